@@ -1,0 +1,59 @@
+//! What a CUDA kernel in Rust needs beyond `core`: thread indices, barriers, warp shuffles and votes, shared memory,
+//! fences, atomics with memory orders and scopes, 16-byte loads.
+//!
+//! Names and meaning are those of rust-cuda's `cuda_std`, so that kernels move between the two; below them is rustc's
+//! own NVPTX backend (`--target nvptx64-nvidia-cuda`), which needs neither a CUDA toolkit nor a patched compiler.
+//! `cuda_builder` compiles a kernel crate and turns on the unstable features that it takes.
+//!
+//! On every other target the crate builds, so that a kernel crate can be shared with host code, and each function that
+//! only a GPU can run panics when called.
+//!
+//! ```
+//! # #![allow(unused)]
+//! use cuda_std::{kernel, shared_array, thread};
+//!
+//! /// Reverses each block's 64 values.
+//! #[kernel]
+//! pub unsafe fn reverse(values: *mut u32) {
+//!     let tile = shared_array![u32; 64];
+//!     let i = thread::thread_idx_x();
+//!     // SAFETY: the launch has 64 threads a block and a value for each thread.
+//!     unsafe {
+//!         let mine = values.add(thread::index_1d() as usize);
+//!         tile.write(i, *mine);
+//!         thread::sync_threads();
+//!         *mine = tile.read(63 - i);
+//!     }
+//! }
+//! ```
+#![no_std]
+#![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
+#![cfg_attr(target_arch = "nvptx64", feature(link_llvm_intrinsics))]
+#![cfg_attr(not(target_arch = "nvptx64"), allow(dead_code, unused_variables))]
+
+pub mod atomic;
+pub mod mem;
+pub mod shared;
+pub mod thread;
+pub mod warp;
+
+pub use cuda_std_macros::kernel;
+
+/// The body of a function that only a GPU can run; elsewhere it panics.
+macro_rules! on_device {
+    ($($body:tt)*) => {{
+        #[cfg(target_arch = "nvptx64")]
+        { $($body)* }
+        #[cfg(not(target_arch = "nvptx64"))]
+        unimplemented!("this function of cuda_std runs on a GPU only")
+    }};
+}
+pub(crate) use on_device;
+
+/// A panic in a kernel ends the launch with `CUDA_ERROR_LAUNCH_FAILED`.
+#[cfg(target_arch = "nvptx64")]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    // SAFETY: `trap` has no precondition.
+    unsafe { core::arch::nvptx::trap() }
+}

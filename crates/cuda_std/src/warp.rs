@@ -1,0 +1,202 @@
+//! What the 32 lanes of a warp do together: barriers, votes, shuffles.
+//!
+//! `mask` names the lanes that take part, bit i for lane i; [`ALL`] is the whole warp.
+
+use crate::on_device;
+#[cfg(target_arch = "nvptx64")]
+use core::arch::asm;
+
+/// Lanes in a warp, on every NVIDIA GPU so far.
+pub const WARP_SIZE: u32 = 32;
+
+/// The mask of all 32 lanes.
+pub const ALL: u32 = u32::MAX;
+
+// Intrinsics rather than `asm!`, because LLVM knows that they are convergent: it never moves one under a branch.
+#[cfg(target_arch = "nvptx64")]
+unsafe extern "C" {
+    #[link_name = "llvm.nvvm.bar.warp.sync"]
+    fn bar_warp_sync(mask: u32);
+    #[link_name = "llvm.nvvm.shfl.sync.down.i32"]
+    fn shfl_sync_down(mask: u32, value: u32, delta: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.up.i32"]
+    fn shfl_sync_up(mask: u32, value: u32, delta: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
+    fn shfl_sync_bfly(mask: u32, value: u32, lanes: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.idx.i32"]
+    fn shfl_sync_idx(mask: u32, value: u32, lane: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.vote.ballot.sync"]
+    fn vote_ballot_sync(mask: u32, predicate: bool) -> u32;
+}
+
+/// The thread's lane in its warp, 0 to 31.
+#[inline(always)]
+pub fn lane_id() -> u32 {
+    on_device! {
+        let lane;
+        // SAFETY: reads a special register.
+        unsafe { asm!("mov.u32 {}, %laneid;", out(reg32) lane, options(pure, nomem, nostack, preserves_flags)) };
+        lane
+    }
+}
+
+/// The lanes that run together with this one at this moment. It says nothing of the next instruction.
+#[inline(always)]
+pub fn activemask() -> u32 {
+    on_device! {
+        let mask;
+        // SAFETY: reads which lanes are active.
+        unsafe { asm!("activemask.b32 {};", out(reg32) mask, options(nomem, nostack, preserves_flags)) };
+        mask
+    }
+}
+
+/// Waits for every lane in `mask`, and makes what each wrote to memory before it visible to the others.
+///
+/// # Safety
+///
+/// The calling lane is in `mask`, and no lane in it has exited.
+#[inline(always)]
+pub unsafe fn sync_warp(mask: u32) {
+    // SAFETY: as the caller vouches.
+    on_device!(unsafe { bar_warp_sync(mask) })
+}
+
+/// Bit i of the result is lane i's `predicate`; 0 for lanes outside `mask`.
+///
+/// # Safety
+///
+/// The calling lane is in `mask`, no lane in it has exited, and all call with the same mask.
+#[inline(always)]
+pub unsafe fn warp_vote_ballot(mask: u32, predicate: bool) -> u32 {
+    // SAFETY: as the caller vouches.
+    on_device!(unsafe { vote_ballot_sync(mask, predicate) })
+}
+
+/// Whether `predicate` holds in every lane of `mask`.
+///
+/// # Safety
+///
+/// As for [`warp_vote_ballot`].
+#[inline(always)]
+pub unsafe fn warp_vote_all(mask: u32, predicate: bool) -> bool {
+    // SAFETY: as the caller vouches.
+    unsafe { warp_vote_ballot(mask, predicate) == mask }
+}
+
+/// Whether `predicate` holds in some lane of `mask`.
+///
+/// # Safety
+///
+/// As for [`warp_vote_ballot`].
+#[inline(always)]
+pub unsafe fn warp_vote_any(mask: u32, predicate: bool) -> bool {
+    // SAFETY: as the caller vouches.
+    unsafe { warp_vote_ballot(mask, predicate) != 0 }
+}
+
+/// A value of 1, 2, 4 or 8 bytes, which a shuffle moves as one or two 32-bit words.
+pub trait WarpShuffleValue: Copy {
+    /// Applies `word` to each 32-bit word of the value.
+    fn map_words(self, word: impl Fn(u32) -> u32) -> Self;
+}
+
+macro_rules! shuffle_values {
+    ($($type:ty: |$value:ident, $word:ident| $map:expr;)*) => {$(
+        impl WarpShuffleValue for $type {
+            #[inline(always)]
+            fn map_words(self, $word: impl Fn(u32) -> u32) -> Self {
+                let $value = self;
+                $map
+            }
+        }
+    )*};
+}
+
+shuffle_values! {
+    u8: |value, word| word(value.into()) as u8;
+    i8: |value, word| word(value as u32) as i8;
+    u16: |value, word| word(value.into()) as u16;
+    i16: |value, word| word(value as u32) as i16;
+    u32: |value, word| word(value);
+    i32: |value, word| word(value as u32) as i32;
+    u64: |value, word| u64::from(word(value as u32)) | u64::from(word((value >> 32) as u32)) << 32;
+    i64: |value, word| (value as u64).map_words(word) as i64;
+    f32: |value, word| f32::from_bits(word(value.to_bits()));
+    f64: |value, word| f64::from_bits(value.to_bits().map_words(word));
+}
+
+/// The `c` operand of `shfl`: segments of `width` lanes, and the highest lane that a source may have in a segment.
+/// (PTX ISA, section "shfl.sync".)
+#[cfg(target_arch = "nvptx64")]
+#[inline(always)]
+fn segments(width: u32, highest: u32) -> u32 {
+    (WARP_SIZE - width) << 8 | highest
+}
+
+/// The value of the lane `delta` above, and whether there is one in the segment of `width` lanes (a power of two up to
+/// 32); where there is none, the lane's own value.
+///
+/// # Safety
+///
+/// The calling lane and the one it reads from are in `mask`, no lane in it has exited, and all call with the same mask.
+#[inline(always)]
+pub unsafe fn warp_shuffle_down<T: WarpShuffleValue>(
+    mask: u32,
+    value: T,
+    delta: u32,
+    width: u32,
+) -> (T, bool) {
+    on_device! {
+        // SAFETY: as the caller vouches.
+        let moved = value.map_words(|word| unsafe { shfl_sync_down(mask, word, delta, segments(width, 31)) });
+        (moved, lane_id() % width + delta < width)
+    }
+}
+
+/// As [`warp_shuffle_down`], from the lane `delta` below.
+///
+/// # Safety
+///
+/// As for [`warp_shuffle_down`].
+#[inline(always)]
+pub unsafe fn warp_shuffle_up<T: WarpShuffleValue>(mask: u32, value: T, delta: u32, width: u32) -> (T, bool) {
+    on_device! {
+        // SAFETY: as the caller vouches.
+        let moved = value.map_words(|word| unsafe { shfl_sync_up(mask, word, delta, segments(width, 0)) });
+        (moved, lane_id() % width >= delta)
+    }
+}
+
+/// As [`warp_shuffle_down`], from the lane whose number differs in the bits of `lanes`.
+///
+/// # Safety
+///
+/// As for [`warp_shuffle_down`].
+#[inline(always)]
+pub unsafe fn warp_shuffle_xor<T: WarpShuffleValue>(
+    mask: u32,
+    value: T,
+    lanes: u32,
+    width: u32,
+) -> (T, bool) {
+    on_device! {
+        // SAFETY: as the caller vouches.
+        let moved = value.map_words(|word| unsafe { shfl_sync_bfly(mask, word, lanes, segments(width, 31)) });
+        (moved, (lane_id() ^ lanes) / width <= lane_id() / width)
+    }
+}
+
+/// The value of lane `lane` of the segment of `width` lanes (counted modulo `width`); always in bounds.
+///
+/// # Safety
+///
+/// As for [`warp_shuffle_down`].
+#[inline(always)]
+pub unsafe fn warp_shuffle_idx<T: WarpShuffleValue>(mask: u32, value: T, lane: u32, width: u32) -> (T, bool) {
+    on_device! {
+        // SAFETY: as the caller vouches.
+        let moved = value.map_words(|word| unsafe { shfl_sync_idx(mask, word, lane, segments(width, 31)) });
+        (moved, true)
+    }
+}
