@@ -1,0 +1,269 @@
+//! The element types, in one table, and the arithmetic that operators do on them.
+
+use bytemuck::Pod;
+use core::fmt::{Debug, Display};
+use cuda_std::warp::WarpShuffleValue;
+use half::{bf16, f16};
+
+/// A type whose slices reduce.
+pub trait Element: Pod + PartialOrd + Display + Debug + Send + Sync {
+    /// The type's name in kernels, files and options, as `f32`.
+    const NAME: &'static str;
+
+    /// Elements in a 16-byte load.
+    const WIDTH: usize = 16 / size_of::<Self>();
+
+    /// One `V` for each element of a 16-byte load.
+    type Lanes<V: Copy>: Lanes<V>;
+
+    /// What sums and products accumulate in and return: 64 bits for integers, `f32` for `f16` and `bf16`.
+    type Wide: Wide;
+
+    /// An integer that orders as the element does.
+    type Key: Key;
+
+    /// The same value in the wide type; exact.
+    fn widen(self) -> Self::Wide;
+
+    /// The element's key, or `nan` for a NaN. −0.0 is below +0.0.
+    fn key(self, nan: Self::Key) -> Self::Key;
+
+    /// The element that has this key; the canonical NaN for a key that no number has.
+    fn from_key(key: Self::Key) -> Self;
+}
+
+/// The array `[V; WIDTH]`.
+pub trait Lanes<V: Copy>: Copy + AsRef<[V]> + AsMut<[V]> {
+    /// `value` in every lane.
+    fn splat(value: V) -> Self;
+}
+
+impl<V: Copy, const N: usize> Lanes<V> for [V; N]
+where
+    [V; N]: AsRef<[V]> + AsMut<[V]>,
+{
+    #[inline(always)]
+    fn splat(value: V) -> Self {
+        [value; N]
+    }
+}
+
+/// An accumulator: a plain value that shuffles and shared memory move.
+pub trait Accumulator: Pod + WarpShuffleValue + Send + Sync {}
+
+impl<V: Pod + WarpShuffleValue + Send + Sync> Accumulator for V {}
+
+/// The wide types: wrapping 64-bit integers, and IEEE floats.
+pub trait Wide: Accumulator + PartialOrd + Display + Debug {
+    /// Whether addition and multiplication give the same bits in every order, as wrapping integers do.
+    const EXACT: bool;
+    /// What an empty sum is.
+    const ZERO: Self;
+    /// Added to any value it leaves the value's bits: zero for integers, −0.0 for floats.
+    const NOTHING: Self;
+    /// What an empty product is.
+    const ONE: Self;
+    /// The sum.
+    fn plus(self, other: Self) -> Self;
+    /// The product.
+    fn times(self, other: Self) -> Self;
+    /// The value, with every NaN made the one quiet NaN with no payload: which NaN an operation gives differs between
+    /// processors (PTX ISA, "Floating Point Instructions"; IEEE 754-2019, 6.2.3).
+    fn canonical(self) -> Self;
+}
+
+/// The key types.
+pub trait Key: Accumulator + Ord {
+    /// Below every key.
+    const LEAST: Self;
+    /// Above every key.
+    const GREATEST: Self;
+}
+
+macro_rules! wide_integers {
+    ($($type:ident)*) => {$(
+        impl Wide for $type {
+            const EXACT: bool = true;
+            const ZERO: Self = 0;
+            const NOTHING: Self = 0;
+            const ONE: Self = 1;
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+            #[inline(always)]
+            fn times(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+            #[inline(always)]
+            fn canonical(self) -> Self {
+                self
+            }
+        }
+    )*};
+}
+
+macro_rules! wide_floats {
+    ($($type:ident)*) => {$(
+        impl Wide for $type {
+            const EXACT: bool = false;
+            const ZERO: Self = 0.0;
+            const NOTHING: Self = -0.0;
+            const ONE: Self = 1.0;
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self + other
+            }
+            #[inline(always)]
+            fn times(self, other: Self) -> Self {
+                self * other
+            }
+            #[inline(always)]
+            fn canonical(self) -> Self {
+                if self.is_nan() { Self::NAN } else { self }
+            }
+        }
+    )*};
+}
+
+macro_rules! keys {
+    ($($type:ident)*) => {$(
+        impl Key for $type {
+            const LEAST: Self = Self::MIN;
+            const GREATEST: Self = Self::MAX;
+        }
+    )*};
+}
+
+wide_integers! { i64 u64 }
+wide_floats! { f32 f64 }
+keys! { i8 i16 i32 i64 u8 u16 u32 u64 }
+
+/// How one kind of type widens and orders.
+macro_rules! arithmetic {
+    (integer $type:ident $wide:ident) => {
+        type Key = $type;
+        #[inline(always)]
+        fn widen(self) -> $wide {
+            self.into()
+        }
+        #[inline(always)]
+        fn key(self, _: $type) -> $type {
+            self
+        }
+        #[inline(always)]
+        fn from_key(key: $type) -> $type {
+            key
+        }
+    };
+    // A float's bits, read as a sign-and-magnitude integer, order as its values do. Flipping the magnitude of the
+    // negative ones makes that two's complement. The least and the greatest key are both the bits of a NaN, so that no
+    // number has them.
+    (float $type:ident $wide:ident $key:ident) => {
+        type Key = $key;
+        #[inline(always)]
+        fn widen(self) -> $wide {
+            widen::$type(self)
+        }
+        #[inline(always)]
+        fn key(self, nan: $key) -> $key {
+            let bits = self.to_bits() as $key;
+            let infinity = $type::INFINITY.to_bits() as $key;
+            let key = bits ^ ((bits >> ($key::BITS - 1)) & $key::MAX);
+            if bits & $key::MAX > infinity { nan } else { key }
+        }
+        #[inline(always)]
+        fn from_key(key: $key) -> $type {
+            let bits = key ^ ((key >> ($key::BITS - 1)) & $key::MAX);
+            let infinity = $type::INFINITY.to_bits() as $key;
+            if bits & $key::MAX > infinity { $type::NAN } else { $type::from_bits(bits as _) }
+        }
+    };
+}
+
+/// To the wide type, exactly.
+mod widen {
+    use half::{bf16, f16};
+
+    #[inline(always)]
+    pub fn f32(value: f32) -> f32 {
+        value
+    }
+
+    #[inline(always)]
+    pub fn f64(value: f64) -> f64 {
+        value
+    }
+
+    #[inline(always)]
+    pub fn bf16(value: bf16) -> f32 {
+        f32::from_bits(u32::from(value.to_bits()) << 16)
+    }
+
+    /// One instruction on a GPU; elsewhere without a branch, so that a loop of it becomes SIMD, and without the subnormal
+    /// operands that cost a processor an assist each.
+    #[inline(always)]
+    pub fn f16(value: f16) -> f32 {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let wide;
+            // SAFETY: converts a register.
+            unsafe {
+                core::arch::asm!(
+                    "cvt.f32.f16 {}, {};", out(reg32) wide, in(reg16) value.to_bits(), options(pure, nomem, nostack)
+                )
+            };
+            wide
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            const EXPONENT: u32 = 0x7c00 << 13; // of infinities and NaNs, in place
+            const REBIAS: u32 = (127 - 15) << 23;
+            const LEAST_NORMAL: f32 = f32::from_bits(REBIAS + (1 << 23));
+            let bits = u32::from(value.to_bits());
+            let magnitude = (bits & 0x7fff) << 13;
+            let normal = magnitude + REBIAS;
+            let subnormal = (f32::from_bits(normal + (1 << 23)) - LEAST_NORMAL).to_bits();
+            let extreme = normal + REBIAS;
+            let wide = if magnitude >= EXPONENT { extreme } else { normal };
+            let wide = if magnitude < 1 << 23 { subnormal } else { wide };
+            f32::from_bits(wide | (bits & 0x8000) << 16)
+        }
+    }
+}
+
+macro_rules! elements {
+    ({} $($type:ident: $kind:ident $wide:ident $($key:ident)?;)*) => {$(
+        impl Element for $type {
+            const NAME: &'static str = stringify!($type);
+            type Lanes<V: Copy> = [V; 16 / size_of::<$type>()];
+            type Wide = $wide;
+            arithmetic! { $kind $type $wide $($key)? }
+        }
+    )*};
+}
+
+/// The element types: calls `$callback! { { ARGUMENTS } ROW ROW … }`, a row being `TYPE: KIND WIDE KEY;` (an integer is
+/// its own key).
+#[macro_export]
+macro_rules! for_each_element {
+    ($callback:ident! { $($arguments:tt)* }) => {
+        $callback! {
+            { $($arguments)* }
+            i8: integer i64;
+            i16: integer i64;
+            i32: integer i64;
+            i64: integer i64;
+            u8: integer u64;
+            u16: integer u64;
+            u32: integer u64;
+            u64: integer u64;
+            f16: float f32 i16;
+            bf16: float f32 i16;
+            f32: float f32 i32;
+            f64: float f64 i64;
+        }
+    };
+}
+
+for_each_element! { elements! {} }

@@ -1,0 +1,22 @@
+//! The kernels of gpu_reduce, and what host and device share, each once:
+//!
+//! - [`op`]: the operators, [`Op`] and [`Sum`], [`Prod`], [`Min`], [`Max`];
+//! - [`element`]: the types that reduce, [`Element`], and in what they accumulate;
+//! - [`plan`]: how an input is cut into chunks, a function of its length, element type and BLOCK alone;
+//! - [`reduce`]: the production kernel, and the order in which every backend folds;
+//! - [`kernels`]: the table of kernels that are compiled, operator by type by BLOCK.
+//!
+//! A new operator is an `impl Op` in [`op`] and its name in the table of [`kernels`]; a new type is one line of the table
+//! in [`element`].
+#![no_std]
+
+pub mod element;
+pub mod kernels;
+pub mod op;
+pub mod plan;
+pub mod reduce;
+
+pub use element::Element;
+pub use half::{bf16, f16};
+pub use op::{Max, Min, Op, Prod, Sum};
+pub use plan::Plan;
