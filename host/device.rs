@@ -1,0 +1,91 @@
+//! Where reductions run.
+
+use crate::{Buffer, Element, Error, cpu};
+#[cfg(gpu)]
+use {crate::gpu::Gpu, std::sync::Arc};
+
+/// A device that reduces: an NVIDIA GPU, or the CPU's threads. Cheap to clone, and usable from several threads at once.
+///
+/// ```
+/// use gpu_reduce::{Device, Reduce, Sum};
+///
+/// let device = Device::cuda(0).unwrap_or_else(|why| {
+///     eprintln!("{why}");
+///     Device::cpu()
+/// });
+/// let x = device.upload(&[1.5f32, 2.5])?;
+/// assert_eq!(x.reduce::<Sum, 256>()?, 4.0);
+/// # Ok::<(), gpu_reduce::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Device(pub(crate) Kind);
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Kind {
+    Cpu,
+    #[cfg(gpu)]
+    Gpu(Arc<Gpu>),
+}
+
+impl Device {
+    /// GPU number `index`, in the driver's order. The first call in a program starts the driver and the device's primary
+    /// context, which other CUDA libraries share.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoDriver`], [`Error::NoDevice`], [`Error::NoSuchDevice`], [`Error::DriverTooOld`],
+    /// [`Error::DeviceTooOld`], [`Error::NoCuda`] in a build without GPUs, and [`Error::Driver`].
+    pub fn cuda(index: usize) -> Result<Self, Error> {
+        #[cfg(gpu)]
+        return Gpu::open(index).map(|gpu| Self(Kind::Gpu(gpu)));
+        #[cfg(not(gpu))]
+        {
+            let _ = index;
+            Err(Error::NoCuda)
+        }
+    }
+
+    /// The CPU: SIMD chosen when the program runs, and rayon's global thread pool.
+    pub fn cpu() -> Self {
+        Self(Kind::Cpu)
+    }
+
+    /// The first GPU where there is one that works, otherwise the CPU.
+    pub fn default_device() -> Self {
+        Self::cuda(0).unwrap_or_else(|_| Self::cpu())
+    }
+
+    /// Whether this is the CPU.
+    pub fn is_cpu(&self) -> bool {
+        matches!(self.0, Kind::Cpu)
+    }
+
+    /// Copies `data` into a new buffer on the device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`], [`Error::Driver`].
+    pub fn upload<T: Element>(&self, data: &[T]) -> Result<Buffer<T>, Error> {
+        Buffer::upload(self, data)
+    }
+
+    /// A new buffer of `len` zeros on the device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`], [`Error::Driver`].
+    pub fn zeros<T: Element>(&self, len: usize) -> Result<Buffer<T>, Error> {
+        Buffer::zeros(self, len)
+    }
+}
+
+/// `cpu (16 threads, AVX-512)`, `cuda:0 (NVIDIA H200)`.
+impl std::fmt::Display for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match &self.0 {
+            Kind::Cpu => write!(f, "cpu ({} threads, {})", rayon::current_num_threads(), cpu::simd()),
+            #[cfg(gpu)]
+            Kind::Gpu(gpu) => write!(f, "{gpu}"),
+        }
+    }
+}

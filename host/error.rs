@@ -1,0 +1,126 @@
+//! The one error type.
+
+/// What can go wrong: what it was, with the offending value, and what to do about it. After any of them, the device and
+/// every buffer are as they were.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The machine has no usable CUDA driver.
+    #[error("{0}")]
+    NoDriver(String),
+
+    /// The library was built without GPU support.
+    #[error(
+        "this build has no GPU support: it needs the feature `cuda`, and Linux on x86-64 or aarch64; \
+         use Device::cpu() otherwise"
+    )]
+    NoCuda,
+
+    /// The driver found no GPU at all.
+    #[error(
+        "the CUDA driver finds no GPU: check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or use Device::cpu()"
+    )]
+    NoDevice,
+
+    /// The index is past the last device.
+    #[error("there is no device cuda:{index}: this machine has {count}, counted from cuda:0")]
+    NoSuchDevice {
+        /// The index asked for.
+        index: usize,
+        /// Devices that the driver sees.
+        count: usize,
+    },
+
+    /// The driver does not know the kernels' PTX version.
+    #[error(
+        "the driver is one for CUDA {driver}, but the kernels need CUDA {needed} or newer: update the driver"
+    )]
+    DriverTooOld {
+        /// The CUDA version of the driver, as `8.0`.
+        driver: String,
+        /// The oldest that serves.
+        needed: String,
+    },
+
+    /// The GPU lacks what the kernels need.
+    #[error("{device} has compute capability {capability}, but the kernels need {needed} or higher")]
+    DeviceTooOld {
+        /// The device.
+        device: String,
+        /// Its compute capability, as `6.1`.
+        capability: String,
+        /// The lowest that serves.
+        needed: String,
+    },
+
+    /// The card's memory does not suffice.
+    #[error(
+        "out of memory on {device}: asked for {requested} bytes, {free} are free; reduce in pieces or free buffers"
+    )]
+    OutOfMemory {
+        /// The device.
+        device: String,
+        /// Bytes asked for.
+        requested: usize,
+        /// Bytes free when it failed.
+        free: usize,
+    },
+
+    /// A reduction without an identity got no elements.
+    #[error("{op} of an empty input: it has no value; check the length first")]
+    EmptyInput {
+        /// The operator's name.
+        op: &'static str,
+    },
+
+    /// A buffer lies on another device than the one asked to work on it.
+    #[error("the buffer lies on {buffer}, not on {device}: reduce it where it lies, or copy it")]
+    OtherDevice {
+        /// Where the buffer lies.
+        buffer: String,
+        /// The device that was asked.
+        device: String,
+    },
+
+    /// A range of elements reaches past the buffer's end, or ends before it starts.
+    #[error("elements {start}..{end} are not in a buffer of {len} elements")]
+    OutOfBounds {
+        /// The range's start.
+        start: usize,
+        /// The range's end, exclusive.
+        end: usize,
+        /// Elements in the buffer.
+        len: usize,
+    },
+
+    /// No kernel was compiled for this operator and type.
+    #[error(
+        "no kernel {kernel} is compiled into the library: reduce on Device::cpu(), or add it to the table in gpu/"
+    )]
+    NoKernel {
+        /// The kernel's name, as `sum_f32_256`.
+        kernel: String,
+    },
+
+    /// The driver refused a kernel or its launch, or the launch failed.
+    #[error("kernel {kernel} failed on {device}: {reason}")]
+    Launch {
+        /// The kernel's name.
+        kernel: String,
+        /// The device.
+        device: String,
+        /// What the driver says.
+        reason: String,
+    },
+
+    /// Any other driver call failed.
+    #[error("{call} failed on {device}: {reason}")]
+    Driver {
+        /// What was being done.
+        call: &'static str,
+        /// The device.
+        device: String,
+        /// What the driver says.
+        reason: String,
+    },
+}

@@ -1,0 +1,404 @@
+//! NVIDIA GPUs: the one path from a typed call to a launch, through cust.
+
+use crate::{Element, Error, Op, Plan};
+use cust::context::{Context, CurrentContext};
+use cust::device::DeviceAttribute;
+use cust::error::{CudaError, CudaResult};
+use cust::function::Function;
+use cust::memory::{AsyncCopyDestination, DeviceBuffer, LockedBuffer};
+use cust::module::{Module, ModuleJitOption};
+use cust::stream::{Stream, StreamFlags};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_void};
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+include!(concat!(env!("OUT_DIR"), "/ptx.rs"));
+
+/// What the kernels' PTX needs: the target architecture, and the first CUDA version whose driver reads its PTX version
+/// (PTX ISA, "Release Notes": 6.0 came with CUDA 9.0). A test holds it against `ptx/`.
+const NEEDED_CAPABILITY: (i32, i32) = (7, 0);
+const NEEDED_CUDA: i32 = 9000;
+
+/// Room for the partial results of any plan.
+const PARTIAL_BYTES: usize = 2048 * 8;
+
+/// A GPU that was opened. There is one for each index, for the program's life.
+pub struct Gpu {
+    index: usize,
+    name: String,
+    context: Context,
+    /// Compiled kernels by name, kept for the program's life.
+    kernels: Mutex<HashMap<String, &'static Function<'static>>>,
+    workspaces: Mutex<Vec<Workspace>>,
+}
+
+/// What one launch needs besides its input. A reduction takes one and gives it back, so that threads do not wait for each
+/// other and nothing is allocated twice.
+struct Workspace {
+    stream: Stream,
+    partials: DeviceBuffer<u8>,
+    /// 0 between launches: the block that takes the last ticket sets it back.
+    tickets: DeviceBuffer<u8>,
+    /// Pinned, so that the kernel writes the result to host memory itself.
+    result: LockedBuffer<u64>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What the mutexes hold is whole at every moment that a panic could come.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Gpu {
+    pub fn open(index: usize) -> Result<Arc<Self>, Error> {
+        static OPEN: Mutex<Vec<Arc<Gpu>>> = Mutex::new(Vec::new());
+        let mut open = lock(&OPEN);
+        if let Some(gpu) = open.iter().find(|gpu| gpu.index == index) {
+            return Ok(gpu.clone());
+        }
+        let gpu = Arc::new(Self::start(index)?);
+        open.push(gpu.clone());
+        Ok(gpu)
+    }
+
+    fn start(index: usize) -> Result<Self, Error> {
+        libcuda::load().map_err(|error| Error::NoDriver(error.to_string()))?;
+        let device = format!("cuda:{index}");
+        let failed = |call| {
+            let device = device.clone();
+            move |error| match error {
+                CudaError::NoDevice => Error::NoDevice,
+                error => Error::Driver { call, device, reason: reason(error) },
+            }
+        };
+        cust::init(cust::CudaFlags::empty()).map_err(failed("starting the driver"))?;
+        let version = cust::CudaApiVersion::get().map_err(failed("asking for the driver's version"))?;
+        check_version(version.major() * 1000 + version.minor() * 10)?;
+        let count = cust::device::Device::num_devices().map_err(failed("counting devices"))? as usize;
+        if count == 0 {
+            return Err(Error::NoDevice);
+        }
+        if index >= count {
+            return Err(Error::NoSuchDevice { index, count });
+        }
+        let raw = cust::device::Device::get_device(index as u32).map_err(failed("finding the device"))?;
+        let name = raw.name().map_err(failed("asking for the device's name"))?;
+        let attribute = |attribute| raw.get_attribute(attribute).map_err(failed("asking for an attribute"));
+        let capability = (
+            attribute(DeviceAttribute::ComputeCapabilityMajor)?,
+            attribute(DeviceAttribute::ComputeCapabilityMinor)?,
+        );
+        check_capability(&format!("{device} ({name})"), capability)?;
+        let context = Context::new(raw).map_err(failed("creating the context"))?;
+        Ok(Self { index, name, context, kernels: Mutex::default(), workspaces: Mutex::default() })
+    }
+
+    /// Makes the device's context the thread's current one.
+    fn enter(&self) -> Result<(), Error> {
+        CurrentContext::set_current(&self.context).map_err(|error| self.failed("entering the context", error))
+    }
+
+    fn failed(&self, call: &'static str, error: CudaError) -> Error {
+        Error::Driver { call, device: self.to_string(), reason: reason(error) }
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<DeviceBuffer<u8>, Error> {
+        // SAFETY: memory from a `Memory` is written before it is handed out; a workspace's is the kernel's matter.
+        unsafe { DeviceBuffer::uninitialized(bytes) }.map_err(|error| match error {
+            CudaError::OutOfMemory => {
+                let free = cust::memory::mem_get_info().map_or(0, |(free, _)| free);
+                Error::OutOfMemory { device: self.to_string(), requested: bytes, free }
+            }
+            error => self.failed("allocating", error),
+        })
+    }
+
+    /// Runs `work` with a workspace of its own, which comes back unless the work failed.
+    fn with_workspace<R>(&self, work: impl FnOnce(&mut Workspace) -> Result<R, Error>) -> Result<R, Error> {
+        self.enter()?;
+        let spare = lock(&self.workspaces).pop();
+        let mut workspace = match spare {
+            Some(workspace) => workspace,
+            None => Workspace::new(self)?,
+        };
+        let result = work(&mut workspace)?;
+        lock(&self.workspaces).push(workspace);
+        Ok(result)
+    }
+
+    /// Runs `work` on a stream and waits for the stream.
+    fn on_stream(
+        &self,
+        call: &'static str,
+        work: impl FnOnce(&Stream) -> CudaResult<()>,
+    ) -> Result<(), Error> {
+        self.with_workspace(|workspace| {
+            work(&workspace.stream)
+                .and_then(|()| workspace.stream.synchronize())
+                .map_err(|error| self.failed(call, error))
+        })
+    }
+
+    /// The kernel of that name, compiled by the driver when it is first asked for.
+    fn kernel(&self, name: &str, block: u32) -> Result<&'static Function<'static>, Error> {
+        let mut kernels = lock(&self.kernels);
+        if let Some(kernel) = kernels.get(name) {
+            return Ok(kernel);
+        }
+        let ptx = ptx(name).ok_or_else(|| Error::NoKernel { kernel: name.to_owned() })?;
+        let kernel = &*Box::leak(Box::new(self.compile(name, &ptx, block)?));
+        kernels.insert(name.to_owned(), kernel);
+        Ok(kernel)
+    }
+
+    fn compile(&self, name: &str, ptx: &CStr, block: u32) -> Result<Function<'static>, Error> {
+        // A block's threads must fit in the 65,536 registers of a multiprocessor.
+        let registers = (65536 / block).min(255);
+        let failed = |error| self.launch_failed(name, error);
+        let module =
+            Module::from_ptx_cstr(ptx, &[ModuleJitOption::MaxRegisters(registers)]).map_err(failed)?;
+        // Leaked: a kernel stays loaded for the program's life.
+        Box::leak(Box::new(module)).get_function(name).map_err(failed)
+    }
+
+    fn launch_failed(&self, name: &str, error: CudaError) -> Error {
+        Error::Launch { kernel: name.to_owned(), device: self.to_string(), reason: reason(error) }
+    }
+
+    fn reduce<O: Op<T>, T: Element, const BLOCK: u32>(
+        &self,
+        input: u64,
+        len: usize,
+    ) -> Result<O::Output, Error> {
+        const {
+            assert!(
+                size_of::<O::Accumulator>() <= 8 && size_of::<O::Output>() <= 8,
+                "results have 8 bytes at most"
+            )
+        };
+        let plan = Plan::new::<T, BLOCK>(len as u64);
+        let name = format!("{}_{}_{BLOCK}", O::NAME, T::NAME);
+        self.with_workspace(|workspace| {
+            let kernel = self.kernel(&name, BLOCK)?;
+            let Workspace { stream, partials, tickets, result } = workspace;
+            let (partials, tickets) = (partials.as_device_ptr().as_raw(), tickets.as_device_ptr().as_raw());
+            let output: *mut u64 = result.as_mut_ptr();
+            let arguments: [*const c_void; 6] = [
+                (&raw const input).cast(),
+                (&raw const plan.len).cast(),
+                (&raw const plan.chunk).cast(),
+                (&raw const partials).cast(),
+                (&raw const tickets).cast(),
+                (&raw const output).cast(),
+            ];
+            // SAFETY: the arguments are those of the kernel (`reduce::Arguments`): `input` holds `len` elements and stays
+            // while the launch runs, which ends before this returns; the workspace is this launch's alone.
+            unsafe { stream.launch(kernel, plan.chunks, BLOCK, 0, &arguments.map(<*const _>::cast_mut)) }
+                .and_then(|()| stream.synchronize())
+                .map_err(|error| self.launch_failed(&name, error))?;
+            // SAFETY: the kernel has written an `Output` there, and has ended.
+            Ok(unsafe { output.cast::<O::Output>().read_volatile() })
+        })
+    }
+}
+
+/// `cuda:0 (NVIDIA H200)`.
+impl fmt::Display for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "cuda:{} ({})", self.index, self.name)
+    }
+}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl PartialEq for Gpu {
+    fn eq(&self, other: &Self) -> bool {
+        self.index == other.index
+    }
+}
+
+impl Workspace {
+    fn new(gpu: &Gpu) -> Result<Self, Error> {
+        let stream = Stream::new(StreamFlags::NON_BLOCKING, None)
+            .map_err(|error| gpu.failed("creating a stream", error))?;
+        let partials = gpu.allocate(PARTIAL_BYTES)?;
+        let mut tickets = gpu.allocate(size_of::<u32>())?;
+        // SAFETY: launches that use the memory follow in the same stream.
+        unsafe { tickets.set_zero_async(&stream) }.map_err(|error| gpu.failed("clearing memory", error))?;
+        let result =
+            LockedBuffer::new(&0, 1).map_err(|error| gpu.failed("allocating pinned memory", error))?;
+        Ok(Self { stream, partials, tickets, result })
+    }
+}
+
+/// Memory on a GPU. Copies are by the stream of a workspace and have ended when a call returns.
+pub struct Memory {
+    gpu: Arc<Gpu>,
+    bytes: ManuallyDrop<DeviceBuffer<u8>>,
+}
+
+impl Memory {
+    /// Uninitialised memory: write or clear it before it is read.
+    pub fn new(gpu: &Arc<Gpu>, bytes: usize) -> Result<Self, Error> {
+        gpu.enter()?;
+        Ok(Self { gpu: gpu.clone(), bytes: ManuallyDrop::new(gpu.allocate(bytes)?) })
+    }
+
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Sets every byte to 0.
+    pub fn clear(&mut self) -> Result<(), Error> {
+        let bytes = &mut self.bytes;
+        self.gpu.on_stream("clearing memory", |stream| {
+            // SAFETY: the stream is waited for below, before the memory can be freed or used otherwise.
+            if bytes.is_empty() { Ok(()) } else { unsafe { bytes.set_zero_async(stream) } }
+        })
+    }
+
+    /// Copies `data` to the bytes from `start` on, which must be in bounds.
+    pub fn write(&mut self, start: usize, data: &[u8]) -> Result<(), Error> {
+        let mut target = self.bytes.index(start..start + data.len());
+        self.gpu.on_stream("copying to the device", |stream| {
+            // SAFETY: the stream is waited for before `data` or the memory can go.
+            if data.is_empty() { Ok(()) } else { unsafe { target.async_copy_from(data, stream) } }
+        })
+    }
+
+    /// Copies the bytes from `start` on to `data`; they must be in bounds.
+    pub fn read(&self, start: usize, data: &mut [u8]) -> Result<(), Error> {
+        let source = self.bytes.index(start..start + data.len());
+        self.gpu.on_stream("copying from the device", |stream| {
+            // SAFETY: the stream is waited for before `data` or the memory can go.
+            if data.is_empty() { Ok(()) } else { unsafe { source.async_copy_to(data, stream) } }
+        })
+    }
+
+    /// Reduces the `len` elements at byte `start`, which must be in bounds.
+    pub fn reduce<O: Op<T>, T: Element, const BLOCK: u32>(
+        &self,
+        start: usize,
+        len: usize,
+    ) -> Result<O::Output, Error> {
+        self.gpu.reduce::<O, T, BLOCK>(self.bytes.as_device_ptr().as_raw() + start as u64, len)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // Freeing needs a current context; where there is none to be had, the process is ending.
+        if self.gpu.enter().is_ok() {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.bytes) }
+        }
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} bytes on {}", self.bytes(), self.gpu)
+    }
+}
+
+fn check_version(driver: i32) -> Result<(), Error> {
+    let text = |version: i32| format!("{}.{}", version / 1000, version % 1000 / 10);
+    if driver >= NEEDED_CUDA {
+        return Ok(());
+    }
+    Err(Error::DriverTooOld { driver: text(driver), needed: text(NEEDED_CUDA) })
+}
+
+fn check_capability(device: &str, capability: (i32, i32)) -> Result<(), Error> {
+    let text = |(major, minor): (i32, i32)| format!("{major}.{minor}");
+    if capability >= NEEDED_CAPABILITY {
+        return Ok(());
+    }
+    let (capability, needed) = (text(capability), text(NEEDED_CAPABILITY));
+    Err(Error::DeviceTooOld { device: device.to_owned(), capability, needed })
+}
+
+/// What the driver says of an error, and its number in the driver's headers.
+fn reason(error: CudaError) -> String {
+    format!("{error} (CUDA error {})", error as u32)
+}
+
+/// The PTX of a kernel, as the module that holds it alone.
+fn ptx(name: &str) -> Option<CString> {
+    let index = KERNELS.binary_search_by_key(&name, |&(name, _)| name).ok()?;
+    let text = miniz_oxide::inflate::decompress_to_vec(KERNELS[index].1).ok()?;
+    CString::new(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_is_embedded_for_the_needed_version() {
+        let (major, minor) = NEEDED_CAPABILITY;
+        assert_eq!(KERNELS.len() % crate::BLOCKS.len(), 0);
+        for &(name, _) in KERNELS {
+            let ptx = ptx(name).unwrap().into_string().unwrap();
+            assert!(
+                ptx.contains("\n.version 6.0\n"),
+                "{name} needs another PTX version than CUDA {NEEDED_CUDA} has"
+            );
+            assert!(ptx.contains(&format!("\n.target sm_{major}{minor}\n")), "{name} has another target");
+            assert!(ptx.contains(&format!(".visible .entry {name}(")), "{name} is not in its module");
+            assert_eq!(ptx.matches(".entry").count(), 1, "{name} is not alone in its module");
+        }
+    }
+
+    #[test]
+    fn what_embedding_adds_is_small() {
+        let bytes: usize = KERNELS.iter().map(|(name, data)| name.len() + data.len()).sum();
+        assert!(bytes < 2 << 20, "{bytes} bytes");
+    }
+
+    #[test]
+    fn old_drivers_and_devices_are_refused() {
+        assert_eq!(check_version(13000), Ok(()));
+        assert_eq!(check_version(9000), Ok(()));
+        let old = check_version(8000).unwrap_err();
+        assert_eq!(
+            old.to_string(),
+            "the driver is one for CUDA 8.0, but the kernels need CUDA 9.0 or newer: update the driver"
+        );
+        assert_eq!(check_capability("cuda:0", (7, 0)), Ok(()));
+        assert_eq!(check_capability("cuda:0", (12, 0)), Ok(()));
+        let old = check_capability("cuda:0", (6, 1)).unwrap_err();
+        assert_eq!(old.to_string(), "cuda:0 has compute capability 6.1, but the kernels need 7.0 or higher");
+    }
+
+    /// On a GPU: a module that the driver does not take, and a launch that it refuses, are errors, and the device goes on.
+    #[test]
+    fn a_failed_launch_leaves_the_device_usable() {
+        let gpu = match Gpu::open(0) {
+            Ok(gpu) => gpu,
+            Err(why) => return eprintln!("skipped, no GPU: {why}"),
+        };
+        gpu.enter().unwrap();
+        let bad = gpu.compile("bad", c".version 99.9\n.target sm_70\n.address_size 64\n", 32);
+        assert!(matches!(bad, Err(Error::Launch { .. })), "{:?}", bad.map(|_| ()));
+        let kernel = gpu.kernel("sum_f32_256", 256).unwrap();
+        let refused = gpu.with_workspace(|workspace| {
+            // SAFETY: 2,048 threads a block are more than any device takes, so it never runs.
+            unsafe { workspace.stream.launch(kernel, 1, 2048, 0, &[]) }
+                .map_err(|error| gpu.launch_failed("sum_f32_256", error))
+        });
+        assert!(matches!(refused, Err(Error::Launch { .. })), "{refused:?}");
+        let mut memory = Memory::new(&gpu, 16).unwrap();
+        memory.write(0, bytemuck::cast_slice(&[1f32, 2.0, 3.0, 4.0])).unwrap();
+        assert_eq!(memory.reduce::<crate::Sum, f32, 256>(0, 4), Ok(10.0));
+    }
+}

@@ -1,0 +1,45 @@
+//! Reductions of large arrays on NVIDIA GPUs, and on CPUs with the same bits.
+//!
+//! Every kernel is written in Rust and compiled to PTX that ships with the crate; nothing but the GPU's driver is needed
+//! to run it, and without a GPU the same calls run on the CPU's threads.
+//!
+//! ```
+//! // Host data, in one line.
+//! let samples = vec![0.25f32; 1 << 20];
+//! assert_eq!(gpu_reduce::sum(&samples)?, 262144.0);
+//!
+//! // Data on a device, with the operator and the threads a block chosen.
+//! use gpu_reduce::{Device, Max, Reduce, Sum};
+//! let device = Device::default_device();
+//! let x = device.upload(&samples)?;
+//! assert_eq!(x.reduce::<Sum, 256>()?, 262144.0);
+//! assert_eq!(x.slice(1..100)?.reduce::<Max, 1024>()?, 0.25);
+//! # Ok::<(), gpu_reduce::Error>(())
+//! ```
+//!
+//! - [`Device`] is where reductions run, [`Buffer`] is data on it, [`View`] a range of a buffer.
+//! - [`Reduce`] is the typed call, `reduce::<Op, BLOCK>()`; [`sum`], [`prod`], [`min`] and [`max`] are one-line forms.
+//! - [`Sum`], [`Prod`], [`Min`], [`Max`] are the operators, over every [`Element`] type.
+//!
+//! The result's bits depend on the elements, their number, the operator and BLOCK alone: [`Plan`] says how.
+//!
+//! # Features
+//!
+//! `cuda` (on by default): GPU support, on Linux on x86-64 and aarch64. Elsewhere, and without it, the same API runs on
+//! the CPU, and [`Device::cuda`] says why there is no GPU.
+
+mod buffer;
+mod cpu;
+mod device;
+mod error;
+#[cfg(gpu)]
+mod gpu;
+mod reduce;
+
+pub use buffer::{Buffer, View};
+pub use device::Device;
+pub use error::Error;
+pub use gpu_reduce_kernels::{
+    Element, Max, Min, Op, Plan, Prod, Sum, bf16, f16, for_each_element, kernels::BLOCKS,
+};
+pub use reduce::{DEFAULT_BLOCK, Reduce, max, min, prod, sum};
