@@ -1,0 +1,233 @@
+//! Reduces the numbers in a file, and prints their count, sum, minimum, maximum and mean:
+//!
+//! ```text
+//! cargo run --release --example reduce -- [--op sum] [--device auto] [--dtype f32] [--column NAME] FILE
+//! ```
+
+/// The files in `examples/reduce/`.
+mod reduce {
+    pub mod error;
+    pub mod input;
+    mod npy;
+    pub mod progress;
+}
+
+use std::convert::Infallible;
+use std::fmt::Debug;
+use std::hint::black_box;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use clap::{Parser, ValueEnum};
+use gpu_reduce::{Buffer, DEFAULT_BLOCK, Device, Element, Max, Min, Op, Prod, Reduce, Sum, bf16, f16};
+use num_traits::AsPrimitive;
+use reduce::error::Error;
+use reduce::input::{Dtype, Input};
+use reduce::progress::Progress;
+
+/// Reduces the numbers in a file: by default to their count, sum, minimum, maximum and mean.
+#[derive(Parser)]
+struct Args {
+    /// What to compute, instead of the default; several are separated by commas.
+    ///
+    /// Sums and products of integers up to 32 bits have 64 bits; those of 64-bit integers wrap.
+    #[arg(long, value_delimiter = ',')]
+    op: Vec<Quantity>,
+
+    /// Where to compute: auto, cpu, or cuda:N, the GPU of index N.
+    #[arg(long, default_value = "auto")]
+    device: DeviceArg,
+
+    /// The type of a raw file's numbers; the type to parse a CSV column as, if not f64; the type a .npy file must have.
+    #[arg(long)]
+    dtype: Option<Dtype>,
+
+    /// The column of a CSV file: its name, or its index counted from 0.
+    #[arg(long)]
+    column: Option<String>,
+
+    /// A NumPy .npy file, a CSV file with a header row, or raw little-endian numbers (with --dtype).
+    ///
+    /// The file is mapped, not read: it must not change meanwhile.
+    file: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Quantity {
+    Sum,
+    Prod,
+    Min,
+    Max,
+    Mean,
+}
+
+#[derive(Clone, Copy)]
+enum DeviceArg {
+    Auto,
+    Cpu,
+    Cuda(usize),
+}
+
+impl FromStr for DeviceArg {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<DeviceArg, &'static str> {
+        match text {
+            "auto" => Ok(DeviceArg::Auto),
+            "cpu" => Ok(DeviceArg::Cpu),
+            _ => text
+                .strip_prefix("cuda:")
+                .and_then(|index| index.parse().ok())
+                .map(DeviceArg::Cuda)
+                .ok_or("unknown device; the devices are auto, cpu, and cuda:N, such as cuda:0"),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let printed = run(&Args::parse())
+        .and_then(|report| io::stdout().write_all(report.as_bytes()).map_err(Error::Print));
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The report on the file that `args` name.
+fn run(args: &Args) -> Result<String, Error> {
+    let input = Input::open(&args.file, args.dtype, args.column.as_deref())?;
+    macro_rules! run_typed {
+        ($($T:ident)*) => {
+            match input.dtype() { $(Dtype::$T => run_typed::<$T>(&input, args),)* }
+        };
+    }
+    run_typed!(i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64)
+}
+
+/// [`run`] for numbers of type `T`.
+fn run_typed<T>(input: &Input, args: &Args) -> Result<String, Error>
+where
+    T: Element + FromStr,
+    Sum: Op<T, Output: AsPrimitive<f64>>,
+{
+    let device = match args.device {
+        DeviceArg::Auto => Device::default_device(),
+        DeviceArg::Cpu => Device::cpu(),
+        DeviceArg::Cuda(index) => Device::cuda(index)?,
+    };
+
+    let start = Instant::now();
+    let values = input.values::<T>()?;
+    let count = values.len();
+    let (load, reduced) = if device.is_cpu() {
+        read_ahead(&values);
+        (start.elapsed(), reduce(&*values, count, &args.op, &device)?)
+    } else {
+        let buffer = upload(&device, &values)?;
+        // Loads the kernels, so that the time below is that of the reductions alone.
+        reduce(&buffer, count, &args.op, &device)?;
+        (start.elapsed(), reduce(&buffer, count, &args.op, &device)?)
+    };
+
+    let gigabytes = (reduced.passes * size_of_val(&*values)) as f64 / 1e9;
+    let mut lines = vec![("count", count.to_string())];
+    lines.extend(reduced.quantities);
+    lines.push(("device", device.to_string()));
+    lines.push(("load", format!("{load:.3?}")));
+    lines.push(("time", format!("{:.3?}", reduced.time)));
+    lines.push(("GB/s", format!("{:.2}", gigabytes / reduced.time.as_secs_f64())));
+    Ok(lines.into_iter().map(|(name, value)| format!("{name:<6}  {value}\n")).collect())
+}
+
+/// What [`reduce`] found: each quantity by name, in how many passes over the data, in what time.
+struct Reduced {
+    quantities: Vec<(&'static str, String)>,
+    passes: usize,
+    time: Duration,
+}
+
+/// Computes on `device` what is `asked` of the `count` numbers in `data`: if nothing is, all but the product; if there are none
+/// besides, their sum.
+fn reduce<D>(data: &D, count: usize, asked: &[Quantity], device: &Device) -> Result<Reduced, Error>
+where
+    D: Reduce + ?Sized,
+    Sum: Op<D::Element, Output: AsPrimitive<f64>>,
+{
+    let wanted = match asked {
+        [] if count == 0 => &[Quantity::Sum],
+        [] => &[Quantity::Sum, Quantity::Min, Quantity::Max, Quantity::Mean][..],
+        _ => asked,
+    };
+    let wants = |quantity| wanted.contains(&quantity);
+    if wants(Quantity::Mean) && count == 0 {
+        return Err(Error::EmptyMean);
+    }
+
+    let start = Instant::now();
+    let sum = (wants(Quantity::Sum) || wants(Quantity::Mean))
+        .then(|| data.reduce_on::<Sum, DEFAULT_BLOCK>(device))
+        .transpose()?;
+    let prod = wants(Quantity::Prod).then(|| data.reduce_on::<Prod, DEFAULT_BLOCK>(device)).transpose()?;
+    let min = wants(Quantity::Min).then(|| data.reduce_on::<Min, DEFAULT_BLOCK>(device)).transpose()?;
+    let max = wants(Quantity::Max).then(|| data.reduce_on::<Max, DEFAULT_BLOCK>(device)).transpose()?;
+    let time = start.elapsed();
+
+    let passes = [sum.is_some(), prod.is_some(), min.is_some(), max.is_some()]
+        .into_iter()
+        .filter(|&done| done)
+        .count();
+    let mean = sum.filter(|_| wants(Quantity::Mean)).map(|sum| sum.as_() / count as f64);
+    let none = || (asked.is_empty() && count == 0).then(|| "none (empty input)".to_owned());
+    let quantities = [
+        ("sum", sum.filter(|_| wants(Quantity::Sum)).map(show)),
+        ("prod", prod.map(show)),
+        ("min", min.map(show).or_else(none)),
+        ("max", max.map(show).or_else(none)),
+        ("mean", mean.map(show).or_else(none)),
+    ];
+    let quantities = quantities.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    Ok(Reduced { quantities, passes, time })
+}
+
+/// A number with as many digits as tell it from its neighbours; a float keeps its point.
+fn show(number: impl Debug) -> String {
+    format!("{number:?}")
+}
+
+/// Touches each page of mapped values, so that the disk's time is not taken for the reductions'.
+fn read_ahead<T: Element>(values: &[T]) {
+    const PAGE: usize = 4096;
+    let Ok(()) = in_pieces("reading", values, |_, piece| {
+        piece.iter().step_by(PAGE / size_of::<T>()).for_each(|value| _ = black_box(*value));
+        Ok::<_, Infallible>(())
+    });
+}
+
+/// Copies `values` to the device.
+fn upload<T: Element>(device: &Device, values: &[T]) -> Result<Buffer<T>, gpu_reduce::Error> {
+    let mut buffer = device.zeros(values.len())?;
+    in_pieces("uploading", values, |start, piece| buffer.write(start, piece))?;
+    Ok(buffer)
+}
+
+/// Does `work` on `values` in pieces, each with the index of its first value, and shows the progress.
+fn in_pieces<T, E>(
+    what: &'static str,
+    values: &[T],
+    mut work: impl FnMut(usize, &[T]) -> Result<(), E>,
+) -> Result<(), E> {
+    const PIECE: usize = 64 << 20;
+    let size = size_of::<T>();
+    let progress = Progress::new(what, size_of_val(values));
+    for (piece, start) in values.chunks(PIECE / size).zip((0..).step_by(PIECE / size)) {
+        progress.set(start * size);
+        work(start, piece)?;
+    }
+    Ok(())
+}

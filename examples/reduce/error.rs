@@ -1,0 +1,53 @@
+//! Everything that can go wrong, as the program prints it.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::input::Dtype;
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Reduce(#[from] gpu_reduce::Error),
+    #[error("the mean of no elements is undefined: the input is empty")]
+    EmptyMean,
+    #[error("cannot print the result: {0}")]
+    Print(#[source] io::Error),
+    #[error("cannot read `{}`: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+
+    #[error("not a valid .npy file: {reason}")]
+    Npy { reason: String },
+    #[error(
+        "the .npy file holds `{descr}`; supported are little-endian integers of 8 to 64 bits, floats of 16 to \
+         64 bits, and with --dtype bf16 `<V2`, as which NumPy saves bfloat16"
+    )]
+    Descr { descr: String },
+    #[error("the .npy file holds `{descr}`, which is not the {dtype:?} that --dtype names")]
+    OtherDtype { descr: String, dtype: Dtype },
+    #[error(
+        "the .npy file's shape {shape} needs {count} elements of {size} bytes; {bytes} bytes follow its header"
+    )]
+    Shape { shape: String, count: usize, size: usize, bytes: usize },
+    #[error("a .npy file has no columns; --column is for CSV files")]
+    NotCsv,
+
+    #[error("neither a .npy nor a CSV file; if it holds raw numbers, name their type with --dtype")]
+    NoDtype,
+    #[error("{bytes} bytes are not a whole number of {dtype:?} elements, which have {size} bytes each")]
+    Partial { bytes: usize, dtype: Dtype, size: usize },
+
+    #[error("the CSV file is empty; its first row must name its columns")]
+    NoHeader,
+    #[error("the CSV file has several columns; choose one with --column: {columns}")]
+    WhichColumn { columns: String },
+    #[error("the CSV file has no column `{column}`; it has {columns}")]
+    UnknownColumn { column: String, columns: String },
+    #[error("line {line}: {found} fields, but the header row has {expected}")]
+    Fields { line: usize, found: usize, expected: usize },
+    #[error("line {line}: `{text}` in column `{column}` is not a valid {dtype:?}")]
+    Value { line: usize, column: String, text: String, dtype: Dtype },
+    #[error(transparent)]
+    Csv(#[from] csv::Error),
+}

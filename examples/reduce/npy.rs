@@ -1,0 +1,100 @@
+//! The header of NumPy's `.npy` format: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>
+
+use super::error::Error;
+
+/// The first bytes of every `.npy` file.
+pub const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// What the header says of the data that follow it. The order of the dimensions (`fortran_order`) is left out:
+/// a reduction over all elements takes them in the order of the file.
+pub struct Header {
+    /// NumPy's name of the type, such as `<f4`; of a structured type, the whole list of its fields.
+    pub descr: String,
+    /// The shape as the file spells it, such as `(3, 4)`.
+    pub shape: String,
+    /// The number of elements: the product of the shape.
+    pub count: usize,
+    /// The offset of the data in the file, in bytes.
+    pub start: usize,
+}
+
+impl Header {
+    /// Parses the header at the start of `file`, of format version 1.0, 2.0 or 3.0.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Npy`] where it is cut off, or is not the dictionary that the format prescribes.
+    pub fn parse(file: &[u8]) -> Result<Header, Error> {
+        let malformed = |reason: String| Error::Npy { reason };
+        let cut_off = || malformed("the file ends within its header".into());
+
+        let Some(preamble) = file.strip_prefix(MAGIC) else {
+            return Err(malformed(r"it does not start with the bytes \x93NUMPY".into()));
+        };
+        let (length, text) = match *preamble {
+            [1, 0, a, b, ref text @ ..] => (u16::from_le_bytes([a, b]).into(), text),
+            [2 | 3, 0, a, b, c, d, ref text @ ..] => (u32::from_le_bytes([a, b, c, d]) as usize, text),
+            [1..=3, 0, ..] | [] | [_] => return Err(cut_off()),
+            [major, minor, ..] => {
+                return Err(malformed(format!("version {major}.{minor} is not 1.0, 2.0 or 3.0")));
+            }
+        };
+        let (text, data) = text.split_at_checked(length).ok_or_else(cut_off)?;
+
+        let text = String::from_utf8_lossy(text);
+        let (descr, shape) = descr_and_shape(text.trim()).ok_or_else(|| {
+            malformed(format!("`{}` is not a dictionary of descr, fortran_order and shape", text.trim()))
+        })?;
+        let count = product(shape)
+            .ok_or_else(|| malformed(format!("`{shape}` is not a shape whose elements can be counted")))?;
+        Ok(Header { descr: descr.into(), shape: shape.into(), count, start: file.len() - data.len() })
+    }
+}
+
+/// The values of `descr` and `shape` in a Python dictionary of exactly the three keys of the format.
+fn descr_and_shape(dictionary: &str) -> Option<(&str, &str)> {
+    let (mut descr, mut order, mut shape) = (None, None, None);
+    for entry in top_level_entries(dictionary.strip_prefix('{')?.strip_suffix('}')?) {
+        let (key, value) = entry.split_once(':')?;
+        let value = value.trim();
+        match unquoted(key.trim())? {
+            "descr" => descr = Some(unquoted(value).unwrap_or(value)),
+            "fortran_order" => order = Some(value),
+            "shape" => shape = Some(value),
+            _ => return None,
+        }
+    }
+    matches!(order?, "True" | "False").then_some((descr?, shape?))
+}
+
+/// The parts of `text` between commas that stand in no brackets and no string.
+fn top_level_entries(text: &str) -> impl Iterator<Item = &str> {
+    let (mut depth, mut quote) = (0, None);
+    let entries = text.split(move |c| {
+        match (quote, c) {
+            (Some(open), _) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(c),
+            (None, '(' | '[' | '{') => depth += 1,
+            (None, ')' | ']' | '}') => depth -= 1,
+            _ => {}
+        }
+        c == ',' && depth == 0 && quote.is_none()
+    });
+    entries.map(str::trim).filter(|entry| !entry.is_empty())
+}
+
+/// The content of a Python string literal.
+fn unquoted(literal: &str) -> Option<&str> {
+    ['\'', '"'].into_iter().find_map(|quote| literal.strip_prefix(quote)?.strip_suffix(quote))
+}
+
+/// The product of a Python tuple of sizes: `(3, 4)`, `(3,)` or `()`.
+fn product(tuple: &str) -> Option<usize> {
+    let sizes = tuple.strip_prefix('(')?.strip_suffix(')')?.trim();
+    let sizes = sizes.strip_suffix(',').unwrap_or(sizes);
+    if sizes.is_empty() {
+        return Some(1);
+    }
+    sizes.split(',').try_fold(1_usize, |count, size| count.checked_mul(size.trim().parse().ok()?))
+}
