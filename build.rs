@@ -24,7 +24,7 @@ fn embed() -> Result<(), Box<dyn std::error::Error>> {
         for sources in ["gpu", "crates/cuda_std", "crates/cuda_std_macros"] {
             println!("cargo::rerun-if-changed={sources}");
         }
-        //cuda_builder::CudaBuilder::new("gpu").copy_each_to("ptx").build()?;
+        cuda_builder::CudaBuilder::new("gpu").copy_each_to("ptx").build()?;
     }
 
     let out = env::var("OUT_DIR")?;

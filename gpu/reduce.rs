@@ -239,7 +239,7 @@ unsafe fn fold_block<O: Op<T>, T: Element, const BLOCK: u32>(value: O::Accumulat
     }
     let partials = shared_array![O::Accumulator; 32];
     let thread = thread::thread_idx_x();
-    if thread % warp::WARP_SIZE == 0 {
+    if thread.is_multiple_of(warp::WARP_SIZE) {
         // SAFETY: each warp has a place of its own.
         unsafe { partials.write(thread / warp::WARP_SIZE, value) };
     }

@@ -391,9 +391,11 @@ mod tests {
         let bad = gpu.compile("bad", c".version 99.9\n.target sm_70\n.address_size 64\n", 32);
         assert!(matches!(bad, Err(Error::Launch { .. })), "{:?}", bad.map(|_| ()));
         let kernel = gpu.kernel("sum_f32_256", 256).unwrap();
+        let argument = 0u64;
+        let arguments = [(&raw const argument).cast_mut().cast(); 6];
         let refused = gpu.with_workspace(|workspace| {
             // SAFETY: 2,048 threads a block are more than any device takes, so it never runs.
-            unsafe { workspace.stream.launch(kernel, 1, 2048, 0, &[]) }
+            unsafe { workspace.stream.launch(kernel, 1, 2048, 0, &arguments) }
                 .map_err(|error| gpu.launch_failed("sum_f32_256", error))
         });
         assert!(matches!(refused, Err(Error::Launch { .. })), "{refused:?}");

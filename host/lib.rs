@@ -39,7 +39,6 @@ mod reduce;
 pub use buffer::{Buffer, View};
 pub use device::Device;
 pub use error::Error;
-pub use gpu_reduce_kernels::{
-    Element, Max, Min, Op, Plan, Prod, Sum, bf16, f16, for_each_element, kernels::BLOCKS,
-};
+pub use gpu_reduce_kernels::{Element, Max, Min, Op, Plan, Prod, Sum, bf16, f16, for_each_element};
+pub use gpu_reduce_kernels::{kernels::BLOCKS, plan::max_chunks};
 pub use reduce::{DEFAULT_BLOCK, Reduce, max, min, prod, sum};

@@ -1,0 +1,79 @@
+//! Devices and buffers as programs use them: from several threads, many times over.
+
+mod support;
+
+use gpu_reduce::{Buffer, Device, Reduce, Sum, View, bf16};
+use support::{devices, samples};
+
+#[test]
+fn devices_and_buffers_go_to_other_threads() {
+    fn is_send<T: Send>() {}
+    fn is_sync<T: Sync>() {}
+    is_send::<Device>();
+    is_send::<Buffer<f32>>();
+    is_send::<View<bf16>>();
+    is_sync::<Device>();
+    is_sync::<Buffer<f32>>();
+}
+
+#[test]
+fn several_threads_use_one_device() {
+    for device in devices() {
+        let data = samples(200_000, |hash| (hash % 1000) as f32 * 0.001);
+        let shared = device.upload(&data).unwrap();
+        let expected = data.reduce::<Sum, 256>().unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let (device, shared, data) = (device.clone(), &shared, &data);
+                scope.spawn(move || {
+                    for round in 0..50 {
+                        assert_eq!(shared.reduce::<Sum, 256>(), Ok(expected));
+                        // A buffer made in one thread, used and freed in another.
+                        let len = 1 + thread * 1000 + round;
+                        let own = device.upload(&data[..len]).unwrap();
+                        let sum = std::thread::spawn(move || own.reduce::<Sum, 64>()).join().unwrap();
+                        assert_eq!(sum, data[..len].reduce::<Sum, 64>());
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn a_thousand_repeats_give_one_result() {
+    for device in devices() {
+        let data = samples(3_000_000, |hash| (hash % 100_003) as f32 * 1e-3 - 50.0);
+        let x = device.upload(&data).unwrap();
+        let first = x.reduce::<Sum, 256>().unwrap();
+        for _ in 0..1000 {
+            assert_eq!(x.reduce::<Sum, 256>().unwrap().to_bits(), first.to_bits(), "{device}");
+        }
+    }
+}
+
+#[test]
+fn buffers_hold_what_was_written() {
+    for device in devices() {
+        let mut x = device.zeros::<i16>(10_000).unwrap();
+        assert_eq!(x.len(), 10_000);
+        assert_eq!(x.device(), device);
+        assert!(x.to_vec().unwrap().iter().all(|&value| value == 0));
+        x.write(9_998, &[5, -7]).unwrap();
+        x.write(0, &[1]).unwrap();
+        assert_eq!(gpu_reduce::sum(&x), Ok(-1));
+        let tail = x.slice(9_997..).unwrap();
+        assert_eq!((tail.len(), tail.to_vec().unwrap()), (3, vec![0, 5, -7]));
+        assert_eq!(gpu_reduce::min(&tail), Ok(-7));
+        assert_eq!(gpu_reduce::max(&tail.slice(..=1).unwrap()), Ok(5));
+    }
+}
+
+#[test]
+fn opening_a_device_again_gives_the_same() {
+    for device in devices() {
+        let again = if device.is_cpu() { Device::cpu() } else { Device::cuda(0).unwrap() };
+        assert_eq!(device, again);
+        assert_eq!(device.to_string(), again.to_string());
+    }
+}

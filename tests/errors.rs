@@ -1,0 +1,72 @@
+//! Bad input: each gets an error that says what it was, and the device goes on.
+
+mod support;
+
+use gpu_reduce::{Device, Error, Min, Reduce, Sum};
+use support::{devices, gpu};
+
+#[test]
+fn a_range_out_of_bounds_is_refused() {
+    for device in devices() {
+        let mut x = device.upload(&[1i32, 2, 3]).unwrap();
+        let error = x.slice(1..4).unwrap_err();
+        assert_eq!(error, Error::OutOfBounds { start: 1, end: 4, len: 3 });
+        assert_eq!(error.to_string(), "elements 1..4 are not in a buffer of 3 elements");
+        #[allow(clippy::reversed_empty_ranges)]
+        let reversed = x.slice(3..1).unwrap_err();
+        assert_eq!(reversed, Error::OutOfBounds { start: 3, end: 1, len: 3 });
+        assert!(x.slice(..=usize::MAX).is_err());
+        assert!(x.slice(1..).unwrap().slice(..3).is_err(), "a view's range is its own");
+        assert_eq!(x.write(2, &[7, 8]), Err(Error::OutOfBounds { start: 2, end: 4, len: 3 }));
+        assert!(x.write(usize::MAX, &[7]).is_err());
+        assert_eq!(x.to_vec().unwrap(), [1, 2, 3], "a refused write writes nothing");
+        assert_eq!(x.reduce::<Sum, 32>(), Ok(6));
+    }
+}
+
+#[test]
+fn an_empty_minimum_is_refused() {
+    let error = <[f32]>::reduce::<Min, 32>(&[]).unwrap_err();
+    assert_eq!(error.to_string(), "min of an empty input: it has no value; check the length first");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_refused() {
+    let error = Device::cuda(4096).unwrap_err();
+    match Device::cuda(0) {
+        Ok(_) => assert!(matches!(error, Error::NoSuchDevice { index: 4096, count: 1.. }), "{error:?}"),
+        Err(none) => {
+            assert_eq!(error, none);
+            assert!(matches!(error, Error::NoDriver(_) | Error::NoDevice | Error::NoCuda), "{error:?}");
+            assert!(
+                error.to_string().contains("CPU") || error.to_string().contains("Device::cpu()"),
+                "{error}"
+            );
+        }
+    }
+    assert_eq!(Device::cpu().upload(&[2.0f64]).unwrap().reduce::<Sum, 32>(), Ok(2.0));
+}
+
+#[test]
+fn a_buffer_of_another_device_is_refused() {
+    let Some(gpu) = gpu() else { return };
+    let cpu = Device::cpu();
+    let (here, there) = (cpu.upload(&[1u8, 2]).unwrap(), gpu.upload(&[3u8, 4]).unwrap());
+    assert!(matches!(here.reduce_on::<Sum, 32>(&gpu), Err(Error::OtherDevice { .. })));
+    assert!(matches!(there.reduce_on::<Sum, 32>(&cpu), Err(Error::OtherDevice { .. })));
+    assert_eq!(here.reduce_on::<Sum, 32>(&cpu), Ok(3));
+    assert_eq!(there.reduce_on::<Sum, 32>(&gpu), Ok(7));
+}
+
+#[test]
+fn out_of_memory_names_the_bytes() {
+    let Some(gpu) = gpu() else { return };
+    let before = gpu.upload(&[1.0f32; 100]).unwrap();
+    let error = gpu.zeros::<u64>(1 << 50).unwrap_err();
+    assert!(
+        matches!(error, Error::OutOfMemory { requested, free: 1.., .. } if requested == 8 << 50),
+        "{error:?}"
+    );
+    assert!(matches!(gpu.zeros::<u64>(usize::MAX), Err(Error::OutOfMemory { .. })));
+    assert_eq!(before.reduce::<Sum, 256>(), Ok(100.0));
+}

@@ -1,0 +1,80 @@
+//! Properties of random inputs: what must hold whatever the data, on every device.
+
+mod support;
+
+use gpu_reduce::{Max, Min, Op, Prod, Reduce, Sum};
+use proptest::prelude::*;
+use std::sync::LazyLock;
+use support::devices;
+
+static DEVICES: LazyLock<Vec<gpu_reduce::Device>> = LazyLock::new(devices);
+
+/// All devices and all ways to hold the data give the same; returns it.
+fn everywhere<O: Op<T>, T: gpu_reduce::Element, const BLOCK: u32>(data: &[T]) -> O::Output {
+    let host = data.reduce::<O, BLOCK>().unwrap();
+    for device in &*DEVICES {
+        // Beside other data, and off any alignment.
+        let mut padded = vec![T::zeroed(); 3];
+        padded.extend_from_slice(data);
+        padded.extend_from_slice(&[T::zeroed(); 5]);
+        let buffer = device.upload(&padded).unwrap();
+        let view = buffer.slice(3..3 + data.len()).unwrap();
+        assert_eq!(bytes_of(&view.to_vec().unwrap()), bytes_of(data));
+        assert_eq!(format!("{:?}", view.reduce::<O, BLOCK>().unwrap()), format!("{host:?}"), "{device}");
+    }
+    host
+}
+
+fn bytes_of<T: gpu_reduce::Element>(data: &[T]) -> &[u8] {
+    bytemuck::cast_slice(data)
+}
+
+/// Floats of all kinds: every bit pattern, with or without the NaNs.
+fn any_bits() -> impl Strategy<Value = Vec<f32>> {
+    let bits = proptest::collection::vec(any::<u32>().prop_map(f32::from_bits), 1..5000);
+    (bits, any::<bool>()).prop_map(|(floats, nan)| {
+        floats.into_iter().map(|x| if x.is_nan() && !nan { f32::MIN_POSITIVE } else { x }).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
+    #[test]
+    fn integer_sums_are_those_of_128_bits(data in proptest::collection::vec(any::<i32>(), 1..9000)) {
+        let expected = data.iter().map(|&x| i128::from(x)).sum::<i128>() as i64;
+        prop_assert_eq!(everywhere::<Sum, i32, 128>(&data), expected);
+    }
+
+    #[test]
+    fn products_wrap(data in proptest::collection::vec(any::<u16>(), 1..9000)) {
+        let expected = data.iter().fold(1u64, |product, &x| product.wrapping_mul(x.into()));
+        prop_assert_eq!(everywhere::<Prod, u16, 64>(&data), expected);
+    }
+
+    #[test]
+    fn extremes_are_elements_that_bound_all(data in any_bits()) {
+        let (least, greatest) = (everywhere::<Min, f32, 256>(&data), everywhere::<Max, f32, 512>(&data));
+        if data.iter().any(|x| x.is_nan()) {
+            prop_assert!(least.is_nan() && greatest.is_nan());
+        } else {
+            prop_assert!(data.iter().all(|x| least.total_cmp(x).is_le() && greatest.total_cmp(x).is_ge()));
+            prop_assert!(data.iter().any(|x| x.to_bits() == least.to_bits()));
+            prop_assert!(data.iter().any(|x| x.to_bits() == greatest.to_bits()));
+        }
+    }
+
+    #[test]
+    fn sums_of_any_floats_have_the_same_bits_everywhere(data in any_bits()) {
+        everywhere::<Sum, f32, 32>(&data);
+        everywhere::<Prod, f32, 1024>(&data);
+    }
+
+    /// Whole numbers up to 2^24 sum exactly in any order.
+    #[test]
+    fn exact_sums_are_exact(data in proptest::collection::vec(-1000i16..1000, 1..9000)) {
+        let floats: Vec<f32> = data.iter().map(|&x| x.into()).collect();
+        let expected: i32 = data.iter().map(|&x| i32::from(x)).sum();
+        prop_assert_eq!(everywhere::<Sum, f32, 512>(&floats), expected as f32);
+    }
+}

@@ -1,0 +1,116 @@
+//! What the test programs share: the devices under test, input data, lengths, and the independent reference.
+
+#![allow(dead_code)] // each test program uses its part
+
+pub mod reference;
+
+use gpu_reduce::{Device, Element, Plan, bf16, f16};
+use rayon::prelude::*;
+
+/// Every device of this machine, the CPU first. Says which kind is missing.
+pub fn devices() -> Vec<Device> {
+    let mut devices = vec![Device::cpu()];
+    devices.extend(gpu());
+    devices
+}
+
+/// The first GPU, or none and a printed reason.
+pub fn gpu() -> Option<Device> {
+    Device::cuda(0).inspect_err(|why| eprintln!("skipped on a GPU: {why}")).ok()
+}
+
+/// A hash of an index: the source of all test data (a multiply-xorshift mixer, as in SplitMix64).
+pub fn hash(index: u64) -> u64 {
+    let mut h = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    h = (h ^ (h >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    h = (h ^ (h >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    h ^ (h >> 31)
+}
+
+/// Input data of each type.
+pub trait Sample: Element {
+    /// For sums, minima and maxima: integers over their whole range, floats evenly in ±0.5.
+    fn any(hash: u64) -> Self;
+
+    /// For products: odd integers, and floats of which all but one in 4,096 are ±1, so that neither a product of 2^30
+    /// of them nor a part of it vanishes.
+    fn factor(hash: u64) -> Self;
+}
+
+macro_rules! integer_samples {
+    ($($type:ident)*) => {$(
+        impl Sample for $type {
+            fn any(hash: u64) -> Self {
+                hash as $type
+            }
+            fn factor(hash: u64) -> Self {
+                hash as $type | 1
+            }
+        }
+    )*};
+}
+
+macro_rules! float_samples {
+    ($($type:ident: $from:expr;)*) => {$(
+        impl Sample for $type {
+            fn any(hash: u64) -> Self {
+                $from((hash >> 11) as f64 / (1u64 << 53) as f64 - 0.5)
+            }
+            fn factor(hash: u64) -> Self {
+                let size = if hash % 4096 == 0 { 0.75 + ((hash >> 12) % 65) as f64 / 128.0 } else { 1.0 };
+                $from(if hash >> 63 == 0 { size } else { -size })
+            }
+        }
+    )*};
+}
+
+integer_samples! { i8 i16 i32 i64 u8 u16 u32 u64 }
+float_samples! { f16: f16::from_f64; bf16: bf16::from_f64; f32: |value| value as f32; f64: |value| value; }
+
+/// `len` samples.
+pub fn samples<T: Element>(len: usize, sample: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    (0..len as u64).into_par_iter().map(|index| sample(hash(index))).collect()
+}
+
+/// Lengths around every boundary of the plan, up to `limit`, ascending: 0, 1, a load, a warp, a block, a row, a tile, the
+/// longest single chunk, a chunk and the most chunks of the shortest kind, each ± 1, then `limit` itself.
+pub fn lengths<T: Element, const BLOCK: u32>(limit: usize) -> Vec<usize> {
+    let row = Plan::new::<T, BLOCK>(0).row as usize;
+    let single = Plan::new::<T, BLOCK>(0).chunk as usize;
+    let chunk = Plan::new::<T, BLOCK>(single as u64 + 1).chunk as usize;
+    let most = chunk * gpu_reduce::max_chunks(BLOCK) as usize;
+    let boundaries = [
+        1,
+        T::WIDTH,
+        32,
+        BLOCK as usize,
+        row,
+        chunk,
+        single,
+        single + chunk,
+        3 * chunk,
+        BLOCK as usize * chunk,
+        most,
+    ];
+    let mut lengths: Vec<usize> =
+        boundaries.iter().flat_map(|&length| [length - 1, length, length + 1]).collect();
+    lengths.push(limit);
+    lengths.retain(|&length| length <= limit);
+    lengths.sort();
+    lengths.dedup();
+    lengths
+}
+
+/// Runs `$body` with `$block` each BLOCK in turn.
+#[macro_export]
+macro_rules! for_each_block {
+    (|$block:ident| $body:expr) => {
+        $crate::for_each_block!(@ |$block| $body, 32 64 128 256 512 1024)
+    };
+    (@ |$block:ident| $body:expr, $($value:literal)*) => {
+        $({
+            const $block: u32 = $value;
+            $body;
+        })*
+    };
+}

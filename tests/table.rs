@@ -1,0 +1,114 @@
+//! The table: every operator, type and BLOCK, at lengths around every boundary, aligned and not, on every device, against
+//! the reference, and the devices against each other bit for bit.
+//!
+//! `GPU_REDUCE_TEST_LEN` sets the longest input, 2^20 elements if it is not set.
+
+mod support;
+
+use gpu_reduce::{Buffer, Element, Max, Min, Op, Plan, Prod, Reduce, Sum, View, for_each_element};
+use std::sync::Mutex;
+use support::reference::Reference;
+use support::{Sample, devices, lengths, samples};
+
+/// One type at a time: the longest inputs take gigabytes, and each test uses all threads.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn longest() -> usize {
+    match std::env::var("GPU_REDUCE_TEST_LEN") {
+        Ok(text) => text.parse().expect("GPU_REDUCE_TEST_LEN is a number of elements"),
+        Err(_) => 1 << 20,
+    }
+}
+
+macro_rules! test_types {
+    ({} $($type:ident: $($row:ident)*;)*) => {$(
+        mod $type {
+            #[allow(unused_imports)]
+            use gpu_reduce::{bf16, f16};
+
+            #[test]
+            fn table() {
+                super::test_type::<$type>();
+            }
+        }
+    )*};
+}
+
+for_each_element! { test_types! {} }
+
+fn test_type<T>()
+where
+    T: Sample + Reference<Sum> + Reference<Prod> + Reference<Min> + Reference<Max>,
+{
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let any = Inputs::new(T::any);
+    any.test::<Sum>();
+    any.test::<Min>();
+    any.test::<Max>();
+    drop(any);
+    Inputs::new(T::factor).test::<Prod>();
+}
+
+/// Starts of the inputs in their buffer: aligned, by one and three elements off, by a load, by a cache line less one.
+fn offsets<T: Element>() -> [usize; 5] {
+    [0, 1, 3, T::WIDTH, 128 / size_of::<T>() - 1]
+}
+
+/// The same data on every device.
+struct Inputs<T: Element> {
+    host: Vec<T>,
+    buffers: Vec<Buffer<T>>,
+    longest: usize,
+}
+
+impl<T: Sample> Inputs<T> {
+    fn new(sample: impl Fn(u64) -> T + Sync) -> Self {
+        let longest = longest();
+        let host = samples(longest + 128, sample);
+        let buffers = devices().iter().map(|device| device.upload(&host).unwrap()).collect();
+        Self { host, buffers, longest }
+    }
+
+    fn test<O>(&self)
+    where
+        O: Op<T>,
+        T: Reference<O>,
+    {
+        // A length is tried with all BLOCKs at once, so that the reference is computed once.
+        let mut all: Vec<usize> = Vec::new();
+        for_each_block!(|BLOCK| all.extend(lengths::<T, BLOCK>(self.longest)));
+        all.sort();
+        all.dedup();
+        for (index, &len) in all.iter().enumerate().skip(1) {
+            // The longest are tried at two offsets, the others at one after another.
+            let offsets = offsets::<T>();
+            let tried =
+                if len == self.longest { &offsets[..2] } else { &offsets[index % offsets.len()..][..1] };
+            for &offset in tried {
+                let range = offset..offset + len;
+                let expected = T::expected(&self.host[range.clone()]);
+                let views: Vec<View<T>> =
+                    self.buffers.iter().map(|buffer| buffer.slice(range.clone()).unwrap()).collect();
+                for_each_block!(|BLOCK| test_case::<O, T, BLOCK>(&views, offset, &expected));
+            }
+        }
+    }
+}
+
+fn test_case<O: Op<T>, T: Reference<O>, const BLOCK: u32>(
+    views: &[View<T>],
+    offset: usize,
+    expected: &T::Expected,
+) {
+    let plan = Plan::new::<T, BLOCK>(views[0].len() as u64);
+    let mut first = None;
+    for view in views {
+        let context =
+            format!("{}_{}_{BLOCK} of {} from {offset} on {}", O::NAME, T::NAME, view.len(), view.device());
+        let got = view.reduce::<O, BLOCK>().unwrap_or_else(|error| panic!("{context}: {error}"));
+        T::check(got, expected, &plan, BLOCK, &context);
+        // Debug tells all bits of a float apart but those of a NaN, and there is none here.
+        let shown = format!("{got:?}");
+        assert_eq!(*first.get_or_insert_with(|| shown.clone()), shown, "{context}: not what the CPU gives");
+    }
+}
