@@ -1,0 +1,329 @@
+//! Splitting a PTX module into one module a kernel.
+
+use std::{collections::HashMap, mem};
+
+/// A statement at the top level of a module: a directive, a variable, or a function.
+struct Statement<'a> {
+    text: &'a str,
+    /// What it declares or defines; other directives have none.
+    name: Option<&'a str>,
+    /// The statements whose names it mentions.
+    mentions: Vec<usize>,
+}
+
+impl Statement<'_> {
+    fn is_kernel(&self) -> bool {
+        words(self.text).take_while(|word| word.starts_with('.')).any(|word| word == ".entry")
+    }
+}
+
+/// Each kernel of a module, by name, as a module of its own: the directives, the kernel, and what it reaches, in the
+/// order they have in `ptx`.
+///
+/// Comments and blank lines are dropped, and numbers that LLVM counted over the whole module are counted anew, so that
+/// a kernel's module does not depend on the other kernels.
+pub(crate) fn split(ptx: &str) -> Vec<(String, String)> {
+    let ptx = without_comments(ptx);
+    let statements = parse(&ptx);
+    let kernels = (0..statements.len()).filter(|&i| statements[i].is_kernel());
+    kernels
+        .filter_map(|i| Some((statements[i].name?, i)))
+        .map(|(name, i)| (name.to_owned(), module_of(name, i, &statements)))
+        .collect()
+}
+
+/// The module of kernel `name`, which statement `kernel` defines.
+fn module_of(name: &str, kernel: usize, statements: &[Statement]) -> String {
+    let mut needed: Vec<bool> = statements.iter().map(|statement| statement.name.is_none()).collect();
+    let mut open = vec![kernel];
+    while let Some(i) = open.pop() {
+        if !mem::replace(&mut needed[i], true) {
+            open.extend(&statements[i].mentions);
+        }
+    }
+    let mut module = String::new();
+    let mut numbers = Numbers::new();
+    for (statement, _) in statements.iter().zip(needed).filter(|(_, needed)| *needed) {
+        renumber(statement.text, name, &mut numbers, &mut module);
+        module.push('\n');
+    }
+    module
+}
+
+/// The text without comments, trailing blanks and empty lines.
+fn without_comments(ptx: &str) -> String {
+    let mut code = String::with_capacity(ptx.len());
+    let mut rest = ptx;
+    while let Some(at) = rest.find(['"', '/']) {
+        let (before, after) = rest.split_at(at);
+        code.push_str(before);
+        let (is_code, len) = match after.as_bytes() {
+            [b'/', b'/', ..] => (false, after.find('\n')),
+            [b'/', b'*', ..] => (false, after.find("*/").map(|end| end + 2)),
+            [b'"', ..] => (true, after[1..].find('"').map(|end| end + 2)),
+            _ => (true, Some(1)),
+        };
+        let (piece, after) = after.split_at(len.unwrap_or(after.len()));
+        if is_code {
+            code.push_str(piece);
+        }
+        rest = after;
+    }
+    code.push_str(rest);
+    let lines = code.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// The statements of a module without comments.
+fn parse(ptx: &str) -> Vec<Statement<'_>> {
+    let mut statements = Vec::new();
+    let mut rest = ptx.trim_start();
+    while !rest.is_empty() {
+        let (text, after) = rest.split_at(end_of_statement(rest));
+        statements.push(Statement { text, name: name_of(text), mentions: Vec::new() });
+        rest = after.trim_start();
+    }
+    // A function has a statement for each of its prototypes, and one for its definition.
+    let mut named: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (i, statement) in statements.iter().enumerate() {
+        if let Some(name) = statement.name {
+            named.entry(name).or_default().push(i);
+        }
+    }
+    for statement in &mut statements {
+        statement.mentions =
+            words(statement.text).filter_map(|word| named.get(word)).flatten().copied().collect();
+    }
+    statements
+}
+
+/// Whether the statement is a line, such as `.target sm_70`. All others end in `;` or `}`.
+fn is_line(statement: &str) -> bool {
+    [".version", ".target", ".address_size", ".file"].iter().any(|directive| statement.starts_with(directive))
+}
+
+/// The length of the statement at the beginning of `text`.
+fn end_of_statement(text: &str) -> usize {
+    if is_line(text) {
+        return text.find('\n').unwrap_or(text.len());
+    }
+    let (mut depth, mut initialised) = (0, false);
+    for (i, byte) in text.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth -= 1,
+            b'=' if depth == 0 => initialised = true,
+            _ => {}
+        }
+        let is_end = byte == b';' || (byte == b'}' && !initialised);
+        if depth == 0 && is_end {
+            return i + 1;
+        }
+    }
+    text.len()
+}
+
+/// What a statement declares: the first word that is neither a directive, nor a number, nor in parentheses (a function's
+/// result stands before its name).
+fn name_of(statement: &str) -> Option<&str> {
+    if is_line(statement) {
+        return None;
+    }
+    let head = &statement[..statement.find(['{', '=']).unwrap_or(statement.len())];
+    let mut depth = 0;
+    head.split_inclusive(['(', ')']).find_map(|piece| {
+        let is_outside = depth == 0;
+        depth += if piece.ends_with('(') { 1 } else { -1 };
+        words(piece).find(|word| {
+            is_outside && !word.starts_with(|first: char| first == '.' || first.is_ascii_digit())
+        })
+    })
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_$%.".contains(c)
+}
+
+/// The names, registers, directives, instructions and numbers in a text. An instruction with its type is one word, so
+/// that `add.s32` is not the function `add`.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c| !is_of_word(c)).filter(|word| !word.is_empty())
+}
+
+/// The new numbers of what LLVM counts, by what it is and the old number.
+type Numbers<'a> = HashMap<&'static str, HashMap<&'a str, usize>>;
+
+/// A module's text, what LLVM numbers through the whole crate counted anew; the kernel keeps its name.
+fn renumber<'a>(text: &'a str, kernel: &str, numbers: &mut Numbers<'a>, module: &mut String) {
+    let mut rest = text;
+    while let Some(start) = rest.find(is_of_word) {
+        let (before, after) = rest.split_at(start);
+        let (word, after) = after.split_at(after.find(|c| !is_of_word(c)).unwrap_or(after.len()));
+        module.push_str(before);
+        match numbered(word).filter(|_| word != kernel) {
+            Some((prefix, number, suffix)) => {
+                let numbers = numbers.entry(prefix).or_default();
+                let next = numbers.len();
+                let number = numbers.entry(number).or_insert(next);
+                module.push_str(&format!("{prefix}{number}{suffix}"));
+            }
+            None => module.push_str(word),
+        }
+        rest = after;
+    }
+    module.push_str(rest);
+}
+
+/// A word in which LLVM counts, cut around the number. A constant's number has a hash of the whole crate in it.
+fn numbered(word: &str) -> Option<(&'static str, &str, &str)> {
+    const COUNTERS: [&str; 6] =
+        ["$L__BB", "$L__tmp", "$L__func_begin", "$L__func_end", "__local_depot", "prototype_"];
+    const CONSTANT: &str = "anon_$_";
+    if let Some(number) = word.strip_prefix(CONSTANT) {
+        return Some((CONSTANT, number, ""));
+    }
+    let (prefix, rest) = COUNTERS.iter().find_map(|prefix| Some((*prefix, word.strip_prefix(prefix)?)))?;
+    let (number, suffix) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()));
+    (!number.is_empty()).then_some((prefix, number, suffix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = ".version 6.0\n.target sm_70, debug\n.address_size 64\n";
+
+    /// The modules of `HEADER` and statements, without the header.
+    fn split_items(items: &str) -> Vec<(String, String)> {
+        let without_header = |(name, module): (String, String)| {
+            (name, module.strip_prefix(HEADER).expect("a module begins with the header").to_owned())
+        };
+        split(&format!("//\n// Generated by LLVM\n//\n\n{HEADER}\n{items}"))
+            .into_iter()
+            .map(without_header)
+            .collect()
+    }
+
+    #[test]
+    fn a_module_has_what_its_kernel_reaches_and_nothing_else() {
+        let items = "
+.func (.param .b32 func_retval0) outer(.param .b32 outer_param_0)
+;
+.global .align 4 .b8 table[8] = {3, 0, 0, 0, 1};
+.global .align 8 .u64 pointers[1] = {inner};
+.visible .global .align 4 .u32 unused;
+.extern .shared .align 16 .b8 dynamic[];
+.func inner()
+{
+	mov.b64 %rd1, table;
+	ret;
+}
+.func (.param .b32 func_retval0) outer(.param .b32 outer_param_0)
+{
+	{
+	call.uni inner, ();
+	}
+	ret;
+}
+.visible .entry far(.param .u32 far_param_0) .maxntid 256, 1, 1
+{
+	call.uni (retval0), outer, (param0);
+	ret;
+}
+.visible .entry near()
+{
+	mov.b32 %r1, dynamic;
+	ld.global.b64 %rd1, [pointers+8];
+	ret;
+}
+.visible .entry alone()
+{
+	ret;
+}
+";
+        let [(far, of_far), (near, of_near), (alone, of_alone)] = &split_items(items)[..] else {
+            panic!("three kernels")
+        };
+        assert_eq!((&far[..], &near[..], &alone[..]), ("far", "near", "alone"));
+        let has = |module: &str| {
+            ["outer(", "table[", "pointers[", "unused", "dynamic[", "inner()", ".entry far", ".entry near"]
+                .map(|item| module.matches(item).count())
+        };
+        assert_eq!(has(of_far), [2, 1, 0, 0, 0, 1, 1, 0]);
+        assert_eq!(has(of_near), [0, 1, 1, 0, 1, 1, 0, 1]);
+        assert_eq!(of_alone, ".visible .entry alone()\n{\n\tret;\n}\n");
+    }
+
+    #[test]
+    fn a_name_that_begins_with_another_is_another() {
+        let items = "
+.func add() { ret; }
+.func add_2() { ret; }
+.visible .entry sum(.param .u64 sum_param_0) { call.uni add_2, (); add.s32 %r1, %r2, %r3; ret; }
+.visible .entry sum_2(.param .u64 sum_2_param_0) { call.uni add, (); ret; }
+";
+        let [(_, sum), (_, sum_2)] = &split_items(items)[..] else { panic!("two kernels") };
+        assert!(sum.starts_with(".func add_2() { ret; }\n.visible .entry sum("), "{sum}");
+        assert!(sum_2.starts_with(".func add() { ret; }\n.visible .entry sum_2("), "{sum_2}");
+    }
+
+    #[test]
+    fn a_module_does_not_depend_on_the_other_kernels() {
+        let kernel = |function: u32, call: u32, constant: &str| {
+            format!(
+                ".global .align 4 .b8 anon_$_{constant}[4] = {{1, 2, 3}};
+.visible .entry prototype_1()
+{{
+	.local .align 4 .b8 __local_depot{function}[8];
+	@%p1 bra $L__BB{function}_12;
+	mov.b64 %rd1, anon_$_{constant};
+	prototype_{call} : .callprototype ();
+	call %rd1, (), prototype_{call};
+$L__BB{function}_12:
+	ret;
+}}
+"
+            )
+        };
+        let of_many =
+            split_items(&(".visible .entry other() { ret; }\n".to_owned() + &kernel(23, 7, "c0ffee_$_14")));
+        assert_eq!(of_many[1].1, kernel(0, 0, "0"));
+        assert_eq!(of_many[1], split_items(&kernel(1, 2, "dec0de_$_1"))[0]);
+    }
+
+    #[test]
+    fn comments_go_and_strings_stay() {
+        let items = "	// .globl	k
+.visible .entry k() // the kernel; {
+{
+	.pragma \"no//unroll\";
+	// begin inline asm
+	/* two
+	lines } */ add.f32 %f1, %f2, 0f3F800000; // end
+	// end inline asm
+
+	ret;
+
+}
+	.file	1 \"src/*.rs\"
+";
+        let expected = ".visible .entry k()
+{
+	.pragma \"no//unroll\";
+	 add.f32 %f1, %f2, 0f3F800000;
+	ret;
+}
+.file	1 \"src/*.rs\"
+";
+        assert_eq!(split_items(items), [("k".to_owned(), expected.to_owned())]);
+    }
+
+    #[test]
+    fn a_module_that_ends_early_is_no_reason_to_panic() {
+        for end in
+            ["", ".visible .entry k() { \"", ".visible .entry k() { /*", ".func (.param", "//", "\"", "}"]
+        {
+            assert!(split(&format!("{HEADER}{end}")).len() <= 1);
+        }
+    }
+}
