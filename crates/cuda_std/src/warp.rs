@@ -41,6 +41,7 @@ pub fn lane_id() -> u32 {
 }
 
 /// The lanes that run together with this one at this moment. It says nothing of the next instruction.
+/// Needs PTX 6.2, so an architecture of `Compute75` or higher in `cuda_builder`.
 #[inline(always)]
 pub fn activemask() -> u32 {
     on_device! {
