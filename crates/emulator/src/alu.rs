@@ -1,0 +1,53 @@
+//! What each arithmetic instruction does: its name, modifiers and types to an operation on lanes.
+
+mod bits;
+mod convert;
+mod float;
+mod integer;
+mod number;
+mod soft;
+mod words;
+
+pub use float::add_small;
+pub use number::{Integer, add_f32, add_f64};
+pub use soft::{BF16, F16, Format};
+pub use words::{Words, bank_of, bits_of, parse_type};
+
+use crate::{
+    exec::lanes::{Bank, Lanes},
+    ptx::ast::Instruction,
+};
+
+/// The operation of an instruction, `None` where the instruction is not one that works lane by lane. `banks` are those of
+/// the operands that are registers: a conversion's may be wider than its types.
+///
+/// # Errors
+///
+/// A modifier or type that the instruction does not have, or that is not known.
+pub fn find(instruction: &Instruction, banks: &[Option<Bank>]) -> Result<Option<Lanes>, String> {
+    let mut words = Words::new(instruction);
+    let found = match words.name() {
+        "mov" => Some(integer::mov(&mut words)?),
+        "add" | "sub" | "mul" | "mad" | "fma" | "div" | "min" | "max" | "abs" | "neg" if words.is_float() => {
+            Some(float::arithmetic(&mut words)?)
+        }
+        "rcp" | "sqrt" | "rsqrt" | "sin" | "cos" | "lg2" | "ex2" | "tanh" | "copysign" | "testp" => {
+            Some(float::function(&mut words)?)
+        }
+        "setp" | "set" if words.is_float() => Some(float::compare(&mut words, instruction)?),
+        "setp" | "set" => Some(integer::compare(&mut words, instruction)?),
+        "cvt" => Some(convert::convert(&mut words, banks)?),
+        "selp" | "slct" => Some(integer::select(&mut words)?),
+        "and" | "or" | "xor" | "not" | "cnot" | "lop3" | "shl" | "shr" | "shf" | "bfe" | "bfi" | "bfind"
+        | "brev" | "clz" | "popc" | "prmt" | "szext" | "bmsk" | "fns" => {
+            Some(bits::find(&mut words, instruction)?)
+        }
+        "add" | "sub" | "mul" | "mad" | "mul24" | "mad24" | "div" | "rem" | "min" | "max" | "abs" | "neg"
+        | "sad" | "addc" | "subc" | "madc" | "dp4a" | "dp2a" => Some(integer::arithmetic(&mut words)?),
+        _ => None,
+    };
+    if found.is_some() {
+        words.finish()?;
+    }
+    Ok(found)
+}

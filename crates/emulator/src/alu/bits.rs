@@ -1,0 +1,210 @@
+//! Logic, shifts and bit fields. (PTX ISA, "Logic and Shift Instructions", and `bfe` to `prmt` among the integer ones.)
+
+use crate::{
+    exec::lanes::{Lanes, binary, logic, logic_not, low, quaternary, ternary, unary},
+    ptx::ast::{Instruction, Operand, Type},
+};
+
+use super::{integer::for_integer, number::Integer, words::Words};
+
+pub fn find(words: &mut Words, instruction: &Instruction) -> Result<Lanes, String> {
+    match words.name() {
+        "lop3" => return lop3(words, instruction),
+        "shf" => return funnel(words),
+        "prmt" => return permute(words),
+        "bmsk" => return mask(words),
+        "fns" => {
+            return if words.ty()? == Type::B32 { Ok(ternary(nth_set)) } else { Err(words.unknown()) };
+        }
+        "bfind" => {
+            let shift = words.take("shiftamt");
+            let ty = words.ty()?;
+            return for_integer!(ty, words, leading(shift));
+        }
+        "szext" => {
+            let wrap = words.take_any(&["wrap", "clamp"]) == Some("wrap");
+            let ty = words.ty()?;
+            return for_integer!(ty, words, extend(words, wrap));
+        }
+        _ => {}
+    }
+    let ty = words.ty()?;
+    if ty == Type::Pred {
+        return Ok(match words.name() {
+            "and" => logic(|a, b| a & b),
+            "or" => logic(|a, b| a | b),
+            "xor" => logic(|a, b| a ^ b),
+            "not" => logic_not(|a| !a),
+            _ => return Err(words.unknown()),
+        });
+    }
+    // Logic, and shifts to the left, do the same for all types of a width.
+    let ty = match ty {
+        Type::S32 if words.name() == "shl" => Type::U32,
+        ty => ty,
+    };
+    for_integer!(ty, words, plain(words))
+}
+
+fn plain<T: Integer>(words: &mut Words) -> Result<Lanes, String> {
+    Ok(match words.name() {
+        "and" => binary(|a: T, b: T| T::from_bits(a.bits() & b.bits())),
+        "or" => binary(|a: T, b: T| T::from_bits(a.bits() | b.bits())),
+        "xor" => binary(|a: T, b: T| T::from_bits(a.bits() ^ b.bits())),
+        "not" => unary(|a: T| T::from_bits(!a.bits())),
+        "cnot" => unary(|a: T| T::from_bits(u64::from(a.bits() == 0))),
+        "shl" => binary(|a: T, b: u32| T::from_bits(if b < T::BITS { a.bits() << b } else { 0 })),
+        // Amounts past the width fill all of it, with zeros or the sign.
+        "shr" if T::SIGNED => {
+            binary(|a: T, b: u32| T::from_bits((a.extended() as i64 >> b.min(T::BITS - 1)) as u64))
+        }
+        "shr" => binary(|a: T, b: u32| T::from_bits(if b < T::BITS { a.bits() >> b } else { 0 })),
+        "brev" => unary(|a: T| T::from_bits(a.bits().reverse_bits() >> (64 - T::BITS))),
+        "clz" => unary(|a: T| a.bits().leading_zeros() - (64 - T::BITS)),
+        "popc" => unary(|a: T| a.bits().count_ones()),
+        "bfe" => ternary(|a: T, start: u32, length: u32| extract(a, start & 0xff, length & 0xff)),
+        "bfi" => quaternary(|a: T, b: T, start: u32, length: u32| {
+            let (start, length) = (start & 0xff, length & 0xff);
+            let field = if start < T::BITS { low(length) << start } else { 0 };
+            let value = if start < T::BITS { a.bits() << start } else { 0 };
+            T::from_bits(b.bits() & !field | value & field)
+        }),
+        _ => return Err(words.unknown()),
+    })
+}
+
+/// `bfe`: bits past the top, and those above the field, are the field's sign bit if the type has a sign.
+fn extract<T: Integer>(a: T, start: u32, length: u32) -> T {
+    let top = T::BITS - 1;
+    let signed = T::SIGNED && length > 0;
+    let sign = signed && a.bits() >> (start + length).saturating_sub(1).min(top) & 1 != 0;
+    let value = if start <= top { a.bits() >> start } else { 0 };
+    // Bits of the field that the value has.
+    let length = length.min(T::BITS.saturating_sub(start));
+    let fill = if sign { !low(length) } else { 0 };
+    T::from_bits(value & low(length) | fill)
+}
+
+/// `bfind`: the place of the highest bit that is not the sign, or its distance from the top.
+fn leading<T: Integer>(shift: bool) -> Result<Lanes, String> {
+    Ok(unary(move |a: T| {
+        let bits = if T::SIGNED && a < T::default() { !a.bits() & low(T::BITS) } else { a.bits() };
+        let place = 63u32.wrapping_sub(bits.leading_zeros());
+        if bits == 0 {
+            u32::MAX
+        } else if shift {
+            T::BITS - 1 - place
+        } else {
+            place
+        }
+    }))
+}
+
+/// `lop3`: bit i of the result is the table's bit `4a + 2b + c` for the bits i of a, b and c.
+fn lop3(words: &mut Words, instruction: &Instruction) -> Result<Lanes, String> {
+    let Some(&Operand::Integer(table)) = instruction.operands.get(4) else {
+        return Err("`lop3` needs a table, an integer, as its fifth operand".to_owned());
+    };
+    if words.ty()? != Type::B32 {
+        return Err(words.unknown());
+    }
+    Ok(ternary(move |a: u32, b: u32, c: u32| {
+        (0..8).filter(|index| table >> index & 1 != 0).fold(0, |result, index| {
+            let pick = |value: u32, bit: u32| if index & bit != 0 { value } else { !value };
+            result | pick(a, 4) & pick(b, 2) & pick(c, 1)
+        })
+    }))
+}
+
+/// `shf`: 32 bits out of the 64 of b and a.
+fn funnel(words: &mut Words) -> Result<Lanes, String> {
+    let left = match words.take_any(&["l", "r"]) {
+        Some("l") => true,
+        Some(_) => false,
+        None => return Err(words.unknown()),
+    };
+    let wrap = match words.take_any(&["wrap", "clamp"]) {
+        Some("wrap") => true,
+        Some(_) => false,
+        None => return Err(words.unknown()),
+    };
+    if words.ty()? != Type::B32 {
+        return Err(words.unknown());
+    }
+    Ok(ternary(move |a: u32, b: u32, c: u32| {
+        let both = u64::from(b) << 32 | u64::from(a);
+        let count = if wrap { c & 31 } else { c.min(32) };
+        if left { (both << count >> 32) as u32 } else { (both >> count) as u32 }
+    }))
+}
+
+/// `prmt`: each byte of the result is one of the eight of b and a.
+fn permute(words: &mut Words) -> Result<Lanes, String> {
+    let mode = words.take_any(&["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"]);
+    if words.ty()? != Type::B32 {
+        return Err(words.unknown());
+    }
+    Ok(ternary(move |a: u32, b: u32, c: u32| {
+        let both = u64::from(b) << 32 | u64::from(a);
+        let start = c & 3;
+        (0..4u32).fold(0, |result, place| {
+            // The byte, and whether its sign bit fills the place.
+            let (byte, sign) = match mode {
+                None => (c >> (4 * place) & 7, c >> (4 * place) & 8 != 0),
+                Some("f4e") => (start + place, false),
+                Some("b4e") => (start.wrapping_sub(place) & 7, false),
+                Some("rc8") => (start, false),
+                Some("ecl") => (start.max(place), false),
+                Some("ecr") => (start.min(place), false),
+                Some(_) => ((start & 1) * 2 + (place & 1), false),
+            };
+            let value = (both >> (8 * byte)) as u8;
+            let value = if sign { (value as i8 >> 7) as u8 } else { value };
+            result | u32::from(value) << (8 * place)
+        })
+    }))
+}
+
+/// `bmsk`: b ones from bit a on.
+fn mask(words: &mut Words) -> Result<Lanes, String> {
+    let wrap = match words.take_any(&["wrap", "clamp"]) {
+        Some("wrap") => true,
+        Some(_) => false,
+        None => return Err(words.unknown()),
+    };
+    if words.ty()? != Type::B32 {
+        return Err(words.unknown());
+    }
+    Ok(binary(move |a: u32, b: u32| {
+        let (a, b) = if wrap { (a & 31, b & 31) } else { (a.min(32), b.min(32)) };
+        (low(b) << a) as u32
+    }))
+}
+
+/// `szext`: the low b bits, extended.
+fn extend<T: Integer>(words: &Words, wrap: bool) -> Result<Lanes, String> {
+    if T::BITS != 32 {
+        return Err(words.unknown());
+    }
+    Ok(binary(move |a: T, b: u32| {
+        let count = if wrap { b & 31 } else { b.min(32) };
+        if count == 0 {
+            return T::default();
+        }
+        let value = (a.bits() << (64 - count)) as i64;
+        T::from_bits(if T::SIGNED { value >> (64 - count) } else { (value as u64 >> (64 - count)) as i64 } as u64)
+    }))
+}
+
+/// `fns`: the place of the n-th bit set in the mask, counted from `base`, up for a positive n and down for a negative
+/// one; for 0 the bit at `base` itself. All ones where there is none.
+fn nth_set(mask: u32, base: u32, offset: i32) -> u32 {
+    let base = base & 31;
+    let set = |place: &u32| mask >> place & 1 != 0;
+    let found = match offset {
+        0 => Some(base).filter(set),
+        1.. => (base..32).filter(set).nth(offset as usize - 1),
+        _ => (0..=base).rev().filter(set).nth(offset.unsigned_abs() as usize - 1),
+    };
+    found.unwrap_or(u32::MAX)
+}

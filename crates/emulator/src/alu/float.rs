@@ -1,0 +1,473 @@
+//! Floating-point arithmetic. (PTX ISA, "Floating-Point Instructions", "Half Precision Floating-Point Instructions".)
+//!
+//! Results are exact to the bit, but for the approximations: `div.approx`, `div.full`, `rcp.approx`, `sqrt.approx`,
+//! `rsqrt.approx`, `sin`, `cos`, `lg2`, `ex2` and `tanh` give the host's result, rounded to the type, where a GPU may be
+//! off by the error that the PTX ISA allows it.
+
+use crate::{
+    exec::lanes::{
+        Lanes, Value, binary, compare as compare_lanes, compare_set, convert, test as test_lanes, ternary, unary,
+    },
+    ptx::ast::{Instruction, Type},
+};
+
+use super::{
+    convert::{f16_to_f32, f32_to_f16},
+    integer::join,
+    number::{canonical_f32, canonical_f64, flush, saturate},
+    soft::{BF16, F16, F32, F64, Format, Number, Rounding},
+    words::{Words, bank_of},
+};
+
+/// The rounding that is named, to nearest where none is.
+pub fn rounding(words: &mut Words) -> Rounding {
+    match words.take_any(&["rn", "rz", "rm", "rp"]) {
+        Some("rz") => Rounding::Zero,
+        Some("rm") => Rounding::Down,
+        Some("rp") => Rounding::Up,
+        _ => Rounding::Nearest,
+    }
+}
+
+/// The format of a type, and how many values of it a register holds.
+fn format(ty: Type) -> Option<(Format, u32)> {
+    Some(match ty {
+        Type::F16 => (F16, 1),
+        Type::F16x2 => (F16, 2),
+        Type::Bf16 => (BF16, 1),
+        Type::Bf16x2 => (BF16, 2),
+        Type::F32 => (F32, 1),
+        Type::F64 => (F64, 1),
+        _ => return None,
+    })
+}
+
+/// `add`, `sub`, `mul`, `mad`, `fma`, `div`, `min`, `max`, `abs`, `neg`.
+pub fn arithmetic(words: &mut Words) -> Result<Lanes, String> {
+    let name = words.name();
+    if name == "div" && words.take_any(&["approx", "full"]).is_some() {
+        let ftz = words.take("ftz");
+        return if words.ty()? == Type::F32 {
+            Ok(binary(move |a: f32, b: f32| finish(enter(a, ftz) / enter(b, ftz), ftz, false)))
+        } else {
+            Err(words.unknown())
+        };
+    }
+    let rounding = rounding(words);
+    let (ftz, sat, relu) = (words.take("ftz"), words.take("sat"), words.take("relu"));
+    let propagates = words.take("NaN");
+    words.take("noftz");
+    let ty = words.ty()?;
+    match ty {
+        Type::F32 if !relu => Ok(match name {
+            "abs" => unary(move |a: f32| finish(enter(a, ftz).abs(), ftz, false)),
+            "neg" => unary(move |a: f32| finish(-enter(a, ftz), ftz, false)),
+            "min" => binary(move |a: f32, b: f32| minimum(enter(a, ftz), enter(b, ftz), propagates)),
+            "max" => binary(move |a: f32, b: f32| -minimum_of_negated(enter(a, ftz), enter(b, ftz), propagates)),
+            _ if propagates => return Err("`.NaN` is not known here".to_owned()),
+            _ if rounding != Rounding::Nearest => return directed_f32(words, rounding, ftz, sat),
+            _ if ftz || sat => match name {
+                "add" => binary(move |a: f32, b: f32| finish(enter(a, ftz) + enter(b, ftz), ftz, sat)),
+                "sub" => binary(move |a: f32, b: f32| finish(enter(a, ftz) - enter(b, ftz), ftz, sat)),
+                "mul" => binary(move |a: f32, b: f32| finish(enter(a, ftz) * enter(b, ftz), ftz, sat)),
+                "div" => binary(move |a: f32, b: f32| finish(enter(a, ftz) / enter(b, ftz), ftz, sat)),
+                _ => ternary(move |a: f32, b: f32, c: f32| {
+                    finish(enter(a, ftz).mul_add(enter(b, ftz), enter(c, ftz)), ftz, sat)
+                }),
+            },
+            "add" => binary(|a: f32, b: f32| canonical_f32(a + b)),
+            "sub" => binary(|a: f32, b: f32| canonical_f32(a - b)),
+            "mul" => binary(|a: f32, b: f32| canonical_f32(a * b)),
+            "div" => binary(|a: f32, b: f32| canonical_f32(a / b)),
+            _ => ternary(|a: f32, b: f32, c: f32| canonical_f32(a.mul_add(b, c))),
+        }),
+        Type::F64 if !ftz && !sat && !relu && !propagates => Ok(match name {
+            "abs" => unary(f64::abs),
+            "neg" => unary(|a: f64| -a),
+            "min" => binary(minimum_f64),
+            "max" => binary(|a: f64, b: f64| {
+                let least = minimum_f64(-a, -b);
+                if least.is_nan() { least } else { -least }
+            }),
+            _ if rounding != Rounding::Nearest => return directed_f64(words, rounding),
+            "add" => binary(|a: f64, b: f64| canonical_f64(a + b)),
+            "sub" => binary(|a: f64, b: f64| canonical_f64(a - b)),
+            "mul" => binary(|a: f64, b: f64| canonical_f64(a * b)),
+            "div" => binary(|a: f64, b: f64| canonical_f64(a / b)),
+            _ => ternary(|a: f64, b: f64, c: f64| canonical_f64(a.mul_add(b, c))),
+        }),
+        Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 if rounding == Rounding::Nearest => {
+            small(words, ty, Small { ftz, sat, relu, propagates })
+        }
+        _ => Err(words.unknown()),
+    }
+}
+
+/// An `f32` operand as the instruction takes it.
+#[inline(always)]
+fn enter(a: f32, ftz: bool) -> f32 {
+    if ftz { flush(a) } else { a }
+}
+
+/// An `f32` result as the instruction gives it.
+#[inline(always)]
+fn finish(a: f32, ftz: bool, sat: bool) -> f32 {
+    let a = canonical_f32(enter(a, ftz));
+    if sat { saturate(a) } else { a }
+}
+
+/// -0 is less than +0; a NaN loses against a number unless it `propagates`.
+#[inline(always)]
+fn minimum(a: f32, b: f32, propagates: bool) -> f32 {
+    let least = if a < b || a == b && a.is_sign_negative() { a } else { b };
+    let number = if a.is_nan() {
+        b
+    } else if b.is_nan() {
+        a
+    } else {
+        least
+    };
+    canonical_f32(if propagates && (a.is_nan() || b.is_nan()) { f32::NAN } else { number })
+}
+
+/// What [`minimum`] gives of -a and -b; a NaN has its sign changed, so that the caller's change gives it back.
+#[inline(always)]
+fn minimum_of_negated(a: f32, b: f32, propagates: bool) -> f32 {
+    let least = minimum(-a, -b, propagates);
+    if least.is_nan() { -least } else { least }
+}
+
+#[inline(always)]
+fn minimum_f64(a: f64, b: f64) -> f64 {
+    let least = if a < b || a == b && a.is_sign_negative() { a } else { b };
+    canonical_f64(if a.is_nan() {
+        b
+    } else if b.is_nan() {
+        a
+    } else {
+        least
+    })
+}
+
+/// The operation of a name on exact numbers.
+fn exact(name: &str) -> Option<fn([Number; 3], Rounding) -> Number> {
+    Some(match name {
+        "add" => |[a, b, _], rounding| a.plus(b, rounding),
+        "sub" => |[a, b, _], rounding| a.plus(b.negated(), rounding),
+        "mul" => |[a, b, _], _| a.times(b),
+        "div" => |[a, b, _], _| a.over(b),
+        "mad" | "fma" => |[a, b, c], rounding| a.times(b).plus(c, rounding),
+        _ => return None,
+    })
+}
+
+fn directed_f32(words: &Words, rounding: Rounding, ftz: bool, sat: bool) -> Result<Lanes, String> {
+    let operation = exact(words.name()).ok_or_else(|| words.unknown())?;
+    let run = move |operands: [f32; 3]| {
+        let numbers = operands.map(|value| F32.unpack(u64::from(enter(value, ftz).to_bits())));
+        let bits = F32.round(operation(numbers, rounding), rounding);
+        finish(f32::from_bits(bits as u32), ftz, sat)
+    };
+    Ok(match words.name() {
+        "mad" | "fma" => ternary(move |a, b, c| run([a, b, c])),
+        _ => binary(move |a, b| run([a, b, b])),
+    })
+}
+
+fn directed_f64(words: &Words, rounding: Rounding) -> Result<Lanes, String> {
+    let operation = exact(words.name()).ok_or_else(|| words.unknown())?;
+    let run = move |operands: [u64; 3]| {
+        F64.round(operation(operands.map(|bits| F64.unpack(bits)), rounding), rounding)
+    };
+    Ok(match words.name() {
+        "mad" | "fma" => ternary(move |a, b, c| run([a, b, c])),
+        _ => binary(move |a, b| run([a, b, b])),
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Small {
+    ftz: bool,
+    sat: bool,
+    relu: bool,
+    propagates: bool,
+}
+
+/// Arithmetic of 16-bit formats, one value or two to a register.
+fn small(words: &Words, ty: Type, options: Small) -> Result<Lanes, String> {
+    let (format, count) = format(ty).ok_or_else(|| words.unknown())?;
+    let flush = move |bits: u64| {
+        let subnormal = bits & format.infinity() == 0;
+        if options.ftz && subnormal { bits & format.sign() } else { bits }
+    };
+    let finish = move |bits: u64| {
+        let bits = flush(bits);
+        let nan = bits & !format.sign() > format.infinity();
+        let negative = bits & format.sign() != 0;
+        let one = format.round(Number::integer(false, 1), Rounding::Nearest);
+        match () {
+            () if options.sat && (nan || negative) => 0,
+            () if options.sat => bits.min(one),
+            () if nan => format.nan,
+            () if options.relu && negative => 0,
+            () => bits,
+        }
+    };
+    let is_nan = move |bits: u64| bits & !format.sign() > format.infinity();
+    // An order of the bits that is the order of the values, -0 below +0.
+    let key = move |bits: u64| if bits & format.sign() != 0 { !bits as i64 } else { bits as i64 };
+    let extreme = move |a: u64, b: u64, greater: bool| {
+        let (a, b) = (flush(a), flush(b));
+        finish(match (is_nan(a), is_nan(b)) {
+            (true, true) => format.nan,
+            (true, false) | (false, true) if options.propagates => format.nan,
+            (true, false) => b,
+            (false, true) => a,
+            (false, false) => {
+                if (key(a) < key(b)) != greater {
+                    a
+                } else {
+                    b
+                }
+            }
+        })
+    };
+    Ok(match words.name() {
+        "abs" => by_parts_1(count, move |a| finish(flush(a) & !format.sign())),
+        "neg" => by_parts_1(count, move |a| finish(flush(a) ^ format.sign())),
+        "min" => by_parts_2(count, move |a, b| extreme(a, b, false)),
+        "max" => by_parts_2(count, move |a, b| extreme(a, b, true)),
+        name => {
+            let operation = exact(name).filter(|_| name != "div").ok_or_else(|| words.unknown())?;
+            let run = move |operands: [u64; 3]| {
+                let numbers = operands.map(|bits| format.unpack(flush(bits)));
+                finish(format.round(operation(numbers, Rounding::Nearest), Rounding::Nearest))
+            };
+            match name {
+                "mad" | "fma" => by_parts_3(count, move |a, b, c| run([a, b, c])),
+                _ => by_parts_2(count, move |a, b| run([a, b, b])),
+            }
+        }
+    })
+}
+
+/// Both 16-bit halves of 32-bit values.
+fn halves(operands: [u32; 3], f: impl Fn([u64; 3]) -> u64) -> u32 {
+    let half = |shift: u32| f(operands.map(|value| u64::from(value >> shift & 0xffff))) as u32;
+    half(0) | half(16) << 16
+}
+
+fn by_parts_1(count: u32, f: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Lanes {
+    match count {
+        1 => unary(move |a: u16| f(a.into()) as u16),
+        _ => unary(move |a: u32| halves([a; 3], |[a, ..]| f(a))),
+    }
+}
+
+fn by_parts_2(count: u32, f: impl Fn(u64, u64) -> u64 + Send + Sync + 'static) -> Lanes {
+    match count {
+        1 => binary(move |a: u16, b: u16| f(a.into(), b.into()) as u16),
+        _ => binary(move |a: u32, b: u32| halves([a, b, b], |[a, b, _]| f(a, b))),
+    }
+}
+
+fn by_parts_3(count: u32, f: impl Fn(u64, u64, u64) -> u64 + Send + Sync + 'static) -> Lanes {
+    match count {
+        1 => ternary(move |a: u16, b: u16, c: u16| f(a.into(), b.into(), c.into()) as u16),
+        _ => ternary(move |a: u32, b: u32, c: u32| halves([a, b, c], |[a, b, c]| f(a, b, c))),
+    }
+}
+
+/// `rcp`, `sqrt`, `rsqrt`, `sin`, `cos`, `lg2`, `ex2`, `tanh`, `copysign`, `testp`.
+pub fn function(words: &mut Words) -> Result<Lanes, String> {
+    let name = words.name();
+    if name == "testp" {
+        return property(words);
+    }
+    if name == "copysign" {
+        // The sign of a, the magnitude of b.
+        return match words.ty()? {
+            Type::F32 => Ok(binary(|a: f32, b: f32| b.copysign(a))),
+            Type::F64 => Ok(binary(|a: f64, b: f64| b.copysign(a))),
+            _ => Err(words.unknown()),
+        };
+    }
+    let approximate = words.take("approx");
+    let rounding = rounding(words);
+    let ftz = words.take("ftz");
+    let ty = words.ty()?;
+    let nearest = rounding == Rounding::Nearest;
+    // The approximate functions, computed in f64 from the operand's exact value.
+    let approximation: fn(f64) -> f64 = match name {
+        "rcp" => |a| 1.0 / a,
+        "sqrt" => f64::sqrt,
+        "rsqrt" => |a| 1.0 / a.sqrt(),
+        "sin" => f64::sin,
+        "cos" => f64::cos,
+        "lg2" => f64::log2,
+        "ex2" => f64::exp2,
+        _ => f64::tanh,
+    };
+    Ok(match (name, ty) {
+        ("sqrt", Type::F32) if nearest => unary(move |a: f32| finish(enter(a, ftz).sqrt(), ftz, false)),
+        ("rcp", Type::F32) if nearest => unary(move |a: f32| finish(1.0 / enter(a, ftz), ftz, false)),
+        ("sqrt", Type::F64) if nearest && !ftz && !approximate => unary(|a: f64| canonical_f64(a.sqrt())),
+        ("rcp", Type::F64) if nearest && !approximate => unary(|a: f64| canonical_f64(1.0 / a)),
+        ("sqrt" | "rcp", Type::F32 | Type::F64) if !nearest => {
+            let root = name == "sqrt";
+            let operation = move |a: Number| if root { a.root() } else { Number::integer(false, 1).over(a) };
+            if ty == Type::F32 {
+                unary(move |a: f32| {
+                    let number = operation(F32.unpack(u64::from(enter(a, ftz).to_bits())));
+                    finish(f32::from_bits(F32.round(number, rounding) as u32), ftz, false)
+                })
+            } else {
+                unary(move |a: u64| F64.round(operation(F64.unpack(a)), rounding))
+            }
+        }
+        (_, Type::F32) if nearest && (approximate || name == "ex2") => {
+            unary(move |a: f32| finish(approximation(f64::from(enter(a, ftz))) as f32, ftz, false))
+        }
+        // The device takes the upper half of the operand, and gives 20 bits of the mantissa.
+        ("rcp" | "rsqrt", Type::F64) if approximate => unary(move |a: f64| canonical_f64(approximation(a))),
+        ("ex2" | "tanh", Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2) if approximate => {
+            let (format, count) = format(ty).ok_or_else(|| words.unknown())?;
+            by_parts_1(count, move |a| {
+                let value = f64::from_bits(F64.round(format.unpack(a), Rounding::Nearest));
+                format.round(F64.unpack(approximation(value).to_bits()), Rounding::Nearest)
+            })
+        }
+        _ => return Err(words.unknown()),
+    })
+}
+
+fn property(words: &mut Words) -> Result<Lanes, String> {
+    let property = words
+        .take_any(&["finite", "infinite", "number", "notanumber", "normal", "subnormal"])
+        .ok_or_else(|| words.unknown())?;
+    macro_rules! test {
+        ($float:ident) => {
+            match property {
+                "finite" => test_lanes(|a: $float| a.is_finite()),
+                "infinite" => test_lanes(|a: $float| a.is_infinite()),
+                "number" => test_lanes(|a: $float| !a.is_nan()),
+                "notanumber" => test_lanes(|a: $float| a.is_nan()),
+                "normal" => test_lanes(|a: $float| a.is_normal()),
+                _ => test_lanes(|a: $float| a.is_subnormal()),
+            }
+        };
+    }
+    match words.ty()? {
+        Type::F32 => Ok(test!(f32)),
+        Type::F64 => Ok(test!(f64)),
+        _ => Err(words.unknown()),
+    }
+}
+
+/// `setp` and `set` of floats.
+pub fn compare(words: &mut Words, instruction: &Instruction) -> Result<Lanes, String> {
+    let relation = words
+        .take_any(&[
+            "eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan",
+        ])
+        .ok_or_else(|| words.unknown())?;
+    let join = join(words, instruction);
+    let ftz = words.take("ftz");
+    let result = if words.name() == "set" { Some(words.ty()?) } else { None };
+    match words.ty()? {
+        Type::F32 if ftz => compare_of(words, relation, join, result, flush),
+        Type::F32 => compare_of(words, relation, join, result, |a: f32| a),
+        Type::F64 if !ftz => compare_of(words, relation, join, result, |a: f64| a),
+        Type::F16 => compare_of(words, relation, join, result, move |a: u16| {
+            let subnormal = a & 0x7c00 == 0;
+            f16_to_f32(if ftz && subnormal { a & 0x8000 } else { a })
+        }),
+        Type::Bf16 if !ftz => {
+            compare_of(words, relation, join, result, |a: u16| f32::from_bits(u32::from(a) << 16))
+        }
+        _ => Err(words.unknown()),
+    }
+}
+
+fn compare_of<V: Value, F: PartialOrd>(
+    words: &Words,
+    relation: &str,
+    join: fn(u32, u32) -> u32,
+    result: Option<Type>,
+    value: impl Fn(V) -> F + Copy + Send + Sync + 'static,
+) -> Result<Lanes, String> {
+    macro_rules! lanes {
+        (|$a:ident, $b:ident| $test:expr) => {{
+            let test = move |$a: V, $b: V| {
+                let ($a, $b) = (value($a), value($b));
+                $test
+            };
+            match result {
+                None => compare_lanes(test, join),
+                Some(Type::F32) => compare_set(test, join, [0.0f32, 1.0]),
+                Some(Type::U32 | Type::S32) => compare_set(test, join, [0u32, u32::MAX]),
+                Some(_) => return Err(words.unknown()),
+            }
+        }};
+    }
+    let unordered = |a: &F, b: &F| a.partial_cmp(b).is_none();
+    Ok(match relation {
+        "eq" => lanes!(|a, b| a == b),
+        "ne" => lanes!(|a, b| a < b || a > b),
+        "lt" => lanes!(|a, b| a < b),
+        "le" => lanes!(|a, b| a <= b),
+        "gt" => lanes!(|a, b| a > b),
+        "ge" => lanes!(|a, b| a >= b),
+        "equ" => lanes!(|a, b| a == b || unordered(&a, &b)),
+        "neu" => lanes!(|a, b| a != b),
+        "ltu" => lanes!(|a, b| !(a >= b)),
+        "leu" => lanes!(|a, b| !(a > b)),
+        "gtu" => lanes!(|a, b| !(a <= b)),
+        "geu" => lanes!(|a, b| !(a < b)),
+        "num" => lanes!(|a, b| !unordered(&a, &b)),
+        _ => lanes!(|a, b| unordered(&a, &b)),
+    })
+}
+
+/// `f16` arithmetic that the atomics share: a sum, rounded once.
+pub fn add_small(format: Format, a: u64, b: u64) -> u64 {
+    format.round(format.unpack(a).plus(format.unpack(b), Rounding::Nearest), Rounding::Nearest)
+}
+
+/// `cvt` of two `f32` to a pair of a 16-bit format; the first is the upper half.
+pub fn convert_pair(format: Format, rounding: Rounding, relu: bool) -> Lanes {
+    binary(move |a: u32, b: u32| {
+        let narrow = |value: u32| {
+            let bits = if format == F16 && rounding == Rounding::Nearest {
+                u64::from(f32_to_f16(f32::from_bits(value)))
+            } else {
+                format.round(F32.unpack(u64::from(value)), rounding)
+            };
+            if relu && bits & format.sign() != 0 { 0 } else { bits as u32 }
+        };
+        narrow(a) << 16 | narrow(b)
+    })
+}
+
+/// `cvt` that rounds to an integer within one type.
+pub fn round_integral(ty: Type, rounding: Rounding, ftz: bool, sat: bool) -> Option<Lanes> {
+    let (format, _) = format(ty)?;
+    let bank = bank_of(ty)?;
+    Some(match ty {
+        Type::F32 => unary(move |a: f32| {
+            let a = enter(a, ftz);
+            let rounded = match rounding {
+                Rounding::Nearest => a.round_ties_even(),
+                Rounding::Zero => a.trunc(),
+                Rounding::Down => a.floor(),
+                _ => a.ceil(),
+            };
+            finish(rounded, ftz, sat)
+        }),
+        _ => convert(bank, bank, move |a| {
+            let bits = format.round(format.unpack(a).to_integer(rounding), rounding);
+            let value = f64::from_bits(F64.round(format.unpack(bits), Rounding::Nearest));
+            if sat { format.round(F64.unpack(saturate(value).to_bits()), Rounding::Nearest) } else { bits }
+        }),
+    })
+}

@@ -1,0 +1,271 @@
+//! Contexts, and which one is a thread's current one.
+
+use super::device::check;
+use super::state::{State, state};
+use super::{Answer, api, idle, put, put_if_wanted, require};
+use cust_raw::{CUcontext, CUdevice, CUfunc_cache, CUlimit, CUresult, CUsharedconfig};
+use std::cell::RefCell;
+use std::ffi::{c_int, c_uint};
+use std::ptr;
+
+/// `cuCtxGetApiVersion`'s answer, that of the `_v2` functions.
+const API_VERSION: c_uint = 3020;
+const FLAGS: c_uint = 0x1f;
+const MAP_HOST: c_uint = 8;
+/// The numbers of stream priorities go down to the most urgent.
+pub const PRIORITIES: (c_int, c_int) = (0, -5);
+
+thread_local! {
+    /// The stack of contexts; the last is the current one. Some may have been destroyed.
+    static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+pub struct Context {
+    flags: c_uint,
+    cache: CUfunc_cache,
+    /// By `CUlimit`. They are kept for who asks; nothing depends on them.
+    limits: [usize; CUlimit::CU_LIMIT_MAX as usize],
+    /// The code that each call returns since a kernel failed.
+    pub fault: Option<CUresult>,
+}
+
+impl Context {
+    fn new(flags: c_uint) -> Self {
+        let cache = CUfunc_cache::CU_FUNC_CACHE_PREFER_NONE;
+        Self { flags, cache, limits: [1 << 10, 1 << 20, 8 << 20, 0, 2048, 64, 0], fault: None }
+    }
+}
+
+fn with_stack<R>(work: impl FnOnce(&mut Vec<usize>) -> R) -> Answer<R> {
+    // The stack is gone while a thread ends.
+    STACK.try_with(|stack| work(&mut stack.borrow_mut())).map_err(|_| CUresult::CUDA_ERROR_DEINITIALIZED)
+}
+
+fn top() -> Answer<Option<usize>> {
+    with_stack(|stack| stack.last().copied())
+}
+
+/// The current context, in whatever state it is.
+fn current() -> Answer<usize> {
+    top()?.ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)
+}
+
+impl State {
+    /// The current context, if it is usable.
+    pub fn current(&self) -> Answer<usize> {
+        let context = current()?;
+        self.usable(context)?;
+        Ok(context)
+    }
+
+    /// That the current context is usable, or that there is none.
+    pub fn not_stopped(&self) -> Answer {
+        top()?.map_or(Ok(()), |context| self.usable(context))
+    }
+
+    /// The current context to look at, even if a kernel of it failed.
+    fn current_mut(&mut self) -> Answer<&mut Context> {
+        self.contexts.get_mut(&current()?).ok_or(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED)
+    }
+
+    /// That this is a context's handle.
+    fn known(&self, context: usize) -> Answer {
+        let known = context == self.primary.handle || self.contexts.contains_key(&context);
+        if known { Ok(()) } else { Err(CUresult::CUDA_ERROR_INVALID_CONTEXT) }
+    }
+}
+
+fn limit(limit: CUlimit) -> Answer<usize> {
+    match limit {
+        CUlimit::CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH => Err(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT),
+        CUlimit::CU_LIMIT_MAX => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        limit => Ok(limit as usize),
+    }
+}
+
+fn handle(context: usize) -> CUcontext {
+    ptr::without_provenance_mut(context)
+}
+
+api! {
+    fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) {
+        let mut state = state()?;
+        check(device)?;
+        put(context, handle(state.primary.handle))?;
+        state.primary.retained += 1;
+        let flags = state.primary.flags | MAP_HOST;
+        let primary = state.primary.handle;
+        state.contexts.entry(primary).or_insert_with(|| Context::new(flags));
+        Ok(())
+    }
+
+    fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) {
+        let _idle = idle();
+        let mut state = state()?;
+        check(device)?;
+        let left = state.primary.retained.checked_sub(1);
+        state.primary.retained = left.ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
+        if state.primary.retained == 0 {
+            let primary = state.primary.handle;
+            state.destroy(primary);
+        }
+        Ok(())
+    }
+
+    fn cuDevicePrimaryCtxReset_v2(device: CUdevice) {
+        let _idle = idle();
+        let mut state = state()?;
+        check(device)?;
+        let primary = state.primary.handle;
+        state.destroy(primary);
+        state.primary.flags = 0;
+        Ok(())
+    }
+
+    fn cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: c_uint) {
+        let mut state = state()?;
+        check(device)?;
+        require(flags & !FLAGS == 0)?;
+        state.primary.flags = flags;
+        let primary = state.primary.handle;
+        if let Some(context) = state.contexts.get_mut(&primary) {
+            context.flags = flags | MAP_HOST;
+        }
+        Ok(())
+    }
+
+    fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: *mut c_uint, active: *mut c_int) {
+        let state = state()?;
+        check(device)?;
+        require(!flags.is_null() && !active.is_null())?;
+        put(flags, state.primary.flags)?;
+        put(active, state.contexts.contains_key(&state.primary.handle).into())
+    }
+
+    fn cuCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice) {
+        let mut state = state()?;
+        require(!context.is_null() && flags & !FLAGS == 0)?;
+        check(device)?;
+        let new = state.new_handle();
+        with_stack(|stack| stack.push(new))?;
+        state.contexts.insert(new, Context::new(flags));
+        put(context, handle(new))
+    }
+
+    fn cuCtxDestroy_v2(context: CUcontext) {
+        let _idle = idle();
+        let mut state = state()?;
+        let context = context.addr();
+        require(context != 0)?;
+        state.known(context)?;
+        if context == state.primary.handle {
+            return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        }
+        with_stack(|stack| stack.pop_if(|top| *top == context))?;
+        state.destroy(context);
+        Ok(())
+    }
+
+    fn cuCtxPushCurrent_v2(context: CUcontext) {
+        let state = state()?;
+        let context = context.addr();
+        require(context != 0)?;
+        state.known(context)?;
+        with_stack(|stack| stack.push(context))
+    }
+
+    fn cuCtxPopCurrent_v2(context: *mut CUcontext) {
+        let _state = state()?;
+        let popped = with_stack(Vec::pop)?.ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
+        put_if_wanted(context, handle(popped));
+        Ok(())
+    }
+
+    fn cuCtxSetCurrent(context: CUcontext) {
+        let state = state()?;
+        let context = context.addr();
+        if context != 0 {
+            state.known(context)?;
+        }
+        with_stack(|stack| {
+            stack.pop();
+            stack.extend((context != 0).then_some(context));
+        })
+    }
+
+    fn cuCtxGetCurrent(context: *mut CUcontext) {
+        let _state = state()?;
+        put(context, handle(top()?.unwrap_or(0)))
+    }
+
+    fn cuCtxGetDevice(device: *mut CUdevice) {
+        let _state = state()?;
+        current()?;
+        put(device, 0)
+    }
+
+    fn cuCtxGetFlags(flags: *mut c_uint) {
+        let mut state = state()?;
+        put(flags, state.current_mut()?.flags)
+    }
+
+    fn cuCtxGetApiVersion(context: CUcontext, version: *mut c_uint) {
+        let state = state()?;
+        let context = if context.is_null() { current()? } else { context.addr() };
+        if !state.contexts.contains_key(&context) {
+            return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        }
+        put(version, API_VERSION)
+    }
+
+    /// Work has ended when the call that asked for it returns.
+    fn cuCtxSynchronize() {
+        state()?.current()?;
+        Ok(())
+    }
+
+    fn cuCtxGetLimit(value: *mut usize, asked: CUlimit) {
+        let mut state = state()?;
+        state.current()?;
+        put(value, state.current_mut()?.limits[limit(asked)?])
+    }
+
+    fn cuCtxSetLimit(asked: CUlimit, value: usize) {
+        let mut state = state()?;
+        state.current()?;
+        require(asked != CUlimit::CU_LIMIT_MAX_L2_FETCH_GRANULARITY || value <= 128)?;
+        state.current_mut()?.limits[limit(asked)?] = value;
+        Ok(())
+    }
+
+    fn cuCtxGetCacheConfig(config: *mut CUfunc_cache) {
+        let mut state = state()?;
+        state.current()?;
+        put(config, state.current_mut()?.cache)
+    }
+
+    fn cuCtxSetCacheConfig(config: CUfunc_cache) {
+        let mut state = state()?;
+        state.current()?;
+        state.current_mut()?.cache = config;
+        Ok(())
+    }
+
+    /// Banks have four bytes on every device since compute capability 5.0, whatever is set.
+    fn cuCtxGetSharedMemConfig(config: *mut CUsharedconfig) {
+        state()?.current()?;
+        put(config, CUsharedconfig::CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE)
+    }
+
+    fn cuCtxSetSharedMemConfig(_config: CUsharedconfig) {
+        state()?.current()?;
+        Ok(())
+    }
+
+    fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) {
+        state()?.current()?;
+        put_if_wanted(least, PRIORITIES.0);
+        put_if_wanted(greatest, PRIORITIES.1);
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! Launches.
+
+use super::device::{BLOCK_LIMITS, GRID_LIMITS};
+use super::function::Function;
+use super::state::state;
+use super::{Answer, MEMORY, api, require, running};
+use crate::counters::Counters;
+use crate::exec::{self, Launch};
+use crate::program::Kernel;
+use cust_raw::{CUfunction, CUresult, CUstream};
+use std::cell::RefCell;
+use std::ffi::{c_uint, c_void};
+
+/// Keys of the `extra` argument, the other form of a launch's parameters.
+const EXTRA_END: usize = 0;
+const EXTRA_POINTER: usize = 1;
+const EXTRA_SIZE: usize = 2;
+
+thread_local! {
+    static LAST: RefCell<Option<(String, Counters)>> = const { RefCell::new(None) };
+}
+
+/// The kernel that this thread launched last, and what the launch did, counted; `None` before the first launch, and
+/// after one in which a check found a fault.
+pub fn last_counters() -> Option<(String, Counters)> {
+    LAST.with_borrow(Clone::clone)
+}
+
+/// That a launch is within the limits of the device and the kernel.
+fn check(kernel: &Kernel, max_dynamic: u32, launch: &Launch) -> Answer {
+    let within = |sizes: [u32; 3], limits: [u32; 3]| {
+        sizes.iter().zip(limits).all(|(&size, limit)| (1..=limit).contains(&size))
+    };
+    require(within(launch.grid, GRID_LIMITS) && within(launch.block, BLOCK_LIMITS))?;
+    // No overflow: each is at most 1024.
+    require(launch.block.iter().product::<u32>() <= kernel.max_threads)?;
+    require(launch.dynamic_shared <= max_dynamic)
+}
+
+/// The bytes of a launch's parameters.
+///
+/// # Safety
+///
+/// `each` is null, or points to the address of each parameter; `extra` is null, or a list of keys and values.
+unsafe fn parameters(kernel: &Kernel, each: *mut *mut c_void, extra: *mut *mut c_void) -> Answer<Vec<u8>> {
+    let mut bytes = vec![0; kernel.param_bytes];
+    if !extra.is_null() {
+        require(each.is_null())?;
+        // SAFETY: the caller's promise.
+        let packed = unsafe { packed(extra)? };
+        if packed.len() > bytes.len() {
+            return Err(CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+        }
+        bytes[..packed.len()].copy_from_slice(packed);
+        return Ok(bytes);
+    }
+    require(!each.is_null() || kernel.params.is_empty())?;
+    for (index, param) in kernel.params.iter().enumerate() {
+        // SAFETY: the caller's promise: there are as many addresses as parameters.
+        let value: *const u8 = unsafe { each.add(index).read() }.cast();
+        require(!value.is_null())?;
+        // SAFETY: the caller's promise: the parameter's value is there.
+        unsafe { value.copy_to_nonoverlapping(bytes[param.offset..][..param.size].as_mut_ptr(), param.size) };
+    }
+    Ok(bytes)
+}
+
+/// The buffer that an `extra` list names.
+///
+/// # Safety
+///
+/// The list ends in `EXTRA_END`, and what it names is there.
+unsafe fn packed<'a>(mut extra: *mut *mut c_void) -> Answer<&'a [u8]> {
+    let (mut buffer, mut size) = (std::ptr::null(), 0);
+    loop {
+        // SAFETY: the caller's promise: a key, and unless it is the end, a value after it.
+        let (key, value) = unsafe {
+            let key = extra.read().addr();
+            if key == EXTRA_END {
+                break;
+            }
+            (key, extra.add(1).read())
+        };
+        match key {
+            EXTRA_POINTER => buffer = value.cast_const().cast::<u8>(),
+            EXTRA_SIZE => {
+                require(!value.is_null())?;
+                // SAFETY: the caller's promise.
+                size = unsafe { value.cast::<usize>().read_unaligned() };
+            }
+            _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        }
+        // SAFETY: the list goes on.
+        extra = unsafe { extra.add(2) };
+    }
+    require(!buffer.is_null())?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { std::slice::from_raw_parts(buffer, size) })
+}
+
+api! {
+    fn cuLaunchKernel(
+        function: CUfunction,
+        grid_x: c_uint,
+        grid_y: c_uint,
+        grid_z: c_uint,
+        block_x: c_uint,
+        block_y: c_uint,
+        block_z: c_uint,
+        dynamic_shared: c_uint,
+        stream: CUstream,
+        each: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    ) {
+        let _running = running();
+        let (context, function) = {
+            let mut state = state()?;
+            let owned = state.get::<Function>(function.addr())?;
+            let (context, function) = (owned.context, owned.object.clone());
+            if state.stream_context(stream)? != context {
+                return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+            }
+            (context, function)
+        };
+        let (code, kernel) = (function.code(), function.kernel()?);
+        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+        let mut launch = Launch { grid, block, dynamic_shared, params: &[] };
+        check(kernel, function.max_dynamic, &launch)?;
+        let params = parameters(kernel, each, extra)?;
+        launch.params = &params;
+        let result =
+            exec::launch(&code.program, &code.loaded, kernel, &launch, &MEMORY, &crate::settings());
+        let counted = match result {
+            Ok(counters) => Some((kernel.name.clone(), counters)),
+            Err(fault) => {
+                eprintln!("{fault}");
+                state()?.record(context, fault);
+                None
+            }
+        };
+        LAST.with_borrow_mut(|last| *last = counted);
+        Ok(())
+    }
+}

@@ -1,0 +1,300 @@
+//! Memory: allocations on the device and on the host, and what is known of an address.
+
+use super::state::{State, state};
+use super::{Answer, MEMORY, api, idle, put, put_if_wanted, require};
+use cust_raw::{CUcontext, CUdevice, CUdeviceptr, CUmem_advise, CUpointer_attribute, CUresult, CUstream};
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr;
+
+/// `cuMemAllocPitch` rounds rows up to this.
+const PITCH: usize = 512;
+/// `CU_MEMHOSTALLOC_DEVICEMAP`, which each pinned allocation has where addresses are unified.
+const DEVICE_MAP: c_uint = 2;
+
+pub struct Allocation {
+    pub context: usize,
+    kind: Kind,
+    /// Those of `cuMemHostAlloc`.
+    flags: c_uint,
+    /// A number that no other allocation of this program has.
+    id: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Device,
+    Managed,
+    Pinned,
+    Registered,
+}
+
+impl Allocation {
+    /// Ends the allocation that starts there.
+    pub fn release(&self, address: u64) {
+        match self.kind {
+            Kind::Registered => MEMORY.unregister_host(address),
+            _ => MEMORY.free(address),
+        };
+    }
+}
+
+impl State {
+    fn allocate(&mut self, context: usize, bytes: usize, kind: Kind, flags: c_uint) -> Answer<u64> {
+        let bytes = bytes as u64;
+        let address = match kind {
+            Kind::Device => MEMORY.allocate(bytes),
+            // The host writes both whenever it likes.
+            _ => MEMORY.allocate_host(bytes),
+        };
+        let address = address.ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
+        self.own(context, address, kind, flags);
+        Ok(address)
+    }
+
+    fn own(&mut self, context: usize, address: u64, kind: Kind, flags: c_uint) {
+        let id = self.new_handle() as u64;
+        self.allocations.insert(address, Allocation { context, kind, flags, id });
+    }
+
+    /// Frees an allocation of one of these kinds that starts there. The device must be idle.
+    fn free(&mut self, address: u64, kinds: &[Kind]) -> Answer {
+        self.not_stopped()?;
+        let allocation = self.allocations.get(&address).filter(|allocation| kinds.contains(&allocation.kind));
+        let allocation = allocation.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        self.usable(allocation.context)?;
+        allocation.release(address);
+        self.allocations.remove(&address);
+        Ok(())
+    }
+
+    /// The pinned or registered host memory that holds this address.
+    fn pinned(&self, address: u64) -> Answer<&Allocation> {
+        let (base, _) = MEMORY.range(address).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let allocation = self.allocations.get(&base);
+        let pinned = allocation.filter(|a| matches!(a.kind, Kind::Pinned | Kind::Registered));
+        pinned.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
+    }
+}
+
+fn address<T>(pointer: *mut T) -> u64 {
+    pointer.addr() as u64
+}
+
+/// That these bytes lie in one allocation.
+fn check_range(address: u64, bytes: usize) -> Answer {
+    let (base, size) = MEMORY.range(address).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    require(bytes as u64 <= size - (address - base))
+}
+
+/// Writes what is asked about the allocation that holds an address.
+///
+/// # Safety
+///
+/// `data` is null, or has room for the attribute's type.
+unsafe fn pointer_attribute(
+    state: &State,
+    data: *mut c_void,
+    attribute: CUpointer_attribute,
+    address: CUdeviceptr,
+) -> Answer {
+    use CUpointer_attribute::*;
+    let (base, bytes) = MEMORY.range(address).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    // A module's variables have no entry of their own.
+    let allocation = state.allocations.get(&base);
+    let kind = allocation.map_or(Kind::Device, |allocation| allocation.kind);
+    let context = allocation.map_or(state.primary.handle, |allocation| allocation.context);
+    let on_host = matches!(kind, Kind::Pinned | Kind::Registered);
+    // SAFETY: the caller's promise.
+    unsafe {
+        match attribute {
+            CU_POINTER_ATTRIBUTE_CONTEXT => {
+                put(data.cast::<CUcontext>(), ptr::without_provenance_mut(context))
+            }
+            CU_POINTER_ATTRIBUTE_MEMORY_TYPE => put(data.cast::<c_uint>(), if on_host { 1 } else { 2 }),
+            CU_POINTER_ATTRIBUTE_DEVICE_POINTER => put(data.cast(), address),
+            CU_POINTER_ATTRIBUTE_HOST_POINTER => {
+                require(kind != Kind::Device)?;
+                put(data.cast(), address)
+            }
+            CU_POINTER_ATTRIBUTE_BUFFER_ID => put(data.cast(), allocation.map_or(base, |a| a.id)),
+            CU_POINTER_ATTRIBUTE_IS_MANAGED => put(data.cast::<c_uint>(), (kind == Kind::Managed).into()),
+            CU_POINTER_ATTRIBUTE_MAPPED => put(data.cast::<c_uint>(), 1),
+            CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => put(data.cast::<c_int>(), 0),
+            CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => put(data.cast(), base),
+            CU_POINTER_ATTRIBUTE_RANGE_SIZE => put(data.cast(), bytes as usize),
+            _ => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
+        }
+    }
+}
+
+api! {
+    fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
+        state()?.current()?;
+        put_if_wanted(free, (MEMORY.limit() - MEMORY.used()) as usize);
+        put_if_wanted(total, MEMORY.limit() as usize);
+        Ok(())
+    }
+
+    fn cuMemAlloc_v2(device: *mut CUdeviceptr, bytes: usize) {
+        let mut state = state()?;
+        let context = state.current()?;
+        require(!device.is_null() && bytes > 0)?;
+        put(device, state.allocate(context, bytes, Kind::Device, 0)?)
+    }
+
+    fn cuMemAllocPitch_v2(
+        device: *mut CUdeviceptr,
+        pitch: *mut usize,
+        width: usize,
+        height: usize,
+        element: c_uint,
+    ) {
+        let mut state = state()?;
+        let context = state.current()?;
+        require(!device.is_null() && !pitch.is_null() && width > 0 && height > 0)?;
+        require(matches!(element, 4 | 8 | 16))?;
+        let row = width.checked_next_multiple_of(PITCH).ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
+        let bytes = row.checked_mul(height).ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
+        put(device, state.allocate(context, bytes, Kind::Device, 0)?)?;
+        put(pitch, row)
+    }
+
+    fn cuMemAllocManaged(device: *mut CUdeviceptr, bytes: usize, flags: c_uint) {
+        let mut state = state()?;
+        let context = state.current()?;
+        require(!device.is_null() && bytes > 0 && matches!(flags, 1 | 2))?;
+        put(device, state.allocate(context, bytes, Kind::Managed, 0)?)
+    }
+
+    fn cuMemAllocAsync(device: *mut CUdeviceptr, bytes: usize, stream: CUstream) {
+        let mut state = state()?;
+        let context = state.stream_context(stream)?;
+        require(!device.is_null())?;
+        let address = if bytes == 0 { 0 } else { state.allocate(context, bytes, Kind::Device, 0)? };
+        put(device, address)
+    }
+
+    fn cuMemFree_v2(device: CUdeviceptr) {
+        let _idle = idle();
+        let mut state = state()?;
+        if device == 0 { Ok(()) } else { state.free(device, &[Kind::Device, Kind::Managed]) }
+    }
+
+    fn cuMemFreeAsync(device: CUdeviceptr, stream: CUstream) {
+        let _idle = idle();
+        let mut state = state()?;
+        state.stream_context(stream)?;
+        if device == 0 { Ok(()) } else { state.free(device, &[Kind::Device]) }
+    }
+
+    fn cuMemAllocHost_v2(host: *mut *mut c_void, bytes: usize) {
+        let mut state = state()?;
+        let context = state.current()?;
+        require(!host.is_null())?;
+        let address = if bytes == 0 { 0 } else { state.allocate(context, bytes, Kind::Pinned, DEVICE_MAP)? };
+        put(host, ptr::with_exposed_provenance_mut(address as usize))
+    }
+
+    fn cuMemHostAlloc(host: *mut *mut c_void, bytes: usize, flags: c_uint) {
+        let mut state = state()?;
+        let context = state.current()?;
+        require(!host.is_null() && flags <= 7)?;
+        let flags = flags | DEVICE_MAP;
+        let address = if bytes == 0 { 0 } else { state.allocate(context, bytes, Kind::Pinned, flags)? };
+        put(host, ptr::with_exposed_provenance_mut(address as usize))
+    }
+
+    fn cuMemFreeHost(host: *mut c_void) {
+        let _idle = idle();
+        let mut state = state()?;
+        if host.is_null() { Ok(()) } else { state.free(address(host), &[Kind::Pinned]) }
+    }
+
+    fn cuMemHostRegister_v2(host: *mut c_void, bytes: usize, flags: c_uint) {
+        let mut state = state()?;
+        let context = state.current()?;
+        require(!host.is_null() && bytes > 0 && flags <= 0xf)?;
+        let known = MEMORY.range(address(host)).and_then(|(base, _)| state.allocations.get(&base));
+        require(known.is_none_or(|known| known.kind == Kind::Registered))?;
+        if !MEMORY.register_host(address(host), bytes as u64) {
+            return Err(CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+        }
+        state.own(context, address(host), Kind::Registered, flags | DEVICE_MAP);
+        Ok(())
+    }
+
+    fn cuMemHostUnregister(host: *mut c_void) {
+        let _idle = idle();
+        let mut state = state()?;
+        if MEMORY.range(address(host)).is_none() {
+            return Err(CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+        }
+        state.free(address(host), &[Kind::Registered])
+    }
+
+    fn cuMemHostGetDevicePointer_v2(device: *mut CUdeviceptr, host: *mut c_void, flags: c_uint) {
+        let state = state()?;
+        state.current()?;
+        require(flags == 0)?;
+        state.pinned(address(host))?;
+        put(device, address(host))
+    }
+
+    fn cuMemHostGetFlags(flags: *mut c_uint, host: *mut c_void) {
+        let state = state()?;
+        state.current()?;
+        put(flags, state.pinned(address(host))?.flags)
+    }
+
+    fn cuMemGetAddressRange_v2(base: *mut CUdeviceptr, bytes: *mut usize, device: CUdeviceptr) {
+        state()?.current()?;
+        let range = MEMORY.range(device).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
+        put_if_wanted(base, range.0);
+        put_if_wanted(bytes, range.1 as usize);
+        Ok(())
+    }
+
+    fn cuPointerGetAttribute(data: *mut c_void, attribute: CUpointer_attribute, device: CUdeviceptr) {
+        pointer_attribute(&*state()?, data, attribute, device)
+    }
+
+    /// What is not known is zero here, and no error.
+    fn cuPointerGetAttributes(
+        count: c_uint,
+        attributes: *mut CUpointer_attribute,
+        data: *mut *mut c_void,
+        device: CUdeviceptr,
+    ) {
+        use CUpointer_attribute::*;
+        let state = state()?;
+        require(count > 0 && !attributes.is_null() && !data.is_null())?;
+        for index in 0..count as usize {
+            let (attribute, data) = (attributes.add(index).read(), data.add(index).read());
+            require(!data.is_null())?;
+            if pointer_attribute(&state, data, attribute, device).is_err() {
+                match attribute {
+                    CU_POINTER_ATTRIBUTE_CONTEXT
+                    | CU_POINTER_ATTRIBUTE_DEVICE_POINTER
+                    | CU_POINTER_ATTRIBUTE_HOST_POINTER
+                    | CU_POINTER_ATTRIBUTE_BUFFER_ID
+                    | CU_POINTER_ATTRIBUTE_RANGE_START_ADDR
+                    | CU_POINTER_ATTRIBUTE_RANGE_SIZE => put(data.cast::<u64>(), 0)?,
+                    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => put(data.cast::<c_int>(), -2)?,
+                    _ => put(data.cast::<c_uint>(), 0)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Managed memory is where host and device both see it already.
+    fn cuMemPrefetchAsync(device: CUdeviceptr, bytes: usize, _to: CUdevice, stream: CUstream) {
+        state()?.stream_context(stream)?;
+        check_range(device, bytes)
+    }
+
+    fn cuMemAdvise(device: CUdeviceptr, bytes: usize, _advice: CUmem_advise, _for: CUdevice) {
+        state()?.current()?;
+        check_range(device, bytes)
+    }
+}

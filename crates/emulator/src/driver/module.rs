@@ -1,0 +1,312 @@
+//! Modules: PTX that is loaded, with its kernels and variables.
+
+use super::device::BLOCK_SHARED;
+use super::function::Function;
+use super::state::state;
+use super::{Answer, MEMORY, api, idle, put, put_if_wanted, require, running};
+use crate::exec::Loaded;
+use crate::program::Program;
+use crate::ptx::{self, ast};
+use cust_raw::{CUdeviceptr, CUfunction, CUjit_option, CUmodule, CUresult};
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::ffi::{CStr, OsStr, c_char, c_uint, c_void};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+use std::sync::Arc;
+
+/// The newest PTX version that a driver for CUDA 13.0 reads.
+const NEWEST: (u32, u32) = (9, 0);
+/// How an image that is no PTX starts: an ELF file (cubin), a fat binary, and the struct that points to one.
+const BINARIES: [[u8; 4]; 3] = [*b"\x7fELF", 0xba55_ed50_u32.to_le_bytes(), 0x4662_43b1_u32.to_le_bytes()];
+
+thread_local! {
+    static LOAD_ERROR: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+pub struct Module {
+    pub program: Program,
+    pub loaded: Loaded,
+    /// 70 for `.target sm_70`.
+    pub target: u32,
+    /// `CU_JIT_MAX_REGISTERS`.
+    pub max_registers: u32,
+}
+
+/// Why an image was not loaded.
+struct Refused {
+    code: CUresult,
+    message: String,
+}
+
+fn refused<T>(code: CUresult, message: impl ToString) -> Result<T, Refused> {
+    Err(Refused { code, message: message.to_string() })
+}
+
+/// What the last module that this thread could not load was refused for, with the line of its PTX; `None` if it loaded.
+///
+/// cust's error has only the code: this is the message that `CU_JIT_ERROR_LOG_BUFFER` gets.
+pub fn last_load_error() -> Option<String> {
+    LOAD_ERROR.with_borrow(Clone::clone)
+}
+
+/// The options of a load that mean something here.
+#[derive(Default)]
+struct Options {
+    max_registers: Option<u32>,
+    info: Log,
+    error: Log,
+}
+
+/// A text that the caller wants, and where its length goes.
+struct Log {
+    buffer: *mut c_char,
+    size: usize,
+    length: *mut *mut c_void,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { buffer: ptr::null_mut(), size: 0, length: ptr::null_mut() }
+    }
+}
+
+impl Log {
+    /// Writes as much of the text as there is room for, and its length.
+    ///
+    /// # Safety
+    ///
+    /// `size` bytes at `buffer` may be written, and `length`, unless it is null.
+    unsafe fn write(&self, text: &str) {
+        let copied = text.len().min(self.size.saturating_sub(1));
+        if !self.buffer.is_null() && self.size > 0 {
+            // SAFETY: less than `size` bytes and the zero after them, so the caller's promise holds.
+            unsafe {
+                self.buffer.copy_from_nonoverlapping(text.as_ptr().cast(), copied);
+                self.buffer.add(copied).write(0);
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { put_if_wanted(self.length, ptr::without_provenance_mut(copied)) };
+    }
+}
+
+/// # Safety
+///
+/// `keys` and `values` have `count` elements, but a key without a value may lack its element at the end: cust leaves it
+/// out.
+unsafe fn options(count: c_uint, keys: *mut CUjit_option, values: *mut *mut c_void) -> Answer<Options> {
+    use CUjit_option::*;
+    require(count == 0 || (!keys.is_null() && !values.is_null()))?;
+    let mut options = Options::default();
+    for index in 0..count as usize {
+        // SAFETY: in bounds. A number, since a caller's header may know more options than CUjit_option.
+        let key = unsafe { keys.cast::<u32>().add(index).read() };
+        let place = values.wrapping_add(index);
+        // SAFETY: called for keys that have a value.
+        let value = || unsafe { place.read() };
+        // Small values stand in the place of the pointer.
+        match key {
+            key if key == CU_JIT_MAX_REGISTERS as u32 => options.max_registers = Some(value().addr() as u32),
+            key if key == CU_JIT_INFO_LOG_BUFFER as u32 => options.info.buffer = value().cast(),
+            key if key == CU_JIT_ERROR_LOG_BUFFER as u32 => options.error.buffer = value().cast(),
+            key if key == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES as u32 => {
+                options.info.size = value().addr();
+                options.info.length = place;
+            }
+            key if key == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as u32 => {
+                options.error.size = value().addr();
+                options.error.length = place;
+            }
+            _ => {}
+        }
+    }
+    Ok(options)
+}
+
+/// The text of an image in memory.
+///
+/// # Safety
+///
+/// `image` points to PTX that ends in a zero byte, or to a binary.
+unsafe fn text<'a>(image: *const c_void) -> Result<Cow<'a, str>, Refused> {
+    let image: *const u8 = image.cast();
+    // SAFETY: reads on only while the bytes are those of a binary's start, none of which is zero.
+    let starts_with = |binary: &[u8; 4]| (0..4).all(|i| unsafe { image.add(i).read() } == binary[i]);
+    if BINARIES.iter().any(starts_with) {
+        return binary();
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { CStr::from_ptr(image.cast()) }.to_string_lossy())
+}
+
+fn binary<T>() -> Result<T, Refused> {
+    let message = "the image is machine code, and the emulator runs PTX: load the PTX of the kernel instead";
+    refused(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU, message)
+}
+
+/// The version that a module says it has, before it is known whether the rest can be read.
+fn version(text: &str) -> Option<(u32, u32)> {
+    let (_, rest) = text.split_once(".version")?;
+    let (major, minor) = rest.split_whitespace().next()?.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// The number in `sm_90a`.
+fn target(module: &ast::Module) -> u32 {
+    let target = module.target.iter().find_map(|word| word.strip_prefix("sm_"));
+    target.and_then(|number| number.trim_end_matches(char::is_alphabetic).parse().ok()).unwrap_or(0)
+}
+
+fn compile(text: &str, max_registers: Option<u32>) -> Result<Module, Refused> {
+    use CUresult::*;
+    let Some(version) = version(text) else {
+        return refused(CUDA_ERROR_INVALID_IMAGE, "the image is no PTX: it has no .version directive");
+    };
+    if version > NEWEST {
+        let ((major, minor), (newest, point)) = (version, NEWEST);
+        let message = format!("PTX {major}.{minor} is newer than the emulator reads: up to {newest}.{point}");
+        return refused(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, message);
+    }
+    let module = ptx::parse(text).or_else(|error| refused(CUDA_ERROR_INVALID_PTX, error))?;
+    let target = target(&module);
+    if target > 90 {
+        let message = format!("the module is for sm_{target}, and the emulator's device is an sm_90");
+        return refused(CUDA_ERROR_INVALID_PTX, message);
+    }
+    let program = Program::decode(&module).or_else(|error| refused(CUDA_ERROR_INVALID_PTX, error))?;
+    if let Some(kernel) = program.kernels().iter().find(|kernel| kernel.shared_bytes > BLOCK_SHARED as usize)
+    {
+        let (name, bytes) = (&kernel.name, kernel.shared_bytes);
+        let message = format!(
+            "kernel {name} has {bytes} bytes of static shared memory, and {BLOCK_SHARED} is the limit"
+        );
+        return refused(CUDA_ERROR_INVALID_PTX, message);
+    }
+    let Some(loaded) = Loaded::new(&program, &MEMORY) else {
+        return refused(CUDA_ERROR_OUT_OF_MEMORY, "no memory for the module's variables");
+    };
+    Ok(Module { program, loaded, target, max_registers: max_registers.unwrap_or(u32::MAX) })
+}
+
+/// Loads the text into the current context.
+///
+/// # Safety
+///
+/// `options` are those of [`options`].
+unsafe fn load(
+    module: *mut CUmodule,
+    options: &Options,
+    text: impl FnOnce() -> Result<Cow<'static, str>, Refused>,
+) -> Answer {
+    let context = state()?.current()?;
+    require(!module.is_null())?;
+    // Variables are allocated, and a context that is destroyed meanwhile has to find them.
+    let _running = running();
+    let result = text().and_then(|text| compile(&text, options.max_registers));
+    let message = result.as_ref().err().map(|refused| refused.message.as_str());
+    // SAFETY: the logs are the caller's.
+    unsafe {
+        options.info.write("");
+        options.error.write(message.unwrap_or(""));
+    }
+    LOAD_ERROR.with_borrow_mut(|last| *last = message.map(str::to_owned));
+    let loaded = Arc::new(result.map_err(|refused| refused.code)?);
+    let mut state = state()?;
+    if let Err(destroyed) = state.usable(context) {
+        if let Some(module) = Arc::into_inner(loaded) {
+            module.loaded.unload(&MEMORY);
+        }
+        return Err(destroyed);
+    }
+    let handle = state.add(context, loaded);
+    // SAFETY: the caller's pointer, which is not null.
+    unsafe { put(module, ptr::without_provenance_mut(handle)) }
+}
+
+/// The name of a function or variable; `INVALID_VALUE` for an empty one.
+///
+/// # Safety
+///
+/// `name` is null or a string that ends in a zero byte.
+unsafe fn name(name: *const c_char) -> Answer<String> {
+    require(!name.is_null())?;
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+    require(!name.is_empty())?;
+    Ok(name)
+}
+
+api! {
+    fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void) {
+        state()?.current()?;
+        require(!image.is_null())?;
+        load(module, &Options::default(), || text(image))
+    }
+
+    fn cuModuleLoadDataEx(
+        module: *mut CUmodule,
+        image: *const c_void,
+        count: c_uint,
+        keys: *mut CUjit_option,
+        values: *mut *mut c_void,
+    ) {
+        state()?.current()?;
+        require(!image.is_null())?;
+        load(module, &options(count, keys, values)?, || text(image))
+    }
+
+    fn cuModuleLoad(module: *mut CUmodule, path: *const c_char) {
+        state()?.current()?;
+        require(!path.is_null())?;
+        let path = OsStr::from_bytes(CStr::from_ptr(path).to_bytes());
+        load(module, &Options::default(), || {
+            let bytes = fs::read(path).or_else(|error| {
+                refused(CUresult::CUDA_ERROR_FILE_NOT_FOUND, format!("{}: {error}", path.display()))
+            })?;
+            if BINARIES.iter().any(|start| bytes.starts_with(start)) {
+                return binary();
+            }
+            let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+            Ok(String::from_utf8_lossy(&bytes[..end]).into_owned().into())
+        })
+    }
+
+    fn cuModuleUnload(module: CUmodule) {
+        let _idle = idle();
+        state()?.unload(module.addr())
+    }
+
+    fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, function_name: *const c_char) {
+        let mut state = state()?;
+        let owned = state.get::<Arc<Module>>(module.addr())?;
+        require(!function.is_null())?;
+        let name = name(function_name)?;
+        let (context, code) = (owned.context, owned.object.clone());
+        let handle = match state.known_function(module.addr(), &name) {
+            Some(handle) => handle,
+            None => {
+                let function = Function::new(module.addr(), code, name)?;
+                state.add(context, function)
+            }
+        };
+        put(function, ptr::without_provenance_mut(handle))
+    }
+
+    fn cuModuleGetGlobal_v2(
+        address: *mut CUdeviceptr,
+        bytes: *mut usize,
+        module: CUmodule,
+        variable: *const c_char,
+    ) {
+        let mut state = state()?;
+        let owned = state.get::<Arc<Module>>(module.addr())?;
+        require(!address.is_null() || !bytes.is_null())?;
+        let name = name(variable)?;
+        let place = owned.object.loaded.address(&name).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
+        put_if_wanted(address, place.0);
+        put_if_wanted(bytes, place.1 as usize);
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! Streams, events and host functions. Work has ended when the call that asked for it returns, so a stream is always
+//! empty and an event, once recorded, has always happened.
+
+use super::context::PRIORITIES;
+use super::state::{State, host_function, state};
+use super::{Answer, api, put, require};
+use cust_raw::{CUevent, CUhostFn, CUresult, CUstream, CUstreamCallback};
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr;
+use std::time::Instant;
+
+const DISABLE_TIMING: c_uint = 2;
+const INTERPROCESS: c_uint = 4;
+
+pub struct Stream {
+    flags: c_uint,
+    priority: c_int,
+}
+
+pub struct Event {
+    flags: c_uint,
+    recorded: Option<Instant>,
+}
+
+impl State {
+    /// The context that a stream works in: the current one for the default stream by its names 0, 1 and 2, which are
+    /// NULL, `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`.
+    pub fn stream_context(&mut self, stream: CUstream) -> Answer<usize> {
+        match stream.addr() {
+            0..=2 => self.current(),
+            handle => Ok(self.get::<Stream>(handle)?.context),
+        }
+    }
+
+    /// A stream's flags and priority.
+    fn stream(&mut self, stream: CUstream) -> Answer<(c_uint, c_int)> {
+        self.stream_context(stream)?;
+        match stream.addr() {
+            0..=2 => Ok((0, 0)),
+            handle => self.get::<Stream>(handle).map(|owned| (owned.object.flags, owned.object.priority)),
+        }
+    }
+
+    fn recorded(&mut self, event: CUevent) -> Answer<Instant> {
+        let event = &self.get::<Event>(event.addr())?.object;
+        let recorded = event.recorded.filter(|_| event.flags & DISABLE_TIMING == 0);
+        recorded.ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+    }
+}
+
+/// # Safety
+///
+/// `stream` is null or may be written.
+unsafe fn create(stream: *mut CUstream, flags: c_uint, priority: c_int) -> Answer {
+    let mut state = state()?;
+    let context = state.current()?;
+    require(!stream.is_null() && flags <= 1)?;
+    let (least, greatest) = PRIORITIES;
+    let handle = state.add(context, Stream { flags, priority: priority.clamp(greatest, least) });
+    // SAFETY: the caller's promise.
+    unsafe { put(stream, ptr::without_provenance_mut(handle)) }
+}
+
+api! {
+    fn cuStreamCreate(stream: *mut CUstream, flags: c_uint) {
+        create(stream, flags, 0)
+    }
+
+    fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int) {
+        create(stream, flags, priority)
+    }
+
+    fn cuStreamDestroy_v2(stream: CUstream) {
+        state()?.remove::<Stream>(stream.addr()).map(drop)
+    }
+
+    fn cuStreamGetFlags(stream: CUstream, flags: *mut c_uint) {
+        put(flags, state()?.stream(stream)?.0)
+    }
+
+    fn cuStreamGetPriority(stream: CUstream, priority: *mut c_int) {
+        put(priority, state()?.stream(stream)?.1)
+    }
+
+    fn cuStreamQuery(stream: CUstream) {
+        state()?.stream_context(stream).map(drop)
+    }
+
+    fn cuStreamSynchronize(stream: CUstream) {
+        state()?.stream_context(stream).map(drop)
+    }
+
+    fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) {
+        let mut state = state()?;
+        state.stream_context(stream)?;
+        state.get::<Event>(event.addr())?;
+        require(flags <= 1)
+    }
+
+    fn cuStreamAddCallback(stream: CUstream, callback: CUstreamCallback, data: *mut c_void, flags: c_uint) {
+        state()?.stream_context(stream)?;
+        require(flags == 0)?;
+        let callback = callback.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        host_function(|| callback(stream, CUresult::CUDA_SUCCESS, data));
+        Ok(())
+    }
+
+    fn cuLaunchHostFunc(stream: CUstream, function: CUhostFn, data: *mut c_void) {
+        state()?.stream_context(stream)?;
+        let function = function.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        host_function(|| function(data));
+        Ok(())
+    }
+
+    fn cuEventCreate(event: *mut CUevent, flags: c_uint) {
+        let mut state = state()?;
+        let context = state.current()?;
+        // An event of several processes has no time.
+        require(!event.is_null() && flags <= 7 && flags & (INTERPROCESS | DISABLE_TIMING) != INTERPROCESS)?;
+        let handle = state.add(context, Event { flags, recorded: None });
+        put(event, ptr::without_provenance_mut(handle))
+    }
+
+    fn cuEventDestroy_v2(event: CUevent) {
+        state()?.remove::<Event>(event.addr()).map(drop)
+    }
+
+    fn cuEventRecord(event: CUevent, stream: CUstream) {
+        let mut state = state()?;
+        let context = state.get::<Event>(event.addr())?.context;
+        if state.stream_context(stream)? != context {
+            return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+        }
+        state.get::<Event>(event.addr())?.object.recorded = Some(Instant::now());
+        Ok(())
+    }
+
+    fn cuEventQuery(event: CUevent) {
+        state()?.get::<Event>(event.addr()).map(drop)
+    }
+
+    fn cuEventSynchronize(event: CUevent) {
+        state()?.get::<Event>(event.addr()).map(drop)
+    }
+
+    fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) {
+        let mut state = state()?;
+        let (start, end) = (state.recorded(start)?, state.recorded(end)?);
+        let elapsed = match end.checked_duration_since(start) {
+            Some(forward) => forward.as_secs_f32(),
+            None => -start.duration_since(end).as_secs_f32(),
+        };
+        put(milliseconds, elapsed * 1e3)
+    }
+}

@@ -1,0 +1,202 @@
+//! Launches: blocks over CPU threads, warps by turns, an instruction of a warp at a time.
+
+mod access;
+mod block;
+mod clocks;
+mod collective;
+mod counting;
+mod grid;
+pub(crate) mod lanes;
+mod log;
+mod race;
+mod shadow;
+#[cfg(test)]
+mod tests;
+mod warp;
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::{
+    counters::Counters,
+    fault::{Fault, FaultKind},
+    memory::Memory,
+    program::{Kernel, Program},
+};
+
+use self::{block::Block, grid::Grid};
+
+/// Bytes of shared memory a block may have: those of an H200.
+const SHARED_LIMIT: u64 = 227 * 1024;
+
+/// What a kernel is launched with.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// Blocks in x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y and z.
+    pub block: [u32; 3],
+    /// Bytes of shared memory a block, besides the kernel's static ones.
+    pub dynamic_shared: u32,
+    /// The parameters, laid out as [`Kernel::params`] says: [`Kernel::param_bytes`] bytes.
+    pub params: &'a [u8],
+}
+
+/// How launches run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Look for races, reads of unwritten memory and the like. Accesses out of bounds are always faults.
+    pub checks: bool,
+    /// Interleave warps, and a warp's diverged paths, at random from this seed, an instruction at a time. Otherwise a warp
+    /// runs until it must wait, then the next.
+    pub seed: Option<u64>,
+    /// CPU threads to run blocks on, at least 1.
+    pub threads: usize,
+    /// The most instructions that the warps of one block may issue before the launch counts as one without end.
+    pub instruction_limit: u64,
+}
+
+impl Default for Settings {
+    /// Checks, warps in order, one CPU thread, 2^32 instructions.
+    fn default() -> Self {
+        Settings { checks: true, seed: None, threads: 1, instruction_limit: 1 << 32 }
+    }
+}
+
+/// A program whose variables have addresses.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Address and size of each of [`Program::variables`].
+    addresses: Vec<(String, u64, u64)>,
+}
+
+impl Loaded {
+    /// Gives each variable memory, and its initial value. `None` where the memory does not suffice.
+    pub fn new(program: &Program, memory: &Memory) -> Option<Loaded> {
+        let mut loaded = Loaded { addresses: Vec::new() };
+        for variable in program.variables() {
+            // An allocation's alignment is more than a variable's can be.
+            let Some(address) = memory.allocate(variable.size) else {
+                loaded.unload(memory);
+                return None;
+            };
+            loaded.addresses.push((variable.name.clone(), address, variable.size));
+            let filled = memory.fill(address, &[0], variable.size);
+            let written = memory.write(address, &variable.initial);
+            if filled.is_err() || written.is_err() {
+                loaded.unload(memory);
+                return None;
+            }
+        }
+        for variable in program.variables() {
+            for relocation in &variable.relocations {
+                let (base, _) = loaded.address(&variable.name)?;
+                let Some((target, _)) = loaded.address(&relocation.name) else { continue };
+                let value = target.wrapping_add(relocation.addend as u64).to_le_bytes();
+                memory.write(base + relocation.at as u64, &value[..relocation.size.min(8)]).ok()?;
+            }
+        }
+        Some(loaded)
+    }
+
+    /// The address and size of the variable of this name.
+    pub fn address(&self, name: &str) -> Option<(u64, u64)> {
+        self.addresses.iter().find(|variable| variable.0 == name).map(|variable| (variable.1, variable.2))
+    }
+
+    /// Frees the variables' memory.
+    pub fn unload(self, memory: &Memory) {
+        for (_, address, _) in self.addresses {
+            memory.free(address);
+        }
+    }
+}
+
+/// Runs a kernel, and returns when all its blocks have ended.
+///
+/// # Errors
+///
+/// What the kernel did wrong: of several faults, one of the first block that has one; races in global memory only if there
+/// is no other. Memory is then as far written as the kernel came.
+pub fn launch(
+    program: &Program,
+    module: &Loaded,
+    kernel: &Kernel,
+    launch: &Launch<'_>,
+    memory: &Memory,
+    settings: &Settings,
+) -> Result<Counters, Fault> {
+    if let Err(message) = check(kernel, launch) {
+        return Err(Fault {
+            kernel: kernel.name.clone(),
+            place: None,
+            block: [0; 3],
+            threads: Vec::new(),
+            kind: FaultKind::Launch(message),
+        });
+    }
+    let grid = Grid::new(program, module, kernel, launch, memory.snapshot(), settings);
+    let blocks = launch.grid.iter().map(|&count| u64::from(count)).product::<u64>();
+    let next = AtomicU64::new(0);
+    // The lowest block with a fault so far: those after it need not run.
+    let failed = AtomicU64::new(u64::MAX);
+    let work = || {
+        let mut block = Block::new(&grid);
+        let (mut logs, mut fault) = (Vec::new(), None);
+        loop {
+            let number = next.fetch_add(1, Relaxed);
+            if number >= blocks.min(failed.load(Relaxed)) {
+                return (block.counters(), logs, fault);
+            }
+            match block.run(number) {
+                Ok(log) => logs.extend(log.filter(|log| !log.records.is_empty())),
+                Err(found) => {
+                    failed.fetch_min(number, Relaxed);
+                    fault = Some((number, found));
+                }
+            }
+        }
+    };
+    let workers = settings.threads.clamp(1, 1024).min(usize::try_from(blocks).unwrap_or(usize::MAX));
+    let results: Vec<_> = if workers == 1 {
+        vec![work()]
+    } else {
+        std::thread::scope(|scope| {
+            let running: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+            let results = running.into_iter().map(|worker| worker.join());
+            results.map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        })
+    };
+    let mut counters = Counters::default();
+    let (mut logs, mut faults) = (Vec::new(), Vec::new());
+    for (counted, more, fault) in results {
+        counters += counted;
+        logs.extend(more);
+        faults.extend(fault);
+    }
+    if let Some((_, fault)) = faults.into_iter().min_by_key(|fault| fault.0) {
+        return Err(fault);
+    }
+    race::find(&grid, logs)?;
+    Ok(counters)
+}
+
+/// What makes a launch impossible.
+fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), String> {
+    let threads = launch.block.iter().try_fold(1u32, |product, &count| product.checked_mul(count));
+    let max = kernel.max_threads;
+    if threads.is_none_or(|threads| threads == 0 || threads > max) {
+        return Err(format!("blocks of {:?} threads; the kernel takes 1 to {max}", launch.block));
+    }
+    if launch.grid.iter().try_fold(1u64, |product, &count| product.checked_mul(count.into())).unwrap_or(0) == 0 {
+        return Err(format!("a grid of {:?} blocks", launch.grid));
+    }
+    let shared = kernel.shared_bytes as u64 + u64::from(launch.dynamic_shared);
+    if shared > SHARED_LIMIT {
+        return Err(format!("{shared} bytes of shared memory a block; there are {SHARED_LIMIT}"));
+    }
+    if launch.params.len() != kernel.param_bytes {
+        let given = launch.params.len();
+        return Err(format!("{given} bytes of parameters; the kernel has {}", kernel.param_bytes));
+    }
+    Ok(())
+}

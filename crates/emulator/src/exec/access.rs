@@ -1,0 +1,747 @@
+//! Loads, stores and atomics, with their checks.
+
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use crate::{
+    fault::{Action, Fault, FaultKind, Memory as Where},
+    memory::Allocation,
+    program::code::{
+        Address, Atomic, LOCAL_WINDOW, Load, Order, PARAM_WINDOW, SHARED_WINDOW, Scope, Space, Store, WINDOW,
+    },
+};
+
+use super::{
+    block::State,
+    clocks::{Kind, Moment},
+    counting::{bank_conflicts, sectors},
+    lanes::{ALL, LANES, Bank, Registers, lanes},
+    log::Accessed,
+    warp::Warp,
+};
+
+/// What an instruction does to some lanes' addresses.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    addresses: &'a [u64; LANES],
+    mask: u32,
+    /// Bytes of one value, and of all values of a lane.
+    size: u32,
+    bytes: u32,
+    kind: Kind,
+    /// Whether it takes the value that was there.
+    reads: bool,
+    at: u32,
+    warp: u32,
+}
+
+impl Request<'_> {
+    fn action(&self) -> Action {
+        match self.kind {
+            Kind::Read => Action::Read,
+            Kind::Write => Action::Write,
+            Kind::AtomicRead | Kind::AtomicWrite => Action::Atomic,
+        }
+    }
+
+    /// Whether all lanes take part, and their bytes follow each other.
+    fn is_contiguous(&self) -> bool {
+        let first = self.addresses[0];
+        let bytes = u64::from(self.bytes);
+        let mut differs = 0;
+        for (lane, &address) in self.addresses.iter().enumerate() {
+            differs |= address ^ first.wrapping_add(lane as u64 * bytes);
+        }
+        differs == 0 && self.mask == ALL
+    }
+}
+
+/// The values of an access, one element of each lane after another.
+type Values = [[u64; LANES]];
+
+impl State<'_> {
+    pub fn load(&mut self, warp: &mut Warp, load: &Load, active: u32, at: u32) -> Result<(), Fault> {
+        let addresses = addresses(&warp.registers, &load.address);
+        let count = load.targets.len();
+        let mut values = [[0; LANES]; 8];
+        let request = Request {
+            addresses: &addresses,
+            mask: active,
+            size: load.size,
+            bytes: load.size * count as u32,
+            kind: kind(load.order, load.address.space, false),
+            reads: true,
+            at,
+            warp: warp.index,
+        };
+        self.begin(&request);
+        self.read(warp, &request, load.address.space, &mut values[..count])?;
+        if load.order != Order::Weak {
+            warp.polled = true;
+            self.synchronise(&request, load.order, load.scope, [false, true]);
+        }
+        let shift = 64 - 8 * load.size;
+        for (target, values) in load.targets.iter().zip(&mut values) {
+            if load.signed && shift > 0 {
+                for value in values.iter_mut() {
+                    *value = ((*value << shift) as i64 >> shift) as u64;
+                }
+            }
+            warp.registers.set_wide(*target, values, active);
+        }
+        Ok(())
+    }
+
+    pub fn store(&mut self, warp: &mut Warp, store: &Store, active: u32, at: u32) -> Result<(), Fault> {
+        let addresses = addresses(&warp.registers, &store.address);
+        let count = store.sources.len();
+        let mut values = [[0; LANES]; 8];
+        for (values, source) in values.iter_mut().zip(&store.sources) {
+            *values = warp.registers.wide(*source);
+        }
+        let request = Request {
+            addresses: &addresses,
+            mask: active,
+            size: store.size,
+            bytes: store.size * count as u32,
+            kind: kind(store.order, store.address.space, true),
+            reads: false,
+            at,
+            warp: warp.index,
+        };
+        self.begin(&request);
+        if store.order != Order::Weak {
+            self.synchronise(&request, store.order, store.scope, [true, false]);
+        }
+        self.write(warp, &request, store.address.space, &values[..count])
+    }
+
+    /// Tells the log that an instruction begins.
+    fn begin(&mut self, request: &Request) {
+        if let Some(checks) = &mut self.checks {
+            checks.log.begin(request.at, request.warp as usize, request.addresses, request.mask);
+        }
+    }
+
+    /// The lanes of generic addresses that are in each memory.
+    fn by_window(addresses: &[u64; LANES], mask: u32) -> [(Space, u64, u32); 4] {
+        let mut found =
+            [(Space::Global, 0, 0), (Space::Shared, SHARED_WINDOW, 0), (Space::Local, LOCAL_WINDOW, 0), (
+                Space::Param,
+                PARAM_WINDOW,
+                0,
+            )];
+        for lane in lanes(mask) {
+            let place = found[1..].iter().position(|window| addresses[lane].wrapping_sub(window.1) < WINDOW);
+            found[place.map_or(0, |place| place + 1)].2 |= 1 << lane;
+        }
+        found
+    }
+
+    fn read(
+        &mut self,
+        warp: &mut Warp,
+        request: &Request,
+        space: Space,
+        values: &mut Values,
+    ) -> Result<(), Fault> {
+        match space {
+            Space::Generic => {
+                for (space, window, mask) in Self::by_window(request.addresses, request.mask) {
+                    if mask != 0 {
+                        let addresses = request.addresses.map(|address| address.wrapping_sub(window));
+                        self.read(warp, &Request { addresses: &addresses, mask, ..*request }, space, values)?;
+                    }
+                }
+                Ok(())
+            }
+            Space::Global => {
+                self.counters.global_load_requests += 1;
+                self.counters.global_load_sectors += self.check_global(request)?;
+                // SAFETY: the check found all lanes of the mask in allocations that the launch holds, and aligned.
+                unsafe { read_global(request, values) };
+                Ok(())
+            }
+            Space::Shared => {
+                self.counters.shared_load_requests += 1;
+                self.counters.shared_load_conflicts +=
+                    bank_conflicts(request.addresses, request.mask, request.bytes);
+                self.check_shared(request)?;
+                copy_out(&self.shared, request, values);
+                Ok(())
+            }
+            Space::Local => {
+                let places = self.check_local(request, warp)?;
+                copy_out(&warp.local, &Request { addresses: &places, ..*request }, values);
+                Ok(())
+            }
+            Space::Param => {
+                // The parameter of a function that was called is local.
+                if request.addresses[request.mask.trailing_zeros() as usize] >= WINDOW {
+                    return self.read(warp, request, Space::Generic, values);
+                }
+                let params = self.grid.launch.params;
+                self.check_range(request, params.len() as u64, Where::Param)?;
+                copy_out(params, request, values);
+                Ok(())
+            }
+        }
+    }
+
+    fn write(
+        &mut self,
+        warp: &mut Warp,
+        request: &Request,
+        space: Space,
+        values: &Values,
+    ) -> Result<(), Fault> {
+        match space {
+            Space::Generic => {
+                for (space, window, mask) in Self::by_window(request.addresses, request.mask) {
+                    if mask != 0 {
+                        let addresses = request.addresses.map(|address| address.wrapping_sub(window));
+                        self.write(warp, &Request { addresses: &addresses, mask, ..*request }, space, values)?;
+                    }
+                }
+                Ok(())
+            }
+            Space::Global => {
+                self.counters.global_store_requests += 1;
+                self.counters.global_store_sectors += self.check_global(request)?;
+                self.check_clash(request, values, Where::Global)?;
+                // SAFETY: the check found all lanes of the mask in allocations that the launch holds, and aligned.
+                unsafe { write_global(request, values) };
+                self.mark_global(request);
+                Ok(())
+            }
+            Space::Shared => {
+                self.counters.shared_store_requests += 1;
+                self.counters.shared_store_conflicts +=
+                    bank_conflicts(request.addresses, request.mask, request.bytes);
+                self.check_shared(request)?;
+                self.check_clash(request, values, Where::Shared)?;
+                copy_in(&mut self.shared, request, values);
+                Ok(())
+            }
+            Space::Local => {
+                let places = self.check_local(request, warp)?;
+                copy_in(&mut warp.local, &Request { addresses: &places, ..*request }, values);
+                Ok(())
+            }
+            Space::Param => {
+                if request.addresses[request.mask.trailing_zeros() as usize] >= WINDOW {
+                    return self.write(warp, request, Space::Generic, values);
+                }
+                Err(self.out_of_bounds(request, request.mask, Where::Param, "parameters cannot be written".to_owned()))
+            }
+        }
+    }
+
+    pub fn atomic(&mut self, warp: &mut Warp, atomic: &Atomic, active: u32, at: u32) -> Result<(), Fault> {
+        let addresses = addresses(&warp.registers, &atomic.address);
+        let operands = [warp.registers.wide(atomic.b), warp.registers.wide(atomic.c)];
+        self.counters.atomic_operations += u64::from(active.count_ones());
+        let request = Request {
+            addresses: &addresses,
+            mask: active,
+            size: atomic.size,
+            bytes: atomic.size,
+            kind: Kind::AtomicWrite,
+            reads: true,
+            at,
+            warp: warp.index,
+        };
+        warp.polled = true;
+        self.begin(&request);
+        self.synchronise(&request, atomic.order, atomic.scope, [true, false]);
+        let mut old = [0; LANES];
+        let parts = match atomic.address.space {
+            Space::Generic => Self::by_window(&addresses, active),
+            space => [(space, 0, active), (space, 0, 0), (space, 0, 0), (space, 0, 0)],
+        };
+        for (space, window, mask) in parts {
+            if mask == 0 {
+                continue;
+            }
+            let addresses = addresses.map(|address| address.wrapping_sub(window));
+            let request = Request { addresses: &addresses, mask, ..request };
+            match space {
+                Space::Global => {
+                    self.counters.global_atomic_requests += 1;
+                    self.check_global(&request)?;
+                    for lane in lanes(mask) {
+                        let update = |old| (atomic.update)(old, operands[0][lane], operands[1][lane]);
+                        // SAFETY: the check found the lane in an allocation that the launch holds, and aligned.
+                        old[lane] = unsafe { update_global(addresses[lane], atomic.size, update) };
+                    }
+                    self.mark_global(&request);
+                }
+                Space::Shared => {
+                    self.counters.shared_atomic_requests += 1;
+                    self.check_shared(&request)?;
+                    let mut values = [[0; LANES]];
+                    for lane in lanes(mask) {
+                        let one = Request { mask: 1 << lane, ..request };
+                        copy_out(&self.shared, &one, &mut values);
+                        old[lane] = values[0][lane];
+                        values[0][lane] = (atomic.update)(old[lane], operands[0][lane], operands[1][lane]);
+                        copy_in(&mut self.shared, &one, &values);
+                    }
+                }
+                _ => {
+                    let text = "atomics are for global and shared memory".to_owned();
+                    return Err(self.out_of_bounds(&request, mask, Where::Local, text));
+                }
+            }
+        }
+        self.synchronise(&request, atomic.order, atomic.scope, [false, true]);
+        if let Some(target) = atomic.target {
+            warp.registers.set_wide(target, &old, active);
+        }
+        Ok(())
+    }
+
+    /// Notes what an access orders, `[before, after]` it is done: a release takes its place in the order of all events before
+    /// others can see it, an acquire after it has seen others.
+    fn synchronise(&mut self, request: &Request, order: Order, scope: Scope, [before, after]: [bool; 2]) {
+        let grid = self.grid;
+        let Some(checks) = &mut self.checks else { return };
+        if !(order.acquires() || order.releases() || grid.fences) || !request.kind.is_atomic() {
+            return;
+        }
+        let warp = request.warp as usize;
+        let device = scope == Scope::Device;
+        for lane in lanes(request.mask) {
+            let address = request.addresses[lane];
+            let who = (warp, lane as u8);
+            if before && order.releases() {
+                if device {
+                    checks.log.event(&checks.clocks, true, address, grid.next_order(), who);
+                }
+                checks.clocks.release(warp, lane as u8, address);
+            } else if before && grid.fences {
+                if device {
+                    checks.log.relaxed_write(address, grid.next_order(), who);
+                }
+                checks.clocks.relaxed_write(warp, lane as u8, address);
+            }
+            if after && order.acquires() {
+                if device {
+                    checks.log.event(&checks.clocks, false, address, grid.next_order(), who);
+                }
+                checks.clocks.acquire(warp, lane as u8, address);
+            } else if after && grid.fences {
+                if device {
+                    checks.log.relaxed_read(address, grid.next_order(), who);
+                }
+                checks.clocks.relaxed_read(warp, lane as u8, address);
+            }
+        }
+    }
+
+    // Checks.
+
+    /// Bounds, alignment, unwritten bytes; notes the access. Returns the sectors that it touches.
+    fn check_global(&mut self, request: &Request) -> Result<u64, Fault> {
+        self.check_aligned(request, Where::Global)?;
+        let bytes = u64::from(request.bytes);
+        let first = request.addresses[request.mask.trailing_zeros() as usize];
+        let contiguous = request.is_contiguous();
+        let whole = if contiguous { bytes * LANES as u64 } else { bytes };
+        let reads = self.checks.is_some() && request.reads;
+        let mut left = request.mask;
+        if let Some(place) = self.allocation(first, whole) {
+            let allocation = &self.grid.allocations[place];
+            self.recent = place;
+            let outside = if contiguous { 0 } else { outside(request, allocation) };
+            let unwritten = if !reads || contiguous && allocation.is_written(first, whole) {
+                0
+            } else {
+                lanes(request.mask & !outside)
+                    .filter(|&lane| !allocation.is_written(request.addresses[lane], bytes))
+                    .fold(0, |mask, lane| mask | 1 << lane)
+            };
+            if unwritten != 0 {
+                return Err(self.unwritten(request, unwritten, Where::Global));
+            }
+            left = outside;
+        }
+        // Lanes in other allocations than the first one's.
+        for lane in lanes(left) {
+            let address = request.addresses[lane];
+            match self.allocation(address, bytes) {
+                Some(place) => {
+                    if reads && !self.grid.allocations[place].is_written(address, bytes) {
+                        return Err(self.unwritten(request, 1 << lane, Where::Global));
+                    }
+                }
+                None => {
+                    let near = self.nearby(address);
+                    return Err(self.out_of_bounds(request, 1 << lane, Where::Global, near));
+                }
+            }
+        }
+        if let Some(checks) = &mut self.checks {
+            let accessed = Accessed {
+                addresses: request.addresses,
+                mask: request.mask,
+                bytes: request.bytes,
+                kind: request.kind,
+                at: request.at,
+                warp: request.warp as usize,
+            };
+            checks.log.access(&checks.clocks, self.grid.order(), &accessed);
+        }
+        Ok(if contiguous {
+            (first + whole - 1) / 32 - first / 32 + 1
+        } else {
+            sectors(request.addresses, request.mask, request.bytes)
+        })
+    }
+
+    /// The allocation that holds these bytes.
+    fn allocation(&self, address: u64, bytes: u64) -> Option<usize> {
+        let allocations = &self.grid.allocations;
+        if allocations.get(self.recent).is_some_and(|recent| recent.holds(address, bytes)) {
+            return Some(self.recent);
+        }
+        let place = allocations.partition_point(|allocation| allocation.base <= address).checked_sub(1)?;
+        allocations[place].holds(address, bytes).then_some(place)
+    }
+
+    /// What lies near an address that is in no allocation.
+    fn nearby(&self, address: u64) -> String {
+        let allocations = &self.grid.allocations;
+        let place = allocations.partition_point(|allocation| allocation.base <= address);
+        match place.checked_sub(1).map(|place| &*allocations[place]) {
+            Some(Allocation { base, bytes, .. }) if address - base < bytes.saturating_add(1 << 20) => {
+                format!("the allocation at {base:#x} has {bytes} bytes, this is at byte {}", address - base)
+            }
+            _ => match allocations.get(place) {
+                Some(next) if next.base - address < 1 << 20 => {
+                    format!("this is {} bytes before the allocation at {:#x}", next.base - address, next.base)
+                }
+                _ => "no allocation is near".to_owned(),
+            },
+        }
+    }
+
+    /// Notes that lanes have written global memory.
+    fn mark_global(&mut self, request: &Request) {
+        if self.checks.is_none() {
+            return;
+        }
+        let bytes = u64::from(request.bytes);
+        let first = request.addresses[0];
+        if request.is_contiguous()
+            && let Some(place) = self.allocation(first, bytes * LANES as u64)
+        {
+            self.grid.allocations[place].mark_written(first, bytes * LANES as u64);
+            return;
+        }
+        for lane in lanes(request.mask) {
+            if let Some(place) = self.allocation(request.addresses[lane], bytes) {
+                self.grid.allocations[place].mark_written(request.addresses[lane], bytes);
+            }
+        }
+    }
+
+    fn check_aligned(&self, request: &Request, memory: Where) -> Result<(), Fault> {
+        let low = u64::from(request.bytes) - 1;
+        let mut any = 0;
+        for &address in request.addresses {
+            any |= address & low;
+        }
+        if any == 0 {
+            return Ok(());
+        }
+        let wrong = lanes(request.mask).filter(|&lane| request.addresses[lane] & low != 0);
+        let wrong = wrong.fold(0, |mask, lane| mask | 1 << lane);
+        if wrong == 0 {
+            return Ok(());
+        }
+        let access = self.access(request, wrong, memory);
+        Err(self.fault(request.warp, request.at, wrong, FaultKind::Misaligned(access)))
+    }
+
+    /// Bounds and alignment in a memory of this many bytes.
+    fn check_range(&self, request: &Request, bytes: u64, memory: Where) -> Result<(), Fault> {
+        self.check_aligned(request, memory)?;
+        let needed = u64::from(request.bytes);
+        let wrong = lanes(request.mask)
+            .filter(|&lane| request.addresses[lane].checked_add(needed).is_none_or(|end| end > bytes))
+            .fold(0, |mask, lane| mask | 1 << lane);
+        if wrong == 0 {
+            return Ok(());
+        }
+        let near = match memory {
+            Where::Shared => format!("the block has {bytes} bytes of shared memory"),
+            Where::Local => format!("a thread has {bytes} bytes of local memory"),
+            _ => format!("the kernel has {bytes} bytes of parameters"),
+        };
+        Err(self.out_of_bounds(request, wrong, memory, near))
+    }
+
+    /// Checks an access to local memory; returns where it is in the warp's.
+    fn check_local(&self, request: &Request, warp: &Warp) -> Result<[u64; LANES], Fault> {
+        let bytes = self.grid.kernel.local_bytes as u64;
+        self.check_range(request, bytes, Where::Local)?;
+        Ok(std::array::from_fn(|lane| {
+            request.addresses[lane].wrapping_add(lane as u64 * bytes).min(warp.local.len() as u64)
+        }))
+    }
+
+    /// Bounds, alignment, unwritten bytes and races in shared memory.
+    fn check_shared(&mut self, request: &Request) -> Result<(), Fault> {
+        self.check_range(request, self.shared.len() as u64, Where::Shared)?;
+        let Some(checks) = &mut self.checks else { return Ok(()) };
+        checks.serial += 1;
+        let (bytes, warp) = (request.bytes as usize, request.warp as usize);
+        let moment = Moment {
+            time: checks.clocks.time[warp],
+            at: request.at,
+            serial: checks.serial,
+            warp: warp as u8,
+            lane: 0,
+            kind: request.kind,
+        };
+        let mut unwritten = 0;
+        for lane in lanes(request.mask) {
+            let address = request.addresses[lane] as usize;
+            let now = Moment { lane: lane as u8, ..moment };
+            if let Some(before) = checks.shadow.access(&checks.clocks, now, address, bytes) {
+                return Err(self.race(request, before, lane));
+            }
+            if request.reads && !checks.shadow.is_written(address, bytes) {
+                unwritten |= 1 << lane;
+            }
+            if request.kind.writes() {
+                checks.shadow.mark_written(address, bytes);
+            }
+        }
+        if unwritten != 0 {
+            return Err(self.unwritten(request, unwritten, Where::Shared));
+        }
+        Ok(())
+    }
+
+    fn race(&self, request: &Request, before: Moment, lane: usize) -> Fault {
+        let place = (request.addresses[lane], request.bytes);
+        let earlier = Request { kind: before.kind, ..*request };
+        let first = self.describe(
+            earlier.action(),
+            Where::Shared,
+            place,
+            (before.warp.into(), before.lane.into(), before.at),
+        );
+        let second =
+            self.describe(request.action(), Where::Shared, place, (request.warp, lane as u32, request.at));
+        self.fault(request.warp, request.at, 1 << lane, FaultKind::Race { first, second })
+    }
+
+    /// Two lanes of one store that write different values to one place.
+    fn check_clash(&self, request: &Request, values: &Values, memory: Where) -> Result<(), Fault> {
+        if self.checks.is_none() || request.is_contiguous() {
+            return Ok(());
+        }
+        let mut order = [(0, 0); LANES];
+        let mut count = 0;
+        let mut ascending = true;
+        for lane in lanes(request.mask) {
+            order[count] = (request.addresses[lane], lane);
+            ascending &= count == 0 || order[count - 1].0 < order[count].0;
+            count += 1;
+        }
+        if ascending {
+            // All accesses are as long, and aligned to that: different addresses do not overlap.
+            return Ok(());
+        }
+        order[..count].sort_unstable();
+        for pair in order[..count].windows(2) {
+            let ((address, a), (other, b)) = (pair[0], pair[1]);
+            let low = super::lanes::low(8 * request.size);
+            let differ = values.iter().any(|values| (values[a] ^ values[b]) & low != 0);
+            if address == other && differ {
+                let describe = |lane: usize| {
+                    let place = (address, request.bytes);
+                    self.describe(Action::Write, memory, place, (request.warp, lane as u32, request.at))
+                };
+                let kind = FaultKind::Race { first: describe(a), second: describe(b) };
+                return Err(self.fault(request.warp, request.at, 1 << a | 1 << b, kind));
+            }
+        }
+        Ok(())
+    }
+
+    fn access(&self, request: &Request, mask: u32, memory: Where) -> Box<crate::fault::Access> {
+        let lane = mask.trailing_zeros();
+        let place = (request.addresses[lane as usize], request.bytes);
+        self.describe(request.action(), memory, place, (request.warp, lane, request.at))
+    }
+
+    fn unwritten(&self, request: &Request, mask: u32, memory: Where) -> Fault {
+        let access = self.access(request, mask, memory);
+        self.fault(request.warp, request.at, mask, FaultKind::Unwritten(access))
+    }
+
+    fn out_of_bounds(&self, request: &Request, mask: u32, memory: Where, near: String) -> Fault {
+        let access = self.access(request, mask, memory);
+        self.fault(request.warp, request.at, mask, FaultKind::OutOfBounds { access, near })
+    }
+}
+
+/// What races see of an access. `volatile` orders nothing in shared memory, and polls in global memory.
+fn kind(order: Order, space: Space, writes: bool) -> Kind {
+    let strong = match order {
+        Order::Weak => false,
+        Order::Volatile => space == Space::Global,
+        _ => true,
+    };
+    match (strong, writes) {
+        (false, false) => Kind::Read,
+        (false, true) => Kind::Write,
+        (true, false) => Kind::AtomicRead,
+        (true, true) => Kind::AtomicWrite,
+    }
+}
+
+/// Each lane's address.
+fn addresses(registers: &Registers, address: &Address) -> [u64; LANES] {
+    let offset = address.offset;
+    match address.base {
+        None => [offset; LANES],
+        Some(base) if base.bank == Bank::Word => registers.word[base.index as usize]
+            .map(|base| u64::from(base.wrapping_add(offset as u32))),
+        Some(base) => registers.wide(base).map(|base| base.wrapping_add(offset)),
+    }
+}
+
+/// The lanes whose bytes are not all in this allocation.
+fn outside(request: &Request, allocation: &Allocation) -> u32 {
+    let Some(last) = allocation.bytes.checked_sub(u64::from(request.bytes)) else { return request.mask };
+    let mut mask = 0;
+    for (lane, &address) in request.addresses.iter().enumerate() {
+        mask |= u32::from(address.wrapping_sub(allocation.base) > last) << lane;
+    }
+    mask & request.mask
+}
+
+/// # Safety
+///
+/// The bytes of each lane of the mask are memory that may be read, and aligned to the size of a value.
+unsafe fn read_global(request: &Request, values: &mut Values) {
+    for (element, values) in values.iter_mut().enumerate() {
+        let offset = element as u64 * u64::from(request.size);
+        macro_rules! read {
+            ($atomic:ident) => {
+                for lane in lanes(request.mask) {
+                    let address = (request.addresses[lane] + offset) as *mut _;
+                    // SAFETY: as the caller vouches.
+                    values[lane] = u64::from(unsafe { $atomic::from_ptr(address) }.load(Ordering::Acquire));
+                }
+            };
+        }
+        match request.size {
+            1 => read!(AtomicU8),
+            2 => read!(AtomicU16),
+            4 => read!(AtomicU32),
+            _ => read!(AtomicU64),
+        }
+    }
+}
+
+/// # Safety
+///
+/// The bytes of each lane of the mask are memory that may be written, and aligned to the size of a value.
+unsafe fn write_global(request: &Request, values: &Values) {
+    for (element, values) in values.iter().enumerate() {
+        let offset = element as u64 * u64::from(request.size);
+        macro_rules! write {
+            ($atomic:ident, $int:ident) => {
+                for lane in lanes(request.mask) {
+                    let address = (request.addresses[lane] + offset) as *mut _;
+                    // SAFETY: as the caller vouches.
+                    unsafe { $atomic::from_ptr(address) }.store(values[lane] as $int, Ordering::Release);
+                }
+            };
+        }
+        match request.size {
+            1 => write!(AtomicU8, u8),
+            2 => write!(AtomicU16, u16),
+            4 => write!(AtomicU32, u32),
+            _ => write!(AtomicU64, u64),
+        }
+    }
+}
+
+/// Replaces a value by what `update` makes of it; returns the old one.
+///
+/// # Safety
+///
+/// The bytes are memory that may be written, and aligned to their size.
+unsafe fn update_global(address: u64, size: u32, update: impl Fn(u64) -> u64) -> u64 {
+    macro_rules! update {
+        ($atomic:ident, $int:ident) => {{
+            // SAFETY: as the caller vouches.
+            let place = unsafe { $atomic::from_ptr(address as *mut _) };
+            let mut old = place.load(Ordering::SeqCst);
+            loop {
+                let new = update(u64::from(old)) as $int;
+                match place.compare_exchange_weak(old, new, Ordering::SeqCst, Ordering::SeqCst) {
+                    Ok(old) => break u64::from(old),
+                    Err(now) => old = now,
+                }
+            }
+        }};
+    }
+    match size {
+        1 => update!(AtomicU8, u8),
+        2 => update!(AtomicU16, u16),
+        4 => update!(AtomicU32, u32),
+        _ => update!(AtomicU64, u64),
+    }
+}
+
+/// Reads the values of each lane; the addresses are in range.
+fn copy_out(memory: &[u8], request: &Request, values: &mut Values) {
+    for (element, values) in values.iter_mut().enumerate() {
+        let offset = element * request.size as usize;
+        macro_rules! read {
+            ($int:ident) => {
+                for lane in lanes(request.mask) {
+                    let at = request.addresses[lane] as usize + offset;
+                    let mut bytes = [0; size_of::<$int>()];
+                    bytes.copy_from_slice(&memory[at..at + size_of::<$int>()]);
+                    values[lane] = u64::from($int::from_le_bytes(bytes));
+                }
+            };
+        }
+        match request.size {
+            1 => read!(u8),
+            2 => read!(u16),
+            4 => read!(u32),
+            _ => read!(u64),
+        }
+    }
+}
+
+/// Writes the values of each lane; the addresses are in range.
+fn copy_in(memory: &mut [u8], request: &Request, values: &Values) {
+    for (element, values) in values.iter().enumerate() {
+        let offset = element * request.size as usize;
+        macro_rules! write {
+            ($int:ident) => {
+                for lane in lanes(request.mask) {
+                    let at = request.addresses[lane] as usize + offset;
+                    memory[at..at + size_of::<$int>()]
+                        .copy_from_slice(&(values[lane] as $int).to_le_bytes());
+                }
+            };
+        }
+        match request.size {
+            1 => write!(u8),
+            2 => write!(u16),
+            4 => write!(u32),
+            _ => write!(u64),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What an access costs in passes and sectors.
+
+use super::lanes::{LANES, lanes};
+
+/// Passes that a shared access of `bytes` a lane takes beyond those it needs without conflicts.
+///
+/// There are 32 banks of 4 bytes. Accesses of 8 bytes go by halves of the warp, of 16 by quarters, so that no part has
+/// more than 128 bytes. In a part, lanes that want one word share it; different words of a bank cost a pass each.
+pub fn bank_conflicts(addresses: &[u64; LANES], mask: u32, bytes: u32) -> u64 {
+    let parts = bytes.div_ceil(4).clamp(1, 32);
+    let width = LANES as u32 / parts.min(32);
+    let mut extra = 0;
+    for part in 0..parts {
+        let part_mask = if width == 32 { mask } else { mask & (((1u32 << width) - 1) << (part * width)) };
+        if part_mask == 0 {
+            continue;
+        }
+        // The usual case: no more than 128 bytes, one after another.
+        let base = addresses[part_mask.trailing_zeros() as usize] & !3;
+        if lanes(part_mask).all(|lane| addresses[lane].wrapping_sub(base) < 128) {
+            continue;
+        }
+        let mut words: Vec<u64> = lanes(part_mask)
+            .flat_map(|lane| {
+                let first = addresses[lane] / 4;
+                first..first + u64::from(bytes.div_ceil(4))
+            })
+            .collect();
+        words.sort_unstable();
+        words.dedup();
+        let mut banks = [0u64; 32];
+        for word in words {
+            banks[(word % 32) as usize] += 1;
+        }
+        extra += banks.iter().max().copied().unwrap_or(1) - 1;
+    }
+    extra
+}
+
+/// 32-byte sectors that an access of `bytes` a lane touches.
+pub fn sectors(addresses: &[u64; LANES], mask: u32, bytes: u32) -> u64 {
+    let mut touched = [0; LANES];
+    let mut count = 0;
+    let mut ascending = true;
+    for lane in lanes(mask) {
+        let sector = addresses[lane] / 32;
+        if count > 0 && sector == touched[count - 1] {
+            continue;
+        }
+        ascending &= count == 0 || sector > touched[count - 1];
+        touched[count] = sector;
+        count += 1;
+    }
+    if !ascending {
+        touched[..count].sort_unstable();
+        let mut distinct = 1;
+        for at in 1..count {
+            distinct += usize::from(touched[at] != touched[at - 1]);
+        }
+        count = distinct;
+    }
+    // An aligned access of up to 32 bytes lies in one sector.
+    debug_assert!(bytes <= 32);
+    count as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(f: impl Fn(u64) -> u64) -> [u64; LANES] {
+        std::array::from_fn(|lane| f(lane as u64))
+    }
+
+    #[test]
+    fn conflicts_are_counted_as_the_banks_have_them() {
+        let all = u32::MAX;
+        assert_eq!(bank_conflicts(&at(|lane| lane * 4), all, 4), 0);
+        assert_eq!(bank_conflicts(&at(|lane| 4096 - lane * 4), all, 4), 0);
+        assert_eq!(bank_conflicts(&at(|_| 8), all, 4), 0);
+        for stride in [2, 4, 8, 16, 32] {
+            assert_eq!(bank_conflicts(&at(|lane| lane * 4 * stride), all, 4), stride.min(32) - 1);
+        }
+        assert_eq!(bank_conflicts(&at(|lane| lane * 4 * 33), all, 4), 0);
+        assert_eq!(bank_conflicts(&at(|lane| lane), all, 1), 0);
+        assert_eq!(bank_conflicts(&at(|lane| lane * 128), 0b11, 4), 1);
+        // 8 bytes: each half has its own pass; 16: each quarter.
+        assert_eq!(bank_conflicts(&at(|lane| lane * 8), all, 8), 0);
+        assert_eq!(bank_conflicts(&at(|lane| lane * 16), all, 8), 2);
+        assert_eq!(bank_conflicts(&at(|lane| lane * 16), all, 16), 0);
+        assert_eq!(bank_conflicts(&at(|lane| lane * 32), all, 16), 4);
+    }
+
+    #[test]
+    fn sectors_are_counted_once() {
+        let all = u32::MAX;
+        assert_eq!(sectors(&at(|lane| 64 + lane * 4), all, 4), 4);
+        assert_eq!(sectors(&at(|lane| 80 + lane * 4), all, 4), 5);
+        assert_eq!(sectors(&at(|lane| lane * 16), all, 16), 16);
+        assert_eq!(sectors(&at(|lane| lane * 32), all, 4), 32);
+        assert_eq!(sectors(&at(|lane| (lane % 2) * 32), all, 4), 2);
+        assert_eq!(sectors(&at(|lane| 1024 - lane * 4), all, 4), 5);
+        assert_eq!(sectors(&at(|lane| lane * 4), 0, 4), 0);
+    }
+}

@@ -1,0 +1,412 @@
+//! A warp's registers, and operations that do the same in each lane.
+
+use std::fmt;
+
+/// Lanes of a warp.
+pub const LANES: usize = 32;
+/// The mask of all lanes.
+pub const ALL: u32 = u32::MAX;
+
+/// The registers of one width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bank {
+    /// 8 and 16 bits.
+    Half,
+    /// 32 bits.
+    Word,
+    /// 64 bits.
+    Double,
+    /// Predicates.
+    Predicate,
+}
+
+/// One register of a bank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Register {
+    pub bank: Bank,
+    pub index: u32,
+}
+
+/// A warp's registers: for each register its value in every lane.
+#[derive(Clone, Debug, Default)]
+pub struct Registers {
+    pub half: Vec<[u16; LANES]>,
+    pub word: Vec<[u32; LANES]>,
+    pub double: Vec<[u64; LANES]>,
+    /// A bit a lane.
+    pub predicate: Vec<u32>,
+}
+
+impl Registers {
+    /// All zero.
+    pub fn new(counts: &Counts) -> Self {
+        Registers {
+            half: vec![[0; LANES]; counts.half as usize],
+            word: vec![[0; LANES]; counts.word as usize],
+            double: vec![[0; LANES]; counts.double as usize],
+            predicate: vec![0; counts.predicate as usize],
+        }
+    }
+
+    /// The value in each lane, zero-extended. A predicate is 0 or 1.
+    pub fn wide(&self, register: Register) -> [u64; LANES] {
+        let index = register.index as usize;
+        match register.bank {
+            Bank::Half => self.half[index].map(u64::from),
+            Bank::Word => self.word[index].map(u64::from),
+            Bank::Double => self.double[index],
+            Bank::Predicate => std::array::from_fn(|lane| u64::from(self.predicate[index] >> lane & 1)),
+        }
+    }
+
+    /// Sets the lanes of the mask, to as many low bits as the register has.
+    pub fn set_wide(&mut self, register: Register, values: &[u64; LANES], mask: u32) {
+        let index = register.index as usize;
+        match register.bank {
+            Bank::Half => blend(&mut self.half[index], values.map(|value| value as u16), mask),
+            Bank::Word => blend(&mut self.word[index], values.map(|value| value as u32), mask),
+            Bank::Double => blend(&mut self.double[index], *values, mask),
+            Bank::Predicate => {
+                let bits = collect(|lane| values[lane] != 0);
+                let predicate = &mut self.predicate[index];
+                *predicate = *predicate & !mask | bits & mask;
+            }
+        }
+    }
+
+    /// Sets a register in all lanes.
+    pub fn splat(&mut self, register: Register, value: u64) {
+        self.set_wide(register, &[value; LANES], ALL);
+    }
+
+    fn set_predicate(&mut self, index: u32, bits: u32, mask: u32) {
+        let predicate = &mut self.predicate[index as usize];
+        *predicate = *predicate & !mask | bits & mask;
+    }
+}
+
+/// How many registers of each bank there are.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    pub half: u32,
+    pub word: u32,
+    pub double: u32,
+    pub predicate: u32,
+}
+
+impl Counts {
+    /// One more register.
+    pub fn add(&mut self, bank: Bank) -> Register {
+        let count = match bank {
+            Bank::Half => &mut self.half,
+            Bank::Word => &mut self.word,
+            Bank::Double => &mut self.double,
+            Bank::Predicate => &mut self.predicate,
+        };
+        *count += 1;
+        Register { bank, index: *count - 1 }
+    }
+}
+
+fn blend<T: Copy>(target: &mut [T; LANES], values: [T; LANES], mask: u32) {
+    if mask == ALL {
+        *target = values;
+    } else {
+        for lane in 0..LANES {
+            if mask >> lane & 1 != 0 {
+                target[lane] = values[lane];
+            }
+        }
+    }
+}
+
+/// The mask of the lanes for which `test` holds.
+pub fn collect(test: impl Fn(usize) -> bool) -> u32 {
+    let mut mask = 0;
+    for lane in 0..LANES {
+        mask |= u32::from(test(lane)) << lane;
+    }
+    mask
+}
+
+/// The lanes of a mask, in order.
+pub fn lanes(mask: u32) -> impl Iterator<Item = usize> {
+    let mut left = mask;
+    std::iter::from_fn(move || {
+        let lane = left.trailing_zeros() as usize;
+        left &= left.wrapping_sub(1);
+        (lane < LANES).then_some(lane)
+    })
+}
+
+/// The bits that a bank's registers hold.
+pub trait Raw: Copy + Send + Sync + 'static {
+    const BANK: Bank;
+    fn bank(registers: &Registers) -> &[[Self; LANES]];
+    fn bank_mut(registers: &mut Registers) -> &mut [[Self; LANES]];
+}
+
+macro_rules! raw {
+    ($($raw:ident $bank:ident $field:ident,)*) => {$(
+        impl Raw for $raw {
+            const BANK: Bank = Bank::$bank;
+            fn bank(registers: &Registers) -> &[[Self; LANES]] {
+                &registers.$field
+            }
+            fn bank_mut(registers: &mut Registers) -> &mut [[Self; LANES]] {
+                &mut registers.$field
+            }
+        }
+    )*};
+}
+
+raw! { u16 Half half, u32 Word word, u64 Double double, }
+
+/// A value that a register's bits can be taken for.
+pub trait Value: Copy + Send + Sync + 'static {
+    type Raw: Raw;
+    fn from_raw(raw: Self::Raw) -> Self;
+    fn to_raw(self) -> Self::Raw;
+}
+
+macro_rules! values {
+    ($($value:ident $raw:ident $from:expr, $to:expr;)*) => {$(
+        impl Value for $value {
+            type Raw = $raw;
+            #[inline(always)]
+            fn from_raw(raw: $raw) -> Self {
+                ($from)(raw)
+            }
+            #[inline(always)]
+            fn to_raw(self) -> $raw {
+                ($to)(self)
+            }
+        }
+    )*};
+}
+
+values! {
+    u16 u16 |raw| raw, |value| value;
+    i16 u16 |raw| raw as i16, |value| value as u16;
+    u32 u32 |raw| raw, |value| value;
+    i32 u32 |raw| raw as i32, |value| value as u32;
+    u64 u64 |raw| raw, |value| value;
+    i64 u64 |raw| raw as i64, |value| value as u64;
+    f32 u32 f32::from_bits, f32::to_bits;
+    f64 u64 f64::from_bits, f64::to_bits;
+}
+
+/// The registers of an instruction, destinations first.
+pub type Operands = [u32; 8];
+
+type Run = Box<dyn Fn(&mut Registers, &Operands, u32) + Send + Sync>;
+
+/// What an instruction does in each lane, with no look at others.
+pub struct Lanes {
+    /// The banks of its operands; the first `destinations` are written, and may be read as well.
+    pub banks: Vec<Bank>,
+    pub destinations: usize,
+    /// Runs it for the lanes of a mask.
+    pub run: Run,
+}
+
+impl fmt::Debug for Lanes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lanes").field("banks", &self.banks).finish_non_exhaustive()
+    }
+}
+
+impl Lanes {
+    fn new(
+        destinations: &[Bank],
+        sources: &[Bank],
+        run: impl Fn(&mut Registers, &Operands, u32) + Send + Sync + 'static,
+    ) -> Lanes {
+        let banks = [destinations, sources].concat();
+        Lanes { banks, destinations: destinations.len(), run: Box::new(run) }
+    }
+}
+
+#[inline(always)]
+fn read<V: Value>(registers: &Registers, index: u32) -> &[V::Raw; LANES] {
+    &V::Raw::bank(registers)[index as usize]
+}
+
+#[inline(always)]
+fn write<V: Value>(registers: &mut Registers, index: u32, values: [V::Raw; LANES], mask: u32) {
+    blend(&mut V::Raw::bank_mut(registers)[index as usize], values, mask);
+}
+
+const fn bank<V: Value>() -> Bank {
+    <V::Raw as Raw>::BANK
+}
+
+/// `d = f(a)`.
+pub fn unary<A: Value, D: Value>(f: impl Fn(A) -> D + Send + Sync + 'static) -> Lanes {
+    Lanes::new(&[bank::<D>()], &[bank::<A>()], move |registers, o, mask| {
+        let a = read::<A>(registers, o[1]);
+        let d = std::array::from_fn(|lane| f(A::from_raw(a[lane])).to_raw());
+        write::<D>(registers, o[0], d, mask);
+    })
+}
+
+/// `d = f(a, b)`.
+pub fn binary<A: Value, B: Value, D: Value>(f: impl Fn(A, B) -> D + Send + Sync + 'static) -> Lanes {
+    Lanes::new(&[bank::<D>()], &[bank::<A>(), bank::<B>()], move |registers, o, mask| {
+        let (a, b) = (read::<A>(registers, o[1]), read::<B>(registers, o[2]));
+        let d = std::array::from_fn(|lane| f(A::from_raw(a[lane]), B::from_raw(b[lane])).to_raw());
+        write::<D>(registers, o[0], d, mask);
+    })
+}
+
+/// `d = f(a, b, c)`.
+pub fn ternary<A: Value, B: Value, C: Value, D: Value>(
+    f: impl Fn(A, B, C) -> D + Send + Sync + 'static,
+) -> Lanes {
+    let sources = [bank::<A>(), bank::<B>(), bank::<C>()];
+    Lanes::new(&[bank::<D>()], &sources, move |registers, o, mask| {
+        let (a, b, c) = (read::<A>(registers, o[1]), read::<B>(registers, o[2]), read::<C>(registers, o[3]));
+        let d = std::array::from_fn(|lane| {
+            f(A::from_raw(a[lane]), B::from_raw(b[lane]), C::from_raw(c[lane])).to_raw()
+        });
+        write::<D>(registers, o[0], d, mask);
+    })
+}
+
+/// `d = f(a, b, c, e)`.
+pub fn quaternary<A: Value, B: Value, C: Value, E: Value, D: Value>(
+    f: impl Fn(A, B, C, E) -> D + Send + Sync + 'static,
+) -> Lanes {
+    let sources = [bank::<A>(), bank::<B>(), bank::<C>(), bank::<E>()];
+    Lanes::new(&[bank::<D>()], &sources, move |registers, o, mask| {
+        let (a, b) = (read::<A>(registers, o[1]), read::<B>(registers, o[2]));
+        let (c, e) = (read::<C>(registers, o[3]), read::<E>(registers, o[4]));
+        let d = std::array::from_fn(|lane| {
+            f(A::from_raw(a[lane]), B::from_raw(b[lane]), C::from_raw(c[lane]), E::from_raw(e[lane])).to_raw()
+        });
+        write::<D>(registers, o[0], d, mask);
+    })
+}
+
+/// `d, carry = f(a, b, c, carry)`: operands d, carry out, a, b, c, carry in. Two-operand forms have no c, `binary`.
+pub fn carrying<V: Value>(
+    sources: usize,
+    f: impl Fn([V; 3], bool) -> (V, bool) + Send + Sync + 'static,
+) -> Lanes {
+    let banks = [vec![bank::<V>(); sources], vec![Bank::Predicate]].concat();
+    Lanes::new(&[bank::<V>(), Bank::Predicate], &banks, move |registers, o, mask| {
+        let value = |operand: usize, lane: usize| {
+            V::from_raw(read::<V>(registers, o[2 + operand.min(sources - 1)])[lane])
+        };
+        let carry = registers.predicate[o[2 + sources] as usize];
+        let results: [(V, bool); LANES] = std::array::from_fn(|lane| {
+            f([value(0, lane), value(1, lane), value(2, lane)], carry >> lane & 1 != 0)
+        });
+        write::<V>(registers, o[0], results.map(|(value, _)| value.to_raw()), mask);
+        registers.set_predicate(o[1], collect(|lane| results[lane].1), mask);
+    })
+}
+
+/// `d = f(a, b) as mask`, joined with predicate c: operands p, q, a, b, c, where q is the join with `!f(a, b)`.
+pub fn compare<A: Value, B: Value>(
+    f: impl Fn(A, B) -> bool + Send + Sync + 'static,
+    join: fn(u32, u32) -> u32,
+) -> Lanes {
+    let sources = [bank::<A>(), bank::<B>(), Bank::Predicate];
+    Lanes::new(&[Bank::Predicate; 2], &sources, move |registers, o, mask| {
+        let (a, b) = (read::<A>(registers, o[2]), read::<B>(registers, o[3]));
+        let bits = collect(|lane| f(A::from_raw(a[lane]), B::from_raw(b[lane])));
+        let c = registers.predicate[o[4] as usize];
+        registers.set_predicate(o[1], join(!bits, c), mask);
+        registers.set_predicate(o[0], join(bits, c), mask);
+    })
+}
+
+/// `d = f(test(a, b) joined with c)`: operands d, a, b, c.
+pub fn compare_set<A: Value, B: Value, D: Value>(
+    f: impl Fn(A, B) -> bool + Send + Sync + 'static,
+    join: fn(u32, u32) -> u32,
+    [no, yes]: [D; 2],
+) -> Lanes {
+    let sources = [bank::<A>(), bank::<B>(), Bank::Predicate];
+    Lanes::new(&[bank::<D>()], &sources, move |registers, o, mask| {
+        let (a, b) = (read::<A>(registers, o[1]), read::<B>(registers, o[2]));
+        let bits = collect(|lane| f(A::from_raw(a[lane]), B::from_raw(b[lane])));
+        let bits = join(bits, registers.predicate[o[3] as usize]);
+        let d = std::array::from_fn(|lane| if bits >> lane & 1 != 0 { yes } else { no }.to_raw());
+        write::<D>(registers, o[0], d, mask);
+    })
+}
+
+/// `p = f(a)`.
+pub fn test<A: Value>(f: impl Fn(A) -> bool + Send + Sync + 'static) -> Lanes {
+    Lanes::new(&[Bank::Predicate], &[bank::<A>()], move |registers, o, mask| {
+        let a = read::<A>(registers, o[1]);
+        let bits = collect(|lane| f(A::from_raw(a[lane])));
+        registers.set_predicate(o[0], bits, mask);
+    })
+}
+
+/// `d = p ? a : b`: operands d, a, b, p.
+pub fn select<V: Value>() -> Lanes {
+    Lanes::new(&[bank::<V>()], &[bank::<V>(), bank::<V>(), Bank::Predicate], |registers, o, mask| {
+        let (a, b) = (read::<V>(registers, o[1]), read::<V>(registers, o[2]));
+        let p = registers.predicate[o[3] as usize];
+        let d = std::array::from_fn(|lane| if p >> lane & 1 != 0 { a[lane] } else { b[lane] });
+        write::<V>(registers, o[0], d, mask);
+    })
+}
+
+/// `p = f(q, r)`, a bit a lane.
+pub fn logic(f: fn(u32, u32) -> u32) -> Lanes {
+    Lanes::new(&[Bank::Predicate], &[Bank::Predicate; 2], move |registers, o, mask| {
+        let bits = f(registers.predicate[o[1] as usize], registers.predicate[o[2] as usize]);
+        registers.set_predicate(o[0], bits, mask);
+    })
+}
+
+/// `p = f(q)`, a bit a lane.
+pub fn logic_not(f: fn(u32) -> u32) -> Lanes {
+    Lanes::new(&[Bank::Predicate], &[Bank::Predicate], move |registers, o, mask| {
+        let bits = f(registers.predicate[o[1] as usize]);
+        registers.set_predicate(o[0], bits, mask);
+    })
+}
+
+/// `d = f(a)` between registers of any widths.
+pub fn convert(to: Bank, from: Bank, f: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Lanes {
+    Lanes::new(&[to], &[from], move |registers, o, mask| {
+        let a = registers.wide(Register { bank: from, index: o[1] });
+        registers.set_wide(Register { bank: to, index: o[0] }, &a.map(&f), mask);
+    })
+}
+
+/// `d = {a, b, …}`: the parts, least significant first, make up the whole.
+pub fn pack(whole: Bank, part: Bank, parts: usize, bits: u32) -> Lanes {
+    Lanes::new(&[whole], &vec![part; parts], move |registers, o, mask| {
+        let mut d = [0; LANES];
+        for (place, &index) in o[1..=parts].iter().enumerate() {
+            let value = registers.wide(Register { bank: part, index });
+            for lane in 0..LANES {
+                d[lane] |= (value[lane] & low(bits)) << (place as u32 * bits);
+            }
+        }
+        registers.set_wide(Register { bank: whole, index: o[0] }, &d, mask);
+    })
+}
+
+/// `{d, e, …} = a`: the opposite of [`pack`].
+pub fn unpack(whole: Bank, part: Bank, parts: usize, bits: u32) -> Lanes {
+    Lanes::new(&vec![part; parts], &[whole], move |registers, o, mask| {
+        let a = registers.wide(Register { bank: whole, index: o[parts] });
+        for (place, &index) in o[..parts].iter().enumerate() {
+            let value = a.map(|a| a >> (place as u32 * bits) & low(bits));
+            registers.set_wide(Register { bank: part, index }, &value, mask);
+        }
+    })
+}
+
+/// A mask of so many low bits, up to 64.
+pub fn low(bits: u32) -> u64 {
+    if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
+}

@@ -1,0 +1,246 @@
+//! Global memory's accesses, noted while a block runs: which of them race is found out after the launch, so that blocks
+//! need not wait for each other while they run.
+
+use super::{
+    clocks::{Clocks, Kind, Vector},
+    lanes::LANES,
+};
+
+/// What one execution of an instruction accessed.
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    /// The launch's clock then: no less than that of any acquire that came before.
+    pub stamp: u64,
+    /// Lane 0's address, and the distance from lane to lane; or the index of a list of addresses.
+    pub base: u64,
+    pub stride: i64,
+    pub list: Option<u32>,
+    pub mask: u32,
+    /// The instruction.
+    pub at: u32,
+    /// The warp's clock.
+    pub time: u32,
+    /// The index of what the warp knew.
+    pub known: u32,
+    pub bytes: u8,
+    pub warp: u8,
+    pub kind: Kind,
+}
+
+/// A release or an acquire that reaches beyond its block.
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    pub release: bool,
+    pub address: u64,
+    /// Its place in the order of all events.
+    pub order: u64,
+    pub time: u32,
+    pub known: u32,
+    pub warp: u8,
+    pub lane: u8,
+}
+
+/// A block's accesses and events.
+#[derive(Debug, Default)]
+pub struct Log {
+    pub block: u64,
+    pub records: Vec<Record>,
+    pub lists: Vec<[u64; LANES]>,
+    pub events: Vec<Event>,
+    pub known: Vec<Vector>,
+    /// Each warp's last instruction with its records and events, and whether it repeats now.
+    last: Vec<Last>,
+    /// What a warp's last fence orders: its time, and the index of what it knew.
+    fenced: Vec<(u8, u32, u32)>,
+    /// Relaxed reads since each warp's last fence: warp, lane, address, order.
+    seen: Vec<(u8, u8, u64, u64)>,
+}
+
+/// An instruction, so that one which repeats while it waits for others, with nothing between, is noted once: the first
+/// release and the last acquire and access stand for all.
+#[derive(Clone, Debug)]
+struct Last {
+    warp: usize,
+    at: u32,
+    mask: u32,
+    addresses: [u64; LANES],
+    records: Vec<usize>,
+    events: Vec<usize>,
+    /// Records and events of a repetition so far.
+    repeated: Option<(usize, usize)>,
+}
+
+/// Records of a block, at most: what a block accesses after so many is not looked at for races.
+const MOST: usize = 1 << 26;
+
+/// An access of some lanes.
+#[derive(Clone, Copy, Debug)]
+pub struct Accessed<'a> {
+    pub addresses: &'a [u64; LANES],
+    pub mask: u32,
+    pub bytes: u32,
+    pub kind: Kind,
+    pub at: u32,
+    pub warp: usize,
+}
+
+impl Log {
+    pub fn new(block: u64) -> Log {
+        Log { block, ..Log::default() }
+    }
+
+    /// The index of what a warp knows now.
+    fn know(&mut self, clocks: &Clocks, warp: usize) -> u32 {
+        let known = &clocks.known[warp];
+        // Warps that have passed a barrier know the same.
+        let recent = self.known.iter().rev().take(2).position(|other| other == known);
+        let place = match recent {
+            Some(back) => self.known.len() - 1 - back,
+            None => {
+                self.known.push(*known);
+                self.known.len() - 1
+            }
+        };
+        place as u32
+    }
+
+    /// An instruction begins.
+    pub fn begin(&mut self, at: u32, warp: usize, addresses: &[u64; LANES], mask: u32) {
+        let last = self.last.iter().position(|last| last.warp == warp);
+        let new = || Last {
+            warp,
+            at,
+            mask,
+            addresses: *addresses,
+            records: Vec::new(),
+            events: Vec::new(),
+            repeated: None,
+        };
+        match last.map(|place| &mut self.last[place]) {
+            Some(last) if last.at == at && last.mask == mask && last.addresses == *addresses => {
+                last.repeated = Some((0, 0));
+            }
+            Some(last) => {
+                (last.at, last.mask, last.addresses, last.repeated) = (at, mask, *addresses, None);
+                last.records.clear();
+                last.events.clear();
+            }
+            None => self.last.push(new()),
+        }
+    }
+
+    /// A warp does something else that orders: what it did last is not repeated by what it does next.
+    pub fn interrupt(&mut self, warp: usize) {
+        self.last.retain(|last| last.warp != warp);
+    }
+
+    /// Notes an access.
+    pub fn access(&mut self, clocks: &Clocks, stamp: u64, accessed: &Accessed) {
+        let Accessed { addresses, mask, bytes, kind, at, warp } = *accessed;
+        if let Some(last) = self.last.iter_mut().find(|last| last.warp == warp)
+            && let Some((done, _)) = &mut last.repeated
+            && let Some(&place) = last.records.get(*done)
+        {
+            *done += 1;
+            self.records[place].stamp = stamp;
+            self.records[place].time = clocks.time[warp];
+            self.records[place].known = self.know(clocks, warp);
+            return;
+        }
+        if self.records.len() >= MOST {
+            return;
+        }
+        let first = mask.trailing_zeros() as usize;
+        let rest = mask & mask.wrapping_sub(1);
+        let second = rest.trailing_zeros() as usize;
+        let stride = if rest == 0 {
+            0
+        } else {
+            (addresses[second] as i64).wrapping_sub(addresses[first] as i64) / (second - first) as i64
+        };
+        let base = addresses[first].wrapping_sub((stride as u64).wrapping_mul(first as u64));
+        let mut regular = true;
+        for lane in 0..LANES {
+            let expected = base.wrapping_add((stride as u64).wrapping_mul(lane as u64));
+            regular &= mask >> lane & 1 == 0 || addresses[lane] == expected;
+        }
+        let list = if regular {
+            None
+        } else {
+            self.lists.push(*addresses);
+            Some(self.lists.len() as u32 - 1)
+        };
+        let known = self.know(clocks, warp);
+        let time = clocks.time[warp];
+        let record = Record { stamp, base, stride, list, mask, at, time, known, bytes: bytes as u8, warp: warp as u8, kind };
+        self.records.push(record);
+        if let Some(last) = self.last.iter_mut().find(|last| last.warp == warp) {
+            last.records.push(self.records.len() - 1);
+        }
+    }
+
+    /// Notes a release or an acquire. It is to come before the clocks' own.
+    pub fn event(
+        &mut self,
+        clocks: &Clocks,
+        release: bool,
+        address: u64,
+        order: u64,
+        (warp, lane): (usize, u8),
+    ) {
+        let (known, time) = (self.know(clocks, warp), clocks.time[warp]);
+        let event = Event { release, address, order, time, known, warp: warp as u8, lane };
+        if let Some(last) = self.last.iter_mut().find(|last| last.warp == warp) {
+            if let Some((_, done)) = &mut last.repeated
+                && let Some(&place) = last.events.get(*done)
+            {
+                *done += 1;
+                if !release {
+                    self.events[place] = event;
+                }
+                return;
+            }
+            last.events.push(self.events.len());
+        }
+        self.events.push(event);
+    }
+
+    /// A relaxed write: releases what the warp's last fence ordered.
+    pub fn relaxed_write(&mut self, address: u64, order: u64, (warp, lane): (usize, u8)) {
+        let repeats = self.last.iter().any(|last| last.warp == warp && last.repeated.is_some());
+        if !repeats && let Some(&(_, time, known)) = self.fenced.iter().find(|fence| fence.0 as usize == warp) {
+            self.events.push(Event { release: true, address, order, time, known, warp: warp as u8, lane });
+        }
+    }
+
+    /// A relaxed read: acquires at the warp's next fence.
+    pub fn relaxed_read(&mut self, address: u64, order: u64, (warp, lane): (usize, u8)) {
+        let key = (warp as u8, lane, address);
+        match self.seen.iter_mut().find(|seen| (seen.0, seen.1, seen.2) == key) {
+            Some(seen) => seen.3 = order,
+            None => self.seen.push((key.0, key.1, key.2, order)),
+        }
+    }
+
+    /// A fence.
+    pub fn fence(&mut self, clocks: &Clocks, warp: usize) {
+        let (known, time) = (self.know(clocks, warp), clocks.time[warp]);
+        self.fenced.retain(|fence| fence.0 as usize != warp);
+        self.fenced.push((warp as u8, time, known));
+        let (seen, left) = self.seen.drain(..).partition(|seen| seen.0 as usize == warp);
+        self.seen = left;
+        for (warp, lane, address, order) in Vec::from_iter::<Vec<_>>(seen) {
+            self.events.push(Event { release: false, address, order, time, known, warp, lane });
+        }
+    }
+}
+
+impl Record {
+    /// A lane's address.
+    pub fn address(&self, log: &Log, lane: usize) -> u64 {
+        match self.list {
+            Some(list) => log.lists[list as usize][lane],
+            None => self.base.wrapping_add((self.stride as u64).wrapping_mul(lane as u64)),
+        }
+    }
+}

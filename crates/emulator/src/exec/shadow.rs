@@ -1,0 +1,89 @@
+//! Shared memory's checks: for each place, who used it last.
+
+use super::clocks::{Clocks, Kind, Moment};
+
+/// Who used a place since its last write.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    write: Moment,
+    atomic: Moment,
+    /// Two readers of different warps, or else of different lanes, where there are such.
+    reads: [Moment; 2],
+}
+
+const EMPTY: Cell = Cell { write: Moment::NONE, atomic: Moment::NONE, reads: [Moment::NONE; 2] };
+
+/// What is known of a block's shared memory.
+#[derive(Debug)]
+pub struct Shadow {
+    cells: Vec<Cell>,
+    /// Log2 of a cell's bytes: the smallest access of the kernel.
+    shift: u32,
+    written: Vec<bool>,
+}
+
+impl Shadow {
+    pub fn new(bytes: usize, granule: u32) -> Shadow {
+        let shift = granule.trailing_zeros();
+        Shadow { cells: vec![EMPTY; (bytes >> shift) + 1], shift, written: vec![false; bytes] }
+    }
+
+    /// As when a block starts.
+    pub fn clear(&mut self) {
+        self.cells.fill(EMPTY);
+        self.written.fill(false);
+    }
+
+    /// Whether something has written all of these bytes.
+    pub fn is_written(&self, address: usize, bytes: usize) -> bool {
+        self.written[address..address + bytes].iter().all(|&written| written)
+    }
+
+    /// Notes a write.
+    pub fn mark_written(&mut self, address: usize, bytes: usize) {
+        self.written[address..address + bytes].fill(true);
+    }
+
+    /// Notes an access; the earlier one that it races with, if there is one.
+    pub fn access(&mut self, clocks: &Clocks, now: Moment, address: usize, bytes: usize) -> Option<Moment> {
+        let (first, last) = (address >> self.shift, (address + bytes - 1) >> self.shift);
+        self.cells[first..=last].iter_mut().find_map(|cell| cell.access(clocks, now))
+    }
+}
+
+impl Cell {
+    fn access(&mut self, clocks: &Clocks, now: Moment) -> Option<Moment> {
+        let warp = now.warp as usize;
+        let races = |before: &Moment| {
+            before.is_some()
+                && now.kind.conflicts(before.kind)
+                && !(before.warp == now.warp && before.serial == now.serial)
+                && !clocks.ordered(before, warp, now.lane)
+        };
+        for before in [&self.write, &self.atomic, &self.reads[0], &self.reads[1]] {
+            if races(before) {
+                return Some(*before);
+            }
+        }
+        match now.kind {
+            Kind::Write => *self = Cell { write: now, ..EMPTY },
+            Kind::AtomicWrite => self.atomic = now,
+            Kind::Read | Kind::AtomicRead => self.read(clocks, now),
+        }
+        None
+    }
+
+    fn read(&mut self, clocks: &Clocks, now: Moment) {
+        let [first, second] = self.reads;
+        let same_thread = first.warp == now.warp && first.lane == now.lane;
+        // Keep a reader of another warp: no warp barrier orders it.
+        let keeps = first.warp == now.warp
+            && second.is_some()
+            && second.warp != now.warp
+            && !clocks.ordered(&second, now.warp as usize, now.lane);
+        if first.is_some() && !same_thread && !keeps {
+            self.reads[1] = first;
+        }
+        self.reads[0] = now;
+    }
+}

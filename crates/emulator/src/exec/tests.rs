@@ -1,0 +1,75 @@
+//! Whole launches of small kernels.
+
+mod checks;
+mod counters;
+mod flow;
+
+use crate::{
+    counters::Counters,
+    exec::{self, Launch, Loaded, Settings},
+    fault::Fault,
+    memory::Memory,
+    program::Program,
+    ptx,
+};
+
+/// A module and the memory its kernels work on.
+pub struct Machine {
+    program: Program,
+    loaded: Loaded,
+    pub memory: Memory,
+    pub settings: Settings,
+}
+
+impl Machine {
+    /// Loads PTX; a body alone becomes the kernel `k` with three pointers, `%rd0` to `%rd2`, and the thread's index `%r0`.
+    pub fn new(text: &str) -> Machine {
+        let text = if text.contains(".entry") { text.to_owned() } else { kernel(text) };
+        let module = ptx::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let program = Program::decode(&module).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let memory = Memory::new(1 << 30);
+        let loaded = Loaded::new(&program, &memory).expect("the memory suffices");
+        Machine { program, loaded, memory, settings: Settings::default() }
+    }
+
+    /// Memory that holds these bytes.
+    pub fn upload<T: Copy>(&self, values: &[T]) -> u64 {
+        let address = self.memory.allocate(size_of_val(values) as u64).expect("the memory suffices");
+        // SAFETY: the tests' values are integers and floats: all their bytes are initialised.
+        let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) };
+        self.memory.write(address, bytes).expect("in bounds");
+        address
+    }
+
+    /// The words at an address.
+    pub fn words(&self, address: u64, count: usize) -> Vec<u32> {
+        let mut bytes = vec![0; 4 * count];
+        self.memory.read(address, &mut bytes).expect("in bounds");
+        bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
+    }
+
+    /// Launches the first kernel with pointers.
+    pub fn launch(&self, blocks: u32, threads: u32, pointers: &[u64]) -> Result<Counters, Fault> {
+        let kernel = &self.program.kernels()[0];
+        let mut params: Vec<u8> = pointers.iter().flat_map(|pointer| pointer.to_le_bytes()).collect();
+        params.resize(kernel.param_bytes, 0);
+        let launch =
+            Launch { grid: [blocks, 1, 1], block: [threads, 1, 1], dynamic_shared: 256, params: &params };
+        exec::launch(&self.program, &self.loaded, kernel, &launch, &self.memory, &self.settings)
+    }
+}
+
+/// A kernel around a body.
+pub fn kernel(body: &str) -> String {
+    format!(
+        ".version 8.0\n.target sm_90\n.address_size 64\n\
+         .extern .shared .align 16 .b8 dynamic[];\n\
+         .visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c)\n{{\n\
+         .reg .pred %p<20>;\n.reg .b16 %h<20>;\n.reg .b32 %r<40>;\n.reg .b64 %rd<40>;\n\
+         .shared .align 16 .b8 shared[4096];\n\
+         ld.param.u64 %rd0, [a];\nld.param.u64 %rd1, [b];\nld.param.u64 %rd2, [c];\n\
+         mov.u32 %r0, %tid.x;\n\
+         {body}\n\
+         ret;\n}}\n"
+    )
+}

@@ -1,0 +1,347 @@
+//! Planted faults, each found by the right check; and correct kernels next to them, which raise none.
+
+use super::Machine;
+use crate::fault::{Action, Fault, FaultKind, Memory};
+
+/// A tree in shared memory, by 64 threads; `step` goes between the levels.
+fn tree(step: &str, last: &str) -> String {
+    let mut body = "shl.b32 %r1, %r0, 2;
+        mov.u32 %r2, shared; add.u32 %r2, %r2, %r1;
+        st.shared.u32 [%r2], %r0;"
+        .to_owned();
+    for half in [32, 16, 8] {
+        let step = if half == 32 { step } else { last };
+        body += &format!(
+            "{step}
+            setp.ge.u32 %p1, %r0, {half};
+            @%p1 bra SKIP{half};
+            ld.shared.u32 %r3, [%r2];
+            ld.shared.u32 %r4, [%r2+{}];
+            add.u32 %r3, %r3, %r4;
+            st.shared.u32 [%r2], %r3;
+            SKIP{half}:",
+            half * 4
+        );
+    }
+    body
+}
+
+fn race(result: Result<crate::counters::Counters, Fault>) -> (Memory, Action, Action) {
+    match result.expect_err("a race").kind {
+        FaultKind::Race { first, second } => {
+            assert_eq!(first.memory, second.memory);
+            assert_ne!((first.block, first.thread), (second.block, second.thread));
+            (first.memory, first.action, second.action)
+        }
+        kind => panic!("{kind}"),
+    }
+}
+
+#[test]
+fn a_tree_with_its_barriers_has_no_race() {
+    for seed in [None, Some(1), Some(2)] {
+        let mut machine = Machine::new(&tree("bar.sync 0;", "bar.sync 0;"));
+        machine.settings.seed = seed;
+        let counters = machine.launch(3, 64, &[]).unwrap();
+        assert_eq!(counters.barriers, 9);
+    }
+    // The last steps within a warp need no more than its own barrier.
+    Machine::new(&tree("bar.sync 0;", "bar.warp.sync 0xffffffff;")).launch(1, 64, &[]).unwrap();
+}
+
+#[test]
+fn a_removed_block_barrier_is_a_race() {
+    // Here warp 0 reads what warp 1 has not written yet: that nothing wrote it is not what is wrong.
+    let found = race(Machine::new(&tree("", "bar.sync 0;")).launch(1, 64, &[]));
+    assert_eq!(found, (Memory::Shared, Action::Read, Action::Write));
+    // Whatever comes first when warps are interleaved.
+    let mut machine = Machine::new(&tree("", "bar.sync 0;"));
+    machine.settings.seed = Some(3);
+    assert_eq!(race(machine.launch(1, 64, &[])).0, Memory::Shared);
+}
+
+#[test]
+fn a_removed_warp_barrier_is_a_race() {
+    let fault = Machine::new(&tree("bar.sync 0;", "")).launch(1, 64, &[]).unwrap_err();
+    let FaultKind::Race { first, second } = &fault.kind else { panic!("{fault}") };
+    assert!(first.thread[0] < 32 && second.thread[0] < 32, "{fault}");
+    assert!(first.place.line < second.place.line, "{fault}");
+}
+
+#[test]
+fn without_checks_nothing_but_bounds_is_looked_at() {
+    let mut machine = Machine::new(&tree("", ""));
+    machine.settings.checks = false;
+    machine.launch(1, 64, &[]).unwrap();
+}
+
+#[test]
+fn lanes_of_one_store_may_agree_and_not_differ() {
+    let store = |value: &str| Machine::new(&format!("mov.u32 %r2, shared; st.shared.u32 [%r2], {value};"));
+    store("7").launch(1, 32, &[]).unwrap();
+    assert_eq!(race(store("%r0").launch(1, 32, &[])), (Memory::Shared, Action::Write, Action::Write));
+    assert_eq!(race(store("7").launch(1, 64, &[])), (Memory::Shared, Action::Write, Action::Write));
+}
+
+#[test]
+fn shared_atomics_do_not_race_with_each_other() {
+    let body = "mov.u32 %r2, shared;
+        setp.ne.u32 %p1, %r0, 0;
+        @!%p1 st.shared.u32 [%r2], 0;
+        bar.sync 0;
+        red.shared.add.u32 [%r2], 1;";
+    Machine::new(body).launch(1, 128, &[]).unwrap();
+    let found = race(Machine::new(&format!("{body} ld.shared.u32 %r3, [%r2];")).launch(1, 128, &[]));
+    assert_eq!(found, (Memory::Shared, Action::Atomic, Action::Read));
+}
+
+#[test]
+fn a_flag_orders_warps_of_a_block() {
+    let handover = |store: &str, load: &str| {
+        format!(
+            "mov.u32 %r2, shared;
+            setp.ne.u32 %p1, %r0, 0;
+            @!%p1 st.shared.u32 [%r2+4], 0;
+            bar.sync 0;
+            setp.lt.u32 %p2, %r0, 32;
+            @%p2 bra READER;
+            setp.ne.u32 %p1, %r0, 32;
+            @%p1 bra DONE;
+            st.shared.u32 [%r2], 5;
+            {store} [%r2+4], 1;
+            bra DONE;
+            READER:
+            @%p1 bra DONE;
+            WAIT:
+            {load} %r3, [%r2+4];
+            setp.eq.u32 %p3, %r3, 0;
+            @%p3 bra WAIT;
+            ld.shared.u32 %r4, [%r2];
+            DONE:"
+        )
+    };
+    let good = handover("st.release.cta.shared.u32", "ld.acquire.cta.shared.u32");
+    Machine::new(&good).launch(1, 64, &[]).unwrap();
+    let bad = handover("st.relaxed.cta.shared.u32", "ld.relaxed.cta.shared.u32");
+    assert_eq!(race(Machine::new(&bad).launch(1, 64, &[])), (Memory::Shared, Action::Write, Action::Read));
+    let fenced = bad.replace("st.relaxed", "fence.acq_rel.cta; st.relaxed").replace(
+        "ld.shared.u32 %r4",
+        "fence.acq_rel.cta; ld.shared.u32 %r4",
+    );
+    Machine::new(&fenced).launch(1, 64, &[]).unwrap();
+}
+
+/// Each block stores its number; the one with the last ticket reads all of them.
+fn tickets(atomic: &str, before: &str, after: &str) -> String {
+    format!(
+        "mov.u32 %r1, %ctaid.x;
+        mov.u32 %r9, %nctaid.x;
+        mul.wide.u32 %rd3, %r1, 4;
+        add.u64 %rd3, %rd3, %rd0;
+        mov.u32 %r5, shared;
+        setp.ne.u32 %p1, %r0, 31;
+        @%p1 bra STORED;
+        st.global.u32 [%rd3], %r1;
+        STORED:
+        {before}
+        setp.ne.u32 %p2, %r0, 0;
+        @%p2 bra TAKEN;
+        sub.u32 %r8, %r9, 1;
+        {atomic}.inc.u32 %r7, [%rd1], %r8;
+        st.shared.u32 [%r5], %r7;
+        TAKEN:
+        {after}
+        ld.shared.u32 %r7, [%r5];
+        setp.ne.u32 %p3, %r7, %r8;
+        mov.u32 %r8, %nctaid.x;
+        sub.u32 %r8, %r8, 1;
+        setp.ne.u32 %p3, %r7, %r8;
+        @%p3 bra DONE;
+        setp.ge.u32 %p4, %r0, %r9;
+        @%p4 bra DONE;
+        mul.wide.u32 %rd4, %r0, 4;
+        add.u64 %rd4, %rd4, %rd0;
+        ld.global.u32 %r10, [%rd4];
+        add.u64 %rd5, %rd2, 0;
+        red.global.add.u32 [%rd5], %r10;
+        DONE:"
+    )
+}
+
+#[test]
+fn the_last_block_reads_what_others_released() {
+    let bar = "bar.sync 0;";
+    let run = |body: &str, threads| {
+        let mut machine = Machine::new(body);
+        machine.settings.threads = threads;
+        let partials = machine.memory.allocate(4 * 20).unwrap();
+        let (ticket, sum) = (machine.upload(&[0u32]), machine.upload(&[0u32]));
+        machine.launch(20, 64, &[partials, ticket, sum]).map(|_| machine.words(sum, 1)[0])
+    };
+    for threads in [1, 2, 4] {
+        assert_eq!(run(&tickets("atom.acq_rel.gpu.global", bar, bar), threads), Ok(190));
+    }
+    let fenced = tickets("fence.acq_rel.gpu; atom.relaxed.gpu.global", bar, bar).replace("TAKEN:", "fence.acq_rel.gpu; TAKEN:");
+    assert_eq!(run(&fenced, 1), Ok(190));
+    // What is missing is found: the order, the order's reach, and the barrier before it.
+    let blind = tickets("atom.acq_rel.gpu.global", bar, bar).replace("@%p3 bra DONE;", "");
+    assert!(matches!(run(&blind, 1).unwrap_err().kind, FaultKind::Race { .. }));
+    for (atomic, before) in [
+        ("atom.relaxed.gpu.global", bar),
+        ("atom.release.gpu.global", bar),
+        ("atom.acquire.gpu.global", bar),
+        ("atom.acq_rel.cta.global", bar),
+        ("atom.acq_rel.gpu.global", ""),
+    ] {
+        let fault = run(&tickets(atomic, before, bar), 1).expect_err(atomic);
+        let FaultKind::Race { first, second } = &fault.kind else { panic!("{fault}") };
+        assert_eq!((first.memory, first.action, second.action), (Memory::Global, Action::Write, Action::Read));
+        assert_ne!(first.block, second.block);
+    }
+}
+
+#[test]
+fn threads_of_a_block_race_in_global_memory() {
+    let body = |step: &str| {
+        format!(
+            "mul.wide.u32 %rd3, %r0, 4;
+            add.u64 %rd4, %rd0, %rd3;
+            st.global.u32 [%rd4], %r0;
+            {step}
+            xor.b32 %r1, %r0, 32;
+            mul.wide.u32 %rd5, %r1, 4;
+            add.u64 %rd5, %rd0, %rd5;
+            ld.global.u32 %r2, [%rd5];"
+        )
+    };
+    let run = |body: &str| {
+        let machine = Machine::new(body);
+        let data = machine.upload(&[0u32; 64]);
+        machine.launch(1, 64, &[data])
+    };
+    run(&body("bar.sync 0;")).unwrap();
+    let found = race(run(&body("")));
+    assert_eq!(found.0, Memory::Global);
+    // In place, each thread its own: no race.
+    run("mul.wide.u32 %rd3, %r0, 4; add.u64 %rd4, %rd0, %rd3;
+        ld.global.u32 %r1, [%rd4]; add.u32 %r1, %r1, 1; st.global.u32 [%rd4], %r1;
+        ld.global.u32 %r1, [%rd4]; st.global.u32 [%rd4], %r1;")
+    .unwrap();
+}
+
+#[test]
+fn unwritten_memory_is_not_read() {
+    let fault = Machine::new("mov.u32 %r2, shared; ld.shared.u32 %r1, [%r2+8];").launch(1, 40, &[]).unwrap_err();
+    let FaultKind::Unwritten(access) = &fault.kind else { panic!("{fault}") };
+    assert_eq!((access.memory, access.address, access.bytes), (Memory::Shared, 8, 4));
+    assert_eq!(fault.threads.len(), 32);
+    assert_eq!(fault.code(), 719);
+
+    let machine = Machine::new(
+        "mul.wide.u32 %rd3, %r0, 4; add.u64 %rd4, %rd0, %rd3; ld.global.u32 %r1, [%rd4];",
+    );
+    let data = machine.memory.allocate(128).unwrap();
+    machine.memory.write(data, &[0; 124]).unwrap();
+    machine.launch(1, 31, &[data]).unwrap();
+    let fault = machine.launch(1, 32, &[data]).unwrap_err();
+    assert!(matches!(&fault.kind, FaultKind::Unwritten(access) if access.thread == [31, 0, 0]), "{fault}");
+}
+
+#[test]
+fn accesses_stay_in_bounds() {
+    let body = "mul.wide.u32 %rd3, %r0, 4; add.u64 %rd4, %rd0, %rd3; st.global.u32 [%rd4], %r0;";
+    let mut machine = Machine::new(body);
+    machine.settings.checks = false;
+    let data = machine.memory.allocate(128).unwrap();
+    machine.launch(1, 32, &[data]).unwrap();
+    let fault = machine.launch(1, 33, &[data]).unwrap_err();
+    assert_eq!(fault.code(), 700);
+    assert_eq!(fault.threads, [[32, 0, 0]]);
+    assert!(fault.to_string().contains("has 128 bytes, this is at byte 128"), "{fault}");
+    assert!(fault.to_string().starts_with("kernel k, block [0, 0, 0], thread [32, 0, 0], PTX line"), "{fault}");
+
+    for (body, memory) in [
+        ("mov.u32 %r2, shared; st.shared.u32 [%r2+4352], 0;", Memory::Shared),
+        ("ld.shared.u32 %r1, [4350];", Memory::Shared),
+        (".local .b8 depot[8]; mov.u64 %rd3, depot; cvta.local.u64 %rd3, %rd3; st.u32 [%rd3+8], 0;", Memory::Local),
+        ("ld.param.u64 %rd3, [a+24];", Memory::Param),
+        ("mov.u64 %rd3, 0; ld.global.u32 %r1, [%rd3];", Memory::Global),
+    ] {
+        let fault = Machine::new(body).launch(1, 1, &[]).unwrap_err();
+        match &fault.kind {
+            FaultKind::OutOfBounds { access, .. } | FaultKind::Misaligned(access) => {
+                assert_eq!(access.memory, memory, "{body}");
+            }
+            _ => panic!("{fault}"),
+        }
+    }
+}
+
+#[test]
+fn accesses_are_aligned() {
+    let machine = Machine::new("ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd0+8];");
+    let data = machine.upload(&[0u32; 8]);
+    let fault = machine.launch(1, 1, &[data]).unwrap_err();
+    assert_eq!(fault.code(), 716);
+    assert!(fault.to_string().contains("16 bytes"), "{fault}");
+}
+
+#[test]
+fn a_barrier_under_a_divergent_branch_is_found() {
+    let body = "setp.lt.u32 %p1, %r0, 16; @%p1 bra SKIP; bar.sync 0; SKIP:";
+    let fault = Machine::new(body).launch(1, 32, &[]).unwrap_err();
+    let FaultKind::Barrier(text) = &fault.kind else { panic!("{fault}") };
+    assert!(text.contains("lanes 16-31 of the warp are here, lanes 0-15 are not"), "{text}");
+    let guarded = "setp.lt.u32 %p1, %r0, 16; @%p1 bar.sync 0;";
+    assert!(matches!(Machine::new(guarded).launch(1, 32, &[]).unwrap_err().kind, FaultKind::Barrier(_)));
+    // Threads that have ended are not waited for, and a branch of whole warps is none that diverges.
+    Machine::new("setp.lt.u32 %p1, %r0, 16; @%p1 ret; bar.sync 0;").launch(1, 64, &[]).unwrap();
+}
+
+#[test]
+fn two_barriers_that_wait_for_each_other_are_found() {
+    let body = "setp.lt.u32 %p1, %r0, 32; @%p1 bra OTHER; bar.sync 1; bra END; OTHER: bar.sync 2; END:";
+    let fault = Machine::new(body).launch(1, 64, &[]).unwrap_err();
+    let FaultKind::Barrier(text) = &fault.kind else { panic!("{fault}") };
+    assert!(text.contains("32 threads wait for barrier 1") && text.contains("32 threads wait for barrier 2"), "{text}");
+    let fault = Machine::new("bar.sync 0, 96;").launch(1, 64, &[]).unwrap_err();
+    assert!(fault.to_string().contains("barrier 0 has 64 of 96 threads"), "{fault}");
+}
+
+#[test]
+fn lanes_that_never_come_to_a_shuffle_are_found() {
+    let body = "setp.lt.u32 %p1, %r0, 16; @%p1 bra SKIP;
+        shfl.sync.down.b32 %r1, %r0, 1, 31, 0xffffffff; bra END;
+        SKIP: bar.warp.sync 0xffffffff; END:";
+    let fault = Machine::new(body).launch(1, 32, &[]).unwrap_err();
+    assert!(matches!(fault.kind, FaultKind::Deadlock(_)), "{fault}");
+    let fault = Machine::new("bar.warp.sync 0xfffffffe;").launch(1, 32, &[]).unwrap_err();
+    assert!(fault.to_string().contains("lanes 0 are not in the mask"), "{fault}");
+}
+
+#[test]
+fn a_loop_without_an_end_is_found() {
+    let mut machine = Machine::new("LOOP: bra LOOP;");
+    machine.settings.instruction_limit = 100_000;
+    let fault = machine.launch(1, 32, &[]).unwrap_err();
+    assert_eq!((fault.code(), &fault.kind), (702, &FaultKind::Endless { limit: 100_000 }));
+}
+
+#[test]
+fn a_trap_names_its_place() {
+    let text = super::kernel("setp.eq.u32 %p1, %r0, 3;\n.loc 1 42 7\n@%p1 trap;")
+        .replace(".address_size 64", ".address_size 64\n.file 1 \"src/lib.rs\"");
+    let fault = Machine::new(&text).launch(1, 32, &[]).unwrap_err();
+    assert_eq!(fault.threads, [[3, 0, 0]]);
+    assert_eq!(fault.place.unwrap().source, Some(("src/lib.rs".to_owned(), 42)));
+}
+
+#[test]
+fn of_several_faults_the_first_blocks_is_told() {
+    for threads in [1, 3] {
+        let mut machine =
+            Machine::new("mov.u32 %r1, %ctaid.x; setp.ge.u32 %p1, %r1, 5; @%p1 trap;");
+        machine.settings.threads = threads;
+        assert_eq!(machine.launch(40, 32, &[]).unwrap_err().block, [5, 0, 0]);
+    }
+}

@@ -1,0 +1,960 @@
+//! From the syntax tree of a kernel to its code: names, scopes, calls.
+
+use std::{collections::HashMap, rc::Rc};
+
+use crate::{
+    alu::{self, bank_of, bits_of},
+    exec::lanes::{Bank, Counts, Operands, Register},
+    ptx::ast::{self, Operand, Statement, Type},
+};
+
+use super::{
+    Kernel, LoadError, Param,
+    code::{
+        Address, Code, Constant, END, Guard, Instruction, LOCAL_WINDOW, Load, Operation, Order, Scope, Space, Special,
+        Store,
+    },
+    flow::{self, Uses},
+};
+
+/// Instructions that a kernel may have, calls inlined.
+const MOST_INSTRUCTIONS: usize = 1 << 20;
+/// Bytes that a block or thread may declare of a memory.
+const MOST_BYTES: u64 = 1 << 24;
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub(super) enum Symbol {
+    Register { register: Register, bits: u32 },
+    /// `%r<5>`: registers of that many bits.
+    Range { bits: u32, count: u32 },
+    /// Memory at a place that is known.
+    Place { space: Space, offset: u64 },
+    /// Dynamic shared memory.
+    Dynamic,
+    /// A variable of the module.
+    Module,
+    Label(u32),
+}
+
+type Names = HashMap<String, Symbol>;
+
+/// The module around a kernel.
+pub(super) struct Context<'a> {
+    pub functions: HashMap<&'a str, &'a ast::Function>,
+    pub variables: HashMap<&'a str, &'a ast::Variable>,
+}
+
+/// A kernel in the making.
+pub(super) struct Decoder<'a> {
+    context: &'a Context<'a>,
+    pub instructions: Vec<Instruction>,
+    uses: Vec<Uses>,
+    places: Vec<(u32, Option<(u32, u32)>)>,
+    counts: Counts,
+    constants: HashMap<(Bank, Constant), Register>,
+    /// Innermost last.
+    scopes: Vec<Names>,
+    /// The instruction that each label stands before.
+    labels: Vec<Option<u32>>,
+    /// Where `ret` goes, of each function being inlined.
+    returns: Vec<u32>,
+    calls: Vec<&'a str>,
+    shared_bytes: u64,
+    local_bytes: u64,
+    /// Module-scope shared variables that are used, each at its place.
+    module_shared: HashMap<String, u64>,
+    source: Option<(u32, u32)>,
+    pub line: u32,
+    guard: Guard,
+    /// A register of each bank that nobody reads.
+    sinks: HashMap<Bank, Register>,
+    /// The carry flag of `add.cc` and its like.
+    carry: Option<Register>,
+    branch_targets: Rc<HashMap<String, Vec<String>>>,
+}
+
+impl<'a> Decoder<'a> {
+    fn new(context: &'a Context<'a>) -> Self {
+        Decoder {
+            context,
+            instructions: Vec::new(),
+            uses: Vec::new(),
+            places: Vec::new(),
+            counts: Counts::default(),
+            constants: HashMap::new(),
+            scopes: vec![Names::new()],
+            labels: Vec::new(),
+            returns: Vec::new(),
+            calls: Vec::new(),
+            shared_bytes: 0,
+            local_bytes: 0,
+            module_shared: HashMap::new(),
+            source: None,
+            line: 0,
+            guard: Guard::NONE,
+            sinks: HashMap::new(),
+            carry: None,
+            branch_targets: Rc::default(),
+        }
+    }
+
+    pub(super) fn error<T>(&self, message: impl Into<String>) -> Result<T, LoadError> {
+        Err(LoadError { line: self.line, message: message.into() })
+    }
+
+    // Registers, constants and names.
+
+    fn declare(&mut self, name: &str, symbol: Symbol) -> Result<(), LoadError> {
+        let names = self.scopes.last_mut();
+        match names.map(|names| names.insert(name.to_owned(), symbol)) {
+            Some(None) => Ok(()),
+            _ => self.error(format!("`{name}` is declared twice")),
+        }
+    }
+
+    /// What a name stands for: the innermost declaration of it.
+    pub(super) fn find(&mut self, name: &str) -> Result<Symbol, LoadError> {
+        if let Some(symbol) = self.scopes.iter().rev().find_map(|names| names.get(name)) {
+            return Ok(symbol.clone());
+        }
+        let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        // `%r<117>` declares a range of a prefix; the prefix may itself end in digits.
+        for length in (1..=digits).rev() {
+            let (prefix, number) = name.split_at(name.len() - length);
+            let Ok(number) = number.parse::<u32>() else { continue };
+            if length > 1 && name.as_bytes()[name.len() - length] == b'0' {
+                continue;
+            }
+            let key = format!("{prefix}<");
+            let found = self.scopes.iter().rposition(|names| names.contains_key(&key));
+            if let Some(scope) = found
+                && let Some(&Symbol::Range { bits, count }) = self.scopes[scope].get(&key)
+                && number < count
+            {
+                let Some(bank) = bank_of_bits(bits) else { continue };
+                let symbol = Symbol::Register { register: self.counts.add(bank), bits };
+                self.scopes[scope].insert(name.to_owned(), symbol.clone());
+                return Ok(symbol);
+            }
+        }
+        let Some(variable) = self.context.variables.get(name) else {
+            return self.error(format!("`{name}` is not declared"));
+        };
+        Ok(match variable.space {
+            ast::Space::Shared if variable.external || variable.len == Some(0) => Symbol::Dynamic,
+            ast::Space::Shared => {
+                let (align, size) = self.size(variable)?;
+                let offset = match self.module_shared.get(name) {
+                    Some(&offset) => offset,
+                    None => {
+                        let offset = self.reserve(Space::Shared, size, align)?;
+                        self.module_shared.insert(name.to_owned(), offset);
+                        offset
+                    }
+                };
+                Symbol::Place { space: Space::Shared, offset }
+            }
+            _ => Symbol::Module,
+        })
+    }
+
+    fn reserve(&mut self, space: Space, size: u64, align: u64) -> Result<u64, LoadError> {
+        let bytes = if space == Space::Shared { &mut self.shared_bytes } else { &mut self.local_bytes };
+        let offset = bytes.next_multiple_of(align.max(1));
+        *bytes = offset + size;
+        if *bytes > MOST_BYTES {
+            return self.error(format!("more than {MOST_BYTES} bytes of {space:?} memory are declared"));
+        }
+        Ok(offset)
+    }
+
+    fn size(&self, variable: &ast::Variable) -> Result<(u64, u64), LoadError> {
+        match variable_size(variable) {
+            Some(size) if size <= MOST_BYTES && u64::from(variable.align) <= MOST_BYTES => {
+                Ok((u64::from(variable.align.max(1)), size))
+            }
+            _ => self.error(format!("`{}` is too large", variable.name)),
+        }
+    }
+
+    pub(super) fn fresh(&mut self, bank: Bank) -> Register {
+        self.counts.add(bank)
+    }
+
+    pub(super) fn constant(&mut self, bank: Bank, constant: Constant) -> Register {
+        let counts = &mut self.counts;
+        *self.constants.entry((bank, constant)).or_insert_with(|| counts.add(bank))
+    }
+
+    pub(super) fn sink(&mut self, bank: Bank) -> Register {
+        let counts = &mut self.counts;
+        *self.sinks.entry(bank).or_insert_with(|| counts.add(bank))
+    }
+
+    fn carry(&mut self) -> Register {
+        let counts = &mut self.counts;
+        *self.carry.get_or_insert_with(|| counts.add(Bank::Predicate))
+    }
+
+    /// The register of this name, with its bits; `None` for what is no register.
+    pub(super) fn register(&mut self, operand: &Operand) -> Result<Option<(Register, u32)>, LoadError> {
+        let Operand::Name(name) = operand else { return Ok(None) };
+        if special(name).is_some() || is_clock(name) || name == "_" {
+            return Ok(None);
+        }
+        Ok(match self.find(name)? {
+            Symbol::Register { register, bits } => Some((register, bits)),
+            _ => None,
+        })
+    }
+
+    /// A register to write, of this bank.
+    pub(super) fn target(&mut self, operand: &Operand, bank: Bank) -> Result<Register, LoadError> {
+        if *operand == Operand::Name("_".to_owned()) {
+            return Ok(self.sink(bank));
+        }
+        match self.register(operand)? {
+            Some((register, _)) if register.bank == bank => Ok(register),
+            Some((register, _)) => {
+                self.error(format!("{} is {:?} where {bank:?} is needed", shown(operand), register.bank))
+            }
+            None => self.error(format!("{} is no register to write to", shown(operand))),
+        }
+    }
+
+    /// A value to read, in a register of this bank.
+    pub(super) fn source(&mut self, operand: &Operand, bank: Bank) -> Result<Register, LoadError> {
+        let bits = match operand {
+            Operand::Integer(bits) => *bits,
+            Operand::F32(bits) if bank == Bank::Double => f64::from(f32::from_bits(*bits)).to_bits(),
+            Operand::F32(bits) => u64::from(*bits),
+            Operand::F64(bits) if bank == Bank::Double => *bits,
+            Operand::F64(bits) => u64::from((f64::from_bits(*bits) as f32).to_bits()),
+            Operand::Name(name) => return self.named(name, 0, bank),
+            Operand::Sum(name, offset) => return self.named(name, *offset, bank),
+            _ => return self.error(format!("{} is no value", shown(operand))),
+        };
+        let bits = match bank {
+            Bank::Half => bits & 0xffff,
+            Bank::Word => bits & 0xffff_ffff,
+            Bank::Double => bits,
+            Bank::Predicate => u64::from(bits != 0),
+        };
+        Ok(self.constant(bank, Constant::Bits(bits)))
+    }
+
+    fn named(&mut self, name: &str, offset: i64, bank: Bank) -> Result<Register, LoadError> {
+        if name == "WARP_SZ" {
+            return Ok(self.constant(bank, Constant::Bits(32)));
+        }
+        if let Some(special) = special(name) {
+            return Ok(self.constant(bank, Constant::Special(special)));
+        }
+        let constant = match self.find(name)? {
+            Symbol::Register { register, .. } if register.bank == bank && offset == 0 => return Ok(register),
+            Symbol::Register { register, .. } => {
+                return self.error(format!("`{name}` is {:?} where {bank:?} is needed", register.bank));
+            }
+            Symbol::Place { space: Space::Param, offset: at } => {
+                Constant::Bits(at.wrapping_add(offset as u64))
+            }
+            Symbol::Place { offset: at, .. } => Constant::Bits(at.wrapping_add(offset as u64)),
+            Symbol::Dynamic => Constant::Dynamic(offset),
+            Symbol::Module => Constant::Address(name.to_owned(), offset),
+            Symbol::Range { .. } | Symbol::Label(_) => return self.error(format!("`{name}` is no value")),
+        };
+        if matches!(bank, Bank::Half | Bank::Predicate) {
+            return self.error(format!("the address of `{name}` needs 32 or 64 bits"));
+        }
+        Ok(self.constant(bank, constant))
+    }
+
+    /// A predicate to read, and whether its opposite is meant.
+    pub(super) fn predicate(&mut self, operand: &Operand) -> Result<(Register, bool), LoadError> {
+        match operand {
+            Operand::Not(name) => Ok((self.source(&Operand::Name(name.clone()), Bank::Predicate)?, true)),
+            operand => Ok((self.source(operand, Bank::Predicate)?, false)),
+        }
+    }
+
+    /// `[base+offset]` in a memory.
+    pub(super) fn address(&mut self, operand: &Operand, space: Space) -> Result<Address, LoadError> {
+        let (base, offset) = match operand {
+            Operand::Address { base, offset } => (base, *offset as u64),
+            _ => return self.error(format!("{} is no address", shown(operand))),
+        };
+        let Some(name) = base else { return Ok(Address { space, base: None, offset }) };
+        if let Some(special) = special(name) {
+            let base = Some(self.constant(Bank::Double, Constant::Special(special)));
+            return Ok(Address { space, base, offset });
+        }
+        Ok(match self.find(name)? {
+            Symbol::Register { register, .. } if matches!(register.bank, Bank::Word | Bank::Double) => {
+                Address { space, base: Some(register), offset }
+            }
+            Symbol::Place { space: place, offset: at } => {
+                if space != place && !(space == Space::Param && place == Space::Local) {
+                    return self.error(format!("`{name}` is in {place:?} memory, not in {space:?}"));
+                }
+                Address { space: place, base: None, offset: at.wrapping_add(offset) }
+            }
+            Symbol::Dynamic if space == Space::Shared => {
+                let base = self.constant(Bank::Double, Constant::Dynamic(0));
+                Address { space, base: Some(base), offset }
+            }
+            Symbol::Module if space == Space::Global || space == Space::Generic => {
+                let base = self.constant(Bank::Double, Constant::Address(name.clone(), 0));
+                Address { space: Space::Global, base: Some(base), offset }
+            }
+            _ => return self.error(format!("`{name}` is no address of this memory")),
+        })
+    }
+
+    // Instructions.
+
+    pub(super) fn emit(&mut self, operation: Operation, uses: Uses) -> Result<(), LoadError> {
+        if self.instructions.len() >= MOST_INSTRUCTIONS {
+            return self.error(format!("more than {MOST_INSTRUCTIONS} instructions, calls inlined"));
+        }
+        let mut uses = uses;
+        if self.guard != Guard::NONE {
+            uses.read.push(Register { bank: Bank::Predicate, index: self.guard.predicate });
+        }
+        self.instructions.push(Instruction { guard: self.guard, operation });
+        self.uses.push(uses);
+        self.places.push((self.line, self.source));
+        Ok(())
+    }
+
+    fn label(&mut self) -> u32 {
+        self.labels.push(None);
+        self.labels.len() as u32 - 1
+    }
+
+    fn place_label(&mut self, label: u32) {
+        self.labels[label as usize] = Some(self.instructions.len() as u32);
+    }
+
+    fn jump(&mut self, label: u32) -> Result<(), LoadError> {
+        self.emit(Operation::Branch { target: label, join: END }, Uses::default())
+    }
+
+    /// The statements of a scope.
+    fn block(&mut self, statements: &'a [Statement]) -> Result<(), LoadError> {
+        if self.scopes.len() > 100 {
+            return self.error("scopes are nested more than 100 deep");
+        }
+        self.scopes.push(Names::new());
+        for statement in statements {
+            if let Statement::Label(name) = statement {
+                let label = self.label();
+                self.declare(name, Symbol::Label(label))?;
+            }
+        }
+        for statement in statements {
+            match statement {
+                Statement::Label(name) => {
+                    if let Symbol::Label(label) = self.find(name)? {
+                        self.place_label(label);
+                    }
+                }
+                Statement::Declare(variable) => self.variable(variable)?,
+                Statement::Instruction(instruction) => self.instruction(instruction)?,
+                Statement::Block(statements) => self.block(statements)?,
+                Statement::Location { file, line, .. } => self.source = Some((*file, *line)),
+            }
+        }
+        self.scopes.pop();
+        Ok(())
+    }
+
+    /// A declaration in a function's body.
+    fn variable(&mut self, variable: &ast::Variable) -> Result<(), LoadError> {
+        self.line = variable.line;
+        let space = match variable.space {
+            ast::Space::Reg => {
+                let bits = bits_of(variable.ty);
+                let Some(bank) = bank_of_bits(bits).filter(|_| variable.vector <= 1) else {
+                    return self.error(format!("registers such as `{}` are not known", variable.name));
+                };
+                return match variable.registers {
+                    Some(count) => {
+                        self.declare(&format!("{}<", variable.name), Symbol::Range { bits, count })
+                    }
+                    None => {
+                        let register = self.fresh(bank);
+                        self.declare(&variable.name, Symbol::Register { register, bits })
+                    }
+                };
+            }
+            ast::Space::Shared if variable.external => return self.declare(&variable.name, Symbol::Dynamic),
+            ast::Space::Shared => Space::Shared,
+            // Parameters of calls lie beside the thread's other variables.
+            ast::Space::Local | ast::Space::Param => Space::Local,
+            _ => return self.error(format!("`{}` must be declared at module scope", variable.name)),
+        };
+        if !variable.initial.is_empty() {
+            return self.error(format!("`{}` cannot have an initial value", variable.name));
+        }
+        let (align, size) = self.size(variable)?;
+        let offset = self.reserve(space, size, align)?;
+        self.declare(&variable.name, Symbol::Place { space, offset })
+    }
+
+    fn instruction(&mut self, instruction: &'a ast::Instruction) -> Result<(), LoadError> {
+        self.line = instruction.line;
+        self.guard = Guard::NONE;
+        if let Some(guard) = &instruction.guard {
+            let register = self.source(&Operand::Name(guard.register.clone()), Bank::Predicate)?;
+            self.guard = Guard { predicate: register.index, negated: if guard.negated { u32::MAX } else { 0 } };
+        }
+        match instruction.name.as_str() {
+            "bra" => self.branch(instruction),
+            "brx" => self.switch(instruction),
+            "call" => self.call(instruction),
+            "ret" | "exit" => {
+                self.expect(instruction, 0)?;
+                let uniform = instruction.modifiers.iter().all(|word| word == "uni");
+                match (uniform, self.returns.last()) {
+                    (false, _) => self.unknown(instruction),
+                    (true, Some(&label)) if instruction.name == "ret" => self.jump(label),
+                    _ => self.emit(Operation::Exit, Uses::default()),
+                }
+            }
+            "trap" => self.emit(Operation::Trap("trap"), Uses::default()),
+            "brkpt" => self.emit(Operation::Trap("brkpt"), Uses::default()),
+            "mov" if is_vector_move(instruction) => self.vector_move(instruction),
+            "mov" if matches!(instruction.operands.get(1), Some(Operand::Name(name)) if is_clock(name)) => {
+                self.clock(instruction)
+            }
+            "cvta" => self.convert_address(instruction),
+            _ if super::memory::is_memory(&instruction.name) => super::memory::decode(self, instruction),
+            _ if super::sync::is_sync(&instruction.name) => super::sync::decode(self, instruction),
+            _ => self.lanes(instruction),
+        }?;
+        self.guard = Guard::NONE;
+        Ok(())
+    }
+
+    pub(super) fn expect(&self, instruction: &ast::Instruction, operands: usize) -> Result<(), LoadError> {
+        if instruction.operands.len() == operands {
+            return Ok(());
+        }
+        let found = instruction.operands.len();
+        self.error(format!("`{}` has {operands} operands, not {found}", instruction.name))
+    }
+
+    pub(super) fn unknown<T>(&self, instruction: &ast::Instruction) -> Result<T, LoadError> {
+        let name = [&[instruction.name.clone()], instruction.modifiers.as_slice()].concat().join(".");
+        self.error(format!("`{name}` is not an instruction that is known"))
+    }
+
+    /// An instruction that works lane by lane.
+    fn lanes(&mut self, instruction: &ast::Instruction) -> Result<(), LoadError> {
+        let mut banks = Vec::new();
+        for operand in &instruction.operands {
+            banks.push(self.register(operand)?.map(|(register, _)| register.bank));
+        }
+        let operation = match alu::find(instruction, &banks) {
+            Ok(Some(operation)) => operation,
+            Ok(None) => return self.unknown(instruction),
+            Err(message) => return self.error(message),
+        };
+        let mut given: Vec<Option<Operand>> = Vec::new();
+        for (index, operand) in instruction.operands.iter().enumerate() {
+            match operand {
+                Operand::Pair(a, b) if index == 0 => {
+                    given.extend([Some(Operand::Name(a.clone())), Some(Operand::Name(b.clone()))]);
+                }
+                // The opposite of a predicate is part of the operation already.
+                Operand::Not(name) => given.push(Some(Operand::Name(name.clone()))),
+                operand => given.push(Some(operand.clone())),
+            }
+        }
+        match instruction.name.as_str() {
+            // `setp` writes two predicates, and joins with a third.
+            "setp" | "set" => {
+                if instruction.name == "setp" && given.len() == instruction.operands.len() {
+                    given.insert(1, None);
+                }
+                if given.len() + 1 == operation.banks.len() {
+                    given.push(None);
+                }
+            }
+            "lop3" => {
+                given.remove(4);
+            }
+            "prmt" if given.len() == 3 => given.push(None),
+            "add" | "sub" | "mad" | "addc" | "subc" | "madc" if operation.destinations == 2 => {
+                given.insert(1, None);
+                given.push(None);
+            }
+            _ => {}
+        }
+        if given.len() != operation.banks.len() || given.len() > 8 {
+            return self.error(format!(
+                "`{}` does not have {} operands",
+                instruction.name,
+                instruction.operands.len()
+            ));
+        }
+        let carries = operation.destinations == 2 && instruction.name != "setp";
+        let (mut operands, mut uses) = (Operands::default(), Uses::default());
+        for (index, operand) in given.iter().enumerate() {
+            let bank = operation.banks[index];
+            let register = match operand {
+                None if carries => self.carry(),
+                None => self.sink(bank),
+                Some(operand) if index < operation.destinations => self.target(operand, bank)?,
+                Some(operand) => self.source(operand, bank)?,
+            };
+            operands[index] = register.index;
+            if index < operation.destinations { &mut uses.written } else { &mut uses.read }.push(register);
+        }
+        self.emit(Operation::Lanes(operation, operands), uses)
+    }
+
+    /// A plain move between registers of one bank.
+    fn copy(&mut self, to: Register, from: Register) -> Result<(), LoadError> {
+        let operation = crate::exec::lanes::convert(to.bank, from.bank, |value| value);
+        let operands = [to.index, from.index, 0, 0, 0, 0, 0, 0];
+        self.emit(Operation::Lanes(operation, operands), Uses { read: vec![from], written: vec![to] })
+    }
+
+    /// `mov.b32 %r1, {%rs1, %rs2}` and its opposite.
+    fn vector_move(&mut self, instruction: &ast::Instruction) -> Result<(), LoadError> {
+        self.expect(instruction, 2)?;
+        let ty = match instruction.modifiers.as_slice() {
+            [word] => alu::parse_type(word),
+            _ => None,
+        };
+        let Some((ty, whole)) = ty.and_then(|ty| Some((ty, bank_of(ty)?))) else {
+            return self.unknown(instruction);
+        };
+        let (parts, packs) = match (&instruction.operands[0], &instruction.operands[1]) {
+            (Operand::Vector(parts), Operand::Vector(_)) | (Operand::Vector(parts), _) => (parts, false),
+            (_, Operand::Vector(parts)) => (parts, true),
+            _ => return self.unknown(instruction),
+        };
+        let bits = bits_of(ty) / parts.len().max(1) as u32;
+        let Some(part) = bank_of_bits(bits).filter(|_| matches!(parts.len(), 2 | 4)) else {
+            return self.error(format!("{} bits do not make up {} parts", bits_of(ty), parts.len()));
+        };
+        let (operation, order): (_, Vec<&Operand>) = if packs {
+            let order = std::iter::once(&instruction.operands[0]).chain(parts).collect();
+            (crate::exec::lanes::pack(whole, part, parts.len(), bits), order)
+        } else {
+            let order = parts.iter().chain(std::iter::once(&instruction.operands[1])).collect();
+            (crate::exec::lanes::unpack(whole, part, parts.len(), bits), order)
+        };
+        let (mut operands, mut uses) = (Operands::default(), Uses::default());
+        for (index, operand) in order.into_iter().enumerate() {
+            let bank = operation.banks[index];
+            let register = if index < operation.destinations {
+                let register = self.target(operand, bank)?;
+                uses.written.push(register);
+                register
+            } else {
+                let register = self.source(operand, bank)?;
+                uses.read.push(register);
+                register
+            };
+            operands[index] = register.index;
+        }
+        self.emit(Operation::Lanes(operation, operands), uses)
+    }
+
+    fn clock(&mut self, instruction: &ast::Instruction) -> Result<(), LoadError> {
+        self.expect(instruction, 2)?;
+        match self.register(&instruction.operands[0])? {
+            Some((register, 32 | 64)) => {
+                self.emit(Operation::Clock(register), Uses { read: vec![], written: vec![register] })
+            }
+            _ => self.error("a clock needs a register of 32 or 64 bits"),
+        }
+    }
+
+    /// `cvta`: between a memory's own addresses and generic ones.
+    fn convert_address(&mut self, instruction: &ast::Instruction) -> Result<(), LoadError> {
+        use super::code::{PARAM_WINDOW, SHARED_WINDOW};
+        self.expect(instruction, 2)?;
+        let mut words = alu::Words::new(instruction);
+        let to = words.take("to");
+        let space = words.take_any(&["global", "const", "shared::cta", "shared", "local", "param::entry", "param"]);
+        if words.ty() != Ok(Type::U64) || words.finish().is_err() {
+            return self.unknown(instruction);
+        }
+        let window = match space {
+            Some("global" | "const") => 0,
+            Some("shared::cta" | "shared") => SHARED_WINDOW,
+            Some("local") => LOCAL_WINDOW,
+            Some(_) => PARAM_WINDOW,
+            None => return self.unknown(instruction),
+        };
+        let target = self.target(&instruction.operands[0], Bank::Double)?;
+        let source = self.source(&instruction.operands[1], Bank::Double)?;
+        let operation = crate::exec::lanes::unary(move |a: u64| match to {
+            true => a.wrapping_sub(window),
+            // A parameter of a function has a local address already.
+            false if a >= super::code::WINDOW && window == PARAM_WINDOW => a,
+            false => a.wrapping_add(window),
+        });
+        let operands = [target.index, source.index, 0, 0, 0, 0, 0, 0];
+        self.emit(Operation::Lanes(operation, operands), Uses { read: vec![source], written: vec![target] })
+    }
+
+    // Control flow.
+
+    fn target_label(&mut self, operand: Option<&Operand>) -> Result<u32, LoadError> {
+        let Some(Operand::Name(name)) = operand else { return self.error("a branch needs a label") };
+        match self.find(name)? {
+            Symbol::Label(label) => Ok(label),
+            _ => self.error(format!("`{name}` is no label")),
+        }
+    }
+
+    fn branch(&mut self, instruction: &ast::Instruction) -> Result<(), LoadError> {
+        if instruction.modifiers.iter().any(|word| word != "uni") {
+            return self.unknown(instruction);
+        }
+        self.expect(instruction, 1)?;
+        let label = self.target_label(instruction.operands.first())?;
+        self.jump(label)
+    }
+
+    fn switch(&mut self, instruction: &ast::Instruction) -> Result<(), LoadError> {
+        self.expect(instruction, 2)?;
+        if instruction.modifiers.iter().any(|word| word != "idx" && word != "uni") {
+            return self.unknown(instruction);
+        }
+        let index = self.source(&instruction.operands[0], Bank::Word)?;
+        let names = match &instruction.operands[1] {
+            Operand::Name(name) => match self.branch_targets.get(name) {
+                Some(names) => names.clone(),
+                None => return self.error(format!("`{name}` is no list of branch targets")),
+            },
+            Operand::Vector(operands) | Operand::Arguments(operands) => {
+                operands.iter().filter_map(|operand| match operand {
+                    Operand::Name(name) => Some(name.clone()),
+                    _ => None,
+                }).collect()
+            }
+            _ => return self.error("`brx.idx` needs a list of branch targets"),
+        };
+        let mut targets = Vec::new();
+        for name in names {
+            targets.push(self.target_label(Some(&Operand::Name(name)))?);
+        }
+        self.emit(Operation::Switch { index, targets, join: END }, Uses { read: vec![index], written: vec![] })
+    }
+
+    /// A call, inlined: the function's parameters are the caller's variables.
+    fn call(&mut self, instruction: &'a ast::Instruction) -> Result<(), LoadError> {
+        if instruction.modifiers.iter().any(|word| word != "uni") {
+            return self.unknown(instruction);
+        }
+        let context = self.context;
+        let place = instruction.operands.iter().position(|operand| matches!(operand, Operand::Name(_)));
+        let Some((place, Operand::Name(name))) = place.map(|place| (place, &instruction.operands[place])) else {
+            return self.error("a call needs a function's name");
+        };
+        let Some(&function) = context.functions.get(name.as_str()) else {
+            return self.error(format!("`{name}` is no function; calls through registers are not known"));
+        };
+        let Some(body) = &function.body else {
+            return self.error(format!("the function `{name}` has no body, and this device has none for it"));
+        };
+        if self.calls.contains(&name.as_str()) || function.entry {
+            return self.error(format!("`{name}` calls itself, which is not known"));
+        }
+        if self.calls.len() >= 64 {
+            return self.error("calls are nested more than 64 deep");
+        }
+        let list = |operand: Option<&'a Operand>| match operand {
+            Some(Operand::Arguments(list)) => list.as_slice(),
+            _ => &[],
+        };
+        let returned = if place > 0 { list(instruction.operands.first()) } else { &[] };
+        let given = list(instruction.operands.get(place + 1));
+        if given.len() != function.params.len() || returned.len() != function.returns.len() {
+            return self.error(format!("`{name}` has other parameters"));
+        }
+        // A guard holds for the whole call.
+        let guard = std::mem::replace(&mut self.guard, Guard::NONE);
+        let after = self.label();
+        if guard != Guard::NONE {
+            self.guard = Guard { predicate: guard.predicate, negated: !guard.negated };
+            self.jump(after)?;
+            self.guard = Guard::NONE;
+        }
+        let mut names = Names::new();
+        for (formal, actual) in function.params.iter().zip(given) {
+            names.insert(formal.name.clone(), self.argument(formal, actual)?);
+        }
+        for (formal, actual) in function.returns.iter().zip(returned) {
+            names.insert(formal.name.clone(), self.result(formal, actual)?);
+        }
+        let (line, source) = (self.line, self.source);
+        // The function sees its own names only.
+        let scopes = std::mem::replace(&mut self.scopes, vec![names]);
+        self.returns.push(after);
+        self.calls.push(&function.name);
+        self.block(body)?;
+        self.calls.pop();
+        self.returns.pop();
+        self.scopes = scopes;
+        (self.line, self.source) = (line, source);
+        self.place_label(after);
+        self.emit(Operation::Nothing, Uses::default())
+    }
+
+    /// What a parameter's name stands for in the function called.
+    fn argument(&mut self, formal: &ast::Variable, actual: &Operand) -> Result<Symbol, LoadError> {
+        let place = match actual {
+            Operand::Name(name) if special(name).is_none() => match self.find(name)? {
+                Symbol::Place { space: Space::Local, offset } => Some(offset),
+                _ => None,
+            },
+            _ => None,
+        };
+        let bits = bits_of(formal.ty);
+        let Some(bank) = bank_of_bits(bits) else {
+            return self.error(format!("a parameter such as `{}` is not known", formal.name));
+        };
+        match (formal.space, place) {
+            (ast::Space::Reg, None) => {
+                let register = self.fresh(bank);
+                let source = self.source(actual, bank)?;
+                self.copy(register, source)?;
+                Ok(Symbol::Register { register, bits })
+            }
+            (ast::Space::Reg, Some(offset)) => {
+                let register = self.fresh(bank);
+                let address = Address { space: Space::Local, base: None, offset };
+                let load = Load {
+                    address,
+                    order: Order::Weak,
+                    scope: Scope::Device,
+                    size: bits / 8,
+                    signed: false,
+                    targets: vec![register],
+                };
+                self.emit(Operation::Load(Box::new(load)), Uses { read: vec![], written: vec![register] })?;
+                Ok(Symbol::Register { register, bits })
+            }
+            (_, Some(offset)) => Ok(Symbol::Place { space: Space::Local, offset }),
+            (_, None) => {
+                let source = self.source(actual, bank)?;
+                let (align, size) = self.size(formal)?;
+                let offset = self.reserve(Space::Local, size, align)?;
+                let store = Store {
+                    address: Address { space: Space::Local, base: None, offset },
+                    order: Order::Weak,
+                    scope: Scope::Device,
+                    size: bits / 8,
+                    sources: vec![source],
+                };
+                self.emit(Operation::Store(Box::new(store)), Uses { read: vec![source], written: vec![] })?;
+                Ok(Symbol::Place { space: Space::Local, offset })
+            }
+        }
+    }
+
+    /// What a returned value's name stands for in the function called.
+    fn result(&mut self, formal: &ast::Variable, actual: &Operand) -> Result<Symbol, LoadError> {
+        let bits = bits_of(formal.ty);
+        if formal.space == ast::Space::Reg {
+            let Some(bank) = bank_of_bits(bits) else { return self.error("a result's type is not known") };
+            return Ok(Symbol::Register { register: self.target(actual, bank)?, bits });
+        }
+        match actual {
+            Operand::Name(name) => match self.find(name)? {
+                symbol @ Symbol::Place { space: Space::Local, .. } => Ok(symbol),
+                _ => self.error(format!("`{name}` is no `.param` variable for a result")),
+            },
+            _ => self.error("a result needs a variable"),
+        }
+    }
+
+    /// Turns labels into instructions.
+    fn resolve(&mut self) -> Result<(), LoadError> {
+        let labels = &self.labels;
+        let mut missing = None;
+        let mut place = |label: &mut u32, at: usize| match labels.get(*label as usize) {
+            Some(Some(target)) => *label = *target,
+            _ => missing = Some(at),
+        };
+        for (at, instruction) in self.instructions.iter_mut().enumerate() {
+            match &mut instruction.operation {
+                Operation::Branch { target, .. } => place(target, at),
+                Operation::Switch { targets, .. } => targets.iter_mut().for_each(|target| place(target, at)),
+                _ => {}
+            }
+        }
+        match missing {
+            Some(at) => Err(LoadError {
+                line: self.places[at].0,
+                message: "a branch to a label that is not there".to_owned(),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Decodes a kernel; also a function that nothing calls, to find its errors.
+pub(super) fn kernel(context: &Context, function: &ast::Function) -> Result<Kernel, LoadError> {
+    let mut decoder = Decoder::new(context);
+    decoder.line = function.line;
+    let mut params = Vec::new();
+    let mut param_bytes = 0u64;
+    for param in function.params.iter().chain(&function.returns) {
+        decoder.line = param.line;
+        if param.space == ast::Space::Reg {
+            let Some(bank) = bank_of_bits(bits_of(param.ty)) else {
+                return decoder.error("a parameter's type is not known");
+            };
+            let symbol = Symbol::Register { register: decoder.fresh(bank), bits: bits_of(param.ty) };
+            decoder.declare(&param.name, symbol)?;
+            continue;
+        }
+        let (align, size) = decoder.size(param)?;
+        let offset = param_bytes.next_multiple_of(align);
+        param_bytes = offset + size;
+        params.push(Param { offset: offset as usize, size: size as usize, align: align as usize });
+        let space = if function.entry { Space::Param } else { Space::Local };
+        if !function.entry {
+            decoder.local_bytes = param_bytes;
+        }
+        decoder.declare(&param.name, Symbol::Place { space, offset })?;
+    }
+    if param_bytes > 32764 {
+        return decoder.error(format!("{param_bytes} bytes of parameters; a kernel has up to 32764"));
+    }
+    let body = function.body.as_deref().unwrap_or(&[]);
+    decoder.branch_targets = Rc::new(branch_targets(body));
+    decoder.calls.push(&function.name);
+    decoder.block(body)?;
+    // A kernel may end without `ret`, and a label may stand at its end.
+    decoder.emit(Operation::Exit, Uses::default())?;
+    decoder.resolve()?;
+    flow::set_joins(&mut decoder.instructions);
+
+    let constants: Vec<(Register, Constant)> =
+        decoder.constants.drain().map(|((_, constant), register)| (register, constant)).collect();
+    let fixed: std::collections::HashSet<Register> =
+        constants.iter().map(|(register, _)| *register).chain(decoder.sinks.values().copied()).collect();
+    let liveness =
+        flow::liveness(&decoder.instructions, &decoder.uses, |register| fixed.contains(&register));
+    let max_threads = function.max_threads.map_or(1024, |[x, y, z]| {
+        let threads = u64::from(x.max(1)) * u64::from(y.max(1)) * u64::from(z.max(1));
+        threads.min(1024) as u32
+    });
+    Ok(Kernel {
+        name: function.name.clone(),
+        params,
+        param_bytes: param_bytes as usize,
+        shared_bytes: decoder.shared_bytes as usize,
+        local_bytes: decoder.local_bytes as usize,
+        registers: liveness.pressure,
+        max_threads,
+        code: Code {
+            instructions: decoder.instructions,
+            places: decoder.places,
+            registers: decoder.counts,
+            constants,
+            cleared: liveness.early,
+        },
+    })
+}
+
+/// The lists `name: .branchtargets a, b;` of a body, by name.
+fn branch_targets(statements: &[Statement]) -> HashMap<String, Vec<String>> {
+    let mut lists = HashMap::new();
+    for (index, statement) in statements.iter().enumerate() {
+        match statement {
+            Statement::Block(inner) => lists.extend(branch_targets(inner)),
+            Statement::Instruction(instruction) if instruction.name.ends_with("branchtargets") => {
+                if let Some(Statement::Label(name)) = index.checked_sub(1).map(|before| &statements[before]) {
+                    let names = instruction.operands.iter().filter_map(|operand| match operand {
+                        Operand::Name(name) => Some(name.clone()),
+                        _ => None,
+                    });
+                    lists.insert(name.clone(), names.collect());
+                }
+            }
+            _ => {}
+        }
+    }
+    lists
+}
+
+/// Bytes of a variable; `None` if that is more than 2^64.
+pub(super) fn variable_size(variable: &ast::Variable) -> Option<u64> {
+    let element = u64::from(bits_of(variable.ty).div_ceil(8)) * u64::from(variable.vector.max(1));
+    element.checked_mul(variable.len.unwrap_or(1))
+}
+
+pub(super) fn bank_of_bits(bits: u32) -> Option<Bank> {
+    match bits {
+        1 => Some(Bank::Predicate),
+        8 | 16 => Some(Bank::Half),
+        32 => Some(Bank::Word),
+        64 => Some(Bank::Double),
+        _ => None,
+    }
+}
+
+fn is_vector_move(instruction: &ast::Instruction) -> bool {
+    instruction.operands.iter().any(|operand| matches!(operand, Operand::Vector(_)))
+}
+
+fn is_clock(name: &str) -> bool {
+    matches!(name, "%clock" | "%clock64" | "%clock_hi" | "%globaltimer" | "%globaltimer_lo" | "%globaltimer_hi")
+}
+
+/// The special register of this name.
+fn special(name: &str) -> Option<Special> {
+    use Special::*;
+    let axis = |axis: &str| match axis {
+        "x" => Some(0),
+        "y" => Some(1),
+        "z" => Some(2),
+        _ => None,
+    };
+    if let Some((name, part)) = name.split_once('.') {
+        let axis = axis(part)?;
+        return Some(match name {
+            "%tid" => Tid(axis),
+            "%ntid" => Ntid(axis),
+            "%ctaid" => Ctaid(axis),
+            "%nctaid" => Nctaid(axis),
+            _ => return None,
+        });
+    }
+    Some(match name {
+        "%laneid" => Lane,
+        "%warpid" => Warp,
+        "%nwarpid" => Warps,
+        "%lanemask_eq" => LanemaskEq,
+        "%lanemask_le" => LanemaskLe,
+        "%lanemask_lt" => LanemaskLt,
+        "%lanemask_ge" => LanemaskGe,
+        "%lanemask_gt" => LanemaskGt,
+        "%dynamic_smem_size" => DynamicShared,
+        "%total_smem_size" => TotalShared,
+        "%smid" => Smid,
+        "%nsmid" => Nsmid,
+        "%gridid" => Gridid,
+        _ => return None,
+    })
+}
+
+/// An operand as a message shows it.
+fn shown(operand: &Operand) -> String {
+    match operand {
+        Operand::Name(name) => format!("`{name}`"),
+        Operand::Integer(bits) => format!("`{}`", *bits as i64),
+        operand => format!("{operand:?}"),
+    }
+}

@@ -1,0 +1,268 @@
+//! Control flow: where paths that part meet again, and which registers are live.
+
+use crate::exec::lanes::{Bank, Register};
+
+use super::code::{END, Instruction, Operation};
+
+/// The instructions that can follow each; [`END`] is the thread's end.
+fn successors(instructions: &[Instruction], at: usize) -> Vec<u32> {
+    let next = if at + 1 < instructions.len() { at as u32 + 1 } else { END };
+    let instruction = &instructions[at];
+    let guarded = instruction.guard != super::code::Guard::NONE;
+    let mut found = match &instruction.operation {
+        Operation::Branch { target, .. } => vec![*target],
+        Operation::Switch { targets, .. } => targets.clone(),
+        Operation::Exit | Operation::Trap(_) => vec![END],
+        _ => return vec![next],
+    };
+    if guarded && !found.contains(&next) {
+        found.push(next);
+    }
+    found
+}
+
+/// Straight runs of instructions, entered at the first and left at the last only.
+struct Blocks {
+    /// First instruction of each, and one past the last.
+    ranges: Vec<(usize, usize)>,
+    /// Blocks that can follow; `ranges.len()` is the end.
+    successors: Vec<Vec<usize>>,
+}
+
+impl Blocks {
+    fn new(instructions: &[Instruction]) -> Blocks {
+        let count = instructions.len();
+        let mut leads = vec![false; count + 1];
+        leads[0] = true;
+        leads[count] = true;
+        let ends = |at: usize| {
+            matches!(
+                instructions[at].operation,
+                Operation::Branch { .. } | Operation::Switch { .. } | Operation::Exit | Operation::Trap(_)
+            )
+        };
+        for at in (0..count).filter(|&at| ends(at)) {
+            leads[at + 1] = true;
+            for target in successors(instructions, at) {
+                if target != END {
+                    leads[target as usize] = true;
+                }
+            }
+        }
+        let starts: Vec<usize> = (0..=count).filter(|&at| leads[at]).collect();
+        let ranges: Vec<(usize, usize)> = starts.windows(2).map(|pair| (pair[0], pair[1])).collect();
+        let mut block_at = vec![0; count];
+        for (block, &(start, _)) in ranges.iter().enumerate() {
+            block_at[start] = block;
+        }
+        let exit = ranges.len();
+        let successors = ranges
+            .iter()
+            .map(|&(_, end)| {
+                let to = successors(instructions, end - 1);
+                to.into_iter().map(|to| if to == END { exit } else { block_at[to as usize] }).collect()
+            })
+            .collect();
+        Blocks { ranges, successors }
+    }
+
+    /// Each block's immediate post-dominator, by Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm", on
+    /// the reversed graph. `None` for blocks that cannot reach the end.
+    fn post_dominators(&self) -> Vec<Option<usize>> {
+        let exit = self.ranges.len();
+        let mut predecessors = vec![Vec::new(); exit + 1];
+        for (block, to) in self.successors.iter().enumerate() {
+            for &to in to {
+                predecessors[to].push(block);
+            }
+        }
+        // Post-order of the reversed graph, from the end.
+        let (mut order, mut number) = (Vec::new(), vec![usize::MAX; exit + 1]);
+        let mut seen = vec![false; exit + 1];
+        let mut stack = vec![(exit, 0)];
+        seen[exit] = true;
+        while let Some((block, index)) = stack.pop() {
+            match predecessors[block].get(index) {
+                Some(&before) => {
+                    stack.push((block, index + 1));
+                    if !seen[before] {
+                        seen[before] = true;
+                        stack.push((before, 0));
+                    }
+                }
+                None => {
+                    number[block] = order.len();
+                    order.push(block);
+                }
+            }
+        }
+        let mut dominator: Vec<Option<usize>> = vec![None; exit + 1];
+        dominator[exit] = Some(exit);
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for &block in order.iter().rev().filter(|&&block| block != exit) {
+                let mut new = None;
+                for &to in &self.successors[block] {
+                    if dominator[to].is_some() {
+                        new = Some(match new {
+                            None => to,
+                            Some(other) => intersect(to, other, &dominator, &number),
+                        });
+                    }
+                }
+                if dominator[block] != new {
+                    dominator[block] = new;
+                    changed = true;
+                }
+            }
+        }
+        dominator
+    }
+}
+
+fn intersect(a: usize, b: usize, dominator: &[Option<usize>], number: &[usize]) -> usize {
+    let (mut a, mut b) = (a, b);
+    while a != b {
+        while number[a] < number[b] {
+            a = dominator[a].unwrap_or(a);
+        }
+        while number[b] < number[a] {
+            b = dominator[b].unwrap_or(b);
+        }
+    }
+    a
+}
+
+/// Fills in where the paths of each branch meet again.
+pub fn set_joins(instructions: &mut [Instruction]) {
+    let blocks = Blocks::new(instructions);
+    let dominators = blocks.post_dominators();
+    for (block, &(_, end)) in blocks.ranges.iter().enumerate() {
+        let meet = match dominators[block] {
+            Some(block) if block < blocks.ranges.len() => blocks.ranges[block].0 as u32,
+            _ => END,
+        };
+        if let Operation::Branch { join, .. } | Operation::Switch { join, .. } =
+            &mut instructions[end - 1].operation
+        {
+            *join = meet;
+        }
+    }
+}
+
+/// The registers that an instruction reads and writes.
+#[derive(Clone, Debug, Default)]
+pub struct Uses {
+    pub read: Vec<Register>,
+    pub written: Vec<Register>,
+}
+
+/// What [`liveness`] finds.
+pub struct Liveness {
+    /// The most 32-bit registers that hold values at a time.
+    pub pressure: u32,
+    /// Registers that may be read before they are written.
+    pub early: Vec<Register>,
+}
+
+/// Which registers hold a value that is still read. `counts` numbers all registers: those from `fixed` on, of any bank,
+/// are constants.
+pub fn liveness(
+    instructions: &[Instruction],
+    uses: &[Uses],
+    is_constant: impl Fn(Register) -> bool,
+) -> Liveness {
+    // Dense numbers of the registers that matter.
+    let mut numbers = std::collections::HashMap::new();
+    let mut registers = Vec::new();
+    for register in uses.iter().flat_map(|uses| uses.read.iter().chain(&uses.written)) {
+        if !is_constant(*register) {
+            numbers.entry(*register).or_insert_with(|| {
+                registers.push(*register);
+                registers.len() - 1
+            });
+        }
+    }
+    let blocks = Blocks::new(instructions);
+    let mut live_in = vec![Bits::new(registers.len()); blocks.ranges.len() + 1];
+    let step = |live: &mut Bits, at: usize| {
+        // A guarded instruction leaves the old value in some lanes.
+        if instructions[at].guard == super::code::Guard::NONE {
+            for register in &uses[at].written {
+                if let Some(&number) = numbers.get(register) {
+                    live.remove(number);
+                }
+            }
+        }
+        for register in &uses[at].read {
+            if let Some(&number) = numbers.get(register) {
+                live.insert(number);
+            }
+        }
+    };
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for block in (0..blocks.ranges.len()).rev() {
+            let mut live = Bits::new(registers.len());
+            for &to in &blocks.successors[block] {
+                live.join(&live_in[to]);
+            }
+            for at in (blocks.ranges[block].0..blocks.ranges[block].1).rev() {
+                step(&mut live, at);
+            }
+            if live != live_in[block] {
+                live_in[block] = live;
+                changed = true;
+            }
+        }
+    }
+    let width = |number: usize| match registers[number].bank {
+        Bank::Double => 2,
+        Bank::Word | Bank::Half => 1,
+        Bank::Predicate => 0,
+    };
+    let mut pressure = 0;
+    for block in 0..blocks.ranges.len() {
+        let mut live = Bits::new(registers.len());
+        for &to in &blocks.successors[block] {
+            live.join(&live_in[to]);
+        }
+        for at in (blocks.ranges[block].0..blocks.ranges[block].1).rev() {
+            step(&mut live, at);
+            pressure = pressure.max(live.iter().map(width).sum());
+        }
+    }
+    Liveness { pressure, early: live_in[0].iter().map(|number| registers[number]).collect() }
+}
+
+/// A set of small numbers.
+#[derive(Clone, PartialEq, Eq)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new(count: usize) -> Self {
+        Bits(vec![0; count.div_ceil(64)])
+    }
+
+    fn insert(&mut self, number: usize) {
+        self.0[number / 64] |= 1 << (number % 64);
+    }
+
+    fn remove(&mut self, number: usize) {
+        self.0[number / 64] &= !(1 << (number % 64));
+    }
+
+    fn join(&mut self, other: &Bits) {
+        for (word, other) in self.0.iter_mut().zip(&other.0) {
+            *word |= other;
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().enumerate().flat_map(|(index, &word)| {
+            (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| index * 64 + bit)
+        })
+    }
+}

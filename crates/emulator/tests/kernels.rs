@@ -1,0 +1,175 @@
+//! Every kernel that ships, through cust, as the library calls it, against loops on the host.
+//!
+//! The values are chosen so that every order of combining gives the same bits.
+
+use cust::launch;
+use cust::memory::{CopyDestination, DeviceBuffer, LockedBuffer};
+use cust::module::{Module, ModuleJitOption};
+use cust::stream::{Stream, StreamFlags};
+use std::ffi::CString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A small whole number: 1, -1 or rarely 2 for products, so that they stay exact.
+fn value(operator: &str, signed: bool, index: usize) -> i64 {
+    let random = (index as u64 ^ 0x9e37_79b9).wrapping_mul(0xd134_2543_de82_ef95) >> 40;
+    match operator {
+        "prod" if index % 5000 == 7 => 2,
+        "prod" if signed && random % 2 == 1 => -1,
+        "prod" => 1,
+        _ if signed => random as i64 % 17 - 8,
+        _ => random as i64 % 17,
+    }
+}
+
+/// What the operator makes of whole numbers.
+fn reduce(operator: &str, values: &[i64]) -> i64 {
+    let values = values.iter().copied();
+    match operator {
+        "sum" => values.sum(),
+        "prod" => values.fold(1, i64::wrapping_mul),
+        "min" => values.min().unwrap(),
+        "max" => values.max().unwrap(),
+        other => panic!("no operator {other}"),
+    }
+}
+
+/// The bytes of a small whole number in a type.
+fn bytes(ty: &str, value: i64) -> Vec<u8> {
+    let float = value as f32;
+    match ty {
+        "i8" | "u8" => (value as u8).to_ne_bytes().to_vec(),
+        "i16" | "u16" => (value as u16).to_ne_bytes().to_vec(),
+        "i32" | "u32" => (value as u32).to_ne_bytes().to_vec(),
+        "i64" | "u64" => value.to_ne_bytes().to_vec(),
+        "f32" => float.to_ne_bytes().to_vec(),
+        "f64" => (value as f64).to_ne_bytes().to_vec(),
+        "bf16" => ((float.to_bits() >> 16) as u16).to_ne_bytes().to_vec(),
+        "f16" => {
+            // Exact for whole numbers up to 2,048.
+            let bits = float.to_bits();
+            let magnitude = (bits << 1 >> 14).saturating_sub((127 - 15) << 10);
+            ((bits >> 31 << 15 | magnitude) as u16).to_ne_bytes().to_vec()
+        }
+        other => panic!("no type {other}"),
+    }
+}
+
+/// The type of a reduction's result.
+fn output<'a>(operator: &str, ty: &'a str) -> &'a str {
+    match (operator, ty) {
+        ("min" | "max", ty) => ty,
+        (_, "f16" | "bf16") => "f32",
+        (_, "f32" | "f64") => ty,
+        (_, ty) if ty.starts_with('u') => "u64",
+        _ => "i64",
+    }
+}
+
+/// Loads the kernel of one file and reduces inputs of several lengths with it.
+fn run(path: &Path) {
+    let name = path.file_stem().unwrap().to_str().unwrap();
+    let [operator, ty, block] = name.split('_').collect::<Vec<_>>()[..] else { panic!("{name}") };
+    let block: u32 = block.parse().unwrap();
+    let size = bytes(ty, 0).len();
+    let text = CString::new(fs::read(path).unwrap()).unwrap();
+    let registers = (65_536 / block).min(255);
+    let module = Module::from_ptx_cstr(&text, &[ModuleJitOption::MaxRegisters(registers)])
+        .unwrap_or_else(|error| panic!("{name}: {error}: {:?}", emulator::last_load_error()));
+    let function = module.get_function(name).unwrap();
+    let stream = Stream::new(StreamFlags::NON_BLOCKING, None).unwrap();
+
+    let row = block as usize * (16 / size);
+    for len in [1, 37, 8 * row, 8 * row + 1, 14 * row + 5] {
+        // As the library plans: chunks of whole tiles of four rows, and a short input in one.
+        let chunk = if len <= 8 * row { 8 * row } else { 4 * row };
+        let chunks = len.div_ceil(chunk) as u32;
+        let values: Vec<i64> = (0..len).map(|i| value(operator, !ty.starts_with('u'), i)).collect();
+        let data: Vec<u8> = values.iter().flat_map(|&value| bytes(ty, value)).collect();
+        // Not at the start of the memory, nor aligned to more than an element.
+        let input = DeviceBuffer::from_slice(&[vec![0; 3 * size], data].concat()).unwrap();
+        let start = input.as_device_ptr().as_raw() + 3 * size as u64;
+        // SAFETY: the kernel writes the partial results before it reads them, and the tickets are cleared.
+        let (partials, tickets) = unsafe {
+            (DeviceBuffer::<u64>::uninitialized(2048).unwrap(), DeviceBuffer::<u32>::zeroed(1).unwrap())
+        };
+        let mut result = LockedBuffer::new(&u64::MAX, 1).unwrap();
+        let pointer: *mut u64 = result.as_mut_ptr();
+        // SAFETY: the kernel's arguments, as the library gives them.
+        unsafe {
+            launch!(function<<<chunks, block, 0, stream>>>(
+                start,
+                len as u64,
+                chunk as u64,
+                partials.as_device_ptr(),
+                tickets.as_device_ptr(),
+                pointer as u64
+            ))
+            .unwrap();
+        }
+        let ended = stream.synchronize();
+        assert!(ended.is_ok(), "{name}, {len} elements: {:?}", emulator::take_faults());
+        let expected = bytes(output(operator, ty), reduce(operator, &values));
+        assert_eq!(result[0].to_ne_bytes()[..expected.len()], expected, "{name}, {len} elements");
+        assert_eq!(tickets.as_host_vec().unwrap(), [0], "{name}, {len} elements");
+        let (kernel, counters) = emulator::last_counters().unwrap();
+        assert_eq!((kernel.as_str(), counters.blocks), (name, u64::from(chunks)));
+    }
+}
+
+fn kernels() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ptx");
+    let mut kernels: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    kernels.sort();
+    kernels
+}
+
+/// Two host threads share the device.
+#[test]
+fn every_kernel_gives_what_a_loop_gives() {
+    emulator::install().unwrap();
+    let kernels = kernels();
+    assert!(kernels.len() >= 288, "{}", kernels.len());
+    std::thread::scope(|scope| {
+        for half in 0..2 {
+            let kernels = &kernels;
+            scope.spawn(move || {
+                let _context = cust::quick_init().unwrap();
+                kernels.iter().skip(half).step_by(2).for_each(|path| run(path));
+            });
+        }
+    });
+}
+
+/// One thread allocates, copies, frees and loads modules while the other launches.
+#[test]
+fn memory_comes_and_goes_while_kernels_run() {
+    emulator::install().unwrap();
+    let kernels = kernels();
+    let sum = kernels.iter().find(|path| path.ends_with("sum_f32_256.ptx")).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _context = cust::quick_init().unwrap();
+            for _ in 0..3 {
+                run(sum);
+            }
+        });
+        scope.spawn(|| {
+            let _context = cust::quick_init().unwrap();
+            for round in 0..300u32 {
+                let values: Vec<u32> = (0..1000).map(|i| i * round).collect();
+                let buffer = DeviceBuffer::from_slice(&values).unwrap();
+                assert_eq!(buffer.as_host_vec().unwrap(), values);
+                let module = Module::from_ptx(
+                    ".version 6.0 .target sm_70 .address_size 64 .visible .global .u32 x = 5;",
+                    &[],
+                )
+                .unwrap();
+                let mut x = 0u32;
+                module.get_global::<u32>(c"x").unwrap().copy_to(&mut x).unwrap();
+                assert_eq!(x, 5);
+            }
+        });
+    });
+}
