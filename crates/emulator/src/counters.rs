@@ -28,7 +28,7 @@ counters! {
     warps,
     /// Instructions that warps issued, those that no lane's guard let through included.
     warp_instructions,
-    /// Lanes active in those instructions, summed: at most 32 times [`warp_instructions`](Self::warp_instructions).
+    /// Lanes active in those instructions, and let through by their guards, summed: at most 32 times [`warp_instructions`](Self::warp_instructions).
     lane_instructions,
     /// Branches that warps issued.
     branches,

@@ -141,14 +141,17 @@ pub fn launch(
     let failed = AtomicU64::new(u64::MAX);
     let work = || {
         let mut block = Block::new(&grid);
-        let (mut logs, mut fault) = (Vec::new(), None);
+        let (mut logs, mut fault, mut suspicion) = (Vec::new(), None, None);
         loop {
             let number = next.fetch_add(1, Relaxed);
             if number >= blocks.min(failed.load(Relaxed)) {
-                return (block.counters(), logs, fault);
+                return (block.counters(), logs, fault, suspicion);
             }
             match block.run(number) {
-                Ok(log) => logs.extend(log.filter(|log| !log.records.is_empty())),
+                Ok(done) => {
+                    logs.extend(done.log.filter(|log| !log.records.is_empty()));
+                    suspicion = suspicion.or(done.suspicion.map(|suspicion| (number, suspicion)));
+                }
                 Err(found) => {
                     failed.fetch_min(number, Relaxed);
                     fault = Some((number, found));
@@ -167,17 +170,22 @@ pub fn launch(
         })
     };
     let mut counters = Counters::default();
-    let (mut logs, mut faults) = (Vec::new(), Vec::new());
-    for (counted, more, fault) in results {
+    let (mut logs, mut faults, mut suspicions) = (Vec::new(), Vec::new(), Vec::new());
+    for (counted, more, fault, suspicion) in results {
         counters += counted;
         logs.extend(more);
         faults.extend(fault);
+        suspicions.extend(suspicion);
     }
-    if let Some((_, fault)) = faults.into_iter().min_by_key(|fault| fault.0) {
-        return Err(fault);
+    let first = |faults: Vec<(u64, Fault)>| faults.into_iter().min_by_key(|fault| fault.0);
+    match (first(faults), first(suspicions)) {
+        (Some((block, _)), Some((earlier, suspicion))) if earlier < block => Err(suspicion),
+        (Some((_, fault)), _) => Err(fault),
+        (None, suspicion) => {
+            race::find(&grid, logs)?;
+            suspicion.map_or(Ok(counters), |(_, fault)| Err(fault))
+        }
     }
-    race::find(&grid, logs)?;
-    Ok(counters)
 }
 
 /// What makes a launch impossible.

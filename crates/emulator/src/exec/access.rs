@@ -55,6 +55,9 @@ impl Request<'_> {
     }
 }
 
+/// Instructions that a block may still run after a read of unwritten memory, which can make it loop without an end.
+const AFTERMATH: u64 = 1 << 22;
+
 /// The values of an access, one element of each lane after another.
 type Values = [[u64; LANES]];
 
@@ -361,7 +364,7 @@ impl State<'_> {
                     .fold(0, |mask, lane| mask | 1 << lane)
             };
             if unwritten != 0 {
-                return Err(self.unwritten(request, unwritten, Where::Global));
+                self.suspect_unwritten(request, unwritten, Where::Global);
             }
             left = outside;
         }
@@ -371,7 +374,7 @@ impl State<'_> {
             match self.allocation(address, bytes) {
                 Some(place) => {
                     if reads && !self.grid.allocations[place].is_written(address, bytes) {
-                        return Err(self.unwritten(request, 1 << lane, Where::Global));
+                        self.suspect_unwritten(request, 1 << lane, Where::Global);
                     }
                 }
                 None => {
@@ -519,7 +522,7 @@ impl State<'_> {
             }
         }
         if unwritten != 0 {
-            return Err(self.unwritten(request, unwritten, Where::Shared));
+            self.suspect_unwritten(request, unwritten, Where::Shared);
         }
         Ok(())
     }
@@ -578,9 +581,15 @@ impl State<'_> {
         self.describe(request.action(), memory, place, (request.warp, lane, request.at))
     }
 
-    fn unwritten(&self, request: &Request, mask: u32, memory: Where) -> Fault {
+    /// Notes a read of unwritten memory. The block goes on: if another thread writes there unordered, that race is the
+    /// fault, and this only how it showed.
+    fn suspect_unwritten(&mut self, request: &Request, mask: u32, memory: Where) {
+        if self.suspicion.is_some() {
+            return;
+        }
         let access = self.access(request, mask, memory);
-        self.fault(request.warp, request.at, mask, FaultKind::Unwritten(access))
+        self.suspicion = Some(self.fault(request.warp, request.at, mask, FaultKind::Unwritten(access)));
+        self.limit = self.limit.min(self.issued() + AFTERMATH);
     }
 
     fn out_of_bounds(&self, request: &Request, mask: u32, memory: Where, near: String) -> Fault {

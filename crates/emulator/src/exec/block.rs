@@ -39,7 +39,19 @@ pub struct State<'g> {
     /// Threads that have not ended.
     live: u32,
     issued: u64,
+    /// Instructions that it may issue.
+    pub limit: u64,
+    /// A fault, if no race turns out to be behind it.
+    pub suspicion: Option<Fault>,
     random: Random,
+}
+
+/// What a block leaves behind that has run to its end.
+pub struct Done {
+    /// What races need of it.
+    pub log: Option<Log>,
+    /// A fault, if no race in global memory turns out to be behind it.
+    pub suspicion: Option<Fault>,
 }
 
 /// What the checks know of a block.
@@ -95,6 +107,8 @@ impl<'g> Block<'g> {
             barriers: [BarrierState::default(); BARRIERS],
             live: 0,
             issued: 0,
+            limit: 0,
+            suspicion: None,
             random: Random(0),
         };
         Block { warps: warps.collect(), state }
@@ -105,15 +119,22 @@ impl<'g> Block<'g> {
         self.state.counters
     }
 
-    /// Runs the block of this number. Returns what races need of it.
-    pub fn run(&mut self, number: u64) -> Result<Option<Log>, Fault> {
+    /// Runs the block of this number.
+    pub fn run(&mut self, number: u64) -> Result<Done, Fault> {
         self.start(number);
         let ran = match self.state.grid.settings.seed {
             None => self.run_in_order(),
             Some(_) => self.run_at_random(),
         };
-        ran?;
-        Ok(self.state.checks.as_mut().map(|checks| std::mem::take(&mut checks.log)))
+        let suspicion = self.state.suspicion.take();
+        match (ran, suspicion) {
+            (Err(fault), Some(suspicion)) if !matches!(fault.kind, FaultKind::Race { .. }) => Err(suspicion),
+            (Err(fault), _) => Err(fault),
+            (Ok(()), suspicion) => {
+                let log = self.state.checks.as_mut().map(|checks| std::mem::take(&mut checks.log));
+                Ok(Done { log, suspicion })
+            }
+        }
     }
 
     fn start(&mut self, number: u64) {
@@ -123,6 +144,7 @@ impl<'g> Block<'g> {
         state.barriers = [BarrierState::default(); BARRIERS];
         state.live = grid.threads;
         state.issued = 0;
+        state.limit = grid.settings.instruction_limit;
         state.random = Random::new(grid.settings.seed.unwrap_or(0) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         state.counters.blocks += 1;
         state.counters.warps += u64::from(grid.warps);
@@ -267,8 +289,8 @@ impl<'g> State<'g> {
             self.run_path(warp, path, &mut left)?;
         }
         warp.had_turn(turn);
-        let limit = self.grid.settings.instruction_limit;
-        if self.issued > limit {
+        if self.issued > self.limit {
+            let limit = self.limit;
             let path = warp.paths.first().map_or((0, 0), |path| (path.at, path.mask));
             return Err(self.fault(warp.index, path.0, path.1, FaultKind::Endless { limit }));
         }
@@ -601,6 +623,11 @@ impl<'g> State<'g> {
         } else {
             super::collective::run(&mut warp.registers, collective, active);
         }
+    }
+
+    /// Instructions that the block has issued before this turn.
+    pub fn issued(&self) -> u64 {
+        self.issued
     }
 
     // What went wrong.
