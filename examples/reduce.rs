@@ -37,7 +37,7 @@ struct Args {
     #[arg(long, value_delimiter = ',')]
     op: Vec<Quantity>,
 
-    /// Where to compute: auto, cpu, or cuda:N, the GPU of index N.
+    /// Where to compute: auto, cpu, cuda:N (the GPU of index N), or emulator (a GPU in software).
     #[arg(long, default_value = "auto")]
     device: DeviceArg,
 
@@ -69,6 +69,7 @@ enum DeviceArg {
     Auto,
     Cpu,
     Cuda(usize),
+    Emulator,
 }
 
 impl FromStr for DeviceArg {
@@ -78,11 +79,12 @@ impl FromStr for DeviceArg {
         match text {
             "auto" => Ok(DeviceArg::Auto),
             "cpu" => Ok(DeviceArg::Cpu),
+            "emulator" => Ok(DeviceArg::Emulator),
             _ => text
                 .strip_prefix("cuda:")
                 .and_then(|index| index.parse().ok())
                 .map(DeviceArg::Cuda)
-                .ok_or("unknown device; the devices are auto, cpu, and cuda:N, such as cuda:0"),
+                .ok_or("unknown device; the devices are auto, cpu, emulator, and cuda:N, such as cuda:0"),
         }
     }
 }
@@ -120,6 +122,7 @@ where
         DeviceArg::Auto => Device::default_device(),
         DeviceArg::Cpu => Device::cpu(),
         DeviceArg::Cuda(index) => Device::cuda(index)?,
+        DeviceArg::Emulator => Device::emulator()?,
     };
 
     let start = Instant::now();

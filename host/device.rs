@@ -37,12 +37,27 @@ impl Device {
     /// [`Error::DeviceTooOld`], [`Error::NoCuda`] in a build without GPUs, and [`Error::Driver`].
     pub fn cuda(index: usize) -> Result<Self, Error> {
         #[cfg(gpu)]
-        return Gpu::open(index).map(|gpu| Self(Kind::Gpu(gpu)));
+        return Gpu::open(index, false).map(|gpu| Self(Kind::Gpu(gpu)));
         #[cfg(not(gpu))]
         {
             let _ = index;
             Err(Error::NoCuda)
         }
+    }
+
+    /// A GPU in software, which runs the kernels that ship and checks them as they run; see the crate `emulator`. One driver
+    /// serves a program: ask for it before the first [`Device::cuda`]. The environment variable `GPU_REDUCE_DRIVER=emulator`
+    /// makes [`Device::cuda`] mean it in the whole program.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoEmulator`] in a build without the feature `emulator`, [`Error::OtherDriver`] after the machine's driver was
+    /// used, and as [`Device::cuda`].
+    pub fn emulator() -> Result<Self, Error> {
+        #[cfg(gpu)]
+        return Gpu::open(0, true).map(|gpu| Self(Kind::Gpu(gpu)));
+        #[cfg(not(gpu))]
+        Err(Error::NoEmulator)
     }
 
     /// The CPU: SIMD chosen when the program runs, and rayon's global thread pool.

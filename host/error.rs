@@ -16,6 +16,14 @@ pub enum Error {
     )]
     NoCuda,
 
+    /// The library was built without the emulator.
+    #[error("this build has no emulator: it needs the feature `emulator`, and Linux on x86-64 or aarch64")]
+    NoEmulator,
+
+    /// The program uses the machine's driver and asks for the emulator, or the other way round.
+    #[error("{0}")]
+    OtherDriver(String),
+
     /// The driver found no GPU at all.
     #[error(
         "the CUDA driver finds no GPU: check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or use Device::cpu()"

@@ -51,8 +51,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Gpu {
-    pub fn open(index: usize) -> Result<Arc<Self>, Error> {
+    /// The GPU of that index, of the driver or of the emulator: one of them serves the whole program.
+    pub fn open(index: usize, emulated: bool) -> Result<Arc<Self>, Error> {
         static OPEN: Mutex<Vec<Arc<Gpu>>> = Mutex::new(Vec::new());
+        load_driver(
+            emulated || std::env::var_os("GPU_REDUCE_DRIVER").is_some_and(|name| name == "emulator"),
+        )?;
         let mut open = lock(&OPEN);
         if let Some(gpu) = open.iter().find(|gpu| gpu.index == index) {
             return Ok(gpu.clone());
@@ -63,7 +67,6 @@ impl Gpu {
     }
 
     fn start(index: usize) -> Result<Self, Error> {
-        libcuda::load().map_err(|error| Error::NoDriver(error.to_string()))?;
         let device = format!("cuda:{index}");
         let failed = |call| {
             let device = device.clone();
@@ -310,6 +313,21 @@ impl fmt::Debug for Memory {
     }
 }
 
+/// Has the driver's functions served by the emulator or by the machine's driver, whichever the program asks for first.
+fn load_driver(emulated: bool) -> Result<(), Error> {
+    let loaded = match emulated {
+        false => libcuda::load(),
+        #[cfg(feature = "emulator")]
+        true => emulator::install(),
+        #[cfg(not(feature = "emulator"))]
+        true => return Err(Error::NoEmulator),
+    };
+    loaded.map_err(|error| match error {
+        libcuda::LoadError::AlreadyInstalled { .. } => Error::OtherDriver(error.to_string()),
+        libcuda::LoadError::NoDriver { .. } => Error::NoDriver(error.to_string()),
+    })
+}
+
 fn check_version(driver: i32) -> Result<(), Error> {
     let text = |version: i32| format!("{}.{}", version / 1000, version % 1000 / 10);
     if driver >= NEEDED_CUDA {
@@ -383,7 +401,7 @@ mod tests {
     /// On a GPU: a module that the driver does not take, and a launch that it refuses, are errors, and the device goes on.
     #[test]
     fn a_failed_launch_leaves_the_device_usable() {
-        let gpu = match Gpu::open(0) {
+        let gpu = match Gpu::open(0, false) {
             Ok(gpu) => gpu,
             Err(why) => return eprintln!("skipped, no GPU: {why}"),
         };

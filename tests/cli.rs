@@ -229,11 +229,11 @@ fn devices() {
         "{lines}"
     );
 
-    for device in ["emulator", "gpu", "cuda", "cuda:", "cuda:x", "cuda:-1", "CPU", ""] {
+    for device in ["emulated", "gpu", "cuda", "cuda:", "cuda:x", "cuda:-1", "CPU", ""] {
         let output = run(&["--device", device, "--dtype", "u16"], &file);
         let expected = format!(
             "error: invalid value '{device}' for '--device <DEVICE>': \
-             unknown device; the devices are auto, cpu, and cuda:N, such as cuda:0\n"
+             unknown device; the devices are auto, cpu, emulator, and cuda:N, such as cuda:0\n"
         );
         let message = text(output.stderr);
         assert!(message.starts_with(&expected), "{message}");

@@ -3,7 +3,7 @@
 mod support;
 
 use gpu_reduce::{Buffer, Device, Reduce, Sum, View, bf16};
-use support::{devices, samples};
+use support::{devices, is_emulator, samples};
 
 #[test]
 fn devices_and_buffers_go_to_other_threads() {
@@ -19,14 +19,15 @@ fn devices_and_buffers_go_to_other_threads() {
 #[test]
 fn several_threads_use_one_device() {
     for device in devices() {
-        let data = samples(200_000, |hash| (hash % 1000) as f32 * 0.001);
+        let (len, rounds) = if is_emulator(&device) { (10_000, 3) } else { (200_000, 50) };
+        let data = samples(len, |hash| (hash % 1000) as f32 * 0.001);
         let shared = device.upload(&data).unwrap();
         let expected = data.reduce::<Sum, 256>().unwrap();
         std::thread::scope(|scope| {
             for thread in 0..8 {
                 let (device, shared, data) = (device.clone(), &shared, &data);
                 scope.spawn(move || {
-                    for round in 0..50 {
+                    for round in 0..rounds {
                         assert_eq!(shared.reduce::<Sum, 256>(), Ok(expected));
                         // A buffer made in one thread, used and freed in another.
                         let len = 1 + thread * 1000 + round;
@@ -43,10 +44,11 @@ fn several_threads_use_one_device() {
 #[test]
 fn a_thousand_repeats_give_one_result() {
     for device in devices() {
-        let data = samples(3_000_000, |hash| (hash % 100_003) as f32 * 1e-3 - 50.0);
+        let (len, repeats) = if is_emulator(&device) { (30_000, 20) } else { (3_000_000, 1000) };
+        let data = samples(len, |hash| (hash % 100_003) as f32 * 1e-3 - 50.0);
         let x = device.upload(&data).unwrap();
         let first = x.reduce::<Sum, 256>().unwrap();
-        for _ in 0..1000 {
+        for _ in 0..repeats {
             assert_eq!(x.reduce::<Sum, 256>().unwrap().to_bits(), first.to_bits(), "{device}");
         }
     }
@@ -72,7 +74,11 @@ fn buffers_hold_what_was_written() {
 #[test]
 fn opening_a_device_again_gives_the_same() {
     for device in devices() {
-        let again = if device.is_cpu() { Device::cpu() } else { Device::cuda(0).unwrap() };
+        let again = match device.is_cpu() {
+            true => Device::cpu(),
+            false if is_emulator(&device) => Device::emulator().unwrap(),
+            false => Device::cuda(0).unwrap(),
+        };
         assert_eq!(device, again);
         assert_eq!(device.to_string(), again.to_string());
     }

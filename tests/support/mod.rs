@@ -7,16 +7,30 @@ pub mod reference;
 use gpu_reduce::{Device, Element, Plan, bf16, f16};
 use rayon::prelude::*;
 
-/// Every device of this machine, the CPU first. Says which kind is missing.
+/// Every device under test, the CPU first: beside it the first GPU, or the emulator where there is none.
 pub fn devices() -> Vec<Device> {
-    let mut devices = vec![Device::cpu()];
-    devices.extend(gpu());
-    devices
+    let emulator = || Device::emulator().inspect_err(|why| eprintln!("skipped on the emulator: {why}")).ok();
+    [Some(Device::cpu()), gpu().or_else(emulator)].into_iter().flatten().collect()
 }
 
 /// The first GPU, or none and a printed reason.
 pub fn gpu() -> Option<Device> {
-    Device::cuda(0).inspect_err(|why| eprintln!("skipped on a GPU: {why}")).ok()
+    match Device::cuda(0) {
+        Ok(device) if is_emulator(&device) => {
+            eprintln!("skipped on a GPU: the emulator takes its place");
+            None
+        }
+        Ok(device) => Some(device),
+        Err(why) => {
+            eprintln!("skipped on a GPU: {why}");
+            None
+        }
+    }
+}
+
+/// Whether the device is the emulator, which runs about 10,000 times slower than a GPU: what is long is made short there.
+pub fn is_emulator(device: &Device) -> bool {
+    device.to_string().contains("emulator")
 }
 
 /// A hash of an index: the source of all test data (a multiply-xorshift mixer, as in SplitMix64).

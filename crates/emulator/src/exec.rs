@@ -124,15 +124,15 @@ pub fn launch(
     launch: &Launch<'_>,
     memory: &Memory,
     settings: &Settings,
-) -> Result<Counters, Fault> {
+) -> Result<Counters, Box<Fault>> {
     if let Err(message) = check(kernel, launch) {
-        return Err(Fault {
+        return Err(Box::new(Fault {
             kernel: kernel.name.clone(),
             place: None,
             block: [0; 3],
             threads: Vec::new(),
             kind: FaultKind::Launch(message),
-        });
+        }));
     }
     let grid = Grid::new(program, module, kernel, launch, memory.snapshot(), settings);
     let blocks = launch.grid.iter().map(|&count| u64::from(count)).product::<u64>();
@@ -177,7 +177,7 @@ pub fn launch(
         faults.extend(fault);
         suspicions.extend(suspicion);
     }
-    let first = |faults: Vec<(u64, Fault)>| faults.into_iter().min_by_key(|fault| fault.0);
+    let first = |faults: Vec<(u64, Box<Fault>)>| faults.into_iter().min_by_key(|fault| fault.0);
     match (first(faults), first(suspicions)) {
         (Some((block, _)), Some((earlier, suspicion))) if earlier < block => Err(suspicion),
         (Some((_, fault)), _) => Err(fault),
@@ -195,7 +195,9 @@ fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), String> {
     if threads.is_none_or(|threads| threads == 0 || threads > max) {
         return Err(format!("blocks of {:?} threads; the kernel takes 1 to {max}", launch.block));
     }
-    if launch.grid.iter().try_fold(1u64, |product, &count| product.checked_mul(count.into())).unwrap_or(0) == 0 {
+    if launch.grid.iter().try_fold(1u64, |product, &count| product.checked_mul(count.into())).unwrap_or(0)
+        == 0
+    {
         return Err(format!("a grid of {:?} blocks", launch.grid));
     }
     let shared = kernel.shared_bytes as u64 + u64::from(launch.dynamic_shared);

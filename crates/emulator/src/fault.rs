@@ -88,7 +88,10 @@ pub struct Access {
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Access { action, memory, address, bytes, block, thread, place } = self;
-        write!(f, "{action} of {bytes} bytes at {memory} address {address:#x} by thread {thread:?} of block {block:?}, {place}")
+        write!(
+            f,
+            "{action} of {bytes} bytes at {memory} address {address:#x} by thread {thread:?} of block {block:?}, {place}"
+        )
     }
 }
 
@@ -125,7 +128,9 @@ pub enum FaultKind {
     #[error("deadlock: {0}")]
     Deadlock(String),
     /// A block ran more instructions than the settings allow.
-    #[error("no end after {limit} warp instructions in one block: a loop without an end, or a limit that is too low")]
+    #[error(
+        "no end after {limit} warp instructions in one block: a loop without an end, or a limit that is too low"
+    )]
     Endless {
         /// The limit.
         limit: u64,

@@ -243,7 +243,8 @@ impl Memory {
 }
 
 fn find(state: &State, address: u64) -> Option<&Arc<Allocation>> {
-    let (_, allocation) = state.allocations.range((Bound::Unbounded, Bound::Included(address))).next_back()?;
+    let (_, allocation) =
+        state.allocations.range((Bound::Unbounded, Bound::Included(address))).next_back()?;
     (address - allocation.base < allocation.bytes.max(1)).then_some(allocation)
 }
 
@@ -264,8 +265,7 @@ impl Allocation {
             return true;
         }
         let Some(bits) = self.written.bits.get() else { return bytes == 0 };
-        words(address - self.base, bytes)
-            .all(|(word, mask)| bits[word as usize].load(Relaxed) & mask == mask)
+        words(address - self.base, bytes).all(|(word, mask)| bits[word as usize].load(Relaxed) & mask == mask)
     }
 
     /// Notes that these bytes, which lie in it, have been written.

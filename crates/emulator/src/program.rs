@@ -105,7 +105,10 @@ impl Program {
             if known.body.is_none() {
                 *known = function;
             } else if function.body.is_some() && !std::ptr::eq(*known, function) {
-                return Err(LoadError { line: function.line, message: format!("`{}` is defined twice", function.name) });
+                return Err(LoadError {
+                    line: function.line,
+                    message: format!("`{}` is defined twice", function.name),
+                });
             }
         }
         for variable in &module.variables {

@@ -192,7 +192,9 @@ fn extend<T: Integer>(words: &Words, wrap: bool) -> Result<Lanes, String> {
             return T::default();
         }
         let value = (a.bits() << (64 - count)) as i64;
-        T::from_bits(if T::SIGNED { value >> (64 - count) } else { (value as u64 >> (64 - count)) as i64 } as u64)
+        T::from_bits(
+            if T::SIGNED { value >> (64 - count) } else { (value as u64 >> (64 - count)) as i64 } as u64
+        )
     }))
 }
 

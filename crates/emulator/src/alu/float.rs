@@ -6,7 +6,8 @@
 
 use crate::{
     exec::lanes::{
-        Lanes, Value, binary, compare as compare_lanes, compare_set, convert, test as test_lanes, ternary, unary,
+        Lanes, Value, binary, compare as compare_lanes, compare_set, convert, ternary, test as test_lanes,
+        unary,
     },
     ptx::ast::{Instruction, Type},
 };
@@ -63,7 +64,9 @@ pub fn arithmetic(words: &mut Words) -> Result<Lanes, String> {
             "abs" => unary(move |a: f32| finish(enter(a, ftz).abs(), ftz, false)),
             "neg" => unary(move |a: f32| finish(-enter(a, ftz), ftz, false)),
             "min" => binary(move |a: f32, b: f32| minimum(enter(a, ftz), enter(b, ftz), propagates)),
-            "max" => binary(move |a: f32, b: f32| -minimum_of_negated(enter(a, ftz), enter(b, ftz), propagates)),
+            "max" => {
+                binary(move |a: f32, b: f32| -minimum_of_negated(enter(a, ftz), enter(b, ftz), propagates))
+            }
             _ if propagates => return Err("`.NaN` is not known here".to_owned()),
             _ if rounding != Rounding::Nearest => return directed_f32(words, rounding, ftz, sat),
             _ if ftz || sat => match name {
@@ -413,17 +416,17 @@ fn compare_of<V: Value, F: PartialOrd>(
     let unordered = |a: &F, b: &F| a.partial_cmp(b).is_none();
     Ok(match relation {
         "eq" => lanes!(|a, b| a == b),
-        "ne" => lanes!(|a, b| a < b || a > b),
+        "ne" => lanes!(|a, b| a != b && !unordered(&a, &b)),
         "lt" => lanes!(|a, b| a < b),
         "le" => lanes!(|a, b| a <= b),
         "gt" => lanes!(|a, b| a > b),
         "ge" => lanes!(|a, b| a >= b),
         "equ" => lanes!(|a, b| a == b || unordered(&a, &b)),
         "neu" => lanes!(|a, b| a != b),
-        "ltu" => lanes!(|a, b| !(a >= b)),
-        "leu" => lanes!(|a, b| !(a > b)),
-        "gtu" => lanes!(|a, b| !(a <= b)),
-        "geu" => lanes!(|a, b| !(a < b)),
+        "ltu" => lanes!(|a, b| a < b || unordered(&a, &b)),
+        "leu" => lanes!(|a, b| a <= b || unordered(&a, &b)),
+        "gtu" => lanes!(|a, b| a > b || unordered(&a, &b)),
+        "geu" => lanes!(|a, b| a >= b || unordered(&a, &b)),
         "num" => lanes!(|a, b| !unordered(&a, &b)),
         _ => lanes!(|a, b| unordered(&a, &b)),
     })

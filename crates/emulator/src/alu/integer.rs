@@ -3,8 +3,8 @@
 
 use crate::{
     exec::lanes::{
-        Bank, Lanes, binary, carrying, compare as compare_lanes, compare_set, convert, logic_not, select as select_lanes,
-        ternary, unary,
+        Bank, Lanes, binary, carrying, compare as compare_lanes, compare_set, convert, logic_not,
+        select as select_lanes, ternary, unary,
     },
     ptx::ast::{Instruction, Operand, Type},
 };
@@ -65,9 +65,9 @@ fn plain<T: Integer>(words: &mut Words, ty: Type) -> Result<Lanes, String> {
     Ok(match words.name() {
         "add" if saturating => binary(move |a: i32, b: i32| clamp(i128::from(a) + i128::from(b))),
         "sub" if saturating => binary(move |a: i32, b: i32| clamp(i128::from(a) - i128::from(b))),
-        "mad" if saturating && words.take("hi") => ternary(move |a: i32, b: i32, c: i32| {
-            clamp(i128::from(a.mul_high(b)) + i128::from(c))
-        }),
+        "mad" if saturating && words.take("hi") => {
+            ternary(move |a: i32, b: i32, c: i32| clamp(i128::from(a.mul_high(b)) + i128::from(c)))
+        }
         _ if saturating => return Err("`.sat` is not known here".to_owned()),
         "add" => binary(T::add),
         "sub" => binary(T::sub),

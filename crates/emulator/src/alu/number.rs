@@ -8,9 +8,6 @@ use super::soft::{F32, F64};
 pub trait Integer: Value + Ord + Default {
     const BITS: u32;
     const SIGNED: bool;
-    /// -1, or the greatest.
-    const ONES: Self;
-
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
@@ -36,7 +33,6 @@ macro_rules! integers {
         impl Integer for $int {
             const BITS: u32 = $int::BITS;
             const SIGNED: bool = $int::MIN < 0;
-            const ONES: Self = !0;
 
             #[inline(always)]
             fn add(self, other: Self) -> Self {
@@ -108,11 +104,7 @@ pub fn flush(value: f32) -> f32 {
 #[inline(always)]
 pub fn saturate<F: PartialOrd + From<u8>>(value: F) -> F {
     let (zero, one) = (F::from(0), F::from(1));
-    if value > zero {
-        if value < one { value } else { one }
-    } else {
-        zero
-    }
+    if value > zero { if value < one { value } else { one } } else { zero }
 }
 
 /// `add.rn.f32`.

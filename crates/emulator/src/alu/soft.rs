@@ -28,8 +28,6 @@ pub const F64: Format = Format { exponent: 11, fraction: 52, nan: 0x7fff_ffff_ff
 pub enum Rounding {
     /// `.rn`: to nearest, ties to even.
     Nearest,
-    /// `.rna`: to nearest, ties away from zero.
-    Away,
     /// `.rz`.
     Zero,
     /// `.rm`.
@@ -44,7 +42,6 @@ impl Rounding {
     fn increments(self, negative: bool, odd: bool, half: Ordering) -> bool {
         match self {
             Rounding::Nearest => half == Ordering::Greater || half == Ordering::Equal && odd,
-            Rounding::Away => half != Ordering::Less,
             Rounding::Zero => false,
             Rounding::Down => negative,
             Rounding::Up => !negative,
@@ -56,9 +53,15 @@ impl Rounding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
     Nan,
-    Infinite { negative: bool },
+    Infinite {
+        negative: bool,
+    },
     /// A zero has significand 0.
-    Finite { negative: bool, exponent: i32, significand: u128 },
+    Finite {
+        negative: bool,
+        exponent: i32,
+        significand: u128,
+    },
 }
 
 use Number::{Finite, Infinite, Nan};
@@ -238,8 +241,11 @@ impl Number {
             Finite { negative: true, .. } => Nan,
             Finite { .. } => {
                 let (_, exponent, significand) = self.normal();
-                let (exponent, significand) =
-                    if exponent % 2 == 0 { (exponent, significand) } else { (exponent - 1, significand << 1) };
+                let (exponent, significand) = if exponent % 2 == 0 {
+                    (exponent, significand)
+                } else {
+                    (exponent - 1, significand << 1)
+                };
                 let root = significand.isqrt();
                 let sticky = u128::from(root * root != significand);
                 Finite { negative: false, exponent: exponent / 2 - 1, significand: root << 1 | sticky }
@@ -407,7 +413,7 @@ mod tests {
         };
         use Rounding::*;
         for (n, rounding, result) in
-            [(1, Nearest, 0), (3, Nearest, 2), (5, Nearest, 2), (5, Away, 3), (5, Zero, 2), (5, Down, 2), (5, Up, 3)]
+            [(1, Nearest, 0), (3, Nearest, 2), (5, Nearest, 2), (5, Zero, 2), (5, Down, 2), (5, Up, 3)]
         {
             assert_eq!(integer(half(n, false), rounding), result, "{n}/2 {rounding:?}");
         }

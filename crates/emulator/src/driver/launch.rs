@@ -134,7 +134,7 @@ api! {
             Ok(counters) => Some((kernel.name.clone(), counters)),
             Err(fault) => {
                 eprintln!("{fault}");
-                state()?.record(context, fault);
+                state()?.record(context, *fault);
                 None
             }
         };

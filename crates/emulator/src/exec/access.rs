@@ -14,7 +14,7 @@ use super::{
     block::State,
     clocks::{Kind, Moment},
     counting::{bank_conflicts, sectors},
-    lanes::{ALL, LANES, Bank, Registers, lanes},
+    lanes::{ALL, Bank, LANES, Registers, lanes},
     log::Accessed,
     warp::Warp,
 };
@@ -62,7 +62,7 @@ const AFTERMATH: u64 = 1 << 22;
 type Values = [[u64; LANES]];
 
 impl State<'_> {
-    pub fn load(&mut self, warp: &mut Warp, load: &Load, active: u32, at: u32) -> Result<(), Fault> {
+    pub fn load(&mut self, warp: &mut Warp, load: &Load, active: u32, at: u32) -> Result<(), Box<Fault>> {
         let addresses = addresses(&warp.registers, &load.address);
         let count = load.targets.len();
         let mut values = [[0; LANES]; 8];
@@ -94,7 +94,7 @@ impl State<'_> {
         Ok(())
     }
 
-    pub fn store(&mut self, warp: &mut Warp, store: &Store, active: u32, at: u32) -> Result<(), Fault> {
+    pub fn store(&mut self, warp: &mut Warp, store: &Store, active: u32, at: u32) -> Result<(), Box<Fault>> {
         let addresses = addresses(&warp.registers, &store.address);
         let count = store.sources.len();
         let mut values = [[0; LANES]; 8];
@@ -127,12 +127,12 @@ impl State<'_> {
 
     /// The lanes of generic addresses that are in each memory.
     fn by_window(addresses: &[u64; LANES], mask: u32) -> [(Space, u64, u32); 4] {
-        let mut found =
-            [(Space::Global, 0, 0), (Space::Shared, SHARED_WINDOW, 0), (Space::Local, LOCAL_WINDOW, 0), (
-                Space::Param,
-                PARAM_WINDOW,
-                0,
-            )];
+        let mut found = [
+            (Space::Global, 0, 0),
+            (Space::Shared, SHARED_WINDOW, 0),
+            (Space::Local, LOCAL_WINDOW, 0),
+            (Space::Param, PARAM_WINDOW, 0),
+        ];
         for lane in lanes(mask) {
             let place = found[1..].iter().position(|window| addresses[lane].wrapping_sub(window.1) < WINDOW);
             found[place.map_or(0, |place| place + 1)].2 |= 1 << lane;
@@ -146,7 +146,7 @@ impl State<'_> {
         request: &Request,
         space: Space,
         values: &mut Values,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Box<Fault>> {
         match space {
             Space::Generic => {
                 for (space, window, mask) in Self::by_window(request.addresses, request.mask) {
@@ -196,13 +196,18 @@ impl State<'_> {
         request: &Request,
         space: Space,
         values: &Values,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Box<Fault>> {
         match space {
             Space::Generic => {
                 for (space, window, mask) in Self::by_window(request.addresses, request.mask) {
                     if mask != 0 {
                         let addresses = request.addresses.map(|address| address.wrapping_sub(window));
-                        self.write(warp, &Request { addresses: &addresses, mask, ..*request }, space, values)?;
+                        self.write(
+                            warp,
+                            &Request { addresses: &addresses, mask, ..*request },
+                            space,
+                            values,
+                        )?;
                     }
                 }
                 Ok(())
@@ -234,12 +239,23 @@ impl State<'_> {
                 if request.addresses[request.mask.trailing_zeros() as usize] >= WINDOW {
                     return self.write(warp, request, Space::Generic, values);
                 }
-                Err(self.out_of_bounds(request, request.mask, Where::Param, "parameters cannot be written".to_owned()))
+                Err(self.out_of_bounds(
+                    request,
+                    request.mask,
+                    Where::Param,
+                    "parameters cannot be written".to_owned(),
+                ))
             }
         }
     }
 
-    pub fn atomic(&mut self, warp: &mut Warp, atomic: &Atomic, active: u32, at: u32) -> Result<(), Fault> {
+    pub fn atomic(
+        &mut self,
+        warp: &mut Warp,
+        atomic: &Atomic,
+        active: u32,
+        at: u32,
+    ) -> Result<(), Box<Fault>> {
         let addresses = addresses(&warp.registers, &atomic.address);
         let operands = [warp.registers.wide(atomic.b), warp.registers.wide(atomic.c)];
         self.counters.atomic_operations += u64::from(active.count_ones());
@@ -344,7 +360,7 @@ impl State<'_> {
     // Checks.
 
     /// Bounds, alignment, unwritten bytes; notes the access. Returns the sectors that it touches.
-    fn check_global(&mut self, request: &Request) -> Result<u64, Fault> {
+    fn check_global(&mut self, request: &Request) -> Result<u64, Box<Fault>> {
         self.check_aligned(request, Where::Global)?;
         let bytes = u64::from(request.bytes);
         let first = request.addresses[request.mask.trailing_zeros() as usize];
@@ -448,7 +464,7 @@ impl State<'_> {
         }
     }
 
-    fn check_aligned(&self, request: &Request, memory: Where) -> Result<(), Fault> {
+    fn check_aligned(&self, request: &Request, memory: Where) -> Result<(), Box<Fault>> {
         let low = u64::from(request.bytes) - 1;
         let mut any = 0;
         for &address in request.addresses {
@@ -467,7 +483,7 @@ impl State<'_> {
     }
 
     /// Bounds and alignment in a memory of this many bytes.
-    fn check_range(&self, request: &Request, bytes: u64, memory: Where) -> Result<(), Fault> {
+    fn check_range(&self, request: &Request, bytes: u64, memory: Where) -> Result<(), Box<Fault>> {
         self.check_aligned(request, memory)?;
         let needed = u64::from(request.bytes);
         let wrong = lanes(request.mask)
@@ -485,7 +501,7 @@ impl State<'_> {
     }
 
     /// Checks an access to local memory; returns where it is in the warp's.
-    fn check_local(&self, request: &Request, warp: &Warp) -> Result<[u64; LANES], Fault> {
+    fn check_local(&self, request: &Request, warp: &Warp) -> Result<[u64; LANES], Box<Fault>> {
         let bytes = self.grid.kernel.local_bytes as u64;
         self.check_range(request, bytes, Where::Local)?;
         Ok(std::array::from_fn(|lane| {
@@ -494,7 +510,7 @@ impl State<'_> {
     }
 
     /// Bounds, alignment, unwritten bytes and races in shared memory.
-    fn check_shared(&mut self, request: &Request) -> Result<(), Fault> {
+    fn check_shared(&mut self, request: &Request) -> Result<(), Box<Fault>> {
         self.check_range(request, self.shared.len() as u64, Where::Shared)?;
         let Some(checks) = &mut self.checks else { return Ok(()) };
         checks.serial += 1;
@@ -527,7 +543,7 @@ impl State<'_> {
         Ok(())
     }
 
-    fn race(&self, request: &Request, before: Moment, lane: usize) -> Fault {
+    fn race(&self, request: &Request, before: Moment, lane: usize) -> Box<Fault> {
         let place = (request.addresses[lane], request.bytes);
         let earlier = Request { kind: before.kind, ..*request };
         let first = self.describe(
@@ -542,7 +558,7 @@ impl State<'_> {
     }
 
     /// Two lanes of one store that write different values to one place.
-    fn check_clash(&self, request: &Request, values: &Values, memory: Where) -> Result<(), Fault> {
+    fn check_clash(&self, request: &Request, values: &Values, memory: Where) -> Result<(), Box<Fault>> {
         if self.checks.is_none() || request.is_contiguous() {
             return Ok(());
         }
@@ -592,7 +608,7 @@ impl State<'_> {
         self.limit = self.limit.min(self.issued() + AFTERMATH);
     }
 
-    fn out_of_bounds(&self, request: &Request, mask: u32, memory: Where, near: String) -> Fault {
+    fn out_of_bounds(&self, request: &Request, mask: u32, memory: Where, near: String) -> Box<Fault> {
         let access = self.access(request, mask, memory);
         self.fault(request.warp, request.at, mask, FaultKind::OutOfBounds { access, near })
     }
@@ -618,8 +634,9 @@ fn addresses(registers: &Registers, address: &Address) -> [u64; LANES] {
     let offset = address.offset;
     match address.base {
         None => [offset; LANES],
-        Some(base) if base.bank == Bank::Word => registers.word[base.index as usize]
-            .map(|base| u64::from(base.wrapping_add(offset as u32))),
+        Some(base) if base.bank == Bank::Word => {
+            registers.word[base.index as usize].map(|base| u64::from(base.wrapping_add(offset as u32)))
+        }
         Some(base) => registers.wide(base).map(|base| base.wrapping_add(offset)),
     }
 }
@@ -741,8 +758,7 @@ fn copy_in(memory: &mut [u8], request: &Request, values: &Values) {
             ($int:ident) => {
                 for lane in lanes(request.mask) {
                     let at = request.addresses[lane] as usize + offset;
-                    memory[at..at + size_of::<$int>()]
-                        .copy_from_slice(&(values[lane] as $int).to_le_bytes());
+                    memory[at..at + size_of::<$int>()].copy_from_slice(&(values[lane] as $int).to_le_bytes());
                 }
             };
         }

@@ -3,7 +3,9 @@
 use crate::{
     counters::Counters,
     fault::{Access, Action, Fault, FaultKind, Memory as Where},
-    program::code::{Barrier, Collective, CollectiveKind, Guard, Instruction, Operation, Reduce, Reduction, Scope},
+    program::code::{
+        Barrier, Collective, CollectiveKind, Guard, Instruction, Operation, Reduce, Reduction, Scope,
+    },
 };
 
 use super::{
@@ -42,7 +44,7 @@ pub struct State<'g> {
     /// Instructions that it may issue.
     pub limit: u64,
     /// A fault, if no race turns out to be behind it.
-    pub suspicion: Option<Fault>,
+    pub suspicion: Option<Box<Fault>>,
     random: Random,
 }
 
@@ -51,7 +53,7 @@ pub struct Done {
     /// What races need of it.
     pub log: Option<Log>,
     /// A fault, if no race in global memory turns out to be behind it.
-    pub suspicion: Option<Fault>,
+    pub suspicion: Option<Box<Fault>>,
 }
 
 /// What the checks know of a block.
@@ -120,7 +122,7 @@ impl<'g> Block<'g> {
     }
 
     /// Runs the block of this number.
-    pub fn run(&mut self, number: u64) -> Result<Done, Fault> {
+    pub fn run(&mut self, number: u64) -> Result<Done, Box<Fault>> {
         self.start(number);
         let ran = match self.state.grid.settings.seed {
             None => self.run_in_order(),
@@ -145,7 +147,8 @@ impl<'g> Block<'g> {
         state.live = grid.threads;
         state.issued = 0;
         state.limit = grid.settings.instruction_limit;
-        state.random = Random::new(grid.settings.seed.unwrap_or(0) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        state.random =
+            Random::new(grid.settings.seed.unwrap_or(0) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         state.counters.blocks += 1;
         state.counters.warps += u64::from(grid.warps);
         state.shared.fill(0);
@@ -160,7 +163,7 @@ impl<'g> Block<'g> {
         }
     }
 
-    fn run_in_order(&mut self) -> Result<(), Fault> {
+    fn run_in_order(&mut self) -> Result<(), Box<Fault>> {
         loop {
             let mut moved = false;
             for index in 0..self.warps.len() {
@@ -179,7 +182,7 @@ impl<'g> Block<'g> {
         }
     }
 
-    fn run_at_random(&mut self) -> Result<(), Fault> {
+    fn run_at_random(&mut self) -> Result<(), Box<Fault>> {
         loop {
             let ready = self.warps.iter().filter(|warp| warp.ready().next().is_some()).count();
             if ready == 0 {
@@ -195,7 +198,7 @@ impl<'g> Block<'g> {
     }
 
     /// Lets go on who waits at a barrier that all have come to.
-    fn pass_barriers(&mut self) -> Result<(), Fault> {
+    fn pass_barriers(&mut self) -> Result<(), Box<Fault>> {
         for index in 0..BARRIERS {
             let barrier = self.state.barriers[index];
             let needed = barrier.threads.unwrap_or(self.state.live);
@@ -212,7 +215,8 @@ impl<'g> Block<'g> {
                         continue;
                     }
                     passes = true;
-                    if let Operation::Barrier(instruction) = &self.state.grid.code.instructions[at as usize].operation
+                    if let Operation::Barrier(instruction) =
+                        &self.state.grid.code.instructions[at as usize].operation
                         && let Some(reduction) = &instruction.reduction
                     {
                         barrier.deliver(reduction, warp, mask);
@@ -229,7 +233,7 @@ impl<'g> Block<'g> {
     }
 
     /// Nothing is ready: either all have ended, or this is a deadlock.
-    fn ended(&self) -> Result<(), Fault> {
+    fn ended(&self) -> Result<(), Box<Fault>> {
         let Some((warp, path)) =
             self.warps.iter().find_map(|warp| warp.paths.first().map(|path| (warp, path)))
         else {
@@ -251,7 +255,9 @@ impl<'g> Block<'g> {
             };
             parts.push(format!("{count} threads wait for {what} at {}", self.state.grid.place(at)));
         }
-        for (index, barrier) in self.state.barriers.iter().enumerate().filter(|(_, barrier)| barrier.arrived > 0) {
+        for (index, barrier) in
+            self.state.barriers.iter().enumerate().filter(|(_, barrier)| barrier.arrived > 0)
+        {
             let needed = barrier.threads.unwrap_or(self.state.live);
             parts.push(format!("barrier {index} has {} of {needed} threads", barrier.arrived));
         }
@@ -275,7 +281,7 @@ impl BarrierState {
 
 impl<'g> State<'g> {
     /// Runs a warp for at most so many instructions.
-    fn run(&mut self, warp: &mut Warp, turn: u32) -> Result<Stop, Fault> {
+    fn run(&mut self, warp: &mut Warp, turn: u32) -> Result<Stop, Box<Fault>> {
         let mut left = turn;
         while left > 0 {
             let ready = match self.grid.settings.seed {
@@ -298,7 +304,7 @@ impl<'g> State<'g> {
     }
 
     /// Runs a path until it ends, parts, waits, or its turn is over.
-    fn run_path(&mut self, warp: &mut Warp, path: usize, left: &mut u32) -> Result<(), Fault> {
+    fn run_path(&mut self, warp: &mut Warp, path: usize, left: &mut u32) -> Result<(), Box<Fault>> {
         let instructions = self.grid.code.instructions.as_slice();
         let Path { mut at, mask, .. } = warp.paths[path];
         let meet = warp.join_of(path);
@@ -438,7 +444,7 @@ impl<'g> State<'g> {
         path: usize,
         active: u32,
         (index, targets, join): (Register, &[u32], u32),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Box<Fault>> {
         self.counters.branches += 1;
         let Path { at, mask, .. } = warp.paths[path];
         let indices = warp.registers.wide(index);
@@ -472,7 +478,13 @@ impl<'g> State<'g> {
         Ok(())
     }
 
-    fn barrier(&mut self, warp: &mut Warp, path: usize, active: u32, barrier: &Barrier) -> Result<(), Fault> {
+    fn barrier(
+        &mut self,
+        warp: &mut Warp,
+        path: usize,
+        active: u32,
+        barrier: &Barrier,
+    ) -> Result<(), Box<Fault>> {
         let Path { at, mask, .. } = warp.paths[path];
         let fault = |text: String| Err(self.fault(warp.index, at, active, FaultKind::Barrier(text)));
         if barrier.aligned && active != warp.live && !warp.torn {
@@ -492,7 +504,7 @@ impl<'g> State<'g> {
             None => None,
             Some(register) => {
                 let threads = warp.registers.wide(register)[first] as u32;
-                if threads == 0 || threads % LANES as u32 != 0 {
+                if threads == 0 || !threads.is_multiple_of(LANES as u32) {
                     return fault(format!("a barrier for {threads} threads: a multiple of 32 is needed"));
                 }
                 Some(threads)
@@ -558,12 +570,13 @@ impl<'g> State<'g> {
         path: usize,
         active: u32,
         collective: &Collective,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, Box<Fault>> {
         let Path { at, mask, .. } = warp.paths[path];
         let first = active.trailing_zeros() as usize;
         let named = warp.registers.wide(collective.mask)[first] as u32;
         if named & active != active {
-            let text = format!("lanes {} are not in the mask {named:#010x} that they pass", shown(active & !named));
+            let text =
+                format!("lanes {} are not in the mask {named:#010x} that they pass", shown(active & !named));
             return Err(self.fault(warp.index, at, active & !named, FaultKind::Barrier(text)));
         }
         let missing = named & warp.live & !active;
@@ -572,7 +585,8 @@ impl<'g> State<'g> {
             return Ok(true);
         }
         if missing & mask != 0 {
-            let text = format!("lanes {} are in the mask, but their guard leaves them out", shown(missing & mask));
+            let text =
+                format!("lanes {} are in the mask, but their guard leaves them out", shown(missing & mask));
             return Err(self.fault(warp.index, at, active, FaultKind::Barrier(text)));
         }
         warp.paths[path].state = Waits::Collective(named);
@@ -595,7 +609,8 @@ impl<'g> State<'g> {
                 other.state == Waits::Collective(named)
                     && (other.at == at
                         || is_barrier
-                            && collective(other.at).is_some_and(|other| other.kind == CollectiveKind::Barrier))
+                            && collective(other.at)
+                                .is_some_and(|other| other.kind == CollectiveKind::Barrier))
             };
             let here = warp.paths.iter().filter(|path| meets(path)).fold(0, |mask, path| mask | path.mask);
             // Lanes that a guard left out do not take part.
@@ -632,14 +647,14 @@ impl<'g> State<'g> {
 
     // What went wrong.
 
-    pub fn fault(&self, warp: u32, at: u32, mask: u32, kind: FaultKind) -> Fault {
-        Fault {
+    pub fn fault(&self, warp: u32, at: u32, mask: u32, kind: FaultKind) -> Box<Fault> {
+        Box::new(Fault {
             kernel: self.grid.kernel.name.clone(),
             place: Some(self.grid.place(at)),
             block: self.index,
             threads: lanes(mask).map(|lane| self.grid.thread(warp, lane as u32)).collect(),
             kind,
-        }
+        })
     }
 
     /// An access, as a fault shows it.
@@ -651,7 +666,15 @@ impl<'g> State<'g> {
         (warp, lane, at): (u32, u32, u32),
     ) -> Box<Access> {
         let thread = self.grid.thread(warp, lane);
-        Box::new(Access { action, memory, address, bytes, block: self.index, thread, place: self.grid.place(at) })
+        Box::new(Access {
+            action,
+            memory,
+            address,
+            bytes,
+            block: self.index,
+            thread,
+            place: self.grid.place(at),
+        })
     }
 }
 
@@ -686,7 +709,7 @@ impl Random {
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         let value = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
-        (value * limit as u64 >> 32) as usize
+        ((value * limit as u64) >> 32) as usize
     }
 }
 

@@ -160,9 +160,9 @@ impl Log {
         };
         let base = addresses[first].wrapping_sub((stride as u64).wrapping_mul(first as u64));
         let mut regular = true;
-        for lane in 0..LANES {
+        for (lane, &address) in addresses.iter().enumerate() {
             let expected = base.wrapping_add((stride as u64).wrapping_mul(lane as u64));
-            regular &= mask >> lane & 1 == 0 || addresses[lane] == expected;
+            regular &= mask >> lane & 1 == 0 || address == expected;
         }
         let list = if regular {
             None
@@ -172,7 +172,19 @@ impl Log {
         };
         let known = self.know(clocks, warp);
         let time = clocks.time[warp];
-        let record = Record { stamp, base, stride, list, mask, at, time, known, bytes: bytes as u8, warp: warp as u8, kind };
+        let record = Record {
+            stamp,
+            base,
+            stride,
+            list,
+            mask,
+            at,
+            time,
+            known,
+            bytes: bytes as u8,
+            warp: warp as u8,
+            kind,
+        };
         self.records.push(record);
         if let Some(last) = self.last.iter_mut().find(|last| last.warp == warp) {
             last.records.push(self.records.len() - 1);
@@ -208,7 +220,8 @@ impl Log {
     /// A relaxed write: releases what the warp's last fence ordered.
     pub fn relaxed_write(&mut self, address: u64, order: u64, (warp, lane): (usize, u8)) {
         let repeats = self.last.iter().any(|last| last.warp == warp && last.repeated.is_some());
-        if !repeats && let Some(&(_, time, known)) = self.fenced.iter().find(|fence| fence.0 as usize == warp) {
+        if !repeats && let Some(&(_, time, known)) = self.fenced.iter().find(|fence| fence.0 as usize == warp)
+        {
             self.events.push(Event { release: true, address, order, time, known, warp: warp as u8, lane });
         }
     }

@@ -44,7 +44,7 @@ struct Use {
 }
 
 /// Finds a race, if there is one: the first by address.
-pub fn find(grid: &Grid, mut logs: Vec<Log>) -> Result<(), Fault> {
+pub fn find(grid: &Grid, mut logs: Vec<Log>) -> Result<(), Box<Fault>> {
     logs.sort_unstable_by_key(|log| log.block);
     let spans = conflicting_spans(&logs);
     let orders = Orders::new(&logs);
@@ -118,7 +118,7 @@ impl Record {
     }
 }
 
-fn check_cluster(grid: &Grid, logs: &[Log], orders: &Orders, cluster: &[Span]) -> Result<(), Fault> {
+fn check_cluster(grid: &Grid, logs: &[Log], orders: &Orders, cluster: &[Span]) -> Result<(), Box<Fault>> {
     let record = |source: Source| &logs[source.log as usize].records[source.record as usize];
     let mut sources: Vec<Source> = cluster.iter().map(|span| span.source).collect();
     sources.sort_unstable();
@@ -127,7 +127,8 @@ fn check_cluster(grid: &Grid, logs: &[Log], orders: &Orders, cluster: &[Span]) -
         return Ok(());
     }
     // Accesses are aligned to their size, so places of the smallest size are each touched whole.
-    let shift = sources.iter().map(|&source| u32::from(record(source).bytes).trailing_zeros()).min().unwrap_or(0);
+    let shift =
+        sources.iter().map(|&source| u32::from(record(source).bytes).trailing_zeros()).min().unwrap_or(0);
     let mut uses = Vec::new();
     for span in cluster {
         let entry = record(span.source);
@@ -145,9 +146,8 @@ fn check_cluster(grid: &Grid, logs: &[Log], orders: &Orders, cluster: &[Span]) -
     uses.sort_unstable();
     uses.dedup();
     for uses in uses.chunk_by(|a, b| a.place == b.place) {
-        check_place(logs, orders, uses).map_or(Ok(()), |(first, second)| {
-            Err(fault(grid, logs, first, second))
-        })?;
+        check_place(logs, orders, uses)
+            .map_or(Ok(()), |(first, second)| Err(fault(grid, logs, first, second)))?;
     }
     Ok(())
 }
@@ -155,7 +155,8 @@ fn check_cluster(grid: &Grid, logs: &[Log], orders: &Orders, cluster: &[Span]) -
 /// Two uses of a place that race, if there are such. What happens before another has no greater stamp, so each is
 /// compared with the last write, and a write with all that read what the last one wrote.
 fn check_place(logs: &[Log], orders: &Orders, uses: &[Use]) -> Option<(Use, Use)> {
-    let (mut write, mut reads, mut atomics): (Option<Use>, Vec<Use>, Vec<Use>) = (None, Vec::new(), Vec::new());
+    let (mut write, mut reads, mut atomics): (Option<Use>, Vec<Use>, Vec<Use>) =
+        (None, Vec::new(), Vec::new());
     for &now in uses {
         let kind = entry(logs, now).kind;
         let recent = &atomics[atomics.len().saturating_sub(RECENT)..];
@@ -271,7 +272,7 @@ impl Orders {
     }
 }
 
-fn fault(grid: &Grid, logs: &[Log], first: Use, second: Use) -> Fault {
+fn fault(grid: &Grid, logs: &[Log], first: Use, second: Use) -> Box<Fault> {
     let describe = |used: Use| {
         let log = &logs[used.source.log as usize];
         let record = entry(logs, used);
@@ -291,11 +292,11 @@ fn fault(grid: &Grid, logs: &[Log], first: Use, second: Use) -> Fault {
         }
     };
     let (first, second) = (describe(first), describe(second));
-    Fault {
+    Box::new(Fault {
         kernel: grid.kernel.name.clone(),
         place: Some(second.place.clone()),
         block: second.block,
         threads: vec![second.thread],
         kind: FaultKind::Race { first: Box::new(first), second: Box::new(second) },
-    }
+    })
 }

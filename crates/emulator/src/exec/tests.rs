@@ -49,7 +49,7 @@ impl Machine {
     }
 
     /// Launches the first kernel with pointers.
-    pub fn launch(&self, blocks: u32, threads: u32, pointers: &[u64]) -> Result<Counters, Fault> {
+    pub fn launch(&self, blocks: u32, threads: u32, pointers: &[u64]) -> Result<Counters, Box<Fault>> {
         let kernel = &self.program.kernels()[0];
         let mut params: Vec<u8> = pointers.iter().flat_map(|pointer| pointer.to_le_bytes()).collect();
         params.resize(kernel.param_bytes, 0);

@@ -68,7 +68,17 @@ pub struct Warp {
 impl Warp {
     pub fn new(index: u32, registers: Registers, local_bytes: usize) -> Warp {
         let local = vec![0; local_bytes * super::lanes::LANES];
-        Warp { index, registers, live: 0, paths: Vec::new(), joins: Vec::new(), torn: false, alone: 0, polled: false, local }
+        Warp {
+            index,
+            registers,
+            live: 0,
+            paths: Vec::new(),
+            joins: Vec::new(),
+            torn: false,
+            alone: 0,
+            polled: false,
+            local,
+        }
     }
 
     /// Puts these lanes before the first instruction.

@@ -11,8 +11,8 @@ use crate::{
 use super::{
     Kernel, LoadError, Param,
     code::{
-        Address, Code, Constant, END, Guard, Instruction, LOCAL_WINDOW, Load, Operation, Order, Scope, Space, Special,
-        Store,
+        Address, Code, Constant, END, Guard, Instruction, LOCAL_WINDOW, Load, Operation, Order, Scope, Space,
+        Special, Store,
     },
     flow::{self, Uses},
 };
@@ -25,11 +25,20 @@ const MOST_BYTES: u64 = 1 << 24;
 /// What a name stands for.
 #[derive(Clone, Debug)]
 pub(super) enum Symbol {
-    Register { register: Register, bits: u32 },
+    Register {
+        register: Register,
+        bits: u32,
+    },
     /// `%r<5>`: registers of that many bits.
-    Range { bits: u32, count: u32 },
+    Range {
+        bits: u32,
+        count: u32,
+    },
     /// Memory at a place that is known.
-    Place { space: Space, offset: u64 },
+    Place {
+        space: Space,
+        offset: u64,
+    },
     /// Dynamic shared memory.
     Dynamic,
     /// A variable of the module.
@@ -407,7 +416,8 @@ impl<'a> Decoder<'a> {
         self.guard = Guard::NONE;
         if let Some(guard) = &instruction.guard {
             let register = self.source(&Operand::Name(guard.register.clone()), Bank::Predicate)?;
-            self.guard = Guard { predicate: register.index, negated: if guard.negated { u32::MAX } else { 0 } };
+            self.guard =
+                Guard { predicate: register.index, negated: if guard.negated { u32::MAX } else { 0 } };
         }
         match instruction.name.as_str() {
             "bra" => self.branch(instruction),
@@ -446,7 +456,8 @@ impl<'a> Decoder<'a> {
     }
 
     pub(super) fn unknown<T>(&self, instruction: &ast::Instruction) -> Result<T, LoadError> {
-        let name = [&[instruction.name.clone()], instruction.modifiers.as_slice()].concat().join(".");
+        let name =
+            [std::slice::from_ref(&instruction.name), instruction.modifiers.as_slice()].concat().join(".");
         self.error(format!("`{name}` is not an instruction that is known"))
     }
 
@@ -581,7 +592,8 @@ impl<'a> Decoder<'a> {
         self.expect(instruction, 2)?;
         let mut words = alu::Words::new(instruction);
         let to = words.take("to");
-        let space = words.take_any(&["global", "const", "shared::cta", "shared", "local", "param::entry", "param"]);
+        let space =
+            words.take_any(&["global", "const", "shared::cta", "shared", "local", "param::entry", "param"]);
         if words.ty() != Ok(Type::U64) || words.finish().is_err() {
             return self.unknown(instruction);
         }
@@ -634,19 +646,23 @@ impl<'a> Decoder<'a> {
                 Some(names) => names.clone(),
                 None => return self.error(format!("`{name}` is no list of branch targets")),
             },
-            Operand::Vector(operands) | Operand::Arguments(operands) => {
-                operands.iter().filter_map(|operand| match operand {
+            Operand::Vector(operands) | Operand::Arguments(operands) => operands
+                .iter()
+                .filter_map(|operand| match operand {
                     Operand::Name(name) => Some(name.clone()),
                     _ => None,
-                }).collect()
-            }
+                })
+                .collect(),
             _ => return self.error("`brx.idx` needs a list of branch targets"),
         };
         let mut targets = Vec::new();
         for name in names {
             targets.push(self.target_label(Some(&Operand::Name(name)))?);
         }
-        self.emit(Operation::Switch { index, targets, join: END }, Uses { read: vec![index], written: vec![] })
+        self.emit(
+            Operation::Switch { index, targets, join: END },
+            Uses { read: vec![index], written: vec![] },
+        )
     }
 
     /// A call, inlined: the function's parameters are the caller's variables.
@@ -656,7 +672,8 @@ impl<'a> Decoder<'a> {
         }
         let context = self.context;
         let place = instruction.operands.iter().position(|operand| matches!(operand, Operand::Name(_)));
-        let Some((place, Operand::Name(name))) = place.map(|place| (place, &instruction.operands[place])) else {
+        let Some((place, Operand::Name(name))) = place.map(|place| (place, &instruction.operands[place]))
+        else {
             return self.error("a call needs a function's name");
         };
         let Some(&function) = context.functions.get(name.as_str()) else {
@@ -844,8 +861,7 @@ pub(super) fn kernel(context: &Context, function: &ast::Function) -> Result<Kern
         decoder.constants.drain().map(|((_, constant), register)| (register, constant)).collect();
     let fixed: std::collections::HashSet<Register> =
         constants.iter().map(|(register, _)| *register).chain(decoder.sinks.values().copied()).collect();
-    let liveness =
-        flow::liveness(&decoder.instructions, &decoder.uses, |register| fixed.contains(&register));
+    let liveness = flow::liveness(&decoder.instructions, &decoder.uses, |register| fixed.contains(&register));
     let max_threads = function.max_threads.map_or(1024, |[x, y, z]| {
         let threads = u64::from(x.max(1)) * u64::from(y.max(1)) * u64::from(z.max(1));
         threads.min(1024) as u32
@@ -910,7 +926,10 @@ fn is_vector_move(instruction: &ast::Instruction) -> bool {
 }
 
 fn is_clock(name: &str) -> bool {
-    matches!(name, "%clock" | "%clock64" | "%clock_hi" | "%globaltimer" | "%globaltimer_lo" | "%globaltimer_hi")
+    matches!(
+        name,
+        "%clock" | "%clock64" | "%clock_hi" | "%globaltimer" | "%globaltimer_lo" | "%globaltimer_hi"
+    )
 }
 
 /// The special register of this name.

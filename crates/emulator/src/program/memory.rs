@@ -15,7 +15,18 @@ use super::{
 
 /// Whether this file decodes the instruction.
 pub fn is_memory(name: &str) -> bool {
-    matches!(name, "ld" | "ldu" | "st" | "atom" | "red" | "prefetch" | "prefetchu" | "isspacep" | "discard" | "applypriority")
+    matches!(
+        name,
+        "ld" | "ldu"
+            | "st"
+            | "atom"
+            | "red"
+            | "prefetch"
+            | "prefetchu"
+            | "isspacep"
+            | "discard"
+            | "applypriority"
+    )
 }
 
 pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), LoadError> {

@@ -18,8 +18,21 @@ use super::{
 pub fn is_sync(name: &str) -> bool {
     matches!(
         name,
-        "bar" | "barrier" | "membar" | "fence" | "shfl" | "vote" | "match" | "activemask" | "redux" | "elect"
-            | "nanosleep" | "branchtargets" | ".branchtargets" | "pragma" | ".pragma"
+        "bar"
+            | "barrier"
+            | "membar"
+            | "fence"
+            | "shfl"
+            | "vote"
+            | "match"
+            | "activemask"
+            | "redux"
+            | "elect"
+            | "nanosleep"
+            | "branchtargets"
+            | ".branchtargets"
+            | "pragma"
+            | ".pragma"
     )
 }
 
@@ -67,11 +80,7 @@ fn fence(decoder: &mut Decoder, instruction: &ast::Instruction, mut words: Words
     decoder.emit(Operation::Fence(scope), Uses::default())
 }
 
-fn barrier(
-    decoder: &mut Decoder,
-    instruction: &ast::Instruction,
-    mut words: Words,
-) -> Result<(), LoadError> {
+fn barrier(decoder: &mut Decoder, instruction: &ast::Instruction, mut words: Words) -> Result<(), LoadError> {
     words.take("cta");
     let aligned = instruction.name == "bar" || words.take("aligned");
     let kind = words.take_any(&["sync", "arrive", "red"]);
@@ -120,15 +129,8 @@ struct Parts {
 impl Parts {
     fn new(decoder: &mut Decoder, kind: CollectiveKind, mask: Register) -> Parts {
         let (word, flag) = (decoder.sink(Bank::Word), decoder.sink(Bank::Predicate));
-        let collective = Collective {
-            kind,
-            mask,
-            target: word,
-            flag,
-            source: mask,
-            negated: false,
-            control: [mask; 2],
-        };
+        let collective =
+            Collective { kind, mask, target: word, flag, source: mask, negated: false, control: [mask; 2] };
         Parts { collective, uses: Uses { read: vec![mask], written: vec![] } }
     }
 
@@ -172,8 +174,10 @@ fn collective(
     mut words: Words,
 ) -> Result<(), LoadError> {
     if !words.take("sync") {
-        return decoder
-            .error(format!("`{}` without `.sync` is not known: it was removed after sm_60", instruction.name));
+        return decoder.error(format!(
+            "`{}` without `.sync` is not known: it was removed after sm_60",
+            instruction.name
+        ));
     }
     let count = match instruction.name.as_str() {
         "shfl" => 5,

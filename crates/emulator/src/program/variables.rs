@@ -13,7 +13,10 @@ pub fn decode(variables: &[ast::Variable]) -> Result<Vec<Variable>, LoadError> {
     held.map(|variable| {
         let error = |message: String| LoadError { line: variable.line, message };
         if variable.external {
-            return Err(error(format!("`{}` is defined in another module; there is no linker here", variable.name)));
+            return Err(error(format!(
+                "`{}` is defined in another module; there is no linker here",
+                variable.name
+            )));
         }
         let size = variable_size(variable).filter(|&size| size < 1 << 40);
         let size = size.ok_or_else(|| error(format!("`{}` is too large", variable.name)))?;

@@ -26,7 +26,7 @@ fn tree(step: &str, last: &str) -> String {
     body
 }
 
-fn race(result: Result<crate::counters::Counters, Fault>) -> (Memory, Action, Action) {
+fn race(result: Result<crate::counters::Counters, Box<Fault>>) -> (Memory, Action, Action) {
     match result.expect_err("a race").kind {
         FaultKind::Race { first, second } => {
             assert_eq!(first.memory, second.memory);
@@ -124,10 +124,9 @@ fn a_flag_orders_warps_of_a_block() {
     Machine::new(&good).launch(1, 64, &[]).unwrap();
     let bad = handover("st.relaxed.cta.shared.u32", "ld.relaxed.cta.shared.u32");
     assert_eq!(race(Machine::new(&bad).launch(1, 64, &[])), (Memory::Shared, Action::Write, Action::Read));
-    let fenced = bad.replace("st.relaxed", "fence.acq_rel.cta; st.relaxed").replace(
-        "ld.shared.u32 %r4",
-        "fence.acq_rel.cta; ld.shared.u32 %r4",
-    );
+    let fenced = bad
+        .replace("st.relaxed", "fence.acq_rel.cta; st.relaxed")
+        .replace("ld.shared.u32 %r4", "fence.acq_rel.cta; ld.shared.u32 %r4");
     Machine::new(&fenced).launch(1, 64, &[]).unwrap();
 }
 
@@ -181,7 +180,8 @@ fn the_last_block_reads_what_others_released() {
     for threads in [1, 2, 4] {
         assert_eq!(run(&tickets("atom.acq_rel.gpu.global", bar, bar), threads), Ok(190));
     }
-    let fenced = tickets("fence.acq_rel.gpu; atom.relaxed.gpu.global", bar, bar).replace("TAKEN:", "fence.acq_rel.gpu; TAKEN:");
+    let fenced = tickets("fence.acq_rel.gpu; atom.relaxed.gpu.global", bar, bar)
+        .replace("TAKEN:", "fence.acq_rel.gpu; TAKEN:");
     assert_eq!(run(&fenced, 1), Ok(190));
     // What is missing is found: the order, the order's reach, and the barrier before it.
     let blind = tickets("atom.acq_rel.gpu.global", bar, bar).replace("@%p3 bra DONE;", "");
@@ -195,7 +195,10 @@ fn the_last_block_reads_what_others_released() {
     ] {
         let fault = run(&tickets(atomic, before, bar), 1).expect_err(atomic);
         let FaultKind::Race { first, second } = &fault.kind else { panic!("{fault}") };
-        assert_eq!((first.memory, first.action, second.action), (Memory::Global, Action::Write, Action::Read));
+        assert_eq!(
+            (first.memory, first.action, second.action),
+            (Memory::Global, Action::Write, Action::Read)
+        );
         assert_ne!(first.block, second.block);
     }
 }
@@ -231,15 +234,15 @@ fn threads_of_a_block_race_in_global_memory() {
 
 #[test]
 fn unwritten_memory_is_not_read() {
-    let fault = Machine::new("mov.u32 %r2, shared; ld.shared.u32 %r1, [%r2+8];").launch(1, 40, &[]).unwrap_err();
+    let fault =
+        Machine::new("mov.u32 %r2, shared; ld.shared.u32 %r1, [%r2+8];").launch(1, 40, &[]).unwrap_err();
     let FaultKind::Unwritten(access) = &fault.kind else { panic!("{fault}") };
     assert_eq!((access.memory, access.address, access.bytes), (Memory::Shared, 8, 4));
     assert_eq!(fault.threads.len(), 32);
     assert_eq!(fault.code(), 719);
 
-    let machine = Machine::new(
-        "mul.wide.u32 %rd3, %r0, 4; add.u64 %rd4, %rd0, %rd3; ld.global.u32 %r1, [%rd4];",
-    );
+    let machine =
+        Machine::new("mul.wide.u32 %rd3, %r0, 4; add.u64 %rd4, %rd0, %rd3; ld.global.u32 %r1, [%rd4];");
     let data = machine.memory.allocate(128).unwrap();
     machine.memory.write(data, &[0; 124]).unwrap();
     machine.launch(1, 31, &[data]).unwrap();
@@ -258,12 +261,18 @@ fn accesses_stay_in_bounds() {
     assert_eq!(fault.code(), 700);
     assert_eq!(fault.threads, [[32, 0, 0]]);
     assert!(fault.to_string().contains("has 128 bytes, this is at byte 128"), "{fault}");
-    assert!(fault.to_string().starts_with("kernel k, block [0, 0, 0], thread [32, 0, 0], PTX line"), "{fault}");
+    assert!(
+        fault.to_string().starts_with("kernel k, block [0, 0, 0], thread [32, 0, 0], PTX line"),
+        "{fault}"
+    );
 
     for (body, memory) in [
         ("mov.u32 %r2, shared; st.shared.u32 [%r2+4352], 0;", Memory::Shared),
         ("ld.shared.u32 %r1, [4350];", Memory::Shared),
-        (".local .b8 depot[8]; mov.u64 %rd3, depot; cvta.local.u64 %rd3, %rd3; st.u32 [%rd3+8], 0;", Memory::Local),
+        (
+            ".local .b8 depot[8]; mov.u64 %rd3, depot; cvta.local.u64 %rd3, %rd3; st.u32 [%rd3+8], 0;",
+            Memory::Local,
+        ),
         ("ld.param.u64 %rd3, [a+24];", Memory::Param),
         ("mov.u64 %rd3, 0; ld.global.u32 %r1, [%rd3];", Memory::Global),
     ] {
@@ -303,7 +312,10 @@ fn two_barriers_that_wait_for_each_other_are_found() {
     let body = "setp.lt.u32 %p1, %r0, 32; @%p1 bra OTHER; bar.sync 1; bra END; OTHER: bar.sync 2; END:";
     let fault = Machine::new(body).launch(1, 64, &[]).unwrap_err();
     let FaultKind::Barrier(text) = &fault.kind else { panic!("{fault}") };
-    assert!(text.contains("32 threads wait for barrier 1") && text.contains("32 threads wait for barrier 2"), "{text}");
+    assert!(
+        text.contains("32 threads wait for barrier 1") && text.contains("32 threads wait for barrier 2"),
+        "{text}"
+    );
     let fault = Machine::new("bar.sync 0, 96;").launch(1, 64, &[]).unwrap_err();
     assert!(fault.to_string().contains("barrier 0 has 64 of 96 threads"), "{fault}");
 }
@@ -339,8 +351,7 @@ fn a_trap_names_its_place() {
 #[test]
 fn of_several_faults_the_first_blocks_is_told() {
     for threads in [1, 3] {
-        let mut machine =
-            Machine::new("mov.u32 %r1, %ctaid.x; setp.ge.u32 %p1, %r1, 5; @%p1 trap;");
+        let mut machine = Machine::new("mov.u32 %r1, %ctaid.x; setp.ge.u32 %p1, %r1, 5; @%p1 trap;");
         machine.settings.threads = threads;
         assert_eq!(machine.launch(40, 32, &[]).unwrap_err().block, [5, 0, 0]);
     }

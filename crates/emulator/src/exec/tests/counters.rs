@@ -55,6 +55,7 @@ fn counts_do_not_depend_on_how_a_launch_runs() {
         let sum = machine.upload(&[0u32]);
         machine.launch(50, 96, &[sum]).unwrap()
     };
-    let all = [counts(1, None, true), counts(2, None, true), counts(1, Some(1), true), counts(3, Some(9), false)];
+    let all =
+        [counts(1, None, true), counts(2, None, true), counts(1, Some(1), true), counts(3, Some(9), false)];
     assert!(all.iter().all(|counters| *counters == all[0]), "{all:#?}");
 }

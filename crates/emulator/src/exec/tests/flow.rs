@@ -30,7 +30,9 @@ fn lanes_that_part_meet_again() {
         NEXT: add.u32 %r9, %r9, 1; bra LOOP;
         DONE: activemask.b32 %r3; setp.ne.u32 %p3, %r3, 0xffffffff; @%p3 trap;";
     let steps = |n: u32| {
-        std::iter::successors(Some(n), |&n| (n != 1).then(|| if n % 2 == 0 { n / 2 } else { 3 * n + 1 })).count() - 1
+        std::iter::successors(Some(n), |&n| (n != 1).then(|| if n % 2 == 0 { n / 2 } else { 3 * n + 1 }))
+            .count()
+            - 1
     };
     let expected: Vec<u32> = (1..=64).map(|n| steps(n) as u32).collect();
     assert_eq!(results(body, 64), expected);
@@ -45,8 +47,11 @@ fn early_returns_leave_the_others_running() {
     let machine = Machine::new(&format!("{body} st.global.u32 [%rd3], %r9;"));
     let out = machine.memory.allocate(256).unwrap();
     machine.launch(1, 64, &[out]).unwrap_err();
-    let body = body.replace("0xffffffff;", "%r10;").replace("mov.u32 %r9, 1;", "mov.u32 %r9, 1; mov.u32 %r10, 0xffffffff;
-        setp.ge.u32 %p4, %r0, 32; selp.b32 %r10, 0xfffffeff, %r10, %p4;");
+    let body = body.replace("0xffffffff;", "%r10;").replace(
+        "mov.u32 %r9, 1;",
+        "mov.u32 %r9, 1; mov.u32 %r10, 0xffffffff;
+        setp.ge.u32 %p4, %r0, 32; selp.b32 %r10, 0xfffffeff, %r10, %p4;",
+    );
     let found = results(&body, 64);
     assert_eq!((found[0], found[39], found[40], found[63]), (u32::MAX, 0xffff_feff, 1, 0xffff_feff));
 }
