@@ -25,8 +25,10 @@
 //!
 //! # Features
 //!
-//! `cuda` (on by default): GPU support, on Linux on x86-64 and aarch64. Elsewhere, and without it, the same API runs on
-//! the CPU, and [`Device::cuda`] says why there is no GPU.
+//! - `cuda` (on by default): GPU support, on Linux on x86-64 and aarch64. Elsewhere, and without it, the same API runs on
+//!   the CPU, and [`Device::cuda`] says why there is no GPU.
+//! - `emulator`: [`Device::emulator`], a GPU in software that checks kernels as it runs them, and the module `emulator`
+//!   with its counters, settings and faults.
 
 mod buffer;
 mod cpu;
@@ -35,6 +37,10 @@ mod error;
 #[cfg(gpu)]
 mod gpu;
 mod reduce;
+
+#[cfg(all(gpu, feature = "emulator"))]
+#[doc(no_inline)]
+pub use emulator;
 
 pub use buffer::{Buffer, View};
 pub use device::Device;

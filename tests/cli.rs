@@ -229,6 +229,18 @@ fn devices() {
         "{lines}"
     );
 
+    let emulated = |options: &[&str], driver: &str| {
+        let mut command = Command::new(executable());
+        command.args(options).args(["--dtype", "u16"]).arg(&*file).env("GPU_REDUCE_DRIVER", driver);
+        let output = command.output().expect("the example starts");
+        assert_eq!((text(output.stderr), output.status.code()), (String::new(), Some(0)));
+        let lines = text(output.stdout);
+        let expected =
+            "count   3\nsum     6\nmin     1\nmax     3\nmean    2.0\ndevice  cuda:0 (PTX emulator)\n";
+        assert!(lines.starts_with(expected), "{lines}");
+    };
+    emulated(&["--device", "emulator"], "");
+    emulated(&["--device", "cuda:0"], "emulator");
     for device in ["emulated", "gpu", "cuda", "cuda:", "cuda:x", "cuda:-1", "CPU", ""] {
         let output = run(&["--device", device, "--dtype", "u16"], &file);
         let expected = format!(

@@ -2,7 +2,7 @@
 
 mod support;
 
-use gpu_reduce::{Buffer, Device, Reduce, Sum, View, bf16};
+use gpu_reduce::{Buffer, Device, Reduce, Sum, View, bf16, emulator};
 use support::{devices, is_emulator, samples};
 
 #[test]
@@ -52,6 +52,21 @@ fn a_thousand_repeats_give_one_result() {
             assert_eq!(x.reduce::<Sum, 256>().unwrap().to_bits(), first.to_bits(), "{device}");
         }
     }
+}
+
+#[test]
+fn a_repeated_reduction_allocates_clears_and_copies_nothing() {
+    let Some(device) = devices().into_iter().find(is_emulator) else {
+        return eprintln!("skipped: the emulator counts driver calls, and a GPU takes its place");
+    };
+    let x = device.upload(&samples(30_000, |hash| hash as i32)).unwrap();
+    let first = x.reduce::<Sum, 256>().unwrap();
+    emulator::take_calls();
+    for _ in 0..3 {
+        assert_eq!(x.reduce::<Sum, 256>(), Ok(first));
+    }
+    let calls: Vec<_> = emulator::take_calls().into_iter().collect();
+    assert_eq!(calls, [("cuCtxSetCurrent", 3), ("cuLaunchKernel", 3), ("cuStreamSynchronize", 3)]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod support;
 
 use gpu_reduce::{Device, Error, Min, Reduce, Sum};
-use support::{devices, gpu};
+use support::{devices, is_emulator};
 
 #[test]
 fn a_range_out_of_bounds_is_refused() {
@@ -49,24 +49,41 @@ fn a_device_that_is_not_there_is_refused() {
 
 #[test]
 fn a_buffer_of_another_device_is_refused() {
-    let Some(gpu) = gpu() else { return };
-    let cpu = Device::cpu();
+    let [cpu, gpu] = &devices()[..] else { return eprintln!("skipped: neither a GPU nor the emulator") };
     let (here, there) = (cpu.upload(&[1u8, 2]).unwrap(), gpu.upload(&[3u8, 4]).unwrap());
-    assert!(matches!(here.reduce_on::<Sum, 32>(&gpu), Err(Error::OtherDevice { .. })));
-    assert!(matches!(there.reduce_on::<Sum, 32>(&cpu), Err(Error::OtherDevice { .. })));
-    assert_eq!(here.reduce_on::<Sum, 32>(&cpu), Ok(3));
-    assert_eq!(there.reduce_on::<Sum, 32>(&gpu), Ok(7));
+    assert!(matches!(here.reduce_on::<Sum, 32>(gpu), Err(Error::OtherDevice { .. })));
+    assert!(matches!(there.reduce_on::<Sum, 32>(cpu), Err(Error::OtherDevice { .. })));
+    assert_eq!(here.reduce_on::<Sum, 32>(cpu), Ok(3));
+    assert_eq!(there.reduce_on::<Sum, 32>(gpu), Ok(7));
+}
+
+#[test]
+fn a_program_has_one_driver() {
+    for device in devices().into_iter().filter(|device| !device.is_cpu()) {
+        let x = device.upload(&[1u8, 2]).unwrap();
+        let other = if is_emulator(&device) { Device::cuda(0) } else { Device::emulator() };
+        match other {
+            Ok(other) => assert_eq!(other, device, "GPU_REDUCE_DRIVER asks for the emulator"),
+            Err(Error::NoDriver(_)) => assert!(is_emulator(&device), "{device}"),
+            Err(error) => {
+                assert!(matches!(error, Error::OtherDriver(_)), "{error:?}");
+                assert!(error.to_string().contains("serves the CUDA driver API already"), "{error}");
+            }
+        }
+        assert_eq!(x.reduce::<Sum, 32>(), Ok(3));
+    }
 }
 
 #[test]
 fn out_of_memory_names_the_bytes() {
-    let Some(gpu) = gpu() else { return };
-    let before = gpu.upload(&[1.0f32; 100]).unwrap();
-    let error = gpu.zeros::<u64>(1 << 50).unwrap_err();
-    assert!(
-        matches!(error, Error::OutOfMemory { requested, free: 1.., .. } if requested == 8 << 50),
-        "{error:?}"
-    );
-    assert!(matches!(gpu.zeros::<u64>(usize::MAX), Err(Error::OutOfMemory { .. })));
-    assert_eq!(before.reduce::<Sum, 256>(), Ok(100.0));
+    for device in devices().into_iter().filter(|device| !device.is_cpu()) {
+        let before = device.upload(&[1.0f32; 100]).unwrap();
+        let error = device.zeros::<u64>(1 << 50).unwrap_err();
+        assert!(
+            matches!(error, Error::OutOfMemory { requested, free: 1.., .. } if requested == 8 << 50),
+            "{error:?}"
+        );
+        assert!(matches!(device.zeros::<u64>(usize::MAX), Err(Error::OutOfMemory { .. })));
+        assert_eq!(before.reduce::<Sum, 256>(), Ok(100.0));
+    }
 }
