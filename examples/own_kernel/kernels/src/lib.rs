@@ -1,0 +1,35 @@
+//! The kernels.
+#![no_std]
+
+use cuda_std::{kernel, shared_array, thread};
+
+/// Threads a block.
+pub const BLOCK: u32 = 256;
+
+/// The dot product of two arrays: each block writes the sum of its BLOCK products to its place in `partials`.
+///
+/// # Safety
+///
+/// The launch has BLOCK threads a block, `x` and `y` have `len` elements, and `partials` has one for each block.
+#[kernel]
+pub unsafe fn dot(x: *const f32, y: *const f32, len: u64, partials: *mut f32) {
+    let sums = shared_array![f32; BLOCK as usize];
+    let thread = thread::thread_idx_x();
+    let i = thread::index_1d() as usize;
+    // SAFETY: in bounds, as the caller vouches; a barrier lies between each write and the reads by other threads.
+    unsafe {
+        sums.write(thread, if i < len as usize { *x.add(i) * *y.add(i) } else { 0.0 });
+        thread::sync_threads();
+        let mut stride = BLOCK / 2;
+        while stride > 0 {
+            if thread < stride {
+                sums.write(thread, sums.read(thread) + sums.read(thread + stride));
+            }
+            thread::sync_threads();
+            stride /= 2;
+        }
+        if thread == 0 {
+            *partials.add(thread::block_idx_x() as usize) = sums.read(0);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The kernels on the emulator, which checks each access of each thread and needs no GPU.
+
+use cust::error::CudaError;
+use cust::launch;
+use cust::memory::DeviceBuffer;
+use cust::module::Module;
+use cust::stream::{Stream, StreamFlags};
+use emulator::Settings;
+use emulator::fault::FaultKind;
+use std::error::Error;
+
+#[test]
+fn dot() -> Result<(), Box<dyn Error>> {
+    emulator::install()?;
+    let _context = cust::quick_init()?;
+    let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
+    let upload = |data: &[f32]| DeviceBuffer::from_slice(data);
+
+    // Small integers: no sum rounds, so the result is exact.
+    let x: Vec<f32> = (0..5000).map(|i| (i % 17) as f32).collect();
+    let y: Vec<f32> = (0..5000).map(|i| (i % 5) as f32 - 2.0).collect();
+    for len in [1, 31, 32, 255, 256, 257, 5000] {
+        let expected: f32 = x[..len].iter().zip(&y).map(|(x, y)| x * y).sum();
+        let (x, y) = (upload(&x[..len])?, upload(&y[..len])?);
+        assert_eq!(own_kernel::dot(&stream, &x, &y)?, expected);
+        // Whatever order the warps run in: this finds barriers that are missing.
+        for seed in 0..5 {
+            emulator::set_settings(Settings { seed: Some(seed), ..emulator::settings() });
+            assert_eq!(own_kernel::dot(&stream, &x, &y)?, expected, "seed {seed}");
+        }
+    }
+
+    // What a launch did, counted: all loads are coalesced, and no two lanes want one bank.
+    let (_, counters) = emulator::last_counters().ok_or("a launch")?;
+    assert_eq!(counters.global_load_sectors, 2 * 5000_u64.div_ceil(8));
+    assert_eq!(counters.shared_load_conflicts + counters.shared_store_conflicts, 0);
+
+    // A mistake, a length that is one too long, is found and named.
+    let module = Module::from_ptx(own_kernel::PTX, &[])?;
+    let (x, y, partials) = (upload(&x[..256])?, upload(&y[..256])?, upload(&[0.0; 2])?);
+    // SAFETY: the emulator checks each access.
+    unsafe {
+        launch!(module.dot<<<2, 256, 0, stream>>>(
+            x.as_device_ptr(), y.as_device_ptr(), 257u64, partials.as_device_ptr()
+        ))?;
+    }
+    assert_eq!(stream.synchronize(), Err(CudaError::IllegalAddress));
+    let fault = emulator::take_faults().remove(0);
+    assert!(matches!(fault.kind, FaultKind::OutOfBounds { .. }));
+    assert_eq!((fault.block, fault.threads), ([1, 0, 0], vec![[0, 0, 0]]));
+    let (file, line) = fault.place.and_then(|place| place.source).ok_or("debug information")?;
+    let source = include_str!("../kernels/src/lib.rs").lines().nth(line as usize - 1).unwrap_or_default();
+    assert!(file.ends_with("lib.rs") && source.contains("*x.add(i)"), "{file}:{line}: {source}");
+    Ok(())
+}
