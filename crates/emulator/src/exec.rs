@@ -14,7 +14,10 @@ mod shadow;
 mod tests;
 mod warp;
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{
+    Once,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use crate::{
     counters::Counters,
@@ -24,6 +27,9 @@ use crate::{
 };
 
 use self::{block::Block, grid::Grid};
+
+/// The message that a check covers part of a launch.
+static PART: Once = Once::new();
 
 /// Bytes of shared memory a block may have: those of an H200.
 const SHARED_LIMIT: u64 = 227 * 1024;
@@ -53,12 +59,16 @@ pub struct Settings {
     pub threads: usize,
     /// The most instructions that the warps of one block may issue before the launch counts as one without end.
     pub instruction_limit: u64,
+    /// Bytes for what the checks note of accesses to global memory, in which races are looked for after a launch. When
+    /// they are spent, the accesses that follow are not looked at for races, and a message says so once. A sum of f32
+    /// takes a sixth of its input's bytes.
+    pub race_log_bytes: u64,
 }
 
 impl Default for Settings {
-    /// Checks, warps in order, one CPU thread, 2^32 instructions.
+    /// Checks, warps in order, one CPU thread, 2^32 instructions, 1 GiB of accesses.
     fn default() -> Self {
-        Settings { checks: true, seed: None, threads: 1, instruction_limit: 1 << 32 }
+        Settings { checks: true, seed: None, threads: 1, instruction_limit: 1 << 32, race_log_bytes: 1 << 30 }
     }
 }
 
@@ -149,7 +159,7 @@ pub fn launch(
             }
             match block.run(number) {
                 Ok(done) => {
-                    logs.extend(done.log.filter(|log| !log.records.is_empty()));
+                    logs.extend(done.log);
                     suspicion = suspicion.or(done.suspicion.map(|suspicion| (number, suspicion)));
                 }
                 Err(found) => {
@@ -182,6 +192,12 @@ pub fn launch(
         (Some((block, _)), Some((earlier, suspicion))) if earlier < block => Err(suspicion),
         (Some((_, fault)), _) => Err(fault),
         (None, suspicion) => {
+            if grid.room.is_spent() {
+                let (name, bytes) = (&kernel.name, settings.race_log_bytes);
+                PART.call_once(|| {
+                    eprintln!("kernel {name}: races in global memory are looked for only in its first accesses, {bytes} bytes of notes (Settings::race_log_bytes)");
+                });
+            }
             race::find(&grid, logs)?;
             suspicion.map_or(Ok(counters), |(_, fault)| Err(fault))
         }

@@ -34,7 +34,7 @@ pub struct State<'g> {
     pub index: [u32; 3],
     pub shared: Vec<u8>,
     pub counters: Counters,
-    pub checks: Option<Checks>,
+    pub checks: Option<Checks<'g>>,
     /// The allocation that the last access was in.
     pub recent: usize,
     barriers: [BarrierState; BARRIERS],
@@ -49,18 +49,18 @@ pub struct State<'g> {
 }
 
 /// What a block leaves behind that has run to its end.
-pub struct Done {
+pub struct Done<'g> {
     /// What races need of it.
-    pub log: Option<Log>,
+    pub log: Option<Log<'g>>,
     /// A fault, if no race in global memory turns out to be behind it.
     pub suspicion: Option<Box<Fault>>,
 }
 
 /// What the checks know of a block.
-pub struct Checks {
+pub struct Checks<'g> {
     pub clocks: Clocks,
     pub shadow: Shadow,
-    pub log: Log,
+    pub log: Log<'g>,
     /// Executions of instructions so far.
     pub serial: u32,
 }
@@ -96,7 +96,7 @@ impl<'g> Block<'g> {
         let checks = grid.settings.checks.then(|| Checks {
             clocks: Clocks::default(),
             shadow: Shadow::new(grid.shared_bytes, grid.granule),
-            log: Log::default(),
+            log: Log::new(0, &grid.room),
             serial: 0,
         });
         let state = State {
@@ -122,7 +122,7 @@ impl<'g> Block<'g> {
     }
 
     /// Runs the block of this number.
-    pub fn run(&mut self, number: u64) -> Result<Done, Box<Fault>> {
+    pub fn run(&mut self, number: u64) -> Result<Done<'g>, Box<Fault>> {
         self.start(number);
         let ran = match self.state.grid.settings.seed {
             None => self.run_in_order(),
@@ -133,8 +133,9 @@ impl<'g> Block<'g> {
             (Err(fault), Some(suspicion)) if !matches!(fault.kind, FaultKind::Race { .. }) => Err(suspicion),
             (Err(fault), _) => Err(fault),
             (Ok(()), suspicion) => {
-                let log = self.state.checks.as_mut().map(|checks| std::mem::take(&mut checks.log));
-                Ok(Done { log, suspicion })
+                let next = Log::new(0, &self.state.grid.room);
+                let log = self.state.checks.as_mut().map(|checks| std::mem::replace(&mut checks.log, next));
+                Ok(Done { log: log.and_then(Log::finish), suspicion })
             }
         }
     }
@@ -155,7 +156,7 @@ impl<'g> Block<'g> {
         if let Some(checks) = &mut state.checks {
             checks.clocks = Clocks::default();
             checks.shadow.clear();
-            checks.log = Log::new(number);
+            checks.log = Log::new(number, &grid.room);
         }
         for warp in &mut self.warps {
             grid.enter_block(&mut warp.registers, state.index);

@@ -17,6 +17,7 @@ use crate::{
 use super::{
     Launch, Loaded, Settings,
     lanes::{ALL, LANES, Register, Registers, collect},
+    log::Room,
 };
 
 /// A launch.
@@ -38,6 +39,7 @@ pub struct Grid<'a> {
     constants: Vec<(Register, u64)>,
     specials: Vec<(Register, Special)>,
     order: AtomicU64,
+    pub room: Room,
 }
 
 impl<'a> Grid<'a> {
@@ -98,6 +100,7 @@ impl<'a> Grid<'a> {
             constants,
             specials,
             order: AtomicU64::new(0),
+            room: Room::new(settings.race_log_bytes),
         }
     }
 

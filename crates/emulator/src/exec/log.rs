@@ -1,10 +1,35 @@
 //! Global memory's accesses, noted while a block runs: which of them race is found out after the launch, so that blocks
 //! need not wait for each other while they run.
 
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
 use super::{
     clocks::{Clocks, Kind, Vector},
     lanes::LANES,
+    race::Span,
 };
+
+/// The bytes that the logs of a launch may still take, what [`race::find`](super::race::find) makes of them included.
+/// When they are spent, nothing more is noted: of what was, no order is missing, because what orders two accesses
+/// comes before the second.
+#[derive(Debug)]
+pub struct Room(AtomicU64);
+
+impl Room {
+    pub fn new(bytes: u64) -> Room {
+        Room(AtomicU64::new(bytes))
+    }
+
+    pub fn is_spent(&self) -> bool {
+        self.0.load(SeqCst) == 0
+    }
+
+    /// False where it was spent before; the last item may take more than is left.
+    fn take(&self, bytes: usize) -> bool {
+        let less = |left: u64| (left > 0).then(|| left.saturating_sub(bytes as u64));
+        self.0.fetch_update(SeqCst, SeqCst, less).is_ok()
+    }
+}
 
 /// What one execution of an instruction accessed.
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +66,9 @@ pub struct Event {
 }
 
 /// A block's accesses and events.
-#[derive(Debug, Default)]
-pub struct Log {
+#[derive(Debug)]
+pub struct Log<'g> {
+    room: &'g Room,
     pub block: u64,
     pub records: Vec<Record>,
     pub lists: Vec<[u64; LANES]>,
@@ -70,9 +96,6 @@ struct Last {
     repeated: Option<(usize, usize)>,
 }
 
-/// Records of a block, at most: what a block accesses after so many is not looked at for races.
-const MOST: usize = 1 << 26;
-
 /// An access of some lanes.
 #[derive(Clone, Copy, Debug)]
 pub struct Accessed<'a> {
@@ -84,9 +107,29 @@ pub struct Accessed<'a> {
     pub warp: usize,
 }
 
-impl Log {
-    pub fn new(block: u64) -> Log {
-        Log { block, ..Log::default() }
+impl<'g> Log<'g> {
+    pub fn new(block: u64, room: &'g Room) -> Self {
+        Log {
+            room,
+            block,
+            records: Vec::new(),
+            lists: Vec::new(),
+            events: Vec::new(),
+            known: Vec::new(),
+            last: Vec::new(),
+            fenced: Vec::new(),
+            seen: Vec::new(),
+        }
+    }
+
+    /// What is to be kept of it when its block has ended; `None` where the block accessed nothing.
+    pub fn finish(mut self) -> Option<Self> {
+        self.records.shrink_to_fit();
+        self.lists.shrink_to_fit();
+        self.events.shrink_to_fit();
+        self.known.shrink_to_fit();
+        (self.last, self.fenced, self.seen) = (Vec::new(), Vec::new(), Vec::new());
+        (!self.records.is_empty()).then_some(self)
     }
 
     /// The index of what a warp knows now.
@@ -97,6 +140,7 @@ impl Log {
         let place = match recent {
             Some(back) => self.known.len() - 1 - back,
             None => {
+                self.room.take(size_of::<Vector>());
                 self.known.push(*known);
                 self.known.len() - 1
             }
@@ -137,6 +181,9 @@ impl Log {
     /// Notes an access.
     pub fn access(&mut self, clocks: &Clocks, stamp: u64, accessed: &Accessed) {
         let Accessed { addresses, mask, bytes, kind, at, warp } = *accessed;
+        if self.room.is_spent() {
+            return;
+        }
         if let Some(last) = self.last.iter_mut().find(|last| last.warp == warp)
             && let Some((done, _)) = &mut last.repeated
             && let Some(&place) = last.records.get(*done)
@@ -145,9 +192,6 @@ impl Log {
             self.records[place].stamp = stamp;
             self.records[place].time = clocks.time[warp];
             self.records[place].known = self.know(clocks, warp);
-            return;
-        }
-        if self.records.len() >= MOST {
             return;
         }
         let first = mask.trailing_zeros() as usize;
@@ -164,12 +208,18 @@ impl Log {
             let expected = base.wrapping_add((stride as u64).wrapping_mul(lane as u64));
             regular &= mask >> lane & 1 == 0 || address == expected;
         }
-        let list = if regular {
-            None
-        } else {
+        let list = (!regular).then_some(self.lists.len() as u32);
+        let spans = if regular && stride == i64::from(bytes) { 1 } else { mask.count_ones() as usize };
+        let size = size_of::<Record>()
+            + spans * size_of::<Span>()
+            + if regular { 0 } else { size_of_val(addresses) }
+            + if self.records.is_empty() { size_of::<Log>() } else { 0 };
+        if !self.room.take(size) {
+            return;
+        }
+        if !regular {
             self.lists.push(*addresses);
-            Some(self.lists.len() as u32 - 1)
-        };
+        }
         let known = self.know(clocks, warp);
         let time = clocks.time[warp];
         let record = Record {
@@ -200,6 +250,9 @@ impl Log {
         order: u64,
         (warp, lane): (usize, u8),
     ) {
+        if self.room.is_spent() {
+            return;
+        }
         let (known, time) = (self.know(clocks, warp), clocks.time[warp]);
         let event = Event { release, address, order, time, known, warp: warp as u8, lane };
         if let Some(last) = self.last.iter_mut().find(|last| last.warp == warp) {
@@ -214,7 +267,13 @@ impl Log {
             }
             last.events.push(self.events.len());
         }
-        self.events.push(event);
+        self.add(event);
+    }
+
+    fn add(&mut self, event: Event) {
+        if self.room.take(size_of::<Event>()) {
+            self.events.push(event);
+        }
     }
 
     /// A relaxed write: releases what the warp's last fence ordered.
@@ -222,7 +281,7 @@ impl Log {
         let repeats = self.last.iter().any(|last| last.warp == warp && last.repeated.is_some());
         if !repeats && let Some(&(_, time, known)) = self.fenced.iter().find(|fence| fence.0 as usize == warp)
         {
-            self.events.push(Event { release: true, address, order, time, known, warp: warp as u8, lane });
+            self.add(Event { release: true, address, order, time, known, warp: warp as u8, lane });
         }
     }
 
@@ -243,7 +302,7 @@ impl Log {
         let (seen, left) = self.seen.drain(..).partition(|seen| seen.0 as usize == warp);
         self.seen = left;
         for (warp, lane, address, order) in Vec::from_iter::<Vec<_>>(seen) {
-            self.events.push(Event { release: false, address, order, time, known, warp, lane });
+            self.add(Event { release: false, address, order, time, known, warp, lane });
         }
     }
 }

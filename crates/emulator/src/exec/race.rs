@@ -5,61 +5,70 @@
 //! counts as seen by each acquire of that address that came after it; one that read an older value counts too, so a race
 //! can be missed there. So it is where more than [`RECENT`] atomic accesses of a place follow each other.
 
-use std::collections::{HashMap, HashSet};
+use std::{collections::HashMap, ops::Range};
 
 use crate::fault::{Access, Action, Fault, FaultKind, Memory as Where};
 
 use super::{
     clocks::Kind,
     grid::Grid,
-    lanes::{LANES, lanes},
+    lanes::{LANES, collect, lanes},
     log::{Event, Log, Record},
 };
 
 /// Atomic accesses of a place that a plain one is compared with.
 const RECENT: usize = 256;
 
+/// Uses that are looked at together, so that they fit in memory.
+const MOST_USES: u64 = 1 << 22;
+
 /// One execution of an instruction: the block's log, and the record in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Source {
+pub struct Source {
     log: u32,
     record: u32,
 }
 
 /// Addresses that one execution touched, from the first to past the last.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+pub struct Span {
     start: u64,
     end: u64,
     source: Source,
 }
 
-/// One lane's use of one place.
+/// One execution's use of one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Use {
     place: u64,
     stamp: u64,
     source: Source,
-    lane: u8,
+    /// The lanes that used it.
+    lanes: u32,
 }
+
+/// Two uses that race, each with its lane.
+type Pair = [(Use, usize); 2];
 
 /// Finds a race, if there is one: the first by address.
 pub fn find(grid: &Grid, mut logs: Vec<Log>) -> Result<(), Box<Fault>> {
     logs.sort_unstable_by_key(|log| log.block);
     let spans = conflicting_spans(&logs);
-    let orders = Orders::new(&logs);
+    let mut orders = Orders::new(&logs);
     // A cluster is a run of spans each of which overlaps one before it.
-    let mut cluster: Vec<Span> = Vec::new();
-    let mut end = 0;
-    for span in spans {
-        if span.start >= end {
-            check_cluster(grid, &logs, &orders, &cluster)?;
-            cluster.clear();
+    let mut rest = spans.as_slice();
+    while let Some(first) = rest.first() {
+        let mut range = first.start..first.end;
+        let mut count = 0;
+        while let Some(span) = rest.get(count).filter(|span| span.start < range.end) {
+            range.end = range.end.max(span.end);
+            count += 1;
         }
-        end = end.max(span.end);
-        cluster.push(span);
+        let (cluster, after) = rest.split_at(count);
+        check_cluster(grid, &logs, &mut orders, cluster, range)?;
+        rest = after;
     }
-    check_cluster(grid, &logs, &orders, &cluster)
+    Ok(())
 }
 
 /// The spans of all writes, and of the reads of what was written, in the order of their starts.
@@ -111,58 +120,89 @@ impl Record {
             let last = LANES - 1 - self.mask.leading_zeros() as usize;
             return add(self.address(log, first), self.address(log, last) + bytes);
         }
-        for lane in lanes(self.mask) {
-            let address = self.address(log, lane);
+        for (address, _) in self.addresses(log) {
             add(address, address + bytes);
         }
     }
+
+    /// Each address, with the lanes that have it.
+    fn addresses(&self, log: &Log) -> impl Iterator<Item = (u64, u32)> {
+        let mut left = self.mask;
+        std::iter::from_fn(move || {
+            let lane = (left != 0).then(|| left.trailing_zeros() as usize)?;
+            let address = self.address(log, lane);
+            let same = match (self.list, self.stride) {
+                (None, 0) => left,
+                (None, _) => 1 << lane,
+                (Some(list), _) => {
+                    let addresses = &log.lists[list as usize];
+                    collect(|other| addresses[other] == address) & left
+                }
+            };
+            left &= !same;
+            Some((address, same))
+        })
+    }
 }
 
-fn check_cluster(grid: &Grid, logs: &[Log], orders: &Orders, cluster: &[Span]) -> Result<(), Box<Fault>> {
+/// Finds a race within addresses that a cluster touches.
+fn check_cluster(
+    grid: &Grid,
+    logs: &[Log],
+    orders: &mut Orders,
+    cluster: &[Span],
+    range: Range<u64>,
+) -> Result<(), Box<Fault>> {
     let record = |source: Source| &logs[source.log as usize].records[source.record as usize];
-    let mut sources: Vec<Source> = cluster.iter().map(|span| span.source).collect();
-    sources.sort_unstable();
-    sources.dedup();
-    if sources.len() < 2 || sources.iter().all(|&source| record(source).kind.is_atomic()) {
+    let several = cluster.iter().any(|span| span.source != cluster[0].source);
+    if !several || cluster.iter().all(|span| record(span.source).kind.is_atomic()) {
         return Ok(());
     }
     // Accesses are aligned to their size, so places of the smallest size are each touched whole.
     let shift =
-        sources.iter().map(|&source| u32::from(record(source).bytes).trailing_zeros()).min().unwrap_or(0);
+        cluster.iter().map(|span| u32::from(record(span.source).bytes).trailing_zeros()).min().unwrap_or(0);
+    let count: u64 =
+        cluster.iter().map(|span| (span.end.min(range.end) - span.start.max(range.start)) >> shift).sum();
+    if count > MOST_USES && range.end - range.start > 1 << shift {
+        let middle = (range.start + (range.end - range.start) / 2) >> shift << shift;
+        for half in [range.start..middle, middle..range.end] {
+            let touches = |span: &&Span| span.start < half.end && half.start < span.end;
+            let part: Vec<Span> = cluster.iter().filter(touches).copied().collect();
+            check_cluster(grid, logs, orders, &part, half)?;
+        }
+        return Ok(());
+    }
     let mut uses = Vec::new();
     for span in cluster {
         let entry = record(span.source);
         let log = &logs[span.source.log as usize];
-        for lane in lanes(entry.mask) {
-            let address = entry.address(log, lane);
-            if address < span.start || address >= span.end {
-                continue;
-            }
-            for place in address >> shift..(address + u64::from(entry.bytes)) >> shift {
-                uses.push(Use { place, stamp: entry.stamp, source: span.source, lane: lane as u8 });
+        for (address, lanes) in entry.addresses(log) {
+            let end = (address + u64::from(entry.bytes)).min(span.end).min(range.end);
+            for place in address.max(span.start).max(range.start) >> shift..end >> shift {
+                uses.push(Use { place, stamp: entry.stamp, source: span.source, lanes });
             }
         }
     }
     uses.sort_unstable();
-    uses.dedup();
     for uses in uses.chunk_by(|a, b| a.place == b.place) {
-        check_place(logs, orders, uses)
-            .map_or(Ok(()), |(first, second)| Err(fault(grid, logs, first, second)))?;
+        check_place(logs, orders, uses).map_or(Ok(()), |pair| Err(fault(grid, logs, pair)))?;
     }
     Ok(())
 }
 
 /// Two uses of a place that race, if there are such. What happens before another has no greater stamp, so each is
 /// compared with the last write, and a write with all that read what the last one wrote.
-fn check_place(logs: &[Log], orders: &Orders, uses: &[Use]) -> Option<(Use, Use)> {
+fn check_place(logs: &[Log], orders: &mut Orders, uses: &[Use]) -> Option<Pair> {
     let (mut write, mut reads, mut atomics): (Option<Use>, Vec<Use>, Vec<Use>) =
         (None, Vec::new(), Vec::new());
     for &now in uses {
         let kind = entry(logs, now).kind;
         let recent = &atomics[atomics.len().saturating_sub(RECENT)..];
         for &before in write.iter().chain(&reads).chain(recent) {
-            if kind.conflicts(entry(logs, before).kind) && !orders.ordered(logs, before, now) {
-                return Some((before, now));
+            if kind.conflicts(entry(logs, before).kind)
+                && let Some([first, second]) = orders.unordered(logs, before, now)
+            {
+                return Some([(before, first), (now, second)]);
             }
         }
         match kind {
@@ -178,7 +218,7 @@ fn check_place(logs: &[Log], orders: &Orders, uses: &[Use]) -> Option<(Use, Use)
     None
 }
 
-fn entry(logs: &[Log], used: Use) -> &Record {
+fn entry<'a>(logs: &'a [Log<'_>], used: Use) -> &'a Record {
     &logs[used.source.log as usize].records[used.source.record as usize]
 }
 
@@ -195,9 +235,9 @@ struct Point {
 }
 
 impl Point {
-    fn of_use(logs: &[Log], used: Use) -> Point {
+    fn of_use(logs: &[Log], used: Use, lane: usize) -> Point {
         let &Record { warp, time, known, .. } = entry(logs, used);
-        Point { log: used.source.log, warp, lane: used.lane, time, known, acquires: false }
+        Point { log: used.source.log, warp, lane: lane as u8, time, known, acquires: false }
     }
 
     fn of_event(log: u32, event: &Event) -> Point {
@@ -216,64 +256,80 @@ impl Point {
 
 /// The releases and acquires of a launch.
 struct Orders {
-    /// Those of each block.
-    releases: Vec<Vec<Event>>,
-    /// Acquires at each address, with their block, in order.
-    acquires: HashMap<u64, Vec<(u32, Event)>>,
+    /// Releases at each address in order: that, the log, and the event in it.
+    releases: HashMap<u64, Vec<(u64, u32, u32)>>,
+    /// What the last point that was asked for has acquired: [`Orders::horizon`] of these events of a log.
+    last: (u32, Vec<u32>, HashMap<u64, u64>),
 }
 
 impl Orders {
     fn new(logs: &[Log]) -> Orders {
-        let mut orders = Orders { releases: Vec::new(), acquires: HashMap::new() };
+        let mut releases: HashMap<u64, Vec<(u64, u32, u32)>> = HashMap::new();
         for (log, content) in logs.iter().enumerate() {
-            orders.releases.push(content.events.iter().filter(|event| event.release).copied().collect());
-            for event in content.events.iter().filter(|event| !event.release) {
-                orders.acquires.entry(event.address).or_default().push((log as u32, *event));
+            for (index, event) in content.events.iter().enumerate().filter(|(_, event)| event.release) {
+                releases.entry(event.address).or_default().push((event.order, log as u32, index as u32));
             }
         }
-        for acquires in orders.acquires.values_mut() {
-            acquires.sort_unstable_by_key(|(_, event)| event.order);
-        }
-        orders
+        releases.values_mut().for_each(|releases| releases.sort_unstable());
+        Orders { releases, last: Default::default() }
     }
 
-    /// Whether one use happens before another.
-    fn ordered(&self, logs: &[Log], first: Use, second: Use) -> bool {
+    /// A lane of each of two uses of which the first does not happen before the second.
+    fn unordered(&mut self, logs: &[Log], first: Use, second: Use) -> Option<[usize; 2]> {
         if first.source == second.source {
-            return true;
+            return None;
         }
-        let (from, to) = (Point::of_use(logs, first), Point::of_use(logs, second));
-        from.before(logs, &to) || self.reaches(logs, from, to)
+        let pairs = lanes(first.lanes).flat_map(|one| lanes(second.lanes).map(move |other| [one, other]));
+        pairs.into_iter().find(|&[one, other]| {
+            let (from, to) = (Point::of_use(logs, first, one), Point::of_use(logs, second, other));
+            !from.before(logs, &to) && !self.reaches(logs, from, to)
+        })
     }
 
     /// Whether a chain of releases and acquires leads from one point to another.
-    fn reaches(&self, logs: &[Log], from: Point, to: Point) -> bool {
-        let mut open = vec![from];
-        let mut seen = HashSet::new();
-        while let Some(point) = open.pop() {
-            for release in &self.releases[point.log as usize] {
-                if !point.before(logs, &Point::of_event(point.log, release)) {
-                    continue;
-                }
-                let Some(acquires) = self.acquires.get(&release.address) else { continue };
-                let after = acquires.partition_point(|(_, event)| event.order < release.order);
-                for (log, acquire) in &acquires[after..] {
-                    let reached = Point::of_event(*log, acquire);
-                    if reached.before(logs, &to) {
-                        return true;
-                    }
-                    if seen.insert((*log, acquire.order)) {
-                        open.push(reached);
-                    }
-                }
+    fn reaches(&mut self, logs: &[Log], from: Point, to: Point) -> bool {
+        let acquired: Vec<u32> = acquires_before(logs, to).collect();
+        if (to.log, &acquired) != (self.last.0, &self.last.1) {
+            let horizon = self.horizon(logs, to.log, &acquired);
+            self.last = (to.log, acquired, horizon);
+        }
+        let horizon = &self.last.2;
+        logs[from.log as usize].events.iter().any(|event| {
+            event.release
+                && horizon.get(&event.address).is_some_and(|&order| event.order <= order)
+                && from.before(logs, &Point::of_event(from.log, event))
+        })
+    }
+
+    /// For each address, the last order whose releases these acquires see, themselves or through others.
+    fn horizon(&self, logs: &[Log], log: u32, acquired: &[u32]) -> HashMap<u64, u64> {
+        let mut horizon = HashMap::new();
+        let mut open: Vec<(u32, u32)> = acquired.iter().map(|&event| (log, event)).collect();
+        while let Some((log, event)) = open.pop() {
+            let Event { address, order, .. } = logs[log as usize].events[event as usize];
+            let seen = horizon.entry(address).or_insert(0);
+            let before = std::mem::replace(seen, order.max(*seen));
+            let Some(releases) = self.releases.get(&address) else { continue };
+            let after = releases.partition_point(|release| release.0 <= before);
+            for &(_, log, release) in releases[after..].iter().take_while(|release| release.0 <= order) {
+                let release = Point::of_event(log, &logs[log as usize].events[release as usize]);
+                open.extend(acquires_before(logs, release).map(|acquire| (log, acquire)));
             }
         }
-        false
+        horizon
     }
 }
 
-fn fault(grid: &Grid, logs: &[Log], first: Use, second: Use) -> Box<Fault> {
-    let describe = |used: Use| {
+/// The acquires of a point's block that come before it.
+fn acquires_before(logs: &[Log], point: Point) -> impl Iterator<Item = u32> {
+    let events = logs[point.log as usize].events.iter().enumerate();
+    let before =
+        move |event: &Event| !event.release && Point::of_event(point.log, event).before(logs, &point);
+    events.filter(move |(_, event)| before(event)).map(|(index, _)| index as u32)
+}
+
+fn fault(grid: &Grid, logs: &[Log], [first, second]: Pair) -> Box<Fault> {
+    let describe = |(used, lane): (Use, usize)| {
         let log = &logs[used.source.log as usize];
         let record = entry(logs, used);
         let action = match record.kind {
@@ -284,10 +340,10 @@ fn fault(grid: &Grid, logs: &[Log], first: Use, second: Use) -> Box<Fault> {
         Access {
             action,
             memory: Where::Global,
-            address: record.address(log, used.lane.into()),
+            address: record.address(log, lane),
             bytes: record.bytes.into(),
             block: grid.block_index(log.block),
-            thread: grid.thread(record.warp.into(), used.lane.into()),
+            thread: grid.thread(record.warp.into(), lane as u32),
             place: grid.place(record.at),
         }
     };
