@@ -3,7 +3,8 @@
 //! Two accesses of one place, one of them a plain write or one plain and the other an atomic write, are a race unless one
 //! happens before the other: by barriers within a block, or through a release and an acquire at one address. A release
 //! counts as seen by each acquire of that address that came after it; one that read an older value counts too, so a race
-//! can be missed there. So it is where more than [`RECENT`] atomic accesses of a place follow each other.
+//! can be missed there. So it can where more than [`RECENT`] atomic accesses of a place follow each other, or plain reads
+//! before an atomic write.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -16,7 +17,7 @@ use super::{
     log::{Event, Log, Record},
 };
 
-/// Atomic accesses of a place that a plain one is compared with.
+/// Atomic accesses of a place that a plain one is compared with, and plain reads that an atomic write is.
 const RECENT: usize = 256;
 
 /// Uses that are looked at together, so that they fit in memory.
@@ -197,8 +198,13 @@ fn check_place(logs: &[Log], orders: &mut Orders, uses: &[Use]) -> Option<Pair> 
         (None, Vec::new(), Vec::new());
     for &now in uses {
         let kind = entry(logs, now).kind;
-        let recent = &atomics[atomics.len().saturating_sub(RECENT)..];
-        for &before in write.iter().chain(&reads).chain(recent) {
+        let recent = |uses: &[Use]| uses.len().saturating_sub(RECENT);
+        let reads_before = match kind {
+            Kind::Write => &reads[..],
+            Kind::AtomicWrite => &reads[recent(&reads)..],
+            Kind::Read | Kind::AtomicRead => &[],
+        };
+        for &before in write.iter().chain(reads_before).chain(&atomics[recent(&atomics)..]) {
             if kind.conflicts(entry(logs, before).kind)
                 && let Some([first, second]) = orders.unordered(logs, before, now)
             {

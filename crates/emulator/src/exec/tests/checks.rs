@@ -356,3 +356,61 @@ fn of_several_faults_the_first_blocks_is_told() {
         assert_eq!(machine.launch(40, 32, &[]).unwrap_err().block, [5, 0, 0]);
     }
 }
+
+#[test]
+fn notes_that_are_spent_hide_races_and_invent_none() {
+    let bar = "bar.sync 0;";
+    let run = |body: &str, bytes| {
+        let mut machine = Machine::new(body);
+        machine.settings.race_log_bytes = bytes;
+        let partials = machine.memory.allocate(4 * 20).unwrap();
+        let (ticket, sum) = (machine.upload(&[0u32]), machine.upload(&[0u32]));
+        machine.launch(20, 64, &[partials, ticket, sum])
+    };
+    let right = tickets("atom.acq_rel.gpu.global", bar, bar);
+    let fenced = tickets("fence.acq_rel.gpu; atom.relaxed.gpu.global", bar, bar)
+        .replace("TAKEN:", "fence.acq_rel.gpu; TAKEN:");
+    for bytes in (0..40_000).step_by(250) {
+        run(&right, bytes).unwrap();
+        run(&fenced, bytes).unwrap();
+    }
+    let wrong = tickets("atom.relaxed.gpu.global", bar, bar);
+    run(&wrong, 1000).unwrap();
+    race(run(&wrong, 40_000));
+}
+
+#[test]
+fn more_uses_than_are_looked_at_together_are_all_looked_at() {
+    let body = |last: &str| {
+        format!(
+            "and.b32 %r1, %r0, 31;
+            mul.wide.u32 %rd3, %r1, 4;
+            add.u64 %rd3, %rd0, %rd3;
+            setp.ge.u32 %p1, %r0, 32;
+            @%p1 bra WRITTEN;
+            st.global.u32 [%rd3], %r0;
+            st.global.u32 [%rd3+128], %r0;
+            WRITTEN:
+            bar.sync 0;
+            mov.u32 %r2, 0;
+            LOOP:
+            ld.global.u32 %r3, [%rd3];
+            ld.global.u32 %r3, [%rd3+128];
+            add.u32 %r2, %r2, 1;
+            setp.lt.u32 %p2, %r2, 3000;
+            @%p2 bra LOOP;
+            setp.eq.u32 %p3, %r0, 1000;
+            {last}"
+        )
+    };
+    let run = |last: &str| {
+        let machine = Machine::new(&body(last));
+        let data = machine.memory.allocate(256).unwrap();
+        machine.launch(1, 1024, &[data])
+    };
+    run("bar.sync 0; @%p3 st.global.u32 [%rd3+128], 1;").unwrap();
+    let fault = run("@%p3 st.global.u32 [%rd3+128], 1;").unwrap_err();
+    let FaultKind::Race { first, second } = fault.kind else { panic!("{fault}") };
+    assert!(first.action != second.action, "{first}; {second}");
+    assert_eq!((first.thread[0] % 32, second.thread[0] % 32), (1000 % 32, 1000 % 32));
+}
