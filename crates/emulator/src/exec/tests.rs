@@ -3,6 +3,7 @@
 mod checks;
 mod counters;
 mod flow;
+mod planted;
 
 use crate::{
     counters::Counters,
@@ -19,6 +20,7 @@ pub struct Machine {
     loaded: Loaded,
     pub memory: Memory,
     pub settings: Settings,
+    pub dynamic_shared: u32,
 }
 
 impl Machine {
@@ -29,7 +31,7 @@ impl Machine {
         let program = Program::decode(&module).unwrap_or_else(|error| panic!("{error}\n{text}"));
         let memory = Memory::new(1 << 30);
         let loaded = Loaded::new(&program, &memory).expect("the memory suffices");
-        Machine { program, loaded, memory, settings: Settings::default() }
+        Machine { program, loaded, memory, settings: Settings::default(), dynamic_shared: 256 }
     }
 
     /// Memory that holds these bytes.
@@ -53,8 +55,8 @@ impl Machine {
         let kernel = &self.program.kernels()[0];
         let mut params: Vec<u8> = pointers.iter().flat_map(|pointer| pointer.to_le_bytes()).collect();
         params.resize(kernel.param_bytes, 0);
-        let launch =
-            Launch { grid: [blocks, 1, 1], block: [threads, 1, 1], dynamic_shared: 256, params: &params };
+        let (grid, block) = ([blocks, 1, 1], [threads, 1, 1]);
+        let launch = Launch { grid, block, dynamic_shared: self.dynamic_shared, params: &params };
         exec::launch(&self.program, &self.loaded, kernel, &launch, &self.memory, &self.settings)
     }
 }
