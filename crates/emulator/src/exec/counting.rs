@@ -7,11 +7,11 @@ use super::lanes::{LANES, lanes};
 /// There are 32 banks of 4 bytes. Accesses of 8 bytes go by halves of the warp, of 16 by quarters, so that no part has
 /// more than 128 bytes. In a part, lanes that want one word share it; different words of a bank cost a pass each.
 pub fn bank_conflicts(addresses: &[u64; LANES], mask: u32, bytes: u32) -> u64 {
-    let parts = bytes.div_ceil(4).clamp(1, 32);
-    let width = LANES as u32 / parts.min(32);
+    let words_each = bytes.div_ceil(4).clamp(1, 32);
+    let width = LANES as u32 / words_each;
     let mut extra = 0;
-    for part in 0..parts {
-        let part_mask = if width == 32 { mask } else { mask & (((1u32 << width) - 1) << (part * width)) };
+    for part in 0..words_each {
+        let part_mask = mask & (u32::MAX >> (32 - width)) << (part * width);
         if part_mask == 0 {
             continue;
         }
@@ -20,19 +20,22 @@ pub fn bank_conflicts(addresses: &[u64; LANES], mask: u32, bytes: u32) -> u64 {
         if lanes(part_mask).all(|lane| addresses[lane].wrapping_sub(base) < 128) {
             continue;
         }
-        let mut words: Vec<u64> = lanes(part_mask)
-            .flat_map(|lane| {
-                let first = addresses[lane] / 4;
-                first..first + u64::from(bytes.div_ceil(4))
-            })
-            .collect();
-        words.sort_unstable();
-        words.dedup();
-        let mut banks = [0u64; 32];
-        for word in words {
-            banks[(word % 32) as usize] += 1;
+        // `width` lanes of so many words: 32 at most.
+        let mut words = [0; LANES];
+        let mut count = 0;
+        for lane in lanes(part_mask) {
+            for word in 0..u64::from(words_each) {
+                words[count] = addresses[lane] / 4 + word;
+                count += 1;
+            }
         }
-        extra += banks.iter().max().copied().unwrap_or(1) - 1;
+        let words = &mut words[..count];
+        words.sort_unstable();
+        let mut banks = [0u64; 32];
+        for word in words.chunk_by(|a, b| a == b) {
+            banks[(word[0] % 32) as usize] += 1;
+        }
+        extra += banks.into_iter().max().unwrap_or(1) - 1;
     }
     extra
 }
