@@ -14,6 +14,7 @@ mod shadow;
 mod tests;
 mod warp;
 
+use std::collections::HashMap;
 use std::sync::{
     Once,
     atomic::{AtomicU64, Ordering::Relaxed},
@@ -76,20 +77,20 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct Loaded {
     /// Address and size of each of [`Program::variables`].
-    addresses: Vec<(String, u64, u64)>,
+    addresses: HashMap<String, (u64, u64)>,
 }
 
 impl Loaded {
     /// Gives each variable memory, and its initial value. `None` where the memory does not suffice.
     pub fn new(program: &Program, memory: &Memory) -> Option<Loaded> {
-        let mut loaded = Loaded { addresses: Vec::new() };
+        let mut loaded = Loaded { addresses: HashMap::new() };
         for variable in program.variables() {
             // An allocation's alignment is more than a variable's can be.
             let Some(address) = memory.allocate(variable.size) else {
                 loaded.unload(memory);
                 return None;
             };
-            loaded.addresses.push((variable.name.clone(), address, variable.size));
+            loaded.addresses.insert(variable.name.clone(), (address, variable.size));
             let filled = memory.fill(address, &[0], variable.size);
             let written = memory.write(address, &variable.initial);
             if filled.is_err() || written.is_err() {
@@ -110,12 +111,12 @@ impl Loaded {
 
     /// The address and size of the variable of this name.
     pub fn address(&self, name: &str) -> Option<(u64, u64)> {
-        self.addresses.iter().find(|variable| variable.0 == name).map(|variable| (variable.1, variable.2))
+        self.addresses.get(name).copied()
     }
 
     /// Frees the variables' memory.
     pub fn unload(self, memory: &Memory) {
-        for (_, address, _) in self.addresses {
+        for (address, _) in self.addresses.into_values() {
             memory.free(address);
         }
     }

@@ -112,7 +112,13 @@ impl Program {
             }
         }
         for variable in &module.variables {
-            context.variables.insert(&variable.name, variable);
+            let known = context.variables.insert(&variable.name, variable);
+            if known.is_some_and(|known| !known.external && !variable.external) {
+                return Err(LoadError {
+                    line: variable.line,
+                    message: format!("`{}` is defined twice", variable.name),
+                });
+            }
         }
         let mut kernels = Vec::new();
         for function in module.functions.iter().filter(|function| function.body.is_some()) {

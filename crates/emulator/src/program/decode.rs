@@ -21,6 +21,9 @@ use super::{
 const MOST_INSTRUCTIONS: usize = 1 << 20;
 /// Bytes that a block or thread may declare of a memory.
 const MOST_BYTES: u64 = 1 << 24;
+/// Bytes of local memory a thread, to which registers that a GPU lacks go too. (CUDA C++ Programming Guide, "Technical
+/// Specifications per Compute Capability".)
+const THREAD_BYTES: u64 = 512 << 10;
 
 /// What a name stands for.
 #[derive(Clone, Debug)]
@@ -862,6 +865,18 @@ pub(super) fn kernel(context: &Context, function: &ast::Function) -> Result<Kern
     let fixed: std::collections::HashSet<Register> =
         constants.iter().map(|(register, _)| *register).chain(decoder.sinks.values().copied()).collect();
     let liveness = flow::liveness(&decoder.instructions, &decoder.uses, |register| fixed.contains(&register));
+    let Some(liveness) = liveness else {
+        return decoder.error(format!("`{}` has too many registers and branches", function.name));
+    };
+    let Counts { half, word, double, .. } = decoder.counts;
+    let bytes = decoder.local_bytes + 2 * u64::from(half) + 4 * u64::from(word) + 8 * u64::from(double);
+    if bytes > THREAD_BYTES {
+        let name = &function.name;
+        let text = format!(
+            "`{name}` has {bytes} bytes of registers and local memory a thread; a thread has {THREAD_BYTES}"
+        );
+        return decoder.error(text);
+    }
     let max_threads = function.max_threads.map_or(1024, |[x, y, z]| {
         let threads = u64::from(x.max(1)) * u64::from(y.max(1)) * u64::from(z.max(1));
         threads.min(1024) as u32

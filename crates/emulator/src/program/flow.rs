@@ -166,13 +166,15 @@ pub struct Liveness {
     pub early: Vec<Register>,
 }
 
-/// Which registers hold a value that is still read. `counts` numbers all registers: those from `fixed` on, of any bank,
-/// are constants.
+/// Bits that [`liveness`] may take: one for each register in each basic block.
+const MOST_BITS: usize = 1 << 30;
+
+/// Which registers hold a value that is still read. `None` where there are too many of them, in too many blocks.
 pub fn liveness(
     instructions: &[Instruction],
     uses: &[Uses],
     is_constant: impl Fn(Register) -> bool,
-) -> Liveness {
+) -> Option<Liveness> {
     // Dense numbers of the registers that matter.
     let mut numbers = std::collections::HashMap::new();
     let mut registers = Vec::new();
@@ -185,21 +187,36 @@ pub fn liveness(
         }
     }
     let blocks = Blocks::new(instructions);
+    if blocks.ranges.len() * registers.len() > MOST_BITS {
+        return None;
+    }
     let mut live_in = vec![Bits::new(registers.len()); blocks.ranges.len() + 1];
+    let width = |number: usize| match registers[number].bank {
+        Bank::Double => 2,
+        Bank::Word | Bank::Half => 1,
+        Bank::Predicate => 0,
+    };
+    // Steps back over an instruction; returns by how many 32-bit registers more are live before it.
     let step = |live: &mut Bits, at: usize| {
+        let mut change = 0;
         // A guarded instruction leaves the old value in some lanes.
         if instructions[at].guard == super::code::Guard::NONE {
             for register in &uses[at].written {
-                if let Some(&number) = numbers.get(register) {
-                    live.remove(number);
+                if let Some(&number) = numbers.get(register)
+                    && live.remove(number)
+                {
+                    change -= width(number);
                 }
             }
         }
         for register in &uses[at].read {
-            if let Some(&number) = numbers.get(register) {
-                live.insert(number);
+            if let Some(&number) = numbers.get(register)
+                && live.insert(number)
+            {
+                change += width(number);
             }
         }
+        change
     };
     let mut changed = true;
     while changed {
@@ -218,23 +235,20 @@ pub fn liveness(
             }
         }
     }
-    let width = |number: usize| match registers[number].bank {
-        Bank::Double => 2,
-        Bank::Word | Bank::Half => 1,
-        Bank::Predicate => 0,
-    };
     let mut pressure = 0;
     for block in 0..blocks.ranges.len() {
         let mut live = Bits::new(registers.len());
         for &to in &blocks.successors[block] {
             live.join(&live_in[to]);
         }
+        let mut now: i32 = live.iter().map(width).sum();
         for at in (blocks.ranges[block].0..blocks.ranges[block].1).rev() {
-            step(&mut live, at);
-            pressure = pressure.max(live.iter().map(width).sum());
+            now += step(&mut live, at);
+            pressure = pressure.max(now);
         }
     }
-    Liveness { pressure, early: live_in[0].iter().map(|number| registers[number]).collect() }
+    let early = live_in[0].iter().map(|number| registers[number]).collect();
+    Some(Liveness { pressure: pressure as u32, early })
 }
 
 /// A set of small numbers.
@@ -246,12 +260,20 @@ impl Bits {
         Bits(vec![0; count.div_ceil(64)])
     }
 
-    fn insert(&mut self, number: usize) {
-        self.0[number / 64] |= 1 << (number % 64);
+    /// Whether it is new.
+    fn insert(&mut self, number: usize) -> bool {
+        let (word, bit) = (&mut self.0[number / 64], 1 << (number % 64));
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
     }
 
-    fn remove(&mut self, number: usize) {
-        self.0[number / 64] &= !(1 << (number % 64));
+    /// Whether it was there.
+    fn remove(&mut self, number: usize) -> bool {
+        let (word, bit) = (&mut self.0[number / 64], 1 << (number % 64));
+        let known = *word & bit != 0;
+        *word &= !bit;
+        known
     }
 
     fn join(&mut self, other: &Bits) {

@@ -1,5 +1,7 @@
 //! Variables at module scope.
 
+use std::collections::HashSet;
+
 use crate::{
     alu::bits_of,
     ptx::ast::{self, Initial, Space},
@@ -9,6 +11,7 @@ use super::{LoadError, Relocation, Variable, decode::variable_size};
 
 /// Those in global and constant memory.
 pub fn decode(variables: &[ast::Variable]) -> Result<Vec<Variable>, LoadError> {
+    let names: HashSet<&str> = variables.iter().map(|variable| variable.name.as_str()).collect();
     let held = variables.iter().filter(|variable| matches!(variable.space, Space::Global | Space::Const));
     held.map(|variable| {
         let error = |message: String| LoadError { line: variable.line, message };
@@ -35,7 +38,7 @@ pub fn decode(variables: &[ast::Variable]) -> Result<Vec<Variable>, LoadError> {
                     initial[at..at + count].copy_from_slice(&bytes[..count]);
                 }
                 Initial::Address { name, offset, .. } => {
-                    if !variables.iter().any(|other| other.name == *name) {
+                    if !names.contains(name.as_str()) {
                         return Err(error(format!("`{name}` is no variable whose address is known")));
                     }
                     relocations.push(Relocation { at, size: element, name: name.clone(), addend: *offset });
