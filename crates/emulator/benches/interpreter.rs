@@ -1,4 +1,4 @@
-//! Times the interpreter on one core, a JSON line a case: `cargo bench -p gpu_reduce_emulator`.
+//! Times the interpreter on one core, a JSON line a case: `cargo bench -p gpu_reduce_emulator --bench interpreter`.
 //!
 //! `lane_instructions` and `warp_instructions` are those of one launch, `us` is the median of 5 launches after one to
 //! warm up, and `rate` the lane-instructions a second, in millions.

@@ -193,10 +193,13 @@ pub fn launch(
         (Some((block, _)), Some((earlier, suspicion))) if earlier < block => Err(suspicion),
         (Some((_, fault)), _) => Err(fault),
         (None, suspicion) => {
-            if grid.room.is_spent() {
+            if settings.checks && grid.room.is_spent() {
                 let (name, bytes) = (&kernel.name, settings.race_log_bytes);
                 PART.call_once(|| {
-                    eprintln!("kernel {name}: races in global memory are looked for only in its first accesses, {bytes} bytes of notes (Settings::race_log_bytes)");
+                    eprintln!(
+                        "kernel {name}: its accesses to global memory do not fit in Settings::race_log_bytes, \
+                         {bytes}: races are looked for only among the first ones"
+                    )
                 });
             }
             race::find(&grid, logs)?;

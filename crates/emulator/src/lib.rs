@@ -68,6 +68,9 @@
 //! is printed to standard error, and [`take_faults`] returns it. The calls see what a GPU's host would see: the launch
 //! succeeds, and later calls of the context fail.
 //!
+//! Accesses to global memory are noted, and races among them looked for when the launch has ended. Where a launch makes
+//! more of them than fit in [`Settings::race_log_bytes`], only the first ones are looked at, and a message says so once.
+//!
 //! A fault stops the context for all threads that use it. A test that plants one does so best in a test program of its
 //! own, or serialised with the other tests.
 //!
