@@ -94,7 +94,7 @@ impl<'g> Block<'g> {
             warp
         });
         let checks = grid.settings.checks.then(|| Checks {
-            clocks: Clocks::default(),
+            clocks: Clocks::new(grid.warps),
             shadow: Shadow::new(grid.shared_bytes, grid.granule),
             log: Log::new(0, &grid.room),
             serial: 0,
@@ -154,7 +154,7 @@ impl<'g> Block<'g> {
         state.counters.warps += u64::from(grid.warps);
         state.shared.fill(0);
         if let Some(checks) = &mut state.checks {
-            checks.clocks = Clocks::default();
+            checks.clocks.clear();
             checks.shadow.clear();
             checks.log = Log::new(number, &grid.room);
         }

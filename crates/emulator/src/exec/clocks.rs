@@ -75,7 +75,7 @@ struct Released {
 #[derive(Clone, Debug)]
 pub struct Clocks {
     pub time: Vector,
-    pub known: [Vector; WARPS],
+    pub known: Vec<Vector>,
     released: HashMap<u64, Released>,
     /// What a warp's last fence orders before its later relaxed writes.
     fenced: HashMap<u8, Vector>,
@@ -83,19 +83,27 @@ pub struct Clocks {
     seen: HashMap<u8, Vector>,
 }
 
-impl Default for Clocks {
-    fn default() -> Self {
+impl Clocks {
+    /// Those of a block of so many warps that starts.
+    pub fn new(warps: u32) -> Clocks {
         Clocks {
             time: [1; WARPS],
-            known: [[0; WARPS]; WARPS],
+            known: vec![[0; WARPS]; warps as usize],
             released: HashMap::new(),
             fenced: HashMap::new(),
             seen: HashMap::new(),
         }
     }
-}
 
-impl Clocks {
+    /// As when a block starts.
+    pub fn clear(&mut self) {
+        self.time.fill(1);
+        self.known.as_flattened_mut().fill(0);
+        self.released.clear();
+        self.fenced.clear();
+        self.seen.clear();
+    }
+
     /// Whether an earlier access is ordered before one of this lane now.
     pub fn ordered(&self, before: &Moment, warp: usize, lane: u8) -> bool {
         before.warp as usize == warp && before.lane == lane
