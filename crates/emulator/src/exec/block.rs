@@ -284,7 +284,11 @@ impl<'g> State<'g> {
     /// Runs a warp for at most so many instructions.
     fn run(&mut self, warp: &mut Warp, turn: u32) -> Result<Stop, Box<Fault>> {
         let mut left = turn;
-        while left > 0 {
+        let stop = loop {
+            if left == 0 {
+                warp.had_turn(turn);
+                break Stop::Turn;
+            }
             let ready = match self.grid.settings.seed {
                 None => warp.ready().next_back(),
                 Some(_) => {
@@ -292,16 +296,15 @@ impl<'g> State<'g> {
                     warp.ready().nth(pick)
                 }
             };
-            let Some(path) = ready else { return Ok(Stop::Blocked) };
+            let Some(path) = ready else { break Stop::Blocked };
             self.run_path(warp, path, &mut left)?;
-        }
-        warp.had_turn(turn);
+        };
         if self.issued > self.limit {
             let limit = self.limit;
             let path = warp.paths.first().map_or((0, 0), |path| (path.at, path.mask));
             return Err(self.fault(warp.index, path.0, path.1, FaultKind::Endless { limit }));
         }
-        Ok(Stop::Turn)
+        Ok(stop)
     }
 
     /// Runs a path until it ends, parts, waits, or its turn is over.

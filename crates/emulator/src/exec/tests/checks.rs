@@ -333,10 +333,15 @@ fn lanes_that_never_come_to_a_shuffle_are_found() {
 
 #[test]
 fn a_loop_without_an_end_is_found() {
-    let mut machine = Machine::new("LOOP: bra LOOP;");
-    machine.settings.instruction_limit = 100_000;
-    let fault = machine.launch(1, 32, &[]).unwrap_err();
-    assert_eq!((fault.code(), &fault.kind), (702, &FaultKind::Endless { limit: 100_000 }));
+    // Also one in which no warp's turn comes to its end.
+    for body in ["LOOP: bra LOOP;", "LOOP: bar.sync 0; bra LOOP;"] {
+        for seed in [None, Some(1)] {
+            let mut machine = Machine::new(body);
+            (machine.settings.instruction_limit, machine.settings.seed) = (100_000, seed);
+            let fault = machine.launch(1, 64, &[]).unwrap_err();
+            assert_eq!((fault.code(), &fault.kind), (702, &FaultKind::Endless { limit: 100_000 }));
+        }
+    }
 }
 
 #[test]
