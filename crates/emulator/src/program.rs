@@ -92,6 +92,11 @@ pub struct Relocation {
     pub addend: i64,
 }
 
+/// The names of all instructions that are known.
+pub fn instructions() -> impl Iterator<Item = &'static str> {
+    [decode::NAMES, memory::NAMES, sync::NAMES, crate::alu::NAMES].into_iter().flatten().copied()
+}
+
 impl Program {
     /// Decodes a module.
     ///

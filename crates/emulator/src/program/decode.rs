@@ -15,8 +15,11 @@ use super::{
         Special, Store,
     },
     flow::{self, Uses},
+    memory, sync,
 };
 
+/// The instructions that this file decodes by itself.
+pub const NAMES: &[&str] = &["bra", "brx", "call", "ret", "exit", "trap", "brkpt", "cvta"];
 /// Instructions that a kernel may have, calls inlined.
 const MOST_INSTRUCTIONS: usize = 1 << 20;
 /// Bytes that a block or thread may declare of a memory.
@@ -423,6 +426,22 @@ impl<'a> Decoder<'a> {
                 Guard { predicate: register.index, negated: if guard.negated { u32::MAX } else { 0 } };
         }
         match instruction.name.as_str() {
+            name if NAMES.contains(&name) => self.control(instruction),
+            name if memory::NAMES.contains(&name) => memory::decode(self, instruction),
+            name if sync::NAMES.contains(&name) => sync::decode(self, instruction),
+            "mov" if is_vector_move(instruction) => self.vector_move(instruction),
+            "mov" if matches!(instruction.operands.get(1), Some(Operand::Name(name)) if is_clock(name)) => {
+                self.clock(instruction)
+            }
+            name if alu::NAMES.contains(&name) => self.lanes(instruction),
+            _ => self.unknown(instruction),
+        }?;
+        self.guard = Guard::NONE;
+        Ok(())
+    }
+
+    fn control(&mut self, instruction: &'a ast::Instruction) -> Result<(), LoadError> {
+        match instruction.name.as_str() {
             "bra" => self.branch(instruction),
             "brx" => self.switch(instruction),
             "call" => self.call(instruction),
@@ -437,17 +456,9 @@ impl<'a> Decoder<'a> {
             }
             "trap" => self.emit(Operation::Trap("trap"), Uses::default()),
             "brkpt" => self.emit(Operation::Trap("brkpt"), Uses::default()),
-            "mov" if is_vector_move(instruction) => self.vector_move(instruction),
-            "mov" if matches!(instruction.operands.get(1), Some(Operand::Name(name)) if is_clock(name)) => {
-                self.clock(instruction)
-            }
             "cvta" => self.convert_address(instruction),
-            _ if super::memory::is_memory(&instruction.name) => super::memory::decode(self, instruction),
-            _ if super::sync::is_sync(&instruction.name) => super::sync::decode(self, instruction),
-            _ => self.lanes(instruction),
-        }?;
-        self.guard = Guard::NONE;
-        Ok(())
+            _ => self.unknown(instruction),
+        }
     }
 
     pub(super) fn expect(&self, instruction: &ast::Instruction, operands: usize) -> Result<(), LoadError> {

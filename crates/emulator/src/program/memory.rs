@@ -13,21 +13,9 @@ use super::{
     flow::Uses,
 };
 
-/// Whether this file decodes the instruction.
-pub fn is_memory(name: &str) -> bool {
-    matches!(
-        name,
-        "ld" | "ldu"
-            | "st"
-            | "atom"
-            | "red"
-            | "prefetch"
-            | "prefetchu"
-            | "isspacep"
-            | "discard"
-            | "applypriority"
-    )
-}
+/// The instructions that this file decodes.
+pub const NAMES: &[&str] =
+    &["ld", "ldu", "st", "atom", "red", "prefetch", "prefetchu", "isspacep", "discard", "applypriority"];
 
 pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), LoadError> {
     match instruction.name.as_str() {

@@ -14,27 +14,21 @@ use super::{
     flow::Uses,
 };
 
-/// Whether this file decodes the instruction.
-pub fn is_sync(name: &str) -> bool {
-    matches!(
-        name,
-        "bar"
-            | "barrier"
-            | "membar"
-            | "fence"
-            | "shfl"
-            | "vote"
-            | "match"
-            | "activemask"
-            | "redux"
-            | "elect"
-            | "nanosleep"
-            | "branchtargets"
-            | ".branchtargets"
-            | "pragma"
-            | ".pragma"
-    )
-}
+/// The instructions that this file decodes.
+pub const NAMES: &[&str] = &[
+    "bar",
+    "barrier",
+    "membar",
+    "fence",
+    "shfl",
+    "vote",
+    "match",
+    "activemask",
+    "redux",
+    "elect",
+    "nanosleep",
+    ".branchtargets",
+];
 
 pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), LoadError> {
     let mut words = Words::new(instruction);
@@ -60,8 +54,8 @@ pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(
             decoder.emit(Operation::Active(target), Uses { read: vec![], written: vec![target] })
         }
         "nanosleep" => decoder.emit(Operation::Nothing, Uses::default()),
-        // Lists and hints, no instructions.
-        "branchtargets" | ".branchtargets" | "pragma" | ".pragma" => Ok(()),
+        // A list, no instruction.
+        ".branchtargets" => Ok(()),
         _ => collective(decoder, instruction, words),
     }
 }
