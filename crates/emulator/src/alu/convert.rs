@@ -130,7 +130,7 @@ fn to_f64(format: Format, bits: u64, ftz: bool) -> f64 {
         F32 if ftz => f64::from(flush(f32::from_bits(bits as u32))),
         F32 => f64::from(f32::from_bits(bits as u32)),
         F16 => f64::from(f16_to_f32(bits as u16)),
-        _ => f64::from(f32::from_bits((bits as u32) << 16)),
+        _ => f64::from(bf16_to_f32(bits as u16)),
     }
 }
 
@@ -185,6 +185,11 @@ fn between(to: (Bank, Type), from: (Bank, Type), rounding: Rounding, options: Op
     };
     let plain = !ftz && !sat && !relu;
     match (from.1, to.1) {
+        // A move of bits, a NaN's too: ptxas makes it a shift, or nothing.
+        (from_type, to_type) if plain && from_type == to_type => return convert_lanes(to.0, from.0, |a| a),
+        (Type::Bf16, Type::F32) if plain => {
+            return convert_lanes(to.0, from.0, |a| bf16_to_f32(a as u16).to_bits().into());
+        }
         (Type::F16, Type::F32) if plain && from.0 == Bank::Half && to.0 == Bank::Word => {
             return unary(|a: u16| canonical_f32(f16_to_f32(a)));
         }
@@ -219,6 +224,12 @@ pub fn f16_to_f32(bits: u16) -> f32 {
     let value = f32::from_bits(magnitude) * f32::from_bits(0x7780_0000);
     let value = if magnitude >= 0x0f80_0000 { f32::from_bits(magnitude | 0x7f80_0000) } else { value };
     f32::from_bits(value.to_bits() | u32::from(bits & 0x8000) << 16)
+}
+
+/// Exact, and so are a NaN's bits.
+#[inline(always)]
+pub fn bf16_to_f32(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
 }
 
 /// To nearest, ties to even; a NaN becomes the canonical one.

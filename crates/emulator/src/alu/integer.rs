@@ -55,8 +55,28 @@ pub fn arithmetic(words: &mut Words) -> Result<Lanes, String> {
     if words.take("wide") {
         return wide(words);
     }
-    let ty = words.ty()?;
-    for_integer!(ty, words, plain(words, ty))
+    match words.ty()? {
+        Type::U16x2 => halves::<u16>(words),
+        Type::S16x2 => halves::<i16>(words),
+        ty => for_integer!(ty, words, plain(words, ty)),
+    }
+}
+
+/// Two values of 16 bits in a register.
+fn halves<T: Integer>(words: &Words) -> Result<Lanes, String> {
+    let operation: fn(T, T) -> T = match words.name() {
+        "add" => T::add,
+        "min" => T::min,
+        "max" => T::max,
+        _ => return Err(words.unknown()),
+    };
+    Ok(binary(move |a: u32, b: u32| {
+        let half = |shift: u32| {
+            let part = |value: u32| T::from_bits(u64::from(value >> shift & 0xffff));
+            (operation(part(a), part(b)).bits() as u32) << shift
+        };
+        half(0) | half(16)
+    }))
 }
 
 fn plain<T: Integer>(words: &mut Words, ty: Type) -> Result<Lanes, String> {

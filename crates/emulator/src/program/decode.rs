@@ -215,7 +215,7 @@ impl<'a> Decoder<'a> {
     /// The register of this name, with its bits; `None` for what is no register.
     pub(super) fn register(&mut self, operand: &Operand) -> Result<Option<(Register, u32)>, LoadError> {
         let Operand::Name(name) = operand else { return Ok(None) };
-        if special(name).is_some() || is_clock(name) || name == "_" {
+        if special(name).is_some() || is_clock(name) || matches!(name.as_str(), "_" | "WARP_SZ") {
             return Ok(None);
         }
         Ok(match self.find(name)? {

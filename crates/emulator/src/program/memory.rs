@@ -8,7 +8,7 @@ use crate::{
 
 use super::{
     LoadError,
-    code::{Atomic, Load, Operation, Order, Scope, Space, Store},
+    code::{Atomic, Load, Operation, Order, Scope, Space, Store, Update},
     decode::Decoder,
     flow::Uses,
 };
@@ -42,10 +42,12 @@ fn space(words: &mut Words) -> Space {
 }
 
 fn order(words: &mut Words, default: Order) -> Order {
-    match words.take_any(&["weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"]) {
+    // `.mmio.relaxed` is as strong as `.relaxed`, and is never split or merged, which nothing is here.
+    words.take("mmio");
+    match words.take_any(&["weak", "volatile", "relaxed", "acquire", "release", "acq_rel"]) {
         Some("weak") => Order::Weak,
         Some("volatile") => Order::Volatile,
-        Some("relaxed" | "mmio") => Order::Relaxed,
+        Some("relaxed") => Order::Relaxed,
         Some("acquire") => Order::Acquire,
         Some("release") => Order::Release,
         Some(_) => Order::AcqRel,
@@ -214,11 +216,12 @@ fn atomic(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), L
         read: [b, c].into_iter().chain(address.base).collect(),
         written: target.into_iter().collect(),
     };
-    let atomic = Atomic { address, order, scope, size: bits_of(ty) / 8, update, target, b, c };
+    // "… on global memory flushes subnormal inputs and results to sign-preserving zero." (PTX ISA, "atom".)
+    let update_global = if ty == Type::F32 { Some(sum(alu::flush)) } else { None };
+    let size = bits_of(ty) / 8;
+    let atomic = Atomic { address, order, scope, size, update, update_global, target, b, c };
     decoder.emit(Operation::Atomic(Box::new(atomic)), uses)
 }
-
-type Update = Box<dyn Fn(u64, u64, u64) -> u64 + Send + Sync>;
 
 fn update(operation: &str, ty: Type) -> Option<Update> {
     let bits = bits_of(ty);
@@ -239,9 +242,7 @@ fn update(operation: &str, ty: Type) -> Option<Update> {
         ("max", Type::S32) => signed::<i32>(i32::max),
         ("min", Type::S64) => signed::<i64>(i64::min),
         ("max", Type::S64) => signed::<i64>(i64::max),
-        ("add", Type::F32) => Box::new(|a, b, _| {
-            u64::from(alu::add_f32(f32::from_bits(a as u32), f32::from_bits(b as u32)).to_bits())
-        }),
+        ("add", Type::F32) => sum(|a| a),
         ("add", Type::F64) => {
             Box::new(|a, b, _| alu::add_f64(f64::from_bits(a), f64::from_bits(b)).to_bits())
         }
@@ -251,6 +252,12 @@ fn update(operation: &str, ty: Type) -> Option<Update> {
         ("add", Type::Bf16x2) => Box::new(|a, b, _| add_pair(BF16, a, b)),
         _ => return None,
     })
+}
+
+/// A sum of `f32`, operands and result passed through a function.
+fn sum(pass: fn(f32) -> f32) -> Update {
+    let float = move |bits: u64| pass(f32::from_bits(bits as u32));
+    Box::new(move |a, b, _| pass(alu::add_f32(float(a), float(b))).to_bits().into())
 }
 
 fn signed<T: Integer>(pick: fn(T, T) -> T) -> Update {

@@ -48,12 +48,9 @@ impl Format {
             Ordering::Equal => f64::INFINITY,
             Ordering::Less => {
                 let significand = fraction | u64::from(exponent > 0) << self.fraction;
-                let least = 2 - (1 << (self.exponent - 1)) - self.fraction as i32;
-                // In two steps: the least power of all is no normal number.
-                significand as f64
-                    * 2f64.powi(exponent.max(1) - 1)
-                    * 2f64.powi(least / 2)
-                    * 2f64.powi(least - least / 2)
+                let power = exponent.max(1) - (1 << (self.exponent - 1)) + 1 - self.fraction as i32;
+                // In two steps, for the least power of all is no normal number.
+                significand as f64 * 2f64.powi(power / 2) * 2f64.powi(power - power / 2)
             }
         };
         if bits == magnitude { number } else { -number }
@@ -86,7 +83,12 @@ impl Format {
         ];
         for power in [-24, -1, 0, 1, 7, 8, 15, 16, 31, 32, 63, 64] {
             let Some(one) = self.power(power) else { continue };
-            let half = 1u64.checked_shl((self.fraction as i64 - power - 1).max(0) as u32).unwrap_or(1);
+            // A half more, where the fraction has such a bit.
+            let half = if (0..i64::from(self.fraction)).contains(&power) {
+                1u64 << (self.fraction - 1) >> power
+            } else {
+                0
+            };
             edges.extend([one - 1, one, one + 1, one + half, one + last / 2 + 1]);
         }
         edges.extend(edges.clone().iter().map(|bits| bits | 1 << (self.bits() - 1)));

@@ -1,7 +1,7 @@
 //! Moves, loads, stores and atomics. (PTX ISA, "Data Movement and Conversion Instructions", "atom", "red".)
 
 use super::float::flush;
-use crate::row::{Row, row, script};
+use crate::row::{Row, Thread, of_thread, row, script};
 use crate::value::{BFloat, Double, Half, Single, Two, Value};
 use rustc_apfloat::Float;
 
@@ -209,33 +209,38 @@ fn hints(rows: &mut Vec<Row>) {
     }
 }
 
-/// `atom`, which gives the old value, and `red`, each in every memory; and the new value.
+/// `atom`, which gives the old value, and `red`, each in one memory or both; and the new value.
 fn atomic<V: Value + Sync + 'static>(
     rows: &mut Vec<Row>,
+    memories: &[&str],
     operation: &str,
-    ty: &str,
     update: impl Fn(V, V) -> V + Copy + Sync + 'static,
 ) {
-    for (space, at, convert) in PLACES.iter().filter(|place| place.1 != "%local") {
+    for (space, at, convert) in PLACES.iter().filter(|place| memories.contains(&place.1)) {
         let bits = V::OPERAND.register();
-        let around = |text: String| {
-            format!("{convert}st{space}.{bits} [{at}], %a;\n{text}\nld{space}.{bits} %y, [{at}];")
+        let around = |text: String, new: &str| {
+            format!("{convert}st{space}.{bits} [{at}], %a;\n{text}\nld{space}.{bits} {new}, [{at}];")
         };
-        rows.push(script(
-            around(format!("atom{space}.{operation}.{ty} %x, [{at}], %b;")),
-            move |a: V, b: V| (a, update(a, b)),
-        ));
-        if operation != "exch" {
-            let text = around(format!("red{space}.{operation}.{ty} [{at}], %b;")).replace("%y", "%x");
-            rows.push(script(text, update));
+        let new = move |thread: &Thread| {
+            let [a, b] = [0, 1].map(|place| V::from_register(thread.sources()[place]));
+            update(a, b).to_register()
+        };
+        // The old value comes back as it was, a NaN too.
+        let text = around(format!("atom{space}.{operation} %x, [{at}], %b;"), "%y");
+        rows.push(of_thread(text, |a: V, b: V| (a, b), move |thread| vec![thread.sources()[0], new(thread)]));
+        if !operation.starts_with("exch") {
+            rows.push(script(around(format!("red{space}.{operation} [{at}], %b;"), "%x"), update));
         }
     }
 }
 
+const EVERYWHERE: &[&str] = &["%global", "%shared"];
+
 fn atomics(rows: &mut Vec<Row>) {
     macro_rules! atomics {
         ($($int:ident $ty:literal $($operation:literal $update:expr),*;)*) => {$($(
-            atomic(rows, $operation, $ty, |a: $int, b: $int| $update(a, b));
+            let operation = concat!($operation, ".", $ty);
+            atomic(rows, EVERYWHERE, operation, |a: $int, b: $int| $update(a, b));
         )*)*};
     }
     atomics! {
@@ -283,20 +288,11 @@ fn float_atomics(rows: &mut Vec<Row>) {
     fn pair<F: Float>(a: Two<F>, b: Two<F>) -> Two<F> {
         Two(sum(a.0, b.0), sum(a.1, b.1))
     }
-    atomic(rows, "add.noftz", "f16", sum::<Half>);
-    atomic(rows, "add.noftz", "bf16", sum::<BFloat>);
-    atomic(rows, "add.noftz", "f16x2", pair::<Half>);
-    atomic(rows, "add.noftz", "bf16x2", pair::<BFloat>);
-    atomic(rows, "add", "f64", sum::<Double>);
-    atomic(rows, "add", "f32", sum::<Single>);
-    let flushing = |a: Single, b: Single| flush(sum(flush(a), flush(b)));
-    for row in rows.iter_mut().filter(|row| row.text.contains(".add.f32") && row.text.contains("%global")) {
-        let returns = row.text.contains("atom");
-        row.expected = match returns {
-            true => {
-                script("", move |a: u32, b: Single| (a, flushing(Value::from_register(a.into()), b))).expected
-            }
-            false => script("", flushing).expected,
-        };
-    }
+    atomic(rows, EVERYWHERE, "add.noftz.f16", sum::<Half>);
+    atomic(rows, EVERYWHERE, "add.noftz.bf16", sum::<BFloat>);
+    atomic(rows, EVERYWHERE, "add.noftz.f16x2", pair::<Half>);
+    atomic(rows, EVERYWHERE, "add.noftz.bf16x2", pair::<BFloat>);
+    atomic(rows, EVERYWHERE, "add.f64", sum::<Double>);
+    atomic(rows, &["%shared"], "add.f32", sum::<Single>);
+    atomic(rows, &["%global"], "add.f32", |a: Single, b: Single| flush(sum(flush(a), flush(b))));
 }
