@@ -159,8 +159,10 @@ fn extended(words: &mut Words, takes: bool) -> Result<Lanes, String> {
     // `addc` and its like without `.cc` leave the carry as it was.
     let gives = !takes || words.take("cc");
     match words.ty()? {
-        Type::U32 | Type::S32 | Type::B32 => extended_of::<u32>(words, takes, gives),
-        Type::U64 | Type::S64 | Type::B64 => extended_of::<u64>(words, takes, gives),
+        Type::U32 => extended_of::<u32>(words, takes, gives),
+        Type::S32 => extended_of::<i32>(words, takes, gives),
+        Type::U64 => extended_of::<u64>(words, takes, gives),
+        Type::S64 => extended_of::<i64>(words, takes, gives),
         _ => Err(words.unknown()),
     }
 }

@@ -164,11 +164,15 @@ fn in_space(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(),
     let mut words = Words::new(instruction);
     let space = space(&mut words);
     or_fail(decoder, words.finish())?;
-    let inside = move |a: u64| match space {
-        Space::Shared => a.wrapping_sub(SHARED_WINDOW) < WINDOW,
-        Space::Local => a.wrapping_sub(LOCAL_WINDOW) < WINDOW,
-        Space::Param => a.wrapping_sub(PARAM_WINDOW) < WINDOW,
-        _ => a < SHARED_WINDOW,
+    let inside = match space {
+        Space::Shared => |a: u64| a.wrapping_sub(SHARED_WINDOW) < WINDOW,
+        Space::Local => |a: u64| a.wrapping_sub(LOCAL_WINDOW) < WINDOW,
+        Space::Param => |a: u64| a.wrapping_sub(PARAM_WINDOW) < WINDOW,
+        // Constants lie among global variables here.
+        Space::Global if instruction.modifiers.iter().all(|word| word != "const") => {
+            |a: u64| a < SHARED_WINDOW
+        }
+        _ => return decoder.unknown(instruction),
     };
     let target = decoder.target(&instruction.operands[0], Bank::Predicate)?;
     let source = decoder.source(&instruction.operands[1], Bank::Double)?;

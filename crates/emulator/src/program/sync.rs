@@ -62,7 +62,7 @@ pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(
 
 fn fence(decoder: &mut Decoder, instruction: &ast::Instruction, mut words: Words) -> Result<(), LoadError> {
     decoder.expect(instruction, 0)?;
-    words.take_any(&["sc", "acq_rel"]);
+    words.take_any(&["sc", "acq_rel", "acquire", "release"]);
     let scope = match words.take_any(&["cta", "cluster", "gpu", "gl", "sys"]) {
         Some("cta") => Scope::Block,
         Some(_) => Scope::Device,

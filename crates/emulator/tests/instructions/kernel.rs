@@ -25,6 +25,9 @@ pub fn module<'a>(rows: impl IntoIterator<Item = (usize, &'a Row)>) -> String {
          .const .align 8 .b64 constants[2] = {0x0123456789abcdef, 0xfedcba9876543210};\n\
          .global .align 8 .b64 globals[2] = {0x0123456789abcdef, 0xfedcba9876543210};\n\
          .extern .shared .align 16 .b8 dynamic[];\n\
+         .func (.param .align 16 .b8 back[16]) echo(.param .align 16 .b8 given[16]) {\n\
+         .reg .b32 %t<4>;\n\
+         ld.param.v4.b32 {%t0, %t1, %t2, %t3}, [given];\nst.param.v4.b32 [back], {%t0, %t1, %t2, %t3};\nret;\n}\n\
          .func (.param .b32 back) twice(.param .b32 given) {\n\
          .reg .b32 %t;\n\
          ld.param.b32 %t, [given];\nadd.u32 %t, %t, %t;\nst.param.b32 [back], %t;\nret;\n}\n",

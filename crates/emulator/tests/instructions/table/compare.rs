@@ -71,41 +71,54 @@ pub fn rows() -> Vec<Row> {
 
 type Order<V> = fn(V, V) -> Option<Ordering>;
 
-/// `setp` and `set` of one value.
+/// `setp` and `set` of types that a register holds one of.
 fn scalar<V: Value + 'static>(rows: &mut Vec<Row>, ty: &str, relations: &[Relation], order: Order<V>) {
     for &(name, holds) in relations {
         rows.push(row(format!("setp.{name}.{ty}"), move |a: V, b: V| holds(order(a, b))));
-        let to = |to: &str| format!("set.{name}.{}", ty.replace("ftz.", &format!("ftz.{to}.")));
-        let to =
-            |ty_to: &str| if ty.starts_with("ftz.") { to(ty_to) } else { format!("set.{name}.{ty_to}.{ty}") };
-        rows.push(row(to("u32"), move |a: V, b: V| if holds(order(a, b)) { u32::MAX } else { 0 }));
-        rows.push(row(to("s32"), move |a: V, b: V| if holds(order(a, b)) { -1i32 } else { 0 }));
-        rows.push(row(to("f32"), move |a: V, b: V| if holds(order(a, b)) { 1.0f32.to_bits() } else { 0 }));
     }
     joined(rows, ty, relations, order);
-    let &(name, holds) = &relations[0];
-    for (join, joined) in JOINS {
-        if !ty.starts_with("ftz.") {
-            let text = format!("set.{name}.{join}.u32.{ty} %x, %a, %b, %c;");
+    set(rows, ty, &["u32", "s32", "f32"], relations, order);
+}
+
+/// `set`, alone and joined with a predicate: all ones, or 1.0, where it holds.
+fn set<V: Value + 'static>(
+    rows: &mut Vec<Row>,
+    ty: &str,
+    to: &[&str],
+    relations: &[Relation],
+    order: Order<V>,
+) {
+    let (ftz, from) = ty.strip_prefix("ftz.").map_or(("", ty), |from| (".ftz", from));
+    for to in to {
+        let yes = if *to == "f32" { 1.0f32.to_bits() } else { u32::MAX };
+        for &(name, holds) in relations {
+            rows.push(row(
+                format!("set.{name}{ftz}.{to}.{from}"),
+                move |a: V, b: V| {
+                    if holds(order(a, b)) { yes } else { 0 }
+                },
+            ));
+        }
+        let (name, holds) = relations[0];
+        for (join, joined) in JOINS {
+            let text = format!("set.{name}.{join}{ftz}.{to}.{from} %x, %a, %b, %c;");
             rows.push(script(
                 text,
-                move |a: V, b: V, c: bool| {
-                    if joined(holds(order(a, b)), c) { u32::MAX } else { 0 }
-                },
+                move |a: V, b: V, c: bool| if joined(holds(order(a, b)), c) { yes } else { 0 },
             ));
         }
     }
 }
 
-/// `setp` with a second result, the opposite, and each joined with a predicate or its opposite.
+/// `setp` with a second result, the opposite; and each joined with a predicate, its opposite for `.or`.
 fn joined<V: Value + 'static>(rows: &mut Vec<Row>, ty: &str, relations: &[Relation], order: Order<V>) {
-    let (name, holds) = relations[relations.len() - 1];
-    rows.push(row(format!("setp.{name}.{ty}"), move |a: V, b: V| {
-        let holds = holds(order(a, b));
-        (holds, !holds)
-    }));
-    for (join, joined) in JOINS {
-        for (not, negated) in [("", false), ("!", true)] {
+    for &(name, holds) in relations {
+        rows.push(row(format!("setp.{name}.{ty}"), move |a: V, b: V| {
+            let holds = holds(order(a, b));
+            (holds, !holds)
+        }));
+        for (join, joined) in JOINS {
+            let (not, negated) = if join == "or" { ("!", true) } else { ("", false) };
             let text = format!("setp.{name}.{join}.{ty} %x|%y, %a, %b, {not}%c;");
             rows.push(script(text, move |a: V, b: V, c: bool| {
                 let (holds, c) = (holds(order(a, b)), c != negated);
@@ -125,16 +138,16 @@ where
         rows.push(row(format!("setp.{name}.{ty}x2"), move |a: Two<V>, b: Two<V>| {
             (holds(order(a.0, b.0)), holds(order(a.1, b.1)))
         }));
+        for (join, joined) in JOINS {
+            let text = format!("setp.{name}.{join}.{ty} %x, %a, %b, !%c;");
+            rows.push(script(text, move |a: V, b: V, c: bool| joined(holds(order(a, b)), !c)));
+            let text = format!("setp.{name}.{join}.{ty}x2 %x|%y, %a, %b, %c;");
+            rows.push(script(text, move |a: Two<V>, b: Two<V>, c: bool| {
+                (joined(holds(order(a.0, b.0)), c), joined(holds(order(a.1, b.1)), c))
+            }));
+        }
     }
-    let (name, holds) = relations[0];
-    for (join, joined) in JOINS {
-        let text = format!("setp.{name}.{join}.{ty} %x, %a, %b, !%c;");
-        rows.push(script(text, move |a: V, b: V, c: bool| joined(holds(order(a, b)), !c)));
-        let text = format!("setp.{name}.{join}.{ty}x2 %x|%y, %a, %b, %c;");
-        rows.push(script(text, move |a: Two<V>, b: Two<V>, c: bool| {
-            (joined(holds(order(a.0, b.0)), c), joined(holds(order(a.1, b.1)), c))
-        }));
-    }
+    set(rows, ty, &["u32", "s32"], relations, order);
 }
 
 fn selections(rows: &mut Vec<Row>) {

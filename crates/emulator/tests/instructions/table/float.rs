@@ -237,11 +237,16 @@ where
 
     let round = Round::NearestTiesToEven;
     for (name, operation) in sums_and_products::<F>() {
-        for &with in modifiers {
-            rows.push(row(format!("{name}.rn{}.{ty}x2", with.words()), move |a: Two<F>, b: Two<F>| {
-                let part = |a: F, b: F| with.result(operation(with.source(a), with.source(b), round));
-                Two(part(a.0, b.0), part(a.1, b.1))
-            }));
+        for &(word, _) in &ROUNDINGS[..2] {
+            for &with in modifiers {
+                rows.push(row(
+                    format!("{name}{word}{}.{ty}x2", with.words()),
+                    move |a: Two<F>, b: Two<F>| {
+                        let part = |a: F, b: F| with.result(operation(with.source(a), with.source(b), round));
+                        Two(part(a.0, b.0), part(a.1, b.1))
+                    },
+                ));
+            }
         }
     }
     for &with in fused_modifiers {

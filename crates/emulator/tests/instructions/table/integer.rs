@@ -102,7 +102,7 @@ fn low_24(rows: &mut Vec<Row>) {
 /// out into `%y`.
 fn carries(rows: &mut Vec<Row>) {
     macro_rules! carries {
-        ($($int:ident $ty:literal)*) => {$(
+        ($($int:ident $factor:ident $ty:literal)*) => {$({
             const ONES: $int = $int::MAX;
             let text = |text: &str| text.replace("TYPE", $ty);
             let sum = |a: $int, b: $int, carry: bool| {
@@ -135,7 +135,7 @@ fn carries(rows: &mut Vec<Row>) {
                 ),
             ]);
             let products: [(&str, fn($int, $int) -> $int); 2] =
-                [("lo", |a, b| a.wrapping_mul(b)), ("hi", |a, b| high!($int, a, b))];
+                [("lo", |a, b| a.wrapping_mul(b)), ("hi", |a, b| high!($factor, a as $factor, b as $factor) as $int)];
             for (part, product) in products {
                 let text = |words: &str| text(words).replace("PART", part);
                 rows.extend([
@@ -155,35 +155,9 @@ fn carries(rows: &mut Vec<Row>) {
                     ),
                 ]);
             }
-        )*};
+        })*};
     }
-    {
-        carries!(u32 "u32");
-    }
-    {
-        carries!(u64 "u64");
-    }
-    // The type's sign changes nothing but the upper half of a product.
-    for ty in ["s32", "s64"] {
-        let text = format!(
-            "add.cc.{ty} %x, %a, %b;\naddc.cc.{ty} %x, %x, 0;\nsub.cc.{ty} %x, %x, %c;\nsubc.{ty} %y, 0, 0;"
-        );
-        match ty {
-            "s32" => rows.push(script(text, |a: u32, b: u32, c: u32| {
-                end_around(a.into(), b.into(), c.into(), 32, |bits| bits as u32)
-            })),
-            _ => rows.push(script(text, |a: u64, b: u64, c: u64| {
-                end_around(a.into(), b.into(), c.into(), 64, |bits| bits as u64)
-            })),
-        }
-    }
-}
-
-/// `a + b`, its carry added, and c taken away: the rest, and the borrow as all ones.
-fn end_around<T>(a: i128, b: i128, c: i128, bits: u32, low: fn(i128) -> T) -> (T, T) {
-    let sum = a + b;
-    let rest = (sum + (sum >> bits) & (1 << bits) - 1) - c;
-    (low(rest), low(if rest < 0 { -1 } else { 0 }))
+    carries!(u32 u32 "u32" u32 i32 "s32" u64 u64 "u64" u64 i64 "s64");
 }
 
 /// `dp4a`, `dp2a`.

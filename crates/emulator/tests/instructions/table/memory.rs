@@ -79,6 +79,24 @@ fn accesses(rows: &mut Vec<Row>) {
             u64 "b64" u64 "u64" i64 "s64" u64 "f64"
         );
     }
+    // Through the parameters of a call.
+    macro_rules! parameters {
+        ($($int:ident $ty:literal)*) => {$(
+            let text = |types: &str, store: &str, load: &str| {
+                format!(
+                    "{{\n.param .align 16 .b8 given[16];\n.param .align 16 .b8 back[16];\n\
+                     st.param{types} [given], {store};\ncall (back), echo, (given);\n\
+                     ld.param{types} {load}, [back];\n}}"
+                )
+            };
+            rows.push(script(text(concat!(".", $ty), "%a", "%x"), |a: $int| a));
+            rows.push(script(text(concat!(".v2.", $ty), "{%a, %b}", "{%x, %y}"), |a: $int, b: $int| (a, b)));
+        )*};
+    }
+    parameters!(
+        u8 "b8" u8 "u8" i8 "s8" u16 "b16" u16 "u16" i16 "s16" u32 "b32" u32 "u32" i32 "s32" u32 "f32"
+        u64 "b64" u64 "u64" i64 "s64" u64 "f64"
+    );
     // Into wider registers, extended.
     macro_rules! widening {
         ($($int:ident $ty:literal $to:ident $unsigned:ident,)*) => {$(
@@ -159,6 +177,30 @@ fn orders(rows: &mut Vec<Row>) {
 fn addresses(rows: &mut Vec<Row>) {
     const VALUES: [u64; 2] = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210];
     let variable = |text: &str, result: u64| script(text, move |_: bool| result);
+    macro_rules! constants {
+        ($($int:ident $ty:literal)*) => {$(
+            rows.push(script(concat!("ld.const.v2.", $ty, " {%x, %y}, [constants];"), |_: bool| {
+                let bytes = VALUES.map(u64::to_le_bytes).concat();
+                let part = |place: usize| {
+                    let size = size_of::<$int>();
+                    $int::from_le_bytes(bytes[place * size..][..size].try_into().expect("as many bytes"))
+                };
+                (part(0), part(1))
+            }));
+        )*};
+    }
+    constants!(
+        u8 "b8" u8 "u8" i8 "s8" u16 "b16" u16 "u16" i16 "s16" u32 "b32" u32 "u32" i32 "s32" u32 "f32"
+        u64 "b64" u64 "u64" i64 "s64" u64 "f64"
+    );
+    for space in ["param", "param::entry"] {
+        let text = format!(
+            ".reg .b64 %t;\nmov.b64 %t, results;\ncvta.{space}.u64 %t, %t;\nisspacep.{space} %x, %t;\n\
+             cvta.to.{space}.u64 %t, %t;\nld.param.u64 %t, [%t];\nsub.u64 %t, %to, %t;\n\
+             setp.lt.and.u64 %x, %t, 0x10000000, %x;"
+        );
+        rows.push(script(text, |_: bool| true));
+    }
     rows.extend([
         variable("ld.const.b64 %x, [constants+8];", VALUES[1]),
         variable("ld.global.b64 %x, [globals];", VALUES[0]),
@@ -197,12 +239,14 @@ fn hints(rows: &mut Vec<Row>) {
         "prefetch.global.L1 [%global]",
         "prefetch.global.L2 [%global]",
         "prefetch.local.L1 [%local]",
+        "prefetch.L1 [%global]",
         "prefetch.L2 [%global]",
         "prefetch.global.L2::evict_last [%global]",
         "prefetch.global.L2::evict_normal [%global]",
         "prefetchu.L1 [%global]",
         "and.b64 %global, %global, -128;\napplypriority.global.L2::evict_normal [%global], 128",
         "and.b64 %global, %global, -128;\ndiscard.global.L2 [%global], 128",
+        "and.b64 %global, %global, -128;\ndiscard.L2 [%global], 128",
         "nanosleep.u32 20",
     ] {
         rows.push(script(format!("{hint};\nmov.b32 %x, %a;"), |a: u32| a));

@@ -199,6 +199,7 @@ fn barriers(rows: &mut Vec<Row>) {
         "mov.u32 %word, 2;\nbar.sync %word;",
         // The lower half of the block only arrives the first time.
         "setp.lt.u32 %p0, %i1, 64;\n@%p0 bar.arrive 1, 128;\n@!%p0 bar.sync 1, 128;\nbar.sync 0;",
+        "setp.lt.u32 %p0, %i1, 64;\n@%p0 barrier.cta.arrive 1, 128;\n@!%p0 barrier.cta.sync 1, 128;\nbarrier.sync 0;",
         "setp.lt.u32 %p0, %i1, 64;\n@%p0 barrier.cta.arrive.aligned 1, 128;\n\
          @!%p0 barrier.cta.sync.aligned 1, 128;\nbarrier.sync 0;",
     ] {
@@ -206,8 +207,14 @@ fn barriers(rows: &mut Vec<Row>) {
     }
     rows.push(exchange("bar.warp.sync -1;", 31));
     rows.push(exchange("activemask.b32 %word;\nbar.warp.sync %word;", 1));
-    for barrier in ["bar.red", "bar.cta.red", "barrier.red", "barrier.cta.red"] {
-        let aligned = if barrier.starts_with("barrier") { ".aligned" } else { "" };
+    for (barrier, aligned) in [
+        ("bar.red", ""),
+        ("bar.cta.red", ""),
+        ("barrier.red", ""),
+        ("barrier.red", ".aligned"),
+        ("barrier.cta.red", ""),
+        ("barrier.cta.red", ".aligned"),
+    ] {
         for (not, negated) in [("", false), ("!", true)] {
             let count = move |thread: &Thread| {
                 thread.block.iter().filter(|sources| (sources[0] != 0) != negated).count() as u64
