@@ -13,12 +13,17 @@ pub struct Row {
     pub expected: Expected,
 }
 
+/// A thread's results.
+type OfThread = dyn Fn(&Thread) -> Vec<u64> + Sync;
+/// A number's result and its error, `None` where PTX promises nothing.
+type OfNumbers = dyn Fn(&[f64]) -> Option<Near> + Sync;
+
 /// What an instruction must give.
 pub enum Expected {
     /// These bits.
-    Bits(Box<dyn Fn(&Thread) -> Vec<u64> + Sync>),
+    Bits(Box<OfThread>),
     /// A number near this one: PTX leaves the rest to the machine.
-    Near(Box<dyn Fn(&[f64]) -> Option<Near> + Sync>),
+    Near(Box<OfNumbers>),
     /// What the machine has; two machines need not agree.
     Any,
 }

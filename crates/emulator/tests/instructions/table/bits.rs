@@ -84,9 +84,9 @@ fn fields(rows: &mut Vec<Row>) {
         )*};
     }
     fields!(u32 i32 32 u64 i64 64);
-    for (mode, amount) in amounts() {
+    for (mode, amount) in AMOUNTS {
         rows.push(row(format!("szext.{mode}.u32"), move |a: u32, b: u32| {
-            (i64::from(a) & (1 << amount(b)) - 1) as u32
+            (i64::from(a) & ((1 << amount(b)) - 1)) as u32
         }));
         rows.push(row(format!("szext.{mode}.s32"), move |a: u32, b: u32| match amount(b) {
             0 => 0,
@@ -99,9 +99,9 @@ fn fields(rows: &mut Vec<Row>) {
 }
 
 /// How an amount past 31 is taken.
-fn amounts() -> [(&'static str, fn(u32) -> u32); 2] {
-    [("wrap", |amount| amount % 32), ("clamp", |amount| amount.min(32))]
-}
+type Amount = (&'static str, fn(u32) -> u32);
+
+const AMOUNTS: [Amount; 2] = [("wrap", |amount| amount % 32), ("clamp", |amount| amount.min(32))];
 
 fn highest(value: u64, bits: u32) -> Option<u32> {
     (0..bits).rev().find(|&i| bit(value, i) != 0)
@@ -129,7 +129,7 @@ fn lop3(rows: &mut Vec<Row>) {
 }
 
 fn funnel(rows: &mut Vec<Row>) {
-    for (mode, amount) in amounts() {
+    for (mode, amount) in AMOUNTS {
         rows.push(row(format!("shf.l.{mode}.b32"), move |low: u32, high: u32, count: u32| {
             let both = u128::from(high) << 32 | u128::from(low);
             (both << amount(count) >> 32) as u32

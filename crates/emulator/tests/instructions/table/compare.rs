@@ -35,8 +35,9 @@ const UNORDERED: [Relation; 8] = [
 ];
 
 /// How a comparison is joined with a predicate.
-const JOINS: [(&str, fn(bool, bool) -> bool); 3] =
-    [("and", |a, b| a && b), ("or", |a, b| a || b), ("xor", |a, b| a != b)];
+type Join = (&'static str, fn(bool, bool) -> bool);
+
+const JOINS: [Join; 3] = [("and", |a, b| a && b), ("or", |a, b| a || b), ("xor", |a, b| a != b)];
 
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
@@ -171,7 +172,8 @@ fn selections(rows: &mut Vec<Row>) {
 }
 
 fn properties<F: Float + Value + 'static>(rows: &mut Vec<Row>, ty: &str) {
-    let properties: [(&str, fn(F) -> bool); 6] = [
+    type Property<F> = (&'static str, fn(F) -> bool);
+    let properties: [Property<F>; 6] = [
         ("finite", |a| matches!(a.category(), Category::Zero | Category::Normal)),
         ("infinite", |a| a.category() == Category::Infinity),
         ("number", |a| a.category() != Category::NaN),

@@ -36,9 +36,15 @@ impl Modifiers {
         let a = self.source(a);
         let one = F::from_u128(1).value;
         match () {
-            // NaN too is clamped to +0, and so is -0.
-            () if self.sat && !(a > F::ZERO) => F::ZERO,
             () if self.sat && a > one => one,
+            // NaN too is clamped to +0, and so is -0.
+            () if self.sat => {
+                if a > F::ZERO {
+                    a
+                } else {
+                    F::ZERO
+                }
+            }
             () if self.relu && a.is_negative() && !a.is_nan() => F::ZERO,
             () => a,
         }

@@ -76,24 +76,26 @@ fn saturating(rows: &mut Vec<Row>) {
 /// `mul24`, `mad24`: of the product of the low 24 bits, the low or high 32 of 48 bits.
 fn low_24(rows: &mut Vec<Row>) {
     fn signed(a: i32) -> i64 {
-        (i64::from(a) & 0xff_ffff ^ 0x80_0000) - 0x80_0000
+        ((i64::from(a) & 0xff_ffff) ^ 0x80_0000) - 0x80_0000
     }
     fn unsigned(a: u32) -> u64 {
         u64::from(a) & 0xff_ffff
     }
     rows.extend([
         row("mul24.lo.s32", |a: i32, b: i32| (signed(a) * signed(b)) as i32),
-        row("mul24.hi.s32", |a: i32, b: i32| (signed(a) * signed(b) >> 16) as i32),
+        row("mul24.hi.s32", |a: i32, b: i32| ((signed(a) * signed(b)) >> 16) as i32),
         row("mul24.lo.u32", |a: u32, b: u32| (unsigned(a) * unsigned(b)) as u32),
-        row("mul24.hi.u32", |a: u32, b: u32| (unsigned(a) * unsigned(b) >> 16) as u32),
+        row("mul24.hi.u32", |a: u32, b: u32| ((unsigned(a) * unsigned(b)) >> 16) as u32),
         row("mad24.lo.s32", |a: i32, b: i32, c: i32| ((signed(a) * signed(b)) as i32).wrapping_add(c)),
-        row("mad24.hi.s32", |a: i32, b: i32, c: i32| ((signed(a) * signed(b) >> 16) as i32).wrapping_add(c)),
+        row("mad24.hi.s32", |a: i32, b: i32, c: i32| {
+            (((signed(a) * signed(b)) >> 16) as i32).wrapping_add(c)
+        }),
         row("mad24.lo.u32", |a: u32, b: u32, c: u32| ((unsigned(a) * unsigned(b)) as u32).wrapping_add(c)),
         row("mad24.hi.u32", |a: u32, b: u32, c: u32| {
-            ((unsigned(a) * unsigned(b) >> 16) as u32).wrapping_add(c)
+            (((unsigned(a) * unsigned(b)) >> 16) as u32).wrapping_add(c)
         }),
         row("mad24.hi.sat.s32", |a: i32, b: i32, c: i32| {
-            ((signed(a) * signed(b) >> 16) as i32).saturating_add(c)
+            (((signed(a) * signed(b)) >> 16) as i32).saturating_add(c)
         }),
     ]);
 }
@@ -163,7 +165,7 @@ fn carries(rows: &mut Vec<Row>) {
 /// `dp4a`, `dp2a`.
 fn dots(rows: &mut Vec<Row>) {
     fn part(value: u32, index: usize, bits: u32, signed: bool) -> i64 {
-        let part = i64::from(value >> (index as u32 * bits)) & (1 << bits) - 1;
+        let part = i64::from(value >> (index as u32 * bits)) & ((1 << bits) - 1);
         if signed && part >> (bits - 1) != 0 { part - (1 << bits) } else { part }
     }
     for (a_type, a_signed) in [("u32", false), ("s32", true)] {
