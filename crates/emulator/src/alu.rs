@@ -18,17 +18,6 @@ use crate::{
     ptx::ast::Instruction,
 };
 
-/// The instructions that work lane by lane.
-#[rustfmt::skip]
-pub const NAMES: &[&str] = &[
-    "mov", "cvt", "setp", "set", "selp", "slct",
-    "add", "sub", "mul", "mad", "mul24", "mad24", "addc", "subc", "madc", "div", "rem", "min", "max", "abs", "neg", "sad",
-    "dp4a", "dp2a",
-    "fma", "rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh", "copysign", "testp",
-    "and", "or", "xor", "not", "cnot", "lop3", "shl", "shr", "shf", "bfe", "bfi", "bfind", "brev", "clz", "popc", "prmt",
-    "szext", "bmsk", "fns",
-];
-
 /// The operation of an instruction, `None` where the instruction is not one that works lane by lane. `banks` are those of
 /// the operands that are registers: a conversion's may be wider than its types.
 ///

@@ -3,6 +3,7 @@
 pub(crate) mod code;
 mod decode;
 mod flow;
+pub mod forms;
 mod memory;
 mod sync;
 mod variables;
@@ -90,11 +91,6 @@ pub struct Relocation {
     pub name: String,
     /// What is added to that address.
     pub addend: i64,
-}
-
-/// The names of all instructions that are known.
-pub fn instructions() -> impl Iterator<Item = &'static str> {
-    [decode::NAMES, memory::NAMES, sync::NAMES, crate::alu::NAMES].into_iter().flatten().copied()
 }
 
 impl Program {

@@ -15,11 +15,10 @@ use super::{
         Special, Store,
     },
     flow::{self, Uses},
+    forms::{self, Family},
     memory, sync,
 };
 
-/// The instructions that this file decodes by itself.
-pub const NAMES: &[&str] = &["bra", "brx", "call", "ret", "exit", "trap", "brkpt", "cvta"];
 /// Instructions that a kernel may have, calls inlined.
 const MOST_INSTRUCTIONS: usize = 1 << 20;
 /// Bytes that a block or thread may declare of a memory.
@@ -425,16 +424,18 @@ impl<'a> Decoder<'a> {
             self.guard =
                 Guard { predicate: register.index, negated: if guard.negated { u32::MAX } else { 0 } };
         }
-        match instruction.name.as_str() {
-            name if NAMES.contains(&name) => self.control(instruction),
-            name if memory::NAMES.contains(&name) => memory::decode(self, instruction),
-            name if sync::NAMES.contains(&name) => sync::decode(self, instruction),
-            "mov" if is_vector_move(instruction) => self.vector_move(instruction),
-            "mov" if matches!(instruction.operands.get(1), Some(Operand::Name(name)) if is_clock(name)) => {
+        match forms::find(instruction) {
+            None => self.unknown(instruction),
+            Some(Family::Control) => self.control(instruction),
+            Some(Family::Memory) => memory::decode(self, instruction),
+            Some(Family::Sync) => sync::decode(self, instruction),
+            Some(Family::Lanes) if instruction.name == "mov" && is_vector_move(instruction) => {
+                self.vector_move(instruction)
+            }
+            Some(Family::Lanes) if instruction.name == "mov" && reads_clock(instruction) => {
                 self.clock(instruction)
             }
-            name if alu::NAMES.contains(&name) => self.lanes(instruction),
-            _ => self.unknown(instruction),
+            Some(Family::Lanes) => self.lanes(instruction),
         }?;
         self.guard = Guard::NONE;
         Ok(())
@@ -554,7 +555,9 @@ impl<'a> Decoder<'a> {
             [word] => alu::parse_type(word),
             _ => None,
         };
-        let Some((ty, whole)) = ty.and_then(|ty| Some((ty, bank_of(ty)?))) else {
+        let Some((ty, whole)) =
+            ty.filter(|ty| matches!(ty, Type::B32 | Type::B64)).and_then(|ty| Some((ty, bank_of(ty)?)))
+        else {
             return self.unknown(instruction);
         };
         let (parts, packs) = match (&instruction.operands[0], &instruction.operands[1]) {
@@ -949,6 +952,10 @@ pub(super) fn bank_of_bits(bits: u32) -> Option<Bank> {
 
 fn is_vector_move(instruction: &ast::Instruction) -> bool {
     instruction.operands.iter().any(|operand| matches!(operand, Operand::Vector(_)))
+}
+
+fn reads_clock(instruction: &ast::Instruction) -> bool {
+    matches!(instruction.operands.get(1), Some(Operand::Name(name)) if is_clock(name))
 }
 
 fn is_clock(name: &str) -> bool {

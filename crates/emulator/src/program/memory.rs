@@ -13,10 +13,6 @@ use super::{
     flow::Uses,
 };
 
-/// The instructions that this file decodes.
-pub const NAMES: &[&str] =
-    &["ld", "ldu", "st", "atom", "red", "prefetch", "prefetchu", "isspacep", "discard", "applypriority"];
-
 pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), LoadError> {
     match instruction.name.as_str() {
         "ld" | "ldu" => load(decoder, instruction),
@@ -67,24 +63,21 @@ fn drop_hints(words: &mut Words) {
     words.take_any(&["ca", "cg", "cs", "lu", "cv", "wb", "wt"]);
     words.take("nc");
     words.drop_all("L1::");
-    words.drop_all("L2::evict");
-    words.take_any(&["L2::64B", "L2::128B", "L2::256B"]);
+    words.drop_all("L2::");
 }
 
 /// How many values, and the type of each.
 fn shape(words: &mut Words) -> Result<(usize, Type), String> {
-    let count = match words.take_any(&["v2", "v4", "v8"]) {
+    let count = match words.take_any(&["v2", "v4"]) {
         Some("v2") => 2,
-        Some("v4") => 4,
-        Some(_) => 8,
+        Some(_) => 4,
         None => 1,
     };
     let ty = words.ty()?;
-    let bits = bits_of(ty);
-    if !matches!(bits, 8 | 16 | 32 | 64) || count as u32 * bits > 256 {
-        return Err(words.unknown());
+    match count as u32 * bits_of(ty) {
+        ..=128 => Ok((count, ty)),
+        bits => Err(format!("a vector of {bits} bits; an access has up to 128")),
     }
-    Ok((count, ty))
 }
 
 /// The registers of `{a, b}`, or the only one.
@@ -187,7 +180,6 @@ fn atomic(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), L
     let order = order(&mut words, Order::Relaxed);
     let scope = scope(&mut words);
     let space = space(&mut words);
-    words.drop_all("L1::");
     let operations = ["add", "and", "or", "xor", "min", "max", "exch", "cas", "inc", "dec"];
     let Some(operation) = words.take_any(&operations) else { return decoder.unknown(instruction) };
     words.take("noftz");

@@ -14,22 +14,6 @@ use super::{
     flow::Uses,
 };
 
-/// The instructions that this file decodes.
-pub const NAMES: &[&str] = &[
-    "bar",
-    "barrier",
-    "membar",
-    "fence",
-    "shfl",
-    "vote",
-    "match",
-    "activemask",
-    "redux",
-    "elect",
-    "nanosleep",
-    ".branchtargets",
-];
-
 pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), LoadError> {
     let mut words = Words::new(instruction);
     match instruction.name.as_str() {

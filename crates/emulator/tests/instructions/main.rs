@@ -9,9 +9,12 @@ mod row;
 mod table;
 mod value;
 
-use emulator::ptx::{self, ast::Statement};
+use emulator::program::forms;
+use emulator::ptx::{
+    self,
+    ast::{Instruction, Statement},
+};
 use row::{Expected, Row, Thread};
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Rows of a module.
@@ -81,24 +84,38 @@ fn every_instruction_gives_what_its_reference_gives() {
     assert!(wrong.is_empty(), "{} of {} rows:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
 }
 
+/// Every word of every form that the decoder takes stands in a row of that form.
 #[test]
-fn the_table_has_every_instruction_that_is_known() {
-    let mut names = BTreeSet::new();
+fn the_table_has_every_form_that_is_known() {
+    let mut instructions = Vec::new();
     for row in table::rows() {
         let text = format!(".version 8.0 .target sm_90 .visible .entry k() {{ {} }}", row.text);
         let module = ptx::parse(&text).unwrap_or_else(|error| panic!("{error}: {}", row.text));
-        collect(module.functions[0].body.as_deref().unwrap_or_default(), &mut names);
+        collect(module.functions[0].body.as_deref().unwrap_or_default(), &mut instructions);
     }
-    let known: BTreeSet<String> = emulator::program::instructions().map(str::to_owned).collect();
-    assert_eq!(names, known);
+    let mut missing = Vec::new();
+    for form in forms::all() {
+        let fitting: Vec<&Instruction> = instructions
+            .iter()
+            .filter(|instruction| instruction.name == form.name && form.fits(instruction))
+            .collect();
+        let has = |word: &str| {
+            fitting.iter().any(|instruction| instruction.modifiers.iter().any(|has| has == word))
+        };
+        missing.extend(form.words().filter(|word| !has(word)).map(|word| format!("`.{word}` of {form:?}")));
+        if fitting.is_empty() {
+            missing.push(format!("{form:?}"));
+        }
+    }
+    assert!(missing.is_empty(), "not in the table:\n{}", missing.join("\n"));
 }
 
-/// The names of all instructions of a body.
-fn collect(statements: &[Statement], names: &mut BTreeSet<String>) {
+/// All instructions of a body.
+fn collect(statements: &[Statement], into: &mut Vec<Instruction>) {
     for statement in statements {
         match statement {
-            Statement::Instruction(instruction) => _ = names.insert(instruction.name.clone()),
-            Statement::Block(statements) => collect(statements, names),
+            Statement::Instruction(instruction) => into.push(instruction.clone()),
+            Statement::Block(statements) => collect(statements, into),
             _ => {}
         }
     }

@@ -52,51 +52,92 @@ const PLACES: [(&str, &str, &str); 7] = [
     ("", "%local", "cvta.local.u64 %local, %local;\n"),
 ];
 
-/// A value stored and loaded, of each type, alone and in vectors.
+/// Calls a function of a type with each type that memory holds: its name, and more arguments.
+macro_rules! for_each_type {
+    ($function:ident($($argument:expr),*)) => {
+        for_each_type!($function($($argument),*):
+            u8 "b8", u8 "u8", i8 "s8", u16 "b16", u16 "u16", i16 "s16", u32 "b32", u32 "u32", i32 "s32", u32 "f32",
+            u64 "b64", u64 "u64", i64 "s64", u64 "f64")
+    };
+    ($function:ident $arguments:tt: $($int:ident $ty:literal),*) => {
+        $(for_each_type!($function $arguments $int $ty);)*
+    };
+    ($function:ident($($argument:expr),*) $int:ident $ty:literal) => {
+        $function::<$int>($ty, $($argument),*)
+    };
+}
+
+/// Values alone and in vectors, as many as an access has bits for.
+fn vectors<V>() -> &'static [usize] {
+    if size_of::<V>() < 8 { &[1, 2, 4] } else { &[1, 2] }
+}
+
+/// `.v2.b32`, and the registers that are loaded.
+fn loaded<V: Value>(ty: &str, vector: usize) -> (String, String, &'static str) {
+    let temporary = format!(".reg .{} %t<2>;\n", V::OPERAND.register());
+    match vector {
+        1 => (String::new(), format!(".{ty}"), "%x"),
+        2 => (String::new(), format!(".v2.{ty}"), "{%x, %y}"),
+        _ => (temporary, format!(".v4.{ty}"), "{%t0, %x, %t1, %y}"),
+    }
+}
+
+/// A text that stores GIVEN and loads LOADED, of TYPE.
+fn round_trip<V: Value + 'static>(ty: &str, rows: &mut Vec<Row>, vector: usize, text: &str) {
+    let (declared, types, loaded) = loaded::<V>(ty, vector);
+    let text = |given: &str| {
+        declared + &text.replace("TYPE", &types).replace("LOADED", loaded).replace("GIVEN", given)
+    };
+    rows.push(match vector {
+        1 => script(text("%a"), |a: V| a),
+        2 => script(text("{%a, %b}"), |a: V, b: V| (a, b)),
+        _ => script(text("{%a, %b, %c, %d}"), |_: V, b: V, _: V, d: V| (b, d)),
+    });
+}
+
+/// An instruction that loads LOADED, of TYPE, from memory that nobody writes: the two words given, or the sources.
+fn load<V: Value + 'static>(
+    ty: &str,
+    rows: &mut Vec<Row>,
+    vector: usize,
+    text: &str,
+    words: Option<[u64; 2]>,
+) {
+    let (declared, types, loaded) = loaded::<V>(ty, vector);
+    let text = declared + &text.replace("TYPE", &types).replace("LOADED", loaded);
+    let part = move |place: usize, sources: [u64; 2]| {
+        let [low, high] = words.unwrap_or(sources).map(u128::from);
+        V::from_register(((high << 64 | low) >> (8 * size_of::<V>() * place)) as u64)
+    };
+    rows.push(match vector {
+        1 => script(text, move |a: u64, b: u64| part(0, [a, b])),
+        2 => script(text, move |a: u64, b: u64| (part(0, [a, b]), part(1, [a, b]))),
+        _ => script(text, move |a: u64, b: u64| (part(1, [a, b]), part(3, [a, b]))),
+    });
+}
+
+/// Every type in every memory, constants and parameters of calls too.
 fn accesses(rows: &mut Vec<Row>) {
-    for (space, at, convert) in PLACES {
-        macro_rules! accesses {
-            ($($int:ident $ty:literal)*) => {$(
-                let text = |words: &str| format!("{convert}{words}").replace("SPACE", space).replace("AT", at).replace("TYPE", $ty);
-                rows.push(script(text("stSPACE.TYPE [AT], %a;\nldSPACE.TYPE %x, [AT];"), |a: $int| a));
-                rows.push(script(
-                    text("stSPACE.v2.TYPE [AT+16], {%a, %b};\nldSPACE.v2.TYPE {%x, %y}, [AT+16];"),
-                    |a: $int, b: $int| (a, b),
-                ));
-                if $int::BITS < 64 {
-                    let register = $int::BITS.max(16);
-                    rows.push(script(
-                        format!(".reg .b{register} %t<2>;\n") + &text(
-                            "stSPACE.v4.TYPE [AT], {%a, %b, %c, %d};\nldSPACE.v4.TYPE {%t0, %x, %t1, %y}, [AT];",
-                        ),
-                        |_a: $int, b: $int, _c: $int, d: $int| (b, d),
-                    ));
-                }
-            )*};
-        }
-        accesses!(
-            u8 "b8" u8 "u8" i8 "s8" u16 "b16" u16 "u16" i16 "s16" u32 "b32" u32 "u32" i32 "s32" u32 "f32"
-            u64 "b64" u64 "u64" i64 "s64" u64 "f64"
-        );
-    }
-    // Through the parameters of a call.
-    macro_rules! parameters {
-        ($($int:ident $ty:literal)*) => {$(
-            let text = |types: &str, store: &str, load: &str| {
-                format!(
+    fn of_type<V: Value + 'static>(ty: &str, rows: &mut Vec<Row>) {
+        for &vector in vectors::<V>() {
+            for (space, at, convert) in PLACES {
+                let text =
+                    format!("{convert}st{space}TYPE [{at}+16], GIVEN;\nld{space}TYPE LOADED, [{at}+16];");
+                round_trip::<V>(ty, rows, vector, &text);
+            }
+            for space in ["param", "param::func"] {
+                let text = format!(
                     "{{\n.param .align 16 .b8 given[16];\n.param .align 16 .b8 back[16];\n\
-                     st.param{types} [given], {store};\ncall (back), echo, (given);\n\
-                     ld.param{types} {load}, [back];\n}}"
-                )
-            };
-            rows.push(script(text(concat!(".", $ty), "%a", "%x"), |a: $int| a));
-            rows.push(script(text(concat!(".v2.", $ty), "{%a, %b}", "{%x, %y}"), |a: $int, b: $int| (a, b)));
-        )*};
+                     st.{space}TYPE [given], GIVEN;\ncall (back), echo, (given);\nld.{space}TYPE LOADED, [back];\n}}"
+                );
+                round_trip::<V>(ty, rows, vector, &text);
+            }
+            load::<V>(ty, rows, vector, "ld.constTYPE LOADED, [constants];", Some(CONSTANTS));
+            load::<V>(ty, rows, vector, "ld.global.ncTYPE LOADED, [%from];", None);
+            load::<V>(ty, rows, vector, "ldu.globalTYPE LOADED, [%from];", None);
+        }
     }
-    parameters!(
-        u8 "b8" u8 "u8" i8 "s8" u16 "b16" u16 "u16" i16 "s16" u32 "b32" u32 "u32" i32 "s32" u32 "f32"
-        u64 "b64" u64 "u64" i64 "s64" u64 "f64"
-    );
+    for_each_type!(of_type(rows));
     // Into wider registers, extended.
     macro_rules! widening {
         ($($int:ident $ty:literal $to:ident $unsigned:ident,)*) => {$(
@@ -116,56 +157,53 @@ fn accesses(rows: &mut Vec<Row>) {
     ));
 }
 
-/// Orders, scopes and cache operators, which change no value that a thread itself reads.
+const SCOPES: [&str; 4] = ["cta", "cluster", "gpu", "sys"];
+
+/// Orders, scopes and cache operators, which change no value that a thread itself reads. Each type has each kind of
+/// access, with the next of the words that go with it.
 fn orders(rows: &mut Vec<Row>) {
-    let scopes = ["cta", "cluster", "gpu", "sys"];
-    let mut pairs = vec![
-        (".weak".to_owned(), ".weak".to_owned()),
-        (".volatile".to_owned(), ".volatile".to_owned()),
-        (".mmio.relaxed.sys".to_owned(), ".mmio.relaxed.sys".to_owned()),
-    ];
-    for scope in scopes {
-        pairs.push((format!(".relaxed.{scope}"), format!(".relaxed.{scope}")));
-        pairs.push((format!(".release.{scope}"), format!(".acquire.{scope}")));
-    }
-    let access = |store: &str, load: &str| {
-        script(format!("st{store}.b32 [%global], %a;\nld{load}.b32 %x, [%global];"), |a: u32| a)
-    };
-    for (store, load) in &pairs {
-        rows.push(access(&format!("{store}.global"), &format!("{load}.global")));
-        if !store.contains("mmio") {
-            let text = format!(
-                "st{store}.shared.v2.b32 [%shared], {{%a, %b}};\nld{load}.shared.v2.b32 {{%x, %y}}, [%shared];"
+    fn of_type<V: Value + 'static>(ty: &str, rows: &mut Vec<Row>, turn: &mut usize) {
+        *turn += 1;
+        let vector = vectors::<V>()[*turn % vectors::<V>().len()];
+        let next = |words: &[&'static str]| words[*turn % words.len()];
+        let scope = next(&SCOPES);
+        let space = next(&[".global", ".shared", ".shared::cta", ""]);
+        let at = if space.starts_with(".shared") { "%shared" } else { "%global" };
+        let evict = next(&["evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate"]);
+        let ahead = next(&["64B", "128B", "256B"]);
+        let (to, from) = (next(&["wb", "cg", "cs", "wt"]), next(&["ca", "cg", "cs", "lu", "cv"]));
+        for (store, load, at) in [
+            (format!("st.weak{space}.{to}"), format!("ld.weak{space}.{from}"), at),
+            (format!("st.volatile{space}"), format!("ld.volatile{space}"), at),
+            (format!("st.relaxed.{scope}{space}"), format!("ld.relaxed.{scope}{space}"), at),
+            (format!("st.release.{scope}{space}"), format!("ld.acquire.{scope}{space}"), at),
+            (format!("st.L1::{evict}"), format!("ld.L1::{evict}.L2::{ahead}"), "%global"),
+            (
+                format!("st.release.{scope}.L1::{evict}"),
+                format!("ld.acquire.{scope}.L1::{evict}.L2::{ahead}"),
+                "%global",
+            ),
+            ("st.volatile.global".to_owned(), format!("ld.volatile.global.L2::{ahead}"), "%global"),
+        ] {
+            round_trip::<V>(
+                ty,
+                rows,
+                vector,
+                &format!("{store}TYPE [{at}], GIVEN;\n{load}TYPE LOADED, [{at}];"),
             );
-            rows.push(script(text, |a: u32, b: u32| (a, b)));
+        }
+        // Of one value only.
+        let text = "st.mmio.relaxed.sys.globalTYPE [%global], GIVEN;\nld.mmio.relaxed.sys.globalTYPE LOADED, [%global];";
+        round_trip::<V>(ty, rows, 1, text);
+        let operator = next(&["ca", "cg", "cs"]);
+        for words in [format!("{operator}.nc"), format!("nc.L1::{evict}.L2::{ahead}")] {
+            load::<V>(ty, rows, vector, &format!("ld.global.{words}TYPE LOADED, [%from];"), None);
         }
     }
-    for (store, load) in [
-        (".wb", ".ca"),
-        (".cg", ".cg"),
-        (".cs", ".cs"),
-        (".wt", ".lu"),
-        ("", ".cv"),
-        (".L1::evict_last", ".L1::evict_last"),
-        (".L1::no_allocate", ".L1::no_allocate"),
-        ("", ".L1::evict_first.L2::128B"),
-        ("", ".L1::evict_normal.L2::256B"),
-        ("", ".L1::evict_unchanged.L2::64B"),
-    ] {
-        rows.push(access(&format!(".global{store}"), &format!(".global{load}")));
-    }
-    // Of memory that nobody writes during the launch.
-    for load in [
-        "ldu.global",
-        "ld.global.nc",
-        "ld.global.nc.L1::no_allocate",
-        "ld.global.nc.L1::no_allocate.L2::128B",
-    ] {
-        rows.push(script(format!("{load}.b64 %x, [%from];"), |a: u64| a));
-        rows.push(script(format!("{load}.v2.u64 {{%x, %y}}, [%from];"), |a: u64, b: u64| (a, b)));
-    }
-    let fences =
-        ["fence.sc", "fence.acq_rel"].iter().flat_map(|fence| scopes.map(|scope| format!("{fence}.{scope}")));
+    let mut turn = 0;
+    for_each_type!(of_type(rows, &mut turn));
+    let orders = ["", ".sc", ".acq_rel", ".acquire", ".release"];
+    let fences = orders.iter().flat_map(|order| SCOPES.map(|scope| format!("fence{order}.{scope}")));
     let barriers = ["membar.cta", "membar.gl", "membar.sys"].map(str::to_owned);
     for fence in fences.chain(barriers) {
         let text = format!("st.global.b32 [%global], %a;\n{fence};\nld.global.b32 %x, [%global];");
@@ -173,43 +211,30 @@ fn orders(rows: &mut Vec<Row>) {
     }
 }
 
+/// What the module's variables hold.
+const CONSTANTS: [u64; 2] = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210];
+
 /// Variables, and addresses as values.
 fn addresses(rows: &mut Vec<Row>) {
-    const VALUES: [u64; 2] = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210];
     let variable = |text: &str, result: u64| script(text, move |_: bool| result);
-    macro_rules! constants {
-        ($($int:ident $ty:literal)*) => {$(
-            rows.push(script(concat!("ld.const.v2.", $ty, " {%x, %y}, [constants];"), |_: bool| {
-                let bytes = VALUES.map(u64::to_le_bytes).concat();
-                let part = |place: usize| {
-                    let size = size_of::<$int>();
-                    $int::from_le_bytes(bytes[place * size..][..size].try_into().expect("as many bytes"))
-                };
-                (part(0), part(1))
-            }));
-        )*};
-    }
-    constants!(
-        u8 "b8" u8 "u8" i8 "s8" u16 "b16" u16 "u16" i16 "s16" u32 "b32" u32 "u32" i32 "s32" u32 "f32"
-        u64 "b64" u64 "u64" i64 "s64" u64 "f64"
-    );
     for space in ["param", "param::entry"] {
+        // The first parameter, loaded by its address, is not far below what it was counted up to.
         let text = format!(
             ".reg .b64 %t;\nmov.b64 %t, results;\ncvta.{space}.u64 %t, %t;\nisspacep.{space} %x, %t;\n\
-             cvta.to.{space}.u64 %t, %t;\nld.param.u64 %t, [%t];\nsub.u64 %t, %to, %t;\n\
+             cvta.to.{space}.u64 %t, %t;\nld.{space}.u64 %t, [%t];\nsub.u64 %t, %to, %t;\n\
              setp.lt.and.u64 %x, %t, 0x10000000, %x;"
         );
         rows.push(script(text, |_: bool| true));
     }
     rows.extend([
-        variable("ld.const.b64 %x, [constants+8];", VALUES[1]),
-        variable("ld.global.b64 %x, [globals];", VALUES[0]),
-        variable("mov.b64 %x, constants;\nld.const.b64 %x, [%x];", VALUES[0]),
-        variable("mov.b64 %x, globals+8;\nld.global.b64 %x, [%x];", VALUES[1]),
-        variable("mov.b64 %x, globals;\ncvta.global.u64 %x, %x;\nld.b64 %x, [%x+8];", VALUES[1]),
-        variable("mov.b64 %x, constants;\ncvta.const.u64 %x, %x;\nld.b64 %x, [%x];", VALUES[0]),
-        variable("mov.b64 %x, globals;\ncvta.global.u64 %x, %x;\ncvta.to.global.u64 %x, %x;\nld.global.b64 %x, [%x];", VALUES[0]),
-        variable("mov.b64 %x, constants;\ncvta.const.u64 %x, %x;\ncvta.to.const.u64 %x, %x;\nld.const.b64 %x, [%x];", VALUES[0]),
+        variable("ld.const.b64 %x, [constants+8];", CONSTANTS[1]),
+        variable("ld.global.b64 %x, [globals];", CONSTANTS[0]),
+        variable("mov.b64 %x, constants;\nld.const.b64 %x, [%x];", CONSTANTS[0]),
+        variable("mov.b64 %x, globals+8;\nld.global.b64 %x, [%x];", CONSTANTS[1]),
+        variable("mov.b64 %x, globals;\ncvta.global.u64 %x, %x;\nld.b64 %x, [%x+8];", CONSTANTS[1]),
+        variable("mov.b64 %x, constants;\ncvta.const.u64 %x, %x;\nld.b64 %x, [%x];", CONSTANTS[0]),
+        variable("mov.b64 %x, globals;\ncvta.global.u64 %x, %x;\ncvta.to.global.u64 %x, %x;\nld.global.b64 %x, [%x];", CONSTANTS[0]),
+        variable("mov.b64 %x, constants;\ncvta.const.u64 %x, %x;\ncvta.to.const.u64 %x, %x;\nld.const.b64 %x, [%x];", CONSTANTS[0]),
         // 32 bits hold an address of shared memory.
         script("cvt.u32.u64 %word, %shared;\nst.shared.b32 [%word], %a;\nld.shared.b32 %x, [%shared];", |a: u32| a),
     ]);
@@ -262,6 +287,9 @@ fn atomic<V: Value + Sync + 'static>(
 ) {
     for (space, at, convert) in PLACES.iter().filter(|place| memories.contains(&place.1)) {
         let bits = V::OPERAND.register();
+        // Each row has the next order and scope.
+        let (order, scope) = next_order(rows.len());
+        let red_order = ["", ".relaxed", ".release"][rows.len() % 3];
         let around = |text: String, new: &str| {
             format!("{convert}st{space}.{bits} [{at}], %a;\n{text}\nld{space}.{bits} {new}, [{at}];")
         };
@@ -270,12 +298,21 @@ fn atomic<V: Value + Sync + 'static>(
             update(a, b).to_register()
         };
         // The old value comes back as it was, a NaN too.
-        let text = around(format!("atom{space}.{operation} %x, [{at}], %b;"), "%y");
+        let text = around(format!("atom{order}{scope}{space}.{operation} %x, [{at}], %b;"), "%y");
         rows.push(of_thread(text, |a: V, b: V| (a, b), move |thread| vec![thread.sources()[0], new(thread)]));
         if !operation.starts_with("exch") {
-            rows.push(script(around(format!("red{space}.{operation} [{at}], %b;"), "%x"), update));
+            rows.push(script(
+                around(format!("red{red_order}{scope}{space}.{operation} [{at}], %b;"), "%x"),
+                update,
+            ));
         }
     }
+}
+
+/// The orders and scopes of atomics by turns.
+fn next_order(turn: usize) -> (&'static str, &'static str) {
+    let order = ["", ".relaxed", ".acquire", ".release", ".acq_rel"][turn % 5];
+    (order, ["", ".cta", ".cluster", ".gpu", ".sys"][(turn + turn / 5) % 5])
 }
 
 const EVERYWHERE: &[&str] = &["%global", "%shared"];
@@ -300,10 +337,11 @@ fn atomics(rows: &mut Vec<Row>) {
     for (space, at, convert) in PLACES.iter().filter(|place| place.1 != "%local") {
         macro_rules! swaps {
             ($($int:ident $ty:literal)*) => {$(
+                let (order, scope) = next_order(rows.len());
                 // In half of the threads the value is the expected one.
                 let text = format!(
                     "{convert}st{space}.{ty} [{at}], %a;\n@%d mov.{ty} %b, %a;\n\
-                     atom{space}.cas.{ty} %x, [{at}], %b, %c;\nld{space}.{ty} %y, [{at}];",
+                     atom{order}{scope}{space}.cas.{ty} %x, [{at}], %b, %c;\nld{space}.{ty} %y, [{at}];",
                     ty = $ty
                 );
                 rows.push(script(text, |a: $int, b: $int, c: $int, same: bool| {
@@ -314,14 +352,6 @@ fn atomics(rows: &mut Vec<Row>) {
         swaps!(u16 "b16" u32 "b32" u64 "b64");
     }
     float_atomics(rows);
-    for order in ["relaxed", "acquire", "release", "acq_rel"] {
-        for scope in ["cta", "cluster", "gpu", "sys"] {
-            let text = format!(
-                "st.global.b32 [%global], %a;\natom.{order}.{scope}.global.add.u32 %x, [%global], %b;"
-            );
-            rows.push(script(text, |a: u32, _b: u32| a));
-        }
-    }
 }
 
 /// Sums of floats. In global memory those of f32 flush subnormals, in shared memory not. (PTX ISA, "atom".)
