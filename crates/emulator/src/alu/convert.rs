@@ -16,7 +16,7 @@ use super::{
 /// `banks` are those of the registers; they may be wider than the types.
 pub fn convert(words: &mut Words, banks: &[Option<Bank>]) -> Result<Lanes, String> {
     let integral = words.take_any(&["rni", "rzi", "rmi", "rpi"]);
-    let named = words.take_any(&["rn", "rz", "rm", "rp", "rna"]);
+    let named = words.take_any(&["rn", "rz", "rm", "rp"]);
     let (ftz, sat, relu) = (words.take("ftz"), words.take("sat"), words.take("relu"));
     let (to, from) = (words.ty()?, words.ty()?);
     let rounding = match integral.or(named) {
@@ -24,8 +24,7 @@ pub fn convert(words: &mut Words, banks: &[Option<Bank>]) -> Result<Lanes, Strin
         Some("rz" | "rzi") => Some(Rounding::Zero),
         Some("rm" | "rmi") => Some(Rounding::Down),
         Some("rp" | "rpi") => Some(Rounding::Up),
-        Some(_) => return Err("`.rna` is not known for these types".to_owned()),
-        None => None,
+        _ => None,
     };
     if let Type::F16x2 | Type::Bf16x2 = to {
         let format = if to == Type::F16x2 { F16 } else { BF16 };
@@ -46,19 +45,15 @@ pub fn convert(words: &mut Words, banks: &[Option<Bank>]) -> Result<Lanes, Strin
         Ok(bank)
     };
     let (to_bank, from_bank) = (bank(to, 0)?, bank(from, 1)?);
-    if relu && !matches!(to, Type::F16 | Type::Bf16) {
-        return Err("`.relu` is not known for these types".to_owned());
-    }
-    let needs = || "this conversion needs a rounding: `.rn`, `.rz`, `.rm`, `.rp`, or `.rni` …".to_owned();
     Ok(match (from_format, to_format) {
         (None, None) if rounding.is_none() => convert_integer((to_bank, to), (from_bank, from), sat),
         (None, None) => return Err(words.unknown()),
         (Some(from_format), None) => {
-            let rounding = rounding.ok_or_else(needs)?;
+            let rounding = rounding.ok_or_else(|| words.unknown())?;
             to_integer((to_bank, to), (from_bank, from), from_format, rounding, ftz)
         }
         (None, Some(format)) => {
-            let rounding = rounding.ok_or_else(needs)?;
+            let rounding = rounding.ok_or_else(|| words.unknown())?;
             from_integer((to_bank, to), (from_bank, from), format, rounding, sat)
         }
         (Some(_), Some(_)) if from == to && (integral.is_some() || rounding.is_none()) => {
@@ -74,7 +69,7 @@ pub fn convert(words: &mut Words, banks: &[Option<Bank>]) -> Result<Lanes, Strin
                 from_format.fraction <= to_format.fraction && from_format.exponent <= to_format.exponent;
             let rounding = match rounding {
                 None if widens => Rounding::Nearest,
-                None => return Err(needs()),
+                None => return Err(words.unknown()),
                 Some(rounding) => rounding,
             };
             between((to_bank, to), (from_bank, from), rounding, Options { ftz, sat, relu })

@@ -234,10 +234,6 @@ pub fn compare(words: &mut Words, instruction: &Instruction) -> Result<Lanes, St
     let join = join(words, instruction);
     let result = if words.name() == "set" { Some(words.ty()?) } else { None };
     let ty = words.ty()?;
-    let ordered = matches!(relation, "lt" | "le" | "gt" | "ge");
-    if ordered && matches!(ty, Type::B16 | Type::B32 | Type::B64) {
-        return Err(format!("`.{relation}` does not compare bits"));
-    }
     for_integer!(ty, words, compare_of(words, relation, join, result))
 }
 

@@ -1,7 +1,7 @@
 //! Which instructions there are: their names, and the modifiers and types that go together.
 //!
 //! A line is a form, as the PTX ISA's syntax has it: a name, then words of which one is written, or none where a `?`
-//! follows. Words in capitals stand for others, which [`GROUPS`] gives. What ISA 8.6 has for sm_90 and what ptxas takes
+//! follows. Words in capitals stand for others, which `GROUPS` gives. What ISA 8.6 has for sm_90 and what ptxas takes
 //! of it, but for what this device does not have: clusters, matrices, textures, asynchronous copies.
 //!
 //! As for ptxas, modifiers may stand in any order, and types keep theirs.

@@ -151,12 +151,7 @@ fn collective(
     instruction: &ast::Instruction,
     mut words: Words,
 ) -> Result<(), LoadError> {
-    if !words.take("sync") {
-        return decoder.error(format!(
-            "`{}` without `.sync` is not known: it was removed after sm_60",
-            instruction.name
-        ));
-    }
+    words.take("sync");
     let count = match instruction.name.as_str() {
         "shfl" => 5,
         "elect" => 2,

@@ -10,38 +10,46 @@ use cust::stream::{Stream, StreamFlags};
 use std::error::Error;
 
 /// The machine's first GPU.
-///
-/// # Errors
-///
-/// There is no driver, or no GPU that runs the kernels.
-pub fn device() -> Result<Device, Box<dyn Error>> {
-    libcuda::load()?;
-    cust::init(cust::CudaFlags::empty())?;
-    let device = Device::get_device(0)?;
-    match device.get_attribute(DeviceAttribute::ComputeCapabilityMajor)? {
-        9.. => Ok(device),
-        major => Err(format!("{} has compute capability {major}", device.name()?).into()),
-    }
+pub struct Gpu {
+    device: Device,
+    /// Lives as long as there are modules.
+    _context: Context,
 }
 
-/// A module of rows, of the thread that loaded it.
+/// A module of rows, for the thread that loaded it.
 pub struct Module {
     module: cust::module::Module,
     stream: Stream,
     _context: Context,
 }
 
-impl Module {
-    pub fn new(device: Device, rows: &[(usize, &Row)]) -> Module {
-        let context = Context::new(device).expect("a context");
+impl Gpu {
+    /// # Errors
+    ///
+    /// There is no driver, or no GPU that runs the kernels.
+    pub fn new() -> Result<Gpu, Box<dyn Error>> {
+        libcuda::load()?;
+        cust::init(cust::CudaFlags::empty())?;
+        let device = Device::get_device(0)?;
+        match device.get_attribute(DeviceAttribute::ComputeCapabilityMajor)? {
+            9.. => Ok(Gpu { device, _context: Context::new(device)? }),
+            major => Err(format!("{} has compute capability {major}", device.name()?).into()),
+        }
+    }
+
+    /// Compiles rows for this thread.
+    pub fn load(&self, rows: &[(usize, &Row)]) -> Module {
+        let context = Context::new(self.device).expect("a context");
         let text = kernel::module(rows.iter().copied());
         Module {
-            module: cust::module::Module::from_ptx(text, &[]).expect("ptxas takes the rows"),
+            module: cust::module::Module::from_ptx(text, &[]).expect("the driver takes the rows"),
             stream: Stream::new(StreamFlags::NON_BLOCKING, None).expect("a stream"),
             _context: context,
         }
     }
+}
 
+impl Module {
     /// The results of a row for each thread's sources.
     pub fn run(&self, row: usize, sources: &[[u64; 4]]) -> Vec<[u64; 2]> {
         let function = self.module.get_function(kernel::name(row)).expect("the module has it");

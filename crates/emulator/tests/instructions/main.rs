@@ -3,6 +3,7 @@
 //! that, bit by bit, with random values too.
 
 mod gpu;
+mod inputs;
 mod interpreter;
 mod kernel;
 mod row;
@@ -16,6 +17,7 @@ use emulator::ptx::{
 };
 use row::{Expected, Row, Thread};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use value::Operand;
 
 /// Rows of a module.
 const BATCH: usize = 64;
@@ -36,38 +38,47 @@ fn in_batches<T: Send>(rows: &[Row], f: impl Fn(&[(usize, &Row)]) -> Vec<T> + Sy
     })
 }
 
-/// What is wrong with the results of a row, of the first threads that have a wrong one.
-fn wrong(row: &Row, sources: &[[u64; 4]], results: &[[u64; 2]]) -> Vec<String> {
-    let threads = sources.len();
+/// What is wrong with the results of a row, thread by thread. Bits must be `wanted`, those of the reference if `None`.
+fn wrong<'a>(
+    row: &'a Row,
+    sources: &'a [[u64; 4]],
+    results: &'a [[u64; 2]],
+    wanted: Option<&'a [[u64; 2]]>,
+) -> impl Iterator<Item = String> + 'a {
     let block = kernel::BLOCK.iter().product::<u32>() as usize;
-    let message = |index: usize| {
+    (0..sources.len()).filter_map(move |index| {
         let (given, found) = (&sources[index][..row.sources.len()], &results[index][..row.results.len()]);
-        let wanted = match &row.expected {
-            Expected::Any => None,
-            Expected::Bits(expected) => {
-                let first = index / block * block;
-                let thread = Thread { index, threads, block: &sources[first..first + block] };
-                let expected = expected(&thread);
-                let same = found.iter().zip(&expected).zip(&row.results);
-                let same =
-                    same.into_iter().all(|((&found, &expected), operand)| operand.same(found, expected));
-                (!same).then(|| format!("{expected:x?}"))
+        let wanted = match (&row.expected, wanted) {
+            (Expected::Any, _) => return None,
+            (Expected::Bits(_), Some(wanted)) => unlike(row, found, &wanted[index]),
+            (Expected::Bits(expected), None) => {
+                let block = &sources[index / block * block..][..block];
+                unlike(row, found, &expected(&Thread { index, threads: sources.len(), block }))
             }
-            Expected::Near(near) => {
-                let numbers: Vec<Vec<f64>> =
-                    given.iter().zip(&row.sources).map(|(&bits, operand)| operand.numbers(bits)).collect();
-                let found = row.results[0].numbers(found[0]);
-                found.iter().enumerate().find_map(|(part, &found)| {
-                    let sources: Vec<f64> = numbers.iter().map(|numbers| numbers[part]).collect();
-                    let near = near(&sources)?;
-                    (!near.allows(found, row.results[0].greatest()))
-                        .then(|| format!("{near:?} for {sources:?}, found {found}"))
-                })
-            }
-        };
-        wanted.map(|wanted| format!("{}: {given:x?} gave {found:x?}, not {wanted}", row.text))
-    };
-    (0..threads).filter_map(message).take(3).collect()
+            (Expected::Near(near), _) => far(row, given, found[0], near),
+        }?;
+        let text = row.text.replace('\n', " ");
+        Some(format!("{text} of {given:x?} gave {found:x?}, not {wanted}"))
+    })
+}
+
+/// The results wanted, where those found are others.
+fn unlike(row: &Row, found: &[u64], wanted: &[u64]) -> Option<String> {
+    let wanted = &wanted[..found.len()];
+    let mut pairs = found.iter().zip(wanted).zip(&row.results);
+    let same = pairs.all(|((&found, &wanted), operand)| operand.same(found, wanted));
+    (!same).then(|| format!("{wanted:x?}"))
+}
+
+/// The numbers wanted, where those found are too far off.
+fn far(row: &Row, given: &[u64], found: u64, near: &row::OfNumbers) -> Option<String> {
+    let numbers = |(&bits, operand): (&u64, &Operand)| operand.numbers(bits);
+    let sources: Vec<Vec<f64>> = given.iter().zip(&row.sources).map(numbers).collect();
+    row.results[0].numbers(found).iter().enumerate().find_map(|(part, &found)| {
+        let sources: Vec<f64> = sources.iter().map(|numbers| numbers[part]).collect();
+        let near = near(&sources)?;
+        (!near.allows(found, row.results[0].greatest())).then(|| format!("{found} but {near:?}"))
+    })
 }
 
 #[test]
@@ -76,8 +87,8 @@ fn every_instruction_gives_what_its_reference_gives() {
     let wrong = in_batches(&rows, |batch| {
         let module = interpreter::Module::new(batch);
         let wrong = |&(index, row): &(usize, &Row)| {
-            let sources = value::inputs(&row.sources, 2048, kernel::UNIT);
-            wrong(row, &sources, &module.run(index, &sources, true))
+            let sources = inputs::inputs(&row.sources, 2048, kernel::UNIT);
+            wrong(row, &sources, &module.run(index, &sources, true), None).take(3).collect::<Vec<_>>()
         };
         batch.iter().flat_map(wrong).collect()
     });
@@ -124,68 +135,37 @@ fn collect(statements: &[Statement], into: &mut Vec<Instruction>) {
 /// Needs a GPU of compute capability 9.0 or higher; elsewhere it passes, and says why.
 #[test]
 fn a_gpu_gives_the_same_bits() {
-    let device = match gpu::device() {
-        Ok(device) => device,
+    let gpu = match gpu::Gpu::new() {
+        Ok(gpu) => gpu,
         Err(why) => return println!("not compared with a GPU: {why}"),
     };
     let rows = table::rows();
     let compared = in_batches(&rows, |batch| {
-        let (module, loaded) = (interpreter::Module::new(batch), gpu::Module::new(device, batch));
+        let (module, loaded) = (interpreter::Module::new(batch), gpu.load(batch));
         let compare = |&(index, row): &(usize, &Row)| {
-            let sources = value::inputs(&row.sources, 1 << 16, kernel::UNIT);
-            let ours = module.run(index, &sources, false);
-            let theirs = loaded.run(index, &sources);
-            Comparison::new(row, &sources, &ours, &theirs)
+            let sources = inputs::inputs(&row.sources, 1 << 16, kernel::UNIT);
+            let (ours, theirs) = (module.run(index, &sources, false), loaded.run(index, &sources));
+            let mut wrong = wrong(row, &sources, &theirs, Some(&ours));
+            let examples: Vec<String> = wrong.by_ref().take(3).collect();
+            let differ = examples.len() + wrong.count();
+            Comparison { text: row.text.replace('\n', " "), results: sources.len(), differ, examples }
         };
         batch.iter().map(compare).collect()
     });
-    let (results, differ) =
-        compared.iter().fold((0, 0), |(results, differ), row| (results + row.results, differ + row.differ));
-    for row in &compared {
-        println!("{:>9} compared {:>7} differ  {}", row.results, row.differ, row.name);
+    for Comparison { text, results, differ, .. } in &compared {
+        println!("{results:>9} compared {differ:>7} differ  {text}");
     }
-    println!("{} rows, {results} results compared, {differ} differ", compared.len());
-    let examples: Vec<&str> =
-        compared.iter().flat_map(|row| row.examples.iter().map(String::as_str)).collect();
-    assert!(examples.is_empty(), "{differ} of {results} results differ:\n{}", examples.join("\n"));
+    let results: usize = compared.iter().map(|row| row.results).sum();
+    let differ: usize = compared.iter().map(|row| row.differ).sum();
+    println!("{} rows: {results} results compared, {differ} differ", compared.len());
+    let examples: Vec<&str> = compared.iter().flat_map(|row| &row.examples).map(String::as_str).collect();
+    assert!(examples.is_empty(), "the GPU's results are not the emulator's:\n{}", examples.join("\n"));
 }
 
 /// How a row went on the GPU.
 struct Comparison {
-    name: String,
+    text: String,
     results: usize,
     differ: usize,
     examples: Vec<String>,
-}
-
-impl Comparison {
-    fn new(row: &Row, sources: &[[u64; 4]], ours: &[[u64; 2]], theirs: &[[u64; 2]]) -> Comparison {
-        let name = row.text.replace('\n', " ");
-        let (mut differ, mut examples) = (0, Vec::new());
-        match row.expected {
-            Expected::Bits(_) => {
-                for ((sources, ours), theirs) in sources.iter().zip(ours).zip(theirs) {
-                    let parts = row.results.iter().zip(ours.iter().zip(theirs));
-                    if !parts.into_iter().all(|(operand, (&ours, &theirs))| operand.same(ours, theirs)) {
-                        differ += 1;
-                        if examples.len() < 3 {
-                            let count = row.results.len();
-                            examples.push(format!(
-                                "{name} of {:x?}: emulator {:x?}, GPU {:x?}",
-                                &sources[..row.sources.len()],
-                                &ours[..count],
-                                &theirs[..count]
-                            ));
-                        }
-                    }
-                }
-            }
-            // The emulator's own are within the bound by the test above.
-            Expected::Near(_) | Expected::Any => {
-                examples = wrong(row, sources, theirs);
-                differ = examples.len();
-            }
-        }
-        Comparison { name, results: sources.len(), differ, examples }
-    }
 }

@@ -16,7 +16,7 @@ pub struct Row {
 /// A thread's results.
 type OfThread = dyn Fn(&Thread) -> Vec<u64> + Sync;
 /// A number's result and its error, `None` where PTX promises nothing.
-type OfNumbers = dyn Fn(&[f64]) -> Option<Near> + Sync;
+pub type OfNumbers = dyn Fn(&[f64]) -> Option<Near> + Sync;
 
 /// What an instruction must give.
 pub enum Expected {

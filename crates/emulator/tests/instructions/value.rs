@@ -1,11 +1,11 @@
-//! What registers hold, and values to try.
+//! What registers hold.
 
 use rustc_apfloat::Float;
 use std::cmp::Ordering;
 
 pub use rustc_apfloat::ieee::{BFloat, Double, Half, Single};
 
-/// A type of register, and the values that are worth trying in it.
+/// A type of register and of what is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
     Predicate,
@@ -30,11 +30,12 @@ const F32: Format = Format { exponent: 8, fraction: 23 };
 const F64: Format = Format { exponent: 11, fraction: 52 };
 
 impl Format {
-    fn bits(self) -> u32 {
+    pub fn bits(self) -> u32 {
         1 + self.exponent + self.fraction
     }
 
-    fn infinity(self) -> u64 {
+    /// The bits of an infinity.
+    pub fn infinity(self) -> u64 {
         ((1 << self.exponent) - 1) << self.fraction
     }
 
@@ -55,51 +56,6 @@ impl Format {
         };
         if bits == magnitude { number } else { -number }
     }
-
-    /// 2^power, for a power in range.
-    fn power(self, power: i64) -> Option<u64> {
-        let biased = power + (1 << (self.exponent - 1)) - 1;
-        (1..(1 << self.exponent) - 1).contains(&biased).then_some((biased as u64) << self.fraction)
-    }
-
-    /// Both signs of zero, subnormals, normals at each end, numbers near one and near the limits of integers, ties,
-    /// infinities, quiet and signalling NaNs.
-    fn edges(self) -> Vec<u64> {
-        let (infinity, last) = (self.infinity(), (1 << self.fraction) - 1);
-        let mut edges = vec![
-            0,
-            1,
-            2,
-            last / 2,
-            last,
-            last + 1,
-            last + 2,
-            infinity - 1,
-            infinity,
-            infinity + 1,
-            infinity + last / 3,
-            infinity + last / 2 + 1,
-            infinity + last,
-        ];
-        for power in [-24, -1, 0, 1, 7, 8, 15, 16, 31, 32, 63, 64] {
-            let Some(one) = self.power(power) else { continue };
-            // A half more, where the fraction has such a bit.
-            let half = if (0..i64::from(self.fraction)).contains(&power) {
-                1u64 << (self.fraction - 1) >> power
-            } else {
-                0
-            };
-            edges.extend([one - 1, one, one + 1, one + half, one + last / 2 + 1]);
-        }
-        edges.extend(edges.clone().iter().map(|bits| bits | 1 << (self.bits() - 1)));
-        distinct(edges)
-    }
-}
-
-fn distinct(mut values: Vec<u64>) -> Vec<u64> {
-    values.sort_unstable();
-    values.dedup();
-    values
 }
 
 impl Operand {
@@ -110,58 +66,6 @@ impl Operand {
             Operand::Integer(64) | Operand::Float(F64) => "b64",
             Operand::Integer(32) | Operand::Float(F32) | Operand::Integers | Operand::Floats(_) => "b32",
             _ => "b16",
-        }
-    }
-
-    /// Values at which instructions change their minds.
-    pub fn edges(self) -> Vec<u64> {
-        match self {
-            Operand::Predicate => vec![0, 1],
-            Operand::Integer(bits) => {
-                let ones = u64::MAX >> (64 - bits);
-                let mut edges = vec![0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 33, 63, 64, 65, 0x5555_5555_5555_5555];
-                for width in [8, 16, 32, 64] {
-                    let top = 1u64 << (width - 1);
-                    edges.extend([top - 2, top - 1, top, top + 1, top.wrapping_mul(2).wrapping_sub(1)]);
-                }
-                edges.extend(edges.clone().iter().map(|bits| !bits));
-                distinct(edges.into_iter().map(|bits| bits & ones).collect())
-            }
-            Operand::Float(format) => format.edges(),
-            Operand::Integers => pairs(Operand::Integer(16).edges()),
-            Operand::Floats(format) => pairs(format.edges()),
-        }
-    }
-
-    /// A random value: any bits, or an edge, or a number of moderate size and few bits.
-    pub fn random(self, random: &mut Random) -> u64 {
-        match self {
-            Operand::Predicate => random.next() >> 63,
-            Operand::Integers => pair(Operand::Integer(16), random),
-            Operand::Floats(format) => pair(Operand::Float(format), random),
-            Operand::Integer(bits) => {
-                // A register has at least 16 bits, whatever its type.
-                let ones = u64::MAX >> (64 - bits.max(16));
-                match random.next() % 4 {
-                    0 => pick(&self.edges(), random),
-                    1 => (random.next() as i64 >> (random.next() % 64)) as u64 & ones,
-                    _ => random.next() & ones,
-                }
-            }
-            Operand::Float(format) => {
-                let bits = random.next() >> (64 - format.bits());
-                match random.next() % 4 {
-                    0 => pick(&self.edges(), random),
-                    1 => bits,
-                    kind => {
-                        let near = format.power((random.next() % 64) as i64 - 32);
-                        let near = near.or(format.power((random.next() % 16) as i64 - 8)).unwrap_or(0);
-                        let sparse = if kind == 2 { random.next() & random.next() } else { u64::MAX };
-                        let fraction = bits & sparse & ((1 << format.fraction) - 1);
-                        near | fraction | bits & 1 << (format.bits() - 1)
-                    }
-                }
-            }
         }
     }
 
@@ -188,55 +92,6 @@ impl Operand {
         let nan = |bits: u64| f64::from_bits(bits).is_nan();
         a == b || self == Operand::Float(F64) && nan(a) && nan(b)
     }
-}
-
-fn pairs(edges: Vec<u64>) -> Vec<u64> {
-    let high = edges.iter().cycle().skip(edges.len() / 3);
-    edges.iter().zip(high).map(|(low, high)| low | high << 16).collect()
-}
-
-fn pair(part: Operand, random: &mut Random) -> u64 {
-    part.random(random) | part.random(random) << 16
-}
-
-fn pick(values: &[u64], random: &mut Random) -> u64 {
-    values[random.next() as usize % values.len()]
-}
-
-/// Numbers that are the same in each run: SplitMix64.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-}
-
-/// The inputs of a row: its operands' edges crossed, where that is not too much, then `count` random ones; in all a
-/// multiple of `unit`.
-pub fn inputs(sources: &[Operand], count: usize, unit: usize) -> Vec<[u64; 4]> {
-    const MOST_EDGES: usize = 1 << 16;
-    let edges: Vec<Vec<u64>> = sources.iter().map(|source| source.edges()).collect();
-    let crossed = edges.iter().map(Vec::len).product::<usize>().min(MOST_EDGES);
-    let mut random = Random(7);
-    let total = (crossed + count).next_multiple_of(unit);
-    let input = |index: usize| {
-        let mut rest = index;
-        std::array::from_fn(|place| {
-            let Some(edges) = edges.get(place) else { return 0 };
-            let edge = edges[rest % edges.len()];
-            rest /= edges.len();
-            match index < crossed {
-                true if crossed < MOST_EDGES => edge,
-                true => pick(edges, &mut random),
-                false => sources[place].random(&mut random),
-            }
-        })
-    };
-    (0..total).map(input).collect()
 }
 
 /// A value of a register, as the reference computes with it.

@@ -289,7 +289,7 @@ fn atomic<V: Value + Sync + 'static>(
         let bits = V::OPERAND.register();
         // Each row has the next order and scope.
         let (order, scope) = next_order(rows.len());
-        let red_order = ["", ".relaxed", ".release"][rows.len() % 3];
+        let red_order = ["", ".relaxed", ".release"][rows.len() / 2 % 3];
         let around = |text: String, new: &str| {
             format!("{convert}st{space}.{bits} [{at}], %a;\n{text}\nld{space}.{bits} {new}, [{at}];")
         };
@@ -311,8 +311,8 @@ fn atomic<V: Value + Sync + 'static>(
 
 /// The orders and scopes of atomics by turns.
 fn next_order(turn: usize) -> (&'static str, &'static str) {
-    let order = ["", ".relaxed", ".acquire", ".release", ".acq_rel"][turn % 5];
-    (order, ["", ".cta", ".cluster", ".gpu", ".sys"][(turn + turn / 5) % 5])
+    let order = ["", ".relaxed", ".acquire", ".release", ".acq_rel"][turn / 2 % 5];
+    (order, ["", ".cta", ".cluster", ".gpu", ".sys"][turn % 5])
 }
 
 const EVERYWHERE: &[&str] = &["%global", "%shared"];
