@@ -1,6 +1,11 @@
 //! Every instruction that the emulator knows, in kernels of one instruction each: on the emulator against references
 //! that are independent of it, with values at which instructions change their minds; and, where there is a GPU, against
 //! that, bit by bit, with random values too.
+//!
+//! Not bit by bit, for PTX leaves it to the machine:
+//! - approximations ([`row::near`]), which must be within the error that the ISA states;
+//! - a NaN of `f64` ([`value::Operand::same`]), which must be one;
+//! - clocks, and the numbers of multiprocessors, grids and hardware warps ([`row::of_machine`]), which only must be there.
 
 mod gpu;
 mod inputs;
