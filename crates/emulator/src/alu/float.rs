@@ -9,7 +9,7 @@ use crate::{
         Lanes, Value, binary, compare as compare_lanes, compare_pair, compare_set, convert, ternary,
         test as test_lanes, unary,
     },
-    ptx::ast::{Instruction, Type},
+    ptx::ast::{Instruction, Operand, Type},
 };
 
 use super::{
@@ -408,7 +408,9 @@ pub fn compare(words: &mut Words, instruction: &Instruction) -> Result<Lanes, St
         let subnormal = a & 0x7c00 == 0;
         f16_to_f32(if ftz && subnormal { a & 0x8000 } else { a })
     };
+    let opposite = matches!(instruction.operands.first(), Some(Operand::Pair(..)));
     match words.ty()? {
+        Type::F16 | Type::Bf16 if opposite => Err("16-bit floats have no second result".to_owned()),
         Type::F32 if ftz => compare_of(words, relation, join, result, |a: f32| [flush(a)]),
         Type::F32 => compare_of(words, relation, join, result, |a: f32| [a]),
         Type::F64 if !ftz => compare_of(words, relation, join, result, |a: f64| [a]),

@@ -234,6 +234,7 @@ fn what_is_not_known_is_an_error_with_its_line() {
         ("add.rz.u32 %r1, %r2, %r3;", "`add.rz.u32` is not an instruction"),
         ("mul.u32 %r1, %r2, %r3;", "`mul.u32` is not an instruction"),
         ("add.u32 %r1, %rd2, %r3;", "`%rd2` is Double where Word is needed"),
+        ("setp.lt.f16 %p1|%p2, %h1, %h2;", "no second result"),
         ("add.u32 %r1, %r2;", "`add` does not have 2 operands"),
         ("bra NOWHERE;", "`NOWHERE` is not declared"),
         ("mov.u32 %r99, 0;", "`%r99` is not declared"),
