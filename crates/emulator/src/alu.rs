@@ -9,7 +9,7 @@ mod soft;
 mod words;
 
 pub use float::add_small;
-pub use number::{Integer, add_f32, add_f64};
+pub use number::{Integer, add_f32, add_f64, flush};
 pub use soft::{BF16, F16, Format};
 pub use words::{Words, bank_of, bits_of, parse_type};
 

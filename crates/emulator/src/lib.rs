@@ -82,7 +82,8 @@
 //! - Time. Work has ended when the call that asked for it returns, so streams do not overlap, and events measure the
 //!   interpreter.
 //! - What PTX leaves to the machine: caches, the registers and instructions of the compiled kernel. The number of
-//!   registers a thread, and so occupancy, are estimates from the PTX.
+//!   registers a thread, and so occupancy, are estimates from the PTX. Approximate functions (`sin.approx`) give the
+//!   host's result, within the error that the PTX ISA allows a GPU; a NaN of 64 bits is always the same one.
 //! - Stream capture, graphs, cooperative launches, the linker, arrays, textures, surfaces, memory pools and virtual
 //!   memory, several devices: their functions return `CUDA_ERROR_NOT_SUPPORTED`.
 //! - Machine code: cubins and fat binaries are `CUDA_ERROR_NO_BINARY_FOR_GPU`.

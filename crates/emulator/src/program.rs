@@ -3,6 +3,7 @@
 pub(crate) mod code;
 mod decode;
 mod flow;
+pub mod forms;
 mod memory;
 mod sync;
 mod variables;

@@ -16,7 +16,7 @@ use super::{
 /// `banks` are those of the registers; they may be wider than the types.
 pub fn convert(words: &mut Words, banks: &[Option<Bank>]) -> Result<Lanes, String> {
     let integral = words.take_any(&["rni", "rzi", "rmi", "rpi"]);
-    let named = words.take_any(&["rn", "rz", "rm", "rp", "rna"]);
+    let named = words.take_any(&["rn", "rz", "rm", "rp"]);
     let (ftz, sat, relu) = (words.take("ftz"), words.take("sat"), words.take("relu"));
     let (to, from) = (words.ty()?, words.ty()?);
     let rounding = match integral.or(named) {
@@ -24,8 +24,7 @@ pub fn convert(words: &mut Words, banks: &[Option<Bank>]) -> Result<Lanes, Strin
         Some("rz" | "rzi") => Some(Rounding::Zero),
         Some("rm" | "rmi") => Some(Rounding::Down),
         Some("rp" | "rpi") => Some(Rounding::Up),
-        Some(_) => return Err("`.rna` is not known for these types".to_owned()),
-        None => None,
+        _ => None,
     };
     if let Type::F16x2 | Type::Bf16x2 = to {
         let format = if to == Type::F16x2 { F16 } else { BF16 };
@@ -46,19 +45,15 @@ pub fn convert(words: &mut Words, banks: &[Option<Bank>]) -> Result<Lanes, Strin
         Ok(bank)
     };
     let (to_bank, from_bank) = (bank(to, 0)?, bank(from, 1)?);
-    if relu && !matches!(to, Type::F16 | Type::Bf16) {
-        return Err("`.relu` is not known for these types".to_owned());
-    }
-    let needs = || "this conversion needs a rounding: `.rn`, `.rz`, `.rm`, `.rp`, or `.rni` …".to_owned();
     Ok(match (from_format, to_format) {
         (None, None) if rounding.is_none() => convert_integer((to_bank, to), (from_bank, from), sat),
         (None, None) => return Err(words.unknown()),
         (Some(from_format), None) => {
-            let rounding = rounding.ok_or_else(needs)?;
+            let rounding = rounding.ok_or_else(|| words.unknown())?;
             to_integer((to_bank, to), (from_bank, from), from_format, rounding, ftz)
         }
         (None, Some(format)) => {
-            let rounding = rounding.ok_or_else(needs)?;
+            let rounding = rounding.ok_or_else(|| words.unknown())?;
             from_integer((to_bank, to), (from_bank, from), format, rounding, sat)
         }
         (Some(_), Some(_)) if from == to && (integral.is_some() || rounding.is_none()) => {
@@ -74,7 +69,7 @@ pub fn convert(words: &mut Words, banks: &[Option<Bank>]) -> Result<Lanes, Strin
                 from_format.fraction <= to_format.fraction && from_format.exponent <= to_format.exponent;
             let rounding = match rounding {
                 None if widens => Rounding::Nearest,
-                None => return Err(needs()),
+                None => return Err(words.unknown()),
                 Some(rounding) => rounding,
             };
             between((to_bank, to), (from_bank, from), rounding, Options { ftz, sat, relu })
@@ -130,7 +125,7 @@ fn to_f64(format: Format, bits: u64, ftz: bool) -> f64 {
         F32 if ftz => f64::from(flush(f32::from_bits(bits as u32))),
         F32 => f64::from(f32::from_bits(bits as u32)),
         F16 => f64::from(f16_to_f32(bits as u16)),
-        _ => f64::from(f32::from_bits((bits as u32) << 16)),
+        _ => f64::from(bf16_to_f32(bits as u16)),
     }
 }
 
@@ -185,6 +180,11 @@ fn between(to: (Bank, Type), from: (Bank, Type), rounding: Rounding, options: Op
     };
     let plain = !ftz && !sat && !relu;
     match (from.1, to.1) {
+        // A move of bits, a NaN's too: ptxas makes it a shift, or nothing.
+        (from_type, to_type) if plain && from_type == to_type => return convert_lanes(to.0, from.0, |a| a),
+        (Type::Bf16, Type::F32) if plain => {
+            return convert_lanes(to.0, from.0, |a| bf16_to_f32(a as u16).to_bits().into());
+        }
         (Type::F16, Type::F32) if plain && from.0 == Bank::Half && to.0 == Bank::Word => {
             return unary(|a: u16| canonical_f32(f16_to_f32(a)));
         }
@@ -219,6 +219,12 @@ pub fn f16_to_f32(bits: u16) -> f32 {
     let value = f32::from_bits(magnitude) * f32::from_bits(0x7780_0000);
     let value = if magnitude >= 0x0f80_0000 { f32::from_bits(magnitude | 0x7f80_0000) } else { value };
     f32::from_bits(value.to_bits() | u32::from(bits & 0x8000) << 16)
+}
+
+/// Exact, and so are a NaN's bits.
+#[inline(always)]
+pub fn bf16_to_f32(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
 }
 
 /// To nearest, ties to even; a NaN becomes the canonical one.

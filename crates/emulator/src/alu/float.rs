@@ -6,14 +6,14 @@
 
 use crate::{
     exec::lanes::{
-        Lanes, Value, binary, compare as compare_lanes, compare_set, convert, ternary, test as test_lanes,
-        unary,
+        Lanes, Value, binary, compare as compare_lanes, compare_pair, compare_set, convert, ternary,
+        test as test_lanes, unary,
     },
-    ptx::ast::{Instruction, Type},
+    ptx::ast::{Instruction, Operand, Type},
 };
 
 use super::{
-    convert::{f16_to_f32, f32_to_f16},
+    convert::{bf16_to_f32, f16_to_f32, f32_to_f16},
     integer::join,
     number::{canonical_f32, canonical_f64, flush, saturate},
     soft::{BF16, F16, F32, F64, Format, Number, Rounding},
@@ -57,17 +57,24 @@ pub fn arithmetic(words: &mut Words) -> Result<Lanes, String> {
     let rounding = rounding(words);
     let (ftz, sat, relu) = (words.take("ftz"), words.take("sat"), words.take("relu"));
     let propagates = words.take("NaN");
+    let xorsign = words.take("xorsign") && words.take("abs");
     words.take("noftz");
     let ty = words.ty()?;
     match ty {
         Type::F32 if !relu => Ok(match name {
             "abs" => unary(move |a: f32| finish(enter(a, ftz).abs(), ftz, false)),
             "neg" => unary(move |a: f32| finish(-enter(a, ftz), ftz, false)),
+            "min" if xorsign => binary(move |a: f32, b: f32| {
+                by_sign(enter(a, ftz), enter(b, ftz), |a, b| minimum(a, b, propagates))
+            }),
+            "max" if xorsign => binary(move |a: f32, b: f32| {
+                by_sign(enter(a, ftz), enter(b, ftz), |a, b| -minimum_of_negated(a, b, propagates))
+            }),
             "min" => binary(move |a: f32, b: f32| minimum(enter(a, ftz), enter(b, ftz), propagates)),
             "max" => {
                 binary(move |a: f32, b: f32| -minimum_of_negated(enter(a, ftz), enter(b, ftz), propagates))
             }
-            _ if propagates => return Err("`.NaN` is not known here".to_owned()),
+            _ if propagates || xorsign => return Err(words.unknown()),
             _ if rounding != Rounding::Nearest => return directed_f32(words, rounding, ftz, sat),
             _ if ftz || sat => match name {
                 "add" => binary(move |a: f32, b: f32| finish(enter(a, ftz) + enter(b, ftz), ftz, sat)),
@@ -84,7 +91,7 @@ pub fn arithmetic(words: &mut Words) -> Result<Lanes, String> {
             "div" => binary(|a: f32, b: f32| canonical_f32(a / b)),
             _ => ternary(|a: f32, b: f32, c: f32| canonical_f32(a.mul_add(b, c))),
         }),
-        Type::F64 if !ftz && !sat && !relu && !propagates => Ok(match name {
+        Type::F64 if !ftz && !sat && !relu && !propagates && !xorsign => Ok(match name {
             "abs" => unary(f64::abs),
             "neg" => unary(|a: f64| -a),
             "min" => binary(minimum_f64),
@@ -100,7 +107,7 @@ pub fn arithmetic(words: &mut Words) -> Result<Lanes, String> {
             _ => ternary(|a: f64, b: f64, c: f64| canonical_f64(a.mul_add(b, c))),
         }),
         Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 if rounding == Rounding::Nearest => {
-            small(words, ty, Small { ftz, sat, relu, propagates })
+            small(words, ty, Small { ftz, sat, relu, propagates, xorsign })
         }
         _ => Err(words.unknown()),
     }
@@ -138,6 +145,14 @@ fn minimum(a: f32, b: f32, propagates: bool) -> f32 {
 fn minimum_of_negated(a: f32, b: f32, propagates: bool) -> f32 {
     let least = minimum(-a, -b, propagates);
     if least.is_nan() { -least } else { least }
+}
+
+/// `.xorsign.abs`: the extreme of the magnitudes, negative where one operand is; a NaN stays as it is.
+#[inline(always)]
+fn by_sign(a: f32, b: f32, extreme: impl Fn(f32, f32) -> f32) -> f32 {
+    let magnitude = extreme(a.abs(), b.abs());
+    let negative = a.is_sign_negative() != b.is_sign_negative();
+    if negative && !magnitude.is_nan() { -magnitude } else { magnitude }
 }
 
 #[inline(always)]
@@ -194,6 +209,7 @@ struct Small {
     sat: bool,
     relu: bool,
     propagates: bool,
+    xorsign: bool,
 }
 
 /// Arithmetic of 16-bit formats, one value or two to a register.
@@ -221,19 +237,24 @@ fn small(words: &Words, ty: Type, options: Small) -> Result<Lanes, String> {
     let key = move |bits: u64| if bits & format.sign() != 0 { !bits as i64 } else { bits as i64 };
     let extreme = move |a: u64, b: u64, greater: bool| {
         let (a, b) = (flush(a), flush(b));
-        finish(match (is_nan(a), is_nan(b)) {
-            (true, true) => format.nan,
-            (true, false) | (false, true) if options.propagates => format.nan,
-            (true, false) => b,
-            (false, true) => a,
-            (false, false) => {
-                if (key(a) < key(b)) != greater {
-                    a
-                } else {
-                    b
+        let magnitude = if options.xorsign { !format.sign() } else { !0 };
+        let sign = if options.xorsign { (a ^ b) & format.sign() } else { 0 };
+        let (a, b) = (a & magnitude, b & magnitude);
+        finish(
+            sign ^ match (is_nan(a), is_nan(b)) {
+                (true, true) => format.nan,
+                (true, false) | (false, true) if options.propagates => format.nan,
+                (true, false) => b,
+                (false, true) => a,
+                (false, false) => {
+                    if (key(a) < key(b)) != greater {
+                        a
+                    } else {
+                        b
+                    }
                 }
-            }
-        })
+            },
+        )
     };
     Ok(match words.name() {
         "abs" => by_parts_1(count, move |a| finish(flush(a) & !format.sign())),
@@ -331,8 +352,14 @@ pub fn function(words: &mut Words) -> Result<Lanes, String> {
         (_, Type::F32) if nearest && (approximate || name == "ex2") => {
             unary(move |a: f32| finish(approximation(f64::from(enter(a, ftz))) as f32, ftz, false))
         }
-        // The device takes the upper half of the operand, and gives 20 bits of the mantissa.
-        ("rcp" | "rsqrt", Type::F64) if approximate => unary(move |a: f64| canonical_f64(approximation(a))),
+        // Of the operand and of the result the upper halves count. (PTX ISA, "rcp.approx.ftz.f64".)
+        ("rcp" | "rsqrt", Type::F64) if approximate && ftz => unary(move |a: f64| {
+            let upper = |a: f64| {
+                if a.is_subnormal() { 0f64.copysign(a) } else { f64::from_bits(a.to_bits() & !0xffff_ffff) }
+            };
+            upper(canonical_f64(approximation(if a.is_nan() { a } else { upper(a) })))
+        }),
+        ("rsqrt", Type::F64) if approximate => unary(move |a: f64| canonical_f64(approximation(a))),
         ("ex2" | "tanh", Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2) if approximate => {
             let (format, count) = format(ty).ok_or_else(|| words.unknown())?;
             by_parts_1(count, move |a| {
@@ -377,35 +404,46 @@ pub fn compare(words: &mut Words, instruction: &Instruction) -> Result<Lanes, St
     let join = join(words, instruction);
     let ftz = words.take("ftz");
     let result = if words.name() == "set" { Some(words.ty()?) } else { None };
+    let half = move |a: u16| {
+        let subnormal = a & 0x7c00 == 0;
+        f16_to_f32(if ftz && subnormal { a & 0x8000 } else { a })
+    };
+    let opposite = matches!(instruction.operands.first(), Some(Operand::Pair(..)));
     match words.ty()? {
-        Type::F32 if ftz => compare_of(words, relation, join, result, flush),
-        Type::F32 => compare_of(words, relation, join, result, |a: f32| a),
-        Type::F64 if !ftz => compare_of(words, relation, join, result, |a: f64| a),
-        Type::F16 => compare_of(words, relation, join, result, move |a: u16| {
-            let subnormal = a & 0x7c00 == 0;
-            f16_to_f32(if ftz && subnormal { a & 0x8000 } else { a })
-        }),
-        Type::Bf16 if !ftz => {
-            compare_of(words, relation, join, result, |a: u16| f32::from_bits(u32::from(a) << 16))
+        Type::F16 | Type::Bf16 if opposite => Err("16-bit floats have no second result".to_owned()),
+        Type::F32 if ftz => compare_of(words, relation, join, result, |a: f32| [flush(a)]),
+        Type::F32 => compare_of(words, relation, join, result, |a: f32| [a]),
+        Type::F64 if !ftz => compare_of(words, relation, join, result, |a: f64| [a]),
+        Type::F16 => compare_of(words, relation, join, result, move |a: u16| [half(a)]),
+        Type::F16x2 => {
+            compare_of(words, relation, join, result, move |a: u32| [a, a >> 16].map(|a| half(a as u16)))
+        }
+        Type::Bf16 if !ftz => compare_of(words, relation, join, result, |a: u16| [bf16_to_f32(a)]),
+        Type::Bf16x2 if !ftz => {
+            compare_of(words, relation, join, result, |a: u32| [a, a >> 16].map(|a| bf16_to_f32(a as u16)))
         }
         _ => Err(words.unknown()),
     }
 }
 
-fn compare_of<V: Value, F: PartialOrd>(
+/// A comparison of the values, one or two, that `value` takes out of an operand.
+fn compare_of<V: Value, F: PartialOrd + Copy, const N: usize>(
     words: &Words,
     relation: &str,
     join: fn(u32, u32) -> u32,
     result: Option<Type>,
-    value: impl Fn(V) -> F + Copy + Send + Sync + 'static,
+    value: impl Fn(V) -> [F; N] + Copy + Send + Sync + 'static,
 ) -> Result<Lanes, String> {
     macro_rules! lanes {
         (|$a:ident, $b:ident| $test:expr) => {{
-            let test = move |$a: V, $b: V| {
-                let ($a, $b) = (value($a), value($b));
-                $test
-            };
+            let part = |$a: F, $b: F| $test;
+            let test = move |a: V, b: V| part(value(a)[0], value(b)[0]);
             match result {
+                None if N == 2 => compare_pair(
+                    move |a: V, b: V| [0, N - 1].map(|place| part(value(a)[place], value(b)[place])),
+                    join,
+                ),
+                _ if N == 2 => return Err(words.unknown()),
                 None => compare_lanes(test, join),
                 Some(Type::F32) => compare_set(test, join, [0.0f32, 1.0]),
                 Some(Type::U32 | Type::S32) => compare_set(test, join, [0u32, u32::MAX]),
@@ -413,7 +451,9 @@ fn compare_of<V: Value, F: PartialOrd>(
             }
         }};
     }
-    let unordered = |a: &F, b: &F| a.partial_cmp(b).is_none();
+    fn unordered<F: PartialOrd>(a: &F, b: &F) -> bool {
+        a.partial_cmp(b).is_none()
+    }
     Ok(match relation {
         "eq" => lanes!(|a, b| a == b),
         "ne" => lanes!(|a, b| a != b && !unordered(&a, &b)),

@@ -55,8 +55,28 @@ pub fn arithmetic(words: &mut Words) -> Result<Lanes, String> {
     if words.take("wide") {
         return wide(words);
     }
-    let ty = words.ty()?;
-    for_integer!(ty, words, plain(words, ty))
+    match words.ty()? {
+        Type::U16x2 => halves::<u16>(words),
+        Type::S16x2 => halves::<i16>(words),
+        ty => for_integer!(ty, words, plain(words, ty)),
+    }
+}
+
+/// Two values of 16 bits in a register.
+fn halves<T: Integer>(words: &Words) -> Result<Lanes, String> {
+    let operation: fn(T, T) -> T = match words.name() {
+        "add" => T::add,
+        "min" => T::min,
+        "max" => T::max,
+        _ => return Err(words.unknown()),
+    };
+    Ok(binary(move |a: u32, b: u32| {
+        let half = |shift: u32| {
+            let part = |value: u32| T::from_bits(u64::from(value >> shift & 0xffff));
+            (operation(part(a), part(b)).bits() as u32) << shift
+        };
+        half(0) | half(16)
+    }))
 }
 
 fn plain<T: Integer>(words: &mut Words, ty: Type) -> Result<Lanes, String> {
@@ -139,8 +159,10 @@ fn extended(words: &mut Words, takes: bool) -> Result<Lanes, String> {
     // `addc` and its like without `.cc` leave the carry as it was.
     let gives = !takes || words.take("cc");
     match words.ty()? {
-        Type::U32 | Type::S32 | Type::B32 => extended_of::<u32>(words, takes, gives),
-        Type::U64 | Type::S64 | Type::B64 => extended_of::<u64>(words, takes, gives),
+        Type::U32 => extended_of::<u32>(words, takes, gives),
+        Type::S32 => extended_of::<i32>(words, takes, gives),
+        Type::U64 => extended_of::<u64>(words, takes, gives),
+        Type::S64 => extended_of::<i64>(words, takes, gives),
         _ => Err(words.unknown()),
     }
 }
@@ -212,10 +234,6 @@ pub fn compare(words: &mut Words, instruction: &Instruction) -> Result<Lanes, St
     let join = join(words, instruction);
     let result = if words.name() == "set" { Some(words.ty()?) } else { None };
     let ty = words.ty()?;
-    let ordered = matches!(relation, "lt" | "le" | "gt" | "ge");
-    if ordered && matches!(ty, Type::B16 | Type::B32 | Type::B64) {
-        return Err(format!("`.{relation}` does not compare bits"));
-    }
     for_integer!(ty, words, compare_of(words, relation, join, result))
 }
 

@@ -256,7 +256,7 @@ impl Number {
     /// Rounded to an integer.
     pub fn to_integer(self, rounding: Rounding) -> Number {
         let Finite { negative, exponent, significand } = self else { return self };
-        if exponent >= 0 {
+        if exponent >= 0 || significand == 0 {
             return self;
         }
         let (mut kept, rest) = shift_out(significand, -exponent);

@@ -91,6 +91,8 @@ pub fn parse_type(word: &str) -> Option<Type> {
         "s16" => S16,
         "s32" => S32,
         "s64" => S64,
+        "u16x2" => U16x2,
+        "s16x2" => S16x2,
         "f16" => F16,
         "f16x2" => F16x2,
         "bf16" => Bf16,
@@ -109,7 +111,7 @@ pub fn bits_of(ty: Type) -> u32 {
         Pred => 1,
         B8 | U8 | S8 => 8,
         B16 | U16 | S16 | F16 | Bf16 => 16,
-        B32 | U32 | S32 | F32 | F16x2 | Bf16x2 => 32,
+        B32 | U32 | S32 | F32 | U16x2 | S16x2 | F16x2 | Bf16x2 => 32,
         B64 | U64 | S64 | F64 => 64,
         B128 => 128,
     }

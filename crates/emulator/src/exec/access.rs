@@ -287,8 +287,9 @@ impl State<'_> {
                 Space::Global => {
                     self.counters.global_atomic_requests += 1;
                     self.check_global(&request)?;
+                    let update = atomic.update_global.as_ref().unwrap_or(&atomic.update);
                     for lane in lanes(mask) {
-                        let update = |old| (atomic.update)(old, operands[0][lane], operands[1][lane]);
+                        let update = |old| update(old, operands[0][lane], operands[1][lane]);
                         // SAFETY: the check found the lane in an allocation that the launch holds, and aligned.
                         old[lane] = unsafe { update_global(addresses[lane], atomic.size, update) };
                     }

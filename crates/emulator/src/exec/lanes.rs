@@ -322,6 +322,21 @@ pub fn compare<A: Value, B: Value>(
     })
 }
 
+/// `d, e = f(a, b)`, each joined with predicate c: operands p, q, a, b, c.
+pub fn compare_pair<V: Value>(
+    f: impl Fn(V, V) -> [bool; 2] + Send + Sync + 'static,
+    join: fn(u32, u32) -> u32,
+) -> Lanes {
+    let sources = [bank::<V>(), bank::<V>(), Bank::Predicate];
+    Lanes::new(&[Bank::Predicate; 2], &sources, move |registers, o, mask| {
+        let (a, b) = (read::<V>(registers, o[2]), read::<V>(registers, o[3]));
+        let c = registers.predicate[o[4] as usize];
+        let bits = [0, 1].map(|part| collect(|lane| f(V::from_raw(a[lane]), V::from_raw(b[lane]))[part]));
+        registers.set_predicate(o[1], join(bits[1], c), mask);
+        registers.set_predicate(o[0], join(bits[0], c), mask);
+    })
+}
+
 /// `d = f(test(a, b) joined with c)`: operands d, a, b, c.
 pub fn compare_set<A: Value, B: Value, D: Value>(
     f: impl Fn(A, B) -> bool + Send + Sync + 'static,

@@ -179,14 +179,18 @@ pub struct Store {
     pub sources: Vec<Register>,
 }
 
+/// A new value from the old one and the operands, all zero-extended.
+pub type Update = Box<dyn Fn(u64, u64, u64) -> u64 + Send + Sync>;
+
 /// `atom` and `red`.
 pub struct Atomic {
     pub address: Address,
     pub order: Order,
     pub scope: Scope,
     pub size: u32,
-    /// The new value from the old one and the operands, all zero-extended.
-    pub update: Box<dyn Fn(u64, u64, u64) -> u64 + Send + Sync>,
+    pub update: Update,
+    /// What it is in global memory, where that differs.
+    pub update_global: Option<Update>,
     pub target: Option<Register>,
     pub b: Register,
     pub c: Register,

@@ -15,6 +15,8 @@ use super::{
         Special, Store,
     },
     flow::{self, Uses},
+    forms::{self, Family},
+    memory, sync,
 };
 
 /// Instructions that a kernel may have, calls inlined.
@@ -212,7 +214,7 @@ impl<'a> Decoder<'a> {
     /// The register of this name, with its bits; `None` for what is no register.
     pub(super) fn register(&mut self, operand: &Operand) -> Result<Option<(Register, u32)>, LoadError> {
         let Operand::Name(name) = operand else { return Ok(None) };
-        if special(name).is_some() || is_clock(name) || name == "_" {
+        if special(name).is_some() || is_clock(name) || matches!(name.as_str(), "_" | "WARP_SZ") {
             return Ok(None);
         }
         Ok(match self.find(name)? {
@@ -422,6 +424,24 @@ impl<'a> Decoder<'a> {
             self.guard =
                 Guard { predicate: register.index, negated: if guard.negated { u32::MAX } else { 0 } };
         }
+        match forms::find(instruction) {
+            None => self.unknown(instruction),
+            Some(Family::Control) => self.control(instruction),
+            Some(Family::Memory) => memory::decode(self, instruction),
+            Some(Family::Sync) => sync::decode(self, instruction),
+            Some(Family::Lanes) if instruction.name == "mov" && is_vector_move(instruction) => {
+                self.vector_move(instruction)
+            }
+            Some(Family::Lanes) if instruction.name == "mov" && reads_clock(instruction) => {
+                self.clock(instruction)
+            }
+            Some(Family::Lanes) => self.lanes(instruction),
+        }?;
+        self.guard = Guard::NONE;
+        Ok(())
+    }
+
+    fn control(&mut self, instruction: &'a ast::Instruction) -> Result<(), LoadError> {
         match instruction.name.as_str() {
             "bra" => self.branch(instruction),
             "brx" => self.switch(instruction),
@@ -437,17 +457,9 @@ impl<'a> Decoder<'a> {
             }
             "trap" => self.emit(Operation::Trap("trap"), Uses::default()),
             "brkpt" => self.emit(Operation::Trap("brkpt"), Uses::default()),
-            "mov" if is_vector_move(instruction) => self.vector_move(instruction),
-            "mov" if matches!(instruction.operands.get(1), Some(Operand::Name(name)) if is_clock(name)) => {
-                self.clock(instruction)
-            }
             "cvta" => self.convert_address(instruction),
-            _ if super::memory::is_memory(&instruction.name) => super::memory::decode(self, instruction),
-            _ if super::sync::is_sync(&instruction.name) => super::sync::decode(self, instruction),
-            _ => self.lanes(instruction),
-        }?;
-        self.guard = Guard::NONE;
-        Ok(())
+            _ => self.unknown(instruction),
+        }
     }
 
     pub(super) fn expect(&self, instruction: &ast::Instruction, operands: usize) -> Result<(), LoadError> {
@@ -543,7 +555,9 @@ impl<'a> Decoder<'a> {
             [word] => alu::parse_type(word),
             _ => None,
         };
-        let Some((ty, whole)) = ty.and_then(|ty| Some((ty, bank_of(ty)?))) else {
+        let Some((ty, whole)) =
+            ty.filter(|ty| matches!(ty, Type::B32 | Type::B64)).and_then(|ty| Some((ty, bank_of(ty)?)))
+        else {
             return self.unknown(instruction);
         };
         let (parts, packs) = match (&instruction.operands[0], &instruction.operands[1]) {
@@ -938,6 +952,10 @@ pub(super) fn bank_of_bits(bits: u32) -> Option<Bank> {
 
 fn is_vector_move(instruction: &ast::Instruction) -> bool {
     instruction.operands.iter().any(|operand| matches!(operand, Operand::Vector(_)))
+}
+
+fn reads_clock(instruction: &ast::Instruction) -> bool {
+    matches!(instruction.operands.get(1), Some(Operand::Name(name)) if is_clock(name))
 }
 
 fn is_clock(name: &str) -> bool {

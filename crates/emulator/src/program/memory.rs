@@ -8,26 +8,10 @@ use crate::{
 
 use super::{
     LoadError,
-    code::{Atomic, Load, Operation, Order, Scope, Space, Store},
+    code::{Atomic, Load, Operation, Order, Scope, Space, Store, Update},
     decode::Decoder,
     flow::Uses,
 };
-
-/// Whether this file decodes the instruction.
-pub fn is_memory(name: &str) -> bool {
-    matches!(
-        name,
-        "ld" | "ldu"
-            | "st"
-            | "atom"
-            | "red"
-            | "prefetch"
-            | "prefetchu"
-            | "isspacep"
-            | "discard"
-            | "applypriority"
-    )
-}
 
 pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), LoadError> {
     match instruction.name.as_str() {
@@ -54,10 +38,12 @@ fn space(words: &mut Words) -> Space {
 }
 
 fn order(words: &mut Words, default: Order) -> Order {
-    match words.take_any(&["weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"]) {
+    // `.mmio.relaxed` is as strong as `.relaxed`, and is never split or merged, which nothing is here.
+    words.take("mmio");
+    match words.take_any(&["weak", "volatile", "relaxed", "acquire", "release", "acq_rel"]) {
         Some("weak") => Order::Weak,
         Some("volatile") => Order::Volatile,
-        Some("relaxed" | "mmio") => Order::Relaxed,
+        Some("relaxed") => Order::Relaxed,
         Some("acquire") => Order::Acquire,
         Some("release") => Order::Release,
         Some(_) => Order::AcqRel,
@@ -77,24 +63,21 @@ fn drop_hints(words: &mut Words) {
     words.take_any(&["ca", "cg", "cs", "lu", "cv", "wb", "wt"]);
     words.take("nc");
     words.drop_all("L1::");
-    words.drop_all("L2::evict");
-    words.take_any(&["L2::64B", "L2::128B", "L2::256B"]);
+    words.drop_all("L2::");
 }
 
 /// How many values, and the type of each.
 fn shape(words: &mut Words) -> Result<(usize, Type), String> {
-    let count = match words.take_any(&["v2", "v4", "v8"]) {
+    let count = match words.take_any(&["v2", "v4"]) {
         Some("v2") => 2,
-        Some("v4") => 4,
-        Some(_) => 8,
+        Some(_) => 4,
         None => 1,
     };
     let ty = words.ty()?;
-    let bits = bits_of(ty);
-    if !matches!(bits, 8 | 16 | 32 | 64) || count as u32 * bits > 256 {
-        return Err(words.unknown());
+    match count as u32 * bits_of(ty) {
+        ..=128 => Ok((count, ty)),
+        bits => Err(format!("a vector of {bits} bits; an access has up to 128")),
     }
-    Ok((count, ty))
 }
 
 /// The registers of `{a, b}`, or the only one.
@@ -174,11 +157,15 @@ fn in_space(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(),
     let mut words = Words::new(instruction);
     let space = space(&mut words);
     or_fail(decoder, words.finish())?;
-    let inside = move |a: u64| match space {
-        Space::Shared => a.wrapping_sub(SHARED_WINDOW) < WINDOW,
-        Space::Local => a.wrapping_sub(LOCAL_WINDOW) < WINDOW,
-        Space::Param => a.wrapping_sub(PARAM_WINDOW) < WINDOW,
-        _ => a < SHARED_WINDOW,
+    let inside = match space {
+        Space::Shared => |a: u64| a.wrapping_sub(SHARED_WINDOW) < WINDOW,
+        Space::Local => |a: u64| a.wrapping_sub(LOCAL_WINDOW) < WINDOW,
+        Space::Param => |a: u64| a.wrapping_sub(PARAM_WINDOW) < WINDOW,
+        // Constants lie among global variables here.
+        Space::Global if instruction.modifiers.iter().all(|word| word != "const") => {
+            |a: u64| a < SHARED_WINDOW
+        }
+        _ => return decoder.unknown(instruction),
     };
     let target = decoder.target(&instruction.operands[0], Bank::Predicate)?;
     let source = decoder.source(&instruction.operands[1], Bank::Double)?;
@@ -193,7 +180,6 @@ fn atomic(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), L
     let order = order(&mut words, Order::Relaxed);
     let scope = scope(&mut words);
     let space = space(&mut words);
-    words.drop_all("L1::");
     let operations = ["add", "and", "or", "xor", "min", "max", "exch", "cas", "inc", "dec"];
     let Some(operation) = words.take_any(&operations) else { return decoder.unknown(instruction) };
     words.take("noftz");
@@ -226,11 +212,12 @@ fn atomic(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), L
         read: [b, c].into_iter().chain(address.base).collect(),
         written: target.into_iter().collect(),
     };
-    let atomic = Atomic { address, order, scope, size: bits_of(ty) / 8, update, target, b, c };
+    // "… on global memory flushes subnormal inputs and results to sign-preserving zero." (PTX ISA, "atom".)
+    let update_global = if ty == Type::F32 { Some(sum(alu::flush)) } else { None };
+    let size = bits_of(ty) / 8;
+    let atomic = Atomic { address, order, scope, size, update, update_global, target, b, c };
     decoder.emit(Operation::Atomic(Box::new(atomic)), uses)
 }
-
-type Update = Box<dyn Fn(u64, u64, u64) -> u64 + Send + Sync>;
 
 fn update(operation: &str, ty: Type) -> Option<Update> {
     let bits = bits_of(ty);
@@ -251,9 +238,7 @@ fn update(operation: &str, ty: Type) -> Option<Update> {
         ("max", Type::S32) => signed::<i32>(i32::max),
         ("min", Type::S64) => signed::<i64>(i64::min),
         ("max", Type::S64) => signed::<i64>(i64::max),
-        ("add", Type::F32) => Box::new(|a, b, _| {
-            u64::from(alu::add_f32(f32::from_bits(a as u32), f32::from_bits(b as u32)).to_bits())
-        }),
+        ("add", Type::F32) => sum(|a| a),
         ("add", Type::F64) => {
             Box::new(|a, b, _| alu::add_f64(f64::from_bits(a), f64::from_bits(b)).to_bits())
         }
@@ -263,6 +248,12 @@ fn update(operation: &str, ty: Type) -> Option<Update> {
         ("add", Type::Bf16x2) => Box::new(|a, b, _| add_pair(BF16, a, b)),
         _ => return None,
     })
+}
+
+/// A sum of `f32`, operands and result passed through a function.
+fn sum(pass: fn(f32) -> f32) -> Update {
+    let float = move |bits: u64| pass(f32::from_bits(bits as u32));
+    Box::new(move |a, b, _| pass(alu::add_f32(float(a), float(b))).to_bits().into())
 }
 
 fn signed<T: Integer>(pick: fn(T, T) -> T) -> Update {

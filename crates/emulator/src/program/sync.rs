@@ -14,28 +14,6 @@ use super::{
     flow::Uses,
 };
 
-/// Whether this file decodes the instruction.
-pub fn is_sync(name: &str) -> bool {
-    matches!(
-        name,
-        "bar"
-            | "barrier"
-            | "membar"
-            | "fence"
-            | "shfl"
-            | "vote"
-            | "match"
-            | "activemask"
-            | "redux"
-            | "elect"
-            | "nanosleep"
-            | "branchtargets"
-            | ".branchtargets"
-            | "pragma"
-            | ".pragma"
-    )
-}
-
 pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), LoadError> {
     let mut words = Words::new(instruction);
     match instruction.name.as_str() {
@@ -60,15 +38,15 @@ pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(
             decoder.emit(Operation::Active(target), Uses { read: vec![], written: vec![target] })
         }
         "nanosleep" => decoder.emit(Operation::Nothing, Uses::default()),
-        // Lists and hints, no instructions.
-        "branchtargets" | ".branchtargets" | "pragma" | ".pragma" => Ok(()),
+        // A list, no instruction.
+        ".branchtargets" => Ok(()),
         _ => collective(decoder, instruction, words),
     }
 }
 
 fn fence(decoder: &mut Decoder, instruction: &ast::Instruction, mut words: Words) -> Result<(), LoadError> {
     decoder.expect(instruction, 0)?;
-    words.take_any(&["sc", "acq_rel"]);
+    words.take_any(&["sc", "acq_rel", "acquire", "release"]);
     let scope = match words.take_any(&["cta", "cluster", "gpu", "gl", "sys"]) {
         Some("cta") => Scope::Block,
         Some(_) => Scope::Device,
@@ -173,12 +151,7 @@ fn collective(
     instruction: &ast::Instruction,
     mut words: Words,
 ) -> Result<(), LoadError> {
-    if !words.take("sync") {
-        return decoder.error(format!(
-            "`{}` without `.sync` is not known: it was removed after sm_60",
-            instruction.name
-        ));
-    }
+    words.take("sync");
     let count = match instruction.name.as_str() {
         "shfl" => 5,
         "elect" => 2,

@@ -230,17 +230,20 @@ fn special_registers_tell_where_a_thread_is() {
 fn what_is_not_known_is_an_error_with_its_line() {
     for (body, text) in [
         ("frob.u32 %r1, %r2;", "`frob.u32` is not an instruction"),
-        ("add.q32 %r1, %r2, %r3;", "`add` has no type"),
-        ("add.rz.u32 %r1, %r2, %r3;", "`.rz` is not known for `add`"),
+        ("add.q32 %r1, %r2, %r3;", "`add.q32` is not an instruction"),
+        ("add.rz.u32 %r1, %r2, %r3;", "`add.rz.u32` is not an instruction"),
+        ("mul.u32 %r1, %r2, %r3;", "`mul.u32` is not an instruction"),
         ("add.u32 %r1, %rd2, %r3;", "`%rd2` is Double where Word is needed"),
+        ("setp.lt.f16 %p1|%p2, %h1, %h2;", "no second result"),
         ("add.u32 %r1, %r2;", "`add` does not have 2 operands"),
         ("bra NOWHERE;", "`NOWHERE` is not declared"),
         ("mov.u32 %r99, 0;", "`%r99` is not declared"),
-        ("ld.global.b128 %rd1, [%rd0];", "`ld`"),
-        ("shfl.down.b32 %r1, %r2, 1, 31;", "without `.sync`"),
+        ("ld.global.b128 %rd1, [%rd0];", "`ld.global.b128` is not an instruction"),
+        ("ld.global.v4.b64 {%rd1, %rd2, %rd3, %rd4}, [%rd0];", "a vector of 256 bits"),
+        ("shfl.down.b32 %r1, %r2, 1, 31;", "`shfl.down.b32` is not an instruction"),
         ("call.uni nothing, (%r1);", "`nothing` is no function"),
         ("atom.global.add.s16 %h1, [%rd0], 1;", "is not an instruction"),
-        ("cvt.f32.s32 %r1, %r2;", "needs a rounding"),
+        ("cvt.f32.s32 %r1, %r2;", "`cvt.f32.s32` is not an instruction"),
     ] {
         let module = crate::ptx::parse(&kernel(body)).unwrap();
         let error = crate::program::Program::decode(&module).expect_err(body);

@@ -1,0 +1,340 @@
+//! Which instructions there are: their names, and the modifiers and types that go together.
+//!
+//! A line is a form, as the PTX ISA's syntax has it: a name, then words of which one is written, or none where a `?`
+//! follows. Words in capitals stand for others, which `GROUPS` gives. What ISA 8.6 has for sm_90 and what ptxas takes
+//! of it, but for what this device does not have: clusters, matrices, textures, asynchronous copies.
+//!
+//! As for ptxas, modifiers may stand in any order, and types keep theirs.
+
+use std::{collections::HashMap, sync::LazyLock};
+
+use crate::{alu::parse_type, ptx::ast::Instruction};
+
+const GROUPS: &str = "
+    ROUND     rn|rz|rm|rp
+    INTEGRAL  rni|rzi|rmi|rpi
+    CARRY     u32|s32|u64|s64
+    INT       u16|s16|CARRY
+    ALL_INT   u8|s8|INT
+    BITS      b16|b32|b64
+    SCALAR    BITS|INT|f32|f64
+    STORED    b8|u8|s8|SCALAR
+    HALF      f16|f16x2
+    BHALF     bf16|bf16x2
+    EQUAL     eq|ne
+    ORDER     EQUAL|lt|le|gt|ge
+    UNSIGNED  ORDER|lo|ls|hi|hs
+    FLOAT     ORDER|equ|neu|ltu|leu|gtu|geu|num|nan
+    JOIN      and|or|xor
+    PROPERTY  finite|infinite|number|notanumber|normal|subnormal
+    SHARED    shared|shared::cta
+    STATE     global|SHARED
+    PARAM     param|param::entry|param::func
+    SCOPE     cta|cluster|gpu|sys
+    VECTOR    v2|v4
+    EVICT     L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate
+    AHEAD     L2::64B|L2::128B|L2::256B
+";
+
+const CONTROL: &str = "
+    bra       uni?
+    brx       idx uni?
+    call      uni?
+    ret       uni?
+    exit
+    trap
+    brkpt
+    cvta      to? STATE|const|local|param|param::entry u64
+";
+
+const LANES: &str = "
+    mov       SCALAR|pred
+    selp      SCALAR
+    slct      SCALAR s32
+    slct      ftz? SCALAR f32
+
+    add       INT|u16x2|s16x2
+    add       sat s32
+    add       cc CARRY
+    add       ROUND? ftz? sat? f32
+    add       ROUND? f64
+    add       rn? ftz? sat? HALF
+    add       rn? BHALF
+    sub       INT
+    sub       sat s32
+    sub       cc CARRY
+    sub       ROUND? ftz? sat? f32
+    sub       ROUND? f64
+    sub       rn? ftz? sat? HALF
+    sub       rn? BHALF
+    mul       lo|hi INT
+    mul       wide u16|s16|u32|s32
+    mul       ROUND? ftz? sat? f32
+    mul       ROUND? f64
+    mul       rn? ftz? sat? HALF
+    mul       rn? BHALF
+    mad       lo|hi INT
+    mad       hi sat s32
+    mad       wide u16|s16|u32|s32
+    mad       lo|hi cc CARRY
+    mad       ROUND ftz? sat? f32
+    mad       ROUND f64
+    fma       ROUND ftz? sat? f32
+    fma       ROUND f64
+    fma       rn ftz? sat? HALF
+    fma       rn ftz? relu HALF
+    fma       rn relu? BHALF
+    addc      cc? CARRY
+    subc      cc? CARRY
+    madc      lo|hi cc? CARRY
+    mul24     lo|hi u32|s32
+    mad24     lo|hi u32|s32
+    mad24     hi sat s32
+    sad       INT
+    div       INT
+    div       ROUND|approx|full ftz? f32
+    div       ROUND f64
+    rem       INT
+    min       INT|u16x2|s16x2|f64
+    min       ftz? NaN? f32|HALF
+    min       ftz? NaN? xorsign abs f32|HALF
+    min       NaN? BHALF
+    min       NaN? xorsign abs BHALF
+    max       INT|u16x2|s16x2|f64
+    max       ftz? NaN? f32|HALF
+    max       ftz? NaN? xorsign abs f32|HALF
+    max       NaN? BHALF
+    max       NaN? xorsign abs BHALF
+    abs       s16|s32|s64|f64|BHALF
+    abs       ftz? f32|HALF
+    neg       s16|s32|s64|f64|BHALF
+    neg       ftz? f32|HALF
+    dp4a      u32|s32 u32|s32
+    dp2a      lo|hi u32|s32 u32|s32
+
+    rcp       ROUND|approx ftz? f32
+    rcp       ROUND f64
+    rcp       approx ftz f64
+    sqrt      ROUND|approx ftz? f32
+    sqrt      ROUND f64
+    rsqrt     approx ftz? f32|f64
+    sin       approx ftz? f32
+    cos       approx ftz? f32
+    lg2       approx ftz? f32
+    ex2       approx ftz? f32
+    ex2       approx HALF
+    ex2       approx ftz BHALF
+    tanh      approx f32|HALF|BHALF
+    copysign  f32|f64
+    testp     PROPERTY f32|f64
+
+    and       BITS|pred
+    or        BITS|pred
+    xor       BITS|pred
+    not       BITS|pred
+    cnot      BITS
+    lop3      b32
+    shl       BITS
+    shr       BITS|INT
+    shf       l|r wrap|clamp b32
+    bfe       CARRY
+    bfi       b32|b64
+    bfind     shiftamt? CARRY
+    brev      b32|b64
+    clz       b32|b64
+    popc      b32|b64
+    prmt      b32
+    prmt      f4e|b4e|rc8|ecl|ecr|rc16 b32
+    szext     wrap|clamp u32|s32
+    bmsk      wrap|clamp b32
+    fns       b32
+
+    setp      EQUAL JOIN? BITS
+    setp      ORDER JOIN? s16|s32|s64
+    setp      UNSIGNED JOIN? u16|u32|u64
+    setp      FLOAT JOIN? ftz? f32|HALF
+    setp      FLOAT JOIN? f64|BHALF
+    set       EQUAL JOIN? u32|s32|f32 BITS
+    set       ORDER JOIN? u32|s32|f32 s16|s32|s64
+    set       UNSIGNED JOIN? u32|s32|f32 u16|u32|u64
+    set       FLOAT JOIN? ftz? u32|s32|f32 f32
+    set       FLOAT JOIN? u32|s32|f32 f64
+    set       FLOAT JOIN? ftz? u32|s32 f16
+    set       FLOAT JOIN? u32|s32 bf16
+
+    cvt       ALL_INT ALL_INT
+    cvt       sat u8 s8|INT
+    cvt       sat s8 u8|INT
+    cvt       sat u16 s8|s16|CARRY
+    cvt       sat s16 u16|CARRY
+    cvt       sat u32 s8|s16|s32|u64|s64
+    cvt       sat s32 u32|u64|s64
+    cvt       sat u64 s8|s16|s32|s64
+    cvt       sat s64 u64
+    cvt       ROUND ftz? sat? f32 ALL_INT
+    cvt       ROUND sat? f16|f64 ALL_INT
+    cvt       ROUND bf16 INT
+    cvt       INTEGRAL ftz? sat? ALL_INT f32
+    cvt       INTEGRAL sat? ALL_INT f16|f64
+    cvt       INTEGRAL INT bf16
+    cvt       INTEGRAL ftz? sat? f32 f32
+    cvt       INTEGRAL sat? f16 f16
+    cvt       INTEGRAL bf16 bf16
+    cvt       INTEGRAL sat? f64 f64
+    cvt       ftz? sat? f32 f16|f32
+    cvt       f32|f64|bf16 bf16
+    cvt       sat? f16 f16
+    cvt       sat? f64 f16|f64
+    cvt       ftz? sat? f64 f32
+    cvt       ROUND ftz? sat? f16 f32
+    cvt       ROUND ftz? bf16 f32
+    cvt       rn|rz relu f16|bf16|f16x2|bf16x2 f32
+    cvt       rn|rz f16x2|bf16x2 f32
+    cvt       ROUND ftz? sat? f32 f64
+    cvt       ROUND sat? f16 f64
+    cvt       ROUND bf16 f16|f64
+    cvt       ROUND f16 bf16
+";
+
+const MEMORY: &str = "
+    ld        weak? STATE|local|const|PARAM? ca|cg|cs|lu|cv? EVICT? AHEAD? VECTOR? STORED
+    ld        volatile STATE? AHEAD? VECTOR? STORED
+    ld        relaxed|acquire SCOPE STATE? EVICT? AHEAD? VECTOR? STORED
+    ld        mmio relaxed sys global? STORED
+    ld        global ca|cg|cs? nc EVICT? AHEAD? VECTOR? STORED
+    ldu       global? VECTOR? STORED
+    st        weak? STATE|local|param|param::func? wb|cg|cs|wt? EVICT? VECTOR? STORED
+    st        volatile STATE? VECTOR? STORED
+    st        relaxed|release SCOPE STATE? EVICT? VECTOR? STORED
+    st        mmio relaxed sys global? STORED
+    prefetch  global|local? L1|L2
+    prefetch  global L2::evict_last|L2::evict_normal
+    prefetchu L1
+    applypriority global? L2::evict_normal
+    discard   global? L2
+    isspacep  STATE|local|param|param::entry
+
+    atom      relaxed|acquire|release|acq_rel? SCOPE? STATE? add u32|s32|u64|f32|f64
+    atom      relaxed|acquire|release|acq_rel? SCOPE? STATE? add noftz HALF|BHALF
+    atom      relaxed|acquire|release|acq_rel? SCOPE? STATE? min|max CARRY
+    atom      relaxed|acquire|release|acq_rel? SCOPE? STATE? inc|dec u32
+    atom      relaxed|acquire|release|acq_rel? SCOPE? STATE? and|or|xor|exch b32|b64
+    atom      relaxed|acquire|release|acq_rel? SCOPE? STATE? cas BITS
+    red       relaxed|release? SCOPE? STATE? add u32|s32|u64|f32|f64
+    red       relaxed|release? SCOPE? STATE? add noftz HALF|BHALF
+    red       relaxed|release? SCOPE? STATE? min|max CARRY
+    red       relaxed|release? SCOPE? STATE? inc|dec u32
+    red       relaxed|release? SCOPE? STATE? and|or|xor b32|b64
+";
+
+const SYNC: &str = "
+    bar       cta? sync|arrive
+    bar       cta? red popc u32
+    bar       cta? red and|or pred
+    bar       warp sync
+    barrier   cta? sync|arrive aligned?
+    barrier   cta? red popc aligned? u32
+    barrier   cta? red and|or aligned? pred
+    membar    cta|gl|sys
+    fence     sc|acq_rel|acquire|release? SCOPE
+    shfl      sync up|down|bfly|idx b32
+    vote      sync all|any|uni pred
+    vote      sync ballot b32
+    match     any|all sync b32|b64
+    redux     sync add|min|max u32|s32
+    redux     sync and|or|xor b32
+    activemask b32
+    elect     sync
+    nanosleep u32
+    .branchtargets
+";
+
+/// Who decodes an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Branches, calls and addresses.
+    Control,
+    /// What works lane by lane.
+    Lanes,
+    Memory,
+    /// Barriers, fences and what a warp does together.
+    Sync,
+}
+
+/// One line.
+#[derive(Debug)]
+pub struct Form {
+    /// The instruction's name.
+    pub name: &'static str,
+    family: Family,
+    /// For each: the words of which one is written, and whether none may be.
+    modifiers: Vec<(Vec<&'static str>, bool)>,
+    types: Vec<Vec<&'static str>>,
+}
+
+static FORMS: LazyLock<HashMap<&str, Vec<Form>>> = LazyLock::new(|| {
+    let mut groups = HashMap::new();
+    for line in GROUPS.lines() {
+        if let [name, words] = line.split_whitespace().collect::<Vec<_>>()[..] {
+            let words = expand(&groups, words);
+            groups.insert(name, words);
+        }
+    }
+    let mut forms: HashMap<&str, Vec<Form>> = HashMap::new();
+    let families =
+        [(Family::Control, CONTROL), (Family::Lanes, LANES), (Family::Memory, MEMORY), (Family::Sync, SYNC)];
+    for (family, text) in families {
+        for line in text.lines() {
+            let mut words = line.split_whitespace();
+            let Some(name) = words.next() else { continue };
+            let mut form = Form { name, family, modifiers: Vec::new(), types: Vec::new() };
+            for word in words {
+                let alternatives = expand(&groups, word.trim_end_matches('?'));
+                if alternatives.iter().all(|word| parse_type(word).is_some()) {
+                    form.types.push(alternatives);
+                } else {
+                    form.modifiers.push((alternatives, word.ends_with('?')));
+                }
+            }
+            forms.entry(name).or_default().push(form);
+        }
+    }
+    forms
+});
+
+/// The words that `a|GROUP|b` stands for.
+fn expand(groups: &HashMap<&str, Vec<&'static str>>, words: &'static str) -> Vec<&'static str> {
+    words.split('|').flat_map(|word| groups.get(word).cloned().unwrap_or(vec![word])).collect()
+}
+
+impl Form {
+    /// All words that may be written.
+    pub fn words(&self) -> impl Iterator<Item = &'static str> {
+        let modifiers = self.modifiers.iter().flat_map(|(alternatives, _)| alternatives);
+        modifiers.chain(self.types.iter().flatten()).copied()
+    }
+
+    /// Whether an instruction of this name has this form.
+    pub fn fits(&self, instruction: &Instruction) -> bool {
+        let words = instruction.modifiers.iter().map(String::as_str);
+        let (types, mut left): (Vec<&str>, Vec<&str>) = words.partition(|word| parse_type(word).is_some());
+        types.len() == self.types.len()
+            && self.types.iter().zip(types).all(|(alternatives, ty)| alternatives.contains(&ty))
+            && self.modifiers.iter().all(|(alternatives, optional)| {
+                let place = left.iter().position(|word| alternatives.contains(word));
+                place.map(|place| left.remove(place)).is_some() || *optional
+            })
+            && left.is_empty()
+    }
+}
+
+/// Who decodes the instruction; `None` where there is none such.
+pub fn find(instruction: &Instruction) -> Option<Family> {
+    let forms = FORMS.get(instruction.name.as_str())?;
+    forms.iter().find(|form| form.fits(instruction)).map(|form| form.family)
+}
+
+/// All forms.
+pub fn all() -> impl Iterator<Item = &'static Form> {
+    FORMS.values().flatten()
+}

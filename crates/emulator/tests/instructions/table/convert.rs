@@ -1,0 +1,176 @@
+//! `cvt`. (PTX ISA, "Data Movement and Conversion Instructions: cvt".)
+
+use super::float::{Modifiers, ROUNDINGS, flush};
+use crate::row::{Row, row};
+use crate::value::{BFloat, Double, Half, Single, Two, Value};
+use rustc_apfloat::{Float, FloatConvert, Round};
+
+pub fn rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    integers(&mut rows);
+    floats_and_integers(&mut rows);
+    floats(&mut rows);
+    integral::<Single>(&mut rows, "f32", &[false, true], &[false, true]);
+    integral::<Double>(&mut rows, "f64", &[false], &[false, true]);
+    integral::<Half>(&mut rows, "f16", &[false], &[false, true]);
+    integral::<BFloat>(&mut rows, "bf16", &[false], &[false]);
+    pairs::<Half>(&mut rows, "f16x2");
+    pairs::<BFloat>(&mut rows, "bf16x2");
+    rows
+}
+
+/// Between integers: the low bits, extended, or clamped where a value may not fit.
+fn integers(rows: &mut Vec<Row>) {
+    macro_rules! to_each {
+        ($from:ident $from_type:literal: $($to:ident $to_type:literal)*) => {$(
+            rows.push(row(concat!("cvt.", $to_type, ".", $from_type), |a: $from| a as $to));
+            let fits = i128::from($to::MIN) <= i128::from($from::MIN) && i128::from($from::MAX) <= i128::from($to::MAX);
+            if !fits {
+                rows.push(row(concat!("cvt.sat.", $to_type, ".", $from_type), |a: $from| {
+                    i128::from(a).clamp($to::MIN.into(), $to::MAX.into()) as $to
+                }));
+            }
+        )*};
+    }
+    macro_rules! from_each {
+        ($($from:ident $ty:literal)*) => {$(
+            to_each!($from $ty: u8 "u8" i8 "s8" u16 "u16" i16 "s16" u32 "u32" i32 "s32" u64 "u64" i64 "s64");
+        )*};
+    }
+    from_each!(u8 "u8" i8 "s8" u16 "u16" i16 "s16" u32 "u32" i32 "s32" u64 "u64" i64 "s64");
+}
+
+const TO_INTEGER: [(&str, Round); 4] = [
+    ("rni", Round::NearestTiesToEven),
+    ("rzi", Round::TowardZero),
+    ("rmi", Round::TowardNegative),
+    ("rpi", Round::TowardPositive),
+];
+
+fn floats_and_integers(rows: &mut Vec<Row>) {
+    macro_rules! each {
+        ($float:ident $ty:literal $double:literal: $($int:ident $int_type:literal)*) => {$(
+            for &(word, round) in &ROUNDINGS[1..] {
+                for with in modifiers($ty) {
+                    let name = format!("cvt{word}{}.{}.{}", with.words(), $ty, $int_type);
+                    rows.push(row(name, move |a: $int| {
+                        with.result($float::from_i128_r(a.into(), round).value)
+                    }));
+                }
+            }
+            for (word, round) in TO_INTEGER {
+                for with in modifiers($ty) {
+                    let name = format!("cvt.{word}{}.{}.{}", with.words(), $int_type, $ty);
+                    rows.push(row(name, move |a: $float| {
+                        // Zero, or only the top bit where either type has 64 bits.
+                        if a.is_nan() {
+                            return if $double || $int::BITS == 64 { 1 << ($int::BITS - 1) } else { 0 };
+                        }
+                        let bits = $int::BITS as usize;
+                        let a = if with.ftz { flush(a) } else { a };
+                        match i128::from($int::MIN) < 0 {
+                            true => a.to_i128_r(bits, round, &mut false).value as $int,
+                            false => a.to_u128_r(bits, round, &mut false).value as $int,
+                        }
+                    }));
+                }
+            }
+        )*};
+    }
+    each!(Half "f16" false: u8 "u8" i8 "s8" u16 "u16" i16 "s16" u32 "u32" i32 "s32" u64 "u64" i64 "s64");
+    each!(BFloat "bf16" false: u16 "u16" i16 "s16" u32 "u32" i32 "s32" u64 "u64" i64 "s64");
+    each!(Single "f32" false: u8 "u8" i8 "s8" u16 "u16" i16 "s16" u32 "u32" i32 "s32" u64 "u64" i64 "s64");
+    each!(Double "f64" true: u8 "u8" i8 "s8" u16 "u16" i16 "s16" u32 "u32" i32 "s32" u64 "u64" i64 "s64");
+}
+
+/// What a conversion between integers and this type may have. Integers saturate with `.sat` and without.
+fn modifiers(ty: &str) -> Vec<Modifiers> {
+    let ftz: &[bool] = if ty == "f32" { &[false, true] } else { &[false] };
+    let sat: &[bool] = if ty == "bf16" { &[false] } else { &[false, true] };
+    let all = ftz.iter().flat_map(|&ftz| sat.iter().map(move |&sat| Modifiers { ftz, sat, relu: false }));
+    all.collect()
+}
+
+fn floats(rows: &mut Vec<Row>) {
+    // To a wider format every value has its own; `.ftz` and `.sat` where either type is f32, or has it.
+    between::<Half, Single>(rows, ".f32.f16", false, &["", ".ftz", ".sat", ".ftz.sat"]);
+    between::<Half, Double>(rows, ".f64.f16", false, &["", ".sat"]);
+    between::<Single, Double>(rows, ".f64.f32", false, &["", ".ftz", ".sat", ".ftz.sat"]);
+    between::<BFloat, Double>(rows, ".f64.bf16", false, &[""]);
+    between::<Half, Half>(rows, ".f16.f16", false, &[".sat"]);
+    between::<Single, Single>(rows, ".f32.f32", false, &[".ftz", ".sat", ".ftz.sat"]);
+    between::<Double, Double>(rows, ".f64.f64", false, &[".sat"]);
+    between::<Single, Half>(rows, ".f16.f32", true, &["", ".ftz", ".sat", ".ftz.sat", ".relu"]);
+    between::<Single, BFloat>(rows, ".bf16.f32", true, &["", ".ftz", ".relu"]);
+    between::<Double, Single>(rows, ".f32.f64", true, &["", ".ftz", ".sat", ".ftz.sat"]);
+    between::<Double, Half>(rows, ".f16.f64", true, &["", ".sat"]);
+    between::<Double, BFloat>(rows, ".bf16.f64", true, &[""]);
+    between::<Half, BFloat>(rows, ".bf16.f16", true, &[""]);
+    between::<BFloat, Half>(rows, ".f16.bf16", true, &[""]);
+    // These move bits, a NaN's too.
+    rows.extend([
+        row("cvt.f32.bf16", |a: u16| u32::from(a) << 16),
+        row("cvt.f16.f16", |a: u16| a),
+        row("cvt.bf16.bf16", |a: u16| a),
+        row("cvt.f32.f32", |a: u32| a),
+        row("cvt.f64.f64", |a: u64| a),
+    ]);
+}
+
+/// From one format to another, in every direction of rounding where it `narrows`.
+fn between<From, To>(rows: &mut Vec<Row>, types: &str, narrows: bool, modifiers: &[&str])
+where
+    From: Float + FloatConvert<To> + Value + 'static,
+    To: Float + Value + 'static,
+{
+    for &(word, round) in if narrows { &ROUNDINGS[1..] } else { &ROUNDINGS[..1] } {
+        for &words in modifiers {
+            let with = Modifiers {
+                ftz: words.contains("ftz"),
+                sat: words.contains("sat"),
+                relu: words.contains("relu"),
+            };
+            // `.relu` goes with `.rn` and `.rz` only.
+            if with.relu && matches!(word, ".rm" | ".rp") {
+                continue;
+            }
+            // `.ftz` flushes what is an f32.
+            let enter = Modifiers { ftz: with.ftz && types.ends_with(".f32"), ..with };
+            let leave = Modifiers { ftz: with.ftz && types.starts_with(".f32"), ..with };
+            rows.push(row(format!("cvt{word}{words}{types}"), move |a: From| {
+                leave.result(enter.source(a).convert_r(round, &mut false).value)
+            }));
+        }
+    }
+}
+
+/// Rounded to an integer, within a format.
+fn integral<F: Float + Value + 'static>(rows: &mut Vec<Row>, ty: &str, ftz: &[bool], sat: &[bool]) {
+    for (word, round) in TO_INTEGER {
+        for &ftz in ftz {
+            for &sat in sat {
+                let with = Modifiers { ftz, sat, relu: false };
+                rows.push(row(format!("cvt.{word}{}.{ty}.{ty}", with.words()), move |a: F| {
+                    with.result(with.source(a).round_to_integral(round).value)
+                }));
+            }
+        }
+    }
+}
+
+/// Two numbers to a register; the first becomes the upper half.
+fn pairs<F: Float + Value + 'static>(rows: &mut Vec<Row>, ty: &str)
+where
+    Single: FloatConvert<F>,
+    Two<F>: Value,
+{
+    for &(word, round) in &ROUNDINGS[1..3] {
+        for relu in [false, true] {
+            let with = Modifiers { relu, ..Modifiers::default() };
+            rows.push(row(format!("cvt{word}{}.{ty}.f32", with.words()), move |a: Single, b: Single| {
+                let part = |value: Single| with.result(value.convert_r(round, &mut false).value);
+                Two(part(b), part(a))
+            }));
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! Moves, loads, stores and atomics. (PTX ISA, "Data Movement and Conversion Instructions", "atom", "red".)
+
+use super::float::flush;
+use crate::row::{Row, Thread, of_thread, row, script};
+use crate::value::{BFloat, Double, Half, Single, Two, Value};
+use rustc_apfloat::Float;
+
+pub fn rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    moves(&mut rows);
+    accesses(&mut rows);
+    orders(&mut rows);
+    addresses(&mut rows);
+    hints(&mut rows);
+    atomics(&mut rows);
+    rows
+}
+
+fn moves(rows: &mut Vec<Row>) {
+    macro_rules! moves {
+        ($($int:ident $($ty:literal)*,)*) => {$($(
+            rows.push(row(concat!("mov.", $ty), |a: $int| a));
+        )*)*};
+    }
+    moves! {
+        bool "pred", u16 "b16" "u16" "s16", u32 "b32" "u32" "s32" "f32", u64 "b64" "u64" "s64" "f64",
+    }
+    rows.extend([
+        script("mov.b32 %x, {%a, %b};", |a: u16, b: u16| u32::from(a) | u32::from(b) << 16),
+        script("mov.b32 {%x, %y}, %a;", |a: u32| (a as u16, (a >> 16) as u16)),
+        script("mov.b64 %x, {%a, %b};", |a: u32, b: u32| u64::from(a) | u64::from(b) << 32),
+        script("mov.b64 {%x, %y}, %a;", |a: u64| (a as u32, (a >> 32) as u32)),
+        script("mov.b64 {_, %x}, %a;", |a: u64| (a >> 32) as u32),
+        script("mov.b64 %x, {%a, %b, %c, %d};", |a: u16, b: u16, c: u16, d: u16| {
+            [d, c, b, a].iter().fold(0, |all, &part| all << 16 | u64::from(part))
+        }),
+        script(".reg .b16 %t<2>;\nmov.b64 {%t0, %x, %t1, %y}, %a;", |a: u64| {
+            ((a >> 16) as u16, (a >> 48) as u16)
+        }),
+    ]);
+}
+
+/// Where a row's own bytes are: the space as instructions name it, and the register of their address, with what makes a
+/// generic address of it where no space is named.
+const PLACES: [(&str, &str, &str); 7] = [
+    (".global", "%global", ""),
+    (".shared", "%shared", ""),
+    (".shared::cta", "%shared", ""),
+    (".local", "%local", ""),
+    ("", "%global", ""),
+    ("", "%shared", "cvta.shared.u64 %shared, %shared;\n"),
+    ("", "%local", "cvta.local.u64 %local, %local;\n"),
+];
+
+/// Calls a function of a type with each type that memory holds: its name, and more arguments.
+macro_rules! for_each_type {
+    ($function:ident($($argument:expr),*)) => {
+        for_each_type!($function($($argument),*):
+            u8 "b8", u8 "u8", i8 "s8", u16 "b16", u16 "u16", i16 "s16", u32 "b32", u32 "u32", i32 "s32", u32 "f32",
+            u64 "b64", u64 "u64", i64 "s64", u64 "f64")
+    };
+    ($function:ident $arguments:tt: $($int:ident $ty:literal),*) => {
+        $(for_each_type!($function $arguments $int $ty);)*
+    };
+    ($function:ident($($argument:expr),*) $int:ident $ty:literal) => {
+        $function::<$int>($ty, $($argument),*)
+    };
+}
+
+/// Values alone and in vectors, as many as an access has bits for.
+fn vectors<V>() -> &'static [usize] {
+    if size_of::<V>() < 8 { &[1, 2, 4] } else { &[1, 2] }
+}
+
+/// `.v2.b32`, and the registers that are loaded.
+fn loaded<V: Value>(ty: &str, vector: usize) -> (String, String, &'static str) {
+    let temporary = format!(".reg .{} %t<2>;\n", V::OPERAND.register());
+    match vector {
+        1 => (String::new(), format!(".{ty}"), "%x"),
+        2 => (String::new(), format!(".v2.{ty}"), "{%x, %y}"),
+        _ => (temporary, format!(".v4.{ty}"), "{%t0, %x, %t1, %y}"),
+    }
+}
+
+/// A text that stores GIVEN and loads LOADED, of TYPE.
+fn round_trip<V: Value + 'static>(ty: &str, rows: &mut Vec<Row>, vector: usize, text: &str) {
+    let (declared, types, loaded) = loaded::<V>(ty, vector);
+    let text = |given: &str| {
+        declared + &text.replace("TYPE", &types).replace("LOADED", loaded).replace("GIVEN", given)
+    };
+    rows.push(match vector {
+        1 => script(text("%a"), |a: V| a),
+        2 => script(text("{%a, %b}"), |a: V, b: V| (a, b)),
+        _ => script(text("{%a, %b, %c, %d}"), |_: V, b: V, _: V, d: V| (b, d)),
+    });
+}
+
+/// An instruction that loads LOADED, of TYPE, from memory that nobody writes: the two words given, or the sources.
+fn load<V: Value + 'static>(
+    ty: &str,
+    rows: &mut Vec<Row>,
+    vector: usize,
+    text: &str,
+    words: Option<[u64; 2]>,
+) {
+    let (declared, types, loaded) = loaded::<V>(ty, vector);
+    let text = declared + &text.replace("TYPE", &types).replace("LOADED", loaded);
+    let part = move |place: usize, sources: [u64; 2]| {
+        let [low, high] = words.unwrap_or(sources).map(u128::from);
+        V::from_register(((high << 64 | low) >> (8 * size_of::<V>() * place)) as u64)
+    };
+    rows.push(match vector {
+        1 => script(text, move |a: u64, b: u64| part(0, [a, b])),
+        2 => script(text, move |a: u64, b: u64| (part(0, [a, b]), part(1, [a, b]))),
+        _ => script(text, move |a: u64, b: u64| (part(1, [a, b]), part(3, [a, b]))),
+    });
+}
+
+/// Every type in every memory, constants and parameters of calls too.
+fn accesses(rows: &mut Vec<Row>) {
+    fn of_type<V: Value + 'static>(ty: &str, rows: &mut Vec<Row>) {
+        for &vector in vectors::<V>() {
+            for (space, at, convert) in PLACES {
+                let text =
+                    format!("{convert}st{space}TYPE [{at}+16], GIVEN;\nld{space}TYPE LOADED, [{at}+16];");
+                round_trip::<V>(ty, rows, vector, &text);
+            }
+            for space in ["param", "param::func"] {
+                let text = format!(
+                    "{{\n.param .align 16 .b8 given[16];\n.param .align 16 .b8 back[16];\n\
+                     st.{space}TYPE [given], GIVEN;\ncall (back), echo, (given);\nld.{space}TYPE LOADED, [back];\n}}"
+                );
+                round_trip::<V>(ty, rows, vector, &text);
+            }
+            load::<V>(ty, rows, vector, "ld.constTYPE LOADED, [constants];", Some(CONSTANTS));
+            load::<V>(ty, rows, vector, "ld.global.ncTYPE LOADED, [%from];", None);
+            load::<V>(ty, rows, vector, "ldu.globalTYPE LOADED, [%from];", None);
+        }
+    }
+    for_each_type!(of_type(rows));
+    // Into wider registers, extended.
+    macro_rules! widening {
+        ($($int:ident $ty:literal $to:ident $unsigned:ident,)*) => {$(
+            rows.push(script(
+                concat!("st.global.b64 [%global], %a;\nld.global.", $ty, " %x, [%global];"),
+                |a: u64| a as $int as $to as $unsigned,
+            ));
+        )*};
+    }
+    widening! {
+        u8 "u8" u32 u32, i8 "s8" i32 u32, u16 "u16" u32 u32, i16 "s16" i32 u32, u8 "b8" u64 u64, i8 "s8" i64 u64,
+        u16 "u16" u64 u64, i16 "s16" i64 u64, u32 "u32" u64 u64, i32 "s32" i64 u64,
+    }
+    rows.push(script(
+        "st.global.b64 [%global], 0;\nst.global.b8 [%global+1], %a;\nld.global.b64 %x, [%global];",
+        |a: u32| u64::from(a & 0xff) << 8,
+    ));
+}
+
+const SCOPES: [&str; 4] = ["cta", "cluster", "gpu", "sys"];
+
+/// Orders, scopes and cache operators, which change no value that a thread itself reads. Each type has each kind of
+/// access, with the next of the words that go with it.
+fn orders(rows: &mut Vec<Row>) {
+    fn of_type<V: Value + 'static>(ty: &str, rows: &mut Vec<Row>, turn: &mut usize) {
+        *turn += 1;
+        let vector = vectors::<V>()[*turn % vectors::<V>().len()];
+        let next = |words: &[&'static str]| words[*turn % words.len()];
+        let scope = next(&SCOPES);
+        let space = next(&[".global", ".shared", ".shared::cta", ""]);
+        let at = if space.starts_with(".shared") { "%shared" } else { "%global" };
+        let evict = next(&["evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate"]);
+        let ahead = next(&["64B", "128B", "256B"]);
+        let (to, from) = (next(&["wb", "cg", "cs", "wt"]), next(&["ca", "cg", "cs", "lu", "cv"]));
+        for (store, load, at) in [
+            (format!("st.weak{space}.{to}"), format!("ld.weak{space}.{from}"), at),
+            (format!("st.volatile{space}"), format!("ld.volatile{space}"), at),
+            (format!("st.relaxed.{scope}{space}"), format!("ld.relaxed.{scope}{space}"), at),
+            (format!("st.release.{scope}{space}"), format!("ld.acquire.{scope}{space}"), at),
+            (format!("st.L1::{evict}"), format!("ld.L1::{evict}.L2::{ahead}"), "%global"),
+            (
+                format!("st.release.{scope}.L1::{evict}"),
+                format!("ld.acquire.{scope}.L1::{evict}.L2::{ahead}"),
+                "%global",
+            ),
+            ("st.volatile.global".to_owned(), format!("ld.volatile.global.L2::{ahead}"), "%global"),
+        ] {
+            round_trip::<V>(
+                ty,
+                rows,
+                vector,
+                &format!("{store}TYPE [{at}], GIVEN;\n{load}TYPE LOADED, [{at}];"),
+            );
+        }
+        // Of one value only.
+        let text = "st.mmio.relaxed.sys.globalTYPE [%global], GIVEN;\nld.mmio.relaxed.sys.globalTYPE LOADED, [%global];";
+        round_trip::<V>(ty, rows, 1, text);
+        let operator = next(&["ca", "cg", "cs"]);
+        for words in [format!("{operator}.nc"), format!("nc.L1::{evict}.L2::{ahead}")] {
+            load::<V>(ty, rows, vector, &format!("ld.global.{words}TYPE LOADED, [%from];"), None);
+        }
+    }
+    let mut turn = 0;
+    for_each_type!(of_type(rows, &mut turn));
+    let orders = ["", ".sc", ".acq_rel", ".acquire", ".release"];
+    let fences = orders.iter().flat_map(|order| SCOPES.map(|scope| format!("fence{order}.{scope}")));
+    let barriers = ["membar.cta", "membar.gl", "membar.sys"].map(str::to_owned);
+    for fence in fences.chain(barriers) {
+        let text = format!("st.global.b32 [%global], %a;\n{fence};\nld.global.b32 %x, [%global];");
+        rows.push(script(text, |a: u32| a));
+    }
+}
+
+/// What the module's variables hold.
+const CONSTANTS: [u64; 2] = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210];
+
+/// Variables, and addresses as values.
+fn addresses(rows: &mut Vec<Row>) {
+    let variable = |text: &str, result: u64| script(text, move |_: bool| result);
+    for space in ["param", "param::entry"] {
+        // The first parameter, loaded by its address, is not far below what it was counted up to.
+        let text = format!(
+            ".reg .b64 %t;\nmov.b64 %t, results;\ncvta.{space}.u64 %t, %t;\nisspacep.{space} %x, %t;\n\
+             cvta.to.{space}.u64 %t, %t;\nld.{space}.u64 %t, [%t];\nsub.u64 %t, %to, %t;\n\
+             setp.lt.and.u64 %x, %t, 0x10000000, %x;"
+        );
+        rows.push(script(text, |_: bool| true));
+    }
+    rows.extend([
+        variable("ld.const.b64 %x, [constants+8];", CONSTANTS[1]),
+        variable("ld.global.b64 %x, [globals];", CONSTANTS[0]),
+        variable("mov.b64 %x, constants;\nld.const.b64 %x, [%x];", CONSTANTS[0]),
+        variable("mov.b64 %x, globals+8;\nld.global.b64 %x, [%x];", CONSTANTS[1]),
+        variable("mov.b64 %x, globals;\ncvta.global.u64 %x, %x;\nld.b64 %x, [%x+8];", CONSTANTS[1]),
+        variable("mov.b64 %x, constants;\ncvta.const.u64 %x, %x;\nld.b64 %x, [%x];", CONSTANTS[0]),
+        variable("mov.b64 %x, globals;\ncvta.global.u64 %x, %x;\ncvta.to.global.u64 %x, %x;\nld.global.b64 %x, [%x];", CONSTANTS[0]),
+        variable("mov.b64 %x, constants;\ncvta.const.u64 %x, %x;\ncvta.to.const.u64 %x, %x;\nld.const.b64 %x, [%x];", CONSTANTS[0]),
+        // 32 bits hold an address of shared memory.
+        script("cvt.u32.u64 %word, %shared;\nst.shared.b32 [%word], %a;\nld.shared.b32 %x, [%shared];", |a: u32| a),
+    ]);
+    for (space, at) in [("shared", "%shared"), ("local", "%local"), ("shared::cta", "%shared")] {
+        let text = format!(
+            ".reg .b64 %t;\ncvta.{space}.u64 %t, {at};\nst.b64 [%t], %a;\n\
+             cvta.to.{space}.u64 %t, %t;\nadd.u64 %t, %t, 4;\nld.{space}.b32 %x, [%t];"
+        );
+        rows.push(script(text, |a: u64| (a >> 32) as u32));
+    }
+    let spaces = [
+        ("global", "%global", ""),
+        ("shared", "%shared", "cvta.shared.u64 %shared, %shared;\n"),
+        ("local", "%local", "cvta.local.u64 %local, %local;\n"),
+    ];
+    for asked in ["global", "shared", "shared::cta", "local"] {
+        for (space, at, convert) in spaces {
+            let text = format!("{convert}isspacep.{asked} %x, {at};");
+            rows.push(script(text, move |_: bool| asked.split("::").next() == Some(space)));
+        }
+    }
+}
+
+/// Instructions that change no value.
+fn hints(rows: &mut Vec<Row>) {
+    for hint in [
+        "prefetch.global.L1 [%global]",
+        "prefetch.global.L2 [%global]",
+        "prefetch.local.L1 [%local]",
+        "prefetch.L1 [%global]",
+        "prefetch.L2 [%global]",
+        "prefetch.global.L2::evict_last [%global]",
+        "prefetch.global.L2::evict_normal [%global]",
+        "prefetchu.L1 [%global]",
+        "and.b64 %global, %global, -128;\napplypriority.global.L2::evict_normal [%global], 128",
+        "and.b64 %global, %global, -128;\ndiscard.global.L2 [%global], 128",
+        "and.b64 %global, %global, -128;\ndiscard.L2 [%global], 128",
+        "nanosleep.u32 20",
+    ] {
+        rows.push(script(format!("{hint};\nmov.b32 %x, %a;"), |a: u32| a));
+    }
+}
+
+/// `atom`, which gives the old value, and `red`, each in one memory or both; and the new value.
+fn atomic<V: Value + Sync + 'static>(
+    rows: &mut Vec<Row>,
+    memories: &[&str],
+    operation: &str,
+    update: impl Fn(V, V) -> V + Copy + Sync + 'static,
+) {
+    for (space, at, convert) in PLACES.iter().filter(|place| memories.contains(&place.1)) {
+        let bits = V::OPERAND.register();
+        // Each row has the next order and scope.
+        let (order, scope) = next_order(rows.len());
+        let red_order = ["", ".relaxed", ".release"][rows.len() / 2 % 3];
+        let around = |text: String, new: &str| {
+            format!("{convert}st{space}.{bits} [{at}], %a;\n{text}\nld{space}.{bits} {new}, [{at}];")
+        };
+        let new = move |thread: &Thread| {
+            let [a, b] = [0, 1].map(|place| V::from_register(thread.sources()[place]));
+            update(a, b).to_register()
+        };
+        // The old value comes back as it was, a NaN too.
+        let text = around(format!("atom{order}{scope}{space}.{operation} %x, [{at}], %b;"), "%y");
+        rows.push(of_thread(text, |a: V, b: V| (a, b), move |thread| vec![thread.sources()[0], new(thread)]));
+        if !operation.starts_with("exch") {
+            rows.push(script(
+                around(format!("red{red_order}{scope}{space}.{operation} [{at}], %b;"), "%x"),
+                update,
+            ));
+        }
+    }
+}
+
+/// The orders and scopes of atomics by turns.
+fn next_order(turn: usize) -> (&'static str, &'static str) {
+    let order = ["", ".relaxed", ".acquire", ".release", ".acq_rel"][turn / 2 % 5];
+    (order, ["", ".cta", ".cluster", ".gpu", ".sys"][turn % 5])
+}
+
+const EVERYWHERE: &[&str] = &["%global", "%shared"];
+
+fn atomics(rows: &mut Vec<Row>) {
+    macro_rules! atomics {
+        ($($int:ident $ty:literal $($operation:literal $update:expr),*;)*) => {$($(
+            let operation = concat!($operation, ".", $ty);
+            atomic(rows, EVERYWHERE, operation, |a: $int, b: $int| $update(a, b));
+        )*)*};
+    }
+    atomics! {
+        u32 "u32" "add" u32::wrapping_add, "min" u32::min, "max" u32::max;
+        i32 "s32" "add" i32::wrapping_add, "min" i32::min, "max" i32::max;
+        u64 "u64" "add" u64::wrapping_add, "min" u64::min, "max" u64::max;
+        i64 "s64" "min" i64::min, "max" i64::max;
+        u32 "b32" "and" |a, b| a & b, "or" |a, b| a | b, "xor" |a, b| a ^ b, "exch" |_, b| b;
+        u64 "b64" "and" |a, b| a & b, "or" |a, b| a | b, "xor" |a, b| a ^ b, "exch" |_, b| b;
+        u32 "u32" "inc" |a, b| if a >= b { 0 } else { a + 1 },
+            "dec" |a, b| if a == 0 || a > b { b } else { a - 1 };
+    }
+    for (space, at, convert) in PLACES.iter().filter(|place| place.1 != "%local") {
+        macro_rules! swaps {
+            ($($int:ident $ty:literal)*) => {$(
+                let (order, scope) = next_order(rows.len());
+                // In half of the threads the value is the expected one.
+                let text = format!(
+                    "{convert}st{space}.{ty} [{at}], %a;\n@%d mov.{ty} %b, %a;\n\
+                     atom{order}{scope}{space}.cas.{ty} %x, [{at}], %b, %c;\nld{space}.{ty} %y, [{at}];",
+                    ty = $ty
+                );
+                rows.push(script(text, |a: $int, b: $int, c: $int, same: bool| {
+                    (a, if same || a == b { c } else { a })
+                }));
+            )*};
+        }
+        swaps!(u16 "b16" u32 "b32" u64 "b64");
+    }
+    float_atomics(rows);
+}
+
+/// Sums of floats. In global memory those of f32 flush subnormals, in shared memory not. (PTX ISA, "atom".)
+fn float_atomics(rows: &mut Vec<Row>) {
+    fn sum<F: Float>(a: F, b: F) -> F {
+        (a + b).value
+    }
+    fn pair<F: Float>(a: Two<F>, b: Two<F>) -> Two<F> {
+        Two(sum(a.0, b.0), sum(a.1, b.1))
+    }
+    atomic(rows, EVERYWHERE, "add.noftz.f16", sum::<Half>);
+    atomic(rows, EVERYWHERE, "add.noftz.bf16", sum::<BFloat>);
+    atomic(rows, EVERYWHERE, "add.noftz.f16x2", pair::<Half>);
+    atomic(rows, EVERYWHERE, "add.noftz.bf16x2", pair::<BFloat>);
+    atomic(rows, EVERYWHERE, "add.f64", sum::<Double>);
+    atomic(rows, &["%shared"], "add.f32", sum::<Single>);
+    atomic(rows, &["%global"], "add.f32", |a: Single, b: Single| flush(sum(flush(a), flush(b))));
+}
