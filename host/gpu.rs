@@ -1,5 +1,8 @@
 //! NVIDIA GPUs: the one path from a typed call to a launch, through cust.
 
+#[cfg(feature = "ladder")]
+mod ladder;
+
 use crate::{Element, Error, Op, Plan};
 use cust::context::{Context, CurrentContext};
 use cust::device::DeviceAttribute;
@@ -169,6 +172,25 @@ impl Gpu {
         Error::Launch { kernel: name.to_owned(), device: self.to_string(), reason: reason(error) }
     }
 
+    /// Launches a kernel.
+    ///
+    /// # Safety
+    ///
+    /// The arguments are those of the kernel, and what they point to stays valid until the stream has been waited for.
+    unsafe fn launch(
+        &self,
+        stream: &Stream,
+        name: &str,
+        blocks: u32,
+        block: u32,
+        arguments: &[*mut c_void],
+    ) -> Result<(), Error> {
+        let kernel = self.kernel(name, block)?;
+        // SAFETY: as the caller vouches.
+        unsafe { stream.launch(kernel, blocks, block, 0, arguments) }
+            .map_err(|error| self.launch_failed(name, error))
+    }
+
     fn reduce<O: Op<T>, T: Element, const BLOCK: u32>(
         &self,
         input: u64,
@@ -183,23 +205,21 @@ impl Gpu {
         let plan = Plan::new::<T, BLOCK>(len as u64);
         let name = format!("{}_{}_{BLOCK}", O::NAME, T::NAME);
         self.with_workspace(|workspace| {
-            let kernel = self.kernel(&name, BLOCK)?;
             let Workspace { stream, partials, tickets, result } = workspace;
             let (partials, tickets) = (partials.as_device_ptr().as_raw(), tickets.as_device_ptr().as_raw());
             let output: *mut u64 = result.as_mut_ptr();
-            let arguments: [*const c_void; 6] = [
-                (&raw const input).cast(),
-                (&raw const plan.len).cast(),
-                (&raw const plan.chunk).cast(),
-                (&raw const partials).cast(),
-                (&raw const tickets).cast(),
-                (&raw const output).cast(),
+            let arguments = [
+                argument(&input),
+                argument(&plan.len),
+                argument(&plan.chunk),
+                argument(&partials),
+                argument(&tickets),
+                argument(&output),
             ];
             // SAFETY: the arguments are those of the kernel (`reduce::Arguments`): `input` holds `len` elements and stays
             // while the launch runs, which ends before this returns; the workspace is this launch's alone.
-            unsafe { stream.launch(kernel, plan.chunks, BLOCK, 0, &arguments.map(<*const _>::cast_mut)) }
-                .and_then(|()| stream.synchronize())
-                .map_err(|error| self.launch_failed(&name, error))?;
+            unsafe { self.launch(stream, &name, plan.chunks, BLOCK, &arguments)? };
+            stream.synchronize().map_err(|error| self.launch_failed(&name, error))?;
             // SAFETY: the kernel has written an `Output` there, and has ended.
             Ok(unsafe { output.cast::<O::Output>().read_volatile() })
         })
@@ -287,13 +307,18 @@ impl Memory {
         })
     }
 
+    /// Where byte `start` lies.
+    fn address(&self, start: usize) -> u64 {
+        self.bytes.as_device_ptr().as_raw() + start as u64
+    }
+
     /// Reduces the `len` elements at byte `start`, which must be in bounds.
     pub fn reduce<O: Op<T>, T: Element, const BLOCK: u32>(
         &self,
         start: usize,
         len: usize,
     ) -> Result<O::Output, Error> {
-        self.gpu.reduce::<O, T, BLOCK>(self.bytes.as_device_ptr().as_raw() + start as u64, len)
+        self.gpu.reduce::<O, T, BLOCK>(self.address(start), len)
     }
 }
 
@@ -343,6 +368,11 @@ fn check_capability(device: &str, capability: (i32, i32)) -> Result<(), Error> {
     }
     let (capability, needed) = (text(capability), text(NEEDED_CAPABILITY));
     Err(Error::DeviceTooOld { device: device.to_owned(), capability, needed })
+}
+
+/// A kernel's argument, as a launch takes it.
+fn argument<V>(value: &V) -> *mut c_void {
+    (&raw const *value).cast_mut().cast()
 }
 
 /// What the driver says of an error, and its number in the driver's headers.
