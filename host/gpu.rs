@@ -410,7 +410,9 @@ mod tests {
     #[test]
     fn what_embedding_adds_is_small() {
         let bytes: usize = KERNELS.iter().map(|(name, data)| name.len() + data.len()).sum();
-        assert!(bytes < 2 << 20, "{bytes} bytes");
+        // A dependent package has the ladder's only if it asks for them.
+        let most = if cfg!(feature = "ladder") { 4 << 20 } else { 2 << 20 };
+        assert!(bytes < most, "{bytes} bytes");
     }
 
     #[test]

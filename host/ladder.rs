@@ -5,7 +5,8 @@ use crate::{Buffer, Error, LadderElement, LadderOp, Min, Op, Reduce, View};
 use gpu_reduce_kernels::ladder::{ArgMin, Kernel};
 use gpu_reduce_kernels::plan::assert_block;
 
-/// The kernels that [`Buffer::reduce_with`] takes, as types: see each for what it fixes over the one before.
+/// The kernels that [`Buffer::reduce_with`] takes, as types: each says what it fixes over the one before and what is still wrong
+/// with it. The documents that they come from, 000 to 004, are those of [`gpu_reduce_kernels::ladder`].
 pub mod variant {
     pub use gpu_reduce_kernels::ladder::{
         Atomic, BlockAtomic, Cascaded, FirstAdd, InterleavedModulo, InterleavedStrided, PairsInterleaved,

@@ -15,21 +15,26 @@ fn gpus() -> impl Iterator<Item = Device> {
     devices().into_iter().filter(|device| !device.is_cpu())
 }
 
-/// Lengths around a warp, a block, the two elements a thread of some kernels, what two launches reduce where one loads one
-/// element a thread, and, but on the emulator, what the cascaded kernel's grid covers at once.
+/// Lengths around a warp, a block, the two elements a thread of some kernels, what two launches reduce, and, but on the emulator,
+/// what the cascaded kernel's grid covers at once.
 fn lengths(device: &Device, block: usize) -> Vec<usize> {
     let mut boundaries = vec![2, 32, block, 2 * block, 3 * block];
-    if block == 32 || !is_emulator(device) {
+    if block <= 64 || !is_emulator(device) {
         boundaries.extend([block * block, 4 * block * block]);
     }
     if !is_emulator(device) {
-        boundaries.extend([2 * block * gpu_reduce::max_chunks(block as u32) as usize, 5_000_000]);
+        boundaries.extend([cascade(block), 5_000_000]);
     }
     let mut lengths: Vec<usize> =
         boundaries.iter().flat_map(|&length| [length - 1, length, length + 1]).collect();
     lengths.sort();
     lengths.dedup();
     lengths
+}
+
+/// The elements that the cascaded kernel's largest grid covers at once.
+fn cascade(block: usize) -> usize {
+    2 * block * gpu_reduce::max_chunks(block as u32) as usize
 }
 
 /// The most operations between an element and the result, of any variant: the atomics may combine one after another, a thread
@@ -120,6 +125,36 @@ fn expect<O: LadderOp<T>, T: LadderElement>(fill: T, special: T, expected: O::Ou
 /// Equal, with NaN equal to NaN and the zeros told apart.
 fn assert_same<V: Debug>(got: V, expected: V, context: &str) {
     assert_eq!(format!("{got:?}"), format!("{expected:?}"), "{context}");
+}
+
+/// More elements than a grid covers at once, so that threads go around, on the emulator too.
+#[test]
+fn cascades_go_around() {
+    for device in gpus() {
+        let host = samples(2 * cascade(1024) + 5, f32::any);
+        let buffer = device.upload(&host).unwrap();
+        for_each_block!(|BLOCK| {
+            let range = 1..2 * cascade(BLOCK as usize) + 5;
+            let expected = <f32 as Reference<Sum>>::expected(&host[range.clone()]);
+            let view = buffer.slice(range).unwrap();
+            test_case::<variant::Cascaded, Sum, f32, BLOCK>(view, &expected);
+            test_case::<variant::Shuffle, Sum, f32, BLOCK>(view, &expected);
+        });
+    }
+}
+
+/// But for the atomics, whose order is that in which blocks run.
+#[test]
+fn repeats_give_the_same_bits() {
+    for device in gpus() {
+        let len = if is_emulator(&device) { 5_000 } else { 3_000_000 };
+        let x = device.upload(&samples(len, f32::any)).unwrap();
+        for_each_variant!(|V| {
+            let sum = || x.reduce_with::<V, Sum, 128>().unwrap().to_bits();
+            let first = sum();
+            assert!(V::NAME.contains("atomic") || (0..5).all(|_| sum() == first), "{} on {device}", V::NAME);
+        });
+    }
 }
 
 #[test]

@@ -1,24 +1,24 @@
-//! The least element and its index, by halving: the value and where it came from move together.
-//!
-//! ```text
-//! keys[t], indices[t] = key and index of element t of the block
-//! for half in half of the block's size, a quarter, … 1:
-//!     barrier
-//!     if t < half and (keys[t + half], indices[t + half]) is less: it takes place t
-//! thread 0 stores keys[0] and indices[0], which are the next launch's input
-//! ```
-//!
-//! - From 004, `merge_array5`, whose loop finds the list with the least head.
-//! - Wrong with it: what is wrong with sequential addressing, whose loop it is.
-//! - Not copied: 004's braces put the barrier outside the loop, where each halving needs one. It keeps the lower place of two
-//!   equal values, which is not the lower index once places have moved; here indices are compared.
-
 use super::{LadderElement, Sequential, first_element};
 use crate::Element;
 use crate::element::Key;
 use cuda_std::shared::Shared;
 use cuda_std::{shared_array, thread};
 
+/// The least element and its index, by halving: the value and where it came from move together.
+///
+/// ```text
+/// keys[t], indices[t] = key and index of element t of the block
+/// for half in half of the block's size, a quarter, … 1:
+///     barrier
+///     if t < half and (keys[t + half], indices[t + half]) is less: it takes place t
+/// thread 0 stores keys[0] and indices[0], which are the next launch's input
+/// ```
+///
+/// - From 004, `merge_array5`, whose loop finds the list with the least head.
+/// - Wrong with it: what is wrong with sequential addressing, whose loop it is.
+/// - Not copied: 004's braces put the barrier outside the loop, where each halving needs one. It keeps the lower place of two
+///   equal values, which is not the lower index once places have moved; here indices are compared.
+///
 /// What a launch is given; the kernel's arguments in this order.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

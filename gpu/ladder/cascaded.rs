@@ -1,23 +1,21 @@
-//! Cascaded: the grid is limited, and a thread adds up many elements before the block folds.
-//!
-//! ```text
-//! value = identity
-//! for i in the thread's first element, and on by twice the threads of the grid, below the length:
-//!     value += element i + element i + BLOCK
-//! as the kernel before
-//! ```
-//!
-//! - From 001 (`reduce7`).
-//! - Fixes: work a thread: few blocks to start and to fold, for any length, and a second launch over at most 2,048 partials.
-//! - Wrong with it: a load fetches 4 or 8 bytes where 16 are to be had; folding goes through shared memory, with barriers.
-//! - Not copied: 001 reads the second element of each pair without a bound.
-
 use super::unrolled_last_warp::fold_and_store;
 use super::{Kernel, LadderElement, LadderOp, Pass, first_element};
 use crate::{Element, Op, plan};
 use cuda_std::thread;
 
-/// Cascaded: many adds a thread.
+/// Cascaded: the grid is limited, and a thread adds up many elements before the block folds.
+///
+/// ```text
+/// value = identity
+/// for i in the thread's first element, and on by twice the threads of the grid, below the length:
+///     value += element i + element i + BLOCK
+/// as the kernel before
+/// ```
+///
+/// - From 001 (`reduce7`).
+/// - Fixes: work a thread: few blocks to start and to fold, for any length, and a second launch over at most 2,048 partials.
+/// - Wrong with it: a load fetches 4 or 8 bytes where 16 are to be had; folding goes through shared memory, with barriers.
+/// - Not copied: 001 reads the second element of each pair without a bound.
 #[derive(Clone, Copy, Debug)]
 pub enum Cascaded {}
 

@@ -1,23 +1,21 @@
-//! First addition during the load: a thread loads two elements, one block's size apart, and adds them on the way.
-//!
-//! ```text
-//! partials[t] = element t of the block + element t + the block's size
-//! for stride in half of the block's size, a quarter, … 1:
-//!     barrier
-//!     if t < stride: partials[t] += partials[t + stride]
-//! thread 0 stores partials[0]
-//! ```
-//!
-//! - From 000 (third loop), 001 (`reduce4`) and 002 (reduction 3).
-//! - Fixes: threads that only load; there are half as many blocks. As in 000, the barrier stands before each step, which
-//!   makes one fewer: none follows the last step, whose sum thread 0 stores itself.
-//! - Wrong with it: in the last six steps one warp works, and all warps wait at the barriers; the loop itself.
-//! - Not copied: 001 and 002 read the second element without a bound.
-
 use super::{Kernel, LadderElement, LadderOp, Pass, first_element, fold};
 use cuda_std::{shared_array, thread};
 
-/// First addition during the load.
+/// First addition during the load: a thread loads two elements, one block's size apart, and adds them on the way.
+///
+/// ```text
+/// partials[t] = element t of the block + element t + the block's size
+/// for stride in half of the block's size, a quarter, … 1:
+///     barrier
+///     if t < stride: partials[t] += partials[t + stride]
+/// thread 0 stores partials[0]
+/// ```
+///
+/// - From 000 (third loop), 001 (`reduce4`) and 002 (reduction 3).
+/// - Fixes: threads that only load; there are half as many blocks. As in 000, the barrier stands before each step, which
+///   makes one fewer: none follows the last step, whose sum thread 0 stores itself.
+/// - Wrong with it: in the last six steps one warp works, and all warps wait at the barriers; the loop itself.
+/// - Not copied: 001 and 002 read the second element without a bound.
 #[derive(Clone, Copy, Debug)]
 pub enum FirstAdd {}
 

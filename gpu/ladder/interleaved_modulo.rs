@@ -1,22 +1,20 @@
-//! Interleaved addressing: neighbours fold first, and the threads that work are those that `%` picks.
-//!
-//! ```text
-//! partials[t] = element t of the block
-//! barrier
-//! for stride in 1, 2, 4, … below the block's size:
-//!     if t % (2 · stride) == 0: partials[t] += partials[t + stride]
-//!     barrier
-//! thread 0 stores partials[0]
-//! ```
-//!
-//! - From 001 (`reduce1`) and 002 (naive).
-//! - Wrong with it: the threads that work are spread over all warps, so every warp diverges, and issues each step for one
-//!   lane in two, then in four, in eight; `%`; half of the threads do nothing but load.
-
 use super::{Kernel, LadderElement, LadderOp, Pass, first_element, fold, remainder};
 use cuda_std::{shared_array, thread};
 
-/// Interleaved addressing with `%`.
+/// Interleaved addressing: neighbours fold first, and the threads that work are those that `%` picks.
+///
+/// ```text
+/// partials[t] = element t of the block
+/// barrier
+/// for stride in 1, 2, 4, … below the block's size:
+///     if t % (2 · stride) == 0: partials[t] += partials[t + stride]
+///     barrier
+/// thread 0 stores partials[0]
+/// ```
+///
+/// - From 001 (`reduce1`) and 002 (naive).
+/// - Wrong with it: the threads that work are spread over all warps, so every warp diverges, and issues each step for one
+///   lane in two, then in four, in eight; `%`; half of the threads do nothing but load.
 #[derive(Clone, Copy, Debug)]
 pub enum InterleavedModulo {}
 

@@ -1,24 +1,22 @@
-//! Interleaved addressing, the same sums by the first threads of the block: thread t takes place 2 · stride · t.
-//!
-//! ```text
-//! partials[t] = element t of the block
-//! barrier
-//! for stride in 1, 2, 4, … below the block's size:
-//!     i = 2 · stride · t
-//!     if i < the block's size: partials[i] += partials[i + stride]
-//!     barrier
-//! thread 0 stores partials[0]
-//! ```
-//!
-//! - From 001 (`reduce2`) and 002 (reduction 1).
-//! - Fixes: `%`, and divergence: warps work whole or not at all, until there is work for less than one.
-//! - Wrong with it: the lanes of a warp are 2 · stride places apart, so that several of them want the same bank of shared
-//!   memory, and wait for each other.
-
 use super::{Kernel, LadderElement, LadderOp, Pass, first_element, fold};
 use cuda_std::{shared_array, thread};
 
-/// Interleaved addressing with a strided index.
+/// Interleaved addressing, the same sums by the first threads of the block: thread t takes place 2 · stride · t.
+///
+/// ```text
+/// partials[t] = element t of the block
+/// barrier
+/// for stride in 1, 2, 4, … below the block's size:
+///     i = 2 · stride · t
+///     if i < the block's size: partials[i] += partials[i + stride]
+///     barrier
+/// thread 0 stores partials[0]
+/// ```
+///
+/// - From 001 (`reduce2`) and 002 (reduction 1).
+/// - Fixes: `%`, and divergence: warps work whole or not at all, until there is work for less than one.
+/// - Wrong with it: the lanes of a warp are 2 · stride places apart, so that several of them want the same bank of shared
+///   memory, and wait for each other.
 #[derive(Clone, Copy, Debug)]
 pub enum InterleavedStrided {}
 

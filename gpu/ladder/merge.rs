@@ -1,26 +1,3 @@
-//! Sorted lists merged into one by repeated min reduction: the least of the lists' heads is the next element.
-//!
-//! ```text
-//! block b merges lists b · BLOCK .., a thread a list
-//! repeat:
-//!     heads[t] = key of the first element of list t that is not taken; ranks[t] = t, or NONE where all are taken
-//!     barrier
-//!     for half in half of the block's size, a quarter, … 1:
-//!         if t < half and (heads[t + half], ranks[t + half]) is less: it takes place t
-//!         barrier
-//!     if ranks[0] is NONE: end
-//!     thread ranks[0] stores its list's head and takes the next
-//!     barrier
-//! the blocks' lists are the next launch's, until one is left
-//! ```
-//!
-//! - From 004, `merge_array5`. A block merges 32 lists: its halvings are then those of one warp, whose barriers cost the
-//!   least, and 1,024 lists take two launches.
-//! - Wrong with it: it is serial in the output, one element in a block at a time, and takes log2 BLOCK + 2 barriers for each.
-//! - Not copied: 004 marks an empty list by the value 0xFFFFFFFF, which an element may have: harmless for the value, wrong for
-//!   what it carries. Here an empty list has no rank. Its lists all have one length, interleaved in memory; here each has its
-//!   own, one after another. Its barrier stands outside the halving loop.
-
 use crate::Element;
 use crate::element::Key;
 use cuda_std::shared::Shared;
@@ -32,6 +9,29 @@ pub const MERGE_BLOCK: u32 = 32;
 /// The rank of a list with no elements left.
 const NONE: u32 = u32::MAX;
 
+/// Sorted lists merged into one by repeated min reduction: the least of the lists' heads is the next element.
+///
+/// ```text
+/// block b merges lists b · BLOCK .., a thread a list
+/// repeat:
+///     heads[t] = key of the first element of list t that is not taken; ranks[t] = t, or NONE where all are taken
+///     barrier
+///     for half in half of the block's size, a quarter, … 1:
+///         if t < half and (heads[t + half], ranks[t + half]) is less: it takes place t
+///         barrier
+///     if ranks[0] is NONE: end
+///     thread ranks[0] stores its list's head and takes the next
+///     barrier
+/// the blocks' lists are the next launch's, until one is left
+/// ```
+///
+/// - From 004, `merge_array5`. A block merges 32 lists: it is one warp, so that no barrier waits for another, and 1,024 lists
+///   take two launches.
+/// - Wrong with it: it is serial in the output, one element in a block at a time, and takes log2 BLOCK + 2 barriers for each.
+/// - Not copied: 004 marks an empty list by the value 0xFFFFFFFF, which an element may have: harmless for the value, wrong for
+///   what it carries. Here an empty list has no rank. Its lists all have one length, interleaved in memory; here each has its
+///   own, one after another. Its barrier stands outside the halving loop.
+///
 /// What a launch is given; the kernel's arguments in this order. A launch merges groups of `width` lists, each merged
 /// before, into groups of `width` · BLOCK. The lists lie one after another, and so do the groups, in the same places.
 #[derive(Clone, Copy, Debug)]

@@ -1,22 +1,20 @@
-//! Two elements a thread in shared memory, neighbours first: 000's original loop.
-//!
-//! ```text
-//! partials[t], partials[t + the block's size] = elements t and t + the block's size
-//! for stride in 1, 2, 4, … up to the block's size:
-//!     barrier
-//!     if t % stride == 0: partials[2 · t] += partials[2 · t + stride]
-//! thread 0 stores partials[0]
-//! ```
-//!
-//! - From 000 (first loop).
-//! - Against interleaved addressing with one element a thread: every thread works in the first step.
-//! - Wrong with it: the same: divergence and `%`; and twice the shared memory.
-//! - Not copied: 000 does not say that its array needs two elements a thread; its other loops need as many, and one.
-
 use super::{Kernel, LadderElement, LadderOp, Pass, first_element, fold, remainder};
 use cuda_std::{shared_array, thread};
 
-/// Two elements a thread, neighbours first.
+/// Two elements a thread in shared memory, neighbours first: 000's original loop.
+///
+/// ```text
+/// partials[t], partials[t + the block's size] = elements t and t + the block's size
+/// for stride in 1, 2, 4, … up to the block's size:
+///     barrier
+///     if t % stride == 0: partials[2 · t] += partials[2 · t + stride]
+/// thread 0 stores partials[0]
+/// ```
+///
+/// - From 000 (first loop).
+/// - Against interleaved addressing with one element a thread: every thread works in the first step.
+/// - Wrong with it: the same: divergence and `%`; and twice the shared memory.
+/// - Not copied: 000 does not say that its array needs two elements a thread; its other loops need as many, and one.
 #[derive(Clone, Copy, Debug)]
 pub enum PairsInterleaved {}
 

@@ -1,23 +1,21 @@
-//! Two elements a thread in shared memory, the halves onto each other: 000's reversed loop.
-//!
-//! ```text
-//! partials[t], partials[t + the block's size] = elements t and t + the block's size
-//! for stride in the block's size, half of it, … 1:
-//!     barrier
-//!     if t < stride: partials[t] += partials[t + stride]
-//! thread 0 stores partials[0]
-//! ```
-//!
-//! - From 000 (second loop) and 003 (its loop).
-//! - Fixes, over the original loop: divergence, `%`, bank conflicts.
-//! - Wrong with it: a step and a half of the array more than first addition during the load, which adds the two elements
-//!   before they go to shared memory.
-
 use super::{Kernel, LadderElement, LadderOp, Pass, first_element, fold};
 use crate::{Element, Op};
 use cuda_std::{shared_array, thread};
 
-/// Two elements a thread, the halves onto each other.
+/// Two elements a thread in shared memory, the halves onto each other: 000's reversed loop.
+///
+/// ```text
+/// partials[t], partials[t + the block's size] = elements t and t + the block's size
+/// for stride in the block's size, half of it, … 1:
+///     barrier
+///     if t < stride: partials[t] += partials[t + stride]
+/// thread 0 stores partials[0]
+/// ```
+///
+/// - From 000 (second loop) and 003 (its loop).
+/// - Fixes, over the original loop: divergence, `%`, bank conflicts.
+/// - Wrong with it: a step and a half of the array more than first addition during the load, which adds the two elements
+///   before they go to shared memory.
 #[derive(Clone, Copy, Debug)]
 pub enum PairsReversed {}
 

@@ -1,22 +1,20 @@
-//! Sequential addressing: the block's second half folds onto its first, and what is left again.
-//!
-//! ```text
-//! partials[t] = element t of the block
-//! barrier
-//! for stride in half of the block's size, a quarter, … 1:
-//!     if t < stride: partials[t] += partials[t + stride]
-//!     barrier
-//! thread 0 stores partials[0]
-//! ```
-//!
-//! - From 001 (`reduce3`) and 002 (reduction 2).
-//! - Fixes: bank conflicts: the lanes of a warp read neighbouring places.
-//! - Wrong with it: half of the threads do nothing but load, so that a block has twice the threads that it needs.
-
 use super::{Kernel, LadderElement, LadderOp, Pass, first_element, fold};
 use cuda_std::{shared_array, thread};
 
-/// Sequential addressing.
+/// Sequential addressing: the block's second half folds onto its first, and what is left again.
+///
+/// ```text
+/// partials[t] = element t of the block
+/// barrier
+/// for stride in half of the block's size, a quarter, … 1:
+///     if t < stride: partials[t] += partials[t + stride]
+///     barrier
+/// thread 0 stores partials[0]
+/// ```
+///
+/// - From 001 (`reduce3`) and 002 (reduction 2).
+/// - Fixes: bank conflicts: the lanes of a warp read neighbouring places.
+/// - Wrong with it: half of the threads do nothing but load, so that a block has twice the threads that it needs.
 #[derive(Clone, Copy, Debug)]
 pub enum Sequential {}
 

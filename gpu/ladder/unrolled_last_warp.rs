@@ -1,30 +1,28 @@
-//! The last warp unrolled: where 64 partials are left, one warp folds them alone, with no loop and no block barrier.
-//!
-//! ```text
-//! partials[t] = element t of the block + element t + the block's size
-//! barrier
-//! for stride in half of the block's size, a quarter, … 64:
-//!     if t < stride: partials[t] += partials[t + stride]
-//!     barrier
-//! if t < 32:
-//!     for stride in 32 (if the block has two warps), 16, 8, 4, 2, 1:
-//!         read both, warp barrier, write the sum, warp barrier
-//! thread 0 stores partials[0]
-//! ```
-//!
-//! - From 001 (`reduce5`) and 002 (reduction 4).
-//! - Fixes: barriers of all warps, and idle warps, in the last six steps.
-//! - Wrong with it: the steps before are still a loop.
-//! - Not copied: 001's first `warpReduce` is not volatile, and no version has a warp barrier. Since Volta the lanes of a warp
-//!   need not run in lockstep, so that one may read a place before or after another has written it. Lane t also reads
-//!   place t + 32, past a block of 32, and places past the warp; here places below 32 wrap around in the warp.
-
 use super::{Kernel, LadderElement, LadderOp, Pass, first_element, fold};
 use crate::{Element, Op};
 use cuda_std::shared::Shared;
 use cuda_std::{shared_array, thread, warp};
 
-/// The last warp unrolled.
+/// The last warp unrolled: where 64 partials are left, one warp folds them alone, with no loop and no block barrier.
+///
+/// ```text
+/// partials[t] = element t of the block + element t + the block's size
+/// barrier
+/// for stride in half of the block's size, a quarter, … 64:
+///     if t < stride: partials[t] += partials[t + stride]
+///     barrier
+/// if t < 32:
+///     for stride in 32 (if the block has two warps), 16, 8, 4, 2, 1:
+///         read both, warp barrier, write the sum, warp barrier
+/// thread 0 stores partials[0]
+/// ```
+///
+/// - From 001 (`reduce5`) and 002 (reduction 4).
+/// - Fixes: barriers of all warps, and idle warps, in the last six steps.
+/// - Wrong with it: the steps before are still a loop.
+/// - Not copied: 001's first `warpReduce` is not volatile, and no version has a warp barrier. Since Volta the lanes of a warp
+///   need not run in lockstep, so that one may read a place before or after another has written it. Lane t also reads
+///   place t + 32, past a block of 32, and places past the warp; here places below 32 wrap around in the warp.
 #[derive(Clone, Copy, Debug)]
 pub enum UnrolledLastWarp {}
 
