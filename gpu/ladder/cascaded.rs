@@ -13,7 +13,7 @@ use cuda_std::thread;
 /// ```
 ///
 /// - From 001 (`reduce7`).
-/// - Fixes: work a thread: few blocks to start and to fold, for any length, and a second launch over at most 2,048 partials.
+/// - Fixes: work a thread: few blocks to start and to fold, for any length, and at most 2,048 partials for the next launch.
 /// - Wrong with it: a load fetches 4 or 8 bytes where 16 are to be had; folding goes through shared memory, with barriers.
 /// - Not copied: 001 reads the second element of each pair without a bound.
 #[derive(Clone, Copy, Debug)]

@@ -143,7 +143,7 @@ impl Gpu {
 }
 
 impl Workspace {
-    /// The address of `bytes` bytes for partial results; what was there is lost.
+    /// The address of `bytes` bytes for partial results, which stay with the workspace; what was there is lost.
     fn room(&mut self, gpu: &Gpu, bytes: usize) -> Result<u64, Error> {
         if self.partials.len() < bytes {
             self.partials = gpu.allocate(bytes)?;
