@@ -31,6 +31,7 @@ const PARTIAL_BYTES: usize = 2048 * 8;
 pub struct Gpu {
     index: usize,
     name: String,
+    peak_bandwidth: f64,
     context: Context,
     /// Compiled kernels by name, kept for the program's life.
     kernels: Mutex<HashMap<String, &'static Function<'static>>>,
@@ -96,8 +97,17 @@ impl Gpu {
             attribute(DeviceAttribute::ComputeCapabilityMinor)?,
         );
         check_capability(&format!("{device} ({name})"), capability)?;
+        // The clock is in kHz, of memory that moves data twice a period, and the width in bits.
+        let clock = f64::from(attribute(DeviceAttribute::MemoryClockRate)?) * 1e3;
+        let bus = f64::from(attribute(DeviceAttribute::GlobalMemoryBusWidth)?) / 8.0;
+        let peak_bandwidth = 2.0 * clock * bus;
         let context = Context::new(raw).map_err(failed("creating the context"))?;
-        Ok(Self { index, name, context, kernels: Mutex::default(), workspaces: Mutex::default() })
+        let (kernels, workspaces) = Default::default();
+        Ok(Self { index, name, peak_bandwidth, context, kernels, workspaces })
+    }
+
+    pub fn peak_bandwidth(&self) -> f64 {
+        self.peak_bandwidth
     }
 
     /// Makes the device's context the thread's current one.
@@ -191,10 +201,46 @@ impl Gpu {
             .map_err(|error| self.launch_failed(name, error))
     }
 
+    /// Reduces `len` elements.
     fn reduce<O: Op<T>, T: Element, const BLOCK: u32>(
         &self,
         input: u64,
         len: usize,
+    ) -> Result<O::Output, Error> {
+        self.with_workspace(|workspace| {
+            self.enqueue::<O, T, BLOCK>(workspace, input, len)?;
+            self.result::<O, T, BLOCK>(workspace)
+        })
+    }
+
+    /// Enqueues a reduction of `len` elements, which stay until [`result`](Self::result) has waited for it.
+    fn enqueue<O: Op<T>, T: Element, const BLOCK: u32>(
+        &self,
+        workspace: &mut Workspace,
+        input: u64,
+        len: usize,
+    ) -> Result<(), Error> {
+        let plan = Plan::new::<T, BLOCK>(len as u64);
+        let Workspace { stream, partials, tickets, result } = workspace;
+        let (partials, tickets) = (partials.as_device_ptr().as_raw(), tickets.as_device_ptr().as_raw());
+        let output: *mut u64 = result.as_mut_ptr();
+        let arguments = [
+            argument(&input),
+            argument(&plan.len),
+            argument(&plan.chunk),
+            argument(&partials),
+            argument(&tickets),
+            argument(&output),
+        ];
+        // SAFETY: the arguments are those of the kernel (`reduce::Arguments`): `input` holds `len` elements and stays while
+        // the launch runs; the workspace is this reduction's alone.
+        unsafe { self.launch(stream, &kernel_name::<O, T, BLOCK>(), plan.chunks, BLOCK, &arguments) }
+    }
+
+    /// Waits for the reductions enqueued, and returns the last one's result.
+    fn result<O: Op<T>, T: Element, const BLOCK: u32>(
+        &self,
+        workspace: &mut Workspace,
     ) -> Result<O::Output, Error> {
         const {
             assert!(
@@ -202,27 +248,10 @@ impl Gpu {
                 "results have 8 bytes at most"
             )
         };
-        let plan = Plan::new::<T, BLOCK>(len as u64);
-        let name = format!("{}_{}_{BLOCK}", O::NAME, T::NAME);
-        self.with_workspace(|workspace| {
-            let Workspace { stream, partials, tickets, result } = workspace;
-            let (partials, tickets) = (partials.as_device_ptr().as_raw(), tickets.as_device_ptr().as_raw());
-            let output: *mut u64 = result.as_mut_ptr();
-            let arguments = [
-                argument(&input),
-                argument(&plan.len),
-                argument(&plan.chunk),
-                argument(&partials),
-                argument(&tickets),
-                argument(&output),
-            ];
-            // SAFETY: the arguments are those of the kernel (`reduce::Arguments`): `input` holds `len` elements and stays
-            // while the launch runs, which ends before this returns; the workspace is this launch's alone.
-            unsafe { self.launch(stream, &name, plan.chunks, BLOCK, &arguments)? };
-            stream.synchronize().map_err(|error| self.launch_failed(&name, error))?;
-            // SAFETY: the kernel has written an `Output` there, and has ended.
-            Ok(unsafe { output.cast::<O::Output>().read_volatile() })
-        })
+        let failed = |error| self.launch_failed(&kernel_name::<O, T, BLOCK>(), error);
+        workspace.stream.synchronize().map_err(failed)?;
+        // SAFETY: the kernel has written an `Output` there, and has ended.
+        Ok(unsafe { workspace.result.as_mut_ptr().cast::<O::Output>().read_volatile() })
     }
 }
 
@@ -368,6 +397,11 @@ fn check_capability(device: &str, capability: (i32, i32)) -> Result<(), Error> {
     }
     let (capability, needed) = (text(capability), text(NEEDED_CAPABILITY));
     Err(Error::DeviceTooOld { device: device.to_owned(), capability, needed })
+}
+
+/// The name of the production kernel, as `sum_f32_256`.
+fn kernel_name<O: Op<T>, T: Element, const BLOCK: u32>() -> String {
+    format!("{}_{}_{BLOCK}", O::NAME, T::NAME)
 }
 
 /// A kernel's argument, as a launch takes it.

@@ -4,6 +4,8 @@ use crate::buffer::Elements;
 use crate::{Buffer, Error, LadderElement, LadderOp, Min, Op, Reduce, View};
 use gpu_reduce_kernels::ladder::{ArgMin, Kernel};
 use gpu_reduce_kernels::plan::assert_block;
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
 
 /// The kernels that [`Buffer::reduce_with`] takes, as types: each says what it fixes over the one before and what is still wrong
 /// with it. The documents that they come from, 000 to 004, are those of [`gpu_reduce_kernels::ladder`].
@@ -24,14 +26,16 @@ pub trait Variant {
     /// The variant's name in options and tables, as `sequential`.
     const NAME: &'static str;
 
-    /// Reduces the elements of `view`, of which there are some.
+    /// Reduces the elements of `view`, of which there are some, `repeats` times, one after another: the result, and the time of
+    /// one.
     ///
     /// # Errors
     ///
     /// As [`Buffer::reduce_with`].
     fn reduce<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(
         view: View<'_, T>,
-    ) -> Result<O::Output, Error>;
+        repeats: NonZeroU32,
+    ) -> Result<(O::Output, Duration), Error>;
 }
 
 impl<K: Kernel> Variant for K {
@@ -39,11 +43,14 @@ impl<K: Kernel> Variant for K {
 
     fn reduce<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(
         view: View<'_, T>,
-    ) -> Result<O::Output, Error> {
+        repeats: NonZeroU32,
+    ) -> Result<(O::Output, Duration), Error> {
         match view.0 {
             Elements::Host(_) => Err(Error::NoVariant { variant: K::NAME }),
             #[cfg(gpu)]
-            Elements::Gpu(memory, start, ..) => memory.reduce_with::<K, O, T, BLOCK>(start, view.len()),
+            Elements::Gpu(memory, start, ..) => {
+                memory.reduce_with::<K, O, T, BLOCK>(start, view.len(), repeats)
+            }
         }
     }
 }
@@ -53,8 +60,22 @@ impl Variant for variant::Production {
 
     fn reduce<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(
         view: View<'_, T>,
-    ) -> Result<O::Output, Error> {
-        Reduce::reduce::<O, BLOCK>(&view)
+        repeats: NonZeroU32,
+    ) -> Result<(O::Output, Duration), Error> {
+        match view.0 {
+            Elements::Host(_) => {
+                let start = Instant::now();
+                let mut result = Reduce::reduce::<O, BLOCK>(&view)?;
+                for _ in 1..repeats.get() {
+                    result = Reduce::reduce::<O, BLOCK>(&view)?;
+                }
+                Ok((result, start.elapsed() / repeats.get()))
+            }
+            #[cfg(gpu)]
+            Elements::Gpu(memory, start, ..) => {
+                memory.reduce_repeatedly::<O, T, BLOCK>(start, view.len(), repeats)
+            }
+        }
     }
 }
 
@@ -69,7 +90,20 @@ impl<T: LadderElement> View<'_, T> {
         if self.is_empty() {
             return O::EMPTY.ok_or(Error::EmptyInput { op: O::NAME });
         }
-        V::reduce::<O, T, BLOCK>(self)
+        Ok(V::reduce::<O, T, BLOCK>(self, NonZeroU32::MIN)?.0)
+    }
+
+    /// As [`Buffer::time_with`], for a part of a buffer.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn time_with<V: Variant, O: LadderOp<T>, const BLOCK: u32>(
+        self,
+        repeats: NonZeroU32,
+    ) -> Result<(O::Output, Duration), Error> {
+        let warm_up = self.reduce_with::<V, O, BLOCK>()?;
+        if self.is_empty() { Ok((warm_up, Duration::ZERO)) } else { V::reduce::<O, T, BLOCK>(self, repeats) }
     }
 
     /// As [`Buffer::argmin_by_halving`], for a part of a buffer.
@@ -110,6 +144,35 @@ impl<T: LadderElement> Buffer<T> {
     /// [`Error::NoVariant`] on the CPU, but for [`Production`](variant::Production); otherwise as [`Reduce::reduce`].
     pub fn reduce_with<V: Variant, O: LadderOp<T>, const BLOCK: u32>(&self) -> Result<O::Output, Error> {
         self.view().reduce_with::<V, O, BLOCK>()
+    }
+
+    /// Reduces the elements as [`reduce_with`](Self::reduce_with) does, `repeats` times: the result of the last, and the time of
+    /// one.
+    ///
+    /// On a GPU, the reductions are enqueued back to back between two events of the driver, after one that loads the kernel and
+    /// warms up. So the time is that of the launches, with what the GPU waits between them where it is done before the next
+    /// is enqueued (a few microseconds a launch); it has no copies, and no waiting of the host. Inputs that fit in the GPU's
+    /// L2 cache are read from there. On the emulator it is the interpreter's time, which says nothing of a GPU.
+    ///
+    /// ```
+    /// use gpu_reduce::{Device, Sum, variant};
+    /// use std::num::NonZeroU32;
+    ///
+    /// let x = Device::emulator()?.upload(&[1i32, 2, 3])?;
+    /// let (sum, time) = x.time_with::<variant::Sequential, Sum, 256>(NonZeroU32::new(10).unwrap())?;
+    /// println!("{sum} in {time:?}");
+    /// # assert_eq!(sum, 6);
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`reduce_with`](Self::reduce_with).
+    pub fn time_with<V: Variant, O: LadderOp<T>, const BLOCK: u32>(
+        &self,
+        repeats: NonZeroU32,
+    ) -> Result<(O::Output, Duration), Error> {
+        self.view().time_with::<V, O, BLOCK>(repeats)
     }
 
     /// The index of the least element and the element, by halving with blocks of `BLOCK` threads: the first of equal ones, or

@@ -4,9 +4,12 @@
 mod support;
 
 use gpu_reduce::{
-    Device, Error, LadderElement, LadderOp, Max, Min, Prod, Sum, Variant, View, for_each_rung, variant,
+    Device, Error, LadderElement, LadderOp, Max, Min, Prod, Reduce, Sum, Variant, View, for_each_rung,
+    variant,
 };
 use std::fmt::Debug;
+use std::num::NonZeroU32;
+use std::time::Duration;
 use support::reference::{Ordered, Reference};
 use support::{Sample, devices, is_emulator, samples};
 
@@ -154,6 +157,27 @@ fn repeats_give_the_same_bits() {
             let first = sum();
             assert!(V::NAME.contains("atomic") || (0..5).all(|_| sum() == first), "{} on {device}", V::NAME);
         });
+    }
+}
+
+/// Timing gives the result of the last of the repeats, which each begin anew.
+#[test]
+fn timing_repeats_the_reduction() {
+    for device in devices() {
+        let x = device.upload(&samples(3_000, i32::any)).unwrap();
+        let repeats = NonZeroU32::new(3).unwrap();
+        let expected = x.reduce::<Sum, 64>().unwrap();
+        assert_eq!(x.time_with::<variant::Production, Sum, 64>(repeats).unwrap().0, expected);
+        if !device.is_cpu() {
+            for_each_variant!(|V| {
+                let (sum, time) = x.time_with::<V, Sum, 64>(repeats).unwrap();
+                assert_eq!(sum, expected, "{} on {device}", V::NAME);
+                assert!(time > Duration::ZERO, "{} on {device}", V::NAME);
+            });
+        }
+        let empty = device.zeros::<i32>(0).unwrap();
+        let timed = empty.time_with::<variant::Production, Sum, 64>(repeats);
+        assert_eq!(timed, Ok((0, Duration::ZERO)), "{device}");
     }
 }
 

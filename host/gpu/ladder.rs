@@ -2,45 +2,121 @@
 
 use super::{Gpu, Memory, Workspace, argument};
 use crate::merge::Merged;
-use crate::{Element, Error, LadderElement, LadderOp};
-use bytemuck::Pod;
+use crate::{Element, Error, LadderElement, LadderOp, Op};
+use bytemuck::Zeroable;
+use cust::event::{Event, EventFlags};
 use cust::memory::AsyncCopyDestination;
 use gpu_reduce_kernels::ladder::{ArgMin, Kernel, MERGE_BLOCK, Merge};
 use std::mem;
+use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// What the launches of a kernel of the ladder need, with one operator, on one type.
+struct Rung {
+    /// The kernel's names: over elements, in the first launch, and over accumulators, in later ones.
+    names: [String; 2],
+    atomic: bool,
+    blocks: fn(len: u64, block: u32) -> u32,
+    block: u32,
+}
+
+/// A kernel's name, as `sequential_sum_f32_256`.
+fn name<K: Kernel>(op: &str, element: &str, block: u32) -> String {
+    format!("{}_{op}_{element}_{block}", K::NAME)
+}
+
+impl Rung {
+    /// Enqueues the launches of a reduction of the input at an address and of a length, whose partial results, of `size` bytes,
+    /// go to `output` and on; returns where the last one will lie.
+    fn enqueue(
+        &self,
+        gpu: &Gpu,
+        workspace: &Workspace,
+        (mut input, mut len): (u64, u64),
+        mut output: u64,
+        size: usize,
+    ) -> Result<u64, Error> {
+        let mut name = &self.names[0];
+        loop {
+            let blocks = (self.blocks)(len, self.block);
+            let arguments = [argument(&input), argument(&len), argument(&output)];
+            // SAFETY: the arguments are those of the kernel (`ladder::Pass`): `input` holds `len` elements, and the
+            // workspace, which is this reduction's alone, has room for an accumulator from each block.
+            unsafe { gpu.launch(&workspace.stream, name, blocks, self.block, &arguments)? };
+            if self.atomic || blocks == 1 {
+                return Ok(output);
+            }
+            name = &self.names[1];
+            (input, len) = (output, u64::from(blocks));
+            output += len * size as u64;
+        }
+    }
+}
 
 impl Memory {
-    /// Reduces the `len` elements at byte `start`, which must be in bounds and not none, by kernel `K`.
+    /// Reduces the `len` elements at byte `start`, which must be in bounds and not none, by kernel `K`, `repeats` times: the
+    /// result, and the time of one.
     pub fn reduce_with<K: Kernel, O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(
         &self,
         start: usize,
         len: usize,
-    ) -> Result<O::Output, Error> {
-        let (gpu, mut input, mut len) = (&self.gpu, self.address(start), len as u64);
-        let name_for = |element| format!("{}_{}_{element}_{BLOCK}", K::NAME, O::NAME);
-        let mut name = name_for(T::NAME);
+        repeats: NonZeroU32,
+    ) -> Result<(O::Output, Duration), Error> {
+        let mut accumulator = O::IDENTITY;
+        let rung = Rung {
+            names: [T::NAME, O::Accumulator::NAME].map(|element| name::<K>(O::NAME, element, BLOCK)),
+            atomic: K::ATOMIC,
+            blocks: K::blocks,
+            block: BLOCK,
+        };
+        let time = self.run(&rung, start, len as u64, repeats, bytemuck::bytes_of_mut(&mut accumulator))?;
+        Ok((O::finish(accumulator), time))
+    }
+
+    /// Runs the launches of a rung of the ladder; `accumulator` is the identity, and becomes the result. Not generic, because the
+    /// ladder has a thousand rungs, types and operators.
+    fn run(
+        &self,
+        rung: &Rung,
+        start: usize,
+        len: u64,
+        repeats: NonZeroU32,
+        accumulator: &mut [u8],
+    ) -> Result<Duration, Error> {
+        let (gpu, input, size) = (&self.gpu, self.address(start), accumulator.len());
         gpu.with_workspace(|workspace| {
-            let size = size_of::<O::Accumulator>();
-            // A launch leaves a 32nd of its input, so that the later ones together need no more room than the first.
-            let places = if K::ATOMIC { 1 } else { 2 * K::blocks(len, BLOCK) as usize };
-            let mut output = workspace.room(gpu, places * size)?;
-            if K::ATOMIC {
-                workspace.put(gpu, O::IDENTITY)?;
+            // Atomics need the identity where they begin: each repeat has a place of its own, so that nothing is set between.
+            // Otherwise a launch leaves a 32nd of its input, and the later ones together need no more room than the first.
+            let places =
+                if rung.atomic { repeats.get() } else { 2 * (rung.blocks)(len, rung.block) } as usize;
+            let room = workspace.room(gpu, places * size)?;
+            if rung.atomic {
+                workspace.put(gpu, &accumulator.repeat(places))?;
             }
-            loop {
-                let blocks = K::blocks(len, BLOCK);
-                let arguments = [argument(&input), argument(&len), argument(&output)];
-                // SAFETY: the arguments are those of the kernel (`ladder::Pass`): `input` holds `len` elements, and the
-                // workspace, which is this reduction's alone, has room for an accumulator from each block.
-                unsafe { gpu.launch(&workspace.stream, &name, blocks, BLOCK, &arguments)? };
-                if K::ATOMIC || blocks == 1 {
-                    break;
-                }
-                name = name_for(O::Accumulator::NAME);
-                (input, len) = (output, u64::from(blocks));
-                output += len * size as u64;
-            }
-            Ok(O::finish(workspace.get(gpu, &name, output)?))
+            let mut last = room;
+            let time = gpu.time(workspace, repeats, |workspace, repeat| {
+                let place = if rung.atomic { repeat as usize * size } else { 0 };
+                last = rung.enqueue(gpu, workspace, (input, len), room + place as u64, size)?;
+                Ok(())
+            })?;
+            workspace.get(gpu, &rung.names[0], last, accumulator)?;
+            Ok(time)
+        })
+    }
+
+    /// As [`reduce_with`](Self::reduce_with), by the production kernel.
+    pub fn reduce_repeatedly<O: Op<T>, T: Element, const BLOCK: u32>(
+        &self,
+        start: usize,
+        len: usize,
+        repeats: NonZeroU32,
+    ) -> Result<(O::Output, Duration), Error> {
+        let (gpu, input) = (&self.gpu, self.address(start));
+        gpu.with_workspace(|workspace| {
+            let time = gpu
+                .time(workspace, repeats, |workspace, _| gpu.enqueue::<O, T, BLOCK>(workspace, input, len))?;
+            Ok((gpu.result::<O, T, BLOCK>(workspace)?, time))
         })
     }
 
@@ -78,13 +154,32 @@ impl Memory {
                 keys_out += len * size;
                 indices_out += len * 8;
             }
-            let index: u64 = workspace.get(gpu, &name, indices_out)?;
-            Ok((index as usize, T::from_key(workspace.get(gpu, &name, keys_out)?)))
+            let (mut index, mut key) = (0u64, T::Key::zeroed());
+            workspace.get(gpu, &name, indices_out, bytemuck::bytes_of_mut(&mut index))?;
+            workspace.get(gpu, &name, keys_out, bytemuck::bytes_of_mut(&mut key))?;
+            Ok((index as usize, T::from_key(key)))
         })
     }
 }
 
 impl Gpu {
+    /// Has `enqueue` enqueue each of the repeats, waits for them, and returns the time of one.
+    fn time(
+        &self,
+        workspace: &mut Workspace,
+        repeats: NonZeroU32,
+        mut enqueue: impl FnMut(&mut Workspace, u32) -> Result<(), Error>,
+    ) -> Result<Duration, Error> {
+        let failed = |error| self.failed("timing launches", error);
+        let [start, end] = [(); 2].map(|()| Event::new(EventFlags::DEFAULT).map_err(failed));
+        let (start, end) = (start?, end?);
+        start.record(&workspace.stream).map_err(failed)?;
+        (0..repeats.get()).try_for_each(|repeat| enqueue(workspace, repeat))?;
+        end.record(&workspace.stream).and_then(|()| end.synchronize()).map_err(failed)?;
+        let milliseconds = end.elapsed_time_f32(&start).map_err(failed)?;
+        Ok(Duration::from_secs_f32(milliseconds / 1e3) / repeats.get())
+    }
+
     /// Merges lists, each of which is sorted.
     pub fn merge<T: Element>(self: &Arc<Self>, lists: &[&[T]]) -> Result<Merged<T>, Error> {
         let mut merged = Merged { values: lists.concat(), lists: Vec::new() };
@@ -151,24 +246,22 @@ impl Workspace {
         Ok(self.partials.as_device_ptr().as_raw())
     }
 
-    /// Copies `value` to the start of that room.
-    fn put<V: Pod>(&mut self, gpu: &Gpu, value: V) -> Result<(), Error> {
-        let mut target = self.partials.index(..size_of::<V>());
-        // SAFETY: the stream is waited for before the value or the room can go.
-        unsafe { target.async_copy_from(bytemuck::bytes_of(&value), &self.stream) }
+    /// Copies `values` to the start of that room.
+    fn put(&mut self, gpu: &Gpu, values: &[u8]) -> Result<(), Error> {
+        let mut target = self.partials.index(..values.len());
+        // SAFETY: the stream is waited for before the values or the room can go.
+        unsafe { target.async_copy_from(values, &self.stream) }
             .and_then(|()| self.stream.synchronize())
             .map_err(|error| gpu.failed("copying to the device", error))
     }
 
-    /// What kernel `name` has left at `address`, in that room, once it has ended.
-    fn get<V: Pod>(&self, gpu: &Gpu, name: &str, address: u64) -> Result<V, Error> {
+    /// Copies to `value` what kernel `name` has left at `address`, in that room, once it has ended.
+    fn get(&self, gpu: &Gpu, name: &str, address: u64, value: &mut [u8]) -> Result<(), Error> {
         let start = (address - self.partials.as_device_ptr().as_raw()) as usize;
-        let source = self.partials.index(start..start + size_of::<V>());
-        let mut value = V::zeroed();
+        let source = self.partials.index(start..start + value.len());
         // SAFETY: the stream is waited for before the value or the room can go.
-        unsafe { source.async_copy_to(bytemuck::bytes_of_mut(&mut value), &self.stream) }
+        unsafe { source.async_copy_to(value, &self.stream) }
             .and_then(|()| self.stream.synchronize())
-            .map_err(|error| gpu.launch_failed(name, error))?;
-        Ok(value)
+            .map_err(|error| gpu.launch_failed(name, error))
     }
 }
