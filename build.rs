@@ -1,5 +1,6 @@
-//! Embeds the kernels of `ptx/` in the library, each compressed by itself. With `GPU_REDUCE_REBUILD_PTX=1` it compiles
-//! them from `gpu/` first, which needs a device toolchain (see `crates/cuda_builder`).
+//! Embeds the kernels of `ptx/` in the library, each compressed by itself; with the feature `ladder`, those of `ptx/ladder/`
+//! as well. With `GPU_REDUCE_REBUILD_PTX=1` it compiles both from `gpu/` first, which needs a device toolchain (see
+//! `crates/cuda_builder`).
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rustc-check-cfg=cfg(gpu)");
@@ -24,13 +25,18 @@ fn embed() -> Result<(), Box<dyn std::error::Error>> {
         for sources in ["gpu", "crates/cuda_std", "crates/cuda_std_macros"] {
             println!("cargo::rerun-if-changed={sources}");
         }
-        cuda_builder::CudaBuilder::new("gpu").copy_each_to("ptx").build()?;
+        for (table, folder) in [("production", "ptx"), ("ladder", "ptx/ladder")] {
+            let features = ["--no-default-features", "--features", table];
+            cuda_builder::CudaBuilder::new("gpu").build_args(&features).copy_each_to(folder).build()?;
+        }
     }
 
     let out = env::var("OUT_DIR")?;
     let out = Path::new(&out);
     let mut names = Vec::new();
-    for file in fs::read_dir("ptx")? {
+    let folders = if cfg!(feature = "ladder") { &["ptx", "ptx/ladder"][..] } else { &["ptx"] };
+    let files = folders.iter().map(fs::read_dir).collect::<Result<Vec<_>, _>>()?;
+    for file in files.into_iter().flatten() {
         let path = file?.path();
         if path.extension().is_some_and(|extension| extension == "ptx") {
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();

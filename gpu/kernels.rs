@@ -3,12 +3,14 @@
 /// The BLOCKs that kernels are compiled for.
 pub const BLOCKS: [u32; 6] = [32, 64, 128, 256, 512, 1024];
 
+#[cfg(feature = "production")]
 macro_rules! operators {
     ($($op:ident = $name:literal;)*) => {
         $( $crate::for_each_element! { entries! { $op $name } } )*
     };
 }
 
+#[cfg(feature = "production")]
 macro_rules! entries {
     ({ $op:ident $name:literal } $($type:ident: $($row:ident)*;)*) => {
         $( entries! { @blocks $op $name $type 32 64 128 256 512 1024 } )*
@@ -34,6 +36,7 @@ macro_rules! entries {
     )*};
 }
 
+#[cfg(feature = "production")]
 operators! {
     Sum = "sum";
     Prod = "prod";

@@ -4,7 +4,8 @@
 //! - [`element`]: the types that reduce, [`Element`], and in what they accumulate;
 //! - [`plan`]: how an input is cut into chunks, a function of its length, element type and BLOCK alone;
 //! - [`reduce`]: the production kernel, and the order in which every backend folds;
-//! - [`kernels`]: the table of kernels that are compiled, operator by type by BLOCK.
+//! - [`kernels`]: the table of kernels that are compiled, operator by type by BLOCK;
+//! - `ladder` (with the feature of that name): the classic kernels, each in a file of its own.
 //!
 //! A new operator is an `impl Op` in [`op`] and its name in the table of [`kernels`]; a new type is one line of the table
 //! in [`element`].
@@ -12,6 +13,8 @@
 
 pub mod element;
 pub mod kernels;
+#[cfg(feature = "ladder")]
+pub mod ladder;
 pub mod op;
 pub mod plan;
 pub mod reduce;

@@ -31,6 +31,14 @@ pub const fn max_chunks(block: u32) -> u64 {
     if chunks < 2048 { chunks } else { 2048 }
 }
 
+/// Fails to compile, from a `const` block, unless `block` is a power of two from 32 to 1024.
+pub const fn assert_block(block: u32) {
+    assert!(
+        block.is_power_of_two() && 32 <= block && block <= 1024,
+        "BLOCK must be a power of two from 32 to 1024"
+    );
+}
+
 /// The plan of one reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -52,12 +60,7 @@ impl Plan {
     /// gpu_reduce_kernels::Plan::new::<f32, 48>(1);
     /// ```
     pub const fn new<T: Element, const BLOCK: u32>(len: u64) -> Self {
-        const {
-            assert!(
-                BLOCK.is_power_of_two() && 32 <= BLOCK && BLOCK <= 1024,
-                "BLOCK must be a power of two from 32 to 1024"
-            )
-        };
+        const { assert_block(BLOCK) };
         let row = BLOCK as u64 * T::WIDTH as u64;
         let chunk = if len <= SINGLE_ROWS * row {
             SINGLE_ROWS * row

@@ -230,7 +230,9 @@ fn fold_pairs<O: Op<T>, T: Element>(mut accumulators: T::Lanes<O::Accumulator>) 
 ///
 /// Every thread of the block calls it.
 #[inline(always)]
-unsafe fn fold_block<O: Op<T>, T: Element, const BLOCK: u32>(value: O::Accumulator) -> O::Accumulator {
+pub(crate) unsafe fn fold_block<O: Op<T>, T: Element, const BLOCK: u32>(
+    value: O::Accumulator,
+) -> O::Accumulator {
     // SAFETY: all lanes of the warp are here.
     let value = unsafe { fold_warp::<O, T>(value, warp::WARP_SIZE) };
     let warps = BLOCK / warp::WARP_SIZE;

@@ -75,6 +75,16 @@ impl Device {
         matches!(self.0, Kind::Cpu)
     }
 
+    /// Bytes per second that a GPU's memory moves at most, by the driver's figures: twice the memory's clock, times the width
+    /// of its bus. None for the CPU.
+    pub fn peak_bandwidth(&self) -> Option<f64> {
+        match &self.0 {
+            Kind::Cpu => None,
+            #[cfg(gpu)]
+            Kind::Gpu(gpu) => Some(gpu.peak_bandwidth()),
+        }
+    }
+
     /// Copies `data` into a new buffer on the device.
     ///
     /// # Errors

@@ -110,6 +110,26 @@ pub enum Error {
         kernel: String,
     },
 
+    /// The CPU backend has one way to reduce.
+    #[error(
+        "{variant} runs on GPUs, and the data lies on the CPU: upload it to a GPU, or to Device::emulator()"
+    )]
+    NoVariant {
+        /// The variant's name, as `sequential`.
+        variant: &'static str,
+    },
+
+    /// A list to be merged is not sorted.
+    #[error(
+        "list {list} is not sorted: its element {index} is less than the one before it (NaN is the least)"
+    )]
+    NotSorted {
+        /// The number of the list.
+        list: usize,
+        /// The first element that is out of order.
+        index: usize,
+    },
+
     /// The driver refused a kernel or its launch, or the launch failed.
     #[error("kernel {kernel} failed on {device}: {reason}")]
     Launch {

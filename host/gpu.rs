@@ -1,5 +1,8 @@
 //! NVIDIA GPUs: the one path from a typed call to a launch, through cust.
 
+#[cfg(feature = "ladder")]
+mod ladder;
+
 use crate::{Element, Error, Op, Plan};
 use cust::context::{Context, CurrentContext};
 use cust::device::DeviceAttribute;
@@ -28,6 +31,7 @@ const PARTIAL_BYTES: usize = 2048 * 8;
 pub struct Gpu {
     index: usize,
     name: String,
+    peak_bandwidth: f64,
     context: Context,
     /// Compiled kernels by name, kept for the program's life.
     kernels: Mutex<HashMap<String, &'static Function<'static>>>,
@@ -93,8 +97,17 @@ impl Gpu {
             attribute(DeviceAttribute::ComputeCapabilityMinor)?,
         );
         check_capability(&format!("{device} ({name})"), capability)?;
+        // The clock is in kHz, of memory that moves data twice a period, and the width in bits.
+        let clock = f64::from(attribute(DeviceAttribute::MemoryClockRate)?) * 1e3;
+        let bus = f64::from(attribute(DeviceAttribute::GlobalMemoryBusWidth)?) / 8.0;
+        let peak_bandwidth = 2.0 * clock * bus;
         let context = Context::new(raw).map_err(failed("creating the context"))?;
-        Ok(Self { index, name, context, kernels: Mutex::default(), workspaces: Mutex::default() })
+        let (kernels, workspaces) = Default::default();
+        Ok(Self { index, name, peak_bandwidth, context, kernels, workspaces })
+    }
+
+    pub fn peak_bandwidth(&self) -> f64 {
+        self.peak_bandwidth
     }
 
     /// Makes the device's context the thread's current one.
@@ -169,10 +182,65 @@ impl Gpu {
         Error::Launch { kernel: name.to_owned(), device: self.to_string(), reason: reason(error) }
     }
 
+    /// Launches a kernel.
+    ///
+    /// # Safety
+    ///
+    /// The arguments are those of the kernel, and what they point to stays valid until the stream has been waited for.
+    unsafe fn launch(
+        &self,
+        stream: &Stream,
+        name: &str,
+        blocks: u32,
+        block: u32,
+        arguments: &[*mut c_void],
+    ) -> Result<(), Error> {
+        let kernel = self.kernel(name, block)?;
+        // SAFETY: as the caller vouches.
+        unsafe { stream.launch(kernel, blocks, block, 0, arguments) }
+            .map_err(|error| self.launch_failed(name, error))
+    }
+
+    /// Reduces `len` elements.
     fn reduce<O: Op<T>, T: Element, const BLOCK: u32>(
         &self,
         input: u64,
         len: usize,
+    ) -> Result<O::Output, Error> {
+        self.with_workspace(|workspace| {
+            self.enqueue::<O, T, BLOCK>(workspace, input, len)?;
+            self.result::<O, T, BLOCK>(workspace)
+        })
+    }
+
+    /// Enqueues a reduction of `len` elements, which stay until [`result`](Self::result) has waited for it.
+    fn enqueue<O: Op<T>, T: Element, const BLOCK: u32>(
+        &self,
+        workspace: &mut Workspace,
+        input: u64,
+        len: usize,
+    ) -> Result<(), Error> {
+        let plan = Plan::new::<T, BLOCK>(len as u64);
+        let Workspace { stream, partials, tickets, result } = workspace;
+        let (partials, tickets) = (partials.as_device_ptr().as_raw(), tickets.as_device_ptr().as_raw());
+        let output: *mut u64 = result.as_mut_ptr();
+        let arguments = [
+            argument(&input),
+            argument(&plan.len),
+            argument(&plan.chunk),
+            argument(&partials),
+            argument(&tickets),
+            argument(&output),
+        ];
+        // SAFETY: the arguments are those of the kernel (`reduce::Arguments`): `input` holds `len` elements and stays while
+        // the launch runs; the workspace is this reduction's alone.
+        unsafe { self.launch(stream, &kernel_name::<O, T, BLOCK>(), plan.chunks, BLOCK, &arguments) }
+    }
+
+    /// Waits for the reductions enqueued, and returns the last one's result.
+    fn result<O: Op<T>, T: Element, const BLOCK: u32>(
+        &self,
+        workspace: &mut Workspace,
     ) -> Result<O::Output, Error> {
         const {
             assert!(
@@ -180,29 +248,10 @@ impl Gpu {
                 "results have 8 bytes at most"
             )
         };
-        let plan = Plan::new::<T, BLOCK>(len as u64);
-        let name = format!("{}_{}_{BLOCK}", O::NAME, T::NAME);
-        self.with_workspace(|workspace| {
-            let kernel = self.kernel(&name, BLOCK)?;
-            let Workspace { stream, partials, tickets, result } = workspace;
-            let (partials, tickets) = (partials.as_device_ptr().as_raw(), tickets.as_device_ptr().as_raw());
-            let output: *mut u64 = result.as_mut_ptr();
-            let arguments: [*const c_void; 6] = [
-                (&raw const input).cast(),
-                (&raw const plan.len).cast(),
-                (&raw const plan.chunk).cast(),
-                (&raw const partials).cast(),
-                (&raw const tickets).cast(),
-                (&raw const output).cast(),
-            ];
-            // SAFETY: the arguments are those of the kernel (`reduce::Arguments`): `input` holds `len` elements and stays
-            // while the launch runs, which ends before this returns; the workspace is this launch's alone.
-            unsafe { stream.launch(kernel, plan.chunks, BLOCK, 0, &arguments.map(<*const _>::cast_mut)) }
-                .and_then(|()| stream.synchronize())
-                .map_err(|error| self.launch_failed(&name, error))?;
-            // SAFETY: the kernel has written an `Output` there, and has ended.
-            Ok(unsafe { output.cast::<O::Output>().read_volatile() })
-        })
+        let failed = |error| self.launch_failed(&kernel_name::<O, T, BLOCK>(), error);
+        workspace.stream.synchronize().map_err(failed)?;
+        // SAFETY: the kernel has written an `Output` there, and has ended.
+        Ok(unsafe { workspace.result.as_mut_ptr().cast::<O::Output>().read_volatile() })
     }
 }
 
@@ -287,13 +336,18 @@ impl Memory {
         })
     }
 
+    /// Where byte `start` lies.
+    fn address(&self, start: usize) -> u64 {
+        self.bytes.as_device_ptr().as_raw() + start as u64
+    }
+
     /// Reduces the `len` elements at byte `start`, which must be in bounds.
     pub fn reduce<O: Op<T>, T: Element, const BLOCK: u32>(
         &self,
         start: usize,
         len: usize,
     ) -> Result<O::Output, Error> {
-        self.gpu.reduce::<O, T, BLOCK>(self.bytes.as_device_ptr().as_raw() + start as u64, len)
+        self.gpu.reduce::<O, T, BLOCK>(self.address(start), len)
     }
 }
 
@@ -345,6 +399,16 @@ fn check_capability(device: &str, capability: (i32, i32)) -> Result<(), Error> {
     Err(Error::DeviceTooOld { device: device.to_owned(), capability, needed })
 }
 
+/// The name of the production kernel, as `sum_f32_256`.
+fn kernel_name<O: Op<T>, T: Element, const BLOCK: u32>() -> String {
+    format!("{}_{}_{BLOCK}", O::NAME, T::NAME)
+}
+
+/// A kernel's argument, as a launch takes it.
+fn argument<V>(value: &V) -> *mut c_void {
+    (&raw const *value).cast_mut().cast()
+}
+
 /// What the driver says of an error, and its number in the driver's headers.
 fn reason(error: CudaError) -> String {
     format!("{error} (CUDA error {})", error as u32)
@@ -380,7 +444,9 @@ mod tests {
     #[test]
     fn what_embedding_adds_is_small() {
         let bytes: usize = KERNELS.iter().map(|(name, data)| name.len() + data.len()).sum();
-        assert!(bytes < 2 << 20, "{bytes} bytes");
+        // A dependent package has the ladder's only if it asks for them.
+        let most = if cfg!(feature = "ladder") { 4 << 20 } else { 2 << 20 };
+        assert!(bytes < most, "{bytes} bytes");
     }
 
     #[test]

@@ -29,6 +29,7 @@
 //!   the CPU, and [`Device::cuda`] says why there is no GPU.
 //! - `emulator`: [`Device::emulator`], a GPU in software that checks kernels as it runs them, and the module `emulator`
 //!   with its counters, settings and faults.
+//! - `ladder`: the classic kernels beside the production one, `Buffer::reduce_with` and `merge_sorted`, for study.
 
 mod buffer;
 mod cpu;
@@ -36,6 +37,10 @@ mod device;
 mod error;
 #[cfg(gpu)]
 mod gpu;
+#[cfg(feature = "ladder")]
+mod ladder;
+#[cfg(feature = "ladder")]
+mod merge;
 mod reduce;
 
 #[cfg(all(gpu, feature = "emulator"))]
@@ -48,3 +53,10 @@ pub use error::Error;
 pub use gpu_reduce_kernels::{Element, Max, Min, Op, Plan, Prod, Sum, bf16, f16, for_each_element};
 pub use gpu_reduce_kernels::{kernels::BLOCKS, plan::max_chunks};
 pub use reduce::{DEFAULT_BLOCK, Reduce, max, min, prod, sum};
+#[cfg(feature = "ladder")]
+pub use {
+    gpu_reduce_kernels::for_each_rung,
+    gpu_reduce_kernels::ladder::{LadderElement, LadderOp},
+    ladder::{Variant, variant},
+    merge::{Merged, merge_sorted},
+};

@@ -16,7 +16,7 @@ mod module;
 mod state;
 mod stream;
 
-pub use launch::last_counters;
+pub use launch::{last_counters, take_counters};
 pub use module::last_load_error;
 pub use state::take_faults;
 

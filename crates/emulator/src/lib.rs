@@ -104,7 +104,7 @@ pub mod program;
 pub mod ptx;
 
 pub use counters::Counters;
-pub use driver::{last_counters, last_load_error, take_calls, take_faults};
+pub use driver::{last_counters, last_load_error, take_calls, take_counters, take_faults};
 pub use exec::Settings;
 pub use fault::Fault;
 

@@ -119,8 +119,9 @@ fn run(path: &Path) {
 
 fn kernels() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ptx");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut kernels: Vec<PathBuf> =
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "ptx")).collect();
     kernels.sort();
     kernels
 }

@@ -8,7 +8,7 @@ use crate::counters::Counters;
 use crate::exec::{self, Launch};
 use crate::program::Kernel;
 use cust_raw::{CUfunction, CUresult, CUstream};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_uint, c_void};
 
 /// Keys of the `extra` argument, the other form of a launch's parameters.
@@ -18,12 +18,23 @@ const EXTRA_SIZE: usize = 2;
 
 thread_local! {
     static LAST: RefCell<Option<(String, Counters)>> = const { RefCell::new(None) };
+    static SUM: Cell<Option<Counters>> = const { Cell::new(None) };
 }
 
 /// The kernel that this thread launched last, and what the launch did, counted; `None` before the first launch, and
 /// after one in which a check found a fault.
 pub fn last_counters() -> Option<(String, Counters)> {
     LAST.with_borrow(Clone::clone)
+}
+
+/// What this thread's launches did since it asked last, summed, for work that takes several; those in which a check found a
+/// fault are left out.
+///
+/// ```
+/// assert_eq!(emulator::take_counters(), emulator::Counters::default());
+/// ```
+pub fn take_counters() -> Counters {
+    SUM.take().unwrap_or_default()
 }
 
 /// That a launch is within the limits of the device and the kernel.
@@ -138,6 +149,11 @@ api! {
                 None
             }
         };
+        if let Some((_, counters)) = counted {
+            let mut sum = SUM.take().unwrap_or_default();
+            sum += counters;
+            SUM.set(Some(sum));
+        }
         LAST.with_borrow_mut(|last| *last = counted);
         Ok(())
     }

@@ -1,0 +1,54 @@
+//! Merging sorted lists on a device.
+
+use crate::device::Kind;
+#[cfg(gpu)]
+use crate::gpu::Gpu;
+use crate::{Device, Element, Error, Min, Op};
+
+/// Sorted lists, merged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Merged<T> {
+    /// The elements of all lists, sorted.
+    pub values: Vec<T>,
+    /// The number of the list that each comes from.
+    pub lists: Vec<u32>,
+}
+
+/// Merges sorted lists into one, on a GPU by repeated min reduction over their heads. The merge is stable: of equal elements,
+/// those of an earlier list come first, and those of one list stay in order.
+///
+/// Lists may be of any lengths, empty too; there are fewer than 2^32. They are sorted as [`Min`] orders: NaNs first, whatever
+/// their bits, which are kept, and −0.0 before +0.0.
+///
+/// ```
+/// use gpu_reduce::{Device, merge_sorted};
+///
+/// let merged = merge_sorted(&Device::cpu(), &[&[1, 4, 4][..], &[], &[0, 4]])?;
+/// assert_eq!(merged.values, [0, 1, 4, 4, 4]);
+/// assert_eq!(merged.lists, [2, 0, 0, 0, 2]);
+/// # Ok::<(), gpu_reduce::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error::NotSorted`]; on a GPU also [`Error::Launch`], [`Error::OutOfMemory`] and [`Error::Driver`].
+pub fn merge_sorted<T: Element>(device: &Device, lists: &[&[T]]) -> Result<Merged<T>, Error> {
+    let key = |&element: &T| <Min as Op<T>>::lift(element);
+    for (list, elements) in lists.iter().enumerate() {
+        if let Some(before) = elements.windows(2).position(|pair| key(&pair[0]) > key(&pair[1])) {
+            return Err(Error::NotSorted { list, index: before + 1 });
+        }
+    }
+    match &device.0 {
+        Kind::Cpu => {
+            let numbered =
+                (0..).zip(lists).flat_map(|(list, elements)| elements.iter().map(move |&x| (x, list)));
+            let mut merged: Vec<(T, u32)> = numbered.collect();
+            merged.sort_by_key(|(element, _)| key(element));
+            let (values, lists) = merged.into_iter().unzip();
+            Ok(Merged { values, lists })
+        }
+        #[cfg(gpu)]
+        Kind::Gpu(gpu) => Gpu::merge(gpu, lists),
+    }
+}

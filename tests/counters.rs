@@ -1,0 +1,128 @@
+//! What the lecture and the reports say of each kernel, held against the emulator's counters: one block of each, over as many
+//! elements as it covers.
+
+mod support;
+
+use gpu_reduce::emulator::{self, Counters};
+use gpu_reduce::{Device, LadderElement, LadderOp, Sum, Variant, variant::*};
+use std::sync::{Mutex, PoisonError};
+
+/// The counters of a sum by one block.
+fn count<V: Variant, T: LadderElement, const BLOCK: u32>(len: u32) -> Counters
+where
+    Sum: LadderOp<T>,
+{
+    static LAST_LAUNCH: Mutex<()> = Mutex::new(());
+    let _guard = LAST_LAUNCH.lock().unwrap_or_else(PoisonError::into_inner);
+    let x = Device::emulator().unwrap().zeros::<T>(len as usize).unwrap();
+    x.reduce_with::<V, Sum, BLOCK>().unwrap();
+    let (kernel, counters) = emulator::last_counters().unwrap();
+    assert_eq!(kernel, format!("{}_sum_{}_{BLOCK}", V::NAME, T::NAME));
+    assert_eq!(counters.blocks, 1, "{kernel}");
+    counters
+}
+
+/// As [`count`], of `f32`, for a kernel that loads one element a thread.
+fn one<V: Variant, const BLOCK: u32>() -> Counters {
+    count::<V, f32, BLOCK>(BLOCK)
+}
+
+/// As [`count`], of `f32`, for a kernel that loads two elements a thread.
+fn two<V: Variant, const BLOCK: u32>() -> Counters {
+    count::<V, f32, BLOCK>(2 * BLOCK)
+}
+
+fn conflicts(counters: Counters) -> u64 {
+    counters.shared_load_conflicts + counters.shared_store_conflicts
+}
+
+/// 000, and the lecture: floor(log2 BLOCK) + 1 barriers, one fewer where the addition is in the load and barriers stand before
+/// the steps, and none for the last six steps once the last warp is unrolled.
+#[test]
+fn barriers() {
+    for_each_block!(|BLOCK| {
+        let steps = u64::from(BLOCK.ilog2());
+        assert_eq!(one::<InterleavedModulo, BLOCK>().barriers, steps + 1);
+        assert_eq!(one::<InterleavedStrided, BLOCK>().barriers, steps + 1);
+        assert_eq!(one::<Sequential, BLOCK>().barriers, steps + 1);
+        assert_eq!(two::<PairsInterleaved, BLOCK>().barriers, steps + 1);
+        assert_eq!(two::<PairsReversed, BLOCK>().barriers, steps + 1);
+        assert_eq!(two::<BlockAtomic, BLOCK>().barriers, steps + 1);
+        assert_eq!(two::<FirstAdd, BLOCK>().barriers, steps);
+        let unrolled = 1 + steps.saturating_sub(6);
+        assert_eq!(two::<UnrolledLastWarp, BLOCK>().barriers, unrolled);
+        assert_eq!(two::<Unrolled, BLOCK>().barriers, unrolled);
+        assert_eq!(two::<Cascaded, BLOCK>().barriers, unrolled);
+        assert_eq!(two::<Shuffle, BLOCK>().barriers, u64::from(BLOCK > 32));
+        assert_eq!(one::<Atomic, BLOCK>().barriers, 0);
+    });
+}
+
+/// From the first kernel to the second, the branch of the inner loop diverges no more where whole warps work: with `%`, each
+/// warp diverges in five steps, and one in each step after; with a strided index, only the first warp does, in the last five
+/// steps. Once the last warp is unrolled, no step diverges. The store by thread 0 diverges once, in each.
+#[test]
+fn divergence() {
+    for_each_block!(|BLOCK| {
+        let warps = u64::from(BLOCK / 32);
+        assert_eq!(one::<InterleavedModulo, BLOCK>().divergent_branches, 5 * warps + (warps - 1) + 1);
+        assert_eq!(one::<InterleavedStrided, BLOCK>().divergent_branches, 5 + 1);
+        assert_eq!(one::<Sequential, BLOCK>().divergent_branches, 5 + 1);
+        assert_eq!(two::<FirstAdd, BLOCK>().divergent_branches, 5 + 1);
+        assert_eq!(two::<UnrolledLastWarp, BLOCK>().divergent_branches, 1);
+        assert_eq!(two::<Unrolled, BLOCK>().divergent_branches, 1);
+        assert_eq!(one::<Atomic, BLOCK>().divergent_branches, 0);
+    });
+}
+
+/// Extra passes of one access by all threads of a block of the strided kernel's steps: in each warp, as many as the fullest of
+/// the 32 banks of 4 bytes has places too many.
+fn strided_passes(block: u32) -> u64 {
+    let strides = (0..block.ilog2()).map(|step| 1 << step);
+    strides
+        .flat_map(|stride| (0..block).step_by(32).map(move |warp| (stride, warp)))
+        .map(|(stride, warp)| {
+            let mut banks = [0u64; 32];
+            let places = (warp..warp + 32).map(|thread| 2 * stride * thread).filter(|&place| place < block);
+            places.for_each(|place| banks[place as usize % 32] += 1);
+            banks.into_iter().max().unwrap_or(0).saturating_sub(1)
+        })
+        .sum()
+}
+
+/// The strided index has bank conflicts, in two loads and a store a step; sequential addressing has none, in elements of 4 and of 8 bytes.
+#[test]
+fn bank_conflicts() {
+    for_each_block!(|BLOCK| {
+        assert_eq!(conflicts(one::<InterleavedModulo, BLOCK>()), 0);
+        assert_eq!(conflicts(one::<InterleavedStrided, BLOCK>()), 3 * strided_passes(BLOCK));
+        assert!(strided_passes(BLOCK) > 0 || BLOCK == 32);
+        assert_eq!(conflicts(one::<Sequential, BLOCK>()), 0);
+        assert_eq!(conflicts(count::<Sequential, i32, BLOCK>(BLOCK)), 0);
+        assert_eq!(conflicts(count::<Sequential, f64, BLOCK>(BLOCK)), 0);
+        assert_eq!(conflicts(two::<UnrolledLastWarp, BLOCK>()), 0);
+    });
+}
+
+/// Each unrolling takes instructions and branches off a block of the same elements, and shuffles take shared memory.
+#[test]
+fn unrolling() {
+    for_each_block!(|BLOCK| {
+        let (first_add, last_warp) = (two::<FirstAdd, BLOCK>(), two::<UnrolledLastWarp, BLOCK>());
+        let (unrolled, shuffle) = (two::<Unrolled, BLOCK>(), two::<Shuffle, BLOCK>());
+        assert!(last_warp.branches < first_add.branches);
+        assert!(unrolled.branches < last_warp.branches);
+        assert!(last_warp.warp_instructions < first_add.warp_instructions);
+        assert!(unrolled.warp_instructions < last_warp.warp_instructions);
+        assert_eq!(shuffle.shared_load_requests, u64::from(BLOCK > 32));
+    });
+}
+
+/// One atomic an element, or one a block of two elements a thread.
+#[test]
+fn atomics() {
+    for_each_block!(|BLOCK| {
+        assert_eq!(one::<Atomic, BLOCK>().atomic_operations, u64::from(BLOCK));
+        assert_eq!(two::<BlockAtomic, BLOCK>().atomic_operations, 1);
+    });
+}
