@@ -22,11 +22,10 @@ macro_rules! entries {
                 input: *const $type,
                 len: u64,
                 chunk: u64,
-                partials: *mut <op::$op as Op<$type>>::Accumulator,
-                tickets: *mut u32,
+                slots: *mut u64,
                 result: *mut <op::$op as Op<$type>>::Output,
             ) {
-                let arguments = reduce::Arguments { input, len, chunk, partials, tickets, result };
+                let arguments = reduce::Arguments { input, len, chunk, slots, result };
                 // SAFETY: the host launches it as `reduce` asks.
                 unsafe { reduce::reduce::<op::$op, $type, $block>(arguments) }
             }

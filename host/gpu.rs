@@ -21,8 +21,8 @@ include!(concat!(env!("OUT_DIR"), "/ptx.rs"));
 const NEEDED_CAPABILITY: (i32, i32) = (7, 0);
 const NEEDED_CUDA: i32 = 9000;
 
-/// Room for the partial results of any plan.
-const PARTIAL_BYTES: usize = 2048 * 8;
+/// Room for the slots of any plan.
+const SLOT_BYTES: usize = 2048 * size_of::<[u64; gpu_reduce_kernels::reduce::MAX_WORDS]>();
 
 /// A GPU that was opened. There is one for each index, for the program's life.
 pub struct Gpu {
@@ -38,9 +38,8 @@ pub struct Gpu {
 /// other and nothing is allocated twice.
 struct Workspace {
     stream: Stream,
-    partials: DeviceBuffer<u8>,
-    /// 0 between launches: the block that takes the last ticket sets it back.
-    tickets: DeviceBuffer<u8>,
+    /// 0 between launches: what takes a partial result out of a slot leaves it so.
+    slots: DeviceBuffer<u8>,
     /// Pinned, so that the kernel writes the result to host memory itself.
     result: LockedBuffer<u64>,
 }
@@ -184,15 +183,14 @@ impl Gpu {
         let name = format!("{}_{}_{BLOCK}", O::NAME, T::NAME);
         self.with_workspace(|workspace| {
             let kernel = self.kernel(&name, BLOCK)?;
-            let Workspace { stream, partials, tickets, result } = workspace;
-            let (partials, tickets) = (partials.as_device_ptr().as_raw(), tickets.as_device_ptr().as_raw());
+            let Workspace { stream, slots, result } = workspace;
+            let slots = slots.as_device_ptr().as_raw();
             let output: *mut u64 = result.as_mut_ptr();
-            let arguments: [*const c_void; 6] = [
+            let arguments: [*const c_void; 5] = [
                 (&raw const input).cast(),
                 (&raw const plan.len).cast(),
                 (&raw const plan.chunk).cast(),
-                (&raw const partials).cast(),
-                (&raw const tickets).cast(),
+                (&raw const slots).cast(),
                 (&raw const output).cast(),
             ];
             // SAFETY: the arguments are those of the kernel (`reduce::Arguments`): `input` holds `len` elements and stays
@@ -229,13 +227,12 @@ impl Workspace {
     fn new(gpu: &Gpu) -> Result<Self, Error> {
         let stream = Stream::new(StreamFlags::NON_BLOCKING, None)
             .map_err(|error| gpu.failed("creating a stream", error))?;
-        let partials = gpu.allocate(PARTIAL_BYTES)?;
-        let mut tickets = gpu.allocate(size_of::<u32>())?;
+        let mut slots = gpu.allocate(SLOT_BYTES)?;
         // SAFETY: launches that use the memory follow in the same stream.
-        unsafe { tickets.set_zero_async(&stream) }.map_err(|error| gpu.failed("clearing memory", error))?;
+        unsafe { slots.set_zero_async(&stream) }.map_err(|error| gpu.failed("clearing memory", error))?;
         let result =
             LockedBuffer::new(&0, 1).map_err(|error| gpu.failed("allocating pinned memory", error))?;
-        Ok(Self { stream, partials, tickets, result })
+        Ok(Self { stream, slots, result })
     }
 }
 

@@ -1,8 +1,9 @@
 //! What a reduction should give, computed another way: integers in 128 bits, floats in twice the working precision, with
-//! a bound on the error that the plan's order may leave.
+//! a bound on the error that the order may leave.
 
-use gpu_reduce::{Element, Max, Min, Op, Plan, Prod, Sum, bf16, f16};
+use gpu_reduce::{Element, Max, Min, Op, Prod, Sum, bf16, f16};
 use rayon::prelude::*;
+use std::cmp::Ordering;
 
 /// The expected result of operator `O` on a slice of `Self`, and what may be returned for it.
 pub trait Reference<O: Op<Self>>: Element {
@@ -12,8 +13,14 @@ pub trait Reference<O: Op<Self>>: Element {
     /// Computes it, by all threads.
     fn expected(data: &[Self]) -> Self::Expected;
 
-    /// Panics, with `context`, unless `got` is right for a reduction by `plan` with blocks of `block` threads.
-    fn check(got: O::Output, expected: &Self::Expected, plan: &Plan, block: u32, context: &str);
+    /// Panics, with `context`, unless `got` is right for a reduction with at most `depth` operations on an element's way.
+    fn check(got: O::Output, expected: &Self::Expected, depth: u64, context: &str);
+}
+
+/// The order of minima: NaNs first, all alike, then −0.0 before +0.0.
+pub trait Ordered: Element {
+    /// How `self` stands to `other`.
+    fn order(&self, other: &Self) -> Ordering;
 }
 
 /// A float as the unevaluated sum of two `f64`: about 106 bits. (T. J. Dekker, 1971; D. E. Knuth's two-sum.)
@@ -44,12 +51,18 @@ impl Double {
 
 macro_rules! integers {
     ($($type:ident $wide:ident;)*) => {$(
+        impl Ordered for $type {
+            fn order(&self, other: &Self) -> Ordering {
+                self.cmp(other)
+            }
+        }
+
         impl Reference<Sum> for $type {
             type Expected = $wide;
             fn expected(data: &[Self]) -> $wide {
                 data.par_iter().map(|&x| i128::from(x)).sum::<i128>() as $wide
             }
-            fn check(got: $wide, expected: &$wide, _: &Plan, _: u32, context: &str) {
+            fn check(got: $wide, expected: &$wide, _: u64, context: &str) {
                 assert_eq!(got, *expected, "{context}");
             }
         }
@@ -59,7 +72,7 @@ macro_rules! integers {
             fn expected(data: &[Self]) -> $wide {
                 data.par_iter().map(|&x| i128::from(x)).reduce(|| 1, i128::wrapping_mul) as $wide
             }
-            fn check(got: $wide, expected: &$wide, _: &Plan, _: u32, context: &str) {
+            fn check(got: $wide, expected: &$wide, _: u64, context: &str) {
                 assert_eq!(got, *expected, "{context}");
             }
         }
@@ -69,7 +82,7 @@ macro_rules! integers {
             fn expected(data: &[Self]) -> $type {
                 *data.par_iter().min().unwrap()
             }
-            fn check(got: $type, expected: &$type, _: &Plan, _: u32, context: &str) {
+            fn check(got: $type, expected: &$type, _: u64, context: &str) {
                 assert_eq!(got, *expected, "{context}");
             }
         }
@@ -79,7 +92,7 @@ macro_rules! integers {
             fn expected(data: &[Self]) -> $type {
                 *data.par_iter().max().unwrap()
             }
-            fn check(got: $type, expected: &$type, _: &Plan, _: u32, context: &str) {
+            fn check(got: $type, expected: &$type, _: u64, context: &str) {
                 assert_eq!(got, *expected, "{context}");
             }
         }
@@ -88,6 +101,15 @@ macro_rules! integers {
 
 macro_rules! floats {
     ($($type:ident $wide:ident;)*) => {$(
+        impl Ordered for $type {
+            fn order(&self, other: &Self) -> Ordering {
+                match (self.is_nan(), other.is_nan()) {
+                    (false, false) => self.total_cmp(other),
+                    (one, two) => two.cmp(&one),
+                }
+            }
+        }
+
         impl Reference<Sum> for $type {
             /// The sum, and that of the magnitudes.
             type Expected = (Double, f64);
@@ -98,8 +120,8 @@ macro_rules! floats {
             }
             /// Each of the at most `depth` additions on an element's way rounds by half an epsilon of a partial sum,
             /// which the sum of magnitudes bounds. (N. J. Higham, Accuracy and Stability of Numerical Algorithms, 4.2.)
-            fn check(got: $wide, (sum, size): &Self::Expected, plan: &Plan, block: u32, context: &str) {
-                let bound = plan.depth(block) as f64 * f64::from($wide::EPSILON) / 2.0 * size * 1.001;
+            fn check(got: $wide, (sum, size): &Self::Expected, depth: u64, context: &str) {
+                let bound = depth as f64 * f64::from($wide::EPSILON) / 2.0 * size * 1.001;
                 let error = sum.distance(f64::from(got));
                 assert!(error <= bound, "{context}: {got} is off by {error:e}, over the bound {bound:e}");
             }
@@ -115,7 +137,7 @@ macro_rules! floats {
             }
             /// A multiplication rounds only where neither side is ±1: once for each other factor, and once for each
             /// fold of two accumulators, of which there are no more than such factors.
-            fn check(got: $wide, (product, others): &Self::Expected, _: &Plan, _: u32, context: &str) {
+            fn check(got: $wide, (product, others): &Self::Expected, _: u64, context: &str) {
                 let roundings = 2 * others;
                 let bound = roundings as f64 * f64::from($wide::EPSILON) / 2.0 * product.0.abs() * 1.2;
                 let error = product.distance(f64::from(got));
@@ -128,7 +150,7 @@ macro_rules! floats {
             fn expected(data: &[Self]) -> $type {
                 *data.par_iter().min_by(|a, b| a.total_cmp(b)).unwrap()
             }
-            fn check(got: $type, expected: &$type, _: &Plan, _: u32, context: &str) {
+            fn check(got: $type, expected: &$type, _: u64, context: &str) {
                 assert_eq!(got.to_bits(), expected.to_bits(), "{context}: {got} for {expected}");
             }
         }
@@ -138,7 +160,7 @@ macro_rules! floats {
             fn expected(data: &[Self]) -> $type {
                 *data.par_iter().max_by(|a, b| a.total_cmp(b)).unwrap()
             }
-            fn check(got: $type, expected: &$type, _: &Plan, _: u32, context: &str) {
+            fn check(got: $type, expected: &$type, _: u64, context: &str) {
                 assert_eq!(got.to_bits(), expected.to_bits(), "{context}: {got} for {expected}");
             }
         }
