@@ -4,6 +4,7 @@
 //! - [`element`]: the types that reduce, [`Element`], and in what they accumulate;
 //! - [`plan`]: how an input is cut into chunks, a function of its length, element type and BLOCK alone;
 //! - [`reduce`]: the production kernel, and the order in which every backend folds;
+//! - [`slot`]: how a block hands its partial result over;
 //! - [`kernels`]: the table of kernels that are compiled, operator by type by BLOCK.
 //!
 //! A new operator is an `impl Op` in [`op`] and its name in the table of [`kernels`]; a new type is one line of the table
@@ -15,6 +16,7 @@ pub mod kernels;
 pub mod op;
 pub mod plan;
 pub mod reduce;
+pub mod slot;
 
 pub use element::Element;
 pub use half::{bf16, f16};

@@ -1,6 +1,7 @@
 //! The operators.
 
 use crate::element::{Accumulator, Element, Key, Wide};
+use bytemuck::Pod;
 use core::fmt::{Debug, Display};
 
 /// A reduction operator over elements of type `T`: lift each element into an accumulator, combine accumulators, finish
@@ -16,7 +17,7 @@ pub trait Op<T: Element>: 'static {
     type Accumulator: Accumulator;
 
     /// What a reduction returns.
-    type Output: Copy + Send + PartialEq + Display + Debug + 'static;
+    type Output: Pod + Send + PartialEq + Display + Debug;
 
     /// Combined with any accumulator it leaves that one's bits.
     const IDENTITY: Self::Accumulator;
