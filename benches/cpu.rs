@@ -3,7 +3,7 @@
 //! Medians of 15 after 2 to warm up. `iter().sum()` is Rust's own, one addition after another; `32 accumulators` is a loop
 //! whose accumulators stay in registers.
 
-use gpu_reduce::{DEFAULT_BLOCK, Device, Element, Max, Op, Reduce, Sum, f16};
+use gpu_reduce::{Device, Element, f16};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -14,8 +14,8 @@ fn main() {
         let x: Vec<f32> = (0..n).map(|i| (i % 1000) as f32 * 1e-3 - 0.5).collect();
         let loop_us = row("iter().sum()", &x, None, || x.iter().sum::<f32>());
         row("32 accumulators", &x, Some(loop_us), || accumulators_in_registers(&x));
-        one_thread(|| row("gpu_reduce, one", &x, Some(loop_us), || x.reduce::<Sum, DEFAULT_BLOCK>()));
-        row("gpu_reduce, all", &x, Some(loop_us), || x.reduce::<Sum, DEFAULT_BLOCK>());
+        one_thread(|| row("gpu_reduce, one", &x, Some(loop_us), || gpu_reduce::sum(&x)));
+        row("gpu_reduce, all", &x, Some(loop_us), || gpu_reduce::sum(&x));
         println!();
     }
     println!("other types, one thread");
@@ -27,12 +27,8 @@ fn main() {
 
 fn others<T: Element>(sample: impl Fn(usize) -> T) {
     let x: Vec<T> = (0..(1 << 29) / size_of::<T>()).map(sample).collect();
-    fn reduce<O: Op<T>, T: Element>(x: &[T]) {
-        let name = format!("{} of {}", O::NAME, T::NAME);
-        one_thread(|| row(&name, x, None, || x.reduce::<O, DEFAULT_BLOCK>().is_ok()));
-    }
-    reduce::<Sum, T>(&x);
-    reduce::<Max, T>(&x);
+    one_thread(|| row(&format!("sum of {}", T::NAME), &x, None, || gpu_reduce::sum(&x).is_ok()));
+    one_thread(|| row(&format!("max of {}", T::NAME), &x, None, || gpu_reduce::max(&x).is_ok()));
 }
 
 /// Prints a row of the table and returns its time in microseconds.

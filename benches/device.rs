@@ -1,7 +1,7 @@
 //! Times reductions of data on a GPU, a JSON line a case, in the same form as the peers' programs:
 //!
 //! ```text
-//! cargo bench --bench device -- CASES.txt [--block 512]
+//! cargo bench --bench device -- CASES.txt [--block BLOCK]
 //! ```
 //!
 //! Each line of the file is `OP DTYPE N`; operators and types that have no kernel are named on stderr. Times are those
@@ -18,7 +18,7 @@ use cust::memory::{CopyDestination, DeviceBuffer};
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use cust::sys::{self, cudaError_enum::CUDA_SUCCESS};
-use gpu_reduce::{DEFAULT_BLOCK, Element, Plan, bf16, f16, for_each_element};
+use gpu_reduce::{Element, Plan, bf16, default_block, f16, for_each_element};
 use std::error::Error;
 use std::ffi::c_void;
 use std::path::PathBuf;
@@ -31,9 +31,9 @@ const HOT_BYTES: usize = 16 << 20;
 struct Arguments {
     /// Lines of OP DTYPE N.
     cases: PathBuf,
-    /// Threads a block.
-    #[arg(long, default_value_t = DEFAULT_BLOCK)]
-    block: u32,
+    /// Threads a block, instead of those of the one-line functions.
+    #[arg(long)]
+    block: Option<u32>,
     /// What `cargo bench` passes.
     #[arg(long, hide = true)]
     bench: bool,
@@ -102,7 +102,8 @@ fn plan<T: Element>(n: u64, block: u32) -> Option<Plan> {
     })
 }
 
-fn run<T: Sample>(op: &str, n: usize, block: u32) -> Result<(), Box<dyn Error>> {
+fn run<T: Sample>(op: &str, n: usize, block: Option<u32>) -> Result<(), Box<dyn Error>> {
+    let block = block.unwrap_or(default_block((n * size_of::<T>()) as u64));
     // The plain sum has the same bits on every device, so it stands against CUB's mode that promises this.
     let kernel = if op == "sum_gpu_to_gpu" { "sum" } else { op };
     let name = format!("{kernel}_{}_{block}", T::NAME);
@@ -118,18 +119,12 @@ fn run<T: Sample>(op: &str, n: usize, block: u32) -> Result<(), Box<dyn Error>> 
     let buffers = if bytes < HOT_BYTES { 1 } else { (ROTATE_BYTES / bytes).clamp(1, 16) };
     let calls = if bytes >= 1 << 30 { 4 } else { buffers.max(if bytes < HOT_BYTES { 40 } else { 8 }) };
     let input = fill::<T>(bytes * buffers)?;
-    let mut scratch = DeviceBuffer::<u64>::zeroed(4096)?;
+    let mut scratch = DeviceBuffer::<u64>::zeroed(2 + 2048 * 2)?;
     scratch.set_8(0)?;
     let scratch = scratch.as_device_ptr().as_raw();
     let us = median_us(calls, |stream, call| {
         let input = input.as_device_ptr().as_raw() + (call % buffers * bytes) as u64;
-        launch(
-            &function,
-            stream,
-            &plan,
-            block,
-            [input, plan.len, plan.chunk, scratch + 64, scratch, scratch + 8],
-        )
+        launch(&function, stream, &plan, block, [input, plan.len, plan.chunk, scratch + 16, scratch])
     })?;
     let gbps = bytes as f64 / us / 1e3;
     println!(
@@ -161,13 +156,13 @@ fn fill<T: Sample>(bytes: usize) -> Result<DeviceBuffer<u8>, CudaError> {
     Ok(buffer)
 }
 
-/// Enqueues the kernel with its six arguments, in the order of `gpu_reduce_kernels::reduce::Arguments`.
+/// Enqueues the kernel with its five arguments, in the order of `gpu_reduce_kernels::reduce::Arguments`.
 fn launch(
     function: &Function,
     stream: &Stream,
     plan: &Plan,
     block: u32,
-    arguments: [u64; 6],
+    arguments: [u64; 5],
 ) -> Result<(), CudaError> {
     let pointers = arguments.each_ref().map(|argument| std::ptr::from_ref(argument) as *mut c_void);
     // SAFETY: the caller passes what the kernel takes, on buffers that outlive the graph.

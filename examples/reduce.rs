@@ -22,7 +22,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
-use gpu_reduce::{Buffer, DEFAULT_BLOCK, Device, Element, Max, Min, Op, Prod, Reduce, Sum, bf16, f16};
+use gpu_reduce::{Buffer, Device, Element, Op, Reduce, Sum, bf16, f16};
 use num_traits::AsPrimitive;
 use reduce::error::Error;
 use reduce::input::{Dtype, Input};
@@ -130,12 +130,12 @@ where
     let count = values.len();
     let (load, reduced) = if device.is_cpu() {
         read_ahead(&values);
-        (start.elapsed(), reduce(&*values, count, &args.op, &device)?)
+        (start.elapsed(), reduce(&*values, &args.op)?)
     } else {
         let buffer = upload(&device, &values)?;
         // Loads the kernels, so that the time below is that of the reductions alone.
-        reduce(&buffer, count, &args.op, &device)?;
-        (start.elapsed(), reduce(&buffer, count, &args.op, &device)?)
+        reduce(&buffer, &args.op)?;
+        (start.elapsed(), reduce(&buffer, &args.op)?)
     };
 
     let gigabytes = (reduced.passes * size_of_val(&*values)) as f64 / 1e9;
@@ -155,13 +155,14 @@ struct Reduced {
     time: Duration,
 }
 
-/// Computes on `device` what is `asked` of the `count` numbers in `data`: if nothing is, all but the product; if there are none
-/// besides, their sum.
-fn reduce<D>(data: &D, count: usize, asked: &[Quantity], device: &Device) -> Result<Reduced, Error>
+/// Computes what is `asked` of the numbers in `data`, where they lie: if nothing is, all but the product; if there are no
+/// numbers besides, their sum.
+fn reduce<D>(data: &D, asked: &[Quantity]) -> Result<Reduced, Error>
 where
     D: Reduce + ?Sized,
     Sum: Op<D::Element, Output: AsPrimitive<f64>>,
 {
+    let count = data.len();
     let wanted = match asked {
         [] if count == 0 => &[Quantity::Sum],
         [] => &[Quantity::Sum, Quantity::Min, Quantity::Max, Quantity::Mean][..],
@@ -173,12 +174,10 @@ where
     }
 
     let start = Instant::now();
-    let sum = (wants(Quantity::Sum) || wants(Quantity::Mean))
-        .then(|| data.reduce_on::<Sum, DEFAULT_BLOCK>(device))
-        .transpose()?;
-    let prod = wants(Quantity::Prod).then(|| data.reduce_on::<Prod, DEFAULT_BLOCK>(device)).transpose()?;
-    let min = wants(Quantity::Min).then(|| data.reduce_on::<Min, DEFAULT_BLOCK>(device)).transpose()?;
-    let max = wants(Quantity::Max).then(|| data.reduce_on::<Max, DEFAULT_BLOCK>(device)).transpose()?;
+    let sum = (wants(Quantity::Sum) || wants(Quantity::Mean)).then(|| gpu_reduce::sum(data)).transpose()?;
+    let prod = wants(Quantity::Prod).then(|| gpu_reduce::prod(data)).transpose()?;
+    let min = wants(Quantity::Min).then(|| gpu_reduce::min(data)).transpose()?;
+    let max = wants(Quantity::Max).then(|| gpu_reduce::max(data)).transpose()?;
     let time = start.elapsed();
 
     let passes = [sum.is_some(), prod.is_some(), min.is_some(), max.is_some()]

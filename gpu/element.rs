@@ -30,6 +30,15 @@ pub trait Element: Pod + PartialOrd + Display + Debug + Send + Sync {
 
     /// The element that has this key; the canonical NaN for a key that no number has.
     fn from_key(key: Self::Key) -> Self;
+
+    /// The sum of a load's elements, on a GPU.
+    fn sum_of_load(load: Self::Lanes<Self>) -> Self::Wide;
+
+    /// The least key in a load, that of NaN being [`Key::LEAST`], on a GPU.
+    fn least_of_load(load: Self::Lanes<Self>) -> Self::Key;
+
+    /// The greatest key in a load, that of NaN being [`Key::GREATEST`], on a GPU.
+    fn greatest_of_load(load: Self::Lanes<Self>) -> Self::Key;
 }
 
 /// The array `[V; WIDTH]`.
@@ -144,6 +153,18 @@ macro_rules! arithmetic {
     (integer $type:ident $wide:ident) => {
         type Key = $type;
         #[inline(always)]
+        fn sum_of_load(load: Self::Lanes<Self>) -> $wide {
+            sum_of_load::$type(load)
+        }
+        #[inline(always)]
+        fn least_of_load(load: Self::Lanes<Self>) -> $type {
+            extreme_of_words!(load, $type, min, $type::MAX)
+        }
+        #[inline(always)]
+        fn greatest_of_load(load: Self::Lanes<Self>) -> $type {
+            extreme_of_words!(load, $type, max, $type::MIN)
+        }
+        #[inline(always)]
         fn widen(self) -> $wide {
             self.into()
         }
@@ -162,6 +183,18 @@ macro_rules! arithmetic {
     (float $type:ident $wide:ident $key:ident) => {
         type Key = $key;
         #[inline(always)]
+        fn sum_of_load(load: Self::Lanes<Self>) -> $wide {
+            load.into_iter().fold($wide::NOTHING, |sum, element| sum + element.widen())
+        }
+        #[inline(always)]
+        fn least_of_load(load: Self::Lanes<Self>) -> $key {
+            extreme_of_load!(load, $type, $wide, min, $key::LEAST)
+        }
+        #[inline(always)]
+        fn greatest_of_load(load: Self::Lanes<Self>) -> $key {
+            extreme_of_load!(load, $type, $wide, max, $key::GREATEST)
+        }
+        #[inline(always)]
         fn widen(self) -> $wide {
             widen::$type(self)
         }
@@ -179,6 +212,113 @@ macro_rules! arithmetic {
             if bits & $key::MAX > infinity { $type::NAN } else { $type::from_bits(bits as _) }
         }
     };
+}
+
+/// The key of a load's extreme: on the wide type, which has instructions for it, and once back.
+macro_rules! extreme_of_load {
+    ($load:ident, $type:ident, $wide:ident, $pick:ident, $nan:expr) => {{
+        let wide = $load.map(Element::widen);
+        let has_nan = wide.iter().fold(false, |has, value| has | value.is_nan());
+        let extreme = wide.into_iter().reduce(pick::$wide::$pick).unwrap_or(0.0);
+        if has_nan { $nan } else { narrow::$type(extreme).key($nan) }
+    }};
+}
+
+/// The extreme of a load of integers. Two or four of them are compared a word at a time: shifted to its upper end, an
+/// integer orders as before, whatever follows below.
+macro_rules! extreme_of_words {
+    ($load:ident, $type:ident, $pick:ident, $identity:expr) => {{
+        const BITS: u32 = $type::BITS;
+        if BITS >= 32 {
+            $load.into_iter().fold($identity, Ord::$pick)
+        } else {
+            let words: [<$type as InWord>::Word; 4] = bytemuck::cast($load);
+            let mut extremes = words;
+            for part in 1..32 / BITS {
+                let parts = words.map(|word| word << (part * BITS % 32));
+                extremes = core::array::from_fn(|word| extremes[word].$pick(parts[word]));
+            }
+            let [a, b, c, d] = extremes;
+            (a.$pick(b).$pick(c.$pick(d)) >> (32 - BITS.min(32)) % 32) as $type
+        }
+    }};
+}
+
+/// The 32-bit integer with the signedness of a type.
+trait InWord {
+    type Word;
+}
+
+macro_rules! in_word {
+    ($($word:ident: $($type:ident)*;)*) => {
+        $($( impl InWord for $type { type Word = $word; } )*)*
+    };
+}
+
+in_word! { i32: i8 i16 i32 i64; u32: u8 u16 u32 u64; }
+
+/// Sums of integer loads: a GPU adds up to four products of bytes in one instruction, here by ones.
+mod sum_of_load {
+    use cuda_std::intrinsics::{dp2a_lo_i32, dp2a_lo_u32, dp4a_i32, dp4a_u32};
+
+    macro_rules! sums {
+        ($($type:ident $wide:ident $lanes:literal: |$load:ident| $sum:expr;)*) => {$(
+            #[inline(always)]
+            pub fn $type($load: [$type; $lanes]) -> $wide {
+                $sum
+            }
+        )*};
+    }
+
+    sums! {
+        i8 i64 16: |load| words(load).into_iter().fold(0, |sum, word| dp4a_i32(word, 0x0101_0101, sum)).into();
+        u8 u64 16: |load| words(load).into_iter().fold(0, |sum, word| dp4a_u32(word, 0x0101_0101, sum)).into();
+        i16 i64 8: |load| words(load).into_iter().fold(0, |sum, word| dp2a_lo_i32(word, 0x0101, sum)).into();
+        u16 u64 8: |load| words(load).into_iter().fold(0, |sum, word| dp2a_lo_u32(word, 0x0101, sum)).into();
+        i32 i64 4: |load| load.into_iter().map(i64::from).sum();
+        u32 u64 4: |load| load.into_iter().map(u64::from).sum();
+        i64 i64 2: |load| load[0].wrapping_add(load[1]);
+        u64 u64 2: |load| load[0].wrapping_add(load[1]);
+    }
+
+    fn words<L: bytemuck::Pod>(load: L) -> [u32; 4] {
+        bytemuck::cast(load)
+    }
+}
+
+/// The smaller and the larger of two numbers, by one instruction each.
+mod pick {
+    pub mod f32 {
+        pub use cuda_std::intrinsics::{fmax_f32 as max, fmin_f32 as min};
+    }
+    pub mod f64 {
+        pub use cuda_std::intrinsics::{fmax_f64 as max, fmin_f64 as min};
+    }
+}
+
+/// Back from the wide type, for values that came from the narrow one.
+mod narrow {
+    use half::{bf16, f16};
+
+    #[inline(always)]
+    pub fn f32(value: f32) -> f32 {
+        value
+    }
+
+    #[inline(always)]
+    pub fn f64(value: f64) -> f64 {
+        value
+    }
+
+    #[inline(always)]
+    pub fn bf16(value: f32) -> bf16 {
+        bf16::from_bits((value.to_bits() >> 16) as u16)
+    }
+
+    #[inline(always)]
+    pub fn f16(value: f32) -> f16 {
+        f16::from_bits(cuda_std::intrinsics::f32_to_f16_bits(value))
+    }
 }
 
 /// To the wide type, exactly.
@@ -206,14 +346,7 @@ mod widen {
     pub fn f16(value: f16) -> f32 {
         #[cfg(target_arch = "nvptx64")]
         {
-            let wide;
-            // SAFETY: converts a register.
-            unsafe {
-                core::arch::asm!(
-                    "cvt.f32.f16 {}, {};", out(reg32) wide, in(reg16) value.to_bits(), options(pure, nomem, nostack)
-                )
-            };
-            wide
+            cuda_std::intrinsics::f16_bits_to_f32(value.to_bits())
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {

@@ -18,17 +18,16 @@ macro_rules! entries {
     (@blocks $op:ident $name:literal $type:ident $($block:literal)*) => {$(
         const _: () = {
             #[allow(unused_imports)]
-            use crate::{Op, bf16, f16, op, reduce};
+            use crate::{bf16, f16, op, reduce};
             #[cuda_std::kernel(name = concat!($name, "_", stringify!($type), "_", $block))]
             pub unsafe fn entry(
                 input: *const $type,
                 len: u64,
                 chunk: u64,
-                partials: *mut <op::$op as Op<$type>>::Accumulator,
-                tickets: *mut u32,
-                result: *mut <op::$op as Op<$type>>::Output,
+                slots: *mut u64,
+                result: *mut u64,
             ) {
-                let arguments = reduce::Arguments { input, len, chunk, partials, tickets, result };
+                let arguments = reduce::Arguments { input, len, chunk, slots, result };
                 // SAFETY: the host launches it as `reduce` asks.
                 unsafe { reduce::reduce::<op::$op, $type, $block>(arguments) }
             }

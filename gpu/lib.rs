@@ -4,6 +4,7 @@
 //! - [`element`]: the types that reduce, [`Element`], and in what they accumulate;
 //! - [`plan`]: how an input is cut into chunks, a function of its length, element type and BLOCK alone;
 //! - [`reduce`]: the production kernel, and the order in which every backend folds;
+//! - [`slot`]: how a block hands its partial result over;
 //! - [`kernels`]: the table of kernels that are compiled, operator by type by BLOCK;
 //! - `ladder` (with the feature of that name): the classic kernels, each in a file of its own.
 //!
@@ -18,6 +19,7 @@ pub mod ladder;
 pub mod op;
 pub mod plan;
 pub mod reduce;
+pub mod slot;
 
 pub use element::Element;
 pub use half::{bf16, f16};

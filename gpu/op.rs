@@ -1,6 +1,7 @@
 //! The operators.
 
 use crate::element::{Accumulator, Element, Key, Wide};
+use bytemuck::Pod;
 use core::fmt::{Debug, Display};
 
 /// A reduction operator over elements of type `T`: lift each element into an accumulator, combine accumulators, finish
@@ -16,7 +17,7 @@ pub trait Op<T: Element>: 'static {
     type Accumulator: Accumulator;
 
     /// What a reduction returns.
-    type Output: Copy + Send + PartialEq + Display + Debug + 'static;
+    type Output: Pod + Send + PartialEq + Display + Debug;
 
     /// Combined with any accumulator it leaves that one's bits.
     const IDENTITY: Self::Accumulator;
@@ -29,6 +30,13 @@ pub trait Op<T: Element>: 'static {
 
     /// The accumulator of one element.
     fn lift(element: T) -> Self::Accumulator;
+
+    /// The accumulator of all elements of a load, on a GPU. Called only where the operator is [`EXACT`](Op::EXACT); worth
+    /// writing where the GPU has instructions for several elements at once.
+    #[inline(always)]
+    fn lift_load(load: T::Lanes<T>) -> Self::Accumulator {
+        load.as_ref().iter().fold(Self::IDENTITY, |all, &element| Self::combine(all, Self::lift(element)))
+    }
 
     /// Two accumulators made one.
     fn combine(a: Self::Accumulator, b: Self::Accumulator) -> Self::Accumulator;
@@ -53,6 +61,11 @@ impl<T: Element> Op<T> for Sum {
     #[inline(always)]
     fn lift(element: T) -> T::Wide {
         element.widen()
+    }
+
+    #[inline(always)]
+    fn lift_load(load: T::Lanes<T>) -> T::Wide {
+        T::sum_of_load(load)
     }
 
     #[inline(always)]
@@ -113,6 +126,11 @@ impl<T: Element> Op<T> for Min {
     }
 
     #[inline(always)]
+    fn lift_load(load: T::Lanes<T>) -> T::Key {
+        T::least_of_load(load)
+    }
+
+    #[inline(always)]
     fn combine(a: T::Key, b: T::Key) -> T::Key {
         a.min(b)
     }
@@ -138,6 +156,11 @@ impl<T: Element> Op<T> for Max {
     #[inline(always)]
     fn lift(element: T) -> T::Key {
         element.key(T::Key::GREATEST)
+    }
+
+    #[inline(always)]
+    fn lift_load(load: T::Lanes<T>) -> T::Key {
+        T::greatest_of_load(load)
     }
 
     #[inline(always)]

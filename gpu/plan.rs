@@ -2,19 +2,28 @@
 //!
 //! - A **row** is `BLOCK · WIDTH` elements, WIDTH those of a 16-byte load: what a block reads in one instruction.
 //! - A **tile** is [`TILE_ROWS`] rows: the loads that a thread keeps in flight.
-//! - A **chunk** is a whole number of tiles, the same for all chunks but the last, which may be short. Their number is
-//!   limited (see [`max_chunks`]), so a chunk grows with the input. An input of up to [`SINGLE_ROWS`] rows is one chunk.
+//! - A **chunk** is a whole number of rows, the same for all chunks but the last, which may be short. An input of up to
+//!   [`SINGLE_ROWS`] rows is one chunk. From there on chunks are a row, and grow with the input: slowly at first, so that
+//!   there are blocks for every multiprocessor but not more of them than the last block can wait for; then in tiles, when
+//!   there are as many as [`max_chunks`].
 //! - A chunk has a row of accumulators, and element i of each of its rows folds into accumulator i, row after row.
 //! - The accumulators fold pairwise, neighbours first, into the chunk's partial result: a perfect binary tree.
-//! - BLOCK accumulators fold the partial results in the same way, partial i into accumulator i modulo BLOCK.
+//! - [`PARTIALS`] accumulators fold the partial results in the same way, partial i into accumulator i modulo 32.
 //!
 //! Missing elements are the operator's identity. The rounding error of a float sum is bounded by the longest path of
-//! this tree, [`Plan::depth`]: for 2^30 `f32` and a BLOCK of 512 that is 533 roundings, where a loop has 2^30.
+//! this tree, [`Plan::depth`]: for 2^30 `f32` and a BLOCK of 512 that is 1,056 roundings, where a loop has 2^30.
 //!
-//! The constants were measured on an H200 (132 multiprocessors of 2,048 threads), `f32` sums by graph replays: four loads
-//! in flight ran within 1% of eight and up to 3% faster than two; 2^24 elements took 18.2 µs in 512 chunks of 512 threads,
-//! 19.0 in 1,024 and 19.5 in 2,048, while 2^28 and 2^30 differed by less than 0.5%; 2^14 elements took 1.85 µs in one chunk
-//! and 2.6 to 2.8 in two to eight.
+//! The constants were measured on an H200 (132 multiprocessors of 2,048 threads), `f32` sums by graph replays, BLOCK 512:
+//!
+//! | elements | rows | µs in so many chunks |
+//! | --- | --- | --- |
+//! | 2^14 | 8 | 1: 1.69, 8: 2.01 |
+//! | 2^16 | 32 | 16: 2.32, 32: 1.83 |
+//! | 2^18 | 128 | 32: 2.18, 64: 2.19, 128: 2.06 |
+//! | 2^20 | 512 | 64: 2.72, 128: 2.41, 256: 2.55 |
+//! | 2^21 | 1,024 | 64: 3.43, 128: 3.00, 256: 3.19, 512: 3.40 |
+//! | 2^22 | 2,048 | 128: 6.62, 256: 6.17, 512: 6.26 |
+//! | 2^28 | 131,072 | 256: 238.8, 512: 238.3, 1,024: 237.7 |
 
 use crate::Element;
 
@@ -24,11 +33,29 @@ pub const TILE_ROWS: u64 = 4;
 /// Inputs of up to this many rows are one chunk: a second one costs more, in the exchange between blocks, than it saves.
 pub const SINGLE_ROWS: u64 = 8;
 
-/// The most chunks an input is cut into: so many that their threads are 2^18, which is what the largest GPUs hold at a
-/// time, and 2,048 for small blocks, because one block folds the partial results.
+/// The BLOCK of calls that name none, for an input of so many bytes: the fastest of the six for `f32` sums on an H200. One
+/// element took 1.00 µs with 32 threads and 1.14 with 512; 2^10 took 1.18 with 256 and 1.29 with 32; 2^20 took 2.41 with
+/// 512 and 2.57 with 1,024; 2^26 took 61.5 with 1,024 and 61.7 with 512.
+pub const fn default_block(bytes: u64) -> u32 {
+    match bytes {
+        0..=0x200 => 32,
+        ..=0x4000 => 256,
+        ..=0x200_0000 => 512,
+        _ => 1024,
+    }
+}
+
+/// Accumulators of the partial results: the lanes of the warp that folds them.
+pub const PARTIALS: u32 = 32;
+
+/// The most chunks an input is cut into: so many that their threads are 2^17, half of what the largest GPUs hold at a time;
+/// at least 256, two for each multiprocessor, and at most 2,048, because one warp folds the partial results.
 pub const fn max_chunks(block: u32) -> u64 {
-    let chunks = (1 << 18) / block as u64;
-    if chunks < 2048 { chunks } else { 2048 }
+    match (1 << 17) / block as u64 {
+        0..256 => 256,
+        256..2048 => (1 << 17) / block as u64,
+        _ => 2048,
+    }
 }
 
 /// Fails to compile, from a `const` block, unless `block` is a power of two from 32 to 1024.
@@ -62,11 +89,19 @@ impl Plan {
     pub const fn new<T: Element, const BLOCK: u32>(len: u64) -> Self {
         const { assert_block(BLOCK) };
         let row = BLOCK as u64 * T::WIDTH as u64;
-        let chunk = if len <= SINGLE_ROWS * row {
-            SINGLE_ROWS * row
+        let rows = len.div_ceil(row);
+        let chunk_rows = if rows <= SINGLE_ROWS {
+            SINGLE_ROWS
+        } else if rows <= 32 * TILE_ROWS {
+            rows.div_ceil(32)
+        } else if rows <= 128 * TILE_ROWS {
+            TILE_ROWS
+        } else if rows <= max_chunks(BLOCK) * 2 * TILE_ROWS {
+            2 * TILE_ROWS
         } else {
-            len.div_ceil(max_chunks(BLOCK)).next_multiple_of(TILE_ROWS * row)
+            rows.div_ceil(max_chunks(BLOCK)).next_multiple_of(TILE_ROWS)
         };
+        let chunk = chunk_rows * row;
         let chunks = if len == 0 { 1 } else { len.div_ceil(chunk) as u32 };
         Self { len, row, chunk, chunks }
     }
@@ -80,9 +115,9 @@ impl Plan {
 
     /// The most operations between an element and the result: a float sum's error is at most this many roundings of
     /// the sum of magnitudes.
-    pub const fn depth(&self, block: u32) -> u64 {
+    pub const fn depth(&self) -> u64 {
         let rows = self.chunk.div_ceil(self.row);
-        let partials = self.chunks.div_ceil(block) as u64;
-        rows + self.row.ilog2() as u64 + partials + block.ilog2() as u64
+        let partials = self.chunks.div_ceil(PARTIALS) as u64;
+        rows + self.row.ilog2() as u64 + partials + PARTIALS.ilog2() as u64
     }
 }

@@ -3,34 +3,33 @@
 //! ```text
 //! block b:  fold chunk b into BLOCK · WIDTH accumulators, 16-byte loads, TILE_ROWS of them in flight a thread
 //!           fold them pairwise: within a thread, across lanes by shuffles, across warps through shared memory
-//!           thread 0 stores the partial result and takes a ticket
-//! the block with the last ticket:
-//!           folds the partial results the same way and stores the result
+//!           thread 0 puts the partial result into slot b
+//! the last block, when it has done that:
+//!           takes the partial results from the slots as they come, folds them the same way, stores the result
 //! ```
 
 use crate::element::Lanes;
 use crate::plan::TILE_ROWS;
-use crate::{Element, Op};
+use crate::{Element, Op, slot};
+use core::array::from_fn;
 use core::sync::atomic::Ordering;
-use cuda_std::atomic::AtomicU32;
-use cuda_std::{mem, shared_array, thread, warp};
+use cuda_std::atomic::{AtomicU64, SystemAtomicU64};
+use cuda_std::{intrinsics, mem, shared_array, thread, warp};
 
 /// What a launch is given; a kernel's arguments in this order.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Arguments<T, A, R> {
+pub struct Arguments<T> {
     /// `len` elements, aligned to their size.
     pub input: *const T,
     /// Elements in the input.
     pub len: u64,
     /// Elements in a chunk.
     pub chunk: u64,
-    /// Room for a partial result from each block.
-    pub partials: *mut A,
-    /// 0 before the launch, and after it.
-    pub tickets: *mut u32,
-    /// Where the result goes.
-    pub result: *mut R,
+    /// A [slot](crate::slot) for each block, empty before the launch and after it.
+    pub slots: *mut u64,
+    /// A slot for the result, on the device or in host memory that the device writes to.
+    pub result: *mut u64,
 }
 
 /// The kernel: reduces `arguments.input`, one block a chunk.
@@ -40,56 +39,105 @@ pub struct Arguments<T, A, R> {
 /// The launch has BLOCK threads a block and a block for each chunk of the input's [`Plan`](crate::Plan); the pointers
 /// are valid as [`Arguments`] says, and nothing else uses what they point to meanwhile.
 #[inline(always)]
-pub unsafe fn reduce<O: Op<T>, T: Element, const BLOCK: u32>(
-    arguments: Arguments<T, O::Accumulator, O::Output>,
-) {
-    let Arguments { input, len, chunk, partials, tickets, result } = arguments;
-    let (block, blocks) = (thread::block_idx_x(), thread::grid_dim_x());
+pub unsafe fn reduce<O: Op<T>, T: Element, const BLOCK: u32>(arguments: Arguments<T>) {
+    let Arguments { input, len, chunk, slots, result } = arguments;
+    let (block, blocks, thread) = (thread::block_idx_x(), thread::grid_dim_x(), thread::thread_idx_x());
     let start = u64::from(block) * chunk;
-    // SAFETY: the chunk lies in the input; every thread of the block calls each function.
-    let partial = unsafe {
+    // SAFETY: the chunk lies in the input; every thread of the block is here.
+    let mut accumulator = unsafe {
         let accumulators =
-            fold_rows::<O, T, BLOCK>(input.add(start as usize), (len - start).min(chunk) as usize);
+            fold_rows::<O, T, BLOCK>(input.add(start as usize), (len - start).min(chunk) as u32);
         fold_block::<O, T, BLOCK>(fold_pairs::<O, T>(accumulators))
     };
-    let first = thread::thread_idx_x() == 0;
-    if blocks == 1 {
-        if first {
-            // SAFETY: as the caller vouches.
-            unsafe { result.write(O::finish(partial)) };
+    if blocks > 1 {
+        let words = slot::words::<O::Accumulator>();
+        if thread == 0 {
+            for (index, word) in slot::pack(accumulator).into_iter().enumerate().take(words) {
+                // SAFETY: the slot is this block's.
+                let place = unsafe { AtomicU64::from_ptr(slots.add(block as usize * words + index)) };
+                place.store(word, Ordering::Relaxed);
+            }
         }
-        return;
+        if block != blocks - 1 || thread >= warp::WARP_SIZE {
+            return;
+        }
+        // SAFETY: each block puts something into its slot; this is one warp, and all of it.
+        accumulator = unsafe { fold_warp::<O, T>(take_all::<O, T>(slots, blocks), warp::WARP_SIZE) };
     }
+    if thread == 0 {
+        let words = slot::words::<O::Output>();
+        for (index, word) in slot::pack(O::finish(accumulator)).into_iter().enumerate().take(words) {
+            // SAFETY: as the caller vouches.
+            unsafe { SystemAtomicU64::from_ptr(result.add(index)) }.store(word, Ordering::Relaxed);
+        }
+    }
+}
 
-    let is_last = shared_array![u32; 1];
-    if first {
-        // SAFETY: each block has a partial of its own. The ticket's release makes it visible to the block that takes the
-        // last one, whose acquire orders its reads after all releases; the barrier below passes that on to its threads.
-        let ticket = unsafe {
-            partials.add(block as usize).write(partial);
-            AtomicU32::from_ptr(tickets).fetch_inc(blocks - 1, Ordering::AcqRel)
-        };
-        // SAFETY: only this thread writes it, before the barrier.
-        unsafe { is_last.write(0, u32::from(ticket == blocks - 1)) };
+/// Takes the partial results out of the slots as they come, and leaves the slots empty; lane l folds those of blocks l,
+/// l + 32, and so on. One warp does it, with several loads in flight a lane: on an H200 that took 0.4 µs less than all
+/// warps with one load a thread and a barrier.
+///
+/// The last block waits for the others, which wait for nobody: a device that holds two blocks at a time gets them all
+/// done. (CUB's decoupled look-back waits in this way too: D. Merrill, M. Garland, "Single-pass Parallel Prefix Scan with
+/// Decoupled Look-back", 2016.)
+///
+/// # Safety
+///
+/// Each of the blocks puts something into its slot, and one warp alone takes it.
+#[inline(always)]
+unsafe fn take_all<O: Op<T>, T: Element>(slots: *mut u64, blocks: u32) -> O::Accumulator {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        match slot::words::<O::Accumulator>() {
+            1 => take_batches::<O, T, 1, LOADS>(slots, blocks),
+            _ => take_batches::<O, T, 2, { LOADS / 2 }>(slots, blocks),
+        }
     }
-    thread::sync_threads();
-    // SAFETY: written before the barrier.
-    if unsafe { is_last.read(0) } == 0 {
-        return;
-    }
+}
+
+/// Loads that a lane keeps in flight in [`take_all`].
+const LOADS: usize = 8;
+
+/// As [`take_all`], BATCH slots of WORDS words a lane at a time.
+#[inline(always)]
+unsafe fn take_batches<O: Op<T>, T: Element, const WORDS: usize, const BATCH: usize>(
+    slots: *mut u64,
+    blocks: u32,
+) -> O::Accumulator {
     let mut accumulator = O::IDENTITY;
-    let mut index = thread::thread_idx_x();
-    while index < blocks {
-        // SAFETY: every block has written its partial, as the ticket says.
-        accumulator = O::combine(accumulator, unsafe { partials.add(index as usize).read() });
-        index += BLOCK;
+    let mut first = thread::thread_idx_x();
+    while first < blocks {
+        let block = |slot: usize| first + slot as u32 * warp::WARP_SIZE;
+        let word = |slot: usize, word: usize| {
+            // SAFETY: called for slots of blocks only.
+            unsafe { AtomicU64::from_ptr(slots.add(block(slot) as usize * WORDS + word)) }
+        };
+        // Slots beyond the last count as full.
+        let mut values =
+            from_fn(|slot| [if block(slot) < blocks { slot::EMPTY } else { !slot::EMPTY }; WORDS]);
+        let mut full = false;
+        while !full {
+            values = from_fn::<_, BATCH, _>(|slot| {
+                from_fn(|index| match values[slot][index] {
+                    slot::EMPTY => word(slot, index).load(Ordering::Relaxed),
+                    value => value,
+                })
+            });
+            full = values.as_flattened().iter().fold(true, |full, &value| full & (value != slot::EMPTY));
+        }
+        for (slot, value) in values.iter().enumerate() {
+            if block(slot) < blocks {
+                let mut full = [slot::EMPTY; slot::MAX_WORDS];
+                for (index, &value) in value.iter().enumerate() {
+                    full[index] = value;
+                    word(slot, index).store(slot::EMPTY, Ordering::Relaxed);
+                }
+                accumulator = O::combine(accumulator, slot::unpack(full));
+            }
+        }
+        first += BATCH as u32 * warp::WARP_SIZE;
     }
-    // SAFETY: every thread of this block is here.
-    let total = unsafe { fold_block::<O, T, BLOCK>(accumulator) };
-    if first {
-        // SAFETY: as the caller vouches.
-        unsafe { result.write(O::finish(total)) };
-    }
+    accumulator
 }
 
 /// Folds a chunk row by row; returns the thread's WIDTH accumulators, those of elements `WIDTH · thread ..` of each row.
@@ -105,49 +153,54 @@ pub unsafe fn reduce<O: Op<T>, T: Element, const BLOCK: u32>(
 #[inline(always)]
 unsafe fn fold_rows<O: Op<T>, T: Element, const BLOCK: u32>(
     chunk: *const T,
-    len: usize,
+    len: u32,
 ) -> T::Lanes<O::Accumulator> {
-    let row = BLOCK as usize * T::WIDTH;
-    let tile = row * TILE_ROWS as usize;
-    let first = thread::thread_idx_x() as usize * T::WIDTH;
-    let head = (chunk.addr().wrapping_neg() % 128) / size_of::<T>();
+    let width = T::WIDTH as u32;
+    let row = BLOCK * width;
+    let tile = row * TILE_ROWS as u32;
+    let first = thread::thread_idx_x() * width;
+    let head = (chunk.addr().wrapping_neg() as u32 % 128) / size_of::<T>() as u32;
     let mut accumulators = T::Lanes::splat(O::IDENTITY);
 
-    if first + T::WIDTH + head > row {
-        for lane in 0..T::WIDTH {
+    if first + width + head > row {
+        for lane in 0..width {
             let element = (first + lane + head).wrapping_sub(row);
-            if element < head && element < len {
+            if element < head.min(len) {
                 // SAFETY: in the chunk.
-                fold_element::<O, T>(&mut accumulators, lane, unsafe { chunk.add(element).read() });
+                let element = unsafe { chunk.add(element as usize).read() };
+                fold_element::<O, T>(&mut accumulators, lane as usize, element);
             }
         }
     }
-    // SAFETY: at most one past the chunk's end.
-    let chunk = unsafe { chunk.add(head.min(len)) };
-    let len = len.saturating_sub(head);
+    // SAFETY: at most one past the chunk's end, and never read there.
+    let mut at = unsafe { chunk.add(head.min(len) as usize) }.wrapping_add(first as usize);
+    let mut left = len.saturating_sub(head);
 
-    let mut at = 0;
-    while at + tile <= len {
-        let loads: [T::Lanes<T>; TILE_ROWS as usize] = core::array::from_fn(|row_of_tile| {
+    while left >= tile {
+        intrinsics::no_unroll();
+        let loads: [T::Lanes<T>; TILE_ROWS as usize] = from_fn(|row_of_tile| {
             // SAFETY: the whole tile lies in the chunk, which is aligned from here on.
-            unsafe { mem::load_16_bytes(chunk.add(at + row_of_tile * row + first).cast()) }
+            unsafe { mem::load_16_bytes(at.add(row_of_tile * row as usize).cast()) }
         });
         for load in loads {
             fold_load::<O, T>(&mut accumulators, load);
         }
-        at += tile;
+        at = at.wrapping_add(tile as usize);
+        left -= tile;
     }
     // What is left is less than a tile: whole loads, then the load that the chunk's end cuts.
-    let mut at = at + first;
-    while at + T::WIDTH <= len {
+    let mut left = left as i32 - first as i32;
+    while left >= width as i32 {
+        intrinsics::no_unroll();
         // SAFETY: these WIDTH elements lie in the chunk.
-        fold_load::<O, T>(&mut accumulators, unsafe { mem::load_16_bytes(chunk.add(at).cast()) });
-        at += row;
+        fold_load::<O, T>(&mut accumulators, unsafe { mem::load_16_bytes(at.cast()) });
+        at = at.wrapping_add(row as usize);
+        left -= row as i32;
     }
     for lane in 0..T::WIDTH {
-        if at + lane < len {
+        if (lane as i32) < left {
             // SAFETY: in the chunk.
-            fold_element::<O, T>(&mut accumulators, lane, unsafe { chunk.add(at + lane).read() });
+            fold_element::<O, T>(&mut accumulators, lane, unsafe { at.add(lane).read() });
         }
     }
 
@@ -163,12 +216,8 @@ unsafe fn fold_rows<O: Op<T>, T: Element, const BLOCK: u32>(
 #[inline(always)]
 fn fold_load<O: Op<T>, T: Element>(accumulators: &mut T::Lanes<O::Accumulator>, load: T::Lanes<T>) {
     if O::EXACT {
-        let mut lifted = T::Lanes::splat(O::IDENTITY);
-        for (lane, &element) in load.as_ref().iter().enumerate() {
-            lifted.as_mut()[lane] = O::lift(element);
-        }
         let accumulator = &mut accumulators.as_mut()[0];
-        *accumulator = O::combine(*accumulator, fold_pairs::<O, T>(lifted));
+        *accumulator = O::combine(*accumulator, O::lift_load(load));
     } else {
         for (lane, &element) in load.as_ref().iter().enumerate() {
             fold_element::<O, T>(accumulators, lane, element);
@@ -192,11 +241,11 @@ fn fold_element<O: Op<T>, T: Element>(accumulators: &mut T::Lanes<O::Accumulator
 #[inline(always)]
 unsafe fn rotate<O: Op<T>, T: Element, const BLOCK: u32>(
     accumulators: &mut T::Lanes<O::Accumulator>,
-    head: usize,
+    head: u32,
 ) {
     let places = shared_array![O::Accumulator; BLOCK as usize * T::WIDTH];
     let first = thread::thread_idx_x() * T::WIDTH as u32;
-    for (lane, &value) in (first + head as u32..).zip(accumulators.as_ref()) {
+    for (lane, &value) in (first + head..).zip(accumulators.as_ref()) {
         // SAFETY: no two threads have a place in common.
         unsafe { places.write(lane % (BLOCK * T::WIDTH as u32), value) };
     }

@@ -1,6 +1,7 @@
 //! The CPU backend: the same plan as the kernel's, chunks over threads, rows over SIMD lanes.
 
 use crate::{Element, Op, Plan};
+use gpu_reduce_kernels::plan::PARTIALS;
 use rayon::prelude::*;
 
 /// Below this many bytes one thread reduces sooner than others wake up.
@@ -31,8 +32,8 @@ pub fn reduce<O: Op<T>, T: Element, const BLOCK: u32>(data: &[T]) -> O::Output {
             .collect()
     };
     accumulators.clear();
-    accumulators.resize(BLOCK as usize, O::IDENTITY);
-    for partials in partials.chunks(BLOCK as usize) {
+    accumulators.resize(PARTIALS as usize, O::IDENTITY);
+    for partials in partials.chunks(PARTIALS as usize) {
         for (accumulator, &partial) in accumulators.iter_mut().zip(partials) {
             *accumulator = O::combine(*accumulator, partial);
         }

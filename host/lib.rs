@@ -51,8 +51,8 @@ pub use buffer::{Buffer, View};
 pub use device::Device;
 pub use error::Error;
 pub use gpu_reduce_kernels::{Element, Max, Min, Op, Plan, Prod, Sum, bf16, f16, for_each_element};
-pub use gpu_reduce_kernels::{kernels::BLOCKS, plan::max_chunks};
-pub use reduce::{DEFAULT_BLOCK, Reduce, max, min, prod, sum};
+pub use gpu_reduce_kernels::{kernels::BLOCKS, plan::default_block, plan::max_chunks};
+pub use reduce::{Reduce, max, min, prod, sum};
 #[cfg(feature = "ladder")]
 pub use {
     gpu_reduce_kernels::for_each_rung,

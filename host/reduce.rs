@@ -2,10 +2,7 @@
 
 use crate::buffer::Elements;
 use crate::device::Kind;
-use crate::{Buffer, Device, Element, Error, Max, Min, Op, Prod, Sum, View, cpu};
-
-/// The BLOCK of the one-line functions: the fastest for large `f32` sums on an H200 (see `gpu/plan.rs`).
-pub const DEFAULT_BLOCK: u32 = 512;
+use crate::{Buffer, Device, Element, Error, Max, Min, Op, Prod, Sum, View, cpu, default_block};
 
 /// Data that reduces: buffers and views on the device where they lie, slices in host memory on the CPU.
 ///
@@ -31,6 +28,14 @@ pub trait Reduce {
     /// The type of the elements.
     type Element: Element;
 
+    /// Elements.
+    fn len(&self) -> usize;
+
+    /// Whether there are no elements.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Reduces the elements where they lie.
     ///
     /// # Errors
@@ -50,6 +55,10 @@ pub trait Reduce {
 impl<T: Element> Reduce for [T] {
     type Element = T;
 
+    fn len(&self) -> usize {
+        self.len()
+    }
+
     fn reduce<O: Op<T>, const BLOCK: u32>(&self) -> Result<O::Output, Error> {
         View(Elements::Host(self)).reduce::<O, BLOCK>()
     }
@@ -65,6 +74,10 @@ impl<T: Element> Reduce for [T] {
 
 impl<T: Element> Reduce for View<'_, T> {
     type Element = T;
+
+    fn len(&self) -> usize {
+        (*self).len()
+    }
 
     fn reduce<O: Op<T>, const BLOCK: u32>(&self) -> Result<O::Output, Error> {
         if self.is_empty() {
@@ -92,6 +105,11 @@ macro_rules! forward {
         impl<T: Element, $($generics)*> Reduce for $container {
             type Element = T;
 
+            fn len(&self) -> usize {
+                let $this = self;
+                $data.len()
+            }
+
             fn reduce<O: Op<T>, const BLOCK: u32>(&self) -> Result<O::Output, Error> {
                 let $this = self;
                 $data.reduce::<O, BLOCK>()
@@ -115,7 +133,12 @@ macro_rules! one_line {
     ($($(#[$doc:meta])* $name:ident = $op:ident;)*) => {$(
         $(#[$doc])*
         pub fn $name<D: Reduce + ?Sized>(data: &D) -> Result<<$op as Op<D::Element>>::Output, Error> {
-            data.reduce::<$op, DEFAULT_BLOCK>()
+            match default_block(data.len() as u64 * size_of::<D::Element>() as u64) {
+                32 => data.reduce::<$op, 32>(),
+                256 => data.reduce::<$op, 256>(),
+                512 => data.reduce::<$op, 512>(),
+                _ => data.reduce::<$op, 1024>(),
+            }
         }
     )*};
 }

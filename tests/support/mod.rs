@@ -87,24 +87,26 @@ pub fn samples<T: Element>(len: usize, sample: impl Fn(u64) -> T + Sync) -> Vec<
 }
 
 /// Lengths around every boundary of the plan, up to `limit`, ascending: 0, 1, a load, a warp, a block, a row, a tile, the
-/// longest single chunk, a chunk and the most chunks of the shortest kind, each ± 1, then `limit` itself.
+/// longest single chunk, where chunks grow by a row, a tile, or have reached their number, each ± 1, then `limit` itself.
 pub fn lengths<T: Element, const BLOCK: u32>(limit: usize) -> Vec<usize> {
     let row = Plan::new::<T, BLOCK>(0).row as usize;
     let single = Plan::new::<T, BLOCK>(0).chunk as usize;
     let chunk = Plan::new::<T, BLOCK>(single as u64 + 1).chunk as usize;
-    let most = chunk * gpu_reduce::max_chunks(BLOCK) as usize;
+    let most = row * gpu_reduce::max_chunks(BLOCK) as usize;
     let boundaries = [
         1,
         T::WIDTH,
         32,
         BLOCK as usize,
         row,
-        chunk,
+        4 * row,
         single,
         single + chunk,
-        3 * chunk,
-        BLOCK as usize * chunk,
-        most,
+        32 * row,
+        128 * row,
+        512 * row,
+        8 * most,
+        12 * most,
     ];
     let mut lengths: Vec<usize> =
         boundaries.iter().flat_map(|&length| [length - 1, length, length + 1]).collect();

@@ -1,5 +1,5 @@
 //! What a CUDA kernel in Rust needs beyond `core`: thread indices, barriers, warp shuffles and votes, shared memory,
-//! fences, atomics with memory orders and scopes, 16-byte loads.
+//! fences, atomics with memory orders and scopes, 16-byte loads, instructions that `core` has no name for.
 //!
 //! Names and meaning are those of rust-cuda's `cuda_std`, so that kernels move between the two; below them is rustc's
 //! own NVPTX backend (`--target nvptx64-nvidia-cuda`), which needs neither a CUDA toolkit nor a patched compiler.
@@ -32,6 +32,7 @@
 #![cfg_attr(not(target_arch = "nvptx64"), allow(dead_code, unused_variables))]
 
 pub mod atomic;
+pub mod intrinsics;
 pub mod mem;
 pub mod shared;
 pub mod thread;

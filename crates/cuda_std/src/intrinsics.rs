@@ -1,0 +1,52 @@
+//! Single instructions that `core` has no name for, under CUDA's names.
+
+use crate::on_device;
+#[cfg(target_arch = "nvptx64")]
+use core::arch::asm;
+
+/// Says to `ptxas` that it must not unroll a loop: the first thing in the loop's body. (PTX ISA, "Pragma Strings":
+/// `nounroll`.) What runs once or twice a launch is faster without: each instruction comes from memory.
+#[inline(always)]
+pub fn no_unroll() {
+    // SAFETY: a remark to the assembler.
+    on_device!(unsafe { asm!(".pragma \"nounroll\";", options(nomem, nostack, preserves_flags)) })
+}
+
+macro_rules! instructions {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty => $class:ident),*) -> $result:ty, $out:ident = $instruction:literal;)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name($($argument: $type),*) -> $result {
+            on_device! {
+                let result;
+                // SAFETY: computes registers from registers.
+                unsafe { asm!($instruction, out($out) result, $(in($class) $argument,)* options(pure, nomem, nostack)) };
+                result
+            }
+        }
+    )*};
+}
+
+instructions! {
+    /// The dot product of the four signed bytes of `a` and of `b`, plus `c`. (PTX ISA, "dp4a".)
+    dp4a_i32(a: u32 => reg32, b: u32 => reg32, c: i32 => reg32) -> i32, reg32 = "dp4a.s32.s32 {}, {}, {}, {};";
+    /// The dot product of the four unsigned bytes of `a` and of `b`, plus `c`. (PTX ISA, "dp4a".)
+    dp4a_u32(a: u32 => reg32, b: u32 => reg32, c: u32 => reg32) -> u32, reg32 = "dp4a.u32.u32 {}, {}, {}, {};";
+    /// The dot product of the two signed halves of `a` and the two lower signed bytes of `b`, plus `c`. (PTX ISA, "dp2a".)
+    dp2a_lo_i32(a: u32 => reg32, b: u32 => reg32, c: i32 => reg32) -> i32, reg32 = "dp2a.lo.s32.s32 {}, {}, {}, {};";
+    /// The dot product of the two unsigned halves of `a` and the two lower unsigned bytes of `b`, plus `c`. (PTX ISA,
+    /// "dp2a".)
+    dp2a_lo_u32(a: u32 => reg32, b: u32 => reg32, c: u32 => reg32) -> u32, reg32 = "dp2a.lo.u32.u32 {}, {}, {}, {};";
+    /// The smaller; −0.0 is below +0.0, and a NaN counts only beside another. (PTX ISA, "min".)
+    fmin_f32(a: f32 => reg32, b: f32 => reg32) -> f32, reg32 = "min.f32 {}, {}, {};";
+    /// The larger; −0.0 is below +0.0, and a NaN counts only beside another. (PTX ISA, "max".)
+    fmax_f32(a: f32 => reg32, b: f32 => reg32) -> f32, reg32 = "max.f32 {}, {}, {};";
+    /// The smaller, as [`fmin_f32`].
+    fmin_f64(a: f64 => reg64, b: f64 => reg64) -> f64, reg64 = "min.f64 {}, {}, {};";
+    /// The larger, as [`fmax_f32`].
+    fmax_f64(a: f64 => reg64, b: f64 => reg64) -> f64, reg64 = "max.f64 {}, {}, {};";
+    /// The bits of the nearest `f16`, ties to even. (PTX ISA, "cvt".)
+    f32_to_f16_bits(a: f32 => reg32) -> u16, reg16 = "cvt.rn.f16.f32 {}, {};";
+    /// The value of an `f16` with these bits. (PTX ISA, "cvt".)
+    f16_bits_to_f32(a: u16 => reg16) -> f32, reg32 = "cvt.f32.f16 {}, {};";
+}
