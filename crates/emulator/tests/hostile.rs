@@ -12,7 +12,7 @@ fn run(text: &str) -> Result<(), String> {
     let program = Program::decode(&module).map_err(|error| error.to_string())?;
     let memory = Memory::new(1 << 20);
     let loaded = Loaded::new(&program, &memory).ok_or("no memory for the variables")?;
-    let settings = Settings { instruction_limit: 1000, ..Settings::default() };
+    let settings = Settings { instruction_limit: 100_000, ..Settings::default() };
     for kernel in program.kernels() {
         let params = vec![0; kernel.param_bytes];
         let launch = Launch { grid: [1; 3], block: [64, 1, 1], dynamic_shared: 0, params: &params };
@@ -91,5 +91,62 @@ fn much_is_taken() {
         let start = Instant::now();
         run(&text).unwrap();
         assert!(start.elapsed() < Duration::from_secs(20), "{:?}: {text:.200}", start.elapsed());
+    }
+}
+
+/// Each instruction of the kernels that ship, and others that take their operands in ways of their own, with too few
+/// operands and too many, and operands of other kinds.
+#[test]
+fn operands_that_do_not_fit_are_refused() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ptx");
+    let texts =
+        std::fs::read_dir(folder).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    let opcode = |line: &str| {
+        let line = line.trim().trim_end_matches(';');
+        let line = if line.starts_with('@') { line.split_once(char::is_whitespace)?.1 } else { line };
+        let word = line.split_whitespace().next()?;
+        word.starts_with(|first: char| first.is_ascii_lowercase()).then(|| word.to_owned())
+    };
+    let mut opcodes: std::collections::BTreeSet<String> =
+        texts.flat_map(|text| text.lines().filter_map(opcode).collect::<Vec<_>>()).collect();
+    assert!(opcodes.len() > 100, "{}", opcodes.len());
+    let others = "add.cc.u32 addc.cc.u32 addc.u64 sub.cc.s32 subc.u32 mad.lo.cc.u32 madc.hi.u32 set.eq.u32.f32 setp.lt.and.s32 \
+        lop3.b32 prmt.b32 shf.l.wrap.b32 bfi.b32 dp4a.u32.u32 mov.b64 mov.b128 cvta.to.shared.u64 isspacep.global brx.idx call \
+        call.uni bar.sync bar.arrive bar.red.popc.u32 bar.red.and.pred barrier.sync.aligned bar.warp.sync shfl.sync.idx.b32 \
+        vote.sync.ballot.b32 match.all.sync.b32 redux.sync.add.s32 elect.sync activemask.b32 atom.global.cas.b32 \
+        atom.shared.exch.b64 red.global.add.f32 ld.global.v4.u32 st.shared.v2.u64 ld.param.u64 fence.acq_rel.gpu membar.gl trap \
+        brkpt exit nanosleep.u32 cvt.rn.f16x2.f32 min.f32 testp.finite.f32 slct.s32.f32 selp.b32 tex sust prefetch.global.L1";
+    opcodes.extend(others.split_whitespace().map(str::to_owned));
+    let kinds = [
+        "%r1",
+        "%d1",
+        "%p1",
+        "!%p1",
+        "7",
+        "0f3F800000",
+        "[%d1]",
+        "[%r1+4]",
+        "{%r1, %r2}",
+        "%p1|%p2",
+        "%r1|%p1",
+        "_",
+        "LABEL",
+        "(%r1)",
+        "%tid.x",
+    ];
+    for opcode in opcodes {
+        for count in 0..10 {
+            for kind in kinds {
+                for first in ["%r2", "%d2", "%p3", kind] {
+                    let operands: Vec<&str> = [first].into_iter().chain([kind; 9]).take(count).collect();
+                    let body = format!(
+                        ".reg .b32 %r<4>; .reg .b64 %d<4>; .reg .pred %p<4>; {opcode} {}; LABEL:",
+                        operands.join(", ")
+                    );
+                    // Whether it is refused or runs is not the matter here.
+                    let _ = run(&module("", &body));
+                }
+            }
+        }
     }
 }

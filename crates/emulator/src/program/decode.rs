@@ -478,6 +478,9 @@ impl<'a> Decoder<'a> {
 
     /// An instruction that works lane by lane.
     fn lanes(&mut self, instruction: &ast::Instruction) -> Result<(), LoadError> {
+        if instruction.operands.is_empty() {
+            return self.error(format!("`{}` needs operands", instruction.name));
+        }
         let mut banks = Vec::new();
         for operand in &instruction.operands {
             banks.push(self.register(operand)?.map(|(register, _)| register.bank));
@@ -508,7 +511,8 @@ impl<'a> Decoder<'a> {
                     given.push(None);
                 }
             }
-            "lop3" => {
+            // The table is part of the operation already.
+            "lop3" if given.len() > 4 => {
                 given.remove(4);
             }
             "prmt" if given.len() == 3 => given.push(None),
