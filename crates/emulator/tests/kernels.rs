@@ -89,11 +89,10 @@ fn run(path: &Path) {
         // Not at the start of the memory, nor aligned to more than an element.
         let input = DeviceBuffer::from_slice(&[vec![0; 3 * size], data].concat()).unwrap();
         let start = input.as_device_ptr().as_raw() + 3 * size as u64;
-        // SAFETY: the kernel writes the partial results before it reads them, and the tickets are cleared.
-        let (partials, tickets) = unsafe {
-            (DeviceBuffer::<u64>::uninitialized(2048).unwrap(), DeviceBuffer::<u32>::zeroed(1).unwrap())
-        };
-        let mut result = LockedBuffer::new(&u64::MAX, 1).unwrap();
+        // Slots for the chunks' partial results, and one for the result: a word for each 32 bits, whose upper half says
+        // that it is full.
+        let slots = DeviceBuffer::from_slice(&vec![0u64; 2 * chunks as usize]).unwrap();
+        let mut result = LockedBuffer::new(&0u64, 2).unwrap();
         let pointer: *mut u64 = result.as_mut_ptr();
         // SAFETY: the kernel's arguments, as the library gives them.
         unsafe {
@@ -101,8 +100,7 @@ fn run(path: &Path) {
                 start,
                 len as u64,
                 chunk as u64,
-                partials.as_device_ptr(),
-                tickets.as_device_ptr(),
+                slots.as_device_ptr(),
                 pointer as u64
             ))
             .unwrap();
@@ -110,8 +108,11 @@ fn run(path: &Path) {
         let ended = stream.synchronize();
         assert!(ended.is_ok(), "{name}, {len} elements: {:?}", emulator::take_faults());
         let expected = bytes(output(operator, ty), reduce(operator, &values));
-        assert_eq!(result[0].to_ne_bytes()[..expected.len()], expected, "{name}, {len} elements");
-        assert_eq!(tickets.as_host_vec().unwrap(), [0], "{name}, {len} elements");
+        let got: Vec<u8> = result.iter().flat_map(|&word| (word as u32).to_ne_bytes()).collect();
+        assert_eq!(got[..expected.len()], expected, "{name}, {len} elements");
+        let full = result.iter().map(|word| word >> 32).sum::<u64>() as usize;
+        assert_eq!(full, expected.len().div_ceil(4), "{name}, {len} elements");
+        assert!(slots.as_host_vec().unwrap().iter().all(|&word| word == 0), "{name}, {len} elements");
         let (kernel, counters) = emulator::last_counters().unwrap();
         assert_eq!((kernel.as_str(), counters.blocks), (name, u64::from(chunks)));
     }

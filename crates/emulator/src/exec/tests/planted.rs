@@ -17,7 +17,7 @@ struct Case {
     text: String,
     /// Threads a block.
     block: u32,
-    /// The bytes of each element; a partial result and the result have as many.
+    /// The bytes of each element; an accumulator and the result have as many.
     element: Vec<u8>,
     /// The result's bits where there is no fault.
     result: u64,
@@ -78,6 +78,10 @@ impl Case {
         }
     }
 
+    fn first_line(&self, pattern: &str) -> &str {
+        self.text.lines().find(|line| line.contains(pattern)).unwrap()
+    }
+
     fn name(&self) -> &str {
         let (_, rest) = self.text.split_once(".entry ").unwrap();
         rest.split_once('(').unwrap().0
@@ -112,17 +116,22 @@ fn launch_shipped(case: &Case, machine: &Machine) -> Launched {
     let (len, chunk) = (14 * row + 6, 4 * row);
     let chunks = len.div_ceil(chunk);
     let input = machine.upload(&case.element.repeat(3 + len));
-    let [partials, result] = [chunks, 1].map(|count| machine.memory.allocate((count * size) as u64).unwrap());
-    let ticket = machine.upload(&[0u32]);
+    // A slot has a word of 64 bits for each 32 bits of a value.
+    let words = size / 4;
+    let slots = machine.upload(&vec![0u64; chunks * words]);
+    let result = machine.memory.allocate(8 * words as u64).unwrap();
     let start = input + 3 * size as u64;
-    let pointers = [start, len as u64, chunk as u64, partials, ticket, result];
+    let pointers = [start, len as u64, chunk as u64, slots, result];
     let ended = machine.launch(chunks as u32, case.block, &pointers).map(|_| {
-        let mut bytes = [0; 8];
-        machine.memory.read(result, &mut bytes[..size]).unwrap();
-        u64::from_le_bytes(bytes)
+        let values = machine.words(result, 2 * words);
+        values.into_iter().step_by(2).rev().fold(0, |bits, value| bits << 32 | u64::from(value))
     });
-    let ends = [(input, 3 + len), (partials, chunks), (result, 1)];
-    Launched { ended, ends: ends.map(|(base, count)| base + (count * size) as u64).to_vec() }
+    let ends = vec![
+        input + ((3 + len) * size) as u64,
+        slots + (chunks * words * 8) as u64,
+        result + 8 * words as u64,
+    ];
+    Launched { ended, ends }
 }
 
 fn sum_of_f32() -> Case {
@@ -359,32 +368,36 @@ fn an_index_one_too_far_is_out_of_bounds() {
             |line| line.replace("]", &format!("+{size}]")),
             |_, line, fault, launched| assert_past(fault, line, Memory::Global, read, &launched.ends),
         );
-        // Of the partial results, the last block's; and the result.
-        case.plant(
-            "st.global",
-            |line| line.replace("]", &format!("+{size}]")),
-            |_, line, fault, launched| {
-                assert_past(fault, line, Memory::Global, write, &launched.ends);
-                assert_eq!(fault.threads, [[0, 0, 0]]);
-            },
-        );
+        // The first word of the last block's slot, and of the result's.
+        for store in ["st.relaxed.gpu", "st.relaxed.sys"] {
+            case.plant(
+                case.first_line(store),
+                |line| line.replace("]", &format!("+{}]", 2 * size)),
+                |_, line, fault, launched| {
+                    assert_past(fault, line, Memory::Global, Action::Atomic, &launched.ends);
+                    assert_eq!(fault.threads, [[0, 0, 0]]);
+                },
+            );
+        }
     }
 }
 
 #[test]
-fn a_ticket_that_orders_nothing_is_a_race_between_blocks() {
+fn a_slot_that_is_no_atomic_is_a_race_between_blocks() {
     for case in shipped() {
-        for weaker in [".relaxed.gpu", ".acquire.gpu", ".release.gpu", ".acq_rel.cta"] {
+        for (access, weak) in [("st.relaxed.gpu", Action::Write), ("ld.relaxed.gpu", Action::Read)] {
             case.plant(
-                ".acq_rel.gpu",
-                |line| line.replace(".acq_rel.gpu", weaker),
+                case.first_line(access),
+                |line| line.replace(".relaxed.gpu", ""),
                 |case, line, fault, _| {
                     let FaultKind::Race { first, second } = &fault.kind else { panic!("{fault}") };
-                    assert_eq!((first.memory, first.action), (Memory::Global, Action::Write), "{fault}");
-                    assert_eq!((second.memory, second.action), (Memory::Global, Action::Read), "{fault}");
-                    assert!(first.place.line < line && case.line(first).contains("st.global"), "{fault}");
-                    assert!(second.place.line > line && case.line(second).contains("ld.global"), "{fault}");
-                    assert_eq!((first.address, first.thread), (second.address, [0, 0, 0]), "{fault}");
+                    assert!(first.place.line == line || second.place.line == line, "{fault}");
+                    for access in [first, second] {
+                        let expected = if access.place.line == line { weak } else { Action::Atomic };
+                        assert_eq!((access.memory, access.action), (Memory::Global, expected), "{fault}");
+                        assert!(case.line(access).contains(".b64"), "{fault}");
+                    }
+                    assert_eq!(first.address, second.address, "{fault}");
                     assert_ne!(first.block, second.block, "{fault}");
                 },
             );
