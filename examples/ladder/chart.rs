@@ -9,7 +9,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::error::Error;
 use super::record::Record;
 use super::rung::is_rung;
-use super::table::short;
+use super::table::{length, short};
 
 /// Letters and axes.
 const INK: RGBColor = RGBColor(128, 128, 128);
@@ -32,7 +32,10 @@ const FONT: (&str, u32) = ("sans-serif", 17);
 /// The charts of what was timed, by the names of their files: of one length the bandwidth and the time of each variant as
 /// bars, of several the time over the length.
 pub fn charts(records: &[Record]) -> Result<Vec<(&'static str, String)>, Error> {
-    let timed: Vec<&Record> = records.iter().filter(|record| record.us.is_some()).collect();
+    // What a file holds may be anything.
+    let drawn = |number: Option<f64>| number.is_some_and(|number| number.is_normal() && number > 0.0);
+    let timed: Vec<&Record> =
+        records.iter().filter(|record| record.n > 0 && drawn(record.us) && drawn(record.gbps)).collect();
     let (Some(first), Some(last)) = (timed.first(), timed.last()) else { return Err(Error::NoTimes) };
     let what = format!("Sums of {}, {} threads a block, {}", first.r#type, first.threads, first.device);
     if first.n != last.n {
@@ -40,7 +43,7 @@ pub fn charts(records: &[Record]) -> Result<Vec<(&'static str, String)>, Error> 
         return Ok(vec![("sweep.svg", lines(&title, &timed)?)]);
     }
     let bandwidths = timed.iter().filter_map(|record| Some((record.variant.as_str(), record.gbps?)));
-    let peak = first.peak_gbps;
+    let peak = first.peak_gbps.filter(|&peak| drawn(Some(peak)));
     let times = timed.iter().filter_map(|record| Some((record.variant.as_str(), record.us?)));
     let what = format!("{what}, {} elements", first.n);
     Ok(vec![
@@ -95,7 +98,7 @@ fn bars(title: &str, rows: &[(&str, f64)], ceiling: Option<f64>) -> Result<Strin
             chart.draw_series([line]).map_err(draw)?;
             // On the first row, whose bar is short.
             let left = left.color(&COLOURS[3]);
-            let peak = format!("the memory's peak, {}", rounded(ceiling));
+            let peak = format!("the peak of the memory, {}", rounded(ceiling));
             chart.draw_series([label(ceiling, count - 0.5, -6, peak, left)]).map_err(draw)?;
         }
         root.present().map_err(draw)?;
@@ -128,7 +131,7 @@ fn lines(title: &str, records: &[&Record]) -> Result<String, Error> {
             .axis_style(INK)
             .bold_line_style(INK.mix(0.3))
             .light_line_style(TRANSPARENT)
-            .x_label_formatter(&|n| format!("2^{}", n.log2().round()))
+            .x_label_formatter(&|&n| length(n.round() as usize))
             .y_label_formatter(&|us| time(*us))
             .label_style(text(FONT))
             .draw()

@@ -58,11 +58,16 @@ fn times(records: &[Record]) -> String {
     let lengths: Vec<&[Record]> = records.chunk_by(|one, next| one.n == next.n).collect();
     let header = lengths[0].iter().map(|record| record.variant.clone());
     let mut lines = vec![std::iter::once("elements".to_owned()).chain(header).collect::<Vec<_>>()];
-    for length in lengths {
-        let values = length.iter().map(|r| r.us.map_or_else(String::new, |us| format!("{us:.2}")));
-        lines.push(std::iter::once(format!("2^{}", length[0].n.ilog2())).chain(values).collect());
+    for of_length in lengths {
+        let values = of_length.iter().map(|r| r.us.map_or_else(String::new, |us| format!("{us:.2}")));
+        lines.push(std::iter::once(length(of_length[0].n)).chain(values).collect());
     }
     markdown(&lines)
+}
+
+/// A length, as a power of two where it is one.
+pub fn length(n: usize) -> String {
+    if n.is_power_of_two() { format!("2^{}", n.ilog2()) } else { n.to_string() }
 }
 
 /// A number with two digits after the point, and none that are zeros.
@@ -73,8 +78,11 @@ pub fn short(number: f64) -> String {
 
 /// A table whose first row is its header; the first column is text, the others are numbers.
 fn markdown(lines: &[Vec<String>]) -> String {
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
+    let width = |column: usize| {
+        let cells = lines.iter().filter_map(|line| line.get(column));
+        cells.map(|cell| cell.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..lines[0].len()).filter_map(width).collect();
     let row = |cells: &[String]| {
         let cells = cells.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
             0 => format!("| {cell:<width$} |"),
