@@ -4,6 +4,9 @@
 //! cargo run --release --example reduce -- [--op sum] [--device auto] [--dtype f32] [--column NAME] FILE
 //! ```
 
+#[path = "common/device.rs"]
+mod device;
+
 /// The files in `examples/reduce/`.
 mod reduce {
     pub mod error;
@@ -22,6 +25,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
+use device::DeviceArg;
 use gpu_reduce::{Buffer, Device, Element, Op, Reduce, Sum, bf16, f16};
 use num_traits::AsPrimitive;
 use reduce::error::Error;
@@ -62,31 +66,6 @@ enum Quantity {
     Min,
     Max,
     Mean,
-}
-
-#[derive(Clone, Copy)]
-enum DeviceArg {
-    Auto,
-    Cpu,
-    Cuda(usize),
-    Emulator,
-}
-
-impl FromStr for DeviceArg {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<DeviceArg, &'static str> {
-        match text {
-            "auto" => Ok(DeviceArg::Auto),
-            "cpu" => Ok(DeviceArg::Cpu),
-            "emulator" => Ok(DeviceArg::Emulator),
-            _ => text
-                .strip_prefix("cuda:")
-                .and_then(|index| index.parse().ok())
-                .map(DeviceArg::Cuda)
-                .ok_or("unknown device; the devices are auto, cpu, emulator, and cuda:N, such as cuda:0"),
-        }
-    }
 }
 
 fn main() -> ExitCode {

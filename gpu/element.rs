@@ -234,9 +234,11 @@ macro_rules! extreme_of_words {
         } else {
             let words: [<$type as InWord>::Word; 4] = bytemuck::cast($load);
             let mut extremes = words;
-            for part in 1..32 / BITS {
-                let parts = words.map(|word| word << (part * BITS % 32));
-                extremes = core::array::from_fn(|word| extremes[word].$pick(parts[word]));
+            let mut shift = BITS;
+            while shift < 32 {
+                let shifted = words.map(|word| word << shift);
+                extremes = core::array::from_fn(|word| extremes[word].$pick(shifted[word]));
+                shift += BITS;
             }
             let [a, b, c, d] = extremes;
             (a.$pick(b).$pick(c.$pick(d)) >> (32 - BITS.min(32)) % 32) as $type

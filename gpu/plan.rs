@@ -39,8 +39,8 @@ pub const SINGLE_ROWS: u64 = 8;
 pub const fn default_block(bytes: u64) -> u32 {
     match bytes {
         0..=0x200 => 32,
-        ..=0x4000 => 256,
-        ..=0x200_0000 => 512,
+        0x201..=0x4000 => 256,
+        0x4001..=0x200_0000 => 512,
         _ => 1024,
     }
 }

@@ -1,22 +1,16 @@
 //! `examples/reduce.rs` from end to end: input files in, printed lines and errors out.
 
+#[path = "support/example.rs"]
+mod example;
+
 use std::fmt::Debug;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
+use example::executable;
 use gpu_reduce::{Element, bf16, f16};
 use tempfile::TempPath;
-
-/// The example's executable. Cargo puts this test in `deps/` and the example in `examples/`, next to each other; a plain
-/// `cargo test` builds both, one that selects tests by name only the tests.
-fn executable() -> PathBuf {
-    let test = std::env::current_exe().expect("the running test has a path");
-    let folder = test.parent().and_then(Path::parent).expect("the test lies in a folder of Cargo's");
-    let path = folder.join("examples").join("reduce").with_extension(std::env::consts::EXE_EXTENSION);
-    assert!(path.exists(), "there is no {}: build it with `cargo build --example reduce`", path.display());
-    path
-}
 
 /// A file of these bytes, deleted when it is dropped.
 fn file(extension: &str, bytes: impl AsRef<[u8]>) -> TempPath {
@@ -26,7 +20,7 @@ fn file(extension: &str, bytes: impl AsRef<[u8]>) -> TempPath {
 }
 
 fn run(options: &[&str], file: &Path) -> Output {
-    Command::new(executable()).args(options).arg(file).output().expect("the example starts")
+    Command::new(executable("reduce")).args(options).arg(file).output().expect("the example starts")
 }
 
 fn text(bytes: Vec<u8>) -> String {
@@ -230,7 +224,7 @@ fn devices() {
     );
 
     let emulated = |options: &[&str], driver: &str| {
-        let mut command = Command::new(executable());
+        let mut command = Command::new(executable("reduce"));
         command.args(options).args(["--dtype", "u16"]).arg(&*file).env("GPU_REDUCE_DRIVER", driver);
         let output = command.output().expect("the example starts");
         assert_eq!((text(output.stderr), output.status.code()), (String::new(), Some(0)));

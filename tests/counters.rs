@@ -58,6 +58,24 @@ fn barriers() {
     });
 }
 
+/// 000's operations: a step reads two places and writes one, in each warp that has a thread at work, after a write for each
+/// element that a thread keeps; thread 0 reads the result. In a block of one warp they are those of thread 0.
+#[test]
+fn shared_accesses() {
+    let expected = |warps_at_work: u64, kept: u64| [2 * warps_at_work + 1, warps_at_work + kept];
+    let counted = |c: Counters| [c.shared_load_requests, c.shared_store_requests];
+    for_each_block!(|BLOCK| {
+        let (block, warps) = (u64::from(BLOCK), u64::from(BLOCK / 32));
+        let strides = || (0..=block.ilog2()).map(|step| 1 << step);
+        let scattered: u64 = strides().map(|stride: u64| warps.min(block / stride)).sum();
+        assert_eq!(counted(two::<PairsInterleaved, BLOCK>()), expected(scattered, 2 * warps));
+        let packed = |stride: u64| stride.div_ceil(32);
+        assert_eq!(counted(two::<PairsReversed, BLOCK>()), expected(strides().map(packed).sum(), 2 * warps));
+        let packed = strides().filter(|&stride| stride < block).map(packed).sum();
+        assert_eq!(counted(two::<FirstAdd, BLOCK>()), expected(packed, warps));
+    });
+}
+
 /// From the first kernel to the second, the branch of the inner loop diverges no more where whole warps work: with `%`, each
 /// warp diverges in five steps, and one in each step after; with a strided index, only the first warp does, in the last five
 /// steps. Once the last warp is unrolled, no step diverges. The store by thread 0 diverges once, in each.

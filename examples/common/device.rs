@@ -1,0 +1,29 @@
+//! The option `--device`.
+
+use std::str::FromStr;
+
+/// Which device is asked for.
+#[derive(Clone, Copy)]
+pub enum DeviceArg {
+    Auto,
+    Cpu,
+    Cuda(usize),
+    Emulator,
+}
+
+impl FromStr for DeviceArg {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<DeviceArg, &'static str> {
+        match text {
+            "auto" => Ok(DeviceArg::Auto),
+            "cpu" => Ok(DeviceArg::Cpu),
+            "emulator" => Ok(DeviceArg::Emulator),
+            _ => text
+                .strip_prefix("cuda:")
+                .and_then(|index| index.parse().ok())
+                .map(DeviceArg::Cuda)
+                .ok_or("unknown device; the devices are auto, cpu, emulator, and cuda:N, such as cuda:0"),
+        }
+    }
+}

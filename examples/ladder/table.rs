@@ -1,0 +1,101 @@
+//! Tables of results in Markdown, as the documents print them.
+
+use super::record::Record;
+use super::rung::is_rung;
+
+/// One length: the ladder's table. Several: a row a length, and a column a variant.
+pub fn table(records: &[Record]) -> String {
+    let (Some(first), Some(last)) = (records.first(), records.last()) else { return String::new() };
+    let what = format!("Sums of {}, {} threads a block", first.r#type, first.threads);
+    if first.n != last.n {
+        return format!("{what}, on {}: microseconds\n\n{}", first.device, times(records));
+    }
+    let on = if first.us.is_some() { format!(" on {}", first.device) } else { String::new() };
+    let counted = match first.counted_n {
+        Some(n) if n == first.n => "; counters from the emulator".to_owned(),
+        Some(n) => format!("; counters from the emulator, of {n} elements"),
+        None => String::new(),
+    };
+    format!("{what}, {} elements{on}{counted}\n\n{}", first.n, ladder(records))
+}
+
+/// The names and values of the columns that any record has a value for.
+fn ladder(records: &[Record]) -> String {
+    let mut before: Option<f64> = None;
+    let first = records.first().and_then(|record| record.us);
+    let rows = records.iter().map(|r| {
+        // A step is from one rung to the next; what stands beside the ladder has none.
+        let step = before.filter(|_| is_rung(&r.variant)).zip(r.us).map(|(before, us)| before / us);
+        before = r.us;
+        [
+            ("time, µs", r.us.map(|us| format!("{us:.2}"))),
+            ("GB/s", r.gbps.map(|gbps| format!("{gbps:.1}"))),
+            ("step", step.map(|step| format!("{step:.2}"))),
+            ("total", first.zip(r.us).map(|(first, us)| format!("{:.2}", first / us))),
+            ("% of peak", r.gbps.zip(r.peak_gbps).map(|(gbps, peak)| format!("{:.1}", 100.0 * gbps / peak))),
+            ("barriers a block", r.barriers.map(short)),
+            ("divergent branches a warp", r.divergent_branches.map(short)),
+            ("lanes active", r.lanes_active.map(short)),
+            ("bank conflicts an access", r.bank_conflicts.map(short)),
+            ("sectors a load", r.sectors_per_load.map(short)),
+            ("instructions for 32 elements", r.instructions.map(short)),
+        ]
+    });
+    let rows: Vec<_> = rows.collect();
+    let has_values = |column: &usize| rows.iter().any(|row| row[*column].1.is_some());
+    let columns: Vec<usize> = (0..rows.first().map_or(0, |row| row.len())).filter(has_values).collect();
+    let header = columns.iter().map(|&column| rows[0][column].0.to_owned());
+    let mut lines = vec![std::iter::once("variant".to_owned()).chain(header).collect::<Vec<_>>()];
+    for (record, row) in records.iter().zip(&rows) {
+        let values = columns.iter().map(|&column| row[column].1.clone().unwrap_or_default());
+        lines.push(std::iter::once(record.variant.clone()).chain(values).collect());
+    }
+    markdown(&lines)
+}
+
+/// The times of a sweep.
+fn times(records: &[Record]) -> String {
+    let lengths: Vec<&[Record]> = records.chunk_by(|one, next| one.n == next.n).collect();
+    let header = lengths[0].iter().map(|record| record.variant.clone());
+    let mut lines = vec![std::iter::once("elements".to_owned()).chain(header).collect::<Vec<_>>()];
+    for of_length in lengths {
+        let values = of_length.iter().map(|r| r.us.map_or_else(String::new, |us| format!("{us:.2}")));
+        lines.push(std::iter::once(length(of_length[0].n)).chain(values).collect());
+    }
+    markdown(&lines)
+}
+
+/// A length, as a power of two where it is one.
+pub fn length(n: usize) -> String {
+    if n.is_power_of_two() { format!("2^{}", n.ilog2()) } else { n.to_string() }
+}
+
+/// A number with two digits after the point, and none that are zeros.
+pub fn short(number: f64) -> String {
+    let text = format!("{number:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A table whose first row is its header; the first column is text, the others are numbers.
+fn markdown(lines: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = lines.iter().filter_map(|line| line.get(column));
+        cells.map(|cell| cell.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..lines[0].len()).filter_map(width).collect();
+    let row = |cells: &[String]| {
+        let cells = cells.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
+            0 => format!("| {cell:<width$} |"),
+            _ => format!(" {cell:>width$} |"),
+        });
+        cells.collect::<String>() + "\n"
+    };
+    let rule = widths.iter().enumerate().map(|(column, &width)| match column {
+        0 => format!("| {} |", "-".repeat(width)),
+        _ => format!(" {}: |", "-".repeat(width.saturating_sub(1))),
+    });
+    row(&lines[0])
+        + &rule.collect::<String>()
+        + "\n"
+        + &lines[1..].iter().map(|line| row(line)).collect::<String>()
+}

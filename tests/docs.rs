@@ -1,0 +1,59 @@
+//! What `docs/ladder.md` quotes is what the files say, and what it counts is what the emulator counts.
+
+#[path = "support/example.rs"]
+mod example;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use example::executable;
+
+fn page() -> String {
+    fs::read_to_string("docs/ladder.md").unwrap()
+}
+
+/// The lines, each without what it is indented by.
+fn lines(text: &str) -> String {
+    text.lines().map(|line| format!("{}\n", line.trim())).collect()
+}
+
+/// A fenced block that is tagged with a file is in that file, but for its indentation.
+#[test]
+fn quotes() {
+    let page = page();
+    let quotes: Vec<&str> = page.split("\n```rust gpu/").skip(1).collect();
+    assert_eq!(quotes.len(), 10);
+    for quote in quotes {
+        let (file, quote) = quote.split_once('\n').unwrap();
+        let (quote, _) = quote.split_once("\n```").unwrap();
+        let source = fs::read_to_string(Path::new("gpu").join(file)).unwrap();
+        assert!(lines(&source).contains(&lines(quote)), "gpu/{file} does not have\n{quote}");
+    }
+}
+
+/// The table is what the example prints, and "Counters: NAME BEFORE → AFTER, …" of a step are its and the last step's rows.
+#[test]
+fn counters() {
+    let mut example = Command::new(executable("ladder"));
+    let output = example.args(["--device", "emulator", "--n", "2^20"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let table = String::from_utf8(output.stdout).unwrap();
+    let page = page();
+    assert!(page.contains(&format!("<!-- counters -->\n```text\n{table}```\n")), "the table is now\n{table}");
+
+    let cells = |row: &str| row.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = table.lines().filter(|line| line.starts_with('|')).map(cells).collect();
+    let counters: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("Counters: ")).collect();
+    assert_eq!(counters.len(), 9, "one line a step");
+    for (step, line) in counters.into_iter().enumerate() {
+        for counter in line.trim_end_matches('.').split(", ") {
+            let column =
+                (1..rows[0].len() - 1).find(|&column| counter.starts_with(&rows[0][column])).unwrap();
+            // Two rows are the table's header.
+            let values = [step + 1, step + 2].map(|row| rows[row][column].clone());
+            let expected = if step == 0 { values[1].clone() } else { values.join(" → ") };
+            assert_eq!(counter, format!("{} {expected}", rows[0][column]));
+        }
+    }
+}
