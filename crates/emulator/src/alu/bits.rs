@@ -62,9 +62,12 @@ fn plain<T: Integer>(words: &mut Words) -> Result<Lanes, String> {
         "brev" => unary(|a: T| T::from_bits(a.bits().reverse_bits() >> (64 - T::BITS))),
         "clz" => unary(|a: T| a.bits().leading_zeros() - (64 - T::BITS)),
         "popc" => unary(|a: T| a.bits().count_ones()),
-        "bfe" => ternary(|a: T, start: u32, length: u32| extract(a, start & 0xff, length & 0xff)),
+        "bfe" => ternary(|a: T, start: u32, length: u32| {
+            let [start, length] = [start, length].map(field_bits::<T>);
+            extract(a, start, length)
+        }),
         "bfi" => quaternary(|a: T, b: T, start: u32, length: u32| {
-            let (start, length) = (start & 0xff, length & 0xff);
+            let [start, length] = [start, length].map(field_bits::<T>);
             let field = if start < T::BITS { low(length) << start } else { 0 };
             let value = if start < T::BITS { a.bits() << start } else { 0 };
             T::from_bits(b.bits() & !field | value & field)
@@ -73,11 +76,17 @@ fn plain<T: Integer>(words: &mut Words) -> Result<Lanes, String> {
     })
 }
 
+/// The start or the length of a field: 8 bits count, as the PTX ISA says of `bfe` and `bfi`; but of fields of 64 bits all
+/// 32 do on an H200.
+fn field_bits<T: Integer>(amount: u32) -> u32 {
+    if T::BITS == 64 { amount } else { amount & 0xff }
+}
+
 /// `bfe`: bits past the top, and those above the field, are the field's sign bit if the type has a sign.
 fn extract<T: Integer>(a: T, start: u32, length: u32) -> T {
     let top = T::BITS - 1;
     let signed = T::SIGNED && length > 0;
-    let sign = signed && a.bits() >> (start + length).saturating_sub(1).min(top) & 1 != 0;
+    let sign = signed && a.bits() >> (start.saturating_add(length) - 1).min(top) & 1 != 0;
     let value = if start <= top { a.bits() >> start } else { 0 };
     // Bits of the field that the value has.
     let length = length.min(T::BITS.saturating_sub(start));
@@ -199,11 +208,13 @@ fn extend<T: Integer>(words: &Words, wrap: bool) -> Result<Lanes, String> {
 }
 
 /// `fns`: the place of the n-th bit set in the mask, counted from `base`, up for a positive n and down for a negative
-/// one; for 0 the bit at `base` itself. All ones where there is none.
+/// one; for 0 the bit at `base` itself. All ones where there is none, but 0 for the least n of all, which has no
+/// magnitude: PTX does not say what it does, an H200 gives that.
 fn nth_set(mask: u32, base: u32, offset: i32) -> u32 {
     let base = base & 31;
     let set = |place: &u32| mask >> place & 1 != 0;
     let found = match offset {
+        i32::MIN => return 0,
         0 => Some(base).filter(set),
         1.. => (base..32).filter(set).nth(offset as usize - 1),
         _ => (0..=base).rev().filter(set).nth(offset.unsigned_abs() as usize - 1),

@@ -1,12 +1,12 @@
 //! `cvt`. (PTX ISA, "Data Movement and Conversion Instructions: cvt".)
 
 use crate::{
-    exec::lanes::{Bank, Lanes, convert as convert_lanes, unary},
+    exec::lanes::{Bank, Lanes, convert as convert_lanes, low, unary},
     ptx::ast::Type,
 };
 
 use super::{
-    float::{convert_pair, round_integral},
+    float::{convert_pair, round_integral, rounded},
     integer::{convert_integer, is_signed},
     number::{canonical_f32, flush, saturate},
     soft::{BF16, F16, F32, F64, Format, Number, Rounding},
@@ -180,8 +180,11 @@ fn between(to: (Bank, Type), from: (Bank, Type), rounding: Rounding, options: Op
     };
     let plain = !ftz && !sat && !relu;
     match (from.1, to.1) {
-        // A move of bits, a NaN's too: ptxas makes it a shift, or nothing.
-        (from_type, to_type) if plain && from_type == to_type => return convert_lanes(to.0, from.0, |a| a),
+        // A move of bits, a NaN's too: ptxas makes it a shift, or nothing. Of 16 bits it is none: on an H200 a NaN becomes
+        // the one of arithmetic.
+        (Type::F32, Type::F32) | (Type::F64, Type::F64) if plain => {
+            return convert_lanes(to.0, from.0, |a| a);
+        }
         (Type::Bf16, Type::F32) if plain => {
             return convert_lanes(to.0, from.0, |a| bf16_to_f32(a as u16).to_bits().into());
         }
@@ -193,13 +196,16 @@ fn between(to: (Bank, Type), from: (Bank, Type), rounding: Rounding, options: Op
         }
         _ => {}
     }
-    let flush_at = move |format: Format, bits: u64| {
-        let subnormal = bits & format.infinity() == 0;
-        if ftz && format == F32 && subnormal { bits & format.sign() } else { bits }
-    };
+    // `.ftz` flushes what is an f32, but an H200 does not flush one that becomes an f16.
+    let flushes = move |format: Format| ftz && format == F32 && to_format != F16;
+    let round = rounded(flushes(to_format));
     convert_lanes(to.0, from.0, move |value| {
-        let value = flush_at(from_format, value & crate::exec::lanes::low(bits_of(from.1)));
-        let bits = flush_at(to_format, to_format.round(from_format.unpack(value), rounding));
+        let value = value & low(bits_of(from.1));
+        let value = if flushes(from_format) { F32.flush(value) } else { value };
+        let bits = match from_format.unpack(value) {
+            Number::Nan if from_format == F64 => narrow_nan(to_format, value),
+            number => round(to_format, number, rounding),
+        };
         if relu && bits & to_format.sign() != 0 {
             return 0;
         }
@@ -209,6 +215,14 @@ fn between(to: (Bank, Type), from: (Bank, Type), rounding: Rounding, options: Op
         let value = f64::from_bits(F64.round(to_format.unpack(bits), Rounding::Nearest));
         to_format.round(F64.unpack(saturate(value).to_bits()), Rounding::Nearest)
     })
+}
+
+/// A NaN of f64 in another format: quiet, with its sign and the upper bits of its fraction, as seen on an H200. The NaNs
+/// of other formats become the one of arithmetic.
+fn narrow_nan(format: Format, bits: u64) -> u64 {
+    let sign = if bits & F64.sign() != 0 { format.sign() } else { 0 };
+    let fraction = bits >> (F64.fraction - format.fraction) & low(format.fraction);
+    sign | format.infinity() | 1 << (format.fraction - 1) | fraction
 }
 
 /// Exact; a NaN stays one.

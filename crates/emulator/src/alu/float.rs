@@ -75,16 +75,9 @@ pub fn arithmetic(words: &mut Words) -> Result<Lanes, String> {
                 binary(move |a: f32, b: f32| -minimum_of_negated(enter(a, ftz), enter(b, ftz), propagates))
             }
             _ if propagates || xorsign => return Err(words.unknown()),
-            _ if rounding != Rounding::Nearest => return directed_f32(words, rounding, ftz, sat),
-            _ if ftz || sat => match name {
-                "add" => binary(move |a: f32, b: f32| finish(enter(a, ftz) + enter(b, ftz), ftz, sat)),
-                "sub" => binary(move |a: f32, b: f32| finish(enter(a, ftz) - enter(b, ftz), ftz, sat)),
-                "mul" => binary(move |a: f32, b: f32| finish(enter(a, ftz) * enter(b, ftz), ftz, sat)),
-                "div" => binary(move |a: f32, b: f32| finish(enter(a, ftz) / enter(b, ftz), ftz, sat)),
-                _ => ternary(move |a: f32, b: f32, c: f32| {
-                    finish(enter(a, ftz).mul_add(enter(b, ftz), enter(c, ftz)), ftz, sat)
-                }),
-            },
+            _ if ftz || sat || rounding != Rounding::Nearest => {
+                return exact_f32(words, rounding, ftz, sat);
+            }
             "add" => binary(|a: f32, b: f32| canonical_f32(a + b)),
             "sub" => binary(|a: f32, b: f32| canonical_f32(a - b)),
             "mul" => binary(|a: f32, b: f32| canonical_f32(a * b)),
@@ -99,7 +92,7 @@ pub fn arithmetic(words: &mut Words) -> Result<Lanes, String> {
                 let least = minimum_f64(-a, -b);
                 if least.is_nan() { least } else { -least }
             }),
-            _ if rounding != Rounding::Nearest => return directed_f64(words, rounding),
+            _ if rounding != Rounding::Nearest => return exact_f64(words, rounding),
             "add" => binary(|a: f64, b: f64| canonical_f64(a + b)),
             "sub" => binary(|a: f64, b: f64| canonical_f64(a - b)),
             "mul" => binary(|a: f64, b: f64| canonical_f64(a * b)),
@@ -179,12 +172,18 @@ fn exact(name: &str) -> Option<fn([Number; 3], Rounding) -> Number> {
     })
 }
 
-fn directed_f32(words: &Words, rounding: Rounding, ftz: bool, sat: bool) -> Result<Lanes, String> {
+/// How an exact result becomes bits.
+pub fn rounded(ftz: bool) -> fn(Format, Number, Rounding) -> u64 {
+    if ftz { Format::round_or_flush } else { Format::round }
+}
+
+fn exact_f32(words: &Words, rounding: Rounding, ftz: bool, sat: bool) -> Result<Lanes, String> {
     let operation = exact(words.name()).ok_or_else(|| words.unknown())?;
+    let round = rounded(ftz);
     let run = move |operands: [f32; 3]| {
         let numbers = operands.map(|value| F32.unpack(u64::from(enter(value, ftz).to_bits())));
-        let bits = F32.round(operation(numbers, rounding), rounding);
-        finish(f32::from_bits(bits as u32), ftz, sat)
+        let bits = round(F32, operation(numbers, rounding), rounding);
+        finish(f32::from_bits(bits as u32), false, sat)
     };
     Ok(match words.name() {
         "mad" | "fma" => ternary(move |a, b, c| run([a, b, c])),
@@ -192,7 +191,7 @@ fn directed_f32(words: &Words, rounding: Rounding, ftz: bool, sat: bool) -> Resu
     })
 }
 
-fn directed_f64(words: &Words, rounding: Rounding) -> Result<Lanes, String> {
+fn exact_f64(words: &Words, rounding: Rounding) -> Result<Lanes, String> {
     let operation = exact(words.name()).ok_or_else(|| words.unknown())?;
     let run = move |operands: [u64; 3]| {
         F64.round(operation(operands.map(|bits| F64.unpack(bits)), rounding), rounding)
@@ -215,10 +214,7 @@ struct Small {
 /// Arithmetic of 16-bit formats, one value or two to a register.
 fn small(words: &Words, ty: Type, options: Small) -> Result<Lanes, String> {
     let (format, count) = format(ty).ok_or_else(|| words.unknown())?;
-    let flush = move |bits: u64| {
-        let subnormal = bits & format.infinity() == 0;
-        if options.ftz && subnormal { bits & format.sign() } else { bits }
-    };
+    let flush = move |bits: u64| if options.ftz { format.flush(bits) } else { bits };
     let finish = move |bits: u64| {
         let bits = flush(bits);
         let nan = bits & !format.sign() > format.infinity();
@@ -263,9 +259,10 @@ fn small(words: &Words, ty: Type, options: Small) -> Result<Lanes, String> {
         "max" => by_parts_2(count, move |a, b| extreme(a, b, true)),
         name => {
             let operation = exact(name).filter(|_| name != "div").ok_or_else(|| words.unknown())?;
+            let round = rounded(options.ftz);
             let run = move |operands: [u64; 3]| {
                 let numbers = operands.map(|bits| format.unpack(flush(bits)));
-                finish(format.round(operation(numbers, Rounding::Nearest), Rounding::Nearest))
+                finish(round(format, operation(numbers, Rounding::Nearest), Rounding::Nearest))
             };
             match name {
                 "mad" | "fma" => by_parts_3(count, move |a, b, c| run([a, b, c])),
@@ -341,9 +338,10 @@ pub fn function(words: &mut Words) -> Result<Lanes, String> {
             let root = name == "sqrt";
             let operation = move |a: Number| if root { a.root() } else { Number::integer(false, 1).over(a) };
             if ty == Type::F32 {
+                let round = rounded(ftz);
                 unary(move |a: f32| {
                     let number = operation(F32.unpack(u64::from(enter(a, ftz).to_bits())));
-                    finish(f32::from_bits(F32.round(number, rounding) as u32), ftz, false)
+                    round(F32, number, rounding) as u32
                 })
             } else {
                 unary(move |a: u64| F64.round(operation(F64.unpack(a)), rounding))
@@ -362,9 +360,10 @@ pub fn function(words: &mut Words) -> Result<Lanes, String> {
         ("rsqrt", Type::F64) if approximate => unary(move |a: f64| canonical_f64(approximation(a))),
         ("ex2" | "tanh", Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2) if approximate => {
             let (format, count) = format(ty).ok_or_else(|| words.unknown())?;
+            let flush = move |bits: u64| if ftz { format.flush(bits) } else { bits };
             by_parts_1(count, move |a| {
-                let value = f64::from_bits(F64.round(format.unpack(a), Rounding::Nearest));
-                format.round(F64.unpack(approximation(value).to_bits()), Rounding::Nearest)
+                let value = f64::from_bits(F64.round(format.unpack(flush(a)), Rounding::Nearest));
+                flush(format.round(F64.unpack(approximation(value).to_bits()), Rounding::Nearest))
             })
         }
         _ => return Err(words.unknown()),
@@ -382,7 +381,8 @@ fn property(words: &mut Words) -> Result<Lanes, String> {
                 "infinite" => test_lanes(|a: $float| a.is_infinite()),
                 "number" => test_lanes(|a: $float| !a.is_nan()),
                 "notanumber" => test_lanes(|a: $float| a.is_nan()),
-                "normal" => test_lanes(|a: $float| a.is_normal()),
+                // "As a special case, positive and negative zero are considered normal numbers." (PTX ISA, `testp`.)
+                "normal" => test_lanes(|a: $float| a.is_normal() || a == 0.0),
                 _ => test_lanes(|a: $float| a.is_subnormal()),
             }
         };
@@ -404,10 +404,7 @@ pub fn compare(words: &mut Words, instruction: &Instruction) -> Result<Lanes, St
     let join = join(words, instruction);
     let ftz = words.take("ftz");
     let result = if words.name() == "set" { Some(words.ty()?) } else { None };
-    let half = move |a: u16| {
-        let subnormal = a & 0x7c00 == 0;
-        f16_to_f32(if ftz && subnormal { a & 0x8000 } else { a })
-    };
+    let half = move |a: u16| f16_to_f32(if ftz { F16.flush(a.into()) as u16 } else { a });
     let opposite = matches!(instruction.operands.first(), Some(Operand::Pair(..)));
     match words.ty()? {
         Type::F16 | Type::Bf16 if opposite => Err("16-bit floats have no second result".to_owned()),

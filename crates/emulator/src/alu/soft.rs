@@ -131,6 +131,30 @@ impl Format {
         self.signed(bits, negative)
     }
 
+    /// As [`Format::round`] with `.ftz`: a result below the least normal number is a zero of its sign, even where its
+    /// rounding to the few digits of a subnormal would give that number. PTX does not say how a result is told to be
+    /// below; an H200 rounds it as if the exponent had no lower limit.
+    pub fn round_or_flush(self, number: Number, rounding: Rounding) -> u64 {
+        // Twice the number has all its digits where that matters.
+        let twice = match number {
+            Finite { negative, exponent, significand } => {
+                Finite { negative, exponent: exponent + 1, significand }
+            }
+            _ => number,
+        };
+        let least_normal = 1 << self.fraction;
+        if self.round(twice, rounding) & !self.sign() < 2 * least_normal {
+            self.signed(0, number.is_negative())
+        } else {
+            self.round(number, rounding)
+        }
+    }
+
+    /// `.ftz` of an operand: a subnormal is a zero of its sign.
+    pub fn flush(self, bits: u64) -> u64 {
+        if bits & self.infinity() == 0 { bits & self.sign() } else { bits }
+    }
+
     fn signed(self, bits: u64, negative: bool) -> u64 {
         if negative { bits | self.sign() } else { bits }
     }

@@ -96,15 +96,15 @@ fn integer_edges(bits: u32) -> Vec<u64> {
     distinct(edges.into_iter().map(|bits| bits & ones).collect())
 }
 
-/// Both signs of zero, subnormals, normals at each end, numbers near one and near the limits of integers, ties,
-/// infinities, quiet and signalling NaNs.
+/// Both signs of zero, subnormals, normals at each end, numbers near one and near the limits of integers and of narrower
+/// formats, ties, infinities, quiet and signalling NaNs.
 fn float_edges(format: Format) -> Vec<u64> {
     let (infinity, last) = (format.infinity(), (1 << format.fraction) - 1);
     let small = [0, 1, 2, last / 2, last, last + 1, last + 2];
     let great =
         [infinity - 1, infinity, infinity + 1, infinity + last / 3, infinity + last / 2 + 1, infinity + last];
     let mut edges = [&small[..], &great].concat();
-    for power in [-24, -1, 0, 1, 7, 8, 15, 16, 31, 32, 63, 64] {
+    for power in [-149, -126, -24, -14, -1, 0, 1, 7, 8, 15, 16, 31, 32, 63, 64, 126, 127] {
         let Some(one) = power_of_two(format, power) else { continue };
         edges.extend([one - 1, one, one + 1, one + last / 2 + 1]);
         // A half more, where the fraction has such a bit.

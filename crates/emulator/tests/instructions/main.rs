@@ -3,7 +3,7 @@
 //! that, bit by bit, with random values too.
 //!
 //! Not bit by bit, for PTX leaves it to the machine:
-//! - approximations ([`row::near`]), which must be within the error that the ISA states;
+//! - approximations ([`row::near`]), which must be within the error that the ISA states, or an H200 was seen to have;
 //! - a NaN of `f64` ([`value::Operand::same`]), which must be one;
 //! - clocks, and the numbers of multiprocessors, grids and hardware warps ([`row::of_machine`]), which only must be there.
 

@@ -144,6 +144,16 @@ macro_rules! floats {
             }
         }
 
+        impl Value for Exact<$float> {
+            const OPERAND: Operand = Operand::Float($format);
+            fn from_register(bits: u64) -> Self {
+                Exact(Float::from_bits(bits.into()))
+            }
+            fn to_register(self) -> u64 {
+                Float::to_bits(self.0) as u64
+            }
+        }
+
         impl Value for Two<$float> {
             const OPERAND: Operand = Operand::Floats($format);
             fn from_register(bits: u64) -> Self {
@@ -157,6 +167,10 @@ macro_rules! floats {
 }
 
 floats! { Half F16, BFloat BF16, Single F32, Double F64, }
+
+/// A float whose NaN keeps its bits.
+#[derive(Clone, Copy)]
+pub struct Exact<F>(pub F);
 
 /// Two values of 16 bits, the lower half first.
 #[derive(Clone, Copy)]

@@ -74,9 +74,10 @@ fn fields(rows: &mut Vec<Row>) {
                     extract(a.into(), start, length, $bits, true) as $int
                 }),
                 row(name("bfi.b"), |a: $int, b: $int, start: u32, length: u32| {
-                    let inside = |i: u32| i >= start & 0xff && i < (start & 0xff) + (length & 0xff);
+                    let [start, length] = [start, length].map(|amount| amount & field_bits($bits));
                     (0..$bits).fold(0, |all: $int, i| {
-                        let from = if inside(i) { bit(a.into(), i - (start & 0xff)) } else { bit(b.into(), i) };
+                        let inside = i >= start && i - start < length;
+                        let from = if inside { bit(a.into(), i - start) } else { bit(b.into(), i) };
                         all | (from as $int) << i
                     })
                 }),
@@ -107,12 +108,20 @@ fn highest(value: u64, bits: u32) -> Option<u32> {
     (0..bits).rev().find(|&i| bit(value, i) != 0)
 }
 
+/// The bits that count of the start and the length of a field: 8, as the ISA says of all; but 32 for values of 64 bits on
+/// an H200.
+fn field_bits(bits: u32) -> u32 {
+    if bits == 64 { u32::MAX } else { 0xff }
+}
+
 /// `bfe`: bits past the field are its sign.
 fn extract(a: u64, start: u32, length: u32, bits: u32, signed: bool) -> u64 {
-    let (start, length, top) = (start & 0xff, length & 0xff, bits - 1);
-    let sign = if signed && length > 0 { bit(a, (start + length - 1).min(top)) } else { 0 };
-    (0..bits).fold(0, |all, i| {
-        let from = if i < length && start + i <= top { bit(a, start + i) } else { sign };
+    let [start, length] = [start, length].map(|amount| u64::from(amount & field_bits(bits)));
+    let top = u64::from(bits) - 1;
+    let bit = |place: u64| bit(a, place as u32);
+    let sign = if signed && length > 0 { bit((start + length - 1).min(top)) } else { 0 };
+    (0..u64::from(bits)).fold(0, |all, i| {
+        let from = if i < length && start + i <= top { bit(start + i) } else { sign };
         all | from << i
     })
 }
@@ -167,8 +176,11 @@ fn permute(rows: &mut Vec<Row>) {
     }
 }
 
-/// `fns`.
+/// `fns`; the ISA says nothing of the least offset, and an H200 gives 0.
 fn nth_set(mask: u32, base: i32, offset: i32) -> u32 {
+    if offset == i32::MIN {
+        return 0;
+    }
     if offset == 0 {
         return if bit(mask.into(), base as u32) != 0 { base as u32 } else { u32::MAX };
     }

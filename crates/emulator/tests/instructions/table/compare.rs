@@ -178,7 +178,8 @@ fn properties<F: Float + Value + 'static>(rows: &mut Vec<Row>, ty: &str) {
         ("infinite", |a| a.category() == Category::Infinity),
         ("number", |a| a.category() != Category::NaN),
         ("notanumber", |a| a.category() == Category::NaN),
-        ("normal", |a| a.category() == Category::Normal && !a.is_denormal()),
+        // "As a special case, positive and negative zero are considered normal numbers."
+        ("normal", |a| a.is_finite() && !a.is_denormal()),
         ("subnormal", |a| a.is_denormal()),
     ];
     for (name, holds) in properties {

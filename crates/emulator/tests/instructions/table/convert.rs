@@ -2,7 +2,7 @@
 
 use super::float::{Modifiers, ROUNDINGS, flush};
 use crate::row::{Row, row};
-use crate::value::{BFloat, Double, Half, Single, Two, Value};
+use crate::value::{BFloat, Double, Exact, Half, Single, Two, Value};
 use rustc_apfloat::{Float, FloatConvert, Round};
 
 pub fn rows() -> Vec<Row> {
@@ -97,7 +97,8 @@ fn floats(rows: &mut Vec<Row>) {
     between::<Half, Double>(rows, ".f64.f16", false, &["", ".sat"]);
     between::<Single, Double>(rows, ".f64.f32", false, &["", ".ftz", ".sat", ".ftz.sat"]);
     between::<BFloat, Double>(rows, ".f64.bf16", false, &[""]);
-    between::<Half, Half>(rows, ".f16.f16", false, &[".sat"]);
+    between::<Half, Half>(rows, ".f16.f16", false, &["", ".sat"]);
+    between::<BFloat, BFloat>(rows, ".bf16.bf16", false, &[""]);
     between::<Single, Single>(rows, ".f32.f32", false, &[".ftz", ".sat", ".ftz.sat"]);
     between::<Double, Double>(rows, ".f64.f64", false, &[".sat"]);
     between::<Single, Half>(rows, ".f16.f32", true, &["", ".ftz", ".sat", ".ftz.sat", ".relu"]);
@@ -110,18 +111,17 @@ fn floats(rows: &mut Vec<Row>) {
     // These move bits, a NaN's too.
     rows.extend([
         row("cvt.f32.bf16", |a: u16| u32::from(a) << 16),
-        row("cvt.f16.f16", |a: u16| a),
-        row("cvt.bf16.bf16", |a: u16| a),
         row("cvt.f32.f32", |a: u32| a),
         row("cvt.f64.f64", |a: u64| a),
     ]);
 }
 
 /// From one format to another, in every direction of rounding where it `narrows`.
-fn between<From, To>(rows: &mut Vec<Row>, types: &str, narrows: bool, modifiers: &[&str])
+fn between<From, To>(rows: &mut Vec<Row>, types: &'static str, narrows: bool, modifiers: &[&str])
 where
     From: Float + FloatConvert<To> + Value + 'static,
     To: Float + Value + 'static,
+    Exact<To>: Value,
 {
     for &(word, round) in if narrows { &ROUNDINGS[1..] } else { &ROUNDINGS[..1] } {
         for &words in modifiers {
@@ -134,11 +134,14 @@ where
             if with.relu && matches!(word, ".rm" | ".rp") {
                 continue;
             }
-            // `.ftz` flushes what is an f32.
-            let enter = Modifiers { ftz: with.ftz && types.ends_with(".f32"), ..with };
+            // `.ftz` flushes what is an f32, but on an H200 not one that becomes an f16.
+            let enter = Modifiers { ftz: with.ftz && types.ends_with(".f32") && types != ".f16.f32", ..with };
             let leave = Modifiers { ftz: with.ftz && types.starts_with(".f32"), ..with };
             rows.push(row(format!("cvt{word}{words}{types}"), move |a: From| {
-                leave.result(enter.source(a).convert_r(round, &mut false).value)
+                let a = enter.source(a);
+                let result = leave.rounded(|power| a.scalbn(power).convert_r(round, &mut false).value);
+                // A NaN of f64 keeps its sign and the upper bits of its fraction on an H200; the ISA names none.
+                Exact(if types.ends_with(".f64") { result } else { To::from_register(result.to_register()) })
             }));
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::row::{Near, Row, near, row};
 use crate::value::{BFloat, Double, Half, Single, Two, Value};
-use rustc_apfloat::{Float, Round};
+use rustc_apfloat::{ExpInt, Float, Round};
 use std::ops::Neg;
 
 /// The directions of rounding, to nearest where none is named.
@@ -50,6 +50,26 @@ impl Modifiers {
         }
     }
 
+    /// The result of an operation, which scales it by a power of two before it rounds. `.ftz` flushes what would be below
+    /// the least normal number if it were rounded with no lower limit of the exponent: PTX leaves that open, an H200 does
+    /// so.
+    pub fn rounded<F: Float>(self, operation: impl Fn(ExpInt) -> F) -> F {
+        let result = operation(0);
+        // Twice the result has all its digits where that matters.
+        let below = operation(1).abs() < F::smallest_normalized().scalbn(1);
+        self.result(if self.ftz && below { F::ZERO.copy_sign(result) } else { result })
+    }
+
+    fn binary<F: Float>(self, operation: Binary<F>, round: Round, a: F, b: F) -> F {
+        let (a, b) = (self.source(a), self.source(b));
+        self.rounded(|power| operation(a, b, power, round))
+    }
+
+    fn fused<F: Float>(self, round: Round, a: F, b: F, c: F) -> F {
+        let [a, b, c] = [a, b, c].map(|value| self.source(value));
+        self.rounded(|power| a.scalbn(power).mul_add_r(b, c.scalbn(power), round).value)
+    }
+
     /// As the words of an instruction.
     pub fn words(self) -> String {
         [(self.ftz, ".ftz"), (self.relu, ".relu"), (self.sat, ".sat")]
@@ -86,14 +106,14 @@ pub fn rows() -> Vec<Row> {
     rows
 }
 
-/// An operation of two numbers, rounded.
-type Binary<F> = fn(F, F, Round) -> F;
+/// An operation of two numbers, its result scaled by a power of two and rounded.
+type Binary<F> = fn(F, F, ExpInt, Round) -> F;
 
 fn sums_and_products<F: Float>() -> [(&'static str, Binary<F>); 3] {
     [
-        ("add", |a, b, round| a.add_r(b, round).value),
-        ("sub", |a, b, round| a.sub_r(b, round).value),
-        ("mul", |a, b, round| a.mul_r(b, round).value),
+        ("add", |a, b, power, round| a.scalbn(power).add_r(b.scalbn(power), round).value),
+        ("sub", |a, b, power, round| a.scalbn(power).sub_r(b.scalbn(power), round).value),
+        ("mul", |a, b, power, round| a.scalbn(power).mul_r(b, round).value),
     ]
 }
 
@@ -107,7 +127,7 @@ fn arithmetic<F: Float + Value + Sync + 'static>(
         for &(word, round) in roundings {
             for &with in modifiers {
                 rows.push(row(format!("{name}{word}{}.{ty}", with.words()), move |a: F, b: F| {
-                    with.result(operation(with.source(a), with.source(b), round))
+                    with.binary(operation, round, a, b)
                 }));
             }
         }
@@ -125,8 +145,7 @@ fn fused<F: Float + Value + Sync + 'static>(
         for &(word, round) in roundings {
             for &with in modifiers {
                 rows.push(row(format!("{name}{word}{}.{ty}", with.words()), move |a: F, b: F, c: F| {
-                    let [a, b, c] = [a, b, c].map(|value| with.source(value));
-                    with.result(a.mul_add_r(b, c, round).value)
+                    with.fused(round, a, b, c)
                 }));
             }
         }
@@ -135,13 +154,14 @@ fn fused<F: Float + Value + Sync + 'static>(
 
 /// `div` and `rcp`, rounded.
 fn quotients<F: Float + Value + Sync + 'static>(rows: &mut Vec<Row>, ty: &str, modifiers: &[Modifiers]) {
+    let quotient: Binary<F> = |a, b, power, round| a.scalbn(power).div_r(b, round).value;
     for &(word, round) in &ROUNDINGS[1..] {
         for &with in modifiers {
             rows.push(row(format!("div{word}{}.{ty}", with.words()), move |a: F, b: F| {
-                with.result(with.source(a).div_r(with.source(b), round).value)
+                with.binary(quotient, round, a, b)
             }));
             rows.push(row(format!("rcp{word}{}.{ty}", with.words()), move |a: F| {
-                with.result(F::from_u128(1).value.div_r(with.source(a), round).value)
+                with.binary(quotient, round, F::from_u128(1).value, a)
             }));
         }
     }
@@ -248,7 +268,7 @@ where
                 rows.push(row(
                     format!("{name}{word}{}.{ty}x2", with.words()),
                     move |a: Two<F>, b: Two<F>| {
-                        let part = |a: F, b: F| with.result(operation(with.source(a), with.source(b), round));
+                        let part = |a: F, b: F| with.binary(operation, round, a, b);
                         Two(part(a.0, b.0), part(a.1, b.1))
                     },
                 ));
@@ -257,9 +277,7 @@ where
     }
     for &with in fused_modifiers {
         rows.push(row(format!("fma.rn{}.{ty}x2", with.words()), move |a: Two<F>, b: Two<F>, c: Two<F>| {
-            let part = |a: F, b: F, c: F| {
-                with.result(with.source(a).mul_add_r(with.source(b), with.source(c), round).value)
-            };
+            let part = |a: F, b: F, c: F| with.fused(round, a, b, c);
             Two(part(a.0, b.0, c.0), part(a.1, b.1, c.1))
         }));
     }
@@ -317,8 +335,10 @@ fn approximations(rows: &mut Vec<Row>) {
             promised.then(|| Near::new(a / b, ulps(2.0), least))
         }));
     }
-    half_approximations::<Half>(rows, "f16", "", (-9.9f64).exp2(), (-10.987f64).exp2());
-    half_approximations::<BFloat>(rows, "bf16", ".ftz", (-7f64).exp2(), (-8f64).exp2());
+    half_approximations::<Half>(rows, "f16", "", ((-9.9f64).exp2(), LEAST_F16), (-10.987f64).exp2());
+    // The ISA names 2^-8 for `tanh`; of 0.746 an H200's is 2.5e-7 more off, at 0.62890625 instead of 0.63281275.
+    let tanh_error = (-8f64).exp2() + (-21f64).exp2();
+    half_approximations::<BFloat>(rows, "bf16", ".ftz", ((-7f64).exp2(), NORMAL_F32), tanh_error);
 
     // The ISA names no error here, but 20 bits of fraction, and does not look at those of a NaN below.
     let gross = (-18f64).exp2();
@@ -333,9 +353,10 @@ fn approximations(rows: &mut Vec<Row>) {
     }));
 }
 
-/// The least normal and subnormal numbers of f32.
+/// The least normal number of f32 and bf16, and the least subnormal ones of f32 and f16.
 const NORMAL_F32: f64 = f32::MIN_POSITIVE as f64;
 const LEAST_F32: f64 = NORMAL_F32 / (1u32 << 23) as f64;
+const LEAST_F16: f64 = 1.0 / (1u32 << 24) as f64;
 
 /// Units in the last place of an f32, relative to the greatest number that has them.
 fn ulps(count: f64) -> f64 {
@@ -352,13 +373,18 @@ fn angle_error(a: f64) -> Option<(f64, f64)> {
     }
 }
 
-/// `ex2` with a relative and `tanh` with an absolute error, one value and two to a register.
-fn half_approximations<F>(rows: &mut Vec<Row>, ty: &str, ex2_words: &str, ex2_error: f64, tanh_error: f64)
-where
-    F: Float + Value,
+/// `ex2` and `tanh`, one value and two to a register. The error of `ex2` is relative, and that of a result which is no
+/// normal number absolute: `.ftz` flushes it, and without that an H200 truncates it.
+fn half_approximations<F>(
+    rows: &mut Vec<Row>,
+    ty: &str,
+    ex2_words: &str,
+    (ex2_error, least): (f64, f64),
+    tanh_error: f64,
+) where
+    F: Value,
     Two<F>: Value,
 {
-    let least = (f64::from(F::MIN_EXP) - f64::from(F::PRECISION as u32)).exp2();
     let ex2 = move |sources: &[f64]| Some(Near::new(sources[0].exp2(), ex2_error, least));
     let tanh = move |sources: &[f64]| Some(Near::new(sources[0].tanh(), 0.0, tanh_error));
     rows.push(near::<F>(format!("ex2.approx{ex2_words}.{ty}"), 1, ex2));
