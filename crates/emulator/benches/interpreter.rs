@@ -97,17 +97,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sum =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ptx/sum_f32_256.ptx"))?;
     const LEN: u64 = 1 << 22;
-    // As the library plans it: 1,024 chunks.
+    // 1,024 blocks, a tile each.
     const CHUNK: u64 = 4096;
     let blocks = (LEN / CHUNK) as u32;
     let input = DeviceBuffer::from_slice(&vec![1f32; LEN as usize])?;
-    let scratch = DeviceBuffer::from_slice(&vec![0u32; blocks as usize + 2])?;
+    let scratch = DeviceBuffer::from_slice(&vec![0u64; blocks as usize + 1])?;
     let [input, scratch] = [input.as_device_ptr().as_raw(), scratch.as_device_ptr().as_raw()];
-    let (ticket, result) = (scratch + 4 * u64::from(blocks), scratch + 4 * u64::from(blocks) + 4);
+    let result = scratch + 8 * u64::from(blocks);
 
     for checks in [true, false] {
         emulator::set_settings(Settings { checks, threads: 1, ..Settings::default() });
-        case("sum_f32_256", &sum, blocks, &[input, LEN, CHUNK, scratch, ticket, result])?;
+        case("sum_f32_256", &sum, blocks, &[input, LEN, CHUNK, scratch, result])?;
         case("arithmetic", ARITHMETIC, 64, &[scratch])?;
         case("shared", SHARED, 64, &[scratch])?;
     }
