@@ -97,7 +97,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sum =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ptx/sum_f32_256.ptx"))?;
     const LEN: u64 = 1 << 22;
-    // As the library plans it: 1,024 chunks.
+    // 1,024 blocks, a tile each.
     const CHUNK: u64 = 4096;
     let blocks = (LEN / CHUNK) as u32;
     let input = DeviceBuffer::from_slice(&vec![1f32; LEN as usize])?;
