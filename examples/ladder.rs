@@ -179,6 +179,7 @@ fn count(job: &Job, records: Vec<Record>) -> Result<Vec<Record>, Error> {
     if !output.status.success() {
         return Err(Error::Emulator(format!("ended with {}", output.status)));
     }
-    let counted = record::from_csv(&output.stdout)?;
+    let counted = record::from_csv(&output.stdout)
+        .map_err(|error| Error::Emulator(format!("prints something else than results: {error}")))?;
     Ok(records.into_iter().zip(&counted).map(|(record, counted)| record.counted_as(counted)).collect())
 }

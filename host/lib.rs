@@ -29,7 +29,8 @@
 //!   the CPU, and [`Device::cuda`] says why there is no GPU.
 //! - `emulator`: [`Device::emulator`], a GPU in software that checks kernels as it runs them, and the module `emulator`
 //!   with its counters, settings and faults.
-//! - `ladder`: the classic kernels beside the production one, `Buffer::reduce_with` and `merge_sorted`, for study.
+//! - `ladder`: the classic kernels beside the production one, for study: `Buffer::reduce_with`, `Buffer::time_with` and
+//!   `merge_sorted`.
 
 mod buffer;
 mod cpu;

@@ -16,6 +16,18 @@ fn devices_and_buffers_go_to_other_threads() {
     is_sync::<Buffer<f32>>();
 }
 
+/// On the emulator, the H200's: 3,201 MHz, twice a period, 6,144 bits.
+#[test]
+fn the_peak_of_the_memory() {
+    for device in devices() {
+        let peak = device.peak_bandwidth();
+        match is_emulator(&device) {
+            true => assert_eq!(peak, Some(4_916_736e6)),
+            false => assert_eq!(peak > Some(1e9), !device.is_cpu(), "{device}: {peak:?}"),
+        }
+    }
+}
+
 #[test]
 fn several_threads_use_one_device() {
     for device in devices() {
