@@ -26,7 +26,7 @@ pub struct Arguments<T> {
     pub len: u64,
     /// Elements in a chunk.
     pub chunk: u64,
-    /// A [slot](crate::slot) for each block, empty before the launch and after it.
+    /// A [`slot`] for each block, empty before the launch and after it.
     pub slots: *mut u64,
     /// A slot for the result, on the device or in host memory that the device writes to.
     pub result: *mut u64,
