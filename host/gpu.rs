@@ -258,7 +258,7 @@ fn words(result: &mut LockedBuffer<u64>) -> &[AtomicU64; slot::MAX_WORDS] {
     unsafe { &*result.as_mut_ptr().cast() }
 }
 
-/// Waits until a launch has filled these words: for a while by looking at them, which on an H200 tells 3 µs sooner than
+/// Waits until a launch has filled these words: for a while by looking at them, which tells sooner than
 /// the driver does, then by the driver, who also knows of a launch that failed.
 fn wait(words: &[AtomicU64], stream: &Stream) -> CudaResult<()> {
     const LOOKS: u32 = 2000;

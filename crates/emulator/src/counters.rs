@@ -4,7 +4,8 @@ use std::ops::AddAssign;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a launch did. The same launch counts the same, however many CPU threads ran it.
+        /// What a launch did. The same launch counts the same, however many CPU threads ran it, unless its blocks wait for
+        /// each other: how often they look then depends on the threads.
         ///
         /// Instructions are PTX instructions; a GPU runs the machine instructions that they compile to.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
