@@ -88,7 +88,16 @@ fn parts(operand: &Operand) -> &[Operand] {
     }
 }
 
-fn load(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), LoadError> {
+/// What the words of a load or a store say.
+struct Access {
+    order: Order,
+    scope: Scope,
+    space: Space,
+    count: usize,
+    ty: Type,
+}
+
+fn access(decoder: &Decoder, instruction: &ast::Instruction) -> Result<Access, LoadError> {
     decoder.expect(instruction, 2)?;
     let mut words = Words::new(instruction);
     let order = order(&mut words, Order::Weak);
@@ -97,6 +106,11 @@ fn load(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), Loa
     drop_hints(&mut words);
     let (count, ty) = or_fail(decoder, shape(&mut words))?;
     or_fail(decoder, words.finish())?;
+    Ok(Access { order, scope, space, count, ty })
+}
+
+fn load(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), LoadError> {
+    let Access { order, scope, space, count, ty } = access(decoder, instruction)?;
     let operands = parts(&instruction.operands[0]);
     if operands.len() != count {
         return decoder.error(format!("`ld` of {count} values into {} registers", operands.len()));
@@ -120,14 +134,7 @@ fn load(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), Loa
 }
 
 fn store(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), LoadError> {
-    decoder.expect(instruction, 2)?;
-    let mut words = Words::new(instruction);
-    let order = order(&mut words, Order::Weak);
-    let scope = scope(&mut words);
-    let space = space(&mut words);
-    drop_hints(&mut words);
-    let (count, ty) = or_fail(decoder, shape(&mut words))?;
-    or_fail(decoder, words.finish())?;
+    let Access { order, scope, space, count, ty } = access(decoder, instruction)?;
     let operands = parts(&instruction.operands[1]);
     if operands.len() != count {
         return decoder.error(format!("`st` of {count} values out of {} registers", operands.len()));
