@@ -31,8 +31,11 @@ pub trait Element: Pod + PartialOrd + Display + Debug + Send + Sync {
     /// The element that has this key; the canonical NaN for a key that no number has.
     fn from_key(key: Self::Key) -> Self;
 
-    /// The sum of a load's elements, on a GPU.
-    fn sum_of_load(load: Self::Lanes<Self>) -> Self::Wide;
+    /// The sum of a load's elements, on a GPU, for a wide type that is [exact](Wide::EXACT).
+    #[inline(always)]
+    fn sum_of_load(load: Self::Lanes<Self>) -> Self::Wide {
+        load.as_ref().iter().fold(Self::Wide::NOTHING, |sum, element| sum.plus(element.widen()))
+    }
 
     /// The least key in a load, that of NaN being [`Key::LEAST`], on a GPU.
     fn least_of_load(load: Self::Lanes<Self>) -> Self::Key;
@@ -182,10 +185,6 @@ macro_rules! arithmetic {
     // number has them.
     (float $type:ident $wide:ident $key:ident) => {
         type Key = $key;
-        #[inline(always)]
-        fn sum_of_load(load: Self::Lanes<Self>) -> $wide {
-            load.into_iter().fold($wide::NOTHING, |sum, element| sum + element.widen())
-        }
         #[inline(always)]
         fn least_of_load(load: Self::Lanes<Self>) -> $key {
             extreme_of_load!(load, $type, $wide, min, $key::LEAST)
