@@ -2,6 +2,7 @@
 
 #[cfg(feature = "ladder")]
 mod ladder;
+mod staging;
 
 use crate::{Element, Error, Op, Plan};
 use cust::context::{Context, CurrentContext};
@@ -12,6 +13,7 @@ use cust::memory::{AsyncCopyDestination, DeviceBuffer, LockedBuffer};
 use cust::module::{Module, ModuleJitOption};
 use cust::stream::{Stream, StreamFlags};
 use gpu_reduce_kernels::slot;
+use staging::{STAGED_BYTES, Staging};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
 use std::fmt;
@@ -38,6 +40,7 @@ pub struct Gpu {
     /// Compiled kernels by name, kept for the program's life.
     kernels: Mutex<HashMap<String, &'static Function<'static>>>,
     workspaces: Mutex<Vec<Workspace>>,
+    stagings: Mutex<Vec<Staging>>,
 }
 
 /// What one launch needs besides its input. A reduction takes one and gives it back, so that threads do not wait for each
@@ -106,8 +109,8 @@ impl Gpu {
         let bus = f64::from(attribute(DeviceAttribute::GlobalMemoryBusWidth)?) / 8.0;
         let peak_bandwidth = 2.0 * clock * bus;
         let context = Context::new(raw).map_err(failed("creating the context"))?;
-        let (kernels, workspaces) = Default::default();
-        Ok(Self { index, name, peak_bandwidth, context, kernels, workspaces })
+        let (kernels, workspaces, stagings) = Default::default();
+        Ok(Self { index, name, peak_bandwidth, context, kernels, workspaces, stagings })
     }
 
     pub fn peak_bandwidth(&self) -> f64 {
@@ -344,6 +347,9 @@ impl Memory {
     /// Copies `data` to the bytes from `start` on, which must be in bounds.
     pub fn write(&mut self, start: usize, data: &[u8]) -> Result<(), Error> {
         let mut target = self.bytes.index(start..start + data.len());
+        if data.len() >= STAGED_BYTES {
+            return self.gpu.upload(data, target);
+        }
         self.gpu.on_stream("copying to the device", |stream| {
             // SAFETY: the stream is waited for before `data` or the memory can go.
             if data.is_empty() { Ok(()) } else { unsafe { target.async_copy_from(data, stream) } }

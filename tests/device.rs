@@ -98,6 +98,45 @@ fn buffers_hold_what_was_written() {
     }
 }
 
+/// Uploads of up to a megabyte are one copy; longer ones go in pieces, whose size grows from 256 KiB to 4 MiB.
+#[test]
+fn uploads_arrive_whole() {
+    const KIB: usize = 1 << 10;
+    let data = samples(80 * KIB * KIB, |hash| hash as u8);
+    for device in devices() {
+        let mut x = device.zeros(data.len()).unwrap();
+        for len in [0, 1, 1024 * KIB - 1, 1024 * KIB, 4097 * KIB + 5, 32 * KIB * KIB + 1, 70 * KIB * KIB - 9]
+        {
+            let whole = device.upload(&data[..len]).unwrap().to_vec().unwrap();
+            assert!(whole == data[..len], "{len} bytes uploaded to {device}");
+            x.write(3, &data[7..7 + len]).unwrap();
+            let part = x.slice(2..len + 4).unwrap().to_vec().unwrap();
+            assert!(part[1..=len] == data[7..7 + len], "{len} bytes written to {device}");
+        }
+        assert_eq!(
+            x.slice(70 * KIB * KIB..).unwrap().reduce::<Sum, 256>(),
+            Ok(0),
+            "nothing beyond was touched"
+        );
+    }
+}
+
+#[test]
+fn threads_upload_at_once() {
+    let data = samples(3_000_000, |hash| hash as i32);
+    for device in devices() {
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (device, data) = (&device, &data[thread..]);
+                scope.spawn(move || {
+                    let arrived = device.upload(data).unwrap().to_vec().unwrap();
+                    assert!(arrived == data, "thread {thread} on {device}");
+                });
+            }
+        });
+    }
+}
+
 #[test]
 fn opening_a_device_again_gives_the_same() {
     for device in devices() {

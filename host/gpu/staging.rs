@@ -1,0 +1,100 @@
+//! Uploads of large host data: CPU threads copy it into pinned memory a piece at a time, from where the GPU fetches it
+//! while they copy the next ones.
+//!
+//! On an H200 with 16 CPU cores the driver's copy of 1 GiB of pageable memory took 131 ms (8.2 GB/s, and no more when
+//! several threads called it), from pinned memory 19 ms (55.5 GB/s). Through pieces of 4 MiB, eight threads with two each
+//! took 21 ms (51.9 GB/s), four 28 ms, sixteen 21 ms; eight with pieces of 1 MiB 37 ms. Pinning the caller's memory where
+//! it lies took 50 ms, and 17 to undo.
+
+use super::{Gpu, lock};
+use crate::Error;
+use cust::memory::{AsyncCopyDestination, DeviceSlice, LockedBuffer};
+use cust::stream::{Stream, StreamFlags};
+use rayon::prelude::*;
+use std::sync::Mutex;
+
+/// Bytes from which on an upload is staged.
+pub const STAGED_BYTES: usize = 1 << 20;
+
+/// The most bytes in a piece, and the fewest.
+const PIECE_BYTES: std::ops::RangeInclusive<usize> = 256 << 10..=4 << 20;
+
+/// Threads that copy at most.
+const THREADS: usize = 8;
+
+/// What a thread needs to upload: two pieces of pinned memory, so that it fills one while the GPU fetches the other.
+pub struct Staging([Piece; 2]);
+
+struct Piece {
+    memory: LockedBuffer<u8>,
+    stream: Stream,
+}
+
+impl Gpu {
+    /// Copies `data` to device memory of the same length; when it returns, the copy has ended.
+    pub(super) fn upload(&self, data: &[u8], target: DeviceSlice<u8>) -> Result<(), Error> {
+        let threads = rayon::current_num_threads().min(THREADS);
+        let piece = (data.len() / (2 * threads)).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end());
+        let pieces = Mutex::new(data.chunks(piece).scan(0, |end, data| {
+            let start = std::mem::replace(end, *end + data.len());
+            Some((data, target.index(start..*end)))
+        }));
+        let next = || lock(&pieces).next();
+        (0..threads).into_par_iter().with_max_len(1).try_for_each(|_| {
+            self.enter()?;
+            let spare = lock(&self.stagings).pop();
+            let mut staging = match spare {
+                Some(staging) => staging,
+                None => Staging::new(self)?,
+            };
+            let copied = staging.upload(self, next);
+            // Also after an error: the caller may free the target.
+            let ended = staging.wait(self);
+            copied.and(ended)?;
+            lock(&self.stagings).push(staging);
+            Ok(())
+        })
+    }
+}
+
+impl Staging {
+    fn new(gpu: &Gpu) -> Result<Self, Error> {
+        let piece = || {
+            // SAFETY: what is read is written before.
+            let memory = unsafe { LockedBuffer::uninitialized(*PIECE_BYTES.end()) }
+                .map_err(|error| gpu.failed("allocating pinned memory", error))?;
+            let stream = Stream::new(StreamFlags::NON_BLOCKING, None)
+                .map_err(|error| gpu.failed("creating a stream", error))?;
+            Ok(Piece { memory, stream })
+        };
+        Ok(Self([piece()?, piece()?]))
+    }
+
+    /// Uploads what `next` gives, host data and where on the device it goes, until it gives none.
+    fn upload<'a>(
+        &mut self,
+        gpu: &Gpu,
+        next: impl Fn() -> Option<(&'a [u8], DeviceSlice<u8>)>,
+    ) -> Result<(), Error> {
+        for turn in 0.. {
+            let Some((data, mut target)) = next() else { break };
+            let Piece { memory, stream } = &mut self.0[turn % 2];
+            let source = &mut memory.as_mut_slice()[..data.len()];
+            stream
+                .synchronize()
+                .and_then(|()| {
+                    source.copy_from_slice(data);
+                    // SAFETY: neither the source nor the target is touched before the stream was waited for.
+                    unsafe { target.async_copy_from(source, stream) }
+                })
+                .map_err(|error| gpu.failed("copying to the device", error))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for all copies.
+    fn wait(&self, gpu: &Gpu) -> Result<(), Error> {
+        let [a, b] = self.0.each_ref().map(|piece| piece.stream.synchronize());
+        a.and(b).map_err(|error| gpu.failed("copying to the device", error))
+    }
+}
