@@ -1,0 +1,97 @@
+//! Times reductions of data in host memory, a JSON line a case: `cargo bench --bench host`.
+//!
+//! | impl | what runs |
+//! | --- | --- |
+//! | `iter` | `x.iter().sum()`, one addition after another |
+//! | `registers` | a loop over 32 accumulators, which stay in registers; one thread |
+//! | `rayon` | `x.par_iter().sum()` |
+//! | `gpu_reduce-1-thread` | the CPU backend where rayon has one thread |
+//! | `gpu_reduce-cpu` | the CPU backend, `x.reduce_on(&Device::cpu())` |
+//! | `gpu_reduce` | the one-line function |
+//! | `gpu_reduce-gpu` | `x.reduce_on(&gpu)` |
+//! | `gpu_reduce-upload` | `gpu.upload(&x)`, then the one-line function on the buffer |
+//!
+//! Medians of 15 after 2 to warm up; of short inputs, so many calls each time that they read as much as 2^20 elements.
+//! BLOCK is that of the one-line functions. The GPU, where there is one, is open from the start. Compare `peers/host.py`.
+
+mod common;
+
+use common::{median_us, print_case, samples};
+use gpu_reduce::{Device, Element, Error, Max, Op, Reduce, Sum, default_block, f16};
+use rayon::prelude::*;
+use std::hint::black_box;
+
+/// Bytes of the longest inputs.
+const LONGEST: usize = 1 << 30;
+
+fn main() -> Result<(), Error> {
+    let cpu = Device::cpu();
+    let gpu = Device::cuda(0);
+    match &gpu {
+        Ok(gpu) => eprintln!("{cpu}, {gpu}"),
+        Err(why) => eprintln!("{cpu}; no GPU: {why}"),
+    }
+    for n in [1000, 1 << 16, 1 << 20, LONGEST / size_of::<f32>()] {
+        let x = &samples(n)[..];
+        let op = "host_sum";
+        case("iter", op, x, |x| Ok(x.iter().sum::<f32>()))?;
+        case("registers", op, x, |x| Ok(sum_in_registers(x)))?;
+        case("rayon", op, x, |x| Ok(x.par_iter().sum::<f32>()))?;
+        one_thread(|| case("gpu_reduce-1-thread", op, x, |x| reduce_on::<Sum, _>(x, &cpu)))?;
+        case("gpu_reduce-cpu", op, x, |x| reduce_on::<Sum, _>(x, &cpu))?;
+        case("gpu_reduce", op, x, gpu_reduce::sum)?;
+        if let Ok(gpu) = &gpu {
+            case("gpu_reduce-gpu", op, x, |x| reduce_on::<Sum, _>(x, gpu))?;
+            case("gpu_reduce-upload", op, x, |x| gpu_reduce::sum(&gpu.upload(x)?))?;
+        }
+    }
+    types_on_one_thread::<i8>(|i| i as i8)?;
+    types_on_one_thread::<i32>(|i| i as i32)?;
+    types_on_one_thread::<f16>(|i| f16::from_f32((i % 1000) as f32 * 1e-3 - 0.5))?;
+    types_on_one_thread::<f64>(|i| (i % 1000) as f64 * 1e-3 - 0.5)
+}
+
+fn types_on_one_thread<T: Element>(sample: impl Fn(usize) -> T) -> Result<(), Error> {
+    let x: Vec<T> = (0..LONGEST / size_of::<T>()).map(sample).collect();
+    let cpu = Device::cpu();
+    one_thread(|| {
+        case("gpu_reduce-1-thread", "host_sum", &x, |x| reduce_on::<Sum, _>(x, &cpu))?;
+        case("gpu_reduce-1-thread", "host_max", &x, |x| reduce_on::<Max, _>(x, &cpu))
+    })
+}
+
+fn case<T: Element, R>(
+    implementation: &str,
+    op: &str,
+    data: &[T],
+    call: impl Fn(&[T]) -> Result<R, Error>,
+) -> Result<(), Error> {
+    let calls = ((1 << 20) / data.len()).max(1);
+    let us = median_us(15, calls, || call(black_box(data)))?;
+    print_case::<T>(implementation, op, data.len(), us);
+    Ok(())
+}
+
+fn reduce_on<O: Op<T>, T: Element>(x: &[T], device: &Device) -> Result<O::Output, Error> {
+    match default_block(size_of_val(x) as u64) {
+        256 => x.reduce_on::<O, 256>(device),
+        512 => x.reduce_on::<O, 512>(device),
+        _ => x.reduce_on::<O, 1024>(device),
+    }
+}
+
+/// Runs `call` where rayon has one thread.
+fn one_thread<R: Send>(call: impl FnOnce() -> R + Send) -> R {
+    rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("one thread").install(call)
+}
+
+fn sum_in_registers(x: &[f32]) -> f32 {
+    let mut accumulators = [0.0; 32];
+    let (chunks, rest) = x.as_chunks::<32>();
+    for chunk in chunks {
+        for (accumulator, value) in accumulators.iter_mut().zip(chunk) {
+            *accumulator += value;
+        }
+    }
+    accumulators.iter().chain(rest).sum()
+}

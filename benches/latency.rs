@@ -1,0 +1,89 @@
+//! Times what a caller waits for on a GPU, by the host's clock, a JSON line a case: `cargo bench --bench latency`.
+//!
+//! - `first_sum` and the steps around it are those of a program that starts: it opens the device (`open`: the driver and
+//!   the context), uploads 2^10 `f32` (`upload`), sums them for the first time (`first_sum`: the driver compiles the
+//!   kernel) and once more (`second_sum`), and takes the maximum of 2^10 `i32` for the first time (`first_max`). The bench
+//!   starts itself as that program three times, with the driver's compile cache `empty`, as on a machine where it never
+//!   ran; then `filled`, by the run before; then `disabled`. Each figure is of one call.
+//! - `blocking_sum` is a call on a buffer, from the call to the result on the host: the median of 1,000 after 100 to warm
+//!   up, of 100 after 10 for the longest input. Compare `peers/blocking.cu` and `peers/blocking.py`.
+
+mod common;
+
+use clap::Parser;
+use common::{median_us, print_case, samples, timed};
+use gpu_reduce::{Device, Element};
+use std::error::Error;
+use std::process::Command;
+
+/// Elements that the first calls reduce.
+const FIRST_LEN: usize = 1 << 10;
+
+#[derive(Parser)]
+struct Arguments {
+    /// Be the program whose first calls are timed, and say so of the cache.
+    #[arg(long, hide = true, value_name = "CACHE")]
+    first_calls: Option<String>,
+    /// What `cargo bench` passes.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    if let Some(cache) = Arguments::parse().first_calls {
+        return first_calls(&cache);
+    }
+    // Before this process opens the device, which would leave the driver less to start.
+    let folder = tempfile::tempdir()?;
+    for (cache, disable) in [("empty", "0"), ("filled", "0"), ("disabled", "1")] {
+        let status = Command::new(std::env::current_exe()?)
+            .args(["--first-calls", cache])
+            .env("CUDA_CACHE_PATH", folder.path())
+            .env("CUDA_CACHE_DISABLE", disable)
+            .status()?;
+        if !status.success() {
+            return Err(format!("the program of first calls failed: {status}").into());
+        }
+    }
+    blocking_calls()
+}
+
+fn first_calls(cache: &str) -> Result<(), Box<dyn Error>> {
+    let Ok((gpu, open)) = timed(|| Device::cuda(0)) else {
+        return Ok(()); // The parent says why.
+    };
+    let data = samples(FIRST_LEN);
+    let (floats, upload) = timed(|| gpu.upload(&data))?;
+    let (_, first_sum) = timed(|| gpu_reduce::sum(&floats))?;
+    let (_, second_sum) = timed(|| gpu_reduce::sum(&floats))?;
+    let integers = gpu.upload(&[1i32; FIRST_LEN])?;
+    let (_, first_max) = timed(|| gpu_reduce::max(&integers))?;
+    for (op, dtype, us) in [
+        ("open", f32::NAME, open),
+        ("upload", f32::NAME, upload),
+        ("first_sum", f32::NAME, first_sum),
+        ("second_sum", f32::NAME, second_sum),
+        ("first_max", i32::NAME, first_max),
+    ] {
+        println!(
+            r#"{{"impl":"gpu_reduce","op":"{op}","dtype":"{dtype}","n":{FIRST_LEN},"cache":"{cache}","us":{us:.1}}}"#
+        );
+    }
+    Ok(())
+}
+
+fn blocking_calls() -> Result<(), Box<dyn Error>> {
+    let gpu = match Device::cuda(0) {
+        Ok(gpu) => gpu,
+        Err(why) => {
+            println!("skipped: {why}");
+            return Ok(());
+        }
+    };
+    for (n, times) in [(1, 1000), (1 << 10, 1000), (1 << 14, 1000), (1 << 20, 1000), (1 << 24, 100)] {
+        let buffer = gpu.upload(&samples(n))?;
+        let us = median_us(times, 1, || gpu_reduce::sum(&buffer))?;
+        print_case::<f32>("gpu_reduce", "blocking_sum", n, us);
+    }
+    Ok(())
+}
