@@ -6,8 +6,13 @@
 //! cargo run --release --example ladder -- --from FILE.csv --svg FOLDER
 //! ```
 
-#[path = "common/device.rs"]
-mod device;
+/// The files in `examples/common/`.
+#[path = "common"]
+mod common {
+    pub mod chart;
+    pub mod device;
+    pub mod table;
+}
 
 /// The files in `examples/ladder/`.
 mod ladder {
@@ -28,7 +33,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
-use device::DeviceArg;
+use common::device::DeviceArg;
 use gpu_reduce::{BLOCKS, Device};
 use ladder::error::Error;
 use ladder::length::{Length, Sweep};

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::common::chart::Draw;
+
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -26,6 +28,6 @@ pub enum Error {
 
     #[error("nothing to draw: there are no times, which a GPU takes, and the emulator does not")]
     NoTimes,
-    #[error("cannot draw: {0}")]
-    Draw(String),
+    #[error(transparent)]
+    Draw(#[from] Draw),
 }
