@@ -1,0 +1,109 @@
+//! Compares this library's speed with its peers', from the JSON lines that `benches/device.rs` and the peers' programs print:
+//!
+//! ```text
+//! cargo run --release --example speed -- [--chart FILE.svg] FILE.jsonl…
+//! ```
+
+/// The files in `examples/common/`.
+#[path = "common"]
+mod common {
+    pub mod chart;
+    pub mod table;
+}
+
+/// The files in `examples/speed/`.
+mod speed {
+    pub mod chart;
+    pub mod error;
+    pub mod figures;
+}
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use common::table::{markdown, rounded};
+use speed::chart::chart;
+use speed::error::Error;
+use speed::figures::{Case, Figures, OURS};
+
+/// Inputs from this size on come from the memory; the benchmarks leave smaller ones in the L2 cache.
+const FROM_MEMORY: f64 = (16 << 20) as f64;
+
+/// Prints tables of the time of each reduction beside the peers', and of how many times as fast it is.
+#[derive(Parser)]
+struct Args {
+    /// Draws the bandwidth of f32 sums over their length, and how many times as fast as the peers' they are.
+    #[arg(long, value_name = "FILE.svg")]
+    chart: Option<PathBuf>,
+
+    /// Files with lines such as {"impl":"gpu_reduce","op":"sum","dtype":"f32","n":1024,"us":1.25}, and for the memory's
+    /// peak {"impl":"peak","device":"NVIDIA H200","gbps":4800.0}; lines that begin otherwise than with { are skipped.
+    #[arg(required = true, value_name = "FILE.jsonl")]
+    files: Vec<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), Error> {
+    let figures = Figures::read(&args.files)?;
+    let tables = format!("{}\n{}", markdown(&cases(&figures)), markdown(&summary(&figures)));
+    io::stdout().write_all(tables.as_bytes()).map_err(Error::Print)?;
+    if let Some(path) = &args.chart {
+        let write = |svg| fs::write(path, svg).map_err(|source| Error::Write { path: path.clone(), source });
+        write(chart(&figures)?)?;
+    }
+    Ok(())
+}
+
+/// A row for each case of ours, with two columns for each peer.
+fn cases(figures: &Figures) -> Vec<Vec<String>> {
+    let peers = figures.peers();
+    let mut header = ["reduction", "µs", "GB/s", "% of peak"].map(str::to_owned).to_vec();
+    header.extend(peers.iter().flat_map(|peer| [format!("{peer}, µs"), "times as fast".to_owned()]));
+    let rows = figures.of(OURS).map(|ours| {
+        let case = &ours.case;
+        let peak = figures.peak.as_ref().filter(|_| case.bytes() >= FROM_MEMORY);
+        let percent = peak.map(|peak| format!("{:.1}", 100.0 * ours.gbps() / peak.gbps));
+        let mut row = vec![case.to_string(), format!("{:.2}", ours.us), rounded(ours.gbps())];
+        row.push(percent.unwrap_or_default());
+        row.extend(peers.iter().flat_map(|peer| match figures.find(peer, case) {
+            Some(theirs) => [format!("{:.2}", theirs.us), format!("{:.3}", theirs.us / ours.us)],
+            None => Default::default(),
+        }));
+        row
+    });
+    [header].into_iter().chain(rows).collect()
+}
+
+/// For each peer a row over all cases that both have, and one over the sums of f32.
+fn summary(figures: &Figures) -> Vec<Vec<String>> {
+    let header = ["times as fast as", "cases", "geometric mean", "worst"].map(str::to_owned).to_vec();
+    let row = |peer: &str, which: &str, counts: fn(&Case) -> bool| {
+        let all = figures.of(peer).filter(|theirs| counts(&theirs.case)).count();
+        let ratios: Vec<_> = figures.ratios(peer).filter(|(case, _)| counts(case)).collect();
+        let (worst_case, worst) = ratios.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let mean = ratios.iter().map(|(_, ratio)| ratio.ln()).sum::<f64>() / ratios.len() as f64;
+        Some(vec![
+            format!("{peer}{which}"),
+            format!("{} of {all}", ratios.len()),
+            format!("{:.3}", mean.exp()),
+            format!("{worst:.3}, {worst_case}"),
+        ])
+    };
+    let rows = figures
+        .peers()
+        .into_iter()
+        .flat_map(|peer| [row(peer, "", |_| true), row(peer, ", sum f32", Case::is_sum_of_f32)]);
+    [header].into_iter().chain(rows.flatten()).collect()
+}

@@ -1,0 +1,159 @@
+//! What the files say.
+
+use std::fmt;
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use gpu_reduce::{bf16, f16, for_each_element};
+use serde::de::{Deserialize, Deserializer, Error as _, Unexpected};
+use serde_json::Value;
+
+use super::error::{Error, LineError};
+use crate::common::table::length;
+
+/// This library's name among those that were timed.
+pub const OURS: &str = "gpu_reduce";
+
+macro_rules! dtypes {
+    ({} $($type:ident: $($row:ident)*;)*) => {
+        /// The type of the elements.
+        #[derive(Clone, Copy, Debug, serde::Deserialize, PartialEq)]
+        pub enum Dtype {
+            $($type),*
+        }
+
+        impl Dtype {
+            fn size(self) -> usize {
+                match self { $(Self::$type => size_of::<$type>()),* }
+            }
+        }
+    };
+}
+
+for_each_element! { dtypes! {} }
+
+/// What is reduced.
+#[derive(Clone, Debug, serde::Deserialize, PartialEq)]
+pub struct Case {
+    op: String,
+    dtype: Dtype,
+    pub n: NonZeroUsize,
+    /// Elements of a segment, 0 where there are none.
+    #[serde(default)]
+    segment: usize,
+}
+
+impl Case {
+    pub fn bytes(&self) -> f64 {
+        self.n.get() as f64 * self.dtype.size() as f64
+    }
+
+    pub fn is_sum_of_f32(&self) -> bool {
+        self.op == "sum" && self.dtype == Dtype::f32
+    }
+}
+
+/// `sum f32 2^20`, or with the length of segments `segsum f32 2^20 2^10`: as in the benchmarks' files of cases.
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} {:?} {}", self.op, self.dtype, length(self.n.get()))?;
+        if self.segment > 0 { write!(f, " {}", length(self.segment)) } else { Ok(()) }
+    }
+}
+
+/// How long a reduction takes somebody.
+#[derive(serde::Deserialize)]
+pub struct Time {
+    r#impl: String,
+    #[serde(flatten)]
+    pub case: Case,
+    /// Microseconds.
+    #[serde(deserialize_with = "positive")]
+    pub us: f64,
+}
+
+impl Time {
+    pub fn gbps(&self) -> f64 {
+        self.case.bytes() / self.us / 1e3
+    }
+}
+
+/// The most that the memory moves.
+#[derive(serde::Deserialize)]
+pub struct Peak {
+    pub device: String,
+    #[serde(deserialize_with = "positive")]
+    pub gbps: f64,
+}
+
+fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let number = f64::deserialize(deserializer)?;
+    if number > 0.0 {
+        Ok(number)
+    } else {
+        Err(D::Error::invalid_value(Unexpected::Float(number), &"a number above 0"))
+    }
+}
+
+/// The figures of all files.
+#[derive(Default)]
+pub struct Figures {
+    pub peak: Option<Peak>,
+    times: Vec<Time>,
+}
+
+impl Figures {
+    pub fn read(paths: &[PathBuf]) -> Result<Self, Error> {
+        let mut figures = Self::default();
+        for path in paths {
+            let text =
+                fs::read_to_string(path).map_err(|source| Error::Read { path: path.clone(), source })?;
+            // Anything else is what the programs say besides.
+            for (index, line) in text.lines().enumerate().filter(|(_, line)| line.starts_with('{')) {
+                let failed = |source| Error::Line { path: path.clone(), line: index + 1, source };
+                figures.add(line).map_err(failed)?;
+            }
+        }
+        if figures.of(OURS).next().is_some() { Ok(figures) } else { Err(Error::NoneOfOurs) }
+    }
+
+    fn add(&mut self, line: &str) -> Result<(), LineError> {
+        let line: Value = serde_json::from_str(line)?;
+        if line["impl"] == "peak" {
+            self.peak = Some(Peak::deserialize(line)?);
+            return Ok(());
+        }
+        let time = Time::deserialize(line)?;
+        if self.find(&time.r#impl, &time.case).is_some() {
+            return Err(LineError::Twice { of: time.r#impl, case: time.case });
+        }
+        self.times.push(time);
+        Ok(())
+    }
+
+    /// Those besides us, in the order of the files.
+    pub fn peers(&self) -> Vec<&str> {
+        let mut peers = Vec::new();
+        for Time { r#impl, .. } in &self.times {
+            if r#impl != OURS && !peers.contains(&r#impl.as_str()) {
+                peers.push(r#impl);
+            }
+        }
+        peers
+    }
+
+    /// The times of one of them.
+    pub fn of(&self, name: &str) -> impl Iterator<Item = &Time> {
+        self.times.iter().filter(move |time| time.r#impl == name)
+    }
+
+    pub fn find(&self, name: &str, case: &Case) -> Option<&Time> {
+        self.of(name).find(|time| time.case == *case)
+    }
+
+    /// How many times as fast as a peer we are, in each case that both have.
+    pub fn ratios(&self, peer: &str) -> impl Iterator<Item = (&Case, f64)> {
+        self.of(OURS).filter_map(move |ours| Some((&ours.case, self.find(peer, &ours.case)?.us / ours.us)))
+    }
+}
