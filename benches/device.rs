@@ -4,10 +4,11 @@
 //! cargo bench --bench device -- CASES.txt [--block BLOCK]
 //! ```
 //!
-//! Each line of the file is `OP DTYPE N`; operators and types that have no kernel are named on stderr. Times are those
-//! of the launches alone: a CUDA graph of back-to-back reductions, its inputs rotated over buffers that together exceed
-//! four times the L2 cache (one buffer where the input is under 16 MiB: then it is hot in L2), 3 replays to warm up, the
-//! median of 15. Kernels are read from `ptx/` in the folder it runs in.
+//! Each line of the file is `OP DTYPE N`; operators and types that have no kernel are named on stderr. The first line
+//! printed is the peak of the memory, by the driver's figures. Times are those of the launches alone: a CUDA graph of
+//! back-to-back reductions, its inputs rotated over buffers that together exceed four times the L2 cache (one buffer
+//! where the input is under 16 MiB: then it is hot in L2), 3 replays to warm up, the median of 15. Kernels are read from
+//! `ptx/` in the folder it runs in. `examples/speed.rs` makes a table and a chart of what this and others print.
 
 use bytemuck::cast_slice;
 use clap::Parser;
@@ -18,7 +19,7 @@ use cust::memory::{CopyDestination, DeviceBuffer};
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use cust::sys::{self, cudaError_enum::CUDA_SUCCESS};
-use gpu_reduce::{Element, Plan, bf16, default_block, f16, for_each_element};
+use gpu_reduce::{Device, Element, Plan, bf16, default_block, f16, for_each_element};
 use std::error::Error;
 use std::ffi::c_void;
 use std::path::PathBuf;
@@ -42,11 +43,17 @@ struct Arguments {
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
     let cases = std::fs::read_to_string(&arguments.cases)?;
-    if let Err(why) = libcuda::load() {
-        println!("skipped: {why}");
-        return Ok(());
+    // Opening it makes its context the thread's.
+    let device = match Device::cuda(0) {
+        Ok(device) => device,
+        Err(why) => {
+            println!("skipped: {why}");
+            return Ok(());
+        }
+    };
+    if let Some(peak) = device.peak_bandwidth() {
+        println!(r#"{{"impl":"peak","device":"{device}","gbps":{:.1}}}"#, peak / 1e9);
     }
-    let _context = cust::quick_init()?;
     for line in cases.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [op, dtype, n] = words[..] else { return Err(format!("not OP DTYPE N: {line}").into()) };

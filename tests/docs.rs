@@ -1,4 +1,5 @@
-//! What `docs/ladder.md` quotes is what the files say, and what it counts is what the emulator counts.
+//! What `docs/ladder.md` quotes is what the files say, and what it counts is what the emulator counts; the README's speed is
+//! what the measurements say.
 
 #[path = "support/example.rs"]
 mod example;
@@ -32,13 +33,18 @@ fn quotes() {
     }
 }
 
+/// What an example prints.
+#[track_caller]
+fn printed(name: &str, options: &[&str]) -> String {
+    let output = Command::new(executable(name)).args(options).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// The table is what the example prints, and "Counters: NAME BEFORE → AFTER, …" of a step are its and the last step's rows.
 #[test]
 fn counters() {
-    let mut example = Command::new(executable("ladder"));
-    let output = example.args(["--device", "emulator", "--n", "2^20"]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let table = String::from_utf8(output.stdout).unwrap();
+    let table = printed("ladder", &["--device", "emulator", "--n", "2^20"]);
     let page = page();
     assert!(page.contains(&format!("<!-- counters -->\n```text\n{table}```\n")), "the table is now\n{table}");
 
@@ -56,4 +62,20 @@ fn counters() {
             assert_eq!(counter, format!("{} {expected}", rows[0][column]));
         }
     }
+}
+
+/// The README's tables and the chart are what the example makes of the lines in `docs/speed/`.
+#[test]
+fn speed() {
+    let folder = tempfile::tempdir().unwrap();
+    let chart = folder.path().join("h200.svg");
+    let tables = printed("speed", &["--chart", chart.to_str().unwrap(), "docs/speed/h200.jsonl"]);
+    let readme = fs::read_to_string("README.md").unwrap();
+    let shown = format!("<!-- speed -->\n{tables}<!-- end of speed -->\n");
+    assert!(readme.contains(&shown), "the tables are now\n{tables}");
+    let drawn = fs::read_to_string(chart).unwrap();
+    assert!(
+        drawn == fs::read_to_string("docs/speed/h200.svg").unwrap(),
+        "docs/speed/h200.svg is not what is drawn"
+    );
 }

@@ -58,8 +58,10 @@ pub fn text() -> TextStyle<'static> {
 pub struct Lines<'a, Y> {
     pub title: &'a str,
     pub lengths: Range<f64>,
+    /// The axis of the values.
     pub values: Y,
-    pub value: fn(f64) -> String,
+    /// A value as it stands beside the axis.
+    pub label: fn(f64) -> String,
     pub series: &'a [Series],
     pub legend: SeriesLabelPosition,
 }
@@ -81,7 +83,7 @@ impl<Y: Ranged<ValueType = f64> + ValueFormatter<f64>> Lines<'_, Y> {
             .caption(self.title, text())
             .set_label_area_size(LabelAreaPosition::Left, 64)
             .set_label_area_size(LabelAreaPosition::Bottom, 32)
-            .build_cartesian_2d(self.lengths.clone().log_scale().base(2.0), self.values)
+            .build_cartesian_2d(self.lengths.log_scale().base(2.0), self.values)
             .map_err(failed)?;
         chart
             .configure_mesh()
@@ -89,7 +91,7 @@ impl<Y: Ranged<ValueType = f64> + ValueFormatter<f64>> Lines<'_, Y> {
             .bold_line_style(INK.mix(0.3))
             .light_line_style(TRANSPARENT)
             .x_label_formatter(&|&n| length(n.round() as usize))
-            .y_label_formatter(&|&value| (self.value)(value))
+            .y_label_formatter(&|&value| (self.label)(value))
             .label_style(text())
             .draw()
             .map_err(failed)?;

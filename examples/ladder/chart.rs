@@ -92,7 +92,7 @@ fn lines(title: &str, records: &[&Record]) -> Result<String, Draw> {
     let series: Vec<Series> = series.collect();
     let [lengths, times] = ranges(&series);
     let (values, legend) = (decades(times), SeriesLabelPosition::UpperLeft);
-    svg(560, |area| Lines { title, lengths, values, value: time, series: &series, legend }.draw(area))
+    svg(560, |area| Lines { title, lengths, values, label: time, series: &series, legend }.draw(area))
 }
 
 /// A time of so many microseconds, in the unit that suits it.

@@ -38,7 +38,7 @@ pub fn chart(figures: &Figures) -> Result<String, Error> {
         title: &title,
         lengths: lengths.clone(),
         values: decades(bandwidth_range),
-        value: decade,
+        label: decade,
         series: &bandwidths,
         legend: SeriesLabelPosition::LowerRight,
     };
@@ -46,7 +46,7 @@ pub fn chart(figures: &Figures) -> Result<String, Error> {
         title: &format!("How many times as fast {OURS} is"),
         lengths,
         values: RangedCoordf64::from(0.95 * ratio_range.start..1.05 * ratio_range.end),
-        value: short,
+        label: short,
         series: &ratios,
         legend: SeriesLabelPosition::UpperRight,
     };

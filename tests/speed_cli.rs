@@ -1,0 +1,102 @@
+//! `examples/speed.rs` from end to end: files of lines in, tables, charts and errors out.
+
+#[path = "support/example.rs"]
+mod example;
+
+use std::fs;
+use std::process::{Command, Output};
+
+use example::executable;
+use tempfile::TempDir;
+
+/// Runs the example on files of these lines, with a chart; gives also the folder of `0.jsonl`, `1.jsonl`, … and `chart.svg`.
+fn run(files: &[&str]) -> (Output, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..files.len()).map(|index| format!("{index}.jsonl")).collect();
+    for (name, lines) in names.iter().zip(files) {
+        fs::write(folder.path().join(name), lines).unwrap();
+    }
+    let mut example = Command::new(executable("speed"));
+    let example = example.args(["--chart", "chart.svg"]).args(names).current_dir(&folder);
+    (example.output().expect("the example starts"), folder)
+}
+
+const OURS: &str = r#"
+{"impl":"peak","device":"some GPU","gbps":4000}
+{"impl":"gpu_reduce","op":"sum","dtype":"f32","n":1,"segment":0,"us":1.0,"gbps":0.0,"block":32}
+{"impl":"gpu_reduce","op":"sum","dtype":"f32","n":1000,"segment":0,"us":2.0,"gbps":2.0}
+{"impl":"gpu_reduce","op":"min","dtype":"f64","n":2097152,"segment":0,"us":8.0,"gbps":2097.2}
+skipped: this is no line of JSON
+{"impl":"gpu_reduce","op":"segsum","dtype":"i8","n":4096,"segment":32,"us":4.0}
+"#;
+
+/// The one peer lacks a case that we have and the other, and has one that we lack; the other has no sums of `f32`.
+const PEERS: &str = r#"{"impl":"one","op":"sum","dtype":"f32","n":1000,"segment":0,"us":1.0,"gbps":4.0}
+{"impl":"one","op":"sum","dtype":"f32","n":1,"segment":0,"us":4.0,"gbps":0.0}
+{"impl":"one","op":"min","dtype":"f64","n":2097152,"segment":0,"us":32.0,"gbps":524.3}
+{"impl":"one","op":"argmin","dtype":"f64","n":2097152,"segment":0,"us":32.0,"gbps":524.3}
+{"impl":"other","op":"segsum","dtype":"i8","n":4096,"segment":32,"us":40.0,"gbps":0.1}
+"#;
+
+#[test]
+fn tables_and_chart() {
+    let (output, folder) = run(&[OURS, PEERS]);
+    assert_eq!((String::from_utf8(output.stderr).unwrap(), output.status.code()), (String::new(), Some(0)));
+    // The mean of 4 and 1/2 is √2, and with another 4 it is 2.
+    let expected = "\
+| reduction          |   µs | GB/s | % of peak | one, µs | times as fast | other, µs | times as fast |
+| ------------------ | ---: | ---: | --------: | ------: | ------------: | --------: | ------------: |
+| sum f32 1          | 1.00 |    0 |           |    4.00 |         4.000 |           |               |
+| sum f32 1000       | 2.00 |    2 |           |    1.00 |         0.500 |           |               |
+| min f64 2^21       | 8.00 | 2097 |      52.4 |   32.00 |         4.000 |           |               |
+| segsum i8 2^12 2^5 | 4.00 | 1.02 |           |         |               |     40.00 |        10.000 |
+
+| times as fast as |  cases | geometric mean |                      worst |
+| ---------------- | -----: | -------------: | -------------------------: |
+| one              | 3 of 4 |          2.000 |        0.500, sum f32 1000 |
+| one, sum f32     | 2 of 2 |          1.414 |        0.500, sum f32 1000 |
+| other            | 1 of 1 |         10.000 | 10.000, segsum i8 2^12 2^5 |
+";
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    let chart = fs::read_to_string(folder.path().join("chart.svg")).unwrap();
+    for part in
+        ["Sums of f32: GB/s over length, on some GPU", "gpu_reduce", "one", "the peak of the memory, 4000"]
+    {
+        assert!(chart.contains(&format!("\n{part}\n")), "no {part} in {chart}");
+    }
+}
+
+#[track_caller]
+fn expect_error(files: &[&str], message: &str) {
+    let (output, _) = run(files);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.starts_with("error: ") && stderr.contains(message), "{stderr}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn errors() {
+    let wrong = |from, to| OURS.replacen(from, to, 1);
+    for (line, message) in [
+        (
+            wrong(r#""us":2.0"#, r#""us":0"#),
+            "`1.jsonl`, line 4: not a figure: invalid value: floating point `0.0`, expected a number above 0",
+        ),
+        (
+            wrong(r#""n":1000"#, r#""n":0"#),
+            "`1.jsonl`, line 4: not a figure: invalid value: integer `0`, expected a nonzero usize",
+        ),
+        (wrong(r#""dtype":"f64","#, ""), "`1.jsonl`, line 5: not a figure: missing field `dtype`"),
+        (wrong("f64", "f8"), "`1.jsonl`, line 5: not a figure: unknown variant `f8`, expected one of `i8`,"),
+        (wrong("4000}", "4000"), "`1.jsonl`, line 2: not a figure: EOF while parsing"),
+        (OURS.to_owned() + OURS, "`1.jsonl`, line 10: a second time of gpu_reduce for sum f32 1;"),
+    ] {
+        expect_error(&[PEERS, &line], message);
+    }
+    expect_error(&[PEERS], r#"there is no line with "impl":"gpu_reduce""#);
+    let one_length: Vec<&str> = OURS.lines().take(3).collect();
+    expect_error(
+        &[&one_length.join("\n")],
+        "nothing to draw: a chart takes sums of f32 of two lengths or more",
+    );
+}
