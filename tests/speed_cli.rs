@@ -96,7 +96,7 @@ fn errors() {
     expect_error(&[PEERS], r#"there is no line with "impl":"gpu_reduce""#);
     let one_length: Vec<&str> = OURS.lines().take(3).collect();
     expect_error(
-        &[&one_length.join("\n")],
-        "nothing to draw: a chart takes sums of f32 of two lengths or more",
+        &[PEERS, &one_length.join("\n")],
+        "nothing to draw: a chart takes our sums of f32 of two lengths or more",
     );
 }

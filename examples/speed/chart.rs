@@ -21,8 +21,8 @@ pub fn chart(figures: &Figures) -> Result<String, Error> {
         bandwidths.push(line(name, colour, figures.of(name).map(|time| (&time.case, time.gbps()))));
         ratios.push(line(name, colour, figures.ratios(name)));
     }
-    let [lengths, _] = ranges(&bandwidths);
-    if lengths.start >= lengths.end {
+    let ([lengths, _], [our_lengths, ratio_range]) = (ranges(&bandwidths), ranges(&ratios));
+    if our_lengths.start >= our_lengths.end {
         return Err(Error::NoLengths);
     }
     let mut title = "Sums of f32: GB/s over length".to_owned();
@@ -33,7 +33,7 @@ pub fn chart(figures: &Figures) -> Result<String, Error> {
         bandwidths.push(Series { name, colour: INK, points, dots: false });
     }
 
-    let ([_, bandwidth_range], [_, ratio_range]) = (ranges(&bandwidths), ranges(&ratios));
+    let [_, bandwidth_range] = ranges(&bandwidths);
     let upper = Lines {
         title: &title,
         lengths: lengths.clone(),

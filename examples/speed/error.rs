@@ -21,7 +21,7 @@ pub enum Error {
     Print(#[source] io::Error),
     #[error("cannot write `{}`: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("nothing to draw: a chart takes sums of f32 of two lengths or more")]
+    #[error("nothing to draw: a chart takes our sums of f32 of two lengths or more")]
     NoLengths,
     #[error(transparent)]
     Draw(#[from] Draw),
