@@ -126,12 +126,13 @@ fn run<T: Sample>(op: &str, n: usize, block: Option<u32>) -> Result<(), Box<dyn 
     let buffers = if bytes < HOT_BYTES { 1 } else { (ROTATE_BYTES / bytes).clamp(1, 16) };
     let calls = if bytes >= 1 << 30 { 4 } else { buffers.max(if bytes < HOT_BYTES { 40 } else { 8 }) };
     let input = fill::<T>(bytes * buffers)?;
-    let mut scratch = DeviceBuffer::<u64>::zeroed(2 + 2048 * 2)?;
-    scratch.set_8(0)?;
-    let scratch = scratch.as_device_ptr().as_raw();
+    // A slot for the result, and one for each block.
+    let [result, slots] = [2, 2 * 2048].map(DeviceBuffer::<u64>::zeroed);
+    let (result, slots) = (result?, slots?);
+    let [result, slots] = [&result, &slots].map(|buffer| buffer.as_device_ptr().as_raw());
     let us = median_us(calls, |stream, call| {
         let input = input.as_device_ptr().as_raw() + (call % buffers * bytes) as u64;
-        launch(&function, stream, &plan, block, [input, plan.len, plan.chunk, scratch + 16, scratch])
+        launch(&function, stream, &plan, block, [input, plan.len, plan.chunk, slots, result])
     })?;
     let gbps = bytes as f64 / us / 1e3;
     println!(

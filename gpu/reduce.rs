@@ -188,20 +188,9 @@ unsafe fn fold_rows<O: Op<T>, T: Element, const BLOCK: u32>(
         at = at.wrapping_add(tile as usize);
         left -= tile;
     }
-    // What is left is less than a tile: whole loads, then the load that the chunk's end cuts.
-    let mut left = left as i32 - first as i32;
-    while left >= width as i32 {
-        intrinsics::no_unroll();
-        // SAFETY: these WIDTH elements lie in the chunk.
-        fold_load::<O, T>(&mut accumulators, unsafe { mem::load_16_bytes(at.cast()) });
-        at = at.wrapping_add(row as usize);
-        left -= row as i32;
-    }
-    for lane in 0..T::WIDTH {
-        if (lane as i32) < left {
-            // SAFETY: in the chunk.
-            fold_element::<O, T>(&mut accumulators, lane, unsafe { at.add(lane).read() });
-        }
+    if left > 0 {
+        // SAFETY: the thread's elements of these rows start at `at`.
+        unsafe { fold_rest::<O, T, BLOCK>(&mut accumulators, at, left as i32 - first as i32) };
     }
 
     if head != 0 && !O::EXACT {
@@ -209,6 +198,46 @@ unsafe fn fold_rows<O: Op<T>, T: Element, const BLOCK: u32>(
         unsafe { rotate::<O, T, BLOCK>(&mut accumulators, head) };
     }
     accumulators
+}
+
+/// Folds what a chunk has after its last whole tile: whole loads, and the load that the chunk's end cuts. All loads are on
+/// their way before the first of them is folded.
+///
+/// # Safety
+///
+/// Of the chunk, `left` elements lie from `at` on, none if it is negative; less than a tile.
+#[inline(always)]
+unsafe fn fold_rest<O: Op<T>, T: Element, const BLOCK: u32>(
+    accumulators: &mut T::Lanes<O::Accumulator>,
+    at: *const T,
+    left: i32,
+) {
+    let (row, width) = (BLOCK as usize * T::WIDTH, T::WIDTH);
+    let whole = |row_of_tile: usize| (row_of_tile * row + width) as i32 <= left;
+    let loads: [T::Lanes<T>; TILE_ROWS as usize] = from_fn(|row_of_tile| {
+        if whole(row_of_tile) {
+            // SAFETY: these WIDTH elements lie in the chunk.
+            unsafe { mem::load_16_bytes(at.wrapping_add(row_of_tile * row).cast()) }
+        } else {
+            T::Lanes::splat(T::zeroed())
+        }
+    });
+    for (row_of_tile, &load) in loads.iter().enumerate() {
+        if whole(row_of_tile) {
+            fold_load::<O, T>(accumulators, load);
+        }
+    }
+    // A thread whose load the end cuts has less than a load in the last row (a row is a power of two, so that the remainder
+    // is right for a negative `left` as well: a load or more).
+    let last_row = left as u32 % row as u32;
+    let cut = if last_row < width as u32 { last_row } else { 0 };
+    let at = at.wrapping_add((left as u32 - cut) as usize);
+    for lane in 0..T::WIDTH {
+        if (lane as u32) < cut {
+            // SAFETY: one of the chunk's last elements.
+            fold_element::<O, T>(accumulators, lane, unsafe { at.wrapping_add(lane).read() });
+        }
+    }
 }
 
 /// Folds the elements of one load, each into its accumulator. Where every order gives the same bits, all go into the
