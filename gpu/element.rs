@@ -37,6 +37,12 @@ pub trait Element: Pod + PartialOrd + Display + Debug + Send + Sync {
         load.as_ref().iter().fold(Self::Wide::NOTHING, |sum, element| sum.plus(element.widen()))
     }
 
+    /// The product of a load's elements, on a GPU, for a wide type that is [exact](Wide::EXACT).
+    #[inline(always)]
+    fn product_of_load(load: Self::Lanes<Self>) -> Self::Wide {
+        load.as_ref().iter().fold(Self::Wide::ONE, |product, element| product.times(element.widen()))
+    }
+
     /// The least key in a load, that of NaN being [`Key::LEAST`], on a GPU.
     fn least_of_load(load: Self::Lanes<Self>) -> Self::Key;
 
@@ -160,6 +166,10 @@ macro_rules! arithmetic {
             sum_of_load::$type(load)
         }
         #[inline(always)]
+        fn product_of_load(load: Self::Lanes<Self>) -> $wide {
+            product_of_words!(load, $type, $wide)
+        }
+        #[inline(always)]
         fn least_of_load(load: Self::Lanes<Self>) -> $type {
             extreme_of_words!(load, $type, min, $type::MAX)
         }
@@ -245,18 +255,42 @@ macro_rules! extreme_of_words {
     }};
 }
 
+/// The product of a load of integers. Two or four of them, a word, multiply in 32 bits, which hold what comes of it.
+macro_rules! product_of_words {
+    ($load:ident, $type:ident, $wide:ident) => {{
+        if $type::BITS >= 32 {
+            $load.into_iter().fold(1, |product, factor| product.wrapping_mul($wide::from(factor)))
+        } else {
+            let mut product: $wide = 1;
+            for word in $load.chunks_exact(4 / size_of::<$type>().min(4)) {
+                let factors = word.iter().map(|&factor| factor as <$type as InWord>::Word);
+                product =
+                    product.wrapping_mul(factors.reduce(<$type as InWord>::multiply).unwrap_or(1).into());
+            }
+            product
+        }
+    }};
+}
+
 /// The 32-bit integer with the signedness of a type.
 trait InWord {
     type Word;
+    fn multiply(a: Self::Word, b: Self::Word) -> Self::Word;
 }
 
 macro_rules! in_word {
-    ($($word:ident: $($type:ident)*;)*) => {
-        $($( impl InWord for $type { type Word = $word; } )*)*
-    };
+    ($($word:ident $multiply:ident: $($type:ident)*;)*) => {$($(
+        impl InWord for $type {
+            type Word = $word;
+            #[inline(always)]
+            fn multiply(a: $word, b: $word) -> $word {
+                cuda_std::intrinsics::$multiply(a, b)
+            }
+        }
+    )*)*};
 }
 
-in_word! { i32: i8 i16 i32 i64; u32: u8 u16 u32 u64; }
+in_word! { i32 mul_lo_i32: i8 i16 i32 i64; u32 mul_lo_u32: u8 u16 u32 u64; }
 
 /// Sums of integer loads: a GPU adds up to four products of bytes in one instruction, here by ones.
 mod sum_of_load {

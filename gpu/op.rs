@@ -97,6 +97,11 @@ impl<T: Element> Op<T> for Prod {
     }
 
     #[inline(always)]
+    fn lift_load(load: T::Lanes<T>) -> T::Wide {
+        T::product_of_load(load)
+    }
+
+    #[inline(always)]
     fn combine(a: T::Wide, b: T::Wide) -> T::Wide {
         a.times(b)
     }

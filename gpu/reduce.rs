@@ -157,7 +157,6 @@ unsafe fn fold_rows<O: Op<T>, T: Element, const BLOCK: u32>(
 ) -> T::Lanes<O::Accumulator> {
     let width = T::WIDTH as u32;
     let row = BLOCK * width;
-    let tile = row * TILE_ROWS as u32;
     let first = thread::thread_idx_x() * width;
     let head = (chunk.addr().wrapping_neg() as u32 % 128) / size_of::<T>() as u32;
     let mut accumulators = T::Lanes::splat(O::IDENTITY);
@@ -176,21 +175,25 @@ unsafe fn fold_rows<O: Op<T>, T: Element, const BLOCK: u32>(
     let mut at = unsafe { chunk.add(head.min(len) as usize) }.wrapping_add(first as usize);
     let mut left = len.saturating_sub(head);
 
-    while left >= tile {
+    // The chunk is aligned from here on.
+    while left >= TILE_ROWS as u32 * row {
         intrinsics::no_unroll();
-        let loads: [T::Lanes<T>; TILE_ROWS as usize] = from_fn(|row_of_tile| {
-            // SAFETY: the whole tile lies in the chunk, which is aligned from here on.
-            unsafe { mem::load_16_bytes(at.add(row_of_tile * row as usize).cast()) }
-        });
-        for load in loads {
-            fold_load::<O, T>(&mut accumulators, load);
-        }
-        at = at.wrapping_add(tile as usize);
-        left -= tile;
+        // SAFETY: these rows lie in the chunk.
+        unsafe { fold_loads::<O, T>(&mut accumulators, at, row, |_| true) };
+        at = at.wrapping_add(TILE_ROWS as usize * row as usize);
+        left -= TILE_ROWS as u32 * row;
+    }
+    let rest_rows = rest_rows::<T>();
+    while left >= rest_rows * row {
+        intrinsics::no_unroll();
+        // SAFETY: as above.
+        unsafe { fold_loads::<O, T>(&mut accumulators, at, row, |index| index < rest_rows) };
+        at = at.wrapping_add((rest_rows * row) as usize);
+        left -= rest_rows * row;
     }
     if left > 0 {
         // SAFETY: the thread's elements of these rows start at `at`.
-        unsafe { fold_rest::<O, T, BLOCK>(&mut accumulators, at, left as i32 - first as i32) };
+        unsafe { fold_rest::<O, T>(&mut accumulators, at, row, left as i32 - first as i32) };
     }
 
     if head != 0 && !O::EXACT {
@@ -200,37 +203,59 @@ unsafe fn fold_rows<O: Op<T>, T: Element, const BLOCK: u32>(
     accumulators
 }
 
-/// Folds what a chunk has after its last whole tile: whole loads, and the load that the chunk's end cuts. All loads are on
-/// their way before the first of them is folded.
+/// Folds a load of each of a tile's rows that `whole` is true for; all are on their way before the first is folded.
 ///
 /// # Safety
 ///
-/// Of the chunk, `left` elements lie from `at` on, none if it is negative; less than a tile.
+/// The thread's first load lies at `at`, aligned to 16 bytes, and each that `whole` is true for lies in the chunk.
 #[inline(always)]
-unsafe fn fold_rest<O: Op<T>, T: Element, const BLOCK: u32>(
+unsafe fn fold_loads<O: Op<T>, T: Element>(
     accumulators: &mut T::Lanes<O::Accumulator>,
     at: *const T,
-    left: i32,
+    row: u32,
+    whole: impl Fn(u32) -> bool,
 ) {
-    let (row, width) = (BLOCK as usize * T::WIDTH, T::WIDTH);
-    let whole = |row_of_tile: usize| (row_of_tile * row + width) as i32 <= left;
-    let loads: [T::Lanes<T>; TILE_ROWS as usize] = from_fn(|row_of_tile| {
-        if whole(row_of_tile) {
-            // SAFETY: these WIDTH elements lie in the chunk.
-            unsafe { mem::load_16_bytes(at.wrapping_add(row_of_tile * row).cast()) }
+    let loads: [T::Lanes<T>; TILE_ROWS as usize] = from_fn(|index| {
+        if whole(index as u32) {
+            // SAFETY: as the caller vouches.
+            unsafe { mem::load_16_bytes(at.add(index * row as usize).cast()) }
         } else {
             T::Lanes::splat(T::zeroed())
         }
     });
-    for (row_of_tile, &load) in loads.iter().enumerate() {
-        if whole(row_of_tile) {
+    for (index, &load) in (0..).zip(&loads) {
+        if whole(index) {
             fold_load::<O, T>(accumulators, load);
         }
     }
+}
+
+/// The rows that the end of a chunk, after its last whole tile, is folded by: as many as there are registers and predicates
+/// for, when each load and each element after them has a condition. Narrow types have more elements, and one row.
+const fn rest_rows<T: Element>() -> u32 {
+    if T::WIDTH <= 4 { TILE_ROWS as u32 - 1 } else { 1 }
+}
+
+/// Folds the end of a chunk, less than [`rest_rows`]: whole loads, and the load that the end cuts.
+///
+/// # Safety
+///
+/// Of the chunk, `left` elements lie from `at` on, which is aligned to 16 bytes; none if it is negative.
+#[inline(always)]
+unsafe fn fold_rest<O: Op<T>, T: Element>(
+    accumulators: &mut T::Lanes<O::Accumulator>,
+    at: *const T,
+    row: u32,
+    left: i32,
+) {
+    let width = T::WIDTH as u32;
+    let whole = |index| index < rest_rows::<T>() && (index * row + width) as i32 <= left;
+    // SAFETY: whole loads before the end lie in the chunk.
+    unsafe { fold_loads::<O, T>(accumulators, at, row, whole) };
     // A thread whose load the end cuts has less than a load in the last row (a row is a power of two, so that the remainder
     // is right for a negative `left` as well: a load or more).
-    let last_row = left as u32 % row as u32;
-    let cut = if last_row < width as u32 { last_row } else { 0 };
+    let last_row = left as u32 % row;
+    let cut = if last_row < width { last_row } else { 0 };
     let at = at.wrapping_add((left as u32 - cut) as usize);
     for lane in 0..T::WIDTH {
         if (lane as u32) < cut {

@@ -37,6 +37,10 @@ instructions! {
     /// The dot product of the two unsigned halves of `a` and the two lower unsigned bytes of `b`, plus `c`. (PTX ISA,
     /// "dp2a".)
     dp2a_lo_u32(a: u32 => reg32, b: u32 => reg32, c: u32 => reg32) -> u32, reg32 = "dp2a.lo.u32.u32 {}, {}, {}, {};";
+    /// The lower half of the product: in 32 bits also where the compiler sees that 64 would give the same. (PTX ISA, "mul".)
+    mul_lo_i32(a: i32 => reg32, b: i32 => reg32) -> i32, reg32 = "mul.lo.s32 {}, {}, {};";
+    /// The lower half of the product, as [`mul_lo_i32`].
+    mul_lo_u32(a: u32 => reg32, b: u32 => reg32) -> u32, reg32 = "mul.lo.u32 {}, {}, {};";
     /// The smaller; −0.0 is below +0.0, and a NaN counts only beside another. (PTX ISA, "min".)
     fmin_f32(a: f32 => reg32, b: f32 => reg32) -> f32, reg32 = "min.f32 {}, {}, {};";
     /// The larger; −0.0 is below +0.0, and a NaN counts only beside another. (PTX ISA, "max".)
