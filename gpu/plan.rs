@@ -33,13 +33,15 @@ pub const TILE_ROWS: u64 = 4;
 /// Inputs of up to this many rows are one chunk: a second one costs more, in the exchange between blocks, than it saves.
 pub const SINGLE_ROWS: u64 = 8;
 
-/// The BLOCK of calls that name none, for an input of so many bytes: the fastest of the six for `f32` sums on an H200. One
-/// element took 1.00 µs with 32 threads and 1.14 with 512; 2^10 took 1.18 with 256 and 1.29 with 32; 2^20 took 2.41 with
-/// 512 and 2.57 with 1,024; 2^26 took 61.5 with 1,024 and 61.7 with 512.
+/// The BLOCK of calls that name none, for an input of so many bytes: of the six that which serves all types best, measured on
+/// an H200 by graph replays. One `f32` took 1.11 µs with 32 threads and 1.29 with 512; 1,000 took 1.20 with 128, 1.43 with
+/// 32; 4,096 took 1.28 with 256, 1.34 with 512; 2^20 took 2.41 with 512 and 2.57 with 1,024; 2^26 took 61.3 with 1,024 and
+/// 61.6 with 512.
 pub const fn default_block(bytes: u64) -> u32 {
     match bytes {
-        0..=0x200 => 32,
-        0x201..=0x4000 => 256,
+        0..=0x400 => 32,
+        0x401..=0x2000 => 128,
+        0x2001..=0x4000 => 256,
         0x4001..=0x200_0000 => 512,
         _ => 1024,
     }

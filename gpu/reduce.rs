@@ -44,32 +44,48 @@ pub unsafe fn reduce<O: Op<T>, T: Element, const BLOCK: u32>(arguments: Argument
     let (block, blocks, thread) = (thread::block_idx_x(), thread::grid_dim_x(), thread::thread_idx_x());
     let start = u64::from(block) * chunk;
     // SAFETY: the chunk lies in the input; every thread of the block is here.
-    let mut accumulator = unsafe {
+    let partial = unsafe {
         let accumulators =
             fold_rows::<O, T, BLOCK>(input.add(start as usize), (len - start).min(chunk) as u32);
         fold_block::<O, T, BLOCK>(fold_pairs::<O, T>(accumulators))
     };
-    if blocks > 1 {
-        let words = slot::words::<O::Accumulator>();
+    if blocks == 1 {
         if thread == 0 {
-            for (index, word) in slot::pack(accumulator).into_iter().enumerate().take(words) {
-                // SAFETY: the slot is this block's.
-                let place = unsafe { AtomicU64::from_ptr(slots.add(block as usize * words + index)) };
-                place.store(word, Ordering::Relaxed);
-            }
+            // SAFETY: as the caller vouches.
+            unsafe { store_result::<O, T>(result, partial) };
         }
-        if block != blocks - 1 || thread >= warp::WARP_SIZE {
-            return;
-        }
-        // SAFETY: each block puts something into its slot; this is one warp, and all of it.
-        accumulator = unsafe { fold_warp::<O, T>(take_all::<O, T>(slots, blocks), warp::WARP_SIZE) };
+        return;
     }
     if thread == 0 {
-        let words = slot::words::<O::Output>();
-        for (index, word) in slot::pack(O::finish(accumulator)).into_iter().enumerate().take(words) {
-            // SAFETY: as the caller vouches.
-            unsafe { SystemAtomicU64::from_ptr(result.add(index)) }.store(word, Ordering::Relaxed);
+        let words = slot::words::<O::Accumulator>();
+        for (index, word) in slot::pack(partial).into_iter().enumerate().take(words) {
+            // SAFETY: the slot is this block's.
+            let place = unsafe { AtomicU64::from_ptr(slots.add(block as usize * words + index)) };
+            place.store(word, Ordering::Relaxed);
         }
+    }
+    if block != blocks - 1 || thread >= warp::WARP_SIZE {
+        return;
+    }
+    // SAFETY: each block puts something into its slot; this is one warp, and all of it.
+    let accumulator = unsafe { fold_warp::<O, T>(take_all::<O, T>(slots, blocks), warp::WARP_SIZE) };
+    if thread == 0 {
+        // SAFETY: as the caller vouches.
+        unsafe { store_result::<O, T>(result, accumulator) };
+    }
+}
+
+/// Stores the result of all elements' accumulator in its slot.
+///
+/// # Safety
+///
+/// The slot is valid as [`Arguments`] says.
+#[inline(always)]
+unsafe fn store_result<O: Op<T>, T: Element>(result: *mut u64, accumulator: O::Accumulator) {
+    let words = slot::words::<O::Output>();
+    for (index, word) in slot::pack(O::finish(accumulator)).into_iter().enumerate().take(words) {
+        // SAFETY: as the caller vouches.
+        unsafe { SystemAtomicU64::from_ptr(result.add(index)) }.store(word, Ordering::Relaxed);
     }
 }
 

@@ -135,6 +135,7 @@ macro_rules! one_line {
         pub fn $name<D: Reduce + ?Sized>(data: &D) -> Result<<$op as Op<D::Element>>::Output, Error> {
             match default_block(data.len() as u64 * size_of::<D::Element>() as u64) {
                 32 => data.reduce::<$op, 32>(),
+                128 => data.reduce::<$op, 128>(),
                 256 => data.reduce::<$op, 256>(),
                 512 => data.reduce::<$op, 512>(),
                 _ => data.reduce::<$op, 1024>(),
