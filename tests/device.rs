@@ -98,14 +98,14 @@ fn buffers_hold_what_was_written() {
     }
 }
 
-/// Uploads of up to a megabyte are one copy; longer ones go in pieces, whose size grows from 256 KiB to 4 MiB.
+/// Uploads of up to a megabyte are one copy; longer ones go in pieces, whose size grows from 256 KiB to 8 MiB.
 #[test]
 fn uploads_arrive_whole() {
     const KIB: usize = 1 << 10;
-    let data = samples(80 * KIB * KIB, |hash| hash as u8);
+    let data = samples(150 * KIB * KIB, |hash| hash as u8);
     for device in devices() {
         let mut x = device.zeros(data.len()).unwrap();
-        for len in [0, 1, 1024 * KIB - 1, 1024 * KIB, 4097 * KIB + 5, 32 * KIB * KIB + 1, 70 * KIB * KIB - 9]
+        for len in [0, 1, 1024 * KIB - 1, 1024 * KIB, 4097 * KIB + 5, 32 * KIB * KIB + 1, 140 * KIB * KIB - 9]
         {
             let whole = device.upload(&data[..len]).unwrap().to_vec().unwrap();
             assert!(whole == data[..len], "{len} bytes uploaded to {device}");
@@ -114,7 +114,7 @@ fn uploads_arrive_whole() {
             assert!(part[1..=len] == data[7..7 + len], "{len} bytes written to {device}");
         }
         assert_eq!(
-            x.slice(70 * KIB * KIB..).unwrap().reduce::<Sum, 256>(),
+            x.slice(140 * KIB * KIB..).unwrap().reduce::<Sum, 256>(),
             Ok(0),
             "nothing beyond was touched"
         );
