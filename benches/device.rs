@@ -16,7 +16,7 @@ use cust::error::CudaError;
 use cust::event::{Event, EventFlags};
 use cust::function::Function;
 use cust::memory::{CopyDestination, DeviceBuffer};
-use cust::module::Module;
+use cust::module::{Module, ModuleJitOption};
 use cust::stream::{Stream, StreamFlags};
 use cust::sys::{self, cudaError_enum::CUDA_SUCCESS};
 use gpu_reduce::{Device, Element, Plan, bf16, default_block, f16, for_each_element};
@@ -119,7 +119,8 @@ fn run<T: Sample>(op: &str, n: usize, block: Option<u32>) -> Result<(), Box<dyn 
         eprintln!("no kernel ptx/{name}.ptx for {op} {} {n}", T::NAME);
         return Ok(());
     };
-    let module = Module::from_ptx(ptx, &[])?;
+    // As the library compiles it.
+    let module = Module::from_ptx(ptx, &[ModuleJitOption::MaxRegisters((65536 / block).min(255))])?;
     let function = module.get_function(&name)?;
 
     let bytes = n * size_of::<T>();

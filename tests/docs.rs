@@ -64,7 +64,8 @@ fn counters() {
     }
 }
 
-/// The README's tables and the chart are what the example makes of the lines in `docs/speed/`.
+/// The README's tables and the chart are what the example makes of the lines in `docs/speed/`, and so is the summary of the
+/// sweep.
 #[test]
 fn speed() {
     let folder = tempfile::tempdir().unwrap();
@@ -78,4 +79,9 @@ fn speed() {
         drawn == fs::read_to_string("docs/speed/h200.svg").unwrap(),
         "docs/speed/h200.svg is not what is drawn"
     );
+    let sweep = printed("speed", &["docs/speed/sweep.jsonl"]);
+    let (_, summary) = sweep.split_once("\n\n").unwrap();
+    let page = fs::read_to_string("docs/speed.md").unwrap();
+    let shown = format!("<!-- sweep -->\n{summary}<!-- end of sweep -->\n");
+    assert!(page.contains(&shown), "the summary is now\n{summary}");
 }
