@@ -85,7 +85,9 @@ impl Device {
         }
     }
 
-    /// Copies `data` into a new buffer on the device.
+    /// Copies `data` into a new buffer on the device. A megabyte or more goes to a GPU through pinned memory, which up to
+    /// eight of rayon's threads fill: 16 MiB each, kept for later uploads. On an H200 1 GiB arrived at 50 GB/s, where a plain
+    /// copy had 8.
     ///
     /// # Errors
     ///

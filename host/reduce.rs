@@ -4,7 +4,8 @@ use crate::buffer::Elements;
 use crate::device::Kind;
 use crate::{Buffer, Device, Element, Error, Max, Min, Op, Prod, Sum, View, cpu, default_block};
 
-/// Data that reduces: buffers and views on the device where they lie, slices in host memory on the CPU.
+/// Data that reduces: buffers and views on the device where they lie, slices in host memory on the CPU. (A GPU would not help:
+/// a CPU thread sums data in the time that it takes to copy them for the GPU. `docs/speed.md` has the figures.)
 ///
 /// The result's bits depend on the elements, their number, the operator and `BLOCK` alone: not on the device, its size,
 /// the data's alignment, nor the number of threads. `BLOCK`, the threads of a block on a GPU, is a power of two from 32 to
