@@ -137,17 +137,31 @@ impl Gpu {
         })
     }
 
-    /// Runs `work` with a workspace of its own, which comes back unless the work failed.
-    fn with_workspace<R>(&self, work: impl FnOnce(&mut Workspace) -> Result<R, Error>) -> Result<R, Error> {
+    /// Runs `work` with a spare of its own, a new one where there is none; it comes back unless the work failed.
+    fn with_spare<S, R>(
+        &self,
+        spares: &Mutex<Vec<S>>,
+        new: impl FnOnce(&Self) -> Result<S, Error>,
+        work: impl FnOnce(&mut S) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         self.enter()?;
-        let spare = lock(&self.workspaces).pop();
-        let mut workspace = match spare {
-            Some(workspace) => workspace,
-            None => Workspace::new(self)?,
+        let spare = lock(spares).pop();
+        let mut spare = match spare {
+            Some(spare) => spare,
+            None => new(self)?,
         };
-        let result = work(&mut workspace)?;
-        lock(&self.workspaces).push(workspace);
+        let result = work(&mut spare)?;
+        lock(spares).push(spare);
         Ok(result)
+    }
+
+    /// Runs `work` with a workspace of its own.
+    fn with_workspace<R>(&self, work: impl FnOnce(&mut Workspace) -> Result<R, Error>) -> Result<R, Error> {
+        self.with_spare(&self.workspaces, Workspace::new, work)
+    }
+
+    fn new_stream(&self) -> Result<Stream, Error> {
+        Stream::new(StreamFlags::NON_BLOCKING, None).map_err(|error| self.failed("creating a stream", error))
     }
 
     /// Runs `work` on a stream and waits for the stream.
@@ -297,8 +311,7 @@ impl PartialEq for Gpu {
 
 impl Workspace {
     fn new(gpu: &Gpu) -> Result<Self, Error> {
-        let stream = Stream::new(StreamFlags::NON_BLOCKING, None)
-            .map_err(|error| gpu.failed("creating a stream", error))?;
+        let stream = gpu.new_stream()?;
         let mut slots = gpu.allocate(SLOT_BYTES)?;
         // SAFETY: launches that use the memory follow in the same stream.
         unsafe { slots.set_zero_async(&stream) }.map_err(|error| gpu.failed("clearing memory", error))?;

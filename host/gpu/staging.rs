@@ -9,15 +9,16 @@
 use super::{Gpu, lock};
 use crate::Error;
 use cust::memory::{AsyncCopyDestination, DeviceSlice, LockedBuffer};
-use cust::stream::{Stream, StreamFlags};
+use cust::stream::Stream;
 use rayon::prelude::*;
 use std::sync::Mutex;
 
 /// Bytes from which on an upload is staged.
 pub const STAGED_BYTES: usize = 1 << 20;
 
-/// The most bytes in a piece, and the fewest.
-const PIECE_BYTES: std::ops::RangeInclusive<usize> = 256 << 10..=8 << 20;
+/// The fewest bytes in a piece, and the most.
+const LEAST_PIECE: usize = 256 << 10;
+const MOST_PIECE: usize = 8 << 20;
 
 /// Threads that copy at most.
 const THREADS: usize = 8;
@@ -34,25 +35,19 @@ impl Gpu {
     /// Copies `data` to device memory of the same length; when it returns, the copy has ended.
     pub(super) fn upload(&self, data: &[u8], target: DeviceSlice<u8>) -> Result<(), Error> {
         let threads = rayon::current_num_threads().min(THREADS);
-        let piece = (data.len() / (2 * threads)).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end());
+        let piece = (data.len() / (2 * threads)).clamp(LEAST_PIECE, MOST_PIECE);
         let pieces = Mutex::new(data.chunks(piece).scan(0, |end, data| {
             let start = std::mem::replace(end, *end + data.len());
             Some((data, target.index(start..*end)))
         }));
         let next = || lock(&pieces).next();
         (0..threads).into_par_iter().with_max_len(1).try_for_each(|_| {
-            self.enter()?;
-            let spare = lock(&self.stagings).pop();
-            let mut staging = match spare {
-                Some(staging) => staging,
-                None => Staging::new(self)?,
-            };
-            let copied = staging.upload(self, next);
-            // Also after an error: the caller may free the target.
-            let ended = staging.wait(self);
-            copied.and(ended)?;
-            lock(&self.stagings).push(staging);
-            Ok(())
+            self.with_spare(&self.stagings, Staging::new, |staging| {
+                let copied = staging.upload(self, next);
+                // Also after an error: the caller may free the target.
+                let ended = staging.wait(self);
+                copied.and(ended)
+            })
         })
     }
 }
@@ -61,11 +56,9 @@ impl Staging {
     fn new(gpu: &Gpu) -> Result<Self, Error> {
         let piece = || {
             // SAFETY: what is read is written before.
-            let memory = unsafe { LockedBuffer::uninitialized(*PIECE_BYTES.end()) }
+            let memory = unsafe { LockedBuffer::uninitialized(MOST_PIECE) }
                 .map_err(|error| gpu.failed("allocating pinned memory", error))?;
-            let stream = Stream::new(StreamFlags::NON_BLOCKING, None)
-                .map_err(|error| gpu.failed("creating a stream", error))?;
-            Ok(Piece { memory, stream })
+            Ok(Piece { memory, stream: gpu.new_stream()? })
         };
         Ok(Self([piece()?, piece()?]))
     }
