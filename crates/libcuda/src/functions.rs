@@ -28,7 +28,9 @@ macro_rules! functions {
             #[unsafe(no_mangle)]
             extern "C" fn $name() {
                 // x16 is the register that AAPCS64 leaves to code between a call and its function.
+                // Hidden: for what is linked with this crate, and for no other library of the process.
                 naked_asm!(
+                    concat!(".hidden ", stringify!($name)),
                     #[cfg(target_arch = "x86_64")]
                     "jmp qword ptr [rip + {table} + {offset}]",
                     #[cfg(target_arch = "aarch64")]
