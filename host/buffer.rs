@@ -42,7 +42,7 @@ pub(crate) enum Elements<'a, T: Element> {
 impl<T: Element> Buffer<T> {
     pub(crate) fn upload(device: &Device, data: &[T]) -> Result<Self, Error> {
         Ok(Self(match &device.0 {
-            Kind::Cpu => Storage::Host(data.to_vec()),
+            Kind::Cpu => Storage::Host(copied(data)?),
             #[cfg(gpu)]
             Kind::Gpu(gpu) => {
                 let mut memory = Memory::new(gpu, size_of_val(data))?;
@@ -54,7 +54,7 @@ impl<T: Element> Buffer<T> {
 
     pub(crate) fn zeros(device: &Device, len: usize) -> Result<Self, Error> {
         Ok(Self(match &device.0 {
-            Kind::Cpu => Storage::Host(vec![T::zeroed(); len]),
+            Kind::Cpu => Storage::Host(zeroed(len)?),
             #[cfg(gpu)]
             Kind::Gpu(gpu) => {
                 let mut memory = Memory::new(gpu, len.saturating_mul(size_of::<T>()))?;
@@ -101,7 +101,7 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Driver`].
+    /// [`Error::OutOfMemory`], [`Error::Driver`].
     pub fn to_vec(&self) -> Result<Vec<T>, Error> {
         self.view().to_vec()
     }
@@ -167,17 +167,38 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Driver`].
+    /// [`Error::OutOfMemory`], [`Error::Driver`].
     pub fn to_vec(self) -> Result<Vec<T>, Error> {
         match self.0 {
-            Elements::Host(data) => Ok(data.to_vec()),
+            Elements::Host(data) => copied(data),
             #[cfg(gpu)]
             Elements::Gpu(memory, start, ..) => {
-                let mut data = vec![T::zeroed(); self.len()];
+                let mut data = zeroed(self.len())?;
                 memory.read(start, bytemuck::cast_slice_mut(&mut data))?;
                 Ok(data)
             }
         }
+    }
+}
+
+/// Zeros in host memory.
+fn zeroed<T: Element>(len: usize) -> Result<Vec<T>, Error> {
+    bytemuck::allocation::try_zeroed_vec(len).map_err(|()| host_out_of_memory::<T>(len))
+}
+
+/// A copy in host memory.
+fn copied<T: Element>(data: &[T]) -> Result<Vec<T>, Error> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(data.len()).map_err(|_| host_out_of_memory::<T>(data.len()))?;
+    copy.extend_from_slice(data);
+    Ok(copy)
+}
+
+fn host_out_of_memory<T: Element>(len: usize) -> Error {
+    Error::OutOfMemory {
+        device: Device::cpu().to_string(),
+        requested: len.saturating_mul(size_of::<T>()),
+        free: None,
     }
 }
 
@@ -194,4 +215,26 @@ fn resolve(range: impl RangeBounds<usize>, len: usize) -> Result<Range<usize>, E
         Bound::Unbounded => len,
     };
     if start <= end && end <= len { Ok(start..end) } else { Err(Error::OutOfBounds { start, end, len }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two thirds of the addresses that a process has on x86-64: there is no room for them twice.
+    #[test]
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    fn what_the_host_has_no_room_for_is_an_error() {
+        let bytes = 96 << 40;
+        let reserved = memmap2::MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
+        let huge = match reserved {
+            Ok(huge) => huge,
+            Err(why) => return eprintln!("skipped: 96 TiB of addresses are not to be had: {why}"),
+        };
+        let out_of_memory =
+            Err(Error::OutOfMemory { device: Device::cpu().to_string(), requested: bytes, free: None });
+        assert_eq!(Device::cpu().upload(&huge).map(|_| ()), out_of_memory);
+        assert_eq!(View(Elements::Host(&huge)).to_vec().map(|_| ()), out_of_memory);
+        assert_eq!(Device::cpu().upload(&huge[..5]).unwrap().to_vec(), Ok(vec![0; 5]));
+    }
 }

@@ -136,7 +136,13 @@ fn fold_rows<O: Op<T>, T: Element, const STRIP: usize>(accumulators: &mut [O::Ac
     for rows in chunk.chunks(row * STRIP_ROWS) {
         let whole = rows.len() / row;
         let (strips, rest) = accumulators.as_chunks_mut::<STRIP>();
-        debug_assert!(rest.is_empty(), "rows are whole strips");
+        // A row of few elements with small accumulators is less than a strip.
+        let rest_start = row - rest.len();
+        if !rest.is_empty() {
+            for row in rows.chunks_exact(row) {
+                fold_into::<O, T>(rest, &row[rest_start..]);
+            }
+        }
         for (strip, accumulators) in strips.iter_mut().enumerate() {
             let mut held = *accumulators;
             for index in 0..whole {

@@ -61,17 +61,18 @@ pub enum Error {
         needed: String,
     },
 
-    /// The card's memory does not suffice.
+    /// A device's memory, or the host's, does not suffice.
     #[error(
-        "out of memory on {device}: asked for {requested} bytes, {free} are free; reduce in pieces or free buffers"
+        "out of memory on {device}: asked for {requested} bytes{}; reduce in pieces or free buffers",
+        free.map_or(String::new(), |free| format!(", {free} are free"))
     )]
     OutOfMemory {
         /// The device.
         device: String,
-        /// Bytes asked for.
+        /// Bytes asked for; `usize::MAX` where they are more.
         requested: usize,
-        /// Bytes free when it failed.
-        free: usize,
+        /// Bytes free when it failed, on a GPU. What a host has left, its system does not say.
+        free: Option<usize>,
     },
 
     /// A reduction without an identity got no elements.

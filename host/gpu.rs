@@ -4,8 +4,9 @@
 mod ladder;
 mod staging;
 
-use crate::{Element, Error, Op, Plan};
-use cust::context::{Context, CurrentContext};
+use crate::{Element, Error, Max, Min, Op, Plan, Prod, Sum, bf16, f16, for_each_element};
+use cust::context::Context;
+use cust::context::legacy::{ContextStack, CurrentContext};
 use cust::device::DeviceAttribute;
 use cust::error::{CudaError, CudaResult};
 use cust::function::Function;
@@ -14,9 +15,11 @@ use cust::module::{Module, ModuleJitOption};
 use cust::stream::{Stream, StreamFlags};
 use gpu_reduce_kernels::slot;
 use staging::{STAGED_BYTES, Staging};
+use std::any::TypeId;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
 use std::fmt;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,6 +57,16 @@ struct Workspace {
     /// Room for the partial results of the ladder's kernels; none until one of them needs it.
     #[cfg(feature = "ladder")]
     partials: DeviceBuffer<u8>,
+}
+
+/// A context on top of this thread's stack of them. Dropped, it gives way to the one that the caller had, or to none.
+struct Entered(PhantomData<*const ()>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // It fails where the driver has ended: then there is nothing to give way to.
+        let _ = ContextStack::pop();
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -108,7 +121,10 @@ impl Gpu {
         let clock = f64::from(attribute(DeviceAttribute::MemoryClockRate)?) * 1e3;
         let bus = f64::from(attribute(DeviceAttribute::GlobalMemoryBusWidth)?) / 8.0;
         let peak_bandwidth = 2.0 * clock * bus;
+        // cust makes a context that it retains the current one; the caller's stays so.
+        let current = CurrentContext::get_current().map_err(failed("asking for the current context"))?;
         let context = Context::new(raw).map_err(failed("creating the context"))?;
+        CurrentContext::set_current(&current).map_err(failed("restoring the caller's context"))?;
         let (kernels, workspaces, stagings) = Default::default();
         Ok(Self { index, name, peak_bandwidth, context, kernels, workspaces, stagings })
     }
@@ -117,9 +133,10 @@ impl Gpu {
         self.peak_bandwidth
     }
 
-    /// Makes the device's context the thread's current one.
-    fn enter(&self) -> Result<(), Error> {
-        CurrentContext::set_current(&self.context).map_err(|error| self.failed("entering the context", error))
+    /// Makes the device's context the thread's current one, until what is returned is dropped.
+    fn enter(&self) -> Result<Entered, Error> {
+        ContextStack::push(&self.context).map_err(|error| self.failed("entering the context", error))?;
+        Ok(Entered(PhantomData))
     }
 
     fn failed(&self, call: &'static str, error: CudaError) -> Error {
@@ -130,7 +147,7 @@ impl Gpu {
         // SAFETY: memory from a `Memory` is written before it is handed out; a workspace's is the kernel's matter.
         unsafe { DeviceBuffer::uninitialized(bytes) }.map_err(|error| match error {
             CudaError::OutOfMemory => {
-                let free = cust::memory::mem_get_info().map_or(0, |(free, _)| free);
+                let free = cust::memory::mem_get_info().ok().map(|(free, _)| free);
                 Error::OutOfMemory { device: self.to_string(), requested: bytes, free }
             }
             error => self.failed("allocating", error),
@@ -144,7 +161,7 @@ impl Gpu {
         new: impl FnOnce(&Self) -> Result<S, Error>,
         work: impl FnOnce(&mut S) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        self.enter()?;
+        let _entered = self.enter()?;
         let spare = lock(spares).pop();
         let mut spare = match spare {
             Some(spare) => spare,
@@ -241,6 +258,7 @@ impl Gpu {
         input: u64,
         len: usize,
     ) -> Result<(), Error> {
+        check_compiled::<O, T>(kernel_name::<O, T, BLOCK>)?;
         let plan = Plan::new::<T, BLOCK>(len as u64);
         let Workspace { stream, slots, result, .. } = workspace;
         words(result).iter().for_each(|word| word.store(slot::EMPTY, Ordering::Relaxed));
@@ -336,7 +354,7 @@ pub struct Memory {
 impl Memory {
     /// Uninitialised memory: write or clear it before it is read.
     pub fn new(gpu: &Arc<Gpu>, bytes: usize) -> Result<Self, Error> {
-        gpu.enter()?;
+        let _entered = gpu.enter()?;
         Ok(Self { gpu: gpu.clone(), bytes: ManuallyDrop::new(gpu.allocate(bytes)?) })
     }
 
@@ -396,7 +414,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // Freeing needs a current context; where there is none to be had, the process is ending.
-        if self.gpu.enter().is_ok() {
+        if let Ok(_entered) = self.gpu.enter() {
             // SAFETY: dropped once, here.
             unsafe { ManuallyDrop::drop(&mut self.bytes) }
         }
@@ -444,6 +462,21 @@ fn check_capability(device: &str, capability: (i32, i32)) -> Result<(), Error> {
 /// The name of the production kernel, as `sum_f32_256`.
 fn kernel_name<O: Op<T>, T: Element, const BLOCK: u32>() -> String {
     format!("{}_{}_{BLOCK}", O::NAME, T::NAME)
+}
+
+/// Refuses an operator or a type that is not one of the kernels': a program's own may have the name of one that is, and
+/// kernels are found by name.
+fn check_compiled<O: Op<T>, T: Element>(kernel: impl FnOnce() -> String) -> Result<(), Error> {
+    macro_rules! of_types {
+        ({} $($type:ident: $($row:ident)*;)*) => { [$(TypeId::of::<$type>()),*] };
+    }
+    let operators = [TypeId::of::<Sum>(), TypeId::of::<Prod>(), TypeId::of::<Min>(), TypeId::of::<Max>()];
+    let types = for_each_element! { of_types! {} };
+    if operators.contains(&TypeId::of::<O>()) && types.contains(&TypeId::of::<T>()) {
+        Ok(())
+    } else {
+        Err(Error::NoKernel { kernel: kernel() })
+    }
 }
 
 /// A kernel's argument, as a launch takes it.
@@ -513,7 +546,7 @@ mod tests {
             Ok(gpu) => gpu,
             Err(why) => return eprintln!("skipped, no GPU: {why}"),
         };
-        gpu.enter().unwrap();
+        let _entered = gpu.enter().unwrap();
         let bad = gpu.compile("bad", c".version 99.9\n.target sm_70\n.address_size 64\n", 32);
         assert!(matches!(bad, Err(Error::Launch { .. })), "{:?}", bad.map(|_| ()));
         let kernel = gpu.kernel("sum_f32_256", 256).unwrap();
@@ -527,6 +560,6 @@ mod tests {
         assert!(matches!(refused, Err(Error::Launch { .. })), "{refused:?}");
         let mut memory = Memory::new(&gpu, 16).unwrap();
         memory.write(0, bytemuck::cast_slice(&[1f32, 2.0, 3.0, 4.0])).unwrap();
-        assert_eq!(memory.reduce::<crate::Sum, f32, 256>(0, 4), Ok(10.0));
+        assert_eq!(memory.reduce::<Sum, f32, 256>(0, 4), Ok(10.0));
     }
 }

@@ -78,7 +78,7 @@ fn a_repeated_reduction_allocates_clears_and_copies_nothing() {
         assert_eq!(x.reduce::<Sum, 256>(), Ok(first));
     }
     let calls: Vec<_> = emulator::take_calls().into_iter().collect();
-    assert_eq!(calls, [("cuCtxSetCurrent", 3), ("cuLaunchKernel", 3)]);
+    assert_eq!(calls, [("cuCtxPopCurrent_v2", 3), ("cuCtxPushCurrent_v2", 3), ("cuLaunchKernel", 3)]);
 }
 
 #[test]

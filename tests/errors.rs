@@ -80,10 +80,21 @@ fn out_of_memory_names_the_bytes() {
         let before = device.upload(&[1.0f32; 100]).unwrap();
         let error = device.zeros::<u64>(1 << 50).unwrap_err();
         assert!(
-            matches!(error, Error::OutOfMemory { requested, free: 1.., .. } if requested == 8 << 50),
+            matches!(error, Error::OutOfMemory { requested, free: Some(1..), .. } if requested == 8 << 50),
             "{error:?}"
         );
         assert!(matches!(device.zeros::<u64>(usize::MAX), Err(Error::OutOfMemory { .. })));
         assert_eq!(before.reduce::<Sum, 256>(), Ok(100.0));
     }
+}
+
+#[test]
+fn out_of_memory_on_the_cpu_names_the_bytes() {
+    let cpu = Device::cpu();
+    for (len, bytes) in [(usize::MAX, usize::MAX), (usize::MAX / 16, usize::MAX / 16 * 8)] {
+        let error = cpu.zeros::<f64>(len).unwrap_err();
+        assert_eq!(error, Error::OutOfMemory { device: cpu.to_string(), requested: bytes, free: None });
+        assert!(error.to_string().contains(&format!("asked for {bytes} bytes; reduce in pieces")), "{error}");
+    }
+    assert_eq!(cpu.zeros::<f64>(3).unwrap().reduce::<Sum, 32>(), Ok(0.0));
 }

@@ -1,8 +1,8 @@
 //! Launches of the classic kernels, repeated until one value, or one list, is left; nothing is copied between them.
 
-use super::{Gpu, Memory, Workspace, argument};
+use super::{Gpu, Memory, Workspace, argument, check_compiled};
 use crate::merge::Merged;
-use crate::{Element, Error, LadderElement, LadderOp, Op};
+use crate::{Element, Error, LadderElement, LadderOp, Min, Op};
 use bytemuck::Zeroable;
 use cust::event::{Event, EventFlags};
 use cust::memory::AsyncCopyDestination;
@@ -70,6 +70,7 @@ impl Memory {
             blocks: K::blocks,
             block: BLOCK,
         };
+        check_compiled::<O, T>(|| rung.names[0].clone())?;
         let time = self.run(&rung, start, len as u64, repeats, bytemuck::bytes_of_mut(&mut accumulator))?;
         Ok((O::finish(accumulator), time))
     }
@@ -130,6 +131,7 @@ impl Memory {
         let mut indices = 0;
         let name_for = |element| format!("{}_{element}_{BLOCK}", ArgMin::<T>::NAME);
         let mut name = name_for(T::NAME);
+        check_compiled::<Min, T>(|| name.clone())?;
         gpu.with_workspace(|workspace| {
             let size = size_of::<T::Key>() as u64;
             let room = 2 * len.div_ceil(u64::from(BLOCK));
@@ -202,6 +204,7 @@ impl Gpu {
         bounds_at.write(0, bytemuck::cast_slice(&bounds))?;
 
         let name = format!("{}_{}_{MERGE_BLOCK}", Merge::<T>::NAME, T::NAME);
+        check_compiled::<Min, T>(|| name.clone())?;
         let (bounds, count) = (bounds_at.address(0), lists.len() as u64);
         let (mut from, mut to) = (0, 1);
         let mut width = 1;
