@@ -1,7 +1,8 @@
 //! Reduces the numbers in a file, and prints their count, sum, minimum, maximum and mean:
 //!
 //! ```text
-//! cargo run --release --example reduce -- [--op sum] [--device auto] [--dtype f32] [--column NAME] FILE
+//! cargo run --release --example reduce -- [--op sum] [--device auto] [--dtype f32] [--column NAME]
+//!     [--header | --no-header | --raw] FILE
 //! ```
 
 #[path = "common/device.rs"]
@@ -10,16 +11,18 @@ mod device;
 /// The files in `examples/reduce/`.
 mod reduce {
     pub mod error;
+    mod foreign;
     pub mod input;
+    pub mod mean;
     mod npy;
     pub mod progress;
+    mod table;
 }
 
 use std::convert::Infallible;
 use std::fmt::Debug;
 use std::hint::black_box;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -27,9 +30,9 @@ use std::time::{Duration, Instant};
 use clap::{Parser, ValueEnum};
 use device::DeviceArg;
 use gpu_reduce::{Buffer, Device, Element, Op, Reduce, Sum, bf16, f16};
-use num_traits::AsPrimitive;
 use reduce::error::Error;
-use reduce::input::{Dtype, Input};
+use reduce::input::{Dtype, Input, InputArgs};
+use reduce::mean::Mean;
 use reduce::progress::Progress;
 
 /// Reduces the numbers in a file: by default to their count, sum, minimum, maximum and mean.
@@ -45,18 +48,8 @@ struct Args {
     #[arg(long, default_value = "auto")]
     device: DeviceArg,
 
-    /// The type of a raw file's numbers; the type to parse a CSV column as, if not f64; the type a .npy file must have.
-    #[arg(long)]
-    dtype: Option<Dtype>,
-
-    /// The column of a CSV file: its name, or its index counted from 0.
-    #[arg(long)]
-    column: Option<String>,
-
-    /// A NumPy .npy file, a CSV file with a header row, or raw little-endian numbers (with --dtype).
-    ///
-    /// The file is mapped, not read: it must not change meanwhile.
-    file: PathBuf,
+    #[command(flatten)]
+    input: InputArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -82,7 +75,7 @@ fn main() -> ExitCode {
 
 /// The report on the file that `args` name.
 fn run(args: &Args) -> Result<String, Error> {
-    let input = Input::open(&args.file, args.dtype, args.column.as_deref())?;
+    let input = Input::open(&args.input)?;
     macro_rules! run_typed {
         ($($T:ident)*) => {
             match input.dtype() { $(Dtype::$T => run_typed::<$T>(&input, args),)* }
@@ -94,8 +87,8 @@ fn run(args: &Args) -> Result<String, Error> {
 /// [`run`] for numbers of type `T`.
 fn run_typed<T>(input: &Input, args: &Args) -> Result<String, Error>
 where
-    T: Element + FromStr,
-    Sum: Op<T, Output: AsPrimitive<f64>>,
+    T: Mean + FromStr,
+    Sum: Op<T>,
 {
     let device = match args.device {
         DeviceArg::Auto => Device::default_device(),
@@ -120,6 +113,7 @@ where
     let gigabytes = (reduced.passes * size_of_val(&*values)) as f64 / 1e9;
     let mut lines = vec![("count", count.to_string())];
     lines.extend(reduced.quantities);
+    lines.extend(reduced.sum_for_mean.map(|sum| ("mean", show(T::mean(&values, sum)))));
     lines.push(("device", device.to_string()));
     lines.push(("load", format!("{load:.3?}")));
     lines.push(("time", format!("{:.3?}", reduced.time)));
@@ -127,19 +121,23 @@ where
     Ok(lines.into_iter().map(|(name, value)| format!("{name:<6}  {value}\n")).collect())
 }
 
-/// What [`reduce`] found: each quantity by name, in how many passes over the data, in what time.
-struct Reduced {
+/// What [`reduce`] found.
+struct Reduced<S> {
+    /// Each quantity by name, but the mean.
     quantities: Vec<(&'static str, String)>,
+    /// The sum to make the mean of, where it is wanted.
+    sum_for_mean: Option<S>,
+    /// How many passes over the data it took.
     passes: usize,
     time: Duration,
 }
 
 /// Computes what is `asked` of the numbers in `data`, where they lie: if nothing is, all but the product; if there are no
 /// numbers besides, their sum.
-fn reduce<D>(data: &D, asked: &[Quantity]) -> Result<Reduced, Error>
+fn reduce<D>(data: &D, asked: &[Quantity]) -> Result<Reduced<<Sum as Op<D::Element>>::Output>, Error>
 where
     D: Reduce + ?Sized,
-    Sum: Op<D::Element, Output: AsPrimitive<f64>>,
+    Sum: Op<D::Element>,
 {
     let count = data.len();
     let wanted = match asked {
@@ -163,17 +161,16 @@ where
         .into_iter()
         .filter(|&done| done)
         .count();
-    let mean = sum.filter(|_| wants(Quantity::Mean)).map(|sum| sum.as_() / count as f64);
     let none = || (asked.is_empty() && count == 0).then(|| "none (empty input)".to_owned());
     let quantities = [
         ("sum", sum.filter(|_| wants(Quantity::Sum)).map(show)),
         ("prod", prod.map(show)),
         ("min", min.map(show).or_else(none)),
         ("max", max.map(show).or_else(none)),
-        ("mean", mean.map(show).or_else(none)),
+        ("mean", none()),
     ];
     let quantities = quantities.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    Ok(Reduced { quantities, passes, time })
+    Ok(Reduced { quantities, sum_for_mean: sum.filter(|_| wants(Quantity::Mean)), passes, time })
 }
 
 /// A number with as many digits as tell it from its neighbours; a float keeps its point.

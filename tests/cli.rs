@@ -156,7 +156,7 @@ fn csv_quotes_line_ends_and_columns() {
     expect(&["--column", "x"], &plain, expected);
     expect(&["--column", "1"], &plain, expected);
     // A name comes before an index.
-    expect(&["--column", "1"], &file(".csv", "1,2\n1,9\n2,9\n3,9"), expected);
+    expect(&["--header", "--column", "1"], &file(".csv", "1,2\n1,9\n2,9\n3,9"), expected);
     // With --column, any file is CSV.
     expect(&["--column", "x"], &file(".txt", "x,y\n1,9\n2,9\n3,9"), expected);
 
@@ -169,6 +169,247 @@ fn csv_quotes_line_ends_and_columns() {
     );
     expect(&[], &file(".csv", "\u{feff}x\n 1 \n\n2e0\n+3."), expected);
     expect(&[], &file(".csv", "x\n1\nNaN\n-inf"), ["3", "NaN", "NaN", "NaN", "NaN"]);
+}
+
+#[test]
+fn csv_without_a_header() {
+    let expected = ["3", "9.0", "1.0", "5.0", "3.0"];
+    for numbers in [
+        "1\n3\n5",
+        "1\r\n3\r\n5\r\n",
+        "\n\r\n\n1\n\n3\n5\n",
+        "\u{feff}1\n3\n5\n",
+        "\u{feff}\n1\n3\n5\n",
+        "\"1\"\n\"3\"\n\"5\"",
+        " +1. \n\t3e0\n0.5E+1",
+    ] {
+        for options in [&[][..], &["--no-header"], &["--column", "0"], &["--no-header", "--column", "0"]] {
+            expect(options, &file(".csv", numbers), expected);
+        }
+        let rest = ["2", "8.0", "3.0", "5.0", "4.0"];
+        expect(&["--header"], &file(".csv", numbers), rest);
+    }
+    expect(&["--column", "2"], &file(".csv", "7,7,1\n8,8,3\n9,9,5"), expected);
+    expect(&["--column", "0", "--dtype", "i8"], &file("", "1,-2\n3,-2\n5,-2"), ["3", "9", "1", "5", "3.0"]);
+    expect(&[], &file(".csv", "7"), ["1", "7.0", "7.0", "7.0", "7.0"]);
+    expect(&["--no-header", "--column", "1"], &file(".csv", "bob,1\n,3\n0,5\n"), expected);
+    // An index that is a name in what might be a header, and is none.
+    expect(&["--no-header", "--column", "1"], &file(".csv", "7,1\n7,3\n7,5\n"), expected);
+    let none = "none (empty input)";
+    expect(&["--no-header"], &file(".csv", ""), ["0", "0.0", none, none, none]);
+
+    let expect_no_name = |options: &[&str], column, last| {
+        let message = format!(
+            "the CSV file has no column `{column}`: its columns have no names (--header says that the first row has \
+             them), but indices from 0 to {last}"
+        );
+        expect_error(options, &file(".csv", "7,8\n3,4"), &message);
+    };
+    expect_no_name(&["--column", "x"], "x", 1);
+    expect_no_name(&["--column", "2"], "2", 1);
+    expect_no_name(&["--no-header", "--column", "2"], "2", 1);
+    for (options, csv, message) in [
+        (&[][..], "1,2\n3,4", "the CSV file has several columns; choose one with --column: `0`, `1`"),
+        (&["--no-header"], "x\n1", "line 1: `x` in column `0` is not a valid f64"),
+        (&["--no-header"], "\u{feff}\n\nx\n1", "line 3: `x` in column `0` is not a valid f64"),
+        (&["--dtype", "i64"], "\n1.5\n2", "line 2: `1.5` in column `0` is not a valid i64"),
+        (&[], "1\n2,3", "line 2: 2 fields, but the first row has 1"),
+    ] {
+        expect_error(options, &file(".csv", csv), message);
+    }
+}
+
+#[test]
+fn a_first_row_that_may_be_a_header() {
+    for (options, csv, row) in [
+        // A name in one reading, an index in the other.
+        (&["--column", "1"][..], "1,2\n1,9\n2,9", "`1`, `2`"),
+        (&["--column", "1"], ",0,1\n0,7,8", "``, `0`, `1`"),
+        // The column's first number, perhaps.
+        (&["--column", "1"], "bob,7\nann,5", "`bob`, `7`"),
+        (&["--column", "1"], "bob,1e3\nann,5", "`bob`, `1e3`"),
+        (&["--column", "1"], "bob,nan,7\nann,5,7", "`bob`, `nan`, `7`"),
+        (&["--column", "0"], ",7\n5,7", "``, `7`"),
+        (&["--column", "0"], "1,2,\n3,4,", "`1`, `2`, ``"),
+        (&[], "nan\n1\n2", "`nan`"),
+        (&[], "Inf\n1\n2", "`Inf`"),
+        (&[], "\"1,000\"\n2\n3", "`1,000`"),
+        (&[], "1_000\n2\n3", "`1_000`"),
+        (&[], "$5\n6\n7", "`$5`"),
+    ] {
+        let message = format!(
+            "the first row of the CSV file may be a header or data; say which with --header or --no-header: {row}"
+        );
+        expect_error(options, &file(".csv", csv), &message);
+    }
+
+    let expected = ["2", "4.0", "1.0", "3.0", "2.0"];
+    expect(&["--header", "--column", "1"], &file(".csv", "bob,7\n,1\n,3"), expected);
+    expect(&["--header"], &file(".csv", "nan\n1\n3"), expected);
+    // A row with numbers in it is a header where it names the column.
+    expect(&["--column", "name"], &file(".csv", "name,2021\n1,5\n3,5"), expected);
+    expect(&["--column", "0"], &file(".csv", "name,2021\n1,5\n3,5"), expected);
+    expect(&["--column", "2021"], &file(".csv", "name,2021\nbob,1\nann,3"), expected);
+    expect(&["--column", "x"], &file(".csv", ",x\n0,1\n1,3"), expected);
+    expect(&["--column", "2"], &file(".csv", ",x,y2\n0,1,1\n1,3,3"), expected);
+}
+
+#[test]
+fn columns_of_one_name() {
+    let twice = file(".csv", "x,y, x \n1,2,3\n1,2,3");
+    let message = "the CSV file has several columns `x`; choose one with --column by its index: `0`, `2`";
+    for options in [&["--column", "x"][..], &["--column", "x", "--header"]] {
+        expect_error(options, &twice, message);
+    }
+    expect(&["--column", "y"], &twice, ["2", "4.0", "2.0", "2.0", "2.0"]);
+    expect(&["--column", "0"], &twice, ["2", "2.0", "1.0", "1.0", "1.0"]);
+    expect(&["--column", "2"], &twice, ["2", "6.0", "3.0", "3.0", "3.0"]);
+}
+
+#[test]
+fn tables_with_tabs() {
+    let table = file(".tsv", "x, y\tz\n1\t4\n\"2\"\t5\n3\t\n");
+    expect(&["--column", "x, y"], &table, ["3", "6.0", "1.0", "3.0", "2.0"]);
+    expect_error(&["--column", "z"], &table, "line 4: `` in column `z` is not a valid f64");
+    let numbers = file(".TSV", "7\t4\n8\t5\n9\t6\n");
+    expect(&["--column", "1"], &numbers, ["3", "15.0", "4.0", "6.0", "5.0"]);
+}
+
+#[test]
+fn text_is_not_raw() {
+    let numbers = "1\n3\n5\n10\n";
+    let header = "x\r\n-1.5\r\n";
+    for (extension, content) in [
+        (".txt", numbers),
+        (".txt", "12345678"),
+        (".TXT", ""),
+        (".tsv", "1\t2\n"),
+        (".json", "[1, 3, 5]"),
+        // Whatever the name, where the content is plain.
+        ("", numbers),
+        (".dat", header),
+        (".bin", "\u{feff}1 2\n3 4\n"),
+    ] {
+        let file = file(extension, content);
+        let message = format!(
+            "`{}` is text, not raw numbers: read it as CSV with --column, --header or --no-header, or take its \
+             bytes as numbers with --raw and --dtype",
+            file.display()
+        );
+        expect_error(&[], &file, &message);
+        expect_error(&["--dtype", "u8"], &file, &message);
+        let count = lines(&["--dtype", "u8", "--raw"], &file);
+        assert_eq!(count[0].1, file.metadata().expect("the file is there").len().to_string());
+    }
+    expect(&["--no-header"], &file(".txt", numbers), ["4", "19.0", "1.0", "10.0", "4.75"]);
+    expect(&["--header"], &file("", header), ["1", "-1.5", "-1.5", "-1.5", "-1.5"]);
+    // Printable numbers are no text, with no line or no number in it.
+    expect(&["--dtype", "u8"], &file(".bin", "12345678"), ["8", "420", "49", "56", "52.5"]);
+    expect(
+        &["--dtype", "u8"],
+        &file(".bin", [100_u8, 50, 10]),
+        ["3", "160", "10", "100", "53.333333333333336"],
+    );
+}
+
+#[test]
+fn known_formats_are_not_raw() {
+    let npz = &b"PK\x03\x04-\0\0\0"[..];
+    let gzip = b"\x1f\x8b\x08\0\0\0\0\0";
+    let tar = [&[b'x'; 257][..], b"ustar"].concat();
+    let (x, u8) = (&["--column", "x"][..], &["--dtype", "u8"][..]);
+    for (options, extension, content, what) in [
+        // By their names, and by their bytes.
+        (u8, ".npz", npz, "a zip archive, as .npz and .xlsx files are"),
+        (u8, ".NPZ", b"", "a zip archive, as .npz and .xlsx files are"),
+        (u8, ".dat", npz, "a zip archive, as .npz and .xlsx files are"),
+        (u8, ".csv.gz", b"12345678", "compressed by gzip"),
+        (u8, "", gzip, "compressed by gzip"),
+        (u8, "", &tar, "a tar archive"),
+        (u8, ".h5", b"12345678", "an HDF5 file"),
+        (u8, "", b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
+        (u8, ".parquet", b"PAR1\x15\x04", "a Parquet file"),
+        (&[], ".npz", npz, "a zip archive, as .npz and .xlsx files are"),
+        // No option for CSV makes them that.
+        (x, ".csv", gzip, "compressed by gzip"),
+        (x, ".npz", npz, "a zip archive, as .npz and .xlsx files are"),
+    ] {
+        let file = file(extension, content);
+        let message = format!(
+            "`{}` is {what}, which is not read here: convert it to .npy, CSV or raw numbers, or take its bytes as \
+             numbers with --raw and --dtype",
+            file.display()
+        );
+        expect_error(options, &file, &message);
+        let count = lines(&["--dtype", "u8", "--raw"], &file);
+        assert_eq!(count[0].1, content.len().to_string());
+    }
+
+    let utf16: Vec<_> = "\u{feff}x\n1\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (options, extension, content) in [(x, ".txt", &utf16[..]), (&[], ".csv", &[1, 0, 2, 0])] {
+        let file = file(extension, content);
+        let message = format!(
+            "`{}` has NUL bytes, as UTF-16 and binary files do, and is no CSV file: save it as UTF-8, or take its \
+             bytes as numbers with --raw and --dtype",
+            file.display()
+        );
+        expect_error(options, &file, &message);
+    }
+}
+
+#[test]
+fn raw_says_that_bytes_are_numbers() {
+    let ones = ["2", "2", "1", "1", "1.0"];
+    expect(&["--raw", "--dtype", "i32"], &file(".csv", bytemuck::cast_slice(&[1, 1])), ones);
+    expect(&["--raw", "--dtype", "i32"], &file(".npy", bytemuck::cast_slice(&[1, 1])), ones);
+    let count = lines(&["--raw", "--dtype", "u8", "--op", "max"], &npy_of("<i4", "(1,)", &[0; 4]));
+    assert_eq!(count, [("count", "132"), ("max", "147")].map(|(name, value)| (name.into(), value.into())));
+
+    let file = file(".csv", "x\n1\n");
+    for options in [
+        &["--raw"][..],
+        &["--raw", "--dtype", "u8", "--column", "x"],
+        &["--raw", "--dtype", "u8", "--header"],
+        &["--raw", "--dtype", "u8", "--no-header"],
+        &["--header", "--no-header"],
+    ] {
+        let output = run(options, &file);
+        assert!(text(output.stderr).starts_with("error: "), "{options:?}");
+        assert_eq!((text(output.stdout), output.status.code()), (String::new(), Some(2)), "{options:?}");
+    }
+}
+
+#[test]
+fn means_of_sums_that_wrap_or_overflow() {
+    let mean = |dtype: &str, bytes: &[u8]| {
+        ["cpu", "emulator"].map(|device| {
+            let output =
+                run(&["--dtype", dtype, "--op", "mean", "--device", device, "--raw"], &file(".bin", bytes));
+            assert_eq!((text(output.stderr), output.status.code()), (String::new(), Some(0)));
+            let lines = text(output.stdout);
+            lines.lines().find_map(|line| line.strip_prefix("mean    ")).expect("a mean").to_owned()
+        })
+    };
+    let of_i64 = |values: &[i64]| mean("i64", bytemuck::cast_slice(values));
+    let of_u64 = |values: &[u64]| mean("u64", bytemuck::cast_slice(values));
+    let of_f32 = |values: &[f32]| mean("f32", bytemuck::cast_slice(values));
+    let of_f64 = |values: &[f64]| mean("f64", bytemuck::cast_slice(values));
+    assert_eq!(of_i64(&[i64::MAX; 2]), ["9.223372036854776e18"; 2]);
+    assert_eq!(of_i64(&[i64::MIN; 3]), ["-9.223372036854776e18"; 2]);
+    assert_eq!(of_i64(&[i64::MAX, i64::MIN, -1, 6]), ["1.0"; 2]);
+    assert_eq!(of_u64(&[u64::MAX; 2]), ["1.8446744073709552e19"; 2]);
+    assert_eq!(
+        of_f32(&[f32::MAX; 4]),
+        [format!("{:?}", f64::from(f32::MAX)), format!("{:?}", f64::from(f32::MAX))]
+    );
+    assert_eq!(of_f64(&[f64::MAX; 3]), ["1.7976931348623157e308"; 2]);
+    assert_eq!(of_f64(&[-1e308, -1.5e308]), ["-1.25e308"; 2]);
+    assert_eq!(of_f64(&[f64::INFINITY, 1.0]), ["inf"; 2]);
+    assert_eq!(of_f64(&[f64::INFINITY, -f64::INFINITY]), ["NaN"; 2]);
+
+    let most = file(".bin", bytemuck::cast_slice(&[i64::MAX; 2]));
+    let max = "9223372036854775807";
+    expect(&["--dtype", "i64"], &most, ["2", "-2", max, max, "9.223372036854776e18"]);
 }
 
 #[test]
@@ -339,6 +580,9 @@ fn npy_files_of_another_type_or_length() {
         "the .npy file holds `<f4`, which is not the bf16 that --dtype names",
     );
     expect_error(&["--column", "x"], &floats, "a .npy file has no columns; --column is for CSV files");
+    for option in ["--header", "--no-header"] {
+        expect_error(&[option], &floats, &format!("a .npy file has no columns; {option} is for CSV files"));
+    }
 
     for (shape, count, bytes) in
         [("(3, 1)", 3, 8), ("(2,)", 2, 7), ("(2,)", 2, 9), ("()", 1, 0), ("(0,)", 0, 4)]

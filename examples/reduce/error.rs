@@ -30,13 +30,31 @@ pub enum Error {
         "the .npy file's shape {shape} needs {count} elements of {size} bytes; {bytes} bytes follow its header"
     )]
     Shape { shape: String, count: usize, size: usize, bytes: usize },
-    #[error("a .npy file has no columns; --column is for CSV files")]
-    NotCsv,
+    #[error("a .npy file has no columns; {option} is for CSV files")]
+    NotCsv { option: &'static str },
 
     #[error("neither a .npy nor a CSV file; if it holds raw numbers, name their type with --dtype")]
     NoDtype,
     #[error("{bytes} bytes are not a whole number of {dtype:?} elements, which have {size} bytes each")]
     Partial { bytes: usize, dtype: Dtype, size: usize },
+    #[error(
+        "`{}` is {what}, which is not read here: convert it to .npy, CSV or raw numbers, or take its bytes as \
+         numbers with --raw and --dtype",
+        path.display()
+    )]
+    Foreign { path: PathBuf, what: &'static str },
+    #[error(
+        "`{}` is text, not raw numbers: read it as CSV with --column, --header or --no-header, or take its \
+         bytes as numbers with --raw and --dtype",
+        path.display()
+    )]
+    Text { path: PathBuf },
+    #[error(
+        "`{}` has NUL bytes, as UTF-16 and binary files do, and is no CSV file: save it as UTF-8, or take its \
+         bytes as numbers with --raw and --dtype",
+        path.display()
+    )]
+    NotText { path: PathBuf },
 
     #[error("the CSV file is empty; its first row must name its columns")]
     NoHeader,
@@ -44,8 +62,19 @@ pub enum Error {
     WhichColumn { columns: String },
     #[error("the CSV file has no column `{column}`; it has {columns}")]
     UnknownColumn { column: String, columns: String },
-    #[error("line {line}: {found} fields, but the header row has {expected}")]
-    Fields { line: usize, found: usize, expected: usize },
+    #[error("the CSV file has several columns `{column}`; choose one with --column by its index: {indices}")]
+    SeveralOfName { column: String, indices: String },
+    #[error(
+        "the CSV file has no column `{column}`: its columns have no names (--header says that the first row has \
+         them), but indices from 0 to {last}"
+    )]
+    NoNames { column: String, last: usize },
+    #[error(
+        "the first row of the CSV file may be a header or data; say which with --header or --no-header: {row}"
+    )]
+    MaybeHeader { row: String },
+    #[error("line {line}: {found} fields, but the {first} row has {expected}")]
+    Fields { line: usize, found: usize, first: &'static str, expected: usize },
     #[error("line {line}: `{text}` in column `{column}` is not a valid {dtype:?}")]
     Value { line: usize, column: String, text: String, dtype: Dtype },
     #[error(transparent)]

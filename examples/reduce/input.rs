@@ -4,17 +4,16 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use csv::{ByteRecord, ReaderBuilder, Trim};
 use gpu_reduce::Element;
 use memmap2::Mmap;
 
 use super::error::Error;
-use super::npy;
-use super::progress::Progress;
+use super::table::Selection;
+use super::{foreign, npy};
 
 #[cfg(target_endian = "big")]
 compile_error!("this example uses the little-endian numbers of its input file as they lie in memory");
@@ -37,6 +36,51 @@ pub enum Dtype {
     f64,
 }
 
+/// Which file, and how to read it.
+#[derive(clap::Args)]
+pub struct InputArgs {
+    /// The type of a raw file's numbers; the type to parse a CSV column as, if not f64; the type a .npy file must have.
+    #[arg(long)]
+    dtype: Option<Dtype>,
+
+    /// The column of a CSV file: its name, or its index counted from 0.
+    ///
+    /// With this option, --header or --no-header any file is CSV, but .npy files, archives and the like; one named .tsv is
+    /// separated by tabs.
+    #[arg(long)]
+    column: Option<String>,
+
+    /// The first row of the CSV file names the columns.
+    ///
+    /// By default a first row of numbers alone is data, and any other a header; where the first field of the column may
+    /// be either, the program asks for one of the two options.
+    #[arg(long, conflicts_with = "no_header")]
+    header: bool,
+
+    /// The first row of the CSV file is data, as all others; --column is an index.
+    #[arg(long)]
+    no_header: bool,
+
+    /// Take the file's bytes as numbers of the type --dtype, whatever it is named or holds.
+    #[arg(long, requires = "dtype", conflicts_with_all = ["column", "header", "no_header"])]
+    raw: bool,
+
+    /// A NumPy .npy file, a CSV file, or raw little-endian numbers (with --dtype).
+    ///
+    /// Text, archives and other known formats are refused as raw numbers, unless --raw says so. The file is mapped, not
+    /// read: it must not change meanwhile.
+    file: PathBuf,
+}
+
+impl InputArgs {
+    /// The option that says that the file is CSV, if there is one.
+    fn csv_option(&self) -> Option<&'static str> {
+        let options =
+            [(self.column.is_some(), "--column"), (self.header, "--header"), (self.no_header, "--no-header")];
+        options.into_iter().find_map(|(given, option)| given.then_some(option))
+    }
+}
+
 /// A file whose format and type of numbers are known.
 pub struct Input {
     bytes: Box<dyn Deref<Target = [u8]>>,
@@ -46,31 +90,47 @@ pub struct Input {
 
 enum Format {
     Npy(npy::Header),
-    Csv { column: Option<String> },
+    Csv(Selection),
     Raw,
 }
 
 impl Input {
-    /// Opens the file at `path`. It is `.npy` if it starts so or is named so, else CSV if it is named so or `column`
-    /// is given, else raw. `dtype` is the type of raw numbers, the type to parse a CSV column as (else f64), or the
-    /// type that a `.npy` file must have.
+    /// Opens the file that `args` name. It is raw if they say so, else `.npy` if it starts so or is named so, else CSV if
+    /// it is named so or they have an option for CSV, else raw.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is a malformed `.npy` file, or does not have the type or format asked for.
-    pub fn open(path: &Path, dtype: Option<Dtype>, column: Option<&str>) -> Result<Input, Error> {
-        let bytes = read(path).map_err(|source| Error::Read { path: path.into(), source })?;
-        let named =
-            |extension| path.extension().is_some_and(|of_path| of_path.eq_ignore_ascii_case(extension));
+    /// If the file cannot be read, is a malformed `.npy` file, does not have the type or format asked for, or has a
+    /// format that is not read here.
+    pub fn open(args: &InputArgs) -> Result<Input, Error> {
+        let InputArgs { dtype, file, .. } = args;
+        let bytes = read(file).map_err(|source| Error::Read { path: file.clone(), source })?;
+        let foreign = |what| Error::Foreign { path: file.clone(), what };
 
-        let (dtype, format) = if bytes.starts_with(npy::MAGIC) || named("npy") {
-            if column.is_some() {
-                return Err(Error::NotCsv);
+        let (dtype, format) = if args.raw {
+            (dtype.ok_or(Error::NoDtype)?, Format::Raw)
+        } else if bytes.starts_with(npy::MAGIC) || foreign::is_named(file, &["npy"]) {
+            if let Some(option) = args.csv_option() {
+                return Err(Error::NotCsv { option });
             }
             let header = npy::Header::parse(&bytes)?;
-            (npy_dtype(&header.descr, dtype)?, Format::Npy(header))
-        } else if column.is_some() || named("csv") {
-            (dtype.unwrap_or(Dtype::f64), Format::Csv { column: column.map(str::to_owned) })
+            (npy_dtype(&header.descr, *dtype)?, Format::Npy(header))
+        } else if let Some(what) = foreign::by_magic(&bytes) {
+            return Err(foreign(what));
+        } else if args.csv_option().is_some() || foreign::is_named(file, &["csv"]) {
+            if foreign::has_nul(&bytes) {
+                return Err(Error::NotText { path: file.clone() });
+            }
+            let selection = Selection {
+                delimiter: if foreign::is_named(file, &["tsv", "tab"]) { b'\t' } else { b',' },
+                column: args.column.clone(),
+                header: (args.header || args.no_header).then_some(args.header),
+            };
+            (dtype.unwrap_or(Dtype::f64), Format::Csv(selection))
+        } else if let Some(what) = foreign::by_name(file) {
+            return Err(foreign(what));
+        } else if foreign::is_text(file, &bytes) {
+            return Err(Error::Text { path: file.clone() });
         } else {
             (dtype.ok_or(Error::NoDtype)?, Format::Raw)
         };
@@ -87,8 +147,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// If the file's length does not fit its type or header; in a CSV file, if there is no such column, or a row has
-    /// no valid number in it.
+    /// If the file's length does not fit its type or header; in a CSV file, what [`Selection::parse`] says.
     pub fn values<T: Element + FromStr>(&self) -> Result<Cow<'_, [T]>, Error> {
         let size = size_of::<T>();
         match &self.format {
@@ -104,42 +163,12 @@ impl Input {
                 }
                 Ok(cast(data))
             }
-            Format::Csv { column } => self.parse_column(column.as_deref()).map(Cow::Owned),
+            Format::Csv(selection) => selection.parse(&self.bytes, self.dtype).map(Cow::Owned),
             Format::Raw if !self.bytes.len().is_multiple_of(size) => {
                 Err(Error::Partial { bytes: self.bytes.len(), dtype: self.dtype, size })
             }
             Format::Raw => Ok(cast(&self.bytes)),
         }
-    }
-
-    /// Parses one column of a CSV file: the one called `column`, or whose zero-based index `column` is, or the only one.
-    fn parse_column<T: FromStr>(&self, column: Option<&str>) -> Result<Vec<T>, Error> {
-        // A row with too few or too many fields is refused below, with its line.
-        let mut reader = ReaderBuilder::new().flexible(true).trim(Trim::All).from_reader(&self.bytes[..]);
-        let names = reader.byte_headers()?.clone();
-        let column = find_column(&names, column)?;
-
-        let progress = Progress::new("parsing", self.bytes.len());
-        let mut values = Vec::new();
-        let mut record = ByteRecord::new();
-        while reader.read_byte_record(&mut record)? {
-            let start = record.position().map_or(0, |position| position.byte() as usize);
-            let line = || line_of_record(&self.bytes, start);
-            if record.len() != names.len() {
-                return Err(Error::Fields { line: line(), found: record.len(), expected: names.len() });
-            }
-            let value = str::from_utf8(&record[column]).ok().and_then(|text| text.parse().ok());
-            values.push(value.ok_or_else(|| Error::Value {
-                line: line(),
-                column: String::from_utf8_lossy(&names[column]).into(),
-                text: String::from_utf8_lossy(&record[column]).into(),
-                dtype: self.dtype,
-            })?);
-            if values.len().is_multiple_of(1 << 16) {
-                progress.set(start);
-            }
-        }
-        Ok(values)
     }
 }
 
@@ -187,30 +216,4 @@ fn npy_dtype(descr: &str, asked: Option<Dtype>) -> Result<Dtype, Error> {
         Some(asked) if asked != dtype => Err(Error::OtherDtype { descr: descr.into(), dtype: asked }),
         _ => Ok(dtype),
     }
-}
-
-/// The index of the column called `wanted`, or whose index `wanted` is; or of the only one, where none is named.
-fn find_column(names: &ByteRecord, wanted: Option<&str>) -> Result<usize, Error> {
-    let columns = || {
-        let quoted: Vec<_> =
-            names.iter().map(|name| format!("`{}`", String::from_utf8_lossy(name))).collect();
-        quoted.join(", ")
-    };
-    match wanted {
-        _ if names.is_empty() => Err(Error::NoHeader),
-        None if names.len() == 1 => Ok(0),
-        None => Err(Error::WhichColumn { columns: columns() }),
-        Some(wanted) => names
-            .iter()
-            .position(|name| name == wanted.as_bytes())
-            .or_else(|| wanted.parse().ok().filter(|&index| index < names.len()))
-            .ok_or_else(|| Error::UnknownColumn { column: wanted.into(), columns: columns() }),
-    }
-}
-
-/// The line, from 1, of the CSV record whose position is `start`. The csv crate's own count stops before the line ends
-/// and blank lines that it skips at a record's start.
-fn line_of_record(bytes: &[u8], start: usize) -> usize {
-    let skipped = bytes[start..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-    1 + bytes[..start + skipped].iter().filter(|&&byte| byte == b'\n').count()
 }

@@ -1,0 +1,86 @@
+//! Files that are not raw numbers, whatever type the user names: formats that this program does not read, and text.
+
+use std::path::Path;
+
+/// A format that this program does not read.
+struct Foreign {
+    name: &'static str,
+    extensions: &'static [&'static str],
+    /// Bytes that such a file has, and their offset.
+    magic: Option<(usize, &'static [u8])>,
+}
+
+macro_rules! formats {
+    ($($name:literal: $extensions:expr, $magic:expr;)*) => {
+        &[$(Foreign { name: $name, extensions: &$extensions, magic: $magic },)*]
+    };
+}
+
+const FORMATS: &[Foreign] = formats! {
+    "a zip archive, as .npz and .xlsx files are": ["zip", "npz", "xlsx", "ods", "pt", "pth"], Some((0, b"PK\x03\x04"));
+    "compressed by gzip": ["gz", "tgz"], Some((0, b"\x1f\x8b\x08"));
+    "compressed by bzip2": ["bz2", "tbz2"], Some((4, b"1AY&SY"));
+    "compressed by xz": ["xz", "txz", "lzma"], Some((0, b"\xfd7zXZ\0"));
+    "compressed by Zstandard": ["zst", "tzst"], Some((0, b"\x28\xb5\x2f\xfd"));
+    "compressed by LZ4": ["lz4"], Some((0, b"\x04\x22\x4d\x18"));
+    "compressed by Brotli": ["br"], None;
+    "a 7z archive": ["7z"], Some((0, b"7z\xbc\xaf\x27\x1c"));
+    "a RAR archive": ["rar"], Some((0, b"Rar!\x1a\x07"));
+    "a tar archive": ["tar"], Some((257, b"ustar"));
+    "a Parquet file": ["parquet", "pq"], Some((0, b"PAR1\x15"));
+    "an Arrow file": ["arrow", "feather", "ipc"], Some((0, b"ARROW1\0\0"));
+    "an ORC file": ["orc"], None;
+    "an Avro file": ["avro"], Some((0, b"Obj\x01"));
+    "an HDF5 file": ["h5", "hdf5", "hdf"], Some((0, b"\x89HDF\r\n\x1a\n"));
+    "a NetCDF file": ["nc"], Some((0, b"CDF\x01"));
+    "a MATLAB file": ["mat"], Some((0, b"MATLAB 5.0 MAT-file"));
+    "an Excel file": ["xls"], Some((0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"));
+    "a Python pickle": ["pkl", "pickle"], Some((0, b"\x80\x04\x95"));
+    "a safetensors file": ["safetensors"], None;
+    "an SQLite database": ["sqlite", "sqlite3", "db"], Some((0, b"SQLite format 3\0"));
+    "a FITS file": ["fits"], Some((0, b"SIMPLE  ="));
+};
+
+const TEXT_EXTENSIONS: &[&str] = &[
+    "txt", "text", "tsv", "tab", "json", "jsonl", "ndjson", "geojson", "xml", "html", "htm", "yaml", "yml",
+    "toml", "md", "log", "asc", "prn",
+];
+
+/// What a file of these bytes is, if they are of a format that this program does not read.
+pub fn by_magic(bytes: &[u8]) -> Option<&'static str> {
+    let has_magic = |format: &&Foreign| {
+        format
+            .magic
+            .is_some_and(|(offset, magic)| bytes.get(offset..).is_some_and(|bytes| bytes.starts_with(magic)))
+    };
+    FORMATS.iter().find(has_magic).map(|format| format.name)
+}
+
+/// What the file at `path` is, if its name has the extension of a format that this program does not read.
+pub fn by_name(path: &Path) -> Option<&'static str> {
+    FORMATS.iter().find(|format| is_named(path, format.extensions)).map(|format| format.name)
+}
+
+/// Whether the file is text: it is named so, or begins with at least a line of printable ASCII that has a number in it.
+pub fn is_text(path: &Path, bytes: &[u8]) -> bool {
+    let start = &bytes[..bytes.len().min(1024)];
+    let start = start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start);
+    is_named(path, TEXT_EXTENSIONS)
+        || start.contains(&b'\n')
+            && start.iter().all(|&byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n'))
+            && start
+                .split(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b';'))
+                .filter_map(|word| str::from_utf8(word).ok())
+                .any(|word| word.parse::<f64>().is_ok())
+}
+
+/// Whether the bytes are of no text in UTF-8, but of UTF-16 or binary: one of the first is NUL.
+pub fn has_nul(bytes: &[u8]) -> bool {
+    bytes.iter().take(1024).any(|&byte| byte == 0)
+}
+
+/// Whether the name of the file at `path` has one of the `extensions`, in any case.
+pub fn is_named(path: &Path, extensions: &[&str]) -> bool {
+    path.extension()
+        .is_some_and(|of_path| extensions.iter().any(|extension| of_path.eq_ignore_ascii_case(extension)))
+}
