@@ -2,19 +2,16 @@
 
 use bytemuck::Pod;
 use core::fmt::{Debug, Display};
-use cuda_std::warp::WarpShuffleValue;
 use half::{bf16, f16};
 
-/// A type whose slices reduce.
-pub trait Element: Pod + PartialOrd + Display + Debug + Send + Sync {
+/// A number type whose slices reduce by the operators that come with the library. There are twelve, [`Dtype`] has them all; what
+/// else reduces is any plain value, by an operator written for it.
+pub trait Element: Pod + PartialOrd + Display + Debug + Send + Sync + sealed::Sealed {
+    /// Which of the types it is: what an operator has of faster ways for some of them, it chooses by this.
+    const DTYPE: Dtype;
+
     /// The type's name in kernels, files and options, as `f32`.
     const NAME: &'static str;
-
-    /// Elements in a 16-byte load.
-    const WIDTH: usize = 16 / size_of::<Self>();
-
-    /// One `V` for each element of a 16-byte load.
-    type Lanes<V: Copy>: Lanes<V>;
 
     /// What sums and products accumulate in and return: 64 bits for integers, `f32` for `f16` and `bf16`.
     type Wide: Wide;
@@ -25,51 +22,25 @@ pub trait Element: Pod + PartialOrd + Display + Debug + Send + Sync {
     /// The same value in the wide type; exact.
     fn widen(self) -> Self::Wide;
 
+    /// The element that has this value, if one has.
+    fn narrow(wide: Self::Wide) -> Self;
+
     /// The element's key, or `nan` for a NaN. −0.0 is below +0.0.
     fn key(self, nan: Self::Key) -> Self::Key;
 
     /// The element that has this key; the canonical NaN for a key that no number has.
     fn from_key(key: Self::Key) -> Self;
-
-    /// The sum of a load's elements, on a GPU, for a wide type that is [exact](Wide::EXACT).
-    #[inline(always)]
-    fn sum_of_load(load: Self::Lanes<Self>) -> Self::Wide {
-        load.as_ref().iter().fold(Self::Wide::NOTHING, |sum, element| sum.plus(element.widen()))
-    }
-
-    /// The product of a load's elements, on a GPU, for a wide type that is [exact](Wide::EXACT).
-    #[inline(always)]
-    fn product_of_load(load: Self::Lanes<Self>) -> Self::Wide {
-        load.as_ref().iter().fold(Self::Wide::ONE, |product, element| product.times(element.widen()))
-    }
-
-    /// The least key in a load, that of NaN being [`Key::LEAST`], on a GPU.
-    fn least_of_load(load: Self::Lanes<Self>) -> Self::Key;
-
-    /// The greatest key in a load, that of NaN being [`Key::GREATEST`], on a GPU.
-    fn greatest_of_load(load: Self::Lanes<Self>) -> Self::Key;
 }
 
-/// The array `[V; WIDTH]`.
-pub trait Lanes<V: Copy>: Copy + AsRef<[V]> + AsMut<[V]> {
-    /// `value` in every lane.
-    fn splat(value: V) -> Self;
+mod sealed {
+    /// Kernels are found by type, and their bits rest on the arithmetic here.
+    pub trait Sealed {}
 }
 
-impl<V: Copy, const N: usize> Lanes<V> for [V; N]
-where
-    [V; N]: AsRef<[V]> + AsMut<[V]>,
-{
-    #[inline(always)]
-    fn splat(value: V) -> Self {
-        [value; N]
-    }
-}
+/// A plain value that operators accumulate in: shuffles, shared memory and slots move it by words.
+pub trait Accumulator: Pod + Send + Sync {}
 
-/// An accumulator: a plain value that shuffles and shared memory move.
-pub trait Accumulator: Pod + WarpShuffleValue + Send + Sync {}
-
-impl<V: Pod + WarpShuffleValue + Send + Sync> Accumulator for V {}
+impl<V: Pod + Send + Sync> Accumulator for V {}
 
 /// The wide types: wrapping 64-bit integers, and IEEE floats.
 pub trait Wide: Accumulator + PartialOrd + Display + Debug {
@@ -85,6 +56,12 @@ pub trait Wide: Accumulator + PartialOrd + Display + Debug {
     fn plus(self, other: Self) -> Self;
     /// The product.
     fn times(self, other: Self) -> Self;
+    /// Whether it is a NaN.
+    fn is_nan(self) -> bool;
+    /// The smaller, on a GPU by one instruction for a float, for which NaN counts only beside another.
+    fn lesser(self, other: Self) -> Self;
+    /// The larger, as [`lesser`](Self::lesser).
+    fn greater(self, other: Self) -> Self;
     /// The value, with every NaN made the one quiet NaN with no payload: which NaN an operation gives differs between
     /// processors (PTX ISA, "Floating Point Instructions"; IEEE 754-2019, 6.2.3).
     fn canonical(self) -> Self;
@@ -114,6 +91,18 @@ macro_rules! wide_integers {
                 self.wrapping_mul(other)
             }
             #[inline(always)]
+            fn is_nan(self) -> bool {
+                false
+            }
+            #[inline(always)]
+            fn lesser(self, other: Self) -> Self {
+                self.min(other)
+            }
+            #[inline(always)]
+            fn greater(self, other: Self) -> Self {
+                self.max(other)
+            }
+            #[inline(always)]
             fn canonical(self) -> Self {
                 self
             }
@@ -122,7 +111,7 @@ macro_rules! wide_integers {
 }
 
 macro_rules! wide_floats {
-    ($($type:ident)*) => {$(
+    ($($type:ident $min:ident $max:ident)*) => {$(
         impl Wide for $type {
             const EXACT: bool = false;
             const ZERO: Self = 0.0;
@@ -137,8 +126,20 @@ macro_rules! wide_floats {
                 self * other
             }
             #[inline(always)]
+            fn is_nan(self) -> bool {
+                <$type>::is_nan(self)
+            }
+            #[inline(always)]
+            fn lesser(self, other: Self) -> Self {
+                cuda_std::intrinsics::$min(self, other)
+            }
+            #[inline(always)]
+            fn greater(self, other: Self) -> Self {
+                cuda_std::intrinsics::$max(self, other)
+            }
+            #[inline(always)]
             fn canonical(self) -> Self {
-                if self.is_nan() { Self::NAN } else { self }
+                if Wide::is_nan(self) { Self::NAN } else { self }
             }
         }
     )*};
@@ -154,7 +155,7 @@ macro_rules! keys {
 }
 
 wide_integers! { i64 u64 }
-wide_floats! { f32 f64 }
+wide_floats! { f32 fmin_f32 fmax_f32 f64 fmin_f64 fmax_f64 }
 keys! { i8 i16 i32 i64 u8 u16 u32 u64 }
 
 /// How one kind of type widens and orders.
@@ -162,24 +163,12 @@ macro_rules! arithmetic {
     (integer $type:ident $wide:ident) => {
         type Key = $type;
         #[inline(always)]
-        fn sum_of_load(load: Self::Lanes<Self>) -> $wide {
-            sum_of_load::$type(load)
-        }
-        #[inline(always)]
-        fn product_of_load(load: Self::Lanes<Self>) -> $wide {
-            product_of_words!(load, $type, $wide)
-        }
-        #[inline(always)]
-        fn least_of_load(load: Self::Lanes<Self>) -> $type {
-            extreme_of_words!(load, $type, min, $type::MAX)
-        }
-        #[inline(always)]
-        fn greatest_of_load(load: Self::Lanes<Self>) -> $type {
-            extreme_of_words!(load, $type, max, $type::MIN)
-        }
-        #[inline(always)]
         fn widen(self) -> $wide {
             self.into()
+        }
+        #[inline(always)]
+        fn narrow(wide: $wide) -> $type {
+            wide as $type
         }
         #[inline(always)]
         fn key(self, _: $type) -> $type {
@@ -196,16 +185,12 @@ macro_rules! arithmetic {
     (float $type:ident $wide:ident $key:ident) => {
         type Key = $key;
         #[inline(always)]
-        fn least_of_load(load: Self::Lanes<Self>) -> $key {
-            extreme_of_load!(load, $type, $wide, min, $key::LEAST)
-        }
-        #[inline(always)]
-        fn greatest_of_load(load: Self::Lanes<Self>) -> $key {
-            extreme_of_load!(load, $type, $wide, max, $key::GREATEST)
-        }
-        #[inline(always)]
         fn widen(self) -> $wide {
             widen::$type(self)
+        }
+        #[inline(always)]
+        fn narrow(wide: $wide) -> $type {
+            narrow::$type(wide)
         }
         #[inline(always)]
         fn key(self, nan: $key) -> $key {
@@ -221,114 +206,6 @@ macro_rules! arithmetic {
             if bits & $key::MAX > infinity { $type::NAN } else { $type::from_bits(bits as _) }
         }
     };
-}
-
-/// The key of a load's extreme: on the wide type, which has instructions for it, and once back.
-macro_rules! extreme_of_load {
-    ($load:ident, $type:ident, $wide:ident, $pick:ident, $nan:expr) => {{
-        let wide = $load.map(Element::widen);
-        let has_nan = wide.iter().fold(false, |has, value| has | value.is_nan());
-        let extreme = wide.into_iter().reduce(pick::$wide::$pick).unwrap_or(0.0);
-        if has_nan { $nan } else { narrow::$type(extreme).key($nan) }
-    }};
-}
-
-/// The extreme of a load of integers. Two or four of them are compared a word at a time: shifted to its upper end, an
-/// integer orders as before, whatever follows below.
-macro_rules! extreme_of_words {
-    ($load:ident, $type:ident, $pick:ident, $identity:expr) => {{
-        const BITS: u32 = $type::BITS;
-        if BITS >= 32 {
-            $load.into_iter().fold($identity, Ord::$pick)
-        } else {
-            let words: [<$type as InWord>::Word; 4] = bytemuck::cast($load);
-            let mut extremes = words;
-            let mut shift = BITS;
-            while shift < 32 {
-                let shifted = words.map(|word| word << shift);
-                extremes = core::array::from_fn(|word| extremes[word].$pick(shifted[word]));
-                shift += BITS;
-            }
-            let [a, b, c, d] = extremes;
-            (a.$pick(b).$pick(c.$pick(d)) >> (32 - BITS.min(32)) % 32) as $type
-        }
-    }};
-}
-
-/// The product of a load of integers. Two or four of them, a word, multiply in 32 bits, which hold what comes of it.
-macro_rules! product_of_words {
-    ($load:ident, $type:ident, $wide:ident) => {{
-        if $type::BITS >= 32 {
-            $load.into_iter().fold(1, |product, factor| product.wrapping_mul($wide::from(factor)))
-        } else {
-            let mut product: $wide = 1;
-            for word in $load.chunks_exact(4 / size_of::<$type>().min(4)) {
-                let factors = word.iter().map(|&factor| factor as <$type as InWord>::Word);
-                product =
-                    product.wrapping_mul(factors.reduce(<$type as InWord>::multiply).unwrap_or(1).into());
-            }
-            product
-        }
-    }};
-}
-
-/// The 32-bit integer with the signedness of a type.
-trait InWord {
-    type Word;
-    fn multiply(a: Self::Word, b: Self::Word) -> Self::Word;
-}
-
-macro_rules! in_word {
-    ($($word:ident $multiply:ident: $($type:ident)*;)*) => {$($(
-        impl InWord for $type {
-            type Word = $word;
-            #[inline(always)]
-            fn multiply(a: $word, b: $word) -> $word {
-                cuda_std::intrinsics::$multiply(a, b)
-            }
-        }
-    )*)*};
-}
-
-in_word! { i32 mul_lo_i32: i8 i16 i32 i64; u32 mul_lo_u32: u8 u16 u32 u64; }
-
-/// Sums of integer loads: a GPU adds up to four products of bytes in one instruction, here by ones.
-mod sum_of_load {
-    use cuda_std::intrinsics::{dp2a_lo_i32, dp2a_lo_u32, dp4a_i32, dp4a_u32};
-
-    macro_rules! sums {
-        ($($type:ident $wide:ident $lanes:literal: |$load:ident| $sum:expr;)*) => {$(
-            #[inline(always)]
-            pub fn $type($load: [$type; $lanes]) -> $wide {
-                $sum
-            }
-        )*};
-    }
-
-    sums! {
-        i8 i64 16: |load| words(load).into_iter().fold(0, |sum, word| dp4a_i32(word, 0x0101_0101, sum)).into();
-        u8 u64 16: |load| words(load).into_iter().fold(0, |sum, word| dp4a_u32(word, 0x0101_0101, sum)).into();
-        i16 i64 8: |load| words(load).into_iter().fold(0, |sum, word| dp2a_lo_i32(word, 0x0101, sum)).into();
-        u16 u64 8: |load| words(load).into_iter().fold(0, |sum, word| dp2a_lo_u32(word, 0x0101, sum)).into();
-        i32 i64 4: |load| load.into_iter().map(i64::from).sum();
-        u32 u64 4: |load| load.into_iter().map(u64::from).sum();
-        i64 i64 2: |load| load[0].wrapping_add(load[1]);
-        u64 u64 2: |load| load[0].wrapping_add(load[1]);
-    }
-
-    fn words<L: bytemuck::Pod>(load: L) -> [u32; 4] {
-        bytemuck::cast(load)
-    }
-}
-
-/// The smaller and the larger of two numbers, by one instruction each.
-mod pick {
-    pub mod f32 {
-        pub use cuda_std::intrinsics::{fmax_f32 as max, fmin_f32 as min};
-    }
-    pub mod f64 {
-        pub use cuda_std::intrinsics::{fmax_f64 as max, fmin_f64 as min};
-    }
 }
 
 /// Back from the wide type, for values that came from the narrow one.
@@ -400,38 +277,50 @@ mod widen {
     }
 }
 
+/// The element types as values, in the order of the table.
+macro_rules! dtypes {
+    ({} $($type:ident $dtype:ident: $($row:ident)*;)*) => {
+        /// The element types.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(missing_docs)]
+        pub enum Dtype { $($dtype),* }
+    };
+}
+
 macro_rules! elements {
-    ({} $($type:ident: $kind:ident $wide:ident $($key:ident)?;)*) => {$(
+    ({} $($type:ident $dtype:ident: $kind:ident $wide:ident $($key:ident)?;)*) => {$(
+        impl sealed::Sealed for $type {}
         impl Element for $type {
+            const DTYPE: Dtype = Dtype::$dtype;
             const NAME: &'static str = stringify!($type);
-            type Lanes<V: Copy> = [V; 16 / size_of::<$type>()];
             type Wide = $wide;
             arithmetic! { $kind $type $wide $($key)? }
         }
     )*};
 }
 
-/// The element types: calls `$callback! { { ARGUMENTS } ROW ROW … }`, a row being `TYPE: KIND WIDE KEY;` (an integer is
+/// The element types: calls `$callback! { { ARGUMENTS } ROW ROW … }`, a row being `TYPE DTYPE: KIND WIDE KEY;` (an integer is
 /// its own key).
 #[macro_export]
 macro_rules! for_each_element {
     ($callback:ident! { $($arguments:tt)* }) => {
         $callback! {
             { $($arguments)* }
-            i8: integer i64;
-            i16: integer i64;
-            i32: integer i64;
-            i64: integer i64;
-            u8: integer u64;
-            u16: integer u64;
-            u32: integer u64;
-            u64: integer u64;
-            f16: float f32 i16;
-            bf16: float f32 i16;
-            f32: float f32 i32;
-            f64: float f64 i64;
+            i8 I8: integer i64;
+            i16 I16: integer i64;
+            i32 I32: integer i64;
+            i64 I64: integer i64;
+            u8 U8: integer u64;
+            u16 U16: integer u64;
+            u32 U32: integer u64;
+            u64 U64: integer u64;
+            f16 F16: float f32 i16;
+            bf16 Bf16: float f32 i16;
+            f32 F32: float f32 i32;
+            f64 F64: float f64 i64;
         }
     };
 }
 
+for_each_element! { dtypes! {} }
 for_each_element! { elements! {} }

@@ -1,44 +1,188 @@
-//! The table of kernels: every operator on every element type with every BLOCK, each an entry point of its own.
+//! What is compiled: a kernel's identity is its type, and a crate's table says under which names it has compiled which.
 
-/// The BLOCKs that kernels are compiled for.
-pub const BLOCKS: [u32; 6] = [32, 64, 128, 256, 512, 1024];
+use core::any::TypeId;
+use core::ffi::c_void;
 
-#[cfg(feature = "production")]
-macro_rules! operators {
-    ($($op:ident = $name:literal;)*) => {
-        $( $crate::for_each_element! { entries! { $op $name } } )*
-    };
+/// A kernel, as a type: its family with the operator and the input that it is for. Each BLOCK has an entry point of its own.
+pub trait Kernel: 'static {
+    /// What a launch is given.
+    type Arguments: Arguments;
 }
 
-#[cfg(feature = "production")]
-macro_rules! entries {
-    ({ $op:ident $name:literal } $($type:ident: $($row:ident)*;)*) => {
-        $( entries! { @blocks $op $name $type 32 64 128 256 512 1024 } )*
+/// What a kernel is launched with.
+pub trait Arguments: Copy {
+    /// Where each of the kernel's parameters lies, in order; what follows the last that it has is ignored.
+    fn parameters(&self, parameters: &mut Parameters);
+}
+
+/// Where a launch finds the kernel's parameters, as the driver takes it.
+#[derive(Debug)]
+pub struct Parameters {
+    addresses: [*mut c_void; 16],
+    len: usize,
+}
+
+impl Parameters {
+    /// The parameters of `arguments`, which stay where they are as long as these are used.
+    pub fn of(arguments: &impl Arguments) -> Self {
+        let mut parameters = Self { addresses: [core::ptr::null_mut(); 16], len: 0 };
+        arguments.parameters(&mut parameters);
+        parameters
+    }
+
+    /// Adds one.
+    ///
+    /// # Panics
+    ///
+    /// After the sixteenth.
+    pub fn push<V: Copy>(&mut self, value: &V) {
+        self.addresses[self.len] = (&raw const *value).cast_mut().cast();
+        self.len += 1;
+    }
+
+    /// Their addresses.
+    pub fn as_slice(&self) -> &[*mut c_void] {
+        &self.addresses[..self.len]
+    }
+}
+
+/// The kernels that a crate has compiled. Its operators name them as [`Op::KERNELS`](crate::Op::KERNELS).
+#[derive(Clone, Copy, Debug)]
+pub struct Kernels {
+    entries: &'static [&'static [Entry]],
+    ptx: &'static [Ptx],
+}
+
+/// The entry points of one kernel, named `NAME_BLOCK`.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    kernel: TypeId,
+    name: &'static str,
+}
+
+/// The PTX of a kernel's entry points: a module for each, one after the other, as `cuda_builder` packs them.
+#[derive(Clone, Copy, Debug)]
+pub struct Ptx {
+    /// The kernel's name, that of its entry points without their BLOCK.
+    pub name: &'static str,
+    /// Each BLOCK that there is, with the length of its module's text.
+    pub modules: &'static [(u32, usize)],
+    /// The texts of all, deflated.
+    pub deflated: &'static [u8],
+}
+
+impl Entry {
+    /// The entry points of kernel `K` are named so.
+    ///
+    /// # Safety
+    ///
+    /// Where the table that it is in has entry points of this name, they are `K`'s, and take what its arguments say.
+    pub const unsafe fn new<K: Kernel>(name: &'static str) -> Self {
+        Self { kernel: TypeId::of::<K>(), name }
+    }
+}
+
+impl Kernels {
+    /// No kernels.
+    pub const NONE: Self = Self { entries: &[], ptx: &[] };
+
+    /// The kernels of these tables; [`kernels!`](crate::kernels) makes them. PTX is sorted by name.
+    pub const fn new(entries: &'static [&'static [Entry]], ptx: &'static [Ptx]) -> Self {
+        Self { entries, ptx }
+    }
+
+    /// The name and the PTX of a kernel, if it was compiled.
+    pub fn find<K: Kernel>(&self) -> Option<(&'static str, &'static Ptx)> {
+        let kernel = TypeId::of::<K>();
+        let name = self.entries.iter().copied().flatten().find(|entry| entry.kernel == kernel)?.name;
+        let index = self.ptx.binary_search_by_key(&name, |ptx| ptx.name).ok()?;
+        Some((name, &self.ptx[index]))
+    }
+
+    /// The PTX of all.
+    pub fn ptx(&self) -> &'static [Ptx] {
+        self.ptx
+    }
+
+    /// The names of all kernels in the table, compiled or not.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.entries.iter().copied().flatten().map(|entry| entry.name)
+    }
+}
+
+/// The entry points of the production kernel for one operator and item, a name and a BLOCK each; or for an operator of two
+/// inputs. What [`kernels!`](crate::kernels) and the library's own table are made of.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! reduce_entries {
+    ({ $($row:tt)* } $($block:literal)*) => {
+        $( $crate::reduce_entries! { @entry $block $($row)* } )*
     };
-    (@blocks $op:ident $name:literal $type:ident $($block:literal)*) => {$(
+    (@entry $block:literal [$name:expr] $op:ty, $item:ty) => {
+        $crate::reduce_entries! { @kernel $block [$name] $op, $item, *const $item, (input: *const $item) => input }
+    };
+    (@entry $block:literal [$name:expr] $op:ty, $first:ty, $second:ty) => {
+        $crate::reduce_entries! {
+            @kernel $block [$name] $op, ($first, $second), (*const $first, *const $second),
+            (first: *const $first, second: *const $second) => (first, second)
+        }
+    };
+    (@kernel $block:literal [$name:expr] $op:ty, $item:ty, $input:ty, ($($parameter:ident: $type:ty),*) => $value:expr) => {
         const _: () = {
-            #[allow(unused_imports)]
-            use crate::{bf16, f16, op, reduce};
-            #[cuda_std::kernel(name = concat!($name, "_", stringify!($type), "_", $block))]
+            #[$crate::cuda_std::kernel(name = concat!($name, "_", $block))]
+            #[allow(improper_ctypes_definitions)]
             pub unsafe fn entry(
-                input: *const $type,
+                $($parameter: $type,)*
                 len: u64,
                 chunk: u64,
                 slots: *mut u64,
-                result: *mut u64,
+                result: *mut <$op as $crate::Op<$item>>::Output,
+                host: *mut u64,
+                op: $op,
             ) {
-                let arguments = reduce::Arguments { input, len, chunk, slots, result };
+                const WIDTH: usize = $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES);
+                let arguments = $crate::reduce::Arguments { input: $value, len, chunk, slots, result, host, op };
                 // SAFETY: the host launches it as `reduce` asks.
-                unsafe { reduce::reduce::<op::$op, $type, $block>(arguments) }
+                unsafe { $crate::reduce::reduce::<$op, $input, $block, WIDTH>(arguments) }
             }
         };
-    )*};
+    };
 }
 
-#[cfg(feature = "production")]
-operators! {
-    Sum = "sum";
-    Prod = "prod";
-    Min = "min";
-    Max = "max";
+/// The table of a crate's own kernels: a row is `NAME: OPERATOR, ITEM;`, or `NAME: OPERATOR, ITEM, ITEM;` for an operator of two
+/// inputs. It makes the entry points, one for each BLOCK, and `KERNELS`, the table to name in each operator
+/// (`const KERNELS: Kernels = crate::KERNELS;`). The crate's build script compiles them:
+///
+/// ```no_run
+/// fn main() {
+/// #   #[cfg(any())]
+///     cuda_builder::CudaBuilder::new(".").embed().unwrap();
+/// }
+/// ```
+#[macro_export]
+macro_rules! kernels {
+    ($($name:ident: $op:ty, $($item:ty),+;)*) => {
+        $( $crate::for_each_block! { reduce_entries! { [stringify!($name)] $op, $($item),+ } } )*
+
+        /// The kernels that this crate has compiled.
+        #[cfg(target_arch = "nvptx64")]
+        pub const KERNELS: $crate::Kernels = $crate::Kernels::NONE;
+
+        /// The kernels that this crate has compiled.
+        #[cfg(not(target_arch = "nvptx64"))]
+        pub const KERNELS: $crate::Kernels = {
+            // SAFETY: the entry points are those above, which the crate's build script has compiled.
+            const ENTRIES: &[$crate::kernels::Entry] =
+                &[$(unsafe { $crate::kernels::Entry::new::<$crate::reduce_kernel!($op, $($item),+)>(stringify!($name)) }),*];
+            $crate::Kernels::new(&[ENTRIES], include!(concat!(env!("OUT_DIR"), "/kernels.rs")))
+        };
+    };
+}
+
+/// The type that is the production kernel of an operator for one item, or two.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! reduce_kernel {
+    ($op:ty, $item:ty) => { $crate::reduce::Kernel<$op, *const $item> };
+    ($op:ty, $first:ty, $second:ty) => { $crate::reduce::Kernel<$op, (*const $first, *const $second)> };
 }

@@ -1,18 +1,23 @@
 //! The kernels of gpu_reduce, and what host and device share, each once:
 //!
-//! - [`op`]: the operators, [`Op`] and [`Sum`], [`Prod`], [`Min`], [`Max`];
-//! - [`element`]: the types that reduce, [`Element`], and in what they accumulate;
-//! - [`plan`]: how an input is cut into chunks, a function of its length, element type and BLOCK alone;
-//! - [`reduce`]: the production kernel, and the order in which every backend folds;
+//! - [`op`]: what an operator is, [`Op`], and the operators, a file each;
+//! - [`element`]: the number types that they reduce, [`Element`], and in what they accumulate;
+//! - [`plan`]: how an input is cut into chunks, a function of its length, the types and BLOCK alone;
+//! - [`input`]: how a block reads one array, or two together;
+//! - `fold`: the tree, in a thread, in a warp, in a block;
+//! - `stage`: a chunk becomes its partial result, the partial results become the accumulator of all;
 //! - [`slot`]: how a block hands its partial result over;
-//! - [`kernels`]: the table of kernels that are compiled, operator by type by BLOCK;
+//! - [`reduce`]: the production kernel;
+//! - [`kernels`]: a kernel's identity, and the table of those that a crate has compiled;
+//! - [`table`]: the library's own;
 //! - `ladder` (with the feature of that name): the classic kernels, each in a file of its own.
 //!
-//! A new operator is an `impl Op` in [`op`] and its name in the table of [`kernels`]; a new type is one line of the table
-//! in [`element`].
+//! A new operator is a file in `op/` and a row of the table; a new type is a row of the table in [`element`].
 #![no_std]
 
 pub mod element;
+mod fold;
+pub mod input;
 pub mod kernels;
 #[cfg(feature = "ladder")]
 pub mod ladder;
@@ -20,8 +25,13 @@ pub mod op;
 pub mod plan;
 pub mod reduce;
 pub mod slot;
+mod stage;
+pub mod table;
 
+#[doc(hidden)]
+pub use cuda_std;
 pub use element::Element;
 pub use half::{bf16, f16};
+pub use kernels::Kernels;
 pub use op::{Max, Min, Op, Prod, Sum};
 pub use plan::Plan;

@@ -1,180 +1,100 @@
-//! The operators.
+//! The operators: what [`Op`] asks of one, and in a file each those that come with the library.
 
-use crate::element::{Accumulator, Element, Key, Wide};
+mod extremes;
+mod prod;
+mod sum;
+
+pub use extremes::{Max, Min};
+pub use prod::Prod;
+pub use sum::Sum;
+
+use crate::element::Accumulator;
+use crate::kernels::Kernels;
 use bytemuck::Pod;
-use core::fmt::{Debug, Display};
+use core::fmt::Debug;
 
-/// A reduction operator over elements of type `T`: lift each element into an accumulator, combine accumulators, finish
-/// the last one.
+/// A reduction operator over items of type `I`: lift each item into an accumulator, combine accumulators, finish the last one.
 ///
-/// The order in which accumulators combine is fixed by the [plan](crate::plan), but it is not that of the elements, so
+/// An item is an element, any other plain value (`#[repr(C)]`, [`Pod`]), or a pair of two where two arrays are reduced
+/// together. An operator is a value: what it carries is a parameter of the reduction, and a kernel's argument on a GPU.
+///
+/// The order in which accumulators combine is fixed by the [plan](crate::plan), but it is not that of the items, so
 /// [`combine`](Op::combine) must be commutative and associative up to rounding.
-pub trait Op<T: Element>: 'static {
-    /// The operator's name in kernels and errors, as `sum`.
+///
+/// ```
+/// use bytemuck::{Pod, Zeroable};
+/// use gpu_reduce_kernels::Op;
+///
+/// /// How many elements are above a threshold.
+/// #[derive(Clone, Copy, Pod, Zeroable)]
+/// #[repr(C)]
+/// struct Above(f32);
+///
+/// impl Op<f32> for Above {
+///     const NAME: &'static str = "above";
+///     type Accumulator = u64;
+///     type Output = u64;
+///     const EXACT: bool = true;
+///
+///     fn identity(&self) -> u64 {
+///         0
+///     }
+///     fn lift(&self, item: f32, _: u64) -> u64 {
+///         (item > self.0).into()
+///     }
+///     fn combine(&self, a: u64, b: u64) -> u64 {
+///         a + b
+///     }
+///     fn finish(&self, all: u64, _: u64) -> Option<u64> {
+///         Some(all)
+///     }
+/// }
+/// ```
+pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
+    /// The operator's name in errors, as `sum`.
     const NAME: &'static str;
 
-    /// What partial results are.
+    /// What partial results are: any plain value. Where the operator is not [`EXACT`](Op::EXACT), a block has room for those
+    /// of up to 44 bytes with 1,024 threads; larger ones are an error when a kernel is compiled for it.
     type Accumulator: Accumulator;
 
     /// What a reduction returns.
-    type Output: Pod + Send + PartialEq + Display + Debug;
-
-    /// Combined with any accumulator it leaves that one's bits.
-    const IDENTITY: Self::Accumulator;
+    type Output: Pod + PartialEq + Debug + Send + Sync;
 
     /// Whether every order of combining gives the same bits. Backends then need not keep the plan's.
     const EXACT: bool;
 
-    /// What reducing no elements returns; `None` makes an empty input an error.
-    const EMPTY: Option<Self::Output>;
+    /// The kernels that the operator's crate has compiled for it: `gpu_reduce_kernels::kernels!` makes them. An operator
+    /// without any reduces on the CPU, and is an error that says so elsewhere.
+    const KERNELS: Kernels = Kernels::NONE;
 
-    /// The accumulator of one element.
-    fn lift(element: T) -> Self::Accumulator;
+    /// Combined with any accumulator it leaves that one's bits.
+    fn identity(&self) -> Self::Accumulator;
 
-    /// The accumulator of all elements of a load, on a GPU. Called only where the operator is [`EXACT`](Op::EXACT); worth
-    /// writing where the GPU has instructions for several elements at once.
+    /// The accumulator of one item. Indices count from the start of what is reduced.
+    fn lift(&self, item: I, index: u64) -> Self::Accumulator;
+
+    /// The accumulator of neighbouring items, the first of which has the index given. Called on a GPU, and only where the
+    /// operator is [`EXACT`](Op::EXACT): worth writing where there are instructions for several items at once.
     #[inline(always)]
-    fn lift_load(load: T::Lanes<T>) -> Self::Accumulator {
-        load.as_ref().iter().fold(Self::IDENTITY, |all, &element| Self::combine(all, Self::lift(element)))
+    fn lift_load<const N: usize>(&self, items: [I; N], index: u64) -> Self::Accumulator {
+        (index..).zip(items).fold(self.identity(), |all, (index, item)| self.combine(all, self.lift(item, index)))
     }
 
     /// Two accumulators made one.
-    fn combine(a: Self::Accumulator, b: Self::Accumulator) -> Self::Accumulator;
+    fn combine(&self, a: Self::Accumulator, b: Self::Accumulator) -> Self::Accumulator;
 
-    /// The result. A float's NaN is made canonical here.
-    fn finish(accumulator: Self::Accumulator) -> Self::Output;
+    /// The result of `count` items, or `None` where they have none, as the minimum of no items. A float's NaN is made
+    /// canonical here, so that all devices agree on its bits.
+    fn finish(&self, all: Self::Accumulator, count: u64) -> Option<Self::Output>;
 }
 
-/// The sum. Integers up to 32 bits sum in 64 and return them; 64-bit integers wrap; `f16` and `bf16` sum in `f32` and
-/// return it. An empty sum is 0.
-#[derive(Clone, Copy, Debug)]
-pub enum Sum {}
-
-impl<T: Element> Op<T> for Sum {
-    const NAME: &'static str = "sum";
-    type Accumulator = T::Wide;
-    type Output = T::Wide;
-    const IDENTITY: T::Wide = T::Wide::NOTHING;
-    const EXACT: bool = T::Wide::EXACT;
-    const EMPTY: Option<T::Wide> = Some(T::Wide::ZERO);
-
-    #[inline(always)]
-    fn lift(element: T) -> T::Wide {
-        element.widen()
-    }
-
-    #[inline(always)]
-    fn lift_load(load: T::Lanes<T>) -> T::Wide {
-        T::sum_of_load(load)
-    }
-
-    #[inline(always)]
-    fn combine(a: T::Wide, b: T::Wide) -> T::Wide {
-        a.plus(b)
-    }
-
-    #[inline(always)]
-    fn finish(accumulator: T::Wide) -> T::Wide {
-        accumulator.canonical()
-    }
-}
-
-/// The product, in the same types as [`Sum`]. An empty product is 1.
-#[derive(Clone, Copy, Debug)]
-pub enum Prod {}
-
-impl<T: Element> Op<T> for Prod {
-    const NAME: &'static str = "prod";
-    type Accumulator = T::Wide;
-    type Output = T::Wide;
-    const IDENTITY: T::Wide = T::Wide::ONE;
-    const EXACT: bool = T::Wide::EXACT;
-    const EMPTY: Option<T::Wide> = Some(T::Wide::ONE);
-
-    #[inline(always)]
-    fn lift(element: T) -> T::Wide {
-        element.widen()
-    }
-
-    #[inline(always)]
-    fn lift_load(load: T::Lanes<T>) -> T::Wide {
-        T::product_of_load(load)
-    }
-
-    #[inline(always)]
-    fn combine(a: T::Wide, b: T::Wide) -> T::Wide {
-        a.times(b)
-    }
-
-    #[inline(always)]
-    fn finish(accumulator: T::Wide) -> T::Wide {
-        accumulator.canonical()
-    }
-}
-
-/// The smallest element. A NaN makes the result NaN, as in NumPy and PyTorch; −0.0 is below +0.0 (IEEE 754-2019,
-/// `minimum`). Empty input is an error.
-#[derive(Clone, Copy, Debug)]
-pub enum Min {}
-
-impl<T: Element> Op<T> for Min {
-    const NAME: &'static str = "min";
-    type Accumulator = T::Key;
-    type Output = T;
-    const IDENTITY: T::Key = T::Key::GREATEST;
-    const EXACT: bool = true;
-    const EMPTY: Option<T> = None;
-
-    #[inline(always)]
-    fn lift(element: T) -> T::Key {
-        element.key(T::Key::LEAST)
-    }
-
-    #[inline(always)]
-    fn lift_load(load: T::Lanes<T>) -> T::Key {
-        T::least_of_load(load)
-    }
-
-    #[inline(always)]
-    fn combine(a: T::Key, b: T::Key) -> T::Key {
-        a.min(b)
-    }
-
-    #[inline(always)]
-    fn finish(accumulator: T::Key) -> T {
-        T::from_key(accumulator)
-    }
-}
-
-/// The largest element; otherwise as [`Min`].
-#[derive(Clone, Copy, Debug)]
-pub enum Max {}
-
-impl<T: Element> Op<T> for Max {
-    const NAME: &'static str = "max";
-    type Accumulator = T::Key;
-    type Output = T;
-    const IDENTITY: T::Key = T::Key::LEAST;
-    const EXACT: bool = true;
-    const EMPTY: Option<T> = None;
-
-    #[inline(always)]
-    fn lift(element: T) -> T::Key {
-        element.key(T::Key::GREATEST)
-    }
-
-    #[inline(always)]
-    fn lift_load(load: T::Lanes<T>) -> T::Key {
-        T::greatest_of_load(load)
-    }
-
-    #[inline(always)]
-    fn combine(a: T::Key, b: T::Key) -> T::Key {
-        a.max(b)
-    }
-
-    #[inline(always)]
-    fn finish(accumulator: T::Key) -> T {
-        T::from_key(accumulator)
-    }
+/// Items that a thread folds side by side, WIDTH: those of a 16-byte load (of the wider array, where there are two), but no
+/// more than have 32 bytes of accumulators, which a block of 1,024 threads exchanges through 32 KiB of shared memory. Where
+/// every order gives the same bits, one accumulator does. A power of two.
+pub const fn width<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> usize {
+    let of_items = if item_bytes == 0 { 1 } else { 16 / item_bytes };
+    let of_accumulators = if O::EXACT || size_of::<O::Accumulator>() == 0 { 16 } else { 32 / size_of::<O::Accumulator>() };
+    let width = if of_items < of_accumulators { of_items } else { of_accumulators };
+    if width == 0 { 1 } else { 1 << width.ilog2() }
 }

@@ -1,6 +1,8 @@
-//! How an input is cut up: a function of its length, element type and BLOCK alone, so that the result's bits are too.
+//! How an input is cut up: a function of its length, the types of item and operator, and BLOCK alone, so that the result's
+//! bits are too.
 //!
-//! - A **row** is `BLOCK · WIDTH` elements, WIDTH those of a 16-byte load: what a block reads in one instruction.
+//! - A **row** is `BLOCK · WIDTH` elements, WIDTH those of a 16-byte load (where accumulators are
+//!   large, fewer: [`op::width`](crate::op::width)): what a block reads in one instruction.
 //! - A **tile** is [`TILE_ROWS`] rows: the loads that a thread keeps in flight.
 //! - A **chunk** is a whole number of rows, the same for all chunks but the last, which may be short. An input of up to
 //!   [`SINGLE_ROWS`] rows is one chunk. From there on chunks are a row, and grow with the input: slowly at first, so that
@@ -24,8 +26,6 @@
 //! | 2^21 | 1,024 | 64: 3.43, 128: 3.00, 256: 3.19, 512: 3.40 |
 //! | 2^22 | 2,048 | 128: 6.62, 256: 6.17, 512: 6.26 |
 //! | 2^28 | 131,072 | 256: 238.8, 512: 238.3, 1,024: 237.7 |
-
-use crate::Element;
 
 /// Rows in a tile.
 pub const TILE_ROWS: u64 = 4;
@@ -60,6 +60,17 @@ pub const fn max_chunks(block: u32) -> u64 {
     }
 }
 
+/// The BLOCKs.
+pub const BLOCKS: [u32; 6] = [32, 64, 128, 256, 512, 1024];
+
+/// The BLOCKs as literals: calls `$callback! { { ARGUMENTS } 32 64 … }`.
+#[macro_export]
+macro_rules! for_each_block {
+    ($callback:ident! { $($arguments:tt)* }) => {
+        $callback! { { $($arguments)* } 32 64 128 256 512 1024 }
+    };
+}
+
 /// Fails to compile, from a `const` block, unless `block` is a power of two from 32 to 1024.
 pub const fn assert_block(block: u32) {
     assert!(
@@ -82,15 +93,15 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan for `len` elements of type `T` and blocks of `BLOCK` threads, a power of two from 32 to 1024; another
-    /// BLOCK is an error when the program compiles:
+    /// The plan for `len` items of which a thread folds `width` side by side ([`op::width`](crate::op::width) says how many),
+    /// and blocks of `block` threads.
     ///
-    /// ```compile_fail
-    /// gpu_reduce_kernels::Plan::new::<f32, 48>(1);
-    /// ```
-    pub const fn new<T: Element, const BLOCK: u32>(len: u64) -> Self {
-        const { assert_block(BLOCK) };
-        let row = BLOCK as u64 * T::WIDTH as u64;
+    /// # Panics
+    ///
+    /// Unless `block` is a power of two from 32 to 1024.
+    pub const fn new(len: u64, width: usize, block: u32) -> Self {
+        assert_block(block);
+        let row = block as u64 * width as u64;
         let rows = len.div_ceil(row);
         let chunk_rows = if rows <= SINGLE_ROWS {
             SINGLE_ROWS
@@ -98,10 +109,10 @@ impl Plan {
             rows.div_ceil(32)
         } else if rows <= 128 * TILE_ROWS {
             TILE_ROWS
-        } else if rows <= max_chunks(BLOCK) * 2 * TILE_ROWS {
+        } else if rows <= max_chunks(block) * 2 * TILE_ROWS {
             2 * TILE_ROWS
         } else {
-            rows.div_ceil(max_chunks(BLOCK)).next_multiple_of(TILE_ROWS)
+            rows.div_ceil(max_chunks(block)).next_multiple_of(TILE_ROWS)
         };
         let chunk = chunk_rows * row;
         let chunks = if len == 0 { 1 } else { len.div_ceil(chunk) as u32 };

@@ -1,19 +1,35 @@
 //! Vector access to global memory.
 
-/// A value aligned to 16 bytes, so that a `#[repr(C)]` array of that size moves in one instruction.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[repr(C, align(16))]
-pub struct Aligned16<V>(pub V);
+macro_rules! loads {
+    ($($(#[$doc:meta])* $name:ident $aligned:ident $bytes:literal;)*) => {$(
+        #[derive(Clone, Copy)]
+        #[repr(C, align($bytes))]
+        struct $aligned<V>(V);
 
-/// Reads the 16 bytes at `pointer` in one instruction (`ld.global.v4.b32` or `ld.global.v2.b64` where the pointer comes
-/// from a kernel argument).
-///
-/// # Safety
-///
-/// `pointer` is valid for a read of `V` and aligned to 16 bytes, and no other thread writes there meanwhile.
-#[inline(always)]
-pub unsafe fn load_16_bytes<V: Copy>(pointer: *const V) -> V {
-    const { assert!(size_of::<V>() == 16, "a 16-byte load needs a value of 16 bytes") };
-    // SAFETY: as the caller vouches.
-    unsafe { pointer.cast::<Aligned16<V>>().read().0 }
+        $(#[$doc])*
+        ///
+        /// # Safety
+        ///
+        #[doc = concat!("`pointer` is valid for a read of `V` and aligned to ", stringify!($bytes), " bytes, and no other thread writes there meanwhile.")]
+        ///
+        /// # Panics
+        ///
+        /// If `V` has another size.
+        #[inline(always)]
+        pub unsafe fn $name<V: Copy>(pointer: *const V) -> V {
+            assert!(size_of::<V>() == $bytes, "the load is for a value of another size");
+            // SAFETY: as the caller vouches.
+            unsafe { pointer.cast::<$aligned<V>>().read().0 }
+        }
+    )*};
+}
+
+loads! {
+    /// Reads the 16 bytes at `pointer` in one instruction (`ld.global.v4.b32` or `ld.global.v2.b64` where the pointer comes
+    /// from a kernel argument).
+    load_16_bytes Aligned16 16;
+    /// Reads the 8 bytes at `pointer` in one instruction, as [`load_16_bytes`].
+    load_8_bytes Aligned8 8;
+    /// Reads the 4 bytes at `pointer` in one instruction, as [`load_16_bytes`].
+    load_4_bytes Aligned4 4;
 }

@@ -1,13 +1,14 @@
 //! Shared memory: one array for all threads of a block.
 
 use crate::on_device;
+use bytemuck::Pod;
+#[cfg(target_arch = "nvptx64")]
+use bytemuck::{bytes_of, bytes_of_mut, cast};
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
 use core::marker::PhantomData;
-#[cfg(target_arch = "nvptx64")]
-use core::mem::transmute_copy;
 
-/// An array in the block's shared memory, made by [`shared_array!`](crate::shared_array).
+/// An array of plain values in the block's shared memory, made by [`shared_array!`](crate::shared_array).
 ///
 /// It holds the array's 32-bit address in the shared window, and its accesses are `ld.shared` and `st.shared`: through
 /// a generic pointer they would cost an address check each, and a volatile one would become a strong access at system
@@ -54,44 +55,103 @@ macro_rules! shared_array {
     }};
 }
 
-/// One load of the element's size: `$instruction` without its type.
-#[cfg(target_arch = "nvptx64")]
-macro_rules! load {
-    ($array:expr, $index:expr, $instruction:literal) => {
-        load!($array, $index, $instruction, 1 => u8 reg16 "u8", 2 => u16 reg16 "u16", 4 => u32 reg32 "u32", 8 => u64 reg64 "u64")
-    };
-    ($array:expr, $index:expr, $instruction:literal, $($size:literal => $word:ident $class:ident $suffix:literal),*) => {{
-        let address = $array.address_of($index);
-        match size_of::<T>() {
-            $($size => {
-                let word: $word;
-                asm!(concat!($instruction, ".", $suffix, " {}, [{}];"), out($class) word, in(reg32) address, options(nostack));
-                transmute_copy(&word)
-            })*
-            _ => unreachable!(),
+/// Loads and stores of any plain value: in one access where it has the size of one, else by words, or by bytes where it is
+/// no multiple of a word.
+macro_rules! accesses {
+    ($name:ident, $load:literal, $store:literal; $($word:ident $class:ident $load_word:ident $store_word:ident;)*) => {
+        #[cfg(target_arch = "nvptx64")]
+        mod $name {
+            use super::*;
+
+            $(
+                #[inline(always)]
+                unsafe fn $load_word(address: u32) -> $word {
+                    let word;
+                    // SAFETY: as the caller of `read` vouches.
+                    unsafe {
+                        asm!(concat!($load, ".", stringify!($word), " {}, [{}];"), out($class) word, in(reg32) address, options(nostack))
+                    };
+                    word
+                }
+
+                #[inline(always)]
+                unsafe fn $store_word(address: u32, word: $word) {
+                    // SAFETY: as the caller of `write` vouches.
+                    unsafe {
+                        asm!(concat!($store, ".", stringify!($word), " [{}], {};"), in(reg32) address, in($class) word, options(nostack))
+                    };
+                }
+            )*
+
+            /// # Safety
+            ///
+            /// The value lies at the address, aligned to its size or, if that is no power of two, to what divides it.
+            #[inline(always)]
+            pub unsafe fn read<T: Pod>(address: u32) -> T {
+                // SAFETY: as the caller vouches.
+                unsafe {
+                    match size_of::<T>() {
+                        1 => cast(load_u8(address)),
+                        2 => cast(load_u16(address)),
+                        4 => cast(load_u32(address)),
+                        8 => cast(load_u64(address)),
+                        size => {
+                            let mut value = T::zeroed();
+                            let unit = if size.is_multiple_of(4) { 4 } else { 1 };
+                            for (part, at) in bytes_of_mut(&mut value).chunks_exact_mut(unit).zip((address..).step_by(unit)) {
+                                match part {
+                                    [byte] => *byte = load_u8(at),
+                                    word => word.copy_from_slice(&load_u32(at).to_le_bytes()),
+                                }
+                            }
+                            value
+                        }
+                    }
+                }
+            }
+
+            /// # Safety
+            ///
+            /// As for [`read`].
+            #[inline(always)]
+            pub unsafe fn write<T: Pod>(address: u32, value: T) {
+                // SAFETY: as the caller vouches.
+                unsafe {
+                    match size_of::<T>() {
+                        1 => store_u8(address, cast(value)),
+                        2 => store_u16(address, cast(value)),
+                        4 => store_u32(address, cast(value)),
+                        8 => store_u64(address, cast(value)),
+                        size => {
+                            let unit = if size.is_multiple_of(4) { 4 } else { 1 };
+                            for (part, at) in bytes_of(&value).chunks_exact(unit).zip((address..).step_by(unit)) {
+                                match *part {
+                                    [byte] => store_u8(at, byte),
+                                    [a, b, c, d] => store_u32(at, u32::from_le_bytes([a, b, c, d])),
+                                    _ => {}
+                                }
+                            }
+                        }
+                    }
+                }
+            }
         }
-    }};
+    };
+    ($name:ident, $load:literal, $store:literal) => {
+        accesses! {
+            $name, $load, $store;
+            u8 reg16 load_u8 store_u8;
+            u16 reg16 load_u16 store_u16;
+            u32 reg32 load_u32 store_u32;
+            u64 reg64 load_u64 store_u64;
+        }
+    };
 }
 
-/// One store of the element's size: `$instruction` without its type.
-#[cfg(target_arch = "nvptx64")]
-macro_rules! store {
-    ($array:expr, $index:expr, $value:expr, $instruction:literal) => {
-        store!($array, $index, $value, $instruction, 1 => u8 reg16 "u8", 2 => u16 reg16 "u16", 4 => u32 reg32 "u32", 8 => u64 reg64 "u64")
-    };
-    ($array:expr, $index:expr, $value:expr, $instruction:literal, $($size:literal => $word:ident $class:ident $suffix:literal),*) => {{
-        let address = $array.address_of($index);
-        match size_of::<T>() {
-            $($size => {
-                let word: $word = transmute_copy(&$value);
-                asm!(concat!($instruction, ".", $suffix, " [{}], {};"), in(reg32) address, in($class) word, options(nostack));
-            })*
-            _ => unreachable!(),
-        }
-    }};
-}
+accesses! { plain, "ld.shared", "st.shared" }
+accesses! { volatile, "ld.volatile.shared", "st.volatile.shared" }
 
-impl<T: Copy> Shared<T> {
+impl<T: Pod> Shared<T> {
     /// The array at an address of the shared window.
     ///
     /// # Safety
@@ -112,7 +172,6 @@ impl<T: Copy> Shared<T> {
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     fn address_of(self, index: u32) -> u32 {
-        const { assert!(matches!(size_of::<T>(), 1 | 2 | 4 | 8), "an element has 1, 2, 4 or 8 bytes") };
         self.address + index * size_of::<T>() as u32
     }
 
@@ -124,7 +183,7 @@ impl<T: Copy> Shared<T> {
     #[inline(always)]
     pub unsafe fn read(self, index: u32) -> T {
         // SAFETY: as the caller vouches.
-        on_device!(unsafe { load!(self, index, "ld.shared") })
+        on_device!(unsafe { plain::read(self.address_of(index)) })
     }
 
     /// Sets element `index`.
@@ -135,7 +194,7 @@ impl<T: Copy> Shared<T> {
     #[inline(always)]
     pub unsafe fn write(self, index: u32, value: T) {
         // SAFETY: as the caller vouches.
-        on_device!(unsafe { store!(self, index, value, "st.shared") })
+        on_device!(unsafe { plain::write(self.address_of(index), value) })
     }
 
     /// As [`read`](Self::read), `volatile`: neither skipped nor moved across other volatile accesses.
@@ -146,7 +205,7 @@ impl<T: Copy> Shared<T> {
     #[inline(always)]
     pub unsafe fn read_volatile(self, index: u32) -> T {
         // SAFETY: as the caller vouches.
-        on_device!(unsafe { load!(self, index, "ld.volatile.shared") })
+        on_device!(unsafe { volatile::read(self.address_of(index)) })
     }
 
     /// As [`write`](Self::write), `volatile`.
@@ -157,7 +216,7 @@ impl<T: Copy> Shared<T> {
     #[inline(always)]
     pub unsafe fn write_volatile(self, index: u32, value: T) {
         // SAFETY: as the caller vouches.
-        on_device!(unsafe { store!(self, index, value, "st.volatile.shared") })
+        on_device!(unsafe { volatile::write(self.address_of(index), value) })
     }
 
     /// A generic pointer to element 0, which is what rust-cuda's `shared_array!` gives.

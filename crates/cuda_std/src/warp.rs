@@ -1,8 +1,12 @@
 //! What the 32 lanes of a warp do together: barriers, votes, shuffles.
 //!
+//! A shuffle moves any plain value, 32 bits at a time.
 //! `mask` names the lanes that take part, bit i for lane i; [`ALL`] is the whole warp.
 
 use crate::on_device;
+use bytemuck::Pod;
+#[cfg(target_arch = "nvptx64")]
+use bytemuck::{bytes_of, bytes_of_mut, cast};
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
 
@@ -96,35 +100,29 @@ pub unsafe fn warp_vote_any(mask: u32, predicate: bool) -> bool {
     unsafe { warp_vote_ballot(mask, predicate) != 0 }
 }
 
-/// A value of 1, 2, 4 or 8 bytes, which a shuffle moves as one or two 32-bit words.
-pub trait WarpShuffleValue: Copy {
-    /// Applies `word` to each 32-bit word of the value.
-    fn map_words(self, word: impl Fn(u32) -> u32) -> Self;
-}
-
-macro_rules! shuffle_values {
-    ($($type:ty: |$value:ident, $word:ident| $map:expr;)*) => {$(
-        impl WarpShuffleValue for $type {
-            #[inline(always)]
-            fn map_words(self, $word: impl Fn(u32) -> u32) -> Self {
-                let $value = self;
-                $map
-            }
+/// `value` with `move_word` applied to each of its 32-bit words; the last may be a part of one.
+#[cfg(target_arch = "nvptx64")]
+#[inline(always)]
+fn map_words<T: Pod>(value: T, move_word: impl Fn(u32) -> u32) -> T {
+    let mut moved = value;
+    match size_of::<T>() {
+        // As registers, so that the compiler never takes a value of a register or two to memory.
+        1 => cast(move_word(cast::<T, u8>(value).into()) as u8),
+        2 => cast(move_word(cast::<T, u16>(value).into()) as u16),
+        4 => cast(move_word(cast(value))),
+        8 => {
+            let words: u64 = cast(value);
+            cast(u64::from(move_word(words as u32)) | u64::from(move_word((words >> 32) as u32)) << 32)
         }
-    )*};
-}
-
-shuffle_values! {
-    u8: |value, word| word(value.into()) as u8;
-    i8: |value, word| word(value as u32) as i8;
-    u16: |value, word| word(value.into()) as u16;
-    i16: |value, word| word(value as u32) as i16;
-    u32: |value, word| word(value);
-    i32: |value, word| word(value as u32) as i32;
-    u64: |value, word| u64::from(word(value as u32)) | u64::from(word((value >> 32) as u32)) << 32;
-    i64: |value, word| (value as u64).map_words(word) as i64;
-    f32: |value, word| f32::from_bits(word(value.to_bits()));
-    f64: |value, word| f64::from_bits(value.to_bits().map_words(word));
+        _ => {
+            for (to, from) in bytes_of_mut(&mut moved).chunks_mut(4).zip(bytes_of(&value).chunks(4)) {
+                let mut word = [0; 4];
+                word[..from.len()].copy_from_slice(from);
+                to.copy_from_slice(&move_word(u32::from_le_bytes(word)).to_le_bytes()[..from.len()]);
+            }
+            moved
+        }
+    }
 }
 
 /// The `c` operand of `shfl`: segments of `width` lanes, and the highest lane that a source may have in a segment.
@@ -142,7 +140,7 @@ fn segments(width: u32, highest: u32) -> u32 {
 ///
 /// The calling lane and the one it reads from are in `mask`, no lane in it has exited, and all call with the same mask.
 #[inline(always)]
-pub unsafe fn warp_shuffle_down<T: WarpShuffleValue>(
+pub unsafe fn warp_shuffle_down<T: Pod>(
     mask: u32,
     value: T,
     delta: u32,
@@ -150,7 +148,7 @@ pub unsafe fn warp_shuffle_down<T: WarpShuffleValue>(
 ) -> (T, bool) {
     on_device! {
         // SAFETY: as the caller vouches.
-        let moved = value.map_words(|word| unsafe { shfl_sync_down(mask, word, delta, segments(width, 31)) });
+        let moved = map_words(value, |word| unsafe { shfl_sync_down(mask, word, delta, segments(width, 31)) });
         (moved, lane_id() % width + delta < width)
     }
 }
@@ -161,10 +159,10 @@ pub unsafe fn warp_shuffle_down<T: WarpShuffleValue>(
 ///
 /// As for [`warp_shuffle_down`].
 #[inline(always)]
-pub unsafe fn warp_shuffle_up<T: WarpShuffleValue>(mask: u32, value: T, delta: u32, width: u32) -> (T, bool) {
+pub unsafe fn warp_shuffle_up<T: Pod>(mask: u32, value: T, delta: u32, width: u32) -> (T, bool) {
     on_device! {
         // SAFETY: as the caller vouches.
-        let moved = value.map_words(|word| unsafe { shfl_sync_up(mask, word, delta, segments(width, 0)) });
+        let moved = map_words(value, |word| unsafe { shfl_sync_up(mask, word, delta, segments(width, 0)) });
         (moved, lane_id() % width >= delta)
     }
 }
@@ -175,7 +173,7 @@ pub unsafe fn warp_shuffle_up<T: WarpShuffleValue>(mask: u32, value: T, delta: u
 ///
 /// As for [`warp_shuffle_down`].
 #[inline(always)]
-pub unsafe fn warp_shuffle_xor<T: WarpShuffleValue>(
+pub unsafe fn warp_shuffle_xor<T: Pod>(
     mask: u32,
     value: T,
     lanes: u32,
@@ -183,7 +181,7 @@ pub unsafe fn warp_shuffle_xor<T: WarpShuffleValue>(
 ) -> (T, bool) {
     on_device! {
         // SAFETY: as the caller vouches.
-        let moved = value.map_words(|word| unsafe { shfl_sync_bfly(mask, word, lanes, segments(width, 31)) });
+        let moved = map_words(value, |word| unsafe { shfl_sync_bfly(mask, word, lanes, segments(width, 31)) });
         (moved, (lane_id() ^ lanes) / width <= lane_id() / width)
     }
 }
@@ -194,10 +192,10 @@ pub unsafe fn warp_shuffle_xor<T: WarpShuffleValue>(
 ///
 /// As for [`warp_shuffle_down`].
 #[inline(always)]
-pub unsafe fn warp_shuffle_idx<T: WarpShuffleValue>(mask: u32, value: T, lane: u32, width: u32) -> (T, bool) {
+pub unsafe fn warp_shuffle_idx<T: Pod>(mask: u32, value: T, lane: u32, width: u32) -> (T, bool) {
     on_device! {
         // SAFETY: as the caller vouches.
-        let moved = value.map_words(|word| unsafe { shfl_sync_idx(mask, word, lane, segments(width, 31)) });
+        let moved = map_words(value, |word| unsafe { shfl_sync_idx(mask, word, lane, segments(width, 31)) });
         (moved, true)
     }
 }

@@ -1,0 +1,128 @@
+//! How a block reads its input: one array, or two together.
+
+use crate::kernels::Parameters;
+use bytemuck::Pod;
+use core::array::from_fn;
+use cuda_std::mem;
+
+/// Where items lie on a device: a pointer to an array, or a pair of pointers to two.
+pub trait Input: Copy + 'static {
+    /// What is there: an array's element, or a pair of elements.
+    type Item: Copy + 'static;
+
+    /// Bytes of an element, in the array whose elements are larger.
+    const BYTES: usize;
+
+    /// Adds the pointers to a kernel's parameters.
+    fn parameters(&self, parameters: &mut Parameters);
+
+    /// An item, for places that none falls to.
+    fn zeroed() -> Self::Item;
+
+    /// Where the item `count` further on lies.
+    fn offset(self, count: usize) -> Self;
+
+    /// Items before the first that lies at a boundary of 128 bytes, from where [`load`](Self::load) is one access; 0 where
+    /// it never is.
+    fn head(self) -> u32;
+
+    /// The item here.
+    ///
+    /// # Safety
+    ///
+    /// There is one.
+    unsafe fn read(self) -> Self::Item;
+
+    /// The WIDTH items here and on.
+    ///
+    /// # Safety
+    ///
+    /// There are so many, and this is a multiple of WIDTH items from where [`head`](Self::head) ends.
+    unsafe fn load<const WIDTH: usize>(self) -> [Self::Item; WIDTH];
+}
+
+/// Whether WIDTH elements, from a boundary on, lie at a multiple of their size.
+const fn is_aligned<T>() -> bool {
+    size_of::<T>().is_power_of_two() && align_of::<T>() == size_of::<T>()
+}
+
+impl<T: Pod> Input for *const T {
+    type Item = T;
+    const BYTES: usize = size_of::<T>();
+
+    fn parameters(&self, parameters: &mut Parameters) {
+        parameters.push(self);
+    }
+
+    #[inline(always)]
+    fn zeroed() -> T {
+        T::zeroed()
+    }
+
+    #[inline(always)]
+    fn offset(self, count: usize) -> Self {
+        self.wrapping_add(count)
+    }
+
+    #[inline(always)]
+    fn head(self) -> u32 {
+        if is_aligned::<T>() { (self.addr().wrapping_neg() as u32 % 128) / size_of::<T>() as u32 } else { 0 }
+    }
+
+    #[inline(always)]
+    unsafe fn read(self) -> T {
+        // SAFETY: as the caller vouches.
+        unsafe { *self }
+    }
+
+    #[inline(always)]
+    unsafe fn load<const WIDTH: usize>(self) -> [T; WIDTH] {
+        // SAFETY: as the caller vouches; `is_aligned` says that loads are multiples of their size from a boundary.
+        unsafe {
+            match size_of::<[T; WIDTH]>() {
+                16 if is_aligned::<T>() => mem::load_16_bytes(self.cast()),
+                8 if is_aligned::<T>() => mem::load_8_bytes(self.cast()),
+                4 if is_aligned::<T>() => mem::load_4_bytes(self.cast()),
+                _ => from_fn(|index| self.add(index).read()),
+            }
+        }
+    }
+}
+
+impl<A: Input, B: Input> Input for (A, B) {
+    type Item = (A::Item, B::Item);
+    const BYTES: usize = if A::BYTES > B::BYTES { A::BYTES } else { B::BYTES };
+
+    fn parameters(&self, parameters: &mut Parameters) {
+        self.0.parameters(parameters);
+        self.1.parameters(parameters);
+    }
+
+    #[inline(always)]
+    fn zeroed() -> Self::Item {
+        (A::zeroed(), B::zeroed())
+    }
+
+    #[inline(always)]
+    fn offset(self, count: usize) -> Self {
+        (self.0.offset(count), self.1.offset(count))
+    }
+
+    /// Two arrays need not be misaligned alike, so that their elements are loaded one by one.
+    #[inline(always)]
+    fn head(self) -> u32 {
+        0
+    }
+
+    #[inline(always)]
+    unsafe fn read(self) -> Self::Item {
+        // SAFETY: as the caller vouches.
+        unsafe { (self.0.read(), self.1.read()) }
+    }
+
+    #[inline(always)]
+    unsafe fn load<const WIDTH: usize>(self) -> [Self::Item; WIDTH] {
+        // SAFETY: as the caller vouches.
+        from_fn(|index| unsafe { self.offset(index).read() })
+    }
+}

@@ -1,0 +1,53 @@
+use crate::element::{Dtype, Element, Wide};
+use crate::op::Op;
+use bytemuck::{Pod, Zeroable, cast};
+use cuda_std::intrinsics::{dp2a_lo_i32, dp2a_lo_u32, dp4a_i32, dp4a_u32};
+
+/// The sum. Integers up to 32 bits sum in 64 and return them; 64-bit integers wrap; `f16` and `bf16` sum in `f32` and
+/// return it. An empty sum is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Sum;
+
+impl<T: Element> Op<T> for Sum {
+    const NAME: &'static str = "sum";
+    type Accumulator = T::Wide;
+    type Output = T::Wide;
+    const EXACT: bool = T::Wide::EXACT;
+
+    #[inline(always)]
+    fn identity(&self) -> T::Wide {
+        T::Wide::NOTHING
+    }
+
+    #[inline(always)]
+    fn lift(&self, element: T, _: u64) -> T::Wide {
+        element.widen()
+    }
+
+    /// A GPU adds up to four products of bytes in one instruction, here by ones.
+    #[inline(always)]
+    fn lift_load<const N: usize>(&self, load: [T; N], _: u64) -> T::Wide {
+        if size_of::<[T; N]>() != 16 {
+            return load.into_iter().fold(T::Wide::NOTHING, |sum, element| sum.plus(element.widen()));
+        }
+        let words = || cast::<[T; N], [u32; 4]>(load).into_iter();
+        match T::DTYPE {
+            Dtype::I8 => cast(i64::from(words().fold(0, |sum, word| dp4a_i32(word, 0x0101_0101, sum)))),
+            Dtype::U8 => cast(u64::from(words().fold(0, |sum, word| dp4a_u32(word, 0x0101_0101, sum)))),
+            Dtype::I16 => cast(i64::from(words().fold(0, |sum, word| dp2a_lo_i32(word, 0x0101, sum)))),
+            Dtype::U16 => cast(u64::from(words().fold(0, |sum, word| dp2a_lo_u32(word, 0x0101, sum)))),
+            _ => load.into_iter().fold(T::Wide::NOTHING, |sum, element| sum.plus(element.widen())),
+        }
+    }
+
+    #[inline(always)]
+    fn combine(&self, a: T::Wide, b: T::Wide) -> T::Wide {
+        a.plus(b)
+    }
+
+    #[inline(always)]
+    fn finish(&self, all: T::Wide, count: u64) -> Option<T::Wide> {
+        Some(if count == 0 { T::Wide::ZERO } else { all.canonical() })
+    }
+}

@@ -1,0 +1,117 @@
+//! The second stage: the chunks' partial results, handed over by [slots](crate::slot), become the accumulator of all.
+
+use crate::fold::fold_warp;
+use crate::{Op, slot};
+use bytemuck::Pod;
+use core::array::from_fn;
+use core::sync::atomic::Ordering;
+use cuda_std::atomic::AtomicU64;
+use cuda_std::{thread, warp};
+
+/// Puts a block's partial result into its slot.
+///
+/// # Safety
+///
+/// The slots are as [`take_all`] asks, and one thread of the block calls it.
+#[inline(always)]
+pub(crate) unsafe fn put<A: Pod>(slots: *mut u64, block: u32, partial: A) {
+    let words = slot::words::<A>();
+    for index in 0..words {
+        // SAFETY: the slot is this block's.
+        let place = unsafe { AtomicU64::from_ptr(slots.add(block as usize * words + index)) };
+        place.store(slot::word(&partial, index), Ordering::Relaxed);
+    }
+}
+
+/// Takes the partial results out of the slots as they come, and leaves the slots empty; lane l folds those of blocks l,
+/// l + 32, and so on, then the lanes fold, and lane 0 gets the accumulator of all. One warp does it, with several loads in flight a lane: on an H200 that took 0.4 µs less than all
+/// warps with one load a thread and a barrier.
+///
+/// The last block waits for the others, which wait for nobody: a device that holds two blocks at a time gets them all
+/// done. (CUB's decoupled look-back waits in this way too: D. Merrill, M. Garland, "Single-pass Parallel Prefix Scan with
+/// Decoupled Look-back", 2016.)
+///
+/// # Safety
+///
+/// Each of the blocks puts something into its slot, and one warp alone takes it.
+#[inline(always)]
+pub(crate) unsafe fn take_all<O: Op<I>, I: Copy + 'static>(op: &O, slots: *mut u64, blocks: u32) -> O::Accumulator {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let of_lane = match slot::words::<O::Accumulator>() {
+            1 => take_batches::<O, I, 1, LOADS>(op, slots, blocks),
+            2 => take_batches::<O, I, 2, { LOADS / 2 }>(op, slots, blocks),
+            _ => take_one_by_one::<O, I>(op, slots, blocks),
+        };
+        fold_warp::<O, I>(op, of_lane, warp::WARP_SIZE)
+    }
+}
+
+/// Loads that a lane keeps in flight in [`take_all`].
+const LOADS: usize = 8;
+
+/// As [`take_all`], BATCH slots of WORDS words a lane at a time.
+#[inline(always)]
+unsafe fn take_batches<O: Op<I>, I: Copy + 'static, const WORDS: usize, const BATCH: usize>(
+    op: &O,
+    slots: *mut u64,
+    blocks: u32,
+) -> O::Accumulator {
+    let mut accumulator = op.identity();
+    let mut first = thread::thread_idx_x();
+    while first < blocks {
+        let block = |slot: usize| first + slot as u32 * warp::WARP_SIZE;
+        let word = |slot: usize, word: usize| {
+            // SAFETY: called for slots of blocks only.
+            unsafe { AtomicU64::from_ptr(slots.add(block(slot) as usize * WORDS + word)) }
+        };
+        // Slots beyond the last count as full.
+        let mut values =
+            from_fn(|slot| [if block(slot) < blocks { slot::EMPTY } else { !slot::EMPTY }; WORDS]);
+        let mut full = false;
+        while !full {
+            values = from_fn::<_, BATCH, _>(|slot| {
+                from_fn(|index| match values[slot][index] {
+                    slot::EMPTY => word(slot, index).load(Ordering::Relaxed),
+                    value => value,
+                })
+            });
+            full = values.as_flattened().iter().fold(true, |full, &value| full & (value != slot::EMPTY));
+        }
+        for (slot, value) in values.iter().enumerate() {
+            if block(slot) < blocks {
+                for index in 0..WORDS {
+                    word(slot, index).store(slot::EMPTY, Ordering::Relaxed);
+                }
+                accumulator = op.combine(accumulator, slot::unpack(|index| value[index]));
+            }
+        }
+        first += BATCH as u32 * warp::WARP_SIZE;
+    }
+    accumulator
+}
+
+
+/// As [`take_batches`], for slots of more words: one at a time.
+#[inline(always)]
+unsafe fn take_one_by_one<O: Op<I>, I: Copy + 'static>(op: &O, slots: *mut u64, blocks: u32) -> O::Accumulator {
+    let words = slot::words::<O::Accumulator>();
+    let mut accumulator = op.identity();
+    let mut block = thread::thread_idx_x();
+    while block < blocks {
+        let partial = slot::unpack(|index| {
+            // SAFETY: called for words of slots of blocks only.
+            let place = unsafe { AtomicU64::from_ptr(slots.add(block as usize * words + index)) };
+            loop {
+                let word = place.load(Ordering::Relaxed);
+                if word != slot::EMPTY {
+                    place.store(slot::EMPTY, Ordering::Relaxed);
+                    break word;
+                }
+            }
+        });
+        accumulator = op.combine(accumulator, partial);
+        block += warp::WARP_SIZE;
+    }
+    accumulator
+}
