@@ -94,7 +94,7 @@ fn a_newer_rustc_may_write_newer_ptx() {
             built => built.unwrap(),
         };
         assert!(heading.contains("-newer, LLVM "), "{heading}");
-        return assert_eq!(version, (7, 0));
+        return assert!(version >= (7, 0), "{version:?}");
     }
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(folder.join("lib/rustlib/src")).unwrap();
