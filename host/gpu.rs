@@ -26,10 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 include!(concat!(env!("OUT_DIR"), "/ptx.rs"));
 
-/// What the kernels' PTX needs: the target architecture, and the first CUDA version whose driver reads its PTX version
-/// (PTX ISA, "Release Notes": 6.0 came with CUDA 9.0). A test holds it against `ptx/`.
-const NEEDED_CAPABILITY: (i32, i32) = (7, 0);
-const NEEDED_CUDA: i32 = 9000;
+/// The oldest CUDA version whose driver reads the kernels' PTX.
+const NEEDED_CUDA: i32 = first_cuda(NEEDED_PTX).expect("the kernels' PTX version is not in first_cuda");
 
 /// Room for the slots of any plan.
 const SLOT_BYTES: usize = 2048 * size_of::<[u64; slot::MAX_WORDS]>();
@@ -101,7 +99,7 @@ impl Gpu {
         };
         cust::init(cust::CudaFlags::empty()).map_err(failed("starting the driver"))?;
         let version = cust::CudaApiVersion::get().map_err(failed("asking for the driver's version"))?;
-        check_version(version.major() * 1000 + version.minor() * 10)?;
+        check_version(version.major() * 1000 + version.minor() * 10, NEEDED_CUDA)?;
         let count = cust::device::Device::num_devices().map_err(failed("counting devices"))? as usize;
         if count == 0 {
             return Err(Error::NoDevice);
@@ -116,7 +114,7 @@ impl Gpu {
             attribute(DeviceAttribute::ComputeCapabilityMajor)?,
             attribute(DeviceAttribute::ComputeCapabilityMinor)?,
         );
-        check_capability(&format!("{device} ({name})"), capability)?;
+        check_capability(&format!("{device} ({name})"), capability, NEEDED_CAPABILITY)?;
         // The clock is in kHz, of memory that moves data twice a period, and the width in bits.
         let clock = f64::from(attribute(DeviceAttribute::MemoryClockRate)?) * 1e3;
         let bus = f64::from(attribute(DeviceAttribute::GlobalMemoryBusWidth)?) / 8.0;
@@ -442,20 +440,34 @@ fn load_driver(emulated: bool) -> Result<(), Error> {
     })
 }
 
-fn check_version(driver: i32) -> Result<(), Error> {
-    let text = |version: i32| format!("{}.{}", version / 1000, version % 1000 / 10);
-    if driver >= NEEDED_CUDA {
-        return Ok(());
-    }
-    Err(Error::DriverTooOld { driver: text(driver), needed: text(NEEDED_CUDA) })
+/// The CUDA version that a version of the PTX ISA came with, as drivers say it: 9010 is 9.1 (PTX ISA, "PTX ISA Version
+/// History").
+const fn first_cuda(ptx: (i32, i32)) -> Option<i32> {
+    Some(match ptx {
+        (6, minor @ 0..=2) => 9000 + 10 * minor,
+        (6, minor @ 3..=5) => 10000 + 10 * (minor - 3),
+        (7, minor @ 0..=8) => 11000 + 10 * minor,
+        (8, minor @ 0..=5) => 12000 + 10 * minor,
+        (8, minor @ 6..=8) => 12010 + 10 * minor,
+        (9, minor @ 0..=1) => 13000 + 10 * minor,
+        _ => return None,
+    })
 }
 
-fn check_capability(device: &str, capability: (i32, i32)) -> Result<(), Error> {
-    let text = |(major, minor): (i32, i32)| format!("{major}.{minor}");
-    if capability >= NEEDED_CAPABILITY {
+fn check_version(driver: i32, needed: i32) -> Result<(), Error> {
+    let text = |version: i32| format!("{}.{}", version / 1000, version % 1000 / 10);
+    if driver >= needed {
         return Ok(());
     }
-    let (capability, needed) = (text(capability), text(NEEDED_CAPABILITY));
+    Err(Error::DriverTooOld { driver: text(driver), needed: text(needed) })
+}
+
+fn check_capability(device: &str, capability: (i32, i32), needed: (i32, i32)) -> Result<(), Error> {
+    let text = |(major, minor): (i32, i32)| format!("{major}.{minor}");
+    if capability >= needed {
+        return Ok(());
+    }
+    let (capability, needed) = (text(capability), text(needed));
     Err(Error::DeviceTooOld { device: device.to_owned(), capability, needed })
 }
 
@@ -501,18 +513,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kernel_is_embedded_for_the_needed_version() {
-        let (major, minor) = NEEDED_CAPABILITY;
+    fn every_kernel_is_embedded() {
         assert_eq!(KERNELS.len() % crate::BLOCKS.len(), 0);
         for &(name, _) in KERNELS {
             let ptx = ptx(name).unwrap().into_string().unwrap();
-            assert!(
-                ptx.contains("\n.version 6.0\n"),
-                "{name} needs another PTX version than CUDA {NEEDED_CUDA} has"
-            );
-            assert!(ptx.contains(&format!("\n.target sm_{major}{minor}\n")), "{name} has another target");
             assert!(ptx.contains(&format!(".visible .entry {name}(")), "{name} is not in its module");
             assert_eq!(ptx.matches(".entry").count(), 1, "{name} is not alone in its module");
+        }
+    }
+
+    /// By the emulator's reading of each, which is not the build script's.
+    #[test]
+    fn what_is_needed_is_what_some_kernel_is_for() {
+        let (mut version, mut target) = Default::default();
+        for (name, _) in KERNELS {
+            let module = emulator::ptx::parse(ptx(name).unwrap().to_str().unwrap()).unwrap();
+            version = module.version.max(version);
+            target = module.target[0].strip_prefix("sm_").unwrap().parse::<i32>().unwrap().max(target);
+        }
+        assert_eq!((version.0 as i32, version.1 as i32), NEEDED_PTX);
+        let (major, minor) = NEEDED_CAPABILITY;
+        assert_eq!(target, 10 * major + minor);
+        let cuda = format!("{}.{}", NEEDED_CUDA / 1000, NEEDED_CUDA % 1000 / 10);
+        println!("the kernels need a driver for CUDA {cuda} and compute capability {major}.{minor}");
+    }
+
+    #[test]
+    fn each_ptx_version_came_with_a_cuda_version() {
+        let expected = [
+            ((6, 0), 9000),
+            ((6, 3), 10000),
+            ((6, 5), 10020),
+            ((7, 0), 11000),
+            ((7, 8), 11080),
+            ((8, 5), 12050),
+            ((8, 6), 12070),
+            ((8, 8), 12090),
+            ((9, 0), 13000),
+        ];
+        for (ptx, cuda) in expected {
+            assert_eq!(first_cuda(ptx), Some(cuda), "{ptx:?}");
+        }
+        for unknown in [(5, 0), (6, 6), (7, 9), (8, 9), (9, 99), (10, 0)] {
+            assert_eq!(first_cuda(unknown), None, "{unknown:?}");
         }
     }
 
@@ -526,16 +569,16 @@ mod tests {
 
     #[test]
     fn old_drivers_and_devices_are_refused() {
-        assert_eq!(check_version(13000), Ok(()));
-        assert_eq!(check_version(9000), Ok(()));
-        let old = check_version(8000).unwrap_err();
+        assert_eq!(check_version(13000, 9000), Ok(()));
+        assert_eq!(check_version(9000, 9000), Ok(()));
+        let old = check_version(10020, 11010).unwrap_err();
         assert_eq!(
             old.to_string(),
-            "the driver is one for CUDA 8.0, but the kernels need CUDA 9.0 or newer: update the driver"
+            "the driver is one for CUDA 10.2, but the kernels need CUDA 11.1 or newer: update the driver"
         );
-        assert_eq!(check_capability("cuda:0", (7, 0)), Ok(()));
-        assert_eq!(check_capability("cuda:0", (12, 0)), Ok(()));
-        let old = check_capability("cuda:0", (6, 1)).unwrap_err();
+        assert_eq!(check_capability("cuda:0", (7, 0), (7, 0)), Ok(()));
+        assert_eq!(check_capability("cuda:0", (12, 0), (7, 0)), Ok(()));
+        let old = check_capability("cuda:0", (6, 1), (7, 0)).unwrap_err();
         assert_eq!(old.to_string(), "cuda:0 has compute capability 6.1, but the kernels need 7.0 or higher");
     }
 

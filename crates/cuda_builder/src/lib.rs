@@ -53,8 +53,8 @@ pub use toolchain::Unfit;
 /// The virtual architecture that PTX is for: it runs on GPUs of this compute capability and of every higher one.
 ///
 /// Compute capability 7.0 is `Compute70`; <https://developer.nvidia.com/cuda-gpus> has the GPUs of each. Those here are
-/// known to rustc 1.96 and to CUDA 13. The version of the PTX ISA is the oldest that has the architecture: 6.0, of CUDA
-/// 9.0, for `Compute70`.
+/// known to rustc 1.96 and to CUDA 13. The version of the PTX ISA is the oldest that has the architecture and that rustc
+/// writes: for `Compute70`, rustc 1.96 writes 6.0, of CUDA 9.0, and rustc 1.97 writes 7.0, of CUDA 11.0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 #[non_exhaustive]

@@ -1,9 +1,10 @@
 //! Compiles the crate in `fixture/`, where there is a toolchain for that.
 
 use std::{
-    fs,
+    env, fs,
     io::{self, Write},
     path::{Path, PathBuf},
+    process::{Command, Stdio},
 };
 
 use cuda_builder::{CudaBuilder, CudaBuilderError, NvvmArch};
@@ -20,22 +21,23 @@ fn fixture(copy: &str) -> PathBuf {
     copy
 }
 
-#[test]
-fn a_kernel_crate_becomes_ptx() {
-    let fixture = fixture("kernels");
+/// Says why a test is skipped. Not by `eprintln!`, which a test that passes shows to nobody.
+fn skipped(why: CudaBuilderError) {
+    let mut stderr = io::stderr();
+    writeln!(stderr, "skipped: {why}").unwrap();
+}
+
+/// Compiles a copy of the fixture for sm_75. Returns what the toolchain decides: the heading of the modules, and their
+/// version of PTX.
+fn compile(copy: &str) -> Result<(String, (u32, u32)), CudaBuilderError> {
+    let fixture = fixture(copy);
     let (whole, each) = (fixture.join("kernels.ptx"), fixture.join("each"));
     fs::create_dir_all(&each).unwrap();
     fs::write(each.join("renamed.ptx"), "of a kernel that is no more").unwrap();
     fs::write(each.join("README"), "no PTX").unwrap();
 
     let builder = CudaBuilder::new(fixture).arch(NvvmArch::Compute75).copy_to(&whole).copy_each_to(&each);
-    match builder.build() {
-        // Not `eprintln!`, which a test that passes shows to nobody.
-        Err(error @ CudaBuilderError::NoToolchain(_)) => {
-            return writeln!(io::stderr(), "skipped: {error}").unwrap();
-        }
-        built => assert_eq!(built.unwrap(), whole),
-    }
+    assert_eq!(builder.build()?, whole);
 
     let ptx = fs::read_to_string(whole).unwrap();
     for part in [".target sm_75\n", ".visible .entry scale(\n", ".visible .entry scale_add(\n"] {
@@ -47,19 +49,69 @@ fn a_kernel_crate_becomes_ptx() {
 
     let scale = fs::read_to_string(each.join("scale.ptx")).unwrap();
     let scale_add = fs::read_to_string(each.join("scale_add.ptx")).unwrap();
-    for module in [&scale, &scale_add] {
-        let (heading, module) = module.split_once('\n').unwrap();
-        assert!(heading.starts_with("// Generated from fixture_kernels by rustc 1."), "{heading}");
-        assert!(heading.ends_with(", for sm_75"), "{heading}");
-        assert!(module.starts_with(".version 6.3\n.target sm_75\n.address_size 64\n"), "{module}");
-        assert_eq!(module.matches(".entry").count(), 1, "{module}");
-        assert!(!module.contains("//"), "{module}");
-    }
-    let has = |module: &str| {
-        ["7WEIGHTS[32] = {3, ", "6weight(", "18panic_bounds_check("].map(|part| module.contains(part))
-    };
+    // Mangling differs, and so does what is inlined of a panic.
+    let has = |module: &str| ["WEIGHTS", "weight", "panic"].map(|name| module.contains(name));
     assert_eq!(has(&scale), [true, true, false], "{scale}");
     assert_eq!(has(&scale_add), [false, false, true], "{scale_add}");
+
+    let [of_scale, of_scale_add] = [&scale, &scale_add].map(|module| {
+        let (heading, module) = module.split_once('\n').unwrap();
+        assert_eq!(module.matches(".entry").count(), 1, "{module}");
+        assert!(!module.contains("//"), "{module}");
+        let (version, rest) = module.split_once('\n').unwrap();
+        assert!(rest.starts_with(".target sm_75\n.address_size 64\n"), "{module}");
+        let version = version.strip_prefix(".version ").and_then(|version| version.split_once('.'));
+        let (major, minor) = version.unwrap();
+        (heading.to_owned(), (major.parse().unwrap(), minor.parse().unwrap()))
+    });
+    assert_eq!(of_scale, of_scale_add);
+    Ok(of_scale)
+}
+
+#[test]
+fn a_kernel_crate_becomes_ptx() {
+    let (heading, version) = match compile("kernels") {
+        Err(why @ CudaBuilderError::NoToolchain(_)) => return skipped(why),
+        built => built.unwrap(),
+    };
+    assert!(heading.starts_with("// Generated from fixture_kernels by rustc "), "{heading}");
+    assert!(heading.ends_with(", for sm_75"), "{heading}");
+    assert!(version >= (6, 3), "sm_75 came with PTX 6.3, and this is {version:?}");
+}
+
+/// Debian's rustc as one that is newer and writes PTX 7.0, as 1.97 does. It takes the environment variable, so that this
+/// test runs itself in a process of its own.
+#[cfg(unix)]
+#[test]
+fn a_newer_rustc_may_write_newer_ptx() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("newer-rustc");
+    let rustc = folder.join("rustc");
+    if env::var_os("CUDA_BUILDER_RUSTC").is_some_and(|named| rustc == named) {
+        let (heading, version) = match compile("kernels-of-newer-rustc") {
+            Err(why @ CudaBuilderError::UnfitToolchain(_)) => return skipped(why),
+            built => built.unwrap(),
+        };
+        assert!(heading.contains("-newer, LLVM "), "{heading}");
+        return assert!(version >= (7, 0), "{version:?}");
+    }
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(folder.join("lib/rustlib/src")).unwrap();
+    symlink("/usr/lib/rustlib/src/rust", folder.join("lib/rustlib/src/rust")).unwrap();
+    let script = r#"#!/bin/sh
+case "$*" in
+    "--print sysroot") dirname "$0" ;;
+    -vV) /usr/bin/rustc -vV | sed "s/^release: .*/&-newer/" ;;
+    *nvptx64-nvidia-cuda*) exec /usr/bin/rustc "$@" -Ctarget-feature=+ptx70 ;;
+    *) exec /usr/bin/rustc "$@" ;;
+esac
+"#;
+    fs::write(&rustc, script).unwrap();
+    fs::set_permissions(&rustc, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut again = Command::new(env::current_exe().unwrap());
+    again.args(["--exact", "a_newer_rustc_may_write_newer_ptx", "--nocapture"]).stdout(Stdio::null());
+    assert!(again.env("CUDA_BUILDER_RUSTC", rustc).status().unwrap().success());
 }
 
 #[test]
