@@ -1,6 +1,6 @@
-//! Embeds the kernels of `ptx/` in the library, each compressed by itself; with the feature `ladder`, those of `ptx/ladder/`
-//! as well; and what they need of a driver and of a GPU. With `GPU_REDUCE_REBUILD_PTX=1` it compiles both from `gpu/` first,
-//! which needs a device toolchain (see `crates/cuda_builder`).
+//! Embeds the kernels of `ptx/` in the library, with the feature `ladder` those of `ptx/ladder/` as well, and what they need of a
+//! driver and of a GPU. With `GPU_REDUCE_REBUILD_PTX=1` it compiles both from `gpu/` first, which needs a device toolchain (see
+//! `crates/cuda_builder`).
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rustc-check-cfg=cfg(gpu)");
@@ -17,6 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 #[cfg(feature = "cuda")]
 fn embed() -> Result<(), Box<dyn std::error::Error>> {
+    use cuda_builder::{CudaBuilder, Needs};
     use std::{env, fs, path::Path};
 
     println!("cargo::rerun-if-env-changed=GPU_REDUCE_REBUILD_PTX");
@@ -25,49 +26,47 @@ fn embed() -> Result<(), Box<dyn std::error::Error>> {
         for sources in ["gpu", "crates/cuda_std", "crates/cuda_std_macros"] {
             println!("cargo::rerun-if-changed={sources}");
         }
-        for (table, folder) in [("production", "ptx"), ("ladder", "ptx/ladder")] {
-            let features = ["--no-default-features", "--features", table];
-            cuda_builder::CudaBuilder::new("gpu").build_args(&features).copy_each_to(folder).build()?;
+        let tables = [("production", "ptx", operator as fn(&str) -> String), ("ladder", "ptx/ladder", rung)];
+        for (table, folder, group) in tables {
+            CudaBuilder::new("gpu")
+                .build_args(&["--features", table])
+                .copy_groups_to(folder, group)
+                .build()?;
         }
     }
 
-    let out = env::var("OUT_DIR")?;
-    let out = Path::new(&out);
-    let mut names = Vec::new();
-    let (mut version, mut capability) = Default::default();
-    let folders = if cfg!(feature = "ladder") { &["ptx", "ptx/ladder"][..] } else { &["ptx"] };
-    let files = folders.iter().map(fs::read_dir).collect::<Result<Vec<_>, _>>()?;
-    for file in files.into_iter().flatten() {
-        let path = file?.path();
-        if path.extension().is_some_and(|extension| extension == "ptx") {
-            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            let ptx = fs::read_to_string(&path)?;
-            let needs =
-                needs(&ptx).ok_or_else(|| format!("{} has another header than PTX", path.display()))?;
-            (version, capability) = (needs.0.max(version), needs.1.max(capability));
-            fs::write(out.join(&name), miniz_oxide::deflate::compress_to_vec(ptx.as_bytes(), 9))?;
-            names.push(name);
+    let mut files = Vec::new();
+    for folder in if cfg!(feature = "ladder") { &["ptx", "ptx/ladder"][..] } else { &["ptx"] } {
+        for file in fs::read_dir(folder)? {
+            let path = file?.path();
+            files.extend(path.extension().is_some_and(|extension| extension == "ptx").then_some(path));
         }
     }
-    names.sort();
-    let rows: String =
-        names.iter().map(|name| format!("    ({name:?}, include_bytes!({:?})),\n", out.join(name))).collect();
-    let table =
-        "/// The kernels' names, sorted, and the PTX of each, compressed.\nstatic KERNELS: &[(&str, &[u8])]";
+    let out = env::var("OUT_DIR")?;
+    let Needs { ptx, capability } = cuda_builder::pack(&files, Path::new(&out))?;
     let needs = format!(
-        "/// The highest version of the PTX ISA, and the highest compute capability, that one of them is for.
-const NEEDED_PTX: (i32, i32) = {version:?};
-const NEEDED_CAPABILITY: (i32, i32) = {capability:?};"
+        "/// The highest version of the PTX ISA, and the highest compute capability, that an embedded kernel is for.
+const NEEDED_PTX: (i32, i32) = {ptx:?};
+const NEEDED_CAPABILITY: (i32, i32) = {capability:?};
+"
     );
-    fs::write(out.join("ptx.rs"), format!("{table} = &[\n{rows}];\n{needs}\n"))?;
+    fs::write(Path::new(&out).join("needs.rs"), needs)?;
     Ok(())
 }
 
-/// A module's version of the PTX ISA and its compute capability, each as major and minor number.
+/// A file for an operator: of `sum_f32_256`, `sum`.
 #[cfg(feature = "cuda")]
-fn needs(ptx: &str) -> Option<((i32, i32), (i32, i32))> {
-    let value_of = |directive| ptx.lines().find_map(|line| line.strip_prefix(directive));
-    let (major, minor) = value_of(".version ")?.split_once('.')?;
-    let target: i32 = value_of(".target sm_")?.parse().ok()?;
-    Some(((major.parse().ok()?, minor.parse().ok()?), (target / 10, target % 10)))
+fn operator(kernel: &str) -> String {
+    let words: Vec<_> = kernel.split('_').collect();
+    words[..words.len().saturating_sub(2)].join("_")
+}
+
+/// A file for a rung of the ladder: of `sequential_sum_f32_256`, `sequential`; of `merge_f32_32`, `merge`.
+#[cfg(feature = "cuda")]
+fn rung(kernel: &str) -> String {
+    let kernel = operator(kernel);
+    match kernel.rsplit_once('_') {
+        Some((rung, "sum" | "prod" | "min" | "max")) => rung.to_owned(),
+        _ => kernel,
+    }
 }

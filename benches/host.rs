@@ -72,7 +72,7 @@ fn case<T: Element, R>(
     Ok(())
 }
 
-fn reduce_on<O: Op<T>, T: Element>(x: &[T], device: &Device) -> Result<O::Output, Error> {
+fn reduce_on<O: Op<T> + Default, T: Element>(x: &[T], device: &Device) -> Result<O::Output, Error> {
     match default_block(size_of_val(x) as u64) {
         128 => x.reduce_on::<O, 128>(device),
         256 => x.reduce_on::<O, 256>(device),

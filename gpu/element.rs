@@ -279,7 +279,7 @@ mod widen {
 
 /// The element types as values, in the order of the table.
 macro_rules! dtypes {
-    ({} $($type:ident $dtype:ident: $($row:ident)*;)*) => {
+    ({} $($type:ident: $dtype:ident $($row:ident)*;)*) => {
         /// The element types.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(missing_docs)]
@@ -288,7 +288,7 @@ macro_rules! dtypes {
 }
 
 macro_rules! elements {
-    ({} $($type:ident $dtype:ident: $kind:ident $wide:ident $($key:ident)?;)*) => {$(
+    ({} $($type:ident: $dtype:ident $kind:ident $wide:ident $($key:ident)?;)*) => {$(
         impl sealed::Sealed for $type {}
         impl Element for $type {
             const DTYPE: Dtype = Dtype::$dtype;
@@ -299,25 +299,25 @@ macro_rules! elements {
     )*};
 }
 
-/// The element types: calls `$callback! { { ARGUMENTS } ROW ROW … }`, a row being `TYPE DTYPE: KIND WIDE KEY;` (an integer is
+/// The element types: calls `$callback! { { ARGUMENTS } ROW ROW … }`, a row being `TYPE: DTYPE KIND WIDE KEY;` (an integer is
 /// its own key).
 #[macro_export]
 macro_rules! for_each_element {
     ($callback:ident! { $($arguments:tt)* }) => {
         $callback! {
             { $($arguments)* }
-            i8 I8: integer i64;
-            i16 I16: integer i64;
-            i32 I32: integer i64;
-            i64 I64: integer i64;
-            u8 U8: integer u64;
-            u16 U16: integer u64;
-            u32 U32: integer u64;
-            u64 U64: integer u64;
-            f16 F16: float f32 i16;
-            bf16 Bf16: float f32 i16;
-            f32 F32: float f32 i32;
-            f64 F64: float f64 i64;
+            i8: I8 integer i64;
+            i16: I16 integer i64;
+            i32: I32 integer i64;
+            i64: I64 integer i64;
+            u8: U8 integer u64;
+            u16: U16 integer u64;
+            u32: U32 integer u64;
+            u64: U64 integer u64;
+            f16: F16 float f32 i16;
+            bf16: Bf16 float f32 i16;
+            f32: F32 float f32 i32;
+            f64: F64 float f64 i64;
         }
     };
 }

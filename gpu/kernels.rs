@@ -115,13 +115,13 @@ impl Kernels {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! reduce_entries {
-    ({ $($row:tt)* } $($block:literal)*) => {
-        $( $crate::reduce_entries! { @entry $block $($row)* } )*
+    ($row:tt $($block:literal)*) => {
+        $( $crate::reduce_entries! { @entry $block $row } )*
     };
-    (@entry $block:literal [$name:expr] $op:ty, $item:ty) => {
+    (@entry $block:literal { [$name:expr] $op:ty, $item:ty }) => {
         $crate::reduce_entries! { @kernel $block [$name] $op, $item, *const $item, (input: *const $item) => input }
     };
-    (@entry $block:literal [$name:expr] $op:ty, $first:ty, $second:ty) => {
+    (@entry $block:literal { [$name:expr] $op:ty, $first:ty, $second:ty }) => {
         $crate::reduce_entries! {
             @kernel $block [$name] $op, ($first, $second), (*const $first, *const $second),
             (first: *const $first, second: *const $second) => (first, second)
@@ -174,6 +174,7 @@ macro_rules! kernels {
             // SAFETY: the entry points are those above, which the crate's build script has compiled.
             const ENTRIES: &[$crate::kernels::Entry] =
                 &[$(unsafe { $crate::kernels::Entry::new::<$crate::reduce_kernel!($op, $($item),+)>(stringify!($name)) }),*];
+            use $crate::kernels::Ptx;
             $crate::Kernels::new(&[ENTRIES], include!(concat!(env!("OUT_DIR"), "/kernels.rs")))
         };
     };

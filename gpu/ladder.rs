@@ -28,13 +28,13 @@ mod cascaded;
 mod first_add;
 mod interleaved_modulo;
 mod interleaved_strided;
-pub mod kernels;
 mod merge;
 mod op;
 mod pairs_interleaved;
 mod pairs_reversed;
 mod sequential;
 mod shuffle;
+pub mod table;
 mod unrolled;
 mod unrolled_last_warp;
 
@@ -54,7 +54,9 @@ pub use shuffle::Shuffle;
 pub use unrolled::Unrolled;
 pub use unrolled_last_warp::UnrolledLastWarp;
 
-use crate::{Element, Op};
+use crate::Element;
+use crate::kernels::{self, Parameters};
+use core::marker::PhantomData;
 use cuda_std::shared::Shared;
 use cuda_std::thread;
 
@@ -84,9 +86,24 @@ pub trait Kernel: 'static {
     unsafe fn run<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(pass: Pass<T, O::Accumulator>);
 }
 
+/// A kernel of the ladder for an operator on elements of a type, whose accumulators are `A`.
+pub struct Rung<K, O, T, A>(PhantomData<(K, O, T, A)>);
+
+impl<K: Kernel, O: 'static, T: Copy + 'static, A: Copy + 'static> kernels::Kernel for Rung<K, O, T, A> {
+    type Arguments = Pass<T, A>;
+}
+
+impl<T: Copy, A: Copy> kernels::Arguments for Pass<T, A> {
+    fn parameters(&self, parameters: &mut Parameters) {
+        let Self { input, len, output } = self;
+        parameters.push(input);
+        parameters.push(len);
+        parameters.push(output);
+    }
+}
+
 /// What a launch is given; a kernel's arguments in this order.
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
 pub struct Pass<T, A> {
     /// `len` elements, aligned to their size.
     pub input: *const T,
@@ -96,7 +113,7 @@ pub struct Pass<T, A> {
     pub output: *mut A,
 }
 
-impl<T: Element, A: Copy> Pass<T, A> {
+impl<T: LadderElement, A: Element> Pass<T, A> {
     /// The accumulator of element `index`, or the identity where the input has no such element: the bound that 001's
     /// `reduce4` to `reduce7` and 002's third reduction do not check.
     ///
@@ -104,9 +121,13 @@ impl<T: Element, A: Copy> Pass<T, A> {
     ///
     /// The input is as the field says.
     #[inline(always)]
-    unsafe fn load<O: Op<T, Accumulator = A>>(self, index: u64) -> A {
+    unsafe fn load<O: LadderOp<T, Accumulator = A>>(self, index: u64) -> A {
         // SAFETY: read where it is in bounds.
-        if index < self.len { O::lift(unsafe { self.input.add(index as usize).read() }) } else { O::IDENTITY }
+        if index < self.len {
+            O::default().lift(unsafe { self.input.add(index as usize).read() }, index)
+        } else {
+            O::default().identity()
+        }
     }
 
     /// The accumulator of elements `index` and `index + apart`, those of them that there are.
@@ -115,9 +136,9 @@ impl<T: Element, A: Copy> Pass<T, A> {
     ///
     /// The input is as the field says.
     #[inline(always)]
-    unsafe fn load_two<O: Op<T, Accumulator = A>>(self, index: u64, apart: u32) -> A {
+    unsafe fn load_two<O: LadderOp<T, Accumulator = A>>(self, index: u64, apart: u32) -> A {
         // SAFETY: as the caller vouches.
-        unsafe { O::combine(self.load::<O>(index), self.load::<O>(index + u64::from(apart))) }
+        unsafe { O::default().combine(self.load::<O>(index), self.load::<O>(index + u64::from(apart))) }
     }
 
     /// Stores the block's partial result.
@@ -165,9 +186,9 @@ fn remainder(a: u32, b: u32) -> u32 {
 ///
 /// Both are in bounds and written, and no other thread writes either, or reads `into`, without a barrier between.
 #[inline(always)]
-unsafe fn fold<O: Op<T>, T: Element>(partials: Shared<O::Accumulator>, into: u32, from: u32) {
+unsafe fn fold<O: LadderOp<T>, T: LadderElement>(partials: Shared<O::Accumulator>, into: u32, from: u32) {
     // SAFETY: as the caller vouches.
-    unsafe { partials.write(into, O::combine(partials.read(into), partials.read(from))) }
+    unsafe { partials.write(into, O::default().combine(partials.read(into), partials.read(from))) }
 }
 
 /// Calls `$callback! { { ARGUMENTS } ROW ROW … }` with a row `TYPE: MODULE;` for each kernel of the ladder, in its order:

@@ -15,6 +15,11 @@
 //! A new operator is a file in `op/` and a row of the table; a new type is a row of the table in [`element`].
 #![no_std]
 
+#[cfg(not(target_arch = "nvptx64"))]
+extern crate std;
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod cpu;
 pub mod element;
 mod fold;
 pub mod input;

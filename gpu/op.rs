@@ -78,7 +78,9 @@ pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
     /// operator is [`EXACT`](Op::EXACT): worth writing where there are instructions for several items at once.
     #[inline(always)]
     fn lift_load<const N: usize>(&self, items: [I; N], index: u64) -> Self::Accumulator {
-        (index..).zip(items).fold(self.identity(), |all, (index, item)| self.combine(all, self.lift(item, index)))
+        (index..)
+            .zip(items)
+            .fold(self.identity(), |all, (index, item)| self.combine(all, self.lift(item, index)))
     }
 
     /// Two accumulators made one.
@@ -94,7 +96,8 @@ pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
 /// every order gives the same bits, one accumulator does. A power of two.
 pub const fn width<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> usize {
     let of_items = if item_bytes == 0 { 1 } else { 16 / item_bytes };
-    let of_accumulators = if O::EXACT || size_of::<O::Accumulator>() == 0 { 16 } else { 32 / size_of::<O::Accumulator>() };
+    let of_accumulators =
+        if O::EXACT || size_of::<O::Accumulator>() == 0 { 16 } else { 32 / size_of::<O::Accumulator>() };
     let width = if of_items < of_accumulators { of_items } else { of_accumulators };
     if width == 0 { 1 } else { 1 << width.ilog2() }
 }

@@ -9,8 +9,8 @@
 //! ```
 
 use crate::input::Input;
-use crate::stage::{chunk, partials};
 use crate::kernels::{self, Parameters};
+use crate::stage::{chunk, partials};
 use crate::{Op, slot};
 use bytemuck::Zeroable;
 use core::hint::assert_unchecked;
@@ -70,7 +70,7 @@ impl<O: Op<P::Item>, P: Input> kernels::Kernel for Kernel<O, P> {
 pub unsafe fn reduce<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
-    let Arguments { input, len, chunk, slots, op, .. } = arguments;
+    let Arguments { input, len, chunk, slots, result, host, op } = arguments;
     let (block, blocks, thread) = (thread::block_idx_x(), thread::grid_dim_x(), thread::thread_idx_x());
     let start = u64::from(block) * chunk;
     // SAFETY: the chunk lies in the input; every thread of the block is here.
@@ -81,7 +81,7 @@ pub unsafe fn reduce<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: us
     if blocks == 1 {
         if thread == 0 {
             // SAFETY: as the caller vouches.
-            unsafe { deliver(arguments, partial) };
+            unsafe { deliver::<O, P::Item>(&op, partial, len, result, host) };
         }
         return;
     }
@@ -99,9 +99,11 @@ pub unsafe fn reduce<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: us
     }
     // SAFETY: each block puts something into its slot; this is one warp, and all of it.
     let accumulator = unsafe { partials::take_all::<O, P::Item>(&op, slots, blocks) };
-    if thread == 0 {
+    // By the lane's number, which is the thread's here: of that, the compiler knows in which lane it is since the branch above,
+    // and makes a copy of all between for it.
+    if warp::lane_id() == 0 {
         // SAFETY: as the caller vouches.
-        unsafe { deliver(arguments, accumulator) };
+        unsafe { deliver::<O, P::Item>(&op, accumulator, len, result, host) };
     }
 }
 
@@ -111,8 +113,13 @@ pub unsafe fn reduce<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: us
 ///
 /// The places are valid as [`Arguments`] says.
 #[inline(always)]
-unsafe fn deliver<O: Op<P::Item>, P: Input>(arguments: Arguments<P, O, O::Output>, all: O::Accumulator) {
-    let Arguments { len, result, host, op, .. } = arguments;
+unsafe fn deliver<O: Op<I>, I: Copy + 'static>(
+    op: &O,
+    all: O::Accumulator,
+    len: u64,
+    result: *mut O::Output,
+    host: *mut u64,
+) {
     // SAFETY: as the field says.
     unsafe { assert_unchecked(len > 0) };
     let output = op.finish(all, len);

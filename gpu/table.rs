@@ -51,7 +51,7 @@ macro_rules! table {
 
 #[cfg(feature = "production")]
 macro_rules! compiled {
-    ({ $name:ident $op:ident } $($type:ident $dtype:ident: $($row:ident)*;)*) => {
+    ({ $name:ident $op:ident } $($type:ident: $($row:ident)*;)*) => {
         $( $crate::for_each_block! {
             reduce_entries! { [concat!(stringify!($name), "_", stringify!($type))] crate::op::$op, $type }
         } )*
@@ -64,7 +64,7 @@ macro_rules! compiled {
 }
 
 macro_rules! entries {
-    ({ $name:ident $op:ident } $($type:ident $dtype:ident: $($row:ident)*;)*) => {
+    ({ $name:ident $op:ident } $($type:ident: $($row:ident)*;)*) => {
         // SAFETY: the entry points are those that `compiled` makes.
         &[$(unsafe {
             Entry::new::<reduce::Kernel<crate::op::$op, *const $type>>(concat!(stringify!($name), "_", stringify!($type)))

@@ -1,10 +1,17 @@
 //! Data on a device.
 
-use crate::device::Kind;
-use crate::{Device, Element, Error};
+use crate::cuda::Memory;
+use crate::place::Place::{self, Cpu, Gpu};
+use crate::{Device, Error};
+use bytemuck::Pod;
+use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Bound, Range, RangeBounds};
-#[cfg(gpu)]
-use {crate::gpu::Memory, std::marker::PhantomData};
+
+/// What a buffer holds: any plain value, such as a number, or a `#[repr(C)]` struct of them that derives [`Pod`].
+pub trait Item: Pod + Send + Sync {}
+
+impl<T: Pod + Send + Sync> Item for T {}
 
 /// Elements on a device. Dropping it frees them.
 ///
@@ -17,59 +24,72 @@ use {crate::gpu::Memory, std::marker::PhantomData};
 /// assert_eq!(x.to_vec()?, [9, 2, 4, 1, 5]);
 /// # Ok::<(), gpu_reduce::Error>(())
 /// ```
-#[derive(Debug)]
-pub struct Buffer<T: Element>(Storage<T>);
-
-#[derive(Debug)]
-enum Storage<T: Element> {
-    Host(Vec<T>),
-    #[cfg(gpu)]
-    Gpu(Memory, PhantomData<T>),
-}
+pub struct Buffer<T: Item>(Place<Vec<T>, Memory>);
 
 /// A range of a [`Buffer`]'s elements, borrowed where they lie.
-#[derive(Clone, Copy, Debug)]
-pub struct View<'a, T: Element>(pub(crate) Elements<'a, T>);
+#[derive(Clone, Copy)]
+pub struct View<'a, T: Item>(pub(crate) Place<&'a [T], Part<'a, T>>);
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Elements<'a, T: Element> {
-    Host(&'a [T]),
-    /// Memory and the range of its bytes.
-    #[cfg(gpu)]
-    Gpu(&'a Memory, usize, usize, PhantomData<T>),
+/// Elements in a GPU's memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'a, T> {
+    pub memory: &'a Memory,
+    /// Bytes before the first.
+    pub start: usize,
+    pub len: usize,
+    elements: PhantomData<T>,
 }
 
-impl<T: Element> Buffer<T> {
+impl<T> Part<'_, T> {
+    /// Where they lie on the device.
+    pub fn as_ptr(self) -> *const T {
+        std::ptr::without_provenance(self.memory.address(self.start) as usize)
+    }
+}
+
+impl<T: Item> Buffer<T> {
     pub(crate) fn upload(device: &Device, data: &[T]) -> Result<Self, Error> {
         Ok(Self(match &device.0 {
-            Kind::Cpu => Storage::Host(copied(data)?),
-            #[cfg(gpu)]
-            Kind::Gpu(gpu) => {
+            Cpu(()) => Cpu(copied(data)?),
+            Gpu(gpu) => {
                 let mut memory = Memory::new(gpu, size_of_val(data))?;
                 memory.write(0, bytemuck::cast_slice(data))?;
-                Storage::Gpu(memory, PhantomData)
+                Gpu(memory)
             }
         }))
     }
 
     pub(crate) fn zeros(device: &Device, len: usize) -> Result<Self, Error> {
         Ok(Self(match &device.0 {
-            Kind::Cpu => Storage::Host(zeroed(len)?),
-            #[cfg(gpu)]
-            Kind::Gpu(gpu) => {
+            Cpu(()) => Cpu(zeroed(len)?),
+            Gpu(gpu) => {
                 let mut memory = Memory::new(gpu, len.saturating_mul(size_of::<T>()))?;
                 memory.clear()?;
-                Storage::Gpu(memory, PhantomData)
+                Gpu(memory)
             }
         }))
+    }
+
+    /// The place of element `index`, to write to.
+    pub(crate) fn place_mut(&mut self, index: usize) -> Result<Place<&mut T, (&Memory, *mut T)>, Error> {
+        let range = resolve(index..index.saturating_add(1), self.len())?;
+        Ok(match &mut self.0 {
+            Cpu(data) => Cpu(&mut data[range.start]),
+            Gpu(memory) => {
+                let address = memory.address(range.start * size_of::<T>());
+                Gpu((memory, std::ptr::without_provenance_mut(address as usize)))
+            }
+        })
     }
 
     /// The whole buffer as a view.
     pub fn view(&self) -> View<'_, T> {
         View(match &self.0 {
-            Storage::Host(data) => Elements::Host(data),
-            #[cfg(gpu)]
-            Storage::Gpu(memory, _) => Elements::Gpu(memory, 0, memory.bytes(), PhantomData),
+            Cpu(data) => Cpu(data),
+            Gpu(memory) => {
+                let len = memory.bytes().checked_div(size_of::<T>()).unwrap_or(0);
+                Gpu(Part { memory, start: 0, len, elements: PhantomData })
+            }
         })
     }
 
@@ -114,15 +134,19 @@ impl<T: Element> Buffer<T> {
     pub fn write(&mut self, start: usize, data: &[T]) -> Result<(), Error> {
         let range = resolve(start..start.saturating_add(data.len()), self.len())?;
         match &mut self.0 {
-            Storage::Host(elements) => elements[range].copy_from_slice(data),
-            #[cfg(gpu)]
-            Storage::Gpu(memory, _) => memory.write(start * size_of::<T>(), bytemuck::cast_slice(data))?,
+            Cpu(elements) => elements[range].copy_from_slice(data),
+            Gpu(memory) => memory.write(start * size_of::<T>(), bytemuck::cast_slice(data))?,
         }
         Ok(())
     }
 }
 
-impl<'a, T: Element> View<'a, T> {
+impl<'a, T: Item> View<'a, T> {
+    /// Elements in host memory.
+    pub(crate) fn host(data: &'a [T]) -> Self {
+        Self(Cpu(data))
+    }
+
     /// The elements in `range` of this view.
     ///
     /// # Errors
@@ -131,11 +155,10 @@ impl<'a, T: Element> View<'a, T> {
     pub fn slice(self, range: impl RangeBounds<usize>) -> Result<View<'a, T>, Error> {
         let range = resolve(range, self.len())?;
         Ok(View(match self.0 {
-            Elements::Host(data) => Elements::Host(&data[range]),
-            #[cfg(gpu)]
-            Elements::Gpu(memory, start, _, _) => {
-                let at = |index| start + index * size_of::<T>();
-                Elements::Gpu(memory, at(range.start), at(range.end), PhantomData)
+            Cpu(data) => Cpu(&data[range]),
+            Gpu(part) => {
+                let start = part.start + range.start * size_of::<T>();
+                Gpu(Part { start, len: range.len(), ..part })
             }
         }))
     }
@@ -143,9 +166,8 @@ impl<'a, T: Element> View<'a, T> {
     /// The number of elements.
     pub fn len(self) -> usize {
         match self.0 {
-            Elements::Host(data) => data.len(),
-            #[cfg(gpu)]
-            Elements::Gpu(_, start, end, _) => (end - start) / size_of::<T>(),
+            Cpu(data) => data.len(),
+            Gpu(part) => part.len,
         }
     }
 
@@ -157,9 +179,8 @@ impl<'a, T: Element> View<'a, T> {
     /// The device the elements lie on.
     pub fn device(self) -> Device {
         Device(match self.0 {
-            Elements::Host(_) => Kind::Cpu,
-            #[cfg(gpu)]
-            Elements::Gpu(memory, ..) => Kind::Gpu(memory.gpu().clone()),
+            Cpu(_) => Cpu(()),
+            Gpu(part) => Gpu(part.memory.gpu().clone()),
         })
     }
 
@@ -170,31 +191,51 @@ impl<'a, T: Element> View<'a, T> {
     /// [`Error::OutOfMemory`], [`Error::Driver`].
     pub fn to_vec(self) -> Result<Vec<T>, Error> {
         match self.0 {
-            Elements::Host(data) => copied(data),
-            #[cfg(gpu)]
-            Elements::Gpu(memory, start, ..) => {
+            Cpu(data) => copied(data),
+            Gpu(part) => {
                 let mut data = zeroed(self.len())?;
-                memory.read(start, bytemuck::cast_slice_mut(&mut data))?;
+                part.memory.read(part.start, bytemuck::cast_slice_mut(&mut data))?;
                 Ok(data)
             }
         }
     }
 }
 
+/// `Buffer { len: 3, device: cuda:0 (NVIDIA H200) }`: not the elements, which may be many and far away.
+impl<T: Item> fmt::Debug for Buffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.view().describe("Buffer", f)
+    }
+}
+
+/// As that of a [`Buffer`].
+impl<T: Item> fmt::Debug for View<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.describe("View", f)
+    }
+}
+
+impl<T: Item> View<'_, T> {
+    fn describe(self, name: &str, f: &mut fmt::Formatter) -> fmt::Result {
+        let device = self.device();
+        f.debug_struct(name).field("len", &self.len()).field("device", &format_args!("{device}")).finish()
+    }
+}
+
 /// Zeros in host memory.
-fn zeroed<T: Element>(len: usize) -> Result<Vec<T>, Error> {
+fn zeroed<T: Item>(len: usize) -> Result<Vec<T>, Error> {
     bytemuck::allocation::try_zeroed_vec(len).map_err(|()| host_out_of_memory::<T>(len))
 }
 
 /// A copy in host memory.
-fn copied<T: Element>(data: &[T]) -> Result<Vec<T>, Error> {
+fn copied<T: Item>(data: &[T]) -> Result<Vec<T>, Error> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(data.len()).map_err(|_| host_out_of_memory::<T>(data.len()))?;
     copy.extend_from_slice(data);
     Ok(copy)
 }
 
-fn host_out_of_memory<T: Element>(len: usize) -> Error {
+fn host_out_of_memory<T: Item>(len: usize) -> Error {
     Error::OutOfMemory {
         device: Device::cpu().to_string(),
         requested: len.saturating_mul(size_of::<T>()),
@@ -234,7 +275,7 @@ mod tests {
         let out_of_memory =
             Err(Error::OutOfMemory { device: Device::cpu().to_string(), requested: bytes, free: None });
         assert_eq!(Device::cpu().upload(&huge).map(|_| ()), out_of_memory);
-        assert_eq!(View(Elements::Host(&huge)).to_vec().map(|_| ()), out_of_memory);
+        assert_eq!(View::host(&*huge).to_vec().map(|_| ()), out_of_memory);
         assert_eq!(Device::cpu().upload(&huge[..5]).unwrap().to_vec(), Ok(vec![0; 5]));
     }
 }

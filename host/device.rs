@@ -1,8 +1,9 @@
 //! Where reductions run.
 
-use crate::{Buffer, Element, Error, cpu};
-#[cfg(gpu)]
-use {crate::gpu::Gpu, std::sync::Arc};
+use crate::cuda::Gpu;
+use crate::place::Place::{self, Cpu};
+use crate::{Buffer, Error, Item, Stream, cpu};
+use std::sync::Arc;
 
 /// A device that reduces: an NVIDIA GPU, or the CPU's threads. Cheap to clone, and usable from several threads at once.
 ///
@@ -18,51 +19,39 @@ use {crate::gpu::Gpu, std::sync::Arc};
 /// # Ok::<(), gpu_reduce::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Device(pub(crate) Kind);
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Kind {
-    Cpu,
-    #[cfg(gpu)]
-    Gpu(Arc<Gpu>),
-}
+pub struct Device(pub(crate) Place<(), Arc<Gpu>>);
 
 impl Device {
     /// GPU number `index`, in the driver's order. The first call in a program starts the driver and the device's primary
-    /// context, which other CUDA libraries share.
+    /// context, which other CUDA libraries share. Where the program has installed another driver before, as
+    /// `emulator::install` does, it is that driver's device.
+    ///
+    /// The environment variable `GPU_REDUCE_DRIVER` may be `emulator`, which makes it the emulator's; empty and `cuda` are as
+    /// if it were not set.
     ///
     /// # Errors
     ///
     /// [`Error::NoDriver`], [`Error::NoDevice`], [`Error::NoSuchDevice`], [`Error::DriverTooOld`],
-    /// [`Error::DeviceTooOld`], [`Error::NoCuda`] in a build without GPUs, and [`Error::Driver`].
+    /// [`Error::DeviceTooOld`], [`Error::NoCuda`] in a build without GPUs, [`Error::UnknownDriver`], and [`Error::Driver`].
     pub fn cuda(index: usize) -> Result<Self, Error> {
-        #[cfg(gpu)]
-        return Gpu::open(index, false).map(|gpu| Self(Kind::Gpu(gpu)));
-        #[cfg(not(gpu))]
-        {
-            let _ = index;
-            Err(Error::NoCuda)
-        }
+        Gpu::open(index).map(|gpu| Self(Place::Gpu(gpu)))
     }
 
     /// A GPU in software, which runs the kernels that ship and checks them as they run; see the crate `emulator`. One driver
-    /// serves a program: ask for it before the first [`Device::cuda`]. The environment variable `GPU_REDUCE_DRIVER=emulator`
-    /// makes [`Device::cuda`] mean it in the whole program.
+    /// serves a program: ask for it before the first [`Device::cuda`], which then gives the same. The environment variable
+    /// `GPU_REDUCE_DRIVER=emulator` makes [`Device::cuda`] mean it in the whole program.
     ///
     /// # Errors
     ///
     /// [`Error::NoEmulator`] in a build without the feature `emulator`, [`Error::OtherDriver`] after the machine's driver was
-    /// used, and as [`Device::cuda`].
+    /// used.
     pub fn emulator() -> Result<Self, Error> {
-        #[cfg(gpu)]
-        return Gpu::open(0, true).map(|gpu| Self(Kind::Gpu(gpu)));
-        #[cfg(not(gpu))]
-        Err(Error::NoEmulator)
+        Gpu::open_emulator().map(|gpu| Self(Place::Gpu(gpu)))
     }
 
     /// The CPU: SIMD chosen when the program runs, and rayon's global thread pool.
     pub fn cpu() -> Self {
-        Self(Kind::Cpu)
+        Self(Cpu(()))
     }
 
     /// The first GPU where there is one that works, otherwise the CPU.
@@ -72,16 +61,23 @@ impl Device {
 
     /// Whether this is the CPU.
     pub fn is_cpu(&self) -> bool {
-        matches!(self.0, Kind::Cpu)
+        matches!(self.0, Cpu(()))
+    }
+
+    /// Whether this is the emulator's device, on which figures of speed say nothing of a GPU.
+    pub fn is_emulator(&self) -> bool {
+        match &self.0 {
+            Cpu(()) => false,
+            Place::Gpu(gpu) => gpu.is_emulator(),
+        }
     }
 
     /// Bytes per second that a GPU's memory moves at most, by the driver's figures: twice the memory's clock, times the width
     /// of its bus. None for the CPU.
     pub fn peak_bandwidth(&self) -> Option<f64> {
         match &self.0 {
-            Kind::Cpu => None,
-            #[cfg(gpu)]
-            Kind::Gpu(gpu) => Some(gpu.peak_bandwidth()),
+            Cpu(()) => None,
+            Place::Gpu(gpu) => Some(gpu.peak_bandwidth()),
         }
     }
 
@@ -92,7 +88,7 @@ impl Device {
     /// # Errors
     ///
     /// [`Error::OutOfMemory`], [`Error::Driver`].
-    pub fn upload<T: Element>(&self, data: &[T]) -> Result<Buffer<T>, Error> {
+    pub fn upload<T: Item>(&self, data: &[T]) -> Result<Buffer<T>, Error> {
         Buffer::upload(self, data)
     }
 
@@ -101,8 +97,17 @@ impl Device {
     /// # Errors
     ///
     /// [`Error::OutOfMemory`], [`Error::Driver`].
-    pub fn zeros<T: Element>(&self, len: usize) -> Result<Buffer<T>, Error> {
+    pub fn zeros<T: Item>(&self, len: usize) -> Result<Buffer<T>, Error> {
         Buffer::zeros(self, len)
+    }
+
+    /// A new stream on the device, on which reductions can be enqueued.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`], [`Error::Driver`].
+    pub fn stream(&self) -> Result<Stream, Error> {
+        Stream::new(self)
     }
 }
 
@@ -110,9 +115,8 @@ impl Device {
 impl std::fmt::Display for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match &self.0 {
-            Kind::Cpu => write!(f, "cpu ({} threads, {})", rayon::current_num_threads(), cpu::simd()),
-            #[cfg(gpu)]
-            Kind::Gpu(gpu) => write!(f, "{gpu}"),
+            Cpu(()) => write!(f, "cpu ({} threads, {})", rayon::current_num_threads(), cpu::simd()),
+            Place::Gpu(gpu) => write!(f, "{gpu}"),
         }
     }
 }

@@ -24,6 +24,10 @@ pub enum Error {
     #[error("{0}")]
     OtherDriver(String),
 
+    /// The environment variable `GPU_REDUCE_DRIVER` names no driver.
+    #[error("GPU_REDUCE_DRIVER is `{0}`: set it to `emulator` or `cuda`, or not at all")]
+    UnknownDriver(String),
+
     /// The driver found no GPU at all.
     #[error(
         "the CUDA driver finds no GPU: check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or use Device::cpu()"
@@ -75,7 +79,7 @@ pub enum Error {
         free: Option<usize>,
     },
 
-    /// A reduction without an identity got no elements.
+    /// A reduction that has no value for no elements got none.
     #[error("{op} of an empty input: it has no value; check the length first")]
     EmptyInput {
         /// The operator's name.
@@ -91,6 +95,17 @@ pub enum Error {
         device: String,
     },
 
+    /// Two inputs that reduce together have different lengths.
+    #[error(
+        "the first input has {first} elements and the second {second}: inputs that reduce together have one length"
+    )]
+    OtherLength {
+        /// Elements in the first.
+        first: usize,
+        /// Elements in the second.
+        second: usize,
+    },
+
     /// A range of elements reaches past the buffer's end, or ends before it starts.
     #[error("elements {start}..{end} are not in a buffer of {len} elements")]
     OutOfBounds {
@@ -102,12 +117,13 @@ pub enum Error {
         len: usize,
     },
 
-    /// No kernel was compiled for this operator and type.
+    /// No kernel was compiled for this operator, type and BLOCK.
     #[error(
-        "no kernel {kernel} is compiled into the library: reduce on Device::cpu(), or add it to the table in gpu/"
+        "no kernel of {kernel} is compiled: reduce on Device::cpu(), or compile one in the crate of the operator \
+         (gpu_reduce_kernels::kernels!) and name its table as Op::KERNELS"
     )]
     NoKernel {
-        /// The kernel's name, as `sum_f32_256`.
+        /// The kernel's operator, items and BLOCK, as `sum over f32 with BLOCK 256`.
         kernel: String,
     },
 

@@ -1,6 +1,7 @@
 //! The classic kernels, called as the production kernel is.
 
-use crate::buffer::Elements;
+use crate::cuda::ladder;
+use crate::place::Place::{Cpu, Gpu};
 use crate::{Buffer, Error, LadderElement, LadderOp, Min, Op, Reduce, View};
 use gpu_reduce_kernels::ladder::{ArgMin, Kernel};
 use gpu_reduce_kernels::plan::assert_block;
@@ -46,11 +47,8 @@ impl<K: Kernel> Variant for K {
         repeats: NonZeroU32,
     ) -> Result<(O::Output, Duration), Error> {
         match view.0 {
-            Elements::Host(_) => Err(Error::NoVariant { variant: K::NAME }),
-            #[cfg(gpu)]
-            Elements::Gpu(memory, start, ..) => {
-                memory.reduce_with::<K, O, T, BLOCK>(start, view.len(), repeats)
-            }
+            Cpu(_) => Err(Error::NoVariant { variant: K::NAME }),
+            Gpu(part) => ladder::reduce_with::<K, O, T>(part, BLOCK, repeats),
         }
     }
 }
@@ -63,7 +61,7 @@ impl Variant for variant::Production {
         repeats: NonZeroU32,
     ) -> Result<(O::Output, Duration), Error> {
         match view.0 {
-            Elements::Host(_) => {
+            Cpu(_) => {
                 let start = Instant::now();
                 let mut result = Reduce::reduce::<O, BLOCK>(&view)?;
                 for _ in 1..repeats.get() {
@@ -71,10 +69,7 @@ impl Variant for variant::Production {
                 }
                 Ok((result, start.elapsed() / repeats.get()))
             }
-            #[cfg(gpu)]
-            Elements::Gpu(memory, start, ..) => {
-                memory.reduce_repeatedly::<O, T, BLOCK>(start, view.len(), repeats)
-            }
+            Gpu(part) => ladder::reduce_repeatedly::<O, T>(part, BLOCK, repeats),
         }
     }
 }
@@ -88,7 +83,8 @@ impl<T: LadderElement> View<'_, T> {
     pub fn reduce_with<V: Variant, O: LadderOp<T>, const BLOCK: u32>(self) -> Result<O::Output, Error> {
         const { assert_block(BLOCK) };
         if self.is_empty() {
-            return O::EMPTY.ok_or(Error::EmptyInput { op: O::NAME });
+            let op = O::default();
+            return op.finish(op.identity(), 0).ok_or(Error::EmptyInput { op: O::NAME });
         }
         Ok(V::reduce::<O, T, BLOCK>(self, NonZeroU32::MIN)?.0)
     }
@@ -117,9 +113,8 @@ impl<T: LadderElement> View<'_, T> {
             return Err(Error::EmptyInput { op: <Min as Op<T>>::NAME });
         }
         match self.0 {
-            Elements::Host(_) => Err(Error::NoVariant { variant: ArgMin::<T>::NAME }),
-            #[cfg(gpu)]
-            Elements::Gpu(memory, start, ..) => memory.argmin_by_halving::<T, BLOCK>(start, self.len()),
+            Cpu(_) => Err(Error::NoVariant { variant: ArgMin::<T>::NAME }),
+            Gpu(part) => ladder::argmin_by_halving(part, BLOCK),
         }
     }
 }

@@ -18,8 +18,10 @@
 //! ```
 //!
 //! - [`Device`] is where reductions run, [`Buffer`] is data on it, [`View`] a range of a buffer.
-//! - [`Reduce`] is the typed call, `reduce::<Op, BLOCK>()`; [`sum`], [`prod`], [`min`] and [`max`] are one-line forms.
-//! - [`Sum`], [`Prod`], [`Min`], [`Max`] are the operators, over every [`Element`] type.
+//! - [`Reduce`] is the typed call, `reduce::<Op, BLOCK>()`; [`sum`], [`prod`], [`min`] and [`max`] are one-line forms;
+//!   `Reduce::enqueue` leaves the result on the device, in order with other work on a [`Stream`].
+//! - [`Sum`], [`Prod`], [`Min`], [`Max`] are the operators, over every [`Element`] type. A program's own is an `impl` of
+//!   [`Op`].
 //!
 //! The result's bits depend on the elements, their number, the operator and BLOCK alone: [`Plan`] says how.
 //!
@@ -34,26 +36,34 @@
 
 mod buffer;
 mod cpu;
+#[cfg_attr(not(gpu), path = "cuda/absent.rs")]
+mod cuda;
+mod data;
 mod device;
 mod error;
-#[cfg(gpu)]
-mod gpu;
 #[cfg(feature = "ladder")]
 mod ladder;
 #[cfg(feature = "ladder")]
 mod merge;
+mod place;
 mod reduce;
+mod stream;
 
 #[cfg(all(gpu, feature = "emulator"))]
 #[doc(no_inline)]
 pub use emulator;
 
-pub use buffer::{Buffer, View};
+pub use buffer::{Buffer, Item, View};
+pub use data::Data;
 pub use device::Device;
 pub use error::Error;
-pub use gpu_reduce_kernels::{Element, Max, Min, Op, Plan, Prod, Sum, bf16, f16, for_each_element};
-pub use gpu_reduce_kernels::{kernels::BLOCKS, plan::default_block, plan::max_chunks};
-pub use reduce::{Reduce, max, min, prod, sum};
+pub use gpu_reduce_kernels::{
+    Element, Kernels, Max, Min, Op, Plan, Prod, Sum, bf16, f16, for_each_block, for_each_element,
+    for_each_operator,
+};
+pub use gpu_reduce_kernels::{op::width, plan::BLOCKS, plan::default_block, plan::max_chunks};
+pub use reduce::*;
+pub use stream::Stream;
 #[cfg(feature = "ladder")]
 pub use {
     gpu_reduce_kernels::for_each_rung,

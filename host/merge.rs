@@ -1,8 +1,7 @@
 //! Merging sorted lists on a device.
 
-use crate::device::Kind;
-#[cfg(gpu)]
-use crate::gpu::Gpu;
+use crate::cuda::ladder::merge;
+use crate::place::Place::{Cpu, Gpu};
 use crate::{Device, Element, Error, Min, Op};
 
 /// Sorted lists, merged.
@@ -33,14 +32,14 @@ pub struct Merged<T> {
 ///
 /// [`Error::NotSorted`]; on a GPU also [`Error::Launch`], [`Error::OutOfMemory`] and [`Error::Driver`].
 pub fn merge_sorted<T: Element>(device: &Device, lists: &[&[T]]) -> Result<Merged<T>, Error> {
-    let key = |&element: &T| <Min as Op<T>>::lift(element);
+    let key = |&element: &T| Min.lift(element, 0);
     for (list, elements) in lists.iter().enumerate() {
         if let Some(before) = elements.windows(2).position(|pair| key(&pair[0]) > key(&pair[1])) {
             return Err(Error::NotSorted { list, index: before + 1 });
         }
     }
     match &device.0 {
-        Kind::Cpu => {
+        Cpu(()) => {
             let numbered =
                 (0..).zip(lists).flat_map(|(list, elements)| elements.iter().map(move |&x| (x, list)));
             let mut merged: Vec<(T, u32)> = numbered.collect();
@@ -48,7 +47,6 @@ pub fn merge_sorted<T: Element>(device: &Device, lists: &[&[T]]) -> Result<Merge
             let (values, lists) = merged.into_iter().unzip();
             Ok(Merged { values, lists })
         }
-        #[cfg(gpu)]
-        Kind::Gpu(gpu) => Gpu::merge(gpu, lists),
+        Gpu(gpu) => merge(gpu, lists),
     }
 }

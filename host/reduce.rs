@@ -1,11 +1,14 @@
 //! The typed call, and the one-line functions.
 
-use crate::buffer::Elements;
-use crate::device::Kind;
-use crate::{Buffer, Device, Element, Error, Max, Min, Op, Prod, Sum, View, cpu, default_block};
+use crate::data::Data;
+use crate::place::Place::{Cpu, Gpu};
+use crate::{Buffer, Device, Error, Item, Op, Stream, View, cpu, default_block, for_each_operator};
+use gpu_reduce_kernels::input::Input;
+use gpu_reduce_kernels::plan::assert_block;
 
-/// Data that reduces: buffers and views on the device where they lie, slices in host memory on the CPU. (A GPU would not help:
-/// a CPU thread sums data in the time that it takes to copy them for the GPU. `docs/speed.md` has the figures.)
+/// Data that reduces: buffers and views on the device where they lie, slices in host memory on the CPU, and pairs of these,
+/// which an operator of two inputs takes item by item. (A GPU would not help slices: a CPU thread sums data in the time that it
+/// takes to copy them for the GPU. `docs/speed.md` has the figures.)
 ///
 /// The result's bits depend on the elements, their number, the operator and `BLOCK` alone: not on the device, its size,
 /// the data's alignment, nor the number of threads. `BLOCK`, the threads of a block on a GPU, is a power of two from 32 to
@@ -26,168 +29,220 @@ use crate::{Buffer, Device, Element, Error, Max, Min, Op, Prod, Sum, View, cpu, 
 /// [1, 2, 3].reduce::<Sum, 48>();
 /// ```
 pub trait Reduce {
-    /// The type of the elements.
-    type Element: Element;
+    /// An element; of a pair, a pair of elements.
+    type Item: Copy + 'static;
 
-    /// Elements.
-    fn len(&self) -> usize;
+    /// The items where they lie.
+    type Data<'a>: Data<'a, Item = Self::Item>
+    where
+        Self: 'a;
 
-    /// Whether there are no elements.
+    /// The items where they lie.
+    fn data(&self) -> Self::Data<'_>;
+
+    /// Items.
+    fn len(&self) -> usize {
+        self.data().len()
+    }
+
+    /// Whether there are no items.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Reduces the elements where they lie.
+    /// Reduces the items where they lie.
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyInput`] where the operator has no value for no elements; on a GPU also [`Error::NoKernel`],
-    /// [`Error::Launch`], [`Error::OutOfMemory`] and [`Error::Driver`].
-    fn reduce<O: Op<Self::Element>, const BLOCK: u32>(&self) -> Result<O::Output, Error>;
+    /// [`Error::EmptyInput`] where the operator has no value for no items; of a pair, [`Error::OtherLength`] and
+    /// [`Error::OtherDevice`]; on a GPU also [`Error::NoKernel`], [`Error::Launch`], [`Error::OutOfMemory`] and
+    /// [`Error::Driver`].
+    fn reduce<O: Op<Self::Item> + Default, const BLOCK: u32>(&self) -> Result<O::Output, Error> {
+        self.reduce_by::<O, BLOCK>(O::default())
+    }
 
-    /// Reduces the elements on `device`: host data is copied there first.
+    /// As [`reduce`](Self::reduce), by an operator that has parameters.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    fn reduce_by<O: Op<Self::Item>, const BLOCK: u32>(&self, op: O) -> Result<O::Output, Error> {
+        const { assert_block(BLOCK) };
+        reduce(self.data(), &op, BLOCK)
+    }
+
+    /// Reduces the items on `device`: host data is copied there first.
     ///
     /// # Errors
     ///
     /// As [`reduce`](Self::reduce), and [`Error::OtherDevice`] for a buffer that lies elsewhere.
-    fn reduce_on<O: Op<Self::Element>, const BLOCK: u32>(&self, device: &Device) -> Result<O::Output, Error>;
-}
-
-impl<T: Element> Reduce for [T] {
-    type Element = T;
-
-    fn len(&self) -> usize {
-        self.len()
-    }
-
-    fn reduce<O: Op<T>, const BLOCK: u32>(&self) -> Result<O::Output, Error> {
-        View(Elements::Host(self)).reduce::<O, BLOCK>()
-    }
-
-    fn reduce_on<O: Op<T>, const BLOCK: u32>(&self, device: &Device) -> Result<O::Output, Error> {
-        match &device.0 {
-            Kind::Cpu => self.reduce::<O, BLOCK>(),
-            #[cfg(gpu)]
-            Kind::Gpu(_) => device.upload(self)?.reduce::<O, BLOCK>(),
-        }
-    }
-}
-
-impl<T: Element> Reduce for View<'_, T> {
-    type Element = T;
-
-    fn len(&self) -> usize {
-        (*self).len()
-    }
-
-    fn reduce<O: Op<T>, const BLOCK: u32>(&self) -> Result<O::Output, Error> {
-        if self.is_empty() {
-            return O::EMPTY.ok_or(Error::EmptyInput { op: O::NAME });
-        }
-        match self.0 {
-            Elements::Host(data) => Ok(cpu::reduce::<O, T, BLOCK>(data)),
-            #[cfg(gpu)]
-            Elements::Gpu(memory, start, ..) => memory.reduce::<O, T, BLOCK>(start, self.len()),
-        }
-    }
-
-    fn reduce_on<O: Op<T>, const BLOCK: u32>(&self, device: &Device) -> Result<O::Output, Error> {
-        let buffer = self.device();
+    fn reduce_on<O: Op<Self::Item> + Default, const BLOCK: u32>(
+        &self,
+        device: &Device,
+    ) -> Result<O::Output, Error> {
+        let buffer = match self.data().place()? {
+            Cpu(_) => Device::cpu(),
+            Gpu((gpu, _)) => Device(Gpu(gpu.clone())),
+        };
         if buffer != *device {
             return Err(Error::OtherDevice { buffer: buffer.to_string(), device: device.to_string() });
         }
         self.reduce::<O, BLOCK>()
     }
+
+    /// Enqueues the reduction on a stream of the device where the items lie; when the stream comes to it, the result goes to
+    /// element `index` of `results`, on the same device. Nothing is waited for, nothing allocated but by the first call of its
+    /// kind, and where the operator has no value for its items, the element becomes zero. It may be captured in a CUDA graph
+    /// ([`Stream::as_raw`]), after a first call that loads the kernel.
+    ///
+    /// On the CPU it is done when the call returns.
+    ///
+    /// ```
+    /// use gpu_reduce::{Device, Reduce, Sum};
+    ///
+    /// let device = Device::default_device();
+    /// let x = device.upload(&[1.5f32, 2.5])?;
+    /// let mut sums = device.zeros::<f32>(2)?;
+    /// let mut stream = device.stream()?;
+    /// // SAFETY: both buffers stay, and are not used otherwise, until the stream has been waited for.
+    /// unsafe { x.enqueue::<Sum, 256>(Sum, &mut stream, &mut sums, 1)? };
+    /// stream.wait()?;
+    /// assert_eq!(sums.to_vec()?, [0.0, 4.0]);
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// Until the stream has been waited for, neither the items nor `results` are freed, the items are not written, and the
+    /// element of `results` is neither read nor written; by what is enqueued on the same stream, they may be.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`], [`Error::OtherDevice`], and as [`reduce`](Self::reduce). A launch that fails later is an error
+    /// of the stream.
+    unsafe fn enqueue<O: Op<Self::Item>, const BLOCK: u32>(
+        &self,
+        op: O,
+        stream: &mut Stream,
+        results: &mut Buffer<O::Output>,
+        index: usize,
+    ) -> Result<(), Error> {
+        const { assert_block(BLOCK) };
+        // SAFETY: as the caller vouches.
+        unsafe { stream.enqueue(self.data(), &op, BLOCK, results, index) }
+    }
 }
 
-/// Forwards to what a container dereferences to.
-macro_rules! forward {
-    ($([$($generics:tt)*] $container:ty: $this:ident => $data:expr;)*) => {$(
-        impl<T: Element, $($generics)*> Reduce for $container {
-            type Element = T;
+/// Reduces `data` by blocks of `block` threads.
+fn reduce<'a, D: Data<'a>, O: Op<D::Item>>(data: D, op: &O, block: u32) -> Result<O::Output, Error> {
+    let place = data.place()?;
+    let output = match (data.len(), place) {
+        (0, _) => op.finish(op.identity(), 0),
+        (_, Cpu(slices)) => cpu::reduce::<O, D::Slices, D::Pointers>(op, slices, block),
+        (len, Gpu((gpu, pointers))) => gpu.reduce(op, pointers, len as u64, block)?,
+    };
+    output.ok_or(Error::EmptyInput { op: O::NAME })
+}
 
-            fn len(&self) -> usize {
-                let $this = self;
-                $data.len()
+impl<T: Item> Reduce for View<'_, T> {
+    type Item = T;
+    type Data<'a>
+        = View<'a, T>
+    where
+        Self: 'a;
+
+    fn data(&self) -> View<'_, T> {
+        *self
+    }
+}
+
+impl<T: Item> Reduce for Buffer<T> {
+    type Item = T;
+    type Data<'a> = View<'a, T>;
+
+    fn data(&self) -> View<'_, T> {
+        self.view()
+    }
+}
+
+impl<A: Reduce, B: Reduce> Reduce for (A, B) {
+    type Item = (A::Item, B::Item);
+    type Data<'a>
+        = (A::Data<'a>, B::Data<'a>)
+    where
+        Self: 'a;
+
+    fn data(&self) -> Self::Data<'_> {
+        (self.0.data(), self.1.data())
+    }
+}
+
+impl<D: Reduce + ?Sized> Reduce for &D {
+    type Item = D::Item;
+    type Data<'a>
+        = D::Data<'a>
+    where
+        Self: 'a;
+
+    fn data(&self) -> Self::Data<'_> {
+        D::data(self)
+    }
+
+    fn reduce_on<O: Op<D::Item> + Default, const BLOCK: u32>(
+        &self,
+        device: &Device,
+    ) -> Result<O::Output, Error> {
+        D::reduce_on::<O, BLOCK>(self, device)
+    }
+}
+
+/// Host data, which can be copied to a device.
+macro_rules! host_data {
+    ($([$($generics:tt)*] $data:ty;)*) => {$(
+        impl<T: Item, $($generics)*> Reduce for $data {
+            type Item = T;
+            type Data<'a> = View<'a, T> where Self: 'a;
+
+            fn data(&self) -> View<'_, T> {
+                View::host(self)
             }
 
-            fn reduce<O: Op<T>, const BLOCK: u32>(&self) -> Result<O::Output, Error> {
-                let $this = self;
-                $data.reduce::<O, BLOCK>()
-            }
-
-            fn reduce_on<O: Op<T>, const BLOCK: u32>(&self, device: &Device) -> Result<O::Output, Error> {
-                let $this = self;
-                $data.reduce_on::<O, BLOCK>(device)
+            fn reduce_on<O: Op<T> + Default, const BLOCK: u32>(&self, device: &Device) -> Result<O::Output, Error> {
+                match &device.0 {
+                    Cpu(()) => self.reduce::<O, BLOCK>(),
+                    Gpu(_) => device.upload(self)?.reduce::<O, BLOCK>(),
+                }
             }
         }
     )*};
 }
 
-forward! {
-    [] Buffer<T>: buffer => buffer.view();
-    [] Vec<T>: data => data.as_slice();
-    [const N: usize] [T; N]: data => data.as_slice();
+host_data! {
+    [] [T];
+    [] Vec<T>;
+    [const N: usize] [T; N];
 }
 
 macro_rules! one_line {
-    ($($(#[$doc:meta])* $name:ident = $op:ident;)*) => {$(
+    ({} $($(#[$doc:meta])* $name:ident: $op:ident;)*) => {$(
         $(#[$doc])*
-        pub fn $name<D: Reduce + ?Sized>(data: &D) -> Result<<$op as Op<D::Element>>::Output, Error> {
-            match default_block(data.len() as u64 * size_of::<D::Element>() as u64) {
-                32 => data.reduce::<$op, 32>(),
-                128 => data.reduce::<$op, 128>(),
-                256 => data.reduce::<$op, 256>(),
-                512 => data.reduce::<$op, 512>(),
-                _ => data.reduce::<$op, 1024>(),
-            }
+        ///
+        /// # Errors
+        ///
+        /// As [`Reduce::reduce`].
+        pub fn $name<D: Reduce + ?Sized>(data: &D) -> Result<<crate::$op as Op<D::Item>>::Output, Error>
+        where
+            crate::$op: Op<D::Item>,
+        {
+            let data = data.data();
+            reduce(data, &crate::$op, block_for(data))
         }
     )*};
 }
 
-one_line! {
-    /// The sum of a slice or a buffer; see [`Sum`] for its type.
-    ///
-    /// ```
-    /// assert_eq!(gpu_reduce::sum(&[1u8, 2, 255])?, 258);
-    /// # Ok::<(), gpu_reduce::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`Reduce::reduce`]; an empty sum is 0.
-    sum = Sum;
-    /// The product of a slice or a buffer; see [`Prod`] for its type.
-    ///
-    /// ```
-    /// assert_eq!(gpu_reduce::prod(&[1.5f64, 2.0])?, 3.0);
-    /// # Ok::<(), gpu_reduce::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`Reduce::reduce`]; an empty product is 1.
-    prod = Prod;
-    /// The smallest element of a slice or a buffer; NaN if there is one.
-    ///
-    /// ```
-    /// assert_eq!(gpu_reduce::min(&[3i16, -1, 4])?, -1);
-    /// # Ok::<(), gpu_reduce::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`Reduce::reduce`]; [`Error::EmptyInput`] where there are none.
-    min = Min;
-    /// The largest element of a slice or a buffer; NaN if there is one.
-    ///
-    /// ```
-    /// assert!(gpu_reduce::max(&[1.0f32, f32::NAN])?.is_nan());
-    /// # Ok::<(), gpu_reduce::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`Reduce::reduce`]; [`Error::EmptyInput`] where there are none.
-    max = Max;
+for_each_operator! { one_line! {} }
+
+/// The BLOCK of the one-line functions.
+fn block_for<'a, D: Data<'a>>(data: D) -> u32 {
+    default_block(data.len() as u64 * D::Pointers::BYTES as u64)
 }

@@ -3,7 +3,7 @@
 mod support;
 
 use gpu_reduce::{Buffer, Device, Reduce, Sum, View, bf16, emulator};
-use support::{devices, is_emulator, samples};
+use support::{devices, samples};
 
 #[test]
 fn devices_and_buffers_go_to_other_threads() {
@@ -21,7 +21,7 @@ fn devices_and_buffers_go_to_other_threads() {
 fn the_peak_of_the_memory() {
     for device in devices() {
         let peak = device.peak_bandwidth();
-        match is_emulator(&device) {
+        match device.is_emulator() {
             true => assert_eq!(peak, Some(4_916_736e6)),
             false => assert_eq!(peak > Some(1e9), !device.is_cpu(), "{device}: {peak:?}"),
         }
@@ -31,7 +31,7 @@ fn the_peak_of_the_memory() {
 #[test]
 fn several_threads_use_one_device() {
     for device in devices() {
-        let (len, rounds) = if is_emulator(&device) { (10_000, 3) } else { (200_000, 50) };
+        let (len, rounds) = if device.is_emulator() { (10_000, 3) } else { (200_000, 50) };
         let data = samples(len, |hash| (hash % 1000) as f32 * 0.001);
         let shared = device.upload(&data).unwrap();
         let expected = data.reduce::<Sum, 256>().unwrap();
@@ -56,7 +56,7 @@ fn several_threads_use_one_device() {
 #[test]
 fn a_thousand_repeats_give_one_result() {
     for device in devices() {
-        let (len, repeats) = if is_emulator(&device) { (30_000, 20) } else { (3_000_000, 1000) };
+        let (len, repeats) = if device.is_emulator() { (30_000, 20) } else { (3_000_000, 1000) };
         let data = samples(len, |hash| (hash % 100_003) as f32 * 1e-3 - 50.0);
         let x = device.upload(&data).unwrap();
         let first = x.reduce::<Sum, 256>().unwrap();
@@ -68,7 +68,7 @@ fn a_thousand_repeats_give_one_result() {
 
 #[test]
 fn a_repeated_reduction_allocates_clears_and_copies_nothing() {
-    let Some(device) = devices().into_iter().find(is_emulator) else {
+    let Some(device) = devices().into_iter().find(Device::is_emulator) else {
         return eprintln!("skipped: the emulator counts driver calls, and a GPU takes its place");
     };
     let x = device.upload(&samples(30_000, |hash| hash as i32)).unwrap();
@@ -142,7 +142,7 @@ fn opening_a_device_again_gives_the_same() {
     for device in devices() {
         let again = match device.is_cpu() {
             true => Device::cpu(),
-            false if is_emulator(&device) => Device::emulator().unwrap(),
+            false if device.is_emulator() => Device::emulator().unwrap(),
             false => Device::cuda(0).unwrap(),
         };
         assert_eq!(device, again);

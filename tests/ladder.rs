@@ -11,7 +11,7 @@ use std::fmt::Debug;
 use std::num::NonZeroU32;
 use std::time::Duration;
 use support::reference::{Ordered, Reference};
-use support::{Sample, devices, is_emulator, samples};
+use support::{Sample, devices, samples};
 
 /// Every device that runs variants: all but the CPU.
 fn gpus() -> impl Iterator<Item = Device> {
@@ -25,10 +25,10 @@ const ATOMICS: usize = 70_000;
 /// what the cascaded kernel's grid covers at once.
 fn lengths(device: &Device, block: usize) -> Vec<usize> {
     let mut boundaries = vec![2, 32, block, 2 * block, 3 * block];
-    if block <= 64 || !is_emulator(device) {
+    if block <= 64 || !device.is_emulator() {
         boundaries.extend([block * block, 4 * block * block]);
     }
-    if !is_emulator(device) {
+    if !device.is_emulator() {
         boundaries.extend([cascade(block), 5_000_000]);
     }
     let mut lengths: Vec<usize> =
@@ -156,7 +156,7 @@ fn cascades_go_around() {
 #[test]
 fn repeats_give_the_same_bits() {
     for device in gpus() {
-        let len = if is_emulator(&device) { 5_000 } else { 3_000_000 };
+        let len = if device.is_emulator() { 5_000 } else { 3_000_000 };
         let x = device.upload(&samples(len, f32::any)).unwrap();
         for_each_variant!(|V| {
             let sum = || x.reduce_with::<V, Sum, 128>().unwrap().to_bits();

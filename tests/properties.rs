@@ -10,7 +10,7 @@ use support::devices;
 static DEVICES: LazyLock<Vec<gpu_reduce::Device>> = LazyLock::new(devices);
 
 /// All devices and all ways to hold the data give the same; returns it.
-fn everywhere<O: Op<T>, T: gpu_reduce::Element, const BLOCK: u32>(data: &[T]) -> O::Output {
+fn everywhere<O: Op<T> + Default, T: gpu_reduce::Element, const BLOCK: u32>(data: &[T]) -> O::Output {
     let host = data.reduce::<O, BLOCK>().unwrap();
     for device in &*DEVICES {
         // Beside other data, and off any alignment.

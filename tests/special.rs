@@ -5,7 +5,7 @@ mod support;
 
 use gpu_reduce::{Element, Error, Max, Min, Op, Prod, Reduce, Sum, bf16, f16};
 use std::fmt::Debug;
-use support::{devices, is_emulator};
+use support::devices;
 
 /// Lengths that put `special` in the head, in whole rows, in the last load, with other accumulators and chunks beside it.
 const LENGTHS: [usize; 7] = [1, 2, 31, 97, 1025, 70_001, 300_000];
@@ -14,9 +14,9 @@ const LENGTHS: [usize; 7] = [1, 2, 31, 97, 1025, 70_001, 300_000];
 const EMULATED: usize = 10_000;
 
 /// Reduces inputs of many lengths, all `fill` but for one `special`, and expects `expected`.
-fn expect<O: Op<T>, T: Element>(fill: T, special: T, expected: O::Output) {
+fn expect<O: Op<T> + Default, T: Element>(fill: T, special: T, expected: O::Output) {
     for device in devices() {
-        for len in LENGTHS.into_iter().filter(|&len| len <= EMULATED || !is_emulator(&device)) {
+        for len in LENGTHS.into_iter().filter(|&len| len <= EMULATED || !device.is_emulator()) {
             for place in [0, len / 2, len - 1] {
                 let mut data = vec![fill; len + 1];
                 data[1 + place] = special;

@@ -6,10 +6,10 @@
 
 mod support;
 
-use gpu_reduce::{Buffer, Element, Max, Min, Op, Plan, Prod, Reduce, Sum, View, for_each_element};
+use gpu_reduce::{Buffer, Element, Max, Min, Op, Plan, Prod, Reduce, Sum, View, for_each_element, width};
 use std::sync::Mutex;
 use support::reference::Reference;
-use support::{Sample, devices, is_emulator, lengths, samples};
+use support::{Sample, devices, lengths, samples};
 
 /// One type at a time: the longest inputs take gigabytes, and each test uses all threads.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -55,7 +55,7 @@ where
 
 /// Starts of the inputs in their buffer: aligned, by one and three elements off, by a load, by a cache line less one.
 fn offsets<T: Element>() -> [usize; 5] {
-    [0, 1, 3, T::WIDTH, 128 / size_of::<T>() - 1]
+    [0, 1, 3, 16 / size_of::<T>(), 128 / size_of::<T>() - 1]
 }
 
 /// The same data on every device.
@@ -75,7 +75,7 @@ impl<T: Sample> Inputs<T> {
 
     fn test<O>(&self)
     where
-        O: Op<T>,
+        O: Op<T> + Default,
         T: Reference<O>,
     {
         // A length is tried with all BLOCKs at once, so that the reference is computed once.
@@ -91,7 +91,7 @@ impl<T: Sample> Inputs<T> {
             for &offset in tried {
                 let range = offset..offset + len;
                 let expected = T::expected(&self.host[range.clone()]);
-                let takes_part = |buffer: &&Buffer<T>| len <= EMULATED || !is_emulator(&buffer.device());
+                let takes_part = |buffer: &&Buffer<T>| len <= EMULATED || !buffer.device().is_emulator();
                 let buffers = self.buffers.iter().filter(takes_part);
                 let views: Vec<View<T>> =
                     buffers.map(|buffer| buffer.slice(range.clone()).unwrap()).collect();
@@ -101,12 +101,12 @@ impl<T: Sample> Inputs<T> {
     }
 }
 
-fn test_case<O: Op<T>, T: Reference<O>, const BLOCK: u32>(
+fn test_case<O: Op<T> + Default, T: Reference<O>, const BLOCK: u32>(
     views: &[View<T>],
     offset: usize,
     expected: &T::Expected,
 ) {
-    let plan = Plan::new::<T, BLOCK>(views[0].len() as u64);
+    let plan = Plan::new(views[0].len() as u64, width::<O, T>(size_of::<T>()), BLOCK);
     let mut first = None;
     for view in views {
         let context =

@@ -1,6 +1,7 @@
 use super::{LadderElement, Sequential, first_element};
 use crate::Element;
 use crate::element::Key;
+use crate::kernels::{self, Parameters};
 use cuda_std::shared::Shared;
 use cuda_std::{shared_array, thread};
 
@@ -21,7 +22,6 @@ use cuda_std::{shared_array, thread};
 ///
 /// What a launch is given; the kernel's arguments in this order.
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
 pub struct ArgMin<T: Element> {
     /// `len` elements, or keys of elements in a later launch.
     pub input: *const T,
@@ -33,6 +33,21 @@ pub struct ArgMin<T: Element> {
     pub keys_out: *mut T::Key,
     /// Room for an index from each block.
     pub indices_out: *mut u64,
+}
+
+impl<T: Element> kernels::Kernel for ArgMin<T> {
+    type Arguments = Self;
+}
+
+impl<T: Element> kernels::Arguments for ArgMin<T> {
+    fn parameters(&self, parameters: &mut Parameters) {
+        let Self { input, indices, len, keys_out, indices_out } = self;
+        parameters.push(input);
+        parameters.push(indices);
+        parameters.push(len);
+        parameters.push(keys_out);
+        parameters.push(indices_out);
+    }
 }
 
 impl<T: LadderElement> ArgMin<T> {

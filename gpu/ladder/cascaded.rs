@@ -1,6 +1,6 @@
 use super::unrolled_last_warp::fold_and_store;
 use super::{Kernel, LadderElement, LadderOp, Pass, first_element};
-use crate::{Element, Op, plan};
+use crate::plan;
 use cuda_std::thread;
 
 /// Cascaded: the grid is limited, and a thread adds up many elements before the block folds.
@@ -41,15 +41,15 @@ impl Kernel for Cascaded {
 ///
 /// The input is as [`Pass`] says.
 #[inline(always)]
-pub(super) unsafe fn load_many<O: Op<T>, T: Element, const BLOCK: u32>(
+pub(super) unsafe fn load_many<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(
     pass: Pass<T, O::Accumulator>,
 ) -> O::Accumulator {
     let grid = Cascaded::LOADS * u64::from(BLOCK) * u64::from(thread::grid_dim_x());
-    let mut value = O::IDENTITY;
+    let mut value = O::default().identity();
     let mut index = first_element::<Cascaded>(BLOCK);
     while index < pass.len {
         // SAFETY: as the caller vouches.
-        value = O::combine(value, unsafe { pass.load_two::<O>(index, BLOCK) });
+        value = O::default().combine(value, unsafe { pass.load_two::<O>(index, BLOCK) });
         index += grid;
     }
     value

@@ -1,5 +1,6 @@
 use crate::Element;
 use crate::element::Key;
+use crate::kernels::{self, Parameters};
 use cuda_std::shared::Shared;
 use cuda_std::{shared_array, thread};
 
@@ -35,7 +36,6 @@ const NONE: u32 = u32::MAX;
 /// What a launch is given; the kernel's arguments in this order. A launch merges groups of `width` lists, each merged
 /// before, into groups of `width` · BLOCK. The lists lie one after another, and so do the groups, in the same places.
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
 pub struct Merge<T> {
     /// All elements.
     pub input: *const T,
@@ -51,6 +51,23 @@ pub struct Merge<T> {
     pub output: *mut T,
     /// Where their lists' numbers go.
     pub origins_out: *mut u32,
+}
+
+impl<T: Element> kernels::Kernel for Merge<T> {
+    type Arguments = Self;
+}
+
+impl<T: Element> kernels::Arguments for Merge<T> {
+    fn parameters(&self, parameters: &mut Parameters) {
+        let Self { input, origins, bounds, lists, width, output, origins_out } = self;
+        parameters.push(input);
+        parameters.push(origins);
+        parameters.push(bounds);
+        parameters.push(lists);
+        parameters.push(width);
+        parameters.push(output);
+        parameters.push(origins_out);
+    }
 }
 
 impl<T: Element> Merge<T> {

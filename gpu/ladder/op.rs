@@ -15,7 +15,7 @@ impl LadderElement for f64 {}
 
 /// An operator of the ladder: [`Sum`], [`Prod`], [`Min`] or [`Max`]. Its accumulators reduce as elements do, by the same
 /// operator, and lifting one gives it back.
-pub trait LadderOp<T: LadderElement>: Op<T, Accumulator: Element> {
+pub trait LadderOp<T: LadderElement>: Op<T, Accumulator: Element> + Default {
     /// Combines `value` into the accumulator at `target` in one atomic step, ordered with no other access.
     ///
     /// # Safety

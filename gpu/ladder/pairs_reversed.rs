@@ -1,5 +1,4 @@
 use super::{Kernel, LadderElement, LadderOp, Pass, first_element, fold};
-use crate::{Element, Op};
 use cuda_std::{shared_array, thread};
 
 /// Two elements a thread in shared memory, the halves onto each other: 000's reversed loop.
@@ -40,7 +39,7 @@ impl Kernel for PairsReversed {
 ///
 /// Every thread of the block calls it; the input is as [`Pass`] says.
 #[inline(always)]
-pub(super) unsafe fn fold_block<O: Op<T>, T: Element, const BLOCK: u32>(
+pub(super) unsafe fn fold_block<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(
     pass: Pass<T, O::Accumulator>,
 ) -> Option<O::Accumulator> {
     let (thread, threads) = (thread::thread_idx_x(), thread::block_dim_x());

@@ -1,5 +1,5 @@
 use super::{Cascaded, Kernel, LadderElement, LadderOp, Pass, cascaded};
-use crate::reduce::fold_block;
+use crate::fold::fold_block;
 use cuda_std::thread;
 
 /// Warp shuffles: lanes hand their values to each other through registers.
@@ -30,7 +30,7 @@ impl Kernel for Shuffle {
     unsafe fn run<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(pass: Pass<T, O::Accumulator>) {
         // SAFETY: every thread of the block calls each function, and one stores.
         unsafe {
-            let partial = fold_block::<O, T, BLOCK>(cascaded::load_many::<O, T, BLOCK>(pass));
+            let partial = fold_block::<O, T, BLOCK>(&O::default(), cascaded::load_many::<O, T, BLOCK>(pass));
             if thread::thread_idx_x() == 0 {
                 pass.store(partial);
             }

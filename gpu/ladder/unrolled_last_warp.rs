@@ -1,5 +1,4 @@
 use super::{Kernel, LadderElement, LadderOp, Pass, first_element, fold};
-use crate::{Element, Op};
 use cuda_std::shared::Shared;
 use cuda_std::{shared_array, thread, warp};
 
@@ -47,7 +46,7 @@ impl Kernel for UnrolledLastWarp {
 ///
 /// Every thread of the block calls it; `threads` is BLOCK.
 #[inline(always)]
-pub(super) unsafe fn fold_and_store<O: Op<T>, T: Element, const BLOCK: u32>(
+pub(super) unsafe fn fold_and_store<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(
     pass: Pass<T, O::Accumulator>,
     value: O::Accumulator,
     threads: u32,
@@ -81,14 +80,14 @@ pub(super) unsafe fn fold_and_store<O: Op<T>, T: Element, const BLOCK: u32>(
 ///
 /// The first warp calls it, whole; the places are written, and no other warp accesses them.
 #[inline(always)]
-unsafe fn fold_last_warp<O: Op<T>, T: Element, const BLOCK: u32>(
+unsafe fn fold_last_warp<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(
     partials: Shared<O::Accumulator>,
     lane: u32,
 ) {
     let step = |from: u32| {
         // SAFETY: in bounds; warp barriers stand between the reads and the writes of the lanes.
         unsafe {
-            let sum = O::combine(partials.read_volatile(lane), partials.read_volatile(from));
+            let sum = O::default().combine(partials.read_volatile(lane), partials.read_volatile(from));
             warp::sync_warp(warp::ALL);
             partials.write_volatile(lane, sum);
             warp::sync_warp(warp::ALL);

@@ -84,6 +84,6 @@ where
     }
     let [a, b, c, d] = extremes;
     // The key of an integer is the integer itself, which has so many bytes.
-    let extreme = pick(pick(a, b), pick(c, d)) >> (32 - bits.min(32)) % 32;
+    let extreme = pick(pick(a, b), pick(c, d)) >> ((32 - bits.min(32)) % 32);
     bytemuck::pod_read_unaligned(&bytemuck::bytes_of(&extreme)[..size_of::<T::Key>().min(4)])
 }

@@ -35,7 +35,11 @@ pub(crate) unsafe fn put<A: Pod>(slots: *mut u64, block: u32, partial: A) {
 ///
 /// Each of the blocks puts something into its slot, and one warp alone takes it.
 #[inline(always)]
-pub(crate) unsafe fn take_all<O: Op<I>, I: Copy + 'static>(op: &O, slots: *mut u64, blocks: u32) -> O::Accumulator {
+pub(crate) unsafe fn take_all<O: Op<I>, I: Copy + 'static>(
+    op: &O,
+    slots: *mut u64,
+    blocks: u32,
+) -> O::Accumulator {
     // SAFETY: as the caller vouches.
     unsafe {
         let of_lane = match slot::words::<O::Accumulator>() {
@@ -80,10 +84,12 @@ unsafe fn take_batches<O: Op<I>, I: Copy + 'static, const WORDS: usize, const BA
         }
         for (slot, value) in values.iter().enumerate() {
             if block(slot) < blocks {
-                for index in 0..WORDS {
+                let mut full = [slot::EMPTY; WORDS];
+                for (index, &value) in value.iter().enumerate() {
+                    full[index] = value;
                     word(slot, index).store(slot::EMPTY, Ordering::Relaxed);
                 }
-                accumulator = op.combine(accumulator, slot::unpack(|index| value[index]));
+                accumulator = op.combine(accumulator, slot::unpack(|index| full[index]));
             }
         }
         first += BATCH as u32 * warp::WARP_SIZE;
@@ -91,10 +97,13 @@ unsafe fn take_batches<O: Op<I>, I: Copy + 'static, const WORDS: usize, const BA
     accumulator
 }
 
-
 /// As [`take_batches`], for slots of more words: one at a time.
 #[inline(always)]
-unsafe fn take_one_by_one<O: Op<I>, I: Copy + 'static>(op: &O, slots: *mut u64, blocks: u32) -> O::Accumulator {
+unsafe fn take_one_by_one<O: Op<I>, I: Copy + 'static>(
+    op: &O,
+    slots: *mut u64,
+    blocks: u32,
+) -> O::Accumulator {
     let words = slot::words::<O::Accumulator>();
     let mut accumulator = op.identity();
     let mut block = thread::thread_idx_x();

@@ -16,7 +16,7 @@ pub fn devices() -> Vec<Device> {
 /// The first GPU, or none and a printed reason.
 pub fn gpu() -> Option<Device> {
     match Device::cuda(0) {
-        Ok(device) if is_emulator(&device) => {
+        Ok(device) if device.is_emulator() => {
             eprintln!("skipped on a GPU: the emulator takes its place");
             None
         }
@@ -26,11 +26,6 @@ pub fn gpu() -> Option<Device> {
             None
         }
     }
-}
-
-/// Whether the device is the emulator, which runs about 10,000 times slower than a GPU: what is long is made short there.
-pub fn is_emulator(device: &Device) -> bool {
-    device.to_string().contains("emulator")
 }
 
 /// A hash of an index: the source of all test data (a multiply-xorshift mixer, as in SplitMix64).
@@ -89,13 +84,15 @@ pub fn samples<T: Element>(len: usize, sample: impl Fn(u64) -> T + Sync) -> Vec<
 /// Lengths around every boundary of the plan, up to `limit`, ascending: 0, 1, a load, a warp, a block, a row, a tile, the
 /// longest single chunk, where chunks grow by a row, a tile, or have reached their number, each ± 1, then `limit` itself.
 pub fn lengths<T: Element, const BLOCK: u32>(limit: usize) -> Vec<usize> {
-    let row = Plan::new::<T, BLOCK>(0).row as usize;
-    let single = Plan::new::<T, BLOCK>(0).chunk as usize;
-    let chunk = Plan::new::<T, BLOCK>(single as u64 + 1).chunk as usize;
+    let width = 16 / size_of::<T>();
+    let plan = |len| Plan::new(len, width, BLOCK);
+    let row = plan(0).row as usize;
+    let single = plan(0).chunk as usize;
+    let chunk = plan(single as u64 + 1).chunk as usize;
     let most = row * gpu_reduce::max_chunks(BLOCK) as usize;
     let boundaries = [
         1,
-        T::WIDTH,
+        width,
         32,
         BLOCK as usize,
         row,
@@ -121,9 +118,9 @@ pub fn lengths<T: Element, const BLOCK: u32>(limit: usize) -> Vec<usize> {
 #[macro_export]
 macro_rules! for_each_block {
     (|$block:ident| $body:expr) => {
-        $crate::for_each_block!(@ |$block| $body, 32 64 128 256 512 1024)
+        gpu_reduce::for_each_block! { for_each_block! { |$block| $body } }
     };
-    (@ |$block:ident| $body:expr, $($value:literal)*) => {
+    ({ |$block:ident| $body:expr } $($value:literal)*) => {
         $({
             const $block: u32 = $value;
             $body;

@@ -35,10 +35,12 @@
 //! dependency by `path` that lies outside the kernel crate's workspace. Cargo puts its folder into the hashes that
 //! symbols' names have, which show in the names of functions that LLVM did not inline.
 
+mod pack;
 mod split;
 mod toolchain;
 
 use std::{
+    collections::BTreeMap,
     env,
     ffi::OsString,
     fmt, fs,
@@ -47,6 +49,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+pub use pack::{Needs, pack};
 use toolchain::Toolchain;
 pub use toolchain::Unfit;
 
@@ -131,6 +134,9 @@ pub enum CudaBuilderError {
     /// The kernel crate compiled, and there is nothing in it to launch.
     #[error("the kernel crate in {} has no kernel: mark a public function with #[kernel]", .0.display())]
     NoKernels(PathBuf),
+    /// A file to be packed has no PTX header, or an entry point whose name does not end in the threads of its blocks.
+    #[error("{} is no PTX of kernels named NAME_BLOCK, as sum_f32_256", .0.display())]
+    NotPtx(PathBuf),
     /// PTX could not be brought to where it should be.
     #[error("could not copy PTX to {}: {source}", path.display())]
     FailedToCopyPtxFile {
@@ -156,7 +162,7 @@ pub struct CudaBuilder {
     debug: DebugInfo,
     build_args: Vec<String>,
     copy_to: Option<PathBuf>,
-    copy_each_to: Option<PathBuf>,
+    copy_groups_to: Option<(PathBuf, fn(&str) -> String)>,
 }
 
 impl CudaBuilder {
@@ -168,7 +174,7 @@ impl CudaBuilder {
             debug: DebugInfo::default(),
             build_args: Vec::new(),
             copy_to: None,
-            copy_each_to: None,
+            copy_groups_to: None,
         }
     }
 
@@ -196,14 +202,30 @@ impl CudaBuilder {
         self
     }
 
-    /// Writes each kernel to `NAME.ptx` in a folder, as a module of its own, so that the driver compiles it only when it
-    /// is first used. What the folder has of other `.ptx` files is removed.
+    /// Writes the kernels to `GROUP.ptx` in a folder, each to the file of the group that `group` says for its name. What the
+    /// folder has of other `.ptx` files is removed.
     ///
-    /// A module has the kernel and what it reaches, so that it changes only if one of these does. A `static` that two
-    /// kernels use is in the modules of both, and each module has memory of its own for it.
-    pub fn copy_each_to(mut self, folder: impl AsRef<Path>) -> Self {
-        self.copy_each_to = Some(folder.as_ref().to_owned());
+    /// A file is a module of its kernels and what they reach, so that it changes only if one of these does. A `static` that
+    /// kernels of two groups use is in the modules of both, and each module has memory of its own for it.
+    pub fn copy_groups_to(mut self, folder: impl AsRef<Path>, group: fn(&str) -> String) -> Self {
+        self.copy_groups_to = Some((folder.as_ref().to_owned(), group));
         self
+    }
+
+    /// In the build script of a crate whose kernels are those of a table ([`pack`] says how they are named): compiles the
+    /// crate and [packs](pack) its kernels to `kernels.rs` in `OUT_DIR`, where `gpu_reduce_kernels::kernels!` includes it. For a
+    /// crate that is compiled to PTX itself, it does nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build).
+    pub fn embed(self) -> Result<(), CudaBuilderError> {
+        if env::var_os("CARGO_CFG_TARGET_ARCH").is_some_and(|architecture| architecture == "nvptx64") {
+            return Ok(());
+        }
+        let ptx = self.build()?;
+        let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+        pack(&[ptx], &out).map(|_| ())
     }
 
     /// Compiles the crate. Returns the PTX file: that of [`copy_to`](Self::copy_to) if it was called.
@@ -235,12 +257,12 @@ impl CudaBuilder {
         if !ptx.contains(".entry") {
             return Err(CudaBuilderError::NoKernels(folder));
         }
-        if let Some(folder) = &self.copy_each_to {
+        if let Some((folder, group)) = &self.copy_groups_to {
             let name = file.file_stem().unwrap_or_default().display();
             let Toolchain { release, llvm, .. } = &toolchain;
             let cpu = self.arch.target_cpu();
             let heading = format!("// Generated from {name} by rustc {release}, LLVM {llvm}, for {cpu}\n");
-            write_each(folder, &heading, &split::split(&ptx))?;
+            write_groups(folder, &heading, &split::group(&ptx, group))?;
         }
         if let Some(copy) = self.copy_to {
             write(&copy, &ptx)?;
@@ -346,17 +368,21 @@ fn is_inherited(name: &str) -> bool {
     OF_THE_USER.iter().any(starts_with) || !OF_A_BUILD.iter().any(starts_with)
 }
 
-/// Writes each kernel's module to a folder, and removes the modules of kernels that are no more.
-fn write_each(folder: &Path, heading: &str, kernels: &[(String, String)]) -> Result<(), CudaBuilderError> {
+/// Writes each group's module to a folder, and removes the modules of groups that are no more.
+fn write_groups(
+    folder: &Path,
+    heading: &str,
+    groups: &BTreeMap<String, String>,
+) -> Result<(), CudaBuilderError> {
     fs::create_dir_all(folder).map_err(failed_at(folder))?;
     let path_of = |name: &str| folder.join(format!("{name}.ptx"));
-    for (name, module) in kernels {
+    for (name, module) in groups {
         write(&path_of(name), &format!("{heading}{module}"))?;
     }
     for entry in fs::read_dir(folder).map_err(failed_at(folder))? {
         let path = entry.map_err(failed_at(folder))?.path();
         let is_ptx = path.extension().is_some_and(|extension| extension == "ptx");
-        if is_ptx && !kernels.iter().any(|(name, _)| path == path_of(name)) {
+        if is_ptx && !groups.keys().any(|name| path == path_of(name)) {
             fs::remove_file(&path).map_err(failed_at(&path))?;
         }
     }

@@ -36,7 +36,10 @@ fn compile(copy: &str) -> Result<(String, (u32, u32)), CudaBuilderError> {
     fs::write(each.join("renamed.ptx"), "of a kernel that is no more").unwrap();
     fs::write(each.join("README"), "no PTX").unwrap();
 
-    let builder = CudaBuilder::new(fixture).arch(NvvmArch::Compute75).copy_to(&whole).copy_each_to(&each);
+    let builder = CudaBuilder::new(fixture)
+        .arch(NvvmArch::Compute75)
+        .copy_to(&whole)
+        .copy_groups_to(&each, str::to_owned);
     assert_eq!(builder.build()?, whole);
 
     let ptx = fs::read_to_string(whole).unwrap();

@@ -140,12 +140,7 @@ fn segments(width: u32, highest: u32) -> u32 {
 ///
 /// The calling lane and the one it reads from are in `mask`, no lane in it has exited, and all call with the same mask.
 #[inline(always)]
-pub unsafe fn warp_shuffle_down<T: Pod>(
-    mask: u32,
-    value: T,
-    delta: u32,
-    width: u32,
-) -> (T, bool) {
+pub unsafe fn warp_shuffle_down<T: Pod>(mask: u32, value: T, delta: u32, width: u32) -> (T, bool) {
     on_device! {
         // SAFETY: as the caller vouches.
         let moved = map_words(value, |word| unsafe { shfl_sync_down(mask, word, delta, segments(width, 31)) });
@@ -173,12 +168,7 @@ pub unsafe fn warp_shuffle_up<T: Pod>(mask: u32, value: T, delta: u32, width: u3
 ///
 /// As for [`warp_shuffle_down`].
 #[inline(always)]
-pub unsafe fn warp_shuffle_xor<T: Pod>(
-    mask: u32,
-    value: T,
-    lanes: u32,
-    width: u32,
-) -> (T, bool) {
+pub unsafe fn warp_shuffle_xor<T: Pod>(mask: u32, value: T, lanes: u32, width: u32) -> (T, bool) {
     on_device! {
         // SAFETY: as the caller vouches.
         let moved = map_words(value, |word| unsafe { shfl_sync_bfly(mask, word, lanes, segments(width, 31)) });

@@ -41,7 +41,7 @@ use std::{
 use libloading::Library;
 
 /// The NVIDIA driver's library, by the name that all of its versions share.
-const DRIVER: &str = "libcuda.so.1";
+pub const DRIVER: &str = "libcuda.so.1";
 
 /// Who fills the table.
 static INSTALLED: OnceLock<&str> = OnceLock::new();
@@ -100,6 +100,11 @@ fn open_driver() -> Result<(), LoadError> {
     unsafe { install(DRIVER, &resolve) }?;
     std::mem::forget(library);
     Ok(())
+}
+
+/// Who serves the driver API's functions: [`DRIVER`] after [`load`], the name given to [`install`], or nobody yet.
+pub fn installed() -> Option<&'static str> {
+    INSTALLED.get().copied()
 }
 
 /// Makes the driver API's functions those of another implementation, such as an emulator.

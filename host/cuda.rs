@@ -1,0 +1,226 @@
+//! NVIDIA GPUs: the one path from a typed call to a launch, through cust.
+//!
+//! - `driver`: which driver serves the program, and whether it serves the kernels;
+//! - here: a GPU that was opened, its context, and its pools of what calls work with;
+//! - `modules`: kernels, found by type and compiled when they are first launched;
+//! - `stream`: launching reductions;
+//! - `memory`, `staging`: memory and copies;
+//! - `ladder`: the classic kernels (with the feature of that name).
+//!
+//! In a build without GPUs, `absent` takes the place of all.
+
+mod driver;
+#[cfg(feature = "ladder")]
+pub mod ladder;
+mod memory;
+mod modules;
+mod staging;
+mod stream;
+
+pub use memory::Memory;
+pub use stream::OwnStream;
+
+use crate::Error;
+use cust::context::Context;
+use cust::context::legacy::{ContextStack, CurrentContext};
+use cust::device::{Device, DeviceAttribute};
+use cust::error::CudaError;
+use staging::Staging;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use stream::Workspace;
+
+/// A GPU that was opened. There is one for each index, for the program's life.
+pub struct Gpu {
+    index: usize,
+    name: String,
+    peak_bandwidth: f64,
+    context: Context,
+    loaded: modules::Loaded,
+    workspaces: Mutex<Vec<Workspace>>,
+    stagings: Mutex<Vec<Staging>>,
+}
+
+/// A context on top of this thread's stack of them. Dropped, it gives way to the one that the caller had, or to none.
+struct Entered(PhantomData<*const ()>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // It fails where the driver has ended: then there is nothing to give way to.
+        let _ = ContextStack::pop();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What the mutexes hold is whole at every moment that a panic could come.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Gpu {
+    /// The GPU of that index.
+    pub fn open(index: usize) -> Result<Arc<Self>, Error> {
+        static OPEN: Mutex<Vec<Arc<Gpu>>> = Mutex::new(Vec::new());
+        driver::load()?;
+        let mut open = lock(&OPEN);
+        if let Some(gpu) = open.iter().find(|gpu| gpu.index == index) {
+            return Ok(gpu.clone());
+        }
+        let gpu = Arc::new(Self::start(index)?);
+        open.push(gpu.clone());
+        Ok(gpu)
+    }
+
+    /// The emulator's GPU.
+    pub fn open_emulator() -> Result<Arc<Self>, Error> {
+        driver::load_emulator()?;
+        Self::open(0)
+    }
+
+    fn start(index: usize) -> Result<Self, Error> {
+        let device = format!("cuda:{index}");
+        let failed = |call| {
+            let device = device.clone();
+            move |error| match error {
+                CudaError::NoDevice => Error::NoDevice,
+                error => Error::Driver { call, device, reason: reason(error) },
+            }
+        };
+        cust::init(cust::CudaFlags::empty()).map_err(failed("starting the driver"))?;
+        let version = cust::CudaApiVersion::get().map_err(failed("asking for the driver's version"))?;
+        driver::check_version(version.major() * 1000 + version.minor() * 10)?;
+        let count = Device::num_devices().map_err(failed("counting devices"))? as usize;
+        if count == 0 {
+            return Err(Error::NoDevice);
+        }
+        if index >= count {
+            return Err(Error::NoSuchDevice { index, count });
+        }
+        let raw = Device::get_device(index as u32).map_err(failed("finding the device"))?;
+        let name = raw.name().map_err(failed("asking for the device's name"))?;
+        let attribute = |attribute| raw.get_attribute(attribute).map_err(failed("asking for an attribute"));
+        let capability = (
+            attribute(DeviceAttribute::ComputeCapabilityMajor)?,
+            attribute(DeviceAttribute::ComputeCapabilityMinor)?,
+        );
+        driver::check_capability(&format!("{device} ({name})"), capability)?;
+        // The clock is in kHz, of memory that moves data twice a period, and the width in bits.
+        let clock = f64::from(attribute(DeviceAttribute::MemoryClockRate)?) * 1e3;
+        let bus = f64::from(attribute(DeviceAttribute::GlobalMemoryBusWidth)?) / 8.0;
+        let peak_bandwidth = 2.0 * clock * bus;
+        // cust makes a context that it retains the current one; the caller's stays so.
+        let current = CurrentContext::get_current().map_err(failed("asking for the current context"))?;
+        let context = Context::new(raw).map_err(failed("creating the context"))?;
+        CurrentContext::set_current(&current).map_err(failed("restoring the caller's context"))?;
+        let (loaded, workspaces, stagings) = Default::default();
+        Ok(Self { index, name, peak_bandwidth, context, loaded, workspaces, stagings })
+    }
+
+    pub fn peak_bandwidth(&self) -> f64 {
+        self.peak_bandwidth
+    }
+
+    /// Whether not the machine's driver serves the driver's functions, but what the program has installed.
+    pub fn is_emulator(&self) -> bool {
+        libcuda::installed() != Some(libcuda::DRIVER)
+    }
+
+    /// Makes the device's context the thread's current one, until what is returned is dropped.
+    fn enter(&self) -> Result<Entered, Error> {
+        ContextStack::push(&self.context).map_err(|error| self.failed("entering the context", error))?;
+        Ok(Entered(PhantomData))
+    }
+
+    fn failed(&self, call: &'static str, error: CudaError) -> Error {
+        Error::Driver { call, device: self.to_string(), reason: reason(error) }
+    }
+
+    fn launch_failed(&self, kernel: &str, error: CudaError) -> Error {
+        Error::Launch { kernel: kernel.to_owned(), device: self.to_string(), reason: reason(error) }
+    }
+
+    /// Runs `work` with a spare of its own, a new one where there is none; it comes back unless the work failed.
+    fn with_spare<S, R>(
+        &self,
+        spares: &Mutex<Vec<S>>,
+        new: impl FnOnce(&Self) -> Result<S, Error>,
+        work: impl FnOnce(&mut S) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let _entered = self.enter()?;
+        let spare = lock(spares).pop();
+        let mut spare = match spare {
+            Some(spare) => spare,
+            None => new(self)?,
+        };
+        let result = work(&mut spare)?;
+        lock(spares).push(spare);
+        Ok(result)
+    }
+
+    /// Runs `work` with a workspace of its own.
+    fn with_workspace<R>(&self, work: impl FnOnce(&mut Workspace) -> Result<R, Error>) -> Result<R, Error> {
+        self.with_spare(&self.workspaces, Workspace::new, work)
+    }
+}
+
+/// `cuda:0 (NVIDIA H200)`.
+impl fmt::Display for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "cuda:{} ({})", self.index, self.name)
+    }
+}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl PartialEq for Gpu {
+    fn eq(&self, other: &Self) -> bool {
+        self.index == other.index
+    }
+}
+
+/// What the driver says of an error, and its number in the driver's headers.
+fn reason(error: CudaError) -> String {
+    format!("{error} (CUDA error {})", error as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sum;
+    use modules::Grid;
+
+    /// On a GPU: a module that the driver does not take, and a launch that it refuses, are errors, and the device goes on.
+    #[test]
+    fn a_failed_launch_leaves_the_device_usable() {
+        use gpu_reduce_kernels::reduce::{Arguments, Kernel};
+        use std::ptr::{null, null_mut};
+
+        let gpu = match Gpu::open(0) {
+            Ok(gpu) => gpu,
+            Err(why) => return eprintln!("skipped, no GPU: {why}"),
+        };
+        let bad = gpu.with_workspace(|_| {
+            gpu.compile("bad", &c".version 99.9\n.target sm_70\n.address_size 64\n".to_owned(), 32)
+                .map(|_| ())
+        });
+        assert!(matches!(bad, Err(Error::Launch { .. })), "{bad:?}");
+        let input: *const f32 = null();
+        let (slots, host) = (null_mut(), null_mut());
+        let arguments = Arguments { input, len: 1, chunk: 1, slots, result: null_mut(), host, op: Sum };
+        let refused = gpu.with_workspace(|workspace| {
+            let grid = Grid { blocks: 0, block: 256 };
+            let stream = &workspace.queue.stream;
+            // SAFETY: a grid of no blocks is none that any device takes, so it never runs.
+            unsafe { gpu.launch::<Kernel<Sum, *const f32>>(crate::Kernels::NONE, stream, grid, &arguments) }
+        });
+        assert!(matches!(refused, Err(Error::Launch { .. })), "{refused:?}");
+        let mut memory = Memory::new(&gpu, 16).unwrap();
+        memory.write(0, bytemuck::cast_slice(&[1f32, 2.0, 3.0, 4.0])).unwrap();
+        let input = std::ptr::without_provenance::<f32>(memory.address(0) as usize);
+        assert_eq!(gpu.reduce(&Sum, input, 4, 256), Ok(Some(10.0)));
+    }
+}

@@ -1,0 +1,133 @@
+//! Which driver serves the program, and whether it and its device serve the kernels.
+
+use crate::Error;
+
+include!(concat!(env!("OUT_DIR"), "/needs.rs"));
+
+/// The oldest CUDA version whose driver reads the kernels' PTX.
+const NEEDED_CUDA: i32 = first_cuda(NEEDED_PTX);
+
+/// Has the driver's functions served by the emulator.
+pub fn load_emulator() -> Result<(), Error> {
+    #[cfg(feature = "emulator")]
+    return emulator::install().map_err(refused);
+    #[cfg(not(feature = "emulator"))]
+    Err(Error::NoEmulator)
+}
+
+/// Has the driver's functions served by what `GPU_REDUCE_DRIVER` says, or by what the program has installed before, or by the
+/// machine's driver.
+pub fn load() -> Result<(), Error> {
+    match std::env::var_os("GPU_REDUCE_DRIVER") {
+        Some(name) if name == "emulator" => return load_emulator(),
+        Some(name) if !name.is_empty() && name != "cuda" => {
+            return Err(Error::UnknownDriver(name.to_string_lossy().into_owned()));
+        }
+        _ => {}
+    }
+    if libcuda::installed().is_some() { Ok(()) } else { libcuda::load().map_err(refused) }
+}
+
+fn refused(error: libcuda::LoadError) -> Error {
+    match error {
+        libcuda::LoadError::AlreadyInstalled { .. } => Error::OtherDriver(error.to_string()),
+        libcuda::LoadError::NoDriver { .. } => Error::NoDriver(error.to_string()),
+    }
+}
+
+/// The CUDA version that a version of the PTX ISA came with, as drivers say it: 9010 is 9.1 (PTX ISA, "PTX ISA Version
+/// History"). Those since have one for each version of CUDA, so that newer ones are taken to go on so.
+const fn first_cuda(ptx: (i32, i32)) -> i32 {
+    match ptx {
+        (..6, _) => 9000,
+        (6, minor @ 0..=2) => 9000 + 10 * minor,
+        (6, minor) => 10000 + 10 * (minor - 3),
+        (7, minor) => 11000 + 10 * minor,
+        (8, minor @ 0..=5) => 12000 + 10 * minor,
+        (8, minor) => 12010 + 10 * minor,
+        (major, minor) => 1000 * (major + 4) + 10 * minor,
+    }
+}
+
+/// Refuses a driver that does not know the kernels' PTX.
+pub fn check_version(driver: i32) -> Result<(), Error> {
+    version_serves(driver, NEEDED_CUDA)
+}
+
+fn version_serves(driver: i32, needed: i32) -> Result<(), Error> {
+    let text = |version: i32| format!("{}.{}", version / 1000, version % 1000 / 10);
+    if driver >= needed {
+        return Ok(());
+    }
+    Err(Error::DriverTooOld { driver: text(driver), needed: text(needed) })
+}
+
+/// Refuses a device that lacks what the kernels need.
+pub fn check_capability(device: &str, capability: (i32, i32)) -> Result<(), Error> {
+    capability_serves(device, capability, NEEDED_CAPABILITY)
+}
+
+fn capability_serves(device: &str, capability: (i32, i32), needed: (i32, i32)) -> Result<(), Error> {
+    let text = |(major, minor): (i32, i32)| format!("{major}.{minor}");
+    if capability >= needed {
+        return Ok(());
+    }
+    let (capability, needed) = (text(capability), text(needed));
+    Err(Error::DeviceTooOld { device: device.to_owned(), capability, needed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::modules::tests::embedded;
+
+    /// By the emulator's reading of each, which is not the build script's.
+    #[test]
+    fn what_is_needed_is_what_some_kernel_is_for() {
+        let (mut version, mut target) = Default::default();
+        for (_, ptx) in embedded() {
+            let module = emulator::ptx::parse(&ptx).unwrap();
+            version = module.version.max(version);
+            target = module.target[0].strip_prefix("sm_").unwrap().parse::<i32>().unwrap().max(target);
+        }
+        assert_eq!((version.0 as i32, version.1 as i32), NEEDED_PTX);
+        let (major, minor) = NEEDED_CAPABILITY;
+        assert_eq!(target, 10 * major + minor);
+        let cuda = format!("{}.{}", NEEDED_CUDA / 1000, NEEDED_CUDA % 1000 / 10);
+        println!("the kernels need a driver for CUDA {cuda} and compute capability {major}.{minor}");
+    }
+
+    #[test]
+    fn each_ptx_version_came_with_a_cuda_version() {
+        let expected = [
+            ((6, 0), 9000),
+            ((6, 3), 10000),
+            ((6, 5), 10020),
+            ((7, 0), 11000),
+            ((7, 8), 11080),
+            ((8, 5), 12050),
+            ((8, 6), 12070),
+            ((8, 8), 12090),
+            ((9, 0), 13000),
+            ((9, 3), 13030),
+        ];
+        for (ptx, cuda) in expected {
+            assert_eq!(first_cuda(ptx), cuda, "{ptx:?}");
+        }
+    }
+
+    #[test]
+    fn old_drivers_and_devices_are_refused() {
+        assert_eq!(version_serves(13000, 9000), Ok(()));
+        assert_eq!(version_serves(9000, 9000), Ok(()));
+        let old = version_serves(10020, 11010).unwrap_err();
+        assert_eq!(
+            old.to_string(),
+            "the driver is one for CUDA 10.2, but the kernels need CUDA 11.1 or newer: update the driver"
+        );
+        assert_eq!(capability_serves("cuda:0", (7, 0), (7, 0)), Ok(()));
+        assert_eq!(capability_serves("cuda:0", (12, 0), (7, 0)), Ok(()));
+        let old = capability_serves("cuda:0", (6, 1), (7, 0)).unwrap_err();
+        assert_eq!(old.to_string(), "cuda:0 has compute capability 6.1, but the kernels need 7.0 or higher");
+    }
+}

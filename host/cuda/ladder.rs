@@ -1,0 +1,229 @@
+//! Launches of the classic kernels, repeated until one value, or one list, is left; nothing is copied between them.
+
+use super::modules::Grid;
+use super::stream::Queue;
+use super::{Gpu, Memory};
+use crate::buffer::Part;
+use crate::merge::Merged;
+use crate::{Element, Error, Kernels, LadderElement, LadderOp, Op};
+use bytemuck::Zeroable;
+use cust::event::{Event, EventFlags};
+use cust::stream::Stream;
+use gpu_reduce_kernels::ladder::{ArgMin, Kernel, MERGE_BLOCK, Merge, Pass, Rung};
+use std::mem;
+use std::num::NonZeroU32;
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Reduces elements, of which there are some, by kernel `K`, `repeats` times: the result, and the time of one.
+pub fn reduce_with<K: Kernel, O: LadderOp<T>, T: LadderElement>(
+    elements: Part<T>,
+    block: u32,
+    repeats: NonZeroU32,
+) -> Result<(O::Output, Duration), Error> {
+    let (gpu, op) = (elements.memory.gpu(), O::default());
+    let len = elements.len as u64;
+    // Atomics need the identity where they begin: each repeat has a place of its own, so that nothing is set between.
+    // Otherwise a launch leaves a 32nd of its input, and the later ones together need no more room than the first.
+    let places = if K::ATOMIC { repeats.get() } else { 2 * K::blocks(len, block) } as usize;
+    let room = places.saturating_mul(size_of::<O::Accumulator>());
+    let mut partials = Memory::new(gpu, room)?;
+    if K::ATOMIC {
+        partials.write(0, bytemuck::cast_slice(&vec![op.identity(); places]))?;
+    }
+    let first: *mut O::Accumulator = pointer(&partials, 0);
+    let mut last = first;
+    let time = time(gpu, repeats, |queue, repeat| {
+        let output = first.wrapping_add(if K::ATOMIC { repeat as usize } else { 0 });
+        // SAFETY: the input holds its elements, and from `output` on there is a place for an accumulator from each block.
+        last = unsafe { enqueue::<K, O, T>(gpu, &queue.stream, elements.as_ptr(), len, output, block)? };
+        Ok(())
+    })?;
+    let mut all = op.identity();
+    let offset = last.addr() - first.addr();
+    partials.read(offset, bytemuck::bytes_of_mut(&mut all))?;
+    Ok((op.finish(all, len).ok_or(Error::EmptyInput { op: O::NAME })?, time))
+}
+
+/// Enqueues the launches of a reduction, whose partial results go to `output` and on; returns where the last one will lie.
+///
+/// # Safety
+///
+/// `input` holds `len` elements, at `output` there is room for the partial results of all launches, and both stay until the
+/// stream has been waited for.
+unsafe fn enqueue<K: Kernel, O: LadderOp<T>, T: LadderElement>(
+    gpu: &Gpu,
+    stream: &Stream,
+    input: *const T,
+    len: u64,
+    output: *mut O::Accumulator,
+    block: u32,
+) -> Result<*mut O::Accumulator, Error> {
+    let grid = |len| Grid { blocks: K::blocks(len, block), block };
+    let Grid { mut blocks, .. } = grid(len);
+    // SAFETY: as the caller vouches, and of the later launches the input is what the one before has left.
+    unsafe {
+        let pass = Pass { input, len, output };
+        gpu.launch::<Rung<K, O, T, O::Accumulator>>(Kernels::NONE, stream, grid(len), &pass)?;
+        let mut last = output;
+        while !K::ATOMIC && blocks > 1 {
+            let len = u64::from(blocks);
+            let output = last.add(blocks as usize);
+            let pass = Pass { input: last.cast_const(), len, output };
+            gpu.launch::<Rung<K, O, O::Accumulator, O::Accumulator>>(
+                Kernels::NONE,
+                stream,
+                grid(len),
+                &pass,
+            )?;
+            Grid { blocks, .. } = grid(len);
+            last = output;
+        }
+        Ok(last)
+    }
+}
+
+/// As [`reduce_with`], by the production kernel.
+pub fn reduce_repeatedly<O: Op<T> + Default, T: Element>(
+    elements: Part<T>,
+    block: u32,
+    repeats: NonZeroU32,
+) -> Result<(O::Output, Duration), Error> {
+    let gpu = elements.memory.gpu();
+    let mut result = [O::Output::zeroed()];
+    let output = Memory::new(gpu, size_of::<O::Output>())?;
+    let items = (elements.as_ptr(), elements.len as u64);
+    let time = time(gpu, repeats, |queue, _| {
+        // SAFETY: the elements are borrowed until the stream has been waited for, and the output stays as long.
+        unsafe { queue.enqueue(gpu, O::default(), items, block, pointer(&output, 0), null_mut()) }
+    })?;
+    output.read(0, bytemuck::cast_slice_mut(&mut result))?;
+    Ok((result[0], time))
+}
+
+/// The index of the least of the elements, of which there are some, and the element.
+pub fn argmin_by_halving<T: LadderElement>(elements: Part<T>, block: u32) -> Result<(usize, T), Error> {
+    let gpu = elements.memory.gpu();
+    let mut len = elements.len as u64;
+    let size = size_of::<T::Key>();
+    let room = 2 * len.div_ceil(u64::from(block)) as usize;
+    let places = Memory::new(gpu, room * (8 + size))?;
+    let (mut indices_at, mut keys_at) = (0, room * 8);
+    gpu.with_workspace(|workspace| {
+        let stream = &workspace.queue.stream;
+        let launch =
+            |first: bool, len: u64, indices: *const u64, keys: *const T::Key, outputs: (usize, usize)| {
+                let grid = Grid { blocks: len.div_ceil(u64::from(block)) as u32, block };
+                let (indices_out, keys_out) = (pointer(&places, outputs.0), pointer(&places, outputs.1));
+                // SAFETY: the inputs hold so many elements, or keys, and there is room for a key and an index from each block.
+                unsafe {
+                    if first {
+                        let arguments =
+                            ArgMin { input: elements.as_ptr(), indices, len, keys_out, indices_out };
+                        gpu.launch::<ArgMin<T>>(Kernels::NONE, stream, grid, &arguments)
+                    } else {
+                        let keys_out = keys_out.cast();
+                        let arguments =
+                            ArgMin::<T::Key> { input: keys.cast(), indices, len, keys_out, indices_out };
+                        gpu.launch::<ArgMin<T::Key>>(Kernels::NONE, stream, grid, &arguments)
+                    }
+                }
+            };
+        launch(true, len, null(), null(), (indices_at, keys_at))?;
+        loop {
+            let blocks = len.div_ceil(u64::from(block));
+            if blocks == 1 {
+                return Ok(());
+            }
+            let (indices, keys) = (pointer(&places, indices_at), pointer(&places, keys_at));
+            indices_at += blocks as usize * 8;
+            keys_at += blocks as usize * size;
+            len = blocks;
+            launch(false, len, indices, keys, (indices_at, keys_at))?;
+        }
+    })?;
+    let (mut index, mut key) = (0u64, T::Key::zeroed());
+    places.read(indices_at, bytemuck::bytes_of_mut(&mut index))?;
+    places.read(keys_at, bytemuck::bytes_of_mut(&mut key))?;
+    Ok((index as usize, T::from_key(key)))
+}
+
+/// Has `enqueue` enqueue each of the repeats, waits for them, and returns the time of one.
+fn time(
+    gpu: &Gpu,
+    repeats: NonZeroU32,
+    mut enqueue: impl FnMut(&mut Queue, u32) -> Result<(), Error>,
+) -> Result<Duration, Error> {
+    let failed = |error| gpu.failed("timing launches", error);
+    gpu.with_workspace(|workspace| {
+        let queue = &mut workspace.queue;
+        let [start, end] = [(); 2].map(|()| Event::new(EventFlags::DEFAULT).map_err(failed));
+        let (start, end) = (start?, end?);
+        start.record(&queue.stream).map_err(failed)?;
+        (0..repeats.get()).try_for_each(|repeat| enqueue(queue, repeat))?;
+        end.record(&queue.stream).and_then(|()| end.synchronize()).map_err(failed)?;
+        let milliseconds = end.elapsed_time_f32(&start).map_err(failed)?;
+        Ok(Duration::from_secs_f32(milliseconds / 1e3) / repeats.get())
+    })
+}
+
+/// The place at byte `start`.
+fn pointer<V>(memory: &Memory, start: usize) -> *mut V {
+    std::ptr::without_provenance_mut(memory.address(start) as usize)
+}
+
+/// Merges lists, each of which is sorted.
+pub fn merge<T: Element>(gpu: &Arc<Gpu>, lists: &[&[T]]) -> Result<Merged<T>, Error> {
+    let mut merged = Merged { values: lists.concat(), lists: Vec::new() };
+    merged.lists.resize(merged.values.len(), 0);
+    if merged.values.is_empty() {
+        return Ok(merged);
+    }
+    let ends = lists.iter().scan(0, |end, list| {
+        *end += list.len() as u64;
+        Some(*end)
+    });
+    let bounds: Vec<u64> = std::iter::once(0).chain(ends).collect();
+    let memory_for = |bytes: &[u8]| Memory::new(gpu, bytes.len());
+    let (values, numbers) = (bytemuck::cast_slice(&merged.values), bytemuck::cast_slice(&merged.lists));
+    // Each launch goes from one of two memories to the other.
+    let mut values_at = [memory_for(values)?, memory_for(values)?];
+    let numbers_at = [memory_for(numbers)?, memory_for(numbers)?];
+    values_at[0].write(0, values)?;
+    let mut bounds_at = memory_for(bytemuck::cast_slice(&bounds))?;
+    bounds_at.write(0, bytemuck::cast_slice(&bounds))?;
+
+    let (mut from, mut to) = (0, 1);
+    let (mut width, lists) = (1, lists.len() as u64);
+    gpu.with_workspace(|workspace| {
+        let stream = &workspace.queue.stream;
+        loop {
+            let blocks = lists.div_ceil(width * u64::from(MERGE_BLOCK)) as u32;
+            let arguments = Merge::<T> {
+                input: pointer(&values_at[from], 0),
+                origins: if width == 1 { null() } else { pointer(&numbers_at[from], 0) },
+                bounds: pointer(&bounds_at, 0),
+                lists,
+                width,
+                output: pointer(&values_at[to], 0),
+                origins_out: pointer(&numbers_at[to], 0),
+            };
+            // SAFETY: the memories, of a place for each element, and a bound for each list and one more, stay until the stream
+            // has been waited for.
+            unsafe {
+                let grid = Grid { blocks, block: MERGE_BLOCK };
+                gpu.launch::<Merge<T>>(Kernels::NONE, stream, grid, &arguments)?;
+            }
+            if blocks == 1 {
+                break;
+            }
+            width *= u64::from(MERGE_BLOCK);
+            mem::swap(&mut from, &mut to);
+        }
+        gpu.launched::<Merge<T>>(MERGE_BLOCK, stream.synchronize())
+    })?;
+    values_at[to].read(0, bytemuck::cast_slice_mut(&mut merged.values))?;
+    numbers_at[to].read(0, bytemuck::cast_slice_mut(&mut merged.lists))?;
+    Ok(merged)
+}

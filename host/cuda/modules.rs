@@ -1,0 +1,154 @@
+//! Kernels: found by type, compiled by the driver one entry point at a time, when it is first launched.
+
+use super::{Gpu, lock};
+use crate::Error;
+use cust::error::CudaError;
+use cust::function::Function;
+use cust::module::{Module, ModuleJitOption};
+use cust::stream::Stream;
+use gpu_reduce_kernels::kernels::{Kernel, Kernels, Parameters, Ptx};
+use gpu_reduce_kernels::table;
+use std::any::{TypeId, type_name};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::Mutex;
+
+/// The PTX that build.rs embeds.
+const EMBEDDED: &[Ptx] = include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+
+/// The library's own kernels.
+const LIBRARY: &[Kernels] = &[
+    Kernels::new(table::ENTRIES, EMBEDDED),
+    #[cfg(feature = "ladder")]
+    Kernels::new(gpu_reduce_kernels::ladder::table::RUNGS, EMBEDDED),
+    #[cfg(feature = "ladder")]
+    Kernels::new(gpu_reduce_kernels::ladder::table::OTHERS, EMBEDDED),
+];
+
+/// Compiled kernels, each for its BLOCK, kept for the program's life.
+pub type Loaded = Mutex<HashMap<(TypeId, u32), &'static Loading>>;
+
+/// A kernel that is compiled.
+pub struct Loading {
+    name: String,
+    function: Function<'static>,
+}
+
+/// The grid of a launch.
+#[derive(Clone, Copy)]
+pub struct Grid {
+    pub blocks: u32,
+    pub block: u32,
+}
+
+impl Gpu {
+    /// Launches a kernel, one of the library's or of `own`.
+    ///
+    /// # Safety
+    ///
+    /// What the arguments point to stays valid until the stream has been waited for, and the launch is one that the kernel
+    /// asks for.
+    pub(super) unsafe fn launch<K: Kernel>(
+        &self,
+        own: Kernels,
+        stream: &Stream,
+        Grid { blocks, block }: Grid,
+        arguments: &K::Arguments,
+    ) -> Result<(), Error> {
+        let kernel = self.kernel::<K>(own, block)?;
+        let parameters = Parameters::of(arguments);
+        // SAFETY: as the caller vouches; the kernel's type says what it takes.
+        unsafe { stream.launch(&kernel.function, blocks, block, 0, parameters.as_slice()) }
+            .map_err(|error| self.launch_failed(&kernel.name, error))
+    }
+
+    fn kernel<K: Kernel>(&self, own: Kernels, block: u32) -> Result<&'static Loading, Error> {
+        let mut loaded = lock(&self.loaded);
+        let key = (TypeId::of::<K>(), block);
+        if let Some(kernel) = loaded.get(&key) {
+            return Ok(kernel);
+        }
+        let (name, ptx) = LIBRARY
+            .iter()
+            .chain([&own])
+            .find_map(Kernels::find::<K>)
+            .and_then(|(name, ptx)| Some((format!("{name}_{block}"), module_of(ptx, block)?)))
+            .ok_or_else(|| Error::NoKernel { kernel: format!("{} with BLOCK {block}", type_name::<K>()) })?;
+        let function = self.compile(&name, &ptx, block)?;
+        let kernel = Box::leak(Box::new(Loading { name, function }));
+        loaded.insert(key, kernel);
+        Ok(kernel)
+    }
+
+    /// Has the driver compile a module.
+    pub(super) fn compile(&self, name: &str, ptx: &CString, block: u32) -> Result<Function<'static>, Error> {
+        // A block's threads must fit in the 65,536 registers of a multiprocessor.
+        let registers = (65536 / block).min(255);
+        let failed = |error| self.launch_failed(name, error);
+        let module =
+            Module::from_ptx_cstr(ptx, &[ModuleJitOption::MaxRegisters(registers)]).map_err(failed)?;
+        // Leaked: a kernel stays loaded for the program's life.
+        Box::leak(Box::new(module)).get_function(name).map_err(failed)
+    }
+
+    /// What became of kernel `K`, which was launched.
+    pub(super) fn launched<K: Kernel>(&self, block: u32, result: Result<(), CudaError>) -> Result<(), Error> {
+        result.map_err(|error| {
+            let kernel = lock(&self.loaded).get(&(TypeId::of::<K>(), block)).copied();
+            self.launch_failed(kernel.map_or(type_name::<K>(), |kernel| &kernel.name), error)
+        })
+    }
+}
+
+/// The module of a kernel's entry point for one BLOCK.
+fn module_of(ptx: &Ptx, block: u32) -> Option<CString> {
+    let index = ptx.modules.iter().position(|&(of, _)| of == block)?;
+    let start: usize = ptx.modules[..index].iter().map(|&(_, len)| len).sum();
+    let text = miniz_oxide::inflate::decompress_to_vec(ptx.deflated).ok()?;
+    CString::new(text.get(start..start + ptx.modules[index].1)?).ok()
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::BLOCKS;
+
+    /// Each embedded entry point, by name.
+    pub fn embedded() -> impl Iterator<Item = (String, String)> {
+        EMBEDDED.iter().flat_map(|ptx| {
+            ptx.modules.iter().map(|&(block, _)| {
+                (format!("{}_{block}", ptx.name), module_of(ptx, block).unwrap().into_string().unwrap())
+            })
+        })
+    }
+
+    #[test]
+    fn every_entry_point_is_embedded_alone() {
+        for (name, ptx) in embedded() {
+            assert!(ptx.contains(&format!(".visible .entry {name}(")), "{name} is not in its module");
+            assert_eq!(ptx.matches(".entry").count(), 1, "{name} is not alone in its module");
+        }
+    }
+
+    #[test]
+    fn what_is_embedded_is_what_the_tables_have() {
+        let mut names: Vec<_> = LIBRARY.iter().flat_map(Kernels::names).collect();
+        names.sort();
+        assert_eq!(names, EMBEDDED.iter().map(|ptx| ptx.name).collect::<Vec<_>>());
+        for ptx in EMBEDDED.iter().filter(|ptx| !ptx.name.starts_with("merge_")) {
+            assert_eq!(
+                ptx.modules.iter().map(|&(block, _)| block).collect::<Vec<_>>(),
+                BLOCKS,
+                "{}",
+                ptx.name
+            );
+        }
+    }
+
+    #[test]
+    fn what_embedding_adds_is_small() {
+        let bytes: usize = EMBEDDED.iter().map(|ptx| ptx.deflated.len()).sum();
+        let of_ladder: usize = if cfg!(feature = "ladder") { 1 << 20 } else { 0 };
+        assert!(bytes < (1 << 20) + of_ladder, "{bytes} bytes");
+    }
+}

@@ -1,0 +1,216 @@
+//! Launching reductions: on a stream, with the result on the device, or for the host to wait for.
+
+use super::Gpu;
+use super::modules::Grid;
+use crate::{Error, Op, Plan};
+use bytemuck::Pod;
+use cust::error::{CudaError, CudaResult};
+use cust::memory::{AsyncCopyDestination, DeviceBuffer, DevicePointer, DeviceSlice, LockedBuffer};
+use cust::stream::{Stream, StreamFlags};
+use gpu_reduce_kernels::input::Input;
+use gpu_reduce_kernels::op::width;
+use gpu_reduce_kernels::reduce::{Arguments, Kernel};
+use gpu_reduce_kernels::slot;
+use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A stream, with what its launches share, because one begins when another has ended.
+pub struct Queue {
+    pub(super) stream: Stream,
+    /// For the blocks' partial results. Empty between launches: who takes one out of a slot leaves it so.
+    slots: DeviceBuffer<u64>,
+}
+
+/// Words of slots that a queue has from the start: for any plan with accumulators of 8 bytes.
+const SLOT_WORDS: usize = 2 * 2048;
+
+impl Queue {
+    pub(super) fn new(gpu: &Gpu) -> Result<Self, Error> {
+        let stream = gpu.new_stream()?;
+        let slots = empty_slots(gpu, &stream, SLOT_WORDS)?;
+        Ok(Self { stream, slots })
+    }
+
+    /// Enqueues a reduction of `len` items, of which there are some; its result goes to `result`, on the device, or where that
+    /// is null to the empty slot `host`.
+    ///
+    /// # Safety
+    ///
+    /// The items, the result's place and the host's slot stay until the stream has been waited for, and nothing else uses them
+    /// meanwhile. The context is entered.
+    pub(super) unsafe fn enqueue<O: Op<P::Item>, P: Input>(
+        &mut self,
+        gpu: &Gpu,
+        op: O,
+        (input, len): (P, u64),
+        block: u32,
+        result: *mut O::Output,
+        host: *mut u64,
+    ) -> Result<(), Error> {
+        let plan = Plan::new(len, width::<O, P::Item>(P::BYTES), block);
+        let words = plan.chunks as usize * slot::words::<O::Accumulator>();
+        if words > self.slots.len() {
+            self.slots = empty_slots(gpu, &self.stream, words.next_power_of_two())?;
+        }
+        let slots = self.slots.as_device_ptr().as_mut_ptr();
+        let arguments = Arguments { input, len, chunk: plan.chunk, slots, result, host, op };
+        let grid = Grid { blocks: plan.chunks, block };
+        // SAFETY: as the caller vouches; the slots are this stream's, and suffice for the plan.
+        unsafe { gpu.launch::<Kernel<O, P>>(O::KERNELS, &self.stream, grid, &arguments) }
+    }
+}
+
+/// A stream of a caller's own.
+pub struct OwnStream {
+    gpu: Arc<Gpu>,
+    queue: ManuallyDrop<Queue>,
+}
+
+impl OwnStream {
+    pub fn new(gpu: &Arc<Gpu>) -> Result<Self, Error> {
+        let _entered = gpu.enter()?;
+        Ok(Self { gpu: gpu.clone(), queue: ManuallyDrop::new(Queue::new(gpu)?) })
+    }
+
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    /// The stream, as the driver's functions take it.
+    pub fn as_raw(&self) -> *mut c_void {
+        self.queue.stream.as_inner().cast()
+    }
+
+    /// Waits for all that is enqueued.
+    pub fn wait(&self) -> Result<(), Error> {
+        let _entered = self.gpu.enter()?;
+        self.queue.stream.synchronize().map_err(|error| self.gpu.failed("waiting for a stream", error))
+    }
+
+    /// Enqueues that `value` goes to a place on the device.
+    pub fn fill<V: Pod>(&mut self, place: *mut V, value: V) -> Result<(), Error> {
+        let _entered = self.gpu.enter()?;
+        let pointer = DevicePointer::<u8>::from_raw(place as u64);
+        // SAFETY: the place is one of a buffer, and the driver has copied the value when the call returns (CUDA driver API, "API
+        // synchronization behavior": from pageable memory).
+        unsafe {
+            let mut place = DeviceSlice::from_raw_parts_mut(pointer, size_of::<V>());
+            place.async_copy_from(bytemuck::bytes_of(&value), &self.queue.stream)
+        }
+        .map_err(|error| self.gpu.failed("copying to the device", error))
+    }
+
+    /// As [`Queue::enqueue`], with the result on the device.
+    ///
+    /// # Safety
+    ///
+    /// As there, but for the context.
+    pub unsafe fn enqueue<O: Op<P::Item>, P: Input>(
+        &mut self,
+        op: O,
+        items: (P, u64),
+        block: u32,
+        result: *mut O::Output,
+    ) -> Result<(), Error> {
+        let _entered = self.gpu.enter()?;
+        // SAFETY: as the caller vouches.
+        unsafe { self.queue.enqueue(&self.gpu, op, items, block, result, null_mut()) }
+    }
+}
+
+impl Drop for OwnStream {
+    fn drop(&mut self) {
+        // As for memory.
+        if let Ok(_entered) = self.gpu.enter() {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.queue) }
+        }
+    }
+}
+
+fn empty_slots(gpu: &Gpu, stream: &Stream, words: usize) -> Result<DeviceBuffer<u64>, Error> {
+    let mut slots = gpu.allocate::<u64>(words)?;
+    // SAFETY: launches that use the memory follow in the same stream.
+    unsafe { slots.set_zero_async(stream) }.map_err(|error| gpu.failed("clearing memory", error))?;
+    Ok(slots)
+}
+
+/// What a call that waits for its result needs. It takes one and gives it back, so that threads do not wait for each other and
+/// nothing is allocated twice.
+pub struct Workspace {
+    pub(super) queue: Queue,
+    /// A slot in pinned memory, so that the kernel hands the result to the host itself. Empty between calls.
+    result: LockedBuffer<u64>,
+}
+
+/// Words of a result's slot from the start.
+const RESULT_WORDS: usize = 16;
+
+impl Workspace {
+    pub(super) fn new(gpu: &Gpu) -> Result<Self, Error> {
+        Ok(Self { queue: Queue::new(gpu)?, result: pinned(gpu, RESULT_WORDS)? })
+    }
+}
+
+/// The first `words` words of a result's slot, which grows to have so many.
+fn words_of<'a>(
+    gpu: &Gpu,
+    result: &'a mut LockedBuffer<u64>,
+    words: usize,
+) -> Result<&'a [AtomicU64], Error> {
+    if words > result.len() {
+        *result = pinned(gpu, words)?;
+    }
+    // SAFETY: the memory has so many words, aligned; meanwhile both sides use them by atomic accesses alone.
+    Ok(unsafe { std::slice::from_raw_parts(result.as_mut_ptr().cast(), words) })
+}
+
+fn pinned(gpu: &Gpu, words: usize) -> Result<LockedBuffer<u64>, Error> {
+    LockedBuffer::new(&slot::EMPTY, words).map_err(|error| gpu.failed("allocating pinned memory", error))
+}
+
+impl Gpu {
+    pub(super) fn new_stream(&self) -> Result<Stream, Error> {
+        Stream::new(StreamFlags::NON_BLOCKING, None).map_err(|error| self.failed("creating a stream", error))
+    }
+
+    /// Reduces `len` items, of which there are some, and waits for the result.
+    pub fn reduce<O: Op<P::Item>, P: Input>(
+        &self,
+        op: &O,
+        input: P,
+        len: u64,
+        block: u32,
+    ) -> Result<Option<O::Output>, Error> {
+        self.with_workspace(|Workspace { queue, result }| {
+            let words = words_of(self, result, slot::words::<O::Output>())?;
+            let host = words.as_ptr().cast_mut().cast();
+            // SAFETY: the input stays as it is borrowed until the call has ended, and so does the workspace's slot, which is
+            // empty; the context is entered.
+            unsafe { queue.enqueue(self, *op, (input, len), block, null_mut(), host) }?;
+            let result = wait(words, || queue.stream.synchronize());
+            self.launched::<Kernel<O, P>>(block, result)?;
+            let output = slot::unpack_option(|index| words[index].load(Ordering::Relaxed));
+            words.iter().for_each(|word| word.store(slot::EMPTY, Ordering::Relaxed));
+            Ok(output)
+        })
+    }
+}
+
+/// Waits until a launch has filled these words: for a while by looking at them, then by the driver, who also knows of a
+/// launch that failed. On an H200 a call over 2^10 `f32` took 7.1 µs in this way, and 9.0 by the driver alone.
+fn wait(words: &[AtomicU64], synchronize: impl FnOnce() -> CudaResult<()>) -> CudaResult<()> {
+    const LOOKS: u32 = 2000;
+    let full = || words.iter().all(|word| word.load(Ordering::Relaxed) != slot::EMPTY);
+    for _ in 0..LOOKS {
+        if full() {
+            return Ok(());
+        }
+        std::hint::spin_loop();
+    }
+    synchronize()?;
+    if full() { Ok(()) } else { Err(CudaError::LaunchFailed) }
+}

@@ -1,0 +1,78 @@
+//! What reduces: one array where it lies, or two together.
+
+use crate::cuda::Gpu;
+use crate::place::Place::{self, Cpu, Gpu as OnGpu};
+use crate::{Error, Item, View, cpu::Source};
+use gpu_reduce_kernels::input::Input;
+use std::sync::Arc;
+
+/// Items where they lie: a [`View`], or a pair of views of one length on one device, whose elements reduce in pairs.
+pub trait Data<'a>: Copy {
+    /// An element, or a pair of elements.
+    type Item: Copy + 'static;
+
+    /// Where they are on the CPU.
+    #[doc(hidden)]
+    type Slices: Source<Item = Self::Item>;
+
+    /// Where they are on a GPU.
+    #[doc(hidden)]
+    type Pointers: Input<Item = Self::Item>;
+
+    /// Items.
+    #[doc(hidden)]
+    fn len(self) -> usize;
+
+    /// Whether there are no items.
+    #[doc(hidden)]
+    fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where they are.
+    #[doc(hidden)]
+    fn place(self) -> Result<Place<Self::Slices, (&'a Arc<Gpu>, Self::Pointers)>, Error>;
+}
+
+impl<'a, T: Item> Data<'a> for View<'a, T> {
+    type Item = T;
+    type Slices = &'a [T];
+    type Pointers = *const T;
+
+    fn len(self) -> usize {
+        View::len(self)
+    }
+
+    fn place(self) -> Result<Place<&'a [T], (&'a Arc<Gpu>, *const T)>, Error> {
+        Ok(match self.0 {
+            Cpu(data) => Cpu(data),
+            OnGpu(part) => OnGpu((part.memory.gpu(), part.as_ptr())),
+        })
+    }
+}
+
+impl<'a, A: Data<'a>, B: Data<'a>> Data<'a> for (A, B) {
+    type Item = (A::Item, B::Item);
+    type Slices = (A::Slices, B::Slices);
+    type Pointers = (A::Pointers, B::Pointers);
+
+    fn len(self) -> usize {
+        self.0.len()
+    }
+
+    fn place(self) -> Result<Place<Self::Slices, (&'a Arc<Gpu>, Self::Pointers)>, Error> {
+        let (first, second) = (self.0.len(), self.1.len());
+        if first != second {
+            return Err(Error::OtherLength { first, second });
+        }
+        let name = |gpu: Option<&Arc<Gpu>>| gpu.map_or("the CPU".to_owned(), |gpu| gpu.to_string());
+        let apart = |first, second| Err(Error::OtherDevice { buffer: name(first), device: name(second) });
+        match (self.0.place()?, self.1.place()?) {
+            (Cpu(a), Cpu(b)) => Ok(Cpu((a, b))),
+            (OnGpu((gpu, a)), OnGpu((other, b))) if gpu == other => Ok(OnGpu((gpu, (a, b)))),
+            (OnGpu((gpu, _)), OnGpu((other, _))) => apart(Some(gpu), Some(other)),
+            (OnGpu((gpu, _)), Cpu(_)) => apart(Some(gpu), None),
+            (Cpu(_), OnGpu((gpu, _))) => apart(None, Some(gpu)),
+        }
+    }
+}
