@@ -150,8 +150,10 @@ impl Case<'_> {
 
 /// `n` samples on the device.
 fn fill<T: Sample>(device: &Device, n: usize) -> Result<Buffer<T>, gpu_reduce::Error> {
+    // Pieces that go without pinned memory: where a program has some, its kernels end later.
+    const PIECE: usize = 512 << 10;
     let mut state = 1u64;
-    let piece: Vec<T> = (0..(16 << 20) / size_of::<T>())
+    let piece: Vec<T> = (0..PIECE / size_of::<T>())
         .map(|_| {
             // xorshift64 (G. Marsaglia, 2003)
             state ^= state << 13;

@@ -1,87 +1,443 @@
-//! temporary
-use crate::Op;
+//! The fold of a chunk on a CPU: SIMD lanes take the place of a block's threads.
+//!
+//! A **strip** is as many neighbouring accumulators of a row as SIMD registers hold. All rows of a chunk fold into a strip,
+//! and the strip folds pairwise to a few accumulators, its **heads**, before the next one begins: nothing but the chunk is
+//! read from memory. The heads of all strips, side by side, are the upper part of the tree, and fold as strips do.
+//!
+//! Where an operator is exact, the order is of no account: a row is one strip.
+//!
+//! The loops are written for the compiler's vectoriser, which is exact: float operations keep their order. They have counts
+//! that it knows, of 64 and more, and indices: what is shorter it unrolls before it looks for vectors, and then finds poor
+//! ones (`f64` sums took twice the time with iterators).
+#![allow(clippy::needless_range_loop)]
+
+use crate::op::Op;
+use core::array;
+use core::mem::MaybeUninit;
 use core::ops::Range;
-use std::vec::Vec;
+#[cfg(target_arch = "x86_64")]
+use std::is_x86_feature_detected;
 
 /// What is folded on a CPU: items at indices.
 pub trait Source: Copy + Send + Sync {
-    /// What is there: an array's element, or a pair of elements.
+    /// What is at an index.
     type Item: Copy + 'static;
+
     /// Items.
     fn len(self) -> usize;
+
     /// Whether there are no items.
     fn is_empty(self) -> bool {
         self.len() == 0
     }
-    /// The items of a range, which is in bounds.
+
+    /// The items of a range, which lies within `0..len()`.
     fn slice(self, range: Range<usize>) -> Self;
+
+    /// The item at an index. Not checked: a loop with a way out is not vectorised.
+    ///
     /// # Safety
-    /// `index` is below the length.
+    ///
+    /// `index` is less than `len()`.
     unsafe fn get(self, index: usize) -> Self::Item;
+
+    /// Asks for the cache lines of a range that is read soon, wherever it ends.
+    fn prefetch(self, range: Range<usize>);
+
+    /// Folds the items, as [`fold_chunk`] does, by what the operator's crate has compiled if that is for this source.
+    fn fold<O: Op<Self::Item>>(self, op: &O, first: u64, row: usize) -> O::Accumulator {
+        fold_chunk(op, self, first, row)
+    }
+
+    /// Whether places up to `end`, past the last item, lie in the same page of memory as that.
+    fn ends_in_page_of(self, end: usize) -> bool;
 }
 
 impl<T: Copy + Send + Sync + 'static> Source for &[T] {
     type Item = T;
+
     #[inline(always)]
     fn len(self) -> usize {
         <[T]>::len(self)
     }
+
     #[inline(always)]
     fn slice(self, range: Range<usize>) -> Self {
         &self[range]
     }
+
     #[inline(always)]
     unsafe fn get(self, index: usize) -> T {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's promise.
         unsafe { *self.get_unchecked(index) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, range: Range<usize>) {
+        #[cfg(target_arch = "x86_64")]
+        for line in 0..range.len() * size_of::<T>() / 64 {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let at = self.as_ptr().wrapping_add(range.start).wrapping_byte_add(64 * line);
+            // SAFETY: a prefetch reads nothing, and may have any address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = range; // Rust has no function for it.
+    }
+
+    #[inline(always)]
+    fn fold<O: Op<T>>(self, op: &O, first: u64, row: usize) -> O::Accumulator {
+        // Of a constant condition, the other branch is not compiled.
+        if const { O::ON_CPU.is_some() } {
+            const { O::ON_CPU }.map_or(op.identity(), |fold| fold(op, self, first, row))
+        } else {
+            fold_chunk(op, self, first, row)
+        }
+    }
+
+    #[inline(always)]
+    fn ends_in_page_of(self, end: usize) -> bool {
+        let page = |end| self.as_ptr().wrapping_add(end).addr().wrapping_sub(1) / 4096;
+        page(end) == page(self.len())
     }
 }
 
+/// Pairs of items, from two sources of the same length.
 impl<A: Source, B: Source> Source for (A, B) {
     type Item = (A::Item, B::Item);
+
     #[inline(always)]
     fn len(self) -> usize {
         self.0.len()
     }
+
     #[inline(always)]
     fn slice(self, range: Range<usize>) -> Self {
         (self.0.slice(range.clone()), self.1.slice(range))
     }
+
     #[inline(always)]
     unsafe fn get(self, index: usize) -> Self::Item {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's promise, for sources of the same length.
         unsafe { (self.0.get(index), self.1.get(index)) }
     }
+
+    #[inline(always)]
+    fn prefetch(self, range: Range<usize>) {
+        self.0.prefetch(range.clone());
+        self.1.prefetch(range);
+    }
+
+    #[inline(always)]
+    fn ends_in_page_of(self, end: usize) -> bool {
+        self.0.ends_in_page_of(end) && self.1.ends_in_page_of(end)
+    }
 }
 
-/// Folds a chunk.
+/// Items in the longest row.
+const LONGEST_ROW: usize = 16384;
+
+/// Accumulators in the shortest strip.
+const SHORTEST_STRIP: usize = 64;
+
+/// The most heads of a strip.
+const MAX_HEADS: usize = 16;
+
+/// A chunk of more bytes than a level 1 cache holds is asked for a strip ahead: it is read a piece of each row in turn,
+/// which processors do not foresee. With it the sum of 10^7 `f32` took 0.73 ms and without 0.94.
+const PREFETCHED: usize = 48 << 10;
+
+/// Folds a chunk whose rows have `row` items, a power of two from 32 to 16384, into its partial result; `first` is the
+/// index of its first item in the whole input. Of an exact operator a chunk may be anything, the whole input even.
+///
+/// Compiled once for each instruction set. On a processor that has all three (Zen 5), the sum of 10^4 `f32` took 0.11 µs with
+/// AVX-512, 0.36 with AVX2, 0.49 with SSE2; the least of 10^4 `f64` 0.60, 1.49, 10.4.
 pub fn fold_chunk<O: Op<S::Item>, S: Source>(op: &O, chunk: S, first: u64, row: usize) -> O::Accumulator {
-    let width = row.min(chunk.len().next_power_of_two());
-    let mut accumulators: Vec<O::Accumulator> = std::vec![op.identity(); width];
-    for index in 0..chunk.len() {
-        let accumulator = &mut accumulators[index % row];
-        // SAFETY: in bounds.
-        *accumulator = op.combine(*accumulator, op.lift(unsafe { chunk.get(index) }, first + index as u64));
-    }
-    fold_pairs::<O, S::Item>(op, &mut accumulators)
-}
-
-/// Folds accumulators, a power of two of them, pairwise, neighbours first.
-pub fn fold_pairs<O: Op<I>, I: Copy + 'static>(
-    op: &O,
-    accumulators: &mut [O::Accumulator],
-) -> O::Accumulator {
-    let mut len = accumulators.len() / 2;
-    while len > 0 {
-        for index in 0..len {
-            accumulators[index] = op.combine(accumulators[2 * index], accumulators[2 * index + 1]);
+    let fold = Fold { op, chunk, first, row };
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+        fn avx512<O: Op<S::Item>, S: Source>(fold: Fold<'_, O, S>) -> O::Accumulator {
+            match const { if O::EXACT { 0 } else { size_of::<O::Accumulator>() } } {
+                4 => fold.in_order::<256, 16>(true, |strip| avx512::fold_strip(fold.op, strip)),
+                8 => fold.in_order::<64, 8>(true, |strip| avx512::fold_strip(fold.op, strip)),
+                _ => fold.anywhere(),
+            }
         }
-        len /= 2;
+        #[target_feature(enable = "avx2")]
+        fn avx2<O: Op<S::Item>, S: Source>(fold: Fold<'_, O, S>) -> O::Accumulator {
+            fold.anywhere()
+        }
+        if has_avx512() {
+            // SAFETY: the processor has what it is compiled for.
+            return unsafe { avx512(fold) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has what it is compiled for.
+            return unsafe { avx2(fold) };
+        }
     }
-    accumulators[0]
+    fold.anywhere()
 }
 
-/// The instruction set.
+/// The instruction set that [`fold_chunk`] uses here.
 pub fn simd() -> &'static str {
-    "?"
+    #[cfg(target_arch = "x86_64")]
+    if has_avx512() {
+        return "AVX-512";
+    } else if is_x86_feature_detected!("avx2") {
+        return "AVX2";
+    }
+    if cfg!(target_arch = "x86_64") {
+        "SSE2"
+    } else if cfg!(target_arch = "aarch64") {
+        "NEON"
+    } else {
+        "no SIMD"
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx512() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+}
+
+/// The arguments of [`fold_chunk`].
+struct Fold<'a, O, S> {
+    op: &'a O,
+    chunk: S,
+    first: u64,
+    row: usize,
+}
+
+impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
+    /// What needs no instruction set. The constant picks one arm before code is generated.
+    #[inline(always)]
+    fn anywhere(&self) -> O::Accumulator {
+        match const { if O::EXACT { size_of::<O::Accumulator>() } else { usize::MAX } } {
+            0..=2 => self.in_any_order::<128>(),
+            3..usize::MAX => self.in_any_order::<64>(),
+            _ => self.in_order::<64, 8>(false, |strip| {
+                let pairs: [_; 32] = self.fold_pairs(strip);
+                let pairs: [_; 16] = self.fold_pairs(&pairs);
+                self.fold_pairs(&pairs)
+            }),
+        }
+    }
+
+    #[inline(always)]
+    fn in_any_order<const N: usize>(&self) -> O::Accumulator {
+        let mut held = self.fold_rows::<N>(0, N, false, false);
+        let mut len = N / 2;
+        while len > 0 {
+            for i in 0..len {
+                held[i] = self.op.combine(held[i], held[i + len]);
+            }
+            len /= 2;
+        }
+        held[0]
+    }
+
+    /// In the plan's order, by strips of `N` with `W` heads each: `fold_strip` folds pairwise, neighbours first. It is
+    /// called at one place, and so inlined, however long it is.
+    #[inline(always)]
+    fn in_order<const N: usize, const W: usize>(
+        &self,
+        masked: bool,
+        fold_strip: impl Fn(&[O::Accumulator; N]) -> [O::Accumulator; W],
+    ) -> O::Accumulator {
+        let columns = self.row.min(self.chunk.len());
+        if columns == 0 {
+            return self.op.identity();
+        }
+        let prefetched = self.chunk.len() * size_of::<S::Item>() > PREFETCHED;
+        let mut heads =
+            Aligned([[const { MaybeUninit::uninit() }; W]; LONGEST_ROW / SHORTEST_STRIP + MAX_HEADS]);
+        let heads = &mut heads.0;
+        let mut strips = columns.div_ceil(N);
+        let mut of_heads = false;
+        loop {
+            for strip in 0..strips {
+                let held = if of_heads {
+                    // SAFETY: so many strips of heads have been written, the last with identities for what it lacks.
+                    unsafe { heads.as_ptr().cast::<[O::Accumulator; N]>().add(strip).read() }
+                } else {
+                    self.fold_rows::<N>(strip * N, self.row, prefetched, masked)
+                };
+                heads[strip] = fold_strip(&held).map(MaybeUninit::new);
+            }
+            if strips == 1 {
+                break;
+            }
+            heads[strips..strips + N / W].as_flattened_mut().fill(MaybeUninit::new(self.op.identity()));
+            strips = strips.div_ceil(N / W);
+            of_heads = true;
+        }
+        // SAFETY: written above.
+        let mut all = heads[0].map(|head| unsafe { head.assume_init() });
+        let mut len = W / 2;
+        while len > 0 {
+            for i in 0..len {
+                all[i] = self.op.combine(all[2 * i], all[2 * i + 1]);
+            }
+            len /= 2;
+        }
+        all[0]
+    }
+
+    /// The accumulators `start..start + N` of rows of `row` items, or of all there are in a row. Where there are no items
+    /// they are identities.
+    ///
+    /// `masked` has the last items read by masked loads, which the vectoriser makes of a condition in a loop over all lanes:
+    /// 10 `f32` in 18 ns, in 37 by way of a copy. But a load from a page that is not mapped takes some 60 ns, though it be
+    /// masked altogether.
+    #[inline(always)]
+    fn fold_rows<const N: usize>(
+        &self,
+        start: usize,
+        row: usize,
+        prefetched: bool,
+        masked: bool,
+    ) -> [O::Accumulator; N] {
+        let len = self.chunk.len();
+        // SAFETY: every call below is for an index less than `len`.
+        let lift = |index: usize| self.op.lift(unsafe { self.chunk.get(index) }, self.first + index as u64);
+        let mut held = [self.op.identity(); N];
+        let mut at = start;
+        if N <= row && at + N <= len {
+            for i in 0..N {
+                held[i] = lift(at + i);
+            }
+            at += row;
+            while at + N <= len {
+                for i in 0..N {
+                    held[i] = self.op.combine(held[i], lift(at + i));
+                }
+                if prefetched {
+                    self.chunk.prefetch(at + N..at + 2 * N);
+                }
+                at += row;
+            }
+        }
+        while at < len {
+            let items = row.min(len - at);
+            if masked && self.chunk.ends_in_page_of(at + N) {
+                let items = items.min(255) as u8;
+                for i in 0..N {
+                    // Stored in any case, so that it stays in registers.
+                    held[i] =
+                        if PLACES[i] < items { self.op.combine(held[i], lift(at + i)) } else { held[i] };
+                }
+            } else {
+                let mut lifted = [self.op.identity(); N];
+                for (i, lifted) in lifted.iter_mut().enumerate().take(items) {
+                    *lifted = lift(at + i);
+                }
+                for i in 0..N {
+                    held[i] = self.op.combine(held[i], lifted[i]);
+                }
+            }
+            at += row;
+        }
+        held
+    }
+
+    #[inline(always)]
+    fn fold_pairs<const N: usize, const HALF: usize>(
+        &self,
+        held: &[O::Accumulator; N],
+    ) -> [O::Accumulator; HALF] {
+        array::from_fn(|i| self.op.combine(held[2 * i], held[2 * i + 1]))
+    }
+}
+
+/// On a boundary of cache lines, which loads and stores then do not cross.
+#[repr(align(64))]
+struct Aligned<T>(T);
+
+/// The lanes' numbers, in bytes, which compare in a quarter of the instructions that those of an index take.
+const PLACES: [u8; 256] = {
+    let mut places = [0; 256];
+    let mut i = 0;
+    while i < 256 {
+        places[i] = i as u8;
+        i += 1;
+    }
+    places
+};
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use crate::op::Op;
+    use core::arch::asm;
+    use core::arch::x86_64::*;
+    use core::mem::transmute_copy;
+
+    /// Folds `W` vectors of `W` accumulators, of 4 or 8 bytes each, pairwise, neighbours first: every vector to one.
+    ///
+    /// By intrinsics, which only move accumulators. The vectoriser's own shuffles took two to three times as long: it has
+    /// every level in order, by permutations through whole vectors, and takes short levels apart.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub fn fold_strip<O: Op<I>, I: Copy + 'static, const N: usize, const W: usize>(
+        op: &O,
+        strip: &[O::Accumulator; N],
+    ) -> [O::Accumulator; W] {
+        assert!(size_of::<[O::Accumulator; W]>() == 64 && N == W * W);
+        // Combines the even places of two vectors with the odd ones. Shuffles within lanes of 16 bytes leave results of
+        // both in each; those of whole lanes, on the upper levels, set that right.
+        macro_rules! pairs {
+            ($level:literal, $a:expr, $b:expr) => {{
+                let (a, b): (__m512d, __m512d) = ($a, $b);
+                let (even, odd) = match (W, $level) {
+                    (16, 0 | 1) => {
+                        let (a, b) = (_mm512_castpd_ps(a), _mm512_castpd_ps(b));
+                        let (even, odd) = (_mm512_shuffle_ps::<0x88>(a, b), _mm512_shuffle_ps::<0xdd>(a, b));
+                        (_mm512_castps_pd(even), _mm512_castps_pd(odd))
+                    }
+                    (8, 0) => (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b)),
+                    _ => (_mm512_shuffle_f64x2::<0x88>(a, b), _mm512_shuffle_f64x2::<0xdd>(a, b)),
+                };
+                // SAFETY: both are 64 bytes, of any value.
+                let even: [O::Accumulator; W] = unsafe { transmute_copy(&opaque(even)) };
+                // SAFETY: as above.
+                let mut odd: [O::Accumulator; W] = unsafe { transmute_copy(&opaque(odd)) };
+                for (even, odd) in even.into_iter().zip(&mut odd) {
+                    *odd = op.combine(even, *odd);
+                }
+                // SAFETY: as above.
+                unsafe { transmute_copy::<_, __m512d>(&odd) }
+            }};
+        }
+        macro_rules! four {
+            ($vectors:ident $at:literal) => {
+                pairs!(
+                    1,
+                    pairs!(0, $vectors[$at], $vectors[$at + 1]),
+                    pairs!(0, $vectors[$at + 2], $vectors[$at + 3])
+                )
+            };
+        }
+        // SAFETY: both are W · 64 bytes, of any value.
+        let vectors: [__m512d; W] = unsafe { transmute_copy(strip) };
+        let mut all = pairs!(2, four!(vectors 0), four!(vectors 4));
+        if W == 16 {
+            all = pairs!(3, all, pairs!(2, four!(vectors 8), four!(vectors 12)));
+        }
+        // SAFETY: both are 64 bytes, of any value.
+        unsafe { transmute_copy(&all) }
+    }
+
+    /// The same vector, of which the compiler knows nothing: it would see through the shuffle, and shuffle 16 bytes at a
+    /// time instead.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn opaque(mut vector: __m512d) -> __m512d {
+        // SAFETY: no instructions.
+        unsafe { asm!("/* {} */", inout(zmm_reg) vector, options(pure, nomem, nostack, preserves_flags)) };
+        vector
+    }
 }

@@ -153,12 +153,12 @@ macro_rules! reduce_entries {
 /// inputs. It makes the entry points, one for each BLOCK, and `KERNELS`, the table to name in each operator
 /// (`const KERNELS: Kernels = crate::KERNELS;`). The crate's build script compiles them:
 ///
-/// ```no_run
+/// ```ignore
 /// fn main() {
-/// #   #[cfg(any())]
 ///     cuda_builder::CudaBuilder::new(".").embed().unwrap();
 /// }
 /// ```
+#[allow(clippy::needless_doctest_main)]
 #[macro_export]
 macro_rules! kernels {
     ($($name:ident: $op:ty, $($item:ty),+;)*) => {

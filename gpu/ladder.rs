@@ -122,8 +122,8 @@ impl<T: LadderElement, A: Element> Pass<T, A> {
     /// The input is as the field says.
     #[inline(always)]
     unsafe fn load<O: LadderOp<T, Accumulator = A>>(self, index: u64) -> A {
-        // SAFETY: read where it is in bounds.
         if index < self.len {
+            // SAFETY: in bounds.
             O::default().lift(unsafe { self.input.add(index as usize).read() }, index)
         } else {
             O::default().identity()

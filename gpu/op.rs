@@ -68,6 +68,11 @@ pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
     /// without any reduces on the CPU, and is an error that says so elsewhere.
     const KERNELS: Kernels = Kernels::NONE;
 
+    /// The fold of a chunk on a CPU where the operator's crate has compiled it, so that not every program that uses the operator
+    /// does: as [`cpu::fold_chunk`](crate::cpu::fold_chunk).
+    #[doc(hidden)]
+    const ON_CPU: Option<OnCpu<Self, I>> = None;
+
     /// Combined with any accumulator it leaves that one's bits.
     fn identity(&self) -> Self::Accumulator;
 
@@ -91,13 +96,19 @@ pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
     fn finish(&self, all: Self::Accumulator, count: u64) -> Option<Self::Output>;
 }
 
+/// The fold of a chunk of items, of which the first has the index given, with rows of a length.
+pub type OnCpu<O, I> = fn(op: &O, chunk: &[I], first: u64, row: usize) -> <O as Op<I>>::Accumulator;
+
 /// Items that a thread folds side by side, WIDTH: those of a 16-byte load (of the wider array, where there are two), but no
 /// more than have 32 bytes of accumulators, which a block of 1,024 threads exchanges through 32 KiB of shared memory. Where
 /// every order gives the same bits, one accumulator does. A power of two.
 pub const fn width<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> usize {
-    let of_items = if item_bytes == 0 { 1 } else { 16 / item_bytes };
-    let of_accumulators =
-        if O::EXACT || size_of::<O::Accumulator>() == 0 { 16 } else { 32 / size_of::<O::Accumulator>() };
-    let width = if of_items < of_accumulators { of_items } else { of_accumulators };
-    if width == 0 { 1 } else { 1 << width.ilog2() }
+    const fn of(bytes: usize, size: usize) -> usize {
+        match bytes.checked_div(size) {
+            None | Some(0) => 1,
+            Some(count) => 1 << count.ilog2(),
+        }
+    }
+    let (of_items, of_accumulators) = (of(16, item_bytes), of(32, size_of::<O::Accumulator>()));
+    if O::EXACT || of_items < of_accumulators { of_items } else { of_accumulators }
 }

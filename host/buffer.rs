@@ -42,7 +42,7 @@ pub(crate) struct Part<'a, T> {
 
 impl<T> Part<'_, T> {
     /// Where they lie on the device.
-    pub fn as_ptr(self) -> *const T {
+    pub fn pointer(self) -> *const T {
         std::ptr::without_provenance(self.memory.address(self.start) as usize)
     }
 }

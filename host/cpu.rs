@@ -1,7 +1,6 @@
 //! The CPU backend: the same plan as the kernel's, chunks over threads.
 
 use crate::{Op, Plan};
-use gpu_reduce_kernels::cpu::fold_chunk;
 pub use gpu_reduce_kernels::cpu::{Source, simd};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::width;
@@ -20,31 +19,54 @@ pub fn reduce<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
     let len = items.len();
     let plan = Plan::new(len as u64, width::<O, S::Item>(P::BYTES), block);
     let row = plan.row as usize;
-    if plan.chunks == 1 {
-        return op.finish(fold_chunk(op, items, 0, row), len as u64);
+    let parallel = len.saturating_mul(size_of::<S::Item>()) >= PARALLEL_BYTES;
+    if plan.chunks == 1 || (O::EXACT && !parallel) {
+        return op.finish(items.fold(op, 0, row), len as u64);
     }
     let fold = |index: usize| {
         let range = plan.range(index as u32);
-        fold_chunk(op, items.slice(range.start as usize..range.end as usize), range.start, row)
+        items.slice(range.start as usize..range.end as usize).fold(op, range.start, row)
     };
-    let mut partials = [op.identity(); PARTIALS as usize];
+    let mut lanes = [op.identity(); PARTIALS as usize];
     let mut add = |index: usize, partial| {
-        let accumulator = &mut partials[index % PARTIALS as usize];
-        *accumulator = op.combine(*accumulator, partial);
+        let lane = &mut lanes[index % PARTIALS as usize];
+        *lane = op.combine(*lane, partial);
     };
-    let chunks = 0..plan.chunks as usize;
-    if len * size_of::<S::Item>() < PARALLEL_BYTES {
-        chunks.for_each(|index| add(index, fold(index)));
+    let chunks = plan.chunks as usize;
+    if parallel {
+        let mut partials = vec![op.identity(); chunks];
+        let places = Places(partials.as_mut_ptr());
+        // SAFETY: each index is one of the partials', and called with once.
+        in_parallel(chunks, &|index| unsafe { places.at(index).write(fold(index)) });
+        partials.into_iter().enumerate().for_each(|(index, partial)| add(index, partial));
     } else {
-        let all: Vec<_> = chunks.into_par_iter().map(fold).collect();
-        all.into_iter().enumerate().for_each(|(index, partial)| add(index, partial));
+        (0..chunks).for_each(|index| add(index, fold(index)));
     }
-    let mut len_left = partials.len();
+    let mut len_left = lanes.len();
     while len_left > 1 {
         len_left /= 2;
         for index in 0..len_left {
-            partials[index] = op.combine(partials[2 * index], partials[2 * index + 1]);
+            lanes[index] = op.combine(lanes[2 * index], lanes[2 * index + 1]);
         }
     }
-    op.finish(partials[0], len as u64)
+    op.finish(lanes[0], len as u64)
+}
+
+/// Places that several threads write, each of its own.
+struct Places<A>(*mut A);
+
+// SAFETY: whoever writes sees to it that no two threads have one in common.
+unsafe impl<A: Send> Sync for Places<A> {}
+
+impl<A> Places<A> {
+    /// Place `index`, which is in bounds.
+    unsafe fn at(&self, index: usize) -> *mut A {
+        // SAFETY: as the caller vouches.
+        unsafe { self.0.add(index) }
+    }
+}
+
+/// Calls `work` with each index below `count`, on rayon's threads. Not generic, so that it is compiled once.
+fn in_parallel(count: usize, work: &(dyn Fn(usize) + Sync)) {
+    (0..count).into_par_iter().for_each(work);
 }

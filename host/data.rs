@@ -31,8 +31,11 @@ pub trait Data<'a>: Copy {
 
     /// Where they are.
     #[doc(hidden)]
-    fn place(self) -> Result<Place<Self::Slices, (&'a Arc<Gpu>, Self::Pointers)>, Error>;
+    fn place(self) -> Result<Located<'a, Self>, Error>;
 }
+
+/// Where data are: slices on the CPU, or pointers on a GPU.
+pub type Located<'a, D> = Place<<D as Data<'a>>::Slices, (&'a Arc<Gpu>, <D as Data<'a>>::Pointers)>;
 
 impl<'a, T: Item> Data<'a> for View<'a, T> {
     type Item = T;
@@ -43,10 +46,10 @@ impl<'a, T: Item> Data<'a> for View<'a, T> {
         View::len(self)
     }
 
-    fn place(self) -> Result<Place<&'a [T], (&'a Arc<Gpu>, *const T)>, Error> {
+    fn place(self) -> Result<Located<'a, Self>, Error> {
         Ok(match self.0 {
             Cpu(data) => Cpu(data),
-            OnGpu(part) => OnGpu((part.memory.gpu(), part.as_ptr())),
+            OnGpu(part) => OnGpu((part.memory.gpu(), part.pointer())),
         })
     }
 }
@@ -60,7 +63,7 @@ impl<'a, A: Data<'a>, B: Data<'a>> Data<'a> for (A, B) {
         self.0.len()
     }
 
-    fn place(self) -> Result<Place<Self::Slices, (&'a Arc<Gpu>, Self::Pointers)>, Error> {
+    fn place(self) -> Result<Located<'a, Self>, Error> {
         let (first, second) = (self.0.len(), self.1.len());
         if first != second {
             return Err(Error::OtherLength { first, second });

@@ -61,9 +61,10 @@ macro_rules! argmin {
         #[cfg(target_arch = "nvptx64")]
         const _: () = { $( for_each_block! { argmin! { @type $type } } )* };
 
-        // SAFETY: the entry points are those above.
-        static ARGMIN: &[Entry] =
-            &[$( unsafe { Entry::new::<ArgMin<$type>>(concat!("argmin_halving_", stringify!($type))) } ),*];
+        static ARGMIN: &[Entry] = &[$(
+            // SAFETY: the entry points are those above.
+            unsafe { Entry::new::<ArgMin<$type>>(concat!("argmin_halving_", stringify!($type))) }
+        ),*];
     };
     ({ @type $type:ident } $($block:literal)*) => {$(
         const _: () = {
@@ -105,9 +106,10 @@ macro_rules! merge {
             }
         };)*
 
-        // SAFETY: the entry points are those above.
-        static MERGE: &[Entry] =
-            &[$( unsafe { Entry::new::<ladder::Merge<$type>>(concat!("merge_", stringify!($type))) } ),*];
+        static MERGE: &[Entry] = &[$(
+            // SAFETY: the entry points are those above.
+            unsafe { Entry::new::<ladder::Merge<$type>>(concat!("merge_", stringify!($type))) }
+        ),*];
     };
 }
 

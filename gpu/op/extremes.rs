@@ -1,5 +1,6 @@
 use crate::element::{Dtype, Element, Key, Wide};
-use crate::op::Op;
+use crate::op::{OnCpu, Op};
+use crate::table;
 use bytemuck::{Pod, Zeroable, cast};
 use core::ops::{Shl, Shr};
 
@@ -15,6 +16,7 @@ macro_rules! extremes {
             type Accumulator = T::Key;
             type Output = T;
             const EXACT: bool = true;
+            const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu();
 
             #[inline(always)]
             fn identity(&self) -> T::Key {

@@ -1,5 +1,6 @@
 use crate::element::{Dtype, Element, Wide};
-use crate::op::Op;
+use crate::op::{OnCpu, Op};
+use crate::table;
 use bytemuck::{Pod, Zeroable, cast};
 use cuda_std::intrinsics::{mul_lo_i32, mul_lo_u32};
 
@@ -13,6 +14,7 @@ impl<T: Element> Op<T> for Prod {
     type Accumulator = T::Wide;
     type Output = T::Wide;
     const EXACT: bool = T::Wide::EXACT;
+    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu();
 
     #[inline(always)]
     fn identity(&self) -> T::Wide {

@@ -37,7 +37,7 @@ pub fn reduce_with<K: Kernel, O: LadderOp<T>, T: LadderElement>(
     let time = time(gpu, repeats, |queue, repeat| {
         let output = first.wrapping_add(if K::ATOMIC { repeat as usize } else { 0 });
         // SAFETY: the input holds its elements, and from `output` on there is a place for an accumulator from each block.
-        last = unsafe { enqueue::<K, O, T>(gpu, &queue.stream, elements.as_ptr(), len, output, block)? };
+        last = unsafe { enqueue::<K, O, T>(gpu, &queue.stream, elements.pointer(), len, output, block)? };
         Ok(())
     })?;
     let mut all = op.identity();
@@ -93,7 +93,7 @@ pub fn reduce_repeatedly<O: Op<T> + Default, T: Element>(
     let gpu = elements.memory.gpu();
     let mut result = [O::Output::zeroed()];
     let output = Memory::new(gpu, size_of::<O::Output>())?;
-    let items = (elements.as_ptr(), elements.len as u64);
+    let items = (elements.pointer(), elements.len as u64);
     let time = time(gpu, repeats, |queue, _| {
         // SAFETY: the elements are borrowed until the stream has been waited for, and the output stays as long.
         unsafe { queue.enqueue(gpu, O::default(), items, block, pointer(&output, 0), null_mut()) }
@@ -120,7 +120,7 @@ pub fn argmin_by_halving<T: LadderElement>(elements: Part<T>, block: u32) -> Res
                 unsafe {
                     if first {
                         let arguments =
-                            ArgMin { input: elements.as_ptr(), indices, len, keys_out, indices_out };
+                            ArgMin { input: elements.pointer(), indices, len, keys_out, indices_out };
                         gpu.launch::<ArgMin<T>>(Kernels::NONE, stream, grid, &arguments)
                     } else {
                         let keys_out = keys_out.cast();

@@ -153,6 +153,9 @@ impl fmt::Debug for CudaBuilderError {
     }
 }
 
+/// The group that a kernel of a name is in.
+type Group = fn(&str) -> String;
+
 /// Compiles a kernel crate to PTX, with the release profile.
 #[derive(Clone, Debug)]
 #[must_use]
@@ -162,7 +165,7 @@ pub struct CudaBuilder {
     debug: DebugInfo,
     build_args: Vec<String>,
     copy_to: Option<PathBuf>,
-    copy_groups_to: Option<(PathBuf, fn(&str) -> String)>,
+    copy_groups_to: Option<(PathBuf, Group)>,
 }
 
 impl CudaBuilder {
