@@ -11,11 +11,9 @@
 //! `examples/speed.rs` makes a table and a chart of what this and others print.
 
 use clap::Parser;
-use cust::event::{Event, EventFlags};
-use cust::stream::{Stream as Raw, StreamFlags};
 use cust::sys::{self, CUstream, cudaError_enum::CUDA_SUCCESS};
 use gpu_reduce::{
-    Buffer, Device, Element, Op, Reduce, bf16, default_block, f16, for_each_block, for_each_element,
+    Buffer, Device, Element, Op, Reduce, Stream, bf16, default_block, f16, for_each_block, for_each_element,
     for_each_operator,
 };
 use std::error::Error;
@@ -49,6 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     // For the events and the graphs, which are this program's own.
     let _context = cust::context::Context::new(cust::device::Device::get_device(0)?)?;
+    let mut stream = device.stream()?;
     if let Some(peak) = device.peak_bandwidth() {
         println!(r#"{{"impl":"peak","device":"{device}","gbps":{:.1}}}"#, peak / 1e9);
     }
@@ -69,7 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         macro_rules! for_op {
             ({ $type:ident } $($(#[$doc:meta])* $name:ident: $op:ident;)*) => {
                 match op {
-                    $(stringify!($name) => case.run::<gpu_reduce::$op, $type>(&device)?,)*
+                    $(stringify!($name) => case.run::<gpu_reduce::$op, $type>(&device, &mut stream)?,)*
                     _ => eprintln!("no kernel for {line}"),
                 }
             };
@@ -112,7 +111,11 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    fn run<O: Op<T> + Default, T: Sample>(&self, device: &Device) -> Result<(), Box<dyn Error>> {
+    fn run<O: Op<T> + Default, T: Sample>(
+        &self,
+        device: &Device,
+        stream: &mut Stream,
+    ) -> Result<(), Box<dyn Error>> {
         let &Self { op, n, block } = self;
         let bytes = n * size_of::<T>();
         let block = block.unwrap_or(default_block(bytes as u64));
@@ -120,7 +123,7 @@ impl Case<'_> {
         let calls = if bytes >= 1 << 30 { 4 } else { buffers.max(if bytes < HOT_BYTES { 40 } else { 8 }) };
         let input: Buffer<T> = fill(device, n * buffers)?;
         let mut result = device.zeros::<O::Output>(1)?;
-        let mut stream = device.stream()?;
+        let raw: CUstream = stream.as_raw().ok_or("the CPU has no graphs")?.cast();
         let mut enqueue = |call: usize| {
             let start = call % buffers * n;
             let x = input.slice(start..start + n)?;
@@ -128,17 +131,17 @@ impl Case<'_> {
                 ({} $($block:literal)*) => {
                     match block {
                         // SAFETY: the buffers outlive the graph, and only what is enqueued uses them.
-                        $($block => unsafe { x.enqueue::<O, $block>(O::default(), &mut stream, &mut result, 0) }?,)*
+                        $($block => unsafe { x.enqueue::<O, $block>(O::default(), stream, &mut result, 0) }?,)*
                         _ => return Err("BLOCK is a power of two from 32 to 1024".into()),
                     }
                 };
             }
             for_each_block! { for_block! {} }
-            Ok::<_, Box<dyn Error>>(stream.as_raw().ok_or("the CPU has no graphs")?.cast())
+            Ok::<_, Box<dyn Error>>(())
         };
         // Loads the kernel, which a capture cannot.
-        let raw: CUstream = enqueue(0)?;
-        let us = median_us(raw, calls, |call| enqueue(call).map(|_| ()))?;
+        enqueue(0)?;
+        let us = median_us(raw, calls, enqueue)?;
         let gbps = bytes as f64 / us / 1e3;
         println!(
             r#"{{"impl":"gpu_reduce","op":"{op}","dtype":"{}","n":{n},"segment":0,"us":{us:.3},"gbps":{gbps:.1},"block":{block}}}"#,
@@ -171,38 +174,36 @@ fn fill<T: Sample>(device: &Device, n: usize) -> Result<Buffer<T>, gpu_reduce::E
 
 /// The median time of a call, in microseconds, when `calls` of them run back to back in a graph.
 fn median_us(
-    captured: CUstream,
+    stream: CUstream,
     calls: usize,
     enqueue: impl FnMut(usize) -> Result<(), Box<dyn Error>>,
 ) -> Result<f64, Box<dyn Error>> {
     let check = |status| if status == CUDA_SUCCESS { Ok(()) } else { Err(format!("{status:?}")) };
-    let stream = Raw::new(StreamFlags::NON_BLOCKING, None)?;
-    let (mut graph, mut executable) = (null_mut(), null_mut());
-    // SAFETY: the streams are live; the graph and its executable are made here and destroyed below, after their last use.
+    let (mut graph, mut executable, mut events) = (null_mut(), null_mut(), [null_mut(); 2]);
+    let mut times = Vec::new();
+    // SAFETY: the stream is live; what is made here is destroyed at the end, after its last use.
     unsafe {
         let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        check(sys::cuStreamSynchronize(captured))?;
-        check(sys::cuStreamBeginCapture_v2(captured, mode))?;
+        check(sys::cuStreamSynchronize(stream))?;
+        check(sys::cuStreamBeginCapture_v2(stream, mode))?;
         (0..calls).try_for_each(enqueue)?;
-        check(sys::cuStreamEndCapture(captured, &mut graph))?;
+        check(sys::cuStreamEndCapture(stream, &mut graph))?;
         check(sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0))?;
-    }
-    // SAFETY: as above.
-    let replay = || check(unsafe { sys::cuGraphLaunch(executable, stream.as_inner()) });
-    (0..3).try_for_each(|_| replay())?;
-    let (begin, end) = (Event::new(EventFlags::DEFAULT)?, Event::new(EventFlags::DEFAULT)?);
-    let mut times = Vec::new();
-    for _ in 0..15 {
-        begin.record(&stream)?;
-        replay()?;
-        end.record(&stream)?;
-        end.synchronize()?;
-        times.push(f64::from(end.elapsed_time_f32(&begin)?) * 1e3 / calls as f64);
-    }
-    // SAFETY: as above; the stream was waited for.
-    unsafe {
+        (0..3).try_for_each(|_| check(sys::cuGraphLaunch(executable, stream)))?;
+        events.iter_mut().try_for_each(|event| check(sys::cuEventCreate(event, 0)))?;
+        let [begin, end] = events;
+        for _ in 0..15 {
+            let mut milliseconds = 0.0;
+            check(sys::cuEventRecord(begin, stream))?;
+            check(sys::cuGraphLaunch(executable, stream))?;
+            check(sys::cuEventRecord(end, stream))?;
+            check(sys::cuEventSynchronize(end))?;
+            check(sys::cuEventElapsedTime(&mut milliseconds, begin, end))?;
+            times.push(f64::from(milliseconds) * 1e3 / calls as f64);
+        }
         check(sys::cuGraphExecDestroy(executable))?;
         check(sys::cuGraphDestroy(graph))?;
+        events.into_iter().try_for_each(|event| check(sys::cuEventDestroy_v2(event)))?;
     }
     times.sort_by(f64::total_cmp);
     Ok(times[times.len() / 2])

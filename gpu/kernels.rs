@@ -136,12 +136,11 @@ macro_rules! reduce_entries {
                 len: u64,
                 chunk: u64,
                 slots: *mut u64,
-                result: *mut <$op as $crate::Op<$item>>::Output,
-                host: *mut u64,
+                result: $crate::reduce::Target<<$op as $crate::Op<$item>>::Output>,
                 op: $op,
             ) {
                 const WIDTH: usize = $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES);
-                let arguments = $crate::reduce::Arguments { input: $value, len, chunk, slots, result, host, op };
+                let arguments = $crate::reduce::Arguments { input: $value, len, chunk, slots, result, op };
                 // SAFETY: the host launches it as `reduce` asks.
                 unsafe { $crate::reduce::reduce::<$op, $input, $block, WIDTH>(arguments) }
             }

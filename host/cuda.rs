@@ -196,8 +196,8 @@ mod tests {
     /// On a GPU: a module that the driver does not take, and a launch that it refuses, are errors, and the device goes on.
     #[test]
     fn a_failed_launch_leaves_the_device_usable() {
-        use gpu_reduce_kernels::reduce::{Arguments, Kernel};
-        use std::ptr::{null, null_mut};
+        use gpu_reduce_kernels::reduce::{Arguments, Kernel, Target};
+        use std::ptr::null;
 
         let gpu = match Gpu::open(0) {
             Ok(gpu) => gpu,
@@ -209,8 +209,8 @@ mod tests {
         });
         assert!(matches!(bad, Err(Error::Launch { .. })), "{bad:?}");
         let input: *const f32 = null();
-        let (slots, host) = (null_mut(), null_mut());
-        let arguments = Arguments { input, len: 1, chunk: 1, slots, result: null_mut(), host, op: Sum };
+        let result = Target::device(null_mut());
+        let arguments = Arguments { input, len: 1, chunk: 1, slots: null_mut(), result, op: Sum };
         let refused = gpu.with_workspace(|workspace| {
             let grid = Grid { blocks: 0, block: 256 };
             let stream = &workspace.queue.stream;

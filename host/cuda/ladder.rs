@@ -10,9 +10,10 @@ use bytemuck::Zeroable;
 use cust::event::{Event, EventFlags};
 use cust::stream::Stream;
 use gpu_reduce_kernels::ladder::{ArgMin, Kernel, MERGE_BLOCK, Merge, Pass, Rung};
+use gpu_reduce_kernels::reduce::Target;
 use std::mem;
 use std::num::NonZeroU32;
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,7 +97,7 @@ pub fn reduce_repeatedly<O: Op<T> + Default, T: Element>(
     let items = (elements.pointer(), elements.len as u64);
     let time = time(gpu, repeats, |queue, _| {
         // SAFETY: the elements are borrowed until the stream has been waited for, and the output stays as long.
-        unsafe { queue.enqueue(gpu, O::default(), items, block, pointer(&output, 0), null_mut()) }
+        unsafe { queue.enqueue(gpu, O::default(), items, block, Target::device(pointer(&output, 0))) }
     })?;
     output.read(0, bytemuck::cast_slice_mut(&mut result))?;
     Ok((result[0], time))

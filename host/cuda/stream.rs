@@ -9,11 +9,10 @@ use cust::memory::{AsyncCopyDestination, DeviceBuffer, DevicePointer, DeviceSlic
 use cust::stream::{Stream, StreamFlags};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::width;
-use gpu_reduce_kernels::reduce::{Arguments, Kernel};
+use gpu_reduce_kernels::reduce::{Arguments, Kernel, Target};
 use gpu_reduce_kernels::slot;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
-use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,12 +33,11 @@ impl Queue {
         Ok(Self { stream, slots })
     }
 
-    /// Enqueues a reduction of `len` items, of which there are some; its result goes to `result`, on the device, or where that
-    /// is null to the empty slot `host`.
+    /// Enqueues a reduction of `len` items, of which there are some; its result goes to `result`.
     ///
     /// # Safety
     ///
-    /// The items, the result's place and the host's slot stay until the stream has been waited for, and nothing else uses them
+    /// The items and the result's target stay until the stream has been waited for, and nothing else uses them
     /// meanwhile. The context is entered.
     pub(super) unsafe fn enqueue<O: Op<P::Item>, P: Input>(
         &mut self,
@@ -47,8 +45,7 @@ impl Queue {
         op: O,
         (input, len): (P, u64),
         block: u32,
-        result: *mut O::Output,
-        host: *mut u64,
+        result: Target<O::Output>,
     ) -> Result<(), Error> {
         let plan = Plan::new(len, width::<O, P::Item>(P::BYTES), block);
         let words = plan.chunks as usize * slot::words::<O::Accumulator>();
@@ -56,7 +53,7 @@ impl Queue {
             self.slots = empty_slots(gpu, &self.stream, words.next_power_of_two())?;
         }
         let slots = self.slots.as_device_ptr().as_mut_ptr();
-        let arguments = Arguments { input, len, chunk: plan.chunk, slots, result, host, op };
+        let arguments = Arguments { input, len, chunk: plan.chunk, slots, result, op };
         let grid = Grid { blocks: plan.chunks, block };
         // SAFETY: as the caller vouches; the slots are this stream's, and suffice for the plan.
         unsafe { gpu.launch::<Kernel<O, P>>(O::KERNELS, &self.stream, grid, &arguments) }
@@ -117,7 +114,7 @@ impl OwnStream {
     ) -> Result<(), Error> {
         let _entered = self.gpu.enter()?;
         // SAFETY: as the caller vouches.
-        unsafe { self.queue.enqueue(&self.gpu, op, items, block, result, null_mut()) }
+        unsafe { self.queue.enqueue(&self.gpu, op, items, block, Target::device(result)) }
     }
 }
 
@@ -191,7 +188,7 @@ impl Gpu {
             let host = words.as_ptr().cast_mut().cast();
             // SAFETY: the input stays as it is borrowed until the call has ended, and so does the workspace's slot, which is
             // empty; the context is entered.
-            unsafe { queue.enqueue(self, *op, (input, len), block, null_mut(), host) }?;
+            unsafe { queue.enqueue(self, *op, (input, len), block, Target::host(host)) }?;
             let result = wait(words, || queue.stream.synchronize());
             self.launched::<Kernel<O, P>>(block, result)?;
             let output = slot::unpack_option(|index| words[index].load(Ordering::Relaxed));
