@@ -130,7 +130,7 @@ macro_rules! reduce_entries {
     (@kernel $block:literal [$name:expr] $op:ty, $item:ty, $input:ty, ($($parameter:ident: $type:ty),*) => $value:expr) => {
         const _: () = {
             #[$crate::cuda_std::kernel(name = concat!($name, "_", $block))]
-            #[allow(improper_ctypes_definitions)]
+            #[allow(improper_ctypes_definitions, clippy::too_many_arguments)]
             pub unsafe fn entry(
                 $($parameter: $type,)*
                 len: u64,
@@ -161,7 +161,10 @@ macro_rules! reduce_entries {
 #[macro_export]
 macro_rules! kernels {
     ($($name:ident: $op:ty, $($item:ty),+;)*) => {
-        $( $crate::for_each_block! { reduce_entries! { [stringify!($name)] $op, $($item),+ } } )*
+        const _: () = {
+            use $crate::reduce_entries;
+            $( $crate::for_each_block! { reduce_entries! { [stringify!($name)] $op, $($item),+ } } )*
+        };
 
         /// The kernels that this crate has compiled.
         #[cfg(target_arch = "nvptx64")]

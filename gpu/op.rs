@@ -54,8 +54,8 @@ pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
     /// The operator's name in errors, as `sum`.
     const NAME: &'static str;
 
-    /// What partial results are: any plain value. Where the operator is not [`EXACT`](Op::EXACT), a block has room for those
-    /// of up to 44 bytes with 1,024 threads; larger ones are an error when a kernel is compiled for it.
+    /// What partial results are: any plain value. A block's warps exchange up to 32 of them through shared memory, which has room
+    /// for those of up to 1,536 bytes; larger ones are an error when a GPU's driver compiles the kernel.
     type Accumulator: Accumulator;
 
     /// What a reduction returns.

@@ -47,8 +47,8 @@ unsafe fn fold_rows<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usi
     let width = WIDTH as u32;
     let row = BLOCK * width;
     let first = thread::thread_idx_x() * width;
-    // One item is loaded in one access wherever it lies.
-    let head = if WIDTH == 1 { 0 } else { chunk.head() };
+    // One item is loaded in one access wherever it lies. Of rows shorter than 128 bytes, a boundary of theirs will do.
+    let head = if WIDTH == 1 { 0 } else { chunk.head() % row };
     let mut accumulators = [op.identity(); WIDTH];
 
     if O::EXACT {

@@ -234,7 +234,7 @@ impl CudaBuilder {
     /// Compiles the crate. Returns the PTX file: that of [`copy_to`](Self::copy_to) if it was called.
     ///
     /// In a build script, it is built in a folder of its own below `OUT_DIR`, and built again when something in the crate's
-    /// folder changes; elsewhere, in `target/cuda-builder` in that folder.
+    /// folder changes, or a source of a dependency by `path`; elsewhere, in `target/cuda-builder` in that folder.
     ///
     /// # Errors
     ///
@@ -255,6 +255,9 @@ impl CudaBuilder {
         };
         let toolchain = toolchain::find()?;
         let file = self.compile(&folder, &target_dir, &toolchain)?;
+        if env::var_os("OUT_DIR").is_some() {
+            watch_sources(&target_dir.join("nvptx64-nvidia-cuda/release"))?;
+        }
 
         let ptx = fs::read_to_string(&file).map_err(failed_at(&file))?;
         if !ptx.contains(".entry") {
@@ -352,6 +355,22 @@ impl CudaBuilder {
             .env("CARGO_BUILD_BUILD_DIR", target_dir);
         cargo
     }
+}
+
+/// Has cargo run the build script again when a source changes that is named in cargo's list beside what it built, in `folder`.
+fn watch_sources(folder: &Path) -> Result<(), CudaBuilderError> {
+    for entry in fs::read_dir(folder).map_err(failed_at(folder))? {
+        let path = entry.map_err(failed_at(folder))?.path();
+        if path.extension().is_some_and(|extension| extension == "d") {
+            let list = fs::read_to_string(&path).map_err(failed_at(&path))?;
+            let sources = list.split_once(": ").map_or("", |(_, sources)| sources);
+            // A space in a path has a backslash before it.
+            for source in sources.replace("\\ ", "\0").split_whitespace() {
+                println!("cargo::rerun-if-changed={}", source.replace('\0', " "));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether cargo gets an environment variable: all but those that a build sets for its rustc or its build scripts, which

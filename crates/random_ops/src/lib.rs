@@ -1,0 +1,222 @@
+//! Operators drawn at random: families over accumulators of many sizes, whose behaviour is in a value that a test draws. The
+//! crate is what a user's is: operators, a table, a build script.
+#![no_std]
+
+mod item;
+mod word;
+
+pub use item::{Colour, Place, Point, Triple, Value};
+pub use word::{Float, Word};
+
+use bytemuck::{Pod, Zeroable};
+use core::array::from_fn;
+use core::fmt::Debug;
+use core::marker::PhantomData;
+use gpu_reduce_kernels::{Kernels, Op};
+
+/// What [`Exact`] and [`Ordered`] carry; any value will do.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Parameters {
+    /// Hashed with each item.
+    pub seed: u64,
+    /// How words combine: two bits for each.
+    pub kinds: u32,
+    /// Bits by which words rotate.
+    pub turn: u16,
+    /// The lowest bits of the accumulators for which there is no value, and bits by which words of results rotate.
+    pub none: [u8; 2],
+}
+
+/// The hash of an item at an index.
+#[inline(always)]
+fn hash(seed: u64, item: impl Value, index: u64) -> u64 {
+    let mixed = (item.bits() ^ seed).wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+/// One word of what is made of a hash.
+#[inline(always)]
+fn part(hash: u64, word: usize) -> u64 {
+    let mixed = hash.wrapping_mul(2 * word as u64 + 3);
+    mixed ^ mixed >> 32
+}
+
+impl Parameters {
+    /// A result: the accumulator, and a mix of it with the count.
+    #[inline(always)]
+    fn finish<W: Word, const N: usize>(&self, all: [W; N], count: u64) -> Option<[[W; N]; 2]> {
+        let none = count == 0 || (all[0].low() ^ self.none[0]).is_multiple_of(16);
+        (!none).then(|| [all, all.map(|word| word.turned(self.none[1].into(), W::of(count)))])
+    }
+}
+
+/// N words in each accumulator, which combine with the same bits in every order: each is the sum, the exclusive or, the least
+/// or the greatest, as the parameters say.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct Exact<W, const N: usize>(pub Parameters, pub PhantomData<W>);
+
+impl<W: Word, const N: usize, I: Value> Op<I> for Exact<W, N> {
+    const NAME: &'static str = "exact";
+    type Accumulator = [W; N];
+    type Output = [[W; N]; 2];
+    const EXACT: bool = true;
+    const KERNELS: Kernels = crate::KERNELS;
+
+    #[inline(always)]
+    fn identity(&self) -> [W; N] {
+        from_fn(|word| W::identity(self.0.kinds >> (2 * word)))
+    }
+
+    #[inline(always)]
+    fn lift(&self, item: I, index: u64) -> [W; N] {
+        let hash = hash(self.0.seed, item, index);
+        from_fn(|word| W::of(part(hash, word)))
+    }
+
+    #[inline(always)]
+    fn combine(&self, a: [W; N], b: [W; N]) -> [W; N] {
+        from_fn(|word| W::combined(self.0.kinds >> (2 * word), a[word], b[word]))
+    }
+
+    #[inline(always)]
+    fn finish(&self, all: [W; N], count: u64) -> Option<[[W; N]; 2]> {
+        self.0.finish(all, count)
+    }
+}
+
+/// N words in each accumulator, which combine with other bits in every other order: sums, rotated. An accumulator of items has an
+/// odd first word.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct Ordered<W, const N: usize>(pub Parameters, pub PhantomData<W>);
+
+impl<W: Word, const N: usize> Ordered<W, N> {
+    #[inline(always)]
+    fn of_items(mut words: [W; N]) -> [W; N] {
+        words[0] = words[0].odd();
+        words
+    }
+}
+
+impl<W: Word, const N: usize, I: Value> Op<I> for Ordered<W, N> {
+    const NAME: &'static str = "ordered";
+    type Accumulator = [W; N];
+    type Output = [[W; N]; 2];
+    const EXACT: bool = false;
+    const KERNELS: Kernels = crate::KERNELS;
+
+    #[inline(always)]
+    fn identity(&self) -> [W; N] {
+        [W::zeroed(); N]
+    }
+
+    #[inline(always)]
+    fn lift(&self, item: I, index: u64) -> [W; N] {
+        let hash = hash(self.0.seed, item, index);
+        Self::of_items(from_fn(|word| W::of(part(hash, word))))
+    }
+
+    #[inline(always)]
+    fn combine(&self, a: [W; N], b: [W; N]) -> [W; N] {
+        if a[0] == W::zeroed() {
+            b
+        } else if b[0] == W::zeroed() {
+            a
+        } else {
+            Self::of_items(from_fn(|word| a[word].turned(self.0.turn.into(), b[word])))
+        }
+    }
+
+    #[inline(always)]
+    fn finish(&self, all: [W; N], count: u64) -> Option<[[W; N]; 2]> {
+        self.0.finish(all, count)
+    }
+}
+
+/// N sums of floats, of many magnitudes. What it carries has a size and an alignment that is no register's.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct Sums<F, const N: usize>(pub [u8; 3], pub PhantomData<F>);
+
+impl<F: Float, const N: usize, I: Value> Op<I> for Sums<F, N> {
+    const NAME: &'static str = "sums";
+    type Accumulator = [F; N];
+    type Output = [F; N];
+    const EXACT: bool = false;
+    const KERNELS: Kernels = crate::KERNELS;
+
+    #[inline(always)]
+    fn identity(&self) -> [F; N] {
+        [F::NOTHING; N]
+    }
+
+    #[inline(always)]
+    fn lift(&self, item: I, index: u64) -> [F; N] {
+        let [a, b, c] = self.0;
+        let hash = hash(u32::from_le_bytes([a, b, c, 1]).into(), item, index);
+        from_fn(|word| F::of(part(hash, word), c))
+    }
+
+    #[inline(always)]
+    fn combine(&self, a: [F; N], b: [F; N]) -> [F; N] {
+        from_fn(|word| a[word].plus(b[word]))
+    }
+
+    #[inline(always)]
+    fn finish(&self, all: [F; N], _: u64) -> Option<[F; N]> {
+        Some(all)
+    }
+}
+
+/// What is compiled, for tests to go through: calls `$callback! { ROW ROW … }`, with rows as the table has them. An accumulator's
+/// bytes are in its name.
+#[macro_export]
+macro_rules! for_each_row {
+    ($callback:ident) => {
+        $callback! {
+            exact_1: Exact<u8, 1>, u8;
+            exact_2: Exact<u16, 1>, u16;
+            exact_4: Exact<u32, 1>, u32;
+            exact_8: Exact<u64, 1>, u64;
+            exact_12: Exact<u32, 3>, u32;
+            exact_16: Exact<u64, 2>, u32;
+            exact_24: Exact<u64, 3>, u32;
+            exact_40: Exact<u32, 10>, u32;
+            ordered_1: Ordered<u8, 1>, u8;
+            ordered_2: Ordered<u16, 1>, u16;
+            ordered_4: Ordered<u32, 1>, u32;
+            ordered_8: Ordered<u64, 1>, u32;
+            ordered_12: Ordered<u32, 3>, u32;
+            ordered_16: Ordered<u32, 4>, u32;
+            ordered_24: Ordered<u64, 3>, u32;
+            ordered_40: Ordered<u64, 5>, u32;
+            ordered_64: Ordered<u64, 8>, u32;
+            ordered_3: Ordered<u8, 3>, u32;
+            ordered_6: Ordered<u16, 3>, u16;
+            // Loads of fewer than 16 bytes, as accumulators are wider than items.
+            ordered_4_of_bytes: Ordered<u32, 1>, u8;
+            ordered_8_of_bytes: Ordered<u64, 1>, u8;
+            ordered_16_of_bytes: Ordered<u64, 2>, u8;
+            // Items that are structs.
+            exact_4_of_colours: Exact<u32, 1>, Colour;
+            ordered_4_of_colours: Ordered<u32, 1>, Colour;
+            ordered_4_of_points: Ordered<u32, 1>, Point;
+            ordered_2_of_places: Ordered<u16, 1>, Place;
+            exact_8_of_triples: Exact<u64, 1>, Triple;
+            // Floats.
+            sums_4: Sums<f32, 1>, f32;
+            sums_12_of_places: Sums<f32, 3>, Place;
+            sums_24: Sums<f64, 3>, f64;
+            // Two inputs.
+            exact_8_of_two: Exact<u64, 1>, u8, f64;
+            ordered_8_of_two: Ordered<u64, 1>, f32, u32;
+            ordered_12_of_two: Ordered<u32, 3>, u8, f64;
+            sums_40_of_two: Sums<f64, 5>, Colour, u16;
+        }
+    };
+}
+
+use gpu_reduce_kernels::kernels;
+for_each_row! { kernels }

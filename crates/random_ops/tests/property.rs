@@ -1,0 +1,269 @@
+//! Operators, items, lengths and places in memory drawn at random: the CPU, and the GPU or the emulator, give the bits of the
+//! plan, which is followed here by plain recursion.
+
+#[path = "../../../tests/support/mod.rs"]
+mod support;
+
+use bytemuck::{Zeroable, bytes_of, pod_read_unaligned};
+use gpu_reduce::{Buffer, Device, Error, Op, Plan, Reduce, View, width};
+use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::test_runner::TestRunner;
+use random_ops::{Colour, Exact, Ordered, Place, Point, Sums, Triple, Value, for_each_row};
+use std::io::{self, Write};
+use std::sync::LazyLock;
+
+/// The devices under test; the CPU alone where the kernels are not compiled.
+static DEVICES: LazyLock<Vec<Device>> = LazyLock::new(|| match option_env!("WITHOUT_KERNELS") {
+    Some(why) => {
+        // Not by `eprintln!`, which a test that passes shows to nobody.
+        writeln!(io::stderr(), "skipped on GPUs and on the emulator: {why}").unwrap();
+        vec![Device::cpu()]
+    }
+    None => support::devices(),
+});
+
+/// What is reduced: the elements of an array, or of two in pairs.
+trait Items: Value {
+    /// Bytes of an element, in the array whose elements are larger.
+    const BYTES: usize;
+    type Buffers;
+    type Views<'a>: Reduce<Item = Self>;
+
+    fn from_hash(hash: u64) -> Self;
+
+    /// Uploads `items`, to lie behind so many others in each array.
+    fn upload(items: &[Self], before: [usize; 2], device: &Device) -> Self::Buffers;
+
+    fn views(buffers: &Self::Buffers, before: [usize; 2]) -> Self::Views<'_>;
+}
+
+macro_rules! elements {
+    ($($type:ty: $from:expr;)*) => {$(
+        impl Items for $type {
+            const BYTES: usize = size_of::<$type>();
+            type Buffers = Buffer<$type>;
+            type Views<'a> = View<'a, $type>;
+
+            fn from_hash(hash: u64) -> Self {
+                $from(hash)
+            }
+
+            fn upload(items: &[Self], [before, _]: [usize; 2], device: &Device) -> Buffer<$type> {
+                let mut data = vec![<$type>::zeroed(); before];
+                data.extend(items);
+                device.upload(&data).unwrap()
+            }
+
+            fn views(buffer: &Buffer<$type>, [before, _]: [usize; 2]) -> View<'_, $type> {
+                buffer.slice(before..).unwrap()
+            }
+        }
+    )*};
+}
+
+elements! {
+    u8: |hash| hash as u8;
+    u16: |hash| hash as u16;
+    u32: |hash| hash as u32;
+    u64: |hash| hash;
+    f32: |hash| hash as i32 as f32;
+    f64: |hash| hash as i64 as f64;
+    Colour: |hash| Colour([0, 8, 16].map(|bits| (hash >> bits) as u8));
+    Point: |hash| Point([0, 8].map(|bits| f32::from_hash(hash >> bits)));
+    Place: |hash| Place([0, 8, 16].map(|bits| f32::from_hash(hash >> bits)));
+    Triple: |hash| Triple([0, 8, 16].map(|bits| hash >> bits));
+}
+
+impl<A: Items, B: Items> Items for (A, B) {
+    const BYTES: usize = if A::BYTES > B::BYTES { A::BYTES } else { B::BYTES };
+    type Buffers = (A::Buffers, B::Buffers);
+    type Views<'a> = (A::Views<'a>, B::Views<'a>);
+
+    fn from_hash(hash: u64) -> Self {
+        (A::from_hash(hash), B::from_hash(support::hash(hash)))
+    }
+
+    fn upload(items: &[Self], [first, second]: [usize; 2], device: &Device) -> Self::Buffers {
+        let (a, b): (Vec<_>, Vec<_>) = items.iter().copied().unzip();
+        (A::upload(&a, [first; 2], device), B::upload(&b, [second; 2], device))
+    }
+
+    fn views((a, b): &Self::Buffers, [first, second]: [usize; 2]) -> Self::Views<'_> {
+        (A::views(a, [first; 2]), B::views(b, [second; 2]))
+    }
+}
+
+/// A random reduction.
+#[derive(Clone, Debug)]
+struct Case {
+    operator: [u8; 16],
+    items: u64,
+    /// Which of the plan's boundaries the length is beside.
+    boundary: Index,
+    beside: isize,
+    /// Elements before those that are reduced.
+    before: [usize; 2],
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    (any::<[u8; 16]>(), any::<u64>(), any::<Index>(), -2..=2isize, [0..130usize, 0..130usize]).prop_map(
+        |(operator, items, boundary, beside, before)| Case { operator, items, boundary, beside, before },
+    )
+}
+
+impl Case {
+    /// The operator: plain values, of which any will do.
+    fn operator<O: Op<I>, I: Items>(&self) -> O {
+        pod_read_unaligned(&self.operator[..size_of::<O>()])
+    }
+
+    /// The items for an operator and a BLOCK, up to `limit` of them: so many as one of the plan's boundaries has.
+    fn items<O: Op<I>, I: Items>(&self, block: u32, limit: usize) -> Vec<I> {
+        let row = Plan::new(0, width::<O, I>(I::BYTES), block).row as usize;
+        let most = row * gpu_reduce::max_chunks(block) as usize;
+        let rows = [1, 2, 3, 4, 7, 8, 9, 12, 31, 32, 33, 64, 127, 128, 129, 512].map(|rows| rows * row);
+        let mut boundaries = [&[0, row / block as usize, 32, limit, 8 * most, 12 * most], &rows[..]].concat();
+        boundaries.retain(|&boundary| boundary <= limit);
+        let len = boundaries[self.boundary.index(boundaries.len())].saturating_add_signed(self.beside);
+        (0..len as u64).map(|index| I::from_hash(support::hash(self.items.wrapping_add(index)))).collect()
+    }
+}
+
+/// Cases of each row with each BLOCK, and items of a case at most: the emulator takes about 10,000 times as long as a GPU.
+fn effort() -> (u32, usize) {
+    if DEVICES.iter().any(Device::is_emulator) { (4, 1 << 16) } else { (24, 1 << 20) }
+}
+
+/// The result of the [plan](gpu_reduce::Plan), from its description.
+fn planned<O: Op<I>, I: Items>(op: &O, items: &[I], block: u32) -> Option<O::Output> {
+    let plan = Plan::new(items.len() as u64, width::<O, I>(I::BYTES), block);
+    let chunk = |chunk: usize| {
+        let range = plan.range(chunk as u32);
+        tree(op, 0..plan.row as usize, &|column| {
+            let column = (range.start as usize + column..range.end as usize).step_by(plan.row as usize);
+            fold(op, column.map(|index| op.lift(items[index], index as u64)))
+        })
+    };
+    let all = match plan.chunks as usize {
+        1 => chunk(0),
+        chunks => tree(op, 0..32, &|lane| fold(op, (lane..chunks).step_by(32).map(chunk))),
+    };
+    op.finish(all, items.len() as u64)
+}
+
+/// Folds neighbours, then pairs of those: what is at two halves of a range, a power of two long, folds last.
+fn tree<O: Op<I>, I: Items>(
+    op: &O,
+    range: std::ops::Range<usize>,
+    at: &dyn Fn(usize) -> O::Accumulator,
+) -> O::Accumulator {
+    if range.len() == 1 {
+        return at(range.start);
+    }
+    let middle = range.start + range.len() / 2;
+    op.combine(tree(op, range.start..middle, at), tree(op, middle..range.end, at))
+}
+
+/// Folds one after the other.
+fn fold<O: Op<I>, I: Items>(op: &O, all: impl Iterator<Item = O::Accumulator>) -> O::Accumulator {
+    all.fold(op.identity(), |a, b| op.combine(a, b))
+}
+
+/// The bytes of a result, or none where the operator has no value.
+fn bits<O: Op<I>, I: Items>(result: Result<O::Output, Error>) -> Option<Vec<u8>> {
+    match result {
+        Ok(output) => Some(bytes_of(&output).to_vec()),
+        Err(Error::EmptyInput { op }) if op == O::NAME => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Tests a row of the table.
+fn property<O: Op<I>, I: Items>() {
+    let (cases_of_row, limit) = effort();
+    let config =
+        ProptestConfig { cases: cases_of_row, failure_persistence: None, ..ProptestConfig::default() };
+    let everywhere = |case: Case| {
+        let op: O = case.operator();
+        for_each_block!(|BLOCK| {
+            let items = case.items::<O, I>(BLOCK, limit);
+            let expected = planned(&op, &items, BLOCK).map(|output| bytes_of(&output).to_vec());
+            if O::EXACT {
+                let lifted = (0..).zip(&items).map(|(index, &item)| op.lift(item, index));
+                let folded = op.finish(fold(&op, lifted), items.len() as u64);
+                prop_assert_eq!(&expected, &folded.map(|output| bytes_of(&output).to_vec()));
+            }
+            for device in &*DEVICES {
+                let buffers = I::upload(&items, case.before, device);
+                let result = I::views(&buffers, case.before).reduce_by::<O, BLOCK>(op);
+                let context = format!("{} items on {device}, BLOCK {BLOCK}", items.len());
+                prop_assert_eq!(bits::<O, I>(result), expected.clone(), "{}", context);
+            }
+        });
+        Ok(())
+    };
+    TestRunner::new(config).run(&cases(), everywhere).unwrap();
+}
+
+macro_rules! tests {
+    ($($name:ident: $op:ty, $($item:ty),+;)*) => {$(
+        #[test]
+        fn $name() {
+            property::<$op, items!($($item),+)>();
+        }
+    )*};
+}
+
+macro_rules! items {
+    ($item:ty) => {
+        $item
+    };
+    ($first:ty, $second:ty) => {
+        ($first, $second)
+    };
+}
+
+for_each_row! { tests }
+
+/// Enqueues reductions by several operators of a family on one stream; their results come to the device, in order.
+fn enqueued<O: Op<I>, I: Items>() {
+    for device in &*DEVICES {
+        let items: Vec<I> = (0..3000).map(|index| I::from_hash(support::hash(index))).collect();
+        let before = [3, 5];
+        let buffers = I::upload(&items, before, device);
+        let views = I::views(&buffers, before);
+        let ops: Vec<O> =
+            (0..20u8).map(|op| pod_read_unaligned(&[op.wrapping_mul(37); 16][..size_of::<O>()])).collect();
+        let mut results = device.zeros(ops.len()).unwrap();
+        let mut stream = device.stream().unwrap();
+        for (index, &op) in ops.iter().enumerate() {
+            // SAFETY: the buffers stay, and are not used otherwise, until the stream has been waited for.
+            unsafe { views.enqueue::<O, 64>(op, &mut stream, &mut results, index).unwrap() };
+        }
+        stream.wait().unwrap();
+        for (op, result) in ops.iter().zip(results.to_vec().unwrap()) {
+            let expected = planned(op, &items, 64).unwrap_or(O::Output::zeroed());
+            assert_eq!(result, expected, "{device}, {:?}", bytes_of(op));
+        }
+    }
+}
+
+#[test]
+fn results_stay_on_the_device() {
+    enqueued::<Exact<u8, 1>, u8>();
+    enqueued::<Ordered<u64, 5>, u32>();
+    enqueued::<Ordered<u32, 3>, (u8, f64)>();
+    enqueued::<Sums<f32, 3>, Place>();
+}
+
+/// Partial results for which a stream has no slots at the start.
+#[test]
+fn slots_grow() {
+    let op = Ordered::<u64, 5>(bytemuck::Zeroable::zeroed(), std::marker::PhantomData);
+    let items: Vec<u32> = (0..110_000).map(|index| support::hash(index) as u32).collect();
+    let expected = planned(&op, &items, 32);
+    for device in &*DEVICES {
+        assert_eq!(device.upload(&items).unwrap().reduce_by::<_, 32>(op).ok(), expected, "{device}");
+    }
+}
