@@ -53,7 +53,7 @@ unsafe fn fold_rows<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usi
 
     if O::EXACT {
         // SAFETY: the chunk has `len` items.
-        unsafe { fold_edges::<O, P, BLOCK, WIDTH>(op, &mut accumulators, chunk, len, head, start) };
+        unsafe { fold_head::<O, P, BLOCK, WIDTH>(op, &mut accumulators, chunk, head.min(len), start) };
     } else if first + width + head > row {
         for lane in 0..width {
             let element = (first + lane + head).wrapping_sub(row);
@@ -88,7 +88,7 @@ unsafe fn fold_rows<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usi
     }
     if left > 0 {
         // SAFETY: the thread's elements of these rows start at `at`.
-        unsafe { fold_rest(op, &mut accumulators, at, index, row, left as i32 - first as i32) };
+        unsafe { fold_rest(op, &mut accumulators, at, index, row, left as i32 - first as i32, first) };
     }
 
     if head != 0 && !O::EXACT {
@@ -98,36 +98,25 @@ unsafe fn fold_rows<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usi
     accumulators
 }
 
-/// Folds what whole loads leave of a chunk at its head and at its end: where every order gives the same bits, by an item a
-/// thread. (On an H200, XXX.)
+/// Folds the first `head` items of a chunk where every order gives the same bits: an item a thread.
 ///
 /// # Safety
 ///
-/// Every thread of the block calls it, with the same `len` items at `chunk`.
+/// Every thread of the block calls it; there are so many items at `chunk`.
 #[inline(always)]
-unsafe fn fold_edges<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
+unsafe fn fold_head<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
     op: &O,
     accumulators: &mut [O::Accumulator; WIDTH],
     chunk: P,
-    len: u32,
     head: u32,
     start: u64,
 ) {
-    let head = head.min(len);
-    let cut = (len - head) % WIDTH as u32;
-    let mut fold = |item: u32| {
-        // SAFETY: called for items of the chunk.
-        let value = unsafe { chunk.offset(item as usize).read() };
-        fold_item(op, accumulators, 0, value, start + u64::from(item));
-    };
-    let thread = thread::thread_idx_x();
-    if thread < cut {
-        fold(len - cut + thread);
-    }
-    let mut item = thread;
+    let mut item = thread::thread_idx_x();
     while item < head {
         intrinsics::no_unroll();
-        fold(item);
+        // SAFETY: as the caller vouches.
+        let value = unsafe { chunk.offset(item as usize).read() };
+        fold_item(op, accumulators, 0, value, start + u64::from(item));
         item += BLOCK;
     }
 }
@@ -171,7 +160,8 @@ const fn rest_rows(width: usize) -> u32 {
 ///
 /// # Safety
 ///
-/// Of the chunk, `left` elements lie from `at` on, which is aligned to 16 bytes; none if it is negative.
+/// Of the chunk, `left` items lie from `at` on, which is aligned to 16 bytes and the thread's item `first` of a row; none if it
+/// is negative.
 #[inline(always)]
 unsafe fn fold_rest<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     op: &O,
@@ -180,14 +170,27 @@ unsafe fn fold_rest<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     index: u64,
     row: u32,
     left: i32,
+    first: u32,
 ) {
     let width = WIDTH as u32;
     let whole = |load| load < rest_rows(WIDTH) && (load * row + width) as i32 <= left;
+    if O::EXACT {
+        // What the end cuts of a load falls to the first threads, an item each. The others read the last item, to no end: a
+        // branch would send the warp through all below twice.
+        let (thread, left) = (first / width, left as u32 + first);
+        let cut = left % width;
+        let last = if thread < cut { left - cut + thread } else { left - 1 };
+        let last = i64::from(last) - i64::from(first);
+        // SAFETY: one of the chunk's last items, of which there are some.
+        let item = unsafe { at.offset(last as usize).read() };
+        // SAFETY: whole loads before the end lie in the chunk.
+        unsafe { fold_loads(op, accumulators, at, index, row, whole) };
+        let lifted = op.lift(item, index.wrapping_add_signed(last));
+        accumulators[0] = op.combine(accumulators[0], if thread < cut { lifted } else { op.identity() });
+        return;
+    }
     // SAFETY: whole loads before the end lie in the chunk.
     unsafe { fold_loads(op, accumulators, at, index, row, whole) };
-    if O::EXACT {
-        return; // `fold_edges` has what is left.
-    }
     // A thread whose load the end cuts has less than a load in the last row (a row is a power of two, so that the remainder
     // is right for a negative `left` as well: a load or more).
     let last_row = left as u32 % row;
