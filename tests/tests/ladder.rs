@@ -1,8 +1,6 @@
 //! The ladder's table: every classic kernel with every operator, type and BLOCK, at lengths around every boundary, aligned
 //! and not, against the reference; special values; the least with its index.
 
-mod support;
-
 use gpu_reduce::{
     Device, Error, LadderElement, LadderOp, Max, Min, Prod, Reduce, Sum, Variant, View, for_each_rung,
     variant,
@@ -11,7 +9,7 @@ use std::fmt::Debug;
 use std::num::NonZeroU32;
 use std::time::Duration;
 use support::reference::{Ordered, Reference};
-use support::{Sample, devices, samples};
+use support::{Sample, devices, for_each_block, samples};
 
 /// Every device that runs variants: all but the CPU.
 fn gpus() -> impl Iterator<Item = Device> {
