@@ -44,7 +44,7 @@ struct Args {
     #[arg(long, value_delimiter = ',')]
     op: Vec<Quantity>,
 
-    /// Where to compute: auto, cpu, cuda:N (the GPU of index N), or emulator (a GPU in software).
+    /// Where to compute: auto, cpu, cuda:N (the GPU of index N), or emulator (a GPU in software, with cargo's `--features emulator`).
     #[arg(long, default_value = "auto")]
     device: DeviceArg,
 
