@@ -25,7 +25,10 @@ pub trait Element: Pod + PartialOrd + Display + Debug + Send + Sync + sealed::Se
     /// The element that has this value, if one has.
     fn narrow(wide: Self::Wide) -> Self;
 
-    /// The element's key, or `nan` for a NaN. −0.0 is below +0.0.
+    /// The element's key, if it is no NaN. −0.0 is below +0.0.
+    fn key_of_number(self) -> Self::Key;
+
+    /// The element's key, or `nan` for a NaN.
     fn key(self, nan: Self::Key) -> Self::Key;
 
     /// The element that has this key; the canonical NaN for a key that no number has.
@@ -171,6 +174,10 @@ macro_rules! arithmetic {
             wide as $type
         }
         #[inline(always)]
+        fn key_of_number(self) -> $type {
+            self
+        }
+        #[inline(always)]
         fn key(self, _: $type) -> $type {
             self
         }
@@ -193,11 +200,15 @@ macro_rules! arithmetic {
             narrow::$type(wide)
         }
         #[inline(always)]
+        fn key_of_number(self) -> $key {
+            let bits = self.to_bits() as $key;
+            bits ^ ((bits >> ($key::BITS - 1)) & $key::MAX)
+        }
+        #[inline(always)]
         fn key(self, nan: $key) -> $key {
             let bits = self.to_bits() as $key;
             let infinity = $type::INFINITY.to_bits() as $key;
-            let key = bits ^ ((bits >> ($key::BITS - 1)) & $key::MAX);
-            if bits & $key::MAX > infinity { nan } else { key }
+            if bits & $key::MAX > infinity { nan } else { self.key_of_number() }
         }
         #[inline(always)]
         fn from_key(key: $key) -> $type {

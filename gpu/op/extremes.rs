@@ -34,7 +34,7 @@ macro_rules! extremes {
                         let wide = load.map(T::widen);
                         let has_nan = wide.iter().fold(false, |has, value| has | value.is_nan());
                         let extreme = wide.into_iter().reduce(Wide::$pick_wide).unwrap_or(T::Wide::ZERO);
-                        if has_nan { T::Key::$nan } else { T::narrow(extreme).key(T::Key::$nan) }
+                        if has_nan { T::Key::$nan } else { T::narrow(extreme).key_of_number() }
                     }
                     Dtype::I8 | Dtype::I16 if size_of::<[T; N]>() == 16 => {
                         extreme_of_words::<i32, T>(cast(load), Ord::$pick)

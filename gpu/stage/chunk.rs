@@ -51,7 +51,10 @@ unsafe fn fold_rows<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usi
     let head = if WIDTH == 1 { 0 } else { chunk.head() };
     let mut accumulators = [op.identity(); WIDTH];
 
-    if first + width + head > row {
+    if O::EXACT {
+        // SAFETY: the chunk has `len` items.
+        unsafe { fold_edges::<O, P, BLOCK, WIDTH>(op, &mut accumulators, chunk, len, head, start) };
+    } else if first + width + head > row {
         for lane in 0..width {
             let element = (first + lane + head).wrapping_sub(row);
             if element < head.min(len) {
@@ -93,6 +96,40 @@ unsafe fn fold_rows<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usi
         unsafe { rotate::<O, P::Item, BLOCK, WIDTH>(&mut accumulators, head) };
     }
     accumulators
+}
+
+/// Folds what whole loads leave of a chunk at its head and at its end: where every order gives the same bits, by an item a
+/// thread. (On an H200, XXX.)
+///
+/// # Safety
+///
+/// Every thread of the block calls it, with the same `len` items at `chunk`.
+#[inline(always)]
+unsafe fn fold_edges<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
+    op: &O,
+    accumulators: &mut [O::Accumulator; WIDTH],
+    chunk: P,
+    len: u32,
+    head: u32,
+    start: u64,
+) {
+    let head = head.min(len);
+    let cut = (len - head) % WIDTH as u32;
+    let mut fold = |item: u32| {
+        // SAFETY: called for items of the chunk.
+        let value = unsafe { chunk.offset(item as usize).read() };
+        fold_item(op, accumulators, 0, value, start + u64::from(item));
+    };
+    let thread = thread::thread_idx_x();
+    if thread < cut {
+        fold(len - cut + thread);
+    }
+    let mut item = thread;
+    while item < head {
+        intrinsics::no_unroll();
+        fold(item);
+        item += BLOCK;
+    }
 }
 
 /// Folds a load of each of a tile's rows that `whole` is true for; all are on their way before the first is folded.
@@ -148,6 +185,9 @@ unsafe fn fold_rest<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     let whole = |load| load < rest_rows(WIDTH) && (load * row + width) as i32 <= left;
     // SAFETY: whole loads before the end lie in the chunk.
     unsafe { fold_loads(op, accumulators, at, index, row, whole) };
+    if O::EXACT {
+        return; // `fold_edges` has what is left.
+    }
     // A thread whose load the end cuts has less than a load in the last row (a row is a power of two, so that the remainder
     // is right for a negative `left` as well: a load or more).
     let last_row = left as u32 % row;

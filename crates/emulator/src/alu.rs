@@ -1,6 +1,7 @@
 //! What each arithmetic instruction does: its name, modifiers and types to an operation on lanes.
 
 mod bits;
+mod compare;
 mod convert;
 mod float;
 mod integer;
@@ -34,8 +35,7 @@ pub fn find(instruction: &Instruction, banks: &[Option<Bank>]) -> Result<Option<
         "rcp" | "sqrt" | "rsqrt" | "sin" | "cos" | "lg2" | "ex2" | "tanh" | "copysign" | "testp" => {
             Some(float::function(&mut words)?)
         }
-        "setp" | "set" if words.is_float() => Some(float::compare(&mut words, instruction)?),
-        "setp" | "set" => Some(integer::compare(&mut words, instruction)?),
+        "setp" | "set" => Some(compare::compare(&mut words, instruction)?),
         "cvt" => Some(convert::convert(&mut words, banks)?),
         "selp" | "slct" => Some(integer::select(&mut words)?),
         "and" | "or" | "xor" | "not" | "cnot" | "lop3" | "shl" | "shr" | "shf" | "bfe" | "bfi" | "bfind"

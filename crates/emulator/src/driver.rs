@@ -62,7 +62,7 @@ macro_rules! api {
                 // SAFETY: what a pointer argument that is not null must point to is the driver API's contract with
                 // the caller; each body checks for null.
                 #[allow(unused_unsafe)]
-                $crate::driver::answer(stringify!($name), || unsafe { $body })
+                $crate::driver::answer(stringify!($name), &mut || unsafe { $body })
             }
         )*
 
@@ -93,10 +93,21 @@ pub fn take_calls() -> BTreeMap<&'static str, u64> {
     CALLS.take()
 }
 
+/// The body of a driver function. Not a `dyn FnMut`, whose table holds a copy of each body for `FnOnce`.
+trait Body {
+    fn run(&mut self) -> Answer;
+}
+
+impl<F: FnMut() -> Answer> Body for F {
+    fn run(&mut self) -> Answer {
+        self()
+    }
+}
+
 /// Counts a call and runs the function's body; a panic ends here, because the caller may not be Rust.
-fn answer(name: &'static str, body: impl FnOnce() -> Answer) -> CUresult {
+fn answer(name: &'static str, body: &mut dyn Body) -> CUresult {
     CALLS.with_borrow_mut(|calls| *calls.entry(name).or_default() += 1);
-    match catch_unwind(AssertUnwindSafe(body)) {
+    match catch_unwind(AssertUnwindSafe(|| body.run())) {
         Ok(Ok(())) => CUresult::CUDA_SUCCESS,
         Ok(Err(code)) => code,
         Err(_) => CUresult::CUDA_ERROR_UNKNOWN,

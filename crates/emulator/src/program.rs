@@ -129,7 +129,7 @@ impl Program {
                 kernels.push(kernel);
             }
         }
-        let variables = variables::decode(&module.variables)?;
+        let variables = variables::decode(&module.variables, &context)?;
         Ok(Program { kernels, variables, files: module.files.clone() })
     }
 

@@ -5,7 +5,11 @@ use crate::{
     ptx::ast::{Instruction, Operand, Type},
 };
 
-use super::{integer::for_integer, number::Integer, words::Words};
+use super::{
+    integer::{for_integer, for_width},
+    number::Integer,
+    words::Words,
+};
 
 pub fn find(words: &mut Words, instruction: &Instruction) -> Result<Lanes, String> {
     match words.name() {
@@ -16,37 +20,29 @@ pub fn find(words: &mut Words, instruction: &Instruction) -> Result<Lanes, Strin
         "fns" => {
             return if words.ty()? == Type::B32 { Ok(ternary(nth_set)) } else { Err(words.unknown()) };
         }
-        "bfind" => {
-            let shift = words.take("shiftamt");
-            let ty = words.ty()?;
-            return for_integer!(ty, words, leading(shift));
-        }
-        "szext" => {
-            let wrap = words.take_any(&["wrap", "clamp"]) == Some("wrap");
-            let ty = words.ty()?;
-            return for_integer!(ty, words, extend(words, wrap));
-        }
         _ => {}
     }
     let ty = words.ty()?;
-    if ty == Type::Pred {
-        return Ok(match words.name() {
-            "and" => logic(|a, b| a & b),
-            "or" => logic(|a, b| a | b),
-            "xor" => logic(|a, b| a ^ b),
-            "not" => logic_not(|a| !a),
-            _ => return Err(words.unknown()),
-        });
+    match (words.name(), ty) {
+        ("and", Type::Pred) => Ok(logic(|a, b| a & b)),
+        ("or", Type::Pred) => Ok(logic(|a, b| a | b)),
+        ("xor", Type::Pred) => Ok(logic(|a, b| a ^ b)),
+        ("not", Type::Pred) => Ok(logic_not(|a| !a)),
+        ("shr", _) => for_integer!(ty, words, shift_right()),
+        ("bfe" | "bfind", Type::U32) => Ok(field::<u32>(words)),
+        ("bfe" | "bfind", Type::S32) => Ok(field::<i32>(words)),
+        ("bfe" | "bfind", Type::U64) => Ok(field::<u64>(words)),
+        ("bfe" | "bfind", Type::S64) => Ok(field::<i64>(words)),
+        ("szext", Type::U32) => Ok(extend::<u32>(words)),
+        ("szext", Type::S32) => Ok(extend::<i32>(words)),
+        ("bfi" | "brev" | "clz" | "popc", Type::B32) => Ok(scan::<u32>(words)),
+        ("bfi" | "brev" | "clz" | "popc", Type::B64) => Ok(scan::<u64>(words)),
+        _ => for_width!(ty, words, plain(words)),
     }
-    // Logic, and shifts to the left, do the same for all types of a width.
-    let ty = match ty {
-        Type::S32 if words.name() == "shl" => Type::U32,
-        ty => ty,
-    };
-    for_integer!(ty, words, plain(words))
 }
 
-fn plain<T: Integer>(words: &mut Words) -> Result<Lanes, String> {
+/// Logic, and shifts to the left, do the same for all types of a width.
+fn plain<T: Integer>(words: &Words) -> Result<Lanes, String> {
     Ok(match words.name() {
         "and" => binary(|a: T, b: T| T::from_bits(a.bits() & b.bits())),
         "or" => binary(|a: T, b: T| T::from_bits(a.bits() | b.bits())),
@@ -54,26 +50,44 @@ fn plain<T: Integer>(words: &mut Words) -> Result<Lanes, String> {
         "not" => unary(|a: T| T::from_bits(!a.bits())),
         "cnot" => unary(|a: T| T::from_bits(u64::from(a.bits() == 0))),
         "shl" => binary(|a: T, b: u32| T::from_bits(if b < T::BITS { a.bits() << b } else { 0 })),
-        // Amounts past the width fill all of it, with zeros or the sign.
-        "shr" if T::SIGNED => {
-            binary(|a: T, b: u32| T::from_bits((a.extended() as i64 >> b.min(T::BITS - 1)) as u64))
-        }
-        "shr" => binary(|a: T, b: u32| T::from_bits(if b < T::BITS { a.bits() >> b } else { 0 })),
-        "brev" => unary(|a: T| T::from_bits(a.bits().reverse_bits() >> (64 - T::BITS))),
-        "clz" => unary(|a: T| a.bits().leading_zeros() - (64 - T::BITS)),
-        "popc" => unary(|a: T| a.bits().count_ones()),
-        "bfe" => ternary(|a: T, start: u32, length: u32| {
-            let [start, length] = [start, length].map(field_bits::<T>);
-            extract(a, start, length)
-        }),
+        _ => return Err(words.unknown()),
+    })
+}
+
+/// `shr`: amounts past the width fill all of it, with zeros or the sign.
+fn shift_right<T: Integer>() -> Result<Lanes, String> {
+    Ok(if T::SIGNED {
+        binary(|a: T, b: u32| T::from_bits((a.extended() as i64 >> b.min(T::BITS - 1)) as u64))
+    } else {
+        binary(|a: T, b: u32| T::from_bits(if b < T::BITS { a.bits() >> b } else { 0 }))
+    })
+}
+
+/// `bfi`, `brev`, `clz`, `popc`.
+fn scan<T: Integer>(words: &Words) -> Lanes {
+    match words.name() {
         "bfi" => quaternary(|a: T, b: T, start: u32, length: u32| {
             let [start, length] = [start, length].map(field_bits::<T>);
             let field = if start < T::BITS { low(length) << start } else { 0 };
             let value = if start < T::BITS { a.bits() << start } else { 0 };
             T::from_bits(b.bits() & !field | value & field)
         }),
-        _ => return Err(words.unknown()),
-    })
+        "brev" => unary(|a: T| T::from_bits(a.bits().reverse_bits() >> (64 - T::BITS))),
+        "clz" => unary(|a: T| a.bits().leading_zeros() - (64 - T::BITS)),
+        _ => unary(|a: T| a.bits().count_ones()),
+    }
+}
+
+/// `bfe`, `bfind`.
+fn field<T: Integer>(words: &mut Words) -> Lanes {
+    if words.name() == "bfe" {
+        return ternary(|a: T, start: u32, length: u32| {
+            let [start, length] = [start, length].map(field_bits::<T>);
+            extract(a, start, length)
+        });
+    }
+    let shift = words.take("shiftamt");
+    unary(move |a: T| leading(a, shift))
 }
 
 /// The start or the length of a field: 8 bits count, as the PTX ISA says of `bfe` and `bfi`; but of fields of 64 bits all
@@ -95,18 +109,16 @@ fn extract<T: Integer>(a: T, start: u32, length: u32) -> T {
 }
 
 /// `bfind`: the place of the highest bit that is not the sign, or its distance from the top.
-fn leading<T: Integer>(shift: bool) -> Result<Lanes, String> {
-    Ok(unary(move |a: T| {
-        let bits = if T::SIGNED && a < T::default() { !a.bits() & low(T::BITS) } else { a.bits() };
-        let place = 63u32.wrapping_sub(bits.leading_zeros());
-        if bits == 0 {
-            u32::MAX
-        } else if shift {
-            T::BITS - 1 - place
-        } else {
-            place
-        }
-    }))
+fn leading<T: Integer>(a: T, shift: bool) -> u32 {
+    let bits = if T::SIGNED && a < T::default() { !a.bits() & low(T::BITS) } else { a.bits() };
+    let place = 63u32.wrapping_sub(bits.leading_zeros());
+    if bits == 0 {
+        u32::MAX
+    } else if shift {
+        T::BITS - 1 - place
+    } else {
+        place
+    }
 }
 
 /// `lop3`: bit i of the result is the table's bit `4a + 2b + c` for the bits i of a, b and c.
@@ -191,11 +203,9 @@ fn mask(words: &mut Words) -> Result<Lanes, String> {
 }
 
 /// `szext`: the low b bits, extended.
-fn extend<T: Integer>(words: &Words, wrap: bool) -> Result<Lanes, String> {
-    if T::BITS != 32 {
-        return Err(words.unknown());
-    }
-    Ok(binary(move |a: T, b: u32| {
+fn extend<T: Integer>(words: &mut Words) -> Lanes {
+    let wrap = words.take_any(&["wrap", "clamp"]) == Some("wrap");
+    binary(move |a: T, b: u32| {
         let count = if wrap { b & 31 } else { b.min(32) };
         if count == 0 {
             return T::default();
@@ -204,7 +214,7 @@ fn extend<T: Integer>(words: &Words, wrap: bool) -> Result<Lanes, String> {
         T::from_bits(
             if T::SIGNED { value >> (64 - count) } else { (value as u64 >> (64 - count)) as i64 } as u64
         )
-    }))
+    })
 }
 
 /// `fns`: the place of the n-th bit set in the mask, counted from `base`, up for a positive n and down for a negative

@@ -111,7 +111,7 @@ fn to_integer(to: (Bank, Type), from: (Bank, Type), format: Format, rounding: Ro
         _ => |value| value as i64 as u64,
     };
     let nan = if signed { ((nan << (64 - bits)) as i64 >> (64 - bits)) as u64 } else { nan };
-    convert_lanes(to.0, from.0, move |value| {
+    convert_lanes(to.0, [from.0], move |[value]| {
         let value = to_f64(format, value, ftz);
         if value.is_nan() { nan } else { narrow(round(value)) }
     })
@@ -137,7 +137,7 @@ fn from_integer(
     sat: bool,
 ) -> Lanes {
     let (signed, bits) = (is_signed(from.1), bits_of(from.1));
-    convert_lanes(to.0, from.0, move |value| {
+    convert_lanes(to.0, [from.0], move |[value]| {
         let top = value << (64 - bits);
         let (negative, magnitude) = if signed {
             let value = top as i64 >> (64 - bits);
@@ -183,23 +183,23 @@ fn between(to: (Bank, Type), from: (Bank, Type), rounding: Rounding, options: Op
         // A move of bits, a NaN's too: ptxas makes it a shift, or nothing. Of 16 bits it is none: on an H200 a NaN becomes
         // the one of arithmetic.
         (Type::F32, Type::F32) | (Type::F64, Type::F64) if plain => {
-            return convert_lanes(to.0, from.0, |a| a);
+            return convert_lanes(to.0, [from.0], |[a]| a);
         }
         (Type::Bf16, Type::F32) if plain => {
-            return convert_lanes(to.0, from.0, |a| bf16_to_f32(a as u16).to_bits().into());
+            return convert_lanes(to.0, [from.0], |[a]| bf16_to_f32(a as u16).to_bits().into());
         }
         (Type::F16, Type::F32) if plain && from.0 == Bank::Half && to.0 == Bank::Word => {
             return unary(|a: u16| canonical_f32(f16_to_f32(a)));
         }
         (Type::F32, Type::F16) if plain && rounding == Rounding::Nearest => {
-            return convert_lanes(to.0, from.0, |a| u64::from(f32_to_f16(f32::from_bits(a as u32))));
+            return convert_lanes(to.0, [from.0], |[a]| u64::from(f32_to_f16(f32::from_bits(a as u32))));
         }
         _ => {}
     }
     // `.ftz` flushes what is an f32, but an H200 does not flush one that becomes an f16.
     let flushes = move |format: Format| ftz && format == F32 && to_format != F16;
     let round = rounded(flushes(to_format));
-    convert_lanes(to.0, from.0, move |value| {
+    convert_lanes(to.0, [from.0], move |[value]| {
         let value = value & low(bits_of(from.1));
         let value = if flushes(from_format) { F32.flush(value) } else { value };
         let bits = match from_format.unpack(value) {

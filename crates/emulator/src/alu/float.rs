@@ -5,16 +5,12 @@
 //! off by the error that the PTX ISA allows it.
 
 use crate::{
-    exec::lanes::{
-        Lanes, Value, binary, compare as compare_lanes, compare_pair, compare_set, convert, ternary,
-        test as test_lanes, unary,
-    },
-    ptx::ast::{Instruction, Operand, Type},
+    exec::lanes::{Bank, Lanes, binary, convert, ternary, test as test_lanes, unary},
+    ptx::ast::Type,
 };
 
 use super::{
-    convert::{bf16_to_f32, f16_to_f32, f32_to_f16},
-    integer::join,
+    convert::f32_to_f16,
     number::{canonical_f32, canonical_f64, flush, saturate},
     soft::{BF16, F16, F32, F64, Format, Number, Rounding},
     words::{Words, bank_of},
@@ -64,12 +60,10 @@ pub fn arithmetic(words: &mut Words) -> Result<Lanes, String> {
         Type::F32 if !relu => Ok(match name {
             "abs" => unary(move |a: f32| finish(enter(a, ftz).abs(), ftz, false)),
             "neg" => unary(move |a: f32| finish(-enter(a, ftz), ftz, false)),
-            "min" if xorsign => binary(move |a: f32, b: f32| {
-                by_sign(enter(a, ftz), enter(b, ftz), |a, b| minimum(a, b, propagates))
-            }),
-            "max" if xorsign => binary(move |a: f32, b: f32| {
-                by_sign(enter(a, ftz), enter(b, ftz), |a, b| -minimum_of_negated(a, b, propagates))
-            }),
+            "min" | "max" if xorsign => {
+                let greater = name == "max";
+                binary(move |a: f32, b: f32| by_sign(enter(a, ftz), enter(b, ftz), greater, propagates))
+            }
             "min" => binary(move |a: f32, b: f32| minimum(enter(a, ftz), enter(b, ftz), propagates)),
             "max" => {
                 binary(move |a: f32, b: f32| -minimum_of_negated(enter(a, ftz), enter(b, ftz), propagates))
@@ -141,10 +135,10 @@ fn minimum_of_negated(a: f32, b: f32, propagates: bool) -> f32 {
 }
 
 /// `.xorsign.abs`: the extreme of the magnitudes, negative where one operand is; a NaN stays as it is.
-#[inline(always)]
-fn by_sign(a: f32, b: f32, extreme: impl Fn(f32, f32) -> f32) -> f32 {
-    let magnitude = extreme(a.abs(), b.abs());
+fn by_sign(a: f32, b: f32, greater: bool, propagates: bool) -> f32 {
     let negative = a.is_sign_negative() != b.is_sign_negative();
+    let (a, b) = (a.abs(), b.abs());
+    let magnitude = if greater { -minimum_of_negated(a, b, propagates) } else { minimum(a, b, propagates) };
     if negative && !magnitude.is_nan() { -magnitude } else { magnitude }
 }
 
@@ -215,11 +209,11 @@ struct Small {
 fn small(words: &Words, ty: Type, options: Small) -> Result<Lanes, String> {
     let (format, count) = format(ty).ok_or_else(|| words.unknown())?;
     let flush = move |bits: u64| if options.ftz { format.flush(bits) } else { bits };
+    let one = format.round(Number::integer(false, 1), Rounding::Nearest);
     let finish = move |bits: u64| {
         let bits = flush(bits);
         let nan = bits & !format.sign() > format.infinity();
         let negative = bits & format.sign() != 0;
-        let one = format.round(Number::integer(false, 1), Rounding::Nearest);
         match () {
             () if options.sat && (nan || negative) => 0,
             () if options.sat => bits.min(one),
@@ -253,10 +247,10 @@ fn small(words: &Words, ty: Type, options: Small) -> Result<Lanes, String> {
         )
     };
     Ok(match words.name() {
-        "abs" => by_parts_1(count, move |a| finish(flush(a) & !format.sign())),
-        "neg" => by_parts_1(count, move |a| finish(flush(a) ^ format.sign())),
-        "min" => by_parts_2(count, move |a, b| extreme(a, b, false)),
-        "max" => by_parts_2(count, move |a, b| extreme(a, b, true)),
+        "abs" => by_parts(count, move |[a]| finish(flush(a) & !format.sign())),
+        "neg" => by_parts(count, move |[a]| finish(flush(a) ^ format.sign())),
+        "min" => by_parts(count, move |[a, b]| extreme(a, b, false)),
+        "max" => by_parts(count, move |[a, b]| extreme(a, b, true)),
         name => {
             let operation = exact(name).filter(|_| name != "div").ok_or_else(|| words.unknown())?;
             let round = rounded(options.ftz);
@@ -265,38 +259,21 @@ fn small(words: &Words, ty: Type, options: Small) -> Result<Lanes, String> {
                 finish(round(format, operation(numbers, Rounding::Nearest), Rounding::Nearest))
             };
             match name {
-                "mad" | "fma" => by_parts_3(count, move |a, b, c| run([a, b, c])),
-                _ => by_parts_2(count, move |a, b| run([a, b, b])),
+                "mad" | "fma" => by_parts(count, run),
+                _ => by_parts(count, move |[a, b]| run([a, b, b])),
             }
         }
     })
 }
 
-/// Both 16-bit halves of 32-bit values.
-fn halves(operands: [u32; 3], f: impl Fn([u64; 3]) -> u64) -> u32 {
-    let half = |shift: u32| f(operands.map(|value| u64::from(value >> shift & 0xffff))) as u32;
-    half(0) | half(16) << 16
-}
-
-fn by_parts_1(count: u32, f: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Lanes {
-    match count {
-        1 => unary(move |a: u16| f(a.into()) as u16),
-        _ => unary(move |a: u32| halves([a; 3], |[a, ..]| f(a))),
-    }
-}
-
-fn by_parts_2(count: u32, f: impl Fn(u64, u64) -> u64 + Send + Sync + 'static) -> Lanes {
-    match count {
-        1 => binary(move |a: u16, b: u16| f(a.into(), b.into()) as u16),
-        _ => binary(move |a: u32, b: u32| halves([a, b, b], |[a, b, _]| f(a, b))),
-    }
-}
-
-fn by_parts_3(count: u32, f: impl Fn(u64, u64, u64) -> u64 + Send + Sync + 'static) -> Lanes {
-    match count {
-        1 => ternary(move |a: u16, b: u16, c: u16| f(a.into(), b.into(), c.into()) as u16),
-        _ => ternary(move |a: u32, b: u32, c: u32| halves([a, b, c], |[a, b, c]| f(a, b, c))),
-    }
+/// `d = f(a, …)` for each of the 16-bit values that a register holds.
+fn by_parts<const N: usize>(count: u32, f: impl Fn([u64; N]) -> u64 + Send + Sync + 'static) -> Lanes {
+    let bank = if count == 1 { Bank::Half } else { Bank::Word };
+    convert(bank, [bank; N], move |operands| {
+        (0..count).fold(0, |result, part| {
+            result | f(operands.map(|value| value >> (16 * part) & 0xffff)) << (16 * part)
+        })
+    })
 }
 
 /// `rcp`, `sqrt`, `rsqrt`, `sin`, `cos`, `lg2`, `ex2`, `tanh`, `copysign`, `testp`.
@@ -361,7 +338,7 @@ pub fn function(words: &mut Words) -> Result<Lanes, String> {
         ("ex2" | "tanh", Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2) if approximate => {
             let (format, count) = format(ty).ok_or_else(|| words.unknown())?;
             let flush = move |bits: u64| if ftz { format.flush(bits) } else { bits };
-            by_parts_1(count, move |a| {
+            by_parts(count, move |[a]| {
                 let value = f64::from_bits(F64.round(format.unpack(flush(a)), Rounding::Nearest));
                 flush(format.round(F64.unpack(approximation(value).to_bits()), Rounding::Nearest))
             })
@@ -374,99 +351,34 @@ fn property(words: &mut Words) -> Result<Lanes, String> {
     let property = words
         .take_any(&["finite", "infinite", "number", "notanumber", "normal", "subnormal"])
         .ok_or_else(|| words.unknown())?;
+    let ty = words.ty()?;
+    let (format, _) = format(ty).ok_or_else(|| words.unknown())?;
+    let (normal, infinity) = (1 << format.fraction, format.infinity());
+    // The magnitudes that have it.
+    let (least, greatest) = match property {
+        "finite" => (0, infinity - 1),
+        "infinite" => (infinity, infinity),
+        "number" => (0, infinity),
+        "notanumber" => (infinity + 1, u64::MAX),
+        "normal" => (normal, infinity - 1),
+        _ => (1, normal - 1),
+    };
+    // "As a special case, positive and negative zero are considered normal numbers." (PTX ISA, `testp`.)
+    let zero = property == "normal";
     macro_rules! test {
-        ($float:ident) => {
-            match property {
-                "finite" => test_lanes(|a: $float| a.is_finite()),
-                "infinite" => test_lanes(|a: $float| a.is_infinite()),
-                "number" => test_lanes(|a: $float| !a.is_nan()),
-                "notanumber" => test_lanes(|a: $float| a.is_nan()),
-                // "As a special case, positive and negative zero are considered normal numbers." (PTX ISA, `testp`.)
-                "normal" => test_lanes(|a: $float| a.is_normal() || a == 0.0),
-                _ => test_lanes(|a: $float| a.is_subnormal()),
-            }
-        };
-    }
-    match words.ty()? {
-        Type::F32 => Ok(test!(f32)),
-        Type::F64 => Ok(test!(f64)),
-        _ => Err(words.unknown()),
-    }
-}
-
-/// `setp` and `set` of floats.
-pub fn compare(words: &mut Words, instruction: &Instruction) -> Result<Lanes, String> {
-    let relation = words
-        .take_any(&[
-            "eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan",
-        ])
-        .ok_or_else(|| words.unknown())?;
-    let join = join(words, instruction);
-    let ftz = words.take("ftz");
-    let result = if words.name() == "set" { Some(words.ty()?) } else { None };
-    let half = move |a: u16| f16_to_f32(if ftz { F16.flush(a.into()) as u16 } else { a });
-    let opposite = matches!(instruction.operands.first(), Some(Operand::Pair(..)));
-    match words.ty()? {
-        Type::F16 | Type::Bf16 if opposite => Err("16-bit floats have no second result".to_owned()),
-        Type::F32 if ftz => compare_of(words, relation, join, result, |a: f32| [flush(a)]),
-        Type::F32 => compare_of(words, relation, join, result, |a: f32| [a]),
-        Type::F64 if !ftz => compare_of(words, relation, join, result, |a: f64| [a]),
-        Type::F16 => compare_of(words, relation, join, result, move |a: u16| [half(a)]),
-        Type::F16x2 => {
-            compare_of(words, relation, join, result, move |a: u32| [a, a >> 16].map(|a| half(a as u16)))
-        }
-        Type::Bf16 if !ftz => compare_of(words, relation, join, result, |a: u16| [bf16_to_f32(a)]),
-        Type::Bf16x2 if !ftz => {
-            compare_of(words, relation, join, result, |a: u32| [a, a >> 16].map(|a| bf16_to_f32(a as u16)))
-        }
-        _ => Err(words.unknown()),
-    }
-}
-
-/// A comparison of the values, one or two, that `value` takes out of an operand.
-fn compare_of<V: Value, F: PartialOrd + Copy, const N: usize>(
-    words: &Words,
-    relation: &str,
-    join: fn(u32, u32) -> u32,
-    result: Option<Type>,
-    value: impl Fn(V) -> [F; N] + Copy + Send + Sync + 'static,
-) -> Result<Lanes, String> {
-    macro_rules! lanes {
-        (|$a:ident, $b:ident| $test:expr) => {{
-            let part = |$a: F, $b: F| $test;
-            let test = move |a: V, b: V| part(value(a)[0], value(b)[0]);
-            match result {
-                None if N == 2 => compare_pair(
-                    move |a: V, b: V| [0, N - 1].map(|place| part(value(a)[place], value(b)[place])),
-                    join,
-                ),
-                _ if N == 2 => return Err(words.unknown()),
-                None => compare_lanes(test, join),
-                Some(Type::F32) => compare_set(test, join, [0.0f32, 1.0]),
-                Some(Type::U32 | Type::S32) => compare_set(test, join, [0u32, u32::MAX]),
-                Some(_) => return Err(words.unknown()),
-            }
+        ($bits:ident) => {{
+            let [sign, least, greatest] = [format.sign(), least, greatest].map(|bits| bits as $bits);
+            test_lanes(move |a: $bits| {
+                let magnitude = a & !sign;
+                least <= magnitude && magnitude <= greatest || zero && magnitude == 0
+            })
         }};
     }
-    fn unordered<F: PartialOrd>(a: &F, b: &F) -> bool {
-        a.partial_cmp(b).is_none()
+    match ty {
+        Type::F32 => Ok(test!(u32)),
+        Type::F64 => Ok(test!(u64)),
+        _ => Err(words.unknown()),
     }
-    Ok(match relation {
-        "eq" => lanes!(|a, b| a == b),
-        "ne" => lanes!(|a, b| a != b && !unordered(&a, &b)),
-        "lt" => lanes!(|a, b| a < b),
-        "le" => lanes!(|a, b| a <= b),
-        "gt" => lanes!(|a, b| a > b),
-        "ge" => lanes!(|a, b| a >= b),
-        "equ" => lanes!(|a, b| a == b || unordered(&a, &b)),
-        "neu" => lanes!(|a, b| a != b),
-        "ltu" => lanes!(|a, b| a < b || unordered(&a, &b)),
-        "leu" => lanes!(|a, b| a <= b || unordered(&a, &b)),
-        "gtu" => lanes!(|a, b| a > b || unordered(&a, &b)),
-        "geu" => lanes!(|a, b| a >= b || unordered(&a, &b)),
-        "num" => lanes!(|a, b| !unordered(&a, &b)),
-        _ => lanes!(|a, b| unordered(&a, &b)),
-    })
 }
 
 /// `f16` arithmetic that the atomics share: a sum, rounded once.
@@ -504,7 +416,7 @@ pub fn round_integral(ty: Type, rounding: Rounding, ftz: bool, sat: bool) -> Opt
             };
             finish(rounded, ftz, sat)
         }),
-        _ => convert(bank, bank, move |a| {
+        _ => convert(bank, [bank], move |[a]| {
             let bits = format.round(format.unpack(a).to_integer(rounding), rounding);
             let value = f64::from_bits(F64.round(format.unpack(bits), Rounding::Nearest));
             if sat { format.round(F64.unpack(saturate(value).to_bits()), Rounding::Nearest) } else { bits }

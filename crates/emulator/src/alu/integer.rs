@@ -1,16 +1,15 @@
-//! Integer arithmetic, comparison and selection. (PTX ISA, "Integer Arithmetic Instructions", "Extended-Precision
-//! Integer Arithmetic Instructions", "Comparison and Selection Instructions".)
+//! Integer arithmetic and selection. (PTX ISA, "Integer Arithmetic Instructions", "Extended-Precision
+//! Integer Arithmetic Instructions", "Comparison and Selection Instructions: selp, slct".)
 
 use crate::{
     exec::lanes::{
-        Bank, Lanes, binary, carrying, compare as compare_lanes, compare_set, convert, logic_not,
-        select as select_lanes, ternary, unary,
+        Bank, Lanes, Value, binary, carrying, convert, logic_not, select as select_lanes, ternary, unary,
     },
-    ptx::ast::{Instruction, Operand, Type},
+    ptx::ast::Type,
 };
 
 use super::{
-    number::Integer,
+    number::{Integer, flush},
     words::{Words, bank_of, bits_of},
 };
 
@@ -18,17 +17,26 @@ use super::{
 macro_rules! for_integer {
     ($ty:expr, $words:expr, $function:ident($($argument:expr),*)) => {
         match $ty {
-            Type::U16 | Type::B16 => $function::<u16>($($argument),*),
             Type::S16 => $function::<i16>($($argument),*),
-            Type::U32 | Type::B32 => $function::<u32>($($argument),*),
             Type::S32 => $function::<i32>($($argument),*),
-            Type::U64 | Type::B64 => $function::<u64>($($argument),*),
             Type::S64 => $function::<i64>($($argument),*),
+            ty => for_width!(ty, $words, $function($($argument),*)),
+        }
+    };
+}
+
+/// As [`for_integer`], with the unsigned type of the width: for what is the same with and without a sign.
+macro_rules! for_width {
+    ($ty:expr, $words:expr, $function:ident($($argument:expr),*)) => {
+        match $ty {
+            Type::U16 | Type::B16 | Type::S16 => $function::<u16>($($argument),*),
+            Type::U32 | Type::B32 | Type::S32 => $function::<u32>($($argument),*),
+            Type::U64 | Type::B64 | Type::S64 => $function::<u64>($($argument),*),
             _ => Err($words.unknown()),
         }
     };
 }
-pub(super) use for_integer;
+pub(super) use {for_integer, for_width};
 
 /// `mov` between registers of one width.
 pub fn mov(words: &mut Words) -> Result<Lanes, String> {
@@ -58,7 +66,12 @@ pub fn arithmetic(words: &mut Words) -> Result<Lanes, String> {
     match words.ty()? {
         Type::U16x2 => halves::<u16>(words),
         Type::S16x2 => halves::<i16>(words),
-        ty => for_integer!(ty, words, plain(words, ty)),
+        Type::S32 if words.take("sat") => saturating(words),
+        ty => match words.name() {
+            "mul" | "mad" if words.take("hi") => for_integer!(ty, words, signed(words)),
+            "add" | "sub" | "mul" | "mad" | "neg" | "abs" => for_width!(ty, words, plain(words)),
+            _ => for_integer!(ty, words, signed(words)),
+        },
     }
 }
 
@@ -79,37 +92,43 @@ fn halves<T: Integer>(words: &Words) -> Result<Lanes, String> {
     }))
 }
 
-fn plain<T: Integer>(words: &mut Words, ty: Type) -> Result<Lanes, String> {
-    let saturating = ty == Type::S32 && words.take("sat");
-    let clamp = |value: i128| i32::try_from(value).unwrap_or(if value < 0 { i32::MIN } else { i32::MAX });
+/// The same for all types of a width.
+fn plain<T: Integer>(words: &mut Words) -> Result<Lanes, String> {
+    words.take("lo");
     Ok(match words.name() {
-        "add" if saturating => binary(move |a: i32, b: i32| clamp(i128::from(a) + i128::from(b))),
-        "sub" if saturating => binary(move |a: i32, b: i32| clamp(i128::from(a) - i128::from(b))),
-        "mad" if saturating && words.take("hi") => {
-            ternary(move |a: i32, b: i32, c: i32| clamp(i128::from(a.mul_high(b)) + i128::from(c)))
-        }
-        _ if saturating => return Err("`.sat` is not known here".to_owned()),
         "add" => binary(T::add),
         "sub" => binary(T::sub),
-        "mul" if words.take("hi") => binary(T::mul_high),
-        "mul" => {
-            words.take("lo");
-            binary(T::mul)
-        }
-        "mad" if words.take("hi") => ternary(|a: T, b: T, c: T| a.mul_high(b).add(c)),
-        "mad" => {
-            words.take("lo");
-            ternary(|a: T, b: T, c: T| a.mul(b).add(c))
-        }
+        "mul" => binary(T::mul),
+        "mad" => ternary(|a: T, b: T, c: T| a.mul(b).add(c)),
+        "neg" => unary(|a: T| T::default().sub(a)),
+        // The least stays itself.
+        "abs" => unary(|a: T| if a.bits() >> (T::BITS - 1) != 0 { T::default().sub(a) } else { a }),
+        _ => return Err(words.unknown()),
+    })
+}
+
+/// What differs with the sign.
+fn signed<T: Integer>(words: &mut Words) -> Result<Lanes, String> {
+    Ok(match words.name() {
+        "mul" => binary(T::mul_high),
+        "mad" => ternary(|a: T, b: T, c: T| a.mul_high(b).add(c)),
         "div" => binary(T::div),
         "rem" => binary(T::rem),
         "min" => binary(|a: T, b: T| a.min(b)),
         "max" => binary(|a: T, b: T| a.max(b)),
-        "abs" if T::SIGNED => unary(T::abs),
-        "neg" if T::SIGNED => unary(|a: T| T::default().sub(a)),
         "sad" => ternary(|a: T, b: T, c: T| c.add(if a < b { b.sub(a) } else { a.sub(b) })),
         _ => return Err(words.unknown()),
     })
+}
+
+/// `.sat`, of `.s32` only.
+fn saturating(words: &mut Words) -> Result<Lanes, String> {
+    match (words.name(), words.take("hi")) {
+        ("add", false) => Ok(binary(i32::saturating_add)),
+        ("sub", false) => Ok(binary(i32::saturating_sub)),
+        ("mad", true) => Ok(ternary(|a: i32, b: i32, c: i32| a.mul_high(b).saturating_add(c))),
+        _ => Err("`.sat` is not known here".to_owned()),
+    }
 }
 
 fn wide(words: &mut Words) -> Result<Lanes, String> {
@@ -212,64 +231,9 @@ fn dot<const PARTS: usize>(words: &mut Words) -> Result<Lanes, String> {
     }))
 }
 
-/// How `setp` and `set` join their comparison with a predicate.
-pub fn join(words: &mut Words, instruction: &Instruction) -> fn(u32, u32) -> u32 {
-    let negated = matches!(instruction.operands.last(), Some(Operand::Not(_)));
-    match (words.take_any(&["and", "or", "xor"]), negated) {
-        (None, _) => |bits, _| bits,
-        (Some("and"), false) => |bits, c| bits & c,
-        (Some("and"), true) => |bits, c| bits & !c,
-        (Some("or"), false) => |bits, c| bits | c,
-        (Some("or"), true) => |bits, c| bits | !c,
-        (Some(_), false) => |bits, c| bits ^ c,
-        (Some(_), true) => |bits, c| bits ^ !c,
-    }
-}
-
-/// `setp` and `set` of integers.
-pub fn compare(words: &mut Words, instruction: &Instruction) -> Result<Lanes, String> {
-    let relation = words
-        .take_any(&["eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs"])
-        .ok_or_else(|| words.unknown())?;
-    let join = join(words, instruction);
-    let result = if words.name() == "set" { Some(words.ty()?) } else { None };
-    let ty = words.ty()?;
-    for_integer!(ty, words, compare_of(words, relation, join, result))
-}
-
-fn compare_of<T: Integer>(
-    words: &Words,
-    relation: &str,
-    join: fn(u32, u32) -> u32,
-    result: Option<Type>,
-) -> Result<Lanes, String> {
-    macro_rules! lanes {
-        ($test:expr) => {
-            match result {
-                None => compare_lanes($test, join),
-                Some(Type::F32) => compare_set($test, join, [0.0f32, 1.0]),
-                Some(Type::U32 | Type::S32) => compare_set($test, join, [0u32, u32::MAX]),
-                Some(_) => return Err(words.unknown()),
-            }
-        };
-    }
-    Ok(match relation {
-        "eq" => lanes!(|a: T, b: T| a == b),
-        "ne" => lanes!(|a: T, b: T| a != b),
-        "lt" => lanes!(|a: T, b: T| a < b),
-        "le" => lanes!(|a: T, b: T| a <= b),
-        "gt" => lanes!(|a: T, b: T| a > b),
-        "ge" => lanes!(|a: T, b: T| a >= b),
-        "lo" => lanes!(|a: T, b: T| a.bits() < b.bits()),
-        "ls" => lanes!(|a: T, b: T| a.bits() <= b.bits()),
-        "hi" => lanes!(|a: T, b: T| a.bits() > b.bits()),
-        _ => lanes!(|a: T, b: T| a.bits() >= b.bits()),
-    })
-}
-
 /// `selp` and `slct`.
 pub fn select(words: &mut Words) -> Result<Lanes, String> {
-    let flush = words.name() == "slct" && words.take("ftz");
+    let ftz = words.name() == "slct" && words.take("ftz");
     let ty = words.ty()?;
     if words.name() == "selp" {
         return match bank_of(ty) {
@@ -279,29 +243,21 @@ pub fn select(words: &mut Words) -> Result<Lanes, String> {
             _ => Err(words.unknown()),
         };
     }
-    macro_rules! by_sign {
-        ($value:ident, $sign:ident) => {
-            ternary(|a: $value, b: $value, c: $sign| if c >= 0 as $sign { a } else { b })
-        };
+    match words.ty()? {
+        Type::S32 => Ok(by_sign(ty, |c: i32| c >= 0)),
+        // NaN is not at least 0, and -0 is: flushing a subnormal makes it at least 0.
+        Type::F32 => Ok(by_sign(ty, move |c: f32| if ftz { flush(c) } else { c } >= 0.0)),
+        _ => Err(words.unknown()),
     }
-    // NaN is not at least 0, and -0 is: flushing a subnormal makes it at least 0.
-    macro_rules! by_flushed {
-        ($value:ident) => {
-            ternary(|a: $value, b: $value, c: f32| if super::number::flush(c) >= 0.0 { a } else { b })
-        };
+}
+
+/// `d = positive(c) ? a : b`.
+fn by_sign<C: Value>(ty: Type, positive: impl Fn(C) -> bool + Send + Sync + 'static) -> Lanes {
+    match bits_of(ty) {
+        16 => ternary(move |a: u16, b: u16, c| if positive(c) { a } else { b }),
+        32 => ternary(move |a: u32, b: u32, c| if positive(c) { a } else { b }),
+        _ => ternary(move |a: u64, b: u64, c| if positive(c) { a } else { b }),
     }
-    Ok(match (bits_of(ty), words.ty()?, flush) {
-        (16, Type::S32, false) => by_sign!(u16, i32),
-        (32, Type::S32, false) => by_sign!(u32, i32),
-        (64, Type::S32, false) => by_sign!(u64, i32),
-        (16, Type::F32, false) => by_sign!(u16, f32),
-        (32, Type::F32, false) => by_sign!(u32, f32),
-        (64, Type::F32, false) => by_sign!(u64, f32),
-        (16, Type::F32, true) => by_flushed!(u16),
-        (32, Type::F32, true) => by_flushed!(u32),
-        (64, Type::F32, true) => by_flushed!(u64),
-        _ => return Err(words.unknown()),
-    })
 }
 
 /// A conversion between integers: the low bits of a type, extended, or clamped to another where that saturates.
@@ -313,12 +269,12 @@ pub fn convert_integer(to: (Bank, Type), from: (Bank, Type), saturate: bool) -> 
         if signed { (value as i64 >> (64 - bits)) as u64 } else { value >> (64 - bits) }
     };
     if !saturate {
-        return convert(to.0, from.0, move |value| {
+        return convert(to.0, [from.0], move |[value]| {
             extend(extend(value, bits_from, signed_from), bits_to, signed_to)
         });
     }
     let (least, greatest) = range(to.1);
-    convert(to.0, from.0, move |value| {
+    convert(to.0, [from.0], move |[value]| {
         let value = extend(value, bits_from, signed_from);
         let value = if signed_from { i128::from(value as i64) } else { i128::from(value) };
         value.clamp(least, greatest) as u64

@@ -17,8 +17,6 @@ pub trait Integer: Value + Ord + Default {
     fn div(self, other: Self) -> Self;
     /// By zero: all ones. The least by -1: 0.
     fn rem(self, other: Self) -> Self;
-    /// The least stays itself.
-    fn abs(self) -> Self;
     /// The bits, zero-extended.
     fn bits(self) -> u64;
     /// The value, sign-extended where it has a sign.
@@ -57,10 +55,6 @@ macro_rules! integers {
             #[inline(always)]
             fn rem(self, other: Self) -> Self {
                 if other == 0 { !0 } else { self.wrapping_rem(other) }
-            }
-            #[inline(always)]
-            fn abs(self) -> Self {
-                if self < 0 { self.wrapping_neg() } else { self }
             }
             #[inline(always)]
             fn bits(self) -> u64 {

@@ -335,7 +335,7 @@ impl<'g> State<'g> {
             match operation {
                 Operation::Lanes(lanes, operands) => {
                     if active != 0 {
-                        (lanes.run)(&mut warp.registers, operands, active);
+                        lanes.run.run(&mut warp.registers, operands, active);
                     }
                     at += 1;
                 }

@@ -52,10 +52,10 @@ impl Registers {
     pub fn wide(&self, register: Register) -> [u64; LANES] {
         let index = register.index as usize;
         match register.bank {
-            Bank::Half => self.half[index].map(u64::from),
-            Bank::Word => self.word[index].map(u64::from),
+            Bank::Half => each(|lane| u64::from(self.half[index][lane])),
+            Bank::Word => each(|lane| u64::from(self.word[index][lane])),
             Bank::Double => self.double[index],
-            Bank::Predicate => std::array::from_fn(|lane| u64::from(self.predicate[index] >> lane & 1)),
+            Bank::Predicate => each(|lane| u64::from(self.predicate[index] >> lane & 1)),
         }
     }
 
@@ -63,13 +63,11 @@ impl Registers {
     pub fn set_wide(&mut self, register: Register, values: &[u64; LANES], mask: u32) {
         let index = register.index as usize;
         match register.bank {
-            Bank::Half => blend(&mut self.half[index], values.map(|value| value as u16), mask),
-            Bank::Word => blend(&mut self.word[index], values.map(|value| value as u32), mask),
-            Bank::Double => blend(&mut self.double[index], *values, mask),
+            Bank::Half => blend(&mut self.half[index], &each(|lane| values[lane] as u16), mask),
+            Bank::Word => blend(&mut self.word[index], &each(|lane| values[lane] as u32), mask),
+            Bank::Double => blend(&mut self.double[index], values, mask),
             Bank::Predicate => {
-                let bits = collect(|lane| values[lane] != 0);
-                let predicate = &mut self.predicate[index];
-                *predicate = *predicate & !mask | bits & mask;
+                self.set_predicate(register.index, collect(|lane| values[lane] != 0), mask);
             }
         }
     }
@@ -108,9 +106,11 @@ impl Counts {
     }
 }
 
-fn blend<T: Copy>(target: &mut [T; LANES], values: [T; LANES], mask: u32) {
+/// Sets the lanes of the mask. One copy a width, not one for each operation.
+#[inline(never)]
+fn blend<T: Copy>(target: &mut [T; LANES], values: &[T; LANES], mask: u32) {
     if mask == ALL {
-        *target = values;
+        *target = *values;
     } else {
         for lane in 0..LANES {
             if mask >> lane & 1 != 0 {
@@ -120,11 +120,25 @@ fn blend<T: Copy>(target: &mut [T; LANES], values: [T; LANES], mask: u32) {
     }
 }
 
+/// A value for each lane. A plain loop, because `array::from_fn` is several functions to compile for each operation.
+#[inline(always)]
+fn each<R: Raw>(f: impl Fn(usize) -> R) -> [R; LANES] {
+    let mut values = [R::default(); LANES];
+    let mut lane = 0;
+    while lane < LANES {
+        values[lane] = f(lane);
+        lane += 1;
+    }
+    values
+}
+
 /// The mask of the lanes for which `test` holds.
+#[inline(always)]
 pub fn collect(test: impl Fn(usize) -> bool) -> u32 {
-    let mut mask = 0;
-    for lane in 0..LANES {
+    let (mut mask, mut lane) = (0, 0);
+    while lane < LANES {
         mask |= u32::from(test(lane)) << lane;
+        lane += 1;
     }
     mask
 }
@@ -140,7 +154,7 @@ pub fn lanes(mask: u32) -> impl Iterator<Item = usize> {
 }
 
 /// The bits that a bank's registers hold.
-pub trait Raw: Copy + Send + Sync + 'static {
+pub trait Raw: Copy + Default + Send + Sync + 'static {
     const BANK: Bank;
     fn bank(registers: &Registers) -> &[[Self; LANES]];
     fn bank_mut(registers: &mut Registers) -> &mut [[Self; LANES]];
@@ -199,15 +213,24 @@ values! {
 /// The registers of an instruction, destinations first.
 pub type Operands = [u32; 8];
 
-type Run = Box<dyn Fn(&mut Registers, &Operands, u32) + Send + Sync>;
+/// What runs an instruction. Not a `dyn Fn`, whose table holds a copy of each closure for `FnOnce`.
+pub trait Run: Send + Sync {
+    /// Runs it for the lanes of a mask.
+    fn run(&self, registers: &mut Registers, operands: &Operands, mask: u32);
+}
+
+impl<F: Fn(&mut Registers, &Operands, u32) + Send + Sync> Run for F {
+    fn run(&self, registers: &mut Registers, operands: &Operands, mask: u32) {
+        self(registers, operands, mask);
+    }
+}
 
 /// What an instruction does in each lane, with no look at others.
 pub struct Lanes {
     /// The banks of its operands; the first `destinations` are written, and may be read as well.
     pub banks: Vec<Bank>,
     pub destinations: usize,
-    /// Runs it for the lanes of a mask.
-    pub run: Run,
+    pub run: Box<dyn Run>,
 }
 
 impl fmt::Debug for Lanes {
@@ -222,8 +245,11 @@ impl Lanes {
         sources: &[Bank],
         run: impl Fn(&mut Registers, &Operands, u32) + Send + Sync + 'static,
     ) -> Lanes {
-        let banks = [destinations, sources].concat();
-        Lanes { banks, destinations: destinations.len(), run: Box::new(run) }
+        Self::of(destinations, sources, Box::new(run))
+    }
+
+    fn of(destinations: &[Bank], sources: &[Bank], run: Box<dyn Run>) -> Lanes {
+        Lanes { banks: [destinations, sources].concat(), destinations: destinations.len(), run }
     }
 }
 
@@ -233,7 +259,7 @@ fn read<V: Value>(registers: &Registers, index: u32) -> &[V::Raw; LANES] {
 }
 
 #[inline(always)]
-fn write<V: Value>(registers: &mut Registers, index: u32, values: [V::Raw; LANES], mask: u32) {
+fn write<V: Value>(registers: &mut Registers, index: u32, values: &[V::Raw; LANES], mask: u32) {
     blend(&mut V::Raw::bank_mut(registers)[index as usize], values, mask);
 }
 
@@ -245,8 +271,8 @@ const fn bank<V: Value>() -> Bank {
 pub fn unary<A: Value, D: Value>(f: impl Fn(A) -> D + Send + Sync + 'static) -> Lanes {
     Lanes::new(&[bank::<D>()], &[bank::<A>()], move |registers, o, mask| {
         let a = read::<A>(registers, o[1]);
-        let d = std::array::from_fn(|lane| f(A::from_raw(a[lane])).to_raw());
-        write::<D>(registers, o[0], d, mask);
+        let d = each(|lane| f(A::from_raw(a[lane])).to_raw());
+        write::<D>(registers, o[0], &d, mask);
     })
 }
 
@@ -254,8 +280,8 @@ pub fn unary<A: Value, D: Value>(f: impl Fn(A) -> D + Send + Sync + 'static) -> 
 pub fn binary<A: Value, B: Value, D: Value>(f: impl Fn(A, B) -> D + Send + Sync + 'static) -> Lanes {
     Lanes::new(&[bank::<D>()], &[bank::<A>(), bank::<B>()], move |registers, o, mask| {
         let (a, b) = (read::<A>(registers, o[1]), read::<B>(registers, o[2]));
-        let d = std::array::from_fn(|lane| f(A::from_raw(a[lane]), B::from_raw(b[lane])).to_raw());
-        write::<D>(registers, o[0], d, mask);
+        let d = each(|lane| f(A::from_raw(a[lane]), B::from_raw(b[lane])).to_raw());
+        write::<D>(registers, o[0], &d, mask);
     })
 }
 
@@ -266,10 +292,8 @@ pub fn ternary<A: Value, B: Value, C: Value, D: Value>(
     let sources = [bank::<A>(), bank::<B>(), bank::<C>()];
     Lanes::new(&[bank::<D>()], &sources, move |registers, o, mask| {
         let (a, b, c) = (read::<A>(registers, o[1]), read::<B>(registers, o[2]), read::<C>(registers, o[3]));
-        let d = std::array::from_fn(|lane| {
-            f(A::from_raw(a[lane]), B::from_raw(b[lane]), C::from_raw(c[lane])).to_raw()
-        });
-        write::<D>(registers, o[0], d, mask);
+        let d = each(|lane| f(A::from_raw(a[lane]), B::from_raw(b[lane]), C::from_raw(c[lane])).to_raw());
+        write::<D>(registers, o[0], &d, mask);
     })
 }
 
@@ -281,10 +305,10 @@ pub fn quaternary<A: Value, B: Value, C: Value, E: Value, D: Value>(
     Lanes::new(&[bank::<D>()], &sources, move |registers, o, mask| {
         let (a, b) = (read::<A>(registers, o[1]), read::<B>(registers, o[2]));
         let (c, e) = (read::<C>(registers, o[3]), read::<E>(registers, o[4]));
-        let d = std::array::from_fn(|lane| {
+        let d = each(|lane| {
             f(A::from_raw(a[lane]), B::from_raw(b[lane]), C::from_raw(c[lane]), E::from_raw(e[lane])).to_raw()
         });
-        write::<D>(registers, o[0], d, mask);
+        write::<D>(registers, o[0], &d, mask);
     })
 }
 
@@ -299,57 +323,116 @@ pub fn carrying<V: Value>(
             V::from_raw(read::<V>(registers, o[2 + operand.min(sources - 1)])[lane])
         };
         let carry = registers.predicate[o[2 + sources] as usize];
-        let results: [(V, bool); LANES] = std::array::from_fn(|lane| {
-            f([value(0, lane), value(1, lane), value(2, lane)], carry >> lane & 1 != 0)
-        });
-        write::<V>(registers, o[0], results.map(|(value, _)| value.to_raw()), mask);
-        registers.set_predicate(o[1], collect(|lane| results[lane].1), mask);
+        let (mut d, mut carries) = ([V::Raw::default(); LANES], 0);
+        for (lane, d) in d.iter_mut().enumerate() {
+            let operands = [value(0, lane), value(1, lane), value(2, lane)];
+            let (value, carry) = f(operands, carry >> lane & 1 != 0);
+            *d = value.to_raw();
+            carries |= u32::from(carry) << lane;
+        }
+        write::<V>(registers, o[0], &d, mask);
+        registers.set_predicate(o[1], carries, mask);
     })
 }
 
-/// `d = f(a, b) as mask`, joined with predicate c: operands p, q, a, b, c, where q is the join with `!f(a, b)`.
-pub fn compare<A: Value, B: Value>(
-    f: impl Fn(A, B) -> bool + Send + Sync + 'static,
-    join: fn(u32, u32) -> u32,
+/// What a comparison tests for: any of these outcomes, or none of them where it is negated. A NaN is neither less, equal
+/// nor greater.
+#[derive(Clone, Copy, Debug)]
+pub struct Relation {
+    pub less: bool,
+    pub equal: bool,
+    pub greater: bool,
+    pub negated: bool,
+}
+
+impl Relation {
+    /// The lanes where it holds between the values of a and b.
+    #[inline(always)]
+    fn lanes<R: Copy, V: PartialOrd>(self, a: &[R; LANES], b: &[R; LANES], value: impl Fn(R) -> V) -> u32 {
+        let mut bits = 0;
+        for (a, b, wanted) in [(a, b, self.less), (b, a, self.greater)] {
+            if wanted && self.equal {
+                bits |= collect(|lane| value(a[lane]) <= value(b[lane]));
+            } else if wanted {
+                bits |= collect(|lane| value(a[lane]) < value(b[lane]));
+            }
+        }
+        if self.equal && !self.less && !self.greater {
+            bits = collect(|lane| value(a[lane]) == value(b[lane]));
+        }
+        if self.negated { !bits } else { bits }
+    }
+}
+
+/// What becomes of a comparison, which is joined with predicate c.
+#[derive(Clone, Copy, Debug)]
+pub enum Outcome {
+    /// Operands p, q, a, b, c: p is the join with the comparison's lanes, q that with the others.
+    Predicates,
+    /// Operands d, a, b, c: d is this where the join holds, else 0.
+    Value(u32),
+}
+
+/// How the lanes of a comparison are joined with a predicate.
+pub type Join = fn(u32, u32) -> u32;
+
+impl Outcome {
+    /// `test` gives the lanes where the comparison of the registers of a and b holds, and where its opposite does.
+    fn of<V: Value>(
+        self,
+        join: Join,
+        test: impl Fn(&[V::Raw; LANES], &[V::Raw; LANES]) -> [u32; 2] + Send + Sync + 'static,
+    ) -> Lanes {
+        let sources = [bank::<V>(), bank::<V>(), Bank::Predicate];
+        let destinations: &[Bank] = match self {
+            Outcome::Predicates => &[Bank::Predicate; 2],
+            Outcome::Value(_) => &[Bank::Word],
+        };
+        let first = destinations.len();
+        Lanes::new(destinations, &sources, move |registers, o, mask| {
+            let [bits, opposite] = test(read::<V>(registers, o[first]), read::<V>(registers, o[first + 1]));
+            let c = registers.predicate[o[first + 2] as usize];
+            self.set(registers, o, [join(bits, c), join(opposite, c)], mask);
+        })
+    }
+
+    /// Writes the join and that of the opposite.
+    fn set(self, registers: &mut Registers, o: &Operands, [bits, opposite]: [u32; 2], mask: u32) {
+        match self {
+            Outcome::Predicates => {
+                registers.set_predicate(o[1], opposite, mask);
+                registers.set_predicate(o[0], bits, mask);
+            }
+            Outcome::Value(value) => {
+                let d = each(|lane| if bits >> lane & 1 != 0 { value } else { 0 });
+                write::<u32>(registers, o[0], &d, mask);
+            }
+        }
+    }
+}
+
+/// `f(a) relation f(b)`.
+pub fn compare<A: Value, V: PartialOrd>(
+    relation: Relation,
+    outcome: Outcome,
+    join: Join,
+    f: impl Fn(A) -> V + Send + Sync + 'static,
 ) -> Lanes {
-    let sources = [bank::<A>(), bank::<B>(), Bank::Predicate];
-    Lanes::new(&[Bank::Predicate; 2], &sources, move |registers, o, mask| {
-        let (a, b) = (read::<A>(registers, o[2]), read::<B>(registers, o[3]));
-        let bits = collect(|lane| f(A::from_raw(a[lane]), B::from_raw(b[lane])));
-        let c = registers.predicate[o[4] as usize];
-        registers.set_predicate(o[1], join(!bits, c), mask);
-        registers.set_predicate(o[0], join(bits, c), mask);
+    outcome.of::<A>(join, move |a, b| {
+        let bits = relation.lanes(a, b, |raw| f(A::from_raw(raw)));
+        [bits, !bits]
     })
 }
 
-/// `d, e = f(a, b)`, each joined with predicate c: operands p, q, a, b, c.
-pub fn compare_pair<V: Value>(
-    f: impl Fn(V, V) -> [bool; 2] + Send + Sync + 'static,
-    join: fn(u32, u32) -> u32,
+/// `f(a) relation f(b)` for the lower halves of a and b, and for the upper ones instead of the opposite.
+pub fn compare_halves<V: PartialOrd>(
+    relation: Relation,
+    join: Join,
+    f: impl Fn(u16) -> V + Send + Sync + 'static,
 ) -> Lanes {
-    let sources = [bank::<V>(), bank::<V>(), Bank::Predicate];
-    Lanes::new(&[Bank::Predicate; 2], &sources, move |registers, o, mask| {
-        let (a, b) = (read::<V>(registers, o[2]), read::<V>(registers, o[3]));
-        let c = registers.predicate[o[4] as usize];
-        let bits = [0, 1].map(|part| collect(|lane| f(V::from_raw(a[lane]), V::from_raw(b[lane]))[part]));
-        registers.set_predicate(o[1], join(bits[1], c), mask);
-        registers.set_predicate(o[0], join(bits[0], c), mask);
-    })
-}
-
-/// `d = f(test(a, b) joined with c)`: operands d, a, b, c.
-pub fn compare_set<A: Value, B: Value, D: Value>(
-    f: impl Fn(A, B) -> bool + Send + Sync + 'static,
-    join: fn(u32, u32) -> u32,
-    [no, yes]: [D; 2],
-) -> Lanes {
-    let sources = [bank::<A>(), bank::<B>(), Bank::Predicate];
-    Lanes::new(&[bank::<D>()], &sources, move |registers, o, mask| {
-        let (a, b) = (read::<A>(registers, o[1]), read::<B>(registers, o[2]));
-        let bits = collect(|lane| f(A::from_raw(a[lane]), B::from_raw(b[lane])));
-        let bits = join(bits, registers.predicate[o[3] as usize]);
-        let d = std::array::from_fn(|lane| if bits >> lane & 1 != 0 { yes } else { no }.to_raw());
-        write::<D>(registers, o[0], d, mask);
+    Outcome::Predicates.of::<u32>(join, move |a, b| {
+        let halves = |shift: u32| relation.lanes(a, b, |raw| f((raw >> shift) as u16));
+        [halves(0), halves(16)]
     })
 }
 
@@ -367,8 +450,8 @@ pub fn select<V: Value>() -> Lanes {
     Lanes::new(&[bank::<V>()], &[bank::<V>(), bank::<V>(), Bank::Predicate], |registers, o, mask| {
         let (a, b) = (read::<V>(registers, o[1]), read::<V>(registers, o[2]));
         let p = registers.predicate[o[3] as usize];
-        let d = std::array::from_fn(|lane| if p >> lane & 1 != 0 { a[lane] } else { b[lane] });
-        write::<V>(registers, o[0], d, mask);
+        let d = each(|lane| if p >> lane & 1 != 0 { a[lane] } else { b[lane] });
+        write::<V>(registers, o[0], &d, mask);
     })
 }
 
@@ -388,11 +471,25 @@ pub fn logic_not(f: fn(u32) -> u32) -> Lanes {
     })
 }
 
-/// `d = f(a)` between registers of any widths.
-pub fn convert(to: Bank, from: Bank, f: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Lanes {
-    Lanes::new(&[to], &[from], move |registers, o, mask| {
-        let a = registers.wide(Register { bank: from, index: o[1] });
-        registers.set_wide(Register { bank: to, index: o[0] }, &a.map(&f), mask);
+/// `d = f(a, …)` between registers of any widths.
+pub fn convert<const N: usize>(
+    to: Bank,
+    from: [Bank; N],
+    f: impl Fn([u64; N]) -> u64 + Send + Sync + 'static,
+) -> Lanes {
+    Lanes::new(&[to], &from, move |registers, o, mask| {
+        let mut sources = [[0; LANES]; N];
+        for place in 0..N {
+            sources[place] = registers.wide(Register { bank: from[place], index: o[1 + place] });
+        }
+        let d = each(|lane| {
+            let mut operands = [0; N];
+            for place in 0..N {
+                operands[place] = sources[place][lane];
+            }
+            f(operands)
+        });
+        registers.set_wide(Register { bank: to, index: o[0] }, &d, mask);
     })
 }
 
@@ -415,7 +512,7 @@ pub fn unpack(whole: Bank, part: Bank, parts: usize, bits: u32) -> Lanes {
     Lanes::new(&vec![part; parts], &[whole], move |registers, o, mask| {
         let a = registers.wide(Register { bank: whole, index: o[parts] });
         for (place, &index) in o[..parts].iter().enumerate() {
-            let value = a.map(|a| a >> (place as u32 * bits) & low(bits));
+            let value = each(|lane| a[lane] >> (place as u32 * bits) & low(bits));
             registers.set_wide(Register { bank: part, index }, &value, mask);
         }
     })

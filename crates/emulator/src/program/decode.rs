@@ -82,7 +82,7 @@ pub(super) struct Decoder<'a> {
     pub line: u32,
     guard: Guard,
     /// A register of each bank that nobody reads.
-    sinks: HashMap<Bank, Register>,
+    sinks: [Option<Register>; 4],
     /// The carry flag of `add.cc` and its like.
     carry: Option<Register>,
     branch_targets: Rc<HashMap<String, Vec<String>>>,
@@ -107,7 +107,7 @@ impl<'a> Decoder<'a> {
             source: None,
             line: 0,
             guard: Guard::NONE,
-            sinks: HashMap::new(),
+            sinks: [None; 4],
             carry: None,
             branch_targets: Rc::default(),
         }
@@ -203,7 +203,7 @@ impl<'a> Decoder<'a> {
 
     pub(super) fn sink(&mut self, bank: Bank) -> Register {
         let counts = &mut self.counts;
-        *self.sinks.entry(bank).or_insert_with(|| counts.add(bank))
+        *self.sinks[bank as usize].get_or_insert_with(|| counts.add(bank))
     }
 
     fn carry(&mut self) -> Register {
@@ -547,7 +547,7 @@ impl<'a> Decoder<'a> {
 
     /// A plain move between registers of one bank.
     fn copy(&mut self, to: Register, from: Register) -> Result<(), LoadError> {
-        let operation = crate::exec::lanes::convert(to.bank, from.bank, |value| value);
+        let operation = crate::exec::lanes::convert(to.bank, [from.bank], |[value]| value);
         let operands = [to.index, from.index, 0, 0, 0, 0, 0, 0];
         self.emit(Operation::Lanes(operation, operands), Uses { read: vec![from], written: vec![to] })
     }
@@ -881,7 +881,7 @@ pub(super) fn kernel(context: &Context, function: &ast::Function) -> Result<Kern
     let constants: Vec<(Register, Constant)> =
         decoder.constants.drain().map(|((_, constant), register)| (register, constant)).collect();
     let fixed: std::collections::HashSet<Register> =
-        constants.iter().map(|(register, _)| *register).chain(decoder.sinks.values().copied()).collect();
+        constants.iter().map(|(register, _)| *register).chain(decoder.sinks.into_iter().flatten()).collect();
     let liveness = flow::liveness(&decoder.instructions, &decoder.uses, |register| fixed.contains(&register));
     let Some(liveness) = liveness else {
         return decoder.error(format!("`{}` has too many registers and branches", function.name));

@@ -1,17 +1,17 @@
 //! Variables at module scope.
 
-use std::collections::HashSet;
-
 use crate::{
     alu::bits_of,
     ptx::ast::{self, Initial, Space},
 };
 
-use super::{LoadError, Relocation, Variable, decode::variable_size};
+use super::{
+    LoadError, Relocation, Variable,
+    decode::{Context, variable_size},
+};
 
 /// Those in global and constant memory.
-pub fn decode(variables: &[ast::Variable]) -> Result<Vec<Variable>, LoadError> {
-    let names: HashSet<&str> = variables.iter().map(|variable| variable.name.as_str()).collect();
+pub fn decode(variables: &[ast::Variable], context: &Context) -> Result<Vec<Variable>, LoadError> {
     let held = variables.iter().filter(|variable| matches!(variable.space, Space::Global | Space::Const));
     held.map(|variable| {
         let error = |message: String| LoadError { line: variable.line, message };
@@ -38,7 +38,7 @@ pub fn decode(variables: &[ast::Variable]) -> Result<Vec<Variable>, LoadError> {
                     initial[at..at + count].copy_from_slice(&bytes[..count]);
                 }
                 Initial::Address { name, offset, .. } => {
-                    if !names.contains(name.as_str()) {
+                    if !context.variables.contains_key(name.as_str()) {
                         return Err(error(format!("`{name}` is no variable whose address is known")));
                     }
                     relocations.push(Relocation { at, size: element, name: name.clone(), addend: *offset });

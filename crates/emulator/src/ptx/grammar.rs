@@ -3,7 +3,7 @@
 use super::ParseError;
 use super::number::Number;
 use super::token::{Kind, Token};
-use winnow::combinator::{cut_err, opt, separated};
+use winnow::combinator::{cut_err, opt};
 use winnow::error::{AddContext, ErrMode, FromExternalError, ParserError};
 use winnow::prelude::*;
 use winnow::stream::{Stream, TokenSlice};
@@ -161,9 +161,16 @@ pub(super) fn line(input: &Input<'_>) -> u32 {
     input.first().map_or(0, |token| token.line)
 }
 
-/// `separator` between items, at least one; a list once begun has no alternative.
+/// Items with commas between them, at least one; a list has no alternative.
 pub(super) fn list<'t, T>(
     item: impl Parser<Input<'t>, T, ErrMode<Failure>>,
 ) -> impl Parser<Input<'t>, Vec<T>, ErrMode<Failure>> {
-    separated(1.., cut_err(item), exactly(","))
+    let mut item = cut_err(item);
+    move |input: &mut Input<'t>| {
+        let mut items = vec![item.parse_next(input)?];
+        while given(",", input)? {
+            items.push(item.parse_next(input)?);
+        }
+        Ok(items)
+    }
 }
