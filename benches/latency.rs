@@ -34,17 +34,19 @@ fn main() -> Result<(), Box<dyn Error>> {
         return first_calls(&cache);
     }
     // Before this process opens the device, which would leave the driver less to start.
-    let folder = tempfile::tempdir()?;
+    let folder = std::env::temp_dir().join(format!("gpu_reduce_latency_{}", std::process::id()));
+    std::fs::create_dir(&folder)?;
     for (cache, disable) in [("empty", "0"), ("filled", "0"), ("disabled", "1")] {
         let status = Command::new(std::env::current_exe()?)
             .args(["--first-calls", cache])
-            .env("CUDA_CACHE_PATH", folder.path())
+            .env("CUDA_CACHE_PATH", &folder)
             .env("CUDA_CACHE_DISABLE", disable)
             .status()?;
         if !status.success() {
             return Err(format!("the program of first calls failed: {status}").into());
         }
     }
+    std::fs::remove_dir_all(folder)?;
     blocking_calls()
 }
 

@@ -1,9 +1,9 @@
 //! Runs the ladder of classic reduction kernels: times them on a GPU, and counts on the emulator what explains the times.
 //!
 //! ```text
-//! cargo run --release --example ladder -- [--n 2^26 | --sweep 2^1..2^30] [--type i32] [--threads 1024]
+//! cargo run --release -p gpu_reduce_examples --example ladder -- [--n 2^26 | --sweep 2^1..2^30] [--type i32] [--threads 1024]
 //!     [--variant sequential,production] [--device auto] [--csv FILE] [--json FILE] [--svg FOLDER]
-//! cargo run --release --example ladder -- --from FILE.csv --svg FOLDER
+//! cargo run --release -p gpu_reduce_examples --example ladder -- --from FILE.csv --svg FOLDER
 //! ```
 
 /// The files in `examples/common/`.

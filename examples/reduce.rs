@@ -44,7 +44,7 @@ struct Args {
     #[arg(long, value_delimiter = ',')]
     op: Vec<Quantity>,
 
-    /// Where to compute: auto, cpu, cuda:N (the GPU of index N), or emulator (a GPU in software).
+    /// Where to compute: auto, cpu, cuda:N (the GPU of index N), or emulator (a GPU in software, with cargo's `--features emulator`).
     #[arg(long, default_value = "auto")]
     device: DeviceArg,
 
@@ -134,10 +134,10 @@ struct Reduced<S> {
 
 /// Computes what is `asked` of the numbers in `data`, where they lie: if nothing is, all but the product; if there are no
 /// numbers besides, their sum.
-fn reduce<D>(data: &D, asked: &[Quantity]) -> Result<Reduced<<Sum as Op<D::Element>>::Output>, Error>
+fn reduce<D>(data: &D, asked: &[Quantity]) -> Result<Reduced<<Sum as Op<D::Item>>::Output>, Error>
 where
-    D: Reduce + ?Sized,
-    Sum: Op<D::Element>,
+    D: Reduce<Item: Element> + ?Sized,
+    Sum: Op<D::Item>,
 {
     let count = data.len();
     let wanted = match asked {

@@ -1,7 +1,7 @@
 //! Compares this library's speed with its peers', from the JSON lines that `benches/device.rs` and the peers' programs print:
 //!
 //! ```text
-//! cargo run --release --example speed -- [--chart FILE.svg] FILE.jsonl…
+//! cargo run --release -p gpu_reduce_examples --example speed -- [--chart FILE.svg] FILE.jsonl…
 //! ```
 
 /// The files in `examples/common/`.

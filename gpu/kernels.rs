@@ -91,9 +91,8 @@ impl Kernels {
         Self { entries, ptx }
     }
 
-    /// The name and the PTX of a kernel, if it was compiled.
-    pub fn find<K: Kernel>(&self) -> Option<(&'static str, &'static Ptx)> {
-        let kernel = TypeId::of::<K>();
+    /// The name and the PTX of the kernel of this type, if it was compiled.
+    pub fn find(&self, kernel: TypeId) -> Option<(&'static str, &'static Ptx)> {
         let name = self.entries.iter().copied().flatten().find(|entry| entry.kernel == kernel)?.name;
         let index = self.ptx.binary_search_by_key(&name, |ptx| ptx.name).ok()?;
         Some((name, &self.ptx[index]))

@@ -38,5 +38,6 @@ pub use cuda_std;
 pub use element::Element;
 pub use half::{bf16, f16};
 pub use kernels::Kernels;
-pub use op::{Max, Min, Op, Prod, Sum};
+pub use op::Op;
+pub use op::all::*;
 pub use plan::Plan;

@@ -1,12 +1,22 @@
 //! The operators: what [`Op`] asks of one, and in a file each those that come with the library.
 
+#[macro_use]
 mod extremes;
-mod prod;
-mod sum;
 
-pub use extremes::{Max, Min};
-pub use prod::Prod;
-pub use sum::Sum;
+macro_rules! operators {
+    ({} $($(#[$doc:meta])* $name:ident: $op:ident;)*) => {
+        $(mod $name;)*
+
+        /// The operators that come with the library, those of its table.
+        pub mod all {
+            $(pub use super::$name::$op;)*
+        }
+    };
+}
+
+crate::for_each_operator! { operators! {} }
+
+pub use all::*;
 
 use crate::element::Accumulator;
 use crate::kernels::Kernels;

@@ -132,7 +132,12 @@ pub unsafe fn reduce<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: us
 ///
 /// The target is valid as [`Arguments`] says.
 #[inline(always)]
-unsafe fn deliver<O: Op<I>, I: Copy + 'static>(op: &O, all: O::Accumulator, len: u64, result: Target<O::Output>) {
+unsafe fn deliver<O: Op<I>, I: Copy + 'static>(
+    op: &O,
+    all: O::Accumulator,
+    len: u64,
+    result: Target<O::Output>,
+) {
     // SAFETY: as the field says.
     unsafe { assert_unchecked(len > 0) };
     let output = op.finish(all, len);

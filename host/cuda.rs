@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn a_failed_launch_leaves_the_device_usable() {
         use gpu_reduce_kernels::reduce::{Arguments, Kernel, Target};
-        use std::ptr::null;
+        use std::ptr::{null, null_mut};
 
         let gpu = match Gpu::open(0) {
             Ok(gpu) => gpu,

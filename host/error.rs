@@ -17,7 +17,10 @@ pub enum Error {
     NoCuda,
 
     /// The library was built without the emulator.
-    #[error("this build has no emulator: it needs the feature `emulator`, and Linux on x86-64 or aarch64")]
+    #[error(
+        "this build has no emulator: build it with `--features gpu_reduce/emulator`, for Linux on x86-64 or \
+         aarch64"
+    )]
     NoEmulator,
 
     /// The program uses the machine's driver and asks for the emulator, or the other way round.

@@ -57,9 +57,9 @@ pub use buffer::{Buffer, Item, View};
 pub use data::Data;
 pub use device::Device;
 pub use error::Error;
+pub use gpu_reduce_kernels::op::all::*;
 pub use gpu_reduce_kernels::{
-    Element, Kernels, Max, Min, Op, Plan, Prod, Sum, bf16, f16, for_each_block, for_each_element,
-    for_each_operator,
+    Element, Kernels, Op, Plan, bf16, f16, for_each_block, for_each_element, for_each_operator,
 };
 pub use gpu_reduce_kernels::{op::width, plan::BLOCKS, plan::default_block, plan::max_chunks};
 pub use reduce::*;

@@ -1,11 +1,17 @@
-use crate::element::{Dtype, Element, Key, Wide};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable, cast};
+//! What the minimum and the maximum have in common.
+
+use crate::element::Element;
+use bytemuck::Pod;
 use core::ops::{Shl, Shr};
 
-macro_rules! extremes {
-    ($($(#[$doc:meta])* $op:ident $name:literal: $pick:ident $pick_wide:ident, NaN is $nan:ident, nothing is $nothing:ident;)*) => {$(
+macro_rules! extreme {
+    ($(#[$doc:meta])* $op:ident $name:literal: $pick:ident $pick_wide:ident, NaN is $nan:ident, nothing is $nothing:ident;) => {
+        use crate::element::{Dtype, Element, Key, Wide};
+        use crate::op::extremes::extreme_of_words;
+        use crate::op::{OnCpu, Op};
+        use crate::table;
+        use bytemuck::{Pod, Zeroable, cast};
+
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
         #[repr(C)]
@@ -58,21 +64,13 @@ macro_rules! extremes {
                 (count > 0).then(|| T::from_key(all))
             }
         }
-    )*};
-}
-
-extremes! {
-    /// The smallest element. A NaN makes the result NaN, as in NumPy and PyTorch; −0.0 is below +0.0 (IEEE 754-2019,
-    /// `minimum`). Empty input is an error.
-    Min "min": min lesser, NaN is LEAST, nothing is GREATEST;
-    /// The largest element; otherwise as [`Min`].
-    Max "max": max greater, NaN is GREATEST, nothing is LEAST;
+    };
 }
 
 /// The key of a load's extreme, of two or four integers a word. They are compared a word at a time: shifted to its upper
 /// end, an integer orders as before, whatever follows below.
 #[inline(always)]
-fn extreme_of_words<W, T>(words: [W; 4], pick: impl Fn(W, W) -> W) -> T::Key
+pub(super) fn extreme_of_words<W, T>(words: [W; 4], pick: impl Fn(W, W) -> W) -> T::Key
 where
     W: Pod + Shl<usize, Output = W> + Shr<usize, Output = W>,
     T: Element,

@@ -79,13 +79,13 @@ fn capability_serves(device: &str, capability: (i32, i32), needed: (i32, i32)) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::modules::tests::embedded;
 
     /// By the emulator's reading of each, which is not the build script's.
     #[test]
+    #[cfg(feature = "emulator")]
     fn what_is_needed_is_what_some_kernel_is_for() {
         let (mut version, mut target) = Default::default();
-        for (_, ptx) in embedded() {
+        for (_, ptx) in crate::cuda::modules::tests::embedded() {
             let module = emulator::ptx::parse(&ptx).unwrap();
             version = module.version.max(version);
             target = module.target[0].strip_prefix("sm_").unwrap().parse::<i32>().unwrap().max(target);

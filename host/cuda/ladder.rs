@@ -35,7 +35,7 @@ pub fn reduce_with<K: Kernel, O: LadderOp<T>, T: LadderElement>(
     }
     let first: *mut O::Accumulator = pointer(&partials, 0);
     let mut last = first;
-    let time = time(gpu, repeats, |queue, repeat| {
+    let time = time(gpu, repeats, &mut |queue, repeat| {
         let output = first.wrapping_add(if K::ATOMIC { repeat as usize } else { 0 });
         // SAFETY: the input holds its elements, and from `output` on there is a place for an accumulator from each block.
         last = unsafe { enqueue::<K, O, T>(gpu, &queue.stream, elements.pointer(), len, output, block)? };
@@ -95,7 +95,7 @@ pub fn reduce_repeatedly<O: Op<T> + Default, T: Element>(
     let mut result = [O::Output::zeroed()];
     let output = Memory::new(gpu, size_of::<O::Output>())?;
     let items = (elements.pointer(), elements.len as u64);
-    let time = time(gpu, repeats, |queue, _| {
+    let time = time(gpu, repeats, &mut |queue, _| {
         // SAFETY: the elements are borrowed until the stream has been waited for, and the output stays as long.
         unsafe { queue.enqueue(gpu, O::default(), items, block, Target::device(pointer(&output, 0))) }
     })?;
@@ -154,7 +154,7 @@ pub fn argmin_by_halving<T: LadderElement>(elements: Part<T>, block: u32) -> Res
 fn time(
     gpu: &Gpu,
     repeats: NonZeroU32,
-    mut enqueue: impl FnMut(&mut Queue, u32) -> Result<(), Error>,
+    enqueue: &mut dyn FnMut(&mut Queue, u32) -> Result<(), Error>,
 ) -> Result<Duration, Error> {
     let failed = |error| gpu.failed("timing launches", error);
     gpu.with_workspace(|workspace| {

@@ -52,31 +52,47 @@ impl Gpu {
         &self,
         own: Kernels,
         stream: &Stream,
-        Grid { blocks, block }: Grid,
+        grid: Grid,
         arguments: &K::Arguments,
     ) -> Result<(), Error> {
-        let kernel = self.kernel::<K>(own, block)?;
+        let kernel = self.kernel(TypeId::of::<K>(), type_name::<K>(), own, grid.block)?;
         let parameters = Parameters::of(arguments);
         // SAFETY: as the caller vouches; the kernel's type says what it takes.
+        unsafe { self.launch_loaded(kernel, stream, grid, &parameters) }
+    }
+
+    /// As [`launch`](Self::launch), of what the kernel's type was compiled to: for all types the same code.
+    ///
+    /// # Safety
+    ///
+    /// As there, and the parameters are those that the kernel takes.
+    unsafe fn launch_loaded(
+        &self,
+        kernel: &Loading,
+        stream: &Stream,
+        Grid { blocks, block }: Grid,
+        parameters: &Parameters,
+    ) -> Result<(), Error> {
+        // SAFETY: as the caller vouches.
         unsafe { stream.launch(&kernel.function, blocks, block, 0, parameters.as_slice()) }
             .map_err(|error| self.launch_failed(&kernel.name, error))
     }
 
-    fn kernel<K: Kernel>(&self, own: Kernels, block: u32) -> Result<&'static Loading, Error> {
+    /// The compiled kernel of type `of`, which errors call `of_name`.
+    fn kernel(&self, of: TypeId, of_name: &str, own: Kernels, block: u32) -> Result<&'static Loading, Error> {
         let mut loaded = lock(&self.loaded);
-        let key = (TypeId::of::<K>(), block);
-        if let Some(kernel) = loaded.get(&key) {
+        if let Some(kernel) = loaded.get(&(of, block)) {
             return Ok(kernel);
         }
         let (name, ptx) = LIBRARY
             .iter()
             .chain([&own])
-            .find_map(Kernels::find::<K>)
+            .find_map(|kernels| kernels.find(of))
             .and_then(|(name, ptx)| Some((format!("{name}_{block}"), module_of(ptx, block)?)))
-            .ok_or_else(|| Error::NoKernel { kernel: format!("{} with BLOCK {block}", type_name::<K>()) })?;
+            .ok_or_else(|| Error::NoKernel { kernel: format!("{of_name} with BLOCK {block}") })?;
         let function = self.compile(&name, &ptx, block)?;
         let kernel = Box::leak(Box::new(Loading { name, function }));
-        loaded.insert(key, kernel);
+        loaded.insert((of, block), kernel);
         Ok(kernel)
     }
 

@@ -3,6 +3,9 @@
 //! `lane_instructions` and `warp_instructions` are those of one launch, `us` is the median of 5 launches after one to
 //! warm up, and `rate` the lane-instructions a second, in millions.
 
+#[path = "../tests/shipped/mod.rs"]
+mod shipped;
+
 use cust::error::CudaError;
 use cust::memory::DeviceBuffer;
 use cust::module::Module;
@@ -10,7 +13,6 @@ use cust::stream::{Stream, StreamFlags};
 use emulator::Settings;
 use std::error::Error;
 use std::ffi::c_void;
-use std::path::Path;
 use std::time::Instant;
 
 /// Fused multiply-adds and integer hashing, and next to no memory.
@@ -94,8 +96,7 @@ SKIP:
 fn main() -> Result<(), Box<dyn Error>> {
     emulator::install()?;
     let _context = cust::quick_init()?;
-    let sum =
-        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ptx/sum_f32_256.ptx"))?;
+    let sum = shipped::kernel("sum_f32_256");
     const LEN: u64 = 1 << 22;
     // 1,024 blocks, a tile each.
     const CHUNK: u64 = 4096;

@@ -92,6 +92,9 @@ mod alu;
 mod counters;
 mod driver;
 pub mod fault;
+#[cfg(test)]
+#[path = "../tests/shipped/mod.rs"]
+mod shipped;
 
 // Below the driver API: for this repository's benchmarks and its fuzz target.
 #[doc(hidden)]

@@ -1,5 +1,7 @@
 //! Texts that ask for more than a machine has: each is refused with its reason, or runs, in little time and memory.
 
+mod shipped;
+
 use emulator::exec::{self, Launch, Loaded};
 use emulator::memory::Memory;
 use emulator::program::Program;
@@ -98,10 +100,7 @@ fn much_is_taken() {
 /// operands and too many, and operands of other kinds.
 #[test]
 fn operands_that_do_not_fit_are_refused() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ptx");
-    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
-    let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "ptx"));
-    let texts = files.map(|path| std::fs::read_to_string(path).unwrap());
+    let texts = shipped::kernels().into_values();
     let opcode = |line: &str| {
         let line = line.trim().trim_end_matches(';');
         let line = if line.starts_with('@') { line.split_once(char::is_whitespace)?.1 } else { line };

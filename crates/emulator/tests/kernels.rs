@@ -2,13 +2,13 @@
 //!
 //! The values are chosen so that every order of combining gives the same bits.
 
+mod shipped;
+
 use cust::launch;
 use cust::memory::{CopyDestination, DeviceBuffer, LockedBuffer};
 use cust::module::{Module, ModuleJitOption};
 use cust::stream::{Stream, StreamFlags};
 use std::ffi::CString;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 /// A small whole number: 1, -1 or rarely 2 for products, so that they stay exact.
 fn value(operator: &str, signed: bool, index: usize) -> i64 {
@@ -66,13 +66,12 @@ fn output<'a>(operator: &str, ty: &'a str) -> &'a str {
     }
 }
 
-/// Loads the kernel of one file and reduces inputs of several lengths with it.
-fn run(path: &Path) {
-    let name = path.file_stem().unwrap().to_str().unwrap();
+/// Loads a kernel and reduces inputs of several lengths with it.
+fn run(name: &str, text: &str) {
     let [operator, ty, block] = name.split('_').collect::<Vec<_>>()[..] else { panic!("{name}") };
     let block: u32 = block.parse().unwrap();
     let size = bytes(ty, 0).len();
-    let text = CString::new(fs::read(path).unwrap()).unwrap();
+    let text = CString::new(text).unwrap();
     let registers = (65_536 / block).min(255);
     let module = Module::from_ptx_cstr(&text, &[ModuleJitOption::MaxRegisters(registers)])
         .unwrap_or_else(|error| panic!("{name}: {error}: {:?}", emulator::last_load_error()));
@@ -101,7 +100,7 @@ fn run(path: &Path) {
                 len as u64,
                 chunk as u64,
                 slots.as_device_ptr(),
-                pointer as u64
+                pointer as u64 | shipped::IN_SLOT
             ))
             .unwrap();
         }
@@ -118,27 +117,18 @@ fn run(path: &Path) {
     }
 }
 
-fn kernels() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ptx");
-    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut kernels: Vec<PathBuf> =
-        files.filter(|path| path.extension().is_some_and(|extension| extension == "ptx")).collect();
-    kernels.sort();
-    kernels
-}
-
 /// Two host threads share the device.
 #[test]
 fn every_kernel_gives_what_a_loop_gives() {
     emulator::install().unwrap();
-    let kernels = kernels();
+    let kernels = shipped::kernels();
     assert!(kernels.len() >= 288, "{}", kernels.len());
     std::thread::scope(|scope| {
         for half in 0..2 {
             let kernels = &kernels;
             scope.spawn(move || {
                 let _context = cust::quick_init().unwrap();
-                kernels.iter().skip(half).step_by(2).for_each(|path| run(path));
+                kernels.iter().skip(half).step_by(2).for_each(|(name, text)| run(name, text));
             });
         }
     });
@@ -148,13 +138,12 @@ fn every_kernel_gives_what_a_loop_gives() {
 #[test]
 fn memory_comes_and_goes_while_kernels_run() {
     emulator::install().unwrap();
-    let kernels = kernels();
-    let sum = kernels.iter().find(|path| path.ends_with("sum_f32_256.ptx")).unwrap();
+    let sum = shipped::kernel("sum_f32_256");
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let _context = cust::quick_init().unwrap();
             for _ in 0..3 {
-                run(sum);
+                run("sum_f32_256", &sum);
             }
         });
         scope.spawn(|| {

@@ -1,9 +1,6 @@
 //! Operators, items, lengths and places in memory drawn at random: the CPU, and the GPU or the emulator, give the bits of the
 //! plan, which is followed here by plain recursion.
 
-#[path = "../../../tests/support/mod.rs"]
-mod support;
-
 use bytemuck::{Zeroable, bytes_of, pod_read_unaligned};
 use gpu_reduce::{Buffer, Device, Error, Op, Plan, Reduce, View, width};
 use proptest::prelude::*;
@@ -12,11 +9,13 @@ use proptest::test_runner::TestRunner;
 use random_ops::{Colour, Exact, Ordered, Place, Point, Sums, Triple, Value, for_each_row};
 use std::io::{self, Write};
 use std::sync::LazyLock;
+use support::for_each_block;
 
 /// The devices under test; the CPU alone where the kernels are not compiled.
 static DEVICES: LazyLock<Vec<Device>> = LazyLock::new(|| match option_env!("WITHOUT_KERNELS") {
     Some(why) => {
         // Not by `eprintln!`, which a test that passes shows to nobody.
+        #[allow(clippy::explicit_write)]
         writeln!(io::stderr(), "skipped on GPUs and on the emulator: {why}").unwrap();
         vec![Device::cpu()]
     }

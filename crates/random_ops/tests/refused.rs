@@ -1,8 +1,5 @@
 //! What was not compiled for a GPU reduces on the CPU, and is an error elsewhere that says what to do.
 
-#[path = "../../../tests/support/mod.rs"]
-mod support;
-
 use bytemuck::{Pod, Zeroable};
 use gpu_reduce::{Error, Kernels, Op, Reduce};
 use gpu_reduce_kernels::kernels::{Entry, Ptx};

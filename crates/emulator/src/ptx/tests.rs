@@ -3,7 +3,6 @@
 use super::ast::{Function, Guard, Initial, Instruction, Module, Operand, Space, Statement, Type, Variable};
 use super::parse;
 use proptest::prelude::*;
-use std::path::PathBuf;
 
 const HEAD: &str = ".version 6.0 .target sm_70 .address_size 64\n";
 
@@ -410,14 +409,6 @@ fn what_errors_say_of_bodies() {
     assert!(long.len() < 100, "{long}");
 }
 
-/// The kernels that ship: file name and text.
-fn kernels() -> Vec<(PathBuf, String)> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../ptx");
-    let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-    let ptx = files.filter(|path| path.extension().is_some_and(|extension| extension == "ptx"));
-    ptx.map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
-}
-
 /// Instructions and declarations, and labels.
 fn count(body: &[Statement]) -> (usize, usize) {
     body.iter().fold((0, 0), |(statements, labels), statement| match statement {
@@ -433,10 +424,10 @@ fn count(body: &[Statement]) -> (usize, usize) {
 
 #[test]
 fn every_kernel_that_ships() {
-    let kernels = kernels();
+    let kernels = crate::shipped::kernels();
     assert!(kernels.len() >= 200, "{} kernels", kernels.len());
     for (path, text) in kernels {
-        let module = parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let module = parse(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
         let bodies: Vec<_> =
             module.functions.iter().filter_map(|function| function.body.as_deref()).collect();
         let found = bodies.iter().map(|body| count(body)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
@@ -448,7 +439,7 @@ fn every_kernel_that_ships() {
             statements += line.matches(';').count();
             labels += usize::from(line.ends_with(':'));
         }
-        assert_eq!(found, (statements, labels), "{}", path.display());
+        assert_eq!(found, (statements, labels), "{path}");
     }
 }
 
@@ -564,8 +555,7 @@ proptest! {
     fn any_change_of_a_kernel_is_read_or_refused(
         edits in prop::collection::vec((any::<prop::sample::Index>(), 1..40_usize, edit()), 1..8),
     ) {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ptx/sum_f32_256.ptx");
-        let mut bytes = std::fs::read(path).unwrap();
+        let mut bytes = crate::shipped::kernel("sum_f32_256").into_bytes();
         for (place, length, edit) in edits {
             let start = place.index(bytes.len() - 1);
             let end = (start + length).min(bytes.len());

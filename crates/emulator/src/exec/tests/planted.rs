@@ -3,8 +3,6 @@
 //!
 //! A plant changes one line and keeps the number of all others.
 
-use std::path::Path;
-
 use super::Machine;
 use crate::fault::{Access, Action, Fault, FaultKind, Memory};
 
@@ -33,8 +31,7 @@ struct Launched {
 
 impl Case {
     fn shipped(name: &str, block: u32, element: &[u8], result: u64) -> Case {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ptx").join(name).with_extension("ptx");
-        let text = std::fs::read_to_string(path).unwrap();
+        let text = crate::shipped::kernel(name);
         Case { text, block, element: element.to_vec(), result, launch: launch_shipped }
     }
 
@@ -121,7 +118,7 @@ fn launch_shipped(case: &Case, machine: &Machine) -> Launched {
     let slots = machine.upload(&vec![0u64; chunks * words]);
     let result = machine.memory.allocate(8 * words as u64).unwrap();
     let start = input + 3 * size as u64;
-    let pointers = [start, len as u64, chunk as u64, slots, result];
+    let pointers = [start, len as u64, chunk as u64, slots, result | crate::shipped::IN_SLOT];
     let ended = machine.launch(chunks as u32, case.block, &pointers).map(|_| {
         let values = machine.words(result, 2 * words);
         values.into_iter().step_by(2).rev().fold(0, |bits, value| bits << 32 | u64::from(value))
@@ -370,7 +367,8 @@ fn an_index_one_too_far_is_out_of_bounds() {
         );
         // The first word of the last block's slot, and of the result's, which is stored when the partial results are taken.
         let (_, taken) = case.text.rsplit_once("ld.relaxed.gpu").unwrap();
-        let result = taken.lines().find(|line| line.contains("st.relaxed.sys")).unwrap();
+        let first_word = |line: &&str| line.contains("st.relaxed.sys") && !line.contains('+');
+        let result = taken.lines().rfind(first_word).unwrap();
         for store in [case.first_line("st.relaxed.gpu"), result] {
             case.plant(
                 store,

@@ -1,7 +1,5 @@
 //! Properties of random inputs: what must hold whatever the data, on every device.
 
-mod support;
-
 use gpu_reduce::{Max, Min, Op, Prod, Reduce, Sum};
 use proptest::prelude::*;
 use std::sync::LazyLock;

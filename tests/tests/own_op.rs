@@ -1,11 +1,9 @@
 //! Operators that a program writes itself: right on the CPU whatever their accumulator, refused on a GPU that has no kernel
 //! of theirs.
 
-mod support;
-
 use bytemuck::{Pod, Zeroable};
 use gpu_reduce::{Element, Error, Op, Reduce};
-use support::devices;
+use support::{devices, for_each_block};
 
 /// Whether there is a NaN, in a byte. Not `EXACT`, so that it folds by rows, of which a strip of bytes is longer than some.
 #[derive(Clone, Copy, Default, Pod, Zeroable)]

@@ -1,15 +1,12 @@
 //! `examples/reduce.rs` from end to end: input files in, printed lines and errors out.
 
-#[path = "support/example.rs"]
-mod example;
-
 use std::fmt::Debug;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use example::executable;
 use gpu_reduce::{Element, bf16, f16};
+use support::example::executable;
 use tempfile::TempPath;
 
 /// A file of these bytes, deleted when it is dropped.

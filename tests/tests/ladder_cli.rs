@@ -1,14 +1,11 @@
 //! `examples/ladder.rs` from end to end: on the emulator, and from a file of results.
 
-#[path = "support/example.rs"]
-mod example;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use example::executable;
 use serde_json::Value;
+use support::example::executable;
 
 fn run(options: &[&str], folder: &Path) -> Output {
     Command::new(executable("ladder")).args(options).current_dir(folder).output().expect("the example starts")

@@ -1,7 +1,5 @@
 //! Devices and buffers as programs use them: from several threads, many times over.
 
-mod support;
-
 use gpu_reduce::{Buffer, Device, Reduce, Sum, View, bf16, emulator};
 use support::{devices, samples};
 

@@ -1,7 +1,5 @@
 //! Bad input: each gets an error that says what it was, and the device goes on.
 
-mod support;
-
 use gpu_reduce::{Device, Error, Min, Reduce, Sum};
 use support::devices;
 

@@ -4,12 +4,10 @@
 //! `GPU_REDUCE_TEST_LEN` sets the longest input, 17 · 2^20 elements if it is not set; the emulator takes part up to
 //! [`EMULATED`].
 
-mod support;
-
 use gpu_reduce::{Buffer, Element, Max, Min, Op, Plan, Prod, Reduce, Sum, View, for_each_element, width};
 use std::sync::Mutex;
 use support::reference::Reference;
-use support::{Sample, devices, lengths, samples};
+use support::{Sample, devices, for_each_block, lengths, samples};
 
 /// One type at a time: the longest inputs take gigabytes, and each test uses all threads.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

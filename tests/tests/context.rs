@@ -1,8 +1,6 @@
 //! The caller's CUDA context stays the caller's, whatever the library does in its own. One test: whether a device was opened
 //! before belongs to the whole program.
 
-mod support;
-
 use cust::context::ContextHandle as _;
 use cust::context::legacy::{Context, ContextFlags, CurrentContext};
 use gpu_reduce::{Device, Error, Reduce, Sum, emulator};

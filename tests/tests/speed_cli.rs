@@ -1,12 +1,9 @@
 //! `examples/speed.rs` from end to end: files of lines in, tables, charts and errors out.
 
-#[path = "support/example.rs"]
-mod example;
-
 use std::fs;
 use std::process::{Command, Output};
 
-use example::executable;
+use support::example::executable;
 use tempfile::TempDir;
 
 /// Runs the example on files of these lines, with a chart; gives also the folder of `0.jsonl`, `1.jsonl`, … and `chart.svg`.

@@ -1,8 +1,6 @@
 //! The ladder's table: every classic kernel with every operator, type and BLOCK, at lengths around every boundary, aligned
 //! and not, against the reference; special values; the least with its index.
 
-mod support;
-
 use gpu_reduce::{
     Device, Error, LadderElement, LadderOp, Max, Min, Prod, Reduce, Sum, Variant, View, for_each_rung,
     variant,
@@ -11,7 +9,7 @@ use std::fmt::Debug;
 use std::num::NonZeroU32;
 use std::time::Duration;
 use support::reference::{Ordered, Reference};
-use support::{Sample, devices, samples};
+use support::{Sample, devices, for_each_block, samples};
 
 /// Every device that runs variants: all but the CPU.
 fn gpus() -> impl Iterator<Item = Device> {
@@ -45,9 +43,9 @@ fn cascade(block: usize) -> usize {
 
 /// The most operations between an element and the result, of any variant: the atomics may combine one after another, a thread
 /// of the cascaded kernel has a 2^16th of the elements, and there are at most six launches of at most twelve.
-fn depth<V: Variant>(len: usize) -> u64 {
+fn depth(variant: &str, len: usize) -> u64 {
     let len = len as u64;
-    if V::NAME.contains("atomic") { len + 12 } else { len.div_ceil(1 << 16) + 6 * 12 }
+    if variant.contains("atomic") { len + 12 } else { len.div_ceil(1 << 16) + 6 * 12 }
 }
 
 macro_rules! for_each_variant {
@@ -88,10 +86,21 @@ fn test_case<V: Variant, O: LadderOp<T>, T: Reference<O> + LadderElement, const 
     view: View<T>,
     expected: &T::Expected,
 ) {
+    check::<O, T>(V::NAME, BLOCK, view, view.reduce_with::<V, O, BLOCK>(), expected);
+}
+
+/// What [`test_case`] does for all variants and BLOCKs alike.
+fn check<O: LadderOp<T>, T: Reference<O> + LadderElement>(
+    variant: &str,
+    block: u32,
+    view: View<T>,
+    got: Result<O::Output, Error>,
+    expected: &T::Expected,
+) {
     let len = view.len();
-    let context = format!("{}_{}_{}_{BLOCK} of {len} on {}", V::NAME, O::NAME, T::NAME, view.device());
-    let got = view.reduce_with::<V, O, BLOCK>().unwrap_or_else(|error| panic!("{context}: {error}"));
-    T::check(got, expected, depth::<V>(len), &context);
+    let context = format!("{variant}_{}_{}_{block} of {len} on {}", O::NAME, T::NAME, view.device());
+    let got = got.unwrap_or_else(|error| panic!("{context}: {error}"));
+    T::check(got, expected, depth(variant, len), &context);
 }
 
 macro_rules! test_types {

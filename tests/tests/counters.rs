@@ -1,11 +1,10 @@
 //! What the lecture and the reports say of each kernel, held against the emulator's counters: one block of each, over as many
 //! elements as it covers.
 
-mod support;
-
 use gpu_reduce::emulator::{self, Counters};
 use gpu_reduce::{Device, LadderElement, LadderOp, Sum, Variant, variant::*};
 use std::sync::{Mutex, PoisonError};
+use support::for_each_block;
 
 /// The counters of a sum by one block.
 fn count<V: Variant, T: LadderElement, const BLOCK: u32>(len: u32) -> Counters

@@ -1,17 +1,19 @@
 //! What `docs/ladder.md` quotes is what the files say, and what it counts is what the emulator counts; the README's speed is
 //! what the measurements say.
 
-#[path = "support/example.rs"]
-mod example;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use example::executable;
+use support::example::executable;
+
+/// A file of the repository.
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new("..").join(path)).unwrap()
+}
 
 fn page() -> String {
-    fs::read_to_string("docs/ladder.md").unwrap()
+    read("docs/ladder.md")
 }
 
 /// The lines, each without what it is indented by.
@@ -28,15 +30,15 @@ fn quotes() {
     for quote in quotes {
         let (file, quote) = quote.split_once('\n').unwrap();
         let (quote, _) = quote.split_once("\n```").unwrap();
-        let source = fs::read_to_string(Path::new("gpu").join(file)).unwrap();
+        let source = read(&format!("gpu/{file}"));
         assert!(lines(&source).contains(&lines(quote)), "gpu/{file} does not have\n{quote}");
     }
 }
 
-/// What an example prints.
+/// What an example prints that runs in the root of the repository.
 #[track_caller]
 fn printed(name: &str, options: &[&str]) -> String {
-    let output = Command::new(executable(name)).args(options).output().unwrap();
+    let output = Command::new(executable(name)).args(options).current_dir("..").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -71,17 +73,14 @@ fn speed() {
     let folder = tempfile::tempdir().unwrap();
     let chart = folder.path().join("h200.svg");
     let tables = printed("speed", &["--chart", chart.to_str().unwrap(), "docs/speed/h200.jsonl"]);
-    let readme = fs::read_to_string("README.md").unwrap();
+    let readme = read("README.md");
     let shown = format!("<!-- speed -->\n{tables}<!-- end of speed -->\n");
     assert!(readme.contains(&shown), "the tables are now\n{tables}");
     let drawn = fs::read_to_string(chart).unwrap();
-    assert!(
-        drawn == fs::read_to_string("docs/speed/h200.svg").unwrap(),
-        "docs/speed/h200.svg is not what is drawn"
-    );
+    assert!(drawn == read("docs/speed/h200.svg"), "docs/speed/h200.svg is not what is drawn");
     let sweep = printed("speed", &["docs/speed/sweep.jsonl"]);
     let (_, summary) = sweep.split_once("\n\n").unwrap();
-    let page = fs::read_to_string("docs/speed.md").unwrap();
+    let page = read("docs/speed.md");
     let shown = format!("<!-- sweep -->\n{summary}<!-- end of sweep -->\n");
     assert!(page.contains(&shown), "the summary is now\n{summary}");
 }

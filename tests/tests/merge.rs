@@ -1,7 +1,5 @@
 //! `merge_sorted` against a merge that takes the first of the least heads, one after another.
 
-mod support;
-
 use gpu_reduce::{Device, Element, Error, for_each_element, merge_sorted};
 use proptest::prelude::*;
 use std::sync::LazyLock;

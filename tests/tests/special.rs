@@ -1,11 +1,9 @@
 //! Values that break careless kernels: NaN, infinities, signed zeros, subnormals, extremes, overflow; anywhere in inputs
 //! of any length, with every BLOCK, on every device.
 
-mod support;
-
 use gpu_reduce::{Element, Error, Max, Min, Op, Prod, Reduce, Sum, bf16, f16};
 use std::fmt::Debug;
-use support::devices;
+use support::{devices, for_each_block};
 
 /// Lengths that put `special` in the head, in whole rows, in the last load, with other accumulators and chunks beside it.
 const LENGTHS: [usize; 7] = [1, 2, 31, 97, 1025, 70_001, 300_000];

@@ -1,0 +1,4 @@
+extreme! {
+    /// The largest element; otherwise as [`Min`](crate::Min).
+    Max "max": max greater, NaN is GREATEST, nothing is LEAST;
+}
