@@ -8,6 +8,7 @@ use cust::module::{Module, ModuleJitOption};
 use cust::stream::Stream;
 use gpu_reduce_kernels::kernels::{Kernel, Kernels, Parameters, Ptx};
 use gpu_reduce_kernels::table;
+use miniz_oxide::inflate::decompress_to_vec_with_limit;
 use std::any::{TypeId, type_name};
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -120,8 +121,10 @@ impl Gpu {
 fn module_of(ptx: &Ptx, block: u32) -> Option<CString> {
     let index = ptx.modules.iter().position(|&(of, _)| of == block)?;
     let start: usize = ptx.modules[..index].iter().map(|&(_, len)| len).sum();
-    let text = miniz_oxide::inflate::decompress_to_vec(ptx.deflated).ok()?;
-    CString::new(text.get(start..start + ptx.modules[index].1)?).ok()
+    let end = start + ptx.modules[index].1;
+    // What follows the module is not inflated: the error then has what came before.
+    let text = decompress_to_vec_with_limit(ptx.deflated, end).unwrap_or_else(|error| error.output);
+    CString::new(text.get(start..end)?).ok()
 }
 
 #[cfg(test)]

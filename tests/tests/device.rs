@@ -147,3 +147,14 @@ fn opening_a_device_again_gives_the_same() {
         assert_eq!(device.to_string(), again.to_string());
     }
 }
+
+/// Not a million numbers.
+#[test]
+fn what_debug_prints_is_short() {
+    for device in devices() {
+        let x = device.zeros::<f32>(1_000_000).unwrap();
+        assert_eq!(format!("{x:?}"), format!("Buffer {{ len: 1000000, device: {device} }}"));
+        let view = x.slice(7..9).unwrap();
+        assert_eq!(format!("{view:?}"), format!("View {{ len: 2, device: {device} }}"));
+    }
+}

@@ -1,0 +1,108 @@
+//! Reductions that are enqueued: results stay on the device, in order, with nothing set between; also by a captured graph.
+
+use cust::sys::{self, cudaError_enum::CUDA_SUCCESS};
+use gpu_reduce::{Device, Error, Max, Min, Reduce, Sum};
+use std::ptr::null_mut;
+use support::{devices, for_each_block, gpu, samples};
+
+#[test]
+fn results_stay_on_the_device() {
+    for device in devices() {
+        let len = if device.is_emulator() { 20_000 } else { 3_000_000 };
+        let data = samples(len, |hash| (hash % 1000) as f32 * 1e-3 - 0.5);
+        let x = device.upload(&data).unwrap();
+        let tail = x.slice(len - 777..).unwrap();
+        let mut sums = device.zeros::<f32>(4).unwrap();
+        let mut stream = device.stream().unwrap();
+        assert_eq!((stream.device(), stream.as_raw().is_some()), (device.clone(), !device.is_cpu()));
+        for_each_block!(|BLOCK| {
+            // SAFETY: the buffers stay, and are not used otherwise, until the stream has been waited for.
+            unsafe {
+                x.enqueue::<Sum, BLOCK>(Sum, &mut stream, &mut sums, 0).unwrap();
+                tail.enqueue::<Min, BLOCK>(Min, &mut stream, &mut sums, 2).unwrap();
+                // Of what is enqueued before, in order.
+                x.slice(..1).unwrap().enqueue::<Sum, BLOCK>(Sum, &mut stream, &mut sums, 3).unwrap();
+            }
+            stream.wait().unwrap();
+            let expected = [
+                data.reduce::<Sum, BLOCK>().unwrap(),
+                0.0,
+                data[len - 777..].reduce::<Min, BLOCK>().unwrap(),
+                data[0],
+            ];
+            assert_eq!(sums.to_vec().unwrap(), expected, "{device}, BLOCK {BLOCK}");
+        });
+    }
+}
+
+#[test]
+fn what_cannot_be_enqueued_is_refused() {
+    for device in devices() {
+        let x = device.upload(&[1i32, 2, 3]).unwrap();
+        let none = x.slice(3..).unwrap();
+        let mut sums = device.upload(&[7i64; 2]).unwrap();
+        let mut least = device.upload(&[7i32; 2]).unwrap();
+        let mut stream = device.stream().unwrap();
+        // SAFETY: as above.
+        unsafe {
+            let past = x.enqueue::<Sum, 64>(Sum, &mut stream, &mut sums, 2);
+            assert_eq!(past, Err(Error::OutOfBounds { start: 2, end: 3, len: 2 }));
+            let empty = none.enqueue::<Max, 64>(Max, &mut stream, &mut least, 0);
+            assert_eq!(empty, Err(Error::EmptyInput { op: "max" }));
+            none.enqueue::<Sum, 64>(Sum, &mut stream, &mut sums, 1).unwrap();
+            if !device.is_cpu() {
+                let here = Device::cpu().upload(&[1i32]).unwrap();
+                let other = here.enqueue::<Sum, 64>(Sum, &mut stream, &mut sums, 0);
+                assert!(matches!(other, Err(Error::OtherDevice { .. })), "{other:?}");
+                let mut there = Device::cpu().zeros::<i64>(1).unwrap();
+                let other = x.enqueue::<Sum, 64>(Sum, &mut stream, &mut there, 0);
+                assert!(matches!(other, Err(Error::OtherDevice { .. })), "{other:?}");
+            }
+        }
+        stream.wait().unwrap();
+        assert_eq!((sums.to_vec().unwrap(), least.to_vec().unwrap()), (vec![7, 0], vec![7, 7]), "{device}");
+    }
+}
+
+/// Twenty reductions captured once and replayed a hundred times, with other data in the same place each time.
+#[test]
+fn a_graph_replays_with_new_data() {
+    let Some(device) = gpu() else { return };
+    let _context = cust::context::Context::new(cust::device::Device::get_device(0).unwrap()).unwrap();
+    let len = 100_000;
+    let mut x = device.zeros::<f32>(len).unwrap();
+    let mut sums = device.zeros::<f32>(20).unwrap();
+    let mut stream = device.stream().unwrap();
+    let raw: sys::CUstream = stream.as_raw().unwrap().cast();
+    let mut enqueue = |index: usize| {
+        let part = x.slice(index * 100..).unwrap();
+        // SAFETY: the buffers outlive the graph; what is written between replays is when the stream has been waited for.
+        unsafe { part.enqueue::<Sum, 256>(Sum, &mut stream, &mut sums, index).unwrap() };
+    };
+    enqueue(0);
+    let (mut graph, mut executable) = (null_mut(), null_mut());
+    // SAFETY: the stream is live, and the graph's executable is destroyed after its last use.
+    unsafe {
+        let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        assert_eq!(sys::cuStreamSynchronize(raw), CUDA_SUCCESS);
+        assert_eq!(sys::cuStreamBeginCapture_v2(raw, mode), CUDA_SUCCESS);
+        (0..20).for_each(enqueue);
+        assert_eq!(sys::cuStreamEndCapture(raw, &mut graph), CUDA_SUCCESS);
+        assert_eq!(sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0), CUDA_SUCCESS);
+    }
+    for round in 0..100 {
+        let data = samples(len, |hash| (hash.rotate_left(round) % 1000) as f32 * 1e-3 - 0.5);
+        x.write(0, &data).unwrap();
+        // SAFETY: as above.
+        assert_eq!(unsafe { sys::cuGraphLaunch(executable, raw) }, CUDA_SUCCESS);
+        stream.wait().unwrap();
+        let expected: Vec<f32> =
+            (0..20).map(|index| data[index * 100..].reduce::<Sum, 256>().unwrap()).collect();
+        assert_eq!(sums.to_vec().unwrap(), expected, "round {round}");
+    }
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(sys::cuGraphExecDestroy(executable), CUDA_SUCCESS);
+        assert_eq!(sys::cuGraphDestroy(graph), CUDA_SUCCESS);
+    }
+}
