@@ -1,0 +1,56 @@
+use crate::element::{Element, Wide};
+use crate::op::{OnCpu, Op};
+use crate::table;
+use bytemuck::{Pod, Zeroable};
+
+/// The sum of the elements' squares, in the types of [`Sum`](crate::Sum): integers square and sum in 64 bits, wrapping. An empty
+/// sum is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct SumOfSquares;
+
+impl<T: Element> Op<T> for SumOfSquares {
+    const NAME: &'static str = "sum_of_squares";
+    type Accumulator = T::Wide;
+    type Output = T::Wide;
+    const EXACT: bool = T::Wide::EXACT;
+    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu();
+
+    #[inline(always)]
+    fn identity(&self) -> T::Wide {
+        T::Wide::NOTHING
+    }
+
+    #[inline(always)]
+    fn lift(&self, element: T, _: u64) -> T::Wide {
+        element.widen().times(element.widen())
+    }
+
+    #[inline(always)]
+    fn combine(&self, a: T::Wide, b: T::Wide) -> T::Wide {
+        a.plus(b)
+    }
+
+    #[inline(always)]
+    fn finish(&self, all: T::Wide, count: u64) -> Option<T::Wide> {
+        Some(if count == 0 { T::Wide::ZERO } else { all.canonical() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn squares_add_up() {
+        let of = |values: &[i8]| {
+            values.iter().fold(Op::<i8>::identity(&SumOfSquares), |all, &value| {
+                Op::<i8>::combine(&SumOfSquares, all, SumOfSquares.lift(value, 0))
+            })
+        };
+        assert_eq!(of(&[-128, 127, 3]), 16384 + 16129 + 9);
+        assert_eq!(Op::<f32>::finish(&SumOfSquares, -0.0, 0).map(f32::to_bits), Some(0));
+        assert_eq!(Op::<f32>::finish(&SumOfSquares, SumOfSquares.lift(-1.5f32, 0), 1), Some(2.25));
+        assert_eq!(SumOfSquares.lift(i64::MIN, 0), 0, "64-bit integers wrap");
+    }
+}
