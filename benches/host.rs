@@ -5,6 +5,7 @@
 //! | `iter` | `x.iter().sum()`, one addition after another |
 //! | `registers` | a loop over 32 accumulators, which stay in registers; one thread |
 //! | `rayon` | `x.par_iter().sum()` |
+//! | `lanes` | a loop over 64 lanes of accumulators, for AVX-512 where the processor has it; one thread |
 //! | `gpu_reduce-1-thread` | the CPU backend where rayon has one thread |
 //! | `gpu_reduce-cpu` | the CPU backend, `x.reduce_on(&Device::cpu())` |
 //! | `gpu_reduce` | the one-line function |
@@ -17,7 +18,7 @@
 mod common;
 
 use common::{median_us, print_case, samples};
-use gpu_reduce::{Device, Element, Error, Max, Op, Reduce, Sum, default_block, f16};
+use gpu_reduce::{Device, Element, Error, Max, Op, Reduce, Sum, default_block, f16, for_each_operator};
 use rayon::prelude::*;
 use std::hint::black_box;
 
@@ -45,10 +46,68 @@ fn main() -> Result<(), Error> {
             case("gpu_reduce-upload", op, x, |x| gpu_reduce::sum(&gpu.upload(x)?))?;
         }
     }
+    one_thread(|| {
+        in_cache::<f32>(|i| (i % 1000) as f32 * 1e-3 - 0.5)?;
+        in_cache::<f64>(|i| (i % 1000) as f64 * 1e-3 - 0.5)
+    })?;
     types_on_one_thread::<i8>(|i| i as i8)?;
     types_on_one_thread::<i32>(|i| i as i32)?;
     types_on_one_thread::<f16>(|i| f16::from_f32((i % 1000) as f32 * 1e-3 - 0.5))?;
     types_on_one_thread::<f64>(|i| (i % 1000) as f64 * 1e-3 - 0.5)
+}
+
+/// Short inputs, which caches hold, and one that they do not, beside a loop over 64 lanes.
+fn in_cache<T: Element>(sample: impl Fn(usize) -> T) -> Result<(), Error> {
+    let x: Vec<T> = (0..10_000_000).map(sample).collect();
+    for n in [10, 100, 1_000, 10_000, 100_000, x.len()] {
+        let x = &x[..n];
+        macro_rules! operators {
+            ({} $($(#[$doc:meta])* $name:ident: $op:ident;)*) => {$(
+                let op = concat!("host_", stringify!($name));
+                case("lanes", op, x, |x| Ok(lanes::<gpu_reduce::$op, T>(x)))?;
+                case("gpu_reduce-1-thread", op, x, gpu_reduce::$name)?;
+            )*};
+        }
+        for_each_operator! { operators! {} }
+    }
+    Ok(())
+}
+
+/// Reduces by 64 lanes of accumulators, item i into lane i modulo 64.
+fn lanes<O: Op<T> + Default, T: Element>(x: &[T]) -> Option<O::Output> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+        fn avx512<O: Op<T> + Default, T: Element>(x: &[T]) -> Option<O::Output> {
+            lanes_anywhere::<O, T>(x)
+        }
+        if is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+        {
+            // SAFETY: the processor has what it is compiled for.
+            return unsafe { avx512::<O, T>(x) };
+        }
+    }
+    lanes_anywhere::<O, T>(x)
+}
+
+#[inline(always)]
+fn lanes_anywhere<O: Op<T> + Default, T: Element>(x: &[T]) -> Option<O::Output> {
+    let op = O::default();
+    let mut lanes = [op.identity(); 64];
+    let (rows, rest) = x.as_chunks::<64>();
+    for row in rows {
+        for (lane, &item) in lanes.iter_mut().zip(row) {
+            *lane = op.combine(*lane, op.lift(item, 0));
+        }
+    }
+    for (lane, &item) in lanes.iter_mut().zip(rest) {
+        *lane = op.combine(*lane, op.lift(item, 0));
+    }
+    let all = lanes.into_iter().reduce(|a, b| op.combine(a, b));
+    op.finish(all.unwrap_or(op.identity()), x.len() as u64)
 }
 
 fn types_on_one_thread<T: Element>(sample: impl Fn(usize) -> T) -> Result<(), Error> {
