@@ -98,11 +98,13 @@ impl Plan {
     ///
     /// # Panics
     ///
-    /// Unless `block` is a power of two from 32 to 1024.
+    /// Unless `block` is a power of two from 32 to 1024, and `width` is a power of two.
     pub const fn new(len: u64, width: usize, block: u32) -> Self {
         assert_block(block);
+        assert!(width.is_power_of_two(), "a thread folds a power of two of items side by side");
         let row = block as u64 * width as u64;
-        let rows = len.div_ceil(row);
+        // A row is a power of two, and a division takes longer than a short input.
+        let rows = (len >> row.ilog2()) + (len & (row - 1) != 0) as u64;
         let chunk_rows = if rows <= SINGLE_ROWS {
             SINGLE_ROWS
         } else if rows <= 32 * TILE_ROWS {
@@ -115,7 +117,7 @@ impl Plan {
             rows.div_ceil(max_chunks(block)).next_multiple_of(TILE_ROWS)
         };
         let chunk = chunk_rows * row;
-        let chunks = if len == 0 { 1 } else { len.div_ceil(chunk) as u32 };
+        let chunks = if len <= chunk { 1 } else { len.div_ceil(chunk) as u32 };
         Self { len, row, chunk, chunks }
     }
 

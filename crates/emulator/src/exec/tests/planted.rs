@@ -368,8 +368,8 @@ fn an_index_one_too_far_is_out_of_bounds() {
         );
         // The first word of the last block's slot, and of the result's, which is stored when the partial results are taken.
         let (_, taken) = case.text.rsplit_once("ld.relaxed.gpu").unwrap();
-        let first_word = |line: &&str| line.contains("st.relaxed.sys") && !line.contains('+');
-        let result = taken.lines().rfind(first_word).unwrap();
+        let results: Vec<_> = taken.lines().filter(|line| line.contains("st.relaxed.sys")).collect();
+        let result = results[results.len() - size / 4];
         for store in [case.first_line("st.relaxed.gpu"), result] {
             case.plant(
                 store,
