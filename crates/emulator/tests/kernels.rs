@@ -121,8 +121,13 @@ fn run(name: &str, text: &str) {
 #[test]
 fn every_kernel_gives_what_a_loop_gives() {
     emulator::install().unwrap();
-    let kernels = shipped::kernels();
-    assert!(kernels.len() >= 288, "{}", kernels.len());
+    let mut kernels = shipped::kernels();
+    // Those of the operators that `reduce` has.
+    kernels.retain(|name, _| {
+        let words: Vec<_> = name.split('_').collect();
+        words.len() == 3 && ["sum", "prod", "min", "max"].contains(&words[0])
+    });
+    assert_eq!(kernels.len(), 288);
     std::thread::scope(|scope| {
         for half in 0..2 {
             let kernels = &kernels;
