@@ -86,7 +86,7 @@ impl Kernels {
     /// No kernels.
     pub const NONE: Self = Self { entries: &[], ptx: &[] };
 
-    /// The kernels of these tables; [`kernels!`](crate::kernels) makes them. PTX is sorted by name.
+    /// The kernels of these tables; [`kernels!`](crate::kernels!) makes them. PTX is sorted by name.
     pub const fn new(entries: &'static [&'static [Entry]], ptx: &'static [Ptx]) -> Self {
         Self { entries, ptx }
     }
@@ -110,7 +110,7 @@ impl Kernels {
 }
 
 /// The entry points of the production kernel for one operator and item, a name and a BLOCK each; or for an operator of two
-/// inputs. What [`kernels!`](crate::kernels) and the library's own table are made of.
+/// inputs. What [`kernels!`](crate::kernels!) and the library's own table are made of.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! reduce_entries {

@@ -8,7 +8,7 @@
 //! - `stage`: a chunk becomes its partial result, the partial results become the accumulator of all;
 //! - [`slot`]: how a block hands its partial result over;
 //! - [`reduce`]: the production kernel;
-//! - [`kernels`]: a kernel's identity, and the table of those that a crate has compiled;
+//! - [`mod@kernels`]: a kernel's identity, and the table of those that a crate has compiled;
 //! - [`table`]: the library's own;
 //! - `ladder` (with the feature of that name): the classic kernels, each in a file of its own.
 //!
