@@ -242,14 +242,7 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
             // SAFETY: one of the chunk's items.
             *held = self.op.lift(unsafe { self.chunk.get(index) }, self.first + index as u64);
         }
-        let mut len = FEW / 2;
-        while len > 0 {
-            for i in 0..len {
-                held[i] = self.op.combine(held[2 * i], held[2 * i + 1]);
-            }
-            len /= 2;
-        }
-        held[0]
+        fold_neighbours(self.op, held)
     }
 
     #[inline(always)]
@@ -301,15 +294,7 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
             of_heads = true;
         }
         // SAFETY: written above.
-        let mut all = heads[0].map(|head| unsafe { head.assume_init() });
-        let mut len = W / 2;
-        while len > 0 {
-            for i in 0..len {
-                all[i] = self.op.combine(all[2 * i], all[2 * i + 1]);
-            }
-            len /= 2;
-        }
-        all[0]
+        fold_neighbours(self.op, heads[0].map(|head| unsafe { head.assume_init() }))
     }
 
     /// The accumulators `start..start + N` of rows of `row` items, or of all there are in a row. Where there are no items
@@ -376,6 +361,22 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
     ) -> [O::Accumulator; HALF] {
         array::from_fn(|i| self.op.combine(held[2 * i], held[2 * i + 1]))
     }
+}
+
+/// Folds accumulators, a power of two of them, pairwise, neighbours first.
+#[inline(always)]
+pub fn fold_neighbours<O: Op<I>, I: Copy + 'static, const N: usize>(
+    op: &O,
+    mut accumulators: [O::Accumulator; N],
+) -> O::Accumulator {
+    let mut len = N / 2;
+    while len > 0 {
+        for i in 0..len {
+            accumulators[i] = op.combine(accumulators[2 * i], accumulators[2 * i + 1]);
+        }
+        len /= 2;
+    }
+    accumulators[0]
 }
 
 /// On a boundary of cache lines, which loads and stores then do not cross.

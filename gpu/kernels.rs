@@ -73,11 +73,7 @@ pub struct Ptx {
 
 impl Entry {
     /// The entry points of kernel `K` are named so.
-    ///
-    /// # Safety
-    ///
-    /// Where the table that it is in has entry points of this name, they are `K`'s, and take what its arguments say.
-    pub const unsafe fn new<K: Kernel>(name: &'static str) -> Self {
+    pub const fn new<K: Kernel>(name: &'static str) -> Self {
         Self { kernel: TypeId::of::<K>(), name }
     }
 }
@@ -87,7 +83,11 @@ impl Kernels {
     pub const NONE: Self = Self { entries: &[], ptx: &[] };
 
     /// The kernels of these tables; [`kernels!`](crate::kernels!) makes them. PTX is sorted by name.
-    pub const fn new(entries: &'static [&'static [Entry]], ptx: &'static [Ptx]) -> Self {
+    ///
+    /// # Safety
+    ///
+    /// What the PTX has under an entry's name are the entry points of the entry's kernel, and take what its arguments say.
+    pub const unsafe fn new(entries: &'static [&'static [Entry]], ptx: &'static [Ptx]) -> Self {
         Self { entries, ptx }
     }
 
@@ -96,11 +96,6 @@ impl Kernels {
         let name = self.entries.iter().copied().flatten().find(|entry| entry.kernel == kernel)?.name;
         let index = self.ptx.binary_search_by_key(&name, |ptx| ptx.name).ok()?;
         Some((name, &self.ptx[index]))
-    }
-
-    /// The PTX of all.
-    pub fn ptx(&self) -> &'static [Ptx] {
-        self.ptx
     }
 
     /// The names of all kernels in the table, compiled or not.
@@ -172,11 +167,11 @@ macro_rules! kernels {
         /// The kernels that this crate has compiled.
         #[cfg(not(target_arch = "nvptx64"))]
         pub const KERNELS: $crate::Kernels = {
+            use $crate::kernels::{Entry, Ptx};
+            const ENTRIES: &[Entry] =
+                &[$(Entry::new::<$crate::reduce_kernel!($op, $($item),+)>(stringify!($name))),*];
             // SAFETY: the entry points are those above, which the crate's build script has compiled.
-            const ENTRIES: &[$crate::kernels::Entry] =
-                &[$(unsafe { $crate::kernels::Entry::new::<$crate::reduce_kernel!($op, $($item),+)>(stringify!($name)) }),*];
-            use $crate::kernels::Ptx;
-            $crate::Kernels::new(&[ENTRIES], include!(concat!(env!("OUT_DIR"), "/kernels.rs")))
+            unsafe { $crate::Kernels::new(&[ENTRIES], include!(concat!(env!("OUT_DIR"), "/kernels.rs"))) }
         };
     };
 }

@@ -82,10 +82,9 @@ macro_rules! compiled {
 
 macro_rules! entries {
     ({ $name:ident $op:ident } $($type:ident: $($row:ident)*;)*) => {
-        // SAFETY: the entry points are those that `compiled` makes.
-        &[$(unsafe {
+        &[$(
             Entry::new::<reduce::Kernel<crate::op::$op, *const $type>>(concat!(stringify!($name), "_", stringify!($type)))
-        }),*]
+        ),*]
     };
 }
 
@@ -107,8 +106,8 @@ macro_rules! folds {
     };
 }
 
-/// An operator's row.
-pub trait Row {
+/// An operator's row. Not for others' operators: the folds are found by it.
+pub(crate) trait Row {
     /// Its place in the table.
     const INDEX: usize;
 }
@@ -119,7 +118,7 @@ pub trait Row {
 type Fold = unsafe fn(*const (), (*const (), usize), u64, usize, *mut ());
 
 /// The fold of a chunk on a CPU that is compiled here, for [`Op::ON_CPU`].
-pub const fn on_cpu<O: Op<T> + Row, T: Element>() -> Option<OnCpu<O, T>> {
+pub(crate) const fn on_cpu<O: Op<T> + Row, T: Element>() -> Option<OnCpu<O, T>> {
     #[cfg(not(target_arch = "nvptx64"))]
     return Some(|op, chunk, first, row| {
         let fold = FOLDS[O::INDEX][T::DTYPE as usize];

@@ -1,6 +1,7 @@
 //! The CPU backend: the same plan as the kernel's, chunks over threads.
 
 use crate::{Op, Plan};
+use gpu_reduce_kernels::cpu::fold_neighbours;
 pub use gpu_reduce_kernels::cpu::{Source, simd};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::width;
@@ -42,14 +43,7 @@ pub fn reduce<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
     } else {
         (0..chunks).for_each(|index| add(index, fold(index)));
     }
-    let mut len_left = lanes.len();
-    while len_left > 1 {
-        len_left /= 2;
-        for index in 0..len_left {
-            lanes[index] = op.combine(lanes[2 * index], lanes[2 * index + 1]);
-        }
-    }
-    op.finish(lanes[0], len as u64)
+    op.finish(fold_neighbours(op, lanes), len as u64)
 }
 
 /// Places that several threads write, each of its own.

@@ -6,8 +6,9 @@ use crate::{Error, Item, View, cpu::Source};
 use gpu_reduce_kernels::input::Input;
 use std::sync::Arc;
 
-/// Items where they lie: a [`View`], or a pair of views of one length on one device, whose elements reduce in pairs.
-pub trait Data<'a>: Copy {
+/// Items where they lie: a [`View`], or a pair of views of one length on one device, whose elements reduce in pairs. It is
+/// for these alone: what it says of pointers and lengths, kernels take at its word.
+pub trait Data<'a>: Copy + sealed::Sealed {
     /// An element, or a pair of elements.
     type Item: Copy + 'static;
 
@@ -33,6 +34,14 @@ pub trait Data<'a>: Copy {
     #[doc(hidden)]
     fn place(self) -> Result<Located<'a, Self>, Error>;
 }
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+impl<T: Item> sealed::Sealed for View<'_, T> {}
+
+impl<A: sealed::Sealed, B: sealed::Sealed> sealed::Sealed for (A, B) {}
 
 /// Where data are: slices on the CPU, or pointers on a GPU.
 pub type Located<'a, D> = Place<<D as Data<'a>>::Slices, (&'a Arc<Gpu>, <D as Data<'a>>::Pointers)>;

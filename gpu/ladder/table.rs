@@ -45,12 +45,11 @@ macro_rules! rungs {
 
 macro_rules! entries {
     ({ $kernel:ident $name:ident } $($op:ident $op_name:ident $type:ident;)*) => {
-        // SAFETY: the entry points are those that `rungs` makes.
-        &[$(unsafe {
+        &[$(
             Entry::new::<Rung<super::$kernel, op::$op, $type, <op::$op as Op<$type>>::Accumulator>>(
                 concat!(stringify!($name), "_", stringify!($op_name), "_", stringify!($type)),
             )
-        }),*]
+        ),*]
     };
 }
 
@@ -62,8 +61,7 @@ macro_rules! argmin {
         const _: () = { $( for_each_block! { argmin! { @type $type } } )* };
 
         static ARGMIN: &[Entry] = &[$(
-            // SAFETY: the entry points are those above.
-            unsafe { Entry::new::<ArgMin<$type>>(concat!("argmin_halving_", stringify!($type))) }
+            Entry::new::<ArgMin<$type>>(concat!("argmin_halving_", stringify!($type)))
         ),*];
     };
     ({ @type $type:ident } $($block:literal)*) => {$(
@@ -107,8 +105,7 @@ macro_rules! merge {
         };)*
 
         static MERGE: &[Entry] = &[$(
-            // SAFETY: the entry points are those above.
-            unsafe { Entry::new::<ladder::Merge<$type>>(concat!("merge_", stringify!($type))) }
+            Entry::new::<ladder::Merge<$type>>(concat!("merge_", stringify!($type)))
         ),*];
     };
 }

@@ -19,18 +19,25 @@ const EMBEDDED: &[Ptx] = include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
 /// The library's own kernels.
 const LIBRARY: &[Kernels] = &[
-    Kernels::new(table::ENTRIES, EMBEDDED),
+    // SAFETY: `ptx/` is what the tables' entry points compile to.
+    unsafe { Kernels::new(table::ENTRIES, EMBEDDED) },
     #[cfg(feature = "ladder")]
-    Kernels::new(gpu_reduce_kernels::ladder::table::RUNGS, EMBEDDED),
+    // SAFETY: as above.
+    unsafe {
+        Kernels::new(gpu_reduce_kernels::ladder::table::RUNGS, EMBEDDED)
+    },
     #[cfg(feature = "ladder")]
-    Kernels::new(gpu_reduce_kernels::ladder::table::OTHERS, EMBEDDED),
+    // SAFETY: as above.
+    unsafe {
+        Kernels::new(gpu_reduce_kernels::ladder::table::OTHERS, EMBEDDED)
+    },
 ];
 
 /// Compiled kernels, each for its BLOCK, kept for the program's life.
-pub type Loaded = Mutex<HashMap<(TypeId, u32), &'static Loading>>;
+pub type Loaded = Mutex<HashMap<(TypeId, u32), &'static Compiled>>;
 
 /// A kernel that is compiled.
-pub struct Loading {
+pub struct Compiled {
     name: String,
     function: Function<'static>,
 }
@@ -69,7 +76,7 @@ impl Gpu {
     /// As there, and the parameters are those that the kernel takes.
     unsafe fn launch_loaded(
         &self,
-        kernel: &Loading,
+        kernel: &Compiled,
         stream: &Stream,
         Grid { blocks, block }: Grid,
         parameters: &Parameters,
@@ -80,7 +87,13 @@ impl Gpu {
     }
 
     /// The compiled kernel of type `of`, which errors call `of_name`.
-    fn kernel(&self, of: TypeId, of_name: &str, own: Kernels, block: u32) -> Result<&'static Loading, Error> {
+    fn kernel(
+        &self,
+        of: TypeId,
+        of_name: &str,
+        own: Kernels,
+        block: u32,
+    ) -> Result<&'static Compiled, Error> {
         let mut loaded = lock(&self.loaded);
         if let Some(kernel) = loaded.get(&(of, block)) {
             return Ok(kernel);
@@ -92,7 +105,7 @@ impl Gpu {
             .and_then(|(name, ptx)| Some((format!("{name}_{block}"), module_of(ptx, block)?)))
             .ok_or_else(|| Error::NoKernel { kernel: format!("{of_name} with BLOCK {block}") })?;
         let function = self.compile(&name, &ptx, block)?;
-        let kernel = Box::leak(Box::new(Loading { name, function }));
+        let kernel = Box::leak(Box::new(Compiled { name, function }));
         loaded.insert((of, block), kernel);
         Ok(kernel)
     }

@@ -47,20 +47,21 @@ counts! {
     /// The library's table, for items that its operators take.
     OfLibrary: <gpu_reduce::Sum as Op<u32>>::KERNELS;
     /// A table in which it is, with nothing compiled for it.
-    NotCompiled: Kernels::new(ENTRIES, &[]);
+    NotCompiled: table(&[]);
     /// A table in which it is, compiled for one BLOCK.
-    OneBlock: Kernels::new(ENTRIES, &[Ptx { name: "one_block", modules: &[(256, 0)], deflated: &[] }]);
+    OneBlock: table(&[Ptx { name: "one_block", modules: &[(256, 0)], deflated: &[] }]);
 }
 
-const ENTRIES: &[&[Entry]] = {
-    // SAFETY: no table has kernels of these names.
-    unsafe {
-        &[&[
-            Entry::new::<Kernel<NotCompiled, *const u32>>("not_compiled"),
-            Entry::new::<Kernel<OneBlock, *const u32>>("one_block"),
-        ]]
-    }
-};
+/// A table with PTX that has no kernel in it.
+const fn table(ptx: &'static [Ptx]) -> Kernels {
+    // SAFETY: nothing is there that could be another's.
+    unsafe { Kernels::new(ENTRIES, ptx) }
+}
+
+const ENTRIES: &[&[Entry]] = &[&[
+    Entry::new::<Kernel<NotCompiled, *const u32>>("not_compiled"),
+    Entry::new::<Kernel<OneBlock, *const u32>>("one_block"),
+]];
 
 /// Reduces 1,000 items everywhere: right on the CPU, and elsewhere an error that names all of `what` and says what to do.
 fn refused<O: Op<I>, I: Value + Pod + Send + Sync, const BLOCK: u32>(
