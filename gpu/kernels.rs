@@ -110,20 +110,23 @@ impl Kernels {
 #[macro_export]
 macro_rules! reduce_entries {
     ($row:tt $($block:literal)*) => {
-        $( $crate::reduce_entries! { @entry $block $row } )*
+        $(
+            $crate::reduce_entries! { @entry ["_" reduce $block] $row }
+            $crate::reduce_entries! { @entry ["_row_" reduce_row $block] $row }
+        )*
     };
-    (@entry $block:literal { [$name:expr] $op:ty, $item:ty }) => {
-        $crate::reduce_entries! { @kernel $block [$name] $op, $item, *const $item, (input: *const $item) => input }
+    (@entry $kernel:tt { [$name:expr] $op:ty, $item:ty }) => {
+        $crate::reduce_entries! { @kernel $kernel [$name] $op, $item, *const $item, (input: *const $item) => input }
     };
-    (@entry $block:literal { [$name:expr] $op:ty, $first:ty, $second:ty }) => {
+    (@entry $kernel:tt { [$name:expr] $op:ty, $first:ty, $second:ty }) => {
         $crate::reduce_entries! {
-            @kernel $block [$name] $op, ($first, $second), (*const $first, *const $second),
+            @kernel $kernel [$name] $op, ($first, $second), (*const $first, *const $second),
             (first: *const $first, second: *const $second) => (first, second)
         }
     };
-    (@kernel $block:literal [$name:expr] $op:ty, $item:ty, $input:ty, ($($parameter:ident: $type:ty),*) => $value:expr) => {
+    (@kernel [$suffix:literal $kernel:ident $block:literal] [$name:expr] $op:ty, $item:ty, $input:ty, ($($parameter:ident: $type:ty),*) => $value:expr) => {
         const _: () = {
-            #[$crate::cuda_std::kernel(name = concat!($name, "_", $block))]
+            #[$crate::cuda_std::kernel(name = concat!($name, $suffix, $block))]
             #[allow(improper_ctypes_definitions, clippy::too_many_arguments)]
             pub unsafe fn entry(
                 $($parameter: $type,)*
@@ -136,7 +139,7 @@ macro_rules! reduce_entries {
                 const WIDTH: usize = $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES);
                 let arguments = $crate::reduce::Arguments { input: $value, len, chunk, slots, result, op };
                 // SAFETY: the host launches it as `reduce` asks.
-                unsafe { $crate::reduce::reduce::<$op, $input, $block, WIDTH>(arguments) }
+                unsafe { $crate::reduce::$kernel::<$op, $input, $block, WIDTH>(arguments) }
             }
         };
     };
@@ -168,8 +171,10 @@ macro_rules! kernels {
         #[cfg(not(target_arch = "nvptx64"))]
         pub const KERNELS: $crate::Kernels = {
             use $crate::kernels::{Entry, Ptx};
-            const ENTRIES: &[Entry] =
-                &[$(Entry::new::<$crate::reduce_kernel!($op, $($item),+)>(stringify!($name))),*];
+            const ENTRIES: &[Entry] = &[$(
+                Entry::new::<$crate::reduce_kernel!(Kernel, $op, $($item),+)>(stringify!($name)),
+                Entry::new::<$crate::reduce_kernel!(RowKernel, $op, $($item),+)>(concat!(stringify!($name), "_row")),
+            )*];
             // SAFETY: the entry points are those above, which the crate's build script has compiled.
             unsafe { $crate::Kernels::new(&[ENTRIES], include!(concat!(env!("OUT_DIR"), "/kernels.rs"))) }
         };
@@ -180,6 +185,6 @@ macro_rules! kernels {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! reduce_kernel {
-    ($op:ty, $item:ty) => { $crate::reduce::Kernel<$op, *const $item> };
-    ($op:ty, $first:ty, $second:ty) => { $crate::reduce::Kernel<$op, (*const $first, *const $second)> };
+    ($kernel:ident, $op:ty, $item:ty) => { $crate::reduce::$kernel<$op, *const $item> };
+    ($kernel:ident, $op:ty, $first:ty, $second:ty) => { $crate::reduce::$kernel<$op, (*const $first, *const $second)> };
 }

@@ -34,16 +34,23 @@ pub const TILE_ROWS: u64 = 4;
 pub const SINGLE_ROWS: u64 = 8;
 
 /// The BLOCK of calls that name none, for an input of so many bytes: of the six that which serves all types best, measured on
-/// an H200 by graph replays. One `f32` took 1.11 µs with 32 threads and 1.29 with 512; 1,000 took 1.20 with 128, 1.43 with
-/// 32; 4,096 took 1.28 with 256, 1.34 with 512; 2^20 took 2.41 with 512 and 2.57 with 1,024; 2^26 took 61.3 with 1,024 and
-/// 61.6 with 512.
+/// an H200 by graph replays. 4,096 `f32` took 1.28 µs with 256 and 1.34 with 512; 2^20 took 2.41 with 512 and 2.57 with 1,024;
+/// 2^26 took 61.3 with 1,024 and 61.6 with 512. (Up to 8 KiB are a row, and launched with the [`least_block`].)
 pub const fn default_block(bytes: u64) -> u32 {
     match bytes {
-        0..=0x400 => 32,
-        0x401..=0x2000 => 128,
         0x2001..=0x4000 => 256,
-        0x4001..=0x200_0000 => 512,
+        0..=0x200_0000 => 512,
         _ => 1024,
+    }
+}
+
+/// The least BLOCK with a row that has all of `len` items, of which a thread folds `width` side by side; over 1024 where none
+/// has. All BLOCKs that have such a row give the same bits: what a longer row has more is the identity.
+pub const fn least_block(len: u64, width: usize) -> u32 {
+    match len.div_ceil(width as u64) {
+        0..=32 => 32,
+        threads @ 33..=1024 => (threads as u32).next_power_of_two(),
+        _ => 2048,
     }
 }
 

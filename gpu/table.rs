@@ -83,8 +83,11 @@ macro_rules! compiled {
 macro_rules! entries {
     ({ $name:ident $op:ident } $($type:ident: $($row:ident)*;)*) => {
         &[$(
-            Entry::new::<reduce::Kernel<crate::op::$op, *const $type>>(concat!(stringify!($name), "_", stringify!($type)))
-        ),*]
+            Entry::new::<reduce::Kernel<crate::op::$op, *const $type>>(concat!(stringify!($name), "_", stringify!($type))),
+            Entry::new::<reduce::RowKernel<crate::op::$op, *const $type>>(
+                concat!(stringify!($name), "_", stringify!($type), "_row")
+            ),
+        )*]
     };
 }
 

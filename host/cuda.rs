@@ -215,7 +215,8 @@ mod tests {
             let grid = Grid { blocks: 0, block: 256 };
             let stream = &workspace.queue.stream;
             // SAFETY: a grid of no blocks is none that any device takes, so it never runs.
-            unsafe { gpu.launch::<Kernel<Sum, *const f32>>(crate::Kernels::NONE, stream, grid, &arguments) }
+            unsafe { gpu.launch::<Kernel<Sum, *const f32>>(crate::Kernels::NONE, stream, grid, &arguments) }?;
+            Ok(())
         });
         assert!(matches!(refused, Err(Error::Launch { .. })), "{refused:?}");
         let mut memory = Memory::new(&gpu, 16).unwrap();

@@ -27,6 +27,52 @@ pub(crate) unsafe fn fold_chunk<O: Op<P::Item>, P: Input, const BLOCK: u32, cons
     }
 }
 
+/// As [`fold_chunk`], for a chunk that is the whole input, and has no more than WIDTH items a thread.
+///
+/// # Safety
+///
+/// Every thread of the block calls it, with the same `len` items at `input`, which is aligned for loads.
+#[inline(always)]
+pub(crate) unsafe fn fold_row<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
+    op: &O,
+    input: P,
+    len: u32,
+) -> O::Accumulator {
+    let row = BLOCK * WIDTH as u32;
+    let first = thread::thread_idx_x() * WIDTH as u32;
+    let mut accumulators = [op.identity(); WIDTH];
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let rows = Rows { at: input.offset(first as usize), index: first.into(), row, left: len };
+        fold_rest(op, &mut accumulators, rows, 1);
+        fold_block::<O, P::Item, BLOCK>(op, fold_thread::<O, P::Item, WIDTH>(op, accumulators))
+    }
+}
+
+/// A thread's place in a chunk: rows that are still to be folded.
+#[derive(Clone, Copy)]
+struct Rows<P> {
+    /// Where the thread's first load of them lies, aligned for it.
+    at: P,
+    /// The index of its first item.
+    index: u64,
+    /// Items in a row.
+    row: u32,
+    /// Items from the start of the first row to the chunk's end.
+    left: u32,
+}
+
+impl<P: Input> Rows<P> {
+    /// Goes on by so many rows.
+    #[inline(always)]
+    fn skip(&mut self, rows: u32) {
+        let items = rows * self.row;
+        self.at = self.at.offset(items as usize);
+        self.index += u64::from(items);
+        self.left -= items;
+    }
+}
+
 /// Folds a chunk row by row; returns the thread's WIDTH accumulators, those of elements `WIDTH · thread ..` of each row.
 ///
 /// Loads are aligned whatever the input is. Where its first `head` elements precede a 128-byte boundary (a cache line, so
@@ -64,31 +110,29 @@ unsafe fn fold_rows<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usi
             }
         }
     }
-    let mut at = chunk.offset(head.min(len) as usize).offset(first as usize);
-    let mut index = start + u64::from(head + first);
-    let mut left = len.saturating_sub(head);
-
     // The chunk is aligned from here on.
-    while left >= TILE_ROWS as u32 * row {
+    let mut rows = Rows {
+        at: chunk.offset(head.min(len) as usize).offset(first as usize),
+        index: start + u64::from(head + first),
+        row,
+        left: len.saturating_sub(head),
+    };
+    while rows.left >= TILE_ROWS as u32 * row {
         intrinsics::no_unroll();
         // SAFETY: these rows lie in the chunk.
-        unsafe { fold_loads(op, &mut accumulators, at, index, row, |_| true) };
-        at = at.offset(TILE_ROWS as usize * row as usize);
-        index += TILE_ROWS * u64::from(row);
-        left -= TILE_ROWS as u32 * row;
+        unsafe { fold_loads(op, &mut accumulators, rows, TILE_ROWS as u32, |_| true) };
+        rows.skip(TILE_ROWS as u32);
     }
     let rest_rows = rest_rows(WIDTH);
-    while left >= rest_rows * row {
+    while rows.left >= rest_rows * row {
         intrinsics::no_unroll();
         // SAFETY: as above.
-        unsafe { fold_loads(op, &mut accumulators, at, index, row, |load| load < rest_rows) };
-        at = at.offset((rest_rows * row) as usize);
-        index += u64::from(rest_rows * row);
-        left -= rest_rows * row;
+        unsafe { fold_loads(op, &mut accumulators, rows, rest_rows, |_| true) };
+        rows.skip(rest_rows);
     }
-    if left > 0 {
-        // SAFETY: the thread's elements of these rows start at `at`.
-        unsafe { fold_rest(op, &mut accumulators, at, index, row, left as i32 - first as i32, first) };
+    if rows.left > 0 {
+        // SAFETY: what is left of the chunk is shorter.
+        unsafe { fold_rest(op, &mut accumulators, rows, rest_rows) };
     }
 
     if head != 0 && !O::EXACT {
@@ -121,33 +165,47 @@ unsafe fn fold_head<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usi
     }
 }
 
-/// Folds a load of each of a tile's rows that `whole` is true for; all are on their way before the first is folded.
+/// Folds a load of each of the next `count` rows, of which there are no more than a tile, where `whole` is true for it; all are
+/// on their way before the first is folded.
 ///
 /// # Safety
 ///
-/// The thread's first load lies at `at`, aligned to 16 bytes, and each that `whole` is true for lies in the chunk.
+/// Each load that `whole` is true for lies in the chunk.
 #[inline(always)]
 unsafe fn fold_loads<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     op: &O,
     accumulators: &mut [O::Accumulator; WIDTH],
-    at: P,
-    index: u64,
-    row: u32,
+    Rows { at, index, row, .. }: Rows<P>,
+    count: u32,
     whole: impl Fn(u32) -> bool,
 ) {
     let loads: [[P::Item; WIDTH]; TILE_ROWS as usize] = from_fn(|load| {
-        if whole(load as u32) {
+        if (load as u32) < count && whole(load as u32) {
             // SAFETY: as the caller vouches.
             unsafe { at.offset(load * row as usize).load() }
         } else {
             [P::zeroed(); WIDTH]
         }
     });
-    for (load, &items) in (0..).zip(&loads) {
-        if whole(load) {
-            fold_load(op, accumulators, items, index + u64::from(load * row));
+    // One by one, because a loop over them may stay one where folding takes many instructions, and they then go to memory.
+    let mut fold = |load, items| {
+        let index = index + u64::from(load * row);
+        if load >= count {
+            return;
         }
-    }
+        if O::EXACT {
+            // A choice of values: by a branch, the compiler moves the load into it, behind what waits for the one before.
+            let lifted = op.lift_load(items, index);
+            accumulators[0] = op.combine(accumulators[0], if whole(load) { lifted } else { op.identity() });
+        } else if whole(load) {
+            fold_load(op, accumulators, items, index);
+        }
+    };
+    let [a, b, c, d] = loads;
+    fold(0, a);
+    fold(1, b);
+    fold(2, c);
+    fold(3, d);
 }
 
 /// The rows that the end of a chunk, after its last whole tile, is folded by: as many as there are registers and predicates
@@ -156,41 +214,41 @@ const fn rest_rows(width: usize) -> u32 {
     if width <= 4 { TILE_ROWS as u32 - 1 } else { 1 }
 }
 
-/// Folds the end of a chunk, less than [`rest_rows`]: whole loads, and the load that the end cuts.
+/// Folds the end of a chunk: whole loads, and the load that the end cuts.
 ///
 /// # Safety
 ///
-/// Of the chunk, `left` items lie from `at` on, which is aligned to 16 bytes and the thread's item `first` of a row; none if it
-/// is negative.
+/// What is left of the chunk is some items, of at most `count` rows, which are no more than a tile.
 #[inline(always)]
 unsafe fn fold_rest<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     op: &O,
     accumulators: &mut [O::Accumulator; WIDTH],
-    at: P,
-    index: u64,
-    row: u32,
-    left: i32,
-    first: u32,
+    rows: Rows<P>,
+    count: u32,
 ) {
     let width = WIDTH as u32;
-    let whole = |load| load < rest_rows(WIDTH) && (load * row + width) as i32 <= left;
+    let Rows { at, index, row, left: len } = rows;
+    let thread = thread::thread_idx_x();
+    let first = thread * width;
+    // Items from the thread's first on: none if negative.
+    let left = len as i32 - first as i32;
+    let whole = |load| (load * row + width) as i32 <= left;
     if O::EXACT {
         // What the end cuts of a load falls to the first threads, an item each. The others read the last item, to no end: a
         // branch would send the warp through all below twice.
-        let (thread, left) = (first / width, left as u32 + first);
-        let cut = left % width;
-        let last = if thread < cut { left - cut + thread } else { left - 1 };
+        let cut = len % width;
+        let last = if thread < cut { len - cut + thread } else { len - 1 };
         let last = i64::from(last) - i64::from(first);
         // SAFETY: one of the chunk's last items, of which there are some.
         let item = unsafe { at.offset(last as usize).read() };
         // SAFETY: whole loads before the end lie in the chunk.
-        unsafe { fold_loads(op, accumulators, at, index, row, whole) };
+        unsafe { fold_loads(op, accumulators, rows, count, whole) };
         let lifted = op.lift(item, index.wrapping_add_signed(last));
         accumulators[0] = op.combine(accumulators[0], if thread < cut { lifted } else { op.identity() });
         return;
     }
     // SAFETY: whole loads before the end lie in the chunk.
-    unsafe { fold_loads(op, accumulators, at, index, row, whole) };
+    unsafe { fold_loads(op, accumulators, rows, count, whole) };
     // A thread whose load the end cuts has less than a load in the last row (a row is a power of two, so that the remainder
     // is right for a negative `left` as well: a load or more).
     let last_row = left as u32 % row;

@@ -97,7 +97,8 @@ pub fn reduce_repeatedly<O: Op<T> + Default, T: Element>(
     let items = (elements.pointer(), elements.len as u64);
     let time = time(gpu, repeats, &mut |queue, _| {
         // SAFETY: the elements are borrowed until the stream has been waited for, and the output stays as long.
-        unsafe { queue.enqueue(gpu, O::default(), items, block, Target::device(pointer(&output, 0))) }
+        unsafe { queue.enqueue(gpu, O::default(), items, block, Target::device(pointer(&output, 0))) }?;
+        Ok(())
     })?;
     output.read(0, bytemuck::cast_slice_mut(&mut result))?;
     Ok((result[0], time))
@@ -199,7 +200,7 @@ pub fn merge<T: Element>(gpu: &Arc<Gpu>, lists: &[&[T]]) -> Result<Merged<T>, Er
     let (mut width, lists) = (1, lists.len() as u64);
     gpu.with_workspace(|workspace| {
         let stream = &workspace.queue.stream;
-        loop {
+        let kernel = loop {
             let blocks = lists.div_ceil(width * u64::from(MERGE_BLOCK)) as u32;
             let arguments = Merge::<T> {
                 input: pointer(&values_at[from], 0),
@@ -212,17 +213,17 @@ pub fn merge<T: Element>(gpu: &Arc<Gpu>, lists: &[&[T]]) -> Result<Merged<T>, Er
             };
             // SAFETY: the memories, of a place for each element, and a bound for each list and one more, stay until the stream
             // has been waited for.
-            unsafe {
+            let kernel = unsafe {
                 let grid = Grid { blocks, block: MERGE_BLOCK };
-                gpu.launch::<Merge<T>>(Kernels::NONE, stream, grid, &arguments)?;
-            }
+                gpu.launch::<Merge<T>>(Kernels::NONE, stream, grid, &arguments)?
+            };
             if blocks == 1 {
-                break;
+                break kernel;
             }
             width *= u64::from(MERGE_BLOCK);
             mem::swap(&mut from, &mut to);
-        }
-        gpu.launched::<Merge<T>>(MERGE_BLOCK, stream.synchronize())
+        };
+        gpu.launched(kernel, stream.synchronize())
     })?;
     values_at[to].read(0, bytemuck::cast_slice_mut(&mut merged.values))?;
     numbers_at[to].read(0, bytemuck::cast_slice_mut(&mut merged.lists))?;

@@ -50,7 +50,7 @@ pub struct Grid {
 }
 
 impl Gpu {
-    /// Launches a kernel, one of the library's or of `own`.
+    /// Launches a kernel, one of the library's or of `own`, and returns it.
     ///
     /// # Safety
     ///
@@ -62,11 +62,12 @@ impl Gpu {
         stream: &Stream,
         grid: Grid,
         arguments: &K::Arguments,
-    ) -> Result<(), Error> {
+    ) -> Result<&'static Compiled, Error> {
         let kernel = self.kernel(TypeId::of::<K>(), type_name::<K>(), own, grid.block)?;
         let parameters = Parameters::of(arguments);
         // SAFETY: as the caller vouches; the kernel's type says what it takes.
-        unsafe { self.launch_loaded(kernel, stream, grid, &parameters) }
+        unsafe { self.launch_loaded(kernel, stream, grid, &parameters) }?;
+        Ok(kernel)
     }
 
     /// As [`launch`](Self::launch), of what the kernel's type was compiled to: for all types the same code.
@@ -121,12 +122,9 @@ impl Gpu {
         Box::leak(Box::new(module)).get_function(name).map_err(failed)
     }
 
-    /// What became of kernel `K`, which was launched.
-    pub(super) fn launched<K: Kernel>(&self, block: u32, result: Result<(), CudaError>) -> Result<(), Error> {
-        result.map_err(|error| {
-            let kernel = lock(&self.loaded).get(&(TypeId::of::<K>(), block)).copied();
-            self.launch_failed(kernel.map_or(type_name::<K>(), |kernel| &kernel.name), error)
-        })
+    /// What became of a kernel that was launched.
+    pub(super) fn launched(&self, kernel: &Compiled, result: Result<(), CudaError>) -> Result<(), Error> {
+        result.map_err(|error| self.launch_failed(&kernel.name, error))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Launching reductions: on a stream, with the result on the device, or for the host to wait for.
 
 use super::Gpu;
-use super::modules::Grid;
+use super::modules::{Compiled, Grid};
 use crate::{Error, Op, Plan};
 use bytemuck::Pod;
 use cust::error::{CudaError, CudaResult};
@@ -9,7 +9,8 @@ use cust::memory::{AsyncCopyDestination, DeviceBuffer, DevicePointer, DeviceSlic
 use cust::stream::{Stream, StreamFlags};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::width;
-use gpu_reduce_kernels::reduce::{Arguments, Kernel, Target};
+use gpu_reduce_kernels::plan::least_block;
+use gpu_reduce_kernels::reduce::{Arguments, Kernel, RowKernel, Target};
 use gpu_reduce_kernels::slot;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -33,7 +34,7 @@ impl Queue {
         Ok(Self { stream, slots })
     }
 
-    /// Enqueues a reduction of `len` items, of which there are some; its result goes to `result`.
+    /// Enqueues a reduction of `len` items, of which there are some; its result goes to `result`. Returns the kernel that does it.
     ///
     /// # Safety
     ///
@@ -46,8 +47,10 @@ impl Queue {
         (input, len): (P, u64),
         block: u32,
         result: Target<O::Output>,
-    ) -> Result<(), Error> {
-        let plan = Plan::new(len, width::<O, P::Item>(P::BYTES), block);
+    ) -> Result<&'static Compiled, Error> {
+        let width = width::<O, P::Item>(P::BYTES);
+        let block = block.min(least_block(len, width));
+        let plan = Plan::new(len, width, block);
         let words = plan.chunks as usize * slot::words::<O::Accumulator>();
         if words > self.slots.len() {
             self.slots = empty_slots(gpu, &self.stream, words.next_power_of_two())?;
@@ -56,7 +59,13 @@ impl Queue {
         let arguments = Arguments { input, len, chunk: plan.chunk, slots, result, op };
         let grid = Grid { blocks: plan.chunks, block };
         // SAFETY: as the caller vouches; the slots are this stream's, and suffice for the plan.
-        unsafe { gpu.launch::<Kernel<O, P>>(O::KERNELS, &self.stream, grid, &arguments) }
+        unsafe {
+            if len <= plan.row && (input.head() as usize).is_multiple_of(width) {
+                gpu.launch::<RowKernel<O, P>>(O::KERNELS, &self.stream, grid, &arguments)
+            } else {
+                gpu.launch::<Kernel<O, P>>(O::KERNELS, &self.stream, grid, &arguments)
+            }
+        }
     }
 }
 
@@ -114,7 +123,8 @@ impl OwnStream {
     ) -> Result<(), Error> {
         let _entered = self.gpu.enter()?;
         // SAFETY: as the caller vouches.
-        unsafe { self.queue.enqueue(&self.gpu, op, items, block, Target::device(result)) }
+        unsafe { self.queue.enqueue(&self.gpu, op, items, block, Target::device(result)) }?;
+        Ok(())
     }
 }
 
@@ -187,9 +197,8 @@ impl Gpu {
             let host = words.as_ptr().cast_mut().cast();
             // SAFETY: the input stays as it is borrowed until the call has ended, and so does the workspace's slot, which is
             // empty; the context is entered.
-            unsafe { queue.enqueue(self, *op, (input, len), block, Target::host(host)) }?;
-            let result = wait(words, || queue.stream.synchronize());
-            self.launched::<Kernel<O, P>>(block, result)?;
+            let kernel = unsafe { queue.enqueue(self, *op, (input, len), block, Target::host(host)) }?;
+            self.launched(kernel, wait(words, || queue.stream.synchronize()))?;
             let output = slot::unpack_option(|index| words[index].load(Ordering::Relaxed));
             words.iter().for_each(|word| word.store(slot::EMPTY, Ordering::Relaxed));
             Ok(output)
