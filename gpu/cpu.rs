@@ -44,13 +44,13 @@ pub trait Source: Copy + Send + Sync {
     /// Asks for the cache lines of a range that is read soon, wherever it ends.
     fn prefetch(self, range: Range<usize>);
 
+    /// Whether places up to `end`, past the last item, lie in the same page of memory as that.
+    fn ends_in_page_of(self, end: usize) -> bool;
+
     /// Folds the items, as [`fold_chunk`] does, by what the operator's crate has compiled if that is for this source.
     fn fold<O: Op<Self::Item>>(self, op: &O, first: u64, row: usize) -> O::Accumulator {
         fold_chunk(op, self, first, row)
     }
-
-    /// Whether places up to `end`, past the last item, lie in the same page of memory as that.
-    fn ends_in_page_of(self, end: usize) -> bool;
 }
 
 impl<T: Copy + Send + Sync + 'static> Source for &[T] {
@@ -86,6 +86,12 @@ impl<T: Copy + Send + Sync + 'static> Source for &[T] {
     }
 
     #[inline(always)]
+    fn ends_in_page_of(self, end: usize) -> bool {
+        let page = |end| self.as_ptr().wrapping_add(end).addr().wrapping_sub(1) / 4096;
+        page(end) == page(self.len())
+    }
+
+    #[inline(always)]
     fn fold<O: Op<T>>(self, op: &O, first: u64, row: usize) -> O::Accumulator {
         // Of a constant condition, the other branch is not compiled.
         if const { O::ON_CPU.is_some() } {
@@ -93,12 +99,6 @@ impl<T: Copy + Send + Sync + 'static> Source for &[T] {
         } else {
             fold_chunk(op, self, first, row)
         }
-    }
-
-    #[inline(always)]
-    fn ends_in_page_of(self, end: usize) -> bool {
-        let page = |end| self.as_ptr().wrapping_add(end).addr().wrapping_sub(1) / 4096;
-        page(end) == page(self.len())
     }
 }
 
@@ -140,9 +140,6 @@ const LONGEST_ROW: usize = 16384;
 /// Accumulators in the shortest strip.
 const SHORTEST_STRIP: usize = 64;
 
-/// The most heads of a strip.
-const MAX_HEADS: usize = 16;
-
 /// Items that are folded one by one sooner than SIMD begins; fewer than any row has.
 const FEW: usize = 16;
 
@@ -158,21 +155,29 @@ const PREFETCHED: usize = 48 << 10;
 pub fn fold_chunk<O: Op<S::Item>, S: Source>(op: &O, chunk: S, first: u64, row: usize) -> O::Accumulator {
     let fold = Fold { op, chunk, first, row };
     if chunk.len() <= FEW {
-        return fold.one_by_one();
+        return fold.few();
     }
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
         fn avx512<O: Op<S::Item>, S: Source>(fold: Fold<'_, O, S>) -> O::Accumulator {
             match const { if O::EXACT { 0 } else { size_of::<O::Accumulator>() } } {
-                4 => fold.in_order::<256, 16>(true, |strip| avx512::fold_strip(fold.op, strip)),
-                8 => fold.in_order::<64, 8>(true, |strip| avx512::fold_strip(fold.op, strip)),
-                _ => fold.anywhere(),
+                4 => fold.in_order::<128, 16>(
+                    true,
+                    |strip| avx512::fold_strip(fold.op, strip),
+                    |heads| avx512::fold_vector(fold.op, &heads),
+                ),
+                8 => fold.in_order::<64, 8>(
+                    true,
+                    |strip| avx512::fold_strip(fold.op, strip),
+                    |heads| avx512::fold_vector(fold.op, &heads),
+                ),
+                _ => fold.anywhere(true),
             }
         }
         #[target_feature(enable = "avx2")]
         fn avx2<O: Op<S::Item>, S: Source>(fold: Fold<'_, O, S>) -> O::Accumulator {
-            fold.anywhere()
+            fold.anywhere(false)
         }
         if has_avx512() {
             // SAFETY: the processor has what it is compiled for.
@@ -183,7 +188,7 @@ pub fn fold_chunk<O: Op<S::Item>, S: Source>(op: &O, chunk: S, first: u64, row: 
             return unsafe { avx2(fold) };
         }
     }
-    fold.anywhere()
+    fold.anywhere(false)
 }
 
 /// The instruction set that [`fold_chunk`] uses here.
@@ -222,61 +227,74 @@ struct Fold<'a, O, S> {
 impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
     /// What needs no instruction set. The constant picks one arm before code is generated.
     #[inline(always)]
-    fn anywhere(&self) -> O::Accumulator {
+    fn anywhere(&self, masked: bool) -> O::Accumulator {
         match const { if O::EXACT { size_of::<O::Accumulator>() } else { usize::MAX } } {
-            0..=2 => self.in_any_order::<128>(),
-            3..usize::MAX => self.in_any_order::<64>(),
-            _ => self.in_order::<64, 8>(false, |strip| {
-                let pairs: [_; 32] = self.fold_pairs(strip);
-                let pairs: [_; 16] = self.fold_pairs(&pairs);
-                self.fold_pairs(&pairs)
-            }),
+            0..=2 => self.in_any_order::<128>(masked),
+            3..usize::MAX => self.in_any_order::<64>(masked),
+            _ => self.in_order::<64, 8>(
+                masked,
+                |strip| {
+                    let pairs: [_; 32] = self.fold_pairs(strip);
+                    let pairs: [_; 16] = self.fold_pairs(&pairs);
+                    self.fold_pairs(&pairs)
+                },
+                |heads| fold_neighbours(self.op, heads),
+            ),
         }
     }
 
-    /// Folds [`FEW`] items or fewer, pairwise, neighbours first.
+    /// Folds [`FEW`] items or fewer, pairwise, neighbours first: a whole tree for each bit of their number.
     #[inline(always)]
-    fn one_by_one(&self) -> O::Accumulator {
-        let mut held = [self.op.identity(); FEW];
-        for (index, held) in held.iter_mut().enumerate().take(self.chunk.len()) {
-            // SAFETY: one of the chunk's items.
-            *held = self.op.lift(unsafe { self.chunk.get(index) }, self.first + index as u64);
+    fn few(&self) -> O::Accumulator {
+        let mut all = self.op.identity();
+        let mut rest = self.chunk.len();
+        macro_rules! trees {
+            ($($items:literal)*) => {$(
+                if rest & $items != 0 {
+                    rest -= $items;
+                    // SAFETY: these items, and those before them, have not been folded yet.
+                    let lifted: [_; $items] = array::from_fn(|i| unsafe { self.lift(rest + i) });
+                    all = self.op.combine(fold_neighbours(self.op, lifted), all);
+                }
+            )*};
         }
-        fold_neighbours(self.op, held)
+        trees! { 1 2 4 8 16 }
+        all
+    }
+
+    /// The accumulator of the item at an index.
+    ///
+    /// # Safety
+    ///
+    /// `index` is less than the chunk's length.
+    #[inline(always)]
+    unsafe fn lift(&self, index: usize) -> O::Accumulator {
+        // SAFETY: as the caller vouches.
+        self.op.lift(unsafe { self.chunk.get(index) }, self.first + index as u64)
     }
 
     #[inline(always)]
-    fn in_any_order<const N: usize>(&self) -> O::Accumulator {
-        let mut held = self.fold_rows::<N>(0, N, false, false);
-        let mut len = N / 2;
-        while len > 0 {
-            for i in 0..len {
-                held[i] = self.op.combine(held[i], held[i + len]);
-            }
-            len /= 2;
-        }
-        held[0]
+    fn in_any_order<const N: usize>(&self, masked: bool) -> O::Accumulator {
+        let held = self.fold_rows::<N>(0, N, false, masked);
+        held.into_iter().fold(self.op.identity(), |all, lane| self.op.combine(all, lane))
     }
 
-    /// In the plan's order, by strips of `N` with `W` heads each: `fold_strip` folds pairwise, neighbours first. It is
-    /// called at one place, and so inlined, however long it is.
+    /// In the plan's order, by strips of `N` with `W` heads each: `fold_strip` folds pairwise, neighbours first, and so does
+    /// `fold_heads`. Each is called at one place, and so inlined, however long it is.
     #[inline(always)]
     fn in_order<const N: usize, const W: usize>(
         &self,
         masked: bool,
         fold_strip: impl Fn(&[O::Accumulator; N]) -> [O::Accumulator; W],
+        fold_heads: impl Fn([O::Accumulator; W]) -> O::Accumulator,
     ) -> O::Accumulator {
-        let columns = self.row.min(self.chunk.len());
-        if columns == 0 {
-            return self.op.identity();
-        }
         let prefetched = self.chunk.len() * size_of::<S::Item>() > PREFETCHED;
-        let mut heads =
-            Aligned([[const { MaybeUninit::uninit() }; W]; LONGEST_ROW / SHORTEST_STRIP + MAX_HEADS]);
+        let mut heads = Aligned([[const { MaybeUninit::uninit() }; W]; LONGEST_ROW / SHORTEST_STRIP + 8]);
         let heads = &mut heads.0;
-        let mut strips = columns.div_ceil(N);
+        let mut strips = self.row.min(self.chunk.len()).div_ceil(N);
         let mut of_heads = false;
         loop {
+            let mut last = [self.op.identity(); W];
             for strip in 0..strips {
                 let held = if of_heads {
                     // SAFETY: so many strips of heads have been written, the last with identities for what it lacks.
@@ -284,25 +302,20 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
                 } else {
                     self.fold_rows::<N>(strip * N, self.row, prefetched, masked)
                 };
-                heads[strip] = fold_strip(&held).map(MaybeUninit::new);
+                last = fold_strip(&held);
+                heads[strip] = last.map(MaybeUninit::new);
             }
             if strips == 1 {
-                break;
+                return fold_heads(last);
             }
-            heads[strips..strips + N / W].as_flattened_mut().fill(MaybeUninit::new(self.op.identity()));
-            strips = strips.div_ceil(N / W);
+            heads[strips..strips + 8].as_flattened_mut().fill(MaybeUninit::new(self.op.identity()));
+            strips = strips.div_ceil(8);
             of_heads = true;
         }
-        // SAFETY: written above.
-        fold_neighbours(self.op, heads[0].map(|head| unsafe { head.assume_init() }))
     }
 
     /// The accumulators `start..start + N` of rows of `row` items, or of all there are in a row. Where there are no items
     /// they are identities.
-    ///
-    /// `masked` has the last items read by masked loads, which the vectoriser makes of a condition in a loop over all lanes:
-    /// 10 `f32` in 18 ns, in 37 by way of a copy. But a load from a page that is not mapped takes some 60 ns, though it be
-    /// masked altogether.
     #[inline(always)]
     fn fold_rows<const N: usize>(
         &self,
@@ -312,18 +325,18 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         masked: bool,
     ) -> [O::Accumulator; N] {
         let len = self.chunk.len();
-        // SAFETY: every call below is for an index less than `len`.
-        let lift = |index: usize| self.op.lift(unsafe { self.chunk.get(index) }, self.first + index as u64);
         let mut held = [self.op.identity(); N];
         let mut at = start;
         if N <= row && at + N <= len {
             for i in 0..N {
-                held[i] = lift(at + i);
+                // SAFETY: as the condition says.
+                held[i] = unsafe { self.lift(at + i) };
             }
             at += row;
             while at + N <= len {
                 for i in 0..N {
-                    held[i] = self.op.combine(held[i], lift(at + i));
+                    // SAFETY: as the condition says.
+                    held[i] = self.op.combine(held[i], unsafe { self.lift(at + i) });
                 }
                 if prefetched {
                     self.chunk.prefetch(at + N..at + 2 * N);
@@ -337,21 +350,41 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
                 let items = items.min(255) as u8;
                 for i in 0..N {
                     // Stored in any case, so that it stays in registers.
-                    held[i] =
-                        if PLACES[i] < items { self.op.combine(held[i], lift(at + i)) } else { held[i] };
+                    held[i] = if PLACES[i] < items {
+                        // SAFETY: one of the items.
+                        self.op.combine(held[i], unsafe { self.lift(at + i) })
+                    } else {
+                        held[i]
+                    };
                 }
             } else {
-                let mut lifted = [self.op.identity(); N];
-                for (i, lifted) in lifted.iter_mut().enumerate().take(items) {
-                    *lifted = lift(at + i);
-                }
+                let lifted = self.lift_some::<N>(at, items);
                 for i in 0..N {
-                    held[i] = self.op.combine(held[i], lifted[i]);
+                    held[i] = self.op.combine(held[i], lifted.lanes[i]);
                 }
             }
             at += row;
         }
         held
+    }
+
+    /// The accumulators of `items` items, less than `N`, from `at` on, and identities after them. They are written [`FEW`] at
+    /// a time, the last ones together with some that come before, which are written once more.
+    #[inline(always)]
+    fn lift_some<const N: usize>(&self, at: usize, items: usize) -> Padded<O::Accumulator, N> {
+        let mut lifted = Padded { before: [self.op.identity(); FEW], lanes: [self.op.identity(); N] };
+        let places = (&raw mut lifted).cast::<O::Accumulator>();
+        let last = at + items - FEW;
+        for few in 0..items.div_ceil(FEW) {
+            let from = (at + FEW * few).min(last);
+            let mut few = [self.op.identity(); FEW];
+            for i in 0..FEW {
+                // SAFETY: called for indices of items, and places that lie within `lifted`.
+                few[i] = unsafe { self.lift(from + i) };
+            }
+            unsafe { places.add(from + FEW - at).cast::<[O::Accumulator; FEW]>().write(few) };
+        }
+        lifted
     }
 
     #[inline(always)]
@@ -384,15 +417,22 @@ pub fn fold_neighbours<O: Op<I>, I: Copy + 'static, const N: usize>(
 struct Aligned<T>(T);
 
 /// The lanes' numbers, in bytes, which compare in a quarter of the instructions that those of an index take.
-const PLACES: [u8; 256] = {
-    let mut places = [0; 256];
+const PLACES: [u8; 128] = {
+    let mut places = [0; 128];
     let mut i = 0;
-    while i < 256 {
+    while i < 128 {
         places[i] = i as u8;
         i += 1;
     }
     places
 };
+
+/// Accumulators, with room before them.
+#[repr(C, align(64))]
+struct Padded<A, const N: usize> {
+    before: [A; FEW],
+    lanes: [A; N],
+}
 
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
@@ -401,7 +441,7 @@ mod avx512 {
     use core::arch::x86_64::*;
     use core::mem::transmute_copy;
 
-    /// Folds `W` vectors of `W` accumulators, of 4 or 8 bytes each, pairwise, neighbours first: every vector to one.
+    /// Folds eight vectors of `W` accumulators, of 4 or 8 bytes each, pairwise, neighbours first, to one.
     ///
     /// By intrinsics, which only move accumulators. The vectoriser's own shuffles took two to three times as long: it has
     /// every level in order, by permutations through whole vectors, and takes short levels apart.
@@ -411,49 +451,68 @@ mod avx512 {
         op: &O,
         strip: &[O::Accumulator; N],
     ) -> [O::Accumulator; W] {
-        assert!(size_of::<[O::Accumulator; W]>() == 64 && N == W * W);
-        // Combines the even places of two vectors with the odd ones. Shuffles within lanes of 16 bytes leave results of
-        // both in each; those of whole lanes, on the upper levels, set that right.
-        macro_rules! pairs {
-            ($level:literal, $a:expr, $b:expr) => {{
-                let (a, b): (__m512d, __m512d) = ($a, $b);
-                let (even, odd) = match (W, $level) {
-                    (16, 0 | 1) => {
-                        let (a, b) = (_mm512_castpd_ps(a), _mm512_castpd_ps(b));
-                        let (even, odd) = (_mm512_shuffle_ps::<0x88>(a, b), _mm512_shuffle_ps::<0xdd>(a, b));
-                        (_mm512_castps_pd(even), _mm512_castps_pd(odd))
-                    }
-                    (8, 0) => (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b)),
-                    _ => (_mm512_shuffle_f64x2::<0x88>(a, b), _mm512_shuffle_f64x2::<0xdd>(a, b)),
-                };
-                // SAFETY: both are 64 bytes, of any value.
-                let even: [O::Accumulator; W] = unsafe { transmute_copy(&opaque(even)) };
-                // SAFETY: as above.
-                let mut odd: [O::Accumulator; W] = unsafe { transmute_copy(&opaque(odd)) };
-                for (even, odd) in even.into_iter().zip(&mut odd) {
-                    *odd = op.combine(even, *odd);
-                }
-                // SAFETY: as above.
-                unsafe { transmute_copy::<_, __m512d>(&odd) }
-            }};
-        }
-        macro_rules! four {
-            ($vectors:ident $at:literal) => {
-                pairs!(
-                    1,
-                    pairs!(0, $vectors[$at], $vectors[$at + 1]),
-                    pairs!(0, $vectors[$at + 2], $vectors[$at + 3])
-                )
-            };
-        }
-        // SAFETY: both are W · 64 bytes, of any value.
-        let vectors: [__m512d; W] = unsafe { transmute_copy(strip) };
-        let mut all = pairs!(2, four!(vectors 0), four!(vectors 4));
+        assert!(size_of::<[O::Accumulator; W]>() == 64 && N == 8 * W);
+        // SAFETY: both are 512 bytes, of any value.
+        let [a, b, c, d, e, f, g, h]: [__m512d; 8] = unsafe { transmute_copy(strip) };
+        let [a, c] = [fold_pairs::<O, I, W, 0>(op, a, b), fold_pairs::<O, I, W, 0>(op, c, d)];
+        let [e, g] = [fold_pairs::<O, I, W, 0>(op, e, f), fold_pairs::<O, I, W, 0>(op, g, h)];
+        let [a, e] = [fold_pairs::<O, I, W, 1>(op, a, c), fold_pairs::<O, I, W, 1>(op, e, g)];
+        let mut all = fold_pairs::<O, I, W, 2>(op, a, e);
         if W == 16 {
-            all = pairs!(3, all, pairs!(2, four!(vectors 8), four!(vectors 12)));
+            let order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+            all = _mm512_castps_pd(_mm512_permutexvar_ps(order, _mm512_castpd_ps(all)));
         }
         // SAFETY: both are 64 bytes, of any value.
         unsafe { transmute_copy(&all) }
+    }
+
+    /// Folds a vector pairwise, neighbours first.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub fn fold_vector<O: Op<I>, I: Copy + 'static, const W: usize>(
+        op: &O,
+        vector: &[O::Accumulator; W],
+    ) -> O::Accumulator {
+        assert!(size_of::<[O::Accumulator; W]>() == 64);
+        // SAFETY: both are 64 bytes, of any value.
+        let mut all: __m512d = unsafe { transmute_copy(vector) };
+        all = fold_pairs::<O, I, W, 0>(op, all, all);
+        all = fold_pairs::<O, I, W, 1>(op, all, all);
+        all = fold_pairs::<O, I, W, 2>(op, all, all);
+        if W == 16 {
+            all = fold_pairs::<O, I, W, 3>(op, all, all);
+        }
+        // SAFETY: an accumulator has any value, and is smaller.
+        unsafe { transmute_copy(&all) }
+    }
+
+    /// Combines the even places of two vectors with the odd ones. Shuffles within lanes of 16 bytes leave results of both in
+    /// each; those of whole lanes, on the upper levels, set that right.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn fold_pairs<O: Op<I>, I: Copy + 'static, const W: usize, const LEVEL: u32>(
+        op: &O,
+        a: __m512d,
+        b: __m512d,
+    ) -> __m512d {
+        let (even, odd) = match (W, LEVEL) {
+            (16, 0 | 1) => {
+                let (a, b) = (_mm512_castpd_ps(a), _mm512_castpd_ps(b));
+                let (even, odd) = (_mm512_shuffle_ps::<0x88>(a, b), _mm512_shuffle_ps::<0xdd>(a, b));
+                (_mm512_castps_pd(even), _mm512_castps_pd(odd))
+            }
+            (8, 0) => (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b)),
+            _ => (_mm512_shuffle_f64x2::<0x88>(a, b), _mm512_shuffle_f64x2::<0xdd>(a, b)),
+        };
+        // SAFETY: both are 64 bytes, of any value.
+        let even: [O::Accumulator; W] = unsafe { transmute_copy(&opaque(even)) };
+        // SAFETY: as above.
+        let mut odd: [O::Accumulator; W] = unsafe { transmute_copy(&opaque(odd)) };
+        for (even, odd) in even.into_iter().zip(&mut odd) {
+            *odd = op.combine(even, *odd);
+        }
+        // SAFETY: as above.
+        unsafe { transmute_copy(&odd) }
     }
 
     /// The same vector, of which the compiler knows nothing: it would see through the shuffle, and shuffle 16 bytes at a

@@ -106,6 +106,7 @@ impl Plan {
     /// # Panics
     ///
     /// Unless `block` is a power of two from 32 to 1024, and `width` is a power of two.
+    #[inline]
     pub const fn new(len: u64, width: usize, block: u32) -> Self {
         assert_block(block);
         assert!(width.is_power_of_two(), "a thread folds a power of two of items side by side");

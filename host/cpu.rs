@@ -18,7 +18,7 @@ pub fn reduce<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
     block: u32,
 ) -> Option<O::Output> {
     let len = items.len();
-    let plan = Plan::new(len as u64, width::<O, S::Item>(P::BYTES), block);
+    let plan = Plan::new(len as u64, const { width::<O, S::Item>(P::BYTES) }, block);
     let row = plan.row as usize;
     let parallel = len.saturating_mul(size_of::<S::Item>()) >= PARALLEL_BYTES;
     if plan.chunks == 1 || (O::EXACT && !parallel) {
