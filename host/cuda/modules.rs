@@ -33,8 +33,8 @@ const LIBRARY: &[Kernels] = &[
     },
 ];
 
-/// Compiled kernels, each for its BLOCK, kept for the program's life.
-pub type Loaded = Mutex<HashMap<(TypeId, u32), &'static Compiled>>;
+/// Compiled kernels, each for its BLOCK, kept for the program's life; `None` for what no table has.
+pub type Loaded = Mutex<HashMap<(TypeId, u32), Option<&'static Compiled>>>;
 
 /// A kernel that is compiled.
 pub struct Compiled {
@@ -63,11 +63,29 @@ impl Gpu {
         grid: Grid,
         arguments: &K::Arguments,
     ) -> Result<&'static Compiled, Error> {
-        let kernel = self.kernel(TypeId::of::<K>(), type_name::<K>(), own, grid.block)?;
+        // SAFETY: as the caller vouches.
+        unsafe { self.launch_if_compiled::<K>(own, stream, grid, arguments) }?.ok_or_else(|| Error::NoKernel {
+            kernel: format!("{} with BLOCK {}", type_name::<K>(), grid.block),
+        })
+    }
+
+    /// As [`launch`](Self::launch); does nothing where no table has the kernel for this BLOCK.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    pub(super) unsafe fn launch_if_compiled<K: Kernel>(
+        &self,
+        own: Kernels,
+        stream: &Stream,
+        grid: Grid,
+        arguments: &K::Arguments,
+    ) -> Result<Option<&'static Compiled>, Error> {
+        let Some(kernel) = self.kernel(TypeId::of::<K>(), own, grid.block)? else { return Ok(None) };
         let parameters = Parameters::of(arguments);
         // SAFETY: as the caller vouches; the kernel's type says what it takes.
         unsafe { self.launch_loaded(kernel, stream, grid, &parameters) }?;
-        Ok(kernel)
+        Ok(Some(kernel))
     }
 
     /// As [`launch`](Self::launch), of what the kernel's type was compiled to: for all types the same code.
@@ -87,26 +105,24 @@ impl Gpu {
             .map_err(|error| self.launch_failed(&kernel.name, error))
     }
 
-    /// The compiled kernel of type `of`, which errors call `of_name`.
-    fn kernel(
-        &self,
-        of: TypeId,
-        of_name: &str,
-        own: Kernels,
-        block: u32,
-    ) -> Result<&'static Compiled, Error> {
+    /// The compiled kernel of type `of`, if a table has it.
+    fn kernel(&self, of: TypeId, own: Kernels, block: u32) -> Result<Option<&'static Compiled>, Error> {
         let mut loaded = lock(&self.loaded);
-        if let Some(kernel) = loaded.get(&(of, block)) {
+        if let Some(&kernel) = loaded.get(&(of, block)) {
             return Ok(kernel);
         }
-        let (name, ptx) = LIBRARY
+        let found = LIBRARY
             .iter()
             .chain([&own])
             .find_map(|kernels| kernels.find(of))
-            .and_then(|(name, ptx)| Some((format!("{name}_{block}"), module_of(ptx, block)?)))
-            .ok_or_else(|| Error::NoKernel { kernel: format!("{of_name} with BLOCK {block}") })?;
-        let function = self.compile(&name, &ptx, block)?;
-        let kernel = Box::leak(Box::new(Compiled { name, function }));
+            .and_then(|(name, ptx)| Some((format!("{name}_{block}"), module_of(ptx, block)?)));
+        let kernel = match found {
+            None => None,
+            Some((name, ptx)) => {
+                let function = self.compile(&name, &ptx, block)?;
+                Some(&*Box::leak(Box::new(Compiled { name, function })))
+            }
+        };
         loaded.insert((of, block), kernel);
         Ok(kernel)
     }

@@ -49,7 +49,24 @@ impl Queue {
         result: Target<O::Output>,
     ) -> Result<&'static Compiled, Error> {
         let width = width::<O, P::Item>(P::BYTES);
-        let block = block.min(least_block(len, width));
+        // What is no longer than a row has the same bits by the least BLOCK that has it.
+        let least = least_block(len, width);
+        if least <= block {
+            let slots = self.slots.as_device_ptr().as_mut_ptr();
+            let arguments = Arguments { input, len, chunk: len, slots, result, op };
+            let grid = Grid { blocks: 1, block: least };
+            // SAFETY: as the caller vouches.
+            let launched = unsafe {
+                if (input.head() as usize).is_multiple_of(width) {
+                    gpu.launch_if_compiled::<RowKernel<O, P>>(O::KERNELS, &self.stream, grid, &arguments)?
+                } else {
+                    gpu.launch_if_compiled::<Kernel<O, P>>(O::KERNELS, &self.stream, grid, &arguments)?
+                }
+            };
+            if let Some(kernel) = launched {
+                return Ok(kernel);
+            }
+        }
         let plan = Plan::new(len, width, block);
         let words = plan.chunks as usize * slot::words::<O::Accumulator>();
         if words > self.slots.len() {
@@ -59,13 +76,7 @@ impl Queue {
         let arguments = Arguments { input, len, chunk: plan.chunk, slots, result, op };
         let grid = Grid { blocks: plan.chunks, block };
         // SAFETY: as the caller vouches; the slots are this stream's, and suffice for the plan.
-        unsafe {
-            if len <= plan.row && (input.head() as usize).is_multiple_of(width) {
-                gpu.launch::<RowKernel<O, P>>(O::KERNELS, &self.stream, grid, &arguments)
-            } else {
-                gpu.launch::<Kernel<O, P>>(O::KERNELS, &self.stream, grid, &arguments)
-            }
-        }
+        unsafe { gpu.launch::<Kernel<O, P>>(O::KERNELS, &self.stream, grid, &arguments) }
     }
 }
 
