@@ -64,8 +64,8 @@ impl Gpu {
         arguments: &K::Arguments,
     ) -> Result<&'static Compiled, Error> {
         // SAFETY: as the caller vouches.
-        unsafe { self.launch_if_compiled::<K>(own, stream, grid, arguments) }?.ok_or_else(|| Error::NoKernel {
-            kernel: format!("{} with BLOCK {}", type_name::<K>(), grid.block),
+        unsafe { self.launch_if_compiled::<K>(own, stream, grid, arguments) }?.ok_or_else(|| {
+            Error::NoKernel { kernel: format!("{} with BLOCK {}", type_name::<K>(), grid.block) }
         })
     }
 
