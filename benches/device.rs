@@ -84,7 +84,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
     }
     macro_rules! for_op {
-        ({ $case:ident $input:ident $type:ident } $($(#[$doc:meta])* $name:ident: $op:ident;)*) => {
+        ({ $case:ident $input:ident $type:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
             match $case.kernel() {
                 $(stringify!($name) => $case.run::<gpu_reduce::$op, $type>(&$input, &mut stream, &mut results)?,)*
                 _ => eprintln!("no kernel for {} {} {}", $case.op, $case.dtype, $case.n),

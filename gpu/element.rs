@@ -19,8 +19,29 @@ pub trait Element: Pod + PartialOrd + Display + Debug + Send + Sync + sealed::Se
     /// An integer that orders as the element does.
     type Key: Key;
 
+    /// What a mean sums in: 128-bit integers, which no sum of fewer than 2^64 elements overflows; the wide type for floats.
+    type Total: Total;
+
+    /// What statistics return: `f64` for integers and `f64`, `f32` for the other floats.
+    type Real: Pod + PartialOrd + Display + Debug + Send + Sync;
+
     /// The same value in the wide type; exact.
     fn widen(self) -> Self::Wide;
+
+    /// The same value; exact.
+    fn total(self) -> Self::Total;
+
+    /// The nearest `f64`: the same value, but for integers of over 53 bits.
+    fn to_f64(self) -> f64;
+
+    /// The nearest of the type that statistics return.
+    fn real(value: f64) -> Self::Real;
+
+    /// An integer that orders as the element's magnitude does: for a float its bits without the sign, over those of infinity for a NaN.
+    fn magnitude(self) -> u64;
+
+    /// The magnitude that has this integer.
+    fn of_magnitude(magnitude: u64) -> f64;
 
     /// The element that has this value, if one has.
     fn narrow(wide: Self::Wide) -> Self;
@@ -70,12 +91,50 @@ pub trait Wide: Accumulator + PartialOrd + Display + Debug {
     fn canonical(self) -> Self;
 }
 
+/// What means sum in.
+pub trait Total: Accumulator {
+    /// Whether every order of adding gives the same bits.
+    const EXACT: bool;
+    /// Added to any value it leaves the value's bits.
+    const NOTHING: Self;
+    /// The sum.
+    fn plus(self, other: Self) -> Self;
+    /// The magnitude.
+    fn abs(self) -> Self;
+    /// The nearest `f64`, or one beside it.
+    fn to_f64(self) -> f64;
+}
+
+impl Total for i128 {
+    const EXACT: bool = true;
+    const NOTHING: Self = 0;
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self.wrapping_add(other)
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        self.wrapping_abs()
+    }
+    /// By halves, because GPUs have no conversion of 128 bits.
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        const HALF: f64 = 18446744073709551616.0; // 2^64
+        match i64::try_from(self) {
+            Ok(short) => short as f64,
+            Err(_) => (self >> 64) as i64 as f64 * HALF + self as u64 as f64,
+        }
+    }
+}
+
 /// The key types.
 pub trait Key: Accumulator + Ord {
     /// Below every key.
     const LEAST: Self;
     /// Above every key.
     const GREATEST: Self;
+    /// A 64-bit integer that orders as the key does.
+    fn wide(self) -> i64;
 }
 
 macro_rules! wide_integers {
@@ -145,21 +204,42 @@ macro_rules! wide_floats {
                 if Wide::is_nan(self) { Self::NAN } else { self }
             }
         }
+
+        impl Total for $type {
+            const EXACT: bool = false;
+            const NOTHING: Self = -0.0;
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self + other
+            }
+            #[inline(always)]
+            fn abs(self) -> Self {
+                Self::from_bits(self.to_bits() << 1 >> 1)
+            }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                self.into()
+            }
+        }
     )*};
 }
 
 macro_rules! keys {
-    ($($type:ident)*) => {$(
+    ($($type:ident: $from:literal)*) => {$(
         impl Key for $type {
             const LEAST: Self = Self::MIN;
             const GREATEST: Self = Self::MAX;
+            #[inline(always)]
+            fn wide(self) -> i64 {
+                (self as i64).wrapping_add($from)
+            }
         }
     )*};
 }
 
 wide_integers! { i64 u64 }
 wide_floats! { f32 fmin_f32 fmax_f32 f64 fmin_f64 fmax_f64 }
-keys! { i8 i16 i32 i64 u8 u16 u32 u64 }
+keys! { i8: 0 i16: 0 i32: 0 i64: 0 u8: 0 u16: 0 u32: 0 u64: -0x8000_0000_0000_0000 }
 
 /// How one kind of type widens and orders.
 macro_rules! arithmetic {
@@ -168,6 +248,29 @@ macro_rules! arithmetic {
         #[inline(always)]
         fn widen(self) -> $wide {
             self.into()
+        }
+        type Total = i128;
+        type Real = f64;
+        #[inline(always)]
+        fn total(self) -> i128 {
+            self.into()
+        }
+        #[inline(always)]
+        fn to_f64(self) -> f64 {
+            self as f64
+        }
+        #[inline(always)]
+        fn real(value: f64) -> f64 {
+            value
+        }
+        #[inline(always)]
+        #[allow(unused_comparisons)]
+        fn magnitude(self) -> u64 {
+            if self < 0 { (self as u64).wrapping_neg() } else { self as u64 }
+        }
+        #[inline(always)]
+        fn of_magnitude(magnitude: u64) -> f64 {
+            magnitude as f64
         }
         #[inline(always)]
         fn narrow(wide: $wide) -> $type {
@@ -194,6 +297,28 @@ macro_rules! arithmetic {
         #[inline(always)]
         fn widen(self) -> $wide {
             widen::$type(self)
+        }
+        type Total = $wide;
+        type Real = $wide;
+        #[inline(always)]
+        fn total(self) -> $wide {
+            widen::$type(self)
+        }
+        #[inline(always)]
+        fn to_f64(self) -> f64 {
+            widen::$type(self).into()
+        }
+        #[inline(always)]
+        fn real(value: f64) -> $wide {
+            Wide::canonical(value as $wide)
+        }
+        #[inline(always)]
+        fn magnitude(self) -> u64 {
+            (self.to_bits() as $key & $key::MAX) as u64
+        }
+        #[inline(always)]
+        fn of_magnitude(magnitude: u64) -> f64 {
+            widen::$type($type::from_bits(magnitude as _)).into()
         }
         #[inline(always)]
         fn narrow(wide: $wide) -> $type {

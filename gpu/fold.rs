@@ -1,6 +1,7 @@
 //! The tree, in one place: pairs of neighbours fold, then pairs of those, in a thread, in a warp, in a block.
 
 use crate::Op;
+use crate::plan::ANY_BLOCK;
 use cuda_std::{shared_array, thread, warp};
 
 /// Folds a thread's accumulators pairwise, neighbours first.
@@ -42,6 +43,12 @@ pub(crate) unsafe fn fold_warp<O: Op<I>, I: Copy + 'static>(
     value
 }
 
+/// Threads in the block: BLOCK, or what the launch says where that is any.
+#[inline(always)]
+pub(crate) fn block_dim<const BLOCK: u32>() -> u32 {
+    if BLOCK == ANY_BLOCK { thread::block_dim_x() } else { BLOCK }
+}
+
 /// Folds one value a thread pairwise, neighbours first: across the lanes of each warp by shuffles, then across warps
 /// through shared memory, again by shuffles. Thread 0 gets the result, the others something of no use.
 ///
@@ -55,7 +62,7 @@ pub(crate) unsafe fn fold_block<O: Op<I>, I: Copy + 'static, const BLOCK: u32>(
 ) -> O::Accumulator {
     // SAFETY: all lanes of the warp are here.
     let value = unsafe { fold_warp(op, value, warp::WARP_SIZE) };
-    let warps = BLOCK / warp::WARP_SIZE;
+    let warps = block_dim::<BLOCK>() / warp::WARP_SIZE;
     if warps == 1 {
         return value;
     }
@@ -72,6 +79,7 @@ pub(crate) unsafe fn fold_block<O: Op<I>, I: Copy + 'static, const BLOCK: u32>(
     // SAFETY: written before the barrier, and all lanes of the first warp are here.
     unsafe {
         let value = if thread < warps { partials.read(thread) } else { op.identity() };
-        fold_warp(op, value, warps)
+        // Places beyond the last hold the identity.
+        fold_warp(op, value, if BLOCK == ANY_BLOCK { warp::WARP_SIZE } else { warps })
     }
 }

@@ -39,5 +39,5 @@ pub use element::Element;
 pub use half::{bf16, f16};
 pub use kernels::Kernels;
 pub use op::Op;
-pub use op::all::*;
+pub use op::every::*;
 pub use plan::Plan;

@@ -4,11 +4,11 @@
 mod extremes;
 
 macro_rules! operators {
-    ({} $($(#[$doc:meta])* $name:ident: $op:ident;)*) => {
+    ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
         $(mod $name;)*
 
         /// The operators that come with the library, those of its table.
-        pub mod all {
+        pub mod every {
             $(pub use super::$name::$op;)*
         }
     };
@@ -16,9 +16,31 @@ macro_rules! operators {
 
 crate::for_each_operator! { operators! {} }
 
-pub use all::*;
+mod place;
+mod spread;
 
-use crate::element::Accumulator;
+/// The value, with every NaN made the one quiet NaN with no payload.
+#[inline(always)]
+fn canonical(value: f64) -> f64 {
+    Wide::canonical(value)
+}
+
+/// The square root, correctly rounded.
+#[inline(always)]
+fn sqrt(value: f64) -> f64 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        cuda_std::intrinsics::sqrt_f64(value)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        value.sqrt()
+    }
+}
+
+pub use every::*;
+
+use crate::element::{Accumulator, Wide};
 use crate::kernels::Kernels;
 use bytemuck::Pod;
 use core::fmt::Debug;
@@ -68,8 +90,8 @@ pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
     /// for those of up to 1,536 bytes; larger ones are an error when a GPU's driver compiles the kernel.
     type Accumulator: Accumulator;
 
-    /// What a reduction returns.
-    type Output: Pod + PartialEq + Debug + Send + Sync;
+    /// What a reduction returns. To be left on a device it has to be plain, too.
+    type Output: Copy + PartialEq + Debug + Send + Sync + 'static;
 
     /// Whether every order of combining gives the same bits. Backends then need not keep the plan's.
     const EXACT: bool;
@@ -110,8 +132,8 @@ pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
 pub type OnCpu<O, I> = fn(op: &O, chunk: &[I], first: u64, row: usize) -> <O as Op<I>>::Accumulator;
 
 /// Items that a thread folds side by side, WIDTH: those of a 16-byte load (of the wider array, where there are two), but no
-/// more than have 32 bytes of accumulators, which a block of 1,024 threads exchanges through 32 KiB of shared memory. Where
-/// every order gives the same bits, one accumulator does. A power of two.
+/// more than eight, with 64 bytes of accumulators, a quarter of the registers that a thread of 1,024 has. Where every order
+/// gives the same bits, one accumulator does. A power of two.
 pub const fn width<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> usize {
     const fn of(bytes: usize, size: usize) -> usize {
         match bytes.checked_div(size) {
@@ -119,6 +141,10 @@ pub const fn width<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> usize {
             Some(count) => 1 << count.ilog2(),
         }
     }
-    let (of_items, of_accumulators) = (of(16, item_bytes), of(32, size_of::<O::Accumulator>()));
-    if O::EXACT || of_items < of_accumulators { of_items } else { of_accumulators }
+    let (of_items, of_accumulators) = (of(16, item_bytes), of(64, size_of::<O::Accumulator>()));
+    if O::EXACT {
+        return of_items;
+    }
+    let most = if of_accumulators < 8 { of_accumulators } else { 8 };
+    if of_items < most { of_items } else { most }
 }

@@ -70,6 +70,9 @@ pub const fn max_chunks(block: u32) -> u64 {
 /// The BLOCKs.
 pub const BLOCKS: [u32; 6] = [32, 64, 128, 256, 512, 1024];
 
+/// Stands for all BLOCKs where a kernel's entry point is for any of them.
+pub const ANY_BLOCK: u32 = 0;
+
 /// The BLOCKs as literals: calls `$callback! { { ARGUMENTS } 32 64 … }`.
 #[macro_export]
 macro_rules! for_each_block {

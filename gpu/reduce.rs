@@ -12,7 +12,6 @@ use crate::input::Input;
 use crate::kernels::{self, Parameters};
 use crate::stage::{chunk, partials};
 use crate::{Op, slot};
-use bytemuck::Zeroable;
 use core::hint::assert_unchecked;
 use core::marker::PhantomData;
 use core::ptr::with_exposed_provenance_mut;
@@ -38,7 +37,7 @@ pub struct Arguments<P, O, V> {
     pub op: O,
 }
 
-/// Where a result goes: to a place on the device, or to an empty slot in host memory that the device writes to. It is an address,
+/// Where a result goes: to a place on the device; or its accumulator to an empty slot in host memory. It is an address,
 /// whose uppermost bit, which no address has, says which. (In two arguments, the second of which the kernel's end had to wait for,
 /// an H200 took 50 ns longer.)
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +88,8 @@ impl<O: Op<P::Item>, P: Input> kernels::Kernel for RowKernel<O, P> {
 ///
 /// # Safety
 ///
-/// The launch has BLOCK threads a block and a block for each chunk of the input's [`Plan`](crate::Plan), with the
+/// The launch has BLOCK threads a block (or any number of them that is a BLOCK, where BLOCK is
+/// [`ANY_BLOCK`](crate::plan::ANY_BLOCK)) and a block for each chunk of the input's [`Plan`](crate::Plan), with the
 /// [`width`](crate::op::width) that WIDTH is; the pointers are valid as [`Arguments`] says, and nothing else uses what they
 /// point to meanwhile.
 #[inline(always)]
@@ -155,7 +155,8 @@ pub unsafe fn reduce_row<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH
     }
 }
 
-/// Stores the result of all items' accumulator: on the device, zeros where there is no value; or in the host's slot.
+/// Stores the result of all items' accumulator on the device, zeros where there is no value; or that accumulator in the host's
+/// slot, and the host makes the result of it.
 ///
 /// # Safety
 ///
@@ -169,18 +170,22 @@ unsafe fn deliver<O: Op<I>, I: Copy + 'static>(
 ) {
     // SAFETY: as the field says.
     unsafe { assert_unchecked(len > 0) };
-    let output = op.finish(all, len);
     let address = result.0 & !Target::<O::Output>::HOST;
     if address == result.0 {
         let place = with_exposed_provenance_mut::<O::Output>(address as usize);
         // SAFETY: as the caller vouches.
-        unsafe { place.write(output.unwrap_or(O::Output::zeroed())) };
+        unsafe {
+            match op.finish(all, len) {
+                Some(output) => place.write(output),
+                None => place.write_bytes(0, 1),
+            }
+        }
         return;
     }
     let slot = with_exposed_provenance_mut::<u64>(address as usize);
-    for index in 0..slot::words::<O::Output>() {
+    for index in 0..slot::words::<O::Accumulator>() {
         // SAFETY: as the caller vouches.
         let word = unsafe { SystemAtomicU64::from_ptr(slot.add(index)) };
-        word.store(slot::word_of_option(&output, index), Ordering::Relaxed);
+        word.store(slot::word(&all, index), Ordering::Relaxed);
     }
 }

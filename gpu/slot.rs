@@ -12,33 +12,33 @@ pub const EMPTY: u64 = 0;
 /// Says that a word holds something.
 const FULL: u64 = 1 << 32;
 
-/// A full word of a slot that says that there is no value.
-const NONE: u64 = 1 << 33;
-
 /// Words of a slot for values of type `V`: at least one, which says that it is full.
 pub const fn words<V>() -> usize {
     let words = size_of::<V>().div_ceil(4);
     if words == 0 { 1 } else { words }
 }
 
+/// The bytes of a value that are in word `index` of its slot.
+#[inline(always)]
+fn part(bytes: usize, index: usize) -> core::ops::Range<usize> {
+    (4 * index).min(bytes)..(4 * index + 4).min(bytes)
+}
+
 /// What to store in word `index` of a value's slot.
 #[inline(always)]
 pub fn word<V: Pod>(value: &V, index: usize) -> u64 {
-    let bytes = bytemuck::bytes_of(value);
-    let start = (4 * index).min(bytes.len());
-    let len = (bytes.len() - start).min(4);
-    let mut part = [0; 4];
-    part[..len].copy_from_slice(&bytes[start..start + len]);
-    FULL | u64::from(u32::from_ne_bytes(part))
+    let of_value = part(size_of::<V>(), index);
+    let mut bytes = [0; 4];
+    bytes[..of_value.len()].copy_from_slice(&bytemuck::bytes_of(value)[of_value]);
+    FULL | u64::from(u32::from_ne_bytes(bytes))
 }
 
-/// As [`word`], for a value that may not be there.
+/// Sets the bytes of a value that are in word `index` of its slot.
 #[inline(always)]
-pub fn word_of_option<V: Pod>(value: &Option<V>, index: usize) -> u64 {
-    match value {
-        Some(value) => word(value, index),
-        None => NONE,
-    }
+pub fn set_word<V: Pod>(value: &mut V, index: usize, word: u32) {
+    let of_value = part(size_of::<V>(), index);
+    let bytes = &word.to_ne_bytes()[..of_value.len()];
+    bytemuck::bytes_of_mut(value)[of_value].copy_from_slice(bytes);
 }
 
 /// The value that a slot's full words hold.
@@ -48,23 +48,13 @@ pub fn word_of_option<V: Pod>(value: &Option<V>, index: usize) -> u64 {
 ///
 /// let words = [0, 1].map(|index| slot::word(&-1.5f64, index));
 /// assert_eq!(slot::unpack::<f64>(|index| words[index]), -1.5);
-/// assert_eq!(slot::unpack_option::<f64>(|index| words[index]), Some(-1.5));
 /// assert_eq!(slot::words::<u8>(), 1);
 /// ```
 #[inline(always)]
 pub fn unpack<V: Pod>(word: impl Fn(usize) -> u64) -> V {
     let mut value = V::zeroed();
-    let bytes = bytemuck::bytes_of_mut(&mut value);
-    let mut start = 0;
-    while start < bytes.len() {
-        let len = (bytes.len() - start).min(4);
-        bytes[start..start + len].copy_from_slice(&(word(start / 4) as u32).to_ne_bytes()[..len]);
-        start += 4;
+    for index in 0..size_of::<V>().div_ceil(4) {
+        set_word(&mut value, index, word(index) as u32);
     }
     value
-}
-
-/// As [`unpack`], for a value that may not be there.
-pub fn unpack_option<V: Pod>(word: impl Fn(usize) -> u64) -> Option<V> {
-    (word(0) & NONE == 0).then(|| unpack(word))
 }

@@ -1,8 +1,9 @@
 //! The library's table: an operator is a row. It is compiled for every element type with every BLOCK, has a one-line function of
 //! the row's name, and is tested and timed with the others.
 
-/// The operators: calls `$callback! { { ARGUMENTS } ROW ROW … }`, a row being `NAME: OPERATOR;` with the documentation of its
-/// one-line function before it.
+/// The operators: calls `$callback! { { ARGUMENTS } ROW ROW … }`, a row being `NAME: OPERATOR BLOCKS;` with the documentation of its
+/// one-line function before it. BLOCKS says which entry points there are: one for `each` BLOCK, which is what is fastest, or one for
+/// `any`, which is a twelfth of the code.
 #[macro_export]
 macro_rules! for_each_operator {
     ($callback:ident! { $($arguments:tt)* }) => {
@@ -14,42 +15,161 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::sum(&[1u8, 2, 255])?, 258);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            sum: Sum;
+            sum: Sum each;
             /// The product of a slice or a buffer; see [`Prod`](crate::Prod) for its type. An empty product is 1.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::prod(&[1.5f64, 2.0])?, 3.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            prod: Prod;
+            prod: Prod each;
             /// The sum of the squares of a slice or a buffer; see [`SumOfSquares`](crate::SumOfSquares) for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::sum_of_squares(&[3i8, -4])?, 25);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            sum_of_squares: SumOfSquares;
+            sum_of_squares: SumOfSquares each;
             /// The smallest element of a slice or a buffer; NaN if there is one, and an error where there are none.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::min(&[3i16, -1, 4])?, -1);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            min: Min;
+            min: Min each;
             /// The largest element of a slice or a buffer; NaN if there is one, and an error where there are none.
             ///
             /// ```
             /// assert!(gpu_reduce::max(&[1.0f32, f32::NAN])?.is_nan());
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            max: Max;
+            max: Max each;
+            /// The index of the smallest element, of the first where there are several; that of the first NaN if there is one.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::argmin(&[3i16, -1, 4, -1])?, 1);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            argmin: ArgMin any;
+            /// The index of the largest element, of the first where there are several; that of the first NaN if there is one.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::argmax(&[1.0f32, f32::NAN, 2.0])?, 1);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            argmax: ArgMax any;
+            /// The indices of the smallest and of the largest element.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::argminmax(&[3u8, 1, 4])?, [1, 2]);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            argminmax: ArgMinMax any;
+            /// The smallest and the largest element; NaN if there is one, and an error where there are none.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::minmax(&[3u8, 1, 4])?, [1, 4]);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            minmax: MinMax any;
+            /// The arithmetic mean of a slice or a buffer; see [`Mean`](crate::Mean) for its type. Of no elements it is NaN.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::mean(&[u64::MAX, u64::MAX])?, u64::MAX as f64);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            mean: Mean any;
+            /// The variance of a slice or a buffer, a whole population; see [`Var`](crate::Var) for that of a sample.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::var(&[1u8, 2, 3, 4])?, 1.25);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            var: Var any;
+            /// The standard deviation of a slice or a buffer, a whole population; see [`Std`](crate::Std) for that of a sample.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::std(&[1.0f32, 5.0])?, 2.0);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            std: Std any;
+            /// The sum of magnitudes; see [`NormL1`](crate::NormL1) for its type.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::norm_l1(&[3i8, -128])?, 131.0);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            norm_l1: NormL1 any;
+            /// The square root of the sum of squares, with no overflow or underflow on the way; see [`NormL2`](crate::NormL2) for its type.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::norm_l2(&[3e200f64, -4e200])?, 5e200);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            norm_l2: NormL2 any;
+            /// The largest magnitude; see [`NormMax`](crate::NormMax) for its type.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::norm_max(&[3i8, -128])?, 128.0);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            norm_max: NormMax any;
+            /// Whether any element is not zero; a NaN is not.
+            ///
+            /// ```
+            /// assert!(gpu_reduce::any(&[0i32, 2, 0])?);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            any: Any any;
+            /// Whether all elements are not zero; a NaN is not.
+            ///
+            /// ```
+            /// assert!(!gpu_reduce::all(&[1.0f64, -0.0])?);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            all: All any;
+            /// How many elements are not zero; a NaN is not.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::count_nonzero(&[0.0f32, 2.0, f32::NAN])?, 2);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            count_nonzero: CountNonzero any;
+            /// How many elements are NaN.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::count_nan(&[0.0f32, 2.0, f32::NAN])?, 1);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            count_nan: CountNan any;
+            /// The sum of the elements that are not NaN.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::nansum(&[1.0f32, 2.0, f32::NAN])?, 3.0);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            nansum: NanSum any;
+            /// The smallest element that is not NaN; NaN where all are, and an error where there are none.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::nanmin(&[1.0f32, 2.0, f32::NAN])?, 1.0);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            nanmin: NanMin any;
+            /// The largest element that is not NaN; NaN where all are, and an error where there are none.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::nanmax(&[1.0f32, 2.0, f32::NAN])?, 2.0);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            nanmax: NanMax any;
         }
     };
 }
 
 macro_rules! table {
-    ({} $($(#[$doc:meta])* $name:ident: $op:ident;)*) => {
-        $( $crate::for_each_element! { compiled! { $name $op } } )*
+    ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+        $( $crate::for_each_element! { compiled! { $name $op $blocks } } )*
 
         /// The entry points of all, whose PTX the host library embeds.
         pub static ENTRIES: &[&[Entry]] = &[$( $crate::for_each_element! { entries! { $name $op } } ),*];
@@ -68,10 +188,13 @@ macro_rules! table {
 
 #[cfg(feature = "production")]
 macro_rules! compiled {
-    ({ $name:ident $op:ident } $($type:ident: $($row:ident)*;)*) => {
+    ({ $name:ident $op:ident each } $($type:ident: $($row:ident)*;)*) => {
         $( $crate::for_each_block! {
             reduce_entries! { [concat!(stringify!($name), "_", stringify!($type))] crate::op::$op, $type }
         } )*
+    };
+    ({ $name:ident $op:ident any } $($type:ident: $($row:ident)*;)*) => {
+        $( reduce_entries! { { [concat!(stringify!($name), "_", stringify!($type))] crate::op::$op, $type } 0 } )*
     };
 }
 

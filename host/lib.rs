@@ -57,7 +57,7 @@ pub use buffer::{Buffer, Item, View};
 pub use data::Data;
 pub use device::Device;
 pub use error::Error;
-pub use gpu_reduce_kernels::op::all::*;
+pub use gpu_reduce_kernels::op::every::*;
 pub use gpu_reduce_kernels::{
     Element, Kernels, Op, Plan, bf16, f16, for_each_block, for_each_element, for_each_operator,
 };

@@ -126,7 +126,10 @@ pub trait Reduce {
         stream: &mut Stream,
         results: &mut Buffer<O::Output>,
         index: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Error>
+    where
+        O::Output: Item,
+    {
         const { assert_block(BLOCK) };
         // SAFETY: as the caller vouches.
         unsafe { stream.enqueue(self.data(), &op, BLOCK, results, index) }
@@ -224,7 +227,7 @@ host_data! {
 }
 
 macro_rules! one_line {
-    ({} $($(#[$doc:meta])* $name:ident: $op:ident;)*) => {$(
+    ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
         $(#[$doc])*
         ///
         /// # Errors
@@ -235,7 +238,7 @@ macro_rules! one_line {
             crate::$op: Op<D::Item>,
         {
             let data = data.data();
-            reduce(data, &crate::$op, block_for(data))
+            reduce(data, &crate::$op::default(), block_for(data))
         }
     )*};
 }

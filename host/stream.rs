@@ -3,7 +3,7 @@
 use crate::cuda::OwnStream;
 use crate::data::Data;
 use crate::place::Place::{self, Cpu, Gpu};
-use crate::{Buffer, Device, Error, Op, cpu};
+use crate::{Buffer, Device, Error, Item, Op, cpu};
 use std::ffi::c_void;
 
 /// A queue of a device's work. On the CPU it is always empty: what is enqueued is done at once.
@@ -60,7 +60,10 @@ impl Stream {
         block: u32,
         results: &mut Buffer<O::Output>,
         index: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Error>
+    where
+        O::Output: Item,
+    {
         let device = self.device();
         let elsewhere = |buffer: &Device| {
             Err(Error::OtherDevice { buffer: buffer.to_string(), device: device.to_string() })

@@ -2,6 +2,7 @@
 
 use crate::element::{Key, Wide};
 use crate::{Element, Max, Min, Op, Prod, Sum};
+use bytemuck::Pod;
 use core::sync::atomic::Ordering::Relaxed;
 use cuda_std::atomic::{AtomicF32, AtomicF64, AtomicI32, AtomicI64};
 
@@ -15,7 +16,7 @@ impl LadderElement for f64 {}
 
 /// An operator of the ladder: [`Sum`], [`Prod`], [`Min`] or [`Max`]. Its accumulators reduce as elements do, by the same
 /// operator, and lifting one gives it back.
-pub trait LadderOp<T: LadderElement>: Op<T, Accumulator: Element> + Default {
+pub trait LadderOp<T: LadderElement>: Op<T, Accumulator: Element, Output: Pod> + Default {
     /// Combines `value` into the accumulator at `target` in one atomic step, ordered with no other access.
     ///
     /// # Safety

@@ -1,9 +1,9 @@
 //! The first stage: a chunk becomes its partial result.
 
-use crate::Op;
-use crate::fold::{fold_block, fold_thread};
+use crate::fold::{block_dim, fold_block, fold_thread};
 use crate::input::Input;
-use crate::plan::TILE_ROWS;
+use crate::plan::{ANY_BLOCK, TILE_ROWS};
+use crate::{Op, slot};
 use core::array::from_fn;
 use cuda_std::{intrinsics, shared_array, thread};
 
@@ -38,7 +38,7 @@ pub(crate) unsafe fn fold_row<O: Op<P::Item>, P: Input, const BLOCK: u32, const 
     input: P,
     len: u32,
 ) -> O::Accumulator {
-    let row = BLOCK * WIDTH as u32;
+    let row = block_dim::<BLOCK>() * WIDTH as u32;
     let first = thread::thread_idx_x() * WIDTH as u32;
     let mut accumulators = [op.identity(); WIDTH];
     // SAFETY: as the caller vouches.
@@ -91,7 +91,7 @@ unsafe fn fold_rows<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usi
     start: u64,
 ) -> [O::Accumulator; WIDTH] {
     let width = WIDTH as u32;
-    let row = BLOCK * width;
+    let row = block_dim::<BLOCK>() * width;
     let first = thread::thread_idx_x() * width;
     // One item is loaded in one access wherever it lies. Of rows shorter than 128 bytes, a boundary of theirs will do.
     let head = if WIDTH == 1 { 0 } else { chunk.head() % row };
@@ -161,7 +161,7 @@ unsafe fn fold_head<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usi
         // SAFETY: as the caller vouches.
         let value = unsafe { chunk.offset(item as usize).read() };
         fold_item(op, accumulators, 0, value, start + u64::from(item));
-        item += BLOCK;
+        item += block_dim::<BLOCK>();
     }
 }
 
@@ -306,15 +306,22 @@ unsafe fn rotate<O: Op<I>, I: Copy + 'static, const BLOCK: u32, const WIDTH: usi
     accumulators: &mut [O::Accumulator; WIDTH],
     head: u32,
 ) {
-    let places = shared_array![O::Accumulator; BLOCK as usize * WIDTH];
+    // A word at a time, so that there is room for accumulators of any size.
+    let places = shared_array![u32; (if BLOCK == ANY_BLOCK { 1024 } else { BLOCK as usize }) * WIDTH];
+    let row = block_dim::<BLOCK>() * WIDTH as u32;
     let first = thread::thread_idx_x() * WIDTH as u32;
-    for (lane, &value) in (first + head..).zip(accumulators.iter()) {
-        // SAFETY: no two threads have a place in common.
-        unsafe { places.write(lane % (BLOCK * WIDTH as u32), value) };
-    }
-    thread::sync_threads();
-    for (lane, value) in (first..).zip(accumulators) {
-        // SAFETY: written before the barrier.
-        *value = unsafe { places.read(lane) };
+    for word in 0..slot::words::<O::Accumulator>() {
+        if word > 0 {
+            thread::sync_threads();
+        }
+        for (lane, value) in (first + head..).zip(accumulators.iter()) {
+            // SAFETY: no two threads have a place in common.
+            unsafe { places.write(lane % row, slot::word(value, word) as u32) };
+        }
+        thread::sync_threads();
+        for (lane, value) in (first..).zip(accumulators.iter_mut()) {
+            // SAFETY: written before the barrier.
+            slot::set_word(value, word, unsafe { places.read(lane) });
+        }
     }
 }

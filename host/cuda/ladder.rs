@@ -6,7 +6,7 @@ use super::{Gpu, Memory};
 use crate::buffer::Part;
 use crate::merge::Merged;
 use crate::{Element, Error, Kernels, LadderElement, LadderOp, Op};
-use bytemuck::Zeroable;
+use bytemuck::{Pod, Zeroable};
 use cust::event::{Event, EventFlags};
 use cust::stream::Stream;
 use gpu_reduce_kernels::ladder::{ArgMin, Kernel, MERGE_BLOCK, Merge, Pass, Rung};
@@ -86,7 +86,7 @@ unsafe fn enqueue<K: Kernel, O: LadderOp<T>, T: LadderElement>(
 }
 
 /// As [`reduce_with`], by the production kernel.
-pub fn reduce_repeatedly<O: Op<T> + Default, T: Element>(
+pub fn reduce_repeatedly<O: Op<T, Output: Pod> + Default, T: Element>(
     elements: Part<T>,
     block: u32,
     repeats: NonZeroU32,

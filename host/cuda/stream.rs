@@ -208,15 +208,15 @@ impl Gpu {
         block: u32,
     ) -> Result<Option<O::Output>, Error> {
         self.with_workspace(|Workspace { queue, result }| {
-            let words = words_of(self, result, slot::words::<O::Output>())?;
+            let words = words_of(self, result, slot::words::<O::Accumulator>())?;
             let host = words.as_ptr().cast_mut().cast();
             // SAFETY: the input stays as it is borrowed until the call has ended, and so does the workspace's slot, which is
             // empty; the context is entered.
             let kernel = unsafe { queue.enqueue(self, *op, (input, len), block, Target::host(host)) }?;
             self.launched(kernel, wait(words, || queue.stream.synchronize()))?;
-            let output = slot::unpack_option(|index| words[index].load(Ordering::Relaxed));
+            let all = slot::unpack(|index| words[index].load(Ordering::Relaxed));
             words.iter().for_each(|word| word.store(slot::EMPTY, Ordering::Relaxed));
-            Ok(output)
+            Ok(op.finish(all, len))
         })
     }
 }

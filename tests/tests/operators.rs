@@ -58,7 +58,7 @@ macro_rules! check_types {
 }
 
 macro_rules! operators {
-    ({} $($(#[$doc:meta])* $name:ident: $op:ident;)*) => {$(
+    ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
         mod $name {
             use super::*;
 

@@ -1,0 +1,44 @@
+use super::canonical;
+use crate::element::{Element, Total};
+use crate::op::{OnCpu, Op};
+use crate::table;
+use bytemuck::{Pod, Zeroable};
+
+/// The arithmetic mean. Integers sum exactly, in 128 bits, and the mean is an `f64`; floats sum as in [`Sum`](crate::Sum), and the mean is
+/// an `f64` of `f64`, else an `f32`. Of no elements it is NaN, as in NumPy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Mean;
+
+impl<T: Element> Op<T> for Mean {
+    const NAME: &'static str = "mean";
+    type Accumulator = T::Total;
+    type Output = T::Real;
+    const EXACT: bool = T::Total::EXACT;
+    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu();
+
+    #[inline(always)]
+    fn identity(&self) -> T::Total {
+        T::Total::NOTHING
+    }
+
+    #[inline(always)]
+    fn lift(&self, element: T, _: u64) -> T::Total {
+        element.total()
+    }
+
+    #[inline(always)]
+    fn lift_load<const N: usize>(&self, load: [T; N], _: u64) -> T::Total {
+        load.into_iter().fold(T::Total::NOTHING, |all, element| all.plus(element.total()))
+    }
+
+    #[inline(always)]
+    fn combine(&self, a: T::Total, b: T::Total) -> T::Total {
+        a.plus(b)
+    }
+
+    #[inline(always)]
+    fn finish(&self, all: T::Total, count: u64) -> Option<T::Real> {
+        Some(T::real(canonical(all.to_f64() / count as f64)))
+    }
+}

@@ -1,0 +1,38 @@
+use super::canonical;
+use crate::element::Element;
+use crate::op::{OnCpu, Op};
+use crate::table;
+use bytemuck::{Pod, Zeroable};
+
+/// The largest magnitude, NaN if there is one; an `f64` for integers and `f64`, else an `f32`. Empty input is an error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct NormMax;
+
+impl<T: Element> Op<T> for NormMax {
+    const NAME: &'static str = "norm_max";
+    type Accumulator = u64;
+    type Output = T::Real;
+    const EXACT: bool = true;
+    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu();
+
+    #[inline(always)]
+    fn identity(&self) -> u64 {
+        0
+    }
+
+    #[inline(always)]
+    fn lift(&self, element: T, _: u64) -> u64 {
+        element.magnitude()
+    }
+
+    #[inline(always)]
+    fn combine(&self, a: u64, b: u64) -> u64 {
+        a.max(b)
+    }
+
+    #[inline(always)]
+    fn finish(&self, all: u64, count: u64) -> Option<T::Real> {
+        (count > 0).then(|| T::real(canonical(T::of_magnitude(all))))
+    }
+}
