@@ -155,7 +155,7 @@ impl Case<'_> {
         if bytes < HOT_BYTES { 1 } else { (ROTATE_BYTES / bytes).clamp(1, 16) }
     }
 
-    fn run<O: Op<T> + Default, T: Sample>(
+    fn run<O: Op<T, Output: Item> + Default, T: Sample>(
         &self,
         input: &Buffer<T>,
         stream: &mut Stream,

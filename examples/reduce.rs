@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use device::DeviceArg;
-use gpu_reduce::{Buffer, Device, Element, Op, Reduce, Sum, bf16, f16};
+use gpu_reduce::{Buffer, Device, Element, Op, Reduce, Std, Sum, Var, bf16, f16};
 use reduce::error::Error;
 use reduce::input::{Dtype, Input, InputArgs};
 use reduce::mean::Mean;
@@ -44,6 +44,10 @@ struct Args {
     #[arg(long, value_delimiter = ',')]
     op: Vec<Quantity>,
 
+    /// Degrees of freedom that var and std take off the count: 0 for a whole population, 1 for a sample.
+    #[arg(long, default_value_t = 0)]
+    ddof: u64,
+
     /// Where to compute: auto, cpu, cuda:N (the GPU of index N), or emulator (a GPU in software, with cargo's `--features emulator`).
     #[arg(long, default_value = "auto")]
     device: DeviceArg,
@@ -53,12 +57,29 @@ struct Args {
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
+#[value(rename_all = "snake_case")]
 enum Quantity {
     Sum,
     Prod,
     Min,
     Max,
+    Minmax,
     Mean,
+    Var,
+    Std,
+    Sumsq,
+    NormL1,
+    NormL2,
+    NormMax,
+    Argmin,
+    Argmax,
+    Any,
+    All,
+    CountNonzero,
+    CountNan,
+    Nansum,
+    Nanmin,
+    Nanmax,
 }
 
 fn main() -> ExitCode {
@@ -102,75 +123,110 @@ where
     let count = values.len();
     let (load, reduced) = if device.is_cpu() {
         read_ahead(&values);
-        (start.elapsed(), reduce(&*values, &args.op)?)
+        (start.elapsed(), reduce(&*values, &values, args)?)
     } else {
         let buffer = upload(&device, &values)?;
         // Loads the kernels, so that the time below is that of the reductions alone.
-        reduce(&buffer, &args.op)?;
-        (start.elapsed(), reduce(&buffer, &args.op)?)
+        reduce(&buffer, &values, args)?;
+        (start.elapsed(), reduce(&buffer, &values, args)?)
     };
 
     let gigabytes = (reduced.passes * size_of_val(&*values)) as f64 / 1e9;
-    let mut lines = vec![("count", count.to_string())];
+    let mut lines = vec![("count".to_owned(), count.to_string())];
     lines.extend(reduced.quantities);
-    lines.extend(reduced.sum_for_mean.map(|sum| ("mean", show(T::mean(&values, sum)))));
-    lines.push(("device", device.to_string()));
-    lines.push(("load", format!("{load:.3?}")));
-    lines.push(("time", format!("{:.3?}", reduced.time)));
-    lines.push(("GB/s", format!("{:.2}", gigabytes / reduced.time.as_secs_f64())));
-    Ok(lines.into_iter().map(|(name, value)| format!("{name:<6}  {value}\n")).collect())
+    lines.push(("device".to_owned(), device.to_string()));
+    lines.push(("load".to_owned(), format!("{load:.3?}")));
+    lines.push(("time".to_owned(), format!("{:.3?}", reduced.time)));
+    lines.push(("GB/s".to_owned(), format!("{:.2}", gigabytes / reduced.time.as_secs_f64())));
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    Ok(lines.into_iter().map(|(name, value)| format!("{name:<width$}  {value}\n")).collect())
 }
 
 /// What [`reduce`] found.
-struct Reduced<S> {
-    /// Each quantity by name, but the mean.
-    quantities: Vec<(&'static str, String)>,
-    /// The sum to make the mean of, where it is wanted.
-    sum_for_mean: Option<S>,
+struct Reduced {
+    /// Each quantity by name.
+    quantities: Vec<(String, String)>,
     /// How many passes over the data it took.
     passes: usize,
     time: Duration,
 }
 
-/// Computes what is `asked` of the numbers in `data`, where they lie: if nothing is, all but the product; if there are no
-/// numbers besides, their sum.
-fn reduce<D>(data: &D, asked: &[Quantity]) -> Result<Reduced<<Sum as Op<D::Item>>::Output>, Error>
+/// Computes what `args` ask for of the numbers in `data`, where they lie, which are `values`: if nothing is asked for, their sum,
+/// minimum, maximum and mean.
+fn reduce<T, D>(data: &D, values: &[T], args: &Args) -> Result<Reduced, Error>
 where
-    D: Reduce<Item: Element> + ?Sized,
-    Sum: Op<D::Item>,
+    T: Mean,
+    D: Reduce<Item = T> + ?Sized,
+    Sum: Op<T>,
 {
-    let count = data.len();
-    let wanted = match asked {
-        [] if count == 0 => &[Quantity::Sum],
-        [] => &[Quantity::Sum, Quantity::Min, Quantity::Max, Quantity::Mean][..],
-        _ => asked,
-    };
-    let wants = |quantity| wanted.contains(&quantity);
-    if wants(Quantity::Mean) && count == 0 {
-        return Err(Error::EmptyMean);
+    const DEFAULT: &[Quantity] = &[Quantity::Sum, Quantity::Min, Quantity::Max, Quantity::Mean];
+    let wanted = if args.op.is_empty() { DEFAULT } else { &args.op };
+    let mut reduced = Reduced { quantities: Vec::new(), passes: 0, time: Duration::ZERO };
+    // A mean is made of the sum: where both are wanted, there is one pass for them.
+    let mut sum = None;
+    for &quantity in wanted {
+        let start = Instant::now();
+        let value = if values.is_empty() && args.op.is_empty() && quantity != Quantity::Sum {
+            "none (empty input)".to_owned()
+        } else if matches!(quantity, Quantity::Sum | Quantity::Mean) {
+            if quantity == Quantity::Mean && values.is_empty() {
+                return Err(Error::EmptyMean);
+            }
+            let sum = match sum {
+                Some(sum) => sum,
+                None => {
+                    reduced.passes += 1;
+                    *sum.insert(gpu_reduce::sum(data)?)
+                }
+            };
+            reduced.time += start.elapsed();
+            if quantity == Quantity::Sum { show(sum) } else { show(T::mean(values, sum)) }
+        } else {
+            let value = quantity.of(data, values, args.ddof)?;
+            reduced.passes += 1;
+            reduced.time += start.elapsed();
+            value
+        };
+        let name = quantity.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
+        reduced.quantities.push((name, value));
     }
+    Ok(reduced)
+}
 
-    let start = Instant::now();
-    let sum = (wants(Quantity::Sum) || wants(Quantity::Mean)).then(|| gpu_reduce::sum(data)).transpose()?;
-    let prod = wants(Quantity::Prod).then(|| gpu_reduce::prod(data)).transpose()?;
-    let min = wants(Quantity::Min).then(|| gpu_reduce::min(data)).transpose()?;
-    let max = wants(Quantity::Max).then(|| gpu_reduce::max(data)).transpose()?;
-    let time = start.elapsed();
-
-    let passes = [sum.is_some(), prod.is_some(), min.is_some(), max.is_some()]
-        .into_iter()
-        .filter(|&done| done)
-        .count();
-    let none = || (asked.is_empty() && count == 0).then(|| "none (empty input)".to_owned());
-    let quantities = [
-        ("sum", sum.filter(|_| wants(Quantity::Sum)).map(show)),
-        ("prod", prod.map(show)),
-        ("min", min.map(show).or_else(none)),
-        ("max", max.map(show).or_else(none)),
-        ("mean", none()),
-    ];
-    let quantities = quantities.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    Ok(Reduced { quantities, sum_for_mean: sum.filter(|_| wants(Quantity::Mean)), passes, time })
+impl Quantity {
+    /// The quantity of `data`, which are `values`, as text: an index with its value, a spread with its degrees of freedom.
+    fn of<T, D>(self, data: &D, values: &[T], ddof: u64) -> Result<String, gpu_reduce::Error>
+    where
+        T: Element,
+        D: Reduce<Item = T> + ?Sized,
+    {
+        let place = |index: u64| format!("{index} ({})", show(values[index as usize]));
+        let of_freedom = |value: String| format!("{value} (ddof {ddof})");
+        const BLOCK: u32 = 512;
+        Ok(match self {
+            Self::Sum => show(gpu_reduce::sum(data)?),
+            Self::Prod => show(gpu_reduce::prod(data)?),
+            Self::Min => show(gpu_reduce::min(data)?),
+            Self::Max => show(gpu_reduce::max(data)?),
+            Self::Minmax => gpu_reduce::minmax(data)?.map(show).join(" "),
+            Self::Mean => show(gpu_reduce::mean(data)?),
+            Self::Var => of_freedom(show(data.reduce_by::<Var, BLOCK>(Var { ddof })?)),
+            Self::Std => of_freedom(show(data.reduce_by::<Std, BLOCK>(Std { ddof })?)),
+            Self::Sumsq => show(gpu_reduce::sumsq(data)?),
+            Self::NormL1 => show(gpu_reduce::norm_l1(data)?),
+            Self::NormL2 => show(gpu_reduce::norm_l2(data)?),
+            Self::NormMax => show(gpu_reduce::norm_max(data)?),
+            Self::Argmin => place(gpu_reduce::argmin(data)?),
+            Self::Argmax => place(gpu_reduce::argmax(data)?),
+            Self::Any => show(gpu_reduce::any(data)?),
+            Self::All => show(gpu_reduce::all(data)?),
+            Self::CountNonzero => show(gpu_reduce::count_nonzero(data)?),
+            Self::CountNan => show(gpu_reduce::count_nan(data)?),
+            Self::Nansum => show(gpu_reduce::nansum(data)?),
+            Self::Nanmin => show(gpu_reduce::nanmin(data)?),
+            Self::Nanmax => show(gpu_reduce::nanmax(data)?),
+        })
+    }
 }
 
 /// A number with as many digits as tell it from its neighbours; a float keeps its point.

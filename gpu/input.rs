@@ -1,7 +1,7 @@
 //! How a block reads its input: one array, or two together.
 
 use crate::kernels::Parameters;
-use bytemuck::Pod;
+use bytemuck::Zeroable;
 use core::array::from_fn;
 use cuda_std::mem;
 
@@ -46,7 +46,7 @@ const fn is_aligned<T>() -> bool {
     size_of::<T>().is_power_of_two() && align_of::<T>() == size_of::<T>()
 }
 
-impl<T: Pod> Input for *const T {
+impl<T: Zeroable + Copy + 'static> Input for *const T {
     type Item = T;
     const BYTES: usize = size_of::<T>();
 

@@ -26,10 +26,10 @@ macro_rules! for_each_operator {
             /// The sum of the squares of a slice or a buffer; see [`SumOfSquares`](crate::SumOfSquares) for its type.
             ///
             /// ```
-            /// assert_eq!(gpu_reduce::sum_of_squares(&[3i8, -4])?, 25);
+            /// assert_eq!(gpu_reduce::sumsq(&[3i8, -4])?, 25);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            sum_of_squares: SumOfSquares each;
+            sumsq: SumOfSquares each;
             /// The smallest element of a slice or a buffer; NaN if there is one, and an error where there are none.
             ///
             /// ```

@@ -3,15 +3,15 @@
 use crate::cuda::Memory;
 use crate::place::Place::{self, Cpu, Gpu};
 use crate::{Device, Error};
-use bytemuck::Pod;
+use bytemuck::{CheckedBitPattern, NoUninit, Zeroable};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, Range, RangeBounds};
 
-/// What a buffer holds: any plain value, such as a number, or a `#[repr(C)]` struct of them that derives [`Pod`].
-pub trait Item: Pod + Send + Sync {}
+/// What a buffer holds: any plain value, such as a number, a `bool`, or a `#[repr(C)]` struct that derives [`Pod`](bytemuck::Pod).
+pub trait Item: NoUninit + CheckedBitPattern + Zeroable + Send + Sync {}
 
-impl<T: Pod + Send + Sync> Item for T {}
+impl<T: NoUninit + CheckedBitPattern + Zeroable + Send + Sync> Item for T {}
 
 /// Elements on a device. Dropping it frees them.
 ///
@@ -193,8 +193,12 @@ impl<'a, T: Item> View<'a, T> {
         match self.0 {
             Cpu(data) => copied(data),
             Gpu(part) => {
-                let mut data = zeroed(self.len())?;
-                part.memory.read(part.start, bytemuck::cast_slice_mut(&mut data))?;
+                let mut data = zeroed::<T>(self.len())?;
+                let bytes = size_of_val(&data[..]);
+                // SAFETY: the bytes of the elements. What is read into them was elements' bytes, or zeros: `T`s were uploaded, or
+                // a kernel has stored them.
+                let bytes = unsafe { std::slice::from_raw_parts_mut(data.as_mut_ptr().cast::<u8>(), bytes) };
+                part.memory.read(part.start, bytes)?;
                 Ok(data)
             }
         }

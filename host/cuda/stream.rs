@@ -3,7 +3,7 @@
 use super::Gpu;
 use super::modules::{Compiled, Grid};
 use crate::{Error, Op, Plan};
-use bytemuck::Pod;
+use bytemuck::NoUninit;
 use cust::error::{CudaError, CudaResult};
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, DevicePointer, DeviceSlice, LockedBuffer};
 use cust::stream::{Stream, StreamFlags};
@@ -108,7 +108,7 @@ impl OwnStream {
     }
 
     /// Enqueues that `value` goes to a place on the device.
-    pub fn fill<V: Pod>(&mut self, place: *mut V, value: V) -> Result<(), Error> {
+    pub fn fill<V: NoUninit>(&mut self, place: *mut V, value: V) -> Result<(), Error> {
         let _entered = self.gpu.enter()?;
         let pointer = DevicePointer::<u8>::from_raw(place as u64);
         // SAFETY: the place is one of a buffer, and the driver has copied the value when the call returns (CUDA driver API, "API

@@ -1,7 +1,7 @@
 //! What was not compiled for a GPU reduces on the CPU, and is an error elsewhere that says what to do.
 
 use bytemuck::{Pod, Zeroable};
-use gpu_reduce::{Error, Kernels, Op, Reduce};
+use gpu_reduce::{Error, Item, Kernels, Op, Reduce};
 use gpu_reduce_kernels::kernels::{Entry, Ptx};
 use gpu_reduce_kernels::reduce::Kernel;
 use random_ops::{Exact, Value};
@@ -64,7 +64,7 @@ const ENTRIES: &[&[Entry]] = &[&[
 ]];
 
 /// Reduces 1,000 items everywhere: right on the CPU, and elsewhere an error that names all of `what` and says what to do.
-fn refused<O: Op<I>, I: Value + Pod + Send + Sync, const BLOCK: u32>(
+fn refused<O: Op<I, Output: Item>, I: Value + Pod + Send + Sync, const BLOCK: u32>(
     op: O,
     expected: O::Output,
     what: &[&str],

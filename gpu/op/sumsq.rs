@@ -10,7 +10,7 @@ use bytemuck::{Pod, Zeroable};
 pub struct SumOfSquares;
 
 impl<T: Element> Op<T> for SumOfSquares {
-    const NAME: &'static str = "sum_of_squares";
+    const NAME: &'static str = "sumsq";
     type Accumulator = T::Wide;
     type Output = T::Wide;
     const EXACT: bool = T::Wide::EXACT;
