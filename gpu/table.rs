@@ -175,6 +175,7 @@ macro_rules! table {
         pub static ENTRIES: &[&[Entry]] = &[$( $crate::for_each_element! { entries! { $name $op } } ),*];
 
         #[allow(non_camel_case_types)]
+        #[cfg_attr(target_arch = "nvptx64", expect(dead_code, reason = "folds are for CPUs"))]
         enum Index { $($name),* }
 
         $(impl Row for crate::op::$op {
@@ -235,6 +236,7 @@ macro_rules! folds {
 /// An operator's row. Not for others' operators: the folds are found by it.
 pub(crate) trait Row {
     /// Its place in the table.
+    #[cfg_attr(target_arch = "nvptx64", expect(dead_code, reason = "folds are for CPUs"))]
     const INDEX: usize;
 }
 

@@ -1,0 +1,54 @@
+//! What the operators give is right, and has the same bits on the CPU and on a GPU, the emulator where there is none.
+
+use custom_op::{BoundingBox, Complex, ComplexSum, Histogram, Point, Powers};
+use gpu_reduce::{Device, Error, Item, Op, Reduce};
+
+/// Reduces on both, with a small, a middling and the largest BLOCK.
+fn on_both<O: Op<T>, T: Item>(op: O, items: &[T]) -> [Result<O::Output, Error>; 3] {
+    let gpu = Device::cuda(0).or_else(|_| Device::emulator()).unwrap();
+    let [cpu, gpu] = [Device::cpu(), gpu].map(|device| {
+        let x = device.upload(items).unwrap();
+        [x.reduce_by::<O, 32>(op), x.reduce_by::<O, 256>(op), x.reduce_by::<O, 1024>(op)]
+    });
+    assert_eq!(format!("{cpu:?}"), format!("{gpu:?}"));
+    cpu
+}
+
+#[test]
+fn boxes() {
+    let points: Vec<_> = (0..5_001).map(|i| Point([i as f32, -(i as f32), (i % 7) as f32])).collect();
+    for found in on_both(BoundingBox, &points) {
+        assert_eq!(found, Ok([Point([0.0, -5000.0, 0.0]), Point([5000.0, 0.0, 6.0])]));
+    }
+    for found in on_both(BoundingBox, &[]) {
+        assert_eq!(found, Err(Error::EmptyInput { op: "bounding_box" }));
+    }
+}
+
+#[test]
+fn complex_numbers() {
+    let numbers: Vec<_> = (0..3_000).map(|i| Complex { re: f64::from(i), im: -0.5 }).collect();
+    for sum in on_both(ComplexSum, &numbers) {
+        assert_eq!(sum, Ok(Complex { re: 4_498_500.0, im: -1500.0 }));
+    }
+    let numbers: Vec<_> = (0..70_000).map(|i| Complex { re: 1.0 / (i + 1) as f32, im: i as f32 }).collect();
+    assert!(on_both(ComplexSum, &numbers).iter().all(Result::is_ok));
+}
+
+#[test]
+fn bins() {
+    let values: Vec<_> = (0..20_000).map(|i| (i % 20) as f32 - 2.0 + 0.5).chain([f32::NAN]).collect();
+    for counts in on_both(Histogram { start: 0.0, width: 1.0 }, &values) {
+        assert_eq!(counts, Ok([1000; 16]));
+    }
+}
+
+#[test]
+fn parameters() {
+    let values: Vec<_> = (0..1_000).map(f64::from).collect();
+    for (c, p, expected) in [(0.0, 1, 499_500.0), (499.0, 2, 83_333_500.0), (1.0, 0, 1000.0)] {
+        for sum in on_both(Powers { c, p }, &values) {
+            assert_eq!(sum, Ok(expected), "c = {c}, p = {p}");
+        }
+    }
+}
