@@ -10,7 +10,7 @@ use bytemuck::{Pod, Zeroable};
 pub struct Spread {
     /// How many, a whole number.
     count: f64,
-    /// One of them.
+    /// One of them; NaN where any is infinite or a NaN.
     origin: f64,
     /// The sum of the distances from it.
     sum: f64,
@@ -24,7 +24,7 @@ impl Spread {
     /// That of one item.
     #[inline(always)]
     pub(super) fn of(value: f64) -> Self {
-        Self { count: 1.0, origin: value, sum: 0.0, squares: 0.0 }
+        Self { count: 1.0, origin: value + (value - value), sum: 0.0, squares: 0.0 }
     }
 
     /// That of both, around the origin of the first that has items.
@@ -40,7 +40,7 @@ impl Spread {
         let shift = other.count * apart;
         Self {
             count: self.count + other.count,
-            origin: self.origin,
+            origin: self.origin + (other.origin - other.origin),
             sum: self.sum + (other.sum + shift),
             squares: self.squares + (other.squares + (other.sum + other.sum + shift) * apart),
         }
@@ -49,10 +49,17 @@ impl Spread {
     /// The sum of the squares of the distances from the mean, over the count less `ddof`.
     #[inline(always)]
     pub(super) fn variance(self, ddof: u64) -> f64 {
-        let around_mean = self.squares - self.sum * (self.sum / self.count);
         let freedom = self.count - ddof as f64;
-        // Rounding may leave less than nothing.
-        let around_mean = if around_mean < 0.0 { 0.0 } else { around_mean };
-        if freedom > 0.0 { around_mean / freedom } else { f64::NAN }
+        if freedom <= 0.0 || self.origin.is_nan() {
+            return f64::NAN;
+        }
+        let around_mean = self.squares - self.sum * (self.sum / self.count);
+        match around_mean {
+            // Finite items whose distances overflow.
+            overflowed if overflowed.is_nan() => f64::INFINITY,
+            // Rounding may leave less than nothing.
+            negative if negative < 0.0 => 0.0,
+            around_mean => around_mean / freedom,
+        }
     }
 }

@@ -6,8 +6,8 @@ use crate::table;
 use bytemuck::{Pod, Zeroable};
 
 /// The variance, with `ddof` degrees of freedom taken off the count, as in NumPy: 0 for that of a whole population, 1 for that of a
-/// sample. It is an `f64` for integers and `f64`, else an `f32`; NaN where the count is not above `ddof`. It is computed in `f64`, by
-/// distances from one of the elements.
+/// sample. It is an `f64` for integers and `f64`, else an `f32`; NaN where the count is not above `ddof` (where NumPy may divide by zero). It is computed in `f64`, by
+/// distances from one of the elements; of 64-bit integers those are the nearest `f64`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Var {
