@@ -1,0 +1,481 @@
+#!/usr/bin/env python3
+"""Writes numpy.jsonl, beside this file: what NumPy, or exact arithmetic, says of every operator; tests/tests/numpy.rs reads it.
+
+    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install numpy==2.4.6 ml_dtypes==0.6.0
+    /tmp/venv/bin/python tests/reference/numpy_cases.py
+
+A line is a case: `op`, `dtype`, `data` (a data set below, each element a formula of its index's hash, so that no inputs are
+stored), `len`, `ddof` where it is not the default, and what is expected:
+
+- `bits`: the result's bits in hexadecimal, a pair's one after the other; null where an empty input is an error.
+- `value`, an f64 in decimal, and `within`, how far off the result may be, if at all: `relative` says of which part of the value,
+  or for sums and means, which may cancel, of that of the magnitudes.
+
+Results without rounding are NumPy's own. Sums, means, variances and norms of finite data are those of exact rational
+arithmetic, rounded once to f64, because NumPy's round or wrap themselves; here they are only compared with NumPy's f64 ones.
+
+Where the library differs from NumPy on purpose, the case is as the library's documentation has it:
+
+- [total order] -0.0 is below +0.0 in min, max, and the indices of them; NumPy takes the two for equal.
+- [NaN] A NaN result has one pattern of bits.
+- [signalling] nanmin and nanmax skip signalling NaNs, too, and NumPy's float32 and float64 ones only quiet ones.
+- [wide] sum and prod of integers up to 32 bits are of 64 bits, as NumPy's; float16, bfloat16 and float32 give a float32, from f64
+  for mean, var, std and norm_l2 where NumPy rounds, overflows or underflows on the way in the narrow type.
+- [no freedom] var and std are NaN where the length is not above ddof; NumPy divides by 0, so that they may be infinite.
+- [norm_max] Of an empty input it is an error; in NumPy 2.4 it is 0.
+
+Left out: sums and means of floats near the type's largest, where overflow depends on the order of adding; var and std of 64-bit
+integers that are not f64s, which the library and NumPy round first.
+"""
+
+import json
+import math
+import warnings
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+warnings.simplefilter("ignore", RuntimeWarning)
+np.seterr(all="ignore")
+
+INTS = {name: np.dtype(kind) for name, kind in zip(
+    "i8 i16 i32 i64 u8 u16 u32 u64".split(), "i1 i2 i4 i8 u1 u2 u4 u8".split())}
+FLOATS = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype("f4"), "f64": np.dtype("f8")}
+# Bits below the exponent, and infinity's bits.
+FRACTION = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
+INFINITY = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000, "f64": 0x7FF0000000000000}
+
+
+def u(value):
+    return np.uint64(value)
+
+
+def hashes(length):
+    """`support::hash` of the indices."""
+    h = (np.arange(length, dtype=np.uint64) + u(1)) * u(0x9E3779B97F4A7C15)
+    h = (h ^ (h >> u(30))) * u(0xBF58476D1CE4E5B9)
+    h = (h ^ (h >> u(27))) * u(0x94D049BB133111EB)
+    return h ^ (h >> u(31))
+
+
+def integers(dtype, data, h):
+    kind = INTS[dtype]
+    low, high = int(np.iinfo(kind).min), int(np.iinfo(kind).max)
+
+    def of(values):
+        return values.astype(np.uint64).astype(kind)
+
+    match data:
+        case "any":
+            return of(h)
+        case "factor":
+            return of(h) | kind.type(1)
+        case "ties":
+            return of(h % u(5)) - kind.type(2 if low < 0 else 0)
+        case "zeros":
+            return np.zeros(len(h), kind)
+        case "constant":
+            return np.full(len(h), 7, kind)
+        case "sparse":
+            return of(h % u(512) == u(0))
+        case "dense":
+            return np.where(h % u(512) == u(0), kind.type(0), of(h) | kind.type(1))
+        case "extremes":
+            return np.array([low, high, low + 1, high - 1, 0, 1, high, low], kind)[h % u(8)]
+        case "top":
+            return kind.type(high) - of(h % u(4))
+        case "bottom":
+            return kind.type(low) + of(h % u(4))
+        case "offset":
+            return kind.type(10**9) + of(h % u(7))
+
+
+def floats(dtype, data, h):
+    kind = FLOATS[dtype]
+    word = np.dtype(f"u{kind.itemsize}")
+    top, fraction, infinity = 8 * kind.itemsize - 1, FRACTION[dtype], INFINITY[dtype]
+
+    def signed(h):
+        return (h & u(1)) << u(top)
+
+    def of_bits(bits):
+        return bits.astype(word).view(kind)
+
+    def of(values):
+        """From f64: exactly, but for float32, which NumPy rounds to nearest."""
+        return np.asarray(values, np.float64).astype(kind)
+
+    def whole(values):
+        return values.astype(np.int64).astype(np.float64)
+
+    def constant(value):
+        return of(np.full(len(h), value))
+
+    def nan(h):
+        quiet = u(infinity) | u(1 << (fraction - 1)) | (h >> u(8)) % u(32)
+        signalling = u(infinity) | u(1) + (h >> u(8)) % u(31)
+        return of_bits(np.where((h >> u(21)) & u(1) == u(0), quiet, signalling) | signed(h >> u(20)))
+
+    def scaled(scale16, scale):
+        """Of both signs, magnitudes from half of to one and a half times `scale`."""
+        sign = np.where(h & u(1) == u(0), 1.0, -1.0)
+        match dtype:
+            case "f16":
+                return of(sign * scale16(whole((h >> u(1)) % u(16))))
+            case "bf16":
+                return of(sign * (128.0 + whole((h >> u(1)) % u(128))) * 2.0 ** math.floor(math.log2(scale) - 7))
+            case _:
+                return of(sign * ((any_f64 + 1.0) * scale))
+
+    any_f64 = (h >> u(11)).astype(np.float64) / 2.0**53 - 0.5
+    match dtype:
+        case "f16":
+            some = of((whole((h >> u(11)) % u(2049)) - 1024.0) / 2048.0)
+        case "bf16":
+            some = of((whole((h >> u(11)) % u(257)) - 128.0) / 256.0)
+        case _:
+            some = of(any_f64)
+    zero = of_bits(signed(h))
+    match data:
+        case "any":
+            return some
+        case "factor":
+            size = np.where(h % u(4096) == u(0), 0.75 + whole((h >> u(12)) % u(65)) / 128.0, 1.0)
+            return of(np.where(h >> u(63) == u(0), size, -size))
+        case "bits":
+            return of_bits(h >> u(63 - top))
+        case "ties":
+            return of(whole(h % u(5)) - 2.0)
+        case "zeros":
+            return zero
+        case "constant":
+            return of(np.full(len(h), 0.15625 if kind.itemsize == 2 else 0.1))
+        case "sparse":
+            return np.where(h % u(512) == u(0), constant(1.5), zero)
+        case "dense":
+            return np.where(h % u(512) == u(0), zero, of(1.0 + whole(h >> u(62))))
+        case "nans":
+            return np.where(h % u(64) == u(7), nan(h), some)
+        case "all_nan":
+            return nan(h)
+        case "infinities":
+            return np.where(h % u(16) == u(0), constant(math.inf), some)
+        case "opposite":
+            return np.where(h % u(16) < u(2), of_bits(u(infinity) | signed(h)), some)
+        case "infinite":
+            return constant(math.inf)
+        case "nonfinite":
+            special = np.where(h % u(4) == u(0), nan(h), of_bits(u(infinity) | signed(h >> u(30))))
+            return np.where(h % u(4) == u(3), some, special)
+        case "extremes":
+            bits = [infinity - 1, infinity - 1 | 1 << top, 1 << fraction, 1, 1 | 1 << top, 0, 1 << top, (1 << fraction) - 1]
+            return of_bits(np.array(bits, np.uint64)[h % u(8)])
+        case "subnormal":
+            return of_bits(signed(h) | (h >> u(1)) % u(1 << fraction))
+        case "huge":
+            return scaled(lambda some: 64512.0 - 32.0 * some, 1e200 if dtype == "f64" else 1e30)
+        case "tiny":
+            return scaled(lambda some: (1.0 + some) / 2.0**24, 1e-200 if dtype == "f64" else 1e-30)
+        case "offset":
+            match dtype:
+                case "f16":
+                    return of(998.0 + whole(h % u(5)))
+                case "bf16":
+                    return of(198.0 + whole(h % u(5)))
+                case _:
+                    return of((1e9 if dtype == "f64" else 1e6) + any_f64 * 3.4641016)
+
+
+def nearest(value):
+    """A Fraction as an f64."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def root(value):
+    """The root of a Fraction, to over 80 bits."""
+    up, down = value.numerator, value.denominator
+    shift = max(0, 200 - up.bit_length() + down.bit_length())
+    shift += shift % 2
+    return Fraction(math.isqrt((up << shift) // down), 1) / (1 << shift // 2)
+
+
+class Exact:
+    """Finite data as integers over one power of two."""
+
+    def __init__(self, values):
+        ratios = [value.as_integer_ratio() for value in values.tolist()]
+        most = max((down.bit_length() for _, down in ratios), default=1)
+        self.whole = [up << (most - down.bit_length()) for up, down in ratios]
+        self.one = 1 << (most - 1)
+
+    @cache
+    def sum(self):
+        return Fraction(sum(self.whole), self.one)
+
+    @cache
+    def l1(self):
+        return Fraction(sum(map(abs, self.whole)), self.one)
+
+    @cache
+    def squares(self):
+        return Fraction(sum(value * value for value in self.whole), self.one**2)
+
+    def spread(self):
+        return self.squares() - self.sum() ** 2 / len(self.whole)
+
+
+KEPT = [b"", None]
+
+
+def exactly(values):
+    """The last array's is kept."""
+    key = values.tobytes() + values.dtype.char.encode()
+    if KEPT[0] != key:
+        KEPT[:] = key, Exact(values)
+    return KEPT[1]
+
+
+NUMPY = {
+    "sum": np.sum,
+    "nansum": np.nansum,
+    "sum_of_squares": lambda x: np.sum(np.square(x)),
+    "prod": np.prod,
+    "mean": np.mean,
+    "var": np.var,
+    "std": np.std,
+    "norm_l1": lambda x: np.linalg.norm(x, 1),
+    "norm_l2": np.linalg.norm,
+    "norm_max": lambda x: np.linalg.norm(x, np.inf),
+    "min": np.min,
+    "max": np.max,
+    "nanmin": np.nanmin,
+    "nanmax": np.nanmax,
+    "argmin": np.argmin,
+    "argmax": np.argmax,
+    "any": np.any,
+    "all": np.all,
+    "count_nonzero": np.count_nonzero,
+    "count_nan": lambda x: np.isnan(x).sum(),
+}
+
+
+def exact_value(op, exact, length, ddof):
+    """The exact result and what its error is in proportion to."""
+    match op:
+        case "sum" | "nansum":
+            return exact.sum(), exact.l1()
+        case "mean":
+            return exact.sum() / length, exact.l1() / length
+        case "prod":
+            product = Fraction(math.prod(exact.whole), exact.one ** len(exact.whole))
+            return product, abs(product)
+        case "sum_of_squares":
+            value = exact.squares()
+        case "norm_l1":
+            value = exact.l1()
+        case "norm_l2":
+            value = root(exact.squares())
+        case "var":
+            value = exact.spread() / (length - ddof)
+        case "std":
+            # That of an f64, as NumPy's of float64 is: 0 or infinite where that of the variance is.
+            variance = nearest(exact.spread() / (length - ddof))
+            value = root(Fraction(variance)) if math.isfinite(variance) else None
+    return value, value
+
+
+def relative(op, dtype, data):
+    """The relative error allowed. f32's own rounding is up to 6e-8, f64's 1.2e-16."""
+    single = dtype in FLOATS and dtype != "f64"
+    if op in ("var", "std"):
+        # In f64 throughout, also of data far from zero ("offset").
+        return 1e-7 if single else 1e-14
+    if dtype in INTS:
+        # Sums are exact.
+        return 1e-14 if op == "norm_l2" else 5e-16
+    return 5e-7 if single else 1e-14
+
+
+def rounded(op, dtype, data, x, ddof):
+    single = dtype in FLOATS and dtype != "f64"
+    # To be summed; an integer that no f64 is stays whole.
+    wide = x if dtype in INTS else x.astype(np.float64)
+    if op == "nansum" and dtype in FLOATS:
+        wide = wide[~np.isnan(wide)]
+    length = len(wide)
+    finite = dtype in INTS or bool(np.isfinite(wide).all())
+    if op in ("var", "std") and len(x) <= ddof:
+        return math.nan, 0.0  # [no freedom]
+    if op == "mean" and length == 0:
+        return math.nan, 0.0
+    with_ddof = {"ddof": ddof} if op in ("var", "std") else {}
+    numpy = float(NUMPY[op](wide.astype(np.float64), **with_ddof))
+    if not finite:
+        assert not math.isfinite(numpy), (op, dtype, data)
+        return numpy, 0.0
+    exact, scale = exact_value(op, exactly(wide), length, ddof)
+    value = math.inf if exact is None else nearest(exact)
+    if math.isfinite(value) and math.isfinite(numpy) and data not in ("tiny", "subnormal", "huge", "extremes"):
+        # A check of this script: float64's own rounding.
+        assert abs(value - numpy) <= (1e-6 if data in ("offset", "top", "bottom") else 1e-9) * nearest(scale) + 1e-15, (
+            op, dtype, data, length, value, numpy)
+    largest = float(np.finfo(np.float32).max)
+    if single and abs(value) > largest * (1 + 2.0**-25):
+        value = math.copysign(math.inf, value)
+    if not math.isfinite(value):
+        return value, 0.0
+    # A result that is exact has nothing to round.
+    within = relative(op, dtype, data) * nearest(scale)
+    if scale and dtype in FLOATS:
+        # Below the least normal value, each term and the result may round by half the least subnormal one.
+        terms = length if op == "sum_of_squares" else 1
+        within += terms * (2.0**-149 if single else 2.0**-1074)
+    return value, within
+
+
+def bits(value, dtype):
+    """Of a result of the element's type."""
+    if dtype in FLOATS and math.isnan(value):
+        return f"{INFINITY[dtype] | 1 << FRACTION[dtype] - 1:0{2 * FLOATS[dtype].itemsize}x}"  # [NaN]
+    kind = {**INTS, **FLOATS}[dtype]
+    word = np.array([value], kind).view(f"u{kind.itemsize}")[0]
+    return f"{int(word):0{2 * kind.itemsize}x}"
+
+
+def precise(op, dtype, x):
+    """The bits of a result that does not round, or None where there is none."""
+    if op in ("minmax", "argminmax"):
+        least, most = (precise(op.replace("minmax", which), dtype, x) for which in ("min", "max"))
+        return least and least + most
+    if op in ("sum", "nansum", "prod", "sum_of_squares"):
+        wide = x.astype(np.int64 if dtype.startswith("i") else np.uint64)  # [wide]
+        return bits(NUMPY[op](wide), "i64" if dtype.startswith("i") else "u64")
+    # NumPy's own float32 orders bfloat16 as it is.
+    if dtype == "bf16":
+        x = x.astype(np.float32)
+    if len(x) == 0 and op in ("min", "max", "nanmin", "nanmax", "argmin", "argmax"):
+        try:
+            NUMPY[op](x)
+        except ValueError:
+            return None
+        raise AssertionError(op)
+    if op in ("nanmin", "nanmax") and dtype in FLOATS:
+        x = np.where(np.isnan(x), x.dtype.type(math.nan), x)  # [signalling]
+    result = NUMPY[op](x)
+    if op in ("any", "all"):
+        return f"{int(result):02x}"
+    if op.startswith(("arg", "count")):
+        if op.startswith("arg") and dtype in FLOATS and x[result] == 0:
+            # [total order]
+            sign = np.signbit(x) == (op == "argmin")
+            if (sign & (x == 0)).any():
+                result = np.argmax(sign & (x == 0))
+        return f"{int(result):016x}"
+    if dtype in FLOATS and result == 0:
+        # [total order]
+        sign = op.endswith("min")
+        there = (x == 0) & (np.signbit(x) == sign)
+        result = -0.0 if bool(there.any()) == sign else 0.0
+    return bits(result, dtype)
+
+
+PLACES = "argmin argmax argminmax".split()
+EXTREMES = "min max minmax nanmin nanmax norm_max".split()
+COUNTS = "any all count_nonzero count_nan".split()
+SUMS = "sum nansum mean".split()
+SIZES = "sum_of_squares norm_l1 norm_l2".split()
+SPREADS = "var std".split()
+ROUNDING = SUMS + SIZES + SPREADS
+EVERY = PLACES + EXTREMES + COUNTS + ROUNDING + ["prod"]
+
+# Of each data set: the lengths, and the operators.
+INTEGER_SETS = {
+    "any": ([0, 1, 2, 31, 4097], EVERY),
+    "factor": ([4097], ["prod"]),
+    "ties": ([2, 1000, 70_003], PLACES),
+    "zeros": ([31], COUNTS + ["argmin", "argmax", "var", "norm_l2", "prod"]),
+    "constant": ([1000], SPREADS + ["all", "mean"]),
+    "sparse": ([70_003, 4097], COUNTS[:3]),
+    "dense": ([70_003, 4097], COUNTS[:3]),
+    "extremes": ([1, 4097], PLACES + EXTREMES + ["mean", "norm_l1", "norm_l2", "var", "sum_of_squares"]),
+    "top": ([2, 31, 70_003], ["sum", "mean", "norm_l1", "norm_l2", "norm_max", "argmin", "var"]),
+    "bottom": ([2, 31, 70_003], ["sum", "mean", "norm_l1", "norm_l2", "norm_max", "argmax", "var"]),
+    "offset": ([31, 4097, 70_003], SPREADS + ["mean"]),
+}
+FLOAT_SETS = {
+    "any": ([0, 1, 2, 31, 1000, 4097, 70_003], EVERY),
+    "factor": ([1000, 70_003], ["prod"]),
+    "bits": ([2, 1000, 4097, 70_003], PLACES + EXTREMES + COUNTS),
+    "ties": ([2, 1000, 70_003], PLACES + ["nansum", "var"]),
+    "zeros": ([1, 31, 1000], PLACES + EXTREMES + COUNTS + SPREADS + ["norm_l1", "norm_l2", "nansum", "prod"]),
+    "constant": ([1, 1000, 70_003], SPREADS + SIZES[1:] + ["mean"]),
+    "sparse": ([31, 4097, 70_003], COUNTS[:3] + ["argmax"]),
+    "dense": ([31, 4097, 70_003], COUNTS[:3] + ["argmin"]),
+    "nans": ([1000, 4097, 70_003], EVERY),
+    "all_nan": ([1, 2, 31, 1000], EVERY),
+    "infinities": ([31, 1000, 4097], [op for op in EVERY if op != "prod"]),
+    "opposite": ([1000, 4097], [op for op in EVERY if op != "prod"]),
+    "infinite": ([1, 2, 1000], EVERY),
+    "nonfinite": ([2, 31, 4097], EVERY),
+    "extremes": ([1, 2, 31, 4097], PLACES + EXTREMES + COUNTS + SIZES + SPREADS),
+    "subnormal": ([31, 4097], PLACES + EXTREMES + COUNTS + ROUNDING),
+    "huge": ([1, 31, 4097, 70_003], EXTREMES + ROUNDING),
+    "tiny": ([1, 31, 4097, 70_003], EXTREMES + ROUNDING),
+    "offset": ([2, 31, 4097, 70_003], ["mean", "sum", "norm_l2"] + SPREADS),
+}
+
+
+def cases():
+    """Longer inputs take turns: of two neighbouring lengths an operator has one, and another type's the other."""
+    for turn, dtype in enumerate([*INTS, *FLOATS]):
+        sets = INTEGER_SETS if dtype in INTS else FLOAT_SETS
+        for data, (lengths, ops) in sets.items():
+            if dtype in INTS and (data == "bottom" and dtype.startswith("u") or data == "offset" and dtype[1:] in ("8", "16")):
+                continue
+            for nth, length in enumerate(lengths):
+                x = (integers if dtype in INTS else floats)(dtype, data, hashes(length))
+                for op in ops:
+                    if length > 1 and len(lengths) > 1 and (turn + nth + EVERY.index(op)) % 2 == 1:
+                        continue
+                    spread = op in SPREADS
+                    if spread and data in ("top", "bottom") and dtype.endswith("64"):
+                        continue
+                    for ddof in ([0, 1, 2] if spread and data in ("any", "offset") else [0]):
+                        yield dtype, data, length, x, op, ddof
+
+
+def main():
+    lines = []
+    for dtype, data, length, x, op, ddof in cases():
+        case = {"op": op, "dtype": dtype, "data": data, "len": length}
+        if ddof:
+            case["ddof"] = ddof
+        whole = dtype in INTS and op in ("sum", "nansum", "prod", "sum_of_squares")
+        if op == "norm_max":
+            if length == 0:
+                case["bits"] = None  # [norm_max]
+            else:
+                # Magnitudes as they are: NumPy's of the least integer is itself.
+                value = float(max(abs(v) for v in x.tolist())) if dtype in INTS else NUMPY[op](x.astype(np.float64))
+                case["value"] = repr(float(value))
+        elif op in ROUNDING + ["prod"] and not whole:
+            value, within = rounded(op, dtype, data, x, ddof)
+            case["value"] = repr(value)
+            if within:
+                case["within"] = f"{within:.2g}"
+        else:
+            case["bits"] = precise(op, dtype, x)
+        lines.append(json.dumps(case, separators=(",", ":")) + "\n")
+    path = Path(__file__).with_name("numpy.jsonl")
+    path.write_text("".join(lines))
+    print(f"{len(lines)} cases, {path.stat().st_size} bytes, NumPy {np.__version__}")
+
+
+if __name__ == "__main__":
+    main()
