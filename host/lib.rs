@@ -18,9 +18,9 @@
 //! ```
 //!
 //! - [`Device`] is where reductions run, [`Buffer`] is data on it, [`View`] a range of a buffer.
-//! - [`Reduce`] is the typed call, `reduce::<Op, BLOCK>()`; [`sum`], [`prod`], [`min`] and [`max`] are one-line forms;
+//! - [`Reduce`] is the typed call, `reduce::<Op, BLOCK>()`; [`sum`], [`min`], [`mean()`] and the other functions are one-line forms;
 //!   `Reduce::enqueue` leaves the result on the device, in order with other work on a [`Stream`].
-//! - [`Sum`], [`Prod`], [`Min`], [`Max`] are the operators, over every [`Element`] type. A program's own is an `impl` of
+//! - [`Sum`], [`Min`], [`Mean`] and so on are the operators, over every [`Element`] type. A program's own is an `impl` of
 //!   [`Op`].
 //!
 //! The result's bits depend on the elements, their number, the operator and BLOCK alone: [`Plan`] says how.

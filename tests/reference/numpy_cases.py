@@ -244,7 +244,7 @@ def exactly(values):
 NUMPY = {
     "sum": np.sum,
     "nansum": np.nansum,
-    "sum_of_squares": lambda x: np.sum(np.square(x)),
+    "sumsq": lambda x: np.sum(np.square(x)),
     "prod": np.prod,
     "mean": np.mean,
     "var": np.var,
@@ -275,7 +275,7 @@ def exact_value(op, exact, length, ddof):
         case "prod":
             product = Fraction(math.prod(exact.whole), exact.one ** len(exact.whole))
             return product, abs(product)
-        case "sum_of_squares":
+        case "sumsq":
             value = exact.squares()
         case "norm_l1":
             value = exact.l1()
@@ -334,7 +334,7 @@ def rounded(op, dtype, data, x, ddof):
     within = relative(op, dtype, data) * nearest(scale)
     if scale and dtype in FLOATS:
         # Below the least normal value, each term and the result may round by half the least subnormal one.
-        terms = length if op == "sum_of_squares" else 1
+        terms = length if op == "sumsq" else 1
         within += terms * (2.0**-149 if single else 2.0**-1074)
     return value, within
 
@@ -353,7 +353,7 @@ def precise(op, dtype, x):
     if op in ("minmax", "argminmax"):
         least, most = (precise(op.replace("minmax", which), dtype, x) for which in ("min", "max"))
         return least and least + most
-    if op in ("sum", "nansum", "prod", "sum_of_squares"):
+    if op in ("sum", "nansum", "prod", "sumsq"):
         wide = x.astype(np.int64 if dtype.startswith("i") else np.uint64)  # [wide]
         return bits(NUMPY[op](wide), "i64" if dtype.startswith("i") else "u64")
     # NumPy's own float32 orders bfloat16 as it is.
@@ -389,7 +389,7 @@ PLACES = "argmin argmax argminmax".split()
 EXTREMES = "min max minmax nanmin nanmax norm_max".split()
 COUNTS = "any all count_nonzero count_nan".split()
 SUMS = "sum nansum mean".split()
-SIZES = "sum_of_squares norm_l1 norm_l2".split()
+SIZES = "sumsq norm_l1 norm_l2".split()
 SPREADS = "var std".split()
 ROUNDING = SUMS + SIZES + SPREADS
 EVERY = PLACES + EXTREMES + COUNTS + ROUNDING + ["prod"]
@@ -403,7 +403,7 @@ INTEGER_SETS = {
     "constant": ([1000], SPREADS + ["all", "mean"]),
     "sparse": ([70_003, 4097], COUNTS[:3]),
     "dense": ([70_003, 4097], COUNTS[:3]),
-    "extremes": ([1, 4097], PLACES + EXTREMES + ["mean", "norm_l1", "norm_l2", "var", "sum_of_squares"]),
+    "extremes": ([1, 4097], PLACES + EXTREMES + ["mean", "norm_l1", "norm_l2", "var", "sumsq"]),
     "top": ([2, 31, 70_003], ["sum", "mean", "norm_l1", "norm_l2", "norm_max", "argmin", "var"]),
     "bottom": ([2, 31, 70_003], ["sum", "mean", "norm_l1", "norm_l2", "norm_max", "argmax", "var"]),
     "offset": ([31, 4097, 70_003], SPREADS + ["mean"]),
@@ -456,7 +456,7 @@ def main():
         case = {"op": op, "dtype": dtype, "data": data, "len": length}
         if ddof:
             case["ddof"] = ddof
-        whole = dtype in INTS and op in ("sum", "nansum", "prod", "sum_of_squares")
+        whole = dtype in INTS and op in ("sum", "nansum", "prod", "sumsq")
         if op == "norm_max":
             if length == 0:
                 case["bits"] = None  # [norm_max]
