@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use device::DeviceArg;
-use gpu_reduce::{Buffer, Device, Element, Op, Reduce, Std, Sum, Var, bf16, f16};
+use gpu_reduce::{Buffer, Device, Element, Op, Reduce, Std, Sum, Var, View, bf16, f16};
 use reduce::error::Error;
 use reduce::input::{Dtype, Input, InputArgs};
 use reduce::mean::Mean;
@@ -123,12 +123,12 @@ where
     let count = values.len();
     let (load, reduced) = if device.is_cpu() {
         read_ahead(&values);
-        (start.elapsed(), reduce(&*values, &values, args)?)
+        (start.elapsed(), reduce(values.data(), &values, args)?)
     } else {
         let buffer = upload(&device, &values)?;
         // Loads the kernels, so that the time below is that of the reductions alone.
-        reduce(&buffer, &values, args)?;
-        (start.elapsed(), reduce(&buffer, &values, args)?)
+        reduce(buffer.view(), &values, args)?;
+        (start.elapsed(), reduce(buffer.view(), &values, args)?)
     };
 
     let gigabytes = (reduced.passes * size_of_val(&*values)) as f64 / 1e9;
@@ -153,10 +153,8 @@ struct Reduced {
 
 /// Computes what `args` ask for of the numbers in `data`, where they lie, which are `values`: if nothing is asked for, their sum,
 /// minimum, maximum and mean.
-fn reduce<T, D>(data: &D, values: &[T], args: &Args) -> Result<Reduced, Error>
+fn reduce<T: Mean>(data: View<'_, T>, values: &[T], args: &Args) -> Result<Reduced, Error>
 where
-    T: Mean,
-    D: Reduce<Item = T> + ?Sized,
     Sum: Op<T>,
 {
     const DEFAULT: &[Quantity] = &[Quantity::Sum, Quantity::Min, Quantity::Max, Quantity::Mean];
@@ -176,7 +174,7 @@ where
                 Some(sum) => sum,
                 None => {
                     reduced.passes += 1;
-                    *sum.insert(gpu_reduce::sum(data)?)
+                    *sum.insert(gpu_reduce::sum(&data)?)
                 }
             };
             reduced.time += start.elapsed();
@@ -195,36 +193,32 @@ where
 
 impl Quantity {
     /// The quantity of `data`, which are `values`, as text: an index with its value, a spread with its degrees of freedom.
-    fn of<T, D>(self, data: &D, values: &[T], ddof: u64) -> Result<String, gpu_reduce::Error>
-    where
-        T: Element,
-        D: Reduce<Item = T> + ?Sized,
-    {
+    fn of<T: Element>(self, data: View<'_, T>, values: &[T], ddof: u64) -> Result<String, gpu_reduce::Error> {
         let place = |index: u64| format!("{index} ({})", show(values[index as usize]));
         let of_freedom = |value: String| format!("{value} (ddof {ddof})");
         const BLOCK: u32 = 512;
         Ok(match self {
-            Self::Sum => show(gpu_reduce::sum(data)?),
-            Self::Prod => show(gpu_reduce::prod(data)?),
-            Self::Min => show(gpu_reduce::min(data)?),
-            Self::Max => show(gpu_reduce::max(data)?),
-            Self::Minmax => gpu_reduce::minmax(data)?.map(show).join(" "),
-            Self::Mean => show(gpu_reduce::mean(data)?),
+            Self::Sum => show(gpu_reduce::sum(&data)?),
+            Self::Prod => show(gpu_reduce::prod(&data)?),
+            Self::Min => show(gpu_reduce::min(&data)?),
+            Self::Max => show(gpu_reduce::max(&data)?),
+            Self::Minmax => gpu_reduce::minmax(&data)?.map(show).join(" "),
+            Self::Mean => show(gpu_reduce::mean(&data)?),
             Self::Var => of_freedom(show(data.reduce_by::<Var, BLOCK>(Var { ddof })?)),
             Self::Std => of_freedom(show(data.reduce_by::<Std, BLOCK>(Std { ddof })?)),
-            Self::Sumsq => show(gpu_reduce::sumsq(data)?),
-            Self::NormL1 => show(gpu_reduce::norm_l1(data)?),
-            Self::NormL2 => show(gpu_reduce::norm_l2(data)?),
-            Self::NormMax => show(gpu_reduce::norm_max(data)?),
-            Self::Argmin => place(gpu_reduce::argmin(data)?),
-            Self::Argmax => place(gpu_reduce::argmax(data)?),
-            Self::Any => show(gpu_reduce::any(data)?),
-            Self::All => show(gpu_reduce::all(data)?),
-            Self::CountNonzero => show(gpu_reduce::count_nonzero(data)?),
-            Self::CountNan => show(gpu_reduce::count_nan(data)?),
-            Self::Nansum => show(gpu_reduce::nansum(data)?),
-            Self::Nanmin => show(gpu_reduce::nanmin(data)?),
-            Self::Nanmax => show(gpu_reduce::nanmax(data)?),
+            Self::Sumsq => show(gpu_reduce::sumsq(&data)?),
+            Self::NormL1 => show(gpu_reduce::norm_l1(&data)?),
+            Self::NormL2 => show(gpu_reduce::norm_l2(&data)?),
+            Self::NormMax => show(gpu_reduce::norm_max(&data)?),
+            Self::Argmin => place(gpu_reduce::argmin(&data)?),
+            Self::Argmax => place(gpu_reduce::argmax(&data)?),
+            Self::Any => show(gpu_reduce::any(&data)?),
+            Self::All => show(gpu_reduce::all(&data)?),
+            Self::CountNonzero => show(gpu_reduce::count_nonzero(&data)?),
+            Self::CountNan => show(gpu_reduce::count_nan(&data)?),
+            Self::Nansum => show(gpu_reduce::nansum(&data)?),
+            Self::Nanmin => show(gpu_reduce::nanmin(&data)?),
+            Self::Nanmax => show(gpu_reduce::nanmax(&data)?),
         })
     }
 }

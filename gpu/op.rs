@@ -132,8 +132,9 @@ pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
 pub type OnCpu<O, I> = fn(op: &O, chunk: &[I], first: u64, row: usize) -> <O as Op<I>>::Accumulator;
 
 /// Items that a thread folds side by side, WIDTH: those of a 16-byte load (of the wider array, where there are two), but no
-/// more than eight, with 64 bytes of accumulators, a quarter of the registers that a thread of 1,024 has. Where every order
-/// gives the same bits, one accumulator does. A power of two.
+/// more than have 64 bytes of accumulators, a quarter of the registers that a thread of 1,024 has, nor more than a block of 1,024 has
+/// 32 KiB of shared memory for, four or eight bytes of each at a time. Where every order gives the same bits, one accumulator
+/// does. A power of two.
 pub const fn width<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> usize {
     const fn of(bytes: usize, size: usize) -> usize {
         match bytes.checked_div(size) {
@@ -145,6 +146,7 @@ pub const fn width<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> usize {
     if O::EXACT {
         return of_items;
     }
-    let most = if of_accumulators < 8 { of_accumulators } else { 8 };
+    let room = if size_of::<O::Accumulator>() > 4 { 4 } else { 8 };
+    let most = if of_accumulators < room { of_accumulators } else { room };
     if of_items < most { of_items } else { most }
 }

@@ -23,12 +23,14 @@ impl Spread {
 
     /// That of one item.
     #[inline(always)]
+    #[expect(clippy::eq_op, reason = "0, or NaN of what is not finite")]
     pub(super) fn of(value: f64) -> Self {
         Self { count: 1.0, origin: value + (value - value), sum: 0.0, squares: 0.0 }
     }
 
     /// That of both, around the origin of the first that has items.
     #[inline(always)]
+    #[expect(clippy::eq_op, reason = "0, or NaN of a NaN")]
     pub(super) fn with(self, other: Self) -> Self {
         if self.count == 0.0 {
             return other;

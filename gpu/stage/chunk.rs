@@ -4,6 +4,7 @@ use crate::fold::{block_dim, fold_block, fold_thread};
 use crate::input::Input;
 use crate::plan::{ANY_BLOCK, TILE_ROWS};
 use crate::{Op, slot};
+use bytemuck::Pod;
 use core::array::from_fn;
 use cuda_std::{intrinsics, shared_array, thread};
 
@@ -306,22 +307,58 @@ unsafe fn rotate<O: Op<I>, I: Copy + 'static, const BLOCK: u32, const WIDTH: usi
     accumulators: &mut [O::Accumulator; WIDTH],
     head: u32,
 ) {
-    // A word at a time, so that there is room for accumulators of any size.
-    let places = shared_array![u32; (if BLOCK == ANY_BLOCK { 1024 } else { BLOCK as usize }) * WIDTH];
+    // SAFETY: as the caller vouches.
+    unsafe {
+        if const { size_of::<O::Accumulator>().is_multiple_of(8) } {
+            rotate_by::<_, u64, BLOCK, WIDTH>(
+                accumulators,
+                head,
+                |value, pair| {
+                    slot::word(value, 2 * pair) as u32 as u64 | slot::word(value, 2 * pair + 1) << 32
+                },
+                |value, pair, words| {
+                    slot::set_word(value, 2 * pair, words as u32);
+                    slot::set_word(value, 2 * pair + 1, (words >> 32) as u32);
+                },
+            );
+        } else {
+            rotate_by::<_, u32, BLOCK, WIDTH>(
+                accumulators,
+                head,
+                |value, word| slot::word(value, word) as u32,
+                slot::set_word,
+            );
+        }
+    }
+}
+
+/// As [`rotate`], a part of so many bytes as `W` has at a time, so that there is room for accumulators of any size.
+///
+/// # Safety
+///
+/// As there.
+#[inline(always)]
+unsafe fn rotate_by<A: Pod, W: Pod, const BLOCK: u32, const WIDTH: usize>(
+    accumulators: &mut [A; WIDTH],
+    head: u32,
+    part: impl Fn(&A, usize) -> W,
+    set: impl Fn(&mut A, usize, W),
+) {
+    let places = shared_array![W; (if BLOCK == ANY_BLOCK { 1024 } else { BLOCK as usize }) * WIDTH];
     let row = block_dim::<BLOCK>() * WIDTH as u32;
     let first = thread::thread_idx_x() * WIDTH as u32;
-    for word in 0..slot::words::<O::Accumulator>() {
-        if word > 0 {
+    for index in 0..size_of::<A>().div_ceil(size_of::<W>()) {
+        if index > 0 {
             thread::sync_threads();
         }
         for (lane, value) in (first + head..).zip(accumulators.iter()) {
             // SAFETY: no two threads have a place in common.
-            unsafe { places.write(lane % row, slot::word(value, word) as u32) };
+            unsafe { places.write(lane % row, part(value, index)) };
         }
         thread::sync_threads();
         for (lane, value) in (first..).zip(accumulators.iter_mut()) {
             // SAFETY: written before the barrier.
-            slot::set_word(value, word, unsafe { places.read(lane) });
+            set(value, index, unsafe { places.read(lane) });
         }
     }
 }
