@@ -56,7 +56,7 @@ struct Args {
     input: InputArgs,
 }
 
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 #[value(rename_all = "snake_case")]
 enum Quantity {
     Sum,
@@ -158,11 +158,13 @@ where
     Sum: Op<T>,
 {
     const DEFAULT: &[Quantity] = &[Quantity::Sum, Quantity::Min, Quantity::Max, Quantity::Mean];
-    let wanted = if args.op.is_empty() { DEFAULT } else { &args.op };
+    let mut wanted = if args.op.is_empty() { DEFAULT.to_vec() } else { args.op.clone() };
+    wanted.sort();
+    wanted.dedup();
     let mut reduced = Reduced { quantities: Vec::new(), passes: 0, time: Duration::ZERO };
     // A mean is made of the sum: where both are wanted, there is one pass for them.
     let mut sum = None;
-    for &quantity in wanted {
+    for quantity in wanted {
         let start = Instant::now();
         let value = if values.is_empty() && args.op.is_empty() && quantity != Quantity::Sum {
             "none (empty input)".to_owned()

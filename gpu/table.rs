@@ -103,7 +103,8 @@ macro_rules! for_each_operator {
             /// The square root of the sum of squares, with no overflow or underflow on the way; see [`NormL2`](crate::NormL2) for its type.
             ///
             /// ```
-            /// assert_eq!(gpu_reduce::norm_l2(&[3e200f64, -4e200])?, 5e200);
+            /// let huge = 2f64.powi(1000);
+            /// assert_eq!(gpu_reduce::norm_l2(&[3.0 * huge, -4.0 * huge])?, 5.0 * huge);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             norm_l2: NormL2 any;

@@ -420,6 +420,13 @@ fn op_chooses_what_is_printed() {
         (&["--op", "mean"], &[("mean", "1.5")]),
         (&["--op", "max,min"], &[("min", "-4"), ("max", "5")]),
         (&["--op", "mean", "--op", "sum"], &[("sum", "6"), ("mean", "1.5")]),
+        (&["--op", "argmin,argmax"], &[("argmin", "2 (-4)"), ("argmax", "3 (5)")]),
+        (
+            &["--op", "var,std", "--ddof", "1"],
+            &[("var", "15.0 (ddof 1)"), ("std", "3.872983346207417 (ddof 1)")],
+        ),
+        (&["--op", "minmax,sumsq,norm_l1"], &[("minmax", "-4 5"), ("sumsq", "54"), ("norm_l1", "14.0")]),
+        (&["--op", "any,all,count_nonzero"], &[("any", "true"), ("all", "true"), ("count_nonzero", "4")]),
     ] {
         let lines = lines(&[options, &["--dtype", "i32"]].concat(), &file);
         let lines: Vec<_> = lines.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
