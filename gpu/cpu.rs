@@ -12,7 +12,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use crate::op::Op;
-use core::array;
+use crate::plan::PARTIALS;
 use core::mem::MaybeUninit;
 use core::ops::Range;
 #[cfg(target_arch = "x86_64")]
@@ -31,8 +31,12 @@ pub trait Source: Copy + Send + Sync {
         self.len() == 0
     }
 
-    /// The items of a range, which lies within `0..len()`.
-    fn slice(self, range: Range<usize>) -> Self;
+    /// The items of a range.
+    ///
+    /// # Safety
+    ///
+    /// It lies within `0..len()`.
+    unsafe fn part(self, range: Range<usize>) -> Self;
 
     /// The item at an index. Not checked: a loop with a way out is not vectorised.
     ///
@@ -47,9 +51,9 @@ pub trait Source: Copy + Send + Sync {
     /// Whether places up to `end`, past the last item, lie in the same page of memory as that.
     fn ends_in_page_of(self, end: usize) -> bool;
 
-    /// Folds the items, as [`fold_chunk`] does, by what the operator's crate has compiled if that is for this source.
-    fn fold<O: Op<Self::Item>>(self, op: &O, first: u64, row: usize) -> O::Accumulator {
-        fold_chunk(op, self, first, row)
+    /// An operator's folds over such a source: those that its crate has compiled, if it has any for it.
+    fn folds<O: Op<Self::Item>>() -> Folds {
+        Folds::of::<O, Self>()
     }
 }
 
@@ -62,8 +66,9 @@ impl<T: Copy + Send + Sync + 'static> Source for &[T] {
     }
 
     #[inline(always)]
-    fn slice(self, range: Range<usize>) -> Self {
-        &self[range]
+    unsafe fn part(self, range: Range<usize>) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { self.get_unchecked(range) }
     }
 
     #[inline(always)]
@@ -92,12 +97,12 @@ impl<T: Copy + Send + Sync + 'static> Source for &[T] {
     }
 
     #[inline(always)]
-    fn fold<O: Op<T>>(self, op: &O, first: u64, row: usize) -> O::Accumulator {
+    fn folds<O: Op<T>>() -> Folds {
         // Of a constant condition, the other branch is not compiled.
         if const { O::ON_CPU.is_some() } {
-            const { O::ON_CPU }.map_or(op.identity(), |fold| fold(op, self, first, row))
+            const { O::ON_CPU }.map_or_else(|| unreachable!(), |compiled| compiled.folds())
         } else {
-            fold_chunk(op, self, first, row)
+            Folds::of::<O, Self>()
         }
     }
 }
@@ -112,8 +117,9 @@ impl<A: Source, B: Source> Source for (A, B) {
     }
 
     #[inline(always)]
-    fn slice(self, range: Range<usize>) -> Self {
-        (self.0.slice(range.clone()), self.1.slice(range))
+    unsafe fn part(self, range: Range<usize>) -> Self {
+        // SAFETY: the caller's promise, for sources of the same length.
+        unsafe { (self.0.part(range.clone()), self.1.part(range)) }
     }
 
     #[inline(always)]
@@ -152,46 +158,92 @@ const PREFETCHED: usize = 48 << 10;
 /// Folds a chunk whose rows have `row` items, a power of two from 32 to 16384, into its partial result; `first` is the
 /// index of its first item in the whole input. Of an exact operator a chunk may be anything, the whole input even.
 ///
-/// Compiled once for each instruction set. On a processor that has all three (Zen 5), the sum of 10^4 `f32` took 0.11 µs with
-/// AVX-512, 0.36 with AVX2, 0.49 with SSE2; the least of 10^4 `f64` 0.60, 1.49, 10.4.
-pub fn fold_chunk<O: Op<S::Item>, S: Source>(op: &O, chunk: S, first: u64, row: usize) -> O::Accumulator {
-    let fold = Fold { op, chunk, first, row };
+/// Compiled once for each instruction set, and once more without vectors, for a few items and for old processors. On a processor
+/// that has all three (Zen 5), the sum of 10^4 `f32` took 0.11 µs with AVX-512, 0.36 with AVX2, 0.49 with SSE2; the least of
+/// 10^4 `f64` 0.60, 1.49, 10.4.
+#[inline(always)]
+fn fold_chunk<O: Op<S::Item>, S: Source>(op: &O, chunk: S, first: u64, row: usize) -> O::Accumulator {
+    let fold = Fold { op, chunk, first, row, above: None };
     if chunk.len() <= FEW {
         return fold.few();
     }
     #[cfg(target_arch = "x86_64")]
     {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-        fn avx512<O: Op<S::Item>, S: Source>(fold: Fold<'_, O, S>) -> O::Accumulator {
-            match const { if O::EXACT { 0 } else { size_of::<O::Accumulator>() } } {
-                4 => fold.in_order::<128, 16>(
-                    true,
-                    |strip| avx512::fold_strip(fold.op, strip),
-                    |first, others| avx512::fold_heads(fold.op, first, others),
-                ),
-                8 => fold.in_order::<64, 8>(
-                    true,
-                    |strip| avx512::fold_strip(fold.op, strip),
-                    |first, others| avx512::fold_heads(fold.op, first, others),
-                ),
-                _ => fold.anywhere(true),
-            }
-        }
-        #[target_feature(enable = "avx2")]
-        fn avx2<O: Op<S::Item>, S: Source>(fold: Fold<'_, O, S>) -> O::Accumulator {
-            fold.anywhere(false)
-        }
         if has_avx512() {
             // SAFETY: the processor has what it is compiled for.
-            return unsafe { avx512(fold) };
+            return unsafe { O::avx512(&fold) };
         }
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has what it is compiled for.
-            return unsafe { avx2(fold) };
+            return unsafe { O::avx2(&fold) };
+        }
+        O::sse2(&fold)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    fold.anywhere::<true>()
+}
+
+/// What is compiled for an operator and a source. The methods are the operator's, because a crate is compiled by the modules of
+/// its types, several at a time: functions of this module would all be compiled one after another.
+trait Compiled<S: Source>: Op<S::Item> {
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn avx512(fold: &Fold<'_, Self, S>) -> Self::Accumulator {
+        match const { if Self::EXACT { 0 } else { size_of::<Self::Accumulator>() } } {
+            4 => fold.in_registers::<128, 16>(
+                |strip| avx512::fold_strip(fold.op, strip),
+                |first, others| avx512::fold_heads(fold.op, first, others),
+            ),
+            8 => fold.in_registers::<64, 8>(
+                |strip| avx512::fold_strip(fold.op, strip),
+                |first, others| avx512::fold_heads(fold.op, first, others),
+            ),
+            _ => fold.anywhere::<true>(),
         }
     }
-    fold.anywhere(false)
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    unsafe fn avx2(fold: &Fold<'_, Self, S>) -> Self::Accumulator {
+        fold.anywhere::<true>()
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(never)]
+    fn sse2(fold: &Fold<'_, Self, S>) -> Self::Accumulator {
+        fold.anywhere::<false>()
+    }
+
+    /// As [`Folds::chunk`].
+    unsafe fn chunk(op: *const (), source: *const (), range: Range<usize>, row: usize, place: *mut ()) {
+        let first = range.start as u64;
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let chunk = (*source.cast::<S>()).part(range);
+            place.cast::<Self::Accumulator>().write(fold_chunk(&*op.cast::<Self>(), chunk, first, row));
+        }
+    }
+
+    /// As [`Folds::partials`].
+    unsafe fn partials(op: *const (), partials: *const (), count: usize, place: *mut ()) {
+        // SAFETY: as the caller vouches.
+        let (op, partials) = unsafe {
+            (&*op.cast::<Self>(), core::slice::from_raw_parts(partials.cast::<Self::Accumulator>(), count))
+        };
+        let mut tree = Pairwise::new();
+        for lane in 0..count.min(PARTIALS as usize) {
+            let mut all = op.identity();
+            for partial in (lane..count).step_by(PARTIALS as usize) {
+                all = op.combine(all, partials[scalar(partial)]);
+            }
+            tree.push(op, all);
+        }
+        // SAFETY: as the caller vouches.
+        unsafe { place.cast::<Self::Accumulator>().write(tree.finish(op)) };
+    }
 }
+
+impl<O: Op<S::Item>, S: Source> Compiled<S> for O {}
 
 /// The instruction set that [`fold_chunk`] uses here.
 pub fn simd() -> &'static str {
@@ -219,56 +271,99 @@ fn has_avx512() -> bool {
 }
 
 /// The arguments of [`fold_chunk`].
-struct Fold<'a, O, S> {
+struct Fold<'a, O: Op<S::Item>, S: Source> {
     op: &'a O,
     chunk: S,
     first: u64,
     row: usize,
+    /// The accumulators of a row into which so many items have been folded already, if any have.
+    above: Option<(&'a [O::Accumulator], usize)>,
 }
 
 impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
-    /// What needs no instruction set. The constant picks one arm before code is generated.
+    /// What needs no instruction set. Where not `VECTORS`, the loops are left as they are written.
     #[inline(always)]
-    fn anywhere(&self, masked: bool) -> O::Accumulator {
-        match const { if O::EXACT { size_of::<O::Accumulator>() } else { usize::MAX } } {
-            0..=2 => self.in_any_order::<128>(masked),
-            3..usize::MAX => self.in_any_order::<64>(masked),
-            _ => self.in_order::<64, 8>(
-                masked,
-                |strip| {
-                    let pairs: [_; 32] = self.fold_pairs(strip);
-                    let pairs: [_; 16] = self.fold_pairs(&pairs);
-                    self.fold_pairs(&pairs)
-                },
-                |first, others| {
-                    let tree = |heads: &[_; 8]| fold_neighbours(self.op, *heads);
-                    let combine = |a, b| self.op.combine(a, b);
-                    match others {
-                        None => tree(first),
-                        Some([b, c, d]) => combine(combine(tree(first), tree(b)), combine(tree(c), tree(d))),
-                    }
-                },
-            ),
+    fn anywhere<const VECTORS: bool>(&self) -> O::Accumulator {
+        if O::EXACT {
+            return if VECTORS { self.op.fold_items(self.chunk, self.first) } else { self.in_turn() };
+        }
+        // Strips of 4 KiB, but for accumulators of more than 64 bytes.
+        match const { size_of::<O::Accumulator>() } {
+            0..=4 => self.in_strips::<1024, VECTORS>(),
+            5..=8 => self.in_strips::<512, VECTORS>(),
+            9..=16 => self.in_strips::<256, VECTORS>(),
+            17..=32 => self.in_strips::<128, VECTORS>(),
+            _ => self.in_strips::<64, VECTORS>(),
         }
     }
 
-    /// Folds [`FEW`] items or fewer, pairwise, neighbours first: a whole tree for each bit of their number.
+    /// Folds [`FEW`] items or fewer, which are no more than a row.
     #[inline(always)]
     fn few(&self) -> O::Accumulator {
-        let mut all = self.op.identity();
-        let mut rest = self.chunk.len();
-        macro_rules! trees {
-            ($($items:literal)*) => {$(
-                if rest & $items != 0 {
-                    rest -= $items;
-                    // SAFETY: these items, and those before them, have not been folded yet.
-                    let lifted: [_; $items] = array::from_fn(|i| unsafe { self.lift(rest + i) });
-                    all = self.op.combine(fold_neighbours(self.op, lifted), all);
-                }
-            )*};
+        if O::EXACT {
+            return self.in_turn();
         }
-        trees! { 1 2 4 8 16 }
+        let mut tree = Pairwise::new();
+        for i in 0..self.chunk.len() {
+            // SAFETY: `i` is in bounds.
+            tree.push(self.op, unsafe { self.lift(scalar(i)) });
+        }
+        tree.finish(self.op)
+    }
+
+    /// One item after another.
+    #[inline(always)]
+    fn in_turn(&self) -> O::Accumulator {
+        let mut all = self.op.identity();
+        for i in 0..self.chunk.len() {
+            // SAFETY: `i` is in bounds.
+            all = self.op.combine(all, unsafe { self.lift(scalar(i)) });
+        }
         all
+    }
+
+    /// In the plan's order, by strips of `N` accumulators in memory. Their words lie apart, those of a place side by side, where
+    /// accumulators have several: so the vectoriser has them in registers of their own.
+    #[inline(always)]
+    fn in_strips<const N: usize, const VECTORS: bool>(&self) -> O::Accumulator {
+        let place = |i| if VECTORS { i } else { scalar(i) };
+        let mut held = Strip::<O::Accumulator, N>::new();
+        let mut pairs = Strip::<O::Accumulator, N>::new();
+        let mut tree = Pairwise::new();
+        let len = self.chunk.len();
+        let columns = self.row.min(len);
+        for start in (0..columns).step_by(N) {
+            let mut count = N.min(columns - start);
+            for i in 0..count {
+                // SAFETY: both are in bounds.
+                unsafe { held.set(place(i), self.lift(start + i)) };
+            }
+            for at in (start + self.row..len).step_by(self.row) {
+                for i in 0..count.min(len - at) {
+                    // SAFETY: both are in bounds, and the place has been written above.
+                    unsafe { held.set(place(i), self.op.combine(held.get(i), self.lift(at + i))) };
+                }
+            }
+            while count > 1 {
+                // What has no neighbour stays as it is.
+                if count % 2 == 1 {
+                    // SAFETY: a place below `N`, of which there is an even number, and above those written.
+                    unsafe { held.set(count, self.op.identity()) };
+                }
+                count = count.div_ceil(2);
+                for i in 0..count {
+                    // SAFETY: these places have been written.
+                    unsafe { pairs.set(place(i), self.op.combine(held.get(2 * i), held.get(2 * i + 1))) };
+                }
+                for i in 0..count {
+                    // SAFETY: these places have been written.
+                    unsafe { held.set(place(i), pairs.get(i)) };
+                }
+            }
+            // SAFETY: written, as no strip is empty.
+            tree.push(self.op, unsafe { held.get(0) });
+        }
+        tree.finish(self.op)
     }
 
     /// The accumulator of the item at an index.
@@ -282,21 +377,12 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         self.op.lift(unsafe { self.chunk.get(index) }, self.first + index as u64)
     }
 
-    /// The lanes fold one after another, in a loop that the vectoriser knows for a reduction: a tree of 64 lanes it took apart,
-    /// and 100 `f32` took twice the time.
-    #[inline(always)]
-    fn in_any_order<const N: usize>(&self, masked: bool) -> O::Accumulator {
-        let held = self.fold_rows::<N>(0, N, false, masked);
-        held.into_iter().fold(self.op.identity(), |all, lane| self.op.combine(all, lane))
-    }
-
     /// In the plan's order, by strips of `N` with `W` heads each: `fold_strip` folds pairwise, neighbours first, and so does
     /// `fold_heads` the heads of the last strip, or of the last four. Each is called at one place, and so inlined, however long
     /// it is.
     #[inline(always)]
-    fn in_order<const N: usize, const W: usize>(
+    fn in_registers<const N: usize, const W: usize>(
         &self,
-        masked: bool,
         fold_strip: impl Fn(&[O::Accumulator; N]) -> [O::Accumulator; W],
         fold_heads: impl Fn(&[O::Accumulator; W], Option<&[[O::Accumulator; W]; 3]>) -> O::Accumulator,
     ) -> O::Accumulator {
@@ -311,7 +397,7 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
                     // SAFETY: so many strips of heads have been written, the last with identities for what it lacks.
                     unsafe { heads.as_ptr().cast::<[O::Accumulator; N]>().add(strip).read() }
                 } else {
-                    self.fold_rows::<N>(strip * N, self.row, prefetched, masked)
+                    self.fold_rows::<N>(strip * N, self.row, prefetched)
                 };
                 heads[strip] = fold_strip(&held).map(MaybeUninit::new);
             }
@@ -337,13 +423,7 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
     /// 20 ns less than by way of a copy (a call on 17 `f32`, Zen 5). But masked loads from a page that is not mapped took up
     /// to 1 µs, though they be masked altogether.
     #[inline(always)]
-    fn fold_rows<const N: usize>(
-        &self,
-        start: usize,
-        row: usize,
-        prefetched: bool,
-        masked: bool,
-    ) -> [O::Accumulator; N] {
+    fn fold_rows<const N: usize>(&self, start: usize, row: usize, prefetched: bool) -> [O::Accumulator; N] {
         let len = self.chunk.len();
         let mut held = [self.op.identity(); N];
         let mut at = start;
@@ -367,7 +447,7 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         }
         while at < len {
             let items = row.min(len - at);
-            if masked && self.chunk.ends_in_page_of(at + N) {
+            if self.chunk.ends_in_page_of(at + N) {
                 for i in 0..N {
                     // Stored in any case, so that it stays in registers.
                     held[i] = if PLACES[i] < items as u8 {
@@ -408,30 +488,140 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         }
         lifted
     }
+}
+
+/// A loop's variable of which the compiler knows nothing: it leaves a loop with one as it is.
+#[inline(always)]
+fn scalar(#[allow(unused_mut)] mut i: usize) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: no instructions.
+    unsafe {
+        core::arch::asm!("/* {} */", inout(reg) i, options(pure, nomem, nostack, preserves_flags));
+    }
+    i
+}
+
+/// A tree of accumulators that come one after another, pairwise, neighbours first; what is missing of it are identities.
+struct Pairwise<A> {
+    /// The trees that wait for their neighbours: the longest first, one for each bit of their number.
+    waiting: [MaybeUninit<A>; 32],
+    depth: usize,
+    count: usize,
+}
+
+impl<A: Copy> Pairwise<A> {
+    #[inline(always)]
+    fn new() -> Self {
+        Self { waiting: [const { MaybeUninit::uninit() }; 32], depth: 0, count: 0 }
+    }
 
     #[inline(always)]
-    fn fold_pairs<const N: usize, const HALF: usize>(
-        &self,
-        held: &[O::Accumulator; N],
-    ) -> [O::Accumulator; HALF] {
-        array::from_fn(|i| self.op.combine(held[2 * i], held[2 * i + 1]))
+    fn push<O: Op<I, Accumulator = A>, I: Copy + 'static>(&mut self, op: &O, mut tree: A) {
+        let mut pairs = self.count;
+        while pairs % 2 == 1 {
+            self.depth -= 1;
+            // SAFETY: below the depth all have been written.
+            tree = op.combine(unsafe { self.waiting[self.depth].assume_init() }, tree);
+            pairs /= 2;
+        }
+        self.waiting[self.depth].write(tree);
+        self.depth += 1;
+        self.count += 1;
+    }
+
+    #[inline(always)]
+    fn finish<O: Op<I, Accumulator = A>, I: Copy + 'static>(mut self, op: &O) -> A {
+        let mut all = op.identity();
+        while self.depth > 0 {
+            self.depth -= 1;
+            // SAFETY: below the depth all have been written.
+            all = op.combine(unsafe { self.waiting[self.depth].assume_init() }, all);
+        }
+        all
     }
 }
 
-/// Folds accumulators, a power of two of them, pairwise, neighbours first.
-#[inline(always)]
-pub fn fold_neighbours<O: Op<I>, I: Copy + 'static, const N: usize>(
-    op: &O,
-    mut accumulators: [O::Accumulator; N],
-) -> O::Accumulator {
-    let mut len = N / 2;
-    while len > 0 {
-        for i in 0..len {
-            accumulators[i] = op.combine(accumulators[2 * i], accumulators[2 * i + 1]);
-        }
-        len /= 2;
+/// Accumulators in memory. Those of two to eight words of 8 bytes lie by words: the first words of all, the second ones, and so on.
+struct Strip<A, const N: usize>(Aligned<[MaybeUninit<A>; N]>);
+
+impl<A: Copy, const N: usize> Strip<A, N> {
+    const WORDS: usize = match size_of::<A>() {
+        bytes @ 16..=64 if bytes % 8 == 0 => bytes / 8,
+        _ => 0,
+    };
+
+    #[inline(always)]
+    const fn new() -> Self {
+        Self(Aligned([const { MaybeUninit::uninit() }; N]))
     }
-    accumulators[0]
+
+    /// # Safety
+    ///
+    /// `i` is less than `N`, and has been set.
+    #[inline(always)]
+    unsafe fn get(&self, i: usize) -> A {
+        let places = self.0.0.as_ptr();
+        let mut value = MaybeUninit::<A>::uninit();
+        if Self::WORDS == 0 {
+            // SAFETY: as the caller vouches.
+            return unsafe { places.add(i).cast::<A>().read() };
+        }
+        for word in 0..Self::WORDS {
+            // SAFETY: there are N places of so many words here, and so many words in a value.
+            unsafe {
+                let word_of_place = places.cast::<MaybeUninit<u64>>().add(word * N + i).read();
+                value.as_mut_ptr().cast::<MaybeUninit<u64>>().add(word).write_unaligned(word_of_place);
+            }
+        }
+        // SAFETY: each of its words has been written by `set`.
+        unsafe { value.assume_init() }
+    }
+
+    /// # Safety
+    ///
+    /// `i` is less than `N`.
+    #[inline(always)]
+    unsafe fn set(&mut self, i: usize, value: A) {
+        let places = self.0.0.as_mut_ptr();
+        if Self::WORDS == 0 {
+            // SAFETY: as the caller vouches.
+            return unsafe { places.add(i).cast::<A>().write(value) };
+        }
+        for word in 0..Self::WORDS {
+            // SAFETY: there are N places of so many words here, and so many words in a value.
+            unsafe {
+                let word_of_value = (&raw const value).cast::<MaybeUninit<u64>>().add(word).read_unaligned();
+                places.cast::<MaybeUninit<u64>>().add(word * N + i).write(word_of_value);
+            }
+        }
+    }
+}
+
+/// An operator's folds over a source, by places in memory that are of their types: so that who cuts up an input, and hands it to
+/// threads, need not be compiled for each of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Folds {
+    /// [`fold_chunk`]: by the operator, of a range of the source, in rows of so many items, to a place for the partial result.
+    ///
+    /// # Safety
+    ///
+    /// They are of the operator's and the source's types, the range lies within the source, and the place may be written.
+    pub chunk: unsafe fn(*const (), *const (), Range<usize>, usize, *mut ()),
+
+    /// By the operator, of so many partial results, to a place for the accumulator of all: result i goes into the accumulator i
+    /// modulo [`PARTIALS`], and these fold pairwise.
+    ///
+    /// # Safety
+    ///
+    /// They are of the operator's types, there are so many, and the place may be written.
+    pub partials: unsafe fn(*const (), *const (), usize, *mut ()),
+}
+
+impl Folds {
+    /// Those of an operator and a source.
+    pub const fn of<O: Op<S::Item>, S: Source>() -> Self {
+        Self { chunk: <O as Compiled<S>>::chunk, partials: <O as Compiled<S>>::partials }
+    }
 }
 
 /// On a boundary of cache lines, which loads and stores then do not cross.

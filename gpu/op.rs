@@ -40,10 +40,13 @@ fn sqrt(value: f64) -> f64 {
 
 pub use every::*;
 
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::cpu::Source;
 use crate::element::{Accumulator, Wide};
 use crate::kernels::Kernels;
 use bytemuck::Pod;
 use core::fmt::Debug;
+use core::marker::PhantomData;
 
 /// A reduction operator over items of type `I`: lift each item into an accumulator, combine accumulators, finish the last one.
 ///
@@ -100,8 +103,8 @@ pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
     /// without any reduces on the CPU, and is an error that says so elsewhere.
     const KERNELS: Kernels = Kernels::NONE;
 
-    /// The fold of a chunk on a CPU where the operator's crate has compiled it, so that not every program that uses the operator
-    /// does: as [`cpu::fold_chunk`](crate::cpu::fold_chunk).
+    /// The folds over slices on a CPU where the operator's crate has compiled them, so that not every program that uses the operator
+    /// does.
     #[doc(hidden)]
     const ON_CPU: Option<OnCpu<Self, I>> = None;
 
@@ -120,6 +123,20 @@ pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
             .fold(self.identity(), |all, (index, item)| self.combine(all, self.lift(item, index)))
     }
 
+    /// The accumulator of items that lie side by side, the first of which has the index given. Called on a CPU, and only where the
+    /// operator is [`EXACT`](Op::EXACT). As it is, it becomes SIMD where accumulators are integers.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[doc(hidden)]
+    #[inline(always)]
+    fn fold_items<S: Source<Item = I>>(&self, items: S, first: u64) -> Self::Accumulator {
+        let mut all = self.identity();
+        for i in 0..items.len() {
+            // SAFETY: `i` is in bounds.
+            all = self.combine(all, self.lift(unsafe { items.get(i) }, first + i as u64));
+        }
+        all
+    }
+
     /// Two accumulators made one.
     fn combine(&self, a: Self::Accumulator, b: Self::Accumulator) -> Self::Accumulator;
 
@@ -128,8 +145,13 @@ pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
     fn finish(&self, all: Self::Accumulator, count: u64) -> Option<Self::Output>;
 }
 
-/// The fold of a chunk of items, of which the first has the index given, with rows of a length.
-pub type OnCpu<O, I> = fn(op: &O, chunk: &[I], first: u64, row: usize) -> <O as Op<I>>::Accumulator;
+/// Where the table has an operator's folds over slices of a type.
+#[derive(Debug)]
+pub struct OnCpu<O, I> {
+    pub(crate) row: usize,
+    pub(crate) column: usize,
+    pub(crate) types: PhantomData<fn(O, I)>,
+}
 
 /// Items that a thread folds side by side, WIDTH: those of a 16-byte load (of the wider array, where there are two), but no
 /// more than have 64 bytes of accumulators, a quarter of the registers that a thread of 1,024 has, nor more than a block of 1,024 has

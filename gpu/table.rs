@@ -184,7 +184,7 @@ macro_rules! table {
         })*
 
         #[cfg(not(target_arch = "nvptx64"))]
-        static FOLDS: &[&[Fold]] = &[$( $crate::for_each_element! { folds! { $op } } ),*];
+        static FOLDS: &[&[Folds]] = &[$( $crate::for_each_element! { folds! { $op } } ),*];
     };
 }
 
@@ -219,18 +219,7 @@ macro_rules! entries {
 #[cfg(not(target_arch = "nvptx64"))]
 macro_rules! folds {
     ({ $op:ident } $($type:ident: $($row:ident)*;)*) => {
-        &[$({
-            // SAFETY: only `on_cpu` calls it, with what these types are.
-            unsafe fn fold(op: *const (), (chunk, len): (*const (), usize), first: u64, row: usize, partial: *mut ()) {
-                // SAFETY: as the caller vouches.
-                unsafe {
-                    let chunk = core::slice::from_raw_parts(chunk.cast::<$type>(), len);
-                    let op = &*op.cast::<crate::op::$op>();
-                    partial.cast::<<crate::op::$op as Op<$type>>::Accumulator>().write(cpu::fold_chunk(op, chunk, first, row));
-                }
-            }
-            fold
-        }),*]
+        &[$(Folds::of::<crate::op::$op, &[$type]>()),*]
     };
 }
 
@@ -241,36 +230,31 @@ pub(crate) trait Row {
     const INDEX: usize;
 }
 
-/// [`cpu::fold_chunk`](crate::cpu::fold_chunk) for an operator and an element type of the table: the operator, the chunk, its
-/// first index, the length of its rows, and the place for its partial result, which are of their types.
-#[cfg(not(target_arch = "nvptx64"))]
-type Fold = unsafe fn(*const (), (*const (), usize), u64, usize, *mut ());
-
-/// The fold of a chunk on a CPU that is compiled here, for [`Op::ON_CPU`].
+/// Where the folds over slices are that are compiled here, for [`Op::ON_CPU`].
 pub(crate) const fn on_cpu<O: Op<T> + Row, T: Element>() -> Option<OnCpu<O, T>> {
     #[cfg(not(target_arch = "nvptx64"))]
-    return Some(|op, chunk, first, row| {
-        let fold = FOLDS[O::INDEX][T::DTYPE as usize];
-        let mut partial = MaybeUninit::<O::Accumulator>::uninit();
-        let (data, place) = (chunk.as_ptr().cast(), partial.as_mut_ptr().cast());
-        // SAFETY: the row is the operator's, and the column the element's, so that the types are these.
-        unsafe {
-            fold((&raw const *op).cast(), (data, chunk.len()), first, row, place);
-            partial.assume_init()
-        }
-    });
+    return Some(OnCpu { row: O::INDEX, column: T::DTYPE as usize, types: PhantomData });
     #[cfg(target_arch = "nvptx64")]
     None
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::cpu;
+impl<O, I> OnCpu<O, I> {
+    /// The folds.
+    #[inline]
+    pub(crate) fn folds(&self) -> Folds {
+        FOLDS[self.row][self.column]
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::cpu::Folds;
 use crate::kernels::Entry;
 use crate::op::OnCpu;
 use crate::{Element, Op};
 #[allow(unused_imports)]
 use crate::{bf16, f16, reduce, reduce_entries};
 #[cfg(not(target_arch = "nvptx64"))]
-use core::mem::MaybeUninit;
+use core::marker::PhantomData;
 
 for_each_operator! { table! {} }

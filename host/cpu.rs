@@ -1,12 +1,13 @@
 //! The CPU backend: the same plan as the kernel's, chunks over threads.
 
 use crate::{Op, Plan};
-use gpu_reduce_kernels::cpu::fold_neighbours;
+use gpu_reduce_kernels::cpu::Folds;
 pub use gpu_reduce_kernels::cpu::{Source, simd};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::width;
-use gpu_reduce_kernels::plan::PARTIALS;
 use rayon::prelude::*;
+use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// Below this many bytes one thread reduces sooner than others wake up.
 const PARALLEL_BYTES: usize = 1 << 20;
@@ -17,50 +18,113 @@ pub fn reduce<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
     items: S,
     block: u32,
 ) -> Option<O::Output> {
+    const {
+        assert!(
+            align_of::<O::Accumulator>() <= align_of::<Unit>(),
+            "an accumulator has an alignment of up to 64"
+        )
+    };
     let len = items.len();
-    let plan = Plan::new(len as u64, const { width::<O, S::Item>(P::BYTES) }, block);
-    let row = plan.row as usize;
+    let mut all = MaybeUninit::<O::Accumulator>::uninit();
+    let fold = Erased {
+        folds: S::folds::<O>(),
+        op: (&raw const *op).cast(),
+        items: (&raw const items).cast(),
+        exact: O::EXACT,
+        accumulator: size_of::<O::Accumulator>(),
+    };
     let parallel = len.saturating_mul(size_of::<S::Item>()) >= PARALLEL_BYTES;
-    if plan.chunks == 1 || (O::EXACT && !parallel) {
-        return op.finish(items.fold(op, 0, row), len as u64);
-    }
-    let fold = |index: usize| {
-        let range = plan.range(index as u32);
-        items.slice(range.start as usize..range.end as usize).fold(op, range.start, row)
+    let plan = Plan::new(len as u64, const { width::<O, S::Item>(P::BYTES) }, block);
+    // SAFETY: the folds are for these types.
+    let all = unsafe {
+        fold.all(&plan, parallel, all.as_mut_ptr().cast());
+        all.assume_init()
     };
-    let mut lanes = [op.identity(); PARTIALS as usize];
-    let mut add = |index: usize, partial| {
-        let lane = &mut lanes[index % PARTIALS as usize];
-        *lane = op.combine(*lane, partial);
-    };
-    let chunks = plan.chunks as usize;
-    if parallel {
-        let mut partials = vec![op.identity(); chunks];
-        let places = Places(partials.as_mut_ptr());
-        // SAFETY: each index is one of the partials', and called with once.
-        in_parallel(chunks, &|index| unsafe { places.at(index).write(fold(index)) });
-        partials.into_iter().enumerate().for_each(|(index, partial)| add(index, partial));
-    } else {
-        (0..chunks).for_each(|index| add(index, fold(index)));
-    }
-    op.finish(fold_neighbours(op, lanes), len as u64)
+    op.finish(all, len as u64)
 }
+
+/// An operator and items, whatever their types: what follows is compiled once.
+struct Erased {
+    folds: Folds,
+    op: *const (),
+    items: *const (),
+    exact: bool,
+    /// Bytes of an accumulator.
+    accumulator: usize,
+}
+
+// SAFETY: operators are sent to threads, as sources are.
+unsafe impl Sync for Erased {}
+
+impl Erased {
+    /// Folds all items into a place for their accumulator.
+    ///
+    /// # Safety
+    ///
+    /// The folds are for the operator and the items, of which there are as many as in the plan, and the place may be written.
+    unsafe fn all(&self, plan: &Plan, parallel: bool, place: *mut ()) {
+        if plan.chunks == 1 || (self.exact && !parallel) {
+            // SAFETY: as the caller vouches.
+            return unsafe { self.chunk(0..plan.len, plan.row, place) };
+        }
+        let chunks = plan.chunks as usize;
+        // On the stack where there are few of them.
+        let mut few = [const { MaybeUninit::<Unit>::uninit() }; 64];
+        let mut many = Vec::new();
+        let units = (chunks * self.accumulator).div_ceil(size_of::<Unit>());
+        let partials = if units <= few.len() {
+            few.as_mut_ptr()
+        } else {
+            many.reserve_exact(units);
+            many.as_mut_ptr()
+        };
+        let partials = Places { first: partials.cast(), bytes: self.accumulator };
+        let fold = |index: usize| {
+            let range = plan.range(index as u32);
+            // SAFETY: as the caller vouches; each index is one of the partials', and called with once.
+            unsafe { self.chunk(range, plan.row, partials.at(index)) };
+        };
+        if parallel {
+            in_parallel(chunks, &fold);
+        } else {
+            (0..chunks).for_each(fold);
+        }
+        // SAFETY: as the caller vouches; the partial results have been written.
+        unsafe { (self.folds.partials)(self.op, partials.first.cast_const(), chunks, place) };
+    }
+
+    /// # Safety
+    ///
+    /// As of [`all`](Self::all), and the range lies within the items.
+    unsafe fn chunk(&self, range: Range<u64>, row: u64, place: *mut ()) {
+        let range = range.start as usize..range.end as usize;
+        // SAFETY: as the caller vouches.
+        unsafe { (self.folds.chunk)(self.op, self.items, range, row as usize, place) };
+    }
+}
+
+/// Room for accumulators, of which none has a greater alignment.
+#[repr(C, align(64))]
+struct Unit([u8; 64]);
 
 /// Places that several threads write, each of its own.
-struct Places<A>(*mut A);
+struct Places {
+    first: *mut (),
+    bytes: usize,
+}
 
 // SAFETY: whoever writes sees to it that no two threads have one in common.
-unsafe impl<A: Send> Sync for Places<A> {}
+unsafe impl Sync for Places {}
 
-impl<A> Places<A> {
+impl Places {
     /// Place `index`, which is in bounds.
-    unsafe fn at(&self, index: usize) -> *mut A {
+    unsafe fn at(&self, index: usize) -> *mut () {
         // SAFETY: as the caller vouches.
-        unsafe { self.0.add(index) }
+        unsafe { self.first.byte_add(index * self.bytes) }
     }
 }
 
-/// Calls `work` with each index below `count`, on rayon's threads. Not generic, so that it is compiled once.
+/// Calls `work` with each index below `count`, on rayon's threads.
 fn in_parallel(count: usize, work: &(dyn Fn(usize) + Sync)) {
     (0..count).into_par_iter().for_each(work);
 }
