@@ -13,6 +13,7 @@
 
 use crate::op::Op;
 use crate::plan::PARTIALS;
+use core::array;
 use core::mem::MaybeUninit;
 use core::ops::Range;
 #[cfg(target_arch = "x86_64")]
@@ -137,6 +138,21 @@ impl<A: Source, B: Source> Source for (A, B) {
     #[inline(always)]
     fn ends_in_page_of(self, end: usize) -> bool {
         self.0.ends_in_page_of(end) && self.1.ends_in_page_of(end)
+    }
+}
+
+/// Calls `each` with blocks of `N` items, the last of which may be short, and with the index of their first, until one returns
+/// false.
+#[inline(always)]
+pub(crate) fn for_each_block<const N: usize, S: Source>(items: S, mut each: impl FnMut(S, usize) -> bool) {
+    let mut start = 0;
+    while start < items.len() {
+        let end = items.len().min(start + N);
+        // SAFETY: it lies within the items.
+        if !each(unsafe { items.part(start..end) }, start) {
+            return;
+        }
+        start = end;
     }
 }
 
@@ -303,12 +319,29 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         if O::EXACT {
             return self.in_turn();
         }
-        let mut tree = Pairwise::new();
-        for i in 0..self.chunk.len() {
-            // SAFETY: `i` is in bounds.
-            tree.push(self.op, unsafe { self.lift(scalar(i)) });
+        if size_of::<O::Accumulator>() > 8 {
+            let mut tree = Pairwise::new();
+            for i in 0..self.chunk.len() {
+                // SAFETY: `i` is in bounds.
+                tree.push(self.op, unsafe { self.lift(scalar(i)) });
+            }
+            return tree.finish(self.op);
         }
-        tree.finish(self.op)
+        // A whole tree for each bit of their number.
+        let mut all = self.op.identity();
+        let mut rest = self.chunk.len();
+        macro_rules! trees {
+            ($($items:literal)*) => {$(
+                if rest & $items != 0 {
+                    rest -= $items;
+                    // SAFETY: these items, and those before them, have not been folded yet.
+                    let lifted: [_; $items] = array::from_fn(|i| unsafe { self.lift(rest + i) });
+                    all = self.op.combine(fold_neighbours(self.op, lifted), all);
+                }
+            )*};
+        }
+        trees! { 1 2 4 8 16 }
+        all
     }
 
     /// One item after another.
@@ -622,6 +655,22 @@ impl Folds {
     pub const fn of<O: Op<S::Item>, S: Source>() -> Self {
         Self { chunk: <O as Compiled<S>>::chunk, partials: <O as Compiled<S>>::partials }
     }
+}
+
+/// Folds accumulators, a power of two of them, pairwise, neighbours first.
+#[inline(always)]
+fn fold_neighbours<O: Op<I>, I: Copy + 'static, const N: usize>(
+    op: &O,
+    mut accumulators: [O::Accumulator; N],
+) -> O::Accumulator {
+    let mut len = N / 2;
+    while len > 0 {
+        for i in 0..len {
+            accumulators[i] = op.combine(accumulators[2 * i], accumulators[2 * i + 1]);
+        }
+        len /= 2;
+    }
+    accumulators[0]
 }
 
 /// On a boundary of cache lines, which loads and stores then do not cross.

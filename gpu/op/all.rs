@@ -1,3 +1,5 @@
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::cpu::{Source, for_each_block};
 use crate::element::{Element, Wide};
 use crate::op::{OnCpu, Op};
 use crate::table;
@@ -28,6 +30,21 @@ impl<T: Element> Op<T> for All {
     #[inline(always)]
     fn lift_load<const N: usize>(&self, load: [T; N], _: u64) -> u32 {
         load.into_iter().fold(1, |all, element| all & self.lift(element, 0))
+    }
+
+    /// To the first block that says it.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn fold_items<S: Source<Item = T>>(&self, items: S, _: u64) -> u32 {
+        let mut all = true;
+        for_each_block::<1024, S>(items, |block, _| {
+            for i in 0..block.len() {
+                // SAFETY: `i` is in bounds.
+                all &= unsafe { block.get(i) }.widen() != T::Wide::ZERO;
+            }
+            all
+        });
+        all.into()
     }
 
     #[inline(always)]

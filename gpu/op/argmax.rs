@@ -1,4 +1,8 @@
 use super::place::Place;
+#[cfg(not(target_arch = "nvptx64"))]
+use super::place::first_extremes;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::cpu::Source;
 use crate::element::{Element, Key};
 use crate::op::{OnCpu, Op};
 use crate::table;
@@ -40,6 +44,12 @@ impl<T: Element> Op<T> for ArgMax {
             }
         }
         Place { key: !least.wide(), index: index + at }
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn fold_items<S: Source<Item = T>>(&self, items: S, first: u64) -> Place {
+        first_extremes::<T, S, false, true>(items, first)[1]
     }
 
     #[inline(always)]

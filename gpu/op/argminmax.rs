@@ -1,5 +1,9 @@
 use super::place::Place;
+#[cfg(not(target_arch = "nvptx64"))]
+use super::place::first_extremes;
 use super::{ArgMax, ArgMin};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::cpu::Source;
 use crate::element::Element;
 use crate::op::{OnCpu, Op};
 use crate::table;
@@ -31,6 +35,12 @@ impl<T: Element> Op<T> for ArgMinMax {
     #[inline(always)]
     fn lift_load<const N: usize>(&self, load: [T; N], index: u64) -> [Place; 2] {
         [ArgMin.lift_load(load, index), ArgMax.lift_load(load, index)]
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn fold_items<S: Source<Item = T>>(&self, items: S, first: u64) -> [Place; 2] {
+        first_extremes::<T, S, true, true>(items, first)
     }
 
     #[inline(always)]

@@ -1,5 +1,7 @@
 use super::{Max, Min};
-use crate::element::Element;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::cpu::Source;
+use crate::element::{Element, Key};
 use crate::op::{OnCpu, Op};
 use crate::table;
 use bytemuck::{Pod, Zeroable};
@@ -29,6 +31,20 @@ impl<T: Element> Op<T> for MinMax {
     #[inline(always)]
     fn lift_load<const N: usize>(&self, load: [T; N], _: u64) -> [T::Key; 2] {
         [Min.lift_load(load, 0), Max.lift_load(load, 0)]
+    }
+
+    /// Two values of their own become SIMD where an array of two does not.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn fold_items<S: Source<Item = T>>(&self, items: S, _: u64) -> [T::Key; 2] {
+        let (mut least, mut greatest) = (T::Key::GREATEST, T::Key::LEAST);
+        for i in 0..items.len() {
+            // SAFETY: `i` is in bounds.
+            let item = unsafe { items.get(i) };
+            least = least.min(item.key(T::Key::LEAST));
+            greatest = greatest.max(item.key(T::Key::GREATEST));
+        }
+        [least, greatest]
     }
 
     #[inline(always)]
