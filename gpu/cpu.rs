@@ -141,6 +141,13 @@ impl<A: Source, B: Source> Source for (A, B) {
     }
 }
 
+/// Bytes of the longest row of accumulators of up to 8 bytes, where the order counts.
+const LONGEST_ROW_BYTES: usize = 32 << 10;
+
+/// A chunk of more bytes than a level 2 cache holds is read four rows at a time, each as it lies, and not by strips: of those
+/// processors foresee what they read next, and look for fewer pages.
+const LEVEL_2: usize = 1 << 20;
+
 /// Calls `each` with blocks of `N` items, the last of which may be short, and with the index of their first, until one returns
 /// false.
 #[inline(always)]
@@ -156,11 +163,8 @@ pub(crate) fn for_each_block<const N: usize, S: Source>(items: S, mut each: impl
     }
 }
 
-/// Items in the longest row.
-const LONGEST_ROW: usize = 16384;
-
-/// Accumulators in the shortest strip.
-const SHORTEST_STRIP: usize = 64;
+/// Strips of eight registers in the longest row.
+const MOST_STRIPS: usize = LONGEST_ROW_BYTES / 512;
 
 /// Items that are folded without SIMD sooner than it begins, and that are lifted together at a chunk's end; fewer than any row
 /// has.
@@ -186,6 +190,11 @@ fn fold_chunk<O: Op<S::Item>, S: Source>(op: &O, chunk: S, first: u64, row: usiz
     #[cfg(target_arch = "x86_64")]
     {
         if has_avx512() {
+            let in_registers = const { !O::EXACT && matches!(size_of::<O::Accumulator>(), 4 | 8) };
+            if in_registers && row >= 128 && chunk.len() * size_of::<S::Item>() > LEVEL_2 {
+                // SAFETY: the processor has what it is compiled for.
+                return unsafe { O::avx512_by_rows(fold) };
+            }
             // SAFETY: the processor has what it is compiled for.
             return unsafe { O::avx512(&fold) };
         }
@@ -216,6 +225,42 @@ trait Compiled<S: Source>: Op<S::Item> {
             ),
             _ => fold.anywhere::<true>(),
         }
+    }
+
+    /// Whole rows first, as they lie in memory, into accumulators in a level 1 cache.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn avx512_by_rows(mut fold: Fold<'_, Self, S>) -> Self::Accumulator {
+        let mut above = Strip::<[u8; 64], { LONGEST_ROW_BYTES / 64 }>::new();
+        let above = above.0.0.as_mut_ptr().cast::<Self::Accumulator>();
+        let row = fold.row;
+        assert!(
+            128 <= row
+                && row * size_of::<Self::Accumulator>() <= LONGEST_ROW_BYTES
+                && row <= fold.chunk.len()
+        );
+        for i in 0..row {
+            // SAFETY: a row has so many items, and there is room for so many accumulators.
+            unsafe { above.add(i).write(fold.lift(i)) };
+        }
+        let mut at = row;
+        while at + 4 * row <= fold.chunk.len() {
+            for i in 0..row {
+                // SAFETY: as above, and these are four more whole rows.
+                unsafe {
+                    let mut all = above.add(i).read();
+                    for row in [at, at + row, at + 2 * row, at + 3 * row] {
+                        all = fold.op.combine(all, fold.lift(row + i));
+                    }
+                    above.add(i).write(all);
+                }
+            }
+            at += 4 * row;
+        }
+        // SAFETY: written above.
+        fold.above = Some((unsafe { core::slice::from_raw_parts(above, row) }, at));
+        // SAFETY: as the caller vouches.
+        unsafe { Self::avx512(&fold) }
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -420,7 +465,7 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         fold_heads: impl Fn(&[O::Accumulator; W], Option<&[[O::Accumulator; W]; 3]>) -> O::Accumulator,
     ) -> O::Accumulator {
         let prefetched = self.chunk.len() * size_of::<S::Item>() > PREFETCHED;
-        let mut heads = Aligned([[const { MaybeUninit::uninit() }; W]; LONGEST_ROW / SHORTEST_STRIP + 8]);
+        let mut heads = Aligned([[const { MaybeUninit::uninit() }; W]; MOST_STRIPS + 8]);
         let heads = &mut heads.0;
         let mut strips = self.row.min(self.chunk.len()).div_ceil(N);
         let mut of_heads = false;
@@ -460,23 +505,29 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         let len = self.chunk.len();
         let mut held = [self.op.identity(); N];
         let mut at = start;
-        if N <= row && at + N <= len {
+        if let Some((above, items)) = self.above {
+            for i in 0..N {
+                // SAFETY: a row has a whole number of such strips.
+                held[i] = unsafe { *above.get_unchecked(start + i) };
+            }
+            at += items;
+        } else if N <= row && at + N <= len {
             for i in 0..N {
                 // SAFETY: as the condition says.
                 held[i] = unsafe { self.lift(at + i) };
             }
             self.chunk.prefetch(at + 2 * N..at + 3 * N);
             at += row;
-            while at + N <= len {
-                for i in 0..N {
-                    // SAFETY: as the condition says.
-                    held[i] = self.op.combine(held[i], unsafe { self.lift(at + i) });
-                }
-                if prefetched {
-                    self.chunk.prefetch(at + N..at + 2 * N);
-                }
-                at += row;
+        }
+        while N <= row && at + N <= len {
+            for i in 0..N {
+                // SAFETY: as the condition says.
+                held[i] = self.op.combine(held[i], unsafe { self.lift(at + i) });
             }
+            if prefetched {
+                self.chunk.prefetch(at + 2 * N..at + 3 * N);
+            }
+            at += row;
         }
         while at < len {
             let items = row.min(len - at);
@@ -807,5 +858,96 @@ mod avx512 {
         // SAFETY: no instructions.
         unsafe { asm!("/* {} */", inout(zmm_reg) vector, options(pure, nomem, nostack, preserves_flags)) };
         vector
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::*;
+    use bytemuck::bytes_of;
+    use std::vec::Vec;
+
+    /// The accumulator of a chunk by the plan's description.
+    fn planned<O: Op<T>, T: Element>(op: &O, chunk: &[T], first: u64, row: usize) -> O::Accumulator {
+        fn tree<O: Op<T>, T: Element>(op: &O, columns: &[O::Accumulator]) -> O::Accumulator {
+            match columns {
+                [one] => *one,
+                _ => {
+                    let (a, b) = columns.split_at(columns.len() / 2);
+                    op.combine(tree(op, a), tree(op, b))
+                }
+            }
+        }
+        let column = |column: usize| {
+            (column..chunk.len())
+                .step_by(row)
+                .fold(op.identity(), |all, i| op.combine(all, op.lift(chunk[i], first + i as u64)))
+        };
+        tree(op, &(0..row).map(column).collect::<Vec<_>>())
+    }
+
+    /// Every instruction set that the processor has.
+    fn check<O: Op<T> + Default, T: Element>(from: impl Fn(usize) -> T) {
+        let op = &O::default();
+        let items = (0..9000).map(from).collect::<Vec<_>>();
+        for row in [32, 64, 128, 256, 512, 2048] {
+            for len in [1, 2, 10, 16, 17, 31, 33, 63, 100, 127, 129, 500, 1000, 1025, 2050, 3333, 8192, 8999]
+            {
+                // Of longer rows an operator with large accumulators has none.
+                if !O::EXACT && size_of::<O::Accumulator>() > 8 && row > 1024 {
+                    continue;
+                }
+                let (first, chunk) = (7, &items[9000 - len..]);
+                let expected = planned(op, chunk, first, row);
+                let same = |what: &str, all: O::Accumulator| {
+                    assert_eq!(
+                        bytes_of(&all),
+                        bytes_of(&expected),
+                        "{} {} {what} {len} {row}",
+                        O::NAME,
+                        T::NAME
+                    );
+                };
+                same("any", fold_chunk(op, chunk, first, row));
+                #[cfg(target_arch = "x86_64")]
+                {
+                    let fold = || Fold { op, chunk, first, row, above: None };
+                    same("SSE2", O::sse2(&fold()));
+                    if is_x86_feature_detected!("avx2") {
+                        // SAFETY: the processor has it.
+                        same("AVX2", unsafe { O::avx2(&fold()) });
+                    }
+                    if has_avx512() {
+                        // SAFETY: the processor has it.
+                        same("AVX-512", unsafe { O::avx512(&fold()) });
+                    }
+                    if has_avx512()
+                        && !O::EXACT
+                        && matches!(size_of::<O::Accumulator>(), 4 | 8)
+                        && 128 <= row
+                        && row <= len
+                    {
+                        // SAFETY: the processor has it.
+                        same("rows", unsafe { O::avx512_by_rows(fold()) });
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn instruction_sets_agree() {
+        macro_rules! operators {
+            ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+                let scrambled = |i: usize| (i as u32).wrapping_mul(0x9e37_79b9);
+                check::<$op, f64>(|i| f64::from(scrambled(i)) * 2f64.powi(-31) - 1.0);
+                check::<$op, f32>(|i| (scrambled(i) >> 8) as f32 * 2f32.powi(-23) - 1.0);
+                check::<$op, bf16>(|i| bf16::from_bits((scrambled(i) >> 16) as u16 & 0xbfff));
+                check::<$op, i8>(|i| (scrambled(i) >> 24) as i8);
+                check::<$op, u64>(|i| u64::from(scrambled(i)).pow(2));
+            )*};
+        }
+        for_each_operator! { operators! {} }
     }
 }

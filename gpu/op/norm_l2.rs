@@ -1,5 +1,5 @@
 use super::{canonical, sqrt};
-use crate::element::Element;
+use crate::element::{Dtype, Element};
 use crate::op::{OnCpu, Op};
 use crate::table;
 use bytemuck::{Pod, Zeroable};
@@ -28,6 +28,10 @@ impl<T: Element> Op<T> for NormL2 {
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> [f64; 3] {
         let value = element.to_f64();
+        // Of the other types all that is not zero is middling, and an infinity's square is infinite.
+        if cfg!(not(target_arch = "nvptx64")) && !matches!(T::DTYPE, Dtype::F64) {
+            return [-0.0, value * value, -0.0];
+        }
         let magnitude = f64::from_bits(value.to_bits() << 1 >> 1);
         let (small, large) = (value * UP, value * DOWN);
         if magnitude > LARGE {

@@ -80,4 +80,4 @@ pub(super) fn first_extremes<T: Element, S: Source<Item = T>, const LEAST: bool,
 
 /// Items of a block: of fewer the extreme's last steps, which are not SIMD, count, and of more the search for the place.
 #[cfg(not(target_arch = "nvptx64"))]
-const BLOCK: usize = 512;
+const BLOCK: usize = 1024;
