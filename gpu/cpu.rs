@@ -291,6 +291,14 @@ trait Compiled<S: Source>: Op<S::Item> {
         let (op, partials) = unsafe {
             (&*op.cast::<Self>(), core::slice::from_raw_parts(partials.cast::<Self::Accumulator>(), count))
         };
+        if Self::EXACT {
+            let mut all = op.identity();
+            for partial in 0..count {
+                all = op.combine(all, partials[scalar(partial)]);
+            }
+            // SAFETY: as the caller vouches.
+            return unsafe { place.cast::<Self::Accumulator>().write(all) };
+        }
         let mut tree = Pairwise::new();
         for lane in 0..count.min(PARTIALS as usize) {
             let mut all = op.identity();
