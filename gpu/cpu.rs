@@ -424,7 +424,22 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
                 // SAFETY: both are in bounds.
                 unsafe { held.set(place(i), self.lift(start + i)) };
             }
-            for at in (start + self.row..len).step_by(self.row) {
+            let mut at = start + self.row;
+            // Four rows at a time, so that accumulators stay in registers.
+            while VECTORS && count == N && at + 3 * self.row + N <= len {
+                for i in 0..N {
+                    // SAFETY: all are in bounds, and the place has been written above.
+                    unsafe {
+                        let mut all = held.get(i);
+                        for row in 0..4 {
+                            all = self.op.combine(all, self.lift(at + row * self.row + i));
+                        }
+                        held.set(i, all);
+                    }
+                }
+                at += 4 * self.row;
+            }
+            for at in (at..len).step_by(self.row) {
                 for i in 0..count.min(len - at) {
                     // SAFETY: both are in bounds, and the place has been written above.
                     unsafe { held.set(place(i), self.op.combine(held.get(i), self.lift(at + i))) };
