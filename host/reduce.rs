@@ -1,6 +1,6 @@
 //! The typed call, and the one-line functions.
 
-use crate::data::Data;
+use crate::data::{Data, gpu_of, lies_on};
 use crate::place::Place::{Cpu, Gpu};
 use crate::{Buffer, Device, Error, Item, Op, Stream, View, cpu, default_block, for_each_operator};
 use gpu_reduce_kernels::input::Input;
@@ -80,13 +80,7 @@ pub trait Reduce {
         &self,
         device: &Device,
     ) -> Result<O::Output, Error> {
-        let buffer = match self.data().place()? {
-            Cpu(_) => Device::cpu(),
-            Gpu((gpu, _)) => Device(Gpu(gpu.clone())),
-        };
-        if buffer != *device {
-            return Err(Error::OtherDevice { buffer: buffer.to_string(), device: device.to_string() });
-        }
+        lies_on(gpu_of(&self.data().place()?), device)?;
         self.reduce::<O, BLOCK>()
     }
 
@@ -138,13 +132,16 @@ pub trait Reduce {
 
 /// Reduces `data` by blocks of `block` threads.
 fn reduce<'a, D: Data<'a>, O: Op<D::Item>>(data: D, op: &O, block: u32) -> Result<O::Output, Error> {
-    let place = data.place()?;
-    let output = match (data.len(), place) {
-        (0, _) => op.finish(op.identity(), 0),
-        (_, Cpu(slices)) => cpu::reduce::<O, D::Slices, D::Pointers>(op, slices, block),
-        (len, Gpu((gpu, pointers))) => gpu.reduce(op, pointers, len as u64, block)?,
+    let (place, len) = (data.place()?, data.len());
+    let output = match place {
+        _ if len == 0 => op.finish(op.identity(), 0),
+        Cpu(slices) => cpu::reduce::<O, D::Slices, D::Pointers>(op, slices, block),
+        Gpu((gpu, pointers)) => gpu.reduce(op, pointers, len as u64, block)?,
     };
-    output.ok_or(Error::EmptyInput { op: O::NAME })
+    match output {
+        Some(output) => Ok(output),
+        None => Err(Error::EmptyInput { op: O::NAME }),
+    }
 }
 
 impl<T: Item> Reduce for View<'_, T> {

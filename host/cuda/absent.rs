@@ -98,7 +98,10 @@ impl OwnStream {
         match self.0 {}
     }
 
-    pub fn fill<V: Copy>(&mut self, _: *mut V, _: V) -> Result<(), Error> {
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn fill(&mut self, _: *mut u8, _: &[u8]) -> Result<(), Error> {
         match self.0 {}
     }
 
@@ -107,7 +110,7 @@ impl OwnStream {
     /// It is never called.
     pub unsafe fn enqueue<O: Op<P::Item>, P: Input>(
         &mut self,
-        _: O,
+        _: &O,
         _: (P, u64),
         _: u32,
         _: *mut O::Output,

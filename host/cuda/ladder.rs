@@ -1,7 +1,7 @@
 //! Launches of the classic kernels, repeated until one value, or one list, is left; nothing is copied between them.
 
 use super::modules::Grid;
-use super::stream::Queue;
+use super::stream::{Call, Queue};
 use super::{Gpu, Memory};
 use crate::buffer::Part;
 use crate::merge::Merged;
@@ -94,10 +94,11 @@ pub fn reduce_repeatedly<O: Op<T, Output: Pod> + Default, T: Element>(
     let gpu = elements.memory.gpu();
     let mut result = [O::Output::zeroed()];
     let output = Memory::new(gpu, size_of::<O::Output>())?;
-    let items = (elements.pointer(), elements.len as u64);
+    let (op, input) = (O::default(), elements.pointer());
+    let call = Call::new(&op, &input, elements.len as u64, block);
     let time = time(gpu, repeats, &mut |queue, _| {
         // SAFETY: the elements are borrowed until the stream has been waited for, and the output stays as long.
-        unsafe { queue.enqueue(gpu, O::default(), items, block, Target::device(pointer(&output, 0))) }?;
+        unsafe { queue.enqueue(gpu, &call, Target::device(pointer(&output, 0))) }?;
         Ok(())
     })?;
     output.read(0, bytemuck::cast_slice_mut(&mut result))?;
