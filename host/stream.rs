@@ -1,5 +1,6 @@
 //! Streams: what is enqueued on one runs in order, while the program goes on.
 
+use crate::call::{Call, Types};
 use crate::cuda::{self, OwnStream};
 use crate::data::{Data, gpu_of, other_device};
 use crate::place::Place::{self, Cpu, Gpu};
@@ -80,7 +81,11 @@ impl Stream {
             (Gpu((gpu, items)), Gpu(result), Gpu(stream)) if gpu == stream.gpu() => unsafe {
                 match data.len() {
                     0 => stream.fill(result.cast(), bytemuck::bytes_of(&none()?)),
-                    len => stream.enqueue(op, (items, len as u64), block, result),
+                    len => {
+                        let types = Types::of::<O, D::Pointers>();
+                        let call = Call::new(types, (&raw const *op).cast(), &items, len as u64, block);
+                        stream.enqueue(&call, result.cast())
+                    }
                 }
             },
             (place, ..) => Err(other_device(gpu_of(&place), &self.device())),

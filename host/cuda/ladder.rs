@@ -1,9 +1,10 @@
 //! Launches of the classic kernels, repeated until one value, or one list, is left; nothing is copied between them.
 
 use super::modules::Grid;
-use super::stream::{Call, Queue};
+use super::stream::Queue;
 use super::{Gpu, Memory};
 use crate::buffer::Part;
+use crate::call::{Call, Types};
 use crate::merge::Merged;
 use crate::{Element, Error, Kernels, LadderElement, LadderOp, Op};
 use bytemuck::{Pod, Zeroable};
@@ -95,7 +96,9 @@ pub fn reduce_repeatedly<O: Op<T, Output: Pod> + Default, T: Element>(
     let mut result = [O::Output::zeroed()];
     let output = Memory::new(gpu, size_of::<O::Output>())?;
     let (op, input) = (O::default(), elements.pointer());
-    let call = Call::new(&op, &input, elements.len as u64, block);
+    let types = Types::of::<O, *const T>();
+    // SAFETY: the types are these.
+    let call = unsafe { Call::new(types, (&raw const op).cast(), &input, elements.len as u64, block) };
     let time = time(gpu, repeats, &mut |queue, _| {
         // SAFETY: the elements are borrowed until the stream has been waited for, and the output stays as long.
         unsafe { queue.enqueue(gpu, &call, Target::device(pointer(&output, 0))) }?;

@@ -2,20 +2,15 @@
 
 use super::Gpu;
 use super::modules::{Compiled, Grid, no_kernel};
-use crate::{Error, Kernels, Op, Plan};
-use bytemuck::{Zeroable, bytes_of_mut};
+use crate::call::Call;
+use crate::{Error, Plan};
 use cust::error::{CudaError, CudaResult};
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, DevicePointer, DeviceSlice, LockedBuffer};
 use cust::stream::{Stream, StreamFlags};
-use gpu_reduce_kernels::input::Input;
-use gpu_reduce_kernels::kernels::Parameters;
-use gpu_reduce_kernels::op::width;
 use gpu_reduce_kernels::plan::least_block;
-use gpu_reduce_kernels::reduce::{Kernel, RowKernel, Target, push_rest};
+use gpu_reduce_kernels::reduce::{Target, push_rest};
 use gpu_reduce_kernels::slot;
-use std::any::{TypeId, type_name};
 use std::ffi::c_void;
-use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,52 +74,6 @@ impl Queue {
     }
 }
 
-/// What a launch asks of an operator and an input's type: a constant for each such pair, so that the code which launches is
-/// compiled once, here, and not for each pair in the programs that reduce.
-pub struct Types {
-    kernel: TypeId,
-    row_kernel: TypeId,
-    /// The kernel's name, for errors.
-    name: fn() -> &'static str,
-    /// What the operator's crate has compiled.
-    own: Kernels,
-    width: usize,
-    /// Words of an accumulator's slot.
-    words: usize,
-}
-
-/// A reduction of some items, whose types are left behind.
-pub struct Call<'a> {
-    of: &'static Types,
-    input: Parameters,
-    /// The input's [`head`](Input::head).
-    head: u32,
-    len: u64,
-    block: u32,
-    op: *const c_void,
-    borrowed: PhantomData<&'a ()>,
-}
-
-impl<'a> Call<'a> {
-    #[inline(always)]
-    pub fn new<O: Op<P::Item>, P: Input>(op: &'a O, input: &'a P, len: u64, block: u32) -> Self {
-        let of = const {
-            &Types {
-                kernel: TypeId::of::<Kernel<O, P>>(),
-                row_kernel: TypeId::of::<RowKernel<O, P>>(),
-                name: type_name::<Kernel<O, P>>,
-                own: O::KERNELS,
-                width: width::<O, P::Item>(P::BYTES),
-                words: slot::words::<O::Accumulator>(),
-            }
-        };
-        let mut parameters = Parameters::NONE;
-        input.parameters(&mut parameters);
-        let op = (&raw const *op).cast();
-        Self { of, input: parameters, head: input.head(), len, block, op, borrowed: PhantomData }
-    }
-}
-
 /// A stream of a caller's own.
 pub struct OwnStream {
     gpu: Arc<Gpu>,
@@ -169,29 +118,12 @@ impl OwnStream {
         .map_err(|error| self.gpu.failed("copying to the device", error))
     }
 
-    /// Enqueues a reduction of `len` items, of which there are some, and leaves its result on the device.
+    /// Enqueues a reduction, and leaves its result on the device.
     ///
     /// # Safety
     ///
-    /// As of [`Queue::enqueue`], but for the context.
-    #[inline(always)]
-    pub unsafe fn enqueue<O: Op<P::Item>, P: Input>(
-        &mut self,
-        op: &O,
-        (input, len): (P, u64),
-        block: u32,
-        result: *mut O::Output,
-    ) -> Result<(), Error> {
-        // SAFETY: as the caller vouches.
-        unsafe { self.enqueue_call(&Call::new(op, &input, len, block), result.cast()) }
-    }
-
-    /// As [`enqueue`](Self::enqueue), for all types the same code.
-    ///
-    /// # Safety
-    ///
-    /// As there.
-    unsafe fn enqueue_call(&mut self, call: &Call, result: *mut ()) -> Result<(), Error> {
+    /// As of [`Queue::enqueue`], but for the context; `result` is a place for it.
+    pub unsafe fn enqueue(&mut self, call: &Call, result: *mut ()) -> Result<(), Error> {
         let _entered = self.gpu.enter()?;
         // SAFETY: as the caller vouches.
         unsafe { self.queue.enqueue(&self.gpu, call, Target::device(result)) }?;
@@ -259,27 +191,17 @@ impl Gpu {
         Stream::new(StreamFlags::NON_BLOCKING, None).map_err(|error| self.failed("creating a stream", error))
     }
 
-    /// Reduces `len` items, of which there are some, and waits for the result.
-    #[inline(always)]
-    pub fn reduce<O: Op<P::Item>, P: Input>(
-        &self,
-        op: &O,
-        input: P,
-        len: u64,
-        block: u32,
-    ) -> Result<Option<O::Output>, Error> {
-        let mut all = O::Accumulator::zeroed();
-        self.accumulate(&Call::new(op, &input, len, block), bytes_of_mut(&mut all))?;
-        Ok(op.finish(all, len))
-    }
-
-    /// Reduces, and waits for the accumulator of all items, which are borrowed until then: for all types the same code.
-    fn accumulate(&self, call: &Call, all: &mut [u8]) -> Result<(), Error> {
+    /// Reduces, and waits for the accumulator of all items.
+    ///
+    /// # Safety
+    ///
+    /// The items stay as they are meanwhile, and `all` are the bytes of an accumulator of the call's operator.
+    pub unsafe fn reduce(&self, call: &Call, all: &mut [u8]) -> Result<(), Error> {
         self.with_workspace(|Workspace { queue, result }| {
             let words = words_of(self, result, call.of.words)?;
             let host = words.as_ptr().cast_mut().cast();
-            // SAFETY: the input stays as it is borrowed until the call has ended, and so does the workspace's slot, which is
-            // empty; the context is entered.
+            // SAFETY: the input stays as the caller vouches, and so does the workspace's slot, which is empty; the context is
+            // entered.
             let kernel = unsafe { queue.enqueue(self, call, Target::host(host)) }?;
             self.launched(kernel, wait(words, || queue.stream.synchronize()))?;
             slot::unpack_bytes(all, |index| words[index].load(Ordering::Relaxed));
