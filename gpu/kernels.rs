@@ -16,16 +16,19 @@ pub trait Arguments: Copy {
 }
 
 /// Where a launch finds the kernel's parameters, as the driver takes it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Parameters {
     addresses: [*mut c_void; 16],
     len: usize,
 }
 
 impl Parameters {
+    /// None.
+    pub const NONE: Self = Self { addresses: [core::ptr::null_mut(); 16], len: 0 };
+
     /// The parameters of `arguments`, which stay where they are as long as these are used.
     pub fn of(arguments: &impl Arguments) -> Self {
-        let mut parameters = Self { addresses: [core::ptr::null_mut(); 16], len: 0 };
+        let mut parameters = Self::NONE;
         arguments.parameters(&mut parameters);
         parameters
     }
@@ -36,7 +39,16 @@ impl Parameters {
     ///
     /// After the sixteenth.
     pub fn push<V: Copy>(&mut self, value: &V) {
-        self.addresses[self.len] = (&raw const *value).cast_mut().cast();
+        self.push_address((&raw const *value).cast());
+    }
+
+    /// Adds one, of whatever type, that lies there.
+    ///
+    /// # Panics
+    ///
+    /// After the sixteenth.
+    pub fn push_address(&mut self, address: *const c_void) {
+        self.addresses[self.len] = address.cast_mut();
         self.len += 1;
     }
 

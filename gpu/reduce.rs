@@ -12,6 +12,7 @@ use crate::input::Input;
 use crate::kernels::{self, Parameters};
 use crate::stage::{chunk, partials};
 use crate::{Op, slot};
+use core::ffi::c_void;
 use core::hint::assert_unchecked;
 use core::marker::PhantomData;
 use core::ptr::with_exposed_provenance_mut;
@@ -62,12 +63,23 @@ impl<P: Input, O: Copy, V: Copy> kernels::Arguments for Arguments<P, O, V> {
     fn parameters(&self, parameters: &mut Parameters) {
         let Self { input, len, chunk, slots, result, op } = self;
         input.parameters(parameters);
-        parameters.push(len);
-        parameters.push(chunk);
-        parameters.push(slots);
-        parameters.push(result);
-        parameters.push(op);
+        push_rest(parameters, (len, chunk, slots), result, (&raw const *op).cast());
     }
+}
+
+/// Adds the parameters that follow the input's: for a host that knows of the result's type nothing, and of the operator no more
+/// than where it lies, so that one code launches all.
+pub fn push_rest<V: Copy>(
+    parameters: &mut Parameters,
+    (len, chunk, slots): (&u64, &u64, &*mut u64),
+    result: &Target<V>,
+    op: *const c_void,
+) {
+    parameters.push(len);
+    parameters.push(chunk);
+    parameters.push(slots);
+    parameters.push(result);
+    parameters.push_address(op);
 }
 
 /// The kernel as a type.

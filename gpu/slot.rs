@@ -58,3 +58,10 @@ pub fn unpack<V: Pod>(word: impl Fn(usize) -> u64) -> V {
     }
     value
 }
+
+/// As [`unpack`], for all types the same code: sets the bytes of the value.
+pub fn unpack_bytes(value: &mut [u8], word: impl Fn(usize) -> u64) {
+    for (index, part) in value.chunks_mut(4).enumerate() {
+        part.copy_from_slice(&(word(index) as u32).to_ne_bytes()[..part.len()]);
+    }
+}

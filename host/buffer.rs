@@ -1,12 +1,13 @@
 //! Data on a device.
 
-use crate::cuda::Memory;
+use crate::cuda::{self, Memory};
 use crate::place::Place::{self, Cpu, Gpu};
 use crate::{Device, Error};
 use bytemuck::{CheckedBitPattern, NoUninit, Zeroable};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, Range, RangeBounds};
+use std::sync::Arc;
 
 /// What a buffer holds: any plain value, such as a number, a `bool`, or a `#[repr(C)]` struct that derives [`Pod`](bytemuck::Pod).
 pub trait Item: NoUninit + CheckedBitPattern + Zeroable + Send + Sync {}
@@ -70,14 +71,22 @@ impl<T: Item> Buffer<T> {
         }))
     }
 
+    /// The GPU where the elements lie; on the CPU, none.
+    pub(crate) fn gpu(&self) -> Option<&Arc<cuda::Gpu>> {
+        match &self.0 {
+            Cpu(_) => None,
+            Gpu(memory) => Some(memory.gpu()),
+        }
+    }
+
     /// The place of element `index`, to write to.
-    pub(crate) fn place_mut(&mut self, index: usize) -> Result<Place<&mut T, (&Memory, *mut T)>, Error> {
+    pub(crate) fn place_mut(&mut self, index: usize) -> Result<Place<&mut T, *mut T>, Error> {
         let range = resolve(index..index.saturating_add(1), self.len())?;
         Ok(match &mut self.0 {
             Cpu(data) => Cpu(&mut data[range.start]),
             Gpu(memory) => {
                 let address = memory.address(range.start * size_of::<T>());
-                Gpu((memory, std::ptr::without_provenance_mut(address as usize)))
+                Gpu(std::ptr::without_provenance_mut(address as usize))
             }
         })
     }

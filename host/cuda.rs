@@ -191,6 +191,7 @@ fn reason(error: CudaError) -> String {
 mod tests {
     use super::*;
     use crate::Sum;
+    use crate::call::{Call, Types};
     use modules::Grid;
 
     /// On a GPU: a module that the driver does not take, and a launch that it refuses, are errors, and the device goes on.
@@ -222,6 +223,13 @@ mod tests {
         let mut memory = Memory::new(&gpu, 16).unwrap();
         memory.write(0, bytemuck::cast_slice(&[1f32, 2.0, 3.0, 4.0])).unwrap();
         let input = std::ptr::without_provenance::<f32>(memory.address(0) as usize);
-        assert_eq!(gpu.reduce(&Sum, input, 4, 256), Ok(Some(10.0)));
+        let (op, mut sum) = (Sum, 0f32);
+        // SAFETY: the types are these, and the memory holds so many items.
+        let reduced = unsafe {
+            let types = Types::of::<Sum, *const f32>();
+            let call = Call::new(types, (&raw const op).cast(), &input, 4, 256);
+            gpu.reduce(&call, bytemuck::bytes_of_mut(&mut sum))
+        };
+        assert_eq!((reduced, sum), (Ok(()), 10.0));
     }
 }

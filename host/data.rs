@@ -2,7 +2,7 @@
 
 use crate::cuda::Gpu;
 use crate::place::Place::{self, Cpu, Gpu as OnGpu};
-use crate::{Error, Item, View, cpu::Source};
+use crate::{Device, Error, Item, View, cpu::Source};
 use gpu_reduce_kernels::input::Input;
 use std::sync::Arc;
 
@@ -77,14 +77,41 @@ impl<'a, A: Data<'a>, B: Data<'a>> Data<'a> for (A, B) {
         if first != second {
             return Err(Error::OtherLength { first, second });
         }
-        let name = |gpu: Option<&Arc<Gpu>>| gpu.map_or("the CPU".to_owned(), |gpu| gpu.to_string());
-        let apart = |first, second| Err(Error::OtherDevice { buffer: name(first), device: name(second) });
         match (self.0.place()?, self.1.place()?) {
             (Cpu(a), Cpu(b)) => Ok(Cpu((a, b))),
             (OnGpu((gpu, a)), OnGpu((other, b))) if gpu == other => Ok(OnGpu((gpu, (a, b)))),
-            (OnGpu((gpu, _)), OnGpu((other, _))) => apart(Some(gpu), Some(other)),
-            (OnGpu((gpu, _)), Cpu(_)) => apart(Some(gpu), None),
-            (Cpu(_), OnGpu((gpu, _))) => apart(None, Some(gpu)),
+            (first, second) => Err(apart(gpu_of(&first), gpu_of(&second))),
         }
     }
+}
+
+/// The GPU where data are; on the CPU, none.
+pub fn gpu_of<'a, C, P>(place: &Place<C, (&'a Arc<Gpu>, P)>) -> Option<&'a Arc<Gpu>> {
+    match place {
+        Cpu(_) => None,
+        OnGpu((gpu, _)) => Some(gpu),
+    }
+}
+
+/// An error unless what lies on this GPU, or on the CPU, lies on `device`.
+pub fn lies_on(gpu: Option<&Arc<Gpu>>, device: &Device) -> Result<(), Error> {
+    match (gpu, &device.0) {
+        (None, Cpu(())) => Ok(()),
+        (Some(gpu), OnGpu(other)) if gpu == other => Ok(()),
+        _ => Err(other_device(gpu, device)),
+    }
+}
+
+/// What lies on this GPU, or on the CPU, does not lie on `device`.
+#[cold]
+pub fn other_device(gpu: Option<&Arc<Gpu>>, device: &Device) -> Error {
+    let buffer = Device(gpu.map_or(Cpu(()), |gpu| OnGpu(gpu.clone())));
+    Error::OtherDevice { buffer: buffer.to_string(), device: device.to_string() }
+}
+
+/// Two data of a pair lie on two devices.
+#[cold]
+fn apart(first: Option<&Arc<Gpu>>, second: Option<&Arc<Gpu>>) -> Error {
+    let name = |gpu: Option<&Arc<Gpu>>| gpu.map_or("the CPU".to_owned(), |gpu| gpu.to_string());
+    Error::OtherDevice { buffer: name(first), device: name(second) }
 }

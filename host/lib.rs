@@ -35,6 +35,7 @@
 //!   `merge_sorted`.
 
 mod buffer;
+mod call;
 mod cpu;
 #[cfg_attr(not(gpu), path = "cuda/absent.rs")]
 mod cuda;

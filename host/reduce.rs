@@ -1,10 +1,13 @@
 //! The typed call, and the one-line functions.
 
-use crate::data::Data;
-use crate::place::Place::{Cpu, Gpu};
+use crate::call::{Call, Types};
+use crate::data::{Data, gpu_of, lies_on};
+use crate::place::Place::{self, Cpu, Gpu};
 use crate::{Buffer, Device, Error, Item, Op, Stream, View, cpu, default_block, for_each_operator};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::plan::assert_block;
+use std::ffi::c_void;
+use std::slice;
 
 /// Data that reduces: buffers and views on the device where they lie, slices in host memory on the CPU, and pairs of these,
 /// which an operator of two inputs takes item by item. (A GPU would not help slices: a CPU thread sums data in the time that it
@@ -80,13 +83,7 @@ pub trait Reduce {
         &self,
         device: &Device,
     ) -> Result<O::Output, Error> {
-        let buffer = match self.data().place()? {
-            Cpu(_) => Device::cpu(),
-            Gpu((gpu, _)) => Device(Gpu(gpu.clone())),
-        };
-        if buffer != *device {
-            return Err(Error::OtherDevice { buffer: buffer.to_string(), device: device.to_string() });
-        }
+        lies_on(gpu_of(&self.data().place()?), device)?;
         self.reduce::<O, BLOCK>()
     }
 
@@ -136,15 +133,48 @@ pub trait Reduce {
     }
 }
 
-/// Reduces `data` by blocks of `block` threads.
+/// Reduces `data` by blocks of `block` threads. It is compiled for each operator and element type that a program uses, and so is
+/// no more than what is of these types.
 fn reduce<'a, D: Data<'a>, O: Op<D::Item>>(data: D, op: &O, block: u32) -> Result<O::Output, Error> {
-    let place = data.place()?;
-    let output = match (data.len(), place) {
-        (0, _) => op.finish(op.identity(), 0),
-        (_, Cpu(slices)) => cpu::reduce::<O, D::Slices, D::Pointers>(op, slices, block),
-        (len, Gpu((gpu, pointers))) => gpu.reduce(op, pointers, len as u64, block)?,
+    let mut all = op.identity();
+    // SAFETY: the types are these, and the bytes those of an accumulator, which is plain.
+    let place = unsafe {
+        let bytes = slice::from_raw_parts_mut((&raw mut all).cast(), size_of::<O::Accumulator>());
+        reduce_on_gpu(data, Types::of::<O, D::Pointers>(), (&raw const *op).cast(), block, bytes)
     };
-    output.ok_or(Error::EmptyInput { op: O::NAME })
+    let output = match place {
+        Err(error) => return Err(error),
+        Ok(Cpu(slices)) => cpu::reduce::<O, D::Slices, D::Pointers>(op, slices, block),
+        Ok(Gpu(len)) => op.finish(all, len),
+    };
+    match output {
+        Some(output) => Ok(output),
+        None => Err(Error::EmptyInput { op: O::NAME }),
+    }
+}
+
+/// Reduces data on a GPU to `all`, the identity's bytes, and says how many items there were; so it does with no items anywhere. Of
+/// others says where on the CPU they are. For all operators the same code.
+///
+/// # Safety
+///
+/// What lies at `op` is an operator of the `types`, `all` are the bytes of its accumulator, and the pointers are the others.
+#[inline(never)]
+unsafe fn reduce_on_gpu<'a, D: Data<'a>>(
+    data: D,
+    types: &'static Types,
+    op: *const c_void,
+    block: u32,
+    all: &mut [u8],
+) -> Result<Place<D::Slices, u64>, Error> {
+    let len = data.len() as u64;
+    match data.place()? {
+        _ if len == 0 => {}
+        Cpu(slices) => return Ok(Cpu(slices)),
+        // SAFETY: as the caller vouches; the data are borrowed.
+        Gpu((gpu, pointers)) => unsafe { gpu.reduce(&Call::new(types, op, &pointers, len, block), all)? },
+    }
+    Ok(Gpu(len))
 }
 
 impl<T: Item> Reduce for View<'_, T> {

@@ -1,10 +1,12 @@
 //! Streams: what is enqueued on one runs in order, while the program goes on.
 
-use crate::cuda::OwnStream;
-use crate::data::Data;
+use crate::call::{Call, Types};
+use crate::cuda::{self, OwnStream};
+use crate::data::{Data, gpu_of, other_device};
 use crate::place::Place::{self, Cpu, Gpu};
 use crate::{Buffer, Device, Error, Item, Op, cpu};
 use std::ffi::c_void;
+use std::sync::Arc;
 
 /// A queue of a device's work. On the CPU it is always empty: what is enqueued is done at once.
 ///
@@ -64,14 +66,8 @@ impl Stream {
     where
         O::Output: Item,
     {
-        let device = self.device();
-        let elsewhere = |buffer: &Device| {
-            Err(Error::OtherDevice { buffer: buffer.to_string(), device: device.to_string() })
-        };
-        if results.device() != device {
-            return elsewhere(&results.device());
-        }
         let none = || op.finish(op.identity(), 0).ok_or(Error::EmptyInput { op: O::NAME });
+        self.has(results.gpu())?;
         match (data.place()?, results.place_mut(index)?, &mut self.0) {
             (Cpu(items), Cpu(result), Cpu(())) => {
                 *result = match data.len() {
@@ -81,13 +77,27 @@ impl Stream {
                 };
                 Ok(())
             }
-            (Gpu((gpu, items)), Gpu((_, result)), Gpu(stream)) if gpu == stream.gpu() => match data.len() {
-                0 => stream.fill(result, none()?),
-                // SAFETY: as the caller vouches; the result's place is in bounds.
-                len => unsafe { stream.enqueue(*op, (items, len as u64), block, result) },
+            // SAFETY: as the caller vouches; the result's place is in bounds.
+            (Gpu((gpu, items)), Gpu(result), Gpu(stream)) if gpu == stream.gpu() => unsafe {
+                match data.len() {
+                    0 => stream.fill(result.cast(), bytemuck::bytes_of(&none()?)),
+                    len => {
+                        let types = Types::of::<O, D::Pointers>();
+                        let call = Call::new(types, (&raw const *op).cast(), &items, len as u64, block);
+                        stream.enqueue(&call, result.cast())
+                    }
+                }
             },
-            (Cpu(_), ..) => elsewhere(&Device::cpu()),
-            (Gpu((gpu, _)), ..) => elsewhere(&Device(Gpu(gpu.clone()))),
+            (place, ..) => Err(other_device(gpu_of(&place), &self.device())),
+        }
+    }
+
+    /// An error unless what lies on this GPU, or on the CPU, is on the stream's device.
+    fn has(&self, gpu: Option<&Arc<cuda::Gpu>>) -> Result<(), Error> {
+        match (gpu, &self.0) {
+            (None, Cpu(())) => Ok(()),
+            (Some(gpu), Gpu(stream)) if gpu == stream.gpu() => Ok(()),
+            _ => Err(other_device(gpu, &self.device())),
         }
     }
 }

@@ -149,7 +149,16 @@ impl Input {
     ///
     /// If the file's length does not fit its type or header; in a CSV file, what [`Selection::parse`] says.
     pub fn values<T: Element + FromStr>(&self) -> Result<Cow<'_, [T]>, Error> {
-        let size = size_of::<T>();
+        let mut parsed = Vec::new();
+        let mut parse = |text: &str| text.parse().map(|value| parsed.push(value)).is_ok();
+        Ok(match self.read(size_of::<T>(), &mut parse)? {
+            Some(bytes) => cast(bytes),
+            None => Cow::Owned(parsed),
+        })
+    }
+
+    /// The bytes of the numbers, which have `size` each; none of text, which goes to `parse`, a number at a time.
+    fn read(&self, size: usize, parse: &mut dyn FnMut(&str) -> bool) -> Result<Option<&[u8]>, Error> {
         match &self.format {
             Format::Npy(npy::Header { shape, count, start, .. }) => {
                 let data = &self.bytes[*start..];
@@ -161,13 +170,13 @@ impl Input {
                         bytes: data.len(),
                     });
                 }
-                Ok(cast(data))
+                Ok(Some(data))
             }
-            Format::Csv(selection) => selection.parse(&self.bytes, self.dtype).map(Cow::Owned),
             Format::Raw if !self.bytes.len().is_multiple_of(size) => {
                 Err(Error::Partial { bytes: self.bytes.len(), dtype: self.dtype, size })
             }
-            Format::Raw => Ok(cast(&self.bytes)),
+            Format::Raw => Ok(Some(&self.bytes)),
+            Format::Csv(selection) => selection.parse(&self.bytes, self.dtype, parse).map(|()| None),
         }
     }
 }

@@ -1,7 +1,5 @@
 //! CSV files: whether the first row is a header, and the numbers of one column.
 
-use std::str::FromStr;
-
 use csv::{ByteRecord, ReaderBuilder, Trim};
 
 use super::error::Error;
@@ -19,13 +17,19 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Parses the column of the file of these `bytes` as numbers of the type `T`, which `dtype` names.
+    /// Has the column of the file of these `bytes` parsed, a field at a time, as numbers of the type that `dtype` names; `parse` says
+    /// whether a field is one.
     ///
     /// # Errors
     ///
     /// If there is no such column or more than one, if the first row may be a header or not, or if a row has no valid
     /// number in the column.
-    pub fn parse<T: FromStr>(&self, bytes: &[u8], dtype: Dtype) -> Result<Vec<T>, Error> {
+    pub fn parse(
+        &self,
+        bytes: &[u8],
+        dtype: Dtype,
+        parse: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<(), Error> {
         let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
         // A row with too few or too many fields is refused below, with its line.
         let mut reader = ReaderBuilder::new()
@@ -37,7 +41,7 @@ impl Selection {
         let mut record = ByteRecord::new();
         let mut more = reader.read_byte_record(&mut record)?;
         if !more {
-            return if self.header == Some(false) { Ok(Vec::new()) } else { Err(Error::NoHeader) };
+            return if self.header == Some(false) { Ok(()) } else { Err(Error::NoHeader) };
         }
         let Column { index, name } = self.find_column(&record)?;
         let width = record.len();
@@ -46,7 +50,7 @@ impl Selection {
         }
 
         let progress = Progress::new("parsing", bytes.len());
-        let mut values = Vec::new();
+        let mut count = 0_usize;
         while more {
             let start = record.position().map_or(0, |position| position.byte() as usize);
             let line = || line_of_record(bytes, start);
@@ -54,19 +58,21 @@ impl Selection {
                 let first = if name.is_some() { "header" } else { "first" };
                 return Err(Error::Fields { line: line(), found: record.len(), first, expected: width });
             }
-            let value = str::from_utf8(&record[index]).ok().and_then(|text| text.parse().ok());
-            values.push(value.ok_or_else(|| Error::Value {
-                line: line(),
-                column: name.clone().unwrap_or_else(|| index.to_string()),
-                text: lossy(&record[index]),
-                dtype,
-            })?);
-            if values.len().is_multiple_of(1 << 16) {
+            if !str::from_utf8(&record[index]).is_ok_and(&mut *parse) {
+                return Err(Error::Value {
+                    line: line(),
+                    column: name.unwrap_or_else(|| index.to_string()),
+                    text: lossy(&record[index]),
+                    dtype,
+                });
+            }
+            count += 1;
+            if count.is_multiple_of(1 << 16) {
                 progress.set(start);
             }
             more = reader.read_byte_record(&mut record)?;
         }
-        Ok(values)
+        Ok(())
     }
 
     /// The column that is asked for, of a file with this `first` row.

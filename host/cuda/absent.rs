@@ -1,7 +1,7 @@
 //! No GPU, in a build without: the types of `cuda`, of which there are no values, so that whoever has one need not ask.
 
-use crate::{Error, Op};
-use gpu_reduce_kernels::input::Input;
+use crate::Error;
+use crate::call::Call;
 use std::convert::Infallible;
 use std::ffi::c_void;
 use std::fmt;
@@ -34,13 +34,10 @@ impl Gpu {
         match self.0 {}
     }
 
-    pub fn reduce<O: Op<P::Item>, P: Input>(
-        &self,
-        _: &O,
-        _: P,
-        _: u64,
-        _: u32,
-    ) -> Result<Option<O::Output>, Error> {
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn reduce(&self, _: &Call, _: &mut [u8]) -> Result<(), Error> {
         match self.0 {}
     }
 }
@@ -98,20 +95,17 @@ impl OwnStream {
         match self.0 {}
     }
 
-    pub fn fill<V: Copy>(&mut self, _: *mut V, _: V) -> Result<(), Error> {
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn fill(&mut self, _: *mut u8, _: &[u8]) -> Result<(), Error> {
         match self.0 {}
     }
 
     /// # Safety
     ///
     /// It is never called.
-    pub unsafe fn enqueue<O: Op<P::Item>, P: Input>(
-        &mut self,
-        _: O,
-        _: (P, u64),
-        _: u32,
-        _: *mut O::Output,
-    ) -> Result<(), Error> {
+    pub unsafe fn enqueue(&mut self, _: &Call, _: *mut ()) -> Result<(), Error> {
         match self.0 {}
     }
 }

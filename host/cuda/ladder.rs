@@ -4,6 +4,7 @@ use super::modules::Grid;
 use super::stream::Queue;
 use super::{Gpu, Memory};
 use crate::buffer::Part;
+use crate::call::{Call, Types};
 use crate::merge::Merged;
 use crate::{Element, Error, Kernels, LadderElement, LadderOp, Op};
 use bytemuck::{Pod, Zeroable};
@@ -94,10 +95,13 @@ pub fn reduce_repeatedly<O: Op<T, Output: Pod> + Default, T: Element>(
     let gpu = elements.memory.gpu();
     let mut result = [O::Output::zeroed()];
     let output = Memory::new(gpu, size_of::<O::Output>())?;
-    let items = (elements.pointer(), elements.len as u64);
+    let (op, input) = (O::default(), elements.pointer());
+    let types = Types::of::<O, *const T>();
+    // SAFETY: the types are these.
+    let call = unsafe { Call::new(types, (&raw const op).cast(), &input, elements.len as u64, block) };
     let time = time(gpu, repeats, &mut |queue, _| {
         // SAFETY: the elements are borrowed until the stream has been waited for, and the output stays as long.
-        unsafe { queue.enqueue(gpu, O::default(), items, block, Target::device(pointer(&output, 0))) }?;
+        unsafe { queue.enqueue(gpu, &call, Target::device(pointer(&output, 0))) }?;
         Ok(())
     })?;
     output.read(0, bytemuck::cast_slice_mut(&mut result))?;

@@ -6,11 +6,13 @@ use cust::error::CudaError;
 use cust::function::Function;
 use cust::module::{Module, ModuleJitOption};
 use cust::stream::Stream;
-use gpu_reduce_kernels::kernels::{Kernel, Kernels, Parameters, Ptx};
+#[cfg(any(test, feature = "ladder"))]
+use gpu_reduce_kernels::kernels::Kernel;
+use gpu_reduce_kernels::kernels::{Kernels, Parameters, Ptx};
 use gpu_reduce_kernels::plan::ANY_BLOCK;
 use gpu_reduce_kernels::table;
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
-use std::any::{TypeId, type_name};
+use std::any::TypeId;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::Mutex;
@@ -57,6 +59,7 @@ impl Gpu {
     ///
     /// What the arguments point to stays valid until the stream has been waited for, and the launch is one that the kernel
     /// asks for.
+    #[cfg(any(test, feature = "ladder"))]
     pub(super) unsafe fn launch<K: Kernel>(
         &self,
         own: Kernels,
@@ -64,46 +67,31 @@ impl Gpu {
         grid: Grid,
         arguments: &K::Arguments,
     ) -> Result<&'static Compiled, Error> {
-        // SAFETY: as the caller vouches.
-        unsafe { self.launch_if_compiled::<K>(own, stream, grid, arguments) }?.ok_or_else(|| {
-            Error::NoKernel { kernel: format!("{} with BLOCK {}", type_name::<K>(), grid.block) }
-        })
+        let parameters = Parameters::of(arguments);
+        // SAFETY: as the caller vouches; the kernel's type says what it takes.
+        unsafe { self.launch_if_compiled(TypeId::of::<K>(), own, stream, grid, &parameters) }?
+            .ok_or_else(|| no_kernel(std::any::type_name::<K>(), grid.block))
     }
 
-    /// As [`launch`](Self::launch); does nothing where no table has the kernel for this BLOCK.
+    /// Launches the kernel of type `of`, one of the library's or of `own`, and returns it; does nothing where no table has it for
+    /// this BLOCK. For all types the same code.
     ///
     /// # Safety
     ///
-    /// As there.
-    pub(super) unsafe fn launch_if_compiled<K: Kernel>(
+    /// As for [`launch`](Self::launch), and the parameters are those of the kernel's arguments.
+    pub(super) unsafe fn launch_if_compiled(
         &self,
+        of: TypeId,
         own: Kernels,
         stream: &Stream,
         grid: Grid,
-        arguments: &K::Arguments,
-    ) -> Result<Option<&'static Compiled>, Error> {
-        let Some(kernel) = self.kernel(TypeId::of::<K>(), own, grid.block)? else { return Ok(None) };
-        let parameters = Parameters::of(arguments);
-        // SAFETY: as the caller vouches; the kernel's type says what it takes.
-        unsafe { self.launch_loaded(kernel, stream, grid, &parameters) }?;
-        Ok(Some(kernel))
-    }
-
-    /// As [`launch`](Self::launch), of what the kernel's type was compiled to: for all types the same code.
-    ///
-    /// # Safety
-    ///
-    /// As there, and the parameters are those that the kernel takes.
-    unsafe fn launch_loaded(
-        &self,
-        kernel: &Compiled,
-        stream: &Stream,
-        Grid { blocks, block }: Grid,
         parameters: &Parameters,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<&'static Compiled>, Error> {
+        let Some(kernel) = self.kernel(of, own, grid.block)? else { return Ok(None) };
         // SAFETY: as the caller vouches.
-        unsafe { stream.launch(&kernel.function, blocks, block, 0, parameters.as_slice()) }
-            .map_err(|error| self.launch_failed(&kernel.name, error))
+        unsafe { stream.launch(&kernel.function, grid.blocks, grid.block, 0, parameters.as_slice()) }
+            .map_err(|error| self.launch_failed(&kernel.name, error))?;
+        Ok(Some(kernel))
     }
 
     /// The compiled kernel of type `of`, if a table has it.
@@ -149,6 +137,12 @@ impl Gpu {
     pub(super) fn launched(&self, kernel: &Compiled, result: Result<(), CudaError>) -> Result<(), Error> {
         result.map_err(|error| self.launch_failed(&kernel.name, error))
     }
+}
+
+/// No table has the kernel of the type of this name.
+#[cold]
+pub fn no_kernel(name: &str, block: u32) -> Error {
+    Error::NoKernel { kernel: format!("{name} with BLOCK {block}") }
 }
 
 /// The module of a kernel's entry point for one BLOCK.

@@ -1,16 +1,14 @@
 //! Launching reductions: on a stream, with the result on the device, or for the host to wait for.
 
 use super::Gpu;
-use super::modules::{Compiled, Grid};
-use crate::{Error, Op, Plan};
-use bytemuck::NoUninit;
+use super::modules::{Compiled, Grid, no_kernel};
+use crate::call::Call;
+use crate::{Error, Plan};
 use cust::error::{CudaError, CudaResult};
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, DevicePointer, DeviceSlice, LockedBuffer};
 use cust::stream::{Stream, StreamFlags};
-use gpu_reduce_kernels::input::Input;
-use gpu_reduce_kernels::op::width;
 use gpu_reduce_kernels::plan::least_block;
-use gpu_reduce_kernels::reduce::{Arguments, Kernel, RowKernel, Target};
+use gpu_reduce_kernels::reduce::{Target, push_rest};
 use gpu_reduce_kernels::slot;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -34,49 +32,45 @@ impl Queue {
         Ok(Self { stream, slots })
     }
 
-    /// Enqueues a reduction of `len` items, of which there are some; its result goes to `result`. Returns the kernel that does it.
+    /// Enqueues a reduction; its result goes to `result`. Returns the kernel that does it.
     ///
     /// # Safety
     ///
-    /// The items and the result's target stay until the stream has been waited for, and nothing else uses them
-    /// meanwhile. The context is entered.
-    pub(super) unsafe fn enqueue<O: Op<P::Item>, P: Input>(
+    /// The items and the result's target stay until the stream has been waited for, and nothing else uses them meanwhile; the
+    /// target is one for the operator's results. The context is entered.
+    pub(super) unsafe fn enqueue(
         &mut self,
         gpu: &Gpu,
-        op: O,
-        (input, len): (P, u64),
-        block: u32,
-        result: Target<O::Output>,
+        call: &Call,
+        result: Target<()>,
     ) -> Result<&'static Compiled, Error> {
-        let width = width::<O, P::Item>(P::BYTES);
+        let &Call { of, len, block, .. } = call;
+        let launch = |stream, kernel, grid, chunk, slots| {
+            let mut parameters = call.input;
+            push_rest(&mut parameters, (&len, &chunk, &slots), &result, call.op);
+            // SAFETY: as the caller vouches; the parameters are those that the kernel, which is one for the call's types, takes.
+            unsafe { gpu.launch_if_compiled(kernel, of.own, stream, grid, &parameters) }
+        };
         // What is no longer than a row has the same bits by the least BLOCK that has it.
-        let least = least_block(len, width);
+        let least = least_block(len, of.width);
         if least <= block {
-            let slots = self.slots.as_device_ptr().as_mut_ptr();
-            let arguments = Arguments { input, len, chunk: len, slots, result, op };
+            let is_aligned = (call.head as usize).is_multiple_of(of.width);
+            let kernel = if is_aligned { of.row_kernel } else { of.kernel };
             let grid = Grid { blocks: 1, block: least };
-            // SAFETY: as the caller vouches.
-            let launched = unsafe {
-                if (input.head() as usize).is_multiple_of(width) {
-                    gpu.launch_if_compiled::<RowKernel<O, P>>(O::KERNELS, &self.stream, grid, &arguments)?
-                } else {
-                    gpu.launch_if_compiled::<Kernel<O, P>>(O::KERNELS, &self.stream, grid, &arguments)?
-                }
-            };
-            if let Some(kernel) = launched {
+            let slots = self.slots.as_device_ptr().as_mut_ptr();
+            if let Some(kernel) = launch(&self.stream, kernel, grid, len, slots)? {
                 return Ok(kernel);
             }
         }
-        let plan = Plan::new(len, width, block);
-        let words = plan.chunks as usize * slot::words::<O::Accumulator>();
+        let plan = Plan::new(len, of.width, block);
+        let words = plan.chunks as usize * of.words;
         if words > self.slots.len() {
             self.slots = empty_slots(gpu, &self.stream, words.next_power_of_two())?;
         }
+        // These suffice for the plan.
         let slots = self.slots.as_device_ptr().as_mut_ptr();
-        let arguments = Arguments { input, len, chunk: plan.chunk, slots, result, op };
         let grid = Grid { blocks: plan.chunks, block };
-        // SAFETY: as the caller vouches; the slots are this stream's, and suffice for the plan.
-        unsafe { gpu.launch::<Kernel<O, P>>(O::KERNELS, &self.stream, grid, &arguments) }
+        launch(&self.stream, of.kernel, grid, plan.chunk, slots)?.ok_or_else(|| no_kernel((of.name)(), block))
     }
 }
 
@@ -107,34 +101,32 @@ impl OwnStream {
         self.queue.stream.synchronize().map_err(|error| self.gpu.failed("waiting for a stream", error))
     }
 
-    /// Enqueues that `value` goes to a place on the device.
-    pub fn fill<V: NoUninit>(&mut self, place: *mut V, value: V) -> Result<(), Error> {
+    /// Enqueues that a value goes to a place on the device.
+    ///
+    /// # Safety
+    ///
+    /// It is the place of so many bytes, which stay until the stream has been waited for, and nothing else uses them meanwhile.
+    pub unsafe fn fill(&mut self, place: *mut u8, value: &[u8]) -> Result<(), Error> {
         let _entered = self.gpu.enter()?;
         let pointer = DevicePointer::<u8>::from_raw(place as u64);
-        // SAFETY: the place is one of a buffer, and the driver has copied the value when the call returns (CUDA driver API, "API
+        // SAFETY: as the caller vouches; the driver has copied the value when the call returns (CUDA driver API, "API
         // synchronization behavior": from pageable memory).
         unsafe {
-            let mut place = DeviceSlice::from_raw_parts_mut(pointer, size_of::<V>());
-            place.async_copy_from(bytemuck::bytes_of(&value), &self.queue.stream)
+            let mut place = DeviceSlice::from_raw_parts_mut(pointer, value.len());
+            place.async_copy_from(value, &self.queue.stream)
         }
         .map_err(|error| self.gpu.failed("copying to the device", error))
     }
 
-    /// As [`Queue::enqueue`], with the result on the device.
+    /// Enqueues a reduction, and leaves its result on the device.
     ///
     /// # Safety
     ///
-    /// As there, but for the context.
-    pub unsafe fn enqueue<O: Op<P::Item>, P: Input>(
-        &mut self,
-        op: O,
-        items: (P, u64),
-        block: u32,
-        result: *mut O::Output,
-    ) -> Result<(), Error> {
+    /// As of [`Queue::enqueue`], but for the context; `result` is a place for it.
+    pub unsafe fn enqueue(&mut self, call: &Call, result: *mut ()) -> Result<(), Error> {
         let _entered = self.gpu.enter()?;
         // SAFETY: as the caller vouches.
-        unsafe { self.queue.enqueue(&self.gpu, op, items, block, Target::device(result)) }?;
+        unsafe { self.queue.enqueue(&self.gpu, call, Target::device(result)) }?;
         Ok(())
     }
 }
@@ -199,24 +191,22 @@ impl Gpu {
         Stream::new(StreamFlags::NON_BLOCKING, None).map_err(|error| self.failed("creating a stream", error))
     }
 
-    /// Reduces `len` items, of which there are some, and waits for the result.
-    pub fn reduce<O: Op<P::Item>, P: Input>(
-        &self,
-        op: &O,
-        input: P,
-        len: u64,
-        block: u32,
-    ) -> Result<Option<O::Output>, Error> {
+    /// Reduces, and waits for the accumulator of all items.
+    ///
+    /// # Safety
+    ///
+    /// The items stay as they are meanwhile, and `all` are the bytes of an accumulator of the call's operator.
+    pub unsafe fn reduce(&self, call: &Call, all: &mut [u8]) -> Result<(), Error> {
         self.with_workspace(|Workspace { queue, result }| {
-            let words = words_of(self, result, slot::words::<O::Accumulator>())?;
+            let words = words_of(self, result, call.of.words)?;
             let host = words.as_ptr().cast_mut().cast();
-            // SAFETY: the input stays as it is borrowed until the call has ended, and so does the workspace's slot, which is
-            // empty; the context is entered.
-            let kernel = unsafe { queue.enqueue(self, *op, (input, len), block, Target::host(host)) }?;
+            // SAFETY: the input stays as the caller vouches, and so does the workspace's slot, which is empty; the context is
+            // entered.
+            let kernel = unsafe { queue.enqueue(self, call, Target::host(host)) }?;
             self.launched(kernel, wait(words, || queue.stream.synchronize()))?;
-            let all = slot::unpack(|index| words[index].load(Ordering::Relaxed));
+            slot::unpack_bytes(all, |index| words[index].load(Ordering::Relaxed));
             words.iter().for_each(|word| word.store(slot::EMPTY, Ordering::Relaxed));
-            Ok(op.finish(all, len))
+            Ok(())
         })
     }
 }
