@@ -1,5 +1,6 @@
 //! The element types, in one table, and the arithmetic that operators do on them.
 
+use crate::op::{Scaled, Squares};
 use bytemuck::Pod;
 use core::fmt::{Debug, Display};
 use half::{bf16, f16};
@@ -34,7 +35,7 @@ pub trait Element: Pod + PartialOrd + Display + Debug + Send + Sync + sealed::Se
     /// The nearest `f64`: the same value, but for integers of over 53 bits.
     fn to_f64(self) -> f64;
 
-    /// The nearest of the type that statistics return.
+    /// The nearest of the type that statistics return; a NaN becomes the canonical one.
     fn real(value: f64) -> Self::Real;
 
     /// An integer that orders as the element's magnitude does: for a float its bits without the sign, over those of infinity for a NaN.
@@ -68,6 +69,8 @@ impl<V: Pod + Send + Sync> Accumulator for V {}
 
 /// The wide types: wrapping 64-bit integers, and IEEE floats.
 pub trait Wide: Accumulator + PartialOrd + Display + Debug {
+    /// What squares sum in where they must not overflow: an `f64`, which holds those of all types but its own.
+    type Squares: Squares;
     /// Whether addition and multiplication give the same bits in every order, as wrapping integers do.
     const EXACT: bool;
     /// What an empty sum is.
@@ -140,6 +143,7 @@ pub trait Key: Accumulator + Ord {
 macro_rules! wide_integers {
     ($($type:ident)*) => {$(
         impl Wide for $type {
+            type Squares = f64;
             const EXACT: bool = true;
             const ZERO: Self = 0;
             const NOTHING: Self = 0;
@@ -173,8 +177,9 @@ macro_rules! wide_integers {
 }
 
 macro_rules! wide_floats {
-    ($($type:ident $min:ident $max:ident)*) => {$(
+    ($($type:ident $squares:ident $min:ident $max:ident)*) => {$(
         impl Wide for $type {
+            type Squares = $squares;
             const EXACT: bool = false;
             const ZERO: Self = 0.0;
             const NOTHING: Self = -0.0;
@@ -238,7 +243,7 @@ macro_rules! keys {
 }
 
 wide_integers! { i64 u64 }
-wide_floats! { f32 fmin_f32 fmax_f32 f64 fmin_f64 fmax_f64 }
+wide_floats! { f32 f64 fmin_f32 fmax_f32 f64 Scaled fmin_f64 fmax_f64 }
 keys! { i8: 0 i16: 0 i32: 0 i64: 0 u8: 0 u16: 0 u32: 0 u64: -0x8000_0000_0000_0000 }
 
 /// How one kind of type widens and orders.
@@ -261,7 +266,7 @@ macro_rules! arithmetic {
         }
         #[inline(always)]
         fn real(value: f64) -> f64 {
-            value
+            Wide::canonical(value)
         }
         #[inline(always)]
         #[allow(unused_comparisons)]

@@ -2,6 +2,8 @@
 
 #[macro_use]
 mod extremes;
+#[macro_use]
+mod spread;
 
 macro_rules! operators {
     ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
@@ -17,13 +19,7 @@ macro_rules! operators {
 crate::for_each_operator! { operators! {} }
 
 mod place;
-mod spread;
-
-/// The value, with every NaN made the one quiet NaN with no payload.
-#[inline(always)]
-fn canonical(value: f64) -> f64 {
-    Wide::canonical(value)
-}
+mod squares;
 
 /// The square root, correctly rounded.
 #[inline(always)]
@@ -39,10 +35,11 @@ fn sqrt(value: f64) -> f64 {
 }
 
 pub use every::*;
+pub(crate) use squares::{Scaled, Squares};
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::Source;
-use crate::element::{Accumulator, Wide};
+use crate::element::Accumulator;
 use crate::kernels::Kernels;
 use bytemuck::Pod;
 use core::fmt::Debug;
@@ -107,6 +104,14 @@ pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
     /// does.
     #[doc(hidden)]
     const ON_CPU: Option<OnCpu<Self, I>> = None;
+
+    /// The operator for items of which this is the first: called once where a reduction begins, before any is lifted. For what
+    /// folds items by their distances from one of them.
+    #[inline(always)]
+    #[must_use]
+    fn begin(&self, _first: I) -> Self {
+        *self
+    }
 
     /// Combined with any accumulator it leaves that one's bits.
     fn identity(&self) -> Self::Accumulator;

@@ -111,6 +111,8 @@ pub unsafe fn reduce<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: us
     let Arguments { input, len, chunk, slots, result, op } = arguments;
     let (block, blocks, thread) = (thread::block_idx_x(), thread::grid_dim_x(), thread::thread_idx_x());
     let start = u64::from(block) * chunk;
+    // SAFETY: there is an item.
+    let op = op.begin(unsafe { input.read() });
     // SAFETY: the chunk lies in the input; every thread of the block is here.
     let partial = unsafe {
         let len = (len - start).min(chunk) as u32;
@@ -160,6 +162,7 @@ pub unsafe fn reduce_row<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH
     let Arguments { input, len, result, op, .. } = arguments;
     // SAFETY: as the caller vouches.
     unsafe {
+        let op = op.begin(input.read());
         let all = chunk::fold_row::<O, P, BLOCK, WIDTH>(&op, input, len as u32);
         if thread::thread_idx_x() == 0 {
             deliver::<O, P::Item>(&op, all, len, result);

@@ -25,6 +25,8 @@ pub fn reduce<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
         )
     };
     let len = items.len();
+    // SAFETY: there are some items.
+    let op = &op.begin(unsafe { items.get(0) });
     let mut all = MaybeUninit::<O::Accumulator>::uninit();
     let fold = Erased {
         folds: S::folds::<O>(),

@@ -1,4 +1,3 @@
-use super::canonical;
 use crate::element::{Element, Total};
 use crate::op::{OnCpu, Op};
 use crate::table;
@@ -39,6 +38,6 @@ impl<T: Element> Op<T> for Mean {
 
     #[inline(always)]
     fn finish(&self, all: T::Total, count: u64) -> Option<T::Real> {
-        Some(T::real(canonical(all.to_f64() / count as f64)))
+        Some(T::real(all.to_f64() / count as f64))
     }
 }

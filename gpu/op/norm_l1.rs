@@ -1,4 +1,3 @@
-use super::canonical;
 use crate::element::{Element, Total};
 use crate::op::{OnCpu, Op};
 use crate::table;
@@ -39,6 +38,6 @@ impl<T: Element> Op<T> for NormL1 {
 
     #[inline(always)]
     fn finish(&self, all: T::Total, count: u64) -> Option<T::Real> {
-        Some(T::real(if count == 0 { 0.0 } else { canonical(all.to_f64()) }))
+        Some(T::real(if count == 0 { 0.0 } else { all.to_f64() }))
     }
 }

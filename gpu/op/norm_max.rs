@@ -1,4 +1,3 @@
-use super::canonical;
 use crate::element::Element;
 use crate::op::{OnCpu, Op};
 use crate::table;
@@ -33,6 +32,6 @@ impl<T: Element> Op<T> for NormMax {
 
     #[inline(always)]
     fn finish(&self, all: u64, count: u64) -> Option<T::Real> {
-        (count > 0).then(|| T::real(canonical(T::of_magnitude(all))))
+        (count > 0).then(|| T::real(T::of_magnitude(all)))
     }
 }

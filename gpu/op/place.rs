@@ -21,7 +21,7 @@ impl Place {
     /// That of the lesser key; of equal ones, that which comes first.
     #[inline(always)]
     pub(super) fn first(self, other: Self) -> Self {
-        let before = other.key < self.key || (other.key == self.key && other.index < self.index);
+        let before = (other.key < self.key) | ((other.key == self.key) & (other.index < self.index));
         if before { other } else { self }
     }
 }

@@ -95,7 +95,8 @@ unsafe fn fold_rows<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usi
     let row = block_dim::<BLOCK>() * width;
     let first = thread::thread_idx_x() * width;
     // One item is loaded in one access wherever it lies. Of rows shorter than 128 bytes, a boundary of theirs will do.
-    let head = if WIDTH == 1 { 0 } else { chunk.head() % row };
+    // (A row is a power of two: where its length is known to the launch alone, a division would delay the first load.)
+    let head = if WIDTH == 1 { 0 } else { chunk.head() & (row - 1) };
     let mut accumulators = [op.identity(); WIDTH];
 
     if O::EXACT {
@@ -252,7 +253,7 @@ unsafe fn fold_rest<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     unsafe { fold_loads(op, accumulators, rows, count, whole) };
     // A thread whose load the end cuts has less than a load in the last row (a row is a power of two, so that the remainder
     // is right for a negative `left` as well: a load or more).
-    let last_row = left as u32 % row;
+    let last_row = left as u32 & (row - 1);
     let cut = if last_row < width { last_row } else { 0 };
     let before = left as u32 - cut;
     let at = at.offset(before as usize);
@@ -353,7 +354,7 @@ unsafe fn rotate_by<A: Pod, W: Pod, const BLOCK: u32, const WIDTH: usize>(
         }
         for (lane, value) in (first + head..).zip(accumulators.iter()) {
             // SAFETY: no two threads have a place in common.
-            unsafe { places.write(lane % row, part(value, index)) };
+            unsafe { places.write(lane & (row - 1), part(value, index)) };
         }
         thread::sync_threads();
         for (lane, value) in (first..).zip(accumulators.iter_mut()) {

@@ -239,8 +239,8 @@ macro_rules! operators {
                     $wrong.push(format!("{got:?} of the one-line function: {}", $case.0));
                 }
             })*
-            ("var", Some(ddof)) => check::<_, $type>(Var { ddof }, $case, $inputs, $wrong),
-            ("std", Some(ddof)) => check::<_, $type>(Std { ddof }, $case, $inputs, $wrong),
+            ("var", Some(ddof)) => check::<_, $type>(Var::new(ddof), $case, $inputs, $wrong),
+            ("std", Some(ddof)) => check::<_, $type>(Std::new(ddof), $case, $inputs, $wrong),
             _ => panic!("no operator: {}", $case.0),
         }
     };

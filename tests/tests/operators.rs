@@ -8,6 +8,7 @@ use support::{Sample, devices, for_each_block, samples};
 fn planned<O: Op<T>, T: Element>(op: &O, items: &[T], block: u32) -> Option<O::Output> {
     let plan = Plan::new(items.len() as u64, width::<O, T>(size_of::<T>()), block);
     let row = plan.row as usize;
+    let op = &items.first().map_or(*op, |&first| op.begin(first));
     let mut partials = vec![op.identity(); 32];
     for (chunk, items) in (0..).zip(items.chunks(plan.chunk as usize)) {
         let mut accumulators = vec![op.identity(); row];
