@@ -164,6 +164,42 @@ macro_rules! for_each_operator {
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             nanmax: NanMax any;
+            /// The index of the smallest element that is not NaN, of the first where there are several.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::nanargmin(&[f32::NAN, 2.0, 1.0])?, 2);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            nanargmin: NanArgMin any;
+            /// The index of the largest element that is not NaN, of the first where there are several.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::nanargmax(&[f32::NAN, 2.0, 1.0])?, 1);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            nanargmax: NanArgMax any;
+            /// The mean of the elements that are not NaN; see [`NanMean`](crate::NanMean) for its type. Where there are none it is NaN.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::nanmean(&[1.0f32, f32::NAN, 2.0])?, 1.5);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            nanmean: NanMean any;
+            /// The variance of the elements that are not NaN, a whole population; see [`NanVar`](crate::NanVar) for that of a sample.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::nanvar(&[1.0f32, f32::NAN, 5.0])?, 4.0);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            nanvar: NanVar any;
+            /// The standard deviation of the elements that are not NaN, a whole population; see [`NanStd`](crate::NanStd) for that of a
+            /// sample.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::nanstd(&[1.0f32, f32::NAN, 5.0])?, 2.0);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            nanstd: NanStd any;
         }
     };
 }

@@ -49,6 +49,8 @@ def numpy_operators(n, dtype):
         "any": x.any, "all": x.all, "count_nonzero": lambda: numpy.count_nonzero(x),
         "count_nan": lambda: numpy.count_nonzero(numpy.isnan(x)), "nansum": lambda: numpy.nansum(x),
         "nanmin": lambda: numpy.nanmin(x), "nanmax": lambda: numpy.nanmax(x),
+        "nanargmin": lambda: numpy.nanargmin(x), "nanargmax": lambda: numpy.nanargmax(x),
+        "nanmean": lambda: numpy.nanmean(x), "nanvar": lambda: numpy.nanvar(x), "nanstd": lambda: numpy.nanstd(x),
     }
     for op, call in calls.items():
         run("numpy-" + numpy.__version__, n, call, op, dtype)
@@ -64,7 +66,7 @@ def torch_operators(n, dtype):
         "minmax": x.aminmax, "mean": x.mean, "var": lambda: x.var(correction=0), "std": lambda: x.std(correction=0),
         "norm_l1": lambda: norm(x, 1), "norm_l2": lambda: norm(x), "norm_max": lambda: norm(x, float("inf")),
         "any": x.any, "all": x.all, "count_nonzero": x.count_nonzero, "count_nan": lambda: x.isnan().sum(),
-        "nansum": x.nansum,
+        "nansum": x.nansum, "nanmean": x.nanmean,
     }
     name, threads = "torch-" + torch.__version__.split("+")[0], torch.get_num_threads()
     for op, call in calls.items():

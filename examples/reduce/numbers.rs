@@ -7,7 +7,9 @@ use std::str::FromStr;
 
 use bytemuck::cast_slice;
 use clap::ValueEnum;
-use gpu_reduce::{Buffer, Device, Element, Error, Op, Reduce, Std, Sum, Var, View, bf16, f16};
+use gpu_reduce::{
+    Buffer, Device, Element, Error, NanStd, NanVar, Op, Reduce, Std, Sum, Var, View, bf16, f16,
+};
 
 use super::error;
 use super::input::{Dtype, Input};
@@ -150,6 +152,11 @@ impl<T: Mean> Numbers for Typed<'_, T> {
             Quantity::Nansum => show(gpu_reduce::nansum(data)),
             Quantity::Nanmin => show(gpu_reduce::nanmin(data)),
             Quantity::Nanmax => show(gpu_reduce::nanmax(data)),
+            Quantity::Nanmean => show(gpu_reduce::nanmean(data)),
+            Quantity::Nanvar => show(data.reduce_by::<NanVar, BLOCK>(NanVar::new(ddof))),
+            Quantity::Nanstd => show(data.reduce_by::<NanStd, BLOCK>(NanStd::new(ddof))),
+            Quantity::Nanargmin => self.place(gpu_reduce::nanargmin(data)),
+            Quantity::Nanargmax => self.place(gpu_reduce::nanargmax(data)),
         }
     }
 

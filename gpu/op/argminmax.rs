@@ -5,6 +5,8 @@ use super::{ArgMax, ArgMin};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::Source;
 use crate::element::Element;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::element::Key;
 use crate::op::{OnCpu, Op};
 use crate::table;
 use bytemuck::{Pod, Zeroable};
@@ -40,7 +42,7 @@ impl<T: Element> Op<T> for ArgMinMax {
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
     fn fold_items<S: Source<Item = T>>(&self, items: S, first: u64) -> [Place; 2] {
-        first_extremes::<T, S, true, true>(items, first)
+        first_extremes::<T, S, true, true>(items, first, [T::Key::LEAST, T::Key::GREATEST])
     }
 
     #[inline(always)]

@@ -3,8 +3,74 @@
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::{Source, for_each_block};
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::element::{Element, Key};
+use crate::element::Element;
+use crate::element::Key;
 use bytemuck::{Pod, Zeroable};
+
+macro_rules! place {
+    ($(#[$doc:meta])* $op:ident $name:literal: $before:ident, from $worst:ident, NaN is $nan:ident;) => {
+        #[cfg(not(target_arch = "nvptx64"))]
+        use crate::cpu::Source;
+        use crate::element::{Element, Key};
+        use crate::op::place::Place;
+        use crate::op::{OnCpu, Op};
+        use crate::table;
+        use bytemuck::{Pod, Zeroable};
+
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+        #[repr(C)]
+        pub struct $op;
+
+        impl<T: Element> Op<T> for $op {
+            const NAME: &'static str = $name;
+            type Accumulator = Place;
+            type Output = u64;
+            const EXACT: bool = true;
+            const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu();
+
+            #[inline(always)]
+            fn identity(&self) -> Place {
+                Place::NONE
+            }
+
+            #[inline(always)]
+            fn lift(&self, element: T, index: u64) -> Place {
+                Place::$before(element.key(T::Key::$nan), index)
+            }
+
+            /// Within a load by keys as they are, which are narrower.
+            #[inline(always)]
+            fn lift_load<const N: usize>(&self, load: [T; N], index: u64) -> Place {
+                let mut best = T::Key::$worst;
+                let mut at = 0;
+                for (place, element) in (0..).zip(load) {
+                    let key = element.key(T::Key::$nan);
+                    if key.$before(&best) || place == 0 {
+                        (best, at) = (key, place);
+                    }
+                }
+                Place::$before(best, index + at)
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            #[inline(always)]
+            fn fold_items<S: Source<Item = T>>(&self, items: S, first: u64) -> Place {
+                crate::op::place::$before(items, first, T::Key::$nan)
+            }
+
+            #[inline(always)]
+            fn combine(&self, a: Place, b: Place) -> Place {
+                a.first(b)
+            }
+
+            #[inline(always)]
+            fn finish(&self, all: Place, count: u64) -> Option<u64> {
+                (count > 0).then_some(all.index)
+            }
+        }
+    };
+}
 
 /// A key and where it is.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -18,6 +84,18 @@ impl Place {
     /// Behind every place.
     pub(super) const NONE: Self = Self { key: i64::MAX, index: u64::MAX };
 
+    /// Of a key the least of which is looked for.
+    #[inline(always)]
+    pub(super) fn lt(key: impl Key, index: u64) -> Self {
+        Self { key: key.wide(), index }
+    }
+
+    /// Of a key the greatest of which is looked for.
+    #[inline(always)]
+    pub(super) fn gt(key: impl Key, index: u64) -> Self {
+        Self { key: !key.wide(), index }
+    }
+
     /// That of the lesser key; of equal ones, that which comes first.
     #[inline(always)]
     pub(super) fn first(self, other: Self) -> Self {
@@ -28,16 +106,15 @@ impl Place {
 
 /// The least and the greatest key of items, as they are, and the first places that have them, on a CPU: extremes are found by
 /// blocks first, without regard to places, and each place once, in the first block that has the extreme of all. So all of it is
-/// SIMD. What is not asked for is not compiled.
+/// SIMD. What is not asked for is not compiled. A NaN has the keys that are given.
 #[cfg(not(target_arch = "nvptx64"))]
 #[inline(always)]
 pub(super) fn first_extremes<T: Element, S: Source<Item = T>, const LEAST: bool, const GREATEST: bool>(
     items: S,
     first: u64,
+    [of_least, of_greatest]: [T::Key; 2],
 ) -> [Place; 2] {
-    // A NaN is the least of all keys, or the greatest.
-    let ([of_least, of_greatest], mut extremes) =
-        ([T::Key::LEAST, T::Key::GREATEST], [T::Key::GREATEST, T::Key::LEAST]);
+    let mut extremes = [T::Key::GREATEST, T::Key::LEAST];
     let mut starts = [0; 2];
     for_each_block::<BLOCK, S>(items, |block, start| {
         let (mut least, mut greatest) = (T::Key::GREATEST, T::Key::LEAST);
@@ -70,12 +147,26 @@ pub(super) fn first_extremes<T: Element, S: Source<Item = T>, const LEAST: bool,
     };
     let [mut least, mut greatest] = [Place::NONE; 2];
     if LEAST {
-        least = Place { key: extremes[0].wide(), index: index(starts[0], of_least, extremes[0]) };
+        least = Place::lt(extremes[0], index(starts[0], of_least, extremes[0]));
     }
     if GREATEST {
-        greatest = Place { key: !extremes[1].wide(), index: index(starts[1], of_greatest, extremes[1]) };
+        greatest = Place::gt(extremes[1], index(starts[1], of_greatest, extremes[1]));
     }
     [least, greatest]
+}
+
+/// The first place of the least key, as [`first_extremes`].
+#[cfg(not(target_arch = "nvptx64"))]
+#[inline(always)]
+pub(super) fn lt<T: Element, S: Source<Item = T>>(items: S, first: u64, nan: T::Key) -> Place {
+    first_extremes::<T, S, true, false>(items, first, [nan; 2])[0]
+}
+
+/// The first place of the greatest key, as [`first_extremes`].
+#[cfg(not(target_arch = "nvptx64"))]
+#[inline(always)]
+pub(super) fn gt<T: Element, S: Source<Item = T>>(items: S, first: u64, nan: T::Key) -> Place {
+    first_extremes::<T, S, false, true>(items, first, [nan; 2])[1]
 }
 
 /// Items of a block: of fewer the extreme's last steps, which are not SIMD, count, and of more the search for the place.

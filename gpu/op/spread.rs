@@ -4,9 +4,9 @@ use crate::element::{Dtype, Element};
 use bytemuck::{Pod, Zeroable};
 
 macro_rules! spread {
-    ($(#[$doc:meta])* $op:ident $name:literal: $variance:ident => $value:expr;) => {
+    ($(#[$doc:meta])* $op:ident $name:literal: $variance:ident => $value:expr, by $spread:ident;) => {
         use crate::element::Element;
-        use crate::op::spread::Spread;
+        use crate::op::spread::$spread;
         use crate::op::{OnCpu, Op};
         use crate::table;
         use bytemuck::{Pod, Zeroable};
@@ -14,8 +14,8 @@ macro_rules! spread {
         $(#[$doc])*
         ///
         /// It is an `f64` for integers and `f64`, else an `f32`; NaN where the count is not above the degrees of freedom taken off it
-        /// (where NumPy may divide by zero), and where an element is not finite. It is computed in `f64`, by the distances from the
-        /// first element; of 64-bit integers those of the nearest `f64`.
+        /// (where NumPy may divide by zero), and where an element that counts is not finite. It is computed in `f64`, by the distances
+        /// from one element; of 64-bit integers those of the nearest `f64`.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
         #[repr(C)]
         pub struct $op {
@@ -38,7 +38,7 @@ macro_rules! spread {
 
         impl<T: Element> Op<T> for $op {
             const NAME: &'static str = $name;
-            type Accumulator = Spread;
+            type Accumulator = $spread;
             type Output = T::Real;
             const EXACT: bool = false;
             const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu();
@@ -49,22 +49,22 @@ macro_rules! spread {
             }
 
             #[inline(always)]
-            fn identity(&self) -> Spread {
-                Spread::NONE
+            fn identity(&self) -> $spread {
+                $spread::NONE
             }
 
             #[inline(always)]
-            fn lift(&self, element: T, _: u64) -> Spread {
-                Spread::of(element, self.origin)
+            fn lift(&self, element: T, _: u64) -> $spread {
+                $spread::of(element, self.origin)
             }
 
             #[inline(always)]
-            fn combine(&self, a: Spread, b: Spread) -> Spread {
+            fn combine(&self, a: $spread, b: $spread) -> $spread {
                 a.plus(b)
             }
 
             #[inline(always)]
-            fn finish(&self, all: Spread, count: u64) -> Option<T::Real> {
+            fn finish(&self, all: $spread, count: u64) -> Option<T::Real> {
                 let $variance = all.variance::<T>(count, self.ddof);
                 Some(T::real($value))
             }
@@ -112,18 +112,81 @@ impl Spread {
     /// The sum of the squares of the distances from the mean, over the count less `ddof`.
     #[inline(always)]
     pub(super) fn variance<T: Element>(self, count: u64, ddof: u64) -> f64 {
-        if count <= ddof {
-            return f64::NAN;
+        let finite = !matches!(T::DTYPE, Dtype::F64) || self.squares.is_nan();
+        variance(self.sum, self.squares, count, ddof, finite)
+    }
+}
+
+/// The sum of the squares of the distances from the mean, over the count less `ddof`. What is not finite is so because an element
+/// is, or else because distances overflow, `unless` they cannot.
+#[inline(always)]
+fn variance(sum: f64, squares: f64, count: u64, ddof: u64, unless: bool) -> f64 {
+    if count <= ddof {
+        return f64::NAN;
+    }
+    let around_mean = squares - sum * (sum / count as f64);
+    if around_mean.is_finite() {
+        // Rounding may leave less than nothing.
+        let around_mean = if around_mean < 0.0 { 0.0 } else { around_mean };
+        around_mean / (count - ddof) as f64
+    } else if unless {
+        f64::NAN
+    } else {
+        f64::INFINITY
+    }
+}
+
+/// The items that are not NaN, by their distances from one of them: the first of all may not be among them.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct NanSpread {
+    /// How many.
+    count: u64,
+    /// One of them; NaN where any is infinite.
+    origin: f64,
+    /// The sum of the distances from it.
+    sum: f64,
+    /// The sum of their squares.
+    squares: f64,
+}
+
+impl NanSpread {
+    pub(super) const NONE: Self = Self { count: 0, origin: 0.0, sum: -0.0, squares: -0.0 };
+
+    /// That of one item.
+    #[inline(always)]
+    #[expect(clippy::eq_op, reason = "0, or NaN of what is infinite")]
+    pub(super) fn of<T: Element>(item: T, _: f64) -> Self {
+        let value = item.to_f64();
+        if value.is_nan() {
+            return Self::NONE;
         }
-        let around_mean = self.squares - self.sum * (self.sum / count as f64);
-        if around_mean.is_finite() {
-            // Rounding may leave less than nothing.
-            let around_mean = if around_mean < 0.0 { 0.0 } else { around_mean };
-            around_mean / (count - ddof) as f64
-        } else if matches!(T::DTYPE, Dtype::F64) && !self.squares.is_nan() {
-            f64::INFINITY
-        } else {
-            f64::NAN
+        Self { count: 1, origin: value + (value - value), sum: -0.0, squares: -0.0 }
+    }
+
+    /// That of both, around the origin of the first that has items.
+    #[inline(always)]
+    #[expect(clippy::eq_op, reason = "0, or NaN of a NaN")]
+    pub(super) fn plus(self, other: Self) -> Self {
+        if self.count == 0 {
+            return other;
         }
+        if other.count == 0 {
+            return self;
+        }
+        let apart = other.origin - self.origin;
+        let shift = other.count as f64 * apart;
+        Self {
+            count: self.count + other.count,
+            origin: self.origin + (other.origin - other.origin),
+            sum: self.sum + (other.sum + shift),
+            squares: self.squares + (other.squares + (other.sum + other.sum + shift) * apart),
+        }
+    }
+
+    /// As [`Spread::variance`], of those that count.
+    #[inline(always)]
+    pub(super) fn variance<T: Element>(self, _: u64, ddof: u64) -> f64 {
+        variance(self.sum, self.squares, self.count, ddof, self.origin.is_nan())
     }
 }

@@ -1,4 +1,4 @@
 spread! {
     /// The variance, the mean of the squares of the distances from the mean.
-    Var "var": variance => variance;
+    Var "var": variance => variance, by Spread;
 }

@@ -47,16 +47,17 @@ pub(crate) unsafe fn take_all<O: Op<I>, I: Copy + 'static>(
             1 => take_batches::<O, I, 1, LOADS>(op, slots, blocks),
             2 => take_batches::<O, I, 2, { LOADS / 2 }>(op, slots, blocks),
             3 => take_batches::<O, I, 3, { LOADS / 3 }>(op, slots, blocks),
-            4 => take_batches::<O, I, 4, { LOADS / 4 }>(op, slots, blocks),
-            6 => take_batches::<O, I, 6, 1>(op, slots, blocks),
-            8 => take_batches::<O, I, 8, 1>(op, slots, blocks),
+            4 => take_batches::<O, I, 4, { LOADS / 2 }>(op, slots, blocks),
+            6 => take_batches::<O, I, 6, { LOADS / 4 }>(op, slots, blocks),
+            8 => take_batches::<O, I, 8, { LOADS / 4 }>(op, slots, blocks),
             _ => take_one_by_one::<O, I>(op, slots, blocks),
         };
         fold_warp::<O, I>(op, of_lane, warp::WARP_SIZE)
     }
 }
 
-/// Loads that a lane keeps in flight in [`take_all`].
+/// Loads that a lane keeps in flight in [`take_all`], up to twice as many of slots of many words: so few rounds, each of which
+/// waits for memory.
 const LOADS: usize = 8;
 
 /// As [`take_all`], BATCH slots of WORDS words a lane at a time.

@@ -22,6 +22,9 @@ Where the library differs from NumPy on purpose, the case is as the library's do
 - [wide] sum and prod of integers up to 32 bits are of 64 bits, as NumPy's; float16, bfloat16 and float32 give a float32, from f64
   for mean, var, std and norm_l2 where NumPy rounds, overflows or underflows on the way in the narrow type.
 - [no freedom] var and std are NaN where the length is not above ddof; NumPy divides by 0, so that they may be infinite.
+- [all NaN] nanargmin and nanargmax are 0; NumPy has an error.
+- [infinities] nanargmin of NaN and infinity alone is the infinity's place; NumPy, which puts infinities in place of NaN, may say a
+  NaN's.
 - [norm_max] Of an empty input it is an error; in NumPy 2.4 it is 0.
 
 Left out: sums and means of floats near the type's largest, where overflow depends on the order of adding; var and std of 64-bit
@@ -258,6 +261,11 @@ NUMPY = {
     "nanmax": np.nanmax,
     "argmin": np.argmin,
     "argmax": np.argmax,
+    "nanargmin": np.nanargmin,
+    "nanargmax": np.nanargmax,
+    "nanmean": np.nanmean,
+    "nanvar": np.nanvar,
+    "nanstd": np.nanstd,
     "any": np.any,
     "all": np.all,
     "count_nonzero": np.count_nonzero,
@@ -267,8 +275,8 @@ NUMPY = {
 
 def exact_value(op, exact, length, ddof):
     """The exact result and what its error is in proportion to."""
-    match op:
-        case "sum" | "nansum":
+    match op.removeprefix("nan"):
+        case "sum":
             return exact.sum(), exact.l1()
         case "mean":
             return exact.sum() / length, exact.l1() / length
@@ -293,7 +301,7 @@ def exact_value(op, exact, length, ddof):
 def relative(op, dtype, data):
     """The relative error allowed. f32's own rounding is up to 6e-8, f64's 1.2e-16."""
     single = dtype in FLOATS and dtype != "f64"
-    if op in ("var", "std"):
+    if op in SPREADS:
         # In f64 throughout, also of data far from zero ("offset").
         return 1e-7 if single else 1e-14
     if dtype in INTS:
@@ -306,15 +314,15 @@ def rounded(op, dtype, data, x, ddof):
     single = dtype in FLOATS and dtype != "f64"
     # To be summed; an integer that no f64 is stays whole.
     wide = x if dtype in INTS else x.astype(np.float64)
-    if op == "nansum" and dtype in FLOATS:
+    if op.startswith("nan") and dtype in FLOATS:
         wide = wide[~np.isnan(wide)]
     length = len(wide)
     finite = dtype in INTS or bool(np.isfinite(wide).all())
-    if op in ("var", "std") and len(x) <= ddof:
+    if op in SPREADS and length <= ddof:
         return math.nan, 0.0  # [no freedom]
-    if op == "mean" and length == 0:
+    if op in ("mean", "nanmean") and length == 0:
         return math.nan, 0.0
-    with_ddof = {"ddof": ddof} if op in ("var", "std") else {}
+    with_ddof = {"ddof": ddof} if op in SPREADS else {}
     numpy = float(NUMPY[op](wide.astype(np.float64), **with_ddof))
     if not finite:
         assert not math.isfinite(numpy), (op, dtype, data)
@@ -359,7 +367,7 @@ def precise(op, dtype, x):
     # NumPy's own float32 orders bfloat16 as it is.
     if dtype == "bf16":
         x = x.astype(np.float32)
-    if len(x) == 0 and op in ("min", "max", "nanmin", "nanmax", "argmin", "argmax"):
+    if len(x) == 0 and op in EXTREMES + PLACES + NAN_PLACES:
         try:
             NUMPY[op](x)
         except ValueError:
@@ -367,13 +375,20 @@ def precise(op, dtype, x):
         raise AssertionError(op)
     if op in ("nanmin", "nanmax") and dtype in FLOATS:
         x = np.where(np.isnan(x), x.dtype.type(math.nan), x)  # [signalling]
+    if op in NAN_PLACES and dtype in FLOATS and np.isnan(x).all():
+        return f"{0:016x}"  # [all NaN]
+    if op in NAN_PLACES and dtype in FLOATS and not np.isfinite(x).any():
+        # [infinities]
+        best = (np.argmin if op == "nanargmin" else np.argmax)([v if not np.isnan(v) else math.inf if op == "nanargmin" else -math.inf for v in x.astype(np.float64)])
+        candidates = np.flatnonzero(~np.isnan(x) & (x == x[best])) if not np.isnan(x[best]) else np.flatnonzero(~np.isnan(x))
+        return f"{int(candidates[0]):016x}"
     result = NUMPY[op](x)
     if op in ("any", "all"):
         return f"{int(result):02x}"
-    if op.startswith(("arg", "count")):
-        if op.startswith("arg") and dtype in FLOATS and x[result] == 0:
+    if "arg" in op or op.startswith("count"):
+        if "arg" in op and dtype in FLOATS and x[result] == 0:
             # [total order]
-            sign = np.signbit(x) == (op == "argmin")
+            sign = np.signbit(x) == op.endswith("argmin")
             if (sign & (x == 0)).any():
                 result = np.argmax(sign & (x == 0))
         return f"{int(result):016x}"
@@ -386,13 +401,14 @@ def precise(op, dtype, x):
 
 
 PLACES = "argmin argmax argminmax".split()
+NAN_PLACES = "nanargmin nanargmax".split()
 EXTREMES = "min max minmax nanmin nanmax norm_max".split()
 COUNTS = "any all count_nonzero count_nan".split()
 SUMS = "sum nansum mean".split()
 SIZES = "sumsq norm_l1 norm_l2".split()
-SPREADS = "var std".split()
-ROUNDING = SUMS + SIZES + SPREADS
-EVERY = PLACES + EXTREMES + COUNTS + ROUNDING + ["prod"]
+SPREADS = "var std nanvar nanstd".split()
+ROUNDING = SUMS + SIZES + SPREADS + ["nanmean"]
+EVERY = PLACES + EXTREMES + COUNTS + ROUNDING + ["prod"] + NAN_PLACES
 
 # Of each data set: the lengths, and the operators.
 INTEGER_SETS = {
@@ -411,9 +427,9 @@ INTEGER_SETS = {
 FLOAT_SETS = {
     "any": ([0, 1, 2, 31, 1000, 4097, 70_003], EVERY),
     "factor": ([1000, 70_003], ["prod"]),
-    "bits": ([2, 1000, 4097, 70_003], PLACES + EXTREMES + COUNTS),
-    "ties": ([2, 1000, 70_003], PLACES + ["nansum", "var"]),
-    "zeros": ([1, 31, 1000], PLACES + EXTREMES + COUNTS + SPREADS + ["norm_l1", "norm_l2", "nansum", "prod"]),
+    "bits": ([2, 1000, 4097, 70_003], PLACES + NAN_PLACES + EXTREMES + COUNTS),
+    "ties": ([2, 1000, 70_003], PLACES + NAN_PLACES + ["nansum", "var"]),
+    "zeros": ([1, 31, 1000], PLACES + NAN_PLACES + EXTREMES + COUNTS + SPREADS + ["norm_l1", "norm_l2", "nansum", "prod"]),
     "constant": ([1, 1000, 70_003], SPREADS + SIZES[1:] + ["mean"]),
     "sparse": ([31, 4097, 70_003], COUNTS[:3] + ["argmax"]),
     "dense": ([31, 4097, 70_003], COUNTS[:3] + ["argmin"]),
@@ -423,7 +439,7 @@ FLOAT_SETS = {
     "opposite": ([1000, 4097], [op for op in EVERY if op != "prod"]),
     "infinite": ([1, 2, 1000], EVERY),
     "nonfinite": ([2, 31, 4097], EVERY),
-    "extremes": ([1, 2, 31, 4097], PLACES + EXTREMES + COUNTS + SIZES + SPREADS),
+    "extremes": ([1, 2, 31, 4097], PLACES + NAN_PLACES + EXTREMES + COUNTS + SIZES + SPREADS),
     "subnormal": ([31, 4097], PLACES + EXTREMES + COUNTS + ROUNDING),
     "huge": ([1, 31, 4097, 70_003], EXTREMES + ROUNDING),
     "tiny": ([1, 31, 4097, 70_003], EXTREMES + ROUNDING),

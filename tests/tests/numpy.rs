@@ -2,7 +2,8 @@
 //! `tests/reference/numpy_cases.py` writes them, and says what differs on purpose.
 
 use gpu_reduce::{
-    Buffer, Device, Element, Error, Op, Reduce, Std, Var, bf16, f16, for_each_element, for_each_operator,
+    Buffer, Device, Element, Error, NanStd, NanVar, Op, Reduce, Std, Var, bf16, f16, for_each_element,
+    for_each_operator,
 };
 use serde_json::Value;
 use std::fmt::Debug;
@@ -241,6 +242,8 @@ macro_rules! operators {
             })*
             ("var", Some(ddof)) => check::<_, $type>(Var::new(ddof), $case, $inputs, $wrong),
             ("std", Some(ddof)) => check::<_, $type>(Std::new(ddof), $case, $inputs, $wrong),
+            ("nanvar", Some(ddof)) => check::<_, $type>(NanVar::new(ddof), $case, $inputs, $wrong),
+            ("nanstd", Some(ddof)) => check::<_, $type>(NanStd::new(ddof), $case, $inputs, $wrong),
             _ => panic!("no operator: {}", $case.0),
         }
     };

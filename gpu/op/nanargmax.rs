@@ -1,0 +1,4 @@
+place! {
+    /// The index of the largest element that is not NaN; otherwise as [`NanArgMin`](crate::NanArgMin).
+    NanArgMax "nanargmax": gt, from LEAST, NaN is LEAST;
+}
