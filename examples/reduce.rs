@@ -144,7 +144,7 @@ fn reduce(numbers: &mut dyn Numbers, args: &Args) -> Result<Reduced, Error> {
                 }
                 numbers.mean()?
             }
-            Quantity::Var | Quantity::Std => {
+            Quantity::Var | Quantity::Std | Quantity::Nanvar | Quantity::Nanstd => {
                 format!("{} (ddof {})", reduced.pass(numbers, quantity, args.ddof)?, args.ddof)
             }
             _ => reduced.pass(numbers, quantity, args.ddof)?,

@@ -39,6 +39,11 @@ pub enum Quantity {
     Nansum,
     Nanmin,
     Nanmax,
+    Nanmean,
+    Nanvar,
+    Nanstd,
+    Nanargmin,
+    Nanargmax,
 }
 
 /// Numbers in host memory, and on a device if they have been copied there.

@@ -12,7 +12,7 @@ pub struct NanMean;
 /// A sum, and how many elements it is of.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, packed)]
-pub struct Counted<V: Pod> {
+pub struct Counted<V> {
     sum: V,
     count: u64,
 }

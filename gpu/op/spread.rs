@@ -112,25 +112,23 @@ impl Spread {
     /// The sum of the squares of the distances from the mean, over the count less `ddof`.
     #[inline(always)]
     pub(super) fn variance<T: Element>(self, count: u64, ddof: u64) -> f64 {
-        let finite = !matches!(T::DTYPE, Dtype::F64) || self.squares.is_nan();
-        variance(self.sum, self.squares, count, ddof, finite)
+        let overflows = matches!(T::DTYPE, Dtype::F64) && !self.squares.is_nan();
+        variance(self.sum, self.squares, count, ddof, self.squares.is_finite() || overflows)
     }
 }
 
-/// The sum of the squares of the distances from the mean, over the count less `ddof`. What is not finite is so because an element
-/// is, or else because distances overflow, `unless` they cannot.
+/// The sum of the squares of the distances from the mean, over the count less `ddof`; infinite where distances overflow, and NaN
+/// where not all items are `finite`.
 #[inline(always)]
-fn variance(sum: f64, squares: f64, count: u64, ddof: u64, unless: bool) -> f64 {
-    if count <= ddof {
+fn variance(sum: f64, squares: f64, count: u64, ddof: u64, finite: bool) -> f64 {
+    if count <= ddof || !finite {
         return f64::NAN;
     }
     let around_mean = squares - sum * (sum / count as f64);
     if around_mean.is_finite() {
         // Rounding may leave less than nothing.
-        let around_mean = if around_mean < 0.0 { 0.0 } else { around_mean };
+        let around_mean = if around_mean > 0.0 { around_mean } else { 0.0 };
         around_mean / (count - ddof) as f64
-    } else if unless {
-        f64::NAN
     } else {
         f64::INFINITY
     }
@@ -186,7 +184,8 @@ impl NanSpread {
 
     /// As [`Spread::variance`], of those that count.
     #[inline(always)]
+    #[expect(clippy::extra_unused_type_parameters, reason = "as of the other")]
     pub(super) fn variance<T: Element>(self, _: u64, ddof: u64) -> f64 {
-        variance(self.sum, self.squares, self.count, ddof, self.origin.is_nan())
+        variance(self.sum, self.squares, self.count, ddof, !self.origin.is_nan())
     }
 }

@@ -1,0 +1,117 @@
+//! The algebra that every operator of the table must have on every element type, of items and cuts drawn at random: the identity
+//! leaves an accumulator's bits, accumulators combine in any order and grouping to one result; bit for bit where the operator is
+//! exact, else up to rounding.
+
+use bytemuck::bytes_of;
+use gpu_reduce::{Op, bf16, f16, for_each_element, for_each_operator};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use support::{Sample, hash};
+
+/// A result beside which another can lie.
+trait Near {
+    fn is_near(&self, other: &Self) -> bool;
+}
+
+macro_rules! near {
+    ($($type:ty: $to_f64:expr;)*) => {$(
+        impl Near for $type {
+            #[allow(clippy::redundant_closure_call, clippy::unnecessary_cast)]
+            fn is_near(&self, other: &Self) -> bool {
+                let [a, b]: [f64; 2] = [$to_f64(*self), $to_f64(*other)];
+                // Sums of some hundred floats within ±0.5, which may cancel; other results are larger.
+                (a.is_nan() && b.is_nan()) || a == b || (a - b).abs() <= 1e-4 + 1e-5 * (a.abs() + b.abs())
+            }
+        }
+    )*};
+}
+
+near! {
+    i8: |x| x as f64; i16: |x| x as f64; i32: |x| x as f64; i64: |x| x as f64;
+    u8: |x| x as f64; u16: |x| x as f64; u32: |x| x as f64; u64: |x| x as f64;
+    f16: f16::to_f64; bf16: bf16::to_f64; f32: f64::from; f64: |x| x;
+    bool: |x| f64::from(u8::from(x));
+}
+
+impl<V: Near> Near for [V; 2] {
+    fn is_near(&self, other: &Self) -> bool {
+        self[0].is_near(&other[0]) && self[1].is_near(&other[1])
+    }
+}
+
+/// One input: of each item a seed; the cuts, as parts of the length; and how the parts are drawn together.
+type Drawn = (Vec<u64>, Vec<f64>, Vec<usize>);
+
+fn drawn() -> impl Strategy<Value = Drawn> {
+    let seeds = prop::collection::vec(proptest::num::u64::ANY, 1..200);
+    (seeds, prop::collection::vec(0.0..1.0, 0..9), prop::collection::vec(proptest::num::usize::ANY, 10))
+}
+
+fn check<O: Op<T, Output: Near> + Default, T: Sample>() {
+    let run = |(seeds, cuts, order): Drawn| {
+        // Products of others overflow.
+        let sample = if O::NAME == "prod" { T::factor } else { T::any };
+        // One in eight as the one before, so that there are ties.
+        let of = |(index, &seed): (usize, &u64)| {
+            let before = if seed % 8 == 0 { index.saturating_sub(1) } else { index };
+            sample(hash(seeds[before]))
+        };
+        let items: Vec<T> = seeds.iter().enumerate().map(of).collect();
+        let op = O::default().begin(items[0]);
+        let lift = |index: usize| op.lift(items[index], index as u64);
+        let fold = |range: std::ops::Range<usize>| {
+            range.fold(op.identity(), |all, index| op.combine(all, lift(index)))
+        };
+        let same = |a: O::Accumulator, b: O::Accumulator| {
+            let count = items.len() as u64;
+            match (op.finish(a, count), op.finish(b, count)) {
+                (Some(a), Some(b)) if !O::EXACT => a.is_near(&b),
+                (a, b) => format!("{a:?}") == format!("{b:?}"), // −0.0 is not 0.0, and NaN is NaN
+            }
+        };
+        let all = fold(0..items.len());
+
+        for a in [lift(0), all] {
+            let (left, right) = (op.combine(op.identity(), a), op.combine(a, op.identity()));
+            prop_assert_eq!(bytes_of(&left), bytes_of(&a), "identity on the left");
+            prop_assert_eq!(bytes_of(&right), bytes_of(&a), "identity on the right");
+        }
+
+        let mut ends: Vec<usize> = cuts.iter().map(|cut| (cut * items.len() as f64) as usize).collect();
+        ends.extend([0, items.len()]);
+        ends.sort();
+        let mut parts: Vec<O::Accumulator> = ends.windows(2).map(|ends| fold(ends[0]..ends[1])).collect();
+        if parts.len() > 1 {
+            let (ab, ba) = (op.combine(parts[0], parts[1]), op.combine(parts[1], parts[0]));
+            let rest = parts[2..].iter().fold(op.identity(), |all, &part| op.combine(all, part));
+            prop_assert!(same(op.combine(ab, rest), op.combine(ba, rest)), "commutativity");
+        }
+        // Any two at a time, until one is left.
+        for &draw in order.iter().cycle().take(parts.len() - 1) {
+            let a = parts.swap_remove(draw % parts.len());
+            let at = draw / 7 % parts.len();
+            parts[at] = op.combine(a, parts[at]);
+        }
+        prop_assert!(same(parts[0], all), "any split");
+        Ok(())
+    };
+    let mut runner = TestRunner::new(Config { cases: 200, failure_persistence: None, ..Config::default() });
+    runner.run(&drawn(), run).unwrap_or_else(|why| panic!("{} of {}: {why}", O::NAME, T::NAME));
+}
+
+macro_rules! test_operators {
+    ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+        #[test]
+        fn $name() {
+            for_each_element! { check_types! { $op } }
+        }
+    )*};
+}
+
+macro_rules! check_types {
+    ({ $op:ident } $($type:ident: $($row:ident)*;)*) => {
+        $(check::<gpu_reduce::$op, $type>();)*
+    };
+}
+
+for_each_operator! { test_operators! {} }
