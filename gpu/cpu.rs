@@ -318,7 +318,7 @@ trait Compiled<S: Source>: Op<S::Item> {
 
 impl<O: Op<S::Item>, S: Source> Compiled<S> for O {}
 
-/// The instruction set that [`fold_chunk`] uses here.
+/// The instruction set that `fold_chunk` uses here.
 pub fn simd() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     if has_avx512() {
@@ -343,7 +343,7 @@ fn has_avx512() -> bool {
         && is_x86_feature_detected!("avx512vl")
 }
 
-/// The arguments of [`fold_chunk`].
+/// The arguments of `fold_chunk`.
 struct Fold<'a, O: Op<S::Item>, S: Source> {
     op: &'a O,
     chunk: S,
@@ -713,7 +713,7 @@ impl<A: Copy, const N: usize> Strip<A, N> {
 /// threads, need not be compiled for each of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Folds {
-    /// [`fold_chunk`]: by the operator, of a range of the source, in rows of so many items, to a place for the partial result.
+    /// `fold_chunk`: by the operator, of a range of the source, in rows of so many items, to a place for the partial result.
     ///
     /// # Safety
     ///

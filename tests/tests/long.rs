@@ -38,7 +38,8 @@ fn indices_and_counts_reach_past_32_bits() {
     assert_eq!(x.reduce::<CountNonzero, 1024>(), Ok(LEN as u64 - 1));
     let mean = sum as f64 / LEN as f64;
     assert_eq!(x.reduce::<Mean, 1024>(), Ok(mean));
-    let variance = squares as f64 / LEN as f64 - mean * mean;
+    let (len, sum, squares) = (LEN as u128, u128::from(sum), u128::from(squares));
+    let variance = (len * squares - sum * sum) as f64 / (LEN as f64 * LEN as f64);
     let got = x.reduce::<Var, 1024>().unwrap();
     assert!((got - variance).abs() <= 1e-12 * variance, "{got} {variance}");
     // From a place of its own, with indices from there.
