@@ -78,9 +78,12 @@ fn speed() {
     assert!(readme.contains(&shown), "the tables are now\n{tables}");
     let drawn = fs::read_to_string(chart).unwrap();
     assert!(drawn == read("docs/speed/h200.svg"), "docs/speed/h200.svg is not what is drawn");
+    let page = read("docs/speed.md");
+    let tables = printed("speed", &["docs/speed/operators.jsonl"]);
+    let shown = format!("<!-- operators -->\n{tables}<!-- end of operators -->\n");
+    assert!(page.contains(&shown), "the tables are now\n{tables}");
     let sweep = printed("speed", &["docs/speed/sweep.jsonl"]);
     let (_, summary) = sweep.split_once("\n\n").unwrap();
-    let page = read("docs/speed.md");
     let shown = format!("<!-- sweep -->\n{summary}<!-- end of sweep -->\n");
     assert!(page.contains(&shown), "the summary is now\n{summary}");
 }
