@@ -56,8 +56,9 @@ fn main() -> Result<(), Error> {
     types_on_one_thread::<f64>(|i| (i % 1000) as f64 * 1e-3 - 0.5)
 }
 
-/// Every operator on short inputs, which caches hold, and on one that they do not, beside a loop over 64 lanes. The values are near 1: products of
-/// others pass through subnormal numbers, which take processors many times as long, and would be all that is timed.
+/// Every operator on short inputs, which caches hold, and on one that they do not, beside a loop over 64 lanes. The values are
+/// near 1: products of others pass through subnormal numbers, which take processors many times as long, and would be all that is
+/// timed.
 fn in_cache<T: Element>(sample: impl Fn(usize) -> T) -> Result<(), Error> {
     let x: Vec<T> = (0..10_000_000).map(sample).collect();
     for n in [10, 100, 1_000, 10_000, 100_000, x.len()] {

@@ -525,9 +525,9 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
     /// The accumulators `start..start + N` of rows of `row` items, or of all there are in a row. Where there are no items
     /// they are identities.
     ///
-    /// `masked` has the last items read by masked loads, which the vectoriser makes of a condition in a loop over all lanes:
-    /// 20 ns less than by way of a copy (a call on 17 `f32`, Zen 5). But masked loads from a page that is not mapped took up
-    /// to 1 µs, though they be masked altogether.
+    /// The last items are read by masked loads, which the vectoriser makes of a condition in a loop over all lanes: 20 ns less
+    /// than by way of a copy (a call on 17 `f32`, Zen 5). But masked loads from a page that is not mapped took up to 1 µs, though
+    /// they be masked altogether: there they are copied.
     #[inline(always)]
     fn fold_rows<const N: usize>(&self, start: usize, row: usize, prefetched: bool) -> [O::Accumulator; N] {
         let len = self.chunk.len();
