@@ -205,8 +205,8 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
         if Self::EXACT {
             all[0] = self.combine(all[0], self.lift_load(items, index));
         } else {
-            for ((all, item), index) in all.iter_mut().zip(items).zip(index..) {
-                *all = self.combine(*all, self.lift(item, index));
+            for (place, &item) in items.iter().enumerate() {
+                all[place] = self.combine(all[place], self.lift(item, index + place as u64));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Comparisons of elements with a scalar.
 
 use crate::element::{Element, Key, Wide};
-use bytemuck::{Pod, Zeroable};
+use bytemuck::{Pod, Zeroable, bytes_of_mut};
 
 /// How an element compares with a scalar, by IEEE 754: −0.0 equals +0.0, and a NaN, on either side, is [`NotEqual`](Self::NotEqual) to
 /// everything, and nothing else.
@@ -33,12 +33,13 @@ impl<T: Element> Range<T> {
         | NotEqual(scalar)) = comparison;
         let (least, greatest) = (T::Key::LEAST, T::Key::GREATEST);
         let (within, without) = (least, greatest);
-        let equal = if scalar.widen() == T::Wide::ZERO {
-            [T::Wide::NOTHING, T::Wide::ZERO].map(|zero| T::narrow(zero).key_of_number())
-        } else {
-            [scalar.key_of_number(); 2]
-        };
-        let [low, high] = equal;
+        let (mut low, mut high) = (scalar.key_of_number(), scalar.key_of_number());
+        if scalar.widen() == T::Wide::ZERO && !T::Wide::EXACT {
+            // A float's zeros, which differ in the uppermost bit.
+            let mut negative = T::zeroed();
+            bytes_of_mut(&mut negative)[size_of::<T>() - 1] = 0x80;
+            (low, high) = (negative.key_of_number(), T::zeroed().key_of_number());
+        }
         let is_number = !scalar.widen().is_nan();
         // The third is a NaN's key, where the comparison is false but for the last.
         Self(match comparison {

@@ -1,7 +1,7 @@
 use crate::element::Element;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::{self, Source};
-use crate::op::exponential::{NEAR, exp, ln};
+use crate::op::exponential::{NEAR, difference, exp, plus_ln};
 use crate::op::{OnCpu, Op};
 use crate::table;
 use bytemuck::{Pod, Zeroable};
@@ -44,6 +44,8 @@ impl<T: Element> Op<T> for LogSumExp {
     type Output = T::Real;
     const EXACT: bool = false;
     const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
+    /// The code that folds far items, which is seldom run, is long: it is there once.
+    const ROOM: [usize; 2] = [1, 1];
 
     #[inline(always)]
     fn begin(&self, first: T) -> Self {
@@ -64,8 +66,8 @@ impl<T: Element> Op<T> for LogSumExp {
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> Exponentials {
         let value = element.to_f64();
-        let distance = value - self.origin;
-        if distance.abs() <= NEAR {
+        let distance = difference(value, self.origin);
+        if distance[0].abs() <= NEAR {
             Exponentials { sum: exp::<T>(distance), from: 0 }
         } else if value == f64::NEG_INFINITY {
             Exponentials { sum: 0.0, from: 0 }
@@ -73,24 +75,6 @@ impl<T: Element> Op<T> for LogSumExp {
             Exponentials { sum: value, from: 0 }
         } else {
             Exponentials { sum: 1.0, from: !value.to_bits() }
-        }
-    }
-
-    /// Near distances from one origin are all there are but for extremes: one question for all items of a load.
-    #[inline(always)]
-    fn fold_load<const WIDTH: usize>(&self, all: &mut [Exponentials; WIDTH], items: [T; WIDTH], index: u64) {
-        let distances = items.map(|item| item.to_f64() - self.origin);
-        // A value of which the complement's upper half is 0 is a NaN.
-        let elsewhere = all.iter().fold(0, |bits, all| bits | (all.from >> 32) as u32);
-        let farthest = distances.iter().fold(0, |most, distance| ((distance.to_bits() >> 32) as u32 & (u32::MAX >> 1)).max(most));
-        if elsewhere == 0 && farthest < (NEAR.to_bits() >> 32) as u32 {
-            for (all, distance) in all.iter_mut().zip(distances) {
-                all.sum += exp::<T>(distance);
-            }
-            return;
-        }
-        for ((all, item), index) in all.iter_mut().zip(items).zip(index..) {
-            *all = Op::<T>::combine(self, *all, self.lift(item, index));
         }
     }
 
@@ -113,16 +97,22 @@ impl<T: Element> Op<T> for LogSumExp {
         if b.sum == 0.0 {
             return a;
         }
-        let apart = a.from(self.origin) - b.from(self.origin);
-        let (low, high) = if apart > 0.0 { (b, a) } else { (a, b) };
+        // Value by value: choosing between the two takes them to memory.
+        let [apart, error] = difference(a.from(self.origin), b.from(self.origin));
+        let a_is_high = apart > 0.0;
+        let choose = |if_high, if_low| if a_is_high { if_high } else { if_low };
         let distance = -apart.abs();
-        let share = if distance < -NEAR { 0.0 } else { exp::<T>(distance) };
-        Exponentials { sum: high.sum + low.sum * share, from: high.from }
+        // The low sum may be 2^64 exponentials of NEAR, and the high one an exponential of -NEAR. Twice the root, which does not vanish.
+        let root = if distance < -2.2 * NEAR { 0.0 } else { exp::<T>([0.5 * distance, 0.5 * choose(-error, error)]) };
+        Exponentials {
+            sum: choose(a.sum, b.sum) + choose(b.sum, a.sum) * root * root,
+            from: if a_is_high { a.from } else { b.from },
+        }
     }
 
     #[inline(always)]
     fn finish(&self, all: Exponentials, _: u64) -> Option<T::Real> {
-        Some(T::real(if all.sum == 0.0 { f64::NEG_INFINITY } else { all.from(self.origin) + ln(all.sum) }))
+        Some(T::real(if all.sum == 0.0 { f64::NEG_INFINITY } else { plus_ln(all.from(self.origin), all.sum) }))
     }
 }
 
@@ -146,8 +136,8 @@ impl<T: Element> Op<T> for Near {
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> f64 {
         let value = element.to_f64();
-        let distance = value - self.0;
-        let near = if distance.abs() <= NEAR { exp::<T>(distance) } else { f64::NAN };
+        let distance = difference(value, self.0);
+        let near = if distance[0].abs() <= NEAR { exp::<T>(distance) } else { f64::NAN };
         if value == f64::NEG_INFINITY { 0.0 } else { near }
     }
 
