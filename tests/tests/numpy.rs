@@ -70,7 +70,7 @@ impl Case {
 }
 
 /// The elements on a device.
-struct Input<T> {
+struct Input<T: Element> {
     device: Device,
     x: Buffer<T>,
     /// The second array's; none where a case has one array.
