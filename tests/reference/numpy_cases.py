@@ -677,7 +677,7 @@ FLOAT_PAIRS = {
 INTEGER_WHERE = {
     "any": ([0, 4097, 70_003], ["middle"]),
     "ties": ([1000], ["one"]),
-    "extremes": ([4097], ["least", "most", "zero"]),
+    "extremes": ([4097], ["least", "most", "one"]),
 }
 FLOAT_WHERE = {
     "any": ([0, 4097, 70_003], ["middle"]),
