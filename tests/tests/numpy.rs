@@ -3,8 +3,9 @@
 //! `tests/reference/numpy_cases.py` writes them, and says what differs on purpose.
 
 use gpu_reduce::{
-    Buffer, Comparison, CountWhere, Device, Element, Error, NanStd, NanVar, Op, Reduce, Std, SumWhere, Var,
-    bf16, f16, for_each_element, for_each_integer_operator, for_each_operator, for_each_pair_operator,
+    Buffer, Comparison, CountWhere, Device, Element, Error, LogSumExp, NanStd, NanVar, Op, Reduce, Std,
+    SumWhere, Var, bf16, f16, for_each_element, for_each_integer_operator, for_each_operator,
+    for_each_pair_operator,
 };
 use serde_json::Value;
 use std::fmt::Debug;
@@ -441,6 +442,31 @@ fn cosines_are_at_most_one() {
                 (least..=1.0).contains(&(cosine * factor.signum())),
                 "{cosine} of {len} elements, {factor}"
             );
+        }
+    }
+}
+
+/// The logarithm of a sum of exponentials where the largest elements lie side by side, at any distance from the first one.
+#[test]
+fn exponentials_of_distant_elements() {
+    for device in devices() {
+        for distance in (0..1500).step_by(8) {
+            for away in [1.0, -1.0] {
+                let x: Vec<f64> =
+                    [0].into_iter().chain(distance..distance + 16).map(|x| x as f64 * away).collect();
+                let most = x.iter().copied().fold(f64::MIN, f64::max);
+                let expected = most + x.iter().map(|x| (x - most).exp()).sum::<f64>().ln();
+                let got = device.upload(&x).unwrap().reduce::<LogSumExp, 256>().unwrap();
+                let unit = f64::EPSILON / 2.0 * expected.abs().max(1.0);
+                assert!((got - expected).abs() <= 8.0 * unit, "{got} for {expected} on {device}: {x:?}");
+                let x: Vec<f32> = x.iter().map(|&x| x as f32).collect();
+                let got = device.upload(&x).unwrap().reduce::<LogSumExp, 256>().unwrap();
+                let unit = f64::from(f32::EPSILON) / 2.0 * expected.abs().max(1.0);
+                assert!(
+                    (f64::from(got) - expected).abs() <= 4.0 * unit,
+                    "{got} for {expected} on {device}: {x:?}"
+                );
+            }
         }
     }
 }
