@@ -71,7 +71,9 @@ pub use together::Both;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::{self, Source};
 use crate::element::Accumulator;
+use crate::input::Input;
 use crate::kernels::Kernels;
+use crate::stage::chunk;
 use core::fmt::Debug;
 use core::marker::PhantomData;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -226,6 +228,23 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
         row: usize,
     ) -> Self::Accumulator {
         cpu::fold_range(self, items, range, row)
+    }
+
+    /// The accumulator of a chunk, of `len` items, by a block: thread 0 gets it.
+    ///
+    /// # Safety
+    ///
+    /// Every thread of the block calls it, with the same items.
+    #[doc(hidden)]
+    #[inline(always)]
+    unsafe fn fold_on_gpu<P: Input<Item = I>, const BLOCK: u32, const WIDTH: usize>(
+        &self,
+        chunk: P,
+        len: u32,
+        start: u64,
+    ) -> Self::Accumulator {
+        // SAFETY: as the caller vouches.
+        unsafe { chunk::fold_chunk::<Self, P, BLOCK, WIDTH>(self, chunk, len, start) }
     }
 
     /// Reduces by this operator; by its parts, where it has some that have to be alone.

@@ -117,7 +117,7 @@ pub unsafe fn reduce<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: us
     // SAFETY: the chunk lies in the input; every thread of the block is here.
     let partial = unsafe {
         let len = (len - start).min(chunk) as u32;
-        chunk::fold_chunk::<O, P, BLOCK, WIDTH>(&op, input.offset(start as usize), len, start)
+        op.fold_on_gpu::<P, BLOCK, WIDTH>(input.offset(start as usize), len, start)
     };
     if blocks == 1 {
         if thread == 0 {

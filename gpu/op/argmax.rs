@@ -1,4 +1,4 @@
 place! {
     /// The index of the largest element; otherwise as [`ArgMin`](crate::ArgMin).
-    ArgMax "argmax": gt, from LEAST, NaN is GREATEST;
+    ArgMax "argmax": gt max greater, from LEAST, NaN is GREATEST;
 }

@@ -49,7 +49,10 @@ pub(super) fn exp<T: Element>([distance, error]: [f64; 2]) -> f64 {
             fma(power, error, power)
         }
     };
-    f64::from_bits(power.to_bits().wrapping_add(rounded.to_bits() << 52))
+    // The exponent is in the upper word.
+    let (power, n) = (power.to_bits(), rounded.to_bits() as u32);
+    let upper = ((power >> 32) as u32).wrapping_add(n << 20);
+    f64::from_bits(u64::from(upper) << 32 | u64::from(power as u32))
 }
 
 /// The polynomial with these coefficients, that of the highest power first.

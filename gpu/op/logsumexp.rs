@@ -1,23 +1,26 @@
-use crate::element::Element;
+use crate::element::{Dtype, Element};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::{self, Source};
+use crate::input::{Input, OneByOne};
 use crate::op::exponential::{NEAR, difference, exp, plus_ln};
 use crate::op::{OnCpu, Op};
+use crate::stage::chunk;
 use crate::table;
 use bytemuck::{Pod, Zeroable};
 #[cfg(not(target_arch = "nvptx64"))]
 use core::ops::Range;
+use cuda_std::{shared_array, thread};
 
 /// The natural logarithm of the sum of the elements' exponentials, with no overflow on the way: an `f64` of integers and `f64`, else an `f32`.
 /// −∞ of no elements, and where all are −∞; NaN if there is one, else ∞ if there is one.
 ///
-/// Exponentials are those of distances from the first element, computed and summed in `f64`, to 2^-24 for an `f32`. What lies further from
-/// it than the exponentials of an `f64` reach has its own value to count from; results are right there, too, and take longer.
+/// Exponentials are those of distances from the first element, computed and summed in `f64`, to 2^-24 for an `f32`. A chunk in which an
+/// element is so much greater than the first that an `f64` would not do, or of which the first is not a number below 2^30, is
+/// folded once more, by exponentials that each count from where they have to. That takes longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct LogSumExp {
-    /// What distances are from: the first element, where it is finite.
-    origin: f64,
+    near: Near,
 }
 
 /// A sum of exponentials of distances.
@@ -26,11 +29,13 @@ pub struct LogSumExp {
 pub struct Exponentials {
     /// The sum; of none, 0.
     sum: f64,
-    /// What distances are from: 0 says the origin, else it is the complement of the value's bits.
+    /// What distances are from: 0 says the first element, else it is the complement of the value's bits.
     from: u64,
 }
 
 impl Exponentials {
+    const NONE: Self = Self { sum: 0.0, from: 0 };
+
     /// What distances are from.
     #[inline(always)]
     fn from(self, origin: f64) -> f64 {
@@ -44,33 +49,33 @@ impl<T: Element> Op<T> for LogSumExp {
     type Output = T::Real;
     const EXACT: bool = false;
     const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
-    /// The code that folds far items, which is seldom run, is long: it is there once.
-    const ROOM: [usize; 2] = [1, 1];
+    const ROOM: [usize; 2] = <Near as Op<T>>::ROOM;
 
     #[inline(always)]
     fn begin(&self, first: T) -> Self {
+        const MOST: f64 = (1 << 30) as f64;
         let first = first.to_f64();
-        Self { origin: if first.is_finite() { first } else { 0.0 } }
+        Self { near: Near { origin: if first.abs() < MOST { first } else { f64::NAN } } }
     }
 
     #[inline(always)]
     fn end(&self, all: Exponentials, _: u64) -> Exponentials {
-        Exponentials { sum: all.sum, from: !all.from(self.origin).to_bits() }
+        Exponentials { sum: all.sum, from: !all.from(self.near.origin).to_bits() }
     }
 
     #[inline(always)]
     fn identity(&self) -> Exponentials {
-        Exponentials { sum: 0.0, from: 0 }
+        Exponentials::NONE
     }
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> Exponentials {
         let value = element.to_f64();
-        let distance = difference(value, self.origin);
+        let distance = difference(value, self.near.origin);
         if distance[0].abs() <= NEAR {
             Exponentials { sum: exp::<T>(distance), from: 0 }
         } else if value == f64::NEG_INFINITY {
-            Exponentials { sum: 0.0, from: 0 }
+            Exponentials::NONE
         } else if value.is_nan() {
             Exponentials { sum: value, from: 0 }
         } else {
@@ -78,12 +83,34 @@ impl<T: Element> Op<T> for LogSumExp {
         }
     }
 
-    /// As if all were near: where that is so, the bits are the same.
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
     fn fold_chunk<S: Source<Item = T>>(&self, items: S, range: Range<usize>, row: usize) -> Exponentials {
-        let sum = cpu::fold_range(&Near(self.origin), items, range.clone(), row);
+        let sum = cpu::fold_range(&self.near, items, range.clone(), row);
         if sum.is_nan() { cpu::fold_range(self, items, range, row) } else { Exponentials { sum, from: 0 } }
+    }
+
+    #[inline(always)]
+    unsafe fn fold_on_gpu<P: Input<Item = T>, const BLOCK: u32, const WIDTH: usize>(
+        &self,
+        chunk: P,
+        len: u32,
+        start: u64,
+    ) -> Exponentials {
+        let is_near = shared_array![u32; 1];
+        // SAFETY: as the caller vouches. All threads are at the barrier, and read the same.
+        unsafe {
+            let sum = chunk::fold_chunk::<_, P, BLOCK, WIDTH>(&self.near, chunk, len, start);
+            if thread::thread_idx_x() == 0 {
+                is_near.write(0, (!sum.is_nan()).into());
+            }
+            thread::sync_threads();
+            if is_near.read(0) == 1 {
+                return Exponentials { sum, from: 0 };
+            }
+            // One by one: there is no shared memory for another exchange.
+            chunk::fold_chunk::<_, OneByOne<P>, BLOCK, WIDTH>(self, OneByOne(chunk), len, start)
+        }
     }
 
     #[inline(always)]
@@ -98,12 +125,16 @@ impl<T: Element> Op<T> for LogSumExp {
             return a;
         }
         // Value by value: choosing between the two takes them to memory.
-        let [apart, error] = difference(a.from(self.origin), b.from(self.origin));
+        let [apart, error] = difference(a.from(self.near.origin), b.from(self.near.origin));
         let a_is_high = apart > 0.0;
         let choose = |if_high, if_low| if a_is_high { if_high } else { if_low };
         let distance = -apart.abs();
         // The low sum may be 2^64 exponentials of NEAR, and the high one an exponential of -NEAR. Twice the root, which does not vanish.
-        let root = if distance < -2.2 * NEAR { 0.0 } else { exp::<T>([0.5 * distance, 0.5 * choose(-error, error)]) };
+        let root = if distance < -2.2 * NEAR {
+            0.0
+        } else {
+            exp::<T>([0.5 * distance, 0.5 * choose(-error, error)])
+        };
         Exponentials {
             sum: choose(a.sum, b.sum) + choose(b.sum, a.sum) * root * root,
             from: if a_is_high { a.from } else { b.from },
@@ -112,16 +143,40 @@ impl<T: Element> Op<T> for LogSumExp {
 
     #[inline(always)]
     fn finish(&self, all: Exponentials, _: u64) -> Option<T::Real> {
-        Some(T::real(if all.sum == 0.0 { f64::NEG_INFINITY } else { plus_ln(all.from(self.origin), all.sum) }))
+        Some(T::real(if all.sum == 0.0 {
+            f64::NEG_INFINITY
+        } else {
+            plus_ln(all.from(self.near.origin), all.sum)
+        }))
     }
 }
 
-/// The sum of exponentials of near distances from an origin, NaN where not all are near.
-#[cfg(not(target_arch = "nvptx64"))]
-#[derive(Clone, Copy)]
-struct Near(f64);
+/// The sum of exponentials of distances from a number, which is among the items; NaN where one is much greater. Those of much smaller
+/// ones are of no account, and become the least that there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+struct Near {
+    origin: f64,
+}
 
-#[cfg(not(target_arch = "nvptx64"))]
+impl Near {
+    /// An element's distance with its rounding, and whether it is too great.
+    #[inline(always)]
+    fn distance<T: Element>(self, element: T) -> ([f64; 2], bool) {
+        let value = element.to_f64();
+        let (least, most) = (self.origin - NEAR, self.origin + NEAR);
+        match T::DTYPE {
+            // In `f32`, for which there are more instructions.
+            Dtype::F16 | Dtype::Bf16 | Dtype::F32 => {
+                let (value, least) = (value as f32, least as f32);
+                let near = if value > least { value } else { least };
+                ([f64::from(near) - self.origin, 0.0], !(value <= most as f32))
+            }
+            _ => (difference(if value > least { value } else { least }, self.origin), !(value <= most)),
+        }
+    }
+}
+
 impl<T: Element> Op<T> for Near {
     const NAME: &'static str = "logsumexp";
     type Accumulator = f64;
@@ -135,10 +190,21 @@ impl<T: Element> Op<T> for Near {
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> f64 {
-        let value = element.to_f64();
-        let distance = difference(value, self.0);
-        let near = if distance[0].abs() <= NEAR { exp::<T>(distance) } else { f64::NAN };
-        if value == f64::NEG_INFINITY { 0.0 } else { near }
+        let (distance, far) = self.distance(element);
+        let value = exp::<T>(distance);
+        if far { f64::NAN } else { value }
+    }
+
+    /// One choice for all.
+    #[inline(always)]
+    fn fold_load<const WIDTH: usize>(&self, all: &mut [f64; WIDTH], items: [T; WIDTH], _: u64) {
+        let mut any_far = false;
+        for (place, &item) in items.iter().enumerate() {
+            let (distance, far) = self.distance(item);
+            all[place] += exp::<T>(distance);
+            any_far |= far;
+        }
+        all[0] = if any_far { f64::NAN } else { all[0] };
     }
 
     #[inline(always)]

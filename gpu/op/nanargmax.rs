@@ -1,4 +1,4 @@
 place! {
     /// The index of the largest element that is not NaN; otherwise as [`NanArgMin`](crate::NanArgMin).
-    NanArgMax "nanargmax": gt, from LEAST, NaN is LEAST;
+    NanArgMax "nanargmax": gt max greater, from LEAST, NaN is LEAST;
 }

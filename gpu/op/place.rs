@@ -2,17 +2,15 @@
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::{Source, for_each_block};
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::element::Element;
-use crate::element::Key;
+use crate::element::{Element, Key, Wide};
 use bytemuck::{Pod, Zeroable};
 
 macro_rules! place {
-    ($(#[$doc:meta])* $op:ident $name:literal: $before:ident, from $worst:ident, NaN is $nan:ident;) => {
+    ($(#[$doc:meta])* $op:ident $name:literal: $before:ident $pick:ident $pick_wide:ident, from $worst:ident, NaN is $nan:ident;) => {
         #[cfg(not(target_arch = "nvptx64"))]
         use crate::cpu::Source;
-        use crate::element::{Element, Key};
-        use crate::op::place::Place;
+        use crate::element::{Element, Key, Wide};
+        use crate::op::place::{Place, extreme_of_load};
         use crate::op::{OnCpu, Op};
         use crate::table;
         use bytemuck::{Pod, Zeroable};
@@ -51,6 +49,15 @@ macro_rules! place {
                     }
                 }
                 Place::$before(best, index + at)
+            }
+
+            /// Looks for the place only where the load has a better key than there was before: later ones with the same do not count.
+            #[inline(always)]
+            fn fold_load<const WIDTH: usize>(&self, all: &mut [Place; WIDTH], items: [T; WIDTH], index: u64) {
+                let best = extreme_of_load(items, T::Key::$worst, T::Key::$nan, Ord::$pick, Wide::$pick_wide);
+                if Place::$before(best, index).key < all[0].key {
+                    all[0] = self.lift_load(items, index);
+                }
             }
 
             #[cfg(not(target_arch = "nvptx64"))]
@@ -102,6 +109,25 @@ impl Place {
         let before = (other.key < self.key) | ((other.key == self.key) & (other.index < self.index));
         if before { other } else { self }
     }
+}
+
+/// The best key of a load. Floats compare in the wide type, for which there are instructions that leave a NaN out, and are brought to a
+/// key once.
+#[inline(always)]
+pub(super) fn extreme_of_load<T: Element, const N: usize>(
+    load: [T; N],
+    worst: T::Key,
+    nan: T::Key,
+    pick: impl Fn(T::Key, T::Key) -> T::Key,
+    pick_wide: impl Fn(T::Wide, T::Wide) -> T::Wide,
+) -> T::Key {
+    if T::Wide::EXACT {
+        return load.into_iter().fold(worst, |best, element| pick(best, element.key(nan)));
+    }
+    let wide = load.map(T::widen);
+    let has_nan = nan != worst && wide.iter().fold(false, |has, value| has | value.is_nan());
+    let best = wide.into_iter().reduce(pick_wide).map_or(worst, |best| T::narrow(best).key(nan));
+    if has_nan { nan } else { best }
 }
 
 /// The least and the greatest key of items, as they are, and the first places that have them, on a CPU: extremes are found by

@@ -201,8 +201,9 @@ unsafe fn fold_loads<O: Op<P::Item>, P: Input, const WIDTH: usize>(
         }
         if O::EXACT {
             // A choice of values: by a branch, the compiler moves the load into it, behind what waits for the one before.
-            let lifted = op.lift_load(items, index);
-            accumulators[0] = op.combine(accumulators[0], if whole(load) { lifted } else { op.identity() });
+            let mut folded = *accumulators;
+            op.fold_load(&mut folded, items, index);
+            accumulators[0] = if whole(load) { folded[0] } else { accumulators[0] };
         } else if whole(load) {
             op.fold_load(accumulators, items, index);
         }

@@ -46,8 +46,9 @@ pub(crate) unsafe fn take_all<O: Op<I>, I: Copy + 'static>(
         let of_lane = match slot::words::<O::Accumulator>() {
             1 => take_batches::<O, I, 1, LOADS>(op, slots, blocks),
             2 => take_batches::<O, I, 2, { LOADS / 2 }>(op, slots, blocks),
-            3 => take_batches::<O, I, 3, { LOADS / 3 }>(op, slots, blocks),
+            3 => take_batches::<O, I, 3, { LOADS / 2 }>(op, slots, blocks),
             4 => take_batches::<O, I, 4, { LOADS / 2 }>(op, slots, blocks),
+            5 => take_batches::<O, I, 5, { LOADS / 4 }>(op, slots, blocks),
             6 => take_batches::<O, I, 6, { LOADS / 4 }>(op, slots, blocks),
             8 => take_batches::<O, I, 8, { LOADS / 4 }>(op, slots, blocks),
             _ => take_one_by_one::<O, I>(op, slots, blocks),

@@ -116,9 +116,13 @@ fn map_words<T: Pod>(value: T, move_word: impl Fn(u32) -> u32) -> T {
                     let words: u64 = cast(value);
                     cast(u64::from(move_word(words as u32)) | u64::from(move_word((words >> 32) as u32)) << 32)
                 }
-                $(size if size == 4 * $words => {
-                    let words: [u32; $words] = cast(value);
-                    cast(core::array::from_fn::<u32, $words, _>(|index| move_word(words[index])))
+                $(size if size.div_ceil(4) == $words => {
+                    let mut words = [0; $words];
+                    bytes_of_mut(&mut words)[..size].copy_from_slice(bytes_of(&value));
+                    let words = core::array::from_fn::<u32, $words, _>(|index| move_word(words[index]));
+                    let mut moved = value;
+                    bytes_of_mut(&mut moved).copy_from_slice(&bytes_of(&words)[..size]);
+                    moved
                 })*
                 _ => {
                     let mut moved = value;
@@ -132,7 +136,7 @@ fn map_words<T: Pod>(value: T, move_word: impl Fn(u32) -> u32) -> T {
             }
         };
     }
-    by_words! { 3 4 5 6 7 8 9 10 11 12 13 14 15 16 }
+    by_words! { 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 }
 }
 
 /// The `c` operand of `shfl`: segments of `width` lanes, and the highest lane that a source may have in a segment.
