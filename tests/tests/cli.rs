@@ -426,12 +426,26 @@ fn op_chooses_what_is_printed() {
             &[("var", "15.0 (ddof 1)"), ("std", "3.872983346207417 (ddof 1)")],
         ),
         (&["--op", "minmax,sumsq,norm_l1"], &[("minmax", "-4 5"), ("sumsq", "54"), ("norm_l1", "14.0")]),
+        (
+            &["--op", "moments,skewness,kurtosis"],
+            &[
+                ("moments", "1.5 11.25 -30.0 267.5625"),
+                ("skewness", "-0.7950463919999252"),
+                ("kurtosis", "-0.885925925925926"),
+            ],
+        ),
+        (
+            &["--op", "bit_and,bit_or,bit_xor,compensated_sum"],
+            &[("compensated_sum", "6"), ("bit_and", "0"), ("bit_or", "-1"), ("bit_xor", "-8")],
+        ),
         (&["--op", "any,all,count_nonzero"], &[("any", "true"), ("all", "true"), ("count_nonzero", "4")]),
     ] {
         let lines = lines(&[options, &["--dtype", "i32"]].concat(), &file);
         let lines: Vec<_> = lines.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(lines, [&[("count", "4")], expected].concat(), "{options:?}");
     }
+    let message = "bit_and, bit_or and bit_xor are for integers, and these are f32";
+    expect_error(&["--op", "sum,bit_or", "--dtype", "f32"], &file, message);
 }
 
 #[test]
