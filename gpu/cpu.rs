@@ -358,7 +358,11 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
     #[inline(always)]
     fn anywhere<const VECTORS: bool>(&self) -> O::Accumulator {
         if O::EXACT {
-            return if VECTORS { self.op.fold_items(self.chunk, self.first) } else { self.in_turn() };
+            return if VECTORS {
+                self.op.fold_items(self.chunk, self.first)
+            } else {
+                fold_in_turn::<false, _, _>(self.op, self.chunk, self.first)
+            };
         }
         // Strips of 4 KiB, and 8 of large accumulators: a strip ends in steps that are not SIMD (`var` of 10^5 `f32` took 60 µs with
         // strips of 128 and 40 with 256).
@@ -375,7 +379,7 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
     #[inline(always)]
     fn few(&self) -> O::Accumulator {
         if O::EXACT {
-            return self.in_turn();
+            return fold_in_turn::<false, _, _>(self.op, self.chunk, self.first);
         }
         if size_of::<O::Accumulator>() > 8 {
             let mut tree = Pairwise::new();
@@ -399,17 +403,6 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
             )*};
         }
         trees! { 1 2 4 8 16 }
-        all
-    }
-
-    /// One item after another.
-    #[inline(always)]
-    fn in_turn(&self) -> O::Accumulator {
-        let mut all = self.op.identity();
-        for i in 0..self.chunk.len() {
-            // SAFETY: `i` is in bounds.
-            all = self.op.combine(all, unsafe { self.lift(scalar(i)) });
-        }
         all
     }
 
@@ -600,6 +593,22 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         }
         lifted
     }
+}
+
+/// Folds one item after another, the first of which has the index given. Where not `VECTORS`, the loop is left as it is written.
+#[inline(always)]
+pub(crate) fn fold_in_turn<const VECTORS: bool, O: Op<S::Item>, S: Source>(
+    op: &O,
+    items: S,
+    first: u64,
+) -> O::Accumulator {
+    let mut all = op.identity();
+    for i in 0..items.len() {
+        let i = if VECTORS { i } else { scalar(i) };
+        // SAFETY: `i` is in bounds.
+        all = op.combine(all, op.lift(unsafe { items.get(i) }, first + i as u64));
+    }
+    all
 }
 
 /// A loop's variable of which the compiler knows nothing: it leaves a loop with one as it is.

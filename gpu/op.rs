@@ -39,7 +39,7 @@ pub use every::*;
 pub(crate) use squares::{Scaled, Squares};
 
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::cpu::Source;
+use crate::cpu::{Source, fold_in_turn};
 use crate::element::Accumulator;
 use crate::kernels::Kernels;
 use bytemuck::Pod;
@@ -135,12 +135,7 @@ pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
     #[doc(hidden)]
     #[inline(always)]
     fn fold_items<S: Source<Item = I>>(&self, items: S, first: u64) -> Self::Accumulator {
-        let mut all = self.identity();
-        for i in 0..items.len() {
-            // SAFETY: `i` is in bounds.
-            all = self.combine(all, self.lift(unsafe { items.get(i) }, first + i as u64));
-        }
-        all
+        fold_in_turn::<true, _, _>(self, items, first)
     }
 
     /// Two accumulators made one.
