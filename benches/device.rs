@@ -13,8 +13,9 @@
 use clap::Parser;
 use cust::sys::{self, CUstream, cudaError_enum::CUDA_SUCCESS};
 use gpu_reduce::{
-    Buffer, Device, Element, Item, Op, Reduce, Stream, bf16, default_block, f16, for_each_block,
-    for_each_element, for_each_operator,
+    Both, Buffer, Comparison, Device, Element, Item, Max, Mean, Min, Op, Reduce, Stream, Sum, Var, bf16,
+    default_block, f16, for_each_block, for_each_comparison, for_each_element, for_each_operator,
+    for_each_pair_operator,
 };
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -73,22 +74,44 @@ fn main() -> Result<(), Box<dyn Error>> {
             match $dtype {
                 $(stringify!($type) => {
                     let cases: Vec<_> = cases.iter().filter(|case| case.dtype == $dtype).collect();
-                    let items = cases.iter().map(|case| case.n * case.buffers::<$type>()).max();
+                    let items = cases.iter().map(|case| case.items() * case.buffers::<$type>()).max();
                     let input = fill::<$type>(&device, items.unwrap_or(0))?;
                     for case in cases {
-                        for_each_operator! { for_op! { case input $type } }
+                        let mut run = Run { case, stream: &mut stream, results: &mut results };
+                        let found = for_each_operator! { for_op! { run input element $type } }
+                            || for_each_pair_operator! { for_op! { run input pair $type } }
+                            || for_each_comparison! { for_op! { run input comparison $type } };
+                        match case.kernel() {
+                            _ if found => {}
+                            "sum_min_max" => run.on::<_, $type>(Both(Sum, Both(Min, Max)), &input)?,
+                            "mean_var" => run.on::<_, $type>(Both(Mean, Var::default()), &input)?,
+                            _ => eprintln!("no kernel for {} {} {}", case.op, case.dtype, case.n),
+                        }
                     }
                 })*
                 _ => eprintln!("no kernels for {}", $dtype),
             }
         };
     }
+    // Whether there is one.
     macro_rules! for_op {
-        ({ $case:ident $input:ident $type:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
-            match $case.kernel() {
-                $(stringify!($name) => $case.run::<gpu_reduce::$op, $type>(&$input, &mut stream, &mut results)?,)*
-                _ => eprintln!("no kernel for {} {} {}", $case.op, $case.dtype, $case.n),
+        ({ $run:ident $input:ident $kind:ident $type:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+            match $run.case.kernel() {
+                $(stringify!($name) => {
+                    for_op! { $kind $run $input $op $type }
+                    true
+                })*
+                _ => false,
             }
+        };
+        (element $run:ident $input:ident $op:ident $type:ident) => {
+            $run.on::<_, $type>(gpu_reduce::$op::default(), &$input)?;
+        };
+        (pair $run:ident $input:ident $op:ident $type:ident) => {
+            $run.on_pairs::<_, $type>(gpu_reduce::$op::default(), &$input)?;
+        };
+        (comparison $run:ident $input:ident $op:ident $type:ident) => {
+            $run.on::<_, $type>(gpu_reduce::$op::new(Comparison::Greater($type::sample(1 << 62))), &$input)?;
         };
     }
     for dtype in dtypes {
@@ -149,33 +172,73 @@ impl Case<'_> {
         if self.op == "sum_gpu_to_gpu" { "sum" } else { self.op }
     }
 
-    /// Inputs in turns, one after the other in memory.
-    fn buffers<T>(&self) -> usize {
-        let bytes = self.n * size_of::<T>();
-        if bytes < HOT_BYTES { 1 } else { (ROTATE_BYTES / bytes).clamp(1, 16) }
+    /// Elements of an input: of two arrays those of the second lie behind those of the first, at a boundary.
+    fn items(&self) -> usize {
+        macro_rules! is_pair {
+            ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+                matches!(self.op, $(stringify!($name))|*)
+            };
+        }
+        if for_each_pair_operator! { is_pair! {} } { self.n.next_multiple_of(64) + self.n } else { self.n }
     }
 
-    fn run<O: Op<T, Output: Item> + Default, T: Sample>(
-        &self,
+    /// Inputs in turns, one after the other in memory.
+    fn buffers<T>(&self) -> usize {
+        let bytes = self.items() * size_of::<T>();
+        if bytes < HOT_BYTES { 1 } else { (ROTATE_BYTES / bytes).clamp(1, 16) }
+    }
+}
+
+/// A case, and what it runs with.
+struct Run<'a, 'b> {
+    case: &'a Case<'a>,
+    stream: &'a mut Stream,
+    results: &'a mut Results<'b>,
+}
+
+impl Run<'_, '_> {
+    fn on<O: Op<T, Output: Item>, T: Sample>(
+        &mut self,
+        op: O,
         input: &Buffer<T>,
-        stream: &mut Stream,
-        results: &mut Results,
     ) -> Result<(), Box<dyn Error>> {
-        let &Self { op, n, block, .. } = self;
-        let bytes = n * size_of::<T>();
-        let block = block.unwrap_or(default_block(bytes as u64));
-        let buffers = self.buffers::<T>();
+        let n = self.case.n;
+        self.time::<_, _, T>(op, |start| input.slice(start..start + n))
+    }
+
+    fn on_pairs<O: Op<(T, T), Output: Item>, T: Sample>(
+        &mut self,
+        op: O,
+        input: &Buffer<T>,
+    ) -> Result<(), Box<dyn Error>> {
+        let n = self.case.n;
+        let stride = n.next_multiple_of(64);
+        self.time::<_, _, T>(op, |start| {
+            Ok((input.slice(start..start + n)?, input.slice(start + stride..start + stride + n)?))
+        })
+    }
+
+    /// Times the reduction of what `view` has from an element on.
+    fn time<O: Op<V::Item, Output: Item>, V: Reduce, T: Sample>(
+        &mut self,
+        op: O,
+        view: impl Fn(usize) -> Result<V, gpu_reduce::Error>,
+    ) -> Result<(), Box<dyn Error>> {
+        let &Case { op: name, n, block, .. } = self.case;
+        let items = self.case.items();
+        let bytes = items * size_of::<T>();
+        let block = block.unwrap_or(default_block(n as u64 * size_of::<T>() as u64));
+        let buffers = self.case.buffers::<T>();
         let calls = if bytes >= 1 << 30 { 4 } else { buffers.max(if bytes < HOT_BYTES { 40 } else { 8 }) };
-        let result = results.place::<O::Output>()?;
-        let raw: CUstream = stream.as_raw().ok_or("the CPU has no graphs")?.cast();
+        let result = self.results.place::<O::Output>()?;
+        let raw: CUstream = self.stream.as_raw().ok_or("the CPU has no graphs")?.cast();
         let mut enqueue = |call: usize| {
-            let start = call % buffers * n;
-            let x = input.slice(start..start + n)?;
+            let x = view(call % buffers * items)?;
             macro_rules! for_block {
                 ({} $($block:literal)*) => {
                     match block {
                         // SAFETY: the buffers outlive the graph, and only what is enqueued uses them.
-                        $($block => unsafe { x.enqueue::<O, $block>(O::default(), stream, result, 0) }?,)*
+                        $($block => unsafe { x.enqueue::<O, $block>(op, self.stream, result, 0) }?,)*
                         _ => return Err("BLOCK is a power of two from 32 to 1024".into()),
                     }
                 };
@@ -188,7 +251,7 @@ impl Case<'_> {
         let us = median_us(raw, calls, enqueue)?;
         let gbps = bytes as f64 / us / 1e3;
         println!(
-            r#"{{"impl":"gpu_reduce","op":"{op}","dtype":"{}","n":{n},"segment":0,"us":{us:.3},"gbps":{gbps:.1},"block":{block}}}"#,
+            r#"{{"impl":"gpu_reduce","op":"{name}","dtype":"{}","n":{n},"segment":0,"us":{us:.3},"gbps":{gbps:.1},"block":{block}}}"#,
             T::NAME
         );
         Ok(())

@@ -97,7 +97,7 @@ fn lanes<O: Op<T> + Default, T: Element>(x: &[T]) -> Option<O::Output> {
 
 #[inline(always)]
 fn lanes_anywhere<O: Op<T> + Default, T: Element>(x: &[T]) -> Option<O::Output> {
-    let op = O::default();
+    let op = x.first().map_or(O::default(), |&first| O::default().begin(first));
     let mut lanes = [op.identity(); 64];
     let (rows, rest) = x.as_chunks::<64>();
     for row in rows {
@@ -109,7 +109,7 @@ fn lanes_anywhere<O: Op<T> + Default, T: Element>(x: &[T]) -> Option<O::Output> 
         *lane = op.combine(*lane, op.lift(item, 0));
     }
     let all = lanes.into_iter().reduce(|a, b| op.combine(a, b));
-    op.finish(all.unwrap_or(op.identity()), x.len() as u64)
+    op.finish(op.end(all.unwrap_or(op.identity()), x.len() as u64), x.len() as u64)
 }
 
 fn types_on_one_thread<T: Element>(sample: impl Fn(usize) -> T) -> Result<(), Error> {

@@ -17,6 +17,7 @@
 
 use crate::op::Op;
 use crate::plan::PARTIALS;
+use bytemuck::NoUninit;
 use core::array;
 use core::mem::MaybeUninit;
 use core::ops::Range;
@@ -24,7 +25,7 @@ use core::ops::Range;
 use std::is_x86_feature_detected;
 
 /// What is folded on a CPU: items at indices.
-pub trait Source: Copy + Send + Sync {
+pub trait Source: Copy + Send + Sync + sealed::Sealed {
     /// What is at an index.
     type Item: Copy + 'static;
 
@@ -54,12 +55,27 @@ pub trait Source: Copy + Send + Sync {
     fn prefetch(self, range: Range<usize>);
 
     /// An operator's folds over such a source: those that its crate has compiled, if it has any for it.
+    #[inline(always)]
     fn folds<O: Op<Self::Item>>() -> Folds {
-        Folds::of::<O, Self>()
+        // Of a constant condition, the other branch is not compiled. (A pair is not plain, so that there is one source for items of a
+        // type: the folds are for this one.)
+        if const { O::ON_CPU.is_some() } {
+            const { O::ON_CPU }.map_or_else(|| unreachable!(), |compiled| compiled.folds())
+        } else {
+            Folds::of::<O, Self>()
+        }
     }
 }
 
-impl<T: Copy + Send + Sync + 'static> Source for &[T] {
+mod sealed {
+    pub trait Sealed {}
+}
+
+impl<T> sealed::Sealed for &[T] {}
+
+impl<A: sealed::Sealed, B: sealed::Sealed> sealed::Sealed for (A, B) {}
+
+impl<T: NoUninit + Send + Sync> Source for &[T] {
     type Item = T;
 
     #[inline(always)]
@@ -90,16 +106,6 @@ impl<T: Copy + Send + Sync + 'static> Source for &[T] {
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = range; // Rust has no function for it.
-    }
-
-    #[inline(always)]
-    fn folds<O: Op<T>>() -> Folds {
-        // Of a constant condition, the other branch is not compiled.
-        if const { O::ON_CPU.is_some() } {
-            const { O::ON_CPU }.map_or_else(|| unreachable!(), |compiled| compiled.folds())
-        } else {
-            Folds::of::<O, Self>()
-        }
     }
 }
 
@@ -188,7 +194,7 @@ fn fold_chunk<O: Op<S::Item>, S: Source>(op: &O, chunk: S, first: u64, row: usiz
             // SAFETY: the processor has what it is compiled for.
             return unsafe { O::avx512(&fold) };
         }
-        if is_x86_feature_detected!("avx2") {
+        if has_avx2() {
             // SAFETY: the processor has what it is compiled for.
             return unsafe { O::avx2(&fold) };
         }
@@ -196,6 +202,43 @@ fn fold_chunk<O: Op<S::Item>, S: Source>(op: &O, chunk: S, first: u64, row: usiz
     }
     #[cfg(not(target_arch = "x86_64"))]
     fold.anywhere::<true>()
+}
+
+/// As [`fold_chunk`], of a range of items.
+#[inline(always)]
+pub(crate) fn fold_range<O: Op<S::Item>, S: Source>(
+    op: &O,
+    items: S,
+    range: Range<usize>,
+    row: usize,
+) -> O::Accumulator {
+    assert!(range.start <= range.end && range.end <= items.len());
+    let first = range.start as u64;
+    // SAFETY: it lies within the items.
+    fold_chunk(op, unsafe { items.part(range) }, first, row)
+}
+
+/// As [`fold_range`], by the folds that the operator's crate has compiled.
+#[inline(always)]
+pub(crate) fn fold_part<O: Op<S::Item>, S: Source>(
+    op: &O,
+    items: S,
+    range: Range<usize>,
+    row: usize,
+) -> O::Accumulator {
+    assert!(range.start <= range.end && range.end <= items.len());
+    let mut all = MaybeUninit::<O::Accumulator>::uninit();
+    // SAFETY: the folds are for these types, the range lies within the items, and they write the accumulator.
+    unsafe {
+        (S::folds::<O>().chunk)(
+            (&raw const *op).cast(),
+            (&raw const items).cast(),
+            range,
+            row,
+            all.as_mut_ptr().cast(),
+        );
+        all.assume_init()
+    }
 }
 
 /// What is compiled for an operator and a source. The methods are the operator's, because a crate is compiled by the modules of
@@ -256,7 +299,7 @@ trait Compiled<S: Source>: Op<S::Item> {
     }
 
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2")]
+    #[target_feature(enable = "avx2,fma")]
     unsafe fn avx2(fold: &Fold<'_, Self, S>) -> Self::Accumulator {
         fold.anywhere::<true>()
     }
@@ -269,11 +312,10 @@ trait Compiled<S: Source>: Op<S::Item> {
 
     /// As [`Folds::chunk`].
     unsafe fn chunk(op: *const (), source: *const (), range: Range<usize>, row: usize, place: *mut ()) {
-        let first = range.start as u64;
         // SAFETY: as the caller vouches.
         unsafe {
-            let chunk = (*source.cast::<S>()).part(range);
-            place.cast::<Self::Accumulator>().write(fold_chunk(&*op.cast::<Self>(), chunk, first, row));
+            let (op, source) = (&*op.cast::<Self>(), *source.cast::<S>());
+            place.cast::<Self::Accumulator>().write(op.fold_chunk(source, range, row));
         }
     }
 
@@ -311,7 +353,7 @@ pub fn simd() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     if has_avx512() {
         return "AVX-512";
-    } else if is_x86_feature_detected!("avx2") {
+    } else if has_avx2() {
         return "AVX2";
     }
     if cfg!(target_arch = "x86_64") {
@@ -329,6 +371,11 @@ fn has_avx512() -> bool {
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512vl")
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
 }
 
 /// The arguments of `fold_chunk`.
@@ -942,7 +989,7 @@ mod tests {
                 {
                     let fold = || Fold { op, chunk, first, row, above: None };
                     same("SSE2", O::sse2(&fold()));
-                    if is_x86_feature_detected!("avx2") {
+                    if has_avx2() {
                         // SAFETY: the processor has it.
                         same("AVX2", unsafe { O::avx2(&fold()) });
                     }

@@ -1,6 +1,6 @@
 //! The element types, in one table, and the arithmetic that operators do on them.
 
-use crate::op::{Scaled, Squares};
+use crate::op::{Compensated, Scaled, Squares, Twofold};
 use bytemuck::Pod;
 use core::fmt::{Debug, Display};
 use half::{bf16, f16};
@@ -71,6 +71,8 @@ impl<V: Pod + Send + Sync> Accumulator for V {}
 pub trait Wide: Accumulator + PartialOrd + Display + Debug {
     /// What squares sum in where they must not overflow: an `f64`, which holds those of all types but its own.
     type Squares: Squares;
+    /// What a compensated sum sums in.
+    type Compensated: Compensated<Self>;
     /// Whether addition and multiplication give the same bits in every order, as wrapping integers do.
     const EXACT: bool;
     /// What an empty sum is.
@@ -81,6 +83,8 @@ pub trait Wide: Accumulator + PartialOrd + Display + Debug {
     const ONE: Self;
     /// The sum.
     fn plus(self, other: Self) -> Self;
+    /// The difference.
+    fn minus(self, other: Self) -> Self;
     /// The product.
     fn times(self, other: Self) -> Self;
     /// Whether it is a NaN.
@@ -102,6 +106,8 @@ pub trait Total: Accumulator {
     const NOTHING: Self;
     /// The sum.
     fn plus(self, other: Self) -> Self;
+    /// The difference.
+    fn minus(self, other: Self) -> Self;
     /// The magnitude.
     fn abs(self) -> Self;
     /// The nearest `f64`, or one beside it.
@@ -114,6 +120,10 @@ impl Total for i128 {
     #[inline(always)]
     fn plus(self, other: Self) -> Self {
         self.wrapping_add(other)
+    }
+    #[inline(always)]
+    fn minus(self, other: Self) -> Self {
+        self.wrapping_sub(other)
     }
     #[inline(always)]
     fn abs(self) -> Self {
@@ -131,7 +141,7 @@ impl Total for i128 {
 }
 
 /// The key types.
-pub trait Key: Accumulator + Ord {
+pub trait Key: Accumulator + Ord + Debug {
     /// Below every key.
     const LEAST: Self;
     /// Above every key.
@@ -144,6 +154,7 @@ macro_rules! wide_integers {
     ($($type:ident)*) => {$(
         impl Wide for $type {
             type Squares = f64;
+            type Compensated = $type;
             const EXACT: bool = true;
             const ZERO: Self = 0;
             const NOTHING: Self = 0;
@@ -151,6 +162,10 @@ macro_rules! wide_integers {
             #[inline(always)]
             fn plus(self, other: Self) -> Self {
                 self.wrapping_add(other)
+            }
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                self.wrapping_sub(other)
             }
             #[inline(always)]
             fn times(self, other: Self) -> Self {
@@ -177,9 +192,10 @@ macro_rules! wide_integers {
 }
 
 macro_rules! wide_floats {
-    ($($type:ident $squares:ident $min:ident $max:ident)*) => {$(
+    ($($type:ident $squares:ident $compensated:ident $min:ident $max:ident)*) => {$(
         impl Wide for $type {
             type Squares = $squares;
+            type Compensated = $compensated;
             const EXACT: bool = false;
             const ZERO: Self = 0.0;
             const NOTHING: Self = -0.0;
@@ -187,6 +203,10 @@ macro_rules! wide_floats {
             #[inline(always)]
             fn plus(self, other: Self) -> Self {
                 self + other
+            }
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                self - other
             }
             #[inline(always)]
             fn times(self, other: Self) -> Self {
@@ -218,6 +238,10 @@ macro_rules! wide_floats {
                 self + other
             }
             #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                self - other
+            }
+            #[inline(always)]
             fn abs(self) -> Self {
                 Self::from_bits(self.to_bits() << 1 >> 1)
             }
@@ -243,7 +267,7 @@ macro_rules! keys {
 }
 
 wide_integers! { i64 u64 }
-wide_floats! { f32 f64 fmin_f32 fmax_f32 f64 Scaled fmin_f64 fmax_f64 }
+wide_floats! { f32 f64 f64 fmin_f32 fmax_f32 f64 Scaled Twofold fmin_f64 fmax_f64 }
 keys! { i8: 0 i16: 0 i32: 0 i64: 0 u8: 0 u16: 0 u32: 0 u64: -0x8000_0000_0000_0000 }
 
 /// How one kind of type widens and orders.
@@ -445,8 +469,22 @@ macro_rules! elements {
 #[macro_export]
 macro_rules! for_each_element {
     ($callback:ident! { $($arguments:tt)* }) => {
-        $callback! {
-            { $($arguments)* }
+        $crate::for_each_integer! { with_floats! { $callback { $($arguments)* } } }
+    };
+}
+
+/// The integer types, as [`for_each_element!`].
+#[macro_export]
+macro_rules! for_each_integer {
+    (with_floats! $callback:tt) => {
+        $crate::for_each_integer! { @rows [$crate::with_floats!] $callback }
+    };
+    ($callback:ident! { $($arguments:tt)* }) => {
+        $crate::for_each_integer! { @rows [$callback!] { $($arguments)* } }
+    };
+    (@rows [$($callback:tt)*] $arguments:tt) => {
+        $($callback)* {
+            $arguments
             i8: I8 integer i64;
             i16: I16 integer i64;
             i32: I32 integer i64;
@@ -455,6 +493,18 @@ macro_rules! for_each_element {
             u16: U16 integer u64;
             u32: U32 integer u64;
             u64: U64 integer u64;
+        }
+    };
+}
+
+/// The rows of the integer types and those of the others.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! with_floats {
+    ({ $callback:ident { $($arguments:tt)* } } $($integers:tt)*) => {
+        $callback! {
+            { $($arguments)* }
+            $($integers)*
             f16: F16 float f32 i16;
             bf16: Bf16 float f32 i16;
             f32: F32 float f32 i32;

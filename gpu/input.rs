@@ -23,8 +23,8 @@ pub trait Input: Copy + 'static {
     fn offset(self, count: usize) -> Self;
 
     /// Items before the first that lies at a boundary of 128 bytes, from where [`load`](Self::load) is one access; 0 where
-    /// it never is.
-    fn head(self) -> u32;
+    /// it never is. None where two arrays do not have theirs at the same item, and cannot be loaded so.
+    fn head(self) -> Option<u32>;
 
     /// The item here.
     ///
@@ -37,7 +37,7 @@ pub trait Input: Copy + 'static {
     ///
     /// # Safety
     ///
-    /// There are so many, and this is a multiple of WIDTH items from where [`head`](Self::head) ends.
+    /// There are so many, and this is a multiple of WIDTH items from where [`head`](Self::head), which is not none, ends.
     unsafe fn load<const WIDTH: usize>(self) -> [Self::Item; WIDTH];
 }
 
@@ -65,8 +65,12 @@ impl<T: Zeroable + Copy + 'static> Input for *const T {
     }
 
     #[inline(always)]
-    fn head(self) -> u32 {
-        if is_aligned::<T>() { (self.addr().wrapping_neg() as u32 % 128) / size_of::<T>() as u32 } else { 0 }
+    fn head(self) -> Option<u32> {
+        Some(if is_aligned::<T>() {
+            (self.addr().wrapping_neg() as u32 % 128) / size_of::<T>() as u32
+        } else {
+            0
+        })
     }
 
     #[inline(always)]
@@ -108,10 +112,10 @@ impl<A: Input, B: Input> Input for (A, B) {
         (self.0.offset(count), self.1.offset(count))
     }
 
-    /// Two arrays need not be misaligned alike, so that their elements are loaded one by one.
     #[inline(always)]
-    fn head(self) -> u32 {
-        0
+    fn head(self) -> Option<u32> {
+        let (first, second) = (self.0.head()?, self.1.head()?);
+        (first == second).then_some(first)
     }
 
     #[inline(always)]
@@ -123,6 +127,47 @@ impl<A: Input, B: Input> Input for (A, B) {
     #[inline(always)]
     unsafe fn load<const WIDTH: usize>(self) -> [Self::Item; WIDTH] {
         // SAFETY: as the caller vouches.
-        from_fn(|index| unsafe { self.offset(index).read() })
+        let (first, second) = unsafe { (self.0.load::<WIDTH>(), self.1.load::<WIDTH>()) };
+        from_fn(|index| (first[index], second[index]))
+    }
+}
+
+/// An input that is loaded item by item, wherever its items lie.
+#[derive(Clone, Copy)]
+pub(crate) struct OneByOne<P>(pub P);
+
+impl<P: Input> Input for OneByOne<P> {
+    type Item = P::Item;
+    const BYTES: usize = P::BYTES;
+
+    fn parameters(&self, parameters: &mut Parameters) {
+        self.0.parameters(parameters);
+    }
+
+    #[inline(always)]
+    fn zeroed() -> P::Item {
+        P::zeroed()
+    }
+
+    #[inline(always)]
+    fn offset(self, count: usize) -> Self {
+        Self(self.0.offset(count))
+    }
+
+    #[inline(always)]
+    fn head(self) -> Option<u32> {
+        Some(0)
+    }
+
+    #[inline(always)]
+    unsafe fn read(self) -> P::Item {
+        // SAFETY: as the caller vouches.
+        unsafe { self.0.read() }
+    }
+
+    #[inline(always)]
+    unsafe fn load<const WIDTH: usize>(self) -> [P::Item; WIDTH] {
+        // SAFETY: as the caller vouches.
+        from_fn(|index| unsafe { self.0.offset(index).read() })
     }
 }

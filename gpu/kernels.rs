@@ -103,6 +103,11 @@ impl Kernels {
         Self { entries, ptx }
     }
 
+    /// Whether there are none.
+    pub const fn is_none(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// The name and the PTX of the kernel of this type, if it was compiled.
     pub fn find(&self, kernel: TypeId) -> Option<(&'static str, &'static Ptx)> {
         let name = self.entries.iter().copied().flatten().find(|entry| entry.kernel == kernel)?.name;

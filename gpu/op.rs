@@ -1,26 +1,41 @@
 //! The operators: what [`Op`] asks of one, and in a file each those that come with the library.
 
 #[macro_use]
+mod bits;
+#[macro_use]
 mod extremes;
 #[macro_use]
 mod place;
 #[macro_use]
+mod powers;
+#[macro_use]
 mod spread;
 
 macro_rules! operators {
-    ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+    ({ $of:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
         $(mod $name;)*
 
-        /// The operators that come with the library, those of its table.
-        pub mod every {
+        mod $of {
             $(pub use super::$name::$op;)*
         }
     };
 }
 
-crate::for_each_operator! { operators! {} }
+crate::for_each_operator! { operators! { elements } }
+crate::for_each_integer_operator! { operators! { integers } }
+crate::for_each_pair_operator! { operators! { pairs } }
+crate::for_each_comparison! { operators! { comparisons } }
 
+/// The operators that come with the library, those of its tables.
+pub mod every {
+    pub use super::comparison::Comparison;
+    pub use super::{comparisons::*, elements::*, integers::*, pairs::*};
+}
+
+mod comparison;
+mod exponential;
 mod squares;
+pub(crate) mod together;
 
 /// The square root, correctly rounded.
 #[inline(always)]
@@ -35,21 +50,42 @@ fn sqrt(value: f64) -> f64 {
     }
 }
 
+/// `a · b + c`, rounded once.
+#[inline(always)]
+fn fma(a: f64, b: f64, c: f64) -> f64 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        cuda_std::intrinsics::fma_f64(a, b, c)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        a.mul_add(b, c)
+    }
+}
+
+pub(crate) use compensated_sum::{Compensated, Twofold};
 pub use every::*;
 pub(crate) use squares::{Scaled, Squares};
+pub use together::Both;
 
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::cpu::{Source, fold_in_turn};
+use crate::cpu::{self, Source};
 use crate::element::Accumulator;
 use crate::kernels::Kernels;
-use bytemuck::Pod;
 use core::fmt::Debug;
 use core::marker::PhantomData;
+#[cfg(not(target_arch = "nvptx64"))]
+use core::ops::Range;
 
 /// A reduction operator over items of type `I`: lift each item into an accumulator, combine accumulators, finish the last one.
 ///
-/// An item is an element, any other plain value (`#[repr(C)]`, [`Pod`]), or a pair of two where two arrays are reduced
-/// together. An operator is a value: what it carries is a parameter of the reduction, and a kernel's argument on a GPU.
+/// An item is an element, any other plain value (`#[repr(C)]`, [`Pod`](bytemuck::Pod)), or a pair of two where two arrays are reduced
+/// together. An operator is a value: what it carries is a parameter of the reduction, and a kernel's argument on a GPU, for which it
+/// has to be plain, too.
+///
+/// A tuple of two to six operators is one that reduces by all of them in one pass over memory; its results are those that each has
+/// alone, to the bit. (On a GPU where such a kernel is compiled: the library has `(Sum, Min, Max)`, `(Mean, Var)` and `(Mean, Std)`.
+/// Others reduce one after another. See [`Both`].)
 ///
 /// The order in which accumulators combine is fixed by the [plan](crate::plan), but it is not that of the items, so
 /// [`combine`](Op::combine) must be commutative and associative up to rounding.
@@ -83,7 +119,7 @@ use core::marker::PhantomData;
 ///     }
 /// }
 /// ```
-pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
+pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     /// The operator's name in errors, as `sum`.
     const NAME: &'static str;
 
@@ -101,6 +137,11 @@ pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
     /// without any reduces on the CPU, and is an error that says so elsewhere.
     const KERNELS: Kernels = Kernels::NONE;
 
+    /// How many items accumulators have room for side by side, see [`width`]. Of an operator made of several: the least and the most of
+    /// those in which the order counts.
+    #[doc(hidden)]
+    const ROOM: [usize; 2] = room(size_of::<Self::Accumulator>(), Self::EXACT);
+
     /// The folds over slices on a CPU where the operator's crate has compiled them, so that not every program that uses the operator
     /// does.
     #[doc(hidden)]
@@ -112,6 +153,13 @@ pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
     #[must_use]
     fn begin(&self, _first: I) -> Self {
         *self
+    }
+
+    /// The accumulator of all items, of which there are `count`, without what the operator knows of the first: called once where a
+    /// reduction ends, by the operator that [`begin`](Op::begin) gave. Who finishes has not seen the items.
+    #[inline(always)]
+    fn end(&self, all: Self::Accumulator, _count: u64) -> Self::Accumulator {
+        all
     }
 
     /// Combined with any accumulator it leaves that one's bits.
@@ -135,7 +183,51 @@ pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
     #[doc(hidden)]
     #[inline(always)]
     fn fold_items<S: Source<Item = I>>(&self, items: S, first: u64) -> Self::Accumulator {
-        fold_in_turn::<true, _, _>(self, items, first)
+        cpu::fold_in_turn::<true, _, _>(self, items, first)
+    }
+
+    /// Folds neighbouring items, the first of which has the index given, into the accumulators of places side by side: each into
+    /// that of its place; or all into the first where the operator is [`EXACT`](Op::EXACT), because 16 of 64 bits would be half of a
+    /// thread's registers.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn fold_load<const WIDTH: usize>(
+        &self,
+        all: &mut [Self::Accumulator; WIDTH],
+        items: [I; WIDTH],
+        index: u64,
+    ) {
+        if Self::EXACT {
+            all[0] = self.combine(all[0], self.lift_load(items, index));
+        } else {
+            for (place, &item) in items.iter().enumerate() {
+                all[place] = self.combine(all[place], self.lift(item, index + place as u64));
+            }
+        }
+    }
+
+    /// The accumulator of a range of items on a CPU, in rows of so many.
+    ///
+    /// # Panics
+    ///
+    /// Where it does not lie within the items.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[doc(hidden)]
+    #[inline(always)]
+    fn fold_chunk<S: Source<Item = I>>(
+        &self,
+        items: S,
+        range: Range<usize>,
+        row: usize,
+    ) -> Self::Accumulator {
+        cpu::fold_range(self, items, range, row)
+    }
+
+    /// Reduces by this operator; by its parts, where it has some that have to be alone.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn by_parts<R: Reducer<I>>(&self, reducer: &R) -> Result<Self::Output, R::Error> {
+        reducer.reduce(self)
     }
 
     /// Two accumulators made one.
@@ -146,13 +238,37 @@ pub trait Op<I: Copy + 'static>: Pod + Send + Sync {
     fn finish(&self, all: Self::Accumulator, count: u64) -> Option<Self::Output>;
 }
 
-/// Where the table has an operator's folds over slices of a type.
+/// Where a table has an operator's folds over items of a type.
 #[derive(Debug)]
-#[cfg_attr(target_arch = "nvptx64", allow(dead_code, reason = "folds are for CPUs"))]
 pub struct OnCpu<O, I> {
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) table: &'static crate::table::FoldsTable,
+    #[cfg(not(target_arch = "nvptx64"))]
     pub(crate) row: usize,
+    #[cfg(not(target_arch = "nvptx64"))]
     pub(crate) column: usize,
     pub(crate) types: PhantomData<fn(O, I)>,
+}
+
+/// What reduces some items by one operator or another.
+#[doc(hidden)]
+pub trait Reducer<I: Copy + 'static> {
+    /// What may go wrong.
+    type Error;
+
+    /// Whether it has a kernel for the operator, if it needs one.
+    ///
+    /// # Errors
+    ///
+    /// Of whoever has the kernels.
+    fn has<O: Op<I>>(&self) -> Result<bool, Self::Error>;
+
+    /// Reduces.
+    ///
+    /// # Errors
+    ///
+    /// Of the reduction.
+    fn reduce<O: Op<I>>(&self, op: &O) -> Result<O::Output, Self::Error>;
 }
 
 /// Items that a thread folds side by side, WIDTH: those of a 16-byte load (of the wider array, where there are two), but no
@@ -160,17 +276,33 @@ pub struct OnCpu<O, I> {
 /// 32 KiB of shared memory for, four or eight bytes of each at a time. Where every order gives the same bits, one accumulator
 /// does. A power of two.
 pub const fn width<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> usize {
-    const fn of(bytes: usize, size: usize) -> usize {
-        match bytes.checked_div(size) {
-            None | Some(0) => 1,
-            Some(count) => 1 << count.ilog2(),
-        }
+    least(power_of_two(16, item_bytes), O::ROOM[0])
+}
+
+/// Whether all parts of an operator fold as many items side by side, so that together each has the bits that it has alone.
+#[doc(hidden)]
+pub const fn fold_alike<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> bool {
+    let of_items = power_of_two(16, item_bytes);
+    O::ROOM[1] == 0 || least(of_items, O::ROOM[0]) == least(of_items, O::ROOM[1])
+}
+
+/// [`Op::ROOM`] of accumulators of a size.
+const fn room(accumulator: usize, exact: bool) -> [usize; 2] {
+    if exact {
+        return [16, 0];
     }
-    let (of_items, of_accumulators) = (of(16, item_bytes), of(64, size_of::<O::Accumulator>()));
-    if O::EXACT {
-        return of_items;
+    let room = least(power_of_two(64, accumulator), if accumulator > 4 { 4 } else { 8 });
+    [room, room]
+}
+
+/// The greatest power of two of parts of `size` bytes that `bytes` have room for; at least 1.
+const fn power_of_two(bytes: usize, size: usize) -> usize {
+    match bytes.checked_div(size) {
+        None | Some(0) => 1,
+        Some(count) => 1 << count.ilog2(),
     }
-    let room = if size_of::<O::Accumulator>() > 4 { 4 } else { 8 };
-    let most = if of_accumulators < room { of_accumulators } else { room };
-    if of_items < most { of_items } else { most }
+}
+
+const fn least(a: usize, b: usize) -> usize {
+    if a < b { a } else { b }
 }

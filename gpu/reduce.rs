@@ -12,6 +12,7 @@ use crate::input::Input;
 use crate::kernels::{self, Parameters};
 use crate::stage::{chunk, partials};
 use crate::{Op, slot};
+use bytemuck::Pod;
 use core::ffi::c_void;
 use core::hint::assert_unchecked;
 use core::marker::PhantomData;
@@ -88,11 +89,11 @@ pub struct Kernel<O, P>(PhantomData<(O, P)>);
 /// The kernel for a row at most, as a type.
 pub struct RowKernel<O, P>(PhantomData<(O, P)>);
 
-impl<O: Op<P::Item>, P: Input> kernels::Kernel for Kernel<O, P> {
+impl<O: Op<P::Item> + Pod, P: Input> kernels::Kernel for Kernel<O, P> {
     type Arguments = Arguments<P, O, O::Output>;
 }
 
-impl<O: Op<P::Item>, P: Input> kernels::Kernel for RowKernel<O, P> {
+impl<O: Op<P::Item> + Pod, P: Input> kernels::Kernel for RowKernel<O, P> {
     type Arguments = Arguments<P, O, O::Output>;
 }
 
@@ -185,6 +186,7 @@ unsafe fn deliver<O: Op<I>, I: Copy + 'static>(
 ) {
     // SAFETY: as the field says.
     unsafe { assert_unchecked(len > 0) };
+    let all = op.end(all, len);
     let address = result.0 & !Target::<O::Output>::HOST;
     if address == result.0 {
         let place = with_exposed_provenance_mut::<O::Output>(address as usize);

@@ -1,7 +1,8 @@
-//! The library's table: an operator is a row. It is compiled for every element type with every BLOCK, has a one-line function of
-//! the row's name, and is tested and timed with the others.
+//! The library's tables: an operator is a row. It is compiled for every element type with every BLOCK, has a one-line function of
+//! the row's name, and is tested and timed with the others. There is a table for each kind of what is reduced: elements, integers alone,
+//! pairs of elements, and elements that are compared with a scalar.
 
-/// The operators: calls `$callback! { { ARGUMENTS } ROW ROW … }`, a row being `NAME: OPERATOR BLOCKS;` with the documentation of its
+/// The operators of elements: calls `$callback! { { ARGUMENTS } ROW ROW … }`, a row being `NAME: OPERATOR BLOCKS;` with the documentation of its
 /// one-line function before it. BLOCKS says which entry points there are: one for `each` BLOCK, which is what is fastest, or one for
 /// `any`, which is a twelfth of the code.
 #[macro_export]
@@ -200,39 +201,236 @@ macro_rules! for_each_operator {
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             nanstd: NanStd any;
+            /// The mean, and the second, third and fourth central moment; see [`Moments`](crate::Moments) for their type.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::moments(&[1u8, 2, 3, 6])?, [3.0, 3.5, 4.5, 24.5]);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            moments: Moments any;
+            /// The skewness; see [`Skewness`](crate::Skewness).
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::skewness(&[-1.0f32, 0.0, 1.0])?, 0.0);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            skewness: Skewness any;
+            /// The excess kurtosis, which a normal distribution has of 0; see [`Kurtosis`](crate::Kurtosis).
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::kurtosis(&[-1.0f32, 1.0, -1.0, 1.0])?, -2.0);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            kurtosis: Kurtosis any;
+            /// The logarithm of the sum of exponentials, with no overflow on the way; see [`LogSumExp`](crate::LogSumExp).
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::logsumexp(&[1000.0f32, 1000.0])?, 1000.0 + 2f32.ln());
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            logsumexp: LogSumExp any;
+            /// The sum, of floats with an error of a few units in the last place where they are of one sign; see
+            /// [`CompensatedSum`](crate::CompensatedSum).
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::compensated_sum(&[1e16, 1.0, 1.0, -1e16])?, 2.0);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            compensated_sum: CompensatedSum any;
+        }
+    };
+}
+
+/// The operators of integers alone, as [`for_each_operator!`](crate::for_each_operator!).
+#[macro_export]
+macro_rules! for_each_integer_operator {
+    ($callback:ident! { $($arguments:tt)* }) => {
+        $callback! {
+            { $($arguments)* }
+            /// The bits that all elements have.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::bit_and(&[0b1110u8, 0b0111])?, 0b0110);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            bit_and: BitAnd any;
+            /// The bits that any element has.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::bit_or(&[0b1010u8, 0b0010])?, 0b1010);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            bit_or: BitOr any;
+            /// The bits that an odd number of elements have.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::bit_xor(&[0b1010u8, 0b0010])?, 0b1000);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            bit_xor: BitXor any;
+        }
+    };
+}
+
+/// The operators of pairs of elements of one type, as [`for_each_operator!`](crate::for_each_operator!).
+#[macro_export]
+macro_rules! for_each_pair_operator {
+    ($callback:ident! { $($arguments:tt)* }) => {
+        $callback! {
+            { $($arguments)* }
+            /// The dot product of two slices or buffers of one length; see [`Dot`](crate::Dot) for its type.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::dot(&[1i8, 2, 3], &[4i8, 5, -6])?, -4);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            dot: Dot any;
+            /// The sum of the squares of the differences of two slices or buffers of one length; see
+            /// [`DistanceSquared`](crate::DistanceSquared) for its type.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::distance_squared(&[1.0f32, 5.0], &[4.0f32, 1.0])?, 25.0);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            distance_squared: DistanceSquared any;
+            /// The sum of the magnitudes of the differences of two slices or buffers of one length; see
+            /// [`DistanceL1`](crate::DistanceL1) for its type.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::distance_l1(&[1u8, 5], &[4u8, 1])?, 7.0);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            distance_l1: DistanceL1 any;
+            /// The mean of the first slice or buffer, weighted by the second; see [`WeightedMean`](crate::WeightedMean) for its type.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::weighted_mean(&[1.0f64, 4.0], &[2.0f64, 1.0])?, 2.0);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            weighted_mean: WeightedMean any;
+            /// The cosine of the angle between two vectors; see [`Cosine`](crate::Cosine) for its type.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::cosine(&[1.0f32, 0.0], &[0.0f32, 2.0])?, 0.0);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            cosine: Cosine any;
+        }
+    };
+}
+
+/// The operators that compare elements with a scalar, as [`for_each_operator!`](crate::for_each_operator!): `OPERATOR<T>` of elements
+/// of type `T`.
+#[macro_export]
+macro_rules! for_each_comparison {
+    ($callback:ident! { $($arguments:tt)* }) => {
+        $callback! {
+            { $($arguments)* }
+            /// How many elements compare so.
+            ///
+            /// ```
+            /// use gpu_reduce::Comparison::Greater;
+            ///
+            /// assert_eq!(gpu_reduce::count_where(&[1.0f32, 3.0, 2.0], Greater(1.5))?, 2);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            count_where: CountWhere any;
+            /// The sum of the elements that compare so; see [`SumWhere`](crate::SumWhere) for its type.
+            ///
+            /// ```
+            /// use gpu_reduce::Comparison::LessEqual;
+            ///
+            /// assert_eq!(gpu_reduce::sum_where(&[1u8, 3, 2], LessEqual(2))?, 3);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            sum_where: SumWhere any;
+        }
+    };
+}
+
+/// An operator's type, and that of its input, in each kind of table.
+macro_rules! of {
+    (comparison operator $op:ident $type:ident) => { crate::op::$op<$type> };
+    (together operator $op:ident $type:ident) => { crate::op::together::$op };
+    ($kind:ident operator $op:ident $type:ident) => { crate::op::$op };
+    (pair input $type:ident) => { (*const $type, *const $type) };
+    ($kind:ident input $type:ident) => { *const $type };
+    (pair source $type:ident) => { (&[$type], &[$type]) };
+    ($kind:ident source $type:ident) => { &[$type] };
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+macro_rules! row {
+    (comparison $op:ident $index:expr) => {
+        row! { @row [T: Element] [crate::op::$op<T>] $index }
+    };
+    ($kind:ident $op:ident $index:expr) => {
+        row! { @row [] [crate::op::$op] $index }
+    };
+    (@row [$($generics:tt)*] [$op:ty] $index:expr) => {
+        impl<$($generics)*> Row for $op {
+            const TABLE: &'static FoldsTable = &FOLDS;
+            const INDEX: usize = $index as usize;
+        }
+    };
+}
+
+#[cfg(target_arch = "nvptx64")]
+macro_rules! row {
+    (comparison $op:ident $index:expr) => {
+        impl<T: Element> Row for crate::op::$op<T> {}
+    };
+    ($kind:ident $op:ident $index:expr) => {
+        impl Row for crate::op::$op {}
+    };
+}
+
+/// Several operators in one pass, under aliases.
+macro_rules! together {
+    ($($name:ident: $op:ident $blocks:ident;)*) => {
+        mod together {
+            use super::*;
+
+            $( $crate::for_each_element! { compiled! { together $name $op $blocks } } )*
+
+            pub(super) const ENTRIES: &[&[Entry]] = &[$( $crate::for_each_element! { entries! { together $name $op } } ),*];
         }
     };
 }
 
 macro_rules! table {
-    ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
-        $( $crate::for_each_element! { compiled! { $name $op $blocks } } )*
+    ({ $table:ident $kind:ident $for_each_type:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+        mod $table {
+            use super::*;
 
-        /// The entry points of all, whose PTX the host library embeds.
-        pub static ENTRIES: &[&[Entry]] = &[$( $crate::for_each_element! { entries! { $name $op } } ),*];
+            $( $crate::$for_each_type! { compiled! { $kind $name $op $blocks } } )*
 
-        #[allow(non_camel_case_types)]
-        #[cfg_attr(target_arch = "nvptx64", expect(dead_code, reason = "folds are for CPUs"))]
-        enum Index { $($name),* }
+            pub(super) const ENTRIES: &[&[Entry]] = &[$( $crate::$for_each_type! { entries! { $kind $name $op } } ),*];
 
-        $(impl Row for crate::op::$op {
-            const INDEX: usize = Index::$name as usize;
-        })*
+            #[allow(non_camel_case_types)]
+            #[cfg(not(target_arch = "nvptx64"))]
+            enum Index { $($name),* }
 
-        #[cfg(not(target_arch = "nvptx64"))]
-        static FOLDS: &[&[Folds]] = &[$( $crate::for_each_element! { folds! { $op } } ),*];
+            $( row! { $kind $op Index::$name } )*
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            static FOLDS: FoldsTable = &[$( $crate::$for_each_type! { folds! { $kind $op } } ),*];
+        }
     };
 }
 
 #[cfg(feature = "production")]
 macro_rules! compiled {
-    ({ $name:ident $op:ident each } $($type:ident: $($row:ident)*;)*) => {
-        $( $crate::for_each_block! {
-            reduce_entries! { [concat!(stringify!($name), "_", stringify!($type))] crate::op::$op, $type }
-        } )*
+    ({ pair $name:ident $op:ident any } $($type:ident: $($row:ident)*;)*) => {
+        $( reduce_entries! { { [concat!(stringify!($name), "_", stringify!($type))] crate::op::$op, $type, $type } 0 } )*
     };
-    ({ $name:ident $op:ident any } $($type:ident: $($row:ident)*;)*) => {
-        $( reduce_entries! { { [concat!(stringify!($name), "_", stringify!($type))] crate::op::$op, $type } 0 } )*
+    ({ $kind:ident $name:ident $op:ident any } $($type:ident: $($row:ident)*;)*) => {
+        $( reduce_entries! { { [concat!(stringify!($name), "_", stringify!($type))] of!($kind operator $op $type), $type } 0 } )*
+    };
+    ({ $kind:ident $name:ident $op:ident each } $($type:ident: $($row:ident)*;)*) => {
+        $( $crate::for_each_block! {
+            reduce_entries! { [concat!(stringify!($name), "_", stringify!($type))] of!($kind operator $op $type), $type }
+        } )*
     };
 }
 
@@ -242,10 +440,12 @@ macro_rules! compiled {
 }
 
 macro_rules! entries {
-    ({ $name:ident $op:ident } $($type:ident: $($row:ident)*;)*) => {
+    ({ $kind:ident $name:ident $op:ident } $($type:ident: $($row:ident)*;)*) => {
         &[$(
-            Entry::new::<reduce::Kernel<crate::op::$op, *const $type>>(concat!(stringify!($name), "_", stringify!($type))),
-            Entry::new::<reduce::RowKernel<crate::op::$op, *const $type>>(
+            Entry::new::<reduce::Kernel<of!($kind operator $op $type), of!($kind input $type)>>(
+                concat!(stringify!($name), "_", stringify!($type))
+            ),
+            Entry::new::<reduce::RowKernel<of!($kind operator $op $type), of!($kind input $type)>>(
                 concat!(stringify!($name), "_", stringify!($type), "_row")
             ),
         )*]
@@ -254,22 +454,30 @@ macro_rules! entries {
 
 #[cfg(not(target_arch = "nvptx64"))]
 macro_rules! folds {
-    ({ $op:ident } $($type:ident: $($row:ident)*;)*) => {
-        &[$(Folds::of::<crate::op::$op, &[$type]>()),*]
+    ({ $kind:ident $op:ident } $($type:ident: $($row:ident)*;)*) => {
+        &[$(Folds::of::<of!($kind operator $op $type), of!($kind source $type)>()),*]
     };
 }
 
 /// An operator's row. Not for others' operators: the folds are found by it.
 pub(crate) trait Row {
+    /// Its table's folds.
+    #[cfg(not(target_arch = "nvptx64"))]
+    const TABLE: &'static FoldsTable;
+
     /// Its place in the table.
-    #[cfg_attr(target_arch = "nvptx64", expect(dead_code, reason = "folds are for CPUs"))]
+    #[cfg(not(target_arch = "nvptx64"))]
     const INDEX: usize;
 }
 
-/// Where the folds over slices are that are compiled here, for [`Op::ON_CPU`].
-pub(crate) const fn on_cpu<O: Op<T> + Row, T: Element>() -> Option<OnCpu<O, T>> {
+/// The folds of each row for each type.
+#[cfg(not(target_arch = "nvptx64"))]
+pub(crate) type FoldsTable = &'static [&'static [Folds]];
+
+/// Where the folds over items of elements of type `T` are that are compiled here, for [`Op::ON_CPU`].
+pub(crate) const fn on_cpu<O: Op<I> + Row, I: Copy + 'static, T: Element>() -> Option<OnCpu<O, I>> {
     #[cfg(not(target_arch = "nvptx64"))]
-    return Some(OnCpu { row: O::INDEX, column: T::DTYPE as usize, types: PhantomData });
+    return Some(OnCpu { table: O::TABLE, row: O::INDEX, column: T::DTYPE as usize, types: PhantomData });
     #[cfg(target_arch = "nvptx64")]
     None
 }
@@ -279,7 +487,7 @@ impl<O, I> OnCpu<O, I> {
     /// The folds.
     #[inline]
     pub(crate) fn folds(&self) -> Folds {
-        FOLDS[self.row][self.column]
+        self.table[self.row][self.column]
     }
 }
 
@@ -293,4 +501,16 @@ use crate::{bf16, f16, reduce, reduce_entries};
 #[cfg(not(target_arch = "nvptx64"))]
 use core::marker::PhantomData;
 
-for_each_operator! { table! {} }
+for_each_operator! { table! { elements element for_each_element } }
+for_each_integer_operator! { table! { integers integer for_each_integer } }
+for_each_pair_operator! { table! { pairs pair for_each_element } }
+for_each_comparison! { table! { comparisons comparison for_each_element } }
+together! {
+    sum_min_max: SumMinMax any;
+    mean_var: MeanVar any;
+    mean_std: MeanStd any;
+}
+
+/// The entry points of all, table by table, whose PTX the host library embeds.
+pub const TABLES: [&[&[Entry]]; 5] =
+    [elements::ENTRIES, integers::ENTRIES, pairs::ENTRIES, comparisons::ENTRIES, together::ENTRIES];

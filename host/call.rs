@@ -45,7 +45,7 @@ pub struct Call<'a> {
     pub of: &'static Types,
     pub input: Parameters,
     /// The input's [`head`](Input::head).
-    pub head: u32,
+    pub head: Option<u32>,
     pub len: u64,
     pub block: u32,
     pub op: *const c_void,

@@ -42,7 +42,7 @@ pub fn reduce<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
         fold.all(&plan, parallel, all.as_mut_ptr().cast());
         all.assume_init()
     };
-    op.finish(all, len as u64)
+    op.finish(op.end(all, len as u64), len as u64)
 }
 
 /// An operator and items, whatever their types: what follows is compiled once.

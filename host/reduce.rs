@@ -3,10 +3,15 @@
 use crate::call::{Call, Types};
 use crate::data::{Data, gpu_of, lies_on};
 use crate::place::Place::{self, Cpu, Gpu};
-use crate::{Buffer, Device, Error, Item, Op, Stream, View, cpu, default_block, for_each_operator};
+use crate::{
+    Buffer, Comparison, Device, Element, Error, Item, Op, Stream, View, cpu, default_block,
+    for_each_comparison, for_each_integer_operator, for_each_operator, for_each_pair_operator,
+};
 use gpu_reduce_kernels::input::Input;
+use gpu_reduce_kernels::op::{Reducer, fold_alike};
 use gpu_reduce_kernels::plan::assert_block;
 use std::ffi::c_void;
+use std::marker::PhantomData;
 use std::slice;
 
 /// Data that reduces: buffers and views on the device where they lie, slices in host memory on the CPU, and pairs of these,
@@ -71,7 +76,7 @@ pub trait Reduce {
     /// As there.
     fn reduce_by<O: Op<Self::Item>, const BLOCK: u32>(&self, op: O) -> Result<O::Output, Error> {
         const { assert_block(BLOCK) };
-        reduce(self.data(), &op, BLOCK)
+        op.by_parts(&Blocks { data: self.data(), block: BLOCK, lifetime: PhantomData })
     }
 
     /// Reduces the items on `device`: host data is copied there first.
@@ -133,23 +138,45 @@ pub trait Reduce {
     }
 }
 
-/// Reduces `data` by blocks of `block` threads. It is compiled for each operator and element type that a program uses, and so is
-/// no more than what is of these types.
-fn reduce<'a, D: Data<'a>, O: Op<D::Item>>(data: D, op: &O, block: u32) -> Result<O::Output, Error> {
-    let mut all = op.identity();
-    // SAFETY: the types are these, and the bytes those of an accumulator, which is plain.
-    let place = unsafe {
-        let bytes = slice::from_raw_parts_mut((&raw mut all).cast(), size_of::<O::Accumulator>());
-        reduce_on_gpu(data, Types::of::<O, D::Pointers>(), (&raw const *op).cast(), block, bytes)
-    };
-    let output = match place {
-        Err(error) => return Err(error),
-        Ok(Cpu(slices)) => cpu::reduce::<O, D::Slices, D::Pointers>(op, slices, block),
-        Ok(Gpu(len)) => op.finish(all, len),
-    };
-    match output {
-        Some(output) => Ok(output),
-        None => Err(Error::EmptyInput { op: O::NAME }),
+/// Data that is reduced by blocks of so many threads.
+struct Blocks<'a, D: Data<'a>> {
+    data: D,
+    block: u32,
+    lifetime: PhantomData<&'a ()>,
+}
+
+impl<'a, D: Data<'a>> Reducer<D::Item> for Blocks<'a, D> {
+    type Error = Error;
+
+    /// Of no items each operator says by itself what they are.
+    fn has<O: Op<D::Item>>(&self) -> Result<bool, Error> {
+        if self.data.is_empty() || !const { fold_alike::<O, D::Item>(D::Pointers::BYTES) } {
+            return Ok(false);
+        }
+        match self.data.place()? {
+            Cpu(_) => Ok(true),
+            Gpu((gpu, _)) => gpu.has_kernel(Types::of::<O, D::Pointers>(), self.block),
+        }
+    }
+
+    /// It is compiled for each operator and element type that a program uses, and so is no more than what is of these types.
+    fn reduce<O: Op<D::Item>>(&self, op: &O) -> Result<O::Output, Error> {
+        let mut all = op.identity();
+        // SAFETY: the types are these, and the bytes those of an accumulator, which is plain.
+        let place = unsafe {
+            let bytes = slice::from_raw_parts_mut((&raw mut all).cast(), size_of::<O::Accumulator>());
+            let types = Types::of::<O, D::Pointers>();
+            reduce_on_gpu(self.data, types, (&raw const *op).cast(), self.block, bytes)
+        };
+        let output = match place {
+            Err(error) => return Err(error),
+            Ok(Cpu(slices)) => cpu::reduce::<O, D::Slices, D::Pointers>(op, slices, self.block),
+            Ok(Gpu(len)) => op.finish(all, len),
+        };
+        match output {
+            Some(output) => Ok(output),
+            None => Err(Error::EmptyInput { op: O::NAME }),
+        }
     }
 }
 
@@ -256,24 +283,66 @@ host_data! {
     [const N: usize] [T; N];
 }
 
+/// A one-line function: of one array, of two, or of one and a comparison.
 macro_rules! one_line {
-    ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+    ({ element } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+        one_line! {
+            $(#[$doc])*
+            $name [D: Reduce + ?Sized] [data: &D] crate::$op, D::Item => data, crate::$op::default()
+        }
+    )*};
+    ({ pair } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+        one_line! {
+            $(#[$doc])*
+            $name [A: Reduce + ?Sized, B: Reduce + ?Sized] [first: &A, second: &B] crate::$op, (A::Item, B::Item) =>
+            &(first, second), crate::$op::default()
+        }
+    )*};
+    ({ comparison } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+        one_line! {
+            $(#[$doc])*
+            $name [D: Reduce<Item: Element> + ?Sized] [data: &D, comparison: Comparison<D::Item>] crate::$op<D::Item>, D::Item =>
+            data, crate::$op::new(comparison)
+        }
+    )*};
+    ($(#[$doc:meta])* $name:ident [$($generics:tt)*] [$($arguments:tt)*] $op:ty, $item:ty => $data:expr, $value:expr) => {
         $(#[$doc])*
         ///
         /// # Errors
         ///
         /// As [`Reduce::reduce`].
-        pub fn $name<D: Reduce + ?Sized>(data: &D) -> Result<<crate::$op as Op<D::Item>>::Output, Error>
+        pub fn $name<$($generics)*>($($arguments)*) -> Result<<$op as Op<$item>>::Output, Error>
         where
-            crate::$op: Op<D::Item>,
+            $op: Op<$item>,
         {
-            let data = data.data();
-            reduce(data, &crate::$op::default(), block_for(data))
+            reduce($data, $value)
         }
-    )*};
+    };
 }
 
-for_each_operator! { one_line! {} }
+for_each_operator! { one_line! { element } }
+for_each_integer_operator! { one_line! { element } }
+for_each_pair_operator! { one_line! { pair } }
+for_each_comparison! { one_line! { comparison } }
+
+/// Reduces by any operator, a program's own or several in a tuple, with the BLOCK that the one-line functions have.
+///
+/// ```
+/// use gpu_reduce::{Max, Min, Sum, Var};
+///
+/// let x = [1.0f32, 2.0, 6.0];
+/// assert_eq!(gpu_reduce::reduce(&x, (Sum, Min, Max))?, (9.0, 1.0, 6.0));
+/// assert_eq!(gpu_reduce::reduce(&x, Var::new(1))?, 7.0);
+/// # Ok::<(), gpu_reduce::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`Reduce::reduce`].
+pub fn reduce<D: Reduce + ?Sized, O: Op<D::Item>>(data: &D, op: O) -> Result<O::Output, Error> {
+    let data = data.data();
+    op.by_parts(&Blocks { data, block: block_for(data), lifetime: PhantomData })
+}
 
 /// The BLOCK of the one-line functions.
 fn block_for<'a, D: Data<'a>>(data: D) -> u32 {

@@ -12,6 +12,8 @@ pub enum Error {
     Reduce(#[from] gpu_reduce::Error),
     #[error("the mean of no elements is undefined: the input is empty")]
     EmptyMean,
+    #[error("bit_and, bit_or and bit_xor are for integers, and these are {dtype}")]
+    NotIntegers { dtype: &'static str },
     #[error("cannot print the result: {0}")]
     Print(#[source] io::Error),
     #[error("cannot read `{}`: {source}", path.display())]

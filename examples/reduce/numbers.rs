@@ -44,6 +44,14 @@ pub enum Quantity {
     Nanstd,
     Nanargmin,
     Nanargmax,
+    Moments,
+    Skewness,
+    Kurtosis,
+    Logsumexp,
+    CompensatedSum,
+    BitAnd,
+    BitOr,
+    BitXor,
 }
 
 /// Numbers in host memory, and on a device if they have been copied there.
@@ -61,7 +69,7 @@ pub trait Numbers {
     fn upload(&mut self, range: Range<usize>) -> Result<(), Error>;
 
     /// A quantity of all, in one pass where they lie, as text: an index with its value.
-    fn reduce(&mut self, quantity: Quantity, ddof: u64) -> Result<String, Error>;
+    fn reduce(&mut self, quantity: Quantity, ddof: u64) -> Result<String, error::Error>;
 
     /// The mean of all, at least one, whose sum has been computed. They are read again only where it may have wrapped, or
     /// is not finite.
@@ -82,7 +90,7 @@ pub fn of(input: &Input) -> Result<Box<dyn Numbers + '_>, error::Error> {
     of_type!(i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64)
 }
 
-fn typed<T: Mean + FromStr>(input: &Input) -> Result<Box<dyn Numbers + '_>, error::Error> {
+fn typed<T: Number + FromStr>(input: &Input) -> Result<Box<dyn Numbers + '_>, error::Error> {
     let values = input.values::<T>()?;
     Ok(Box::new(Typed { values, buffer: None, sum: None }))
 }
@@ -109,7 +117,7 @@ impl<T: Element> Typed<'_, T> {
     }
 }
 
-impl<T: Mean> Numbers for Typed<'_, T> {
+impl<T: Number> Numbers for Typed<'_, T> {
     fn size(&self) -> usize {
         size_of::<T>()
     }
@@ -128,10 +136,9 @@ impl<T: Mean> Numbers for Typed<'_, T> {
         buffer.as_mut().map_or(Ok(()), |buffer| buffer.write(range.start, &values[range]))
     }
 
-    fn reduce(&mut self, quantity: Quantity, ddof: u64) -> Result<String, Error> {
-        const BLOCK: u32 = 512;
+    fn reduce(&mut self, quantity: Quantity, ddof: u64) -> Result<String, error::Error> {
         let data = &self.data();
-        match quantity {
+        let shown = match quantity {
             Quantity::Sum => {
                 let sum = gpu_reduce::sum(data)?;
                 self.sum = Some(sum);
@@ -140,10 +147,10 @@ impl<T: Mean> Numbers for Typed<'_, T> {
             Quantity::Prod => show(gpu_reduce::prod(data)),
             Quantity::Min => show(gpu_reduce::min(data)),
             Quantity::Max => show(gpu_reduce::max(data)),
-            Quantity::Minmax => show_both(gpu_reduce::minmax(data)),
+            Quantity::Minmax => show_all(gpu_reduce::minmax(data)),
             Quantity::Mean => show(gpu_reduce::mean(data)),
-            Quantity::Var => show(data.reduce_by::<Var, BLOCK>(Var::new(ddof))),
-            Quantity::Std => show(data.reduce_by::<Std, BLOCK>(Std::new(ddof))),
+            Quantity::Var => show(gpu_reduce::reduce(data, Var::new(ddof))),
+            Quantity::Std => show(gpu_reduce::reduce(data, Std::new(ddof))),
             Quantity::Sumsq => show(gpu_reduce::sumsq(data)),
             Quantity::NormL1 => show(gpu_reduce::norm_l1(data)),
             Quantity::NormL2 => show(gpu_reduce::norm_l2(data)),
@@ -158,11 +165,18 @@ impl<T: Mean> Numbers for Typed<'_, T> {
             Quantity::Nanmin => show(gpu_reduce::nanmin(data)),
             Quantity::Nanmax => show(gpu_reduce::nanmax(data)),
             Quantity::Nanmean => show(gpu_reduce::nanmean(data)),
-            Quantity::Nanvar => show(data.reduce_by::<NanVar, BLOCK>(NanVar::new(ddof))),
-            Quantity::Nanstd => show(data.reduce_by::<NanStd, BLOCK>(NanStd::new(ddof))),
+            Quantity::Nanvar => show(gpu_reduce::reduce(data, NanVar::new(ddof))),
+            Quantity::Nanstd => show(gpu_reduce::reduce(data, NanStd::new(ddof))),
             Quantity::Nanargmin => self.place(gpu_reduce::nanargmin(data)),
             Quantity::Nanargmax => self.place(gpu_reduce::nanargmax(data)),
-        }
+            Quantity::Moments => show_all(gpu_reduce::moments(data)),
+            Quantity::Skewness => show(gpu_reduce::skewness(data)),
+            Quantity::Kurtosis => show(gpu_reduce::kurtosis(data)),
+            Quantity::Logsumexp => show(gpu_reduce::logsumexp(data)),
+            Quantity::CompensatedSum => show(gpu_reduce::compensated_sum(data)),
+            Quantity::BitAnd | Quantity::BitOr | Quantity::BitXor => return T::bits(quantity, data),
+        };
+        Ok(shown?)
     }
 
     fn mean(&self) -> Result<String, Error> {
@@ -183,8 +197,8 @@ fn show<V: Debug>(result: Result<V, Error>) -> Result<String, Error> {
     }
 }
 
-fn show_both<V: Debug>(result: Result<[V; 2], Error>) -> Result<String, Error> {
-    result.map(|[a, b]| text(&a) + " " + &text(&b))
+fn show_all<V: Debug, const N: usize>(result: Result<[V; N], Error>) -> Result<String, Error> {
+    result.map(|values| values.map(|value| text(&value)).join(" "))
 }
 
 fn show_place(index: u64, value: &dyn Debug) -> String {
@@ -195,18 +209,29 @@ fn text(value: &dyn Debug) -> String {
     format!("{value:?}")
 }
 
-/// Numbers whose mean is made of their sum as the library returns it.
-pub trait Mean: Element {
-    /// The mean of `values`, at least one; none where the sum may have wrapped.
+/// Numbers, by what differs between integers and floats.
+pub trait Number: Element {
+    /// The mean of `values`, at least one, made of their sum as the library returns it; none where that may have wrapped.
     fn mean_of(sum: <Sum as Op<Self>>::Output, values: &[Self]) -> Option<f64>;
+
+    /// A quantity of their bits, which integers have.
+    fn bits(quantity: Quantity, data: &View<Self>) -> Result<String, error::Error>;
 }
 
 macro_rules! integers {
     ($($T:ident)*) => {$(
-        impl Mean for $T {
+        impl Number for $T {
             fn mean_of(sum: <Sum as Op<$T>>::Output, values: &[$T]) -> Option<f64> {
                 let may_wrap = (values.len() as u128) << $T::BITS > 1 << 64;
                 (!may_wrap).then(|| sum as f64 / values.len() as f64)
+            }
+
+            fn bits(quantity: Quantity, data: &View<$T>) -> Result<String, error::Error> {
+                Ok(show(match quantity {
+                    Quantity::BitAnd => gpu_reduce::bit_and(data),
+                    Quantity::BitOr => gpu_reduce::bit_or(data),
+                    _ => gpu_reduce::bit_xor(data),
+                })?)
             }
         }
     )*};
@@ -214,7 +239,7 @@ macro_rules! integers {
 
 macro_rules! floats {
     ($($T:ident)*) => {$(
-        impl Mean for $T {
+        impl Number for $T {
             fn mean_of(sum: <Sum as Op<$T>>::Output, values: &[$T]) -> Option<f64> {
                 // So small that as many as memory holds have a finite sum.
                 const SCALE: f64 = 1.0 / (1_u128 << 64) as f64;
@@ -224,6 +249,10 @@ macro_rules! floats {
                 } else {
                     values.iter().map(|&value| f64::from(value) * SCALE).sum::<f64>() / count / SCALE
                 })
+            }
+
+            fn bits(_: Quantity, _: &View<$T>) -> Result<String, error::Error> {
+                Err(error::Error::NotIntegers { dtype: stringify!($T) })
             }
         }
     )*};

@@ -15,7 +15,7 @@ impl<T: Element> Op<T> for Any {
     type Accumulator = u32;
     type Output = bool;
     const EXACT: bool = true;
-    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu();
+    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
     #[inline(always)]
     fn identity(&self) -> u32 {

@@ -22,7 +22,7 @@ impl<T: Element> Op<T> for ArgMinMax {
     type Accumulator = [Place; 2];
     type Output = [u64; 2];
     const EXACT: bool = true;
-    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu();
+    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
     #[inline(always)]
     fn identity(&self) -> [Place; 2] {

@@ -31,7 +31,7 @@ macro_rules! extreme {
             type Accumulator = T::Key;
             type Output = T;
             const EXACT: bool = true;
-            const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu();
+            const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
             #[inline(always)]
             fn identity(&self) -> T::Key {

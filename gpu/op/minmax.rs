@@ -16,7 +16,7 @@ impl<T: Element> Op<T> for MinMax {
     type Accumulator = [T::Key; 2];
     type Output = [T; 2];
     const EXACT: bool = true;
-    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu();
+    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
     #[inline(always)]
     fn identity(&self) -> [T::Key; 2] {

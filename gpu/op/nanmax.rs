@@ -13,7 +13,7 @@ impl<T: Element> Op<T> for NanMax {
     type Accumulator = T::Key;
     type Output = T;
     const EXACT: bool = true;
-    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu();
+    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
     #[inline(always)]
     fn identity(&self) -> T::Key {

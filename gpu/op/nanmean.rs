@@ -22,7 +22,7 @@ impl<T: Element> Op<T> for NanMean {
     type Accumulator = Counted<T::Total>;
     type Output = T::Real;
     const EXACT: bool = T::Total::EXACT;
-    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu();
+    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
     #[inline(always)]
     fn identity(&self) -> Counted<T::Total> {

@@ -16,7 +16,7 @@ impl<T: Element> Op<T> for NormL2 {
     type Accumulator = Squares<T>;
     type Output = T::Real;
     const EXACT: bool = false;
-    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu();
+    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
     #[inline(always)]
     fn identity(&self) -> Squares<T> {

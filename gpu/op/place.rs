@@ -27,7 +27,7 @@ macro_rules! place {
             type Accumulator = Place;
             type Output = u64;
             const EXACT: bool = true;
-            const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu();
+            const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
             #[inline(always)]
             fn identity(&self) -> Place {

@@ -41,7 +41,7 @@ macro_rules! spread {
             type Accumulator = $spread;
             type Output = T::Real;
             const EXACT: bool = false;
-            const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu();
+            const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
             #[inline(always)]
             fn begin(&self, first: T) -> Self {

@@ -1,7 +1,7 @@
 //! The first stage: a chunk becomes its partial result.
 
 use crate::fold::{block_dim, fold_block, fold_thread};
-use crate::input::Input;
+use crate::input::{Input, OneByOne};
 use crate::plan::{ANY_BLOCK, TILE_ROWS};
 use crate::{Op, slot};
 use bytemuck::Pod;
@@ -23,7 +23,10 @@ pub(crate) unsafe fn fold_chunk<O: Op<P::Item>, P: Input, const BLOCK: u32, cons
 ) -> O::Accumulator {
     // SAFETY: as the caller vouches.
     unsafe {
-        let accumulators = fold_rows::<O, P, BLOCK, WIDTH>(op, chunk, len, start);
+        let accumulators = match chunk.head() {
+            Some(head) => fold_rows::<O, P, BLOCK, WIDTH>(op, chunk, head, len, start),
+            None => fold_rows::<O, OneByOne<P>, BLOCK, WIDTH>(op, OneByOne(chunk), 0, len, start),
+        };
         fold_block::<O, P::Item, BLOCK>(op, fold_thread::<O, P::Item, WIDTH>(op, accumulators))
     }
 }
@@ -83,11 +86,12 @@ impl<P: Input> Rows<P> {
 ///
 /// # Safety
 ///
-/// Every thread of the block calls it, with the same `len` elements at `chunk`.
+/// Every thread of the block calls it, with the same `len` elements at `chunk`, whose head it is.
 #[inline(always)]
 unsafe fn fold_rows<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
     op: &O,
     chunk: P,
+    head: u32,
     len: u32,
     start: u64,
 ) -> [O::Accumulator; WIDTH] {
@@ -96,7 +100,7 @@ unsafe fn fold_rows<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usi
     let first = thread::thread_idx_x() * width;
     // One item is loaded in one access wherever it lies. Of rows shorter than 128 bytes, a boundary of theirs will do.
     // (A row is a power of two: where its length is known to the launch alone, a division would delay the first load.)
-    let head = if WIDTH == 1 { 0 } else { chunk.head() & (row - 1) };
+    let head = if WIDTH == 1 { 0 } else { head & (row - 1) };
     let mut accumulators = [op.identity(); WIDTH];
 
     if O::EXACT {
@@ -200,7 +204,7 @@ unsafe fn fold_loads<O: Op<P::Item>, P: Input, const WIDTH: usize>(
             let lifted = op.lift_load(items, index);
             accumulators[0] = op.combine(accumulators[0], if whole(load) { lifted } else { op.identity() });
         } else if whole(load) {
-            fold_load(op, accumulators, items, index);
+            op.fold_load(accumulators, items, index);
         }
     };
     let [a, b, c, d] = loads;
@@ -266,25 +270,7 @@ unsafe fn fold_rest<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     }
 }
 
-/// Folds the items of one load, each into its accumulator. Where every order gives the same bits, all go into the
-/// first one: 16 accumulators of 64 bits would be half of a thread's registers.
-#[inline(always)]
-fn fold_load<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(
-    op: &O,
-    accumulators: &mut [O::Accumulator; WIDTH],
-    items: [I; WIDTH],
-    index: u64,
-) {
-    if O::EXACT {
-        accumulators[0] = op.combine(accumulators[0], op.lift_load(items, index));
-    } else {
-        for (lane, &item) in items.iter().enumerate() {
-            fold_item(op, accumulators, lane, item, index + lane as u64);
-        }
-    }
-}
-
-/// Folds one item into accumulator `lane`; as [`fold_load`].
+/// Folds one item into accumulator `lane`, or into the first, as [`Op::fold_load`].
 #[inline(always)]
 fn fold_item<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(
     op: &O,
@@ -310,7 +296,8 @@ unsafe fn rotate<O: Op<I>, I: Copy + 'static, const BLOCK: u32, const WIDTH: usi
 ) {
     // SAFETY: as the caller vouches.
     unsafe {
-        if const { size_of::<O::Accumulator>().is_multiple_of(8) } {
+        // There is shared memory for so much of a block of 1,024.
+        if const { size_of::<O::Accumulator>().is_multiple_of(8) && WIDTH <= 4 } {
             rotate_by::<_, u64, BLOCK, WIDTH>(
                 accumulators,
                 head,

@@ -1,7 +1,7 @@
 //! No GPU, in a build without: the types of `cuda`, of which there are no values, so that whoever has one need not ask.
 
 use crate::Error;
-use crate::call::Call;
+use crate::call::{Call, Types};
 use std::convert::Infallible;
 use std::ffi::c_void;
 use std::fmt;
@@ -31,6 +31,10 @@ impl Gpu {
     }
 
     pub fn is_emulator(&self) -> bool {
+        match self.0 {}
+    }
+
+    pub fn has_kernel(&self, _: &Types, _: u32) -> Result<bool, Error> {
         match self.0 {}
     }
 

@@ -54,7 +54,7 @@ impl Queue {
         // What is no longer than a row has the same bits by the least BLOCK that has it.
         let least = least_block(len, of.width);
         if least <= block {
-            let is_aligned = (call.head as usize).is_multiple_of(of.width);
+            let is_aligned = call.head.is_some_and(|head| (head as usize).is_multiple_of(of.width));
             let kernel = if is_aligned { of.row_kernel } else { of.kernel };
             let grid = Grid { blocks: 1, block: least };
             let slots = self.slots.as_device_ptr().as_mut_ptr();

@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """Writes numpy.jsonl, beside this file: what NumPy, or exact arithmetic, says of every operator; tests/tests/numpy.rs reads it.
 
-    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install numpy==2.4.6 ml_dtypes==0.6.0
+    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install numpy==2.4.6 scipy==1.17.1 ml_dtypes==0.6.0
     /tmp/venv/bin/python tests/reference/numpy_cases.py
 
 A line is a case: `op`, `dtype`, `data` (a data set below, each element a formula of its index's hash, so that no inputs are
-stored), `len`, `ddof` where it is not the default, and what is expected:
+stored), `len`, and what the operator takes besides: `ddof` where it is not the default; `second`, the data set of the second of two
+arrays, by the hashes of indices from 2^32; or `is` and `than`, a comparison and the bits of what is compared with. Expected are
 
 - `bits`: the result's bits in hexadecimal, a pair's one after the other; null where an empty input is an error.
 - `value`, an f64 in decimal, and `within`, how far off the result may be, if at all: `relative` says of which part of the value,
-  or for sums and means, which may cancel, of that of the magnitudes.
+  or for sums and means, which may cancel, of that of the magnitudes. Those of four moments are in a row.
 
-Results without rounding are NumPy's own. Sums, means, variances and norms of finite data are those of exact rational
-arithmetic, rounded once to f64, because NumPy's round or wrap themselves; here they are only compared with NumPy's f64 ones.
+Results without rounding are NumPy's own. All others of finite data are those of exact rational arithmetic, rounded once to f64,
+because NumPy's and SciPy's round or wrap themselves; here they are only compared with their f64 ones. (Exponentials and logarithms
+have 60 digits.)
 
 Where the library differs from NumPy on purpose, the case is as the library's documentation has it:
 
@@ -26,20 +28,26 @@ Where the library differs from NumPy on purpose, the case is as the library's do
 - [infinities] nanargmin of NaN and infinity alone is the infinity's place; NumPy, which puts infinities in place of NaN, may say a
   NaN's.
 - [norm_max] Of an empty input it is an error; in NumPy 2.4 it is 0.
+- [not finite] moments are all NaN where an element is not finite; NumPy's mean may be infinite.
+- [no weight] weighted_mean is NaN where the weights sum to 0; NumPy has an error.
 
-Left out: sums and means of floats near the type's largest, where overflow depends on the order of adding; var and std of 64-bit
-integers that are not f64s, which the library and NumPy round first.
+Left out: sums and means of floats near the type's largest, where overflow depends on the order of adding; var, std and moments of
+64-bit integers that are not f64s, which the library and NumPy round first; of f64 what squares or multiplies f64s as they are, and
+may overflow or underflow, where that is not the result.
 """
 
 import json
 import math
 import warnings
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
+from scipy import special, stats
+from scipy.spatial.distance import cosine
 
 warnings.simplefilter("ignore", RuntimeWarning)
 np.seterr(all="ignore")
@@ -56,9 +64,9 @@ def u(value):
     return np.uint64(value)
 
 
-def hashes(length):
-    """`support::hash` of the indices."""
-    h = (np.arange(length, dtype=np.uint64) + u(1)) * u(0x9E3779B97F4A7C15)
+def hashes(length, first=0):
+    """`support::hash` of the indices from `first`."""
+    h = (np.arange(length, dtype=np.uint64) + u(first + 1)) * u(0x9E3779B97F4A7C15)
     h = (h ^ (h >> u(30))) * u(0xBF58476D1CE4E5B9)
     h = (h ^ (h >> u(27))) * u(0x94D049BB133111EB)
     return h ^ (h >> u(31))
@@ -94,6 +102,8 @@ def integers(dtype, data, h):
             return kind.type(low) + of(h % u(4))
         case "offset":
             return kind.type(10**9) + of(h % u(7))
+        case "weights":
+            return of(h % u(8))
 
 
 def floats(dtype, data, h):
@@ -170,12 +180,22 @@ def floats(dtype, data, h):
             return np.where(h % u(16) < u(2), of_bits(u(infinity) | signed(h)), some)
         case "infinite":
             return constant(math.inf)
+        case "low":
+            return np.where(h % u(16) == u(0), constant(-math.inf), some)
+        case "lowest":
+            return constant(-math.inf)
         case "nonfinite":
             special = np.where(h % u(4) == u(0), nan(h), of_bits(u(infinity) | signed(h >> u(30))))
             return np.where(h % u(4) == u(3), some, special)
         case "extremes":
             bits = [infinity - 1, infinity - 1 | 1 << top, 1 << fraction, 1, 1 | 1 << top, 0, 1 << top, (1 << fraction) - 1]
             return of_bits(np.array(bits, np.uint64)[h % u(8)])
+        case "apart":
+            return of(some.astype(np.float64) * -4096.0)
+        case "below":
+            return of((some.astype(np.float64) - 0.5) * 4096.0)
+        case "weights":
+            return of(whole(h % u(8)) / 4.0)
         case "subnormal":
             return of_bits(signed(h) | (h >> u(1)) % u(1 << fraction))
         case "huge":
@@ -232,6 +252,14 @@ class Exact:
     def spread(self):
         return self.squares() - self.sum() ** 2 / len(self.whole)
 
+    @cache
+    def moments(self):
+        """The mean and three central moments, and the means of as many powers of the distances from the first element."""
+        n, total, first = len(self.whole), sum(self.whole), self.whole[0]
+        central = [Fraction(sum((n * value - total) ** k for value in self.whole), n * (n * self.one) ** k) for k in (2, 3, 4)]
+        far = [Fraction(sum(abs(value - first) ** k for value in self.whole), n * self.one**k) for k in (1, 2, 3, 4)]
+        return [Fraction(total, n * self.one), *central], far
+
 
 KEPT = [b"", None]
 
@@ -270,13 +298,36 @@ NUMPY = {
     "all": np.all,
     "count_nonzero": np.count_nonzero,
     "count_nan": lambda x: np.isnan(x).sum(),
+    "moments": lambda x: [np.mean(x), *stats.moment(x, (2, 3, 4))],
+    "skewness": stats.skew,
+    "kurtosis": stats.kurtosis,
+    "logsumexp": special.logsumexp,
+    "compensated_sum": np.sum,
+    "bit_and": np.bitwise_and.reduce,
+    "bit_or": np.bitwise_or.reduce,
+    "bit_xor": np.bitwise_xor.reduce,
+    "dot": lambda x, y: np.sum(x * y),
+    "distance_squared": lambda x, y: np.sum(np.square(x - y)),
+    "distance_l1": lambda x, y: np.sum(np.abs(x - y)),
+    "weighted_mean": lambda x, weights: np.average(x, weights=weights),
+    "cosine": lambda x, y: 1 - cosine(x, y),
+    "count_where": np.count_nonzero,
+    "sum_where": np.sum,
+}
+COMPARISONS = {
+    "Less": np.less,
+    "LessEqual": np.less_equal,
+    "Greater": np.greater,
+    "GreaterEqual": np.greater_equal,
+    "Equal": np.equal,
+    "NotEqual": np.not_equal,
 }
 
 
 def exact_value(op, exact, length, ddof):
     """The exact result and what its error is in proportion to."""
     match op.removeprefix("nan"):
-        case "sum":
+        case "sum" | "compensated_sum" | "sum_where":
             return exact.sum(), exact.l1()
         case "mean":
             return exact.sum() / length, exact.l1() / length
@@ -333,18 +384,149 @@ def rounded(op, dtype, data, x, ddof):
         # A check of this script: float64's own rounding.
         assert abs(value - numpy) <= (1e-6 if data in ("offset", "top", "bottom") else 1e-9) * nearest(scale) + 1e-15, (
             op, dtype, data, length, value, numpy)
+    if not math.isfinite(value):
+        return value, 0.0
+    if op == "compensated_sum":
+        # Two units in the last place.
+        within = nearest(2 * Fraction(float(np.spacing((np.float32 if single else np.float64)(abs(value))))) + length * scale / 2**100)
+    else:
+        within = relative(op, dtype, data) * nearest(scale)
+    return in_range(dtype, value, within, scale, length if op == "sumsq" else 1)
+
+
+def in_range(dtype, value, within, scale, terms=1):
+    """`value` and `within` of a result of `dtype`'s f32 or f64, from `terms` terms that round."""
+    single = dtype in FLOATS and dtype != "f64"
     largest = float(np.finfo(np.float32).max)
     if single and abs(value) > largest * (1 + 2.0**-25):
         value = math.copysign(math.inf, value)
     if not math.isfinite(value):
         return value, 0.0
     # A result that is exact has nothing to round.
-    within = relative(op, dtype, data) * nearest(scale)
     if scale and dtype in FLOATS:
         # Below the least normal value, each term and the result may round by half the least subnormal one.
-        terms = length if op == "sumsq" else 1
         within += terms * (2.0**-149 if single else 2.0**-1074)
-    return value, within
+    return value, within if scale else 0.0
+
+
+def checked(op, ours, theirs, scale, near):
+    """A check of this script, where SciPy's own rounding allows one."""
+    same = ours == theirs or math.isnan(ours) and math.isnan(theirs)
+    assert same or abs(ours - theirs) <= (1e-6 if near else 1e-9) * scale + 1e-15, (op, ours, theirs)
+
+
+def from_f64(dtype, value, scale, errors, terms=1):
+    """A Fraction that is computed in f64, with rounding errors up to `errors` of 1e-14 each, and rounded to the result's type."""
+    rounding = 7e-8 if dtype in FLOATS and dtype != "f64" else 3e-16
+    return in_range(dtype, nearest(value), 1e-14 * nearest(errors) + rounding * abs(nearest(value)), scale, terms)
+
+
+def shape(op, dtype, data, x):
+    """Of moments, skewness and kurtosis: pairs of a value and how far off it may be."""
+    wide = x if dtype in INTS else x.astype(np.float64)
+    theirs = NUMPY[op](wide.astype(np.float64))
+    if len(x) == 0 or dtype in FLOATS and not np.isfinite(wide).all():
+        nans = [math.nan] * (4 if op == "moments" else 1)  # [not finite]
+        assert np.isnan(theirs[1:] if op == "moments" else theirs).all(), (op, dtype, data)
+        return [(nan, 0.0) for nan in nans]
+    (mean, m2, m3, m4), (far1, far2, far3, far4) = exactly(wide).moments()
+    near = data in ("offset", "top", "bottom")
+    if op == "moments":
+        if data not in ("tiny", "subnormal", "huge", "extremes"):
+            for value, far, their in zip((mean, m2, m3, m4), (far1 + abs(mean), far2, far3, far4), theirs):
+                checked(op, nearest(value), float(their), nearest(far), near)
+        return [from_f64(dtype, value, far, errors) for value, far, errors in
+                ((mean, far1 + abs(mean), far1), (m2, far2, 2 * far2), (m3, far3, 3 * far3), (m4, far4, 4 * far4))]
+    if m2 <= (Fraction(2) ** -52 * mean) ** 2:
+        return [(math.nan, 0.0)]
+    if op == "skewness":
+        value = m3 / root(m2**3)
+        errors = 3 * far3 / root(m2**3) + 3 * abs(value) * far2 / m2
+    else:
+        value = m4 / m2**2
+        errors = 4 * far4 / m2**2 + 4 * value * far2 / m2
+        value -= 3
+    if data not in ("tiny", "subnormal", "huge", "extremes"):
+        checked(op, nearest(value), float(theirs), 1.0, near)
+    return [from_f64(dtype, value, errors, errors)]
+
+
+def logsumexp(dtype, x):
+    wide = x.astype(np.float64)
+    theirs = float(NUMPY["logsumexp"](wide))
+    if not math.isfinite(theirs):
+        return theirs, 0.0
+    values, counts = np.unique(x if dtype in INTS else wide[np.isfinite(wide)], return_counts=True)
+    with localcontext(prec=60):
+        values = [Decimal(value) for value in values.tolist()]
+        most = values[-1]
+        terms = (count * (value - most).exp() for value, count in zip(values, counts.tolist()) if value - most > -200)
+        value = float(most + sum(terms).ln())
+    checked("logsumexp", value, theirs, abs(value), False)
+    single = dtype in FLOATS and dtype != "f64"
+    return value, (4 * 2.0**-24 if single else 8 * 2.0**-53) * max(1.0, abs(value))
+
+
+def pair(op, dtype, data, x, y):
+    """A value of two arrays, and how far off it may be."""
+    single = dtype in FLOATS and dtype != "f64"
+    wide = [values if dtype in INTS else values.astype(np.float64) for values in (x, y)]
+    f64s = [values.astype(np.float64) for values in wide]
+    if not all(np.isfinite(values).all() for values in f64s):
+        theirs = math.nan if op == "weighted_mean" and not y.any() else float(NUMPY[op](*f64s))  # [no weight]
+        assert not math.isfinite(theirs) or op == "weighted_mean", (op, dtype, data)
+        return theirs, 0.0
+    both = exactly(np.concatenate(wide))
+    pairs, one = list(zip(both.whole[: len(x)], both.whole[len(x) :])), both.one
+    terms = 1
+    match op:
+        case "dot":
+            value = Fraction(sum(a * b for a, b in pairs), one**2)
+            scale, terms = Fraction(sum(abs(a * b) for a, b in pairs), one**2), len(x)
+        case "distance_squared":
+            value = scale = Fraction(sum((a - b) ** 2 for a, b in pairs), one**2)
+            terms = len(x)
+        case "distance_l1":
+            value = scale = Fraction(sum(abs(a - b) for a, b in pairs), one)
+        case "weighted_mean":
+            weight = sum(b for _, b in pairs)
+            if weight == 0:
+                return math.nan, 0.0  # [no weight]
+            value = Fraction(sum(a * b for a, b in pairs), one * weight)
+            scale = Fraction(sum(abs(a * b) for a, b in pairs), one * abs(weight))
+            scale += abs(value) * Fraction(sum(abs(b) for _, b in pairs), abs(weight))
+        case "cosine":
+            squares = sum(a * a for a, _ in pairs) * sum(b * b for _, b in pairs)
+            if squares == 0:
+                return math.nan, 0.0
+            squares = root(Fraction(squares))
+            value = sum(a * b for a, b in pairs) / squares
+            scale = sum(abs(a * b) for a, b in pairs) / squares
+    if data not in ("tiny", "subnormal", "huge", "extremes"):
+        checked(op, nearest(value), float(NUMPY[op](*f64s)), nearest(scale), data == "top")
+    if op in ("weighted_mean", "cosine"):
+        return from_f64(dtype, value, scale, scale)
+    within = (5e-7 if single else 5e-16 if dtype in INTS else 1e-14) * nearest(scale)
+    return in_range(dtype, nearest(value), within, scale, terms)
+
+
+def where(op, dtype, data, x, comparison, than):
+    """Those of the case's keys that say what is expected."""
+    exact = np.float32 if dtype == "bf16" else x.dtype
+    which = x[COMPARISONS[comparison](x.astype(exact), np.array([than], x.dtype).astype(exact))]
+    if op == "count_where":
+        return {"bits": f"{len(which):016x}"}
+    if dtype in INTS:
+        return {"bits": precise("sum", dtype, which)}
+    return case_of([rounded(op, dtype, data, which, 0)])
+
+
+def case_of(results):
+    """The keys of values and how far off they may be."""
+    case = {"value": " ".join(repr(value) for value, _ in results)}
+    if any(within for _, within in results):
+        case["within"] = " ".join(f"{within:.2g}" for _, within in results)
+    return case
 
 
 def bits(value, dtype):
@@ -356,14 +538,14 @@ def bits(value, dtype):
     return f"{int(word):0{2 * kind.itemsize}x}"
 
 
-def precise(op, dtype, x):
+def precise(op, dtype, x, *second):
     """The bits of a result that does not round, or None where there is none."""
     if op in ("minmax", "argminmax"):
         least, most = (precise(op.replace("minmax", which), dtype, x) for which in ("min", "max"))
         return least and least + most
-    if op in ("sum", "nansum", "prod", "sumsq"):
-        wide = x.astype(np.int64 if dtype.startswith("i") else np.uint64)  # [wide]
-        return bits(NUMPY[op](wide), "i64" if dtype.startswith("i") else "u64")
+    if op in WHOLE:
+        wide = [values.astype(np.int64 if dtype.startswith("i") else np.uint64) for values in (x, *second)]  # [wide]
+        return bits(NUMPY[op](*wide), "i64" if dtype.startswith("i") else "u64")
     # NumPy's own float32 orders bfloat16 as it is.
     if dtype == "bf16":
         x = x.astype(np.float32)
@@ -408,29 +590,37 @@ SUMS = "sum nansum mean".split()
 SIZES = "sumsq norm_l1 norm_l2".split()
 SPREADS = "var std nanvar nanstd".split()
 ROUNDING = SUMS + SIZES + SPREADS + ["nanmean"]
-EVERY = PLACES + EXTREMES + COUNTS + ROUNDING + ["prod"] + NAN_PLACES
+SHAPES = "moments skewness kurtosis".split()
+LATER = SHAPES + "logsumexp compensated_sum".split()
+EVERY = PLACES + EXTREMES + COUNTS + ROUNDING + ["prod"] + NAN_PLACES + LATER
+BITS = "bit_and bit_or bit_xor".split()
+# Of two arrays.
+DISTANCES = "distance_squared distance_l1".split()
+PAIRS = ["dot"] + DISTANCES + ["weighted_mean", "cosine"]
+# Of integers these do not round.
+WHOLE = "sum nansum prod sumsq compensated_sum dot distance_squared".split()
 
 # Of each data set: the lengths, and the operators.
 INTEGER_SETS = {
-    "any": ([0, 1, 2, 31, 4097], EVERY),
+    "any": ([0, 1, 2, 31, 4097], EVERY + BITS),
     "factor": ([4097], ["prod"]),
     "ties": ([2, 1000, 70_003], PLACES),
-    "zeros": ([31], COUNTS + ["argmin", "argmax", "var", "norm_l2", "prod"]),
-    "constant": ([1000], SPREADS + ["all", "mean"]),
-    "sparse": ([70_003, 4097], COUNTS[:3]),
+    "zeros": ([31], COUNTS + ["argmin", "argmax", "var", "norm_l2", "prod", "skewness", "logsumexp"]),
+    "constant": ([1000], SPREADS + ["all", "mean"] + SHAPES + BITS),
+    "sparse": ([70_003, 4097], COUNTS[:3] + BITS[1:]),
     "dense": ([70_003, 4097], COUNTS[:3]),
-    "extremes": ([1, 4097], PLACES + EXTREMES + ["mean", "norm_l1", "norm_l2", "var", "sumsq"]),
-    "top": ([2, 31, 70_003], ["sum", "mean", "norm_l1", "norm_l2", "norm_max", "argmin", "var"]),
-    "bottom": ([2, 31, 70_003], ["sum", "mean", "norm_l1", "norm_l2", "norm_max", "argmax", "var"]),
-    "offset": ([31, 4097, 70_003], SPREADS + ["mean"]),
+    "extremes": ([1, 4097], PLACES + EXTREMES + ["mean", "norm_l1", "norm_l2", "var", "sumsq"] + LATER[:4]),
+    "top": ([2, 31, 70_003], ["sum", "mean", "norm_l1", "norm_l2", "norm_max", "argmin", "var"] + LATER + ["bit_and", "bit_xor"]),
+    "bottom": ([2, 31, 70_003], ["sum", "mean", "norm_l1", "norm_l2", "norm_max", "argmax", "var"] + LATER[:4] + BITS),
+    "offset": ([31, 4097, 70_003], SPREADS + ["mean"] + SHAPES),
 }
 FLOAT_SETS = {
     "any": ([0, 1, 2, 31, 1000, 4097, 70_003], EVERY),
     "factor": ([1000, 70_003], ["prod"]),
     "bits": ([2, 1000, 4097, 70_003], PLACES + NAN_PLACES + EXTREMES + COUNTS),
     "ties": ([2, 1000, 70_003], PLACES + NAN_PLACES + ["nansum", "var"]),
-    "zeros": ([1, 31, 1000], PLACES + NAN_PLACES + EXTREMES + COUNTS + SPREADS + ["norm_l1", "norm_l2", "nansum", "prod"]),
-    "constant": ([1, 1000, 70_003], SPREADS + SIZES[1:] + ["mean"]),
+    "zeros": ([1, 31, 1000], PLACES + NAN_PLACES + EXTREMES + COUNTS + SPREADS + ["norm_l1", "norm_l2", "nansum", "prod"] + LATER),
+    "constant": ([1, 1000, 70_003], SPREADS + SIZES[1:] + ["mean"] + LATER),
     "sparse": ([31, 4097, 70_003], COUNTS[:3] + ["argmax"]),
     "dense": ([31, 4097, 70_003], COUNTS[:3] + ["argmin"]),
     "nans": ([1000, 4097, 70_003], EVERY),
@@ -438,13 +628,91 @@ FLOAT_SETS = {
     "infinities": ([31, 1000, 4097], [op for op in EVERY if op != "prod"]),
     "opposite": ([1000, 4097], [op for op in EVERY if op != "prod"]),
     "infinite": ([1, 2, 1000], EVERY),
+    "low": ([31, 4097], LATER),
+    "lowest": ([1, 1000], ["logsumexp", "compensated_sum"]),
+    "apart": ([2, 31, 1000, 4097], ["logsumexp"]),
+    "below": ([2, 31, 1000, 4097], ["logsumexp"]),
     "nonfinite": ([2, 31, 4097], EVERY),
-    "extremes": ([1, 2, 31, 4097], PLACES + NAN_PLACES + EXTREMES + COUNTS + SIZES + SPREADS),
-    "subnormal": ([31, 4097], PLACES + EXTREMES + COUNTS + ROUNDING),
-    "huge": ([1, 31, 4097, 70_003], EXTREMES + ROUNDING),
-    "tiny": ([1, 31, 4097, 70_003], EXTREMES + ROUNDING),
-    "offset": ([2, 31, 4097, 70_003], ["mean", "sum", "norm_l2"] + SPREADS),
+    "extremes": ([1, 2, 31, 4097], PLACES + NAN_PLACES + EXTREMES + COUNTS + SIZES + SPREADS + LATER[:4]),
+    "subnormal": ([31, 4097], PLACES + EXTREMES + COUNTS + ROUNDING + LATER),
+    "huge": ([1, 31, 4097, 70_003], EXTREMES + ROUNDING + LATER),
+    "tiny": ([1, 31, 4097, 70_003], EXTREMES + ROUNDING + LATER),
+    "offset": ([2, 31, 4097, 70_003], ["mean", "sum", "norm_l2"] + SPREADS + LATER),
 }
+# Of each two data sets, the same.
+INTEGER_PAIRS = {
+    ("any", "any"): ([0, 1, 2, 31, 1000, 4097, 70_003], PAIRS),
+    ("any", "weights"): ([31, 4097], ["weighted_mean"]),
+    ("any", "zeros"): ([31], ["weighted_mean", "cosine"]),
+    ("ties", "ties"): ([31, 1000], PAIRS),
+    ("zeros", "any"): ([31], PAIRS),
+    ("constant", "constant"): ([1000], PAIRS),
+    ("extremes", "extremes"): ([1, 31, 4097], PAIRS),
+    ("top", "weights"): ([31, 4097], ["weighted_mean", "cosine"]),
+    ("top", "bottom"): ([2, 70_003], ["dot"] + DISTANCES),
+}
+FLOAT_PAIRS = {
+    ("any", "any"): ([0, 1, 2, 31, 1000, 4097, 70_003], PAIRS),
+    ("any", "weights"): ([31, 4097, 70_003], ["weighted_mean", "cosine"]),
+    ("any", "zeros"): ([31], ["weighted_mean", "cosine"]),
+    ("any", "nans"): ([31, 4097], PAIRS),
+    ("nans", "weights"): ([31, 1000], PAIRS),
+    ("any", "infinities"): ([31, 1000], PAIRS),
+    ("infinities", "weights"): ([31, 1000], PAIRS),
+    ("opposite", "opposite"): ([31, 1000], PAIRS),
+    ("infinite", "infinite"): ([1, 31], PAIRS),
+    ("infinite", "zeros"): ([1], PAIRS),
+    ("ties", "ties"): ([1, 1000], PAIRS),
+    ("zeros", "zeros"): ([31], PAIRS),
+    ("zeros", "any"): ([31], PAIRS),
+    ("constant", "constant"): ([1, 1000], PAIRS),
+    ("extremes", "extremes"): ([1, 2, 31, 4097], DISTANCES + ["cosine"]),
+    ("subnormal", "subnormal"): ([31, 4097], PAIRS),
+    ("huge", "huge"): ([1, 31, 4097], DISTANCES + PAIRS[3:]),
+    ("tiny", "tiny"): ([1, 31, 4097], PAIRS),
+    ("offset", "offset"): ([2, 4097, 70_003], PAIRS),
+    ("offset", "weights"): ([31, 4097], ["weighted_mean"]),
+}
+# What elements are compared with.
+INTEGER_WHERE = {
+    "any": ([0, 4097, 70_003], ["middle"]),
+    "ties": ([1000], ["one"]),
+    "extremes": ([4097], ["least", "most", "one"]),
+}
+FLOAT_WHERE = {
+    "any": ([0, 4097, 70_003], ["middle"]),
+    "ties": ([1000], ["one", "zero"]),
+    "zeros": ([31], ["minus zero"]),
+    "nans": ([4097], ["middle", "nan"]),
+    "nonfinite": ([1000], ["infinity", "minus infinity", "most"]),
+    "extremes": ([4097], ["least", "most", "zero"]),
+}
+
+
+def scalar(name, dtype, x):
+    kind = x.dtype
+    limits = np.iinfo(kind) if dtype in INTS else ml_dtypes.finfo(kind)
+    value = {
+        # One that occurs.
+        "middle": x[len(x) // 2] if len(x) else 0,
+        "zero": 0,
+        "minus zero": -0.0,
+        "one": 1,
+        "least": limits.min,
+        "most": limits.max,
+        "infinity": math.inf,
+        "minus infinity": -math.inf,
+        "nan": math.nan,
+    }[name]
+    return kind.type(value)
+
+
+def elements(dtype, data, length, first=0):
+    return (integers if dtype in INTS else floats)(dtype, data, hashes(length, first))
+
+
+def missing(dtype, data):
+    return dtype in INTS and (data == "bottom" and dtype.startswith("u") or data == "offset" and dtype[1:] in ("8", "16"))
 
 
 def cases():
@@ -452,18 +720,57 @@ def cases():
     for turn, dtype in enumerate([*INTS, *FLOATS]):
         sets = INTEGER_SETS if dtype in INTS else FLOAT_SETS
         for data, (lengths, ops) in sets.items():
-            if dtype in INTS and (data == "bottom" and dtype.startswith("u") or data == "offset" and dtype[1:] in ("8", "16")):
+            if missing(dtype, data):
                 continue
             for nth, length in enumerate(lengths):
-                x = (integers if dtype in INTS else floats)(dtype, data, hashes(length))
+                x = elements(dtype, data, length)
                 for op in ops:
-                    if length > 1 and len(lengths) > 1 and (turn + nth + EVERY.index(op)) % 2 == 1:
+                    if length > 1 and len(lengths) > 1 and (turn + nth + (EVERY + BITS).index(op)) % 2 == 1:
                         continue
                     spread = op in SPREADS
-                    if spread and data in ("top", "bottom") and dtype.endswith("64"):
+                    if (spread or op == "moments") and data in ("top", "bottom") and dtype.endswith("64"):
+                        continue
+                    if op in SHAPES and dtype == "f64" and data in ("extremes", "subnormal", "huge", "tiny"):
                         continue
                     for ddof in ([0, 1, 2] if spread and data in ("any", "offset") else [0]):
                         yield dtype, data, length, x, op, ddof
+
+
+def pair_cases():
+    """Likewise."""
+    for turn, dtype in enumerate([*INTS, *FLOATS]):
+        for (data, second), (lengths, ops) in (INTEGER_PAIRS if dtype in INTS else FLOAT_PAIRS).items():
+            if missing(dtype, data) or missing(dtype, second):
+                continue
+            for nth, length in enumerate(lengths):
+                x, y = elements(dtype, data, length), elements(dtype, second, length, 1 << 32)
+                for op in ops:
+                    if length > 1 and len(lengths) > 1 and (turn + nth + PAIRS.index(op)) % 2 == 1:
+                        continue
+                    if op in PAIRS[3:] and dtype == "f64" and data in ("extremes", "subnormal", "huge", "tiny"):
+                        continue
+                    yield dtype, data, second, length, x, y, op
+
+
+def where_cases():
+    """Counts and sums take turns."""
+    turn = 0
+    for dtype in [*INTS, *FLOATS]:
+        for data, (lengths, names) in (INTEGER_WHERE if dtype in INTS else FLOAT_WHERE).items():
+            for length in lengths:
+                x = elements(dtype, data, length)
+                for name in names:
+                    than = scalar(name, dtype, x)
+                    for comparison in COMPARISONS:
+                        turn += 1
+                        # A sum of these may overflow.
+                        op = "count_where" if turn % 2 == 0 or data == "extremes" and dtype in FLOATS else "sum_where"
+                        yield dtype, data, length, x, op, comparison, than
+                    turn += 1
+
+
+def line(case):
+    return json.dumps(case, separators=(",", ":")) + "\n"
 
 
 def main():
@@ -472,7 +779,6 @@ def main():
         case = {"op": op, "dtype": dtype, "data": data, "len": length}
         if ddof:
             case["ddof"] = ddof
-        whole = dtype in INTS and op in ("sum", "nansum", "prod", "sumsq")
         if op == "norm_max":
             if length == 0:
                 case["bits"] = None  # [norm_max]
@@ -480,14 +786,25 @@ def main():
                 # Magnitudes as they are: NumPy's of the least integer is itself.
                 value = float(max(abs(v) for v in x.tolist())) if dtype in INTS else NUMPY[op](x.astype(np.float64))
                 case["value"] = repr(float(value))
-        elif op in ROUNDING + ["prod"] and not whole:
-            value, within = rounded(op, dtype, data, x, ddof)
-            case["value"] = repr(value)
-            if within:
-                case["within"] = f"{within:.2g}"
+        elif op in SHAPES:
+            case |= case_of(shape(op, dtype, data, x))
+        elif op == "logsumexp":
+            case |= case_of([logsumexp(dtype, x)])
+        elif op in ROUNDING + ["prod", "compensated_sum"] and not (dtype in INTS and op in WHOLE):
+            case |= case_of([rounded(op, dtype, data, x, ddof)])
         else:
             case["bits"] = precise(op, dtype, x)
-        lines.append(json.dumps(case, separators=(",", ":")) + "\n")
+        lines.append(line(case))
+    for dtype, data, second, length, x, y, op in pair_cases():
+        case = {"op": op, "dtype": dtype, "data": data, "second": second, "len": length}
+        if dtype in INTS and op in WHOLE:
+            case["bits"] = precise(op, dtype, x, y)
+        else:
+            case |= case_of([pair(op, dtype, data, x, y)])
+        lines.append(line(case))
+    for dtype, data, length, x, op, comparison, than in where_cases():
+        case = {"op": op, "dtype": dtype, "data": data, "len": length, "is": comparison, "than": bits(than, dtype)}
+        lines.append(line(case | where(op, dtype, data, x, comparison, than)))
     path = Path(__file__).with_name("numpy.jsonl")
     path.write_text("".join(lines))
     print(f"{len(lines)} cases, {path.stat().st_size} bytes, NumPy {np.__version__}")

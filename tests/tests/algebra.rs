@@ -3,7 +3,10 @@
 //! exact, else up to rounding.
 
 use bytemuck::bytes_of;
-use gpu_reduce::{Op, bf16, f16, for_each_element, for_each_operator};
+use gpu_reduce::{
+    Comparison, Op, bf16, f16, for_each_comparison, for_each_element, for_each_integer,
+    for_each_integer_operator, for_each_operator, for_each_pair_operator,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use support::{Sample, hash};
@@ -33,9 +36,15 @@ near! {
     bool: |x| f64::from(u8::from(x));
 }
 
-impl<V: Near> Near for [V; 2] {
+impl<V: Near, const N: usize> Near for [V; N] {
     fn is_near(&self, other: &Self) -> bool {
-        self[0].is_near(&other[0]) && self[1].is_near(&other[1])
+        self.iter().zip(other).all(|(a, b)| a.is_near(b))
+    }
+}
+
+impl<A: Near, B: Near, C: Near> Near for (A, B, C) {
+    fn is_near(&self, other: &Self) -> bool {
+        self.0.is_near(&other.0) && self.1.is_near(&other.1) && self.2.is_near(&other.2)
     }
 }
 
@@ -47,24 +56,22 @@ fn drawn() -> impl Strategy<Value = Drawn> {
     (seeds, prop::collection::vec(0.0..1.0, 0..9), prop::collection::vec(proptest::num::usize::ANY, 10))
 }
 
-fn check<O: Op<T, Output: Near> + Default, T: Sample>() {
+fn check<O: Op<I, Output: Near>, I: Copy + 'static>(op: O, of: &str, sample: impl Fn(u64) -> I) {
     let run = |(seeds, cuts, order): Drawn| {
-        // Products of others overflow.
-        let sample = if O::NAME == "prod" { T::factor } else { T::any };
         // One in eight as the one before, so that there are ties.
-        let of = |(index, &seed): (usize, &u64)| {
+        let draw = |(index, &seed): (usize, &u64)| {
             let before = if seed % 8 == 0 { index.saturating_sub(1) } else { index };
             sample(hash(seeds[before]))
         };
-        let items: Vec<T> = seeds.iter().enumerate().map(of).collect();
-        let op = O::default().begin(items[0]);
+        let items: Vec<I> = seeds.iter().enumerate().map(draw).collect();
+        let op = op.begin(items[0]);
         let lift = |index: usize| op.lift(items[index], index as u64);
         let fold = |range: std::ops::Range<usize>| {
             range.fold(op.identity(), |all, index| op.combine(all, lift(index)))
         };
         let same = |a: O::Accumulator, b: O::Accumulator| {
             let count = items.len() as u64;
-            match (op.finish(a, count), op.finish(b, count)) {
+            match (op.finish(op.end(a, count), count), op.finish(op.end(b, count), count)) {
                 (Some(a), Some(b)) if !O::EXACT => a.is_near(&b),
                 (a, b) => format!("{a:?}") == format!("{b:?}"), // −0.0 is not 0.0, and NaN is NaN
             }
@@ -96,22 +103,48 @@ fn check<O: Op<T, Output: Near> + Default, T: Sample>() {
         Ok(())
     };
     let mut runner = TestRunner::new(Config { cases: 200, failure_persistence: None, ..Config::default() });
-    runner.run(&drawn(), run).unwrap_or_else(|why| panic!("{} of {}: {why}", O::NAME, T::NAME));
+    runner.run(&drawn(), run).unwrap_or_else(|why| panic!("{} of {of}: {why}", O::NAME));
 }
 
 macro_rules! test_operators {
-    ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+    ({ $kind:ident $for_each_type:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
         #[test]
         fn $name() {
-            for_each_element! { check_types! { $op } }
+            $for_each_type! { check_types! { $kind $op } }
         }
     )*};
 }
 
 macro_rules! check_types {
-    ({ $op:ident } $($type:ident: $($row:ident)*;)*) => {
-        $(check::<gpu_reduce::$op, $type>();)*
+    ({ element Prod } $($type:ident: $($row:ident)*;)*) => {
+        // Products of others overflow.
+        $(check(gpu_reduce::Prod, stringify!($type), <$type as Sample>::factor);)*
+    };
+    ({ element $op:ident } $($type:ident: $($row:ident)*;)*) => {
+        $(check(gpu_reduce::$op::default(), stringify!($type), <$type as Sample>::any);)*
+    };
+    ({ comparison $op:ident } $($type:ident: $($row:ident)*;)*) => {
+        $(check(
+            gpu_reduce::$op::new(Comparison::Greater(<$type as Sample>::any(1))),
+            stringify!($type),
+            <$type as Sample>::any,
+        );)*
+    };
+    ({ pair $op:ident } $($type:ident: $($row:ident)*;)*) => {
+        $(check(gpu_reduce::$op::default(), stringify!($type), |hash| {
+            (<$type as Sample>::any(hash), <$type as Sample>::any(hash.rotate_left(17)))
+        });)*
     };
 }
 
-for_each_operator! { test_operators! {} }
+for_each_operator! { test_operators! { element for_each_element } }
+for_each_integer_operator! { test_operators! { element for_each_integer } }
+for_each_pair_operator! { test_operators! { pair for_each_element } }
+for_each_comparison! { test_operators! { comparison for_each_element } }
+
+#[test]
+fn several_at_once() {
+    let op = (gpu_reduce::Sum, gpu_reduce::Min, gpu_reduce::ArgMax);
+    check(op, "f32", <f32 as Sample>::any);
+    check(op, "u8", <u8 as Sample>::any);
+}

@@ -1,9 +1,11 @@
-//! Every operator against references that know nothing of this library: NumPy, and exact rational arithmetic where NumPy rounds.
+//! Every operator against references that know nothing of this library: NumPy, and exact rational arithmetic where NumPy and SciPy
+//! round.
 //! `tests/reference/numpy_cases.py` writes them, and says what differs on purpose.
 
 use gpu_reduce::{
-    Buffer, Device, Element, Error, NanStd, NanVar, Op, Reduce, Std, Var, bf16, f16, for_each_element,
-    for_each_operator,
+    Buffer, Comparison, CountWhere, Device, Element, Error, LogSumExp, NanStd, NanVar, Op, Reduce, Std,
+    SumWhere, Var, bf16, f16, for_each_element, for_each_integer_operator, for_each_operator,
+    for_each_pair_operator,
 };
 use serde_json::Value;
 use std::fmt::Debug;
@@ -26,34 +28,67 @@ impl Case {
         self.0["len"].as_u64().expect("a length") as usize
     }
 
+    /// The second data set, where there are two.
+    fn second(&self) -> Option<&str> {
+        self.0.get("second").and_then(Value::as_str)
+    }
+
     /// Whether `got` is what the case expects.
     fn expects<V: Answer>(&self, got: &Result<V, Error>, name: &'static str) -> bool {
         match (got, self.0.get("bits")) {
             (Ok(got), Some(Value::String(bits))) => got.bits() == *bits,
             (Err(why), Some(Value::Null)) => *why == Error::EmptyInput { op: name },
             (Ok(got), None) => {
-                let number = |text: &str| text.parse::<f64>().expect("a number");
-                let (got, value) = (got.number(), number(self.text("value")));
-                let within = self.0["within"].as_str().map_or(0.0, number);
+                let numbers = |text: &str| -> Vec<f64> {
+                    text.split(' ').map(|number| number.parse().expect("a number")).collect()
+                };
+                let (got, values) = (got.numbers(), numbers(self.text("value")));
+                let within = self.0["within"].as_str().map_or(vec![0.0; values.len()], numbers);
+                assert_eq!((got.len(), within.len()), (values.len(), values.len()), "{}", self.0);
                 // Infinities equal each other, and their difference is a NaN.
-                got == value || (got.is_nan() && value.is_nan()) || (got - value).abs() <= within
+                let good = |got: f64, value: f64, within: f64| {
+                    got == value || (got.is_nan() && value.is_nan()) || (got - value).abs() <= within
+                };
+                got.iter().zip(&values).zip(&within).all(|((&got, &value), &within)| good(got, value, within))
             }
             _ => false,
         }
     }
+
+    /// What elements are compared with.
+    fn comparison<T: Data>(&self) -> Comparison<T> {
+        let than = T::of_bits(u64::from_str_radix(self.text("than"), 16).expect("bits"));
+        match self.text("is") {
+            "Less" => Comparison::Less(than),
+            "LessEqual" => Comparison::LessEqual(than),
+            "Greater" => Comparison::Greater(than),
+            "GreaterEqual" => Comparison::GreaterEqual(than),
+            "Equal" => Comparison::Equal(than),
+            "NotEqual" => Comparison::NotEqual(than),
+            comparison => unreachable!("{comparison}"),
+        }
+    }
 }
 
-/// The elements on every device, the CPU first.
-type Inputs<T> = [(Device, Buffer<T>)];
+/// The elements on a device.
+struct Input<T: Element> {
+    device: Device,
+    x: Buffer<T>,
+    /// The second array's; none where a case has one array.
+    y: Buffer<T>,
+}
+
+/// Those on every device, the CPU first.
+type Inputs<T> = [Input<T>];
 
 /// A result.
 trait Answer: Debug + Copy {
     /// Its bits in hexadecimal.
     fn bits(self) -> String;
 
-    /// Its value; asked for of floats.
-    fn number(self) -> f64 {
-        f64::NAN
+    /// Its values; asked for of floats.
+    fn numbers(self) -> Vec<f64> {
+        vec![]
     }
 }
 
@@ -61,6 +96,9 @@ trait Answer: Debug + Copy {
 trait Data: Sized {
     /// That of an index with the hash `h`, as `integers` and `floats` in `numpy_cases.py` have it.
     fn of(data: &str, h: u64) -> Self;
+
+    /// That of which these are the bits.
+    fn of_bits(bits: u64) -> Self;
 }
 
 macro_rules! integers {
@@ -88,8 +126,13 @@ macro_rules! integers {
                     "top" => MAX - (h % 4) as $type,
                     "bottom" => MIN + (h % 4) as $type,
                     "offset" => 1_000_000_000u64 as $type + (h % 7) as $type,
+                    "weights" => (h % 8) as $type,
                     _ => unreachable!("{data}"),
                 }
+            }
+
+            fn of_bits(bits: u64) -> $type {
+                bits as $type
             }
         }
     )*};
@@ -102,8 +145,8 @@ macro_rules! floats {
                 format!("{:01$x}", self.to_bits(), 2 * size_of::<$type>())
             }
 
-            fn number(self) -> f64 {
-                $to(self)
+            fn numbers(self) -> Vec<f64> {
+                vec![$to(self)]
             }
         }
 
@@ -155,6 +198,9 @@ macro_rules! floats {
                     "opposite" if h % 16 < 2 => of_bits(INFINITY | signed(h)),
                     "opposite" => some(),
                     "infinite" => $type::INFINITY,
+                    "low" if h % 16 == 0 => $type::NEG_INFINITY,
+                    "low" => some(),
+                    "lowest" => $type::NEG_INFINITY,
                     "nonfinite" => match h % 4 {
                         0 => nan(),
                         3 => some(),
@@ -170,6 +216,9 @@ macro_rules! floats {
                         1 << TOP,
                         (1 << FRACTION) - 1,
                     ][h as usize % 8]),
+                    "apart" => of($to(some()) * -4096.0),
+                    "below" => of(($to(some()) - 0.5) * 4096.0),
+                    "weights" => of((h % 8) as f64 / 4.0),
                     "subnormal" => of_bits(signed(h) | (h >> 1) % (1 << FRACTION)),
                     "huge" => scaled(|some| 64512.0 - 32.0 * some, 2f64.powi(92), 1e30, 1e200),
                     "tiny" => scaled(|some| (1.0 + some) / 2f64.powi(24), 2f64.powi(-107), 1e-30, 1e-200),
@@ -181,6 +230,10 @@ macro_rules! floats {
                     }),
                     _ => unreachable!("{data}"),
                 }
+            }
+
+            fn of_bits(bits: u64) -> $type {
+                $type::from_bits(bits as $word)
             }
         }
     )*};
@@ -200,61 +253,140 @@ impl Answer for bool {
     }
 }
 
-impl<V: Answer> Answer for [V; 2] {
+impl<V: Answer, const N: usize> Answer for [V; N] {
     fn bits(self) -> String {
         self.map(V::bits).concat()
     }
-}
 
-/// Reduces by `op` on every device, and notes in `wrong` what is not as expected.
-fn check<O: Op<T, Output: Answer>, T: Element>(
-    op: O,
-    case: &Case,
-    inputs: &Inputs<T>,
-    wrong: &mut Vec<String>,
-) {
-    for (device, buffer) in inputs {
-        let mut expect = |got: Result<O::Output, Error>, how: &str| {
-            if !case.expects(&got, O::NAME) {
-                wrong.push(format!("{got:?} with BLOCK {how} on {device}: {}", case.0));
-            }
-        };
-        if device.is_cpu() {
-            expect(buffer.reduce_by::<O, 32>(op), "32");
-            expect(buffer.reduce_by::<O, 1024>(op), "1024");
-        }
-        if !device.is_emulator() || case.len() <= EMULATED {
-            expect(buffer.reduce_by::<O, 256>(op), "256");
-        }
+    fn numbers(self) -> Vec<f64> {
+        self.map(V::numbers).concat()
     }
 }
 
+/// Notes in `wrong` what is not as the case expects: `op`'s reductions on every device, and `one_line`, the one-line function's.
+fn check<'a, O: Op<D::Item, Output: Answer>, D: Reduce>(
+    op: O,
+    case: &Case,
+    data: impl Iterator<Item = (&'a Device, D)>,
+    one_line: Option<Result<O::Output, Error>>,
+    wrong: &mut Vec<String>,
+) {
+    let mut expect = |got: Result<O::Output, Error>, how: &dyn Fn() -> String| {
+        if !case.expects(&got, O::NAME) {
+            wrong.push(format!("{got:?} {}: {}", how(), case.0));
+        }
+    };
+    for (device, data) in data {
+        let how = |block: u32| move || format!("with BLOCK {block} on {device}");
+        if device.is_cpu() {
+            expect(data.reduce_by::<O, 32>(op), &how(32));
+            expect(data.reduce_by::<O, 1024>(op), &how(1024));
+        }
+        if !device.is_emulator() || case.len() <= EMULATED {
+            expect(data.reduce_by::<O, 256>(op), &how(256));
+        }
+    }
+    if let Some(got) = one_line {
+        expect(got, &|| "of the one-line function".into());
+    }
+}
+
+/// The array on every device.
+fn single<T: Element>(inputs: &Inputs<T>) -> impl Iterator<Item = (&Device, &Buffer<T>)> {
+    inputs.iter().map(|input| (&input.device, &input.x))
+}
+
+/// Checks the operator of the case's name, and says whether there is one.
 macro_rules! operators {
-    ({ $type:ident $case:ident $inputs:ident $wrong:ident }
-        $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
-        match ($case.text("op"), $case.0["ddof"].as_u64()) {
-            $((stringify!($name), None) => {
-                check::<_, $type>(gpu_reduce::$op::default(), $case, $inputs, $wrong);
-                let got = gpu_reduce::$name(&$inputs[0].1);
-                if !$case.expects(&got, stringify!($name)) {
-                    $wrong.push(format!("{got:?} of the one-line function: {}", $case.0));
-                }
+    ({ $case:ident $inputs:ident $wrong:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+        match $case.text("op") {
+            $(stringify!($name) => {
+                let one_line = Some(gpu_reduce::$name(&$inputs[0].x));
+                check(gpu_reduce::$op::default(), $case, single($inputs), one_line, $wrong);
+                true
             })*
-            ("var", Some(ddof)) => check::<_, $type>(Var::new(ddof), $case, $inputs, $wrong),
-            ("std", Some(ddof)) => check::<_, $type>(Std::new(ddof), $case, $inputs, $wrong),
-            ("nanvar", Some(ddof)) => check::<_, $type>(NanVar::new(ddof), $case, $inputs, $wrong),
-            ("nanstd", Some(ddof)) => check::<_, $type>(NanStd::new(ddof), $case, $inputs, $wrong),
-            _ => panic!("no operator: {}", $case.0),
+            _ => false,
         }
     };
 }
 
+macro_rules! pair_operators {
+    ({ $case:ident $inputs:ident $wrong:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+        match $case.text("op") {
+            $(stringify!($name) => {
+                let pairs = $inputs.iter().map(|input| (&input.device, (&input.x, &input.y)));
+                let one_line = Some(gpu_reduce::$name(&$inputs[0].x, &$inputs[0].y));
+                check(gpu_reduce::$op::default(), $case, pairs, one_line, $wrong);
+                true
+            })*
+            _ => false,
+        }
+    };
+}
+
+macro_rules! integer_operators {
+    (integer $case:ident $inputs:ident $wrong:ident) => {
+        for_each_integer_operator! { operators! { $case $inputs $wrong } }
+    };
+    (float $case:ident $inputs:ident $wrong:ident) => {
+        false
+    };
+}
+
+/// Of the operators with degrees of freedom.
+fn with_ddof<T: Element<Real: Answer>>(
+    ddof: u64,
+    case: &Case,
+    inputs: &Inputs<T>,
+    wrong: &mut Vec<String>,
+) -> bool {
+    match case.text("op") {
+        "var" => check(Var::new(ddof), case, single(inputs), None, wrong),
+        "std" => check(Std::new(ddof), case, single(inputs), None, wrong),
+        "nanvar" => check(NanVar::new(ddof), case, single(inputs), None, wrong),
+        "nanstd" => check(NanStd::new(ddof), case, single(inputs), None, wrong),
+        _ => return false,
+    }
+    true
+}
+
+/// Of those with a comparison.
+fn with_comparison<T: Element<Wide: Answer> + Data>(
+    comparison: Comparison<T>,
+    case: &Case,
+    inputs: &Inputs<T>,
+    wrong: &mut Vec<String>,
+) -> bool {
+    let x = &inputs[0].x;
+    match case.text("op") {
+        "count_where" => {
+            let one_line = Some(gpu_reduce::count_where(x, comparison));
+            check(CountWhere::new(comparison), case, single(inputs), one_line, wrong);
+        }
+        "sum_where" => {
+            let one_line = Some(gpu_reduce::sum_where(x, comparison));
+            check(SumWhere::new(comparison), case, single(inputs), one_line, wrong);
+        }
+        _ => return false,
+    }
+    true
+}
+
 macro_rules! test_types {
-    ({} $($type:ident: $($row:ident)*;)*) => {$(
+    ({} $($type:ident: $dtype:ident $kind:ident $($row:ident)*;)*) => {$(
         #[test]
         fn $type() {
-            fn answer(case: &Case, inputs: &Inputs<$type>, wrong: &mut Vec<String>) {
-                for_each_operator! { operators! { $type case inputs wrong } }
+            fn answer(case: &Case, inputs: &Inputs<$type>, wrong: &mut Vec<String>) -> bool {
+                if let Some(ddof) = case.0["ddof"].as_u64() {
+                    with_ddof(ddof, case, inputs, wrong)
+                } else if case.0.get("is").is_some() {
+                    with_comparison(case.comparison(), case, inputs, wrong)
+                } else if case.second().is_some() {
+                    for_each_pair_operator! { pair_operators! { case inputs wrong } }
+                } else {
+                    let found = for_each_operator! { operators! { case inputs wrong } };
+                    found || integer_operators! { $kind case inputs wrong }
+                }
             }
             test_type(answer);
         }
@@ -262,24 +394,79 @@ macro_rules! test_types {
 }
 
 /// All the type's cases, one after another.
-fn test_type<T: Element + Data>(answer: fn(&Case, &Inputs<T>, &mut Vec<String>)) {
+fn test_type<T: Element + Data>(answer: fn(&Case, &Inputs<T>, &mut Vec<String>) -> bool) {
     let devices = devices();
     let text = std::fs::read_to_string(CASES).expect(CASES);
     let lines = text.lines().map(|line| Case(serde_json::from_str(line).expect("JSON")));
     let cases: Vec<Case> = lines.filter(|case| case.text("dtype") == T::NAME).collect();
     assert!(!cases.is_empty(), "no cases");
     let mut wrong = Vec::new();
-    // A data set's cases follow one another.
-    for cases in cases.chunk_by(|a, b| a.text("data") == b.text("data") && a.len() == b.len()) {
-        let (data, len) = (cases[0].text("data"), cases[0].len() as u64);
-        let host: Vec<T> = (0..len).map(|index| T::of(data, hash(index))).collect();
-        let upload = |device: &Device| (device.clone(), device.upload(&host).unwrap());
-        let inputs: Vec<_> = devices.iter().map(upload).collect();
+    // The cases of a data set, and of two, follow one another.
+    let same = |a: &Case, b: &Case| {
+        a.text("data") == b.text("data") && a.second() == b.second() && a.len() == b.len()
+    };
+    for cases in cases.chunk_by(same) {
+        let len = cases[0].len() as u64;
+        let host = |data: &str, first: u64| -> Vec<T> {
+            (first..first + len).map(|index| T::of(data, hash(index))).collect()
+        };
+        let x = host(cases[0].text("data"), 0);
+        let y = cases[0].second().map_or(vec![], |data| host(data, 1 << 32));
+        let inputs: Vec<_> = devices
+            .iter()
+            .map(|device| Input {
+                device: device.clone(),
+                x: device.upload(&x).unwrap(),
+                y: device.upload(&y).unwrap(),
+            })
+            .collect();
         for case in cases {
-            answer(case, &inputs, &mut wrong);
+            assert!(answer(case, &inputs, &mut wrong), "no operator: {}", case.0);
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 for_each_element! { test_types! {} }
+
+/// A cosine is none above 1, nor below -1, also of arrays that differ by a factor, where rounding might leave more.
+#[test]
+fn cosines_are_at_most_one() {
+    for len in 1..300 {
+        let x: Vec<f64> = (0..len).map(|index| Data::of("any", hash(index))).collect();
+        for factor in [1.0, 3.0, 1e-3, -1.0, -0.7] {
+            let y: Vec<f64> = x.iter().map(|x| x * factor).collect();
+            let cosine = gpu_reduce::cosine(&x, &y).unwrap();
+            let least = 1.0 - 1e-14;
+            assert!(
+                (least..=1.0).contains(&(cosine * factor.signum())),
+                "{cosine} of {len} elements, {factor}"
+            );
+        }
+    }
+}
+
+/// The logarithm of a sum of exponentials where the largest elements lie side by side, at any distance from the first one.
+#[test]
+fn exponentials_of_distant_elements() {
+    for device in devices() {
+        for distance in (0..1500).step_by(8) {
+            for away in [1.0, -1.0] {
+                let x: Vec<f64> =
+                    [0].into_iter().chain(distance..distance + 16).map(|x| x as f64 * away).collect();
+                let most = x.iter().copied().fold(f64::MIN, f64::max);
+                let expected = most + x.iter().map(|x| (x - most).exp()).sum::<f64>().ln();
+                let got = device.upload(&x).unwrap().reduce::<LogSumExp, 256>().unwrap();
+                let unit = f64::EPSILON / 2.0 * expected.abs().max(1.0);
+                assert!((got - expected).abs() <= 8.0 * unit, "{got} for {expected} on {device}: {x:?}");
+                let x: Vec<f32> = x.iter().map(|&x| x as f32).collect();
+                let got = device.upload(&x).unwrap().reduce::<LogSumExp, 256>().unwrap();
+                let unit = f64::from(f32::EPSILON) / 2.0 * expected.abs().max(1.0);
+                assert!(
+                    (f64::from(got) - expected).abs() <= 4.0 * unit,
+                    "{got} for {expected} on {device}: {x:?}"
+                );
+            }
+        }
+    }
+}

@@ -1,12 +1,21 @@
-//! Every operator of the table on every element type with every BLOCK: each device has the bits of the plan, which is followed
-//! here in plain words. (That sums, products and extremes are right is `table.rs`'s; a new operator's algebra is its file's.)
+//! Every operator of the tables on every element type with every BLOCK, and several at once: each device has the bits of the plan, which
+//! is followed here in plain words. (What the results should be is `table.rs`'s and `numpy.rs`'s.)
 
-use gpu_reduce::{Element, Op, Plan, Reduce, bf16, f16, for_each_element, for_each_operator, width};
+use gpu_reduce::{
+    ArgMax, Comparison, CountWhere, Dot, Max, Mean, Min, MinMax, NanMean, NormL2, Op, Plan, Reduce, Std, Sum,
+    Var, bf16, f16, for_each_comparison, for_each_element, for_each_integer, for_each_integer_operator,
+    for_each_operator, for_each_pair_operator, width,
+};
 use support::{Sample, devices, for_each_block, samples};
 
 /// What reducing `items` by the plan gives.
-fn planned<O: Op<T>, T: Element>(op: &O, items: &[T], block: u32) -> Option<O::Output> {
-    let plan = Plan::new(items.len() as u64, width::<O, T>(size_of::<T>()), block);
+fn planned<O: Op<I>, I: Copy + 'static>(
+    op: &O,
+    items: &[I],
+    element: usize,
+    block: u32,
+) -> Option<O::Output> {
+    let plan = Plan::new(items.len() as u64, width::<O, I>(element), block);
     let row = plan.row as usize;
     let op = &items.first().map_or(*op, |&first| op.begin(first));
     let mut partials = vec![op.identity(); 32];
@@ -18,11 +27,12 @@ fn planned<O: Op<T>, T: Element>(op: &O, items: &[T], block: u32) -> Option<O::O
         }
         partials[chunk % 32] = op.combine(partials[chunk % 32], tree(op, &accumulators));
     }
-    op.finish(tree(op, &partials), items.len() as u64)
+    let (all, count) = (tree(op, &partials), items.len() as u64);
+    op.finish(if count == 0 { all } else { op.end(all, count) }, count)
 }
 
 /// Neighbours first.
-fn tree<O: Op<T>, T: Element>(op: &O, accumulators: &[O::Accumulator]) -> O::Accumulator {
+fn tree<O: Op<I>, I: Copy + 'static>(op: &O, accumulators: &[O::Accumulator]) -> O::Accumulator {
     match accumulators {
         [one] => *one,
         _ => {
@@ -32,43 +42,137 @@ fn tree<O: Op<T>, T: Element>(op: &O, accumulators: &[O::Accumulator]) -> O::Acc
     }
 }
 
-fn check<O: Op<T> + Default, T: Sample>() {
-    let host = samples(40_003, T::any);
-    for device in devices() {
-        let buffer = device.upload(&host).unwrap();
-        for (index, len) in [1, 2, 31, 1_000, 9_999, 40_000].into_iter().enumerate() {
-            let items = &host[index % 4..][..len];
-            let view = buffer.slice(index % 4..index % 4 + len).unwrap();
-            for_each_block!(|BLOCK| {
-                let got = view.reduce::<O, BLOCK>().ok();
-                let expected = planned(&O::default(), items, BLOCK);
-                // Debug tells all bits of a float apart but those of a NaN.
-                let case = format!("{} of {len} {} with BLOCK {BLOCK} on {device}", O::NAME, T::NAME);
-                assert_eq!(format!("{got:?}"), format!("{expected:?}"), "{case}");
-            });
-        }
-        let none = buffer.slice(..0).unwrap().reduce::<O, 32>().ok();
-        assert_eq!(format!("{none:?}"), format!("{:?}", planned::<O, T>(&O::default(), &[], 32)));
-    }
-}
+const LENGTHS: [usize; 6] = [1, 2, 31, 1_000, 9_999, 40_000];
 
-macro_rules! check_types {
-    ({ $op:ident } $($type:ident: $($row:ident)*;)*) => {
-        $( check::<gpu_reduce::$op, $type>(); )*
+/// Compares what `$view`, of the elements from a place in the `buffers` on, reduces to, with what `items` do.
+macro_rules! check {
+    ($op:expr, $name:expr, $bytes:expr, |$range:ident, $place:ident, $buffers:ident| $view:expr, $items:expr, $upload:expr) => {
+        for device in devices() {
+            let $buffers = $upload(&device);
+            for ($place, len) in LENGTHS.into_iter().enumerate() {
+                let $range = $place % 4..$place % 4 + len;
+                let (view, items) = ($view, $items);
+                for_each_block!(|BLOCK| {
+                    let got = view.reduce_by::<_, BLOCK>($op).ok();
+                    let expected = planned(&$op, &items, $bytes, BLOCK);
+                    // Debug tells all bits of a float apart but those of a NaN.
+                    let case = format!("{} of {len} with BLOCK {BLOCK} on {device}", $name);
+                    assert_eq!(format!("{got:?}"), format!("{expected:?}"), "{case}");
+                });
+            }
+            let ($range, $place) = (0..0, 0);
+            let none = $view.reduce_by::<_, 32>($op).ok();
+            assert_eq!(format!("{none:?}"), format!("{:?}", planned(&$op, &$items, $bytes, 32)), "{}", $name);
+        }
     };
 }
 
+fn check<O: Op<T>, T: Sample>(op: O) {
+    let host = samples(40_003, T::any);
+    check!(
+        op,
+        format!("{} of {}", O::NAME, T::NAME),
+        size_of::<T>(),
+        |range, place, buffer| buffer.slice(range.clone()).unwrap(),
+        host[range.clone()].to_vec(),
+        |device: &gpu_reduce::Device| device.upload(&host).unwrap()
+    );
+}
+
+/// The second array is misaligned as the first is, or otherwise.
+fn check_pairs<O: Op<(T, T)>, T: Sample>(op: O) {
+    let (a, b) = (samples(40_010, T::any), samples(40_010, |hash| T::any(hash.rotate_left(17))));
+    let other = |range: &std::ops::Range<usize>, place: usize| {
+        let shift = if place.is_multiple_of(2) { 0 } else { 1 + place };
+        range.start + shift..range.end + shift
+    };
+    check!(
+        op,
+        format!("{} of {}", O::NAME, T::NAME),
+        size_of::<T>(),
+        |range, place, buffers| (
+            buffers.0.slice(range.clone()).unwrap(),
+            buffers.1.slice(other(&range, place)).unwrap()
+        ),
+        {
+            let pairs = a[range.clone()].iter().zip(&b[other(&range, place)]);
+            pairs.map(|(&a, &b)| (a, b)).collect::<Vec<_>>()
+        },
+        |device: &gpu_reduce::Device| (device.upload(&a).unwrap(), device.upload(&b).unwrap())
+    );
+}
+
+/// Several at once have what each has alone.
+fn check_together<O: Op<T>, T: Sample>(op: O, alone: impl Fn(&gpu_reduce::View<T>) -> O::Output) {
+    let host = samples(300_003, T::any);
+    for device in devices() {
+        let buffer = device.upload(&host).unwrap();
+        for (index, len) in [1, 31, 1_000, 9_999, 300_000].into_iter().enumerate() {
+            let view = buffer.slice(index % 4..index % 4 + len).unwrap();
+            let case = format!("{} of {len} on {device}", T::NAME);
+            let together = view.reduce_by::<O, 128>(op).unwrap();
+            assert_eq!(format!("{together:?}"), format!("{:?}", alone(&view)), "{case}");
+        }
+        let none = buffer.slice(..0).unwrap().reduce_by::<O, 128>(op);
+        assert_eq!(none.is_err(), op.finish(op.identity(), 0).is_none());
+    }
+}
+
+macro_rules! alone {
+    ($($op:ty),+) => {
+        |view| ($(view.reduce::<$op, 128>().unwrap()),+)
+    };
+}
+
+macro_rules! check_types {
+    ({ element $op:ident } $($type:ident: $($row:ident)*;)*) => {
+        $( check::<gpu_reduce::$op, $type>(Default::default()); )*
+    };
+    ({ pair $op:ident } $($type:ident: $($row:ident)*;)*) => {
+        $( check_pairs::<gpu_reduce::$op, $type>(Default::default()); )*
+    };
+    ({ comparison $op:ident } $($type:ident: $($row:ident)*;)*) => {
+        $( check::<_, $type>(gpu_reduce::$op::new(Comparison::Greater(<$type as Sample>::any(1)))); )*
+    };
+    ({ together } $($type:ident: $($row:ident)*;)*) => {$(
+        check_together::<_, $type>((Sum, Min, Max), alone!(Sum, Min, Max));
+        check_together::<_, $type>((Mean, Var::default()), alone!(Mean, Var));
+        check_together::<_, $type>((Mean, Std::default()), alone!(Mean, Std));
+    )*};
+}
+
 macro_rules! operators {
-    ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+    ({ $kind:ident $for_each_type:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
         mod $name {
             use super::*;
 
             #[test]
             fn has_the_bits_of_the_plan() {
-                for_each_element! { check_types! { $op } }
+                $for_each_type! { check_types! { $kind $op } }
             }
         }
     )*};
 }
 
-for_each_operator! { operators! {} }
+for_each_operator! { operators! { element for_each_element } }
+for_each_integer_operator! { operators! { element for_each_integer } }
+for_each_pair_operator! { operators! { pair for_each_element } }
+for_each_comparison! { operators! { comparison for_each_element } }
+
+#[test]
+fn several_at_once_have_the_bits_that_each_has_alone() {
+    for_each_element! { check_types! { together } }
+    // Kernels of which there are none, and widths that differ.
+    check_together::<_, f32>((Max, Sum), alone!(Max, Sum));
+    check_together::<_, f16>((Sum, NormL2, ArgMax), alone!(Sum, NormL2, ArgMax));
+    check_together::<_, u8>((Sum, NanMean, MinMax, Mean), alone!(Sum, NanMean, MinMax, Mean));
+    let some = CountWhere::new(Comparison::Less(0.25f64));
+    check_together::<_, f64>((some, Sum, Min, Max, Mean, Std::new(1)), |view| {
+        let [sum, mean] = [view.reduce::<Sum, 128>(), view.reduce::<Mean, 128>()].map(Result::unwrap);
+        let [min, max] = [view.reduce::<Min, 128>(), view.reduce::<Max, 128>()].map(Result::unwrap);
+        let std = view.reduce_by::<_, 128>(Std::new(1)).unwrap();
+        (view.reduce_by::<_, 128>(some).unwrap(), sum, min, max, mean, std)
+    });
+    let (x, y) = ([1i32, 2, 3], [4i32, 5, 6]);
+    assert_eq!((&x, &y).reduce::<(Dot, gpu_reduce::DistanceSquared), 64>(), Ok((32, 27)));
+}

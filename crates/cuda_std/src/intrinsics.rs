@@ -51,6 +51,10 @@ instructions! {
     fmax_f64(a: f64 => reg64, b: f64 => reg64) -> f64, reg64 = "max.f64 {}, {}, {};";
     /// The square root, correctly rounded. (PTX ISA, "sqrt".)
     sqrt_f64(a: f64 => reg64) -> f64, reg64 = "sqrt.rn.f64 {}, {};";
+    /// `a · b + c`, rounded once. (PTX ISA, "fma".)
+    fma_f32(a: f32 => reg32, b: f32 => reg32, c: f32 => reg32) -> f32, reg32 = "fma.rn.f32 {}, {}, {}, {};";
+    /// `a · b + c`, rounded once. (PTX ISA, "fma".)
+    fma_f64(a: f64 => reg64, b: f64 => reg64, c: f64 => reg64) -> f64, reg64 = "fma.rn.f64 {}, {}, {}, {};";
     /// The bits of the nearest `f16`, ties to even. (PTX ISA, "cvt".)
     f32_to_f16_bits(a: f32 => reg32) -> u16, reg16 = "cvt.rn.f16.f32 {}, {};";
     /// The value of an `f16` with these bits. (PTX ISA, "cvt".)

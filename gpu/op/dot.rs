@@ -1,0 +1,54 @@
+use crate::element::{Dtype, Element, Wide};
+use crate::op::{OnCpu, Op};
+use crate::table;
+use bytemuck::{Pod, Zeroable, cast};
+use cuda_std::intrinsics::{dp4a_i32, dp4a_u32};
+
+/// The dot product of two arrays, in the types of [`Sum`](crate::Sum): integers multiply and sum in 64 bits, wrapping; `f16` and `bf16` in
+/// `f32`. Of no elements it is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Dot;
+
+impl<T: Element> Op<(T, T)> for Dot {
+    const NAME: &'static str = "dot";
+    type Accumulator = T::Wide;
+    type Output = T::Wide;
+    const EXACT: bool = T::Wide::EXACT;
+    const ON_CPU: Option<OnCpu<Self, (T, T)>> = table::on_cpu::<_, _, T>();
+
+    #[inline(always)]
+    fn identity(&self) -> T::Wide {
+        T::Wide::NOTHING
+    }
+
+    #[inline(always)]
+    fn lift(&self, (a, b): (T, T), _: u64) -> T::Wide {
+        a.widen().times(b.widen())
+    }
+
+    /// A GPU adds up the products of four bytes in one instruction.
+    #[inline(always)]
+    fn lift_load<const N: usize>(&self, load: [(T, T); N], _: u64) -> T::Wide {
+        if size_of::<[T; N]>() == 16 && matches!(T::DTYPE, Dtype::I8 | Dtype::U8) {
+            let (a, b): ([u32; 4], [u32; 4]) = (cast(load.map(|(a, _)| a)), cast(load.map(|(_, b)| b)));
+            let words = || a.into_iter().zip(b);
+            return if T::DTYPE == Dtype::I8 {
+                cast(i64::from(words().fold(0, |sum, (a, b)| dp4a_i32(a, b, sum))))
+            } else {
+                cast(u64::from(words().fold(0, |sum, (a, b)| dp4a_u32(a, b, sum))))
+            };
+        }
+        load.into_iter().fold(T::Wide::NOTHING, |sum, (a, b)| sum.plus(a.widen().times(b.widen())))
+    }
+
+    #[inline(always)]
+    fn combine(&self, a: T::Wide, b: T::Wide) -> T::Wide {
+        a.plus(b)
+    }
+
+    #[inline(always)]
+    fn finish(&self, all: T::Wide, count: u64) -> Option<T::Wide> {
+        Some(if count == 0 { T::Wide::ZERO } else { all.canonical() })
+    }
+}

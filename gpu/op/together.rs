@@ -1,0 +1,191 @@
+//! Several operators in one pass.
+
+use super::{Max, Mean, Min, Std, Sum, Var};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::cpu::{self, Source};
+use crate::kernels::Kernels;
+use crate::op::{Op, Reducer};
+use bytemuck::{Pod, Zeroable};
+use core::array::from_fn;
+#[cfg(not(target_arch = "nvptx64"))]
+use core::ops::Range;
+
+/// Two operators in one pass, or two results: what `(A, B)` is to kernels, and `Both<A, Both<B, C>>` to `(A, B, C)`. Results are those
+/// that each operator has alone, to the bit; that is why those in which the order counts have to fold as many items side by side. Where they do not, or
+/// where no such kernel is compiled, they reduce one after the other.
+///
+/// With an operator of your own, [`kernels!`](crate::kernels!) compiles it, `NAME: Both<MyOp, Sum>, f32;`, in the crate of the first of
+/// them that has kernels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C, packed)]
+pub struct Both<A, B>(pub A, pub B);
+
+impl<I: Copy + 'static, A: Op<I>, B: Op<I>> Op<I> for Both<A, B> {
+    const NAME: &'static str = "several operators";
+    type Accumulator = Both<A::Accumulator, B::Accumulator>;
+    type Output = Both<A::Output, B::Output>;
+    const EXACT: bool = A::EXACT && B::EXACT;
+    const KERNELS: Kernels = if A::KERNELS.is_none() { B::KERNELS } else { A::KERNELS };
+    const ROOM: [usize; 2] = {
+        let ([a, most_a], [b, most_b]) = (A::ROOM, B::ROOM);
+        [if a < b { a } else { b }, if most_a > most_b { most_a } else { most_b }]
+    };
+
+    #[inline(always)]
+    fn begin(&self, first: I) -> Self {
+        let Self(a, b) = *self;
+        Self(a.begin(first), b.begin(first))
+    }
+
+    #[inline(always)]
+    fn end(&self, all: Self::Accumulator, count: u64) -> Self::Accumulator {
+        let (Self(a, b), Both(of_a, of_b)) = (*self, all);
+        Both(a.end(of_a, count), b.end(of_b, count))
+    }
+
+    #[inline(always)]
+    fn identity(&self) -> Self::Accumulator {
+        let Self(a, b) = *self;
+        Both(a.identity(), b.identity())
+    }
+
+    #[inline(always)]
+    fn lift(&self, item: I, index: u64) -> Self::Accumulator {
+        let Self(a, b) = *self;
+        Both(a.lift(item, index), b.lift(item, index))
+    }
+
+    #[inline(always)]
+    fn lift_load<const N: usize>(&self, items: [I; N], index: u64) -> Self::Accumulator {
+        let Self(a, b) = *self;
+        Both(a.lift_load(items, index), b.lift_load(items, index))
+    }
+
+    #[inline(always)]
+    fn fold_load<const WIDTH: usize>(
+        &self,
+        all: &mut [Self::Accumulator; WIDTH],
+        items: [I; WIDTH],
+        index: u64,
+    ) {
+        let Self(a, b) = *self;
+        let (mut of_a, mut of_b) = (all.map(|Both(of_a, _)| of_a), all.map(|Both(_, of_b)| of_b));
+        a.fold_load(&mut of_a, items, index);
+        b.fold_load(&mut of_b, items, index);
+        *all = from_fn(|place| Both(of_a[place], of_b[place]));
+    }
+
+    /// A chunk fits in a cache: there each folds it by the folds that it has alone.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn fold_chunk<S: Source<Item = I>>(
+        &self,
+        items: S,
+        range: Range<usize>,
+        row: usize,
+    ) -> Self::Accumulator {
+        let Self(a, b) = *self;
+        Both(cpu::fold_part(&a, items, range.clone(), row), cpu::fold_part(&b, items, range, row))
+    }
+
+    #[inline(always)]
+    fn by_parts<R: Reducer<I>>(&self, reducer: &R) -> Result<Self::Output, R::Error> {
+        let Self(a, b) = *self;
+        if reducer.has::<Self>()? {
+            reducer.reduce(self)
+        } else {
+            Ok(Both(a.by_parts(reducer)?, b.by_parts(reducer)?))
+        }
+    }
+
+    #[inline(always)]
+    fn combine(&self, a: Self::Accumulator, b: Self::Accumulator) -> Self::Accumulator {
+        let (Self(op, other), Both(a, of_a), Both(b, of_b)) = (*self, a, b);
+        Both(op.combine(a, b), other.combine(of_a, of_b))
+    }
+
+    #[inline(always)]
+    fn finish(&self, all: Self::Accumulator, count: u64) -> Option<Self::Output> {
+        let (Self(a, b), Both(of_a, of_b)) = (*self, all);
+        Some(Both(a.finish(of_a, count)?, b.finish(of_b, count)?))
+    }
+}
+
+/// Operators in a tuple, nested: their type; a value, and a pattern for their results.
+macro_rules! nested {
+    (type $last:ident) => { $last };
+    (type $first:ident $($rest:ident)+) => { Both<$first, nested!(type $($rest)+)> };
+    (value $last:ident) => { $last };
+    (value $first:ident $($rest:ident)+) => { Both($first, nested!(value $($rest)+)) };
+}
+
+macro_rules! tuples {
+    ($($($op:ident)+;)*) => {$(
+        #[allow(non_snake_case)]
+        impl<I: Copy + 'static, $($op: Op<I>),+> Op<I> for ($($op),+) {
+            const NAME: &'static str = <nested!(type $($op)+) as Op<I>>::NAME;
+            type Accumulator = <nested!(type $($op)+) as Op<I>>::Accumulator;
+            type Output = ($($op::Output),+);
+            const EXACT: bool = <nested!(type $($op)+) as Op<I>>::EXACT;
+            const ROOM: [usize; 2] = <nested!(type $($op)+) as Op<I>>::ROOM;
+
+            #[inline(always)]
+            fn begin(&self, first: I) -> Self {
+                let ($($op),+) = *self;
+                ($($op.begin(first)),+)
+            }
+
+            #[inline(always)]
+            fn end(&self, all: Self::Accumulator, count: u64) -> Self::Accumulator {
+                let ($($op),+) = *self;
+                nested!(value $($op)+).end(all, count)
+            }
+
+            #[inline(always)]
+            fn identity(&self) -> Self::Accumulator {
+                let ($($op),+) = *self;
+                nested!(value $($op)+).identity()
+            }
+
+            #[inline(always)]
+            fn lift(&self, item: I, index: u64) -> Self::Accumulator {
+                let ($($op),+) = *self;
+                nested!(value $($op)+).lift(item, index)
+            }
+
+            /// As the nested ones reduce.
+            #[inline(always)]
+            fn by_parts<R: Reducer<I>>(&self, reducer: &R) -> Result<Self::Output, R::Error> {
+                let ($($op),+) = *self;
+                let nested!(value $($op)+) = nested!(value $($op)+).by_parts(reducer)?;
+                Ok(($($op),+))
+            }
+
+            #[inline(always)]
+            fn combine(&self, a: Self::Accumulator, b: Self::Accumulator) -> Self::Accumulator {
+                let ($($op),+) = *self;
+                nested!(value $($op)+).combine(a, b)
+            }
+
+            #[inline(always)]
+            fn finish(&self, all: Self::Accumulator, count: u64) -> Option<Self::Output> {
+                let ($($op),+) = *self;
+                let nested!(value $($op)+) = nested!(value $($op)+).finish(all, count)?;
+                Some(($($op),+))
+            }
+        }
+    )*};
+}
+
+tuples! {
+    A B;
+    A B C;
+    A B C D;
+    A B C D E;
+    A B C D E F;
+}
+
+/// Those that come compiled.
+pub(crate) type SumMinMax = Both<Sum, Both<Min, Max>>;
+pub(crate) type MeanVar = Both<Mean, Var>;
+pub(crate) type MeanStd = Both<Mean, Std>;
