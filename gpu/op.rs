@@ -185,12 +185,7 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     #[doc(hidden)]
     #[inline(always)]
     fn fold_items<S: Source<Item = I>>(&self, items: S, first: u64) -> Self::Accumulator {
-        let mut all = self.identity();
-        for i in 0..items.len() {
-            // SAFETY: `i` is in bounds.
-            all = self.combine(all, self.lift(unsafe { items.get(i) }, first + i as u64));
-        }
-        all
+        cpu::fold_in_turn::<true, _, _>(self, items, first)
     }
 
     /// Folds neighbouring items, the first of which has the index given, into the accumulators of places side by side: each into

@@ -1,12 +1,21 @@
 //! What the minimum and the maximum have in common.
 
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::cpu::Source;
 use crate::element::Element;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::element::Wide;
 use bytemuck::Pod;
 use core::ops::{Shl, Shr};
 
 macro_rules! extreme {
-    ($(#[$doc:meta])* $op:ident $name:literal: $pick:ident $pick_wide:ident, NaN is $nan:ident, nothing is $nothing:ident;) => {
+    ($(#[$doc:meta])* $op:ident $name:literal: $pick:ident $pick_wide:ident $before:ident, NaN is $nan:ident,
+     nothing is $nothing:ident;) => {
+        #[cfg(not(target_arch = "nvptx64"))]
+        use crate::cpu::{Source, fold_in_turn};
         use crate::element::{Dtype, Element, Key, Wide};
+        #[cfg(not(target_arch = "nvptx64"))]
+        use crate::op::extremes::{LANES, extreme_of_floats};
         use crate::op::extremes::extreme_of_words;
         use crate::op::{OnCpu, Op};
         use crate::table;
@@ -54,6 +63,16 @@ macro_rules! extreme {
                 }
             }
 
+            #[cfg(not(target_arch = "nvptx64"))]
+            #[inline(always)]
+            fn fold_items<S: Source<Item = T>>(&self, items: S, first: u64) -> T::Key {
+                if const { matches!(T::DTYPE, Dtype::F32 | Dtype::F64) } && items.len() >= LANES {
+                    extreme_of_floats(items, T::Key::$nan, Ord::$pick, PartialOrd::$before)
+                } else {
+                    fold_in_turn::<true, _, _>(self, items, first)
+                }
+            }
+
             #[inline(always)]
             fn combine(&self, a: T::Key, b: T::Key) -> T::Key {
                 a.$pick(b)
@@ -86,4 +105,53 @@ where
     // The key of an integer is the integer itself, which has so many bytes.
     let extreme = pick(pick(a, b), pick(c, d)) >> ((32 - bits.min(32)) % 32);
     bytemuck::pod_read_unaligned(&bytemuck::bytes_of(&extreme)[..size_of::<T::Key>().min(4)])
+}
+
+/// Lanes that floats are folded into: eight registers of `f64` with AVX-512.
+#[cfg(not(target_arch = "nvptx64"))]
+pub(super) const LANES: usize = 64;
+
+/// The key of the extreme of [`LANES`] floats or more, on a CPU. They compare as they are, by one instruction, and only lanes are
+/// brought to keys: the least of 10^4 `f32` took 0.36 µs by keys and takes 0.21 (Zen 5). So NaNs are lost, and are looked for
+/// besides; and of two zeros either may be left, which is why a flag says whether any item is as extreme as the one that counts.
+/// The last lanes are filled with items that come before, too: an extreme may count twice.
+#[cfg(not(target_arch = "nvptx64"))]
+#[inline(always)]
+pub(super) fn extreme_of_floats<T: Element, S: Source<Item = T>>(
+    items: S,
+    nan: T::Key,
+    pick: impl Fn(T::Key, T::Key) -> T::Key,
+    before: impl Fn(&T::Wide, &T::Wide) -> bool,
+) -> T::Key {
+    let key = |value| T::narrow(value).key_of_number();
+    let zero = pick(key(T::Wide::NOTHING), key(T::Wide::ZERO));
+    let last = items.len() - LANES;
+    // SAFETY: there are items.
+    let mut lanes = [unsafe { items.get(0) }.widen(); LANES];
+    let mut reaches_zero = false;
+    let mut start = 0;
+    loop {
+        // Flags of these items alone: one that went on from before would make each round wait for the last.
+        let (mut has_nan, mut reaches) = (false, false);
+        for (i, lane) in lanes.iter_mut().enumerate() {
+            // SAFETY: `start` is at most `last`.
+            let value = unsafe { items.get(start + i) }.widen();
+            has_nan |= value.is_nan();
+            reaches |= pick(key(value), zero) == key(value);
+            *lane = if before(&value, lane) { value } else { *lane };
+        }
+        if has_nan {
+            return nan;
+        }
+        reaches_zero |= reaches;
+        if start == last {
+            break;
+        }
+        start = (start + LANES).min(last);
+    }
+    let mut all = key(lanes[0]);
+    for lane in lanes {
+        all = pick(all, key(lane));
+    }
+    if reaches_zero { pick(all, zero) } else { all }
 }

@@ -1,4 +1,4 @@
 extreme! {
     /// The largest element; otherwise as [`Min`](crate::Min).
-    Max "max": max greater, NaN is GREATEST, nothing is LEAST;
+    Max "max": max greater gt, NaN is GREATEST, nothing is LEAST;
 }

@@ -74,7 +74,9 @@ macro_rules! floats {
                 expect::<Sum, $type>(of(-0.0), of(-0.0), -0.0);
                 expect::<Prod, $type>(of(1.0), of(-0.0), -0.0);
                 expect::<Min, $type>(of(0.0), of(-0.0), of(-0.0));
+                expect::<Min, $type>(of(0.0), of(0.0), of(0.0));
                 expect::<Max, $type>(of(-0.0), of(-0.0), of(-0.0));
+                expect::<Max, $type>(of(-0.0), of(0.0), of(0.0));
             }
 
             #[test]
