@@ -3,11 +3,15 @@
 #[macro_use]
 mod bits;
 #[macro_use]
+mod counts;
+#[macro_use]
 mod extremes;
 #[macro_use]
 mod place;
 #[macro_use]
 mod powers;
+#[macro_use]
+mod quantifiers;
 #[macro_use]
 mod spread;
 
@@ -48,6 +52,15 @@ fn sqrt(value: f64) -> f64 {
     {
         value.sqrt()
     }
+}
+
+/// A sum, and the error of its rounding: D. E. Knuth, "The Art of Computer Programming", volume 2, 4.2.2, theorem B.
+#[inline(always)]
+fn two_sum(a: f64, b: f64) -> [f64; 2] {
+    let sum = a + b;
+    let of_b = sum - a;
+    let of_a = sum - of_b;
+    [sum, (a - of_a) + (b - of_b)]
 }
 
 /// `a · b + c`, rounded once.

@@ -22,9 +22,14 @@ pub enum Comparison<T> {
 }
 
 /// A comparison as a range of [keys](Key): an element's key lies within or without.
-#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(transparent)]
 pub struct Range<T: Element>([T::Key; 4]);
+
+// SAFETY: it is an array of plain values.
+unsafe impl<T: Element> Zeroable for Range<T> {}
+// SAFETY: as above.
+unsafe impl<T: Element> Pod for Range<T> {}
 
 impl<T: Element> Range<T> {
     pub(super) fn new(comparison: Comparison<T>) -> Self {
@@ -37,7 +42,8 @@ impl<T: Element> Range<T> {
         if scalar.widen() == T::Wide::ZERO && !T::Wide::EXACT {
             // A float's zeros, which differ in the uppermost bit.
             let mut negative = T::zeroed();
-            bytes_of_mut(&mut negative)[size_of::<T>() - 1] = 0x80;
+            bytes_of_mut(&mut negative)
+                [if cfg!(target_endian = "little") { size_of::<T>() - 1 } else { 0 }] = 0x80;
             (low, high) = (negative.key_of_number(), T::zeroed().key_of_number());
         }
         let is_number = !scalar.widen().is_nan();
@@ -67,9 +73,14 @@ impl<T: Element> Range<T> {
 macro_rules! comparison {
     ($(#[$doc:meta])* $op:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+        #[derive(Clone, Copy, Debug, PartialEq)]
         #[repr(transparent)]
         pub struct $op<T: Element>(Range<T>);
+
+        // SAFETY: it is a plain value.
+        unsafe impl<T: Element> Zeroable for $op<T> {}
+        // SAFETY: as above.
+        unsafe impl<T: Element> Pod for $op<T> {}
 
         impl<T: Element> $op<T> {
             /// Of the elements for which the comparison is true.

@@ -1,5 +1,5 @@
 use crate::element::{Accumulator, Element, Wide};
-use crate::op::{OnCpu, Op};
+use crate::op::{OnCpu, Op, two_sum};
 use crate::table;
 use bytemuck::{Pod, Zeroable};
 
@@ -102,20 +102,16 @@ pub struct Twofold {
 }
 
 impl Compensated<f64> for Twofold {
-    const NOTHING: Self = Self { sum: -0.0, error: -0.0 };
+    const NOTHING: Self = Self { sum: -0.0, error: 0.0 };
 
     #[inline(always)]
     fn of(value: f64) -> Self {
-        Self { sum: value, error: -0.0 }
+        Self { sum: value, error: 0.0 }
     }
 
-    /// The error of one addition, exactly: D. E. Knuth, "The Art of Computer Programming", volume 2, 4.2.2, theorem B.
     #[inline(always)]
     fn plus(self, other: Self) -> Self {
-        let sum = self.sum + other.sum;
-        let of_other = sum - self.sum;
-        let of_self = sum - of_other;
-        let error = (self.sum - of_self) + (other.sum - of_other);
+        let [sum, error] = two_sum(self.sum, other.sum);
         Self { sum, error: self.error + (other.error + error) }
     }
 

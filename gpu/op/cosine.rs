@@ -39,6 +39,6 @@ impl<T: Element> Op<(T, T)> for Cosine {
         let [dot, a, b] = all;
         let cosine = dot / (sqrt(a) * sqrt(b));
         // Rounding may leave a little more than there is.
-        Some(T::real(if cosine > 1.0 { 1.0 } else if cosine < -1.0 { -1.0 } else { cosine }))
+        Some(T::real(cosine.clamp(-1.0, 1.0)))
     }
 }

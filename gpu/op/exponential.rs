@@ -1,7 +1,7 @@
 //! Exponential and logarithm with the same bits everywhere: those of C libraries differ, and a GPU has none.
 
 use crate::element::{Dtype, Element};
-use crate::op::fma;
+use crate::op::{fma, two_sum};
 
 /// Distances whose exponentials are normal numbers, and do not overflow when 2^64 of them are added up.
 pub(super) const NEAR: f64 = 600.0;
@@ -79,15 +79,6 @@ fn fma_f32(a: f32, b: f32, c: f32) -> f32 {
     }
 }
 
-/// A difference, and the error of its rounding: D. E. Knuth, "The Art of Computer Programming", volume 2, 4.2.2, theorem B.
-#[inline(always)]
-pub(super) fn difference(a: f64, b: f64) -> [f64; 2] {
-    let difference = a - b;
-    let of_b = difference - a;
-    let of_a = difference - of_b;
-    [difference, (a - of_a) - (b + of_b)]
-}
-
 /// `from` + ln `value`, of a normal number above 0; NaN of a NaN.
 ///
 /// The logarithm is k · ln 2 + ln c with c from √½ to √2, and ln c = 2 artanh s with s = (c − 1) / (c + 1), by its series.
@@ -111,7 +102,7 @@ pub(super) fn plus_ln(from: f64, value: f64) -> f64 {
     }
     let k = f64::from(k);
     // The first product is exact, and the sum may cancel.
-    let [sum, error] = difference(from, -k * LN_2[0]);
+    let [sum, error] = two_sum(from, k * LN_2[0]);
     sum + (2.0 * s + (2.0 * s * series + (k * LN_2[1] + error)))
 }
 

@@ -2,8 +2,8 @@ use crate::element::{Dtype, Element};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::{self, Source};
 use crate::input::{Input, OneByOne};
-use crate::op::exponential::{NEAR, difference, exp, plus_ln};
-use crate::op::{OnCpu, Op};
+use crate::op::exponential::{NEAR, exp, plus_ln};
+use crate::op::{OnCpu, Op, two_sum};
 use crate::stage::chunk;
 use crate::table;
 use bytemuck::{Pod, Zeroable};
@@ -71,7 +71,7 @@ impl<T: Element> Op<T> for LogSumExp {
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> Exponentials {
         let value = element.to_f64();
-        let distance = difference(value, self.near.origin);
+        let distance = two_sum(value, -self.near.origin);
         if distance[0].abs() <= NEAR {
             Exponentials { sum: exp::<T>(distance), from: 0 }
         } else if value == f64::NEG_INFINITY {
@@ -86,8 +86,8 @@ impl<T: Element> Op<T> for LogSumExp {
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
     fn fold_chunk<S: Source<Item = T>>(&self, items: S, range: Range<usize>, row: usize) -> Exponentials {
-        let sum = cpu::fold_range(&self.near, items, range.clone(), row);
-        if sum.is_nan() { cpu::fold_range(self, items, range, row) } else { Exponentials { sum, from: 0 } }
+        let near = cpu::fold_range(&self.near, items, range.clone(), row);
+        if near.is_nan() { cpu::fold_range(self, items, range, row) } else { Exponentials { sum: near, from: 0 } }
     }
 
     #[inline(always)]
@@ -100,13 +100,13 @@ impl<T: Element> Op<T> for LogSumExp {
         let is_near = shared_array![u32; 1];
         // SAFETY: as the caller vouches. All threads are at the barrier, and read the same.
         unsafe {
-            let sum = chunk::fold_chunk::<_, P, BLOCK, WIDTH>(&self.near, chunk, len, start);
+            let near = chunk::fold_chunk::<_, P, BLOCK, WIDTH>(&self.near, chunk, len, start);
             if thread::thread_idx_x() == 0 {
-                is_near.write(0, (!sum.is_nan()).into());
+                is_near.write(0, (!near.is_nan()).into());
             }
             thread::sync_threads();
             if is_near.read(0) == 1 {
-                return Exponentials { sum, from: 0 };
+                return Exponentials { sum: near, from: 0 };
             }
             // One by one: there is no shared memory for another exchange.
             chunk::fold_chunk::<_, OneByOne<P>, BLOCK, WIDTH>(self, OneByOne(chunk), len, start)
@@ -125,7 +125,7 @@ impl<T: Element> Op<T> for LogSumExp {
             return a;
         }
         // Value by value: choosing between the two takes them to memory.
-        let [apart, error] = difference(a.from(self.near.origin), b.from(self.near.origin));
+        let [apart, error] = two_sum(a.from(self.near.origin), -b.from(self.near.origin));
         let a_is_high = apart > 0.0;
         let choose = |if_high, if_low| if a_is_high { if_high } else { if_low };
         let distance = -apart.abs();
@@ -170,9 +170,9 @@ impl Near {
             Dtype::F16 | Dtype::Bf16 | Dtype::F32 => {
                 let (value, least) = (value as f32, least as f32);
                 let near = if value > least { value } else { least };
-                ([f64::from(near) - self.origin, 0.0], !(value <= most as f32))
+                ([f64::from(near) - self.origin, 0.0], value > most as f32 || value.is_nan())
             }
-            _ => (difference(if value > least { value } else { least }, self.origin), !(value <= most)),
+            _ => (two_sum(if value > least { value } else { least }, -self.origin), value > most || value.is_nan()),
         }
     }
 }

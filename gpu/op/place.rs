@@ -55,7 +55,8 @@ macro_rules! place {
             #[inline(always)]
             fn fold_load<const WIDTH: usize>(&self, all: &mut [Place; WIDTH], items: [T; WIDTH], index: u64) {
                 let best = extreme_of_load(items, T::Key::$worst, T::Key::$nan, Ord::$pick, Wide::$pick_wide);
-                if Place::$before(best, index).key < all[0].key {
+                // A place of no item may have the same key, too.
+                if Place::$before(best, index).key < all[0].key || all[0].index == Place::NONE.index {
                     all[0] = self.lift_load(items, index);
                 }
             }

@@ -1,6 +1,7 @@
 //! Every operator of the tables on every element type with every BLOCK, and several at once: each device has the bits of the plan, which
 //! is followed here in plain words. (What the results should be is `table.rs`'s and `numpy.rs`'s.)
 
+use core::ops::Range;
 use gpu_reduce::{
     ArgMax, Comparison, CountWhere, Dot, Max, Mean, Min, MinMax, NanMean, NormL2, Op, Plan, Reduce, Std, Sum,
     Var, bf16, f16, for_each_comparison, for_each_element, for_each_integer, for_each_integer_operator,
@@ -60,6 +61,7 @@ macro_rules! check {
                     assert_eq!(format!("{got:?}"), format!("{expected:?}"), "{case}");
                 });
             }
+            #[allow(unused_variables)]
             let ($range, $place) = (0..0, 0);
             let none = $view.reduce_by::<_, 32>($op).ok();
             assert_eq!(format!("{none:?}"), format!("{:?}", planned(&$op, &$items, $bytes, 32)), "{}", $name);
@@ -82,7 +84,7 @@ fn check<O: Op<T>, T: Sample>(op: O) {
 /// The second array is misaligned as the first is, or otherwise.
 fn check_pairs<O: Op<(T, T)>, T: Sample>(op: O) {
     let (a, b) = (samples(40_010, T::any), samples(40_010, |hash| T::any(hash.rotate_left(17))));
-    let other = |range: &std::ops::Range<usize>, place: usize| {
+    let other = |range: &Range<usize>, place: usize| {
         let shift = if place.is_multiple_of(2) { 0 } else { 1 + place };
         range.start + shift..range.end + shift
     };

@@ -1,7 +1,7 @@
 //! Operators, items, lengths and places in memory drawn at random: the CPU, and the GPU or the emulator, give the bits of the
 //! plan, which is followed here by plain recursion.
 
-use bytemuck::{Zeroable, bytes_of, pod_read_unaligned};
+use bytemuck::{Pod, Zeroable, bytes_of, pod_read_unaligned};
 use gpu_reduce::{Buffer, Device, Error, Item, Op, Plan, Reduce, View, width};
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -113,12 +113,12 @@ fn cases() -> impl Strategy<Value = Case> {
 
 impl Case {
     /// The operator: plain values, of which any will do.
-    fn operator<O: Op<I, Output: Item>, I: Items>(&self) -> O {
+    fn operator<O: Op<I, Output: Item> + Pod, I: Items>(&self) -> O {
         pod_read_unaligned(&self.operator[..size_of::<O>()])
     }
 
     /// The items for an operator and a BLOCK, up to `limit` of them: so many as one of the plan's boundaries has.
-    fn items<O: Op<I, Output: Item>, I: Items>(&self, block: u32, limit: usize) -> Vec<I> {
+    fn items<O: Op<I, Output: Item> + Pod, I: Items>(&self, block: u32, limit: usize) -> Vec<I> {
         let row = Plan::new(0, width::<O, I>(I::BYTES), block).row as usize;
         let most = row * gpu_reduce::max_chunks(block) as usize;
         let rows = [1, 2, 3, 4, 7, 8, 9, 12, 31, 32, 33, 64, 127, 128, 129, 512].map(|rows| rows * row);
@@ -135,7 +135,7 @@ fn effort() -> (u32, usize) {
 }
 
 /// The result of the [plan](gpu_reduce::Plan), from its description.
-fn planned<O: Op<I, Output: Item>, I: Items>(op: &O, items: &[I], block: u32) -> Option<O::Output> {
+fn planned<O: Op<I, Output: Item> + Pod, I: Items>(op: &O, items: &[I], block: u32) -> Option<O::Output> {
     let plan = Plan::new(items.len() as u64, width::<O, I>(I::BYTES), block);
     let chunk = |chunk: usize| {
         let range = plan.range(chunk as u32);
@@ -152,7 +152,7 @@ fn planned<O: Op<I, Output: Item>, I: Items>(op: &O, items: &[I], block: u32) ->
 }
 
 /// Folds neighbours, then pairs of those: what is at two halves of a range, a power of two long, folds last.
-fn tree<O: Op<I, Output: Item>, I: Items>(
+fn tree<O: Op<I, Output: Item> + Pod, I: Items>(
     op: &O,
     range: std::ops::Range<usize>,
     at: &dyn Fn(usize) -> O::Accumulator,
@@ -165,7 +165,7 @@ fn tree<O: Op<I, Output: Item>, I: Items>(
 }
 
 /// Folds one after the other.
-fn fold<O: Op<I, Output: Item>, I: Items>(
+fn fold<O: Op<I, Output: Item> + Pod, I: Items>(
     op: &O,
     all: impl Iterator<Item = O::Accumulator>,
 ) -> O::Accumulator {
@@ -173,7 +173,7 @@ fn fold<O: Op<I, Output: Item>, I: Items>(
 }
 
 /// The bytes of a result, or none where the operator has no value.
-fn bits<O: Op<I, Output: Item>, I: Items>(result: Result<O::Output, Error>) -> Option<Vec<u8>> {
+fn bits<O: Op<I, Output: Item> + Pod, I: Items>(result: Result<O::Output, Error>) -> Option<Vec<u8>> {
     match result {
         Ok(output) => Some(bytes_of(&output).to_vec()),
         Err(Error::EmptyInput { op }) if op == O::NAME => None,
@@ -182,7 +182,7 @@ fn bits<O: Op<I, Output: Item>, I: Items>(result: Result<O::Output, Error>) -> O
 }
 
 /// Tests a row of the table.
-fn property<O: Op<I, Output: Item>, I: Items>() {
+fn property<O: Op<I, Output: Item> + Pod, I: Items>() {
     let (cases_of_row, limit) = effort();
     let config =
         ProptestConfig { cases: cases_of_row, failure_persistence: None, ..ProptestConfig::default() };
@@ -229,7 +229,7 @@ macro_rules! items {
 for_each_row! { tests }
 
 /// Enqueues reductions by several operators of a family on one stream; their results come to the device, in order.
-fn enqueued<O: Op<I, Output: Item>, I: Items>() {
+fn enqueued<O: Op<I, Output: Item> + Pod, I: Items>() {
     for device in &*DEVICES {
         let items: Vec<I> = (0..3000).map(|index| I::from_hash(support::hash(index))).collect();
         let before = [3, 5];
