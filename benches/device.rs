@@ -184,7 +184,7 @@ impl Case<'_> {
 
     /// Inputs in turns, one after the other in memory.
     fn buffers<T>(&self) -> usize {
-        let bytes = self.items() * size_of::<T>();
+        let bytes = self.n * size_of::<T>();
         if bytes < HOT_BYTES { 1 } else { (ROTATE_BYTES / bytes).clamp(1, 16) }
     }
 }
@@ -226,8 +226,8 @@ impl Run<'_, '_> {
     ) -> Result<(), Box<dyn Error>> {
         let &Case { op: name, n, block, .. } = self.case;
         let items = self.case.items();
-        let bytes = items * size_of::<T>();
-        let block = block.unwrap_or(default_block(n as u64 * size_of::<T>() as u64));
+        let bytes = n * size_of::<T>();
+        let block = block.unwrap_or(default_block::<O, V::Item>(n as u64 * size_of::<T>() as u64));
         let buffers = self.case.buffers::<T>();
         let calls = if bytes >= 1 << 30 { 4 } else { buffers.max(if bytes < HOT_BYTES { 40 } else { 8 }) };
         let result = self.results.place::<O::Output>()?;
@@ -249,7 +249,7 @@ impl Run<'_, '_> {
         // Loads the kernel, which a capture cannot.
         enqueue(0)?;
         let us = median_us(raw, calls, enqueue)?;
-        let gbps = bytes as f64 / us / 1e3;
+        let gbps = (items * size_of::<T>()) as f64 / us / 1e3;
         println!(
             r#"{{"impl":"gpu_reduce","op":"{name}","dtype":"{}","n":{n},"segment":0,"us":{us:.3},"gbps":{gbps:.1},"block":{block}}}"#,
             T::NAME

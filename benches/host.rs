@@ -134,7 +134,7 @@ fn case<T: Element, R>(
 }
 
 fn reduce_on<O: Op<T> + Default, T: Element>(x: &[T], device: &Device) -> Result<O::Output, Error> {
-    match default_block(size_of_val(x) as u64) {
+    match default_block::<O, T>(size_of_val(x) as u64) {
         128 => x.reduce_on::<O, 128>(device),
         256 => x.reduce_on::<O, 256>(device),
         512 => x.reduce_on::<O, 512>(device),

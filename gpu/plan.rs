@@ -33,17 +33,6 @@ pub const TILE_ROWS: u64 = 4;
 /// Inputs of up to this many rows are one chunk: a second one costs more, in the exchange between blocks, than it saves.
 pub const SINGLE_ROWS: u64 = 8;
 
-/// The BLOCK of calls that name none, for an input of so many bytes: of the six that which serves all types best, measured on
-/// an H200 by graph replays. 4,096 `f32` took 1.28 µs with 256 and 1.34 with 512; 2^20 took 2.41 with 512 and 2.57 with 1,024;
-/// 2^26 took 61.3 with 1,024 and 61.6 with 512. (Up to 8 KiB are a row, and launched with the [`least_block`].)
-pub const fn default_block(bytes: u64) -> u32 {
-    match bytes {
-        0x2001..=0x4000 => 256,
-        0..=0x200_0000 => 512,
-        _ => 1024,
-    }
-}
-
 /// The least BLOCK with a row that has all of `len` items, of which a thread folds `width` side by side; over 1024 where none
 /// has. All BLOCKs that have such a row give the same bits: what a longer row has more is the identity.
 pub const fn least_block(len: u64, width: usize) -> u32 {

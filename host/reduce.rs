@@ -341,10 +341,7 @@ for_each_comparison! { one_line! { comparison } }
 /// As [`Reduce::reduce`].
 pub fn reduce<D: Reduce + ?Sized, O: Op<D::Item>>(data: &D, op: O) -> Result<O::Output, Error> {
     let data = data.data();
-    op.by_parts(&Blocks { data, block: block_for(data), lifetime: PhantomData })
-}
-
-/// The BLOCK of the one-line functions.
-fn block_for<'a, D: Data<'a>>(data: D) -> u32 {
-    default_block(data.len() as u64 * D::Pointers::BYTES as u64)
+    let block =
+        default_block::<O, D::Item>(data.len() as u64 * <D::Data<'_> as Data>::Pointers::BYTES as u64);
+    op.by_parts(&Blocks { data, block, lifetime: PhantomData })
 }

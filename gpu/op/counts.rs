@@ -8,6 +8,7 @@ macro_rules! count {
             type Accumulator = u64;
             type Output = u64;
             const EXACT: bool = true;
+            const LARGE_BLOCK: u32 = 1024;
             const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
             #[inline(always)]

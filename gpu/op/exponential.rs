@@ -8,7 +8,7 @@ pub(super) const NEAR: f64 = 600.0;
 
 const LN_2: [f64; 2] = [0.6931471803691238, 1.9082149292705877e-10]; // 32 bits, and the rest
 
-/// e^(`distance` + `error`), where the distance is no more than [`NEAR`] and the error its rounding; to 2^-24 for elements that become an
+/// e^(`distance` + `error`), where the distance is within ±700 and the error its rounding; to 2^-24 for elements that become an
 /// `f32`, which is without the error, else to 2^-52.
 ///
 /// It is 2^n · e^r with the whole number n that leaves the least r, and a polynomial in r, which interpolates e^r at Chebyshev's nodes:
@@ -49,10 +49,15 @@ pub(super) fn exp<T: Element>([distance, error]: [f64; 2]) -> f64 {
             fma(power, error, power)
         }
     };
-    // The exponent is in the upper word.
-    let (power, n) = (power.to_bits(), rounded.to_bits() as u32);
-    let upper = ((power >> 32) as u32).wrapping_add(n << 20);
-    f64::from_bits(u64::from(upper) << 32 | u64::from(power as u32))
+    let exponent = (rounded.to_bits() as u32) << 20;
+    #[cfg(target_arch = "nvptx64")]
+    {
+        cuda_std::intrinsics::add_to_upper_word(power, exponent)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        f64::from_bits(power.to_bits().wrapping_add(u64::from(exponent) << 32))
+    }
 }
 
 /// The polynomial with these coefficients, that of the highest power first.

@@ -31,6 +31,7 @@ macro_rules! extreme {
             type Accumulator = T::Key;
             type Output = T;
             const EXACT: bool = true;
+            const LARGE_BLOCK: u32 = 1024;
             const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
             #[inline(always)]

@@ -87,7 +87,7 @@ impl<T: Element> Op<T> for LogSumExp {
     #[inline(always)]
     fn fold_chunk<S: Source<Item = T>>(&self, items: S, range: Range<usize>, row: usize) -> Exponentials {
         let near = cpu::fold_range(&self.near, items, range.clone(), row);
-        if near.is_nan() { cpu::fold_range(self, items, range, row) } else { Exponentials { sum: near, from: 0 } }
+        if self.near.will_do(near) { Exponentials { sum: near, from: 0 } } else { cpu::fold_range(self, items, range, row) }
     }
 
     #[inline(always)]
@@ -102,7 +102,7 @@ impl<T: Element> Op<T> for LogSumExp {
         unsafe {
             let near = chunk::fold_chunk::<_, P, BLOCK, WIDTH>(&self.near, chunk, len, start);
             if thread::thread_idx_x() == 0 {
-                is_near.write(0, (!near.is_nan()).into());
+                is_near.write(0, self.near.will_do(near).into());
             }
             thread::sync_threads();
             if is_near.read(0) == 1 {
@@ -151,8 +151,8 @@ impl<T: Element> Op<T> for LogSumExp {
     }
 }
 
-/// The sum of exponentials of distances from a number, which is among the items; NaN where one is much greater. Those of much smaller
-/// ones are of no account, and become the least that there are.
+/// The sum of exponentials of distances from a number, which is among the items. Those of much smaller ones are of no account, and become
+/// the least that there are; those of much greater ones, and of a NaN, become so great that the sum [will not do](Self::will_do).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 struct Near {
@@ -160,20 +160,56 @@ struct Near {
 }
 
 impl Near {
-    /// An element's distance with its rounding, and whether it is too great.
+    /// Whether no element of a sum was too great.
     #[inline(always)]
-    fn distance<T: Element>(self, element: T) -> ([f64; 2], bool) {
+    fn will_do(self, sum: f64) -> bool {
+        const EXP_NEAR: f64 = 3.7730203009299397e260;
+        sum < EXP_NEAR && !self.origin.is_nan()
+    }
+
+    /// An element's distance with its rounding.
+    #[inline(always)]
+    fn distance<T: Element>(self, element: T) -> [f64; 2] {
         let value = element.to_f64();
-        let (least, most) = (self.origin - NEAR, self.origin + NEAR);
+        let (least, most) = (self.origin - NEAR, self.origin + 1.1 * NEAR);
+        // In this order, because a NaN is not below anything.
         match T::DTYPE {
-            // In `f32`, for which there are more instructions.
+            // In `f32`, for which there are instructions.
             Dtype::F16 | Dtype::Bf16 | Dtype::F32 => {
-                let (value, least) = (value as f32, least as f32);
-                let near = if value > least { value } else { least };
-                ([f64::from(near) - self.origin, 0.0], value > most as f32 || value.is_nan())
+                let value = at_least(at_most(value as f32, most as f32), least as f32);
+                [f64::from(value) - self.origin, 0.0]
             }
-            _ => (two_sum(if value > least { value } else { least }, -self.origin), value > most || value.is_nan()),
+            _ => {
+                let value = if value < most { value } else { most };
+                two_sum(if value > least { value } else { least }, -self.origin)
+            }
         }
+    }
+}
+
+/// The value, or the most that there may be; that, too, of a NaN.
+#[inline(always)]
+fn at_most(value: f32, most: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        cuda_std::intrinsics::fmin_f32(value, most)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        if value < most { value } else { most }
+    }
+}
+
+/// The value, or the least that there may be.
+#[inline(always)]
+fn at_least(value: f32, least: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        cuda_std::intrinsics::fmax_f32(value, least)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        if value > least { value } else { least }
     }
 }
 
@@ -190,21 +226,7 @@ impl<T: Element> Op<T> for Near {
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> f64 {
-        let (distance, far) = self.distance(element);
-        let value = exp::<T>(distance);
-        if far { f64::NAN } else { value }
-    }
-
-    /// One choice for all.
-    #[inline(always)]
-    fn fold_load<const WIDTH: usize>(&self, all: &mut [f64; WIDTH], items: [T; WIDTH], _: u64) {
-        let mut any_far = false;
-        for (place, &item) in items.iter().enumerate() {
-            let (distance, far) = self.distance(item);
-            all[place] += exp::<T>(distance);
-            any_far |= far;
-        }
-        all[0] = if any_far { f64::NAN } else { all[0] };
+        exp::<T>(self.distance(element))
     }
 
     #[inline(always)]

@@ -13,6 +13,7 @@ impl<T: Element> Op<T> for NormMax {
     type Accumulator = u64;
     type Output = T::Real;
     const EXACT: bool = true;
+    const LARGE_BLOCK: u32 = 1024;
     const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
     #[inline(always)]

@@ -3,14 +3,14 @@
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::{Source, for_each_block};
 use crate::element::{Element, Key, Wide};
-use bytemuck::{Pod, Zeroable};
+use bytemuck::{Pod, Zeroable, cast};
 
 macro_rules! place {
     ($(#[$doc:meta])* $op:ident $name:literal: $before:ident $pick:ident $pick_wide:ident, from $worst:ident, NaN is $nan:ident;) => {
         #[cfg(not(target_arch = "nvptx64"))]
         use crate::cpu::Source;
         use crate::element::{Element, Key, Wide};
-        use crate::op::place::{Place, extreme_of_load};
+        use crate::op::place::{Place, best_of_load};
         use crate::op::{OnCpu, Op};
         use crate::table;
         use bytemuck::{Pod, Zeroable};
@@ -37,28 +37,19 @@ macro_rules! place {
                 Place::$before(element.key(T::Key::$nan), index)
             }
 
-            /// Within a load by keys as they are, which are narrower.
             #[inline(always)]
             fn lift_load<const N: usize>(&self, load: [T; N], index: u64) -> Place {
-                let mut best = T::Key::$worst;
-                let mut at = 0;
-                for (place, element) in (0..).zip(load) {
-                    let key = element.key(T::Key::$nan);
-                    if key.$before(&best) || place == 0 {
-                        (best, at) = (key, place);
-                    }
-                }
+                let (best, at) = best_of_load(load, T::Key::$worst, T::Key::$nan, Ord::$pick, Wide::$pick_wide);
                 Place::$before(best, index + at)
             }
 
-            /// Looks for the place only where the load has a better key than there was before: later ones with the same do not count.
+            /// A load comes behind those before it: of equal keys theirs stays.
             #[inline(always)]
             fn fold_load<const WIDTH: usize>(&self, all: &mut [Place; WIDTH], items: [T; WIDTH], index: u64) {
-                let best = extreme_of_load(items, T::Key::$worst, T::Key::$nan, Ord::$pick, Wide::$pick_wide);
-                // A place of no item may have the same key, too.
-                if Place::$before(best, index).key < all[0].key || all[0].index == Place::NONE.index {
-                    all[0] = self.lift_load(items, index);
-                }
+                let place = self.lift_load(items, index);
+                // The place of no item may have the same key, too.
+                let is_first = size_of::<T>() == 8 && all[0].index == Place::NONE.index;
+                all[0] = if place.key < all[0].key || is_first { place } else { all[0] };
             }
 
             #[cfg(not(target_arch = "nvptx64"))]
@@ -112,23 +103,41 @@ impl Place {
     }
 }
 
-/// The best key of a load. Floats compare in the wide type, for which there are instructions that leave a NaN out, and are brought to a
-/// key once.
+/// The best key of a load, and the first place that has it. Floats compare in the wide type, for which there are instructions that leave a
+/// NaN out, and are brought to a key once.
 #[inline(always)]
-pub(super) fn extreme_of_load<T: Element, const N: usize>(
+pub(super) fn best_of_load<T: Element, const N: usize>(
     load: [T; N],
     worst: T::Key,
     nan: T::Key,
     pick: impl Fn(T::Key, T::Key) -> T::Key,
     pick_wide: impl Fn(T::Wide, T::Wide) -> T::Wide,
-) -> T::Key {
+) -> (T::Key, u64) {
     if T::Wide::EXACT {
-        return load.into_iter().fold(worst, |best, element| pick(best, element.key(nan)));
+        let keys = load.map(|element| element.key(nan));
+        let best = keys.into_iter().fold(worst, pick);
+        return (best, first_place::<N>(|place| keys[place] == best));
     }
     let wide = load.map(T::widen);
-    let has_nan = nan != worst && wide.iter().fold(false, |has, value| has | value.is_nan());
-    let best = wide.into_iter().reduce(pick_wide).map_or(worst, |best| T::narrow(best).key(nan));
-    if has_nan { nan } else { best }
+    if nan != worst && wide.iter().fold(false, |has, value| has | value.is_nan()) {
+        return (nan, first_place::<N>(|place| wide[place].is_nan()));
+    }
+    let best = wide.into_iter().reduce(pick_wide).unwrap_or(T::Wide::ZERO);
+    // By their bits, because −0.0 is not 0.0 here.
+    let bits = |wide: T::Wide| {
+        if size_of::<T::Wide>() == 4 { cast::<_, u32>(wide).into() } else { cast::<_, u64>(wide) }
+    };
+    (T::narrow(best).key(nan), first_place::<N>(|place| bits(wide[place]) == bits(best)))
+}
+
+/// The first of N places that is it; 0 where none is.
+#[inline(always)]
+fn first_place<const N: usize>(is_it: impl Fn(usize) -> bool) -> u64 {
+    let mut first = 0;
+    for place in (0..N).rev() {
+        first = if is_it(place) { place as u32 } else { first };
+    }
+    first.into()
 }
 
 /// The least and the greatest key of items, as they are, and the first places that have them, on a CPU: extremes are found by

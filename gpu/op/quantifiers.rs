@@ -19,6 +19,7 @@ macro_rules! quantifier {
             type Accumulator = u32;
             type Output = bool;
             const EXACT: bool = true;
+            const LARGE_BLOCK: u32 = 1024;
             const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
             #[inline(always)]

@@ -55,6 +55,9 @@ instructions! {
     fma_f32(a: f32 => reg32, b: f32 => reg32, c: f32 => reg32) -> f32, reg32 = "fma.rn.f32 {}, {}, {}, {};";
     /// `a · b + c`, rounded once. (PTX ISA, "fma".)
     fma_f64(a: f64 => reg64, b: f64 => reg64, c: f64 => reg64) -> f64, reg64 = "fma.rn.f64 {}, {}, {}, {};";
+    /// The double with this added to its upper 32 bits. (PTX ISA, "mov": a register of 64 bits as two of 32.)
+    add_to_upper_word(a: f64 => reg64, b: u32 => reg32) -> f64, reg64 =
+        "{{ .reg .b32 lower, upper; mov.b64 {{lower, upper}}, {1}; add.u32 upper, upper, {2}; mov.b64 {0}, {{lower, upper}}; }}";
     /// The bits of the nearest `f16`, ties to even. (PTX ISA, "cvt".)
     f32_to_f16_bits(a: f32 => reg32) -> u16, reg16 = "cvt.rn.f16.f32 {}, {};";
     /// The value of an `f16` with these bits. (PTX ISA, "cvt".)
