@@ -137,13 +137,8 @@ fn reduce(numbers: &mut dyn Numbers, args: &Args) -> Result<Reduced, Error> {
                 "none (empty input)".to_owned()
             }
             Quantity::Mean if is_empty => return Err(Error::EmptyMean),
-            Quantity::Mean => {
-                // It is made of the sum: where both are wanted, there is one pass for them.
-                if !wanted.contains(&Quantity::Sum) {
-                    reduced.pass(numbers, Quantity::Sum, args.ddof)?;
-                }
-                numbers.mean()?
-            }
+            // It is made of the sum: where both are wanted, there is one pass for them.
+            Quantity::Mean if wanted.contains(&Quantity::Sum) => numbers.reduce(quantity, args.ddof)?,
             Quantity::Var | Quantity::Std | Quantity::Nanvar | Quantity::Nanstd => {
                 format!("{} (ddof {})", reduced.pass(numbers, quantity, args.ddof)?, args.ddof)
             }

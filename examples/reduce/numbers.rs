@@ -68,12 +68,9 @@ pub trait Numbers {
     /// Copies some there.
     fn upload(&mut self, range: Range<usize>) -> Result<(), Error>;
 
-    /// A quantity of all, in one pass where they lie, as text: an index with its value.
+    /// A quantity of all, in one pass where they lie, as text: an index with its value. A mean, of which there is at least one number, is
+    /// made of the sum if that has been computed, in no pass.
     fn reduce(&mut self, quantity: Quantity, ddof: u64) -> Result<String, error::Error>;
-
-    /// The mean of all, at least one, whose sum has been computed. They are read again only where it may have wrapped, or
-    /// is not finite.
-    fn mean(&self) -> Result<String, Error>;
 }
 
 /// The numbers of the file.
@@ -102,12 +99,24 @@ struct Typed<'a, T: Element> {
     sum: Option<<Sum as Op<T>>::Output>,
 }
 
-impl<T: Element> Typed<'_, T> {
+impl<T: Number> Typed<'_, T> {
     /// The numbers where they lie.
     fn data(&self) -> View<'_, T> {
         match &self.buffer {
             None => self.values[..].data(),
             Some(buffer) => buffer.view(),
+        }
+    }
+
+    /// The mean, of the sum. The numbers are read again where that may have wrapped, or is not finite.
+    fn mean(&self) -> Result<String, Error> {
+        let sum = match self.sum {
+            Some(sum) => sum,
+            None => gpu_reduce::sum(&self.data())?,
+        };
+        match T::mean_of(sum, &self.values) {
+            Some(mean) => Ok(text(&mean)),
+            None => show(gpu_reduce::mean(&self.data())),
         }
     }
 
@@ -148,7 +157,7 @@ impl<T: Number> Numbers for Typed<'_, T> {
             Quantity::Min => show(gpu_reduce::min(data)),
             Quantity::Max => show(gpu_reduce::max(data)),
             Quantity::Minmax => show_all(gpu_reduce::minmax(data)),
-            Quantity::Mean => show(gpu_reduce::mean(data)),
+            Quantity::Mean => self.mean(),
             Quantity::Var => show(gpu_reduce::reduce(data, Var::new(ddof))),
             Quantity::Std => show(gpu_reduce::reduce(data, Std::new(ddof))),
             Quantity::Sumsq => show(gpu_reduce::sumsq(data)),
@@ -177,14 +186,6 @@ impl<T: Number> Numbers for Typed<'_, T> {
             Quantity::BitAnd | Quantity::BitOr | Quantity::BitXor => return T::bits(quantity, data),
         };
         Ok(shown?)
-    }
-
-    fn mean(&self) -> Result<String, Error> {
-        let mean = match self.sum.and_then(|sum| T::mean_of(sum, &self.values)) {
-            Some(mean) => mean,
-            None => return show(gpu_reduce::mean(&self.data())),
-        };
-        Ok(text(&mean))
     }
 }
 
