@@ -5,7 +5,7 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use gpu_reduce::{bf16, f16, for_each_element};
+use gpu_reduce::{bf16, f16, for_each_element, for_each_pair_operator};
 use serde::de::{Deserialize, Deserializer, Error as _, Unexpected};
 use serde_json::Value;
 
@@ -44,9 +44,20 @@ pub struct Case {
     segment: usize,
 }
 
+macro_rules! pairs {
+    ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+        /// The operators of two arrays.
+        const OF_PAIRS: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+for_each_pair_operator! { pairs! {} }
+
 impl Case {
+    /// Of all arrays.
     pub fn bytes(&self) -> f64 {
-        self.n.get() as f64 * self.dtype.size() as f64
+        let arrays = if OF_PAIRS.contains(&self.op.as_str()) { 2.0 } else { 1.0 };
+        arrays * self.n.get() as f64 * self.dtype.size() as f64
     }
 
     pub fn is_sum_of_f32(&self) -> bool {
