@@ -55,7 +55,7 @@ macro_rules! check {
                 let (view, items) = ($view, $items);
                 for_each_block!(|BLOCK| {
                     let got = view.reduce_by::<_, BLOCK>($op).ok();
-                    let expected = planned(&$op, &items, $bytes, BLOCK);
+                    let expected = planned(&$op, items.as_ref(), $bytes, BLOCK);
                     // Debug tells all bits of a float apart but those of a NaN.
                     let case = format!("{} of {len} with BLOCK {BLOCK} on {device}", $name);
                     assert_eq!(format!("{got:?}"), format!("{expected:?}"), "{case}");
@@ -64,7 +64,12 @@ macro_rules! check {
             #[allow(unused_variables)]
             let ($range, $place) = (0..0, 0);
             let none = $view.reduce_by::<_, 32>($op).ok();
-            assert_eq!(format!("{none:?}"), format!("{:?}", planned(&$op, &$items, $bytes, 32)), "{}", $name);
+            assert_eq!(
+                format!("{none:?}"),
+                format!("{:?}", planned(&$op, $items.as_ref(), $bytes, 32)),
+                "{}",
+                $name
+            );
         }
     };
 }
@@ -76,7 +81,7 @@ fn check<O: Op<T>, T: Sample>(op: O) {
         format!("{} of {}", O::NAME, T::NAME),
         size_of::<T>(),
         |range, place, buffer| buffer.slice(range.clone()).unwrap(),
-        host[range.clone()].to_vec(),
+        &host[range.clone()],
         |device: &gpu_reduce::Device| device.upload(&host).unwrap()
     );
 }
