@@ -116,23 +116,23 @@ pub(super) fn best_of_load<T: Element, const N: usize>(
     if T::Wide::EXACT {
         let keys = load.map(|element| element.key(nan));
         let best = keys.into_iter().fold(worst, pick);
-        return (best, first_place::<N>(|place| keys[place] == best));
+        return (best, first_of::<N>(|place| keys[place] == best));
     }
     let wide = load.map(T::widen);
     if nan != worst && wide.iter().fold(false, |has, value| has | value.is_nan()) {
-        return (nan, first_place::<N>(|place| wide[place].is_nan()));
+        return (nan, first_of::<N>(|place| wide[place].is_nan()));
     }
     let best = wide.into_iter().reduce(pick_wide).unwrap_or(T::Wide::ZERO);
     // By their bits, because −0.0 is not 0.0 here.
     let bits = |wide: T::Wide| {
         if size_of::<T::Wide>() == 4 { cast::<_, u32>(wide).into() } else { cast::<_, u64>(wide) }
     };
-    (T::narrow(best).key(nan), first_place::<N>(|place| bits(wide[place]) == bits(best)))
+    (T::narrow(best).key(nan), first_of::<N>(|place| bits(wide[place]) == bits(best)))
 }
 
 /// The first of N places that is it; 0 where none is.
 #[inline(always)]
-fn first_place<const N: usize>(is_it: impl Fn(usize) -> bool) -> u64 {
+fn first_of<const N: usize>(is_it: impl Fn(usize) -> bool) -> u64 {
     let mut first = 0;
     for place in (0..N).rev() {
         first = if is_it(place) { place as u32 } else { first };
