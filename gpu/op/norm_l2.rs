@@ -1,7 +1,13 @@
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::cpu::{self, Source};
 use crate::element::{Element, Wide};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::op::squares::Middling;
 use crate::op::{OnCpu, Op, Squares as _};
 use crate::table;
 use bytemuck::{Pod, Zeroable};
+#[cfg(not(target_arch = "nvptx64"))]
+use core::ops::Range;
 
 /// The square root of the sum of squares, with no overflow and no underflow on the way: an `f64` for integers and `f64`, else an
 /// `f32`. Squares sum in `f64`, those of `f64` scaled where they must be. Of no elements it is 0.
@@ -26,6 +32,19 @@ impl<T: Element> Op<T> for NormL2 {
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> Squares<T> {
         Squares::<T>::of(element.to_f64())
+    }
+
+    /// A chunk of middling values and zeros is one sum, and not three: 10^5 `f64` take 10 µs and took 28 (Zen 5).
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn fold_chunk<S: Source<Item = T>>(&self, items: S, range: Range<usize>, row: usize) -> Squares<T> {
+        if const { size_of::<Squares<T>>() > 8 } {
+            let middling = cpu::fold_range(&Middling, items, range.clone(), row);
+            if let Some(squares) = Squares::<T>::of_middling(middling) {
+                return squares;
+            }
+        }
+        cpu::fold_range(self, items, range, row)
     }
 
     #[inline(always)]
