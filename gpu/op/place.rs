@@ -2,7 +2,11 @@
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::{Source, for_each_block};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::element::Dtype;
 use crate::element::{Element, Key, Wide};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::op::extremes::{LANES, extreme_of_floats};
 use bytemuck::{Pod, Zeroable, cast};
 
 macro_rules! place {
@@ -150,6 +154,14 @@ pub(super) fn first_extremes<T: Element, S: Source<Item = T>, const LEAST: bool,
     first: u64,
     [of_least, of_greatest]: [T::Key; 2],
 ) -> [Place; 2] {
+    // One extreme of floats, for which a NaN counts most: by the fold that a minimum has, which loses the others.
+    let of_floats = const { LEAST != GREATEST && matches!(T::DTYPE, Dtype::F32 | Dtype::F64) };
+    if of_floats
+        && items.len() >= LANES
+        && if LEAST { of_least == T::Key::LEAST } else { of_greatest == T::Key::GREATEST }
+    {
+        return first_extreme_of_floats::<T, S, LEAST>(items, first);
+    }
     let mut extremes = [T::Key::GREATEST, T::Key::LEAST];
     let mut starts = [0; 2];
     for_each_block::<BLOCK, S>(items, |block, start| {
@@ -173,13 +185,9 @@ pub(super) fn first_extremes<T: Element, S: Source<Item = T>, const LEAST: bool,
         true
     });
     let index = |start: usize, nan, extreme| {
-        let mut place = u32::MAX;
-        for i in 0..BLOCK.min(items.len() - start) {
-            // SAFETY: in bounds.
-            let found = unsafe { items.get(start + i) }.key(nan) == extreme;
-            place = place.min(if found { i as u32 } else { u32::MAX });
-        }
-        first + start as u64 + u64::from(place)
+        // SAFETY: it begins with an item.
+        let block = unsafe { items.part(start..items.len().min(start + BLOCK)) };
+        first + start as u64 + first_place(block, nan, extreme)
     };
     let [mut least, mut greatest] = [Place::NONE; 2];
     if LEAST {
@@ -189,6 +197,50 @@ pub(super) fn first_extremes<T: Element, S: Source<Item = T>, const LEAST: bool,
         greatest = Place::gt(extremes[1], index(starts[1], of_greatest, extremes[1]));
     }
     [least, greatest]
+}
+
+/// The first place in a block that has a key, where one has.
+#[cfg(not(target_arch = "nvptx64"))]
+#[inline(always)]
+fn first_place<T: Element, S: Source<Item = T>>(block: S, nan: T::Key, key: T::Key) -> u64 {
+    let mut place = u32::MAX;
+    for i in 0..block.len() {
+        // SAFETY: `i` is in bounds.
+        let found = unsafe { block.get(i) }.key(nan) == key;
+        place = place.min(if found { i as u32 } else { u32::MAX });
+    }
+    place.into()
+}
+
+/// The first place of the extreme of [`LANES`] floats or more, as [`first_extremes`], each block's by [`extreme_of_floats`]. The last block
+/// begins so early that it has as many, too: what is in two blocks counts for the first.
+#[cfg(not(target_arch = "nvptx64"))]
+#[inline(always)]
+fn first_extreme_of_floats<T: Element, S: Source<Item = T>, const LEAST: bool>(
+    items: S,
+    first: u64,
+) -> [Place; 2] {
+    let nan = if LEAST { T::Key::LEAST } else { T::Key::GREATEST };
+    let mut best = if LEAST { T::Key::GREATEST } else { T::Key::LEAST };
+    let mut best_block = 0..0;
+    let mut start = 0;
+    while start < items.len() && best != nan {
+        let block = start.min(items.len() - LANES)..items.len().min(start + BLOCK);
+        // SAFETY: it lies within the items.
+        let part = unsafe { items.part(block.clone()) };
+        let extreme = if LEAST {
+            extreme_of_floats(part, nan, Ord::min, PartialOrd::lt)
+        } else {
+            extreme_of_floats(part, nan, Ord::max, PartialOrd::gt)
+        };
+        if if LEAST { extreme < best } else { extreme > best } {
+            (best, best_block) = (extreme, block);
+        }
+        start += BLOCK;
+    }
+    // SAFETY: as above.
+    let index = first + best_block.start as u64 + first_place(unsafe { items.part(best_block) }, nan, best);
+    if LEAST { [Place::lt(best, index), Place::NONE] } else { [Place::NONE, Place::gt(best, index)] }
 }
 
 /// The first place of the least key, as [`first_extremes`].

@@ -2,6 +2,10 @@
 
 use super::sqrt;
 use crate::element::Accumulator;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::element::Element;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::op::Op;
 use bytemuck::{Pod, Zeroable};
 
 /// Sums of squares with no overflow and no underflow where the root of the sum is representable.
@@ -14,6 +18,11 @@ pub trait Squares: Accumulator {
     fn plus(self, other: Self) -> Self;
     /// The root of their sum, not negative.
     fn root(self) -> f64;
+    /// Those that [`Middling`] has summed, if it could; never of squares that are never scaled.
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn of_middling(_sum: f64) -> Option<Self> {
+        None
+    }
 }
 
 /// Of values that are no `f64`: squares of the least and of the greatest `f32` are normal numbers.
@@ -71,6 +80,12 @@ impl Squares for Scaled {
         }
     }
 
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn of_middling(sum: f64) -> Option<Self> {
+        (sum < LARGE * LARGE).then_some(Self { middling: sum, ..Self::NOTHING })
+    }
+
     #[inline(always)]
     fn root(self) -> f64 {
         let Self { small, middling, large } = self;
@@ -81,6 +96,44 @@ impl Squares for Scaled {
         } else {
             middling.root()
         }
+    }
+}
+
+/// The sum of squares that need no scale, those of middling values and of zeros, on a CPU. Where there are small values it is NaN; where
+/// there are large ones, NaN or as great as the least of their squares, because sums of squares only grow. Zeros may sum to another zero
+/// than in [`Scaled`], which has the same root.
+#[cfg(not(target_arch = "nvptx64"))]
+#[derive(Clone, Copy)]
+pub(super) struct Middling;
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl<T: Element> Op<T> for Middling {
+    const NAME: &'static str = "norm_l2";
+    type Accumulator = f64;
+    type Output = f64;
+    const EXACT: bool = false;
+
+    #[inline(always)]
+    fn identity(&self) -> f64 {
+        -0.0
+    }
+
+    #[inline(always)]
+    fn lift(&self, element: T, _: u64) -> f64 {
+        let value = element.to_f64();
+        // As integers, of which 0 becomes the greatest: one comparison for both.
+        let small = (value.to_bits() << 1).wrapping_sub(1) < (SMALL.to_bits() << 1) - 1;
+        if small { f64::NAN } else { value * value }
+    }
+
+    #[inline(always)]
+    fn combine(&self, a: f64, b: f64) -> f64 {
+        a + b
+    }
+
+    #[inline(always)]
+    fn finish(&self, all: f64, _: u64) -> Option<f64> {
+        Some(all)
     }
 }
 
