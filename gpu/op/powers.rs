@@ -4,7 +4,7 @@ use crate::element::Element;
 use bytemuck::{Pod, Zeroable};
 
 macro_rules! of_powers {
-    ($(#[$doc:meta])* $op:ident $name:literal -> $output:ty: |$moments:ident| $value:expr;) => {
+    ($(#[$doc:meta])* $op:ident $name:literal -> $output:ty: |$moments:ident| $value:expr $(, folded as $other:ident)?;) => {
         use crate::element::Element;
         use crate::op::powers::Powers;
         use crate::op::{OnCpu, Op};
@@ -20,7 +20,7 @@ macro_rules! of_powers {
         #[repr(C)]
         pub struct $op {
             /// The first element.
-            origin: f64,
+            pub(in crate::op) origin: f64,
         }
 
         impl<T: Element> Op<T> for $op {
@@ -49,6 +49,20 @@ macro_rules! of_powers {
             fn lift(&self, element: T, _: u64) -> Powers {
                 Powers::of(element.to_f64() - self.origin)
             }
+
+            $(
+                /// They differ in what is made of the sums.
+                #[cfg(not(target_arch = "nvptx64"))]
+                #[inline(always)]
+                fn fold_chunk<S: crate::cpu::Source<Item = T>>(
+                    &self,
+                    items: S,
+                    range: core::ops::Range<usize>,
+                    row: usize,
+                ) -> Powers {
+                    crate::cpu::fold_part(&crate::op::$other { origin: self.origin }, items, range, row)
+                }
+            )?
 
             #[inline(always)]
             fn combine(&self, a: Powers, b: Powers) -> Powers {

@@ -4,7 +4,7 @@ use crate::element::{Dtype, Element};
 use bytemuck::{Pod, Zeroable};
 
 macro_rules! spread {
-    ($(#[$doc:meta])* $op:ident $name:literal: $variance:ident => $value:expr, by $spread:ident;) => {
+    ($(#[$doc:meta])* $op:ident $name:literal: $variance:ident => $value:expr, by $spread:ident $(, folded as $other:ident)?;) => {
         use crate::element::Element;
         use crate::op::spread::$spread;
         use crate::op::{OnCpu, Op};
@@ -19,9 +19,9 @@ macro_rules! spread {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
         #[repr(C)]
         pub struct $op {
-            ddof: u64,
+            pub(in crate::op) ddof: u64,
             /// The first element.
-            origin: f64,
+            pub(in crate::op) origin: f64,
         }
 
         impl $op {
@@ -57,6 +57,21 @@ macro_rules! spread {
             fn lift(&self, element: T, _: u64) -> $spread {
                 $spread::of(element, self.origin)
             }
+
+            $(
+                /// They differ in what is made of the sums.
+                #[cfg(not(target_arch = "nvptx64"))]
+                #[inline(always)]
+                fn fold_chunk<S: crate::cpu::Source<Item = T>>(
+                    &self,
+                    items: S,
+                    range: core::ops::Range<usize>,
+                    row: usize,
+                ) -> $spread {
+                    let Self { ddof, origin } = *self;
+                    crate::cpu::fold_part(&crate::op::$other { ddof, origin }, items, range, row)
+                }
+            )?
 
             #[inline(always)]
             fn combine(&self, a: $spread, b: $spread) -> $spread {
