@@ -458,19 +458,19 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
                 unsafe { held.set(place(i), self.lift(start + i)) };
             }
             let mut at = start + self.row;
-            // Three rows at a time, so that accumulators stay in registers: most chunks have four rows, and one is there.
-            while VECTORS && count == N && at + 2 * self.row + N <= len {
+            // Four rows at a time, so that accumulators stay in registers.
+            while VECTORS && count == N && at + 3 * self.row + N <= len {
                 for i in 0..N {
                     // SAFETY: all are in bounds, and the place has been written above.
                     unsafe {
                         let mut all = held.get(i);
-                        for row in 0..3 {
+                        for row in 0..4 {
                             all = self.op.combine(all, self.lift(at + row * self.row + i));
                         }
                         held.set(i, all);
                     }
                 }
-                at += 3 * self.row;
+                at += 4 * self.row;
             }
             for at in (at..len).step_by(self.row) {
                 for i in 0..count.min(len - at) {

@@ -225,7 +225,7 @@ fn first_extreme_of_floats<T: Element, S: Source<Item = T>, const LEAST: bool>(
     let mut best_block = 0..0;
     let mut start = 0;
     while start < items.len() && best != nan {
-        let block = start.min(items.len() - LANES)..items.len().min(start + BLOCK);
+        let block = start.min(items.len() - LANES)..items.len().min(start + FLOATS);
         // SAFETY: it lies within the items.
         let part = unsafe { items.part(block.clone()) };
         let extreme = if LEAST {
@@ -236,7 +236,7 @@ fn first_extreme_of_floats<T: Element, S: Source<Item = T>, const LEAST: bool>(
         if if LEAST { extreme < best } else { extreme > best } {
             (best, best_block) = (extreme, block);
         }
-        start += BLOCK;
+        start += FLOATS;
     }
     // SAFETY: as above.
     let index = first + best_block.start as u64 + first_place(unsafe { items.part(best_block) }, nan, best);
@@ -260,3 +260,7 @@ pub(super) fn gt<T: Element, S: Source<Item = T>>(items: S, first: u64, nan: T::
 /// Items of a block: of fewer the extreme's last steps, which are not SIMD, count, and of more the search for the place.
 #[cfg(not(target_arch = "nvptx64"))]
 const BLOCK: usize = 1024;
+
+/// As [`BLOCK`], of floats: of 10^7 `f32` `argmin` took 1.54 ms with 1024 and takes 1.32 (Zen 5).
+#[cfg(not(target_arch = "nvptx64"))]
+const FLOATS: usize = 2048;
