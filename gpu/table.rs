@@ -233,7 +233,7 @@ macro_rules! for_each_operator {
             /// [`CompensatedSum`](crate::CompensatedSum).
             ///
             /// ```
-            /// assert_eq!(gpu_reduce::compensated_sum(&[1e16, 1.0, 1.0, -1e16])?, 2.0);
+            /// assert_eq!(gpu_reduce::compensated_sum(&[1e16_f64, 1.0, 1.0, -1e16])?, 2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             compensated_sum: CompensatedSum any;
