@@ -77,9 +77,9 @@ pub struct Entry {
 pub struct Ptx {
     /// The kernel's name, that of its entry points without their BLOCK.
     pub name: &'static str,
-    /// Each BLOCK that there is, with the length of its module's text.
+    /// Each BLOCK that there is, with the length of its module's text, as it is encoded.
     pub modules: &'static [(u32, usize)],
-    /// The texts of all, deflated.
+    /// The texts of all, the numbers of registers and labels encoded, deflated.
     pub deflated: &'static [u8],
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - `driver`: which driver serves the program, and whether it serves the kernels;
 //! - here: a GPU that was opened, its context, and its pools of what calls work with;
-//! - `modules`: kernels, found by type and compiled when they are first launched;
+//! - `modules`, `registers`: kernels, found by type, and compiled from PTX when they are first launched;
 //! - `stream`: launching reductions;
 //! - `memory`, `staging`: memory and copies;
 //! - `ladder`: the classic kernels (with the feature of that name).
@@ -14,6 +14,7 @@ mod driver;
 pub mod ladder;
 mod memory;
 mod modules;
+mod registers;
 mod staging;
 mod stream;
 

@@ -36,6 +36,7 @@
 //! symbols' names have, which show in the names of functions that LLVM did not inline.
 
 mod pack;
+mod registers;
 mod split;
 mod toolchain;
 
@@ -49,7 +50,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-pub use pack::{Needs, pack};
+pub use pack::{Modules, Needs, modules, pack};
+#[doc(hidden)]
+pub use registers::encode;
 use toolchain::Toolchain;
 pub use toolchain::Unfit;
 

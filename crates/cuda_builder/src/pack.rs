@@ -1,5 +1,5 @@
 //! Packing PTX for a program to carry: each entry point is a module of its own, so that the driver compiles it alone, and those of
-//! one kernel are compressed together, because they hardly differ.
+//! one kernel are compressed together, because they hardly differ, with the numbers of their registers [encoded](registers::encode).
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{CudaBuilderError, failed_at, split, write};
+use crate::{CudaBuilderError, failed_at, registers, split, write};
 
 /// What packed kernels need: the highest that one of them does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +18,10 @@ pub struct Needs {
     pub capability: (i32, i32),
 }
 
+/// Modules of an entry point each: by the kernel's name, and the threads of its blocks.
+#[doc(hidden)]
+pub type Modules = BTreeMap<String, BTreeMap<u32, String>>;
+
 /// Packs the kernels of PTX files for a program to embed: writes `kernels.rs` to a folder, an expression of the type
 /// `&[Ptx]`, with the `Ptx` of `gpu_reduce_kernels::kernels`, and the files that it includes. An entry point is named `NAME_BLOCK`, for the threads
 /// of its blocks.
@@ -27,7 +31,33 @@ pub struct Needs {
 /// [`CudaBuilderError::NotPtx`] for a file with no kernels of such names, or without a PTX header; and where a file cannot be
 /// read or written.
 pub fn pack(files: &[PathBuf], folder: &Path) -> Result<Needs, CudaBuilderError> {
-    let mut kernels: BTreeMap<String, BTreeMap<u32, String>> = BTreeMap::new();
+    let (kernels, needs) = modules(files)?;
+    let mut rows = String::new();
+    for (name, modules) in &kernels {
+        let path = folder.join(name).with_extension("deflated");
+        let (mut text, mut lengths) = (Vec::new(), Vec::new());
+        for (block, module) in modules {
+            let module = registers::encode(module);
+            lengths.push((*block, module.len()));
+            text.extend(module);
+        }
+        fs::write(&path, miniz_oxide::deflate::compress_to_vec(&text, 9)).map_err(failed_at(&path))?;
+        rows += &format!(
+            "    Ptx {{ name: {name:?}, modules: &{lengths:?}, deflated: include_bytes!({path:?}) }},\n"
+        );
+    }
+    write(&folder.join("kernels.rs"), &format!("&[\n{rows}]\n"))?;
+    Ok(needs)
+}
+
+/// What [`pack`] packs of PTX files.
+///
+/// # Errors
+///
+/// As [`pack`].
+#[doc(hidden)]
+pub fn modules(files: &[PathBuf]) -> Result<(Modules, Needs), CudaBuilderError> {
+    let mut kernels = Modules::new();
     let mut needs = Needs::default();
     for file in files {
         let not_ptx = || CudaBuilderError::NotPtx(file.clone());
@@ -41,19 +71,7 @@ pub fn pack(files: &[PathBuf], folder: &Path) -> Result<Needs, CudaBuilderError>
             kernels.entry(name.to_owned()).or_default().insert(block, module);
         }
     }
-    let mut rows = String::new();
-    for (name, modules) in &kernels {
-        let path = folder.join(name).with_extension("deflated");
-        let text: String = modules.values().map(String::as_str).collect();
-        fs::write(&path, miniz_oxide::deflate::compress_to_vec(text.as_bytes(), 9))
-            .map_err(failed_at(&path))?;
-        let lengths: Vec<_> = modules.iter().map(|(block, module)| (*block, module.len())).collect();
-        rows += &format!(
-            "    Ptx {{ name: {name:?}, modules: &{lengths:?}, deflated: include_bytes!({path:?}) }},\n"
-        );
-    }
-    write(&folder.join("kernels.rs"), &format!("&[\n{rows}]\n"))?;
-    Ok(needs)
+    Ok((kernels, needs))
 }
 
 /// What a module's first lines say that it needs.

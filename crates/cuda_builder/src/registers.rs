@@ -1,0 +1,91 @@
+//! Numbers of registers and labels, said by how long ago they were new: as numbers they hardly repeat, and are most of what PTX
+//! has after it was deflated.
+
+use std::collections::HashMap;
+
+/// The number that was new this many new numbers before the newest; digits follow.
+const AGO: u8 = 0xfd;
+/// A new number; its digits follow.
+const NEW: u8 = 0xfe;
+/// The number after the newest, new as well; before all others, 0.
+const NEXT: u8 = 0xff;
+
+/// The numbers that there were after one name.
+#[derive(Default)]
+struct Numbers {
+    /// How many were new before each.
+    before: HashMap<u32, usize>,
+    next: u32,
+}
+
+/// A text with marks in place of the numbers of registers and labels, such as `%rd12` and `$L__BB0_3`: each counts for its own
+/// name, what stands before the number from `%` or `$` on. The marks are bytes that UTF-8 does not have, so that no text has
+/// to be escaped. `decode` in `host/cuda/registers.rs` of `gpu_reduce` gives the text back.
+#[doc(hidden)]
+pub fn encode(text: &str) -> Vec<u8> {
+    let mut encoded = Vec::with_capacity(text.len());
+    let mut all: HashMap<&str, Numbers> = HashMap::new();
+    let mut rest = text;
+    while let Some(start) = rest.bytes().position(|byte| matches!(byte, b'%' | b'$')) {
+        let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        let len = rest.bytes().skip(start + 1).position(|byte| !is_of_word(byte));
+        let (before, after) = rest.split_at(len.map_or(rest.len(), |len| start + 1 + len));
+        rest = after;
+        let name = before.trim_end_matches(|c: char| c.is_ascii_digit());
+        let digits = &before[name.len()..];
+        encoded.extend(name.bytes());
+        match digits.parse() {
+            // Others, such as `007`, would not come back with the same digits.
+            Ok(number) if digits == "0" || !digits.starts_with('0') => {
+                all.entry(&name[start..]).or_default().encode(number, &mut encoded);
+            }
+            _ => encoded.extend(digits.bytes()),
+        }
+    }
+    encoded.extend(rest.bytes());
+    encoded
+}
+
+impl Numbers {
+    fn encode(&mut self, number: u32, encoded: &mut Vec<u8>) {
+        let len = self.before.len();
+        if let Some(before) = self.before.get(&number) {
+            encoded.push(AGO);
+            encoded.extend((len - 1 - before).to_string().bytes());
+            return;
+        }
+        if number == self.next {
+            encoded.push(NEXT);
+        } else {
+            encoded.push(NEW);
+            encoded.extend(number.to_string().bytes());
+        }
+        self.before.insert(number, len);
+        self.next = number.wrapping_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_said_by_how_long_ago_it_was_new() {
+        let cases: [(&str, &[u8]); 11] = [
+            ("%r5, %r6, %r6, %r5, %r7;", b"%r\xfe5, %r\xff, %r\xfd0, %r\xfd1, %r\xff;"),
+            ("%r5, %rd6, {%r6,%rd5}", b"%r\xfe5, %rd\xfe6, {%r\xff,%rd\xfe5}"),
+            ("%r0 %r1 %r4294967295 %r0", b"%r\xff %r\xff %r\xfe4294967295 %r\xfd2"),
+            ("%r4294967295 %r0", b"%r\xfe4294967295 %r\xff"),
+            ("@%p1 bra $L__BB0_2;\n$L__BB0_2:", b"@%p\xfe1 bra $L__BB0_\xfe2;\n$L__BB0_\xfd0:"),
+            ("%r1%r1$%2", b"%r\xfe1%r\xfd0$%\xfe2"),
+            (".reg .b32 \t%r<12>; %tid.x; %r1a %r_2_", b".reg .b32 \t%r<12>; %tid.x; %r1a %r_2_"),
+            ("%r007 %r00 %r01 %r4294967296", b"%r007 %r00 %r01 %r4294967296"),
+            ("r1 100% 100$", b"r1 100% 100$"),
+            ("\u{e9}%r1\u{e9} %\u{fd}1", b"\xc3\xa9%r\xfe1\xc3\xa9 %\xc3\xbd1"),
+            ("", b""),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(encode(text), expected, "{text}");
+        }
+    }
+}
