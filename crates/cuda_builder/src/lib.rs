@@ -35,6 +35,9 @@
 //! dependency by `path` that lies outside the kernel crate's workspace. Cargo puts its folder into the hashes that
 //! symbols' names have, which show in the names of functions that LLVM did not inline.
 
+#[cfg(test)]
+#[path = "../../../host/cuda/registers.rs"]
+mod decoded;
 mod pack;
 mod registers;
 mod split;
@@ -50,9 +53,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-pub use pack::{Modules, Needs, modules, pack};
-#[doc(hidden)]
-pub use registers::encode;
+pub use pack::{Needs, pack};
 use toolchain::Toolchain;
 pub use toolchain::Unfit;
 

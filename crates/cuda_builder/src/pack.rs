@@ -18,10 +18,6 @@ pub struct Needs {
     pub capability: (i32, i32),
 }
 
-/// Modules of an entry point each: by the kernel's name, and the threads of its blocks.
-#[doc(hidden)]
-pub type Modules = BTreeMap<String, BTreeMap<u32, String>>;
-
 /// Packs the kernels of PTX files for a program to embed: writes `kernels.rs` to a folder, an expression of the type
 /// `&[Ptx]`, with the `Ptx` of `gpu_reduce_kernels::kernels`, and the files that it includes. An entry point is named `NAME_BLOCK`, for the threads
 /// of its blocks.
@@ -31,7 +27,21 @@ pub type Modules = BTreeMap<String, BTreeMap<u32, String>>;
 /// [`CudaBuilderError::NotPtx`] for a file with no kernels of such names, or without a PTX header; and where a file cannot be
 /// read or written.
 pub fn pack(files: &[PathBuf], folder: &Path) -> Result<Needs, CudaBuilderError> {
-    let (kernels, needs) = modules(files)?;
+    // By the kernel's name, and the threads of its blocks.
+    let mut kernels: BTreeMap<String, BTreeMap<u32, String>> = BTreeMap::new();
+    let mut needs = Needs::default();
+    for file in files {
+        let not_ptx = || CudaBuilderError::NotPtx(file.clone());
+        let ptx = fs::read_to_string(file).map_err(failed_at(file))?;
+        let of_file = needs_of(&ptx).ok_or_else(not_ptx)?;
+        needs.ptx = needs.ptx.max(of_file.ptx);
+        needs.capability = needs.capability.max(of_file.capability);
+        for (entry, module) in split::group(&ptx, str::to_owned) {
+            let (name, block) = entry.rsplit_once('_').ok_or_else(not_ptx)?;
+            let block = block.parse().map_err(|_| not_ptx())?;
+            kernels.entry(name.to_owned()).or_default().insert(block, module);
+        }
+    }
     let mut rows = String::new();
     for (name, modules) in &kernels {
         let path = folder.join(name).with_extension("deflated");
@@ -48,30 +58,6 @@ pub fn pack(files: &[PathBuf], folder: &Path) -> Result<Needs, CudaBuilderError>
     }
     write(&folder.join("kernels.rs"), &format!("&[\n{rows}]\n"))?;
     Ok(needs)
-}
-
-/// What [`pack`] packs of PTX files.
-///
-/// # Errors
-///
-/// As [`pack`].
-#[doc(hidden)]
-pub fn modules(files: &[PathBuf]) -> Result<(Modules, Needs), CudaBuilderError> {
-    let mut kernels = Modules::new();
-    let mut needs = Needs::default();
-    for file in files {
-        let not_ptx = || CudaBuilderError::NotPtx(file.clone());
-        let ptx = fs::read_to_string(file).map_err(failed_at(file))?;
-        let of_file = needs_of(&ptx).ok_or_else(not_ptx)?;
-        needs.ptx = needs.ptx.max(of_file.ptx);
-        needs.capability = needs.capability.max(of_file.capability);
-        for (entry, module) in split::group(&ptx, str::to_owned) {
-            let (name, block) = entry.rsplit_once('_').ok_or_else(not_ptx)?;
-            let block = block.parse().map_err(|_| not_ptx())?;
-            kernels.entry(name.to_owned()).or_default().insert(block, module);
-        }
-    }
-    Ok((kernels, needs))
 }
 
 /// What a module's first lines say that it needs.

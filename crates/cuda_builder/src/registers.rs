@@ -21,7 +21,6 @@ struct Numbers {
 /// A text with marks in place of the numbers of registers and labels, such as `%rd12` and `$L__BB0_3`: each counts for its own
 /// name, what stands before the number from `%` or `$` on. The marks are bytes that UTF-8 does not have, so that no text has
 /// to be escaped. `decode` in `host/cuda/registers.rs` of `gpu_reduce` gives the text back.
-#[doc(hidden)]
 pub fn encode(text: &str) -> Vec<u8> {
     let mut encoded = Vec::with_capacity(text.len());
     let mut all: HashMap<&str, Numbers> = HashMap::new();
@@ -68,6 +67,10 @@ impl Numbers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decoded::decode;
+    use crate::split;
+    use std::fs;
+    use std::path::Path;
 
     #[test]
     fn a_number_is_said_by_how_long_ago_it_was_new() {
@@ -87,5 +90,102 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(encode(text), expected, "{text}");
         }
+    }
+
+    #[track_caller]
+    fn comes_back(text: &str) {
+        assert_eq!(decode(&encode(text)).as_deref(), Some(text.as_bytes()), "{text}");
+    }
+
+    #[test]
+    fn any_text_comes_back() {
+        for text in [
+            "",
+            "%r1",
+            "%r0 %r00 %r007 %r7 %r0 %r4294967295 %r0 %r4294967296 %r99999999999999999999",
+            "%r4294967295 %r0 %r1 %r4294967295",
+            "%5 $5 %$5 $%5 %%r1 %r1%r1$r1 %r1$ %",
+            "// %r1 \"%r2\" 100% %r<5> %tid.x %r1a %r_1 %r1_1 $L__BB0_1 $L__BB00_1 $L__BB0_01:",
+            "\u{fd}0 %\u{fd}0 %r\u{ff}1 %r1\u{fe} %\u{e9}1 \0%r1\0 \u{10ffff}%r1",
+        ] {
+            comes_back(text);
+        }
+    }
+
+    #[test]
+    fn random_texts_come_back() {
+        const PIECES: [&str; 24] = [
+            "%",
+            "$",
+            "r",
+            "rd",
+            "L__BB0_",
+            "_",
+            "0",
+            "1",
+            "2",
+            "7",
+            "9",
+            "12",
+            "4294967295",
+            "4294967296",
+            " ",
+            ", ",
+            "\"",
+            "//",
+            "\n",
+            "<",
+            ".x",
+            "\u{fd}",
+            "%r",
+            "\u{10ffff}",
+        ];
+        let mut state = 1u64;
+        for _ in 0..2000 {
+            let text: String = (0..200)
+                .map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    PIECES[(state >> 33) as usize % PIECES.len()]
+                })
+                .collect();
+            comes_back(&text);
+        }
+    }
+
+    #[test]
+    fn what_was_not_encoded_has_no_text() {
+        for encoded in [
+            &b"\xff"[..],
+            b"r\xff",
+            b"%r\xff1",
+            b"%r\xfe",
+            b"%r\xfe4294967296",
+            b"%r\xfd0",
+            b"%r\xff %r\xfd",
+            b"%r\xff %r\xfd1",
+            b"%r\xff %rd\xfd0",
+            b"%r\xff\xfd0",
+            b"%r\xff %r\xfd99999999999999999999",
+        ] {
+            assert_eq!(decode(encoded), None, "{encoded:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_library_embeds_comes_back() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut count = 0;
+        for folder in ["ptx", "ptx/ladder"] {
+            for file in fs::read_dir(root.join(folder)).unwrap() {
+                let path = file.unwrap().path();
+                if path.extension().is_some_and(|extension| extension == "ptx") {
+                    for (_, module) in split::group(&fs::read_to_string(&path).unwrap(), str::to_owned) {
+                        assert!(decode(&encode(&module)) == Some(module.into_bytes()), "{}", path.display());
+                        count += 1;
+                    }
+                }
+            }
+        }
+        assert!(count > 1000, "{count} modules");
     }
 }
