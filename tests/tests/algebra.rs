@@ -8,7 +8,7 @@ use gpu_reduce::{
     for_each_integer_operator, for_each_operator, for_each_pair_operator,
 };
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, TestError, TestRunner};
 use support::{Sample, hash};
 
 /// A result beside which another can lie.
@@ -102,8 +102,13 @@ fn check<O: Op<I, Output: Near>, I: Copy + 'static>(op: O, of: &str, sample: imp
         prop_assert!(same(parts[0], all), "any split");
         Ok(())
     };
+    on_drawn(&run).unwrap_or_else(|why| panic!("{} of {of}: {why}", O::NAME));
+}
+
+/// Runs a test on inputs drawn at random: compiled once, for all operators and types.
+fn on_drawn(run: &dyn Fn(Drawn) -> Result<(), TestCaseError>) -> Result<(), TestError<Drawn>> {
     let mut runner = TestRunner::new(Config { cases: 200, failure_persistence: None, ..Config::default() });
-    runner.run(&drawn(), run).unwrap_or_else(|why| panic!("{} of {of}: {why}", O::NAME));
+    runner.run(&drawn(), run)
 }
 
 macro_rules! test_operators {
