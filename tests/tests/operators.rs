@@ -53,13 +53,14 @@ macro_rules! check {
             for ($place, len) in LENGTHS.into_iter().enumerate() {
                 let $range = $place % 4..$place % 4 + len;
                 let (view, items) = ($view, $items);
-                for_each_block!(|BLOCK| {
-                    let got = view.reduce_by::<_, BLOCK>($op).ok();
-                    let expected = planned(&$op, items.as_ref(), $bytes, BLOCK);
+                let mut results = Vec::new();
+                for_each_block!(|BLOCK| results.push((BLOCK, view.reduce_by::<_, BLOCK>($op).ok())));
+                for (block, got) in results {
+                    let expected = planned(&$op, items.as_ref(), $bytes, block);
                     // Debug tells all bits of a float apart but those of a NaN.
-                    let case = format!("{} of {len} with BLOCK {BLOCK} on {device}", $name);
+                    let case = format!("{} of {len} with BLOCK {block} on {device}", $name);
                     assert_eq!(format!("{got:?}"), format!("{expected:?}"), "{case}");
-                });
+                }
             }
             #[allow(unused_variables)]
             let ($range, $place) = (0..0, 0);
