@@ -1,5 +1,22 @@
 //! The operators: what [`Op`] asks of one, and in a file each those that come with the library.
 
+/// The fold of a chunk on a CPU that another operator over `T` has, from which this one differs in what is made of the accumulator.
+macro_rules! folded_as {
+    (|$op:ident| $other:expr) => {
+        #[cfg(not(target_arch = "nvptx64"))]
+        #[inline(always)]
+        fn fold_chunk<S: crate::cpu::Source<Item = T>>(
+            &self,
+            items: S,
+            range: core::ops::Range<usize>,
+            row: usize,
+        ) -> Self::Accumulator {
+            let $op = self;
+            crate::cpu::fold_part(&$other, items, range, row)
+        }
+    };
+}
+
 #[macro_use]
 mod bits;
 #[macro_use]

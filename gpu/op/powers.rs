@@ -50,19 +50,7 @@ macro_rules! of_powers {
                 Powers::of(element.to_f64() - self.origin)
             }
 
-            $(
-                /// They differ in what is made of the sums.
-                #[cfg(not(target_arch = "nvptx64"))]
-                #[inline(always)]
-                fn fold_chunk<S: crate::cpu::Source<Item = T>>(
-                    &self,
-                    items: S,
-                    range: core::ops::Range<usize>,
-                    row: usize,
-                ) -> Powers {
-                    crate::cpu::fold_part(&crate::op::$other { origin: self.origin }, items, range, row)
-                }
-            )?
+            $( folded_as! { |op| crate::op::$other { origin: op.origin } } )?
 
             #[inline(always)]
             fn combine(&self, a: Powers, b: Powers) -> Powers {

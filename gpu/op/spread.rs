@@ -58,20 +58,7 @@ macro_rules! spread {
                 $spread::of(element, self.origin)
             }
 
-            $(
-                /// They differ in what is made of the sums.
-                #[cfg(not(target_arch = "nvptx64"))]
-                #[inline(always)]
-                fn fold_chunk<S: crate::cpu::Source<Item = T>>(
-                    &self,
-                    items: S,
-                    range: core::ops::Range<usize>,
-                    row: usize,
-                ) -> $spread {
-                    let Self { ddof, origin } = *self;
-                    crate::cpu::fold_part(&crate::op::$other { ddof, origin }, items, range, row)
-                }
-            )?
+            $( folded_as! { |op| crate::op::$other { ddof: op.ddof, origin: op.origin } } )?
 
             #[inline(always)]
             fn combine(&self, a: $spread, b: $spread) -> $spread {
