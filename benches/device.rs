@@ -4,20 +4,24 @@
 //! cargo bench --bench device -- CASES.txt [--block BLOCK]
 //! ```
 //!
-//! Each line of the file is `OP DTYPE N`; operators and types that there are not are named on stderr. The first line printed is
+//! Each line of the file is `OP DTYPE N`, or `segOP DTYPE N SEGMENT` of segments of that length by `u64` offsets, `rowOP` of rows of it, `colOP` of so
+//! many columns, `bykey` of the sums by runs of so many `i32` keys, which are found in the same time, and `segpow` of the sums of segments whose
+//! lengths follow a power law (as the peers' program has them); operators and types that there are not are named on stderr. The first line printed is
 //! the peak of the memory, by the driver's figures. Times are those of the launches alone: a CUDA graph of back-to-back
 //! reductions, captured from `Reduce::enqueue`, its inputs rotated over buffers that together exceed four times the L2 cache
 //! (one buffer where the input is under 16 MiB: then it is hot in L2), 3 replays to warm up, the median of 15.
 //! `examples/speed.rs` makes a table and a chart of what this and others print.
 
 use clap::Parser;
+use cust::memory::bytemuck::Zeroable;
 use cust::sys::{self, CUstream, cudaError_enum::CUDA_SUCCESS};
 use gpu_reduce::{
-    Both, Buffer, Comparison, Device, Element, Item, Max, Mean, Min, Op, Reduce, Stream, Sum, Var, bf16,
-    default_block, f16, for_each_block, for_each_comparison, for_each_element, for_each_operator,
+    Both, Buffer, Comparison, Device, Element, Item, Max, Mean, Min, Op, Reduce, Runs, Stream, Sum, Var,
+    bf16, default_block, f16, for_each_block, for_each_comparison, for_each_element, for_each_operator,
     for_each_pair_operator,
 };
 use std::any::{Any, TypeId};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::error::Error;
@@ -29,7 +33,7 @@ const HOT_BYTES: usize = 16 << 20;
 
 #[derive(Parser)]
 struct Arguments {
-    /// Lines of OP DTYPE N.
+    /// Lines of OP DTYPE N [SEGMENT].
     cases: PathBuf,
     /// Threads a block, instead of those of the one-line functions.
     #[arg(long)]
@@ -59,8 +63,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut cases = Vec::new();
     for line in lines.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [op, dtype, n] = words[..] else { return Err(format!("not OP DTYPE N: {line}").into()) };
-        cases.push(Case { op, dtype, n: n.parse()?, block: arguments.block });
+        let (op, dtype, n, segment) = match words[..] {
+            [op, dtype, n] => (op, dtype, n, None),
+            [op, dtype, n, segment] => (op, dtype, n, Some(segment.parse()?)),
+            _ => return Err(format!("not OP DTYPE N [SEGMENT]: {line}").into()),
+        };
+        cases.push(Case { op, dtype, n: n.parse()?, segment, block: arguments.block });
     }
     // Type by type, so that data are filled in once for all cases of a type.
     let mut dtypes: Vec<&str> = Vec::new();
@@ -163,13 +171,61 @@ struct Case<'a> {
     op: &'a str,
     dtype: &'a str,
     n: usize,
+    segment: Option<usize>,
     block: Option<u32>,
+}
+
+/// How an input is cut up.
+enum Shape {
+    All,
+    Rows(usize),
+    Columns(usize),
+    Segments(Buffer<u64>),
+    Keys(Buffer<i32>, Box<RefCell<Runs<i32>>>),
 }
 
 impl Case<'_> {
     /// The plain sum has the same bits on every device, so it stands against CUB's mode that promises this.
     fn kernel(&self) -> &str {
-        if self.op == "sum_gpu_to_gpu" { "sum" } else { self.op }
+        match self.op {
+            "sum_gpu_to_gpu" | "segpow" | "bykey" => "sum",
+            op if self.segment.is_some() => {
+                ["seg", "row", "col"].into_iter().find_map(|shape| op.strip_prefix(shape)).unwrap_or(op)
+            }
+            op => op,
+        }
+    }
+
+    fn shape(&self, device: &Device) -> Result<Shape, gpu_reduce::Error> {
+        let Some(segment) = self.segment else { return Ok(Shape::All) };
+        if self.op.starts_with("row") {
+            return Ok(Shape::Rows(segment));
+        }
+        if self.op.starts_with("col") {
+            return Ok(Shape::Columns(segment));
+        }
+        if self.op == "bykey" {
+            let keys: Vec<i32> = (0..self.n).map(|index| (index / segment) as i32).collect();
+            let runs = Runs::with_room(device, self.n, self.n.div_ceil(segment))?;
+            return Ok(Shape::Keys(device.upload(&keys)?, Box::new(RefCell::new(runs))));
+        }
+        let mut offsets = vec![0u64];
+        let mut index = 0u32;
+        while offsets[offsets.len() - 1] < self.n as u64 {
+            let length = if self.op == "segpow" {
+                let uniform = (f64::from(hash32(index)) + 1.0) / 4294967296.0;
+                uniform.powf(-1.0 / 1.1).floor().min(1048576.0) as u64
+            } else {
+                segment as u64
+            };
+            let last = offsets[offsets.len() - 1];
+            if self.op != "segpow" && last + length > self.n as u64 {
+                break;
+            }
+            offsets.push((last + length).min(self.n as u64));
+            index += 1;
+        }
+        Ok(Shape::Segments(device.upload(&offsets)?))
     }
 
     /// Elements of an input: of two arrays those of the second lie behind those of the first, at a boundary.
@@ -189,6 +245,14 @@ impl Case<'_> {
     }
 }
 
+/// As in the peers' program.
+fn hash32(index: u32) -> u32 {
+    let mut hash = index.wrapping_mul(2654435761);
+    hash = (hash ^ hash >> 15).wrapping_mul(2246822519);
+    hash = (hash ^ hash >> 13).wrapping_mul(3266489917);
+    hash ^ hash >> 16
+}
+
 /// A case, and what it runs with.
 struct Run<'a, 'b> {
     case: &'a Case<'a>,
@@ -203,6 +267,8 @@ impl Run<'_, '_> {
         input: &Buffer<T>,
     ) -> Result<(), Box<dyn Error>> {
         let n = self.case.n;
+        let is_matrix = self.case.op.starts_with("row") || self.case.op.starts_with("col");
+        let n = if is_matrix { n - n % self.case.segment.unwrap_or(1) } else { n };
         self.time::<_, _, T>(op, |start| input.slice(start..start + n))
     }
 
@@ -230,7 +296,22 @@ impl Run<'_, '_> {
         let block = block.unwrap_or(default_block::<O, V::Item>(n as u64 * size_of::<T>() as u64));
         let buffers = self.case.buffers::<T>();
         let calls = if bytes >= 1 << 30 { 4 } else { buffers.max(if bytes < HOT_BYTES { 40 } else { 8 }) };
-        let result = self.results.place::<O::Output>()?;
+        let shape = self.case.shape(self.results.0)?;
+        let places = match &shape {
+            Shape::All => 1,
+            Shape::Rows(columns) => n / columns,
+            Shape::Columns(columns) => *columns,
+            Shape::Segments(offsets) => offsets.len() - 1,
+            Shape::Keys(_, runs) => runs.borrow().keys().len(),
+        };
+        let mut of_segments;
+        let result = if places == 1 {
+            self.results.place::<O::Output>()?
+        } else {
+            of_segments = self.results.0.zeros::<O::Output>(places)?;
+            &mut of_segments
+        };
+        let none = O::Output::zeroed();
         let raw: CUstream = self.stream.as_raw().ok_or("the CPU has no graphs")?.cast();
         let mut enqueue = |call: usize| {
             let x = view(call % buffers * items)?;
@@ -238,7 +319,25 @@ impl Run<'_, '_> {
                 ({} $($block:literal)*) => {
                     match block {
                         // SAFETY: the buffers outlive the graph, and only what is enqueued uses them.
-                        $($block => unsafe { x.enqueue::<O, $block>(op, self.stream, result, 0) }?,)*
+                        $($block => unsafe {
+                            match &shape {
+                                Shape::All => x.enqueue::<O, $block>(op, self.stream, result, 0)?,
+                                Shape::Rows(columns) => {
+                                    x.rows(*columns)?.enqueue::<O, $block>(op, none, self.stream, result)?
+                                }
+                                Shape::Columns(columns) => {
+                                    x.columns(*columns)?.enqueue::<O, $block>(op, none, self.stream, result)?
+                                }
+                                Shape::Keys(keys, runs) => {
+                                    runs.borrow_mut().enqueue(keys, self.stream)?;
+                                    let runs = runs.borrow();
+                                    x.segments(&*runs)?.enqueue::<O, $block>(op, none, self.stream, result)?
+                                }
+                                Shape::Segments(offsets) => {
+                                    x.segments(offsets)?.enqueue::<O, $block>(op, none, self.stream, result)?
+                                }
+                            }
+                        },)*
                         _ => return Err("BLOCK is a power of two from 32 to 1024".into()),
                     }
                 };
@@ -251,8 +350,9 @@ impl Run<'_, '_> {
         let us = median_us(raw, calls, enqueue)?;
         let gbps = (items * size_of::<T>()) as f64 / us / 1e3;
         println!(
-            r#"{{"impl":"gpu_reduce","op":"{name}","dtype":"{}","n":{n},"segment":0,"us":{us:.3},"gbps":{gbps:.1},"block":{block}}}"#,
-            T::NAME
+            r#"{{"impl":"gpu_reduce","op":"{name}","dtype":"{}","n":{n},"segment":{},"us":{us:.3},"gbps":{gbps:.1},"block":{block}}}"#,
+            T::NAME,
+            self.case.segment.unwrap_or(0)
         );
         Ok(())
     }

@@ -162,6 +162,75 @@ macro_rules! reduce_entries {
     };
 }
 
+/// The entry point of the kernel of segments for one operator and item, or two.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! segments_entries {
+    ([$name:expr] $op:ty, $item:ty) => {
+        $crate::segments_entries! { @kernel [$name] $op, $item, *const $item, (input: *const $item) => input }
+    };
+    ([$name:expr] $op:ty, $first:ty, $second:ty) => {
+        $crate::segments_entries! {
+            @kernel [$name] $op, ($first, $second), (*const $first, *const $second),
+            (first: *const $first, second: *const $second) => (first, second)
+        }
+    };
+    (@kernel [$name:expr] $op:ty, $item:ty, $input:ty, ($($parameter:ident: $type:ty),*) => $value:expr) => {
+        const _: () = {
+            #[$crate::cuda_std::kernel(name = concat!($name, "_segments_0"))]
+            #[allow(improper_ctypes_definitions)]
+            pub unsafe fn entry(
+                $($parameter: $type,)*
+                segments: $crate::segments::Segments,
+                cut: $crate::segments::Cut,
+                results: *mut <$op as $crate::Op<$item>>::Output,
+                default: <$op as $crate::Op<$item>>::Output,
+                op: $op,
+            ) {
+                const WIDTH: usize = $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES);
+                const SLOTS: usize = $crate::segments::slots::<$op, $item>(WIDTH);
+                let arguments = $crate::segments::Arguments { input: $value, segments, cut, results, default, op };
+                // SAFETY: the host launches it as `reduce_segments` asks.
+                unsafe { $crate::segments::reduce_segments::<$op, $input, WIDTH, SLOTS>(arguments) }
+            }
+        };
+    };
+}
+
+/// The entry point of the kernel of columns for one operator and item, or two.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! columns_entries {
+    ([$name:expr] $op:ty, $item:ty) => {
+        $crate::columns_entries! { @kernel [$name] $op, $item, *const $item, (input: *const $item) => input }
+    };
+    ([$name:expr] $op:ty, $first:ty, $second:ty) => {
+        $crate::columns_entries! {
+            @kernel [$name] $op, ($first, $second), (*const $first, *const $second),
+            (first: *const $first, second: *const $second) => (first, second)
+        }
+    };
+    (@kernel [$name:expr] $op:ty, $item:ty, $input:ty, ($($parameter:ident: $type:ty),*) => $value:expr) => {
+        const _: () = {
+            #[$crate::cuda_std::kernel(name = concat!($name, "_columns_256"))]
+            #[allow(improper_ctypes_definitions)]
+            pub unsafe fn entry(
+                $($parameter: $type,)*
+                columns: $crate::columns::Columns,
+                cut: $crate::columns::Cut,
+                results: *mut <$op as $crate::Op<$item>>::Output,
+                default: <$op as $crate::Op<$item>>::Output,
+                op: $op,
+            ) {
+                const LOADS: usize = $crate::columns::loads::<$op, $item>();
+                let arguments = $crate::columns::Arguments { input: $value, columns, cut, results, default, op };
+                // SAFETY: the host launches it as `reduce_columns` asks.
+                unsafe { $crate::columns::reduce_columns::<$op, $input, LOADS>(arguments) }
+            }
+        };
+    };
+}
+
 /// The table of a crate's own kernels: a row is `NAME: OPERATOR, ITEM;`, or `NAME: OPERATOR, ITEM, ITEM;` for an operator of two
 /// inputs. It makes the entry points, one for each BLOCK, and `KERNELS`, the table to name in each operator
 /// (`const KERNELS: Kernels = crate::KERNELS;`). The crate's build script compiles them:
@@ -178,6 +247,8 @@ macro_rules! kernels {
         const _: () = {
             use $crate::reduce_entries;
             $( $crate::for_each_block! { reduce_entries! { [stringify!($name)] $op, $($item),+ } } )*
+            $( $crate::segments_entries! { [stringify!($name)] $op, $($item),+ } )*
+            $( $crate::columns_entries! { [stringify!($name)] $op, $($item),+ } )*
         };
 
         /// The kernels that this crate has compiled.
@@ -189,8 +260,10 @@ macro_rules! kernels {
         pub const KERNELS: $crate::Kernels = {
             use $crate::kernels::{Entry, Ptx};
             const ENTRIES: &[Entry] = &[$(
-                Entry::new::<$crate::reduce_kernel!(Kernel, $op, $($item),+)>(stringify!($name)),
-                Entry::new::<$crate::reduce_kernel!(RowKernel, $op, $($item),+)>(concat!(stringify!($name), "_row")),
+                Entry::new::<$crate::reduce_kernel!(reduce::Kernel, $op, $($item),+)>(stringify!($name)),
+                Entry::new::<$crate::reduce_kernel!(reduce::RowKernel, $op, $($item),+)>(concat!(stringify!($name), "_row")),
+                Entry::new::<$crate::reduce_kernel!(segments::Kernel, $op, $($item),+)>(concat!(stringify!($name), "_segments")),
+                Entry::new::<$crate::reduce_kernel!(columns::Kernel, $op, $($item),+)>(concat!(stringify!($name), "_columns")),
             )*];
             // SAFETY: the entry points are those above, which the crate's build script has compiled.
             unsafe { $crate::Kernels::new(&[ENTRIES], include!(concat!(env!("OUT_DIR"), "/kernels.rs"))) }
@@ -198,10 +271,10 @@ macro_rules! kernels {
     };
 }
 
-/// The type that is the production kernel of an operator for one item, or two.
+/// The type that is a kernel of an operator for one item, or two.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! reduce_kernel {
-    ($kernel:ident, $op:ty, $item:ty) => { $crate::reduce::$kernel<$op, *const $item> };
-    ($kernel:ident, $op:ty, $first:ty, $second:ty) => { $crate::reduce::$kernel<$op, (*const $first, *const $second)> };
+    ($family:ident::$kernel:ident, $op:ty, $item:ty) => { $crate::$family::$kernel<$op, *const $item> };
+    ($family:ident::$kernel:ident, $op:ty, $first:ty, $second:ty) => { $crate::$family::$kernel<$op, (*const $first, *const $second)> };
 }

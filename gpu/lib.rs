@@ -8,6 +8,9 @@
 //! - `stage`: a chunk becomes its partial result, the partial results become the accumulator of all;
 //! - [`slot`]: how a block hands its partial result over;
 //! - [`reduce`]: the production kernel;
+//! - [`segments`]: that of many reductions at once;
+//! - [`columns`]: that of the columns of an array;
+//! - [`runs`]: that of runs of equal neighbouring keys;
 //! - [`mod@kernels`]: a kernel's identity, and the table of those that a crate has compiled;
 //! - [`table`]: the library's own;
 //! - `ladder` (with the feature of that name): the classic kernels, each in a file of its own.
@@ -18,6 +21,7 @@
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate std;
 
+pub mod columns;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod cpu;
 pub mod element;
@@ -29,6 +33,8 @@ pub mod ladder;
 pub mod op;
 pub mod plan;
 pub mod reduce;
+pub mod runs;
+pub mod segments;
 pub mod slot;
 mod stage;
 pub mod table;

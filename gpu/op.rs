@@ -7,12 +7,12 @@ macro_rules! folded_as {
         #[inline(always)]
         fn fold_chunk<S: crate::cpu::Source<Item = T>>(
             &self,
-            items: S,
-            range: core::ops::Range<usize>,
+            chunk: S,
+            first: u64,
             row: usize,
         ) -> Self::Accumulator {
             let $op = self;
-            crate::cpu::fold_part(&$other, items, range, row)
+            crate::cpu::fold_by_table(&$other, chunk, first, row)
         }
     };
 }
@@ -106,8 +106,6 @@ use crate::kernels::Kernels;
 use crate::stage::chunk;
 use core::fmt::Debug;
 use core::marker::PhantomData;
-#[cfg(not(target_arch = "nvptx64"))]
-use core::ops::Range;
 
 /// A reduction operator over items of type `I`: lift each item into an accumulator, combine accumulators, finish the last one.
 ///
@@ -243,21 +241,12 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
         }
     }
 
-    /// The accumulator of a range of items on a CPU, in rows of so many.
-    ///
-    /// # Panics
-    ///
-    /// Where it does not lie within the items.
+    /// The accumulator of a chunk on a CPU, in rows of so many; its first item has the index given.
     #[cfg(not(target_arch = "nvptx64"))]
     #[doc(hidden)]
     #[inline(always)]
-    fn fold_chunk<S: Source<Item = I>>(
-        &self,
-        items: S,
-        range: Range<usize>,
-        row: usize,
-    ) -> Self::Accumulator {
-        cpu::fold_range(self, items, range, row)
+    fn fold_chunk<S: Source<Item = I>>(&self, chunk: S, first: u64, row: usize) -> Self::Accumulator {
+        cpu::fold_chunk(self, chunk, first, row)
     }
 
     /// The accumulator of a chunk, of `len` items, by a block: thread 0 gets it.

@@ -102,9 +102,15 @@ impl Plan {
     pub const fn new(len: u64, width: usize, block: u32) -> Self {
         assert_block(block);
         assert!(width.is_power_of_two(), "a thread folds a power of two of items side by side");
+        Self::cut(len, width, block)
+    }
+
+    /// As [`new`](Self::new), without a look at what is given.
+    #[inline(always)]
+    pub(crate) const fn cut(len: u64, width: usize, block: u32) -> Self {
         let row = block as u64 * width as u64;
         // A row is a power of two, and a division takes longer than a short input.
-        let rows = (len >> row.ilog2()) + (len & (row - 1) != 0) as u64;
+        let rows = (len >> row.trailing_zeros()) + (len & (row - 1) != 0) as u64;
         let chunk_rows = if rows <= SINGLE_ROWS {
             SINGLE_ROWS
         } else if rows <= 32 * TILE_ROWS {
@@ -117,6 +123,8 @@ impl Plan {
             rows.div_ceil(max_chunks(block)).next_multiple_of(TILE_ROWS)
         };
         let chunk = chunk_rows * row;
+        // SAFETY: neither is 0, and their product is less than twice a length.
+        unsafe { core::hint::assert_unchecked(chunk > 0) };
         let chunks = if len <= chunk { 1 } else { len.div_ceil(chunk) as u32 };
         Self { len, row, chunk, chunks }
     }

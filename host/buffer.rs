@@ -91,6 +91,14 @@ impl<T: Item> Buffer<T> {
         })
     }
 
+    /// All places, to write to.
+    pub(crate) fn whole_mut(&mut self) -> Place<&mut [T], *mut T> {
+        match &mut self.0 {
+            Cpu(data) => Cpu(data),
+            Gpu(memory) => Gpu(std::ptr::without_provenance_mut(memory.address(0) as usize)),
+        }
+    }
+
     /// The whole buffer as a view.
     pub fn view(&self) -> View<'_, T> {
         View(match &self.0 {

@@ -1,11 +1,14 @@
 //! A reduction whose types are left behind: what launches it is compiled once, with the library, and not for each operator and
 //! element type in the programs that use them.
 
-use crate::{Kernels, Op};
+use crate::{Element, Kernels, Op};
+use gpu_reduce_kernels::columns::{self, Columns};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::op::width;
 use gpu_reduce_kernels::reduce::{Kernel, RowKernel};
+use gpu_reduce_kernels::runs;
+use gpu_reduce_kernels::segments::{self, Segments};
 use gpu_reduce_kernels::slot;
 use std::any::{TypeId, type_name};
 use std::ffi::c_void;
@@ -15,11 +18,15 @@ use std::marker::PhantomData;
 pub struct Types {
     pub kernel: TypeId,
     pub row_kernel: TypeId,
+    pub segments_kernel: TypeId,
+    pub columns_kernel: TypeId,
     /// The kernel's type in words, for errors.
     pub name: fn() -> &'static str,
     /// What the operator's crate has compiled.
     pub own: Kernels,
     pub width: usize,
+    /// Bytes of an element, of the wider where there are two.
+    pub bytes: usize,
     /// Words of an accumulator's slot.
     pub words: usize,
 }
@@ -31,9 +38,12 @@ impl Types {
             &Self {
                 kernel: TypeId::of::<Kernel<O, P>>(),
                 row_kernel: TypeId::of::<RowKernel<O, P>>(),
+                segments_kernel: TypeId::of::<segments::Kernel<O, P>>(),
+                columns_kernel: TypeId::of::<columns::Kernel<O, P>>(),
                 name: type_name::<Kernel<O, P>>,
                 own: O::KERNELS,
                 width: width::<O, P::Item>(P::BYTES),
+                bytes: P::BYTES,
                 words: slot::words::<O::Accumulator>(),
             }
         }
@@ -68,5 +78,105 @@ impl<'a> Call<'a> {
         let mut parameters = Parameters::NONE;
         input.parameters(&mut parameters);
         Self { of, input: parameters, head: input.head(), len, block, op, borrowed: PhantomData }
+    }
+}
+
+/// A reduction of each of some segments.
+pub struct SegmentsCall<'a> {
+    pub of: &'static Types,
+    pub input: Parameters,
+    pub segments: Segments,
+    pub block: u32,
+    pub op: *const c_void,
+    /// The result of a segment that has no value, if it may have none.
+    pub default: *const c_void,
+    pub has_default: bool,
+    pub results: *mut c_void,
+    borrowed: PhantomData<&'a ()>,
+}
+
+impl<'a> SegmentsCall<'a> {
+    /// Those of an input, of which there are some.
+    pub fn new<O: Op<P::Item>, P: Input>(
+        input: &'a P,
+        segments: Segments,
+        block: u32,
+        op: &'a O,
+        (default, has_default): (&'a O::Output, bool),
+        results: *mut O::Output,
+    ) -> Self {
+        let mut parameters = Parameters::NONE;
+        input.parameters(&mut parameters);
+        Self {
+            of: Types::of::<O, P>(),
+            input: parameters,
+            segments,
+            block,
+            op: (&raw const *op).cast(),
+            default: (&raw const *default).cast(),
+            has_default,
+            results: results.cast(),
+            borrowed: PhantomData,
+        }
+    }
+}
+
+/// A reduction of each column.
+pub struct ColumnsCall<'a> {
+    pub of: &'static Types,
+    pub input: Parameters,
+    pub columns: Columns,
+    pub block: u32,
+    pub op: *const c_void,
+    /// The result of a column that has no value.
+    pub default: *const c_void,
+    pub results: *mut c_void,
+    borrowed: PhantomData<&'a ()>,
+}
+
+impl<'a> ColumnsCall<'a> {
+    /// Those of an input, of which there are some.
+    pub fn new<O: Op<P::Item>, P: Input>(
+        input: &'a P,
+        columns: Columns,
+        block: u32,
+        op: &'a O,
+        default: &'a O::Output,
+        results: *mut O::Output,
+    ) -> Self {
+        let mut parameters = Parameters::NONE;
+        input.parameters(&mut parameters);
+        Self {
+            of: Types::of::<O, P>(),
+            input: parameters,
+            columns,
+            block,
+            op: (&raw const *op).cast(),
+            default: (&raw const *default).cast(),
+            results: results.cast(),
+            borrowed: PhantomData,
+        }
+    }
+}
+
+/// The runs of some keys.
+pub struct RunsCall {
+    pub kernel: TypeId,
+    /// Bytes of a key.
+    pub size: usize,
+    /// The kernel's arguments, but for what launches have in common.
+    pub arguments: runs::Arguments<u8>,
+}
+
+impl RunsCall {
+    /// Those of keys, of which there are some.
+    pub fn new<K: Element>(arguments: runs::Arguments<K>) -> Self {
+        let runs::Arguments { keys, len, heads, offsets, words, places, number, state, area } = arguments;
+        let (keys, heads) = (keys.cast(), heads.cast());
+        Self {
+            kernel: TypeId::of::<runs::Kernel<K>>(),
+            size: size_of::<K>(),
+            arguments: runs::Arguments { keys, len, heads, offsets, words, places, number, state, area },
+        }
     }
 }

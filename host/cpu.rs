@@ -1,11 +1,14 @@
 //! The CPU backend: the same plan as the kernel's, chunks over threads.
 
-use crate::{Op, Plan};
+use crate::{Element, Op, Plan};
+use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::cpu::Folds;
 pub use gpu_reduce_kernels::cpu::{Source, simd};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::width;
+use gpu_reduce_kernels::runs::is_same;
 use rayon::prelude::*;
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -18,12 +21,7 @@ pub fn reduce<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
     items: S,
     block: u32,
 ) -> Option<O::Output> {
-    const {
-        assert!(
-            align_of::<O::Accumulator>() <= align_of::<Unit>(),
-            "an accumulator has an alignment of up to 64"
-        )
-    };
+    const { assert_alignment::<O::Accumulator>() };
     let len = items.len();
     // SAFETY: there are some items.
     let op = &op.begin(unsafe { items.get(0) });
@@ -43,6 +41,358 @@ pub fn reduce<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
         all.assume_init()
     };
     op.finish(op.end(all, len as u64), len as u64)
+}
+
+/// Reduces a range of items, as [`reduce`]; it may be empty.
+pub fn reduce_range<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
+    op: &O,
+    items: S,
+    range: Range<usize>,
+    block: u32,
+) -> Option<O::Output> {
+    assert!(range.start <= range.end && range.end <= items.len());
+    if range.is_empty() {
+        return op.finish(op.identity(), 0);
+    }
+    // SAFETY: it lies within the items.
+    reduce::<O, S, P>(op, unsafe { items.part(range) }, block)
+}
+
+/// Positions in a task: items, and segments, each of which takes about as long as some items do.
+const TASK: u64 = 1 << 16;
+const SEGMENT: u64 = 32;
+
+/// Reduces segments of `len` items, to a place for each; returns the first that has no result. Threads get as many items and segments
+/// each, and long segments are reduced by several.
+pub fn reduce_segments<V: Send>(
+    results: &mut [V],
+    len: usize,
+    start: &(dyn Fn(u64) -> u64 + Sync),
+    reduce: &(dyn Fn(Range<usize>) -> Option<V> + Sync),
+) -> Option<u64> {
+    let count = results.len() as u64;
+    let position = |segment| start(segment) + SEGMENT * segment;
+    let tasks = (len as u64 + SEGMENT * count).div_ceil(TASK);
+    let mut rest = results;
+    let mut parts = Vec::new();
+    let mut first = 0;
+    for task in 1..=tasks {
+        // The first segment that starts after the task.
+        let (mut low, mut high) = (first, count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if task == tasks || position(middle) < task * TASK { low = middle + 1 } else { high = middle }
+        }
+        let (part, others) = std::mem::take(&mut rest).split_at_mut((low - first) as usize);
+        rest = others;
+        if !part.is_empty() {
+            parts.push((first, part));
+        }
+        first = low;
+    }
+    let reduce_part = |(first, part): (u64, &mut [V])| {
+        let mut end = start(first);
+        let mut none = None;
+        for (segment, result) in (first..).zip(part) {
+            let range = end as usize..start(segment + 1) as usize;
+            end = range.end as u64;
+            match reduce(range) {
+                Some(value) => *result = value,
+                None => none = none.or(Some(segment)),
+            }
+        }
+        none
+    };
+    if let [_] = parts[..] {
+        return parts.pop().and_then(reduce_part);
+    }
+    parts.into_par_iter().filter_map(reduce_part).min()
+}
+
+/// Reduces each column, to a place for each; those that have no value get the default.
+pub fn reduce_columns<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
+    op: &O,
+    items: S,
+    columns: Columns,
+    block: u32,
+    default: O::Output,
+    results: &mut [O::Output],
+) {
+    const { assert_alignment::<O::Accumulator>() };
+    let Columns { reduced, inner, .. } = columns;
+    if reduced == 0 {
+        return results.fill(op.finish(op.identity(), 0).unwrap_or(default));
+    }
+    assert!(
+        columns.count.checked_mul(reduced) == Some(items.len() as u64)
+            && columns.count <= results.len() as u64
+    );
+    let plan = Plan::new(reduced, const { width::<O, S::Item>(P::BYTES) }, block);
+    let folds = S::folds::<O>();
+    // SAFETY: each column has items.
+    let begin = |first: usize| op.begin(unsafe { items.get(first) });
+    let results = Places { first: results.as_mut_ptr().cast(), bytes: size_of::<O::Output>() };
+    let work = ColumnsOnCpu {
+        plan: &plan,
+        columns,
+        bytes: size_of::<S::Item>(),
+        accumulator: size_of::<O::Accumulator>(),
+        room: S::room,
+        // SAFETY: as the caller vouches.
+        gather: &|first, len, columns, places, pitch| unsafe {
+            items.gather(first, inner as usize, len, columns, places, pitch);
+        },
+        fold: &|panel, range, places, pitch, partials| {
+            let len = (range.end - range.start) as usize;
+            for (index, first) in panel.columns(columns) {
+                let op = begin(first);
+                // SAFETY: as the caller vouches; the folds are for these types.
+                unsafe {
+                    let items = S::gathered(places.add(index * pitch), len);
+                    let (op, items) = ((&raw const op).cast(), (&raw const items).cast());
+                    (folds.chunk)(
+                        op,
+                        items,
+                        0..len,
+                        range.start,
+                        plan.row as usize,
+                        partials.at(index * plan.chunks as usize),
+                    );
+                }
+            }
+        },
+        finish: &|panel, partials| {
+            for (index, first) in panel.columns(columns) {
+                let op = begin(first);
+                // SAFETY: as the caller vouches; the folds are for these types.
+                unsafe {
+                    let partials = partials.at(index * plan.chunks as usize);
+                    let mut all = MaybeUninit::<O::Accumulator>::uninit();
+                    if plan.chunks == 1 {
+                        all.write(partials.cast::<O::Accumulator>().read());
+                    } else {
+                        let op = (&raw const op).cast();
+                        (folds.partials)(
+                            op,
+                            partials.cast_const(),
+                            plan.chunks as usize,
+                            all.as_mut_ptr().cast(),
+                        );
+                    }
+                    let result = op.finish(op.end(all.assume_init(), reduced), reduced).unwrap_or(default);
+                    results.at(panel.column + index).cast::<O::Output>().write(result);
+                }
+            }
+        },
+    };
+    // SAFETY: there are as many items, and places for results.
+    unsafe { work.all() }
+}
+
+/// Bytes of columns that a thread copies together: a cache holds them.
+const GATHERED: usize = 1 << 19;
+
+/// The reduction of columns, whatever their types: a chunk of some neighbouring columns at a time is copied, so that
+/// each column's items lie side by side, and folded by the folds that there are.
+struct ColumnsOnCpu<'a> {
+    plan: &'a Plan,
+    columns: Columns,
+    /// Bytes of an item, and of an accumulator.
+    bytes: usize,
+    accumulator: usize,
+    /// As [`Source::room`].
+    room: fn(usize) -> usize,
+    /// As [`Source::gather`].
+    gather: &'a (dyn Fn(usize, usize, usize, *mut u8, usize) + Sync),
+    /// Folds a range of each of a panel's columns, whose items have been copied to places so many bytes apart, to
+    /// places for the partial results: as many from one column's to the next as there are chunks.
+    fold: &'a (dyn Fn(Panel, Range<u64>, *const u8, usize, Places) + Sync),
+    /// Makes the results of a panel's columns of their partial results.
+    finish: &'a (dyn Fn(Panel, Places) + Sync),
+}
+
+/// Neighbouring columns: some of one matrix of those that lie one after another, or all of several.
+#[derive(Clone, Copy)]
+struct Panel {
+    /// The first, and its first item.
+    column: usize,
+    first: usize,
+    /// How many of a matrix, and of how many matrices.
+    width: usize,
+    outer: usize,
+}
+
+impl Panel {
+    /// The number of each column, counted from the first, and its first item.
+    fn columns(self, Columns { reduced, inner, .. }: Columns) -> impl Iterator<Item = (usize, usize)> {
+        let matrix = (reduced * inner) as usize;
+        (0..self.outer).flat_map(move |outer| {
+            (0..self.width)
+                .map(move |column| (outer * self.width + column, self.first + outer * matrix + column))
+        })
+    }
+}
+
+impl ColumnsOnCpu<'_> {
+    /// Reduces all.
+    ///
+    /// # Safety
+    ///
+    /// There are as many items, and places for results.
+    unsafe fn all(&self) {
+        let Self { plan, columns: Columns { count, inner, .. }, bytes, .. } = *self;
+        let (len, inner) = (plan.len as usize, inner as usize);
+        let matrices = count as usize / inner;
+        // Whole cache lines of items, and not a power of two of them from one column to the next, which caches have few
+        // places for.
+        let pitch = (self.room)(plan.chunk.min(plan.len) as usize) | size_of::<Unit>();
+        let line = size_of::<Unit>().div_ceil(bytes.max(1));
+        let most = (GATHERED / pitch).max(line).next_multiple_of(line);
+        let width = most.min(inner);
+        let outer = (most.min(TASK as usize / len) / inner).clamp(1, matrices);
+        let panels = inner.div_ceil(width);
+        let panel = |index: usize| {
+            let (matrix, start) = (index / panels * outer, index % panels * width);
+            let panel = Panel {
+                column: matrix * inner + start,
+                first: matrix * len * inner + start,
+                width: width.min(inner - start),
+                outer: outer.min(matrices - matrix),
+            };
+            // SAFETY: these columns are there.
+            unsafe { self.panel(panel, pitch) };
+        };
+        let all = matrices.div_ceil(outer) * panels;
+        if len * count as usize * bytes < PARALLEL_BYTES {
+            return (0..all).for_each(panel);
+        }
+        let task = TASK as usize / (len * width * outer);
+        (0..all).into_par_iter().with_min_len(task.max(1)).for_each(panel);
+    }
+
+    /// Reduces a panel's columns.
+    ///
+    /// # Safety
+    ///
+    /// There are such.
+    unsafe fn panel(&self, panel: Panel, pitch: usize) {
+        let Panel { width, outer, .. } = panel;
+        let (chunks, inner) = (self.plan.chunks as usize, self.columns.inner as usize);
+        with_partials(width * outer * chunks, self.accumulator, |partials| {
+            let chunk = |chunk: usize| {
+                let range = self.plan.range(chunk as u32);
+                let len = (range.end - range.start) as usize;
+                with_scratch(width * outer * pitch, |scratch| {
+                    for matrix in 0..outer {
+                        let first =
+                            panel.first + (matrix * self.plan.len as usize + range.start as usize) * inner;
+                        (self.gather)(first, len, width, scratch.wrapping_add(matrix * width * pitch), pitch);
+                    }
+                    (self.fold)(panel, range.clone(), scratch, pitch, partials.from(chunk));
+                });
+            };
+            if chunks > 1 {
+                in_parallel(chunks, &chunk)
+            } else {
+                chunk(0)
+            }
+            (self.finish)(panel, partials);
+        });
+    }
+}
+
+/// Calls `work` with places for so many partial results, on the stack where these are few.
+fn with_partials(count: usize, bytes: usize, work: impl FnOnce(Places)) {
+    let mut few = [const { MaybeUninit::<Unit>::uninit() }; 64];
+    let mut many = Vec::new();
+    let units = (count * bytes).div_ceil(size_of::<Unit>());
+    let first = if units <= few.len() {
+        few.as_mut_ptr()
+    } else {
+        many.reserve_exact(units);
+        many.as_mut_ptr()
+    };
+    work(Places { first: first.cast(), bytes });
+}
+
+/// Calls `work` with memory of so many bytes, on a boundary of cache lines, which the thread keeps unless it is much.
+fn with_scratch(bytes: usize, work: impl FnOnce(*mut u8)) {
+    thread_local! {
+        static SCRATCH: Cell<Vec<Unit>> = const { Cell::new(Vec::new()) };
+    }
+    let mut scratch = SCRATCH.take();
+    scratch.reserve_exact(bytes.div_ceil(size_of::<Unit>()));
+    work(scratch.as_mut_ptr().cast());
+    if bytes <= 2 * GATHERED {
+        SCRATCH.set(scratch);
+    }
+}
+
+/// Keys in a piece.
+const PIECE: usize = 1 << 16;
+
+/// Keys that are looked at together for whether any begins a run.
+const STRETCH: usize = 32;
+
+/// How many runs begin in a range of keys.
+fn count_heads<K: Element>(keys: &[K], range: Range<usize>) -> usize {
+    let (first, is_first) = (range.start.max(1), range.start == 0);
+    let before = &keys[first - 1..range.end.max(first) - 1];
+    let unlike = before.iter().zip(&keys[first..]).map(|(&before, &key)| u32::from(!is_same(before, key)));
+    unlike.sum::<u32>() as usize + usize::from(is_first)
+}
+
+/// How many runs begin in each piece of some keys.
+pub fn count_runs<K: Element>(keys: &[K]) -> Vec<usize> {
+    let count = |piece: usize| count_heads(keys, piece * PIECE..keys.len().min((piece + 1) * PIECE));
+    let pieces = keys.len().div_ceil(PIECE);
+    if size_of_val(keys) < PARALLEL_BYTES {
+        return (0..pieces).map(count).collect();
+    }
+    (0..pieces).into_par_iter().map(count).collect()
+}
+
+/// Writes the first key of each run, and where it begins, and after the last where that ends, as far as there is room.
+/// `counts` is what [`count_runs`] gives.
+pub fn write_runs<K: Element, T: Send>(
+    keys: &[K],
+    counts: &[usize],
+    mut heads: &mut [K],
+    mut starts: &mut [T],
+    start_of: impl Fn(usize) -> T + Sync,
+) {
+    let mut pieces = Vec::with_capacity(counts.len());
+    for (piece, &count) in counts.iter().enumerate() {
+        let heads = heads.split_off_mut(..count.min(heads.len())).unwrap_or_default();
+        let starts = starts.split_off_mut(..count.min(starts.len())).unwrap_or_default();
+        pieces.push((piece * PIECE, heads, starts));
+    }
+    if let Some(end) = starts.first_mut() {
+        *end = start_of(keys.len());
+    }
+    let write = |(first, heads, starts): (usize, &mut [K], &mut [T])| {
+        let mut run = 0;
+        for first in (first..keys.len().min(first + PIECE)).step_by(STRETCH) {
+            let stretch = first..keys.len().min(first + STRETCH);
+            if count_heads(keys, stretch.clone()) == 0 {
+                continue;
+            }
+            for index in stretch {
+                if index == 0 || !is_same(keys[index - 1], keys[index]) {
+                    let Some(start) = starts.get_mut(run) else { return };
+                    *start = start_of(index);
+                    if let Some(head) = heads.get_mut(run) {
+                        *head = keys[index];
+                    }
+                    run += 1;
+                }
+            }
+        }
+    };
+    if size_of_val(keys) < PARALLEL_BYTES {
+        return pieces.into_iter().for_each(write);
+    }
+    pieces.into_par_iter().for_each(write);
 }
 
 /// An operator and items, whatever their types: what follows is compiled once.
@@ -70,38 +420,29 @@ impl Erased {
             return unsafe { self.chunk(0..plan.len, plan.row, place) };
         }
         let chunks = plan.chunks as usize;
-        // On the stack where there are few of them.
-        let mut few = [const { MaybeUninit::<Unit>::uninit() }; 64];
-        let mut many = Vec::new();
-        let units = (chunks * self.accumulator).div_ceil(size_of::<Unit>());
-        let partials = if units <= few.len() {
-            few.as_mut_ptr()
-        } else {
-            many.reserve_exact(units);
-            many.as_mut_ptr()
-        };
-        let partials = Places { first: partials.cast(), bytes: self.accumulator };
-        let fold = |index: usize| {
-            let range = plan.range(index as u32);
-            // SAFETY: as the caller vouches; each index is one of the partials', and called with once.
-            unsafe { self.chunk(range, plan.row, partials.at(index)) };
-        };
-        if parallel {
-            in_parallel(chunks, &fold);
-        } else {
-            (0..chunks).for_each(fold);
-        }
-        // SAFETY: as the caller vouches; the partial results have been written.
-        unsafe { (self.folds.partials)(self.op, partials.first.cast_const(), chunks, place) };
+        with_partials(chunks, self.accumulator, |partials| {
+            let fold = |index: usize| {
+                let range = plan.range(index as u32);
+                // SAFETY: as the caller vouches; each index is one of the partials', and called with once.
+                unsafe { self.chunk(range, plan.row, partials.at(index)) };
+            };
+            if parallel {
+                in_parallel(chunks, &fold);
+            } else {
+                (0..chunks).for_each(fold);
+            }
+            // SAFETY: as the caller vouches; the partial results have been written.
+            unsafe { (self.folds.partials)(self.op, partials.first.cast_const(), chunks, place) };
+        });
     }
 
     /// # Safety
     ///
     /// As of [`all`](Self::all), and the range lies within the items.
     unsafe fn chunk(&self, range: Range<u64>, row: u64, place: *mut ()) {
-        let range = range.start as usize..range.end as usize;
+        let (first, range) = (range.start, range.start as usize..range.end as usize);
         // SAFETY: as the caller vouches.
-        unsafe { (self.folds.chunk)(self.op, self.items, range, row as usize, place) };
+        unsafe { (self.folds.chunk)(self.op, self.items, range, first, row as usize, place) };
     }
 }
 
@@ -109,7 +450,13 @@ impl Erased {
 #[repr(C, align(64))]
 struct Unit([u8; 64]);
 
+/// Fails to compile, from a `const` block, where there is no room for an accumulator.
+const fn assert_alignment<A>() {
+    assert!(align_of::<A>() <= align_of::<Unit>(), "an accumulator has an alignment of up to 64");
+}
+
 /// Places that several threads write, each of its own.
+#[derive(Clone, Copy)]
 struct Places {
     first: *mut (),
     bytes: usize,
@@ -123,6 +470,11 @@ impl Places {
     unsafe fn at(&self, index: usize) -> *mut () {
         // SAFETY: as the caller vouches.
         unsafe { self.first.byte_add(index * self.bytes) }
+    }
+
+    /// Those from place `index` on.
+    fn from(self, index: usize) -> Self {
+        Self { first: self.first.wrapping_byte_add(index * self.bytes), ..self }
     }
 }
 

@@ -4,6 +4,7 @@
 //! - here: a GPU that was opened, its context, and its pools of what calls work with;
 //! - `modules`, `registers`: kernels, found by type, and compiled from PTX when they are first launched;
 //! - `stream`: launching reductions;
+//! - `runs`: launching what finds runs of equal keys;
 //! - `memory`, `staging`: memory and copies;
 //! - `ladder`: the classic kernels (with the feature of that name).
 //!
@@ -15,6 +16,7 @@ pub mod ladder;
 mod memory;
 mod modules;
 mod registers;
+mod runs;
 mod staging;
 mod stream;
 
@@ -37,6 +39,7 @@ pub struct Gpu {
     index: usize,
     name: String,
     peak_bandwidth: f64,
+    multiprocessors: u32,
     context: Context,
     loaded: modules::Loaded,
     workspaces: Mutex<Vec<Workspace>>,
@@ -105,6 +108,7 @@ impl Gpu {
             attribute(DeviceAttribute::ComputeCapabilityMinor)?,
         );
         driver::check_capability(&format!("{device} ({name})"), capability)?;
+        let multiprocessors = attribute(DeviceAttribute::MultiprocessorCount)? as u32;
         // The clock is in kHz, of memory that moves data twice a period, and the width in bits.
         let clock = f64::from(attribute(DeviceAttribute::MemoryClockRate)?) * 1e3;
         let bus = f64::from(attribute(DeviceAttribute::GlobalMemoryBusWidth)?) / 8.0;
@@ -114,7 +118,7 @@ impl Gpu {
         let context = Context::new(raw).map_err(failed("creating the context"))?;
         CurrentContext::set_current(&current).map_err(failed("restoring the caller's context"))?;
         let (loaded, workspaces, stagings) = Default::default();
-        Ok(Self { index, name, peak_bandwidth, context, loaded, workspaces, stagings })
+        Ok(Self { index, name, peak_bandwidth, multiprocessors, context, loaded, workspaces, stagings })
     }
 
     pub fn peak_bandwidth(&self) -> f64 {
@@ -206,7 +210,7 @@ mod tests {
             Err(why) => return eprintln!("skipped, no GPU: {why}"),
         };
         let bad = gpu.with_workspace(|_| {
-            gpu.compile("bad", &c".version 99.9\n.target sm_70\n.address_size 64\n".to_owned(), 32)
+            gpu.compile("bad", &c".version 99.9\n.target sm_70\n.address_size 64\n".to_owned(), 32, 32)
                 .map(|_| ())
         });
         assert!(matches!(bad, Err(Error::Launch { .. })), "{bad:?}");
@@ -214,7 +218,7 @@ mod tests {
         let result = Target::device(null_mut());
         let arguments = Arguments { input, len: 1, chunk: 1, slots: null_mut(), result, op: Sum };
         let refused = gpu.with_workspace(|workspace| {
-            let grid = Grid { blocks: 0, block: 256 };
+            let grid = Grid { blocks: 0, block: 256, resident: 256 };
             let stream = &workspace.queue.stream;
             // SAFETY: a grid of no blocks is none that any device takes, so it never runs.
             unsafe { gpu.launch::<Kernel<Sum, *const f32>>(crate::Kernels::NONE, stream, grid, &arguments) }?;

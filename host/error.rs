@@ -120,6 +120,58 @@ pub enum Error {
         len: usize,
     },
 
+    /// An offset is below the one before, or past the end of the items.
+    #[error(
+        "offset {index} is {offset}: it has to be at least {before}, as the one before, and at most {len}, the number of items"
+    )]
+    BadOffset {
+        /// The first that is wrong, counted from 0.
+        index: u64,
+        /// The offset.
+        offset: u64,
+        /// The one before; 0 of the first.
+        before: u64,
+        /// Items.
+        len: u64,
+    },
+
+    /// Segments are given by no offset at all.
+    #[error("there are no offsets: give one more than there are segments, at least one")]
+    NoOffsets,
+
+    /// A segment has no items, and the operator no value for it.
+    #[error(
+        "{op} of segment {segment}, which is empty: it has no value; reduce_or takes one for such segments"
+    )]
+    EmptySegment {
+        /// The operator's name.
+        op: &'static str,
+        /// The first such segment, counted from 0.
+        segment: u64,
+    },
+
+    /// A shape does not have as many items as there are.
+    #[error("{shape} do not make up {len} items: give lengths whose product is that")]
+    Shape {
+        /// The shape, as `rows of 3`.
+        shape: String,
+        /// Items.
+        len: usize,
+    },
+
+    /// An array does not have such axes.
+    #[error(
+        "there are no axes {start}..{end} in an array of {axes}: give one, or a range of neighbouring ones, counted from 0"
+    )]
+    Axes {
+        /// The first.
+        start: usize,
+        /// The one after the last.
+        end: usize,
+        /// Axes of the array.
+        axes: usize,
+    },
+
     /// No kernel was compiled for this operator, type and BLOCK.
     #[error(
         "no kernel of {kernel} is compiled: reduce on Device::cpu(), or compile one in the crate of the operator \

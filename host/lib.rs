@@ -48,6 +48,9 @@ mod ladder;
 mod merge;
 mod place;
 mod reduce;
+mod runs;
+mod segments;
+mod shaped;
 mod stream;
 
 #[cfg(all(gpu, feature = "emulator"))]
@@ -65,6 +68,9 @@ pub use gpu_reduce_kernels::{
 };
 pub use gpu_reduce_kernels::{op::Both, op::default_block, op::width, plan::BLOCKS, plan::max_chunks};
 pub use reduce::*;
+pub use runs::{Runs, reduce_by_key};
+pub use segments::{Offsets, Segments};
+pub use shaped::{Axes, Shaped};
 pub use stream::Stream;
 #[cfg(feature = "ladder")]
 pub use {

@@ -4,8 +4,8 @@ use crate::call::{Call, Types};
 use crate::data::{Data, gpu_of, lies_on};
 use crate::place::Place::{self, Cpu, Gpu};
 use crate::{
-    Buffer, Comparison, Device, Element, Error, Item, Op, Stream, View, cpu, default_block,
-    for_each_comparison, for_each_integer_operator, for_each_operator, for_each_pair_operator,
+    Buffer, Comparison, Device, Element, Error, Item, Offsets, Op, Runs, Segments, Shaped, Stream, View, cpu,
+    default_block, for_each_comparison, for_each_integer_operator, for_each_operator, for_each_pair_operator,
 };
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::{Reducer, fold_alike};
@@ -90,6 +90,74 @@ pub trait Reduce {
     ) -> Result<O::Output, Error> {
         lies_on(gpu_of(&self.data().place()?), device)?;
         self.reduce::<O, BLOCK>()
+    }
+
+    /// The segments between offsets, `u32` or `u64`, on the host or where the items lie: one more of them than there are segments, and
+    /// none below the one before. What comes before the first and after the last is left out. Or the [`Runs`] of keys.
+    ///
+    /// # Errors
+    ///
+    /// Of offsets on the host, [`Error::BadOffset`]; [`Error::NoOffsets`]. Of [`Runs`], [`Error::OtherLength`] and
+    /// [`Error::OtherDevice`].
+    fn segments<'a>(
+        &'a self,
+        offsets: impl Into<Offsets<'a>>,
+    ) -> Result<Segments<'a, Self::Data<'a>>, Error> {
+        Segments::new(self.data(), offsets.into())
+    }
+
+    /// The rows of a matrix of so many columns, row after row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] where they do not make up the items.
+    fn rows(&self, columns: usize) -> Result<Segments<'_, Self::Data<'_>>, Error> {
+        Segments::rows(self.data(), columns)
+    }
+
+    /// The columns of a matrix of so many, which lies row after row.
+    ///
+    /// ```
+    /// use gpu_reduce::{Max, Reduce, Sum};
+    ///
+    /// let x = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0];
+    /// assert_eq!(x.columns(3)?.reduce::<Sum, 256>()?.to_vec()?, [5.0, 7.0, 9.0]);
+    /// assert_eq!(x.columns(2)?.reduce::<Max, 256>()?.to_vec()?, [5.0, 6.0]);
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] where they do not make up the items.
+    fn columns(&self, columns: usize) -> Result<Segments<'_, Self::Data<'_>>, Error> {
+        let data = self.data();
+        let len = data.len();
+        match len.checked_rem(columns) {
+            Some(0) => Ok(Segments::columns(data, [columns, len / columns, columns])),
+            _ => Err(Error::Shape { shape: format!("{columns} columns"), len }),
+        }
+    }
+
+    /// The items as an array of axes of these lengths, row-major, to be [reduced over](Shaped::over) some of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] where the product of the lengths is not the number of items.
+    fn shaped(&self, shape: &[usize]) -> Result<Shaped<'_, Self::Data<'_>>, Error> {
+        Shaped::new(self.data(), shape)
+    }
+
+    /// The runs of equal neighbouring items, as keys of values that lie on the same device, one for each key:
+    /// `values.segments(&keys.runs()?)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`], [`Error::Launch`], [`Error::Driver`].
+    fn runs<'a, K: Element>(&'a self) -> Result<Runs<K>, Error>
+    where
+        Self: Reduce<Data<'a> = View<'a, K>>,
+    {
+        Runs::of(self.data())
     }
 
     /// Enqueues the reduction on a stream of the device where the items lie; when the stream comes to it, the result goes to

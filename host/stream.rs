@@ -92,6 +92,15 @@ impl Stream {
         }
     }
 
+    /// The stream, of a GPU; an error unless the data are on its device.
+    pub(crate) fn on(&mut self, gpu: Option<&Arc<cuda::Gpu>>) -> Result<Option<&mut OwnStream>, Error> {
+        self.has(gpu)?;
+        Ok(match &mut self.0 {
+            Cpu(()) => None,
+            Gpu(stream) => Some(stream),
+        })
+    }
+
     /// An error unless what lies on this GPU, or on the CPU, is on the stream's device.
     fn has(&self, gpu: Option<&Arc<cuda::Gpu>>) -> Result<(), Error> {
         match (gpu, &self.0) {

@@ -7,8 +7,6 @@ use crate::op::{OnCpu, Op, two_sum};
 use crate::stage::chunk;
 use crate::table;
 use bytemuck::{Pod, Zeroable};
-#[cfg(not(target_arch = "nvptx64"))]
-use core::ops::Range;
 use cuda_std::{shared_array, thread};
 
 /// The natural logarithm of the sum of the elements' exponentials, with no overflow on the way: an `f64` of integers and `f64`, else an `f32`.
@@ -85,9 +83,9 @@ impl<T: Element> Op<T> for LogSumExp {
 
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
-    fn fold_chunk<S: Source<Item = T>>(&self, items: S, range: Range<usize>, row: usize) -> Exponentials {
-        let near = cpu::fold_range(&self.near, items, range.clone(), row);
-        if self.near.will_do(near) { Exponentials { sum: near, from: 0 } } else { cpu::fold_range(self, items, range, row) }
+    fn fold_chunk<S: Source<Item = T>>(&self, chunk: S, first: u64, row: usize) -> Exponentials {
+        let near = cpu::fold_chunk(&self.near, chunk, first, row);
+        if self.near.will_do(near) { Exponentials { sum: near, from: 0 } } else { cpu::fold_chunk(self, chunk, first, row) }
     }
 
     #[inline(always)]

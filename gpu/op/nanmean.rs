@@ -6,8 +6,6 @@ use crate::op::{CountNan, Mean, NanSum};
 use crate::op::{OnCpu, Op};
 use crate::table;
 use bytemuck::{Pod, Zeroable};
-#[cfg(not(target_arch = "nvptx64"))]
-use core::ops::Range;
 
 /// The arithmetic mean of the elements that are not NaN, in the types of [`Mean`](crate::Mean). Where there are none it is NaN, as in
 /// NumPy.
@@ -48,14 +46,14 @@ impl<T: Element> Op<T> for NanMean {
     /// both, and take 7, Zen 5.)
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
-    fn fold_chunk<S: Source<Item = T>>(&self, items: S, range: Range<usize>, row: usize) -> Self::Accumulator {
-        let len = range.len() as u64;
+    fn fold_chunk<S: Source<Item = T>>(&self, chunk: S, first: u64, row: usize) -> Self::Accumulator {
+        let len = chunk.len() as u64;
         if const { T::Total::EXACT } {
-            return Counted { sum: cpu::fold_part(&Mean, items, range, row), count: len };
+            return Counted { sum: cpu::fold_by_table(&Mean, chunk, first, row), count: len };
         }
-        let nans = cpu::fold_part(&CountNan, items, range.clone(), row);
+        let nans = cpu::fold_by_table(&CountNan, chunk, first, row);
         // Of floats the two types are one.
-        let sum = bytemuck::cast(cpu::fold_part(&NanSum, items, range, row));
+        let sum = bytemuck::cast(cpu::fold_by_table(&NanSum, chunk, first, row));
         Counted { sum, count: len - nans }
     }
 

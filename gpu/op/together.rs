@@ -7,8 +7,6 @@ use crate::kernels::Kernels;
 use crate::op::{Op, Reducer};
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
-#[cfg(not(target_arch = "nvptx64"))]
-use core::ops::Range;
 
 /// Two operators in one pass, or two results: what `(A, B)` is to kernels, and `Both<A, Both<B, C>>` to `(A, B, C)`. Results are those
 /// that each operator has alone, to the bit; that is why those in which the order counts have to fold as many items side by side. Where they do not, or
@@ -78,14 +76,9 @@ impl<I: Copy + 'static, A: Op<I>, B: Op<I>> Op<I> for Both<A, B> {
     /// A chunk fits in a cache: there each folds it by the folds that it has alone.
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
-    fn fold_chunk<S: Source<Item = I>>(
-        &self,
-        items: S,
-        range: Range<usize>,
-        row: usize,
-    ) -> Self::Accumulator {
+    fn fold_chunk<S: Source<Item = I>>(&self, chunk: S, first: u64, row: usize) -> Self::Accumulator {
         let Self(a, b) = *self;
-        Both(cpu::fold_part(&a, items, range.clone(), row), cpu::fold_part(&b, items, range, row))
+        Both(cpu::fold_by_table(&a, chunk, first, row), cpu::fold_by_table(&b, chunk, first, row))
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! No GPU, in a build without: the types of `cuda`, of which there are no values, so that whoever has one need not ask.
 
 use crate::Error;
-use crate::call::{Call, Types};
+use crate::call::{Call, ColumnsCall, RunsCall, SegmentsCall, Types};
 use std::convert::Infallible;
 use std::ffi::c_void;
 use std::fmt;
@@ -42,6 +42,31 @@ impl Gpu {
     ///
     /// It is never called.
     pub unsafe fn reduce(&self, _: &Call, _: &mut [u8]) -> Result<(), Error> {
+        match self.0 {}
+    }
+}
+
+impl Gpu {
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn reduce_segments(&self, _: &SegmentsCall) -> Result<Option<u64>, Error> {
+        match self.0 {}
+    }
+}
+
+impl Gpu {
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn reduce_columns(&self, _: &ColumnsCall) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn find_runs(&self, _: &RunsCall) -> Result<u64, Error> {
         match self.0 {}
     }
 }
@@ -110,6 +135,29 @@ impl OwnStream {
     ///
     /// It is never called.
     pub unsafe fn enqueue(&mut self, _: &Call, _: *mut ()) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn enqueue_segments(&mut self, _: &SegmentsCall) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn enqueue_runs(&mut self, _: &RunsCall) -> Result<(), Error> {
+        match self.0 {}
+    }
+}
+
+impl OwnStream {
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn enqueue_columns(&mut self, _: &ColumnsCall) -> Result<(), Error> {
         match self.0 {}
     }
 }

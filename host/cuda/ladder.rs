@@ -62,7 +62,7 @@ unsafe fn enqueue<K: Kernel, O: LadderOp<T>, T: LadderElement>(
     output: *mut O::Accumulator,
     block: u32,
 ) -> Result<*mut O::Accumulator, Error> {
-    let grid = |len| Grid { blocks: K::blocks(len, block), block };
+    let grid = |len| Grid { blocks: K::blocks(len, block), block, resident: block };
     let Grid { mut blocks, .. } = grid(len);
     // SAFETY: as the caller vouches, and of the later launches the input is what the one before has left.
     unsafe {
@@ -120,7 +120,7 @@ pub fn argmin_by_halving<T: LadderElement>(elements: Part<T>, block: u32) -> Res
         let stream = &workspace.queue.stream;
         let launch =
             |first: bool, len: u64, indices: *const u64, keys: *const T::Key, outputs: (usize, usize)| {
-                let grid = Grid { blocks: len.div_ceil(u64::from(block)) as u32, block };
+                let grid = Grid { blocks: len.div_ceil(u64::from(block)) as u32, block, resident: block };
                 let (indices_out, keys_out) = (pointer(&places, outputs.0), pointer(&places, outputs.1));
                 // SAFETY: the inputs hold so many elements, or keys, and there is room for a key and an index from each block.
                 unsafe {
@@ -218,7 +218,7 @@ pub fn merge<T: Element>(gpu: &Arc<Gpu>, lists: &[&[T]]) -> Result<Merged<T>, Er
             // SAFETY: the memories, of a place for each element, and a bound for each list and one more, stay until the stream
             // has been waited for.
             let kernel = unsafe {
-                let grid = Grid { blocks, block: MERGE_BLOCK };
+                let grid = Grid { blocks, block: MERGE_BLOCK, resident: MERGE_BLOCK };
                 gpu.launch::<Merge<T>>(Kernels::NONE, stream, grid, &arguments)?
             };
             if blocks == 1 {

@@ -2,13 +2,17 @@
 
 use super::Gpu;
 use super::modules::{Compiled, Grid, no_kernel};
-use crate::call::Call;
+use crate::call::{Call, ColumnsCall, SegmentsCall};
 use crate::{Error, Plan};
 use cust::error::{CudaError, CudaResult};
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, DevicePointer, DeviceSlice, LockedBuffer};
 use cust::stream::{Stream, StreamFlags};
+use gpu_reduce_kernels::columns;
 use gpu_reduce_kernels::plan::least_block;
-use gpu_reduce_kernels::reduce::{Target, push_rest};
+use gpu_reduce_kernels::reduce::{self, Target};
+use gpu_reduce_kernels::segments::{
+    self, Cut, LEAST_LONG, THREADS, WARPS, most_positions, places, push_rest,
+};
 use gpu_reduce_kernels::slot;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -20,6 +24,9 @@ pub struct Queue {
     pub(super) stream: Stream,
     /// For the blocks' partial results. Empty between launches: who takes one out of a slot leaves it so.
     slots: DeviceBuffer<u64>,
+    partials: Option<Partials>,
+    /// What launches of [`runs`](super::runs) have in common.
+    pub(super) runs: Option<DeviceBuffer<u64>>,
 }
 
 /// Words of slots that a queue has from the start: for any plan with accumulators of 8 bytes.
@@ -29,7 +36,7 @@ impl Queue {
     pub(super) fn new(gpu: &Gpu) -> Result<Self, Error> {
         let stream = gpu.new_stream()?;
         let slots = empty_slots(gpu, &stream, SLOT_WORDS)?;
-        Ok(Self { stream, slots })
+        Ok(Self { stream, slots, partials: None, runs: None })
     }
 
     /// Enqueues a reduction; its result goes to `result`. Returns the kernel that does it.
@@ -47,7 +54,7 @@ impl Queue {
         let &Call { of, len, block, .. } = call;
         let launch = |stream, kernel, grid, chunk, slots| {
             let mut parameters = call.input;
-            push_rest(&mut parameters, (&len, &chunk, &slots), &result, call.op);
+            reduce::push_rest(&mut parameters, (&len, &chunk, &slots), &result, call.op);
             // SAFETY: as the caller vouches; the parameters are those that the kernel, which is one for the call's types, takes.
             unsafe { gpu.launch_if_compiled(kernel, of.own, stream, grid, &parameters) }
         };
@@ -56,7 +63,7 @@ impl Queue {
         if least <= block {
             let is_aligned = call.head.is_some_and(|head| (head as usize).is_multiple_of(of.width));
             let kernel = if is_aligned { of.row_kernel } else { of.kernel };
-            let grid = Grid { blocks: 1, block: least };
+            let grid = Grid { blocks: 1, block: least, resident: least };
             let slots = self.slots.as_device_ptr().as_mut_ptr();
             if let Some(kernel) = launch(&self.stream, kernel, grid, len, slots)? {
                 return Ok(kernel);
@@ -69,15 +76,15 @@ impl Queue {
         }
         // These suffice for the plan.
         let slots = self.slots.as_device_ptr().as_mut_ptr();
-        let grid = Grid { blocks: plan.chunks, block };
+        let grid = Grid { blocks: plan.chunks, block, resident: block };
         launch(&self.stream, of.kernel, grid, plan.chunk, slots)?.ok_or_else(|| no_kernel((of.name)(), block))
     }
 }
 
 /// A stream of a caller's own.
 pub struct OwnStream {
-    gpu: Arc<Gpu>,
-    queue: ManuallyDrop<Queue>,
+    pub(super) gpu: Arc<Gpu>,
+    pub(super) queue: ManuallyDrop<Queue>,
 }
 
 impl OwnStream {
@@ -131,6 +138,20 @@ impl OwnStream {
     }
 }
 
+impl OwnStream {
+    /// Enqueues the reduction of each of some segments.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Queue::enqueue_segments`], but for the context; and the offsets do not descend, nor go past the items' end.
+    pub unsafe fn enqueue_segments(&mut self, call: &SegmentsCall) -> Result<(), Error> {
+        let _entered = self.gpu.enter()?;
+        // SAFETY: as the caller vouches.
+        unsafe { self.queue.enqueue_segments(&self.gpu, call) }?;
+        Ok(())
+    }
+}
+
 impl Drop for OwnStream {
     fn drop(&mut self) {
         // As for memory.
@@ -143,7 +164,7 @@ impl Drop for OwnStream {
 
 /// Slots that nothing is in. They are copied, because clearing is a kernel: where a second stream runs one, an H200 takes 0.2 µs
 /// longer for each kernel from then on.
-fn empty_slots(gpu: &Gpu, stream: &Stream, words: usize) -> Result<DeviceBuffer<u64>, Error> {
+pub(super) fn empty_slots(gpu: &Gpu, stream: &Stream, words: usize) -> Result<DeviceBuffer<u64>, Error> {
     let mut slots = gpu.allocate::<u64>(words)?;
     // SAFETY: launches that use the memory follow in the same stream; of pageable memory, the driver has made a copy when the
     // call returns (CUDA driver API, "API synchronization behavior").
@@ -158,6 +179,38 @@ pub struct Workspace {
     pub(super) queue: Queue,
     /// A slot in pinned memory, so that the kernel hands the result to the host itself. Empty between calls.
     result: LockedBuffer<u64>,
+}
+
+/// What is wrong with segments where nothing is.
+const NOTHING: u64 = u64::MAX;
+
+/// What segments of several chunks need, as [`Cut`] has it.
+struct Partials {
+    slots: DeviceBuffer<u64>,
+    counts: DeviceBuffer<u32>,
+    wrong: DeviceBuffer<u64>,
+}
+
+impl Partials {
+    /// For so many words of slots, and so many counts.
+    fn new(gpu: &Gpu, stream: &Stream, words: usize, counts: usize) -> Result<Self, Error> {
+        let (words, counts) = (words.next_power_of_two(), counts.next_power_of_two());
+        let mut new =
+            Self { slots: gpu.allocate(words)?, counts: gpu.allocate(counts)?, wrong: gpu.allocate(1)? };
+        // SAFETY: launches that use the memory follow in the same stream; for the copy, as in `empty_slots`.
+        unsafe {
+            new.counts
+                .set_zero_async(stream)
+                .and_then(|()| new.wrong.async_copy_from(&[NOTHING], stream))
+                .map_err(|error| gpu.failed("clearing memory", error))?;
+        }
+        Ok(new)
+    }
+
+    /// Whether it is for so many.
+    fn has(&self, words: usize, counts: usize) -> bool {
+        words <= self.slots.len() && counts <= self.counts.len()
+    }
 }
 
 /// Words of a result's slot from the start.
@@ -207,6 +260,142 @@ impl Gpu {
             slot::unpack_bytes(all, |index| words[index].load(Ordering::Relaxed));
             words.iter().for_each(|word| word.store(slot::EMPTY, Ordering::Relaxed));
             Ok(())
+        })
+    }
+}
+
+/// Positions that are worth a warp.
+const LEAST_SHARE: u64 = 64;
+
+impl Queue {
+    /// Enqueues the reduction of each of some segments.
+    ///
+    /// # Safety
+    ///
+    /// The items, the offsets and the places of results stay until the stream has been waited for, and what the call has is of its types. The
+    /// context is entered.
+    unsafe fn enqueue_segments(
+        &mut self,
+        gpu: &Gpu,
+        call: &SegmentsCall,
+    ) -> Result<&'static Compiled, Error> {
+        let &SegmentsCall { of, segments, block, .. } = call;
+        let places = places(segments.len, u64::from(block) * of.width as u64) as usize;
+        let words = places * of.words;
+        let partials = match self.partials.take().filter(|partials| partials.has(words, places)) {
+            Some(partials) => partials,
+            None => Partials::new(gpu, &self.stream, words, places)?,
+        };
+        let partials = self.partials.insert(partials);
+        let width = of.width as u64;
+        let positions = segments.len + width * segments.count;
+        // As many warps as run at a time have as many positions each, or that several times over.
+        let resident = u64::from(gpu.multiprocessors * segments::RESIDENT_BLOCKS * WARPS);
+        let waves = positions.div_ceil(most_positions(width) * resident).max(1);
+        let share = positions.div_ceil(waves * resident).max(LEAST_SHARE);
+        let middle = (share / 4).max(LEAST_LONG * width);
+        let cut = Cut {
+            block,
+            share: share as u32,
+            middle: middle as u32,
+            has_default: call.has_default.into(),
+            partials: partials.slots.as_device_ptr().as_mut_ptr(),
+            counts: partials.counts.as_device_ptr().as_mut_ptr(),
+            wrong: partials.wrong.as_device_ptr().as_mut_ptr(),
+        };
+        let mut parameters = call.input;
+        push_rest(&mut parameters, (&segments, &cut, &call.results), call.default, call.op);
+        let blocks = positions.div_ceil(share * u64::from(WARPS)) as u32;
+        let grid = Grid { blocks, block: THREADS, resident: THREADS * segments::RESIDENT_BLOCKS };
+        // SAFETY: as the caller vouches; the memory is for these partial results.
+        let kernel =
+            unsafe { gpu.launch_if_compiled(of.segments_kernel, of.own, &self.stream, grid, &parameters) }?;
+        kernel.ok_or_else(|| no_kernel((of.name)(), block))
+    }
+}
+
+impl Gpu {
+    /// Reduces each segment, and waits; says what was wrong, as [`Cut::wrong`] has it.
+    ///
+    /// # Safety
+    ///
+    /// The items, the offsets and the places of results stay as they are meanwhile, and what the call has is of its types.
+    pub unsafe fn reduce_segments(&self, call: &SegmentsCall) -> Result<Option<u64>, Error> {
+        self.with_workspace(|Workspace { queue, .. }| {
+            // SAFETY: as the caller vouches.
+            let kernel = unsafe { queue.enqueue_segments(self, call) }?;
+            let mut wrong = [NOTHING];
+            let copied = match &queue.partials {
+                // SAFETY: the stream is waited for below.
+                Some(partials) => unsafe { partials.wrong.async_copy_to(&mut wrong, &queue.stream) },
+                None => Ok(()),
+            };
+            self.launched(kernel, copied.and_then(|()| queue.stream.synchronize()))?;
+            if wrong == [NOTHING] {
+                return Ok(None);
+            }
+            // It is said in there, and counts may be left behind.
+            queue.partials = None;
+            Ok(Some(wrong[0]))
+        })
+    }
+}
+
+impl Queue {
+    /// Enqueues the reduction of each column.
+    ///
+    /// # Safety
+    ///
+    /// The items and the places of results stay until the stream has been waited for, and what the call has is of its
+    /// types. The context is entered.
+    unsafe fn enqueue_columns(&mut self, gpu: &Gpu, call: &ColumnsCall) -> Result<&'static Compiled, Error> {
+        let &ColumnsCall { of, columns, block, .. } = call;
+        let mut cut = columns::Cut::new(&columns, of.width, block, of.bytes, of.words);
+        if cut.has_partials() {
+            let (words, counts) = (cut.words(of.words), cut.counts());
+            let partials = match self.partials.take().filter(|partials| partials.has(words, counts)) {
+                Some(partials) => partials,
+                None => Partials::new(gpu, &self.stream, words, counts)?,
+            };
+            let partials = self.partials.insert(partials);
+            cut.partials = partials.slots.as_device_ptr().as_mut_ptr();
+            cut.counts = partials.counts.as_device_ptr().as_mut_ptr();
+        }
+        let mut parameters = call.input;
+        columns::push_rest(&mut parameters, (&columns, &cut, &call.results), call.default, call.op);
+        let grid = Grid { blocks: cut.blocks(), block: columns::THREADS, resident: columns::RESIDENT };
+        // SAFETY: as the caller vouches; the memory is for these partial results.
+        let kernel =
+            unsafe { gpu.launch_if_compiled(of.columns_kernel, of.own, &self.stream, grid, &parameters) }?;
+        kernel.ok_or_else(|| no_kernel((of.name)(), block))
+    }
+}
+
+impl OwnStream {
+    /// Enqueues the reduction of each column.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Queue::enqueue_columns`], but for the context.
+    pub unsafe fn enqueue_columns(&mut self, call: &ColumnsCall) -> Result<(), Error> {
+        let _entered = self.gpu.enter()?;
+        // SAFETY: as the caller vouches.
+        unsafe { self.queue.enqueue_columns(&self.gpu, call) }?;
+        Ok(())
+    }
+}
+
+impl Gpu {
+    /// Reduces each column, and waits.
+    ///
+    /// # Safety
+    ///
+    /// The items and the places of results stay as they are meanwhile, and what the call has is of its types.
+    pub unsafe fn reduce_columns(&self, call: &ColumnsCall) -> Result<(), Error> {
+        self.with_workspace(|Workspace { queue, .. }| {
+            // SAFETY: as the caller vouches.
+            let kernel = unsafe { queue.enqueue_columns(self, call) }?;
+            self.launched(kernel, queue.stream.synchronize())
         })
     }
 }

@@ -24,7 +24,7 @@ impl Statement<'_> {
 /// module of the directives, these kernels, and what they reach, in the order they have in `ptx`. That module's kernels can be
 /// grouped again.
 ///
-/// Comments and blank lines are dropped, and numbers that LLVM counted over the whole module are counted anew, so that
+/// Comments, blank lines and indentation are dropped, and numbers that LLVM counted over the whole module are counted anew, so that
 /// a group's module does not depend on the other kernels.
 pub(crate) fn group(ptx: &str, group: impl Fn(&str) -> String) -> BTreeMap<String, String> {
     let ptx = without_comments(ptx);
@@ -57,7 +57,7 @@ fn module_of(kernels: &[usize], statements: &[Statement]) -> String {
     module
 }
 
-/// The text without comments, trailing blanks and empty lines.
+/// The text without comments, empty lines, and blanks that separate nothing.
 fn without_comments(ptx: &str) -> String {
     let mut code = String::with_capacity(ptx.len());
     let mut rest = ptx;
@@ -77,8 +77,8 @@ fn without_comments(ptx: &str) -> String {
         rest = after;
     }
     code.push_str(rest);
-    let lines = code.lines().map(str::trim_end).filter(|line| !line.is_empty());
-    lines.flat_map(|line| [line, "\n"]).collect()
+    let lines = code.lines().map(|line| line.trim().replace(" \t", " "));
+    lines.filter(|line| !line.is_empty()).flat_map(|line| [line, "\n".to_owned()]).collect()
 }
 
 /// The statements of a module without comments.
@@ -258,7 +258,7 @@ mod tests {
         };
         assert_eq!(has(of_far), [2, 1, 0, 0, 0, 1, 1, 0]);
         assert_eq!(has(of_near), [0, 1, 1, 0, 1, 1, 0, 1]);
-        assert_eq!(of_alone, ".visible .entry alone()\n{\n\tret;\n}\n");
+        assert_eq!(of_alone, ".visible .entry alone()\n{\nret;\n}\n");
     }
 
     #[test]
@@ -281,13 +281,13 @@ mod tests {
                 ".global .align 4 .b8 anon_$_{constant}[4] = {{1, 2, 3}};
 .visible .entry prototype_1()
 {{
-	.local .align 4 .b8 __local_depot{function}[8];
-	@%p1 bra $L__BB{function}_12;
-	mov.b64 %rd1, anon_$_{constant};
-	prototype_{call} : .callprototype ();
-	call %rd1, (), prototype_{call};
+.local .align 4 .b8 __local_depot{function}[8];
+@%p1 bra $L__BB{function}_12;
+mov.b64 %rd1, anon_$_{constant};
+prototype_{call} : .callprototype ();
+call %rd1, (), prototype_{call};
 $L__BB{function}_12:
-	ret;
+ret;
 }}
 "
             )
@@ -332,9 +332,9 @@ $L__BB{function}_12:
 ";
         let expected = ".visible .entry k()
 {
-	.pragma \"no//unroll\";
-	 add.f32 %f1, %f2, 0f3F800000;
-	ret;
+.pragma \"no//unroll\";
+add.f32 %f1, %f2, 0f3F800000;
+ret;
 }
 .file	1 \"src/*.rs\"
 ";

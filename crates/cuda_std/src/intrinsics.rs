@@ -12,6 +12,17 @@ pub fn no_unroll() {
     on_device!(unsafe { asm!(".pragma \"nounroll\";", options(nomem, nostack, preserves_flags)) })
 }
 
+/// The value, of which the compiler knows no more: a loop that counts to it stays one in the PTX.
+#[inline(always)]
+pub fn opaque(value: u32) -> u32 {
+    on_device! {
+        let mut value = value;
+        // SAFETY: it is no instruction.
+        unsafe { asm!("/* {} */", inout(reg32) value, options(nomem, nostack, preserves_flags)) };
+        value
+    }
+}
+
 macro_rules! instructions {
     ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty => $class:ident),*) -> $result:ty, $out:ident = $instruction:literal;)*) => {$(
         $(#[$doc])*

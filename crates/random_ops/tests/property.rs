@@ -103,11 +103,21 @@ struct Case {
     beside: isize,
     /// Elements before those that are reduced.
     before: [usize; 2],
+    /// Of columns, the lengths of the axes that stay.
+    stay: [usize; 2],
 }
 
 fn cases() -> impl Strategy<Value = Case> {
-    (any::<[u8; 16]>(), any::<u64>(), any::<Index>(), -2..=2isize, [0..130usize, 0..130usize]).prop_map(
-        |(operator, items, boundary, beside, before)| Case { operator, items, boundary, beside, before },
+    let parameters = (any::<[u8; 16]>(), any::<u64>(), any::<Index>(), -2..=2isize);
+    (parameters, [0..130usize, 0..130usize], [1..4usize, 1..40usize]).prop_map(
+        |((operator, items, boundary, beside), before, stay)| Case {
+            operator,
+            items,
+            boundary,
+            beside,
+            before,
+            stay,
+        },
     )
 }
 
@@ -117,15 +127,24 @@ impl Case {
         pod_read_unaligned(&self.operator[..size_of::<O>()])
     }
 
-    /// The items for an operator and a BLOCK, up to `limit` of them: so many as one of the plan's boundaries has.
+    /// The items for an operator and a BLOCK, up to `limit` of them.
     fn items<O: Op<I, Output: Item> + Pod, I: Items>(&self, block: u32, limit: usize) -> Vec<I> {
+        self.some(self.len::<O, I>(block, limit))
+    }
+
+    /// So many items.
+    fn some<I: Items>(&self, len: usize) -> Vec<I> {
+        (0..len as u64).map(|index| I::from_hash(support::hash(self.items.wrapping_add(index)))).collect()
+    }
+
+    /// A length that one of the plan's boundaries has.
+    fn len<O: Op<I, Output: Item> + Pod, I: Items>(&self, block: u32, limit: usize) -> usize {
         let row = Plan::new(0, width::<O, I>(I::BYTES), block).row as usize;
         let most = row * gpu_reduce::max_chunks(block) as usize;
         let rows = [1, 2, 3, 4, 7, 8, 9, 12, 31, 32, 33, 64, 127, 128, 129, 512].map(|rows| rows * row);
         let mut boundaries = [&[0, row / block as usize, 32, limit, 8 * most, 12 * most], &rows[..]].concat();
         boundaries.retain(|&boundary| boundary <= limit);
-        let len = boundaries[self.boundary.index(boundaries.len())].saturating_add_signed(self.beside);
-        (0..len as u64).map(|index| I::from_hash(support::hash(self.items.wrapping_add(index)))).collect()
+        boundaries[self.boundary.index(boundaries.len())].saturating_add_signed(self.beside)
     }
 }
 
@@ -208,11 +227,52 @@ fn property<O: Op<I, Output: Item> + Pod, I: Items>() {
     TestRunner::new(config).run(&cases(), everywhere).unwrap();
 }
 
+/// Tests columns by a row of the table: each has the result of its items.
+fn property_of_columns<O: Op<I, Output: Item> + Pod, I: Items>() {
+    let (cases_of_row, limit) = effort();
+    let config =
+        ProptestConfig { cases: cases_of_row, failure_persistence: None, ..ProptestConfig::default() };
+    let everywhere = |case: Case| {
+        let op: O = case.operator();
+        let [outer, inner] = case.stay;
+        for_each_block!(|BLOCK| {
+            let reduced = case.len::<O, I>(BLOCK, limit / (outer * inner));
+            let items = case.some::<I>(outer * reduced * inner);
+            let expected: Vec<_> = (0..outer * inner)
+                .map(|column| {
+                    let first = column / inner * reduced * inner + column % inner;
+                    let column: Vec<_> = (0..reduced).map(|index| items[first + index * inner]).collect();
+                    planned(&op, &column, BLOCK).unwrap_or(O::Output::zeroed())
+                })
+                .collect();
+            for device in &*DEVICES {
+                let buffers = I::upload(&items, case.before, device);
+                let views = I::views(&buffers, case.before);
+                let shaped = views.shaped(&[outer, reduced, inner]).unwrap();
+                let results = shaped.over(1).unwrap().reduce_or::<O, BLOCK>(op, O::Output::zeroed());
+                let results = results
+                    .and_then(|results| results.to_vec())
+                    .map_err(|error| TestCaseError::fail(error.to_string()))?;
+                let context = format!("{outer} of {reduced} by {inner} on {device}, BLOCK {BLOCK}");
+                prop_assert_eq!(bytes_of_all(&results), bytes_of_all(&expected), "{}", context);
+            }
+        });
+        Ok(())
+    };
+    TestRunner::new(config).run(&cases(), everywhere).unwrap();
+}
+
+/// The bytes of each.
+fn bytes_of_all<V: bytemuck::NoUninit>(values: &[V]) -> Vec<Vec<u8>> {
+    values.iter().map(|value| bytes_of(value).to_vec()).collect()
+}
+
 macro_rules! tests {
     ($($name:ident: $op:ty, $($item:ty),+;)*) => {$(
         #[test]
         fn $name() {
             property::<$op, items!($($item),+)>();
+            property_of_columns::<$op, items!($($item),+)>();
         }
     )*};
 }

@@ -1,0 +1,75 @@
+//! Launching what finds runs of equal neighbouring keys.
+
+use super::Gpu;
+use super::modules::{Compiled, Grid, no_kernel};
+use super::stream::{OwnStream, Queue, empty_slots};
+use crate::call::RunsCall;
+use crate::{Error, Kernels};
+use cust::memory::{AsyncCopyDestination, DevicePointer, DeviceSlice};
+use gpu_reduce_kernels::kernels::Parameters;
+use gpu_reduce_kernels::runs::{Arguments, RESIDENT, STATE_HEAD, THREADS, tiles};
+
+/// Tiles that a queue has an area for from its first launch on: 2^23 keys.
+const TILES: u64 = 1024;
+
+impl Queue {
+    /// Enqueues that the runs of some keys are found. Returns the kernel that does it.
+    ///
+    /// # Safety
+    ///
+    /// The keys, and what the call has places for, stay until the stream has been waited for, and nothing else uses
+    /// them meanwhile. The context is entered.
+    unsafe fn enqueue_runs(&mut self, gpu: &Gpu, call: &RunsCall) -> Result<&'static Compiled, Error> {
+        let Arguments { keys, len, .. } = call.arguments;
+        let tiles = tiles(keys.addr() as u64, len, call.size);
+        let words = |area: u64| STATE_HEAD + 2 * area as usize;
+        let state = match self.runs.take().filter(|state| state.len() >= words(tiles)) {
+            Some(state) => state,
+            None => empty_slots(gpu, &self.stream, words(tiles.next_power_of_two().max(TILES)))?,
+        };
+        let area = ((state.len() - STATE_HEAD) / 2) as u64;
+        let state = self.runs.insert(state).as_device_ptr().as_mut_ptr();
+        let arguments = Arguments { state, area, ..call.arguments };
+        let parameters = Parameters::of(&arguments);
+        let grid = Grid { blocks: tiles as u32, block: THREADS, resident: RESIDENT };
+        // SAFETY: as the caller vouches; the area has so many tiles.
+        unsafe { gpu.launch_if_compiled(call.kernel, Kernels::NONE, &self.stream, grid, &parameters) }?
+            .ok_or_else(|| no_kernel("runs", THREADS))
+    }
+}
+
+impl OwnStream {
+    /// Enqueues that the runs of some keys are found.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Queue::enqueue_runs`], but for the context.
+    pub unsafe fn enqueue_runs(&mut self, call: &RunsCall) -> Result<(), Error> {
+        let _entered = self.gpu.enter()?;
+        // SAFETY: as the caller vouches.
+        unsafe { self.queue.enqueue_runs(&self.gpu, call) }?;
+        Ok(())
+    }
+}
+
+impl Gpu {
+    /// Finds the runs of some keys, and waits; returns how many there are.
+    ///
+    /// # Safety
+    ///
+    /// The keys stay as they are meanwhile, and nothing else uses what the call has places for.
+    pub unsafe fn find_runs(&self, call: &RunsCall) -> Result<u64, Error> {
+        self.with_workspace(|workspace| {
+            let queue = &mut workspace.queue;
+            let place = DevicePointer::<u64>::from_raw(call.arguments.number.addr() as u64);
+            let mut number = [0];
+            // SAFETY: as the caller vouches; the stream is waited for below.
+            unsafe {
+                let kernel = queue.enqueue_runs(self, call)?;
+                let copied = DeviceSlice::from_raw_parts(place, 1).async_copy_to(&mut number, &queue.stream);
+                self.launched(kernel, copied.and_then(|()| queue.stream.synchronize()))?;
+            }
+            Ok(number[0])
+        })
+    }
+}

@@ -1,0 +1,308 @@
+//! Runs of equal neighbouring keys, and reductions by them: as a loop over the keys finds them, with each run's bits
+//! those of reducing that slice.
+
+use cust::sys::{self, cudaError_enum::CUDA_SUCCESS};
+use gpu_reduce::{
+    Buffer, Device, Element, Error, Max, Mean, Reduce, Runs, Sum, View, bf16, f16, for_each_element,
+    reduce_by_key,
+};
+use std::ops::Range;
+use std::ptr::null_mut;
+use support::{Sample, devices, hash, samples};
+
+/// Keys in a tile of the kernel.
+const TILE: usize = 8192;
+
+/// As NumPy's `unique` has it.
+#[allow(clippy::eq_op)]
+fn is_same<K: Element>(a: K, b: K) -> bool {
+    a == b || (a != a && b != b)
+}
+
+/// Where runs lie.
+fn ranges<K: Element>(keys: &[K]) -> Vec<Range<usize>> {
+    let begins = |&index: &usize| index == 0 || !is_same(keys[index - 1], keys[index]);
+    let starts: Vec<usize> = (0..keys.len()).filter(begins).chain([keys.len()]).collect();
+    starts.windows(2).map(|ends| ends[0]..ends[1]).collect()
+}
+
+/// Keys in runs of these lengths, but where neighbours happen to be the same.
+fn keys_of<K: Sample>(lengths: impl IntoIterator<Item = usize>) -> Vec<K> {
+    let keys = lengths.into_iter().enumerate();
+    keys.flat_map(|(run, len)| std::iter::repeat_n(K::any(hash(run as u64)), len)).collect()
+}
+
+/// The keys' bytes: NaN is not always the same.
+fn bytes<K: Element>(keys: &[K]) -> &[u8] {
+    bytemuck::cast_slice(keys)
+}
+
+/// The same keys and values on every device.
+fn check<K: Element>(host: &[K], starts: &[usize], name: &str) {
+    let values = samples(host.len(), f32::any);
+    for device in devices() {
+        let (on_device, x) = (device.upload(host).unwrap(), device.upload(&values).unwrap());
+        for &start in starts {
+            let case = format!("{name} of {} from {start} on {device}", K::NAME);
+            let ranges = ranges(&host[start..]);
+            let keys: Vec<K> = ranges.iter().map(|range| host[start..][range.start]).collect();
+            let sums =
+                ranges.iter().map(|range| values[start..][range.clone()].reduce::<Sum, 256>().unwrap());
+            let sums: Vec<f32> = sums.collect();
+            let (of, x) = (on_device.slice(start..).unwrap(), x.slice(start..).unwrap());
+            // Twice: nothing is left behind.
+            for _ in 0..2 {
+                let runs = of.runs().unwrap_or_else(|error| panic!("{case}: {error}"));
+                assert_eq!(runs.number().to_vec().unwrap(), [ranges.len() as u64], "{case}");
+                assert_eq!(bytes(&runs.keys().to_vec().unwrap()), bytes(&keys), "{case}");
+                let got = x.segments(&runs).unwrap().reduce::<Sum, 256>().unwrap().to_vec().unwrap();
+                let same = |(got, sum): (&f32, &f32)| got.to_bits() == sum.to_bits();
+                let differs = got.iter().zip(&sums).position(|pair| !same(pair));
+                assert_eq!(
+                    (got.len(), differs),
+                    (sums.len(), None),
+                    "{case}: {:?}",
+                    differs.map(|run| &ranges[run])
+                );
+            }
+        }
+    }
+}
+
+/// Lengths of runs for so many keys.
+fn lengths(total: usize, length: impl Fn(u64) -> usize) -> Vec<usize> {
+    let (mut lengths, mut left) = (Vec::new(), total);
+    while left > 0 {
+        let length = length(hash(lengths.len() as u64)).clamp(1, left);
+        lengths.push(length);
+        left -= length;
+    }
+    lengths
+}
+
+macro_rules! test_types {
+    ({} $($type:ident: $($row:ident)*;)*) => {$(
+        #[test]
+        fn $type() {
+            test_type::<$type>();
+        }
+    )*};
+}
+
+for_each_element! { test_types! {} }
+
+fn test_type<K: Sample>() {
+    const LEN: usize = 3 * TILE + 77;
+    let starts = [0, 1, 3, 16 / size_of::<K>() + 1];
+    check::<K>(&[], &[0], "no keys");
+    for len in [1, 2, 15, 16, 17, 31, 32, 33, 100, 1023, 1025, TILE - 1, TILE, TILE + 1] {
+        check::<K>(&keys_of(lengths(len, |hash| (hash % 4) as usize)), &[0, 1], &format!("{len} keys"));
+    }
+    for run in [1, 2, 3, 100] {
+        check::<K>(&keys_of(lengths(LEN, |_| run)), &starts, &format!("runs of {run}"));
+    }
+    check::<K>(&keys_of([LEN]), &starts[..2], "one run");
+    check::<K>(&keys_of(lengths(LEN, |hash| 1 << (hash % 12))), &starts, "runs of many lengths");
+    // A run begins at each of these.
+    let mut edges: Vec<usize> =
+        (1..=3).flat_map(|tile| (tile * TILE - 2..=tile * TILE + 2).step_by(1)).collect();
+    edges.push(LEN);
+    for keep in [1, 2, 5] {
+        let edges: Vec<usize> =
+            [0].into_iter().chain(edges.iter().copied().step_by(keep)).chain([LEN]).collect();
+        let lengths = edges.windows(2).map(|ends| ends[1] - ends[0]);
+        check::<K>(&keys_of(lengths), &starts, "runs at tiles' edges");
+    }
+}
+
+/// More tiles than a warp looks back over at a time.
+#[test]
+fn many_tiles() {
+    let len = 41 * TILE + 5;
+    check::<i32>(&keys_of(lengths(len, |hash| (hash % 9) as usize)), &[0, 3], "short runs");
+    check::<i32>(&keys_of(lengths(len, |hash| (hash % 90_000) as usize)), &[0], "long runs");
+    check::<u8>(&keys_of(lengths(len, |_| 1)), &[1], "runs of 1");
+    if support::gpu().is_some() {
+        let len = (1 << 24) + 12_345;
+        check::<u32>(&keys_of(lengths(len, |hash| (hash % 9) as usize)), &[0, 1], "short runs");
+        check::<u64>(&keys_of(lengths(len, |hash| (hash % 99) as usize)), &[0, 1], "short runs");
+        check::<f32>(&keys_of(lengths(len, |hash| (hash % 999_999) as usize)), &[0, 1], "long runs");
+        check::<u8>(&vec![3; len], &[0, 1], "one run");
+    }
+}
+
+macro_rules! special_floats {
+    ($($type:ident $bits:ident)*) => {$(
+        let infinity = $type::INFINITY.to_bits();
+        let nan = |payload| $type::from_bits(infinity | payload);
+        let negative_nan = $type::from_bits(nan(2).to_bits() | 1 << ($bits::BITS - 1));
+        let zero = $type::from_bits(0);
+        let some = [
+            -zero, zero, zero, -zero, nan(1), negative_nan, nan(3), nan(infinity >> 1), $type::INFINITY, $type::INFINITY,
+            $type::NEG_INFINITY, nan(1), zero, $type::from_bits(1), $type::from_bits(1 | 1 << ($bits::BITS - 1)), -zero,
+        ];
+        let keys: Vec<$type> = (0..TILE + 999).map(|index| some[(hash(index as u64 / 3) % 16) as usize]).collect();
+        check(&some, &[0, 1, 2, 3], "special keys");
+        check(&keys, &[0, 1], "special keys");
+    )*};
+}
+
+#[test]
+fn nan_is_nan_and_zero_is_zero() {
+    special_floats! { f16 u16 bf16 u16 f32 u32 f64 u64 }
+}
+
+/// Buffers for runs and results on a stream: used again and again, with other keys each time, and with too little room.
+#[test]
+fn runs_stay_on_the_device() {
+    for device in devices() {
+        let (len, most) = (5 * TILE + 100, 9_000);
+        let values = samples(len, f32::any);
+        let x = device.upload(&values).unwrap();
+        let mut stream = device.stream().unwrap();
+        let mut runs = Runs::<i16>::with_room(&device, len, most).unwrap();
+        let mut short = Runs::<i16>::with_room(&device, 1_000, 2_000).unwrap();
+        let mut sums = device.zeros::<f32>(most).unwrap();
+        assert_eq!((runs.keys().len(), short.keys().len()), (most, 1_000));
+        for round in 1..6 {
+            let host: Vec<i16> = keys_of(lengths(len, |hash| (hash % (3 * round)) as usize));
+            let keys = device.upload(&host).unwrap();
+            // SAFETY: the buffers stay, and are not used otherwise, until the stream has been waited for.
+            unsafe {
+                runs.enqueue(&keys, &mut stream).unwrap();
+                short.enqueue(&keys.slice(..1_000).unwrap(), &mut stream).unwrap();
+                let segments = x.segments(&runs).unwrap();
+                segments.enqueue::<Sum, 256>(Sum, 0.0, &mut stream, &mut sums).unwrap();
+            }
+            stream.wait().unwrap();
+            for (runs, host) in [(&runs, &host[..]), (&short, &host[..1_000])] {
+                let ranges = ranges(host);
+                let room = ranges.len().min(runs.keys().len());
+                let first: Vec<i16> = ranges[..room].iter().map(|range| host[range.start]).collect();
+                let number = runs.number().to_vec().unwrap();
+                assert_eq!(number, [ranges.len() as u64], "round {round} on {device}");
+                assert_eq!(
+                    runs.keys().slice(..room).unwrap().to_vec().unwrap(),
+                    first,
+                    "round {round} on {device}"
+                );
+            }
+            let ranges = ranges(&host);
+            let room = ranges.len().min(most);
+            let expected: Vec<f32> = ranges[..room]
+                .iter()
+                .map(|range| values[range.clone()].reduce::<Sum, 256>().unwrap())
+                .collect();
+            assert_eq!(sums.slice(..room).unwrap().to_vec().unwrap(), expected, "round {round} on {device}");
+            // What waits has the number from there, too.
+            let again = x.segments(&runs).unwrap().reduce::<Sum, 256>().unwrap();
+            assert_eq!(again.to_vec().unwrap(), expected, "round {round} on {device}");
+        }
+    }
+}
+
+/// Runs, and two reductions by them, captured once and replayed with other keys in the same place each time; another
+/// launch on the stream comes between.
+#[test]
+fn a_graph_replays_with_new_keys() {
+    let Some(device) = support::gpu() else { return };
+    let _context = cust::context::Context::new(cust::device::Device::get_device(0).unwrap()).unwrap();
+    let len = 40 * TILE + 99;
+    let values = samples(len, f32::any);
+    let x = device.upload(&values).unwrap();
+    let mut keys = device.zeros::<i32>(len).unwrap();
+    let mut runs = Runs::with_room(&device, len, len).unwrap();
+    let mut few = Runs::with_room(&device, 100, 100).unwrap();
+    let mut sums = device.zeros::<f32>(len).unwrap();
+    let mut means = device.zeros::<f32>(len).unwrap();
+    let mut stream = device.stream().unwrap();
+    let raw: sys::CUstream = stream.as_raw().unwrap().cast();
+    let mut enqueue = || {
+        // SAFETY: the buffers outlive the graph; what is written between replays is when the stream has been waited for.
+        unsafe {
+            runs.enqueue(&keys, &mut stream).unwrap();
+            let segments = x.segments(&runs).unwrap();
+            segments.enqueue::<Sum, 256>(Sum, 0.0, &mut stream, &mut sums).unwrap();
+            segments.enqueue::<Mean, 256>(Mean, 0.0, &mut stream, &mut means).unwrap();
+        }
+    };
+    enqueue();
+    let (mut graph, mut executable) = (null_mut(), null_mut());
+    // SAFETY: the stream is live, and the graph's executable is destroyed after its last use.
+    unsafe {
+        let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        assert_eq!(sys::cuStreamSynchronize(raw), CUDA_SUCCESS);
+        assert_eq!(sys::cuStreamBeginCapture_v2(raw, mode), CUDA_SUCCESS);
+        enqueue();
+        assert_eq!(sys::cuStreamEndCapture(raw, &mut graph), CUDA_SUCCESS);
+        assert_eq!(sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0), CUDA_SUCCESS);
+    }
+    for round in 0..30 {
+        let host: Vec<i32> = keys_of(lengths(len, |hash| (hash % (1 << (round % 17))) as usize));
+        keys.write(0, &host).unwrap();
+        // SAFETY: as above.
+        unsafe {
+            few.enqueue(&keys.slice(1..101).unwrap(), &mut stream).unwrap();
+            assert_eq!(sys::cuGraphLaunch(executable, raw), CUDA_SUCCESS);
+        }
+        stream.wait().unwrap();
+        let ranges = ranges(&host);
+        let count = ranges.len();
+        assert_eq!(runs.number().to_vec().unwrap(), [count as u64], "round {round}");
+        let first: Vec<i32> = ranges.iter().map(|range| host[range.start]).collect();
+        assert_eq!(runs.keys().slice(..count).unwrap().to_vec().unwrap(), first, "round {round}");
+        let by = |reduce: &dyn Fn(&[f32]) -> f32| -> Vec<f32> {
+            ranges.iter().map(|range| reduce(&values[range.clone()])).collect()
+        };
+        let expected = by(&|values| values.reduce::<Sum, 256>().unwrap());
+        assert_eq!(sums.slice(..count).unwrap().to_vec().unwrap(), expected, "round {round}");
+        let expected = by(&|values| values.reduce::<Mean, 256>().unwrap());
+        assert_eq!(means.slice(..count).unwrap().to_vec().unwrap(), expected, "round {round}");
+    }
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(sys::cuGraphExecDestroy(executable), CUDA_SUCCESS);
+        assert_eq!(sys::cuGraphDestroy(graph), CUDA_SUCCESS);
+    }
+}
+
+#[test]
+fn in_one_line() {
+    for device in devices() {
+        let keys = device.upload(&[2.5f64, 2.5, -1.0, 2.5]).unwrap();
+        let values = device.upload(&[1.0f32, 2.0, 3.0, 4.0]).unwrap();
+        let (keys, sums) = reduce_by_key(&keys, &values, Sum).unwrap();
+        assert_eq!(
+            (keys.to_vec(), sums.to_vec()),
+            (Ok(vec![2.5, -1.0, 2.5]), Ok(vec![3.0, 3.0, 4.0])),
+            "{device}"
+        );
+    }
+    assert_eq!(vec![1u8, 1, 2].runs().unwrap().keys().to_vec(), Ok(vec![1, 2]));
+    let (keys, most) = reduce_by_key(&[false as u8, 1, 1], &[1.0f32, 2.0, 3.0], Max).unwrap();
+    assert_eq!((keys.to_vec(), most.to_vec()), (Ok(vec![0, 1]), Ok(vec![1.0, 3.0])));
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let host = [1i32, 1, 2];
+    for device in devices() {
+        let keys = device.upload(&host).unwrap();
+        let other_length = |first, second| Some(Error::OtherLength { first, second });
+        let more = device.upload(&[1.0f32; 4]).unwrap();
+        assert_eq!(reduce_by_key(&keys, &more, Sum).err(), other_length(4, 3));
+        let mut stream = device.stream().unwrap();
+        let mut runs = Runs::with_room(&device, 4, 4).unwrap();
+        // SAFETY: nothing is enqueued.
+        assert_eq!(unsafe { runs.enqueue(&keys, &mut stream) }.err(), other_length(4, 3));
+        if !device.is_cpu() {
+            let is_elsewhere = |result: Option<Error>| matches!(result, Some(Error::OtherDevice { .. }));
+            assert!(is_elsewhere(reduce_by_key(&host, &more.slice(..3).unwrap(), Sum).err()));
+            assert!(is_elsewhere(reduce_by_key(&keys, &[1.0f32; 3], Sum).err()));
+            let here: Buffer<i32> = Device::cpu().upload(&[1; 4]).unwrap();
+            let here: View<i32> = here.view();
+            // SAFETY: as above.
+            assert!(is_elsewhere(unsafe { runs.enqueue(&here, &mut stream) }.err()));
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Columns, and arrays of several axes: each column has the bits of reducing its items alone, on every device.
+
+use gpu_reduce::{
+    ArgMax, Buffer, Dot, Error, Item, LogSumExp, Max, Mean, Min, Moments, Op, Plan, Prod, Reduce, Segments,
+    Sum, Var, f16, width,
+};
+use support::{Sample, devices, for_each_block, hash, samples};
+
+/// The items of column `index`, one after another.
+fn column<T: Copy>(items: &[T], [_, reduced, inner]: [usize; 3], index: usize) -> Vec<T> {
+    let first = index / inner * reduced * inner + index % inner;
+    items[first..].iter().step_by(inner).take(reduced).copied().collect()
+}
+
+/// Panics unless each result, or some of them where there are many, is that of its column alone; says so where the operator's kernel is not
+/// compiled.
+fn compare<R: Item + PartialEq + std::fmt::Debug>(
+    case: &str,
+    got: Result<Buffer<R>, Error>,
+    shape: [usize; 3],
+    alone: impl Fn(usize) -> R,
+) {
+    let got = match got {
+        Err(error @ Error::NoKernel { .. }) => return eprintln!("skipped: {error}"),
+        got => got.unwrap_or_else(|error| panic!("{case}, {shape:?}: {error}")).to_vec().unwrap(),
+    };
+    let count = shape[0] * shape[2];
+    assert_eq!(got.len(), count, "{case}, {shape:?}");
+    for index in (0..count).step_by(count / 24 + 1).chain([count - 1]) {
+        // As text, in which NaNs are alike, and zeros are not.
+        assert_eq!(
+            format!("{:?}", got[index]),
+            format!("{:?}", alone(index)),
+            "{case}, {shape:?}, column {index}"
+        );
+    }
+}
+
+/// Lengths of columns around where they are cut in another way: items, rows, chunks, and more chunks than there are
+/// accumulators for them.
+fn lengths(row: usize) -> Vec<usize> {
+    let chunks = [8 * row, 9 * row, 32 * row, 128 * row].map(|len| [len - 1, len, len + 1]);
+    let rows = [row - 1, row, row + 1, 2 * row, 3 * row - 5, 5 * row + 7];
+    [1, 2, 3, 4, 7, 8, 9, 16, 31, 33, 100]
+        .into_iter()
+        .chain(rows)
+        .chain(chunks.into_iter().flatten())
+        .collect()
+}
+
+const INNER: [usize; 14] = [2, 3, 1, 7, 8, 31, 32, 33, 100, 64, 257, 1000, 5, 16];
+
+/// Shapes: all lengths with some numbers of columns, and the other way round, unless they are too large.
+fn shapes(row: usize, most: usize) -> Vec<[usize; 3]> {
+    let lengths = lengths(row);
+    let mut shapes = Vec::new();
+    for (index, &reduced) in lengths.iter().enumerate() {
+        for step in 0..3 {
+            let random = hash((index + 100 * step) as u64) as usize;
+            shapes.push([[1, 2, 5][random / 64 % 3], reduced, INNER[random % INNER.len()]]);
+            shapes.push([1, reduced, INNER[(index + step) % 5]]);
+        }
+    }
+    for (index, &inner) in INNER.iter().enumerate() {
+        shapes.push([1, [1, 6, 40, 300][index % 4], inner]);
+        shapes.push([1 + index, 12, inner]);
+    }
+    shapes.push([1, 3, 70_000]);
+    shapes.push([20_000, 5, 3]);
+    shapes.retain(|shape| shape.iter().product::<usize>() <= most);
+    shapes
+}
+
+/// Items at most.
+const MOST: usize = 140_000;
+
+fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
+    let host = samples(MOST + 1, T::any);
+    for device in devices() {
+        let x = device.upload(&host).unwrap();
+        for_each_block!(|BLOCK| {
+            let case = format!("{} of {} with BLOCK {BLOCK} on {device}", O::NAME, T::NAME);
+            let row = Plan::new(1, width::<O, T>(size_of::<T>()), BLOCK).row as usize;
+            for (index, shape) in shapes(row, MOST).into_iter().enumerate() {
+                // Of two, one is not aligned.
+                let start = index % 2;
+                let x = x.slice(start..start + shape.iter().product::<usize>()).unwrap();
+                let got = x.shaped(&shape).unwrap().over(1).unwrap().reduce_by::<O, BLOCK>(op);
+                compare(&case, got, shape, |index| {
+                    column(&host[start..], shape, index).reduce_by::<O, BLOCK>(op).unwrap()
+                });
+            }
+        });
+    }
+}
+
+macro_rules! checks {
+    ($($name:ident: $op:ty, $($type:ident)*;)*) => {$(
+        #[test]
+        fn $name() {
+            $( check::<$op, $type>(<$op>::default()); )*
+        }
+    )*};
+}
+
+checks! {
+    sum: Sum, f32 f64 i8 f16;
+    mean: Mean, f32;
+    var: Var, f32;
+    argmax: ArgMax, f32;
+    min: Min, f64;
+    prod: Prod, f32;
+    logsumexp: LogSumExp, f32;
+    moments: Moments, f32;
+}
+
+#[test]
+fn pairs() {
+    let a = samples(MOST, f32::any);
+    let b = samples(MOST + 1, |hash| f32::any(hash ^ 5));
+    for device in devices() {
+        let (x, y) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+        for_each_block!(|BLOCK| {
+            for shape in shapes(4 * BLOCK as usize, MOST) {
+                let len = shape.iter().product::<usize>();
+                let (x, y) = (x.slice(..len).unwrap(), y.slice(1..len + 1).unwrap());
+                let got = (x, y).shaped(&shape).unwrap().over(1).unwrap().reduce::<Dot, BLOCK>();
+                compare(&format!("dot with BLOCK {BLOCK} on {device}"), got, shape, |index| {
+                    (column(&a, shape, index), column(&b[1..], shape, index)).reduce::<Dot, BLOCK>().unwrap()
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn axes() {
+    let shape = [3, 4, 5, 6];
+    let host: Vec<f32> = samples(360, f32::any);
+    for device in devices() {
+        let x = device.upload(&host).unwrap();
+        let shaped = x.shaped(&shape).unwrap();
+        let sums = |axes: &Segments<'_, _>| axes.reduce::<Sum, 64>().unwrap().to_vec().unwrap();
+        for start in 0..4 {
+            assert_eq!(sums(&shaped.over(start).unwrap()), sums(&shaped.over(start..=start).unwrap()));
+            for end in start + 1..=4 {
+                let over = shaped.over(start..end).unwrap();
+                let [outer, reduced, inner] =
+                    [0..start, start..end, end..4].map(|axes| shape[axes].iter().product());
+                assert_eq!(over.len(), outer * inner);
+                compare(
+                    &format!("{start}..{end} on {device}"),
+                    over.reduce::<ArgMax, 64>(),
+                    [outer, reduced, inner],
+                    |index| column(&host, [outer, reduced, inner], index).reduce::<ArgMax, 64>().unwrap(),
+                );
+            }
+        }
+        assert_eq!(sums(&shaped.over(1..).unwrap()), sums(&x.rows(120).unwrap()));
+        assert_eq!(sums(&shaped.over(..3).unwrap()), sums(&x.columns(6).unwrap()));
+        assert_eq!(sums(&shaped.over(..=1).unwrap()), sums(&x.columns(30).unwrap()));
+        assert_eq!(sums(&shaped.over(..).unwrap()), [x.reduce::<Sum, 64>().unwrap()]);
+        assert_eq!(sums(&x.columns(1).unwrap()), [x.reduce::<Sum, 64>().unwrap()]);
+        assert_eq!(sums(&x.columns(360).unwrap()), host.iter().map(|x| x + 0.0).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn axes_without_items() {
+    for device in devices() {
+        let x = device.upload::<f32>(&[]).unwrap();
+        let over = |shape: &[usize], axis: usize| {
+            x.shaped(shape).unwrap().over(axis).unwrap().reduce::<Sum, 256>().unwrap()
+        };
+        assert_eq!(over(&[0], 0).to_vec().unwrap(), [0.0]);
+        assert_eq!(over(&[2, 0, 3], 1).to_vec().unwrap(), [0.0; 6]);
+        assert_eq!(over(&[5, 0], 1).to_vec().unwrap(), [0.0; 5]);
+        assert_eq!(over(&[0, 700], 0).to_vec().unwrap(), [0.0; 700]);
+        assert_eq!(over(&[2, 0, 3], 0).len(), 0);
+        assert_eq!(over(&[2, 3, 0], 1).len(), 0);
+        assert_eq!(over(&[0, usize::MAX, usize::MAX], 1).len(), 0);
+        assert_eq!(x.columns(4).unwrap().reduce::<Sum, 256>().unwrap().to_vec().unwrap(), [0.0; 4]);
+        let max = x.shaped(&[2, 0, 3]).unwrap().over(1).unwrap();
+        assert_eq!(max.reduce::<Max, 256>().err(), Some(Error::EmptySegment { op: "max", segment: 0 }));
+        assert_eq!(max.reduce_or::<_, 256>(Max, 7.0).unwrap().to_vec().unwrap(), [7.0; 6]);
+        assert!(x.shaped(&[2, 0, 3]).unwrap().over(0).unwrap().reduce::<Max, 256>().unwrap().is_empty());
+        let many = x.shaped(&[usize::MAX, 0, usize::MAX]).unwrap().over(1).unwrap();
+        assert!(matches!(many.reduce::<Sum, 256>(), Err(Error::OutOfMemory { .. })));
+    }
+}
+
+#[test]
+fn what_is_no_shape() {
+    let x = [1.0f32; 12];
+    let message = |error: Option<Error>| error.map(|error| error.to_string()).unwrap();
+    assert_eq!(
+        message(x.shaped(&[2, 5]).err()),
+        "axes of 2 × 5 do not make up 12 items: give lengths whose product is that"
+    );
+    assert_eq!(
+        message(x.shaped(&[]).err()),
+        "no axes do not make up 12 items: give lengths whose product is that"
+    );
+    assert!(x.shaped(&[usize::MAX, 2]).is_err());
+    assert!(x.shaped(&[0, 12]).is_err());
+    assert_eq!(
+        message(x.columns(5).err()),
+        "5 columns do not make up 12 items: give lengths whose product is that"
+    );
+    assert!(x.columns(0).is_err());
+    let shaped = x.shaped(&[2, 3, 2]).unwrap();
+    assert_eq!(shaped.over(3).err(), Some(Error::Axes { start: 3, end: 4, axes: 3 }));
+    assert_eq!(shaped.over(1..4).err(), Some(Error::Axes { start: 1, end: 4, axes: 3 }));
+    assert_eq!(shaped.over(1..1).err(), Some(Error::Axes { start: 1, end: 1, axes: 3 }));
+    let descending = std::ops::Range { start: 2, end: 1 };
+    assert!(shaped.over(usize::MAX).is_err() && shaped.over(descending).is_err());
+}
+
+#[test]
+fn enqueued() {
+    let host = samples(5000, f32::any);
+    for device in devices() {
+        let x = device.upload(&host).unwrap();
+        let shaped = x.shaped(&[5, 250, 4]).unwrap();
+        let over = shaped.over(1).unwrap();
+        let mut stream = device.stream().unwrap();
+        let mut sums = device.zeros::<f32>(21).unwrap();
+        let mut maxima = device.zeros::<f32>(20).unwrap();
+        // SAFETY: all buffers stay until the stream has been waited for.
+        unsafe {
+            over.enqueue::<Sum, 32>(Sum, 0.0, &mut stream, &mut sums).unwrap();
+            over.enqueue::<Max, 32>(Max, 0.0, &mut stream, &mut maxima).unwrap();
+            let mut short = device.zeros::<f32>(19).unwrap();
+            assert!(over.enqueue::<Sum, 32>(Sum, 0.0, &mut stream, &mut short).is_err());
+        }
+        stream.wait().unwrap();
+        assert_eq!(sums.to_vec().unwrap()[20], 0.0);
+        assert_eq!(sums.to_vec().unwrap()[..20], over.reduce::<Sum, 32>().unwrap().to_vec().unwrap());
+        assert_eq!(maxima.to_vec().unwrap(), over.reduce::<Max, 32>().unwrap().to_vec().unwrap());
+    }
+}

@@ -1,0 +1,268 @@
+//! Many reductions at once: each segment and row has the bits of reducing that slice alone, on every device.
+
+use gpu_reduce::{
+    ArgMax, ArgMin, Buffer, Device, Error, Item, LogSumExp, Max, Mean, Min, NanVar, Op, Plan, Prod, Reduce,
+    Sum, SumOfSquares, Var, bf16, f16, for_each_element, width,
+};
+use support::{Sample, devices, for_each_block, hash, samples};
+
+/// Lengths around where another way of folding begins: items, leaves, what a warp folds at a time, rows, and chunks.
+fn lengths(row: usize, most: usize) -> Vec<usize> {
+    let boundaries = [64, 128, 256, 512, 1024, row, 2 * row, 8 * row, 9 * row, 33 * row]
+        .map(|len| [len - 1, len, len + 1]);
+    (0..36).chain(boundaries.into_iter().flatten()).filter(|&len| len <= most).collect()
+}
+
+/// Offsets of segments of these lengths in a mixed order, with short ones between them; and empty ones at the start, the end, and in rows.
+fn offsets(lengths: &[usize]) -> Vec<u64> {
+    let mut lengths = lengths.to_vec();
+    lengths.extend((0..700).map(|index| (hash(index) % [3, 12, 70][index as usize / 300]) as usize));
+    lengths.sort_by_key(|&len| hash(len as u64 ^ 77));
+    let mut offsets = vec![3, 3, 3];
+    for (index, len) in lengths.iter().enumerate() {
+        let last = offsets[offsets.len() - 1] + *len as u64;
+        offsets.push(last);
+        if index % 40 == 7 {
+            offsets.extend([last; 2]);
+        }
+    }
+    offsets.push(offsets[offsets.len() - 1]);
+    offsets
+}
+
+/// Panics unless the results are those of the slices alone; says so where the operator's kernel is not compiled.
+fn compare<R: Item + std::fmt::Debug>(case: &str, got: Result<Buffer<R>, Error>, alone: &[String]) {
+    let got = match got {
+        Err(error @ Error::NoKernel { .. }) => return eprintln!("skipped: {error}"),
+        got => got.unwrap_or_else(|error| panic!("{case}: {error}")).to_vec().unwrap(),
+    };
+    assert_eq!(got.len(), alone.len(), "{case}");
+    for (index, (got, alone)) in got.iter().zip(alone).enumerate() {
+        // As text, in which NaNs are alike, and zeros are not.
+        assert_eq!(&format!("{got:?}"), alone, "{case}, segment {index}");
+    }
+}
+
+fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
+    for_each_block!(|BLOCK| {
+        let row = Plan::new(1, width::<O, T>(size_of::<T>()), BLOCK).row as usize;
+        let offsets = offsets(&lengths(row, 20_000));
+        let short: Vec<u32> = offsets.iter().map(|&offset| offset as u32).collect();
+        let len = offsets[offsets.len() - 1] as usize + 5;
+        let host = samples(len, T::any);
+        let default: O::Output = bytemuck::Zeroable::zeroed();
+        let alone = |range: std::ops::Range<usize>| {
+            format!("{:?}", host[range].reduce_by::<O, BLOCK>(op).unwrap_or(default))
+        };
+        let of_segments: Vec<String> =
+            offsets.windows(2).map(|ends| alone(ends[0] as usize..ends[1] as usize)).collect();
+        for device in devices() {
+            let case = format!("{} of {} with BLOCK {BLOCK} on {device}", O::NAME, T::NAME);
+            let x = device.upload(&host).unwrap();
+            compare(&case, x.segments(&offsets).unwrap().reduce_or::<O, BLOCK>(op, default), &of_segments);
+            let on_device = device.upload(&short).unwrap();
+            compare(&case, x.segments(&on_device).unwrap().reduce_or::<O, BLOCK>(op, default), &of_segments);
+            for columns in [1, 3, 8, 77, 600, 3_000] {
+                let items = (len / columns).min(2_000) * columns;
+                let rows: Vec<String> = (0..items / columns)
+                    .map(|row| alone(row * columns + 1..(row + 1) * columns + 1))
+                    .collect();
+                let x = x.slice(1..items + 1);
+                let Ok(x) = x else { continue };
+                let got = x.rows(columns).unwrap().reduce_by::<O, BLOCK>(op);
+                compare(&format!("{case}, rows of {columns}"), got, &rows);
+            }
+        }
+    });
+}
+
+macro_rules! checks {
+    ($($name:ident: $op:ty, $($type:ident)*;)*) => {$(
+        #[test]
+        fn $name() {
+            $( check::<$op, $type>(<$op>::default()); )*
+        }
+    )*};
+}
+
+checks! {
+    sums_of_floats: Sum, f16 bf16 f32 f64;
+    sums_of_integers: Sum, i8 u16 i32 u64;
+    products: Prod, f64 i16;
+    squares: SumOfSquares, f32 u8;
+    minima: Min, f32 i8 f16;
+    maxima: Max, bf16 u32;
+    places_of_minima: ArgMin, f32 i64;
+    places_of_maxima: ArgMax, f64 u8;
+    means: Mean, f32 i32;
+    variances: Var, f32 f64 u16;
+    others: LogSumExp, f32;
+    more_others: NanVar, f64;
+}
+
+/// Segments of all kinds by one BLOCK, of each operator that is compiled for them, and of each type.
+fn check_kernel<O: Op<T, Output: Item>, T: Sample>(op: O) {
+    let offsets = offsets(&[100, 200, 257, 300, 513, 1_025, 1_500, 2_600, 5_000]);
+    let host = samples(offsets[offsets.len() - 1] as usize, T::any);
+    let default: O::Output = bytemuck::Zeroable::zeroed();
+    let alone = |range: std::ops::Range<usize>| {
+        format!("{:?}", host[range].reduce_by::<O, 64>(op).unwrap_or(default))
+    };
+    let of_segments: Vec<String> =
+        offsets.windows(2).map(|ends| alone(ends[0] as usize..ends[1] as usize)).collect();
+    let of_columns: Vec<String> = (0..7)
+        .map(|column| host[column..].iter().step_by(7).take(900).copied().collect::<Vec<T>>())
+        .map(|column| format!("{:?}", column.reduce_by::<O, 64>(op).unwrap()))
+        .collect();
+    for device in devices() {
+        let case = format!("{} of {} on {device}", O::NAME, T::NAME);
+        let x = device.upload(&host).unwrap();
+        compare(&case, x.segments(&offsets).unwrap().reduce_or::<O, 64>(op, default), &of_segments);
+        compare(&case, x.slice(..6_300).unwrap().columns(7).unwrap().reduce_by::<O, 64>(op), &of_columns);
+    }
+}
+
+macro_rules! of_all_types {
+    ({ $name:ident: $op:ident } $($type:ident: $($row:ident)*;)*) => {
+        #[test]
+        fn $name() {
+            $( check_kernel::<$op, $type>($op::default()); )*
+        }
+    };
+}
+
+for_each_element! { of_all_types! { sums_of_all_types: Sum } }
+for_each_element! { of_all_types! { products_of_all_types: Prod } }
+for_each_element! { of_all_types! { minima_of_all_types: Min } }
+for_each_element! { of_all_types! { maxima_of_all_types: Max } }
+for_each_element! { of_all_types! { places_of_minima_of_all_types: ArgMin } }
+for_each_element! { of_all_types! { places_of_maxima_of_all_types: ArgMax } }
+for_each_element! { of_all_types! { means_of_all_types: Mean } }
+for_each_element! { of_all_types! { variances_of_all_types: Var } }
+
+/// Enough of them that a block has whole segments of several chunks.
+#[test]
+fn long_segments_within_a_block() {
+    let offsets: Vec<u32> = (0..1000u32)
+        .scan(0, |end, index| {
+            let start = *end;
+            *end += 1_100 + hash(index.into()) as u32 % 2_500;
+            Some(start)
+        })
+        .collect();
+    let host = samples(offsets[offsets.len() - 1] as usize, f32::any);
+    for device in devices() {
+        let x = device.upload(&host).unwrap();
+        fn alone<const BLOCK: u32>(host: &[f32], offsets: &[u32]) -> Vec<String> {
+            let sums = offsets
+                .windows(2)
+                .map(|ends| host[ends[0] as usize..ends[1] as usize].reduce::<Sum, BLOCK>());
+            sums.map(|sum| format!("{:?}", sum.unwrap())).collect()
+        }
+        let segments = x.segments(&offsets).unwrap();
+        compare("of a row", segments.reduce::<Sum, 1024>(), &alone::<1024>(&host, &offsets));
+        compare("of many chunks", segments.reduce::<Sum, 32>(), &alone::<32>(&host, &offsets));
+    }
+}
+
+#[test]
+fn one_segment() {
+    let host = samples(700_001, f32::any);
+    for device in devices() {
+        let x = device.upload(&host).unwrap();
+        let case = format!("on {device}");
+        for start in [0, 1] {
+            let sum = format!("{:?}", host[start..].reduce::<Sum, 64>().unwrap());
+            let ends = [start as u64, 700_001];
+            compare(&case, x.segments(&ends).unwrap().reduce::<Sum, 64>(), std::slice::from_ref(&sum));
+            let x = x.slice(start..).unwrap();
+            compare(&case, x.rows(700_001 - start).unwrap().reduce::<Sum, 64>(), &[sum]);
+        }
+    }
+}
+
+#[test]
+fn segments_without_items() {
+    for device in devices() {
+        let x = device.upload(&[4.0f32, 2.0, 3.0]).unwrap();
+        let segments = x.segments(&[0u32, 1, 1, 3, 3]).unwrap();
+        assert_eq!(segments.reduce::<Sum, 256>().unwrap().to_vec().unwrap(), [4.0, 0.0, 5.0, 0.0]);
+        assert_eq!(segments.reduce::<Min, 256>().err(), Some(Error::EmptySegment { op: "min", segment: 1 }));
+        assert_eq!(
+            segments.reduce_or::<_, 256>(Min, -1.0).unwrap().to_vec().unwrap(),
+            [4.0, -1.0, 2.0, -1.0]
+        );
+        assert_eq!(segments.reduce::<Sum, 256>().unwrap().to_vec().unwrap(), [4.0, 0.0, 5.0, 0.0]);
+        assert!(segments.reduce::<Mean, 256>().unwrap().to_vec().unwrap()[1].is_nan());
+        assert_eq!(x.segments(&[2u64]).unwrap().reduce::<Sum, 256>().unwrap().len(), 0);
+        let none = device.upload::<f32>(&[]).unwrap();
+        assert_eq!(
+            none.segments(&[0u64, 0, 0]).unwrap().reduce::<Sum, 32>().unwrap().to_vec().unwrap(),
+            [0.0; 2]
+        );
+        assert_eq!(none.rows(5).unwrap().reduce::<Sum, 32>().unwrap().len(), 0);
+    }
+}
+
+#[test]
+fn what_are_no_offsets() {
+    let bad = |index, offset, before| Some(Error::BadOffset { index, offset, before, len: 5_000 });
+    for device in devices() {
+        let x = device.upload(&samples(5_000, f32::any)).unwrap();
+        assert_eq!(x.segments(&[0u32, 3, 2, 1, 5_000]).err(), bad(2, 2, 3));
+        assert_eq!(x.segments(&[0u64, 3, 5_001]).err(), bad(2, 5_001, 3));
+        assert_eq!(x.segments(&[] as &[u32]).err(), Some(Error::NoOffsets));
+        let sums = |offsets: &[u64]| {
+            let on_device = device.upload(offsets).unwrap();
+            match x.segments(&on_device) {
+                Ok(segments) => segments.reduce::<Sum, 256>().err(),
+                Err(error) => Some(error),
+            }
+        };
+        assert_eq!(sums(&[0, 3, 2, 1, 5_000]), bad(2, 2, 3));
+        assert_eq!(sums(&[0, 3, u64::MAX]), bad(2, u64::MAX, 3));
+        assert_eq!(sums(&[0, 5_000, 100, 4_900, 200, 4_800]), bad(2, 100, 5_000));
+        let mut offsets: Vec<u64> = (0..3_000).map(|index| index * 5 / 3).collect();
+        (offsets[1_700], offsets[2_900]) = (0, 1 << 40);
+        assert_eq!(sums(&offsets), bad(1_700, 0, 1_699 * 5 / 3));
+        // Nothing is left behind.
+        assert_eq!(sums(&[0, 3, 3, 5_000]), None);
+        let other = Device::cpu().upload(&[0u32, 5]).unwrap();
+        assert_eq!(x.segments(&other).unwrap().reduce::<Sum, 32>().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn what_are_no_rows() {
+    let x = [1.0f32; 12];
+    assert_eq!(x.rows(5).err(), Some(Error::Shape { shape: "rows of 5".to_owned(), len: 12 }));
+    assert!(x.rows(0).is_err());
+    assert_eq!(x.rows(4).unwrap().reduce::<Sum, 32>().unwrap().to_vec().unwrap(), [4.0; 3]);
+}
+
+#[test]
+fn enqueued() {
+    let host = samples(50_000, f32::any);
+    let offsets: Vec<u32> = (0..=100).map(|index| index * index * 5).collect();
+    for device in devices() {
+        let (x, offsets) = (device.upload(&host).unwrap(), device.upload(&offsets).unwrap());
+        let segments = x.segments(&offsets).unwrap();
+        let mut stream = device.stream().unwrap();
+        let mut sums = device.zeros::<f32>(101).unwrap();
+        let mut minima = device.zeros::<f32>(100).unwrap();
+        // SAFETY: all buffers stay until the stream has been waited for.
+        unsafe {
+            for _ in 0..3 {
+                segments.enqueue::<Sum, 32>(Sum, 0.0, &mut stream, &mut sums).unwrap();
+                segments.enqueue::<Min, 128>(Min, 7.0, &mut stream, &mut minima).unwrap();
+            }
+            let mut short = device.zeros::<f32>(99).unwrap();
+            assert!(segments.enqueue::<Sum, 32>(Sum, 0.0, &mut stream, &mut short).is_err());
+        }
+        stream.wait().unwrap();
+        let sums = sums.to_vec().unwrap();
+        assert_eq!(sums[100], 0.0);
+        assert_eq!(sums[..100], segments.reduce::<Sum, 32>().unwrap().to_vec().unwrap());
+        assert_eq!(minima.to_vec().unwrap(), segments.reduce::<Min, 128>().unwrap().to_vec().unwrap());
+    }
+}
