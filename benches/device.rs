@@ -293,7 +293,12 @@ impl Run<'_, '_> {
         let &Case { op: name, n, block, .. } = self.case;
         let items = self.case.items();
         let bytes = n * size_of::<T>();
-        let block = block.unwrap_or(default_block::<O, V::Item>(n as u64 * size_of::<T>() as u64));
+        // Of many reductions, the one that documents use.
+        let default = match self.case.segment {
+            Some(_) => 256,
+            None => default_block::<O, V::Item>(n as u64 * size_of::<T>() as u64),
+        };
+        let block = block.unwrap_or(default);
         let buffers = self.case.buffers::<T>();
         let calls = if bytes >= 1 << 30 { 4 } else { buffers.max(if bytes < HOT_BYTES { 40 } else { 8 }) };
         let shape = self.case.shape(self.results.0)?;

@@ -639,12 +639,14 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
                 let op = op.begin(at.read());
                 // Units that are left, of a round of 32; the block's warps have every eighth.
                 let shift = units.trailing_zeros();
-                let left = if chunks[1] - chunk < warp::WARP_SIZE {
-                    (chunks[1] - chunk) << shift
+                let left = if plan.chunks == 1 && len < row.into() {
+                    (len as u32).div_ceil((WIDTH as u32) << unit)
+                } else if chunks[1] - chunk < warp::WARP_SIZE {
+                    ((chunks[1] - chunk) << shift).min(warp::WARP_SIZE)
                 } else {
                     warp::WARP_SIZE
                 };
-                let count = if is_long { UNITS } else { left.min(warp::WARP_SIZE) };
+                let count = if is_long { left.div_ceil(WARPS) } else { left };
                 let mut head = op.identity();
                 let mut done = 0;
                 while done < count {
