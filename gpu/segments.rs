@@ -10,7 +10,7 @@
 //!   folded.
 //! - A **unit** is up to 32 · SLOTS neighbouring leaves of each row of a chunk, a power of two: a **short** segment is one, of one row. A warp lists
 //!   the units of a batch by their leaves, rounded up to a power of two, and folds as many at a time as it has lanes for.
-//! - A **middle** segment has one chunk, of several units or rows, and is folded by a warp after its short ones.
+//! - A **middle** segment has several units, rows or chunks, and is folded by a warp after its short ones.
 //! - **Long** ones are folded by the block, when its warps have done the others, 32 units at a time. It has the chunks that start in its share; who
 //!   folds the last of a segment folds the chunks' partial results.
 
@@ -566,7 +566,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
         }
     }
 
-    /// Reduces the segments that are not short: those of a chunk that the warp has listed, and the block's chunks of the long ones.
+    /// Reduces the segments that are not short: the middle ones that the warp has listed, and the block's chunks of the long ones.
     ///
     /// # Safety
     ///

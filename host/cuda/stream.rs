@@ -268,6 +268,15 @@ impl Gpu {
 const LEAST_SHARE: u64 = 64;
 
 impl Queue {
+    /// Partial results for so many words of slots, and so many counts: those that are there, unless they are too few.
+    fn partials_for(&mut self, gpu: &Gpu, words: usize, counts: usize) -> Result<&mut Partials, Error> {
+        let partials = match self.partials.take().filter(|partials| partials.has(words, counts)) {
+            Some(partials) => partials,
+            None => Partials::new(gpu, &self.stream, words, counts)?,
+        };
+        Ok(self.partials.insert(partials))
+    }
+
     /// Enqueues the reduction of each of some segments.
     ///
     /// # Safety
@@ -282,11 +291,7 @@ impl Queue {
         let &SegmentsCall { of, segments, block, .. } = call;
         let places = places(segments.len, u64::from(block) * of.width as u64) as usize;
         let words = places * of.words;
-        let partials = match self.partials.take().filter(|partials| partials.has(words, places)) {
-            Some(partials) => partials,
-            None => Partials::new(gpu, &self.stream, words, places)?,
-        };
-        let partials = self.partials.insert(partials);
+        let partials = self.partials_for(gpu, words, places)?;
         let width = of.width as u64;
         let positions = segments.len + width * segments.count;
         // As many warps as run at a time have as many positions each, or that several times over.
@@ -353,11 +358,7 @@ impl Queue {
         let mut cut = columns::Cut::new(&columns, of.width, block, of.bytes, of.words);
         if cut.has_partials() {
             let (words, counts) = (cut.words(of.words), cut.counts());
-            let partials = match self.partials.take().filter(|partials| partials.has(words, counts)) {
-                Some(partials) => partials,
-                None => Partials::new(gpu, &self.stream, words, counts)?,
-            };
-            let partials = self.partials.insert(partials);
+            let partials = self.partials_for(gpu, words, counts)?;
             cut.partials = partials.slots.as_device_ptr().as_mut_ptr();
             cut.counts = partials.counts.as_device_ptr().as_mut_ptr();
         }
