@@ -81,25 +81,28 @@ impl<'a> Call<'a> {
     }
 }
 
-/// A reduction of each of some segments.
-pub struct SegmentsCall<'a> {
+/// Many reductions of one input: of each of some segments, or of each column.
+pub struct ShapeCall<'a, S> {
     pub of: &'static Types,
     pub input: Parameters,
-    pub segments: Segments,
+    pub shape: S,
     pub block: u32,
     pub op: *const c_void,
-    /// The result of a segment that has no value, if it may have none.
+    /// The result of what has no value, and whether what has no items may have none.
     pub default: *const c_void,
     pub has_default: bool,
     pub results: *mut c_void,
     borrowed: PhantomData<&'a ()>,
 }
 
-impl<'a> SegmentsCall<'a> {
+pub type SegmentsCall<'a> = ShapeCall<'a, Segments>;
+pub type ColumnsCall<'a> = ShapeCall<'a, Columns>;
+
+impl<'a, S> ShapeCall<'a, S> {
     /// Those of an input, of which there are some.
     pub fn new<O: Op<P::Item>, P: Input>(
         input: &'a P,
-        segments: Segments,
+        shape: S,
         block: u32,
         op: &'a O,
         (default, has_default): (&'a O::Output, bool),
@@ -110,49 +113,11 @@ impl<'a> SegmentsCall<'a> {
         Self {
             of: Types::of::<O, P>(),
             input: parameters,
-            segments,
+            shape,
             block,
             op: (&raw const *op).cast(),
             default: (&raw const *default).cast(),
             has_default,
-            results: results.cast(),
-            borrowed: PhantomData,
-        }
-    }
-}
-
-/// A reduction of each column.
-pub struct ColumnsCall<'a> {
-    pub of: &'static Types,
-    pub input: Parameters,
-    pub columns: Columns,
-    pub block: u32,
-    pub op: *const c_void,
-    /// The result of a column that has no value.
-    pub default: *const c_void,
-    pub results: *mut c_void,
-    borrowed: PhantomData<&'a ()>,
-}
-
-impl<'a> ColumnsCall<'a> {
-    /// Those of an input, of which there are some.
-    pub fn new<O: Op<P::Item>, P: Input>(
-        input: &'a P,
-        columns: Columns,
-        block: u32,
-        op: &'a O,
-        default: &'a O::Output,
-        results: *mut O::Output,
-    ) -> Self {
-        let mut parameters = Parameters::NONE;
-        input.parameters(&mut parameters);
-        Self {
-            of: Types::of::<O, P>(),
-            input: parameters,
-            columns,
-            block,
-            op: (&raw const *op).cast(),
-            default: (&raw const *default).cast(),
             results: results.cast(),
             borrowed: PhantomData,
         }

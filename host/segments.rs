@@ -338,7 +338,8 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
             (Gpu((gpu, items)), Gpu(results)) => {
                 let value = default.unwrap_or(bytemuck::Zeroable::zeroed());
                 if let Some(columns) = this.as_columns() {
-                    let call = ColumnsCall::new(&items, columns, block, &op, &value, results);
+                    let call =
+                        ColumnsCall::new(&items, columns, block, &op, (&value, default.is_some()), results);
                     // SAFETY: the types are these; the items stay, and there is a place for each result.
                     unsafe { gpu.reduce_columns(&call)? };
                     None
@@ -441,7 +442,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
             }
             (Gpu((gpu, items)), Gpu(results), Some(queue)) if gpu == queue.gpu() => {
                 if let Some(columns) = self.as_columns() {
-                    let call = ColumnsCall::new(&items, columns, BLOCK, &op, &default, results);
+                    let call = ColumnsCall::new(&items, columns, BLOCK, &op, (&default, true), results);
                     // SAFETY: as the caller vouches.
                     return unsafe { queue.enqueue_columns(&call) };
                 }

@@ -288,7 +288,7 @@ impl Queue {
         gpu: &Gpu,
         call: &SegmentsCall,
     ) -> Result<&'static Compiled, Error> {
-        let &SegmentsCall { of, segments, block, .. } = call;
+        let &SegmentsCall { of, shape: segments, block, .. } = call;
         let places = places(segments.len, u64::from(block) * of.width as u64) as usize;
         let words = places * of.words;
         let partials = self.partials_for(gpu, words, places)?;
@@ -354,7 +354,7 @@ impl Queue {
     /// The items and the places of results stay until the stream has been waited for, and what the call has is of its
     /// types. The context is entered.
     unsafe fn enqueue_columns(&mut self, gpu: &Gpu, call: &ColumnsCall) -> Result<&'static Compiled, Error> {
-        let &ColumnsCall { of, columns, block, .. } = call;
+        let &ColumnsCall { of, shape: columns, block, .. } = call;
         let mut cut = columns::Cut::new(&columns, of.width, block, of.bytes, of.words);
         if cut.has_partials() {
             let (words, counts) = (cut.words(of.words), cut.counts());
