@@ -126,3 +126,14 @@ macro_rules! for_each_block {
         })*
     };
 }
+
+/// A test for each row, `NAME: OPERATOR, TYPES;`, which calls `$check::<OPERATOR, TYPE>` with the operator's default.
+#[macro_export]
+macro_rules! checks {
+    ($check:ident $($name:ident: $op:ty, $($type:ident)*;)*) => {$(
+        #[test]
+        fn $name() {
+            $( $check::<$op, $type>(<$op>::default()); )*
+        }
+    )*};
+}

@@ -4,7 +4,7 @@ use gpu_reduce::{
     ArgMax, Buffer, Dot, Error, Item, LogSumExp, Max, Mean, Min, Moments, Op, Plan, Prod, Reduce, Segments,
     Sum, Var, f16, width,
 };
-use support::{Sample, devices, for_each_block, hash, samples};
+use support::{Sample, checks, devices, for_each_block, hash, samples};
 
 /// The items of column `index`, one after another.
 fn column<T: Copy>(items: &[T], [_, reduced, inner]: [usize; 3], index: usize) -> Vec<T> {
@@ -94,16 +94,8 @@ fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
     }
 }
 
-macro_rules! checks {
-    ($($name:ident: $op:ty, $($type:ident)*;)*) => {$(
-        #[test]
-        fn $name() {
-            $( check::<$op, $type>(<$op>::default()); )*
-        }
-    )*};
-}
-
 checks! {
+    check
     sum: Sum, f32 f64 i8 f16;
     mean: Mean, f32;
     var: Var, f32;

@@ -4,7 +4,7 @@ use gpu_reduce::{
     ArgMax, ArgMin, Buffer, Device, Error, Item, LogSumExp, Max, Mean, Min, NanVar, Op, Plan, Prod, Reduce,
     Sum, SumOfSquares, Var, bf16, f16, for_each_element, width,
 };
-use support::{Sample, devices, for_each_block, hash, samples};
+use support::{Sample, checks, devices, for_each_block, hash, samples};
 
 /// Lengths around where another way of folding begins: items, leaves, what a warp folds at a time, rows, and chunks.
 fn lengths(row: usize, most: usize) -> Vec<usize> {
@@ -76,16 +76,8 @@ fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
     });
 }
 
-macro_rules! checks {
-    ($($name:ident: $op:ty, $($type:ident)*;)*) => {$(
-        #[test]
-        fn $name() {
-            $( check::<$op, $type>(<$op>::default()); )*
-        }
-    )*};
-}
-
 checks! {
+    check
     sums_of_floats: Sum, f16 bf16 f32 f64;
     sums_of_integers: Sum, i8 u16 i32 u64;
     products: Prod, f64 i16;
