@@ -54,10 +54,11 @@ const NEEDED_CAPABILITY: (i32, i32) = {capability:?};
     Ok(())
 }
 
-/// A file for an operator: of `sum_f32_256`, `sum_f32_row_1024`, `sum_f32_segments_256` and `sum_f32_columns_256`, `sum`.
+/// A file for an operator: of `sum_f32_256`, `sum_f32_row_1024`, `sum_f32_segments_0`, `sum_f32_rows_0` and `sum_f32_columns_256`, `sum`.
 #[cfg(feature = "cuda")]
 fn operator(kernel: &str) -> String {
-    let kernel = kernel.replace("_row_", "_").replace("_segments_", "_").replace("_columns_", "_");
+    let shapes = ["_row_", "_segments_", "_rows_", "_columns_"];
+    let kernel = shapes.iter().fold(kernel.to_owned(), |kernel, shape| kernel.replace(shape, "_"));
     let words: Vec<_> = kernel.split('_').collect();
     words[..words.len().saturating_sub(2)].join("_")
 }

@@ -162,7 +162,7 @@ macro_rules! reduce_entries {
     };
 }
 
-/// The entry point of the kernel of segments for one operator and item, or two.
+/// The entry points of the kernels of segments and of rows for one operator and item, or two.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! segments_entries {
@@ -192,6 +192,23 @@ macro_rules! segments_entries {
                 let arguments = $crate::segments::Arguments { input: $value, segments, cut, results, default, op };
                 // SAFETY: the host launches it as `reduce_segments` asks.
                 unsafe { $crate::segments::reduce_segments::<$op, $input, WIDTH, SLOTS>(arguments) }
+            }
+        };
+        const _: () = {
+            #[$crate::cuda_std::kernel(name = concat!($name, "_rows_0"))]
+            #[allow(improper_ctypes_definitions)]
+            pub unsafe fn entry(
+                $($parameter: $type,)*
+                segments: $crate::segments::Segments,
+                cut: $crate::segments::Cut,
+                results: *mut <$op as $crate::Op<$item>>::Output,
+                default: <$op as $crate::Op<$item>>::Output,
+                op: $op,
+            ) {
+                const WIDTH: usize = $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES);
+                let arguments = $crate::segments::Arguments { input: $value, segments, cut, results, default, op };
+                // SAFETY: the host launches it as `reduce_rows` asks.
+                unsafe { $crate::segments::rows::reduce_rows::<$op, $input, WIDTH>(arguments) }
             }
         };
     };
@@ -263,6 +280,7 @@ macro_rules! kernels {
                 Entry::new::<$crate::reduce_kernel!(reduce::Kernel, $op, $($item),+)>(stringify!($name)),
                 Entry::new::<$crate::reduce_kernel!(reduce::RowKernel, $op, $($item),+)>(concat!(stringify!($name), "_row")),
                 Entry::new::<$crate::reduce_kernel!(segments::Kernel, $op, $($item),+)>(concat!(stringify!($name), "_segments")),
+                Entry::new::<$crate::reduce_kernel!(segments::rows::Kernel, $op, $($item),+)>(concat!(stringify!($name), "_rows")),
                 Entry::new::<$crate::reduce_kernel!(columns::Kernel, $op, $($item),+)>(concat!(stringify!($name), "_columns")),
             )*];
             // SAFETY: the entry points are those above, which the crate's build script has compiled.
@@ -275,6 +293,6 @@ macro_rules! kernels {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! reduce_kernel {
-    ($family:ident::$kernel:ident, $op:ty, $item:ty) => { $crate::$family::$kernel<$op, *const $item> };
-    ($family:ident::$kernel:ident, $op:ty, $first:ty, $second:ty) => { $crate::$family::$kernel<$op, (*const $first, *const $second)> };
+    ($($kernel:ident)::+, $op:ty, $item:ty) => { $crate::$($kernel)::+<$op, *const $item> };
+    ($($kernel:ident)::+, $op:ty, $first:ty, $second:ty) => { $crate::$($kernel)::+<$op, (*const $first, *const $second)> };
 }

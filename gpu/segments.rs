@@ -17,6 +17,7 @@
 use crate::fold::fold_thread;
 use crate::input::Input;
 use crate::kernels::{self, Parameters};
+use crate::plan::SINGLE_ROWS;
 use crate::{Op, Plan, slot};
 use bytemuck::Pod;
 use core::array::from_fn;
@@ -27,6 +28,8 @@ use core::sync::atomic::Ordering;
 use cuda_std::atomic::{AtomicU32, AtomicU64};
 use cuda_std::shared::Shared;
 use cuda_std::{intrinsics, shared_array, thread, warp};
+
+pub mod rows;
 
 /// Threads in a block.
 pub const THREADS: u32 = 256;
@@ -73,6 +76,11 @@ impl Segments {
     /// Those of a length.
     pub fn of_length(length: u64, count: u64, len: u64) -> Self {
         Self { offsets: core::ptr::null(), size: length, count, number: core::ptr::null(), len }
+    }
+
+    /// Their length, if it is one.
+    pub fn length(&self) -> Option<u64> {
+        self.offsets.is_null().then_some(self.size)
     }
 
     /// As many as the device's memory says there, but no more than they are here.
@@ -351,6 +359,21 @@ const OF_LANE: usize = (BATCH / warp::WARP_SIZE) as usize;
 const UNITS: u32 = warp::WARP_SIZE / WARPS;
 
 impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P, WIDTH, SLOTS> {
+    /// What rows need of it: nothing is listed.
+    #[inline(always)]
+    fn of_rows(arguments: Arguments<P, O, O::Output>) -> Self {
+        Self {
+            arguments,
+            bounds: shared_array![u64; 1],
+            list: shared_array![u8; 1],
+            larger: shared_array![u64; 1],
+            longs: shared_array![u32; 1],
+            heads: shared_array![O::Accumulator; 1],
+            accumulators: shared_array![O::Accumulator; THREADS as usize],
+            warp: thread::thread_idx_x() / warp::WARP_SIZE,
+        }
+    }
+
     /// Leaves that a warp folds at a time, by their logarithm.
     const MOST: u32 = (32 * SLOTS as u32).trailing_zeros();
 
@@ -581,7 +604,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
         // Lanes of a unit.
         let lanes = unit.saturating_sub(SLOTS.trailing_zeros());
         let (side, part) = (lane >> lanes, lane & ((1 << lanes) - 1));
-        let (mut of_warp, mut index, mut longs, mut chunk, mut parity) = (WARPS, 0, 0, 0, 0);
+        let (mut of_warp, mut index, mut longs, mut parity) = (WARPS, 0, 0, 0);
         // SAFETY: as the caller vouches.
         unsafe {
             warp::sync_warp(warp::ALL);
@@ -612,18 +635,13 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
                 let plan = self.plan(len);
                 let mut chunks = [0, plan.chunks];
                 if is_long {
+                    let (row, rows) =
+                        (plan.row.trailing_zeros(), (plan.chunk >> plan.row.trailing_zeros()) as u32);
                     chunks = positions.map(|position| {
-                        let before = position
-                            .saturating_sub(start + WIDTH as u64 * segment)
-                            .div_ceil(plan.chunk.max(1));
-                        before.min(plan.chunks.into()) as u32
+                        let before = position.saturating_sub(start + WIDTH as u64 * segment).min(len);
+                        let before = ((before + plan.row - 1) >> row) as u32;
+                        before.div_ceil(rows.max(1)).min(plan.chunks)
                     });
-                    chunk = chunk.max(chunks[0]);
-                    if chunk >= chunks[1] {
-                        index += 1;
-                        chunk = 0;
-                        continue;
-                    }
                 } else if !segments.is_valid(start, stop) {
                     self.is_wrong(segment);
                     index += 1;
@@ -635,84 +653,80 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
                     index += 1;
                     continue;
                 }
-                let at = input.offset(start as usize);
-                let op = op.begin(at.read());
-                // Units that are left, of a round of 32; the block's warps have every eighth.
+                let mut chunk = chunks[0];
+                let op = op.begin(input.offset(start as usize).read());
                 let shift = units.trailing_zeros();
-                let left = if plan.chunks == 1 && len < row.into() {
-                    (len as u32).div_ceil((WIDTH as u32) << unit)
-                } else if chunks[1] - chunk < warp::WARP_SIZE {
-                    ((chunks[1] - chunk) << shift).min(warp::WARP_SIZE)
-                } else {
-                    warp::WARP_SIZE
-                };
-                let count = if is_long { left.div_ceil(WARPS) } else { left };
-                let mut head = op.identity();
-                let mut done = 0;
-                while done < count {
+                while chunk < chunks[1] {
                     intrinsics::no_unroll();
-                    let number = done + side;
-                    let number = if is_long { self.warp + WARPS * number } else { number };
-                    let of_chunk = chunk + (number >> shift);
-                    let range = plan.range(of_chunk);
-                    let mut item = range.start
-                        + u64::from((((number & (units - 1)) << unit) + part * SLOTS as u32) * WIDTH as u32);
-                    let is_there = done + side < count && of_chunk < chunks[1];
-                    let mut left = if is_there { range.end.saturating_sub(item) as u32 } else { 0 };
-                    let mut values = [[op.identity(); WIDTH]; SLOTS];
-                    while warp::warp_vote_any(warp::ALL, left > 0) {
+                    // Units that are left, of a round of 32; the block's warps have every eighth.
+                    let left = if len < row.into() {
+                        (len as u32).div_ceil((WIDTH as u32) << unit)
+                    } else if chunks[1] - chunk < warp::WARP_SIZE {
+                        ((chunks[1] - chunk) << shift).min(warp::WARP_SIZE)
+                    } else {
+                        warp::WARP_SIZE
+                    };
+                    let count = if is_long { left.div_ceil(WARPS) } else { left };
+                    let mut head = op.identity();
+                    let mut done = 0;
+                    while done < count {
                         intrinsics::no_unroll();
-                        fold_leaves::<O, P, WIDTH, SLOTS>(
-                            &op,
-                            &mut values,
-                            at.offset(item as usize),
-                            left,
-                            item,
-                        );
-                        item += u64::from(row);
-                        left = left.saturating_sub(row);
+                        let number = done + side;
+                        let number = if is_long { self.warp + WARPS * number } else { number };
+                        let of_chunk = chunk + (number >> shift);
+                        let range = plan.range(of_chunk);
+                        let mut item = range.start
+                            + u64::from(
+                                (((number & (units - 1)) << unit) + part * SLOTS as u32) * WIDTH as u32,
+                            );
+                        let is_there = done + side < count && of_chunk < chunks[1];
+                        let mut left = if is_there { range.end.saturating_sub(item) as u32 } else { 0 };
+                        let mut values = [[op.identity(); WIDTH]; SLOTS];
+                        while warp::warp_vote_any(warp::ALL, left > 0) {
+                            intrinsics::no_unroll();
+                            fold_leaves::<O, P, WIDTH, SLOTS>(
+                                &op,
+                                &mut values,
+                                input.offset((start + item) as usize),
+                                left,
+                                item,
+                            );
+                            item += u64::from(row);
+                            left = left.saturating_sub(row);
+                        }
+                        let value = of_leaves::<O, P::Item, WIDTH, SLOTS>(&op, values);
+                        let value = fold_lanes::<O, P::Item>(&op, value, lanes);
+                        // Lane i takes that of unit i.
+                        let ahead = lane.wrapping_sub(done);
+                        let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, (ahead << lanes) % 32, 32);
+                        if ahead < (32 >> lanes) && lane < count {
+                            head = value;
+                        }
+                        done += 32 >> lanes;
                     }
-                    let value = of_leaves::<O, P::Item, WIDTH, SLOTS>(&op, values);
-                    let value = fold_lanes::<O, P::Item>(&op, value, lanes);
-                    // Lane i takes that of unit i.
-                    let ahead = lane.wrapping_sub(done);
-                    let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, (ahead << lanes) % 32, 32);
-                    if ahead < (32 >> lanes) && lane < count {
-                        head = value;
+                    if is_long {
+                        if lane < UNITS {
+                            self.heads.write(parity + self.warp + WARPS * lane, head);
+                        }
+                        thread::sync_threads();
                     }
-                    done += 32 >> lanes;
-                }
-                if is_long {
-                    if lane < UNITS {
-                        self.heads.write(parity + self.warp + WARPS * lane, head);
+                    let head = if is_long { self.heads.read(parity + lane) } else { head };
+                    // In one code for both, which the compiler would make two.
+                    if intrinsics::opaque((!is_long || self.warp == 0).into()) != 0 {
+                        self.settle(&op, segment, start, &self.plan(len), chunks, chunk, head, units);
                     }
-                    thread::sync_threads();
+                    parity ^= if is_long { warp::WARP_SIZE } else { 0 };
+                    chunk += warp::WARP_SIZE >> shift;
                 }
-                let head = if is_long { self.heads.read(parity + lane) } else { head };
-                // In one code for both, which the compiler would make two.
-                if intrinsics::opaque((!is_long || self.warp == 0).into()) != 0 {
-                    self.settle(&op, segment, start, &plan, chunks, chunk, head, units);
-                }
-                parity ^= if is_long { warp::WARP_SIZE } else { 0 };
-                chunk += warp::WARP_SIZE >> shift;
-                if chunk >= chunks[1] {
-                    index += 1;
-                    chunk = 0;
-                }
+                index += 1;
             }
         }
     }
 
-    /// The plan of a segment that is not short.
+    /// The plan of a segment that is not short; each time anew, so that it takes no registers meanwhile.
     #[inline(always)]
     fn plan(&self, len: u64) -> Plan {
-        let block = self.arguments.cut.block;
-        // SAFETY: it is a BLOCK.
-        unsafe { assert_unchecked(block > 0) };
-        let plan = Plan::cut(len, WIDTH, block);
-        // SAFETY: a chunk is some rows.
-        unsafe { assert_unchecked(plan.chunk > 0) };
-        plan
+        plan_of::<WIDTH>(len, intrinsics::opaque(self.arguments.cut.block))
     }
 
     /// Whether a segment of so many items is folded by a block.
@@ -743,12 +757,19 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
         let lane = warp::lane_id();
         let counts = self.arguments.cut.counts;
         let shift = units.trailing_zeros();
-        let is_whole = first == 0 && end == plan.chunks;
         let chunks = warp::WARP_SIZE >> shift;
         let is_end = chunk + chunks >= end;
         // SAFETY: as the caller vouches.
         unsafe {
             let head = fold_lanes::<O, P::Item>(op, head, shift);
+            if plan.len <= SINGLE_ROWS * plan.row {
+                // The tree of one partial result has its bits.
+                if lane == 0 {
+                    self.deliver(op, segment, head, plan.len);
+                }
+                return;
+            }
+            let is_whole = first == 0 && end == plan.chunks;
             let mut all = op.identity();
             if is_whole {
                 if chunk > 0 {
@@ -856,6 +877,17 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
         let least = unsafe { AtomicU64::from_ptr(self.arguments.cut.wrong) };
         least.fetch_min(what, Ordering::Relaxed);
     }
+}
+
+/// The plan of so many items.
+#[inline(always)]
+fn plan_of<const WIDTH: usize>(len: u64, block: u32) -> Plan {
+    // SAFETY: it is a BLOCK.
+    unsafe { assert_unchecked(block > 0) };
+    let plan = Plan::cut(len, WIDTH, block);
+    // SAFETY: a chunk is some rows.
+    unsafe { assert_unchecked(plan.chunk > 0) };
+    plan
 }
 
 /// How many bits are set below one.
@@ -1008,17 +1040,23 @@ unsafe fn fold_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     }
 }
 
-/// Calls `each` for each slot, of up to four: a loop over much stays one, and takes what it indexes to memory.
+/// Calls `each` for each of up to eight: a loop over much stays one, and takes what it indexes to memory.
 #[inline(always)]
-fn unrolled<const SLOTS: usize>(mut each: impl FnMut(usize)) {
-    const { assert!(SLOTS <= 4) };
+fn unrolled<const COUNT: usize>(mut each: impl FnMut(usize)) {
+    const { assert!(COUNT <= 8) };
     each(0);
-    if SLOTS > 1 {
+    if COUNT > 1 {
         each(1);
     }
-    if SLOTS > 2 {
+    if COUNT > 2 {
         each(2);
         each(3);
+    }
+    if COUNT > 4 {
+        each(4);
+        each(5);
+        each(6);
+        each(7);
     }
 }
 

@@ -463,6 +463,7 @@ macro_rules! entries {
             entries! { @entry reduce::Kernel $kind $name $op $type "" },
             entries! { @entry reduce::RowKernel $kind $name $op $type "_row" },
             entries! { @entry segments::Kernel $kind $name $op $type "_segments" },
+            entries! { @entry rows::Kernel $kind $name $op $type "_rows" },
             entries! { @entry columns::Kernel $kind $name $op $type "_columns" },
         )*]
     };
@@ -522,6 +523,8 @@ impl<O, I> OnCpu<O, I> {
 use crate::cpu::Folds;
 use crate::kernels::Entry;
 use crate::op::OnCpu;
+#[allow(unused_imports)]
+use crate::segments::rows;
 use crate::{Element, Op};
 #[allow(unused_imports)]
 use crate::{bf16, columns, columns_entries, f16, reduce, reduce_entries, segments, segments_entries};

@@ -8,7 +8,7 @@ use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::op::width;
 use gpu_reduce_kernels::reduce::{Kernel, RowKernel};
 use gpu_reduce_kernels::runs;
-use gpu_reduce_kernels::segments::{self, Segments};
+use gpu_reduce_kernels::segments::{self, Segments, rows};
 use gpu_reduce_kernels::slot;
 use std::any::{TypeId, type_name};
 use std::ffi::c_void;
@@ -19,12 +19,15 @@ pub struct Types {
     pub kernel: TypeId,
     pub row_kernel: TypeId,
     pub segments_kernel: TypeId,
+    pub rows_kernel: TypeId,
     pub columns_kernel: TypeId,
     /// The kernel's type in words, for errors.
     pub name: fn() -> &'static str,
     /// What the operator's crate has compiled.
     pub own: Kernels,
     pub width: usize,
+    /// Whether the kernel of rows has them by chunks.
+    pub has_chunks: bool,
     /// Bytes of an element, of the wider where there are two.
     pub bytes: usize,
     /// Words of an accumulator's slot.
@@ -39,10 +42,12 @@ impl Types {
                 kernel: TypeId::of::<Kernel<O, P>>(),
                 row_kernel: TypeId::of::<RowKernel<O, P>>(),
                 segments_kernel: TypeId::of::<segments::Kernel<O, P>>(),
+                rows_kernel: TypeId::of::<rows::Kernel<O, P>>(),
                 columns_kernel: TypeId::of::<columns::Kernel<O, P>>(),
                 name: type_name::<Kernel<O, P>>,
                 own: O::KERNELS,
                 width: width::<O, P::Item>(P::BYTES),
+                has_chunks: rows::has_chunks::<O, P::Item>(width::<O, P::Item>(P::BYTES)),
                 bytes: P::BYTES,
                 words: slot::words::<O::Accumulator>(),
             }

@@ -10,6 +10,7 @@ use cust::stream::{Stream, StreamFlags};
 use gpu_reduce_kernels::columns;
 use gpu_reduce_kernels::plan::least_block;
 use gpu_reduce_kernels::reduce::{self, Target};
+use gpu_reduce_kernels::segments::rows;
 use gpu_reduce_kernels::segments::{
     self, Cut, LEAST_LONG, THREADS, WARPS, most_positions, places, push_rest,
 };
@@ -264,6 +265,22 @@ impl Gpu {
     }
 }
 
+/// How many rows the kernel of rows is to reduce, or chunks of rows; `None` where segments are of several lengths, or where so many warps would have
+/// little to do.
+fn rows_for_warps(call: &SegmentsCall, warps: u64) -> Option<u64> {
+    let &SegmentsCall { of, shape: segments, block, .. } = call;
+    let length = segments.length()?;
+    if rows::is_short(length, of.width as u64, block) {
+        return Some(segments.count);
+    }
+    let plan = Plan::new(length, of.width, block);
+    let chunks = segments.count * u64::from(plan.chunks);
+    let in_chunk = length.min(plan.chunk).div_ceil(plan.row);
+    // A warp in five may wait for the others; and chunks of more than two rows of the plan take one warp longer than they take a block.
+    let is_even = 5 * chunks >= 4 * warps * chunks.div_ceil(warps);
+    (of.has_chunks && in_chunk <= 8 && (is_even || (chunks <= warps && in_chunk <= 2))).then_some(chunks)
+}
+
 /// Positions that are worth a warp.
 const LEAST_SHARE: u64 = 64;
 
@@ -293,12 +310,18 @@ impl Queue {
         let words = places * of.words;
         let partials = self.partials_for(gpu, words, places)?;
         let width = of.width as u64;
-        let positions = segments.len + width * segments.count;
-        // As many warps as run at a time have as many positions each, or that several times over.
-        let resident = u64::from(gpu.multiprocessors * segments::RESIDENT_BLOCKS * WARPS);
-        let waves = positions.div_ceil(most_positions(width) * resident).max(1);
-        let share = positions.div_ceil(waves * resident).max(LEAST_SHARE);
-        let middle = (share / 4).max(LEAST_LONG * width);
+        let warps = u64::from(gpu.multiprocessors * segments::RESIDENT_BLOCKS * WARPS);
+        let rows = rows_for_warps(call, warps);
+        let (kernel, units, share) = match rows {
+            Some(rows) => (of.rows_kernel, rows, rows.div_ceil(warps)),
+            None => {
+                let positions = segments.len + width * segments.count;
+                // As many warps as run at a time have as many positions each, or that several times over.
+                let waves = positions.div_ceil(most_positions(width) * warps).max(1);
+                (of.segments_kernel, positions, positions.div_ceil(waves * warps).max(LEAST_SHARE))
+            }
+        };
+        let middle = (share * 3 / 4).max(LEAST_LONG * width);
         let cut = Cut {
             block,
             share: share as u32,
@@ -310,11 +333,10 @@ impl Queue {
         };
         let mut parameters = call.input;
         push_rest(&mut parameters, (&segments, &cut, &call.results), call.default, call.op);
-        let blocks = positions.div_ceil(share * u64::from(WARPS)) as u32;
+        let blocks = units.div_ceil(share * u64::from(WARPS)) as u32;
         let grid = Grid { blocks, block: THREADS, resident: THREADS * segments::RESIDENT_BLOCKS };
         // SAFETY: as the caller vouches; the memory is for these partial results.
-        let kernel =
-            unsafe { gpu.launch_if_compiled(of.segments_kernel, of.own, &self.stream, grid, &parameters) }?;
+        let kernel = unsafe { gpu.launch_if_compiled(kernel, of.own, &self.stream, grid, &parameters) }?;
         kernel.ok_or_else(|| no_kernel((of.name)(), block))
     }
 }
