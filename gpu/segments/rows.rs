@@ -113,7 +113,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Work<O, P, WIDTH, 2> {
                     unrolled::<LOADS>(|load| {
                         let mut all = [op.identity(); WIDTH];
                         ops[load].fold_load(&mut all, items[load], place_of(load).into());
-                        values[load] = of_thread::<O, P::Item, WIDTH>(&op, all);
+                        values[load] = of_thread::<O, P::Item, WIDTH>(&ops[load], all);
                     });
                 } else {
                     let items: [[P::Item; WIDTH]; LOADS] =
@@ -122,7 +122,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Work<O, P, WIDTH, 2> {
                         let mut all = [op.identity(); WIDTH];
                         let index = place_of(load).into();
                         fold_leaf(&ops[load], &mut all, items[load], leaf_of(load), left_of(load), index);
-                        values[load] = of_thread::<O, P::Item, WIDTH>(&op, all);
+                        values[load] = of_thread::<O, P::Item, WIDTH>(&ops[load], all);
                     });
                 }
                 let mut stride = 1;
@@ -131,17 +131,17 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Work<O, P, WIDTH, 2> {
                     intrinsics::no_unroll();
                     values = from_fn(|load| {
                         let (above, _) = warp::warp_shuffle_down(warp::ALL, values[load], stride, 32);
-                        op.combine(values[load], above)
+                        ops[load].combine(values[load], above)
                     });
                     stride *= 2;
                 }
                 if place == 0 {
                     if parts > 0 {
-                        values[0] = op.combine(values[0], values[1]);
-                        values[2] = op.combine(values[2], values[3]);
+                        values[0] = ops[0].combine(values[0], values[1]);
+                        values[2] = ops[2].combine(values[2], values[3]);
                     }
                     if parts > 1 {
-                        values[0] = op.combine(values[0], values[2]);
+                        values[0] = ops[0].combine(values[0], values[2]);
                     }
                     unrolled::<LOADS>(|load| {
                         if row_of(load) < rows && place_of(load) == 0 {
