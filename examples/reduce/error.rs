@@ -94,7 +94,7 @@ pub enum Error {
     WhichColumn { columns: String },
     #[error("the CSV file has no column `{column}`; it has {columns}")]
     UnknownColumn { column: String, columns: String },
-    #[error("the CSV file has several columns `{column}`; choose one with --column by its index: {indices}")]
+    #[error("the CSV file has several columns `{column}`; choose one by its index: {indices}")]
     SeveralOfName { column: String, indices: String },
     #[error(
         "the CSV file has no column `{column}`: its columns have no names (--header says that the first row has \

@@ -17,7 +17,7 @@ use gpu_reduce::{
 use super::error;
 use super::input::{Dtype, Input};
 use super::keys::Keys;
-use super::results::{Output, Results, Value};
+use super::results::{self, Output, Results, Value};
 use super::slices::Slices;
 
 /// What can be computed.
@@ -239,10 +239,10 @@ impl<T: Number> Target<'_, T> {
 
     /// It is compiled for each operator and type, and does nothing but what is of these.
     fn reduce<O: Op<T, Output: Output>>(&self, op: O) -> Result<Results, Error> {
-        Ok(O::Output::results(match self {
-            Target::All(data) => vec![gpu_reduce::reduce(data, op)?],
-            Target::Each(segments) => segments.reduce_by::<O, 256>(op)?.to_vec()?,
-        }))
+        match self {
+            Target::All(data) => results::of_one(gpu_reduce::reduce(data, op)),
+            Target::Each(segments) => results::of_each(segments.reduce_by::<O, 256>(op)),
+        }
     }
 }
 

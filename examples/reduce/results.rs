@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::io::Write;
 
 use bytemuck::cast_slice;
-use gpu_reduce::{Item, bf16, f16};
+use gpu_reduce::{Buffer, Error, Item, bf16, f16};
 
 use super::slices::Slices;
 
@@ -36,6 +36,26 @@ impl Results {
     pub fn descr(&self) -> Option<&'static str> {
         self.numbers.descr()
     }
+}
+
+/// What an operator returned for all of some numbers.
+///
+/// # Errors
+///
+/// Its own.
+#[inline(never)]
+pub fn of_one<O: Output>(result: Result<O, Error>) -> Result<Results, Error> {
+    result.map(|output| O::results(vec![output]))
+}
+
+/// What it returned for each of some slices.
+///
+/// # Errors
+///
+/// Its own, and as [`Buffer::to_vec`].
+#[inline(never)]
+pub fn of_each<O: Output>(results: Result<Buffer<O>, Error>) -> Result<Results, Error> {
+    Ok(O::results(results?.to_vec()?))
 }
 
 /// What an operator returns.
