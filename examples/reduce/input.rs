@@ -53,11 +53,10 @@ pub struct InputArgs {
     #[arg(long)]
     column: Option<String>,
 
-    /// Print a result for each run of neighbouring rows of a CSV file that have equal keys, as CSV. The keys' column is a name or an
-    /// index; --column has the values.
+    /// Print a result for each run of neighbouring rows of a CSV file that have one key in this column, as CSV; --column has the values.
     ///
-    /// Keys are numbers where all are, or text. An index, as argmax has, counts from the run's start. With this option any file is CSV,
-    /// as with --column.
+    /// Keys are compared as numbers, where all are such, or as text. Indices, as of argmax, count from the run's start. With this
+    /// option any file is CSV, as with --column.
     #[arg(long, value_name = "COLUMN", group = "slices")]
     by: Option<String>,
 

@@ -16,18 +16,18 @@ use super::{foreign, npy};
 /// Of which slices there is a result each, instead of one of all numbers, and where the results go.
 #[derive(clap::Args)]
 pub struct SlicesArgs {
-    /// Print a result for each of N rows as CSV: of a raw file, in which they lie one after another, or a .npy file.
+    /// Print a result for each row of a matrix of N rows, as CSV: of a raw file's, which lies row after row, or a .npy file's.
     ///
-    /// A .npy file of two axes, in either order, says itself how many they are: N may be left out before another option, or at the
-    /// end. An index, as argmax has, counts from the row's start.
+    /// A .npy file of two axes, in C or Fortran order, has a number of its own: N is left out, at the end or before another option.
+    /// Indices, as of argmax, count from the row's start.
     #[arg(long, value_name = "N", num_args = 0..=1, value_parser = number, group = "slices")]
     rows: Option<Option<usize>>,
 
-    /// Print a result for each of N columns as CSV; as --rows.
+    /// Print a result for each column of a matrix of N columns, as CSV; the rest as for --rows.
     #[arg(long, value_name = "N", num_args = 0..=1, value_parser = number, group = "slices")]
     columns: Option<Option<usize>>,
 
-    /// With --by, sort the rows by their keys first, rows of one key as they were: a result for each key, in ascending order.
+    /// With --by, sort the rows by their keys first, those of one key as they were: a result for each key, in ascending order.
     ///
     /// Numbers are in the order of their values, then NaN, then empty keys; text is in that of its bytes.
     #[arg(long, requires = "by")]
@@ -35,7 +35,7 @@ pub struct SlicesArgs {
 
     /// Write the results of one operator to a NumPy .npy file, without keys, instead of printing CSV.
     ///
-    /// It has one axis; two of minmax and moments, results of which have several numbers.
+    /// It has one axis; of minmax and moments, whose results have several numbers, two.
     #[arg(long, value_name = "FILE.npy", requires = "slices")]
     output: Option<PathBuf>,
 }
@@ -45,7 +45,8 @@ fn number(text: &str) -> Result<usize, &'static str> {
 }
 
 impl SlicesArgs {
-    /// The slices that are asked for, if any are, of an input of so many numbers, which has these keys on `device` if it has any.
+    /// The slices that are asked for, if any are, of an input of `len` numbers: runs of its keys, which are found on `device`, if it has
+    /// some, else rows or columns.
     ///
     /// # Errors
     ///
