@@ -1,5 +1,5 @@
-//! Reduces the numbers in a file, and prints their count, sum, minimum, maximum and mean; or those of each row, column or key, as
-//! CSV:
+//! Reduces the numbers in a file, and prints their count, sum, minimum, maximum and mean; or those of each row, column
+//! or key, as CSV:
 //!
 //! ```text
 //! cargo run --release --example reduce -- [--op sum] [--device auto] [--dtype f32] [--column NAME]

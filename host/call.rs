@@ -119,7 +119,8 @@ impl<'a> ShapeCall<'a, ()> {
         }
     }
 
-    /// Those of an input, of which there are some, to places for the results. It is for what has the types of the operator.
+    /// Those of an input, of which there are some, to places for the results. It is for what has the types of the
+    /// operator.
     pub fn with<S, V>(self, input: &'a impl Input, shape: S, results: *mut V) -> ShapeCall<'a, S> {
         let Self { of, input: mut parameters, block, op, default, has_default, borrowed, .. } = self;
         input.parameters(&mut parameters);

@@ -88,9 +88,9 @@ impl<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>> Many<O::Output> for Of
 const TASK: u64 = 1 << 16;
 const SEGMENT: u64 = 32;
 
-/// Reduces segments of `len` items, to a place for each; those that have no value get the default, or zero. Returns the first without
-/// items that would have the default, where there is none. Threads get as many items and segments each, and long segments are reduced by
-/// several.
+/// Reduces segments of `len` items, to a place for each; those that have no value get the default, or zero. Returns the
+/// first without items that would have the default, where there is none. Threads get as many items and segments each,
+/// and long segments are reduced by several.
 pub fn reduce_segments<V: Item>(
     items: &dyn Many<V>,
     len: usize,

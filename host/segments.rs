@@ -325,7 +325,8 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         Ok(Self { count, number: None, ..*self })
     }
 
-    /// It is compiled for each operator and element type that a program uses, and so is no more than what is of these types.
+    /// It is compiled for each operator and element type that a program uses, and so is no more than what is of these
+    /// types.
     fn run<O: Op<D::Item>>(
         &self,
         op: O,
@@ -346,7 +347,8 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         }
     }
 
-    /// Reduces data on a GPU; of others says where on the CPU they are. For all operators with results of one type the same code.
+    /// Reduces data on a GPU; of others says where on the CPU they are. For all operators with results of one type the
+    /// same code.
     ///
     /// # Safety
     ///

@@ -53,10 +53,11 @@ pub struct InputArgs {
     #[arg(long)]
     column: Option<String>,
 
-    /// Print a result for each run of neighbouring rows of a CSV file that have one key in this column, as CSV; --column has the values.
+    /// Print a result for each run of neighbouring rows of a CSV file that have one key in this column, as CSV;
+    /// --column has the values.
     ///
-    /// Keys are compared as numbers, where all are such, or as text. Indices, as of argmax, count from the run's start. With this
-    /// option any file is CSV, as with --column.
+    /// Keys are compared as numbers, where all are such, or as text. Indices, as of argmax, count from the run's start.
+    /// With this option any file is CSV, as with --column.
     #[arg(long, value_name = "COLUMN", group = "slices")]
     by: Option<String>,
 
@@ -208,8 +209,8 @@ impl Input {
         }
     }
 
-    /// The matrix of so many rows or columns that the numbers are, of which there are `len`: the lengths of its two axes, neighbours
-    /// along the second of which lie side by side, and which of the two is the one asked for.
+    /// The matrix of so many rows or columns that the numbers are, of which there are `len`: the lengths of its two
+    /// axes, neighbours along the second of which lie side by side, and which of the two is the one asked for.
     ///
     /// # Errors
     ///

@@ -39,8 +39,8 @@ impl Keys {
         self.of_rows.push(number);
     }
 
-    /// The keys by their values, where all are integers or all are numbers, else by the bytes of their texts. Empty ones are left out of
-    /// account, and come after numbers.
+    /// The keys by their values, where all are integers or all are numbers, else by the bytes of their texts. Empty
+    /// ones are left out of account, and come after numbers.
     pub fn ranked(self) -> Ranks {
         let mut texts = vec![Vec::new(); self.of_texts.len()];
         for (text, number) in self.of_texts {
@@ -94,8 +94,8 @@ fn integer(text: &str) -> Option<i128> {
     text.parse().ok()
 }
 
-/// A float's value: both zeros are one, and so are all NaNs, which come last. An integer is none where a float may not tell it from the
-/// next.
+/// A float's value: both zeros are one, and so are all NaNs, which come last. An integer is none where a float may not
+/// tell it from the next.
 fn float(text: &str) -> Option<i128> {
     const PRECISE: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
     let value: f64 = text.parse().ok()?;

@@ -16,10 +16,11 @@ use super::{foreign, npy};
 /// Of which slices there is a result each, instead of one of all numbers, and where the results go.
 #[derive(clap::Args)]
 pub struct SlicesArgs {
-    /// Print a result for each row of a matrix of N rows, as CSV: of a raw file's, which lies row after row, or a .npy file's.
+    /// Print a result for each row of a matrix of N rows, as CSV: of a raw file's, which lies row after row, or a .npy
+    /// file's.
     ///
-    /// A .npy file of two axes, in C or Fortran order, has a number of its own: N is left out, at the end or before another option.
-    /// Indices, as of argmax, count from the row's start.
+    /// A .npy file of two axes, in C or Fortran order, has a number of its own: N is left out, at the end or before
+    /// another option. Indices, as of argmax, count from the row's start.
     #[arg(long, value_name = "N", num_args = 0..=1, value_parser = number, group = "slices")]
     rows: Option<Option<usize>>,
 
@@ -27,7 +28,8 @@ pub struct SlicesArgs {
     #[arg(long, value_name = "N", num_args = 0..=1, value_parser = number, group = "slices")]
     columns: Option<Option<usize>>,
 
-    /// With --by, sort the rows by their keys first, those of one key as they were: a result for each key, in ascending order.
+    /// With --by, sort the rows by their keys first, those of one key as they were: a result for each key, in ascending
+    /// order.
     ///
     /// Numbers are in the order of their values, then NaN, then empty keys; text is in that of its bytes.
     #[arg(long, requires = "by")]
@@ -45,8 +47,8 @@ fn number(text: &str) -> Result<usize, &'static str> {
 }
 
 impl SlicesArgs {
-    /// The slices that are asked for, if any are, of an input of `len` numbers: runs of its keys, which are found on `device`, if it has
-    /// some, else rows or columns.
+    /// The slices that are asked for, if any are, of an input of `len` numbers: runs of its keys, which are found on
+    /// `device`, if it has some, else rows or columns.
     ///
     /// # Errors
     ///

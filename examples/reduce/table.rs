@@ -84,9 +84,9 @@ impl Selection {
 
     /// Whether this `first` row of a file is a header.
     ///
-    /// Where the user does not say so, a row of numbers alone is none, and one without any is one. What is left, such as
-    /// `name,2021`, is one where it names a column that is asked for; where it may as well have the column's first number, the user
-    /// has to say.
+    /// Where the user does not say so, a row of numbers alone is none, and one without any is one. What is left, such
+    /// as `name,2021`, is one where it names a column that is asked for; where it may as well have the column's first
+    /// number, the user has to say.
     fn is_header(&self, first: &ByteRecord) -> Result<bool, Error> {
         if let Some(header) = self.header {
             return Ok(header);
@@ -108,8 +108,8 @@ impl Selection {
         Ok(true)
     }
 
-    /// The column that is asked for, by name, index, or as the only one beside the keys', and that of the keys, if there are any; of
-    /// a file with this `first` row, which may be its header.
+    /// The column that is asked for, by name, index, or as the only one beside the keys', and that of the keys, if
+    /// there are any; of a file with this `first` row, which may be its header.
     fn find_columns(&self, first: &ByteRecord, header: bool) -> Result<(Column, Option<Column>), Error> {
         let of_index = |index: usize| {
             let name = if header { lossy(&first[index]) } else { index.to_string() };
@@ -144,24 +144,24 @@ struct Column {
 }
 
 /// The column under these `names` that is wanted by its name, or else by its index.
-fn find_named(wanted: &String, names: &ByteRecord) -> Result<usize, Error> {
+fn find_named(wanted: &str, names: &ByteRecord) -> Result<usize, Error> {
     let of_name: Vec<_> = (0..names.len()).filter(|&index| &names[index] == wanted.as_bytes()).collect();
     match (&of_name[..], index_below(wanted, names.len())) {
         (&[index], _) | (&[], Some(index)) => Ok(index),
         ([], None) => {
             let columns = quoted(names.iter().map(lossy));
-            Err(Error::UnknownColumn { column: wanted.clone(), columns })
+            Err(Error::UnknownColumn { column: wanted.to_owned(), columns })
         }
         (several, _) => {
             let indices = quoted(several.iter().map(usize::to_string));
-            Err(Error::SeveralOfName { column: wanted.clone(), indices })
+            Err(Error::SeveralOfName { column: wanted.to_owned(), indices })
         }
     }
 }
 
 /// The column that is wanted by its index, of `count` without names.
-fn find_unnamed(wanted: &String, count: usize) -> Result<usize, Error> {
-    index_below(wanted, count).ok_or_else(|| Error::NoNames { column: wanted.clone(), last: count - 1 })
+fn find_unnamed(wanted: &str, count: usize) -> Result<usize, Error> {
+    index_below(wanted, count).ok_or_else(|| Error::NoNames { column: wanted.to_owned(), last: count - 1 })
 }
 
 /// A wanted column as an index below `count`.

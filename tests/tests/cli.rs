@@ -1003,7 +1003,8 @@ fn bad_slices() {
         expect_error(options, &file(".csv", csv), message);
     }
 
-    let number = "invalid value 'x' for '--rows [<N>]': not a number; where there is none, the file goes before the option";
+    let number = "invalid value 'x' for '--rows [<N>]': not a number; where there is none, the file goes before the \
+                  option";
     expect_refused(&[of_f32, &["--rows", "x"]].concat(), &raw, number);
     let together = "the argument '--rows [<N>]' cannot be used with";
     expect_refused(&[of_f32, &["--rows", "3", "--columns", "4"]].concat(), &raw, together);
