@@ -1,8 +1,9 @@
-//! Reduces the numbers in a file, and prints their count, sum, minimum, maximum and mean:
+//! Reduces the numbers in a file, and prints their count, sum, minimum, maximum and mean; or those of each row, column
+//! or key, as CSV:
 //!
 //! ```text
 //! cargo run --release --example reduce -- [--op sum] [--device auto] [--dtype f32] [--column NAME]
-//!     [--header | --no-header | --raw] FILE
+//!     [--header | --no-header | --raw] [--rows N | --columns N | --by NAME [--sort]] [--output FILE.npy] FILE
 //! ```
 
 #[path = "common/device.rs"]
@@ -13,9 +14,12 @@ mod reduce {
     pub mod error;
     mod foreign;
     pub mod input;
+    pub mod keys;
     mod npy;
     pub mod numbers;
     pub mod progress;
+    pub mod results;
+    pub mod slices;
     mod table;
 }
 
@@ -26,13 +30,16 @@ use std::ops::Range;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use device::DeviceArg;
 use gpu_reduce::Device;
 use reduce::error::Error;
 use reduce::input::{Input, InputArgs};
+use reduce::keys::Keys;
 use reduce::numbers::{self, Numbers, Quantity};
 use reduce::progress::Progress;
+use reduce::results::Results;
+use reduce::slices::{Slices, SlicesArgs};
 
 /// Reduces the numbers in a file: by default to their count, sum, minimum, maximum and mean.
 #[derive(Parser)]
@@ -52,13 +59,25 @@ struct Args {
     device: DeviceArg,
 
     #[command(flatten)]
+    slices: SlicesArgs,
+
+    #[command(flatten)]
     input: InputArgs,
 }
 
+impl Args {
+    /// What to compute; the default where nothing is asked for.
+    fn quantities(&self) -> Vec<Quantity> {
+        const DEFAULT: &[Quantity] = &[Quantity::Sum, Quantity::Min, Quantity::Max, Quantity::Mean];
+        let mut quantities = if self.op.is_empty() { DEFAULT.to_vec() } else { self.op.clone() };
+        quantities.sort();
+        quantities.dedup();
+        quantities
+    }
+}
+
 fn main() -> ExitCode {
-    let printed = run(&Args::parse())
-        .and_then(|report| io::stdout().write_all(report.as_bytes()).map_err(Error::Print));
-    match printed {
+    match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -67,9 +86,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The report on the file that `args` name.
-fn run(args: &Args) -> Result<String, Error> {
+/// Does what `args` ask for.
+fn run(args: &Args) -> Result<(), Error> {
     let input = Input::open(&args.input)?;
+    args.slices.check(&input, args.quantities().len())?;
     let device = match args.device {
         DeviceArg::Auto => Device::default_device(),
         DeviceArg::Cpu => Device::cpu(),
@@ -78,22 +98,49 @@ fn run(args: &Args) -> Result<String, Error> {
     };
 
     let start = Instant::now();
-    let mut numbers = numbers::of(&input)?;
+    let (mut numbers, keys) = numbers::of(&input)?;
     let numbers = &mut *numbers;
-    let (size, bytes) = (numbers.size(), numbers.bytes().len());
-    let (load, reduced) = if device.is_cpu() {
+    let mut keys = keys.map(Keys::ranked);
+    if let Some(keys) = keys.as_mut().filter(|_| args.slices.sort()) {
+        numbers.permute(&keys.sort());
+    }
+    let count = numbers.bytes().len() / numbers.size();
+    match args.slices.of(&input, count, keys, &device)? {
+        Some(slices) => {
+            load(numbers, &device)?;
+            args.slices.put(&slices, &reduce_each(numbers, &slices, args)?)
+        }
+        None => {
+            let report = report(numbers, args, &device, start)?;
+            io::stdout().write_all(report.as_bytes()).map_err(Error::Print)
+        }
+    }
+}
+
+/// Puts the numbers where they are reduced.
+fn load(numbers: &mut dyn Numbers, device: &Device) -> Result<(), Error> {
+    if device.is_cpu() {
         read_ahead(numbers.bytes());
-        (start.elapsed(), reduce(numbers, args)?)
-    } else {
-        numbers.allocate(&device)?;
-        in_pieces("uploading", bytes, |piece| numbers.upload(piece.start / size..piece.end / size))?;
+        return Ok(());
+    }
+    let (size, bytes) = (numbers.size(), numbers.bytes().len());
+    numbers.allocate(device)?;
+    Ok(in_pieces("uploading", bytes, |piece| numbers.upload(piece.start / size..piece.end / size))?)
+}
+
+/// The report on numbers, which have been read since `start`.
+fn report(numbers: &mut dyn Numbers, args: &Args, device: &Device, start: Instant) -> Result<String, Error> {
+    load(numbers, device)?;
+    if !device.is_cpu() {
         // Loads the kernels, so that the time below is that of the reductions alone.
         reduce(numbers, args)?;
-        (start.elapsed(), reduce(numbers, args)?)
-    };
+    }
+    let load = start.elapsed();
+    let reduced = reduce(numbers, args)?;
 
+    let bytes = numbers.bytes().len();
     let gigabytes = (reduced.passes * bytes) as f64 / 1e9;
-    let mut lines = vec![("count".to_owned(), (bytes / size).to_string())];
+    let mut lines = vec![("count".to_owned(), (bytes / numbers.size()).to_string())];
     lines.extend(reduced.quantities);
     lines.push(("device".to_owned(), device.to_string()));
     lines.push(("load".to_owned(), format!("{load:.3?}")));
@@ -101,6 +148,21 @@ fn run(args: &Args) -> Result<String, Error> {
     lines.push(("GB/s".to_owned(), format!("{:.2}", gigabytes / reduced.time.as_secs_f64())));
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     Ok(lines.into_iter().map(|(name, value)| format!("{name:<width$}  {value}\n")).collect())
+}
+
+/// Computes what `args` ask for of each slice of the numbers, where they lie: each quantity by name.
+fn reduce_each(numbers: &dyn Numbers, slices: &Slices, args: &Args) -> Result<Vec<(String, Results)>, Error> {
+    let each = |quantity: Quantity| match numbers.reduce_each(slices, quantity, args.ddof) {
+        Ok(results) => Ok((quantity.name(), results)),
+        Err(Error::Reduce(gpu_reduce::Error::NoKernel { .. })) => {
+            Err(Error::NotOnGpus { quantity: quantity.name() })
+        }
+        Err(Error::Reduce(gpu_reduce::Error::EmptySegment { segment, .. })) => {
+            Err(Error::EmptySlice { quantity: quantity.name(), slice: slices.name.clone(), index: segment })
+        }
+        Err(error) => Err(error),
+    };
+    args.quantities().into_iter().map(each).collect()
 }
 
 /// What [`reduce`] found.
@@ -125,10 +187,7 @@ impl Reduced {
 
 /// Computes what `args` ask for of the numbers, where they lie: if nothing is asked for, their sum, minimum, maximum and mean.
 fn reduce(numbers: &mut dyn Numbers, args: &Args) -> Result<Reduced, Error> {
-    const DEFAULT: &[Quantity] = &[Quantity::Sum, Quantity::Min, Quantity::Max, Quantity::Mean];
-    let mut wanted = if args.op.is_empty() { DEFAULT.to_vec() } else { args.op.clone() };
-    wanted.sort();
-    wanted.dedup();
+    let wanted = args.quantities();
     let mut reduced = Reduced { quantities: Vec::new(), passes: 0, time: Duration::ZERO };
     let is_empty = numbers.bytes().is_empty();
     for &quantity in &wanted {
@@ -144,8 +203,7 @@ fn reduce(numbers: &mut dyn Numbers, args: &Args) -> Result<Reduced, Error> {
             }
             _ => reduced.pass(numbers, quantity, args.ddof)?,
         };
-        let name = quantity.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
-        reduced.quantities.push((name, value));
+        reduced.quantities.push((quantity.name(), value));
     }
     Ok(reduced)
 }

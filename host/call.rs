@@ -13,6 +13,7 @@ use gpu_reduce_kernels::slot;
 use std::any::{TypeId, type_name};
 use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::ptr::null_mut;
 
 /// What a launch asks of an operator's and an input's type.
 pub struct Types {
@@ -103,29 +104,33 @@ pub struct ShapeCall<'a, S> {
 pub type SegmentsCall<'a> = ShapeCall<'a, Segments>;
 pub type ColumnsCall<'a> = ShapeCall<'a, Columns>;
 
-impl<'a, S> ShapeCall<'a, S> {
-    /// Those of an input, of which there are some.
+impl<'a> ShapeCall<'a, ()> {
+    /// Those by an operator, of what is yet to be said.
     pub fn new<O: Op<P::Item>, P: Input>(
-        input: &'a P,
-        shape: S,
-        block: u32,
         op: &'a O,
         (default, has_default): (&'a O::Output, bool),
-        results: *mut O::Output,
+        block: u32,
     ) -> Self {
-        let mut parameters = Parameters::NONE;
-        input.parameters(&mut parameters);
         Self {
             of: Types::of::<O, P>(),
-            input: parameters,
-            shape,
+            input: Parameters::NONE,
+            shape: (),
             block,
             op: (&raw const *op).cast(),
             default: (&raw const *default).cast(),
             has_default,
-            results: results.cast(),
+            results: null_mut(),
             borrowed: PhantomData,
         }
+    }
+
+    /// Those of an input, of which there are some, to places for the results. It is for what has the types of the
+    /// operator.
+    pub fn with<S, V>(self, input: &'a impl Input, shape: S, results: *mut V) -> ShapeCall<'a, S> {
+        let Self { of, input: mut parameters, block, op, default, has_default, borrowed, .. } = self;
+        input.parameters(&mut parameters);
+        let results = results.cast();
+        ShapeCall { of, input: parameters, shape, block, op, default, has_default, results, borrowed }
     }
 }
 

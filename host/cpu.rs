@@ -1,6 +1,7 @@
 //! The CPU backend: the same plan as the kernel's, chunks over threads.
 
-use crate::{Element, Op, Plan};
+use crate::{Element, Item, Op, Plan};
+use bytemuck::Zeroable;
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::cpu::Folds;
 pub use gpu_reduce_kernels::cpu::{Source, simd};
@@ -9,6 +10,7 @@ use gpu_reduce_kernels::op::width;
 use gpu_reduce_kernels::runs::is_same;
 use rayon::prelude::*;
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -43,32 +45,58 @@ pub fn reduce<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
     op.finish(op.end(all, len as u64), len as u64)
 }
 
-/// Reduces a range of items, as [`reduce`]; it may be empty.
-pub fn reduce_range<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
-    op: &O,
+/// What gives many results of items on the CPU, whatever the operator and their types.
+pub trait Many<V>: Sync {
+    /// The result of a range of them, as [`reduce`]; it may be empty.
+    fn range(&self, range: Range<usize>) -> Option<V>;
+
+    /// Reduces each column, to a place for each; those that have no value get the default.
+    fn columns(&self, columns: Columns, default: V, results: &mut [V]);
+}
+
+/// An operator, and items that on a GPU would be read through `P`.
+pub struct OfTypes<'a, O, S, P> {
+    op: &'a O,
     items: S,
-    range: Range<usize>,
     block: u32,
-) -> Option<O::Output> {
-    assert!(range.start <= range.end && range.end <= items.len());
-    if range.is_empty() {
-        return op.finish(op.identity(), 0);
+    input: PhantomData<fn() -> P>,
+}
+
+impl<'a, O, S, P> OfTypes<'a, O, S, P> {
+    pub fn new(op: &'a O, items: S, block: u32) -> Self {
+        Self { op, items, block, input: PhantomData }
     }
-    // SAFETY: it lies within the items.
-    reduce::<O, S, P>(op, unsafe { items.part(range) }, block)
+}
+
+impl<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>> Many<O::Output> for OfTypes<'_, O, S, P> {
+    fn range(&self, range: Range<usize>) -> Option<O::Output> {
+        let Self { op, items, block, .. } = *self;
+        assert!(range.start <= range.end && range.end <= items.len());
+        if range.is_empty() {
+            return op.finish(op.identity(), 0);
+        }
+        // SAFETY: it lies within the items.
+        reduce::<O, S, P>(op, unsafe { items.part(range) }, block)
+    }
+
+    fn columns(&self, columns: Columns, default: O::Output, results: &mut [O::Output]) {
+        reduce_columns::<O, S, P>(self.op, self.items, columns, self.block, default, results);
+    }
 }
 
 /// Positions in a task: items, and segments, each of which takes about as long as some items do.
 const TASK: u64 = 1 << 16;
 const SEGMENT: u64 = 32;
 
-/// Reduces segments of `len` items, to a place for each; returns the first that has no result. Threads get as many items and segments
-/// each, and long segments are reduced by several.
-pub fn reduce_segments<V: Send>(
-    results: &mut [V],
+/// Reduces segments of `len` items, to a place for each; those that have no value get the default, or zero. Returns the
+/// first without items that would have the default, where there is none. Threads get as many items and segments each,
+/// and long segments are reduced by several.
+pub fn reduce_segments<V: Item>(
+    items: &dyn Many<V>,
     len: usize,
     start: &(dyn Fn(u64) -> u64 + Sync),
-    reduce: &(dyn Fn(Range<usize>) -> Option<V> + Sync),
+    default: Option<V>,
+    results: &mut [V],
 ) -> Option<u64> {
     let count = results.len() as u64;
     let position = |segment| start(segment) + SEGMENT * segment;
@@ -96,9 +124,11 @@ pub fn reduce_segments<V: Send>(
         for (segment, result) in (first..).zip(part) {
             let range = end as usize..start(segment + 1) as usize;
             end = range.end as u64;
-            match reduce(range) {
+            let is_empty = range.is_empty();
+            match items.range(range).or(default) {
                 Some(value) => *result = value,
-                None => none = none.or(Some(segment)),
+                None if is_empty => none = none.or(Some(segment)),
+                None => *result = Zeroable::zeroed(),
             }
         }
         none
@@ -109,8 +139,8 @@ pub fn reduce_segments<V: Send>(
     parts.into_par_iter().filter_map(reduce_part).min()
 }
 
-/// Reduces each column, to a place for each; those that have no value get the default.
-pub fn reduce_columns<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
+/// As [`Many::columns`].
+fn reduce_columns<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
     op: &O,
     items: S,
     columns: Columns,
@@ -144,7 +174,7 @@ pub fn reduce_columns<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
         },
         fold: &|panel, range, places, pitch, partials| {
             let len = (range.end - range.start) as usize;
-            for (index, first) in panel.columns(columns) {
+            panel.for_each(columns, |index, first| {
                 let op = begin(first);
                 // SAFETY: as the caller vouches; the folds are for these types.
                 unsafe {
@@ -159,10 +189,10 @@ pub fn reduce_columns<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
                         partials.at(index * plan.chunks as usize),
                     );
                 }
-            }
+            });
         },
         finish: &|panel, partials| {
-            for (index, first) in panel.columns(columns) {
+            panel.for_each(columns, |index, first| {
                 let op = begin(first);
                 // SAFETY: as the caller vouches; the folds are for these types.
                 unsafe {
@@ -182,7 +212,7 @@ pub fn reduce_columns<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
                     let result = op.finish(op.end(all.assume_init(), reduced), reduced).unwrap_or(default);
                     results.at(panel.column + index).cast::<O::Output>().write(result);
                 }
-            }
+            });
         },
     };
     // SAFETY: there are as many items, and places for results.
@@ -223,13 +253,15 @@ struct Panel {
 }
 
 impl Panel {
-    /// The number of each column, counted from the first, and its first item.
-    fn columns(self, Columns { reduced, inner, .. }: Columns) -> impl Iterator<Item = (usize, usize)> {
+    /// Calls `work` with the number of each column, counted from the first, and with its first item.
+    #[inline(always)]
+    fn for_each(self, Columns { reduced, inner, .. }: Columns, mut work: impl FnMut(usize, usize)) {
         let matrix = (reduced * inner) as usize;
-        (0..self.outer).flat_map(move |outer| {
-            (0..self.width)
-                .map(move |column| (outer * self.width + column, self.first + outer * matrix + column))
-        })
+        for outer in 0..self.outer {
+            for column in 0..self.width {
+                work(outer * self.width + column, self.first + outer * matrix + column);
+            }
+        }
     }
 }
 

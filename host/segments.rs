@@ -1,9 +1,11 @@
 //! Many reductions at once: segments, rows and columns of an array, each with the bits of reducing that slice alone.
 
-use crate::call::{ColumnsCall, SegmentsCall};
+use crate::call::ShapeCall;
+use crate::cpu::{Many, OfTypes};
 use crate::data::{Data, gpu_of, lies_on, other_device};
-use crate::place::Place::{Cpu, Gpu};
+use crate::place::Place::{self, Cpu, Gpu};
 use crate::{Buffer, Device, Element, Error, Item, Op, Runs, Stream, View, cpu, cuda};
+use bytemuck::Zeroable;
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::plan::assert_block;
 use gpu_reduce_kernels::segments::{Cut, Segments as OnGpu};
@@ -60,6 +62,16 @@ enum Bounds<'a> {
     },
     Short(View<'a, u32>),
     Long(View<'a, u64>),
+}
+
+/// What becomes of a segment without items.
+#[derive(Clone, Copy)]
+struct OfNone<V> {
+    /// The operator's name.
+    op: &'static str,
+    default: Option<V>,
+    /// Whether it has a value.
+    is_defined: bool,
 }
 
 macro_rules! offsets {
@@ -313,6 +325,8 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         Ok(Self { count, number: None, ..*self })
     }
 
+    /// It is compiled for each operator and element type that a program uses, and so is no more than what is of these
+    /// types.
     fn run<O: Op<D::Item>>(
         &self,
         op: O,
@@ -322,54 +336,79 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
     where
         O::Output: Item,
     {
-        let this = self.counted()?;
-        let place = this.data.place()?;
-        let device = Device(gpu_of(&place).map_or(Cpu(()), |gpu| Gpu(gpu.clone())));
-        if let Bounds::Columns { reduced: 0, .. } = this.bounds
-            && !this.is_empty()
-            && default.or_else(|| op.finish(op.identity(), 0)).is_none()
-        {
-            return Err(Error::EmptySegment { op: O::NAME, segment: 0 });
+        let is_defined = default.or_else(|| op.finish(op.identity(), 0)).is_some();
+        let none = OfNone { op: O::NAME, default, is_defined };
+        let value = default.unwrap_or(Zeroable::zeroed());
+        let call = ShapeCall::new::<O, D::Pointers>(&op, (&value, default.is_some()), block);
+        // SAFETY: the types are these.
+        match unsafe { self.run_on_gpu(call, none)? } {
+            Gpu(results) => Ok(results),
+            Cpu(items) => self.run_on_host(&OfTypes::<_, _, D::Pointers>::new(&op, items, block), none),
         }
-        let mut results = device.zeros::<O::Output>(this.len())?;
-        let wrong = match (place, results.whole_mut()) {
-            _ if this.is_empty() => None,
-            (Cpu(items), Cpu(results)) => this.run_on_host(&op, default, items, results, block)?,
-            (Gpu((gpu, items)), Gpu(results)) => {
-                let value = default.unwrap_or(bytemuck::Zeroable::zeroed());
-                if let Some(columns) = this.as_columns() {
-                    let call =
-                        ColumnsCall::new(&items, columns, block, &op, (&value, default.is_some()), results);
-                    // SAFETY: the types are these; the items stay, and there is a place for each result.
-                    unsafe { gpu.reduce_columns(&call)? };
+    }
+
+    /// Reduces data on a GPU; of others says where on the CPU they are. For all operators with results of one type the
+    /// same code.
+    ///
+    /// # Safety
+    ///
+    /// The call's types are these.
+    #[inline(never)]
+    unsafe fn run_on_gpu<V: Item>(
+        &self,
+        call: ShapeCall<()>,
+        none: OfNone<V>,
+    ) -> Result<Place<D::Slices, Buffer<V>>, Error> {
+        let (gpu, items) = match self.data.place()? {
+            Cpu(items) => return Ok(Cpu(items)),
+            Gpu(place) => place,
+        };
+        let (this, mut results) = self.with_room(&Device(Gpu(gpu.clone())), none)?;
+        let Gpu(places) = results.whole_mut() else { unreachable!("results lie where the items do") };
+        let len = this.data.len() as u64;
+        let mut copies = Copies::default();
+        // SAFETY: as the caller vouches; the items and the offsets stay, and there is a place for each result.
+        let wrong = unsafe {
+            match this.as_columns() {
+                _ if this.is_empty() => None,
+                Some(columns) => {
+                    gpu.reduce_columns(&call.with(&items, columns, places))?;
                     None
-                } else {
-                    let mut copies = Copies::default();
-                    let segments =
-                        this.bounds.on_gpu(gpu, &mut copies, this.count, this.data.len() as u64)?;
-                    // SAFETY: the types are these; the items and the offsets stay, and there is a place for each result.
-                    unsafe {
-                        let call = SegmentsCall::new(
-                            &items,
-                            segments,
-                            block,
-                            &op,
-                            (&value, default.is_some()),
-                            results,
-                        );
-                        gpu.reduce_segments(&call)?
-                    }
+                }
+                None => {
+                    let segments = this.bounds.on_gpu(gpu, &mut copies, this.count, len)?;
+                    gpu.reduce_segments(&call.with(&items, segments, places))?
                 }
             }
-            _ => unreachable!("results lie where the items do"),
         };
         match wrong {
-            None => Ok(results),
+            None => Ok(Gpu(results)),
             Some(wrong) if wrong & Cut::NO_VALUE != 0 => {
-                Err(Error::EmptySegment { op: O::NAME, segment: wrong & !Cut::NO_VALUE })
+                Err(Error::EmptySegment { op: none.op, segment: wrong & !Cut::NO_VALUE })
             }
-            Some(segment) => Err(this.bounds.what_is_wrong(segment, this.data.len() as u64)),
+            Some(segment) => Err(this.bounds.what_is_wrong(segment, len)),
         }
+    }
+
+    /// Reduces items on the CPU. For all operators with results of one type the same code.
+    #[inline(never)]
+    fn run_on_host<V: Item>(&self, items: &dyn Many<V>, none: OfNone<V>) -> Result<Buffer<V>, Error> {
+        let (this, mut results) = self.with_room(&Device::cpu(), none)?;
+        let Cpu(places) = results.whole_mut() else { unreachable!("results lie where the items do") };
+        match this.reduce_on_host(items, none.default, places)? {
+            None => Ok(results),
+            Some(segment) => Err(Error::EmptySegment { op: none.op, segment }),
+        }
+    }
+
+    /// As many as there are, and room for their results.
+    fn with_room<V: Item>(&self, device: &Device, none: OfNone<V>) -> Result<(Self, Buffer<V>), Error> {
+        let this = self.counted()?;
+        let have_no_items = matches!(this.bounds, Bounds::Columns { reduced: 0, .. });
+        if have_no_items && !this.is_empty() && !none.is_defined {
+            return Err(Error::EmptySegment { op: none.op, segment: 0 });
+        }
+        Ok((this, device.zeros(this.len())?))
     }
 
     /// The columns, where these are some.
@@ -380,31 +419,21 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         }
     }
 
-    /// As [`run`](Self::run), on the CPU; says what is wrong as a GPU does.
-    fn run_on_host<O: Op<D::Item>>(
+    /// Reduces items on the CPU to a place for each result; returns the first segment that has none.
+    fn reduce_on_host<V: Item>(
         &self,
-        op: &O,
-        default: Option<O::Output>,
-        items: D::Slices,
-        results: &mut [O::Output],
-        block: u32,
-    ) -> Result<Option<u64>, Error>
-    where
-        O::Output: Item,
-    {
+        items: &dyn Many<V>,
+        default: Option<V>,
+        results: &mut [V],
+    ) -> Result<Option<u64>, Error> {
         if let Some(columns) = self.as_columns() {
-            let default = default.unwrap_or(bytemuck::Zeroable::zeroed());
-            cpu::reduce_columns::<O, D::Slices, D::Pointers>(op, items, columns, block, default, results);
+            if !self.is_empty() {
+                items.columns(columns, default.unwrap_or(Zeroable::zeroed()), results);
+            }
             return Ok(None);
         }
         let start = self.bounds.on_host()?;
-        let none = cpu::reduce_segments(results, self.data.len(), &start, &|range| {
-            let is_empty = range.is_empty();
-            cpu::reduce_range::<O, D::Slices, D::Pointers>(op, items, range, block)
-                .or(default)
-                .or((!is_empty).then(bytemuck::Zeroable::zeroed))
-        });
-        Ok(none.map(|segment| segment | Cut::NO_VALUE))
+        Ok(cpu::reduce_segments(items, self.data.len(), &start, default, results))
     }
 
     /// Enqueues the reduction of each segment, as [`Reduce::enqueue`](crate::Reduce::enqueue); `results` has a place for each, and those
@@ -438,13 +467,14 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         match (self.data.place()?, results.whole_mut(), queue) {
             (Cpu(items), Cpu(results), None) => {
                 let this = self.counted()?;
-                this.run_on_host(&op, Some(default), items, &mut results[..this.len()], BLOCK).map(drop)
+                let items = OfTypes::<_, _, D::Pointers>::new(&op, items, BLOCK);
+                this.reduce_on_host(&items, Some(default), &mut results[..this.len()]).map(drop)
             }
             (Gpu((gpu, items)), Gpu(results), Some(queue)) if gpu == queue.gpu() => {
+                let call = ShapeCall::new::<O, D::Pointers>(&op, (&default, true), BLOCK);
                 if let Some(columns) = self.as_columns() {
-                    let call = ColumnsCall::new(&items, columns, BLOCK, &op, (&default, true), results);
                     // SAFETY: as the caller vouches.
-                    return unsafe { queue.enqueue_columns(&call) };
+                    return unsafe { queue.enqueue_columns(&call.with(&items, columns, results)) };
                 }
                 let mut copies = Copies::default();
                 let segments = self.bounds.on_gpu(gpu, &mut copies, self.count, self.data.len() as u64)?;
@@ -459,10 +489,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
                     _ => segments,
                 };
                 // SAFETY: as the caller vouches.
-                unsafe {
-                    let call = SegmentsCall::new(&items, segments, BLOCK, &op, (&default, true), results);
-                    queue.enqueue_segments(&call)
-                }
+                unsafe { queue.enqueue_segments(&call.with(&items, segments, results)) }
             }
             (place, ..) => Err(other_device(gpu_of(&place), &on)),
         }

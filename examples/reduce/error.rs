@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::input::Dtype;
+use super::input::{Axis, Dtype};
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -16,8 +16,38 @@ pub enum Error {
     NotIntegers { dtype: &'static str },
     #[error("cannot print the result: {0}")]
     Print(#[source] io::Error),
+    #[error("cannot write `{}`: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("`{}` is not named .npy, which is all that --output writes: without it, CSV is printed", path.display())]
+    NotNpyName { path: PathBuf },
+    #[error("a .npy file has the results of one operator, and these are {operators}: choose one with --op")]
+    OneOperator { operators: usize },
+    #[error("NumPy has no type for bf16, which {quantity} of bf16 is: print it as CSV, without --output")]
+    NoDescr { quantity: String },
     #[error("cannot read `{}`: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
+    #[error("{quantity} of rows, columns or keys is not compiled for GPUs: compute it with --device cpu")]
+    NotOnGpus { quantity: String },
+    #[error("{quantity} of {slice} {index} has no value: it has no elements")]
+    EmptySlice { quantity: String, slice: String, index: u64 },
+
+    #[error("--{axis}s is for raw and .npy files; --by COLUMN is for CSV files")]
+    NoMatrix { axis: Axis },
+    #[error(
+        "the .npy file's shape {shape} is not that of a matrix, which has two axes: save it as one, such as \
+         x.reshape(len(x), -1) in NumPy"
+    )]
+    NotTwoAxes { shape: String },
+    #[error(
+        "the .npy file's shape {shape} has {of_file} {axis}s, not {number}: give --{axis}s no number, or that"
+    )]
+    OtherNumber { shape: String, axis: Axis, number: usize, of_file: usize },
+    #[error("the file does not say how many {axis}s there are: give --{axis}s a number")]
+    NoNumber { axis: Axis },
+    #[error(
+        "{len} numbers cannot be {number} {axis}s of one length: give --{axis}s a number that divides {len}"
+    )]
+    Undivided { axis: Axis, number: usize, len: usize },
 
     #[error("not a valid .npy file: {reason}")]
     Npy { reason: String },
@@ -32,7 +62,7 @@ pub enum Error {
         "the .npy file's shape {shape} needs {count} elements of {size} bytes; {bytes} bytes follow its header"
     )]
     Shape { shape: String, count: usize, size: usize, bytes: usize },
-    #[error("a .npy file has no columns; {option} is for CSV files")]
+    #[error("{option} is for CSV files, and this is a .npy file, which has neither names nor keys")]
     NotCsv { option: &'static str },
 
     #[error("neither a .npy nor a CSV file; if it holds raw numbers, name their type with --dtype")]
@@ -64,7 +94,7 @@ pub enum Error {
     WhichColumn { columns: String },
     #[error("the CSV file has no column `{column}`; it has {columns}")]
     UnknownColumn { column: String, columns: String },
-    #[error("the CSV file has several columns `{column}`; choose one with --column by its index: {indices}")]
+    #[error("the CSV file has several columns `{column}`; choose one by its index: {indices}")]
     SeveralOfName { column: String, indices: String },
     #[error(
         "the CSV file has no column `{column}`: its columns have no names (--header says that the first row has \

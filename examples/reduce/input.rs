@@ -1,6 +1,7 @@
 //! The input file: which format it has, and the numbers in it.
 
 use std::borrow::Cow;
+use std::fmt::{self, Display};
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Deref;
@@ -8,10 +9,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use gpu_reduce::Element;
+use gpu_reduce::{Element, f16};
 use memmap2::Mmap;
 
 use super::error::Error;
+use super::keys::Keys;
+use super::results::Value;
 use super::table::Selection;
 use super::{foreign, npy};
 
@@ -50,6 +53,14 @@ pub struct InputArgs {
     #[arg(long)]
     column: Option<String>,
 
+    /// Print a result for each run of neighbouring rows of a CSV file that have one key in this column, as CSV;
+    /// --column has the values.
+    ///
+    /// Keys are compared as numbers, where all are such, or as text. Indices, as of argmax, count from the run's start.
+    /// With this option any file is CSV, as with --column.
+    #[arg(long, value_name = "COLUMN", group = "slices")]
+    by: Option<String>,
+
     /// The first row of the CSV file names the columns.
     ///
     /// By default a first row of numbers alone is data, and any other a header; where the first field of the column may
@@ -62,7 +73,7 @@ pub struct InputArgs {
     no_header: bool,
 
     /// Take the file's bytes as numbers of the type --dtype, whatever it is named or holds.
-    #[arg(long, requires = "dtype", conflicts_with_all = ["column", "header", "no_header"])]
+    #[arg(long, requires = "dtype", conflicts_with_all = ["column", "by", "header", "no_header"])]
     raw: bool,
 
     /// A NumPy .npy file, a CSV file, or raw little-endian numbers (with --dtype).
@@ -75,8 +86,12 @@ pub struct InputArgs {
 impl InputArgs {
     /// The option that says that the file is CSV, if there is one.
     fn csv_option(&self) -> Option<&'static str> {
-        let options =
-            [(self.column.is_some(), "--column"), (self.header, "--header"), (self.no_header, "--no-header")];
+        let options = [
+            (self.column.is_some(), "--column"),
+            (self.by.is_some(), "--by"),
+            (self.header, "--header"),
+            (self.no_header, "--no-header"),
+        ];
         options.into_iter().find_map(|(given, option)| given.then_some(option))
     }
 }
@@ -92,6 +107,14 @@ enum Format {
     Npy(npy::Header),
     Csv(Selection),
     Raw,
+}
+
+/// What a file has.
+enum Content<'a> {
+    /// The bytes of numbers.
+    Numbers(&'a [u8]),
+    /// Text, and the keys of its rows.
+    Text(Option<Keys>),
 }
 
 impl Input {
@@ -124,6 +147,7 @@ impl Input {
             let selection = Selection {
                 delimiter: if foreign::is_named(file, &["tsv", "tab"]) { b'\t' } else { b',' },
                 column: args.column.clone(),
+                by: args.by.clone(),
                 header: (args.header || args.no_header).then_some(args.header),
             };
             (dtype.unwrap_or(Dtype::f64), Format::Csv(selection))
@@ -137,28 +161,33 @@ impl Input {
         Ok(Input { bytes, dtype, format })
     }
 
+    /// Whether it is a CSV file.
+    pub fn is_csv(&self) -> bool {
+        matches!(self.format, Format::Csv(_))
+    }
+
     /// The type of the numbers.
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
 
     /// All numbers, in the order of the file: in place where the file's layout allows it. `T` is the type that
-    /// [`dtype`](Self::dtype) names.
+    /// [`dtype`](Self::dtype) names. And the keys of a CSV file's rows, if they are asked for.
     ///
     /// # Errors
     ///
     /// If the file's length does not fit its type or header; in a CSV file, what [`Selection::parse`] says.
-    pub fn values<T: Element + FromStr>(&self) -> Result<Cow<'_, [T]>, Error> {
+    pub fn values<T: Element + FromStr>(&self) -> Result<(Cow<'_, [T]>, Option<Keys>), Error> {
         let mut parsed = Vec::new();
         let mut parse = |text: &str| text.parse().map(|value| parsed.push(value)).is_ok();
         Ok(match self.read(size_of::<T>(), &mut parse)? {
-            Some(bytes) => cast(bytes),
-            None => Cow::Owned(parsed),
+            Content::Numbers(bytes) => (cast(bytes), None),
+            Content::Text(keys) => (Cow::Owned(parsed), keys),
         })
     }
 
-    /// The bytes of the numbers, which have `size` each; none of text, which goes to `parse`, a number at a time.
-    fn read(&self, size: usize, parse: &mut dyn FnMut(&str) -> bool) -> Result<Option<&[u8]>, Error> {
+    /// The numbers, which have `size` bytes each; of text, they go to `parse`, one at a time.
+    fn read(&self, size: usize, parse: &mut dyn FnMut(&str) -> bool) -> Result<Content<'_>, Error> {
         match &self.format {
             Format::Npy(npy::Header { shape, count, start, .. }) => {
                 let data = &self.bytes[*start..];
@@ -170,14 +199,66 @@ impl Input {
                         bytes: data.len(),
                     });
                 }
-                Ok(Some(data))
+                Ok(Content::Numbers(data))
             }
             Format::Raw if !self.bytes.len().is_multiple_of(size) => {
                 Err(Error::Partial { bytes: self.bytes.len(), dtype: self.dtype, size })
             }
-            Format::Raw => Ok(Some(&self.bytes)),
-            Format::Csv(selection) => selection.parse(&self.bytes, self.dtype, parse).map(|()| None),
+            Format::Raw => Ok(Content::Numbers(&self.bytes)),
+            Format::Csv(selection) => selection.parse(&self.bytes, self.dtype, parse).map(Content::Text),
         }
+    }
+
+    /// The matrix of so many rows or columns that the numbers are, of which there are `len`: the lengths of its two
+    /// axes, neighbours along the second of which lie side by side, and which of the two is the one asked for.
+    ///
+    /// # Errors
+    ///
+    /// If a `.npy` file has another shape, if nothing says the number, and if it does not divide `len`.
+    pub fn matrix(
+        &self,
+        axis: Axis,
+        number: Option<usize>,
+        len: usize,
+    ) -> Result<([usize; 2], usize), Error> {
+        match &self.format {
+            Format::Npy(npy::Header { shape, axes, fortran_order, .. }) => match axes[..] {
+                [rows, columns] => {
+                    let lengths = [rows, columns];
+                    let index = axis as usize;
+                    if let Some(number) = number.filter(|&number| number != lengths[index]) {
+                        let shape = shape.clone();
+                        return Err(Error::OtherNumber { shape, axis, number, of_file: lengths[index] });
+                    }
+                    return Ok(if *fortran_order { ([columns, rows], 1 - index) } else { (lengths, index) });
+                }
+                [_] => {}
+                _ => return Err(Error::NotTwoAxes { shape: shape.clone() }),
+            },
+            Format::Raw | Format::Csv(_) => {}
+        }
+        let number = number.ok_or(Error::NoNumber { axis })?;
+        match (axis, len.checked_rem(number)) {
+            (Axis::Row, Some(0)) => Ok(([number, len / number], 0)),
+            (Axis::Column, Some(0)) => Ok(([len / number, number], 1)),
+            _ => Err(Error::Undivided { axis, number, len }),
+        }
+    }
+}
+
+/// The axes of a matrix, in NumPy's order.
+#[derive(Clone, Copy, Debug)]
+pub enum Axis {
+    Row,
+    Column,
+}
+
+impl Display for Axis {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Axis::Row => "row",
+            Axis::Column => "column",
+        })
     }
 }
 
@@ -205,22 +286,17 @@ fn cast<T: Element>(bytes: &[u8]) -> Cow<'_, [T]> {
 
 /// The type that a `.npy` file's `descr` names; `asked` must agree with it.
 fn npy_dtype(descr: &str, asked: Option<Dtype>) -> Result<Dtype, Error> {
-    let dtype = match descr {
-        "|i1" => Dtype::i8,
-        "<i2" => Dtype::i16,
-        "<i4" => Dtype::i32,
-        "<i8" => Dtype::i64,
-        "|u1" => Dtype::u8,
-        "<u2" => Dtype::u16,
-        "<u4" => Dtype::u32,
-        "<u8" => Dtype::u64,
-        "<f2" => Dtype::f16,
-        "<f4" => Dtype::f32,
-        "<f8" => Dtype::f64,
-        // NumPy has no bfloat16: the package ml_dtypes saves it as two bytes of no known meaning.
-        "<V2" | "|V2" if asked == Some(Dtype::bf16) => Dtype::bf16,
-        _ => return Err(Error::Descr { descr: descr.into() }),
-    };
+    macro_rules! named {
+        ($($T:ident)*) => {
+            match Some(descr) {
+                $(<$T as Value>::DESCR => Dtype::$T,)*
+                // NumPy has no bfloat16: the package ml_dtypes saves it as two bytes of no known meaning.
+                Some("<V2" | "|V2") if asked == Some(Dtype::bf16) => Dtype::bf16,
+                _ => return Err(Error::Descr { descr: descr.into() }),
+            }
+        };
+    }
+    let dtype = named!(i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64);
     match asked {
         Some(asked) if asked != dtype => Err(Error::OtherDtype { descr: descr.into(), dtype: asked }),
         _ => Ok(dtype),

@@ -5,13 +5,16 @@ use super::error::Error;
 /// The first bytes of every `.npy` file.
 pub const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// What the header says of the data that follow it. The order of the dimensions (`fortran_order`) is left out:
-/// a reduction over all elements takes them in the order of the file.
+/// What the header says of the data that follow it.
 pub struct Header {
     /// NumPy's name of the type, such as `<f4`; of a structured type, the whole list of its fields.
     pub descr: String,
     /// The shape as the file spells it, such as `(3, 4)`.
     pub shape: String,
+    /// The lengths of the axes.
+    pub axes: Vec<usize>,
+    /// Whether elements that are neighbours along the first axis lie side by side, not along the last.
+    pub fortran_order: bool,
     /// The number of elements: the product of the shape.
     pub count: usize,
     /// The offset of the data in the file, in bytes.
@@ -42,29 +45,55 @@ impl Header {
         let (text, data) = text.split_at_checked(length).ok_or_else(cut_off)?;
 
         let text = String::from_utf8_lossy(text);
-        let (descr, shape) = descr_and_shape(text.trim()).ok_or_else(|| {
+        let (descr, fortran_order, shape) = values(text.trim()).ok_or_else(|| {
             malformed(format!("`{}` is not a dictionary of descr, fortran_order and shape", text.trim()))
         })?;
-        let count = product(shape)
+        let (axes, count) = lengths(shape)
+            .and_then(|axes| {
+                let count = axes.iter().try_fold(1_usize, |count, &length| count.checked_mul(length))?;
+                Some((axes, count))
+            })
             .ok_or_else(|| malformed(format!("`{shape}` is not a shape whose elements can be counted")))?;
-        Ok(Header { descr: descr.into(), shape: shape.into(), count, start: file.len() - data.len() })
+        let start = file.len() - data.len();
+        Ok(Header { descr: descr.into(), shape: shape.into(), axes, fortran_order, count, start })
     }
 }
 
-/// The values of `descr` and `shape` in a Python dictionary of exactly the three keys of the format.
-fn descr_and_shape(dictionary: &str) -> Option<(&str, &str)> {
+/// The header of a file with `count` results of `width` numbers each, of the type that NumPy calls `descr`.
+pub fn header(descr: &str, count: usize, width: usize) -> Vec<u8> {
+    /// Bytes before the text: the magic ones, the version and the text's length.
+    const PREAMBLE: usize = MAGIC.len() + 4;
+    let shape = if width == 1 { format!("({count},)") } else { format!("({count}, {width})") };
+    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    // The data begin at a multiple of 64 bytes, after a line end.
+    let length = (PREAMBLE + text.len() + 1).next_multiple_of(64) - PREAMBLE;
+    let mut header = MAGIC.to_vec();
+    header.extend([1, 0]);
+    header.extend((length as u16).to_le_bytes());
+    header.extend(format!("{text:<width$}\n", width = length - 1).bytes());
+    header
+}
+
+/// The values of `descr`, `fortran_order` and `shape` in a Python dictionary of exactly the three keys of the format.
+fn values(dictionary: &str) -> Option<(&str, bool, &str)> {
     let (mut descr, mut order, mut shape) = (None, None, None);
     for entry in top_level_entries(dictionary.strip_prefix('{')?.strip_suffix('}')?) {
         let (key, value) = entry.split_once(':')?;
         let value = value.trim();
         match unquoted(key.trim())? {
             "descr" => descr = Some(unquoted(value).unwrap_or(value)),
-            "fortran_order" => order = Some(value),
+            "fortran_order" => {
+                order = Some(match value {
+                    "True" => true,
+                    "False" => false,
+                    _ => return None,
+                });
+            }
             "shape" => shape = Some(value),
             _ => return None,
         }
     }
-    matches!(order?, "True" | "False").then_some((descr?, shape?))
+    Some((descr?, order?, shape?))
 }
 
 /// The parts of `text` between commas that stand in no brackets and no string.
@@ -89,12 +118,12 @@ fn unquoted(literal: &str) -> Option<&str> {
     ['\'', '"'].into_iter().find_map(|quote| literal.strip_prefix(quote)?.strip_suffix(quote))
 }
 
-/// The product of a Python tuple of sizes: `(3, 4)`, `(3,)` or `()`.
-fn product(tuple: &str) -> Option<usize> {
+/// The sizes in a Python tuple: `(3, 4)`, `(3,)` or `()`.
+fn lengths(tuple: &str) -> Option<Vec<usize>> {
     let sizes = tuple.strip_prefix('(')?.strip_suffix(')')?.trim();
     let sizes = sizes.strip_suffix(',').unwrap_or(sizes);
     if sizes.is_empty() {
-        return Some(1);
+        return Some(Vec::new());
     }
-    sizes.split(',').try_fold(1_usize, |count, size| count.checked_mul(size.trim().parse().ok()?))
+    sizes.split(',').map(|size| size.trim().parse().ok()).collect()
 }

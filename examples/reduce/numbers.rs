@@ -8,11 +8,17 @@ use std::str::FromStr;
 use bytemuck::cast_slice;
 use clap::ValueEnum;
 use gpu_reduce::{
-    Buffer, Device, Element, Error, NanStd, NanVar, Op, Reduce, Std, Sum, Var, View, bf16, f16,
+    All, Any, ArgMax, ArgMin, BitAnd, BitOr, BitXor, Buffer, CompensatedSum, CountNan, CountNonzero, Device,
+    Element, Error, Kurtosis, LogSumExp, Max, Mean, Min, MinMax, Moments, NanArgMax, NanArgMin, NanMax,
+    NanMean, NanMin, NanStd, NanSum, NanVar, NormL1, NormL2, NormMax, Op, Prod, Reduce, Segments, Skewness,
+    Std, Sum, SumOfSquares, Var, View, bf16, f16,
 };
 
 use super::error;
 use super::input::{Dtype, Input};
+use super::keys::Keys;
+use super::results::{self, Output, Results, Value};
+use super::slices::Slices;
 
 /// What can be computed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -54,6 +60,13 @@ pub enum Quantity {
     BitXor,
 }
 
+impl Quantity {
+    /// As the user names it.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
+    }
+}
+
 /// Numbers in host memory, and on a device if they have been copied there.
 pub trait Numbers {
     /// The bytes of one.
@@ -68,17 +81,23 @@ pub trait Numbers {
     /// Copies some there.
     fn upload(&mut self, range: Range<usize>) -> Result<(), Error>;
 
+    /// Takes only those of these indices, in this order.
+    fn permute(&mut self, order: &[usize]);
+
     /// A quantity of all, in one pass where they lie, as text: an index with its value. A mean, of which there is at least one number, is
     /// made of the sum if that has been computed, in no pass.
     fn reduce(&mut self, quantity: Quantity, ddof: u64) -> Result<String, error::Error>;
+
+    /// A quantity of each slice of them, where they lie.
+    fn reduce_each(&self, slices: &Slices, quantity: Quantity, ddof: u64) -> Result<Results, error::Error>;
 }
 
-/// The numbers of the file.
+/// The numbers of the file, and the keys of its rows, if they are asked for.
 ///
 /// # Errors
 ///
 /// As [`Input::values`].
-pub fn of(input: &Input) -> Result<Box<dyn Numbers + '_>, error::Error> {
+pub fn of(input: &Input) -> Result<(Box<dyn Numbers + '_>, Option<Keys>), error::Error> {
     macro_rules! of_type {
         ($($T:ident)*) => {
             match input.dtype() { $(Dtype::$T => typed::<$T>(input),)* }
@@ -87,9 +106,9 @@ pub fn of(input: &Input) -> Result<Box<dyn Numbers + '_>, error::Error> {
     of_type!(i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64)
 }
 
-fn typed<T: Number + FromStr>(input: &Input) -> Result<Box<dyn Numbers + '_>, error::Error> {
-    let values = input.values::<T>()?;
-    Ok(Box::new(Typed { values, buffer: None, sum: None }))
+fn typed<T: Number + FromStr>(input: &Input) -> Result<(Box<dyn Numbers + '_>, Option<Keys>), error::Error> {
+    let (values, keys) = input.values::<T>()?;
+    Ok((Box::new(Typed { values, buffer: None, sum: None }), keys))
 }
 
 /// Numbers of type `T`.
@@ -116,7 +135,7 @@ impl<T: Number> Typed<'_, T> {
         };
         match T::mean_of(sum, &self.values) {
             Some(mean) => Ok(text(&mean)),
-            None => show(gpu_reduce::mean(&self.data())),
+            None => Ok(text(&gpu_reduce::mean(&self.data())?)),
         }
     }
 
@@ -145,78 +164,104 @@ impl<T: Number> Numbers for Typed<'_, T> {
         buffer.as_mut().map_or(Ok(()), |buffer| buffer.write(range.start, &values[range]))
     }
 
+    fn permute(&mut self, order: &[usize]) {
+        self.values = order.iter().map(|&index| self.values[index]).collect();
+    }
+
     fn reduce(&mut self, quantity: Quantity, ddof: u64) -> Result<String, error::Error> {
-        let data = &self.data();
-        let shown = match quantity {
+        let data = self.data();
+        Ok(match quantity {
             Quantity::Sum => {
-                let sum = gpu_reduce::sum(data)?;
+                let sum = gpu_reduce::sum(&data)?;
                 self.sum = Some(sum);
-                Ok(text(&sum))
+                text(&sum)
             }
-            Quantity::Prod => show(gpu_reduce::prod(data)),
-            Quantity::Min => show(gpu_reduce::min(data)),
-            Quantity::Max => show(gpu_reduce::max(data)),
-            Quantity::Minmax => show_all(gpu_reduce::minmax(data)),
-            Quantity::Mean => self.mean(),
-            Quantity::Var => show(gpu_reduce::reduce(data, Var::new(ddof))),
-            Quantity::Std => show(gpu_reduce::reduce(data, Std::new(ddof))),
-            Quantity::Sumsq => show(gpu_reduce::sumsq(data)),
-            Quantity::NormL1 => show(gpu_reduce::norm_l1(data)),
-            Quantity::NormL2 => show(gpu_reduce::norm_l2(data)),
-            Quantity::NormMax => show(gpu_reduce::norm_max(data)),
-            Quantity::Argmin => self.place(gpu_reduce::argmin(data)),
-            Quantity::Argmax => self.place(gpu_reduce::argmax(data)),
-            Quantity::Any => show(gpu_reduce::any(data)),
-            Quantity::All => show(gpu_reduce::all(data)),
-            Quantity::CountNonzero => show(gpu_reduce::count_nonzero(data)),
-            Quantity::CountNan => show(gpu_reduce::count_nan(data)),
-            Quantity::Nansum => show(gpu_reduce::nansum(data)),
-            Quantity::Nanmin => show(gpu_reduce::nanmin(data)),
-            Quantity::Nanmax => show(gpu_reduce::nanmax(data)),
-            Quantity::Nanmean => show(gpu_reduce::nanmean(data)),
-            Quantity::Nanvar => show(gpu_reduce::reduce(data, NanVar::new(ddof))),
-            Quantity::Nanstd => show(gpu_reduce::reduce(data, NanStd::new(ddof))),
-            Quantity::Nanargmin => self.place(gpu_reduce::nanargmin(data)),
-            Quantity::Nanargmax => self.place(gpu_reduce::nanargmax(data)),
-            Quantity::Moments => show_all(gpu_reduce::moments(data)),
-            Quantity::Skewness => show(gpu_reduce::skewness(data)),
-            Quantity::Kurtosis => show(gpu_reduce::kurtosis(data)),
-            Quantity::Logsumexp => show(gpu_reduce::logsumexp(data)),
-            Quantity::CompensatedSum => show(gpu_reduce::compensated_sum(data)),
-            Quantity::BitAnd | Quantity::BitOr | Quantity::BitXor => return T::bits(quantity, data),
+            Quantity::Mean => self.mean()?,
+            Quantity::Argmin => self.place(gpu_reduce::argmin(&data))?,
+            Quantity::Argmax => self.place(gpu_reduce::argmax(&data))?,
+            Quantity::Nanargmin => self.place(gpu_reduce::nanargmin(&data))?,
+            Quantity::Nanargmax => self.place(gpu_reduce::nanargmax(&data))?,
+            _ => Target::All(data).quantity(quantity, ddof)?.text(0),
+        })
+    }
+
+    fn reduce_each(&self, slices: &Slices, quantity: Quantity, ddof: u64) -> Result<Results, error::Error> {
+        Target::Each(slices.of(&self.data())?).quantity(quantity, ddof)
+    }
+}
+
+/// What is reduced.
+pub enum Target<'a, T: Element> {
+    /// Numbers to one result.
+    All(View<'a, T>),
+    /// Slices of them to a result each, which has the bits of reducing it alone with BLOCK 256.
+    Each(Segments<'a, View<'a, T>>),
+}
+
+impl<T: Number> Target<'_, T> {
+    fn quantity(&self, quantity: Quantity, ddof: u64) -> Result<Results, error::Error> {
+        let results = match quantity {
+            Quantity::Sum => self.reduce(Sum),
+            Quantity::Prod => self.reduce(Prod),
+            Quantity::Min => self.reduce(Min),
+            Quantity::Max => self.reduce(Max),
+            Quantity::Minmax => self.reduce(MinMax),
+            Quantity::Mean => self.reduce(Mean),
+            Quantity::Var => self.reduce(Var::new(ddof)),
+            Quantity::Std => self.reduce(Std::new(ddof)),
+            Quantity::Sumsq => self.reduce(SumOfSquares),
+            Quantity::NormL1 => self.reduce(NormL1),
+            Quantity::NormL2 => self.reduce(NormL2),
+            Quantity::NormMax => self.reduce(NormMax),
+            Quantity::Argmin => self.reduce(ArgMin),
+            Quantity::Argmax => self.reduce(ArgMax),
+            Quantity::Any => self.reduce(Any),
+            Quantity::All => self.reduce(All),
+            Quantity::CountNonzero => self.reduce(CountNonzero),
+            Quantity::CountNan => self.reduce(CountNan),
+            Quantity::Nansum => self.reduce(NanSum),
+            Quantity::Nanmin => self.reduce(NanMin),
+            Quantity::Nanmax => self.reduce(NanMax),
+            Quantity::Nanmean => self.reduce(NanMean),
+            Quantity::Nanvar => self.reduce(NanVar::new(ddof)),
+            Quantity::Nanstd => self.reduce(NanStd::new(ddof)),
+            Quantity::Nanargmin => self.reduce(NanArgMin),
+            Quantity::Nanargmax => self.reduce(NanArgMax),
+            Quantity::Moments => self.reduce(Moments::default()),
+            Quantity::Skewness => self.reduce(Skewness::default()),
+            Quantity::Kurtosis => self.reduce(Kurtosis::default()),
+            Quantity::Logsumexp => self.reduce(LogSumExp::default()),
+            Quantity::CompensatedSum => self.reduce(CompensatedSum),
+            Quantity::BitAnd | Quantity::BitOr | Quantity::BitXor => return T::bits(self, quantity),
         };
-        Ok(shown?)
+        Ok(results?)
     }
-}
 
-/// The result as text: a number with as many digits as tell it from its neighbours, a float with its point.
-#[inline(never)]
-fn show<V: Debug>(result: Result<V, Error>) -> Result<String, Error> {
-    match result {
-        Ok(value) => Ok(text(&value)),
-        Err(error) => Err(error),
+    /// It is compiled for each operator and type, and does nothing but what is of these.
+    fn reduce<O: Op<T, Output: Output>>(&self, op: O) -> Result<Results, Error> {
+        match self {
+            Target::All(data) => results::of_one(gpu_reduce::reduce(data, op)),
+            Target::Each(segments) => results::of_each(segments.reduce_by::<O, 256>(op)),
+        }
     }
-}
-
-fn show_all<V: Debug, const N: usize>(result: Result<[V; N], Error>) -> Result<String, Error> {
-    result.map(|values| values.map(|value| text(&value)).join(" "))
 }
 
 fn show_place(index: u64, value: &dyn Debug) -> String {
     format!("{index} ({value:?})")
 }
 
+/// A number with as many digits as tell it from its neighbours, a float with its point.
 fn text(value: &dyn Debug) -> String {
     format!("{value:?}")
 }
 
 /// Numbers, by what differs between integers and floats.
-pub trait Number: Element {
+pub trait Number: Element<Wide: Output, Real: Value> + Value {
     /// The mean of `values`, at least one, made of their sum as the library returns it; none where that may have wrapped.
     fn mean_of(sum: <Sum as Op<Self>>::Output, values: &[Self]) -> Option<f64>;
 
     /// A quantity of their bits, which integers have.
-    fn bits(quantity: Quantity, data: &View<Self>) -> Result<String, error::Error>;
+    fn bits(target: &Target<Self>, quantity: Quantity) -> Result<Results, error::Error>;
 }
 
 macro_rules! integers {
@@ -227,12 +272,12 @@ macro_rules! integers {
                 (!may_wrap).then(|| sum as f64 / values.len() as f64)
             }
 
-            fn bits(quantity: Quantity, data: &View<$T>) -> Result<String, error::Error> {
-                Ok(show(match quantity {
-                    Quantity::BitAnd => gpu_reduce::bit_and(data),
-                    Quantity::BitOr => gpu_reduce::bit_or(data),
-                    _ => gpu_reduce::bit_xor(data),
-                })?)
+            fn bits(target: &Target<$T>, quantity: Quantity) -> Result<Results, error::Error> {
+                Ok(match quantity {
+                    Quantity::BitAnd => target.reduce(BitAnd)?,
+                    Quantity::BitOr => target.reduce(BitOr)?,
+                    _ => target.reduce(BitXor)?,
+                })
             }
         }
     )*};
@@ -252,7 +297,7 @@ macro_rules! floats {
                 })
             }
 
-            fn bits(_: Quantity, _: &View<$T>) -> Result<String, error::Error> {
+            fn bits(_: &Target<$T>, _: Quantity) -> Result<Results, error::Error> {
                 Err(error::Error::NotIntegers { dtype: stringify!($T) })
             }
         }

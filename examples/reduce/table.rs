@@ -4,6 +4,7 @@ use csv::{ByteRecord, ReaderBuilder, Trim};
 
 use super::error::Error;
 use super::input::Dtype;
+use super::keys::Keys;
 use super::progress::Progress;
 
 /// What to read of a CSV file, and how.
@@ -12,13 +13,15 @@ pub struct Selection {
     pub delimiter: u8,
     /// The name of the column, or its index from 0; of the only column, neither.
     pub column: Option<String>,
+    /// Those of the keys' column, if there are keys.
+    pub by: Option<String>,
     /// Whether the first row is a header, if the user says so.
     pub header: Option<bool>,
 }
 
 impl Selection {
     /// Has the column of the file of these `bytes` parsed, a field at a time, as numbers of the type that `dtype` names; `parse` says
-    /// whether a field is one.
+    /// whether a field is one. Returns the keys of the rows, if there are to be any.
     ///
     /// # Errors
     ///
@@ -29,7 +32,7 @@ impl Selection {
         bytes: &[u8],
         dtype: Dtype,
         parse: &mut dyn FnMut(&str) -> bool,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Keys>, Error> {
         let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
         // A row with too few or too many fields is refused below, with its line.
         let mut reader = ReaderBuilder::new()
@@ -41,11 +44,16 @@ impl Selection {
         let mut record = ByteRecord::new();
         let mut more = reader.read_byte_record(&mut record)?;
         if !more {
-            return if self.header == Some(false) { Ok(()) } else { Err(Error::NoHeader) };
+            return match (self.header, &self.by) {
+                (Some(false), by) => Ok(by.clone().map(Keys::of_column)),
+                _ => Err(Error::NoHeader),
+            };
         }
-        let Column { index, name } = self.find_column(&record)?;
-        let width = record.len();
-        if name.is_some() {
+        let header = self.is_header(&record)?;
+        let (column, by) = self.find_columns(&record, header)?;
+        let (index, width) = (column.index, record.len());
+        let mut keys = by.map(|by| (by.index, Keys::of_column(by.name)));
+        if header {
             more = reader.read_byte_record(&mut record)?;
         }
 
@@ -55,16 +63,15 @@ impl Selection {
             let start = record.position().map_or(0, |position| position.byte() as usize);
             let line = || line_of_record(bytes, start);
             if record.len() != width {
-                let first = if name.is_some() { "header" } else { "first" };
+                let first = if header { "header" } else { "first" };
                 return Err(Error::Fields { line: line(), found: record.len(), first, expected: width });
             }
             if !str::from_utf8(&record[index]).is_ok_and(&mut *parse) {
-                return Err(Error::Value {
-                    line: line(),
-                    column: name.unwrap_or_else(|| index.to_string()),
-                    text: lossy(&record[index]),
-                    dtype,
-                });
+                let text = lossy(&record[index]);
+                return Err(Error::Value { line: line(), column: column.name, text, dtype });
+            }
+            if let Some((index, keys)) = &mut keys {
+                keys.push(&record[*index]);
             }
             count += 1;
             if count.is_multiple_of(1 << 16) {
@@ -72,84 +79,57 @@ impl Selection {
             }
             more = reader.read_byte_record(&mut record)?;
         }
-        Ok(())
+        Ok(keys.map(|(_, keys)| keys))
     }
 
-    /// The column that is asked for, of a file with this `first` row.
+    /// Whether this `first` row of a file is a header.
     ///
-    /// Where the user does not say whether it is a header, a row of numbers alone is none, and one without any is one.
-    /// What is left, such as `name,2021`, is one where it names the column; where it may as well be the column's first
+    /// Where the user does not say so, a row of numbers alone is none, and one without any is one. What is left, such
+    /// as `name,2021`, is one where it names a column that is asked for; where it may as well have the column's first
     /// number, the user has to say.
-    fn find_column(&self, first: &ByteRecord) -> Result<Column, Error> {
-        let header = match self.header {
-            Some(header) => header,
-            None if first.iter().all(is_number) => {
-                if self.names_a_field_of(first) || !first.iter().any(has_digit) {
-                    return Err(self.ambiguous(first));
-                }
-                false
-            }
-            None => {
-                let Column { index, .. } = self.find_named(first)?;
-                let may_be_data = looks_numeric(&first[index]) || first[index].is_empty();
-                let only_a_name = self.names_a_field_of(first) && self.index_below(first.len()).is_none();
-                if first.iter().any(looks_numeric) && may_be_data && !only_a_name {
-                    return Err(self.ambiguous(first));
-                }
-                true
+    fn is_header(&self, first: &ByteRecord) -> Result<bool, Error> {
+        if let Some(header) = self.header {
+            return Ok(header);
+        }
+        let names_a_field = |wanted: &&String| first.iter().any(|field| field == wanted.as_bytes());
+        let mut wanted = self.column.iter().chain(&self.by).filter(names_a_field);
+        if first.iter().all(is_number) {
+            return match wanted.next() {
+                None if first.iter().any(has_digit) => Ok(false),
+                _ => Err(self.ambiguous(first)),
+            };
+        }
+        let (Column { index, .. }, _) = self.find_columns(first, true)?;
+        let may_be_data = looks_numeric(&first[index]) || first[index].is_empty();
+        let has_only_a_name = wanted.any(|wanted| index_below(wanted, first.len()).is_none());
+        if first.iter().any(looks_numeric) && may_be_data && !has_only_a_name {
+            return Err(self.ambiguous(first));
+        }
+        Ok(true)
+    }
+
+    /// The column that is asked for, by name, index, or as the only one beside the keys', and that of the keys, if
+    /// there are any; of a file with this `first` row, which may be its header.
+    fn find_columns(&self, first: &ByteRecord, header: bool) -> Result<(Column, Option<Column>), Error> {
+        let of_index = |index: usize| {
+            let name = if header { lossy(&first[index]) } else { index.to_string() };
+            Column { index, name }
+        };
+        let find = |wanted: &String| {
+            let index = if header { find_named(wanted, first) } else { find_unnamed(wanted, first.len()) };
+            index.map(of_index)
+        };
+        let by = self.by.as_ref().map(find).transpose()?;
+        let others = || (0..first.len()).filter(|&index| by.as_ref().is_none_or(|by| by.index != index));
+        let column = match (&self.column, others().count()) {
+            (Some(wanted), _) => find(wanted)?,
+            (None, 0 | 1) => of_index(others().next().unwrap_or(0)),
+            (None, _) => {
+                let names = others().map(|index| of_index(index).name);
+                return Err(Error::WhichColumn { columns: quoted(names) });
             }
         };
-        if header { self.find_named(first) } else { self.find_unnamed(first.len()) }
-    }
-
-    /// The column under these `names` that is asked for by its name, or else by its index, or as the only one.
-    fn find_named(&self, names: &ByteRecord) -> Result<Column, Error> {
-        let columns = || quoted(names.iter().map(lossy));
-        let index = match &self.column {
-            None if names.len() == 1 => 0,
-            None => return Err(Error::WhichColumn { columns: columns() }),
-            Some(wanted) => {
-                let of_name: Vec<_> =
-                    (0..names.len()).filter(|&index| &names[index] == wanted.as_bytes()).collect();
-                match (&of_name[..], self.index_below(names.len())) {
-                    (&[index], _) | (&[], Some(index)) => index,
-                    ([], None) => {
-                        return Err(Error::UnknownColumn { column: wanted.clone(), columns: columns() });
-                    }
-                    (several, _) => {
-                        let indices = quoted(several.iter().map(usize::to_string));
-                        return Err(Error::SeveralOfName { column: wanted.clone(), indices });
-                    }
-                }
-            }
-        };
-        Ok(Column { index, name: Some(lossy(&names[index])) })
-    }
-
-    /// The column that is asked for by its index, or as the only one, of `count` without names.
-    fn find_unnamed(&self, count: usize) -> Result<Column, Error> {
-        let index = match &self.column {
-            None if count == 1 => 0,
-            None => {
-                return Err(Error::WhichColumn {
-                    columns: quoted((0..count).map(|index| index.to_string())),
-                });
-            }
-            Some(wanted) => self
-                .index_below(count)
-                .ok_or_else(|| Error::NoNames { column: wanted.clone(), last: count - 1 })?,
-        };
-        Ok(Column { index, name: None })
-    }
-
-    /// Whether the column that is asked for is spelled like a field of the row.
-    fn names_a_field_of(&self, row: &ByteRecord) -> bool {
-        self.column.as_ref().is_some_and(|wanted| row.iter().any(|field| field == wanted.as_bytes()))
-    }
-
-    /// The column that is asked for, as an index below `count`.
-    fn index_below(&self, count: usize) -> Option<usize> {
-        self.column.as_ref()?.parse().ok().filter(|&index| index < count)
+        Ok((column, by))
     }
 
     fn ambiguous(&self, first: &ByteRecord) -> Error {
@@ -157,10 +137,36 @@ impl Selection {
     }
 }
 
-/// Where a column is, and what the header calls it, if there is one.
+/// Where a column is, and what the header calls it, or its index where there is none.
 struct Column {
     index: usize,
-    name: Option<String>,
+    name: String,
+}
+
+/// The column under these `names` that is wanted by its name, or else by its index.
+fn find_named(wanted: &str, names: &ByteRecord) -> Result<usize, Error> {
+    let of_name: Vec<_> = (0..names.len()).filter(|&index| &names[index] == wanted.as_bytes()).collect();
+    match (&of_name[..], index_below(wanted, names.len())) {
+        (&[index], _) | (&[], Some(index)) => Ok(index),
+        ([], None) => {
+            let columns = quoted(names.iter().map(lossy));
+            Err(Error::UnknownColumn { column: wanted.to_owned(), columns })
+        }
+        (several, _) => {
+            let indices = quoted(several.iter().map(usize::to_string));
+            Err(Error::SeveralOfName { column: wanted.to_owned(), indices })
+        }
+    }
+}
+
+/// The column that is wanted by its index, of `count` without names.
+fn find_unnamed(wanted: &str, count: usize) -> Result<usize, Error> {
+    index_below(wanted, count).ok_or_else(|| Error::NoNames { column: wanted.to_owned(), last: count - 1 })
+}
+
+/// A wanted column as an index below `count`.
+fn index_below(wanted: &str, count: usize) -> Option<usize> {
+    wanted.parse().ok().filter(|&index| index < count)
 }
 
 /// Whether this is a number as the program reads it.

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use gpu_reduce::{Element, bf16, f16};
+use gpu_reduce::{Element, Reduce, Sum, bf16, f16};
 use support::example::executable;
 use tempfile::TempPath;
 
@@ -66,6 +66,38 @@ fn npy(version: u8, header: &str, shift: usize, data: &[u8]) -> Vec<u8> {
     bytes.extend(format!("{header:<width$}\n", width = length - 1).as_bytes());
     bytes.extend(data);
     bytes
+}
+
+/// The CSV printed on the CPU, and on the emulator.
+#[track_caller]
+fn csv(options: &[&str], file: &Path) -> String {
+    let [on_cpu, on_emulator] = ["cpu", "emulator"].map(|device| {
+        let output = run(&[&["--device", device], options].concat(), file);
+        assert_eq!((text(output.stderr), output.status.code()), (String::new(), Some(0)), "{options:?}");
+        text(output.stdout)
+    });
+    assert_eq!(on_cpu, on_emulator, "{options:?}");
+    on_cpu
+}
+
+/// Checks the file that `--output` writes.
+#[track_caller]
+fn expect_output(options: &[&str], file: &Path, expected: &[u8]) {
+    let output =
+        tempfile::Builder::new().suffix(".npy").tempfile().expect("a temporary file").into_temp_path();
+    let name = output.to_str().expect("its name is UTF-8");
+    assert_eq!(csv(&[options, &["--output", name]].concat(), file), "");
+    let written = std::fs::read(&output).expect("the file was written");
+    assert_eq!(written, expected, "{options:?}: {}", String::from_utf8_lossy(&written));
+}
+
+/// Checks that the arguments are refused with a message that starts so.
+#[track_caller]
+fn expect_refused(options: &[&str], file: &Path, message: &str) {
+    let output = run(options, file);
+    let stderr = text(output.stderr);
+    assert!(stderr.starts_with(&format!("error: {message}")), "{options:?}: {stderr}");
+    assert_eq!((text(output.stdout), output.status.code()), (String::new(), Some(2)));
 }
 
 /// A `.npy` file as NumPy saves an array of this type and shape.
@@ -254,7 +286,7 @@ fn a_first_row_that_may_be_a_header() {
 #[test]
 fn columns_of_one_name() {
     let twice = file(".csv", "x,y, x \n1,2,3\n1,2,3");
-    let message = "the CSV file has several columns `x`; choose one with --column by its index: `0`, `2`";
+    let message = "the CSV file has several columns `x`; choose one by its index: `0`, `2`";
     for options in [&["--column", "x"][..], &["--column", "x", "--header"]] {
         expect_error(options, &twice, message);
     }
@@ -597,9 +629,12 @@ fn npy_files_of_another_type_or_length() {
         &floats,
         "the .npy file holds `<f4`, which is not the bf16 that --dtype names",
     );
-    expect_error(&["--column", "x"], &floats, "a .npy file has no columns; --column is for CSV files");
-    for option in ["--header", "--no-header"] {
-        expect_error(&[option], &floats, &format!("a .npy file has no columns; {option} is for CSV files"));
+    for options in [&["--column", "x"][..], &["--by", "x"], &["--header"], &["--no-header"]] {
+        let message = format!(
+            "{} is for CSV files, and this is a .npy file, which has neither names nor keys",
+            options[0]
+        );
+        expect_error(options, &floats, &message);
     }
 
     for (shape, count, bytes) in
@@ -638,4 +673,346 @@ fn bad_csv_files() {
     }
     let not_utf8 = file(".csv", b"x\n1\n\xff\n");
     expect_error(&[], &not_utf8, "line 3: `\u{fffd}` in column `x` is not a valid f64");
+}
+
+#[test]
+fn rows_and_columns() {
+    let values: Vec<i32> = (1..=12).collect();
+    let data = bytemuck::cast_slice(&values);
+    let raw = file(".bin", data);
+    let fortran = |shape: &str| {
+        let header = format!("{{'descr': '<i4', 'fortran_order': True, 'shape': {shape}, }}");
+        file(".npy", npy(1, &header, 0, data))
+    };
+    let of_rows = "row,sum,min,max,mean\n0,10,1,4,2.5\n1,26,5,8,6.5\n2,42,9,12,10.5\n";
+    let of_columns = "column,sum,min,max,mean\n0,15,1,9,5.0\n1,18,2,10,6.0\n2,21,3,11,7.0\n3,24,4,12,8.0\n";
+    let as_other = |csv: &str, from: &str, to: &str| csv.replacen(from, to, 1);
+    for (options, expected) in [(["--rows", "3"], of_rows), (["--columns", "4"], of_columns)] {
+        let of_raw: &[&str] = &[&options[..], &["--dtype", "i32"]].concat();
+        assert_eq!(csv(of_raw, &raw), expected);
+        assert_eq!(csv(&[of_raw, &["--raw"]].concat(), &raw), expected);
+        assert_eq!(csv(&options, &npy_of("<i4", "(12,)", data)), expected);
+        let matrix = npy_of("<i4", "(3, 4)", data);
+        assert_eq!(csv(&options, &matrix), expected);
+        assert_eq!(csv(&[options[0], "--ddof", "0"], &matrix), expected);
+    }
+    // In Fortran's order the same bytes are the other axes.
+    assert_eq!(csv(&["--columns", "3"], &fortran("(4, 3)")), as_other(of_rows, "row", "column"));
+    assert_eq!(csv(&["--rows", "4"], &fortran("(4, 3)")), as_other(of_columns, "column", "row"));
+    assert_eq!(csv(&["--rows", "3"], &fortran("(12,)")), of_rows);
+
+    let ops = &["--rows", "2", "--dtype", "i32", "--op", "argmax,var,prod,max", "--ddof", "1"];
+    assert_eq!(csv(ops, &raw), "row,prod,max,var,argmax\n0,720,6,3.5,5\n1,665280,12,3.5,5\n");
+    assert_eq!(csv(&["--rows", "12", "--dtype", "i32", "--op", "sum"], &raw).lines().count(), 13);
+
+    // The number is left out at the end, too.
+    let matrix = npy_of("<i4", "(3, 4)", data);
+    let output =
+        Command::new(executable("reduce")).args(["--device", "cpu"]).arg(&*matrix).arg("--rows").output();
+    assert_eq!(text(output.expect("the example starts").stdout), of_rows);
+}
+
+#[test]
+fn slices_of_each_operator() {
+    let x = file(".bin", bytemuck::cast_slice(&[2.0_f64, 3.0, -4.0, 5.0, f64::NAN, 1.0, 0.0, 1.0]));
+    for (op, expected) in [
+        ("std", "row,std\n0,3.5\n1,NaN\n"),
+        ("minmax", "row,minmax_1,minmax_2\n0,-4.0,5.0\n1,NaN,NaN\n"),
+        ("any,all", "row,any,all\n0,true,true\n1,true,false\n"),
+        ("count_nonzero,count_nan", "row,count_nonzero,count_nan\n0,4,0\n1,3,1\n"),
+        ("nansum,nanargmax", "row,nansum,nanargmax\n0,6.0,3\n1,2.0,1\n"),
+        ("sumsq,norm_l1", "row,sumsq,norm_l1\n0,54.0,14.0\n1,NaN,NaN\n"),
+    ] {
+        let output = run(&["--device", "cpu", "--dtype", "f64", "--rows", "2", "--op", op], &x);
+        let expected =
+            if op == "std" { expected.replace("3.5", "3.3541019662496847") } else { expected.to_owned() };
+        assert_eq!((text(output.stdout), text(output.stderr)), (expected, String::new()));
+    }
+    let message = "bit_and, bit_or and bit_xor are for integers, and these are f64";
+    expect_error(&["--dtype", "f64", "--rows", "2", "--op", "bit_or"], &x, message);
+}
+
+#[test]
+fn each_slice_has_the_bits_of_reducing_it_alone() {
+    let (rows, columns) = (7, 5_000);
+    let values: Vec<f32> =
+        (0..rows * columns).map(|i| ((i * 2_654_435_761) % 1_000_003) as f32 * 0.37).collect();
+    let x = file(".bin", bytemuck::cast_slice(&values));
+    let sums = |axis: &str, number: usize| {
+        let csv = csv(&["--dtype", "f32", "--op", "sum", axis, &number.to_string()], &x);
+        let lines = csv.lines().skip(1).enumerate();
+        let sum = |(index, line): (usize, &str)| {
+            let (label, sum) = line.split_once(',').expect("two fields");
+            assert_eq!(label, index.to_string());
+            sum.parse().expect("a sum")
+        };
+        lines.map(sum).collect::<Vec<f32>>()
+    };
+    let alone = |slice: Vec<f32>| slice.reduce::<Sum, 256>().expect("it has a sum");
+    let of_rows: Vec<_> = values.chunks(columns).map(|row| alone(row.to_vec())).collect();
+    assert_eq!(sums("--rows", rows), of_rows);
+    let column = |column: usize| values.iter().skip(column).step_by(rows).copied().collect();
+    let of_columns: Vec<_> = (0..rows).map(|index| alone(column(index))).collect();
+    assert_eq!(sums("--columns", rows), of_columns);
+}
+
+#[test]
+fn output_as_npy() {
+    fn expect_of<T: Element, S: bytemuck::Pod, M: bytemuck::Pod>(
+        (dtype, descr): (&str, &str),
+        values: [T; 4],
+        (sum_descr, sums): (&str, [S; 2]),
+        mins: [T; 2],
+        (mean_descr, means): (&str, [M; 2]),
+    ) {
+        let x = file(".bin", bytemuck::cast_slice(&values));
+        let output = |descr: &str, data: &[u8]| {
+            npy(1, &format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (2,), }}"), 0, data)
+        };
+        let options = |op| ["--dtype", dtype, "--rows", "2", "--op", op];
+        expect_output(&options("sum"), &x, &output(sum_descr, bytemuck::cast_slice(&sums)));
+        expect_output(&options("mean"), &x, &output(mean_descr, bytemuck::cast_slice(&means)));
+        expect_output(&options("argmin"), &x, &output("<u8", bytemuck::cast_slice(&[0_u64, 1])));
+        if descr.is_empty() {
+            let message =
+                "NumPy has no type for bf16, which min of bf16 is: print it as CSV, without --output";
+            expect_error(&[&options("min")[..], &["--output", "x.npy"]].concat(), &x, message);
+        } else {
+            expect_output(&options("min"), &x, &output(descr, bytemuck::cast_slice(&mins)));
+        }
+    }
+    let (signed, unsigned) = (("<i8", [97_i64, 107]), ("<u8", [97_u64, 107]));
+    let (wide, single) = (("<f8", [48.5_f64, 53.5]), ("<f4", [48.5_f32, 53.5]));
+    let sums = ("<f4", [97.0_f32, 107.0]);
+    expect_of(("i8", "|i1"), [-3_i8, 100, 100, 7], signed, [-3, 7], wide);
+    expect_of(("i16", "<i2"), [-3_i16, 100, 100, 7], signed, [-3, 7], wide);
+    expect_of(("i32", "<i4"), [-3_i32, 100, 100, 7], signed, [-3, 7], wide);
+    expect_of(("i64", "<i8"), [-3_i64, 100, 100, 7], signed, [-3, 7], wide);
+    expect_of(("u8", "|u1"), [2_u8, 95, 100, 7], unsigned, [2, 7], wide);
+    expect_of(("u16", "<u2"), [2_u16, 95, 100, 7], unsigned, [2, 7], wide);
+    expect_of(("u32", "<u4"), [2_u32, 95, 100, 7], unsigned, [2, 7], wide);
+    expect_of(("u64", "<u8"), [2_u64, 95, 100, 7], unsigned, [2, 7], wide);
+    let f16s = [-3.0, 100.0, 100.0, 7.0].map(f16::from_f32);
+    expect_of(("f16", "<f2"), f16s, sums, [f16s[0], f16s[3]], single);
+    let bf16s = [-3.0, 100.0, 100.0, 7.0].map(bf16::from_f32);
+    expect_of(("bf16", ""), bf16s, sums, [bf16s[0], bf16s[3]], single);
+    expect_of(("f32", "<f4"), [-3_f32, 100.0, 100.0, 7.0], sums, [-3.0, 7.0], single);
+    expect_of(("f64", "<f8"), [-3_f64, 100.0, 100.0, 7.0], ("<f8", [97.0, 107.0]), [-3.0, 7.0], wide);
+
+    let csv = file(".csv", "k,x\n1,5\n1,6\n2,7\n");
+    let header = "{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }";
+    let sums = npy(1, header, 0, bytemuck::cast_slice(&[11.0_f64, 7.0]));
+    expect_output(&["--by", "k", "--op", "sum"], &csv, &sums);
+    // No results.
+    let none = npy(1, "{'descr': '<f8', 'fortran_order': False, 'shape': (0,), }", 0, &[]);
+    expect_output(&["--by", "k", "--op", "sum"], &file(".csv", "k,x\n"), &none);
+
+    // Results of several numbers, and of other types than numbers; no GPU has compiled these operators yet.
+    let x = file(".bin", [3_u8, 1, 0, 0]);
+    let expect_on_cpu = |op: &str, header: &str, data: &[u8]| {
+        let output =
+            tempfile::Builder::new().suffix(".npy").tempfile().expect("a temporary file").into_temp_path();
+        let name = output.to_str().expect("its name is UTF-8");
+        let options = ["--device", "cpu", "--dtype", "u8", "--rows", "2", "--op", op, "--output", name];
+        assert_eq!(text(run(&options, &x).stderr), "");
+        let expected = npy(1, header, 0, data);
+        assert_eq!(std::fs::read(&output).expect("the file was written"), expected, "{op}");
+    };
+    expect_on_cpu("minmax", "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2), }", &[1, 3, 0, 0]);
+    expect_on_cpu("any", "{'descr': '|b1', 'fortran_order': False, 'shape': (2,), }", &[1, 0]);
+
+    let rows: &[&str] = &["--dtype", "u8", "--rows", "2"];
+    let message = "a .npy file has the results of one operator, and these are 4: choose one with --op";
+    expect_error(&[rows, &["--output", "x.npy"]].concat(), &x, message);
+    let message = "`x.csv` is not named .npy, which is all that --output writes: without it, CSV is printed";
+    expect_error(&[rows, &["--op", "sum", "--output", "x.csv"]].concat(), &x, message);
+    let missing = Path::new("no").join("such").join("folder.npy");
+    let system = std::fs::write(&missing, []).expect_err("there is no such folder");
+    let message = format!("cannot write `{}`: {system}", missing.display());
+    let missing = missing.to_str().expect("it is UTF-8");
+    expect_error(&[rows, &["--op", "sum", "--output", missing]].concat(), &x, &message);
+    expect_refused(&["--dtype", "u8", "--output", "x.npy"], &x, "the following required arguments");
+}
+
+#[test]
+fn runs_of_equal_keys() {
+    let cities = file(".csv", "city,x\noslo,1\noslo,2\nrome,3\noslo,4\n\"a, \"\"b\"\"\",5\n");
+    let all = "city,sum,min,max,mean\n";
+    assert_eq!(
+        csv(&["--by", "city"], &cities),
+        all.to_owned()
+            + "oslo,3.0,1.0,2.0,1.5\nrome,3.0,3.0,3.0,3.0\noslo,4.0,4.0,4.0,4.0\n\"a, \"\"b\"\"\",5.0,5.0,5.0,5.0\n"
+    );
+    let sum: &[&str] = &["--op", "sum"];
+    let sorted = |options: &[&str], file: &Path| csv(&[&["--sort"], options, sum].concat(), file);
+    assert_eq!(sorted(&["--by", "city"], &cities), "city,sum\n\"a, \"\"b\"\"\",5.0\noslo,7.0\nrome,3.0\n");
+    // An index counts within the rows of one key, which stay in their order.
+    let places = csv(&["--by", "city", "--sort", "--op", "argmax", "--dtype", "i8"], &cities);
+    assert_eq!(places, "city,argmax\n\"a, \"\"b\"\"\",0\noslo,2\nrome,0\n");
+
+    // Integers by value, beyond 64 bits too; keys are printed as the first of equal ones stands in the file.
+    let integers = "k,x\n10,1\n9,2\n-3,4\n010,8\n36893488147419103233,16\n36893488147419103232,32\n";
+    assert_eq!(
+        sorted(&["--by", "k", "--column", "x"], &file(".csv", integers)),
+        "k,sum\n-3,4.0\n9,2.0\n10,9.0\n36893488147419103232,32.0\n36893488147419103233,16.0\n"
+    );
+    // Floats by value: both zeros are one, and all NaNs; and empty keys come last.
+    let floats =
+        file(".csv", "k,x\n,1\n1e1,2\nNaN,4\n-inf,8\n-0.0,16\n0,32\n9.5,64\nnan,128\n10,256\n,512\n");
+    assert_eq!(
+        sorted(&["--by", "k"], &floats),
+        "k,sum\n-inf,8.0\n-0.0,48.0\n9.5,64.0\n1e1,258.0\nNaN,132.0\n,513.0\n"
+    );
+    assert_eq!(
+        csv(&["--by", "k", "--op", "sum"], &floats),
+        "k,sum\n,1.0\n1e1,2.0\nNaN,4.0\n-inf,8.0\n-0.0,48.0\n9.5,64.0\nnan,128.0\n10,256.0\n,512.0\n"
+            .replace("nan,", "NaN,")
+            .replace("\n10,256", "\n1e1,256")
+    );
+    // Integers that a float cannot tell apart stay text.
+    let mixed = file(".csv", "k,x\n9007199254740993,1\n9007199254740992,2\n0.5,4\n");
+    assert_eq!(
+        sorted(&["--by", "k"], &mixed),
+        "k,sum\n0.5,4.0\n9007199254740992,2.0\n9007199254740993,1.0\n"
+    );
+    // Text by its bytes, which need not be UTF-8.
+    let text = file(".csv", "k,x\nb,1\n10,2\nB,4\n9,8\n,16\n\u{e9},32\nb,64\n");
+    assert_eq!(sorted(&["--by", "k"], &text), "k,sum\n,16.0\n10,2.0\n9,8.0\nB,4.0\nb,65.0\n\u{e9},32.0\n");
+    let bytes = file(".csv", b"k,x\n\xff,1\n\xfe,2\n\xff,4\n");
+    let output = run(&["--device", "cpu", "--by", "k", "--sort", "--op", "sum"], &bytes);
+    assert_eq!(output.stdout, b"k,sum\n\xfe,2.0\n\xff,5.0\n");
+
+    // Columns: by index, without a header, among several, separated by tabs.
+    let numbers = file(".csv", "7,1\n7,2\n8,3\n");
+    assert_eq!(csv(&["--by", "0", "--op", "sum"], &numbers), "0,sum\n7,3.0\n8,3.0\n");
+    let several = file(".tsv", "a\tb\tc\nx\t1\t1\ny\t1\t2\n");
+    assert_eq!(csv(&["--by", "b", "--column", "c", "--op", "sum"], &several), "b,sum\n1,3.0\n");
+    assert_eq!(
+        csv(&["--by", "a", "--column", "1", "--op", "sum", "--header"], &several),
+        "a,sum\nx,1.0\ny,1.0\n"
+    );
+    assert_eq!(csv(&["--by", "k", "--op", "sum"], &file("", "k,2021\nbob,5\n")), "k,sum\nbob,5.0\n");
+    assert_eq!(csv(&["--by", "k", "--op", "sum"], &file(".csv", "k\n1\n1\n2\n")), "k,sum\n1,2.0\n2,2.0\n");
+    // No rows.
+    assert_eq!(sorted(&["--by", "k"], &file(".csv", "k,x\n")), "k,sum\n");
+    assert_eq!(csv(&["--by", "0", "--no-header"], &file(".csv", "")), "0,sum,min,max,mean\n");
+
+    // Many keys, sorted, beside those that are counted here.
+    let keys: Vec<u64> = (0..20_000_u64).map(|i| i * i % 997).collect();
+    let csv_of_keys = keys.iter().fold("k,x\n".to_owned(), |csv, key| csv + &format!("{key},1\n"));
+    let mut counts = std::collections::BTreeMap::new();
+    keys.iter().for_each(|&key| *counts.entry(key).or_insert(0) += 1);
+    let expected =
+        counts.iter().fold("k,sum\n".to_owned(), |csv, (key, count)| csv + &format!("{key},{count}\n"));
+    assert_eq!(sorted(&["--by", "k", "--dtype", "u32"], &file(".csv", csv_of_keys)), expected);
+}
+
+#[test]
+fn bad_slices() {
+    let values: Vec<f32> = (0..12).map(|i| i as f32).collect();
+    let data = bytemuck::cast_slice(&values);
+    let raw = file(".bin", data);
+    let of_f32: &[&str] = &["--dtype", "f32"];
+    let cube = npy_of("<f4", "(3, 2, 2)", data);
+    let matrix = npy_of("<f4", "(3, 4)", data);
+    let csv_file = file(".csv", "k,x\n1,2\n");
+    for (options, file, message) in [
+        (
+            &["--rows", "5", "--dtype", "f32"][..],
+            &raw,
+            "12 numbers cannot be 5 rows of one length: give --rows a number that divides 12",
+        ),
+        (
+            &["--columns", "0", "--dtype", "f32"],
+            &raw,
+            "12 numbers cannot be 0 columns of one length: give --columns a number that divides 12",
+        ),
+        (
+            &["--rows", "--dtype", "f32"],
+            &raw,
+            "the file does not say how many rows there are: give --rows a number",
+        ),
+        (
+            &["--rows", "4"],
+            &matrix,
+            "the .npy file's shape (3, 4) has 3 rows, not 4: give --rows no number, or that",
+        ),
+        (
+            &["--columns", "3"],
+            &matrix,
+            "the .npy file's shape (3, 4) has 4 columns, not 3: give --columns no number, or that",
+        ),
+        (
+            &["--rows", "3"],
+            &cube,
+            "the .npy file's shape (3, 2, 2) is not that of a matrix, which has two axes: save it as one, such as \
+             x.reshape(len(x), -1) in NumPy",
+        ),
+        (&["--rows", "1"], &csv_file, "--rows is for raw and .npy files; --by COLUMN is for CSV files"),
+        (
+            &["--columns", "1", "--column", "x"],
+            &csv_file,
+            "--columns is for raw and .npy files; --by COLUMN is for CSV files",
+        ),
+    ] {
+        expect_error(options, file, message);
+    }
+
+    // Slices without items, and no slices.
+    let empty = npy_of("<f4", "(3, 0)", &[]);
+    expect_error(&["--rows", "3"], &empty, "min of row 0 has no value: it has no elements");
+    assert_eq!(
+        csv(&["--rows", "3", "--op", "sum,mean"], &empty),
+        "row,sum,mean\n0,0.0,NaN\n1,0.0,NaN\n2,0.0,NaN\n"
+    );
+    assert_eq!(csv(&["--columns", "0"], &empty), "column,sum,min,max,mean\n");
+    assert_eq!(
+        csv(&["--rows", "2", "--dtype", "f32", "--op", "prod"], &file(".bin", "")),
+        "row,prod\n0,1.0\n1,1.0\n"
+    );
+    let most = format!("({}, 0)", usize::MAX);
+    let output = run(&["--device", "cpu", "--rows", "--op", "sum"], &npy_of("<f4", &most, &[]));
+    assert!(text(output.stderr).starts_with("error: out of memory"));
+
+    for (options, csv, message) in [
+        (&["--by", "y"][..], "k,x\n1,2", "the CSV file has no column `y`; it has `k`, `x`"),
+        (
+            &["--by", "k"],
+            "k,x,y\n1,2,3",
+            "the CSV file has several columns; choose one with --column: `x`, `y`",
+        ),
+        (&["--by", "k"], "k,x\n1,two", "line 2: `two` in column `x` is not a valid f64"),
+        (&["--by", "k"], "k,x\n1,2\n1\n", "line 3: 1 fields, but the header row has 2"),
+        (
+            &["--by", "k"],
+            "k,k,x\n1,2,3",
+            "the CSV file has several columns `k`; choose one by its index: `0`, `1`",
+        ),
+        (&["--by", "k"], "", "the CSV file is empty; its first row must name its columns"),
+        (
+            &["--by", "0"],
+            "0,1\n2,3",
+            "the first row of the CSV file may be a header or data; say which with --header or --no-header: `0`, `1`",
+        ),
+        (
+            &["--by", "0"],
+            "bob,1\nann,3",
+            "the first row of the CSV file may be a header or data; say which with --header or --no-header: `bob`, `1`",
+        ),
+    ] {
+        expect_error(options, &file(".csv", csv), message);
+    }
+
+    let number = "invalid value 'x' for '--rows [<N>]': not a number; where there is none, the file goes before the \
+                  option";
+    expect_refused(&[of_f32, &["--rows", "x"]].concat(), &raw, number);
+    let together = "the argument '--rows [<N>]' cannot be used with";
+    expect_refused(&[of_f32, &["--rows", "3", "--columns", "4"]].concat(), &raw, together);
+    expect_refused(&["--rows", "3", "--by", "k"], &csv_file, together);
+    expect_refused(
+        &["--raw", "--dtype", "f32", "--by", "k"],
+        &csv_file,
+        "the argument '--raw' cannot be used with",
+    );
+    expect_refused(&["--sort"], &csv_file, "the following required arguments");
 }
