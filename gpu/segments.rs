@@ -506,7 +506,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
                 unrolled::<SLOTS>(|slot| {
                     let mut all = [op.identity(); WIDTH];
                     fold_leaf(&ops[slot], &mut all, items[slot], ats[slot], lens[slot], 0);
-                    values[slot] = of_thread::<O, P::Item, WIDTH>(&op, all);
+                    values[slot] = of_thread::<O, P::Item, WIDTH>(&ops[slot], all);
                 });
                 let mut slot = 0;
                 while slot < intrinsics::opaque(SLOTS as u32) {
