@@ -52,6 +52,7 @@ mod runs;
 mod segments;
 mod shaped;
 mod stream;
+mod tuples;
 
 #[cfg(all(gpu, feature = "emulator"))]
 #[doc(no_inline)]
@@ -72,6 +73,7 @@ pub use runs::{Runs, reduce_by_key};
 pub use segments::{Offsets, Segments};
 pub use shaped::{Axes, Shaped};
 pub use stream::Stream;
+pub use tuples::Operators;
 #[cfg(feature = "ladder")]
 pub use {
     gpu_reduce_kernels::for_each_rung,

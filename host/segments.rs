@@ -4,7 +4,7 @@ use crate::call::ShapeCall;
 use crate::cpu::{Many, OfTypes};
 use crate::data::{Data, gpu_of, lies_on, other_device};
 use crate::place::Place::{self, Cpu, Gpu};
-use crate::{Buffer, Device, Element, Error, Item, Op, Runs, Stream, View, cpu, cuda};
+use crate::{Buffer, Device, Element, Error, Item, Op, Operators, Runs, Stream, View, cpu, cuda};
 use bytemuck::Zeroable;
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::plan::assert_block;
@@ -275,7 +275,8 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         self.count == 0
     }
 
-    /// Reduces each segment; the results lie where the items do. An index among them counts from the segment's start.
+    /// Reduces each segment; the results lie where the items do. An index among them counts from the segment's start. By several operators,
+    /// [`reduce_tuple`](Self::reduce_tuple) does.
     ///
     /// # Errors
     ///
@@ -318,6 +319,66 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         self.run(op, Some(default), BLOCK)
     }
 
+    /// Reduces each segment by several operators, in a tuple: a buffer of each one's results, with the bits that it has alone. They reduce
+    /// one after the other.
+    ///
+    /// ```
+    /// use gpu_reduce::{ArgMax, Mean, Reduce, Sum};
+    ///
+    /// let x = [1.0f32, 2.0, 6.0, 5.0, 3.0, 1.0];
+    /// let (sums, means, places) = x.rows(3)?.reduce_tuple::<(Sum, Mean, ArgMax), 256>()?;
+    /// assert_eq!((sums.to_vec()?, means.to_vec()?), (vec![9.0, 9.0], vec![3.0, 3.0]));
+    /// assert_eq!(places.to_vec()?, [2, 0]);
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`reduce`](Self::reduce), of the first operator that has one.
+    pub fn reduce_tuple<O: Operators<D::Item> + Default, const BLOCK: u32>(
+        &self,
+    ) -> Result<O::Buffers, Error> {
+        self.reduce_tuple_by::<O, BLOCK>(O::default())
+    }
+
+    /// As [`reduce_tuple`](Self::reduce_tuple), by operators that have parameters.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn reduce_tuple_by<O: Operators<D::Item>, const BLOCK: u32>(
+        &self,
+        ops: O,
+    ) -> Result<O::Buffers, Error> {
+        const { assert_block(BLOCK) };
+        ops.reduce_segments(&self.counted()?, None, BLOCK)
+    }
+
+    /// As [`reduce_tuple_by`](Self::reduce_tuple_by), with a result of each operator for segments that have no value.
+    ///
+    /// ```
+    /// use gpu_reduce::{Max, Min, Reduce};
+    ///
+    /// let x = [1.0f32, 2.0, 6.0];
+    /// let segments = x.segments(&[0u32, 2, 2, 3])?;
+    /// let (minima, maxima) = segments.reduce_tuple_or::<_, 256>((Min, Max), (f32::INFINITY, f32::NEG_INFINITY))?;
+    /// assert_eq!(minima.to_vec()?, [1.0, f32::INFINITY, 6.0]);
+    /// assert_eq!(maxima.to_vec()?, [2.0, f32::NEG_INFINITY, 6.0]);
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As there, but for [`Error::EmptySegment`].
+    pub fn reduce_tuple_or<O: Operators<D::Item>, const BLOCK: u32>(
+        &self,
+        ops: O,
+        defaults: O::Outputs,
+    ) -> Result<O::Buffers, Error> {
+        const { assert_block(BLOCK) };
+        ops.reduce_segments(&self.counted()?, Some(defaults), BLOCK)
+    }
+
     /// As many as there are.
     fn counted(&self) -> Result<Self, Error> {
         let Some(number) = self.number else { return Ok(*self) };
@@ -327,7 +388,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
 
     /// It is compiled for each operator and element type that a program uses, and so is no more than what is of these
     /// types.
-    fn run<O: Op<D::Item>>(
+    pub(crate) fn run<O: Op<D::Item>>(
         &self,
         op: O,
         default: Option<O::Output>,

@@ -14,7 +14,8 @@ use cuda_std::{shared_array, thread};
 ///
 /// Exponentials are those of distances from the first element, computed and summed in `f64`, to 2^-24 for an `f32`. A chunk in which an
 /// element is so much greater than the first that an `f64` would not do, or of which the first is not a number below 2^30, is
-/// folded once more, by exponentials that each count from where they have to. That takes longer.
+/// folded once more, by exponentials that each count from where they have to. That takes longer. Both ways give elements for which
+/// the first will do the same exponential, so that a chunk has the same bits whichever it is folded by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct LogSumExp {
@@ -68,10 +69,10 @@ impl<T: Element> Op<T> for LogSumExp {
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> Exponentials {
+        let sum = exp::<T>(self.near.distance(element));
         let value = element.to_f64();
-        let distance = two_sum(value, -self.near.origin);
-        if distance[0].abs() <= NEAR {
-            Exponentials { sum: exp::<T>(distance), from: 0 }
+        if self.near.will_do(sum) {
+            Exponentials { sum, from: 0 }
         } else if value == f64::NEG_INFINITY {
             Exponentials::NONE
         } else if value.is_nan() {
@@ -235,5 +236,46 @@ impl<T: Element> Op<T> for Near {
     #[inline(always)]
     fn finish(&self, all: f64, _: u64) -> Option<f64> {
         Some(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytemuck::bytes_of;
+    use std::vec::Vec;
+
+    /// Items that lie so far from the first, in turn and mixed.
+    fn check<T: Element>(first: f64, distances: &[f64], from: impl Fn(f64) -> T) -> bool {
+        let mixed = |i: usize| distances[i.wrapping_mul(0x9e37_79b9) / 7 % distances.len()];
+        let items = (0..900)
+            .map(|i| from(first + if i == 0 { 0.0 } else { mixed(i) }))
+            .collect::<Vec<_>>();
+        let op = LogSumExp::default().begin(items[0]);
+        let mut is_near = true;
+        for len in [1, 2, 3, 16, 17, 100, 129, 900] {
+            let (chunk, items) = (&items[..len], &items[items.len() - len..]);
+            for items in [chunk, items] {
+                is_near &= op.near.will_do(cpu::fold_chunk(&op.near, items, 0, 128));
+                let (any, general) = (op.fold_chunk(items, 0, 128), cpu::fold_chunk(&op, items, 0, 128));
+                assert_eq!(bytes_of(&any), bytes_of(&general), "{} {first} {distances:?} {len}", T::NAME);
+            }
+        }
+        is_near
+    }
+
+    #[test]
+    fn general_and_near_folds_agree() {
+        let below: &[f64] = &[-650.0, -600.001, -600.0, -599.0, -1e6, -4e9, f64::NEG_INFINITY, -3.0, -0.0, 3.0];
+        let above: &[f64] = &[-700.0, 0.0, 599.999, 600.0, 600.001, 650.0, 5e8];
+        for first in [0.0, -0.0, 1e-9, -7.25, 900.0, -1e6, 1_073_741_000.0] {
+            assert!(check(first, below, |value| value as f32) && check(first, below, |value| value));
+            assert!(!check(first, above, |value| value as f32) && !check(first, above, |value| value));
+            check(first, &[-20.0, f64::INFINITY, f64::NAN], |value| value);
+            check(first, &[-500.0, 0.0, 90.0], |value| value as i64);
+        }
+        for first in [f64::NEG_INFINITY, f64::INFINITY, f64::NAN, 3e9] {
+            assert!(!check(first, above, |value| value as f32) && !check(first, below, |value| value));
+        }
     }
 }

@@ -132,6 +132,43 @@ for_each_element! { of_all_types! { places_of_maxima_of_all_types: ArgMax } }
 for_each_element! { of_all_types! { means_of_all_types: Mean } }
 for_each_element! { of_all_types! { variances_of_all_types: Var } }
 
+/// Values whose exponentials no `f64` has, in turn below and above the first of their segment.
+fn check_far_apart<T: Sample>(from: impl Fn(f64) -> T) {
+    const VALUES: [f64; 12] =
+        [0.0, -650.0, 600.1, -600.1, 5e5, -5e5, 1e9, -1e9, 3e9, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+    let mut offsets = vec![0u32];
+    let mut host = Vec::new();
+    for most in 1..=VALUES.len() {
+        for len in [1, 2, 3, 5, 33, 129, 1_025, 2_600] {
+            host.extend((0..len).map(|item| {
+                let hash = hash(item + 1_000 * most as u64);
+                from(VALUES[hash as usize % most] + (hash >> 32) as f64 * 2f64.powi(-30))
+            }));
+            offsets.push(host.len() as u32);
+        }
+    }
+    let alone = |items: &[T]| format!("{:?}", items.reduce::<LogSumExp, 64>().unwrap());
+    let of_segments: Vec<String> =
+        offsets.windows(2).map(|ends| alone(&host[ends[0] as usize..ends[1] as usize])).collect();
+    let of_columns: Vec<String> = (0..3)
+        .map(|column| alone(&host[column..].iter().step_by(3).take(2_000).copied().collect::<Vec<T>>()))
+        .collect();
+    for device in devices() {
+        let x = device.upload(&host).unwrap();
+        let case = format!("{} on {device}", T::NAME);
+        compare(&case, x.segments(&offsets).unwrap().reduce::<LogSumExp, 64>(), &of_segments);
+        let columns = x.slice(..6_000).unwrap();
+        compare(&case, columns.columns(3).unwrap().reduce::<LogSumExp, 64>(), &of_columns);
+    }
+}
+
+#[test]
+fn exponentials_far_apart() {
+    check_far_apart(|value| value as f32);
+    check_far_apart(|value| value);
+    check_far_apart(f16::from_f64);
+}
+
 /// Enough of them that a block has whole segments of several chunks.
 #[test]
 fn long_segments_within_a_block() {

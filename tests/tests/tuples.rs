@@ -1,0 +1,154 @@
+//! Several operators at once, and operators of pairs, in every shape: each has the bits that it has alone.
+
+use gpu_reduce::{
+    ArgMax, Buffer, Cosine, Data, Dot, Error, Item, Max, Mean, Min, Operators, Reduce, Segments, Sum, Var,
+    WeightedMean,
+};
+use std::fmt::Debug;
+use support::{Sample, devices, hash, samples};
+
+fn text<R: Item + Debug>(results: &Buffer<R>) -> Vec<String> {
+    results.to_vec().unwrap().iter().map(|result| format!("{result:?}")).collect()
+}
+
+/// Three operators together, and each alone.
+fn check<'a, D: Data<'a, Item = f32>, const BLOCK: u32>(case: &str, segments: &Segments<'a, D>) {
+    let (sums, maxima, variances) = segments.reduce_tuple::<(Sum, Max, Var), BLOCK>().unwrap();
+    assert_eq!(text(&sums), text(&segments.reduce::<Sum, BLOCK>().unwrap()), "{case}");
+    assert_eq!(text(&maxima), text(&segments.reduce::<Max, BLOCK>().unwrap()), "{case}");
+    assert_eq!(text(&variances), text(&segments.reduce::<Var, BLOCK>().unwrap()), "{case}");
+    let samples = Var::new(1);
+    let (means, variances) = segments.reduce_tuple_by::<_, BLOCK>((Mean, samples)).unwrap();
+    assert_eq!(text(&means), text(&segments.reduce::<Mean, BLOCK>().unwrap()), "{case}");
+    assert_eq!(text(&variances), text(&segments.reduce_by::<_, BLOCK>(samples).unwrap()), "{case}");
+}
+
+#[test]
+fn tuples_in_every_shape() {
+    let host = samples(6_000, f32::any);
+    let keys: Vec<u8> = (0..6_000).map(|index| (hash(index / 7) % 3) as u8).collect();
+    for device in devices() {
+        let (x, keys) = (device.upload(&host).unwrap(), device.upload(&keys).unwrap());
+        let offsets = [3u32, 4, 9, 700, 701, 5_000, 5_999];
+        check::<_, 32>("segments", &x.segments(&offsets).unwrap());
+        check::<_, 256>("rows", &x.rows(75).unwrap());
+        check::<_, 64>("columns", &x.columns(75).unwrap());
+        check::<_, 256>("axes", &x.shaped(&[5, 100, 12]).unwrap().over(1).unwrap());
+        check::<_, 1024>("keys", &x.segments(&keys.runs().unwrap()).unwrap());
+    }
+}
+
+#[test]
+fn tuples_of_six() {
+    let x = [3.0f32, 1.0, 2.0, 5.0];
+    let rows = x.rows(2).unwrap();
+    let (sums, minima, maxima, means, places, variances) =
+        rows.reduce_tuple::<(Sum, Min, Max, Mean, ArgMax, Var), 32>().unwrap();
+    assert_eq!(sums.to_vec().unwrap(), [4.0, 7.0]);
+    assert_eq!(minima.to_vec().unwrap(), [1.0, 2.0]);
+    assert_eq!(maxima.to_vec().unwrap(), [3.0, 5.0]);
+    assert_eq!(means.to_vec().unwrap(), [2.0, 3.5]);
+    assert_eq!(places.to_vec().unwrap(), [0, 1]);
+    assert_eq!(variances.to_vec().unwrap(), [1.0, 2.25]);
+}
+
+#[test]
+fn tuples_without_a_value() {
+    for device in devices() {
+        let x = device.upload(&[4.0f32, 2.0, 3.0]).unwrap();
+        let segments = x.segments(&[0u32, 1, 1, 3]).unwrap();
+        let error = segments.reduce_tuple::<(Sum, Max, Min), 256>().err();
+        assert_eq!(error, Some(Error::EmptySegment { op: "max", segment: 1 }));
+        let (sums, maxima) = segments.reduce_tuple_or::<_, 256>((Sum, Max), (7.0, -1.0)).unwrap();
+        assert_eq!(sums.to_vec().unwrap(), [4.0, 0.0, 5.0]);
+        assert_eq!(maxima.to_vec().unwrap(), [4.0, -1.0, 3.0]);
+        let none = x.slice(..0).unwrap();
+        let (sums, maxima) =
+            none.columns(2).unwrap().reduce_tuple_or::<_, 256>((Sum, Max), (7.0, -1.0)).unwrap();
+        assert_eq!(sums.to_vec().unwrap(), [0.0; 2]);
+        assert_eq!(maxima.to_vec().unwrap(), [-1.0; 2]);
+    }
+}
+
+/// Operators of pairs, together and alone; says so where a kernel is not compiled.
+fn check_pairs<'a, D: Data<'a, Item = (f32, f32)>, const BLOCK: u32>(
+    case: &str,
+    segments: &Segments<'a, D>,
+    alone: impl Fn(usize) -> [String; 3],
+) {
+    let got = segments.reduce_tuple::<(Dot, Cosine, WeightedMean), BLOCK>();
+    let (dots, cosines, means) = match got {
+        Err(error @ Error::NoKernel { .. }) => return eprintln!("skipped: {error}"),
+        got => got.unwrap(),
+    };
+    let got = [text(&dots), text(&cosines), text(&means)];
+    for index in 0..segments.len() {
+        assert_eq!(got.each_ref().map(|got| got[index].clone()), alone(index), "{case}, segment {index}");
+    }
+}
+
+#[test]
+fn pairs_in_every_shape() {
+    let (a, b) = (samples(6_000, f32::any), samples(6_001, |hash| f32::any(hash ^ 5)));
+    let keys: Vec<i32> = (0..6_000).map(|index| (hash(index / 50) % 3) as i32).collect();
+    fn alone<const BLOCK: u32>(a: Vec<f32>, b: Vec<f32>) -> [String; 3] {
+        let pair = (a, b);
+        [
+            format!("{:?}", pair.reduce::<Dot, BLOCK>().unwrap()),
+            format!("{:?}", pair.reduce::<Cosine, BLOCK>().unwrap()),
+            format!("{:?}", pair.reduce::<WeightedMean, BLOCK>().unwrap()),
+        ]
+    }
+    let every = |first: usize, step: usize, len: usize| {
+        [&a, &b[1..]].map(|items: &[f32]| items[first..].iter().step_by(step).take(len).copied().collect())
+    };
+    let offsets = [0u64, 1, 6, 700, 701, 5_000, 6_000];
+    let starts: Vec<usize> =
+        (0..6_000).filter(|&index| index == 0 || keys[index] != keys[index - 1]).chain([6_000]).collect();
+    for device in devices() {
+        let (x, y) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+        let pair = (&x, y.slice(1..).unwrap());
+        check_pairs::<_, 32>("segments", &pair.segments(&offsets).unwrap(), |index| {
+            let [start, end] = [offsets[index] as usize, offsets[index + 1] as usize];
+            let [a, b] = every(start, 1, end - start);
+            alone::<32>(a, b)
+        });
+        check_pairs::<_, 256>("rows", &pair.rows(75).unwrap(), |index| {
+            let [a, b] = every(75 * index, 1, 75);
+            alone::<256>(a, b)
+        });
+        check_pairs::<_, 64>("columns", &pair.columns(75).unwrap(), |index| {
+            let [a, b] = every(index, 75, 80);
+            alone::<64>(a, b)
+        });
+        let shaped = pair.shaped(&[5, 100, 12]).unwrap();
+        check_pairs::<_, 256>("axes", &shaped.over(1).unwrap(), |index| {
+            let [a, b] = every(index / 12 * 1_200 + index % 12, 12, 100);
+            alone::<256>(a, b)
+        });
+        let keys = device.upload(&keys).unwrap();
+        check_pairs::<_, 32>("keys", &pair.segments(&keys.runs().unwrap()).unwrap(), |index| {
+            let [a, b] = every(starts[index], 1, starts[index + 1] - starts[index]);
+            alone::<32>(a, b)
+        });
+    }
+}
+
+#[test]
+fn pairs_of_other_lengths() {
+    let (a, b) = ([1.0f32; 6], [1.0f32; 5]);
+    let error = Some(Error::OtherLength { first: 6, second: 5 });
+    assert_eq!((a, b).rows(3).unwrap().reduce::<Dot, 32>().err(), error);
+    assert_eq!((a, b).columns(3).unwrap().reduce::<Dot, 32>().err(), error);
+    assert_eq!((a, b).segments(&[0u32, 6]).unwrap().reduce::<Dot, 32>().err(), error);
+}
+
+/// A function over any tuple.
+#[test]
+fn any_tuple() {
+    fn of_rows<O: Operators<f32> + Default>(x: &[f32]) -> O::Buffers {
+        x.rows(2).unwrap().reduce_tuple::<O, 32>().unwrap()
+    }
+    let (sums, minima) = of_rows::<(Sum, Min)>(&[1.0, 2.0]);
+    assert_eq!((sums.to_vec().unwrap(), minima.to_vec().unwrap()), (vec![3.0], vec![1.0]));
+}
