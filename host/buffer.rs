@@ -143,6 +143,15 @@ impl<T: Item> Buffer<T> {
         self.view().to_vec()
     }
 
+    /// The elements on the host, where they are moved or copied to.
+    #[cfg(feature = "ndarray")]
+    pub(crate) fn into_vec(self) -> Result<Vec<T>, Error> {
+        match self.0 {
+            Cpu(data) => Ok(data),
+            Gpu(_) => self.to_vec(),
+        }
+    }
+
     /// Overwrites the elements from `start` on with `data`.
     ///
     /// # Errors
@@ -250,10 +259,16 @@ fn zeroed<T: Item>(len: usize) -> Result<Vec<T>, Error> {
 
 /// A copy in host memory.
 fn copied<T: Item>(data: &[T]) -> Result<Vec<T>, Error> {
-    let mut copy = Vec::new();
-    copy.try_reserve_exact(data.len()).map_err(|_| host_out_of_memory::<T>(data.len()))?;
+    let mut copy = with_room(data.len())?;
     copy.extend_from_slice(data);
     Ok(copy)
+}
+
+/// No elements yet, and room for so many, in host memory.
+pub(crate) fn with_room<T: Item>(len: usize) -> Result<Vec<T>, Error> {
+    let mut data = Vec::new();
+    data.try_reserve_exact(len).map_err(|_| host_out_of_memory::<T>(len))?;
+    Ok(data)
 }
 
 fn host_out_of_memory<T: Item>(len: usize) -> Error {

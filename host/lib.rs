@@ -31,9 +31,13 @@
 //!   the CPU, and [`Device::cuda`] says why there is no GPU.
 //! - `emulator`: [`Device::emulator`], a GPU in software that checks kernels as it runs them, and the module `emulator`
 //!   with its counters, settings and faults.
+//! - `ndarray`: `ReduceAxis`, and `sum_axis`, `mean_axis` and so on, which reduce arrays and views of the crate `ndarray` over an axis,
+//!   of any strides, where they lie.
 //! - `ladder`: the classic kernels beside the production one, for study: `Buffer::reduce_with`, `Buffer::time_with` and
 //!   `merge_sorted`.
 
+#[cfg(feature = "ndarray")]
+mod axes;
 mod buffer;
 mod call;
 mod cpu;
@@ -58,6 +62,8 @@ mod tuples;
 #[doc(no_inline)]
 pub use emulator;
 
+#[cfg(feature = "ndarray")]
+pub use axes::*;
 pub use buffer::{Buffer, Item, View};
 pub use data::Data;
 pub use device::Device;
