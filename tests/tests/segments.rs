@@ -62,7 +62,7 @@ fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
             compare(&case, x.segments(&offsets).unwrap().reduce_or::<O, BLOCK>(op, default), &of_segments);
             let on_device = device.upload(&short).unwrap();
             compare(&case, x.segments(&on_device).unwrap().reduce_or::<O, BLOCK>(op, default), &of_segments);
-            for columns in [1, 3, 8, 77, 600, 3_000] {
+            for columns in [1, 3, 8, 77, 129, 300, 600, 1_025, 3_000, 9_000] {
                 let items = (len / columns).min(2_000) * columns;
                 let rows: Vec<String> = (0..items / columns)
                     .map(|row| alone(row * columns + 1..(row + 1) * columns + 1))
