@@ -2,7 +2,7 @@
 
 use super::Gpu;
 use super::modules::{Compiled, Grid, no_kernel};
-use super::stream::{OwnStream, Queue, empty_slots};
+use super::stream::{OwnStream, Queue, empty_slots, largest};
 use crate::call::RunsCall;
 use crate::{Error, Kernels};
 use cust::memory::{AsyncCopyDestination, DevicePointer, DeviceSlice};
@@ -23,12 +23,13 @@ impl Queue {
         let Arguments { keys, len, .. } = call.arguments;
         let tiles = tiles(keys.addr() as u64, len, call.size);
         let words = |area: u64| STATE_HEAD + 2 * area as usize;
-        let state = match self.runs.take().filter(|state| state.len() >= words(tiles)) {
-            Some(state) => state,
-            None => empty_slots(gpu, &self.stream, words(tiles.next_power_of_two().max(TILES)))?,
-        };
+        let state = largest(
+            &mut self.runs,
+            |state| state.len() >= words(tiles),
+            |_| empty_slots(gpu, &self.stream, words(tiles.next_power_of_two().max(TILES))),
+        )?;
         let area = ((state.len() - STATE_HEAD) / 2) as u64;
-        let state = self.runs.insert(state).as_device_ptr().as_mut_ptr();
+        let state = state.as_device_ptr().as_mut_ptr();
         let arguments = Arguments { state, area, ..call.arguments };
         let parameters = Parameters::of(&arguments);
         let grid = Grid { blocks: tiles as u32, block: THREADS, resident: RESIDENT };

@@ -20,14 +20,15 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A stream, with what its launches share, because one begins when another has ended.
+/// A stream, with what its launches share, because one begins when another has ended. Of each kind of memory the last is in use: it is the largest,
+/// at least twice as large as the one before it, which a graph may still use that was captured meanwhile.
 pub struct Queue {
     pub(super) stream: Stream,
     /// For the blocks' partial results. Empty between launches: who takes one out of a slot leaves it so.
-    slots: DeviceBuffer<u64>,
-    partials: Option<Partials>,
+    slots: Vec<DeviceBuffer<u64>>,
+    partials: Vec<Partials>,
     /// What launches of [`runs`](super::runs) have in common.
-    pub(super) runs: Option<DeviceBuffer<u64>>,
+    pub(super) runs: Vec<DeviceBuffer<u64>>,
 }
 
 /// Words of slots that a queue has from the start: for any plan with accumulators of 8 bytes.
@@ -36,8 +37,18 @@ const SLOT_WORDS: usize = 2 * 2048;
 impl Queue {
     pub(super) fn new(gpu: &Gpu) -> Result<Self, Error> {
         let stream = gpu.new_stream()?;
-        let slots = empty_slots(gpu, &stream, SLOT_WORDS)?;
-        Ok(Self { stream, slots, partials: None, runs: None })
+        let slots = vec![empty_slots(gpu, &stream, SLOT_WORDS)?];
+        Ok(Self { stream, slots, partials: Vec::new(), runs: Vec::new() })
+    }
+
+    /// Slots with so many words.
+    fn slots_for(&mut self, gpu: &Gpu, words: usize) -> Result<*mut u64, Error> {
+        let last = largest(
+            &mut self.slots,
+            |slots| words <= slots.len(),
+            |_| empty_slots(gpu, &self.stream, words.next_power_of_two()),
+        )?;
+        Ok(last.as_device_ptr().as_mut_ptr())
     }
 
     /// Enqueues a reduction; its result goes to `result`. Returns the kernel that does it.
@@ -53,7 +64,7 @@ impl Queue {
         result: Target<()>,
     ) -> Result<&'static Compiled, Error> {
         let &Call { of, len, block, .. } = call;
-        let launch = |stream, kernel, grid, chunk, slots| {
+        let launch = |stream: &Stream, kernel, grid, chunk, slots| {
             let mut parameters = call.input;
             reduce::push_rest(&mut parameters, (&len, &chunk, &slots), &result, call.op);
             // SAFETY: as the caller vouches; the parameters are those that the kernel, which is one for the call's types, takes.
@@ -65,18 +76,14 @@ impl Queue {
             let is_aligned = call.head.is_some_and(|head| (head as usize).is_multiple_of(of.width));
             let kernel = if is_aligned { of.row_kernel } else { of.kernel };
             let grid = Grid { blocks: 1, block: least, resident: least };
-            let slots = self.slots.as_device_ptr().as_mut_ptr();
+            let slots = self.slots_for(gpu, 0)?;
             if let Some(kernel) = launch(&self.stream, kernel, grid, len, slots)? {
                 return Ok(kernel);
             }
         }
         let plan = Plan::new(len, of.width, block);
         let words = plan.chunks as usize * of.words;
-        if words > self.slots.len() {
-            self.slots = empty_slots(gpu, &self.stream, words.next_power_of_two())?;
-        }
-        // These suffice for the plan.
-        let slots = self.slots.as_device_ptr().as_mut_ptr();
+        let slots = self.slots_for(gpu, words)?;
         let grid = Grid { blocks: plan.chunks, block, resident: block };
         launch(&self.stream, of.kernel, grid, plan.chunk, slots)?.ok_or_else(|| no_kernel((of.name)(), block))
     }
@@ -180,6 +187,24 @@ pub struct Workspace {
     pub(super) queue: Queue,
     /// A slot in pinned memory, so that the kernel hands the result to the host itself. Empty between calls.
     result: LockedBuffer<u64>,
+}
+
+/// The last of some, or a new one where that does not do, which is made knowing it.
+pub(super) fn largest<T>(
+    all: &mut Vec<T>,
+    does: impl FnOnce(&T) -> bool,
+    new: impl FnOnce(Option<&T>) -> Result<T, Error>,
+) -> Result<&mut T, Error> {
+    let last = match all.pop() {
+        Some(last) if does(&last) => last,
+        Some(last) => {
+            let new = new(Some(&last));
+            all.push(last);
+            new?
+        }
+        None => new(None)?,
+    };
+    Ok(all.push_mut(last))
 }
 
 /// What is wrong with segments where nothing is.
@@ -287,11 +312,15 @@ const LEAST_SHARE: u64 = 64;
 impl Queue {
     /// Partial results for so many words of slots, and so many counts: those that are there, unless they are too few.
     fn partials_for(&mut self, gpu: &Gpu, words: usize, counts: usize) -> Result<&mut Partials, Error> {
-        let partials = match self.partials.take().filter(|partials| partials.has(words, counts)) {
-            Some(partials) => partials,
-            None => Partials::new(gpu, &self.stream, words, counts)?,
-        };
-        Ok(self.partials.insert(partials))
+        largest(
+            &mut self.partials,
+            |partials| partials.has(words, counts),
+            |last| {
+                let (old_words, old_counts) =
+                    last.map_or((0, 0), |last| (last.slots.len(), last.counts.len()));
+                Partials::new(gpu, &self.stream, words.max(old_words), counts.max(old_counts))
+            },
+        )
     }
 
     /// Enqueues the reduction of each of some segments.
@@ -352,7 +381,7 @@ impl Gpu {
             // SAFETY: as the caller vouches.
             let kernel = unsafe { queue.enqueue_segments(self, call) }?;
             let mut wrong = [NOTHING];
-            let copied = match &queue.partials {
+            let copied = match queue.partials.last() {
                 // SAFETY: the stream is waited for below.
                 Some(partials) => unsafe { partials.wrong.async_copy_to(&mut wrong, &queue.stream) },
                 None => Ok(()),
@@ -362,7 +391,7 @@ impl Gpu {
                 return Ok(None);
             }
             // It is said in there, and counts may be left behind.
-            queue.partials = None;
+            queue.partials.clear();
             Ok(Some(wrong[0]))
         })
     }
