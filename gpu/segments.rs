@@ -294,7 +294,7 @@ pub unsafe fn reduce_segments<O: Op<P::Item>, P: Input, const WIDTH: usize, cons
         larger: shared_array![u64; (WARPS * LARGER) as usize],
         longs: shared_array![u32; WARPS as usize],
         heads: shared_array![O::Accumulator; 64],
-        accumulators: shared_array![O::Accumulator; THREADS as usize],
+        accumulators: shared_array![O::Accumulator; if waits_in_shared::<O, P::Item>() { THREADS as usize } else { 1 }],
         warp: thread::thread_idx_x() / warp::WARP_SIZE,
     };
     // SAFETY: all threads are here.
@@ -324,6 +324,11 @@ pub const fn slots<O: Op<I>, I: Copy + 'static>(width: usize) -> usize {
     }
 }
 
+/// Whether shared memory, of which a block has 48 KiB, has room for an accumulator for each thread.
+const fn waits_in_shared<O: Op<I>, I: Copy + 'static>() -> bool {
+    size_of::<O::Accumulator>() <= 40
+}
+
 /// What a launch is given, and what its blocks share: the items that a thread folds side by side are WIDTH, the leaves that it has in flight SLOTS.
 struct Work<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> {
     arguments: Arguments<P, O, O::Output>,
@@ -337,7 +342,7 @@ struct Work<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> {
     longs: Shared<u32>,
     /// The accumulators of 32 units, twice.
     heads: Shared<O::Accumulator>,
-    /// Those of the chunks of a segment.
+    /// Those of the chunks of a segment, where there is room for them: one for each thread, which has no registers for it.
     accumulators: Shared<O::Accumulator>,
     /// The warp's number in its block.
     warp: u32,
@@ -582,6 +587,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
         let lanes = unit.saturating_sub(SLOTS.trailing_zeros());
         let (side, part) = (lane >> lanes, lane & ((1 << lanes) - 1));
         let (mut of_warp, mut index, mut longs, mut chunk, mut parity) = (WARPS, 0, 0, 0, 0);
+        let mut waiting = op.identity();
         // SAFETY: as the caller vouches.
         unsafe {
             warp::sync_warp(warp::ALL);
@@ -691,7 +697,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
                 let head = if is_long { self.heads.read(parity + lane) } else { head };
                 // In one code for both, which the compiler would make two.
                 if intrinsics::opaque((!is_long || self.warp == 0).into()) != 0 {
-                    self.settle(&op, segment, start, &plan, chunks, chunk, head, units);
+                    self.settle(&op, segment, start, &plan, chunks, chunk, head, units, &mut waiting);
                 }
                 parity ^= if is_long { warp::WARP_SIZE } else { 0 };
                 chunk += warp::WARP_SIZE >> shift;
@@ -739,6 +745,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
         chunk: u32,
         head: O::Accumulator,
         units: u32,
+        waiting: &mut O::Accumulator,
     ) {
         let lane = warp::lane_id();
         let counts = self.arguments.cut.counts;
@@ -752,7 +759,11 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
             let mut all = op.identity();
             if is_whole {
                 if chunk > 0 {
-                    all = self.accumulators.read(self.warp * 32 + lane);
+                    all = if waits_in_shared::<O, P::Item>() {
+                        self.accumulators.read(self.warp * 32 + lane)
+                    } else {
+                        *waiting
+                    };
                 }
                 // That of chunk i goes to lane i modulo 32.
                 let ahead = lane.wrapping_sub(chunk) % warp::WARP_SIZE;
@@ -760,7 +771,11 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
                 if ahead < chunks && chunk + ahead < end {
                     all = op.combine(all, head);
                 }
-                self.accumulators.write(self.warp * 32 + lane, all);
+                if waits_in_shared::<O, P::Item>() {
+                    self.accumulators.write(self.warp * 32 + lane, all);
+                } else {
+                    *waiting = all;
+                }
                 if !is_end {
                     return;
                 }
