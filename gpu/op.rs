@@ -154,7 +154,8 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     const NAME: &'static str;
 
     /// What partial results are: any plain value. A block's warps exchange up to 32 of them through shared memory, which has room
-    /// for those of up to 1,536 bytes; larger ones are an error when a GPU's driver compiles the kernel.
+    /// for those of up to 1,536 bytes, and those of segments 64, with room for up to 216 bytes; larger ones are an error when a GPU's driver
+    /// compiles the kernel.
     type Accumulator: Accumulator;
 
     /// What a reduction returns. To be left on a device it has to be plain, too.

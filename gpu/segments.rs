@@ -302,7 +302,7 @@ pub unsafe fn reduce_segments<O: Op<P::Item>, P: Input, const WIDTH: usize, cons
         larger: shared_array![u64; (WARPS * LARGER) as usize],
         longs: shared_array![u32; WARPS as usize],
         heads: shared_array![O::Accumulator; 64],
-        accumulators: shared_array![O::Accumulator; THREADS as usize],
+        accumulators: shared_array![O::Accumulator; if waits_in_shared::<O, P::Item>() { THREADS as usize } else { 1 }],
         warp: thread::thread_idx_x() / warp::WARP_SIZE,
     };
     // SAFETY: all threads are here.
@@ -332,6 +332,11 @@ pub const fn slots<O: Op<I>, I: Copy + 'static>(width: usize) -> usize {
     }
 }
 
+/// Whether shared memory, of which a block has 48 KiB, has room for an accumulator for each thread.
+const fn waits_in_shared<O: Op<I>, I: Copy + 'static>() -> bool {
+    size_of::<O::Accumulator>() <= 40
+}
+
 /// What a launch is given, and what its blocks share: the items that a thread folds side by side are WIDTH, the leaves that it has in flight SLOTS.
 struct Work<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> {
     arguments: Arguments<P, O, O::Output>,
@@ -345,7 +350,7 @@ struct Work<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> {
     longs: Shared<u32>,
     /// The accumulators of 32 units, twice.
     heads: Shared<O::Accumulator>,
-    /// Those of the chunks of a segment.
+    /// Those of the chunks of a segment, where there is room for them: one for each thread, which has no registers for it.
     accumulators: Shared<O::Accumulator>,
     /// The warp's number in its block.
     warp: u32,
@@ -369,7 +374,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
             larger: shared_array![u64; 1],
             longs: shared_array![u32; 1],
             heads: shared_array![O::Accumulator; 1],
-            accumulators: shared_array![O::Accumulator; THREADS as usize],
+            accumulators: shared_array![O::Accumulator; if waits_in_shared::<O, P::Item>() { THREADS as usize } else { 1 }],
             warp: thread::thread_idx_x() / warp::WARP_SIZE,
         }
     }
@@ -656,6 +661,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
                 let mut chunk = chunks[0];
                 let op = op.begin(input.offset(start as usize).read());
                 let shift = units.trailing_zeros();
+                let mut waiting = op.identity();
                 while chunk < chunks[1] {
                     intrinsics::no_unroll();
                     // Units that are left, of a round of 32; the block's warps have every eighth.
@@ -713,7 +719,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
                     let head = if is_long { self.heads.read(parity + lane) } else { head };
                     // In one code for both, which the compiler would make two.
                     if intrinsics::opaque((!is_long || self.warp == 0).into()) != 0 {
-                        self.settle(&op, segment, start, &self.plan(len), chunks, chunk, head, units);
+                        let plan = self.plan(len);
+                        self.settle(&op, segment, start, &plan, chunks, chunk, head, units, &mut waiting);
                     }
                     parity ^= if is_long { warp::WARP_SIZE } else { 0 };
                     chunk += warp::WARP_SIZE >> shift;
@@ -753,6 +760,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
         chunk: u32,
         head: O::Accumulator,
         units: u32,
+        waiting: &mut O::Accumulator,
     ) {
         let lane = warp::lane_id();
         let counts = self.arguments.cut.counts;
@@ -773,7 +781,11 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
             let mut all = op.identity();
             if is_whole {
                 if chunk > 0 {
-                    all = self.accumulators.read(self.warp * 32 + lane);
+                    all = if waits_in_shared::<O, P::Item>() {
+                        self.accumulators.read(self.warp * 32 + lane)
+                    } else {
+                        *waiting
+                    };
                 }
                 // That of chunk i goes to lane i modulo 32.
                 let ahead = lane.wrapping_sub(chunk) % warp::WARP_SIZE;
@@ -781,7 +793,11 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
                 if ahead < chunks && chunk + ahead < end {
                     all = op.combine(all, head);
                 }
-                self.accumulators.write(self.warp * 32 + lane, all);
+                if waits_in_shared::<O, P::Item>() {
+                    self.accumulators.write(self.warp * 32 + lane, all);
+                } else {
+                    *waiting = all;
+                }
                 if !is_end {
                     return;
                 }

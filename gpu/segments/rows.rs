@@ -171,7 +171,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Work<O, P, WIDTH, 2> {
         let mut left = end.saturating_sub(first) as u32;
         // The row's chunks of this warp, from one to another.
         let mut of_row = [chunk, plan.chunks.min(chunk.saturating_add(left))];
-        let mut head = op.identity();
+        let (mut head, mut waiting) = (op.identity(), op.identity());
         // SAFETY: as the caller vouches.
         unsafe {
             while left > 0 {
@@ -207,7 +207,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Work<O, P, WIDTH, 2> {
                 chunk += 1;
                 left -= 1;
                 if chunk == of_row[1] || place == warp::WARP_SIZE - 1 {
-                    self.settle(&op, row, start, plan, of_row, chunk - 1 - place, head, 1);
+                    self.settle(&op, row, start, plan, of_row, chunk - 1 - place, head, 1, &mut waiting);
                 }
                 if chunk == of_row[1] {
                     (row, chunk) = (row + 1, 0);
