@@ -16,14 +16,11 @@
 
 use crate::fold::fold_thread;
 use crate::input::Input;
-use crate::kernels::{self, Parameters};
 use crate::plan::PARTIALS;
+use crate::shape::{self, Shape};
 use crate::{Op, Plan, slot};
-use bytemuck::Pod;
 use core::array::from_fn;
-use core::ffi::c_void;
 use core::hint::assert_unchecked;
-use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 use cuda_std::atomic::{AtomicU32, AtomicU64};
@@ -165,57 +162,15 @@ const fn places(bytes: usize) -> usize {
     }
 }
 
-/// What a launch is given. The kernel's arguments are the fields in this order, the input's pointers one by one; those
-/// of an operator without parameters end before it.
-#[derive(Clone, Copy, Debug)]
-pub struct Arguments<P, O, V> {
-    /// The items, aligned to their type.
-    pub input: P,
-    /// Where the columns lie.
-    pub columns: Columns,
-    /// How they are cut up.
-    pub cut: Cut,
-    /// A place for each result.
-    pub results: *mut V,
-    /// The result of a column that has no value.
-    pub default: V,
-    /// The operator.
-    pub op: O,
-}
+/// What a launch is given.
+pub type Arguments<P, O, V> = shape::Arguments<Columns, P, O, V>;
 
-impl<P: Input, O: Copy, V: Copy> kernels::Arguments for Arguments<P, O, V> {
-    fn parameters(&self, parameters: &mut Parameters) {
-        self.input.parameters(parameters);
-        let Self { columns, cut, results, default, op, .. } = self;
-        push_rest(
-            parameters,
-            (columns, cut, &results.cast()),
-            (&raw const *default).cast(),
-            (&raw const *op).cast(),
-        );
-    }
-}
-
-/// Adds the parameters that follow the input's, as [`reduce::push_rest`](crate::reduce::push_rest).
-pub fn push_rest(
-    parameters: &mut Parameters,
-    (columns, cut, results): (&Columns, &Cut, &*mut c_void),
-    default: *const c_void,
-    op: *const c_void,
-) {
-    parameters.push(columns);
-    parameters.push(cut);
-    parameters.push(results);
-    parameters.push_address(default);
-    parameters.push_address(op);
+impl Shape for Columns {
+    type Cut = Cut;
 }
 
 /// The kernel as a type.
-pub struct Kernel<O, P>(PhantomData<(O, P)>);
-
-impl<O: Op<P::Item> + Pod, P: Input> kernels::Kernel for Kernel<O, P> {
-    type Arguments = Arguments<P, O, O::Output>;
-}
+pub type Kernel<O, P> = shape::Kernel<Columns, O, P>;
 
 /// Whose partial results fold next: those of a chunk's parts, of a column's chunks, or none.
 const PARTS: u32 = 0;
@@ -248,7 +203,7 @@ pub const fn loads<O: Op<I>, I: Copy + 'static>() -> usize {
 pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
-    let Arguments { input, columns, cut, results, default, op } = arguments;
+    let Arguments { input, shape: columns, cut, results, default, op } = arguments;
     let (thread, block) = (thread::thread_idx_x(), thread::block_idx_x());
     let (mut panel, mut unit) = (block, 0);
     if cut.chunks << cut.parts > 1 {

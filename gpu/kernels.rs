@@ -2,6 +2,7 @@
 
 use core::any::TypeId;
 use core::ffi::c_void;
+pub use gpu_reduce_ptx::Ptx;
 
 /// A kernel, as a type: its family with the operator and the input that it is for. Each BLOCK has an entry point of its own.
 pub trait Kernel: 'static {
@@ -72,17 +73,6 @@ pub struct Entry {
     name: &'static str,
 }
 
-/// The PTX of a kernel's entry points: a module for each, one after the other, as `cuda_builder` packs them.
-#[derive(Clone, Copy, Debug)]
-pub struct Ptx {
-    /// The kernel's name, that of its entry points without their BLOCK.
-    pub name: &'static str,
-    /// Each BLOCK that there is, with the length of its module's text, as it is encoded.
-    pub modules: &'static [(u32, usize)],
-    /// The texts of all, the numbers of registers and labels encoded, deflated.
-    pub deflated: &'static [u8],
-}
-
 impl Entry {
     /// The entry points of kernel `K` are named so.
     pub const fn new<K: Kernel>(name: &'static str) -> Self {
@@ -94,7 +84,7 @@ impl Kernels {
     /// No kernels.
     pub const NONE: Self = Self { entries: &[], ptx: &[] };
 
-    /// The kernels of these tables; [`kernels!`](crate::kernels!) makes them. PTX is sorted by name.
+    /// The kernels of these tables; [`kernels!`](crate::kernels!) makes them.
     ///
     /// # Safety
     ///
@@ -111,8 +101,7 @@ impl Kernels {
     /// The name and the PTX of the kernel of this type, if it was compiled.
     pub fn find(&self, kernel: TypeId) -> Option<(&'static str, &'static Ptx)> {
         let name = self.entries.iter().copied().flatten().find(|entry| entry.kernel == kernel)?.name;
-        let index = self.ptx.binary_search_by_key(&name, |ptx| ptx.name).ok()?;
-        Some((name, &self.ptx[index]))
+        Some((name, self.ptx.iter().find(|ptx| ptx.has(name))?))
     }
 
     /// The names of all kernels in the table, compiled or not.
@@ -162,87 +151,59 @@ macro_rules! reduce_entries {
     };
 }
 
-/// The entry points of the kernels of segments and of rows for one operator and item, or two.
+/// The entry point of the kernel of `segments`, of `rows` or of `columns` for one operator and item, or two.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! segments_entries {
-    ([$name:expr] $op:ty, $item:ty) => {
-        $crate::segments_entries! { @kernel [$name] $op, $item, *const $item, (input: *const $item) => input }
+macro_rules! shape_entries {
+    ($shape:ident [$name:expr] $op:ty, $item:ty) => {
+        $crate::shape_entries! { @$shape [$name] $op, $item, *const $item, (input: *const $item) => input }
     };
-    ([$name:expr] $op:ty, $first:ty, $second:ty) => {
-        $crate::segments_entries! {
-            @kernel [$name] $op, ($first, $second), (*const $first, *const $second),
+    ($shape:ident [$name:expr] $op:ty, $first:ty, $second:ty) => {
+        $crate::shape_entries! {
+            @$shape [$name] $op, ($first, $second), (*const $first, *const $second),
             (first: *const $first, second: *const $second) => (first, second)
         }
     };
-    (@kernel [$name:expr] $op:ty, $item:ty, $input:ty, ($($parameter:ident: $type:ty),*) => $value:expr) => {
-        const _: () = {
-            #[$crate::cuda_std::kernel(name = concat!($name, "_segments_0"))]
-            #[allow(improper_ctypes_definitions)]
-            pub unsafe fn entry(
-                $($parameter: $type,)*
-                segments: $crate::segments::Segments,
-                cut: $crate::segments::Cut,
-                results: *mut <$op as $crate::Op<$item>>::Output,
-                default: <$op as $crate::Op<$item>>::Output,
-                op: $op,
-            ) {
-                const WIDTH: usize = $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES);
-                const SLOTS: usize = $crate::segments::slots::<$op, $item>(WIDTH);
-                let arguments = $crate::segments::Arguments { input: $value, segments, cut, results, default, op };
-                // SAFETY: the host launches it as `reduce_segments` asks.
-                unsafe { $crate::segments::reduce_segments::<$op, $input, WIDTH, SLOTS>(arguments) }
-            }
-        };
-        const _: () = {
-            #[$crate::cuda_std::kernel(name = concat!($name, "_rows_0"))]
-            #[allow(improper_ctypes_definitions)]
-            pub unsafe fn entry(
-                $($parameter: $type,)*
-                segments: $crate::segments::Segments,
-                cut: $crate::segments::Cut,
-                results: *mut <$op as $crate::Op<$item>>::Output,
-                default: <$op as $crate::Op<$item>>::Output,
-                op: $op,
-            ) {
-                const WIDTH: usize = $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES);
-                let arguments = $crate::segments::Arguments { input: $value, segments, cut, results, default, op };
-                // SAFETY: the host launches it as `reduce_rows` asks.
-                unsafe { $crate::segments::rows::reduce_rows::<$op, $input, WIDTH>(arguments) }
-            }
-        };
-    };
-}
-
-/// The entry point of the kernel of columns for one operator and item, or two.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! columns_entries {
-    ([$name:expr] $op:ty, $item:ty) => {
-        $crate::columns_entries! { @kernel [$name] $op, $item, *const $item, (input: *const $item) => input }
-    };
-    ([$name:expr] $op:ty, $first:ty, $second:ty) => {
-        $crate::columns_entries! {
-            @kernel [$name] $op, ($first, $second), (*const $first, *const $second),
-            (first: *const $first, second: *const $second) => (first, second)
+    (@segments $name:tt $op:ty, $item:ty, $input:ty, $($rest:tt)*) => {
+        $crate::shape_entries! {
+            @kernel [
+                segments "_segments_0" Segments reduce_segments
+                { $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES) },
+                { $crate::segments::slots::<$op, $item>($crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES)) }
+            ]
+            $name $op, $item, $input, $($rest)*
         }
     };
-    (@kernel [$name:expr] $op:ty, $item:ty, $input:ty, ($($parameter:ident: $type:ty),*) => $value:expr) => {
+    (@rows $name:tt $op:ty, $item:ty, $input:ty, $($rest:tt)*) => {
+        $crate::shape_entries! {
+            @kernel [
+                rows "_rows_0" Segments reduce_rows
+                { $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES) }
+            ]
+            $name $op, $item, $input, $($rest)*
+        }
+    };
+    (@columns $name:tt $op:ty, $item:ty, $input:ty, $($rest:tt)*) => {
+        $crate::shape_entries! {
+            @kernel [columns "_columns_256" Columns reduce_columns { $crate::columns::loads::<$op, $item>() }]
+            $name $op, $item, $input, $($rest)*
+        }
+    };
+    (@kernel [$shape:ident $suffix:literal $type:ident $kernel:ident $($constant:block),*] [$name:expr] $op:ty, $item:ty, $input:ty, ($($parameter:ident: $of:ty),*) => $value:expr) => {
         const _: () = {
-            #[$crate::cuda_std::kernel(name = concat!($name, "_columns_256"))]
+            #[$crate::cuda_std::kernel(name = concat!($name, $suffix))]
             #[allow(improper_ctypes_definitions)]
             pub unsafe fn entry(
-                $($parameter: $type,)*
-                columns: $crate::columns::Columns,
-                cut: $crate::columns::Cut,
+                $($parameter: $of,)*
+                shape: $crate::$shape::$type,
+                cut: $crate::$shape::Cut,
                 results: *mut <$op as $crate::Op<$item>>::Output,
                 default: <$op as $crate::Op<$item>>::Output,
                 op: $op,
             ) {
-                const LOADS: usize = $crate::columns::loads::<$op, $item>();
-                let arguments = $crate::columns::Arguments { input: $value, columns, cut, results, default, op };
-                // SAFETY: the host launches it as `reduce_columns` asks.
-                unsafe { $crate::columns::reduce_columns::<$op, $input, LOADS>(arguments) }
+                let arguments = $crate::shape::Arguments { input: $value, shape, cut, results, default, op };
+                // SAFETY: the host launches it as the kernel asks.
+                unsafe { $crate::$shape::$kernel::<$op, $input, $($constant),*>(arguments) }
             }
         };
     };
@@ -264,8 +225,9 @@ macro_rules! kernels {
         const _: () = {
             use $crate::reduce_entries;
             $( $crate::for_each_block! { reduce_entries! { [stringify!($name)] $op, $($item),+ } } )*
-            $( $crate::segments_entries! { [stringify!($name)] $op, $($item),+ } )*
-            $( $crate::columns_entries! { [stringify!($name)] $op, $($item),+ } )*
+            $( $crate::shape_entries! { segments [stringify!($name)] $op, $($item),+ } )*
+            $( $crate::shape_entries! { rows [stringify!($name)] $op, $($item),+ } )*
+            $( $crate::shape_entries! { columns [stringify!($name)] $op, $($item),+ } )*
         };
 
         /// The kernels that this crate has compiled.
@@ -280,7 +242,7 @@ macro_rules! kernels {
                 Entry::new::<$crate::reduce_kernel!(reduce::Kernel, $op, $($item),+)>(stringify!($name)),
                 Entry::new::<$crate::reduce_kernel!(reduce::RowKernel, $op, $($item),+)>(concat!(stringify!($name), "_row")),
                 Entry::new::<$crate::reduce_kernel!(segments::Kernel, $op, $($item),+)>(concat!(stringify!($name), "_segments")),
-                Entry::new::<$crate::reduce_kernel!(segments::rows::Kernel, $op, $($item),+)>(concat!(stringify!($name), "_rows")),
+                Entry::new::<$crate::reduce_kernel!(rows::Kernel, $op, $($item),+)>(concat!(stringify!($name), "_rows")),
                 Entry::new::<$crate::reduce_kernel!(columns::Kernel, $op, $($item),+)>(concat!(stringify!($name), "_columns")),
             )*];
             // SAFETY: the entry points are those above, which the crate's build script has compiled.
@@ -293,6 +255,6 @@ macro_rules! kernels {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! reduce_kernel {
-    ($($kernel:ident)::+, $op:ty, $item:ty) => { $crate::$($kernel)::+<$op, *const $item> };
-    ($($kernel:ident)::+, $op:ty, $first:ty, $second:ty) => { $crate::$($kernel)::+<$op, (*const $first, *const $second)> };
+    ($family:ident::$kernel:ident, $op:ty, $item:ty) => { $crate::$family::$kernel<$op, *const $item> };
+    ($family:ident::$kernel:ident, $op:ty, $first:ty, $second:ty) => { $crate::$family::$kernel<$op, (*const $first, *const $second)> };
 }

@@ -10,6 +10,7 @@
 //! - [`reduce`]: the production kernel;
 //! - [`segments`]: that of many reductions at once;
 //! - [`columns`]: that of the columns of an array;
+//! - [`shape`]: what these two are launched with;
 //! - [`runs`]: that of runs of equal neighbouring keys;
 //! - [`mod@kernels`]: a kernel's identity, and the table of those that a crate has compiled;
 //! - [`table`]: the library's own;
@@ -35,6 +36,7 @@ pub mod plan;
 pub mod reduce;
 pub mod runs;
 pub mod segments;
+pub mod shape;
 pub mod slot;
 mod stage;
 pub mod table;
@@ -47,3 +49,5 @@ pub use kernels::Kernels;
 pub use op::Op;
 pub use op::every::*;
 pub use plan::Plan;
+#[doc(inline)]
+pub use segments::rows;

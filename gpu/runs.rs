@@ -560,7 +560,7 @@ unsafe fn prefix_sum(mut value: u32) -> u32 {
 }
 
 /// The entry point for one type of keys.
-#[cfg(feature = "production")]
+#[cfg(feature = "reduce")]
 macro_rules! entry_points {
     ({} $($type:ident: $($row:ident)*;)*) => {$(
         const _: () = {
@@ -585,7 +585,7 @@ macro_rules! entry_points {
     )*};
 }
 
-#[cfg(feature = "production")]
+#[cfg(feature = "reduce")]
 crate::for_each_element! { entry_points! {} }
 
 macro_rules! entries {

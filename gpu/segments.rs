@@ -16,14 +16,12 @@
 
 use crate::fold::fold_thread;
 use crate::input::Input;
-use crate::kernels::{self, Parameters};
 use crate::plan::SINGLE_ROWS;
+use crate::shape::{self, Shape};
 use crate::{Op, Plan, slot};
-use bytemuck::Pod;
 use core::array::from_fn;
 use core::ffi::c_void;
 use core::hint::assert_unchecked;
-use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 use cuda_std::atomic::{AtomicU32, AtomicU64};
 use cuda_std::shared::Shared;
@@ -200,23 +198,8 @@ impl Segments {
     }
 }
 
-/// What a launch is given. The kernel's arguments are the fields in this order, the input's pointers one by one; those of an
-/// operator without parameters end before it.
-#[derive(Clone, Copy, Debug)]
-pub struct Arguments<P, O, V> {
-    /// The items, aligned to their type.
-    pub input: P,
-    /// Where the segments lie.
-    pub segments: Segments,
-    /// How they are cut up.
-    pub cut: Cut,
-    /// A place for each result.
-    pub results: *mut V,
-    /// The result of a segment that has no value.
-    pub default: V,
-    /// The operator.
-    pub op: O,
-}
+/// What a launch is given.
+pub type Arguments<P, O, V> = shape::Arguments<Segments, P, O, V>;
 
 /// How segments are cut up.
 #[derive(Clone, Copy, Debug)]
@@ -250,39 +233,12 @@ pub const fn places(len: u64, row: u64) -> u64 {
     2 * (len >> row.trailing_zeros()) + 2
 }
 
-impl<P: Input, O: Copy, V: Copy> kernels::Arguments for Arguments<P, O, V> {
-    fn parameters(&self, parameters: &mut Parameters) {
-        self.input.parameters(parameters);
-        let Self { segments, cut, results, default, op, .. } = self;
-        push_rest(
-            parameters,
-            (segments, cut, &results.cast()),
-            (&raw const *default).cast(),
-            (&raw const *op).cast(),
-        );
-    }
-}
-
-/// Adds the parameters that follow the input's, as [`reduce::push_rest`](crate::reduce::push_rest).
-pub fn push_rest(
-    parameters: &mut Parameters,
-    (segments, cut, results): (&Segments, &Cut, &*mut c_void),
-    default: *const c_void,
-    op: *const c_void,
-) {
-    parameters.push(segments);
-    parameters.push(cut);
-    parameters.push(results);
-    parameters.push_address(default);
-    parameters.push_address(op);
+impl Shape for Segments {
+    type Cut = Cut;
 }
 
 /// The kernel as a type.
-pub struct Kernel<O, P>(PhantomData<(O, P)>);
-
-impl<O: Op<P::Item> + Pod, P: Input> kernels::Kernel for Kernel<O, P> {
-    type Arguments = Arguments<P, O, O::Output>;
-}
+pub type Kernel<O, P> = shape::Kernel<Segments, O, P>;
 
 /// The kernel: reduces each segment of `arguments.input`.
 ///
@@ -294,7 +250,7 @@ impl<O: Op<P::Item> + Pod, P: Input> kernels::Kernel for Kernel<O, P> {
 pub unsafe fn reduce_segments<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
-    let Arguments { segments, cut, .. } = arguments;
+    let Arguments { shape: segments, cut, .. } = arguments;
     let work = Work::<O, P, WIDTH, SLOTS> {
         arguments,
         bounds: shared_array![u64; (WARPS * (BATCH + 1)) as usize],
@@ -395,7 +351,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
     /// All lanes of the warp call it together; the segments are those that start in the warp's share.
     #[inline(always)]
     unsafe fn fold_short(&self, first: u64, end: u64) -> u32 {
-        let segments = self.arguments.segments;
+        let segments = self.arguments.shape;
         let lane = warp::lane_id();
         let bounds = self.warp * (BATCH + 1);
         let list = self.warp * BATCH;
@@ -601,7 +557,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
     /// All threads of the block call it together.
     #[inline(always)]
     unsafe fn fold_larger(&self, larger: u32, positions: [u64; 2]) {
-        let Arguments { input, segments, op, cut, .. } = self.arguments;
+        let Arguments { input, shape: segments, op, cut, .. } = self.arguments;
         let lane = warp::lane_id();
         let row = cut.block * WIDTH as u32;
         let unit = self.unit();

@@ -4,7 +4,7 @@
 
 /// The operators of elements: calls `$callback! { { ARGUMENTS } ROW ROW … }`, a row being `NAME: OPERATOR BLOCKS;` with the documentation of its
 /// one-line function before it. BLOCKS says which entry points there are: one for `each` BLOCK, which is what is fastest, or one for
-/// `any`, which is a twelfth of the code. Rows that say `shaped` as well have those of segments and columns, which are for any BLOCK.
+/// `any`, which is a twelfth of the code. Those of segments, rows and columns are for any BLOCK in any case.
 #[macro_export]
 macro_rules! for_each_operator {
     ($callback:ident! { $($arguments:tt)* }) => {
@@ -16,14 +16,14 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::sum(&[1u8, 2, 255])?, 258);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            sum: Sum shaped_each;
+            sum: Sum each;
             /// The product of a slice or a buffer; see [`Prod`](crate::Prod) for its type. An empty product is 1.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::prod(&[1.5f64, 2.0])?, 3.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            prod: Prod shaped_each;
+            prod: Prod each;
             /// The sum of the squares of a slice or a buffer; see [`SumOfSquares`](crate::SumOfSquares) for its type.
             ///
             /// ```
@@ -37,28 +37,28 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::min(&[3i16, -1, 4])?, -1);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            min: Min shaped_each;
+            min: Min each;
             /// The largest element of a slice or a buffer; NaN if there is one, and an error where there are none.
             ///
             /// ```
             /// assert!(gpu_reduce::max(&[1.0f32, f32::NAN])?.is_nan());
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            max: Max shaped_each;
+            max: Max each;
             /// The index of the smallest element, of the first where there are several; that of the first NaN if there is one.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::argmin(&[3i16, -1, 4, -1])?, 1);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            argmin: ArgMin shaped_any;
+            argmin: ArgMin any;
             /// The index of the largest element, of the first where there are several; that of the first NaN if there is one.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::argmax(&[1.0f32, f32::NAN, 2.0])?, 1);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            argmax: ArgMax shaped_any;
+            argmax: ArgMax any;
             /// The indices of the smallest and of the largest element.
             ///
             /// ```
@@ -79,14 +79,14 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::mean(&[u64::MAX, u64::MAX])?, u64::MAX as f64);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            mean: Mean shaped_any;
+            mean: Mean any;
             /// The variance of a slice or a buffer, a whole population; see [`Var`](crate::Var) for that of a sample.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::var(&[1u8, 2, 3, 4])?, 1.25);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            var: Var shaped_any;
+            var: Var any;
             /// The standard deviation of a slice or a buffer, a whole population; see [`Std`](crate::Std) for that of a sample.
             ///
             /// ```
@@ -393,7 +393,7 @@ macro_rules! together {
 
             $( $crate::for_each_element! { compiled! { together $name $op $blocks } } )*
 
-            pub(super) const ENTRIES: &[&[Entry]] = &[$( $crate::for_each_element! { entries! { together $name $op $blocks } } ),*];
+            pub(super) const ENTRIES: &[&[Entry]] = &[$( $crate::for_each_element! { entries! { together $name $op } } ),*];
         }
     };
 }
@@ -405,7 +405,7 @@ macro_rules! table {
 
             $( $crate::$for_each_type! { compiled! { $kind $name $op $blocks } } )*
 
-            pub(super) const ENTRIES: &[&[Entry]] = &[$( $crate::$for_each_type! { entries! { $kind $name $op $blocks } } ),*];
+            pub(super) const ENTRIES: &[&[Entry]] = &[$( $crate::$for_each_type! { entries! { $kind $name $op } } ),*];
 
             #[allow(non_camel_case_types)]
             #[cfg(not(target_arch = "nvptx64"))]
@@ -419,58 +419,42 @@ macro_rules! table {
     };
 }
 
-#[cfg(feature = "production")]
+/// A row's entry points, of the families that are features here.
 macro_rules! compiled {
-    ({ $kind:ident $name:ident $op:ident shaped_any } $($type:ident: $($row:ident)*;)*) => {
-        compiled! { { $kind $name $op any } $($type: $($row)*;)* }
-        $( compiled! { @shapes $kind [concat!(stringify!($name), "_", stringify!($type))] $op $type } )*
+    ({ pair $name:ident $op:ident $blocks:ident } $($type:ident: $($row:ident)*;)*) => {
+        $( compiled! { @$blocks [concat!(stringify!($name), "_", stringify!($type))] crate::op::$op, $type, $type } )*
     };
-    ({ $kind:ident $name:ident $op:ident shaped_each } $($type:ident: $($row:ident)*;)*) => {
-        compiled! { { $kind $name $op each } $($type: $($row)*;)* }
-        $( compiled! { @shapes $kind [concat!(stringify!($name), "_", stringify!($type))] $op $type } )*
+    ({ $kind:ident $name:ident $op:ident $blocks:ident } $($type:ident: $($row:ident)*;)*) => {
+        $( compiled! { @$blocks [concat!(stringify!($name), "_", stringify!($type))] of!($kind operator $op $type), $type } )*
     };
-    ({ pair $name:ident $op:ident any } $($type:ident: $($row:ident)*;)*) => {
-        $( reduce_entries! { { [concat!(stringify!($name), "_", stringify!($type))] crate::op::$op, $type, $type } 0 } )*
+    (@each $($row:tt)*) => {
+        #[cfg(feature = "reduce")]
+        $crate::for_each_block! { reduce_entries! { $($row)* } }
+        compiled! { @shapes $($row)* }
     };
-    ({ $kind:ident $name:ident $op:ident any } $($type:ident: $($row:ident)*;)*) => {
-        $( reduce_entries! { { [concat!(stringify!($name), "_", stringify!($type))] of!($kind operator $op $type), $type } 0 } )*
+    (@any $($row:tt)*) => {
+        #[cfg(feature = "reduce")]
+        reduce_entries! { { $($row)* } 0 }
+        compiled! { @shapes $($row)* }
     };
-    ({ $kind:ident $name:ident $op:ident each } $($type:ident: $($row:ident)*;)*) => {
-        $( $crate::for_each_block! {
-            reduce_entries! { [concat!(stringify!($name), "_", stringify!($type))] of!($kind operator $op $type), $type }
-        } )*
+    (@shapes $($row:tt)*) => {
+        #[cfg(feature = "segments")]
+        shape_entries! { segments $($row)* }
+        #[cfg(feature = "rows")]
+        shape_entries! { rows $($row)* }
+        #[cfg(feature = "columns")]
+        shape_entries! { columns $($row)* }
     };
-    (@shapes $kind:ident [$name:expr] $op:ident $type:ident) => {
-        segments_entries! { [$name] of!($kind operator $op $type), $type }
-        columns_entries! { [$name] of!($kind operator $op $type), $type }
-    };
-}
-
-#[cfg(not(feature = "production"))]
-macro_rules! compiled {
-    ($($row:tt)*) => {};
 }
 
 macro_rules! entries {
-    ({ $kind:ident $name:ident $op:ident shaped_any } $($rows:tt)*) => {
-        entries! { { $kind $name $op shaped } $($rows)* }
-    };
-    ({ $kind:ident $name:ident $op:ident shaped_each } $($rows:tt)*) => {
-        entries! { { $kind $name $op shaped } $($rows)* }
-    };
-    ({ $kind:ident $name:ident $op:ident shaped } $($type:ident: $($row:ident)*;)*) => {
+    ({ $kind:ident $name:ident $op:ident } $($type:ident: $($row:ident)*;)*) => {
         &[$(
             entries! { @entry reduce::Kernel $kind $name $op $type "" },
             entries! { @entry reduce::RowKernel $kind $name $op $type "_row" },
             entries! { @entry segments::Kernel $kind $name $op $type "_segments" },
             entries! { @entry rows::Kernel $kind $name $op $type "_rows" },
             entries! { @entry columns::Kernel $kind $name $op $type "_columns" },
-        )*]
-    };
-    ({ $kind:ident $name:ident $op:ident $blocks:ident } $($type:ident: $($row:ident)*;)*) => {
-        &[$(
-            entries! { @entry reduce::Kernel $kind $name $op $type "" },
-            entries! { @entry reduce::RowKernel $kind $name $op $type "_row" },
         )*]
     };
     (@entry $family:ident::$kernel:ident $kind:ident $name:ident $op:ident $type:ident $shape:literal) => {
@@ -524,10 +508,9 @@ use crate::cpu::Folds;
 use crate::kernels::Entry;
 use crate::op::OnCpu;
 #[allow(unused_imports)]
-use crate::segments::rows;
 use crate::{Element, Op};
 #[allow(unused_imports)]
-use crate::{bf16, columns, columns_entries, f16, reduce, reduce_entries, segments, segments_entries};
+use crate::{bf16, columns, f16, reduce, reduce_entries, rows, segments, shape_entries};
 #[cfg(not(target_arch = "nvptx64"))]
 use core::marker::PhantomData;
 

@@ -2,7 +2,7 @@
 //!
 //! - `driver`: which driver serves the program, and whether it serves the kernels;
 //! - here: a GPU that was opened, its context, and its pools of what calls work with;
-//! - `modules`, `registers`: kernels, found by type, and compiled from PTX when they are first launched;
+//! - `modules`: kernels, found by type, and compiled from PTX when they are first launched;
 //! - `stream`: launching reductions;
 //! - `runs`: launching what finds runs of equal keys;
 //! - `memory`, `staging`: memory and copies;
@@ -15,7 +15,6 @@ mod driver;
 pub mod ladder;
 mod memory;
 mod modules;
-mod registers;
 mod runs;
 mod staging;
 mod stream;

@@ -4,6 +4,7 @@
 use super::{
     Arguments, WARPS, Work, fold_lanes, fold_leaf, is_aligned, load_leaf, of_thread, plan_of, unrolled,
 };
+pub use super::{Cut, Segments};
 use crate::input::Input;
 use crate::kernels;
 use crate::{Op, Plan};
@@ -40,13 +41,13 @@ pub const fn has_chunks<O: Op<I>, I: Copy + 'static>(width: usize) -> bool {
 ///
 /// # Safety
 ///
-/// As for [`reduce_segments`](super::reduce_segments), but that the segments are of one length, at least 1, and [`Cut::share`](super::Cut::share)
+/// As for [`reduce_segments`](super::reduce_segments), but that the segments are of one length, at least 1, and [`Cut::share`]
 /// is how many rows a warp has, or, of rows that are not [short](is_short), chunks. The launch has warps for all.
 #[inline(always)]
 pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
-    let Arguments { segments, cut, .. } = arguments;
+    let Arguments { shape: segments, cut, .. } = arguments;
     let work = Work::<O, P, WIDTH, 2>::of_rows(arguments);
     let first = u64::from(thread::block_idx_x() * WARPS + work.warp) * u64::from(cut.share);
     let end_of = |count: u64| {
@@ -73,7 +74,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Work<O, P, WIDTH, 2> {
     /// All lanes of the warp call it together.
     #[inline(always)]
     unsafe fn fold_rows(&self, first: u64, end: u64) {
-        let Arguments { input, segments, op, .. } = self.arguments;
+        let Arguments { input, shape: segments, op, .. } = self.arguments;
         let lane = warp::lane_id();
         let len = segments.size as u32;
         let leaves = len.div_ceil(WIDTH as u32);
@@ -162,7 +163,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Work<O, P, WIDTH, 2> {
     /// All lanes of the warp call it together.
     #[inline(always)]
     unsafe fn fold_chunks(&self, plan: &Plan, first: u64, end: u64) {
-        let Arguments { input, segments, op, cut, .. } = self.arguments;
+        let Arguments { input, shape: segments, op, cut, .. } = self.arguments;
         let lane = warp::lane_id();
         let chunks = u64::from(plan.chunks.max(1));
         let (mut row, mut chunk) = (first / chunks, (first % chunks) as u32);

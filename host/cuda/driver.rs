@@ -1,8 +1,11 @@
 //! Which driver serves the program, and whether it and its device serve the kernels.
 
+use super::modules::EMBEDDED;
 use crate::Error;
 
-include!(concat!(env!("OUT_DIR"), "/needs.rs"));
+/// The version of the PTX ISA, and the compute capability, that the library's kernels take, which rustc has compiled for one of each.
+const NEEDED_PTX: (i32, i32) = EMBEDDED[0].version;
+const NEEDED_CAPABILITY: (i32, i32) = EMBEDDED[0].capability;
 
 /// The oldest CUDA version whose driver reads the kernels' PTX.
 const NEEDED_CUDA: i32 = first_cuda(NEEDED_PTX);
@@ -80,7 +83,7 @@ fn capability_serves(device: &str, capability: (i32, i32), needed: (i32, i32)) -
 mod tests {
     use super::*;
 
-    /// By the emulator's reading of each, which is not the build script's.
+    /// By the emulator's reading of each, which is not that of what packs them.
     #[test]
     #[cfg(feature = "emulator")]
     fn what_is_needed_is_what_some_kernel_is_for() {
@@ -93,8 +96,6 @@ mod tests {
         assert_eq!((version.0 as i32, version.1 as i32), NEEDED_PTX);
         let (major, minor) = NEEDED_CAPABILITY;
         assert_eq!(target, 10 * major + minor);
-        let cuda = format!("{}.{}", NEEDED_CUDA / 1000, NEEDED_CUDA % 1000 / 10);
-        println!("the kernels need a driver for CUDA {cuda} and compute capability {major}.{minor}");
     }
 
     #[test]

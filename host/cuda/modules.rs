@@ -1,6 +1,6 @@
 //! Kernels: found by type, compiled by the driver one entry point at a time, when it is first launched.
 
-use super::{Gpu, lock, registers};
+use super::{Gpu, lock};
 use crate::Error;
 use crate::call::Types;
 use cust::error::CudaError;
@@ -12,14 +12,17 @@ use gpu_reduce_kernels::kernels::Kernel;
 use gpu_reduce_kernels::kernels::{Kernels, Parameters, Ptx};
 use gpu_reduce_kernels::plan::ANY_BLOCK;
 use gpu_reduce_kernels::table;
-use miniz_oxide::inflate::decompress_to_vec_with_limit;
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::Mutex;
 
-/// The PTX that build.rs embeds.
-const EMBEDDED: &[Ptx] = include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+/// The PTX of the library's own kernels.
+pub const EMBEDDED: &[Ptx] = include!("../../ptx/kernels.rs");
+
+/// That of the classic ones.
+#[cfg(feature = "ladder")]
+const LADDER: &[Ptx] = include!("../../ptx/ladder.rs");
 
 /// The library's own kernels.
 const LIBRARY: &[&[Kernels]] = &[
@@ -37,7 +40,7 @@ const LIBRARY: &[&[Kernels]] = &[
     // SAFETY: as above.
     unsafe {
         use gpu_reduce_kernels::ladder::table::{OTHERS, RUNGS};
-        &[Kernels::new(RUNGS, EMBEDDED), Kernels::new(OTHERS, EMBEDDED)]
+        &[Kernels::new(RUNGS, LADDER), Kernels::new(OTHERS, LADDER)]
     },
 ];
 
@@ -118,7 +121,7 @@ impl Gpu {
                 |(name, ptx)| {
                     [block, ANY_BLOCK]
                         .into_iter()
-                        .find_map(|block| Some((name, block, module_of(ptx, block)?)))
+                        .find_map(|block| Some((name, block, CString::new(ptx.module(name, block)?).ok()?)))
                 },
             );
         let kernel = match found {
@@ -175,27 +178,26 @@ pub fn no_kernel(name: &str, block: u32) -> Error {
     Error::NoKernel { kernel: format!("{name} with BLOCK {block}") }
 }
 
-/// The module of a kernel's entry point for one BLOCK.
-fn module_of(ptx: &Ptx, block: u32) -> Option<CString> {
-    let index = ptx.modules.iter().position(|&(of, _)| of == block)?;
-    let start: usize = ptx.modules[..index].iter().map(|&(_, len)| len).sum();
-    let end = start + ptx.modules[index].1;
-    // What follows the module is not inflated: the error then has what came before.
-    let text = decompress_to_vec_with_limit(ptx.deflated, end).unwrap_or_else(|error| error.output);
-    CString::new(registers::decode(text.get(start..end)?)?).ok()
-}
-
 #[cfg(test)]
 pub mod tests {
     use super::*;
     use crate::BLOCKS;
     use gpu_reduce_kernels::runs;
 
+    fn all() -> impl Iterator<Item = &'static Ptx> + Clone {
+        #[cfg(feature = "ladder")]
+        return EMBEDDED.iter().chain(LADDER);
+        #[cfg(not(feature = "ladder"))]
+        EMBEDDED.iter()
+    }
+
     /// Each embedded entry point, by name.
     pub fn embedded() -> impl Iterator<Item = (String, String)> {
-        EMBEDDED.iter().flat_map(|ptx| {
-            ptx.modules.iter().map(|&(block, _)| {
-                (format!("{}_{block}", ptx.name), module_of(ptx, block).unwrap().into_string().unwrap())
+        all().flat_map(|ptx| {
+            ptx.kernels.iter().flat_map(move |(name, entries)| {
+                entries
+                    .iter()
+                    .map(move |&(block, _)| (format!("{name}_{block}"), ptx.module(name, block).unwrap()))
             })
         })
     }
@@ -212,19 +214,29 @@ pub mod tests {
     fn what_is_embedded_is_what_the_tables_have() {
         let mut names: Vec<_> = LIBRARY.iter().copied().flatten().flat_map(Kernels::names).collect();
         names.sort();
-        assert_eq!(names, EMBEDDED.iter().map(|ptx| ptx.name).collect::<Vec<_>>());
-        for ptx in EMBEDDED.iter().filter(|ptx| !ptx.name.starts_with("merge_")) {
-            let blocks: Vec<_> = ptx.modules.iter().map(|&(block, _)| block).collect();
-            let of_threads = ptx.name.starts_with("runs_") || ptx.name.ends_with("_columns");
+        let kernels = all().flat_map(|ptx| ptx.kernels);
+        let mut embedded: Vec<_> = kernels.clone().map(|(name, _)| *name).collect();
+        embedded.sort();
+        assert_eq!(names, embedded);
+        for (name, entries) in kernels.filter(|(name, _)| !name.starts_with("merge_")) {
+            let blocks: Vec<_> = entries.iter().map(|&(block, _)| block).collect();
+            let of_threads = name.starts_with("runs_") || name.ends_with("_columns");
             let threads = if of_threads { &[runs::THREADS][..] } else { &[ANY_BLOCK] };
-            assert!(blocks == BLOCKS || blocks == threads, "{}", ptx.name);
+            assert!(blocks == BLOCKS || blocks == threads, "{name}");
+        }
+    }
+
+    #[test]
+    fn all_that_is_embedded_needs_the_same() {
+        for ptx in all() {
+            assert_eq!((ptx.version, ptx.capability), (EMBEDDED[0].version, EMBEDDED[0].capability));
         }
     }
 
     #[test]
     fn what_embedding_adds_is_small() {
-        let bytes: usize = EMBEDDED.iter().map(|ptx| ptx.deflated.len()).sum();
-        let of_ladder = if cfg!(feature = "ladder") { 300_000 } else { 0 };
-        assert!(bytes < 4_200_000 + of_ladder, "{bytes} bytes");
+        let bytes: usize = all().map(|ptx| ptx.packed.len()).sum();
+        let of_ladder = if cfg!(feature = "ladder") { 100_000 } else { 0 };
+        assert!(bytes < 2_500_000 + of_ladder, "{bytes} bytes");
     }
 }

@@ -10,10 +10,9 @@ use cust::stream::{Stream, StreamFlags};
 use gpu_reduce_kernels::columns;
 use gpu_reduce_kernels::plan::least_block;
 use gpu_reduce_kernels::reduce::{self, Target};
-use gpu_reduce_kernels::segments::rows;
-use gpu_reduce_kernels::segments::{
-    self, Cut, LEAST_LONG, THREADS, WARPS, most_positions, places, push_rest,
-};
+use gpu_reduce_kernels::rows;
+use gpu_reduce_kernels::segments::{self, Cut, LEAST_LONG, THREADS, WARPS, most_positions, places};
+use gpu_reduce_kernels::shape::push_rest;
 use gpu_reduce_kernels::slot;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -414,7 +413,7 @@ impl Queue {
             cut.counts = partials.counts.as_device_ptr().as_mut_ptr();
         }
         let mut parameters = call.input;
-        columns::push_rest(&mut parameters, (&columns, &cut, &call.results), call.default, call.op);
+        push_rest(&mut parameters, (&columns, &cut, &call.results), call.default, call.op);
         let grid = Grid { blocks: cut.blocks(), block: columns::THREADS, resident: columns::RESIDENT };
         // SAFETY: as the caller vouches; the memory is for these partial results.
         let kernel =

@@ -2,7 +2,7 @@
 
 use gpu_reduce::{
     ArgMax, ArgMin, Buffer, Device, Error, Item, LogSumExp, Max, Mean, Min, NanVar, Op, Plan, Prod, Reduce,
-    Sum, SumOfSquares, Var, bf16, f16, for_each_element, width,
+    Sum, SumOfSquares, Var, bf16, f16, width,
 };
 use support::{Sample, checks, devices, for_each_block, hash, samples};
 
@@ -30,12 +30,9 @@ fn offsets(lengths: &[usize]) -> Vec<u64> {
     offsets
 }
 
-/// Panics unless the results are those of the slices alone; says so where the operator's kernel is not compiled.
+/// Panics unless the results are those of the slices alone.
 fn compare<R: Item + std::fmt::Debug>(case: &str, got: Result<Buffer<R>, Error>, alone: &[String]) {
-    let got = match got {
-        Err(error @ Error::NoKernel { .. }) => return eprintln!("skipped: {error}"),
-        got => got.unwrap_or_else(|error| panic!("{case}: {error}")).to_vec().unwrap(),
-    };
+    let got = got.unwrap_or_else(|error| panic!("{case}: {error}")).to_vec().unwrap();
     assert_eq!(got.len(), alone.len(), "{case}");
     for (index, (got, alone)) in got.iter().zip(alone).enumerate() {
         // As text, in which NaNs are alike, and zeros are not.
@@ -91,46 +88,6 @@ checks! {
     others: LogSumExp, f32;
     more_others: NanVar, f64;
 }
-
-/// Segments of all kinds by one BLOCK, of each operator that is compiled for them, and of each type.
-fn check_kernel<O: Op<T, Output: Item>, T: Sample>(op: O) {
-    let offsets = offsets(&[100, 200, 257, 300, 513, 1_025, 1_500, 2_600, 5_000]);
-    let host = samples(offsets[offsets.len() - 1] as usize, T::any);
-    let default: O::Output = bytemuck::Zeroable::zeroed();
-    let alone = |range: std::ops::Range<usize>| {
-        format!("{:?}", host[range].reduce_by::<O, 64>(op).unwrap_or(default))
-    };
-    let of_segments: Vec<String> =
-        offsets.windows(2).map(|ends| alone(ends[0] as usize..ends[1] as usize)).collect();
-    let of_columns: Vec<String> = (0..7)
-        .map(|column| host[column..].iter().step_by(7).take(900).copied().collect::<Vec<T>>())
-        .map(|column| format!("{:?}", column.reduce_by::<O, 64>(op).unwrap()))
-        .collect();
-    for device in devices() {
-        let case = format!("{} of {} on {device}", O::NAME, T::NAME);
-        let x = device.upload(&host).unwrap();
-        compare(&case, x.segments(&offsets).unwrap().reduce_or::<O, 64>(op, default), &of_segments);
-        compare(&case, x.slice(..6_300).unwrap().columns(7).unwrap().reduce_by::<O, 64>(op), &of_columns);
-    }
-}
-
-macro_rules! of_all_types {
-    ({ $name:ident: $op:ident } $($type:ident: $($row:ident)*;)*) => {
-        #[test]
-        fn $name() {
-            $( check_kernel::<$op, $type>($op::default()); )*
-        }
-    };
-}
-
-for_each_element! { of_all_types! { sums_of_all_types: Sum } }
-for_each_element! { of_all_types! { products_of_all_types: Prod } }
-for_each_element! { of_all_types! { minima_of_all_types: Min } }
-for_each_element! { of_all_types! { maxima_of_all_types: Max } }
-for_each_element! { of_all_types! { places_of_minima_of_all_types: ArgMin } }
-for_each_element! { of_all_types! { places_of_maxima_of_all_types: ArgMax } }
-for_each_element! { of_all_types! { means_of_all_types: Mean } }
-for_each_element! { of_all_types! { variances_of_all_types: Var } }
 
 /// Values whose exponentials no `f64` has, in turn below and above the first of their segment.
 fn check_far_apart<T: Sample>(from: impl Fn(f64) -> T) {

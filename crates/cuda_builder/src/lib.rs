@@ -35,16 +35,10 @@
 //! dependency by `path` that lies outside the kernel crate's workspace. Cargo puts its folder into the hashes that
 //! symbols' names have, which show in the names of functions that LLVM did not inline.
 
-#[cfg(test)]
-#[path = "../../../host/cuda/registers.rs"]
-mod decoded;
-mod pack;
-mod registers;
 mod split;
 mod toolchain;
 
 use std::{
-    collections::BTreeMap,
     env,
     ffi::OsString,
     fmt, fs,
@@ -53,7 +47,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-pub use pack::{Needs, pack};
+pub use split::split;
 use toolchain::Toolchain;
 pub use toolchain::Unfit;
 
@@ -138,7 +132,7 @@ pub enum CudaBuilderError {
     /// The kernel crate compiled, and there is nothing in it to launch.
     #[error("the kernel crate in {} has no kernel: mark a public function with #[kernel]", .0.display())]
     NoKernels(PathBuf),
-    /// A file to be packed has no PTX header, or an entry point whose name does not end in the threads of its blocks.
+    /// An entry point to be packed has a name that does not end in the threads of its blocks.
     #[error("{} is no PTX of kernels named NAME_BLOCK, as sum_f32_256", .0.display())]
     NotPtx(PathBuf),
     /// PTX could not be brought to where it should be.
@@ -157,8 +151,11 @@ impl fmt::Debug for CudaBuilderError {
     }
 }
 
-/// The group that a kernel of a name is in.
-type Group = fn(&str) -> String;
+/// The file of a crate's packed kernels, in `OUT_DIR`.
+const PACKED: &str = "kernels.ptx.br";
+
+/// How well they are packed: a higher one is slow, and a build script is seldom optimised.
+const QUALITY: i32 = 9;
 
 /// Compiles a kernel crate to PTX, with the release profile.
 #[derive(Clone, Debug)]
@@ -169,7 +166,7 @@ pub struct CudaBuilder {
     debug: DebugInfo,
     build_args: Vec<String>,
     copy_to: Option<PathBuf>,
-    copy_groups_to: Option<(PathBuf, Group)>,
+    target_dir: Option<PathBuf>,
 }
 
 impl CudaBuilder {
@@ -181,7 +178,7 @@ impl CudaBuilder {
             debug: DebugInfo::default(),
             build_args: Vec::new(),
             copy_to: None,
-            copy_groups_to: None,
+            target_dir: None,
         }
     }
 
@@ -209,57 +206,61 @@ impl CudaBuilder {
         self
     }
 
-    /// Writes the kernels to `GROUP.ptx` in a folder, each to the file of the group that `group` says for its name. What the
-    /// folder has of other `.ptx` files is removed.
-    ///
-    /// A file is a module of its kernels and what they reach, so that it changes only if one of these does. A `static` that
-    /// kernels of two groups use is in the modules of both, and each module has memory of its own for it.
-    pub fn copy_groups_to(mut self, folder: impl AsRef<Path>, group: fn(&str) -> String) -> Self {
-        self.copy_groups_to = Some((folder.as_ref().to_owned(), group));
+    /// The folder to build in, for cargo's own files.
+    pub fn target_dir(mut self, folder: impl AsRef<Path>) -> Self {
+        self.target_dir = Some(folder.as_ref().to_owned());
         self
     }
 
-    /// In the build script of a crate whose kernels are those of a table ([`pack`] says how they are named): compiles the
-    /// crate and [packs](pack) its kernels to `kernels.rs` in `OUT_DIR`, where `gpu_reduce_kernels::kernels!` includes it. For a
-    /// crate that is compiled to PTX itself, it does nothing.
+    /// In the build script of a crate whose kernels are those of a table, each named `NAME_BLOCK` for the threads of its blocks:
+    /// compiles the crate and packs its kernels to `kernels.rs` in `OUT_DIR`, where `gpu_reduce_kernels::kernels!` includes it. For
+    /// a crate that is compiled to PTX itself, it does nothing.
     ///
     /// # Errors
     ///
-    /// As [`build`](Self::build).
+    /// As [`build`](Self::build), and [`CudaBuilderError::NotPtx`] where a kernel has another name.
     pub fn embed(self) -> Result<(), CudaBuilderError> {
         if env::var_os("CARGO_CFG_TARGET_ARCH").is_some_and(|architecture| architecture == "nvptx64") {
             return Ok(());
         }
-        let ptx = self.build()?;
+        let file = self.build()?;
         let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-        pack(&[ptx], &out).map(|_| ())
+        let modules = split(&fs::read_to_string(&file).map_err(failed_at(&file))?);
+        let modules = modules.iter().map(|(name, module)| (&**name, &**module));
+        let packed = gpu_reduce_ptx::pack(PACKED, modules, QUALITY).ok_or(CudaBuilderError::NotPtx(file))?;
+        write(&out.join(PACKED), &packed.bytes)?;
+        write(&out.join("kernels.rs"), gpu_reduce_ptx::table([&packed].into_iter()).as_bytes())
     }
 
     /// Compiles the crate. Returns the PTX file: that of [`copy_to`](Self::copy_to) if it was called.
     ///
     /// In a build script, it is built in a folder of its own below `OUT_DIR`, and built again when something in the crate's
-    /// folder changes, or a source of a dependency by `path`; elsewhere, in `target/cuda-builder` in that folder.
+    /// folder changes, or a source of a dependency by `path`; elsewhere, in `target/cuda-builder` in that folder, unless
+    /// [`target_dir`](Self::target_dir) names another. The PTX begins with a comment that says what compiled it.
     ///
     /// # Errors
     ///
     /// Where there is no crate or no device toolchain, where the crate does not compile or has no kernels, and where a file
     /// cannot be written.
     pub fn build(self) -> Result<PathBuf, CudaBuilderError> {
-        let folder = std::path::absolute(&self.crate_path).unwrap_or_else(|_| self.crate_path.clone());
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let folder = absolute(&self.crate_path);
         if !folder.join("Cargo.toml").is_file() {
             return Err(CudaBuilderError::CratePathDoesntExist(folder));
         }
-        let target_dir = match env::var_os("OUT_DIR") {
-            Some(out_dir) => {
-                println!("cargo::rerun-if-changed={}", folder.display());
-                println!("cargo::rerun-if-env-changed=CUDA_BUILDER_RUSTC");
-                Path::new(&out_dir).join("cuda-builder")
-            }
-            None => folder.join("target/cuda-builder"),
+        let out_dir = env::var_os("OUT_DIR");
+        if out_dir.is_some() {
+            println!("cargo::rerun-if-changed={}", folder.display());
+            println!("cargo::rerun-if-env-changed=CUDA_BUILDER_RUSTC");
+        }
+        let target_dir = match (&self.target_dir, &out_dir) {
+            (Some(target_dir), _) => absolute(target_dir),
+            (None, Some(out_dir)) => Path::new(out_dir).join("cuda-builder"),
+            (None, None) => folder.join("target/cuda-builder"),
         };
         let toolchain = toolchain::find()?;
         let file = self.compile(&folder, &target_dir, &toolchain)?;
-        if env::var_os("OUT_DIR").is_some() {
+        if out_dir.is_some() {
             watch_sources(&target_dir.join("nvptx64-nvidia-cuda/release"))?;
         }
 
@@ -267,17 +268,11 @@ impl CudaBuilder {
         if !ptx.contains(".entry") {
             return Err(CudaBuilderError::NoKernels(folder));
         }
-        if let Some((folder, group)) = &self.copy_groups_to {
-            let name = file.file_stem().unwrap_or_default().display();
-            let Toolchain { release, llvm, .. } = &toolchain;
-            let cpu = self.arch.target_cpu();
-            let heading = format!("// Generated from {name} by rustc {release}, LLVM {llvm}, for {cpu}\n");
-            write_groups(folder, &heading, &split::group(&ptx, group))?;
-        }
-        if let Some(copy) = self.copy_to {
-            write(&copy, &ptx)?;
-            return Ok(copy);
-        }
+        let (name, cpu) = (file.file_stem().unwrap_or_default().display(), self.arch.target_cpu());
+        let Toolchain { release, llvm, .. } = &toolchain;
+        let ptx = format!("// Generated from {name} by rustc {release}, LLVM {llvm}, for {cpu}\n{ptx}");
+        let file = self.copy_to.unwrap_or(file);
+        write(&file, ptx.as_bytes())?;
         Ok(file)
     }
 
@@ -394,31 +389,10 @@ fn is_inherited(name: &str) -> bool {
     OF_THE_USER.iter().any(starts_with) || !OF_A_BUILD.iter().any(starts_with)
 }
 
-/// Writes each group's module to a folder, and removes the modules of groups that are no more.
-fn write_groups(
-    folder: &Path,
-    heading: &str,
-    groups: &BTreeMap<String, String>,
-) -> Result<(), CudaBuilderError> {
-    fs::create_dir_all(folder).map_err(failed_at(folder))?;
-    let path_of = |name: &str| folder.join(format!("{name}.ptx"));
-    for (name, module) in groups {
-        write(&path_of(name), &format!("{heading}{module}"))?;
-    }
-    for entry in fs::read_dir(folder).map_err(failed_at(folder))? {
-        let path = entry.map_err(failed_at(folder))?.path();
-        let is_ptx = path.extension().is_some_and(|extension| extension == "ptx");
-        if is_ptx && !groups.keys().any(|name| path == path_of(name)) {
-            fs::remove_file(&path).map_err(failed_at(&path))?;
-        }
-    }
-    Ok(())
-}
-
 /// Writes a file, unless it has that content: a build that depends on it then has nothing to do.
-fn write(path: &Path, content: &str) -> Result<(), CudaBuilderError> {
+fn write(path: &Path, content: &[u8]) -> Result<(), CudaBuilderError> {
     match fs::read(path) {
-        Ok(old) if old == content.as_bytes() => Ok(()),
+        Ok(old) if old == content => Ok(()),
         Err(error) if error.kind() != ErrorKind::NotFound => Err(failed_at(path)(error)),
         _ => fs::write(path, content).map_err(failed_at(path)),
     }

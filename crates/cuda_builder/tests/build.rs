@@ -27,48 +27,37 @@ fn skipped(why: CudaBuilderError) {
     writeln!(stderr, "skipped: {why}").unwrap();
 }
 
-/// Compiles a copy of the fixture for sm_75. Returns what the toolchain decides: the heading of the modules, and their
-/// version of PTX.
+/// Compiles a copy of the fixture for sm_75. Returns what the toolchain decides: the heading of the PTX, and its
+/// version.
 fn compile(copy: &str) -> Result<(String, (u32, u32)), CudaBuilderError> {
     let fixture = fixture(copy);
-    let (whole, each) = (fixture.join("kernels.ptx"), fixture.join("each"));
-    fs::create_dir_all(&each).unwrap();
-    fs::write(each.join("renamed.ptx"), "of a kernel that is no more").unwrap();
-    fs::write(each.join("README"), "no PTX").unwrap();
-
-    let builder = CudaBuilder::new(fixture)
-        .arch(NvvmArch::Compute75)
-        .copy_to(&whole)
-        .copy_groups_to(&each, str::to_owned);
+    let whole = fixture.join("kernels.ptx");
+    let builder = CudaBuilder::new(fixture).arch(NvvmArch::Compute75).copy_to(&whole);
     assert_eq!(builder.build()?, whole);
 
     let ptx = fs::read_to_string(whole).unwrap();
     for part in [".target sm_75\n", ".visible .entry scale(\n", ".visible .entry scale_add(\n"] {
         assert_eq!(ptx.matches(part).count(), 1, "{part} in {ptx}");
     }
-    let mut files: Vec<_> = fs::read_dir(&each).unwrap().map(|file| file.unwrap().file_name()).collect();
-    files.sort();
-    assert_eq!(files, ["README", "scale.ptx", "scale_add.ptx"]);
-
-    let scale = fs::read_to_string(each.join("scale.ptx")).unwrap();
-    let scale_add = fs::read_to_string(each.join("scale_add.ptx")).unwrap();
+    let modules = cuda_builder::split(&ptx);
+    assert!(modules.keys().eq(["scale", "scale_add"]), "{:?}", modules.keys());
     // Mangling differs, and so does what is inlined of a panic.
     let has = |module: &str| ["WEIGHTS", "weight", "panic"].map(|name| module.contains(name));
-    assert_eq!(has(&scale), [true, true, false], "{scale}");
-    assert_eq!(has(&scale_add), [false, false, true], "{scale_add}");
+    assert_eq!(has(&modules["scale"]), [true, true, false], "{ptx}");
+    assert_eq!(has(&modules["scale_add"]), [false, false, true], "{ptx}");
 
-    let [of_scale, of_scale_add] = [&scale, &scale_add].map(|module| {
-        let (heading, module) = module.split_once('\n').unwrap();
+    let versions = ["scale", "scale_add"].map(|name| {
+        let module = &modules[name];
         assert_eq!(module.matches(".entry").count(), 1, "{module}");
         assert!(!module.contains("//"), "{module}");
         let (version, rest) = module.split_once('\n').unwrap();
         assert!(rest.starts_with(".target sm_75\n.address_size 64\n"), "{module}");
         let version = version.strip_prefix(".version ").and_then(|version| version.split_once('.'));
         let (major, minor) = version.unwrap();
-        (heading.to_owned(), (major.parse().unwrap(), minor.parse().unwrap()))
+        (major.parse().unwrap(), minor.parse().unwrap())
     });
-    assert_eq!(of_scale, of_scale_add);
-    Ok(of_scale)
+    assert_eq!(versions[0], versions[1]);
+    Ok((ptx.lines().next().unwrap().to_owned(), versions[0]))
 }
 
 #[test]

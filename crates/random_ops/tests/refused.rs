@@ -49,7 +49,7 @@ counts! {
     /// A table in which it is, with nothing compiled for it.
     NotCompiled: table(&[]);
     /// A table in which it is, compiled for one BLOCK.
-    OneBlock: table(&[Ptx { name: "one_block", modules: &[(256, 0)], deflated: &[] }]);
+    OneBlock: table(&[Ptx { version: (6, 0), capability: (7, 0), kernels: &[("one_block", &[(256, 0)])], packed: &[] }]);
 }
 
 /// A table with PTX that has no kernel in it.

@@ -1,0 +1,109 @@
+//! PTX of many kernels, packed for a program to carry.
+//!
+//! Each entry point is a module of its own, so that the driver compiles it alone. Modules of kernels that resemble each other are
+//! compressed together, one after the other, because they hardly differ; the numbers of their registers and labels, which hardly
+//! repeat, are written as how long ago each was new. Where one is wanted, what comes before it is decompressed as well, and nothing
+//! that follows: those that are wanted most come first.
+//!
+//! With the feature `pack` it packs, with `unpack` it unpacks; without both it is [`Ptx`] alone.
+#![cfg_attr(not(any(feature = "pack", feature = "unpack")), no_std)]
+
+#[cfg(feature = "pack")]
+mod pack;
+#[cfg(any(feature = "pack", feature = "unpack"))]
+mod registers;
+#[cfg(feature = "unpack")]
+mod unpack;
+
+#[cfg(feature = "pack")]
+pub use pack::{Packed, pack, table};
+
+/// The PTX of some kernels.
+#[derive(Clone, Copy, Debug)]
+pub struct Ptx {
+    /// The version of the PTX ISA that it takes, major and minor number.
+    pub version: (i32, i32),
+    /// The compute capability that it takes, major and minor number.
+    pub capability: (i32, i32),
+    /// The kernels by name, in the order of their modules. A kernel has an entry point `NAME_BLOCK` for each BLOCK here, which
+    /// stands with the length of the entry point's module, encoded.
+    pub kernels: &'static [(&'static str, &'static [(u32, usize)])],
+    /// The modules, the numbers of registers and labels encoded, compressed by Brotli.
+    pub packed: &'static [u8],
+}
+
+impl Ptx {
+    /// Whether a kernel of this name is here.
+    pub fn has(&self, kernel: &str) -> bool {
+        self.kernels.iter().any(|&(name, _)| name == kernel)
+    }
+}
+
+#[cfg(all(test, feature = "pack", feature = "unpack"))]
+mod tests {
+    use super::*;
+    use registers::encode;
+
+    const EMBEDDED: [&[Ptx]; 2] = [include!("../../../ptx/kernels.rs"), include!("../../../ptx/ladder.rs")];
+
+    #[test]
+    fn what_was_packed_comes_back() {
+        let module = |entry: &str, version: &str| {
+            format!(
+                ".version {version}\n.target sm_75, debug\n.visible .entry {entry}() {{ add.s32 %r1, %r2, %r1; ret; }}\n"
+            )
+        };
+        let modules = [("sum_32", "6.3"), ("sum_64", "7.0"), ("max_0", "6.3")]
+            .map(|(entry, version)| (entry, module(entry, version)));
+        let [sum, of_64, max] = modules.each_ref().map(|(_, module)| encode(module).len());
+        for quality in [0, 5, 9, 11] {
+            let pairs = modules.iter().map(|(entry, module)| (*entry, &**module));
+            let packed = pack("file", pairs, quality).unwrap();
+            let row = format!(
+                "    Ptx {{
+        version: (7, 0),
+        capability: (7, 5),
+        kernels: &[
+            (\"sum\", &[(32, {sum}), (64, {of_64})]),
+            (\"max\", &[(0, {max})]),
+        ],
+        packed: include_bytes!(\"file\"),
+    }},
+"
+            );
+            assert_eq!(packed.row, row);
+            let entries: [&'static [(u32, usize)]; 2] =
+                [vec![(32, sum), (64, of_64)].leak(), vec![(0, max)].leak()];
+            let ptx = Ptx {
+                version: (7, 0),
+                capability: (7, 5),
+                kernels: vec![("sum", entries[0]), ("max", entries[1])].leak(),
+                packed: packed.bytes.clone().leak(),
+            };
+            for ((kernel, block), (_, module)) in
+                [("sum", 32), ("sum", 64), ("max", 0)].into_iter().zip(&modules)
+            {
+                assert_eq!(ptx.module(kernel, block).as_ref(), Some(module));
+            }
+            for (kernel, block) in [("sum", 0), ("max", 32), ("min", 32), ("", 0)] {
+                assert_eq!(ptx.module(kernel, block), None);
+            }
+            let damaged = Ptx { packed: &ptx.packed[..ptx.packed.len() / 2], ..ptx };
+            assert_eq!(damaged.module("max", 0), None);
+        }
+    }
+
+    #[test]
+    fn what_the_library_embeds_comes_back() {
+        let mut count = 0;
+        for ptx in EMBEDDED.into_iter().flatten() {
+            for (kernel, entries) in ptx.kernels {
+                for &(block, len) in *entries {
+                    assert_eq!(encode(&ptx.module(kernel, block).unwrap()).len(), len, "{kernel}_{block}");
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 1000, "{count} modules");
+    }
+}

@@ -1,0 +1,111 @@
+//! Packing.
+
+use crate::registers;
+use brotli::enc::BrotliEncoderParams;
+
+/// Packed modules.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    /// Their [`Ptx`](crate::Ptx) as an expression of Rust, which includes the bytes from a file.
+    pub row: String,
+    /// The content of that file.
+    pub bytes: Vec<u8>,
+}
+
+/// Packs the modules of entry points, `NAME_BLOCK` each, in this order, with Brotli's `quality`, of 0 to 11, which is the slowest by
+/// far; `None` for other names, and for what is no PTX. `file` names the file of the packed modules, beside that of the row.
+pub fn pack<'a>(
+    file: &str,
+    modules: impl Iterator<Item = (&'a str, &'a str)>,
+    quality: i32,
+) -> Option<Packed> {
+    let (mut text, mut kernels) = (Vec::new(), Vec::<(&str, Vec<(u32, usize)>)>::new());
+    let mut needs = Needs::default();
+    for (entry, module) in modules {
+        let (name, block) = entry.rsplit_once('_')?;
+        let module_needs = needs_of(module)?;
+        needs = Needs {
+            version: needs.version.max(module_needs.version),
+            capability: needs.capability.max(module_needs.capability),
+        };
+        let encoded = registers::encode(module);
+        let entry = (block.parse().ok()?, encoded.len());
+        match kernels.last_mut() {
+            Some((last, entries)) if *last == name => entries.push(entry),
+            _ => kernels.push((name, vec![entry])),
+        }
+        text.extend(encoded);
+    }
+    let Needs { version, capability } = needs;
+    let rows: String =
+        kernels.iter().map(|(name, entries)| format!("            ({name:?}, &{entries:?}),\n")).collect();
+    let row = format!(
+        "    Ptx {{
+        version: {version:?},
+        capability: {capability:?},
+        kernels: &[
+{rows}        ],
+        packed: include_bytes!({file:?}),
+    }},
+"
+    );
+    Some(Packed { row, bytes: compress(&text, quality)? })
+}
+
+/// The rows as one expression, of type `&[Ptx]`.
+pub fn table<'a>(rows: impl Iterator<Item = &'a Packed>) -> String {
+    let rows: String = rows.map(|packed| &*packed.row).collect();
+    format!("&[\n{rows}]\n")
+}
+
+fn compress(text: &[u8], quality: i32) -> Option<Vec<u8>> {
+    let params = BrotliEncoderParams {
+        quality,
+        // No larger than the text takes: that much memory is there when it is unpacked.
+        lgwin: text.len().max(1).ilog2().saturating_add(1).clamp(10, 24) as i32,
+        size_hint: text.len(),
+        ..BrotliEncoderParams::default()
+    };
+    let mut bytes = Vec::new();
+    brotli::BrotliCompress(&mut &text[..], &mut bytes, &params).ok()?;
+    Some(bytes)
+}
+
+/// What a module needs.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+struct Needs {
+    version: (i32, i32),
+    capability: (i32, i32),
+}
+
+/// What a module's first lines say that it needs.
+fn needs_of(module: &str) -> Option<Needs> {
+    let value_of = |directive| module.lines().find_map(|line| line.strip_prefix(directive));
+    let (major, minor) = value_of(".version ")?.split_once('.')?;
+    let target = value_of(".target sm_")?;
+    let target: i32 = target.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+    Some(Needs {
+        version: (major.parse().ok()?, minor.trim_end().parse().ok()?),
+        capability: (target / 10, target % 10),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_kernel_is_not_packed() {
+        const PTX: &str = ".version 6.0\n.target sm_70, debug\n";
+        for (entry, module) in [
+            ("sum", PTX),
+            ("sum_", PTX),
+            ("sum_f32", PTX),
+            ("sum_32", ""),
+            ("sum_32", ".version 6\n.target sm_70\n"),
+        ] {
+            assert!(pack("file", [(entry, module)].into_iter(), 9).is_none(), "{entry}: {module}");
+        }
+        assert_eq!(needs_of(PTX), Some(Needs { version: (6, 0), capability: (7, 0) }));
+    }
+}

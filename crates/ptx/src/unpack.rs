@@ -1,0 +1,23 @@
+//! Unpacking.
+
+use crate::{Ptx, registers};
+use brotli_decompressor::Decompressor;
+use std::io::{self, Read};
+
+impl Ptx {
+    /// The module of a kernel's entry point for one BLOCK, if it is here.
+    pub fn module(&self, kernel: &str, block: u32) -> Option<String> {
+        let mut end = 0;
+        let len = self.kernels.iter().find_map(|&(name, entries)| {
+            entries.iter().find_map(|&(of, len)| {
+                end += len;
+                (name == kernel && of == block).then_some(len)
+            })
+        })?;
+        let mut packed = Decompressor::new(self.packed, 1 << 12);
+        io::copy(&mut packed.by_ref().take((end - len) as u64), &mut io::sink()).ok()?;
+        let mut encoded = vec![0; len];
+        packed.read_exact(&mut encoded).ok()?;
+        String::from_utf8(registers::decode(&encoded)?).ok()
+    }
+}

@@ -1,0 +1,43 @@
+//! Shows the PTX of `ptx/`: that of an entry point, or all in a folder, a file each.
+//!
+//! ```text
+//! cargo run --release -p ptx_tools --bin text -- sum_f32_256
+//! cargo run --release -p ptx_tools --bin text -- --all FOLDER
+//! ```
+
+use gpu_reduce_ptx::Ptx;
+use std::error::Error;
+use std::path::Path;
+use std::{env, fs};
+
+const TABLES: [&[Ptx]; 2] = [include!("../../../../ptx/kernels.rs"), include!("../../../../ptx/ladder.rs")];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--all", folder] => {
+            fs::create_dir_all(folder)?;
+            for (ptx, kernel, block) in entries() {
+                let name = format!("{kernel}_{block}.ptx");
+                fs::write(Path::new(folder).join(name), ptx.module(kernel, block).ok_or("ptx/ is damaged")?)?;
+            }
+        }
+        [name] => {
+            let mut entries = entries();
+            let entry = entries.find(|(_, kernel, block)| format!("{kernel}_{block}") == name);
+            let (ptx, kernel, block) = entry.ok_or_else(|| format!("there is no entry point {name}"))?;
+            print!("{}", ptx.module(kernel, block).ok_or("ptx/ is damaged")?);
+        }
+        _ => return Err("what to show: the name of an entry point, as sum_f32_256, or --all FOLDER".into()),
+    }
+    Ok(())
+}
+
+/// All entry points.
+fn entries() -> impl Iterator<Item = (&'static Ptx, &'static str, u32)> {
+    TABLES.into_iter().flatten().flat_map(|ptx| {
+        ptx.kernels
+            .iter()
+            .flat_map(move |&(kernel, blocks)| blocks.iter().map(move |&(block, _)| (ptx, kernel, block)))
+    })
+}
