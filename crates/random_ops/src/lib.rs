@@ -87,7 +87,7 @@ impl<W: Word, const N: usize, I: Value> Op<I> for Exact<W, N> {
 }
 
 /// N words in each accumulator, which combine with other bits in every other order: sums, rotated. An accumulator of items has an
-/// odd first word.
+/// odd first word. Hashes and rotations are others with every other first item.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Ordered<W, const N: usize>(pub Parameters, pub PhantomData<W>);
@@ -106,6 +106,17 @@ impl<W: Word, const N: usize, I: Value> Op<I> for Ordered<W, N> {
     type Output = [[W; N]; 2];
     const EXACT: bool = false;
     const KERNELS: Kernels = crate::KERNELS;
+
+    #[inline(always)]
+    fn begin(&self, first: I) -> Self {
+        let hash = hash(self.0.seed, first, 0);
+        Self(Parameters { seed: hash, turn: hash as u16, ..self.0 }, PhantomData)
+    }
+
+    #[inline(always)]
+    fn end(&self, all: [W; N], count: u64) -> [W; N] {
+        all.map(|word| word.turned(self.0.turn.into(), W::of(count)))
+    }
 
     #[inline(always)]
     fn identity(&self) -> [W; N] {

@@ -155,7 +155,10 @@ fn effort() -> (u32, usize) {
 
 /// The result of the [plan](gpu_reduce::Plan), from its description.
 fn planned<O: Op<I, Output: Item> + Pod, I: Items>(op: &O, items: &[I], block: u32) -> Option<O::Output> {
-    let plan = Plan::new(items.len() as u64, width::<O, I>(I::BYTES), block);
+    let len = items.len() as u64;
+    let Some(&first) = items.first() else { return op.finish(op.identity(), 0) };
+    let op = &op.begin(first);
+    let plan = Plan::new(len, width::<O, I>(I::BYTES), block);
     let chunk = |chunk: usize| {
         let range = plan.range(chunk as u32);
         tree(op, 0..plan.row as usize, &|column| {
@@ -167,7 +170,7 @@ fn planned<O: Op<I, Output: Item> + Pod, I: Items>(op: &O, items: &[I], block: u
         1 => chunk(0),
         chunks => tree(op, 0..32, &|lane| fold(op, (lane..chunks).step_by(32).map(chunk))),
     };
-    op.finish(all, items.len() as u64)
+    op.finish(op.end(all, len), len)
 }
 
 /// Folds neighbours, then pairs of those: what is at two halves of a range, a power of two long, folds last.
@@ -262,6 +265,47 @@ fn property_of_columns<O: Op<I, Output: Item> + Pod, I: Items>() {
     TestRunner::new(config).run(&cases(), everywhere).unwrap();
 }
 
+/// Tests segments by a row of the table: each has the result of its items.
+fn property_of_segments<O: Op<I, Output: Item> + Pod, I: Items>() {
+    let (cases_of_row, limit) = effort();
+    let config =
+        ProptestConfig { cases: cases_of_row, failure_persistence: None, ..ProptestConfig::default() };
+    let everywhere = |case: Case| {
+        let op: O = case.operator();
+        for_each_block!(|BLOCK| {
+            // A long one among short ones.
+            let mut offsets = vec![case.stay[0] as u32];
+            for index in 0..case.stay[1] as u64 * 8 {
+                let random = support::hash(case.items ^ index);
+                let most = [2, 3, 5, 9, 40, 700][(random >> 32) as usize % 6];
+                let len = if index == 20 { case.len::<O, I>(BLOCK, limit) } else { random as usize % most };
+                offsets.push(offsets[offsets.len() - 1] + len as u32);
+            }
+            let items = case.some::<I>(offsets[offsets.len() - 1] as usize);
+            let expected: Vec<_> = offsets
+                .windows(2)
+                .map(|ends| {
+                    let segment = &items[ends[0] as usize..ends[1] as usize];
+                    planned(&op, segment, BLOCK).unwrap_or(O::Output::zeroed())
+                })
+                .collect();
+            for device in &*DEVICES {
+                let buffers = I::upload(&items, case.before, device);
+                let views = I::views(&buffers, case.before);
+                let segments = views.segments(&offsets).unwrap();
+                let results = segments
+                    .reduce_or::<O, BLOCK>(op, O::Output::zeroed())
+                    .and_then(|results| results.to_vec())
+                    .map_err(|error| TestCaseError::fail(error.to_string()))?;
+                let context = format!("{} segments on {device}, BLOCK {BLOCK}", segments.len());
+                prop_assert_eq!(bytes_of_all(&results), bytes_of_all(&expected), "{}", context);
+            }
+        });
+        Ok(())
+    };
+    TestRunner::new(config).run(&cases(), everywhere).unwrap();
+}
+
 /// The bytes of each.
 fn bytes_of_all<V: bytemuck::NoUninit>(values: &[V]) -> Vec<Vec<u8>> {
     values.iter().map(|value| bytes_of(value).to_vec()).collect()
@@ -273,6 +317,7 @@ macro_rules! tests {
         fn $name() {
             property::<$op, items!($($item),+)>();
             property_of_columns::<$op, items!($($item),+)>();
+            property_of_segments::<$op, items!($($item),+)>();
         }
     )*};
 }
