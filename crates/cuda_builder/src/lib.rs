@@ -270,7 +270,9 @@ impl CudaBuilder {
         }
         let (name, cpu) = (file.file_stem().unwrap_or_default().display(), self.arch.target_cpu());
         let Toolchain { release, llvm, .. } = &toolchain;
-        let ptx = format!("// Generated from {name} by rustc {release}, LLVM {llvm}, for {cpu}\n{ptx}");
+        // In the place of an empty comment, so that lines keep their numbers.
+        let rest = ptx.strip_prefix("//\n").unwrap_or(&ptx);
+        let ptx = format!("// Generated from {name} by rustc {release}, LLVM {llvm}, for {cpu}\n{rest}");
         let file = self.copy_to.unwrap_or(file);
         write(&file, ptx.as_bytes())?;
         Ok(file)
