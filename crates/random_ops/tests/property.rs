@@ -265,7 +265,7 @@ fn property_of_columns<O: Op<I, Output: Item> + Pod, I: Items>() {
     TestRunner::new(config).run(&cases(), everywhere).unwrap();
 }
 
-/// Tests segments by a row of the table: each has the result of its items.
+/// Tests segments and rows by a row of the table: each has the result of its items.
 fn property_of_segments<O: Op<I, Output: Item> + Pod, I: Items>() {
     let (cases_of_row, limit) = effort();
     let config =
@@ -289,16 +289,29 @@ fn property_of_segments<O: Op<I, Output: Item> + Pod, I: Items>() {
                     planned(&op, segment, BLOCK).unwrap_or(O::Output::zeroed())
                 })
                 .collect();
+            let columns = [1, 3, 8, 40, 130, 300, 700, 3_000][support::hash(case.items) as usize % 8];
+            let of_rows = &items[..items.len() / columns * columns];
+            let expected_rows: Vec<_> = of_rows
+                .chunks(columns)
+                .map(|row| planned(&op, row, BLOCK).unwrap_or(O::Output::zeroed()))
+                .collect();
             for device in &*DEVICES {
                 let buffers = I::upload(&items, case.before, device);
                 let views = I::views(&buffers, case.before);
                 let segments = views.segments(&offsets).unwrap();
-                let results = segments
-                    .reduce_or::<O, BLOCK>(op, O::Output::zeroed())
-                    .and_then(|results| results.to_vec())
-                    .map_err(|error| TestCaseError::fail(error.to_string()))?;
-                let context = format!("{} segments on {device}, BLOCK {BLOCK}", segments.len());
-                prop_assert_eq!(bytes_of_all(&results), bytes_of_all(&expected), "{}", context);
+                let buffers = I::upload(of_rows, case.before, device);
+                let views = I::views(&buffers, case.before);
+                let rows = views.rows(columns).unwrap();
+                for (segments, expected, what) in
+                    [(segments, &expected, "segments"), (rows, &expected_rows, "rows")]
+                {
+                    let results = segments
+                        .reduce_or::<O, BLOCK>(op, O::Output::zeroed())
+                        .and_then(|results| results.to_vec())
+                        .map_err(|error| TestCaseError::fail(error.to_string()))?;
+                    let context = format!("{} {what} on {device}, BLOCK {BLOCK}", segments.len());
+                    prop_assert_eq!(bytes_of_all(&results), bytes_of_all(expected), "{}", context);
+                }
             }
         });
         Ok(())
