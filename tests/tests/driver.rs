@@ -58,3 +58,22 @@ fn a_device_is_of_the_driver_that_the_program_installed() {
         assert_eq!(device.upload(&[1u8, 2]).unwrap().reduce::<Sum, 32>(), Ok(3));
     }
 }
+
+#[test]
+fn a_device_that_is_not_there_is_refused() {
+    if in_a_program_of_its_own("a_device_that_is_not_there_is_refused", None) {
+        let error = Device::cuda(4096).unwrap_err();
+        match Device::cuda(0) {
+            Ok(_) => assert!(matches!(error, Error::NoSuchDevice { index: 4096, count: 1.. }), "{error:?}"),
+            Err(none) => {
+                assert_eq!(error, none);
+                assert!(matches!(error, Error::NoDriver(_) | Error::NoDevice | Error::NoCuda), "{error:?}");
+                assert!(
+                    error.to_string().contains("CPU") || error.to_string().contains("Device::cpu()"),
+                    "{error}"
+                );
+            }
+        }
+        assert_eq!(Device::cpu().upload(&[2.0f64]).unwrap().reduce::<Sum, 32>(), Ok(2.0));
+    }
+}
