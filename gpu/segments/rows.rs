@@ -73,6 +73,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Work<O, P, WIDTH, 2> {
     ///
     /// All lanes of the warp call it together.
     #[inline(always)]
+    #[allow(clippy::implicit_saturating_sub)] // which is another instruction more
     unsafe fn fold_rows(&self, first: u64, end: u64) {
         let Arguments { input, shape: segments, op, .. } = self.arguments;
         let lane = warp::lane_id();
@@ -377,10 +378,11 @@ unsafe fn fold_leaves_of_warp<O: Op<I>, I: Copy + 'static>(
     // SAFETY: as the caller vouches.
     unsafe {
         let exchange = |[first, second]: [O::Accumulator; 2], stride: u32| {
-            let is_upper = lane & stride != 0;
-            let (keep, give) = if is_upper { (second, first) } else { (first, second) };
+            // Asked anew after the shuffle, of which the compiler would else make one for each answer.
+            let is_upper = || intrinsics::opaque(lane & stride) != 0;
+            let (keep, give) = if is_upper() { (second, first) } else { (first, second) };
             let (take, _) = warp::warp_shuffle_xor(warp::ALL, give, stride, 32);
-            if is_upper { op.combine(take, keep) } else { op.combine(keep, take) }
+            if is_upper() { op.combine(take, keep) } else { op.combine(keep, take) }
         };
         let [a, b, c, d] = leaves;
         let mut value = exchange([exchange([a, b], 1), exchange([c, d], 1)], 2);

@@ -47,3 +47,60 @@ fn indices_and_counts_reach_past_32_bits() {
     assert_eq!(tail.reduce::<ArgMax, 256>(), Ok(0));
     assert_eq!(tail.reduce::<ArgMin, 256>(), Ok(2));
 }
+
+#[test]
+fn segments_reach_past_33_bits() {
+    const LEN: usize = (1 << 33) + (1 << 20);
+    let Some(device) = gpu() else { return };
+    let mut x = match device.zeros::<u8>(LEN) {
+        Ok(x) => x,
+        Err(why) => return eprintln!("skipped: {why}"),
+    };
+    let (middle, last) = ((1 << 33) + 7, LEN - 1);
+    for (index, value) in [(3, 9), (6, 2), (middle, 5), (last, 200)] {
+        x.write(index, &[value]).unwrap();
+    }
+    let offsets = [0, 5, (1 << 33) + 9, (1 << 33) + 9, LEN as u64];
+    let segments = x.segments(&offsets).unwrap();
+    assert_eq!(segments.reduce::<Sum, 256>().unwrap().to_vec().unwrap(), [9, 7, 0, 200]);
+    let places = segments.reduce_or::<_, 64>(ArgMax, u64::MAX).unwrap().to_vec().unwrap();
+    assert_eq!(places, [3, middle as u64 - 5, u64::MAX, (last - (1 << 33) - 9) as u64]);
+
+    // Over 2^31 rows, and two.
+    let rows = x.rows(4).unwrap().reduce::<Sum, 256>().unwrap();
+    assert_eq!(rows.len(), LEN / 4);
+    assert_eq!(rows.reduce::<Sum, 256>(), Ok(9 + 2 + 5 + 200));
+    assert_eq!(rows.reduce::<ArgMax, 256>(), Ok(LEN as u64 / 4 - 1));
+    assert_eq!(rows.slice(middle / 4..middle / 4 + 1).unwrap().to_vec().unwrap(), [5]);
+    drop(rows);
+    let halves = x.rows(LEN / 2).unwrap();
+    assert_eq!(halves.reduce::<Sum, 512>().unwrap().to_vec().unwrap(), [9 + 2, 5 + 200]);
+
+    // Columns of over 2^32, and as many.
+    let columns = x.columns(2).unwrap();
+    assert_eq!(columns.reduce::<Sum, 256>().unwrap().to_vec().unwrap(), [2, 9 + 5 + 200]);
+    let columns = x.columns(LEN / 2).unwrap().reduce::<Sum, 256>().unwrap();
+    assert_eq!(columns.reduce::<Sum, 256>(), Ok(9 + 2 + 5 + 200));
+    assert_eq!(columns.slice(LEN / 2 - 1..).unwrap().to_vec().unwrap(), [200]);
+}
+
+#[test]
+fn segments_are_more_than_31_bits_count() {
+    const COUNT: usize = (1 << 31) + 3;
+    let Some(device) = gpu() else { return };
+    let offsets: Vec<u32> = (0..=COUNT as u32).collect();
+    let on_device = device.zeros::<u8>(COUNT).and_then(|x| Ok((x, device.upload(&offsets)?)));
+    let (mut x, on_device) = match on_device {
+        Ok(both) => both,
+        Err(why) => return eprintln!("skipped: {why}"),
+    };
+    drop(offsets);
+    for (index, value) in [(0, 4), (1 << 30, 7), (COUNT - 1, 8)] {
+        x.write(index, &[value]).unwrap();
+    }
+    let sums = x.segments(&on_device).unwrap().reduce::<Sum, 256>().unwrap();
+    assert_eq!(sums.len(), COUNT);
+    assert_eq!(sums.reduce::<Sum, 256>(), Ok(4 + 7 + 8));
+    assert_eq!(sums.reduce::<ArgMax, 256>(), Ok(COUNT as u64 - 1));
+    assert_eq!(sums.slice(1 << 30..(1 << 30) + 1).unwrap().to_vec().unwrap(), [7]);
+}
