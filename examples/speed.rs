@@ -1,7 +1,7 @@
 //! Compares this library's speed with its peers', from the JSON lines that `benches/device.rs` and the peers' programs print:
 //!
 //! ```text
-//! cargo run --release -p gpu_reduce_examples --example speed -- [--chart FILE.svg] FILE.jsonl…
+//! cargo run --release -p gpu_reduce_examples --example speed -- [OPTIONS] FILE.jsonl…
 //! ```
 
 /// The files in `examples/common/`.
@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use common::table::{markdown, rounded};
-use speed::chart::chart;
+use speed::chart;
 use speed::error::Error;
 use speed::figures::{Case, Figures, OURS};
 
@@ -38,6 +38,10 @@ struct Args {
     /// Draws the bandwidth of f32 sums over their length, and how many times as fast as the peers' they are.
     #[arg(long, value_name = "FILE.svg")]
     chart: Option<PathBuf>,
+
+    /// Draws the bandwidth of sums of segments, and of rows, of 2^26 f32 over the length of each.
+    #[arg(long, value_name = "FILE.svg")]
+    segments_chart: Option<PathBuf>,
 
     /// Files with lines such as {"impl":"gpu_reduce","op":"sum","dtype":"f32","n":1024,"us":1.25}, and for the memory's
     /// peak {"impl":"peak","device":"NVIDIA H200","gbps":4800.0}; lines that begin otherwise than with { are skipped.
@@ -57,21 +61,29 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<(), Error> {
     let figures = Figures::read(&args.files)?;
-    let tables = format!("{}\n{}", markdown(&cases(&figures)), markdown(&summary(&figures)));
+    let tables = [cases(&figures), segmented(&figures), summary(&figures)];
+    // A header alone is no table.
+    let tables = tables.iter().filter(|table| table.len() > 1).map(|table| markdown(table));
+    let tables = tables.collect::<Vec<_>>().join("\n");
     io::stdout().write_all(tables.as_bytes()).map_err(Error::Print)?;
+    let write = |path: &PathBuf, svg| {
+        fs::write(path, svg).map_err(|source| Error::Write { path: path.clone(), source })
+    };
     if let Some(path) = &args.chart {
-        let write = |svg| fs::write(path, svg).map_err(|source| Error::Write { path: path.clone(), source });
-        write(chart(&figures)?)?;
+        write(path, chart::over_lengths(&figures)?)?;
+    }
+    if let Some(path) = &args.segments_chart {
+        write(path, chart::over_segments(&figures)?)?;
     }
     Ok(())
 }
 
-/// A row for each case of ours, with two columns for each peer.
+/// A row for each case of ours that has one result, with two columns for each peer.
 fn cases(figures: &Figures) -> Vec<Vec<String>> {
     let peers = figures.peers();
     let mut header = ["reduction", "µs", "GB/s", "% of peak"].map(str::to_owned).to_vec();
     header.extend(peers.iter().flat_map(|peer| [format!("{peer}, µs"), "times as fast".to_owned()]));
-    let rows = figures.of(OURS).map(|ours| {
+    let rows = figures.of(OURS).filter(|ours| !ours.case.is_segmented()).map(|ours| {
         let case = &ours.case;
         let peak = figures.peak.as_ref().filter(|_| case.bytes() >= FROM_MEMORY);
         let percent = peak.map(|peak| format!("{:.1}", 100.0 * ours.gbps() / peak.gbps));
@@ -81,6 +93,25 @@ fn cases(figures: &Figures) -> Vec<Vec<String>> {
             Some(theirs) => [format!("{:.2}", theirs.us), format!("{:.3}", theirs.us / ours.us)],
             None => Default::default(),
         }));
+        row
+    });
+    [header].into_iter().chain(rows).collect()
+}
+
+/// A row for each case of ours of many segments, with a column for each peer.
+fn segmented(figures: &Figures) -> Vec<Vec<String>> {
+    let peers = figures.peers();
+    let mut header = ["reduction", "µs", "GB/s of the input"].map(str::to_owned).to_vec();
+    header.extend(peers.iter().map(|peer| format!("{peer}, µs")));
+    header.push("times as fast as the fastest".to_owned());
+    let rows = figures.of(OURS).filter(|ours| ours.case.is_segmented()).map(|ours| {
+        let times: Vec<_> =
+            peers.iter().map(|peer| figures.find(peer, &ours.case).map(|theirs| theirs.us)).collect();
+        let fastest = times.iter().copied().flatten().reduce(f64::min);
+        let cell = |us: Option<f64>| us.map(|us| format!("{us:.2}")).unwrap_or_default();
+        let mut row = vec![ours.case.to_string(), cell(Some(ours.us)), rounded(ours.gbps())];
+        row.extend(times.into_iter().map(cell));
+        row.push(fastest.map(|us| format!("{:.3}", us / ours.us)).unwrap_or_default());
         row
     });
     [header].into_iter().chain(rows).collect()
@@ -104,6 +135,6 @@ fn summary(figures: &Figures) -> Vec<Vec<String>> {
     let rows = figures
         .peers()
         .into_iter()
-        .flat_map(|peer| [row(peer, "", |_| true), row(peer, ", sum f32", Case::is_sum_of_f32)]);
+        .flat_map(|peer| [row(peer, "", |_| true), row(peer, ", sum f32", |case| case.is_of_f32("sum"))]);
     [header].into_iter().chain(rows.flatten()).collect()
 }

@@ -63,7 +63,8 @@ pub struct Lines<'a, Y> {
     /// A value as it stands beside the axis.
     pub label: fn(f64) -> String,
     pub series: &'a [Series],
-    pub legend: SeriesLabelPosition,
+    /// Where the lines' names stand, if they do.
+    pub legend: Option<SeriesLabelPosition>,
 }
 
 /// A line: for each length a value.
@@ -104,8 +105,9 @@ impl<Y: Ranged<ValueType = f64> + ValueFormatter<f64>> Lines<'_, Y> {
             let circles = points.iter().filter(|_| dots).map(|&point| Circle::new(point, 3, colour.filled()));
             chart.draw_series(circles).map_err(failed)?;
         }
+        let Some(position) = self.legend else { return Ok(()) };
         let labels = &mut chart.configure_series_labels();
-        let labels = labels.position(self.legend).border_style(INK.mix(0.3));
+        let labels = labels.position(position).border_style(INK.mix(0.3));
         labels.label_font(text()).draw().map_err(failed)
     }
 }

@@ -91,7 +91,7 @@ fn lines(title: &str, records: &[&Record]) -> Result<String, Draw> {
     });
     let series: Vec<Series> = series.collect();
     let [lengths, times] = ranges(&series);
-    let (values, legend) = (decades(times), SeriesLabelPosition::UpperLeft);
+    let (values, legend) = (decades(times), Some(SeriesLabelPosition::UpperLeft));
     svg(560, |area| Lines { title, lengths, values, label: time, series: &series, legend }.draw(area))
 }
 

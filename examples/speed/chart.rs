@@ -1,6 +1,8 @@
-//! The chart of `f32` sums.
+//! The charts of `f32` sums.
 
 use std::iter::once;
+use std::num::NonZeroUsize;
+use std::ops::Range;
 
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
@@ -13,34 +15,31 @@ use crate::common::table::{rounded, short};
 /// Heights, in pixels.
 const UPPER: u32 = 400;
 const LOWER: u32 = 240;
+const HALF: u32 = 320;
+
+/// Elements of all segments together.
+const OF_SEGMENTS: usize = 1 << 26;
 
 /// Bandwidths over lengths, and below them how many times as fast as each peer we are; as ourselves, once.
-pub fn chart(figures: &Figures) -> Result<String, Error> {
-    let (mut bandwidths, mut ratios) = (Vec::new(), Vec::new());
-    for (name, colour) in once(OURS).chain(figures.peers()).zip(COLOURS.into_iter().cycle()) {
-        bandwidths.push(line(name, colour, figures.of(name).map(|time| (&time.case, time.gbps()))));
-        ratios.push(line(name, colour, figures.ratios(name)));
-    }
+pub fn over_lengths(figures: &Figures) -> Result<String, Error> {
+    let length = |case: &Case| Some(case.n).filter(|_| case.is_of_f32("sum"));
+    let mut bandwidths = bandwidths(figures, length);
+    let ratios: Vec<_> =
+        names(figures).map(|(name, colour)| line(name, colour, figures.ratios(name), length)).collect();
     let ([lengths, _], [our_lengths, ratio_range]) = (ranges(&bandwidths), ranges(&ratios));
     if our_lengths.start >= our_lengths.end {
         return Err(Error::NoLengths);
     }
-    let mut title = "Sums of f32: GB/s over length".to_owned();
-    if let Some(peak) = &figures.peak {
-        title += &format!(", on {}", peak.device);
-        let name = format!("the peak of the memory, {}", rounded(peak.gbps));
-        let points = vec![(lengths.start, peak.gbps), (lengths.end, peak.gbps)];
-        bandwidths.push(Series { name, colour: INK, points, dots: false });
-    }
+    bandwidths.extend(peak(figures, &lengths));
 
     let [_, bandwidth_range] = ranges(&bandwidths);
     let upper = Lines {
-        title: &title,
+        title: &on_device("Sums of f32: GB/s over length", figures),
         lengths: lengths.clone(),
         values: decades(bandwidth_range),
         label: decade,
         series: &bandwidths,
-        legend: SeriesLabelPosition::LowerRight,
+        legend: Some(SeriesLabelPosition::LowerRight),
     };
     let lower = Lines {
         title: &format!("How many times as fast {OURS} is"),
@@ -48,7 +47,7 @@ pub fn chart(figures: &Figures) -> Result<String, Error> {
         values: RangedCoordf64::from(0.95 * ratio_range.start..1.05 * ratio_range.end),
         label: short,
         series: &ratios,
-        legend: SeriesLabelPosition::UpperRight,
+        legend: Some(SeriesLabelPosition::UpperRight),
     };
     Ok(svg(UPPER + LOWER, |area| {
         let (above, below) = area.split_vertically(UPPER);
@@ -57,12 +56,80 @@ pub fn chart(figures: &Figures) -> Result<String, Error> {
     })?)
 }
 
-/// A value for each sum of `f32`.
-fn line<'a>(name: &str, colour: RGBColor, values: impl Iterator<Item = (&'a Case, f64)>) -> Series {
-    let sums = values.filter(|(case, _)| case.is_sum_of_f32());
-    let mut points: Vec<_> = sums.map(|(case, value)| (case.n.get() as f64, value)).collect();
+/// Bandwidths over the lengths of segments by offsets, and below them over those of rows.
+pub fn over_segments(figures: &Figures) -> Result<String, Error> {
+    let lengths = 1.0..OF_SEGMENTS as f64;
+    let [segments, rows] = ["segsum", "rowsum"].map(|op| {
+        let length = |case: &Case| {
+            NonZeroUsize::new(case.segment).filter(|_| case.is_of_f32(op) && case.n.get() == OF_SEGMENTS)
+        };
+        bandwidths(figures, length)
+    });
+    if [&segments, &rows].iter().all(|lines| lines[0].points.is_empty()) {
+        return Err(Error::NoSegments);
+    }
+    let [segments, rows] =
+        [segments, rows].map(|lines| lines.into_iter().chain(peak(figures, &lengths)).collect::<Vec<_>>());
+
+    let highest = [&segments, &rows].map(|lines| ranges(lines)[1].end).into_iter().fold(0.0, f64::max);
+    let half = |title, series, legend| Lines {
+        title,
+        lengths: lengths.clone(),
+        values: RangedCoordf64::from(0.0..highest),
+        label: rounded,
+        series,
+        legend,
+    };
+    let title = on_device("Sums of segments of 2^26 f32: GB/s of the input over their length", figures);
+    let upper = half(&title, &segments, None);
+    // Their colours are those of the upper half, whose lines leave no room for names.
+    let lower = half(
+        "Sums of rows: GB/s of the input over their length",
+        &rows,
+        Some(SeriesLabelPosition::LowerRight),
+    );
+    Ok(svg(2 * HALF, |area| {
+        let (above, below) = area.split_vertically(HALF);
+        upper.draw(&above)?;
+        lower.draw(&below)
+    })?)
+}
+
+/// We and the peers, each with its colour.
+fn names(figures: &Figures) -> impl Iterator<Item = (&str, RGBColor)> {
+    once(OURS).chain(figures.peers()).zip(COLOURS.into_iter().cycle())
+}
+
+/// The bandwidths of each of us, over what `length` says of a case, where it says something.
+fn bandwidths(figures: &Figures, length: impl Fn(&Case) -> Option<NonZeroUsize>) -> Vec<Series> {
+    let values = |name| figures.of(name).map(|time| (&time.case, time.gbps()));
+    names(figures).map(|(name, colour)| line(name, colour, values(name), &length)).collect()
+}
+
+fn line<'a>(
+    name: &str,
+    colour: RGBColor,
+    values: impl Iterator<Item = (&'a Case, f64)>,
+    length: impl Fn(&Case) -> Option<NonZeroUsize>,
+) -> Series {
+    let mut points: Vec<_> =
+        values.filter_map(|(case, value)| Some((length(case)?.get() as f64, value))).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     Series { name: name.to_owned(), colour, points, dots: true }
+}
+
+/// The most that the memory moves, if it is known.
+fn peak(figures: &Figures, lengths: &Range<f64>) -> Option<Series> {
+    let gbps = figures.peak.as_ref()?.gbps;
+    let points = vec![(lengths.start, gbps), (lengths.end, gbps)];
+    let name = format!("the peak of the memory, {}", rounded(gbps));
+    Some(Series { name, colour: INK, points, dots: false })
+}
+
+/// The title, with the device's name if it is known.
+fn on_device(title: &str, figures: &Figures) -> String {
+    let device = figures.peak.iter().map(|peak| format!(", on {}", peak.device));
+    once(title.to_owned()).chain(device).collect()
 }
 
 /// A power of ten, with no digits that it does not need.

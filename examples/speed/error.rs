@@ -23,6 +23,8 @@ pub enum Error {
     Write { path: PathBuf, source: io::Error },
     #[error("nothing to draw: a chart takes our sums of f32 of two lengths or more")]
     NoLengths,
+    #[error("nothing to draw: a chart of segments takes our sums of segments or rows of 2^26 f32")]
+    NoSegments,
     #[error(transparent)]
     Draw(#[from] Draw),
 }

@@ -39,9 +39,9 @@ pub struct Case {
     op: String,
     dtype: Dtype,
     pub n: NonZeroUsize,
-    /// Elements of a segment, 0 where there are none.
+    /// Elements of a segment, 0 where there are none or of many lengths.
     #[serde(default)]
-    segment: usize,
+    pub segment: usize,
 }
 
 macro_rules! pairs {
@@ -60,8 +60,13 @@ impl Case {
         arrays * self.n.get() as f64 * self.dtype.size() as f64
     }
 
-    pub fn is_sum_of_f32(&self) -> bool {
-        self.op == "sum" && self.dtype == Dtype::f32
+    pub fn is_of_f32(&self, op: &str) -> bool {
+        self.op == op && self.dtype == Dtype::f32
+    }
+
+    /// Whether there is a result for each of many segments, rows, columns or keys.
+    pub fn is_segmented(&self) -> bool {
+        self.segment > 0 || self.op == "segpow"
     }
 }
 

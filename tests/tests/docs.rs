@@ -66,8 +66,8 @@ fn counters() {
     }
 }
 
-/// The README's tables and the chart are what the example makes of the lines in `docs/speed/`, and so is the summary of the
-/// sweep.
+/// The tables and the charts of the README and of `docs/speed.md` are what the example makes of the lines in `docs/speed/`, and so is
+/// the summary of the sweep.
 #[test]
 fn speed() {
     let folder = tempfile::tempdir().unwrap();
@@ -79,9 +79,16 @@ fn speed() {
     let drawn = fs::read_to_string(chart).unwrap();
     assert!(drawn == read("docs/speed/h200.svg"), "docs/speed/h200.svg is not what is drawn");
     let page = read("docs/speed.md");
-    let tables = printed("speed", &["docs/speed/operators.jsonl"]);
-    let shown = format!("<!-- operators -->\n{tables}<!-- end of operators -->\n");
-    assert!(page.contains(&shown), "the tables are now\n{tables}");
+    for name in ["operators", "segmented"] {
+        let tables = printed("speed", &[&format!("docs/speed/{name}.jsonl")]);
+        let shown = format!("<!-- {name} -->\n{tables}<!-- end of {name} -->\n");
+        assert!(page.contains(&shown), "the tables are now\n{tables}");
+    }
+    let chart = folder.path().join("segmented.svg");
+    let files = ["segmented", "segmented-sweep"].map(|name| format!("docs/speed/{name}.jsonl"));
+    printed("speed", &["--segments-chart", chart.to_str().unwrap(), &files[0], &files[1]]);
+    let drawn = fs::read_to_string(chart).unwrap();
+    assert!(drawn == read("docs/speed/segmented.svg"), "docs/speed/segmented.svg is not what is drawn");
     let sweep = printed("speed", &["docs/speed/sweep.jsonl"]);
     let (_, summary) = sweep.split_once("\n\n").unwrap();
     let shown = format!("<!-- sweep -->\n{summary}<!-- end of sweep -->\n");
