@@ -80,11 +80,11 @@ pub fn over_segments(figures: &Figures) -> Result<String, Error> {
         series,
         legend,
     };
-    let title = on_device("Sums of segments of 2^26 f32: GB/s of the input over a segment's length", figures);
+    let title = on_device("Sums of segments of 2^26 f32: GB/s of the input over their length", figures);
     let upper = half(&title, &segments, None);
     // Their colours are those of the upper half, whose lines leave no room for names.
     let lower = half(
-        "Sums of rows: GB/s of the input over a row's length",
+        "Sums of rows: GB/s of the input over their length",
         &rows,
         Some(SeriesLabelPosition::LowerRight),
     );

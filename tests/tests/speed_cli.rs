@@ -94,12 +94,12 @@ fn segments() {
 | one              | 3 of 3 |          2.154 |     0.500, segpow f32 2^26 |
 | other            | 2 of 2 |          2.828 | 2.000, segsum f32 2^26 100 |
 ";
-    let title = "Sums of segments of 2^26 f32: GB/s of the input over a segment's length";
+    let title = "Sums of segments of 2^26 f32: GB/s of the input over their length";
     expect(
         "--segments-chart",
         &[SEGMENTS, SEGMENTS_OF_PEERS],
         expected,
-        &[title, "Sums of rows: GB/s of the input over a row's length", "gpu_reduce", "one", "other"],
+        &[title, "Sums of rows: GB/s of the input over their length", "gpu_reduce", "one", "other"],
     );
     // Nobody to compare with is no error.
     let alone = "\
