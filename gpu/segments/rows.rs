@@ -73,7 +73,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Work<O, P, WIDTH, 2> {
     ///
     /// All lanes of the warp call it together.
     #[inline(always)]
-    #[allow(clippy::implicit_saturating_sub)] // which is another instruction more
+    #[allow(clippy::implicit_saturating_sub)]
     unsafe fn fold_rows(&self, first: u64, end: u64) {
         let Arguments { input, shape: segments, op, .. } = self.arguments;
         let lane = warp::lane_id();
