@@ -299,9 +299,9 @@ fn property_of_segments<O: Op<I, Output: Item> + Pod, I: Items>() {
                 let buffers = I::upload(&items, case.before, device);
                 let views = I::views(&buffers, case.before);
                 let segments = views.segments(&offsets).unwrap();
-                let buffers = I::upload(of_rows, case.before, device);
-                let views = I::views(&buffers, case.before);
-                let rows = views.rows(columns).unwrap();
+                let buffers_of_rows = I::upload(of_rows, case.before, device);
+                let views_of_rows = I::views(&buffers_of_rows, case.before);
+                let rows = views_of_rows.rows(columns).unwrap();
                 for (segments, expected, what) in
                     [(segments, &expected, "segments"), (rows, &expected_rows, "rows")]
                 {
