@@ -296,12 +296,11 @@ fn property_of_segments<O: Op<I, Output: Item> + Pod, I: Items>() {
                 .map(|row| planned(&op, row, BLOCK).unwrap_or(O::Output::zeroed()))
                 .collect();
             for device in &*DEVICES {
-                let buffers = I::upload(&items, case.before, device);
-                let views = I::views(&buffers, case.before);
+                let [buffers, of_rows] =
+                    [&items[..], of_rows].map(|items| I::upload(items, case.before, device));
+                let [views, of_rows] = [&buffers, &of_rows].map(|buffers| I::views(buffers, case.before));
                 let segments = views.segments(&offsets).unwrap();
-                let buffers_of_rows = I::upload(of_rows, case.before, device);
-                let views_of_rows = I::views(&buffers_of_rows, case.before);
-                let rows = views_of_rows.rows(columns).unwrap();
+                let rows = of_rows.rows(columns).unwrap();
                 for (segments, expected, what) in
                     [(segments, &expected, "segments"), (rows, &expected_rows, "rows")]
                 {

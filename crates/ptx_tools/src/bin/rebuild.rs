@@ -26,6 +26,9 @@ const SHAPES: [&str; 4] = ["row", "segments", "rows", "columns"];
 /// The types, those first that are reduced most.
 const TYPES: [&str; 12] = ["f32", "f64", "i32", "i64", "u32", "u64", "f16", "bf16", "i8", "u8", "i16", "u16"];
 
+/// Where a module is among those of its file: the type's rank, the shape's, the kernel's name, BLOCK.
+type Place<'a> = (usize, usize, &'a str, u32);
+
 /// Entry points' modules.
 type Modules = BTreeMap<String, String>;
 
@@ -81,7 +84,7 @@ fn compile(kernels: &Path, family: &str, target: &Path) -> Result<(String, Modul
 
 /// The file of an entry point, which is that of its operator, or of the ladder, and its place there: `sum_f32_256`,
 /// `sum_f32_row_1024`, `sum_f32_segments_0`, `sum_f32_rows_0` and `sum_f32_columns_256` are in `sum`.
-fn place<'a>(family: &str, entry: &'a str) -> Option<(&'a str, (usize, usize, &'a str, u32))> {
+fn place<'a>(family: &str, entry: &'a str) -> Option<(&'a str, Place<'a>)> {
     let (kernel, block) = entry.rsplit_once('_')?;
     let block = block.parse().ok()?;
     if family == LADDER {
