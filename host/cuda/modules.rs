@@ -46,8 +46,8 @@ const LIBRARY: &[&[Kernels]] = &[
 
 /// The operators whose kernels of segments, rows and columns have given the bits of the slices alone on a GPU. The others' have on the
 /// emulator, and are for it alone so far: what ptxas 13.0 makes of some of them for an H200 reads a register before the zero that was written to it is there
-/// (`sumsq` of `i32`: a predicated product between `CS2R` and the sum), and gives other bits.
-const COMPARED: [&str; 15] = [
+/// (`sumsq` of `i32`: a predicated product between `CS2R` and the sum; `dot` of integers has the same), and gives other bits.
+const COMPARED: [&str; 14] = [
     "sum",
     "prod",
     "min",
@@ -62,7 +62,6 @@ const COMPARED: [&str; 15] = [
     "compensated_sum",
     "sum_where",
     "logsumexp",
-    "dot",
 ];
 
 /// Whether a kernel of the library's, of this name, is for GPUs as well.
