@@ -203,12 +203,29 @@ fn bits<O: Op<I, Output: Item> + Pod, I: Items>(result: Result<O::Output, Error>
     }
 }
 
-/// Tests a row of the table.
-fn property<O: Op<I, Output: Item> + Pod, I: Items>() {
+/// Tests cases at random, of which each is told how many items it may have.
+fn for_cases(check: impl Fn(Case, usize) -> Result<(), TestCaseError>) {
     let (cases_of_row, limit) = effort();
     let config =
         ProptestConfig { cases: cases_of_row, failure_persistence: None, ..ProptestConfig::default() };
-    let everywhere = |case: Case| {
+    TestRunner::new(config).run(&cases(), |case| check(case, limit)).unwrap();
+}
+
+/// Whether the results are these, to the bit.
+fn check_all<V: Item>(
+    got: Result<Buffer<V>, Error>,
+    expected: &[V],
+    context: &str,
+) -> Result<(), TestCaseError> {
+    let got =
+        got.and_then(|results| results.to_vec()).map_err(|error| TestCaseError::fail(error.to_string()))?;
+    prop_assert_eq!(bytes_of_all(&got), bytes_of_all(expected), "{}", context);
+    Ok(())
+}
+
+/// Tests a row of the table.
+fn property<O: Op<I, Output: Item> + Pod, I: Items>() {
+    for_cases(|case, limit| {
         let op: O = case.operator();
         for_each_block!(|BLOCK| {
             let items = case.items::<O, I>(BLOCK, limit);
@@ -226,16 +243,12 @@ fn property<O: Op<I, Output: Item> + Pod, I: Items>() {
             }
         });
         Ok(())
-    };
-    TestRunner::new(config).run(&cases(), everywhere).unwrap();
+    });
 }
 
 /// Tests columns by a row of the table: each has the result of its items.
 fn property_of_columns<O: Op<I, Output: Item> + Pod, I: Items>() {
-    let (cases_of_row, limit) = effort();
-    let config =
-        ProptestConfig { cases: cases_of_row, failure_persistence: None, ..ProptestConfig::default() };
-    let everywhere = |case: Case| {
+    for_cases(|case, limit| {
         let op: O = case.operator();
         let [outer, inner] = case.stay;
         for_each_block!(|BLOCK| {
@@ -253,24 +266,17 @@ fn property_of_columns<O: Op<I, Output: Item> + Pod, I: Items>() {
                 let views = I::views(&buffers, case.before);
                 let shaped = views.shaped(&[outer, reduced, inner]).unwrap();
                 let results = shaped.over(1).unwrap().reduce_or::<O, BLOCK>(op, O::Output::zeroed());
-                let results = results
-                    .and_then(|results| results.to_vec())
-                    .map_err(|error| TestCaseError::fail(error.to_string()))?;
                 let context = format!("{outer} of {reduced} by {inner} on {device}, BLOCK {BLOCK}");
-                prop_assert_eq!(bytes_of_all(&results), bytes_of_all(&expected), "{}", context);
+                check_all(results, &expected, &context)?;
             }
         });
         Ok(())
-    };
-    TestRunner::new(config).run(&cases(), everywhere).unwrap();
+    });
 }
 
 /// Tests segments and rows by a row of the table: each has the result of its items.
 fn property_of_segments<O: Op<I, Output: Item> + Pod, I: Items>() {
-    let (cases_of_row, limit) = effort();
-    let config =
-        ProptestConfig { cases: cases_of_row, failure_persistence: None, ..ProptestConfig::default() };
-    let everywhere = |case: Case| {
+    for_cases(|case, limit| {
         let op: O = case.operator();
         for_each_block!(|BLOCK| {
             // A long one among short ones.
@@ -304,18 +310,14 @@ fn property_of_segments<O: Op<I, Output: Item> + Pod, I: Items>() {
                 for (segments, expected, what) in
                     [(segments, &expected, "segments"), (rows, &expected_rows, "rows")]
                 {
-                    let results = segments
-                        .reduce_or::<O, BLOCK>(op, O::Output::zeroed())
-                        .and_then(|results| results.to_vec())
-                        .map_err(|error| TestCaseError::fail(error.to_string()))?;
+                    let results = segments.reduce_or::<O, BLOCK>(op, O::Output::zeroed());
                     let context = format!("{} {what} on {device}, BLOCK {BLOCK}", segments.len());
-                    prop_assert_eq!(bytes_of_all(&results), bytes_of_all(expected), "{}", context);
+                    check_all(results, expected, &context)?;
                 }
             }
         });
         Ok(())
-    };
-    TestRunner::new(config).run(&cases(), everywhere).unwrap();
+    });
 }
 
 /// The bytes of each.
