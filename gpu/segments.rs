@@ -995,7 +995,7 @@ unsafe fn fold_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     let mut item = 0;
     while item < left {
         intrinsics::no_unroll();
-        let some: [P::Item; 4] = from_fn(|next| {
+        let mut some: [P::Item; 4] = from_fn(|next| {
             if item + (next as u32) < left {
                 // SAFETY: as the caller vouches.
                 unsafe { at.offset(item as usize + next).read() }
@@ -1003,10 +1003,18 @@ unsafe fn fold_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
                 P::zeroed()
             }
         });
-        for (next, value) in some.into_iter().enumerate() {
-            if item + (next as u32) < left {
-                values[0] = op.combine(values[0], op.lift(value, index + u64::from(item) + next as u64));
+        let mut next = item;
+        if left - item >= 4 {
+            for value in some {
+                values[0] = op.combine(values[0], op.lift(value, index + u64::from(next)));
+                next += 1;
             }
+        }
+        while next < left.min(item + 4) {
+            intrinsics::no_unroll();
+            values[0] = op.combine(values[0], op.lift(some[0], index + u64::from(next)));
+            rotate(&mut some);
+            next += 1;
         }
         item += 4;
     }

@@ -44,35 +44,6 @@ const LIBRARY: &[&[Kernels]] = &[
     },
 ];
 
-/// The operators whose kernels of segments, rows and columns have given the bits of the slices alone on a GPU. The others' have on the
-/// emulator, and are for it alone so far: what ptxas 13.0 makes of some of them for an H200 reads a register before the zero that was written to it is there
-/// (`sumsq` of `i32`: a predicated product between `CS2R` and the sum; `dot` of integers has the same), and gives other bits.
-const COMPARED: [&str; 14] = [
-    "sum",
-    "prod",
-    "min",
-    "max",
-    "argmin",
-    "argmax",
-    "mean",
-    "var",
-    "nansum",
-    "nanvar",
-    "nanargmin",
-    "compensated_sum",
-    "sum_where",
-    "logsumexp",
-];
-
-/// Whether a kernel of the library's, of this name, is for GPUs as well.
-fn is_compared(name: &str) -> bool {
-    let mut shapes = ["_segments", "_rows", "_columns"].iter();
-    match shapes.find_map(|shape| name.strip_suffix(shape)) {
-        None => true,
-        Some(of) => of.rsplit_once('_').is_some_and(|(operator, _)| COMPARED.contains(&operator)),
-    }
-}
-
 /// Compiled kernels, each for its BLOCK, kept for the program's life; `None` for what no table has.
 pub type Loaded = Mutex<HashMap<(TypeId, u32), Option<&'static Compiled>>>;
 
@@ -145,15 +116,14 @@ impl Gpu {
         if let Some(&kernel) = loaded.get(&(of, block)) {
             return Ok(kernel);
         }
-        let of_library = LIBRARY.iter().copied().flatten().find_map(|kernels| kernels.find(of));
-        let found = of_library
-            .filter(|(name, _)| self.is_emulator() || is_compared(name))
-            .or_else(|| own.find(of))
-            .and_then(|(name, ptx)| {
-                [block, ANY_BLOCK]
-                    .into_iter()
-                    .find_map(|block| Some((name, block, CString::new(ptx.module(name, block)?).ok()?)))
-            });
+        let found =
+            LIBRARY.iter().copied().flatten().chain([&own]).find_map(|kernels| kernels.find(of)).and_then(
+                |(name, ptx)| {
+                    [block, ANY_BLOCK]
+                        .into_iter()
+                        .find_map(|block| Some((name, block, CString::new(ptx.module(name, block)?).ok()?)))
+                },
+            );
         let kernel = match found {
             None => None,
             Some((name, block, ptx)) => match loaded.get(&(of, block)) {
@@ -261,15 +231,6 @@ pub mod tests {
         for ptx in all() {
             assert_eq!((ptx.version, ptx.capability), (EMBEDDED[0].version, EMBEDDED[0].capability));
         }
-    }
-
-    #[test]
-    fn what_is_compared_is_in_the_table() {
-        for operator in COMPARED {
-            let names = |name: &str| name.strip_suffix("_f32_rows") == Some(operator) && is_compared(name);
-            assert!(LIBRARY.iter().copied().flatten().flat_map(Kernels::names).any(names), "{operator}");
-        }
-        assert!(is_compared("sumsq_i32") && !is_compared("sumsq_i32_rows"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 pub mod example;
 pub mod reference;
 
-use gpu_reduce::{Buffer, Device, Element, Error, Item, Plan, bf16, f16};
+use gpu_reduce::{Device, Element, Plan, bf16, f16};
 use rayon::prelude::*;
 
 /// Every device under test, the CPU first: beside it the first GPU, or the emulator where there is none.
@@ -24,21 +24,6 @@ pub fn gpu() -> Option<Device> {
             eprintln!("skipped on a GPU: {why}");
             None
         }
-    }
-}
-
-/// The results of many reductions at once; `None` where the operator's kernels have not been compared on a GPU so far, which is printed.
-///
-/// # Panics
-///
-/// After any other error.
-pub fn results_of_many<R: Item>(case: &str, got: Result<Buffer<R>, Error>) -> Option<Vec<R>> {
-    match got {
-        Err(error @ Error::NoKernel { .. }) if gpu().is_some() => {
-            eprintln!("skipped: {case}: {error}");
-            None
-        }
-        got => Some(got.unwrap_or_else(|error| panic!("{case}: {error}")).to_vec().unwrap()),
     }
 }
 
