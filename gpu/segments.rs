@@ -1,29 +1,27 @@
-//! The kernel of many reductions at once: each segment of an array has the bits of reducing that slice alone.
+//! The kernels of many reductions at once: each segment of an array has the bits of reducing that slice alone.
 //!
 //! A segment's tree is that of its [`Plan`]; which lanes fold it is of no account, and BLOCK is the tree's parameter alone: a launch has blocks of
 //! [`THREADS`].
 //!
-//! A **position** counts the items, and for each segment a leaf: shares of as many positions cost alike, whatever the segments' lengths are. A
-//! warp has the segments that start in its share, and goes through them by batches.
+//! A **position** counts the items, and for each segment what it costs beside them, [`Cut::weight`] items: shares of as many positions cost alike,
+//! whatever the segments' lengths are. A warp has the segments that start in its share.
 //!
 //! - A **leaf** is WIDTH neighbouring items. A lane folds SLOTS of them at a time, and all their loads are on their way before the first is
 //!   folded.
-//! - A **unit** is up to 32 · SLOTS neighbouring leaves of each row of a chunk, a power of two: a **short** segment is one, of one row. A warp lists
-//!   the units of a batch by their leaves, rounded up to a power of two, and folds as many at a time as it has lanes for.
-//! - A **middle** segment has several units, rows or chunks, and is folded by a warp after its short ones.
-//! - **Long** ones are folded by the block, when its warps have done the others, 32 units at a time. It has the chunks that start in its share; who
-//!   folds the last of a segment folds the chunks' partial results.
+//! - **Short** segments have up to 32 · SLOTS leaves, no more than a row of their plan. This module's kernel goes through those of a warp's share by
+//!   batches: it lists a batch's by their leaves, rounded up to a power of two, and folds as many at a time as it has lanes for.
+//! - The **larger** ones it leaves to the kernel of [`rows`], by a list for each warp, and that kernel has all segments where most are larger.
 
 use crate::fold::fold_thread;
 use crate::input::Input;
-use crate::plan::SINGLE_ROWS;
 use crate::shape::{self, Shape};
-use crate::{Op, Plan, slot};
+use crate::{Op, Plan};
 use core::array::from_fn;
 use core::ffi::c_void;
 use core::hint::assert_unchecked;
+use core::ptr::null_mut;
 use core::sync::atomic::Ordering;
-use cuda_std::atomic::{AtomicU32, AtomicU64};
+use cuda_std::atomic::AtomicU64;
 use cuda_std::shared::Shared;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
@@ -38,16 +36,27 @@ pub const RESIDENT_BLOCKS: u32 = 4;
 /// Warps in a block.
 pub const WARPS: u32 = THREADS / warp::WARP_SIZE;
 
-/// The most positions in a warp's share, by the items that a thread folds side by side.
+/// The most positions in a warp's share, by the items that a thread folds side by side, where short segments are listed.
 pub const fn most_positions(width: u64) -> u64 {
     32 * width * (LARGER as u64 - 2)
 }
 
-/// Leaves that a segment has more of to be long.
-pub const LEAST_LONG: u64 = 256;
-
-/// Segments that start in a warp's share and are not short, and one that reaches into it, at most.
+/// Segments that start in a warp's share and are not short, and one that reaches into it, at most: each has over 32 leaves.
 const LARGER: u32 = 258;
+
+/// Words of a warp's list of larger segments: their number, and the index of each.
+pub const LIST: usize = LARGER as usize + 1;
+
+/// Items of the longest short segments, by those that a thread folds side by side and the leaves that it has in flight.
+pub const fn most_short(width: u64, slots: usize, block: u32) -> u64 {
+    width << unit(slots, block)
+}
+
+/// Leaves of the longest short segments, by their logarithm.
+const fn unit(slots: usize, block: u32) -> u32 {
+    let (most, row) = ((32 * slots as u32).trailing_zeros(), block.trailing_zeros());
+    if row < most { row } else { most }
+}
 
 /// Where segments lie.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +94,11 @@ impl Segments {
     #[must_use]
     pub fn with_number(self, number: *const u64) -> Self {
         Self { number, ..self }
+    }
+
+    /// Whether the device's memory says how many there are.
+    pub fn has_number(&self) -> bool {
+        !self.number.is_null()
     }
 
     /// How many there are.
@@ -140,16 +154,16 @@ impl Segments {
         start <= end && end <= self.len
     }
 
-    /// The first of `count` segments that starts at one of two positions or later, for each: found by all lanes, half of them for each. Of
-    /// offsets that descend it is some segment, the same for all who ask.
+    /// The first of `count` segments that starts at one of two positions or later, for each, where a segment weighs as `weight` items: found by all
+    /// lanes, half of them for each. Of offsets that descend it is some segment, the same for all who ask.
     ///
     /// # Safety
     ///
     /// All lanes call it together.
     #[inline(always)]
-    unsafe fn first_from(&self, count: u64, leaf: u64, positions: [u64; 2]) -> [u64; 2] {
+    unsafe fn first_from(&self, count: u64, weight: u64, positions: [u64; 2]) -> [u64; 2] {
         if self.offsets.is_null() {
-            let size = (self.size + leaf).max(1);
+            let size = (self.size + weight).max(1);
             return positions.map(|position| position.div_ceil(size).min(count));
         }
         const PROBES: u32 = warp::WARP_SIZE / 2;
@@ -158,7 +172,7 @@ impl Segments {
         let position = if upper { positions[1] } else { positions[0] };
         let (mut low, mut high) = (0, count);
         // Where it would be if all segments had one length: near it are the first probes.
-        let part = position as f64 / (self.len + leaf * count) as f64;
+        let part = position as f64 / (self.len + weight * count) as f64;
         let guess = (part * count as f64) as u64;
         let mut is_near = true;
         // SAFETY: as the caller vouches.
@@ -176,7 +190,7 @@ impl Segments {
                     }
                 };
                 let at = probe(lane % PROBES);
-                let before = low < high && at < high && self.start(at).wrapping_add(leaf * at) < position;
+                let before = low < high && at < high && self.start(at).wrapping_add(weight * at) < position;
                 let ballot = warp::warp_vote_ballot(warp::ALL, before) >> (if upper { PROBES } else { 0 });
                 let passed = (!ballot).trailing_zeros().min(PROBES);
                 if low < high {
@@ -207,13 +221,17 @@ pub type Arguments<P, O, V> = shape::Arguments<Segments, P, O, V>;
 pub struct Cut {
     /// BLOCK of the plans.
     pub block: u32,
-    /// Positions in a warp's share, at most [`most_positions`].
+    /// Positions in a warp's share, at most [`most_positions`] where there are lists; or rows, of those that are short.
     pub share: u32,
-    /// Items of a segment that a warp folds alone, at most; no fewer than [`LEAST_LONG`] leaves.
-    pub middle: u32,
+    /// Items that a segment costs beside its own: a leaf's where there are lists.
+    pub weight: u32,
+    /// Parts of the chunks of larger segments, each for a warp, by their logarithm: [`places`] are for so many.
+    pub parts: u16,
     /// Whether a segment without items may have no value.
-    pub has_default: u32,
-    /// For the partial results of segments of several chunks: [`places`] of them, each a [`slot`].
+    pub has_default: u16,
+    /// For a list of larger segments for each warp, [`LIST`] words; none where the kernel of [`rows`] has all segments.
+    pub lists: *mut u64,
+    /// For the partial results of segments of several chunks or parts: [`places`] of them, each a [`slot`].
     pub partials: *mut u64,
     /// For how many of them are there: as many numbers, all 0 before the launch and after it.
     pub counts: *mut u32,
@@ -225,12 +243,30 @@ pub struct Cut {
 impl Cut {
     /// What is wrong where a segment has no value, but for its index.
     pub const NO_VALUE: u64 = 1 << 63;
+
+    /// Without anything.
+    pub const NONE: Self = Self {
+        block: 0,
+        share: 0,
+        weight: 0,
+        parts: 0,
+        has_default: 0,
+        lists: null_mut(),
+        partials: null_mut(),
+        counts: null_mut(),
+        wrong: null_mut(),
+    };
 }
 
-/// Places for the partial results of the segments of `len` items, in rows of `row`: two for each row of the input. No chunk is shorter, so that
-/// in one row there start at most one segment of several chunks, and one other chunk of such.
-pub const fn places(len: u64, row: u64) -> u64 {
-    2 * (len >> row.trailing_zeros()) + 2
+/// Places for the partial results of segments of `len` items in all, with rows of `row` items and chunks of 2^`parts` parts.
+pub const fn places(len: u64, row: u64, parts: u16) -> u64 {
+    place(len, row, parts) + 1
+}
+
+/// The first place of a segment that starts there. One of less than a row has no partial results; one of several chunks has up to a chunk for each of its
+/// rows, the last begun, or, where chunks are [`rows::TALL_ROWS`] and more, up to 32 parts for each of these.
+const fn place(start: u64, row: u64, parts: u16) -> u64 {
+    2 * (start >> row.trailing_zeros()) << parts
 }
 
 impl Shape for Segments {
@@ -240,41 +276,88 @@ impl Shape for Segments {
 /// The kernel as a type.
 pub type Kernel<O, P> = shape::Kernel<Segments, O, P>;
 
-/// The kernel: reduces each segment of `arguments.input`.
+/// The kernel: reduces the short segments of `arguments.input`, and lists the larger ones.
 ///
 /// # Safety
 ///
-/// The launch has blocks of [`THREADS`], as many as have a warp for each share of the positions; the pointers are valid as [`Arguments`]
-/// says, and nothing else uses what they point to meanwhile. The offsets may be anything.
+/// The launch has blocks of [`THREADS`], as many as have a warp for each share of the positions, and there are lists for so many warps; the pointers
+/// are valid as [`Arguments`] says, and nothing else uses what they point to meanwhile. The offsets may be anything.
 #[inline(always)]
 pub unsafe fn reduce_segments<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
-    let Arguments { shape: segments, cut, .. } = arguments;
-    let work = Work::<O, P, WIDTH, SLOTS> {
+    let work = Short::<O, P, WIDTH, SLOTS> {
         arguments,
         bounds: shared_array![u64; (WARPS * (BATCH + 1)) as usize],
         list: shared_array![u8; (WARPS * BATCH) as usize],
-        larger: shared_array![u64; (WARPS * LARGER) as usize],
-        longs: shared_array![u32; WARPS as usize],
-        heads: shared_array![O::Accumulator; 64],
-        accumulators: shared_array![O::Accumulator; if waits_in_shared::<O, P::Item>() { THREADS as usize } else { 1 }],
         warp: thread::thread_idx_x() / warp::WARP_SIZE,
     };
     // SAFETY: all threads are here.
-    unsafe {
-        let count = segments.count();
-        let mut share = u64::from(cut.share);
-        if !segments.number.is_null() {
+    unsafe { work.fold() }
+}
+
+/// The warp's number in its block.
+#[inline(always)]
+fn warp_of_block() -> u32 {
+    thread::thread_idx_x() / warp::WARP_SIZE
+}
+
+/// The warp's number among all.
+#[inline(always)]
+fn warp_of_grid() -> u64 {
+    u64::from(thread::block_idx_x() * WARPS + warp_of_block())
+}
+
+impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
+    /// The positions of this warp's share, from one to another, of so many segments.
+    #[inline(always)]
+    fn positions(&self, count: u64) -> [u64; 2] {
+        let mut share = u64::from(self.cut.share);
+        if !self.shape.number.is_null() {
             // The host knew only how many there may be.
             let warps = u64::from(thread::grid_dim_x() * WARPS).max(1);
-            share = (segments.len + WIDTH as u64 * count).div_ceil(warps).min(share);
+            share = (self.shape.len + u64::from(self.cut.weight) * count).div_ceil(warps).min(share);
         }
-        let start = u64::from(thread::block_idx_x() * WARPS) * share;
-        let own = start + u64::from(work.warp) * share;
-        let [first, end] = segments.first_from(count, WIDTH as u64, [own, own + share]);
-        let larger = work.fold_short(first, end);
-        work.fold_larger(larger, [start, start + u64::from(WARPS) * share]);
+        let first = warp_of_grid() * share;
+        [first, first + share]
+    }
+
+    /// The warp's list of larger segments.
+    #[inline(always)]
+    fn list(&self) -> *mut u64 {
+        self.cut.lists.wrapping_add(warp_of_grid() as usize * LIST)
+    }
+
+    /// Stores a segment's result, of the accumulator of its items.
+    ///
+    /// # Safety
+    ///
+    /// It is one of the segments, and nobody else stores its result.
+    #[inline(always)]
+    unsafe fn deliver(&self, op: &O, segment: u64, all: O::Accumulator, len: u64) {
+        let Self { results, default, cut, .. } = *self;
+        let all = if len == 0 { all } else { op.end(all, len) };
+        // SAFETY: there is a place for each.
+        unsafe {
+            let place = results.add(segment as usize);
+            match op.finish(all, len) {
+                Some(output) => place.write(output),
+                None => {
+                    place.write(default);
+                    if len == 0 && cut.has_default == 0 {
+                        self.is_wrong(Cut::NO_VALUE | segment);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says what is wrong, as [`Cut::wrong`] takes it.
+    #[inline(always)]
+    fn is_wrong(&self, what: u64) {
+        // SAFETY: the place is for this.
+        let least = unsafe { AtomicU64::from_ptr(self.cut.wrong) };
+        least.fetch_min(what, Ordering::Relaxed);
     }
 }
 
@@ -282,32 +365,19 @@ pub unsafe fn reduce_segments<O: Op<P::Item>, P: Input, const WIDTH: usize, cons
 pub const fn slots<O: Op<I>, I: Copy + 'static>(width: usize) -> usize {
     let bytes = size_of::<O::Accumulator>() * if O::EXACT { 2 } else { width };
     match bytes {
-        0..=16 => 2,
+        0..=16 => 4,
         17..=32 => 2,
         _ => 1,
     }
 }
 
-/// Whether shared memory, of which a block has 48 KiB, has room for an accumulator for each thread.
-const fn waits_in_shared<O: Op<I>, I: Copy + 'static>() -> bool {
-    size_of::<O::Accumulator>() <= 40
-}
-
 /// What a launch is given, and what its blocks share: the items that a thread folds side by side are WIDTH, the leaves that it has in flight SLOTS.
-struct Work<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> {
+struct Short<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> {
     arguments: Arguments<P, O, O::Output>,
     /// For each warp: where a batch's segments start, and where the last one ends.
     bounds: Shared<u64>,
     /// For each warp: numbers of a batch's segments.
     list: Shared<u8>,
-    /// For each warp: the segments of its share that are not short.
-    larger: Shared<u64>,
-    /// For each warp: how many of them are long.
-    longs: Shared<u32>,
-    /// The accumulators of 32 units, twice.
-    heads: Shared<O::Accumulator>,
-    /// Those of the chunks of a segment, where there is room for them: one for each thread, which has no registers for it.
-    accumulators: Shared<O::Accumulator>,
     /// The warp's number in its block.
     warp: u32,
 }
@@ -316,54 +386,33 @@ struct Work<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> {
 const BATCH: u32 = 256;
 const OF_LANE: usize = (BATCH / warp::WARP_SIZE) as usize;
 
-/// Units that a warp has of the 32 that a block folds at a time.
-const UNITS: u32 = warp::WARP_SIZE / WARPS;
-
-impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P, WIDTH, SLOTS> {
-    /// What rows need of it: nothing is listed.
-    #[inline(always)]
-    fn of_rows(arguments: Arguments<P, O, O::Output>) -> Self {
-        Self {
-            arguments,
-            bounds: shared_array![u64; 1],
-            list: shared_array![u8; 1],
-            larger: shared_array![u64; 1],
-            longs: shared_array![u32; 1],
-            heads: shared_array![O::Accumulator; 1],
-            accumulators: shared_array![O::Accumulator; if waits_in_shared::<O, P::Item>() { THREADS as usize } else { 1 }],
-            warp: thread::thread_idx_x() / warp::WARP_SIZE,
-        }
-    }
-
-    /// Leaves that a warp folds at a time, by their logarithm.
-    const MOST: u32 = (32 * SLOTS as u32).trailing_zeros();
-
-    /// Leaves of a unit of a chunk, by their logarithm.
-    #[inline(always)]
-    fn unit(&self) -> u32 {
-        self.arguments.cut.block.trailing_zeros().min(Self::MOST)
-    }
-
-    /// Reduces those of the segments `first..end` that are short, lists the others, and says how many they are.
+impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, P, WIDTH, SLOTS> {
+    /// Reduces the segments of the warp's share that are short, and lists the others.
     ///
     /// # Safety
     ///
-    /// All lanes of the warp call it together; the segments are those that start in the warp's share.
+    /// All lanes of the warp call it together.
     #[inline(always)]
-    unsafe fn fold_short(&self, first: u64, end: u64) -> u32 {
-        let segments = self.arguments.shape;
+    unsafe fn fold(&self) {
+        let Arguments { shape: segments, cut, .. } = self.arguments;
         let lane = warp::lane_id();
         let bounds = self.warp * (BATCH + 1);
         let list = self.warp * BATCH;
-        let most = (WIDTH as u32) << self.unit();
+        let unit = unit(SLOTS, cut.block);
+        let most = (WIDTH as u32) << unit;
+        let places = self.arguments.list().wrapping_add(1);
         let mut larger = 0;
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller vouches; places of the list are the warp's.
         unsafe {
-            // The one before may reach into the block's share.
-            if self.warp == 0 && first > 0 {
+            let count = segments.count();
+            let [first, end] = segments.first_from(count, cut.weight.into(), self.arguments.positions(count));
+            // The one before may reach into the share.
+            if first > 0 {
                 let (start, stop) = (segments.start(first - 1), segments.start(first));
-                if segments.is_valid(start, stop) && self.is_long(stop - start) {
-                    self.larger.write(0, first - 1);
+                if segments.is_valid(start, stop) && stop - start > most.into() {
+                    if lane == 0 {
+                        places.write(first - 1);
+                    }
                     larger = 1;
                 }
             }
@@ -391,7 +440,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
                         (self.bounds.read(bounds + index), self.bounds.read(bounds + index + 1));
                     let len = stop.wrapping_sub(start);
                     let is_there = index < left;
-                    let is_short = is_there & (start <= stop) & (stop <= segments.len) & (len <= most.into());
+                    let is_valid = start <= stop && stop <= segments.len;
+                    let is_short = is_there & is_valid & (len <= most.into());
                     // Before any branch on these, or the compiler makes two votes of it.
                     let others = warp::warp_vote_ballot(warp::ALL, is_there & !is_short);
                     let leaves = (len as u32).div_ceil(WIDTH as u32);
@@ -400,9 +450,13 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
                     classes ^= if is_short { (15 ^ class) << (4 * group) } else { 0 };
                     present |= if is_short { 1 << class } else { 0 };
                     if others != 0 {
+                        let segment = batch + u64::from(index);
                         let place = larger + before(others, lane);
+                        if is_there && !is_valid {
+                            self.arguments.is_wrong(segment);
+                        }
                         if is_there && !is_short && place < LARGER {
-                            self.larger.write(self.warp * LARGER + place, batch + u64::from(index));
+                            places.add(place as usize).write(segment);
                         }
                         larger = (larger + others.count_ones()).min(LARGER);
                     }
@@ -416,7 +470,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
                     }
                     class = 1;
                 }
-                while class <= self.unit() {
+                while class <= unit {
                     intrinsics::no_unroll();
                     if warp::warp_vote_any(warp::ALL, present >> class & 1 != 0) {
                         let mut count = 0;
@@ -433,12 +487,16 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
                             group += 1;
                         }
                         warp::sync_warp(warp::ALL);
-                        // Lanes that a segment has, by their logarithm.
+                        // Lanes that a segment has, by their logarithm. Of two leaves, it would leave half the slots of four empty.
                         let lanes = class.saturating_sub(SLOTS.trailing_zeros());
                         let mut done = 0;
                         while done < count {
                             intrinsics::no_unroll();
-                            self.fold_listed(batch, lanes, done, count);
+                            if SLOTS > 2 && class == 1 {
+                                self.fold_listed::<2>(batch, lanes, done, count);
+                            } else {
+                                self.fold_listed::<SLOTS>(batch, lanes, done, count);
+                            }
                             done += 32 >> lanes;
                         }
                         warp::sync_warp(warp::ALL);
@@ -448,8 +506,10 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
                 warp::sync_warp(warp::ALL);
                 batch += u64::from(left);
             }
+            if lane == 0 {
+                self.arguments.list().write(larger.into());
+            }
         }
-        larger
     }
 
     /// Reduces a batch's segments of a leaf, each by the lane that has its class.
@@ -497,7 +557,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
                     intrinsics::no_unroll();
                     if is_in[0] {
                         let segment = batch + u64::from(32 * (group + slot) + lane);
-                        self.deliver(&ops[0], segment, values[0], lens[0].into());
+                        self.arguments.deliver(&ops[0], segment, values[0], lens[0].into());
                     }
                     rotate(&mut is_in);
                     rotate(&mut lens);
@@ -516,11 +576,11 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
     ///
     /// All lanes of the warp call it together; the lanes are as many as have the leaves.
     #[inline(always)]
-    unsafe fn fold_listed(&self, batch: u64, lanes: u32, done: u32, count: u32) {
+    unsafe fn fold_listed<const LEAVES: usize>(&self, batch: u64, lanes: u32, done: u32, count: u32) {
         let lane = warp::lane_id();
         let bounds = self.warp * (BATCH + 1);
         let (rank, part) = (done + (lane >> lanes), lane & ((1 << lanes) - 1));
-        let item = part * (SLOTS * WIDTH) as u32;
+        let item = part * (LEAVES * WIDTH) as u32;
         // SAFETY: as the caller vouches.
         unsafe {
             let Arguments { input: mut at, mut op, .. } = self.arguments;
@@ -534,320 +594,20 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Work<O, P
                     op = op.begin(at.read());
                 }
             }
-            let mut values = [[op.identity(); WIDTH]; SLOTS];
-            fold_leaves::<O, P, WIDTH, SLOTS>(
+            let mut values = [[op.identity(); WIDTH]; LEAVES];
+            fold_leaves::<O, P, WIDTH, LEAVES>(
                 &op,
                 &mut values,
                 at.offset(item as usize),
                 len.saturating_sub(item),
                 item.into(),
             );
-            let value = of_leaves::<O, P::Item, WIDTH, SLOTS>(&op, values);
+            let value = of_leaves::<O, P::Item, WIDTH, LEAVES>(&op, values);
             let value = fold_lanes::<O, P::Item>(&op, value, lanes);
             if rank < count && part == 0 {
-                self.deliver(&op, batch + u64::from(index), value, len.into());
+                self.arguments.deliver(&op, batch + u64::from(index), value, len.into());
             }
         }
-    }
-
-    /// Reduces the segments that are not short: the middle ones that the warp has listed, and the block's chunks of the long ones.
-    ///
-    /// # Safety
-    ///
-    /// All threads of the block call it together.
-    #[inline(always)]
-    unsafe fn fold_larger(&self, larger: u32, positions: [u64; 2]) {
-        let Arguments { input, shape: segments, op, cut, .. } = self.arguments;
-        let lane = warp::lane_id();
-        let row = cut.block * WIDTH as u32;
-        let unit = self.unit();
-        let units = cut.block >> unit;
-        // Lanes of a unit.
-        let lanes = unit.saturating_sub(SLOTS.trailing_zeros());
-        let (side, part) = (lane >> lanes, lane & ((1 << lanes) - 1));
-        let (mut of_warp, mut index, mut longs, mut parity) = (WARPS, 0, 0, 0);
-        // SAFETY: as the caller vouches.
-        unsafe {
-            warp::sync_warp(warp::ALL);
-            loop {
-                intrinsics::no_unroll();
-                let is_long = of_warp < WARPS;
-                if !is_long && index == larger {
-                    // Now the block folds what its warps have found to be long.
-                    if lane == 0 {
-                        self.longs.write(self.warp, longs);
-                    }
-                    thread::sync_threads();
-                    of_warp = 0;
-                    index = 0;
-                    continue;
-                }
-                if is_long && index >= self.longs.read(of_warp) {
-                    of_warp += 1;
-                    index = 0;
-                    if of_warp == WARPS {
-                        return;
-                    }
-                    continue;
-                }
-                let segment = self.larger.read((if is_long { of_warp } else { self.warp }) * LARGER + index);
-                let (start, stop) = (segments.start(segment), segments.start(segment + 1));
-                let len = stop.wrapping_sub(start);
-                let plan = self.plan(len);
-                let mut chunks = [0, plan.chunks];
-                if is_long {
-                    let (row, rows) =
-                        (plan.row.trailing_zeros(), (plan.chunk >> plan.row.trailing_zeros()) as u32);
-                    chunks = positions.map(|position| {
-                        let before = position.saturating_sub(start + WIDTH as u64 * segment).min(len);
-                        let before = ((before + plan.row - 1) >> row) as u32;
-                        before.div_ceil(rows.max(1)).min(plan.chunks)
-                    });
-                } else if !segments.is_valid(start, stop) {
-                    self.is_wrong(segment);
-                    index += 1;
-                    continue;
-                } else if self.is_long(len) {
-                    warp::sync_warp(warp::ALL);
-                    self.larger.write(self.warp * LARGER + longs, segment);
-                    longs += 1;
-                    index += 1;
-                    continue;
-                }
-                let mut chunk = chunks[0];
-                let op = op.begin(input.offset(start as usize).read());
-                let shift = units.trailing_zeros();
-                let mut waiting = op.identity();
-                while chunk < chunks[1] {
-                    intrinsics::no_unroll();
-                    // Units that are left, of a round of 32; the block's warps have every eighth.
-                    let left = if len < row.into() {
-                        (len as u32).div_ceil((WIDTH as u32) << unit)
-                    } else if chunks[1] - chunk < warp::WARP_SIZE {
-                        ((chunks[1] - chunk) << shift).min(warp::WARP_SIZE)
-                    } else {
-                        warp::WARP_SIZE
-                    };
-                    let count = if is_long { left.div_ceil(WARPS) } else { left };
-                    let mut head = op.identity();
-                    let mut done = 0;
-                    while done < count {
-                        intrinsics::no_unroll();
-                        let number = done + side;
-                        let number = if is_long { self.warp + WARPS * number } else { number };
-                        let of_chunk = chunk + (number >> shift);
-                        let range = plan.range(of_chunk);
-                        let mut item = range.start
-                            + u64::from(
-                                (((number & (units - 1)) << unit) + part * SLOTS as u32) * WIDTH as u32,
-                            );
-                        let is_there = done + side < count && of_chunk < chunks[1];
-                        let mut left = if is_there { range.end.saturating_sub(item) as u32 } else { 0 };
-                        let mut values = [[op.identity(); WIDTH]; SLOTS];
-                        while warp::warp_vote_any(warp::ALL, left > 0) {
-                            intrinsics::no_unroll();
-                            fold_leaves::<O, P, WIDTH, SLOTS>(
-                                &op,
-                                &mut values,
-                                input.offset((start + item) as usize),
-                                left,
-                                item,
-                            );
-                            item += u64::from(row);
-                            left = left.saturating_sub(row);
-                        }
-                        let value = of_leaves::<O, P::Item, WIDTH, SLOTS>(&op, values);
-                        let value = fold_lanes::<O, P::Item>(&op, value, lanes);
-                        // Lane i takes that of unit i.
-                        let ahead = lane.wrapping_sub(done);
-                        let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, (ahead << lanes) % 32, 32);
-                        if ahead < (32 >> lanes) && lane < count {
-                            head = value;
-                        }
-                        done += 32 >> lanes;
-                    }
-                    if is_long {
-                        if lane < UNITS {
-                            self.heads.write(parity + self.warp + WARPS * lane, head);
-                        }
-                        thread::sync_threads();
-                    }
-                    let head = if is_long { self.heads.read(parity + lane) } else { head };
-                    // In one code for both, which the compiler would make two.
-                    if intrinsics::opaque((!is_long || self.warp == 0).into()) != 0 {
-                        let plan = self.plan(len);
-                        self.settle(&op, segment, start, &plan, chunks, chunk, head, units, &mut waiting);
-                    }
-                    parity ^= if is_long { warp::WARP_SIZE } else { 0 };
-                    chunk += warp::WARP_SIZE >> shift;
-                }
-                index += 1;
-            }
-        }
-    }
-
-    /// The plan of a segment that is not short; each time anew, so that it takes no registers meanwhile.
-    #[inline(always)]
-    fn plan(&self, len: u64) -> Plan {
-        plan_of::<WIDTH>(len, intrinsics::opaque(self.arguments.cut.block))
-    }
-
-    /// Whether a segment of so many items is folded by a block.
-    #[inline(always)]
-    fn is_long(&self, len: u64) -> bool {
-        let cut = self.arguments.cut;
-        len > cut.middle.into()
-    }
-
-    /// Folds the units of some chunks of a long segment, a lane each, and then, where all of its chunks are folded, the chunks' partial results.
-    ///
-    /// # Safety
-    ///
-    /// All lanes of the segment's warp, or of the block's first, call it together, for one of its chunks after the other.
-    #[inline(always)]
-    #[allow(clippy::too_many_arguments)]
-    unsafe fn settle(
-        &self,
-        op: &O,
-        segment: u64,
-        start: u64,
-        plan: &Plan,
-        [first, end]: [u32; 2],
-        chunk: u32,
-        head: O::Accumulator,
-        units: u32,
-        waiting: &mut O::Accumulator,
-    ) {
-        let lane = warp::lane_id();
-        let counts = self.arguments.cut.counts;
-        let shift = units.trailing_zeros();
-        let chunks = warp::WARP_SIZE >> shift;
-        let is_end = chunk + chunks >= end;
-        // SAFETY: as the caller vouches.
-        unsafe {
-            let head = fold_lanes::<O, P::Item>(op, head, shift);
-            if plan.len <= SINGLE_ROWS * plan.row {
-                // The tree of one partial result has its bits.
-                if lane == 0 {
-                    self.deliver(op, segment, head, plan.len);
-                }
-                return;
-            }
-            let is_whole = first == 0 && end == plan.chunks;
-            let mut all = op.identity();
-            if is_whole {
-                if chunk > 0 {
-                    all = if waits_in_shared::<O, P::Item>() {
-                        self.accumulators.read(self.warp * 32 + lane)
-                    } else {
-                        *waiting
-                    };
-                }
-                // That of chunk i goes to lane i modulo 32.
-                let ahead = lane.wrapping_sub(chunk) % warp::WARP_SIZE;
-                let (head, _) = warp::warp_shuffle_idx(warp::ALL, head, (ahead << shift) % 32, 32);
-                if ahead < chunks && chunk + ahead < end {
-                    all = op.combine(all, head);
-                }
-                if waits_in_shared::<O, P::Item>() {
-                    self.accumulators.write(self.warp * 32 + lane, all);
-                } else {
-                    *waiting = all;
-                }
-                if !is_end {
-                    return;
-                }
-            } else {
-                let chunk = chunk + (lane >> shift);
-                if lane & (units - 1) == 0 && chunk < end {
-                    let slot = self.partial(start, plan, chunk);
-                    for word in 0..slot::words::<O::Accumulator>() {
-                        AtomicU64::from_ptr(slot.add(word)).store(slot::word(&head, word), Ordering::Relaxed);
-                    }
-                }
-                if !is_end {
-                    return;
-                }
-                warp::sync_warp(warp::ALL);
-                let mut is_last = false;
-                if lane == 0 {
-                    let there = AtomicU32::from_ptr(counts.add(self.place(start, plan, 0)));
-                    is_last = there.fetch_add(end - first, Ordering::AcqRel) + (end - first) == plan.chunks;
-                    if is_last {
-                        there.store(0, Ordering::Relaxed);
-                    }
-                }
-                if !warp::warp_vote_any(warp::ALL, is_last) {
-                    return;
-                }
-                warp::sync_warp(warp::ALL);
-                let mut chunk = lane;
-                while chunk < plan.chunks {
-                    let partials: [O::Accumulator; SLOTS] = from_fn(|next| {
-                        let chunk = chunk + 32 * next as u32;
-                        let slot = self.partial(start, plan, if chunk < plan.chunks { chunk } else { 0 });
-                        slot::unpack(|word| AtomicU64::from_ptr(slot.add(word)).load(Ordering::Relaxed))
-                    });
-                    unrolled::<SLOTS>(|next| {
-                        if chunk + 32 * (next as u32) < plan.chunks {
-                            all = op.combine(all, partials[next]);
-                        }
-                    });
-                    chunk += 32 * SLOTS as u32;
-                }
-                warp::sync_warp(warp::ALL);
-            }
-            let all = fold_lanes::<O, P::Item>(op, all, 5);
-            if lane == 0 {
-                self.deliver(op, segment, all, plan.len);
-            }
-        }
-    }
-
-    /// The place of a chunk's partial result, as [`places`] counts them.
-    #[inline(always)]
-    fn place(&self, start: u64, plan: &Plan, chunk: u32) -> usize {
-        let at = start + u64::from(chunk) * plan.chunk;
-        (2 * (at >> plan.row.trailing_zeros()) + u64::from(chunk == 0)) as usize
-    }
-
-    /// The slot for it.
-    #[inline(always)]
-    fn partial(&self, start: u64, plan: &Plan, chunk: u32) -> *mut u64 {
-        let words = slot::words::<O::Accumulator>();
-        self.arguments.cut.partials.wrapping_add(self.place(start, plan, chunk) * words)
-    }
-
-    /// Stores a segment's result, of the accumulator of its items.
-    ///
-    /// # Safety
-    ///
-    /// It is one of the segments, and nobody else stores its result.
-    #[inline(always)]
-    unsafe fn deliver(&self, op: &O, segment: u64, all: O::Accumulator, len: u64) {
-        let Arguments { results, default, cut, .. } = self.arguments;
-        let all = if len == 0 { all } else { op.end(all, len) };
-        // SAFETY: there is a place for each.
-        unsafe {
-            let place = results.add(segment as usize);
-            match op.finish(all, len) {
-                Some(output) => place.write(output),
-                None => {
-                    place.write(default);
-                    if len == 0 && cut.has_default == 0 {
-                        self.is_wrong(Cut::NO_VALUE | segment);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Says what is wrong, as [`Cut::wrong`] takes it.
-    #[inline(always)]
-    fn is_wrong(&self, what: u64) {
-        // SAFETY: the place is for this.
-        let least = unsafe { AtomicU64::from_ptr(self.arguments.cut.wrong) };
-        least.fetch_min(what, Ordering::Relaxed);
     }
 }
 

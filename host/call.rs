@@ -27,8 +27,8 @@ pub struct Types {
     /// What the operator's crate has compiled.
     pub own: Kernels,
     pub width: usize,
-    /// Whether the kernel of rows has them by chunks.
-    pub has_chunks: bool,
+    /// Leaves that a lane has in flight, in the kernel of segments.
+    pub slots: usize,
     /// Bytes of an element, of the wider where there are two.
     pub bytes: usize,
     /// Words of an accumulator's slot.
@@ -48,7 +48,7 @@ impl Types {
                 name: type_name::<Kernel<O, P>>,
                 own: O::KERNELS,
                 width: width::<O, P::Item>(P::BYTES),
-                has_chunks: rows::has_chunks::<O, P::Item>(width::<O, P::Item>(P::BYTES)),
+                slots: segments::slots::<O, P::Item>(width::<O, P::Item>(P::BYTES)),
                 bytes: P::BYTES,
                 words: slot::words::<O::Accumulator>(),
             }

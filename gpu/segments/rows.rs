@@ -1,17 +1,20 @@
-//! The kernel of rows, segments of one length that lie one after another: nothing is to be searched, and there are no lists. A warp has as many
-//! rows as every other, or as many chunks of rows.
+//! The kernel of rows, segments of one length that lie one after another, and of segments that are not short: by lists, or all where most are. A warp
+//! has as many short rows as every other; or the chunks that start in its share, or, where there are too few of these, or tall ones, parts of chunks.
 
 use super::{
-    Arguments, WARPS, Work, fold_lanes, fold_leaf, is_aligned, load_leaf, of_thread, plan_of, unrolled,
+    Arguments, THREADS, WARPS, fold_lanes, fold_leaf, is_aligned, load_leaf, of_thread, place, plan_of,
+    rotate, unrolled, warp_of_block, warp_of_grid,
 };
 pub use super::{Cut, Segments};
 use crate::input::Input;
-use crate::kernels;
-use crate::{Op, Plan};
-use bytemuck::Pod;
+use crate::{Op, kernels, slot};
+use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
 use core::marker::PhantomData;
-use cuda_std::{intrinsics, thread, warp};
+use core::sync::atomic::Ordering;
+use cuda_std::atomic::{AtomicU32, AtomicU64};
+use cuda_std::shared::Shared;
+use cuda_std::{intrinsics, shared_array, thread, warp};
 
 /// The kernel as a type.
 pub struct Kernel<O, P>(PhantomData<(O, P)>);
@@ -23,6 +26,9 @@ impl<O: Op<P::Item> + Pod, P: Input> kernels::Kernel for Kernel<O, P> {
 /// Leaves of a row of the input, no more than a row of the plan has, up to which a warp has whole rows; of longer ones it has chunks.
 pub const SHORT: u64 = 32 * LOADS as u64;
 
+/// Rows of a chunk from which on it is tall: its parts are as many as can be.
+pub const TALL_ROWS: u32 = 32;
+
 /// Loads that a lane has on their way at a time.
 const LOADS: usize = 4;
 
@@ -32,40 +38,57 @@ pub const fn is_short(len: u64, width: u64, block: u32) -> bool {
     len <= most * width
 }
 
-/// Whether chunks are for this kernel: whether a lane has registers for the accumulators of several loads, or one will do.
-pub const fn has_chunks<O: Op<I>, I: Copy + 'static>(width: usize) -> bool {
-    O::EXACT || has_room::<O, I>(width)
-}
-
-/// The kernel: reduces each row of `arguments.input`.
+/// The kernel: reduces each row of `arguments.input`, or each segment that is listed, or all.
 ///
 /// # Safety
 ///
-/// As for [`reduce_segments`](super::reduce_segments), but that the segments are of one length, at least 1, and [`Cut::share`]
-/// is how many rows a warp has, or, of rows that are not [short](is_short), chunks. The launch has warps for all.
+/// As for [`reduce_segments`](super::reduce_segments), after which it is launched where there are lists; of rows that are [short](is_short), of at
+/// least an item, [`Cut::share`] is how many a warp has.
 #[inline(always)]
 pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
     let Arguments { shape: segments, cut, .. } = arguments;
-    let work = Work::<O, P, WIDTH, 2>::of_rows(arguments);
-    let first = u64::from(thread::block_idx_x() * WARPS + work.warp) * u64::from(cut.share);
-    let end_of = |count: u64| {
-        let end = first + u64::from(cut.share);
-        if end < count { end } else { count }
+    let work = Rows::<O, P, WIDTH> {
+        arguments,
+        next: shared_array![u64; 2 * WARPS as usize],
+        share: shared_array![Share; WARPS as usize],
+        heads: shared_array![O::Accumulator; if waits_in_shared::<O, P::Item>() { THREADS as usize } else { 1 }],
+        waiting: shared_array![O::Accumulator; if waits_in_shared::<O, P::Item>() { THREADS as usize } else { 1 }],
     };
     // SAFETY: all lanes of the warp are here.
     unsafe {
-        if is_short(segments.size, WIDTH as u64, cut.block) {
-            work.fold_rows(first, end_of(segments.count));
+        if segments.offsets.is_null() && is_short(segments.size, WIDTH as u64, cut.block) {
+            let first = warp_of_grid() * u64::from(cut.share);
+            let end = first + u64::from(cut.share);
+            work.fold_rows(first, if end < segments.count { end } else { segments.count });
         } else {
-            let plan = plan_of::<WIDTH>(segments.size, cut.block);
-            work.fold_chunks(&plan, first, end_of(segments.count * u64::from(plan.chunks)));
+            work.fold_larger();
         }
     }
 }
 
-impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Work<O, P, WIDTH, 2> {
+/// Whether shared memory, of which a block has 48 KiB, has room for an accumulator for each thread.
+const fn waits_in_shared<O: Op<I>, I: Copy + 'static>() -> bool {
+    size_of::<O::Accumulator>() <= 40
+}
+
+/// What a launch is given, and what its blocks share.
+///
+/// What is the same for all lanes, and seldom needed, is in shared memory, because each lane had registers for it else: where the loop over a segment's
+/// units has too few of them, and goes to memory for some, rows of 1,024 take 1.4 times as long.
+struct Rows<O: Op<P::Item>, P: Input, const WIDTH: usize> {
+    arguments: Arguments<P, O, O::Output>,
+    /// For each warp, the next of its segments, and where they end.
+    next: Shared<u64>,
+    /// For each warp, its share of a segment.
+    share: Shared<Share>,
+    /// The accumulators of a round of parts, where there is room for them, one for each thread, which has no registers for it; and of the chunks before.
+    heads: Shared<O::Accumulator>,
+    waiting: Shared<O::Accumulator>,
+}
+
+impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
     /// Reduces the rows `first..end`, of up to [`SHORT`] leaves: each by as many lanes as its leaves are, rounded up to a power of two, or by all,
     /// of which each has two or four; and as many of them at a time as have LOADS loads a lane.
     ///
@@ -147,7 +170,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Work<O, P, WIDTH, 2> {
                     }
                     unrolled::<LOADS>(|load| {
                         if row_of(load) < rows && place_of(load) == 0 {
-                            self.deliver(&ops[load], row + u64::from(row_of(load)), values[load], len.into());
+                            let row = row + u64::from(row_of(load));
+                            self.arguments.deliver(&ops[load], row, values[load], len.into());
                         }
                     });
                 }
@@ -157,67 +181,290 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Work<O, P, WIDTH, 2> {
         }
     }
 
-    /// Reduces the chunks `first..end` of rows of more leaves than a warp has lanes, one after another.
+    /// Reduces the segments, or the chunks and parts of them, that start in the warp's share: those of its list, or all.
     ///
     /// # Safety
     ///
     /// All lanes of the warp call it together.
     #[inline(always)]
-    unsafe fn fold_chunks(&self, plan: &Plan, first: u64, end: u64) {
+    unsafe fn fold_larger(&self) {
+        let Arguments { shape: segments, cut, .. } = self.arguments;
+        let count = segments.count();
+        let list = self.arguments.list();
+        // SAFETY: as the caller vouches; what the list has are segments.
+        unsafe {
+            let [first, end] = if cut.lists.is_null() {
+                let [first, end] =
+                    segments.first_from(count, cut.weight.into(), self.arguments.positions(count));
+                // The one before may reach into the share.
+                [first.saturating_sub(1), end]
+            } else {
+                [0, list.read()]
+            };
+            let next = 2 * warp_of_block();
+            if warp::lane_id() == 0 {
+                self.next.write(next, first);
+                self.next.write(next + 1, end);
+            }
+            warp::sync_warp(warp::ALL);
+            loop {
+                intrinsics::no_unroll();
+                let index = self.next.read(next);
+                if index >= self.next.read(next + 1) {
+                    return;
+                }
+                warp::sync_warp(warp::ALL);
+                if warp::lane_id() == 0 {
+                    self.next.write(next, index + 1);
+                }
+                let segment = if cut.lists.is_null() { index } else { list.add(index as usize + 1).read() };
+                let (start, stop) = (segments.start(segment), segments.start(segment + 1));
+                if segments.is_valid(start, stop) {
+                    self.fold_segment(segment, start, stop - start);
+                } else {
+                    self.arguments.is_wrong(segment);
+                }
+                warp::sync_warp(warp::ALL);
+            }
+        }
+    }
+
+    /// Reduces what starts of a segment in the warp's share.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp call it together.
+    #[inline(always)]
+    unsafe fn fold_segment(&self, segment: u64, start: u64, len: u64) {
         let Arguments { input, shape: segments, op, cut, .. } = self.arguments;
         let lane = warp::lane_id();
-        let chunks = u64::from(plan.chunks.max(1));
-        let (mut row, mut chunk) = (first / chunks, (first % chunks) as u32);
-        let reach = Reach::of::<O, P::Item, WIDTH>(plan, cut.block);
-        let units = cut.block >> reach.unit;
-        let mut left = end.saturating_sub(first) as u32;
-        // The row's chunks of this warp, from one to another.
-        let mut of_row = [chunk, plan.chunks.min(chunk.saturating_add(left))];
+        let plan = plan_of::<WIDTH>(len, cut.block);
+        let row = plan.row.trailing_zeros();
+        // Of a chunk; a single one is as long as its segment.
+        let rows = if plan.chunks > 1 { plan.chunk >> row } else { (len + plan.row - 1) >> row } as u32;
+        let reach = Reach::of::<O, P::Item, WIDTH>(rows, plan.row as u32, cut.block);
+        // Units and parts of a chunk, by their logarithms.
+        let units = cut.block.trailing_zeros() - reach.unit;
+        let parts = if rows >= TALL_ROWS {
+            units
+        } else if len < plan.row {
+            0
+        } else {
+            units.min(cut.parts.into())
+        };
+        // How many parts start before a position, of which each has as many positions.
+        let all = plan.chunks << parts;
+        let positions = self.arguments.positions(segments.count());
+        let [first, end] = positions.map(|position| {
+            let before = position.saturating_sub(start + u64::from(cut.weight) * segment);
+            if before == 0 {
+                0
+            } else if before >= len {
+                all
+            } else {
+                let grain = row - parts;
+                (((before + (1 << grain) - 1) >> grain) as u32).div_ceil(rows.max(1)).min(all)
+            }
+        });
+        let (mut part, mut place) = (first, 0);
         let (mut head, mut waiting) = (op.identity(), op.identity());
         // SAFETY: as the caller vouches.
         unsafe {
-            while left > 0 {
+            if lane == 0 {
+                self.share.write(warp_of_block(), Share { segment, start, len, parts, all, first, end });
+            }
+            let op = if len > 0 { op.begin(input.offset(start as usize).read()) } else { op };
+            while part < end {
                 intrinsics::no_unroll();
-                let start = row * segments.size;
-                let op = op.begin(input.offset(start as usize).read());
-                let range = plan.range(chunk);
+                let range = plan.range(part >> parts);
+                let of_part = units - parts;
+                let mut unit = (part & ((1 << parts) - 1)) << of_part;
+                let end_of_part = unit + (1 << of_part);
                 let mut of_units = op.identity();
-                let mut unit = 0;
-                while unit < units {
+                while unit < end_of_part {
                     intrinsics::no_unroll();
                     let item = range.start + u64::from((unit << reach.unit) * WIDTH as u32);
                     let left = range.end.saturating_sub(item) as u32;
-                    let at = input.offset((start + item) as usize);
-                    let value = fold_unit::<O, P, WIDTH>(&op, at, left, item, reach);
-                    // Lane i takes that of unit i.
-                    let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, 0, 32);
-                    if lane == unit {
-                        of_units = value;
+                    if left > 0 {
+                        let at = input.offset((start + item) as usize);
+                        let value = fold_unit::<O, P, WIDTH>(&op, at, left, item, reach);
+                        // Lane i takes that of unit i.
+                        let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, 0, 32);
+                        if lane == unit & ((1 << of_part) - 1) {
+                            of_units = value;
+                        }
                     }
                     unit += 1;
                 }
-                if units > 1 {
-                    let value = fold_lanes::<O, P::Item>(&op, of_units, units.trailing_zeros());
-                    (of_units, _) = warp::warp_shuffle_idx(warp::ALL, value, 0, 32);
+                let value = fold_lanes::<O, P::Item>(&op, of_units, of_part);
+                // And that of part i, of a round of 32.
+                if waits_in_shared::<O, P::Item>() {
+                    if lane == 0 {
+                        self.heads.write(warp_of_block() * warp::WARP_SIZE + place, value);
+                    }
+                } else {
+                    let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, 0, 32);
+                    if lane == place {
+                        head = value;
+                    }
                 }
-                // And that of chunk i, of a round of 32.
-                let place = (chunk - of_row[0]) % warp::WARP_SIZE;
-                let (value, _) = warp::warp_shuffle_idx(warp::ALL, of_units, 0, 32);
-                if lane == place {
-                    head = value;
-                }
-                chunk += 1;
-                left -= 1;
-                if chunk == of_row[1] || place == warp::WARP_SIZE - 1 {
-                    self.settle(&op, row, start, plan, of_row, chunk - 1 - place, head, 1, &mut waiting);
-                }
-                if chunk == of_row[1] {
-                    (row, chunk) = (row + 1, 0);
-                    of_row = [0, plan.chunks.min(left)];
+                part += 1;
+                place += 1;
+                if part == end || place == warp::WARP_SIZE {
+                    self.settle(&op, part - place, head, &mut waiting);
+                    place = 0;
                 }
             }
         }
     }
+
+    /// Takes the values of a round of parts, a lane each, and delivers the segment's result where all are there.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp call it together, for one round of the share after another.
+    #[inline(always)]
+    unsafe fn settle(&self, op: &O, part: u32, head: O::Accumulator, waiting: &mut O::Accumulator) {
+        let lane = warp::lane_id();
+        let mut head = head;
+        // SAFETY: they are the warp's, and the thread's.
+        let of = unsafe {
+            warp::sync_warp(warp::ALL);
+            let of = self.share.read(warp_of_block());
+            if waits_in_shared::<O, P::Item>() && part + lane < of.end {
+                head = self.heads.read(thread::thread_idx_x());
+            }
+            warp::sync_warp(warp::ALL);
+            of
+        };
+        let cut = self.arguments.cut;
+        let (all, chunks) = (of.all, of.all >> of.parts);
+        let place = place(of.start, u64::from(cut.block) * WIDTH as u64, cut.parts) as usize;
+        let is_end = part + warp::WARP_SIZE >= of.end;
+        let words = slot::words::<O::Accumulator>();
+        let slot_of = |part: u32| cut.partials.wrapping_add((place + part as usize) * words);
+        // SAFETY: as the caller vouches; the places are the segment's.
+        unsafe {
+            if of.end - of.first == all {
+                self.add(op, [chunks, of.parts], part, head, waiting);
+                if !is_end {
+                    return;
+                }
+            } else {
+                if part + lane < of.end {
+                    let slot = slot_of(part + lane);
+                    for word in 0..words {
+                        AtomicU64::from_ptr(slot.add(word)).store(slot::word(&head, word), Ordering::Relaxed);
+                    }
+                }
+                if !is_end {
+                    return;
+                }
+                warp::sync_warp(warp::ALL);
+                let mut is_last = false;
+                if lane == 0 {
+                    let there = AtomicU32::from_ptr(cut.counts.add(place));
+                    let more = of.end - of.first;
+                    is_last = there.fetch_add(more, Ordering::AcqRel) + more == all;
+                    if is_last {
+                        there.store(0, Ordering::Relaxed);
+                    }
+                }
+                if !warp::warp_vote_any(warp::ALL, is_last) {
+                    return;
+                }
+                warp::sync_warp(warp::ALL);
+                let partial = |part: u32| {
+                    let slot = slot_of(if part < all { part } else { 0 });
+                    slot::unpack(|word| AtomicU64::from_ptr(slot.add(word)).load(Ordering::Relaxed))
+                };
+                let mut part = 0;
+                while part < all {
+                    intrinsics::no_unroll();
+                    if size_of::<O::Accumulator>() > 16 {
+                        self.add(op, [chunks, of.parts], part, partial(part + lane), waiting);
+                        part += warp::WARP_SIZE;
+                        continue;
+                    }
+                    // All on their way before the first is added.
+                    let mut heads: [O::Accumulator; LOADS] =
+                        from_fn(|next| partial(part + lane + warp::WARP_SIZE * next as u32));
+                    let mut next = 0;
+                    while next < LOADS && part < all {
+                        intrinsics::no_unroll();
+                        self.add(op, [chunks, of.parts], part, heads[0], waiting);
+                        rotate(&mut heads);
+                        part += warp::WARP_SIZE;
+                        next += 1;
+                    }
+                }
+            }
+            let mut value = if waits_in_shared::<O, P::Item>() {
+                self.waiting.read(thread::thread_idx_x())
+            } else {
+                *waiting
+            };
+            if chunks > 1 {
+                value = fold_lanes::<O, P::Item>(op, value, 5);
+            }
+            if lane == 0 {
+                self.arguments.deliver(op, of.segment, value, of.len);
+            }
+        }
+    }
+
+    /// Adds the values of a round of parts to those of the chunks before, of which lane i has every 32nd from chunk i on.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp call it together, for one round after another.
+    #[inline(always)]
+    unsafe fn add(
+        &self,
+        op: &O,
+        [chunks, parts]: [u32; 2],
+        part: u32,
+        head: O::Accumulator,
+        waiting: &mut O::Accumulator,
+    ) {
+        let chunk = part >> parts;
+        let ahead = warp::lane_id().wrapping_sub(chunk) % warp::WARP_SIZE;
+        let is_there = ahead < (warp::WARP_SIZE >> parts) && chunk + ahead < chunks;
+        // SAFETY: as the caller vouches; the place is the thread's.
+        unsafe {
+            let value = fold_lanes::<O, P::Item>(op, head, parts);
+            let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, (ahead << parts) % 32, 32);
+            let place = thread::thread_idx_x();
+            let mut all = op.identity();
+            if part > 0 {
+                all = if waits_in_shared::<O, P::Item>() { self.waiting.read(place) } else { *waiting };
+            }
+            if is_there {
+                // The tree of one partial result has its bits.
+                all = if chunks > 1 { op.combine(all, value) } else { value };
+            }
+            if waits_in_shared::<O, P::Item>() {
+                self.waiting.write(place, all);
+            } else {
+                *waiting = all;
+            }
+        }
+    }
+}
+
+/// A warp's share of a segment.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Share {
+    segment: u64,
+    start: u64,
+    len: u64,
+    /// Parts of a chunk, by their logarithm.
+    parts: u32,
+    /// Parts of all chunks, and which of them are the warp's, from one to another.
+    all: u32,
+    first: u32,
+    end: u32,
 }
 
 /// Which loads of a chunk a lane has on their way at a time: their places are i · near + j · far, i and j 0 or 1.
@@ -239,16 +486,19 @@ impl Reach {
     /// A leaf of four rows.
     const TALL: u32 = 5;
 
-    /// That of the chunks of a plan with this BLOCK.
+    /// That of chunks of so many rows of `row` items.
     #[inline(always)]
-    fn of<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(plan: &Plan, block: u32) -> Self {
-        let row = plan.row as u32;
+    fn of<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(rows: u32, row: u32, block: u32) -> Self {
         let line = warp::WARP_SIZE * WIDTH as u32;
-        let in_chunk = if plan.len < plan.chunk { plan.len } else { plan.chunk };
-        let has_rows = in_chunk > plan.row;
-        if !has_chunks::<O, I>(WIDTH) || block < 64 {
+        let has_room = has_room::<O, I>(WIDTH);
+        // Whether a lane has registers for what several leaves of a row have come to; or needs none.
+        let is_wide = O::EXACT || if has_room { WIDTH > 1 } else { size_of::<O::Accumulator>() <= 24 };
+        if rows >= TALL_ROWS
+            || block < 64
+            || !(O::EXACT || has_room || (rows <= 1 && is_wide && block >= 128))
+        {
             Self { unit: Self::TALL, near: row, far: 2 * row, step: 4 * row }
-        } else if has_rows || block < 128 || WIDTH < 2 {
+        } else if rows > 1 || block < 128 || !is_wide {
             Self { unit: Self::BROAD, near: line, far: row, step: 2 * row }
         } else {
             Self { unit: Self::WIDE, near: line, far: 2 * line, step: row }
@@ -287,6 +537,9 @@ unsafe fn fold_unit<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     let is_aligned = is_aligned(at, WIDTH);
     // Those of one leaf, or of two that are side by side; or four leaves.
     let mut all = [[op.identity(); WIDTH]; 2];
+    // Of operators without registers for that, what each of four leaves has come to.
+    let mut leaves = [op.identity(); LOADS];
+    let is_wide = !O::EXACT && size_of::<O::Accumulator>() <= 24 && reach.unit == Reach::WIDE;
     // SAFETY: as the caller vouches.
     unsafe {
         while warp::warp_vote_any(warp::ALL, left > 0) {
@@ -328,20 +581,35 @@ unsafe fn fold_unit<O: Op<P::Item>, P: Input, const WIDTH: usize>(
                     _ => unrolled::<LOADS>(|load| all[0] = add(all[0], values[load])),
                 }
             } else {
-                let items: [[P::Item; WIDTH]; LOADS] =
+                let mut items: [[P::Item; WIDTH]; LOADS] =
                     from_fn(|load| if is_whole(load) { load_at(load).load() } else { [P::zeroed(); WIDTH] });
+                if O::EXACT {
+                    unrolled::<LOADS>(|load| {
+                        if is_whole(load) {
+                            op.fold_load(&mut all[0], items[load], index + u64::from(reach.offset(load)));
+                        }
+                    });
+                }
+                // One after another, or the compiler folds all side by side, for which there are no registers.
                 let mut load = 0;
-                unrolled::<LOADS>(|load| {
-                    if is_whole(load) {
-                        op.fold_load(&mut all[0], items[load], index + u64::from(reach.offset(load)));
-                    }
-                });
                 while load < LOADS {
                     intrinsics::no_unroll();
+                    let index = index + u64::from(reach.offset(load));
+                    if is_wide {
+                        all[0] = [op.identity(); WIDTH];
+                    }
                     if left_of(load) > 0 && !is_whole(load) {
                         let items = load_leaf::<O, P, WIDTH>(load_at(load), left_of(load));
-                        let index = index + u64::from(reach.offset(load));
                         fold_leaf(op, &mut all[0], items, load_at(load), left_of(load), index);
+                    } else if !O::EXACT && is_whole(load) {
+                        op.fold_load(&mut all[0], items[0], index);
+                    }
+                    if is_wide {
+                        leaves[0] = of_thread::<O, P::Item, WIDTH>(op, all[0]);
+                        rotate(&mut leaves);
+                    }
+                    if !O::EXACT {
+                        rotate(&mut items);
                     }
                     load += 1;
                 }
@@ -351,9 +619,11 @@ unsafe fn fold_unit<O: Op<P::Item>, P: Input, const WIDTH: usize>(
             index += u64::from(reach.step);
         }
         if !has_room::<O, P::Item>(WIDTH) {
+            if is_wide {
+                return fold_leaves_of_warp::<O, P::Item>(op, leaves);
+            }
             return fold_lanes::<O, P::Item>(op, of_thread::<O, P::Item, WIDTH>(op, all[0]), 5);
         }
-        let is_wide = reach.unit == Reach::WIDE;
         let leaves = from_fn(|load| match (is_wide, load < 2) {
             (true, _) => all[load / WIDTH.min(4)][load % WIDTH.min(4)],
             (false, true) => of_thread::<O, P::Item, WIDTH>(op, all[load % 2]),

@@ -11,7 +11,7 @@ use gpu_reduce_kernels::columns;
 use gpu_reduce_kernels::plan::least_block;
 use gpu_reduce_kernels::reduce::{self, Target};
 use gpu_reduce_kernels::rows;
-use gpu_reduce_kernels::segments::{self, Cut, LEAST_LONG, THREADS, WARPS, most_positions, places};
+use gpu_reduce_kernels::segments::{self, Cut, THREADS, WARPS, most_positions, most_short, places};
 use gpu_reduce_kernels::shape::push_rest;
 use gpu_reduce_kernels::slot;
 use std::ffi::c_void;
@@ -26,6 +26,8 @@ pub struct Queue {
     /// For the blocks' partial results. Empty between launches: who takes one out of a slot leaves it so.
     slots: Vec<DeviceBuffer<u64>>,
     partials: Vec<Partials>,
+    /// Lists of segments that are not short.
+    lists: Vec<DeviceBuffer<u64>>,
     /// What launches of [`runs`](super::runs) have in common.
     pub(super) runs: Vec<DeviceBuffer<u64>>,
 }
@@ -37,7 +39,7 @@ impl Queue {
     pub(super) fn new(gpu: &Gpu) -> Result<Self, Error> {
         let stream = gpu.new_stream()?;
         let slots = vec![empty_slots(gpu, &stream, SLOT_WORDS)?];
-        Ok(Self { stream, slots, partials: Vec::new(), runs: Vec::new() })
+        Ok(Self { stream, slots, partials: Vec::new(), lists: Vec::new(), runs: Vec::new() })
     }
 
     /// Slots with so many words.
@@ -289,24 +291,43 @@ impl Gpu {
     }
 }
 
-/// How many rows the kernel of rows is to reduce, or chunks of rows; `None` where segments are of several lengths, or where so many warps would have
-/// little to do.
-fn rows_for_warps(call: &SegmentsCall, warps: u64) -> Option<u64> {
-    let &SegmentsCall { of, shape: segments, block, .. } = call;
-    let length = segments.length()?;
-    if rows::is_short(length, of.width as u64, block) {
-        return Some(segments.count);
-    }
-    let plan = Plan::new(length, of.width, block);
-    let chunks = segments.count * u64::from(plan.chunks);
-    let in_chunk = length.min(plan.chunk).div_ceil(plan.row);
-    // A warp in five may wait for the others; and chunks of more than two rows of the plan take one warp longer than they take a block.
-    let is_even = 5 * chunks >= 4 * warps * chunks.div_ceil(warps);
-    (of.has_chunks && in_chunk <= 8 && (is_even || (chunks <= warps && in_chunk <= 2))).then_some(chunks)
-}
-
 /// Positions that are worth a warp.
 const LEAST_SHARE: u64 = 64;
+
+/// Leaves of segments, on the average, from which on there are no lists of short ones; and of fewer segments for each warp than this there are none in any
+/// case.
+const LARGER_ON_AVERAGE: u64 = 96;
+const FEW: u64 = 2;
+
+/// Leaves that are folded in the time that a segment takes beside its own, where there are no lists.
+const WEIGHT: u64 = 64;
+
+/// How segments are cut up for so many warps, but for the memory, and how many of these there are.
+fn cut_for(call: &SegmentsCall, warps: u64) -> (Cut, u64) {
+    let &SegmentsCall { of, shape: segments, block, .. } = call;
+    let (width, count) = (of.width as u64, segments.count.max(1));
+    let average = segments.len / count;
+    let mut cut = Cut { block, has_default: call.has_default.into(), ..Cut::NONE };
+    if segments.length().is_some_and(|length| rows::is_short(length, width, block)) {
+        cut.share = count.div_ceil(warps) as u32;
+        return (cut, count.div_ceil(cut.share.into()));
+    }
+    let has_lists = segments.has_number()
+        || segments.length().is_none() && average < LARGER_ON_AVERAGE * width && count > FEW * warps;
+    let mut waves = 1;
+    if has_lists {
+        cut.weight = width as u32;
+        waves = (segments.len + width * count).div_ceil(most_positions(width) * warps).max(1);
+    } else {
+        cut.weight = (WEIGHT * width) as u32;
+        let chunks = count * u64::from(Plan::new(average, of.width, block).chunks);
+        cut.parts = warps.div_ceil(chunks).next_power_of_two().trailing_zeros().min(5) as u16;
+    }
+    let positions = segments.len + u64::from(cut.weight) * count;
+    let share = positions.div_ceil(waves * warps).max(LEAST_SHARE);
+    cut.share = share as u32;
+    (cut, positions.div_ceil(share))
+}
 
 impl Queue {
     /// Partial results for so many words of slots, and so many counts: those that are there, unless they are too few.
@@ -334,38 +355,41 @@ impl Queue {
         call: &SegmentsCall,
     ) -> Result<&'static Compiled, Error> {
         let &SegmentsCall { of, shape: segments, block, .. } = call;
-        let places = places(segments.len, u64::from(block) * of.width as u64) as usize;
-        let words = places * of.words;
-        let partials = self.partials_for(gpu, words, places)?;
-        let width = of.width as u64;
-        let warps = u64::from(gpu.multiprocessors * segments::RESIDENT_BLOCKS * WARPS);
-        let rows = rows_for_warps(call, warps);
-        let (kernel, units, share) = match rows {
-            Some(rows) => (of.rows_kernel, rows, rows.div_ceil(warps)),
-            None => {
-                let positions = segments.len + width * segments.count;
-                // As many warps as run at a time have as many positions each, or that several times over.
-                let waves = positions.div_ceil(most_positions(width) * warps).max(1);
-                (of.segments_kernel, positions, positions.div_ceil(waves * warps).max(LEAST_SHARE))
-            }
-        };
-        let middle = (share * 3 / 4).max(LEAST_LONG * width);
-        let cut = Cut {
-            block,
-            share: share as u32,
-            middle: middle as u32,
-            has_default: call.has_default.into(),
-            partials: partials.slots.as_device_ptr().as_mut_ptr(),
-            counts: partials.counts.as_device_ptr().as_mut_ptr(),
-            wrong: partials.wrong.as_device_ptr().as_mut_ptr(),
-        };
+        let (width, row) = (of.width as u64, u64::from(block) * of.width as u64);
+        let (mut cut, warps) =
+            cut_for(call, (gpu.multiprocessors * segments::RESIDENT_BLOCKS * WARPS).into());
+        let blocks = warps.div_ceil(WARPS.into()) as u32;
+        // Short rows have no partial results.
+        let places = if cut.weight > 0 { places(segments.len, row, cut.parts) as usize } else { 1 };
+        let partials = self.partials_for(gpu, places * of.words, places)?;
+        cut.partials = partials.slots.as_device_ptr().as_mut_ptr();
+        cut.counts = partials.counts.as_device_ptr().as_mut_ptr();
+        cut.wrong = partials.wrong.as_device_ptr().as_mut_ptr();
+        let has_lists = cut.weight > 0 && u64::from(cut.weight) == width;
+        if has_lists {
+            let words = (blocks * WARPS) as usize * segments::LIST;
+            let lists = largest(
+                &mut self.lists,
+                |lists| words <= lists.len(),
+                |_| gpu.allocate(words.next_power_of_two()),
+            )?;
+            cut.lists = lists.as_device_ptr().as_mut_ptr();
+        }
         let mut parameters = call.input;
         push_rest(&mut parameters, (&segments, &cut, &call.results), call.default, call.op);
-        let blocks = units.div_ceil(share * u64::from(WARPS)) as u32;
         let grid = Grid { blocks, block: THREADS, resident: THREADS * segments::RESIDENT_BLOCKS };
-        // SAFETY: as the caller vouches; the memory is for these partial results.
-        let kernel = unsafe { gpu.launch_if_compiled(kernel, of.own, &self.stream, grid, &parameters) }?;
-        kernel.ok_or_else(|| no_kernel((of.name)(), block))
+        let launch = |kernel| {
+            // SAFETY: as the caller vouches; the memory is for these partial results and lists.
+            let kernel = unsafe { gpu.launch_if_compiled(kernel, of.own, &self.stream, grid, &parameters) }?;
+            kernel.ok_or_else(|| no_kernel((of.name)(), block))
+        };
+        if has_lists {
+            let kernel = launch(of.segments_kernel)?;
+            if segments.len <= most_short(width, of.slots, block) {
+                return Ok(kernel);
+            }
+        }
+        launch(of.rows_kernel)
     }
 }
 
