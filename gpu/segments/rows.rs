@@ -259,7 +259,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
             let before = position.saturating_sub(start + u64::from(cut.weight) * segment);
             if before == 0 {
                 0
-            } else if before >= len {
+            } else if before >= len || all == 1 {
                 all
             } else {
                 let grain = row - parts;
@@ -297,6 +297,13 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                     unit += 1;
                 }
                 let value = fold_lanes::<O, P::Item>(&op, of_units, of_part);
+                if all == 1 {
+                    if lane == 0 {
+                        let of = self.share.read(warp_of_block());
+                        self.arguments.deliver(&op, of.segment, value, of.len);
+                    }
+                    return;
+                }
                 // And that of part i, of a round of 32.
                 if waits_in_shared::<O, P::Item>() {
                     if lane == 0 {
@@ -581,35 +588,35 @@ unsafe fn fold_unit<O: Op<P::Item>, P: Input, const WIDTH: usize>(
                     _ => unrolled::<LOADS>(|load| all[0] = add(all[0], values[load])),
                 }
             } else {
-                let mut items: [[P::Item; WIDTH]; LOADS] =
+                let items: [[P::Item; WIDTH]; LOADS] =
                     from_fn(|load| if is_whole(load) { load_at(load).load() } else { [P::zeroed(); WIDTH] });
-                if O::EXACT {
-                    unrolled::<LOADS>(|load| {
-                        if is_whole(load) {
-                            op.fold_load(&mut all[0], items[load], index + u64::from(reach.offset(load)));
+                unrolled::<LOADS>(|load| {
+                    if is_whole(load) {
+                        if is_wide {
+                            all[0] = [op.identity(); WIDTH];
                         }
-                    });
-                }
-                // One after another, or the compiler folds all side by side, for which there are no registers.
+                        op.fold_load(&mut all[0], items[load], index + u64::from(reach.offset(load)));
+                        if is_wide {
+                            leaves[load] = of_thread::<O, P::Item, WIDTH>(op, all[0]);
+                        }
+                    }
+                });
                 let mut load = 0;
                 while load < LOADS {
                     intrinsics::no_unroll();
-                    let index = index + u64::from(reach.offset(load));
-                    if is_wide {
-                        all[0] = [op.identity(); WIDTH];
-                    }
                     if left_of(load) > 0 && !is_whole(load) {
                         let items = load_leaf::<O, P, WIDTH>(load_at(load), left_of(load));
+                        let index = index + u64::from(reach.offset(load));
+                        if is_wide {
+                            all[0] = [op.identity(); WIDTH];
+                        }
                         fold_leaf(op, &mut all[0], items, load_at(load), left_of(load), index);
-                    } else if !O::EXACT && is_whole(load) {
-                        op.fold_load(&mut all[0], items[0], index);
+                        if is_wide {
+                            leaves[0] = of_thread::<O, P::Item, WIDTH>(op, all[0]);
+                        }
                     }
                     if is_wide {
-                        leaves[0] = of_thread::<O, P::Item, WIDTH>(op, all[0]);
                         rotate(&mut leaves);
-                    }
-                    if !O::EXACT {
-                        rotate(&mut items);
                     }
                     load += 1;
                 }

@@ -291,16 +291,18 @@ impl Gpu {
     }
 }
 
-/// Positions that are worth a warp.
+/// Positions that are worth a warp, where there are lists of short segments.
 const LEAST_SHARE: u64 = 64;
 
-/// Leaves of segments, on the average, from which on there are no lists of short ones; and of fewer segments for each warp than this there are none in any
-/// case.
+/// Leaves of segments, on the average, from which on there are no such lists; and of fewer segments for each warp than this there are none in any case.
 const LARGER_ON_AVERAGE: u64 = 96;
 const FEW: u64 = 2;
 
 /// Leaves that are folded in the time that a segment takes beside its own, where there are no lists.
 const WEIGHT: u64 = 64;
+
+/// Leaves of a chunk that are worth a warp, where there are more warps than chunks: what the warps give each other takes 3 µs.
+const LEAST_PART: u64 = 512;
 
 /// How segments are cut up for so many warps, but for the memory, and how many of these there are.
 fn cut_for(call: &SegmentsCall, warps: u64) -> (Cut, u64) {
@@ -320,11 +322,13 @@ fn cut_for(call: &SegmentsCall, warps: u64) -> (Cut, u64) {
         waves = (segments.len + width * count).div_ceil(most_positions(width) * warps).max(1);
     } else {
         cut.weight = (WEIGHT * width) as u32;
-        let chunks = count * u64::from(Plan::new(average, of.width, block).chunks);
-        cut.parts = warps.div_ceil(chunks).next_power_of_two().trailing_zeros().min(5) as u16;
+        let chunks = Plan::new(average, of.width, block).chunks.into();
+        let parts = warps.div_ceil(count * chunks).next_power_of_two();
+        cut.parts = parts.min(average / chunks / (LEAST_PART * width)).max(1).ilog2().min(5) as u16;
     }
     let positions = segments.len + u64::from(cut.weight) * count;
-    let share = positions.div_ceil(waves * warps).max(LEAST_SHARE);
+    let least = if has_lists { LEAST_SHARE } else { cut.weight.into() };
+    let share = positions.div_ceil(waves * warps).max(least);
     cut.share = share as u32;
     (cut, positions.div_ceil(share))
 }
