@@ -322,7 +322,7 @@ fn cut_for(call: &SegmentsCall, warps: u64) -> (Cut, u64) {
         waves = (segments.len + width * count).div_ceil(most_positions(width) * warps).max(1);
     } else {
         cut.weight = (WEIGHT * width) as u32;
-        let chunks = Plan::new(average, of.width, block).chunks.into();
+        let chunks = u64::from(Plan::new(average, of.width, block).chunks);
         let parts = warps.div_ceil(count * chunks).next_power_of_two();
         cut.parts = parts.min(average / chunks / (LEAST_PART * width)).max(1).ilog2().min(5) as u16;
     }

@@ -13,10 +13,10 @@ fn lengths(row: usize, most: usize) -> Vec<usize> {
     (0..36).chain(boundaries.into_iter().flatten()).filter(|&len| len <= most).collect()
 }
 
-/// Offsets of segments of these lengths in a mixed order, with short ones between them; and empty ones at the start, the end, and in rows.
-fn offsets(lengths: &[usize]) -> Vec<u64> {
+/// Offsets of segments of these lengths in a mixed order, with so many short ones between them; and empty ones at the start, the end, and in rows.
+fn offsets(lengths: &[usize], short: u64) -> Vec<u64> {
     let mut lengths = lengths.to_vec();
-    lengths.extend((0..700).map(|index| (hash(index) % [3, 12, 70][index as usize / 300]) as usize));
+    lengths.extend((0..short).map(|index| (hash(index) % [3, 12, 70][(3 * index / short) as usize]) as usize));
     lengths.sort_by_key(|&len| hash(len as u64 ^ 77));
     let mut offsets = vec![3, 3, 3];
     for (index, len) in lengths.iter().enumerate() {
@@ -43,7 +43,8 @@ fn compare<R: Item + std::fmt::Debug>(case: &str, got: Result<Buffer<R>, Error>,
 fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
     for_each_block!(|BLOCK| {
         let row = Plan::new(1, width::<O, T>(size_of::<T>()), BLOCK).row as usize;
-        let offsets = offsets(&lengths(row, 20_000));
+        // With one BLOCK so many that there are lists of the short ones.
+        let offsets = offsets(&lengths(row, 20_000), if BLOCK == 128 { 12_000 } else { 700 });
         let short: Vec<u32> = offsets.iter().map(|&offset| offset as u32).collect();
         let len = offsets[offsets.len() - 1] as usize + 5;
         let host = samples(len, T::any);
@@ -164,6 +165,23 @@ fn one_segment() {
             let x = x.slice(start..).unwrap();
             compare(&case, x.rows(700_001 - start).unwrap().reduce::<Sum, 64>(), &[sum]);
         }
+    }
+}
+
+/// One of 32 rows a chunk, in parts; between others, which have their results at its side.
+#[test]
+fn tall_chunks() {
+    let len = Plan::new(1, width::<Sum, f32>(4), 64).row as usize * 64_000;
+    let host = samples(len + 20_000, f32::any);
+    assert!(Plan::new(len as u64, width::<Sum, f32>(4), 64).chunk >= 32 * 256);
+    let ends = [5, 9_000, 9_000 + len, 9_007 + len, 19_999 + len].map(|end| end as u64);
+    let alone = |range: std::ops::Range<u64>| {
+        format!("{:?}", host[range.start as usize..range.end as usize].reduce::<Sum, 64>().unwrap())
+    };
+    let alone: Vec<_> = ends.windows(2).map(|ends| alone(ends[0]..ends[1])).collect();
+    for device in devices() {
+        let x = device.upload(&host).unwrap();
+        compare(&format!("on {device}"), x.segments(&ends).unwrap().reduce::<Sum, 64>(), &alone);
     }
 }
 
