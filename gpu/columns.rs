@@ -301,7 +301,7 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         let len = columns.reduced;
         let all = if len == 0 { all } else { op.end(all, len) };
         // SAFETY: there is a place for each column's result.
-        unsafe { results.add(column as usize).write(op.finish(all, len).unwrap_or(default)) };
+        unsafe { slot::store(results.add(column as usize), op.finish(all, len).unwrap_or(default)) };
     }
 }
 

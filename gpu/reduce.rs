@@ -193,7 +193,7 @@ unsafe fn deliver<O: Op<I>, I: Copy + 'static>(
         // SAFETY: as the caller vouches.
         unsafe {
             match op.finish(all, len) {
-                Some(output) => place.write(output),
+                Some(output) => slot::store(place, output),
                 None => place.write_bytes(0, 1),
             }
         }

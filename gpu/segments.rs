@@ -15,7 +15,7 @@
 use crate::fold::fold_thread;
 use crate::input::Input;
 use crate::shape::{self, Shape};
-use crate::{Op, Plan};
+use crate::{Op, Plan, slot};
 use core::array::from_fn;
 use core::ffi::c_void;
 use core::hint::assert_unchecked;
@@ -341,9 +341,9 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
         unsafe {
             let place = results.add(segment as usize);
             match op.finish(all, len) {
-                Some(output) => place.write(output),
+                Some(output) => slot::store(place, output),
                 None => {
-                    place.write(default);
+                    slot::store(place, default);
                     if len == 0 && cut.has_default == 0 {
                         self.is_wrong(Cut::NO_VALUE | segment);
                     }

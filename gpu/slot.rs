@@ -5,6 +5,7 @@
 //! value out of a slot leaves it empty, so that nothing is to be cleared between launches.
 
 use bytemuck::Pod;
+use cuda_std::intrinsics;
 
 /// An empty word.
 pub const EMPTY: u64 = 0;
@@ -63,5 +64,31 @@ pub fn unpack<V: Pod>(word: impl Fn(usize) -> u64) -> V {
 pub fn unpack_bytes(value: &mut [u8], word: impl Fn(usize) -> u64) {
     for (index, part) in value.chunks_mut(4).enumerate() {
         part.copy_from_slice(&(word(index) as u32).to_ne_bytes()[..part.len()]);
+    }
+}
+
+/// Stores a value on the device. Of one that has no alignment, bytes of integers: where a register has an `f64`, ptxas 13.0 takes `st.b8` for a conversion
+/// of the number to eight bits, not for its lowest byte.
+///
+/// # Safety
+///
+/// The place is one for it, and nothing else uses it meanwhile.
+#[inline(always)]
+pub unsafe fn store<V: Copy>(place: *mut V, value: V) {
+    let bytes = size_of::<V>();
+    if align_of::<V>() > 1 || bytes == 1 {
+        // SAFETY: as the caller vouches.
+        return unsafe { place.write(value) };
+    }
+    let (from, to) = ((&raw const value).cast::<u8>(), place.cast::<u8>());
+    for index in 0..bytes.div_ceil(4) {
+        let part = part(bytes, index);
+        let mut word = [0; 4];
+        // SAFETY: what has no alignment has no padding; the place is as the caller vouches.
+        unsafe {
+            from.add(part.start).copy_to(word.as_mut_ptr(), part.len());
+            word = intrinsics::opaque(u32::from_ne_bytes(word)).to_ne_bytes();
+            word.as_ptr().copy_to(to.add(part.start), part.len());
+        }
     }
 }

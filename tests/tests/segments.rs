@@ -16,7 +16,8 @@ fn lengths(row: usize, most: usize) -> Vec<usize> {
 /// Offsets of segments of these lengths in a mixed order, with so many short ones between them; and empty ones at the start, the end, and in rows.
 fn offsets(lengths: &[usize], short: u64) -> Vec<u64> {
     let mut lengths = lengths.to_vec();
-    lengths.extend((0..short).map(|index| (hash(index) % [3, 12, 70][(3 * index / short) as usize]) as usize));
+    lengths
+        .extend((0..short).map(|index| (hash(index) % [3, 12, 70][(3 * index / short) as usize]) as usize));
     lengths.sort_by_key(|&len| hash(len as u64 ^ 77));
     let mut offsets = vec![3, 3, 3];
     for (index, len) in lengths.iter().enumerate() {
