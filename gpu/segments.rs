@@ -266,7 +266,7 @@ pub const fn places(len: u64, row: u64, parts: u16) -> u64 {
 /// The first place of a segment that starts there. One of less than a row has no partial results; one of several chunks has up to a chunk for each of its
 /// rows, the last begun, or, where chunks are [`rows::TALL_ROWS`] and more, up to 32 parts for each of these.
 const fn place(start: u64, row: u64, parts: u16) -> u64 {
-    2 * (start >> row.trailing_zeros()) << parts
+    (2 * (start >> row.trailing_zeros())) << parts
 }
 
 impl Shape for Segments {
