@@ -67,8 +67,8 @@ pub fn unpack_bytes(value: &mut [u8], word: impl Fn(usize) -> u64) {
     }
 }
 
-/// Stores a value on the device. Of one that has no alignment, bytes of integers: where a register has an `f64`, ptxas 13.0 takes `st.b8` for a conversion
-/// of the number to eight bits, not for its lowest byte.
+/// Stores a value on the device. One without alignment goes there by bytes, each of which an instruction of integers has made: where the lowest byte of a
+/// register is stored that has a float, `st.b8`, ptxas 13.0 stores the number, as an integer of 8 bits.
 ///
 /// # Safety
 ///
@@ -84,11 +84,12 @@ pub unsafe fn store<V: Copy>(place: *mut V, value: V) {
     for index in 0..bytes.div_ceil(4) {
         let part = part(bytes, index);
         let mut word = [0; 4];
-        // SAFETY: what has no alignment has no padding; the place is as the caller vouches.
-        unsafe {
-            from.add(part.start).copy_to(word.as_mut_ptr(), part.len());
-            word = intrinsics::opaque(u32::from_ne_bytes(word)).to_ne_bytes();
-            word.as_ptr().copy_to(to.add(part.start), part.len());
+        // SAFETY: what has no alignment has no padding.
+        unsafe { from.add(part.start).copy_to(word.as_mut_ptr(), part.len()) };
+        let word = u32::from_ne_bytes(word);
+        for (byte, at) in part.enumerate() {
+            // SAFETY: as the caller vouches.
+            unsafe { to.add(at).write(intrinsics::byte_of(word, 8 * byte as u32) as u8) };
         }
     }
 }

@@ -48,6 +48,8 @@ instructions! {
     /// The dot product of the two unsigned halves of `a` and the two lower unsigned bytes of `b`, plus `c`. (PTX ISA,
     /// "dp2a".)
     dp2a_lo_u32(a: u32 => reg32, b: u32 => reg32, c: u32 => reg32) -> u32, reg32 = "dp2a.lo.u32.u32 {}, {}, {}, {};";
+    /// The byte of a word that begins with this bit. (PTX ISA, "bfe".)
+    byte_of(word: u32 => reg32, bit: u32 => reg32) -> u32, reg32 = "bfe.u32 {}, {}, {}, 8;";
     /// The lower half of the product: in 32 bits also where the compiler sees that 64 would give the same. (PTX ISA, "mul".)
     mul_lo_i32(a: i32 => reg32, b: i32 => reg32) -> i32, reg32 = "mul.lo.s32 {}, {}, {};";
     /// The lower half of the product, as [`mul_lo_i32`].
