@@ -171,10 +171,13 @@ impl Segments {
         let upper = lane >= PROBES;
         let position = if upper { positions[1] } else { positions[0] };
         let (mut low, mut high) = (0, count);
-        // Where it would be if all segments had one length: near it are the first probes.
-        let part = position as f64 / (self.len + weight * count) as f64;
-        let guess = (part * count as f64) as u64;
-        let mut is_near = true;
+        // Of many, where it would be if all segments had one length: near it are the first probes.
+        let mut is_near = count > u64::from(PROBES * PROBES);
+        let mut guess = 0;
+        if is_near {
+            let part = position as f64 / (self.len + weight * count) as f64;
+            guess = (part * count as f64) as u64;
+        }
         // SAFETY: as the caller vouches.
         unsafe {
             while warp::warp_vote_any(warp::ALL, low < high) {
@@ -700,8 +703,9 @@ unsafe fn fold_leaves<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS:
                 op.fold_load(&mut values[slot], items[slot], index + (slot * WIDTH) as u64)
             });
         } else if left > 0 {
-            let items: [[P::Item; WIDTH]; SLOTS] =
-                from_fn(|slot| load_leaf::<O, P, WIDTH>(slot_at(slot), left_of(slot)));
+            let items: [[P::Item; WIDTH]; SLOTS] = intrinsics::apart(|| {
+                from_fn(|slot| load_leaf::<O, P, WIDTH>(slot_at(slot), left_of(slot)))
+            });
             unrolled::<SLOTS>(|slot| {
                 fold_leaf(
                     op,

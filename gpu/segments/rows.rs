@@ -7,7 +7,7 @@ use super::{
 };
 pub use super::{Cut, Segments};
 use crate::input::Input;
-use crate::{Op, kernels, slot};
+use crate::{Op, Plan, kernels, slot};
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
 use core::marker::PhantomData;
@@ -126,6 +126,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                 let leaf_of = |load: usize| start_of(load).offset(place_of(load) as usize);
                 let left_of =
                     |load: usize| if row_of(load) < rows { len.saturating_sub(place_of(load)) } else { 0 };
+                let lefts: [u32; LOADS] = from_fn(|load| intrinsics::opaque(left_of(load)));
+                let left_of = |load: usize| lefts[load];
                 let mut ops = [op; LOADS];
                 unrolled::<LOADS>(|load| {
                     if row_of(load) < rows {
@@ -141,8 +143,9 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                         values[load] = of_thread::<O, P::Item, WIDTH>(&ops[load], all);
                     });
                 } else {
-                    let items: [[P::Item; WIDTH]; LOADS] =
-                        from_fn(|load| load_leaf::<O, P, WIDTH>(leaf_of(load), left_of(load)));
+                    let items: [[P::Item; WIDTH]; LOADS] = intrinsics::apart(|| {
+                        from_fn(|load| load_leaf::<O, P, WIDTH>(leaf_of(load), left_of(load)))
+                    });
                     unrolled::<LOADS>(|load| {
                         let mut all = [op.identity(); WIDTH];
                         let index = place_of(load).into();
@@ -273,10 +276,13 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
             if lane == 0 {
                 self.share.write(warp_of_block(), Share { segment, start, len, parts, all, first, end });
             }
+            warp::sync_warp(warp::ALL);
             let op = if len > 0 { op.begin(input.offset(start as usize).read()) } else { op };
             while part < end {
                 intrinsics::no_unroll();
-                let range = plan.range(part >> parts);
+                let parts = intrinsics::opaque(parts);
+                let of = self.share.read(warp_of_block());
+                let range = Plan { len: of.len, ..plan }.range(part >> parts);
                 let of_part = units - parts;
                 let mut unit = (part & ((1 << parts) - 1)) << of_part;
                 let end_of_part = unit + (1 << of_part);
@@ -286,7 +292,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                     let item = range.start + u64::from((unit << reach.unit) * WIDTH as u32);
                     let left = range.end.saturating_sub(item) as u32;
                     if left > 0 {
-                        let at = input.offset((start + item) as usize);
+                        let at = input.offset((of.start + item) as usize);
                         let value = fold_unit::<O, P, WIDTH>(&op, at, left, item, reach);
                         // Lane i takes that of unit i.
                         let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, 0, 32);
@@ -296,7 +302,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                     }
                     unit += 1;
                 }
-                let value = fold_lanes::<O, P::Item>(&op, of_units, of_part);
+                let value = fold_lanes::<O, P::Item>(&op, of_units, units - intrinsics::opaque(parts));
                 if all == 1 {
                     if lane == 0 {
                         let of = self.share.read(warp_of_block());
@@ -561,8 +567,9 @@ unsafe fn fold_unit<O: Op<P::Item>, P: Input, const WIDTH: usize>(
                     let items: [[P::Item; WIDTH]; LOADS] = from_fn(|load| load_at(load).load());
                     values = from_fn(|load| from_fn(|item| op.lift(items[load][item], index_of(load, item))));
                 } else if left > 0 {
-                    let items: [[P::Item; WIDTH]; LOADS] =
-                        from_fn(|load| load_leaf::<O, P, WIDTH>(load_at(load), left_of(load)));
+                    let items: [[P::Item; WIDTH]; LOADS] = intrinsics::apart(|| {
+                        from_fn(|load| load_leaf::<O, P, WIDTH>(load_at(load), left_of(load)))
+                    });
                     values = from_fn(|load| {
                         from_fn(|item| {
                             if (item as u32) < left_of(load) {

@@ -302,7 +302,7 @@ const FEW: u64 = 2;
 const WEIGHT: u64 = 64;
 
 /// Leaves of a chunk that are worth a warp, where there are more warps than chunks: what the warps give each other takes 3 µs.
-const LEAST_PART: u64 = 512;
+const LEAST_PART: u64 = 160;
 
 /// How segments are cut up for so many warps, but for the memory, and how many of these there are.
 fn cut_for(call: &SegmentsCall, warps: u64) -> (Cut, u64) {
@@ -324,7 +324,7 @@ fn cut_for(call: &SegmentsCall, warps: u64) -> (Cut, u64) {
         cut.weight = (WEIGHT * width) as u32;
         let chunks = u64::from(Plan::new(average, of.width, block).chunks);
         let parts = warps.div_ceil(count * chunks).next_power_of_two();
-        cut.parts = parts.min(average / chunks / (LEAST_PART * width)).max(1).ilog2().min(5) as u16;
+        cut.parts = parts.min(average / chunks / (std::env::var("GR_LP").map_or(LEAST_PART, |v| v.parse().unwrap()) * width)).max(1).ilog2().min(5) as u16;
     }
     let positions = segments.len + u64::from(cut.weight) * count;
     let least = if has_lists { LEAST_SHARE } else { cut.weight.into() };

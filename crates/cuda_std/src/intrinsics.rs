@@ -23,6 +23,18 @@ pub fn opaque(value: u32) -> u32 {
     }
 }
 
+/// What `run` returns, of which the compiler makes nothing one with what another branch does: where one loads several items at once and the other one by
+/// one, it would load the last for both after them, and wait.
+#[inline(always)]
+pub fn apart<V>(run: impl FnOnce() -> V) -> V {
+    // SAFETY: it is no instruction.
+    let border = || on_device!(unsafe { asm!("", options(nostack, preserves_flags)) });
+    border();
+    let value = run();
+    border();
+    value
+}
+
 macro_rules! instructions {
     ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty => $class:ident),*) -> $result:ty, $out:ident = $instruction:literal;)*) => {$(
         $(#[$doc])*
