@@ -533,41 +533,32 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                 let mut ops = [op; SLOTS];
                 let mut lens = [0; SLOTS];
                 let mut is_in = [false; SLOTS];
-                let mut items = [[P::zeroed(); WIDTH]; SLOTS];
                 let mut ats = [input; SLOTS];
                 unrolled::<SLOTS>(|slot| {
                     let group = group + slot as u32;
                     let index = bounds + 32 * group + lane;
+                    let (start, stop) = (self.bounds.read(index), self.bounds.read(index + 1));
                     is_in[slot] = classes >> (4 * group) & 15 == 0;
-                    if is_in[slot] {
-                        let start = self.bounds.read(index);
-                        lens[slot] = (self.bounds.read(index + 1) - start) as u32;
-                        ats[slot] = input.offset(start as usize);
-                        if lens[slot] > 0 {
-                            ops[slot] = op.begin(ats[slot].read());
-                        }
-                        items[slot] = load_leaf::<O, P, WIDTH>(ats[slot], lens[slot]);
+                    lens[slot] = intrinsics::opaque(if is_in[slot] { (stop - start) as u32 } else { 0 });
+                    ats[slot] = input.offset(start as usize);
+                    if lens[slot] > 0 {
+                        ops[slot] = op.begin(ats[slot].read());
                     }
                 });
+                let items: [[P::Item; WIDTH]; SLOTS] =
+                    intrinsics::apart(|| from_fn(|slot| load_leaf::<O, P, WIDTH>(ats[slot], lens[slot])));
                 let mut values = [op.identity(); SLOTS];
                 unrolled::<SLOTS>(|slot| {
                     let mut all = [op.identity(); WIDTH];
                     fold_leaf(&ops[slot], &mut all, items[slot], ats[slot], lens[slot], 0);
                     values[slot] = of_thread::<O, P::Item, WIDTH>(&ops[slot], all);
                 });
-                let mut slot = 0;
-                while slot < intrinsics::opaque(SLOTS as u32) {
-                    intrinsics::no_unroll();
-                    if is_in[0] {
-                        let segment = batch + u64::from(32 * (group + slot) + lane);
-                        self.arguments.deliver(&ops[0], segment, values[0], lens[0].into());
+                unrolled::<SLOTS>(|slot| {
+                    if is_in[slot] {
+                        let segment = batch + u64::from(32 * (group + slot as u32) + lane);
+                        self.arguments.deliver(&ops[slot], segment, values[slot], lens[slot].into());
                     }
-                    rotate(&mut is_in);
-                    rotate(&mut lens);
-                    rotate(&mut ops);
-                    rotate(&mut values);
-                    slot += 1;
-                }
+                });
                 group += SLOTS as u32;
             }
         }
@@ -703,9 +694,8 @@ unsafe fn fold_leaves<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS:
                 op.fold_load(&mut values[slot], items[slot], index + (slot * WIDTH) as u64)
             });
         } else if left > 0 {
-            let items: [[P::Item; WIDTH]; SLOTS] = intrinsics::apart(|| {
-                from_fn(|slot| load_leaf::<O, P, WIDTH>(slot_at(slot), left_of(slot)))
-            });
+            let items: [[P::Item; WIDTH]; SLOTS] =
+                intrinsics::apart(|| from_fn(|slot| load_leaf::<O, P, WIDTH>(slot_at(slot), left_of(slot))));
             unrolled::<SLOTS>(|slot| {
                 fold_leaf(
                     op,
@@ -755,6 +745,8 @@ unsafe fn fold_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
         }
         return;
     }
+    // A loop, not a predicate for each item: ptxas 13.0.88 zeroes a pair of registers for a predicated 64-bit product of two items into it, and adds it
+    // 5 cycles later, before the zeros are there.
     let left = left.min(WIDTH as u32);
     let mut item = 0;
     while item < left {

@@ -126,6 +126,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                 let leaf_of = |load: usize| start_of(load).offset(place_of(load) as usize);
                 let left_of =
                     |load: usize| if row_of(load) < rows { len.saturating_sub(place_of(load)) } else { 0 };
+                // Words, before any load: from 64-bit comparisons between them, ptxas took some loads after what waits for others.
                 let lefts: [u32; LOADS] = from_fn(|load| intrinsics::opaque(left_of(load)));
                 let left_of = |load: usize| lefts[load];
                 let mut ops = [op; LOADS];
@@ -280,6 +281,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
             let op = if len > 0 { op.begin(input.offset(start as usize).read()) } else { op };
             while part < end {
                 intrinsics::no_unroll();
+                // Opaque, or what the compiler makes of it before the loop takes more registers than there are.
                 let parts = intrinsics::opaque(parts);
                 let of = self.share.read(warp_of_block());
                 let range = Plan { len: of.len, ..plan }.range(part >> parts);

@@ -324,7 +324,7 @@ fn cut_for(call: &SegmentsCall, warps: u64) -> (Cut, u64) {
         cut.weight = (WEIGHT * width) as u32;
         let chunks = u64::from(Plan::new(average, of.width, block).chunks);
         let parts = warps.div_ceil(count * chunks).next_power_of_two();
-        cut.parts = parts.min(average / chunks / (std::env::var("GR_LP").map_or(LEAST_PART, |v| v.parse().unwrap()) * width)).max(1).ilog2().min(5) as u16;
+        cut.parts = parts.min(average / chunks / (LEAST_PART * width)).max(1).ilog2().min(5) as u16;
     }
     let positions = segments.len + u64::from(cut.weight) * count;
     let least = if has_lists { LEAST_SHARE } else { cut.weight.into() };
