@@ -258,11 +258,12 @@ fn copies_memsets_and_host_functions_are_captured() {
         code: CUresult,
     }
     extern "C" fn note(to: *mut c_void) {
-        let (notes, mut device) = (to.cast::<Notes>(), 0);
+        let notes = to.cast::<Notes>();
         // SAFETY: `to` is `notes` below.
         unsafe {
             (*notes).calls += 1;
-            (*notes).code = cuCtxGetDevice(&mut device);
+            // Refused, but only once the device is idle.
+            (*notes).code = cuMemFree_v2(0);
         }
     }
     let mut notes = Notes { calls: 0, code: CUDA_SUCCESS };
@@ -597,6 +598,19 @@ fn the_legacy_stream_does_not_wait_for_captures() {
     }
     // SAFETY: no host memory is used.
     bench.refuses(relaxed, implicit, || unsafe { cuMemcpyDtoD_v2(bench.b, bench.a, 4) });
+    // A blocking stream that joins is enough.
+    let mut origin = null_mut();
+    // SAFETY: pointers are to variables of the right type.
+    unsafe {
+        ok(cuStreamCreate(&mut origin, NON_BLOCKING));
+        ok(cuStreamBeginCapture_v2(origin, relaxed));
+        ok(bench.increment(null_mut(), bench.b));
+        ok(bench.record(bench.event, origin));
+        ok(bench.wait(bench.other, bench.event));
+        assert_eq!(bench.increment(null_mut(), bench.b), implicit);
+        ok(cuStreamDestroy_v2(origin));
+        ok(bench.increment(null_mut(), bench.b));
+    }
     // A question does no harm.
     bench.begin(relaxed);
     // SAFETY: the pointer is to a variable of the right type.
