@@ -3,13 +3,15 @@
 //! A call does its work before it returns, in the thread that made it, so the order of a stream holds by itself.
 //! Handles are numbers that are looked up, never addresses that are followed. The codes for misuse are those that
 //! the NVIDIA driver 580 gave on an H200; where that driver crashes (a handle that was destroyed), the answer is
-//! `CUDA_ERROR_INVALID_HANDLE`, or `CUDA_ERROR_INVALID_CONTEXT` for a context.
+//! `CUDA_ERROR_INVALID_HANDLE`, or `CUDA_ERROR_INVALID_CONTEXT` for a context. Those of stream capture and graphs are
+//! from CUDA's documentation instead; `graph.rs` says where that leaves a choice.
 
 mod context;
 mod copy;
 mod device;
 mod error;
 mod function;
+mod graph;
 mod launch;
 mod memory;
 mod module;
@@ -41,7 +43,10 @@ static MEMORY: LazyLock<Memory> = LazyLock::new(|| Memory::new(MEMORY_BYTES));
 /// state.
 static RUNNING: RwLock<()> = RwLock::new(());
 
-fn running() -> RwLockReadGuard<'static, ()> {
+/// Held by work on memory while it runs.
+type Running = RwLockReadGuard<'static, ()>;
+
+fn running() -> Running {
     RUNNING.read().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -126,6 +131,7 @@ pub fn resolve(name: &str) -> Option<*const c_void> {
         copy::FUNCTIONS,
         stream::FUNCTIONS,
         launch::FUNCTIONS,
+        graph::FUNCTIONS,
     ];
     functions.into_iter().flatten().find(|(known, _)| *known == name).map(|&(_, function)| function)
 }

@@ -1,4 +1,4 @@
-//! What went wrong in a launch.
+//! What went wrong in a launch, or in the replay of a graph.
 
 use std::fmt;
 
@@ -141,12 +141,15 @@ pub enum FaultKind {
     /// The launch itself is not possible.
     #[error("the launch is not possible: {0}")]
     Launch(String),
+    /// A copy or memset in the replay of a graph, which was possible when it was captured.
+    #[error("{0} is not possible any more: the memory that it was captured with is gone")]
+    Replay(String),
 }
 
 /// What went wrong in a launch, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The kernel.
+    /// The kernel; empty for a [`FaultKind::Replay`].
     pub kernel: String,
     /// The instruction, where one is to blame.
     pub place: Option<Place>,
@@ -159,11 +162,11 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// The driver's error number: 700 for an illegal address, 716 for a misaligned one, 702 for a launch without end,
+    /// The driver's error number: 700 for an illegal address, also of a copy in a replay, 716 for a misaligned one, 702 for a launch without end,
     /// 701 for a launch that is not possible, and 719, a failed launch, for all else.
     pub fn code(&self) -> u32 {
         match self.kind {
-            FaultKind::OutOfBounds { .. } => 700,
+            FaultKind::OutOfBounds { .. } | FaultKind::Replay(_) => 700,
             FaultKind::Misaligned(_) => 716,
             FaultKind::Endless { .. } => 702,
             FaultKind::Launch(_) => 701,
@@ -174,6 +177,9 @@ impl Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let FaultKind::Replay(_) = self.kind {
+            return write!(f, "replay of a graph: {}", self.kind);
+        }
         write!(f, "kernel {}, block {:?}", self.kernel, self.block)?;
         match self.threads.as_slice() {
             [] => {}

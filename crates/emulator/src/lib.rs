@@ -77,6 +77,17 @@
 //! Misuse of the driver API gets the codes that the NVIDIA driver gives: an invalid handle, a launch past the limits,
 //! memory freed twice, a copy out of bounds. Host pointers are not checked.
 //!
+//! # Graphs
+//!
+//! Streams capture launches, copies, memsets and host functions, and events carry a capture from stream to stream
+//! (`cuStreamBeginCapture_v2`, `cuStreamEndCapture` and what asks about captures). `cuGraphInstantiateWithFlags` or
+//! `cuGraphInstantiate_v2` and `cuGraphLaunch` run what was captured, in the order in which it was captured, with the same
+//! checks and counters as launches; [`last_counters`] is that of a graph's last kernel. A copy or memset whose memory was
+//! freed since is a fault as well, [`FaultKind::Replay`](fault::FaultKind::Replay).
+//!
+//! What a capture forbids is refused with the codes of CUDA's documentation: waiting for a stream or event that is
+//! captured, allocations and synchronous copies, the legacy stream beside a capture that blocks it, forks that do not join.
+//!
 //! # What is not modelled
 //!
 //! - Time. Work has ended when the call that asked for it returns, so streams do not overlap, and events measure the
@@ -84,8 +95,9 @@
 //! - What PTX leaves to the machine: caches, the registers and instructions of the compiled kernel. The number of
 //!   registers a thread, and so occupancy, are estimates from the PTX. Approximate functions (`sin.approx`) give the
 //!   host's result, within the error that the PTX ISA allows a GPU; a NaN of 64 bits is always the same one.
-//! - Stream capture, graphs, cooperative launches, the linker, arrays, textures, surfaces, memory pools and virtual
-//!   memory, several devices: their functions return `CUDA_ERROR_NOT_SUPPORTED`.
+//! - Graphs that are built or changed node by node, the dependencies in a graph, and in captures memory that is allocated
+//!   or freed and events that are external; cooperative launches, the linker, arrays, textures, surfaces, memory pools and
+//!   virtual memory, several devices: their functions return `CUDA_ERROR_NOT_SUPPORTED`.
 //! - Machine code: cubins and fat binaries are `CUDA_ERROR_NO_BINARY_FOR_GPU`.
 
 mod alu;

@@ -220,8 +220,9 @@ api! {
 
     /// Work has ended when the call that asked for it returns.
     fn cuCtxSynchronize() {
-        state()?.current()?;
-        Ok(())
+        let mut state = state()?;
+        let context = state.current()?;
+        state.no_capture_in(context)
     }
 
     fn cuCtxGetLimit(value: *mut usize, asked: CUlimit) {

@@ -2,8 +2,9 @@
 
 use super::device::{BLOCK_LIMITS, GRID_LIMITS};
 use super::function::Function;
+use super::graph::Work;
 use super::state::state;
-use super::{Answer, MEMORY, api, require, running};
+use super::{Answer, MEMORY, Running, api, require, running};
 use crate::counters::Counters;
 use crate::exec::{self, Launch};
 use crate::program::Kernel;
@@ -46,6 +47,51 @@ fn check(kernel: &Kernel, max_dynamic: u32, launch: &Launch) -> Answer {
     // No overflow: each is at most 1024.
     require(launch.block.iter().product::<u32>() <= kernel.max_threads)?;
     require(launch.dynamic_shared <= max_dynamic)
+}
+
+/// A launch that a stream captured: with the values of the parameters, which may be gone from where they were.
+#[derive(Clone)]
+pub struct Captured {
+    /// The function's handle.
+    function: usize,
+    grid: [u32; 3],
+    block: [u32; 3],
+    dynamic_shared: u32,
+    params: Vec<u8>,
+}
+
+impl Captured {
+    /// Runs it as it was captured; false if that found a fault.
+    pub fn run(&self, device: &Running) -> Answer<bool> {
+        let (context, function) = {
+            let mut state = state()?;
+            let owned = state.get::<Function>(self.function)?;
+            (owned.context, owned.object.clone())
+        };
+        let Captured { grid, block, dynamic_shared, ref params, .. } = *self;
+        run(context, &function, &Launch { grid, block, dynamic_shared, params }, device)
+    }
+}
+
+/// Runs a kernel in this thread, and keeps what it counted, or its fault; false if it had one.
+fn run(context: usize, function: &Function, launch: &Launch, _device: &Running) -> Answer<bool> {
+    let (code, kernel) = (function.code(), function.kernel()?);
+    let result = exec::launch(&code.program, &code.loaded, kernel, launch, &MEMORY, &crate::settings());
+    let counted = match result {
+        Ok(counters) => {
+            let mut sum = SUM.take().unwrap_or_default();
+            sum += counters;
+            SUM.set(Some(sum));
+            Some((kernel.name.clone(), counters))
+        }
+        Err(fault) => {
+            state()?.record(context, *fault);
+            None
+        }
+    };
+    let well = counted.is_some();
+    LAST.with_borrow_mut(|last| *last = counted);
+    Ok(well)
 }
 
 /// The bytes of a launch's parameters.
@@ -123,38 +169,26 @@ api! {
         each: *mut *mut c_void,
         extra: *mut *mut c_void,
     ) {
-        let _running = running();
+        let device = running();
+        let handle = function.addr();
         let (context, function) = {
             let mut state = state()?;
-            let owned = state.get::<Function>(function.addr())?;
+            let owned = state.get::<Function>(handle)?;
             let (context, function) = (owned.context, owned.object.clone());
             if state.stream_context(stream)? != context {
                 return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
             }
             (context, function)
         };
-        let (code, kernel) = (function.code(), function.kernel()?);
+        let kernel = function.kernel()?;
         let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-        let mut launch = Launch { grid, block, dynamic_shared, params: &[] };
+        let launch = Launch { grid, block, dynamic_shared, params: &[] };
         check(kernel, function.max_dynamic, &launch)?;
         let params = parameters(kernel, each, extra)?;
-        launch.params = &params;
-        let result =
-            exec::launch(&code.program, &code.loaded, kernel, &launch, &MEMORY, &crate::settings());
-        let counted = match result {
-            Ok(counters) => Some((kernel.name.clone(), counters)),
-            Err(fault) => {
-                eprintln!("{fault}");
-                state()?.record(context, *fault);
-                None
-            }
-        };
-        if let Some((_, counters)) = counted {
-            let mut sum = SUM.take().unwrap_or_default();
-            sum += counters;
-            SUM.set(Some(sum));
+        let captured = || Captured { function: handle, grid, block, dynamic_shared, params: params.clone() };
+        if state()?.capture(stream, || Ok(Work::Launch(captured())))? {
+            return Ok(());
         }
-        LAST.with_borrow_mut(|last| *last = counted);
-        Ok(())
+        run(context, &function, &Launch { params: &params, ..launch }, &device).map(drop)
     }
 }

@@ -81,7 +81,7 @@ fn address<T>(pointer: *mut T) -> u64 {
 }
 
 /// That these bytes lie in one allocation.
-fn check_range(address: u64, bytes: usize) -> Answer {
+pub fn check_range(address: u64, bytes: usize) -> Answer {
     let (base, size) = MEMORY.range(address).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     require(bytes as u64 <= size - (address - base))
 }
@@ -137,7 +137,7 @@ api! {
 
     fn cuMemAlloc_v2(device: *mut CUdeviceptr, bytes: usize) {
         let mut state = state()?;
-        let context = state.current()?;
+        let context = state.current_for_unsafe()?;
         require(!device.is_null() && bytes > 0)?;
         put(device, state.allocate(context, bytes, Kind::Device, 0)?)
     }
@@ -150,7 +150,7 @@ api! {
         element: c_uint,
     ) {
         let mut state = state()?;
-        let context = state.current()?;
+        let context = state.current_for_unsafe()?;
         require(!device.is_null() && !pitch.is_null() && width > 0 && height > 0)?;
         require(matches!(element, 4 | 8 | 16))?;
         let row = width.checked_next_multiple_of(PITCH).ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
@@ -161,14 +161,14 @@ api! {
 
     fn cuMemAllocManaged(device: *mut CUdeviceptr, bytes: usize, flags: c_uint) {
         let mut state = state()?;
-        let context = state.current()?;
+        let context = state.current_for_unsafe()?;
         require(!device.is_null() && bytes > 0 && matches!(flags, 1 | 2))?;
         put(device, state.allocate(context, bytes, Kind::Managed, 0)?)
     }
 
     fn cuMemAllocAsync(device: *mut CUdeviceptr, bytes: usize, stream: CUstream) {
         let mut state = state()?;
-        let context = state.stream_context(stream)?;
+        let context = state.not_modelled_in_captures(stream)?;
         require(!device.is_null())?;
         let address = if bytes == 0 { 0 } else { state.allocate(context, bytes, Kind::Device, 0)? };
         put(device, address)
@@ -177,19 +177,20 @@ api! {
     fn cuMemFree_v2(device: CUdeviceptr) {
         let _idle = idle();
         let mut state = state()?;
+        state.outside_captures()?;
         if device == 0 { Ok(()) } else { state.free(device, &[Kind::Device, Kind::Managed]) }
     }
 
     fn cuMemFreeAsync(device: CUdeviceptr, stream: CUstream) {
         let _idle = idle();
         let mut state = state()?;
-        state.stream_context(stream)?;
+        state.not_modelled_in_captures(stream)?;
         if device == 0 { Ok(()) } else { state.free(device, &[Kind::Device]) }
     }
 
     fn cuMemAllocHost_v2(host: *mut *mut c_void, bytes: usize) {
         let mut state = state()?;
-        let context = state.current()?;
+        let context = state.current_for_unsafe()?;
         require(!host.is_null())?;
         let address = if bytes == 0 { 0 } else { state.allocate(context, bytes, Kind::Pinned, DEVICE_MAP)? };
         put(host, ptr::with_exposed_provenance_mut(address as usize))
@@ -197,7 +198,7 @@ api! {
 
     fn cuMemHostAlloc(host: *mut *mut c_void, bytes: usize, flags: c_uint) {
         let mut state = state()?;
-        let context = state.current()?;
+        let context = state.current_for_unsafe()?;
         require(!host.is_null() && flags <= 7)?;
         let flags = flags | DEVICE_MAP;
         let address = if bytes == 0 { 0 } else { state.allocate(context, bytes, Kind::Pinned, flags)? };
@@ -207,12 +208,13 @@ api! {
     fn cuMemFreeHost(host: *mut c_void) {
         let _idle = idle();
         let mut state = state()?;
+        state.outside_captures()?;
         if host.is_null() { Ok(()) } else { state.free(address(host), &[Kind::Pinned]) }
     }
 
     fn cuMemHostRegister_v2(host: *mut c_void, bytes: usize, flags: c_uint) {
         let mut state = state()?;
-        let context = state.current()?;
+        let context = state.current_for_unsafe()?;
         require(!host.is_null() && bytes > 0 && flags <= 0xf)?;
         let known = MEMORY.range(address(host)).and_then(|(base, _)| state.allocations.get(&base));
         require(known.is_none_or(|known| known.kind == Kind::Registered))?;
@@ -226,6 +228,7 @@ api! {
     fn cuMemHostUnregister(host: *mut c_void) {
         let _idle = idle();
         let mut state = state()?;
+        state.outside_captures()?;
         if MEMORY.range(address(host)).is_none() {
             return Err(CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
         }
@@ -289,7 +292,7 @@ api! {
 
     /// Managed memory is where host and device both see it already.
     fn cuMemPrefetchAsync(device: CUdeviceptr, bytes: usize, _to: CUdevice, stream: CUstream) {
-        state()?.stream_context(stream)?;
+        state()?.not_capturing(stream)?;
         check_range(device, bytes)
     }
 

@@ -200,7 +200,7 @@ unsafe fn load(
     options: &Options,
     text: impl FnOnce() -> Result<Cow<'static, str>, Refused>,
 ) -> Answer {
-    let context = state()?.current()?;
+    let context = state()?.current_for_unsafe()?;
     require(!module.is_null())?;
     // Variables are allocated, and a context that is destroyed meanwhile has to find them.
     let _running = running();
@@ -275,7 +275,9 @@ api! {
 
     fn cuModuleUnload(module: CUmodule) {
         let _idle = idle();
-        state()?.unload(module.addr())
+        let mut state = state()?;
+        state.outside_captures()?;
+        state.unload(module.addr())
     }
 
     fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, function_name: *const c_char) {

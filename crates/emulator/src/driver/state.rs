@@ -2,6 +2,7 @@
 
 use super::context::Context;
 use super::function::Function;
+use super::graph::{Capture, Executable, Graph};
 use super::memory::Allocation;
 use super::module::Module;
 use super::stream::{Event, Stream};
@@ -31,6 +32,10 @@ pub struct State {
     functions: Table<Function>,
     streams: Table<Stream>,
     events: Table<Event>,
+    graphs: Table<Graph>,
+    executables: Table<Executable>,
+    /// Those that have not ended.
+    pub captures: Vec<Capture>,
     /// By their first byte's address.
     pub allocations: HashMap<u64, Allocation>,
     faults: Vec<Fault>,
@@ -73,6 +78,8 @@ objects! {
     functions: Function,
     streams: Stream,
     events: Event,
+    graphs: Graph,
+    executables: Executable,
 }
 
 fn lock() -> MutexGuard<'static, State> {
@@ -160,6 +167,9 @@ impl State {
         self.streams.retain(|_, stream| stream.context != context);
         self.events.retain(|_, event| event.context != context);
         self.functions.retain(|_, function| function.context != context);
+        self.graphs.retain(|_, graph| graph.context != context);
+        self.executables.retain(|_, executable| executable.context != context);
+        self.captures.retain(|capture| capture.context != context);
         for (_, module) in self.modules.extract_if(|_, module| module.context == context) {
             release(module.object);
         }
@@ -168,8 +178,9 @@ impl State {
         }
     }
 
-    /// Makes each later call of the context fail.
+    /// Reports a fault, and makes each later call of the context fail.
     pub fn record(&mut self, context: usize, fault: Fault) {
+        eprintln!("{fault}");
         if let Some(context) = self.contexts.get_mut(&context) {
             context.fault.get_or_insert(error::code(fault.code()));
         }
@@ -185,7 +196,7 @@ fn release(module: Arc<Module>) {
     }
 }
 
-/// Takes the faults that checks have found in kernels since the last call, in the order of the launches, and lets
+/// Takes the faults that checks have found in kernels, and replays of graphs, since the last call, in the order of the launches, and lets
 /// the contexts they stopped go on.
 ///
 /// A fault stops its context, as on a GPU: the launch still returns success, and every later call of the context

@@ -1,7 +1,8 @@
 //! Streams, events and host functions. Work has ended when the call that asked for it returns, so a stream is always
-//! empty and an event, once recorded, has always happened.
+//! empty and an event, once recorded, has always happened, unless a stream captured it.
 
 use super::context::PRIORITIES;
+use super::graph::{Mark, Work};
 use super::state::{State, host_function, state};
 use super::{Answer, api, put, require};
 use cust_raw::{CUevent, CUhostFn, CUresult, CUstream, CUstreamCallback};
@@ -11,6 +12,10 @@ use std::time::Instant;
 
 const DISABLE_TIMING: c_uint = 2;
 const INTERPROCESS: c_uint = 4;
+const WAIT_EXTERNAL: c_uint = 1;
+
+/// Of a stream that does not wait for the legacy stream, nor that one for it.
+const NON_BLOCKING: c_uint = 1;
 
 pub struct Stream {
     flags: c_uint,
@@ -19,7 +24,34 @@ pub struct Stream {
 
 pub struct Event {
     flags: c_uint,
-    recorded: Option<Instant>,
+    pub recorded: Recorded,
+}
+
+/// What an event was recorded as last.
+#[derive(Clone)]
+pub enum Recorded {
+    Never,
+    At(Instant),
+    /// In a stream that captures.
+    Captured(Mark),
+}
+
+/// A host function and what to call it with, which its owner keeps alive.
+#[derive(Clone, Copy)]
+pub struct HostCall {
+    function: unsafe extern "C" fn(*mut c_void),
+    /// The address of the argument.
+    data: usize,
+}
+
+impl HostCall {
+    /// # Safety
+    ///
+    /// The function may be called with its argument.
+    pub unsafe fn run(self) {
+        // SAFETY: the caller's promise.
+        host_function(|| unsafe { (self.function)(ptr::with_exposed_provenance_mut(self.data)) });
+    }
 }
 
 impl State {
@@ -41,10 +73,18 @@ impl State {
         }
     }
 
+    /// Whether a stream and the legacy stream wait for each other.
+    pub fn blocking(&mut self, stream: CUstream) -> Answer<bool> {
+        Ok(self.stream(stream)?.0 & NON_BLOCKING == 0)
+    }
+
     fn recorded(&mut self, event: CUevent) -> Answer<Instant> {
+        self.not_captured(event.addr())?;
         let event = &self.get::<Event>(event.addr())?.object;
-        let recorded = event.recorded.filter(|_| event.flags & DISABLE_TIMING == 0);
-        recorded.ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+        match event.recorded {
+            Recorded::At(instant) if event.flags & DISABLE_TIMING == 0 => Ok(instant),
+            _ => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
+        }
     }
 }
 
@@ -71,7 +111,10 @@ api! {
     }
 
     fn cuStreamDestroy_v2(stream: CUstream) {
-        state()?.remove::<Stream>(stream.addr()).map(drop)
+        let mut state = state()?;
+        state.remove::<Stream>(stream.addr())?;
+        state.abandon(stream.addr());
+        Ok(())
     }
 
     fn cuStreamGetFlags(stream: CUstream, flags: *mut c_uint) {
@@ -83,22 +126,27 @@ api! {
     }
 
     fn cuStreamQuery(stream: CUstream) {
-        state()?.stream_context(stream).map(drop)
+        state()?.not_capturing(stream).map(drop)
     }
 
     fn cuStreamSynchronize(stream: CUstream) {
-        state()?.stream_context(stream).map(drop)
+        state()?.not_capturing(stream).map(drop)
     }
 
     fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) {
         let mut state = state()?;
         state.stream_context(stream)?;
         state.get::<Event>(event.addr())?;
-        require(flags <= 1)
+        require(flags <= WAIT_EXTERNAL)?;
+        if flags == WAIT_EXTERNAL {
+            // Captured, this would be work of its own in the graph.
+            state.not_modelled_in_captures(stream)?;
+        }
+        state.wait(stream, event.addr())
     }
 
     fn cuStreamAddCallback(stream: CUstream, callback: CUstreamCallback, data: *mut c_void, flags: c_uint) {
-        state()?.stream_context(stream)?;
+        state()?.not_capturing(stream)?;
         require(flags == 0)?;
         let callback = callback.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         host_function(|| callback(stream, CUresult::CUDA_SUCCESS, data));
@@ -108,7 +156,10 @@ api! {
     fn cuLaunchHostFunc(stream: CUstream, function: CUhostFn, data: *mut c_void) {
         state()?.stream_context(stream)?;
         let function = function.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        host_function(|| function(data));
+        let call = HostCall { function, data: data.expose_provenance() };
+        if !state()?.capture(stream, || Ok(Work::Host(call)))? {
+            call.run();
+        }
         Ok(())
     }
 
@@ -117,7 +168,7 @@ api! {
         let context = state.current()?;
         // An event of several processes has no time.
         require(!event.is_null() && flags <= 7 && flags & (INTERPROCESS | DISABLE_TIMING) != INTERPROCESS)?;
-        let handle = state.add(context, Event { flags, recorded: None });
+        let handle = state.add(context, Event { flags, recorded: Recorded::Never });
         put(event, ptr::without_provenance_mut(handle))
     }
 
@@ -131,16 +182,17 @@ api! {
         if state.stream_context(stream)? != context {
             return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
         }
-        state.get::<Event>(event.addr())?.object.recorded = Some(Instant::now());
+        let recorded = state.mark(stream)?.map_or_else(|| Recorded::At(Instant::now()), Recorded::Captured);
+        state.get::<Event>(event.addr())?.object.recorded = recorded;
         Ok(())
     }
 
     fn cuEventQuery(event: CUevent) {
-        state()?.get::<Event>(event.addr()).map(drop)
+        state()?.not_captured(event.addr())
     }
 
     fn cuEventSynchronize(event: CUevent) {
-        state()?.get::<Event>(event.addr()).map(drop)
+        state()?.not_captured(event.addr())
     }
 
     fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) {
