@@ -5,7 +5,7 @@ use super::context::PRIORITIES;
 use super::graph::{Mark, Work};
 use super::state::{State, host_function, state};
 use super::{Answer, api, put, require};
-use cust_raw::{CUevent, CUhostFn, CUresult, CUstream, CUstreamCallback};
+use cust_raw::{CUcontext, CUevent, CUhostFn, CUresult, CUstream, CUstreamCallback};
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 use std::time::Instant;
@@ -123,6 +123,10 @@ api! {
 
     fn cuStreamGetPriority(stream: CUstream, priority: *mut c_int) {
         put(priority, state()?.stream(stream)?.1)
+    }
+
+    fn cuStreamGetCtx(stream: CUstream, context: *mut CUcontext) {
+        put(context, ptr::without_provenance_mut(state()?.stream_context(stream)?))
     }
 
     fn cuStreamQuery(stream: CUstream) {
