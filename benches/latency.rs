@@ -7,12 +7,14 @@
 //!   ran; then `filled`, by the run before; then `disabled`. Each figure is of one call.
 //! - `blocking_sum` is a call on a buffer, from the call to the result on the host: the median of 1,000 after 100 to warm
 //!   up, of 100 after 10 for the longest input. Compare `peers/blocking.cu` and `peers/blocking.py`.
+//! - `enqueued_sum` and `launched_sum` are the host's time of a call that enqueues and returns, of a hundred in a row, which are waited for
+//!   outside the time: the median of 100 such rows.
 
 mod common;
 
 use clap::Parser;
 use common::{median_us, print_case, samples, timed};
-use gpu_reduce::{Device, Element};
+use gpu_reduce::{Device, Element, Reduce, Sum};
 use std::error::Error;
 use std::process::Command;
 
@@ -86,6 +88,37 @@ fn blocking_calls() -> Result<(), Box<dyn Error>> {
         let buffer = gpu.upload(&samples(n))?;
         let us = median_us(times, 1, || gpu_reduce::sum(&buffer))?;
         print_case::<f32>("gpu_reduce", "blocking_sum", n, us);
+    }
+    enqueued_calls(&gpu)
+}
+
+/// Calls in a row, before what they have enqueued is waited for.
+const IN_A_ROW: usize = 100;
+
+fn enqueued_calls(gpu: &Device) -> Result<(), Box<dyn Error>> {
+    let stream = gpu.stream()?;
+    let mut result = gpu.zeros::<f32>(1)?;
+    for n in [1 << 10, 1 << 20] {
+        let x = gpu.upload(&samples(n))?;
+        let (mut enqueued, mut launched) = (Vec::new(), Vec::new());
+        for _ in 0..110 {
+            // SAFETY: both buffers stay, and nothing else uses them.
+            let enqueue = || unsafe { x.enqueue::<Sum, 256>(&stream, &mut result) };
+            let ((), us) =
+                timed(|| std::iter::repeat_with(enqueue).take(IN_A_ROW).collect::<Result<(), _>>())?;
+            stream.wait()?;
+            enqueued.push(us / IN_A_ROW as f64);
+            let launch = || x.launch::<Sum, 256>(&stream);
+            let (pending, us) =
+                timed(|| Ok(std::iter::repeat_with(launch).take(IN_A_ROW).collect::<Vec<_>>()))?;
+            pending.into_iter().try_for_each(|pending| pending.wait().map(drop))?;
+            launched.push(us / IN_A_ROW as f64);
+        }
+        for (op, us) in [("enqueued_sum", &mut enqueued), ("launched_sum", &mut launched)] {
+            let us = &mut us[10..];
+            us.sort_by(f64::total_cmp);
+            print_case::<f32>("gpu_reduce", op, n, us[us.len() / 2]);
+        }
     }
     Ok(())
 }
