@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     // For the events and the graphs, which are this program's own.
     let _context = cust::context::Context::new(cust::device::Device::get_device(0)?)?;
-    let mut stream = device.stream()?;
+    let stream = device.stream()?;
     if let Some(peak) = device.peak_bandwidth() {
         println!(r#"{{"impl":"peak","device":"{device}","gbps":{:.1}}}"#, peak / 1e9);
     }
@@ -85,7 +85,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     let items = cases.iter().map(|case| case.items() * case.buffers::<$type>()).max();
                     let input = fill::<$type>(&device, items.unwrap_or(0))?;
                     for case in cases {
-                        let mut run = Run { case, stream: &mut stream, results: &mut results };
+                        let mut run = Run { case, stream: &stream, results: &mut results };
                         let found = for_each_operator! { for_op! { run input element $type } }
                             || for_each_pair_operator! { for_op! { run input pair $type } }
                             || for_each_comparison! { for_op! { run input comparison $type } };
@@ -256,7 +256,7 @@ fn hash32(index: u32) -> u32 {
 /// A case, and what it runs with.
 struct Run<'a, 'b> {
     case: &'a Case<'a>,
-    stream: &'a mut Stream,
+    stream: &'a Stream<'static>,
     results: &'a mut Results<'b>,
 }
 
@@ -326,20 +326,20 @@ impl Run<'_, '_> {
                         // SAFETY: the buffers outlive the graph, and only what is enqueued uses them.
                         $($block => unsafe {
                             match &shape {
-                                Shape::All => x.enqueue::<O, $block>(op, self.stream, result, 0)?,
+                                Shape::All => x.enqueue_by::<O, $block>(op, self.stream, &mut *result)?,
                                 Shape::Rows(columns) => {
-                                    x.rows(*columns)?.enqueue::<O, $block>(op, none, self.stream, result)?
+                                    x.rows(*columns)?.enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
                                 }
                                 Shape::Columns(columns) => {
-                                    x.columns(*columns)?.enqueue::<O, $block>(op, none, self.stream, result)?
+                                    x.columns(*columns)?.enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
                                 }
                                 Shape::Keys(keys, runs) => {
                                     runs.borrow_mut().enqueue(keys, self.stream)?;
                                     let runs = runs.borrow();
-                                    x.segments(&*runs)?.enqueue::<O, $block>(op, none, self.stream, result)?
+                                    x.segments(&*runs)?.enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
                                 }
                                 Shape::Segments(offsets) => {
-                                    x.segments(offsets)?.enqueue::<O, $block>(op, none, self.stream, result)?
+                                    x.segments(offsets)?.enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
                                 }
                             }
                         },)*

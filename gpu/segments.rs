@@ -247,6 +247,9 @@ impl Cut {
     /// What is wrong where a segment has no value, but for its index.
     pub const NO_VALUE: u64 = 1 << 63;
 
+    /// What is wrong where nothing is.
+    pub const NOTHING: u64 = u64::MAX;
+
     /// Without anything.
     pub const NONE: Self = Self {
         block: 0,

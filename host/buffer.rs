@@ -7,7 +7,6 @@ use bytemuck::{CheckedBitPattern, NoUninit, Zeroable};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, Range, RangeBounds};
-use std::sync::Arc;
 
 /// What a buffer holds: any plain value, such as a number, a `bool`, or a `#[repr(C)]` struct that derives [`Pod`](bytemuck::Pod).
 pub trait Item: NoUninit + CheckedBitPattern + Zeroable + Send + Sync {}
@@ -31,20 +30,35 @@ pub struct Buffer<T: Item>(Place<Vec<T>, Memory>);
 #[derive(Clone, Copy)]
 pub struct View<'a, T: Item>(pub(crate) Place<&'a [T], Part<'a, T>>);
 
+/// A range of elements, borrowed where they lie to be written to, such as the place of a result that is enqueued.
+pub struct ViewMut<'a, T: Item>(Place<&'a mut [T], Part<'a, T>>);
+
 /// Elements in a GPU's memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'a, T> {
-    pub memory: &'a Memory,
-    /// Bytes before the first.
-    pub start: usize,
+    pub gpu: &'static cuda::Gpu,
+    /// Where the first is.
+    pub address: u64,
     pub len: usize,
-    elements: PhantomData<T>,
+    elements: PhantomData<&'a T>,
 }
 
 impl<T> Part<'_, T> {
+    /// All in a buffer's memory.
+    fn of(memory: &Memory) -> Self {
+        let len = memory.bytes().checked_div(size_of::<T>()).unwrap_or(0);
+        Self { gpu: memory.gpu(), address: memory.address(0), len, elements: PhantomData }
+    }
+
+    /// Those in a range, which is in bounds.
+    fn slice(self, range: Range<usize>) -> Self {
+        let address = self.address + (range.start * size_of::<T>()) as u64;
+        Self { address, len: range.len(), ..self }
+    }
+
     /// Where they lie on the device.
     pub fn pointer(self) -> *const T {
-        std::ptr::without_provenance(self.memory.address(self.start) as usize)
+        std::ptr::without_provenance(self.address as usize)
     }
 }
 
@@ -72,41 +86,40 @@ impl<T: Item> Buffer<T> {
     }
 
     /// The GPU where the elements lie; on the CPU, none.
-    pub(crate) fn gpu(&self) -> Option<&Arc<cuda::Gpu>> {
+    pub(crate) fn gpu(&self) -> Option<&'static cuda::Gpu> {
         match &self.0 {
             Cpu(_) => None,
             Gpu(memory) => Some(memory.gpu()),
         }
     }
 
-    /// The place of element `index`, to write to.
-    pub(crate) fn place_mut(&mut self, index: usize) -> Result<Place<&mut T, *mut T>, Error> {
-        let range = resolve(index..index.saturating_add(1), self.len())?;
-        Ok(match &mut self.0 {
-            Cpu(data) => Cpu(&mut data[range.start]),
-            Gpu(memory) => {
-                let address = memory.address(range.start * size_of::<T>());
-                Gpu(std::ptr::without_provenance_mut(address as usize))
-            }
+    /// All places, to write to.
+    pub(crate) fn whole_mut(&mut self) -> Place<&mut [T], *mut T> {
+        self.view_mut().into_places()
+    }
+
+    /// The whole buffer as a view to write to.
+    pub fn view_mut(&mut self) -> ViewMut<'_, T> {
+        ViewMut(match &mut self.0 {
+            Cpu(data) => Cpu(data),
+            Gpu(memory) => Gpu(Part::of(memory)),
         })
     }
 
-    /// All places, to write to.
-    pub(crate) fn whole_mut(&mut self) -> Place<&mut [T], *mut T> {
-        match &mut self.0 {
-            Cpu(data) => Cpu(data),
-            Gpu(memory) => Gpu(std::ptr::without_provenance_mut(memory.address(0) as usize)),
-        }
+    /// The places of the elements in `range`, to write to.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`].
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>, Error> {
+        self.view_mut().slice_mut(range)
     }
 
     /// The whole buffer as a view.
     pub fn view(&self) -> View<'_, T> {
         View(match &self.0 {
             Cpu(data) => Cpu(data),
-            Gpu(memory) => {
-                let len = memory.bytes().checked_div(size_of::<T>()).unwrap_or(0);
-                Gpu(Part { memory, start: 0, len, elements: PhantomData })
-            }
+            Gpu(memory) => Gpu(Part::of(memory)),
         })
     }
 
@@ -158,16 +171,151 @@ impl<T: Item> Buffer<T> {
     ///
     /// [`Error::OutOfBounds`], and then nothing is written; [`Error::Driver`].
     pub fn write(&mut self, start: usize, data: &[T]) -> Result<(), Error> {
-        let range = resolve(start..start.saturating_add(data.len()), self.len())?;
-        match &mut self.0 {
-            Cpu(elements) => elements[range].copy_from_slice(data),
-            Gpu(memory) => memory.write(start * size_of::<T>(), bytemuck::cast_slice(data))?,
-        }
-        Ok(())
+        self.slice_mut(start..start.saturating_add(data.len()))?.write(data)
     }
 }
 
+impl<'a, T: Item> ViewMut<'a, T> {
+    /// As [`Device::view_mut`].
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    pub(crate) unsafe fn of(device: &Device, first: *mut T, len: usize) -> Result<Self, Error> {
+        Ok(Self(match device.0 {
+            Cpu(()) if len == 0 => Cpu(&mut []),
+            Cpu(()) if !first.is_aligned() => {
+                return Err(Error::Unaligned { address: first.addr() as u64, align: align_of::<T>() });
+            }
+            // SAFETY: as the caller vouches.
+            Cpu(()) => Cpu(unsafe { std::slice::from_raw_parts_mut(first, len) }),
+            // SAFETY: as the caller vouches.
+            Gpu(gpu) => Gpu(unsafe { part_of(gpu, first, len)? }),
+        }))
+    }
+
+    /// The places of the elements in `range` of this view.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`].
+    pub fn slice_mut(self, range: impl RangeBounds<usize>) -> Result<Self, Error> {
+        let range = resolve(range, self.len())?;
+        Ok(Self(match self.0 {
+            Cpu(data) => Cpu(&mut data[range]),
+            Gpu(part) => Gpu(part.slice(range)),
+        }))
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.view().len()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The device the elements lie on.
+    pub fn device(&self) -> Device {
+        self.view().device()
+    }
+
+    /// The same elements, to read.
+    pub fn view(&self) -> View<'_, T> {
+        View(match &self.0 {
+            Cpu(data) => Cpu(data),
+            Gpu(part) => Gpu(*part),
+        })
+    }
+
+    /// Overwrites the elements, from the first on, with `data`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`] where there are more of them, and then nothing is written; [`Error::Driver`].
+    pub fn write(self, data: &[T]) -> Result<(), Error> {
+        match self.slice_mut(..data.len())?.0 {
+            Cpu(elements) => elements.copy_from_slice(data),
+            // SAFETY: they are borrowed for this alone.
+            Gpu(part) => unsafe { part.gpu.write(part.address, bytemuck::cast_slice(data)) }?,
+        }
+        Ok(())
+    }
+
+    /// Where the first element is, on the device: for other libraries, and for kernels of the caller's. What they enqueue has to be ordered with what is
+    /// done here, by their stream.
+    pub fn as_mut_ptr(self) -> *mut T {
+        match self.0 {
+            Cpu(data) => data.as_mut_ptr(),
+            Gpu(part) => part.pointer().cast_mut(),
+        }
+    }
+
+    /// The GPU where the elements lie; on the CPU, none.
+    pub(crate) fn gpu(&self) -> Option<&'static cuda::Gpu> {
+        match &self.0 {
+            Cpu(_) => None,
+            Gpu(part) => Some(part.gpu),
+        }
+    }
+
+    /// The places.
+    pub(crate) fn into_places(self) -> Place<&'a mut [T], *mut T> {
+        match self.0 {
+            Cpu(data) => Cpu(data),
+            Gpu(part) => Gpu(part.pointer().cast_mut()),
+        }
+    }
+}
+
+impl<'a, T: Item> From<&'a mut Buffer<T>> for ViewMut<'a, T> {
+    fn from(buffer: &'a mut Buffer<T>) -> Self {
+        buffer.view_mut()
+    }
+}
+
+/// Elements that the caller has in a GPU's memory.
+///
+/// # Safety
+///
+/// As of [`Device::view`], and of [`Device::view_mut`] where they are written to.
+unsafe fn part_of<'a, T: Item>(
+    gpu: &'static cuda::Gpu,
+    first: *const T,
+    len: usize,
+) -> Result<Part<'a, T>, Error> {
+    let address = first.addr() as u64;
+    if !first.is_aligned() {
+        return Err(Error::Unaligned { address, align: align_of::<T>() });
+    }
+    let bytes = len.saturating_mul(size_of::<T>());
+    if bytes > 0 {
+        gpu.check_memory(address, bytes)?;
+    }
+    Ok(Part { gpu, address, len, elements: PhantomData })
+}
+
 impl<'a, T: Item> View<'a, T> {
+    /// As [`Device::view`].
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    pub(crate) unsafe fn of(device: &Device, first: *const T, len: usize) -> Result<Self, Error> {
+        Ok(Self(match device.0 {
+            Cpu(()) if len == 0 => Cpu(&[]),
+            Cpu(()) if !first.is_aligned() => {
+                return Err(Error::Unaligned { address: first.addr() as u64, align: align_of::<T>() });
+            }
+            // SAFETY: as the caller vouches.
+            Cpu(()) => Cpu(unsafe { std::slice::from_raw_parts(first, len) }),
+            // SAFETY: as the caller vouches.
+            Gpu(gpu) => Gpu(unsafe { part_of(gpu, first, len)? }),
+        }))
+    }
+
     /// Elements in host memory.
     pub(crate) fn host(data: &'a [T]) -> Self {
         Self(Cpu(data))
@@ -182,10 +330,7 @@ impl<'a, T: Item> View<'a, T> {
         let range = resolve(range, self.len())?;
         Ok(View(match self.0 {
             Cpu(data) => Cpu(&data[range]),
-            Gpu(part) => {
-                let start = part.start + range.start * size_of::<T>();
-                Gpu(Part { start, len: range.len(), ..part })
-            }
+            Gpu(part) => Gpu(part.slice(range)),
         }))
     }
 
@@ -206,8 +351,16 @@ impl<'a, T: Item> View<'a, T> {
     pub fn device(self) -> Device {
         Device(match self.0 {
             Cpu(_) => Cpu(()),
-            Gpu(part) => Gpu(part.memory.gpu().clone()),
+            Gpu(part) => Gpu(part.gpu),
         })
+    }
+
+    /// Where the first element is, on the device: for other libraries, and for kernels of the caller's.
+    pub fn as_ptr(self) -> *const T {
+        match self.0 {
+            Cpu(data) => data.as_ptr(),
+            Gpu(part) => part.pointer(),
+        }
     }
 
     /// Copies the elements to the host.
@@ -224,7 +377,8 @@ impl<'a, T: Item> View<'a, T> {
                 // SAFETY: the bytes of the elements. What is read into them was elements' bytes, or zeros: `T`s were uploaded, or
                 // a kernel has stored them.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(data.as_mut_ptr().cast::<u8>(), bytes) };
-                part.memory.read(part.start, bytes)?;
+                // SAFETY: they are borrowed.
+                unsafe { part.gpu.read(part.address, bytes)? };
                 Ok(data)
             }
         }

@@ -4,8 +4,10 @@
 //! - here: a GPU that was opened, its context, and its pools of what calls work with;
 //! - `modules`: kernels, found by type, and compiled from PTX when they are first launched;
 //! - `stream`: launching reductions;
+//! - `pending`: what comes of them later;
 //! - `runs`: launching what finds runs of equal keys;
 //! - `memory`, `staging`: memory and copies;
+//! - `of_cust`: memory and streams that are cust's;
 //! - `ladder`: the classic kernels (with the feature of that name).
 //!
 //! In a build without GPUs, `absent` takes the place of all.
@@ -15,23 +17,30 @@ mod driver;
 pub mod ladder;
 mod memory;
 mod modules;
+mod of_cust;
+mod pending;
 mod runs;
 mod staging;
 mod stream;
 
 pub use memory::Memory;
-pub use stream::OwnStream;
+pub use pending::Launched;
+pub use stream::GpuStream;
 
 use crate::Error;
-use cust::context::Context;
 use cust::context::legacy::{ContextStack, CurrentContext};
+use cust::context::{Context, ContextHandle};
 use cust::device::{Device, DeviceAttribute};
 use cust::error::CudaError;
+use cust::event::Event;
+use cust::sys::{self, CUcontext, CUresult};
+use pending::Outcome;
 use staging::Staging;
+use std::ffi::CStr;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use stream::Workspace;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use stream::{Scratch, Workspace};
 
 /// A GPU that was opened. There is one for each index, for the program's life.
 pub struct Gpu {
@@ -42,6 +51,9 @@ pub struct Gpu {
     context: Context,
     loaded: modules::Loaded,
     workspaces: Mutex<Vec<Workspace>>,
+    /// Memory that streams have left, each with the event that ends its last use.
+    scratches: Mutex<Vec<(Scratch, Event)>>,
+    outcomes: Mutex<Vec<Outcome>>,
     stagings: Mutex<Vec<Staging>>,
 }
 
@@ -62,20 +74,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Gpu {
     /// The GPU of that index.
-    pub fn open(index: usize) -> Result<Arc<Self>, Error> {
-        static OPEN: Mutex<Vec<Arc<Gpu>>> = Mutex::new(Vec::new());
+    pub fn open(index: usize) -> Result<&'static Self, Error> {
+        static OPEN: Mutex<Vec<&'static Gpu>> = Mutex::new(Vec::new());
         driver::load()?;
         let mut open = lock(&OPEN);
-        if let Some(gpu) = open.iter().find(|gpu| gpu.index == index) {
-            return Ok(gpu.clone());
+        if let Some(&gpu) = open.iter().find(|gpu| gpu.index == index) {
+            return Ok(gpu);
         }
-        let gpu = Arc::new(Self::start(index)?);
-        open.push(gpu.clone());
+        // Leaked: it is for the program's life.
+        let gpu = &*Box::leak(Box::new(Self::start(index)?));
+        open.push(gpu);
         Ok(gpu)
     }
 
     /// The emulator's GPU.
-    pub fn open_emulator() -> Result<Arc<Self>, Error> {
+    pub fn open_emulator() -> Result<&'static Self, Error> {
         driver::load_emulator()?;
         Self::open(0)
     }
@@ -86,7 +99,7 @@ impl Gpu {
             let device = device.clone();
             move |error| match error {
                 CudaError::NoDevice => Error::NoDevice,
-                error => Error::Driver { call, device, reason: reason(error) },
+                error => Error::Driver { call, device, reason: error.reason() },
             }
         };
         cust::init(cust::CudaFlags::empty()).map_err(failed("starting the driver"))?;
@@ -116,8 +129,19 @@ impl Gpu {
         let current = CurrentContext::get_current().map_err(failed("asking for the current context"))?;
         let context = Context::new(raw).map_err(failed("creating the context"))?;
         CurrentContext::set_current(&current).map_err(failed("restoring the caller's context"))?;
-        let (loaded, workspaces, stagings) = Default::default();
-        Ok(Self { index, name, peak_bandwidth, multiprocessors, context, loaded, workspaces, stagings })
+        let (loaded, workspaces, scratches, outcomes, stagings) = Default::default();
+        Ok(Self {
+            index,
+            name,
+            peak_bandwidth,
+            multiprocessors,
+            context,
+            loaded,
+            workspaces,
+            scratches,
+            outcomes,
+            stagings,
+        })
     }
 
     pub fn peak_bandwidth(&self) -> f64 {
@@ -135,12 +159,31 @@ impl Gpu {
         Ok(Entered(PhantomData))
     }
 
-    fn failed(&self, call: &'static str, error: CudaError) -> Error {
-        Error::Driver { call, device: self.to_string(), reason: reason(error) }
+    fn failed(&self, call: &'static str, error: impl Cause) -> Error {
+        Error::Driver { call, device: self.to_string(), reason: error.reason() }
     }
 
-    fn launch_failed(&self, kernel: &str, error: CudaError) -> Error {
-        Error::Launch { kernel: kernel.to_owned(), device: self.to_string(), reason: reason(error) }
+    /// What a function of the driver's, called by itself, has answered.
+    fn done(&self, call: &'static str, answer: CUresult) -> Result<(), Error> {
+        match answer {
+            CUresult::CUDA_SUCCESS => Ok(()),
+            error => Err(self.failed(call, error)),
+        }
+    }
+
+    fn launch_failed(&self, kernel: &str, error: impl Cause) -> Error {
+        Error::Launch { kernel: kernel.to_owned(), device: self.to_string(), reason: error.reason() }
+    }
+
+    /// Something is of another context than the device's primary one.
+    #[cold]
+    fn other_context(&self, what: &'static str, context: CUcontext) -> Error {
+        let (context, own) = (context.addr(), self.raw_context().addr());
+        Error::OtherContext { what, context, device: self.to_string(), own }
+    }
+
+    fn raw_context(&self) -> CUcontext {
+        self.context.get_inner()
     }
 
     /// Runs `work` with a spare of its own, a new one where there is none; it comes back unless the work failed.
@@ -186,9 +229,30 @@ impl PartialEq for Gpu {
     }
 }
 
-/// What the driver says of an error, and its number in the driver's headers.
-fn reason(error: CudaError) -> String {
-    format!("{error} (CUDA error {})", error as u32)
+/// An error of the driver's.
+trait Cause {
+    /// What the driver says of it, and its number in the driver's headers.
+    fn reason(self) -> String;
+}
+
+impl Cause for CudaError {
+    fn reason(self) -> String {
+        format!("{self} (CUDA error {})", self as u32)
+    }
+}
+
+impl Cause for CUresult {
+    fn reason(self) -> String {
+        let mut text = std::ptr::null();
+        // SAFETY: there is a place for the text's address.
+        let known = unsafe { sys::cuGetErrorString(self, &mut text) };
+        let text = match known {
+            // SAFETY: it is a text of the driver's, for the program's life.
+            Self::CUDA_SUCCESS if !text.is_null() => unsafe { CStr::from_ptr(text) }.to_string_lossy(),
+            _ => format!("{self:?}").into(),
+        };
+        format!("{text} (CUDA error {})", self as u32)
+    }
 }
 
 #[cfg(test)]
@@ -224,7 +288,7 @@ mod tests {
             Ok(())
         });
         assert!(matches!(refused, Err(Error::Launch { .. })), "{refused:?}");
-        let mut memory = Memory::new(&gpu, 16).unwrap();
+        let mut memory = Memory::new(gpu, 16).unwrap();
         memory.write(0, bytemuck::cast_slice(&[1f32, 2.0, 3.0, 4.0])).unwrap();
         let input = std::ptr::without_provenance::<f32>(memory.address(0) as usize);
         let (op, mut sum) = (Sum, 0f32);

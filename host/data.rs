@@ -4,7 +4,6 @@ use crate::cuda::Gpu;
 use crate::place::Place::{self, Cpu, Gpu as OnGpu};
 use crate::{Device, Error, Item, View, cpu::Source};
 use gpu_reduce_kernels::input::Input;
-use std::sync::Arc;
 
 /// Items where they lie: a [`View`], or a pair of views of one length on one device, whose elements reduce in pairs. It is
 /// for these alone: what it says of pointers and lengths, kernels take at its word.
@@ -44,7 +43,7 @@ impl<T: Item> sealed::Sealed for View<'_, T> {}
 impl<A: sealed::Sealed, B: sealed::Sealed> sealed::Sealed for (A, B) {}
 
 /// Where data are: slices on the CPU, or pointers on a GPU.
-pub type Located<'a, D> = Place<<D as Data<'a>>::Slices, (&'a Arc<Gpu>, <D as Data<'a>>::Pointers)>;
+pub type Located<'a, D> = Place<<D as Data<'a>>::Slices, (&'static Gpu, <D as Data<'a>>::Pointers)>;
 
 impl<'a, T: Item> Data<'a> for View<'a, T> {
     type Item = T;
@@ -58,7 +57,7 @@ impl<'a, T: Item> Data<'a> for View<'a, T> {
     fn place(self) -> Result<Located<'a, Self>, Error> {
         Ok(match self.0 {
             Cpu(data) => Cpu(data),
-            OnGpu(part) => OnGpu((part.memory.gpu(), part.pointer())),
+            OnGpu(part) => OnGpu((part.gpu, part.pointer())),
         })
     }
 }
@@ -86,7 +85,7 @@ impl<'a, A: Data<'a>, B: Data<'a>> Data<'a> for (A, B) {
 }
 
 /// The GPU where data are; on the CPU, none.
-pub fn gpu_of<'a, C, P>(place: &Place<C, (&'a Arc<Gpu>, P)>) -> Option<&'a Arc<Gpu>> {
+pub fn gpu_of<C, P>(place: &Place<C, (&'static Gpu, P)>) -> Option<&'static Gpu> {
     match place {
         Cpu(_) => None,
         OnGpu((gpu, _)) => Some(gpu),
@@ -94,24 +93,24 @@ pub fn gpu_of<'a, C, P>(place: &Place<C, (&'a Arc<Gpu>, P)>) -> Option<&'a Arc<G
 }
 
 /// An error unless what lies on this GPU, or on the CPU, lies on `device`.
-pub fn lies_on(gpu: Option<&Arc<Gpu>>, device: &Device) -> Result<(), Error> {
+pub fn lies_on(gpu: Option<&'static Gpu>, device: &Device) -> Result<(), Error> {
     match (gpu, &device.0) {
         (None, Cpu(())) => Ok(()),
-        (Some(gpu), OnGpu(other)) if gpu == other => Ok(()),
+        (Some(gpu), OnGpu(other)) if gpu == *other => Ok(()),
         _ => Err(other_device(gpu, device)),
     }
 }
 
 /// What lies on this GPU, or on the CPU, does not lie on `device`.
 #[cold]
-pub fn other_device(gpu: Option<&Arc<Gpu>>, device: &Device) -> Error {
-    let buffer = Device(gpu.map_or(Cpu(()), |gpu| OnGpu(gpu.clone())));
+pub fn other_device(gpu: Option<&'static Gpu>, device: &Device) -> Error {
+    let buffer = Device(gpu.map_or(Cpu(()), OnGpu));
     Error::OtherDevice { buffer: buffer.to_string(), device: device.to_string() }
 }
 
 /// Two data of a pair lie on two devices.
 #[cold]
-fn apart(first: Option<&Arc<Gpu>>, second: Option<&Arc<Gpu>>) -> Error {
-    let name = |gpu: Option<&Arc<Gpu>>| gpu.map_or("the CPU".to_owned(), |gpu| gpu.to_string());
+fn apart(first: Option<&'static Gpu>, second: Option<&'static Gpu>) -> Error {
+    let name = |gpu: Option<&'static Gpu>| gpu.map_or("the CPU".to_owned(), |gpu| gpu.to_string());
     Error::OtherDevice { buffer: name(first), device: name(second) }
 }

@@ -2,8 +2,8 @@
 
 use crate::cuda::Gpu;
 use crate::place::Place::{self, Cpu};
-use crate::{Buffer, Error, Item, Stream, cpu};
-use std::sync::Arc;
+use crate::{Buffer, Error, Item, Stream, View, ViewMut, cpu};
+use std::ffi::c_void;
 
 /// A device that reduces: an NVIDIA GPU, or the CPU's threads. Cheap to clone, and usable from several threads at once.
 ///
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// # Ok::<(), gpu_reduce::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Device(pub(crate) Place<(), Arc<Gpu>>);
+pub struct Device(pub(crate) Place<(), &'static Gpu>);
 
 impl Device {
     /// GPU number `index`, in the driver's order. The first call in a program starts the driver and the device's primary
@@ -106,8 +106,64 @@ impl Device {
     /// # Errors
     ///
     /// [`Error::OutOfMemory`], [`Error::Driver`].
-    pub fn stream(&self) -> Result<Stream, Error> {
+    pub fn stream(&self) -> Result<Stream<'static>, Error> {
         Stream::new(self)
+    }
+
+    /// A stream that is somebody else's, by its handle (`CUstream`, `cudaStream_t`): such as PyTorch's current one, or a default stream, which is
+    /// null (or 1) for the legacy one and 2 for that of the thread. What it is given comes after what was enqueued before, and before what will be.
+    /// On the CPU it is one of ours.
+    ///
+    /// # Safety
+    ///
+    /// It is a stream of this driver's, and stays for `'a`, of which the caller decides.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherContext`] where it is not of the device's primary context, [`Error::Driver`].
+    pub unsafe fn stream_from_raw<'a>(&self, stream: *mut c_void) -> Result<Stream<'a>, Error> {
+        // SAFETY: as the caller vouches.
+        unsafe { Stream::of(self, stream) }
+    }
+
+    /// Elements that the caller has on the device, where they lie: memory of other libraries, pinned or managed memory, or on the CPU any.
+    ///
+    /// # Safety
+    ///
+    /// At `first` are so many elements, each a valid one of its type, that the device may read; for `'a`, of which the caller decides, and until all has
+    /// ended that was launched on them, they stay, and nothing writes to them but what is ordered with that by its stream.
+    ///
+    /// # Errors
+    ///
+    /// Where the driver can tell: [`Error::OtherDevice`], [`Error::OtherContext`], [`Error::OutOfBounds`] where the allocation has fewer, and
+    /// [`Error::Driver`] where it knows no memory there. [`Error::Unaligned`].
+    ///
+    /// ```
+    /// use gpu_reduce::{Device, Reduce, Sum};
+    ///
+    /// let x = [1.5f32, 2.5];
+    /// // SAFETY: the elements stay.
+    /// let view = unsafe { Device::cpu().view(x.as_ptr(), x.len())? };
+    /// assert_eq!(view.reduce::<Sum, 256>()?, 4.0);
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    pub unsafe fn view<'a, T: Item>(&self, first: *const T, len: usize) -> Result<View<'a, T>, Error> {
+        // SAFETY: as the caller vouches.
+        unsafe { View::of(self, first, len) }
+    }
+
+    /// Places of elements that the caller has on the device, to write results to.
+    ///
+    /// # Safety
+    ///
+    /// As of [`view`](Self::view); and nothing else uses them for `'a`, but what is ordered with the writing by its stream.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub unsafe fn view_mut<'a, T: Item>(&self, first: *mut T, len: usize) -> Result<ViewMut<'a, T>, Error> {
+        // SAFETY: as the caller vouches.
+        unsafe { ViewMut::of(self, first, len) }
     }
 }
 

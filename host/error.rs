@@ -98,6 +98,28 @@ pub enum Error {
         device: String,
     },
 
+    /// A stream or memory is of another context of the driver's than the one that the library works in.
+    #[error(
+        "{what} is of the context {context:#x}, and {device} works in its primary context {own:#x}: use one of that (cust::context::Context, \
+         cuDevicePrimaryCtxRetain)"
+    )]
+    OtherContext {
+        /// What it is.
+        what: &'static str,
+        /// Its context.
+        context: usize,
+        /// The device.
+        device: String,
+        /// The device's context.
+        own: usize,
+    },
+
+    /// What is to be captured in a graph is the first of its kind, or would be waited for.
+    #[error(
+        "the stream is being captured, and this call allocates or is waited for: enqueue the same once before the capture, on the same Stream"
+    )]
+    Capture,
+
     /// Two inputs that reduce together have different lengths.
     #[error(
         "the first input has {first} elements and the second {second}: inputs that reduce together have one length"
@@ -118,6 +140,17 @@ pub enum Error {
         end: usize,
         /// Elements in the buffer.
         len: usize,
+    },
+
+    /// Elements do not lie at a multiple of their alignment.
+    #[error(
+        "elements at {address:#x} are not aligned: theirs is a multiple of {align} bytes; copy them, or reduce a type that has it"
+    )]
+    Unaligned {
+        /// Where they lie.
+        address: u64,
+        /// Their type's alignment.
+        align: usize,
     },
 
     /// An offset is below the one before, or past the end of the items.

@@ -50,6 +50,7 @@ mod error;
 mod ladder;
 #[cfg(feature = "ladder")]
 mod merge;
+mod pending;
 mod place;
 mod reduce;
 mod runs;
@@ -64,7 +65,7 @@ pub use emulator;
 
 #[cfg(feature = "ndarray")]
 pub use axes::*;
-pub use buffer::{Buffer, Item, View};
+pub use buffer::{Buffer, Item, View, ViewMut};
 pub use data::Data;
 pub use device::Device;
 pub use error::Error;
@@ -74,6 +75,7 @@ pub use gpu_reduce_kernels::{
     for_each_integer, for_each_integer_operator, for_each_operator, for_each_pair_operator,
 };
 pub use gpu_reduce_kernels::{op::Both, op::default_block, op::width, plan::BLOCKS, plan::max_chunks};
+pub use pending::Pending;
 pub use reduce::*;
 pub use runs::{Runs, reduce_by_key};
 pub use segments::{Offsets, Segments};

@@ -4,8 +4,9 @@ use crate::call::{Call, Types};
 use crate::data::{Data, gpu_of, lies_on};
 use crate::place::Place::{self, Cpu, Gpu};
 use crate::{
-    Buffer, Comparison, Device, Element, Error, Item, Offsets, Op, Runs, Segments, Shaped, Stream, View, cpu,
-    default_block, for_each_comparison, for_each_integer_operator, for_each_operator, for_each_pair_operator,
+    Buffer, Comparison, Device, Element, Error, Item, Offsets, Op, Pending, Runs, Segments, Shaped, Stream,
+    View, ViewMut, cpu, default_block, for_each_comparison, for_each_integer_operator, for_each_operator,
+    for_each_pair_operator,
 };
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::{Reducer, fold_alike};
@@ -160,10 +161,9 @@ pub trait Reduce {
         Runs::of(self.data())
     }
 
-    /// Enqueues the reduction on a stream of the device where the items lie; when the stream comes to it, the result goes to
-    /// element `index` of `results`, on the same device. Nothing is waited for, nothing allocated but by the first call of its
-    /// kind, and where the operator has no value for its items, the element becomes zero. It may be captured in a CUDA graph
-    /// ([`Stream::as_raw`]), after a first call that loads the kernel.
+    /// Enqueues the reduction on a stream of the device where the items lie; when the stream comes to it, the result goes to the first element of
+    /// `result`, on the same device. Nothing is waited for, nothing allocated or cleared but by the first call of its kind on a stream, and where the operator
+    /// has no value for its items, the element becomes zero. It may be captured in a CUDA graph ([`Stream::as_raw`]) after a first call.
     ///
     /// On the CPU it is done when the call returns.
     ///
@@ -173,9 +173,9 @@ pub trait Reduce {
     /// let device = Device::default_device();
     /// let x = device.upload(&[1.5f32, 2.5])?;
     /// let mut sums = device.zeros::<f32>(2)?;
-    /// let mut stream = device.stream()?;
+    /// let stream = device.stream()?;
     /// // SAFETY: both buffers stay, and are not used otherwise, until the stream has been waited for.
-    /// unsafe { x.enqueue::<Sum, 256>(Sum, &mut stream, &mut sums, 1)? };
+    /// unsafe { x.enqueue::<Sum, 256>(&stream, sums.slice_mut(1..)?)? };
     /// stream.wait()?;
     /// assert_eq!(sums.to_vec()?, [0.0, 4.0]);
     /// # Ok::<(), gpu_reduce::Error>(())
@@ -183,26 +183,71 @@ pub trait Reduce {
     ///
     /// # Safety
     ///
-    /// Until the stream has been waited for, neither the items nor `results` are freed, the items are not written, and the
-    /// element of `results` is neither read nor written; by what is enqueued on the same stream, they may be.
+    /// Until the stream has been waited for, neither the items nor `result` are freed, the items are not written, and the
+    /// element of `result` is neither read nor written; by what is enqueued on the same stream, they may be. So it is with a graph that it was captured
+    /// in, each time that one runs; and graphs that were captured on one `Stream`, and what is enqueued there, run one after the other.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`], [`Error::OtherDevice`], and as [`reduce`](Self::reduce). A launch that fails later is an error
-    /// of the stream.
-    unsafe fn enqueue<O: Op<Self::Item>, const BLOCK: u32>(
+    /// [`Error::OutOfBounds`] where `result` has no element, [`Error::OtherDevice`], [`Error::Capture`] of a first call while the stream is captured, and as
+    /// [`reduce`](Self::reduce). A launch that fails later is an error of the stream.
+    unsafe fn enqueue<'r, O: Op<Self::Item, Output: Item> + Default, const BLOCK: u32>(
+        &self,
+        stream: &Stream,
+        result: impl Into<ViewMut<'r, O::Output>>,
+    ) -> Result<(), Error> {
+        // SAFETY: as the caller vouches.
+        unsafe { self.enqueue_by::<O, BLOCK>(O::default(), stream, result) }
+    }
+
+    /// As [`enqueue`](Self::enqueue), by an operator that has parameters.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    unsafe fn enqueue_by<'r, O: Op<Self::Item, Output: Item>, const BLOCK: u32>(
         &self,
         op: O,
-        stream: &mut Stream,
-        results: &mut Buffer<O::Output>,
-        index: usize,
-    ) -> Result<(), Error>
-    where
-        O::Output: Item,
-    {
+        stream: &Stream,
+        result: impl Into<ViewMut<'r, O::Output>>,
+    ) -> Result<(), Error> {
         const { assert_block(BLOCK) };
         // SAFETY: as the caller vouches.
-        unsafe { stream.enqueue(self.data(), &op, BLOCK, results, index) }
+        unsafe { stream.enqueue(self.data(), &op, BLOCK, result.into()) }
+    }
+
+    /// Launches the reduction on a stream of the device where the items lie, and returns at once: the result is [`Pending`]. On the CPU it is there.
+    ///
+    /// ```
+    /// use gpu_reduce::{Device, Reduce, Sum};
+    ///
+    /// let device = Device::default_device();
+    /// let x = device.upload(&[1.5f32, 2.5])?;
+    /// let stream = device.stream()?;
+    /// let sum = x.launch::<Sum, 256>(&stream);
+    /// // … the program goes on …
+    /// assert_eq!(sum.wait()?, 4.0);
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    fn launch<'a, O: Op<Self::Item> + Default, const BLOCK: u32>(
+        &'a self,
+        stream: &Stream,
+    ) -> Pending<'a, O::Output> {
+        self.launch_by::<O, BLOCK>(O::default(), stream)
+    }
+
+    /// As [`launch`](Self::launch), by an operator that has parameters.
+    fn launch_by<'a, O: Op<Self::Item>, const BLOCK: u32>(
+        &'a self,
+        op: O,
+        stream: &Stream,
+    ) -> Pending<'a, O::Output> {
+        const { assert_block(BLOCK) };
+        stream.launch(self.data(), op, BLOCK).unwrap_or_else(Pending::from)
     }
 }
 

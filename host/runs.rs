@@ -167,13 +167,13 @@ impl<K: Element> Runs<K> {
     /// let device = Device::default_device();
     /// let keys = device.upload(&[7u8, 7, 3, 3, 3, 7])?;
     /// let values = device.upload(&[1.0f32, 2.0, 3.0, 4.0, 8.0, 6.0])?;
-    /// let mut stream = device.stream()?;
+    /// let stream = device.stream()?;
     /// let mut runs = Runs::with_room(&device, keys.len(), 4)?;
     /// let mut sums = device.zeros::<f32>(4)?;
     /// // SAFETY: all of them stay, and are not used otherwise, until the stream has been waited for.
     /// unsafe {
-    ///     runs.enqueue(&keys, &mut stream)?;
-    ///     values.segments(&runs)?.enqueue::<Sum, 256>(Sum, 0.0, &mut stream, &mut sums)?;
+    ///     runs.enqueue(&keys, &stream)?;
+    ///     values.segments(&runs)?.enqueue::<Sum, 256>(&stream, &mut sums)?;
     /// }
     /// stream.wait()?;
     /// assert_eq!(runs.number().to_vec()?, [3]);
@@ -192,7 +192,7 @@ impl<K: Element> Runs<K> {
     /// [`Error::OtherLength`] of more or fewer keys than `self` has room for, [`Error::OtherDevice`],
     /// [`Error::Launch`], [`Error::OutOfMemory`] and [`Error::Driver`]. A launch that fails later is an error of the
     /// stream.
-    pub unsafe fn enqueue<'a, Q>(&mut self, keys: &'a Q, stream: &mut Stream) -> Result<(), Error>
+    pub unsafe fn enqueue<'a, Q>(&mut self, keys: &'a Q, stream: &Stream) -> Result<(), Error>
     where
         Q: Reduce<Data<'a> = View<'a, K>> + ?Sized,
     {

@@ -4,13 +4,14 @@ use crate::call::ShapeCall;
 use crate::cpu::{Many, OfTypes};
 use crate::data::{Data, gpu_of, lies_on, other_device};
 use crate::place::Place::{self, Cpu, Gpu};
-use crate::{Buffer, Device, Element, Error, Item, Op, Operators, Runs, Stream, View, cpu, cuda};
+use crate::{
+    Buffer, Device, Element, Error, Item, Op, Operators, Pending, Runs, Stream, View, ViewMut, cpu, cuda,
+};
 use bytemuck::Zeroable;
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::plan::assert_block;
 use gpu_reduce_kernels::segments::{Cut, Segments as OnGpu};
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 /// Segments of an array that reduce each by itself: what [`Reduce::segments`](crate::Reduce::segments),
 /// [`Reduce::rows`](crate::Reduce::rows), [`Reduce::columns`](crate::Reduce::columns) and
@@ -129,8 +130,8 @@ impl Bounds<'_> {
     /// Where segments start, for items on the CPU.
     fn on_host(&self) -> Result<impl Fn(u64) -> u64 + Sync, Error> {
         match *self {
-            Self::Short(View(Gpu(part))) => Err(elsewhere(part.memory.gpu(), &Device::cpu())),
-            Self::Long(View(Gpu(part))) => Err(elsewhere(part.memory.gpu(), &Device::cpu())),
+            Self::Short(View(Gpu(part))) => Err(elsewhere(part.gpu, &Device::cpu())),
+            Self::Long(View(Gpu(part))) => Err(elsewhere(part.gpu, &Device::cpu())),
             bounds => Ok(move |index| match bounds {
                 Self::Columns { .. } => unreachable!("columns are no ranges"),
                 Self::Length(length) => index * length,
@@ -142,7 +143,13 @@ impl Bounds<'_> {
     }
 
     /// The same for a GPU; offsets on the host are copied there.
-    fn on_gpu(self, gpu: &Arc<cuda::Gpu>, copies: &mut Copies, count: u64, len: u64) -> Result<OnGpu, Error> {
+    fn on_gpu(
+        self,
+        gpu: &'static cuda::Gpu,
+        copies: &mut Copies,
+        count: u64,
+        len: u64,
+    ) -> Result<OnGpu, Error> {
         Ok(match self {
             Self::Columns { .. } => unreachable!("columns are no ranges"),
             Self::Length(length) => OnGpu::of_length(length, count, len),
@@ -178,17 +185,17 @@ struct Copies(Option<Buffer<u32>>, Option<Buffer<u64>>);
 /// Where offsets lie on a GPU.
 fn pointer<T: Item>(
     offsets: View<'_, T>,
-    gpu: &Arc<cuda::Gpu>,
+    gpu: &'static cuda::Gpu,
     copy: &mut Option<Buffer<T>>,
 ) -> Result<*const T, Error> {
-    let device = Device(Gpu(gpu.clone()));
+    let device = Device(Gpu(gpu));
     let offsets = match offsets.0 {
         Cpu(offsets) => copy.insert(device.upload(offsets)?).view(),
         Gpu(_) => offsets,
     };
     match offsets.0 {
-        Gpu(part) if part.memory.gpu() == gpu => Ok(part.pointer()),
-        Gpu(part) => Err(elsewhere(part.memory.gpu(), &device)),
+        Gpu(part) if part.gpu == gpu => Ok(part.pointer()),
+        Gpu(part) => Err(elsewhere(part.gpu, &device)),
         Cpu(_) => unreachable!("they were copied"),
     }
 }
@@ -199,7 +206,7 @@ fn two<T: Item>(offsets: View<'_, T>, index: u64) -> Result<Vec<T>, Error> {
 }
 
 /// Offsets do not lie where the items do.
-fn elsewhere(offsets: &Arc<cuda::Gpu>, device: &Device) -> Error {
+fn elsewhere(offsets: &'static cuda::Gpu, device: &Device) -> Error {
     Error::OtherDevice { buffer: offsets.to_string(), device: device.to_string() }
 }
 
@@ -424,7 +431,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
             Cpu(items) => return Ok(Cpu(items)),
             Gpu(place) => place,
         };
-        let (this, mut results) = self.with_room(&Device(Gpu(gpu.clone())), none)?;
+        let (this, mut results) = self.with_room(&Device(Gpu(gpu)), none)?;
         let Gpu(places) = results.whole_mut() else { unreachable!("results lie where the items do") };
         let len = this.data.len() as u64;
         let mut copies = Copies::default();
@@ -498,7 +505,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
     }
 
     /// Enqueues the reduction of each segment, as [`Reduce::enqueue`](crate::Reduce::enqueue); `results` has a place for each, and those
-    /// that have no value get the default.
+    /// that have no value get zero.
     ///
     /// # Safety
     ///
@@ -508,24 +515,39 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
     ///
     /// [`Error::OutOfBounds`] where `results` has fewer places than there are segments, [`Error::OtherDevice`], also for offsets on
     /// the host of items on a GPU; and as [`Reduce::enqueue`](crate::Reduce::enqueue).
-    pub unsafe fn enqueue<O: Op<D::Item>, const BLOCK: u32>(
+    pub unsafe fn enqueue<'r, O: Op<D::Item, Output: Item> + Default, const BLOCK: u32>(
+        &self,
+        stream: &Stream,
+        results: impl Into<ViewMut<'r, O::Output>>,
+    ) -> Result<(), Error> {
+        // SAFETY: as the caller vouches.
+        unsafe { self.enqueue_or::<O, BLOCK>(O::default(), Zeroable::zeroed(), stream, results) }
+    }
+
+    /// As [`enqueue`](Self::enqueue), by an operator that may have parameters, and with a result for segments that have no value.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub unsafe fn enqueue_or<'r, O: Op<D::Item, Output: Item>, const BLOCK: u32>(
         &self,
         op: O,
         default: O::Output,
-        stream: &mut Stream,
-        results: &mut Buffer<O::Output>,
-    ) -> Result<(), Error>
-    where
-        O::Output: Item,
-    {
+        stream: &Stream,
+        results: impl Into<ViewMut<'r, O::Output>>,
+    ) -> Result<(), Error> {
         const { assert_block(BLOCK) };
-        results.slice(..self.len())?;
+        let results = results.into().slice_mut(..self.len())?;
         let on = stream.device();
         let queue = stream.on(results.gpu())?;
         if self.is_empty() {
             return Ok(());
         }
-        match (self.data.place()?, results.whole_mut(), queue) {
+        match (self.data.place()?, results.into_places(), queue) {
             (Cpu(items), Cpu(results), None) => {
                 let this = self.counted()?;
                 let items = OfTypes::<_, _, D::Pointers>::new(&op, items, BLOCK);
@@ -554,5 +576,83 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
             }
             (place, ..) => Err(other_device(gpu_of(&place), &on)),
         }
+    }
+
+    /// Launches the reduction of each segment, as [`Reduce::launch`](crate::Reduce::launch). The buffer of the results is allocated, and offsets on the
+    /// host of items on a GPU are copied there, before it returns; of [`Runs`] that were enqueued, their number is waited for.
+    ///
+    /// ```
+    /// use gpu_reduce::{Device, Reduce, Sum};
+    ///
+    /// let device = Device::default_device();
+    /// let x = device.upload(&[1.0f32, 2.0, 3.0, 4.0])?;
+    /// let stream = device.stream()?;
+    /// let sums = x.rows(2)?.launch::<Sum, 256>(&stream);
+    /// assert_eq!(sums.wait()?.to_vec()?, [3.0, 7.0]);
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    pub fn launch<O: Op<D::Item, Output: Item> + Default, const BLOCK: u32>(
+        &self,
+        stream: &Stream,
+    ) -> Pending<'a, Buffer<O::Output>> {
+        self.launch_by::<O, BLOCK>(O::default(), None, stream)
+    }
+
+    /// As [`launch`](Self::launch), by an operator that may have parameters, and with a result for segments that have no value, or none.
+    pub fn launch_by<O: Op<D::Item, Output: Item>, const BLOCK: u32>(
+        &self,
+        op: O,
+        default: Option<O::Output>,
+        stream: &Stream,
+    ) -> Pending<'a, Buffer<O::Output>> {
+        const { assert_block(BLOCK) };
+        self.launched(op, default, stream, BLOCK).unwrap_or_else(Pending::from)
+    }
+
+    fn launched<O: Op<D::Item, Output: Item>>(
+        &self,
+        op: O,
+        default: Option<O::Output>,
+        stream: &Stream,
+        block: u32,
+    ) -> Result<Pending<'a, Buffer<O::Output>>, Error> {
+        let place = self.data.place()?;
+        let (gpu, items, queue) = match (place, stream.on(gpu_of(&place))?) {
+            (Gpu((gpu, items)), Some(queue)) => (gpu, items, queue),
+            _ => return Ok(Pending::done(self.run(op, default, block))),
+        };
+        let is_defined = default.or_else(|| op.finish(op.identity(), 0)).is_some();
+        let none = OfNone { op: O::NAME, default, is_defined };
+        let value = default.unwrap_or(Zeroable::zeroed());
+        let call = ShapeCall::new::<O, D::Pointers>(&op, (&value, default.is_some()), block);
+        let (this, mut results) = self.with_room(&Device(Gpu(gpu)), none)?;
+        if this.is_empty() {
+            return Ok(Pending::done(Ok(results)));
+        }
+        let Gpu(places) = results.whole_mut() else { unreachable!("results lie where the items do") };
+        let len = this.data.len() as u64;
+        let mut copies = Copies::default();
+        // SAFETY: the types are these. Results and copies are kept until the work has been waited for, or freed, which waits for the device; items and
+        // offsets are borrowed as long, or nobody asks what comes of it: whatever memory they are in then, it is read and no more.
+        let launched = unsafe {
+            match this.as_columns() {
+                Some(columns) => queue.launch_columns(&call.with(&items, columns, places))?,
+                None => {
+                    let segments = this.bounds.on_gpu(gpu, &mut copies, this.count, len)?;
+                    queue.launch_segments(&call.with(&items, segments, places))?
+                }
+            }
+        };
+        let wrong = move |wrong: u64| match wrong {
+            Cut::NOTHING => None,
+            _ if wrong & Cut::NO_VALUE != 0 => {
+                Some(Error::EmptySegment { op: none.op, segment: wrong & !Cut::NO_VALUE })
+            }
+            segment => Some(this.bounds.what_is_wrong(segment, len)),
+        };
+        Ok(Pending::new(launched, move |words| {
+            drop(copies);
+            wrong(words[0]).map_or(Ok(results), Err)
+        }))
     }
 }

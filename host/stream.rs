@@ -1,31 +1,56 @@
 //! Streams: what is enqueued on one runs in order, while the program goes on.
 
 use crate::call::{Call, Types};
-use crate::cuda::{self, OwnStream};
+use crate::cuda::{self, GpuStream};
 use crate::data::{Data, gpu_of, other_device};
+use crate::pending::Pending;
 use crate::place::Place::{self, Cpu, Gpu};
-use crate::{Buffer, Device, Error, Item, Op, cpu};
+use crate::{Device, Error, Item, Op, ViewMut, cpu};
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::marker::PhantomData;
 
-/// A queue of a device's work. On the CPU it is always empty: what is enqueued is done at once.
+/// A queue of a device's work: one of ours ([`Device::stream`]), or somebody else's ([`Device::stream_from_raw`]; cust's by `TryFrom`). What was
+/// enqueued before on the same queue, by whomever, is done before. On the CPU it is always empty: what is enqueued is done at once.
 ///
-/// See [`Reduce::enqueue`](crate::Reduce::enqueue).
-pub struct Stream(Place<(), OwnStream>);
+/// It keeps the memory that reductions need beside their items, and gives it back for other streams when it is dropped, which waits for nothing. So a
+/// stream that somebody makes anew for each call is no loss but for a microsecond or two. Several threads may enqueue on it.
+///
+/// Ours, like cust's, wait for the legacy default stream, and it waits for them: so the driver refuses synchronous copies, of any thread's, while one is
+/// captured, and the capture is invalid then.
+///
+/// See [`Reduce::enqueue`](crate::Reduce::enqueue) and [`Reduce::launch`](crate::Reduce::launch).
+pub struct Stream<'a>(Place<(), GpuStream>, PhantomData<&'a ()>);
 
-impl Stream {
+impl Stream<'static> {
     pub(crate) fn new(device: &Device) -> Result<Self, Error> {
-        Ok(Self(match &device.0 {
+        let stream = match device.0 {
             Cpu(()) => Cpu(()),
-            Gpu(gpu) => Gpu(OwnStream::new(gpu)?),
-        }))
+            Gpu(gpu) => Gpu(GpuStream::new(gpu)?),
+        };
+        Ok(Self(stream, PhantomData))
+    }
+}
+
+impl<'a> Stream<'a> {
+    /// A stream of the driver's.
+    ///
+    /// # Safety
+    ///
+    /// It is one, and stays for `'a`.
+    pub(crate) unsafe fn of(device: &Device, stream: *mut c_void) -> Result<Self, Error> {
+        let stream = match device.0 {
+            Cpu(()) => Cpu(()),
+            // SAFETY: as the caller vouches.
+            Gpu(gpu) => Gpu(unsafe { GpuStream::of(gpu, stream) }?),
+        };
+        Ok(Self(stream, PhantomData))
     }
 
     /// The device that it is of.
     pub fn device(&self) -> Device {
         Device(match &self.0 {
             Cpu(()) => Cpu(()),
-            Gpu(stream) => Gpu(stream.gpu().clone()),
+            Gpu(stream) => Gpu(stream.gpu()),
         })
     }
 
@@ -34,7 +59,7 @@ impl Stream {
     /// # Errors
     ///
     /// [`Error::Driver`], also for a launch that failed since.
-    pub fn wait(&mut self) -> Result<(), Error> {
+    pub fn wait(&self) -> Result<(), Error> {
         match &self.0 {
             Cpu(()) => Ok(()),
             Gpu(stream) => stream.wait(),
@@ -55,22 +80,22 @@ impl Stream {
     /// # Safety
     ///
     /// As there.
-    pub(crate) unsafe fn enqueue<'a, D: Data<'a>, O: Op<D::Item>>(
-        &mut self,
+    pub(crate) unsafe fn enqueue<'d, D: Data<'d>, O: Op<D::Item>>(
+        &self,
         data: D,
         op: &O,
         block: u32,
-        results: &mut Buffer<O::Output>,
-        index: usize,
+        result: ViewMut<'_, O::Output>,
     ) -> Result<(), Error>
     where
         O::Output: Item,
     {
         let none = || op.finish(op.identity(), 0).ok_or(Error::EmptyInput { op: O::NAME });
-        self.has(results.gpu())?;
-        match (data.place()?, results.place_mut(index)?, &mut self.0) {
+        let result = result.slice_mut(..1)?;
+        self.has(result.gpu())?;
+        match (data.place()?, result.into_places(), &self.0) {
             (Cpu(items), Cpu(result), Cpu(())) => {
-                *result = match data.len() {
+                result[0] = match data.len() {
                     0 => none()?,
                     _ => cpu::reduce::<O, D::Slices, D::Pointers>(op, items, block)
                         .unwrap_or(bytemuck::Zeroable::zeroed()),
@@ -92,17 +117,55 @@ impl Stream {
         }
     }
 
+    /// As [`Reduce::launch`](crate::Reduce::launch).
+    pub(crate) fn launch<'d, D: Data<'d>, O: Op<D::Item>>(
+        &self,
+        data: D,
+        op: O,
+        block: u32,
+    ) -> Result<Pending<'d, O::Output>, Error> {
+        let value = |value: Option<O::Output>| value.ok_or(Error::EmptyInput { op: O::NAME });
+        match (data.place()?, &self.0) {
+            (Cpu(_), Cpu(())) | (Gpu(_), Gpu(_)) if data.len() == 0 => {
+                Ok(Pending::done(value(op.finish(op.identity(), 0))))
+            }
+            (Cpu(items), Cpu(())) => {
+                Ok(Pending::done(value(cpu::reduce::<O, D::Slices, D::Pointers>(&op, items, block))))
+            }
+            (Gpu((gpu, items)), Gpu(stream)) if gpu == stream.gpu() => {
+                let len = data.len() as u64;
+                // SAFETY: the types are these; the items are borrowed until the work has been waited for, or nobody asks what comes of it: whatever
+                // memory they are in then, it is read and no more, and to free it waits for the device.
+                let launched = unsafe {
+                    let types = Types::of::<O, D::Pointers>();
+                    stream.launch(&Call::new(types, (&raw const op).cast(), &items, len, block))?
+                };
+                Ok(Pending::new(launched, move |words| {
+                    let mut all = op.identity();
+                    // SAFETY: the bytes of an accumulator, which is plain.
+                    let bytes = unsafe {
+                        let bytes = (&raw mut all).cast();
+                        std::slice::from_raw_parts_mut(bytes, size_of::<O::Accumulator>())
+                    };
+                    gpu_reduce_kernels::slot::unpack_bytes(bytes, |index| words[index]);
+                    value(op.finish(all, len))
+                }))
+            }
+            (place, _) => Err(other_device(gpu_of(&place), &self.device())),
+        }
+    }
+
     /// The stream, of a GPU; an error unless the data are on its device.
-    pub(crate) fn on(&mut self, gpu: Option<&Arc<cuda::Gpu>>) -> Result<Option<&mut OwnStream>, Error> {
+    pub(crate) fn on(&self, gpu: Option<&'static cuda::Gpu>) -> Result<Option<&GpuStream>, Error> {
         self.has(gpu)?;
-        Ok(match &mut self.0 {
+        Ok(match &self.0 {
             Cpu(()) => None,
             Gpu(stream) => Some(stream),
         })
     }
 
     /// An error unless what lies on this GPU, or on the CPU, is on the stream's device.
-    fn has(&self, gpu: Option<&Arc<cuda::Gpu>>) -> Result<(), Error> {
+    fn has(&self, gpu: Option<&'static cuda::Gpu>) -> Result<(), Error> {
         match (gpu, &self.0) {
             (None, Cpu(())) => Ok(()),
             (Some(gpu), Gpu(stream)) if gpu == stream.gpu() => Ok(()),

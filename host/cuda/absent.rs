@@ -5,7 +5,6 @@ use crate::call::{Call, ColumnsCall, RunsCall, SegmentsCall, Types};
 use std::convert::Infallible;
 use std::ffi::c_void;
 use std::fmt;
-use std::sync::Arc;
 
 /// A GPU that was opened: there is none.
 #[derive(Debug, PartialEq)]
@@ -14,15 +13,18 @@ pub struct Gpu(Infallible);
 /// Memory on a GPU.
 pub struct Memory(Infallible);
 
-/// A stream of a caller's own.
-pub struct OwnStream(Infallible);
+/// A stream that callers enqueue on.
+pub struct GpuStream(Infallible);
+
+/// Work that is enqueued.
+pub struct Launched(Infallible);
 
 impl Gpu {
-    pub fn open(_: usize) -> Result<Arc<Self>, Error> {
+    pub fn open(_: usize) -> Result<&'static Self, Error> {
         Err(Error::NoCuda)
     }
 
-    pub fn open_emulator() -> Result<Arc<Self>, Error> {
+    pub fn open_emulator() -> Result<&'static Self, Error> {
         Err(Error::NoEmulator)
     }
 
@@ -35,6 +37,24 @@ impl Gpu {
     }
 
     pub fn has_kernel(&self, _: &Types, _: u32) -> Result<bool, Error> {
+        match self.0 {}
+    }
+
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn read(&self, _: u64, _: &mut [u8]) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn write(&self, _: u64, _: &[u8]) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    pub fn check_memory(&self, _: u64, _: usize) -> Result<(), Error> {
         match self.0 {}
     }
 
@@ -78,11 +98,11 @@ impl fmt::Display for Gpu {
 }
 
 impl Memory {
-    pub fn new(gpu: &Arc<Gpu>, _: usize) -> Result<Self, Error> {
+    pub fn new(gpu: &'static Gpu, _: usize) -> Result<Self, Error> {
         match gpu.0 {}
     }
 
-    pub fn gpu(&self) -> &Arc<Gpu> {
+    pub fn gpu(&self) -> &'static Gpu {
         match self.0 {}
     }
 
@@ -98,21 +118,24 @@ impl Memory {
         match self.0 {}
     }
 
-    pub fn read(&self, _: usize, _: &mut [u8]) -> Result<(), Error> {
-        match self.0 {}
-    }
-
     pub fn address(&self, _: usize) -> u64 {
         match self.0 {}
     }
 }
 
-impl OwnStream {
-    pub fn new(gpu: &Arc<Gpu>) -> Result<Self, Error> {
+impl GpuStream {
+    pub fn new(gpu: &'static Gpu) -> Result<Self, Error> {
         match gpu.0 {}
     }
 
-    pub fn gpu(&self) -> &Arc<Gpu> {
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn of(gpu: &'static Gpu, _: *mut c_void) -> Result<Self, Error> {
+        match gpu.0 {}
+    }
+
+    pub fn gpu(&self) -> &'static Gpu {
         match self.0 {}
     }
 
@@ -127,37 +150,70 @@ impl OwnStream {
     /// # Safety
     ///
     /// It is never called.
-    pub unsafe fn fill(&mut self, _: *mut u8, _: &[u8]) -> Result<(), Error> {
+    pub unsafe fn fill(&self, _: *mut u8, _: &[u8]) -> Result<(), Error> {
         match self.0 {}
     }
 
     /// # Safety
     ///
     /// It is never called.
-    pub unsafe fn enqueue(&mut self, _: &Call, _: *mut ()) -> Result<(), Error> {
+    pub unsafe fn enqueue(&self, _: &Call, _: *mut ()) -> Result<(), Error> {
         match self.0 {}
     }
 
     /// # Safety
     ///
     /// It is never called.
-    pub unsafe fn enqueue_segments(&mut self, _: &SegmentsCall) -> Result<(), Error> {
+    pub unsafe fn enqueue_segments(&self, _: &SegmentsCall) -> Result<(), Error> {
         match self.0 {}
     }
 
     /// # Safety
     ///
     /// It is never called.
-    pub unsafe fn enqueue_runs(&mut self, _: &RunsCall) -> Result<(), Error> {
+    pub unsafe fn enqueue_columns(&self, _: &ColumnsCall) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn enqueue_runs(&self, _: &RunsCall) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn launch(&self, _: &Call) -> Result<Launched, Error> {
+        match self.0 {}
+    }
+
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn launch_segments(&self, _: &SegmentsCall) -> Result<Launched, Error> {
+        match self.0 {}
+    }
+
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn launch_columns(&self, _: &ColumnsCall) -> Result<Launched, Error> {
         match self.0 {}
     }
 }
 
-impl OwnStream {
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn enqueue_columns(&mut self, _: &ColumnsCall) -> Result<(), Error> {
+impl Launched {
+    pub fn is_done(&self) -> Result<bool, Error> {
+        match self.0 {}
+    }
+
+    pub fn wait(&self) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    pub fn words(&self) -> &[u64] {
         match self.0 {}
     }
 }

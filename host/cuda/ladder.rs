@@ -15,7 +15,6 @@ use gpu_reduce_kernels::reduce::Target;
 use std::mem;
 use std::num::NonZeroU32;
 use std::ptr::null;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Reduces elements, of which there are some, by kernel `K`, `repeats` times: the result, and the time of one.
@@ -24,7 +23,7 @@ pub fn reduce_with<K: Kernel, O: LadderOp<T>, T: LadderElement>(
     block: u32,
     repeats: NonZeroU32,
 ) -> Result<(O::Output, Duration), Error> {
-    let (gpu, op) = (elements.memory.gpu(), O::default());
+    let (gpu, op) = (elements.gpu, O::default());
     let len = elements.len as u64;
     // Atomics need the identity where they begin: each repeat has a place of its own, so that nothing is set between.
     // Otherwise a launch leaves a 32nd of its input, and the later ones together need no more room than the first.
@@ -92,7 +91,7 @@ pub fn reduce_repeatedly<O: Op<T, Output: Pod> + Default, T: Element>(
     block: u32,
     repeats: NonZeroU32,
 ) -> Result<(O::Output, Duration), Error> {
-    let gpu = elements.memory.gpu();
+    let gpu = elements.gpu;
     let mut result = [O::Output::zeroed()];
     let output = Memory::new(gpu, size_of::<O::Output>())?;
     let (op, input) = (O::default(), elements.pointer());
@@ -110,7 +109,7 @@ pub fn reduce_repeatedly<O: Op<T, Output: Pod> + Default, T: Element>(
 
 /// The index of the least of the elements, of which there are some, and the element.
 pub fn argmin_by_halving<T: LadderElement>(elements: Part<T>, block: u32) -> Result<(usize, T), Error> {
-    let gpu = elements.memory.gpu();
+    let gpu = elements.gpu;
     let mut len = elements.len as u64;
     let size = size_of::<T::Key>();
     let room = 2 * len.div_ceil(u64::from(block)) as usize;
@@ -180,7 +179,7 @@ fn pointer<V>(memory: &Memory, start: usize) -> *mut V {
 }
 
 /// Merges lists, each of which is sorted.
-pub fn merge<T: Element>(gpu: &Arc<Gpu>, lists: &[&[T]]) -> Result<Merged<T>, Error> {
+pub fn merge<T: Element>(gpu: &'static Gpu, lists: &[&[T]]) -> Result<Merged<T>, Error> {
     let mut merged = Merged { values: lists.concat(), lists: Vec::new() };
     merged.lists.resize(merged.values.len(), 0);
     if merged.values.is_empty() {

@@ -53,6 +53,12 @@ pub struct Compiled {
     function: Function<'static>,
 }
 
+impl Compiled {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 /// The grid of a launch.
 #[derive(Clone, Copy)]
 pub struct Grid {

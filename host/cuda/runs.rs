@@ -2,7 +2,7 @@
 
 use super::Gpu;
 use super::modules::{Compiled, Grid, no_kernel};
-use super::stream::{OwnStream, Queue, empty_slots, largest};
+use super::stream::{GpuStream, Queue, empty_slots, largest};
 use crate::call::RunsCall;
 use crate::{Error, Kernels};
 use cust::memory::{AsyncCopyDestination, DevicePointer, DeviceSlice};
@@ -24,7 +24,8 @@ impl Queue {
         let tiles = tiles(keys.addr() as u64, len, call.size);
         let words = |area: u64| STATE_HEAD + 2 * area as usize;
         let state = largest(
-            &mut self.runs,
+            &mut self.scratch.runs,
+            self.is_capturing,
             |state| state.len() >= words(tiles),
             |_| empty_slots(gpu, &self.stream, words(tiles.next_power_of_two().max(TILES))),
         )?;
@@ -39,17 +40,15 @@ impl Queue {
     }
 }
 
-impl OwnStream {
+impl GpuStream {
     /// Enqueues that the runs of some keys are found.
     ///
     /// # Safety
     ///
     /// As of [`Queue::enqueue_runs`], but for the context.
-    pub unsafe fn enqueue_runs(&mut self, call: &RunsCall) -> Result<(), Error> {
-        let _entered = self.gpu.enter()?;
+    pub unsafe fn enqueue_runs(&self, call: &RunsCall) -> Result<(), Error> {
         // SAFETY: as the caller vouches.
-        unsafe { self.queue.enqueue_runs(&self.gpu, call) }?;
-        Ok(())
+        self.enter(|gpu, queue| unsafe { queue.enqueue_runs(gpu, call).map(drop) })
     }
 }
 

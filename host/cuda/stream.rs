@@ -1,12 +1,14 @@
 //! Launching reductions: on a stream, with the result on the device, or for the host to wait for.
 
-use super::Gpu;
 use super::modules::{Compiled, Grid, no_kernel};
+use super::{Gpu, lock};
 use crate::call::{Call, ColumnsCall, SegmentsCall};
 use crate::{Error, Plan};
 use cust::error::{CudaError, CudaResult};
-use cust::memory::{AsyncCopyDestination, DeviceBuffer, DevicePointer, DeviceSlice, LockedBuffer};
+use cust::event::{Event, EventFlags, EventStatus};
+use cust::memory::{AsyncCopyDestination, DeviceBuffer, LockedBuffer};
 use cust::stream::{Stream, StreamFlags};
+use cust::sys::{self, CUstream, CUstreamCaptureStatus_enum as CUstreamCaptureStatus};
 use gpu_reduce_kernels::columns;
 use gpu_reduce_kernels::plan::least_block;
 use gpu_reduce_kernels::reduce::{self, Target};
@@ -15,41 +17,105 @@ use gpu_reduce_kernels::segments::{self, Cut, THREADS, WARPS, most_positions, mo
 use gpu_reduce_kernels::shape::push_rest;
 use gpu_reduce_kernels::slot;
 use std::ffi::c_void;
-use std::mem::ManuallyDrop;
-use std::sync::Arc;
+use std::mem::{ManuallyDrop, transmute};
+use std::ops::Deref;
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-/// A stream, with what its launches share, because one begins when another has ended. Of each kind of memory the last is in use: it is the largest,
-/// at least twice as large as the one before it, which a graph may still use that was captured meanwhile.
+/// A stream, ours or another's, with what its launches share.
 pub struct Queue {
-    pub(super) stream: Stream,
+    pub(super) stream: Handle,
+    pub(super) scratch: Scratch,
+    /// Whether the stream is being captured.
+    pub(super) is_capturing: bool,
+}
+
+/// Memory that launches share, because one begins when another has ended. Of each kind the last is in use: it is the largest, at least twice as large as
+/// the one before it, which a graph may still use that was captured meanwhile.
+#[derive(Default)]
+pub struct Scratch {
     /// For the blocks' partial results. Empty between launches: who takes one out of a slot leaves it so.
     slots: Vec<DeviceBuffer<u64>>,
-    partials: Vec<Partials>,
+    pub(super) partials: Vec<Partials>,
     /// Lists of segments that are not short.
     lists: Vec<DeviceBuffer<u64>>,
     /// What launches of [`runs`](super::runs) have in common.
     pub(super) runs: Vec<DeviceBuffer<u64>>,
+    /// Whether a graph may use it, at whatever time.
+    is_captured: bool,
 }
 
-/// Words of slots that a queue has from the start: for any plan with accumulators of 8 bytes.
+/// A stream, which is destroyed here if it is ours.
+pub struct Handle {
+    stream: ManuallyDrop<Stream>,
+    is_own: bool,
+}
+
+impl Deref for Handle {
+    type Target = Stream;
+
+    fn deref(&self) -> &Stream {
+        &self.stream
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.is_own {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.stream) }
+        }
+    }
+}
+
+impl Handle {
+    fn new(gpu: &Gpu) -> Result<Self, Error> {
+        Ok(Self { stream: ManuallyDrop::new(gpu.new_stream()?), is_own: true })
+    }
+
+    /// A stream that is somebody else's.
+    ///
+    /// # Safety
+    ///
+    /// It stays as long as this.
+    unsafe fn of(raw: CUstream) -> Self {
+        const { assert!(size_of::<Stream>() == size_of::<CUstream>()) };
+        // SAFETY: cust has no other way to it: its stream is the handle alone, as its size says, and as the line after checks. It is not destroyed.
+        let stream = ManuallyDrop::new(unsafe { transmute::<CUstream, Stream>(raw) });
+        assert_eq!(stream.as_inner(), raw);
+        Self { stream, is_own: false }
+    }
+}
+
+/// Words of slots that a queue has from its first launch on: for any plan with accumulators of 8 bytes.
 const SLOT_WORDS: usize = 2 * 2048;
 
 impl Queue {
     pub(super) fn new(gpu: &Gpu) -> Result<Self, Error> {
-        let stream = gpu.new_stream()?;
-        let slots = vec![empty_slots(gpu, &stream, SLOT_WORDS)?];
-        Ok(Self { stream, slots, partials: Vec::new(), lists: Vec::new(), runs: Vec::new() })
+        Ok(Self { stream: Handle::new(gpu)?, scratch: Scratch::default(), is_capturing: false })
     }
 
     /// Slots with so many words.
     fn slots_for(&mut self, gpu: &Gpu, words: usize) -> Result<*mut u64, Error> {
         let last = largest(
-            &mut self.slots,
+            &mut self.scratch.slots,
+            self.is_capturing,
             |slots| words <= slots.len(),
-            |_| empty_slots(gpu, &self.stream, words.next_power_of_two()),
+            |_| empty_slots(gpu, &self.stream, words.next_power_of_two().max(SLOT_WORDS)),
         )?;
         Ok(last.as_device_ptr().as_mut_ptr())
+    }
+
+    /// Asks whether the stream is being captured, before something is enqueued.
+    fn look(&mut self, gpu: &Gpu) -> Result<(), Error> {
+        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the stream is live.
+        let asked = unsafe { sys::cuStreamIsCapturing(self.stream.as_inner(), &mut status) };
+        gpu.done("asking whether a stream is being captured", asked)?;
+        self.is_capturing = status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        self.scratch.is_captured |= self.is_capturing;
+        Ok(())
     }
 
     /// Enqueues a reduction; its result goes to `result`. Returns the kernel that does it.
@@ -90,31 +156,83 @@ impl Queue {
     }
 }
 
-/// A stream of a caller's own.
-pub struct OwnStream {
-    pub(super) gpu: Arc<Gpu>,
-    pub(super) queue: ManuallyDrop<Queue>,
+/// A stream that callers enqueue on, theirs or one of ours.
+pub struct GpuStream {
+    gpu: &'static Gpu,
+    queue: ManuallyDrop<Mutex<Queue>>,
+    raw: CUstream,
 }
 
-impl OwnStream {
-    pub fn new(gpu: &Arc<Gpu>) -> Result<Self, Error> {
+// SAFETY: a stream's handle may be used by any thread, and so by several.
+unsafe impl Send for GpuStream {}
+// SAFETY: as above; the rest is behind a mutex.
+unsafe impl Sync for GpuStream {}
+
+impl GpuStream {
+    pub fn new(gpu: &'static Gpu) -> Result<Self, Error> {
         let _entered = gpu.enter()?;
-        Ok(Self { gpu: gpu.clone(), queue: ManuallyDrop::new(Queue::new(gpu)?) })
+        Self::with(gpu, Handle::new(gpu)?)
     }
 
-    pub fn gpu(&self) -> &Arc<Gpu> {
-        &self.gpu
+    /// A stream that is somebody else's, of the device's primary context.
+    ///
+    /// # Safety
+    ///
+    /// It is one, and stays as long as this.
+    pub unsafe fn of(gpu: &'static Gpu, raw: *mut c_void) -> Result<Self, Error> {
+        let _entered = gpu.enter()?;
+        let raw: CUstream = raw.cast();
+        // The default streams, which have names from 0 to 2, are those of the context that was entered.
+        if raw.addr() > 2 {
+            let mut context = null_mut();
+            // SAFETY: as the caller vouches.
+            gpu.done("asking for a stream's context", unsafe { sys::cuStreamGetCtx(raw, &mut context) })?;
+            if context != gpu.raw_context() {
+                return Err(gpu.other_context("the stream", context));
+            }
+        }
+        // SAFETY: as the caller vouches.
+        Self::with(gpu, unsafe { Handle::of(raw) })
+    }
+
+    /// Memory that an earlier stream has left serves this one, if all that used it has ended: streams do not wait for each other.
+    fn with(gpu: &'static Gpu, stream: Handle) -> Result<Self, Error> {
+        let raw = stream.as_inner();
+        let mut queue = Queue { stream, scratch: Scratch::default(), is_capturing: false };
+        queue.look(gpu)?;
+        if !queue.is_capturing {
+            let mut scratches = lock(&gpu.scratches);
+            let spare = scratches.iter().position(|(_, last)| matches!(last.query(), Ok(EventStatus::Ready)));
+            queue.scratch = spare.map_or_else(Scratch::default, |spare| scratches.swap_remove(spare).0);
+        }
+        Ok(Self { gpu, queue: ManuallyDrop::new(Mutex::new(queue)), raw })
+    }
+
+    pub fn gpu(&self) -> &'static Gpu {
+        self.gpu
     }
 
     /// The stream, as the driver's functions take it.
     pub fn as_raw(&self) -> *mut c_void {
-        self.queue.stream.as_inner().cast()
+        self.raw.cast()
     }
 
     /// Waits for all that is enqueued.
     pub fn wait(&self) -> Result<(), Error> {
         let _entered = self.gpu.enter()?;
-        self.queue.stream.synchronize().map_err(|error| self.gpu.failed("waiting for a stream", error))
+        // SAFETY: the stream is live.
+        self.gpu.done("waiting for a stream", unsafe { sys::cuStreamSynchronize(self.raw) })
+    }
+
+    /// Enqueues what `work` does, with the context entered.
+    pub(super) fn enter<R>(
+        &self,
+        work: impl FnOnce(&'static Gpu, &mut Queue) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let _entered = self.gpu.enter()?;
+        let mut queue = lock(&self.queue);
+        queue.look(self.gpu)?;
+        work(self.gpu, &mut queue)
     }
 
     /// Enqueues that a value goes to a place on the device.
@@ -122,16 +240,28 @@ impl OwnStream {
     /// # Safety
     ///
     /// It is the place of so many bytes, which stay until the stream has been waited for, and nothing else uses them meanwhile.
-    pub unsafe fn fill(&mut self, place: *mut u8, value: &[u8]) -> Result<(), Error> {
-        let _entered = self.gpu.enter()?;
-        let pointer = DevicePointer::<u8>::from_raw(place as u64);
-        // SAFETY: as the caller vouches; the driver has copied the value when the call returns (CUDA driver API, "API
-        // synchronization behavior": from pageable memory).
-        unsafe {
-            let mut place = DeviceSlice::from_raw_parts_mut(pointer, value.len());
-            place.async_copy_from(value, &self.queue.stream)
-        }
-        .map_err(|error| self.gpu.failed("copying to the device", error))
+    pub unsafe fn fill(&self, place: *mut u8, value: &[u8]) -> Result<(), Error> {
+        // As values that the driver keeps: host memory would be read again by a graph, when that is replayed.
+        self.enter(|gpu, queue| {
+            let stream = queue.stream.as_inner();
+            let is_aligned = place.addr().is_multiple_of(4) && value.len().is_multiple_of(4);
+            let step = if is_aligned { 4 } else { 1 };
+            for (index, piece) in value.chunks(step).enumerate() {
+                let address = (place.addr() + step * index) as u64;
+                // SAFETY: as the caller vouches.
+                let set = unsafe {
+                    match *piece {
+                        [a, b, c, d] => {
+                            sys::cuMemsetD32Async(address, u32::from_le_bytes([a, b, c, d]), 1, stream)
+                        }
+                        [byte, ..] => sys::cuMemsetD8Async(address, byte, 1, stream),
+                        [] => continue,
+                    }
+                };
+                gpu.done("setting memory", set)?;
+            }
+            Ok(())
+        })
     }
 
     /// Enqueues a reduction, and leaves its result on the device.
@@ -139,34 +269,45 @@ impl OwnStream {
     /// # Safety
     ///
     /// As of [`Queue::enqueue`], but for the context; `result` is a place for it.
-    pub unsafe fn enqueue(&mut self, call: &Call, result: *mut ()) -> Result<(), Error> {
-        let _entered = self.gpu.enter()?;
+    pub unsafe fn enqueue(&self, call: &Call, result: *mut ()) -> Result<(), Error> {
         // SAFETY: as the caller vouches.
-        unsafe { self.queue.enqueue(&self.gpu, call, Target::device(result)) }?;
-        Ok(())
+        self.enter(|gpu, queue| unsafe { queue.enqueue(gpu, call, Target::device(result)).map(drop) })
     }
-}
 
-impl OwnStream {
     /// Enqueues the reduction of each of some segments.
     ///
     /// # Safety
     ///
     /// As of [`Queue::enqueue_segments`], but for the context; and the offsets do not descend, nor go past the items' end.
-    pub unsafe fn enqueue_segments(&mut self, call: &SegmentsCall) -> Result<(), Error> {
-        let _entered = self.gpu.enter()?;
+    pub unsafe fn enqueue_segments(&self, call: &SegmentsCall) -> Result<(), Error> {
         // SAFETY: as the caller vouches.
-        unsafe { self.queue.enqueue_segments(&self.gpu, call) }?;
-        Ok(())
+        self.enter(|gpu, queue| unsafe { queue.enqueue_segments(gpu, call, None).map(drop) })
+    }
+
+    /// Enqueues the reduction of each column.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Queue::enqueue_columns`], but for the context.
+    pub unsafe fn enqueue_columns(&self, call: &ColumnsCall) -> Result<(), Error> {
+        // SAFETY: as the caller vouches.
+        self.enter(|gpu, queue| unsafe { queue.enqueue_columns(gpu, call).map(drop) })
     }
 }
 
-impl Drop for OwnStream {
+impl Drop for GpuStream {
     fn drop(&mut self) {
-        // As for memory.
-        if let Ok(_entered) = self.gpu.enter() {
-            // SAFETY: dropped once, here.
-            unsafe { ManuallyDrop::drop(&mut self.queue) }
+        // SAFETY: taken once, here.
+        let queue = unsafe { ManuallyDrop::take(&mut self.queue) };
+        let Queue { stream, scratch, .. } = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // Where there is no context to be had, the process is ending.
+        let Ok(_entered) = self.gpu.enter() else { return std::mem::forget((stream, scratch)) };
+        let last =
+            Event::new(EventFlags::DISABLE_TIMING).and_then(|last| last.record(&stream).map(|()| last));
+        match last {
+            Ok(last) if !scratch.is_captured => lock(&self.gpu.scratches).push((scratch, last)),
+            // A graph uses it, or what is enqueued does, of which nobody knows when it ends.
+            _ => std::mem::forget(scratch),
         }
     }
 }
@@ -193,11 +334,17 @@ pub struct Workspace {
 /// The last of some, or a new one where that does not do, which is made knowing it.
 pub(super) fn largest<T>(
     all: &mut Vec<T>,
+    is_capturing: bool,
     does: impl FnOnce(&T) -> bool,
     new: impl FnOnce(Option<&T>) -> Result<T, Error>,
 ) -> Result<&mut T, Error> {
     let last = match all.pop() {
         Some(last) if does(&last) => last,
+        // What a graph does while it is captured is not done then.
+        last if is_capturing => {
+            all.extend(last);
+            return Err(Error::Capture);
+        }
         Some(last) => {
             let new = new(Some(&last));
             all.push(last);
@@ -208,11 +355,8 @@ pub(super) fn largest<T>(
     Ok(all.push_mut(last))
 }
 
-/// What is wrong with segments where nothing is.
-const NOTHING: u64 = u64::MAX;
-
 /// What segments of several chunks need, as [`Cut`] has it.
-struct Partials {
+pub struct Partials {
     slots: DeviceBuffer<u64>,
     counts: DeviceBuffer<u32>,
     wrong: DeviceBuffer<u64>,
@@ -228,7 +372,7 @@ impl Partials {
         unsafe {
             new.counts
                 .set_zero_async(stream)
-                .and_then(|()| new.wrong.async_copy_from(&[NOTHING], stream))
+                .and_then(|()| new.wrong.async_copy_from(&[Cut::NOTHING], stream))
                 .map_err(|error| gpu.failed("clearing memory", error))?;
         }
         Ok(new)
@@ -245,7 +389,7 @@ const RESULT_WORDS: usize = 16;
 
 impl Workspace {
     pub(super) fn new(gpu: &Gpu) -> Result<Self, Error> {
-        Ok(Self { queue: Queue::new(gpu)?, result: pinned(gpu, RESULT_WORDS)? })
+        Ok(Self { queue: Queue::new(gpu)?, result: pinned(gpu, RESULT_WORDS, slot::EMPTY)? })
     }
 }
 
@@ -256,14 +400,14 @@ fn words_of<'a>(
     words: usize,
 ) -> Result<&'a [AtomicU64], Error> {
     if words > result.len() {
-        *result = pinned(gpu, words)?;
+        *result = pinned(gpu, words, slot::EMPTY)?;
     }
     // SAFETY: the memory has so many words, aligned; meanwhile both sides use them by atomic accesses alone.
     Ok(unsafe { std::slice::from_raw_parts(result.as_mut_ptr().cast(), words) })
 }
 
-fn pinned(gpu: &Gpu, words: usize) -> Result<LockedBuffer<u64>, Error> {
-    LockedBuffer::new(&slot::EMPTY, words).map_err(|error| gpu.failed("allocating pinned memory", error))
+pub(super) fn pinned(gpu: &Gpu, words: usize, value: u64) -> Result<LockedBuffer<u64>, Error> {
+    LockedBuffer::new(&value, words).map_err(|error| gpu.failed("allocating pinned memory", error))
 }
 
 impl Gpu {
@@ -337,7 +481,8 @@ impl Queue {
     /// Partial results for so many words of slots, and so many counts: those that are there, unless they are too few.
     fn partials_for(&mut self, gpu: &Gpu, words: usize, counts: usize) -> Result<&mut Partials, Error> {
         largest(
-            &mut self.partials,
+            &mut self.scratch.partials,
+            self.is_capturing,
             |partials| partials.has(words, counts),
             |last| {
                 let (old_words, old_counts) =
@@ -347,16 +492,17 @@ impl Queue {
         )
     }
 
-    /// Enqueues the reduction of each of some segments.
+    /// Enqueues the reduction of each of some segments; what is wrong goes to `wrong`, or to the queue's own place for it.
     ///
     /// # Safety
     ///
     /// The items, the offsets and the places of results stay until the stream has been waited for, and what the call has is of its types. The
     /// context is entered.
-    unsafe fn enqueue_segments(
+    pub(super) unsafe fn enqueue_segments(
         &mut self,
         gpu: &Gpu,
         call: &SegmentsCall,
+        wrong: Option<*mut u64>,
     ) -> Result<&'static Compiled, Error> {
         let &SegmentsCall { of, shape: segments, block, .. } = call;
         let (width, row) = (of.width as u64, u64::from(block) * of.width as u64);
@@ -368,12 +514,13 @@ impl Queue {
         let partials = self.partials_for(gpu, places * of.words, places)?;
         cut.partials = partials.slots.as_device_ptr().as_mut_ptr();
         cut.counts = partials.counts.as_device_ptr().as_mut_ptr();
-        cut.wrong = partials.wrong.as_device_ptr().as_mut_ptr();
+        cut.wrong = wrong.unwrap_or(partials.wrong.as_device_ptr().as_mut_ptr());
         let has_lists = cut.weight > 0 && u64::from(cut.weight) == width;
         if has_lists {
             let words = (blocks * WARPS) as usize * segments::LIST;
             let lists = largest(
-                &mut self.lists,
+                &mut self.scratch.lists,
+                self.is_capturing,
                 |lists| words <= lists.len(),
                 |_| gpu.allocate(words.next_power_of_two()),
             )?;
@@ -406,19 +553,19 @@ impl Gpu {
     pub unsafe fn reduce_segments(&self, call: &SegmentsCall) -> Result<Option<u64>, Error> {
         self.with_workspace(|Workspace { queue, .. }| {
             // SAFETY: as the caller vouches.
-            let kernel = unsafe { queue.enqueue_segments(self, call) }?;
-            let mut wrong = [NOTHING];
-            let copied = match queue.partials.last() {
+            let kernel = unsafe { queue.enqueue_segments(self, call, None) }?;
+            let mut wrong = [Cut::NOTHING];
+            let copied = match queue.scratch.partials.last() {
                 // SAFETY: the stream is waited for below.
                 Some(partials) => unsafe { partials.wrong.async_copy_to(&mut wrong, &queue.stream) },
                 None => Ok(()),
             };
             self.launched(kernel, copied.and_then(|()| queue.stream.synchronize()))?;
-            if wrong == [NOTHING] {
+            if wrong == [Cut::NOTHING] {
                 return Ok(None);
             }
             // It is said in there, and counts may be left behind.
-            queue.partials.clear();
+            queue.scratch.partials.clear();
             Ok(Some(wrong[0]))
         })
     }
@@ -431,7 +578,11 @@ impl Queue {
     ///
     /// The items and the places of results stay until the stream has been waited for, and what the call has is of its
     /// types. The context is entered.
-    unsafe fn enqueue_columns(&mut self, gpu: &Gpu, call: &ColumnsCall) -> Result<&'static Compiled, Error> {
+    pub(super) unsafe fn enqueue_columns(
+        &mut self,
+        gpu: &Gpu,
+        call: &ColumnsCall,
+    ) -> Result<&'static Compiled, Error> {
         let &ColumnsCall { of, shape: columns, block, .. } = call;
         let mut cut = columns::Cut::new(&columns, of.width, block, of.bytes, of.words);
         if cut.has_partials() {
@@ -447,20 +598,6 @@ impl Queue {
         let kernel =
             unsafe { gpu.launch_if_compiled(of.columns_kernel, of.own, &self.stream, grid, &parameters) }?;
         kernel.ok_or_else(|| no_kernel((of.name)(), block))
-    }
-}
-
-impl OwnStream {
-    /// Enqueues the reduction of each column.
-    ///
-    /// # Safety
-    ///
-    /// As of [`Queue::enqueue_columns`], but for the context.
-    pub unsafe fn enqueue_columns(&mut self, call: &ColumnsCall) -> Result<(), Error> {
-        let _entered = self.gpu.enter()?;
-        // SAFETY: as the caller vouches.
-        unsafe { self.queue.enqueue_columns(&self.gpu, call) }?;
-        Ok(())
     }
 }
 

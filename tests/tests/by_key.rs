@@ -159,7 +159,7 @@ fn runs_stay_on_the_device() {
         let (len, most) = (5 * TILE + 100, 9_000);
         let values = samples(len, f32::any);
         let x = device.upload(&values).unwrap();
-        let mut stream = device.stream().unwrap();
+        let stream = device.stream().unwrap();
         let mut runs = Runs::<i16>::with_room(&device, len, most).unwrap();
         let mut short = Runs::<i16>::with_room(&device, 1_000, 2_000).unwrap();
         let mut sums = device.zeros::<f32>(most).unwrap();
@@ -169,10 +169,10 @@ fn runs_stay_on_the_device() {
             let keys = device.upload(&host).unwrap();
             // SAFETY: the buffers stay, and are not used otherwise, until the stream has been waited for.
             unsafe {
-                runs.enqueue(&keys, &mut stream).unwrap();
-                short.enqueue(&keys.slice(..1_000).unwrap(), &mut stream).unwrap();
+                runs.enqueue(&keys, &stream).unwrap();
+                short.enqueue(&keys.slice(..1_000).unwrap(), &stream).unwrap();
                 let segments = x.segments(&runs).unwrap();
-                segments.enqueue::<Sum, 256>(Sum, 0.0, &mut stream, &mut sums).unwrap();
+                segments.enqueue::<Sum, 256>(&stream, &mut sums).unwrap();
             }
             stream.wait().unwrap();
             for (runs, host) in [(&runs, &host[..]), (&short, &host[..1_000])] {
@@ -215,15 +215,15 @@ fn a_graph_replays_with_new_keys() {
     let mut few = Runs::with_room(&device, 100, 100).unwrap();
     let mut sums = device.zeros::<f32>(len).unwrap();
     let mut means = device.zeros::<f32>(len).unwrap();
-    let mut stream = device.stream().unwrap();
+    let stream = device.stream().unwrap();
     let raw: sys::CUstream = stream.as_raw().unwrap().cast();
     let mut enqueue = || {
         // SAFETY: the buffers outlive the graph; what is written between replays is when the stream has been waited for.
         unsafe {
-            runs.enqueue(&keys, &mut stream).unwrap();
+            runs.enqueue(&keys, &stream).unwrap();
             let segments = x.segments(&runs).unwrap();
-            segments.enqueue::<Sum, 256>(Sum, 0.0, &mut stream, &mut sums).unwrap();
-            segments.enqueue::<Mean, 256>(Mean, 0.0, &mut stream, &mut means).unwrap();
+            segments.enqueue::<Sum, 256>(&stream, &mut sums).unwrap();
+            segments.enqueue::<Mean, 256>(&stream, &mut means).unwrap();
         }
     };
     enqueue();
@@ -242,7 +242,7 @@ fn a_graph_replays_with_new_keys() {
         keys.write(0, &host).unwrap();
         // SAFETY: as above.
         unsafe {
-            few.enqueue(&keys.slice(1..101).unwrap(), &mut stream).unwrap();
+            few.enqueue(&keys.slice(1..101).unwrap(), &stream).unwrap();
             assert_eq!(sys::cuGraphLaunch(executable, raw), CUDA_SUCCESS);
         }
         stream.wait().unwrap();
@@ -291,10 +291,10 @@ fn what_does_not_fit_is_refused() {
         let other_length = |first, second| Some(Error::OtherLength { first, second });
         let more = device.upload(&[1.0f32; 4]).unwrap();
         assert_eq!(reduce_by_key(&keys, &more, Sum).err(), other_length(4, 3));
-        let mut stream = device.stream().unwrap();
+        let stream = device.stream().unwrap();
         let mut runs = Runs::with_room(&device, 4, 4).unwrap();
         // SAFETY: nothing is enqueued.
-        assert_eq!(unsafe { runs.enqueue(&keys, &mut stream) }.err(), other_length(4, 3));
+        assert_eq!(unsafe { runs.enqueue(&keys, &stream) }.err(), other_length(4, 3));
         if !device.is_cpu() {
             let is_elsewhere = |result: Option<Error>| matches!(result, Some(Error::OtherDevice { .. }));
             assert!(is_elsewhere(reduce_by_key(&host, &more.slice(..3).unwrap(), Sum).err()));
@@ -302,7 +302,7 @@ fn what_does_not_fit_is_refused() {
             let here: Buffer<i32> = Device::cpu().upload(&[1; 4]).unwrap();
             let here: View<i32> = here.view();
             // SAFETY: as above.
-            assert!(is_elsewhere(unsafe { runs.enqueue(&here, &mut stream) }.err()));
+            assert!(is_elsewhere(unsafe { runs.enqueue(&here, &stream) }.err()));
         }
     }
 }

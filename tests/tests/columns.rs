@@ -211,15 +211,15 @@ fn enqueued() {
         let x = device.upload(&host).unwrap();
         let shaped = x.shaped(&[5, 250, 4]).unwrap();
         let over = shaped.over(1).unwrap();
-        let mut stream = device.stream().unwrap();
+        let stream = device.stream().unwrap();
         let mut sums = device.zeros::<f32>(21).unwrap();
         let mut maxima = device.zeros::<f32>(20).unwrap();
         // SAFETY: all buffers stay until the stream has been waited for.
         unsafe {
-            over.enqueue::<Sum, 32>(Sum, 0.0, &mut stream, &mut sums).unwrap();
-            over.enqueue::<Max, 32>(Max, 0.0, &mut stream, &mut maxima).unwrap();
+            over.enqueue::<Sum, 32>(&stream, &mut sums).unwrap();
+            over.enqueue::<Max, 32>(&stream, &mut maxima).unwrap();
             let mut short = device.zeros::<f32>(19).unwrap();
-            assert!(over.enqueue::<Sum, 32>(Sum, 0.0, &mut stream, &mut short).is_err());
+            assert!(over.enqueue::<Sum, 32>(&stream, &mut short).is_err());
         }
         stream.wait().unwrap();
         assert_eq!(sums.to_vec().unwrap()[20], 0.0);

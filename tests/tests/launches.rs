@@ -1,9 +1,10 @@
 //! Reductions that are enqueued: results stay on the device, in order, with nothing set between; also by a captured graph.
 
+use cust::stream::{Stream as CustStream, StreamFlags};
 use cust::sys::{self, cudaError_enum::CUDA_SUCCESS};
-use gpu_reduce::{Device, Error, Max, Min, Reduce, Sum};
+use gpu_reduce::{Device, Error, Max, Min, Reduce, Stream, Sum};
 use std::ptr::null_mut;
-use support::{devices, for_each_block, gpu, samples};
+use support::{devices, for_each_block, samples};
 
 #[test]
 fn results_stay_on_the_device() {
@@ -13,15 +14,15 @@ fn results_stay_on_the_device() {
         let x = device.upload(&data).unwrap();
         let tail = x.slice(len - 777..).unwrap();
         let mut sums = device.zeros::<f32>(4).unwrap();
-        let mut stream = device.stream().unwrap();
+        let stream = device.stream().unwrap();
         assert_eq!((stream.device(), stream.as_raw().is_some()), (device.clone(), !device.is_cpu()));
         for_each_block!(|BLOCK| {
             // SAFETY: the buffers stay, and are not used otherwise, until the stream has been waited for.
             unsafe {
-                x.enqueue::<Sum, BLOCK>(Sum, &mut stream, &mut sums, 0).unwrap();
-                tail.enqueue::<Min, BLOCK>(Min, &mut stream, &mut sums, 2).unwrap();
+                x.enqueue::<Sum, BLOCK>(&stream, sums.slice_mut(0..).unwrap()).unwrap();
+                tail.enqueue::<Min, BLOCK>(&stream, sums.slice_mut(2..).unwrap()).unwrap();
                 // Of what is enqueued before, in order.
-                x.slice(..1).unwrap().enqueue::<Sum, BLOCK>(Sum, &mut stream, &mut sums, 3).unwrap();
+                x.slice(..1).unwrap().enqueue::<Sum, BLOCK>(&stream, sums.slice_mut(3..).unwrap()).unwrap();
             }
             stream.wait().unwrap();
             let expected = [
@@ -42,20 +43,20 @@ fn what_cannot_be_enqueued_is_refused() {
         let none = x.slice(3..).unwrap();
         let mut sums = device.upload(&[7i64; 2]).unwrap();
         let mut least = device.upload(&[7i32; 2]).unwrap();
-        let mut stream = device.stream().unwrap();
+        let stream = device.stream().unwrap();
         // SAFETY: as above.
         unsafe {
-            let past = x.enqueue::<Sum, 64>(Sum, &mut stream, &mut sums, 2);
-            assert_eq!(past, Err(Error::OutOfBounds { start: 2, end: 3, len: 2 }));
-            let empty = none.enqueue::<Max, 64>(Max, &mut stream, &mut least, 0);
+            let past = x.enqueue::<Sum, 64>(&stream, sums.slice_mut(2..).unwrap());
+            assert_eq!(past, Err(Error::OutOfBounds { start: 0, end: 1, len: 0 }));
+            let empty = none.enqueue::<Max, 64>(&stream, least.slice_mut(0..).unwrap());
             assert_eq!(empty, Err(Error::EmptyInput { op: "max" }));
-            none.enqueue::<Sum, 64>(Sum, &mut stream, &mut sums, 1).unwrap();
+            none.enqueue::<Sum, 64>(&stream, sums.slice_mut(1..).unwrap()).unwrap();
             if !device.is_cpu() {
                 let here = Device::cpu().upload(&[1i32]).unwrap();
-                let other = here.enqueue::<Sum, 64>(Sum, &mut stream, &mut sums, 0);
+                let other = here.enqueue::<Sum, 64>(&stream, sums.slice_mut(0..).unwrap());
                 assert!(matches!(other, Err(Error::OtherDevice { .. })), "{other:?}");
                 let mut there = Device::cpu().zeros::<i64>(1).unwrap();
-                let other = x.enqueue::<Sum, 64>(Sum, &mut stream, &mut there, 0);
+                let other = x.enqueue::<Sum, 64>(&stream, there.slice_mut(0..).unwrap());
                 assert!(matches!(other, Err(Error::OtherDevice { .. })), "{other:?}");
             }
         }
@@ -67,17 +68,17 @@ fn what_cannot_be_enqueued_is_refused() {
 /// Twenty reductions captured once and replayed a hundred times, with other data in the same place each time.
 #[test]
 fn a_graph_replays_with_new_data() {
-    let Some(device) = gpu() else { return };
+    let Some(device) = devices().pop().filter(|device| !device.is_cpu()) else { return };
     let _context = cust::context::Context::new(cust::device::Device::get_device(0).unwrap()).unwrap();
     let len = 100_000;
     let mut x = device.zeros::<f32>(len).unwrap();
     let mut sums = device.zeros::<f32>(20).unwrap();
-    let mut stream = device.stream().unwrap();
+    let stream = device.stream().unwrap();
     let raw: sys::CUstream = stream.as_raw().unwrap().cast();
     let mut enqueue = |index: usize| {
         let part = x.slice(index * 100..).unwrap();
         // SAFETY: the buffers outlive the graph; what is written between replays is when the stream has been waited for.
-        unsafe { part.enqueue::<Sum, 256>(Sum, &mut stream, &mut sums, index).unwrap() };
+        unsafe { part.enqueue::<Sum, 256>(&stream, sums.slice_mut(index..).unwrap()).unwrap() };
     };
     enqueue(0);
     let (mut graph, mut executable) = (null_mut(), null_mut());
@@ -101,6 +102,64 @@ fn a_graph_replays_with_new_data() {
         assert_eq!(sums.to_vec().unwrap(), expected, "round {round}");
     }
     // SAFETY: as above.
+    unsafe {
+        assert_eq!(sys::cuGraphExecDestroy(executable), CUDA_SUCCESS);
+        assert_eq!(sys::cuGraphDestroy(graph), CUDA_SUCCESS);
+    }
+}
+
+/// While a stream is captured, what would allocate or be waited for is refused; a graph keeps the memory that it needs when its stream is dropped.
+#[test]
+fn graphs_keep_what_they_need() {
+    let Some(device) = devices().pop().filter(|device| !device.is_cpu()) else { return };
+    let _context = cust::context::Context::new(cust::device::Device::get_device(0).unwrap()).unwrap();
+    let data = samples(200_000, |hash| (hash % 100) as f32);
+    let x = device.upload(&data).unwrap();
+    let mut sums = device.zeros::<f32>(1).unwrap();
+    let expected = data.reduce::<Sum, 64>().unwrap();
+    let mut graph = null_mut();
+    let mut executable = null_mut();
+    let handle = CustStream::new(StreamFlags::NON_BLOCKING, None).unwrap();
+    let raw = handle.as_inner();
+    let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    let capture = |work: &mut dyn FnMut(), graph: &mut sys::CUgraph| {
+        // SAFETY: the stream is live.
+        unsafe {
+            assert_eq!(sys::cuStreamBeginCapture_v2(raw, mode), CUDA_SUCCESS);
+            work();
+            assert_eq!(sys::cuStreamEndCapture(raw, graph), CUDA_SUCCESS);
+        }
+    };
+    let stream = Stream::try_from(&handle).unwrap();
+    // SAFETY: the buffers stay until all graphs have run.
+    unsafe {
+        // The kernel is compiled, and this stream has no memory for it yet, or another's.
+        x.enqueue::<Sum, 64>(&device.stream().unwrap(), &mut sums).unwrap();
+        capture(
+            &mut || {
+                let fresh = Stream::try_from(&handle).unwrap();
+                assert_eq!(x.enqueue::<Sum, 64>(&fresh, &mut sums), Err(Error::Capture));
+                assert_eq!(x.launch::<Sum, 64>(&stream).wait(), Err(Error::Capture));
+            },
+            &mut graph,
+        );
+        assert_eq!(sys::cuGraphDestroy(graph), CUDA_SUCCESS);
+        x.enqueue::<Sum, 64>(&stream, &mut sums).unwrap();
+        capture(&mut || x.enqueue::<Sum, 64>(&stream, &mut sums).unwrap(), &mut graph);
+        assert_eq!(sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0), CUDA_SUCCESS);
+    }
+    drop(stream);
+    for _ in 0..10 {
+        // SAFETY: as above.
+        assert_eq!(unsafe { sys::cuGraphLaunch(executable, raw) }, CUDA_SUCCESS);
+        // Another stream has memory of its own.
+        let other = device.stream().unwrap();
+        assert_eq!(x.launch::<Sum, 64>(&other).wait(), Ok(expected));
+        handle.synchronize().unwrap();
+        assert_eq!(sums.to_vec().unwrap(), [expected]);
+        sums.write(0, &[0.0]).unwrap();
+    }
+    // SAFETY: they have run.
     unsafe {
         assert_eq!(sys::cuGraphExecDestroy(executable), CUDA_SUCCESS);
         assert_eq!(sys::cuGraphDestroy(graph), CUDA_SUCCESS);

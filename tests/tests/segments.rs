@@ -252,17 +252,17 @@ fn enqueued() {
     for device in devices() {
         let (x, offsets) = (device.upload(&host).unwrap(), device.upload(&offsets).unwrap());
         let segments = x.segments(&offsets).unwrap();
-        let mut stream = device.stream().unwrap();
+        let stream = device.stream().unwrap();
         let mut sums = device.zeros::<f32>(101).unwrap();
         let mut minima = device.zeros::<f32>(100).unwrap();
         // SAFETY: all buffers stay until the stream has been waited for.
         unsafe {
             for _ in 0..3 {
-                segments.enqueue::<Sum, 32>(Sum, 0.0, &mut stream, &mut sums).unwrap();
-                segments.enqueue::<Min, 128>(Min, 7.0, &mut stream, &mut minima).unwrap();
+                segments.enqueue::<Sum, 32>(&stream, &mut sums).unwrap();
+                segments.enqueue_or::<Min, 128>(Min, 7.0, &stream, &mut minima).unwrap();
             }
             let mut short = device.zeros::<f32>(99).unwrap();
-            assert!(segments.enqueue::<Sum, 32>(Sum, 0.0, &mut stream, &mut short).is_err());
+            assert!(segments.enqueue::<Sum, 32>(&stream, &mut short).is_err());
         }
         stream.wait().unwrap();
         let sums = sums.to_vec().unwrap();

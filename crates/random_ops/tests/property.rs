@@ -357,10 +357,10 @@ fn enqueued<O: Op<I, Output: Item> + Pod, I: Items>() {
         let ops: Vec<O> =
             (0..20u8).map(|op| pod_read_unaligned(&[op.wrapping_mul(37); 16][..size_of::<O>()])).collect();
         let mut results = device.zeros(ops.len()).unwrap();
-        let mut stream = device.stream().unwrap();
+        let stream = device.stream().unwrap();
         for (index, &op) in ops.iter().enumerate() {
             // SAFETY: the buffers stay, and are not used otherwise, until the stream has been waited for.
-            unsafe { views.enqueue::<O, 64>(op, &mut stream, &mut results, index).unwrap() };
+            unsafe { views.enqueue_by::<O, 64>(op, &stream, results.slice_mut(index..).unwrap()).unwrap() };
         }
         stream.wait().unwrap();
         for (op, result) in ops.iter().zip(results.to_vec().unwrap()) {

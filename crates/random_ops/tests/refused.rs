@@ -77,10 +77,10 @@ fn refused<O: Op<I, Output: Item>, I: Value + Pod + Send + Sync, const BLOCK: u3
             assert_eq!(reduced, Ok(expected));
             continue;
         }
-        let mut stream = device.stream().unwrap();
+        let stream = device.stream().unwrap();
         let mut results = device.zeros(1).unwrap();
         // SAFETY: the buffers stay until the stream has been waited for.
-        let enqueued = unsafe { x.enqueue::<O, BLOCK>(op, &mut stream, &mut results, 0) };
+        let enqueued = unsafe { x.enqueue_by::<O, BLOCK>(op, &stream, &mut results) };
         stream.wait().unwrap();
         let error = reduced.unwrap_err();
         assert_eq!(enqueued, Err(error.clone()));

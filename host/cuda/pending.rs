@@ -1,0 +1,172 @@
+//! What is enqueued for the host to have later: an event says when, and a word of pinned memory or some more hold what comes of it.
+
+use super::modules::Compiled;
+use super::stream::{GpuStream, Partials, Queue, pinned};
+use super::{Gpu, lock};
+use crate::Error;
+use crate::call::{Call, ColumnsCall, SegmentsCall};
+use cust::error::CudaError;
+use cust::event::{Event, EventFlags, EventStatus};
+use cust::memory::LockedBuffer;
+use gpu_reduce_kernels::reduce::Target;
+use gpu_reduce_kernels::segments::Cut;
+use gpu_reduce_kernels::slot;
+use std::mem::{ManuallyDrop, swap};
+
+/// What a launch leaves for the host.
+pub struct Outcome {
+    /// When it is there.
+    event: Event,
+    /// What a kernel fills.
+    words: LockedBuffer<u64>,
+    /// Of segments, their partial results: not their stream's, where what bad offsets leave behind would be in the way of others.
+    partials: Vec<Partials>,
+    /// Whether the first word says what is wrong with segments.
+    is_of_segments: bool,
+}
+
+impl Outcome {
+    /// Once its work has ended, frees what that has left as it must not be. The context is entered.
+    fn leave_nothing_wrong(&mut self) {
+        if self.is_of_segments && self.words[0] != Cut::NOTHING {
+            self.partials.clear();
+        }
+    }
+}
+
+/// Words of an outcome from the start.
+const WORDS: usize = 16;
+
+/// Work that is enqueued, and that the host may wait for.
+pub struct Launched {
+    gpu: &'static Gpu,
+    kernel: &'static Compiled,
+    outcome: ManuallyDrop<Outcome>,
+}
+
+impl Gpu {
+    /// An outcome with so many words, each of this value: one whose work has ended, or a new one.
+    fn outcome(&self, words: usize, value: u64) -> Result<Outcome, Error> {
+        let mut outcomes = lock(&self.outcomes);
+        let spare = outcomes.iter().position(|outcome| {
+            words <= outcome.words.len() && matches!(outcome.event.query(), Ok(EventStatus::Ready))
+        });
+        if let Some(spare) = spare {
+            let mut spare = outcomes.swap_remove(spare);
+            spare.leave_nothing_wrong();
+            spare.words.as_mut_slice().fill(value);
+            return Ok(Outcome { is_of_segments: false, ..spare });
+        }
+        drop(outcomes);
+        let event = Event::new(EventFlags::DISABLE_TIMING);
+        let event = event.map_err(|error| self.failed("creating an event", error))?;
+        let words = pinned(self, words.max(WORDS), value)?;
+        Ok(Outcome { event, words, partials: Vec::new(), is_of_segments: false })
+    }
+}
+
+impl GpuStream {
+    /// Enqueues a reduction.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Queue::enqueue`](super::stream::Queue::enqueue), but for the context, until what is returned has been waited for.
+    pub unsafe fn launch(&self, call: &Call) -> Result<Launched, Error> {
+        // SAFETY: as the caller vouches.
+        self.launched((call.of.words, slot::EMPTY), |gpu, queue, outcome| unsafe {
+            queue.enqueue(gpu, call, Target::host(outcome.words.as_mut_ptr().cast()))
+        })
+    }
+
+    /// Enqueues the reduction of each of some segments; the first word is what is wrong.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Queue::enqueue_segments`](super::stream::Queue::enqueue_segments), but for the context, until what is returned has been waited for.
+    pub unsafe fn launch_segments(&self, call: &SegmentsCall) -> Result<Launched, Error> {
+        self.launched((1, Cut::NOTHING), |gpu, queue, outcome| {
+            outcome.is_of_segments = true;
+            swap(&mut queue.scratch.partials, &mut outcome.partials);
+            // SAFETY: as the caller vouches.
+            let kernel = unsafe { queue.enqueue_segments(gpu, call, Some(outcome.words.as_mut_ptr())) };
+            swap(&mut queue.scratch.partials, &mut outcome.partials);
+            kernel
+        })
+    }
+
+    /// Enqueues the reduction of each column; nothing can be wrong with them.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Queue::enqueue_columns`](super::stream::Queue::enqueue_columns), but for the context, until what is returned has been waited for.
+    pub unsafe fn launch_columns(&self, call: &ColumnsCall) -> Result<Launched, Error> {
+        // SAFETY: as the caller vouches.
+        self.launched((1, Cut::NOTHING), |gpu, queue, _| unsafe { queue.enqueue_columns(gpu, call) })
+    }
+
+    /// Enqueues what `work` does, which has so many words of this value for what comes of it.
+    fn launched(
+        &self,
+        (words, value): (usize, u64),
+        work: impl FnOnce(&'static Gpu, &mut Queue, &mut Outcome) -> Result<&'static Compiled, Error>,
+    ) -> Result<Launched, Error> {
+        self.enter(|gpu, queue| {
+            if queue.is_capturing {
+                return Err(Error::Capture);
+            }
+            let mut outcome = gpu.outcome(words, value)?;
+            let kernel = work(gpu, queue, &mut outcome);
+            // Also where it failed, because a part of it may be enqueued.
+            if let Err(error) = outcome.event.record(&queue.stream) {
+                // Nobody knows when nothing uses it any more.
+                std::mem::forget(outcome);
+                return Err(gpu.failed("recording an event", error));
+            }
+            match kernel {
+                Ok(kernel) => Ok(Launched { gpu, kernel, outcome: ManuallyDrop::new(outcome) }),
+                Err(error) => {
+                    lock(&gpu.outcomes).push(outcome);
+                    Err(error)
+                }
+            }
+        })
+    }
+}
+
+impl Launched {
+    /// Whether it has ended.
+    pub fn is_done(&self) -> Result<bool, Error> {
+        let _entered = self.gpu.enter()?;
+        match self.outcome.event.query() {
+            Ok(status) => Ok(status == EventStatus::Ready),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// Waits until it has ended.
+    pub fn wait(&self) -> Result<(), Error> {
+        let _entered = self.gpu.enter()?;
+        self.outcome.event.synchronize().map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: CudaError) -> Error {
+        self.gpu.launch_failed(self.kernel.name(), error)
+    }
+
+    /// What has come of it, after it has ended.
+    pub fn words(&self) -> &[u64] {
+        &self.outcome.words
+    }
+}
+
+impl Drop for Launched {
+    fn drop(&mut self) {
+        // SAFETY: taken once, here.
+        let mut outcome = unsafe { ManuallyDrop::take(&mut self.outcome) };
+        if let (Ok(_entered), Ok(EventStatus::Ready)) = (self.gpu.enter(), outcome.event.query()) {
+            outcome.leave_nothing_wrong();
+        }
+        // Who takes it next asks whether its work has ended.
+        lock(&self.gpu.outcomes).push(outcome);
+    }
+}
