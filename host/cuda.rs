@@ -32,7 +32,6 @@ use cust::context::legacy::{ContextStack, CurrentContext};
 use cust::context::{Context, ContextHandle};
 use cust::device::{Device, DeviceAttribute};
 use cust::error::CudaError;
-use cust::event::Event;
 use cust::sys::{self, CUcontext, CUresult};
 use pending::Outcome;
 use staging::Staging;
@@ -40,7 +39,7 @@ use std::ffi::CStr;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use stream::{Scratch, Workspace};
+use stream::{Spare, Workspace};
 
 /// A GPU that was opened. There is one for each index, for the program's life.
 pub struct Gpu {
@@ -51,8 +50,7 @@ pub struct Gpu {
     context: Context,
     loaded: modules::Loaded,
     workspaces: Mutex<Vec<Workspace>>,
-    /// Memory that streams have left, each with the event that ends its last use.
-    scratches: Mutex<Vec<(Scratch, Event)>>,
+    scratches: Mutex<Vec<Spare>>,
     outcomes: Mutex<Vec<Outcome>>,
     stagings: Mutex<Vec<Staging>>,
 }

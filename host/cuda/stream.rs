@@ -7,7 +7,7 @@ use crate::{Error, Plan};
 use cust::error::{CudaError, CudaResult};
 use cust::event::{Event, EventFlags, EventStatus};
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, LockedBuffer};
-use cust::stream::{Stream, StreamFlags};
+use cust::stream::{Stream, StreamFlags, StreamWaitEventFlags};
 use cust::sys::{self, CUstream, CUstreamCaptureStatus_enum as CUstreamCaptureStatus};
 use gpu_reduce_kernels::columns;
 use gpu_reduce_kernels::plan::least_block;
@@ -44,6 +44,15 @@ pub struct Scratch {
     pub(super) runs: Vec<DeviceBuffer<u64>>,
     /// Whether a graph may use it, at whatever time.
     is_captured: bool,
+}
+
+/// Memory that a stream has left.
+pub struct Spare {
+    scratch: Scratch,
+    /// When the last use has ended.
+    last: Event,
+    /// The stream, by its handle.
+    stream: usize,
 }
 
 /// A stream, which is destroyed here if it is ours.
@@ -195,15 +204,22 @@ impl GpuStream {
         Self::with(gpu, unsafe { Handle::of(raw) })
     }
 
-    /// Memory that an earlier stream has left serves this one, if all that used it has ended: streams do not wait for each other.
+    /// Memory that an earlier stream has left serves this one, if it was the same one, or all that used it has ended: streams do not wait for each other.
     fn with(gpu: &'static Gpu, stream: Handle) -> Result<Self, Error> {
         let raw = stream.as_inner();
         let mut queue = Queue { stream, scratch: Scratch::default(), is_capturing: false };
         queue.look(gpu)?;
         if !queue.is_capturing {
-            let mut scratches = lock(&gpu.scratches);
-            let spare = scratches.iter().position(|(_, last)| matches!(last.query(), Ok(EventStatus::Ready)));
-            queue.scratch = spare.map_or_else(Scratch::default, |spare| scratches.swap_remove(spare).0);
+            let mut spares = lock(&gpu.scratches);
+            let same = spares.iter().position(|spare| spare.stream == raw.addr());
+            let is_ready = |spare: &Spare| matches!(spare.last.query(), Ok(EventStatus::Ready));
+            if let Some(spare) = same.or_else(|| spares.iter().position(is_ready)) {
+                let Spare { scratch, last, .. } = spares.swap_remove(spare);
+                queue.scratch = scratch;
+                // For a stream that was made anew, of a name that was free again.
+                let waits = queue.stream.wait_event(last, StreamWaitEventFlags::DEFAULT);
+                waits.map_err(|error| gpu.failed("waiting for an event", error))?;
+            }
         }
         Ok(Self { gpu, queue: ManuallyDrop::new(Mutex::new(queue)), raw })
     }
@@ -305,10 +321,13 @@ impl Drop for GpuStream {
         let last =
             Event::new(EventFlags::DISABLE_TIMING).and_then(|last| last.record(&stream).map(|()| last));
         match last {
-            Ok(last) if !scratch.is_captured => lock(&self.gpu.scratches).push((scratch, last)),
+            Ok(last) if !scratch.is_captured => {
+                lock(&self.gpu.scratches).push(Spare { scratch, last, stream: self.raw.addr() });
+            }
             // A graph uses it, or what is enqueued does, of which nobody knows when it ends.
             _ => std::mem::forget(scratch),
         }
+        drop(stream);
     }
 }
 

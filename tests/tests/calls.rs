@@ -1,0 +1,52 @@
+//! Which of the driver's functions a call comes to. One test: what is in the device's pools belongs to the whole program.
+
+use gpu_reduce::{Device, Reduce, Sum};
+
+/// Nothing but the launch, after the first call of its kind.
+#[test]
+fn enqueueing_does_nothing_else() {
+    // The driver does not say which of its functions were called.
+    let device = match Device::emulator() {
+        Ok(device) => device,
+        Err(why) => return eprintln!("skipped on the emulator: {why}"),
+    };
+    let x = device.zeros::<f32>(1 << 16).unwrap();
+    let mut sums = device.zeros::<f32>(1).unwrap();
+    let mut of_rows = device.zeros::<f32>(1 << 6).unwrap();
+    let stream = device.stream().unwrap();
+    let mut enqueue = || {
+        // SAFETY: the buffers stay.
+        unsafe {
+            x.enqueue::<Sum, 256>(&stream, &mut sums).unwrap();
+            x.rows(1 << 10).unwrap().enqueue::<Sum, 256>(&stream, &mut of_rows).unwrap();
+            x.columns(1 << 6).unwrap().enqueue::<Sum, 256>(&stream, &mut of_rows).unwrap();
+        }
+    };
+    let of_launches = || assert_eq!(x.launch::<Sum, 256>(&stream).wait(), Ok(0.0));
+    enqueue();
+    of_launches();
+    gpu_reduce::emulator::take_calls();
+    enqueue();
+    let calls: Vec<_> = gpu_reduce::emulator::take_calls().into_keys().collect();
+    assert_eq!(calls, ["cuCtxPopCurrent_v2", "cuCtxPushCurrent_v2", "cuLaunchKernel", "cuStreamIsCapturing"]);
+    of_launches();
+    let calls: Vec<_> = gpu_reduce::emulator::take_calls().into_keys().collect();
+    let events = ["cuEventQuery", "cuEventRecord", "cuEventSynchronize"];
+    let expected = [
+        &["cuCtxPopCurrent_v2", "cuCtxPushCurrent_v2"][..],
+        &events,
+        &["cuLaunchKernel", "cuStreamIsCapturing"],
+    ];
+    assert_eq!(calls, expected.concat());
+    // Nor does a stream that is made anew for each call allocate.
+    let anew = || {
+        // SAFETY: the stream stays.
+        let stream = unsafe { device.stream_from_raw(stream.as_raw().unwrap()) }.unwrap();
+        assert_eq!(x.launch::<Sum, 256>(&stream).wait(), Ok(0.0));
+    };
+    anew();
+    gpu_reduce::emulator::take_calls();
+    anew();
+    let calls = gpu_reduce::emulator::take_calls();
+    assert!(!calls.keys().any(|call| call.starts_with("cuMem")), "{calls:?}");
+}
