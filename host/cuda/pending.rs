@@ -11,6 +11,7 @@ use cust::memory::LockedBuffer;
 use gpu_reduce_kernels::reduce::Target;
 use gpu_reduce_kernels::segments::Cut;
 use gpu_reduce_kernels::slot;
+use std::cell::Cell;
 use std::mem::{ManuallyDrop, swap};
 
 /// What a launch leaves for the host.
@@ -23,9 +24,16 @@ pub struct Outcome {
     partials: Vec<Partials>,
     /// Whether the first word says what is wrong with segments.
     is_of_segments: bool,
+    /// Whether its work is known to have ended: to ask takes the driver 1.3 µs.
+    has_ended: Cell<bool>,
 }
 
 impl Outcome {
+    /// Whether its work has ended, as the driver says.
+    fn asks(&self) -> bool {
+        matches!(self.event.query(), Ok(EventStatus::Ready))
+    }
+
     /// Once its work has ended, frees what that has left as it must not be. The context is entered.
     fn leave_nothing_wrong(&mut self) {
         if self.is_of_segments && self.words[0] != Cut::NOTHING {
@@ -48,20 +56,21 @@ impl Gpu {
     /// An outcome with so many words, each of this value: one whose work has ended, or a new one.
     fn outcome(&self, words: usize, value: u64) -> Result<Outcome, Error> {
         let mut outcomes = lock(&self.outcomes);
-        let spare = outcomes.iter().position(|outcome| {
-            words <= outcome.words.len() && matches!(outcome.event.query(), Ok(EventStatus::Ready))
-        });
-        if let Some(spare) = spare {
-            let mut spare = outcomes.swap_remove(spare);
+        let does = |outcome: &Outcome| words <= outcome.words.len();
+        let ended = outcomes.iter().rposition(|outcome| does(outcome) && outcome.has_ended.get());
+        // Or that which was left first.
+        let left = || outcomes.iter().position(does).filter(|&left| outcomes[left].asks());
+        if let Some(spare) = ended.or_else(left) {
+            let mut spare = outcomes.remove(spare);
             spare.leave_nothing_wrong();
             spare.words.as_mut_slice().fill(value);
-            return Ok(Outcome { is_of_segments: false, ..spare });
+            return Ok(Outcome { is_of_segments: false, has_ended: Cell::new(false), ..spare });
         }
         drop(outcomes);
         let event = Event::new(EventFlags::DISABLE_TIMING);
         let event = event.map_err(|error| self.failed("creating an event", error))?;
         let words = pinned(self, words.max(WORDS), value)?;
-        Ok(Outcome { event, words, partials: Vec::new(), is_of_segments: false })
+        Ok(Outcome { event, words, partials: Vec::new(), is_of_segments: false, has_ended: Cell::new(false) })
     }
 }
 
@@ -137,16 +146,17 @@ impl Launched {
     /// Whether it has ended.
     pub fn is_done(&self) -> Result<bool, Error> {
         let _entered = self.gpu.enter()?;
-        match self.outcome.event.query() {
-            Ok(status) => Ok(status == EventStatus::Ready),
-            Err(error) => Err(self.failed(error)),
-        }
+        let status = self.outcome.event.query().map_err(|error| self.failed(error))?;
+        self.outcome.has_ended.set(status == EventStatus::Ready);
+        Ok(self.outcome.has_ended.get())
     }
 
     /// Waits until it has ended.
     pub fn wait(&self) -> Result<(), Error> {
         let _entered = self.gpu.enter()?;
-        self.outcome.event.synchronize().map_err(|error| self.failed(error))
+        self.outcome.event.synchronize().map_err(|error| self.failed(error))?;
+        self.outcome.has_ended.set(true);
+        Ok(())
     }
 
     fn failed(&self, error: CudaError) -> Error {
@@ -163,10 +173,12 @@ impl Drop for Launched {
     fn drop(&mut self) {
         // SAFETY: taken once, here.
         let mut outcome = unsafe { ManuallyDrop::take(&mut self.outcome) };
-        if let (Ok(_entered), Ok(EventStatus::Ready)) = (self.gpu.enter(), outcome.event.query()) {
+        if outcome.has_ended.get()
+            && let Ok(_entered) = self.gpu.enter()
+        {
             outcome.leave_nothing_wrong();
         }
-        // Who takes it next asks whether its work has ended.
+        // Otherwise who takes it next asks whether its work has ended.
         lock(&self.gpu.outcomes).push(outcome);
     }
 }
