@@ -776,7 +776,8 @@ fn scalar(#[allow(unused_mut)] mut i: usize) -> usize {
 }
 
 /// A tree of accumulators that come one after another, pairwise, neighbours first; what is missing of it are identities.
-struct Pairwise<A> {
+#[derive(Clone, Debug)]
+pub struct Pairwise<A: Copy> {
     /// The trees that wait for their neighbours: the longest first, one for each bit of their number.
     waiting: [MaybeUninit<A>; 32],
     depth: usize,
@@ -784,13 +785,16 @@ struct Pairwise<A> {
 }
 
 impl<A: Copy> Pairwise<A> {
+    /// One of none.
     #[inline(always)]
-    fn new() -> Self {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
         Self { waiting: [const { MaybeUninit::uninit() }; 32], depth: 0, count: 0 }
     }
 
+    /// Adds the next, of which there are fewer than 2^32.
     #[inline(always)]
-    fn push<O: Op<I, Accumulator = A>, I: Copy + 'static>(&mut self, op: &O, mut tree: A) {
+    pub fn push<O: Op<I, Accumulator = A>, I: Copy + 'static>(&mut self, op: &O, mut tree: A) {
         let mut pairs = self.count;
         while pairs % 2 == 1 {
             self.depth -= 1;
@@ -803,8 +807,9 @@ impl<A: Copy> Pairwise<A> {
         self.count += 1;
     }
 
+    /// The accumulator of all.
     #[inline(always)]
-    fn finish<O: Op<I, Accumulator = A>, I: Copy + 'static>(mut self, op: &O) -> A {
+    pub fn finish<O: Op<I, Accumulator = A>, I: Copy + 'static>(mut self, op: &O) -> A {
         let mut all = op.identity();
         while self.depth > 0 {
             self.depth -= 1;

@@ -142,6 +142,17 @@ pub enum Error {
         len: usize,
     },
 
+    /// A reduction piece by piece has not got all of its items yet.
+    #[error(
+        "{count} of {len} items were pushed: push the others, or make the Reducer by `new`, for any number"
+    )]
+    Incomplete {
+        /// Items so far.
+        count: u64,
+        /// The number given beforehand.
+        len: u64,
+    },
+
     /// Elements do not lie at a multiple of their alignment.
     #[error(
         "elements at {address:#x} are not aligned: theirs is a multiple of {align} bytes; copy them, or reduce a type that has it"

@@ -31,11 +31,14 @@
 //!   the CPU, and [`Device::cuda`] says why there is no GPU.
 //! - `emulator`: [`Device::emulator`], a GPU in software that checks kernels as it runs them, and the module `emulator`
 //!   with its counters, settings and faults.
+//! - `arrow`: `ReduceArray`, which reduces arrays of the crate `arrow-array`, nulls left out and counted.
 //! - `ndarray`: `ReduceAxis`, and `sum_axis`, `mean_axis` and so on, which reduce arrays and views of the crate `ndarray` over an axis,
 //!   of any strides, where they lie.
 //! - `ladder`: the classic kernels beside the production one, for study: `Buffer::reduce_with`, `Buffer::time_with` and
 //!   `merge_sorted`.
 
+#[cfg(feature = "arrow")]
+mod arrow;
 #[cfg(feature = "ndarray")]
 mod axes;
 mod buffer;
@@ -53,6 +56,7 @@ mod merge;
 mod pending;
 mod place;
 mod reduce;
+mod reducer;
 mod runs;
 mod segments;
 mod shaped;
@@ -63,6 +67,8 @@ mod tuples;
 #[doc(no_inline)]
 pub use emulator;
 
+#[cfg(feature = "arrow")]
+pub use arrow::{Nullable, ReduceArray};
 #[cfg(feature = "ndarray")]
 pub use axes::*;
 pub use buffer::{Buffer, Item, View, ViewMut};
@@ -77,6 +83,7 @@ pub use gpu_reduce_kernels::{
 pub use gpu_reduce_kernels::{op::Both, op::default_block, op::width, plan::BLOCKS, plan::max_chunks};
 pub use pending::Pending;
 pub use reduce::*;
+pub use reducer::Reducer;
 pub use runs::{Runs, reduce_by_key};
 pub use segments::{Offsets, Segments};
 pub use shaped::{Axes, Shaped};

@@ -1,0 +1,104 @@
+//! Arrow's arrays.
+
+use crate::{Error, Item, Op, Reduce, Reducer};
+use arrow_array::types::ArrowPrimitiveType;
+use arrow_array::{Array, PrimitiveArray};
+use std::slice;
+
+/// Arrays of the crate `arrow-array`, reduced on the CPU where they lie, nulls left out. With the feature `arrow`. An array, or several in a slice or a `Vec`,
+/// which are reduced as one, as the chunks of a column are.
+///
+/// The result has the bits of a slice of the items that are not null; indices, as [`ArgMax`](crate::ArgMax) gives them, count nulls, too. An array without
+/// nulls is reduced by all threads, one with nulls by one thread, a run of items after another, as by a [`Reducer`].
+///
+/// ```
+/// use arrow_array::{Float32Array, Int8Array};
+/// use gpu_reduce::{ArgMax, Mean, Nullable, ReduceArray, Sum};
+///
+/// let x = Float32Array::from(vec![Some(1.5), None, Some(2.5)]);
+/// assert_eq!(x.reduce_valid::<Sum, 256>()?, Nullable { value: Some(4.0), nulls: 1 });
+/// assert_eq!(x.reduce_valid::<ArgMax, 256>()?.value, Some(2));
+/// assert_eq!([x.clone(), x].reduce_valid::<Mean, 256>()?, Nullable { value: Some(2.0), nulls: 2 });
+/// let none = Int8Array::new_null(3);
+/// assert_eq!(none.reduce_valid::<Sum, 256>()?, Nullable { value: None, nulls: 3 });
+/// # Ok::<(), gpu_reduce::Error>(())
+/// ```
+pub trait ReduceArray {
+    /// The arrays' type.
+    type Type: ArrowPrimitiveType<Native: Item>;
+
+    /// The arrays, one after another.
+    fn arrays(&self) -> &[PrimitiveArray<Self::Type>];
+
+    /// Reduces the items that are not null.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyInput`] where the operator has no value for the items, of which there are some.
+    fn reduce_valid<O: Op<<Self::Type as ArrowPrimitiveType>::Native> + Default, const BLOCK: u32>(
+        &self,
+    ) -> Result<Nullable<O::Output>, Error> {
+        self.reduce_valid_by::<O, BLOCK>(O::default())
+    }
+
+    /// As [`reduce_valid`](Self::reduce_valid), by an operator that has parameters.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    fn reduce_valid_by<O: Op<<Self::Type as ArrowPrimitiveType>::Native>, const BLOCK: u32>(
+        &self,
+        op: O,
+    ) -> Result<Nullable<O::Output>, Error> {
+        let arrays = self.arrays();
+        let nulls = arrays.iter().map(|array| array.null_count()).sum();
+        let valid = arrays.iter().map(|array| array.len()).sum::<usize>() - nulls;
+        if valid == 0 {
+            return Ok(Nullable { value: None, nulls });
+        }
+        if let ([array], 0) = (arrays, nulls) {
+            return Ok(Nullable { value: Some(array.values().reduce_by::<O, BLOCK>(op)?), nulls });
+        }
+        let mut reducer = Reducer::<O, _, BLOCK>::with_len(op, valid as u64);
+        for array in arrays {
+            let values = array.values();
+            let Some(nulls) = array.nulls() else {
+                reducer.push(values)?;
+                continue;
+            };
+            let mut next = 0;
+            for (start, end) in nulls.valid_slices() {
+                reducer.skip((start - next) as u64);
+                reducer.push(&values[start..end])?;
+                next = end;
+            }
+            reducer.skip((values.len() - next) as u64);
+        }
+        Ok(Nullable { value: Some(reducer.finish()?), nulls })
+    }
+}
+
+/// A result over what may be null.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Nullable<V> {
+    /// The result of the items that are not null; none where there are none, as the sum in SQL.
+    pub value: Option<V>,
+    /// Nulls.
+    pub nulls: usize,
+}
+
+impl<A: ArrowPrimitiveType<Native: Item>> ReduceArray for PrimitiveArray<A> {
+    type Type = A;
+
+    fn arrays(&self) -> &[Self] {
+        slice::from_ref(self)
+    }
+}
+
+impl<A: ArrowPrimitiveType<Native: Item>> ReduceArray for [PrimitiveArray<A>] {
+    type Type = A;
+
+    fn arrays(&self) -> &Self {
+        self
+    }
+}
