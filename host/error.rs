@@ -120,6 +120,18 @@ pub enum Error {
     )]
     Capture,
 
+    /// The memory that was lent to a stream does not suffice.
+    #[error(
+        "the stream's scratch memory has {left} bytes left, and the call takes {needed}: lend as many as `scratch_bytes` says, for calls of several \
+         kinds their sum"
+    )]
+    Scratch {
+        /// Bytes that are needed.
+        needed: usize,
+        /// Bytes that are left.
+        left: usize,
+    },
+
     /// Two inputs that reduce together have different lengths.
     #[error(
         "the first input has {first} elements and the second {second}: inputs that reduce together have one length"

@@ -220,6 +220,19 @@ pub trait Reduce {
         unsafe { stream.enqueue(self.data(), &op, BLOCK, result.into()) }
     }
 
+    /// Bytes of scratch memory that [`enqueue`](Self::enqueue) takes where the caller [lends](Stream::with_scratch) it to the stream; none on the CPU.
+    fn scratch_bytes<O: Op<Self::Item>, const BLOCK: u32>(&self) -> usize {
+        const { assert_block(BLOCK) };
+        let data = self.data();
+        match data.place() {
+            Ok(Gpu((gpu, _))) => {
+                let types = Types::of::<O, <Self::Data<'_> as Data>::Pointers>();
+                gpu.scratch_bytes(types, data.len() as u64, BLOCK)
+            }
+            _ => 0,
+        }
+    }
+
     /// Launches the reduction on a stream of the device where the items lie, and returns at once: the result is [`Pending`]. On the CPU it is there.
     ///
     /// ```

@@ -153,6 +153,11 @@ impl<K: Element> Runs<K> {
         &self.number
     }
 
+    /// Bytes of scratch memory that [`enqueue`](Self::enqueue) takes where the caller [lends](Stream::with_scratch) it to the stream; none on the CPU.
+    pub fn scratch_bytes(&self) -> usize {
+        self.keys.gpu().map_or(0, |gpu| gpu.scratch_bytes_of_runs(self.len as u64, size_of::<K>()))
+    }
+
     /// Enqueues that the runs of some keys are found on a stream of the device where they lie; nothing is waited for,
     /// nothing allocated but by the first call of its kind, and it may be captured in a CUDA graph, as
     /// [`Reduce::enqueue`]. How many there are, the device alone knows; what is enqueued on the same stream after it,

@@ -1,6 +1,6 @@
 //! Many reductions at once: segments, rows and columns of an array, each with the bits of reducing that slice alone.
 
-use crate::call::ShapeCall;
+use crate::call::{ShapeCall, Types};
 use crate::cpu::{Many, OfTypes};
 use crate::data::{Data, gpu_of, lies_on, other_device};
 use crate::place::Place::{self, Cpu, Gpu};
@@ -12,6 +12,7 @@ use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::plan::assert_block;
 use gpu_reduce_kernels::segments::{Cut, Segments as OnGpu};
 use std::marker::PhantomData;
+use std::ptr::dangling;
 
 /// Segments of an array that reduce each by itself: what [`Reduce::segments`](crate::Reduce::segments),
 /// [`Reduce::rows`](crate::Reduce::rows), [`Reduce::columns`](crate::Reduce::columns) and
@@ -575,6 +576,32 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
                 unsafe { queue.enqueue_segments(&call.with(&items, segments, results)) }
             }
             (place, ..) => Err(other_device(gpu_of(&place), &on)),
+        }
+    }
+
+    /// Bytes of scratch memory that [`enqueue`](Self::enqueue) takes where the caller [lends](Stream::with_scratch) it to the stream; none on the CPU.
+    pub fn scratch_bytes<O: Op<D::Item>, const BLOCK: u32>(&self) -> usize {
+        const { assert_block(BLOCK) };
+        let Ok(Gpu((gpu, _))) = self.data.place() else { return 0 };
+        let types = Types::of::<O, D::Pointers>();
+        let len = self.data.len() as u64;
+        if self.is_empty() {
+            return 0;
+        }
+        match self.bounds {
+            Bounds::Columns { reduced, inner } => {
+                gpu.scratch_bytes_of_columns(types, &Columns { count: self.count, reduced, inner }, BLOCK)
+            }
+            Bounds::Length(length) => {
+                gpu.scratch_bytes_of_segments(types, &OnGpu::of_length(length, self.count, len), BLOCK)
+            }
+            Bounds::Short(_) | Bounds::Long(_) => {
+                // It makes no difference where they lie.
+                let segments = OnGpu::of_offsets(dangling::<u32>(), self.count, len);
+                let segments =
+                    if self.number.is_some() { segments.with_number(dangling()) } else { segments };
+                gpu.scratch_bytes_of_segments(types, &segments, BLOCK)
+            }
         }
     }
 

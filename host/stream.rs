@@ -46,6 +46,50 @@ impl<'a> Stream<'a> {
         Ok(Self(stream, PhantomData))
     }
 
+    /// The same stream, with scratch memory of the caller's: what calls need beside their items and results, and what is not given here they take from
+    /// a pool. A call takes as much as its `scratch_bytes` says ([`Reduce`](crate::Reduce::scratch_bytes), [`Segments`](crate::Segments::scratch_bytes),
+    /// [`Runs`](crate::Runs::scratch_bytes)) where none before has taken as much for its kind; so the sum suffices for several. What is
+    /// launched takes as much as what is enqueued; segments and rows that are launched have memory of their own.
+    ///
+    /// On the CPU nothing is needed.
+    ///
+    /// ```
+    /// use gpu_reduce::{Device, Reduce, Sum};
+    ///
+    /// let device = Device::default_device();
+    /// let x = device.upload(&vec![0.5f32; 100_000])?;
+    /// let mut sum = device.zeros::<f32>(1)?;
+    /// let mut scratch = device.zeros::<u64>(x.scratch_bytes::<Sum, 256>().div_ceil(8))?;
+    /// // SAFETY: nothing else uses the memory, and all stay until the stream has been waited for.
+    /// unsafe {
+    ///     let stream = device.stream()?.with_scratch(scratch.view_mut())?;
+    ///     x.enqueue::<Sum, 256>(&stream, &mut sum)?;
+    ///     stream.wait()?;
+    /// }
+    /// assert_eq!(sum.to_vec()?, [50_000.0]);
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// Nothing else uses the memory until the stream has been waited for that was returned, after the last call on it, nor while a graph runs that was captured on
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherDevice`]. A call that takes more than is left is [`Error::Scratch`].
+    pub unsafe fn with_scratch<'b>(mut self, scratch: ViewMut<'b, u64>) -> Result<Stream<'b>, Error>
+    where
+        'a: 'b,
+    {
+        self.has(scratch.gpu())?;
+        let bytes = scratch.len() * size_of::<u64>();
+        if let (Gpu(stream), Gpu(scratch)) = (&mut self.0, scratch.into_places()) {
+            stream.lend(scratch.addr() as u64, bytes)?;
+        }
+        Ok(Stream(self.0, PhantomData))
+    }
+
     /// The device that it is of.
     pub fn device(&self) -> Device {
         Device(match &self.0 {

@@ -2,6 +2,8 @@
 
 use crate::Error;
 use crate::call::{Call, ColumnsCall, RunsCall, SegmentsCall, Types};
+use gpu_reduce_kernels::columns::Columns;
+use gpu_reduce_kernels::segments::Segments;
 use std::convert::Infallible;
 use std::ffi::c_void;
 use std::fmt;
@@ -37,6 +39,22 @@ impl Gpu {
     }
 
     pub fn has_kernel(&self, _: &Types, _: u32) -> Result<bool, Error> {
+        match self.0 {}
+    }
+
+    pub fn scratch_bytes(&self, _: &Types, _: u64, _: u32) -> usize {
+        match self.0 {}
+    }
+
+    pub fn scratch_bytes_of_segments(&self, _: &Types, _: &Segments, _: u32) -> usize {
+        match self.0 {}
+    }
+
+    pub fn scratch_bytes_of_columns(&self, _: &Types, _: &Columns, _: u32) -> usize {
+        match self.0 {}
+    }
+
+    pub fn scratch_bytes_of_runs(&self, _: u64, _: usize) -> usize {
         match self.0 {}
     }
 
@@ -133,6 +151,10 @@ impl GpuStream {
     /// It is never called.
     pub unsafe fn of(gpu: &'static Gpu, _: *mut c_void) -> Result<Self, Error> {
         match gpu.0 {}
+    }
+
+    pub fn lend(&mut self, _: u64, _: usize) -> Result<(), Error> {
+        match self.0 {}
     }
 
     pub fn gpu(&self) -> &'static Gpu {

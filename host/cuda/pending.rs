@@ -12,7 +12,7 @@ use gpu_reduce_kernels::reduce::Target;
 use gpu_reduce_kernels::segments::Cut;
 use gpu_reduce_kernels::slot;
 use std::cell::Cell;
-use std::mem::{ManuallyDrop, swap};
+use std::mem::{ManuallyDrop, swap, take};
 
 /// What a launch leaves for the host.
 pub struct Outcome {
@@ -95,10 +95,13 @@ impl GpuStream {
     pub unsafe fn launch_segments(&self, call: &SegmentsCall) -> Result<Launched, Error> {
         self.launched((1, Cut::NOTHING), |gpu, queue, outcome| {
             outcome.is_of_segments = true;
+            // What an outcome keeps is not the caller's.
+            let source = take(&mut queue.scratch.source);
             swap(&mut queue.scratch.partials, &mut outcome.partials);
             // SAFETY: as the caller vouches.
             let kernel = unsafe { queue.enqueue_segments(gpu, call, Some(outcome.words.as_mut_ptr())) };
             swap(&mut queue.scratch.partials, &mut outcome.partials);
+            queue.scratch.source = source;
             kernel
         })
     }

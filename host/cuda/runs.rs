@@ -2,7 +2,7 @@
 
 use super::Gpu;
 use super::modules::{Compiled, Grid, no_kernel};
-use super::stream::{GpuStream, Queue, empty_slots, largest};
+use super::stream::{GpuStream, Queue, Scratch, area_bytes, largest};
 use crate::call::RunsCall;
 use crate::{Error, Kernels};
 use cust::memory::{AsyncCopyDestination, DevicePointer, DeviceSlice};
@@ -11,6 +11,11 @@ use gpu_reduce_kernels::runs::{Arguments, RESIDENT, STATE_HEAD, THREADS, tiles};
 
 /// Tiles that a queue has an area for from its first launch on: 2^23 keys.
 const TILES: u64 = 1024;
+
+/// Words that launches have in common, of up to so many tiles.
+fn words(tiles: u64) -> usize {
+    STATE_HEAD + 2 * tiles as usize
+}
 
 impl Queue {
     /// Enqueues that the runs of some keys are found. Returns the kernel that does it.
@@ -22,12 +27,13 @@ impl Queue {
     unsafe fn enqueue_runs(&mut self, gpu: &Gpu, call: &RunsCall) -> Result<&'static Compiled, Error> {
         let Arguments { keys, len, .. } = call.arguments;
         let tiles = tiles(keys.addr() as u64, len, call.size);
-        let words = |area: u64| STATE_HEAD + 2 * area as usize;
+        let Scratch { runs, source, .. } = &mut self.scratch;
+        let likely = words(tiles.next_power_of_two().max(TILES));
         let state = largest(
-            &mut self.scratch.runs,
+            runs,
             self.is_capturing,
             |state| state.len() >= words(tiles),
-            |_| empty_slots(gpu, &self.stream, words(tiles.next_power_of_two().max(TILES))),
+            |_| source.empty_slots(gpu, &self.stream, words(tiles), likely),
         )?;
         let area = ((state.len() - STATE_HEAD) / 2) as u64;
         let state = state.as_device_ptr().as_mut_ptr();
@@ -37,6 +43,13 @@ impl Queue {
         // SAFETY: as the caller vouches; the area has so many tiles.
         unsafe { gpu.launch_if_compiled(call.kernel, Kernels::NONE, &self.stream, grid, &parameters) }?
             .ok_or_else(|| no_kernel("runs", THREADS))
+    }
+}
+
+impl Gpu {
+    /// Bytes of lent memory that it takes to find the runs of so many keys of such a size, wherever they lie.
+    pub fn scratch_bytes_of_runs(&self, len: u64, size: usize) -> usize {
+        area_bytes::<u64>(words(tiles(0, len, size) + 1))
     }
 }
 

@@ -2,23 +2,25 @@
 
 use super::modules::{Compiled, Grid, no_kernel};
 use super::{Gpu, lock};
-use crate::call::{Call, ColumnsCall, SegmentsCall};
+use crate::call::{Call, ColumnsCall, SegmentsCall, Types};
 use crate::{Error, Plan};
 use cust::error::{CudaError, CudaResult};
 use cust::event::{Event, EventFlags, EventStatus};
-use cust::memory::{AsyncCopyDestination, DeviceBuffer, LockedBuffer};
+use cust::memory::{
+    AsyncCopyDestination, DeviceBuffer, DeviceCopy, DevicePointer, DeviceSlice, LockedBuffer,
+};
 use cust::stream::{Stream, StreamFlags, StreamWaitEventFlags};
 use cust::sys::{self, CUstream, CUstreamCaptureStatus_enum as CUstreamCaptureStatus};
-use gpu_reduce_kernels::columns;
+use gpu_reduce_kernels::columns::{self, Columns};
 use gpu_reduce_kernels::plan::least_block;
 use gpu_reduce_kernels::reduce::{self, Target};
 use gpu_reduce_kernels::rows;
-use gpu_reduce_kernels::segments::{self, Cut, THREADS, WARPS, most_positions, most_short, places};
+use gpu_reduce_kernels::segments::{self, Cut, Segments, THREADS, WARPS, most_positions, most_short, places};
 use gpu_reduce_kernels::shape::push_rest;
 use gpu_reduce_kernels::slot;
 use std::ffi::c_void;
 use std::mem::{ManuallyDrop, transmute};
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -36,14 +38,91 @@ pub struct Queue {
 #[derive(Default)]
 pub struct Scratch {
     /// For the blocks' partial results. Empty between launches: who takes one out of a slot leaves it so.
-    slots: Vec<DeviceBuffer<u64>>,
+    slots: Vec<Area<u64>>,
     pub(super) partials: Vec<Partials>,
     /// Lists of segments that are not short.
-    lists: Vec<DeviceBuffer<u64>>,
+    lists: Vec<Area<u64>>,
     /// What launches of [`runs`](super::runs) have in common.
-    pub(super) runs: Vec<DeviceBuffer<u64>>,
+    pub(super) runs: Vec<Area<u64>>,
     /// Whether a graph may use it, at whatever time.
     is_captured: bool,
+    pub(super) source: Source,
+}
+
+/// Where scratch memory comes from.
+#[derive(Default)]
+pub enum Source {
+    /// The driver, as much as calls of a kind are likely to need later.
+    #[default]
+    Driver,
+    /// What the caller has lent: as much as each call needs, from an address on, of so many bytes that are left.
+    Lent(u64, usize),
+}
+
+/// Some of that memory.
+pub enum Area<T: DeviceCopy> {
+    Own(DeviceBuffer<T>),
+    Lent(DeviceSlice<T>),
+}
+
+impl<T: DeviceCopy> Deref for Area<T> {
+    type Target = DeviceSlice<T>;
+
+    fn deref(&self) -> &DeviceSlice<T> {
+        match self {
+            Self::Own(buffer) => buffer,
+            Self::Lent(slice) => slice,
+        }
+    }
+}
+
+impl<T: DeviceCopy> DerefMut for Area<T> {
+    fn deref_mut(&mut self) -> &mut DeviceSlice<T> {
+        match self {
+            Self::Own(buffer) => buffer,
+            Self::Lent(slice) => slice,
+        }
+    }
+}
+
+/// Bytes from one area in lent memory to the next: whole cache lines.
+pub(super) fn area_bytes<T>(len: usize) -> usize {
+    len.saturating_mul(size_of::<T>()).next_multiple_of(128)
+}
+
+impl Source {
+    /// An area for so many, or for `likely` ones where it is the driver's.
+    fn area<T: DeviceCopy>(&mut self, gpu: &Gpu, len: usize, likely: usize) -> Result<Area<T>, Error> {
+        let Self::Lent(address, left) = self else { return gpu.allocate(likely.max(len)).map(Area::Own) };
+        let bytes = area_bytes::<T>(len);
+        if bytes > *left {
+            return Err(Error::Scratch { needed: bytes, left: *left });
+        }
+        // SAFETY: it lies in what was lent.
+        let area = unsafe { DeviceSlice::from_raw_parts(DevicePointer::from_raw(*address), len) };
+        (*address, *left) = (*address + bytes as u64, *left - bytes);
+        Ok(Area::Lent(area))
+    }
+
+    /// As [`area`](Self::area), of slots that nothing is in. They are copied, because clearing is a kernel: where a second stream runs one, an H200 takes 0.2
+    /// µs longer for each kernel from then on.
+    pub(super) fn empty_slots(
+        &mut self,
+        gpu: &Gpu,
+        stream: &Stream,
+        words: usize,
+        likely: usize,
+    ) -> Result<Area<u64>, Error> {
+        let mut slots = self.area::<u64>(gpu, words, likely)?;
+        let empty = vec![slot::EMPTY; slots.len()];
+        if !slots.is_empty() {
+            // SAFETY: launches that use the memory follow in the same stream; of pageable memory, the driver has made a copy when the
+            // call returns (CUDA driver API, "API synchronization behavior").
+            unsafe { slots.async_copy_from(&empty, stream) }
+                .map_err(|error| gpu.failed("copying to the device", error))?;
+        }
+        Ok(slots)
+    }
 }
 
 /// Memory that a stream has left.
@@ -107,11 +186,13 @@ impl Queue {
 
     /// Slots with so many words.
     fn slots_for(&mut self, gpu: &Gpu, words: usize) -> Result<*mut u64, Error> {
+        let Scratch { slots, source, .. } = &mut self.scratch;
+        let likely = words.next_power_of_two().max(SLOT_WORDS);
         let last = largest(
-            &mut self.scratch.slots,
+            slots,
             self.is_capturing,
             |slots| words <= slots.len(),
-            |_| empty_slots(gpu, &self.stream, words.next_power_of_two().max(SLOT_WORDS)),
+            |_| source.empty_slots(gpu, &self.stream, words, likely),
         )?;
         Ok(last.as_device_ptr().as_mut_ptr())
     }
@@ -224,6 +305,17 @@ impl GpuStream {
         Ok(Self { gpu, queue: ManuallyDrop::new(Mutex::new(queue)), raw })
     }
 
+    /// Takes the memory that launches share from what the caller has lent.
+    pub fn lend(&mut self, address: u64, bytes: usize) -> Result<(), Error> {
+        let gpu = self.gpu;
+        let _entered = gpu.enter()?;
+        let queue = self.queue.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let lent = Scratch { source: Source::Lent(address, bytes), ..Scratch::default() };
+        let scratch = std::mem::replace(&mut queue.scratch, lent);
+        gpu.leave(scratch, &queue.stream);
+        Ok(())
+    }
+
     pub fn gpu(&self) -> &'static Gpu {
         self.gpu
     }
@@ -318,28 +410,27 @@ impl Drop for GpuStream {
         let Queue { stream, scratch, .. } = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
         // Where there is no context to be had, the process is ending.
         let Ok(_entered) = self.gpu.enter() else { return std::mem::forget((stream, scratch)) };
-        let last =
-            Event::new(EventFlags::DISABLE_TIMING).and_then(|last| last.record(&stream).map(|()| last));
-        match last {
-            Ok(last) if !scratch.is_captured => {
-                lock(&self.gpu.scratches).push(Spare { scratch, last, stream: self.raw.addr() });
-            }
-            // A graph uses it, or what is enqueued does, of which nobody knows when it ends.
-            _ => std::mem::forget(scratch),
-        }
+        self.gpu.leave(scratch, &stream);
         drop(stream);
     }
 }
 
-/// Slots that nothing is in. They are copied, because clearing is a kernel: where a second stream runs one, an H200 takes 0.2 µs
-/// longer for each kernel from then on.
-pub(super) fn empty_slots(gpu: &Gpu, stream: &Stream, words: usize) -> Result<DeviceBuffer<u64>, Error> {
-    let mut slots = gpu.allocate::<u64>(words)?;
-    // SAFETY: launches that use the memory follow in the same stream; of pageable memory, the driver has made a copy when the
-    // call returns (CUDA driver API, "API synchronization behavior").
-    unsafe { slots.async_copy_from(&vec![slot::EMPTY; words], stream) }
-        .map_err(|error| gpu.failed("copying to the device", error))?;
-    Ok(slots)
+impl Gpu {
+    /// Keeps memory that a stream has left. The context is entered.
+    fn leave(&self, scratch: Scratch, stream: &Stream) {
+        if let Source::Lent(..) = scratch.source {
+            // It is the caller's. What is not, lists of segments that were launched, is freed, which waits for the device.
+            return;
+        }
+        let last = Event::new(EventFlags::DISABLE_TIMING).and_then(|last| last.record(stream).map(|()| last));
+        match last {
+            Ok(last) if !scratch.is_captured => {
+                lock(&self.scratches).push(Spare { scratch, last, stream: stream.as_inner().addr() });
+            }
+            // A graph uses it, or what is enqueued does, of which nobody knows when it ends.
+            _ => std::mem::forget(scratch),
+        }
+    }
 }
 
 /// What a call that waits for its result needs. It takes one and gives it back, so that threads do not wait for each other and
@@ -376,18 +467,27 @@ pub(super) fn largest<T>(
 
 /// What segments of several chunks need, as [`Cut`] has it.
 pub struct Partials {
-    slots: DeviceBuffer<u64>,
-    counts: DeviceBuffer<u32>,
-    wrong: DeviceBuffer<u64>,
+    slots: Area<u64>,
+    counts: Area<u32>,
+    wrong: Area<u64>,
 }
 
 impl Partials {
-    /// For so many words of slots, and so many counts.
-    fn new(gpu: &Gpu, stream: &Stream, words: usize, counts: usize) -> Result<Self, Error> {
-        let (words, counts) = (words.next_power_of_two(), counts.next_power_of_two());
-        let mut new =
-            Self { slots: gpu.allocate(words)?, counts: gpu.allocate(counts)?, wrong: gpu.allocate(1)? };
-        // SAFETY: launches that use the memory follow in the same stream; for the copy, as in `empty_slots`.
+    /// For so many words of slots, and so many counts, or the likely ones.
+    fn new(
+        gpu: &Gpu,
+        stream: &Stream,
+        source: &mut Source,
+        [words, counts]: [usize; 2],
+        likely: [usize; 2],
+    ) -> Result<Self, Error> {
+        let [likely_words, likely_counts] = likely.map(usize::next_power_of_two);
+        let mut new = Self {
+            slots: source.area(gpu, words, likely_words)?,
+            counts: source.area(gpu, counts, likely_counts)?,
+            wrong: source.area(gpu, 1, 1)?,
+        };
+        // SAFETY: launches that use the memory follow in the same stream; for the copy, as of empty slots.
         unsafe {
             new.counts
                 .set_zero_async(stream)
@@ -395,6 +495,11 @@ impl Partials {
                 .map_err(|error| gpu.failed("clearing memory", error))?;
         }
         Ok(new)
+    }
+
+    /// Bytes of lent memory that it takes.
+    fn bytes(words: usize, counts: usize) -> usize {
+        area_bytes::<u64>(words) + area_bytes::<u32>(counts) + area_bytes::<u64>(1)
     }
 
     /// Whether it is for so many.
@@ -454,6 +559,25 @@ impl Gpu {
     }
 }
 
+impl Gpu {
+    /// Bytes of lent memory that a reduction of so many items takes.
+    pub fn scratch_bytes(&self, of: &Types, len: u64, block: u32) -> usize {
+        area_bytes::<u64>(Plan::new(len, of.width, block).chunks as usize * of.words)
+    }
+
+    /// Those that segments take.
+    pub fn scratch_bytes_of_segments(&self, of: &Types, segments: &Segments, block: u32) -> usize {
+        let Needs { places, lists, .. } = Needs::of(self, of, segments, block);
+        Partials::bytes(places * of.words, places) + area_bytes::<u64>(lists)
+    }
+
+    /// Those that columns take.
+    pub fn scratch_bytes_of_columns(&self, of: &Types, columns: &Columns, block: u32) -> usize {
+        let cut = columns::Cut::new(columns, of.width, block, of.bytes, of.words);
+        if cut.has_partials() { Partials::bytes(cut.words(of.words), cut.counts()) } else { 0 }
+    }
+}
+
 /// Positions that are worth a warp, where there are lists of short segments.
 const LEAST_SHARE: u64 = 64;
 
@@ -467,15 +591,37 @@ const WEIGHT: u64 = 64;
 /// Leaves of a chunk that are worth a warp, where there are more warps than chunks: what the warps give each other takes 3 µs.
 const LEAST_PART: u64 = 160;
 
-/// How segments are cut up for so many warps, but for the memory, and how many of these there are.
-fn cut_for(call: &SegmentsCall, warps: u64) -> (Cut, u64) {
-    let &SegmentsCall { of, shape: segments, block, .. } = call;
-    let (width, count) = (of.width as u64, segments.count.max(1));
+/// How segments are cut up, and what memory they need for it.
+struct Needs {
+    /// But for the memory.
+    cut: Cut,
+    blocks: u32,
+    /// Partial results, and words of lists.
+    places: usize,
+    lists: usize,
+}
+
+impl Needs {
+    fn of(gpu: &Gpu, of: &Types, segments: &Segments, block: u32) -> Self {
+        let warps = (gpu.multiprocessors * segments::RESIDENT_BLOCKS * WARPS).into();
+        let (width, row) = (of.width as u64, u64::from(block) * of.width as u64);
+        let (cut, warps, has_lists) = cut_for(segments, width, block, warps);
+        let blocks = warps.div_ceil(WARPS.into()) as u32;
+        // Short rows have no partial results.
+        let places = if cut.weight > 0 { places(segments.len, row, cut.parts) as usize } else { 1 };
+        let lists = if has_lists { (blocks * WARPS) as usize * segments::LIST } else { 0 };
+        Self { cut, blocks, places, lists }
+    }
+}
+
+/// How segments are cut up for so many warps, but for the memory, how many of these there are, and whether there are lists of short segments.
+fn cut_for(segments: &Segments, width: u64, block: u32, warps: u64) -> (Cut, u64, bool) {
+    let count = segments.count.max(1);
     let average = segments.len / count;
-    let mut cut = Cut { block, has_default: call.has_default.into(), ..Cut::NONE };
+    let mut cut = Cut { block, ..Cut::NONE };
     if segments.length().is_some_and(|length| rows::is_short(length, width, block)) {
         cut.share = count.div_ceil(warps) as u32;
-        return (cut, count.div_ceil(cut.share.into()));
+        return (cut, count.div_ceil(cut.share.into()), false);
     }
     let has_lists = segments.has_number()
         || segments.length().is_none() && average < LARGER_ON_AVERAGE * width && count > FEW * warps;
@@ -485,7 +631,7 @@ fn cut_for(call: &SegmentsCall, warps: u64) -> (Cut, u64) {
         waves = (segments.len + width * count).div_ceil(most_positions(width) * warps).max(1);
     } else {
         cut.weight = (WEIGHT * width) as u32;
-        let chunks = u64::from(Plan::new(average, of.width, block).chunks);
+        let chunks = u64::from(Plan::new(average, width as usize, block).chunks);
         let parts = warps.div_ceil(count * chunks).next_power_of_two();
         cut.parts = parts.min(average / chunks / (LEAST_PART * width)).max(1).ilog2().min(5) as u16;
     }
@@ -493,20 +639,22 @@ fn cut_for(call: &SegmentsCall, warps: u64) -> (Cut, u64) {
     let least = if has_lists { LEAST_SHARE } else { cut.weight.into() };
     let share = positions.div_ceil(waves * warps).max(least);
     cut.share = share as u32;
-    (cut, positions.div_ceil(share))
+    (cut, positions.div_ceil(share), has_lists)
 }
 
 impl Queue {
     /// Partial results for so many words of slots, and so many counts: those that are there, unless they are too few.
     fn partials_for(&mut self, gpu: &Gpu, words: usize, counts: usize) -> Result<&mut Partials, Error> {
+        let Scratch { partials, source, .. } = &mut self.scratch;
         largest(
-            &mut self.scratch.partials,
+            partials,
             self.is_capturing,
             |partials| partials.has(words, counts),
             |last| {
                 let (old_words, old_counts) =
                     last.map_or((0, 0), |last| (last.slots.len(), last.counts.len()));
-                Partials::new(gpu, &self.stream, words.max(old_words), counts.max(old_counts))
+                let likely = [words.max(old_words), counts.max(old_counts)];
+                Partials::new(gpu, &self.stream, source, [words, counts], likely)
             },
         )
     }
@@ -524,26 +672,23 @@ impl Queue {
         wrong: Option<*mut u64>,
     ) -> Result<&'static Compiled, Error> {
         let &SegmentsCall { of, shape: segments, block, .. } = call;
-        let (width, row) = (of.width as u64, u64::from(block) * of.width as u64);
-        let (mut cut, warps) =
-            cut_for(call, (gpu.multiprocessors * segments::RESIDENT_BLOCKS * WARPS).into());
-        let blocks = warps.div_ceil(WARPS.into()) as u32;
-        // Short rows have no partial results.
-        let places = if cut.weight > 0 { places(segments.len, row, cut.parts) as usize } else { 1 };
+        let width = of.width as u64;
+        let Needs { mut cut, blocks, places, lists } = Needs::of(gpu, of, &segments, block);
+        cut.has_default = call.has_default.into();
         let partials = self.partials_for(gpu, places * of.words, places)?;
         cut.partials = partials.slots.as_device_ptr().as_mut_ptr();
         cut.counts = partials.counts.as_device_ptr().as_mut_ptr();
         cut.wrong = wrong.unwrap_or(partials.wrong.as_device_ptr().as_mut_ptr());
-        let has_lists = cut.weight > 0 && u64::from(cut.weight) == width;
+        let has_lists = lists > 0;
         if has_lists {
-            let words = (blocks * WARPS) as usize * segments::LIST;
-            let lists = largest(
-                &mut self.scratch.lists,
+            let Scratch { lists: areas, source, .. } = &mut self.scratch;
+            let area = largest(
+                areas,
                 self.is_capturing,
-                |lists| words <= lists.len(),
-                |_| gpu.allocate(words.next_power_of_two()),
+                |area| lists <= area.len(),
+                |_| source.area(gpu, lists, lists.next_power_of_two()),
             )?;
-            cut.lists = lists.as_device_ptr().as_mut_ptr();
+            cut.lists = area.as_device_ptr().as_mut_ptr();
         }
         let mut parameters = call.input;
         push_rest(&mut parameters, (&segments, &cut, &call.results), call.default, call.op);
@@ -605,8 +750,7 @@ impl Queue {
         let &ColumnsCall { of, shape: columns, block, .. } = call;
         let mut cut = columns::Cut::new(&columns, of.width, block, of.bytes, of.words);
         if cut.has_partials() {
-            let (words, counts) = (cut.words(of.words), cut.counts());
-            let partials = self.partials_for(gpu, words, counts)?;
+            let partials = self.partials_for(gpu, cut.words(of.words), cut.counts())?;
             cut.partials = partials.slots.as_device_ptr().as_mut_ptr();
             cut.counts = partials.counts.as_device_ptr().as_mut_ptr();
         }

@@ -124,12 +124,14 @@ fn what_was_not_pushed_is_told() {
     }
 }
 
-/// Which items of an array are null.
-const PATTERNS: [(&str, fn(usize) -> bool); 6] = [
+/// A name, and which items of an array are null.
+type Pattern = (&'static str, fn(usize) -> bool);
+
+const PATTERNS: [Pattern; 6] = [
     ("none", |_| false),
     ("all", |_| true),
-    ("some", |i| hash(i as u64) % 10 == 0),
-    ("most", |i| hash(i as u64) % 10 != 0),
+    ("some", |i| hash(i as u64).is_multiple_of(10)),
+    ("most", |i| !hash(i as u64).is_multiple_of(10)),
     ("runs", |i| i / 700 % 2 == 1),
     ("all but the last", |i| i != 4999),
 ];

@@ -1,0 +1,142 @@
+//! Scratch memory of the caller's: as much as is said, and no more.
+
+use gpu_reduce::{
+    ArgMin, Buffer, Device, Error, Item, Max, Mean, Op, Reduce, Runs, Segments, Stream, Sum, Var, View,
+};
+use std::fmt::Debug;
+use support::{devices, samples};
+
+/// Words before and after what is lent.
+const GUARD: usize = 64;
+
+/// Lends a stream so many bytes, with something before and after them, and something in them; calls `work`, and looks whether what is before and after has
+/// stayed.
+fn lent(device: &Device, bytes: usize, work: impl FnOnce(&Stream)) {
+    let words = bytes.div_ceil(8);
+    let before = vec![0x0123_4567_89ab_cdef; GUARD + words + GUARD];
+    let mut memory = device.upload(&before).unwrap();
+    {
+        let scratch = memory.slice_mut(GUARD..GUARD + words).unwrap();
+        // SAFETY: nothing else uses it until the stream has been waited for.
+        let stream = unsafe { device.stream().unwrap().with_scratch(scratch) }.unwrap();
+        work(&stream);
+        stream.wait().unwrap();
+    }
+    let after = memory.to_vec().unwrap();
+    assert_eq!(after[..GUARD], before[..GUARD], "{device}");
+    assert_eq!(after[GUARD + words..], before[GUARD + words..], "{device}");
+}
+
+fn check<O: Op<f32, Output: Item + Debug> + Default>(x: View<f32>) {
+    let device = x.device();
+    let bytes = x.scratch_bytes::<O, 64>();
+    assert_eq!(bytes == 0, device.is_cpu());
+    let expected = x.reduce::<O, 64>().unwrap();
+    let mut result = device.zeros::<O::Output>(3).unwrap();
+    lent(&device, bytes, |stream| {
+        for place in 0..3 {
+            // SAFETY: both stay.
+            unsafe { x.enqueue::<O, 64>(stream, result.slice_mut(place..).unwrap()) }.unwrap();
+        }
+    });
+    assert_eq!(result.to_vec().unwrap(), [expected; 3], "{} of {} on {device}", O::NAME, x.len());
+}
+
+#[test]
+fn a_reduction_takes_what_it_says() {
+    for device in devices() {
+        let x = device.upload(&samples(70_000, |hash| (hash % 1000) as f32)).unwrap();
+        for len in [1, 100, 2049, 5000, 70_000] {
+            let x = x.slice(..len).unwrap();
+            check::<Sum>(x);
+            check::<Mean>(x);
+            check::<Var>(x);
+            check::<ArgMin>(x);
+        }
+    }
+}
+
+fn check_segments(segments: Segments<'_, View<'_, f32>>, device: &Device, what: &str) {
+    let bytes = segments.scratch_bytes::<Sum, 64>();
+    let expected = segments.reduce::<Sum, 64>().unwrap().to_vec().unwrap();
+    let mut results = device.zeros::<f32>(expected.len()).unwrap();
+    lent(device, bytes, |stream| {
+        for _ in 0..2 {
+            // SAFETY: all stay.
+            unsafe { segments.enqueue::<Sum, 64>(stream, &mut results) }.unwrap();
+            stream.wait().unwrap();
+        }
+    });
+    assert_eq!(results.to_vec().unwrap(), expected, "{what} on {device}");
+    lent(device, bytes, |stream| {
+        assert_eq!(
+            segments.launch::<Sum, 64>(stream).wait().unwrap().to_vec().unwrap(),
+            expected,
+            "{what} on {device}"
+        );
+    });
+}
+
+#[test]
+fn segments_rows_and_columns_take_what_they_say() {
+    for device in devices() {
+        let x = device.upload(&samples(60_000, |hash| (hash % 1000) as f32)).unwrap();
+        for columns in [1, 3, 100, 3000, 30_000] {
+            check_segments(x.rows(columns).unwrap(), &device, "rows");
+            check_segments(x.columns(columns).unwrap(), &device, "columns");
+        }
+        for step in [1, 2, 7, 500, 40_000] {
+            let offsets: Vec<u32> = (0..=60_000).step_by(step).collect();
+            let offsets = device.upload(&offsets).unwrap();
+            check_segments(x.segments(&offsets).unwrap(), &device, "segments");
+        }
+    }
+}
+
+#[test]
+fn keys_and_their_values_take_the_sum() {
+    for device in devices() {
+        let keys: Vec<u16> = (0..20_000u32).map(|index| (index / 17) as u16).collect();
+        let values = samples(keys.len(), |hash| hash as i32);
+        let (keys, values) = (device.upload(&keys).unwrap(), device.upload(&values).unwrap());
+        let mut runs = Runs::with_room(&device, keys.len(), 2000).unwrap();
+        let of_values = values.segments(&runs).unwrap().scratch_bytes::<Sum, 256>();
+        let bytes = runs.scratch_bytes() + of_values;
+        let mut sums: Buffer<i64> = device.zeros(2000).unwrap();
+        lent(&device, bytes, |stream| {
+            // SAFETY: all stay.
+            unsafe {
+                runs.enqueue(&keys, stream).unwrap();
+                values.segments(&runs).unwrap().enqueue::<Sum, 256>(stream, &mut sums).unwrap();
+            }
+        });
+        let (_, expected) = gpu_reduce::reduce_by_key(&keys, &values, Sum).unwrap();
+        assert_eq!(sums.slice(..expected.len()).unwrap().to_vec(), expected.to_vec(), "{device}");
+    }
+}
+
+#[test]
+fn what_is_too_little_is_told() {
+    for device in devices().into_iter().filter(|device| !device.is_cpu()) {
+        let x = device.upload(&samples(70_000, |hash| hash as i32)).unwrap();
+        let bytes = x.scratch_bytes::<Sum, 32>();
+        let mut sum = device.zeros::<i64>(1).unwrap();
+        lent(&device, bytes - 8, |stream| {
+            // SAFETY: both stay.
+            let why = unsafe { x.enqueue::<Sum, 32>(stream, &mut sum) };
+            assert_eq!(why, Err(Error::Scratch { needed: bytes, left: (bytes - 8).next_multiple_of(8) }));
+            // What needs less has it.
+            // SAFETY: both stay.
+            unsafe {
+                x.slice(..100).unwrap().enqueue::<Max, 32>(stream, device.zeros::<i32>(1).unwrap().view_mut())
+            }
+            .unwrap();
+            assert_eq!(x.launch::<Sum, 32>(&device.stream().unwrap()).wait(), x.reduce::<Sum, 32>());
+        });
+        // Of another device.
+        let mut other = Device::cpu().zeros::<u64>(100).unwrap();
+        // SAFETY: it stays.
+        let why = unsafe { device.stream().unwrap().with_scratch(other.view_mut()) };
+        assert!(matches!(why.map(drop), Err(Error::OtherDevice { .. })));
+    }
+}
