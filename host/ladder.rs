@@ -3,6 +3,7 @@
 use crate::cuda::ladder;
 use crate::place::Place::{Cpu, Gpu};
 use crate::{Buffer, Error, LadderElement, LadderOp, Min, Op, Reduce, View};
+use bytemuck::Zeroable;
 use gpu_reduce_kernels::ladder::{ArgMin, Kernel};
 use gpu_reduce_kernels::plan::assert_block;
 use std::num::NonZeroU32;
@@ -69,7 +70,17 @@ impl Variant for variant::Production {
                 }
                 Ok((result, start.elapsed() / repeats.get()))
             }
-            Gpu(part) => ladder::reduce_repeatedly::<O, T>(part, BLOCK, repeats),
+            Gpu(part) => {
+                let device = view.device();
+                let (stream, mut result) = (device.stream()?, device.upload(&[O::Output::zeroed()])?);
+                let queue = stream.on(Some(part.gpu))?;
+                let mut enqueue = || {
+                    // SAFETY: both stay until the stream has been waited for.
+                    unsafe { view.enqueue::<O, BLOCK>(&stream, &mut result) }
+                };
+                let time = queue.map_or(Ok(Duration::ZERO), |queue| queue.time(repeats, &mut enqueue))?;
+                Ok((result.to_vec()?[0], time))
+            }
         }
     }
 }

@@ -1,17 +1,15 @@
 //! Launches of the classic kernels, repeated until one value, or one list, is left; nothing is copied between them.
 
 use super::modules::Grid;
-use super::stream::Queue;
+use super::stream::{GpuStream, Handle};
 use super::{Gpu, Memory};
 use crate::buffer::Part;
-use crate::call::{Call, Types};
 use crate::merge::Merged;
-use crate::{Element, Error, Kernels, LadderElement, LadderOp, Op};
-use bytemuck::{Pod, Zeroable};
+use crate::{Element, Error, Kernels, LadderElement, LadderOp};
+use bytemuck::Zeroable;
 use cust::event::{Event, EventFlags};
 use cust::stream::Stream;
 use gpu_reduce_kernels::ladder::{ArgMin, Kernel, MERGE_BLOCK, Merge, Pass, Rung};
-use gpu_reduce_kernels::reduce::Target;
 use std::mem;
 use std::num::NonZeroU32;
 use std::ptr::null;
@@ -35,11 +33,14 @@ pub fn reduce_with<K: Kernel, O: LadderOp<T>, T: LadderElement>(
     }
     let first: *mut O::Accumulator = pointer(&partials, 0);
     let mut last = first;
-    let time = time(gpu, repeats, &mut |queue, repeat| {
-        let output = first.wrapping_add(if K::ATOMIC { repeat as usize } else { 0 });
-        // SAFETY: the input holds its elements, and from `output` on there is a place for an accumulator from each block.
-        last = unsafe { enqueue::<K, O, T>(gpu, &queue.stream, elements.pointer(), len, output, block)? };
-        Ok(())
+    let time = gpu.with_workspace(|workspace| {
+        let stream = &workspace.queue.stream;
+        time(gpu, stream, repeats, &mut |repeat| {
+            let output = first.wrapping_add(if K::ATOMIC { repeat as usize } else { 0 });
+            // SAFETY: the input holds its elements, and from `output` on there is a place for an accumulator from each block.
+            last = unsafe { enqueue::<K, O, T>(gpu, stream, elements.pointer(), len, output, block)? };
+            Ok(())
+        })
     })?;
     let mut all = op.identity();
     let offset = last.addr() - first.addr();
@@ -83,28 +84,6 @@ unsafe fn enqueue<K: Kernel, O: LadderOp<T>, T: LadderElement>(
         }
         Ok(last)
     }
-}
-
-/// As [`reduce_with`], by the production kernel.
-pub fn reduce_repeatedly<O: Op<T, Output: Pod> + Default, T: Element>(
-    elements: Part<T>,
-    block: u32,
-    repeats: NonZeroU32,
-) -> Result<(O::Output, Duration), Error> {
-    let gpu = elements.gpu;
-    let mut result = [O::Output::zeroed()];
-    let output = Memory::new(gpu, size_of::<O::Output>())?;
-    let (op, input) = (O::default(), elements.pointer());
-    let types = Types::of::<O, *const T>();
-    // SAFETY: the types are these.
-    let call = unsafe { Call::new(types, (&raw const op).cast(), &input, elements.len as u64, block) };
-    let time = time(gpu, repeats, &mut |queue, _| {
-        // SAFETY: the elements are borrowed until the stream has been waited for, and the output stays as long.
-        unsafe { queue.enqueue(gpu, &call, Target::device(pointer(&output, 0))) }?;
-        Ok(())
-    })?;
-    output.read(0, bytemuck::cast_slice_mut(&mut result))?;
-    Ok((result[0], time))
 }
 
 /// The index of the least of the elements, of which there are some, and the element.
@@ -154,23 +133,36 @@ pub fn argmin_by_halving<T: LadderElement>(elements: Part<T>, block: u32) -> Res
     Ok((index as usize, T::from_key(key)))
 }
 
-/// Has `enqueue` enqueue each of the repeats, waits for them, and returns the time of one.
+/// Has `enqueue` enqueue each of the repeats on a stream, waits for them, and returns the time of one. The context is entered.
 fn time(
     gpu: &Gpu,
+    stream: &Stream,
     repeats: NonZeroU32,
-    enqueue: &mut dyn FnMut(&mut Queue, u32) -> Result<(), Error>,
+    enqueue: &mut dyn FnMut(u32) -> Result<(), Error>,
 ) -> Result<Duration, Error> {
     let failed = |error| gpu.failed("timing launches", error);
-    gpu.with_workspace(|workspace| {
-        let queue = &mut workspace.queue;
-        let [start, end] = [(); 2].map(|()| Event::new(EventFlags::DEFAULT).map_err(failed));
-        let (start, end) = (start?, end?);
-        start.record(&queue.stream).map_err(failed)?;
-        (0..repeats.get()).try_for_each(|repeat| enqueue(queue, repeat))?;
-        end.record(&queue.stream).and_then(|()| end.synchronize()).map_err(failed)?;
-        let milliseconds = end.elapsed_time_f32(&start).map_err(failed)?;
-        Ok(Duration::from_secs_f32(milliseconds / 1e3) / repeats.get())
-    })
+    let [start, end] = [(); 2].map(|()| Event::new(EventFlags::DEFAULT).map_err(failed));
+    let (start, end) = (start?, end?);
+    start.record(stream).map_err(failed)?;
+    (0..repeats.get()).try_for_each(enqueue)?;
+    end.record(stream).and_then(|()| end.synchronize()).map_err(failed)?;
+    let milliseconds = end.elapsed_time_f32(&start).map_err(failed)?;
+    Ok(Duration::from_secs_f32(milliseconds / 1e3) / repeats.get())
+}
+
+impl GpuStream {
+    /// Has `enqueue` enqueue each of the repeats on this stream, waits for them, and returns the time of one.
+    pub fn time(
+        &self,
+        repeats: NonZeroU32,
+        mut enqueue: impl FnMut() -> Result<(), Error>,
+    ) -> Result<Duration, Error> {
+        // SAFETY: it stays as long as this.
+        let stream = unsafe { Handle::of(self.raw) };
+        let gpu = self.gpu();
+        let _entered = gpu.enter()?;
+        time(gpu, &stream, repeats, &mut |_| enqueue())
+    }
 }
 
 /// The place at byte `start`.

@@ -167,7 +167,7 @@ impl Handle {
     /// # Safety
     ///
     /// It stays as long as this.
-    unsafe fn of(raw: CUstream) -> Self {
+    pub(super) unsafe fn of(raw: CUstream) -> Self {
         const { assert!(size_of::<Stream>() == size_of::<CUstream>()) };
         // SAFETY: cust has no other way to it: its stream is the handle alone, as its size says, and as the line after checks. It is not destroyed.
         let stream = ManuallyDrop::new(unsafe { transmute::<CUstream, Stream>(raw) });
@@ -250,7 +250,7 @@ impl Queue {
 pub struct GpuStream {
     gpu: &'static Gpu,
     queue: ManuallyDrop<Mutex<Queue>>,
-    raw: CUstream,
+    pub(super) raw: CUstream,
 }
 
 // SAFETY: a stream's handle may be used by any thread, and so by several.
