@@ -1,9 +1,9 @@
-//! What cust has, where it lies: its memory as views, its streams.
+//! What cust has, where it lies: its memory as views, its streams; and views as its memory.
 
 use super::{Cause, Entered, Gpu};
 use crate::place::Place;
 use crate::{Device, Error, Item, Stream, View, ViewMut};
-use cust::memory::{DeviceBuffer, DeviceCopy, DeviceSlice};
+use cust::memory::{DeviceBuffer, DeviceCopy, DevicePointer, DeviceSlice};
 use cust::stream::Stream as CustStream;
 use cust::sys::{self, CUcontext, CUpointer_attribute_enum as Attribute, CUresult, CUstream};
 use std::marker::PhantomData;
@@ -103,6 +103,47 @@ impl<'a, T: Item + DeviceCopy> TryFrom<&'a mut DeviceBuffer<T>> for ViewMut<'a, 
     fn try_from(buffer: &'a mut DeviceBuffer<T>) -> Result<Self, Error> {
         let slice: &mut DeviceSlice<T> = buffer;
         slice.try_into()
+    }
+}
+
+impl<T: Item + DeviceCopy> View<'_, T> {
+    /// The elements as cust's, for its copies and for arguments of kernels.
+    ///
+    /// ```
+    /// use cust::memory::CopyDestination;
+    /// use gpu_reduce::Device;
+    ///
+    /// # if Device::cuda(0).is_err() { return Ok(()) }
+    /// let _context = cust::quick_init()?;
+    /// let x = Device::cuda(0)?.upload(&[1.5f32, 2.5])?;
+    /// // SAFETY: the buffer stays, and is only read.
+    /// let slice = unsafe { x.view().as_cust()? };
+    /// let mut copy = [0.0; 2];
+    /// slice.copy_to(&mut copy)?;
+    /// assert_eq!(copy, [1.5, 2.5]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// What is returned, and whatever is copied from it, is used no longer than the elements stay. It is not written to, unless the view is of a
+    /// [`ViewMut`], of which nothing else is used meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherDevice`] of elements on the CPU.
+    pub unsafe fn as_cust(self) -> Result<DeviceSlice<T>, Error> {
+        match self.0 {
+            Place::Cpu(_) => {
+                let device = "a GPU, where cust's memory is".to_owned();
+                Err(Error::OtherDevice { buffer: self.device().to_string(), device })
+            }
+            Place::Gpu(part) => {
+                let first = DevicePointer::from_raw(part.address);
+                // SAFETY: there are so many elements, as long as the caller vouches.
+                Ok(unsafe { DeviceSlice::from_raw_parts(first, part.len) })
+            }
+        }
     }
 }
 

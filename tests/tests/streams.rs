@@ -279,6 +279,15 @@ fn memory_of_others_reduces_where_it_lies() {
         data[1..].reduce::<Sum, 256>()
     );
     assert_eq!(View::try_from(&buffer).unwrap().to_vec().unwrap(), data);
+    // And ours as cust's.
+    let ours = device.upload(&data).unwrap();
+    let mut copy = vec![0; 100];
+    // SAFETY: the buffer stays, and is read.
+    unsafe { ours.slice(5..105).unwrap().as_cust() }.unwrap().copy_to(&mut copy).unwrap();
+    assert_eq!(copy, data[5..105]);
+    // SAFETY: nothing is used.
+    let on_cpu = unsafe { Device::cpu().upload(&data).unwrap().view().as_cust() };
+    assert!(matches!(on_cpu.map(drop), Err(Error::OtherDevice { .. })));
     let none = DeviceBuffer::<i16>::from_slice(&[]).unwrap();
     assert_eq!(View::try_from(&none).unwrap().reduce::<Sum, 256>(), Ok(0));
     let pinned = LockedBuffer::from_slice(&data).unwrap();

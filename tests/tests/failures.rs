@@ -1,0 +1,116 @@
+//! Launches that fail in the middle of a queue. A fault on a GPU is the end of its context, and so of the program: that one is a program of its own, which
+//! this one starts as itself.
+
+use cust::memory::DeviceBuffer;
+use gpu_reduce::{Device, Error, Max, Op, Reduce, Sum, View};
+use std::process::Command;
+use support::{devices, samples};
+
+/// An operator that nobody has compiled kernels of.
+#[derive(Clone, Copy, Default)]
+struct Uncompiled;
+
+impl Op<i32> for Uncompiled {
+    const NAME: &'static str = "uncompiled";
+    type Accumulator = i32;
+    type Output = i32;
+    const EXACT: bool = true;
+
+    fn identity(&self) -> i32 {
+        0
+    }
+    fn lift(&self, item: i32, _: u64) -> i32 {
+        item
+    }
+    fn combine(&self, a: i32, b: i32) -> i32 {
+        a ^ b
+    }
+    fn finish(&self, all: i32, _: u64) -> Option<i32> {
+        Some(all)
+    }
+}
+
+#[test]
+fn a_launch_that_is_refused_is_nobody_elses_matter() {
+    for device in devices().into_iter().filter(|device| !device.is_cpu()) {
+        let data = samples(10_000, |hash| hash as i32);
+        let x = device.upload(&data).unwrap();
+        let stream = device.stream().unwrap();
+        let before = x.launch::<Sum, 256>(&stream);
+        let refused = x.launch::<Uncompiled, 256>(&stream);
+        let of_rows = x.rows(100).unwrap().launch::<Uncompiled, 256>(&stream);
+        let after = x.launch::<Max, 256>(&stream);
+        assert!(matches!(refused.wait(), Err(Error::NoKernel { .. })), "{device}");
+        assert!(matches!(of_rows.wait().map(drop), Err(Error::NoKernel { .. })), "{device}");
+        assert_eq!(before.wait(), data.reduce::<Sum, 256>());
+        assert_eq!(after.wait(), data.reduce::<Max, 256>());
+        assert_eq!(x.reduce::<Sum, 256>(), data.reduce::<Sum, 256>());
+    }
+}
+
+/// In which the test is the program that has the fault.
+const CHILD: &str = "GPU_REDUCE_TESTS_CHILD";
+
+#[test]
+fn a_fault_is_told_by_all_that_come_after() {
+    let Some(device) = devices().pop().filter(|device| !device.is_cpu()) else { return };
+    let data = samples(1 << 20, |hash| hash as i32);
+    let x = device.upload(&data).unwrap();
+    if std::env::var_os(CHILD).is_some() {
+        return have_a_fault(&device, &data);
+    }
+    let program = std::env::current_exe().unwrap();
+    let test = ["a_fault_is_told_by_all_that_come_after", "--exact", "--nocapture"];
+    let output = Command::new(program).args(test).env(CHILD, "1").output().unwrap();
+    let printed =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
+    // The device works, for this program and for the next.
+    assert_eq!(x.reduce::<Sum, 256>(), data.reduce::<Sum, 256>());
+}
+
+/// Memory that is no more there is reduced between two others.
+fn have_a_fault(device: &Device, data: &[i32]) {
+    let x = device.upload(data).unwrap();
+    let stream = device.stream().unwrap();
+    let _context = cust::context::Context::new(cust::device::Device::get_device(0).unwrap()).unwrap();
+    let gone: View<i32> = {
+        // So much that the driver gives it back when it is freed.
+        // SAFETY: nothing reads it.
+        let buffer = unsafe { DeviceBuffer::<i32>::uninitialized(1 << 26) }.unwrap();
+        let first = std::ptr::without_provenance(buffer.as_device_ptr().as_raw() as usize);
+        // SAFETY: it does not stay: that is what is tried. The program has nothing but this to lose.
+        unsafe { device.view(first, 1 << 20) }.unwrap()
+    };
+    let expected = data.reduce::<Sum, 256>().unwrap();
+    assert_eq!(x.launch::<Sum, 256>(&stream).wait(), Ok(expected));
+    let (before, fault, after) =
+        (x.launch::<Sum, 256>(&stream), gone.launch::<Sum, 256>(&stream), x.launch::<Max, 256>(&stream));
+    let is_launch = |error: &Error| matches!(error, Error::Launch { .. } | Error::Driver { .. });
+    let why = fault.wait().unwrap_err();
+    println!("{why}");
+    assert!(is_launch(&why), "{why}");
+    // It had its result before, or is told of the fault as all are that wait after it.
+    match before.wait() {
+        Ok(sum) => assert_eq!(sum, expected),
+        Err(why) => assert!(is_launch(&why), "{why}"),
+    }
+    match (after.wait(), device.is_emulator()) {
+        // Its faults end one launch.
+        (Ok(largest), true) => assert_eq!(Ok(largest), data.reduce::<Max, 256>()),
+        (Ok(largest), false) => panic!("{largest} after a fault"),
+        (Err(why), _) => assert!(is_launch(&why), "{why}"),
+    }
+    if !device.is_emulator() {
+        for why in [
+            x.launch::<Sum, 256>(&stream).wait().unwrap_err(),
+            x.reduce::<Sum, 256>().unwrap_err(),
+            device.upload(data).unwrap_err(),
+            stream.wait().unwrap_err(),
+        ] {
+            println!("{why}");
+            assert!(is_launch(&why), "{why}");
+        }
+    }
+    // And nothing panics or waits when all are dropped.
+}
