@@ -190,7 +190,7 @@ fn booleans_are_read() {
     }
 }
 
-/// Whether a refused array is of the kind of the error that is expected.
+/// What comes of an array: so many elements, or an error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Outcome {
     Elements(usize),
@@ -200,8 +200,10 @@ enum Outcome {
 
 use Outcome::{Bad, Elements, NotContiguous};
 
+type Layout = (&'static [i64], Option<&'static [i64]>, Outcome);
+
 /// Shapes and strides, in elements, over a memory of six; and what comes of them.
-const LAYOUTS: &[(&[i64], Option<&[i64]>, Outcome)] = &[
+const LAYOUTS: &[Layout] = &[
     (&[], None, Elements(1)),
     (&[], Some(&[]), Elements(1)),
     (&[6], None, Elements(6)),
