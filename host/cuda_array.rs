@@ -47,8 +47,9 @@ pub struct CudaArray<'v> {
 impl CudaArray<'_> {
     /// The array's elements, in row-major order, where they lie: nothing is copied, and the host waits for nothing.
     ///
-    /// What is enqueued or launched on `stream` from now on comes after what the array's own stream was given so far. What is on no stream, as a call of
-    /// [`reduce`](crate::Reduce::reduce), does so after [`stream.wait()`](Stream::wait). A stream that is being captured waits only for one that is captured with it: otherwise say None.
+    /// What is enqueued or launched on `stream` from now on comes after what the array's own stream was given so far. Before a reduction on no
+    /// stream, as a call of [`reduce`](crate::Reduce::reduce), wait for it ([`Stream::wait`]). A stream that is being captured waits only for one that is
+    /// captured with it: otherwise say None.
     ///
     /// # Safety
     ///

@@ -11,9 +11,10 @@ impl<'a, T: ArrayItem> View<'a, T> {
     /// A tensor's elements, in row-major order, where they lie: nothing is copied. The tensor is of either ABI, `dlpark::versioned::Dlpack` or
     /// `dlpark::legacy::Dlpack`, on the CPU or on a CUDA GPU; of pinned memory (`kDLCUDAHost`) it is the CPU's view. With the feature `dlpack`.
     ///
-    /// Whoever calls a producer's `__dlpack__(stream=…)` passes the stream on which the elements will be reduced, [`Stream::as_raw`](crate::Stream::as_raw)
-    /// (and 1 where that is null): by the protocol the producer has that stream wait for what writes to them, and nothing else is to be done. What is on no stream, as a call of
-    /// [`reduce`](crate::Reduce::reduce), does so after [`Stream::wait`](crate::Stream::wait).
+    /// Whoever calls a producer's `__dlpack__(stream=…)` passes the stream on which the elements will be reduced,
+    /// [`Stream::as_raw`](crate::Stream::as_raw), and 1 where that is null: by the protocol the producer has that stream wait for what writes to them, and
+    /// nothing else is to be done. Before a reduction on no stream, as a call of [`reduce`](crate::Reduce::reduce), wait for that one
+    /// ([`Stream::wait`](crate::Stream::wait)).
     ///
     /// # Safety
     ///
