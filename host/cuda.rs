@@ -142,6 +142,12 @@ impl Gpu {
         })
     }
 
+    /// Its number, in the driver's order.
+    #[cfg(feature = "dlpack")]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
     pub fn peak_bandwidth(&self) -> f64 {
         self.peak_bandwidth
     }

@@ -176,6 +176,44 @@ pub enum Error {
         align: usize,
     },
 
+    /// The elements of another library's array are of another type than the one asked for.
+    #[error("the array's elements are {found}, not {expected}: take them as what they are, or convert them")]
+    OtherType {
+        /// Their type, as the array's protocol says it.
+        found: String,
+        /// The one asked for.
+        expected: String,
+    },
+
+    /// The elements of another library's array do not lie side by side in row-major order.
+    #[error(
+        "an array of shape {shape} with strides of {strides} is not C-contiguous: make it so first (x.contiguous() of PyTorch, cupy.ascontiguousarray(x))"
+    )]
+    NotContiguous {
+        /// The array's shape, as `[2, 3]`.
+        shape: String,
+        /// Its strides, as `[4, 8] bytes`.
+        strides: String,
+    },
+
+    /// Another library's array is not to be written to.
+    #[error("the array at {address:#x} is read-only: give results another place")]
+    ReadOnly {
+        /// Where it lies.
+        address: u64,
+    },
+
+    /// Another library's array lies on a device that is neither the CPU nor of CUDA.
+    #[error("the array lies on {device}: copy it to the CPU or to a CUDA GPU")]
+    ForeignDevice {
+        /// The device, as its protocol says it.
+        device: String,
+    },
+
+    /// Another library's array is described in a way that its protocol does not allow.
+    #[error("the array's description is wrong: {0}")]
+    BadArray(String),
+
     /// An offset is below the one before, or past the end of the items.
     #[error(
         "offset {index} is {offset}: it has to be at least {before}, as the one before, and at most {len}, the number of items"

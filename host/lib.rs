@@ -34,6 +34,8 @@
 //! - `arrow`: `ReduceArray`, which reduces arrays of the crate `arrow-array`, nulls left out and counted.
 //! - `ndarray`: `ReduceAxis`, and `sum_axis`, `mean_axis` and so on, which reduce arrays and views of the crate `ndarray` over an axis,
 //!   of any strides, where they lie.
+//! - `dlpack`: tensors of other libraries by DLPack 1, with the crate `dlpark`: `View::from_dlpack` and `ViewMut::from_dlpack` borrow
+//!   them where they lie, and `Buffer::into_dlpack` gives one away. ([`CudaArray`], by `__cuda_array_interface__`, needs no feature.)
 //! - `ladder`: the classic kernels beside the production one, for study: `Buffer::reduce_with`, `Buffer::time_with` and
 //!   `merge_sorted`.
 
@@ -46,9 +48,13 @@ mod call;
 mod cpu;
 #[cfg_attr(not(gpu), path = "cuda/absent.rs")]
 mod cuda;
+mod cuda_array;
 mod data;
 mod device;
+#[cfg(feature = "dlpack")]
+mod dlpack;
 mod error;
+mod foreign;
 #[cfg(feature = "ladder")]
 mod ladder;
 #[cfg(feature = "ladder")]
@@ -72,9 +78,11 @@ pub use arrow::{Nullable, ReduceArray};
 #[cfg(feature = "ndarray")]
 pub use axes::*;
 pub use buffer::{Buffer, Item, View, ViewMut};
+pub use cuda_array::CudaArray;
 pub use data::Data;
 pub use device::Device;
 pub use error::Error;
+pub use foreign::ArrayItem;
 pub use gpu_reduce_kernels::op::every::*;
 pub use gpu_reduce_kernels::{
     Element, Kernels, Op, Plan, bf16, f16, for_each_block, for_each_comparison, for_each_element,

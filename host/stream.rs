@@ -119,6 +119,20 @@ impl<'a> Stream<'a> {
         }
     }
 
+    /// Has what is enqueued here from now on come after what another stream was given so far, by its handle. The host waits for nothing. On the CPU all
+    /// is done already.
+    ///
+    /// # Safety
+    ///
+    /// The other is a stream of this driver's.
+    pub(crate) unsafe fn come_after(&self, other: *mut c_void) -> Result<(), Error> {
+        match &self.0 {
+            Cpu(()) => Ok(()),
+            // SAFETY: as the caller vouches.
+            Gpu(stream) => unsafe { stream.come_after(other) },
+        }
+    }
+
     /// As [`Reduce::enqueue`](crate::Reduce::enqueue).
     ///
     /// # Safety

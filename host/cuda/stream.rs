@@ -174,7 +174,29 @@ impl Handle {
         assert_eq!(stream.as_inner(), raw);
         Self { stream, is_own: false }
     }
+
+    /// As [`of`](Self::of); an error unless the stream is of the device's primary context, which is entered.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    unsafe fn of_primary(gpu: &Gpu, raw: CUstream) -> Result<Self, Error> {
+        // The default streams, which have names from 0 to 2, are those of the context that was entered.
+        if raw.addr() > 2 {
+            let mut context = null_mut();
+            // SAFETY: as the caller vouches.
+            gpu.done("asking for a stream's context", unsafe { sys::cuStreamGetCtx(raw, &mut context) })?;
+            if context != gpu.raw_context() {
+                return Err(gpu.other_context("the stream", context));
+            }
+        }
+        // SAFETY: as the caller vouches.
+        Ok(unsafe { Self::of(raw) })
+    }
 }
+
+/// The legacy default stream, by the one of its names that is not null.
+const CU_STREAM_LEGACY: usize = 1;
 
 /// Words of slots that a queue has from its first launch on: for any plan with accumulators of 8 bytes.
 const SLOT_WORDS: usize = 2 * 2048;
@@ -271,18 +293,8 @@ impl GpuStream {
     /// It is one, and stays as long as this.
     pub unsafe fn of(gpu: &'static Gpu, raw: *mut c_void) -> Result<Self, Error> {
         let _entered = gpu.enter()?;
-        let raw: CUstream = raw.cast();
-        // The default streams, which have names from 0 to 2, are those of the context that was entered.
-        if raw.addr() > 2 {
-            let mut context = null_mut();
-            // SAFETY: as the caller vouches.
-            gpu.done("asking for a stream's context", unsafe { sys::cuStreamGetCtx(raw, &mut context) })?;
-            if context != gpu.raw_context() {
-                return Err(gpu.other_context("the stream", context));
-            }
-        }
         // SAFETY: as the caller vouches.
-        Self::with(gpu, unsafe { Handle::of(raw) })
+        Self::with(gpu, unsafe { Handle::of_primary(gpu, raw.cast())? })
     }
 
     /// Memory that an earlier stream has left serves this one, if it was the same one, or all that used it has ended: streams do not wait for each other.
@@ -330,6 +342,26 @@ impl GpuStream {
         let _entered = self.gpu.enter()?;
         // SAFETY: the stream is live.
         self.gpu.done("waiting for a stream", unsafe { sys::cuStreamSynchronize(self.raw) })
+    }
+
+    /// Has what is enqueued from now on come after what another stream was given so far.
+    ///
+    /// # Safety
+    ///
+    /// It is one.
+    pub unsafe fn come_after(&self, other: *mut c_void) -> Result<(), Error> {
+        // The legacy default stream has two names.
+        let name = |stream: usize| if stream == 0 { CU_STREAM_LEGACY } else { stream };
+        if name(other.addr()) == name(self.raw.addr()) {
+            return Ok(());
+        }
+        let _entered = self.gpu.enter()?;
+        // SAFETY: as the caller vouches; it is used here alone.
+        let other = unsafe { Handle::of_primary(self.gpu, other.cast())? };
+        Event::new(EventFlags::DISABLE_TIMING)
+            .and_then(|given| given.record(&other).map(|()| given))
+            .and_then(|given| lock(&self.queue).stream.wait_event(given, StreamWaitEventFlags::DEFAULT))
+            .map_err(|error| self.gpu.failed("having a stream wait for another", error))
     }
 
     /// Enqueues what `work` does, with the context entered.

@@ -1,6 +1,6 @@
 //! Which of the driver's functions a call comes to. One test: what is in the device's pools belongs to the whole program.
 
-use gpu_reduce::{Device, Reduce, Sum};
+use gpu_reduce::{CudaArray, Device, Reduce, Sum};
 
 /// Nothing but the launch, after the first call of its kind.
 #[test]
@@ -49,4 +49,20 @@ fn enqueueing_does_nothing_else() {
     anew();
     let calls = gpu_reduce::emulator::take_calls();
     assert!(!calls.keys().any(|call| call.starts_with("cuMem")), "{calls:?}");
+    // An array's stream is waited for by ours, if it is another, and never by the host.
+    let of_stream = |own| {
+        let data = (x.view().as_ptr().addr(), true);
+        let array = CudaArray { shape: &[x.len()], typestr: "<f4", data, strides: None, stream: own };
+        gpu_reduce::emulator::take_calls();
+        // SAFETY: the buffer stays, and nothing writes to it.
+        unsafe { array.view::<f32>(&stream) }.unwrap();
+        let calls = gpu_reduce::emulator::take_calls().into_keys();
+        calls.filter(|call| call.starts_with("cuEvent") || call.starts_with("cuStream")).collect::<Vec<_>>()
+    };
+    assert_eq!(of_stream(None), [""; 0]);
+    assert_eq!(of_stream(Some(stream.as_raw().unwrap().addr())), [""; 0]);
+    assert_eq!(
+        of_stream(Some(1)),
+        ["cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuStreamWaitEvent"]
+    );
 }
