@@ -13,6 +13,9 @@ pub struct Gpu(Infallible);
 /// Memory on a GPU.
 pub struct Memory(Infallible);
 
+/// Page-locked memory of the host.
+pub struct Pinned(Infallible);
+
 /// A stream that callers enqueue on.
 pub struct GpuStream(Infallible);
 
@@ -123,6 +126,28 @@ impl Memory {
     }
 }
 
+impl Pinned {
+    pub fn new(gpu: &'static Gpu, _: usize) -> Result<Self, Error> {
+        match gpu.0 {}
+    }
+
+    pub fn gpu(&self) -> &'static Gpu {
+        match self.0 {}
+    }
+
+    pub fn bytes(&self) -> usize {
+        match self.0 {}
+    }
+
+    pub fn as_ptr(&self) -> *const u8 {
+        match self.0 {}
+    }
+
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        match self.0 {}
+    }
+}
+
 impl GpuStream {
     pub fn new(gpu: &'static Gpu) -> Result<Self, Error> {
         match gpu.0 {}
@@ -144,6 +169,20 @@ impl GpuStream {
     }
 
     pub fn wait(&self) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn upload(&self, _: *const u8, _: *mut u8, _: usize) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn download(&self, _: *const u8, _: *mut u8, _: usize) -> Result<(), Error> {
         match self.0 {}
     }
 
