@@ -142,9 +142,6 @@ fn write(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
 
 fn measure(args: &Args) -> Result<Vec<Record>, Error> {
     let (device, most) = match args.device {
-        DeviceArg::Cuda(index) => (Device::cuda(index)?, usize::MAX),
-        DeviceArg::Emulator => (Device::emulator()?, usize::MAX),
-        DeviceArg::Cpu => (Device::cpu(), usize::MAX),
         DeviceArg::Auto => match Device::cuda(0) {
             Ok(device) => (device, usize::MAX),
             Err(why) => {
@@ -155,6 +152,7 @@ fn measure(args: &Args) -> Result<Vec<Record>, Error> {
                 (Device::emulator()?, COUNTED)
             }
         },
+        named => (named.open()?, usize::MAX),
     };
     let mut lengths = args.sweep.clone().map_or_else(|| vec![args.n.0], |Sweep(lengths)| lengths);
     lengths.iter_mut().for_each(|n| *n = most.min(*n));

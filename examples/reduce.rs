@@ -90,12 +90,7 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), Error> {
     let input = Input::open(&args.input)?;
     args.slices.check(&input, args.quantities().len())?;
-    let device = match args.device {
-        DeviceArg::Auto => Device::default_device(),
-        DeviceArg::Cpu => Device::cpu(),
-        DeviceArg::Cuda(index) => Device::cuda(index)?,
-        DeviceArg::Emulator => Device::emulator()?,
-    };
+    let device = args.device.open()?;
 
     let start = Instant::now();
     let (mut numbers, keys) = numbers::of(&input)?;

@@ -401,13 +401,17 @@ impl<T: Item> fmt::Debug for View<'_, T> {
 
 impl<T: Item> View<'_, T> {
     fn describe(self, name: &str, f: &mut fmt::Formatter) -> fmt::Result {
-        let device = self.device();
-        f.debug_struct(name).field("len", &self.len()).field("device", &format_args!("{device}")).finish()
+        describe(name, self.len(), &self.device(), f)
     }
 }
 
+/// Elements, but for what they are.
+pub(crate) fn describe(name: &str, len: usize, device: &Device, f: &mut fmt::Formatter) -> fmt::Result {
+    f.debug_struct(name).field("len", &len).field("device", &format_args!("{device}")).finish()
+}
+
 /// Zeros in host memory.
-fn zeroed<T: Item>(len: usize) -> Result<Vec<T>, Error> {
+pub(crate) fn zeroed<T: Item>(len: usize) -> Result<Vec<T>, Error> {
     bytemuck::allocation::try_zeroed_vec(len).map_err(|()| host_out_of_memory::<T>(len))
 }
 
@@ -425,7 +429,7 @@ pub(crate) fn with_room<T: Item>(len: usize) -> Result<Vec<T>, Error> {
     Ok(data)
 }
 
-fn host_out_of_memory<T: Item>(len: usize) -> Error {
+pub(crate) fn host_out_of_memory<T: Item>(len: usize) -> Error {
     Error::OutOfMemory {
         device: Device::cpu().to_string(),
         requested: len.saturating_mul(size_of::<T>()),

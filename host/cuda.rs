@@ -23,7 +23,7 @@ mod runs;
 mod staging;
 mod stream;
 
-pub use memory::Memory;
+pub use memory::{Memory, Pinned};
 pub use pending::Launched;
 pub use stream::GpuStream;
 

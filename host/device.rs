@@ -2,7 +2,7 @@
 
 use crate::cuda::Gpu;
 use crate::place::Place::{self, Cpu};
-use crate::{Buffer, Error, Item, Stream, View, ViewMut, cpu};
+use crate::{Buffer, Error, Item, PinnedBuffer, Stream, View, ViewMut, cpu};
 use std::ffi::c_void;
 
 /// A device that reduces: an NVIDIA GPU, or the CPU's threads. Cheap to clone, and usable from several threads at once.
@@ -99,6 +99,18 @@ impl Device {
     /// [`Error::OutOfMemory`], [`Error::Driver`].
     pub fn zeros<T: Item>(&self, len: usize) -> Result<Buffer<T>, Error> {
         Buffer::zeros(self, len)
+    }
+
+    /// Page-locked memory of the host with `len` zeros, which the device copies from and to by itself: see [`Stream::upload`]. On the CPU it is ordinary
+    /// memory.
+    ///
+    /// It is dear to make, and what is locked no other program gets: make few, and use them again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`] of the host, [`Error::Driver`].
+    pub fn pinned<T: Item>(&self, len: usize) -> Result<PinnedBuffer<T>, Error> {
+        PinnedBuffer::zeros(self, len)
     }
 
     /// A new stream on the device, on which reductions can be enqueued.

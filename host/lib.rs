@@ -19,7 +19,7 @@
 //!
 //! - [`Device`] is where reductions run, [`Buffer`] is data on it, [`View`] a range of a buffer.
 //! - [`Reduce`] is the typed call, `reduce::<Op, BLOCK>()`; [`sum`], [`min`], [`mean()`] and the other functions are one-line forms;
-//!   `Reduce::enqueue` leaves the result on the device, in order with other work on a [`Stream`].
+//!   `Reduce::enqueue` leaves the result on the device, in order with other work on a [`Stream`], such as copies from and to a [`PinnedBuffer`].
 //! - [`Sum`], [`Min`], [`Mean`] and so on are the operators, over every [`Element`] type. A program's own is an `impl` of
 //!   [`Op`].
 //!
@@ -60,6 +60,7 @@ mod ladder;
 #[cfg(feature = "ladder")]
 mod merge;
 mod pending;
+mod pinned;
 mod place;
 mod reduce;
 mod reducer;
@@ -90,6 +91,7 @@ pub use gpu_reduce_kernels::{
 };
 pub use gpu_reduce_kernels::{op::Both, op::default_block, op::width, plan::BLOCKS, plan::max_chunks};
 pub use pending::Pending;
+pub use pinned::PinnedBuffer;
 pub use reduce::*;
 pub use reducer::Reducer;
 pub use runs::{Runs, reduce_by_key};

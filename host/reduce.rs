@@ -4,9 +4,9 @@ use crate::call::{Call, Types};
 use crate::data::{Data, gpu_of, lies_on};
 use crate::place::Place::{self, Cpu, Gpu};
 use crate::{
-    Buffer, Comparison, Device, Element, Error, Item, Offsets, Op, Pending, Runs, Segments, Shaped, Stream,
-    View, ViewMut, cpu, default_block, for_each_comparison, for_each_integer_operator, for_each_operator,
-    for_each_pair_operator,
+    Buffer, Comparison, Device, Element, Error, Item, Offsets, Op, Pending, PinnedBuffer, Runs, Segments,
+    Shaped, Stream, View, ViewMut, cpu, default_block, for_each_comparison, for_each_integer_operator,
+    for_each_operator, for_each_pair_operator,
 };
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::{Reducer, fold_alike};
@@ -407,6 +407,7 @@ host_data! {
     [] [T];
     [] Vec<T>;
     [const N: usize] [T; N];
+    [] PinnedBuffer<T>;
 }
 
 /// A one-line function: of one array, of two, or of one and a comparison.

@@ -5,7 +5,7 @@ use crate::cuda::{self, GpuStream};
 use crate::data::{Data, gpu_of, other_device};
 use crate::pending::Pending;
 use crate::place::Place::{self, Cpu, Gpu};
-use crate::{Device, Error, Item, Op, ViewMut, cpu};
+use crate::{Device, Error, Item, Op, View, ViewMut, cpu};
 use std::ffi::c_void;
 use std::marker::PhantomData;
 
@@ -18,7 +18,7 @@ use std::marker::PhantomData;
 /// Ours, like cust's, wait for the legacy default stream, and it waits for them: so the driver refuses synchronous copies, of any thread's, while one is
 /// captured, and the capture is invalid then.
 ///
-/// See [`Reduce::enqueue`](crate::Reduce::enqueue) and [`Reduce::launch`](crate::Reduce::launch).
+/// See [`Reduce::enqueue`](crate::Reduce::enqueue), [`Reduce::launch`](crate::Reduce::launch) and [`upload`](Self::upload).
 pub struct Stream<'a>(Place<(), GpuStream>, PhantomData<&'a ()>);
 
 impl Stream<'static> {
@@ -108,6 +108,82 @@ impl<'a> Stream<'a> {
             Cpu(()) => Ok(()),
             Gpu(stream) => stream.wait(),
         }
+    }
+
+    /// Enqueues a copy of host elements to the first places of `to`, which may have more. From [pinned](Device::pinned) memory it returns at once, and what
+    /// is enqueued on other streams runs meanwhile; of other memory the driver makes a copy first, for which it may wait.
+    ///
+    /// On the CPU it is done when the call returns.
+    ///
+    /// ```
+    /// use gpu_reduce::{Device, Reduce, Sum};
+    ///
+    /// let device = Device::default_device();
+    /// let stream = device.stream()?;
+    /// let (mut host, mut sum) = (device.pinned::<f32>(1000)?, device.pinned::<f32>(1)?);
+    /// let (mut x, mut result) = (device.zeros(1000)?, device.zeros(1)?);
+    /// host.fill(0.5);
+    /// // SAFETY: all four stay, and are not used otherwise, until the stream has been waited for.
+    /// unsafe {
+    ///     stream.upload(&host, &mut x)?;
+    ///     x.enqueue::<Sum, 256>(&stream, &mut result)?;
+    ///     stream.download(result.view(), &mut sum)?;
+    /// }
+    /// stream.wait()?;
+    /// assert_eq!(sum[0], 500.0);
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// Until the stream has been waited for, neither side is freed, `from` is not written, and the elements of `to` are neither read nor written; by what is
+    /// enqueued on the same stream, they may be. So it is with a graph that it was captured in, each time that one runs: it copies what `from` has then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`] where `to` has fewer places, [`Error::OtherDevice`], [`Error::Driver`].
+    pub unsafe fn upload<'r, T: Item>(&self, from: &[T], to: impl Into<ViewMut<'r, T>>) -> Result<(), Error> {
+        let to = to.into().slice_mut(..from.len())?;
+        let gpu = to.gpu();
+        match (to.into_places(), &self.0) {
+            (Cpu(to), Cpu(())) => to.copy_from_slice(from),
+            (Gpu(to), Gpu(stream)) if gpu == Some(stream.gpu()) => match size_of_val(from) {
+                0 => {}
+                // SAFETY: as the caller vouches.
+                bytes => unsafe { stream.upload(from.as_ptr().cast(), to.cast(), bytes)? },
+            },
+            _ => return Err(other_device(gpu, &self.device())),
+        }
+        Ok(())
+    }
+
+    /// Enqueues a copy of a device's elements to the first of `to`, host memory that may have more. Where that is [pinned](Device::pinned) it returns at
+    /// once; to other memory the driver may wait for the copy, and so for what was enqueued before.
+    ///
+    /// On the CPU it is done when the call returns.
+    ///
+    /// # Safety
+    ///
+    /// As of [`upload`](Self::upload).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub unsafe fn download<T: Item>(&self, from: View<'_, T>, to: &mut [T]) -> Result<(), Error> {
+        let len = to.len();
+        let Some(to) = to.get_mut(..from.len()) else {
+            return Err(Error::OutOfBounds { start: 0, end: from.len(), len });
+        };
+        match (from.place()?, &self.0) {
+            (Cpu(from), Cpu(())) => to.copy_from_slice(from),
+            (Gpu((gpu, from)), Gpu(stream)) if gpu == stream.gpu() => match size_of_val(to) {
+                0 => {}
+                // SAFETY: as the caller vouches; the elements' bytes are those of `T`s.
+                bytes => unsafe { stream.download(from.cast(), to.as_mut_ptr().cast(), bytes)? },
+            },
+            (place, _) => return Err(other_device(gpu_of(&place), &self.device())),
+        }
+        Ok(())
     }
 
     /// The `CUstream`, for the driver's own functions, such as those that capture a graph; none on the CPU. It lives as long as

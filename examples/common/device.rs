@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use gpu_reduce::{Device, Error};
+
 /// Which device is asked for.
 #[derive(Clone, Copy)]
 pub enum DeviceArg {
@@ -9,6 +11,18 @@ pub enum DeviceArg {
     Cpu,
     Cuda(usize),
     Emulator,
+}
+
+impl DeviceArg {
+    /// The device; of `auto`, the first GPU where there is one that works, otherwise the CPU.
+    pub fn open(self) -> Result<Device, Error> {
+        match self {
+            DeviceArg::Auto => Ok(Device::default_device()),
+            DeviceArg::Cpu => Ok(Device::cpu()),
+            DeviceArg::Cuda(index) => Device::cuda(index),
+            DeviceArg::Emulator => Device::emulator(),
+        }
+    }
 }
 
 impl FromStr for DeviceArg {

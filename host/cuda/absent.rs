@@ -15,6 +15,9 @@ pub struct Gpu(Infallible);
 /// Memory on a GPU.
 pub struct Memory(Infallible);
 
+/// Page-locked memory of the host.
+pub struct Pinned(Infallible);
+
 /// A stream that callers enqueue on.
 pub struct GpuStream(Infallible);
 
@@ -146,6 +149,28 @@ impl Memory {
     }
 }
 
+impl Pinned {
+    pub fn new(gpu: &'static Gpu, _: usize) -> Result<Self, Error> {
+        match gpu.0 {}
+    }
+
+    pub fn gpu(&self) -> &'static Gpu {
+        match self.0 {}
+    }
+
+    pub fn bytes(&self) -> usize {
+        match self.0 {}
+    }
+
+    pub fn as_ptr(&self) -> *const u8 {
+        match self.0 {}
+    }
+
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        match self.0 {}
+    }
+}
+
 impl GpuStream {
     pub fn new(gpu: &'static Gpu) -> Result<Self, Error> {
         match gpu.0 {}
@@ -178,6 +203,20 @@ impl GpuStream {
     ///
     /// It is never called.
     pub unsafe fn come_after(&self, _: *mut c_void) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn upload(&self, _: *const u8, _: *mut u8, _: usize) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn download(&self, _: *const u8, _: *mut u8, _: usize) -> Result<(), Error> {
         match self.0 {}
     }
 

@@ -3,8 +3,11 @@
 use super::Gpu;
 use super::staging::STAGED_BYTES;
 use crate::Error;
+use crate::buffer::host_out_of_memory;
 use cust::error::{CudaError, CudaResult};
-use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy, DevicePointer, DeviceSlice};
+use cust::memory::{
+    AsyncCopyDestination, DeviceBuffer, DeviceCopy, DevicePointer, DeviceSlice, LockedBuffer,
+};
 use cust::stream::Stream;
 use cust::sys::{self, CUcontext, CUpointer_attribute_enum as Attribute, CUresult};
 use std::ffi::c_void;
@@ -16,6 +19,12 @@ use std::ptr::null_mut;
 pub struct Memory {
     gpu: &'static Gpu,
     bytes: ManuallyDrop<DeviceBuffer<u8>>,
+}
+
+/// Page-locked memory of the host, which a GPU copies from and to by itself.
+pub struct Pinned {
+    gpu: &'static Gpu,
+    bytes: ManuallyDrop<LockedBuffer<u8>>,
 }
 
 impl Gpu {
@@ -200,5 +209,54 @@ impl Drop for Memory {
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{} bytes on {}", self.bytes(), self.gpu)
+    }
+}
+
+impl Pinned {
+    /// Zeros.
+    pub fn new(gpu: &'static Gpu, bytes: usize) -> Result<Self, Error> {
+        let _entered = gpu.enter()?;
+        // No slice has more (`std::slice::from_raw_parts`).
+        if isize::try_from(bytes).is_err() {
+            return Err(host_out_of_memory::<u8>(bytes));
+        }
+        // SAFETY: it is written below, before it is read.
+        let memory = unsafe { LockedBuffer::<u8>::uninitialized(bytes) };
+        let mut memory = memory.map_err(|error| match error {
+            CudaError::OutOfMemory => host_out_of_memory::<u8>(bytes),
+            error => gpu.failed("allocating pinned memory", error),
+        })?;
+        // SAFETY: it has so many bytes.
+        unsafe { memory.as_mut_ptr().write_bytes(0, bytes) };
+        Ok(Self { gpu, bytes: ManuallyDrop::new(memory) })
+    }
+
+    /// The GPU whose context it is of.
+    pub fn gpu(&self) -> &'static Gpu {
+        self.gpu
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The first byte, if there is one.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.bytes.as_ptr()
+    }
+
+    /// As [`as_ptr`](Self::as_ptr), to write to.
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.bytes.as_mut_ptr()
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // As of a `Memory`.
+        if let Ok(_entered) = self.gpu.enter() {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.bytes) }
+        }
     }
 }

@@ -364,6 +364,30 @@ impl GpuStream {
             .map_err(|error| self.gpu.failed("having a stream wait for another", error))
     }
 
+    /// Enqueues a copy of so many bytes of the host's, at least one, to the device.
+    ///
+    /// # Safety
+    ///
+    /// They are there on both sides, and stay until the stream has been waited for; nothing else uses them meanwhile.
+    pub unsafe fn upload(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<(), Error> {
+        let _entered = self.gpu.enter()?;
+        // SAFETY: as the caller vouches; the stream is live.
+        let copied = unsafe { sys::cuMemcpyHtoDAsync_v2(to.addr() as u64, from.cast(), bytes, self.raw) };
+        self.gpu.done("copying to the device", copied)
+    }
+
+    /// Enqueues a copy of so many bytes of the device's, at least one, to the host.
+    ///
+    /// # Safety
+    ///
+    /// As of [`upload`](Self::upload).
+    pub unsafe fn download(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<(), Error> {
+        let _entered = self.gpu.enter()?;
+        // SAFETY: as the caller vouches; the stream is live.
+        let copied = unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from.addr() as u64, bytes, self.raw) };
+        self.gpu.done("copying from the device", copied)
+    }
+
     /// Enqueues what `work` does, with the context entered.
     pub(super) fn enter<R>(
         &self,

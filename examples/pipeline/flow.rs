@@ -1,0 +1,78 @@
+//! The pieces of a file on their way through the slots.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use gpu_reduce::Element;
+
+use super::error::Error;
+use super::input::{Cut, Input};
+use super::slot::Slot;
+
+/// Pieces that are read at a time: while the last threads end the one, the others begin the next.
+const READERS: usize = 2;
+
+/// Reads piece after piece into slots, has `enqueue` enqueue what is done with each, and `finish` wait for it, both in the file's order. Gives the slots back.
+///
+/// A slot goes round: a reader fills it; it is enqueued; it is waited for when all others but one have been enqueued after it; then a reader has it again. So
+/// with three slots one is read, while one is copied and another waits for that; with one alone, each step waits for the one before.
+pub fn flow<T: Element>(
+    input: &Input,
+    cut: Cut,
+    slots: Vec<Slot<T>>,
+    mut enqueue: impl FnMut(&mut Slot<T>) -> Result<(), Error>,
+    mut finish: impl FnMut(&mut Slot<T>) -> Result<(), Error>,
+) -> Result<Vec<Slot<T>>, Error> {
+    let readers = READERS.min(slots.len());
+    let most_running = (slots.len() - 1).max(1);
+    thread::scope(|scope| {
+        let start_reader = |_| {
+            let (give_empty, empty) = channel::<(Slot<T>, usize)>();
+            let (give_full, full) = channel();
+            scope.spawn(move || {
+                for (mut slot, piece) in empty {
+                    let read = read(input, cut, piece, &mut slot).map(|()| slot);
+                    // Where nobody takes it, there was an error.
+                    if give_full.send(read).is_err() {
+                        break;
+                    }
+                }
+            });
+            (give_empty, full)
+        };
+        let (empty, full): (Vec<_>, Vec<_>) = (0..readers).map(start_reader).unzip();
+        let mut pieces = 0..cut.pieces();
+        let mut done = Vec::new();
+        // A reader has every other piece, so that they come in order.
+        let mut give = |slot| match pieces.next() {
+            Some(piece) => {
+                empty[piece % readers].send((slot, piece)).expect("a reader stays until nobody gives")
+            }
+            None => done.push(slot),
+        };
+        slots.into_iter().for_each(&mut give);
+        let mut running = VecDeque::new();
+        for piece in 0..cut.pieces() {
+            let mut slot = full[piece % readers].recv().expect("a reader answers")?;
+            enqueue(&mut slot)?;
+            running.push_back(slot);
+            if running.len() >= most_running
+                && let Some(mut slot) = running.pop_front()
+            {
+                finish(&mut slot)?;
+                give(slot);
+            }
+        }
+        for mut slot in running {
+            finish(&mut slot)?;
+            give(slot);
+        }
+        Ok(done)
+    })
+}
+
+/// Reads a piece into a slot.
+fn read<T: Element>(input: &Input, cut: Cut, piece: usize, slot: &mut Slot<T>) -> Result<(), Error> {
+    input.read(cut.start(piece), slot.fill(cut.len(piece))?)
+}
