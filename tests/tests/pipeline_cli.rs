@@ -116,17 +116,6 @@ fn errors() {
     let missing = folder.path().join("missing");
     let (path, reason) = (missing.display(), "No such file or directory (os error 2)");
     expect_error(&[], &missing, &format!("cannot read `{path}`: {reason}"));
-    let (path, reason) = (folder.path().display(), "Is a directory (os error 21)");
-    let of_folder = run(&["--device", "cpu"], folder.path());
-    assert_eq!(of_folder.status.code(), Some(1));
-    let stderr = text(of_folder.stderr);
-    // How many bytes a folder has, its file system says.
-    assert!(
-        stderr.contains(reason) || stderr.contains("empty") || stderr.contains("whole number"),
-        "{stderr}"
-    );
-    assert!(stderr.starts_with("error: ") && stderr.contains(&path.to_string()), "{stderr}");
-
     let empty = file(&[]);
     expect_error(&[], &empty, &format!("`{}` is empty: there is nothing to reduce", empty.display()));
     let odd = file(&[0; 1001]);
@@ -154,4 +143,15 @@ fn errors() {
     assert_eq!(size.status.code(), Some(2));
     let stderr = text(size.stderr);
     assert!(stderr.contains("a size is a number of bytes, such as 1000, 64KiB, 32MiB or 1GiB"), "{stderr}");
+}
+
+/// While other pieces are read.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_error_on_the_way_ends_it() {
+    let input = file(&[0; 1 << 20]);
+    for slots in ["1", "2", "5"] {
+        let options = ["--row", "1", "--piece", "4KiB", "--slots", slots, "--output", "/dev/full"];
+        expect_error(&options, &input, "cannot write `/dev/full`: No space left on device (os error 28)");
+    }
 }
