@@ -2,7 +2,7 @@
 //! their sums copied back. It prints the total, how fast that was, and how fast each step is alone:
 //!
 //! ```text
-//! cargo run --release --example pipeline -- [--device auto] [--dtype f32] [--row 4096] [--piece 32MiB] [--slots 3] [--output FILE] FILE
+//! cargo run --release --example pipeline -- [--device auto] [--dtype f32] [--row 4096] [--piece 32MiB] [--slots 4] [--output FILE] FILE
 //! ```
 //!
 //! A file of 8 GiB to try it with, which is in the system's memory when it has been written:
@@ -59,7 +59,7 @@ struct Args {
     piece: Size,
 
     /// Pieces that are on their way at a time: with 1, each step waits for the one before.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 4)]
     slots: usize,
 
     /// Where to compute: auto, cpu, cuda:N (the GPU of index N), or emulator (a GPU in software, with cargo's `--features emulator`).

@@ -16,7 +16,7 @@ const READERS: usize = 2;
 /// Reads piece after piece into slots, has `enqueue` enqueue what is done with each, and `finish` wait for it, both in the file's order. Gives the slots back.
 ///
 /// A slot goes round: a reader fills it; it is enqueued; it is waited for when all others but one have been enqueued after it; then a reader has it again. So
-/// with three slots one is read, while one is copied and another waits for that; with one alone, each step waits for the one before.
+/// with three slots one is read while two are on the device, where the one is copied while the other is reduced; with one alone, each step waits for the one before.
 pub fn flow<T: Element>(
     input: &Input,
     cut: Cut,
