@@ -25,6 +25,7 @@ use std::cmp::Reverse;
 /// assert_eq!(x.reduce_axis_by::<_, 256>(Var::new(1), Axis(1))?, array![4.0, 4.0]);
 /// assert_eq!(x.reduce_axis_on::<Sum, 256>(Axis(1), &Device::cpu())?, array![9.0, 12.0]);
 /// assert_eq!(mean_axis(&x, Axis(1))?, array![3.0, 4.0]);
+/// assert_eq!(x.t().reduce_all::<ArgMax, 256>()?, 5);
 /// # Ok::<(), gpu_reduce::Error>(())
 /// ```
 pub trait ReduceAxis {
@@ -75,6 +76,35 @@ pub trait ReduceAxis {
     ) -> Result<Results<Self, O>, Error> {
         reduce_over::<_, _, O, BLOCK>(self.array(), O::default(), axis, device)
     }
+
+    /// Reduces all items, on the CPU, with the bits of a slice that has them in row-major order. What does not lie so is copied first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reduce::reduce`]; [`Error::OutOfMemory`].
+    fn reduce_all<O: Op<Self::Elem> + Default, const BLOCK: u32>(&self) -> Result<O::Output, Error> {
+        self.reduce_all_by::<O, BLOCK>(O::default())
+    }
+
+    /// As [`reduce_all`](Self::reduce_all), by an operator that has parameters.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    fn reduce_all_by<O: Op<Self::Elem>, const BLOCK: u32>(&self, op: O) -> Result<O::Output, Error> {
+        match self.array().as_slice() {
+            Some(items) => items.reduce_by::<O, BLOCK>(op),
+            None => gathered(self.array())?.reduce_by::<O, BLOCK>(op),
+        }
+    }
+}
+
+/// The items of a view that has gaps, or another order, in row-major order.
+fn gathered<T: Item, D: Dimension>(view: &ArrayRef<T, D>) -> Result<Vec<T>, Error> {
+    let mut copy = with_room(view.len())?;
+    // `extend` would take the iterator's items one by one: eight times as long.
+    view.iter().for_each(|&item| copy.push(item));
+    Ok(copy)
 }
 
 /// What an array `A` becomes that is [reduced over an axis](ReduceAxis) by an operator `O`.
@@ -105,9 +135,7 @@ fn reduce_over<T: Item, D: RemoveAxis, O: Op<T, Output: Item>, const BLOCK: u32>
     let items = match view.as_slice() {
         Some(items) => items,
         None => {
-            copy = with_room(view.len())?;
-            // `extend` would take the iterator's items one by one: eight times as long.
-            view.iter().for_each(|&item| copy.push(item));
+            copy = gathered(&view)?;
             &copy
         }
     };

@@ -138,7 +138,8 @@ impl Device {
         unsafe { Stream::of(self, stream) }
     }
 
-    /// Elements that the caller has on the device, where they lie: memory of other libraries, pinned or managed memory, or on the CPU any.
+    /// Elements that the caller has on the device, where they lie: memory of other libraries (cust's `DevicePointer` by its `as_ptr`), pinned or managed
+    /// memory, or on the CPU any.
     ///
     /// # Safety
     ///

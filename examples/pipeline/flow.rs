@@ -15,8 +15,8 @@ const READERS: usize = 2;
 
 /// Reads piece after piece into slots, has `enqueue` enqueue what is done with each, and `finish` wait for it, both in the file's order. Gives the slots back.
 ///
-/// A slot goes round: a reader fills it; it is enqueued; it is waited for when all others but one have been enqueued after it; then a reader has it again. So
-/// with three slots one is read while two are on the device, where the one is copied while the other is reduced; with one alone, each step waits for the one before.
+/// A slot goes round: a reader fills it; it is enqueued; when half of all are, the first of these is waited for; then a reader has it again. So with four slots
+/// two are read, while one is copied and another waits for that; with one alone, each step waits for the one before.
 pub fn flow<T: Element>(
     input: &Input,
     cut: Cut,
@@ -25,7 +25,7 @@ pub fn flow<T: Element>(
     mut finish: impl FnMut(&mut Slot<T>) -> Result<(), Error>,
 ) -> Result<Vec<Slot<T>>, Error> {
     let readers = READERS.min(slots.len());
-    let most_running = (slots.len() - 1).max(1);
+    let most_running = slots.len().div_ceil(2);
     thread::scope(|scope| {
         let start_reader = |_| {
             let (give_empty, empty) = channel::<(Slot<T>, usize)>();

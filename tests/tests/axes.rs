@@ -137,6 +137,10 @@ proptest! {
             compare::<Sum, f32>(view, axis, view.reduce_axis::<Sum, 64>(axis));
             compare::<Var, f32>(view, axis, view.reduce_axis_by::<_, 64>(Var::new(0), axis));
             compare::<ArgMin, f32>(view, axis, view.reduce_axis::<ArgMin, 64>(axis));
+            let items: Vec<f32> = view.iter().copied().collect();
+            assert_eq!(text(view.reduce_all::<Sum, 64>()), text(items.reduce::<Sum, 64>()));
+            assert_eq!(view.reduce_all::<ArgMin, 64>(), items.reduce::<ArgMin, 64>());
+            assert_eq!(text(view.reduce_all_by::<_, 64>(Var::new(0))), text(items.reduce_by::<_, 64>(Var::new(0))));
         });
     }
 

@@ -297,6 +297,9 @@ fn memory_of_others_reduces_where_it_lies() {
         let view = unsafe { device.view(first, data.len()) }.unwrap();
         assert_eq!(view.reduce::<Sum, 256>(), expected);
     }
+    // SAFETY: it stays.
+    let view = unsafe { device.view(buffer.as_device_ptr().as_ptr(), data.len()) }.unwrap();
+    assert_eq!(view.reduce::<Sum, 256>(), expected);
     let first = without_provenance::<i16>(buffer.as_device_ptr().as_raw() as usize);
     // SAFETY: what is not there is refused, and nothing is read.
     unsafe {
