@@ -2,7 +2,7 @@
 //! their sums copied back. It prints the total, how fast that was, and how fast each step is alone:
 //!
 //! ```text
-//! cargo run --release --example pipeline -- [--device auto] [--dtype f32] [--row 4096] [--piece 32MiB] [--slots 4] [--output FILE] FILE
+//! cargo run --release --example pipeline -- [--device auto] [--dtype f32] [--row 4096] [--piece 16MiB] [--slots 4] [--output FILE] FILE
 //! ```
 //!
 //! A file of 8 GiB to try it with, which is in the system's memory when it has been written:
@@ -55,7 +55,7 @@ struct Args {
     row: usize,
 
     /// Bytes that are read, copied and reduced at a time, such as 1000, 64KiB, 32MiB or 1GiB; down to a whole number of rows, but at least one.
-    #[arg(long, default_value = "32MiB")]
+    #[arg(long, default_value = "16MiB")]
     piece: Size,
 
     /// Pieces that are on their way at a time: with 1, each step waits for the one before.
