@@ -50,10 +50,13 @@ crate::for_each_comparison! { operators! { comparisons } }
 /// The operators that come with the library, those of its tables.
 pub mod every {
     pub use super::comparison::Comparison;
+    pub use super::exact_sum::{ExactMean, ExactSum, ExactSumTwofold};
     pub use super::{comparisons::*, elements::*, integers::*, pairs::*};
 }
 
 mod comparison;
+pub mod exact;
+mod exact_sum;
 mod exponential;
 mod squares;
 pub(crate) mod together;

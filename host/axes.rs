@@ -131,7 +131,7 @@ fn reduce_over<T: Item, D: RemoveAxis, O: Op<T, Output: Item>, const BLOCK: u32>
         return Err(Error::Axes { start: axis, end: axis.saturating_add(1), axes });
     }
     let (view, mut order) = in_memory_order(array.view().into_dyn(), axis);
-    let mut copy;
+    let copy;
     let items = match view.as_slice() {
         Some(items) => items,
         None => {

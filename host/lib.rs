@@ -89,7 +89,9 @@ pub use gpu_reduce_kernels::{
     Element, Kernels, Op, Plan, bf16, f16, for_each_block, for_each_comparison, for_each_element,
     for_each_integer, for_each_integer_operator, for_each_operator, for_each_pair_operator,
 };
-pub use gpu_reduce_kernels::{op::Both, op::default_block, op::width, plan::BLOCKS, plan::max_chunks};
+pub use gpu_reduce_kernels::{
+    op::Both, op::default_block, op::exact::ExactElement, op::width, plan::BLOCKS, plan::max_chunks,
+};
 pub use pending::Pending;
 pub use pinned::PinnedBuffer;
 pub use reduce::*;

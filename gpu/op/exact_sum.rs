@@ -1,0 +1,71 @@
+use crate::element::Element;
+use crate::op::Op;
+use crate::op::exact::ExactElement;
+use bytemuck::{Pod, Zeroable};
+
+macro_rules! of_exact_sum {
+    ($($(#[$doc:meta])* $op:ident, $name:literal: $output:ty, |$sum:ident, $count:ident| $finish:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+        #[repr(C)]
+        pub struct $op;
+
+        impl<T: Element + ExactElement> Op<T> for $op {
+            const NAME: &'static str = $name;
+            type Accumulator = T::State;
+            type Output = $output;
+            const EXACT: bool = true;
+
+            #[inline(always)]
+            fn identity(&self) -> T::State {
+                T::NOTHING
+            }
+
+            #[inline(always)]
+            fn lift(&self, item: T, _: u64) -> T::State {
+                item.alone()
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            #[inline(always)]
+            fn fold_items<S: crate::cpu::Source<Item = T>>(&self, items: S, _: u64) -> T::State {
+                T::sum(items)
+            }
+
+            #[inline(always)]
+            fn combine(&self, a: T::State, b: T::State) -> T::State {
+                T::plus(a, b)
+            }
+
+            fn finish(&self, $sum: T::State, $count: u64) -> Option<$output> {
+                $finish
+            }
+        }
+    )*};
+}
+
+of_exact_sum! {
+    /// The sum without any rounding but one, of the exact sum to the nearest number, the even one of two that are as near: of `f64` an `f64`, of
+    /// other floats an `f32`, of integers an `i128`, which is not rounded. In whatever order, by whatever BLOCK, threads and device.
+    ///
+    /// Infinities and NaN are as IEEE 754 has them for a sum: NaN where there is one, or both infinities. What overflows on the way but not in the end is
+    /// as the end is. The sum of negative zeros alone is −0.0; of nothing 0.
+    ///
+    /// On the CPU: no kernels of it are compiled yet, and on a GPU it is an error that says so.
+    ///
+    /// ```
+    /// use gpu_reduce_kernels::{ExactSum, Op};
+    ///
+    /// let items = [1e30f32, 1.0, -1e30];
+    /// let sum = items.into_iter().fold(Op::<f32>::identity(&ExactSum), |sum, item| ExactSum.combine(sum, ExactSum.lift(item, 0)));
+    /// assert_eq!(Op::<f32>::finish(&ExactSum, sum, 3), Some(1.0));
+    /// ```
+    ExactSum, "exact_sum": T::Rounded, |sum, count| Some(T::rounded(sum, count));
+
+    /// As [`ExactSum`], as two `f64`: the nearest to the sum, and the nearest to what that lacks. Where the first is infinite or NaN, the second is 0.
+    ExactSumTwofold, "exact_sum_twofold": [f64; 2], |sum, count| Some(T::as_f64s(sum, count));
+
+    /// The mean, exact but for one rounding to the nearest number: of `f64` and integers an `f64`, of other floats an `f32`. Of no elements it has no
+    /// value. As [`ExactSum`] otherwise.
+    ExactMean, "exact_mean": T::Mean, |sum, count| (count > 0).then(|| T::mean(sum, count));
+}

@@ -1,0 +1,334 @@
+//! Exact sums against integers of any length.
+
+use gpu_reduce::{
+    ExactElement, ExactMean, ExactSum, ExactSumTwofold, Item, Op, Reduce, Reducer, bf16, exact_mean,
+    exact_sum, f16,
+};
+use num_bigint::BigInt;
+use proptest::prelude::*;
+use std::fmt::Debug;
+use support::hash;
+
+/// What an integer is divided by to be the number.
+const SCALE: u32 = 1074 + 64;
+
+/// A float format of results.
+trait Format: Copy + Debug + PartialEq + Into<f64> {
+    /// From where on a magnitude is rounded to infinity.
+    fn limit() -> BigInt;
+    fn neighbours(self) -> [f64; 2];
+    /// Whether its last bit is zero.
+    fn is_even(self) -> bool;
+}
+
+macro_rules! formats {
+    ($($type:ident: $largest:literal $half:literal;)*) => {$(
+        impl Format for $type {
+            fn limit() -> BigInt {
+                (BigInt::from(1) << ($largest + SCALE)) - (BigInt::from(1) << ($half + SCALE))
+            }
+            fn neighbours(self) -> [f64; 2] {
+                [self.next_down().into(), self.next_up().into()]
+            }
+            fn is_even(self) -> bool {
+                self.to_bits() % 2 == 0
+            }
+        }
+    )*};
+}
+
+formats! {
+    f32: 128 103;
+    f64: 1024 970;
+}
+
+/// A finite number, so many times as large.
+fn big(value: f64) -> BigInt {
+    let bits = value.to_bits();
+    let exponent = (bits >> 52 & 0x7ff) as u32;
+    let fraction = bits & ((1 << 52) - 1);
+    let magnitude = if exponent > 0 { fraction | 1 << 52 } else { fraction };
+    let big = BigInt::from(magnitude) << (exponent.max(1) - 1 + SCALE - 1074);
+    if value.is_sign_negative() { -big } else { big }
+}
+
+/// Panics unless a number is the one nearest to an integer divided by 2^SCALE, the even one of two.
+fn assert_nearest<R: Format>(got: R, exact: &BigInt, context: &str) {
+    let value: f64 = got.into();
+    let magnitude = exact.magnitude();
+    let is_negative = *exact < BigInt::ZERO;
+    if value.is_infinite() || BigInt::from(magnitude.clone()) >= R::limit() {
+        let infinity = if is_negative { f64::NEG_INFINITY } else { f64::INFINITY };
+        assert!(BigInt::from(magnitude.clone()) >= R::limit() && value == infinity, "{context}: {got:?}");
+        return;
+    }
+    let distance = |other: f64| BigInt::from((exact - big(other)).magnitude().clone());
+    let own = distance(value);
+    for other in got.neighbours().into_iter().filter(|other| other.is_finite()) {
+        let other = distance(other);
+        assert!(own < other || (own == other && got.is_even()), "{context}: {got:?} of {exact}");
+    }
+    if *exact == BigInt::ZERO {
+        assert_eq!(value.abs(), 0.0);
+    } else if value == 0.0 {
+        assert_eq!(value.is_sign_negative(), is_negative, "{context}");
+    }
+}
+
+fn check<T: ExactElement + Item + Into<f64>>(items: &[T], context: &str)
+where
+    T::Rounded: Format + Debug,
+    T::Mean: Format,
+{
+    let exact: BigInt = items.iter().map(|&item| big(item.into())).sum();
+    let sum = items.reduce::<ExactSum, 64>().unwrap();
+    assert_nearest(sum, &exact, context);
+    let shown = format!("{sum:?}");
+    for got in [
+        items.reduce::<ExactSum, 1024>().unwrap(),
+        exact_sum(items).unwrap(),
+        // By other instructions, because they are few at a time.
+        pieces(items, 7),
+        pieces(items, 1000),
+    ] {
+        assert_eq!(format!("{got:?}"), shown, "{context}");
+    }
+    let [nearest, rest] = items.reduce::<ExactSumTwofold, 64>().unwrap();
+    assert_nearest(nearest, &exact, context);
+    if nearest.is_finite() {
+        assert_nearest(rest, &(exact.clone() - big(nearest)), context);
+    }
+    if !items.is_empty() {
+        // The mean's neighbours, as many times as large.
+        let mean = items.reduce::<ExactMean, 64>().unwrap();
+        let count = BigInt::from(items.len());
+        let value: f64 = mean.into();
+        assert!(value.is_finite(), "{context}: {mean:?}");
+        let distance = |other: f64| BigInt::from((exact.clone() - big(other) * &count).magnitude().clone());
+        for other in mean.neighbours().into_iter().filter(|other| other.is_finite()) {
+            let (own, other) = (distance(value), distance(other));
+            assert!(own < other || (own == other && mean.is_even()), "{context}: mean {mean:?}");
+        }
+    }
+}
+
+fn pieces<T: ExactElement + Item>(items: &[T], len: usize) -> T::Rounded {
+    let mut sum = Reducer::<_, T, 256>::new(ExactSum);
+    items.chunks(len).for_each(|piece| sum.push(piece).unwrap());
+    sum.finish().unwrap()
+}
+
+/// A float of a random sign and fraction, and an exponent within a range.
+fn float64(hash: u64, exponents: std::ops::Range<i32>) -> f64 {
+    let span = (exponents.end - exponents.start) as u64;
+    let exponent = exponents.start
+        + (hash.rotate_left(20).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as i32 % span as i32;
+    let bits = hash & (1 << 63 | ((1 << 52) - 1));
+    match exponent + 1023 {
+        ..=0 => f64::from_bits(bits & (1 << 63 | ((1 << (52 + exponent + 1022).max(0)) - 1))),
+        exponent => f64::from_bits(bits | (exponent as u64) << 52),
+    }
+}
+
+const LENGTHS: [usize; 12] = [0, 1, 2, 15, 17, 31, 33, 100, 4095, 4097, 9000, 20_001];
+
+#[test]
+fn magnitudes_of_every_spread() {
+    for (turn, len) in LENGTHS.into_iter().enumerate() {
+        for (low, high) in [(-1, 1), (-10, 10), (-30, 0), (-60, 60), (-126, 127), (-149, -120), (100, 127)] {
+            let seed = 1_000_000 * turn as u64;
+            let items: Vec<f64> = (0..len as u64).map(|i| float64(hash(seed + i), low..high)).collect();
+            check(&items, &format!("{len} f64, {low}..{high}"));
+            let singles: Vec<f32> = items.iter().map(|&item| item as f32).collect();
+            check(&singles, &format!("{len} f32, {low}..{high}"));
+            let halves: Vec<f16> = items.iter().map(|&item| f16::from_f64(item * 2f64.powi(-low))).collect();
+            if halves.iter().all(|half| half.is_finite()) {
+                check(&halves, &format!("{len} f16, {low}..{high}"));
+            }
+            let brains: Vec<bf16> = items.iter().map(|&item| bf16::from_f64(item)).collect();
+            if brains.iter().all(|item| item.is_finite()) {
+                check(&brains, &format!("{len} bf16, {low}..{high}"));
+            }
+        }
+        for (low, high) in [(-1074, 1023), (-1074, -1000), (1000, 1023), (-500, 500), (990, 1020)] {
+            let items: Vec<f64> = (0..len as u64).map(|i| float64(hash(77 + i), low..high)).collect();
+            check(&items, &format!("{len} f64, {low}..{high}"));
+        }
+    }
+}
+
+#[test]
+fn long_inputs_of_all_threads() {
+    let items: Vec<f64> = (0..3_000_000).map(|i| float64(hash(i), -60..60)).collect();
+    check(&items, "f64");
+    let items: Vec<f32> = (0..3_000_000).map(|i| float64(hash(i), -3..0) as f32).collect();
+    check(&items, "f32");
+}
+
+/// Sums of which almost nothing is left.
+#[test]
+fn ill_conditioned_sums() {
+    for condition in [10, 50, 200, 600, 1900] {
+        let spread = (-condition / 2).max(-1000)..(condition / 2).min(1000);
+        let mut items: Vec<f64> = (0..5000).map(|i| float64(hash(i), spread.clone())).collect();
+        items.extend(items.clone().into_iter().map(|item| -item));
+        items.push(2f64.powi(spread.start - 20));
+        // In another order.
+        items.sort_by_key(|item| hash(item.to_bits()));
+        check(&items, &format!("condition 2^{condition}"));
+        assert_eq!(exact_sum(&items), Ok(2f64.powi(spread.start - 20)));
+    }
+}
+
+#[test]
+fn ties_and_what_is_beside_them() {
+    let half = f64::EPSILON / 2.0;
+    let least = f64::from_bits(1);
+    for (items, expected) in [
+        (vec![1.0, half], 1.0),
+        (vec![1.0, half, least], 1.0 + f64::EPSILON),
+        (vec![1.0, half, -least], 1.0),
+        (vec![1.0 + f64::EPSILON, half], 1.0 + 2.0 * f64::EPSILON),
+        (vec![1.0 + f64::EPSILON, half, -least], 1.0 + f64::EPSILON),
+        (vec![-1.0, -half], -1.0),
+        (vec![-1.0, -half, -least], -1.0 - f64::EPSILON),
+        (vec![1.0, -half / 2.0], 1.0),
+        (vec![1.0, -half / 2.0, -least], 1.0 - half),
+        (vec![least, least], 2.0 * least),
+        (vec![f64::MIN_POSITIVE, -least], f64::MIN_POSITIVE - least),
+        (vec![f64::MAX, f64::MAX, -f64::MAX], f64::MAX),
+        (vec![f64::MAX, 2f64.powi(969)], f64::MAX),
+        (vec![f64::MAX, 2f64.powi(970)], f64::INFINITY),
+        (vec![f64::MAX, 2f64.powi(970), -least], f64::MAX),
+        (vec![-f64::MAX, -(2f64.powi(970))], f64::NEG_INFINITY),
+    ] {
+        // Also with others that cancel, so that all instructions have their turn.
+        for others in [0, 20, 5000] {
+            let mut items = items.clone();
+            items.extend((0..others).flat_map(|i| {
+                let item = float64(hash(i), -300..300);
+                [item, -item]
+            }));
+            for turn in 0..4 {
+                let by = turn * items.len() / 5;
+                items.rotate_left(by);
+                assert_eq!(exact_sum(&items), Ok(expected), "{expected:e} among {others}");
+            }
+            if expected.is_finite() {
+                check(&items, "ties");
+            }
+        }
+    }
+    let single = f32::EPSILON / 2.0;
+    assert_eq!(exact_sum(&[1.0f32, single]), Ok(1.0));
+    assert_eq!(exact_sum(&[1.0f32, single, f32::from_bits(1)]), Ok(1.0 + f32::EPSILON));
+    assert_eq!(exact_sum(&[f32::MAX, f32::MAX, -f32::MAX]), Ok(f32::MAX));
+    assert_eq!(exact_sum(&[f32::MAX, 2f32.powi(103)]), Ok(f32::INFINITY));
+}
+
+#[test]
+fn what_is_no_number_and_zeros() {
+    let of = |items: &[f64]| {
+        let (few, mut many) = (exact_sum(items).unwrap(), items.to_vec());
+        many.resize(10_000, items.last().copied().unwrap_or(0.0) * 0.0);
+        let many = exact_sum(&many).unwrap();
+        assert!(few.to_bits() == many.to_bits() || few.is_nan() && many.is_nan(), "{items:?}: {few} {many}");
+        few
+    };
+    let infinity = f64::INFINITY;
+    assert_eq!(exact_sum(&[1.0, infinity, 1e300]), Ok(infinity));
+    assert_eq!(exact_sum(&[1.0, -infinity]), Ok(-infinity));
+    assert!(exact_sum(&[infinity, -infinity]).unwrap().is_nan());
+    assert!(of(&[f64::NAN, 1.0]).is_nan());
+    assert!(of(&[infinity, f64::NAN]).is_nan());
+    assert_eq!(of(&[-0.0, -0.0]).to_bits(), (-0.0f64).to_bits());
+    assert_eq!(of(&[-0.0, 0.0]).to_bits(), 0);
+    assert_eq!(of(&[1.5, -1.5, -0.0]).to_bits(), 0);
+    assert_eq!(exact_sum::<[f64]>(&[]).unwrap().to_bits(), 0);
+    assert_eq!(
+        [f32::NAN].reduce::<ExactSumTwofold, 32>().map(|[sum, rest]| (sum.is_nan(), rest)),
+        Ok((true, 0.0))
+    );
+    assert_eq!([infinity].reduce::<ExactSumTwofold, 32>(), Ok([infinity, 0.0]));
+    assert!(exact_mean::<[f64]>(&[]).is_err());
+    assert_eq!(exact_mean(&[-0.0f32, -0.0]).unwrap().to_bits(), (-0.0f32).to_bits());
+    assert_eq!(exact_mean(&[f64::MAX; 100]), Ok(f64::MAX));
+    assert_eq!(exact_mean(&[f64::from_bits(1), 0.0, 0.0]), Ok(0.0));
+    assert_eq!(exact_mean(&[f64::from_bits(1), f64::from_bits(1), 0.0]), Ok(f64::from_bits(1)));
+}
+
+#[test]
+fn integers() {
+    macro_rules! types {
+        ($($type:ident)*) => {$(
+            for len in [0u64, 1, 33, 4097, 100_000] {
+                let items: Vec<$type> = (0..len).map(|i| match hash(i) % 3 {
+                    0 => $type::MAX,
+                    1 => $type::MIN,
+                    _ => hash(i) as $type,
+                }).collect();
+                let exact: i128 = items.iter().map(|&item| i128::from(item)).sum();
+                assert_eq!(exact_sum(&items), Ok(exact));
+                assert_eq!(items.reduce::<ExactSum, 32>(), Ok(exact));
+                if len > 0 {
+                    let mean = exact_mean(&items).unwrap();
+                    let distance = |other: f64| {
+                        BigInt::from(((BigInt::from(exact) << SCALE) - big(other) * len).magnitude().clone())
+                    };
+                    assert!([mean.next_down(), mean.next_up()].iter().all(|&other| distance(mean) <= distance(other)));
+                }
+            }
+            let most = vec![$type::MAX; 5000];
+            assert_eq!(exact_sum(&most), Ok(5000 * i128::from($type::MAX)));
+        )*};
+    }
+    types! { i8 i16 i32 i64 u8 u16 u32 u64 }
+    assert_eq!([u64::MAX; 3].reduce::<ExactSumTwofold, 32>(), Ok([3.0 * 2f64.powi(64), -3.0]));
+}
+
+/// Segments, rows and columns, each of which has the sum of its items.
+#[test]
+fn shapes() {
+    let items: Vec<f64> = (0..6000).map(|i| float64(hash(i), -40..40)).collect();
+    let alone = |items: &[f64]| exact_sum(items).unwrap();
+    let rows = items.rows(60).unwrap().reduce::<ExactSum, 64>().unwrap().to_vec().unwrap();
+    assert_eq!(rows, items.chunks(60).map(alone).collect::<Vec<_>>());
+    let columns = items.columns(60).unwrap().reduce::<ExactSum, 64>().unwrap().to_vec().unwrap();
+    let column = |column| items.iter().skip(column).step_by(60).copied().collect::<Vec<_>>();
+    assert_eq!(columns, (0..60).map(|index| alone(&column(index))).collect::<Vec<_>>());
+    let offsets = [0u32, 1, 1, 700, 5999];
+    let segments = items.segments(&offsets).unwrap().reduce::<ExactSum, 64>().unwrap().to_vec().unwrap();
+    let expected: Vec<_> =
+        offsets.windows(2).map(|pair| alone(&items[pair[0] as usize..pair[1] as usize])).collect();
+    assert_eq!(segments, expected);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn any_bits(bits in proptest::collection::vec(any::<u64>(), 0..300), spread in 1..2098i32, start in 0..2098i32) {
+        let low = (start - 1074).min(1023 - spread).max(-1074);
+        let items: Vec<f64> = bits.iter().map(|&bits| float64(bits, low..(low + spread).min(1024))).collect();
+        check(&items, "f64");
+        let items: Vec<f32> = bits.iter().map(|&bits| f32::from_bits(bits as u32)).filter(|item| item.is_finite()).collect();
+        check(&items, "f32");
+    }
+
+    /// Partial sums add in any order and grouping.
+    #[test]
+    fn partial_sums_add_in_any_order(bits in proptest::collection::vec(any::<u32>(), 1..100), seed in any::<u64>()) {
+        let items: Vec<f32> = bits.iter().map(|&bits| f32::from_bits(bits)).collect();
+        let mut sums: Vec<_> = items.iter().map(|&item| ExactSum.lift(item, 0)).collect();
+        let mut turn = seed;
+        while sums.len() > 1 {
+            turn = hash(turn);
+            let one = sums.swap_remove(turn as usize % sums.len());
+            let place = turn.rotate_left(32) as usize % sums.len();
+            sums[place] = <ExactSum as Op<f32>>::combine(&ExactSum, one, sums[place]);
+        }
+        let got = <ExactSum as Op<f32>>::finish(&ExactSum, sums[0], items.len() as u64).unwrap();
+        let expected = exact_sum(&items).unwrap();
+        prop_assert!(got.to_bits() == expected.to_bits() || got.is_nan() && expected.is_nan());
+    }
+}
