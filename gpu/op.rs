@@ -50,7 +50,7 @@ crate::for_each_comparison! { operators! { comparisons } }
 /// The operators that come with the library, those of its tables.
 pub mod every {
     pub use super::comparison::Comparison;
-    pub use super::exact_sum::{ExactMean, ExactSum, ExactSumTwofold};
+    pub use super::exact_sum::{ExactDot, ExactMean, ExactSum, ExactSumTwofold};
     pub use super::{comparisons::*, elements::*, integers::*, pairs::*};
 }
 

@@ -90,7 +90,8 @@ pub use gpu_reduce_kernels::{
     for_each_integer, for_each_integer_operator, for_each_operator, for_each_pair_operator,
 };
 pub use gpu_reduce_kernels::{
-    op::Both, op::default_block, op::exact::ExactElement, op::width, plan::BLOCKS, plan::max_chunks,
+    op::Both, op::default_block, op::exact::ExactElement, op::exact::ExactFactor, op::width, plan::BLOCKS,
+    plan::max_chunks,
 };
 pub use pending::Pending;
 pub use pinned::PinnedBuffer;

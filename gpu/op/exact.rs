@@ -82,6 +82,26 @@ impl<const W: usize> Fixed<W> {
         self.add_scaled(magnitude, exponent.max(1) - 1075 - low, is_negative);
     }
 
+    /// Adds a product of two `f64`, whose bits below 2^low are zero.
+    #[inline(always)]
+    fn add_product(&mut self, a: f64, b: f64, low: i32) {
+        let product = a * b;
+        let of = |value: f64| {
+            let bits = value.to_bits();
+            let (exponent, fraction) = ((bits >> 52 & 0x7ff) as i32, bits & ((1 << 52) - 1));
+            (u128::from(if exponent > 0 { fraction | 1 << 52 } else { fraction }), exponent.max(1) - 1075)
+        };
+        if a == 0.0 || b == 0.0 || !a.is_finite() || !b.is_finite() {
+            return self.add_f64(product, low);
+        }
+        let ((a, of_a), (b, of_b)) = (of(a), of(b));
+        let (magnitude, shift) = (a * b, of_a + of_b - low);
+        let is_negative = product.is_sign_negative();
+        self.flags |= NOT_MINUS_ZERO;
+        self.add_scaled(magnitude as u64, shift, is_negative);
+        self.add_scaled((magnitude >> 64) as u64, shift + 64, is_negative);
+    }
+
     /// Adds `magnitude · 2^shift`, an integer, or takes it away.
     #[inline(always)]
     fn add_scaled(&mut self, magnitude: u64, shift: i32, is_negative: bool) {
@@ -209,28 +229,24 @@ pub trait ExactElement: Element {
     /// The nearest `f64`, and the nearest to what it lacks.
     fn as_f64s(sum: Self::State, count: u64) -> [f64; 2];
 
-    /// What an exact mean is rounded to: `f32` of all floats but `f64`; `f64` of those, and of integers.
-    type Mean: Copy + PartialEq + Debug + Send + Sync + 'static;
-
     /// The number nearest to the sum divided by a count, which is not 0.
-    fn mean(sum: Self::State, count: u64) -> Self::Mean;
+    fn mean(sum: Self::State, count: u64) -> Self::Real;
 }
 
 /// Words of the longest sum.
 const MOST_WORDS: usize = 34;
 
 macro_rules! floats {
-    ($($type:ident: [u64; $words:literal] from 2 ^ $low:literal, $rounded:ident, $format:ident, $to_f64:expr;)*) => {$(
+    ($($type:ident: [u64; $words:literal] from 2 ^ $low:literal, $format:ident;)*) => {$(
         impl ExactElement for $type {
             type State = Fixed<$words>;
-            type Rounded = $rounded;
-            type Mean = $rounded;
+            type Rounded = Self::Real;
             const NOTHING: Fixed<$words> = Fixed::ZERO;
 
             #[inline(always)]
             fn alone(self) -> Fixed<$words> {
                 let mut sum = Fixed::ZERO;
-                sum.add_f64($to_f64(self), $low);
+                sum.add_f64(self.to_f64(), $low);
                 sum
             }
 
@@ -242,11 +258,11 @@ macro_rules! floats {
             #[cfg(not(target_arch = "nvptx64"))]
             #[inline(always)]
             fn sum<S: Source<Item = Self>>(items: S) -> Fixed<$words> {
-                sum_of_floats(items, $low, $to_f64)
+                sum_of::<Alone, S, 1, $words, 2>(items)
             }
 
-            fn rounded(sum: Fixed<$words>, count: u64) -> $rounded {
-                rounded(&sum, count, $low, $format) as $rounded
+            fn rounded(sum: Fixed<$words>, count: u64) -> Self::Real {
+                Self::real(rounded(&sum, count, $low, $format))
             }
 
             fn as_f64s(mut sum: Fixed<$words>, count: u64) -> [f64; 2] {
@@ -258,18 +274,42 @@ macro_rules! floats {
                 [nearest, rounded(&sum, count, $low, F64)]
             }
 
-            fn mean(sum: Fixed<$words>, count: u64) -> $rounded {
-                quotient(&sum, count, $low, $format) as $rounded
+            fn mean(sum: Fixed<$words>, count: u64) -> Self::Real {
+                Self::real(quotient(&sum, count, $low, $format))
+            }
+        }
+
+        #[cfg(not(target_arch = "nvptx64"))]
+        impl Terms<$type, 1, $words> for Alone {
+            const LOW: i32 = $low;
+
+            #[inline(always)]
+            fn terms(item: $type) -> [f64; 1] {
+                [item.to_f64()]
+            }
+
+            #[inline(always)]
+            fn is_exact(_: $type, _: [f64; 1]) -> bool {
+                true
+            }
+
+            #[inline(always)]
+            fn add(sum: &mut Fixed<$words>, item: $type) {
+                sum.add_f64(item.to_f64(), $low);
             }
         }
     )*};
 }
 
+/// Items as they are.
+#[cfg(not(target_arch = "nvptx64"))]
+struct Alone;
+
 floats! {
-    f16: [u64; 2] from 2 ^ -24, f32, F32, |item: f16| f64::from(item.widen());
-    bf16: [u64; 6] from 2 ^ -133, f32, F32, |item: bf16| f64::from(item.widen());
-    f32: [u64; 6] from 2 ^ -149, f32, F32, f64::from;
-    f64: [u64; 34] from 2 ^ -1074, f64, F64, |item: f64| item;
+    f16: [u64; 2] from 2 ^ -24, F32;
+    bf16: [u64; 6] from 2 ^ -133, F32;
+    f32: [u64; 6] from 2 ^ -149, F32;
+    f64: [u64; 34] from 2 ^ -1074, F64;
 }
 
 macro_rules! integers {
@@ -277,7 +317,6 @@ macro_rules! integers {
         impl ExactElement for $type {
             type State = i128;
             type Rounded = i128;
-            type Mean = f64;
             const NOTHING: i128 = 0;
 
             #[inline(always)]
@@ -336,13 +375,27 @@ const LANES: usize = 32;
 #[cfg(not(target_arch = "nvptx64"))]
 const BLOCK: usize = 4096;
 
-/// The sum of floats, of which `value` makes an `f64`, and whose bits below 2^low are zero.
+/// How items become floats that are summed.
+#[cfg(not(target_arch = "nvptx64"))]
+trait Terms<I, const N: usize, const W: usize> {
+    /// The sum's lowest bit is worth 2^LOW, and items have none below.
+    const LOW: i32;
+
+    /// Floats whose sum is the item: a first one, and each other less than 2^-52 of that.
+    fn terms(item: I) -> [f64; N];
+
+    /// Whether they are, as long as they are finite.
+    fn is_exact(item: I, terms: [f64; N]) -> bool;
+
+    /// Adds an item bit by bit.
+    fn add(sum: &mut Fixed<W>, item: I);
+}
+
+/// Adds up items.
 #[cfg(not(target_arch = "nvptx64"))]
 #[inline(always)]
-fn sum_of_floats<S: Source, const W: usize>(
+fn sum_of<T: Terms<S::Item, N, W>, S: Source, const N: usize, const W: usize, const WINDOWS: usize>(
     items: S,
-    low: i32,
-    value: impl Fn(S::Item) -> f64 + Copy,
 ) -> Fixed<W> {
     let mut sum = Fixed::ZERO;
     let mut start = 0;
@@ -350,67 +403,84 @@ fn sum_of_floats<S: Source, const W: usize>(
         let end = items.len().min(start + BLOCK);
         // SAFETY: it lies within the items.
         let block = unsafe { items.part(start..end) };
-        // SAFETY: whoever calls it has an index below the block's length.
-        let at = |index: usize| value(unsafe { block.get(index) });
         let whole = block.len() / LANES * LANES;
         let mut most = [0i64; LANES];
+        let mut inexact = [false; LANES];
         for first in (0..whole).step_by(LANES) {
             for lane in 0..LANES {
-                most[lane] = most[lane].max(at(first + lane).to_bits() as i64 & i64::MAX);
+                // SAFETY: it is below the block's length.
+                let item = unsafe { block.get(first + lane) };
+                let terms = T::terms(item);
+                most[lane] = most[lane].max(terms[0].to_bits() as i64 & i64::MAX);
+                inexact[lane] |= !T::is_exact(item, terms);
             }
         }
         let most = most.into_iter().fold(0, i64::max);
         let exponent = (most >> 52) as i32 - 1023;
+        let is_exact = inexact == [false; LANES];
         let mut rest = 0;
-        if most == 0 {
+        if most == 0 && is_exact {
             // Zeros alone.
-            let plus = (0..whole).any(|index| at(index).to_bits() == 0);
+            // SAFETY: as above.
+            let plus = (0..whole).any(|index| T::terms(unsafe { block.get(index) })[0].to_bits() == 0);
             sum.flags |= if plus { NOT_MINUS_ZERO } else { 0 };
             rest = whole;
-        } else if exponent <= 1000 {
-            if !sum_block::<W, false>(&mut sum, &at, whole, exponent, low) {
-                sum_block::<W, true>(&mut sum, &at, whole, exponent, low);
+        } else if exponent <= 1000 && is_exact {
+            if !sum_block::<T, S, N, W, WINDOWS, false>(&mut sum, block, whole, exponent) {
+                sum_block::<T, S, N, W, WINDOWS, true>(&mut sum, block, whole, exponent);
             }
             rest = whole;
         }
         for index in rest..block.len() {
-            sum.add_f64(at(index), low);
+            // SAFETY: as above.
+            T::add(&mut sum, unsafe { block.get(index) });
         }
         start = end;
     }
     sum
 }
 
-/// Adds a block's items, the largest of which has this exponent. Where not `CAREFUL`, adds nothing and returns false if an item has bits that are too low.
+/// Adds the first items of a block, the largest of which has this exponent. Where not `CAREFUL`, adds nothing and returns false if an item has bits that are too
+/// low.
 #[cfg(not(target_arch = "nvptx64"))]
 #[inline(always)]
-fn sum_block<const W: usize, const CAREFUL: bool>(
+fn sum_block<
+    T: Terms<S::Item, N, W>,
+    S: Source,
+    const N: usize,
+    const W: usize,
+    const WINDOWS: usize,
+    const CAREFUL: bool,
+>(
     sum: &mut Fixed<W>,
-    at: &impl Fn(usize) -> f64,
+    block: S,
     len: usize,
     exponent: i32,
-    low: i32,
 ) -> bool {
-    let high = (exponent + 13).max(-982);
-    let window = |exponent: i32| f64::from_bits(((1023 + exponent) as u64) << 52 | 1 << 51);
-    let windows = [window(high), window(high - 40)];
+    let high = (exponent + 13).max(40 * WINDOWS as i32 - 1062);
+    let exponents: [i32; WINDOWS] = core::array::from_fn(|window| high - 40 * window as i32);
+    let windows = exponents.map(|exponent| f64::from_bits(((1023 + exponent) as u64) << 52 | 1 << 51));
     let mut all = windows.map(|window| [window; LANES]);
     let mut left = [0u64; LANES];
     for first in (0..len).step_by(LANES) {
-        let mut items = [0.0; LANES];
+        let mut rest = [[0.0; LANES]; N];
         for lane in 0..LANES {
-            let mut x = at(first + lane);
-            for all in &mut all {
-                let next = all[lane] + x;
-                x -= next - all[lane];
-                all[lane] = next;
+            // SAFETY: it is below the block's length.
+            let terms = T::terms(unsafe { block.get(first + lane) });
+            for (term, mut x) in terms.into_iter().enumerate() {
+                // Of what is so much less, there is nothing in the first window.
+                for all in &mut all[term..] {
+                    let next = all[lane] + x;
+                    x -= next - all[lane];
+                    all[lane] = next;
+                }
+                rest[term][lane] = x;
+                left[lane] |= x.to_bits() << 1;
             }
-            items[lane] = x;
-            left[lane] |= x.to_bits() << 1;
         }
         if CAREFUL {
-            for x in items.into_iter().filter(|&x| x != 0.0) {
-                sum.add_f64(x, low);
+            for &x in rest.as_flattened().iter().filter(|&&x| x != 0.0) {
+                sum.add_f64(x, T::LOW);
             }
         }
     }
@@ -418,11 +488,11 @@ fn sum_block<const W: usize, const CAREFUL: bool>(
         return false;
     }
     sum.flags |= NOT_MINUS_ZERO;
-    for ((all, window), exponent) in all.iter().zip(windows).zip([high, high - 40]) {
+    for ((all, window), exponent) in all.iter().zip(windows).zip(exponents) {
         // In one binade, numbers are as far apart as their bits.
         let apart = |all: &f64| all.to_bits().wrapping_sub(window.to_bits()) as i64;
         let moved = all.iter().map(apart).sum::<i64>();
-        sum.add_scaled(moved.unsigned_abs(), exponent - 52 - low, moved < 0);
+        sum.add_scaled(moved.unsigned_abs(), exponent - 52 - T::LOW, moved < 0);
     }
     true
 }
@@ -446,3 +516,159 @@ fn quotient<const W: usize>(sum: &Fixed<W>, count: u64, low: i32, format: Format
     let nearest = nearest(quotient, low - 128, rest != 0, format);
     if is_negative { -nearest } else { nearest }
 }
+
+/// Elements whose products are exact, and the sums of those: floats, and integers of up to 32 bits.
+pub trait ExactFactor: ExactElement {
+    /// An exact sum of products.
+    type Products: Accumulator;
+
+    /// The sum of nothing.
+    const NO_PRODUCTS: Self::Products;
+
+    /// One product.
+    fn product(self, other: Self) -> Self::Products;
+
+    /// The sum of both.
+    fn add_products(a: Self::Products, b: Self::Products) -> Self::Products;
+
+    /// The sum of the products of pairs side by side.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[doc(hidden)]
+    fn sum_products<S: Source<Item = (Self, Self)>>(items: S) -> Self::Products;
+
+    /// The number nearest to the sum of so many.
+    fn rounded_products(sum: Self::Products, count: u64) -> Self::Rounded;
+}
+
+macro_rules! factors {
+    ($($type:ident: [u64; $words:literal] from 2 ^ $low:literal, $format:ident, $terms:literal terms, $windows:literal windows;)*) => {$(
+        impl ExactFactor for $type {
+            type Products = Fixed<$words>;
+            const NO_PRODUCTS: Fixed<$words> = Fixed::ZERO;
+
+            #[inline(always)]
+            fn product(self, other: Self) -> Fixed<$words> {
+                let mut sum = Fixed::ZERO;
+                sum.add_product(self.to_f64(), other.to_f64(), $low);
+                sum
+            }
+
+            #[inline(always)]
+            fn add_products(a: Fixed<$words>, b: Fixed<$words>) -> Fixed<$words> {
+                a.plus(b)
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            #[inline(always)]
+            fn sum_products<S: Source<Item = (Self, Self)>>(items: S) -> Fixed<$words> {
+                sum_of::<Products, S, $terms, $words, $windows>(items)
+            }
+
+            fn rounded_products(sum: Fixed<$words>, count: u64) -> Self::Rounded {
+                rounded(&sum, count, $low, $format) as Self::Rounded
+            }
+        }
+    )*};
+}
+
+/// Products of pairs.
+#[cfg(not(target_arch = "nvptx64"))]
+struct Products;
+
+/// Of `f64` with fewer digits than half of theirs, a product is one.
+macro_rules! single_products {
+    ($($type:ident: $words:literal $low:literal;)*) => {$(
+        #[cfg(not(target_arch = "nvptx64"))]
+        impl Terms<($type, $type), 1, $words> for Products {
+            const LOW: i32 = $low;
+
+            #[inline(always)]
+            fn terms((a, b): ($type, $type)) -> [f64; 1] {
+                [a.to_f64() * b.to_f64()]
+            }
+
+            #[inline(always)]
+            fn is_exact(_: ($type, $type), _: [f64; 1]) -> bool {
+                true
+            }
+
+            #[inline(always)]
+            fn add(sum: &mut Fixed<$words>, (a, b): ($type, $type)) {
+                sum.add_f64(a.to_f64() * b.to_f64(), $low);
+            }
+        }
+    )*};
+}
+
+single_products! {
+    f16: 3 -48;
+    bf16: 10 -266;
+    f32: 10 -298;
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl Terms<(f64, f64), 2, 67> for Products {
+    const LOW: i32 = -2148;
+
+    #[inline(always)]
+    fn terms((a, b): (f64, f64)) -> [f64; 2] {
+        let product = a * b;
+        [product, a.mul_add(b, -product)]
+    }
+
+    /// What a product lacks is no float where that is below the least, and it is 2^-106 of the product at least.
+    #[inline(always)]
+    fn is_exact((a, b): (f64, f64), [product, _]: [f64; 2]) -> bool {
+        const LEAST: f64 = f64::from_bits((1023 - 960) << 52);
+        (product.abs() >= LEAST) | (a == 0.0) | (b == 0.0)
+    }
+
+    #[inline(always)]
+    fn add(sum: &mut Fixed<67>, (a, b): (f64, f64)) {
+        sum.add_product(a, b, -2148);
+    }
+}
+
+factors! {
+    f16: [u64; 3] from 2 ^ -48, F32, 1 terms, 2 windows;
+    bf16: [u64; 10] from 2 ^ -266, F32, 1 terms, 2 windows;
+    f32: [u64; 10] from 2 ^ -298, F32, 1 terms, 3 windows;
+    f64: [u64; 67] from 2 ^ -2148, F64, 2 terms, 4 windows;
+}
+
+macro_rules! integer_factors {
+    ($($type:ident)*) => {$(
+        impl ExactFactor for $type {
+            type Products = i128;
+            const NO_PRODUCTS: i128 = 0;
+
+            #[inline(always)]
+            fn product(self, other: Self) -> i128 {
+                i128::from(self) * i128::from(other)
+            }
+
+            #[inline(always)]
+            fn add_products(a: i128, b: i128) -> i128 {
+                a.wrapping_add(b)
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            #[inline(always)]
+            fn sum_products<S: Source<Item = (Self, Self)>>(items: S) -> i128 {
+                (0..items.len())
+                    .map(|index| {
+                        // SAFETY: it is in bounds.
+                        let (a, b) = unsafe { items.get(index) };
+                        a.product(b)
+                    })
+                    .sum()
+            }
+
+            fn rounded_products(sum: i128, _: u64) -> i128 {
+                sum
+            }
+        }
+    )*};
+}
+
+integer_factors! { i8 i16 i32 u8 u16 u32 }

@@ -1,6 +1,5 @@
-use crate::element::Element;
 use crate::op::Op;
-use crate::op::exact::ExactElement;
+use crate::op::exact::{ExactElement, ExactFactor};
 use bytemuck::{Pod, Zeroable};
 
 macro_rules! of_exact_sum {
@@ -10,7 +9,7 @@ macro_rules! of_exact_sum {
         #[repr(C)]
         pub struct $op;
 
-        impl<T: Element + ExactElement> Op<T> for $op {
+        impl<T: ExactElement> Op<T> for $op {
             const NAME: &'static str = $name;
             type Accumulator = T::State;
             type Output = $output;
@@ -67,5 +66,45 @@ of_exact_sum! {
 
     /// The mean, exact but for one rounding to the nearest number: of `f64` and integers an `f64`, of other floats an `f32`. Of no elements it has no
     /// value. As [`ExactSum`] otherwise.
-    ExactMean, "exact_mean": T::Mean, |sum, count| (count > 0).then(|| T::mean(sum, count));
+    ExactMean, "exact_mean": T::Real, |sum, count| (count > 0).then(|| T::mean(sum, count));
+}
+
+/// The dot product of two arrays without any rounding but one: products and their sum are exact, and the sum is rounded as an [`ExactSum`]. Of floats, and of
+/// integers of up to 32 bits.
+///
+/// On the CPU, as [`ExactSum`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct ExactDot;
+
+impl<T: ExactFactor> Op<(T, T)> for ExactDot {
+    const NAME: &'static str = "exact_dot";
+    type Accumulator = T::Products;
+    type Output = T::Rounded;
+    const EXACT: bool = true;
+
+    #[inline(always)]
+    fn identity(&self) -> T::Products {
+        T::NO_PRODUCTS
+    }
+
+    #[inline(always)]
+    fn lift(&self, (a, b): (T, T), _: u64) -> T::Products {
+        a.product(b)
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn fold_items<S: crate::cpu::Source<Item = (T, T)>>(&self, items: S, _: u64) -> T::Products {
+        T::sum_products(items)
+    }
+
+    #[inline(always)]
+    fn combine(&self, a: T::Products, b: T::Products) -> T::Products {
+        T::add_products(a, b)
+    }
+
+    fn finish(&self, sum: T::Products, count: u64) -> Option<T::Rounded> {
+        Some(T::rounded_products(sum, count))
+    }
 }

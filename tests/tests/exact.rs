@@ -1,8 +1,8 @@
 //! Exact sums against integers of any length.
 
 use gpu_reduce::{
-    ExactElement, ExactMean, ExactSum, ExactSumTwofold, Item, Op, Reduce, Reducer, bf16, exact_mean,
-    exact_sum, f16,
+    ExactDot, ExactElement, ExactMean, ExactSum, ExactSumTwofold, Item, Op, Reduce, Reducer, bf16, exact_dot,
+    exact_mean, exact_sum, f16,
 };
 use num_bigint::BigInt;
 use proptest::prelude::*;
@@ -54,12 +54,21 @@ fn big(value: f64) -> BigInt {
 
 /// Panics unless a number is the one nearest to an integer divided by 2^SCALE, the even one of two.
 fn assert_nearest<R: Format>(got: R, exact: &BigInt, context: &str) {
+    assert_nearest_at(got, exact, SCALE, context);
+}
+
+/// As [`assert_nearest`], of an integer divided by another power of two.
+fn assert_nearest_at<R: Format>(got: R, exact: &BigInt, scale: u32, context: &str) {
+    let big = |value: f64| big(value) << (scale - SCALE);
     let value: f64 = got.into();
     let magnitude = exact.magnitude();
     let is_negative = *exact < BigInt::ZERO;
-    if value.is_infinite() || BigInt::from(magnitude.clone()) >= R::limit() {
+    if value.is_infinite() || BigInt::from(magnitude.clone()) >= R::limit() << (scale - SCALE) {
         let infinity = if is_negative { f64::NEG_INFINITY } else { f64::INFINITY };
-        assert!(BigInt::from(magnitude.clone()) >= R::limit() && value == infinity, "{context}: {got:?}");
+        assert!(
+            BigInt::from(magnitude.clone()) >= R::limit() << (scale - SCALE) && value == infinity,
+            "{context}: {got:?}"
+        );
         return;
     }
     let distance = |other: f64| BigInt::from((exact - big(other)).magnitude().clone());
@@ -78,7 +87,7 @@ fn assert_nearest<R: Format>(got: R, exact: &BigInt, context: &str) {
 fn check<T: ExactElement + Item + Into<f64>>(items: &[T], context: &str)
 where
     T::Rounded: Format + Debug,
-    T::Mean: Format,
+    T::Real: Format,
 {
     let exact: BigInt = items.iter().map(|&item| big(item.into())).sum();
     let sum = items.reduce::<ExactSum, 64>().unwrap();
@@ -284,6 +293,65 @@ fn integers() {
     }
     types! { i8 i16 i32 i64 u8 u16 u32 u64 }
     assert_eq!([u64::MAX; 3].reduce::<ExactSumTwofold, 32>(), Ok([3.0 * 2f64.powi(64), -3.0]));
+}
+
+/// Products of exact sums, in the scale of a product.
+fn check_dot<T: gpu_reduce::ExactFactor + Item + Into<f64>>(a: &[T], b: &[T], context: &str)
+where
+    T::Rounded: Format,
+{
+    let product = |(&a, &b): (&T, &T)| big(a.into()) * big(b.into());
+    let exact: BigInt = a.iter().zip(b).map(product).sum();
+    // As far as a bit that says whether there was more.
+    let places = BigInt::from(1) << SCALE;
+    let (whole, rest) = (&exact / &places, &exact % &places);
+    let got = exact_dot(a, b).unwrap();
+    let few = (a, b).reduce::<ExactDot, 32>().unwrap();
+    assert_eq!(format!("{got:?}"), format!("{few:?}"), "{context}");
+    let doubled: BigInt =
+        whole * 4 + if rest == BigInt::ZERO { BigInt::ZERO } else { BigInt::from(rest.sign() as i8 - 1) };
+    assert_nearest_at(got, &doubled, SCALE + 2, context);
+}
+
+#[test]
+fn dot_products() {
+    for (turn, len) in LENGTHS.into_iter().enumerate() {
+        for spread in [1, 10, 60, 120, 500] {
+            let at =
+                |i: usize, which: u64| float64(hash(2 * (1000 * turn + i) as u64 + which), -spread..spread);
+            let (a, b): (Vec<f64>, Vec<f64>) = (0..len).map(|i| (at(i, 0), at(i, 1))).unzip();
+            check_dot(&a, &b, &format!("{len} f64, {spread}"));
+            if spread <= 120 {
+                let single = |items: &[f64]| items.iter().map(|&item| item as f32).collect::<Vec<_>>();
+                check_dot(&single(&a), &single(&b), &format!("{len} f32, {spread}"));
+                let brain =
+                    |items: &[f64]| items.iter().map(|&item| bf16::from_f64(item)).collect::<Vec<_>>();
+                check_dot(&brain(&a), &brain(&b), &format!("{len} bf16, {spread}"));
+            }
+            if spread <= 10 {
+                let half = |items: &[f64]| items.iter().map(|&item| f16::from_f64(item)).collect::<Vec<_>>();
+                check_dot(&half(&a), &half(&b), &format!("{len} f16, {spread}"));
+            }
+        }
+        // Products that are no floats.
+        let at = |i: usize, which: u64| float64(hash(2 * i as u64 + which), -700..-300);
+        let (a, b): (Vec<f64>, Vec<f64>) = (0..len).map(|i| (at(i, 0), at(i, 1))).unzip();
+        check_dot(&a, &b, "small products");
+        let (mut twice, mut against) = (a.clone(), b.clone());
+        twice.extend(&a);
+        against.extend(b.iter().map(|item| -item));
+        check_dot(&twice, &against, "products that cancel");
+    }
+    let least = f64::from_bits(1);
+    assert_eq!(exact_dot(&[least, 1.0], &[least, 1.0]), Ok(1.0));
+    assert_eq!(exact_dot(&[1.0, f64::EPSILON / 2.0, least], &[1.0, 1.0, least]), Ok(1.0 + f64::EPSILON));
+    assert_eq!(exact_dot(&[f64::MAX, f64::MAX, 1.0], &[2.0, -2.0, 3.0]), Ok(3.0));
+    assert!(exact_dot(&[f64::INFINITY], &[0.0]).unwrap().is_nan());
+    assert_eq!(exact_dot(&[f64::INFINITY, 1.0], &[-1.0, 2.0]), Ok(f64::NEG_INFINITY));
+    assert_eq!(exact_dot(&[-0.0f32], &[1.0f32]).unwrap().to_bits(), (-0.0f32).to_bits());
+    let (a, b): (Vec<i32>, Vec<i32>) = (0..5000).map(|i| (hash(i) as i32, hash(i + 5000) as i32)).unzip();
+    let exact = a.iter().zip(&b).map(|(&a, &b)| i128::from(a) * i128::from(b)).sum();
+    assert_eq!(exact_dot(&a, &b), Ok(exact));
 }
 
 /// Segments, rows and columns, each of which has the sum of its items.
