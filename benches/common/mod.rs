@@ -5,6 +5,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 /// `n` values between −0.5 and 0.5.
+#[allow(dead_code, reason = "not of all benches")]
 pub fn samples(n: usize) -> Vec<f32> {
     (0..n).map(|i| (i % 1000) as f32 * 1e-3 - 0.5).collect()
 }

@@ -4,17 +4,20 @@
 //! of any magnitude, and their sum, fit. Such sums add as integers do, in any order and grouping, and are rounded once.
 //!
 //! On a CPU, blocks of items are summed by `f64` arithmetic that is exact (S. M. Rump, T. Ogita, S. Oishi, "Accurate floating-point summation part I", SIAM J.
-//! Sci. Comput. 31, 2008, `ExtractVector`). With A = 1.5 · 2^P and an item x of less than 2^(P − 12), `t = A + x` is a multiple of 2^(P − 52), because it lies in
-//! the binade of A; so is `q = t − A`, exactly, and so the rest `x − q` is no more than 2^(P − 53), and exact. A second A, 2^40 times less, takes that. The A
-//! themselves add up what was taken: 2^11 items of less than 2^(P − 12), each rounded up by no more than as much, move it by less than 2^(P − 1), and it has not
-//! left its binade; a lane has 2^7 of a block. What is left then, of items with bits below 2^(P − 92), is added bit by bit; so are infinities, NaN, and what
-//! is so large that there is no such A.
+//! Sci. Comput. 31, 2008, `ExtractVector`). With a window A = 1.5 · 2^P and an item x of less than 2^(P − 7), `t = A + x` is a multiple of 2^(P − 52), because
+//! it lies in the binade of A; so is `q = t − A`, exactly, and the rest `x − q` is no more than 2^(P − 53), and exact. Another window, with an exponent less by
+//! 45, takes that, of which it is less than 2^(P − 45 − 7). The windows themselves add up what was taken: 2^5 items of a block come to each lane, none moves it by
+//! more than 2^(P − 7), and so it has moved by no more than 2^(P − 2), and has not left its binade, which is 2^(P − 1) to each side. What is left in the end, of
+//! items with bits that are too low, says that there are too few windows: then there are more, and where seven are too few, and for infinities, NaN and what
+//! has no window above it, items are added bit by bit, into words with room for what they carry over.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::Source;
 use crate::element::{Accumulator, Element};
 use bytemuck::{Pod, Zeroable};
 use core::fmt::Debug;
+#[cfg(not(target_arch = "nvptx64"))]
+use core::mem::MaybeUninit;
 use half::{bf16, f16};
 
 /// Some item was NaN, or infinite.
@@ -38,6 +41,77 @@ unsafe impl<const W: usize> Zeroable for Fixed<W> {}
 // SAFETY: as above.
 unsafe impl<const W: usize> Pod for Fixed<W> {}
 
+/// What numbers are added to.
+trait Sum {
+    /// Adds `magnitude · 2^shift`, an integer, or takes it away; the magnitude is less than 2^53.
+    fn add_scaled(&mut self, magnitude: u64, shift: i32, is_negative: bool);
+
+    fn raise(&mut self, flags: u64);
+
+    /// Adds an `f64` whose bits below 2^low are zero.
+    #[inline(always)]
+    fn add_f64(&mut self, value: f64, low: i32) {
+        let (exponent, fraction) = parts(value);
+        let is_negative = value.is_sign_negative();
+        if value.to_bits() != (-0.0f64).to_bits() {
+            self.raise(NOT_MINUS_ZERO);
+        }
+        if exponent < 0x7ff {
+            return self.add_scaled(whole(exponent, fraction), exponent.max(1) - 1075 - low, is_negative);
+        }
+        self.raise(match (fraction, is_negative) {
+            (0, false) => INFINITE,
+            (0, true) => MINUS_INFINITE,
+            _ => NAN,
+        });
+    }
+
+    /// Adds a product of two `f64`, whose bits below 2^low are zero.
+    #[inline(always)]
+    fn add_product(&mut self, a: f64, b: f64, low: i32) {
+        let product = a * b;
+        let ((of_a, fraction_of_a), (of_b, fraction_of_b)) = (parts(a), parts(b));
+        if a == 0.0 || b == 0.0 || of_a.max(of_b) == 0x7ff {
+            return self.add_f64(product, low);
+        }
+        let magnitude = u128::from(whole(of_a, fraction_of_a)) * u128::from(whole(of_b, fraction_of_b));
+        let shift = of_a.max(1) + of_b.max(1) - 2 * 1075 - low;
+        let is_negative = product.is_sign_negative();
+        self.raise(NOT_MINUS_ZERO);
+        self.add_scaled(magnitude as u64 & ((1 << 53) - 1), shift, is_negative);
+        self.add_scaled((magnitude >> 53) as u64, shift + 53, is_negative);
+    }
+}
+
+/// The exponent of an `f64` as it is stored, and the fraction.
+#[inline(always)]
+fn parts(value: f64) -> (i32, u64) {
+    let bits = value.to_bits();
+    ((bits >> 52 & 0x7ff) as i32, bits & ((1 << 52) - 1))
+}
+
+/// A fraction with its first bit.
+#[inline(always)]
+fn whole(exponent: i32, fraction: u64) -> u64 {
+    fraction | u64::from(exponent > 0) << 52
+}
+
+impl<const W: usize> Sum for Fixed<W> {
+    #[inline(always)]
+    fn add_scaled(&mut self, magnitude: u64, shift: i32, is_negative: bool) {
+        match shift {
+            0.. => self.add(magnitude, shift as u32, is_negative),
+            // Of an integer there is nothing below.
+            _ => self.add(magnitude.unbounded_shr(shift.unsigned_abs()), 0, is_negative),
+        }
+    }
+
+    #[inline(always)]
+    fn raise(&mut self, flags: u64) {
+        self.flags |= flags;
+    }
+}
+
 impl<const W: usize> Fixed<W> {
     const ZERO: Self = Self { words: [0; W], flags: 0 };
 
@@ -58,58 +132,6 @@ impl<const W: usize> Fixed<W> {
             let (value, first) = change(*place, part);
             let (value, second) = change(value, carry.into());
             (*place, carry) = (value, first | second);
-        }
-    }
-
-    /// Adds an `f64` whose bits below 2^low are zero.
-    #[inline(always)]
-    fn add_f64(&mut self, value: f64, low: i32) {
-        let bits = value.to_bits();
-        let (exponent, fraction) = ((bits >> 52 & 0x7ff) as i32, bits & ((1 << 52) - 1));
-        let is_negative = bits >> 63 != 0;
-        if bits != (-0.0f64).to_bits() {
-            self.flags |= NOT_MINUS_ZERO;
-        }
-        if exponent == 0x7ff {
-            self.flags |= match (fraction, is_negative) {
-                (0, false) => INFINITE,
-                (0, true) => MINUS_INFINITE,
-                _ => NAN,
-            };
-            return;
-        }
-        let magnitude = if exponent > 0 { fraction | 1 << 52 } else { fraction };
-        self.add_scaled(magnitude, exponent.max(1) - 1075 - low, is_negative);
-    }
-
-    /// Adds a product of two `f64`, whose bits below 2^low are zero.
-    #[inline(always)]
-    fn add_product(&mut self, a: f64, b: f64, low: i32) {
-        let product = a * b;
-        let of = |value: f64| {
-            let bits = value.to_bits();
-            let (exponent, fraction) = ((bits >> 52 & 0x7ff) as i32, bits & ((1 << 52) - 1));
-            (u128::from(if exponent > 0 { fraction | 1 << 52 } else { fraction }), exponent.max(1) - 1075)
-        };
-        if a == 0.0 || b == 0.0 || !a.is_finite() || !b.is_finite() {
-            return self.add_f64(product, low);
-        }
-        let ((a, of_a), (b, of_b)) = (of(a), of(b));
-        let (magnitude, shift) = (a * b, of_a + of_b - low);
-        let is_negative = product.is_sign_negative();
-        self.flags |= NOT_MINUS_ZERO;
-        self.add_scaled(magnitude as u64, shift, is_negative);
-        self.add_scaled((magnitude >> 64) as u64, shift + 64, is_negative);
-    }
-
-    /// Adds `magnitude · 2^shift`, an integer, or takes it away.
-    #[inline(always)]
-    fn add_scaled(&mut self, magnitude: u64, shift: i32, is_negative: bool) {
-        match shift {
-            0.. => self.add(magnitude, shift as u32, is_negative),
-            -63..0 => self.add(magnitude >> -shift, 0, is_negative),
-            // Of an integer there is nothing below.
-            _ => {}
         }
     }
 
@@ -234,10 +256,10 @@ pub trait ExactElement: Element {
 }
 
 /// Words of the longest sum.
-const MOST_WORDS: usize = 34;
+const MOST_WORDS: usize = 67;
 
 macro_rules! floats {
-    ($($type:ident: [u64; $words:literal] from 2 ^ $low:literal, $format:ident;)*) => {$(
+    ($($type:ident: [u64; $words:literal] from 2 ^ $low:literal, $format:ident, $windows:literal windows;)*) => {$(
         impl ExactElement for $type {
             type State = Fixed<$words>;
             type Rounded = Self::Real;
@@ -258,7 +280,7 @@ macro_rules! floats {
             #[cfg(not(target_arch = "nvptx64"))]
             #[inline(always)]
             fn sum<S: Source<Item = Self>>(items: S) -> Fixed<$words> {
-                sum_of::<Alone, S, 1, $words, 2>(items)
+                sum_of::<Alone, S, 1, $words, $windows>(items)
             }
 
             fn rounded(sum: Fixed<$words>, count: u64) -> Self::Real {
@@ -294,7 +316,7 @@ macro_rules! floats {
             }
 
             #[inline(always)]
-            fn add(sum: &mut Fixed<$words>, item: $type) {
+            fn add(sum: &mut Loose, item: $type) {
                 sum.add_f64(item.to_f64(), $low);
             }
         }
@@ -306,10 +328,10 @@ macro_rules! floats {
 struct Alone;
 
 floats! {
-    f16: [u64; 2] from 2 ^ -24, F32;
-    bf16: [u64; 6] from 2 ^ -133, F32;
-    f32: [u64; 6] from 2 ^ -149, F32;
-    f64: [u64; 34] from 2 ^ -1074, F64;
+    f16: [u64; 2] from 2 ^ -24, F32, 1 windows;
+    bf16: [u64; 6] from 2 ^ -133, F32, 1 windows;
+    f32: [u64; 6] from 2 ^ -149, F32, 1 windows;
+    f64: [u64; 34] from 2 ^ -1074, F64, 2 windows;
 }
 
 macro_rules! integers {
@@ -369,11 +391,19 @@ macro_rules! integers {
 
 integers! { i8 i16 i32 i64 u8 u16 u32 u64 }
 
-/// Lanes of a block, and items.
+/// Lanes of a block, rows of them that are summed at a time, and items.
 #[cfg(not(target_arch = "nvptx64"))]
-const LANES: usize = 32;
+const LANES: usize = 64;
 #[cfg(not(target_arch = "nvptx64"))]
-const BLOCK: usize = 4096;
+const ROWS: usize = 4;
+#[cfg(not(target_arch = "nvptx64"))]
+const BLOCK: usize = 2048;
+
+/// Bits between the largest item and a window's first, and between one window's and the next.
+#[cfg(not(target_arch = "nvptx64"))]
+const HEADROOM: i32 = 7;
+#[cfg(not(target_arch = "nvptx64"))]
+const STEP: i32 = 45;
 
 /// How items become floats that are summed.
 #[cfg(not(target_arch = "nvptx64"))]
@@ -388,8 +418,66 @@ trait Terms<I, const N: usize, const W: usize> {
     fn is_exact(item: I, terms: [f64; N]) -> bool;
 
     /// Adds an item bit by bit.
-    fn add(sum: &mut Fixed<W>, item: I);
+    fn add(sum: &mut Loose, item: I);
 }
+
+/// Words of 32 bits that carry nothing over, of up to so many items.
+#[cfg(not(target_arch = "nvptx64"))]
+struct Loose {
+    words: [i64; 2 * MOST_WORDS + 2],
+    flags: u64,
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl Sum for Loose {
+    #[inline(always)]
+    fn add_scaled(&mut self, magnitude: u64, shift: i32, is_negative: bool) {
+        let (magnitude, shift) = if shift < 0 {
+            (magnitude.unbounded_shr(shift.unsigned_abs()), 0)
+        } else {
+            (magnitude, shift as u32)
+        };
+        let value = if is_negative { -(magnitude as i64) } else { magnitude as i64 };
+        let (word, bit) = (shift as usize / 32, shift % 32);
+        // Less than 2^32, and than 2^52; of a product's two parts, no two of these to a word. 2^10 times it is less than 2^63. (There are words for all shifts.)
+        if let Some([low, high]) = self.words.get_mut(word..word + 2) {
+            *low += value << bit & 0xffff_ffff;
+            *high += value >> (32 - bit);
+        }
+    }
+
+    #[inline(always)]
+    fn raise(&mut self, flags: u64) {
+        self.flags |= flags;
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl Loose {
+    fn add_to<const W: usize>(&self, sum: &mut Fixed<W>) {
+        sum.flags |= self.flags;
+        for (word, &value) in self.words.iter().enumerate().filter(|&(_, &value)| value != 0) {
+            sum.add(value.unsigned_abs(), 32 * word as u32, value < 0);
+        }
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+const LOOSE: usize = 1024;
+
+/// By which windows a block is summed: those that did for the one before.
+#[cfg(not(target_arch = "nvptx64"))]
+#[derive(Clone, Copy)]
+struct Guess {
+    /// The first one's exponent.
+    high: i32,
+    /// How many of them: the least, five, seven; or bit by bit.
+    level: u32,
+}
+
+/// A block after which fewer windows are tried again.
+#[cfg(not(target_arch = "nvptx64"))]
+const RETRY: usize = 16;
 
 /// Adds up items.
 #[cfg(not(target_arch = "nvptx64"))]
@@ -398,103 +486,213 @@ fn sum_of<T: Terms<S::Item, N, W>, S: Source, const N: usize, const W: usize, co
     items: S,
 ) -> Fixed<W> {
     let mut sum = Fixed::ZERO;
+    let mut guess = Guess { high: i32::MIN, level: 0 };
     let mut start = 0;
     while start < items.len() {
         let end = items.len().min(start + BLOCK);
         // SAFETY: it lies within the items.
         let block = unsafe { items.part(start..end) };
-        let whole = block.len() / LANES * LANES;
-        let mut most = [0i64; LANES];
-        let mut inexact = [false; LANES];
-        for first in (0..whole).step_by(LANES) {
-            for lane in 0..LANES {
-                // SAFETY: it is below the block's length.
-                let item = unsafe { block.get(first + lane) };
-                let terms = T::terms(item);
-                most[lane] = most[lane].max(terms[0].to_bits() as i64 & i64::MAX);
-                inexact[lane] |= !T::is_exact(item, terms);
+        // What is read a block later.
+        let prefetch = |first: usize| {
+            let first = end + first;
+            if first < items.len() {
+                items.prefetch(first..first + ROWS * LANES);
             }
+        };
+        if start % (RETRY * BLOCK) == 0 {
+            guess.level = 0;
         }
-        let most = most.into_iter().fold(0, i64::max);
-        let exponent = (most >> 52) as i32 - 1023;
-        let is_exact = inexact == [false; LANES];
-        let mut rest = 0;
-        if most == 0 && is_exact {
-            // Zeros alone.
-            // SAFETY: as above.
-            let plus = (0..whole).any(|index| T::terms(unsafe { block.get(index) })[0].to_bits() == 0);
-            sum.flags |= if plus { NOT_MINUS_ZERO } else { 0 };
-            rest = whole;
-        } else if exponent <= 1000 && is_exact {
-            if !sum_block::<T, S, N, W, WINDOWS, false>(&mut sum, block, whole, exponent) {
-                sum_block::<T, S, N, W, WINDOWS, true>(&mut sum, block, whole, exponent);
+        if block.len() == BLOCK {
+            // SAFETY: it is below the block's length.
+            let terms = |index| T::terms(unsafe { block.get(index) });
+            add_block::<T, S, N, W, WINDOWS>(&mut sum, block, BLOCK, terms, prefetch, &mut guess);
+        } else {
+            let mut terms = [const { MaybeUninit::<[f64; N]>::uninit() }; BLOCK];
+            let len = block.len().next_multiple_of(ROWS * LANES);
+            for index in 0..len {
+                // SAFETY: as above.
+                let of_item = || T::terms(unsafe { block.get(index) });
+                terms[index].write(if index < block.len() { of_item() } else { [0.0; N] });
             }
-            rest = whole;
-        }
-        for index in rest..block.len() {
-            // SAFETY: as above.
-            T::add(&mut sum, unsafe { block.get(index) });
+            // SAFETY: written above.
+            let terms = |index: usize| unsafe { terms[index].assume_init() };
+            add_block::<T, S, N, W, WINDOWS>(&mut sum, block, len, terms, prefetch, &mut guess);
         }
         start = end;
     }
     sum
 }
 
-/// Adds the first items of a block, the largest of which has this exponent. Where not `CAREFUL`, adds nothing and returns false if an item has bits that are too
-/// low.
+/// Adds a block's items, of which these are the terms, zeros after the last.
 #[cfg(not(target_arch = "nvptx64"))]
 #[inline(always)]
-fn sum_block<
-    T: Terms<S::Item, N, W>,
-    S: Source,
-    const N: usize,
-    const W: usize,
-    const WINDOWS: usize,
-    const CAREFUL: bool,
->(
+fn add_block<T: Terms<S::Item, N, W>, S: Source, const N: usize, const W: usize, const WINDOWS: usize>(
     sum: &mut Fixed<W>,
     block: S,
     len: usize,
-    exponent: i32,
-) -> bool {
-    let high = (exponent + 13).max(40 * WINDOWS as i32 - 1062);
-    let exponents: [i32; WINDOWS] = core::array::from_fn(|window| high - 40 * window as i32);
-    let windows = exponents.map(|exponent| f64::from_bits(((1023 + exponent) as u64) << 52 | 1 << 51));
-    let mut all = windows.map(|window| [window; LANES]);
-    let mut left = [0u64; LANES];
-    for first in (0..len).step_by(LANES) {
-        let mut rest = [[0.0; LANES]; N];
-        for lane in 0..LANES {
-            // SAFETY: it is below the block's length.
-            let terms = T::terms(unsafe { block.get(first + lane) });
-            for (term, mut x) in terms.into_iter().enumerate() {
-                // Of what is so much less, there is nothing in the first window.
-                for all in &mut all[term..] {
-                    let next = all[lane] + x;
-                    x -= next - all[lane];
-                    all[lane] = next;
+    terms: impl Fn(usize) -> [f64; N] + Copy,
+    prefetch: impl Fn(usize) + Copy,
+    guess: &mut Guess,
+) {
+    // SAFETY: whoever calls it has an index below the block's length.
+    let item = |index: usize| unsafe { block.get(index) };
+    // (Of most items it is known when this is compiled, and there is no such loop.)
+    let mut is_exact = true;
+    for index in 0..block.len() {
+        is_exact &= T::is_exact(item(index), T::terms(item(index)));
+    }
+    if is_exact && guess.level < 3 {
+        let mut most = 0;
+        if guess.high == i32::MIN {
+            for index in 0..len {
+                most = most.max(terms(index)[0].to_bits() as i64 & i64::MAX);
+            }
+            guess.high = high_for(most);
+        }
+        let first = guess.level;
+        let mut turn = first;
+        while turn < 3 {
+            let (of_block, is_all) = match turn {
+                0 => try_windows::<WINDOWS, W, N>(sum, len, terms, prefetch, guess.high, T::LOW),
+                1 => try_windows::<5, W, N>(sum, len, terms, prefetch, guess.high, T::LOW),
+                _ => try_windows::<7, W, N>(sum, len, terms, prefetch, guess.high, T::LOW),
+            };
+            if is_all {
+                guess.level = turn;
+                return;
+            }
+            most = of_block;
+            if most == 0 {
+                // Zeros alone.
+                let plus = (0..block.len()).any(|index| T::terms(item(index))[0].to_bits() == 0);
+                sum.flags |= if plus { NOT_MINUS_ZERO } else { 0 };
+                return;
+            }
+            if most >> 52 > 1023 + 1000 {
+                break;
+            }
+            // The same number of windows, where the largest item would have them; or more.
+            let high = high_for(most);
+            turn += u32::from(guess.high == high);
+            guess.high = high;
+        }
+        // What is infinite, or NaN, or so large, is an exception; the rest is not.
+        if turn == 3 {
+            guess.level = 3;
+        }
+    }
+    for first in (0..block.len()).step_by(LOOSE) {
+        let mut loose = Loose { words: [0; 2 * MOST_WORDS + 2], flags: 0 };
+        for index in first..block.len().min(first + LOOSE) {
+            T::add(&mut loose, item(index));
+        }
+        loose.add_to(sum);
+    }
+}
+
+/// The first window's exponent where this is the largest magnitude, as an integer.
+#[cfg(not(target_arch = "nvptx64"))]
+#[inline(always)]
+fn high_for(most: i64) -> i32 {
+    ((most >> 52) as i32 - 1023 + 1 + HEADROOM).min(1023)
+}
+
+/// Adds a block's terms if so many windows take all of them. Returns the largest magnitude, as an integer, and whether they have.
+#[cfg(not(target_arch = "nvptx64"))]
+#[inline(always)]
+fn try_windows<const WINDOWS: usize, const W: usize, const N: usize>(
+    sum: &mut Fixed<W>,
+    len: usize,
+    terms: impl Fn(usize) -> [f64; N] + Copy,
+    prefetch: impl Fn(usize),
+    high: i32,
+    low: i32,
+) -> (i64, bool) {
+    let moved = Moved::<WINDOWS>::of(len, terms, prefetch, high);
+    let is_all = moved.is_all();
+    if is_all {
+        moved.add_to(sum, low);
+    }
+    (moved.most, is_all)
+}
+
+/// What the items of a block have moved windows by.
+#[cfg(not(target_arch = "nvptx64"))]
+struct Moved<const WINDOWS: usize> {
+    /// The first window's exponent.
+    high: i32,
+    by: [i64; WINDOWS],
+    /// The largest magnitude, as an integer, and whether items had bits below the windows.
+    most: i64,
+    has_rest: bool,
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl<const WINDOWS: usize> Moved<WINDOWS> {
+    /// That of terms, of which there is a multiple of [`ROWS`] · [`LANES`].
+    #[inline(always)]
+    fn of<const N: usize>(
+        len: usize,
+        terms: impl Fn(usize) -> [f64; N],
+        prefetch: impl Fn(usize),
+        high: i32,
+    ) -> Self {
+        let high = high.max(STEP * (WINDOWS as i32 - 1) - 1022);
+        let windows: [f64; WINDOWS] = core::array::from_fn(|window| {
+            f64::from_bits(((1023 + high - STEP * window as i32) as u64) << 52 | 1 << 51)
+        });
+        let mut all = windows.map(|window| [window; LANES]);
+        let mut most = [0i64; LANES];
+        let mut rest = [0u64; LANES];
+        for first in (0..len).step_by(ROWS * LANES) {
+            prefetch(first);
+            for lane in 0..LANES {
+                let mut held: [f64; WINDOWS] = core::array::from_fn(|window| all[window][lane]);
+                let (mut most_of_lane, mut rest_of_lane) = (most[lane], rest[lane]);
+                for row in 0..ROWS {
+                    let terms = terms(first + row * LANES + lane);
+                    most_of_lane = most_of_lane.max(terms[0].to_bits() as i64 & i64::MAX);
+                    for term in 0..N {
+                        let mut x = terms[term];
+                        // Of what is so much less, there is nothing in the first window.
+                        for window in term..WINDOWS {
+                            let next = held[window] + x;
+                            x -= next - held[window];
+                            held[window] = next;
+                        }
+                        rest_of_lane |= x.to_bits() << 1;
+                    }
                 }
-                rest[term][lane] = x;
-                left[lane] |= x.to_bits() << 1;
+                for window in 0..WINDOWS {
+                    all[window][lane] = held[window];
+                }
+                (most[lane], rest[lane]) = (most_of_lane, rest_of_lane);
             }
         }
-        if CAREFUL {
-            for &x in rest.as_flattened().iter().filter(|&&x| x != 0.0) {
-                sum.add_f64(x, T::LOW);
-            }
+        let mut by = [0; WINDOWS];
+        for window in 0..WINDOWS {
+            // In one binade, numbers are as far apart as their bits.
+            let apart = |all: &f64| all.to_bits().wrapping_sub(windows[window].to_bits()) as i64;
+            by[window] = all[window].iter().map(apart).fold(0, i64::wrapping_add);
+        }
+        let most = most.into_iter().fold(0, i64::max);
+        Self { high, by, most, has_rest: rest.into_iter().fold(0, |all, rest| all | rest) != 0 }
+    }
+
+    /// Whether the windows have taken all, and some are no zeros.
+    #[inline(always)]
+    fn is_all(&self) -> bool {
+        !self.has_rest && self.most > 0 && self.most >> 52 <= 1023 + 1000 && high_for(self.most) <= self.high
+    }
+
+    #[inline(always)]
+    fn add_to<const W: usize>(&self, sum: &mut Fixed<W>, low: i32) {
+        sum.flags |= NOT_MINUS_ZERO;
+        for (window, &by) in self.by.iter().enumerate() {
+            let shift = self.high - STEP * window as i32 - 52 - low;
+            sum.add_scaled(by.unsigned_abs(), shift, by < 0);
         }
     }
-    if !CAREFUL && left.into_iter().fold(0, |all, left| all | left) != 0 {
-        return false;
-    }
-    sum.flags |= NOT_MINUS_ZERO;
-    for ((all, window), exponent) in all.iter().zip(windows).zip(exponents) {
-        // In one binade, numbers are as far apart as their bits.
-        let apart = |all: &f64| all.to_bits().wrapping_sub(window.to_bits()) as i64;
-        let moved = all.iter().map(apart).sum::<i64>();
-        sum.add_scaled(moved.unsigned_abs(), exponent - 52 - T::LOW, moved < 0);
-    }
-    true
 }
 
 /// The exact quotient's nearest number.
@@ -593,7 +791,7 @@ macro_rules! single_products {
             }
 
             #[inline(always)]
-            fn add(sum: &mut Fixed<$words>, (a, b): ($type, $type)) {
+            fn add(sum: &mut Loose, (a, b): ($type, $type)) {
                 sum.add_f64(a.to_f64() * b.to_f64(), $low);
             }
         }
@@ -624,16 +822,16 @@ impl Terms<(f64, f64), 2, 67> for Products {
     }
 
     #[inline(always)]
-    fn add(sum: &mut Fixed<67>, (a, b): (f64, f64)) {
+    fn add(sum: &mut Loose, (a, b): (f64, f64)) {
         sum.add_product(a, b, -2148);
     }
 }
 
 factors! {
-    f16: [u64; 3] from 2 ^ -48, F32, 1 terms, 2 windows;
-    bf16: [u64; 10] from 2 ^ -266, F32, 1 terms, 2 windows;
-    f32: [u64; 10] from 2 ^ -298, F32, 1 terms, 3 windows;
-    f64: [u64; 67] from 2 ^ -2148, F64, 2 terms, 4 windows;
+    f16: [u64; 3] from 2 ^ -48, F32, 1 terms, 1 windows;
+    bf16: [u64; 10] from 2 ^ -266, F32, 1 terms, 1 windows;
+    f32: [u64; 10] from 2 ^ -298, F32, 1 terms, 2 windows;
+    f64: [u64; 67] from 2 ^ -2148, F64, 2 terms, 3 windows;
 }
 
 macro_rules! integer_factors {
