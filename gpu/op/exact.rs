@@ -509,10 +509,10 @@ fn sum_of<T: Terms<S::Item, N, W>, S: Source, const N: usize, const W: usize, co
         } else {
             let mut terms = [const { MaybeUninit::<[f64; N]>::uninit() }; BLOCK];
             let len = block.len().next_multiple_of(ROWS * LANES);
-            for index in 0..len {
+            for (index, place) in terms[..len].iter_mut().enumerate() {
                 // SAFETY: as above.
                 let of_item = || T::terms(unsafe { block.get(index) });
-                terms[index].write(if index < block.len() { of_item() } else { [0.0; N] });
+                place.write(if index < block.len() { of_item() } else { [0.0; N] });
             }
             // SAFETY: written above.
             let terms = |index: usize| unsafe { terms[index].assume_init() };
@@ -652,13 +652,12 @@ impl<const WINDOWS: usize> Moved<WINDOWS> {
                 for row in 0..ROWS {
                     let terms = terms(first + row * LANES + lane);
                     most_of_lane = most_of_lane.max(terms[0].to_bits() as i64 & i64::MAX);
-                    for term in 0..N {
-                        let mut x = terms[term];
+                    for (term, mut x) in terms.into_iter().enumerate() {
                         // Of what is so much less, there is nothing in the first window.
-                        for window in term..WINDOWS {
-                            let next = held[window] + x;
-                            x -= next - held[window];
-                            held[window] = next;
+                        for held in &mut held[term..] {
+                            let next = *held + x;
+                            x -= next - *held;
+                            *held = next;
                         }
                         rest_of_lane |= x.to_bits() << 1;
                     }

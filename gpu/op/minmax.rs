@@ -1,7 +1,9 @@
 use super::{Max, Min};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::Source;
-use crate::element::{Element, Key};
+use crate::element::Element;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::element::Key;
 use crate::op::{OnCpu, Op};
 use crate::table;
 use bytemuck::{Pod, Zeroable};

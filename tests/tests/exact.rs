@@ -354,6 +354,18 @@ fn dot_products() {
     assert_eq!(exact_dot(&a, &b), Ok(exact));
 }
 
+/// No kernels of them are compiled yet.
+#[test]
+fn on_a_gpu_it_is_an_error() {
+    for device in support::devices().into_iter().filter(|device| !device.is_cpu()) {
+        let x = device.upload(&[1.0f64, 2.0]).unwrap();
+        assert!(matches!(exact_sum(&x), Err(gpu_reduce::Error::NoKernel { .. })), "{device}");
+        let stream = device.stream().unwrap();
+        assert!(matches!(x.launch::<ExactMean, 64>(&stream).wait(), Err(gpu_reduce::Error::NoKernel { .. })));
+        assert_eq!(x.reduce::<gpu_reduce::Sum, 64>(), Ok(3.0));
+    }
+}
+
 /// Segments, rows and columns, each of which has the sum of its items.
 #[test]
 fn shapes() {
