@@ -46,8 +46,7 @@ impl<'a> Stream<'a> {
         Ok(Self(stream, PhantomData))
     }
 
-    /// The same stream, with scratch memory of the caller's: what calls need beside their items and results, and what is not given here they take from
-    /// a pool. A call takes as much as its `scratch_bytes` says ([`Reduce`](crate::Reduce::scratch_bytes), [`Segments`](crate::Segments::scratch_bytes),
+    /// The same stream, with scratch memory of the caller's: what calls need beside their items and results, and otherwise take from a pool. A call takes as much as its `scratch_bytes` says ([`Reduce`](crate::Reduce::scratch_bytes), [`Segments`](crate::Segments::scratch_bytes),
     /// [`Runs`](crate::Runs::scratch_bytes)) where none before has taken as much for its kind; so the sum suffices for several. What is
     /// launched takes as much as what is enqueued; segments and rows that are launched have memory of their own.
     ///

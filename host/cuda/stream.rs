@@ -91,13 +91,19 @@ pub(super) fn area_bytes<T>(len: usize) -> usize {
 }
 
 impl Source {
+    /// An error where so many bytes are not left of what was lent.
+    fn has(&self, needed: usize) -> Result<(), Error> {
+        match *self {
+            Self::Lent(_, left) if left < needed => Err(Error::Scratch { needed, left }),
+            _ => Ok(()),
+        }
+    }
+
     /// An area for so many, or for `likely` ones where it is the driver's.
     fn area<T: DeviceCopy>(&mut self, gpu: &Gpu, len: usize, likely: usize) -> Result<Area<T>, Error> {
-        let Self::Lent(address, left) = self else { return gpu.allocate(likely.max(len)).map(Area::Own) };
         let bytes = area_bytes::<T>(len);
-        if bytes > *left {
-            return Err(Error::Scratch { needed: bytes, left: *left });
-        }
+        self.has(bytes)?;
+        let Self::Lent(address, left) = self else { return gpu.allocate(likely.max(len)).map(Area::Own) };
         // SAFETY: it lies in what was lent.
         let area = unsafe { DeviceSlice::from_raw_parts(DevicePointer::from_raw(*address), len) };
         (*address, *left) = (*address + bytes as u64, *left - bytes);
@@ -537,6 +543,7 @@ impl Partials {
         [words, counts]: [usize; 2],
         likely: [usize; 2],
     ) -> Result<Self, Error> {
+        source.has(Self::bytes(words, counts))?;
         let [likely_words, likely_counts] = likely.map(usize::next_power_of_two);
         let mut new = Self {
             slots: source.area(gpu, words, likely_words)?,

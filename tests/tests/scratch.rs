@@ -133,6 +133,22 @@ fn what_is_too_little_is_told() {
             .unwrap();
             assert_eq!(x.launch::<Sum, 32>(&device.stream().unwrap()).wait(), x.reduce::<Sum, 32>());
         });
+        // What was refused has taken nothing.
+        let rows = x.rows(7).unwrap();
+        let bytes = rows.scratch_bytes::<Sum, 32>();
+        let mut sums = device.zeros::<i64>(rows.len()).unwrap();
+        lent(&device, bytes, |stream| {
+            let all = x.segments(&[0u32, 10_000, 69_000, 70_000]).unwrap();
+            assert!(all.scratch_bytes::<Sum, 32>() > bytes);
+            // SAFETY: all stay.
+            unsafe {
+                let offsets = device.upload(&[0u32, 10_000, 69_000, 70_000]).unwrap();
+                let all = x.segments(&offsets).unwrap();
+                let why = all.enqueue::<Sum, 32>(stream, &mut sums);
+                assert!(matches!(why, Err(Error::Scratch { .. })), "{why:?}");
+                rows.enqueue::<Sum, 32>(stream, &mut sums).unwrap();
+            }
+        });
         // Of another device.
         let mut other = Device::cpu().zeros::<u64>(100).unwrap();
         // SAFETY: it stays.
