@@ -55,9 +55,9 @@ of_exact_sum! {
     /// ```
     /// use gpu_reduce_kernels::{ExactSum, Op};
     ///
-    /// let items = [1e30f32, 1.0, -1e30];
-    /// let sum = items.into_iter().fold(Op::<f32>::identity(&ExactSum), |sum, item| ExactSum.combine(sum, ExactSum.lift(item, 0)));
-    /// assert_eq!(Op::<f32>::finish(&ExactSum, sum, 3), Some(1.0));
+    /// let sum = |a, b| Op::<f32>::combine(&ExactSum, a, b);
+    /// let [a, b, c] = [1e30f32, 1.0, -1e30].map(|item| ExactSum.lift(item, 0));
+    /// assert_eq!(Op::<f32>::finish(&ExactSum, sum(sum(a, b), c), 3), Some(1.0));
     /// ```
     ExactSum, "exact_sum": T::Rounded, |sum, count| Some(T::rounded(sum, count));
 
