@@ -1,7 +1,7 @@
 //! Times reductions of data on a GPU, a JSON line a case, in the same form as the peers' programs:
 //!
 //! ```text
-//! cargo bench --bench device -- CASES.txt [--block BLOCK]
+//! cargo bench --bench device -- CASES.txt [--block BLOCK] [--data KIND]
 //! ```
 //!
 //! Each line of the file is `OP DTYPE N`, or `segOP DTYPE N SEGMENT` of segments of that length by `u64` offsets, `rowOP` of rows of it, `colOP` of so
@@ -12,6 +12,9 @@
 //! (one buffer where the input is under 16 MiB: then it is hot in L2), 3 replays to warm up, the median of 15.
 //! `examples/speed.rs` makes a table and a chart of what this and others print.
 
+#[path = "common/kinds.rs"]
+mod kinds;
+
 use clap::Parser;
 use cust::memory::bytemuck::Zeroable;
 use cust::sys::{self, CUstream, cudaError_enum::CUDA_SUCCESS};
@@ -20,6 +23,8 @@ use gpu_reduce::{
     bf16, default_block, f16, for_each_block, for_each_comparison, for_each_element, for_each_operator,
     for_each_pair_operator,
 };
+use kinds::{hash, kinds, single};
+use rayon::prelude::*;
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -38,6 +43,10 @@ struct Arguments {
     /// Threads a block, instead of those of the one-line functions.
     #[arg(long)]
     block: Option<u32>,
+    /// What floats are, named after their operator where it is not the default: `normal` deviates, `sorted` ones, `spread` over magnitudes of 2^±60, or `all`,
+    /// any bits of finite ones.
+    #[arg(long, default_value = "uniform")]
+    data: String,
     /// What `cargo bench` passes.
     #[arg(long, hide = true)]
     bench: bool,
@@ -68,7 +77,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             [op, dtype, n, segment] => (op, dtype, n, Some(segment.parse()?)),
             _ => return Err(format!("not OP DTYPE N [SEGMENT]: {line}").into()),
         };
-        cases.push(Case { op, dtype, n: n.parse()?, segment, block: arguments.block });
+        cases.push(Case { op, dtype, n: n.parse()?, segment, block: arguments.block, data: &arguments.data });
     }
     // Type by type, so that data are filled in once for all cases of a type.
     let mut dtypes: Vec<&str> = Vec::new();
@@ -83,7 +92,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 $(stringify!($type) => {
                     let cases: Vec<_> = cases.iter().filter(|case| case.dtype == $dtype).collect();
                     let items = cases.iter().map(|case| case.items() * case.buffers::<$type>()).max();
-                    let input = fill::<$type>(&device, items.unwrap_or(0))?;
+                    let input = fill::<$type>(&device, items.unwrap_or(0), &arguments.data)?;
                     for case in cases {
                         let mut run = Run { case, stream: &stream, results: &mut results };
                         let found = for_each_operator! { for_op! { run input element $type } }
@@ -131,6 +140,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Values of a type, from random bits.
 trait Sample: Element {
     fn sample(bits: u64) -> Self;
+
+    /// One of the kind of this name, of the index.
+    fn of_kind(_: &str, _: u64) -> Option<Self> {
+        None
+    }
 }
 
 macro_rules! samples {
@@ -150,8 +164,27 @@ samples! {
     u64: |bits| bits;
     f16: |bits| f16::from_f64(f64::sample(bits));
     bf16: |bits| bf16::from_f64(f64::sample(bits));
-    f32: |bits| f64::sample(bits) as f32;
-    f64: |bits| (bits >> 11) as f64 / (1u64 << 53) as f64 - 0.5;
+}
+
+macro_rules! floats {
+    ($($type:ident: |$bits:ident| $value:expr, |$kind:ident, $sample:ident| $of_kind:expr;)*) => {$(
+        impl Sample for $type {
+            fn sample($bits: u64) -> Self {
+                $value
+            }
+
+            fn of_kind($kind: &str, index: u64) -> Option<Self> {
+                let $kind = if $kind == "sorted" { "normal" } else { $kind };
+                let $sample = kinds().into_iter().find(|(name, _)| *name == $kind)?.1(hash(index));
+                Some($of_kind)
+            }
+        }
+    )*};
+}
+
+floats! {
+    f32: |bits| f64::sample(bits) as f32, |kind, sample| single(kind, sample);
+    f64: |bits| (bits >> 11) as f64 / (1u64 << 53) as f64 - 0.5, |kind, sample| sample;
 }
 
 /// A place for results of each type that there are of.
@@ -173,6 +206,7 @@ struct Case<'a> {
     n: usize,
     segment: Option<usize>,
     block: Option<u32>,
+    data: &'a str,
 }
 
 /// How an input is cut up.
@@ -354,8 +388,9 @@ impl Run<'_, '_> {
         enqueue(0)?;
         let us = median_us(raw, calls, enqueue)?;
         let gbps = (items * size_of::<T>()) as f64 / us / 1e3;
+        let kind = if self.case.data == "uniform" { String::new() } else { format!("_{}", self.case.data) };
         println!(
-            r#"{{"impl":"gpu_reduce","op":"{name}","dtype":"{}","n":{n},"segment":{},"us":{us:.3},"gbps":{gbps:.1},"block":{block}}}"#,
+            r#"{{"impl":"gpu_reduce","op":"{name}{kind}","dtype":"{}","n":{n},"segment":{},"us":{us:.3},"gbps":{gbps:.1},"block":{block}}}"#,
             T::NAME,
             self.case.segment.unwrap_or(0)
         );
@@ -363,8 +398,16 @@ impl Run<'_, '_> {
     }
 }
 
-/// `n` samples on the device.
-fn fill<T: Sample>(device: &Device, n: usize) -> Result<Buffer<T>, gpu_reduce::Error> {
+/// `n` samples of a kind on the device.
+fn fill<T: Sample>(device: &Device, n: usize, kind: &str) -> Result<Buffer<T>, Box<dyn Error>> {
+    if kind != "uniform" {
+        let item = |index| T::of_kind(kind, index).ok_or_else(|| format!("no {} is {kind}", T::NAME));
+        let mut items = (0..n as u64).into_par_iter().map(item).collect::<Result<Vec<T>, _>>()?;
+        if kind == "sorted" {
+            items.par_sort_unstable_by(|a, b| a.partial_cmp(b).expect("no NaN"));
+        }
+        return Ok(device.upload(&items)?);
+    }
     const PIECE: usize = 512 << 10;
     let mut state = 1u64;
     let piece: Vec<T> = (0..PIECE / size_of::<T>())
@@ -378,7 +421,7 @@ fn fill<T: Sample>(device: &Device, n: usize) -> Result<Buffer<T>, gpu_reduce::E
         .collect();
     // Not cleared and then written: clearing is a kernel on another stream, and where there are two, kernels take 0.2 µs longer.
     let items: Vec<T> = piece.into_iter().cycle().take(n).collect();
-    device.upload(&items)
+    Ok(device.upload(&items)?)
 }
 
 /// The median time of a call, in microseconds, when `calls` of them run back to back in a graph.

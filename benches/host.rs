@@ -18,7 +18,9 @@
 mod common;
 
 use common::{median_us, print_case, samples};
-use gpu_reduce::{Device, Element, Error, Max, Op, Reduce, Sum, default_block, f16, for_each_operator};
+use gpu_reduce::{
+    Device, Element, Error, ExactElement, Max, Op, Reduce, Sum, default_block, f16, for_each_operator,
+};
 use rayon::prelude::*;
 use std::hint::black_box;
 
@@ -59,7 +61,7 @@ fn main() -> Result<(), Error> {
 /// Every operator on short inputs, which caches hold, and on one that they do not, beside a loop over 64 lanes. The values are
 /// near 1: products of others pass through subnormal numbers, which take processors many times as long, and would be all that is
 /// timed.
-fn in_cache<T: Element>(sample: impl Fn(usize) -> T) -> Result<(), Error> {
+fn in_cache<T: ExactElement>(sample: impl Fn(usize) -> T) -> Result<(), Error> {
     let x: Vec<T> = (0..10_000_000).map(sample).collect();
     for n in [10, 100, 1_000, 10_000, 100_000, x.len()] {
         let x = &x[..n];

@@ -22,6 +22,8 @@ mod bits;
 #[macro_use]
 mod counts;
 #[macro_use]
+pub mod exact;
+#[macro_use]
 mod extremes;
 #[macro_use]
 mod place;
@@ -50,13 +52,10 @@ crate::for_each_comparison! { operators! { comparisons } }
 /// The operators that come with the library, those of its tables.
 pub mod every {
     pub use super::comparison::Comparison;
-    pub use super::exact_sum::{ExactDot, ExactMean, ExactSum, ExactSumTwofold};
     pub use super::{comparisons::*, elements::*, integers::*, pairs::*};
 }
 
 mod comparison;
-pub mod exact;
-mod exact_sum;
 mod exponential;
 mod squares;
 pub(crate) mod together;
@@ -106,6 +105,7 @@ use crate::cpu::{self, Source};
 use crate::element::Accumulator;
 use crate::input::Input;
 use crate::kernels::Kernels;
+use crate::reduce::{self, Arguments};
 use crate::stage::chunk;
 use core::fmt::Debug;
 use core::marker::PhantomData;
@@ -268,6 +268,21 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     ) -> Self::Accumulator {
         // SAFETY: as the caller vouches.
         unsafe { chunk::fold_chunk::<Self, P, BLOCK, WIDTH>(self, chunk, len, start) }
+    }
+
+    /// What the kernel of whole inputs does, or where it `is_row` that of a row.
+    ///
+    /// # Safety
+    ///
+    /// As for [`reduce::reduce`], or [`reduce::reduce_row`].
+    #[doc(hidden)]
+    #[inline(always)]
+    unsafe fn reduce_on_gpu<P: Input<Item = I>, const BLOCK: u32, const WIDTH: usize>(
+        arguments: Arguments<P, Self, Self::Output>,
+        is_row: bool,
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe { reduce::by_tree::<Self, P, BLOCK, WIDTH>(arguments, is_row) }
     }
 
     /// Reduces by this operator; by its parts, where it has some that have to be alone.

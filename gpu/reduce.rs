@@ -109,6 +109,39 @@ impl<O: Op<P::Item> + Pod, P: Input> kernels::Kernel for RowKernel<O, P> {
 pub unsafe fn reduce<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
+    // SAFETY: as the caller vouches.
+    unsafe { O::reduce_on_gpu::<P, BLOCK, WIDTH>(arguments, false) }
+}
+
+/// What both kernels do by an operator that has no way of its own.
+///
+/// # Safety
+///
+/// As for [`reduce`], or where it `is_row`, for [`reduce_row`].
+#[inline(always)]
+pub(crate) unsafe fn by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
+    arguments: Arguments<P, O, O::Output>,
+    is_row: bool,
+) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        if is_row {
+            row_by_tree::<O, P, BLOCK, WIDTH>(arguments);
+        } else {
+            chunks_by_tree::<O, P, BLOCK, WIDTH>(arguments);
+        }
+    }
+}
+
+/// What the kernel does.
+///
+/// # Safety
+///
+/// As for [`reduce`].
+#[inline(always)]
+unsafe fn chunks_by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
+    arguments: Arguments<P, O, O::Output>,
+) {
     let Arguments { input, len, chunk, slots, result, op } = arguments;
     let (block, blocks, thread) = (thread::block_idx_x(), thread::grid_dim_x(), thread::thread_idx_x());
     let start = u64::from(block) * chunk;
@@ -160,6 +193,19 @@ pub unsafe fn reduce<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: us
 pub unsafe fn reduce_row<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
+    // SAFETY: as the caller vouches.
+    unsafe { O::reduce_on_gpu::<P, BLOCK, WIDTH>(arguments, true) }
+}
+
+/// What the kernel for a row does.
+///
+/// # Safety
+///
+/// As for [`reduce_row`].
+#[inline(always)]
+unsafe fn row_by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
+    arguments: Arguments<P, O, O::Output>,
+) {
     let Arguments { input, len, result, op, .. } = arguments;
     // SAFETY: as the caller vouches.
     unsafe {
@@ -178,7 +224,7 @@ pub unsafe fn reduce_row<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH
 ///
 /// The target is valid as [`Arguments`] says.
 #[inline(always)]
-unsafe fn deliver<O: Op<I>, I: Copy + 'static>(
+pub(crate) unsafe fn deliver<O: Op<I>, I: Copy + 'static>(
     op: &O,
     all: O::Accumulator,
     len: u64,

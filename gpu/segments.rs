@@ -781,7 +781,7 @@ unsafe fn fold_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
 
 /// Calls `each` for each of up to eight: a loop over much stays one, and takes what it indexes to memory.
 #[inline(always)]
-fn unrolled<const COUNT: usize>(mut each: impl FnMut(usize)) {
+pub(crate) fn unrolled<const COUNT: usize>(mut each: impl FnMut(usize)) {
     const { assert!(COUNT <= 8) };
     each(0);
     if COUNT > 1 {

@@ -237,6 +237,28 @@ macro_rules! for_each_operator {
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             compensated_sum: CompensatedSum any;
+            /// The sum with one rounding, that of the exact sum to the nearest number; see [`ExactSum`](crate::ExactSum) for its type.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::exact_sum(&[1e30f32, 1.0, -1e30])?, 1.0);
+            /// assert_eq!(gpu_reduce::exact_sum(&[i64::MAX, 1])?, 1i128 << 63);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            exact_sum: ExactSum any;
+            /// The exact sum as two `f64`: the nearest, and the nearest to what that lacks; see [`ExactSumTwofold`](crate::ExactSumTwofold).
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::exact_sum_twofold(&[1e30f64, 1.0])?, [1e30, 1.0]);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            exact_sum_twofold: ExactSumTwofold any;
+            /// The mean with one rounding, that of the exact mean to the nearest number; see [`ExactMean`](crate::ExactMean) for its type.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::exact_mean(&[f32::MAX, f32::MAX])?, f32::MAX);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            exact_mean: ExactMean any;
         }
     };
 }
@@ -315,6 +337,13 @@ macro_rules! for_each_pair_operator {
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             cosine: Cosine any;
+            /// The dot product with one rounding, that of the exact one to the nearest number; see [`ExactDot`](crate::ExactDot) for its type.
+            ///
+            /// ```
+            /// assert_eq!(gpu_reduce::exact_dot(&[1e20f32, 1.0, -1e20], &[1e10f32, 2.0, 1e10])?, 2.0);
+            /// # Ok::<(), gpu_reduce::Error>(())
+            /// ```
+            exact_dot: ExactDot any;
         }
     };
 }

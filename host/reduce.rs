@@ -4,9 +4,9 @@ use crate::call::{Call, Types};
 use crate::data::{Data, gpu_of, lies_on};
 use crate::place::Place::{self, Cpu, Gpu};
 use crate::{
-    Buffer, Comparison, Device, Element, Error, ExactDot, ExactElement, ExactFactor, ExactMean, ExactSum,
-    Item, Offsets, Op, Pending, PinnedBuffer, Runs, Segments, Shaped, Stream, View, ViewMut, cpu,
-    default_block, for_each_comparison, for_each_integer_operator, for_each_operator, for_each_pair_operator,
+    Buffer, Comparison, Device, Element, Error, Item, Offsets, Op, Pending, PinnedBuffer, Runs, Segments,
+    Shaped, Stream, View, ViewMut, cpu, default_block, for_each_comparison, for_each_integer_operator,
+    for_each_operator, for_each_pair_operator,
 };
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::{Reducer, fold_alike};
@@ -451,56 +451,6 @@ for_each_operator! { one_line! { element } }
 for_each_integer_operator! { one_line! { element } }
 for_each_pair_operator! { one_line! { pair } }
 for_each_comparison! { one_line! { comparison } }
-
-/// The sum with one rounding, that of the exact sum to the nearest number; see [`ExactSum`].
-///
-/// ```
-/// assert_eq!(gpu_reduce::exact_sum(&[1e30f32, 1.0, -1e30])?, 1.0);
-/// assert_eq!(gpu_reduce::exact_sum(&[i64::MAX, 1])?, 1i128 << 63);
-/// # Ok::<(), gpu_reduce::Error>(())
-/// ```
-///
-/// # Errors
-///
-/// As [`Reduce::reduce`].
-pub fn exact_sum<D: Reduce<Item: ExactElement> + ?Sized>(
-    data: &D,
-) -> Result<<D::Item as ExactElement>::Rounded, Error> {
-    reduce(data, ExactSum)
-}
-
-/// The mean with one rounding, that of the exact mean to the nearest number; see [`ExactMean`].
-///
-/// ```
-/// assert_eq!(gpu_reduce::exact_mean(&[f32::MAX, f32::MAX])?, f32::MAX);
-/// # Ok::<(), gpu_reduce::Error>(())
-/// ```
-///
-/// # Errors
-///
-/// As [`Reduce::reduce`].
-pub fn exact_mean<D: Reduce<Item: ExactElement> + ?Sized>(
-    data: &D,
-) -> Result<<D::Item as Element>::Real, Error> {
-    reduce(data, ExactMean)
-}
-
-/// The dot product with one rounding, that of the exact one to the nearest number; see [`ExactDot`].
-///
-/// ```
-/// assert_eq!(gpu_reduce::exact_dot(&[1e20f32, 1.0, -1e20], &[1e10f32, 2.0, 1e10])?, 2.0);
-/// # Ok::<(), gpu_reduce::Error>(())
-/// ```
-///
-/// # Errors
-///
-/// As [`Reduce::reduce`].
-pub fn exact_dot<T: ExactFactor, A: Reduce<Item = T> + ?Sized, B: Reduce<Item = T> + ?Sized>(
-    first: &A,
-    second: &B,
-) -> Result<T::Rounded, Error> {
-    reduce(&(first, second), ExactDot)
-}
 
 /// Reduces by any operator, a program's own or several in a tuple, with the BLOCK that the one-line functions have.
 ///

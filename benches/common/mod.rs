@@ -1,5 +1,7 @@
 //! What the benches that time by the host's clock share.
 
+pub mod kinds;
+
 use gpu_reduce::{Element, Error};
 use std::hint::black_box;
 use std::time::Instant;

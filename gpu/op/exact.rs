@@ -3,22 +3,92 @@
 //! A sum of floats is an integer of so many words that none of its type's bits is lost, the lowest of which is worth that of the least subnormal: 2^64 numbers
 //! of any magnitude, and their sum, fit. Such sums add as integers do, in any order and grouping, and are rounded once.
 //!
-//! On a CPU, blocks of items are summed by `f64` arithmetic that is exact (S. M. Rump, T. Ogita, S. Oishi, "Accurate floating-point summation part I", SIAM J.
-//! Sci. Comput. 31, 2008, `ExtractVector`). With a window A = 1.5 · 2^P and an item x of less than 2^(P − 7), `t = A + x` is a multiple of 2^(P − 52), because
-//! it lies in the binade of A; so is `q = t − A`, exactly, and the rest `x − q` is no more than 2^(P − 53), and exact. Another window, with an exponent less by
-//! 45, takes that, of which it is less than 2^(P − 45 − 7). The windows themselves add up what was taken: 2^5 items of a block come to each lane, none moves it by
-//! more than 2^(P − 7), and so it has moved by no more than 2^(P − 2), and has not left its binade, which is 2^(P − 1) to each side. What is left in the end, of
-//! items with bits that are too low, says that there are too few windows: then there are more, and where seven are too few, and for infinities, NaN and what
-//! has no window above it, items are added bit by bit, into words with room for what they carry over.
+//! Most items are not added to that, but summed in windows, by `f64` arithmetic that is exact (S. M. Rump, T. Ogita, S. Oishi, "Accurate floating-point
+//! summation part I", SIAM J. Sci. Comput. 31, 2008, `ExtractVector`). With a window A = 1.5 · 2^P and an item x of less than 2^(P − 7), `t = A + x` is a
+//! multiple of 2^(P − 52), because it lies in the binade of A; so is `q = t − A`, exactly, and the rest `x − q` is no more than 2^(P − 53), and exact. Another
+//! window, with an exponent less by 45, takes that, of which it is less than 2^(P − 45 − 7). The windows themselves add up what was taken: where 2^5 items come
+//! to each, none moves it by more than 2^(P − 7), and so it has moved by no more than 2^(P − 2), and has not left its binade, which is 2^(P − 1) to each side.
+//! What is left in the end, of items with bits that are too low, says that there are too few windows.
+//!
+//! `cpu` does so with a block of items side by side, `gpu` with those that a thread has on their way.
+
+/// An operator that sums exactly, and what it makes of the sum of so many.
+macro_rules! of_exact_sum {
+    ($(#[$doc:meta])* $op:ident $name:literal: $output:ty, |$sum:ident, $count:ident| $finish:expr) => {
+        use crate::input::Input;
+        use crate::op::exact::ExactElement;
+        use crate::op::{OnCpu, Op};
+        use crate::reduce::Arguments;
+        use crate::table;
+        use bytemuck::{Pod, Zeroable};
+
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+        #[repr(C)]
+        pub struct $op;
+
+        impl<T: ExactElement> Op<T> for $op {
+            const NAME: &'static str = $name;
+            type Accumulator = T::State;
+            type Output = $output;
+            const EXACT: bool = true;
+            const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
+
+            #[inline(always)]
+            fn identity(&self) -> T::State {
+                T::NOTHING
+            }
+
+            #[inline(always)]
+            fn lift(&self, item: T, _: u64) -> T::State {
+                item.alone()
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            #[inline(always)]
+            fn fold_items<S: crate::cpu::Source<Item = T>>(&self, items: S, _: u64) -> T::State {
+                T::sum(items)
+            }
+
+            #[inline(always)]
+            unsafe fn reduce_on_gpu<P: Input<Item = T>, const BLOCK: u32, const WIDTH: usize>(
+                arguments: Arguments<P, Self, Self::Output>,
+                is_row: bool,
+            ) {
+                // SAFETY: as the caller vouches.
+                unsafe { T::reduce_on_gpu::<Self, P, BLOCK, WIDTH>(arguments, is_row) }
+            }
+
+            #[inline(always)]
+            fn combine(&self, a: T::State, b: T::State) -> T::State {
+                T::plus(a, b)
+            }
+
+            fn finish(&self, $sum: T::State, $count: u64) -> Option<$output> {
+                $finish
+            }
+        }
+    };
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+mod cpu;
+mod gpu;
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::Source;
 use crate::element::{Accumulator, Element};
+use crate::input::Input;
+use crate::op::{Op, fma};
+use crate::reduce::{self, Arguments};
 use bytemuck::{Pod, Zeroable};
 use core::fmt::Debug;
-#[cfg(not(target_arch = "nvptx64"))]
-use core::mem::MaybeUninit;
+use core::hint::assert_unchecked;
 use half::{bf16, f16};
+
+/// Bits between the largest item and a window's first, and between one window's and the next.
+const HEADROOM: i32 = 7;
+const STEP: i32 = 45;
 
 /// Some item was NaN, or infinite.
 const NAN: u64 = 1;
@@ -112,26 +182,73 @@ impl<const W: usize> Sum for Fixed<W> {
     }
 }
 
+/// Words of the longest sums that are held in a GPU's registers; of others, all is done word by word.
+const SHORT: usize = 10;
+
+/// Calls `each` for each of W words, the lowest first.
+#[inline(always)]
+fn each_word<const W: usize>(mut each: impl FnMut(usize)) {
+    #[cfg(target_arch = "nvptx64")]
+    if W > SHORT {
+        // Of a count that the compiler knows, it makes as much code.
+        let count = cuda_std::intrinsics::opaque(W as u32) as usize;
+        let mut index = 0;
+        while index < count {
+            cuda_std::intrinsics::no_unroll();
+            // SAFETY: the count is W.
+            unsafe { assert_unchecked(index < W) };
+            each(index);
+            index += 1;
+        }
+        return;
+    }
+    for index in 0..W {
+        each(index);
+    }
+}
+
+/// A sum of two words and what was carried; and what it carries.
+#[inline(always)]
+fn add_words(a: u64, b: u64, carry: bool) -> (u64, bool) {
+    let (value, first) = a.overflowing_add(b);
+    let (value, second) = value.overflowing_add(carry.into());
+    (value, first | second)
+}
+
 impl<const W: usize> Fixed<W> {
     const ZERO: Self = Self { words: [0; W], flags: 0 };
 
     /// Adds `magnitude · 2^shift`, or takes it away.
     #[inline(always)]
     fn add(&mut self, magnitude: u64, shift: u32, is_negative: bool) {
-        let (word, bit) = (shift as usize / 64, shift % 64);
-        let high = if bit == 0 { 0 } else { magnitude >> (64 - bit) };
-        let mut carry = false;
-        for (index, part) in [magnitude << bit, high].into_iter().chain(core::iter::repeat(0)).enumerate() {
-            if word + index >= W || (index > 1 && !carry) {
-                return;
+        let (first, bit) = (shift as usize / 64, shift % 64);
+        let low = magnitude << bit;
+        let high = magnitude.unbounded_shr(64 - bit);
+        if W > SHORT {
+            let mut carry = false;
+            for (index, part) in [low, high].into_iter().chain(core::iter::repeat(0)).enumerate() {
+                let Some(place) = self.words.get_mut(first + index) else { return };
+                if index > 1 && !carry {
+                    return;
+                }
+                let part = part.wrapping_add(carry.into());
+                // A part is less than 2^64 − 1.
+                (*place, carry) =
+                    if is_negative { place.overflowing_sub(part) } else { place.overflowing_add(part) };
             }
-            let place = &mut self.words[word + index];
-            let change = |value: u64, by| {
-                if is_negative { value.overflowing_sub(by) } else { value.overflowing_add(by) }
+            return;
+        }
+        // Places that are known are registers.
+        let mut carry = is_negative;
+        for (index, place) in self.words.iter_mut().enumerate() {
+            let part = if index == first {
+                low
+            } else if index == first + 1 {
+                high
+            } else {
+                0
             };
-            let (value, first) = change(*place, part);
-            let (value, second) = change(value, carry.into());
-            (*place, carry) = (value, first | second);
+            (*place, carry) = add_words(*place, if is_negative { !part } else { part }, carry);
         }
     }
 
@@ -139,11 +256,9 @@ impl<const W: usize> Fixed<W> {
     #[inline(always)]
     fn plus(mut self, other: Self) -> Self {
         let mut carry = false;
-        for (word, by) in self.words.iter_mut().zip(other.words) {
-            let (value, first) = word.overflowing_add(by);
-            let (value, second) = value.overflowing_add(carry.into());
-            (*word, carry) = (value, first | second);
-        }
+        each_word::<W>(|index| {
+            (self.words[index], carry) = add_words(self.words[index], other.words[index], carry);
+        });
         self.flags |= other.flags;
         self
     }
@@ -151,12 +266,14 @@ impl<const W: usize> Fixed<W> {
     /// The sum of so many if it is no finite number other than zero, by the flags.
     fn special(&self, count: u64) -> Option<f64> {
         let has = |flag| self.flags & flag != 0;
+        let mut bits = 0;
+        each_word::<W>(|index| bits |= self.words[index]);
         match (has(INFINITE), has(MINUS_INFINITE)) {
             _ if has(NAN) => Some(f64::NAN),
             (true, true) => Some(f64::NAN),
             (true, false) => Some(f64::INFINITY),
             (false, true) => Some(f64::NEG_INFINITY),
-            _ if self.words != [0; W] => None,
+            _ if bits != 0 => None,
             _ => Some(if self.flags == 0 && count > 0 { -0.0 } else { 0.0 }),
         }
     }
@@ -164,18 +281,32 @@ impl<const W: usize> Fixed<W> {
     /// Whether it is negative, and the words of its magnitude.
     fn magnitude(&self) -> (bool, [u64; W]) {
         let is_negative = self.words[W - 1] >> 63 != 0;
-        if !is_negative {
-            return (false, self.words);
+        let mut words = self.words;
+        let mut carry = is_negative;
+        each_word::<W>(|index| {
+            let word = if is_negative { !words[index] } else { words[index] };
+            (words[index], carry) = word.overflowing_add(carry.into());
+        });
+        (is_negative, words)
+    }
+}
+
+impl<const W: usize> Fixed<W> {
+    /// The `f64` nearest to the sum of so many, and that nearest to what it lacks.
+    fn as_f64s(mut self, count: u64, low: i32) -> [f64; 2] {
+        let nearest = rounded(&self, count, low, F64);
+        if nearest == 0.0 || !nearest.is_finite() {
+            return [nearest, 0.0];
         }
-        let mut carry = true;
-        (
-            true,
-            self.words.map(|word| {
-                let (value, over) = (!word).overflowing_add(carry.into());
-                carry = over;
-                value
-            }),
-        )
+        self.add_f64(-nearest, low);
+        [nearest, rounded(&self, count, low, F64)]
+    }
+}
+
+impl Fixed<2> {
+    /// An integer.
+    fn of(sum: i128) -> Self {
+        Self { words: [sum as u64, (sum >> 64) as u64], flags: NOT_MINUS_ZERO }
     }
 }
 
@@ -187,6 +318,58 @@ fn rounded<const W: usize>(sum: &Fixed<W>, count: u64, low: i32, format: Format)
     let (is_negative, words) = sum.magnitude();
     let nearest = nearest(&words, low, false, format);
     if is_negative { -nearest } else { nearest }
+}
+
+/// The sum of so many, divided by their number and rounded once.
+fn quotient<const W: usize>(sum: &Fixed<W>, count: u64, low: i32, format: Format) -> f64 {
+    if let Some(special) = sum.special(count) {
+        return special;
+    }
+    let (is_negative, words) = sum.magnitude();
+    let mut top = 0;
+    each_word::<W>(|index| {
+        if words[index] != 0 {
+            top = index;
+        }
+    });
+    // By the first three words, or zeros below: then the quotient has 64 bits and more.
+    let (mut quotient, mut rest) = ([0; 3], 0);
+    for (place, digit) in quotient.iter_mut().rev().enumerate() {
+        let word = words.get(top.wrapping_sub(place)).copied().unwrap_or(0);
+        (*digit, rest) = divide(rest, word, count);
+    }
+    let mut below = rest;
+    each_word::<W>(|index| {
+        if index + 2 < top {
+            below |= words[index];
+        }
+    });
+    let nearest = nearest(&quotient, low + 64 * (top as i32 - 2), below != 0, format);
+    if is_negative { -nearest } else { nearest }
+}
+
+/// The quotient and the rest of two words by one that is larger than the upper: D. E. Knuth, "The Art of Computer Programming", volume 2, 4.3.1, algorithm D,
+/// with digits of 32 bits.
+fn divide(upper: u64, lower: u64, divisor: u64) -> (u64, u64) {
+    let shift = divisor.leading_zeros();
+    let divisor = divisor << (shift % 64);
+    let (first, second) = (divisor >> 32, divisor & 0xffff_ffff);
+    // SAFETY: a count of some items, of which the highest bit is set now.
+    unsafe { assert_unchecked(first > 0) };
+    let mut rest = upper << (shift % 64) | lower.unbounded_shr(64 - shift);
+    let lower = lower << (shift % 64);
+    let mut quotient = 0;
+    for next in [lower >> 32, lower & 0xffff_ffff] {
+        let mut digit = rest / first;
+        let mut over = rest - digit * first;
+        while over >> 32 == 0 && (digit >> 32 != 0 || digit * second > (over << 32 | next)) {
+            digit -= 1;
+            over += first;
+        }
+        rest = (rest << 32 | next).wrapping_sub(digit.wrapping_mul(divisor));
+        quotient = quotient << 32 | digit;
+    }
+    (quotient, rest >> (shift % 64))
 }
 
 /// A float format: the digits of a number, and what the lowest is worth at least.
@@ -207,20 +390,32 @@ fn scaled(mantissa: u64, exponent: i32) -> f64 {
 
 /// The number of a format that is nearest to an integer's `2^low`-fold, the even one of two, as an `f64`; infinite where an `f64` is. Where something is
 /// `below` the integer's last bit, it is a little more.
-fn nearest(words: &[u64], low: i32, below: bool, format: Format) -> f64 {
-    let bit = |index: i32| words[index as usize / 64] >> (index % 64) & 1 != 0;
-    let Some(word) = words.iter().rposition(|&word| word != 0) else { return 0.0 };
-    let top = 64 * word as i32 + words[word].ilog2() as i32;
-    let last = (top + 1 - format.digits).max(format.least - low).max(0);
-    let mut mantissa = (last..=top).rev().fold(0, |mantissa, index| mantissa << 1 | u64::from(bit(index)));
-    if last > 0 && bit(last - 1) {
-        let half = last as usize - 1;
-        let rest = below
-            || words[..half / 64].iter().any(|&word| word != 0)
-            || words[half / 64] & ((1 << (half % 64)) - 1) != 0;
-        mantissa += u64::from(rest || mantissa & 1 != 0);
+fn nearest<const W: usize>(words: &[u64; W], low: i32, below: bool, format: Format) -> f64 {
+    // The first word that is not zero, the next, and all after it.
+    let (mut top, mut first, mut second, mut rest) = (0, 0u64, 0u64, 0);
+    let (mut last, mut before) = (0, 0);
+    each_word::<W>(|index| {
+        let word = words[index];
+        if word != 0 {
+            (top, first, second, rest) = (index as i32, word, last, before);
+        }
+        before |= last;
+        last = word;
+    });
+    if first == 0 {
+        return 0.0;
     }
-    scaled(mantissa, low + last)
+    // The first 64 bits, and what the lowest of them is worth.
+    let zeros = first.leading_zeros();
+    let bits = first << zeros | second.unbounded_shr(64 - zeros);
+    let below = below || rest != 0 || second << zeros != 0;
+    let lowest = low + 64 * top - zeros as i32;
+    let drop = (64 - format.digits).max(format.least - lowest);
+    let mantissa = bits.unbounded_shr(drop as u32);
+    let half = 1u64.unbounded_shl(drop as u32 - 1);
+    let is_more = below || bits & half.wrapping_sub(1) != 0;
+    let is_up = bits & half != 0 && (is_more || mantissa & 1 != 0);
+    scaled(mantissa + u64::from(is_up), lowest + drop)
 }
 
 /// Elements whose sums are exact.
@@ -245,6 +440,22 @@ pub trait ExactElement: Element {
     #[doc(hidden)]
     fn sum<S: Source<Item = Self>>(items: S) -> Self::State;
 
+    /// What the kernel of an operator does that sums so.
+    ///
+    /// # Safety
+    ///
+    /// As for [`reduce::reduce`].
+    #[doc(hidden)]
+    unsafe fn reduce_on_gpu<
+        O: Op<Self, Accumulator = Self::State>,
+        P: Input<Item = Self>,
+        const BLOCK: u32,
+        const WIDTH: usize,
+    >(
+        arguments: Arguments<P, O, O::Output>,
+        is_row: bool,
+    );
+
     /// The number nearest to the sum of so many.
     fn rounded(sum: Self::State, count: u64) -> Self::Rounded;
 
@@ -255,11 +466,26 @@ pub trait ExactElement: Element {
     fn mean(sum: Self::State, count: u64) -> Self::Real;
 }
 
-/// Words of the longest sum.
-const MOST_WORDS: usize = 67;
+/// How items become floats that are summed.
+trait Terms<I, const N: usize, const W: usize> {
+    /// The sum's lowest bit is worth 2^LOW, and items have none below.
+    const LOW: i32;
+
+    /// An item whose terms are −0.0.
+    const NOTHING: I;
+
+    /// Floats whose sum is the item: a first one, and each other less than 2^-52 of that.
+    fn terms(item: I) -> [f64; N];
+
+    /// Whether they are, as long as they are finite.
+    fn is_exact(item: I, terms: [f64; N]) -> bool;
+
+    /// Adds an item bit by bit.
+    fn add(sum: &mut impl Sum, item: I);
+}
 
 macro_rules! floats {
-    ($($type:ident: [u64; $words:literal] from 2 ^ $low:literal, $format:ident, $windows:literal windows;)*) => {$(
+    ($($type:ident: [u64; $words:literal] from 2 ^ $low:literal, $format:ident, $windows:literal windows, nothing $nothing:expr;)*) => {$(
         impl ExactElement for $type {
             type State = Fixed<$words>;
             type Rounded = Self::Real;
@@ -280,20 +506,24 @@ macro_rules! floats {
             #[cfg(not(target_arch = "nvptx64"))]
             #[inline(always)]
             fn sum<S: Source<Item = Self>>(items: S) -> Fixed<$words> {
-                sum_of::<Alone, S, 1, $words, $windows>(items)
+                cpu::sum_of::<Alone, S, 1, $words, $windows>(items)
+            }
+
+            #[inline(always)]
+            unsafe fn reduce_on_gpu<O: Op<$type, Accumulator = Fixed<$words>>, P: Input<Item = $type>, const BLOCK: u32, const WIDTH: usize>(
+                arguments: Arguments<P, O, O::Output>,
+                _: bool,
+            ) {
+                // SAFETY: as the caller vouches.
+                unsafe { gpu::reduce::<Alone, O, P, BLOCK, WIDTH, 1, $words>(arguments) }
             }
 
             fn rounded(sum: Fixed<$words>, count: u64) -> Self::Real {
                 Self::real(rounded(&sum, count, $low, $format))
             }
 
-            fn as_f64s(mut sum: Fixed<$words>, count: u64) -> [f64; 2] {
-                let nearest = rounded(&sum, count, $low, F64);
-                if nearest == 0.0 || !nearest.is_finite() {
-                    return [nearest, 0.0];
-                }
-                sum.add_f64(-nearest, $low);
-                [nearest, rounded(&sum, count, $low, F64)]
+            fn as_f64s(sum: Fixed<$words>, count: u64) -> [f64; 2] {
+                sum.as_f64s(count, $low)
             }
 
             fn mean(sum: Fixed<$words>, count: u64) -> Self::Real {
@@ -301,9 +531,9 @@ macro_rules! floats {
             }
         }
 
-        #[cfg(not(target_arch = "nvptx64"))]
         impl Terms<$type, 1, $words> for Alone {
             const LOW: i32 = $low;
+            const NOTHING: $type = $nothing;
 
             #[inline(always)]
             fn terms(item: $type) -> [f64; 1] {
@@ -316,7 +546,7 @@ macro_rules! floats {
             }
 
             #[inline(always)]
-            fn add(sum: &mut Loose, item: $type) {
+            fn add(sum: &mut impl Sum, item: $type) {
                 sum.add_f64(item.to_f64(), $low);
             }
         }
@@ -324,14 +554,13 @@ macro_rules! floats {
 }
 
 /// Items as they are.
-#[cfg(not(target_arch = "nvptx64"))]
 struct Alone;
 
 floats! {
-    f16: [u64; 2] from 2 ^ -24, F32, 1 windows;
-    bf16: [u64; 6] from 2 ^ -133, F32, 1 windows;
-    f32: [u64; 6] from 2 ^ -149, F32, 1 windows;
-    f64: [u64; 34] from 2 ^ -1074, F64, 2 windows;
+    f16: [u64; 2] from 2 ^ -24, F32, 1 windows, nothing f16::NEG_ZERO;
+    bf16: [u64; 6] from 2 ^ -133, F32, 1 windows, nothing bf16::NEG_ZERO;
+    f32: [u64; 6] from 2 ^ -149, F32, 1 windows, nothing -0.0;
+    f64: [u64; 34] from 2 ^ -1074, F64, 2 windows, nothing -0.0;
 }
 
 macro_rules! integers {
@@ -357,7 +586,7 @@ macro_rules! integers {
                 let mut sum = 0;
                 let mut start = 0;
                 while start < items.len() {
-                    let end = items.len().min(start + BLOCK);
+                    let end = items.len().min(start + cpu::BLOCK);
                     // In halves, which 64 bits have room for.
                     let (mut low, mut high) = (0u64, 0i64);
                     for index in start..end {
@@ -372,18 +601,25 @@ macro_rules! integers {
                 sum
             }
 
+            #[inline(always)]
+            unsafe fn reduce_on_gpu<O: Op<$type, Accumulator = i128>, P: Input<Item = $type>, const BLOCK: u32, const WIDTH: usize>(
+                arguments: Arguments<P, O, O::Output>,
+                is_row: bool,
+            ) {
+                // SAFETY: as the caller vouches.
+                unsafe { reduce::by_tree::<O, P, BLOCK, WIDTH>(arguments, is_row) }
+            }
+
             fn rounded(sum: i128, _: u64) -> i128 {
                 sum
             }
 
-            fn as_f64s(sum: i128, _: u64) -> [f64; 2] {
-                let nearest = sum as f64;
-                [nearest, sum.saturating_sub(nearest as i128) as f64]
+            fn as_f64s(sum: i128, count: u64) -> [f64; 2] {
+                Fixed::of(sum).as_f64s(count, 0)
             }
 
             fn mean(sum: i128, count: u64) -> f64 {
-                let words = [sum as u64, (sum >> 64) as u64];
-                quotient(&Fixed { words, flags: NOT_MINUS_ZERO }, count, 0, F64)
+                quotient(&Fixed::of(sum), count, 0, F64)
             }
         }
     )*};
@@ -391,330 +627,7 @@ macro_rules! integers {
 
 integers! { i8 i16 i32 i64 u8 u16 u32 u64 }
 
-/// Lanes of a block, rows of them that are summed at a time, and items.
-#[cfg(not(target_arch = "nvptx64"))]
-const LANES: usize = 64;
-#[cfg(not(target_arch = "nvptx64"))]
-const ROWS: usize = 4;
-#[cfg(not(target_arch = "nvptx64"))]
-const BLOCK: usize = 2048;
-
-/// Bits between the largest item and a window's first, and between one window's and the next.
-#[cfg(not(target_arch = "nvptx64"))]
-const HEADROOM: i32 = 7;
-#[cfg(not(target_arch = "nvptx64"))]
-const STEP: i32 = 45;
-
-/// How items become floats that are summed.
-#[cfg(not(target_arch = "nvptx64"))]
-trait Terms<I, const N: usize, const W: usize> {
-    /// The sum's lowest bit is worth 2^LOW, and items have none below.
-    const LOW: i32;
-
-    /// Floats whose sum is the item: a first one, and each other less than 2^-52 of that.
-    fn terms(item: I) -> [f64; N];
-
-    /// Whether they are, as long as they are finite.
-    fn is_exact(item: I, terms: [f64; N]) -> bool;
-
-    /// Adds an item bit by bit.
-    fn add(sum: &mut Loose, item: I);
-}
-
-/// Words of 32 bits that carry nothing over, of up to so many items.
-#[cfg(not(target_arch = "nvptx64"))]
-struct Loose {
-    words: [i64; 2 * MOST_WORDS + 2],
-    flags: u64,
-}
-
-#[cfg(not(target_arch = "nvptx64"))]
-impl Sum for Loose {
-    #[inline(always)]
-    fn add_scaled(&mut self, magnitude: u64, shift: i32, is_negative: bool) {
-        let (magnitude, shift) = if shift < 0 {
-            (magnitude.unbounded_shr(shift.unsigned_abs()), 0)
-        } else {
-            (magnitude, shift as u32)
-        };
-        let value = if is_negative { -(magnitude as i64) } else { magnitude as i64 };
-        let (word, bit) = (shift as usize / 32, shift % 32);
-        // Less than 2^32, and than 2^52; of a product's two parts, no two of these to a word. 2^10 times it is less than 2^63. (There are words for all shifts.)
-        if let Some([low, high]) = self.words.get_mut(word..word + 2) {
-            *low += value << bit & 0xffff_ffff;
-            *high += value >> (32 - bit);
-        }
-    }
-
-    #[inline(always)]
-    fn raise(&mut self, flags: u64) {
-        self.flags |= flags;
-    }
-}
-
-#[cfg(not(target_arch = "nvptx64"))]
-impl Loose {
-    fn add_to<const W: usize>(&self, sum: &mut Fixed<W>) {
-        sum.flags |= self.flags;
-        for (word, &value) in self.words.iter().enumerate().filter(|&(_, &value)| value != 0) {
-            sum.add(value.unsigned_abs(), 32 * word as u32, value < 0);
-        }
-    }
-}
-
-#[cfg(not(target_arch = "nvptx64"))]
-const LOOSE: usize = 1024;
-
-/// By which windows a block is summed: those that did for the one before.
-#[cfg(not(target_arch = "nvptx64"))]
-#[derive(Clone, Copy)]
-struct Guess {
-    /// The first one's exponent.
-    high: i32,
-    /// How many of them: the least, five, seven; or bit by bit.
-    level: u32,
-}
-
-/// A block after which fewer windows are tried again.
-#[cfg(not(target_arch = "nvptx64"))]
-const RETRY: usize = 16;
-
-/// Adds up items.
-#[cfg(not(target_arch = "nvptx64"))]
-#[inline(always)]
-fn sum_of<T: Terms<S::Item, N, W>, S: Source, const N: usize, const W: usize, const WINDOWS: usize>(
-    items: S,
-) -> Fixed<W> {
-    let mut sum = Fixed::ZERO;
-    let mut guess = Guess { high: i32::MIN, level: 0 };
-    let mut start = 0;
-    while start < items.len() {
-        let end = items.len().min(start + BLOCK);
-        // SAFETY: it lies within the items.
-        let block = unsafe { items.part(start..end) };
-        // What is read a block later.
-        let prefetch = |first: usize| {
-            let first = end + first;
-            if first < items.len() {
-                items.prefetch(first..first + ROWS * LANES);
-            }
-        };
-        if start % (RETRY * BLOCK) == 0 {
-            guess.level = 0;
-        }
-        if block.len() == BLOCK {
-            // SAFETY: it is below the block's length.
-            let terms = |index| T::terms(unsafe { block.get(index) });
-            add_block::<T, S, N, W, WINDOWS>(&mut sum, block, BLOCK, terms, prefetch, &mut guess);
-        } else {
-            let mut terms = [const { MaybeUninit::<[f64; N]>::uninit() }; BLOCK];
-            let len = block.len().next_multiple_of(ROWS * LANES);
-            for (index, place) in terms[..len].iter_mut().enumerate() {
-                // SAFETY: as above.
-                let of_item = || T::terms(unsafe { block.get(index) });
-                place.write(if index < block.len() { of_item() } else { [0.0; N] });
-            }
-            // SAFETY: written above.
-            let terms = |index: usize| unsafe { terms[index].assume_init() };
-            add_block::<T, S, N, W, WINDOWS>(&mut sum, block, len, terms, prefetch, &mut guess);
-        }
-        start = end;
-    }
-    sum
-}
-
-/// Adds a block's items, of which these are the terms, zeros after the last.
-#[cfg(not(target_arch = "nvptx64"))]
-#[inline(always)]
-fn add_block<T: Terms<S::Item, N, W>, S: Source, const N: usize, const W: usize, const WINDOWS: usize>(
-    sum: &mut Fixed<W>,
-    block: S,
-    len: usize,
-    terms: impl Fn(usize) -> [f64; N] + Copy,
-    prefetch: impl Fn(usize) + Copy,
-    guess: &mut Guess,
-) {
-    // SAFETY: whoever calls it has an index below the block's length.
-    let item = |index: usize| unsafe { block.get(index) };
-    // (Of most items it is known when this is compiled, and there is no such loop.)
-    let mut is_exact = true;
-    for index in 0..block.len() {
-        is_exact &= T::is_exact(item(index), T::terms(item(index)));
-    }
-    if is_exact && guess.level < 3 {
-        let mut most = 0;
-        if guess.high == i32::MIN {
-            for index in 0..len {
-                most = most.max(terms(index)[0].to_bits() as i64 & i64::MAX);
-            }
-            guess.high = high_for(most);
-        }
-        let first = guess.level;
-        let mut turn = first;
-        while turn < 3 {
-            let (of_block, is_all) = match turn {
-                0 => try_windows::<WINDOWS, W, N>(sum, len, terms, prefetch, guess.high, T::LOW),
-                1 => try_windows::<5, W, N>(sum, len, terms, prefetch, guess.high, T::LOW),
-                _ => try_windows::<7, W, N>(sum, len, terms, prefetch, guess.high, T::LOW),
-            };
-            if is_all {
-                guess.level = turn;
-                return;
-            }
-            most = of_block;
-            if most == 0 {
-                // Zeros alone.
-                let plus = (0..block.len()).any(|index| T::terms(item(index))[0].to_bits() == 0);
-                sum.flags |= if plus { NOT_MINUS_ZERO } else { 0 };
-                return;
-            }
-            if most >> 52 > 1023 + 1000 {
-                break;
-            }
-            // The same number of windows, where the largest item would have them; or more.
-            let high = high_for(most);
-            turn += u32::from(guess.high == high);
-            guess.high = high;
-        }
-        // What is infinite, or NaN, or so large, is an exception; the rest is not.
-        if turn == 3 {
-            guess.level = 3;
-        }
-    }
-    for first in (0..block.len()).step_by(LOOSE) {
-        let mut loose = Loose { words: [0; 2 * MOST_WORDS + 2], flags: 0 };
-        for index in first..block.len().min(first + LOOSE) {
-            T::add(&mut loose, item(index));
-        }
-        loose.add_to(sum);
-    }
-}
-
-/// The first window's exponent where this is the largest magnitude, as an integer.
-#[cfg(not(target_arch = "nvptx64"))]
-#[inline(always)]
-fn high_for(most: i64) -> i32 {
-    ((most >> 52) as i32 - 1023 + 1 + HEADROOM).min(1023)
-}
-
-/// Adds a block's terms if so many windows take all of them. Returns the largest magnitude, as an integer, and whether they have.
-#[cfg(not(target_arch = "nvptx64"))]
-#[inline(always)]
-fn try_windows<const WINDOWS: usize, const W: usize, const N: usize>(
-    sum: &mut Fixed<W>,
-    len: usize,
-    terms: impl Fn(usize) -> [f64; N] + Copy,
-    prefetch: impl Fn(usize),
-    high: i32,
-    low: i32,
-) -> (i64, bool) {
-    let moved = Moved::<WINDOWS>::of(len, terms, prefetch, high);
-    let is_all = moved.is_all();
-    if is_all {
-        moved.add_to(sum, low);
-    }
-    (moved.most, is_all)
-}
-
-/// What the items of a block have moved windows by.
-#[cfg(not(target_arch = "nvptx64"))]
-struct Moved<const WINDOWS: usize> {
-    /// The first window's exponent.
-    high: i32,
-    by: [i64; WINDOWS],
-    /// The largest magnitude, as an integer, and whether items had bits below the windows.
-    most: i64,
-    has_rest: bool,
-}
-
-#[cfg(not(target_arch = "nvptx64"))]
-impl<const WINDOWS: usize> Moved<WINDOWS> {
-    /// That of terms, of which there is a multiple of [`ROWS`] · [`LANES`].
-    #[inline(always)]
-    fn of<const N: usize>(
-        len: usize,
-        terms: impl Fn(usize) -> [f64; N],
-        prefetch: impl Fn(usize),
-        high: i32,
-    ) -> Self {
-        let high = high.max(STEP * (WINDOWS as i32 - 1) - 1022);
-        let windows: [f64; WINDOWS] = core::array::from_fn(|window| {
-            f64::from_bits(((1023 + high - STEP * window as i32) as u64) << 52 | 1 << 51)
-        });
-        let mut all = windows.map(|window| [window; LANES]);
-        let mut most = [0i64; LANES];
-        let mut rest = [0u64; LANES];
-        for first in (0..len).step_by(ROWS * LANES) {
-            prefetch(first);
-            for lane in 0..LANES {
-                let mut held: [f64; WINDOWS] = core::array::from_fn(|window| all[window][lane]);
-                let (mut most_of_lane, mut rest_of_lane) = (most[lane], rest[lane]);
-                for row in 0..ROWS {
-                    let terms = terms(first + row * LANES + lane);
-                    most_of_lane = most_of_lane.max(terms[0].to_bits() as i64 & i64::MAX);
-                    for (term, mut x) in terms.into_iter().enumerate() {
-                        // Of what is so much less, there is nothing in the first window.
-                        for held in &mut held[term..] {
-                            let next = *held + x;
-                            x -= next - *held;
-                            *held = next;
-                        }
-                        rest_of_lane |= x.to_bits() << 1;
-                    }
-                }
-                for window in 0..WINDOWS {
-                    all[window][lane] = held[window];
-                }
-                (most[lane], rest[lane]) = (most_of_lane, rest_of_lane);
-            }
-        }
-        let mut by = [0; WINDOWS];
-        for window in 0..WINDOWS {
-            // In one binade, numbers are as far apart as their bits.
-            let apart = |all: &f64| all.to_bits().wrapping_sub(windows[window].to_bits()) as i64;
-            by[window] = all[window].iter().map(apart).fold(0, i64::wrapping_add);
-        }
-        let most = most.into_iter().fold(0, i64::max);
-        Self { high, by, most, has_rest: rest.into_iter().fold(0, |all, rest| all | rest) != 0 }
-    }
-
-    /// Whether the windows have taken all, and some are no zeros.
-    #[inline(always)]
-    fn is_all(&self) -> bool {
-        !self.has_rest && self.most > 0 && self.most >> 52 <= 1023 + 1000 && high_for(self.most) <= self.high
-    }
-
-    #[inline(always)]
-    fn add_to<const W: usize>(&self, sum: &mut Fixed<W>, low: i32) {
-        sum.flags |= NOT_MINUS_ZERO;
-        for (window, &by) in self.by.iter().enumerate() {
-            let shift = self.high - STEP * window as i32 - 52 - low;
-            sum.add_scaled(by.unsigned_abs(), shift, by < 0);
-        }
-    }
-}
-
-/// The exact quotient's nearest number.
-fn quotient<const W: usize>(sum: &Fixed<W>, count: u64, low: i32, format: Format) -> f64 {
-    if let Some(special) = sum.special(count) {
-        return special;
-    }
-    let (is_negative, words) = sum.magnitude();
-    // Two more words below: then there are more bits than any format has.
-    let mut places = [0; MOST_WORDS + 2];
-    let quotient = &mut places[..W + 2];
-    quotient[2..].copy_from_slice(&words);
-    let mut rest = 0u128;
-    for word in quotient.iter_mut().rev() {
-        let value = rest << 64 | u128::from(*word);
-        *word = (value / u128::from(count)) as u64;
-        rest = value % u128::from(count);
-    }
-    let nearest = nearest(quotient, low - 128, rest != 0, format);
-    if is_negative { -nearest } else { nearest }
-}
-
-/// Elements whose products are exact, and the sums of those: floats, and integers of up to 32 bits.
+/// Elements whose products are exact, and the sums of those; of 64-bit integers modulo 2^128.
 pub trait ExactFactor: ExactElement {
     /// An exact sum of products.
     type Products: Accumulator;
@@ -732,6 +645,22 @@ pub trait ExactFactor: ExactElement {
     #[cfg(not(target_arch = "nvptx64"))]
     #[doc(hidden)]
     fn sum_products<S: Source<Item = (Self, Self)>>(items: S) -> Self::Products;
+
+    /// What the kernel of an operator does that sums products so.
+    ///
+    /// # Safety
+    ///
+    /// As for [`reduce::reduce`].
+    #[doc(hidden)]
+    unsafe fn reduce_products_on_gpu<
+        O: Op<(Self, Self), Accumulator = Self::Products>,
+        P: Input<Item = (Self, Self)>,
+        const BLOCK: u32,
+        const WIDTH: usize,
+    >(
+        arguments: Arguments<P, O, O::Output>,
+        is_row: bool,
+    );
 
     /// The number nearest to the sum of so many.
     fn rounded_products(sum: Self::Products, count: u64) -> Self::Rounded;
@@ -758,7 +687,21 @@ macro_rules! factors {
             #[cfg(not(target_arch = "nvptx64"))]
             #[inline(always)]
             fn sum_products<S: Source<Item = (Self, Self)>>(items: S) -> Fixed<$words> {
-                sum_of::<Products, S, $terms, $words, $windows>(items)
+                cpu::sum_of::<Products, S, $terms, $words, $windows>(items)
+            }
+
+            #[inline(always)]
+            unsafe fn reduce_products_on_gpu<
+                O: Op<(Self, Self), Accumulator = Self::Products>,
+                P: Input<Item = (Self, Self)>,
+                const BLOCK: u32,
+                const WIDTH: usize,
+            >(
+                arguments: Arguments<P, O, O::Output>,
+                _: bool,
+            ) {
+                // SAFETY: as the caller vouches.
+                unsafe { gpu::reduce::<Products, O, P, BLOCK, WIDTH, $terms, $words>(arguments) }
             }
 
             fn rounded_products(sum: Fixed<$words>, count: u64) -> Self::Rounded {
@@ -769,15 +712,14 @@ macro_rules! factors {
 }
 
 /// Products of pairs.
-#[cfg(not(target_arch = "nvptx64"))]
 struct Products;
 
 /// Of `f64` with fewer digits than half of theirs, a product is one.
 macro_rules! single_products {
-    ($($type:ident: $words:literal $low:literal;)*) => {$(
-        #[cfg(not(target_arch = "nvptx64"))]
+    ($($type:ident: $words:literal $low:literal nothing $nothing:expr;)*) => {$(
         impl Terms<($type, $type), 1, $words> for Products {
             const LOW: i32 = $low;
+            const NOTHING: ($type, $type) = $nothing;
 
             #[inline(always)]
             fn terms((a, b): ($type, $type)) -> [f64; 1] {
@@ -790,7 +732,7 @@ macro_rules! single_products {
             }
 
             #[inline(always)]
-            fn add(sum: &mut Loose, (a, b): ($type, $type)) {
+            fn add(sum: &mut impl Sum, (a, b): ($type, $type)) {
                 sum.add_f64(a.to_f64() * b.to_f64(), $low);
             }
         }
@@ -798,19 +740,19 @@ macro_rules! single_products {
 }
 
 single_products! {
-    f16: 3 -48;
-    bf16: 10 -266;
-    f32: 10 -298;
+    f16: 3 -48 nothing (f16::NEG_ZERO, f16::ZERO);
+    bf16: 10 -266 nothing (bf16::NEG_ZERO, bf16::ZERO);
+    f32: 10 -298 nothing (-0.0, 0.0);
 }
 
-#[cfg(not(target_arch = "nvptx64"))]
 impl Terms<(f64, f64), 2, 67> for Products {
     const LOW: i32 = -2148;
+    const NOTHING: (f64, f64) = (-0.0, 0.0);
 
     #[inline(always)]
     fn terms((a, b): (f64, f64)) -> [f64; 2] {
         let product = a * b;
-        [product, a.mul_add(b, -product)]
+        [product, fma(a, b, -product)]
     }
 
     /// What a product lacks is no float where that is below the least, and it is 2^-106 of the product at least.
@@ -821,7 +763,7 @@ impl Terms<(f64, f64), 2, 67> for Products {
     }
 
     #[inline(always)]
-    fn add(sum: &mut Loose, (a, b): (f64, f64)) {
+    fn add(sum: &mut impl Sum, (a, b): (f64, f64)) {
         sum.add_product(a, b, -2148);
     }
 }
@@ -841,7 +783,7 @@ macro_rules! integer_factors {
 
             #[inline(always)]
             fn product(self, other: Self) -> i128 {
-                i128::from(self) * i128::from(other)
+                i128::from(self).wrapping_mul(i128::from(other))
             }
 
             #[inline(always)]
@@ -858,7 +800,21 @@ macro_rules! integer_factors {
                         let (a, b) = unsafe { items.get(index) };
                         a.product(b)
                     })
-                    .sum()
+                    .fold(0, i128::wrapping_add)
+            }
+
+            #[inline(always)]
+            unsafe fn reduce_products_on_gpu<
+                O: Op<(Self, Self), Accumulator = Self::Products>,
+                P: Input<Item = (Self, Self)>,
+                const BLOCK: u32,
+                const WIDTH: usize,
+            >(
+                arguments: Arguments<P, O, O::Output>,
+                is_row: bool,
+            ) {
+                // SAFETY: as the caller vouches.
+                unsafe { reduce::by_tree::<O, P, BLOCK, WIDTH>(arguments, is_row) }
             }
 
             fn rounded_products(sum: i128, _: u64) -> i128 {
@@ -868,4 +824,4 @@ macro_rules! integer_factors {
     )*};
 }
 
-integer_factors! { i8 i16 i32 u8 u16 u32 }
+integer_factors! { i8 i16 i32 i64 u8 u16 u32 u64 }

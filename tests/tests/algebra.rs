@@ -33,7 +33,7 @@ near! {
     i8: |x| x as f64; i16: |x| x as f64; i32: |x| x as f64; i64: |x| x as f64;
     u8: |x| x as f64; u16: |x| x as f64; u32: |x| x as f64; u64: |x| x as f64;
     f16: f16::to_f64; bf16: bf16::to_f64; f32: f64::from; f64: |x| x;
-    bool: |x| f64::from(u8::from(x));
+    bool: |x| f64::from(u8::from(x)); i128: |x| x as f64;
 }
 
 impl<V: Near, const N: usize> Near for [V; N] {

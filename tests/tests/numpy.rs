@@ -247,6 +247,12 @@ floats! {
     f64 u64: |value: f64| value, f64::from;
 }
 
+impl Answer for i128 {
+    fn bits(self) -> String {
+        format!("{self:032x}")
+    }
+}
+
 impl Answer for bool {
     fn bits(self) -> String {
         u8::from(self).bits()

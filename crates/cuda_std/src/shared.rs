@@ -235,3 +235,38 @@ impl<T: Pod> Shared<T> {
         }
     }
 }
+
+macro_rules! fetch {
+    ($($(#[$doc:meta])* $method:ident = $instruction:literal;)*) => {
+        impl Shared<u32> {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Safety
+                ///
+                /// `index` is in bounds, the element was written, and without a barrier between no other thread has it but by atomics.
+                #[inline(always)]
+                pub unsafe fn $method(self, index: u32, value: u32) -> u32 {
+                    on_device! {
+                        let old;
+                        // SAFETY: as the caller vouches.
+                        unsafe {
+                            asm!(
+                                concat!("atom.relaxed.cta.shared.", $instruction, " {}, [{}], {};"),
+                                out(reg32) old, in(reg32) self.address_of(index), in(reg32) value, options(nostack)
+                            )
+                        };
+                        old
+                    }
+                }
+            )*
+        }
+    };
+}
+
+fetch! {
+    /// Adds to element `index`, wrapping, and returns what it was. (PTX ISA, "atom".)
+    fetch_add = "add.u32";
+    /// Takes the bitwise or with element `index`, and returns what it was.
+    fetch_or = "or.b32";
+}
