@@ -54,6 +54,17 @@ impl<V> Target<V> {
         Self(place.addr() as u64, PhantomData)
     }
 
+    /// The place on the device; or the slot in host memory.
+    #[inline(always)]
+    pub(crate) fn place(self) -> Result<*mut V, *mut u64> {
+        let address = self.0 & !Self::HOST;
+        if address == self.0 {
+            Ok(with_exposed_provenance_mut(address as usize))
+        } else {
+            Err(with_exposed_provenance_mut(address as usize))
+        }
+    }
+
     /// A [`slot`] in host memory.
     pub fn host(slot: *mut u64) -> Self {
         Self(slot.addr() as u64 | Self::HOST, PhantomData)
@@ -224,7 +235,7 @@ unsafe fn row_by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: u
 ///
 /// The target is valid as [`Arguments`] says.
 #[inline(always)]
-pub(crate) unsafe fn deliver<O: Op<I>, I: Copy + 'static>(
+unsafe fn deliver<O: Op<I>, I: Copy + 'static>(
     op: &O,
     all: O::Accumulator,
     len: u64,
@@ -233,22 +244,19 @@ pub(crate) unsafe fn deliver<O: Op<I>, I: Copy + 'static>(
     // SAFETY: as the field says.
     unsafe { assert_unchecked(len > 0) };
     let all = op.end(all, len);
-    let address = result.0 & !Target::<O::Output>::HOST;
-    if address == result.0 {
-        let place = with_exposed_provenance_mut::<O::Output>(address as usize);
-        // SAFETY: as the caller vouches.
-        unsafe {
-            match op.finish(all, len) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        match result.place() {
+            Ok(place) => match op.finish(all, len) {
                 Some(output) => slot::store(place, output),
                 None => place.write_bytes(0, 1),
+            },
+            Err(slot) => {
+                for index in 0..slot::words::<O::Accumulator>() {
+                    let word = SystemAtomicU64::from_ptr(slot.add(index));
+                    word.store(slot::word(&all, index), Ordering::Relaxed);
+                }
             }
         }
-        return;
-    }
-    let slot = with_exposed_provenance_mut::<u64>(address as usize);
-    for index in 0..slot::words::<O::Accumulator>() {
-        // SAFETY: as the caller vouches.
-        let word = unsafe { SystemAtomicU64::from_ptr(slot.add(index)) };
-        word.store(slot::word(&all, index), Ordering::Relaxed);
     }
 }

@@ -782,15 +782,17 @@ unsafe fn fold_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
 /// Calls `each` for each of up to eight: a loop over much stays one, and takes what it indexes to memory.
 #[inline(always)]
 pub(crate) fn unrolled<const COUNT: usize>(mut each: impl FnMut(usize)) {
-    const { assert!(COUNT <= 8) };
     each(0);
     if COUNT > 1 {
         each(1);
     }
     if COUNT > 2 {
         each(2);
+    }
+    if COUNT > 3 {
         each(3);
     }
+    const { assert!(COUNT <= 4 || COUNT == 8) };
     if COUNT > 4 {
         each(4);
         each(5);

@@ -16,7 +16,7 @@
 macro_rules! of_exact_sum {
     ($(#[$doc:meta])* $op:ident $name:literal: $output:ty, |$sum:ident, $count:ident| $finish:expr) => {
         use crate::input::Input;
-        use crate::op::exact::ExactElement;
+        use crate::op::exact::{Exact, ExactElement, OfExactSum};
         use crate::op::{OnCpu, Op};
         use crate::reduce::Arguments;
         use crate::table;
@@ -64,7 +64,15 @@ macro_rules! of_exact_sum {
                 T::plus(a, b)
             }
 
-            fn finish(&self, $sum: T::State, $count: u64) -> Option<$output> {
+            #[inline(always)]
+            fn finish(&self, sum: T::State, count: u64) -> Option<$output> {
+                Some(<Self as OfExactSum<T>>::of_sum(sum, count))
+            }
+        }
+
+        impl<T: ExactElement> OfExactSum<T> for $op {
+            #[inline(always)]
+            fn of_sum($sum: impl Exact, $count: u64) -> $output {
                 $finish
             }
         }
@@ -262,94 +270,158 @@ impl<const W: usize> Fixed<W> {
         self.flags |= other.flags;
         self
     }
+}
 
-    /// The sum of so many if it is no finite number other than zero, by the flags.
+/// An exact sum, of which is known what it is rounded by.
+#[doc(hidden)]
+pub trait Exact {
+    /// What it is rounded by.
+    fn leading(&self) -> Leading;
+
+    /// Takes a finite number away, where the sum's lowest bit is worth 2^low, and the number has none below.
+    fn take_away(&mut self, value: f64, low: i32);
+
+    /// Its lowest 128 bits.
+    fn lowest(&self) -> i128;
+}
+
+/// The first bits of a sum's magnitude, and what else it is rounded by.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Leading {
+    /// Of its magnitude so many words that their first bit that is set has 128 behind it.
+    words: [u64; 4],
+    /// The place of their lowest bit.
+    place: i32,
+    /// Whether there is anything below.
+    below: bool,
+    is_negative: bool,
+    flags: u64,
+}
+
+impl Leading {
+    /// That of an integer in two's complement, by words of which these are, but for the sign in all bits, the first that is not zero, and two after it; and
+    /// whether there is anything but zeros below. The first has this place.
+    #[inline(always)]
+    fn of(words: [u64; 3], place: i32, below: bool, is_negative: bool, flags: u64) -> Self {
+        let mut words = [words[0], words[1], words[2], 0];
+        let mut carry = is_negative && !below;
+        for word in &mut words {
+            (*word, carry) = word.overflowing_add(carry.into());
+        }
+        Self { words, place: place - 128, below, is_negative, flags }
+    }
+
+    /// The sum of so many if it is no finite number other than zero.
+    #[inline(always)]
     fn special(&self, count: u64) -> Option<f64> {
         let has = |flag| self.flags & flag != 0;
-        let mut bits = 0;
-        each_word::<W>(|index| bits |= self.words[index]);
         match (has(INFINITE), has(MINUS_INFINITE)) {
             _ if has(NAN) => Some(f64::NAN),
             (true, true) => Some(f64::NAN),
             (true, false) => Some(f64::INFINITY),
             (false, true) => Some(f64::NEG_INFINITY),
-            _ if bits != 0 => None,
+            _ if self.words.iter().fold(0, |all, word| all | word) != 0 => None,
             _ => Some(if self.flags == 0 && count > 0 { -0.0 } else { 0.0 }),
         }
     }
+}
 
-    /// Whether it is negative, and the words of its magnitude.
-    fn magnitude(&self) -> (bool, [u64; W]) {
+impl<const W: usize> Exact for Fixed<W> {
+    #[inline(always)]
+    fn leading(&self) -> Leading {
         let is_negative = self.words[W - 1] >> 63 != 0;
-        let mut words = self.words;
-        let mut carry = is_negative;
+        let sign = if is_negative { u64::MAX } else { 0 };
+        // The last two words with that sign as zeros, and whether there was anything else before them.
+        let (mut last, mut before, mut below) = (sign, sign, false);
+        let mut leading = ([0; 3], 0, false);
         each_word::<W>(|index| {
-            let word = if is_negative { !words[index] } else { words[index] };
-            (words[index], carry) = word.overflowing_add(carry.into());
+            let word = self.words[index] ^ sign;
+            if word != 0 || index == 0 {
+                leading = ([before, last, word], index as i32, below);
+            }
+            below |= before != sign;
+            (before, last) = (last, word);
         });
-        (is_negative, words)
+        let (words, index, below) = leading;
+        Leading::of(words, 64 * index, below, is_negative, self.flags)
+    }
+
+    #[inline(always)]
+    fn take_away(&mut self, value: f64, low: i32) {
+        self.add_f64(-value, low);
+    }
+
+    fn lowest(&self) -> i128 {
+        let word = |index| i128::from(self.words.get(index).copied().unwrap_or(0));
+        word(0) | word(1) << 64
     }
 }
 
-impl<const W: usize> Fixed<W> {
-    /// The `f64` nearest to the sum of so many, and that nearest to what it lacks.
-    fn as_f64s(mut self, count: u64, low: i32) -> [f64; 2] {
-        let nearest = rounded(&self, count, low, F64);
-        if nearest == 0.0 || !nearest.is_finite() {
-            return [nearest, 0.0];
-        }
-        self.add_f64(-nearest, low);
-        [nearest, rounded(&self, count, low, F64)]
+impl Exact for i128 {
+    #[inline(always)]
+    fn leading(&self) -> Leading {
+        Fixed::of(*self).leading()
+    }
+
+    #[inline(always)]
+    fn take_away(&mut self, value: f64, low: i32) {
+        let mut sum = Fixed::of(*self);
+        sum.take_away(value, low);
+        *self = sum.lowest();
+    }
+
+    fn lowest(&self) -> i128 {
+        *self
     }
 }
 
 impl Fixed<2> {
     /// An integer.
+    #[inline(always)]
     fn of(sum: i128) -> Self {
         Self { words: [sum as u64, (sum >> 64) as u64], flags: NOT_MINUS_ZERO }
     }
 }
 
 /// The sum of so many, rounded once.
-fn rounded<const W: usize>(sum: &Fixed<W>, count: u64, low: i32, format: Format) -> f64 {
-    if let Some(special) = sum.special(count) {
-        return special;
+#[inline(always)]
+fn rounded(sum: &impl Exact, count: u64, low: i32, format: Format) -> f64 {
+    let leading = sum.leading();
+    leading.special(count).unwrap_or_else(|| leading.nearest(low, format))
+}
+
+/// The `f64` nearest to the sum of so many, and that nearest to what it lacks.
+#[inline(always)]
+fn as_f64s(mut sum: impl Exact, count: u64, low: i32) -> [f64; 2] {
+    let nearest = rounded(&sum, count, low, F64);
+    if nearest == 0.0 || nearest - nearest != 0.0 {
+        return [nearest, 0.0];
     }
-    let (is_negative, words) = sum.magnitude();
-    let nearest = nearest(&words, low, false, format);
-    if is_negative { -nearest } else { nearest }
+    sum.take_away(nearest, low);
+    // Nothing is 0.0.
+    [nearest, rounded(&sum, 0, low, F64)]
 }
 
 /// The sum of so many, divided by their number and rounded once.
-fn quotient<const W: usize>(sum: &Fixed<W>, count: u64, low: i32, format: Format) -> f64 {
-    if let Some(special) = sum.special(count) {
+#[inline(always)]
+fn quotient(sum: &impl Exact, count: u64, low: i32, format: Format) -> f64 {
+    let mut leading = sum.leading();
+    if let Some(special) = leading.special(count) {
         return special;
     }
-    let (is_negative, words) = sum.magnitude();
-    let mut top = 0;
-    each_word::<W>(|index| {
-        if words[index] != 0 {
-            top = index;
-        }
-    });
-    // By the first three words, or zeros below: then the quotient has 64 bits and more.
-    let (mut quotient, mut rest) = ([0; 3], 0);
-    for (place, digit) in quotient.iter_mut().rev().enumerate() {
-        let word = words.get(top.wrapping_sub(place)).copied().unwrap_or(0);
-        (*digit, rest) = divide(rest, word, count);
+    let mut rest = 0;
+    // (More than 64 bits of a quotient are left of 129.)
+    for word in leading.words.iter_mut().rev() {
+        (*word, rest) = divide(rest, *word, count);
     }
-    let mut below = rest;
-    each_word::<W>(|index| {
-        if index + 2 < top {
-            below |= words[index];
-        }
-    });
-    let nearest = nearest(&quotient, low + 64 * (top as i32 - 2), below != 0, format);
-    if is_negative { -nearest } else { nearest }
+    leading.below |= rest != 0;
+    leading.nearest(low, format)
 }
 
 /// The quotient and the rest of two words by one that is larger than the upper: D. E. Knuth, "The Art of Computer Programming", volume 2, 4.3.1, algorithm D,
 /// with digits of 32 bits.
+#[inline(always)]
 fn divide(upper: u64, lower: u64, divisor: u64) -> (u64, u64) {
     let shift = divisor.leading_zeros();
     let divisor = divisor << (shift % 64);
@@ -383,45 +455,50 @@ const F32: Format = Format { digits: 24, least: -149 };
 const F64: Format = Format { digits: 53, least: -1074 };
 
 /// `mantissa · 2^exponent`, which is an `f64`, or too large for one.
+#[inline(always)]
 fn scaled(mantissa: u64, exponent: i32) -> f64 {
     let power = |exponent: i32| f64::from_bits(((1023 + exponent.clamp(-1022, 1023)) as u64) << 52);
     mantissa as f64 * power(exponent / 2) * power(exponent - exponent / 2)
 }
 
-/// The number of a format that is nearest to an integer's `2^low`-fold, the even one of two, as an `f64`; infinite where an `f64` is. Where something is
-/// `below` the integer's last bit, it is a little more.
-fn nearest<const W: usize>(words: &[u64; W], low: i32, below: bool, format: Format) -> f64 {
-    // The first word that is not zero, the next, and all after it.
-    let (mut top, mut first, mut second, mut rest) = (0, 0u64, 0u64, 0);
-    let (mut last, mut before) = (0, 0);
-    each_word::<W>(|index| {
-        let word = words[index];
-        if word != 0 {
-            (top, first, second, rest) = (index as i32, word, last, before);
-        }
-        before |= last;
-        last = word;
-    });
-    if first == 0 {
-        return 0.0;
+impl Leading {
+    /// The nearest number of a format, the even one of two, as an `f64`, infinite where an `f64` is; of a sum whose lowest bit is worth 2^low.
+    #[inline(always)]
+    fn nearest(&self, low: i32, format: Format) -> f64 {
+        let [d, c, b, a] = self.words;
+        // The first word that is not zero, the one after it, and whether there is something after that.
+        let (top, first, second, rest) = match (a, b, c) {
+            (0, 0, 0) => (0, d, 0, 0),
+            (0, 0, _) => (1, c, d, 0),
+            (0, _, _) => (2, b, c, d),
+            _ => (3, a, b, c | d),
+        };
+        // The first 64 bits, and what the lowest of them is worth.
+        let zeros = first.leading_zeros();
+        let bits = first << (zeros % 64) | second.unbounded_shr(64 - zeros);
+        let below = self.below || rest != 0 || second << (zeros % 64) != 0;
+        let lowest = low + self.place + 64 * top - zeros as i32;
+        let drop = (64 - format.digits).max(format.least - lowest);
+        let mantissa = bits.unbounded_shr(drop as u32);
+        let half = 1u64.unbounded_shl(drop as u32 - 1);
+        let is_more = below || bits & half.wrapping_sub(1) != 0;
+        let is_up = bits & half != 0 && (is_more || mantissa & 1 != 0);
+        let nearest = scaled(mantissa + u64::from(is_up), lowest + drop);
+        if self.is_negative { -nearest } else { nearest }
     }
-    // The first 64 bits, and what the lowest of them is worth.
-    let zeros = first.leading_zeros();
-    let bits = first << zeros | second.unbounded_shr(64 - zeros);
-    let below = below || rest != 0 || second << zeros != 0;
-    let lowest = low + 64 * top - zeros as i32;
-    let drop = (64 - format.digits).max(format.least - lowest);
-    let mantissa = bits.unbounded_shr(drop as u32);
-    let half = 1u64.unbounded_shl(drop as u32 - 1);
-    let is_more = below || bits & half.wrapping_sub(1) != 0;
-    let is_up = bits & half != 0 && (is_more || mantissa & 1 != 0);
-    scaled(mantissa + u64::from(is_up), lowest + drop)
+}
+
+/// Operators that make something of an exact sum.
+#[doc(hidden)]
+pub trait OfExactSum<I: Copy + 'static>: Op<I> {
+    /// What of the sum of so many.
+    fn of_sum(sum: impl Exact, count: u64) -> Self::Output;
 }
 
 /// Elements whose sums are exact.
 pub trait ExactElement: Element {
     /// An exact sum.
-    type State: Accumulator;
+    type State: Accumulator + Exact;
 
     /// What an exact sum is rounded to: `f32` of all floats but `f64`; of integers it is not rounded, and an `i128`.
     type Rounded: Copy + PartialEq + Debug + Send + Sync + 'static;
@@ -447,7 +524,7 @@ pub trait ExactElement: Element {
     /// As for [`reduce::reduce`].
     #[doc(hidden)]
     unsafe fn reduce_on_gpu<
-        O: Op<Self, Accumulator = Self::State>,
+        O: OfExactSum<Self, Accumulator = Self::State>,
         P: Input<Item = Self>,
         const BLOCK: u32,
         const WIDTH: usize,
@@ -457,13 +534,16 @@ pub trait ExactElement: Element {
     );
 
     /// The number nearest to the sum of so many.
-    fn rounded(sum: Self::State, count: u64) -> Self::Rounded;
+    #[doc(hidden)]
+    fn rounded(sum: impl Exact, count: u64) -> Self::Rounded;
 
     /// The nearest `f64`, and the nearest to what it lacks.
-    fn as_f64s(sum: Self::State, count: u64) -> [f64; 2];
+    #[doc(hidden)]
+    fn as_f64s(sum: impl Exact, count: u64) -> [f64; 2];
 
     /// The number nearest to the sum divided by a count, which is not 0.
-    fn mean(sum: Self::State, count: u64) -> Self::Real;
+    #[doc(hidden)]
+    fn mean(sum: impl Exact, count: u64) -> Self::Real;
 }
 
 /// How items become floats that are summed.
@@ -474,8 +554,14 @@ trait Terms<I, const N: usize, const W: usize> {
     /// An item whose terms are −0.0.
     const NOTHING: I;
 
+    /// What terms are on a GPU, where `f32` takes half the time.
+    type OnGpu: gpu::Float;
+
     /// Floats whose sum is the item: a first one, and each other less than 2^-52 of that.
     fn terms(item: I) -> [f64; N];
+
+    /// The same.
+    fn terms_on_gpu(item: I) -> [Self::OnGpu; N];
 
     /// Whether they are, as long as they are finite.
     fn is_exact(item: I, terms: [f64; N]) -> bool;
@@ -485,7 +571,7 @@ trait Terms<I, const N: usize, const W: usize> {
 }
 
 macro_rules! floats {
-    ($($type:ident: [u64; $words:literal] from 2 ^ $low:literal, $format:ident, $windows:literal windows, nothing $nothing:expr;)*) => {$(
+    ($($type:ident: [u64; $words:literal] from 2 ^ $low:literal, $format:ident, $windows:literal windows, $loads:literal loads of $terms:literal, nothing $nothing:expr;)*) => {$(
         impl ExactElement for $type {
             type State = Fixed<$words>;
             type Rounded = Self::Real;
@@ -510,23 +596,26 @@ macro_rules! floats {
             }
 
             #[inline(always)]
-            unsafe fn reduce_on_gpu<O: Op<$type, Accumulator = Fixed<$words>>, P: Input<Item = $type>, const BLOCK: u32, const WIDTH: usize>(
+            unsafe fn reduce_on_gpu<O: OfExactSum<$type, Accumulator = Fixed<$words>>, P: Input<Item = $type>, const BLOCK: u32, const WIDTH: usize>(
                 arguments: Arguments<P, O, O::Output>,
                 _: bool,
             ) {
                 // SAFETY: as the caller vouches.
-                unsafe { gpu::reduce::<Alone, O, P, BLOCK, WIDTH, 1, $words>(arguments) }
+                unsafe { gpu::reduce::<Alone, O, P, BLOCK, WIDTH, 1, $words, $loads, $terms>(arguments) }
             }
 
-            fn rounded(sum: Fixed<$words>, count: u64) -> Self::Real {
+            #[inline(always)]
+            fn rounded(sum: impl Exact, count: u64) -> Self::Real {
                 Self::real(rounded(&sum, count, $low, $format))
             }
 
-            fn as_f64s(sum: Fixed<$words>, count: u64) -> [f64; 2] {
-                sum.as_f64s(count, $low)
+            #[inline(always)]
+            fn as_f64s(sum: impl Exact, count: u64) -> [f64; 2] {
+                as_f64s(sum, count, $low)
             }
 
-            fn mean(sum: Fixed<$words>, count: u64) -> Self::Real {
+            #[inline(always)]
+            fn mean(sum: impl Exact, count: u64) -> Self::Real {
                 Self::real(quotient(&sum, count, $low, $format))
             }
         }
@@ -534,6 +623,12 @@ macro_rules! floats {
         impl Terms<$type, 1, $words> for Alone {
             const LOW: i32 = $low;
             const NOTHING: $type = $nothing;
+            type OnGpu = <$type as Element>::Wide;
+
+            #[inline(always)]
+            fn terms_on_gpu(item: $type) -> [Self::OnGpu; 1] {
+                [item.widen()]
+            }
 
             #[inline(always)]
             fn terms(item: $type) -> [f64; 1] {
@@ -557,10 +652,10 @@ macro_rules! floats {
 struct Alone;
 
 floats! {
-    f16: [u64; 2] from 2 ^ -24, F32, 1 windows, nothing f16::NEG_ZERO;
-    bf16: [u64; 6] from 2 ^ -133, F32, 1 windows, nothing bf16::NEG_ZERO;
-    f32: [u64; 6] from 2 ^ -149, F32, 1 windows, nothing -0.0;
-    f64: [u64; 34] from 2 ^ -1074, F64, 2 windows, nothing -0.0;
+    f16: [u64; 2] from 2 ^ -24, F32, 1 windows, 2 loads of 16, nothing f16::NEG_ZERO;
+    bf16: [u64; 6] from 2 ^ -133, F32, 1 windows, 2 loads of 16, nothing bf16::NEG_ZERO;
+    f32: [u64; 6] from 2 ^ -149, F32, 1 windows, 4 loads of 16, nothing -0.0;
+    f64: [u64; 34] from 2 ^ -1074, F64, 2 windows, 4 loads of 8, nothing -0.0;
 }
 
 macro_rules! integers {
@@ -602,7 +697,7 @@ macro_rules! integers {
             }
 
             #[inline(always)]
-            unsafe fn reduce_on_gpu<O: Op<$type, Accumulator = i128>, P: Input<Item = $type>, const BLOCK: u32, const WIDTH: usize>(
+            unsafe fn reduce_on_gpu<O: OfExactSum<$type, Accumulator = i128>, P: Input<Item = $type>, const BLOCK: u32, const WIDTH: usize>(
                 arguments: Arguments<P, O, O::Output>,
                 is_row: bool,
             ) {
@@ -610,16 +705,19 @@ macro_rules! integers {
                 unsafe { reduce::by_tree::<O, P, BLOCK, WIDTH>(arguments, is_row) }
             }
 
-            fn rounded(sum: i128, _: u64) -> i128 {
-                sum
+            #[inline(always)]
+            fn rounded(sum: impl Exact, _: u64) -> i128 {
+                sum.lowest()
             }
 
-            fn as_f64s(sum: i128, count: u64) -> [f64; 2] {
-                Fixed::of(sum).as_f64s(count, 0)
+            #[inline(always)]
+            fn as_f64s(sum: impl Exact, count: u64) -> [f64; 2] {
+                as_f64s(sum, count, 0)
             }
 
-            fn mean(sum: i128, count: u64) -> f64 {
-                quotient(&Fixed::of(sum), count, 0, F64)
+            #[inline(always)]
+            fn mean(sum: impl Exact, count: u64) -> f64 {
+                quotient(&sum, count, 0, F64)
             }
         }
     )*};
@@ -630,7 +728,7 @@ integers! { i8 i16 i32 i64 u8 u16 u32 u64 }
 /// Elements whose products are exact, and the sums of those; of 64-bit integers modulo 2^128.
 pub trait ExactFactor: ExactElement {
     /// An exact sum of products.
-    type Products: Accumulator;
+    type Products: Accumulator + Exact;
 
     /// The sum of nothing.
     const NO_PRODUCTS: Self::Products;
@@ -653,7 +751,7 @@ pub trait ExactFactor: ExactElement {
     /// As for [`reduce::reduce`].
     #[doc(hidden)]
     unsafe fn reduce_products_on_gpu<
-        O: Op<(Self, Self), Accumulator = Self::Products>,
+        O: OfExactSum<(Self, Self), Accumulator = Self::Products>,
         P: Input<Item = (Self, Self)>,
         const BLOCK: u32,
         const WIDTH: usize,
@@ -663,11 +761,12 @@ pub trait ExactFactor: ExactElement {
     );
 
     /// The number nearest to the sum of so many.
-    fn rounded_products(sum: Self::Products, count: u64) -> Self::Rounded;
+    #[doc(hidden)]
+    fn rounded_products(sum: impl Exact, count: u64) -> Self::Rounded;
 }
 
 macro_rules! factors {
-    ($($type:ident: [u64; $words:literal] from 2 ^ $low:literal, $format:ident, $terms:literal terms, $windows:literal windows;)*) => {$(
+    ($($type:ident: [u64; $words:literal] from 2 ^ $low:literal, $format:ident, $terms:literal terms, $windows:literal windows, $loads:literal loads of $all:literal;)*) => {$(
         impl ExactFactor for $type {
             type Products = Fixed<$words>;
             const NO_PRODUCTS: Fixed<$words> = Fixed::ZERO;
@@ -692,7 +791,7 @@ macro_rules! factors {
 
             #[inline(always)]
             unsafe fn reduce_products_on_gpu<
-                O: Op<(Self, Self), Accumulator = Self::Products>,
+                O: OfExactSum<(Self, Self), Accumulator = Self::Products>,
                 P: Input<Item = (Self, Self)>,
                 const BLOCK: u32,
                 const WIDTH: usize,
@@ -701,10 +800,11 @@ macro_rules! factors {
                 _: bool,
             ) {
                 // SAFETY: as the caller vouches.
-                unsafe { gpu::reduce::<Products, O, P, BLOCK, WIDTH, $terms, $words>(arguments) }
+                unsafe { gpu::reduce::<Products, O, P, BLOCK, WIDTH, $terms, $words, $loads, $all>(arguments) }
             }
 
-            fn rounded_products(sum: Fixed<$words>, count: u64) -> Self::Rounded {
+            #[inline(always)]
+            fn rounded_products(sum: impl Exact, count: u64) -> Self::Rounded {
                 rounded(&sum, count, $low, $format) as Self::Rounded
             }
         }
@@ -720,6 +820,12 @@ macro_rules! single_products {
         impl Terms<($type, $type), 1, $words> for Products {
             const LOW: i32 = $low;
             const NOTHING: ($type, $type) = $nothing;
+            type OnGpu = f64;
+
+            #[inline(always)]
+            fn terms_on_gpu(item: ($type, $type)) -> [f64; 1] {
+                Self::terms(item)
+            }
 
             #[inline(always)]
             fn terms((a, b): ($type, $type)) -> [f64; 1] {
@@ -748,6 +854,12 @@ single_products! {
 impl Terms<(f64, f64), 2, 67> for Products {
     const LOW: i32 = -2148;
     const NOTHING: (f64, f64) = (-0.0, 0.0);
+    type OnGpu = f64;
+
+    #[inline(always)]
+    fn terms_on_gpu(item: (f64, f64)) -> [f64; 2] {
+        Self::terms(item)
+    }
 
     #[inline(always)]
     fn terms((a, b): (f64, f64)) -> [f64; 2] {
@@ -769,10 +881,10 @@ impl Terms<(f64, f64), 2, 67> for Products {
 }
 
 factors! {
-    f16: [u64; 3] from 2 ^ -48, F32, 1 terms, 1 windows;
-    bf16: [u64; 10] from 2 ^ -266, F32, 1 terms, 1 windows;
-    f32: [u64; 10] from 2 ^ -298, F32, 1 terms, 2 windows;
-    f64: [u64; 67] from 2 ^ -2148, F64, 2 terms, 3 windows;
+    f16: [u64; 3] from 2 ^ -48, F32, 1 terms, 1 windows, 2 loads of 16;
+    bf16: [u64; 10] from 2 ^ -266, F32, 1 terms, 1 windows, 2 loads of 16;
+    f32: [u64; 10] from 2 ^ -298, F32, 1 terms, 2 windows, 4 loads of 16;
+    f64: [u64; 67] from 2 ^ -2148, F64, 2 terms, 3 windows, 4 loads of 16;
 }
 
 macro_rules! integer_factors {
@@ -805,7 +917,7 @@ macro_rules! integer_factors {
 
             #[inline(always)]
             unsafe fn reduce_products_on_gpu<
-                O: Op<(Self, Self), Accumulator = Self::Products>,
+                O: OfExactSum<(Self, Self), Accumulator = Self::Products>,
                 P: Input<Item = (Self, Self)>,
                 const BLOCK: u32,
                 const WIDTH: usize,
@@ -817,8 +929,9 @@ macro_rules! integer_factors {
                 unsafe { reduce::by_tree::<O, P, BLOCK, WIDTH>(arguments, is_row) }
             }
 
-            fn rounded_products(sum: i128, _: u64) -> i128 {
-                sum
+            #[inline(always)]
+            fn rounded_products(sum: impl Exact, _: u64) -> i128 {
+                sum.lowest()
             }
         }
     )*};

@@ -1,5 +1,5 @@
 use crate::input::Input;
-use crate::op::exact::ExactFactor;
+use crate::op::exact::{Exact, ExactFactor, OfExactSum};
 use crate::op::{OnCpu, Op};
 use crate::reduce::Arguments;
 use crate::table;
@@ -48,7 +48,15 @@ impl<T: ExactFactor> Op<(T, T)> for ExactDot {
         T::add_products(a, b)
     }
 
+    #[inline(always)]
     fn finish(&self, sum: T::Products, count: u64) -> Option<T::Rounded> {
-        Some(T::rounded_products(sum, count))
+        Some(<Self as OfExactSum<(T, T)>>::of_sum(sum, count))
+    }
+}
+
+impl<T: ExactFactor> OfExactSum<(T, T)> for ExactDot {
+    #[inline(always)]
+    fn of_sum(sum: impl Exact, count: u64) -> T::Rounded {
+        T::rounded_products(sum, count)
     }
 }

@@ -12,5 +12,5 @@ of_exact_sum! {
     /// let [a, b, c] = [1e30f32, 1.0, -1e30].map(|item| ExactSum.lift(item, 0));
     /// assert_eq!(Op::<f32>::finish(&ExactSum, sum(sum(a, b), c), 3), Some(1.0));
     /// ```
-    ExactSum "exact_sum": T::Rounded, |sum, count| Some(T::rounded(sum, count))
+    ExactSum "exact_sum": T::Rounded, |sum, count| T::rounded(sum, count)
 }

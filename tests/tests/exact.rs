@@ -109,6 +109,7 @@ fn left_there<O: Op<T, Output: Item> + Default, T: Item, const BLOCK: u32>(
     let stream = device.stream().unwrap();
     // SAFETY: both outlive what is enqueued, and nothing else uses them.
     unsafe { x.enqueue::<O, BLOCK>(&stream, &mut place).unwrap() };
+    stream.wait().unwrap();
     place.to_vec().unwrap()[0]
 }
 

@@ -1,33 +1,27 @@
 //! The sum of items by a block on a GPU, and of the blocks' sums.
 //!
-//! - A thread sums the items that it has on their way, a **tile** of four loads, in windows, all lanes of a warp in the same ones. Where they take all items of
-//!   all lanes, what they were moved by is added to integers in registers. Where not, there are other windows: by the largest item of the warp, or four instead of
-//!   two; and what these do not take is added bit by bit.
+//! - A thread sums the items that it has on their way, a **tile** of up to four loads, in windows, all lanes of a warp in the same ones: of `f32` where the items are
+//!   no longer than that. Where they take all items of all lanes, what they were moved by is added to integers in registers. Where not, there are other windows: by
+//!   the largest item of the warp, or more of them; and what these do not take is added bit by bit.
 //! - A block's sum is in shared memory: **digits** of 32 bits, each with room for 2^31 additions before it has to be carried over, which is done in the end.
 //!   Warps add to them by atomics.
 //! - Blocks hand their sums over by [slots](crate::slot), and the last one adds them up, digit by digit.
 
-use super::{Fixed, HEADROOM, NOT_MINUS_ZERO, STEP, Sum, Terms};
+use super::{Exact, Fixed, INFINITE, Leading, MINUS_INFINITE, NAN, NOT_MINUS_ZERO, OfExactSum, Sum, Terms};
 use crate::fold::block_dim;
 use crate::input::{Input, OneByOne};
-use crate::reduce::{Arguments, deliver};
+use crate::reduce::Arguments;
 use crate::segments::unrolled;
-use crate::{Op, slot};
+use crate::slot;
 use core::array::from_fn;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
-use cuda_std::atomic::AtomicU64;
+use cuda_std::atomic::{AtomicU64, SystemAtomicU64};
 use cuda_std::shared::Shared;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
-/// Loads of a tile.
-const LOADS: usize = 4;
-
 /// A thread's part of a tile.
-type Tile<I, const WIDTH: usize> = [[I; WIDTH]; LOADS];
-
-/// Windows, at most.
-const WINDOWS: usize = 4;
+type Tile<I, const WIDTH: usize, const LOADS: usize> = [[I; WIDTH]; LOADS];
 
 /// Bits that larger items than the first may have more, without other windows.
 const SLACK: i32 = 2;
@@ -35,13 +29,160 @@ const SLACK: i32 = 2;
 /// Tiles after which fewer windows are tried again.
 const RETRY: u32 = 16;
 
-/// Tiles whose sums a thread's integers take before they are emptied: one moves a window by 2^50 of its last bits at most, 2^(P − 2), and a warp's are added up.
-const FULL: u32 = 128;
+/// Windows that are tried first, and where they do not do.
+const FEW: usize = 3;
+const MANY: usize = 9;
 
-/// The exponent of the least first window: the last one is one of a normal number.
-const LEAST: i32 = STEP * (WINDOWS as i32 - 1) - 1022;
+/// What windows are.
+pub trait Float: Copy + PartialEq {
+    /// Bits of a fraction with its first one, and the least exponent of a normal number.
+    const DIGITS: i32;
+    const LEAST: i32;
 
-/// What the kernel does.
+    /// Windows that are tried first, and where they do not do: up to [`FEW`] and [`MANY`].
+    const FEW: usize;
+    const MANY: usize;
+
+    /// Tiles whose sums integers take before they are emptied: one moves a window by half of its last bits' number at most, and 2^31 is where an `i32` ends, 2^63 where
+    /// a warp's `i64` do.
+    const FULL: u32;
+
+    /// What windows are moved by in several tiles.
+    type Moved: Copy + Into<i64>;
+    const UNMOVED: Self::Moved;
+
+    /// 1.5 · 2^exponent.
+    fn window(exponent: i32) -> Self;
+    fn plus(self, other: Self) -> Self;
+    fn minus(self, other: Self) -> Self;
+
+    /// Bits in which they differ; that of their signs may be missing.
+    fn differs(self, other: Self) -> u32;
+
+    /// What was moved so far, and what a window is from where it was, in units of its last bit: in one binade, numbers are as far apart as their bits.
+    fn moved(self, from: Self, before: Self::Moved) -> Self::Moved;
+
+    /// The sign, the exponent and the first bits of a fraction, which are those of 2^exponent.
+    fn upper_word(self) -> u32;
+    fn upper_word_of(exponent: i32) -> u32;
+
+    /// The exponent of a number's first bit, by that word.
+    fn exponent(upper_word: u32) -> i32;
+
+    /// The number as an integer, and what its last bit is worth, 2 to some power; or the flags of what is no number.
+    fn integer(self) -> Result<(i64, i32), u64>;
+}
+
+macro_rules! floats {
+    ($($type:ident: $bits:ident $signed:ident, $digits:literal digits of $exponents:literal exponents, $few:literal or $many:literal, $full:literal full;)*) => {$(
+        impl Float for $type {
+            const DIGITS: i32 = $digits;
+            const LEAST: i32 = 2 - $exponents / 2;
+            const FEW: usize = $few;
+            const MANY: usize = $many;
+            const FULL: u32 = $full;
+            type Moved = $signed;
+            const UNMOVED: $signed = 0;
+
+            #[inline(always)]
+            fn window(exponent: i32) -> $type {
+                $type::from_bits(((exponent - Self::LEAST + 1) as $bits) << ($digits - 1) | 1 << ($digits - 2))
+            }
+
+            #[inline(always)]
+            fn plus(self, other: $type) -> $type {
+                self + other
+            }
+
+            #[inline(always)]
+            fn minus(self, other: $type) -> $type {
+                self - other
+            }
+
+            #[inline(always)]
+            fn differs(self, other: $type) -> u32 {
+                let bits = self.to_bits() ^ other.to_bits();
+                (bits as u64 >> 32) as u32 & (u32::MAX >> 1) | bits as u32 & if $bits::BITS == 32 { u32::MAX >> 1 } else { u32::MAX }
+            }
+
+            #[inline(always)]
+            fn moved(self, from: $type, before: $signed) -> $signed {
+                before.wrapping_add(self.to_bits().wrapping_sub(from.to_bits()) as $signed)
+            }
+
+            #[inline(always)]
+            fn upper_word(self) -> u32 {
+                (self.to_bits() >> ($bits::BITS - 32)) as u32
+            }
+
+            #[inline(always)]
+            fn upper_word_of(exponent: i32) -> u32 {
+                ((exponent - Self::LEAST + 1) as u32) << ($digits - 1 + 32 - $bits::BITS)
+            }
+
+            #[inline(always)]
+            fn exponent(upper_word: u32) -> i32 {
+                (upper_word >> ($digits - 1 + 32 - $bits::BITS)) as i32 + Self::LEAST - 1
+            }
+
+            #[inline(always)]
+            fn integer(self) -> Result<(i64, i32), u64> {
+                let bits = self.to_bits();
+                let exponent = (bits >> ($digits - 1)) as i32 & ($exponents - 1);
+                let fraction = bits & ((1 << ($digits - 1)) - 1);
+                let is_negative = bits >> ($bits::BITS - 1) != 0;
+                if exponent == $exponents - 1 {
+                    return Err(match (fraction, is_negative) {
+                        (0, false) => INFINITE,
+                        (0, true) => MINUS_INFINITE,
+                        _ => NAN,
+                    });
+                }
+                let whole = (fraction | if exponent > 0 { 1 << ($digits - 1) } else { 0 }) as i64;
+                Ok((if is_negative { -whole } else { whole }, exponent.max(1) + Self::LEAST - $digits))
+            }
+        }
+    )*};
+}
+
+floats! {
+    f32: u32 i32, 24 digits of 256 exponents, 3 or 9, 128 full;
+    f64: u64 i64, 53 digits of 2048 exponents, 2 or 4, 32 full;
+}
+
+/// Windows for tiles of so many terms a thread.
+struct Steps<F, const TERMS: usize>(PhantomData<F>);
+
+impl<F: Float, const TERMS: usize> Steps<F, TERMS> {
+    /// Bits between the largest term and a window's first: each moves it by less than 2^(P − HEADROOM), and all by less than 2^(P − 1).
+    const HEADROOM: i32 = 1 + TERMS.next_power_of_two().ilog2() as i32;
+
+    /// Bits between one window's first and the next: a rest is no more than 2^(P − DIGITS), which is less than 2^(P − STEP − HEADROOM).
+    const STEP: i32 = F::DIGITS - 1 - Self::HEADROOM;
+
+    /// That of a first window which is still to be chosen.
+    const NONE: i32 = F::LEAST;
+
+    /// The first window's exponent where the largest magnitude has this upper word.
+    #[inline(always)]
+    fn high_for(most: u32) -> i32 {
+        (F::exponent(most) + 1 + Self::HEADROOM + SLACK).min(1 - F::LEAST)
+    }
+
+    /// The exponent of a window: no less than that of a normal number, whose last bit is the last that there is.
+    #[inline(always)]
+    fn exponent(high: i32, window: usize) -> i32 {
+        (high - Self::STEP * window as i32).max(F::LEAST)
+    }
+
+    /// From where on the upper word of a magnitude is too large.
+    #[inline(always)]
+    fn limit(high: i32) -> u32 {
+        F::upper_word_of(high - Self::HEADROOM)
+    }
+}
+
+/// What the kernel does, with tiles of so many loads and terms a thread.
 ///
 /// # Safety
 ///
@@ -49,47 +190,57 @@ const LEAST: i32 = STEP * (WINDOWS as i32 - 1) - 1022;
 #[inline(always)]
 pub(super) unsafe fn reduce<
     T: Terms<P::Item, N, W>,
-    O: Op<P::Item, Accumulator = Fixed<W>>,
+    O: OfExactSum<P::Item, Accumulator = Fixed<W>>,
     P: Input,
     const BLOCK: u32,
     const WIDTH: usize,
     const N: usize,
     const W: usize,
+    const LOADS: usize,
+    const TERMS: usize,
 >(
     arguments: Arguments<P, O, O::Output>,
 ) {
-    let Arguments { input, len, chunk, slots, result, op } = arguments;
+    const { assert!(LOADS * WIDTH * N == TERMS, "terms of a tile") };
+    let Arguments { input, len, chunk, slots, result, .. } = arguments;
     let digits = Digits::<W>(shared_array![u32; 4 * W + 1]);
     let (block, blocks) = (thread::block_idx_x(), thread::grid_dim_x());
     let start = u64::from(block) * chunk;
     let items = (len - start).min(chunk) as u32;
     // SAFETY: all threads of the block are here; the chunk lies in the input; each block has a slot.
     unsafe {
-        digits.clear::<BLOCK>();
-        thread::sync_threads();
         let at = input.offset(start as usize);
-        let sum = OfThread::<T, P::Item, N, W>::new(digits);
+        let sum = OfThread::<T, P::Item, N, W, TERMS>::new(digits);
         match at.head() {
-            Some(head) => sum.add_chunk::<P, BLOCK, WIDTH>(at, head, items),
-            None => sum.add_chunk::<OneByOne<P>, BLOCK, WIDTH>(OneByOne(at), 0, items),
+            Some(head) => sum.add_chunk::<P, BLOCK, WIDTH, LOADS>(at, head, items),
+            None => sum.add_chunk::<OneByOne<P>, BLOCK, WIDTH, LOADS>(OneByOne(at), 0, items),
         }
         thread::sync_threads();
-        let slot = |block: u32| slots.wrapping_add(block as usize * slot::words::<Fixed<W>>());
         if block + 1 < blocks {
             if thread::thread_idx_x() < warp::WARP_SIZE {
-                digits.put(slot(block));
+                digits.carry_over();
+                digits.put(slots.wrapping_add(block as usize * slot::words::<Fixed<W>>()));
             }
             return;
         }
-        digits.take::<BLOCK>(slots, blocks - 1);
-        thread::sync_threads();
+        if blocks > 1 {
+            digits.take::<BLOCK>(slots, blocks - 1);
+            thread::sync_threads();
+        }
         if thread::thread_idx_x() >= warp::WARP_SIZE {
             return;
         }
-        digits.carry_over(|index, digit| digits.0.write(2 * index, digit));
-        warp::sync_warp(warp::ALL);
-        if warp::lane_id() == 0 {
-            deliver::<O, P::Item>(&op, digits.read(), len, result);
+        digits.carry_over();
+        match result.place() {
+            Ok(place) => {
+                let output = O::of_sum(digits, len);
+                if warp::lane_id() == 0 {
+                    slot::store(place, output);
+                }
+            }
+            Err(slot) => digits.each_word(|index, word| {
+                SystemAtomicU64::from_ptr(slot.add(index)).store(slot::word(&word, 0), Ordering::Relaxed);
+            }),
         }
     }
 }
@@ -118,25 +269,30 @@ impl<const W: usize> Digits<W> {
         }
     }
 
-    /// Adds `value · 2^(32 index)`, where what is above 32 bits is all `sign`.
+    /// Adds to some digits at once: to each a value, above whose 32 bits is all `sign`. (The upper halves after all lower ones, for which nobody waits.)
     #[inline(always)]
-    fn add_digit(self, index: u32, value: u32, sign: u32) {
-        if value == 0 || index >= Self::COUNT {
-            return;
-        }
-        // SAFETY: it is in bounds, and all threads add by atomics.
+    fn add_digits<const COUNT: usize>(self, digits: [(u32, u32, u32); COUNT]) {
+        // SAFETY: they are in bounds, and all threads add by atomics.
         unsafe {
-            let old = self.0.fetch_add(2 * index, value);
-            let upper = sign.wrapping_add(u32::from(old.overflowing_add(value).1));
-            if upper != 0 {
-                self.0.fetch_add(2 * index + 1, upper);
-            }
+            let mut uppers = [0; COUNT];
+            unrolled::<COUNT>(|place| {
+                let (index, value, sign) = digits[place];
+                if value != 0 && index < Self::COUNT {
+                    let old = self.0.fetch_add(2 * index, value);
+                    uppers[place] = sign.wrapping_add(u32::from(old.overflowing_add(value).1));
+                }
+            });
+            unrolled::<COUNT>(|place| {
+                if uppers[place] != 0 {
+                    self.0.fetch_add(2 * digits[place].0 + 1, uppers[place]);
+                }
+            });
         }
     }
 
-    /// Adds `value · 2^shift`, an integer, of which none of the highest 32 bits of the value's 64 is lost.
+    /// Adds `value · 2^shift`, an integer; the value has less than so many bits.
     #[inline(always)]
-    fn add(self, value: i64, shift: i32) {
+    fn add<const BITS: i32>(self, value: i64, shift: i32) {
         let (value, shift) = match shift {
             0.. => (value, shift as u32),
             // Of an integer there is nothing below.
@@ -144,35 +300,36 @@ impl<const W: usize> Digits<W> {
         };
         let (index, bit) = (shift / 32, shift % 32);
         let low = (value << bit) as u64;
+        let upper = (low >> 32) as u32;
+        let sign = |upper: u32| (upper as i32 >> 31) as u32;
+        if BITS <= 32 {
+            return self.add_digits([(index, low as u32, 0), (index + 1, upper, sign(upper))]);
+        }
         let high = (value >> 1 >> (63 - bit)) as u32;
-        self.add_digit(index, low as u32, 0);
-        self.add_digit(index + 1, (low >> 32) as u32, 0);
-        self.add_digit(index + 2, high, (high as i32 >> 31) as u32);
+        self.add_digits([(index, low as u32, 0), (index + 1, upper, 0), (index + 2, high, sign(high))]);
     }
 
-    /// Calls `each` with the digits, in two's complement.
+    /// Makes the digits those of two's complement, and no more.
     ///
     /// # Safety
     ///
-    /// All lanes of a warp call it together, and nobody adds to it any more.
+    /// All lanes of a warp call it together, and nobody else adds to it any more.
     #[inline(always)]
-    unsafe fn carry_over(self, each: impl Fn(u32, u32)) {
+    unsafe fn carry_over(self) {
         let lane = warp::lane_id();
         let (mut below, mut carry, mut first) = (0, 0, 0);
         while first < Self::COUNT {
             intrinsics::no_unroll();
             let index = first + lane;
-            let mut digit = 0;
-            if index < Self::COUNT {
-                // SAFETY: it is in bounds.
-                let [lower, upper] = unsafe { [self.0.read(2 * index), self.0.read(2 * index + 1)] };
-                digit = u64::from(upper) << 32 | u64::from(lower);
-            }
-            // So that none is negative, each is 2^63 more, and less by what that is of the next.
-            let digit = digit.wrapping_add(if index == 0 { 1 << 63 } else { (1 << 63) - (1 << 31) });
-            let (lower, upper) = (digit as u32, (digit >> 32) as u32);
-            // SAFETY: as the caller vouches.
+            // SAFETY: in bounds, and the lane's; all lanes are here.
             unsafe {
+                let mut digit = 0;
+                if index < Self::COUNT {
+                    digit = u64::from(self.0.read(2 * index + 1)) << 32 | u64::from(self.0.read(2 * index));
+                }
+                // So that none is negative, each is 2^63 more, and less by what that is of the next.
+                let digit = digit.wrapping_add(if index == 0 { 1 << 63 } else { (1 << 63) - (1 << 31) });
+                let (lower, upper) = (digit as u32, (digit >> 32) as u32);
                 let (above, _) = warp::warp_shuffle_up(warp::ALL, upper, 1, 32);
                 let sum = u64::from(lower) + u64::from(if lane == 0 { below } else { above });
                 // What carries over, and what does where something is carried to it, as bits of two numbers, whose sum carries as they do.
@@ -181,31 +338,96 @@ impl<const W: usize> Digits<W> {
                 let all = carries + passes + carry;
                 let to_lane = (all ^ carries ^ passes) >> lane & 1;
                 if index < Self::COUNT {
-                    each(index, (sum as u32).wrapping_add(to_lane as u32));
+                    self.0.write(2 * index, (sum as u32).wrapping_add(to_lane as u32));
+                    self.0.write(2 * index + 1, 0);
                 }
                 carry = all >> 32;
                 (below, _) = warp::warp_shuffle_idx(warp::ALL, upper, 31, 32);
             }
             first += warp::WARP_SIZE;
         }
+        // SAFETY: all lanes are here.
+        unsafe { warp::sync_warp(warp::ALL) };
     }
 
-    /// Puts the sum into an empty slot.
+    /// Calls `each` with the words of a [`Fixed`] that has the sum, which was [carried over](Self::carry_over).
     ///
     /// # Safety
     ///
-    /// All lanes of a warp call it together, and nobody adds to it any more; one calls it for the slot.
+    /// All lanes of a warp call it together.
+    #[inline(always)]
+    unsafe fn each_word(self, each: impl Fn(usize, u32)) {
+        let mut index = warp::lane_id();
+        while index < Self::COUNT + 2 {
+            intrinsics::no_unroll();
+            // The flags have two words, too.
+            let place = if index <= Self::COUNT { 2 * index } else { 1 };
+            // SAFETY: in bounds; where there is no digit, there is a zero above one.
+            each(index as usize, unsafe { self.0.read(place) });
+            index += warp::WARP_SIZE;
+        }
+    }
+
+    /// The digits of a sum that was [carried over](Self::carry_over): the sign of all above the last that is unlike it, and from where on and how many there are.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of a warp call it together, and nobody writes it.
+    #[inline(always)]
+    unsafe fn extent(self) -> (u32, u32, u32) {
+        let lane = warp::lane_id();
+        // SAFETY: in bounds; all lanes are here.
+        unsafe {
+            let sign = (self.0.read(2 * (Self::COUNT - 1)) as i32 >> 31) as u32;
+            let (mut start, mut end, mut first) = (Self::COUNT, 0, 0);
+            while first < Self::COUNT {
+                intrinsics::no_unroll();
+                let index = first + lane;
+                let digit = if index < Self::COUNT { self.0.read(2 * index) } else { sign };
+                let some = warp::warp_vote_ballot(warp::ALL, index < Self::COUNT && digit != 0);
+                let others = warp::warp_vote_ballot(warp::ALL, digit != sign);
+                if some != 0 {
+                    start = start.min(first + some.trailing_zeros());
+                }
+                if others != 0 {
+                    end = first + 1 + others.ilog2();
+                }
+                first += warp::WARP_SIZE;
+            }
+            (sign, start.min(end), end)
+        }
+    }
+
+    /// Words of a slot that are always written: a header, and digits.
+    const FIRST: u32 = 16;
+
+    /// Whether these have room for all digits.
+    const IS_SHORT: bool = Self::COUNT < Self::FIRST;
+
+    /// Puts the sum, which was [carried over](Self::carry_over), into an empty slot: a header, which has the flags, the sign, and from where on there are how many
+    /// digits; and these.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of a warp call it together, and one for the slot; nobody writes the digits.
     #[inline(always)]
     unsafe fn put(self, slot: *mut u64) {
-        // SAFETY: the slot has a word for each digit, and two for the flags.
+        // SAFETY: the slot has two words more than there are digits; all lanes are here.
         unsafe {
-            let put = |index: u32, word: u32| {
+            let (sign, start, end) = if Self::IS_SHORT { (0, 0, Self::COUNT) } else { self.extent() };
+            let header = self.0.read(Self::FLAGS) | sign & 1 << 8 | start << 16 | (end - start) << 24;
+            let last = if Self::IS_SHORT { Self::COUNT } else { (end - start).max(Self::FIRST - 1) };
+            let mut index = warp::lane_id();
+            while index <= last {
+                intrinsics::no_unroll();
+                let digit = start + index.wrapping_sub(1);
+                let word = match index {
+                    0 => header,
+                    _ if digit < end => self.0.read(2 * digit),
+                    _ => 0,
+                };
                 AtomicU64::from_ptr(slot.add(index as usize)).store(slot::word(&word, 0), Ordering::Relaxed);
-            };
-            self.carry_over(put);
-            let lane = warp::lane_id();
-            if lane < 2 {
-                put(Self::COUNT + lane, if lane == 0 { self.0.read(Self::FLAGS) } else { 0 });
+                index += warp::WARP_SIZE;
             }
         }
     }
@@ -218,80 +440,134 @@ impl<const W: usize> Digits<W> {
     #[inline(always)]
     unsafe fn take<const BLOCK: u32>(self, slots: *mut u64, count: u32) {
         const BATCH: usize = 4;
-        let of_slot = slot::words::<Fixed<W>>() as u32;
-        let (words, stride) = (count * of_slot, block_dim::<BLOCK>());
-        let mut first = thread::thread_idx_x();
-        while first < words {
+        let of_slot = slot::words::<Fixed<W>>();
+        // So many threads take a slot.
+        let (group, lane) = (thread::thread_idx_x() / Self::FIRST, thread::thread_idx_x() % Self::FIRST);
+        let groups = block_dim::<BLOCK>() / Self::FIRST;
+        let is_used = !Self::IS_SHORT || lane <= Self::COUNT;
+        let mut first = 0;
+        while first < count {
             intrinsics::no_unroll();
-            let index = |place: usize| first + place as u32 * stride;
+            let index = |place: usize| first + group + place as u32 * groups;
             // SAFETY: called for words that there are.
-            let word = |index: u32| unsafe { AtomicU64::from_ptr(slots.add(index as usize)) };
-            let mut values =
-                from_fn::<_, BATCH, _>(|place| if index(place) < words { slot::EMPTY } else { !slot::EMPTY });
+            let word = |place: usize, word: u32| unsafe {
+                AtomicU64::from_ptr(slots.add(index(place) as usize * of_slot + word as usize))
+            };
+            let mut values = from_fn::<_, BATCH, _>(|place| {
+                if is_used && index(place) < count { slot::EMPTY } else { !slot::EMPTY }
+            });
             let mut is_full = false;
             while !is_full {
                 values = from_fn(|place| match values[place] {
-                    slot::EMPTY => word(index(place)).load(Ordering::Relaxed),
+                    slot::EMPTY => word(place, lane).load(Ordering::Relaxed),
                     value => value,
                 });
                 is_full = values.iter().fold(true, |is_full, &value| is_full & (value != slot::EMPTY));
             }
-            for (place, value) in values.into_iter().enumerate() {
-                if index(place) < words {
-                    word(index(place)).store(slot::EMPTY, Ordering::Relaxed);
-                    let digit = index(place) % of_slot;
-                    if digit < Self::COUNT {
-                        self.add_digit(digit, value as u32, 0);
-                    } else if value as u32 != 0 {
-                        // SAFETY: it is in bounds, and others do as well.
-                        unsafe { self.0.fetch_or(Self::FLAGS, value as u32) };
-                    }
+            let there: [bool; BATCH] = from_fn(|place| is_used && index(place) < count);
+            unrolled::<BATCH>(|place| {
+                if there[place] {
+                    word(place, lane).store(slot::EMPTY, Ordering::Relaxed);
                 }
-            }
-            first += BATCH as u32 * stride;
-        }
-    }
-
-    /// The sum, of what was [carried over](Self::carry_over).
-    ///
-    /// # Safety
-    ///
-    /// Nobody writes it any more.
-    #[inline(always)]
-    unsafe fn read(self) -> Fixed<W> {
-        let mut sum = Fixed::ZERO;
-        // SAFETY: in bounds.
-        unsafe {
-            super::each_word::<W>(|index| {
-                let word = |digit: u32| u64::from(self.0.read(2 * digit));
-                sum.words[index] = word(2 * index as u32) | word(2 * index as u32 + 1) << 32;
             });
-            sum.flags = self.0.read(Self::FLAGS).into();
+            // SAFETY: all lanes of the warp are here, in every turn.
+            let headers = values
+                .map(|value| unsafe { warp::warp_shuffle_idx(warp::ALL, value as u32, 0, Self::FIRST).0 });
+            self.add_digits::<BATCH>(from_fn(|place| {
+                let (start, digits) = (headers[place] >> 16 & 0xff, headers[place] >> 24);
+                match lane {
+                    _ if !there[place] => (0, 0, 0),
+                    // What is above the digits.
+                    0 if headers[place] >> 8 & 1 != 0 => (start + digits, u32::MAX, u32::MAX),
+                    0 => (0, 0, 0),
+                    _ => (start + lane - 1, values[place] as u32, 0),
+                }
+            }));
+            unrolled::<BATCH>(|place| {
+                if there[place] && lane == 0 && headers[place] & 0xff != 0 {
+                    // SAFETY: it is in bounds, and others do as well.
+                    unsafe { self.0.fetch_or(Self::FLAGS, headers[place] & 0xff) };
+                }
+                let (start, digits) = (headers[place] >> 16 & 0xff, headers[place] >> 24);
+                let mut more = lane + Self::FIRST;
+                while !Self::IS_SHORT && there[place] && more <= digits {
+                    intrinsics::no_unroll();
+                    let word = word(place, more);
+                    let mut value = slot::EMPTY;
+                    while value == slot::EMPTY {
+                        value = word.load(Ordering::Relaxed);
+                    }
+                    word.store(slot::EMPTY, Ordering::Relaxed);
+                    self.add_digits([(start + more - 1, value as u32, 0)]);
+                    more += Self::FIRST;
+                }
+            });
+            first += BATCH as u32 * groups;
         }
-        sum
     }
 }
 
-/// What a thread has to itself of a sum.
-struct OfThread<T, I, const N: usize, const W: usize> {
+/// That of digits which were [carried over](Digits::carry_over), for all lanes of a warp together.
+impl<const W: usize> Exact for Digits<W> {
+    #[inline(always)]
+    fn leading(&self) -> Leading {
+        // SAFETY: in bounds, and nobody writes it; all lanes are here.
+        unsafe {
+            let (sign, start, end) = self.extent();
+            // The first digit of the word that has the first one which is not the sign; and whether what is before these is zero.
+            let top = end.saturating_sub(1) & !1;
+            let below = start + 4 < top;
+            let digit = |index: u32| if index < Self::COUNT { self.0.read(2 * index) } else { 0 };
+            let word = |before: u32| {
+                let index = top.wrapping_sub(before);
+                let word = u64::from(digit(index)) | u64::from(digit(index.wrapping_add(1))) << 32;
+                word ^ (u64::from(sign) << 32 | u64::from(sign))
+            };
+            let flags = self.0.read(Self::FLAGS).into();
+            Leading::of([word(4), word(2), word(0)], 32 * top as i32, below, sign != 0, flags)
+        }
+    }
+
+    #[inline(always)]
+    fn take_away(&mut self, value: f64, low: i32) {
+        // SAFETY: all lanes are here.
+        unsafe {
+            warp::sync_warp(warp::ALL);
+            if let (0, Ok((value, place))) = (warp::lane_id(), value.integer()) {
+                self.add::<64>(-value, place - low);
+            }
+            warp::sync_warp(warp::ALL);
+            self.carry_over();
+        }
+    }
+
+    #[inline(always)]
+    fn lowest(&self) -> i128 {
+        // SAFETY: in bounds, and nobody writes it.
+        let digit = |index: u32| i128::from(unsafe { self.0.read(2 * index) });
+        digit(0) | digit(1) << 32 | digit(2) << 64 | digit(3) << 96
+    }
+}
+
+/// What a thread has to itself of a sum, of which it adds so many terms at a time.
+struct OfThread<T, I, const N: usize, const W: usize, const TERMS: usize> {
     digits: Digits<W>,
-    /// The first window's exponent, the same for all lanes of a warp; and by how many windows: two, four; or bit by bit.
+    /// The first window's exponent, the same for all lanes of a warp; and by how many windows: few, many; or bit by bit.
     high: i32,
     level: u32,
-    /// What windows were moved by, in so many tiles.
-    moved: [i64; WINDOWS],
-    tiles: u32,
+    /// Tiles since these were chosen.
+    since: u32,
     /// Bits of items that -0.0 has not.
     bits: u32,
     flags: u64,
     terms: PhantomData<fn(I) -> T>,
 }
 
-impl<T, I, const N: usize, const W: usize> Sum for OfThread<T, I, N, W> {
+impl<T, I, const N: usize, const W: usize, const TERMS: usize> Sum for OfThread<T, I, N, W, TERMS> {
     #[inline(always)]
     fn add_scaled(&mut self, magnitude: u64, shift: i32, is_negative: bool) {
         let value = magnitude as i64;
-        self.digits.add(if is_negative { -value } else { value }, shift);
+        self.digits.add::<64>(if is_negative { -value } else { value }, shift);
     }
 
     #[inline(always)]
@@ -300,20 +576,22 @@ impl<T, I, const N: usize, const W: usize> Sum for OfThread<T, I, N, W> {
     }
 }
 
-impl<T: Terms<I, N, W>, I: Copy + 'static, const N: usize, const W: usize> OfThread<T, I, N, W> {
+impl<T: Terms<I, N, W>, I: Copy + 'static, const N: usize, const W: usize, const TERMS: usize>
+    OfThread<T, I, N, W, TERMS>
+{
     #[inline(always)]
     fn new(digits: Digits<W>) -> Self {
-        let terms = PhantomData;
-        Self { digits, high: LEAST, level: 0, moved: [0; WINDOWS], tiles: 0, bits: 0, flags: 0, terms }
+        let high = Steps::<T::OnGpu, TERMS>::NONE;
+        Self { digits, high, level: 0, since: 0, bits: 0, flags: 0, terms: PhantomData }
     }
 
-    /// Adds a chunk of so many items, of which the first `head` precede a boundary of loads.
+    /// Adds a chunk of so many items, at least one, of which the first `head` precede a boundary of loads, to digits that it clears.
     ///
     /// # Safety
     ///
     /// All threads of the block call it, with the same chunk.
     #[inline(always)]
-    unsafe fn add_chunk<P: Input<Item = I>, const BLOCK: u32, const WIDTH: usize>(
+    unsafe fn add_chunk<P: Input<Item = I>, const BLOCK: u32, const WIDTH: usize, const LOADS: usize>(
         mut self,
         chunk: P,
         head: u32,
@@ -325,81 +603,88 @@ impl<T: Terms<I, N, W>, I: Copy + 'static, const N: usize, const W: usize> OfThr
         let mut head = if WIDTH == 1 { 0 } else { (head & (row - 1)).min(len) };
         let mut at = chunk.offset(head as usize);
         let mut left = len - head;
-        // Tiles since the windows were changed.
-        let mut since = 0;
-        // Items that two windows do not take, or that are at an end. In memory, as loops over them need, so that there are registers for the others.
-        let mut stored = [[T::NOTHING; WIDTH]; LOADS];
         // SAFETY: the items are in the chunk; all lanes are here, in every turn.
         unsafe {
             loop {
                 intrinsics::no_unroll();
-                let mut is_stored = false;
-                while self.level == 0 && left >= tile && self.tiles < FULL && !is_stored {
-                    intrinsics::no_unroll();
-                    let items: Tile<I, WIDTH> =
-                        from_fn(|load| at.offset((load as u32 * row + first) as usize).load());
-                    at = at.offset(tile as usize);
-                    left -= tile;
-                    since += 1;
-                    if self.high == LEAST {
-                        // By some of them; opaque, or what is made of them here takes registers below.
-                        let mut most = 0;
-                        unrolled::<WIDTH>(|item| {
-                            most = most.max(magnitude(T::terms(opaque(items[0][item]))[0]))
-                        });
-                        self.high = high_for(most_of_warp(most));
-                    }
-                    let mut windows = Windows::<2>::new(self.high);
-                    unrolled::<LOADS>(|load| {
-                        unrolled::<WIDTH>(|item| windows.add::<T, I, N, W>(items[load][item]))
-                    });
-                    is_stored = !self.take(windows);
-                    if is_stored {
-                        unrolled::<LOADS>(|load| {
-                            unrolled::<WIDTH>(|item| stored[load][item] = items[load][item])
-                        });
-                    }
-                }
-                if self.tiles == FULL {
-                    self.empty();
-                }
-                if !is_stored {
-                    // What precedes the boundary, a tile, or the end.
-                    let (is_head, from) = (head > 0, if head > 0 { chunk } else { at });
-                    let count = if is_head { head } else { left };
+                let load = |at: P| -> Tile<I, WIDTH, LOADS> {
+                    from_fn(|load| at.offset((load as u32 * row + first) as usize).load())
+                };
+                let mut turns = left >> tile.trailing_zeros();
+                if turns == 0 || self.high == Steps::<T::OnGpu, TERMS>::NONE {
+                    // The first tile, the end, or what precedes the boundary.
+                    let is_head = left == 0;
+                    let (from, count) = if is_head { (chunk, head) } else { (at, left.min(tile)) };
                     if count == 0 {
                         break;
                     }
-                    if is_head || self.level > 0 || left < tile {
-                        let items: Tile<I, WIDTH> = from_fn(|load| {
-                            let item = load as u32 * row + first;
-                            if !is_head && item + WIDTH as u32 <= count {
-                                return from.offset(item as usize).load();
-                            }
-                            from_fn(|next| {
-                                let item = item + next as u32;
-                                if item < count { from.offset(item as usize).read() } else { T::NOTHING }
-                            })
-                        });
-                        stored = items;
-                        if is_head {
-                            head = 0;
-                        } else {
-                            at = at.offset(tile as usize);
-                            left = left.saturating_sub(tile);
-                        }
-                        since += 1;
-                        is_stored = true;
+                    let (row, first) = (intrinsics::opaque(row), intrinsics::opaque(first));
+                    let items: Tile<I, WIDTH, LOADS> =
+                        from_fn(|load| Self::load_some(from, load as u32 * row + first, count, is_head));
+                    if self.high == Steps::<T::OnGpu, TERMS>::NONE {
+                        // While these are on their way; all warps are here in the first turn.
+                        self.digits.clear::<BLOCK>();
+                        thread::sync_threads();
                     }
+                    self.choose_windows(&items[0]);
+                    let mut moved = [T::OnGpu::UNMOVED; FEW];
+                    if self.take(&items, T::OnGpu::FEW, &mut moved).is_some() {
+                        self.add_one_by_one::<P, WIDTH>(from, row, first, count, is_head);
+                    }
+                    self.add_moved(moved);
+                    if is_head {
+                        head = 0;
+                    } else {
+                        at = at.offset(count as usize);
+                        left -= count;
+                    }
+                    continue;
                 }
-                if is_stored {
-                    if since >= RETRY {
-                        self.level = 0;
+                if self.since >= RETRY {
+                    self.level = 0;
+                }
+                let mut failed = None;
+                if self.level == 0 {
+                    turns = turns.min(T::OnGpu::FULL);
+                    let mut more = turns;
+                    let mut moved = [T::OnGpu::UNMOVED; FEW];
+                    while more > 0 {
+                        intrinsics::no_unroll();
+                        failed = self.take(&load(at), T::OnGpu::FEW, &mut moved);
+                        if failed.is_some() {
+                            break;
+                        }
+                        at = at.offset(tile as usize);
+                        more -= 1;
                     }
-                    self.add_stored(&stored, &mut since);
+                    turns -= more;
+                    self.add_moved(moved);
+                } else if self.level == 1 {
+                    turns = turns.min(RETRY - self.since);
+                    let mut more = turns;
+                    let mut moved = [T::OnGpu::UNMOVED; MANY];
+                    while more > 0 {
+                        intrinsics::no_unroll();
+                        failed = self.take(&load(at), T::OnGpu::MANY, &mut moved);
+                        if failed.is_some() {
+                            break;
+                        }
+                        at = at.offset(tile as usize);
+                        more -= 1;
+                    }
+                    turns -= more;
+                    self.add_moved(moved);
+                } else {
+                    turns = turns.min(RETRY - self.since);
+                    self.add_one_by_one::<P, WIDTH>(at, row, first, turns << tile.trailing_zeros(), false);
+                    at = at.offset((turns << tile.trailing_zeros()) as usize);
+                }
+                left -= turns << tile.trailing_zeros();
+                self.since += turns;
+                if let Some(most) = failed {
+                    self.change_windows(most_of_warp(most));
                 }
             }
-            self.empty();
             if self.bits != 0 {
                 self.flags |= NOT_MINUS_ZERO;
             }
@@ -409,103 +694,145 @@ impl<T: Terms<I, N, W>, I: Copy + 'static, const N: usize, const W: usize> OfThr
         }
     }
 
-    /// Adds what windows were moved by, if they took all items of all lanes.
+    /// The first windows, by some of the items.
     ///
     /// # Safety
     ///
     /// All lanes of the warp call it together.
     #[inline(always)]
-    unsafe fn take<const COUNT: usize>(&mut self, windows: Windows<COUNT>) -> bool {
+    unsafe fn choose_windows<const WIDTH: usize>(&mut self, items: &[I; WIDTH]) {
+        let mut most = 0;
+        // Opaque, or what is made of them here takes registers below.
+        unrolled::<WIDTH>(|item| most = most.max(magnitude(T::terms_on_gpu(opaque(items[item]))[0])));
         // SAFETY: as the caller vouches.
-        let is_all = unsafe { warp::warp_vote_all(warp::ALL, windows.is_all(self.high)) };
-        if is_all {
-            for window in 0..COUNT {
-                self.moved[window] = self.moved[window].wrapping_add(windows.moved(window, self.high));
-            }
-            self.bits |= windows.bits;
-            self.tiles += 1;
-        }
-        is_all
+        self.high = Steps::<T::OnGpu, TERMS>::high_for(unsafe { most_of_warp(most) });
     }
 
-    /// Adds a tile, whatever its items are.
+    /// Adds what a tile moves the first `count` windows by, if they take all items of all lanes; if not, it returns the upper word of the lane's largest magnitude.
     ///
     /// # Safety
     ///
     /// All lanes of the warp call it together.
     #[inline(always)]
-    unsafe fn add_stored<const WIDTH: usize>(&mut self, stored: &Tile<I, WIDTH>, since: &mut u32) {
+    unsafe fn take<const COUNT: usize, const WIDTH: usize, const LOADS: usize>(
+        &mut self,
+        items: &Tile<I, WIDTH, LOADS>,
+        count: usize,
+        moved: &mut [<T::OnGpu as Float>::Moved; COUNT],
+    ) -> Option<u32> {
+        let mut windows = Windows::<T::OnGpu, COUNT, TERMS>::new(self.high);
+        unrolled::<LOADS>(|load| {
+            unrolled::<WIDTH>(|item| windows.add::<T, I, N, W>(items[load][item], count));
+        });
+        // SAFETY: as the caller vouches.
+        if unsafe { !warp::warp_vote_all(warp::ALL, windows.is_all(self.high)) } {
+            return Some(windows.most);
+        }
+        for window in 0..count {
+            moved[window] = windows.moved(window, self.high, moved[window]);
+        }
+        self.bits |= windows.bits;
+        None
+    }
+
+    /// The items of a load, of which there are `count` in all; which lie anywhere, or at boundaries of loads.
+    ///
+    /// # Safety
+    ///
+    /// There are so many.
+    #[inline(always)]
+    unsafe fn load_some<P: Input<Item = I>, const WIDTH: usize>(
+        at: P,
+        item: u32,
+        count: u32,
+        anywhere: bool,
+    ) -> [I; WIDTH] {
         // SAFETY: as the caller vouches.
         unsafe {
-            while self.level < 2 {
+            if !anywhere && item + WIDTH as u32 <= count {
+                return at.offset(item as usize).load();
+            }
+            from_fn(|next| {
+                let item = item + next as u32;
+                if item < count { at.offset(item as usize).read() } else { T::NOTHING }
+            })
+        }
+    }
+
+    /// Adds the thread's items of so many bit by bit: of each row, those from `first` on.
+    ///
+    /// # Safety
+    ///
+    /// There are so many.
+    #[inline(always)]
+    unsafe fn add_one_by_one<P: Input<Item = I>, const WIDTH: usize>(
+        &mut self,
+        at: P,
+        row: u32,
+        first: u32,
+        count: u32,
+        anywhere: bool,
+    ) {
+        let mut item = first;
+        while item < count {
+            intrinsics::no_unroll();
+            // SAFETY: as the caller vouches.
+            let mut items: [I; WIDTH] = unsafe { Self::load_some(at, item, count, anywhere) };
+            let mut next = 0;
+            while next < WIDTH {
                 intrinsics::no_unroll();
-                let most;
-                if self.level == 0 {
-                    let mut windows = Windows::<2>::new(self.high);
-                    each_load(stored, |items| {
-                        unrolled::<WIDTH>(|item| windows.add::<T, I, N, W>(items[item]))
-                    });
-                    most = windows.most;
-                    if self.take(windows) {
-                        return;
-                    }
-                } else {
-                    let mut windows = Windows::<WINDOWS>::new(self.high);
-                    each_load(stored, |items| {
-                        unrolled::<WIDTH>(|item| windows.add::<T, I, N, W>(items[item]))
-                    });
-                    most = windows.most;
-                    if self.take(windows) {
-                        return;
-                    }
-                }
-                self.change_windows(most_of_warp(most), *since);
-                *since = 0;
+                self.add_item(items[0]);
+                items = from_fn(|index| items[(index + 1) % WIDTH]);
+                next += 1;
+            }
+            item += row;
+        }
+    }
+
+    /// Adds an item bit by bit.
+    #[inline(always)]
+    fn add_item(&mut self, item: I) {
+        if !T::is_exact(item, T::terms(item)) {
+            return T::add(self, item);
+        }
+        for term in T::terms_on_gpu(item) {
+            self.bits |= term.upper_word() ^ 1 << 31;
+            match term.integer() {
+                Ok((value, place)) if T::OnGpu::DIGITS < 32 => self.digits.add::<32>(value, place - T::LOW),
+                Ok((value, place)) => self.digits.add::<64>(value, place - T::LOW),
+                Err(flags) => self.flags |= flags,
             }
         }
-        each_load(stored, |items| {
-            let mut item = 0;
-            while item < WIDTH {
-                intrinsics::no_unroll();
-                if let Some(&item) = items.get(item) {
-                    T::add(self, item);
-                }
-                item += 1;
-            }
-        });
     }
 
     /// Other windows, where these have not taken all of a tile, of which the warp's largest magnitude has this upper word.
-    ///
-    /// # Safety
-    ///
-    /// All lanes of the warp call it together.
     #[inline(always)]
-    unsafe fn change_windows(&mut self, most: u32, since: u32) {
-        let high = high_for(most);
-        if most >= INFINITY {
+    fn change_windows(&mut self, most: u32) {
+        let high = Steps::<T::OnGpu, TERMS>::high_for(most);
+        if T::OnGpu::exponent(most) > 1 - T::OnGpu::LEAST {
             self.level = 2;
-        } else if high > self.high || high < self.high && (self.level > 0 || since > RETRY) {
+        } else if high > self.high || high < self.high && (self.level > 0 || self.since >= RETRY) {
             // (Smaller items have windows of their own unless those were changed just now.)
-            // SAFETY: as the caller vouches.
-            unsafe { self.empty() };
             self.high = high;
         } else {
             self.level += 1;
         }
+        self.since = 0;
     }
 
-    /// Adds what the windows were moved by to the block's sum.
+    /// Adds what windows were moved by to the block's sum.
     ///
     /// # Safety
     ///
     /// All lanes of the warp call it together.
     #[inline(always)]
-    unsafe fn empty(&mut self) {
+    unsafe fn add_moved<const COUNT: usize>(&self, moved: [<T::OnGpu as Float>::Moved; COUNT]) {
+        let lane = warp::lane_id();
+        let mut moved: [i64; COUNT] = moved.map(Into::into);
         let mut stride = warp::WARP_SIZE / 2;
         while stride > 0 {
             intrinsics::no_unroll();
-            self.moved = self.moved.map(|moved| {
+            moved = moved.map(|moved| {
                 // SAFETY: as the caller vouches.
                 let (other, _) = unsafe { warp::warp_shuffle_xor(warp::ALL, moved, stride, 32) };
                 moved.wrapping_add(other)
@@ -513,93 +840,78 @@ impl<T: Terms<I, N, W>, I: Copy + 'static, const N: usize, const W: usize> OfThr
             stride /= 2;
         }
         // A lane for each window.
-        let lane = warp::lane_id();
         let mut of_lane = 0;
-        for (window, &moved) in self.moved.iter().enumerate() {
+        for (window, &moved) in moved.iter().enumerate() {
             of_lane = if lane == window as u32 { moved } else { of_lane };
         }
         if of_lane != 0 {
-            self.digits.add(of_lane, self.high - STEP * lane as i32 - 52 - T::LOW);
+            let exponent = Steps::<T::OnGpu, TERMS>::exponent(self.high, lane as usize);
+            self.digits.add::<64>(of_lane, exponent - T::OnGpu::DIGITS + 1 - T::LOW);
         }
-        self.moved = [0; WINDOWS];
-        self.tiles = 0;
     }
 }
 
 /// Windows that a thread's items of a tile move.
-struct Windows<const COUNT: usize> {
-    sums: [f64; COUNT],
-    /// Whether they have taken all so far but for what is too large.
-    is_all: bool,
+struct Windows<F, const COUNT: usize, const TERMS: usize> {
+    sums: [F; COUNT],
+    /// Bits that are left of items.
+    rest: u32,
+    /// Whether terms are all of their items.
+    is_exact: bool,
     /// The upper word of the largest magnitude, and bits of items that -0.0 has not.
     most: u32,
     bits: u32,
 }
 
-impl<const COUNT: usize> Windows<COUNT> {
+impl<F: Float, const COUNT: usize, const TERMS: usize> Windows<F, COUNT, TERMS> {
     #[inline(always)]
-    fn window(high: i32, window: usize) -> f64 {
-        f64::from_bits(((1023 + high - STEP * window as i32) as u64) << 52 | 1 << 51)
+    fn window(high: i32, window: usize) -> F {
+        F::window(Steps::<F, TERMS>::exponent(high, window))
     }
 
     #[inline(always)]
     fn new(high: i32) -> Self {
-        Self { sums: from_fn(|window| Self::window(high, window)), is_all: true, most: 0, bits: 0 }
+        Self { sums: from_fn(|window| Self::window(high, window)), rest: 0, is_exact: true, most: 0, bits: 0 }
     }
 
+    /// Adds an item by the first `count`.
     #[inline(always)]
-    fn add<T: Terms<I, N, W>, I: Copy, const N: usize, const W: usize>(&mut self, item: I) {
-        let terms = T::terms(item);
-        self.is_all &= T::is_exact(item, terms);
+    fn add<T: Terms<I, N, W, OnGpu = F>, I: Copy, const N: usize, const W: usize>(
+        &mut self,
+        item: I,
+        count: usize,
+    ) {
+        if N > 1 {
+            self.is_exact &= T::is_exact(item, T::terms(item));
+        }
+        let terms = T::terms_on_gpu(item);
         self.most = self.most.max(magnitude(terms[0]));
-        self.bits |= upper_word(terms[0]) ^ 1 << 31;
+        self.bits |= terms[0].upper_word() ^ 1 << 31;
         for (term, mut rest) in terms.into_iter().enumerate() {
             // Of what is so much less, there is nothing in the first window.
-            for sum in &mut self.sums[term..COUNT - 1] {
-                let next = *sum + rest;
-                rest -= next - *sum;
-                *sum = next;
+            for window in term..count - 1 {
+                let next = self.sums[window].plus(rest);
+                rest = rest.minus(next.minus(self.sums[window]));
+                self.sums[window] = next;
             }
-            let sum = &mut self.sums[COUNT - 1];
-            let next = *sum + rest;
-            self.is_all &= next - *sum == rest;
-            *sum = next;
+            let last = self.sums[count - 1];
+            let next = last.plus(rest);
+            self.rest |= next.minus(last).differs(rest);
+            self.sums[count - 1] = next;
         }
     }
 
+    /// Whether they have taken all.
     #[inline(always)]
     fn is_all(&self, high: i32) -> bool {
-        self.is_all & (self.most < ((1023 + high - HEADROOM) as u32) << 20)
+        self.is_exact & (self.rest == 0) & (self.most < Steps::<F, TERMS>::limit(high))
     }
 
-    /// What one was moved by, in units of its last bit: in one binade, numbers are as far apart as their bits.
+    /// What one was moved by, and before.
     #[inline(always)]
-    fn moved(&self, window: usize, high: i32) -> i64 {
-        self.sums[window].to_bits().wrapping_sub(Self::window(high, window).to_bits()) as i64
+    fn moved(&self, window: usize, high: i32, before: F::Moved) -> F::Moved {
+        self.sums[window].moved(Self::window(high, window), before)
     }
-}
-
-/// Calls `each` with a tile's loads, one after another.
-#[inline(always)]
-fn each_load<I: Copy, const WIDTH: usize>(tile: &Tile<I, WIDTH>, mut each: impl FnMut(&[I; WIDTH])) {
-    let mut load = 0;
-    let count = intrinsics::opaque(LOADS as u32) as usize;
-    while load < count {
-        intrinsics::no_unroll();
-        if let Some(items) = tile.get(load) {
-            each(items);
-        }
-        load += 1;
-    }
-}
-
-/// The upper word of infinity.
-const INFINITY: u32 = 0x7ff << 20;
-
-/// The first window's exponent where the largest magnitude has this upper word.
-#[inline(always)]
-fn high_for(most: u32) -> i32 {
-    ((most >> 20) as i32 - 1023 + 1 + HEADROOM + SLACK).clamp(LEAST, 1023)
 }
 
 /// The largest of a warp's.
@@ -639,14 +951,8 @@ fn opaque<V: Copy>(value: V) -> V {
     value
 }
 
-/// The sign, the exponent and the first bits of a fraction.
+/// The upper word without the sign.
 #[inline(always)]
-fn upper_word(value: f64) -> u32 {
-    (value.to_bits() >> 32) as u32
-}
-
-/// As [`upper_word`], without the sign.
-#[inline(always)]
-fn magnitude(value: f64) -> u32 {
-    upper_word(value) & (u32::MAX >> 1)
+fn magnitude(value: impl Float) -> u32 {
+    value.upper_word() & (u32::MAX >> 1)
 }
