@@ -154,7 +154,8 @@ floats! {
 struct Steps<F, const TERMS: usize>(PhantomData<F>);
 
 impl<F: Float, const TERMS: usize> Steps<F, TERMS> {
-    /// Bits between the largest term and a window's first: each moves it by less than 2^(P − HEADROOM), and all by less than 2^(P − 1).
+    /// Bits between the largest term and a window's first: each is less than 2^(P − HEADROOM), and moves the window by no more than that; all by no more than
+    /// 2^(P − 1), which is where its binade ends.
     const HEADROOM: i32 = 1 + TERMS.next_power_of_two().ilog2() as i32;
 
     /// Bits between one window's first and the next: a rest is no more than 2^(P − DIGITS), which is less than 2^(P − STEP − HEADROOM).
@@ -163,10 +164,10 @@ impl<F: Float, const TERMS: usize> Steps<F, TERMS> {
     /// That of a first window which is still to be chosen.
     const NONE: i32 = F::LEAST;
 
-    /// The first window's exponent where the largest magnitude has this upper word.
+    /// The first window's exponent where the largest magnitude has this upper word: below the largest that there is, so that where its binade ends is a number.
     #[inline(always)]
     fn high_for(most: u32) -> i32 {
-        (F::exponent(most) + 1 + Self::HEADROOM + SLACK).min(1 - F::LEAST)
+        (F::exponent(most) + 1 + Self::HEADROOM + SLACK).min(-F::LEAST)
     }
 
     /// The exponent of a window: no less than that of a normal number, whose last bit is the last that there is.
@@ -955,4 +956,73 @@ fn opaque<V: Copy>(value: V) -> V {
 #[inline(always)]
 fn magnitude(value: impl Float) -> u32 {
     value.upper_word() & (u32::MAX >> 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Alone;
+    use super::*;
+    use core::fmt::Debug;
+
+    /// The most items of the most that they may be, of one sign, between two emptyings: no window leaves its binade, and no integer its range.
+    fn check<T: Float + Debug, const COUNT: usize, const W: usize, const TERMS: usize>(
+        most: impl Fn(i32) -> T,
+        sign: i64,
+    ) where
+        Alone: Terms<T, 1, W, OnGpu = T>,
+    {
+        for high in [T::LEAST + 20, -3, 0, 40, -T::LEAST] {
+            // The largest magnitude below the limit.
+            let exponent = high - Steps::<T, TERMS>::HEADROOM;
+            let item = most(exponent);
+            assert!(
+                magnitude(item) < Steps::<T, TERMS>::limit(high)
+                    && magnitude(item) > Steps::<T, TERMS>::limit(high - 1)
+            );
+            let mut moved = [T::UNMOVED; COUNT];
+            for _ in 0..T::FULL {
+                let mut windows = Windows::<T, COUNT, TERMS>::new(high);
+                for _ in 0..TERMS {
+                    windows.add::<Alone, T, 1, W>(item, COUNT);
+                }
+                assert!(windows.is_all(high), "{item:?}");
+                for window in 0..COUNT {
+                    let exponent = Steps::<T, TERMS>::exponent(high, window);
+                    // Or where it ends, by the last item.
+                    let sum = windows.sums[window].upper_word();
+                    let is_end = sum == T::upper_word_of(exponent + 1);
+                    assert!(T::exponent(sum) == exponent || is_end, "{item:?} in window {window}");
+                    moved[window] = windows.moved(window, high, moved[window]);
+                }
+            }
+            // In units of an item's last bit; the windows' are no longer.
+            let (value, place) = item.integer().unwrap();
+            let mut sum = 0i128;
+            for (window, moved) in moved.into_iter().enumerate() {
+                let last = Steps::<T, TERMS>::exponent(high, window) - T::DIGITS + 1;
+                let of_warp: i64 =
+                    (0..32).fold(0i64, |all, _| all.checked_add(moved.into()).expect("a warp's integers"));
+                let of_warp = i128::from(of_warp);
+                sum += if last >= place {
+                    of_warp << (last - place)
+                } else {
+                    of_warp.checked_shr((place - last) as u32).unwrap_or(0)
+                };
+            }
+            assert_eq!(value.signum(), sign);
+            assert_eq!(sum, i128::from(value) * 32 * i128::from(T::FULL) * TERMS as i128, "{item:?}");
+        }
+    }
+
+    #[test]
+    fn the_most_additions_between_two_emptyings() {
+        let single = |exponent: i32| f32::from_bits((((exponent + 127) as u32) << 23) - 1);
+        check::<f32, { <f32 as Float>::FEW }, 6, 16>(single, 1);
+        check::<f32, { <f32 as Float>::MANY }, 6, 16>(|exponent| -single(exponent), -1);
+        let double = |exponent: i32| f64::from_bits((((exponent + 1023) as u64) << 52) - 1);
+        check::<f64, { <f64 as Float>::FEW }, 34, 8>(double, 1);
+        check::<f64, { <f64 as Float>::MANY }, 34, 8>(|exponent| -double(exponent), -1);
+        // Of a product's terms there are as many again.
+        check::<f64, { <f64 as Float>::FEW }, 34, 16>(double, 1);
+    }
 }
