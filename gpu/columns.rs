@@ -381,7 +381,7 @@ impl<P: Input> Chunk<P> {
                     } else if O::EXACT {
                         for index in index..index + u64::from(left) {
                             intrinsics::no_unroll();
-                            all[0] = op.combine(all[0], op.lift(at.read(), index));
+                            op.fold_item(&mut all[0], at.read(), index);
                             at = at.offset(self.stride);
                         }
                     } else {

@@ -157,8 +157,7 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     const NAME: &'static str;
 
     /// What partial results are: any plain value. A block's warps exchange up to 32 of them through shared memory, which has room
-    /// for those of up to 1,536 bytes, and those of segments 64, with room for up to 216 bytes; larger ones are an error when a GPU's driver
-    /// compiles the kernel.
+    /// for those of up to 1,536 bytes; larger ones are an error when a GPU's driver compiles the kernel.
     type Accumulator: Accumulator;
 
     /// What a reduction returns. To be left on a device it has to be plain, too.
@@ -223,6 +222,13 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     #[inline(always)]
     fn fold_items<S: Source<Item = I>>(&self, items: S, first: u64) -> Self::Accumulator {
         cpu::fold_in_turn::<true, _, _>(self, items, first)
+    }
+
+    /// Folds an item into an accumulator.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn fold_item(&self, all: &mut Self::Accumulator, item: I, index: u64) {
+        *all = self.combine(*all, self.lift(item, index));
     }
 
     /// Folds neighbouring items, the first of which has the index given, into the accumulators of places side by side: each into

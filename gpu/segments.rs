@@ -765,13 +765,13 @@ unsafe fn fold_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
         let mut next = item;
         if left - item >= 4 {
             for value in some {
-                values[0] = op.combine(values[0], op.lift(value, index + u64::from(next)));
+                op.fold_item(&mut values[0], value, index + u64::from(next));
                 next += 1;
             }
         }
         while next < left.min(item + 4) {
             intrinsics::no_unroll();
-            values[0] = op.combine(values[0], op.lift(some[0], index + u64::from(next)));
+            op.fold_item(&mut values[0], some[0], index + u64::from(next));
             rotate(&mut some);
             next += 1;
         }

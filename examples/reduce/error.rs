@@ -22,7 +22,9 @@ pub enum Error {
     NotNpyName { path: PathBuf },
     #[error("a .npy file has the results of one operator, and these are {operators}: choose one with --op")]
     OneOperator { operators: usize },
-    #[error("NumPy has no type for bf16, which {quantity} of bf16 is: print it as CSV, without --output")]
+    #[error(
+        "NumPy has no type for what {quantity} is here, bf16 or an integer of 128 bits: print it as CSV, without --output"
+    )]
     NoDescr { quantity: String },
     #[error("cannot read `{}`: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },

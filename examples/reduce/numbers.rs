@@ -9,9 +9,9 @@ use bytemuck::cast_slice;
 use clap::ValueEnum;
 use gpu_reduce::{
     All, Any, ArgMax, ArgMin, BitAnd, BitOr, BitXor, Buffer, CompensatedSum, CountNan, CountNonzero, Device,
-    Element, Error, Kurtosis, LogSumExp, Max, Mean, Min, MinMax, Moments, NanArgMax, NanArgMin, NanMax,
-    NanMean, NanMin, NanStd, NanSum, NanVar, NormL1, NormL2, NormMax, Op, Prod, Reduce, Segments, Skewness,
-    Std, Sum, SumOfSquares, Var, View, bf16, f16,
+    Element, Error, ExactElement, ExactMean, ExactSum, ExactSumTwofold, Kurtosis, LogSumExp, Max, Mean, Min,
+    MinMax, Moments, NanArgMax, NanArgMin, NanMax, NanMean, NanMin, NanStd, NanSum, NanVar, NormL1, NormL2,
+    NormMax, Op, Prod, Reduce, Segments, Skewness, Std, Sum, SumOfSquares, Var, View, bf16, f16,
 };
 
 use super::error;
@@ -55,6 +55,9 @@ pub enum Quantity {
     Kurtosis,
     Logsumexp,
     CompensatedSum,
+    ExactSum,
+    ExactSumTwofold,
+    ExactMean,
     BitAnd,
     BitOr,
     BitXor,
@@ -232,6 +235,9 @@ impl<T: Number> Target<'_, T> {
             Quantity::Kurtosis => self.reduce(Kurtosis::default()),
             Quantity::Logsumexp => self.reduce(LogSumExp::default()),
             Quantity::CompensatedSum => self.reduce(CompensatedSum),
+            Quantity::ExactSum => self.reduce(ExactSum),
+            Quantity::ExactSumTwofold => self.reduce(ExactSumTwofold),
+            Quantity::ExactMean => self.reduce(ExactMean),
             Quantity::BitAnd | Quantity::BitOr | Quantity::BitXor => return T::bits(self, quantity),
         };
         Ok(results?)
@@ -256,7 +262,7 @@ fn text(value: &dyn Debug) -> String {
 }
 
 /// Numbers, by what differs between integers and floats.
-pub trait Number: Element<Wide: Output, Real: Value> + Value {
+pub trait Number: ExactElement<Wide: Output, Real: Value, Rounded: Value> + Value {
     /// The mean of `values`, at least one, made of their sum as the library returns it; none where that may have wrapped.
     fn mean_of(sum: <Sum as Op<Self>>::Output, values: &[Self]) -> Option<f64>;
 

@@ -129,6 +129,7 @@ values! {
     bf16 None;
     f32 Some("<f4");
     f64 Some("<f8");
+    i128 None;
 }
 
 /// Writes the results for each slice as a line of CSV; `columns` have names.

@@ -60,6 +60,16 @@ macro_rules! of_exact_sum {
             }
 
             #[inline(always)]
+            fn fold_item(&self, all: &mut T::State, item: T, _: u64) {
+                item.add_to(all);
+            }
+
+            #[inline(always)]
+            fn fold_load<const WIDTH: usize>(&self, all: &mut [T::State; WIDTH], items: [T; WIDTH], _: u64) {
+                T::add_load_to(items, &mut all[0]);
+            }
+
+            #[inline(always)]
             fn combine(&self, a: T::State, b: T::State) -> T::State {
                 T::plus(a, b)
             }
@@ -93,10 +103,6 @@ use bytemuck::{Pod, Zeroable};
 use core::fmt::Debug;
 use core::hint::assert_unchecked;
 use half::{bf16, f16};
-
-/// Bits between the largest item and a window's first, and between one window's and the next.
-const HEADROOM: i32 = 7;
-const STEP: i32 = 45;
 
 /// Some item was NaN, or infinite.
 const NAN: u64 = 1;
@@ -212,6 +218,27 @@ fn each_word<const W: usize>(mut each: impl FnMut(usize)) {
     }
     for index in 0..W {
         each(index);
+    }
+}
+
+/// Calls `each` with items, one after another: on a GPU in a loop, as it is much code.
+#[inline(always)]
+fn each_of<I: Copy, const N: usize>(items: [I; N], mut each: impl FnMut(I)) {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let mut items = items;
+        let count = cuda_std::intrinsics::opaque(N as u32);
+        let mut index = 0;
+        while index < count {
+            cuda_std::intrinsics::no_unroll();
+            each(items[0]);
+            items = core::array::from_fn(|index| items[(index + 1) % N]);
+            index += 1;
+        }
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    for item in items {
+        each(item);
     }
 }
 
@@ -393,6 +420,7 @@ fn rounded(sum: &impl Exact, count: u64, low: i32, format: Format) -> f64 {
 
 /// The `f64` nearest to the sum of so many, and that nearest to what it lacks.
 #[inline(always)]
+#[expect(clippy::eq_op, reason = "0, or NaN of what is not finite")]
 fn as_f64s(mut sum: impl Exact, count: u64, low: i32) -> [f64; 2] {
     let nearest = rounded(&sum, count, low, F64);
     if nearest == 0.0 || nearest - nearest != 0.0 {
@@ -509,6 +537,17 @@ pub trait ExactElement: Element {
     /// The sum of one.
     fn alone(self) -> Self::State;
 
+    /// Adds one.
+    #[doc(hidden)]
+    fn add_to(self, sum: &mut Self::State);
+
+    /// Adds some.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn add_load_to<const N: usize>(items: [Self; N], sum: &mut Self::State) {
+        each_of(items, |item| item.add_to(sum));
+    }
+
     /// The sum of both.
     fn plus(a: Self::State, b: Self::State) -> Self::State;
 
@@ -580,8 +619,13 @@ macro_rules! floats {
             #[inline(always)]
             fn alone(self) -> Fixed<$words> {
                 let mut sum = Fixed::ZERO;
-                sum.add_f64(self.to_f64(), $low);
+                self.add_to(&mut sum);
                 sum
+            }
+
+            #[inline(always)]
+            fn add_to(self, sum: &mut Fixed<$words>) {
+                sum.add_f64(self.to_f64(), $low);
             }
 
             #[inline(always)]
@@ -671,6 +715,11 @@ macro_rules! integers {
             }
 
             #[inline(always)]
+            fn add_to(self, sum: &mut i128) {
+                *sum = sum.wrapping_add(self.into());
+            }
+
+            #[inline(always)]
             fn plus(a: i128, b: i128) -> i128 {
                 a.wrapping_add(b)
             }
@@ -736,6 +785,17 @@ pub trait ExactFactor: ExactElement {
     /// One product.
     fn product(self, other: Self) -> Self::Products;
 
+    /// Adds one.
+    #[doc(hidden)]
+    fn add_product_to(self, other: Self, sum: &mut Self::Products);
+
+    /// Adds some.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn add_products_to<const N: usize>(pairs: [(Self, Self); N], sum: &mut Self::Products) {
+        each_of(pairs, |(a, b)| a.add_product_to(b, sum));
+    }
+
     /// The sum of both.
     fn add_products(a: Self::Products, b: Self::Products) -> Self::Products;
 
@@ -774,8 +834,13 @@ macro_rules! factors {
             #[inline(always)]
             fn product(self, other: Self) -> Fixed<$words> {
                 let mut sum = Fixed::ZERO;
-                sum.add_product(self.to_f64(), other.to_f64(), $low);
+                self.add_product_to(other, &mut sum);
                 sum
+            }
+
+            #[inline(always)]
+            fn add_product_to(self, other: Self, sum: &mut Fixed<$words>) {
+                sum.add_product(self.to_f64(), other.to_f64(), $low);
             }
 
             #[inline(always)]
@@ -896,6 +961,11 @@ macro_rules! integer_factors {
             #[inline(always)]
             fn product(self, other: Self) -> i128 {
                 i128::from(self).wrapping_mul(i128::from(other))
+            }
+
+            #[inline(always)]
+            fn add_product_to(self, other: Self, sum: &mut i128) {
+                *sum = sum.wrapping_add(self.product(other));
             }
 
             #[inline(always)]

@@ -44,6 +44,16 @@ impl<T: ExactFactor> Op<(T, T)> for ExactDot {
     }
 
     #[inline(always)]
+    fn fold_item(&self, all: &mut T::Products, (a, b): (T, T), _: u64) {
+        a.add_product_to(b, all);
+    }
+
+    #[inline(always)]
+    fn fold_load<const WIDTH: usize>(&self, all: &mut [T::Products; WIDTH], pairs: [(T, T); WIDTH], _: u64) {
+        T::add_products_to(pairs, &mut all[0]);
+    }
+
+    #[inline(always)]
     fn combine(&self, a: T::Products, b: T::Products) -> T::Products {
         T::add_products(a, b)
     }

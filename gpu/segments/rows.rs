@@ -32,8 +32,12 @@ pub const TALL_ROWS: u32 = 32;
 /// Loads that a lane has on their way at a time.
 const LOADS: usize = 4;
 
-/// Whether a warp has whole rows, of so many items, for plans of BLOCK `block` with `width` items side by side.
-pub const fn is_short(len: u64, width: u64, block: u32) -> bool {
+/// Whether a warp has whole rows, of so many items, for plans of BLOCK `block` with `width` items side by side, and accumulators of so many words of 4 bytes: of large ones
+/// it has not several at a time.
+pub const fn is_short(len: u64, width: u64, block: u32, words: usize) -> bool {
+    if words > 16 {
+        return false;
+    }
     let most = if (block as u64) < SHORT { block as u64 } else { SHORT };
     len <= most * width
 }
@@ -58,7 +62,9 @@ pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     };
     // SAFETY: all lanes of the warp are here.
     unsafe {
-        if segments.offsets.is_null() && is_short(segments.size, WIDTH as u64, cut.block) {
+        if segments.offsets.is_null()
+            && is_short(segments.size, WIDTH as u64, cut.block, slot::words::<O::Accumulator>())
+        {
             let first = warp_of_grid() * u64::from(cut.share);
             let end = first + u64::from(cut.share);
             work.fold_rows(first, if end < segments.count { end } else { segments.count });

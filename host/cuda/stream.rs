@@ -668,7 +668,7 @@ impl Needs {
     fn of(gpu: &Gpu, of: &Types, segments: &Segments, block: u32) -> Self {
         let warps = (gpu.multiprocessors * segments::RESIDENT_BLOCKS * WARPS).into();
         let (width, row) = (of.width as u64, u64::from(block) * of.width as u64);
-        let (cut, warps, has_lists) = cut_for(segments, width, block, warps);
+        let (cut, warps, has_lists) = cut_for(segments, [width, warps], block, of.words);
         let blocks = warps.div_ceil(WARPS.into()) as u32;
         // Short rows have no partial results.
         let places = if cut.weight > 0 { places(segments.len, row, cut.parts) as usize } else { 1 };
@@ -678,11 +678,11 @@ impl Needs {
 }
 
 /// How segments are cut up for so many warps, but for the memory, how many of these there are, and whether there are lists of short segments.
-fn cut_for(segments: &Segments, width: u64, block: u32, warps: u64) -> (Cut, u64, bool) {
+fn cut_for(segments: &Segments, [width, warps]: [u64; 2], block: u32, words: usize) -> (Cut, u64, bool) {
     let count = segments.count.max(1);
     let average = segments.len / count;
     let mut cut = Cut { block, ..Cut::NONE };
-    if segments.length().is_some_and(|length| rows::is_short(length, width, block)) {
+    if segments.length().is_some_and(|length| rows::is_short(length, width, block, words)) {
         cut.share = count.div_ceil(warps) as u32;
         return (cut, count.div_ceil(cut.share.into()), false);
     }

@@ -471,6 +471,10 @@ fn op_chooses_what_is_printed() {
             &[("compensated_sum", "6"), ("bit_and", "0"), ("bit_or", "-1"), ("bit_xor", "-8")],
         ),
         (&["--op", "any,all,count_nonzero"], &[("any", "true"), ("all", "true"), ("count_nonzero", "4")]),
+        (
+            &["--op", "exact_sum,exact_sum_twofold,exact_mean"],
+            &[("exact_sum", "6"), ("exact_sum_twofold", "6.0 0.0"), ("exact_mean", "1.5")],
+        ),
     ] {
         let lines = lines(&[options, &["--dtype", "i32"]].concat(), &file);
         let lines: Vec<_> = lines.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -774,8 +778,7 @@ fn output_as_npy() {
         expect_output(&options("mean"), &x, &output(mean_descr, bytemuck::cast_slice(&means)));
         expect_output(&options("argmin"), &x, &output("<u8", bytemuck::cast_slice(&[0_u64, 1])));
         if descr.is_empty() {
-            let message =
-                "NumPy has no type for bf16, which min of bf16 is: print it as CSV, without --output";
+            let message = "NumPy has no type for what min is here, bf16 or an integer of 128 bits: print it as CSV, without --output";
             expect_error(&[&options("min")[..], &["--output", "x.npy"]].concat(), &x, message);
         } else {
             expect_output(&options("min"), &x, &output(descr, bytemuck::cast_slice(&mins)));

@@ -396,21 +396,67 @@ fn dot_products() {
     assert_eq!(exact_dot(&a, &b), Ok(exact));
 }
 
-/// Segments, rows and columns, each of which has the sum of its items.
+/// Segments, rows, columns and runs of keys, each of which has the sum of its items.
 #[test]
 fn shapes() {
+    fn of<T: ExactElement<Rounded: Item> + Item>(items: Vec<T>) {
+        let alone = |items: &[T]| exact_sum(items).unwrap();
+        let column = |column| items.iter().skip(column).step_by(60).copied().collect::<Vec<_>>();
+        let offsets = [0u32, 1, 1, 700, 5999];
+        let keys: Vec<i32> = (0..6000).map(|i| i / 7).collect();
+        for device in devices() {
+            let x = device.upload(&items).unwrap();
+            let rows = x.rows(60).unwrap().reduce::<ExactSum, 64>().unwrap().to_vec().unwrap();
+            assert_eq!(rows, items.chunks(60).map(alone).collect::<Vec<_>>(), "{device}");
+            let columns = x.columns(60).unwrap().reduce::<ExactSum, 64>().unwrap().to_vec().unwrap();
+            assert_eq!(columns, (0..60).map(|index| alone(&column(index))).collect::<Vec<_>>(), "{device}");
+            let segments = x.segments(&offsets).unwrap().reduce::<ExactSum, 64>().unwrap().to_vec().unwrap();
+            let of_segment = |pair: &[u32]| alone(&items[pair[0] as usize..pair[1] as usize]);
+            assert_eq!(segments, offsets.windows(2).map(of_segment).collect::<Vec<_>>(), "{device}");
+            let runs = device.upload(&keys).unwrap().runs().unwrap();
+            let of_keys = x.segments(&runs).unwrap().reduce::<ExactSum, 64>().unwrap().to_vec().unwrap();
+            assert_eq!(of_keys, items.chunks(7).map(alone).collect::<Vec<_>>(), "{device}");
+        }
+    }
     let items: Vec<f64> = (0..6000).map(|i| float64(hash(i), -40..40)).collect();
-    let alone = |items: &[f64]| exact_sum(items).unwrap();
-    let rows = items.rows(60).unwrap().reduce::<ExactSum, 64>().unwrap().to_vec().unwrap();
-    assert_eq!(rows, items.chunks(60).map(alone).collect::<Vec<_>>());
-    let columns = items.columns(60).unwrap().reduce::<ExactSum, 64>().unwrap().to_vec().unwrap();
-    let column = |column| items.iter().skip(column).step_by(60).copied().collect::<Vec<_>>();
-    assert_eq!(columns, (0..60).map(|index| alone(&column(index))).collect::<Vec<_>>());
-    let offsets = [0u32, 1, 1, 700, 5999];
-    let segments = items.segments(&offsets).unwrap().reduce::<ExactSum, 64>().unwrap().to_vec().unwrap();
-    let expected: Vec<_> =
-        offsets.windows(2).map(|pair| alone(&items[pair[0] as usize..pair[1] as usize])).collect();
-    assert_eq!(segments, expected);
+    of(items.iter().map(|&item| item as f32).collect());
+    of(items.iter().map(|&item| bf16::from_f64(item)).collect());
+    of(items);
+    of((0..6000).map(|i| float64(hash(i), -1074..1020)).collect::<Vec<f64>>());
+    of((0..6000).map(|i| hash(i) as i64).collect::<Vec<i64>>());
+}
+
+/// As many as make a warp empty its integers, of the largest that its windows take.
+#[test]
+fn many_of_the_largest_items() {
+    for device in devices() {
+        // On a GPU, tiles enough for each warp; elsewhere for those of the CPU's blocks.
+        let len = if device.is_cpu() || device.is_emulator() { 1 << 21 } else { 1 << 27 };
+        for sign in [1.0f32, -1.0] {
+            let item = sign * (8.0f32).next_down();
+            let mut items = vec![item; len];
+            items[0] = 1.0;
+            let x = device.upload(&items).unwrap();
+            let exact = big(item.into()) * (len - 1) + big(1.0);
+            assert_nearest(x.reduce::<ExactSum, 32>().unwrap(), &exact, &format!("f32 on {device}"));
+            assert_nearest(
+                x.reduce::<ExactSumTwofold, 32>().unwrap()[0],
+                &exact,
+                &format!("f32 on {device}"),
+            );
+            let item = f64::from(sign) * (8.0f64).next_down();
+            let mut items = vec![item; len / 4];
+            items[0] = 1.0;
+            let x = device.upload(&items).unwrap();
+            let exact = big(item) * (len / 4 - 1) + big(1.0);
+            assert_nearest(x.reduce::<ExactSum, 32>().unwrap(), &exact, &format!("f64 on {device}"));
+        }
+        // The largest of all, where the first window has no room above.
+        let item = f32::from_bits(((122 + 127) << 23) - 1);
+        let items = vec![item; 100_000];
+        let sum = device.upload(&items).unwrap().reduce::<ExactSumTwofold, 64>().unwrap();
+        assert_nearest(sum[0], &(big(item.into()) * 100_000), &format!("f32 on {device}"));
+    }
 }
 
 proptest! {

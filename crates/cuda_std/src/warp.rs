@@ -124,12 +124,26 @@ fn map_words<T: Pod>(value: T, move_word: impl Fn(u32) -> u32) -> T {
                     bytes_of_mut(&mut moved).copy_from_slice(&bytes_of(&words)[..size]);
                     moved
                 })*
-                _ => {
+                size => {
+                    // A loop that stays one: of its words the compiler would make as much code at each shuffle.
                     let mut moved = value;
-                    for (to, from) in bytes_of_mut(&mut moved).chunks_mut(4).zip(bytes_of(&value).chunks(4)) {
+                    let (from, to) = ((&raw const value).cast::<u8>(), (&raw mut moved).cast::<u8>());
+                    let words = crate::intrinsics::opaque(size as u32 / 4) as usize;
+                    let mut index = 0;
+                    while index < words {
+                        crate::intrinsics::no_unroll();
+                        // SAFETY: the value has so many words.
+                        unsafe {
+                            let word = from.add(4 * index).cast::<u32>().read_unaligned();
+                            to.add(4 * index).cast::<u32>().write_unaligned(move_word(word));
+                        }
+                        index += 1;
+                    }
+                    if size % 4 != 0 {
                         let mut word = [0; 4];
-                        word[..from.len()].copy_from_slice(from);
-                        to.copy_from_slice(&move_word(u32::from_le_bytes(word)).to_le_bytes()[..from.len()]);
+                        word[..size % 4].copy_from_slice(&bytes_of(&value)[size - size % 4..]);
+                        let word = move_word(u32::from_le_bytes(word)).to_le_bytes();
+                        bytes_of_mut(&mut moved)[size - size % 4..].copy_from_slice(&word[..size % 4]);
                     }
                     moved
                 }

@@ -3,9 +3,13 @@
 //! A block is summed by as many windows as did for the one before; where they leave something, by five, then by seven, and where these are too few, and for
 //! infinities, NaN and what has no window above it, items are added bit by bit, into words with room for what they carry over.
 
-use super::{Fixed, HEADROOM, NOT_MINUS_ZERO, STEP, Sum, Terms};
+use super::{Fixed, NOT_MINUS_ZERO, Sum, Terms};
 use crate::cpu::Source;
 use core::mem::MaybeUninit;
+
+/// Bits between the largest item and a window's first, and between one window's and the next.
+const HEADROOM: i32 = 7;
+const STEP: i32 = 45;
 
 /// Words of the longest sum.
 const MOST_WORDS: usize = 67;

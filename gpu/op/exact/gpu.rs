@@ -715,6 +715,7 @@ impl<T: Terms<I, N, W>, I: Copy + 'static, const N: usize, const W: usize, const
     ///
     /// All lanes of the warp call it together.
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
     unsafe fn take<const COUNT: usize, const WIDTH: usize, const LOADS: usize>(
         &mut self,
         items: &Tile<I, WIDTH, LOADS>,
@@ -986,13 +987,13 @@ mod tests {
                     windows.add::<Alone, T, 1, W>(item, COUNT);
                 }
                 assert!(windows.is_all(high), "{item:?}");
-                for window in 0..COUNT {
+                for (window, moved) in moved.iter_mut().enumerate() {
                     let exponent = Steps::<T, TERMS>::exponent(high, window);
                     // Or where it ends, by the last item.
                     let sum = windows.sums[window].upper_word();
                     let is_end = sum == T::upper_word_of(exponent + 1);
                     assert!(T::exponent(sum) == exponent || is_end, "{item:?} in window {window}");
-                    moved[window] = windows.moved(window, high, moved[window]);
+                    *moved = windows.moved(window, high, *moved);
                 }
             }
             // In units of an item's last bit; the windows' are no longer.
