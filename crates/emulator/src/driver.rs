@@ -15,6 +15,7 @@ mod graph;
 mod launch;
 mod memory;
 mod module;
+mod order;
 mod state;
 mod stream;
 
@@ -33,9 +34,10 @@ use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard
 /// A function's answer before it becomes a code; `Err` is never `CUDA_SUCCESS`.
 type Answer<T = ()> = Result<T, CUresult>;
 
-/// Bytes of device memory. They are the machine's own memory, taken when a program asks for them.
+/// Bytes of memory of each device. They are the machine's own memory, taken when a program asks for them.
 const MEMORY_BYTES: u64 = 16 << 30;
 
+/// The memory of all devices; [`State::memory_of`](state::State::memory_of) has it as a context sees it.
 static MEMORY: LazyLock<Memory> = LazyLock::new(|| Memory::new(MEMORY_BYTES));
 
 /// Read by work on memory (launches, copies), written by calls that give memory back: these wait for the device, as

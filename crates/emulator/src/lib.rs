@@ -104,6 +104,7 @@ mod alu;
 mod counters;
 mod driver;
 pub mod fault;
+mod history;
 #[cfg(test)]
 #[path = "../tests/shipped/mod.rs"]
 mod shipped;
@@ -154,7 +155,8 @@ static SETTINGS: LazyLock<RwLock<Settings>> = LazyLock::new(|| RwLock::new(from_
 ///
 /// Unless [`set_settings`] was called: checks on, or as `GPU_REDUCE_EMULATOR_CHECKS` (0 or 1) says; warps in order, or
 /// at random from the number in `GPU_REDUCE_EMULATOR_SEED`; as many CPU threads as the machine runs at a time, or
-/// `GPU_REDUCE_EMULATOR_THREADS`. The environment is read once.
+/// `GPU_REDUCE_EMULATOR_THREADS`; one device, or `GPU_REDUCE_EMULATOR_DEVICES`, with peer access, or as
+/// `GPU_REDUCE_EMULATOR_PEER_ACCESS` (0 or 1) says. The environment is read once.
 pub fn settings() -> Settings {
     SETTINGS.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -181,6 +183,12 @@ fn from_environment() -> Settings {
     settings.seed = variable("GPU_REDUCE_EMULATOR_SEED");
     if let Some(threads) = variable::<usize>("GPU_REDUCE_EMULATOR_THREADS") {
         settings.threads = threads.max(1);
+    }
+    if let Some(devices) = variable::<u32>("GPU_REDUCE_EMULATOR_DEVICES") {
+        settings.devices = devices;
+    }
+    if let Some(peer_access) = variable::<u8>("GPU_REDUCE_EMULATOR_PEER_ACCESS") {
+        settings.peer_access = peer_access != 0;
     }
     settings
 }
