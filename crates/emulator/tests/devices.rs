@@ -6,7 +6,7 @@ mod side;
 use cust::sys::cudaError_enum::*;
 use cust::sys::*;
 use emulator::fault::{Action, FaultKind, Work};
-use side::{BLOCKING, LOAD_LINE, NON_BLOCKING, Side, fault, ok};
+use side::{BLOCKING, LOAD_LINE, NON_BLOCKING, Side, fault, ok, record, synchronize, wait};
 use std::collections::HashSet;
 use std::ffi::{CStr, c_void};
 use std::ptr::{null_mut, without_provenance_mut as handle};
@@ -252,7 +252,7 @@ fn pinned_and_managed_memory_is_reached_by_all() {
         ok(cuMemHostRegister_v2(own, 16, 1));
         for address in [pinned.addr() as u64, portable.addr() as u64, managed, own.addr() as u64] {
             ok(a.launch(c"store", a.stream, &[address, 5]));
-            ok(cuStreamSynchronize(a.stream));
+            synchronize(a.stream);
             ok(b.launch(c"add_device", b.stream, &[address]));
             assert_eq!(b.word(address), 6);
         }
@@ -279,24 +279,22 @@ fn copies_between_devices_need_no_peer_access() {
     let mut pinned = null_mut();
     // SAFETY: pointers are to variables of the right type; no other host memory is used.
     unsafe {
-        for (value, code) in [(1, cuMemcpy(to, from, 16))] {
-            ok(code);
-            check(value);
-        }
+        ok(cuMemcpy(to, from, 16));
+        check(1);
         ok(cuMemcpyDtoD_v2(to, from, 16));
         check(2);
         ok(cuMemcpyAsync(to, from, 16, b.stream));
         check(3);
         a.enter();
         ok(cuMemcpyDtoDAsync_v2(to, from, 16, a.stream));
-        ok(cuStreamSynchronize(a.stream));
+        synchronize(a.stream);
         check(4);
         ok(cuMemcpyPeer(to, b.context, from, a.context, 16));
         check(5);
         ok(cuMemcpyPeerAsync(to, b.context, from, a.context, 16, b.stream));
         check(6);
         ok(cuMemcpyPeerAsync(to, b.context, from, a.context, 16, a.stream));
-        ok(cuStreamSynchronize(a.stream));
+        synchronize(a.stream);
         check(7);
         // In one device, and to pinned memory.
         ok(cuMemcpyPeer(to, b.context, to + 8, b.context, 8));
@@ -397,9 +395,9 @@ fn streams_events_and_functions_keep_to_their_context() {
         assert_eq!(cuEventRecord(a.event, null_mut()), CUDA_ERROR_INVALID_HANDLE);
         // Whichever context is current.
         ok(a.launch(c"store", a.stream, &[mine, 3]));
-        ok(cuEventRecord(a.event, a.stream));
-        ok(cuStreamWaitEvent(b.stream, a.event, 0));
-        ok(cuEventRecord(b.event, b.stream));
+        record(a.event, a.stream);
+        wait(b.stream, a.event);
+        record(b.event, b.stream);
         ok(cuEventSynchronize(a.event));
         assert_eq!(cuEventElapsedTime(&mut time, a.event, b.event), CUDA_ERROR_INVALID_HANDLE);
         assert_eq!(cuEventElapsedTime(&mut time, b.event, b.event), CUDA_SUCCESS);
@@ -407,7 +405,7 @@ fn streams_events_and_functions_keep_to_their_context() {
     }
 }
 
-/// What a program can do between work of two devices, and whether it orders the second after the first.
+/// What a program does between work of two devices.
 type Between = fn(&Side, &Side);
 
 /// Launches `first` on one device and `second` on the other with something between; the fault, if there is one.
@@ -422,11 +420,8 @@ fn between(
     ok(b.launch(second.0, b.stream, second.1));
     let faults = emulator::take_faults();
     assert!(faults.len() < 2, "{faults:?}");
-    for side in [a, b] {
-        side.enter();
-        // SAFETY: no pointer is passed.
-        ok(unsafe { cuCtxSynchronize() });
-    }
+    a.synchronize();
+    b.synchronize();
     faults.into_iter().next()
 }
 
@@ -461,7 +456,7 @@ fn a_race_across_devices_is_found_and_names_both() {
     assert_eq!(emulator::last_counters(), None);
     // SAFETY: handles are looked up.
     unsafe {
-        ok(cuStreamSynchronize(a.stream));
+        synchronize(a.stream);
         assert_eq!(cuStreamSynchronize(b.stream), CUDA_ERROR_LAUNCH_FAILED);
     }
     assert!(fault().contains("write of 4 bytes"));
@@ -481,97 +476,68 @@ fn what_orders_two_devices_leaves_no_race() {
     let (a, b) = (Side::new(0, NON_BLOCKING), Side::new(1, NON_BLOCKING));
     ok(a.enable(&b));
     let other = b.memory(4, 2);
-    // SAFETY, for all: handles are looked up, and pointers are to variables of the right type.
-    let ordering: &[(&str, Between, bool)] = &[
-        ("nothing", nothing, false),
-        (
-            "an event",
-            |a, b| unsafe {
-                ok(cuEventRecord(a.event, a.stream));
-                ok(cuStreamWaitEvent(b.stream, a.event, 0));
-            },
-            true,
-        ),
-        (
-            "an event of another stream",
-            |a, b| unsafe {
-                ok(cuEventRecord(a.event, a.other));
-                ok(cuStreamWaitEvent(b.stream, a.event, 0));
-            },
-            false,
-        ),
-        (
-            "an event in another stream",
-            |a, b| unsafe {
-                ok(cuEventRecord(a.event, a.stream));
-                ok(cuStreamWaitEvent(b.other, a.event, 0));
-            },
-            false,
-        ),
-        (
-            "an event over another stream",
-            |a, b| unsafe {
-                ok(cuEventRecord(a.event, a.stream));
-                ok(cuStreamWaitEvent(b.other, a.event, 0));
-                ok(cuEventRecord(b.event, b.other));
-                ok(cuStreamWaitEvent(b.stream, b.event, 0));
-            },
-            true,
-        ),
-        ("a stream waited for", |a, _| unsafe { ok(cuStreamSynchronize(a.stream)) }, true),
-        ("a stream asked", |a, _| unsafe { ok(cuStreamQuery(a.stream)) }, true),
-        ("another stream waited for", |a, _| unsafe { ok(cuStreamSynchronize(a.other)) }, false),
-        (
-            "a context waited for",
-            |a, _| {
-                a.enter();
-                unsafe { ok(cuCtxSynchronize()) }
-            },
-            true,
-        ),
-        (
-            "the other context waited for",
-            |_, b| {
-                b.enter();
-                unsafe { ok(cuCtxSynchronize()) }
-            },
-            false,
-        ),
-        (
-            "an event waited for",
-            |a, _| unsafe {
-                ok(cuEventRecord(a.event, a.stream));
-                ok(cuEventSynchronize(a.event));
-            },
-            true,
-        ),
-        (
-            "an event asked in another thread",
-            |a, _| unsafe {
-                ok(cuEventRecord(a.event, a.stream));
-                let event = a.event.addr();
-                std::thread::spawn(move || ok(cuEventQuery(handle(event)))).join().unwrap();
-            },
-            true,
-        ),
-        (
-            "a legacy stream beside streams that do not block",
-            |a, _| {
-                a.enter();
-                unsafe { ok(cuStreamSynchronize(null_mut())) }
-            },
-            false,
-        ),
-        (
-            "a host function",
-            |a, _| unsafe {
-                extern "C" fn nothing(_: *mut c_void) {}
-                ok(cuLaunchHostFunc(a.stream, Some(nothing), null_mut()));
-            },
-            true,
-        ),
+    let ordered: [(&str, Between); 9] = [
+        ("an event", |a, b| {
+            record(a.event, a.stream);
+            wait(b.stream, a.event);
+        }),
+        ("an event over another stream", |a, b| {
+            record(a.event, a.stream);
+            wait(b.other, a.event);
+            record(b.event, b.other);
+            wait(b.stream, b.event);
+        }),
+        ("a stream waited for", |a, _| synchronize(a.stream)),
+        // SAFETY: handles are looked up.
+        ("a stream asked", |a, _| ok(unsafe { cuStreamQuery(a.stream) })),
+        ("a context waited for", |a, _| a.synchronize()),
+        ("an event waited for", |a, _| {
+            record(a.event, a.stream);
+            // SAFETY: handles are looked up.
+            ok(unsafe { cuEventSynchronize(a.event) });
+        }),
+        ("an event asked in another thread", |a, _| {
+            record(a.event, a.stream);
+            let event = a.event.addr();
+            // SAFETY: handles are looked up.
+            std::thread::spawn(move || ok(unsafe { cuEventQuery(handle(event)) })).join().unwrap();
+        }),
+        ("a host function", |a, _| {
+            extern "C" fn nothing(_: *mut c_void) {}
+            // SAFETY: the function takes anything.
+            ok(unsafe { cuLaunchHostFunc(a.stream, Some(nothing), null_mut()) });
+        }),
+        ("a callback", |a, _| {
+            unsafe extern "C" fn nothing(_: CUstream, _: CUresult, _: *mut c_void) {}
+            // SAFETY: the function takes anything.
+            ok(unsafe { cuStreamAddCallback(a.stream, Some(nothing), null_mut(), 0) });
+        }),
     ];
-    for &(what, order, ordered) in ordering {
+    let unordered: [(&str, Between); 7] = [
+        ("nothing", nothing),
+        ("an event of another stream", |a, b| {
+            record(a.event, a.other);
+            wait(b.stream, a.event);
+        }),
+        ("an event in another stream", |a, b| {
+            record(a.event, a.stream);
+            wait(b.other, a.event);
+        }),
+        ("an event recorded again", |a, b| {
+            record(a.event, a.stream);
+            record(a.event, a.other);
+            wait(b.stream, a.event);
+        }),
+        ("another stream waited for", |a, _| synchronize(a.other)),
+        ("the other context waited for", |_, b| b.synchronize()),
+        ("the legacy stream, which such streams do not wait for", |a, _| {
+            a.enter();
+            synchronize(null_mut());
+        }),
+    ];
+    let ordered = ordered.map(|(what, order)| (what, order, true));
+    let unordered = unordered.map(|(what, order)| (what, order, false));
+    for (what, order, ordered) in ordered.into_iter().chain(unordered) {
         for (first, second) in [(c"store", c"store"), (c"store", c"copy"), (c"copy", c"store")] {
             let arguments =
                 |name: &CStr, spare: u64| if name == c"copy" { [other, spare] } else { [other, 1] };
@@ -593,16 +559,16 @@ fn the_legacy_stream_orders_blocking_streams() {
         // The legacy stream waits for `a.stream`, the event is recorded in it, and the wait in b's holds `b.stream` up.
         ok(a.launch(c"store", a.stream, &[other, 1]));
         a.enter();
-        ok(cuEventRecord(a.event, null_mut()));
+        record(a.event, null_mut());
         b.enter();
-        ok(cuStreamWaitEvent(null_mut(), a.event, 0));
+        wait(null_mut(), a.event);
         ok(b.launch(c"store", b.stream, &[other, 2]));
         assert_eq!(emulator::take_faults(), []);
 
         // A copy to the host is waited for, and with it what the legacy stream waited for.
         ok(a.launch(c"store", a.stream, &[other, 1]));
         assert!(fault().contains("race across devices"));
-        ok(cuStreamSynchronize(b.stream));
+        synchronize(b.stream);
         ok(a.launch(c"store", a.stream, &[other, 1]));
         a.enter();
         let mut word = 0u32;
@@ -611,7 +577,7 @@ fn the_legacy_stream_orders_blocking_streams() {
         assert_eq!(emulator::take_faults(), []);
 
         // One within devices is not, nor is a memset.
-        ok(cuStreamSynchronize(b.stream));
+        synchronize(b.stream);
         ok(a.launch(c"store", a.stream, &[other, 1]));
         ok(cuMemcpyDtoD_v2(mine, other + 4, 4));
         ok(cuMemsetD32_v2(mine, 0, 1));
@@ -619,7 +585,7 @@ fn the_legacy_stream_orders_blocking_streams() {
         assert!(fault().contains("race across devices"));
 
         // One between contexts waits for all of both, and theirs for it.
-        ok(cuStreamSynchronize(b.stream));
+        synchronize(b.stream);
         ok(a.launch(c"store", a.stream, &[other, 1]));
         ok(cuMemcpyPeer(mine, a.context, other + 4, b.context, 4));
         ok(b.launch(c"store", b.other, &[other, 2]));
@@ -647,21 +613,21 @@ fn copies_and_memsets_race_too() {
         assert_eq!((&second.work, second.action, second.place.clone()), (&Work::Copy, Action::Read, None));
         assert_eq!(faults[0].kernel, "");
 
-        ok(cuStreamSynchronize(a.stream));
-        ok(cuStreamSynchronize(b.stream));
+        synchronize(a.stream);
+        synchronize(b.stream);
         ok(cuMemsetD32Async(other, 5, 4, a.stream));
         ok(b.launch(c"copy", b.stream, &[other, other + 4]));
         assert!(fault().contains("write of 4 bytes at address"));
-        ok(cuStreamSynchronize(a.stream));
-        ok(cuStreamSynchronize(b.stream));
+        synchronize(a.stream);
+        synchronize(b.stream);
 
         // Both devices copy to one place of the host's; then each to its own.
         ok(cuMemAllocHost_v2(&mut pinned, 8));
         ok(cuMemcpyDtoHAsync_v2(pinned, mine, 4, a.stream));
         ok(cuMemcpyDtoHAsync_v2(pinned, other, 4, b.stream));
         assert!(fault().contains("by a copy of device 0; and write of 4 bytes"));
-        ok(cuStreamSynchronize(a.stream));
-        ok(cuStreamSynchronize(b.stream));
+        synchronize(a.stream);
+        synchronize(b.stream);
         ok(cuMemcpyDtoHAsync_v2(pinned, mine, 4, a.stream));
         ok(cuMemcpyDtoHAsync_v2(pinned.byte_add(4), other, 4, b.stream));
         assert_eq!(emulator::take_faults(), []);
@@ -747,24 +713,24 @@ fn graphs_run_on_their_device() {
         ok(a.launch(c"copy", a.stream, &[other, mine]));
         ok(cuMemcpyPeerAsync(other + 4, b.context, mine, a.context, 4, a.stream));
         // Another device's stream joins, and comes back.
-        ok(cuEventRecord(a.event, a.stream));
-        ok(cuStreamWaitEvent(b.stream, a.event, 0));
+        record(a.event, a.stream);
+        wait(b.stream, a.event);
         ok(b.launch(c"copy", b.stream, &[other + 4, other + 8]));
-        ok(cuEventRecord(b.event, b.stream));
-        ok(cuStreamWaitEvent(a.stream, b.event, 0));
+        record(b.event, b.stream);
+        wait(a.stream, b.event);
         ok(cuStreamEndCapture(a.stream, &mut graph));
         ok(cuGraphInstantiateWithFlags(&mut executable, graph, 0));
         // What no capture has orders the replay with other work.
         for (value, waits) in [(5, true), (6, false)] {
             ok(b.launch(c"store", b.stream, &[other, value]));
             if waits {
-                ok(cuEventRecord(b.event, b.stream));
-                ok(cuStreamWaitEvent(a.stream, b.event, 0));
+                record(b.event, b.stream);
+                wait(a.stream, b.event);
             }
             ok(cuGraphLaunch(executable, a.stream));
             assert_eq!(emulator::take_faults().len(), usize::from(!waits));
-            ok(cuStreamSynchronize(a.stream));
-            ok(cuStreamSynchronize(b.stream));
+            synchronize(a.stream);
+            synchronize(b.stream);
         }
         ok(cuGraphLaunch(executable, a.stream));
         ok(cuGraphExecDestroy(executable));

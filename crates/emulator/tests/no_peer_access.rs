@@ -6,7 +6,7 @@ mod side;
 
 use cust::sys::cudaError_enum::*;
 use cust::sys::*;
-use side::{NON_BLOCKING, Side, fault, ok};
+use side::{NON_BLOCKING, Side, fault, ok, record, wait};
 use std::ptr::null_mut;
 
 #[test]
@@ -41,8 +41,8 @@ fn memory_goes_by_copies_alone() {
         ok(cuMemAllocHost_v2(&mut pinned, 4));
         ok(a.launch(c"store", a.stream, &[mine, 9]));
         ok(cuMemcpyDtoHAsync_v2(pinned, mine, 4, a.stream));
-        ok(cuEventRecord(a.event, a.stream));
-        ok(cuStreamWaitEvent(b.stream, a.event, 0));
+        record(a.event, a.stream);
+        wait(b.stream, a.event);
         ok(cuMemcpyHtoDAsync_v2(other, pinned, 4, b.stream));
         assert_eq!(b.word(other), 9);
         // Without it, the second copy may come too early.

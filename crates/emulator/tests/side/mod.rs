@@ -96,6 +96,23 @@ pub fn ok(code: CUresult) {
     assert_eq!(code, CUDA_SUCCESS);
 }
 
+pub fn record(event: CUevent, stream: CUstream) {
+    // SAFETY: handles are looked up.
+    ok(unsafe { cuEventRecord(event, stream) });
+}
+
+/// Makes a stream wait for an event.
+pub fn wait(stream: CUstream, event: CUevent) {
+    // SAFETY: handles are looked up.
+    ok(unsafe { cuStreamWaitEvent(stream, event, 0) });
+}
+
+/// Waits for a stream.
+pub fn synchronize(stream: CUstream) {
+    // SAFETY: handles are looked up.
+    ok(unsafe { cuStreamSynchronize(stream) });
+}
+
 /// The tests of a program share the devices' contexts, and faults stop these, so one runs after another.
 pub fn alone(settings: emulator::Settings) -> MutexGuard<'static, ()> {
     let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,6 +155,13 @@ impl Side {
         ok(unsafe { cuCtxSetCurrent(self.context) });
     }
 
+    /// Waits for all work of the context.
+    pub fn synchronize(&self) {
+        self.enter();
+        // SAFETY: no pointer is passed.
+        ok(unsafe { cuCtxSynchronize() });
+    }
+
     /// Memory of the device: so many words, all of this value.
     pub fn memory(&self, words: usize, value: u32) -> CUdeviceptr {
         self.enter();
@@ -146,8 +170,8 @@ impl Side {
         unsafe {
             ok(cuMemAlloc_v2(&mut address, 4 * words));
             ok(cuMemsetD32_v2(address, value, words));
-            ok(cuCtxSynchronize());
         }
+        self.synchronize();
         address
     }
 
@@ -174,13 +198,10 @@ impl Side {
 
     /// A word, once all work of the device has ended.
     pub fn word(&self, address: CUdeviceptr) -> u32 {
-        self.enter();
+        self.synchronize();
         let mut word = 0u32;
         // SAFETY: the variable has four bytes.
-        unsafe {
-            ok(cuCtxSynchronize());
-            ok(cuMemcpyDtoH_v2((&raw mut word).cast(), address, 4));
-        }
+        ok(unsafe { cuMemcpyDtoH_v2((&raw mut word).cast(), address, 4) });
         word
     }
 
