@@ -3,8 +3,9 @@
 //! A call does its work before it returns, in the thread that made it, so the order of a stream holds by itself.
 //! Handles are numbers that are looked up, never addresses that are followed. The codes for misuse are those that
 //! the NVIDIA driver 580 gave on an H200; where that driver crashes (a handle that was destroyed), the answer is
-//! `CUDA_ERROR_INVALID_HANDLE`, or `CUDA_ERROR_INVALID_CONTEXT` for a context. Those of stream capture and graphs are
-//! from CUDA's documentation instead; `graph.rs` says where that leaves a choice.
+//! `CUDA_ERROR_INVALID_HANDLE`, or `CUDA_ERROR_INVALID_CONTEXT` for a context. Those of stream capture and graphs, and of
+//! several devices and their peers, are from CUDA's documentation instead; `graph.rs` says where that leaves a choice. It
+//! also does not say that each end of `cuMemcpyPeer` is to be on the device of its context: the emulator asks for it.
 
 mod context;
 mod copy;

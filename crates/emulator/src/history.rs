@@ -260,3 +260,104 @@ fn fault(bytes: &Range<u64>, first: &Use, second: &Use) -> Fault {
         kind: FaultKind::DeviceRace { first: first.describe(bytes), second: second.describe(bytes) },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers below a bound, one after another.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, bound: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % bound
+        }
+    }
+
+    const KINDS: [(Kind, bool); 6] = [
+        (Kind::Read, false),
+        (Kind::Write, false),
+        (Kind::AtomicRead, false),
+        (Kind::AtomicWrite, false),
+        (Kind::AtomicRead, true),
+        (Kind::AtomicWrite, true),
+    ];
+
+    /// Against a list of all uses of each byte, of which nothing is ever dropped.
+    #[test]
+    fn what_is_dropped_is_not_missed() {
+        const BYTES: u64 = 24;
+        const STREAMS: usize = 5;
+        let (mut races, mut least) = (0, usize::MAX);
+        for seed in 0..300 {
+            let mut random = Random(seed);
+            let mut history = History::default();
+            let mut all: Vec<Vec<Arc<Use>>> = vec![Vec::new(); BYTES as usize];
+            let mut clocks: [Clock; STREAMS] = Default::default();
+            for _ in 0..60 {
+                let stream = random.below(STREAMS as u64) as usize;
+                if random.below(3) == 0 {
+                    let other = clocks[random.below(STREAMS as u64) as usize].clone();
+                    clocks[stream].join(&other);
+                }
+                clocks[stream].advance(stream);
+                let moment = Moment { stream, clock: clocks[stream].clone() };
+                // Streams 0, 2 and 4 are of one device, 1 and 3 of another.
+                let by = Arc::new(By { work: Work::Copy, device: stream as u32 % 2, moment });
+                let (kind, system) = KINDS[random.below(6) as usize];
+                let effect = Effect { system, ..Effect::plain(kind) };
+                let now = Arc::new(Use { effect, place: None, by });
+                let start = random.below(BYTES);
+                let range = start..start + 1 + random.below(BYTES - start);
+                let races_with = |earlier: &Use, now: &Use| {
+                    let [first, second] = [earlier, now].map(|one| one.effect);
+                    let atomic = |one: Effect| one.kind.is_atomic() && one.system;
+                    let writes = |one: Effect| matches!(one.kind, Kind::Write | Kind::AtomicWrite);
+                    earlier.by.device != now.by.device
+                        && (writes(first) || writes(second))
+                        && !(atomic(first) && atomic(second))
+                        && earlier.by.moment.clock.get(earlier.by.moment.stream)
+                            > now.by.moment.clock.get(earlier.by.moment.stream)
+                };
+                let bytes = || range.clone().map(|byte| byte as usize);
+                let expected = bytes().any(|byte| all[byte].iter().any(|one| races_with(one, &now)));
+                let found = history.add(range.clone(), &now);
+                assert_eq!(found.is_some(), expected, "seed {seed}");
+                if let Some((both, earlier)) = found {
+                    races += 1;
+                    assert!(races_with(&earlier, &now) && range.start <= both.start && both.end <= range.end);
+                    for byte in both {
+                        assert!(all[byte as usize].iter().any(|one| Arc::ptr_eq(one, &earlier)));
+                    }
+                }
+                bytes().for_each(|byte| all[byte].push(now.clone()));
+                let cells: Vec<_> = history.cells.iter().map(|(&start, cell)| (start, cell.end)).collect();
+                assert!(cells.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{cells:?}");
+            }
+            let most = history.cells.values().map(|cell| cell.uses.len()).max();
+            least = least.min(all.iter().map(Vec::len).max().unwrap() - most.unwrap());
+        }
+        // There are both, and something is dropped.
+        assert!(races > 1000 && races < 300 * 60 - 1000, "{races}");
+        assert!(least > 0);
+    }
+
+    #[test]
+    fn a_write_of_all_leaves_one_cell() {
+        let mut history = History::default();
+        let mut clock = Clock::default();
+        let mut add = |kind, range| {
+            clock.advance(0);
+            let moment = Moment { stream: 0, clock: clock.clone() };
+            let by = Arc::new(By { work: Work::Memset, device: 0, moment });
+            history.add(range, &Arc::new(Use { effect: Effect::plain(kind), place: None, by }));
+            history.cells.len()
+        };
+        assert_eq!(add(Kind::Write, 10..20), 1);
+        assert_eq!(add(Kind::Read, 12..14), 3);
+        assert_eq!(add(Kind::Read, 0..5), 4);
+        assert_eq!(add(Kind::Read, 12..14), 4);
+        assert_eq!(add(Kind::Write, 0..20), 1);
+    }
+}
