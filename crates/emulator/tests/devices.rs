@@ -405,6 +405,28 @@ fn streams_events_and_functions_keep_to_their_context() {
     }
 }
 
+#[test]
+fn threads_use_a_device_each() {
+    let _alone = alone();
+    std::thread::scope(|scope| {
+        for device in 0..3 {
+            scope.spawn(move || {
+                let side = Side::new(device, NON_BLOCKING);
+                let (from, to) = (side.memory(64, 0), side.memory(64, 0));
+                for round in 0..50 {
+                    ok(side.launch(c"store", side.stream, &[from, round]));
+                    ok(side.launch(c"copy", side.stream, &[from, to]));
+                    let mut number = -1;
+                    // SAFETY: the pointer is to a variable of the right type.
+                    assert_eq!((unsafe { cuCtxGetDevice(&mut number) }, number), (CUDA_SUCCESS, device));
+                    assert_eq!(u64::from(side.word(to)), round);
+                }
+            });
+        }
+    });
+    assert_eq!(emulator::take_faults(), []);
+}
+
 /// What a program does between work of two devices.
 type Between = fn(&Side, &Side);
 

@@ -8,7 +8,7 @@ use super::Answer;
 use super::graph::Lane;
 use super::state::State;
 use crate::fault::Work;
-use crate::history::{Clock, Moment, Touch, compare};
+use crate::history::{Clock, Compared, Moment, Touch, compare};
 use cust_raw::CUstream;
 use std::collections::HashMap;
 
@@ -87,25 +87,25 @@ impl Order {
 }
 
 impl State {
-    fn queue(&mut self, stream: CUstream) -> Answer<(Queue, bool)> {
+    /// The order, and a stream as it is known there; `None` where there is one device.
+    fn ordered(&mut self, stream: CUstream) -> Answer<Option<(&mut Order, Queue, bool)>> {
+        if self.order.is_none() {
+            return Ok(None);
+        }
         let queue = (self.stream_context(stream)?, self.lane(stream)?);
-        Ok((queue, self.blocking(stream)?))
+        let blocking = self.blocking(stream)?;
+        Ok(self.order.as_mut().map(|order| (order, queue, blocking)))
     }
 
     /// The next piece of work in a stream, which begins now; `None` where there is one device.
     pub fn begin_work(&mut self, stream: CUstream) -> Answer<Option<Moment>> {
-        if self.order.is_none() {
-            return Ok(None);
-        }
-        let (queue, blocking) = self.queue(stream)?;
-        Ok(self.order.as_mut().map(|order| order.work(queue, blocking)))
+        Ok(self.ordered(stream)?.map(|(order, queue, blocking)| order.work(queue, blocking)))
     }
 
     /// [`begin_work`](Self::begin_work) of what also waits for all work of these contexts, and all of theirs that follows
     /// for it.
     pub fn begin_between(&mut self, stream: CUstream, contexts: [usize; 3]) -> Answer<Option<Moment>> {
-        let (queue, blocking) = self.queue(stream)?;
-        let Some(order) = &mut self.order else { return Ok(None) };
+        let Some((order, queue, blocking)) = self.ordered(stream)? else { return Ok(None) };
         let before = contexts.map(|context| order.all(context));
         let line = order.line(queue, blocking);
         before.iter().for_each(|clock| line.clock.join(clock));
@@ -118,26 +118,23 @@ impl State {
 
     /// What is done when a stream has come to its end as it is now.
     pub fn done_in(&mut self, stream: CUstream) -> Answer<Clock> {
-        if self.order.is_none() {
-            return Ok(Clock::default());
-        }
-        let (queue, blocking) = self.queue(stream)?;
-        Ok(self.order.as_mut().map_or_else(Clock::default, |order| order.reach(queue, blocking)))
+        let ordered = self.ordered(stream)?;
+        Ok(ordered.map_or_else(Clock::default, |(order, queue, blocking)| order.reach(queue, blocking)))
     }
 
     /// Makes a stream's next work come after this.
     pub fn stream_waits(&mut self, stream: CUstream, done: &Clock) -> Answer {
-        if self.order.is_none() {
-            return Ok(());
+        if let Some((order, queue, blocking)) = self.ordered(stream)? {
+            order.line(queue, blocking).clock.join(done);
         }
-        let (queue, blocking) = self.queue(stream)?;
-        self.order.iter_mut().for_each(|order| order.line(queue, blocking).clock.join(done));
         Ok(())
     }
 
     /// Makes all that is asked for from now on come after this.
     pub fn host_waits(&mut self, done: &Clock) {
-        self.order.iter_mut().for_each(|order| order.host.join(done));
+        if let Some(order) = &mut self.order {
+            order.host.join(done);
+        }
     }
 
     /// The host waits for a stream.
@@ -149,8 +146,10 @@ impl State {
 
     /// The host waits for all streams of a context.
     pub fn host_waits_for_all(&mut self, context: usize) {
-        let done = self.order.as_ref().map(|order| order.all(context));
-        done.iter().for_each(|done| self.host_waits(done));
+        if let Some(order) = &mut self.order {
+            let done = order.all(context);
+            order.host.join(&done);
+        }
     }
 
     /// Looks for races of work that has run in a stream of the context with what ran on other devices; false where there
@@ -166,16 +165,18 @@ impl State {
             return Ok(true);
         }
         let stream = moment.stream;
-        let compared = compare(&self.memory_of(context)?, work, moment, touches);
-        if compared.seen {
-            self.host_waits(&compared.clock);
+        let Compared { clock, seen, race } = compare(&self.memory_of(context)?, work, moment, touches);
+        if seen {
+            self.host_waits(&clock);
         }
-        if let Some(order) = &mut self.order {
-            let line = order.queues.values_mut().find(|line| line.number == stream);
-            line.into_iter().for_each(|line| line.clock.join(&compared.clock));
+        let mut lines = self.order.iter_mut().flat_map(|order| order.queues.values_mut());
+        if let Some(line) = lines.find(|line| line.number == stream) {
+            line.clock.join(&clock);
         }
-        let well = compared.race.is_none();
-        compared.race.into_iter().for_each(|race| self.record(context, race));
+        let well = race.is_none();
+        if let Some(race) = race {
+            self.record(context, race);
+        }
         Ok(well)
     }
 }

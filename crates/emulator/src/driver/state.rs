@@ -181,7 +181,9 @@ impl State {
             other.peers.retain(|&peer| peer != context);
         }
         self.host_waits_for_all(context);
-        self.order.iter_mut().for_each(|order| order.forget(context));
+        if let Some(order) = &mut self.order {
+            order.forget(context);
+        }
         self.streams.retain(|_, stream| stream.context != context);
         self.events.retain(|_, event| event.context != context);
         self.functions.retain(|_, function| function.context != context);
