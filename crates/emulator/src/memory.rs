@@ -190,9 +190,10 @@ impl Memory {
         self.view(|state| find(state, address).map(|allocation| allocation.owner))
     }
 
-    /// Whether a device's memory holds this address, and not the host's.
-    pub(crate) fn is_device(&self, address: u64) -> bool {
-        self.view(|state| find(state, address).is_some_and(|allocation| allocation.origin == Origin::Device))
+    /// The device whose memory holds this address, where it is not the host's.
+    pub(crate) fn device_of(&self, address: u64) -> Option<u32> {
+        let device = |allocation: &&Arc<Allocation>| allocation.origin == Origin::Device;
+        self.view(|state| find(state, address).filter(device).map(|allocation| allocation.owner.device))
     }
 
     /// Whether the context's kernels reach what holds this address.
@@ -322,7 +323,7 @@ impl Allocation {
 
     /// Whether a context's kernels may access it.
     fn is_reached_by(&self, context: &Memory) -> bool {
-        self.origin != Origin::Device
+        self.is_host()
             || self.owner.device == context.owner.device
             || context.peers.contains(&self.owner.context)
     }
@@ -441,7 +442,8 @@ mod tests {
         assert_eq!([&zero, &one, &peer].map(|memory| memory.reaches(a + 799)), [false, true, true]);
         assert_eq!((zero.snapshot().0.len(), zero.snapshot().1[0].base), (1, a));
         let pinned = one.allocate_host(5000).unwrap();
-        assert!(zero.reaches(pinned) && !zero.is_device(pinned) && zero.is_device(a));
+        assert!(zero.reaches(pinned));
+        assert_eq!((zero.device_of(pinned), zero.device_of(a)), (None, Some(1)));
         // Whoever frees it.
         assert!(zero.free(a));
         assert_eq!(one.used(), 0);

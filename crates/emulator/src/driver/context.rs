@@ -78,7 +78,7 @@ impl State {
     }
 
     /// That this is a context's handle.
-    pub fn known(&self, context: usize) -> Answer {
+    fn known(&self, context: usize) -> Answer {
         let known = self.is_primary(context) || self.contexts.contains_key(&context);
         if known { Ok(()) } else { Err(CUresult::CUDA_ERROR_INVALID_CONTEXT) }
     }
@@ -89,12 +89,21 @@ impl State {
         Ok(MEMORY.of(Owner { device: known.device as u32, context }, &known.peers))
     }
 
-    /// The current context and another one as its peer.
-    fn peers(&self, peer: CUcontext) -> Answer<(usize, usize)> {
-        let (context, peer) = (self.current()?, peer.addr());
-        self.known(peer)?;
-        self.usable(peer)?;
-        if context == peer { Err(CUresult::CUDA_ERROR_INVALID_CONTEXT) } else { Ok((context, peer)) }
+    /// The device of a context that a caller names, if it is usable.
+    pub fn device_of(&self, context: CUcontext) -> Answer<usize> {
+        self.known(context.addr())?;
+        self.usable(context.addr())?;
+        let known = self.contexts.get(&context.addr());
+        known.map(|known| known.device).ok_or(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED)
+    }
+
+    /// The devices of the current context and of another one that is to be, or not to be any more, its peer.
+    fn with_peer(&self, peer: CUcontext) -> Answer<(usize, usize)> {
+        let (context, other) = (handle(self.current()?), self.device_of(peer)?);
+        if context == peer {
+            return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        }
+        Ok((self.device_of(context)?, other))
     }
 }
 
@@ -254,17 +263,16 @@ api! {
 
     fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) {
         let mut state = state()?;
-        let (context, peer) = state.peers(peer)?;
+        let (device, other) = state.with_peer(peer)?;
         require(flags == 0)?;
-        let device_of = |context| state.contexts.get(&context).map_or(0, |known| known.device);
-        if !state.can_access_peer(device_of(context), device_of(peer)) {
+        if !state.can_access_peer(device, other) {
             return Err(CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
         }
         let peers = &mut state.current_mut()?.peers;
-        if peers.contains(&peer) {
+        if peers.contains(&peer.addr()) {
             return Err(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
         }
-        peers.push(peer);
+        peers.push(peer.addr());
         Ok(())
     }
 
@@ -272,9 +280,9 @@ api! {
     fn cuCtxDisablePeerAccess(peer: CUcontext) {
         let _idle = idle();
         let mut state = state()?;
-        let (_, peer) = state.peers(peer)?;
+        state.with_peer(peer)?;
         let peers = &mut state.current_mut()?.peers;
-        let enabled = peers.iter().position(|&known| known == peer);
+        let enabled = peers.iter().position(|&known| known == peer.addr());
         peers.swap_remove(enabled.ok_or(CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED)?);
         Ok(())
     }

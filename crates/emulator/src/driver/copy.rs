@@ -130,9 +130,9 @@ impl MemoryWork {
     fn is_waited_for(self) -> bool {
         match self {
             Transfer { to: Device(to) | Any(to), from: Device(from) | Any(from), .. } => {
-                !(MEMORY.is_device(to) && MEMORY.is_device(from))
+                MEMORY.device_of(to).is_none() || MEMORY.device_of(from).is_none()
             }
-            Fill { to, .. } => !MEMORY.is_device(to),
+            Fill { to, .. } => MEMORY.device_of(to).is_none(),
         }
     }
 
@@ -223,11 +223,8 @@ fn between(
     bytes: usize,
 ) -> Answer<MemoryWork> {
     for (address, context) in [to, from] {
-        state.known(context.addr())?;
-        state.usable(context.addr())?;
-        let owner = MEMORY.owner_of(address).filter(|_| MEMORY.is_device(address));
-        let device = state.memory_of(context.addr())?.owner().device;
-        require(owner.is_none_or(|owner| owner.device == device))?;
+        let device = state.device_of(context)?;
+        require(MEMORY.device_of(address).is_none_or(|owner| owner as usize == device))?;
     }
     Ok(Transfer { to: Device(to.0), from: Device(from.0), bytes })
 }
