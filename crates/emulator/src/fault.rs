@@ -194,6 +194,14 @@ pub enum FaultKind {
     /// A barrier that only part of a warp or block reaches.
     #[error("a barrier that part of the block never reaches: {0}")]
     Barrier(String),
+    /// A barrier that does not exist, or for a number of threads that cannot be.
+    #[error("a barrier with a wrong operand: {0}")]
+    BarrierOperand(String),
+    /// Lanes of a warp do something together (`*.sync`), and not all of those that are meant take part.
+    #[error(
+        "lanes that a mask leaves out: {0}. Pass each lane the mask of all that run the instruction with it"
+    )]
+    Mask(String),
     /// No warp of a block can go on.
     #[error("deadlock: {0}")]
     Deadlock(String),

@@ -2,7 +2,7 @@
 
 pub(crate) mod code;
 mod decode;
-mod flow;
+pub(crate) mod flow;
 pub mod forms;
 mod memory;
 mod sync;

@@ -27,14 +27,27 @@ struct Request<'a> {
     /// Bytes of one value, and of all values of a lane.
     size: u32,
     bytes: u32,
+    /// How it is ordered, and what that makes of it in the memory where it is.
+    order: Order,
     kind: Kind,
     /// Whether it takes the value that was there.
     reads: bool,
     at: u32,
     warp: u32,
+    /// The warp's clock: a release covers the access that it is part of.
+    time: u32,
 }
 
 impl Request<'_> {
+    /// The part of a generic access that is in one memory.
+    fn part<'a>(&self, space: Space, addresses: &'a [u64; LANES], mask: u32, fences: bool) -> Request<'a> {
+        let kind = match self.order {
+            Order::Volatile => kind(self.order, space, fences, self.kind.writes()),
+            _ => self.kind,
+        };
+        Request { addresses, mask, kind, ..*self }
+    }
+
     fn action(&self) -> Action {
         match self.kind {
             Kind::Read => Action::Read,
@@ -71,16 +84,18 @@ impl State<'_> {
             mask: active,
             size: load.size,
             bytes: load.size * count as u32,
-            kind: kind(load.order, load.address.space, false),
+            order: load.order,
+            kind: kind(load.order, load.address.space, self.grid.fences, false),
             reads: true,
             at,
             warp: warp.index,
+            time: self.time(warp),
         };
         self.begin(&request);
         self.read(warp, &request, load.address.space, &mut values[..count])?;
         if load.order != Order::Weak {
             warp.polled = true;
-            self.synchronise(&request, load.order, load.scope, [false, true]);
+            self.synchronise(&request, load.address.space, load.scope, [false, true]);
         }
         let shift = 64 - 8 * load.size;
         for (target, values) in load.targets.iter().zip(&mut values) {
@@ -106,16 +121,23 @@ impl State<'_> {
             mask: active,
             size: store.size,
             bytes: store.size * count as u32,
-            kind: kind(store.order, store.address.space, true),
+            order: store.order,
+            kind: kind(store.order, store.address.space, self.grid.fences, true),
             reads: false,
             at,
             warp: warp.index,
+            time: self.time(warp),
         };
         self.begin(&request);
         if store.order != Order::Weak {
-            self.synchronise(&request, store.order, store.scope, [true, false]);
+            self.synchronise(&request, store.address.space, store.scope, [true, false]);
         }
         self.write(warp, &request, store.address.space, &values[..count])
+    }
+
+    /// A warp's clock.
+    fn time(&self, warp: &Warp) -> u32 {
+        self.checks.as_ref().map_or(0, |checks| checks.clocks.time[warp.index as usize])
     }
 
     /// Tells the log that an instruction begins.
@@ -152,7 +174,8 @@ impl State<'_> {
                 for (space, window, mask) in Self::by_window(request.addresses, request.mask) {
                     if mask != 0 {
                         let addresses = request.addresses.map(|address| address.wrapping_sub(window));
-                        self.read(warp, &Request { addresses: &addresses, mask, ..*request }, space, values)?;
+                        let part = request.part(space, &addresses, mask, self.grid.fences);
+                        self.read(warp, &part, space, values)?;
                     }
                 }
                 Ok(())
@@ -202,12 +225,8 @@ impl State<'_> {
                 for (space, window, mask) in Self::by_window(request.addresses, request.mask) {
                     if mask != 0 {
                         let addresses = request.addresses.map(|address| address.wrapping_sub(window));
-                        self.write(
-                            warp,
-                            &Request { addresses: &addresses, mask, ..*request },
-                            space,
-                            values,
-                        )?;
+                        let part = request.part(space, &addresses, mask, self.grid.fences);
+                        self.write(warp, &part, space, values)?;
                     }
                 }
                 Ok(())
@@ -264,14 +283,16 @@ impl State<'_> {
             mask: active,
             size: atomic.size,
             bytes: atomic.size,
+            order: atomic.order,
             kind: Kind::AtomicWrite,
             reads: true,
             at,
             warp: warp.index,
+            time: self.time(warp),
         };
         warp.polled = true;
         self.begin(&request);
-        self.synchronise(&request, atomic.order, atomic.scope, [true, false]);
+        self.synchronise(&request, atomic.address.space, atomic.scope, [true, false]);
         let mut old = [0; LANES];
         let parts = match atomic.address.space {
             Space::Generic => Self::by_window(&addresses, active),
@@ -313,7 +334,7 @@ impl State<'_> {
                 }
             }
         }
-        self.synchronise(&request, atomic.order, atomic.scope, [false, true]);
+        self.synchronise(&request, atomic.address.space, atomic.scope, [false, true]);
         if let Some(target) = atomic.target {
             warp.registers.set_wide(target, &old, active);
         }
@@ -322,16 +343,26 @@ impl State<'_> {
 
     /// Notes what an access orders, `[before, after]` it is done: a release takes its place in the order of all events before
     /// others can see it, an acquire after it has seen others.
-    fn synchronise(&mut self, request: &Request, order: Order, scope: Scope, [before, after]: [bool; 2]) {
+    fn synchronise(&mut self, request: &Request, space: Space, scope: Scope, [before, after]: [bool; 2]) {
         let grid = self.grid;
         let Some(checks) = &mut self.checks else { return };
-        if !(order.acquires() || order.releases() || grid.fences) || !request.kind.is_atomic() {
+        let order = request.order;
+        if !(order.acquires() || order.releases() || grid.fences) {
+            return;
+        }
+        // A volatile access orders where fences do.
+        let atomic = request.kind.is_atomic() || order == Order::Volatile && space == Space::Generic;
+        if !atomic {
             return;
         }
         let warp = request.warp as usize;
-        let device = scope != Scope::Block;
         for lane in lanes(request.mask) {
-            let address = request.addresses[lane];
+            // Shared memory has one name, however it is addressed, and no other block sees it.
+            let address = match space {
+                Space::Shared => request.addresses[lane].wrapping_add(SHARED_WINDOW),
+                _ => request.addresses[lane],
+            };
+            let device = scope != Scope::Block && address.wrapping_sub(SHARED_WINDOW) >= WINDOW;
             let who = (warp, lane as u8);
             if before && order.releases() {
                 if device {
@@ -340,7 +371,7 @@ impl State<'_> {
                 checks.clocks.release(warp, lane as u8, address);
             } else if before && grid.fences {
                 if device {
-                    checks.log.relaxed_write(address, grid.next_order(), who);
+                    checks.log.relaxed_write(&checks.clocks, address, grid.next_order(), who);
                 }
                 checks.clocks.relaxed_write(warp, lane as u8, address);
             }
@@ -405,6 +436,7 @@ impl State<'_> {
                 kind: request.kind,
                 at: request.at,
                 warp: request.warp as usize,
+                time: request.time,
             };
             checks.log.access(&checks.clocks, self.grid.order(), &accessed);
         }
@@ -531,7 +563,7 @@ impl State<'_> {
         checks.serial += 1;
         let (bytes, warp) = (request.bytes as usize, request.warp as usize);
         let moment = Moment {
-            time: checks.clocks.time[warp],
+            time: request.time,
             at: request.at,
             serial: checks.serial,
             warp: warp as u8,
@@ -629,11 +661,12 @@ impl State<'_> {
     }
 }
 
-/// What races see of an access. `volatile` orders nothing in shared memory, and polls in global memory.
-fn kind(order: Order, space: Space, writes: bool) -> Kind {
+/// What races see of an access. `volatile` polls in global memory; in shared memory it orders nothing, unless there are
+/// fences around it.
+fn kind(order: Order, space: Space, fences: bool, writes: bool) -> Kind {
     let strong = match order {
         Order::Weak => false,
-        Order::Volatile => space == Space::Global,
+        Order::Volatile => space == Space::Global || space == Space::Shared && fences,
         _ => true,
     };
     match (strong, writes) {

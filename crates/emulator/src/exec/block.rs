@@ -3,15 +3,18 @@
 use crate::{
     counters::Counters,
     fault::{Access, Action, Fault, FaultKind, Memory as Where},
-    program::code::{
-        Barrier, Collective, CollectiveKind, Guard, Instruction, Operation, Reduce, Reduction, Scope,
+    program::{
+        code::{
+            Barrier, Collective, CollectiveKind, Guard, Instruction, Operation, Reduce, Reduction, Scope,
+        },
+        flow,
     },
 };
 
 use super::{
     clocks::{Clocks, Vector},
     grid::Grid,
-    lanes::{ALL, LANES, Register, lanes},
+    lanes::{ALL, LANES, Register, collect, lanes},
     log::Log,
     shadow::Shadow,
     warp::{NONE, Path, State as Waits, Warp},
@@ -177,8 +180,8 @@ impl<'g> Block<'g> {
                     }
                 }
             }
-            if !moved {
-                return self.ended();
+            if !moved && self.ended()? {
+                return Ok(());
             }
         }
     }
@@ -187,7 +190,10 @@ impl<'g> Block<'g> {
         loop {
             let ready = self.warps.iter().filter(|warp| warp.ready().next().is_some()).count();
             if ready == 0 {
-                return self.ended();
+                match self.ended()? {
+                    true => return Ok(()),
+                    false => continue,
+                }
             }
             let pick = self.state.random.below(ready);
             let mut choice = self.warps.iter_mut().filter(|warp| warp.ready().next().is_some());
@@ -225,6 +231,9 @@ impl<'g> Block<'g> {
                     warp.paths[path].at += 1;
                     warp.paths[path].state = Waits::Ready;
                 }
+                if warp.torn {
+                    warp.meet();
+                }
                 if passes && let Some(checks) = &mut self.state.checks {
                     checks.clocks.learn(warp.index as usize, &barrier.vector);
                 }
@@ -233,12 +242,19 @@ impl<'g> Block<'g> {
         Ok(())
     }
 
-    /// Nothing is ready: either all have ended, or this is a deadlock.
-    fn ended(&self) -> Result<(), Box<Fault>> {
+    /// Nothing is ready: all have ended, or lanes that wait to meet others can go on, or this is a deadlock.
+    fn ended(&mut self) -> Result<bool, Box<Fault>> {
+        let mut any = false;
+        for warp in &mut self.warps {
+            any |= warp.go_on();
+        }
+        if any {
+            return Ok(false);
+        }
         let Some((warp, path)) =
             self.warps.iter().find_map(|warp| warp.paths.first().map(|path| (warp, path)))
         else {
-            return Ok(());
+            return Ok(true);
         };
         let mut groups: Vec<(u32, Waits, u32)> = Vec::new();
         for path in self.warps.iter().flat_map(|warp| &warp.paths) {
@@ -296,7 +312,13 @@ impl<'g> State<'g> {
                     warp.ready().nth(pick)
                 }
             };
-            let Some(path) = ready else { break Stop::Blocked };
+            let Some(path) = ready else {
+                let waits = |path: &Path| matches!(path.state, Waits::Collective(_));
+                if warp.paths.iter().any(waits) && warp.go_on() {
+                    continue;
+                }
+                break Stop::Blocked;
+            };
             self.run_path(warp, path, &mut left)?;
         };
         if self.issued > self.limit {
@@ -397,8 +419,7 @@ impl<'g> State<'g> {
                     if active != 0 {
                         warp.exit(path, active);
                     }
-                    self.release_collectives(warp);
-                    break Ok(());
+                    break self.release_collectives(warp);
                 }
                 Operation::Trap(name) => {
                     if active != 0 {
@@ -490,26 +511,35 @@ impl<'g> State<'g> {
         barrier: &Barrier,
     ) -> Result<(), Box<Fault>> {
         let Path { at, mask, .. } = warp.paths[path];
-        let fault = |text: String| Err(self.fault(warp.index, at, active, FaultKind::Barrier(text)));
+        let fault = |kind: FaultKind| Err(self.fault(warp.index, at, active, kind));
+        let mut leaving = 0;
         if barrier.aligned && active != warp.live && !warp.torn {
-            let missing = warp.live & !active;
-            return fault(format!(
+            let instructions = self.grid.code.instructions.as_slice();
+            leaving = (warp.others(path).filter(|&(from, _)| flow::leaves(instructions, from, at)))
+                .fold(0, |mask, (_, lanes)| mask | lanes);
+        }
+        let missing = warp.live & !active & !leaving;
+        if barrier.aligned && missing != 0 && !warp.torn {
+            return fault(FaultKind::Barrier(format!(
                 "lanes {} of the warp are here, lanes {} are not",
                 shown(active),
                 shown(missing)
-            ));
+            )));
         }
         let first = active.trailing_zeros() as usize;
         let index = warp.registers.wide(barrier.index)[first];
         if index >= BARRIERS as u64 {
-            return fault(format!("there is no barrier {index}: they are 0 to 15"));
+            return fault(FaultKind::BarrierOperand(format!(
+                "there is no barrier {index}: they are 0 to 15"
+            )));
         }
         let threads = match barrier.threads {
             None => None,
             Some(register) => {
                 let threads = warp.registers.wide(register)[first] as u32;
                 if threads == 0 || !threads.is_multiple_of(LANES as u32) {
-                    return fault(format!("a barrier for {threads} threads: a multiple of 32 is needed"));
+                    let text = format!("a barrier for {threads} threads: a multiple of 32 is needed");
+                    return fault(FaultKind::BarrierOperand(text));
                 }
                 Some(threads)
             }
@@ -519,11 +549,15 @@ impl<'g> State<'g> {
             *state = BarrierState { threads, all: true, ..BarrierState::default() };
         } else if state.threads != threads {
             let text = format!("barrier {index} is used with different numbers of threads at a time");
-            return Err(self.fault(warp.index, at, active, FaultKind::Barrier(text)));
+            return Err(self.fault(warp.index, at, active, FaultKind::BarrierOperand(text)));
         }
-        // A warp counts whole where the number of threads is given.
+        // A warp counts whole where the number of threads is given: with lanes that have ended, or will.
+        let waits = Waits::Barrier(index as u32);
+        let here =
+            warp.paths.iter().filter(|path| path.state == waits).fold(active, |mask, path| mask | path.mask);
+        let gone = !warp.live | leaving;
         state.arrived += match threads {
-            Some(_) if barrier.aligned && !warp.torn => LANES as u32,
+            Some(_) if here | gone == ALL => (active | gone).count_ones(),
             _ => active.count_ones(),
         };
         if let Some(reduction) = &barrier.reduction {
@@ -534,6 +568,10 @@ impl<'g> State<'g> {
             state.any |= bits != 0;
         }
         if let Some(checks) = &mut self.checks {
+            // What relaxed reads have seen is acquired as by a fence: `atomicInc` and `__syncthreads` is how CUDA's samples
+            // find the last block, and how GPUs order it.
+            checks.clocks.acquire_seen(warp.index as usize);
+            checks.log.acquire_seen(&checks.clocks, warp.index as usize);
             let vector = checks.clocks.contribution(warp.index as usize);
             checks.log.interrupt(warp.index as usize);
             super::clocks::join(&mut state.vector, &vector);
@@ -543,12 +581,12 @@ impl<'g> State<'g> {
             warp.part(path, active, at, at + 1, at + 1);
             let waiting = warp.paths.len() - 1;
             if barrier.waits {
-                warp.paths[waiting].state = Waits::Barrier(index as u32);
+                warp.paths[waiting].state = waits;
             } else {
                 warp.paths[waiting].at += 1;
             }
         } else if barrier.waits {
-            warp.paths[path].state = Waits::Barrier(index as u32);
+            warp.paths[path].state = waits;
         } else {
             warp.paths[path].at += 1;
         }
@@ -576,32 +614,66 @@ impl<'g> State<'g> {
         collective: &Collective,
     ) -> Result<bool, Box<Fault>> {
         let Path { at, mask, .. } = warp.paths[path];
-        let first = active.trailing_zeros() as usize;
-        let named = warp.registers.wide(collective.mask)[first] as u32;
-        if named & active != active {
-            let text =
-                format!("lanes {} are not in the mask {named:#010x} that they pass", shown(active & !named));
-            return Err(self.fault(warp.index, at, active & !named, FaultKind::Barrier(text)));
+        let names = warp.registers.wide(collective.mask);
+        let mut waiting = 0;
+        let mut left = active;
+        // Lanes that pass the same mask are a group: the warp's parts can each have their own.
+        while left != 0 {
+            let named = names[left.trailing_zeros() as usize] as u32;
+            let group = collect(|lane| names[lane] as u32 == named) & left;
+            left &= !group;
+            if named & group != group {
+                let text = format!(
+                    "lanes {} are not in the mask {named:#010x} that they pass",
+                    shown(group & !named)
+                );
+                return Err(self.fault(warp.index, at, group & !named, FaultKind::Mask(text)));
+            }
+            let missing = named & warp.live & !group;
+            if missing & mask & !active != 0 {
+                let text = format!(
+                    "lanes {} are in the mask {named:#010x}, but their guard leaves them out",
+                    shown(missing & mask & !active)
+                );
+                return Err(self.fault(warp.index, at, group, FaultKind::Mask(text)));
+            }
+            if missing == 0 {
+                self.together(warp, group, collective, at)?;
+            } else {
+                waiting |= group;
+            }
         }
-        let missing = named & warp.live & !active;
-        if missing == 0 {
-            self.together(warp, active, collective);
+        if waiting == 0 {
             return Ok(true);
         }
-        if missing & mask != 0 {
-            let text =
-                format!("lanes {} are in the mask, but their guard leaves them out", shown(missing & mask));
-            return Err(self.fault(warp.index, at, active, FaultKind::Barrier(text)));
+        // Those that are done, and those that the guard leaves out, wait behind it.
+        let mut left = waiting;
+        while left != 0 {
+            let named = names[left.trailing_zeros() as usize] as u32;
+            let group = collect(|lane| names[lane] as u32 == named) & left;
+            left &= !group;
+            if group != warp.paths[path].mask {
+                warp.part(path, group, at, at + 1, at + 1);
+                // The group is the last path now, and the rest, if it is to wait too, is where it was.
+                let last = warp.paths.len() - 1;
+                warp.paths[last].state = Waits::Collective(named);
+                if left != 0 {
+                    warp.paths[path].at = at;
+                }
+            } else {
+                warp.paths[path].state = Waits::Collective(named);
+            }
         }
-        warp.paths[path].state = Waits::Collective(named);
-        self.release_collectives(warp);
+        self.release_collectives(warp)?;
         Ok(false)
     }
 
     /// Lets go on those who wait for lanes of other paths, where all have come.
-    fn release_collectives(&mut self, warp: &mut Warp) {
+    fn release_collectives(&mut self, warp: &mut Warp) -> Result<(), Box<Fault>> {
         for path in 0..warp.paths.len() {
-            let Path { at, state: Waits::Collective(named), .. } = warp.paths[path] else { continue };
+            let Some(&Path { at, state: Waits::Collective(named), .. }) = warp.paths.get(path) else {
+                continue;
+            };
             let instructions = self.grid.code.instructions.as_slice();
             let collective = |at: u32| match &instructions[at as usize].operation {
                 Operation::Collective(collective) => Some(collective),
@@ -617,12 +689,10 @@ impl<'g> State<'g> {
                                 .is_some_and(|other| other.kind == CollectiveKind::Barrier))
             };
             let here = warp.paths.iter().filter(|path| meets(path)).fold(0, |mask, path| mask | path.mask);
-            // Lanes that a guard left out do not take part.
             if named & warp.live & !here != 0 {
                 continue;
             }
-            let active = here & named;
-            self.together(warp, active, own);
+            self.together(warp, here, own, at)?;
             for path in 0..warp.paths.len() {
                 if meets(&warp.paths[path]) {
                     warp.paths[path].at += 1;
@@ -630,18 +700,35 @@ impl<'g> State<'g> {
                 }
             }
         }
+        warp.meet();
+        Ok(())
     }
 
     /// What lanes of a warp do together.
-    fn together(&mut self, warp: &mut Warp, active: u32, collective: &Collective) {
+    fn together(
+        &mut self,
+        warp: &mut Warp,
+        active: u32,
+        collective: &Collective,
+        at: u32,
+    ) -> Result<(), Box<Fault>> {
         if collective.kind == CollectiveKind::Barrier {
             if let Some(checks) = &mut self.checks {
-                checks.clocks.warp_barrier(warp.index as usize);
+                let part = (active != warp.live).then_some(active);
+                checks.clocks.warp_barrier(warp.index as usize, part);
                 checks.log.interrupt(warp.index as usize);
+                if let Some(part) = part {
+                    checks.log.warp_barrier(&checks.clocks, warp.index as usize, part);
+                }
             }
-        } else {
-            super::collective::run(&mut warp.registers, collective, active);
+            return Ok(());
         }
+        let outside = super::collective::run(&mut warp.registers, collective, active);
+        if outside != 0 && self.checks.is_some() {
+            let text = format!("lanes {} shuffle from lanes that do not take part", shown(outside));
+            return Err(self.fault(warp.index, at, outside, FaultKind::Mask(text)));
+        }
+        Ok(())
     }
 
     /// Instructions that the block has issued before this turn.

@@ -2,12 +2,13 @@
 //!
 //! Each warp has a clock, which a barrier, a release, an acquire and a fence advance, and knows up to which time it is
 //! ordered after each warp: a vector clock. Its own entry is the time up to which its lanes are ordered with each other,
-//! which a block barrier and a warp barrier advance.
+//! which a block barrier and a warp barrier advance; what a warp barrier of some lanes orders is kept beside it.
 //!
-//! Two simplifications can hide a race and never invent one: a warp barrier orders all lanes of the warp, whatever its
-//! mask; and what one lane of a warp acquires, all its lanes do.
+//! A simplification can hide a race and never invents one: what one lane of a warp releases or acquires, all its lanes do.
 
 use std::collections::HashMap;
+
+use super::lanes::{LANES, lanes};
 
 /// Warps of a block, at most.
 pub const WARPS: usize = 32;
@@ -76,6 +77,9 @@ struct Released {
 pub struct Clocks {
     pub time: Vector,
     pub known: Vec<Vector>,
+    /// For each lane of a warp which had barriers of some lanes: the times up to which the other lanes are ordered before
+    /// it by these.
+    parts: HashMap<u8, Box<[[u32; LANES]; LANES]>>,
     released: HashMap<u64, Released>,
     /// What a warp's last fence orders before its later relaxed writes.
     fenced: HashMap<u8, Vector>,
@@ -89,6 +93,7 @@ impl Clocks {
         Clocks {
             time: [1; WARPS],
             known: vec![[0; WARPS]; warps as usize],
+            parts: HashMap::new(),
             released: HashMap::new(),
             fenced: HashMap::new(),
             seen: HashMap::new(),
@@ -99,6 +104,7 @@ impl Clocks {
     pub fn clear(&mut self) {
         self.time.fill(1);
         self.known.as_flattened_mut().fill(0);
+        self.parts.clear();
         self.released.clear();
         self.fenced.clear();
         self.seen.clear();
@@ -108,6 +114,11 @@ impl Clocks {
     pub fn ordered(&self, before: &Moment, warp: usize, lane: u8) -> bool {
         before.warp as usize == warp && before.lane == lane
             || self.known[warp][before.warp as usize] > before.time
+            || before.warp as usize == warp
+                && self
+                    .parts
+                    .get(&before.warp)
+                    .is_some_and(|parts| parts[lane as usize][before.lane as usize] > before.time)
     }
 
     /// What a warp knows, itself up to now.
@@ -123,10 +134,25 @@ impl Clocks {
         join(&mut self.known[warp], vector);
     }
 
-    /// `bar.warp.sync`.
-    pub fn warp_barrier(&mut self, warp: usize) {
+    /// `bar.warp.sync`, of all lanes or of a part of them.
+    pub fn warp_barrier(&mut self, warp: usize, part: Option<u32>) {
         self.time[warp] += 1;
-        self.known[warp][warp] = self.time[warp];
+        let now = self.time[warp];
+        let Some(part) = part else {
+            self.known[warp][warp] = now;
+            return;
+        };
+        let parts = self.parts.entry(warp as u8).or_insert_with(|| Box::new([[0; LANES]; LANES]));
+        let mut joint = [0; LANES];
+        for lane in lanes(part) {
+            join(&mut joint, &parts[lane]);
+        }
+        for lane in lanes(part) {
+            joint[lane] = now;
+        }
+        for lane in lanes(part) {
+            parts[lane] = joint;
+        }
     }
 
     /// A release at an address.
@@ -176,11 +202,16 @@ impl Clocks {
         }
     }
 
-    /// A fence.
-    pub fn fence(&mut self, warp: usize) {
+    /// Acquires what relaxed reads have seen.
+    pub fn acquire_seen(&mut self, warp: usize) {
         if let Some(seen) = self.seen.remove(&(warp as u8)) {
             join(&mut self.known[warp], &seen);
         }
+    }
+
+    /// A fence.
+    pub fn fence(&mut self, warp: usize) {
+        self.acquire_seen(warp);
         let vector = self.contribution(warp);
         self.fenced.insert(warp as u8, vector);
     }

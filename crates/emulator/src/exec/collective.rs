@@ -4,20 +4,25 @@ use crate::program::code::{Collective, CollectiveKind, Shuffle, WarpReduce};
 
 use super::lanes::{ALL, Bank, LANES, Registers, collect, lanes};
 
-/// Runs it for the lanes that take part.
-pub fn run(registers: &mut Registers, collective: &Collective, active: u32) {
+/// Runs it for the lanes that take part. Returns those that shuffle from a lane which does not, whose value is undefined;
+/// for `up` and `down` none, because sums over part of a warp read past its end and drop what they read.
+pub fn run(registers: &mut Registers, collective: &Collective, active: u32) -> u32 {
     let Collective { kind, target, flag, source, negated, control, .. } = collective;
     let values = registers.wide(*source);
     let bits = match source.bank {
         Bank::Predicate => registers.predicate[source.index as usize] ^ if *negated { ALL } else { 0 },
         _ => 0,
     } & active;
+    let mut outside = 0;
     let (results, flags) = match kind {
-        CollectiveKind::Barrier => return,
+        CollectiveKind::Barrier => return 0,
         CollectiveKind::Shuffle(mode) => {
             let (b, c) = (registers.wide(control[0]), registers.wide(control[1]));
             let from: [(usize, bool); LANES] =
                 std::array::from_fn(|lane| source_lane(*mode, lane as i32, b[lane] as i32, c[lane] as i32));
+            if matches!(mode, Shuffle::Butterfly | Shuffle::Index) && active != ALL {
+                outside = active & collect(|lane| active >> from[lane].0 & 1 == 0);
+            }
             (from.map(|(lane, _)| values[lane]), collect(|lane| from[lane].1))
         }
         CollectiveKind::VoteAll => splat(u64::from(bits == active)),
@@ -45,6 +50,7 @@ pub fn run(registers: &mut Registers, collective: &Collective, active: u32) {
     registers.set_wide(*target, &results, active);
     let flags: [u64; LANES] = std::array::from_fn(|lane| u64::from(flags >> lane & 1));
     registers.set_wide(*flag, &flags, active);
+    outside
 }
 
 fn splat(value: u64) -> ([u64; LANES], u32) {

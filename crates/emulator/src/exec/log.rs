@@ -1,7 +1,10 @@
 //! Global memory's accesses, noted while a block runs: which of them race is found out after the launch, so that blocks
 //! need not wait for each other while they run.
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
+};
 
 use super::{
     clocks::{Clocks, Kind, Vector},
@@ -60,6 +63,9 @@ pub struct Event {
     /// Its place in the order of all events.
     pub order: u64,
     pub time: u32,
+    /// The time of the access itself: a release that a fence before it makes is ordered from the fence on, and yet covers
+    /// that access.
+    pub own: u32,
     pub known: u32,
     pub warp: u8,
     pub lane: u8,
@@ -74,6 +80,8 @@ pub struct Log<'g> {
     pub lists: Vec<[u64; LANES]>,
     pub events: Vec<Event>,
     pub known: Vec<Vector>,
+    /// Each warp's barriers of some lanes: the time after, and the lanes.
+    pub parts: HashMap<u8, Vec<(u32, u32)>>,
     /// Each warp's last instruction with its records and events, and whether it repeats now.
     last: Vec<Last>,
     /// What a warp's last fence orders: its time, and the index of what it knew.
@@ -105,6 +113,8 @@ pub struct Accessed<'a> {
     pub kind: Kind,
     pub at: u32,
     pub warp: usize,
+    /// The warp's clock.
+    pub time: u32,
 }
 
 impl<'g> Log<'g> {
@@ -116,6 +126,7 @@ impl<'g> Log<'g> {
             lists: Vec::new(),
             events: Vec::new(),
             known: Vec::new(),
+            parts: HashMap::new(),
             last: Vec::new(),
             fenced: Vec::new(),
             seen: Vec::new(),
@@ -178,9 +189,16 @@ impl<'g> Log<'g> {
         self.last.retain(|last| last.warp != warp);
     }
 
+    /// A warp barrier of some lanes. It is to come after the clocks' own.
+    pub fn warp_barrier(&mut self, clocks: &Clocks, warp: usize, lanes: u32) {
+        if self.room.take(size_of::<(u32, u32)>()) {
+            self.parts.entry(warp as u8).or_default().push((clocks.time[warp], lanes));
+        }
+    }
+
     /// Notes an access.
     pub fn access(&mut self, clocks: &Clocks, stamp: u64, accessed: &Accessed) {
-        let Accessed { addresses, mask, bytes, kind, at, warp } = *accessed;
+        let Accessed { addresses, mask, bytes, kind, at, warp, time } = *accessed;
         if self.room.is_spent() {
             return;
         }
@@ -190,7 +208,7 @@ impl<'g> Log<'g> {
         {
             *done += 1;
             self.records[place].stamp = stamp;
-            self.records[place].time = clocks.time[warp];
+            self.records[place].time = time;
             self.records[place].known = self.know(clocks, warp);
             return;
         }
@@ -221,7 +239,6 @@ impl<'g> Log<'g> {
             self.lists.push(*addresses);
         }
         let known = self.know(clocks, warp);
-        let time = clocks.time[warp];
         let record = Record {
             stamp,
             base,
@@ -254,7 +271,7 @@ impl<'g> Log<'g> {
             return;
         }
         let (known, time) = (self.know(clocks, warp), clocks.time[warp]);
-        let event = Event { release, address, order, time, known, warp: warp as u8, lane };
+        let event = Event { release, address, order, time, own: time, known, warp: warp as u8, lane };
         if let Some(last) = self.last.iter_mut().find(|last| last.warp == warp) {
             if let Some((_, done)) = &mut last.repeated
                 && let Some(&place) = last.events.get(*done)
@@ -277,11 +294,12 @@ impl<'g> Log<'g> {
     }
 
     /// A relaxed write: releases what the warp's last fence ordered.
-    pub fn relaxed_write(&mut self, address: u64, order: u64, (warp, lane): (usize, u8)) {
+    pub fn relaxed_write(&mut self, clocks: &Clocks, address: u64, order: u64, (warp, lane): (usize, u8)) {
         let repeats = self.last.iter().any(|last| last.warp == warp && last.repeated.is_some());
         if !repeats && let Some(&(_, time, known)) = self.fenced.iter().find(|fence| fence.0 as usize == warp)
         {
-            self.add(Event { release: true, address, order, time, known, warp: warp as u8, lane });
+            let own = clocks.time[warp];
+            self.add(Event { release: true, address, order, time, own, known, warp: warp as u8, lane });
         }
     }
 
@@ -299,10 +317,19 @@ impl<'g> Log<'g> {
         let (known, time) = (self.know(clocks, warp), clocks.time[warp]);
         self.fenced.retain(|fence| fence.0 as usize != warp);
         self.fenced.push((warp as u8, time, known));
+        self.acquire_seen(clocks, warp);
+    }
+
+    /// Acquires what relaxed reads have seen.
+    pub fn acquire_seen(&mut self, clocks: &Clocks, warp: usize) {
+        if self.seen.is_empty() {
+            return;
+        }
+        let (known, time) = (self.know(clocks, warp), clocks.time[warp]);
         let (seen, left) = self.seen.drain(..).partition(|seen| seen.0 as usize == warp);
         self.seen = left;
         for (warp, lane, address, order) in Vec::from_iter::<Vec<_>>(seen) {
-            self.add(Event { release: false, address, order, time, known, warp, lane });
+            self.add(Event { release: false, address, order, time, own: time, known, warp, lane });
         }
     }
 }

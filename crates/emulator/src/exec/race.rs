@@ -311,7 +311,24 @@ impl Point {
         let least = self.time + u32::from(self.acquires);
         self.log == other.log
             && (self.warp == other.warp && self.lane == other.lane && least <= other.time
-                || logs[other.log as usize].known[other.known as usize][self.warp as usize] > self.time)
+                || logs[other.log as usize].known[other.known as usize][self.warp as usize] > self.time
+                || self.warp == other.warp && self.meets(&logs[self.log as usize], other))
+    }
+
+    /// Whether barriers of some lanes of its warp lead to a later point of another lane.
+    fn meets(&self, log: &Log, other: &Point) -> bool {
+        let Some(parts) = log.parts.get(&self.warp) else { return false };
+        let after = parts.partition_point(|part| part.0 <= self.time);
+        let mut reached = 1u32 << self.lane;
+        for (_, lanes) in parts[after..].iter().take_while(|part| part.0 <= other.time) {
+            if lanes & reached != 0 {
+                reached |= lanes;
+            }
+            if reached >> other.lane & 1 != 0 {
+                return true;
+            }
+        }
+        false
     }
 }
 
@@ -343,12 +360,15 @@ impl Orders {
         let pairs = lanes(first.lanes).flat_map(|one| lanes(second.lanes).map(move |other| [one, other]));
         pairs.into_iter().find(|&[one, other]| {
             let (from, to) = (Point::of_use(logs, first, one), Point::of_use(logs, second, other));
-            !from.before(logs, &to) && !self.reaches(logs, from, to)
+            let atomic = entry(logs, first).kind == Kind::AtomicWrite;
+            let own = atomic.then(|| entry(logs, first).address(&logs[from.log as usize], one));
+            !from.before(logs, &to) && !self.reaches(logs, (from, own), to)
         })
     }
 
-    /// Whether a chain of releases and acquires leads from one point to another.
-    fn reaches(&mut self, logs: &[Log], from: Point, to: Point) -> bool {
+    /// Whether a chain of releases and acquires leads from one point to another. The first has the address that it writes,
+    /// if that is an atomic write: it may be part of the release itself.
+    fn reaches(&mut self, logs: &[Log], (from, own): (Point, Option<u64>), to: Point) -> bool {
         let acquired: Vec<u32> = acquires_before(logs, to).collect();
         if (to.log, &acquired) != (self.last.0, &self.last.1) {
             let horizon = self.horizon(logs, to.log, &acquired);
@@ -358,7 +378,10 @@ impl Orders {
         logs[from.log as usize].events.iter().any(|event| {
             event.release
                 && horizon.get(&event.address).is_some_and(|&order| event.order <= order)
-                && from.before(logs, &Point::of_event(from.log, event))
+                && (from.before(logs, &Point::of_event(from.log, event))
+                    || own == Some(event.address)
+                        && (from.warp, from.lane) == (event.warp, event.lane)
+                        && from.time <= event.own)
         })
     }
 

@@ -1,6 +1,7 @@
 //! Whole launches of small kernels.
 
 mod checks;
+mod compilers;
 mod counters;
 mod flow;
 mod planted;

@@ -2,7 +2,8 @@
 //!
 //! Lanes run in lockstep on a path. A branch that sends them different ways makes two paths, which meet again at the
 //! branch's immediate post-dominator: whichever comes first waits there. Where a path waits for a barrier the others go
-//! on, as threads do since sm_70; and lanes that wait to meet others which poll memory go on without them in the end.
+//! on, as threads do since sm_70. Lanes that wait to meet others go on without them where these wait for them, or poll
+//! memory for long.
 
 use super::lanes::Registers;
 
@@ -178,11 +179,48 @@ impl Warp {
         if self.alone < PATIENCE {
             return;
         }
-        (self.alone, self.polled, self.torn) = (0, false, true);
+        self.go_on();
+    }
+
+    /// Sends on the lanes that wait to meet others; false where there are none.
+    pub fn go_on(&mut self) -> bool {
+        (self.alone, self.polled) = (0, false);
+        let before = self.paths.len();
         for join in self.joins.iter_mut().filter(|join| join.live && join.arrived != 0) {
             let mask = std::mem::take(&mut join.arrived);
             join.expected &= !mask;
             self.paths.push(Path { at: join.at, mask, join: join.parent, state: State::Ready });
+        }
+        let any = self.paths.len() > before;
+        self.torn |= any;
+        any
+    }
+
+    /// Where the lanes of other paths are, with their masks; also those that wait to meet others.
+    pub fn others(&self, path: usize) -> impl Iterator<Item = (u32, u32)> {
+        let paths = self.paths.iter().enumerate().filter(move |&(index, _)| index != path);
+        let waiting = self.joins.iter().filter(|join| join.live);
+        paths
+            .map(|(_, path)| (path.at, path.mask))
+            .chain(waiting.map(|join| (join.at, join.arrived & join.expected)))
+    }
+
+    /// Makes one path of those that are ready at the same instruction.
+    pub fn meet(&mut self) {
+        for path in (1..self.paths.len()).rev() {
+            let Path { at, mask, join, state } = self.paths[path];
+            let same = |other: &Path| (other.at, other.join, other.state) == (at, join, State::Ready);
+            if state == State::Ready
+                && let Some(other) = self.paths[..path].iter().position(same)
+            {
+                self.paths[other].mask |= mask;
+                self.paths.remove(path);
+            }
+        }
+        if let [Path { mask, .. }] = self.paths[..]
+            && mask == self.live
+        {
+            self.torn = false;
         }
     }
 

@@ -21,6 +21,33 @@ fn successors(instructions: &[Instruction], at: usize) -> Vec<u32> {
     found
 }
 
+/// Whether an instruction does nothing that a thread's end would not undo.
+fn is_idle(instruction: &Instruction) -> bool {
+    use Operation::*;
+    matches!(instruction.operation, Lanes(..) | Nothing | Branch { .. } | Exit | Trap(_))
+}
+
+/// Which instructions a thread may come to.
+fn reachable(instructions: &[Instruction], from: u32) -> Vec<bool> {
+    let mut reached = vec![false; instructions.len()];
+    let mut open = vec![from];
+    while let Some(at) = open.pop() {
+        if at != END && !std::mem::replace(&mut reached[at as usize], true) {
+            open.extend(successors(instructions, at as usize));
+        }
+    }
+    reached
+}
+
+/// Whether a thread that is at `from` is on its way out, as those at `barrier` see it: it comes to no block barrier any
+/// more, and does nothing that they do, too, when they have passed theirs.
+pub fn leaves(instructions: &[Instruction], from: u32, barrier: u32) -> bool {
+    let (left, stayed) = (reachable(instructions, from), reachable(instructions, barrier));
+    instructions.iter().zip(left).zip(stayed).all(|((instruction, left), stayed)| {
+        !left || !matches!(instruction.operation, Operation::Barrier(_)) && (!stayed || is_idle(instruction))
+    })
+}
+
 /// Straight runs of instructions, entered at the first and left at the last only.
 struct Blocks {
     /// First instruction of each, and one past the last.
@@ -64,6 +91,66 @@ impl Blocks {
             })
             .collect();
         Blocks { ranges, successors }
+    }
+
+    /// The blocks after whose start a thread does nothing but end; the end itself, the last, is one.
+    fn ending(&self, instructions: &[Instruction]) -> Vec<bool> {
+        let idle = |&(start, end): &(usize, usize)| instructions[start..end].iter().all(is_idle);
+        let mut ending: Vec<bool> = self.ranges.iter().map(|_| false).chain([true]).collect();
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for block in (0..self.ranges.len()).rev() {
+                let ends =
+                    || idle(&self.ranges[block]) && self.successors[block].iter().all(|&to| ending[to]);
+                if !ending[block] && ends() {
+                    ending[block] = true;
+                    changed = true;
+                }
+            }
+        }
+        ending
+    }
+
+    /// Leaves out the ways to an end where there is another way on; but for loops that only these ways leave, of which
+    /// one stays, if there is such at the loop's first or last block: all turns come there, so lanes that part in one meet
+    /// before.
+    fn drop_exits(&mut self, ending: &[bool]) {
+        let exit = self.ranges.len();
+        let mut predecessors = vec![Vec::new(); exit + 1];
+        let mut dropped = vec![Vec::new(); exit];
+        // How far the longest way back goes that ends or starts at a block.
+        let mut back = vec![0; exit + 1];
+        for (block, to) in self.successors.iter_mut().enumerate() {
+            if !to.iter().all(|&to| ending[to]) {
+                dropped[block] = to.extract_if(.., |to| ending[*to]).collect();
+            }
+            for &to in to.iter() {
+                predecessors[to].push(block);
+                for end in [to, block] {
+                    back[end] = back[end].max((block + 1).saturating_sub(to));
+                }
+            }
+        }
+        let mut kept: Vec<usize> = (0..exit).filter(|&block| !dropped[block].is_empty()).collect();
+        kept.sort_unstable_by_key(|&block| (back[block], block));
+        let mut ends = vec![false; exit + 1];
+        let mut open = vec![exit];
+        loop {
+            while let Some(block) = open.pop() {
+                if !std::mem::replace(&mut ends[block], true) {
+                    open.extend(&predecessors[block]);
+                }
+            }
+            match kept.pop() {
+                None => break,
+                Some(block) if ends[block] => {}
+                Some(block) => {
+                    self.successors[block].append(&mut dropped[block]);
+                    open.push(block);
+                }
+            }
+        }
     }
 
     /// Each block's immediate post-dominator, by Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm", on
@@ -135,12 +222,18 @@ fn intersect(a: usize, b: usize, dominator: &[Option<usize>], number: &[usize]) 
 }
 
 /// Fills in where the paths of each branch meet again.
+///
+/// Early exits are left out of account: lanes that end are not waited for, so the others meet as if these had never been
+/// there. And nobody waits where all that is left is to end, because others may need that end: a barrier waits only for
+/// threads that have not.
 pub fn set_joins(instructions: &mut [Instruction]) {
-    let blocks = Blocks::new(instructions);
+    let mut blocks = Blocks::new(instructions);
+    let ending = blocks.ending(instructions);
+    blocks.drop_exits(&ending);
     let dominators = blocks.post_dominators();
     for (block, &(_, end)) in blocks.ranges.iter().enumerate() {
         let meet = match dominators[block] {
-            Some(block) if block < blocks.ranges.len() => blocks.ranges[block].0 as u32,
+            Some(block) if !ending[block] => blocks.ranges[block].0 as u32,
             _ => END,
         };
         if let Operation::Branch { join, .. } | Operation::Switch { join, .. } =

@@ -297,7 +297,7 @@ fn accesses_are_aligned() {
 
 #[test]
 fn a_barrier_under_a_divergent_branch_is_found() {
-    let body = "setp.lt.u32 %p1, %r0, 16; @%p1 bra SKIP; bar.sync 0; SKIP:";
+    let body = "setp.lt.u32 %p1, %r0, 16; @%p1 bra SKIP; bar.sync 0; SKIP: st.shared.u32 [shared], 0;";
     let fault = Machine::new(body).launch(1, 32, &[]).unwrap_err();
     let FaultKind::Barrier(text) = &fault.kind else { panic!("{fault}") };
     assert!(text.contains("lanes 16-31 of the warp are here, lanes 0-15 are not"), "{text}");

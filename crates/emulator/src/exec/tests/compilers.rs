@@ -1,0 +1,325 @@
+//! Kernels as nvcc and rustc write them: early exits, parts of a warp, counters of blocks; and their faults.
+
+use super::{Machine, kernel};
+use crate::fault::{Fault, FaultKind};
+
+/// The orders that a kernel has to be right in.
+const SEEDS: [Option<u64>; 5] = [None, Some(1), Some(2), Some(3), Some(4)];
+
+/// Launches a body in all orders, with `%rd0` a word a thread, for the result; all give the same.
+fn run(body: &str, blocks: u32, threads: u32) -> Result<Vec<u32>, Box<Fault>> {
+    let mut first = None;
+    for seed in SEEDS {
+        let mut machine = Machine::new(body);
+        machine.settings.seed = seed;
+        let count = (blocks * threads) as usize;
+        let out = machine.upload(&vec![77u32; count]);
+        let counter = machine.upload(&[0u32; 64]);
+        machine.launch(blocks, threads, &[out, counter])?;
+        let words = machine.words(out, count);
+        assert_eq!(first.get_or_insert_with(|| words.clone()), &words, "seed {seed:?}");
+    }
+    Ok(first.unwrap_or_default())
+}
+
+fn well(body: &str, blocks: u32, threads: u32) -> Vec<u32> {
+    run(body, blocks, threads).unwrap_or_else(|fault| panic!("{fault}\n{body}"))
+}
+
+/// As rustc and nvcc write `if i >= n { return }`, `%r1` the thread's index in the grid: all exits branch to one `ret`.
+const EARLY: &str = "mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r1, %r2, %r3, %r0;
+    mul.wide.u32 %rd3, %r1, 4; add.u64 %rd3, %rd3, %rd0;
+    setp.ge.u32 %p1, %r1, 300; @%p1 bra OUT;";
+
+#[test]
+fn a_barrier_does_not_wait_for_threads_that_left() {
+    let body = format!(
+        "{EARLY}
+        shl.b32 %r4, %r0, 2; mov.u32 %r5, shared; add.u32 %r5, %r5, %r4; st.shared.u32 [%r5], %r1;
+        bar.sync 0;
+        ld.shared.u32 %r6, [shared];
+        bar.sync 0;
+        st.global.u32 [%rd3], %r6;
+        OUT:"
+    );
+    let expected: Vec<u32> = (0..512).map(|i| if i < 300 { i / 256 * 256 } else { 77 }).collect();
+    assert_eq!(well(&body, 2, 256), expected);
+    // What they do on their way may take time.
+    let busy = body.replace(
+        "@%p1 bra OUT;",
+        "@!%p1 bra GO; mov.u32 %r20, 0;
+        SLOW: add.u32 %r20, %r20, 1; setp.lt.u32 %p9, %r20, %r0; @%p9 bra SLOW; st.global.u32 [%rd3], 5; bra OUT;
+        GO:",
+    );
+    let slow: Vec<u32> = (0..512).map(|i| if i < 300 { i / 256 * 256 } else { 5 }).collect();
+    assert_eq!(well(&busy, 2, 256), slow);
+    // Also where the number of threads is said, and where the lanes need not come at once.
+    assert_eq!(well(&body.replace("bar.sync 0", "barrier.sync 0"), 2, 256), expected);
+    let one_warp = body.replace("bar.sync 0;", "bar.sync 0, 32;").replace("300", "20");
+    let expected: Vec<u32> = (0..32).map(|i| if i < 20 { 0 } else { 77 }).collect();
+    assert_eq!(well(&one_warp, 1, 32), expected);
+}
+
+#[test]
+fn a_warp_does_not_wait_for_lanes_that_left() {
+    let body = format!(
+        "{EARLY}
+        vote.sync.ballot.b32 %r6, 1, 0xffffffff;
+        bar.warp.sync 0xffffffff;
+        shfl.sync.down.b32 %r7|%p2, %r1, 1, 31, 0xffffffff;
+        st.global.u32 [%rd3], %r6;
+        OUT:"
+    );
+    let expected: Vec<u32> = (0..320)
+        .map(|i| {
+            if i < 288 {
+                u32::MAX
+            } else if i < 300 {
+                0xfff
+            } else {
+                77
+            }
+        })
+        .collect();
+    assert_eq!(well(&body, 1, 320), expected);
+}
+
+#[test]
+fn lanes_meet_again_although_some_may_leave_between() {
+    // Odd lanes may end within their branch; behind it all others are one warp again.
+    let body = format!(
+        "{EARLY}
+        and.b32 %r4, %r0, 1; setp.eq.u32 %p2, %r4, 0; @%p2 bra JOIN;
+        setp.eq.u32 %p3, %r0, 5; @%p3 bra OUT;
+        add.u32 %r1, %r1, 1;
+        JOIN: activemask.b32 %r6;
+        bar.sync 0;
+        st.global.u32 [%rd3], %r6;
+        OUT:"
+    );
+    let active = |i: u32| match i / 32 {
+        0 => !(1 << 5),
+        9 => 0xfff,
+        _ => u32::MAX,
+    };
+    let expected: Vec<u32> = (0..320).map(|i| if i == 5 || i >= 300 { 77 } else { active(i) }).collect();
+    assert_eq!(well(&body, 1, 320), expected);
+    // In a loop, which has a way out in its middle as well.
+    let body = format!(
+        "{EARLY} mov.u32 %r10, 0;
+        LOOP: setp.eq.u32 %p2, %r10, 9; @%p2 bra OUT;
+        shr.u32 %r4, %r0, %r10; and.b32 %r4, %r4, 1; setp.eq.u32 %p3, %r4, 0; @%p3 bra NEXT;
+        setp.eq.u32 %p4, %r0, 7; @%p4 bra OUT;
+        NEXT: bar.sync 0; activemask.b32 %r6; st.global.u32 [%rd3], %r6;
+        add.u32 %r10, %r10, 1; bra LOOP;
+        OUT:"
+    );
+    let found = well(&body, 1, 64);
+    assert_eq!((found[0], found[7], found[63]), (0xffff_ff7f, 77, u32::MAX));
+}
+
+#[test]
+fn lanes_at_a_meeting_point_go_on_to_the_warps_barrier() {
+    // The lower half waits within the branch for the upper one, which would wait for it behind.
+    let body = "mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd0;
+        setp.ge.u32 %p1, %r0, 16; @%p1 bra JOIN;
+        bar.warp.sync 0xffffffff;
+        JOIN: bar.warp.sync 0xffffffff;
+        setp.lt.u32 %p2, %r0, 16; @%p2 bra END; bar.warp.sync 0xffffffff;
+        END: st.global.u32 [%rd3], %r0;";
+    assert_eq!(well(body, 1, 32), (0..32).collect::<Vec<_>>());
+}
+
+/// A sum over parts of 16 lanes, each with a mask of its own, in shared memory and by shuffles.
+fn halves(step: &str) -> String {
+    format!(
+        "mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd0;
+        mov.u32 %r20, %laneid; and.b32 %r21, %r20, 16; mov.u32 %r22, 0xffff; shl.b32 %r22, %r22, %r21;
+        shl.b32 %r4, %r0, 2; mov.u32 %r5, shared; add.u32 %r6, %r5, %r4;
+        st.shared.u32 [%r6], %r0;
+        {step}
+        xor.b32 %r7, %r4, 60; add.u32 %r7, %r7, %r5; ld.shared.u32 %r8, [%r7];
+        shfl.sync.down.b32 %r9|%p1, %r8, 8, 0x100f, %r22; add.u32 %r8, %r8, %r9;
+        shfl.sync.down.b32 %r9|%p1, %r8, 4, 0x100f, %r22; add.u32 %r8, %r8, %r9;
+        shfl.sync.down.b32 %r9|%p1, %r8, 2, 0x100f, %r22; add.u32 %r8, %r8, %r9;
+        shfl.sync.down.b32 %r9|%p1, %r8, 1, 0x100f, %r22; add.u32 %r8, %r8, %r9;
+        shfl.sync.idx.b32 %r9|%p1, %r8, 0, 0x101f, %r22;
+        vote.sync.ballot.b32 %r10, 1, %r22; setp.ne.u32 %p2, %r10, %r22; @%p2 trap;
+        match.any.sync.b32 %r11, %r9, %r22; setp.ne.u32 %p2, %r11, %r22; @%p2 trap;
+        redux.sync.add.u32 %r12, %r0, %r22; setp.ne.u32 %p2, %r12, %r9; @%p2 trap;
+        elect.sync %r13|%p3, %r22; setp.ne.u32 %p2, %r13, %r21; @%p2 trap;
+        st.global.u32 [%rd3], %r9;"
+    )
+}
+
+#[test]
+fn parts_of_a_warp_have_masks_of_their_own() {
+    let expected: Vec<u32> = (0..64).map(|t| (0..16).map(|lane| t / 16 * 16 + lane).sum()).collect();
+    assert_eq!(well(&halves("bar.warp.sync %r22;"), 1, 64), expected);
+    // And where one part has gone another way before, or comes to an instruction of its own.
+    let apart = "setp.eq.u32 %p5, %r21, 0; @%p5 bra LOW; bar.warp.sync %r22; bra HIGH;
+        LOW: bar.warp.sync 0xffff; bar.warp.sync %r22; HIGH:";
+    assert_eq!(well(&halves(apart), 1, 64), expected);
+    // A mask that all others wait for, and the part that comes there later.
+    let later =
+        "bar.warp.sync %r22; mov.u32 %r30, -1; setp.eq.u32 %p5, %r21, 0; selp.b32 %r30, 0xffff, %r30, %p5;
+        bar.warp.sync %r30; @!%p5 bra HIGH; bar.warp.sync 0xffffffff; HIGH:";
+    assert_eq!(well(&halves(later), 1, 64), expected);
+}
+
+#[test]
+fn a_barrier_of_some_lanes_orders_only_these() {
+    for step in ["", "bar.warp.sync 1;", "setp.ne.u32 %p6, %r20, 0; @%p6 bra GO; bar.warp.sync 1; GO:"] {
+        let step =
+            if step == "bar.warp.sync 1;" { "shl.b32 %r31, 1, %r20; bar.warp.sync %r31;" } else { step };
+        let fault = run(&halves(step), 1, 64).expect_err(step);
+        assert!(matches!(fault.kind, FaultKind::Race { .. }), "{step}: {fault}");
+    }
+    // Lanes 0 to 7, then 4 to 15: what 0 wrote is ordered before 15 through 4. The other way round it is not.
+    let chain = |first: u32, second: u32| {
+        let part = |mask: u32, label: &str| {
+            format!(
+                "shr.u32 %r30, {mask}, %r20; and.b32 %r30, %r30, 1; setp.eq.u32 %p6, %r30, 0; @%p6 bra {label};
+                bar.warp.sync {mask}; {label}:"
+            )
+        };
+        let body = |space: &str, base: &str| {
+            format!(
+                "mov.u32 %r20, %laneid;
+                setp.ne.u32 %p1, %r20, 0; @%p1 bra WROTE; st.{space}.u32 [{base}], 5; WROTE:
+                {} {}
+                setp.ne.u32 %p1, %r20, 15; @%p1 bra READ; ld.{space}.u32 %r5, [{base}]; READ:",
+                part(first, "A"),
+                part(second, "B")
+            )
+        };
+        [body("shared", "shared"), body("global", "%rd1")].map(|body| run(&body, 1, 32).map(drop))
+    };
+    assert_eq!(chain(0xff, 0xfff0), [Ok(()), Ok(())]);
+    for result in chain(0xfff0, 0xff) {
+        let fault = result.unwrap_err();
+        assert!(matches!(fault.kind, FaultKind::Race { .. }), "{fault}");
+    }
+}
+
+#[test]
+fn masks_that_are_wrong_are_called_so() {
+    for (body, text) in [
+        ("shfl.sync.bfly.b32 %r9|%p2, %r0, 16, 31, 0xffff;", "lanes 16-31 are not in the mask 0x0000ffff"),
+        (
+            "setp.ge.u32 %p1, %r0, 16; @%p1 bra END; shfl.sync.bfly.b32 %r9|%p2, %r0, 16, 31, 0xffff; END: bar.sync 0;",
+            "lanes 0-15 shuffle from lanes that do not take part",
+        ),
+        (
+            "setp.ge.u32 %p1, %r0, 16; @!%p1 vote.sync.ballot.b32 %r9, 1, 0xffffffff;",
+            "lanes 16-31 are in the mask 0xffffffff, but their guard leaves them out",
+        ),
+    ] {
+        let fault = run(body, 1, 32).expect_err(body);
+        assert!(matches!(fault.kind, FaultKind::Mask(_)), "{fault}");
+        assert!(fault.to_string().contains(text), "{fault}");
+    }
+    for (body, text) in
+        [("bar.sync 16;", "there is no barrier 16"), ("bar.sync 0, 33;", "a barrier for 33 threads")]
+    {
+        let fault = run(body, 1, 32).expect_err(body);
+        assert!(matches!(fault.kind, FaultKind::BarrierOperand(_)), "{fault}");
+        assert!(fault.to_string().contains(text), "{fault}");
+    }
+}
+
+/// Each block counts itself, and the last one sets the counter back.
+fn reset(atomic: &str, before: &str, after: &str) -> String {
+    format!(
+        "setp.ne.u32 %p1, %r0, 0; @%p1 bra OUT;
+        mov.u32 %r2, %ctaid.x; mul.wide.u32 %rd3, %r2, 4; add.u64 %rd4, %rd1, %rd3;
+        st.global.u32 [%rd4+16], %r2;
+        {before}
+        {atomic} %r3, [%rd1], 1;
+        {after}
+        mov.u32 %r4, %nctaid.x; sub.u32 %r4, %r4, 1; setp.ne.u32 %p2, %r3, %r4; @%p2 bra OUT;
+        ld.global.u32 %r5, [%rd1+16];
+        st.global.u32 [%rd1], 0;
+        OUT:"
+    )
+}
+
+#[test]
+fn the_last_block_sets_the_counter_back() {
+    well(&reset("atom.acq_rel.gpu.global.add.u32", "", ""), 5, 32);
+    well(&reset("atom.global.add.u32", "fence.acq_rel.gpu;", "fence.acq_rel.gpu;"), 5, 32);
+    well(&reset("atom.global.inc.u32", "membar.gl;", "membar.gl;").replace(", 1;\n", ", 9;\n"), 5, 32);
+    // As in CUDA's samples: a block barrier is behind the atomic access, and no fence.
+    let sample = reset("atom.global.inc.u32", "membar.gl;", "st.shared.u32 [shared], %r3;").replace(
+        "mov.u32 %r4, %nctaid.x;",
+        "OUT: bar.sync 0; ld.shared.u32 %r3, [shared]; mov.u32 %r4, %nctaid.x;",
+    );
+    let sample = sample
+        .replace(", 1;\n", ", 9;\n")
+        .replace("@%p2 bra OUT;", "@%p2 bra END;")
+        .replace("st.global.u32 [%rd1], 0;\n        OUT:", "@%p1 bra END; st.global.u32 [%rd1], 0; END:");
+    well(&sample, 5, 64);
+    for body in [
+        reset("atom.acquire.gpu.global.add.u32", "", ""),
+        reset("atom.global.add.u32", "", ""),
+        // What is written between the fence and the atomic access is not released.
+        reset(
+            "atom.global.add.u32",
+            "fence.acq_rel.gpu; st.global.u32 [%rd1+16], %r2;",
+            "fence.acq_rel.gpu;",
+        ),
+    ] {
+        let fault = run(&body, 5, 32).expect_err(&body);
+        assert!(matches!(fault.kind, FaultKind::Race { .. }), "{fault}");
+    }
+}
+
+#[test]
+fn a_volatile_flag_orders_with_fences() {
+    // Warp 1 waits for warp 0; `generic`: through addresses whose memory only the launch tells.
+    let flag = |space: &str, base: &str, fence: &str| {
+        format!(
+            "mov.u64 %rd5, shared; cvta.shared.u64 %rd5, %rd5;
+            setp.ne.u32 %p1, %r0, 0; @%p1 bra OTHERS;
+            st{space}.u32 [{base}+64], 7; {fence} st.volatile{space}.u32 [{base}], 1;
+            bra OUT;
+            OTHERS: setp.lt.u32 %p1, %r0, 32; @%p1 bra OUT;
+            WAIT: ld.volatile{space}.u32 %r3, [{base}]; setp.eq.u32 %p2, %r3, 0; @%p2 bra WAIT;
+            {fence}
+            ld{space}.u32 %r4, [{base}+64]; setp.ne.u32 %p3, %r4, 7; @%p3 trap;
+            OUT:"
+        )
+    };
+    // The flag is 0 before: a barrier, which orders nothing that comes after.
+    let body = |space, base: &str, fence| {
+        let zero = format!(
+            "setp.ne.u32 %p1, %r0, 0; @%p1 bra ZERO; mov.u64 %rd5, shared; cvta.shared.u64 %rd5, %rd5;
+            st{space}.u32 [{base}], 0; ZERO: bar.sync 0;"
+        );
+        zero + &flag(space, base, fence)
+    };
+    for (space, base) in [(".shared", "shared"), ("", "%rd5"), (".global", "%rd1"), ("", "%rd1")] {
+        well(&body(space, base, "membar.cta;").replace("membar.cta", "membar.gl"), 1, 64);
+        if base != "%rd1" {
+            well(&body(space, base, "membar.cta;"), 1, 64);
+            let fault = run(&body(space, base, ""), 1, 64).expect_err(space);
+            assert!(matches!(fault.kind, FaultKind::Race { .. }), "{fault}");
+        }
+    }
+}
+
+#[test]
+fn a_flag_may_be_named_by_shared_and_by_generic_addresses() {
+    let body = kernel(
+        "mov.u64 %rd5, shared; cvta.shared.u64 %rd5, %rd5;
+        setp.ne.u32 %p1, %r0, 0; @%p1 bra ZERO; st.shared.u32 [shared], 0; ZERO: bar.sync 0;
+        setp.ne.u32 %p1, %r0, 0; @%p1 bra OTHERS;
+        st.shared.u32 [shared+64], 7; st.release.cta.u32 [%rd5], 1;
+        bra OUT;
+        OTHERS: setp.lt.u32 %p1, %r0, 32; @%p1 bra OUT;
+        WAIT: ld.acquire.cta.shared.u32 %r3, [shared]; setp.eq.u32 %p2, %r3, 0; @%p2 bra WAIT;
+        ld.shared.u32 %r4, [shared+64];
+        OUT:",
+    );
+    well(&body, 1, 64);
+}

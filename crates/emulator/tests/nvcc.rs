@@ -1,0 +1,137 @@
+//! Kernels that NVIDIA's nvcc compiles (`nvcc/kernels.cu`): CUB's algorithms, cooperative groups, early exits, counters of
+//! blocks. Results are the host's, and no check finds a fault. `.ci/check-nvcc` compiles them and says where they are.
+
+use cust::launch;
+use cust::memory::DeviceBuffer;
+use cust::module::Module;
+use cust::stream::{Stream, StreamFlags};
+
+/// The file with the PTX.
+const PTX: &str = "GPU_REDUCE_NVCC_PTX";
+const BLOCK: usize = 128;
+
+/// What a kernel makes of an input: the first words of its output. What it does not write stays `UNWRITTEN`.
+type Expected = fn(&[i32]) -> Vec<i32>;
+const UNWRITTEN: i32 = -7;
+
+fn sums<const LANES: usize>(input: &[i32]) -> Vec<i32> {
+    input.chunks(LANES).map(|part| part.iter().sum()).collect()
+}
+
+fn scans<const LANES: usize>(input: &[i32]) -> Vec<i32> {
+    let scan = |part: &[i32]| {
+        let sum = |sum: &mut i32, &value: &i32| {
+            *sum += value;
+            Some(*sum)
+        };
+        part.iter().scan(0, sum).collect::<Vec<_>>()
+    };
+    input.chunks(LANES).flat_map(scan).collect()
+}
+
+fn sorted(input: &[i32]) -> Vec<i32> {
+    let sort = |part: &[i32]| {
+        let mut part = part.to_vec();
+        part.sort_unstable();
+        part
+    };
+    input.chunks(BLOCK).flat_map(sort).collect()
+}
+
+fn by_parity(input: &[i32]) -> Vec<i32> {
+    let sum = |part: &[i32], parity: i32| part.iter().filter(|&&value| value & 1 == parity).sum::<i32>();
+    input.chunks(32).flat_map(|part| part.iter().map(move |&value| sum(part, value & 1))).collect()
+}
+
+fn firsts(input: &[i32]) -> Vec<i32> {
+    input.chunks(BLOCK).flat_map(|part| vec![part[0]; part.len()]).collect()
+}
+
+fn doubled_firsts(input: &[i32]) -> Vec<i32> {
+    let block = |part: &[i32]| {
+        let added = 15 * part[0];
+        let value = move |(thread, &value): (usize, &i32)| {
+            if thread % 5 == 3 { UNWRITTEN } else { value + added }
+        };
+        part.iter().enumerate().map(value).collect::<Vec<_>>()
+    };
+    input.chunks(BLOCK).flat_map(block).collect()
+}
+
+fn sum_and_parts(input: &[i32]) -> Vec<i32> {
+    [vec![input.iter().sum()], sums::<BLOCK>(input)].concat()
+}
+
+fn told_by_flag(input: &[i32]) -> Vec<i32> {
+    let told = |part: &[i32]| {
+        let value = |thread| if thread < 32 { UNWRITTEN } else { part[0] };
+        (0..part.len()).map(value).collect::<Vec<_>>()
+    };
+    input.chunks(BLOCK).flat_map(told).collect()
+}
+
+const KERNELS: &[(&str, Expected)] = &[
+    ("warp_reduce_32", sums::<32>),
+    ("warp_reduce_16", sums::<16>),
+    ("warp_reduce_8", sums::<8>),
+    ("warp_reduce_12", sums::<12>),
+    ("warp_scan_32", scans::<32>),
+    ("warp_scan_16", scans::<16>),
+    ("block_reduce_warps", sums::<BLOCK>),
+    ("block_reduce_raking", sums::<BLOCK>),
+    ("block_scan_raking", scans::<BLOCK>),
+    ("block_scan_warps", scans::<BLOCK>),
+    ("block_sort", sorted),
+    ("tile_4", sums::<4>),
+    ("tile_16", sums::<16>),
+    ("tile_reduce_8", sums::<8>),
+    ("partition", by_parity),
+    ("early_exit", firsts),
+    ("early_exit_loop", doubled_firsts),
+    ("last_block", sum_and_parts),
+    ("shared_flag", told_by_flag),
+];
+
+#[test]
+fn kernels_of_nvcc_run_as_on_a_gpu() {
+    let Some(path) = std::env::var_os(PTX) else {
+        return println!(
+            "skipped: {PTX} does not say where the PTX of kernels.cu is; .ci/check-nvcc compiles it"
+        );
+    };
+    let text = std::fs::read_to_string(path).unwrap();
+    emulator::install().unwrap();
+    let _context = cust::quick_init().unwrap();
+    let stream = Stream::new(StreamFlags::NON_BLOCKING, None).unwrap();
+    let module = Module::from_ptx(&text, &[])
+        .unwrap_or_else(|error| panic!("{error}: {:?}", emulator::last_load_error()));
+    for &(name, expected) in KERNELS {
+        let kernel = module.get_function(name).unwrap();
+        for count in [1000, 1024, 300, 33] {
+            let input: Vec<i32> = (0..count).map(|i: i32| (i * 7919 + 13) % 101 - 50).collect();
+            let expected = expected(&input);
+            let elements = if name == "warp_reduce_12" { BLOCK / 32 * 12 } else { BLOCK };
+            let blocks = input.len().div_ceil(elements) as u32;
+            let from = DeviceBuffer::from_slice(&input).unwrap();
+            for seed in [None, Some(1), Some(2), Some(3)] {
+                emulator::set_settings(emulator::Settings { seed, ..emulator::settings() });
+                let to = DeviceBuffer::from_slice(&[UNWRITTEN; 2048]).unwrap();
+                // SAFETY: the emulator checks each access.
+                let launched = unsafe {
+                    launch!(kernel<<<blocks, BLOCK as u32, 0, stream>>>(
+                        from.as_device_ptr(), to.as_device_ptr(), count))
+                };
+                assert_eq!(
+                    (launched, emulator::take_faults()),
+                    (Ok(()), vec![]),
+                    "{name} of {count}, {seed:?}"
+                );
+                assert_eq!(
+                    to.as_host_vec().unwrap()[..expected.len()],
+                    expected,
+                    "{name} of {count}, {seed:?}"
+                );
+            }
+        }
+    }
+}
