@@ -14,25 +14,32 @@ mod shadow;
 mod tests;
 mod warp;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{
-    Once,
+    Mutex, Once, PoisonError,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
+use std::time::Duration;
 
 use crate::{
     counters::Counters,
-    fault::{Fault, FaultKind},
+    fault::{Fault, FaultKind, Place},
     history::Touch,
     memory::Memory,
     program::{Kernel, Program},
 };
 
 pub(crate) use self::clocks::Kind;
-use self::{block::Block, grid::Grid};
+use self::{block::Block, grid::Grid, log::Log};
 
 /// The message that a check covers part of a launch.
 static PART: Once = Once::new();
+
+/// Blocks that run at a time, at most, as they wait for each other: as many as an H200 holds.
+const RESIDENT: usize = 132 * 32;
+/// How long a CPU thread sleeps that has only waiting blocks: twice as long each time, up to the second.
+const PAUSE: Duration = Duration::from_micros(20);
+const MOST_PAUSE: Duration = Duration::from_millis(1);
 
 /// Bytes of shared memory a block may have: those of an H200.
 const SHARED_LIMIT: u64 = 227 * 1024;
@@ -62,6 +69,8 @@ pub struct Settings {
     pub threads: usize,
     /// The most instructions that the warps of one block may issue before the launch counts as one without end.
     pub instruction_limit: u64,
+    /// The longest that a launch may run by the clock. What it stops says which threads waited where, and for what.
+    pub time_limit: Duration,
     /// Bytes for what the checks note of accesses to global memory, in which races are looked for after a launch. When
     /// they are spent, the accesses that follow are not looked at for races, and a message says so once. A sum of f32
     /// takes a sixth of its input's bytes.
@@ -75,7 +84,7 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Checks, warps in order, one CPU thread, 2^32 instructions, 1 GiB of accesses, one device; others, where there are
+    /// Checks, warps in order, one CPU thread, 2^32 instructions, a minute, 1 GiB of accesses, one device; others, where there are
     /// such, have peer access.
     fn default() -> Self {
         Settings {
@@ -83,6 +92,7 @@ impl Default for Settings {
             seed: None,
             threads: 1,
             instruction_limit: 1 << 32,
+            time_limit: Duration::from_secs(60),
             race_log_bytes: 1 << 30,
             devices: 1,
             peer_access: true,
@@ -166,41 +176,69 @@ pub(crate) fn run(
     settings: &Settings,
     touches: Option<&mut Vec<Touch>>,
 ) -> Result<Counters, Box<Fault>> {
+    let refused = |place, kind| {
+        let (kernel, block) = (kernel.name.clone(), [0; 3]);
+        Err(Box::new(Fault { kernel, place, block, threads: Vec::new(), kind }))
+    };
+    if let Some(unknown) = &kernel.unknown {
+        let place = Place { line: unknown.line, source: None };
+        return refused(Some(place), FaultKind::Unknown(unknown.message.clone()));
+    }
     if let Err(message) = check(kernel, launch) {
-        return Err(Box::new(Fault {
-            kernel: kernel.name.clone(),
-            place: None,
-            block: [0; 3],
-            threads: Vec::new(),
-            kind: FaultKind::Launch(message),
-        }));
+        return refused(None, FaultKind::Launch(message));
     }
     let grid = Grid::new(program, module, kernel, launch, memory, settings);
     let blocks = launch.grid.iter().map(|&count| u64::from(count)).product::<u64>();
     let next = AtomicU64::new(0);
     // The lowest block with a fault so far: those after it need not run.
     let failed = AtomicU64::new(u64::MAX);
+    let workers = settings.threads.clamp(1, 1024).min(usize::try_from(blocks).unwrap_or(usize::MAX));
+    // Those that wait for others, by number: whichever CPU thread has time looks at them again.
+    let waiting = Mutex::new(BTreeMap::<u64, Block>::new());
+    let held = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
     let work = || {
-        let mut block = Block::new(&grid);
-        let (mut logs, mut fault, mut suspicion) = (Vec::new(), None, None);
+        let mut worker = Worker { grid: &grid, failed: &failed, spare: None, found: Found::default() };
+        let begin =
+            || Some(next.fetch_add(1, Relaxed)).filter(|&number| number < blocks.min(failed.load(Relaxed)));
+        let (mut from, mut moved, mut pause) = (0, false, PAUSE);
         loop {
-            let number = next.fetch_add(1, Relaxed);
-            if number >= blocks.min(failed.load(Relaxed)) {
-                return (block.counters(), logs, fault, suspicion);
-            }
-            match block.run(number) {
-                Ok(done) => {
-                    logs.extend(done.log);
-                    suspicion = suspicion.or(done.suspicion.map(|suspicion| (number, suspicion)));
+            let block = {
+                let mut waiting = held();
+                let number = waiting.range(from..).next().map(|(&number, _)| number);
+                number.and_then(|number| waiting.remove(&number))
+            };
+            if let Some(block) = block {
+                from = block.number() + 1;
+                match worker.resume(block) {
+                    Some(block) => _ = held().insert(block.number(), block),
+                    None => moved = true,
                 }
-                Err(found) => {
-                    failed.fetch_min(number, Relaxed);
-                    fault = Some((number, found));
+                continue;
+            }
+            // All have been looked at. As many more are begun as wait, so that these are not looked at too often.
+            let count = held().len();
+            let room = RESIDENT.saturating_sub(count);
+            let more = if moved { 1 } else { count.max(1) };
+            for number in (0..more.min(room)).map_while(|_| begin()) {
+                moved = true;
+                let block = worker.begin(number);
+                if let Some(block) = worker.resume(block) {
+                    held().insert(number, block);
                 }
             }
+            match (moved, count) {
+                (true, _) => pause = PAUSE,
+                (false, 0) => return worker.found,
+                // Another CPU thread has what they wait for; give it the core.
+                (false, _) if workers > 1 => {
+                    std::thread::sleep(pause);
+                    pause = (2 * pause).min(MOST_PAUSE);
+                }
+                (false, _) => {}
+            }
+            (from, moved) = (0, false);
         }
     };
-    let workers = settings.threads.clamp(1, 1024).min(usize::try_from(blocks).unwrap_or(usize::MAX));
     let results: Vec<_> = if workers == 1 {
         vec![work()]
     } else {
@@ -212,11 +250,11 @@ pub(crate) fn run(
     };
     let mut counters = Counters::default();
     let (mut logs, mut faults, mut suspicions) = (Vec::new(), Vec::new(), Vec::new());
-    for (counted, more, fault, suspicion) in results {
-        counters += counted;
-        logs.extend(more);
-        faults.extend(fault);
-        suspicions.extend(suspicion);
+    for found in results {
+        counters += found.counters;
+        logs.extend(found.logs);
+        faults.extend(found.fault);
+        suspicions.extend(found.suspicion);
     }
     let first = |faults: Vec<(u64, Box<Fault>)>| faults.into_iter().min_by_key(|fault| fault.0);
     match (first(faults), first(suspicions)) {
@@ -241,6 +279,57 @@ pub(crate) fn run(
             }
             Ok(counters)
         }
+    }
+}
+
+/// What the blocks of a CPU thread have left behind: faults with the number of the block.
+#[derive(Default)]
+struct Found<'g> {
+    counters: Counters,
+    logs: Vec<Log<'g>>,
+    fault: Option<(u64, Box<Fault>)>,
+    suspicion: Option<(u64, Box<Fault>)>,
+}
+
+/// A CPU thread that runs blocks.
+struct Worker<'g> {
+    grid: &'g Grid<'g>,
+    /// The lowest block with a fault so far.
+    failed: &'g AtomicU64,
+    /// A block that has ended, whose memory the next takes over.
+    spare: Option<Block<'g>>,
+    found: Found<'g>,
+}
+
+impl<'g> Worker<'g> {
+    fn begin(&mut self, number: u64) -> Block<'g> {
+        let mut block = self.spare.take().unwrap_or_else(|| Block::new(self.grid));
+        block.start(number);
+        block
+    }
+
+    /// Runs a block on; gives it back where it waits for others.
+    fn resume(&mut self, mut block: Block<'g>) -> Option<Block<'g>> {
+        let number = block.number();
+        let found = &mut self.found;
+        match block.resume() {
+            Ok(None) if self.failed.load(Relaxed) == u64::MAX => return Some(block),
+            // It may wait for the one at fault.
+            Ok(None) => {}
+            Ok(Some(done)) => {
+                found.logs.extend(done.log);
+                let suspicion = done.suspicion.map(|suspicion| (number, suspicion));
+                found.suspicion = found.suspicion.take().or(suspicion);
+            }
+            Err(fault) => {
+                self.failed.fetch_min(number, Relaxed);
+                let first = found.fault.take().filter(|earlier| earlier.0 < number);
+                found.fault = first.or(Some((number, fault)));
+            }
+        }
+        found.counters += block.take_counters();
+        self.spare = Some(block);
+        None
     }
 }
 

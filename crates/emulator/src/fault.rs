@@ -1,6 +1,6 @@
 //! What went wrong in a launch, or in the replay of a graph.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 /// Where an instruction stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,9 +213,22 @@ pub enum FaultKind {
         /// The limit.
         limit: u64,
     },
+    /// The launch ran longer than the settings allow.
+    #[error(
+        "no end after {limit:?}: {waiting}. Blocks may wait for each other, or the time limit is too low"
+    )]
+    Timeout {
+        /// The limit.
+        limit: Duration,
+        /// Which threads of the block were where, and what they waited for.
+        waiting: String,
+    },
     /// `trap` or `brkpt`.
     #[error("the kernel stopped itself with `{0}`")]
     Trap(&'static str),
+    /// The kernel holds what the emulator does not know, and did not run.
+    #[error("the kernel cannot run in the emulator: {0}")]
+    Unknown(String),
     /// The launch itself is not possible.
     #[error("the launch is not possible: {0}")]
     Launch(String),
@@ -241,13 +254,15 @@ pub struct Fault {
 
 impl Fault {
     /// The driver's error number: 700 for an illegal address, also of a copy in a replay, 716 for a misaligned one, 702 for a launch without end,
-    /// 701 for a launch that is not possible, and 719, a failed launch, for all else.
+    /// 701 for a launch that is not possible, 715, an illegal instruction, for a kernel that is not known, and 719, a failed
+    /// launch, for all else.
     pub fn code(&self) -> u32 {
         match self.kind {
             FaultKind::OutOfBounds { .. } | FaultKind::PeerAccess { .. } | FaultKind::Replay(_) => 700,
             FaultKind::Misaligned(_) => 716,
-            FaultKind::Endless { .. } => 702,
+            FaultKind::Endless { .. } | FaultKind::Timeout { .. } => 702,
             FaultKind::Launch(_) => 701,
+            FaultKind::Unknown(_) => 715,
             _ => 719,
         }
     }

@@ -171,6 +171,7 @@ pub use fault::Fault;
 use libcuda::LoadError;
 use std::str::FromStr;
 use std::sync::{LazyLock, PoisonError, RwLock};
+use std::time::Duration;
 
 /// Makes this program's CUDA driver the emulator. Call it before the first call of the driver API; later calls change
 /// nothing.
@@ -199,7 +200,8 @@ static SETTINGS: LazyLock<RwLock<Settings>> = LazyLock::new(|| RwLock::new(from_
 ///
 /// Unless [`set_settings`] was called: checks on, or as `GPU_REDUCE_EMULATOR_CHECKS` (0 or 1) says; warps in order, or
 /// at random from the number in `GPU_REDUCE_EMULATOR_SEED`; as many CPU threads as the machine runs at a time, or
-/// `GPU_REDUCE_EMULATOR_THREADS`; one device, or `GPU_REDUCE_EMULATOR_DEVICES`, with peer access, or as
+/// `GPU_REDUCE_EMULATOR_THREADS`; a minute a launch, or as many seconds as
+/// `GPU_REDUCE_EMULATOR_TIME_LIMIT` says; one device, or `GPU_REDUCE_EMULATOR_DEVICES`, with peer access, or as
 /// `GPU_REDUCE_EMULATOR_PEER_ACCESS` (0 or 1) says. The environment is read once.
 pub fn settings() -> Settings {
     SETTINGS.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -227,6 +229,9 @@ fn from_environment() -> Settings {
     settings.seed = variable("GPU_REDUCE_EMULATOR_SEED");
     if let Some(threads) = variable::<usize>("GPU_REDUCE_EMULATOR_THREADS") {
         settings.threads = threads.max(1);
+    }
+    if let Some(seconds) = variable("GPU_REDUCE_EMULATOR_TIME_LIMIT") {
+        settings.time_limit = Duration::from_secs(seconds);
     }
     if let Some(devices) = variable::<u32>("GPU_REDUCE_EMULATOR_DEVICES") {
         settings.devices = devices;

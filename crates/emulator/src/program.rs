@@ -20,6 +20,8 @@ pub struct LoadError {
     pub line: u32,
     /// What is wrong there.
     pub message: String,
+    /// Whether the emulator does not know what may be right.
+    pub unknown: bool,
 }
 
 /// One decoded module.
@@ -60,6 +62,8 @@ pub struct Kernel {
     pub registers: u32,
     /// The most threads a block: what `.maxntid` or `.reqntid` says, otherwise 1024.
     pub max_threads: u32,
+    /// What the emulator does not know in it, so that it cannot run.
+    pub unknown: Option<LoadError>,
     pub(crate) code: code::Code,
 }
 
@@ -98,7 +102,9 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// The module holds something that is not PTX, or that this device does not have; the error names it and its line.
+    /// The module holds something that is not PTX; the error names it and its line. A kernel with something that the
+    /// emulator does not know is kept for others' sake, and [cannot run](Kernel::unknown); but it is an error where no
+    /// kernel can.
     pub fn decode(module: &ast::Module) -> Result<Program, LoadError> {
         let mut context = decode::Context { functions: HashMap::new(), variables: HashMap::new() };
         for function in &module.functions {
@@ -109,6 +115,7 @@ impl Program {
                 return Err(LoadError {
                     line: function.line,
                     message: format!("`{}` is defined twice", function.name),
+                    unknown: false,
                 });
             }
         }
@@ -118,16 +125,24 @@ impl Program {
                 return Err(LoadError {
                     line: variable.line,
                     message: format!("`{}` is defined twice", variable.name),
+                    unknown: false,
                 });
             }
         }
         let mut kernels = Vec::new();
+        let mut unknown = None;
         for function in module.functions.iter().filter(|function| function.body.is_some()) {
             // A function is decoded where it is called; here only to find its errors.
             let kernel = decode::kernel(&context, function)?;
+            unknown = unknown.or(kernel.unknown.clone());
             if function.entry {
                 kernels.push(kernel);
             }
+        }
+        if kernels.iter().all(|kernel| kernel.unknown.is_some())
+            && let Some(error) = unknown
+        {
+            return Err(error);
         }
         let variables = variables::decode(&module.variables, &context)?;
         Ok(Program { kernels, variables, files: module.files.clone() })

@@ -94,7 +94,8 @@ impl State<'_> {
         self.begin(&request);
         self.read(warp, &request, load.address.space, &mut values[..count])?;
         if load.order != Order::Weak {
-            warp.polled = true;
+            let first = active.trailing_zeros() as usize;
+            warp.poll(at, addresses[first], values[0][first]);
             self.synchronise(&request, load.address.space, load.scope, [false, true]);
         }
         let shift = 64 - 8 * load.size;
@@ -290,7 +291,6 @@ impl State<'_> {
             warp: warp.index,
             time: self.time(warp),
         };
-        warp.polled = true;
         self.begin(&request);
         self.synchronise(&request, atomic.address.space, atomic.scope, [true, false]);
         let mut old = [0; LANES];
@@ -335,6 +335,8 @@ impl State<'_> {
             }
         }
         self.synchronise(&request, atomic.address.space, atomic.scope, [false, true]);
+        let first = active.trailing_zeros() as usize;
+        warp.poll(at, addresses[first], old[first]);
         if let Some(target) = atomic.target {
             warp.registers.set_wide(target, &old, active);
         }

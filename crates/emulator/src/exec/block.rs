@@ -1,5 +1,7 @@
 //! A block: its warps by turns, its barriers, its shared memory.
 
+use std::collections::BTreeMap;
+
 use crate::{
     counters::Counters,
     fault::{Access, Action, Fault, FaultKind, Memory as Where},
@@ -22,6 +24,8 @@ use super::{
 
 /// Instructions that a warp issues before the next has its turn.
 const TURN: u32 = 4096;
+/// Polls of a warp that saw nothing new, after which its turn ends, and it counts as waiting.
+const POLLS: u32 = 64;
 /// Barriers of a block.
 const BARRIERS: usize = 16;
 
@@ -34,6 +38,7 @@ pub struct Block<'g> {
 /// All of a block but its warps.
 pub struct State<'g> {
     pub grid: &'g Grid<'g>,
+    number: u64,
     pub index: [u32; 3],
     pub shared: Vec<u8>,
     pub counters: Counters,
@@ -104,6 +109,7 @@ impl<'g> Block<'g> {
         });
         let state = State {
             grid,
+            number: 0,
             index: [0; 3],
             shared: vec![0; grid.shared_bytes],
             counters: Counters::default(),
@@ -119,33 +125,68 @@ impl<'g> Block<'g> {
         Block { warps: warps.collect(), state }
     }
 
-    /// What the blocks have counted so far.
-    pub fn counters(&self) -> Counters {
-        self.state.counters
+    /// What was counted since this was asked last.
+    pub fn take_counters(&mut self) -> Counters {
+        std::mem::take(&mut self.state.counters)
     }
 
-    /// Runs the block of this number.
-    pub fn run(&mut self, number: u64) -> Result<Done<'g>, Box<Fault>> {
-        self.start(number);
+    /// Runs on; `None` where it waits for other blocks.
+    pub fn resume(&mut self) -> Result<Option<Done<'g>>, Box<Fault>> {
+        self.warps.iter_mut().for_each(|warp| warp.polls = 0);
         let ran = match self.state.grid.settings.seed {
             None => self.run_in_order(),
             Some(_) => self.run_at_random(),
         };
+        if let Ok(false) = ran {
+            self.check_time()?;
+            return Ok(None);
+        }
         let suspicion = self.state.suspicion.take();
         match (ran, suspicion) {
             (Err(fault), Some(suspicion)) if !matches!(fault.kind, FaultKind::Race { .. }) => Err(suspicion),
             (Err(fault), _) => Err(fault),
-            (Ok(()), suspicion) => {
+            (Ok(_), suspicion) => {
                 let next = Log::new(0, &self.state.grid.room);
                 let log = self.state.checks.as_mut().map(|checks| std::mem::replace(&mut checks.log, next));
-                Ok(Done { log: log.and_then(Log::finish), suspicion })
+                Ok(Some(Done { log: log.and_then(Log::finish), suspicion }))
             }
         }
     }
 
-    fn start(&mut self, number: u64) {
+    /// Whether nothing but other blocks can let it go on: all warps that could run poll memory.
+    fn waits(&self) -> bool {
+        let mut ready = self.warps.iter().filter(|warp| warp.ready().next().is_some()).peekable();
+        ready.peek().is_some() && ready.all(|warp| warp.polls >= POLLS)
+    }
+
+    /// That the launch's time has run out, where it has.
+    fn check_time(&self) -> Result<(), Box<Fault>> {
+        let grid = self.state.grid;
+        if grid.start.elapsed() < grid.settings.time_limit {
+            return Ok(());
+        }
+        let limit = grid.settings.time_limit;
+        let ready = self.warps.iter().find(|warp| warp.ready().next().is_some());
+        let (warp, path) = ready.or(self.warps.first()).map_or((0, None), |warp| {
+            (
+                warp.index,
+                warp.ready().next().or((!warp.paths.is_empty()).then_some(0)).map(|path| warp.paths[path]),
+            )
+        });
+        let (at, mask) = path.map_or((0, 0), |path| (path.at, path.mask));
+        Err(self.state.fault(warp, at, mask, FaultKind::Timeout { limit, waiting: self.waiting() }))
+    }
+
+    /// The number of the block.
+    pub fn number(&self) -> u64 {
+        self.state.number
+    }
+
+    /// Begins the block of this number.
+    pub fn start(&mut self, number: u64) {
         let grid = self.state.grid;
         let state = &mut self.state;
+        state.number = number;
         state.index = grid.block_index(number);
         state.barriers = [BarrierState::default(); BARRIERS];
         state.live = grid.threads;
@@ -167,31 +208,41 @@ impl<'g> Block<'g> {
         }
     }
 
-    fn run_in_order(&mut self) -> Result<(), Box<Fault>> {
+    /// True where it has ended, and false where it waits for other blocks.
+    fn run_in_order(&mut self) -> Result<bool, Box<Fault>> {
         loop {
-            let mut moved = false;
+            let (mut moved, mut long) = (false, false);
             for index in 0..self.warps.len() {
                 while self.warps[index].ready().next().is_some() {
                     moved = true;
+                    self.warps[index].polls = 0;
                     let stop = self.state.run(&mut self.warps[index], TURN)?;
                     self.pass_barriers()?;
                     if stop == Stop::Turn {
+                        long = true;
                         break;
                     }
                 }
             }
             if !moved && self.ended()? {
-                return Ok(());
+                return Ok(true);
+            }
+            if long {
+                if self.waits() {
+                    return Ok(false);
+                }
+                self.check_time()?;
             }
         }
     }
 
-    fn run_at_random(&mut self) -> Result<(), Box<Fault>> {
-        loop {
+    /// As [`Self::run_in_order`].
+    fn run_at_random(&mut self) -> Result<bool, Box<Fault>> {
+        for step in 1u64.. {
             let ready = self.warps.iter().filter(|warp| warp.ready().next().is_some()).count();
             if ready == 0 {
                 match self.ended()? {
-                    true => return Ok(()),
+                    true => break,
                     false => continue,
                 }
             }
@@ -201,7 +252,14 @@ impl<'g> Block<'g> {
                 self.state.run(warp, 1)?;
             }
             self.pass_barriers()?;
+            if step.is_multiple_of(u64::from(TURN)) {
+                if self.waits() {
+                    return Ok(false);
+                }
+                self.check_time()?;
+            }
         }
+        Ok(true)
     }
 
     /// Lets go on who waits at a barrier that all have come to.
@@ -242,6 +300,52 @@ impl<'g> Block<'g> {
         Ok(())
     }
 
+    /// Which threads are where, and what they wait for.
+    fn waiting(&self) -> String {
+        let mut groups: Vec<(u32, Waits, Option<u64>, u32)> = Vec::new();
+        for warp in &self.warps {
+            for path in &warp.paths {
+                // Those that poll are somewhere around it.
+                let polled = warp.watched.filter(|_| path.state == Waits::Ready && warp.polls > 0);
+                let (at, address) = polled.map_or((path.at, None), |(at, address, _)| (at, Some(address)));
+                match groups.iter_mut().find(|group| (group.0, group.1, group.2) == (at, path.state, address))
+                {
+                    Some(group) => group.3 += path.mask.count_ones(),
+                    None => groups.push((at, path.state, address, path.mask.count_ones())),
+                }
+            }
+        }
+        let mut parts = Vec::new();
+        let mut meeting: BTreeMap<u32, u32> = BTreeMap::new();
+        for (at, mask) in self.warps.iter().flat_map(Warp::meeting) {
+            *meeting.entry(at).or_default() += mask.count_ones();
+        }
+        for (at, count) in meeting {
+            let place = self.state.grid.place(at);
+            parts.push(format!("{count} threads wait at {place} for others of their warps"));
+        }
+        for (at, state, address, count) in groups {
+            let place = self.state.grid.place(at);
+            parts.push(match (state, address) {
+                (Waits::Barrier(index), _) => format!("{count} threads wait for barrier {index} at {place}"),
+                (Waits::Collective(mask), _) => {
+                    format!("{count} threads wait for the lanes of mask {mask:#010x} at {place}")
+                }
+                (Waits::Ready, Some(address)) => {
+                    format!("{count} threads wait for a change at address {address:#x} at {place}")
+                }
+                (Waits::Ready, None) => format!("{count} threads run at {place}"),
+            });
+        }
+        for (index, barrier) in
+            self.state.barriers.iter().enumerate().filter(|(_, barrier)| barrier.arrived > 0)
+        {
+            let needed = barrier.threads.unwrap_or(self.state.live);
+            parts.push(format!("barrier {index} has {} of {needed} threads", barrier.arrived));
+        }
+        parts.join("; ")
+    }
+
     /// Nothing is ready: all have ended, or lanes that wait to meet others can go on, or this is a deadlock.
     fn ended(&mut self) -> Result<bool, Box<Fault>> {
         let mut any = false;
@@ -256,29 +360,7 @@ impl<'g> Block<'g> {
         else {
             return Ok(true);
         };
-        let mut groups: Vec<(u32, Waits, u32)> = Vec::new();
-        for path in self.warps.iter().flat_map(|warp| &warp.paths) {
-            match groups.iter_mut().find(|group| (group.0, group.1) == (path.at, path.state)) {
-                Some(group) => group.2 += path.mask.count_ones(),
-                None => groups.push((path.at, path.state, path.mask.count_ones())),
-            }
-        }
-        let mut parts = Vec::new();
-        for (at, state, count) in groups {
-            let what = match state {
-                Waits::Barrier(index) => format!("barrier {index}"),
-                Waits::Collective(mask) => format!("the lanes of mask {mask:#010x}"),
-                Waits::Ready => "nothing".to_owned(),
-            };
-            parts.push(format!("{count} threads wait for {what} at {}", self.state.grid.place(at)));
-        }
-        for (index, barrier) in
-            self.state.barriers.iter().enumerate().filter(|(_, barrier)| barrier.arrived > 0)
-        {
-            let needed = barrier.threads.unwrap_or(self.state.live);
-            parts.push(format!("barrier {index} has {} of {needed} threads", barrier.arrived));
-        }
-        let text = parts.join("; ");
+        let text = self.waiting();
         let barrier = matches!(path.state, Waits::Barrier(_));
         let kind = if barrier { FaultKind::Barrier(text) } else { FaultKind::Deadlock(text) };
         Err(self.state.fault(warp.index, path.at, path.mask, kind))
@@ -320,6 +402,10 @@ impl<'g> State<'g> {
                 break Stop::Blocked;
             };
             self.run_path(warp, path, &mut left)?;
+            if warp.polls >= POLLS && left > 0 {
+                warp.had_turn(turn - left);
+                break Stop::Turn;
+            }
         };
         if self.issued > self.limit {
             let limit = self.limit;
@@ -380,6 +466,11 @@ impl<'g> State<'g> {
                         break Err(fault);
                     }
                     at += 1;
+                    if warp.polls >= POLLS {
+                        warp.paths[path].at = at;
+                        warp.rotate(path);
+                        break Ok(());
+                    }
                 }
                 Operation::Store(store) => {
                     if active != 0
@@ -396,6 +487,11 @@ impl<'g> State<'g> {
                         break Err(fault);
                     }
                     at += 1;
+                    if warp.polls >= POLLS {
+                        warp.paths[path].at = at;
+                        warp.rotate(path);
+                        break Ok(());
+                    }
                 }
                 Operation::Nothing => at += 1,
                 Operation::Active(target) => {

@@ -1,8 +1,11 @@
 //! What all blocks of a launch share.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Instant,
 };
 
 use crate::{
@@ -44,6 +47,8 @@ pub struct Grid<'a> {
     specials: Vec<(Register, Special)>,
     order: AtomicU64,
     pub room: Room,
+    /// When the launch began.
+    pub start: Instant,
 }
 
 impl<'a> Grid<'a> {
@@ -108,6 +113,7 @@ impl<'a> Grid<'a> {
             specials,
             order: AtomicU64::new(0),
             room: Room::new(settings.race_log_bytes),
+            start: Instant::now(),
         }
     }
 

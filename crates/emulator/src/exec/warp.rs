@@ -62,6 +62,9 @@ pub struct Warp {
     /// Instructions that one path has run while others waited to meet it, and whether it has polled memory meanwhile.
     pub alone: u32,
     pub polled: bool,
+    /// What it polled last: the instruction, the first lane's address, and what was there; and how often that was as before.
+    pub watched: Option<(u32, u64, u64)>,
+    pub polls: u32,
     /// Local memory: each lane's, one after another.
     pub local: Vec<u8>,
 }
@@ -78,6 +81,8 @@ impl Warp {
             torn: false,
             alone: 0,
             polled: false,
+            watched: None,
+            polls: 0,
             local,
         }
     }
@@ -88,6 +93,7 @@ impl Warp {
         self.joins.clear();
         self.paths.clear();
         (self.torn, self.alone, self.polled) = (false, 0, false);
+        (self.watched, self.polls) = (None, 0);
         self.paths.push(Path { at: 0, mask: lanes, join: NONE, state: State::Ready });
         self.local.fill(0);
     }
@@ -167,6 +173,14 @@ impl Warp {
         }
     }
 
+    /// Notes that lanes looked at memory which others may change.
+    pub fn poll(&mut self, at: u32, address: u64, value: u64) {
+        self.polled = true;
+        let watched = Some((at, address, value));
+        self.polls = if self.watched == watched { self.polls.saturating_add(1) } else { 0 };
+        self.watched = watched;
+    }
+
     /// Notes that a path has had a turn of so many instructions. Where it polls memory while all others wait to meet it,
     /// these may be what it waits for, as the holder of a spin lock is: in the end they go on without it.
     pub fn had_turn(&mut self, instructions: u32) {
@@ -199,10 +213,13 @@ impl Warp {
     /// Where the lanes of other paths are, with their masks; also those that wait to meet others.
     pub fn others(&self, path: usize) -> impl Iterator<Item = (u32, u32)> {
         let paths = self.paths.iter().enumerate().filter(move |&(index, _)| index != path);
-        let waiting = self.joins.iter().filter(|join| join.live);
-        paths
-            .map(|(_, path)| (path.at, path.mask))
-            .chain(waiting.map(|join| (join.at, join.arrived & join.expected)))
+        paths.map(|(_, path)| (path.at, path.mask)).chain(self.meeting())
+    }
+
+    /// Where lanes wait to meet others, with their masks.
+    pub fn meeting(&self) -> impl Iterator<Item = (u32, u32)> {
+        let waiting = self.joins.iter().filter(|join| join.live && join.arrived & join.expected != 0);
+        waiting.map(|join| (join.at, join.arrived & join.expected))
     }
 
     /// Makes one path of those that are ready at the same instruction.

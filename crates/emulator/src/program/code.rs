@@ -17,7 +17,7 @@ pub const WINDOW: u64 = 1 << 32;
 pub const END: u32 = u32::MAX;
 
 /// A kernel's instructions.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Code {
     pub instructions: Vec<Instruction>,
     /// Where each was written.

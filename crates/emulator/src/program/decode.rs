@@ -114,7 +114,12 @@ impl<'a> Decoder<'a> {
     }
 
     pub(super) fn error<T>(&self, message: impl Into<String>) -> Result<T, LoadError> {
-        Err(LoadError { line: self.line, message: message.into() })
+        Err(LoadError { line: self.line, message: message.into(), unknown: false })
+    }
+
+    /// What may be right, and is not known here.
+    fn unknown_error<T>(&self, message: impl Into<String>) -> Result<T, LoadError> {
+        Err(LoadError { line: self.line, message: message.into(), unknown: true })
     }
 
     // Registers, constants and names.
@@ -329,7 +334,7 @@ impl<'a> Decoder<'a> {
 
     pub(super) fn emit(&mut self, operation: Operation, uses: Uses) -> Result<(), LoadError> {
         if self.instructions.len() >= MOST_INSTRUCTIONS {
-            return self.error(format!("more than {MOST_INSTRUCTIONS} instructions, calls inlined"));
+            return self.unknown_error(format!("more than {MOST_INSTRUCTIONS} instructions, calls inlined"));
         }
         let mut uses = uses;
         if self.guard != Guard::NONE {
@@ -473,7 +478,7 @@ impl<'a> Decoder<'a> {
     pub(super) fn unknown<T>(&self, instruction: &ast::Instruction) -> Result<T, LoadError> {
         let name =
             [std::slice::from_ref(&instruction.name), instruction.modifiers.as_slice()].concat().join(".");
-        self.error(format!("`{name}` is not an instruction that is known"))
+        self.unknown_error(format!("`{name}` is not an instruction that is known"))
     }
 
     /// An instruction that works lane by lane.
@@ -698,16 +703,19 @@ impl<'a> Decoder<'a> {
             return self.error("a call needs a function's name");
         };
         let Some(&function) = context.functions.get(name.as_str()) else {
-            return self.error(format!("`{name}` is no function; calls through registers are not known"));
+            return self
+                .unknown_error(format!("`{name}` is no function; calls through registers are not known"));
         };
         let Some(body) = &function.body else {
-            return self.error(format!("the function `{name}` has no body, and this device has none for it"));
+            return self.unknown_error(format!(
+                "the function `{name}` has no body, and this device has none for it"
+            ));
         };
         if self.calls.contains(&name.as_str()) || function.entry {
-            return self.error(format!("`{name}` calls itself, which is not known"));
+            return self.unknown_error(format!("`{name}` calls itself, which is not known"));
         }
         if self.calls.len() >= 64 {
-            return self.error("calls are nested more than 64 deep");
+            return self.unknown_error("calls are nested more than 64 deep");
         }
         let list = |operand: Option<&'a Operand>| match operand {
             Some(Operand::Arguments(list)) => list.as_slice(),
@@ -834,14 +842,15 @@ impl<'a> Decoder<'a> {
             Some(at) => Err(LoadError {
                 line: self.places[at].0,
                 message: "a branch to a label that is not there".to_owned(),
+                unknown: false,
             }),
             None => Ok(()),
         }
     }
 }
 
-/// Decodes a kernel; also a function that nothing calls, to find its errors.
-pub(super) fn kernel(context: &Context, function: &ast::Function) -> Result<Kernel, LoadError> {
+/// Decodes a kernel, as far as it is known; also a function that nothing calls, to find its errors.
+pub(super) fn kernel<'a>(context: &'a Context<'a>, function: &'a ast::Function) -> Result<Kernel, LoadError> {
     let mut decoder = Decoder::new(context);
     decoder.line = function.line;
     let mut params = Vec::new();
@@ -869,6 +878,34 @@ pub(super) fn kernel(context: &Context, function: &ast::Function) -> Result<Kern
     if param_bytes > 32764 {
         return decoder.error(format!("{param_bytes} bytes of parameters; a kernel has up to 32764"));
     }
+    let max_threads = function.max_threads.map_or(1024, |[x, y, z]| {
+        let threads = u64::from(x.max(1)) * u64::from(y.max(1)) * u64::from(z.max(1));
+        threads.min(1024) as u32
+    });
+    let mut kernel = Kernel {
+        name: function.name.clone(),
+        params,
+        param_bytes: param_bytes as usize,
+        shared_bytes: 0,
+        local_bytes: 0,
+        registers: 0,
+        max_threads,
+        unknown: None,
+        code: Code::default(),
+    };
+    match body(decoder, function, &mut kernel) {
+        Err(error) if error.unknown => kernel.unknown = Some(error),
+        other => other?,
+    }
+    Ok(kernel)
+}
+
+/// Decodes a kernel's body.
+fn body<'a>(
+    mut decoder: Decoder<'a>,
+    function: &'a ast::Function,
+    kernel: &mut Kernel,
+) -> Result<(), LoadError> {
     let body = function.body.as_deref().unwrap_or(&[]);
     decoder.branch_targets = Rc::new(branch_targets(body));
     decoder.calls.push(&function.name);
@@ -895,26 +932,17 @@ pub(super) fn kernel(context: &Context, function: &ast::Function) -> Result<Kern
         );
         return decoder.error(text);
     }
-    let max_threads = function.max_threads.map_or(1024, |[x, y, z]| {
-        let threads = u64::from(x.max(1)) * u64::from(y.max(1)) * u64::from(z.max(1));
-        threads.min(1024) as u32
-    });
-    Ok(Kernel {
-        name: function.name.clone(),
-        params,
-        param_bytes: param_bytes as usize,
-        shared_bytes: decoder.shared_bytes as usize,
-        local_bytes: decoder.local_bytes as usize,
-        registers: liveness.pressure,
-        max_threads,
-        code: Code {
-            instructions: decoder.instructions,
-            places: decoder.places,
-            registers: decoder.counts,
-            constants,
-            cleared: liveness.early,
-        },
-    })
+    kernel.shared_bytes = decoder.shared_bytes as usize;
+    kernel.local_bytes = decoder.local_bytes as usize;
+    kernel.registers = liveness.pressure;
+    kernel.code = Code {
+        instructions: decoder.instructions,
+        places: decoder.places,
+        registers: decoder.counts,
+        constants,
+        cleared: liveness.early,
+    };
+    Ok(())
 }
 
 /// The lists `name: .branchtargets a, b;` of a body, by name.

@@ -14,7 +14,7 @@ use super::{
 pub fn decode(variables: &[ast::Variable], context: &Context) -> Result<Vec<Variable>, LoadError> {
     let held = variables.iter().filter(|variable| matches!(variable.space, Space::Global | Space::Const));
     held.map(|variable| {
-        let error = |message: String| LoadError { line: variable.line, message };
+        let error = |message: String| LoadError { line: variable.line, message, unknown: false };
         if variable.external {
             return Err(error(format!(
                 "`{}` is defined in another module; there is no linker here",

@@ -185,6 +185,8 @@ pub enum Operand {
         /// In bytes.
         offset: i64,
     },
+    /// `[a, {x, y}]`: an element of a texture, a surface or a tensor; what is in the brackets, in order.
+    Element(Vec<Operand>),
     /// `%p1|%p2`: two destinations.
     Pair(String, String),
     /// `(a, b)`, of a call.

@@ -8,7 +8,7 @@ use super::module::{hints, pragma};
 use super::number::Number;
 use super::token::{Kind, Token};
 use super::variable::{declaration, parameters};
-use winnow::combinator::{alt, delimited, opt, peek, preceded, repeat, terminated};
+use winnow::combinator::{alt, cut_err, delimited, opt, peek, preceded, repeat, terminated};
 use winnow::prelude::*;
 use winnow::token::any;
 
@@ -106,13 +106,22 @@ fn operand(input: &mut Input<'_>) -> Parsed<Operand> {
     }
 }
 
-/// `%rd1+16`, `16`.
+/// `%rd1+16`, `16`; or `texture, {%r1, %r2}`.
 fn address(input: &mut Input<'_>) -> Parsed<Operand> {
     let base = opt(of(Kind::Word)).parse_next(input)?.map(str::to_owned);
     let offset = match base {
         Some(_) => offset(input)?,
         None => integer.context("a name or an integer").parse_next(input)?.cast_signed(),
     };
+    if let (Some(base), true) = (&base, given(",", input)?) {
+        let mut parts = vec![Operand::Name(base.clone())];
+        // A texture may have a sampler.
+        let sampler = opt(terminated(register, expect(","))).parse_next(input)?;
+        parts.extend(sampler.map(Operand::Name));
+        let index = preceded(peek(exactly("{")), vector);
+        parts.push(cut_err(index).context("an index such as `{%r1, %r2}`").parse_next(input)?);
+        return Ok(Operand::Element(parts));
+    }
     Ok(Operand::Address { base, offset })
 }
 

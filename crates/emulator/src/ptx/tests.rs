@@ -275,6 +275,14 @@ fn calls() {
     let Statement::Instruction(call) = &spread[2] else { panic!("{spread:?}") };
     assert_eq!((call.line, call.operands.len()), (5, 3));
     assert_eq!(instruction("call.uni f;").operands, [name("f")]);
+    let index = || Operand::Vector(vec![name("%r1"), name("%r2")]);
+    assert_eq!(
+        operands("[t, {%r1, %r2}], [%rd1, s, {%r1, %r2}]"),
+        [
+            Operand::Element(vec![name("t"), index()]),
+            Operand::Element(vec![name("%rd1"), name("s"), index()])
+        ]
+    );
     assert_eq!(instruction("call.uni f, ();").operands[1], Operand::Arguments(Vec::new()));
     let prototype = instruction("proto: .callprototype (.param .b32 _) _ (.param .b8 _[8]) .noreturn;");
     assert_eq!((prototype.name.as_str(), prototype.operands.len()), (".callprototype", 0));
@@ -384,7 +392,8 @@ fn what_errors_say_of_bodies() {
     assert_eq!(body_error("add {a b}, b;"), "line 3: expected `,` or `}`, found `b`");
     assert_eq!(body_error("call f, (a b);"), "line 3: expected `,` or `)`, found `b`");
     assert_eq!(body_error("ld a, [b+c];"), "line 3: expected an integer, found `c`");
-    assert_eq!(body_error("ld a, [b, c];"), "line 3: expected `]`, found `,`");
+    assert_eq!(body_error("ld a, [b, c];"), "line 3: expected `,`, found `]`");
+    assert_eq!(body_error("tex a, [b, c, d];"), "line 3: expected an index such as `{%r1, %r2}`, found `d`");
     assert_eq!(body_error("ld a, [];"), "line 3: expected a name or an integer, found `]`");
     assert_eq!(body_error("add a, -b;"), "line 3: expected a number, found `b`");
     assert_eq!(body_error("add a, !5;"), "line 3: expected a name, found `5`");

@@ -1,7 +1,10 @@
 //! Kernels as nvcc and rustc write them: early exits, parts of a warp, counters of blocks; and their faults.
 
 use super::{Machine, kernel};
-use crate::fault::{Fault, FaultKind};
+use crate::{
+    exec::{self, Launch},
+    fault::{Fault, FaultKind},
+};
 
 /// The orders that a kernel has to be right in.
 const SEEDS: [Option<u64>; 5] = [None, Some(1), Some(2), Some(3), Some(4)];
@@ -322,4 +325,106 @@ fn a_flag_may_be_named_by_shared_and_by_generic_addresses() {
         OUT:",
     );
     well(&body, 1, 64);
+}
+
+#[test]
+fn what_is_not_known_fails_in_its_own_kernel() {
+    let others = ".func (.param .b32 o) down(.param .b32 i) { .reg .b32 %r<3>;
+            { .param .b32 p; .param .b32 q; call.uni (q), down, (p); } ret; }
+        .extern .func elsewhere();
+        .visible .entry recursive(.param .u64 a) { .reg .b32 %r<3>;
+            { .param .b32 p; .param .b32 q; st.param.b32 [p], 1; call.uni (q), down, (p); } ret; }
+        .visible .entry texture(.param .u64 a) { .reg .b32 %r<9>; .reg .b64 %rd<2>;
+            tex.2d.v4.u32.s32 {%r1, %r2, %r3, %r4}, [%rd1, {%r5, %r6}]; ret; }
+        .visible .entry frob(.param .u64 a) { frob.u32 a; ret; }
+        .visible .entry external(.param .u64 a) { call.uni elsewhere; ret; }";
+    let text = kernel("").replace(".visible .entry k", &format!("{others}\n.visible .entry k"));
+    let machine = Machine::new(&text);
+    let launch = |name: &str| {
+        let kernel = machine.program.kernel(name).unwrap();
+        let params = vec![0; kernel.param_bytes];
+        let launch = Launch { grid: [1; 3], block: [32, 1, 1], dynamic_shared: 0, params: &params };
+        exec::launch(&machine.program, &machine.loaded, kernel, &launch, &machine.memory, &machine.settings)
+    };
+    launch("k").unwrap();
+    for (name, text) in [
+        ("recursive", "`down` calls itself"),
+        ("texture", "`tex.2d.v4.u32.s32` is not an instruction"),
+        ("frob", "`frob.u32` is not an instruction"),
+        ("external", "`elsewhere` has no body"),
+    ] {
+        let fault = launch(name).unwrap_err();
+        assert!(matches!(&fault.kind, FaultKind::Unknown(message) if message.contains(text)), "{fault}");
+        assert!(fault.place.is_some(), "{fault}");
+    }
+    // What is wrong for any compiler is an error at once, and so is a module in which no kernel can run.
+    for (from, to) in [("frob.u32 a;", "mov.u32 %none, 0;"), ("ret;\n}", "frob.u32 a; }")] {
+        let module = crate::ptx::parse(&text.replace(from, to)).unwrap();
+        crate::program::Program::decode(&module).unwrap_err();
+    }
+}
+
+/// A barrier of all blocks, as cooperative groups write it, between a store and a load of another block's word.
+const GRID: &str = "mov.u32 %r2, %ctaid.x; mov.u32 %r3, %nctaid.x;
+    mul.wide.u32 %rd3, %r2, 4; add.u64 %rd3, %rd3, %rd0;
+    setp.ne.u32 %p1, %r0, 0; @%p1 bra PASS;
+    st.global.u32 [%rd3], %r2;
+    fence.acq_rel.gpu; atom.global.add.u32 %r4, [%rd1], 1;
+    WAIT: ld.acquire.gpu.global.u32 %r4, [%rd1]; setp.lt.u32 %p2, %r4, %r3; @%p2 bra WAIT;
+    PASS: bar.sync 0;
+    xor.b32 %r5, %r2, 1; mul.wide.u32 %rd4, %r5, 4; add.u64 %rd4, %rd4, %rd0;
+    setp.ne.u32 %p1, %r0, 40; @%p1 bra OUT;
+    ld.global.u32 %r6, [%rd4]; mul.wide.u32 %rd5, %r2, 4; add.u64 %rd5, %rd5, %rd2; st.global.u32 [%rd5], %r6;
+    OUT:";
+
+#[test]
+fn blocks_that_wait_for_each_other_need_no_thread_each() {
+    for (threads, seed) in [(1, None), (3, None), (2, Some(9))] {
+        let mut machine = Machine::new(GRID);
+        (machine.settings.threads, machine.settings.seed) = (threads, seed);
+        let [words, counter, out] = [1000, 1, 1000].map(|count| machine.upload(&vec![0u32; count]));
+        let blocks = if seed.is_none() { 1000 } else { 20 };
+        machine.launch(blocks, 64, &[words, counter, out]).unwrap_or_else(|fault| panic!("{fault}"));
+        let expected: Vec<u32> = (0..blocks).map(|block| block ^ 1).collect();
+        assert_eq!(machine.words(out, blocks as usize), expected);
+    }
+    // Each waits for the one before, on more threads than there are cores.
+    let chain = "setp.ne.u32 %p1, %r0, 0; @%p1 bra OUT;
+        mov.u32 %r2, %ctaid.x; setp.eq.u32 %p1, %r2, 0; @%p1 bra GO;
+        WAIT: ld.acquire.gpu.global.u32 %r4, [%rd1]; setp.ne.u32 %p2, %r4, %r2; @%p2 bra WAIT;
+        GO: add.u32 %r2, %r2, 1; st.release.gpu.global.u32 [%rd1], %r2;
+        OUT:";
+    let mut machine = Machine::new(chain);
+    machine.settings.threads = 16;
+    let counter = machine.upload(&[0u32]);
+    machine.launch(4000, 32, &[0, counter]).unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(machine.words(counter, 1), [4000]);
+}
+
+#[test]
+fn what_does_not_end_in_time_says_who_waits_for_what() {
+    let time_limit = std::time::Duration::from_millis(300);
+    // Thread 0 waits for one block more than there are; the others at the barrier behind.
+    let hang = GRID.replace("mov.u32 %r3, %nctaid.x;", "mov.u32 %r3, %nctaid.x; add.u32 %r3, %r3, 1;");
+    for (body, texts) in [
+        (
+            &*hang,
+            &["1 threads wait for a change at address 0x", "threads wait for barrier 0 at PTX line 22"][..],
+        ),
+        ("LOOP: add.u32 %r1, %r1, 1; bra LOOP;", &["64 threads run at PTX line 16"]),
+    ] {
+        for seed in [None, Some(1)] {
+            let mut machine = Machine::new(body);
+            machine.settings.time_limit = time_limit;
+            machine.settings.seed = seed;
+            let [words, counter, out] = [8, 1, 8].map(|count| machine.upload(&vec![0u32; count]));
+            let fault = machine.launch(8, 64, &[words, counter, out]).unwrap_err();
+            let FaultKind::Timeout { limit, waiting } = &fault.kind else { panic!("{fault}") };
+            assert_eq!(*limit, time_limit);
+            for text in texts {
+                assert!(waiting.contains(text), "{fault}");
+            }
+            assert_eq!((fault.block, fault.code()), ([0; 3], 702));
+        }
+    }
 }
