@@ -340,6 +340,12 @@ fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), String> {
     if threads.is_none_or(|threads| threads == 0 || threads > max) {
         return Err(format!("blocks of {:?} threads; the kernel takes 1 to {max}", launch.block));
     }
+    if let Some(required) = kernel.required_threads.filter(|required| *required != launch.block) {
+        return Err(format!(
+            "blocks of {:?} threads; the kernel's `.reqntid` says {required:?}",
+            launch.block
+        ));
+    }
     if launch.grid.iter().try_fold(1u64, |product, &count| product.checked_mul(count.into())).unwrap_or(0)
         == 0
     {

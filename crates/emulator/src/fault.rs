@@ -153,6 +153,16 @@ pub enum FaultKind {
         /// The access that ran second.
         second: Box<Access>,
     },
+    /// `ld.global.nc` of what the kernel writes, in whatever order: such loads may see any older value.
+    #[error(
+        "a load of constant memory (`ld.global.nc`) that is not constant: {first}; and {second}. Load it without `.nc`"
+    )]
+    Constant {
+        /// The access that ran first.
+        first: Box<Access>,
+        /// The access that ran second.
+        second: Box<Access>,
+    },
     /// Work of two devices uses the same bytes with no order between the two, and one of them writes.
     #[error(
         "data race across devices: {first}; and {second}. Have the second one's stream wait for an event that is recorded \

@@ -5,7 +5,7 @@
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     ops::{Bound, Range},
     sync::{
         Arc, Mutex, OnceLock, PoisonError, RwLock,
@@ -59,7 +59,12 @@ struct State {
     allocations: BTreeMap<u64, Arc<Allocation>>,
     /// Bytes of each device's allocations; host memory does not count.
     used: BTreeMap<u32, u64>,
+    /// Base and length of what was freed last, the newest at the end.
+    freed: VecDeque<(u64, u64)>,
 }
+
+/// How many of them are kept.
+const FREED: usize = 1024;
 
 /// One range of memory that kernels may access.
 #[derive(Debug)]
@@ -175,8 +180,19 @@ impl Memory {
             if allocation.origin == Origin::Device {
                 *state.used.entry(allocation.owner.device).or_default() -= allocation.bytes;
             }
+            state.freed.push_back((address, allocation.bytes));
+            if state.freed.len() > FREED {
+                state.freed.pop_front();
+            }
             state.allocations.remove(&address);
             true
+        })
+    }
+
+    /// The base and length of freed memory that held this address.
+    pub(crate) fn freed(&self, address: u64) -> Option<(u64, u64)> {
+        self.view(|state| {
+            state.freed.iter().rev().find(|(base, bytes)| address.wrapping_sub(*base) < *bytes).copied()
         })
     }
 

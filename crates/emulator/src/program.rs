@@ -62,6 +62,8 @@ pub struct Kernel {
     pub registers: u32,
     /// The most threads a block: what `.maxntid` or `.reqntid` says, otherwise 1024.
     pub max_threads: u32,
+    /// The threads in x, y and z that a block must have: what `.reqntid` says.
+    pub required_threads: Option<[u32; 3]>,
     /// What the emulator does not know in it, so that it cannot run.
     pub unknown: Option<LoadError>,
     pub(crate) code: code::Code,

@@ -322,9 +322,12 @@ fn launches_past_the_limits() {
         let mut packed = [0u8; 16];
         packed[..8].copy_from_slice(&a.to_ne_bytes());
         packed[8..12].copy_from_slice(&77u32.to_ne_bytes());
-        for (mut bytes, code) in
-            [(13usize, CUDA_SUCCESS), (12, CUDA_SUCCESS), (16, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)]
-        {
+        for (mut bytes, code) in [
+            (13usize, CUDA_SUCCESS),
+            (12, CUDA_SUCCESS),
+            (16, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
+            (usize::MAX, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
+        ] {
             let mut extra: [*mut c_void; 5] =
                 [handle(1), packed.as_mut_ptr().cast(), handle(2), (&raw mut bytes).cast(), null_mut()];
             let extra = extra.as_mut_ptr();

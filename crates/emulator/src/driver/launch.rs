@@ -48,6 +48,7 @@ fn check(kernel: &Kernel, max_dynamic: u32, launch: &Launch) -> Answer {
     require(within(launch.grid, GRID_LIMITS) && within(launch.block, BLOCK_LIMITS))?;
     // No overflow: each is at most 1024.
     require(launch.block.iter().product::<u32>() <= kernel.max_threads)?;
+    require(kernel.required_threads.is_none_or(|required| required == launch.block))?;
     require(launch.dynamic_shared <= max_dynamic)
 }
 
@@ -120,10 +121,7 @@ unsafe fn parameters(kernel: &Kernel, each: *mut *mut c_void, extra: *mut *mut c
     if !extra.is_null() {
         require(each.is_null())?;
         // SAFETY: the caller's promise.
-        let packed = unsafe { packed(extra)? };
-        if packed.len() > bytes.len() {
-            return Err(CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
-        }
+        let packed = unsafe { packed(extra, bytes.len())? };
         bytes[..packed.len()].copy_from_slice(packed);
         return Ok(bytes);
     }
@@ -138,12 +136,12 @@ unsafe fn parameters(kernel: &Kernel, each: *mut *mut c_void, extra: *mut *mut c
     Ok(bytes)
 }
 
-/// The buffer that an `extra` list names.
+/// The buffer that an `extra` list names, which may hold up to `most` bytes.
 ///
 /// # Safety
 ///
 /// The list ends in `EXTRA_END`, and what it names is there.
-unsafe fn packed<'a>(mut extra: *mut *mut c_void) -> Answer<&'a [u8]> {
+unsafe fn packed<'a>(mut extra: *mut *mut c_void, most: usize) -> Answer<&'a [u8]> {
     let (mut buffer, mut size) = (std::ptr::null(), 0);
     loop {
         // SAFETY: the caller's promise: a key, and unless it is the end, a value after it.
@@ -167,6 +165,9 @@ unsafe fn packed<'a>(mut extra: *mut *mut c_void) -> Answer<&'a [u8]> {
         extra = unsafe { extra.add(2) };
     }
     require(!buffer.is_null())?;
+    if size > most {
+        return Err(CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    }
     // SAFETY: the caller's promise.
     Ok(unsafe { std::slice::from_raw_parts(buffer, size) })
 }

@@ -480,13 +480,22 @@ impl State<'_> {
     fn nearby(&self, address: u64) -> String {
         let allocations = &self.grid.allocations;
         let place = allocations.partition_point(|allocation| allocation.base <= address);
+        if let Some((base, bytes)) = self.grid.memory.freed(address) {
+            let at = address - base;
+            return format!("this is byte {at} of memory that was freed: {bytes} bytes at {base:#x}");
+        }
         match place.checked_sub(1).map(|place| &*allocations[place]) {
             Some(Allocation { base, bytes, .. }) if address - base < bytes.saturating_add(1 << 20) => {
                 format!("the allocation at {base:#x} has {bytes} bytes, this is at byte {}", address - base)
             }
             _ => match allocations.get(place) {
-                Some(next) if next.base - address < 1 << 20 => {
+                Some(next) if next.base - address < 4096 => {
                     format!("this is {} bytes before the allocation at {:#x}", next.base - address, next.base)
+                }
+                _ if is_host(address) => {
+                    "this is memory of the host, which kernels reach only where it is pinned or \
+                                          registered"
+                        .to_owned()
                 }
                 _ => "no allocation is near".to_owned(),
             },
@@ -661,6 +670,15 @@ impl State<'_> {
         let access = self.access(request, mask, memory);
         self.fault(request.warp, request.at, mask, FaultKind::OutOfBounds { access, near })
     }
+}
+
+/// Whether the program has memory at this address.
+fn is_host(address: u64) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    maps.lines().filter_map(|line| line.split_once(' ')?.0.split_once('-')).any(|(start, end)| {
+        let bound = |text| u64::from_str_radix(text, 16).unwrap_or(0);
+        (bound(start)..bound(end)).contains(&address)
+    })
 }
 
 /// What races see of an access. `volatile` polls in global memory; in shared memory it orders nothing, unless there are

@@ -47,6 +47,7 @@ pub struct Grid<'a> {
     specials: Vec<(Register, Special)>,
     order: AtomicU64,
     pub room: Room,
+    pub memory: &'a Memory,
     /// When the launch began.
     pub start: Instant,
 }
@@ -57,7 +58,7 @@ impl<'a> Grid<'a> {
         module: &Loaded,
         kernel: &'a Kernel,
         launch: &'a Launch<'a>,
-        memory: &Memory,
+        memory: &'a Memory,
         settings: &'a Settings,
     ) -> Grid<'a> {
         let (allocations, forbidden) = memory.snapshot();
@@ -113,6 +114,7 @@ impl<'a> Grid<'a> {
             specials,
             order: AtomicU64::new(0),
             room: Room::new(settings.race_log_bytes),
+            memory,
             start: Instant::now(),
         }
     }
@@ -181,8 +183,8 @@ impl<'a> Grid<'a> {
                     Special::LanemaskGt => collect(|other| other > lane),
                     Special::DynamicShared => self.launch.dynamic_shared,
                     Special::TotalShared => self.shared_bytes as u32,
-                    Special::Nsmid => 1,
-                    Special::Smid | Special::Gridid | Special::Ctaid(_) => 0,
+                    Special::Nsmid | Special::One => 1,
+                    Special::Smid | Special::Gridid | Special::Ctaid(_) | Special::Zero => 0,
                 };
                 u64::from(value)
             });

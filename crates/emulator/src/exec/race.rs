@@ -211,7 +211,11 @@ fn check_cluster(
 ) -> Result<(), Box<Fault>> {
     let record = |source: Source| &logs[source.log as usize].records[source.record as usize];
     let several = cluster.iter().any(|span| span.source != cluster[0].source);
-    if !several || cluster.iter().all(|span| record(span.source).kind.is_atomic()) {
+    let harmless = |span: &Span| {
+        let record = record(span.source);
+        record.kind.is_atomic() && !of_block(grid, record)
+    };
+    if !several || cluster.iter().all(harmless) {
         return Ok(());
     }
     // Accesses are aligned to their size, so places of the smallest size are each touched whole.
@@ -241,14 +245,14 @@ fn check_cluster(
     }
     uses.sort_unstable();
     for uses in uses.chunk_by(|a, b| a.place == b.place) {
-        check_place(logs, orders, uses).map_or(Ok(()), |pair| Err(fault(grid, logs, pair)))?;
+        check_place(grid, logs, orders, uses).map_or(Ok(()), |pair| Err(fault(grid, logs, pair)))?;
     }
     Ok(())
 }
 
 /// Two uses of a place that race, if there are such. What happens before another has no greater stamp, so each is
 /// compared with the last write, and a write with all that read what the last one wrote.
-fn check_place(logs: &[Log], orders: &mut Orders, uses: &[Use]) -> Option<Pair> {
+fn check_place(grid: &Grid, logs: &[Log], orders: &mut Orders, uses: &[Use]) -> Option<Pair> {
     let (mut write, mut reads, mut atomics): (Option<Use>, Vec<Use>, Vec<Use>) =
         (None, Vec::new(), Vec::new());
     for &now in uses {
@@ -260,10 +264,23 @@ fn check_place(logs: &[Log], orders: &mut Orders, uses: &[Use]) -> Option<Pair> 
             Kind::Read | Kind::AtomicRead => &[],
         };
         for &before in write.iter().chain(reads_before).chain(&atomics[recent(&atomics)..]) {
-            if kind.conflicts(entry(logs, before).kind)
+            let earlier = entry(logs, before);
+            // Atomic accesses are so only for the threads of their scope.
+            let apart = || {
+                before.source.log != now.source.log
+                    && (kind.writes() || earlier.kind.writes())
+                    && (of_block(grid, earlier) || of_block(grid, entry(logs, now)))
+            };
+            if (kind.conflicts(earlier.kind) || kind.is_atomic() && earlier.kind.is_atomic() && apart())
                 && let Some([first, second]) = orders.unordered(logs, before, now)
             {
                 return Some([(before, first), (now, second)]);
+            }
+            if kind.writes() && is_constant(grid, earlier)
+                || earlier.kind.writes() && is_constant(grid, entry(logs, now))
+            {
+                let lane = |used: Use| used.lanes.trailing_zeros() as usize;
+                return Some([(before, lane(before)), (now, lane(now))]);
             }
         }
         match kind {
@@ -277,6 +294,22 @@ fn check_place(logs: &[Log], orders: &mut Orders, uses: &[Use]) -> Option<Pair> 
         }
     }
     None
+}
+
+/// Whether it is atomic for its block only.
+fn of_block(grid: &Grid, record: &Record) -> bool {
+    let (order, scope) = match &grid.code.instructions[record.at as usize].operation {
+        Operation::Load(load) => (load.order, load.scope),
+        Operation::Store(store) => (store.order, store.scope),
+        Operation::Atomic(atomic) => (atomic.order, atomic.scope),
+        _ => return false,
+    };
+    scope == Scope::Block && order != Order::Volatile
+}
+
+/// Whether it is a load of memory that is said not to change.
+fn is_constant(grid: &Grid, record: &Record) -> bool {
+    matches!(&grid.code.instructions[record.at as usize].operation, Operation::Load(load) if load.constant)
 }
 
 fn entry<'a>(logs: &'a [Log<'_>], used: Use) -> &'a Record {
@@ -431,12 +464,17 @@ fn fault(grid: &Grid, logs: &[Log], [first, second]: Pair) -> Box<Fault> {
             place: grid.place(record.at),
         }
     };
-    let (first, second) = (describe(first), describe(second));
+    let constant = [first, second].iter().any(|used| is_constant(grid, entry(logs, used.0)));
+    let (first, second) = (Box::new(describe(first)), Box::new(describe(second)));
     Box::new(Fault {
         kernel: grid.kernel.name.clone(),
         place: Some(second.place.clone()),
         block: second.block,
         threads: vec![second.thread],
-        kind: FaultKind::Race { first: Box::new(first), second: Box::new(second) },
+        kind: if constant {
+            FaultKind::Constant { first, second }
+        } else {
+            FaultKind::Race { first, second }
+        },
     })
 }

@@ -61,6 +61,9 @@ pub enum Special {
     Smid,
     Nsmid,
     Gridid,
+    /// What a driver or a cluster would set, and there is none.
+    Zero,
+    One,
 }
 
 /// One instruction.
@@ -168,6 +171,8 @@ pub struct Load {
     /// Bytes of one value: 1, 2, 4 or 8.
     pub size: u32,
     pub signed: bool,
+    /// `.nc`: of memory that nothing writes while the kernel runs.
+    pub constant: bool,
     /// A value each, one after another in memory.
     pub targets: Vec<Register>,
 }

@@ -784,6 +784,7 @@ impl<'a> Decoder<'a> {
                     scope: Scope::Device,
                     size: bits / 8,
                     signed: false,
+                    constant: false,
                     targets: vec![register],
                 };
                 self.emit(Operation::Load(Box::new(load)), Uses { read: vec![], written: vec![register] })?;
@@ -890,6 +891,7 @@ pub(super) fn kernel<'a>(context: &'a Context<'a>, function: &'a ast::Function) 
         local_bytes: 0,
         registers: 0,
         max_threads,
+        required_threads: function.max_threads.filter(|_| function.all_threads),
         unknown: None,
         code: Code::default(),
     };
@@ -997,6 +999,12 @@ fn is_clock(name: &str) -> bool {
     )
 }
 
+/// `%envreg0` to `%envreg31`.
+fn is_environment(name: &str) -> bool {
+    let number = name.strip_prefix("%envreg").and_then(|number| number.parse::<u8>().ok());
+    number.is_some_and(|number| number < 32)
+}
+
 /// The special register of this name.
 fn special(name: &str) -> Option<Special> {
     use Special::*;
@@ -1013,6 +1021,11 @@ fn special(name: &str) -> Option<Special> {
             "%ntid" => Ntid(axis),
             "%ctaid" => Ctaid(axis),
             "%nctaid" => Nctaid(axis),
+            // Clusters of one block each.
+            "%clusterid" => Ctaid(axis),
+            "%nclusterid" => Nctaid(axis),
+            "%cluster_ctaid" => Zero,
+            "%cluster_nctaid" => One,
             _ => return None,
         });
     }
@@ -1030,6 +1043,14 @@ fn special(name: &str) -> Option<Special> {
         "%smid" => Smid,
         "%nsmid" => Nsmid,
         "%gridid" => Gridid,
+        "%cluster_nctarank" => One,
+        "%cluster_ctarank"
+        | "%reserved_smem_offset_begin"
+        | "%reserved_smem_offset_end"
+        | "%reserved_smem_offset_cap"
+        | "%reserved_smem_offset_0"
+        | "%reserved_smem_offset_1" => Zero,
+        name if is_environment(name) => Zero,
         _ => return None,
     })
 }

@@ -246,6 +246,7 @@ const SYNC: &str = "
     activemask b32
     elect     sync
     nanosleep u32
+    griddepcontrol launch_dependents|wait
     .branchtargets
 ";
 

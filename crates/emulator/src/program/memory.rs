@@ -130,7 +130,8 @@ fn load(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), Loa
     let address = decoder.address(&instruction.operands[1], space)?;
     let uses = Uses { read: address.base.into_iter().collect(), written: targets.clone() };
     let signed = matches!(ty, Type::S8 | Type::S16 | Type::S32 | Type::S64);
-    let load = Load { address, order, scope, size: bits_of(ty) / 8, signed, targets };
+    let constant = instruction.modifiers.iter().any(|word| word == "nc");
+    let load = Load { address, order, scope, size: bits_of(ty) / 8, signed, constant, targets };
     decoder.emit(Operation::Load(Box::new(load)), uses)
 }
 

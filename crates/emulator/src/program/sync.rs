@@ -37,7 +37,8 @@ pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(
             let target = decoder.target(&instruction.operands[0], Bank::Word)?;
             decoder.emit(Operation::Active(target), Uses { read: vec![], written: vec![target] })
         }
-        "nanosleep" => decoder.emit(Operation::Nothing, Uses::default()),
+        // Launches follow each other, so that there is nothing to wait for.
+        "nanosleep" | "griddepcontrol" => decoder.emit(Operation::Nothing, Uses::default()),
         // A list, no instruction.
         ".branchtargets" => Ok(()),
         _ => collective(decoder, instruction, words),

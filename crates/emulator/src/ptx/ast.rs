@@ -112,6 +112,8 @@ pub struct Function {
     pub body: Option<Vec<Statement>>,
     /// `.maxntid` and `.reqntid`: the most threads a block.
     pub max_threads: Option<[u32; 3]>,
+    /// Whether it was `.reqntid`: a block has just so many.
+    pub all_threads: bool,
     /// Where `.entry` or `.func` stands, from 1.
     pub line: u32,
 }

@@ -114,12 +114,12 @@ fn function(input: &mut Input<'_>) -> Parsed<Function> {
     let returns = if entry { Vec::new() } else { parameters(input)? };
     let name = name.context("the name of a function").parse_next(input)?.to_owned();
     let params = parameters(input)?;
-    let max_threads = hints(input)?;
+    let (max_threads, all_threads) = hints(input)?;
     let body = match given(";", input)? {
         true => None,
         false => Some(body(input)?),
     };
-    Ok(Function { name, entry, returns, params, body, max_threads, line })
+    Ok(Function { name, entry, returns, params, body, max_threads, all_threads, line })
 }
 
 fn body(input: &mut Input<'_>) -> Parsed<Vec<Statement>> {
@@ -128,11 +128,15 @@ fn body(input: &mut Input<'_>) -> Parsed<Vec<Statement>> {
 }
 
 /// Between the parameters of a function and its body: `.maxntid 256`, `.noreturn`, `.pragma "nounroll";`
-pub(super) fn hints(input: &mut Input<'_>) -> Parsed<Option<[u32; 3]>> {
-    let mut threads = None;
+/// What they say of threads: how many a block may have, and whether it has just so many.
+pub(super) fn hints(input: &mut Input<'_>) -> Parsed<(Option<[u32; 3]>, bool)> {
+    let (mut threads, mut all) = (None, false);
     loop {
         match input.first().map_or("", |token| token.text) {
-            ".maxntid" | ".reqntid" => threads = Some(extents(input)?),
+            word @ (".maxntid" | ".reqntid") => {
+                all |= word == ".reqntid";
+                threads = Some(extents(input)?);
+            }
             ".minnctapersm"
             | ".maxnctapersm"
             | ".maxnreg"
@@ -146,7 +150,7 @@ pub(super) fn hints(input: &mut Input<'_>) -> Parsed<Option<[u32; 3]>> {
                 any.parse_next(input)?;
             }
             ".pragma" => pragma(input)?,
-            _ => return Ok(threads),
+            _ => return Ok((threads, all)),
         }
     }
 }

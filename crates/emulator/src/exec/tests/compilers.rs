@@ -428,3 +428,53 @@ fn what_does_not_end_in_time_says_who_waits_for_what() {
         }
     }
 }
+
+#[test]
+fn atomics_of_a_block_are_none_across_blocks() {
+    let body = |scope: &str| format!("red.relaxed.{scope}.global.add.u32 [%rd1], 1;");
+    well(&body("gpu"), 3, 32);
+    well(&body("cta"), 1, 64);
+    let fault = run(&body("cta"), 3, 32).unwrap_err();
+    assert!(matches!(fault.kind, FaultKind::Race { .. }), "{fault}");
+}
+
+#[test]
+fn a_constant_load_is_of_what_nothing_writes() {
+    let body = "mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd1; ld.global.nc.u32 %r1, [%rd3];
+        add.u64 %rd4, %rd3, 128; bar.sync 0; st.global.u32 [%rd4], %r1;";
+    well(body, 1, 32);
+    let fault = run(&body.replace("128", "0"), 1, 32).unwrap_err();
+    assert!(matches!(fault.kind, FaultKind::Constant { .. }), "{fault}");
+}
+
+#[test]
+fn the_threads_that_a_kernel_requires() {
+    let text = kernel("").replace("c)\n{", "c)\n.reqntid 64\n{");
+    Machine::new(&text).launch(1, 64, &[]).unwrap();
+    let fault = Machine::new(&text).launch(1, 32, &[]).unwrap_err();
+    assert!(fault.to_string().contains("`.reqntid` says [64, 1, 1]"), "{fault}");
+}
+
+#[test]
+fn memory_that_was_freed_and_memory_of_the_host_are_called_so() {
+    let machine = Machine::new("ld.global.u32 %r1, [%rd0+8];");
+    let freed = machine.upload(&[1u32; 8]);
+    assert!(machine.memory.free(freed));
+    let fault = machine.launch(1, 1, &[freed]).unwrap_err();
+    assert!(fault.to_string().contains("this is byte 8 of memory that was freed: 32 bytes at"), "{fault}");
+    let host = vec![0u32; 1 << 20];
+    let fault = machine.launch(1, 1, &[host[1 << 19..].as_ptr() as u64]).unwrap_err();
+    assert!(fault.to_string().contains("memory of the host"), "{fault}");
+}
+
+#[test]
+fn a_block_is_a_cluster_of_one() {
+    let body = "griddepcontrol.wait; griddepcontrol.launch_dependents;
+        mov.u32 %r1, %cluster_ctarank; mov.u32 %r2, %cluster_nctarank; mov.u32 %r3, %clusterid.x;
+        mov.u32 %r4, %cluster_nctaid.y; mov.u32 %r5, %envreg3; mov.u32 %r6, %reserved_smem_offset_begin;
+        mov.u32 %r10, %nclusterid.x; mov.u32 %r11, %ctaid.x; sub.u32 %r3, %r3, %r11;
+        add.u32 %r7, %r1, %r2; add.u32 %r7, %r7, %r3; add.u32 %r7, %r7, %r4; add.u32 %r7, %r7, %r5;
+        add.u32 %r7, %r7, %r6; add.u32 %r7, %r7, %r10;
+        mad.lo.u32 %r8, %r11, 32, %r0; mul.wide.u32 %rd3, %r8, 4; add.u64 %rd3, %rd3, %rd0; st.global.u32 [%rd3], %r7;";
+    assert_eq!(well(body, 3, 32), [5; 96]);
+}
