@@ -63,13 +63,27 @@
 //!
 //! With [`Settings::checks`] on, as it is by default: data races in shared memory and, within a launch and across
 //! devices, in global memory; reads of shared or global memory that nothing wrote; accesses out of bounds or misaligned; barriers that
-//! part of a block never reaches; deadlocks. What a check finds is a [`Fault`], which names the kernel, the line of
+//! part of a block never reaches; wrong masks of lanes; deadlocks. What a check finds is a [`Fault`], which names the kernel, the line of
 //! the PTX (and of the Rust source, where the PTX has debug information), the block, the threads and the address. It
 //! is printed to standard error, and [`take_faults`] returns it. The calls see what a GPU's host would see: the launch
 //! succeeds, and later calls of the context fail.
 //!
 //! Accesses to global memory are noted, and races among them looked for when the launch has ended. Where a launch makes
 //! more of them than fit in [`Settings::race_log_bytes`], only the first ones are looked at, and a message says so once.
+//!
+//! Barriers and what a warp does together (`bar.sync`, `*.sync`) wait for all threads that are meant and have not ended, as
+//! the PTX ISA has it for shuffles, votes and reductions, and GPUs since sm_70 for barriers, too: a kernel may return early
+//! (`if i >= n { return; }`) before a barrier of the block, or a shuffle with the mask of the whole warp. To read an ended
+//! lane's value by a shuffle is a fault where the index is given (`idx`, `bfly`); `up` and `down` may read past the part
+//! that takes part, because sums drop what they read there. A `bar.sync` that part of a warp goes around and then does the
+//! same work as the others is a fault, at once; each part of a warp may pass a mask of its own, and a warp barrier orders
+//! the lanes of its mask and no others.
+//!
+//! A release covers the atomic access that it is part of, also where a fence before makes it one. A block barrier acquires
+//! what relaxed reads before it have seen, as CUDA's samples rely on (`threadFenceReduction`).
+//!
+//! A launch that does not end is stopped by [`Settings::time_limit`], and the fault says which threads waited where and for
+//! what. Blocks that poll memory let others run, so that a barrier of all blocks of a grid needs no CPU thread each.
 //!
 //! A fault stops the context for all threads that use it. A test that plants one does so best in a test program of its
 //! own, or serialised with the other tests.
@@ -142,6 +156,8 @@
 //! - Graphs that are built or changed node by node, the dependencies in a graph, and in captures memory that is allocated
 //!   or freed and events that are external; cooperative launches, the linker, arrays, textures, surfaces, memory pools and
 //!   virtual memory, memory of other processes: their functions return `CUDA_ERROR_NOT_SUPPORTED`.
+//! - Instructions for clusters, matrices, textures and asynchronous copies; recursion, calls through registers, and functions
+//!   without a body. A kernel that holds such a thing fails when it is launched, by name, and the module's others run.
 //! - Machine code: cubins and fat binaries are `CUDA_ERROR_NO_BINARY_FOR_GPU`.
 
 mod alu;

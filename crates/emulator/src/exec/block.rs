@@ -467,8 +467,7 @@ impl<'g> State<'g> {
                     }
                     at += 1;
                     if warp.polls >= POLLS {
-                        warp.paths[path].at = at;
-                        warp.rotate(path);
+                        warp.rest(path, at);
                         break Ok(());
                     }
                 }
@@ -488,8 +487,7 @@ impl<'g> State<'g> {
                     }
                     at += 1;
                     if warp.polls >= POLLS {
-                        warp.paths[path].at = at;
-                        warp.rotate(path);
+                        warp.rest(path, at);
                         break Ok(());
                     }
                 }
@@ -649,12 +647,14 @@ impl<'g> State<'g> {
         }
         // A warp counts whole where the number of threads is given: with lanes that have ended, or will.
         let waits = Waits::Barrier(index as u32);
-        let here =
-            warp.paths.iter().filter(|path| path.state == waits).fold(active, |mask, path| mask | path.mask);
-        let gone = !warp.live | leaving;
         state.arrived += match threads {
-            Some(_) if here | gone == ALL => (active | gone).count_ones(),
-            _ => active.count_ones(),
+            Some(_) => {
+                let waiting = warp.paths.iter().filter(|path| path.state == waits);
+                let here = waiting.fold(active, |mask, path| mask | path.mask);
+                let gone = !warp.live | leaving;
+                if here | gone == ALL { (active | gone).count_ones() } else { active.count_ones() }
+            }
+            None => active.count_ones(),
         };
         if let Some(reduction) = &barrier.reduction {
             let negated = if reduction.negated { ALL } else { 0 };
@@ -666,8 +666,10 @@ impl<'g> State<'g> {
         if let Some(checks) = &mut self.checks {
             // What relaxed reads have seen is acquired as by a fence: `atomicInc` and `__syncthreads` is how CUDA's samples
             // find the last block, and how GPUs order it.
-            checks.clocks.acquire_seen(warp.index as usize);
-            checks.log.acquire_seen(&checks.clocks, warp.index as usize);
+            if self.grid.fences {
+                checks.clocks.acquire_seen(warp.index as usize);
+                checks.log.acquire_seen(&checks.clocks, warp.index as usize);
+            }
             let vector = checks.clocks.contribution(warp.index as usize);
             checks.log.interrupt(warp.index as usize);
             super::clocks::join(&mut state.vector, &vector);

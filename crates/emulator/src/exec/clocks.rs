@@ -114,11 +114,14 @@ impl Clocks {
     pub fn ordered(&self, before: &Moment, warp: usize, lane: u8) -> bool {
         before.warp as usize == warp && before.lane == lane
             || self.known[warp][before.warp as usize] > before.time
-            || before.warp as usize == warp
-                && self
-                    .parts
-                    .get(&before.warp)
-                    .is_some_and(|parts| parts[lane as usize][before.lane as usize] > before.time)
+            || before.warp as usize == warp && !self.parts.is_empty() && self.met(before, lane)
+    }
+
+    /// Whether barriers of some lanes order an earlier access before one of this lane of the same warp.
+    #[cold]
+    fn met(&self, before: &Moment, lane: u8) -> bool {
+        let parts = self.parts.get(&before.warp);
+        parts.is_some_and(|parts| parts[lane as usize][before.lane as usize] > before.time)
     }
 
     /// What a warp knows, itself up to now.

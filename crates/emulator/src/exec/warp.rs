@@ -247,6 +247,13 @@ impl Warp {
         self.paths.insert(0, path);
     }
 
+    /// Ends the turn of a path that polls.
+    #[cold]
+    pub fn rest(&mut self, path: usize, at: u32) {
+        self.paths[path].at = at;
+        self.rotate(path);
+    }
+
     /// The indices of the paths that are ready.
     pub fn ready(&self) -> impl DoubleEndedIterator<Item = usize> {
         (0..self.paths.len()).filter(|&path| self.paths[path].state == State::Ready)
