@@ -265,11 +265,12 @@ impl<'g> Block<'g> {
     /// Lets go on who waits at a barrier that all have come to.
     fn pass_barriers(&mut self) -> Result<(), Box<Fault>> {
         for index in 0..BARRIERS {
-            let barrier = self.state.barriers[index];
+            let barrier = &self.state.barriers[index];
             let needed = barrier.threads.unwrap_or(self.state.live);
             if barrier.arrived == 0 || barrier.arrived < needed {
                 continue;
             }
+            let barrier = *barrier;
             self.state.counters.barriers += 1;
             self.state.barriers[index] = BarrierState::default();
             for warp in &mut self.warps {

@@ -31,6 +31,8 @@ pub fn rows() -> Vec<Row> {
         script("st.global.b32 [%to], %a;\nret.uni;\nmov.b32 %x, %b;", |a: u32, _b: u32| a),
         script("@!%c bra ON;\nst.global.b32 [%to], %a;\nexit;\nON: mov.b32 %x, %b;", select),
         script("st.global.b32 [%to], %a;\n@%c exit;\nmov.b32 %x, %b;", select),
+        // No other launch is begun early, or waits.
+        script("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;\nmov.b32 %x, %a;", |a: u32| a),
         // Ends of the launch, which no thread reaches.
         script("setp.lt.u32 %p0, %a, 0;\n@%p0 trap;\nmov.b32 %x, %a;", |a: u32| a),
         script("setp.lt.u32 %p0, %a, 0;\n@%p0 brkpt;\nmov.b32 %x, %a;", |a: u32| a),
