@@ -38,8 +38,8 @@ fn what_is_no_module_for_this_device() {
     for (image, code, message) in [
         (c"".to_owned(), CUDA_ERROR_INVALID_IMAGE, ".version"),
         (c"hello world".to_owned(), CUDA_ERROR_INVALID_IMAGE, ".version"),
-        (module("99.9", "sm_70", "ret;"), CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "99.9"),
-        (module("9.1", "sm_70", "ret;"), CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "9.0"),
+        (module("99.9", "sm_70", "nonsense;"), CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "99.9"),
+        (module("9.1", "sm_70", "ret; {"), CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "9.0"),
         (module("9.0", "sm_100", "ret;"), CUDA_ERROR_INVALID_PTX, "sm_100"),
         (module("6.0", "sm_70", "nonsense;"), CUDA_ERROR_INVALID_PTX, "nonsense"),
         (module("6.0", "sm_70", "ret; {"), CUDA_ERROR_INVALID_PTX, "line"),
@@ -51,7 +51,12 @@ fn what_is_no_module_for_this_device() {
         let found = emulator::last_load_error().unwrap();
         assert!(found.contains(message), "{found}");
     }
-    for image in [module("9.0", "sm_90a", "ret;"), module("6.0", "sm_70, debug", "ret;")] {
+    // The driver refuses a newer version whatever the rest is.
+    for image in [
+        module("9.0", "sm_90a", "ret;"),
+        module("6.0", "sm_70, debug", "ret;"),
+        module("9.1", "sm_70", "ret;"),
+    ] {
         assert_eq!(load(&image), CUDA_SUCCESS, "{image:?}: {:?}", emulator::last_load_error());
         assert_eq!(emulator::last_load_error(), None);
     }
@@ -91,6 +96,28 @@ fn the_message_goes_to_the_log() {
         assert_eq!(log[..length], message.as_bytes()[..length]);
         assert!(size == 0 || log[length] == 0);
         assert_eq!(log[size..], [1; 300][size..]);
+    }
+}
+
+#[test]
+fn a_newer_version_is_noted() {
+    let _context = context();
+    for (version, text) in [("9.1", "PTX 9.1 is newer"), ("9.0", "")] {
+        let image = module(version, "sm_70", "ret;");
+        let mut log = [1u8; 300];
+        let mut keys =
+            [CUjit_option::CU_JIT_INFO_LOG_BUFFER, CUjit_option::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES];
+        let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), value(300)];
+        let mut module = null_mut();
+        // SAFETY: the log has 300 bytes.
+        unsafe {
+            let (keys, values) = (keys.as_mut_ptr(), values.as_mut_ptr());
+            let code = cuModuleLoadDataEx(&mut module, image.as_ptr().cast(), 2, keys, values);
+            assert_eq!(code, CUDA_SUCCESS);
+            assert_eq!(cuModuleUnload(module), CUDA_SUCCESS);
+        }
+        let found = CStr::from_bytes_until_nul(&log).unwrap().to_str().unwrap();
+        assert!(found.starts_with(text) && found.is_empty() == text.is_empty(), "{found}");
     }
 }
 

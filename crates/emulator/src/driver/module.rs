@@ -33,6 +33,8 @@ pub struct Module {
     pub target: u32,
     /// `CU_JIT_MAX_REGISTERS`.
     pub max_registers: u32,
+    /// What `CU_JIT_INFO_LOG_BUFFER` gets.
+    note: String,
 }
 
 /// Why an image was not loaded.
@@ -165,18 +167,24 @@ fn compile(text: &str, max_registers: Option<u32>, memory: &Memory) -> Result<Mo
     let Some(version) = version(text) else {
         return refused(CUDA_ERROR_INVALID_IMAGE, "the image is no PTX: it has no .version directive");
     };
-    if version > NEWEST {
+    // What is newer may well be known: only what is not makes it a reason.
+    let newer = (version > NEWEST).then(|| {
         let ((major, minor), (newest, point)) = (version, NEWEST);
-        let message = format!("PTX {major}.{minor} is newer than the emulator reads: up to {newest}.{point}");
-        return refused(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, message);
-    }
-    let module = ptx::parse(text).or_else(|error| refused(CUDA_ERROR_INVALID_PTX, error))?;
+        format!("PTX {major}.{minor} is newer than the emulator knows: up to {newest}.{point}")
+    });
+    let invalid = |error: String| match &newer {
+        None => Refused { code: CUDA_ERROR_INVALID_PTX, message: error },
+        Some(newer) => {
+            Refused { code: CUDA_ERROR_UNSUPPORTED_PTX_VERSION, message: format!("{newer}; {error}") }
+        }
+    };
+    let module = ptx::parse(text).map_err(|error| invalid(error.to_string()))?;
     let target = target(&module);
     if target > 90 {
         let message = format!("the module is for sm_{target}, and the emulator's device is an sm_90");
         return refused(CUDA_ERROR_INVALID_PTX, message);
     }
-    let program = Program::decode(&module).or_else(|error| refused(CUDA_ERROR_INVALID_PTX, error))?;
+    let program = Program::decode(&module).map_err(|error| invalid(error.to_string()))?;
     if let Some(kernel) = program.kernels().iter().find(|kernel| kernel.shared_bytes > BLOCK_SHARED as usize)
     {
         let (name, bytes) = (&kernel.name, kernel.shared_bytes);
@@ -188,7 +196,8 @@ fn compile(text: &str, max_registers: Option<u32>, memory: &Memory) -> Result<Mo
     let Some(loaded) = Loaded::new(&program, memory) else {
         return refused(CUDA_ERROR_OUT_OF_MEMORY, "no memory for the module's variables");
     };
-    Ok(Module { program, loaded, target, max_registers: max_registers.unwrap_or(u32::MAX) })
+    let max_registers = max_registers.unwrap_or(u32::MAX);
+    Ok(Module { program, loaded, target, max_registers, note: newer.unwrap_or_default() })
 }
 
 /// Loads the text into the current context.
@@ -213,7 +222,7 @@ unsafe fn load(
     let message = result.as_ref().err().map(|refused| refused.message.as_str());
     // SAFETY: the logs are the caller's.
     unsafe {
-        options.info.write("");
+        options.info.write(result.as_ref().map_or("", |module| module.note.as_str()));
         options.error.write(message.unwrap_or(""));
     }
     LOAD_ERROR.with_borrow_mut(|last| *last = message.map(str::to_owned));
