@@ -217,6 +217,30 @@ pub enum Error {
     #[error("these bytes are no partial result: {0}")]
     BadPartial(String),
 
+    /// A rank of a communicator failed, or cannot go on.
+    #[error("rank {rank} failed: {reason}")]
+    Rank {
+        /// The first that did.
+        rank: usize,
+        /// Why.
+        reason: String,
+    },
+
+    /// A rank of a communicator reduces something else than the others.
+    #[error(
+        "rank {rank} disagrees with rank 0 on the {what}: {found}, not {expected}; all ranks make the same call"
+    )]
+    Disagree {
+        /// What differs.
+        what: &'static str,
+        /// The first rank that differs from rank 0.
+        rank: usize,
+        /// What it has.
+        found: String,
+        /// What rank 0 has.
+        expected: String,
+    },
+
     /// Elements do not lie at a multiple of their alignment.
     #[error(
         "elements at {address:#x} are not aligned: theirs is a multiple of {align} bytes; copy them, or reduce a type that has it"

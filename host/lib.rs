@@ -38,6 +38,7 @@
 //! - `dlpack`: tensors of other libraries by DLPack 1, with the crate `dlpark`: `View::from_dlpack` and `ViewMut::from_dlpack` borrow
 //!   them where they lie, and `Buffer::into_dlpack` gives one away. ([`CudaArray`], by `__cuda_array_interface__`, needs no feature.)
 //! - `serde`: a [`Partial`] is serialised, as its bytes.
+//! - `mpi`: `ReduceRanks`, which reduces what is spread over the ranks of a communicator of the crate `mpi`. It needs an MPI, and libclang.
 //! - `ladder`: the classic kernels beside the production one, for study: `Buffer::reduce_with`, `Buffer::time_with` and
 //!   `merge_sorted`.
 
@@ -66,6 +67,8 @@ mod partial;
 mod pending;
 mod pinned;
 mod place;
+#[cfg(all(feature = "mpi", target_endian = "little"))]
+mod ranks;
 mod reduce;
 mod reducer;
 mod runs;
@@ -101,6 +104,8 @@ pub use gpu_reduce_kernels::{
 pub use partial::Partial;
 pub use pending::Pending;
 pub use pinned::PinnedBuffer;
+#[cfg(all(feature = "mpi", target_endian = "little"))]
+pub use ranks::ReduceRanks;
 pub use reduce::*;
 pub use reducer::Reducer;
 pub use runs::{Runs, reduce_by_key};

@@ -4,6 +4,9 @@ mod form;
 #[cfg(feature = "serde")]
 mod of_serde;
 
+#[cfg(feature = "mpi")]
+pub(crate) use form::checksum;
+
 use crate::place::Place::{Cpu, Gpu};
 use crate::{Error, Item, Op, Plan, Reduce, View, cpu};
 use bytemuck::bytes_of;
@@ -266,7 +269,7 @@ pub(crate) fn parameters<O: Op<T>, T: Item>(op: &O) -> String {
 }
 
 /// A type's name without the modules it lies in, as `f16` or `Point`.
-pub(crate) fn name_of_type<T>() -> String {
+fn name_of_type<T>() -> String {
     let parts = type_name::<T>().split_inclusive(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
     parts.filter_map(|part| part.rsplit("::").next()).collect()
 }
