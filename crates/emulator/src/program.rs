@@ -7,6 +7,7 @@ pub mod forms;
 mod memory;
 mod sync;
 mod variables;
+mod video;
 
 use std::collections::HashMap;
 

@@ -17,11 +17,7 @@ pub fn compare(words: &mut Words, instruction: &Instruction) -> Result<Lanes, St
     let relation = relation(words)?;
     let join = join(words, instruction);
     let ftz = words.take("ftz");
-    let outcome = match words.name() {
-        "setp" => Outcome::Predicates,
-        _ if words.ty()? == Type::F32 => Outcome::Value(1f32.to_bits()),
-        _ => Outcome::Value(u32::MAX),
-    };
+    let outcome = if words.name() == "setp" { Outcome::Predicates } else { truth(words)? };
     let opposite = matches!(instruction.operands.first(), Some(Operand::Pair(..)));
     let half = move |a: u16| f16_to_f32(if ftz { F16.flush(a.into()) as u16 } else { a });
     Ok(match words.ty()? {
@@ -37,11 +33,33 @@ pub fn compare(words: &mut Words, instruction: &Instruction) -> Result<Lanes, St
         Type::F16 | Type::Bf16 if opposite => return Err("16-bit floats have no second result".to_owned()),
         Type::F16 => compare_lanes(relation, outcome, join, half),
         Type::Bf16 => compare_lanes(relation, outcome, join, bf16_to_f32),
-        Type::F16x2 => compare_halves(relation, join, half),
-        Type::Bf16x2 => compare_halves(relation, join, bf16_to_f32),
+        Type::F16x2 => compare_halves(relation, outcome, join, half),
+        Type::Bf16x2 => compare_halves(relation, outcome, join, bf16_to_f32),
         _ => return Err(words.unknown()),
     })
 }
+
+/// What `set` writes where the comparison holds: all ones, or 1.0 of a floating-point type. Two values that are compared
+/// together give as many.
+fn truth(words: &mut Words) -> Result<Outcome, String> {
+    let ty = words.ty()?;
+    let of_two = words.clone().ty().is_ok_and(|from| matches!(from, Type::F16x2 | Type::Bf16x2));
+    Ok(match ty {
+        Type::U32 | Type::S32 if of_two => Outcome::Halves(u16::MAX),
+        Type::F16x2 => Outcome::Halves(F16_ONE),
+        Type::Bf16x2 => Outcome::Halves(BF16_ONE),
+        Type::U32 | Type::S32 => Outcome::Value(u32::MAX),
+        Type::F32 => Outcome::Value(1f32.to_bits()),
+        Type::U16 | Type::S16 => Outcome::Half(u16::MAX),
+        Type::F16 => Outcome::Half(F16_ONE),
+        Type::Bf16 => Outcome::Half(BF16_ONE),
+        _ => return Err(words.unknown()),
+    })
+}
+
+/// 1.0 in the 16-bit formats.
+const F16_ONE: u16 = 0x3c00;
+const BF16_ONE: u16 = 0x3f80;
 
 /// The relation that is named. One that NaN makes true is the opposite of one that NaN makes false; of integers, which have
 /// no NaN, each is told so that it takes one test.

@@ -277,13 +277,18 @@ impl State<'_> {
         at: u32,
     ) -> Result<(), Box<Fault>> {
         let addresses = addresses(&warp.registers, &atomic.address);
-        let operands = [warp.registers.wide(atomic.b), warp.registers.wide(atomic.c)];
+        let count = atomic.b.len();
+        let (mut b, mut old) = ([[0; LANES]; 8], [[0; LANES]; 8]);
+        for (b, register) in b.iter_mut().zip(&atomic.b) {
+            *b = warp.registers.wide(*register);
+        }
+        let c = warp.registers.wide(atomic.c);
         self.counters.atomic_operations += u64::from(active.count_ones());
         let request = Request {
             addresses: &addresses,
             mask: active,
             size: atomic.size,
-            bytes: atomic.size,
+            bytes: atomic.size * count as u32,
             order: atomic.order,
             kind: Kind::AtomicWrite,
             reads: true,
@@ -293,7 +298,6 @@ impl State<'_> {
         };
         self.begin(&request);
         self.synchronise(&request, atomic.address.space, atomic.scope, [true, false]);
-        let mut old = [0; LANES];
         let parts = match atomic.address.space {
             Space::Generic => Self::by_window(&addresses, active),
             space => [(space, 0, active), (space, 0, 0), (space, 0, 0), (space, 0, 0)],
@@ -309,36 +313,44 @@ impl State<'_> {
                     self.counters.global_atomic_requests += 1;
                     self.check_global(&request)?;
                     let update = atomic.update_global.as_ref().unwrap_or(&atomic.update);
-                    for lane in lanes(mask) {
-                        let update = |old| update(old, operands[0][lane], operands[1][lane]);
-                        // SAFETY: the check found the lane in an allocation that the launch holds, and aligned.
-                        old[lane] = unsafe { update_global(addresses[lane], atomic.size, update) };
+                    for (element, (old, b)) in old.iter_mut().zip(&b).take(count).enumerate() {
+                        let offset = element as u64 * u64::from(atomic.size);
+                        for lane in lanes(mask) {
+                            let update = |old| update(old, b[lane], c[lane]);
+                            // SAFETY: the check found the lane's bytes in an allocation that the launch holds, and aligned.
+                            old[lane] =
+                                unsafe { update_global(addresses[lane] + offset, atomic.size, update) };
+                        }
                     }
                     self.mark_global(&request);
                 }
-                Space::Shared => {
+                // Those of vectors are for global memory.
+                Space::Shared if count == 1 => {
                     self.counters.shared_atomic_requests += 1;
                     self.check_shared(&request)?;
                     let mut values = [[0; LANES]];
                     for lane in lanes(mask) {
                         let one = Request { mask: 1 << lane, ..request };
                         copy_out(&self.shared, &one, &mut values);
-                        old[lane] = values[0][lane];
-                        values[0][lane] = (atomic.update)(old[lane], operands[0][lane], operands[1][lane]);
+                        old[0][lane] = values[0][lane];
+                        values[0][lane] = (atomic.update)(old[0][lane], b[0][lane], c[lane]);
                         copy_in(&mut self.shared, &one, &values);
                     }
                 }
                 _ => {
-                    let text = "atomics are for global and shared memory".to_owned();
-                    return Err(self.out_of_bounds(&request, mask, Where::Local, text));
+                    let (text, memory) = match space {
+                        Space::Shared => ("atomics of vectors are for global memory", Where::Shared),
+                        _ => ("atomics are for global and shared memory", Where::Local),
+                    };
+                    return Err(self.out_of_bounds(&request, mask, memory, text.to_owned()));
                 }
             }
         }
         self.synchronise(&request, atomic.address.space, atomic.scope, [false, true]);
         let first = active.trailing_zeros() as usize;
-        warp.poll(at, addresses[first], old[first]);
-        if let Some(target) = atomic.target {
-            warp.registers.set_wide(target, &old, active);
+        warp.poll(at, addresses[first], old[0][first]);
+        for (target, old) in atomic.targets.iter().zip(&old) {
+            warp.registers.set_wide(*target, old, active);
         }
         Ok(())
     }

@@ -371,6 +371,11 @@ pub enum Outcome {
     Predicates,
     /// Operands d, a, b, c: d is this where the join holds, else 0.
     Value(u32),
+    /// The same, of 16 bits.
+    Half(u16),
+    /// Operands d, a, b, c: the lower half of d is this where the join with the comparison's lanes holds, the upper one where
+    /// that with the others does.
+    Halves(u16),
 }
 
 /// How the lanes of a comparison are joined with a predicate.
@@ -386,7 +391,8 @@ impl Outcome {
         let sources = [bank::<V>(), bank::<V>(), Bank::Predicate];
         let destinations: &[Bank] = match self {
             Outcome::Predicates => &[Bank::Predicate; 2],
-            Outcome::Value(_) => &[Bank::Word],
+            Outcome::Value(_) | Outcome::Halves(_) => &[Bank::Word],
+            Outcome::Half(_) => &[Bank::Half],
         };
         let first = destinations.len();
         Lanes::new(destinations, &sources, move |registers, o, mask| {
@@ -405,6 +411,15 @@ impl Outcome {
             }
             Outcome::Value(value) => {
                 let d = each(|lane| if bits >> lane & 1 != 0 { value } else { 0 });
+                write::<u32>(registers, o[0], &d, mask);
+            }
+            Outcome::Half(value) => {
+                let d = each(|lane| if bits >> lane & 1 != 0 { value } else { 0 });
+                write::<u16>(registers, o[0], &d, mask);
+            }
+            Outcome::Halves(value) => {
+                let half = |bits: u32, lane: usize| if bits >> lane & 1 != 0 { u32::from(value) } else { 0 };
+                let d = each(|lane| half(bits, lane) | half(opposite, lane) << 16);
                 write::<u32>(registers, o[0], &d, mask);
             }
         }
@@ -427,10 +442,11 @@ pub fn compare<A: Value, V: PartialOrd>(
 /// `f(a) relation f(b)` for the lower halves of a and b, and for the upper ones instead of the opposite.
 pub fn compare_halves<V: PartialOrd>(
     relation: Relation,
+    outcome: Outcome,
     join: Join,
     f: impl Fn(u16) -> V + Send + Sync + 'static,
 ) -> Lanes {
-    Outcome::Predicates.of::<u32>(join, move |a, b| {
+    outcome.of::<u32>(join, move |a, b| {
         let halves = |shift: u32| relation.lanes(a, b, |raw| f((raw >> shift) as u16));
         [halves(0), halves(16)]
     })

@@ -194,12 +194,15 @@ pub struct Atomic {
     pub address: Address,
     pub order: Order,
     pub scope: Scope,
+    /// Bytes of one value.
     pub size: u32,
     pub update: Update,
     /// What it is in global memory, where that differs.
     pub update_global: Option<Update>,
-    pub target: Option<Register>,
-    pub b: Register,
+    /// The old values, of `atom`.
+    pub targets: Vec<Register>,
+    /// A value each, one after another in memory.
+    pub b: Vec<Register>,
     pub c: Register,
 }
 

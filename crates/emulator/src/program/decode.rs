@@ -16,7 +16,7 @@ use super::{
     },
     flow::{self, Uses},
     forms::{self, Family},
-    memory, sync,
+    memory, sync, video,
 };
 
 /// Instructions that a kernel may have, calls inlined.
@@ -440,6 +440,7 @@ impl<'a> Decoder<'a> {
             Some(Family::Lanes) if instruction.name == "mov" && reads_clock(instruction) => {
                 self.clock(instruction)
             }
+            Some(Family::Lanes) if instruction.name == "vabsdiff4" => video::decode(self, instruction),
             Some(Family::Lanes) => self.lanes(instruction),
         }?;
         self.guard = Guard::NONE;

@@ -26,6 +26,7 @@ const GROUPS: &str = "
     UNSIGNED  ORDER|lo|ls|hi|hs
     FLOAT     ORDER|equ|neu|ltu|leu|gtu|geu|num|nan
     JOIN      and|or|xor
+    TRUTH     u32|s32|f32|f16|bf16
     PROPERTY  finite|infinite|number|notanumber|normal|subnormal
     SHARED    shared|shared::cta
     STATE     global|SHARED
@@ -34,6 +35,9 @@ const GROUPS: &str = "
     VECTOR    v2|v4
     EVICT     L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate
     AHEAD     L2::64B|L2::128B|L2::256B
+    HINT      L2::cache_hint
+    PRIORITY  L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged
+    SECOND    L2::evict_first|L2::evict_unchanged
 ";
 
 const CONTROL: &str = "
@@ -111,6 +115,7 @@ const LANES: &str = "
     neg       ftz? f32|HALF
     dp4a      u32|s32 u32|s32
     dp2a      lo|hi u32|s32 u32|s32
+    vabsdiff4 sat|add? u32|s32 u32|s32 u32|s32
 
     rcp       ROUND|approx ftz? f32
     rcp       ROUND f64
@@ -154,13 +159,16 @@ const LANES: &str = "
     setp      UNSIGNED JOIN? u16|u32|u64
     setp      FLOAT JOIN? ftz? f32|HALF
     setp      FLOAT JOIN? f64|BHALF
-    set       EQUAL JOIN? u32|s32|f32 BITS
-    set       ORDER JOIN? u32|s32|f32 s16|s32|s64
-    set       UNSIGNED JOIN? u32|s32|f32 u16|u32|u64
-    set       FLOAT JOIN? ftz? u32|s32|f32 f32
-    set       FLOAT JOIN? u32|s32|f32 f64
-    set       FLOAT JOIN? ftz? u32|s32 f16
-    set       FLOAT JOIN? u32|s32 bf16
+    set       EQUAL JOIN? TRUTH BITS
+    set       ORDER JOIN? TRUTH s16|s32|s64
+    set       UNSIGNED JOIN? TRUTH u16|u32|u64
+    set       FLOAT JOIN? ftz? u32|s32|f32|f16 f32
+    set       FLOAT JOIN? bf16 f16|f32
+    set       FLOAT JOIN? TRUTH f64
+    set       FLOAT JOIN? ftz? u16|s16|u32|s32|f16 f16
+    set       FLOAT JOIN? u16|s16|u32|s32|bf16 bf16
+    set       FLOAT JOIN? ftz? u32|s32|f16x2 f16x2
+    set       FLOAT JOIN? u32|s32|bf16x2 bf16x2
 
     cvt       ALL_INT ALL_INT
     cvt       sat u8 s8|INT
@@ -200,12 +208,16 @@ const MEMORY: &str = "
     ld        weak? STATE|local|const|PARAM? ca|cg|cs|lu|cv? EVICT? AHEAD? VECTOR? STORED
     ld        volatile STATE? AHEAD? VECTOR? STORED
     ld        relaxed|acquire SCOPE STATE? EVICT? AHEAD? VECTOR? STORED
+    ld        weak? global? ca|cg|cs|lu|cv? EVICT? HINT AHEAD? VECTOR? STORED
+    ld        relaxed|acquire SCOPE global? EVICT? HINT AHEAD? VECTOR? STORED
     ld        mmio relaxed sys global? STORED
-    ld        global ca|cg|cs? nc EVICT? AHEAD? VECTOR? STORED
+    ld        global ca|cg|cs? nc EVICT? HINT? AHEAD? VECTOR? STORED
     ldu       global? VECTOR? STORED
     st        weak? STATE|local|param|param::func? wb|cg|cs|wt? EVICT? VECTOR? STORED
     st        volatile STATE? VECTOR? STORED
     st        relaxed|release SCOPE STATE? EVICT? VECTOR? STORED
+    st        weak? global? wb|cg|cs|wt? EVICT? HINT VECTOR? STORED
+    st        relaxed|release SCOPE global? EVICT? HINT VECTOR? STORED
     st        mmio relaxed sys global? STORED
     prefetch  global|local? L1|L2
     prefetch  global L2::evict_last|L2::evict_normal
@@ -213,6 +225,9 @@ const MEMORY: &str = "
     applypriority global? L2::evict_normal
     discard   global? L2
     isspacep  STATE|local|param|param::entry
+    createpolicy fractional PRIORITY SECOND? b64
+    createpolicy range global? PRIORITY SECOND? b64
+    createpolicy cvt L2 b64
 
     atom      relaxed|acquire|release|acq_rel? SCOPE? STATE? add u32|s32|u64|f32|f64
     atom      relaxed|acquire|release|acq_rel? SCOPE? STATE? add noftz HALF|BHALF
@@ -220,11 +235,27 @@ const MEMORY: &str = "
     atom      relaxed|acquire|release|acq_rel? SCOPE? STATE? inc|dec u32
     atom      relaxed|acquire|release|acq_rel? SCOPE? STATE? and|or|xor|exch b32|b64
     atom      relaxed|acquire|release|acq_rel? SCOPE? STATE? cas BITS
+    atom      relaxed|acquire|release|acq_rel? SCOPE? global? add HINT u32|s32|u64|f32|f64
+    atom      relaxed|acquire|release|acq_rel? SCOPE? global? add noftz HINT HALF|BHALF
+    atom      relaxed|acquire|release|acq_rel? SCOPE? global? min|max HINT CARRY
+    atom      relaxed|acquire|release|acq_rel? SCOPE? global? inc|dec HINT u32
+    atom      relaxed|acquire|release|acq_rel? SCOPE? global? and|or|xor|exch HINT b32|b64
+    atom      relaxed|acquire|release|acq_rel? SCOPE? global? add HINT? VECTOR f32
+    atom      relaxed|acquire|release|acq_rel? SCOPE? global? add noftz HINT? v2|v4|v8 f16|bf16
+    atom      relaxed|acquire|release|acq_rel? SCOPE? global? add noftz HINT? VECTOR f16x2|bf16x2
     red       relaxed|release? SCOPE? STATE? add u32|s32|u64|f32|f64
     red       relaxed|release? SCOPE? STATE? add noftz HALF|BHALF
     red       relaxed|release? SCOPE? STATE? min|max CARRY
     red       relaxed|release? SCOPE? STATE? inc|dec u32
     red       relaxed|release? SCOPE? STATE? and|or|xor b32|b64
+    red       relaxed|release? SCOPE? global? add HINT u32|s32|u64|f32|f64
+    red       relaxed|release? SCOPE? global? add noftz HINT HALF|BHALF
+    red       relaxed|release? SCOPE? global? min|max HINT CARRY
+    red       relaxed|release? SCOPE? global? inc|dec HINT u32
+    red       relaxed|release? SCOPE? global? and|or|xor HINT b32|b64
+    red       relaxed|release? SCOPE? global? add HINT? VECTOR f32
+    red       relaxed|release? SCOPE? global? add noftz HINT? v2|v4|v8 f16|bf16
+    red       relaxed|release? SCOPE? global? add noftz HINT? VECTOR f16x2|bf16x2
 ";
 
 const SYNC: &str = "

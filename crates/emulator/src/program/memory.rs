@@ -19,6 +19,7 @@ pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(
         "st" => store(decoder, instruction),
         "isspacep" => in_space(decoder, instruction),
         "atom" | "red" => atomic(decoder, instruction),
+        "createpolicy" => policy(decoder, instruction),
         // Hints, which change no value.
         _ => decoder.emit(Operation::Nothing, Uses::default()),
     }
@@ -59,19 +60,51 @@ fn scope(words: &mut Words) -> Scope {
     }
 }
 
-/// Cache operators and hints, which change no value.
-fn drop_hints(words: &mut Words) {
+/// Cache operators and hints, which change no value. Whether the last operand is a cache policy.
+fn drop_hints(words: &mut Words) -> bool {
     words.take_any(&["ca", "cg", "cs", "lu", "cv", "wb", "wt"]);
     words.take("nc");
+    let hint = words.take("L2::cache_hint");
     words.drop_all("L1::");
     words.drop_all("L2::");
+    hint
+}
+
+/// What a cache policy holds: nothing that can be seen.
+const POLICY: u64 = 0;
+
+/// `createpolicy`.
+fn policy(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), LoadError> {
+    let is = |kind: &str| instruction.modifiers.iter().any(|word| word == kind);
+    let operands = &instruction.operands;
+    let mut read = Vec::new();
+    if is("range") {
+        decoder.expect(instruction, 4)?;
+        let space = if is("global") { Space::Global } else { Space::Generic };
+        read.extend(decoder.address(&operands[1], space)?.base);
+        for size in &operands[2..] {
+            read.push(decoder.source(size, Bank::Word)?);
+        }
+    } else if is("cvt") {
+        decoder.expect(instruction, 2)?;
+        read.push(decoder.source(&operands[1], Bank::Double)?);
+    } else if let [_, fraction] = operands.as_slice() {
+        read.push(decoder.source(fraction, Bank::Word)?);
+    } else {
+        decoder.expect(instruction, 1)?;
+    }
+    let target = decoder.target(&operands[0], Bank::Double)?;
+    let operation = crate::exec::lanes::convert(Bank::Double, [], |[]| POLICY);
+    let operands = [target.index, 0, 0, 0, 0, 0, 0, 0];
+    decoder.emit(Operation::Lanes(operation, operands), Uses { read, written: vec![target] })
 }
 
 /// How many values, and the type of each.
 fn shape(words: &mut Words) -> Result<(usize, Type), String> {
-    let count = match words.take_any(&["v2", "v4"]) {
+    let count = match words.take_any(&["v2", "v4", "v8"]) {
         Some("v2") => 2,
-        Some(_) => 4,
+        Some("v4") => 4,
+        Some(_) => 8,
         None => 1,
     };
     let ty = words.ty()?;
@@ -96,22 +129,38 @@ struct Access {
     space: Space,
     count: usize,
     ty: Type,
+    /// The register of the cache policy.
+    policy: Option<Register>,
 }
 
-fn access(decoder: &Decoder, instruction: &ast::Instruction) -> Result<Access, LoadError> {
-    decoder.expect(instruction, 2)?;
+fn access(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<Access, LoadError> {
     let mut words = Words::new(instruction);
     let order = order(&mut words, Order::Weak);
     let scope = scope(&mut words);
     let space = space(&mut words);
-    drop_hints(&mut words);
+    let hint = drop_hints(&mut words);
     let (count, ty) = or_fail(decoder, shape(&mut words))?;
     or_fail(decoder, words.finish())?;
-    Ok(Access { order, scope, space, count, ty })
+    let policy = cache_policy(decoder, instruction, 2, hint)?;
+    Ok(Access { order, scope, space, count, ty, policy })
+}
+
+/// The register of the cache policy that an instruction has behind so many other operands.
+fn cache_policy(
+    decoder: &mut Decoder,
+    instruction: &ast::Instruction,
+    operands: usize,
+    hint: bool,
+) -> Result<Option<Register>, LoadError> {
+    decoder.expect(instruction, operands + usize::from(hint))?;
+    match instruction.operands.get(operands) {
+        Some(policy) => decoder.source(policy, Bank::Double).map(Some),
+        None => Ok(None),
+    }
 }
 
 fn load(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), LoadError> {
-    let Access { order, scope, space, count, ty } = access(decoder, instruction)?;
+    let Access { order, scope, space, count, ty, policy } = access(decoder, instruction)?;
     let operands = parts(&instruction.operands[0]);
     if operands.len() != count {
         return decoder.error(format!("`ld` of {count} values into {} registers", operands.len()));
@@ -128,7 +177,7 @@ fn load(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), Loa
         targets.push(register);
     }
     let address = decoder.address(&instruction.operands[1], space)?;
-    let uses = Uses { read: address.base.into_iter().collect(), written: targets.clone() };
+    let uses = Uses { read: address.base.into_iter().chain(policy).collect(), written: targets.clone() };
     let signed = matches!(ty, Type::S8 | Type::S16 | Type::S32 | Type::S64);
     let constant = instruction.modifiers.iter().any(|word| word == "nc");
     let load = Load { address, order, scope, size: bits_of(ty) / 8, signed, constant, targets };
@@ -136,7 +185,7 @@ fn load(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), Loa
 }
 
 fn store(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), LoadError> {
-    let Access { order, scope, space, count, ty } = access(decoder, instruction)?;
+    let Access { order, scope, space, count, ty, policy } = access(decoder, instruction)?;
     let operands = parts(&instruction.operands[1]);
     if operands.len() != count {
         return decoder.error(format!("`st` of {count} values out of {} registers", operands.len()));
@@ -146,7 +195,7 @@ fn store(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), Lo
         sources.push(value(decoder, operand, ty)?);
     }
     let address = decoder.address(&instruction.operands[0], space)?;
-    let read = sources.iter().copied().chain(address.base).collect();
+    let read = sources.iter().copied().chain(address.base).chain(policy).collect();
     let store = Store { address, order, scope, size: bits_of(ty) / 8, sources };
     decoder.emit(Operation::Store(Box::new(store)), Uses { read, written: vec![] })
 }
@@ -192,39 +241,39 @@ fn atomic(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), L
     let operations = ["add", "and", "or", "xor", "min", "max", "exch", "cas", "inc", "dec"];
     let Some(operation) = words.take_any(&operations) else { return decoder.unknown(instruction) };
     words.take("noftz");
-    let ty = or_fail(decoder, words.ty())?;
+    let hint = words.take("L2::cache_hint");
+    let (count, ty) = or_fail(decoder, shape(&mut words))?;
     or_fail(decoder, words.finish())?;
     let Some(update) = update(operation, ty) else { return decoder.unknown(instruction) };
     if matches!(space, Space::Local | Space::Param) {
         return decoder.unknown(instruction);
     }
     let values = if operation == "cas" { 2 } else { 1 };
-    decoder.expect(instruction, usize::from(returns) + 1 + values)?;
-    let (target, operands) = match (returns, instruction.operands.split_first()) {
-        (true, Some((target, rest))) => {
-            let target = match decoder.register(target)? {
-                Some((register, bits)) if bits == bits_of(ty) => Some(register),
-                Some(_) => return decoder.error("the register's width is not the type's"),
-                None => Some(decoder.target(target, bank_of(ty).unwrap_or(Bank::Double))?),
-            };
-            (target, rest)
-        }
-        _ => (None, instruction.operands.as_slice()),
-    };
+    let policy = cache_policy(decoder, instruction, usize::from(returns) + 1 + values, hint)?;
+    let (target, operands) = instruction.operands.split_at(usize::from(returns));
+    let mut targets = Vec::new();
+    for target in target.iter().flat_map(parts) {
+        targets.push(match decoder.register(target)? {
+            Some((register, bits)) if bits == bits_of(ty) => register,
+            Some(_) => return decoder.error("the register's width is not the type's"),
+            None => decoder.target(target, bank_of(ty).unwrap_or(Bank::Double))?,
+        });
+    }
     let address = decoder.address(&operands[0], space)?;
-    let b = value(decoder, &operands[1], ty)?;
-    let c = match operands.get(2) {
-        Some(operand) => value(decoder, operand, ty)?,
-        None => b,
-    };
-    let uses = Uses {
-        read: [b, c].into_iter().chain(address.base).collect(),
-        written: target.into_iter().collect(),
-    };
+    let mut b = Vec::new();
+    for operand in parts(&operands[1]) {
+        b.push(value(decoder, operand, ty)?);
+    }
+    if b.len() != count || returns && targets.len() != count {
+        return decoder.error(format!("`{}` of {count} values with {} registers", instruction.name, b.len()));
+    }
+    let c = if values == 2 { value(decoder, &operands[2], ty)? } else { b[0] };
+    let read = b.iter().copied().chain([c]).chain(address.base).chain(policy).collect();
+    let uses = Uses { read, written: targets.clone() };
     // "… on global memory flushes subnormal inputs and results to sign-preserving zero." (PTX ISA, "atom".)
     let update_global = if ty == Type::F32 { Some(sum(alu::flush)) } else { None };
     let size = bits_of(ty) / 8;
-    let atomic = Atomic { address, order, scope, size, update, update_global, target, b, c };
+    let atomic = Atomic { address, order, scope, size, update, update_global, targets, b, c };
     decoder.emit(Operation::Atomic(Box::new(atomic)), uses)
 }
 

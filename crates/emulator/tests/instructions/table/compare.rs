@@ -79,6 +79,8 @@ fn scalar<V: Value + 'static>(rows: &mut Vec<Row>, ty: &str, relations: &[Relati
     }
     joined(rows, ty, relations, order);
     set(rows, ty, &["u32", "s32", "f32"], relations, order);
+    let small: &[&str] = if ty.starts_with("ftz") { &["f16"] } else { &["f16", "bf16"] };
+    set(rows, ty, small, &relations[..1], order);
 }
 
 /// `set`, alone and joined with a predicate: all ones, or 1.0, where it holds.
@@ -89,24 +91,72 @@ fn set<V: Value + 'static>(
     relations: &[Relation],
     order: Order<V>,
 ) {
-    let (ftz, from) = ty.strip_prefix("ftz.").map_or(("", ty), |from| (".ftz", from));
     for to in to {
-        let yes = if *to == "f32" { 1.0f32.to_bits() } else { u32::MAX };
-        for &(name, holds) in relations {
-            rows.push(row(
-                format!("set.{name}{ftz}.{to}.{from}"),
-                move |a: V, b: V| {
-                    if holds(order(a, b)) { yes } else { 0 }
-                },
-            ));
+        match *to {
+            "f32" => set_to(rows, [ty, to], [0, 1.0f32.to_bits()], relations, order),
+            "u32" | "s32" => set_to(rows, [ty, to], [0, u32::MAX], relations, order),
+            to => set_to(rows, [ty, to], [0, true_half(to)], relations, order),
         }
-        let (name, holds) = relations[0];
+    }
+}
+
+/// What `set` gives of 16 bits, where it holds.
+fn true_half(to: &str) -> u16 {
+    match to {
+        "f16" | "f16x2" => 0x3c00,
+        "bf16" | "bf16x2" => 0x3f80,
+        _ => u16::MAX,
+    }
+}
+
+/// `set` to one type, which gives one of two values.
+fn set_to<V: Value + 'static, R: Value + Sync + 'static>(
+    rows: &mut Vec<Row>,
+    [ty, to]: [&str; 2],
+    [no, yes]: [R; 2],
+    relations: &[Relation],
+    order: Order<V>,
+) {
+    let (ftz, from) = ty.strip_prefix("ftz.").map_or(("", ty), |from| (".ftz", from));
+    for &(name, holds) in relations {
+        rows.push(row(
+            format!("set.{name}{ftz}.{to}.{from}"),
+            move |a: V, b: V| {
+                if holds(order(a, b)) { yes } else { no }
+            },
+        ));
+    }
+    let (name, holds) = relations[0];
+    for (join, joined) in JOINS {
+        let text = format!("set.{name}.{join}{ftz}.{to}.{from} %x, %a, %b, %c;");
+        rows.push(script(
+            text,
+            move |a: V, b: V, c: bool| if joined(holds(order(a, b)), c) { yes } else { no },
+        ));
+    }
+}
+
+/// `set` of two values in a register, which gives as many.
+fn set_pairs<V: Value + 'static>(rows: &mut Vec<Row>, ty: &str, relations: &[Relation], order: Order<V>)
+where
+    Two<V>: Value,
+{
+    let (ftz, from) = ty.strip_prefix("ftz.").map_or(("", ty), |from| (".ftz", from));
+    for to in ["u32", "s32", &format!("{from}x2")] {
+        let yes = true_half(to);
+        let value = move |holds: bool| if holds { yes } else { 0 };
+        for &(name, holds) in relations {
+            rows.push(row(format!("set.{name}{ftz}.{to}.{from}x2"), move |a: Two<V>, b: Two<V>| {
+                Two(value(holds(order(a.0, b.0))), value(holds(order(a.1, b.1))))
+            }));
+        }
+        let (name, holds) = relations[relations.len() / 2];
         for (join, joined) in JOINS {
-            let text = format!("set.{name}.{join}{ftz}.{to}.{from} %x, %a, %b, %c;");
-            rows.push(script(
-                text,
-                move |a: V, b: V, c: bool| if joined(holds(order(a, b)), c) { yes } else { 0 },
-            ));
+            let text = format!("set.{name}.{join}{ftz}.{to}.{from}x2 %x, %a, %b, !%c;");
+            rows.push(script(text, move |a: Two<V>, b: Two<V>, c: bool| {
+                let join = |a: V, b: V| value(joined(holds(order(a, b)), !c));
+                Two(join(a.0, b.0), join(a.1, b.1))
+            }));
         }
     }
 }
@@ -148,7 +198,12 @@ where
             }));
         }
     }
-    set(rows, ty, &["u32", "s32"], relations, order);
+    let own = ty.trim_start_matches("ftz.");
+    set(rows, ty, &["u16", "s16", "u32", "s32", own], relations, order);
+    if ty == "f16" {
+        set(rows, ty, &["bf16"], relations, order);
+    }
+    set_pairs(rows, ty, relations, order);
 }
 
 fn selections(rows: &mut Vec<Row>) {

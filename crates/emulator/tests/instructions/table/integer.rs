@@ -13,6 +13,7 @@ pub fn rows() -> Vec<Row> {
     carries(&mut rows);
     dots(&mut rows);
     pairs(&mut rows);
+    absolute_differences(&mut rows);
     rows
 }
 
@@ -198,4 +199,58 @@ fn pairs(rows: &mut Vec<Row>) {
         )*};
     }
     pairs!(u16 "u16x2" i16 "s16x2");
+}
+
+/// `vabsdiff4`: absolute differences of chosen bytes, merged into the third source or added to it. (PTX ISA, "SIMD Video
+/// Instructions".)
+fn absolute_differences(rows: &mut Vec<Row>) {
+    /// The four bytes, the first the least significant, of those of a and then of b that the selector names, the first for
+    /// the most significant byte.
+    fn chosen(a: u32, b: u32, selector: &str, signed: bool) -> [i64; 4] {
+        let mut chosen = [0; 4];
+        for (place, digit) in selector.bytes().rev().enumerate() {
+            let number = u32::from(digit - b'0');
+            let byte = if number < 4 { a >> (8 * number) } else { b >> (8 * (number - 4)) } & 0xff;
+            chosen[place] = if signed && byte > 127 { i64::from(byte) - 256 } else { i64::from(byte) };
+        }
+        chosen
+    }
+    let mut add = |kind: &str, [to, from_a, from_b]: [&'static str; 3], selectors: [&'static str; 3]| {
+        let [mask, of_a, of_b] = selectors;
+        let text = match selectors {
+            ["3210", "3210", "7654"] => format!("vabsdiff4.{to}.{from_a}.{from_b}{kind} %x, %a, %b, %c;"),
+            _ => format!("vabsdiff4.{to}.{from_a}.{from_b}{kind} %x.b{mask}, %a.b{of_a}, %b.b{of_b}, %c;"),
+        };
+        let (adds, saturates) = (kind == ".add", kind == ".sat");
+        rows.push(script(text, move |a: u32, b: u32, c: u32| {
+            let first = chosen(a, b, of_a, from_a == "s32");
+            let second = chosen(a, b, of_b, from_b == "s32");
+            let mut result = i64::from(c);
+            for place in 0..4 {
+                if !mask.contains(char::from(b'0' + place as u8)) {
+                    continue;
+                }
+                let most = if to == "s32" { 127 } else { 255 };
+                let difference = (first[place] - second[place]).abs();
+                if adds {
+                    result += difference;
+                } else {
+                    let byte = if saturates { difference.min(most) } else { difference % 256 };
+                    let before = result / (1 << (8 * place)) % 256;
+                    result += (byte - before) << (8 * place);
+                }
+            }
+            result as u32
+        }));
+    };
+    for kind in ["", ".sat", ".add"] {
+        for types in 0..8 {
+            let ty = |bit: u32| if types >> bit & 1 == 0 { "u32" } else { "s32" };
+            add(kind, [ty(2), ty(1), ty(0)], ["3210", "3210", "7654"]);
+        }
+        for mask in ["0", "1", "10", "2", "20", "21", "210", "3", "30", "31", "310", "32", "320", "321"] {
+            add(kind, ["u32", "s32", "u32"], [mask, "7531", "0246"]);
+        }
+        add(kind, ["s32", "u32", "s32"], ["3210", "0000", "4567"]);
+    }
 }

@@ -12,6 +12,7 @@ pub fn rows() -> Vec<Row> {
     orders(&mut rows);
     addresses(&mut rows);
     hints(&mut rows);
+    policies(&mut rows);
     atomics(&mut rows);
     rows
 }
@@ -192,6 +193,22 @@ fn orders(rows: &mut Vec<Row>) {
                 &format!("{store}TYPE [{at}], GIVEN;\n{load}TYPE LOADED, [{at}];"),
             );
         }
+        let space = next(&[".global", ""]);
+        for (store, load) in [
+            (format!("st.weak{space}.{to}"), format!("ld.weak{space}.{from}.L2::{ahead}")),
+            (format!("st{space}.L1::{evict}"), format!("ld{space}.L1::{evict}")),
+            (format!("st.relaxed.{scope}{space}"), format!("ld.relaxed.{scope}{space}.L2::{ahead}")),
+            (
+                format!("st.release.{scope}{space}.L1::{evict}"),
+                format!("ld.acquire.{scope}{space}.L1::{evict}"),
+            ),
+        ] {
+            let text = format!(
+                "{POLICY}{store}.L2::cache_hintTYPE [%global], GIVEN, %policy;\n\
+                 {load}.L2::cache_hintTYPE LOADED, [%global], %policy;"
+            );
+            round_trip::<V>(ty, rows, vector, &text);
+        }
         // Of one value only.
         let text = "st.mmio.relaxed.sys.globalTYPE [%global], GIVEN;\nld.mmio.relaxed.sys.globalTYPE LOADED, [%global];";
         round_trip::<V>(ty, rows, 1, text);
@@ -199,6 +216,8 @@ fn orders(rows: &mut Vec<Row>) {
         for words in [format!("{operator}.nc"), format!("nc.L1::{evict}.L2::{ahead}")] {
             load::<V>(ty, rows, vector, &format!("ld.global.{words}TYPE LOADED, [%from];"), None);
         }
+        let text = format!("{POLICY}ld.global.nc.L2::cache_hintTYPE LOADED, [%from], %policy;");
+        load::<V>(ty, rows, vector, &text, None);
     }
     let mut turn = 0;
     for_each_type!(of_type(rows, &mut turn));
@@ -278,6 +297,31 @@ fn hints(rows: &mut Vec<Row>) {
     }
 }
 
+/// A cache policy in the register `%policy`.
+const POLICY: &str =
+    ".reg .b64 %policy;\ncreatepolicy.fractional.L2::evict_last.L2::evict_first.b64 %policy, 0.5;\n";
+
+/// What `createpolicy` makes, given to a load, which it changes in nothing.
+fn policies(rows: &mut Vec<Row>) {
+    let mut policy = |text: &str| {
+        let text = format!(
+            ".reg .b64 %policy;\ncreatepolicy.{text};\nld.global.L2::cache_hint.b64 %x, [%from], %policy;"
+        );
+        rows.push(script(text, |a: u64| a));
+    };
+    for primary in ["evict_last", "evict_normal", "evict_first", "evict_unchanged"] {
+        policy(&format!("fractional.L2::{primary}.b64 %policy"));
+        policy(&format!("range.L2::{primary}.b64 %policy, [%from], 64, 128"));
+        for secondary in ["evict_first", "evict_unchanged"] {
+            policy(&format!("fractional.L2::{primary}.L2::{secondary}.b64 %policy, 0.25"));
+            policy(&format!("range.global.L2::{primary}.L2::{secondary}.b64 %policy, [%from], 64, 128"));
+        }
+    }
+    // An access property is the host's to make.
+    let text = ".reg .b64 %policy;\ncreatepolicy.cvt.L2.b64 %policy, 0;\nmov.b64 %x, %a;";
+    rows.push(script(text, |a: u64| a));
+}
+
 /// `atom`, which gives the old value, and `red`, each in one memory or both; and the new value.
 fn atomic<V: Value + Sync + 'static>(
     rows: &mut Vec<Row>,
@@ -306,6 +350,91 @@ fn atomic<V: Value + Sync + 'static>(
                 update,
             ));
         }
+    }
+    if memories.contains(&"%global") {
+        hinted(rows, operation, update);
+    }
+}
+
+/// Atomics in global memory with a cache policy.
+fn hinted<V: Value + Sync + 'static>(
+    rows: &mut Vec<Row>,
+    operation: &str,
+    update: impl Fn(V, V) -> V + Copy + Sync + 'static,
+) {
+    let bits = V::OPERAND.register();
+    for turn in 0..5 {
+        let (order, scope) = next_order(2 * turn);
+        let (red_order, space) = (["", ".relaxed", ".release"][turn % 3], ["", ".global"][turn % 2]);
+        let red = match operation.starts_with("exch") {
+            true => String::new(),
+            false => {
+                format!("red{red_order}{scope}{space}.{operation}.L2::cache_hint [%global], %b, %policy;\n")
+            }
+        };
+        let once = red.is_empty();
+        let text = format!(
+            "{POLICY}st.global.{bits} [%global], %a;\n\
+             atom{order}{scope}{space}.{operation}.L2::cache_hint %x, [%global], %b, %policy;\n\
+             {red}ld.global.{bits} %y, [%global];"
+        );
+        rows.push(of_thread(
+            text,
+            |a: V, b: V| (a, b),
+            move |thread| {
+                let [a, b] = [0, 1].map(|place| V::from_register(thread.sources()[place]));
+                let new = V::from_register(update(a, b).to_register());
+                let new = if once { new } else { update(new, b) };
+                vec![thread.sources()[0], new.to_register()]
+            },
+        ));
+    }
+}
+
+/// Atomics of vectors in global memory: the last element's old value and the first one's new value, and both after `red`.
+fn vector<V: Value + Sync + 'static>(
+    rows: &mut Vec<Row>,
+    counts: &[usize],
+    operation: &str,
+    update: impl Fn(V, V) -> V + Copy + Sync + 'static,
+) {
+    let bits = V::OPERAND.register();
+    let bytes = if bits == "b32" { 4 } else { 2 };
+    for (turn, &count) in counts.iter().cycle().take(5 * counts.len()).enumerate() {
+        let (order, scope) = next_order(2 * turn);
+        let (red_order, space) = (["", ".relaxed", ".release"][turn % 3], ["", ".global"][turn % 2]);
+        let (policy, hint, operand) =
+            if turn % 2 == 0 { (POLICY, ".L2::cache_hint", ", %policy") } else { ("", "", "") };
+        let list = |even: &str, odd: &str| {
+            let register = |place| if place % 2 == 0 { even } else { odd };
+            format!("{{{}}}", (0..count).map(register).collect::<Vec<_>>().join(", "))
+        };
+        let (given, last) = (list("%c", "%d"), bytes * (count - 1));
+        let stores: String = (0..count)
+            .map(|place| {
+                let register = ["%a", "%b"][place % 2];
+                format!("st.global.{bits} [%global+{}], {register};\n", bytes * place)
+            })
+            .collect();
+        let mut old: Vec<String> = (0..count).map(|place| format!("%t{place}")).collect();
+        old[count - 1] = "%x".to_owned();
+        let old = old.join(", ");
+        let words = format!("{scope}{space}.v{count}.{operation}{hint}");
+        let text = format!(
+            "{policy}.reg .{bits} %t<8>;\n{stores}atom{order}{words} {{{old}}}, [%global], {given}{operand};\n\
+             ld.global.{bits} %y, [%global];"
+        );
+        let new = move |thread: &Thread, place: usize| {
+            let [old, value] = [place, 2 + place].map(|place| V::from_register(thread.sources()[place]));
+            update(old, value).to_register()
+        };
+        let types = |_: V, b: V, c: V, _: V| (b, c);
+        rows.push(of_thread(text, types, move |thread| vec![thread.sources()[1], new(thread, 0)]));
+        let text = format!(
+            "{policy}{stores}red{red_order}{words} [%global], {given}{operand};\n\
+             ld.global.{bits} %x, [%global];\nld.global.{bits} %y, [%global+{last}];"
+        );
+        rows.push(of_thread(text, types, move |thread| vec![new(thread, 0), new(thread, 1)]));
     }
 }
 
@@ -368,5 +497,11 @@ fn float_atomics(rows: &mut Vec<Row>) {
     atomic(rows, EVERYWHERE, "add.noftz.bf16x2", pair::<BFloat>);
     atomic(rows, EVERYWHERE, "add.f64", sum::<Double>);
     atomic(rows, &["%shared"], "add.f32", sum::<Single>);
-    atomic(rows, &["%global"], "add.f32", |a: Single, b: Single| flush(sum(flush(a), flush(b))));
+    let flushed = |a: Single, b: Single| flush(sum(flush(a), flush(b)));
+    atomic(rows, &["%global"], "add.f32", flushed);
+    vector(rows, &[2, 4], "f32.add", flushed);
+    vector(rows, &[2, 4, 8], "add.noftz.f16", sum::<Half>);
+    vector(rows, &[2, 4, 8], "bf16.add.noftz", sum::<BFloat>);
+    vector(rows, &[2, 4], "f16x2.add.noftz", pair::<Half>);
+    vector(rows, &[2, 4], "add.noftz.bf16x2", pair::<BFloat>);
 }
