@@ -8,6 +8,7 @@ mod counting;
 mod grid;
 pub(crate) mod lanes;
 mod log;
+mod print;
 mod race;
 mod shadow;
 #[cfg(test)]

@@ -236,6 +236,9 @@ pub enum FaultKind {
     /// `trap` or `brkpt`.
     #[error("the kernel stopped itself with `{0}`")]
     Trap(&'static str),
+    /// An `assert` that did not hold, with its place in the source.
+    #[error("{0}")]
+    Assert(String),
     /// The kernel holds what the emulator does not know, and did not run.
     #[error("the kernel cannot run in the emulator: {0}")]
     Unknown(String),
@@ -264,7 +267,7 @@ pub struct Fault {
 
 impl Fault {
     /// The driver's error number: 700 for an illegal address, also of a copy in a replay, 716 for a misaligned one, 702 for a launch without end,
-    /// 701 for a launch that is not possible, 715, an illegal instruction, for a kernel that is not known, and 719, a failed
+    /// 701 for a launch that is not possible, 710 for an assertion, 715, an illegal instruction, for a kernel that is not known, and 719, a failed
     /// launch, for all else.
     pub fn code(&self) -> u32 {
         match self.kind {
@@ -272,6 +275,7 @@ impl Fault {
             FaultKind::Misaligned(_) => 716,
             FaultKind::Endless { .. } | FaultKind::Timeout { .. } => 702,
             FaultKind::Launch(_) => 701,
+            FaultKind::Assert(_) => 710,
             FaultKind::Unknown(_) => 715,
             _ => 719,
         }

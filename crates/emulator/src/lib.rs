@@ -91,6 +91,13 @@
 //! Misuse of the driver API gets the codes that the NVIDIA driver gives: an invalid handle, a launch past the limits,
 //! memory freed twice, a copy out of bounds. Host pointers are not checked.
 //!
+//! # What kernels print
+//!
+//! `printf` of a kernel (`vprintf`, as nvcc, clang and rustc call it) writes to this program's standard output as it goes: a
+//! thread's lines in order, each call's whole, and those of different threads in any order. It knows what CUDA's knows, and
+//! gives back what that does. An `assert` that does not hold (`__assertfail`) is a line on standard error, worded as CUDA
+//! words it, and a [`FaultKind::Assert`](fault::FaultKind::Assert), after which calls fail with `CUDA_ERROR_ASSERT`.
+//!
 //! # Several devices
 //!
 //! [`Settings::devices`], or `GPU_REDUCE_EMULATOR_DEVICES` in the environment, says how many there are. The driver takes

@@ -6,6 +6,7 @@ pub(crate) mod flow;
 pub mod forms;
 mod memory;
 mod sync;
+mod system;
 mod variables;
 mod video;
 

@@ -136,6 +136,32 @@ impl State<'_> {
         self.write(warp, &request, store.address.space, &values[..count])
     }
 
+    /// What a lane reads at a generic address, for the host: so many bytes, a power of two.
+    pub fn peek(
+        &mut self,
+        warp: &mut Warp,
+        lane: usize,
+        (address, bytes): (u64, u32),
+        at: u32,
+    ) -> Result<u64, Box<Fault>> {
+        let mut values = [[0; LANES]];
+        let request = Request {
+            addresses: &[address; LANES],
+            mask: 1 << lane,
+            size: bytes,
+            bytes,
+            order: Order::Weak,
+            kind: Kind::Read,
+            reads: true,
+            at,
+            warp: warp.index,
+            time: self.time(warp),
+        };
+        self.begin(&request);
+        self.read(warp, &request, Space::Generic, &mut values)?;
+        Ok(values[0][lane])
+    }
+
     /// A warp's clock.
     fn time(&self, warp: &Warp) -> u32 {
         self.checks.as_ref().map_or(0, |checks| checks.clocks.time[warp.index as usize])

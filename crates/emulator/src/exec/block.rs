@@ -522,6 +522,20 @@ impl<'g> State<'g> {
                     }
                     at += 1;
                 }
+                Operation::Print(print) => {
+                    if active != 0
+                        && let Err(fault) = self.print(warp, print, active, at)
+                    {
+                        break Err(fault);
+                    }
+                    at += 1;
+                }
+                Operation::Assert(assert) => {
+                    if active != 0 {
+                        break Err(self.assert(warp, assert, active, at));
+                    }
+                    at += 1;
+                }
                 Operation::Switch { index, targets, join } => {
                     warp.paths[path].at = at;
                     if let Err(fault) = self.switch(warp, path, active, (*index, targets, *join)) {

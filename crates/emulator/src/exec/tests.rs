@@ -5,6 +5,7 @@ mod compilers;
 mod counters;
 mod flow;
 mod planted;
+mod prints;
 
 use crate::{
     counters::Counters,

@@ -112,6 +112,8 @@ pub enum Operation {
     /// `clock`, `globaltimer`: instructions that the block has issued.
     Clock(Register),
     Fence(Scope),
+    Print(Box<Print>),
+    Assert(Box<Assert>),
     Nothing,
 }
 
@@ -210,6 +212,26 @@ impl fmt::Debug for Atomic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Atomic").field("address", &self.address).finish_non_exhaustive()
     }
+}
+
+/// `vprintf`, which `printf` calls.
+#[derive(Debug)]
+pub struct Print {
+    /// The address of the format, and that of the arguments.
+    pub format: Register,
+    pub arguments: Register,
+    /// How many arguments there were.
+    pub result: Register,
+}
+
+/// `__assertfail`, which `assert` calls.
+#[derive(Debug)]
+pub struct Assert {
+    /// The addresses of texts.
+    pub message: Register,
+    pub file: Register,
+    pub function: Register,
+    pub line: Register,
 }
 
 /// A block barrier.

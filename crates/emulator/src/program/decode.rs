@@ -16,7 +16,7 @@ use super::{
     },
     flow::{self, Uses},
     forms::{self, Family},
-    memory, sync, video,
+    memory, sync, system, video,
 };
 
 /// Instructions that a kernel may have, calls inlined.
@@ -707,11 +707,11 @@ impl<'a> Decoder<'a> {
             return self
                 .unknown_error(format!("`{name}` is no function; calls through registers are not known"));
         };
-        let Some(body) = &function.body else {
+        if function.body.is_none() && !system::has(function) {
             return self.unknown_error(format!(
                 "the function `{name}` has no body, and this device has none for it"
             ));
-        };
+        }
         if self.calls.contains(&name.as_str()) || function.entry {
             return self.unknown_error(format!("`{name}` calls itself, which is not known"));
         }
@@ -735,23 +735,30 @@ impl<'a> Decoder<'a> {
             self.jump(after)?;
             self.guard = Guard::NONE;
         }
-        let mut names = Names::new();
+        let (mut arguments, mut results) = (Vec::new(), Vec::new());
         for (formal, actual) in function.params.iter().zip(given) {
-            names.insert(formal.name.clone(), self.argument(formal, actual)?);
+            arguments.push((formal, self.argument(formal, actual)?));
         }
         for (formal, actual) in function.returns.iter().zip(returned) {
-            names.insert(formal.name.clone(), self.result(formal, actual)?);
+            results.push((formal, self.result(formal, actual)?));
         }
-        let (line, source) = (self.line, self.source);
-        // The function sees its own names only.
-        let scopes = std::mem::replace(&mut self.scopes, vec![names]);
-        self.returns.push(after);
-        self.calls.push(&function.name);
-        self.block(body)?;
-        self.calls.pop();
-        self.returns.pop();
-        self.scopes = scopes;
-        (self.line, self.source) = (line, source);
+        match &function.body {
+            Some(body) => {
+                let symbols = arguments.into_iter().chain(results);
+                let names = symbols.map(|(formal, symbol)| (formal.name.clone(), symbol)).collect();
+                let (line, source) = (self.line, self.source);
+                // The function sees its own names only.
+                let scopes = std::mem::replace(&mut self.scopes, vec![names]);
+                self.returns.push(after);
+                self.calls.push(&function.name);
+                self.block(body)?;
+                self.calls.pop();
+                self.returns.pop();
+                self.scopes = scopes;
+                (self.line, self.source) = (line, source);
+            }
+            None => system::call(self, name, &arguments, &results)?,
+        }
         self.place_label(after);
         self.emit(Operation::Nothing, Uses::default())
     }
@@ -778,17 +785,7 @@ impl<'a> Decoder<'a> {
             }
             (ast::Space::Reg, Some(offset)) => {
                 let register = self.fresh(bank);
-                let address = Address { space: Space::Local, base: None, offset };
-                let load = Load {
-                    address,
-                    order: Order::Weak,
-                    scope: Scope::Device,
-                    size: bits / 8,
-                    signed: false,
-                    constant: false,
-                    targets: vec![register],
-                };
-                self.emit(Operation::Load(Box::new(load)), Uses { read: vec![], written: vec![register] })?;
+                self.load_local(register, offset, bits / 8)?;
                 Ok(Symbol::Register { register, bits })
             }
             (_, Some(offset)) => Ok(Symbol::Place { space: Space::Local, offset }),
@@ -796,17 +793,36 @@ impl<'a> Decoder<'a> {
                 let source = self.source(actual, bank)?;
                 let (align, size) = self.size(formal)?;
                 let offset = self.reserve(Space::Local, size, align)?;
-                let store = Store {
-                    address: Address { space: Space::Local, base: None, offset },
-                    order: Order::Weak,
-                    scope: Scope::Device,
-                    size: bits / 8,
-                    sources: vec![source],
-                };
-                self.emit(Operation::Store(Box::new(store)), Uses { read: vec![source], written: vec![] })?;
+                self.store_local(source, offset, bits / 8)?;
                 Ok(Symbol::Place { space: Space::Local, offset })
             }
         }
+    }
+
+    /// Loads a parameter of a call, of so many bytes.
+    pub(super) fn load_local(&mut self, target: Register, offset: u64, size: u32) -> Result<(), LoadError> {
+        let load = Load {
+            address: Address { space: Space::Local, base: None, offset },
+            order: Order::Weak,
+            scope: Scope::Device,
+            size,
+            signed: false,
+            constant: false,
+            targets: vec![target],
+        };
+        self.emit(Operation::Load(Box::new(load)), Uses { read: vec![], written: vec![target] })
+    }
+
+    /// Stores a parameter of a call, of so many bytes.
+    pub(super) fn store_local(&mut self, source: Register, offset: u64, size: u32) -> Result<(), LoadError> {
+        let store = Store {
+            address: Address { space: Space::Local, base: None, offset },
+            order: Order::Weak,
+            scope: Scope::Device,
+            size,
+            sources: vec![source],
+        };
+        self.emit(Operation::Store(Box::new(store)), Uses { read: vec![source], written: vec![] })
     }
 
     /// What a returned value's name stands for in the function called.

@@ -12,7 +12,7 @@ fn successors(instructions: &[Instruction], at: usize) -> Vec<u32> {
     let mut found = match &instruction.operation {
         Operation::Branch { target, .. } => vec![*target],
         Operation::Switch { targets, .. } => targets.clone(),
-        Operation::Exit | Operation::Trap(_) => vec![END],
+        Operation::Exit | Operation::Trap(_) | Operation::Assert(_) => vec![END],
         _ => return vec![next],
     };
     if guarded && !found.contains(&next) {
@@ -24,7 +24,7 @@ fn successors(instructions: &[Instruction], at: usize) -> Vec<u32> {
 /// Whether an instruction does nothing that a thread's end would not undo.
 fn is_idle(instruction: &Instruction) -> bool {
     use Operation::*;
-    matches!(instruction.operation, Lanes(..) | Nothing | Branch { .. } | Exit | Trap(_))
+    matches!(instruction.operation, Lanes(..) | Nothing | Branch { .. } | Exit | Trap(_) | Assert(_))
 }
 
 /// Which instructions a thread may come to.
@@ -65,7 +65,11 @@ impl Blocks {
         let ends = |at: usize| {
             matches!(
                 instructions[at].operation,
-                Operation::Branch { .. } | Operation::Switch { .. } | Operation::Exit | Operation::Trap(_)
+                Operation::Branch { .. }
+                    | Operation::Switch { .. }
+                    | Operation::Exit
+                    | Operation::Trap(_)
+                    | Operation::Assert(_)
             )
         };
         for at in (0..count).filter(|&at| ends(at)) {
