@@ -1,6 +1,7 @@
 //! Launches: blocks over CPU threads, warps by turns, an instruction of a warp at a time.
 
 mod access;
+mod asynchronous;
 mod block;
 mod clocks;
 mod collective;

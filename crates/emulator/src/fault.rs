@@ -153,6 +153,17 @@ pub enum FaultKind {
         /// The access that ran second.
         second: Box<Access>,
     },
+    /// Shared memory is used that an asynchronous copy (`cp.async`) still writes.
+    #[error(
+        "an asynchronous copy that nobody has waited for: {first}; and {second}. Wait for it in its own thread \
+         (`cp.async.wait_group`), and then at a barrier where others are to see it"
+    )]
+    Unfinished {
+        /// The copy's write.
+        first: Box<Access>,
+        /// The access.
+        second: Box<Access>,
+    },
     /// `ld.global.nc` of what the kernel writes, in whatever order: such loads may see any older value.
     #[error(
         "a load of constant memory (`ld.global.nc`) that is not constant: {first}; and {second}. Load it without `.nc`"
@@ -207,6 +218,9 @@ pub enum FaultKind {
     /// A barrier that does not exist, or for a number of threads that cannot be.
     #[error("a barrier with a wrong operand: {0}")]
     BarrierOperand(String),
+    /// `cp.async` is to read more bytes than it copies.
+    #[error("an asynchronous copy with a wrong operand: {0}")]
+    CopyOperand(String),
     /// Lanes of a warp do something together (`*.sync`), and not all of those that are meant take part.
     #[error(
         "lanes that a mask leaves out: {0}. Pass each lane the mask of all that run the instruction with it"

@@ -1,6 +1,7 @@
 //! A module, decoded: what its kernels need of a launch, and their instructions in a form that runs fast.
 
 pub(crate) mod code;
+mod copy;
 mod decode;
 pub(crate) mod flow;
 pub mod forms;

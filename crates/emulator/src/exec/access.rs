@@ -6,17 +6,18 @@ use crate::{
     fault::{Action, Fault, FaultKind, Memory as Where},
     memory::Allocation,
     program::code::{
-        Address, Atomic, LOCAL_WINDOW, Load, Order, PARAM_WINDOW, SHARED_WINDOW, Scope, Space, Store, WINDOW,
+        Address, AsyncCopy, Atomic, LOCAL_WINDOW, Load, Order, PARAM_WINDOW, SHARED_WINDOW, Scope, Space,
+        Store, WINDOW,
     },
 };
 
 use super::{
     block::State,
-    clocks::{Kind, Moment},
+    clocks::{IN_FLIGHT, Kind, Moment},
     counting::{bank_conflicts, sectors},
-    lanes::{ALL, Bank, LANES, Registers, lanes},
+    lanes::{ALL, Bank, LANES, Registers, collect, lanes},
     log::Accessed,
-    warp::Warp,
+    warp::{InFlight, Warp},
 };
 
 /// What an instruction does to some lanes' addresses.
@@ -381,6 +382,73 @@ impl State<'_> {
         Ok(())
     }
 
+    /// `cp.async`: the bytes are there at once, and nobody may use them before they have been waited for.
+    pub fn copy(
+        &mut self,
+        warp: &mut Warp,
+        copy: &AsyncCopy,
+        active: u32,
+        at: u32,
+    ) -> Result<(), Box<Fault>> {
+        let (from, to) = (addresses(&warp.registers, &copy.from), addresses(&warp.registers, &copy.to));
+        let wanted = copy.reads.map_or([copy.size.into(); LANES], |register| warp.registers.wide(register));
+        let ignored = copy.ignores.map_or(0, |(register, negated)| {
+            warp.registers.predicate[register.index as usize] ^ if negated { ALL } else { 0 }
+        });
+        let too_many = collect(|lane| wanted[lane] > copy.size.into()) & active;
+        if too_many != 0 {
+            let count = wanted[too_many.trailing_zeros() as usize];
+            let text = format!("{count} bytes are to be read, and {} copied", copy.size);
+            return Err(self.fault(warp.index, at, too_many, FaultKind::CopyOperand(text)));
+        }
+        let size = copy.size.min(8);
+        let mut values = [[0; LANES]; 2];
+        let values = &mut values[..(copy.size / size) as usize];
+        let request = Request {
+            addresses: &from,
+            mask: collect(|lane| wanted[lane] == copy.size.into()) & active & !ignored,
+            size,
+            bytes: copy.size,
+            order: Order::Weak,
+            kind: Kind::Read,
+            reads: true,
+            at,
+            warp: warp.index,
+            time: self.time(warp),
+        };
+        self.begin(&request);
+        if request.mask != 0 {
+            self.read(warp, &request, Space::Global, values)?;
+        }
+        // Only what is read must be there.
+        let part = collect(|lane| wanted[lane] != 0) & active & !ignored & !request.mask;
+        if part != 0 {
+            self.check_aligned(&Request { mask: part, ..request }, Where::Global)?;
+            let mut counters = self.counters;
+            counters.global_load_requests += u64::from(request.mask == 0);
+            counters.global_load_sectors += sectors(&from, part, 1);
+            for lane in lanes(part) {
+                for byte in 0..wanted[lane] {
+                    let (address, mut value) = ([from[lane].wrapping_add(byte); LANES], [[0; LANES]]);
+                    let one = Request { addresses: &address, mask: 1 << lane, size: 1, bytes: 1, ..request };
+                    self.read(warp, &one, Space::Global, &mut value)?;
+                    values[byte as usize / 8][lane] |= value[0][lane] << (8 * (byte % 8));
+                }
+            }
+            self.counters = counters;
+        }
+        let request = Request { addresses: &to, mask: active, kind: Kind::Write, reads: false, ..request };
+        self.write(warp, &request, Space::Shared, values)?;
+        if let Some(checks) = &mut self.checks {
+            for lane in lanes(active) {
+                checks.shadow.suspend(to[lane] as usize, copy.size as usize);
+            }
+            let (group, serial) = (warp.groups, checks.serial);
+            warp.copies.push(InFlight { lanes: active, to, bytes: copy.size, group, at, serial });
+        }
+        Ok(())
+    }
+
     /// Notes what an access orders, `[before, after]` it is done: a release takes its place in the order of all events before
     /// others can see it, an acquire after it has seen others.
     fn synchronise(&mut self, request: &Request, space: Space, scope: Scope, [before, after]: [bool; 2]) {
@@ -646,11 +714,15 @@ impl State<'_> {
             earlier.action(),
             Where::Shared,
             place,
-            (before.warp.into(), before.lane.into(), before.at),
+            (before.warp.into(), (before.lane & !IN_FLIGHT).into(), before.at),
         );
         let second =
             self.describe(request.action(), Where::Shared, place, (request.warp, lane as u32, request.at));
-        self.fault(request.warp, request.at, 1 << lane, FaultKind::Race { first, second })
+        let kind = match before.lane & IN_FLIGHT {
+            0 => FaultKind::Race { first, second },
+            _ => FaultKind::Unfinished { first, second },
+        };
+        self.fault(request.warp, request.at, 1 << lane, kind)
     }
 
     /// Two lanes of one store that write different values to one place.

@@ -522,6 +522,22 @@ impl<'g> State<'g> {
                     }
                     at += 1;
                 }
+                Operation::Copy(copy) => {
+                    if active != 0
+                        && let Err(fault) = self.copy(warp, copy, active, at)
+                    {
+                        break Err(fault);
+                    }
+                    at += 1;
+                }
+                Operation::Commit => {
+                    self.commit(warp, active);
+                    at += 1;
+                }
+                Operation::Wait(groups) => {
+                    self.wait(warp, *groups, active);
+                    at += 1;
+                }
                 Operation::Print(print) => {
                     if active != 0
                         && let Err(fault) = self.print(warp, print, active, at)

@@ -26,9 +26,13 @@ pub struct Moment {
     /// The number of the execution of that instruction: lanes of one execution are no race by themselves.
     pub serial: u32,
     pub warp: u8,
+    /// With [`IN_FLIGHT`] where it is a copy's that has not been waited for.
     pub lane: u8,
     pub kind: Kind,
 }
+
+/// Added to the lane of an access that nothing is ordered after yet, not even what its own lane does next.
+pub const IN_FLIGHT: u8 = 0x80;
 
 impl Moment {
     /// No access.
@@ -121,7 +125,8 @@ impl Clocks {
     #[cold]
     fn met(&self, before: &Moment, lane: u8) -> bool {
         let parts = self.parts.get(&before.warp);
-        parts.is_some_and(|parts| parts[lane as usize][before.lane as usize] > before.time)
+        let other = before.lane & !IN_FLIGHT;
+        parts.is_some_and(|parts| parts[lane as usize][other as usize] > before.time)
     }
 
     /// What a warp knows, itself up to now.

@@ -89,6 +89,7 @@ impl<'a> Grid<'a> {
             Operation::Load(load) => Some((load.address.space, load.size)),
             Operation::Store(store) => Some((store.address.space, store.size)),
             Operation::Atomic(atomic) => Some((atomic.address.space, atomic.size)),
+            Operation::Copy(copy) => Some((copy.to.space, copy.size.min(8))),
             _ => None,
         });
         use crate::program::code::Space;

@@ -1,6 +1,6 @@
 //! Shared memory's checks: for each place, who used it last.
 
-use super::clocks::{Clocks, Kind, Moment};
+use super::clocks::{Clocks, IN_FLIGHT, Kind, Moment};
 
 /// Who used a place since its last write.
 #[derive(Clone, Copy, Debug)]
@@ -44,10 +44,28 @@ impl Shadow {
         self.written[address..address + bytes].fill(true);
     }
 
+    /// The last write of these bytes has only begun: nothing is ordered after it before [`Self::settle`].
+    pub fn suspend(&mut self, address: usize, bytes: usize) {
+        for cell in self.cells(address, bytes) {
+            cell.write.time = u32::MAX;
+            cell.write.lane |= IN_FLIGHT;
+        }
+    }
+
+    /// The last write of these bytes has ended, at this moment.
+    pub fn settle(&mut self, moment: Moment, address: usize, bytes: usize) {
+        for cell in self.cells(address, bytes) {
+            cell.write = moment;
+        }
+    }
+
+    fn cells(&mut self, address: usize, bytes: usize) -> &mut [Cell] {
+        &mut self.cells[address >> self.shift..=(address + bytes - 1) >> self.shift]
+    }
+
     /// Notes an access; the earlier one that it races with, if there is one.
     pub fn access(&mut self, clocks: &Clocks, now: Moment, address: usize, bytes: usize) -> Option<Moment> {
-        let (first, last) = (address >> self.shift, (address + bytes - 1) >> self.shift);
-        self.cells[first..=last].iter_mut().find_map(|cell| cell.access(clocks, now))
+        self.cells(address, bytes).iter_mut().find_map(|cell| cell.access(clocks, now))
     }
 }
 

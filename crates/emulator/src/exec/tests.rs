@@ -1,5 +1,6 @@
 //! Whole launches of small kernels.
 
+mod asynchronous;
 mod checks;
 mod compilers;
 mod counters;

@@ -5,7 +5,7 @@
 //! on, as threads do since sm_70. Lanes that wait to meet others go on without them where these wait for them, or poll
 //! memory for long.
 
-use super::lanes::Registers;
+use super::lanes::{LANES, Registers};
 
 /// No join: a path that runs to the thread's end.
 pub const NONE: u32 = u32::MAX;
@@ -67,11 +67,30 @@ pub struct Warp {
     pub polls: u32,
     /// Local memory: each lane's, one after another.
     pub local: Vec<u8>,
+    /// Asynchronous copies that some lanes have not waited for.
+    pub copies: Vec<InFlight>,
+    /// How many groups of copies each lane has committed.
+    pub groups: [u32; LANES],
+}
+
+/// An asynchronous copy of some lanes.
+#[derive(Clone, Debug)]
+pub struct InFlight {
+    /// Those that have not waited for it.
+    pub lanes: u32,
+    /// Where in shared memory each writes, and so many bytes.
+    pub to: [u64; LANES],
+    pub bytes: u32,
+    /// The number of each lane's group that it is in.
+    pub group: [u32; LANES],
+    /// The instruction, and the number of its execution.
+    pub at: u32,
+    pub serial: u32,
 }
 
 impl Warp {
     pub fn new(index: u32, registers: Registers, local_bytes: usize) -> Warp {
-        let local = vec![0; local_bytes * super::lanes::LANES];
+        let local = vec![0; local_bytes * LANES];
         Warp {
             index,
             registers,
@@ -84,6 +103,8 @@ impl Warp {
             watched: None,
             polls: 0,
             local,
+            copies: Vec::new(),
+            groups: [0; LANES],
         }
     }
 
@@ -96,6 +117,8 @@ impl Warp {
         (self.watched, self.polls) = (None, 0);
         self.paths.push(Path { at: 0, mask: lanes, join: NONE, state: State::Ready });
         self.local.fill(0);
+        self.copies.clear();
+        self.groups.fill(0);
     }
 
     /// Where a path waits for those that it parted from.

@@ -112,6 +112,11 @@ pub enum Operation {
     /// `clock`, `globaltimer`: instructions that the block has issued.
     Clock(Register),
     Fence(Scope),
+    Copy(Box<AsyncCopy>),
+    /// `cp.async.commit_group`.
+    Commit,
+    /// `cp.async.wait_group`, but for so many of the last groups; or `cp.async.wait_all`.
+    Wait(Option<u32>),
     Print(Box<Print>),
     Assert(Box<Assert>),
     Nothing,
@@ -212,6 +217,19 @@ impl fmt::Debug for Atomic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Atomic").field("address", &self.address).finish_non_exhaustive()
     }
+}
+
+/// `cp.async`: from global to shared memory.
+#[derive(Debug)]
+pub struct AsyncCopy {
+    pub to: Address,
+    pub from: Address,
+    /// Bytes: 4, 8 or 16.
+    pub size: u32,
+    /// How many of them are read; the others are zero.
+    pub reads: Option<Register>,
+    /// A predicate that says that none is read; or its opposite does.
+    pub ignores: Option<(Register, bool)>,
 }
 
 /// `vprintf`, which `printf` calls.

@@ -2,7 +2,7 @@
 //!
 //! A line is a form, as the PTX ISA's syntax has it: a name, then words of which one is written, or none where a `?`
 //! follows. Words in capitals stand for others, which `GROUPS` gives. What ISA 8.6 has for sm_90 and what ptxas takes
-//! of it, but for what this device does not have: clusters, matrices, textures, asynchronous copies.
+//! of it, but for what this device does not have: clusters, matrices, textures, bulk copies.
 //!
 //! As for ptxas, modifiers may stand in any order, and types keep theirs.
 
@@ -228,6 +228,8 @@ const MEMORY: &str = "
     createpolicy fractional PRIORITY SECOND? b64
     createpolicy range global? PRIORITY SECOND? b64
     createpolicy cvt L2 b64
+    cp        async ca|cg SHARED global HINT? AHEAD?
+    cp        async commit_group|wait_group|wait_all
 
     atom      relaxed|acquire|release|acq_rel? SCOPE? STATE? add u32|s32|u64|f32|f64
     atom      relaxed|acquire|release|acq_rel? SCOPE? STATE? add noftz HALF|BHALF

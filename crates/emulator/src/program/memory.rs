@@ -9,6 +9,7 @@ use crate::{
 use super::{
     LoadError,
     code::{Atomic, Load, Operation, Order, Scope, Space, Store, Update},
+    copy,
     decode::Decoder,
     flow::Uses,
 };
@@ -19,6 +20,7 @@ pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(
         "st" => store(decoder, instruction),
         "isspacep" => in_space(decoder, instruction),
         "atom" | "red" => atomic(decoder, instruction),
+        "cp" => copy::decode(decoder, instruction),
         "createpolicy" => policy(decoder, instruction),
         // Hints, which change no value.
         _ => decoder.emit(Operation::Nothing, Uses::default()),
@@ -146,7 +148,7 @@ fn access(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<Acces
 }
 
 /// The register of the cache policy that an instruction has behind so many other operands.
-fn cache_policy(
+pub(super) fn cache_policy(
     decoder: &mut Decoder,
     instruction: &ast::Instruction,
     operands: usize,
@@ -322,6 +324,6 @@ fn add_pair(format: alu::Format, a: u64, b: u64) -> u64 {
     alu::add_small(format, a & 0xffff, b & 0xffff) | alu::add_small(format, a >> 16, b >> 16) << 16
 }
 
-fn or_fail<T>(decoder: &Decoder, result: Result<T, String>) -> Result<T, LoadError> {
+pub(super) fn or_fail<T>(decoder: &Decoder, result: Result<T, String>) -> Result<T, LoadError> {
     result.or_else(|message| decoder.error(message))
 }

@@ -13,6 +13,7 @@ pub fn rows() -> Vec<Row> {
     addresses(&mut rows);
     hints(&mut rows);
     policies(&mut rows);
+    copies(&mut rows);
     atomics(&mut rows);
     rows
 }
@@ -320,6 +321,71 @@ fn policies(rows: &mut Vec<Row>) {
     // An access property is the host's to make.
     let text = ".reg .b64 %policy;\ncreatepolicy.cvt.L2.b64 %policy, 0;\nmov.b64 %x, %a;";
     rows.push(script(text, |a: u64| a));
+}
+
+/// Asynchronous copies of a thread's own sources.
+fn copies(rows: &mut Vec<Row>) {
+    let wait = "cp.async.wait_all;\n";
+    rows.extend([
+        script(
+            format!("cp.async.ca.shared.global [%shared], [%from+4], 4;\n{wait}ld.shared.b32 %x, [%shared];"),
+            |a: u64| (a >> 32) as u32,
+        ),
+        script(
+            format!(
+                "cp.async.ca.shared::cta.global.L2::64B [%shared+8], [%from], 8;\n{wait}ld.shared.b64 %x, [%shared+8];"
+            ),
+            |a: u64| a,
+        ),
+        // 32 bits hold an address of shared memory.
+        script(
+            format!(
+                "cvt.u32.u64 %word, %shared;\ncp.async.cg.shared.global.L2::256B [%word+16], [%from], 16;\n{wait}\
+                 ld.shared.v2.b64 {{%x, %y}}, [%word+16];"
+            ),
+            |a: u64, b: u64| (a, b),
+        ),
+        script(
+            format!(
+                "{POLICY}cp.async.cg.shared::cta.global.L2::cache_hint.L2::128B [%shared], [%from], 16, %policy;\n\
+                 {wait}ld.shared.v2.b64 {{%x, %y}}, [%shared];"
+            ),
+            |a: u64, b: u64| (a, b),
+        ),
+        // Two groups: the first is waited for alone, then the second.
+        script(
+            "cp.async.ca.shared.global [%shared], [%from], 8;\ncp.async.commit_group;\n\
+             cp.async.ca.shared.global [%shared+8], [%from+8], 8;\ncp.async.commit_group;\n\
+             cp.async.wait_group 1;\nld.shared.b64 %x, [%shared];\n\
+             cp.async.wait_group 0;\nld.shared.b64 %y, [%shared+8];",
+            |a: u64, b: u64| (a, b),
+        ),
+    ]);
+    // Of which some bytes are read, or none; the others are zero.
+    for (operator, size) in [("ca", 4), ("ca", 8), ("ca", 16), ("cg", 16)] {
+        let kept = move |[a, b]: [u64; 2], count: u32| {
+            let kept =
+                |word: u64, count: u32| if count >= 8 { word } else { word & ((1 << (8 * count)) - 1) };
+            (kept(a, count), kept(b, count.saturating_sub(8)))
+        };
+        let around = |operand: &str, hint: &str, policy: &str| {
+            format!(
+                "{}st.shared.v2.b64 [%shared], {{0, 0}};\n\
+                 cp.async.{operator}.shared.global{hint} [%shared], [%from], {size}, {operand}{policy};\n{wait}\
+                 ld.shared.v2.b64 {{%x, %y}}, [%shared];",
+                if hint.is_empty() { "" } else { POLICY }
+            )
+        };
+        let text = format!("rem.u32 %word, %c, {};\n{}", size + 1, around("%word", "", ""));
+        rows.push(script(text, move |a: u64, b: u64, c: u32| kept([a, b], c % (size + 1))));
+        rows.push(script(around("0", ".L2::cache_hint", ", %policy"), |_: u64, _: u64| (0u64, 0u64)));
+        for (operand, ignored) in [("%c", true), ("!%c", false)] {
+            let text = around(operand, ".L2::cache_hint", ", %policy");
+            rows.push(script(text, move |a: u64, b: u64, c: bool| {
+                kept([a, b], if c == ignored { 0 } else { size })
+            }));
+        }
+    }
 }
 
 /// `atom`, which gives the old value, and `red`, each in one memory or both; and the new value.

@@ -1,0 +1,44 @@
+//! Asynchronous copies: what a lane has begun, and waits for. (PTX ISA, "Asynchronous copy".)
+
+use super::{
+    block::State,
+    clocks::{Kind, Moment},
+    lanes::{collect, lanes},
+    warp::Warp,
+};
+
+impl State<'_> {
+    /// `cp.async.commit_group`: what these lanes have begun since the last one is a group.
+    pub fn commit(&mut self, warp: &mut Warp, active: u32) {
+        for lane in lanes(active) {
+            warp.groups[lane] = warp.groups[lane].saturating_add(1);
+        }
+    }
+
+    /// Waits for copies: of all groups but so many of the last, or of all, committed or not.
+    pub fn wait(&mut self, warp: &mut Warp, groups: Option<u32>, active: u32) {
+        let Some(checks) = &mut self.checks else { return };
+        let committed = warp.groups;
+        let time = checks.clocks.time[warp.index as usize];
+        for copy in &mut warp.copies {
+            let ends = |lane: usize| match groups {
+                None => true,
+                Some(groups) => copy.group[lane].saturating_add(groups) < committed[lane],
+            };
+            let done = collect(ends) & copy.lanes & active;
+            copy.lanes &= !done;
+            for lane in lanes(done) {
+                let moment = Moment {
+                    time,
+                    at: copy.at,
+                    serial: copy.serial,
+                    warp: warp.index as u8,
+                    lane: lane as u8,
+                    kind: Kind::Write,
+                };
+                checks.shadow.settle(moment, copy.to[lane] as usize, copy.bytes as usize);
+            }
+        }
+        warp.copies.retain(|copy| copy.lanes != 0);
+    }
+}
