@@ -1,7 +1,9 @@
 //! Compiles the crate in `fixture/`, where there is a toolchain for that.
 
 use std::{
-    env, fs,
+    env,
+    fmt::Display,
+    fs,
     io::{self, Write},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -22,7 +24,7 @@ fn fixture(copy: &str) -> PathBuf {
 }
 
 /// Says why a test is skipped. Not by `eprintln!`, which a test that passes shows to nobody.
-fn skipped(why: CudaBuilderError) {
+fn skipped(why: &dyn Display) {
     let mut stderr = io::stderr();
     writeln!(stderr, "skipped: {why}").unwrap();
 }
@@ -63,12 +65,38 @@ fn compile(copy: &str) -> Result<(String, (u32, u32)), CudaBuilderError> {
 #[test]
 fn a_kernel_crate_becomes_ptx() {
     let (heading, version) = match compile("kernels") {
-        Err(why @ CudaBuilderError::NoToolchain(_)) => return skipped(why),
+        Err(why @ CudaBuilderError::NoToolchain(_)) => return skipped(&why),
         built => built.unwrap(),
     };
     assert!(heading.starts_with("// Generated from fixture_kernels by rustc "), "{heading}");
     assert!(heading.ends_with(", for sm_75"), "{heading}");
     assert!(version >= (6, 3), "sm_75 came with PTX 6.3, and this is {version:?}");
+    the_emulators_kernels_are_what_rustc_makes_of_them("kernels");
+}
+
+/// Compares the PTX that the emulator's tests run with what its source, beside it, becomes. Another rustc than the one that
+/// its first line names makes another text. It takes the standard library from a copy of the fixture, which has compiled it.
+fn the_emulators_kernels_are_what_rustc_makes_of_them(fixture: &str) {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let committed = crates.join("emulator/tests/rust/kernels.ptx");
+    let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let copy = temporary.join("emulator_kernels");
+    fs::create_dir_all(copy.join("src")).unwrap();
+    let manifest = format!(
+        "[workspace]\n[package]\nname = \"emulator_kernels\"\nedition = \"2024\"\n[dependencies]\n\
+         cuda_std = {{ package = \"gpu_reduce_cuda_std\", path = {:?} }}\n",
+        crates.join("cuda_std")
+    );
+    fs::write(copy.join("Cargo.toml"), manifest).unwrap();
+    fs::copy(committed.with_extension("rs"), copy.join("src/lib.rs")).unwrap();
+    let builder = CudaBuilder::new(copy).arch(NvvmArch::Compute75);
+    let built = builder.target_dir(temporary.join(fixture).join("target/cuda-builder")).build().unwrap();
+    let [of_committed, of_built] = [&committed, &built].map(|file| fs::read_to_string(file).unwrap());
+    let heading = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    if heading(&of_committed) != heading(&of_built) {
+        return skipped(&format!("`{}`, and here `{}`", heading(&of_committed), heading(&of_built)));
+    }
+    assert!(of_committed == of_built, "copy {} to {}", built.display(), committed.display());
 }
 
 /// Debian's rustc as one that is newer and writes PTX 7.0, as 1.97 does. It takes the environment variable, so that this
@@ -82,7 +110,7 @@ fn a_newer_rustc_may_write_newer_ptx() {
     let rustc = folder.join("rustc");
     if env::var_os("CUDA_BUILDER_RUSTC").is_some_and(|named| rustc == named) {
         let (heading, version) = match compile("kernels-of-newer-rustc") {
-            Err(why @ CudaBuilderError::UnfitToolchain(_)) => return skipped(why),
+            Err(why @ CudaBuilderError::UnfitToolchain(_)) => return skipped(&why),
             built => built.unwrap(),
         };
         assert!(heading.contains("-newer, LLVM "), "{heading}");

@@ -138,6 +138,7 @@ impl State<'_> {
     }
 
     /// What a lane reads at a generic address, for the host: so many bytes, a power of two.
+    #[cold]
     pub fn peek(
         &mut self,
         warp: &mut Warp,
@@ -383,6 +384,7 @@ impl State<'_> {
     }
 
     /// `cp.async`: the bytes are there at once, and nobody may use them before they have been waited for.
+    #[cold]
     pub fn copy(
         &mut self,
         warp: &mut Warp,

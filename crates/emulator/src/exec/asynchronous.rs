@@ -9,6 +9,7 @@ use super::{
 
 impl State<'_> {
     /// `cp.async.commit_group`: what these lanes have begun since the last one is a group.
+    #[cold]
     pub fn commit(&mut self, warp: &mut Warp, active: u32) {
         for lane in lanes(active) {
             warp.groups[lane] = warp.groups[lane].saturating_add(1);
@@ -16,6 +17,7 @@ impl State<'_> {
     }
 
     /// Waits for copies: of all groups but so many of the last, or of all, committed or not.
+    #[cold]
     pub fn wait(&mut self, warp: &mut Warp, groups: Option<u32>, active: u32) {
         let Some(checks) = &mut self.checks else { return };
         let committed = warp.groups;

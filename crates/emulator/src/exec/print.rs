@@ -22,6 +22,7 @@ const NO_FORMAT: u64 = -1i32 as u32 as u64;
 
 impl State<'_> {
     /// Prints a line of each lane, in order; a call's output is never parted.
+    #[cold]
     pub fn print(&mut self, warp: &mut Warp, print: &Print, active: u32, at: u32) -> Result<(), Box<Fault>> {
         let [formats, buffers] =
             [print.format, print.arguments].map(|register| warp.registers.wide(register));
@@ -49,6 +50,7 @@ impl State<'_> {
     }
 
     /// The fault of lanes whose assertion does not hold; each has a line on standard error.
+    #[cold]
     pub fn assert(&mut self, warp: &mut Warp, assert: &Assert, active: u32, at: u32) -> Box<Fault> {
         let [messages, files, lines, functions] = [assert.message, assert.file, assert.line, assert.function]
             .map(|register| warp.registers.wide(register));

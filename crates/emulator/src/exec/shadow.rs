@@ -64,8 +64,10 @@ impl Shadow {
     }
 
     /// Notes an access; the earlier one that it races with, if there is one.
+    #[inline(always)]
     pub fn access(&mut self, clocks: &Clocks, now: Moment, address: usize, bytes: usize) -> Option<Moment> {
-        self.cells(address, bytes).iter_mut().find_map(|cell| cell.access(clocks, now))
+        let (first, last) = (address >> self.shift, (address + bytes - 1) >> self.shift);
+        self.cells[first..=last].iter_mut().find_map(|cell| cell.access(clocks, now))
     }
 }
 

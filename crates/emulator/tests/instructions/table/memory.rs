@@ -566,8 +566,8 @@ fn float_atomics(rows: &mut Vec<Row>) {
     let flushed = |a: Single, b: Single| flush(sum(flush(a), flush(b)));
     atomic(rows, &["%global"], "add.f32", flushed);
     vector(rows, &[2, 4], "f32.add", flushed);
-    vector(rows, &[2, 4, 8], "add.noftz.f16", sum::<Half>);
+    vector(rows, &[2, 4, 8], "f16.add.noftz", sum::<Half>);
     vector(rows, &[2, 4, 8], "bf16.add.noftz", sum::<BFloat>);
     vector(rows, &[2, 4], "f16x2.add.noftz", pair::<Half>);
-    vector(rows, &[2, 4], "add.noftz.bf16x2", pair::<BFloat>);
+    vector(rows, &[2, 4], "bf16x2.add.noftz", pair::<BFloat>);
 }
