@@ -35,11 +35,13 @@ impl Shadow {
     }
 
     /// Whether something has written all of these bytes.
+    #[inline]
     pub fn is_written(&self, address: usize, bytes: usize) -> bool {
         self.written[address..address + bytes].iter().all(|&written| written)
     }
 
     /// Notes a write.
+    #[inline]
     pub fn mark_written(&mut self, address: usize, bytes: usize) {
         self.written[address..address + bytes].fill(true);
     }
@@ -64,7 +66,7 @@ impl Shadow {
     }
 
     /// Notes an access; the earlier one that it races with, if there is one.
-    #[inline(always)]
+    #[inline]
     pub fn access(&mut self, clocks: &Clocks, now: Moment, address: usize, bytes: usize) -> Option<Moment> {
         let (first, last) = (address >> self.shift, (address + bytes - 1) >> self.shift);
         self.cells[first..=last].iter_mut().find_map(|cell| cell.access(clocks, now))
@@ -72,6 +74,7 @@ impl Shadow {
 }
 
 impl Cell {
+    #[inline]
     fn access(&mut self, clocks: &Clocks, now: Moment) -> Option<Moment> {
         let warp = now.warp as usize;
         let races = |before: &Moment| {
