@@ -163,8 +163,8 @@
 //! - Graphs that are built or changed node by node, the dependencies in a graph, and in captures memory that is allocated
 //!   or freed and events that are external; cooperative launches, the linker, arrays, textures, surfaces, memory pools and
 //!   virtual memory, memory of other processes: their functions return `CUDA_ERROR_NOT_SUPPORTED`.
-//! - Instructions for clusters, matrices and textures, bulk copies (`cp.async.bulk`) and `mbarrier`; recursion, calls through registers, and functions
-//!   without a body. A kernel that holds such a thing fails when it is launched, by name, and the module's others run.
+//! - Instructions for clusters, matrices and textures, bulk copies (`cp.async.bulk`) and `mbarrier`; recursion, calls
+//!   through registers, and functions without a body but `vprintf` and `__assertfail`. A kernel that holds such a thing fails when it is launched, by name, and the module's others run.
 //! - Machine code: cubins and fat binaries are `CUDA_ERROR_NO_BINARY_FOR_GPU`.
 
 mod alu;
