@@ -6,6 +6,7 @@ pub(crate) mod flow;
 pub mod forms;
 mod memory;
 mod sync;
+pub(crate) mod undefined;
 mod variables;
 
 use std::collections::HashMap;

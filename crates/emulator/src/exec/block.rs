@@ -19,6 +19,7 @@ use super::{
     lanes::{ALL, LANES, Register, collect, lanes},
     log::Log,
     shadow::Shadow,
+    undefined::Undefined,
     warp::{NONE, Path, State as Waits, Warp},
 };
 
@@ -38,7 +39,7 @@ pub struct Block<'g> {
 /// All of a block but its warps.
 pub struct State<'g> {
     pub grid: &'g Grid<'g>,
-    number: u64,
+    pub number: u64,
     pub index: [u32; 3],
     pub shared: Vec<u8>,
     pub counters: Counters,
@@ -203,8 +204,12 @@ impl<'g> Block<'g> {
             checks.log = Log::new(number, &grid.room);
         }
         for warp in &mut self.warps {
-            grid.enter_block(&mut warp.registers, state.index);
+            grid.enter_block(&mut warp.registers, warp.index, number);
             warp.start(grid.lanes_of(warp.index));
+            if state.checks.is_some() {
+                warp.undefined.clear();
+                warp.undefined.extend(grid.code.undefined.iter().map(|&lanes| Undefined::new(lanes)));
+            }
         }
     }
 
@@ -434,13 +439,19 @@ impl<'g> State<'g> {
                 break Ok(());
             }
             *left -= 1;
-            let Instruction { guard, operation } = &instructions[at as usize];
+            let Instruction { guard, operation, carry } = &instructions[at as usize];
             let active = if *guard == Guard::NONE {
                 mask
             } else {
                 mask & (warp.registers.predicate[guard.predicate as usize] ^ guard.negated)
             };
             active_lanes += u64::from(active.count_ones());
+            if let Some(carry) = carry
+                && self.checks.is_some()
+                && let Err(fault) = self.carry(warp, carry, [mask, active], at)
+            {
+                break Err(fault);
+            }
             match operation {
                 Operation::Lanes(lanes, operands) => {
                     if active != 0 {
@@ -466,6 +477,10 @@ impl<'g> State<'g> {
                     {
                         break Err(fault);
                     }
+                    match carry {
+                        Some(carry) if self.checks.is_some() => warp.carry_loaded(carry, load, at),
+                        _ => warp.void = Default::default(),
+                    }
                     at += 1;
                     if warp.polls >= POLLS {
                         warp.rest(path, at);
@@ -478,6 +493,7 @@ impl<'g> State<'g> {
                     {
                         break Err(fault);
                     }
+                    warp.void = Default::default();
                     at += 1;
                 }
                 Operation::Atomic(atomic) => {

@@ -5,6 +5,7 @@ mod compilers;
 mod counters;
 mod flow;
 mod planted;
+mod undefined;
 
 use crate::{
     counters::Counters,

@@ -5,7 +5,10 @@
 //! on, as threads do since sm_70. Lanes that wait to meet others go on without them where these wait for them, or poll
 //! memory for long.
 
-use super::lanes::Registers;
+use super::{
+    lanes::Registers,
+    undefined::{Undefined, Void},
+};
 
 /// No join: a path that runs to the thread's end.
 pub const NONE: u32 = u32::MAX;
@@ -67,6 +70,12 @@ pub struct Warp {
     pub polls: u32,
     /// Local memory: each lane's, one after another.
     pub local: Vec<u8>,
+    /// Which bytes of it are defined.
+    pub defined: Vec<bool>,
+    /// The registers that may be undefined, by their numbers.
+    pub undefined: Vec<Undefined>,
+    /// Of each value of the load or store that runs.
+    pub void: [Void; 8],
 }
 
 impl Warp {
@@ -83,7 +92,10 @@ impl Warp {
             polled: false,
             watched: None,
             polls: 0,
+            defined: vec![false; local.len()],
             local,
+            undefined: Vec::new(),
+            void: [Void::default(); 8],
         }
     }
 
@@ -96,6 +108,7 @@ impl Warp {
         (self.watched, self.polls) = (None, 0);
         self.paths.push(Path { at: 0, mask: lanes, join: NONE, state: State::Ready });
         self.local.fill(0);
+        self.defined.fill(false);
     }
 
     /// Where a path waits for those that it parted from.
