@@ -119,8 +119,8 @@ fn run(
 unsafe fn parameters(kernel: &Kernel, each: *mut *mut c_void, extra: *mut *mut c_void) -> Answer<Vec<u8>> {
     if !extra.is_null() {
         require(each.is_null())?;
-        // SAFETY: the caller's promise. As for the NVIDIA driver, there may be fewer bytes than the kernel has; what is then
-        // at fault is the read of a parameter that is not there.
+        // SAFETY: the caller's promise. The NVIDIA driver takes fewer bytes than the parameters have, too: what is at fault is
+        // the kernel that reads one of those left out.
         return Ok(unsafe { packed(extra, kernel.param_bytes)? }.to_vec());
     }
     require(!each.is_null() || kernel.params.is_empty())?;

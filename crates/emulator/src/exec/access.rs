@@ -213,22 +213,7 @@ impl State<'_> {
                 copy_out(&self.shared, request, values);
                 Ok(())
             }
-            Space::Local => {
-                let places = self.check_local(request, warp)?;
-                let (offsets, request) = (request.addresses, Request { addresses: &places, ..*request });
-                copy_out(&warp.local, &request, values);
-                for (element, void) in warp.void[..values.len()].iter_mut().enumerate() {
-                    for lane in lanes(request.mask) {
-                        // A part that is defined may be all that counts.
-                        let any = warp.defined[request.range(lane, element)].contains(&true);
-                        if !any && void.lanes == 0 {
-                            void.offset = offsets[lane] + element as u64 * u64::from(request.size);
-                        }
-                        void.lanes |= u32::from(!any) << lane;
-                    }
-                }
-                Ok(())
-            }
+            Space::Local => self.read_local(warp, request, values),
             Space::Param => {
                 // The parameter of a function that was called is local.
                 if request.addresses[request.mask.trailing_zeros() as usize] >= WINDOW {
@@ -279,17 +264,7 @@ impl State<'_> {
                 copy_in(&mut self.shared, request, values);
                 Ok(())
             }
-            Space::Local => {
-                let places = self.check_local(request, warp)?;
-                let request = Request { addresses: &places, ..*request };
-                copy_in(&mut warp.local, &request, values);
-                for (element, void) in warp.void[..values.len()].iter().enumerate() {
-                    for lane in lanes(request.mask) {
-                        warp.defined[request.range(lane, element)].fill(void.lanes >> lane & 1 == 0);
-                    }
-                }
-                Ok(())
-            }
+            Space::Local => self.write_local(warp, request, values),
             Space::Param => {
                 if request.addresses[request.mask.trailing_zeros() as usize] >= WINDOW {
                     return self.write(warp, request, Space::Generic, values);
@@ -302,6 +277,42 @@ impl State<'_> {
                 ))
             }
         }
+    }
+
+    // Of their own, so that what all loads and stores come by stays small.
+    #[inline(never)]
+    fn read_local(&self, warp: &mut Warp, request: &Request, values: &mut Values) -> Result<(), Box<Fault>> {
+        let places = self.check_local(request, warp)?;
+        let (offsets, request) = (request.addresses, Request { addresses: &places, ..*request });
+        copy_out(&warp.local, &request, values);
+        if self.checks.is_none() || self.grid.code.instructions[request.at as usize].carry.is_none() {
+            return Ok(());
+        }
+        for (element, void) in warp.void[..values.len()].iter_mut().enumerate() {
+            for lane in lanes(request.mask) {
+                // A part that is defined may be all that counts.
+                if !warp.defined[request.range(lane, element)].contains(&true) {
+                    if void.lanes == 0 {
+                        void.offset = offsets[lane] + element as u64 * u64::from(request.size);
+                    }
+                    void.lanes |= 1 << lane;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn write_local(&self, warp: &mut Warp, request: &Request, values: &Values) -> Result<(), Box<Fault>> {
+        let places = self.check_local(request, warp)?;
+        let request = Request { addresses: &places, ..*request };
+        copy_in(&mut warp.local, &request, values);
+        for (element, void) in warp.void[..values.len()].iter().enumerate() {
+            for lane in lanes(request.mask) {
+                warp.defined[request.range(lane, element)].fill(void.lanes >> lane & 1 == 0);
+            }
+        }
+        Ok(())
     }
 
     pub fn atomic(

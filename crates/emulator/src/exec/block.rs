@@ -387,6 +387,7 @@ impl BarrierState {
 impl<'g> State<'g> {
     /// Runs a warp for at most so many instructions.
     fn run(&mut self, warp: &mut Warp, turn: u32) -> Result<Stop, Box<Fault>> {
+        let carries = self.checks.is_some() && !self.grid.code.undefined.is_empty();
         let mut left = turn;
         let stop = loop {
             if left == 0 {
@@ -407,7 +408,10 @@ impl<'g> State<'g> {
                 }
                 break Stop::Blocked;
             };
-            self.run_path(warp, path, &mut left)?;
+            match carries {
+                true => self.run_path::<true>(warp, path, &mut left)?,
+                false => self.run_path::<false>(warp, path, &mut left)?,
+            }
             if warp.polls >= POLLS && left > 0 {
                 warp.had_turn(turn - left);
                 break Stop::Turn;
@@ -421,8 +425,13 @@ impl<'g> State<'g> {
         Ok(stop)
     }
 
-    /// Runs a path until it ends, parts, waits, or its turn is over.
-    fn run_path(&mut self, warp: &mut Warp, path: usize, left: &mut u32) -> Result<(), Box<Fault>> {
+    /// Runs a path until it ends, parts, waits, or its turn is over. `CARRIES` says whether registers may be undefined.
+    fn run_path<const CARRIES: bool>(
+        &mut self,
+        warp: &mut Warp,
+        path: usize,
+        left: &mut u32,
+    ) -> Result<(), Box<Fault>> {
         let instructions = self.grid.code.instructions.as_slice();
         let Path { mut at, mask, .. } = warp.paths[path];
         let meet = warp.join_of(path);
@@ -446,8 +455,8 @@ impl<'g> State<'g> {
                 mask & (warp.registers.predicate[guard.predicate as usize] ^ guard.negated)
             };
             active_lanes += u64::from(active.count_ones());
-            if let Some(carry) = carry
-                && self.checks.is_some()
+            if CARRIES
+                && let Some(carry) = carry
                 && let Err(fault) = self.carry(warp, carry, [mask, active], at)
             {
                 break Err(fault);
@@ -477,9 +486,8 @@ impl<'g> State<'g> {
                     {
                         break Err(fault);
                     }
-                    match carry {
-                        Some(carry) if self.checks.is_some() => warp.carry_loaded(carry, load, at),
-                        _ => warp.void = Default::default(),
+                    if CARRIES && let Some(carry) = carry {
+                        warp.carry_loaded(carry, load, at);
                     }
                     at += 1;
                     if warp.polls >= POLLS {
@@ -493,7 +501,9 @@ impl<'g> State<'g> {
                     {
                         break Err(fault);
                     }
-                    warp.void = Default::default();
+                    if CARRIES && carry.is_some() {
+                        warp.void = Default::default();
+                    }
                     at += 1;
                 }
                 Operation::Atomic(atomic) => {

@@ -140,9 +140,6 @@ impl State<'_> {
     /// value where there is another variant, or bytes between fields; but for what no instruction ever writes, stored by
     /// itself, and for what is copied from local memory.
     pub fn check_defined(&self, warp: &Warp, mask: u32, at: u32) -> Result<(), Box<Fault>> {
-        if warp.void.iter().all(|void| void.lanes & mask == 0) {
-            return Ok(());
-        }
         let Some(carry) = &self.grid.code.instructions[at as usize].carry else { return Ok(()) };
         for (number, void) in carry.stored.iter().zip(&warp.void) {
             let lanes = void.lanes & mask;
