@@ -84,8 +84,8 @@
 //!
 //! A value that nothing wrote, of a register or of local memory, is a fault where it is used: for an address, a branch or a
 //! guard, an atomic, or what global memory is to hold. To copy it, or to compute what is then dropped, is none, as compilers do
-//! so; nor is a copy of it in global memory, such as bytes between fields have, unless it came from local memory or no
-//! instruction ever writes the register. Where part of a value may be defined, all of it counts as defined.
+//! so; nor is a copy of it in global memory, as bytes between fields have one, unless it is stored by itself, and came from local
+//! memory or from a register that no instruction ever writes. Where part of a value may be defined, all of it counts as defined.
 //!
 //! The generic address of a thread's local memory says whose it is, and another thread that uses it is at fault, named with
 //! the owner; on a GPU it would reach its own. Kernels do not write to `.const` variables; and where a launch's buffer of

@@ -248,7 +248,7 @@ impl State<'_> {
             Space::Global => {
                 self.counters.global_store_requests += 1;
                 self.counters.global_store_sectors += self.check_global(request)?;
-                self.check_defined(warp, request.mask, request.at)?;
+                self.check_defined(warp, request.size, request.mask, request.at)?;
                 self.check_clash(request, values, Where::Global)?;
                 // SAFETY: the check found all lanes of the mask in allocations that the launch holds, and aligned.
                 unsafe { write_global(request, values) };

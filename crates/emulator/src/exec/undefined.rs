@@ -137,16 +137,17 @@ impl State<'_> {
     }
 
     /// That what a store writes to global memory in these lanes is defined. Copies of what nothing wrote may be: a variant's
-    /// value where there is another variant, or bytes between fields; but for what no instruction ever writes, stored by
-    /// itself, and for what is copied from local memory.
-    pub fn check_defined(&self, warp: &Warp, mask: u32, at: u32) -> Result<(), Box<Fault>> {
+    /// value where there is another variant, or bytes between fields. They are at fault only where it is all that is stored,
+    /// and no byte or two of a structure, and came from local memory or from a register that no instruction ever writes.
+    pub fn check_defined(&self, warp: &Warp, size: u32, mask: u32, at: u32) -> Result<(), Box<Fault>> {
         let Some(carry) = &self.grid.code.instructions[at as usize].carry else { return Ok(()) };
+        let alone = carry.stored.len() == 1 && size >= 4;
         for (number, void) in carry.stored.iter().zip(&warp.void) {
             let lanes = void.lanes & mask;
             let Some(register) = number.filter(|_| lanes != 0) else { continue };
             let wrong = match warp.undefined[register as usize].origin {
-                Some(origin) => origin.computed || origin.local.is_some(),
-                None => carry.stored.len() == 1 && self.grid.code.unwritten.contains(&register),
+                Some(origin) => origin.computed || origin.local.is_some() && alone,
+                None => self.grid.code.unwritten.contains(&register) && alone,
             };
             if wrong {
                 return Err(self.undefined(warp, *number, lanes, (at, "what is stored")));

@@ -92,14 +92,19 @@ pub fn find(
     let mut changed = !early.is_empty() || has_local;
     while changed {
         changed = false;
-        for (instruction, uses) in instructions.iter().zip(uses) {
+        for ((instruction, uses), &rule) in instructions.iter().zip(uses).zip(rules) {
+            let may = |register: &Register| numbers.contains_key(register);
+            let (read, guard) = reads(instruction, uses);
             let carries = match &instruction.operation {
                 Operation::Load(load) => {
                     has_local && !matches!(load.address.space, Space::Global | Space::Shared)
                 }
-                Operation::Lanes(..) | Operation::Collective(_) => {
-                    uses.read.iter().any(|register| numbers.contains_key(register))
+                Operation::Lanes(..) if guard.is_some_and(may) => true,
+                Operation::Lanes(..) if rule == Rule::Whole => read.iter().all(may),
+                Operation::Lanes(..) if rule == Rule::All => {
+                    read.iter().any(may) && read.iter().all(|register| may(register) || is_fixed(*register))
                 }
+                Operation::Lanes(..) | Operation::Collective(_) => read.iter().any(may),
                 _ => false,
             };
             for &register in uses.written.iter().filter(|&&register| carries && !is_fixed(register)) {
@@ -127,6 +132,14 @@ pub fn find(
     (lanes, unwritten.collect())
 }
 
+/// What an instruction reads but its guard, which is the last one of its uses; and the guard.
+fn reads<'a>(instruction: &Instruction, uses: &'a Uses) -> (&'a [Register], Option<&'a Register>) {
+    match uses.read.split_last() {
+        Some((guard, read)) if instruction.guard != Guard::NONE => (read, Some(guard)),
+        _ => (&uses.read, None),
+    }
+}
+
 fn carry(
     instruction: &Instruction,
     uses: &Uses,
@@ -135,11 +148,8 @@ fn carry(
     is_fixed: impl Fn(Register) -> bool,
 ) -> Carry {
     let number = |register: &Register| numbers.get(register).copied();
-    let guarded = instruction.guard != Guard::NONE;
-    // The guard is the last one read.
-    let read = &uses.read[..uses.read.len() - usize::from(guarded)];
-    let mut carry =
-        Carry { guard: uses.read.last().filter(|_| guarded).and_then(number), ..Carry::default() };
+    let (read, guard) = reads(instruction, uses);
+    let mut carry = Carry { guard: guard.and_then(number), ..Carry::default() };
     match &instruction.operation {
         Operation::Lanes(..) => {
             let counts = |register: &&Register| rule != Rule::All || !is_fixed(**register);

@@ -8,7 +8,7 @@ use crate::fault::{Action, Fault, FaultKind, Memory};
 /// is that the thread is one of a block's first four.
 fn run(body: &str) -> Result<(), Box<Fault>> {
     let text = format!(
-        ".local .align 8 .b8 depot[32];
+        ".local .align 16 .b8 depot[32];
         mov.u32 %r9, %ctaid.x; mad.lo.u32 %r9, %r9, 32, %r0; mul.wide.u32 %rd9, %r9, 4; add.u64 %rd9, %rd9, %rd0; setp.lt.u32 %p1, %r0, 4;
         {body}"
     );
@@ -163,6 +163,9 @@ fn what_depends_on_unwritten_local_memory_is_found() {
         "st.local.u8 [depot], 1; ld.local.u64 %rd6, [depot]; st.local.u64 [depot+8], %rd6; ld.local.u8 %r5, [depot+8];
         st.global.u32 [%rd9], %r5;",
         "st.local.u8 [depot], 1; ld.local.u32 %r5, [depot]; and.b32 %r5, %r5, 255; st.global.u32 [%rd9], %r5;",
+        "st.local.u64 [depot], 1; ld.local.v2.u64 {%rd6, %rd7}, [depot]; mul.wide.u32 %rd8, %r0, 0;
+        add.u64 %rd8, %rd8, %rd0; setp.eq.u32 %p2, %r9, 0; @%p2 st.global.v2.u64 [%rd8], {%rd6, %rd7};",
+        "ld.local.u8 %r5, [depot]; st.global.u8 [%rd9], %r5;",
         "st.u32 [%rd4+4], %r0; ld.local.u32 %r5, [depot+4]; st.global.u32 [%rd9], %r5;",
         "st.local.u32 [%rd5], 1; ld.local.u32 %r5, [%rd5]; st.global.u32 [%rd9], %r5;",
         "ld.local.u32 %r5, [depot]; selp.u32 %r5, 1, %r5, %p1; @%p1 st.global.u32 [%rd9], %r5;",
