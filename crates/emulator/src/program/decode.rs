@@ -543,6 +543,8 @@ impl<'a> Decoder<'a> {
             ));
         }
         let carries = operation.destinations == 2 && instruction.name != "setp";
+        // The others have a place for it, and start from none.
+        let takes_carry = matches!(instruction.name.as_str(), "addc" | "subc" | "madc");
         let (mut operands, mut uses) = (Operands::default(), Uses::default());
         for (index, operand) in given.iter().enumerate() {
             let bank = operation.banks[index];
@@ -553,7 +555,11 @@ impl<'a> Decoder<'a> {
                 Some(operand) => self.source(operand, bank)?,
             };
             operands[index] = register.index;
-            if index < operation.destinations { &mut uses.written } else { &mut uses.read }.push(register);
+            if index < operation.destinations {
+                uses.written.push(register);
+            } else if operand.is_some() || !carries || takes_carry {
+                uses.read.push(register);
+            }
         }
         self.emit(Operation::Lanes(operation, operands), uses)
     }

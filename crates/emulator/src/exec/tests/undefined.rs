@@ -116,7 +116,8 @@ fn what_compilers_make_of_undefined_values_is_no_fault() {
         "@%p1 mov.u32 %r5, 1; shl.b32 %r6, %r0, 2; mov.u32 %r7, shared; add.u32 %r7, %r7, %r6; st.shared.u32 [%r7], %r5;
         bar.sync 0; ld.shared.u32 %r8, [%r7]; @%p1 st.global.u32 [%rd9], %r8;",
         // A carry, and the second result of a test.
-        "add.cc.u32 %r6, %r0, 1; addc.u32 %r7, %r0, 0; setp.lt.u32 %p4|%p5, %r0, 3; @%p5 bra OUT; OUT:",
+        "add.cc.u32 %r6, %r0, 1; addc.u32 %r7, %r0, 0; sub.cc.u32 %r8, %r6, %r7; add.u32 %r8, %r8, %r7;
+        st.global.u32 [%rd9], %r8; mad.lo.cc.u32 %r8, %r6, %r7, 1; st.global.u32 [%rd9], %r8; setp.lt.u32 %p4|%p5, %r0, 3; @%p5 bra OUT; OUT:",
     ] {
         run(body).unwrap_or_else(|fault| panic!("{fault}\n{body}"));
     }
