@@ -14,6 +14,7 @@ mod race;
 mod shadow;
 #[cfg(test)]
 mod tests;
+mod undefined;
 mod warp;
 
 use std::collections::{BTreeMap, HashMap};
@@ -29,6 +30,7 @@ use crate::{
     history::Touch,
     memory::Memory,
     program::{Kernel, Program},
+    ptx::ast::Space,
 };
 
 pub(crate) use self::clocks::Kind;
@@ -55,7 +57,8 @@ pub struct Launch<'a> {
     pub block: [u32; 3],
     /// Bytes of shared memory a block, besides the kernel's static ones.
     pub dynamic_shared: u32,
-    /// The parameters, laid out as [`Kernel::params`] says: [`Kernel::param_bytes`] bytes.
+    /// The parameters, laid out as [`Kernel::params`] says: [`Kernel::param_bytes`] bytes, or fewer, and the kernel is at
+    /// fault that reads one past them.
     pub params: &'a [u8],
 }
 
@@ -115,7 +118,11 @@ impl Loaded {
         let mut loaded = Loaded { addresses: HashMap::new() };
         for variable in program.variables() {
             // An allocation's alignment is more than a variable's can be.
-            let Some(address) = memory.allocate(variable.size) else {
+            let address = match variable.space {
+                Space::Const => memory.allocate_constant(variable.size),
+                _ => memory.allocate(variable.size),
+            };
+            let Some(address) = address else {
                 loaded.unload(memory);
                 return None;
             };
@@ -357,7 +364,7 @@ fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), String> {
     if shared > SHARED_LIMIT {
         return Err(format!("{shared} bytes of shared memory a block; there are {SHARED_LIMIT}"));
     }
-    if launch.params.len() != kernel.param_bytes {
+    if launch.params.len() > kernel.param_bytes {
         let given = launch.params.len();
         return Err(format!("{given} bytes of parameters; the kernel has {}", kernel.param_bytes));
     }

@@ -185,9 +185,35 @@ pub enum FaultKind {
         /// The access that ran second.
         second: Box<DeviceAccess>,
     },
-    /// A read of memory that nothing wrote.
+    /// Something depends on a register that nothing wrote.
+    #[error("read of a register that nothing wrote: {what} at {used} depends on it. Initialise it first")]
+    Register {
+        /// What depends on it.
+        what: &'static str,
+        /// The instruction that uses it so.
+        used: Place,
+    },
+    /// A read of memory that nothing wrote; of local memory only where something depends on what was read.
     #[error("read of unwritten memory: {0}. Initialise it first")]
     Unwritten(Box<Access>),
+    /// A write to a `.const` variable, which kernels only read.
+    #[error(
+        "write to constant memory (`.const`): {0}. Only the host can write there; declare what kernels write `.global`"
+    )]
+    ReadOnly(Box<Access>),
+    /// An access to another thread's local memory.
+    #[error(
+        "local memory of another thread: {access}; the address is that of thread {thread:?} of block {block:?}, whose \
+         local memory no other thread reaches. Pass the value, or put it in shared or global memory"
+    )]
+    OtherThread {
+        /// The access: its address is the offset in that thread's local memory.
+        access: Box<Access>,
+        /// The block's index in the grid; of more than 2^18 blocks it may be another, a multiple of 2^18 blocks on.
+        block: [u32; 3],
+        /// The thread's index in its block.
+        thread: [u32; 3],
+    },
     /// An access outside every allocation, or past the end of one.
     #[error("out of bounds: {access}; {near}")]
     OutOfBounds {
@@ -285,7 +311,11 @@ impl Fault {
     /// launch, for all else.
     pub fn code(&self) -> u32 {
         match self.kind {
-            FaultKind::OutOfBounds { .. } | FaultKind::PeerAccess { .. } | FaultKind::Replay(_) => 700,
+            FaultKind::OutOfBounds { .. }
+            | FaultKind::PeerAccess { .. }
+            | FaultKind::ReadOnly(_)
+            | FaultKind::OtherThread { .. }
+            | FaultKind::Replay(_) => 700,
             FaultKind::Misaligned(_) => 716,
             FaultKind::Endless { .. } | FaultKind::Timeout { .. } => 702,
             FaultKind::Launch(_) => 701,

@@ -63,7 +63,7 @@
 //!
 //! With [`Settings::checks`] on, as it is by default: data races in shared memory and, within a launch and across
 //! devices, in global memory; reads of shared or global memory that nothing wrote; accesses out of bounds or misaligned; barriers that
-//! part of a block never reaches; wrong masks of lanes; deadlocks. What a check finds is a [`Fault`], which names the kernel, the line of
+//! part of a block never reaches; wrong masks of lanes; deadlocks; values that nothing wrote. What a check finds is a [`Fault`], which names the kernel, the line of
 //! the PTX (and of the Rust source, where the PTX has debug information), the block, the threads and the address. It
 //! is printed to standard error, and [`take_faults`] returns it. The calls see what a GPU's host would see: the launch
 //! succeeds, and later calls of the context fail.
@@ -81,6 +81,15 @@
 //!
 //! A release covers the atomic access that it is part of, also where a fence before makes it one. A block barrier acquires
 //! what relaxed reads before it have seen, as CUDA's samples rely on (`threadFenceReduction`).
+//!
+//! A value that nothing wrote, of a register or of local memory, is a fault where it is used: for an address, a branch or a
+//! guard, an atomic, or what global memory is to hold. To copy it, or to compute what is then dropped, is none, as compilers do
+//! so; nor is a copy of it in global memory, as bytes between fields have one, unless it is stored by itself, and came from local
+//! memory or from a register that no instruction ever writes. Where part of a value may be defined, all of it counts as defined.
+//!
+//! The generic address of a thread's local memory says whose it is, and another thread that uses it is at fault, named with
+//! the owner; on a GPU it would reach its own. Kernels do not write to `.const` variables; and where a launch's buffer of
+//! arguments is short, those that it leaves out are not read.
 //!
 //! A launch that does not end is stopped by [`Settings::time_limit`], and the fault says which threads waited where and for
 //! what. Blocks that poll memory let others run, so that a barrier of all blocks of a grid needs no CPU thread each.

@@ -81,9 +81,17 @@ pub(crate) struct Allocation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Device,
+    /// Device memory that kernels only read.
+    Constant,
     Host,
     /// Memory of the caller's, which stays the caller's.
     Registered,
+}
+
+impl Origin {
+    fn is_device(self) -> bool {
+        matches!(self, Origin::Device | Origin::Constant)
+    }
 }
 
 /// Which bytes have been written: a bit each, made when first needed.
@@ -116,6 +124,11 @@ impl Memory {
         self.allocate_from(bytes, Origin::Device)
     }
 
+    /// As [`allocate`](Self::allocate), for `.const` variables: a kernel that writes to it is at fault.
+    pub fn allocate_constant(&self, bytes: u64) -> Option<u64> {
+        self.allocate_from(bytes, Origin::Constant)
+    }
+
     /// Pinned host memory, which counts as written and not against the limit.
     pub fn allocate_host(&self, bytes: u64) -> Option<u64> {
         self.allocate_from(bytes, Origin::Host)
@@ -124,7 +137,7 @@ impl Memory {
     fn allocate_from(&self, bytes: u64, origin: Origin) -> Option<u64> {
         let layout = layout(bytes)?;
         self.edit(|state| {
-            let device = origin == Origin::Device;
+            let device = origin.is_device();
             let used = state.used.entry(self.owner.device).or_default();
             if device && bytes > self.shared.limit - *used {
                 return None;
@@ -177,7 +190,7 @@ impl Memory {
             if !allowed(allocation.origin) {
                 return false;
             }
-            if allocation.origin == Origin::Device {
+            if !allocation.is_host() {
                 *state.used.entry(allocation.owner.device).or_default() -= allocation.bytes;
             }
             state.freed.push_back((address, allocation.bytes));
@@ -208,7 +221,7 @@ impl Memory {
 
     /// The device whose memory holds this address, where it is not the host's.
     pub(crate) fn device_of(&self, address: u64) -> Option<u32> {
-        let device = |allocation: &&Arc<Allocation>| allocation.origin == Origin::Device;
+        let device = |allocation: &&Arc<Allocation>| !allocation.is_host();
         self.view(|state| find(state, address).filter(device).map(|allocation| allocation.owner.device))
     }
 
@@ -333,7 +346,7 @@ fn layout(bytes: u64) -> Option<Layout> {
 impl Allocation {
     fn new(base: u64, bytes: u64, owner: Owner, origin: Origin) -> Allocation {
         // What the host's memory holds, the host may have written.
-        let written = Written { all: AtomicBool::new(origin != Origin::Device), bits: OnceLock::new() };
+        let written = Written { all: AtomicBool::new(!origin.is_device()), bits: OnceLock::new() };
         Allocation { base, bytes, owner, origin, written, history: Mutex::default() }
     }
 
@@ -346,7 +359,12 @@ impl Allocation {
 
     /// Whether it is the host's, which may look at it at any time.
     pub fn is_host(&self) -> bool {
-        self.origin != Origin::Device
+        !self.origin.is_device()
+    }
+
+    /// Whether kernels may only read it.
+    pub fn is_constant(&self) -> bool {
+        self.origin == Origin::Constant
     }
 
     /// Whether these bytes all lie in it.

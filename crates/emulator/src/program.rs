@@ -8,6 +8,7 @@ pub mod forms;
 mod memory;
 mod sync;
 mod system;
+pub(crate) mod undefined;
 mod variables;
 mod video;
 

@@ -6,6 +6,8 @@ use cust::memory::DeviceBuffer;
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use cust::{context::Context, device::Device, launch};
+use cust_raw::{CUresult, cuLaunchKernel};
+use std::ptr::{null_mut, without_provenance_mut};
 
 const STORE: &str = "
 .version 6.0
@@ -72,6 +74,28 @@ fn a_fault_stops_the_context_until_it_is_taken() {
         assert_eq!(stream.synchronize(), Ok(()));
         assert_eq!(values.as_host_vec().unwrap(), [0, 1, 2, 3]);
     }
+
+    // A buffer of arguments that is too short: a launch all the same for an H200's driver, too, and a fault of the
+    // kernel that reads what is not there.
+    let (mut given, mut size) = (pointer, 4usize);
+    let mut extra = [
+        without_provenance_mut(1),
+        (&raw mut given).cast(),
+        without_provenance_mut(2),
+        (&raw mut size).cast(),
+        null_mut(),
+    ];
+    let (function, stream_raw) = (store.to_raw(), stream.as_inner());
+    let launched =
+        // SAFETY: the list is as the driver takes it, and the emulator checks each access.
+        unsafe { cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream_raw, null_mut(), extra.as_mut_ptr()) };
+    assert_eq!(launched, CUresult::CUDA_SUCCESS);
+    assert_eq!(stream.synchronize(), Err(CudaError::IllegalAddress));
+    let faults = emulator::take_faults();
+    assert_eq!(faults.len(), 1);
+    let text = faults[0].to_string();
+    assert!(text.contains("the launch gave 4 of the 8 bytes of the kernel's parameters"), "{text}");
+    assert!(text.contains("read of 8 bytes at parameter address 0x0"), "{text}");
 
     // A reset ends it too, and with it everything that the context had.
     assert_eq!(launch(1, 16), Ok(()));

@@ -114,8 +114,7 @@ fn run(name: &str, text: &str) {
 }
 
 /// Two host threads share the device.
-#[test]
-fn every_kernel_gives_what_a_loop_gives() {
+fn run_all() {
     emulator::install().unwrap();
     let mut kernels = shipped::kernels();
     // Those of the operators that `reduce` has.
@@ -133,6 +132,21 @@ fn every_kernel_gives_what_a_loop_gives() {
             });
         }
     });
+}
+
+#[test]
+fn every_kernel_gives_what_a_loop_gives() {
+    run_all();
+}
+
+#[test]
+#[ignore = "takes minutes: `cargo test -p gpu_reduce_emulator --test kernels -- --ignored`"]
+fn every_kernel_gives_it_in_a_hundred_random_orders() {
+    for seed in 1..=100 {
+        emulator::set_settings(emulator::Settings { seed: Some(seed), ..emulator::settings() });
+        run_all();
+        println!("seed {seed}");
+    }
 }
 
 /// One thread allocates, copies, frees and loads modules while the other launches.

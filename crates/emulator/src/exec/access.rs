@@ -1,13 +1,16 @@
 //! Loads, stores and atomics, with their checks.
 
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering},
+};
 
 use crate::{
     fault::{Action, Fault, FaultKind, Memory as Where},
     memory::Allocation,
     program::code::{
-        Address, AsyncCopy, Atomic, LOCAL_WINDOW, Load, Order, PARAM_WINDOW, SHARED_WINDOW, Scope, Space,
-        Store, WINDOW,
+        Address, AsyncCopy, Atomic, LOCAL_WINDOW, LOCAL_WINDOWS, Load, Order, PARAM_WINDOW, SHARED_WINDOW,
+        Scope, Space, Store, WINDOW,
     },
 };
 
@@ -47,6 +50,12 @@ impl Request<'_> {
             _ => self.kind,
         };
         Request { addresses, mask, kind, ..*self }
+    }
+
+    /// The bytes of a lane's value.
+    fn range(&self, lane: usize, element: usize) -> Range<usize> {
+        let start = self.addresses[lane] as usize + element * self.size as usize;
+        start..start + self.size as usize
     }
 
     fn action(&self) -> Action {
@@ -177,18 +186,25 @@ impl State<'_> {
     }
 
     /// The lanes of generic addresses that are in each memory.
-    fn by_window(addresses: &[u64; LANES], mask: u32) -> [(Space, u64, u32); 4] {
-        let mut found = [
-            (Space::Global, 0, 0),
-            (Space::Shared, SHARED_WINDOW, 0),
-            (Space::Local, LOCAL_WINDOW, 0),
-            (Space::Param, PARAM_WINDOW, 0),
-        ];
+    fn by_window(addresses: &[u64; LANES], mask: u32) -> [(Space, u32); 4] {
+        let mut found = [(Space::Global, 0), (Space::Shared, 0), (Space::Local, 0), (Space::Param, 0)];
+        let windows = [(SHARED_WINDOW, WINDOW), (LOCAL_WINDOW, LOCAL_WINDOWS), (PARAM_WINDOW, WINDOW)];
         for lane in lanes(mask) {
-            let place = found[1..].iter().position(|window| addresses[lane].wrapping_sub(window.1) < WINDOW);
-            found[place.map_or(0, |place| place + 1)].2 |= 1 << lane;
+            let inside = |&(start, bytes): &(u64, u64)| addresses[lane].wrapping_sub(start) < bytes;
+            found[windows.iter().position(inside).map_or(0, |place| place + 1)].1 |= 1 << lane;
         }
         found
+    }
+
+    /// Generic addresses as offsets in a memory; in local memory, from the start of each thread's own.
+    fn offsets(&self, space: Space, addresses: &[u64; LANES], warp: u32) -> [u64; LANES] {
+        let starts = match space {
+            Space::Shared => [SHARED_WINDOW; LANES],
+            Space::Local => self.grid.local_windows(warp, self.number),
+            Space::Param => [PARAM_WINDOW; LANES],
+            Space::Generic | Space::Global => return *addresses,
+        };
+        std::array::from_fn(|lane| addresses[lane].wrapping_sub(starts[lane]))
     }
 
     fn read(
@@ -200,9 +216,9 @@ impl State<'_> {
     ) -> Result<(), Box<Fault>> {
         match space {
             Space::Generic => {
-                for (space, window, mask) in Self::by_window(request.addresses, request.mask) {
+                for (space, mask) in Self::by_window(request.addresses, request.mask) {
                     if mask != 0 {
-                        let addresses = request.addresses.map(|address| address.wrapping_sub(window));
+                        let addresses = self.offsets(space, request.addresses, request.warp);
                         let part = request.part(space, &addresses, mask, self.grid.fences);
                         self.read(warp, &part, space, values)?;
                     }
@@ -224,11 +240,7 @@ impl State<'_> {
                 copy_out(&self.shared, request, values);
                 Ok(())
             }
-            Space::Local => {
-                let places = self.check_local(request, warp)?;
-                copy_out(&warp.local, &Request { addresses: &places, ..*request }, values);
-                Ok(())
-            }
+            Space::Local => self.read_local(warp, request, values),
             Space::Param => {
                 // The parameter of a function that was called is local.
                 if request.addresses[request.mask.trailing_zeros() as usize] >= WINDOW {
@@ -251,9 +263,9 @@ impl State<'_> {
     ) -> Result<(), Box<Fault>> {
         match space {
             Space::Generic => {
-                for (space, window, mask) in Self::by_window(request.addresses, request.mask) {
+                for (space, mask) in Self::by_window(request.addresses, request.mask) {
                     if mask != 0 {
-                        let addresses = request.addresses.map(|address| address.wrapping_sub(window));
+                        let addresses = self.offsets(space, request.addresses, request.warp);
                         let part = request.part(space, &addresses, mask, self.grid.fences);
                         self.write(warp, &part, space, values)?;
                     }
@@ -263,6 +275,7 @@ impl State<'_> {
             Space::Global => {
                 self.counters.global_store_requests += 1;
                 self.counters.global_store_sectors += self.check_global(request)?;
+                self.check_defined(warp, request.size, request.mask, request.at)?;
                 self.check_clash(request, values, Where::Global)?;
                 // SAFETY: the check found all lanes of the mask in allocations that the launch holds, and aligned.
                 unsafe { write_global(request, values) };
@@ -278,11 +291,7 @@ impl State<'_> {
                 copy_in(&mut self.shared, request, values);
                 Ok(())
             }
-            Space::Local => {
-                let places = self.check_local(request, warp)?;
-                copy_in(&mut warp.local, &Request { addresses: &places, ..*request }, values);
-                Ok(())
-            }
+            Space::Local => self.write_local(warp, request, values),
             Space::Param => {
                 if request.addresses[request.mask.trailing_zeros() as usize] >= WINDOW {
                     return self.write(warp, request, Space::Generic, values);
@@ -295,6 +304,42 @@ impl State<'_> {
                 ))
             }
         }
+    }
+
+    // Of their own, so that what all loads and stores come by stays small.
+    #[inline(never)]
+    fn read_local(&self, warp: &mut Warp, request: &Request, values: &mut Values) -> Result<(), Box<Fault>> {
+        let places = self.check_local(request, warp)?;
+        let (offsets, request) = (request.addresses, Request { addresses: &places, ..*request });
+        copy_out(&warp.local, &request, values);
+        if self.checks.is_none() || self.grid.code.instructions[request.at as usize].carry.is_none() {
+            return Ok(());
+        }
+        for (element, void) in warp.void[..values.len()].iter_mut().enumerate() {
+            for lane in lanes(request.mask) {
+                // A part that is defined may be all that counts.
+                if !warp.defined[request.range(lane, element)].contains(&true) {
+                    if void.lanes == 0 {
+                        void.offset = offsets[lane] + element as u64 * u64::from(request.size);
+                    }
+                    void.lanes |= 1 << lane;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn write_local(&self, warp: &mut Warp, request: &Request, values: &Values) -> Result<(), Box<Fault>> {
+        let places = self.check_local(request, warp)?;
+        let request = Request { addresses: &places, ..*request };
+        copy_in(&mut warp.local, &request, values);
+        for (element, void) in warp.void[..values.len()].iter().enumerate() {
+            for lane in lanes(request.mask) {
+                warp.defined[request.range(lane, element)].fill(void.lanes >> lane & 1 == 0);
+            }
+        }
+        Ok(())
     }
 
     pub fn atomic(
@@ -328,13 +373,16 @@ impl State<'_> {
         self.synchronise(&request, atomic.address.space, atomic.scope, [true, false]);
         let parts = match atomic.address.space {
             Space::Generic => Self::by_window(&addresses, active),
-            space => [(space, 0, active), (space, 0, 0), (space, 0, 0), (space, 0, 0)],
+            space => [(space, active), (space, 0), (space, 0), (space, 0)],
         };
-        for (space, window, mask) in parts {
+        for (space, mask) in parts {
             if mask == 0 {
                 continue;
             }
-            let addresses = addresses.map(|address| address.wrapping_sub(window));
+            let addresses = match atomic.address.space {
+                Space::Generic => self.offsets(space, &addresses, warp.index),
+                _ => addresses,
+            };
             let request = Request { addresses: &addresses, mask, ..request };
             match space {
                 Space::Global => {
@@ -514,6 +562,9 @@ impl State<'_> {
             let allocation = &self.grid.allocations[place];
             self.recent = place;
             let outside = if contiguous { 0 } else { outside(request, allocation) };
+            if request.kind.writes() && allocation.is_constant() {
+                return Err(self.read_only(request, request.mask & !outside));
+            }
             let unwritten = if !reads || contiguous && allocation.is_written(first, whole) {
                 0
             } else {
@@ -531,6 +582,9 @@ impl State<'_> {
             let address = request.addresses[lane];
             match self.allocation(address, bytes) {
                 Some(place) => {
+                    if request.kind.writes() && self.grid.allocations[place].is_constant() {
+                        return Err(self.read_only(request, 1 << lane));
+                    }
                     if reads && !self.grid.allocations[place].is_written(address, bytes) {
                         self.suspect_unwritten(request, 1 << lane, Where::Global);
                     }
@@ -661,14 +715,39 @@ impl State<'_> {
         let near = match memory {
             Where::Shared => format!("the block has {bytes} bytes of shared memory"),
             Where::Local => format!("a thread has {bytes} bytes of local memory"),
-            _ => format!("the kernel has {bytes} bytes of parameters"),
+            _ => {
+                let all = self.grid.kernel.param_bytes;
+                format!("the launch gave {bytes} of the {all} bytes of the kernel's parameters")
+            }
         };
         Err(self.out_of_bounds(request, wrong, memory, near))
+    }
+
+    /// That local memory is the threads' own.
+    fn check_own(&self, request: &Request) -> Result<(), Box<Fault>> {
+        // Before the start of one's own memory is still one's own.
+        let own = |offset: u64| offset < WINDOW || offset as i64 >= -(1 << 31) && (offset as i64) < 0;
+        if request.addresses.iter().all(|&offset| own(offset)) {
+            return Ok(());
+        }
+        let starts = self.grid.local_windows(request.warp, self.number);
+        for lane in lanes(request.mask).filter(|&lane| !own(request.addresses[lane])) {
+            let address = starts[lane].wrapping_add(request.addresses[lane]);
+            let window = address.wrapping_add(1 << 31) & !(WINDOW - 1);
+            if let Some((block, thread)) = self.grid.local_owner(window, self.number) {
+                let at = Request { addresses: &[address.wrapping_sub(window); LANES], ..*request };
+                let access = self.access(&at, 1 << lane, Where::Local);
+                let kind = FaultKind::OtherThread { access, block, thread };
+                return Err(self.fault(request.warp, request.at, 1 << lane, kind));
+            }
+        }
+        Ok(())
     }
 
     /// Checks an access to local memory; returns where it is in the warp's.
     fn check_local(&self, request: &Request, warp: &Warp) -> Result<[u64; LANES], Box<Fault>> {
         let bytes = self.grid.kernel.local_bytes as u64;
+        self.check_own(request)?;
         self.check_range(request, bytes, Where::Local)?;
         Ok(std::array::from_fn(|lane| {
             request.addresses[lane].wrapping_add(lane as u64 * bytes).min(warp.local.len() as u64)
@@ -776,6 +855,11 @@ impl State<'_> {
         let access = self.access(request, mask, memory);
         self.suspicion = Some(self.fault(request.warp, request.at, mask, FaultKind::Unwritten(access)));
         self.limit = self.limit.min(self.issued() + AFTERMATH);
+    }
+
+    fn read_only(&self, request: &Request, mask: u32) -> Box<Fault> {
+        let access = self.access(request, mask, Where::Global);
+        self.fault(request.warp, request.at, mask, FaultKind::ReadOnly(access))
     }
 
     fn out_of_bounds(&self, request: &Request, mask: u32, memory: Where, near: String) -> Box<Fault> {

@@ -19,6 +19,7 @@ use super::{
     lanes::{ALL, LANES, Register, collect, lanes},
     log::Log,
     shadow::Shadow,
+    undefined::Undefined,
     warp::{NONE, Path, State as Waits, Warp},
 };
 
@@ -38,7 +39,7 @@ pub struct Block<'g> {
 /// All of a block but its warps.
 pub struct State<'g> {
     pub grid: &'g Grid<'g>,
-    number: u64,
+    pub number: u64,
     pub index: [u32; 3],
     pub shared: Vec<u8>,
     pub counters: Counters,
@@ -203,8 +204,12 @@ impl<'g> Block<'g> {
             checks.log = Log::new(number, &grid.room);
         }
         for warp in &mut self.warps {
-            grid.enter_block(&mut warp.registers, state.index);
+            grid.enter_block(&mut warp.registers, warp.index, number);
             warp.start(grid.lanes_of(warp.index));
+            if state.checks.is_some() {
+                warp.undefined.clear();
+                warp.undefined.extend(grid.code.undefined.iter().map(|&lanes| Undefined::new(lanes)));
+            }
         }
     }
 
@@ -382,6 +387,7 @@ impl BarrierState {
 impl<'g> State<'g> {
     /// Runs a warp for at most so many instructions.
     fn run(&mut self, warp: &mut Warp, turn: u32) -> Result<Stop, Box<Fault>> {
+        let carries = self.checks.is_some() && !self.grid.code.undefined.is_empty();
         let mut left = turn;
         let stop = loop {
             if left == 0 {
@@ -402,7 +408,10 @@ impl<'g> State<'g> {
                 }
                 break Stop::Blocked;
             };
-            self.run_path(warp, path, &mut left)?;
+            match carries {
+                true => self.run_path::<true>(warp, path, &mut left)?,
+                false => self.run_path::<false>(warp, path, &mut left)?,
+            }
             if warp.polls >= POLLS && left > 0 {
                 warp.had_turn(turn - left);
                 break Stop::Turn;
@@ -416,8 +425,13 @@ impl<'g> State<'g> {
         Ok(stop)
     }
 
-    /// Runs a path until it ends, parts, waits, or its turn is over.
-    fn run_path(&mut self, warp: &mut Warp, path: usize, left: &mut u32) -> Result<(), Box<Fault>> {
+    /// Runs a path until it ends, parts, waits, or its turn is over. `CARRIES` says whether registers may be undefined.
+    fn run_path<const CARRIES: bool>(
+        &mut self,
+        warp: &mut Warp,
+        path: usize,
+        left: &mut u32,
+    ) -> Result<(), Box<Fault>> {
         let instructions = self.grid.code.instructions.as_slice();
         let Path { mut at, mask, .. } = warp.paths[path];
         let meet = warp.join_of(path);
@@ -434,13 +448,19 @@ impl<'g> State<'g> {
                 break Ok(());
             }
             *left -= 1;
-            let Instruction { guard, operation } = &instructions[at as usize];
+            let Instruction { guard, operation, carry } = &instructions[at as usize];
             let active = if *guard == Guard::NONE {
                 mask
             } else {
                 mask & (warp.registers.predicate[guard.predicate as usize] ^ guard.negated)
             };
             active_lanes += u64::from(active.count_ones());
+            if CARRIES
+                && let Some(carry) = carry
+                && let Err(fault) = self.carry(warp, carry, [mask, active], at)
+            {
+                break Err(fault);
+            }
             match operation {
                 Operation::Lanes(lanes, operands) => {
                     if active != 0 {
@@ -466,6 +486,9 @@ impl<'g> State<'g> {
                     {
                         break Err(fault);
                     }
+                    if CARRIES && let Some(carry) = carry {
+                        warp.carry_loaded(carry, load, at);
+                    }
                     at += 1;
                     if warp.polls >= POLLS {
                         warp.rest(path, at);
@@ -477,6 +500,9 @@ impl<'g> State<'g> {
                         && let Err(fault) = self.store(warp, store, active, at)
                     {
                         break Err(fault);
+                    }
+                    if CARRIES && carry.is_some() {
+                        warp.void = Default::default();
                     }
                     at += 1;
                 }

@@ -13,7 +13,7 @@ use crate::{
     memory::{Allocation, Memory},
     program::{
         Kernel, Program,
-        code::{Code, Constant, Operation, Special},
+        code::{Code, Constant, LOCAL_WINDOW, Operation, Special},
     },
 };
 
@@ -22,6 +22,11 @@ use super::{
     lanes::{ALL, LANES, Register, Registers, collect},
     log::Room,
 };
+
+/// Bits of a thread's number in its block, and the mask of those of a block's number, in the address of a window of local
+/// memory.
+const THREAD_BITS: u32 = 10;
+const WINDOW_BLOCKS: u64 = (1 << 18) - 1;
 
 /// A launch.
 pub struct Grid<'a> {
@@ -151,6 +156,25 @@ impl<'a> Grid<'a> {
         [number % x, number / x % y, number / x / y]
     }
 
+    /// Where the local memory of each of a warp's threads starts among generic addresses.
+    pub fn local_windows(&self, warp: u32, block: u64) -> [u64; LANES] {
+        std::array::from_fn(|lane| {
+            let thread = u64::from(warp) * LANES as u64 + lane as u64;
+            LOCAL_WINDOW + (((block & WINDOW_BLOCKS) << THREAD_BITS | thread) << 32)
+        })
+    }
+
+    /// The block and thread whose local memory starts there, as [`Self::local_windows`] has it; of blocks that are 2^18 apart
+    /// it is `block`, or else the first.
+    pub fn local_owner(&self, window: u64, block: u64) -> Option<([u32; 3], [u32; 3])> {
+        let number = window.checked_sub(LOCAL_WINDOW)? >> 32;
+        let (thread, bits) = ((number & ((1 << THREAD_BITS) - 1)) as u32, number >> THREAD_BITS);
+        let block = if block & WINDOW_BLOCKS == bits { block } else { bits };
+        let blocks = self.launch.grid.iter().map(|&count| u64::from(count)).product::<u64>();
+        (thread < self.threads && block < blocks)
+            .then(|| (self.block_index(block), self.thread(thread / LANES as u32, thread % LANES as u32)))
+    }
+
     /// Where an instruction was written.
     pub fn place(&self, at: u32) -> Place {
         let (line, source) = self.code.places[at as usize];
@@ -185,7 +209,9 @@ impl<'a> Grid<'a> {
                     Special::DynamicShared => self.launch.dynamic_shared,
                     Special::TotalShared => self.shared_bytes as u32,
                     Special::Nsmid | Special::One => 1,
-                    Special::Smid | Special::Gridid | Special::Ctaid(_) | Special::Zero => 0,
+                    Special::Smid | Special::Gridid | Special::Zero => 0,
+                    // They depend on the block.
+                    Special::Ctaid(_) | Special::LocalWindow => 0,
                 };
                 u64::from(value)
             });
@@ -195,10 +221,15 @@ impl<'a> Grid<'a> {
     }
 
     /// Sets what differs from block to block.
-    pub fn enter_block(&self, registers: &mut Registers, index: [u32; 3]) {
+    pub fn enter_block(&self, registers: &mut Registers, warp: u32, number: u64) {
+        let index = self.block_index(number);
         for &(register, special) in &self.specials {
-            if let Special::Ctaid(axis) = special {
-                registers.splat(register, u64::from(index[axis]));
+            match special {
+                Special::Ctaid(axis) => registers.splat(register, u64::from(index[axis])),
+                Special::LocalWindow => {
+                    registers.set_wide(register, &self.local_windows(warp, number), ALL);
+                }
+                _ => {}
             }
         }
         for &register in &self.code.cleared {

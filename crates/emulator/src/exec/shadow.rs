@@ -35,13 +35,13 @@ impl Shadow {
     }
 
     /// Whether something has written all of these bytes.
-    #[inline]
+    #[inline(always)]
     pub fn is_written(&self, address: usize, bytes: usize) -> bool {
         self.written[address..address + bytes].iter().all(|&written| written)
     }
 
     /// Notes a write.
-    #[inline]
+    #[inline(always)]
     pub fn mark_written(&mut self, address: usize, bytes: usize) {
         self.written[address..address + bytes].fill(true);
     }
@@ -66,7 +66,7 @@ impl Shadow {
     }
 
     /// Notes an access; the earlier one that it races with, if there is one.
-    #[inline]
+    #[inline(always)]
     pub fn access(&mut self, clocks: &Clocks, now: Moment, address: usize, bytes: usize) -> Option<Moment> {
         let (first, last) = (address >> self.shift, (address + bytes - 1) >> self.shift);
         self.cells[first..=last].iter_mut().find_map(|cell| cell.access(clocks, now))
@@ -74,7 +74,8 @@ impl Shadow {
 }
 
 impl Cell {
-    #[inline]
+    // Once a lane: it is worth to be part of what calls it, however many places that is built in.
+    #[inline(always)]
     fn access(&mut self, clocks: &Clocks, now: Moment) -> Option<Moment> {
         let warp = now.warp as usize;
         let races = |before: &Moment| {

@@ -7,6 +7,7 @@ mod counters;
 mod flow;
 mod planted;
 mod prints;
+mod undefined;
 
 use crate::{
     counters::Counters,

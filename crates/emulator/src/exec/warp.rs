@@ -5,7 +5,10 @@
 //! on, as threads do since sm_70. Lanes that wait to meet others go on without them where these wait for them, or poll
 //! memory for long.
 
-use super::lanes::{LANES, Registers};
+use super::{
+    lanes::{LANES, Registers},
+    undefined::{Undefined, Void},
+};
 
 /// No join: a path that runs to the thread's end.
 pub const NONE: u32 = u32::MAX;
@@ -67,6 +70,12 @@ pub struct Warp {
     pub polls: u32,
     /// Local memory: each lane's, one after another.
     pub local: Vec<u8>,
+    /// Which bytes of it are defined.
+    pub defined: Vec<bool>,
+    /// The registers that may be undefined, by their numbers.
+    pub undefined: Vec<Undefined>,
+    /// Of each value of the load or store that runs.
+    pub void: [Void; 8],
     /// Asynchronous copies that some lanes have not waited for.
     pub copies: Vec<InFlight>,
     /// How many groups of copies each lane has committed.
@@ -102,9 +111,12 @@ impl Warp {
             polled: false,
             watched: None,
             polls: 0,
+            defined: vec![false; local.len()],
             local,
             copies: Vec::new(),
             groups: [0; LANES],
+            undefined: Vec::new(),
+            void: [Void::default(); 8],
         }
     }
 
@@ -119,6 +131,7 @@ impl Warp {
         self.local.fill(0);
         self.copies.clear();
         self.groups.fill(0);
+        self.defined.fill(false);
     }
 
     /// Where a path waits for those that it parted from.

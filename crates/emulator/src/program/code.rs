@@ -4,10 +4,14 @@ use std::fmt;
 
 use crate::exec::lanes::{Lanes, Operands, Register};
 
+use super::undefined::Carry;
+
 /// Where generic addresses of the memories that are no device memory start. No host address is near.
 pub const SHARED_WINDOW: u64 = 1 << 60;
-/// As [`SHARED_WINDOW`].
+/// As [`SHARED_WINDOW`]; each thread has a window of its own from here on, so that an address says whose it is.
 pub const LOCAL_WINDOW: u64 = 2 << 60;
+/// What the windows of all threads hold.
+pub const LOCAL_WINDOWS: u64 = 1 << 60;
 /// As [`SHARED_WINDOW`].
 pub const PARAM_WINDOW: u64 = 3 << 60;
 /// What a window holds: addresses of 32 bits.
@@ -28,6 +32,10 @@ pub struct Code {
     pub constants: Vec<(Register, Constant)>,
     /// Registers that may be read before they are written: 0 when a block starts, so that runs repeat.
     pub cleared: Vec<Register>,
+    /// For each register that may be undefined, by its number, the lanes where it is when a thread starts.
+    pub undefined: Vec<u32>,
+    /// Those of them that no instruction writes.
+    pub unwritten: Vec<u32>,
 }
 
 /// A value that is known before the first instruction.
@@ -58,6 +66,8 @@ pub enum Special {
     LanemaskGt,
     DynamicShared,
     TotalShared,
+    /// Where the thread's window of local memory starts.
+    LocalWindow,
     Smid,
     Nsmid,
     Gridid,
@@ -71,6 +81,8 @@ pub enum Special {
 pub struct Instruction {
     pub guard: Guard,
     pub operation: Operation,
+    /// What it does with values that may be undefined, where it may see any.
+    pub carry: Option<Box<Carry>>,
 }
 
 /// Which lanes take part: those where the predicate differs from `negated`, all where there is none.

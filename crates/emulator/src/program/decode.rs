@@ -11,12 +11,14 @@ use crate::{
 use super::{
     Kernel, LoadError, Param,
     code::{
-        Address, Code, Constant, END, Guard, Instruction, LOCAL_WINDOW, Load, Operation, Order, Scope, Space,
-        Special, Store,
+        Address, Code, Constant, END, Guard, Instruction, Load, Operation, Order, Scope, Space, Special,
+        Store,
     },
     flow::{self, Uses},
     forms::{self, Family},
-    memory, sync, system, video,
+    memory, sync, system,
+    undefined::{self, Rule},
+    video,
 };
 
 /// Instructions that a kernel may have, calls inlined.
@@ -64,6 +66,8 @@ pub(super) struct Decoder<'a> {
     context: &'a Context<'a>,
     pub instructions: Vec<Instruction>,
     uses: Vec<Uses>,
+    /// Of each, where its results are undefined.
+    rules: Vec<Rule>,
     places: Vec<(u32, Option<(u32, u32)>)>,
     counts: Counts,
     constants: HashMap<(Bank, Constant), Register>,
@@ -81,6 +85,7 @@ pub(super) struct Decoder<'a> {
     source: Option<(u32, u32)>,
     pub line: u32,
     guard: Guard,
+    rule: Rule,
     /// A register of each bank that nobody reads.
     sinks: [Option<Register>; 4],
     /// The carry flag of `add.cc` and its like.
@@ -94,6 +99,7 @@ impl<'a> Decoder<'a> {
             context,
             instructions: Vec::new(),
             uses: Vec::new(),
+            rules: Vec::new(),
             places: Vec::new(),
             counts: Counts::default(),
             constants: HashMap::new(),
@@ -107,6 +113,7 @@ impl<'a> Decoder<'a> {
             source: None,
             line: 0,
             guard: Guard::NONE,
+            rule: Rule::default(),
             sinks: [None; 4],
             carry: None,
             branch_targets: Rc::default(),
@@ -340,7 +347,8 @@ impl<'a> Decoder<'a> {
         if self.guard != Guard::NONE {
             uses.read.push(Register { bank: Bank::Predicate, index: self.guard.predicate });
         }
-        self.instructions.push(Instruction { guard: self.guard, operation });
+        self.instructions.push(Instruction { guard: self.guard, operation, carry: None });
+        self.rules.push(self.rule);
         self.uses.push(uses);
         self.places.push((self.line, self.source));
         Ok(())
@@ -424,6 +432,7 @@ impl<'a> Decoder<'a> {
     fn instruction(&mut self, instruction: &'a ast::Instruction) -> Result<(), LoadError> {
         self.line = instruction.line;
         self.guard = Guard::NONE;
+        self.rule = Rule::of(instruction);
         if let Some(guard) = &instruction.guard {
             let register = self.source(&Operand::Name(guard.register.clone()), Bank::Predicate)?;
             self.guard =
@@ -536,6 +545,8 @@ impl<'a> Decoder<'a> {
             ));
         }
         let carries = operation.destinations == 2 && instruction.name != "setp";
+        // The others have a place for it, and start from none.
+        let takes_carry = matches!(instruction.name.as_str(), "addc" | "subc" | "madc");
         let (mut operands, mut uses) = (Operands::default(), Uses::default());
         for (index, operand) in given.iter().enumerate() {
             let bank = operation.banks[index];
@@ -546,7 +557,11 @@ impl<'a> Decoder<'a> {
                 Some(operand) => self.source(operand, bank)?,
             };
             operands[index] = register.index;
-            if index < operation.destinations { &mut uses.written } else { &mut uses.read }.push(register);
+            if index < operation.destinations {
+                uses.written.push(register);
+            } else if operand.is_some() || !carries || takes_carry {
+                uses.read.push(register);
+            }
         }
         self.emit(Operation::Lanes(operation, operands), uses)
     }
@@ -627,7 +642,7 @@ impl<'a> Decoder<'a> {
         let window = match space {
             Some("global" | "const") => 0,
             Some("shared::cta" | "shared") => SHARED_WINDOW,
-            Some("local") => LOCAL_WINDOW,
+            Some("local") => return self.convert_local(instruction, to),
             Some(_) => PARAM_WINDOW,
             None => return self.unknown(instruction),
         };
@@ -641,6 +656,20 @@ impl<'a> Decoder<'a> {
         });
         let operands = [target.index, source.index, 0, 0, 0, 0, 0, 0];
         self.emit(Operation::Lanes(operation, operands), Uses { read: vec![source], written: vec![target] })
+    }
+
+    /// `cvta.local`: each thread has its own window.
+    fn convert_local(&mut self, instruction: &ast::Instruction, to: bool) -> Result<(), LoadError> {
+        let target = self.target(&instruction.operands[0], Bank::Double)?;
+        let source = self.source(&instruction.operands[1], Bank::Double)?;
+        let window = self.constant(Bank::Double, Constant::Special(Special::LocalWindow));
+        let operation = crate::exec::lanes::binary(move |a: u64, window: u64| match to {
+            true => a.wrapping_sub(window),
+            false => a.wrapping_add(window),
+        });
+        let operands = [target.index, source.index, window.index, 0, 0, 0, 0, 0];
+        let uses = Uses { read: vec![source, window], written: vec![target] };
+        self.emit(Operation::Lanes(operation, operands), uses)
     }
 
     // Control flow.
@@ -951,6 +980,14 @@ fn body<'a>(
         );
         return decoder.error(text);
     }
+    let (undefined, unwritten) = undefined::find(
+        &mut decoder.instructions,
+        &decoder.uses,
+        &decoder.rules,
+        &liveness.early,
+        decoder.local_bytes > 0,
+        |register| fixed.contains(&register),
+    );
     kernel.shared_bytes = decoder.shared_bytes as usize;
     kernel.local_bytes = decoder.local_bytes as usize;
     kernel.registers = liveness.pressure;
@@ -960,6 +997,8 @@ fn body<'a>(
         registers: decoder.counts,
         constants,
         cleared: liveness.early,
+        undefined,
+        unwritten,
     };
     Ok(())
 }

@@ -212,14 +212,14 @@ fn value(decoder: &mut Decoder, operand: &Operand, ty: Type) -> Result<Register,
 }
 
 fn in_space(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), LoadError> {
-    use super::code::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW};
+    use super::code::{LOCAL_WINDOW, LOCAL_WINDOWS, PARAM_WINDOW, SHARED_WINDOW, WINDOW};
     decoder.expect(instruction, 2)?;
     let mut words = Words::new(instruction);
     let space = space(&mut words);
     or_fail(decoder, words.finish())?;
     let inside = match space {
         Space::Shared => |a: u64| a.wrapping_sub(SHARED_WINDOW) < WINDOW,
-        Space::Local => |a: u64| a.wrapping_sub(LOCAL_WINDOW) < WINDOW,
+        Space::Local => |a: u64| a.wrapping_sub(LOCAL_WINDOW) < LOCAL_WINDOWS,
         Space::Param => |a: u64| a.wrapping_sub(PARAM_WINDOW) < WINDOW,
         // Constants lie among global variables here.
         Space::Global if instruction.modifiers.iter().all(|word| word != "const") => {
