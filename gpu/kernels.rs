@@ -122,15 +122,20 @@ macro_rules! reduce_entries {
         )*
     };
     (@entry $kernel:tt { [$name:expr] $op:ty, $item:ty }) => {
-        $crate::reduce_entries! { @kernel $kernel [$name] $op, $item, *const $item, (input: *const $item) => input }
+        $crate::reduce_entries! {
+            @kernel $kernel [$name] $op, $item, *const $item, (input: *const $item) => input, (first: *const $item) => first
+        }
     };
     (@entry $kernel:tt { [$name:expr] $op:ty, $first:ty, $second:ty }) => {
         $crate::reduce_entries! {
             @kernel $kernel [$name] $op, ($first, $second), (*const $first, *const $second),
-            (first: *const $first, second: *const $second) => (first, second)
+            (a: *const $first, b: *const $second) => (a, b), (first_a: *const $first, first_b: *const $second) => (first_a, first_b)
         }
     };
-    (@kernel [$suffix:literal $kernel:ident $block:literal] [$name:expr] $op:ty, $item:ty, $input:ty, ($($parameter:ident: $type:ty),*) => $value:expr) => {
+    (
+        @kernel [$suffix:literal $kernel:ident $block:literal] [$name:expr] $op:ty, $item:ty, $input:ty,
+        ($($parameter:ident: $type:ty),*) => $value:expr, ($($of_first:ident: $type_of_first:ty),*) => $first:expr
+    ) => {
         const _: () = {
             #[$crate::cuda_std::kernel(name = concat!($name, $suffix, $block))]
             #[allow(improper_ctypes_definitions, clippy::too_many_arguments)]
@@ -140,10 +145,12 @@ macro_rules! reduce_entries {
                 chunk: u64,
                 slots: *mut u64,
                 result: $crate::reduce::Target<<$op as $crate::Op<$item>>::Output>,
+                whole: $crate::reduce::Whole,
+                $($of_first: $type_of_first,)*
                 op: $op,
             ) {
                 const WIDTH: usize = $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES);
-                let arguments = $crate::reduce::Arguments { input: $value, len, chunk, slots, result, op };
+                let arguments = $crate::reduce::Arguments { input: $value, len, chunk, slots, result, whole, first: $first, op };
                 // SAFETY: the host launches it as `reduce` asks.
                 unsafe { $crate::reduce::$kernel::<$op, $input, $block, WIDTH>(arguments) }
             }

@@ -6,6 +6,7 @@
 //! - `stream`: launching reductions;
 //! - `pending`: what comes of them later;
 //! - `runs`: launching what finds runs of equal keys;
+//! - `shards`: one reduction by several GPUs;
 //! - `memory`, `staging`: memory and copies;
 //! - `of_cust`: memory and streams that are cust's;
 //! - `ladder`: the classic kernels (with the feature of that name).
@@ -20,11 +21,13 @@ mod modules;
 mod of_cust;
 mod pending;
 mod runs;
+mod shards;
 mod staging;
 mod stream;
 
 pub use memory::{Memory, Pinned};
 pub use pending::Launched;
+pub use shards::{FIRST_BYTES, Shard, ShardsCall, Slots, enqueue_shards, launch_shards, parts};
 pub use stream::GpuStream;
 
 use crate::Error;
@@ -53,6 +56,8 @@ pub struct Gpu {
     scratches: Mutex<Vec<Spare>>,
     outcomes: Mutex<Vec<Outcome>>,
     stagings: Mutex<Vec<Staging>>,
+    /// By their index, others, and whether this GPU's kernels reach their memory.
+    peers: Mutex<Vec<(usize, bool)>>,
 }
 
 /// A context on top of this thread's stack of them. Dropped, it gives way to the one that the caller had, or to none.
@@ -127,7 +132,7 @@ impl Gpu {
         let current = CurrentContext::get_current().map_err(failed("asking for the current context"))?;
         let context = Context::new(raw).map_err(failed("creating the context"))?;
         CurrentContext::set_current(&current).map_err(failed("restoring the caller's context"))?;
-        let (loaded, workspaces, scratches, outcomes, stagings) = Default::default();
+        let (loaded, workspaces, scratches, outcomes, stagings, peers) = Default::default();
         Ok(Self {
             index,
             name,
@@ -139,6 +144,7 @@ impl Gpu {
             scratches,
             outcomes,
             stagings,
+            peers,
         })
     }
 
@@ -269,7 +275,7 @@ mod tests {
     /// On a GPU: a module that the driver does not take, and a launch that it refuses, are errors, and the device goes on.
     #[test]
     fn a_failed_launch_leaves_the_device_usable() {
-        use gpu_reduce_kernels::reduce::{Arguments, Kernel, Target};
+        use gpu_reduce_kernels::reduce::{Arguments, Kernel, Target, Whole};
         use std::ptr::{null, null_mut};
 
         let gpu = match Gpu::open(0) {
@@ -283,7 +289,8 @@ mod tests {
         assert!(matches!(bad, Err(Error::Launch { .. })), "{bad:?}");
         let input: *const f32 = null();
         let result = Target::device(null_mut());
-        let arguments = Arguments { input, len: 1, chunk: 1, slots: null_mut(), result, op: Sum };
+        let (slots, whole) = (null_mut(), Whole::new(1, 1));
+        let arguments = Arguments { input, len: 1, chunk: 1, slots, result, whole, first: input, op: Sum };
         let refused = gpu.with_workspace(|workspace| {
             let grid = Grid { blocks: 0, block: 256, resident: 256 };
             let stream = &workspace.queue.stream;

@@ -67,6 +67,7 @@ mod reducer;
 mod runs;
 mod segments;
 mod shaped;
+mod sharded;
 mod stream;
 mod tuples;
 
@@ -100,6 +101,7 @@ pub use reducer::Reducer;
 pub use runs::{Runs, reduce_by_key};
 pub use segments::{Offsets, Segments};
 pub use shaped::{Axes, Shaped};
+pub use sharded::{Devices, Sharded, Shards};
 pub use stream::Stream;
 pub use tuples::Operators;
 #[cfg(feature = "ladder")]

@@ -5,10 +5,10 @@ use crate::{Op, slot};
 use bytemuck::Pod;
 use core::array::from_fn;
 use core::sync::atomic::Ordering;
-use cuda_std::atomic::AtomicU64;
+use cuda_std::atomic::{AtomicU64, SystemAtomicU64};
 use cuda_std::{thread, warp};
 
-/// Puts a block's partial result into its slot.
+/// Puts a block's partial result into its slot, which may be in another device's memory, or in the host's.
 ///
 /// # Safety
 ///
@@ -19,7 +19,7 @@ pub(crate) unsafe fn put<A: Pod>(slots: *mut u64, block: u32, partial: A) {
     let slot = slots.wrapping_byte_add(block as usize * (8 * slot::words::<A>()));
     for index in 0..slot::words::<A>() {
         // SAFETY: the slot is this block's.
-        let place = unsafe { AtomicU64::from_ptr(slot.add(index)) };
+        let place = unsafe { SystemAtomicU64::from_ptr(slot.add(index)) };
         place.store(slot::word(&partial, index), Ordering::Relaxed);
     }
 }
