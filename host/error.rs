@@ -155,7 +155,9 @@ pub enum Error {
     },
 
     /// Devices that are to be used together, or their streams, are not several GPUs, each once, nor one device.
-    #[error("{device} cannot be one of several devices: give each GPU once, or the CPU alone, and at least one")]
+    #[error(
+        "{device} cannot be one of several devices: give each GPU once, or the CPU alone, and at least one"
+    )]
     NotDistinct {
         /// The device that is there twice, or the CPU; or none.
         device: String,

@@ -526,7 +526,8 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
             let after = first + offsets[first + 1..=begin].partition_point(|&offset| offset <= end);
             if after > first {
                 let range = (offsets[first] - start) as usize..(offsets[after] - start) as usize;
-                let own: Vec<_> = offsets[first..=after].iter().map(|offset| offset - offsets[first]).collect();
+                let own: Vec<_> =
+                    offsets[first..=after].iter().map(|offset| offset - offsets[first]).collect();
                 pending.push((first, shard.part(range)?, own));
             }
             for segment in after..begin {

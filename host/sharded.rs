@@ -2,7 +2,9 @@
 
 use crate::call::Types;
 use crate::cpu::Source;
-use crate::cuda::{self, FIRST_BYTES, GpuStream, Memory, Shard, ShardsCall, Slots, enqueue_shards, launch_shards};
+use crate::cuda::{
+    self, FIRST_BYTES, GpuStream, Memory, Shard, ShardsCall, Slots, enqueue_shards, launch_shards,
+};
 use crate::data::{self, Data, gpu_of, other_device};
 use crate::pending::Pending;
 use crate::place::Place::{Cpu, Gpu};
@@ -270,8 +272,7 @@ impl<'a, D: Data<'a>> Located<'a, D> {
             copies.push(memory);
         }
         let mut places = copies.iter();
-        let pointers =
-            D::Pointers::at(&mut |_| places.next().map_or(0, |memory| memory.address(0) as usize));
+        let pointers = D::Pointers::at(&mut |_| places.next().map_or(0, |memory| memory.address(0) as usize));
         Ok((copies, pointers))
     }
 

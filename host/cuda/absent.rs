@@ -1,12 +1,14 @@
 //! No GPU, in a build without: the types of `cuda`, of which there are no values, so that whoever has one need not ask.
 
 use crate::Error;
+use crate::Plan;
 use crate::call::{Call, ColumnsCall, RunsCall, SegmentsCall, Types};
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::segments::Segments;
 use std::convert::Infallible;
 use std::ffi::c_void;
 use std::fmt;
+use std::ops::Range;
 
 /// A GPU that was opened: there is none.
 #[derive(Debug, PartialEq)]
@@ -278,6 +280,12 @@ impl GpuStream {
 }
 
 impl Launched {
+    pub fn words_of_parts(&self) -> impl Iterator<Item = &[u64]> {
+        match self.0 {}
+        #[allow(unreachable_code)]
+        std::iter::empty()
+    }
+
     pub fn is_done(&self) -> Result<bool, Error> {
         match self.0 {}
     }
@@ -287,6 +295,86 @@ impl Launched {
     }
 
     pub fn words(&self) -> &[u64] {
+        match self.0 {}
+    }
+}
+
+/// Items on one GPU: part of those that reduce together.
+pub struct Shard {
+    pub gpu: &'static Gpu,
+    pub len: u64,
+    pub arrays: Vec<(u64, usize)>,
+}
+
+/// A reduction of items on several GPUs.
+pub struct ShardsCall<'a> {
+    pub of: &'static Types,
+    pub shards: &'a [Shard],
+    pub plan: Plan,
+    pub block: u32,
+    pub op: *const c_void,
+}
+
+/// Chunks that one GPU folds.
+pub struct Job {
+    pub before: u32,
+    pub chunks: u32,
+}
+
+/// What chunks came to.
+pub struct Slots<'a> {
+    pub before: u32,
+    pub words: &'a [u64],
+}
+
+/// Bytes from one array's first item on the host to the next one's.
+pub const FIRST_BYTES: usize = 64;
+
+impl ShardsCall<'_> {
+    pub fn jobs(&self) -> Vec<Job> {
+        Vec::new()
+    }
+}
+
+pub fn parts(_: &[Shard], _: &Range<u64>) -> Vec<(usize, Range<u64>)> {
+    Vec::new()
+}
+
+/// # Safety
+///
+/// Nothing: there are no streams.
+pub unsafe fn launch_shards(_: &[GpuStream], _: &ShardsCall) -> Result<Launched, Error> {
+    Err(Error::NoCuda)
+}
+
+/// # Safety
+///
+/// Nothing: there are no streams.
+pub unsafe fn enqueue_shards(
+    _: &[GpuStream],
+    _: &ShardsCall,
+    gpu: &'static Gpu,
+    _: *mut (),
+) -> Result<(), Error> {
+    match gpu.0 {}
+}
+
+impl Gpu {
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn reduce_shards(
+        &self,
+        _: &ShardsCall,
+        _: &mut dyn FnMut(&[Slots], &[u64]),
+    ) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn copy(&self, _: u64, _: u64, _: usize) -> Result<(), Error> {
         match self.0 {}
     }
 }

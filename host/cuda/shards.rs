@@ -73,7 +73,13 @@ impl ShardsCall<'_> {
             let after = if end == len { chunks } else { (end / chunk) as u32 };
             if before < after {
                 let items = u64::from(before) * chunk..(u64::from(after) * chunk).min(len);
-                jobs.push(Job { shard: index, before, chunks: after - before, items, shard_start: Some(start) });
+                jobs.push(Job {
+                    shard: index,
+                    before,
+                    chunks: after - before,
+                    items,
+                    shard_start: Some(start),
+                });
             }
             if end < len && end % chunk != 0 {
                 let before = (end / chunk) as u32;

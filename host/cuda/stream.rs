@@ -104,7 +104,12 @@ impl Source {
     }
 
     /// An area for so many, or for `likely` ones where it is the driver's.
-    pub(super) fn area<T: DeviceCopy>(&mut self, gpu: &Gpu, len: usize, likely: usize) -> Result<Area<T>, Error> {
+    pub(super) fn area<T: DeviceCopy>(
+        &mut self,
+        gpu: &Gpu,
+        len: usize,
+        likely: usize,
+    ) -> Result<Area<T>, Error> {
         let bytes = area_bytes::<T>(len);
         self.has(bytes)?;
         let Self::Lent(address, left) = self else { return gpu.allocate(likely.max(len)).map(Area::Own) };
@@ -276,7 +281,13 @@ impl Queue {
         let launch = |stream: &Stream, kernel, grid: Grid, chunk, slots| {
             let mut parameters = call.input;
             let whole = Whole::new(len, grid.blocks);
-            reduce::push_rest(&mut parameters, (&len, &chunk, &slots), &result, (&whole, &call.input), call.op);
+            reduce::push_rest(
+                &mut parameters,
+                (&len, &chunk, &slots),
+                &result,
+                (&whole, &call.input),
+                call.op,
+            );
             // SAFETY: as the caller vouches; the parameters are those that the kernel, which is one for the call's types, takes.
             unsafe { gpu.launch_if_compiled(kernel, of.own, stream, grid, &parameters) }
         };

@@ -1,8 +1,8 @@
 //! Data on several devices: the bits of the same data on one, whatever the shards' lengths.
 
 use gpu_reduce::{
-    ArgMax, Buffer, Device, Devices, Dot, Element, Error, ExactSum, Item, Max, Mean, Min, Op, Reduce, Sharded,
-    Stream, Sum, Var, View, bf16, f16, for_each_element, for_each_operator, for_each_pair_operator,
+    ArgMax, Buffer, Device, Devices, Dot, Element, Error, ExactSum, Item, Max, Mean, Min, Op, Reduce,
+    Sharded, Stream, Sum, Var, View, bf16, f16, for_each_element, for_each_operator, for_each_pair_operator,
 };
 use std::fmt::Debug;
 use support::{Sample, devices, hash, samples};
@@ -18,15 +18,15 @@ fn several() -> Option<Devices> {
 /// Where to cut so many elements: into none, halves, unequal parts, and parts within one chunk.
 fn cuts(len: usize) -> Vec<Vec<usize>> {
     let at = |numerator: usize, denominator: usize| len * numerator / denominator;
-    let mut few: Vec<_> = (0..5).map(|index| hash(index + len as u64) as usize % (len + 1)).collect();
-    few.sort();
-    vec![
+    let mut cuts = vec![
         vec![len / 2],
         vec![1.min(len), 1.min(len), len],
         vec![at(1, 3), at(1, 3) + 3.min(len - at(1, 3)), at(9, 10)],
-        few,
+        (0..5).map(|index| hash(index + len as u64) as usize % (len + 1)).collect(),
         vec![(len / 2).next_multiple_of(4096).min(len)],
-    ]
+    ];
+    cuts.iter_mut().for_each(|cuts| cuts.sort());
+    cuts
 }
 
 /// The elements in shards that end there, on one device after the other, each some elements into its buffer.
@@ -35,7 +35,8 @@ fn shards<T: Element>(devices: &Devices, data: &[T], cuts: &[usize]) -> Vec<(Buf
     let mut start = 0;
     let parts = ends.zip(devices.as_slice().iter().cycle()).enumerate().map(|(index, (end, device))| {
         let skipped = index % 3;
-        let padded: Vec<T> = data[..skipped.min(data.len())].iter().chain(&data[start..end]).copied().collect();
+        let padded: Vec<T> =
+            data[..skipped.min(data.len())].iter().chain(&data[start..end]).copied().collect();
         start = end;
         (device.upload(&padded).unwrap(), skipped.min(data.len()))
     });
@@ -78,8 +79,6 @@ fn compare<O: Op<D::Item, Output: Item> + Default, D: Reduce, H: Reduce<Item = D
         assert_eq!(shown(&got[1..]), shown([expected, expected]), "{case}, enqueued on {device}");
     }
 }
-
-const LENGTHS: [usize; 5] = [1, 2, 1_000, 9_999, 70_001];
 
 fn check<O: Op<T, Output: Item> + Default, T: Sample, const BLOCK: u32>(lengths: &[usize]) {
     let Some(devices) = several() else { return };
@@ -188,7 +187,11 @@ fn shapes() {
             let (got, expected) = (sharded.rows(columns).unwrap(), data.rows(columns).unwrap());
             let case = format!("{columns} columns, cut at {cuts:?}");
             assert_eq!(text(got.reduce::<Sum, 64>()), text(expected.reduce::<Sum, 64>()), "rows of {case}");
-            assert_eq!(text(got.launch::<Max, 64>(&stream).wait()), text(expected.reduce::<Max, 64>()), "{case}");
+            assert_eq!(
+                text(got.launch::<Max, 64>(&stream).wait()),
+                text(expected.reduce::<Max, 64>()),
+                "{case}"
+            );
             let (got, expected) = (sharded.columns(columns).unwrap(), data.columns(columns).unwrap());
             assert_eq!(text(got.reduce::<Mean, 64>()), text(expected.reduce::<Mean, 64>()), "{case}");
         }
@@ -249,7 +252,10 @@ fn what_is_refused() {
     let Some(devices) = several() else { return };
     let device = devices.as_slice()[0].clone();
     let own = device.to_string();
-    assert_eq!(Devices::new([device.clone(), device.clone()]), Err(Error::NotDistinct { device: own.clone() }));
+    assert_eq!(
+        Devices::new([device.clone(), device.clone()]),
+        Err(Error::NotDistinct { device: own.clone() })
+    );
     assert!(matches!(Devices::new([device.clone(), Device::cpu()]), Err(Error::NotDistinct { .. })));
     let streams = [device.stream().unwrap(), device.stream().unwrap()];
     assert_eq!(Stream::together(streams).err(), Some(Error::NotDistinct { device: own.clone() }));
@@ -263,12 +269,16 @@ fn what_is_refused() {
     assert_eq!((&x, &y).reduce::<Dot, 256>(), Err(error));
     let whole = device.upload(&data).unwrap();
     assert!(matches!((&x, &whole).reduce::<Dot, 256>(), Err(Error::OtherShards { .. })));
-    let mixed = Sharded::from(vec![View::from(&data[..600]), x.as_slice()[1].view()]);
+    let on_cpu = Device::cpu().upload(&data[..600]).unwrap();
+    let mixed = Sharded::from(vec![on_cpu.view(), x.as_slice()[1].view()]);
     assert!(matches!(mixed.reduce::<Sum, 256>(), Err(Error::SeveralDevices { .. })));
     assert!(matches!(x.reduce_on::<Sum, 256>(&device), Err(Error::SeveralDevices { .. })));
 
     let stream = Device::cpu().stream().unwrap();
-    assert!(matches!(x.launch::<Sum, 256>(&stream).wait(), Err(Error::SeveralDevices { .. } | Error::OtherDevice { .. })));
+    assert!(matches!(
+        x.launch::<Sum, 256>(&stream).wait(),
+        Err(Error::SeveralDevices { .. } | Error::OtherDevice { .. })
+    ));
     let stream = devices.stream().unwrap();
     let mut result = Device::cpu().zeros::<f32>(1).unwrap();
     // SAFETY: nothing is enqueued.
@@ -294,7 +304,8 @@ fn threads() {
                 let buffers = shards(devices, &data, &[20_000 + 1_000 * thread]);
                 let x = views(&buffers);
                 let own = devices.stream().unwrap();
-                let mut result = devices.as_slice()[thread % devices.as_slice().len()].zeros::<f32>(1).unwrap();
+                let mut result =
+                    devices.as_slice()[thread % devices.as_slice().len()].zeros::<f32>(1).unwrap();
                 for _ in 0..5 {
                     let expected = data.reduce::<Sum, 64>();
                     assert_eq!(x.reduce::<Sum, 64>(), expected);

@@ -203,7 +203,8 @@ pub(super) unsafe fn reduce<
     arguments: Arguments<P, O, O::Output>,
 ) {
     const { assert!(LOADS * WIDTH * N == TERMS, "terms of a tile") };
-    let Arguments { input, len, chunk, slots, result, whole: Whole { len: count, before, chunks }, .. } = arguments;
+    let Arguments { input, len, chunk, slots, result, whole: Whole { len: count, before, chunks }, .. } =
+        arguments;
     let digits = Digits::<W>(shared_array![u32; 4 * W + 1]);
     let block = thread::block_idx_x();
     let start = u64::from(block) * chunk;
