@@ -284,7 +284,9 @@ impl<'a, D: Data<'a>> Located<'a, D> {
     fn call<O: Op<D::Item>>(&self, op: &O, block: u32) -> ShardsCall<'_> {
         let plan = Plan::new(self.len, const { width::<O, D::Item>(D::Pointers::BYTES) }, block);
         let of = Types::of::<O, D::Pointers>();
-        ShardsCall { of, shards: &self.shards, plan, block, op: (&raw const *op).cast() }
+        let (first, first_gpu) = (&self.shards[0].arrays[..], Some(self.first_gpu()));
+        let op = (&raw const *op).cast();
+        ShardsCall { of, shards: &self.shards, start: 0, first, first_gpu, plan, block, op }
     }
 
     /// Reduces, as [`Reduce::reduce`].

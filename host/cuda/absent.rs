@@ -310,6 +310,9 @@ pub struct Shard {
 pub struct ShardsCall<'a> {
     pub of: &'static Types,
     pub shards: &'a [Shard],
+    pub start: u64,
+    pub first: &'a [(u64, usize)],
+    pub first_gpu: Option<&'static Gpu>,
     pub plan: Plan,
     pub block: u32,
     pub op: *const c_void,

@@ -29,11 +29,17 @@ pub struct Shard {
     pub arrays: Vec<(u64, usize)>,
 }
 
-/// A reduction of items on several GPUs.
+/// A reduction of items on several GPUs, or of a part of them.
 pub struct ShardsCall<'a> {
     pub of: &'static Types,
     /// Each has items.
     pub shards: &'a [Shard],
+    /// Where they begin, which is where a chunk does.
+    pub start: u64,
+    /// Where the whole's first item is, and its bytes, in each array; and on which GPU, if on one.
+    pub first: &'a [(u64, usize)],
+    pub first_gpu: Option<&'static Gpu>,
+    /// That of the whole.
     pub plan: Plan,
     pub block: u32,
     pub op: *const c_void,
@@ -66,7 +72,7 @@ impl ShardsCall<'_> {
     pub fn jobs(&self) -> Vec<Job> {
         let Plan { len, chunk, chunks, .. } = self.plan;
         let (mut copied, mut jobs) = (Vec::<Job>::new(), Vec::new());
-        let mut start = 0;
+        let mut start = self.start;
         for (index, shard) in self.shards.iter().enumerate() {
             let end = start + shard.len;
             let before = start.div_ceil(chunk) as u32;
@@ -96,7 +102,7 @@ impl ShardsCall<'_> {
     /// A chunk that lies on several GPUs, for the one that has most of it.
     fn of_copy(&self, chunk: u32) -> Job {
         let items = self.plan.range(chunk);
-        let parts = parts(self.shards, &items);
+        let parts = parts(self.shards, &(items.start - self.start..items.end - self.start));
         let most = parts.iter().rev().max_by_key(|(_, part)| part.end - part.start);
         Job { shard: most.map_or(0, |&(shard, _)| shard), before: chunk, chunks: 1, items, shard_start: None }
     }
@@ -106,9 +112,14 @@ impl ShardsCall<'_> {
         self.of.looks_at_first || jobs.iter().any(|job| job.shard_start.is_none())
     }
 
+    /// The GPU where the first item is, where the operator looks at it.
+    fn first_comes_from(&self) -> Option<&'static Gpu> {
+        self.first_gpu.filter(|_| self.of.looks_at_first)
+    }
+
     /// Words of the host's memory for the first item.
     fn first_words(&self) -> usize {
-        let arrays = if self.of.looks_at_first { &self.shards[0].arrays[..] } else { &[] };
+        let arrays = if self.first_comes_from().is_some() { self.first } else { &[] };
         arrays.iter().map(|&(_, bytes)| bytes.next_multiple_of(FIRST_BYTES) / size_of::<u64>()).sum()
     }
 
@@ -117,11 +128,11 @@ impl ShardsCall<'_> {
     /// # Safety
     ///
     /// There is room for it, and all stays until the stream has been waited for; the context is entered.
-    unsafe fn copy_first(&self, queue: &Queue, mut to: *mut u64) -> Result<(), Error> {
-        for &(from, bytes) in &self.shards[0].arrays {
+    unsafe fn copy_first(&self, gpu: &Gpu, queue: &Queue, mut to: *mut u64) -> Result<(), Error> {
+        for &(from, bytes) in self.first {
             // SAFETY: as the caller vouches.
             unsafe { copy(queue, to.addr() as u64, from, bytes) }
-                .map_err(|error| self.shards[0].gpu.failed("copying from the device", error))?;
+                .map_err(|error| gpu.failed("copying from the device", error))?;
             to = to.wrapping_byte_add(bytes.next_multiple_of(FIRST_BYTES));
         }
         Ok(())
@@ -184,8 +195,8 @@ impl Queue {
         job: Option<&Job>,
     ) -> Result<(Vec<u64>, Vec<u64>), Error> {
         let failed = |error| gpu.failed("copying from device to device", error);
-        let first = &call.shards[0];
-        let copies_first = call.of.looks_at_first && first.gpu != gpu;
+        let is_here = call.first_gpu == Some(gpu);
+        let copies_first = call.of.looks_at_first && !is_here;
         let items = match job {
             Some(job) if job.shard_start.is_none() => job.items.clone(),
             _ => 0..0,
@@ -193,11 +204,11 @@ impl Queue {
         let len = (items.end - items.start) as usize;
         let of_items = |&(_, bytes): &(u64, usize)| area_bytes::<u8>(len.saturating_mul(bytes));
         let of_first = |&(_, bytes): &(u64, usize)| if copies_first { area_bytes::<u8>(bytes) } else { 0 };
-        let all = first.arrays.iter().map(|array| of_items(array).saturating_add(of_first(array)));
+        let all = call.first.iter().map(|array| of_items(array).saturating_add(of_first(array)));
         let bytes = all.fold(0, usize::saturating_add);
         let mut place = if bytes > 0 { self.copies_for(gpu, bytes)? } else { 0 };
         let (mut of_job, mut of_all) = (Vec::new(), Vec::new());
-        for (index, array) in first.arrays.iter().enumerate() {
+        for (index, array) in call.first.iter().enumerate() {
             let bytes = array.1;
             let at = match job {
                 Some(&Job { shard, shard_start: Some(start), ref items, .. }) => {
@@ -207,7 +218,7 @@ impl Queue {
             };
             if len > 0 {
                 let mut to = place;
-                for (shard, part) in parts(call.shards, &items) {
+                for (shard, part) in parts(call.shards, &(items.start - call.start..items.end - call.start)) {
                     let from = call.shards[shard].arrays[index].0 + part.start * bytes as u64;
                     let bytes = (part.end - part.start) as usize * bytes;
                     // SAFETY: the area has room for the parts one after the other; as the caller vouches.
@@ -224,7 +235,7 @@ impl Queue {
                 place += of_first(array) as u64;
             } else {
                 // Where nobody looks at it, any place will do.
-                of_all.push(if first.gpu == gpu { array.0 } else { at });
+                of_all.push(if is_here { array.0 } else { at });
             }
         }
         Ok((of_job, of_all))
@@ -323,7 +334,7 @@ impl Running {
 }
 
 impl Gpu {
-    /// Reduces items on several GPUs, this one's first, and calls `finish` with what chunks came to, and with the first item, where the operator looks at it.
+    /// Reduces items on several GPUs, of which this is one, and calls `finish` with what chunks came to, and with the first item, where the operator looks at it.
     ///
     /// # Safety
     ///
@@ -335,9 +346,8 @@ impl Gpu {
     ) -> Result<(), Error> {
         let jobs = call.jobs();
         let mut running = Vec::with_capacity(jobs.len());
-        let first_of = jobs.iter().position(|job| call.shards[job.shard].gpu == self);
         let launched = jobs.iter().enumerate().try_for_each(|(index, job)| {
-            let first_words = if first_of.unwrap_or(0) == index { call.first_words() } else { 0 };
+            let first_words = if index == 0 { call.first_words() } else { 0 };
             // SAFETY: as the caller vouches; all is waited for below.
             unsafe { start(call, job, first_words) }.map(|job| running.push(job))
         });
@@ -389,7 +399,7 @@ unsafe fn start(call: &ShardsCall, job: &Job, first_words: usize) -> Result<Runn
     // SAFETY: as the caller vouches; the slots are the workspace's, which is kept.
     let kernel = unsafe {
         if first_words > 0 {
-            call.copy_first(&workspace.queue, slots.add(words))?;
+            call.copy_first(gpu, &workspace.queue, slots.add(words))?;
         }
         workspace.queue.enqueue_job(gpu, call, job, slots)?
     };
@@ -460,10 +470,11 @@ pub unsafe fn launch_shards(streams: &[GpuStream], call: &ShardsCall) -> Result<
             unsafe { queue.enqueue_job(gpu, call, job, words).map(Some) }
         })?);
     }
-    if call.of.looks_at_first {
-        launched.push(used(0)?.launched((call.first_words(), slot::EMPTY), |_, queue, words| {
+    if let Some(first) = call.first_comes_from() {
+        let stream = stream_of(streams, first)?;
+        launched.push(stream.launched((call.first_words(), slot::EMPTY), |gpu, queue, words| {
             // SAFETY: as above.
-            unsafe { call.copy_first(queue, words).map(|()| None) }
+            unsafe { call.copy_first(gpu, queue, words).map(|()| None) }
         })?);
     }
     if copies {
