@@ -157,7 +157,7 @@ pub trait Reduce {
     /// [`Error::OutOfMemory`], [`Error::Launch`], [`Error::Driver`].
     fn runs<'a, K: Element>(&'a self) -> Result<Runs<K>, Error>
     where
-        Self: Reduce<Data<'a> = View<'a, K>>,
+        Self: Reduce<Data<'a>: Data<'a, Shard = View<'a, K>>>,
     {
         Runs::of(self.data())
     }

@@ -238,7 +238,9 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
             if len != data.len() {
                 return Err(Error::OtherLength { first: data.len(), second: len });
             }
-            lies_on(gpu_of(&data.place()?), &bounds.device())?;
+            if !const { D::MAY_BE_SHARDED } || Located::of(data)?.is_none() {
+                lies_on(gpu_of(&data.place()?), &bounds.device())?;
+            }
             return Ok(Self { data, bounds, count: count as u64, number, lifetime: PhantomData });
         }
         match bounds {
@@ -575,13 +577,17 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         Ok(results)
     }
 
-    /// Where each segment begins, and the last one ends.
+    /// Where each segment begins, and where the last one ends.
     fn offsets(&self) -> Result<Vec<u64>, Error> {
         Ok(match self.bounds {
             Bounds::Columns { .. } => unreachable!("columns are no ranges"),
             Bounds::Length(length) => (0..=self.count).map(|index| index * length).collect(),
-            Bounds::Short(offsets) => offsets.to_vec()?.into_iter().map(u64::from).collect(),
-            Bounds::Long(offsets) => offsets.to_vec()?,
+            // Of runs there may be room for more.
+            Bounds::Short(offsets) => {
+                let offsets = offsets.slice(..self.len() + 1)?.to_vec()?;
+                offsets.into_iter().map(u64::from).collect()
+            }
+            Bounds::Long(offsets) => offsets.slice(..self.len() + 1)?.to_vec()?,
         })
     }
 

@@ -216,6 +216,33 @@ fn shapes() {
 }
 
 #[test]
+fn keys() {
+    let Some(devices) = several() else { return };
+    let len = 60_000;
+    let values = samples(len, f32::any);
+    for longest in [1, 50, 100_000] {
+        let mut key = 0.0;
+        let keys = samples(len, |hash| u8::from(hash % longest == 0)).into_iter().map(|is_next| {
+            key += f32::from(is_next);
+            if key % 7.0 == 0.0 { f32::NAN } else { key }
+        });
+        let keys: Vec<f32> = keys.collect();
+        let expected = gpu_reduce::reduce_by_key(&keys, &values, Sum).unwrap();
+        for cuts in cuts(len) {
+            let (of_keys, of_values) = (shards(&devices, &keys, &cuts), shards(&devices, &values, &cuts));
+            let (of_keys, of_values) = (views(&of_keys), views(&of_values));
+            let got = gpu_reduce::reduce_by_key(&of_keys, &of_values, Sum).unwrap();
+            let text = |(keys, sums): &(Buffer<f32>, Buffer<f32>)| shown((keys.to_vec(), sums.to_vec()));
+            assert_eq!(text(&got), text(&expected), "runs of {longest}, cut at {cuts:?}");
+            let runs = of_keys.runs().unwrap();
+            let smallest = of_values.segments(&runs).unwrap().reduce::<Min, 64>().unwrap().to_vec();
+            let alone = values.segments(&keys.runs().unwrap()).unwrap().reduce::<Min, 64>().unwrap().to_vec();
+            assert_eq!(smallest, alone);
+        }
+    }
+}
+
+#[test]
 fn uploads() {
     let Some(devices) = several() else { return };
     for len in [0, 1, 7, 100_000, 1_000_001] {
