@@ -3,8 +3,9 @@
 //! A call does its work before it returns, in the thread that made it, so the order of a stream holds by itself.
 //! Handles are numbers that are looked up, never addresses that are followed. The codes for misuse are those that
 //! the NVIDIA driver 580 gave on an H200; where that driver crashes (a handle that was destroyed), the answer is
-//! `CUDA_ERROR_INVALID_HANDLE`, or `CUDA_ERROR_INVALID_CONTEXT` for a context. Those of stream capture and graphs are
-//! from CUDA's documentation instead; `graph.rs` says where that leaves a choice.
+//! `CUDA_ERROR_INVALID_HANDLE`, or `CUDA_ERROR_INVALID_CONTEXT` for a context. Those of stream capture and graphs, and of
+//! several devices and their peers, are from CUDA's documentation instead; `graph.rs` says where that leaves a choice. It
+//! also does not say that each end of `cuMemcpyPeer` is to be on the device of its context: the emulator asks for it.
 
 mod context;
 mod copy;
@@ -15,6 +16,7 @@ mod graph;
 mod launch;
 mod memory;
 mod module;
+mod order;
 mod state;
 mod stream;
 
@@ -33,9 +35,10 @@ use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard
 /// A function's answer before it becomes a code; `Err` is never `CUDA_SUCCESS`.
 type Answer<T = ()> = Result<T, CUresult>;
 
-/// Bytes of device memory. They are the machine's own memory, taken when a program asks for them.
+/// Bytes of memory of each device. They are the machine's own memory, taken when a program asks for them.
 const MEMORY_BYTES: u64 = 16 << 30;
 
+/// The memory of all devices; [`State::memory_of`](state::State::memory_of) has it as a context sees it.
 static MEMORY: LazyLock<Memory> = LazyLock::new(|| Memory::new(MEMORY_BYTES));
 
 /// Read by work on memory (launches, copies), written by calls that give memory back: these wait for the device, as

@@ -23,10 +23,12 @@ use std::sync::{
 use crate::{
     counters::Counters,
     fault::{Fault, FaultKind},
+    history::Touch,
     memory::Memory,
     program::{Kernel, Program},
 };
 
+pub(crate) use self::clocks::Kind;
 use self::{block::Block, grid::Grid};
 
 /// The message that a check covers part of a launch.
@@ -64,12 +66,27 @@ pub struct Settings {
     /// they are spent, the accesses that follow are not looked at for races, and a message says so once. A sum of f32
     /// takes a sixth of its input's bytes.
     pub race_log_bytes: u64,
+    /// Devices that there are, 1 to 64; other numbers count as the nearest of these. `cuInit` reads it, and later
+    /// changes of it change nothing.
+    pub devices: u32,
+    /// Whether devices can access each other's memory, once `cuCtxEnablePeerAccess` has enabled it. Without, memory goes
+    /// from one to another by copies alone. `cuInit` reads it, as it reads [`devices`](Self::devices).
+    pub peer_access: bool,
 }
 
 impl Default for Settings {
-    /// Checks, warps in order, one CPU thread, 2^32 instructions, 1 GiB of accesses.
+    /// Checks, warps in order, one CPU thread, 2^32 instructions, 1 GiB of accesses, one device; others, where there are
+    /// such, have peer access.
     fn default() -> Self {
-        Settings { checks: true, seed: None, threads: 1, instruction_limit: 1 << 32, race_log_bytes: 1 << 30 }
+        Settings {
+            checks: true,
+            seed: None,
+            threads: 1,
+            instruction_limit: 1 << 32,
+            race_log_bytes: 1 << 30,
+            devices: 1,
+            peer_access: true,
+        }
     }
 }
 
@@ -136,6 +153,19 @@ pub fn launch(
     memory: &Memory,
     settings: &Settings,
 ) -> Result<Counters, Box<Fault>> {
+    run(program, module, kernel, launch, memory, settings, None)
+}
+
+/// [`launch`], which also says what the launch did to memory, where it is asked and the checks are on.
+pub(crate) fn run(
+    program: &Program,
+    module: &Loaded,
+    kernel: &Kernel,
+    launch: &Launch<'_>,
+    memory: &Memory,
+    settings: &Settings,
+    touches: Option<&mut Vec<Touch>>,
+) -> Result<Counters, Box<Fault>> {
     if let Err(message) = check(kernel, launch) {
         return Err(Box::new(Fault {
             kernel: kernel.name.clone(),
@@ -145,7 +175,7 @@ pub fn launch(
             kind: FaultKind::Launch(message),
         }));
     }
-    let grid = Grid::new(program, module, kernel, launch, memory.snapshot(), settings);
+    let grid = Grid::new(program, module, kernel, launch, memory, settings);
     let blocks = launch.grid.iter().map(|&count| u64::from(count)).product::<u64>();
     let next = AtomicU64::new(0);
     // The lowest block with a fault so far: those after it need not run.
@@ -202,8 +232,14 @@ pub fn launch(
                     )
                 });
             }
-            race::find(&grid, logs)?;
-            suspicion.map_or(Ok(counters), |(_, fault)| Err(fault))
+            race::find(&grid, &mut logs)?;
+            if let Some((_, fault)) = suspicion {
+                return Err(fault);
+            }
+            if let Some(touches) = touches {
+                *touches = race::touches(&grid, &logs);
+            }
+            Ok(counters)
         }
     }
 }

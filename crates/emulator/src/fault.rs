@@ -95,6 +95,52 @@ impl fmt::Display for Access {
     }
 }
 
+/// Work that a stream runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A launch of the kernel of this name.
+    Kernel(String),
+    /// A copy.
+    Copy,
+    /// A memset.
+    Memset,
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Work::Kernel(name) => write!(f, "kernel {name}"),
+            Work::Copy => f.write_str("a copy"),
+            Work::Memset => f.write_str("a memset"),
+        }
+    }
+}
+
+/// What the work of a device did to a range of global memory, all threads together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceAccess {
+    /// What it did.
+    pub action: Action,
+    /// The first byte's address.
+    pub address: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// The work.
+    pub work: Work,
+    /// The device.
+    pub device: u32,
+    /// The instruction, of a kernel.
+    pub place: Option<Place>,
+}
+
+impl fmt::Display for DeviceAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DeviceAccess { action, address, bytes, work, device, place } = self;
+        write!(f, "{action} of {bytes} bytes at address {address:#x} by {work} of device {device}")?;
+        place.iter().try_for_each(|place| write!(f, ", {place}"))
+    }
+}
+
 /// The kind of a fault, with what is particular to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -107,6 +153,17 @@ pub enum FaultKind {
         /// The access that ran second.
         second: Box<Access>,
     },
+    /// Work of two devices uses the same bytes with no order between the two, and one of them writes.
+    #[error(
+        "data race across devices: {first}; and {second}. Have the second one's stream wait for an event that is recorded \
+         after the first, or the host for the first before it asks for the second"
+    )]
+    DeviceRace {
+        /// The access that ran first.
+        first: Box<DeviceAccess>,
+        /// The access that ran second.
+        second: Box<DeviceAccess>,
+    },
     /// A read of memory that nothing wrote.
     #[error("read of unwritten memory: {0}. Initialise it first")]
     Unwritten(Box<Access>),
@@ -117,6 +174,19 @@ pub enum FaultKind {
         access: Box<Access>,
         /// What lies there instead.
         near: String,
+    },
+    /// An access to the memory of another device, to which the kernel's context has no peer access.
+    #[error(
+        "no peer access: {access}; the address is in the memory of device {owner}, to which there is no peer access from \
+         device {device}. Enable it with cuCtxEnablePeerAccess, or copy the memory first"
+    )]
+    PeerAccess {
+        /// The access.
+        access: Box<Access>,
+        /// The device that the kernel runs on.
+        device: u32,
+        /// The device whose memory it is.
+        owner: u32,
     },
     /// An address that is no multiple of the access's size.
     #[error("misaligned: {0}. Its address must be a multiple of its size")]
@@ -149,11 +219,11 @@ pub enum FaultKind {
 /// What went wrong in a launch, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The kernel; empty for a [`FaultKind::Replay`].
+    /// The kernel; empty where a copy or a memset is at fault.
     pub kernel: String,
     /// The instruction, where one is to blame.
     pub place: Option<Place>,
-    /// The block's index in the grid.
+    /// The block's index in the grid; zeros where no block is to blame.
     pub block: [u32; 3],
     /// The threads' indices in the block, those of one warp, where threads are to blame.
     pub threads: Vec<[u32; 3]>,
@@ -166,7 +236,7 @@ impl Fault {
     /// 701 for a launch that is not possible, and 719, a failed launch, for all else.
     pub fn code(&self) -> u32 {
         match self.kind {
-            FaultKind::OutOfBounds { .. } | FaultKind::Replay(_) => 700,
+            FaultKind::OutOfBounds { .. } | FaultKind::PeerAccess { .. } | FaultKind::Replay(_) => 700,
             FaultKind::Misaligned(_) => 716,
             FaultKind::Endless { .. } => 702,
             FaultKind::Launch(_) => 701,
@@ -177,8 +247,11 @@ impl Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let FaultKind::Replay(_) = self.kind {
-            return write!(f, "replay of a graph: {}", self.kind);
+        match self.kind {
+            FaultKind::Replay(_) => return write!(f, "replay of a graph: {}", self.kind),
+            // It names both.
+            FaultKind::DeviceRace { .. } => return write!(f, "{}", self.kind),
+            _ => {}
         }
         write!(f, "kernel {}, block {:?}", self.kernel, self.block)?;
         match self.threads.as_slice() {

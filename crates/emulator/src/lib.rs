@@ -2,8 +2,8 @@
 //! no CUDA.
 //!
 //! [`install`] puts the emulator behind the CUDA driver API of this program. Host code stays as it is: what it calls
-//! through [cust](https://docs.rs/cust) now meets one device, "PTX emulator", with the limits of an H200 (compute
-//! capability 9.0) and 16 GiB of memory. `cuModuleLoadData` parses PTX, `cuMemAlloc` hands out host memory, and
+//! through [cust](https://docs.rs/cust) now meets a device, "PTX emulator", with the limits of an H200 (compute
+//! capability 9.0) and 16 GiB of memory, or [several](#several-devices). `cuModuleLoadData` parses PTX, `cuMemAlloc` hands out host memory, and
 //! `cuLaunchKernel` interprets, with results that are to the bit those of a GPU where the PTX ISA defines them.
 //!
 //! # Testing a kernel
@@ -61,8 +61,8 @@
 //!
 //! # What is checked
 //!
-//! With [`Settings::checks`] on, as it is by default: data races in shared memory and, within a launch, in global
-//! memory; reads of shared or global memory that nothing wrote; accesses out of bounds or misaligned; barriers that
+//! With [`Settings::checks`] on, as it is by default: data races in shared memory and, within a launch and across
+//! devices, in global memory; reads of shared or global memory that nothing wrote; accesses out of bounds or misaligned; barriers that
 //! part of a block never reaches; deadlocks. What a check finds is a [`Fault`], which names the kernel, the line of
 //! the PTX (and of the Rust source, where the PTX has debug information), the block, the threads and the address. It
 //! is printed to standard error, and [`take_faults`] returns it. The calls see what a GPU's host would see: the launch
@@ -77,6 +77,50 @@
 //! Misuse of the driver API gets the codes that the NVIDIA driver gives: an invalid handle, a launch past the limits,
 //! memory freed twice, a copy out of bounds. Host pointers are not checked.
 //!
+//! # Several devices
+//!
+//! [`Settings::devices`], or `GPU_REDUCE_EMULATOR_DEVICES` in the environment, says how many there are. The driver takes
+//! it when it is initialised, so that a program which does not use the environment sets it first:
+//!
+//! ```
+//! use cust::context::Context;
+//! use cust::device::Device;
+//! use cust::memory::{CopyDestination, DeviceBuffer};
+//!
+//! emulator::set_settings(emulator::Settings { devices: 2, ..emulator::settings() });
+//! emulator::install()?;
+//! cust::init(cust::CudaFlags::empty())?;
+//! assert_eq!(Device::num_devices()?, 2);
+//!
+//! let _first = Context::new(Device::get_device(0)?)?;
+//! let values = DeviceBuffer::from_slice(&[1, 2, 3])?;
+//! // Now this one is current.
+//! let _second = Context::new(Device::get_device(1)?)?;
+//! let mut copy = DeviceBuffer::from_slice(&[0; 3])?;
+//! copy.copy_from(&*values)?;
+//! assert_eq!(copy.as_host_vec()?, [1, 2, 3]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Each has its contexts, and its memory up to its own limit. Addresses are unified: copies go from any device to any
+//! other, and `cuPointerGetAttribute` says whose an address is. A kernel reaches its own device's memory, pinned and managed
+//! memory, and that of contexts to which its own has enabled peer access (`cuCtxEnablePeerAccess`); another address of
+//! another device is [`FaultKind::PeerAccess`](fault::FaultKind::PeerAccess). With [`Settings::peer_access`] off, no device
+//! can access another one's memory, as between GPUs without a link, and data must go by copies.
+//!
+//! With the checks on, work of different devices (launches, copies, memsets) that uses the same bytes must be ordered if
+//! any of it writes: by a stream, by events, by the legacy stream of a context, or by what the host waits for (streams,
+//! contexts, events, copies to it). Otherwise it is a [`FaultKind::DeviceRace`](fault::FaultKind::DeviceRace), which names
+//! both, and stops the context of the second. It is one even though here the first has ended long since: a GPU may run them
+//! in any order. Atomics, `volatile` and stronger accesses are none among each other where their scope is the system's
+//! (`.sys`); `.gpu`, the default of `atom` and `red`, is not enough across devices. A release that an acquire of that
+//! scope has seen orders the launches.
+//!
+//! What can hide a race, and never invents one: the host's threads count as one; a launch that writes to the host's
+//! memory by accesses of the system's scope counts as waited for, because the host may have watched that memory; the work
+//! of a graph counts as one sequence. Accesses by the host itself, and the streams of one device among each other, are not
+//! looked at.
+//!
 //! # Graphs
 //!
 //! Streams capture launches, copies, memsets and host functions, and events carry a capture from stream to stream
@@ -90,20 +134,21 @@
 //!
 //! # What is not modelled
 //!
-//! - Time. Work has ended when the call that asked for it returns, so streams do not overlap, and events measure the
-//!   interpreter.
+//! - Time. Work has ended when the call that asked for it returns, so streams and devices do not overlap, a kernel cannot
+//!   wait for one that is launched after it, and events measure the interpreter.
 //! - What PTX leaves to the machine: caches, the registers and instructions of the compiled kernel. The number of
 //!   registers a thread, and so occupancy, are estimates from the PTX. Approximate functions (`sin.approx`) give the
 //!   host's result, within the error that the PTX ISA allows a GPU; a NaN of 64 bits is always the same one.
 //! - Graphs that are built or changed node by node, the dependencies in a graph, and in captures memory that is allocated
 //!   or freed and events that are external; cooperative launches, the linker, arrays, textures, surfaces, memory pools and
-//!   virtual memory, several devices: their functions return `CUDA_ERROR_NOT_SUPPORTED`.
+//!   virtual memory, memory of other processes: their functions return `CUDA_ERROR_NOT_SUPPORTED`.
 //! - Machine code: cubins and fat binaries are `CUDA_ERROR_NO_BINARY_FOR_GPU`.
 
 mod alu;
 mod counters;
 mod driver;
 pub mod fault;
+mod history;
 #[cfg(test)]
 #[path = "../tests/shipped/mod.rs"]
 mod shipped;
@@ -154,7 +199,8 @@ static SETTINGS: LazyLock<RwLock<Settings>> = LazyLock::new(|| RwLock::new(from_
 ///
 /// Unless [`set_settings`] was called: checks on, or as `GPU_REDUCE_EMULATOR_CHECKS` (0 or 1) says; warps in order, or
 /// at random from the number in `GPU_REDUCE_EMULATOR_SEED`; as many CPU threads as the machine runs at a time, or
-/// `GPU_REDUCE_EMULATOR_THREADS`. The environment is read once.
+/// `GPU_REDUCE_EMULATOR_THREADS`; one device, or `GPU_REDUCE_EMULATOR_DEVICES`, with peer access, or as
+/// `GPU_REDUCE_EMULATOR_PEER_ACCESS` (0 or 1) says. The environment is read once.
 pub fn settings() -> Settings {
     SETTINGS.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -181,6 +227,12 @@ fn from_environment() -> Settings {
     settings.seed = variable("GPU_REDUCE_EMULATOR_SEED");
     if let Some(threads) = variable::<usize>("GPU_REDUCE_EMULATOR_THREADS") {
         settings.threads = threads.max(1);
+    }
+    if let Some(devices) = variable::<u32>("GPU_REDUCE_EMULATOR_DEVICES") {
+        settings.devices = devices;
+    }
+    if let Some(peer_access) = variable::<u8>("GPU_REDUCE_EMULATOR_PEER_ACCESS") {
+        settings.peer_access = peer_access != 0;
     }
     settings
 }

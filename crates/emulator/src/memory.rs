@@ -1,16 +1,19 @@
 //! Global memory: allocations, and which of their bytes have been written.
 //!
-//! A device address is the host address of the same byte, so a kernel sees pinned host memory at its own address.
+//! A device address is the host address of the same byte, so a kernel sees pinned host memory at its own address. All
+//! devices' memory is in one space of addresses; each allocation belongs to a context of one device.
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
     collections::BTreeMap,
-    ops::Bound,
+    ops::{Bound, Range},
     sync::{
-        Arc, OnceLock, PoisonError, RwLock,
+        Arc, Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
+
+use crate::history::History;
 
 /// The alignment of an allocation, as `cuMemAlloc` gives.
 const ALIGN: usize = 256;
@@ -25,9 +28,28 @@ pub struct OutOfBounds {
     pub bytes: u64,
 }
 
-/// Global memory. All methods can be called from any thread.
-#[derive(Debug)]
+/// Whose an allocation is: a context's, and with it a device's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The device's number.
+    pub device: u32,
+    /// The context's handle.
+    pub context: usize,
+}
+
+/// Global memory, as one context has it: what it allocates is its own, and its kernels reach what is its device's, the
+/// host's or its peers'. All methods can be called from any thread.
+#[derive(Clone, Debug)]
 pub struct Memory {
+    owner: Owner,
+    /// Contexts of other devices.
+    peers: Vec<usize>,
+    shared: Arc<Shared>,
+}
+
+/// What all contexts have in common.
+#[derive(Debug)]
+struct Shared {
     limit: u64,
     state: RwLock<State>,
 }
@@ -35,8 +57,8 @@ pub struct Memory {
 #[derive(Debug, Default)]
 struct State {
     allocations: BTreeMap<u64, Arc<Allocation>>,
-    /// Bytes of device allocations; host memory does not count.
-    used: u64,
+    /// Bytes of each device's allocations; host memory does not count.
+    used: BTreeMap<u32, u64>,
 }
 
 /// One range of memory that kernels may access.
@@ -44,8 +66,11 @@ struct State {
 pub(crate) struct Allocation {
     pub base: u64,
     pub bytes: u64,
+    pub owner: Owner,
     origin: Origin,
     written: Written,
+    /// Its last uses, where several devices can have used it.
+    pub history: Mutex<History>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,9 +89,20 @@ struct Written {
 }
 
 impl Memory {
-    /// A memory that holds up to `limit` bytes.
+    /// Memory of up to `limit` bytes for each device, as a context of device 0 has it.
     pub fn new(limit: u64) -> Memory {
-        Memory { limit, state: RwLock::default() }
+        let shared = Shared { limit, state: RwLock::default() };
+        Memory { owner: Owner::default(), peers: Vec::new(), shared: Arc::new(shared) }
+    }
+
+    /// The same memory as another context has it, whose kernels reach the memory of these contexts besides.
+    pub fn of(&self, owner: Owner, peers: &[usize]) -> Memory {
+        Memory { owner, peers: peers.to_vec(), shared: self.shared.clone() }
+    }
+
+    /// Whose view of the memory it is.
+    pub fn owner(&self) -> Owner {
+        self.owner
     }
 
     /// Device memory of this many bytes, aligned to 256. `None` where it would pass the limit, or the host has no more.
@@ -84,7 +120,8 @@ impl Memory {
         let layout = layout(bytes)?;
         self.edit(|state| {
             let device = origin == Origin::Device;
-            if device && bytes > self.limit - state.used {
+            let used = state.used.entry(self.owner.device).or_default();
+            if device && bytes > self.shared.limit - *used {
                 return None;
             }
             // SAFETY: the layout's size is not zero.
@@ -93,10 +130,9 @@ impl Memory {
                 return None;
             }
             if device {
-                state.used += bytes;
+                *used += bytes;
             }
-            let written = Written { all: AtomicBool::new(!device), bits: OnceLock::new() };
-            state.allocations.insert(base, Arc::new(Allocation { base, bytes, origin, written }));
+            state.allocations.insert(base, Arc::new(Allocation::new(base, bytes, self.owner, origin)));
             Some(base)
         })
     }
@@ -114,8 +150,7 @@ impl Memory {
             if address == 0 || bytes == 0 || overlaps {
                 return false;
             }
-            let written = Written { all: AtomicBool::new(true), bits: OnceLock::new() };
-            let allocation = Allocation { base: address, bytes, origin: Origin::Registered, written };
+            let allocation = Allocation::new(address, bytes, self.owner, Origin::Registered);
             state.allocations.insert(address, Arc::new(allocation));
             true
         })
@@ -138,7 +173,7 @@ impl Memory {
                 return false;
             }
             if allocation.origin == Origin::Device {
-                state.used -= allocation.bytes;
+                *state.used.entry(allocation.owner.device).or_default() -= allocation.bytes;
             }
             state.allocations.remove(&address);
             true
@@ -150,14 +185,30 @@ impl Memory {
         self.view(|state| find(state, address).map(|allocation| (allocation.base, allocation.bytes)))
     }
 
-    /// Bytes of device memory that are allocated.
-    pub fn used(&self) -> u64 {
-        self.view(|state| state.used)
+    /// The context whose allocation holds this address.
+    pub(crate) fn owner_of(&self, address: u64) -> Option<Owner> {
+        self.view(|state| find(state, address).map(|allocation| allocation.owner))
     }
 
-    /// Bytes of device memory there are.
+    /// The device whose memory holds this address, where it is not the host's.
+    pub(crate) fn device_of(&self, address: u64) -> Option<u32> {
+        let device = |allocation: &&Arc<Allocation>| allocation.origin == Origin::Device;
+        self.view(|state| find(state, address).filter(device).map(|allocation| allocation.owner.device))
+    }
+
+    /// Whether the context's kernels reach what holds this address.
+    pub(crate) fn reaches(&self, address: u64) -> bool {
+        self.view(|state| find(state, address).is_some_and(|allocation| allocation.is_reached_by(self)))
+    }
+
+    /// Bytes of the device's memory that are allocated.
+    pub fn used(&self) -> u64 {
+        self.view(|state| state.used.get(&self.owner.device).copied().unwrap_or(0))
+    }
+
+    /// Bytes of memory that each device has.
     pub fn limit(&self) -> u64 {
-        self.limit
+        self.shared.limit
     }
 
     /// Copies memory to the host.
@@ -223,9 +274,20 @@ impl Memory {
         Ok(())
     }
 
-    /// All allocations as they are now, in the order of their addresses; they stay as long as they are held.
-    pub(crate) fn snapshot(&self) -> Vec<Arc<Allocation>> {
-        self.view(|state| state.allocations.values().cloned().collect())
+    /// All allocations as they are now, in the order of their addresses: those that the context's kernels reach, and those
+    /// of other devices that they do not. They stay as long as they are held.
+    pub(crate) fn snapshot(&self) -> (Vec<Arc<Allocation>>, Vec<Arc<Allocation>>) {
+        self.view(|state| {
+            state.allocations.values().cloned().partition(|allocation| allocation.is_reached_by(self))
+        })
+    }
+
+    /// The allocations that hold some of these bytes.
+    pub(crate) fn overlapping(&self, range: &Range<u64>) -> Vec<Arc<Allocation>> {
+        self.view(|state| {
+            let before = state.allocations.range(..range.end).rev().map(|(_, allocation)| allocation);
+            before.take_while(|last| last.base + last.bytes > range.start).cloned().collect()
+        })
     }
 
     fn held(&self, address: u64, bytes: u64) -> Result<Arc<Allocation>, OutOfBounds> {
@@ -234,11 +296,11 @@ impl Memory {
     }
 
     fn view<R>(&self, look: impl FnOnce(&State) -> R) -> R {
-        look(&self.state.read().unwrap_or_else(PoisonError::into_inner))
+        look(&self.shared.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn edit<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.shared.state.write().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -253,6 +315,24 @@ fn layout(bytes: u64) -> Option<Layout> {
 }
 
 impl Allocation {
+    fn new(base: u64, bytes: u64, owner: Owner, origin: Origin) -> Allocation {
+        // What the host's memory holds, the host may have written.
+        let written = Written { all: AtomicBool::new(origin != Origin::Device), bits: OnceLock::new() };
+        Allocation { base, bytes, owner, origin, written, history: Mutex::default() }
+    }
+
+    /// Whether a context's kernels may access it.
+    fn is_reached_by(&self, context: &Memory) -> bool {
+        self.is_host()
+            || self.owner.device == context.owner.device
+            || context.peers.contains(&self.owner.context)
+    }
+
+    /// Whether it is the host's, which may look at it at any time.
+    pub fn is_host(&self) -> bool {
+        self.origin != Origin::Device
+    }
+
     /// Whether these bytes all lie in it.
     pub fn holds(&self, address: u64, bytes: u64) -> bool {
         let Some(offset) = address.checked_sub(self.base) else { return false };
@@ -351,6 +431,25 @@ mod tests {
     }
 
     #[test]
+    fn each_device_has_its_own_limit_and_reaches_its_peers() {
+        let zero = Memory::new(1000);
+        let owner = Owner { device: 1, context: 32 };
+        let (one, peer) = (zero.of(owner, &[]), zero.of(Owner { device: 2, context: 48 }, &[32]));
+        assert!(zero.allocate(900).is_some());
+        let a = one.allocate(800).unwrap();
+        assert_eq!((zero.used(), one.used(), peer.used()), (900, 800, 0));
+        assert_eq!((zero.owner_of(a), zero.owner_of(a + 800)), (Some(owner), None));
+        assert_eq!([&zero, &one, &peer].map(|memory| memory.reaches(a + 799)), [false, true, true]);
+        assert_eq!((zero.snapshot().0.len(), zero.snapshot().1[0].base), (1, a));
+        let pinned = one.allocate_host(5000).unwrap();
+        assert!(zero.reaches(pinned));
+        assert_eq!((zero.device_of(pinned), zero.device_of(a)), (None, Some(1)));
+        // Whoever frees it.
+        assert!(zero.free(a));
+        assert_eq!(one.used(), 0);
+    }
+
+    #[test]
     fn registered_memory_is_the_callers() {
         let memory = Memory::new(0);
         let mut own = [1u8; 64];
@@ -368,7 +467,7 @@ mod tests {
     fn written_bytes_are_known_one_by_one() {
         let memory = Memory::new(1000);
         let a = memory.allocate(300).unwrap();
-        let allocation = memory.snapshot().remove(0);
+        let allocation = memory.snapshot().0.remove(0);
         assert!(!allocation.is_written(a, 1));
         memory.write(a + 60, &[0; 70]).unwrap();
         assert!(allocation.is_written(a + 60, 70));

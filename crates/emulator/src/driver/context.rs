@@ -1,8 +1,8 @@
 //! Contexts, and which one is a thread's current one.
 
-use super::device::check;
 use super::state::{State, state};
-use super::{Answer, api, idle, put, put_if_wanted, require};
+use super::{Answer, MEMORY, api, idle, put, put_if_wanted, require};
+use crate::memory::{Memory, Owner};
 use cust_raw::{CUcontext, CUdevice, CUfunc_cache, CUlimit, CUresult, CUsharedconfig};
 use std::cell::RefCell;
 use std::ffi::{c_int, c_uint};
@@ -21,18 +21,22 @@ thread_local! {
 }
 
 pub struct Context {
+    pub device: usize,
     flags: c_uint,
     cache: CUfunc_cache,
     /// By `CUlimit`. They are kept for who asks; nothing depends on them.
     limits: [usize; CUlimit::CU_LIMIT_MAX as usize],
+    /// The contexts of other devices whose memory its kernels may access.
+    pub peers: Vec<usize>,
     /// The code that each call returns since a kernel failed.
     pub fault: Option<CUresult>,
 }
 
 impl Context {
-    fn new(flags: c_uint) -> Self {
+    fn new(device: usize, flags: c_uint) -> Self {
         let cache = CUfunc_cache::CU_FUNC_CACHE_PREFER_NONE;
-        Self { flags, cache, limits: [1 << 10, 1 << 20, 8 << 20, 0, 2048, 64, 0], fault: None }
+        let limits = [1 << 10, 1 << 20, 8 << 20, 0, 2048, 64, 0];
+        Self { device, flags, cache, limits, peers: Vec::new(), fault: None }
     }
 }
 
@@ -68,10 +72,38 @@ impl State {
         self.contexts.get_mut(&current()?).ok_or(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED)
     }
 
+    /// Whether this is the handle of a device's primary context.
+    fn is_primary(&self, context: usize) -> bool {
+        self.primaries.iter().any(|primary| primary.handle == context)
+    }
+
     /// That this is a context's handle.
     fn known(&self, context: usize) -> Answer {
-        let known = context == self.primary.handle || self.contexts.contains_key(&context);
+        let known = self.is_primary(context) || self.contexts.contains_key(&context);
         if known { Ok(()) } else { Err(CUresult::CUDA_ERROR_INVALID_CONTEXT) }
+    }
+
+    /// Global memory as a context has it.
+    pub fn memory_of(&self, context: usize) -> Answer<Memory> {
+        let known = self.contexts.get(&context).ok_or(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED)?;
+        Ok(MEMORY.of(Owner { device: known.device as u32, context }, &known.peers))
+    }
+
+    /// The device of a context that a caller names, if it is usable.
+    pub fn device_of(&self, context: CUcontext) -> Answer<usize> {
+        self.known(context.addr())?;
+        self.usable(context.addr())?;
+        let known = self.contexts.get(&context.addr());
+        known.map(|known| known.device).ok_or(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED)
+    }
+
+    /// The devices of the current context and of another one that is to be, or not to be any more, its peer.
+    fn with_peer(&self, peer: CUcontext) -> Answer<(usize, usize)> {
+        let (context, other) = (handle(self.current()?), self.device_of(peer)?);
+        if context == peer {
+            return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        }
+        Ok((self.device_of(context)?, other))
     }
 }
 
@@ -90,23 +122,24 @@ fn handle(context: usize) -> CUcontext {
 api! {
     fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) {
         let mut state = state()?;
-        check(device)?;
-        put(context, handle(state.primary.handle))?;
-        state.primary.retained += 1;
-        let flags = state.primary.flags | MAP_HOST;
-        let primary = state.primary.handle;
-        state.contexts.entry(primary).or_insert_with(|| Context::new(flags));
+        let device = state.device(device)?;
+        let primary = &mut state.primaries[device];
+        put(context, handle(primary.handle))?;
+        primary.retained += 1;
+        let (primary, flags) = (primary.handle, primary.flags | MAP_HOST);
+        state.contexts.entry(primary).or_insert_with(|| Context::new(device, flags));
         Ok(())
     }
 
     fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) {
         let _idle = idle();
         let mut state = state()?;
-        check(device)?;
-        let left = state.primary.retained.checked_sub(1);
-        state.primary.retained = left.ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
-        if state.primary.retained == 0 {
-            let primary = state.primary.handle;
+        let device = state.device(device)?;
+        let primary = &mut state.primaries[device];
+        let left = primary.retained.checked_sub(1);
+        primary.retained = left.ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
+        if primary.retained == 0 {
+            let primary = primary.handle;
             state.destroy(primary);
         }
         Ok(())
@@ -115,19 +148,21 @@ api! {
     fn cuDevicePrimaryCtxReset_v2(device: CUdevice) {
         let _idle = idle();
         let mut state = state()?;
-        check(device)?;
-        let primary = state.primary.handle;
+        let device = state.device(device)?;
+        let primary = &mut state.primaries[device];
+        primary.flags = 0;
+        let primary = primary.handle;
         state.destroy(primary);
-        state.primary.flags = 0;
         Ok(())
     }
 
     fn cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: c_uint) {
         let mut state = state()?;
-        check(device)?;
+        let device = state.device(device)?;
         require(flags & !FLAGS == 0)?;
-        state.primary.flags = flags;
-        let primary = state.primary.handle;
+        let primary = &mut state.primaries[device];
+        primary.flags = flags;
+        let primary = primary.handle;
         if let Some(context) = state.contexts.get_mut(&primary) {
             context.flags = flags | MAP_HOST;
         }
@@ -136,19 +171,19 @@ api! {
 
     fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: *mut c_uint, active: *mut c_int) {
         let state = state()?;
-        check(device)?;
+        let primary = &state.primaries[state.device(device)?];
         require(!flags.is_null() && !active.is_null())?;
-        put(flags, state.primary.flags)?;
-        put(active, state.contexts.contains_key(&state.primary.handle).into())
+        put(flags, primary.flags)?;
+        put(active, state.contexts.contains_key(&primary.handle).into())
     }
 
     fn cuCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice) {
         let mut state = state()?;
         require(!context.is_null() && flags & !FLAGS == 0)?;
-        check(device)?;
+        let device = state.device(device)?;
         let new = state.new_handle();
         with_stack(|stack| stack.push(new))?;
-        state.contexts.insert(new, Context::new(flags));
+        state.contexts.insert(new, Context::new(device, flags));
         put(context, handle(new))
     }
 
@@ -158,7 +193,7 @@ api! {
         let context = context.addr();
         require(context != 0)?;
         state.known(context)?;
-        if context == state.primary.handle {
+        if state.is_primary(context) {
             return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
         }
         with_stack(|stack| stack.pop_if(|top| *top == context))?;
@@ -199,9 +234,8 @@ api! {
     }
 
     fn cuCtxGetDevice(device: *mut CUdevice) {
-        let _state = state()?;
-        current()?;
-        put(device, 0)
+        let mut state = state()?;
+        put(device, state.current_mut()?.device as CUdevice)
     }
 
     fn cuCtxGetFlags(flags: *mut c_uint) {
@@ -222,7 +256,35 @@ api! {
     fn cuCtxSynchronize() {
         let mut state = state()?;
         let context = state.current()?;
-        state.no_capture_in(context)
+        state.no_capture_in(context)?;
+        state.host_waits_for_all(context);
+        Ok(())
+    }
+
+    fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) {
+        let mut state = state()?;
+        let (device, other) = state.with_peer(peer)?;
+        require(flags == 0)?;
+        if !state.can_access_peer(device, other) {
+            return Err(CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+        }
+        let peers = &mut state.current_mut()?.peers;
+        if peers.contains(&peer.addr()) {
+            return Err(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+        }
+        peers.push(peer.addr());
+        Ok(())
+    }
+
+    /// Waits for kernels that run, which may be using it.
+    fn cuCtxDisablePeerAccess(peer: CUcontext) {
+        let _idle = idle();
+        let mut state = state()?;
+        state.with_peer(peer)?;
+        let peers = &mut state.current_mut()?.peers;
+        let enabled = peers.iter().position(|&known| known == peer.addr());
+        peers.swap_remove(enabled.ok_or(CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED)?);
+        Ok(())
     }
 
     fn cuCtxGetLimit(value: *mut usize, asked: CUlimit) {

@@ -1,11 +1,14 @@
 //! Copies and memsets. Ranges on the device are checked; host pointers are the caller's promise.
 
-use super::graph::Work;
+use super::graph;
 use super::memory::check_range;
-use super::state::state;
+use super::state::{State, state};
 use super::{Answer, MEMORY, Running, api, require, running};
+use crate::exec::Kind;
+use crate::fault::Work;
+use crate::history::{Effect, Moment, Touch};
 use crate::memory::OutOfBounds;
-use cust_raw::{CUdeviceptr, CUresult, CUstream};
+use cust_raw::{CUcontext, CUdeviceptr, CUresult, CUstream};
 use std::ffi::{c_uchar, c_uint, c_ushort, c_void};
 use std::{fmt, ptr, slice};
 
@@ -78,10 +81,35 @@ impl fmt::Display for MemoryWork {
 }
 
 impl MemoryWork {
+    /// Does it as a piece of a stream's work; false where that found a race, which stops the context.
+    ///
     /// # Safety
     ///
     /// An end in host memory has that many bytes, and nobody else uses them meanwhile.
-    pub unsafe fn run(self, _device: &Running) -> Answer {
+    pub unsafe fn run(self, context: usize, moment: Option<Moment>, _device: &Running) -> Answer<bool> {
+        // SAFETY: the caller's promise.
+        unsafe { self.perform()? };
+        let Some(moment) = moment else { return Ok(true) };
+        let touch = |kind, start: u64, bytes: usize| {
+            let range = start..start.saturating_add(bytes as u64);
+            Touch { effect: Effect::plain(kind), place: None, ranges: vec![range] }
+        };
+        let (work, touches) = match self {
+            Transfer { bytes: 0, .. } | Fill { count: 0, .. } => return Ok(true),
+            Transfer { to: Device(to) | Any(to), from: Device(from) | Any(from), bytes } => {
+                (Work::Copy, vec![touch(Kind::Read, from, bytes), touch(Kind::Write, to, bytes)])
+            }
+            Fill { to, pattern, count } => {
+                (Work::Memset, vec![touch(Kind::Write, to, count.saturating_mul(pattern.1))])
+            }
+        };
+        state()?.end_work(context, work, moment, touches)
+    }
+
+    /// # Safety
+    ///
+    /// That of [`run`](Self::run).
+    unsafe fn perform(self) -> Answer {
         let done = match self {
             Transfer { bytes: 0, .. } | Fill { count: 0, .. } => return Ok(()),
             Transfer { to, from, bytes } => {
@@ -95,6 +123,22 @@ impl MemoryWork {
             }
         };
         done.map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)
+    }
+
+    /// Whether the host waits for it where it is called without a stream: not for what is between devices. (CUDA Driver
+    /// API, "API synchronization behavior".)
+    fn is_waited_for(self) -> bool {
+        match self {
+            Transfer { to: Device(to) | Any(to), from: Device(from) | Any(from), .. } => {
+                MEMORY.device_of(to).is_none() || MEMORY.device_of(from).is_none()
+            }
+            Fill { to, .. } => MEMORY.device_of(to).is_none(),
+        }
+    }
+
+    /// Whether the host waits for it in a stream, too: if it goes to memory that is not pinned.
+    fn is_always_waited_for(self) -> bool {
+        matches!(self, Transfer { to: Device(to) | Any(to), .. } if MEMORY.range(to).is_none())
     }
 
     /// The same for later, if it could run now. What is the device's memory must still be so then: once it is freed, it is
@@ -135,15 +179,22 @@ unsafe fn transfer(to: (u64, bool), from: (u64, bool), bytes: usize) -> Result<(
     }
 }
 
+/// The legacy stream of the current context.
+const LEGACY: CUstream = ptr::null_mut();
+
 /// Copies at once, in the legacy stream.
 ///
 /// # Safety
 ///
 /// That of [`MemoryWork::run`].
 unsafe fn now(work: MemoryWork) -> Answer {
-    state()?.in_legacy_stream()?;
+    let (context, moment) = {
+        let mut state = state()?;
+        (state.in_legacy_stream()?, state.begin_work(LEGACY)?)
+    };
     // SAFETY: the caller's promise.
-    unsafe { work.run(&running()) }
+    let well = unsafe { work.run(context, moment, &running())? };
+    if well && work.is_waited_for() { state()?.host_waits_for(LEGACY) } else { Ok(()) }
 }
 
 /// Copies in a stream, or lets it capture the copy.
@@ -152,11 +203,30 @@ unsafe fn now(work: MemoryWork) -> Answer {
 ///
 /// That of [`MemoryWork::run`], also for the replays of what is captured.
 unsafe fn enqueue(stream: CUstream, work: MemoryWork) -> Answer {
-    if state()?.capture(stream, || Ok(Work::Memory(work.captured()?)))? {
-        return Ok(());
-    }
+    let (context, moment) = {
+        let mut state = state()?;
+        if state.capture(stream, || Ok(graph::Work::Memory(work.captured()?)))? {
+            return Ok(());
+        }
+        (state.stream_context(stream)?, state.begin_work(stream)?)
+    };
     // SAFETY: the caller's promise.
-    unsafe { work.run(&running()) }
+    let well = unsafe { work.run(context, moment, &running())? };
+    if well && work.is_always_waited_for() { state()?.host_waits_for(stream) } else { Ok(()) }
+}
+
+/// A copy between contexts: each end is in the memory of its context's device, or pinned.
+fn between(
+    state: &State,
+    to: (CUdeviceptr, CUcontext),
+    from: (CUdeviceptr, CUcontext),
+    bytes: usize,
+) -> Answer<MemoryWork> {
+    for (address, context) in [to, from] {
+        let device = state.device_of(context)?;
+        require(MEMORY.device_of(address).is_none_or(|owner| owner as usize == device))?;
+    }
+    Ok(Transfer { to: Device(to.0), from: Device(from.0), bytes })
 }
 
 api! {
@@ -190,6 +260,36 @@ api! {
 
     fn cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) {
         enqueue(stream, Transfer { to: Device(to), from: Device(from), bytes })
+    }
+
+    /// Waits for all work of the three contexts, and theirs that follows for it.
+    fn cuMemcpyPeer(
+        to: CUdeviceptr,
+        to_context: CUcontext,
+        from: CUdeviceptr,
+        from_context: CUcontext,
+        bytes: usize,
+    ) {
+        let (work, context, moment) = {
+            let mut state = state()?;
+            let context = state.in_legacy_stream()?;
+            let work = between(&state, (to, to_context), (from, from_context), bytes)?;
+            let contexts = [context, to_context.addr(), from_context.addr()];
+            (work, context, state.begin_between(LEGACY, contexts)?)
+        };
+        work.run(context, moment, &running()).map(drop)
+    }
+
+    fn cuMemcpyPeerAsync(
+        to: CUdeviceptr,
+        to_context: CUcontext,
+        from: CUdeviceptr,
+        from_context: CUcontext,
+        bytes: usize,
+        stream: CUstream,
+    ) {
+        let work = between(&*state()?, (to, to_context), (from, from_context), bytes)?;
+        enqueue(stream, work)
     }
 
     fn cuMemsetD8_v2(device: CUdeviceptr, value: c_uchar, count: usize) {

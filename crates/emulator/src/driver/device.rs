@@ -1,14 +1,19 @@
-//! The driver, and its one device.
+//! The driver, and its devices.
 
-use super::state::{initialise, state};
+use super::state::{State, initialise, state};
 use super::{Answer, MEMORY_BYTES, api, put, require};
-use cust_raw::{CUdevice, CUdevice_attribute, CUresult, CUuuid};
-use std::ffi::{c_char, c_int, c_uint};
+use cust_raw::{CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUresult, CUuuid};
+use std::ffi::{CStr, c_char, c_int, c_uint};
 
 /// CUDA 13.0, as `cuDriverGetVersion` counts.
 const VERSION: c_int = 13_000;
-const NAME: &[u8] = b"PTX emulator";
+const NAME: &str = "PTX emulator";
+/// The first device's; the others' differ from it in the last byte.
 const UUID: &[u8; 16] = b"PTX emulator 0.1";
+/// The most devices there can be.
+pub const MOST: u32 = 64;
+/// The first device's PCI bus, which is its own.
+const FIRST_BUS: usize = 1;
 
 /// The device that the limits and attributes are those of is an H200: compute capability 9.0.
 pub const WARP: u32 = 32;
@@ -27,16 +32,25 @@ pub const SHARED_RESERVED: u32 = 1 << 10;
 pub const BLOCK_SHARED: u32 = 48 << 10;
 pub const BLOCK_SHARED_OPT_IN: u32 = 227 << 10;
 
-/// That this is the device, which has the number 0.
-pub fn check(device: CUdevice) -> Answer {
-    if device == 0 { Ok(()) } else { Err(CUresult::CUDA_ERROR_INVALID_DEVICE) }
+impl State {
+    /// The device of this number.
+    pub fn device(&self, device: CUdevice) -> Answer<usize> {
+        let number = usize::try_from(device).ok().filter(|&number| number < self.primaries.len());
+        number.ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)
+    }
+
+    /// Whether a device's kernels can access another one's memory, where a context enables it.
+    pub fn can_access_peer(&self, device: usize, peer: usize) -> bool {
+        self.peer_access && device != peer
+    }
 }
 
 /// What an H200 answers; 0 for what the emulator does not have, such as textures.
 #[rustfmt::skip]
-fn attribute(attribute: CUdevice_attribute) -> Answer<u32> {
+fn attribute(attribute: CUdevice_attribute, device: usize) -> Answer<u32> {
     use CUdevice_attribute::*;
     Ok(match attribute {
+        CU_DEVICE_ATTRIBUTE_PCI_BUS_ID => (FIRST_BUS + device) as u32,
         CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK => BLOCK_THREADS,
         CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X => BLOCK_LIMITS[0],
         CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y => BLOCK_LIMITS[1],
@@ -84,10 +98,45 @@ fn attribute(attribute: CUdevice_attribute) -> Answer<u32> {
 }
 
 fn uuid(place: *mut CUuuid, device: CUdevice) -> Answer {
-    let _state = state()?;
-    check(device)?;
+    let device = state()?.device(device)?;
+    let mut bytes = *UUID;
+    // No overflow: there are at most `MOST` devices.
+    bytes[15] += device as u8;
     // SAFETY: the driver functions below pass on their caller's pointer.
-    unsafe { put(place, CUuuid { bytes: UUID.map(|byte| byte as c_char) }) }
+    unsafe { put(place, CUuuid { bytes: bytes.map(|byte| byte as c_char) }) }
+}
+
+/// Writes a text, as much of it as there is room for, and a zero.
+///
+/// # Safety
+///
+/// `place` is null, or `len` bytes there may be written.
+unsafe fn put_text(place: *mut c_char, len: c_int, text: &str) -> Answer {
+    require(!place.is_null() && len > 0)?;
+    let copied = text.len().min(len as usize - 1);
+    // SAFETY: `copied` bytes and the zero after them are at most `len`, so the caller's promise holds.
+    unsafe {
+        place.copy_from_nonoverlapping(text.as_ptr().cast(), copied);
+        put(place.add(copied), 0)
+    }
+}
+
+/// The bus in `domain:bus:device.function`, `domain:bus:device` or `bus:device.function`, each in hexadecimal, if the rest
+/// is zero, as it is for these devices; `None` for what has no such form.
+fn bus(id: &str) -> Option<Option<usize>> {
+    let (rest, function) = match id.split_once('.') {
+        Some((rest, function)) => (rest, Some(function)),
+        None => (id, None),
+    };
+    let (domain, bus, slot) = match (&rest.split(':').collect::<Vec<_>>()[..], function) {
+        (&[domain, bus, slot], _) => (domain, bus, slot),
+        (&[bus, slot], Some(_)) => ("0", bus, slot),
+        _ => return None,
+    };
+    let number = |text: &str| usize::from_str_radix(text, 16).ok();
+    let others = [number(domain)?, number(slot)?, number(function.unwrap_or("0"))?];
+    let bus = number(bus)?;
+    Some((others == [0; 3]).then_some(bus))
 }
 
 api! {
@@ -102,24 +151,61 @@ api! {
     }
 
     fn cuDeviceGetCount(count: *mut c_int) {
-        let _state = state()?;
-        put(count, 1)
+        put(count, state()?.primaries.len() as c_int)
     }
 
     fn cuDeviceGet(device: *mut CUdevice, ordinal: c_int) {
-        let _state = state()?;
+        let state = state()?;
         require(!device.is_null())?;
-        check(ordinal)?;
+        state.device(ordinal)?;
         put(device, ordinal)
     }
 
     fn cuDeviceGetName(name: *mut c_char, len: c_int, device: CUdevice) {
-        let _state = state()?;
-        check(device)?;
-        require(!name.is_null() && len > 0)?;
-        let copied = NAME.len().min(len as usize - 1);
-        name.copy_from_nonoverlapping(NAME.as_ptr().cast(), copied);
-        put(name.add(copied), 0)
+        state()?.device(device)?;
+        put_text(name, len, NAME)
+    }
+
+    fn cuDeviceGetPCIBusId(id: *mut c_char, len: c_int, device: CUdevice) {
+        let bus = FIRST_BUS + state()?.device(device)?;
+        put_text(id, len, &format!("0000:{bus:02X}:00.0"))
+    }
+
+    fn cuDeviceGetByPCIBusId(device: *mut CUdevice, id: *const c_char) {
+        let state = state()?;
+        require(!device.is_null() && !id.is_null())?;
+        let bus = CStr::from_ptr(id).to_str().ok().and_then(bus).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let number = bus.and_then(|bus| bus.checked_sub(FIRST_BUS)).and_then(|number| number.try_into().ok());
+        let number = number.ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)?;
+        state.device(number)?;
+        put(device, number)
+    }
+
+    fn cuDeviceCanAccessPeer(can: *mut c_int, device: CUdevice, peer: CUdevice) {
+        let state = state()?;
+        let (device, peer) = (state.device(device)?, state.device(peer)?);
+        put(can, state.can_access_peer(device, peer).into())
+    }
+
+    fn cuDeviceGetP2PAttribute(
+        value: *mut c_int,
+        asked: CUdevice_P2PAttribute,
+        device: CUdevice,
+        peer: CUdevice,
+    ) {
+        use CUdevice_P2PAttribute::*;
+        let state = state()?;
+        let (device, peer) = (state.device(device)?, state.device(peer)?);
+        if device == peer {
+            return Err(CUresult::CUDA_ERROR_INVALID_DEVICE);
+        }
+        put(value, match asked {
+            CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED | CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED => {
+                state.can_access_peer(device, peer).into()
+            }
+            // All links are alike, and there are no arrays.
+            CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK | CU_DEVICE_P2P_ATTRIBUTE_ACCESS_ACCESS_SUPPORTED => 0,
+        })
     }
 
     fn cuDeviceGetUuid(place: *mut CUuuid, device: CUdevice) {
@@ -131,14 +217,12 @@ api! {
     }
 
     fn cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice) {
-        let _state = state()?;
-        check(device)?;
+        state()?.device(device)?;
         put(bytes, MEMORY_BYTES as usize)
     }
 
     fn cuDeviceGetAttribute(value: *mut c_int, asked: CUdevice_attribute, device: CUdevice) {
-        let _state = state()?;
-        check(device)?;
-        put(value, attribute(asked)? as c_int)
+        let device = state()?.device(device)?;
+        put(value, attribute(asked, device)? as c_int)
     }
 }

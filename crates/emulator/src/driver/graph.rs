@@ -68,7 +68,7 @@ pub struct Executable {
 
 /// A stream that can capture.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Lane {
+pub enum Lane {
     Created(usize),
     /// The default stream of a thread in a context.
     OfThread(usize, ThreadId),
@@ -139,7 +139,7 @@ fn refuse<'a>(captures: impl IntoIterator<Item = &'a mut Capture>, code: CUresul
 
 impl State {
     /// The stream as one that can capture, which the legacy stream cannot.
-    fn lane(&mut self, stream: CUstream) -> Answer<Option<Lane>> {
+    pub fn lane(&mut self, stream: CUstream) -> Answer<Option<Lane>> {
         let context = self.stream_context(stream)?;
         Ok(match stream.addr() {
             0 | 1 => None,
@@ -206,10 +206,11 @@ impl State {
         Ok(context)
     }
 
-    /// That work may be done at once, in the legacy stream of the current context.
-    pub fn in_legacy_stream(&mut self) -> Answer {
+    /// The current context, where work may be done at once in its legacy stream.
+    pub fn in_legacy_stream(&mut self) -> Answer<usize> {
         let context = self.current_for_unsafe()?;
-        refuse(self.blocking_captures(context), CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+        refuse(self.blocking_captures(context), CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)?;
+        Ok(context)
     }
 
     /// That no stream of the context captures, to wait for all of them.
@@ -236,13 +237,16 @@ impl State {
         }))
     }
 
-    /// Makes what a stream captures next wait for an event. What runs at once has nothing to wait for.
+    /// Makes what a stream does or captures next wait for an event.
     pub fn wait(&mut self, stream: CUstream, event: usize) -> Answer {
         let recorded = self.get::<Event>(event)?.object.recorded.clone();
         let own = self.capture_of(stream)?.map(|(_, capture)| capture);
         let mark = match recorded {
             Recorded::Never => return Ok(()),
-            Recorded::At(_) => return refuse(own, CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION),
+            Recorded::At(_, done) => {
+                refuse(own, CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION)?;
+                return self.stream_waits(stream, &done);
+            }
             Recorded::Captured(mark) => mark,
         };
         let own = own.map(|capture| capture.id);
@@ -349,21 +353,22 @@ fn status(capture: Option<&Capture>) -> CUstreamCaptureStatus {
     }
 }
 
-/// Runs a graph's work, until a check finds a fault.
+/// Runs a graph's work in a stream, until a check finds a fault.
 ///
 /// # Safety
 ///
 /// What the captured calls were given may still be used: host memory that was copied, host functions and their arguments.
-unsafe fn replay(nodes: &[Node]) -> Answer {
+unsafe fn replay(nodes: &[Node], stream: CUstream) -> Answer {
     // Held throughout, so that memory is not freed in the middle; but a host function may wait for who frees memory.
     let mut device = running();
     for Node { context, work, .. } in nodes {
+        let moment = state()?.begin_work(stream)?;
         let well = match work {
-            Work::Launch(launch) => launch.run(&device)?,
+            Work::Launch(launch) => launch.run(moment, &device)?,
             Work::Memory(work) => {
                 // SAFETY: the caller's promise.
-                let done = unsafe { work.run(&device) }.is_ok();
-                if !done {
+                let done = unsafe { work.run(*context, moment, &device) };
+                if done.is_err() {
                     state()?.record(
                         *context,
                         Fault {
@@ -375,13 +380,14 @@ unsafe fn replay(nodes: &[Node]) -> Answer {
                         },
                     );
                 }
-                done
+                done.unwrap_or(false)
             }
             Work::Host(call) => {
                 drop(device);
                 // SAFETY: the caller's promise.
                 unsafe { call.run() };
                 device = running();
+                state()?.host_waits_for(stream)?;
                 true
             }
         };
@@ -503,7 +509,7 @@ api! {
             state.not_capturing(stream)?;
             nodes
         };
-        replay(&nodes)
+        replay(&nodes, stream)
     }
 
     fn cuGraphExecDestroy(executable: CUgraphExec) {

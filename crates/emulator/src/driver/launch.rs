@@ -2,11 +2,13 @@
 
 use super::device::{BLOCK_LIMITS, GRID_LIMITS};
 use super::function::Function;
-use super::graph::Work;
+use super::graph;
 use super::state::state;
-use super::{Answer, MEMORY, Running, api, require, running};
+use super::{Answer, Running, api, require, running};
 use crate::counters::Counters;
 use crate::exec::{self, Launch};
+use crate::fault::Work;
+use crate::history::Moment;
 use crate::program::Kernel;
 use cust_raw::{CUfunction, CUresult, CUstream};
 use std::cell::{Cell, RefCell};
@@ -62,34 +64,48 @@ pub struct Captured {
 
 impl Captured {
     /// Runs it as it was captured; false if that found a fault.
-    pub fn run(&self, device: &Running) -> Answer<bool> {
+    pub fn run(&self, moment: Option<Moment>, device: &Running) -> Answer<bool> {
         let (context, function) = {
             let mut state = state()?;
             let owned = state.get::<Function>(self.function)?;
             (owned.context, owned.object.clone())
         };
         let Captured { grid, block, dynamic_shared, ref params, .. } = *self;
-        run(context, &function, &Launch { grid, block, dynamic_shared, params }, device)
+        run(context, &function, &Launch { grid, block, dynamic_shared, params }, moment, device)
     }
 }
 
 /// Runs a kernel in this thread, and keeps what it counted, or its fault; false if it had one.
-fn run(context: usize, function: &Function, launch: &Launch, _device: &Running) -> Answer<bool> {
+fn run(
+    context: usize,
+    function: &Function,
+    launch: &Launch,
+    moment: Option<Moment>,
+    _device: &Running,
+) -> Answer<bool> {
     let (code, kernel) = (function.code(), function.kernel()?);
-    let result = exec::launch(&code.program, &code.loaded, kernel, launch, &MEMORY, &crate::settings());
-    let counted = match result {
-        Ok(counters) => {
-            let mut sum = SUM.take().unwrap_or_default();
-            sum += counters;
-            SUM.set(Some(sum));
-            Some((kernel.name.clone(), counters))
+    let memory = state()?.memory_of(context)?;
+    let mut touches = Vec::new();
+    let wanted = moment.is_some().then_some(&mut touches);
+    let settings = crate::settings();
+    let result = exec::run(&code.program, &code.loaded, kernel, launch, &memory, &settings, wanted);
+    let (result, well) = match (result, moment) {
+        (Ok(counters), Some(moment)) => {
+            let work = Work::Kernel(kernel.name.clone());
+            (Some(counters), state()?.end_work(context, work, moment, touches)?)
         }
-        Err(fault) => {
+        (Ok(counters), None) => (Some(counters), true),
+        (Err(fault), _) => {
             state()?.record(context, *fault);
-            None
+            (None, false)
         }
     };
-    let well = counted.is_some();
+    let counted = result.filter(|_| well).map(|counters| {
+        let mut sum = SUM.take().unwrap_or_default();
+        sum += counters;
+        SUM.set(Some(sum));
+        (kernel.name.clone(), counters)
+    });
     LAST.with_borrow_mut(|last| *last = counted);
     Ok(well)
 }
@@ -186,9 +202,13 @@ api! {
         check(kernel, function.max_dynamic, &launch)?;
         let params = parameters(kernel, each, extra)?;
         let captured = || Captured { function: handle, grid, block, dynamic_shared, params: params.clone() };
-        if state()?.capture(stream, || Ok(Work::Launch(captured())))? {
-            return Ok(());
-        }
-        run(context, &function, &Launch { params: &params, ..launch }, &device).map(drop)
+        let moment = {
+            let mut state = state()?;
+            if state.capture(stream, || Ok(graph::Work::Launch(captured())))? {
+                return Ok(());
+            }
+            state.begin_work(stream)?
+        };
+        run(context, &function, &Launch { params: &params, ..launch }, moment, &device).map(drop)
     }
 }

@@ -8,6 +8,8 @@ use std::ptr;
 
 /// `cuMemAllocPitch` rounds rows up to this.
 const PITCH: usize = 512;
+/// `CU_DEVICE_CPU`, where a device is asked for.
+const HOST: CUdevice = -1;
 /// `CU_MEMHOSTALLOC_DEVICEMAP`, which each pinned allocation has where addresses are unified.
 const DEVICE_MAP: c_uint = 2;
 
@@ -40,11 +42,11 @@ impl Allocation {
 
 impl State {
     fn allocate(&mut self, context: usize, bytes: usize, kind: Kind, flags: c_uint) -> Answer<u64> {
-        let bytes = bytes as u64;
+        let (bytes, memory) = (bytes as u64, self.memory_of(context)?);
         let address = match kind {
-            Kind::Device => MEMORY.allocate(bytes),
+            Kind::Device => memory.allocate(bytes),
             // The host writes both whenever it likes.
-            _ => MEMORY.allocate_host(bytes),
+            _ => memory.allocate_host(bytes),
         };
         let address = address.ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
         self.own(context, address, kind, flags);
@@ -65,6 +67,11 @@ impl State {
         allocation.release(address);
         self.allocations.remove(&address);
         Ok(())
+    }
+
+    /// That this is a device's number, or stands for the host.
+    fn device_or_host(&self, device: CUdevice) -> Answer {
+        if device == HOST { Ok(()) } else { self.device(device).map(drop) }
     }
 
     /// The pinned or registered host memory that holds this address.
@@ -102,16 +109,21 @@ unsafe fn pointer_attribute(
     // A module's variables have no entry of their own.
     let allocation = state.allocations.get(&base);
     let kind = allocation.map_or(Kind::Device, |allocation| allocation.kind);
-    let context = allocation.map_or(state.primary.handle, |allocation| allocation.context);
+    let owner = MEMORY.owner_of(address).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     let on_host = matches!(kind, Kind::Pinned | Kind::Registered);
     // SAFETY: the caller's promise.
     unsafe {
         match attribute {
             CU_POINTER_ATTRIBUTE_CONTEXT => {
-                put(data.cast::<CUcontext>(), ptr::without_provenance_mut(context))
+                put(data.cast::<CUcontext>(), ptr::without_provenance_mut(owner.context))
             }
             CU_POINTER_ATTRIBUTE_MEMORY_TYPE => put(data.cast::<c_uint>(), if on_host { 1 } else { 2 }),
-            CU_POINTER_ATTRIBUTE_DEVICE_POINTER => put(data.cast(), address),
+            CU_POINTER_ATTRIBUTE_DEVICE_POINTER => {
+                // That by which kernels of the current context have it.
+                let current = state.current().and_then(|context| state.memory_of(context));
+                require(current.map_or(true, |memory| memory.reaches(address)))?;
+                put(data.cast(), address)
+            }
             CU_POINTER_ATTRIBUTE_HOST_POINTER => {
                 require(kind != Kind::Device)?;
                 put(data.cast(), address)
@@ -119,7 +131,7 @@ unsafe fn pointer_attribute(
             CU_POINTER_ATTRIBUTE_BUFFER_ID => put(data.cast(), allocation.map_or(base, |a| a.id)),
             CU_POINTER_ATTRIBUTE_IS_MANAGED => put(data.cast::<c_uint>(), (kind == Kind::Managed).into()),
             CU_POINTER_ATTRIBUTE_MAPPED => put(data.cast::<c_uint>(), 1),
-            CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => put(data.cast::<c_int>(), 0),
+            CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => put(data.cast::<c_int>(), owner.device as c_int),
             CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => put(data.cast(), base),
             CU_POINTER_ATTRIBUTE_RANGE_SIZE => put(data.cast(), bytes as usize),
             _ => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
@@ -129,9 +141,10 @@ unsafe fn pointer_attribute(
 
 api! {
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
-        state()?.current()?;
-        put_if_wanted(free, (MEMORY.limit() - MEMORY.used()) as usize);
-        put_if_wanted(total, MEMORY.limit() as usize);
+        let state = state()?;
+        let memory = state.memory_of(state.current()?)?;
+        put_if_wanted(free, (memory.limit() - memory.used()) as usize);
+        put_if_wanted(total, memory.limit() as usize);
         Ok(())
     }
 
@@ -218,7 +231,7 @@ api! {
         require(!host.is_null() && bytes > 0 && flags <= 0xf)?;
         let known = MEMORY.range(address(host)).and_then(|(base, _)| state.allocations.get(&base));
         require(known.is_none_or(|known| known.kind == Kind::Registered))?;
-        if !MEMORY.register_host(address(host), bytes as u64) {
+        if !state.memory_of(context)?.register_host(address(host), bytes as u64) {
             return Err(CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
         }
         state.own(context, address(host), Kind::Registered, flags | DEVICE_MAP);
@@ -291,13 +304,17 @@ api! {
     }
 
     /// Managed memory is where host and device both see it already.
-    fn cuMemPrefetchAsync(device: CUdeviceptr, bytes: usize, _to: CUdevice, stream: CUstream) {
-        state()?.not_capturing(stream)?;
+    fn cuMemPrefetchAsync(device: CUdeviceptr, bytes: usize, to: CUdevice, stream: CUstream) {
+        let mut state = state()?;
+        state.not_capturing(stream)?;
+        state.device_or_host(to)?;
         check_range(device, bytes)
     }
 
-    fn cuMemAdvise(device: CUdeviceptr, bytes: usize, _advice: CUmem_advise, _for: CUdevice) {
-        state()?.current()?;
+    fn cuMemAdvise(device: CUdeviceptr, bytes: usize, _advice: CUmem_advise, advised: CUdevice) {
+        let state = state()?;
+        state.current()?;
+        state.device_or_host(advised)?;
         check_range(device, bytes)
     }
 }

@@ -5,6 +5,7 @@ use super::function::Function;
 use super::state::state;
 use super::{Answer, MEMORY, api, idle, put, put_if_wanted, require, running};
 use crate::exec::Loaded;
+use crate::memory::Memory;
 use crate::program::Program;
 use crate::ptx::{self, ast};
 use cust_raw::{CUdeviceptr, CUfunction, CUjit_option, CUmodule, CUresult};
@@ -159,7 +160,7 @@ fn target(module: &ast::Module) -> u32 {
     target.and_then(|number| number.trim_end_matches(char::is_alphabetic).parse().ok()).unwrap_or(0)
 }
 
-fn compile(text: &str, max_registers: Option<u32>) -> Result<Module, Refused> {
+fn compile(text: &str, max_registers: Option<u32>, memory: &Memory) -> Result<Module, Refused> {
     use CUresult::*;
     let Some(version) = version(text) else {
         return refused(CUDA_ERROR_INVALID_IMAGE, "the image is no PTX: it has no .version directive");
@@ -184,7 +185,7 @@ fn compile(text: &str, max_registers: Option<u32>) -> Result<Module, Refused> {
         );
         return refused(CUDA_ERROR_INVALID_PTX, message);
     }
-    let Some(loaded) = Loaded::new(&program, &MEMORY) else {
+    let Some(loaded) = Loaded::new(&program, memory) else {
         return refused(CUDA_ERROR_OUT_OF_MEMORY, "no memory for the module's variables");
     };
     Ok(Module { program, loaded, target, max_registers: max_registers.unwrap_or(u32::MAX) })
@@ -200,11 +201,15 @@ unsafe fn load(
     options: &Options,
     text: impl FnOnce() -> Result<Cow<'static, str>, Refused>,
 ) -> Answer {
-    let context = state()?.current_for_unsafe()?;
+    let (context, memory) = {
+        let mut state = state()?;
+        let context = state.current_for_unsafe()?;
+        (context, state.memory_of(context)?)
+    };
     require(!module.is_null())?;
     // Variables are allocated, and a context that is destroyed meanwhile has to find them.
     let _running = running();
-    let result = text().and_then(|text| compile(&text, options.max_registers));
+    let result = text().and_then(|text| compile(&text, options.max_registers, &memory));
     let message = result.as_ref().err().map(|refused| refused.message.as_str());
     // SAFETY: the logs are the caller's.
     unsafe {

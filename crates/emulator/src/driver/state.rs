@@ -1,10 +1,12 @@
 //! What the driver knows: contexts, the objects that belong to them, faults.
 
 use super::context::Context;
+use super::device::MOST;
 use super::function::Function;
 use super::graph::{Capture, Executable, Graph};
 use super::memory::Allocation;
 use super::module::Module;
+use super::order::Order;
 use super::stream::{Event, Stream};
 use super::{Answer, MEMORY, error};
 use crate::fault::Fault;
@@ -25,7 +27,12 @@ pub struct State {
     pub initialised: bool,
     /// The handle given out last.
     last: usize,
-    pub primary: Primary,
+    /// The devices' primary contexts, by the devices' numbers.
+    pub primaries: Vec<Primary>,
+    /// Whether devices can access each other's memory.
+    pub peer_access: bool,
+    /// What comes before what; only where there are several devices.
+    pub order: Option<Order>,
     /// The contexts that live, by handle.
     pub contexts: HashMap<usize, Context>,
     modules: Table<Arc<Module>>,
@@ -41,7 +48,7 @@ pub struct State {
     faults: Vec<Fault>,
 }
 
-/// The device's primary context, which lives while it is retained.
+/// A device's primary context, which lives while it is retained.
 #[derive(Default)]
 pub struct Primary {
     /// Its handle, the same for the program's life.
@@ -99,8 +106,14 @@ pub fn state() -> Answer<MutexGuard<'static, State>> {
 pub fn initialise() {
     let mut state = lock();
     if !state.initialised {
+        let settings = crate::settings();
         state.initialised = true;
-        state.primary.handle = state.new_handle();
+        state.peer_access = settings.peer_access;
+        for _ in 0..settings.devices.clamp(1, MOST) {
+            let handle = state.new_handle();
+            state.primaries.push(Primary { handle, ..Primary::default() });
+        }
+        state.order = (state.primaries.len() > 1).then(Order::default);
     }
 }
 
@@ -164,6 +177,13 @@ impl State {
     /// Ends a context with all that belongs to it. The device must be idle.
     pub fn destroy(&mut self, context: usize) {
         self.contexts.remove(&context);
+        for other in self.contexts.values_mut() {
+            other.peers.retain(|&peer| peer != context);
+        }
+        self.host_waits_for_all(context);
+        if let Some(order) = &mut self.order {
+            order.forget(context);
+        }
         self.streams.retain(|_, stream| stream.context != context);
         self.events.retain(|_, event| event.context != context);
         self.functions.retain(|_, function| function.context != context);

@@ -1,10 +1,12 @@
 //! Streams, events and host functions. Work has ended when the call that asked for it returns, so a stream is always
-//! empty and an event, once recorded, has always happened, unless a stream captured it.
+//! empty and an event, once recorded, has always happened, unless a stream captured it. What a program that did not know
+//! this could rely on is kept in `order.rs`.
 
 use super::context::PRIORITIES;
 use super::graph::{Mark, Work};
-use super::state::{State, host_function, state};
+use super::state::{Owned, State, host_function, state};
 use super::{Answer, api, put, require};
+use crate::history::Clock;
 use cust_raw::{CUcontext, CUevent, CUhostFn, CUresult, CUstream, CUstreamCallback};
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
@@ -31,7 +33,8 @@ pub struct Event {
 #[derive(Clone)]
 pub enum Recorded {
     Never,
-    At(Instant),
+    /// With what comes before it.
+    At(Instant, Clock),
     /// In a stream that captures.
     Captured(Mark),
 }
@@ -78,13 +81,29 @@ impl State {
         Ok(self.stream(stream)?.0 & NON_BLOCKING == 0)
     }
 
-    fn recorded(&mut self, event: CUevent) -> Answer<Instant> {
-        self.not_captured(event.addr())?;
-        let event = &self.get::<Event>(event.addr())?.object;
-        match event.recorded {
-            Recorded::At(instant) if event.flags & DISABLE_TIMING == 0 => Ok(instant),
+    /// When an event was recorded, and of which context it is.
+    fn recorded(&mut self, event: CUevent) -> Answer<(Instant, usize)> {
+        self.host_waits_for_event(event)?;
+        let Owned { context, object } = self.get::<Event>(event.addr())?;
+        match object.recorded {
+            Recorded::At(instant, _) if object.flags & DISABLE_TIMING == 0 => Ok((instant, *context)),
             _ => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
         }
+    }
+
+    /// The host sees that an event has happened.
+    fn host_waits_for_event(&mut self, event: CUevent) -> Answer {
+        self.not_captured(event.addr())?;
+        if let Recorded::At(_, done) = self.get::<Event>(event.addr())?.object.recorded.clone() {
+            self.host_waits(&done);
+        }
+        Ok(())
+    }
+
+    /// The host sees that all work of a stream is done.
+    fn host_waits_for_stream(&mut self, stream: CUstream) -> Answer {
+        self.not_capturing(stream)?;
+        self.host_waits_for(stream)
     }
 }
 
@@ -130,11 +149,11 @@ api! {
     }
 
     fn cuStreamQuery(stream: CUstream) {
-        state()?.not_capturing(stream).map(drop)
+        state()?.host_waits_for_stream(stream)
     }
 
     fn cuStreamSynchronize(stream: CUstream) {
-        state()?.not_capturing(stream).map(drop)
+        state()?.host_waits_for_stream(stream)
     }
 
     fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) {
@@ -154,7 +173,7 @@ api! {
         require(flags == 0)?;
         let callback = callback.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         host_function(|| callback(stream, CUresult::CUDA_SUCCESS, data));
-        Ok(())
+        state()?.host_waits_for(stream)
     }
 
     fn cuLaunchHostFunc(stream: CUstream, function: CUhostFn, data: *mut c_void) {
@@ -163,6 +182,7 @@ api! {
         let call = HostCall { function, data: data.expose_provenance() };
         if !state()?.capture(stream, || Ok(Work::Host(call)))? {
             call.run();
+            state()?.host_waits_for(stream)?;
         }
         Ok(())
     }
@@ -186,22 +206,28 @@ api! {
         if state.stream_context(stream)? != context {
             return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
         }
-        let recorded = state.mark(stream)?.map_or_else(|| Recorded::At(Instant::now()), Recorded::Captured);
+        let recorded = match state.mark(stream)? {
+            Some(mark) => Recorded::Captured(mark),
+            None => Recorded::At(Instant::now(), state.done_in(stream)?),
+        };
         state.get::<Event>(event.addr())?.object.recorded = recorded;
         Ok(())
     }
 
     fn cuEventQuery(event: CUevent) {
-        state()?.not_captured(event.addr())
+        state()?.host_waits_for_event(event)
     }
 
     fn cuEventSynchronize(event: CUevent) {
-        state()?.not_captured(event.addr())
+        state()?.host_waits_for_event(event)
     }
 
     fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) {
         let mut state = state()?;
-        let (start, end) = (state.recorded(start)?, state.recorded(end)?);
+        let ((start, context), (end, other)) = (state.recorded(start)?, state.recorded(end)?);
+        if context != other {
+            return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+        }
         let elapsed = match end.checked_duration_since(start) {
             Some(forward) => forward.as_secs_f32(),
             None => -start.duration_since(end).as_secs_f32(),

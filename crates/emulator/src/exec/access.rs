@@ -329,7 +329,7 @@ impl State<'_> {
             return;
         }
         let warp = request.warp as usize;
-        let device = scope == Scope::Device;
+        let device = scope != Scope::Block;
         for lane in lanes(request.mask) {
             let address = request.addresses[lane];
             let who = (warp, lane as u8);
@@ -394,10 +394,7 @@ impl State<'_> {
                         self.suspect_unwritten(request, 1 << lane, Where::Global);
                     }
                 }
-                None => {
-                    let near = self.nearby(address);
-                    return Err(self.out_of_bounds(request, 1 << lane, Where::Global, near));
-                }
+                None => return Err(self.outside_allocations(request, lane)),
             }
         }
         if let Some(checks) = &mut self.checks {
@@ -426,6 +423,23 @@ impl State<'_> {
         }
         let place = allocations.partition_point(|allocation| allocation.base <= address).checked_sub(1)?;
         allocations[place].holds(address, bytes).then_some(place)
+    }
+
+    /// The fault of a lane whose bytes are in no allocation that the launch may access.
+    fn outside_allocations(&self, request: &Request, lane: usize) -> Box<Fault> {
+        let (address, mask) = (request.addresses[lane], 1 << lane);
+        if let Some(forbidden) = self.grid.forbidden.iter().find(|allocation| allocation.holds(address, 1)) {
+            let access = self.access(request, mask, Where::Global);
+            let (device, owner) = (self.grid.device, forbidden.owner.device);
+            return self.fault(
+                request.warp,
+                request.at,
+                mask,
+                FaultKind::PeerAccess { access, device, owner },
+            );
+        }
+        let near = self.nearby(address);
+        self.out_of_bounds(request, mask, Where::Global, near)
     }
 
     /// What lies near an address that is in no allocation.

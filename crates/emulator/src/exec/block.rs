@@ -559,7 +559,7 @@ impl<'g> State<'g> {
         if let Some(checks) = &mut self.checks {
             checks.clocks.fence(warp);
             checks.log.interrupt(warp);
-            if scope == Scope::Device {
+            if scope != Scope::Block {
                 checks.log.fence(&checks.clocks, warp);
             }
             checks.clocks.time[warp] += 1;

@@ -7,7 +7,7 @@ use std::sync::{
 
 use crate::{
     fault::Place,
-    memory::Allocation,
+    memory::{Allocation, Memory},
     program::{
         Kernel, Program,
         code::{Code, Constant, Operation, Special},
@@ -26,8 +26,12 @@ pub struct Grid<'a> {
     pub code: &'a Code,
     pub launch: &'a Launch<'a>,
     pub settings: &'a Settings,
-    /// In the order of their addresses.
+    /// What the launch may access, in the order of their addresses.
     pub allocations: Vec<Arc<Allocation>>,
+    /// What is other devices', and it may not.
+    pub forbidden: Vec<Arc<Allocation>>,
+    /// The device that it runs on.
+    pub device: u32,
     files: &'a [(u32, String)],
     pub threads: u32,
     pub warps: u32,
@@ -48,9 +52,10 @@ impl<'a> Grid<'a> {
         module: &Loaded,
         kernel: &'a Kernel,
         launch: &'a Launch<'a>,
-        allocations: Vec<Arc<Allocation>>,
+        memory: &Memory,
         settings: &'a Settings,
     ) -> Grid<'a> {
+        let (allocations, forbidden) = memory.snapshot();
         let threads = launch.block.iter().product::<u32>();
         // Dynamic shared memory starts behind the static one, aligned for any access.
         let dynamic = kernel.shared_bytes.next_multiple_of(16);
@@ -91,6 +96,8 @@ impl<'a> Grid<'a> {
             launch,
             settings,
             allocations,
+            forbidden,
+            device: memory.owner().device,
             files: &program.files,
             threads,
             warps: threads.div_ceil(LANES as u32),

@@ -6,9 +6,16 @@
 //! can be missed there. So it can where more than [`RECENT`] atomic accesses of a place follow each other, or plain reads
 //! before an atomic write.
 
-use std::{collections::HashMap, ops::Range};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+};
 
-use crate::fault::{Access, Action, Fault, FaultKind, Memory as Where};
+use crate::{
+    fault::{Access, Action, Fault, FaultKind, Memory as Where},
+    history::{Effect, Touch},
+    program::code::{Operation, Order, Scope},
+};
 
 use super::{
     clocks::Kind,
@@ -52,10 +59,10 @@ struct Use {
 type Pair = [(Use, usize); 2];
 
 /// Finds a race, if there is one: the first by address.
-pub fn find(grid: &Grid, mut logs: Vec<Log>) -> Result<(), Box<Fault>> {
+pub fn find(grid: &Grid, logs: &mut [Log]) -> Result<(), Box<Fault>> {
     logs.sort_unstable_by_key(|log| log.block);
-    let spans = conflicting_spans(&logs);
-    let mut orders = Orders::new(&logs);
+    let spans = conflicting_spans(logs);
+    let mut orders = Orders::new(logs);
     // A cluster is a run of spans each of which overlaps one before it.
     let mut rest = spans.as_slice();
     while let Some(first) = rest.first() {
@@ -66,10 +73,58 @@ pub fn find(grid: &Grid, mut logs: Vec<Log>) -> Result<(), Box<Fault>> {
             count += 1;
         }
         let (cluster, after) = rest.split_at(count);
-        check_cluster(grid, &logs, &mut orders, cluster, range)?;
+        check_cluster(grid, logs, &mut orders, cluster, range)?;
         rest = after;
     }
     Ok(())
+}
+
+/// What a launch did to memory, an instruction at a time, for races with the work of other devices.
+pub fn touches(grid: &Grid, logs: &[Log]) -> Vec<Touch> {
+    let mut found: BTreeMap<u32, (Effect, Vec<Range<u64>>)> = BTreeMap::new();
+    for log in logs {
+        for record in &log.records {
+            let new = || (effect(grid, record), Vec::new());
+            let (_, ranges) = found.entry(record.at).or_insert_with(new);
+            record.spans(log, |start, end| ranges.push(start..end));
+        }
+    }
+    let touch = |(at, (effect, mut ranges)): (u32, (Effect, Vec<Range<u64>>))| {
+        ranges.sort_unstable_by_key(|range| range.start);
+        ranges.dedup_by(|next, last| {
+            let joins = next.start <= last.end;
+            if joins {
+                last.end = last.end.max(next.end);
+            }
+            joins
+        });
+        Touch { effect, place: Some(grid.place(at)), ranges }
+    };
+    found.into_iter().map(touch).collect()
+}
+
+/// What an access is to other devices.
+fn effect(grid: &Grid, record: &Record) -> Effect {
+    let (order, scope, reads) = match &grid.code.instructions[record.at as usize].operation {
+        Operation::Load(load) => (load.order, load.scope, true),
+        Operation::Store(store) => (store.order, store.scope, false),
+        Operation::Atomic(atomic) => (atomic.order, atomic.scope, true),
+        _ => (Order::Weak, Scope::Block, false),
+    };
+    // `volatile` is `relaxed` of the scope `sys`, also where the address is generic. (PTX ISA, "Volatile Operation".)
+    let volatile = order == Order::Volatile;
+    let kind = match record.kind {
+        Kind::Read if volatile => Kind::AtomicRead,
+        Kind::Write if volatile => Kind::AtomicWrite,
+        kind => kind,
+    };
+    let system = kind.is_atomic() && (volatile || scope == Scope::System);
+    Effect {
+        kind,
+        system,
+        releases: system && kind.writes() && (order.releases() || grid.fences),
+        acquires: system && reads && (order.acquires() || grid.fences),
+    }
 }
 
 /// The spans of all writes, and of the reads of what was written, in the order of their starts.

@@ -156,6 +156,8 @@ impl Order {
 pub enum Scope {
     Block,
     Device,
+    /// All devices, and the host.
+    System,
 }
 
 #[derive(Debug)]

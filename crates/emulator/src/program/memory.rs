@@ -54,6 +54,7 @@ fn order(words: &mut Words, default: Order) -> Order {
 fn scope(words: &mut Words) -> Scope {
     match words.take_any(&["cta", "cluster", "gpu", "sys"]) {
         Some("cta") => Scope::Block,
+        Some("sys") => Scope::System,
         _ => Scope::Device,
     }
 }
