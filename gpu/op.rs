@@ -140,6 +140,9 @@ use core::marker::PhantomData;
 ///     type Output = u64;
 ///     const EXACT: bool = true;
 ///
+///     fn parameters(&self) -> &[u8] {
+///         bytemuck::bytes_of(self)
+///     }
 ///     fn identity(&self) -> u64 {
 ///         0
 ///     }
@@ -200,6 +203,19 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     #[inline(always)]
     fn end(&self, all: Self::Accumulator, _count: u64) -> Self::Accumulator {
         all
+    }
+
+    /// What the operator carries, as bytes: those that reduce parts of one whole apart compare it. An operator that carries something
+    /// says it here, `bytemuck::bytes_of(self)`; else it does not compile where it is asked.
+    fn parameters(&self) -> &[u8] {
+        const { assert!(size_of::<Self>() == 0, "an operator that carries something says what in Op::parameters") };
+        &[]
+    }
+
+    /// Calls `each` with the name and the parameters of each operator that this is made of.
+    #[doc(hidden)]
+    fn each_part(&self, each: &mut dyn FnMut(&'static str, &[u8])) {
+        each(Self::NAME, self.parameters());
     }
 
     /// Combined with any accumulator it leaves that one's bits.

@@ -136,6 +136,29 @@ impl Plan {
         start..end
     }
 
+    /// Where some chunks lie, side by side.
+    pub const fn elements(&self, chunks: core::ops::Range<u32>) -> core::ops::Range<u64> {
+        self.start(chunks.start)..self.start(chunks.end)
+    }
+
+    /// Where chunk `index` starts, or where the one before it ends.
+    const fn start(&self, index: u32) -> u64 {
+        if index < self.chunks { self.range(index).start } else { self.len }
+    }
+
+    /// The elements of part `index` of so many, which are whole chunks, as many as those of another part, or one more. Where there are more
+    /// parts than chunks, some are empty.
+    ///
+    /// # Panics
+    ///
+    /// Unless `index` is below `parts`.
+    pub const fn part(&self, index: u32, parts: u32) -> core::ops::Range<u64> {
+        assert!(index < parts, "a part is one of so many");
+        let chunks = self.chunks as u64;
+        let (start, end) = (chunks * index as u64 / parts as u64, chunks * (index as u64 + 1) / parts as u64);
+        self.elements(start as u32..end as u32)
+    }
+
     /// The most operations between an element and the result: a float sum's error is at most this many roundings of
     /// the sum of magnitudes.
     pub const fn depth(&self) -> u64 {

@@ -28,13 +28,7 @@ pub fn reduce<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
     // SAFETY: there are some items.
     let op = &op.begin(unsafe { items.get(0) });
     let mut all = MaybeUninit::<O::Accumulator>::uninit();
-    let fold = Erased {
-        folds: S::folds::<O>(),
-        op: (&raw const *op).cast(),
-        items: (&raw const items).cast(),
-        exact: O::EXACT,
-        accumulator: size_of::<O::Accumulator>(),
-    };
+    let fold = Erased::of(op, &items, 0);
     let parallel = len.saturating_mul(size_of::<S::Item>()) >= PARALLEL_BYTES;
     let plan = Plan::new(len as u64, const { width::<O, S::Item>(P::BYTES) }, block);
     // SAFETY: the folds are for these types.
@@ -43,6 +37,41 @@ pub fn reduce<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
         all.assume_init()
     };
     op.finish(op.end(all, len as u64), len as u64)
+}
+
+/// The partial results of some chunks of a plan, by an operator that has begun. Of their items, and no others.
+pub fn partials<O: Op<S::Item>, S: Source>(
+    op: &O,
+    items: S,
+    plan: &Plan,
+    chunks: Range<u32>,
+) -> Vec<O::Accumulator> {
+    const { assert_alignment::<O::Accumulator>() };
+    let range = plan.elements(chunks.clone());
+    assert!(items.len() as u64 == range.end - range.start);
+    let mut partials = Vec::<O::Accumulator>::with_capacity(chunks.len());
+    let places = Places { first: partials.as_mut_ptr().cast(), bytes: size_of::<O::Accumulator>() };
+    let parallel = items.len().saturating_mul(size_of::<S::Item>()) >= PARALLEL_BYTES;
+    // SAFETY: the folds are for these types, the items are those of the chunks, and there is a place for each.
+    unsafe {
+        Erased::of(op, &items, range.start).chunks(plan, chunks.clone(), parallel, places);
+        partials.set_len(chunks.len());
+    }
+    partials
+}
+
+/// The accumulator of all chunks, of which these are the partial results, by an operator that has begun.
+pub fn of_partials<O: Op<S::Item>, S: Source>(op: &O, partials: &[O::Accumulator]) -> O::Accumulator {
+    if let [all] = *partials {
+        return all;
+    }
+    let mut all = MaybeUninit::<O::Accumulator>::uninit();
+    // SAFETY: they are of the operator's type, there are so many, and the place is one of theirs, which it writes.
+    unsafe {
+        let (op, place) = ((&raw const *op).cast(), all.as_mut_ptr().cast());
+        (S::folds::<O>().partials)(op, partials.as_ptr().cast(), partials.len(), place);
+        all.assume_init()
+    }
 }
 
 /// What gives many results of items on the CPU, whatever the operator and their types.
@@ -432,6 +461,8 @@ struct Erased {
     folds: Folds,
     op: *const (),
     items: *const (),
+    /// The index of the first item in the whole.
+    first: u64,
     exact: bool,
     /// Bytes of an accumulator.
     accumulator: usize,
@@ -441,6 +472,17 @@ struct Erased {
 unsafe impl Sync for Erased {}
 
 impl Erased {
+    fn of<O: Op<S::Item>, S: Source>(op: &O, items: &S, first: u64) -> Self {
+        Self {
+            folds: S::folds::<O>(),
+            op: (&raw const *op).cast(),
+            items: (&raw const *items).cast(),
+            first,
+            exact: O::EXACT,
+            accumulator: size_of::<O::Accumulator>(),
+        }
+    }
+
     /// Folds all items into a place for their accumulator.
     ///
     /// # Safety
@@ -453,26 +495,38 @@ impl Erased {
         }
         let chunks = plan.chunks as usize;
         with_partials(chunks, self.accumulator, |partials| {
-            let fold = |index: usize| {
-                let range = plan.range(index as u32);
-                // SAFETY: as the caller vouches; each index is one of the partials', and called with once.
-                unsafe { self.chunk(range, plan.row, partials.at(index)) };
-            };
-            if parallel {
-                in_parallel(chunks, &fold);
-            } else {
-                (0..chunks).for_each(fold);
-            }
             // SAFETY: as the caller vouches; the partial results have been written.
-            unsafe { (self.folds.partials)(self.op, partials.first.cast_const(), chunks, place) };
+            unsafe {
+                self.chunks(plan, 0..plan.chunks, parallel, partials);
+                (self.folds.partials)(self.op, partials.first.cast_const(), chunks, place);
+            }
         });
+    }
+
+    /// Folds some chunks, each into its place.
+    ///
+    /// # Safety
+    ///
+    /// The folds are for the operator and the items, which are those of the chunks, or more, and there is a place for each chunk.
+    unsafe fn chunks(&self, plan: &Plan, chunks: Range<u32>, parallel: bool, places: Places) {
+        let fold = |index: usize| {
+            let range = plan.range(chunks.start + index as u32);
+            // SAFETY: as the caller vouches; each index is one of the places', and called with once.
+            unsafe { self.chunk(range, plan.row, places.at(index)) };
+        };
+        if parallel {
+            in_parallel(chunks.len(), &fold);
+        } else {
+            (0..chunks.len()).for_each(fold);
+        }
     }
 
     /// # Safety
     ///
     /// As of [`all`](Self::all), and the range lies within the items.
     unsafe fn chunk(&self, range: Range<u64>, row: u64, place: *mut ()) {
-        let (first, range) = (range.start, range.start as usize..range.end as usize);
+        let (first, place_of) = (range.start, |index| (index - self.first) as usize);
+        let range = place_of(range.start)..place_of(range.end);
         // SAFETY: as the caller vouches.
         unsafe { (self.folds.chunk)(self.op, self.items, range, first, row as usize, place) };
     }

@@ -192,6 +192,82 @@ pub enum Error {
         len: u64,
     },
 
+    /// Elements that are to be a part of a whole have a part of a chunk.
+    #[error(
+        "elements {start}..{end} of {len} are not whole chunks, which begin at multiples of {chunk}: Plan::part says where parts lie"
+    )]
+    Unchunked {
+        /// The first.
+        start: u64,
+        /// The one after the last.
+        end: u64,
+        /// Elements of a chunk.
+        chunk: u64,
+        /// Elements of the whole.
+        len: u64,
+    },
+
+    /// Elements are in a partial result already.
+    #[error("elements {start}..{end} of {len} are there twice: each has to be in one partial result")]
+    Twice {
+        /// The first.
+        start: u64,
+        /// The one after the last that lies beside it and is there twice.
+        end: u64,
+        /// Elements of the whole.
+        len: u64,
+    },
+
+    /// Elements are in none of the partial results.
+    #[error("elements {start}..{end} of {len} are missing: merge the partial result that has them")]
+    Missing {
+        /// The first.
+        start: u64,
+        /// The one after the last that lies beside it and is missing.
+        end: u64,
+        /// Elements of the whole.
+        len: u64,
+    },
+
+    /// A partial result is one of another reduction.
+    #[error("a partial result of another reduction: the {what} is {found}, and here {expected}")]
+    OtherReduction {
+        /// What differs.
+        what: &'static str,
+        /// What it is there.
+        found: String,
+        /// What it is here.
+        expected: String,
+    },
+
+    /// Bytes are no partial result.
+    #[error("these bytes are no partial result: {0}")]
+    BadPartial(String),
+
+    /// A rank of a communicator failed, or cannot go on.
+    #[error("rank {rank} failed: {reason}")]
+    Rank {
+        /// The first that did.
+        rank: usize,
+        /// Why.
+        reason: String,
+    },
+
+    /// A rank of a communicator reduces something else than the others.
+    #[error(
+        "rank {rank} disagrees with rank 0 on the {what}: {found}, not {expected}; all ranks make the same call"
+    )]
+    Disagree {
+        /// What differs.
+        what: &'static str,
+        /// The first rank that differs from rank 0.
+        rank: usize,
+        /// What it has.
+        found: String,
+        /// What rank 0 has.
+        expected: String,
+    },
+
     /// Elements do not lie at a multiple of their alignment.
     #[error(
         "elements at {address:#x} are not aligned: theirs is a multiple of {align} bytes; copy them, or reduce a type that has it"

@@ -22,6 +22,7 @@
 //!   `Reduce::enqueue` leaves the result on the device, in order with other work on a [`Stream`], such as copies from and to a [`PinnedBuffer`].
 //! - [`Sum`], [`Min`], [`Mean`] and so on are the operators, over every [`Element`] type. A program's own is an `impl` of
 //!   [`Op`].
+//! - [`Reducer`] takes elements piece by piece; [`Partial`] is a part of a reduction that is made elsewhere, as bytes.
 //!
 //! The result's bits depend on the elements, their number, the operator and BLOCK alone: [`Plan`] says how.
 //!
@@ -36,6 +37,8 @@
 //!   of any strides, where they lie.
 //! - `dlpack`: tensors of other libraries by DLPack 1, with the crate `dlpark`: `View::from_dlpack` and `ViewMut::from_dlpack` borrow
 //!   them where they lie, and `Buffer::into_dlpack` gives one away. ([`CudaArray`], by `__cuda_array_interface__`, needs no feature.)
+//! - `serde`: a [`Partial`] is serialised, as its bytes.
+//! - `mpi`: `ReduceRanks`, which reduces what is spread over the ranks of a communicator of the crate `mpi`. It needs an MPI, and libclang.
 //! - `ladder`: the classic kernels beside the production one, for study: `Buffer::reduce_with`, `Buffer::time_with` and
 //!   `merge_sorted`.
 
@@ -59,9 +62,13 @@ mod foreign;
 mod ladder;
 #[cfg(feature = "ladder")]
 mod merge;
+#[cfg(target_endian = "little")]
+mod partial;
 mod pending;
 mod pinned;
 mod place;
+#[cfg(all(feature = "mpi", target_endian = "little"))]
+mod ranks;
 mod reduce;
 mod reducer;
 mod runs;
@@ -94,8 +101,12 @@ pub use gpu_reduce_kernels::{
     op::Both, op::default_block, op::exact::ExactElement, op::exact::ExactFactor, op::width, plan::BLOCKS,
     plan::max_chunks,
 };
+#[cfg(target_endian = "little")]
+pub use partial::Partial;
 pub use pending::Pending;
 pub use pinned::PinnedBuffer;
+#[cfg(all(feature = "mpi", target_endian = "little"))]
+pub use ranks::ReduceRanks;
 pub use reduce::*;
 pub use reducer::Reducer;
 pub use runs::{Runs, reduce_by_key};

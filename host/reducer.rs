@@ -1,13 +1,12 @@
 //! Reductions of items that come piece by piece.
 
-use crate::{Error, Item, Op, Plan};
-use gpu_reduce_kernels::cpu::{Folds, Pairwise};
+use crate::{Error, Item, Op, Plan, cpu};
+use gpu_reduce_kernels::cpu::Pairwise;
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::{fold_alike, width};
 use gpu_reduce_kernels::plan::assert_block;
 use rayon::prelude::*;
 use std::fmt;
-use std::mem::MaybeUninit;
 
 /// A reduction on the CPU of items that come piece by piece, such as those of a file that memory has no room for. It keeps a row of accumulators, and no
 /// items.
@@ -176,17 +175,7 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Reducer<O, T, BLOCK> {
     /// The accumulator of all chunks, with the last one's.
     fn of_partials(&self, last: Option<O::Accumulator>) -> O::Accumulator {
         let partials: Vec<_> = self.partials.iter().copied().chain(last).collect();
-        if let [all] = partials[..] {
-            return all;
-        }
-        let mut all = MaybeUninit::uninit();
-        // SAFETY: they are of the operator's type, there are so many, and the place is one of theirs, which it writes.
-        unsafe {
-            let op = (&raw const self.op).cast();
-            let place = all.as_mut_ptr() as *mut ();
-            (Folds::of::<O, &[T]>().partials)(op, partials.as_ptr().cast(), partials.len(), place);
-            all.assume_init()
-        }
+        cpu::of_partials::<O, &[T]>(&self.op, &partials)
     }
 
     /// The accumulator of the last chunk.

@@ -11,6 +11,10 @@ macro_rules! count {
             const LARGE_BLOCK: u32 = 1024;
             const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
+            fn parameters(&self) -> &[u8] {
+                bytemuck::bytes_of(self)
+            }
+
             #[inline(always)]
             fn identity(&self) -> u64 {
                 0

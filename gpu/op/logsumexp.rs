@@ -50,6 +50,10 @@ impl<T: Element> Op<T> for LogSumExp {
     const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
     const ROOM: [usize; 2] = <Near as Op<T>>::ROOM;
 
+    fn parameters(&self) -> &[u8] {
+        bytemuck::bytes_of(self)
+    }
+
     #[inline(always)]
     fn begin(&self, first: T) -> Self {
         const MOST: f64 = (1 << 30) as f64;

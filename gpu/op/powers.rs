@@ -30,6 +30,10 @@ macro_rules! of_powers {
             const EXACT: bool = false;
             const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
+            fn parameters(&self) -> &[u8] {
+                bytemuck::bytes_of(self)
+            }
+
             #[inline(always)]
             fn begin(&self, first: T) -> Self {
                 Self { origin: first.to_f64() }

@@ -16,6 +16,10 @@ impl<T: Element> Op<T> for SumWhere<T> {
     const EXACT: bool = T::Wide::EXACT;
     const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
+    fn parameters(&self) -> &[u8] {
+        bytemuck::bytes_of(self)
+    }
+
     #[inline(always)]
     fn identity(&self) -> T::Wide {
         T::Wide::NOTHING

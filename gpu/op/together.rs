@@ -35,6 +35,12 @@ impl<I: Copy + 'static, A: Op<I>, B: Op<I>> Op<I> for Both<A, B> {
         Self(a.begin(first), b.begin(first))
     }
 
+    fn each_part(&self, each: &mut dyn FnMut(&'static str, &[u8])) {
+        let Self(a, b) = *self;
+        a.each_part(each);
+        b.each_part(each);
+    }
+
     #[inline(always)]
     fn end(&self, all: Self::Accumulator, count: u64) -> Self::Accumulator {
         let (Self(a, b), Both(of_a, of_b)) = (*self, all);
@@ -126,6 +132,11 @@ macro_rules! tuples {
             fn begin(&self, first: I) -> Self {
                 let ($($op),+) = *self;
                 ($($op.begin(first)),+)
+            }
+
+            fn each_part(&self, each: &mut dyn FnMut(&'static str, &[u8])) {
+                let ($($op),+) = *self;
+                $($op.each_part(each);)+
             }
 
             #[inline(always)]

@@ -1,0 +1,170 @@
+//! A rank of the tests in `tests/ranks.rs`, which start this with `mpirun`: its argument says what it does.
+
+use std::fmt::Debug;
+use std::process::{Command, ExitCode};
+
+use bytemuck::{Pod, Zeroable};
+use gpu_reduce::{
+    ArgMax, Device, Error, ExactSum, Item, LogSumExp, Max, Min, Op, Reduce, ReduceRanks, Sum, Var,
+};
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::*;
+
+fn main() -> ExitCode {
+    let universe = mpi::initialize().expect("MPI is not initialised yet");
+    let world = universe.world();
+    let rank = world.rank();
+    let x = vec![rank as f32; 1000];
+    let result = match std::env::args().nth(1).as_deref() {
+        Some("same") => {
+            same(&world);
+            Ok("the same".into())
+        }
+        Some("empty") => {
+            let sum = world.reduce::<Sum, 256>(&x[..0]);
+            assert_eq!(sum, Ok(0.0));
+            shown(world.reduce::<Min, 256>(&x[..0]))
+        }
+        Some("operator") if rank == 1 => shown(world.reduce::<Max, 256>(&x)),
+        Some("type") if rank == 1 => shown(world.reduce::<Sum, 256>(&[1.0f64])),
+        Some("element") if rank == 1 => shown(world.reduce_by::<Count, 256>(Count, &[Large([1; 20])])),
+        Some("block") if rank == 2 => shown(world.reduce::<Sum, 64>(&x)),
+        Some("parameters") => shown(world.reduce_by::<Var, 256>(Var::new(u64::from(rank == 2)), &x)),
+        Some("panic") => {
+            let mut x = vec![Large([1; 20]); 10_000];
+            x[5000].0[0] = u32::from(rank != 1);
+            shown(world.reduce_by::<Count, 256>(Count, &x))
+        }
+        Some("device") if rank == 1 => {
+            let device = Device::emulator().expect("this build has it");
+            let gone = device.upload(&x).expect("the emulator has memory");
+            // SAFETY: of no account, because the emulator knows that there is no such memory any more.
+            let view = unsafe { device.view(gone.view().as_ptr(), 1000) }.expect("it is there yet");
+            drop(gone);
+            shown(world.reduce::<Sum, 256>(&view))
+        }
+        Some("killed") if rank == 1 => {
+            let _ = Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
+            Ok(String::new())
+        }
+        _ => shown(world.reduce::<Sum, 256>(&x)),
+    };
+    match result {
+        Ok(text) => println!("rank {rank}: {text}"),
+        Err(error) => println!("rank {rank}: {error}"),
+    }
+    ExitCode::SUCCESS
+}
+
+fn shown<V: Debug>(result: Result<V, Error>) -> Result<String, Error> {
+    result.map(|value| format!("{value:?}"))
+}
+
+/// An element that is larger than what ranks tell each other first.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Large([u32; 20]);
+
+/// How many distances from the first there are, of elements that begin with 0, of which there may be none.
+#[derive(Clone, Copy, Default)]
+struct Count;
+
+impl Op<Large> for Count {
+    const NAME: &'static str = "count";
+    type Accumulator = u64;
+    type Output = u64;
+    const EXACT: bool = true;
+
+    fn identity(&self) -> u64 {
+        0
+    }
+    fn lift(&self, item: Large, index: u64) -> u64 {
+        assert!(item.0[0] != 0, "an element that begins with 0");
+        index ^ u64::from(item.0[19])
+    }
+    fn combine(&self, a: u64, b: u64) -> u64 {
+        a.wrapping_add(b)
+    }
+    fn finish(&self, all: u64, _: u64) -> Option<u64> {
+        Some(all)
+    }
+}
+
+fn hash(index: u64) -> u64 {
+    let mut h = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    h = (h ^ (h >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    h = (h ^ (h >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    h ^ (h >> 31)
+}
+
+/// Compares results of ranks with those of one slice: many lengths, dealt out in many ways, on the CPU and on the emulator.
+fn same(world: &SimpleCommunicator) {
+    let near = |hash: u64| (hash >> 11) as f64 / (1u64 << 53) as f64 - 0.5;
+    let any = |index| hash(index);
+    for len in [1, 5, 1000, 2049, 33_000, 200_001] {
+        check::<_, f32, 32>(world, Sum, len, |index| near(any(index)) as f32);
+        check::<_, f64, 64>(world, LogSumExp::default(), len, |index| near(any(index)));
+        check::<_, i16, 32>(world, ArgMax, len, |index| any(index) as i16);
+        check::<_, f32, 32>(world, (Sum, Min, Max), len, |index| near(any(index)) as f32);
+        check::<_, Large, 32>(world, Count, len, |index| Large([1 | any(index) as u32; 20]));
+        for device in [Device::cpu(), Device::emulator().expect("this build has it")] {
+            check_on::<_, f64, 32>(world, &device, Var::new(1), len, |index| near(any(index)));
+            check_on::<_, f32, 32>(world, &device, ExactSum, len, |index| near(any(index)) as f32);
+        }
+    }
+}
+
+fn check<O: Op<T>, T: Item, const BLOCK: u32>(
+    world: &SimpleCommunicator,
+    op: O,
+    len: usize,
+    from: impl Fn(u64) -> T,
+) {
+    check_on::<O, T, BLOCK>(world, &Device::cpu(), op, len, from);
+}
+
+/// The ranks by turns are on the device and on the CPU.
+fn check_on<O: Op<T>, T: Item, const BLOCK: u32>(
+    world: &SimpleCommunicator,
+    device: &Device,
+    op: O,
+    len: usize,
+    from: impl Fn(u64) -> T,
+) {
+    let (rank, ranks) = (world.rank() as usize, world.size() as usize);
+    let data: Vec<T> = (0..len as u64).map(from).collect();
+    let expected = format!("{:?}", data.reduce_by::<O, BLOCK>(op));
+    // Ranks have as many; some none, and one nearly all; one all; and what is drawn at random, of short arrays more often.
+    let drawn = |seed: u64, rank: usize| hash(seed << 32 | rank as u64) as usize;
+    let draws = if len > 10_000 { 2 } else { 12 };
+    for split in 0..4 + draws {
+        let weight = |rank: usize| match split {
+            0 => 1,
+            1 => [5, 0, 1, 1000][rank % 4],
+            2 => usize::from(rank + 1 == ranks),
+            3 => usize::from(rank == 0),
+            seed => drawn(seed, rank) % [2, 10, 1000][drawn(seed, ranks) % 3],
+        };
+        let sum = |ranks_before| (0..ranks_before).map(weight).sum::<usize>();
+        let total = sum(ranks);
+        if total == 0 {
+            continue;
+        }
+        let local = &data[len * sum(rank) / total..len * sum(rank + 1) / total];
+        let result = if rank % 2 == 0 && !device.is_cpu() {
+            let local = device.upload(local).expect("the emulator has memory");
+            world.reduce_by::<O, BLOCK>(op, &local)
+        } else {
+            world.reduce_by::<O, BLOCK>(op, local)
+        };
+        let result = format!("{result:?}");
+        if result != expected {
+            println!(
+                "{} of {len}, {} of them on rank {rank}: {result}, not {expected}",
+                O::NAME,
+                local.len()
+            );
+            world.abort(1);
+        }
+    }
+}

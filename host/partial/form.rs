@@ -1,0 +1,179 @@
+//! A part of a reduction as bytes, and back.
+
+use super::{Partial, hex, name, name_of_type, parameters, parameters_of, same};
+use crate::{Error, Item, Op, Plan};
+use bytemuck::{bytes_of, bytes_of_mut, checked};
+use gpu_reduce_kernels::element::Accumulator;
+use std::borrow::Cow;
+use std::ops::Range;
+
+const MAGIC: &[u8; 8] = b"gpu_part";
+const VERSION: u32 = 1;
+
+/// Where the number of all bytes is.
+const LENGTH: Range<usize> = 12..20;
+
+/// Bytes of the checksum at the end.
+const CHECKSUM: usize = 8;
+
+impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
+    /// The bytes of what it has, to be sent to where it is merged.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let Self { op, plan, first, chunks } = self;
+        let mut bytes = [MAGIC, &VERSION.to_le_bytes()[..], &[0; 8]].concat();
+        let mut field = |field: &[u8]| {
+            bytes.extend((field.len() as u32).to_le_bytes());
+            bytes.extend(field);
+        };
+        field(name(op).as_bytes());
+        field(&parameters_of(op));
+        field(name_of_type::<T>().as_bytes());
+        bytes.extend(BLOCK.to_le_bytes());
+        for number in [plan.len, plan.row, plan.chunk] {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes.extend((size_of::<T>() as u32).to_le_bytes());
+        bytes.extend(bytes_of(first));
+        for number in [size_of::<O::Accumulator>(), chunks.len()] {
+            bytes.extend((number as u32).to_le_bytes());
+        }
+        chunks.iter().for_each(|(chunk, _)| bytes.extend(chunk.to_le_bytes()));
+        chunks.iter().for_each(|(_, partial)| bytes.extend(bytes_of(partial)));
+        let all = (bytes.len() + CHECKSUM) as u64;
+        bytes[LENGTH].copy_from_slice(&all.to_le_bytes());
+        bytes.extend(checksum(&bytes).to_le_bytes());
+        bytes
+    }
+
+    /// What [`to_bytes`](Self::to_bytes) gave, of a reduction by the same operator.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadPartial`] where the bytes are none of this form, or were cut off or changed on their way; [`Error::OtherReduction`] where they are of another
+    /// operator, or one with other parameters, of other elements, another BLOCK or another plan.
+    pub fn from_bytes(op: O, bytes: &[u8]) -> Result<Self, Error> {
+        let mut rest = Rest(checked_content(bytes)?);
+        same("operator", &rest.text()?, &name(&op))?;
+        same("operator's parameters", &hex(rest.field()?), &parameters(&op))?;
+        same("elements' type", &rest.text()?, &name_of_type::<T>())?;
+        same("BLOCK", &rest.u32()?.to_string(), &BLOCK.to_string())?;
+        let len = rest.u64()?;
+        let plan = Self::plan(len);
+        let described = |row, chunk| format!("of rows of {row} elements and chunks of {chunk}");
+        same("plan", &described(rest.u64()?, rest.u64()?), &described(plan.row, plan.chunk))?;
+        let first = rest.field()?;
+        same("element's size", &first.len().to_string(), &size_of::<T>().to_string())?;
+        let first = checked::try_pod_read_unaligned(first)
+            .map_err(|_| bad(format!("their first element, {}, is none of its type", hex(first))))?;
+        if len == 0 && bytes_of(&first) != bytes_of(&T::zeroed()) {
+            return Err(bad("they have a first element of none".into()));
+        }
+        let size = rest.u32()?.to_string();
+        same("accumulator's size", &size, &size_of::<O::Accumulator>().to_string())?;
+        let chunks = rest.chunks(&plan)?;
+        Ok(Self { op, plan, first, chunks })
+    }
+}
+
+/// What is between the number of bytes and the checksum, which are right.
+fn checked_content(bytes: &[u8]) -> Result<&[u8], Error> {
+    let mut rest = Rest(bytes);
+    if rest.take(MAGIC.len() as u64).ok() != Some(MAGIC) {
+        return Err(bad("they do not begin with `gpu_part`".into()));
+    }
+    let version = rest.u32()?;
+    if version != VERSION {
+        return Err(bad(format!(
+            "they are of version {version} of the form, and this library reads {VERSION}"
+        )));
+    }
+    let (len, all) = (bytes.len() as u64, rest.u64()?);
+    if len != all {
+        return Err(bad(format!("they are {len}, and say that they are {all}")));
+    }
+    let Some((before, sum)) = bytes.split_last_chunk::<CHECKSUM>() else { return Err(cut_off()) };
+    if checksum(before) != u64::from_le_bytes(*sum) {
+        return Err(bad("their checksum is wrong: they were changed on their way".into()));
+    }
+    before.get(LENGTH.end..).ok_or_else(cut_off)
+}
+
+/// FNV-1a. (G. Fowler, L. C. Noll, K.-P. Vo: <http://www.isthe.com/chongo/tech/comp/fnv/>.)
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// Bytes that are yet to be read.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, count: u64) -> Result<&'a [u8], Error> {
+        let (taken, rest) = usize::try_from(count)
+            .ok()
+            .and_then(|count| self.0.split_at_checked(count))
+            .ok_or_else(cut_off)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn u32(&mut self) -> Result<u32, Error> {
+        let mut number = 0u32;
+        bytes_of_mut(&mut number).copy_from_slice(self.take(4)?);
+        Ok(number)
+    }
+
+    fn u64(&mut self) -> Result<u64, Error> {
+        let mut number = 0u64;
+        bytes_of_mut(&mut number).copy_from_slice(self.take(8)?);
+        Ok(number)
+    }
+
+    /// Bytes after their number.
+    fn field(&mut self) -> Result<&'a [u8], Error> {
+        let count = self.u32()?;
+        self.take(count.into())
+    }
+
+    fn text(&mut self) -> Result<Cow<'a, str>, Error> {
+        self.field().map(String::from_utf8_lossy)
+    }
+
+    /// The chunks, and nothing after them.
+    fn chunks<A: Accumulator>(mut self, plan: &Plan) -> Result<Vec<(u32, A)>, Error> {
+        let count = self.u32()?;
+        let most = if plan.len == 0 { 0 } else { plan.chunks };
+        if count > most {
+            return Err(bad(format!("they have {count} chunks of {most}")));
+        }
+        let numbers = self.take(4 * u64::from(count))?;
+        let mut partials = Rest(self.take(u64::from(count) * size_of::<A>() as u64)?);
+        if !self.0.is_empty() {
+            return Err(bad(format!("{} are left after the last chunk", self.0.len())));
+        }
+        let mut numbers = Rest(numbers);
+        let mut chunks = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            let chunk = numbers.u32()?;
+            let least = chunks.last().map_or(0, |&(before, _)| before + 1);
+            if !(least..most).contains(&chunk) {
+                return Err(bad(format!(
+                    "a chunk of theirs is {chunk}, which has to be from {least} to below {most}"
+                )));
+            }
+            let mut partial = A::zeroed();
+            bytes_of_mut(&mut partial).copy_from_slice(partials.take(size_of::<A>() as u64)?);
+            chunks.push((chunk, partial));
+        }
+        Ok(chunks)
+    }
+}
+
+fn bad(why: String) -> Error {
+    Error::BadPartial(why)
+}
+
+fn cut_off() -> Error {
+    bad("they are cut off".into())
+}

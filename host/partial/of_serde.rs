@@ -1,0 +1,45 @@
+//! Parts of a reduction, serialised as their bytes.
+
+use super::Partial;
+use crate::{Item, Op};
+use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
+use std::fmt;
+use std::marker::PhantomData;
+
+/// As [`to_bytes`](Partial::to_bytes).
+impl<O: Op<T>, T: Item, const BLOCK: u32> Serialize for Partial<O, T, BLOCK> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.to_bytes())
+    }
+}
+
+/// As [`from_bytes`](Partial::from_bytes), by the default of an operator: one with other parameters is refused.
+impl<'de, O: Op<T> + Default, T: Item, const BLOCK: u32> Deserialize<'de> for Partial<O, T, BLOCK> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_bytes(Bytes(PhantomData))
+    }
+}
+
+struct Bytes<P>(PhantomData<P>);
+
+impl<'de, O: Op<T> + Default, T: Item, const BLOCK: u32> Visitor<'de> for Bytes<Partial<O, T, BLOCK>> {
+    type Value = Partial<O, T, BLOCK>;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("the bytes of a partial result")
+    }
+
+    fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Self::Value, E> {
+        Partial::from_bytes(O::default(), bytes).map_err(E::custom)
+    }
+
+    /// Of formats that have no bytes, such as JSON.
+    fn visit_seq<A: SeqAccess<'de>>(self, mut numbers: A) -> Result<Self::Value, A::Error> {
+        let mut bytes = Vec::new();
+        while let Some(byte) = numbers.next_element()? {
+            bytes.push(byte);
+        }
+        self.visit_bytes(&bytes)
+    }
+}
