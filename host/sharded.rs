@@ -1,22 +1,20 @@
 //! Data on several GPUs: each reduces the chunks that lie on it, and the result has the bits that it has where all lie on one.
 
 use crate::call::Types;
-use crate::cpu::Source;
+use crate::cpu::{self, Source};
 use crate::cuda::{
     self, FIRST_BYTES, GpuStream, Memory, Shard, ShardsCall, Slots, enqueue_shards, launch_shards,
 };
 use crate::data::{self, Data, gpu_of, other_device};
 use crate::pending::Pending;
 use crate::place::Place::{Cpu, Gpu};
-use crate::{Buffer, Device, Error, Item, Op, Plan, Reduce, Stream, ViewMut};
+use crate::{Buffer, Device, Error, Item, Op, Plan, Reduce, Stream, View, ViewMut};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::width;
 use gpu_reduce_kernels::slot;
 use rayon::prelude::*;
-use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// Several GPUs, or the CPU alone.
@@ -33,7 +31,7 @@ use std::ops::Range;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Devices(Vec<Device>);
 
-/// Data in shards, one after the other, each a [`Buffer`] or a [`View`](crate::View) on one device: they reduce as if they were one array. Shards may have any
+/// Data in shards, one after the other, each a [`Buffer`] or a [`View`] on one device: they reduce as if they were one array. Shards may have any
 /// lengths, and several may lie on one device. (Of pairs: `(&a, &b)` of data that are cut at the same places, or shards that are pairs.)
 ///
 /// Each GPU folds the chunks that lie on it; where a shard ends within a chunk, the smaller part of that is copied to where the larger one is. See
@@ -365,10 +363,22 @@ fn finish<'a, O: Op<D::Item>, D: Data<'a>>(
         // SAFETY: the bytes of an item's elements were copied there, each to a place of its alignment.
         begun = op.begin(unsafe { input.read() });
     }
+    let partials = of_slots::<O, D::Item>(op, slots, 0..plan.chunks)?;
+    let all = begun.end(cpu::of_partials::<O, D::Slices>(&begun, &partials), plan.len);
+    op.finish(all, plan.len).ok_or(Error::EmptyInput { op: O::NAME })
+}
+
+/// The partial results of some chunks, from their slots.
+fn of_slots<O: Op<I>, I: Copy + 'static>(
+    op: &O,
+    slots: &[Slots],
+    chunks: Range<u32>,
+) -> Result<Vec<O::Accumulator>, Error> {
     let words = const { slot::words::<O::Accumulator>() };
-    let mut partials = vec![begun.identity(); plan.chunks as usize];
+    let mut partials = vec![op.identity(); chunks.len()];
     for &Slots { before, words: of_job } in slots {
-        for (place, slot) in partials[before as usize..].iter_mut().zip(of_job.chunks(words)) {
+        let places = &mut partials[(before - chunks.start) as usize..];
+        for (place, slot) in places.iter_mut().zip(of_job.chunks(words)) {
             *place = O::of_slot(|index| slot[index]).ok_or_else(|| Error::Launch {
                 kernel: O::NAME.to_owned(),
                 device: "one of several devices".to_owned(),
@@ -376,16 +386,41 @@ fn finish<'a, O: Op<D::Item>, D: Data<'a>>(
             })?;
         }
     }
-    let mut all = MaybeUninit::new(partials[0]);
-    if partials.len() > 1 {
-        let op: *const c_void = (&raw const begun).cast();
-        // SAFETY: the folds are for the operator; there are so many, and the place is one of theirs, which it writes.
-        unsafe {
-            let fold = <D::Slices as Source>::folds::<O>().partials;
-            fold(op.cast(), partials.as_ptr().cast(), partials.len(), all.as_mut_ptr().cast());
-        }
+    Ok(partials)
+}
+
+/// The partial results of some chunks of a whole that begins with `first`, from their elements on a GPU; none where that has no kernel for it.
+pub(crate) fn partials_on_gpu<O: Op<T>, T: Item>(
+    op: &O,
+    elements: View<T>,
+    plan: &Plan,
+    chunks: Range<u32>,
+    first: &T,
+) -> Result<Option<Vec<O::Accumulator>>, Error> {
+    let Gpu((gpu, pointer)) = elements.place()? else { return Ok(None) };
+    let of = Types::of::<O, *const T>();
+    let block = (plan.row / of.width as u64) as u32;
+    if !gpu.has_kernel(of, block)? {
+        return Ok(None);
     }
-    // SAFETY: it was written.
-    let all = begun.end(unsafe { all.assume_init() }, plan.len);
-    op.finish(all, plan.len).ok_or(Error::EmptyInput { op: O::NAME })
+    let shards =
+        [Shard { gpu, len: elements.len() as u64, arrays: vec![(pointer.addr() as u64, size_of::<T>())] }];
+    let call = ShardsCall {
+        of,
+        shards: &shards,
+        start: plan.elements(chunks.clone()).start,
+        first: &[((&raw const *first).addr() as u64, size_of::<T>())],
+        first_gpu: None,
+        plan: *plan,
+        block,
+        op: (&raw const *op).cast(),
+    };
+    let mut partials = None;
+    // SAFETY: the elements are borrowed, and the types are these.
+    unsafe {
+        gpu.reduce_shards(&call, &mut |slots, _| {
+            partials = Some(of_slots::<O, T>(op, slots, chunks.clone()));
+        })?;
+    }
+    partials.transpose()
 }

@@ -1,14 +1,19 @@
 //! Data on several devices: the bits of the same data on one, whatever the shards' lengths.
 
+use gpu_reduce::emulator::{self, Settings};
 use gpu_reduce::{
     ArgMax, Buffer, Device, Devices, Dot, Element, Error, ExactSum, Item, Max, Mean, Min, Op, Reduce,
     Sharded, Stream, Sum, Var, View, bf16, f16, for_each_element, for_each_operator, for_each_pair_operator,
 };
 use std::fmt::Debug;
+use std::process::Command;
+use std::sync::Once;
 use support::{Sample, devices, hash, samples};
 
-/// All GPUs, or the emulator's devices where there is none; a single one takes the place of several.
+/// All GPUs, or the emulator's three where there is none; a single one takes the place of several.
 fn several() -> Option<Devices> {
+    static EMULATOR: Once = Once::new();
+    EMULATOR.call_once(|| emulator::set_settings(Settings { devices: 3, ..emulator::settings() }));
     let gpu = devices().pop().filter(|device| !device.is_cpu())?;
     let all = Device::all().unwrap();
     assert_eq!(all.as_slice()[0], gpu);
@@ -213,6 +218,23 @@ fn shapes() {
     let bad = devices.as_slice()[0].upload(&[0u64, 40_000, 30_000]).unwrap();
     let error = views(&buffers).segments(&bad).unwrap().reduce::<Sum, 64>().map(|_| ());
     assert_eq!(error, Err(Error::BadOffset { index: 2, offset: 30_000, before: 40_000, len: 60_000 }));
+}
+
+/// What is enqueued goes through the host.
+#[test]
+fn without_peer_access() {
+    let Some(devices) = several() else { return };
+    if !devices.as_slice()[0].is_emulator() {
+        return eprintln!("skipped: GPUs cannot be told not to reach each other");
+    }
+    let tests = ["sum", "var", "dot", "exact_sum", "shapes"];
+    let run = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact"].iter().chain(&tests))
+        .env("GPU_REDUCE_EMULATOR_PEER_ACCESS", "0")
+        .output()
+        .unwrap();
+    let output = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success() && output.contains("5 passed"), "{output}");
 }
 
 #[test]
