@@ -222,8 +222,13 @@ pub(crate) struct Located<'a, D> {
 impl<'a, D: Data<'a>> Located<'a, D> {
     /// Where data lie, if that is in several places.
     pub fn of(data: D) -> Result<Option<Self>, Error> {
+        Ok(Self::of_some(data)?.filter(|located| located.shards.len() > 1))
+    }
+
+    /// Where data lie, if there are some, and not on the CPU alone.
+    pub fn of_some(data: D) -> Result<Option<Self>, Error> {
         let parts: Vec<_> = data.shards()?.into_iter().filter(|shard| !shard.is_empty()).collect();
-        if parts.len() < 2 {
+        if parts.is_empty() || parts.len() == 1 && matches!(parts[0].place()?, Cpu(_)) {
             return Ok(None);
         }
         let mut shards = Vec::with_capacity(parts.len());

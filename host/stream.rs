@@ -276,7 +276,7 @@ impl<'a> Stream<'a> {
         let stream = self.on(gpu)?;
         if const { D::MAY_BE_SHARDED }
             && let Gpu(streams) = &self.0
-            && let Some(sharded) = Sharded::of(data)?
+            && let Some(sharded) = Sharded::of_some(data)?
         {
             // SAFETY: as the caller vouches; the result's place is in bounds.
             return unsafe { sharded.enqueue(op, block, streams, result) };
@@ -291,6 +291,10 @@ impl<'a> Stream<'a> {
                 Ok(())
             }
             // SAFETY: as the caller vouches; the result's place is in bounds.
+            (_, Gpu(result), Some(stream)) if D::MAY_BE_SHARDED && data.len() == 0 => unsafe {
+                stream.fill(result.cast(), bytemuck::bytes_of(&none()?))
+            },
+            // SAFETY: as above.
             (Gpu((of_items, items)), Gpu(result), Some(stream)) if Some(of_items) == gpu => unsafe {
                 match data.len() {
                     0 => stream.fill(result.cast(), bytemuck::bytes_of(&none()?)),
