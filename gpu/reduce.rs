@@ -44,13 +44,15 @@ pub struct Arguments<P, O, V> {
 }
 
 /// What a launch knows of the whole of which it reduces chunks: all of them, or those that lie on a device.
+///
+/// (Two numbers of 32 bits side by side would be loaded as one, and what is compared with them take an instruction more.)
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Whole {
-    /// Items, at least one.
-    pub len: u64,
     /// Chunks before those of the launch.
     pub before: u32,
+    /// Items, at least one.
+    pub len: u64,
     /// Chunks, the last of which has a block that takes all partial results. None where these are for others to take. One more than there are
     /// where the launch is a block with no items, which comes after them and takes them.
     pub chunks: u32,

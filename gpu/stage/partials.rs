@@ -72,9 +72,11 @@ unsafe fn take_batches<O: Op<I>, I: Copy + 'static, const WORDS: usize, const BA
     let mut first = thread::thread_idx_x();
     while first < blocks {
         let block = |slot: usize| first + slot as u32 * warp::WARP_SIZE;
+        // One address, and distances from it that are constants.
+        let at = slots.wrapping_add(first as usize * WORDS);
         let word = |slot: usize, word: usize| {
             // SAFETY: called for slots of blocks only.
-            unsafe { AtomicU64::from_ptr(slots.add(block(slot) as usize * WORDS + word)) }
+            unsafe { AtomicU64::from_ptr(at.wrapping_add(slot * warp::WARP_SIZE as usize * WORDS + word)) }
         };
         // Slots beyond the last count as full.
         let mut values =
