@@ -27,7 +27,9 @@ mod stream;
 
 pub use memory::{Memory, Pinned};
 pub use pending::Launched;
-pub use shards::{FIRST_BYTES, Shard, ShardsCall, Slots, enqueue_shards, launch_shards, parts};
+pub use shards::{
+    FIRST_BYTES, Group, Shard, ShardsCall, Slots, enqueue_shards, launch_shards, parts, slots_of,
+};
 pub use stream::GpuStream;
 
 use crate::Error;

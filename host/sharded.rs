@@ -3,7 +3,8 @@
 use crate::call::Types;
 use crate::cpu::{self, Source};
 use crate::cuda::{
-    self, FIRST_BYTES, GpuStream, Memory, Shard, ShardsCall, Slots, enqueue_shards, launch_shards,
+    self, FIRST_BYTES, GpuStream, Group, Memory, Shard, ShardsCall, Slots, enqueue_shards, launch_shards,
+    slots_of,
 };
 use crate::data::{self, Data, gpu_of, other_device};
 use crate::pending::Pending;
@@ -313,17 +314,15 @@ impl<'a, D: Data<'a>> Located<'a, D> {
         streams: &[GpuStream],
     ) -> Result<Pending<'a, O::Output>, Error> {
         let call = self.call(&op, block);
-        let (plan, words) = (call.plan, call.of.words);
-        let jobs: Vec<_> = call.jobs().iter().map(|job| (job.before, job.chunks as usize * words)).collect();
+        let plan = call.plan;
         // SAFETY: the items are borrowed as long, or nobody asks what comes of it; the types are these.
-        let launched = unsafe { launch_shards(streams, &call)? };
+        let (launched, groups) = unsafe { launch_shards(streams, &call)? };
+        let groups: Vec<_> = groups.iter().map(Group::chunks_of_jobs).collect();
         Ok(Pending::new(launched, move |launched| {
+            let words = const { slot::words::<O::Accumulator>() };
             let mut parts = launched.words_of_parts();
-            let slots: Vec<_> = jobs
-                .iter()
-                .zip(parts.by_ref())
-                .map(|(&(before, words), part)| Slots { before, words: &part[..words] })
-                .collect();
+            let slots = groups.iter().zip(parts.by_ref());
+            let slots: Vec<_> = slots.flat_map(|(jobs, part)| slots_of(jobs, part, words)).collect();
             finish::<O, D>(&op, &plan, &slots, parts.next().unwrap_or_default())
         }))
     }

@@ -319,9 +319,12 @@ pub struct ShardsCall<'a> {
 }
 
 /// Chunks that one GPU folds.
-pub struct Job {
-    pub before: u32,
-    pub chunks: u32,
+pub struct Group(Infallible);
+
+impl Group {
+    pub fn chunks_of_jobs(&self) -> Vec<(u32, usize)> {
+        match self.0 {}
+    }
 }
 
 /// What chunks came to.
@@ -333,10 +336,8 @@ pub struct Slots<'a> {
 /// Bytes from one array's first item on the host to the next one's.
 pub const FIRST_BYTES: usize = 64;
 
-impl ShardsCall<'_> {
-    pub fn jobs(&self) -> Vec<Job> {
-        Vec::new()
-    }
+pub fn slots_of<'a>(_: &[(u32, usize)], _: &'a [u64], _: usize) -> Vec<Slots<'a>> {
+    Vec::new()
 }
 
 pub fn parts(_: &[Shard], _: &Range<u64>) -> Vec<(usize, Range<u64>)> {
@@ -346,7 +347,7 @@ pub fn parts(_: &[Shard], _: &Range<u64>) -> Vec<(usize, Range<u64>)> {
 /// # Safety
 ///
 /// Nothing: there are no streams.
-pub unsafe fn launch_shards(_: &[GpuStream], _: &ShardsCall) -> Result<Launched, Error> {
+pub unsafe fn launch_shards(_: &[GpuStream], _: &ShardsCall) -> Result<(Launched, Vec<Group>), Error> {
     Err(Error::NoCuda)
 }
 

@@ -46,12 +46,12 @@ pub struct ShardsCall<'a> {
 }
 
 /// Chunks that one GPU folds, by one launch.
-pub struct Job {
+struct Job {
     /// Whose GPU.
     shard: usize,
     /// Chunks before these, and how many these are.
-    pub before: u32,
-    pub chunks: u32,
+    before: u32,
+    chunks: u32,
     items: Range<u64>,
     /// Where the shard begins that has them all.
     shard_start: Option<u64>,
@@ -64,12 +64,59 @@ pub struct Slots<'a> {
     pub words: &'a [u64],
 }
 
+/// Jobs of one GPU, one after the other, whose slots follow one another.
+pub struct Group {
+    gpu: &'static Gpu,
+    jobs: Vec<Job>,
+}
+
+impl Group {
+    /// Chunks of all jobs.
+    fn chunks(&self) -> usize {
+        self.jobs.iter().map(|job| job.chunks as usize).sum()
+    }
+
+    /// Chunks before those of each job, and how many these are.
+    pub fn chunks_of_jobs(&self) -> Vec<(u32, usize)> {
+        self.jobs.iter().map(|job| (job.before, job.chunks as usize)).collect()
+    }
+}
+
+/// What the chunks of a group came to, with slots of so many words.
+pub fn slots_of<'a>(jobs: &[(u32, usize)], mut words: &'a [u64], of_slot: usize) -> Vec<Slots<'a>> {
+    let mut slots = Vec::with_capacity(jobs.len());
+    for &(before, chunks) in jobs {
+        let (of_job, others) = words.split_at(chunks * of_slot);
+        slots.push(Slots { before, words: of_job });
+        words = others;
+    }
+    slots
+}
+
 /// Bytes from one array's first item on the host to the next one's: items have an alignment of up to 64.
 pub const FIRST_BYTES: usize = 64;
 
 impl ShardsCall<'_> {
-    /// What each GPU does. One chunk from a copy takes longer than its share of the others, and so comes first.
-    pub fn jobs(&self) -> Vec<Job> {
+    /// What each GPU does, and by itself, where this is asked, what it does from copies, so that it need not come after: one chunk takes one block longer than its share of
+    /// the others.
+    fn groups(&self, copies_apart: bool) -> Vec<Group> {
+        let mut groups = Vec::<Group>::new();
+        for job in self.jobs() {
+            let gpu = self.shards[job.shard].gpu;
+            let is_alike = |group: &&mut Group| {
+                let is_copy = |job: &Job| job.shard_start.is_none();
+                group.gpu == gpu && !(copies_apart && is_copy(&job) != is_copy(&group.jobs[0]))
+            };
+            match groups.iter_mut().find(is_alike) {
+                Some(group) => group.jobs.push(job),
+                None => groups.push(Group { gpu, jobs: vec![job] }),
+            }
+        }
+        groups
+    }
+
+    /// What is to be done, chunks from copies first.
+    fn jobs(&self) -> Vec<Job> {
         let Plan { len, chunk, chunks, .. } = self.plan;
         let (mut copied, mut jobs) = (Vec::<Job>::new(), Vec::new());
         let mut start = self.start;
@@ -108,8 +155,9 @@ impl ShardsCall<'_> {
     }
 
     /// Whether items travel between devices, so that streams have to wait for each other.
-    fn copies(&self, jobs: &[Job]) -> bool {
-        self.of.looks_at_first || jobs.iter().any(|job| job.shard_start.is_none())
+    fn copies(&self, groups: &[Group]) -> bool {
+        let mut jobs = groups.iter().flat_map(|group| &group.jobs);
+        self.of.looks_at_first || jobs.any(|job| job.shard_start.is_none())
     }
 
     /// The GPU where the first item is, where the operator looks at it.
@@ -289,13 +337,33 @@ impl Queue {
         // SAFETY: as the caller vouches.
         unsafe { self.enqueue_chunks(gpu, call, Some(job), slots, Target::device(null_mut())) }
     }
+
+    /// Enqueues a group of jobs, of which there are some, with slots that follow one another. Returns the kernel.
+    ///
+    /// # Safety
+    ///
+    /// As of [`enqueue_chunks`](Self::enqueue_chunks).
+    unsafe fn enqueue_group(
+        &mut self,
+        call: &ShardsCall,
+        group: &Group,
+        mut slots: *mut u64,
+    ) -> Result<Option<&'static Compiled>, Error> {
+        let mut kernel = None;
+        for job in &group.jobs {
+            // SAFETY: as the caller vouches.
+            kernel = Some(unsafe { self.enqueue_job(group.gpu, call, job, slots)? });
+            slots = slots.wrapping_add(job.chunks as usize * call.of.words);
+        }
+        Ok(kernel)
+    }
 }
 
-/// A job that runs, on a workspace of its own.
+/// A group of jobs that runs, on a workspace of its own.
 struct Running {
     gpu: &'static Gpu,
     workspace: Workspace,
-    kernel: &'static Compiled,
+    kernel: Option<&'static Compiled>,
     /// Words of its slots, one for each of so many chunks, and of the first item, which comes after them.
     chunks: usize,
     words: usize,
@@ -312,6 +380,7 @@ impl Running {
             let words = workspace.result.as_slice().as_ptr().cast::<AtomicU64>();
             std::slice::from_raw_parts(words, *chunks * of.words)
         };
+        let launched = |result| kernel.map_or(Ok(()), |kernel| gpu.launched(kernel, result));
         let mut empty = slots.chunks(of.words).peekable();
         let mut looks = 0;
         while let Some(slot) = empty.peek() {
@@ -322,9 +391,9 @@ impl Running {
                 std::hint::spin_loop();
             } else {
                 let _entered = gpu.enter()?;
-                gpu.launched(kernel, workspace.queue.stream.synchronize())?;
+                launched(workspace.queue.stream.synchronize())?;
                 if !empty.all(|slot| (of.is_full)(slot)) {
-                    return gpu.launched(kernel, Err(CudaError::LaunchFailed));
+                    return launched(Err(CudaError::LaunchFailed));
                 }
                 break;
             }
@@ -344,28 +413,28 @@ impl Gpu {
         call: &ShardsCall,
         finish: &mut dyn FnMut(&[Slots], &[u64]),
     ) -> Result<(), Error> {
-        let jobs = call.jobs();
-        let mut running = Vec::with_capacity(jobs.len());
-        let launched = jobs.iter().enumerate().try_for_each(|(index, job)| {
+        let groups = call.groups(true);
+        let mut running = Vec::with_capacity(groups.len());
+        let launched = groups.iter().enumerate().try_for_each(|(index, group)| {
             let first_words = if index == 0 { call.first_words() } else { 0 };
             // SAFETY: as the caller vouches; all is waited for below.
-            unsafe { start(call, job, first_words) }.map(|job| running.push(job))
+            unsafe { start(call, group, first_words) }.map(|group| running.push(group))
         });
-        let waited = running.iter_mut().map(|job| job.wait(call.of)).fold(launched, Result::and);
+        let waited = running.iter_mut().map(|group| group.wait(call.of)).fold(launched, Result::and);
         if let Err(error) = waited {
             // What still runs has ended when its memory is freed.
             for Running { gpu, workspace, .. } in running {
-                let _entered = gpu.enter()?;
+                let entered = gpu.enter();
                 let _ = workspace.queue.stream.synchronize();
-                drop(workspace);
+                drop((workspace, entered));
             }
             return Err(error);
         }
         let mut first: &[u64] = &[];
-        let mut slots = Vec::with_capacity(jobs.len());
-        for (job, running) in jobs.iter().zip(&running) {
+        let mut slots = Vec::new();
+        for (group, running) in groups.iter().zip(&running) {
             let (words, others) = running.workspace.result.as_slice().split_at(running.words);
-            slots.push(Slots { before: job.before, words: &words[..running.chunks * call.of.words] });
+            slots.extend(slots_of(&group.chunks_of_jobs(), words, call.of.words));
             if running.first_words > 0 {
                 first = &others[..running.first_words];
             }
@@ -379,13 +448,13 @@ impl Gpu {
     }
 }
 
-/// Starts a job, on a workspace of its own.
+/// Starts a group of jobs, on a workspace of its own.
 ///
 /// # Safety
 ///
 /// As of [`Gpu::reduce_shards`], until it has been waited for.
-unsafe fn start(call: &ShardsCall, job: &Job, first_words: usize) -> Result<Running, Error> {
-    let gpu = call.shards[job.shard].gpu;
+unsafe fn start(call: &ShardsCall, group: &Group, first_words: usize) -> Result<Running, Error> {
+    let gpu = group.gpu;
     let _entered = gpu.enter()?;
     let spare = lock(&gpu.workspaces).pop();
     let mut workspace = match spare {
@@ -393,7 +462,8 @@ unsafe fn start(call: &ShardsCall, job: &Job, first_words: usize) -> Result<Runn
         None => Workspace::new(gpu)?,
     };
     // The first item has its alignment.
-    let words = (job.chunks as usize * call.of.words).next_multiple_of(FIRST_BYTES / size_of::<u64>());
+    let chunks = group.chunks();
+    let words = (chunks * call.of.words).next_multiple_of(FIRST_BYTES / size_of::<u64>());
     words_of(gpu, &mut workspace.result, words + first_words)?;
     let slots = workspace.result.as_mut_ptr();
     // SAFETY: as the caller vouches; the slots are the workspace's, which is kept.
@@ -401,9 +471,9 @@ unsafe fn start(call: &ShardsCall, job: &Job, first_words: usize) -> Result<Runn
         if first_words > 0 {
             call.copy_first(gpu, &workspace.queue, slots.add(words))?;
         }
-        workspace.queue.enqueue_job(gpu, call, job, slots)?
+        workspace.queue.enqueue_group(call, group, slots)?
     };
-    Ok(Running { gpu, workspace, kernel, chunks: job.chunks as usize, words, first_words })
+    Ok(Running { gpu, workspace, kernel, chunks, words, first_words })
 }
 
 /// The stream of a GPU among some, of which there is one for each GPU of the call's.
@@ -447,27 +517,29 @@ fn meet(streams: &[GpuStream]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Launches a reduction of items on several GPUs, each on its stream of these. What comes of it are the slots of each of its [jobs](ShardsCall::jobs), and where the operator looks
+/// Launches a reduction of items on several GPUs, each on its stream of these. What comes of it are the slots of each group that is returned, and last, where the operator looks
 /// at it, the first item.
 ///
 /// # Safety
 ///
 /// As of [`Gpu::reduce_shards`], until what is returned has been waited for.
-pub unsafe fn launch_shards(streams: &[GpuStream], call: &ShardsCall) -> Result<Launched, Error> {
-    let jobs = call.jobs();
-    let used = |shard: usize| stream_of(streams, call.shards[shard].gpu);
-    (0..call.shards.len()).try_for_each(|shard| used(shard).map(drop))?;
+pub unsafe fn launch_shards(
+    streams: &[GpuStream],
+    call: &ShardsCall,
+) -> Result<(Launched, Vec<Group>), Error> {
+    let groups = call.groups(false);
+    call.shards.iter().try_for_each(|shard| stream_of(streams, shard.gpu).map(drop))?;
     let _turn = streams.first().map(GpuStream::turn);
-    let copies = call.copies(&jobs);
+    let copies = call.copies(&groups);
     if copies {
         meet(streams)?;
     }
-    let mut launched = Vec::with_capacity(jobs.len() + 1);
-    for job in &jobs {
-        let words = job.chunks as usize * call.of.words;
-        launched.push(used(job.shard)?.launched((words, slot::EMPTY), |gpu, queue, words| {
+    let mut launched = Vec::with_capacity(groups.len() + 1);
+    for group in &groups {
+        let words = group.chunks() * call.of.words;
+        launched.push(stream_of(streams, group.gpu)?.launched((words, slot::EMPTY), |_, queue, words| {
             // SAFETY: as the caller vouches; the words stay until the work has ended.
-            unsafe { queue.enqueue_job(gpu, call, job, words).map(Some) }
+            unsafe { queue.enqueue_group(call, group, words) }
         })?);
     }
     if let Some(first) = call.first_comes_from() {
@@ -480,7 +552,7 @@ pub unsafe fn launch_shards(streams: &[GpuStream], call: &ShardsCall) -> Result<
     if copies {
         meet(streams)?;
     }
-    Ok(Launched::of(launched))
+    Ok((Launched::of(launched), groups))
 }
 
 /// Enqueues a reduction of items on several GPUs, each on its stream of these, and leaves its result on one of them.

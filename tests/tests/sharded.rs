@@ -280,6 +280,19 @@ fn uploads() {
     assert_eq!(none.reduce::<Max, 256>(), Err(Error::EmptyInput { op: "max" }));
 }
 
+/// As many as a column of a data frame may have.
+#[test]
+fn many_shards() {
+    let Some(devices) = several() else { return };
+    let stream = devices.stream().unwrap();
+    let data = samples(300_000, f32::any);
+    let mut cuts: Vec<_> = (0..400).map(|index| hash(index) as usize % (data.len() + 1)).collect();
+    cuts.sort();
+    let buffers = shards(&devices, &data, &cuts);
+    compare::<Sum, _, _, 64>((&views(&buffers), &data), &devices, &stream, "400 shards");
+    compare::<Var, _, _, 256>((&views(&buffers), &data), &devices, &stream, "400 shards");
+}
+
 /// On the CPU there is one device.
 #[test]
 fn the_cpu_alone() {
