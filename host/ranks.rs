@@ -1,21 +1,19 @@
 //! Reductions over the ranks of an MPI communicator.
 
+mod messages;
+
 use crate::buffer::zeroed;
-use crate::partial::{checksum, finished, first_of, name, parameters, partials_of};
+use crate::partial::{finished, first_of, name, parameters, partials_of};
 use crate::place::Place::{Cpu, Gpu};
 use crate::{Error, Item, Op, Partial, Plan, Reduce, View};
 use bytemuck::{Zeroable, bytes_of, bytes_of_mut, cast_slice, checked};
-use mpi::Count;
-use mpi::collective::SystemOperation;
-use mpi::datatype::PartitionMut;
-use mpi::request::{LocalScope, Request, scope};
-use mpi::topology::Rank;
-use mpi::traits::*;
-
+use messages::{Ranks, Terms};
+use mpi::traits::Communicator;
 use std::any::type_name;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::slice;
 
 /// Communicators of MPI, over whose ranks an array is spread: the ranks' elements, one rank's after another's, reduce as one array. With the feature
 /// `mpi`, for intra-communicators of the crate `mpi`.
@@ -73,30 +71,15 @@ pub trait ReduceRanks<T: Item>: Communicator {
         op: O,
         local: &'a (impl Reduce<Item = T, Data<'a> = View<'a, T>> + ?Sized),
     ) -> Result<O::Output, Error> {
-        Local::<_, O, T> { comm: self, op, elements: local.data() }.reduce::<BLOCK>()
+        Local::<_, O, T> { ranks: Ranks(self), op, elements: local.data() }.reduce::<BLOCK>()
     }
 }
 
 impl<C: Communicator + ?Sized, T: Item> ReduceRanks<T> for C {}
 
-/// What every rank tells all others: hashes of its [`Terms`], how many elements it has, whether it could not read the first of them, and, in the words that are left,
-/// that element's bytes. Where they are more, only the whole's first is sent.
-type Header = [u64; 16];
-
-/// What ranks have to agree on, in words.
-type Terms = [(&'static str, String); 6];
-
-/// Where in a header these are.
-const LEN: usize = 6;
-const FAILED: usize = 7;
-const FIRST: usize = 8;
-
-/// Bytes that are sent at a time: MPI counts up to 2^31.
-const PIECE: usize = 1 << 30;
-
 /// A rank's elements, and what is done with them.
 struct Local<'a, C: ?Sized, O, T: Item> {
-    comm: &'a C,
+    ranks: Ranks<'a, C>,
     op: O,
     elements: View<'a, T>,
 }
@@ -119,16 +102,20 @@ impl<C: Communicator + ?Sized, O: Op<T>, T: Item> Local<'_, C, O, T> {
             Ok(Err(error)) => (&[][..], Some(error.to_string())),
             Err(_) => (&[][..], Some("it panicked".into())),
         };
-        let all = self.gather(&shares, own, failed);
-        match partials {
-            Ok(_) => finished(&self.op, first, len, &all?),
+        let size = size_of::<O::Accumulator>();
+        let counts = shares.chunks.iter().map(|chunks| chunks.len() * size);
+        let all = self.ranks.gather(&counts.collect::<Vec<_>>(), cast_slice(own), failed);
+        if let Err(panic) = partials {
             // Now that the others know.
-            Err(panic) => resume_unwind(panic),
+            resume_unwind(panic);
         }
-    }
-
-    fn me(&self) -> usize {
-        self.comm.rank() as usize
+        let all = all?;
+        let partial = |chunk: usize| {
+            let mut partial = O::Accumulator::zeroed();
+            bytes_of_mut(&mut partial).copy_from_slice(&all[chunk * size..][..size]);
+            partial
+        };
+        finished(&self.op, first, len, &(0..shares.plan.chunks as usize).map(partial).collect::<Vec<_>>())
     }
 
     /// The whole's first element, and how many each rank has; nothing if none has any.
@@ -142,54 +129,13 @@ impl<C: Communicator + ?Sized, O: Op<T>, T: Item> Local<'_, C, O, T> {
             ("BLOCK", block.to_string()),
         ];
         let first = if self.elements.is_empty() { Ok(T::zeroed()) } else { first_of(self.elements) };
-        let (own_first, error) = match &first {
-            Ok(first) => (bytes_of(first), String::new()),
-            Err(error) => (&[][..], error.to_string()),
+        let own = first.as_ref().map(|first| bytes_of(first));
+        let Some((rank, bytes, lens)) = self.ranks.agree(&terms, self.elements.len() as u64, own)? else {
+            return Ok(None);
         };
-        let mut header: Header = [0; 16];
-        for (hash, (_, term)) in header.iter_mut().zip(&terms) {
-            *hash = checksum(term.as_bytes());
-        }
-        header[LEN] = self.elements.len() as u64;
-        header[FAILED] = first.is_err().into();
-        let room: &mut [u8] = bytemuck::cast_slice_mut(&mut header[FIRST..]);
-        let fits = size_of::<T>() <= room.len();
-        if fits {
-            room[..own_first.len()].copy_from_slice(own_first);
-        }
-        let mut headers = vec![[0; 16]; self.comm.size() as usize];
-        self.comm.all_gather_into(&header[..], headers.as_flattened_mut());
-
-        if let Some(rank) = headers.iter().position(|header| header[FAILED] != 0) {
-            return Err(Error::Rank { rank, reason: self.told(rank, error) });
-        }
-        for (rank, header) in headers.iter().enumerate() {
-            if let Some(term) = (0..terms.len()).find(|&term| header[term] != headers[0][term]) {
-                let (what, own) = &terms[term];
-                let [expected, found] = [0, rank].map(|rank| self.told(rank, own.clone()));
-                return Err(Error::Disagree { what, rank, found, expected });
-            }
-        }
-        let Some(rank) = headers.iter().position(|header| header[LEN] > 0) else { return Ok(None) };
-        let mut bytes = cast_slice(&headers[rank][FIRST..]).to_vec();
-        if !fits {
-            bytes = own_first.to_vec();
-            self.comm.process_at_rank(rank as Rank).broadcast_into(&mut bytes[..]);
-        }
-        let first = checked::try_pod_read_unaligned(&bytes[..size_of::<T>()])
+        let first = checked::try_pod_read_unaligned(&bytes)
             .map_err(|why| Error::Rank { rank, reason: format!("its first element: {why}") })?;
-        Ok(Some((first, headers.iter().map(|header| header[LEN]).collect())))
-    }
-
-    /// What a rank says to all.
-    fn told(&self, rank: usize, own: String) -> String {
-        let rank = self.comm.process_at_rank(rank as Rank);
-        let mut len = own.len() as u64;
-        rank.broadcast_into(&mut len);
-        let mut bytes = own.into_bytes();
-        bytes.resize(len as usize, 0);
-        rank.broadcast_into(&mut bytes[..]);
-        String::from_utf8_lossy(&bytes).into_owned()
+        Ok(Some((first, lens)))
     }
 
     /// The chunks that this rank folds and that lie on others, too: their elements.
@@ -197,73 +143,55 @@ impl<C: Communicator + ?Sized, O: Op<T>, T: Item> Local<'_, C, O, T> {
         if shares.moves.is_empty() {
             return Ok(Vec::new());
         }
+        let prepared = self.border(shares).and_then(|border| Ok((border, self.others(shares)?)));
         // Before any waits for another's elements.
-        let prepared = self.prepare(shares);
-        let failed = if prepared.is_ok() { Rank::MAX } else { self.comm.rank() };
-        let mut first_failed = 0;
-        self.comm.all_reduce_into(&failed, &mut first_failed, SystemOperation::min());
-        if first_failed != Rank::MAX {
-            let error = prepared.err().map_or(String::new(), |error| error.to_string());
-            let rank = first_failed as usize;
-            return Err(Error::Rank { rank, reason: self.told(rank, error) });
+        let (mut border, sent) = self.ranks.all(prepared)?;
+        let sent: Vec<_> = sent.iter().map(|(to, elements)| (*to, cast_slice(elements))).collect();
+        let mut received = Vec::new();
+        for (chunk, elements) in &mut border {
+            let mut at = shares.plan.range(*chunk).start;
+            // SAFETY: the elements' bytes; what comes are bytes of elements, because all ranks have agreed on the type.
+            let mut rest = unsafe {
+                slice::from_raw_parts_mut(elements.as_mut_ptr().cast::<u8>(), size_of_val(&elements[..]))
+            };
+            for Move { from, range, .. } in shares.moves.iter().filter(|moved| moved.chunk == *chunk) {
+                let [before, count] =
+                    [range.start - at, range.end - range.start].map(|count| count as usize * size_of::<T>());
+                let (place, others) = rest.split_at_mut(before).1.split_at_mut(count);
+                received.push((*from, place));
+                (rest, at) = (others, range.end);
+            }
         }
-        let (to_send, mut border) = prepared?;
-        // The caller's messages are none of these.
-        let comm = self.comm.duplicate();
-        scope(|scope| {
-            let mut requests: Vec<Request<[u8], &LocalScope>> = Vec::new();
-            for (chunk, elements) in &mut border {
-                let mut at = shares.plan.range(*chunk).start;
-                let mut rest = &mut elements[..];
-                for Move { from, range, .. } in shares.moves.iter().filter(|moved| moved.chunk == *chunk) {
-                    let place = rest.split_off_mut((range.start - at) as usize..);
-                    rest = place.unwrap_or_default();
-                    let place = rest.split_off_mut(..(range.end - range.start) as usize).unwrap_or_default();
-                    at = range.end;
-                    // SAFETY: their bytes; what comes are an element's, because all ranks have agreed on the type.
-                    let bytes = unsafe {
-                        std::slice::from_raw_parts_mut(place.as_mut_ptr().cast::<u8>(), size_of_val(place))
-                    };
-                    let from = comm.process_at_rank(*from as Rank);
-                    for piece in bytes.chunks_mut(PIECE) {
-                        requests.push(from.immediate_receive_into(scope, piece));
-                    }
-                }
-            }
-            for (to, elements) in &to_send {
-                let to = comm.process_at_rank(*to as Rank);
-                for piece in cast_slice::<T, u8>(elements).chunks(PIECE) {
-                    requests.push(to.immediate_send(scope, piece));
-                }
-            }
-            requests.into_iter().for_each(Request::wait_without_status);
-        });
+        self.ranks.exchange(&sent, received);
         Ok(border)
     }
 
-    /// What this rank sends to others, and the chunks that others send it something of, with what it has of them itself.
-    #[expect(clippy::type_complexity, reason = "two lists")]
-    fn prepare(&self, shares: &Shares) -> Result<(Vec<(usize, Cow<'_, [T]>)>, Vec<(u32, Vec<T>)>), Error> {
-        let mut to_send = Vec::new();
+    /// The chunks that this rank folds and that lie on others, too: what it has of them itself.
+    fn border(&self, shares: &Shares) -> Result<Vec<(u32, Vec<T>)>, Error> {
+        let me = self.ranks.me();
         let mut border: Vec<(u32, Vec<T>)> = Vec::new();
-        for Move { chunk, from, to, range } in &shares.moves {
-            if *from == self.me() {
-                to_send.push((*to, self.on_host(shares, range)?));
-            } else if *to == self.me() && border.last().is_none_or(|(last, _)| last != chunk) {
+        for Move { chunk, .. } in shares.moves.iter().filter(|moved| moved.to == me) {
+            if border.last().is_none_or(|(last, _)| last != chunk) {
                 let whole = shares.plan.range(*chunk);
                 let mut elements = zeroed::<T>((whole.end - whole.start) as usize)?;
-                let own = shares.on(self.me(), &whole);
+                let own = shares.on(me, &whole);
                 let place = (own.start - whole.start) as usize..(own.end - whole.start) as usize;
                 elements[place].copy_from_slice(&self.on_host(shares, &own)?);
                 border.push((*chunk, elements));
             }
         }
-        Ok((to_send, border))
+        Ok(border)
+    }
+
+    /// What this rank has of chunks that others fold, and who these are.
+    fn others(&self, shares: &Shares) -> Result<Vec<(usize, Cow<'_, [T]>)>, Error> {
+        let moves = shares.moves.iter().filter(|moved| moved.from == self.ranks.me());
+        moves.map(|moved| Ok((moved.to, self.on_host(shares, &moved.range)?))).collect()
     }
 
     /// This rank's elements of a range of the whole, where they lie.
     fn here(&self, shares: &Shares, range: &Range<u64>) -> Result<View<'_, T>, Error> {
-        let start = shares.starts[self.me()];
+        let start = shares.starts[self.ranks.me()];
         self.elements.slice((range.start - start) as usize..(range.end - start) as usize)
     }
 
@@ -284,7 +212,7 @@ impl<C: Communicator + ?Sized, O: Op<T>, T: Item> Local<'_, C, O, T> {
         first: T,
     ) -> Result<Vec<O::Accumulator>, Error> {
         let Shares { plan, chunks, .. } = shares;
-        let Range { start: mut next, end } = chunks[self.me()].clone();
+        let Range { start: mut next, end } = chunks[self.ranks.me()].clone();
         let mut partials = Vec::with_capacity((end - next) as usize);
         let of_border = border.iter().map(|(chunk, elements)| (*chunk, View::host(elements)));
         for (chunk, elements) in of_border.chain([(end, View::host(&[]))]) {
@@ -296,45 +224,6 @@ impl<C: Communicator + ?Sized, O: Op<T>, T: Item> Local<'_, C, O, T> {
                 partials.extend(partials_of(&self.op, elements, plan, chunk..chunk + 1, first)?);
             }
             next = chunk + 1;
-        }
-        Ok(partials)
-    }
-
-    /// The partial results of all, unless a rank has none, and says why.
-    fn gather(
-        &self,
-        shares: &Shares,
-        own: &[O::Accumulator],
-        failed: Option<String>,
-    ) -> Result<Vec<O::Accumulator>, Error> {
-        // Of each rank a byte that says whether it failed, and its accumulators.
-        let size = size_of::<O::Accumulator>();
-        let counts: Vec<_> = shares.chunks.iter().map(|chunks| (1 + chunks.len() * size) as Count).collect();
-        let places: Vec<_> = counts
-            .iter()
-            .scan(0, |next, count| {
-                *next += count;
-                Some(*next - count)
-            })
-            .collect();
-        let mut sent = vec![u8::from(failed.is_some())];
-        sent.extend(cast_slice::<_, u8>(own));
-        sent.resize(counts[self.me()] as usize, 0);
-        let mut all = vec![0; counts.iter().sum::<Count>() as usize];
-        self.comm
-            .all_gather_varcount_into(&sent[..], &mut PartitionMut::new(&mut all[..], counts, &places[..]));
-
-        if let Some(rank) = places.iter().position(|&place| all[place as usize] != 0) {
-            return Err(Error::Rank { rank, reason: self.told(rank, failed.unwrap_or_default()) });
-        }
-        let mut partials = Vec::with_capacity(shares.plan.chunks as usize);
-        for (&place, chunks) in places.iter().zip(&shares.chunks) {
-            let bytes = &all[place as usize + 1..];
-            partials.extend((0..chunks.len()).map(|index| {
-                let mut partial = O::Accumulator::zeroed();
-                bytes_of_mut(&mut partial).copy_from_slice(&bytes[index * size..][..size]);
-                partial
-            }));
         }
         Ok(partials)
     }

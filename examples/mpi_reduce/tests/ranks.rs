@@ -60,7 +60,10 @@ fn a_rank_that_disagrees_is_told_to_all() {
     let [found, expected] = [1u64, 0].map(|ddof| format!("0x{:016x}{:016x}", ddof.swap_bytes(), 0));
     assert_eq!(said(3, "parameters"), disagrees(2, "operator's parameters", found, expected));
     // Of elements of other sizes, too, of which one is larger than what ranks tell each other first.
-    assert_eq!(said(3, "element"), disagrees(1, "operator", "count (rank::Count)".into(), op("sum", "Sum")));
+    assert_eq!(
+        said(3, "element"),
+        disagrees(1, "operator", "digest (rank::Digest)".into(), op("sum", "Sum"))
+    );
 }
 
 #[test]
@@ -69,6 +72,14 @@ fn a_rank_that_fails_is_told_to_all() {
     let (_, error) = lines[0].split_once(": ").unwrap();
     assert!(error.starts_with("rank 1 failed: ") && error.contains("emulator"), "{error}");
     assert_eq!(lines, all(3, error));
+    // Before any has sent it elements.
+    let lines = said(2, "memory");
+    let (_, error) = lines[0].split_once(": ").unwrap();
+    assert!(
+        error.starts_with("rank 0 failed: out of memory on cpu") && error.contains(" 131072000 bytes"),
+        "{error}"
+    );
+    assert_eq!(lines, all(2, error));
     // One that panics has told the others first.
     let output = start(3, env!("CARGO_BIN_EXE_rank"), &["panic"]);
     assert!(!output.status.success());

@@ -27,13 +27,13 @@ fn main() -> ExitCode {
         }
         Some("operator") if rank == 1 => shown(world.reduce::<Max, 256>(&x)),
         Some("type") if rank == 1 => shown(world.reduce::<Sum, 256>(&[1.0f64])),
-        Some("element") if rank == 1 => shown(world.reduce_by::<Count, 256>(Count, &[Large([1; 20])])),
+        Some("element") if rank == 1 => shown(world.reduce::<Digest, 256>(&[Large([1; 20])])),
         Some("block") if rank == 2 => shown(world.reduce::<Sum, 64>(&x)),
         Some("parameters") => shown(world.reduce_by::<Var, 256>(Var::new(u64::from(rank == 2)), &x)),
         Some("panic") => {
             let mut x = vec![Large([1; 20]); 10_000];
             x[5000].0[0] = u32::from(rank != 1);
-            shown(world.reduce_by::<Count, 256>(Count, &x))
+            shown(world.reduce::<Digest, 256>(&x))
         }
         Some("device") if rank == 1 => {
             let device = Device::emulator().expect("this build has it");
@@ -42,6 +42,14 @@ fn main() -> ExitCode {
             let view = unsafe { device.view(gone.view().as_ptr(), 1000) }.expect("it is there yet");
             drop(gone);
             shown(world.reduce::<Sum, 256>(&view))
+        }
+        Some("memory") => {
+            // A chunk of 128 MiB, of which rank 0 has half and no room for the rest.
+            let x = vec![Page([1; 1 << 16]); 1000];
+            if rank == 0 {
+                limit_memory(32 << 20);
+            }
+            shown(world.reduce::<Count, 256>(&x))
         }
         Some("killed") if rank == 1 => {
             let _ = Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
@@ -65,12 +73,51 @@ fn shown<V: Debug>(result: Result<V, Error>) -> Result<String, Error> {
 #[repr(C)]
 struct Large([u32; 20]);
 
-/// How many distances from the first there are, of elements that begin with 0, of which there may be none.
+/// One of which a few are much.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(transparent)]
+struct Page([u8; 1 << 16]);
+
+/// Lets the process have so many bytes more than it has.
+fn limit_memory(more: usize) {
+    let status = std::fs::read_to_string("/proc/self/statm").expect("the system is Linux");
+    let pages: usize =
+        status.split(' ').next().and_then(|pages| pages.parse().ok()).expect("it begins with a number");
+    let limit = format!("--as={}", pages * 4096 + more);
+    let set = Command::new("prlimit").args(["--pid", &std::process::id().to_string(), &limit]).status();
+    assert!(set.is_ok_and(|status| status.success()), "prlimit limits memory");
+}
+
+/// How many pages there are.
 #[derive(Clone, Copy, Default)]
 struct Count;
 
-impl Op<Large> for Count {
+impl Op<Page> for Count {
     const NAME: &'static str = "count";
+    type Accumulator = u64;
+    type Output = u64;
+    const EXACT: bool = true;
+
+    fn identity(&self) -> u64 {
+        0
+    }
+    fn lift(&self, item: Page, _: u64) -> u64 {
+        u64::from(item.0[0] == 1)
+    }
+    fn combine(&self, a: u64, b: u64) -> u64 {
+        a + b
+    }
+    fn finish(&self, all: u64, _: u64) -> Option<u64> {
+        Some(all)
+    }
+}
+
+/// A digest of all elements, none of which begins with 0.
+#[derive(Clone, Copy, Default)]
+struct Digest;
+
+impl Op<Large> for Digest {
+    const NAME: &'static str = "digest";
     type Accumulator = u64;
     type Output = u64;
     const EXACT: bool = true;
@@ -106,7 +153,7 @@ fn same(world: &SimpleCommunicator) {
         check::<_, f64, 64>(world, LogSumExp::default(), len, |index| near(any(index)));
         check::<_, i16, 32>(world, ArgMax, len, |index| any(index) as i16);
         check::<_, f32, 32>(world, (Sum, Min, Max), len, |index| near(any(index)) as f32);
-        check::<_, Large, 32>(world, Count, len, |index| Large([1 | any(index) as u32; 20]));
+        check::<_, Large, 32>(world, Digest, len, |index| Large([1 | any(index) as u32; 20]));
         for device in [Device::cpu(), Device::emulator().expect("this build has it")] {
             check_on::<_, f64, 32>(world, &device, Var::new(1), len, |index| near(any(index)));
             check_on::<_, f32, 32>(world, &device, ExactSum, len, |index| near(any(index)) as f32);

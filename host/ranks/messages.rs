@@ -1,0 +1,144 @@
+//! What ranks say to each other, in bytes.
+
+use crate::Error;
+use crate::partial::checksum;
+use bytemuck::{cast_slice, cast_slice_mut};
+use mpi::Count;
+use mpi::collective::SystemOperation;
+use mpi::datatype::PartitionMut;
+use mpi::request::{LocalScope, Request, scope};
+use mpi::topology::Rank;
+use mpi::traits::*;
+
+/// What ranks have to agree on, in words.
+pub type Terms = [(&'static str, String); 6];
+
+/// What every rank tells all others: hashes of its terms, how many elements it has, whether it could not read the first of them, and, in the words that are
+/// left, that element's bytes. Where these are more, only the whole's first is sent.
+type Header = [u64; 16];
+
+/// Where in a header these are.
+const LEN: usize = 6;
+const FAILED: usize = 7;
+const FIRST: usize = 8;
+
+/// Bytes that are sent at a time: MPI counts up to 2^31.
+const PIECE: usize = 1 << 30;
+
+/// The ranks of a communicator. All of them make the same calls.
+pub struct Ranks<'a, C: ?Sized>(pub &'a C);
+
+impl<C: Communicator + ?Sized> Ranks<'_, C> {
+    /// Which this is.
+    pub fn me(&self) -> usize {
+        self.0.rank() as usize
+    }
+
+    /// What a rank says to all.
+    fn told(&self, rank: usize, own: String) -> String {
+        let rank = self.0.process_at_rank(rank as Rank);
+        let mut len = own.len() as u64;
+        rank.broadcast_into(&mut len);
+        let mut bytes = own.into_bytes();
+        bytes.resize(len as usize, 0);
+        rank.broadcast_into(&mut bytes[..]);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// A rank's error, which it tells to all.
+    fn failed<E: ToString>(&self, rank: usize, own: Option<E>) -> Error {
+        Error::Rank { rank, reason: self.told(rank, own.map_or(String::new(), |error| error.to_string())) }
+    }
+
+    /// Where all ranks agree on the terms: the first rank that has elements, the first one's bytes, and how many each has. Nothing if none has
+    /// any.
+    #[expect(clippy::type_complexity, reason = "three things, once")]
+    pub fn agree(
+        &self,
+        terms: &Terms,
+        len: u64,
+        first: Result<&[u8], &Error>,
+    ) -> Result<Option<(usize, Vec<u8>, Vec<u64>)>, Error> {
+        let own = first.unwrap_or_default();
+        let mut header: Header = [0; 16];
+        for (hash, (_, term)) in header.iter_mut().zip(terms) {
+            *hash = checksum(term.as_bytes());
+        }
+        header[LEN] = len;
+        header[FAILED] = first.is_err().into();
+        let fits =
+            cast_slice_mut(&mut header[FIRST..]).get_mut(..own.len()).map(|place| place.copy_from_slice(own));
+        let mut headers = vec![[0; 16]; self.0.size() as usize];
+        self.0.all_gather_into(&header[..], headers.as_flattened_mut());
+
+        if let Some(rank) = headers.iter().position(|header| header[FAILED] != 0) {
+            return Err(self.failed(rank, first.err()));
+        }
+        for (rank, header) in headers.iter().enumerate() {
+            if let Some(term) = (0..terms.len()).find(|&term| header[term] != headers[0][term]) {
+                let (what, own) = &terms[term];
+                let [expected, found] = [0, rank].map(|rank| self.told(rank, own.clone()));
+                return Err(Error::Disagree { what, rank, found, expected });
+            }
+        }
+        let Some(rank) = headers.iter().position(|header| header[LEN] > 0) else { return Ok(None) };
+        let mut first = own.to_vec();
+        match fits {
+            Some(()) => first.copy_from_slice(&cast_slice(&headers[rank][FIRST..])[..own.len()]),
+            None => self.0.process_at_rank(rank as Rank).broadcast_into(&mut first[..]),
+        }
+        Ok(Some((rank, first, headers.iter().map(|header| header[LEN]).collect())))
+    }
+
+    /// This rank's value, where all have one; else the first error.
+    pub fn all<V>(&self, own: Result<V, Error>) -> Result<V, Error> {
+        let failed = if own.is_ok() { Rank::MAX } else { self.0.rank() };
+        let mut first = Rank::MAX;
+        self.0.all_reduce_into(&failed, &mut first, SystemOperation::min());
+        match own {
+            own if first != Rank::MAX => Err(self.failed(first as usize, own.err())),
+            own => own,
+        }
+    }
+
+    /// Sends to ranks, and receives from others: one message at most between any two.
+    pub fn exchange(&self, sent: &[(usize, &[u8])], received: Vec<(usize, &mut [u8])>) {
+        // The caller's messages are none of these.
+        let comm = self.0.duplicate();
+        scope(|scope| {
+            let mut requests: Vec<Request<[u8], &LocalScope>> = Vec::new();
+            for (from, place) in received {
+                let from = comm.process_at_rank(from as Rank);
+                for piece in place.chunks_mut(PIECE) {
+                    requests.push(from.immediate_receive_into(scope, piece));
+                }
+            }
+            for &(to, bytes) in sent {
+                let to = comm.process_at_rank(to as Rank);
+                requests.extend(bytes.chunks(PIECE).map(|piece| to.immediate_send(scope, piece)));
+            }
+            requests.into_iter().for_each(Request::wait_without_status);
+        });
+    }
+
+    /// The bytes of all ranks, of each so many, one rank's after another's; unless one failed, and says why.
+    pub fn gather(&self, counts: &[usize], own: &[u8], failed: Option<String>) -> Result<Vec<u8>, Error> {
+        // Before them a byte that says whether it failed.
+        let mut sent = vec![u8::from(failed.is_some())];
+        sent.extend(own);
+        sent.resize(1 + counts[self.me()], 0);
+        let mut starts = vec![0];
+        for (rank, count) in counts.iter().enumerate() {
+            starts.push(starts[rank] + 1 + count);
+        }
+        let mut all = vec![0; starts[counts.len()]];
+        let places: Vec<_> = starts[..counts.len()].iter().map(|&start| start as Count).collect();
+        let counts: Vec<_> = counts.iter().map(|&count| 1 + count as Count).collect();
+        self.0.all_gather_varcount_into(&sent[..], &mut PartitionMut::new(&mut all[..], counts, places));
+
+        if let Some(rank) = starts[..starts.len() - 1].iter().position(|&start| all[start] != 0) {
+            return Err(self.failed(rank, failed));
+        }
+        Ok(starts.windows(2).flat_map(|ends| &all[ends[0] + 1..ends[1]]).copied().collect())
+    }
+}
