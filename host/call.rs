@@ -134,10 +134,15 @@ impl<'a> ShapeCall<'a, ()> {
     /// Those of an input, of which there are some, to places for the results. It is for what has the types of the
     /// operator.
     pub fn with<S, V>(self, input: &'a impl Input, shape: S, results: *mut V) -> ShapeCall<'a, S> {
-        let Self { of, input: mut parameters, block, op, default, has_default, borrowed, .. } = self;
+        let mut parameters = Parameters::NONE;
         input.parameters(&mut parameters);
-        let results = results.cast();
-        ShapeCall { of, input: parameters, shape, block, op, default, has_default, results, borrowed }
+        self.with_parameters(parameters, shape, results.cast())
+    }
+
+    /// As [`with`](Self::with), of an input whose parameters are these.
+    pub fn with_parameters<S>(self, input: Parameters, shape: S, results: *mut c_void) -> ShapeCall<'a, S> {
+        let Self { of, block, op, default, has_default, borrowed, .. } = self;
+        ShapeCall { of, input, shape, block, op, default, has_default, results, borrowed }
     }
 }
 

@@ -1,8 +1,10 @@
 //! Many reductions at once: segments, rows and columns of an array, each with the bits of reducing that slice alone.
 
+mod sharded;
+
 use crate::call::{ShapeCall, Types};
 use crate::cpu::{Many, OfTypes};
-use crate::data::{Data, Shard, gpu_of, lies_on, other_device};
+use crate::data::{Data, gpu_of, lies_on, other_device};
 use crate::place::Place::{self, Cpu, Gpu};
 use crate::sharded::Located;
 use crate::{
@@ -410,17 +412,13 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
     {
         let is_defined = default.or_else(|| op.finish(op.identity(), 0)).is_some();
         let none = OfNone { op: O::NAME, default, is_defined };
-        let value = default.unwrap_or(Zeroable::zeroed());
-        let call = ShapeCall::new::<O, D::Pointers>(&op, (&value, default.is_some()), block);
         if const { D::MAY_BE_SHARDED }
             && let Some(located) = Located::of(self.data)?
         {
-            return match self.as_columns() {
-                // SAFETY: the types are these.
-                Some(columns) => unsafe { self.gathered_columns(&located, columns, call, none) },
-                None => self.run_on_shards(&located, &op, none, block),
-            };
+            return self.run_on_shards(&located, op, none, block);
         }
+        let value = default.unwrap_or(Zeroable::zeroed());
+        let call = ShapeCall::new::<O, D::Pointers>(&op, (&value, default.is_some()), block);
         // SAFETY: the types are these.
         match unsafe { self.run_on_gpu(call, none)? } {
             Gpu(results) => Ok(results),
@@ -471,126 +469,6 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         }
     }
 
-    /// Reduces the columns of items that lie on several GPUs, on the first, from a copy.
-    ///
-    /// # Safety
-    ///
-    /// The call's types are these.
-    unsafe fn gathered_columns<V: Item>(
-        &self,
-        located: &Located<'a, D>,
-        columns: Columns,
-        call: ShapeCall<()>,
-        none: OfNone<V>,
-    ) -> Result<Buffer<V>, Error> {
-        let gpu = located.first_gpu();
-        let (this, mut results) = self.with_room(&Device(Gpu(gpu)), none)?;
-        let Gpu(places) = results.whole_mut() else { unreachable!("results lie where the first items do") };
-        if !this.is_empty() {
-            let (_copies, items) = located.gathered()?;
-            // SAFETY: as the caller vouches; the copies stay, and there is a place for each result.
-            unsafe { gpu.reduce_columns(&call.with(&items, columns, places))? };
-        }
-        Ok(results)
-    }
-
-    /// Reduces segments of items that lie on several GPUs: each GPU those that it has all items of, and all together those that go from one to another.
-    fn run_on_shards<O: Op<D::Item, Output: Item>>(
-        &self,
-        located: &Located<'a, D>,
-        op: &O,
-        none: OfNone<O::Output>,
-        block: u32,
-    ) -> Result<Buffer<O::Output>, Error> {
-        let len = self.data.len() as u64;
-        let (this, mut results) = self.with_room(&Device(Gpu(located.first_gpu())), none)?;
-        let offsets = this.offsets()?;
-        check(&offsets, len)?;
-        let empty = || match none.default.or_else(|| op.finish(op.identity(), 0)) {
-            Some(value) => Ok(value),
-            None => {
-                let segment = offsets.windows(2).position(|of| of[0] == of[1]).unwrap_or(0) as u64;
-                Err(Error::EmptySegment { op: O::NAME, segment })
-            }
-        };
-        if offsets.windows(2).any(|of| of[0] == of[1]) {
-            empty()?;
-        }
-        let shards: Vec<_> = self.data.shards()?.into_iter().filter(|shard| !shard.is_empty()).collect();
-        let (mut start, mut first) = (0, 0);
-        let mut pending = Vec::new();
-        let mut values = Vec::new();
-        for shard in shards {
-            let end = start + shard.len() as u64;
-            // Those that begin here, and of these, those that end here.
-            let begin = offsets.len() - 1 - first;
-            let begin = first + offsets[first..first + begin].partition_point(|&offset| offset < end);
-            let after = first + offsets[first + 1..=begin].partition_point(|&offset| offset <= end);
-            if after > first {
-                let range = (offsets[first] - start) as usize..(offsets[after] - start) as usize;
-                let own: Vec<_> =
-                    offsets[first..=after].iter().map(|offset| offset - offsets[first]).collect();
-                pending.push((first, shard.part(range)?, own));
-            }
-            for segment in after..begin {
-                let items = offsets[segment]..offsets[segment + 1];
-                values.push((segment, located.part(items).reduce(op, block)?));
-            }
-            (start, first) = (end, begin);
-        }
-        // What begins at the end of all has no items.
-        for segment in first..this.len() {
-            values.push((segment, empty()?));
-        }
-        let value = none.default.unwrap_or(Zeroable::zeroed());
-        let mut launched = Vec::new();
-        for (first, shard, offsets) in pending {
-            let Gpu((gpu, items)) = shard.place()? else { unreachable!("shards lie on GPUs") };
-            let device = Device(Gpu(gpu));
-            let (count, len) = (offsets.len() as u64 - 1, shard.len() as u64);
-            let mut results = device.zeros::<O::Output>(count as usize)?;
-            let Gpu(places) = results.whole_mut() else { unreachable!("results lie where the items do") };
-            let mut copies = Copies::default();
-            let segments = match self.bounds {
-                Bounds::Length(length) => OnGpu::of_length(length, count, len),
-                _ => OnGpu::of_offsets(pointer(View::host(&offsets), gpu, &mut copies.1)?, count, len),
-            };
-            let call = ShapeCall::new::<O, D::Pointers>(op, (&value, none.default.is_some()), block);
-            let stream = cuda::GpuStream::new(gpu)?;
-            // SAFETY: the types are these; the items are borrowed, the others stay until the work has been waited for, or are freed, which waits for the device.
-            let work = unsafe { stream.launch_segments(&call.with(&items, segments, places))? };
-            launched.push((first, work, results, copies));
-        }
-        for (first, work, part, _copies) in launched {
-            work.wait()?;
-            match work.words()[0] {
-                Cut::NOTHING => results.write(first, &part.to_vec()?)?,
-                wrong => {
-                    let segment = (wrong & !Cut::NO_VALUE) + first as u64;
-                    return Err(Error::EmptySegment { op: none.op, segment });
-                }
-            }
-        }
-        for (segment, value) in values {
-            results.write(segment, &[value])?;
-        }
-        Ok(results)
-    }
-
-    /// Where each segment begins, and where the last one ends.
-    fn offsets(&self) -> Result<Vec<u64>, Error> {
-        Ok(match self.bounds {
-            Bounds::Columns { .. } => unreachable!("columns are no ranges"),
-            Bounds::Length(length) => (0..=self.count).map(|index| index * length).collect(),
-            // Of runs there may be room for more.
-            Bounds::Short(offsets) => {
-                let offsets = offsets.slice(..self.len() + 1)?.to_vec()?;
-                offsets.into_iter().map(u64::from).collect()
-            }
-            Bounds::Long(offsets) => offsets.slice(..self.len() + 1)?.to_vec()?,
-        })
-    }
-
     /// Reduces items on the CPU. For all operators with results of one type the same code.
     #[inline(never)]
     fn run_on_host<V: Item>(&self, items: &dyn Many<V>, none: OfNone<V>) -> Result<Buffer<V>, Error> {
@@ -638,8 +516,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
     }
 
     /// Enqueues the reduction of each segment, as [`Reduce::enqueue`](crate::Reduce::enqueue); `results` has a place for each, and those
-    /// that have no value get zero. Of items on [several GPUs](crate::Sharded) it waits, for what the stream was given and for the results; so does
-    /// [`launch`](Self::launch).
+    /// that have no value get zero. Of items on [several GPUs](crate::Sharded) with offsets it waits for what the stream was given, and for the results.
     ///
     /// # Safety
     ///
@@ -681,9 +558,11 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         if self.is_empty() {
             return Ok(());
         }
-        if const { D::MAY_BE_SHARDED } && Located::of(self.data)?.is_some() {
-            stream.wait()?;
-            return results.write(&self.run(op, Some(default), BLOCK)?.to_vec()?);
+        if const { D::MAY_BE_SHARDED }
+            && let Some(located) = Located::of(self.data)?
+        {
+            // SAFETY: as the caller vouches.
+            return unsafe { self.enqueue_on_shards(&located, op, default, BLOCK, stream, results) };
         }
         match (self.data.place()?, results.into_places(), queue) {
             (Cpu(items), Cpu(results), None) => {
@@ -780,17 +659,18 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         stream: &Stream,
         block: u32,
     ) -> Result<Pending<'a, Buffer<O::Output>>, Error> {
-        if const { D::MAY_BE_SHARDED } && Located::of(self.data)?.is_some() {
-            stream.wait()?;
-            return Ok(Pending::done(self.run(op, default, block)));
+        let is_defined = default.or_else(|| op.finish(op.identity(), 0)).is_some();
+        let none = OfNone { op: O::NAME, default, is_defined };
+        if const { D::MAY_BE_SHARDED }
+            && let Some(located) = Located::of(self.data)?
+        {
+            return self.launch_on_shards(&located, op, none, block, stream.streams());
         }
         let place = self.data.place()?;
         let (gpu, items, queue) = match (place, stream.on(gpu_of(&place))?) {
             (Gpu((gpu, items)), Some(queue)) => (gpu, items, queue),
             _ => return Ok(Pending::done(self.run(op, default, block))),
         };
-        let is_defined = default.or_else(|| op.finish(op.identity(), 0)).is_some();
-        let none = OfNone { op: O::NAME, default, is_defined };
         let value = default.unwrap_or(Zeroable::zeroed());
         let call = ShapeCall::new::<O, D::Pointers>(&op, (&value, default.is_some()), block);
         let (this, mut results) = self.with_room(&Device(Gpu(gpu)), none)?;

@@ -3,13 +3,13 @@
 use crate::call::Types;
 use crate::cpu::{self, Source};
 use crate::cuda::{
-    self, FIRST_BYTES, GpuStream, Group, Memory, Shard, ShardsCall, Slots, enqueue_shards, launch_shards,
+    self, FIRST_BYTES, GpuStream, Group, Launched, Shard, ShardsCall, Slots, enqueue_shards, launch_shards,
     slots_of,
 };
-use crate::data::{self, Data, gpu_of, other_device};
+use crate::data::{self, Data, gpu_of};
 use crate::pending::Pending;
 use crate::place::Place::{Cpu, Gpu};
-use crate::{Buffer, Device, Error, Item, Op, Plan, Reduce, Stream, View, ViewMut};
+use crate::{Buffer, Device, Error, Item, Op, Plan, Reduce, Stream, View};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::width;
 use gpu_reduce_kernels::slot;
@@ -245,14 +245,9 @@ impl<'a, D: Data<'a>> Located<'a, D> {
         Ok(Some(Self { shards, len: data.len() as u64, data: PhantomData }))
     }
 
-    /// The parts of each shard that lie in a range of all: the shard, and a range from its own start.
-    pub fn parts(&self, range: Range<u64>) -> Vec<(usize, Range<u64>)> {
-        cuda::parts(&self.shards, &range)
-    }
-
     /// Those in a range.
     pub fn part(&self, range: Range<u64>) -> Self {
-        let parts = self.parts(range.clone()).into_iter().map(|(shard, part)| {
+        let parts = cuda::parts(&self.shards, &range).into_iter().map(|(shard, part)| {
             let Shard { gpu, arrays, .. } = &self.shards[shard];
             let arrays = arrays.iter().map(|&(start, bytes)| (start + part.start * bytes as u64, bytes));
             Shard { gpu, len: part.end - part.start, arrays: arrays.collect() }
@@ -260,24 +255,20 @@ impl<'a, D: Data<'a>> Located<'a, D> {
         Self { shards: parts.collect(), len: range.end - range.start, data: PhantomData }
     }
 
-    /// A copy of all items on the first GPU, which lies in what is returned.
-    pub fn gathered(&self) -> Result<(Vec<Memory>, D::Pointers), Error> {
-        let gpu = self.first_gpu();
-        let mut copies = Vec::new();
-        for (index, &(_, bytes)) in self.shards[0].arrays.iter().enumerate() {
-            let memory = Memory::new(gpu, (self.len as usize).saturating_mul(bytes))?;
-            let mut to = memory.address(0);
-            for Shard { len, arrays, .. } in &self.shards {
-                let bytes = *len as usize * bytes;
-                // SAFETY: there is room for all, one after the other; the items are borrowed.
-                unsafe { gpu.copy(to, arrays[index].0, bytes)? };
-                to += bytes as u64;
+    /// What lies on each GPU, one after the other.
+    pub fn shards(&self) -> &[Shard] {
+        &self.shards
+    }
+
+    /// A stream of ours on each GPU.
+    pub fn streams(&self) -> Result<Vec<GpuStream>, Error> {
+        let mut streams = Vec::<GpuStream>::new();
+        for Shard { gpu, .. } in &self.shards {
+            if streams.iter().all(|stream| stream.gpu() != *gpu) {
+                streams.push(GpuStream::new(gpu)?);
             }
-            copies.push(memory);
         }
-        let mut places = copies.iter();
-        let pointers = D::Pointers::at(&mut |_| places.next().map_or(0, |memory| memory.address(0) as usize));
-        Ok((copies, pointers))
+        Ok(streams)
     }
 
     /// The GPU of the first items.
@@ -313,39 +304,63 @@ impl<'a, D: Data<'a>> Located<'a, D> {
         block: u32,
         streams: &[GpuStream],
     ) -> Result<Pending<'a, O::Output>, Error> {
-        let call = self.call(&op, block);
+        let (launched, taking) = self.start(&op, block, streams)?;
+        Ok(Pending::new(launched, move |launched| taking.finish::<O, D>(&op, &mut launched.words_of_parts())))
+    }
+
+    /// Launches, and says how what comes of it is taken.
+    pub fn start<O: Op<D::Item>>(
+        &self,
+        op: &O,
+        block: u32,
+        streams: &[GpuStream],
+    ) -> Result<(Launched, Taking), Error> {
+        let call = self.call(op, block);
         let plan = call.plan;
-        // SAFETY: the items are borrowed as long, or nobody asks what comes of it; the types are these.
+        // SAFETY: the items are borrowed as long as what is launched, or nobody asks what comes of it; the types are these.
         let (launched, groups) = unsafe { launch_shards(streams, &call)? };
-        let groups: Vec<_> = groups.iter().map(Group::chunks_of_jobs).collect();
-        Ok(Pending::new(launched, move |launched| {
-            let words = const { slot::words::<O::Accumulator>() };
-            let mut parts = launched.words_of_parts();
-            let slots = groups.iter().zip(parts.by_ref());
-            let slots: Vec<_> = slots.flat_map(|(jobs, part)| slots_of(jobs, part, words)).collect();
-            finish::<O, D>(&op, &plan, &slots, parts.next().unwrap_or_default())
-        }))
+        Ok((launched, Taking { plan, groups: groups.iter().map(Group::chunks_of_jobs).collect() }))
     }
 
     /// As [`Reduce::enqueue`].
     ///
     /// # Safety
     ///
-    /// As there; the result has a place.
+    /// As there; the result has a place on the GPU.
     pub unsafe fn enqueue<O: Op<D::Item, Output: Item>>(
         &self,
         op: &O,
         block: u32,
         streams: &[GpuStream],
-        result: ViewMut<'_, O::Output>,
+        on: &'static cuda::Gpu,
+        place: *mut O::Output,
     ) -> Result<(), Error> {
-        let Some(on) = result.gpu() else { return Err(other_device(None, &Device(Gpu(self.first_gpu())))) };
-        let place = match result.into_places() {
-            Gpu(place) => place,
-            Cpu(place) => place.as_mut_ptr(),
-        };
         // SAFETY: as the caller vouches; the types are these.
         unsafe { enqueue_shards(streams, &self.call(op, block), on, place.cast()) }
+    }
+}
+
+/// How what was launched on several GPUs is taken.
+pub(crate) struct Taking {
+    plan: Plan,
+    /// Chunks before those of each job, and how many these are, of each group.
+    groups: Vec<Vec<(u32, usize)>>,
+}
+
+impl Taking {
+    /// The result, from what each part of the work has left, of which it takes its own.
+    pub fn finish<'w, 'a, O: Op<D::Item>, D: Data<'a>>(
+        &self,
+        op: &O,
+        parts: &mut impl Iterator<Item = &'w [u64]>,
+    ) -> Result<O::Output, Error> {
+        let words = const { slot::words::<O::Accumulator>() };
+        let mut slots = Vec::new();
+        for jobs in &self.groups {
+            slots.extend(slots_of(jobs, parts.next().unwrap_or_default(), words));
+        }
+        let first = if const { size_of::<O>() > 0 } { parts.next().unwrap_or_default() } else { &[] };
+        finish::<O, D>(op, &self.plan, &slots, first)
     }
 }
 

@@ -278,8 +278,11 @@ impl<'a> Stream<'a> {
             && let Gpu(streams) = &self.0
             && let Some(sharded) = Sharded::of_some(data)?
         {
+            let (Some(on), Gpu(place)) = (gpu, result.into_places()) else {
+                unreachable!("they are the stream's")
+            };
             // SAFETY: as the caller vouches; the result's place is in bounds.
-            return unsafe { sharded.enqueue(op, block, streams, result) };
+            return unsafe { sharded.enqueue(op, block, streams, on, place) };
         }
         match (data.place()?, result.into_places(), stream) {
             (Cpu(items), Cpu(result), None) => {
@@ -350,6 +353,14 @@ impl<'a> Stream<'a> {
                 }))
             }
             (place, _) => Err(other_device(gpu_of(&place), &self.device())),
+        }
+    }
+
+    /// The streams of GPUs.
+    pub(crate) fn streams(&self) -> &[GpuStream] {
+        match &self.0 {
+            Cpu(()) => &[],
+            Gpu(streams) => streams,
         }
     }
 

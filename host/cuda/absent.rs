@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::Plan;
-use crate::call::{Call, ColumnsCall, RunsCall, SegmentsCall, Types};
+use crate::call::{Call, ColumnsCall, RunsCall, SegmentsCall, ShapeCall, Types};
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::segments::Segments;
 use std::convert::Infallible;
@@ -279,7 +279,23 @@ impl GpuStream {
     }
 }
 
+impl GpuStream {
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn enqueue_segments_to(&self, _: SegmentsCall, _: usize, _: u64) -> Result<(), Error> {
+        match self.0 {}
+    }
+}
+
 impl Launched {
+    pub fn together(all: Vec<Self>) -> Self {
+        match all.into_iter().next() {
+            Some(first) => first,
+            None => unreachable!("there is none"),
+        }
+    }
+
     pub fn words_of_parts(&self) -> impl Iterator<Item = &[u64]> {
         match self.0 {}
         #[allow(unreachable_code)]
@@ -335,6 +351,42 @@ pub struct Slots<'a> {
 
 /// Bytes from one array's first item on the host to the next one's.
 pub const FIRST_BYTES: usize = 64;
+
+/// # Safety
+///
+/// It is never called.
+pub unsafe fn launch_columns_of_shards(
+    _: &[GpuStream],
+    _: &[Shard],
+    gpu: &'static Gpu,
+    _: ShapeCall<()>,
+    _: Columns,
+    _: *mut c_void,
+) -> Result<Launched, Error> {
+    match gpu.0 {}
+}
+
+/// # Safety
+///
+/// It is never called.
+pub unsafe fn enqueue_columns_of_shards(
+    _: &[GpuStream],
+    _: &[Shard],
+    gpu: &'static Gpu,
+    _: ShapeCall<()>,
+    _: Columns,
+    _: *mut c_void,
+) -> Result<(), Error> {
+    match gpu.0 {}
+}
+
+pub fn meet(_: &[GpuStream]) -> Result<(), Error> {
+    Ok(())
+}
+
+pub fn stream_of<'s>(_: &'s [GpuStream], gpu: &Gpu) -> Result<&'s GpuStream, Error> {
+    match gpu.0 {}
+}
 
 pub fn slots_of<'a>(_: &[(u32, usize)], _: &'a [u64], _: usize) -> Vec<Slots<'a>> {
     Vec::new()

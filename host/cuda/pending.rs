@@ -175,6 +175,13 @@ impl Launched {
         Self { first: parts.remove(0), others: parts }
     }
 
+    /// Several, at least one, as one.
+    pub fn together(all: Vec<Self>) -> Self {
+        Self::of(
+            all.into_iter().flat_map(|Self { first, others }| std::iter::once(first).chain(others)).collect(),
+        )
+    }
+
     fn parts(&self) -> impl Iterator<Item = &Part> {
         std::iter::once(&self.first).chain(&self.others)
     }

@@ -7,18 +7,20 @@ use super::modules::{Compiled, Grid, no_kernel};
 use super::pending::Launched;
 use super::stream::{Area, GpuStream, Queue, Workspace, area_bytes, largest, words_of};
 use super::{Gpu, lock};
-use crate::call::Types;
+use crate::call::{SegmentsCall, ShapeCall, Types};
 use crate::{Error, Plan};
 use cust::error::{CudaError, CudaResult};
 use cust::event::{Event, EventFlags};
 use cust::stream::StreamWaitEventFlags;
 use cust::sys::{self, CUresult};
+use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::reduce::{self, Target, Whole};
+use gpu_reduce_kernels::segments::Cut;
 use gpu_reduce_kernels::slot;
 use std::ffi::c_void;
 use std::ops::Range;
-use std::ptr::null_mut;
+use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::atomic::AtomicU64;
 
 /// Items on one GPU: part of those that reduce together.
@@ -477,7 +479,7 @@ unsafe fn start(call: &ShardsCall, group: &Group, first_words: usize) -> Result<
 }
 
 /// The stream of a GPU among some, of which there is one for each GPU of the call's.
-fn stream_of<'s>(streams: &'s [GpuStream], gpu: &Gpu) -> Result<&'s GpuStream, Error> {
+pub fn stream_of<'s>(streams: &'s [GpuStream], gpu: &Gpu) -> Result<&'s GpuStream, Error> {
     let found = streams.iter().find(|stream| stream.gpu() == gpu);
     found.ok_or_else(|| Error::OtherDevice { buffer: gpu.to_string(), device: names(streams) })
 }
@@ -488,7 +490,7 @@ fn names(streams: &[GpuStream]) -> String {
 }
 
 /// Has each stream come after what all were given so far. The host waits for nothing.
-fn meet(streams: &[GpuStream]) -> Result<(), Error> {
+pub fn meet(streams: &[GpuStream]) -> Result<(), Error> {
     let mut given = Vec::with_capacity(streams.len());
     for stream in streams {
         given.push(stream.enter(|gpu, queue| {
@@ -604,6 +606,120 @@ pub unsafe fn enqueue_shards(
             Ok(())
         });
     })
+}
+
+/// Launches the reduction of each column of items that lie on several GPUs, on one, from a copy; nothing can be wrong with them.
+///
+/// # Safety
+///
+/// As of [`Gpu::reduce_shards`], until what is returned has been waited for; there is a place on that GPU for each result.
+pub unsafe fn launch_columns_of_shards(
+    streams: &[GpuStream],
+    shards: &[Shard],
+    on: &'static Gpu,
+    call: ShapeCall<()>,
+    columns: Columns,
+    results: *mut c_void,
+) -> Result<Launched, Error> {
+    let _turn = streams.first().map(GpuStream::turn);
+    let home = stream_of(streams, on)?;
+    shards.iter().try_for_each(|shard| stream_of(streams, shard.gpu).map(drop))?;
+    meet(streams)?;
+    let part = home.launched((1, Cut::NOTHING), |gpu, queue, _| {
+        // SAFETY: as the caller vouches.
+        unsafe { queue.enqueue_gathered_columns(gpu, shards, call, columns, results).map(Some) }
+    })?;
+    meet(streams)?;
+    Ok(part.into())
+}
+
+/// Enqueues the same.
+///
+/// # Safety
+///
+/// As there, until the streams have been waited for.
+pub unsafe fn enqueue_columns_of_shards(
+    streams: &[GpuStream],
+    shards: &[Shard],
+    on: &'static Gpu,
+    call: ShapeCall<()>,
+    columns: Columns,
+    results: *mut c_void,
+) -> Result<(), Error> {
+    let _turn = streams.first().map(GpuStream::turn);
+    let home = stream_of(streams, on)?;
+    shards.iter().try_for_each(|shard| stream_of(streams, shard.gpu).map(drop))?;
+    meet(streams)?;
+    home.enter(|gpu, queue| {
+        // SAFETY: as the caller vouches.
+        unsafe { queue.enqueue_gathered_columns(gpu, shards, call, columns, results).map(drop) }
+    })?;
+    meet(streams)
+}
+
+impl Queue {
+    /// Enqueues a copy of all items, and the reduction of each column.
+    ///
+    /// # Safety
+    ///
+    /// As of [`enqueue_columns`](Self::enqueue_columns).
+    unsafe fn enqueue_gathered_columns(
+        &mut self,
+        gpu: &Gpu,
+        shards: &[Shard],
+        call: ShapeCall<()>,
+        columns: Columns,
+        results: *mut c_void,
+    ) -> Result<&'static Compiled, Error> {
+        let failed = |error| gpu.failed("copying from device to device", error);
+        let bytes_of =
+            |array: usize, shard: &Shard| (shard.len as usize).saturating_mul(shard.arrays[array].1);
+        let bytes = |array: usize| {
+            area_bytes::<u8>(shards.iter().map(|shard| bytes_of(array, shard)).fold(0, usize::saturating_add))
+        };
+        let arrays = 0..shards[0].arrays.len();
+        let mut place = self.copies_for(gpu, arrays.clone().map(bytes).fold(0, usize::saturating_add))?;
+        let mut places = Vec::new();
+        for array in arrays {
+            let mut to = place;
+            for shard in shards {
+                // SAFETY: the area has room for all, one after the other; as the caller vouches.
+                unsafe { copy(self, to, shard.arrays[array].0, bytes_of(array, shard)).map_err(failed)? };
+                to += bytes_of(array, shard) as u64;
+            }
+            places.push(place);
+            place += bytes(array) as u64;
+        }
+        let mut parameters = Parameters::NONE;
+        places.iter().for_each(|place| parameters.push(place));
+        // SAFETY: as the caller vouches.
+        unsafe { self.enqueue_columns(gpu, &call.with_parameters(parameters, columns, results)) }
+    }
+}
+
+impl GpuStream {
+    /// Enqueues the reduction of each of some segments, whose results, of so many bytes, are copied to another device from here.
+    ///
+    /// # Safety
+    ///
+    /// As of [`enqueue_segments`](Self::enqueue_segments), but for the results; there is room for them.
+    pub unsafe fn enqueue_segments_to(
+        &self,
+        mut call: SegmentsCall,
+        bytes: usize,
+        to: u64,
+    ) -> Result<(), Error> {
+        self.enter(|gpu, queue| {
+            let area = queue.copies_for(gpu, bytes)?;
+            call.results = without_provenance_mut(area as usize);
+            // SAFETY: as the caller vouches; the area has room for the results.
+            unsafe {
+                queue.enqueue_segments(gpu, &call, None)?;
+                copy(queue, to, area, bytes)
+                    .map_err(|error| gpu.failed("copying from device to device", error))
+            }
+        })
+    }
 }
 
 impl Gpu {
