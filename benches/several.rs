@@ -1,16 +1,18 @@
-//! Times reductions over all GPUs beside the same on one, by the host's clock, a JSON line a case: `cargo bench --bench several`. One GPU is skipped, with a
-//! reason; with the emulator's devices it says nothing of speed.
+//! Times reductions over all GPUs beside the same on one, by the host's clock, a JSON line a case: `cargo bench --bench several`. Where there is one GPU, it has
+//! two shards, which says what shards cost and nothing of the speed of two; no GPU is skipped, with a reason.
 //!
 //! - `sum`, `exact_sum`: all elements on one device, halved or so between the devices, and cut unevenly: the median of blocking calls.
 //! - `sum` of few elements on each device: blocking, `enqueued` with its result on the first and waited for, `launched` and waited for.
+//! - `part_sum`: what one GPU of many does, a `Partial` of 2^30 elements that are so many `chunks` of a whole.
+//! - `fold_sum`: what follows, a whole's partial results folded on the CPU.
 //!
-//! Compare `peers/nccl.py`.
+//! Compare `peers/nccl.py`. `docs/scale.md` simulates more GPUs than there are from these.
 
 mod common;
 
 use clap::Parser;
 use common::{median_us, print_case, samples};
-use gpu_reduce::{Buffer, Device, Devices, ExactSum, Reduce, Sharded, Sum, View};
+use gpu_reduce::{Buffer, Device, Devices, ExactSum, Partial, Reduce, Sharded, Sum, View};
 use std::error::Error;
 
 #[derive(Parser)]
@@ -26,15 +28,55 @@ struct Arguments {
 fn main() -> Result<(), Box<dyn Error>> {
     let Arguments { len, .. } = Arguments::parse();
     let devices = match Device::all() {
-        Ok(devices) if devices.as_slice().len() > 1 => devices,
-        Ok(_) => return Ok(println!("skipped: there is one GPU")),
-        Err(why) => return Ok(println!("skipped: {why}")),
+        Ok(devices) => devices,
+        Err(why) => {
+            println!("skipped: {why}");
+            return Ok(());
+        }
     };
+    println!(r#"{{"impl":"devices","count":{}}}"#, devices.as_slice().len());
     large(&devices, len)?;
     for per_device in [1 << 10, 1 << 20, 1 << 24] {
         small(&devices, per_device)?;
     }
+    let device = &devices.as_slice()[0];
+    let part = filled(device, &samples(1 << 20), PART)?;
+    parts::<64>(&part)?;
+    parts::<256>(&part)?;
+    parts::<1024>(&part)
+}
+
+/// Elements of a part.
+const PART: usize = 1 << 30;
+
+/// Times a part of wholes of so many parts that it has all chunks, half of them, and so on; and what is left to do with all.
+fn parts<const BLOCK: u32>(part: &Buffer<f32>) -> Result<(), Box<dyn Error>> {
+    let chunks = Partial::<Sum, f32, BLOCK>::plan(PART as u64).chunks;
+    for parts in (0..).map(|power| 1 << power).take_while(|&parts| parts <= chunks) {
+        let len = PART as u64 * u64::from(parts);
+        let start = PART as u64 * u64::from(parts / 2);
+        let partial = Partial::<_, _, BLOCK>::new(Sum, len, -0.5f32);
+        let us = median_us(10, 1, || partial.clone().add(start, part))?;
+        let chunks = chunks / parts;
+        println!(
+            r#"{{"impl":"gpu_reduce","op":"part_sum","dtype":"f32","n":{PART},"block":{BLOCK},"chunks":{chunks},"us":{us:.2}}}"#
+        );
+    }
+    let elements = samples(1 << 23);
+    let mut all = Partial::<_, _, BLOCK>::new(Sum, elements.len() as u64, elements[0]);
+    all.add(0, &elements[..])?;
+    let chunks = Partial::<Sum, f32, BLOCK>::plan(elements.len() as u64).chunks;
+    let us = median_us(1000, 1, || all.finish())?;
+    println!(
+        r#"{{"impl":"gpu_reduce","op":"fold_sum","dtype":"f32","n":{chunks},"block":{BLOCK},"chunks":{chunks},"us":{us:.2}}}"#
+    );
     Ok(())
+}
+
+/// A device for each shard, two at least.
+fn places(devices: &Devices) -> Vec<&Device> {
+    let count = devices.as_slice().len();
+    devices.as_slice().iter().cycle().take(count.max(2)).collect()
 }
 
 /// The same elements again and again, so that they need not be on the host.
@@ -48,7 +90,8 @@ fn filled(device: &Device, pattern: &[f32], len: usize) -> Result<Buffer<f32>, g
 
 fn large(devices: &Devices, len: usize) -> Result<(), Box<dyn Error>> {
     let pattern = samples(1 << 26);
-    let count = devices.as_slice().len();
+    let places = places(devices);
+    let count = places.len();
     let one = filled(&devices.as_slice()[0], &pattern, len)?;
     let sums = timed_alike(&one, "one", len)?;
     // As much on each; and a third of a percent less on the first, which then ends within a chunk.
@@ -57,7 +100,7 @@ fn large(devices: &Devices, len: usize) -> Result<(), Box<dyn Error>> {
     };
     for (cut, first) in [("even", len / count), ("uneven", len / count / 300 * 299 + 7)] {
         let (mut start, mut shards) = (0, Vec::new());
-        for (device, part) in devices.as_slice().iter().zip(parts(first)) {
+        for (device, part) in places.iter().zip(parts(first)) {
             let part = if shards.len() + 1 == count { len - start } else { part };
             let rotated: Vec<_> =
                 pattern.iter().cycle().skip(start % pattern.len()).take(pattern.len()).copied().collect();
@@ -74,16 +117,16 @@ fn large(devices: &Devices, len: usize) -> Result<(), Box<dyn Error>> {
 fn timed_alike<D: Reduce<Item = f32>>(data: &D, cut: &str, len: usize) -> Result<[u32; 2], Box<dyn Error>> {
     let plain = median_us(20, 1, || data.reduce::<Sum, 1024>())?;
     print_case::<f32>("gpu_reduce", &format!("sum_{cut}"), len, plain);
-    let exact = median_us(20, 1, || data.reduce::<ExactSum, 512>())?;
+    let exact = median_us(20, 1, || data.reduce::<ExactSum, 1024>())?;
     print_case::<f32>("gpu_reduce", &format!("exact_sum_{cut}"), len, exact);
-    Ok([data.reduce::<Sum, 1024>()?.to_bits(), data.reduce::<ExactSum, 512>()?.to_bits()])
+    Ok([data.reduce::<Sum, 1024>()?.to_bits(), data.reduce::<ExactSum, 1024>()?.to_bits()])
 }
 
 fn small(devices: &Devices, per_device: usize) -> Result<(), Box<dyn Error>> {
-    let count = devices.as_slice().len();
+    let places = places(devices);
+    let count = places.len();
     let data = samples(per_device * count);
-    let parts: Vec<Buffer<f32>> = devices
-        .as_slice()
+    let parts: Vec<Buffer<f32>> = places
         .iter()
         .zip(data.chunks(per_device))
         .map(|(device, part)| device.upload(part))

@@ -141,16 +141,16 @@ macro_rules! reduce_entries {
             #[allow(improper_ctypes_definitions, clippy::too_many_arguments)]
             pub unsafe fn entry(
                 $($parameter: $type,)*
+                chunk: u32,
+                before: u32,
                 len: u64,
-                chunk: u64,
                 slots: *mut u64,
                 result: $crate::reduce::Target<<$op as $crate::Op<$item>>::Output>,
-                whole: $crate::reduce::Whole,
                 $($of_first: $type_of_first,)*
                 op: $op,
             ) {
                 const WIDTH: usize = $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES);
-                let arguments = $crate::reduce::Arguments { input: $value, len, chunk, slots, result, whole, first: $first, op };
+                let arguments = $crate::reduce::Arguments { input: $value, chunk, before, len, slots, result, first: $first, op };
                 // SAFETY: the host launches it as `reduce` asks.
                 unsafe { $crate::reduce::$kernel::<$op, $input, $block, WIDTH>(arguments) }
             }

@@ -278,7 +278,7 @@ mod tests {
     /// On a GPU: a module that the driver does not take, and a launch that it refuses, are errors, and the device goes on.
     #[test]
     fn a_failed_launch_leaves_the_device_usable() {
-        use gpu_reduce_kernels::reduce::{Arguments, Kernel, Target, Whole};
+        use gpu_reduce_kernels::reduce::{Arguments, Kernel, Target};
         use std::ptr::{null, null_mut};
 
         let gpu = match Gpu::open(0) {
@@ -292,8 +292,9 @@ mod tests {
         assert!(matches!(bad, Err(Error::Launch { .. })), "{bad:?}");
         let input: *const f32 = null();
         let result = Target::device(null_mut());
-        let (slots, whole) = (null_mut(), Whole::new(1, 1));
-        let arguments = Arguments { input, len: 1, chunk: 1, slots, result, whole, first: input, op: Sum };
+        let slots = null_mut();
+        let arguments =
+            Arguments { input, chunk: 1, before: 0, len: 1, slots, result, first: input, op: Sum };
         let refused = gpu.with_workspace(|workspace| {
             let grid = Grid { blocks: 0, block: 256, resident: 256 };
             let stream = &workspace.queue.stream;

@@ -217,7 +217,8 @@ fn names<'a, D: Data<'a>>(shards: &[D]) -> String {
 pub(crate) struct Located<'a, D> {
     shards: Vec<Shard>,
     len: u64,
-    data: PhantomData<(&'a (), fn() -> D)>,
+    lifetime: PhantomData<&'a ()>,
+    data: PhantomData<fn() -> D>,
 }
 
 impl<'a, D: Data<'a>> Located<'a, D> {
@@ -242,7 +243,7 @@ impl<'a, D: Data<'a>> Located<'a, D> {
             pointers.arrays(&mut |address, bytes| arrays.push((address, bytes)));
             shards.push(Shard { gpu, len: part.len() as u64, arrays });
         }
-        Ok(Some(Self { shards, len: data.len() as u64, data: PhantomData }))
+        Ok(Some(Self { shards, len: data.len() as u64, lifetime: PhantomData, data: PhantomData }))
     }
 
     /// Those in a range.
@@ -252,7 +253,12 @@ impl<'a, D: Data<'a>> Located<'a, D> {
             let arrays = arrays.iter().map(|&(start, bytes)| (start + part.start * bytes as u64, bytes));
             Shard { gpu, len: part.end - part.start, arrays: arrays.collect() }
         });
-        Self { shards: parts.collect(), len: range.end - range.start, data: PhantomData }
+        Self {
+            shards: parts.collect(),
+            len: range.end - range.start,
+            lifetime: PhantomData,
+            data: PhantomData,
+        }
     }
 
     /// What lies on each GPU, one after the other.

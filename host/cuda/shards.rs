@@ -15,12 +15,12 @@ use cust::stream::StreamWaitEventFlags;
 use cust::sys::{self, CUresult};
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::kernels::Parameters;
-use gpu_reduce_kernels::reduce::{self, Target, Whole};
+use gpu_reduce_kernels::reduce::{self, Target};
 use gpu_reduce_kernels::segments::Cut;
 use gpu_reduce_kernels::slot;
 use std::ffi::c_void;
 use std::ops::Range;
-use std::ptr::{null_mut, without_provenance_mut};
+use std::ptr::without_provenance_mut;
 use std::sync::atomic::AtomicU64;
 
 /// Items on one GPU: part of those that reduce together.
@@ -136,7 +136,7 @@ impl ShardsCall<'_> {
                     shard_start: Some(start),
                 });
             }
-            if end < len && end % chunk != 0 {
+            if end < len && !end.is_multiple_of(chunk) {
                 let before = (end / chunk) as u32;
                 if copied.last().is_none_or(|job| job.before != before) {
                     copied.push(self.of_copy(before));
@@ -218,6 +218,9 @@ unsafe fn copy(queue: &Queue, to: u64, from: u64, bytes: usize) -> Result<(), CU
         error => Err(error),
     }
 }
+
+/// Blocks of the launch that takes what all chunks came to: the last of several blocks does.
+const TAKERS: u32 = 2;
 
 impl Queue {
     /// An area for so many bytes.
@@ -311,12 +314,11 @@ impl Queue {
         let (mut parameters, mut of_first) = (Parameters::NONE, Parameters::NONE);
         arrays.iter().for_each(|address| parameters.push(address));
         firsts.iter().for_each(|address| of_first.push(address));
-        let (len, chunk, before, blocks, chunks) = match job {
-            Some(job) => (job.items.end - job.items.start, plan.chunk, job.before, job.chunks, 0),
-            None => (0, 0, plan.chunks, 1, plan.chunks + 1),
+        let (len, chunk, before, blocks) = match job {
+            Some(job) => (job.items.end - job.items.start, plan.chunk as u32, job.before, job.chunks),
+            None => (plan.len, 0, plan.chunks, TAKERS),
         };
-        let whole = Whole { len: plan.len, before, chunks };
-        reduce::push_rest(&mut parameters, (&len, &chunk, &slots), &result, (&whole, &of_first), op);
+        reduce::push_rest(&mut parameters, (&chunk, &before, &len, &slots), &result, &of_first, op);
         let grid = Grid { blocks, block, resident: block };
         // SAFETY: as the caller vouches; the parameters are those that the kernel, which is one for the call's types, takes.
         let kernel = unsafe { gpu.launch_if_compiled(of.kernel, of.own, &self.stream, grid, &parameters) }?;
@@ -335,9 +337,8 @@ impl Queue {
         job: &Job,
         slots: *mut u64,
     ) -> Result<&'static Compiled, Error> {
-        let slots = slots.wrapping_sub(job.before as usize * call.of.words);
         // SAFETY: as the caller vouches.
-        unsafe { self.enqueue_chunks(gpu, call, Some(job), slots, Target::device(null_mut())) }
+        unsafe { self.enqueue_chunks(gpu, call, Some(job), slots, Target::none()) }
     }
 
     /// Enqueues a group of jobs, of which there are some, with slots that follow one another. Returns the kernel.
@@ -577,7 +578,7 @@ pub unsafe fn enqueue_shards(
         reach &= shard.gpu.reaches(on)?;
     }
     let _turn = streams.first().map(GpuStream::turn);
-    let words = (call.plan.chunks as usize + 1) * call.of.words;
+    let words = (call.plan.chunks + TAKERS) as usize * call.of.words;
     let slots = home.enter(|gpu, queue| match () {
         () if queue.is_capturing => Err(Error::Capture),
         () if reach => queue.slots_for(gpu, words),
@@ -593,7 +594,8 @@ pub unsafe fn enqueue_shards(
         stream_of(streams, call.shards[job.shard].gpu)?.enter(enqueue)
     });
     let enqueued = enqueued.and_then(|()| meet(streams)).and_then(|()| {
-        // SAFETY: as the caller vouches; something comes to each slot but its own.
+        let slots = slots.wrapping_add(call.plan.chunks as usize * call.of.words);
+        // SAFETY: as the caller vouches; something comes to each slot before its own.
         home.enter(|gpu, queue| unsafe {
             queue.enqueue_chunks(gpu, call, None, slots, Target::device(result)).map(drop)
         })

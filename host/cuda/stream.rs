@@ -13,7 +13,7 @@ use cust::stream::{Stream, StreamFlags, StreamWaitEventFlags};
 use cust::sys::{self, CUstream, CUstreamCaptureStatus_enum as CUstreamCaptureStatus};
 use gpu_reduce_kernels::columns::{self, Columns};
 use gpu_reduce_kernels::plan::least_block;
-use gpu_reduce_kernels::reduce::{self, Target, Whole};
+use gpu_reduce_kernels::reduce::{self, Target};
 use gpu_reduce_kernels::rows;
 use gpu_reduce_kernels::segments::{self, Cut, Segments, THREADS, WARPS, most_positions, most_short, places};
 use gpu_reduce_kernels::shape::push_rest;
@@ -278,16 +278,11 @@ impl Queue {
         result: Target<()>,
     ) -> Result<&'static Compiled, Error> {
         let &Call { of, len, block, .. } = call;
-        let launch = |stream: &Stream, kernel, grid: Grid, chunk, slots| {
+        let launch = |stream: &Stream, kernel, grid: Grid, chunk: u64, slots| {
             let mut parameters = call.input;
-            let whole = Whole::new(len, grid.blocks);
-            reduce::push_rest(
-                &mut parameters,
-                (&len, &chunk, &slots),
-                &result,
-                (&whole, &call.input),
-                call.op,
-            );
+            // A device has not the memory for chunks of 2^32 items.
+            let part = (&(chunk as u32), &0, &len, &slots);
+            reduce::push_rest(&mut parameters, part, &result, &call.input, call.op);
             // SAFETY: as the caller vouches; the parameters are those that the kernel, which is one for the call's types, takes.
             unsafe { gpu.launch_if_compiled(kernel, of.own, stream, grid, &parameters) }
         };

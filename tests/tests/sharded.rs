@@ -2,8 +2,8 @@
 
 use gpu_reduce::emulator::{self, Settings};
 use gpu_reduce::{
-    ArgMax, Buffer, Device, Devices, Dot, Element, Error, ExactSum, Item, Max, Mean, Min, Op, Reduce,
-    Sharded, Stream, Sum, Var, View, bf16, f16, for_each_element, for_each_operator, for_each_pair_operator,
+    ArgMax, Buffer, Device, Devices, Dot, Element, Error, ExactSum, Item, Max, Min, Op, Reduce, Sharded,
+    Stream, Sum, Var, View, bf16, f16, for_each_element, for_each_operator, for_each_pair_operator,
 };
 use std::fmt::Debug;
 use std::process::Command;

@@ -10,7 +10,7 @@
 use super::{Exact, Fixed, INFINITE, Leading, MINUS_INFINITE, NAN, NOT_MINUS_ZERO, OfExactSum, Sum, Terms};
 use crate::fold::block_dim;
 use crate::input::{Input, OneByOne};
-use crate::reduce::{Arguments, Whole};
+use crate::reduce::Arguments;
 use crate::segments::unrolled;
 use crate::slot;
 use core::array::from_fn;
@@ -203,12 +203,11 @@ pub(super) unsafe fn reduce<
     arguments: Arguments<P, O, O::Output>,
 ) {
     const { assert!(LOADS * WIDTH * N == TERMS, "terms of a tile") };
-    let Arguments { input, len, chunk, slots, result, whole: Whole { len: count, before, chunks }, .. } =
-        arguments;
+    let Arguments { input, chunk, before, len, slots, result, .. } = arguments;
     let digits = Digits::<W>(shared_array![u32; 4 * W + 1]);
-    let block = thread::block_idx_x();
-    let start = u64::from(block) * chunk;
-    let items = (len - start).min(chunk) as u32;
+    let (block, blocks) = (thread::block_idx_x(), thread::grid_dim_x());
+    let start = u64::from(block) * u64::from(chunk);
+    let items = (len - start).min(chunk.into()) as u32;
     // SAFETY: all threads of the block are here; the chunk lies in the input; each block has a slot.
     unsafe {
         let at = input.offset(start as usize);
@@ -218,16 +217,16 @@ pub(super) unsafe fn reduce<
             None => sum.add_chunk::<OneByOne<P>, BLOCK, WIDTH, LOADS>(OneByOne(at), 0, items),
         }
         thread::sync_threads();
-        let index = before + block;
-        if index + 1 != chunks {
+        let words = slot::words::<Fixed<W>>();
+        if block + 1 < blocks || result.is_none() {
             if thread::thread_idx_x() < warp::WARP_SIZE {
                 digits.carry_over();
-                digits.put(slots.wrapping_add(index as usize * slot::words::<Fixed<W>>()));
+                digits.put(slots.wrapping_add(block as usize * words));
             }
             return;
         }
-        if chunks > 1 {
-            digits.take::<BLOCK>(slots, chunks - 1);
+        if before + block > 0 {
+            digits.take::<BLOCK>(slots.sub(before as usize * words), before + block);
             thread::sync_threads();
         }
         if thread::thread_idx_x() >= warp::WARP_SIZE {
@@ -236,7 +235,7 @@ pub(super) unsafe fn reduce<
         digits.carry_over();
         match result.place() {
             Ok(place) => {
-                let output = O::of_sum(digits, count);
+                let output = O::of_sum(digits, len);
                 if warp::lane_id() == 0 {
                     slot::store(place, output);
                 }
