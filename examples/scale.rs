@@ -94,7 +94,8 @@ fn table(model: &Model, title: &str, len: In) -> Vec<Vec<String>> {
         In::All(len) | In::Each(len) => length(len as usize),
     };
     let first = format!("GPUs, {elements} {title}");
-    let header = [&first, "chunks a GPU", "µs", "TB/s", "times one", "KB received", "limit"].map(str::to_owned);
+    let header =
+        [&first, "chunks a GPU", "µs", "TB/s", "times one", "KB received", "limit"].map(str::to_owned);
     let mut lines = vec![header.to_vec()];
     let rate = |gpus: u32| {
         let all = match len {

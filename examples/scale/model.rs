@@ -60,18 +60,11 @@ impl Model {
         };
         let fold = of_block("fold_sum").next().ok_or(Error::None { op: "fold_sum", block })?;
         let least = measured.of("blocking_sum_one").min_by_key(|time| time.n);
-        let start = least.ok_or(Error::NoLatency { op: "blocking_sum_one", by: "`cargo bench --bench several`" })?;
+        let start =
+            least.ok_or(Error::NoLatency { op: "blocking_sum_one", by: "`cargo bench --bench several`" })?;
         let round_us = round(measured.of("mpi_sum"))
             .ok_or(Error::NoLatency { op: "mpi_sum", by: "`mpi_reduce`, by one rank and by several," })?;
-        Ok(Self {
-            chunks,
-            network,
-            start_us: start.us,
-            part: part.n,
-            parts,
-            fold_us: fold.us,
-            round_us,
-        })
+        Ok(Self { chunks, network, start_us: start.us, part: part.n, parts, fold_us: fold.us, round_us })
     }
 
     /// A GPU's part: so many elements that are so many chunks.
@@ -131,9 +124,8 @@ fn round<'a>(times: impl Iterator<Item = &'a Time>) -> Option<f64> {
     let times: Vec<&Time> = times.collect();
     let alone = times.iter().find(|time| time.ranks == 1)?.us;
     let several = times.iter().filter(|time| time.ranks > 1);
-    let rounds = several.map(|time| {
-        (time.us - alone) / (2.0 * f64::from(time.ranks.next_power_of_two().ilog2()))
-    });
+    let rounds =
+        several.map(|time| (time.us - alone) / (2.0 * f64::from(time.ranks.next_power_of_two().ilog2())));
     let rounds: Vec<f64> = rounds.collect();
     (!rounds.is_empty()).then(|| rounds.iter().sum::<f64>() / rounds.len() as f64)
 }

@@ -103,11 +103,8 @@ fn scale() {
     let shown = format!("<!-- simulated -->\n{tables}<!-- end of simulated -->\n");
     assert!(page.contains(&shown), "the tables are now\n{tables}");
     let (beside, _) = tables.split_once("\n\n").unwrap();
-    let ratios: Vec<f64> = beside
-        .lines()
-        .skip(2)
-        .map(|line| line.split('|').nth(4).unwrap().trim().parse().unwrap())
-        .collect();
+    let ratios: Vec<f64> =
+        beside.lines().skip(2).map(|line| line.split('|').nth(4).unwrap().trim().parse().unwrap()).collect();
     assert!(ratios.len() >= 2, "{beside}");
     assert!(ratios.iter().all(|ratio| (0.9..=1.1).contains(ratio)), "{beside}");
 }
