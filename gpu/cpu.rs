@@ -29,6 +29,10 @@ pub trait Source: Copy + Send + Sync + sealed::Sealed {
     /// What is at an index.
     type Item: Copy + 'static;
 
+    /// No items.
+    #[doc(hidden)]
+    fn none() -> Self;
+
     /// Items.
     fn len(self) -> usize;
 
@@ -106,6 +110,10 @@ impl<A: sealed::Sealed, B: sealed::Sealed> sealed::Sealed for (A, B) {}
 
 impl<T: NoUninit + Send + Sync> Source for &[T] {
     type Item = T;
+
+    fn none() -> Self {
+        &[]
+    }
 
     #[inline(always)]
     fn len(self) -> usize {
@@ -187,6 +195,10 @@ impl<T: NoUninit + Send + Sync> Source for &[T] {
 /// Pairs of items, from two sources of the same length.
 impl<A: Source, B: Source> Source for (A, B) {
     type Item = (A::Item, B::Item);
+
+    fn none() -> Self {
+        (A::none(), B::none())
+    }
 
     #[inline(always)]
     fn len(self) -> usize {

@@ -3,6 +3,7 @@
 use crate::kernels::Parameters;
 use bytemuck::Zeroable;
 use core::array::from_fn;
+use core::ptr::with_exposed_provenance;
 use cuda_std::mem;
 
 /// Where items lie on a device: a pointer to an array, or a pair of pointers to two.
@@ -15,6 +16,14 @@ pub trait Input: Copy + 'static {
 
     /// Adds the pointers to a kernel's parameters.
     fn parameters(&self, parameters: &mut Parameters);
+
+    /// Calls `each` with where each array is, and the bytes of its elements.
+    #[doc(hidden)]
+    fn arrays(&self, each: &mut dyn FnMut(u64, usize));
+
+    /// Arrays that are where `place` says, of so many bytes an element each.
+    #[doc(hidden)]
+    fn at(place: &mut dyn FnMut(usize) -> usize) -> Self;
 
     /// An item, for places that none falls to.
     fn zeroed() -> Self::Item;
@@ -52,6 +61,14 @@ impl<T: Zeroable + Copy + 'static> Input for *const T {
 
     fn parameters(&self, parameters: &mut Parameters) {
         parameters.push(self);
+    }
+
+    fn arrays(&self, each: &mut dyn FnMut(u64, usize)) {
+        each(self.addr() as u64, size_of::<T>());
+    }
+
+    fn at(place: &mut dyn FnMut(usize) -> usize) -> Self {
+        with_exposed_provenance(place(size_of::<T>()))
     }
 
     #[inline(always)]
@@ -102,6 +119,15 @@ impl<A: Input, B: Input> Input for (A, B) {
         self.1.parameters(parameters);
     }
 
+    fn arrays(&self, each: &mut dyn FnMut(u64, usize)) {
+        self.0.arrays(each);
+        self.1.arrays(each);
+    }
+
+    fn at(place: &mut dyn FnMut(usize) -> usize) -> Self {
+        (A::at(place), B::at(place))
+    }
+
     #[inline(always)]
     fn zeroed() -> Self::Item {
         (A::zeroed(), B::zeroed())
@@ -142,6 +168,14 @@ impl<P: Input> Input for OneByOne<P> {
 
     fn parameters(&self, parameters: &mut Parameters) {
         self.0.parameters(parameters);
+    }
+
+    fn arrays(&self, each: &mut dyn FnMut(u64, usize)) {
+        self.0.arrays(each);
+    }
+
+    fn at(place: &mut dyn FnMut(usize) -> usize) -> Self {
+        Self(P::at(place))
     }
 
     #[inline(always)]

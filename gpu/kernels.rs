@@ -122,28 +122,35 @@ macro_rules! reduce_entries {
         )*
     };
     (@entry $kernel:tt { [$name:expr] $op:ty, $item:ty }) => {
-        $crate::reduce_entries! { @kernel $kernel [$name] $op, $item, *const $item, (input: *const $item) => input }
+        $crate::reduce_entries! {
+            @kernel $kernel [$name] $op, $item, *const $item, (input: *const $item) => input, (first: *const $item) => first
+        }
     };
     (@entry $kernel:tt { [$name:expr] $op:ty, $first:ty, $second:ty }) => {
         $crate::reduce_entries! {
             @kernel $kernel [$name] $op, ($first, $second), (*const $first, *const $second),
-            (first: *const $first, second: *const $second) => (first, second)
+            (a: *const $first, b: *const $second) => (a, b), (first_a: *const $first, first_b: *const $second) => (first_a, first_b)
         }
     };
-    (@kernel [$suffix:literal $kernel:ident $block:literal] [$name:expr] $op:ty, $item:ty, $input:ty, ($($parameter:ident: $type:ty),*) => $value:expr) => {
+    (
+        @kernel [$suffix:literal $kernel:ident $block:literal] [$name:expr] $op:ty, $item:ty, $input:ty,
+        ($($parameter:ident: $type:ty),*) => $value:expr, ($($of_first:ident: $type_of_first:ty),*) => $first:expr
+    ) => {
         const _: () = {
             #[$crate::cuda_std::kernel(name = concat!($name, $suffix, $block))]
             #[allow(improper_ctypes_definitions, clippy::too_many_arguments)]
             pub unsafe fn entry(
                 $($parameter: $type,)*
+                chunk: u32,
+                before: u32,
                 len: u64,
-                chunk: u64,
                 slots: *mut u64,
                 result: $crate::reduce::Target<<$op as $crate::Op<$item>>::Output>,
+                $($of_first: $type_of_first,)*
                 op: $op,
             ) {
                 const WIDTH: usize = $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES);
-                let arguments = $crate::reduce::Arguments { input: $value, len, chunk, slots, result, op };
+                let arguments = $crate::reduce::Arguments { input: $value, chunk, before, len, slots, result, first: $first, op };
                 // SAFETY: the host launches it as `reduce` asks.
                 unsafe { $crate::reduce::$kernel::<$op, $input, $block, WIDTH>(arguments) }
             }

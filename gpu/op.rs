@@ -106,6 +106,8 @@ use crate::element::Accumulator;
 use crate::input::Input;
 use crate::kernels::Kernels;
 use crate::reduce::{self, Arguments};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::slot;
 use crate::stage::chunk;
 use core::fmt::Debug;
 use core::marker::PhantomData;
@@ -305,6 +307,13 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     ) {
         // SAFETY: as the caller vouches.
         unsafe { reduce::by_tree::<Self, P, BLOCK, WIDTH>(arguments, is_row) }
+    }
+
+    /// The partial result that the words of a slot hold; none while they are not full.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[doc(hidden)]
+    fn of_slot(word: impl Fn(usize) -> u64) -> Option<Self::Accumulator> {
+        slot::full(word)
     }
 
     /// Reduces by this operator; by its parts, where it has some that have to be alone.

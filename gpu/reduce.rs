@@ -19,28 +19,33 @@ use core::marker::PhantomData;
 use core::ptr::with_exposed_provenance_mut;
 use core::sync::atomic::Ordering;
 use cuda_std::atomic::SystemAtomicU64;
+use cuda_std::intrinsics::apart;
 use cuda_std::{thread, warp};
 
 /// What a launch is given. The kernel's arguments are the fields in this order, the input's pointers one by one; those of an
 /// operator without parameters end before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<P, O, V> {
-    /// `len` items, aligned to their type.
+    /// The items of the launch's chunks, aligned to their type: of all, or of those that lie on a device.
     pub input: P,
-    /// Items in the input, at least one.
-    pub len: u64,
     /// Items in a chunk.
-    pub chunk: u64,
-    /// A [`slot`] for each block's partial result, empty before the launch and after it.
+    pub chunk: u32,
+    /// Chunks before those of the launch.
+    pub before: u32,
+    /// Items in the input; where there are none, those of all.
+    pub len: u64,
+    /// A [`slot`] for each block's partial result, empty before the launch, and before these the slots of the chunks before.
     pub slots: *mut u64,
-    /// Where the result goes.
+    /// Where the result goes. If somewhere, the last block takes all partial results, those of the chunks before too, and leaves the slots empty.
     pub result: Target<V>,
+    /// The first item of all.
+    pub first: P,
     /// The operator.
     pub op: O,
 }
 
-/// Where a result goes: to a place on the device; or its accumulator to an empty slot in host memory. It is an address,
-/// whose uppermost bit, which no address has, says which. (In two arguments, the second of which the kernel's end had to wait for,
+/// Where a result goes: to a place on the device; or its accumulator to an empty slot in host memory; or nowhere, and partial results stay in
+/// their slots. It is an address, whose two uppermost bits, which no address has, say which. (In two arguments, the second of which the kernel's end had to wait for,
 /// an H200 took 50 ns longer.)
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
@@ -48,10 +53,21 @@ pub struct Target<V>(u64, PhantomData<*mut V>);
 
 impl<V> Target<V> {
     const HOST: u64 = 1 << 63;
+    const NONE: u64 = 1 << 62;
 
     /// A place on the device.
     pub fn device(place: *mut V) -> Self {
         Self(place.addr() as u64, PhantomData)
+    }
+
+    /// Nowhere.
+    pub const fn none() -> Self {
+        Self(Self::HOST | Self::NONE, PhantomData)
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_none(&self) -> bool {
+        self.0 & Self::NONE != 0
     }
 
     /// The place on the device; or the slot in host memory.
@@ -73,24 +89,29 @@ impl<V> Target<V> {
 
 impl<P: Input, O: Copy, V: Copy> kernels::Arguments for Arguments<P, O, V> {
     fn parameters(&self, parameters: &mut Parameters) {
-        let Self { input, len, chunk, slots, result, op } = self;
+        let Self { input, chunk, before, len, slots, result, first, op } = self;
         input.parameters(parameters);
-        push_rest(parameters, (len, chunk, slots), result, (&raw const *op).cast());
+        let mut of_first = Parameters::NONE;
+        first.parameters(&mut of_first);
+        push_rest(parameters, (chunk, before, len, slots), result, &of_first, (&raw const *op).cast());
     }
 }
 
-/// Adds the parameters that follow the input's: for a host that knows of the result's type nothing, and of the operator no more
+/// Adds the parameters that follow the input's, those of the first item among them: for a host that knows of the result's type nothing, and of the operator no more
 /// than where it lies, so that one code launches all.
 pub fn push_rest<V: Copy>(
     parameters: &mut Parameters,
-    (len, chunk, slots): (&u64, &u64, &*mut u64),
+    (chunk, before, len, slots): (&u32, &u32, &u64, &*mut u64),
     result: &Target<V>,
+    first: &Parameters,
     op: *const c_void,
 ) {
-    parameters.push(len);
     parameters.push(chunk);
+    parameters.push(before);
+    parameters.push(len);
     parameters.push(slots);
     parameters.push(result);
+    first.as_slice().iter().for_each(|&pointer| parameters.push_address(pointer));
     parameters.push_address(op);
 }
 
@@ -108,14 +129,14 @@ impl<O: Op<P::Item> + Pod, P: Input> kernels::Kernel for RowKernel<O, P> {
     type Arguments = Arguments<P, O, O::Output>;
 }
 
-/// The kernel: reduces `arguments.input`, one block a chunk.
+/// The kernel: reduces `arguments.input`, a block each chunk.
 ///
 /// # Safety
 ///
 /// The launch has BLOCK threads a block (or any number of them that is a BLOCK, where BLOCK is
-/// [`ANY_BLOCK`](crate::plan::ANY_BLOCK)) and a block for each chunk of the input's [`Plan`](crate::Plan), with the
-/// [`width`](crate::op::width) that WIDTH is; the pointers are valid as [`Arguments`] says, and nothing else uses what they
-/// point to meanwhile.
+/// [`ANY_BLOCK`](crate::plan::ANY_BLOCK)) and a block for each chunk of the input by the [`Plan`](crate::Plan) of all items, with the
+/// [`width`](crate::op::width) that WIDTH is, or two for no items; the pointers are valid as [`Arguments`] says, and nothing else uses what they
+/// point to meanwhile, but for the slots, to which others bring their partial results. Where it takes these, the others have been launched.
 #[inline(always)]
 pub unsafe fn reduce<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
@@ -153,20 +174,20 @@ pub(crate) unsafe fn by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const W
 unsafe fn chunks_by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
-    let Arguments { input, len, chunk, slots, result, op } = arguments;
+    let Arguments { input, chunk, before, len, slots, result, first, op } = arguments;
     let (block, blocks, thread) = (thread::block_idx_x(), thread::grid_dim_x(), thread::thread_idx_x());
-    let start = u64::from(block) * chunk;
+    let (start, index) = (u64::from(block) * u64::from(chunk), u64::from(before + block) * u64::from(chunk));
     // SAFETY: there is an item.
-    let op = op.begin(unsafe { input.read() });
+    let op = op.begin(unsafe { first.read() });
     // SAFETY: the chunk lies in the input; every thread of the block is here.
     let partial = unsafe {
-        let len = (len - start).min(chunk) as u32;
-        op.fold_on_gpu::<P, BLOCK, WIDTH>(input.offset(start as usize), len, start)
+        let len = (len - start).min(chunk.into()) as u32;
+        op.fold_on_gpu::<P, BLOCK, WIDTH>(input.offset(start as usize), len, index)
     };
     if blocks == 1 {
         if thread == 0 {
-            // SAFETY: as the caller vouches.
-            unsafe { deliver::<O, P::Item>(&op, partial, len, result) };
+            // SAFETY: as the caller vouches; this is one thread of the block.
+            unsafe { deliver::<O, P::Item>(&op, partial, len, result, Some(slots)) };
         }
         return;
     }
@@ -182,13 +203,20 @@ unsafe fn chunks_by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH
     } else if !last || thread >= warp::WARP_SIZE {
         return;
     }
-    // SAFETY: each block puts something into its slot; this is one warp, and all of it.
-    let accumulator = unsafe { partials::take_all::<O, P::Item>(&op, slots, blocks) };
+    // Asked by who is left, not by all.
+    if apart(|| result.is_none()) {
+        return;
+    }
+    // SAFETY: something comes to each slot; this is one warp, and all of it.
+    let accumulator = unsafe {
+        let slots = slots.sub(before as usize * slot::words::<O::Accumulator>());
+        partials::take_all::<O, P::Item>(&op, slots, before + blocks)
+    };
     // By the lane's number, which is the thread's here: of that, the compiler knows in which lane it is since the branch above,
     // and makes a copy of all between for it.
     if warp::lane_id() == 0 {
         // SAFETY: as the caller vouches.
-        unsafe { deliver::<O, P::Item>(&op, accumulator, len, result) };
+        unsafe { deliver::<O, P::Item>(&op, accumulator, len, result, None) };
     }
 }
 
@@ -223,35 +251,37 @@ unsafe fn row_by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: u
         let op = op.begin(input.read());
         let all = chunk::fold_row::<O, P, BLOCK, WIDTH>(&op, input, len as u32);
         if thread::thread_idx_x() == 0 {
-            deliver::<O, P::Item>(&op, all, len, result);
+            deliver::<O, P::Item>(&op, all, len, result, None);
         }
     }
 }
 
 /// Stores the result of all items' accumulator on the device, zeros where there is no value; or that accumulator in the host's
-/// slot, and the host makes the result of it.
+/// slot, and the host makes the result of it; or, for a result that goes nowhere, puts it into the block's slot.
 ///
 /// # Safety
 ///
-/// The target is valid as [`Arguments`] says.
+/// The target is valid as [`Arguments`] says, and one thread of a block calls it.
 #[inline(always)]
 unsafe fn deliver<O: Op<I>, I: Copy + 'static>(
     op: &O,
     all: O::Accumulator,
     len: u64,
     result: Target<O::Output>,
+    slot: Option<*mut u64>,
 ) {
     // SAFETY: as the field says.
     unsafe { assert_unchecked(len > 0) };
-    let all = op.end(all, len);
+    let (partial, all) = (all, op.end(all, len));
     // SAFETY: as the caller vouches.
     unsafe {
-        match result.place() {
-            Ok(place) => match op.finish(all, len) {
+        match (result.place(), slot) {
+            (Ok(place), _) => match op.finish(all, len) {
                 Some(output) => slot::store(place, output),
                 None => place.write_bytes(0, 1),
             },
-            Err(slot) => {
+            (Err(_), Some(slot)) if result.is_none() => partials::put(slot, 0, partial),
+            (Err(slot), _) => {
                 for index in 0..slot::words::<O::Accumulator>() {
                     let word = SystemAtomicU64::from_ptr(slot.add(index));
                     word.store(slot::word(&all, index), Ordering::Relaxed);

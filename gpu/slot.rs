@@ -60,6 +60,11 @@ pub fn unpack<V: Pod>(word: impl Fn(usize) -> u64) -> V {
     value
 }
 
+/// As [`unpack`], where all words are full.
+pub fn full<V: Pod>(word: impl Fn(usize) -> u64) -> Option<V> {
+    (0..words::<V>()).all(|index| word(index) != EMPTY).then(|| unpack(word))
+}
+
 /// As [`unpack`], for all types the same code: sets the bytes of the value.
 pub fn unpack_bytes(value: &mut [u8], word: impl Fn(usize) -> u64) {
     for (index, part) in value.chunks_mut(4).enumerate() {

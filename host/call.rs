@@ -14,6 +14,7 @@ use std::any::{TypeId, type_name};
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a launch asks of an operator's and an input's type.
 pub struct Types {
@@ -33,6 +34,10 @@ pub struct Types {
     pub bytes: usize,
     /// Words of an accumulator's slot.
     pub words: usize,
+    /// Whether these are all that somebody puts into one.
+    pub is_full: fn(&[AtomicU64]) -> bool,
+    /// Whether the operator may know of the first item: it carries something.
+    pub looks_at_first: bool,
 }
 
 impl Types {
@@ -51,6 +56,8 @@ impl Types {
                 slots: segments::slots::<O, P::Item>(width::<O, P::Item>(P::BYTES)),
                 bytes: P::BYTES,
                 words: slot::words::<O::Accumulator>(),
+                is_full: |words| O::of_slot(|index| words[index].load(Ordering::Relaxed)).is_some(),
+                looks_at_first: size_of::<O>() > 0,
             }
         }
     }
@@ -127,10 +134,15 @@ impl<'a> ShapeCall<'a, ()> {
     /// Those of an input, of which there are some, to places for the results. It is for what has the types of the
     /// operator.
     pub fn with<S, V>(self, input: &'a impl Input, shape: S, results: *mut V) -> ShapeCall<'a, S> {
-        let Self { of, input: mut parameters, block, op, default, has_default, borrowed, .. } = self;
+        let mut parameters = Parameters::NONE;
         input.parameters(&mut parameters);
-        let results = results.cast();
-        ShapeCall { of, input: parameters, shape, block, op, default, has_default, results, borrowed }
+        self.with_parameters(parameters, shape, results.cast())
+    }
+
+    /// As [`with`](Self::with), of an input whose parameters are these.
+    pub fn with_parameters<S>(self, input: Parameters, shape: S, results: *mut c_void) -> ShapeCall<'a, S> {
+        let Self { of, block, op, default, has_default, borrowed, .. } = self;
+        ShapeCall { of, input, shape, block, op, default, has_default, results, borrowed }
     }
 }
 

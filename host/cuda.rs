@@ -6,6 +6,7 @@
 //! - `stream`: launching reductions;
 //! - `pending`: what comes of them later;
 //! - `runs`: launching what finds runs of equal keys;
+//! - `shards`: one reduction by several GPUs;
 //! - `memory`, `staging`: memory and copies;
 //! - `of_cust`: memory and streams that are cust's;
 //! - `ladder`: the classic kernels (with the feature of that name).
@@ -20,11 +21,16 @@ mod modules;
 mod of_cust;
 mod pending;
 mod runs;
+mod shards;
 mod staging;
 mod stream;
 
 pub use memory::{Memory, Pinned};
 pub use pending::Launched;
+pub use shards::{
+    FIRST_BYTES, Group, Shard, ShardsCall, Slots, enqueue_columns_of_shards, enqueue_shards,
+    launch_columns_of_shards, launch_shards, meet, parts, slots_of, stream_of,
+};
 pub use stream::GpuStream;
 
 use crate::Error;
@@ -53,6 +59,8 @@ pub struct Gpu {
     scratches: Mutex<Vec<Spare>>,
     outcomes: Mutex<Vec<Outcome>>,
     stagings: Mutex<Vec<Staging>>,
+    /// By their index, others, and whether this GPU's kernels reach their memory.
+    peers: Mutex<Vec<(usize, bool)>>,
 }
 
 /// A context on top of this thread's stack of them. Dropped, it gives way to the one that the caller had, or to none.
@@ -127,7 +135,7 @@ impl Gpu {
         let current = CurrentContext::get_current().map_err(failed("asking for the current context"))?;
         let context = Context::new(raw).map_err(failed("creating the context"))?;
         CurrentContext::set_current(&current).map_err(failed("restoring the caller's context"))?;
-        let (loaded, workspaces, scratches, outcomes, stagings) = Default::default();
+        let (loaded, workspaces, scratches, outcomes, stagings, peers) = Default::default();
         Ok(Self {
             index,
             name,
@@ -139,6 +147,7 @@ impl Gpu {
             scratches,
             outcomes,
             stagings,
+            peers,
         })
     }
 
@@ -283,7 +292,9 @@ mod tests {
         assert!(matches!(bad, Err(Error::Launch { .. })), "{bad:?}");
         let input: *const f32 = null();
         let result = Target::device(null_mut());
-        let arguments = Arguments { input, len: 1, chunk: 1, slots: null_mut(), result, op: Sum };
+        let slots = null_mut();
+        let arguments =
+            Arguments { input, chunk: 1, before: 0, len: 1, slots, result, first: input, op: Sum };
         let refused = gpu.with_workspace(|workspace| {
             let grid = Grid { blocks: 0, block: 256, resident: 256 };
             let stream = &workspace.queue.stream;

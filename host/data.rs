@@ -2,8 +2,10 @@
 
 use crate::cuda::Gpu;
 use crate::place::Place::{self, Cpu, Gpu as OnGpu};
+use crate::sharded::Shards;
 use crate::{Device, Error, Item, View, cpu::Source};
 use gpu_reduce_kernels::input::Input;
+use std::ops::Range;
 
 /// Items where they lie: a [`View`], or a pair of views of one length on one device, whose elements reduce in pairs. It is
 /// for these alone: what it says of pointers and lengths, kernels take at its word.
@@ -18,6 +20,18 @@ pub trait Data<'a>: Copy + sealed::Sealed {
     /// Where they are on a GPU.
     #[doc(hidden)]
     type Pointers: Input<Item = Self::Item>;
+
+    /// Items on one device.
+    #[doc(hidden)]
+    type Shard: Shard<'a> + Data<'a, Item = Self::Item, Slices = Self::Slices, Pointers = Self::Pointers>;
+
+    /// Whether they may lie on several devices.
+    #[doc(hidden)]
+    const MAY_BE_SHARDED: bool;
+
+    /// Those on each device, one after the other.
+    #[doc(hidden)]
+    fn shards(self) -> Result<Vec<Self::Shard>, Error>;
 
     /// Items.
     #[doc(hidden)]
@@ -34,6 +48,25 @@ pub trait Data<'a>: Copy + sealed::Sealed {
     fn place(self) -> Result<Located<'a, Self>, Error>;
 }
 
+/// Items that lie on one device.
+pub trait Shard<'a>: Data<'a> {
+    /// Those in a range.
+    #[doc(hidden)]
+    fn part(self, range: Range<usize>) -> Result<Self, Error>;
+}
+
+impl<'a, T: Item> Shard<'a> for View<'a, T> {
+    fn part(self, range: Range<usize>) -> Result<Self, Error> {
+        self.slice(range)
+    }
+}
+
+impl<'a, A: Shard<'a>, B: Shard<'a>> Shard<'a> for (A, B) {
+    fn part(self, range: Range<usize>) -> Result<Self, Error> {
+        Ok((self.0.part(range.clone())?, self.1.part(range)?))
+    }
+}
+
 mod sealed {
     pub trait Sealed {}
 }
@@ -42,6 +75,8 @@ impl<T: Item> sealed::Sealed for View<'_, T> {}
 
 impl<A: sealed::Sealed, B: sealed::Sealed> sealed::Sealed for (A, B) {}
 
+impl<S> sealed::Sealed for Shards<'_, S> {}
+
 /// Where data are: slices on the CPU, or pointers on a GPU.
 pub type Located<'a, D> = Place<<D as Data<'a>>::Slices, (&'static Gpu, <D as Data<'a>>::Pointers)>;
 
@@ -49,6 +84,12 @@ impl<'a, T: Item> Data<'a> for View<'a, T> {
     type Item = T;
     type Slices = &'a [T];
     type Pointers = *const T;
+    type Shard = Self;
+    const MAY_BE_SHARDED: bool = false;
+
+    fn shards(self) -> Result<Vec<Self>, Error> {
+        Ok(vec![self])
+    }
 
     fn len(self) -> usize {
         View::len(self)
@@ -66,6 +107,19 @@ impl<'a, A: Data<'a>, B: Data<'a>> Data<'a> for (A, B) {
     type Item = (A::Item, B::Item);
     type Slices = (A::Slices, B::Slices);
     type Pointers = (A::Pointers, B::Pointers);
+    type Shard = (A::Shard, B::Shard);
+    const MAY_BE_SHARDED: bool = A::MAY_BE_SHARDED || B::MAY_BE_SHARDED;
+
+    fn shards(self) -> Result<Vec<Self::Shard>, Error> {
+        let (first, second) = (self.0.shards()?, self.1.shards()?);
+        let lens = |lens: &[usize]| format!("{lens:?}");
+        let of_first: Vec<_> = first.iter().map(|shard| shard.len()).collect();
+        let of_second: Vec<_> = second.iter().map(|shard| shard.len()).collect();
+        match of_first == of_second {
+            true => Ok(first.into_iter().zip(second).collect()),
+            false => Err(Error::OtherShards { first: lens(&of_first), second: lens(&of_second) }),
+        }
+    }
 
     fn len(self) -> usize {
         self.0.len()

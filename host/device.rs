@@ -2,7 +2,7 @@
 
 use crate::cuda::Gpu;
 use crate::place::Place::{self, Cpu};
-use crate::{Buffer, Error, Item, PinnedBuffer, Stream, View, ViewMut, cpu};
+use crate::{Buffer, Devices, Error, Item, PinnedBuffer, Stream, View, ViewMut, cpu};
 use std::ffi::c_void;
 
 /// A device that reduces: an NVIDIA GPU, or the CPU's threads. Cheap to clone, and usable from several threads at once.
@@ -57,6 +57,15 @@ impl Device {
     /// The first GPU where there is one that works, otherwise the CPU.
     pub fn default_device() -> Self {
         Self::cuda(0).unwrap_or_else(|_| Self::cpu())
+    }
+
+    /// All GPUs that the driver has, in its order.
+    ///
+    /// # Errors
+    ///
+    /// As [`cuda`](Self::cuda), of any of them.
+    pub fn all() -> Result<Devices, Error> {
+        Devices::all()
     }
 
     /// Whether this is the CPU.

@@ -143,6 +143,33 @@ pub enum Error {
         second: usize,
     },
 
+    /// Two inputs that reduce together lie on several devices, and not item by item on the same.
+    #[error(
+        "the first input's shards have {first} elements and the second's {second}: inputs that reduce together are cut at the same places"
+    )]
+    OtherShards {
+        /// Elements of each of the first's, as `[3, 4]`.
+        first: String,
+        /// Elements of each of the second's.
+        second: String,
+    },
+
+    /// Devices that are to be used together, or their streams, are not several GPUs, each once, nor one device.
+    #[error(
+        "{device} cannot be one of several devices: give each GPU once, or the CPU alone, and at least one"
+    )]
+    NotDistinct {
+        /// The device that is there twice, or the CPU; or none.
+        device: String,
+    },
+
+    /// Data on several devices were given to what takes them on one.
+    #[error("the items lie on {devices}: bring them to one device first (Sharded::gather)")]
+    SeveralDevices {
+        /// The devices.
+        devices: String,
+    },
+
     /// A range of elements reaches past the buffer's end, or ends before it starts.
     #[error("elements {start}..{end} are not in a buffer of {len} elements")]
     OutOfBounds {

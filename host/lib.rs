@@ -74,6 +74,7 @@ mod reducer;
 mod runs;
 mod segments;
 mod shaped;
+mod sharded;
 mod stream;
 mod tuples;
 
@@ -111,6 +112,7 @@ pub use reducer::Reducer;
 pub use runs::{Runs, reduce_by_key};
 pub use segments::{Offsets, Segments};
 pub use shaped::{Axes, Shaped};
+pub use sharded::{Devices, Sharded, Shards};
 pub use stream::Stream;
 pub use tuples::Operators;
 #[cfg(feature = "ladder")]

@@ -8,6 +8,7 @@ mod of_serde;
 pub(crate) use form::checksum;
 
 use crate::place::Place::{Cpu, Gpu};
+use crate::sharded::partials_on_gpu;
 use crate::{Error, Item, Op, Plan, Reduce, View, cpu};
 use bytemuck::bytes_of;
 use gpu_reduce_kernels::input::Input;
@@ -211,10 +212,14 @@ pub(crate) fn partials_of<O: Op<T>, T: Item>(
     chunks: Range<u32>,
     first: T,
 ) -> Result<Vec<O::Accumulator>, Error> {
+    if let Some(partials) = partials_on_gpu(op, elements, plan, chunks.clone(), &first)? {
+        return Ok(partials);
+    }
     let op = op.begin(first);
     if let Cpu(elements) = elements.0 {
         return Ok(cpu::partials(&op, elements, plan, chunks));
     }
+    // Of an operator that has no kernel.
     let start = plan.elements(chunks.clone()).start;
     let mut partials = Vec::with_capacity(chunks.len());
     for chunk in chunks {

@@ -37,8 +37,8 @@ enum State<'a, V> {
     Given,
 }
 
-/// Makes the result of the words that the device has left.
-type Finish<'a, V> = Box<dyn FnOnce(&[u64]) -> Result<V, Error> + Send + 'a>;
+/// Makes the result of what the devices have left.
+type Finish<'a, V> = Box<dyn FnOnce(&Launched) -> Result<V, Error> + Send + 'a>;
 
 impl<'a, V> Pending<'a, V> {
     /// A result that is there.
@@ -49,7 +49,7 @@ impl<'a, V> Pending<'a, V> {
     /// What `finish` will make of what the device leaves.
     pub(crate) fn new(
         launched: Launched,
-        finish: impl FnOnce(&[u64]) -> Result<V, Error> + Send + 'a,
+        finish: impl FnOnce(&Launched) -> Result<V, Error> + Send + 'a,
     ) -> Self {
         Self(State::Running(launched, Box::new(finish)), PhantomData)
     }
@@ -68,7 +68,7 @@ impl<'a, V> Pending<'a, V> {
             State::Done(result) => result,
             State::Running(launched, finish) => {
                 launched.wait()?;
-                finish(launched.words())
+                finish(&launched)
             }
             State::Given => panic!("the result has been given"),
         }

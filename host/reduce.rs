@@ -3,6 +3,7 @@
 use crate::call::{Call, Types};
 use crate::data::{Data, gpu_of, lies_on};
 use crate::place::Place::{self, Cpu, Gpu};
+use crate::sharded::Located;
 use crate::{
     Buffer, Comparison, Device, Element, Error, Item, Offsets, Op, Pending, PinnedBuffer, Runs, Segments,
     Shaped, Stream, View, ViewMut, cpu, default_block, for_each_comparison, for_each_integer_operator,
@@ -156,7 +157,7 @@ pub trait Reduce {
     /// [`Error::OutOfMemory`], [`Error::Launch`], [`Error::Driver`].
     fn runs<'a, K: Element>(&'a self) -> Result<Runs<K>, Error>
     where
-        Self: Reduce<Data<'a> = View<'a, K>>,
+        Self: Reduce<Data<'a>: Data<'a, Shard = View<'a, K>>>,
     {
         Runs::of(self.data())
     }
@@ -279,6 +280,11 @@ impl<'a, D: Data<'a>> Reducer<D::Item> for Blocks<'a, D> {
         if self.data.is_empty() || !const { fold_alike::<O, D::Item>(D::Pointers::BYTES) } {
             return Ok(false);
         }
+        if const { D::MAY_BE_SHARDED }
+            && let Some(sharded) = Located::of(self.data)?
+        {
+            return sharded.first_gpu().has_kernel(Types::of::<O, D::Pointers>(), self.block);
+        }
         match self.data.place()? {
             Cpu(_) => Ok(true),
             Gpu((gpu, _)) => gpu.has_kernel(Types::of::<O, D::Pointers>(), self.block),
@@ -287,6 +293,11 @@ impl<'a, D: Data<'a>> Reducer<D::Item> for Blocks<'a, D> {
 
     /// It is compiled for each operator and element type that a program uses, and so is no more than what is of these types.
     fn reduce<O: Op<D::Item>>(&self, op: &O) -> Result<O::Output, Error> {
+        if const { D::MAY_BE_SHARDED }
+            && let Some(sharded) = Located::of(self.data)?
+        {
+            return sharded.reduce(op, self.block);
+        }
         let mut all = op.identity();
         // SAFETY: the types are these, and the bytes those of an accumulator, which is plain.
         let place = unsafe {

@@ -5,7 +5,7 @@ use crate::data::{Data, gpu_of, other_device};
 use crate::place::Place::{Cpu, Gpu};
 use crate::segments::{OfKeys, Offsets};
 use crate::{Buffer, Device, Element, Error, Item, Op, Reduce, Stream, View, cpu};
-use gpu_reduce_kernels::runs::Arguments;
+use gpu_reduce_kernels::runs::{Arguments, is_same};
 use std::ptr::null_mut;
 
 /// The runs of equal neighbouring keys, and where each begins: what [`Reduce::runs`] gives, and segments of any values
@@ -50,6 +50,13 @@ impl Starts {
             Err(_) => Self::Long(device.zeros(places)?),
         })
     }
+
+    fn to_vec(&self) -> Result<Vec<u64>, Error> {
+        match self {
+            Self::Short(starts) => Ok(starts.to_vec()?.into_iter().map(u64::from).collect()),
+            Self::Long(starts) => starts.to_vec(),
+        }
+    }
 }
 
 impl<K: Element> Runs<K> {
@@ -69,8 +76,41 @@ impl<K: Element> Runs<K> {
         })
     }
 
+    /// The runs of keys.
+    pub(crate) fn of<'a, D: Data<'a, Shard = View<'a, K>>>(keys: D) -> Result<Self, Error> {
+        match keys.shards()?[..] {
+            [keys] => Self::of_view(keys),
+            ref shards => Self::of_shards(shards),
+        }
+    }
+
+    /// The runs of keys on several devices: those on each, of which the last may go on as the next one's first. They lie on the first device.
+    fn of_shards(shards: &[View<'_, K>]) -> Result<Self, Error> {
+        let device = shards.first().map_or(Device::cpu(), |shard| shard.device());
+        let (mut keys, mut starts, mut len) = (Vec::<K>::new(), Vec::new(), 0);
+        for &shard in shards {
+            let runs = Self::of_view(shard)?;
+            let of_shard = runs.keys.to_vec()?;
+            let goes_on = matches!((keys.last(), of_shard.first()), (Some(&a), Some(&b)) if is_same(a, b));
+            keys.extend(&of_shard[usize::from(goes_on)..]);
+            let of_shard = &runs.starts.to_vec()?[..of_shard.len()];
+            starts.extend(of_shard[usize::from(goes_on)..].iter().map(|start| start + len as u64));
+            len += shard.len();
+        }
+        let number = device.upload(&[starts.len() as u64])?;
+        starts.push(len as u64);
+        let starts = match u32::try_from(len) {
+            Ok(_) => {
+                let starts: Vec<_> = starts.iter().map(|&start| start as u32).collect();
+                Starts::Short(device.upload(&starts)?)
+            }
+            Err(_) => Starts::Long(device.upload(&starts)?),
+        };
+        Ok(Self { len, keys: device.upload(&keys)?, starts, number, is_exact: true })
+    }
+
     /// The runs of keys, which are counted first, so that no more is allocated than they need.
-    pub(crate) fn of(keys: View<'_, K>) -> Result<Self, Error> {
+    fn of_view(keys: View<'_, K>) -> Result<Self, Error> {
         let (device, len) = (keys.device(), keys.len());
         let mut runs = Self {
             len,
@@ -252,7 +292,7 @@ pub fn reduce_by_key<'a, K, Q, D, O>(
 ) -> Result<(Buffer<K>, Buffer<O::Output>), Error>
 where
     K: Element,
-    Q: Reduce<Item = K, Data<'a> = View<'a, K>> + ?Sized,
+    Q: Reduce<Item = K, Data<'a>: Data<'a, Shard = View<'a, K>>> + ?Sized,
     D: Reduce + ?Sized,
     O: Op<D::Item, Output: Item>,
 {

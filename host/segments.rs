@@ -1,9 +1,12 @@
 //! Many reductions at once: segments, rows and columns of an array, each with the bits of reducing that slice alone.
 
+mod sharded;
+
 use crate::call::{ShapeCall, Types};
 use crate::cpu::{Many, OfTypes};
 use crate::data::{Data, gpu_of, lies_on, other_device};
 use crate::place::Place::{self, Cpu, Gpu};
+use crate::sharded::Located;
 use crate::{
     Buffer, Device, Element, Error, Item, Op, Operators, Pending, Runs, Stream, View, ViewMut, cpu, cuda,
 };
@@ -237,7 +240,9 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
             if len != data.len() {
                 return Err(Error::OtherLength { first: data.len(), second: len });
             }
-            lies_on(gpu_of(&data.place()?), &bounds.device())?;
+            if !const { D::MAY_BE_SHARDED } || Located::of(data)?.is_none() {
+                lies_on(gpu_of(&data.place()?), &bounds.device())?;
+            }
             return Ok(Self { data, bounds, count: count as u64, number, lifetime: PhantomData });
         }
         match bounds {
@@ -407,6 +412,11 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
     {
         let is_defined = default.or_else(|| op.finish(op.identity(), 0)).is_some();
         let none = OfNone { op: O::NAME, default, is_defined };
+        if const { D::MAY_BE_SHARDED }
+            && let Some(located) = Located::of(self.data)?
+        {
+            return self.run_on_shards(&located, op, none, block);
+        }
         let value = default.unwrap_or(Zeroable::zeroed());
         let call = ShapeCall::new::<O, D::Pointers>(&op, (&value, default.is_some()), block);
         // SAFETY: the types are these.
@@ -506,7 +516,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
     }
 
     /// Enqueues the reduction of each segment, as [`Reduce::enqueue`](crate::Reduce::enqueue); `results` has a place for each, and those
-    /// that have no value get zero.
+    /// that have no value get zero. Of items on [several GPUs](crate::Sharded) with offsets it waits for what the stream was given, and for the results.
     ///
     /// # Safety
     ///
@@ -547,6 +557,12 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         let queue = stream.on(results.gpu())?;
         if self.is_empty() {
             return Ok(());
+        }
+        if const { D::MAY_BE_SHARDED }
+            && let Some(located) = Located::of(self.data)?
+        {
+            // SAFETY: as the caller vouches.
+            return unsafe { self.enqueue_on_shards(&located, op, default, BLOCK, stream, results) };
         }
         match (self.data.place()?, results.into_places(), queue) {
             (Cpu(items), Cpu(results), None) => {
@@ -643,13 +659,18 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         stream: &Stream,
         block: u32,
     ) -> Result<Pending<'a, Buffer<O::Output>>, Error> {
+        let is_defined = default.or_else(|| op.finish(op.identity(), 0)).is_some();
+        let none = OfNone { op: O::NAME, default, is_defined };
+        if const { D::MAY_BE_SHARDED }
+            && let Some(located) = Located::of(self.data)?
+        {
+            return self.launch_on_shards(&located, op, none, block, stream.streams());
+        }
         let place = self.data.place()?;
         let (gpu, items, queue) = match (place, stream.on(gpu_of(&place))?) {
             (Gpu((gpu, items)), Some(queue)) => (gpu, items, queue),
             _ => return Ok(Pending::done(self.run(op, default, block))),
         };
-        let is_defined = default.or_else(|| op.finish(op.identity(), 0)).is_some();
-        let none = OfNone { op: O::NAME, default, is_defined };
         let value = default.unwrap_or(Zeroable::zeroed());
         let call = ShapeCall::new::<O, D::Pointers>(&op, (&value, default.is_some()), block);
         let (this, mut results) = self.with_room(&Device(Gpu(gpu)), none)?;
@@ -677,9 +698,9 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
             }
             segment => Some(this.bounds.what_is_wrong(segment, len)),
         };
-        Ok(Pending::new(launched, move |words| {
+        Ok(Pending::new(launched, move |launched| {
             drop(copies);
-            wrong(words[0]).map_or(Ok(results), Err)
+            wrong(launched.words()[0]).map_or(Ok(results), Err)
         }))
     }
 }

@@ -5,6 +5,7 @@ use crate::cuda::{self, GpuStream};
 use crate::data::{Data, gpu_of, other_device};
 use crate::pending::Pending;
 use crate::place::Place::{self, Cpu, Gpu};
+use crate::sharded::Located as Sharded;
 use crate::{Device, Error, Item, Op, View, ViewMut, cpu};
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -19,13 +20,15 @@ use std::marker::PhantomData;
 /// captured, and the capture is invalid then.
 ///
 /// See [`Reduce::enqueue`](crate::Reduce::enqueue), [`Reduce::launch`](crate::Reduce::launch) and [`upload`](Self::upload).
-pub struct Stream<'a>(Place<(), GpuStream>, PhantomData<&'a ()>);
+///
+/// One for [several devices](crate::Devices::stream) has a queue on each: what is given to it runs where its items lie.
+pub struct Stream<'a>(Place<(), Vec<GpuStream>>, PhantomData<&'a ()>);
 
 impl Stream<'static> {
     pub(crate) fn new(device: &Device) -> Result<Self, Error> {
         let stream = match device.0 {
             Cpu(()) => Cpu(()),
-            Gpu(gpu) => Gpu(GpuStream::new(gpu)?),
+            Gpu(gpu) => Gpu(vec![GpuStream::new(gpu)?]),
         };
         Ok(Self(stream, PhantomData))
     }
@@ -41,7 +44,7 @@ impl<'a> Stream<'a> {
         let stream = match device.0 {
             Cpu(()) => Cpu(()),
             // SAFETY: as the caller vouches.
-            Gpu(gpu) => Gpu(unsafe { GpuStream::of(gpu, stream) }?),
+            Gpu(gpu) => Gpu(vec![unsafe { GpuStream::of(gpu, stream) }?]),
         };
         Ok(Self(stream, PhantomData))
     }
@@ -81,20 +84,65 @@ impl<'a> Stream<'a> {
     where
         'a: 'b,
     {
-        self.has(scratch.gpu())?;
+        self.on(scratch.gpu())?;
         let bytes = scratch.len() * size_of::<u64>();
-        if let (Gpu(stream), Gpu(scratch)) = (&mut self.0, scratch.into_places()) {
+        let gpu = scratch.gpu();
+        if let (Gpu(streams), Gpu(scratch)) = (&mut self.0, scratch.into_places())
+            && let Some(stream) = streams.iter_mut().find(|stream| Some(stream.gpu()) == gpu)
+        {
             stream.lend(scratch.addr() as u64, bytes)?;
         }
         Ok(Stream(self.0, PhantomData))
     }
 
-    /// The device that it is of.
+    /// Streams of different devices, to be used as one.
+    ///
+    /// ```
+    /// use gpu_reduce::{Device, Stream};
+    ///
+    /// let streams = Stream::together([Device::cpu().stream()?])?;
+    /// assert!(streams.device().is_cpu());
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotDistinct`] where there are none, two of a device, or several and one of them the CPU's.
+    pub fn together(streams: impl IntoIterator<Item = Self>) -> Result<Self, Error> {
+        let mut streams = streams.into_iter();
+        let not_distinct = |device: Device| Error::NotDistinct { device: device.to_string() };
+        let Some(mut all) = streams.next() else { return Err(Error::NotDistinct { device: "none".into() }) };
+        for stream in streams {
+            let device = stream.device();
+            match (&mut all.0, stream.0) {
+                (Gpu(all), Gpu(streams)) => {
+                    for stream in streams {
+                        if all.iter().any(|other| other.gpu() == stream.gpu()) {
+                            return Err(not_distinct(Device(Gpu(stream.gpu()))));
+                        }
+                        all.push(stream);
+                    }
+                }
+                _ => return Err(not_distinct(device)),
+            }
+        }
+        Ok(all)
+    }
+
+    /// The device that it is of; of several the first.
     pub fn device(&self) -> Device {
-        Device(match &self.0 {
-            Cpu(()) => Cpu(()),
-            Gpu(stream) => Gpu(stream.gpu()),
+        Device(match self.first() {
+            None => Cpu(()),
+            Some(stream) => Gpu(stream.gpu()),
         })
+    }
+
+    /// The stream of its first device, where that is a GPU.
+    fn first(&self) -> Option<&GpuStream> {
+        match &self.0 {
+            Cpu(()) => None,
+            Gpu(streams) => streams.first(),
+        }
     }
 
     /// Waits for all that is enqueued.
@@ -105,7 +153,7 @@ impl<'a> Stream<'a> {
     pub fn wait(&self) -> Result<(), Error> {
         match &self.0 {
             Cpu(()) => Ok(()),
-            Gpu(stream) => stream.wait(),
+            Gpu(streams) => streams.iter().map(GpuStream::wait).fold(Ok(()), Result::and),
         }
     }
 
@@ -144,9 +192,10 @@ impl<'a> Stream<'a> {
     pub unsafe fn upload<'r, T: Item>(&self, from: &[T], to: impl Into<ViewMut<'r, T>>) -> Result<(), Error> {
         let to = to.into().slice_mut(..from.len())?;
         let gpu = to.gpu();
-        match (to.into_places(), &self.0) {
-            (Cpu(to), Cpu(())) => to.copy_from_slice(from),
-            (Gpu(to), Gpu(stream)) if gpu == Some(stream.gpu()) => match size_of_val(from) {
+        let stream = self.on(gpu)?;
+        match (to.into_places(), stream) {
+            (Cpu(to), None) => to.copy_from_slice(from),
+            (Gpu(to), Some(stream)) => match size_of_val(from) {
                 0 => {}
                 // SAFETY: as the caller vouches.
                 bytes => unsafe { stream.upload(from.as_ptr().cast(), to.cast(), bytes)? },
@@ -173,9 +222,10 @@ impl<'a> Stream<'a> {
         let Some(to) = to.get_mut(..from.len()) else {
             return Err(Error::OutOfBounds { start: 0, end: from.len(), len });
         };
-        match (from.place()?, &self.0) {
-            (Cpu(from), Cpu(())) => to.copy_from_slice(from),
-            (Gpu((gpu, from)), Gpu(stream)) if gpu == stream.gpu() => match size_of_val(to) {
+        let place = from.place()?;
+        match (place, self.on(gpu_of(&place))?) {
+            (Cpu(from), None) => to.copy_from_slice(from),
+            (Gpu((_, from)), Some(stream)) => match size_of_val(to) {
                 0 => {}
                 // SAFETY: as the caller vouches; the elements' bytes are those of `T`s.
                 bytes => unsafe { stream.download(from.cast(), to.as_mut_ptr().cast(), bytes)? },
@@ -188,10 +238,7 @@ impl<'a> Stream<'a> {
     /// The `CUstream`, for the driver's own functions, such as those that capture a graph; none on the CPU. It lives as long as
     /// the stream.
     pub fn as_raw(&self) -> Option<*mut c_void> {
-        match &self.0 {
-            Cpu(()) => None,
-            Gpu(stream) => Some(stream.as_raw()),
-        }
+        self.first().map(GpuStream::as_raw)
     }
 
     /// Has what is enqueued here from now on come after what another stream was given so far, by its handle. The host waits for nothing. On the CPU all
@@ -201,10 +248,10 @@ impl<'a> Stream<'a> {
     ///
     /// The other is a stream of this driver's.
     pub(crate) unsafe fn come_after(&self, other: *mut c_void) -> Result<(), Error> {
-        match &self.0 {
-            Cpu(()) => Ok(()),
+        match self.first() {
+            None => Ok(()),
             // SAFETY: as the caller vouches.
-            Gpu(stream) => unsafe { stream.come_after(other) },
+            Some(stream) => unsafe { stream.come_after(other) },
         }
     }
 
@@ -225,9 +272,20 @@ impl<'a> Stream<'a> {
     {
         let none = || op.finish(op.identity(), 0).ok_or(Error::EmptyInput { op: O::NAME });
         let result = result.slice_mut(..1)?;
-        self.has(result.gpu())?;
-        match (data.place()?, result.into_places(), &self.0) {
-            (Cpu(items), Cpu(result), Cpu(())) => {
+        let gpu = result.gpu();
+        let stream = self.on(gpu)?;
+        if const { D::MAY_BE_SHARDED }
+            && let Gpu(streams) = &self.0
+            && let Some(sharded) = Sharded::of_some(data)?
+        {
+            let (Some(on), Gpu(place)) = (gpu, result.into_places()) else {
+                unreachable!("they are the stream's")
+            };
+            // SAFETY: as the caller vouches; the result's place is in bounds.
+            return unsafe { sharded.enqueue(op, block, streams, on, place) };
+        }
+        match (data.place()?, result.into_places(), stream) {
+            (Cpu(items), Cpu(result), None) => {
                 result[0] = match data.len() {
                     0 => none()?,
                     _ => cpu::reduce::<O, D::Slices, D::Pointers>(op, items, block)
@@ -236,7 +294,11 @@ impl<'a> Stream<'a> {
                 Ok(())
             }
             // SAFETY: as the caller vouches; the result's place is in bounds.
-            (Gpu((gpu, items)), Gpu(result), Gpu(stream)) if gpu == stream.gpu() => unsafe {
+            (_, Gpu(result), Some(stream)) if D::MAY_BE_SHARDED && data.len() == 0 => unsafe {
+                stream.fill(result.cast(), bytemuck::bytes_of(&none()?))
+            },
+            // SAFETY: as above.
+            (Gpu((of_items, items)), Gpu(result), Some(stream)) if Some(of_items) == gpu => unsafe {
                 match data.len() {
                     0 => stream.fill(result.cast(), bytemuck::bytes_of(&none()?)),
                     len => {
@@ -246,7 +308,7 @@ impl<'a> Stream<'a> {
                     }
                 }
             },
-            (place, ..) => Err(other_device(gpu_of(&place), &self.device())),
+            (place, ..) => Err(other_device(gpu_of(&place), &Device(gpu.map_or(Cpu(()), Gpu)))),
         }
     }
 
@@ -258,14 +320,19 @@ impl<'a> Stream<'a> {
         block: u32,
     ) -> Result<Pending<'d, O::Output>, Error> {
         let value = |value: Option<O::Output>| value.ok_or(Error::EmptyInput { op: O::NAME });
-        match (data.place()?, &self.0) {
-            (Cpu(_), Cpu(())) | (Gpu(_), Gpu(_)) if data.len() == 0 => {
-                Ok(Pending::done(value(op.finish(op.identity(), 0))))
-            }
-            (Cpu(items), Cpu(())) => {
+        if const { D::MAY_BE_SHARDED }
+            && let Gpu(streams) = &self.0
+            && let Some(sharded) = Sharded::of(data)?
+        {
+            return sharded.launch(op, block, streams);
+        }
+        let place = data.place()?;
+        match (place, self.on(gpu_of(&place))?) {
+            _ if data.len() == 0 => Ok(Pending::done(value(op.finish(op.identity(), 0)))),
+            (Cpu(items), None) => {
                 Ok(Pending::done(value(cpu::reduce::<O, D::Slices, D::Pointers>(&op, items, block))))
             }
-            (Gpu((gpu, items)), Gpu(stream)) if gpu == stream.gpu() => {
+            (Gpu((_, items)), Some(stream)) => {
                 let len = data.len() as u64;
                 // SAFETY: the types are these; the items are borrowed until the work has been waited for, or nobody asks what comes of it: whatever
                 // memory they are in then, it is read and no more, and to free it waits for the device.
@@ -273,7 +340,8 @@ impl<'a> Stream<'a> {
                     let types = Types::of::<O, D::Pointers>();
                     stream.launch(&Call::new(types, (&raw const op).cast(), &items, len, block))?
                 };
-                Ok(Pending::new(launched, move |words| {
+                Ok(Pending::new(launched, move |launched| {
+                    let words = launched.words();
                     let mut all = op.identity();
                     // SAFETY: the bytes of an accumulator, which is plain.
                     let bytes = unsafe {
@@ -288,20 +356,22 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// The stream, of a GPU; an error unless the data are on its device.
-    pub(crate) fn on(&self, gpu: Option<&'static cuda::Gpu>) -> Result<Option<&GpuStream>, Error> {
-        self.has(gpu)?;
-        Ok(match &self.0 {
-            Cpu(()) => None,
-            Gpu(stream) => Some(stream),
-        })
+    /// The streams of GPUs.
+    pub(crate) fn streams(&self) -> &[GpuStream] {
+        match &self.0 {
+            Cpu(()) => &[],
+            Gpu(streams) => streams,
+        }
     }
 
-    /// An error unless what lies on this GPU, or on the CPU, is on the stream's device.
-    fn has(&self, gpu: Option<&'static cuda::Gpu>) -> Result<(), Error> {
+    /// The stream of this GPU; none of the CPU, where that is it; an error where there is none.
+    pub(crate) fn on(&self, gpu: Option<&'static cuda::Gpu>) -> Result<Option<&GpuStream>, Error> {
         match (gpu, &self.0) {
-            (None, Cpu(())) => Ok(()),
-            (Some(gpu), Gpu(stream)) if gpu == stream.gpu() => Ok(()),
+            (None, Cpu(())) => Ok(None),
+            (Some(_), Gpu(streams)) => match streams.iter().find(|stream| Some(stream.gpu()) == gpu) {
+                Some(stream) => Ok(Some(stream)),
+                None => Err(other_device(gpu, &self.device())),
+            },
             _ => Err(other_device(gpu, &self.device())),
         }
     }

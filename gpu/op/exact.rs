@@ -59,6 +59,11 @@ macro_rules! of_exact_sum {
                 unsafe { T::reduce_on_gpu::<Self, P, BLOCK, WIDTH>(arguments, is_row) }
             }
 
+            #[cfg(not(target_arch = "nvptx64"))]
+            fn of_slot(word: impl Fn(usize) -> u64) -> Option<T::State> {
+                T::of_slot(word)
+            }
+
             #[inline(always)]
             fn fold_item(&self, all: &mut T::State, item: T, _: u64) {
                 item.add_to(all);
@@ -99,6 +104,8 @@ use crate::element::{Accumulator, Element};
 use crate::input::Input;
 use crate::op::{Op, fma};
 use crate::reduce::{self, Arguments};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::slot;
 use bytemuck::{Pod, Zeroable};
 use core::fmt::Debug;
 use core::hint::assert_unchecked;
@@ -556,6 +563,11 @@ pub trait ExactElement: Element {
     #[doc(hidden)]
     fn sum<S: Source<Item = Self>>(items: S) -> Self::State;
 
+    /// As [`Op::of_slot`].
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[doc(hidden)]
+    fn of_slot(word: impl Fn(usize) -> u64) -> Option<Self::State>;
+
     /// What the kernel of an operator does that sums so.
     ///
     /// # Safety
@@ -637,6 +649,11 @@ macro_rules! floats {
             #[inline(always)]
             fn sum<S: Source<Item = Self>>(items: S) -> Fixed<$words> {
                 cpu::sum_of::<Alone, S, 1, $words, $windows>(items)
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            fn of_slot(word: impl Fn(usize) -> u64) -> Option<Fixed<$words>> {
+                Fixed::of_slot(word)
             }
 
             #[inline(always)]
@@ -745,6 +762,11 @@ macro_rules! integers {
                 sum
             }
 
+            #[cfg(not(target_arch = "nvptx64"))]
+            fn of_slot(word: impl Fn(usize) -> u64) -> Option<i128> {
+                slot::full(word)
+            }
+
             #[inline(always)]
             unsafe fn reduce_on_gpu<O: OfExactSum<$type, Accumulator = i128>, P: Input<Item = $type>, const BLOCK: u32, const WIDTH: usize>(
                 arguments: Arguments<P, O, O::Output>,
@@ -804,6 +826,11 @@ pub trait ExactFactor: ExactElement {
     #[doc(hidden)]
     fn sum_products<S: Source<Item = (Self, Self)>>(items: S) -> Self::Products;
 
+    /// As [`Op::of_slot`].
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[doc(hidden)]
+    fn products_of_slot(word: impl Fn(usize) -> u64) -> Option<Self::Products>;
+
     /// What the kernel of an operator does that sums products so.
     ///
     /// # Safety
@@ -852,6 +879,11 @@ macro_rules! factors {
             #[inline(always)]
             fn sum_products<S: Source<Item = (Self, Self)>>(items: S) -> Fixed<$words> {
                 cpu::sum_of::<Products, S, $terms, $words, $windows>(items)
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            fn products_of_slot(word: impl Fn(usize) -> u64) -> Option<Fixed<$words>> {
+                Fixed::of_slot(word)
             }
 
             #[inline(always)]
@@ -983,6 +1015,11 @@ macro_rules! integer_factors {
                         a.product(b)
                     })
                     .fold(0, i128::wrapping_add)
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            fn products_of_slot(word: impl Fn(usize) -> u64) -> Option<i128> {
+                slot::full(word)
             }
 
             #[inline(always)]

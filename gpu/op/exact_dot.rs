@@ -43,6 +43,11 @@ impl<T: ExactFactor> Op<(T, T)> for ExactDot {
         unsafe { T::reduce_products_on_gpu::<Self, P, BLOCK, WIDTH>(arguments, is_row) }
     }
 
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn of_slot(word: impl Fn(usize) -> u64) -> Option<T::Products> {
+        T::products_of_slot(word)
+    }
+
     #[inline(always)]
     fn fold_item(&self, all: &mut T::Products, (a, b): (T, T), _: u64) {
         a.add_product_to(b, all);

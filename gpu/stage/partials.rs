@@ -5,10 +5,10 @@ use crate::{Op, slot};
 use bytemuck::Pod;
 use core::array::from_fn;
 use core::sync::atomic::Ordering;
-use cuda_std::atomic::AtomicU64;
+use cuda_std::atomic::{AtomicU64, SystemAtomicU64};
 use cuda_std::{thread, warp};
 
-/// Puts a block's partial result into its slot.
+/// Puts a block's partial result into its slot, which may be in another device's memory, or in the host's.
 ///
 /// # Safety
 ///
@@ -19,7 +19,7 @@ pub(crate) unsafe fn put<A: Pod>(slots: *mut u64, block: u32, partial: A) {
     let slot = slots.wrapping_byte_add(block as usize * (8 * slot::words::<A>()));
     for index in 0..slot::words::<A>() {
         // SAFETY: the slot is this block's.
-        let place = unsafe { AtomicU64::from_ptr(slot.add(index)) };
+        let place = unsafe { SystemAtomicU64::from_ptr(slot.add(index)) };
         place.store(slot::word(&partial, index), Ordering::Relaxed);
     }
 }
@@ -72,9 +72,11 @@ unsafe fn take_batches<O: Op<I>, I: Copy + 'static, const WORDS: usize, const BA
     let mut first = thread::thread_idx_x();
     while first < blocks {
         let block = |slot: usize| first + slot as u32 * warp::WARP_SIZE;
+        // One address, and distances from it that are constants.
+        let at = slots.wrapping_add(first as usize * WORDS);
         let word = |slot: usize, word: usize| {
             // SAFETY: called for slots of blocks only.
-            unsafe { AtomicU64::from_ptr(slots.add(block(slot) as usize * WORDS + word)) }
+            unsafe { AtomicU64::from_ptr(at.wrapping_add(slot * warp::WARP_SIZE as usize * WORDS + word)) }
         };
         // Slots beyond the last count as full.
         let mut values =

@@ -1,12 +1,14 @@
 //! No GPU, in a build without: the types of `cuda`, of which there are no values, so that whoever has one need not ask.
 
 use crate::Error;
-use crate::call::{Call, ColumnsCall, RunsCall, SegmentsCall, Types};
+use crate::Plan;
+use crate::call::{Call, ColumnsCall, RunsCall, SegmentsCall, ShapeCall, Types};
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::segments::Segments;
 use std::convert::Infallible;
 use std::ffi::c_void;
 use std::fmt;
+use std::ops::Range;
 
 /// A GPU that was opened: there is none.
 #[derive(Debug, PartialEq)]
@@ -277,7 +279,29 @@ impl GpuStream {
     }
 }
 
+impl GpuStream {
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn enqueue_segments_to(&self, _: SegmentsCall, _: usize, _: u64) -> Result<(), Error> {
+        match self.0 {}
+    }
+}
+
 impl Launched {
+    pub fn together(all: Vec<Self>) -> Self {
+        match all.into_iter().next() {
+            Some(first) => first,
+            None => unreachable!("there is none"),
+        }
+    }
+
+    pub fn words_of_parts(&self) -> impl Iterator<Item = &[u64]> {
+        match self.0 {}
+        #[allow(unreachable_code)]
+        std::iter::empty()
+    }
+
     pub fn is_done(&self) -> Result<bool, Error> {
         match self.0 {}
     }
@@ -287,6 +311,126 @@ impl Launched {
     }
 
     pub fn words(&self) -> &[u64] {
+        match self.0 {}
+    }
+}
+
+/// Items on one GPU: part of those that reduce together.
+pub struct Shard {
+    pub gpu: &'static Gpu,
+    pub len: u64,
+    pub arrays: Vec<(u64, usize)>,
+}
+
+/// A reduction of items on several GPUs.
+pub struct ShardsCall<'a> {
+    pub of: &'static Types,
+    pub shards: &'a [Shard],
+    pub start: u64,
+    pub first: &'a [(u64, usize)],
+    pub first_gpu: Option<&'static Gpu>,
+    pub plan: Plan,
+    pub block: u32,
+    pub op: *const c_void,
+}
+
+/// Chunks that one GPU folds.
+pub struct Group(Infallible);
+
+impl Group {
+    pub fn chunks_of_jobs(&self) -> Vec<(u32, usize)> {
+        match self.0 {}
+    }
+}
+
+/// What chunks came to.
+pub struct Slots<'a> {
+    pub before: u32,
+    pub words: &'a [u64],
+}
+
+/// Bytes from one array's first item on the host to the next one's.
+pub const FIRST_BYTES: usize = 64;
+
+/// # Safety
+///
+/// It is never called.
+pub unsafe fn launch_columns_of_shards(
+    _: &[GpuStream],
+    _: &[Shard],
+    gpu: &'static Gpu,
+    _: ShapeCall<()>,
+    _: Columns,
+    _: *mut c_void,
+) -> Result<Launched, Error> {
+    match gpu.0 {}
+}
+
+/// # Safety
+///
+/// It is never called.
+pub unsafe fn enqueue_columns_of_shards(
+    _: &[GpuStream],
+    _: &[Shard],
+    gpu: &'static Gpu,
+    _: ShapeCall<()>,
+    _: Columns,
+    _: *mut c_void,
+) -> Result<(), Error> {
+    match gpu.0 {}
+}
+
+pub fn meet(_: &[GpuStream]) -> Result<(), Error> {
+    Ok(())
+}
+
+pub fn stream_of<'s>(_: &'s [GpuStream], gpu: &Gpu) -> Result<&'s GpuStream, Error> {
+    match gpu.0 {}
+}
+
+pub fn slots_of<'a>(_: &[(u32, usize)], _: &'a [u64], _: usize) -> Vec<Slots<'a>> {
+    Vec::new()
+}
+
+pub fn parts(_: &[Shard], _: &Range<u64>) -> Vec<(usize, Range<u64>)> {
+    Vec::new()
+}
+
+/// # Safety
+///
+/// Nothing: there are no streams.
+pub unsafe fn launch_shards(_: &[GpuStream], _: &ShardsCall) -> Result<(Launched, Vec<Group>), Error> {
+    Err(Error::NoCuda)
+}
+
+/// # Safety
+///
+/// Nothing: there are no streams.
+pub unsafe fn enqueue_shards(
+    _: &[GpuStream],
+    _: &ShardsCall,
+    gpu: &'static Gpu,
+    _: *mut (),
+) -> Result<(), Error> {
+    match gpu.0 {}
+}
+
+impl Gpu {
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn reduce_shards(
+        &self,
+        _: &ShardsCall,
+        _: &mut dyn FnMut(&[Slots], &[u64]),
+    ) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn copy(&self, _: u64, _: u64, _: usize) -> Result<(), Error> {
         match self.0 {}
     }
 }

@@ -45,10 +45,17 @@ impl Outcome {
 /// Words of an outcome from the start.
 const WORDS: usize = 16;
 
-/// Work that is enqueued, and that the host may wait for.
+/// Work that is enqueued, and that the host may wait for: on a GPU, or a part on each of several.
 pub struct Launched {
+    first: Part,
+    others: Vec<Part>,
+}
+
+/// Work on a GPU.
+pub struct Part {
     gpu: &'static Gpu,
-    kernel: &'static Compiled,
+    /// What it launched, if it did.
+    kernel: Option<&'static Compiled>,
     outcome: ManuallyDrop<Outcome>,
 }
 
@@ -82,9 +89,10 @@ impl GpuStream {
     /// As of [`Queue::enqueue`](super::stream::Queue::enqueue), but for the context, until what is returned has been waited for.
     pub unsafe fn launch(&self, call: &Call) -> Result<Launched, Error> {
         // SAFETY: as the caller vouches.
-        self.launched((call.of.words, slot::EMPTY), |gpu, queue, outcome| unsafe {
-            queue.enqueue(gpu, call, Target::host(outcome.words.as_mut_ptr().cast()))
-        })
+        let part = self.launched((call.of.words, slot::EMPTY), |gpu, queue, words| unsafe {
+            queue.enqueue(gpu, call, Target::host(words.cast())).map(Some)
+        });
+        part.map(Launched::from)
     }
 
     /// Enqueues the reduction of each of some segments; the first word is what is wrong.
@@ -93,7 +101,7 @@ impl GpuStream {
     ///
     /// As of [`Queue::enqueue_segments`](super::stream::Queue::enqueue_segments), but for the context, until what is returned has been waited for.
     pub unsafe fn launch_segments(&self, call: &SegmentsCall) -> Result<Launched, Error> {
-        self.launched((1, Cut::NOTHING), |gpu, queue, outcome| {
+        let part = self.launched_with((1, Cut::NOTHING), |gpu, queue, outcome| {
             outcome.is_of_segments = true;
             // What an outcome keeps is not the caller's.
             let source = take(&mut queue.scratch.source);
@@ -102,8 +110,9 @@ impl GpuStream {
             let kernel = unsafe { queue.enqueue_segments(gpu, call, Some(outcome.words.as_mut_ptr())) };
             swap(&mut queue.scratch.partials, &mut outcome.partials);
             queue.scratch.source = source;
-            kernel
-        })
+            kernel.map(Some)
+        });
+        part.map(Launched::from)
     }
 
     /// Enqueues the reduction of each column; nothing can be wrong with them.
@@ -113,15 +122,24 @@ impl GpuStream {
     /// As of [`Queue::enqueue_columns`](super::stream::Queue::enqueue_columns), but for the context, until what is returned has been waited for.
     pub unsafe fn launch_columns(&self, call: &ColumnsCall) -> Result<Launched, Error> {
         // SAFETY: as the caller vouches.
-        self.launched((1, Cut::NOTHING), |gpu, queue, _| unsafe { queue.enqueue_columns(gpu, call) })
+        let launch = |gpu, queue: &mut Queue, _| unsafe { queue.enqueue_columns(gpu, call).map(Some) };
+        self.launched((1, Cut::NOTHING), launch).map(Launched::from)
     }
 
-    /// Enqueues what `work` does, which has so many words of this value for what comes of it.
-    fn launched(
+    /// Enqueues what `work` does, which has so many words of this value for what comes of it, and says what it has launched.
+    pub(super) fn launched(
+        &self,
+        words: (usize, u64),
+        work: impl FnOnce(&'static Gpu, &mut Queue, *mut u64) -> Result<Option<&'static Compiled>, Error>,
+    ) -> Result<Part, Error> {
+        self.launched_with(words, |gpu, queue, outcome| work(gpu, queue, outcome.words.as_mut_ptr()))
+    }
+
+    fn launched_with(
         &self,
         (words, value): (usize, u64),
-        work: impl FnOnce(&'static Gpu, &mut Queue, &mut Outcome) -> Result<&'static Compiled, Error>,
-    ) -> Result<Launched, Error> {
+        work: impl FnOnce(&'static Gpu, &mut Queue, &mut Outcome) -> Result<Option<&'static Compiled>, Error>,
+    ) -> Result<Part, Error> {
         self.enter(|gpu, queue| {
             if queue.is_capturing {
                 return Err(Error::Capture);
@@ -135,7 +153,7 @@ impl GpuStream {
                 return Err(gpu.failed("recording an event", error));
             }
             match kernel {
-                Ok(kernel) => Ok(Launched { gpu, kernel, outcome: ManuallyDrop::new(outcome) }),
+                Ok(kernel) => Ok(Part { gpu, kernel, outcome: ManuallyDrop::new(outcome) }),
                 Err(error) => {
                     lock(&gpu.outcomes).push(outcome);
                     Err(error)
@@ -145,9 +163,53 @@ impl GpuStream {
     }
 }
 
+impl From<Part> for Launched {
+    fn from(first: Part) -> Self {
+        Self { first, others: Vec::new() }
+    }
+}
+
 impl Launched {
+    /// Some parts, at least one.
+    pub(super) fn of(mut parts: Vec<Part>) -> Self {
+        Self { first: parts.remove(0), others: parts }
+    }
+
+    /// Several, at least one, as one.
+    pub fn together(all: Vec<Self>) -> Self {
+        Self::of(
+            all.into_iter().flat_map(|Self { first, others }| std::iter::once(first).chain(others)).collect(),
+        )
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
     /// Whether it has ended.
     pub fn is_done(&self) -> Result<bool, Error> {
+        self.parts().try_fold(true, |is_done, part| Ok(is_done && part.is_done()?))
+    }
+
+    /// Waits until it has ended.
+    pub fn wait(&self) -> Result<(), Error> {
+        self.parts().map(Part::wait).fold(Ok(()), Result::and)
+    }
+
+    /// What has come of it, after it has ended.
+    pub fn words(&self) -> &[u64] {
+        &self.first.outcome.words
+    }
+
+    /// What has come of each part.
+    pub fn words_of_parts(&self) -> impl Iterator<Item = &[u64]> {
+        self.parts().map(|part| &part.outcome.words[..])
+    }
+}
+
+impl Part {
+    /// Whether it has ended.
+    fn is_done(&self) -> Result<bool, Error> {
         let _entered = self.gpu.enter()?;
         let status = self.outcome.event.query().map_err(|error| self.failed(error))?;
         self.outcome.has_ended.set(status == EventStatus::Ready);
@@ -155,7 +217,7 @@ impl Launched {
     }
 
     /// Waits until it has ended.
-    pub fn wait(&self) -> Result<(), Error> {
+    fn wait(&self) -> Result<(), Error> {
         let _entered = self.gpu.enter()?;
         self.outcome.event.synchronize().map_err(|error| self.failed(error))?;
         self.outcome.has_ended.set(true);
@@ -163,16 +225,14 @@ impl Launched {
     }
 
     fn failed(&self, error: CudaError) -> Error {
-        self.gpu.launch_failed(self.kernel.name(), error)
-    }
-
-    /// What has come of it, after it has ended.
-    pub fn words(&self) -> &[u64] {
-        &self.outcome.words
+        match self.kernel {
+            Some(kernel) => self.gpu.launch_failed(kernel.name(), error),
+            None => self.gpu.failed("copying from the device", error),
+        }
     }
 }
 
-impl Drop for Launched {
+impl Drop for Part {
     fn drop(&mut self) {
         // SAFETY: taken once, here.
         let mut outcome = unsafe { ManuallyDrop::take(&mut self.outcome) };

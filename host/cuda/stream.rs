@@ -23,7 +23,7 @@ use std::mem::{ManuallyDrop, transmute};
 use std::ops::{Deref, DerefMut};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A stream, ours or another's, with what its launches share.
 pub struct Queue {
@@ -44,6 +44,10 @@ pub struct Scratch {
     lists: Vec<Area<u64>>,
     /// What launches of [`runs`](super::runs) have in common.
     pub(super) runs: Vec<Area<u64>>,
+    /// Items that were copied from other devices.
+    pub(super) copies: Vec<Area<u64>>,
+    /// As `slots`, in the host's memory, for partial results of devices that do not reach this one.
+    host_slots: Vec<LockedBuffer<u64>>,
     /// Whether a graph may use it, at whatever time.
     is_captured: bool,
     pub(super) source: Source,
@@ -100,7 +104,12 @@ impl Source {
     }
 
     /// An area for so many, or for `likely` ones where it is the driver's.
-    fn area<T: DeviceCopy>(&mut self, gpu: &Gpu, len: usize, likely: usize) -> Result<Area<T>, Error> {
+    pub(super) fn area<T: DeviceCopy>(
+        &mut self,
+        gpu: &Gpu,
+        len: usize,
+        likely: usize,
+    ) -> Result<Area<T>, Error> {
         let bytes = area_bytes::<T>(len);
         self.has(bytes)?;
         let Self::Lent(address, left) = self else { return gpu.allocate(likely.max(len)).map(Area::Own) };
@@ -212,8 +221,28 @@ impl Queue {
         Ok(Self { stream: Handle::new(gpu)?, scratch: Scratch::default(), is_capturing: false })
     }
 
+    /// Slots with so many words in the host's memory.
+    pub(super) fn host_slots_for(&mut self, gpu: &Gpu, words: usize) -> Result<*mut u64, Error> {
+        let last = largest(
+            &mut self.scratch.host_slots,
+            self.is_capturing,
+            |slots| words <= slots.len(),
+            |_| pinned(gpu, words.next_power_of_two(), slot::EMPTY),
+        )?;
+        Ok(last.as_mut_ptr())
+    }
+
+    /// Leaves all slots to whatever graph may use them. They are not empty, and all work has ended.
+    pub(super) fn forget_slots(&mut self) {
+        let Scratch { slots, host_slots, is_captured, .. } = &mut self.scratch;
+        let (slots, host_slots) = (std::mem::take(slots), std::mem::take(host_slots));
+        if *is_captured {
+            std::mem::forget((slots, host_slots));
+        }
+    }
+
     /// Slots with so many words.
-    fn slots_for(&mut self, gpu: &Gpu, words: usize) -> Result<*mut u64, Error> {
+    pub(super) fn slots_for(&mut self, gpu: &Gpu, words: usize) -> Result<*mut u64, Error> {
         let Scratch { slots, source, .. } = &mut self.scratch;
         let likely = words.next_power_of_two().max(SLOT_WORDS);
         let last = largest(
@@ -249,9 +278,11 @@ impl Queue {
         result: Target<()>,
     ) -> Result<&'static Compiled, Error> {
         let &Call { of, len, block, .. } = call;
-        let launch = |stream: &Stream, kernel, grid, chunk, slots| {
+        let launch = |stream: &Stream, kernel, grid: Grid, chunk: u64, slots| {
             let mut parameters = call.input;
-            reduce::push_rest(&mut parameters, (&len, &chunk, &slots), &result, call.op);
+            // A device has not the memory for chunks of 2^32 items.
+            let part = (&(chunk as u32), &0, &len, &slots);
+            reduce::push_rest(&mut parameters, part, &result, &call.input, call.op);
             // SAFETY: as the caller vouches; the parameters are those that the kernel, which is one for the call's types, takes.
             unsafe { gpu.launch_if_compiled(kernel, of.own, stream, grid, &parameters) }
         };
@@ -279,6 +310,7 @@ pub struct GpuStream {
     gpu: &'static Gpu,
     queue: ManuallyDrop<Mutex<Queue>>,
     pub(super) raw: CUstream,
+    turn: Mutex<()>,
 }
 
 // SAFETY: a stream's handle may be used by any thread, and so by several.
@@ -320,7 +352,7 @@ impl GpuStream {
                 waits.map_err(|error| gpu.failed("waiting for an event", error))?;
             }
         }
-        Ok(Self { gpu, queue: ManuallyDrop::new(Mutex::new(queue)), raw })
+        Ok(Self { gpu, queue: ManuallyDrop::new(Mutex::new(queue)), raw, turn: Mutex::new(()) })
     }
 
     /// Takes the memory that launches share from what the caller has lent.
@@ -336,6 +368,11 @@ impl GpuStream {
 
     pub fn gpu(&self) -> &'static Gpu {
         self.gpu
+    }
+
+    /// Held by who enqueues on several streams, the first of which this is, so that all have such calls in one order.
+    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+        lock(&self.turn)
     }
 
     /// The stream, as the driver's functions take it.
@@ -499,8 +536,8 @@ impl Gpu {
 /// nothing is allocated twice.
 pub struct Workspace {
     pub(super) queue: Queue,
-    /// A slot in pinned memory, so that the kernel hands the result to the host itself. Empty between calls.
-    result: LockedBuffer<u64>,
+    /// A slot in pinned memory, so that the kernel hands the result to the host itself; or one for each chunk. Empty between calls.
+    pub(super) result: LockedBuffer<u64>,
 }
 
 /// The last of some, or a new one where that does not do, which is made knowing it.
@@ -581,7 +618,7 @@ impl Workspace {
 }
 
 /// The first `words` words of a result's slot, which grows to have so many.
-fn words_of<'a>(
+pub(super) fn words_of<'a>(
     gpu: &Gpu,
     result: &'a mut LockedBuffer<u64>,
     words: usize,

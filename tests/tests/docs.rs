@@ -94,3 +94,17 @@ fn speed() {
     let shown = format!("<!-- sweep -->\n{summary}<!-- end of sweep -->\n");
     assert!(page.contains(&shown), "the summary is now\n{summary}");
 }
+
+/// The tables of `docs/scale.md` are what the simulation makes of what was measured, of which it says the same within a tenth.
+#[test]
+fn scale() {
+    let tables = printed("scale", &["docs/speed/several.jsonl"]);
+    let page = read("docs/scale.md");
+    let shown = format!("<!-- simulated -->\n{tables}<!-- end of simulated -->\n");
+    assert!(page.contains(&shown), "the tables are now\n{tables}");
+    let (beside, _) = tables.split_once("\n\n").unwrap();
+    let ratios: Vec<f64> =
+        beside.lines().skip(2).map(|line| line.split('|').nth(4).unwrap().trim().parse().unwrap()).collect();
+    assert!(ratios.len() >= 2, "{beside}");
+    assert!(ratios.iter().all(|ratio| (0.9..=1.1).contains(ratio)), "{beside}");
+}

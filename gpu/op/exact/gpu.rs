@@ -203,11 +203,11 @@ pub(super) unsafe fn reduce<
     arguments: Arguments<P, O, O::Output>,
 ) {
     const { assert!(LOADS * WIDTH * N == TERMS, "terms of a tile") };
-    let Arguments { input, len, chunk, slots, result, .. } = arguments;
+    let Arguments { input, chunk, before, len, slots, result, .. } = arguments;
     let digits = Digits::<W>(shared_array![u32; 4 * W + 1]);
     let (block, blocks) = (thread::block_idx_x(), thread::grid_dim_x());
-    let start = u64::from(block) * chunk;
-    let items = (len - start).min(chunk) as u32;
+    let start = u64::from(block) * u64::from(chunk);
+    let items = (len - start).min(chunk.into()) as u32;
     // SAFETY: all threads of the block are here; the chunk lies in the input; each block has a slot.
     unsafe {
         let at = input.offset(start as usize);
@@ -217,15 +217,16 @@ pub(super) unsafe fn reduce<
             None => sum.add_chunk::<OneByOne<P>, BLOCK, WIDTH, LOADS>(OneByOne(at), 0, items),
         }
         thread::sync_threads();
-        if block + 1 < blocks {
+        let words = slot::words::<Fixed<W>>();
+        if block + 1 < blocks || result.is_none() {
             if thread::thread_idx_x() < warp::WARP_SIZE {
                 digits.carry_over();
-                digits.put(slots.wrapping_add(block as usize * slot::words::<Fixed<W>>()));
+                digits.put(slots.wrapping_add(block as usize * words));
             }
             return;
         }
-        if blocks > 1 {
-            digits.take::<BLOCK>(slots, blocks - 1);
+        if before + block > 0 {
+            digits.take::<BLOCK>(slots.sub(before as usize * words), before + block);
             thread::sync_threads();
         }
         if thread::thread_idx_x() >= warp::WARP_SIZE {
@@ -427,7 +428,8 @@ impl<const W: usize> Digits<W> {
                     _ if digit < end => self.0.read(2 * digit),
                     _ => 0,
                 };
-                AtomicU64::from_ptr(slot.add(index as usize)).store(slot::word(&word, 0), Ordering::Relaxed);
+                let place = SystemAtomicU64::from_ptr(slot.add(index as usize));
+                place.store(slot::word(&word, 0), Ordering::Relaxed);
                 index += warp::WARP_SIZE;
             }
         }
@@ -505,6 +507,26 @@ impl<const W: usize> Digits<W> {
             });
             first += BATCH as u32 * groups;
         }
+    }
+}
+
+impl<const W: usize> Fixed<W> {
+    /// The sum that was [put](Digits::put) into a slot; none while that is not full.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(super) fn of_slot(word: impl Fn(usize) -> u64) -> Option<Self> {
+        let header = word(0);
+        let [flags, sign, start, count] = (header as u32).to_le_bytes().map(usize::from);
+        let written = if Digits::<W>::IS_SHORT { count } else { count.max(Digits::<W>::FIRST as usize - 1) };
+        if (0..=written).any(|index| word(index) == slot::EMPTY) {
+            return None;
+        }
+        let digit = |index: usize| match index {
+            _ if index < start => 0,
+            _ if index < start + count => word(1 + index - start) as u32,
+            _ => (sign as u32 & 1).wrapping_neg(),
+        };
+        let words = from_fn(|index| u64::from(digit(2 * index)) | u64::from(digit(2 * index + 1)) << 32);
+        Some(Self { words, flags: flags as u64 })
     }
 }
 
@@ -586,7 +608,7 @@ impl<T: Terms<I, N, W>, I: Copy + 'static, const N: usize, const W: usize, const
         Self { digits, high, level: 0, since: 0, bits: 0, flags: 0, terms: PhantomData }
     }
 
-    /// Adds a chunk of so many items, at least one, of which the first `head` precede a boundary of loads, to digits that it clears.
+    /// Adds a chunk of so many items, of which the first `head` precede a boundary of loads, to digits that it clears.
     ///
     /// # Safety
     ///
@@ -598,6 +620,10 @@ impl<T: Terms<I, N, W>, I: Copy + 'static, const N: usize, const W: usize, const
         head: u32,
         len: u32,
     ) {
+        if len == 0 {
+            // SAFETY: as the caller vouches.
+            return unsafe { self.digits.clear::<BLOCK>() };
+        }
         let row = block_dim::<BLOCK>() * WIDTH as u32;
         let tile = LOADS as u32 * row;
         let first = thread::thread_idx_x() * WIDTH as u32;

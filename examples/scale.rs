@@ -1,0 +1,129 @@
+//! Simulates a sum over more GPUs than there are, from what `cargo bench --bench several` and `mpi_reduce` measured on those that there are:
+//!
+//! ```text
+//! cargo run --release -p gpu_reduce_examples --example scale -- [OPTIONS] FILE.jsonl
+//! ```
+//!
+//! A GPU's part takes the time that one was measured to take for as many chunks of a whole; two all-gathers follow, of as many rounds as the number of GPUs has
+//! bits, each of which takes a round's time between processes of one machine, as measured, and the network's latency besides; then the partial results are folded.
+//! The network's latency and bandwidth are assumed.
+
+/// The files in `examples/common/`.
+#[path = "common"]
+mod common {
+    pub mod table;
+}
+
+/// The files in `examples/scale/`.
+mod scale {
+    pub mod error;
+    pub mod measured;
+    pub mod model;
+}
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use common::table::{length, markdown, rounded, short};
+use scale::error::Error;
+use scale::measured::Measured;
+use scale::model::{Limit, Model, Network};
+
+/// Prints what was measured beside what the simulation says of it, and tables of a sum of f32 over up to 1,024 GPUs: of so many in all, and of so many a GPU.
+#[derive(Parser)]
+struct Args {
+    /// Threads of a block, of which the number of chunks depends.
+    #[arg(long, default_value_t = 1024)]
+    block: u32,
+
+    /// The network's latency of a message, in microseconds.
+    #[arg(long, default_value_t = 2.0, value_name = "MICROSECONDS")]
+    latency: f64,
+
+    /// The network's bandwidth to and from each GPU, in GB/s.
+    #[arg(long, default_value_t = 50.0, value_name = "GB/S")]
+    bandwidth: f64,
+
+    /// What the bench printed: {"impl":"gpu_reduce","op":"part_sum","dtype":"f32","n":1073741824,"block":1024,"chunks":256,"us":950.0}, and so on.
+    #[arg(value_name = "FILE.jsonl")]
+    file: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), Error> {
+    let measured = Measured::read(&args.file)?;
+    let network = Network { latency_us: args.latency, gbps: args.bandwidth };
+    let model = Model::new(&measured, args.block, network)?;
+    let mut text = markdown(&beside_measured(&measured, &model));
+    for (title, len) in [("in all", In::All(1 << 32)), ("a GPU", In::Each(1 << 30))] {
+        text += &format!("\n{}\n", markdown(&table(&model, title, len)).trim_end());
+    }
+    io::stdout().write_all(text.as_bytes()).map_err(Error::Print)
+}
+
+/// Elements of a simulation.
+#[derive(Clone, Copy)]
+enum In {
+    All(u64),
+    Each(u64),
+}
+
+/// What was measured on one GPU, or on two.
+fn beside_measured(measured: &Measured, model: &Model) -> Vec<Vec<String>> {
+    let header = ["sum of `f32`", "µs, measured", "µs, simulated", "ratio"].map(str::to_owned);
+    let mut lines = vec![header.to_vec()];
+    for (what, us, simulated) in model.beside(measured) {
+        lines.push(vec![what, rounded(us), rounded(simulated), short(simulated / us)]);
+    }
+    lines
+}
+
+fn table(model: &Model, title: &str, len: In) -> Vec<Vec<String>> {
+    let elements = match len {
+        In::All(len) | In::Each(len) => length(len as usize),
+    };
+    let first = format!("GPUs, {elements} {title}");
+    let header =
+        [&first, "chunks a GPU", "µs", "TB/s", "times one", "KB received", "limit"].map(str::to_owned);
+    let mut lines = vec![header.to_vec()];
+    let rate = |gpus: u32| {
+        let all = match len {
+            In::All(len) => len,
+            In::Each(len) => len * u64::from(gpus),
+        };
+        let simulated = model.sum(gpus, all);
+        let tbps = all as f64 * 4.0 / simulated.us / 1e6;
+        (simulated, tbps)
+    };
+    let (_, one) = rate(1);
+    for gpus in (0..=10).map(|power| 1 << power) {
+        let (simulated, tbps) = rate(gpus);
+        let limit = match simulated.limit {
+            Limit::Memory => "memory",
+            Limit::Chunks => "chunks",
+            Limit::Messages => "messages",
+        };
+        let chunks = short(f64::from(model.chunks) / f64::from(gpus));
+        lines.push(vec![
+            gpus.to_string(),
+            chunks,
+            rounded(simulated.us),
+            short(tbps),
+            short(tbps / one),
+            short(simulated.bytes as f64 / 1e3),
+            limit.to_owned(),
+        ]);
+    }
+    lines
+}
