@@ -100,6 +100,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     const LEN: u64 = 1 << 22;
     // 1,024 blocks, a tile each.
     const CHUNK: u64 = 4096;
+    const BEFORE: u64 = 0;
     let blocks = (LEN / CHUNK) as u32;
     let input = DeviceBuffer::from_slice(&vec![1f32; LEN as usize])?;
     let scratch = DeviceBuffer::from_slice(&vec![0u64; blocks as usize + 1])?;
@@ -108,7 +109,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     for checks in [true, false] {
         emulator::set_settings(Settings { checks, threads: 1, ..Settings::default() });
-        case("sum_f32_256", &sum, blocks, &[input, LEN, CHUNK, scratch, result])?;
+        case("sum_f32_256", &sum, blocks, &[input, CHUNK, BEFORE, LEN, scratch, result, input])?;
         case("arithmetic", ARITHMETIC, 64, &[scratch])?;
         case("shared", SHARED, 64, &[scratch])?;
     }

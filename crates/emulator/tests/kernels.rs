@@ -95,10 +95,12 @@ fn run(name: &str, text: &str) {
         unsafe {
             launch!(function<<<chunks, block, 0, stream>>>(
                 start,
+                chunk as u32,
+                0u32, // chunks before
                 len as u64,
-                chunk as u64,
                 slots.as_device_ptr(),
-                result.as_device_ptr()
+                result.as_device_ptr(),
+                start
             ))
             .unwrap();
         }

@@ -118,7 +118,7 @@ fn launch_shipped(case: &Case, machine: &Machine) -> Launched {
     let slots = machine.upload(&vec![0u64; chunks * words]);
     let result = machine.memory.allocate(8 * words as u64).unwrap();
     let start = input + 3 * size as u64;
-    let pointers = [start, len as u64, chunk as u64, slots, result | crate::shipped::IN_SLOT];
+    let pointers = [start, chunk as u64, len as u64, slots, result | crate::shipped::IN_SLOT, start];
     let ended = machine.launch(chunks as u32, case.block, &pointers).map(|_| {
         let values = machine.words(result, 2 * words);
         values.into_iter().step_by(2).rev().fold(0, |bits, value| bits << 32 | u64::from(value))
