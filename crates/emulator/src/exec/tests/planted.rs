@@ -370,7 +370,7 @@ fn an_index_one_too_far_is_out_of_bounds() {
         let (_, taken) = case.text.rsplit_once("ld.relaxed.gpu").unwrap();
         let results: Vec<_> = taken.lines().filter(|line| line.contains("st.relaxed.sys")).collect();
         let result = results[results.len() - size / 4];
-        for store in [case.first_line("st.relaxed.gpu"), result] {
+        for store in [case.first_line("st.relaxed.sys"), result] {
             case.plant(
                 store,
                 |line| line.replace("]", &format!("+{}]", 2 * size)),
@@ -386,10 +386,10 @@ fn an_index_one_too_far_is_out_of_bounds() {
 #[test]
 fn a_slot_that_is_no_atomic_is_a_race_between_blocks() {
     for case in shipped() {
-        for (access, weak) in [("st.relaxed.gpu", Action::Write), ("ld.relaxed.gpu", Action::Read)] {
+        for (access, weak) in [("st.relaxed.sys", Action::Write), ("ld.relaxed.gpu", Action::Read)] {
             case.plant(
                 case.first_line(access),
-                |line| line.replace(".relaxed.gpu", ""),
+                |line| line.replace(".relaxed.sys", "").replace(".relaxed.gpu", ""),
                 |case, line, fault, _| {
                     let FaultKind::Race { first, second } = &fault.kind else { panic!("{fault}") };
                     assert!(first.place.line == line || second.place.line == line, "{fault}");
