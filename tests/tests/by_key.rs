@@ -99,7 +99,7 @@ fn test_type<K: Sample>() {
         check::<K>(&keys_of(lengths(len, |hash| (hash % 4) as usize)), &[0, 1], &format!("{len} keys"));
     }
     for run in [1, 2, 3, 100] {
-        check::<K>(&keys_of(lengths(LEN, |_| run)), &starts, &format!("runs of {run}"));
+        check::<K>(&keys_of(lengths(LEN, |_| run)), &starts[..2], &format!("runs of {run}"));
     }
     check::<K>(&keys_of([LEN]), &starts[..2], "one run");
     check::<K>(&keys_of(lengths(LEN, |hash| 1 << (hash % 12))), &starts, "runs of many lengths");
@@ -111,7 +111,7 @@ fn test_type<K: Sample>() {
         let edges: Vec<usize> =
             [0].into_iter().chain(edges.iter().copied().step_by(keep)).chain([LEN]).collect();
         let lengths = edges.windows(2).map(|ends| ends[1] - ends[0]);
-        check::<K>(&keys_of(lengths), &starts, "runs at tiles' edges");
+        check::<K>(&keys_of(lengths), &starts[..2], "runs at tiles' edges");
     }
 }
 

@@ -150,7 +150,7 @@ impl Case {
 
 /// Cases of each row with each BLOCK, and items of a case at most: the emulator takes about 10,000 times as long as a GPU.
 fn effort() -> (u32, usize) {
-    if DEVICES.iter().any(Device::is_emulator) { (3, 1 << 16) } else { (24, 1 << 20) }
+    if DEVICES.iter().any(Device::is_emulator) { (2, 1 << 16) } else { (24, 1 << 20) }
 }
 
 /// The result of the [plan](gpu_reduce::Plan), from its description.
