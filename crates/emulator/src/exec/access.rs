@@ -156,21 +156,33 @@ impl State<'_> {
         at: u32,
     ) -> Result<u64, Box<Fault>> {
         let mut values = [[0; LANES]];
-        let request = Request {
-            addresses: &[address; LANES],
-            mask: 1 << lane,
-            size: bytes,
-            bytes,
+        let addresses = [address; LANES];
+        let request = self.weak_read(warp, (&addresses, 1 << lane), (bytes, 1), at);
+        self.begin(&request);
+        self.read(warp, &request, Space::Generic, &mut values)?;
+        Ok(values[0][lane])
+    }
+
+    /// A weak load of these lanes: of elements of a size, and how many.
+    fn weak_read<'a>(
+        &self,
+        warp: &Warp,
+        (addresses, mask): (&'a [u64; LANES], u32),
+        (size, count): (u32, u32),
+        at: u32,
+    ) -> Request<'a> {
+        Request {
+            addresses,
+            mask,
+            size,
+            bytes: size * count,
             order: Order::Weak,
             kind: Kind::Read,
             reads: true,
             at,
             warp: warp.index,
             time: self.time(warp),
-        };
-        self.begin(&request);
-        self.read(warp, &request, Space::Generic, &mut values)?;
-        Ok(values[0][lane])
+        }
     }
 
     /// A warp's clock.
@@ -452,20 +464,11 @@ impl State<'_> {
             return Err(self.fault(warp.index, at, too_many, FaultKind::CopyOperand(text)));
         }
         let size = copy.size.min(8);
+        let count = copy.size / size;
         let mut values = [[0; LANES]; 2];
-        let values = &mut values[..(copy.size / size) as usize];
-        let request = Request {
-            addresses: &from,
-            mask: collect(|lane| wanted[lane] == copy.size.into()) & active & !ignored,
-            size,
-            bytes: copy.size,
-            order: Order::Weak,
-            kind: Kind::Read,
-            reads: true,
-            at,
-            warp: warp.index,
-            time: self.time(warp),
-        };
+        let values = &mut values[..count as usize];
+        let whole = collect(|lane| wanted[lane] == copy.size.into()) & active & !ignored;
+        let request = self.weak_read(warp, (&from, whole), (size, count), at);
         self.begin(&request);
         if request.mask != 0 {
             self.read(warp, &request, Space::Global, values)?;

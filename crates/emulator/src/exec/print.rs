@@ -321,8 +321,7 @@ impl Conversion {
     /// `1.5e+00`.
     fn scientific(&self, value: f64, precision: usize) -> String {
         let (digits, exponent) = exponential(value, precision);
-        let sign = if exponent < 0 { '-' } else { '+' };
-        format!("{}e{sign}{:02}", self.pointed(digits), exponent.abs())
+        format!("{}e{exponent:+03}", self.pointed(digits))
     }
 
     /// `%g`: without an exponent where that is short, and without zeros at the end.
@@ -335,8 +334,7 @@ impl Conversion {
         if (-4..precision as i64).contains(&exponent) {
             strip(format!("{value:.*}", (precision as i64 - 1 - exponent) as usize))
         } else {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{}e{sign}{:02}", strip(digits), exponent.abs())
+            format!("{}e{exponent:+03}", strip(digits))
         }
     }
 
