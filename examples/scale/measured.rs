@@ -26,7 +26,6 @@ pub struct Time {
 }
 
 /// The figures.
-#[derive(Default)]
 pub struct Measured {
     /// GPUs that shards were on.
     pub gpus: u32,
