@@ -218,6 +218,12 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
         each(Self::NAME, self.parameters());
     }
 
+    /// The name of the operator that has no value for no items, where this has none: of several, the first one's.
+    #[doc(hidden)]
+    fn without_value(&self) -> &'static str {
+        Self::NAME
+    }
+
     /// Combined with any accumulator it leaves that one's bits.
     fn identity(&self) -> Self::Accumulator;
 

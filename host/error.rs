@@ -1,5 +1,7 @@
 //! The one error type.
 
+use crate::Op;
+
 /// What can go wrong: what it was, with the offending value, and what to do about it. After any of them, the device and
 /// every buffer are as they were.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -420,4 +422,11 @@ pub enum Error {
         /// What the driver says.
         reason: String,
     },
+}
+
+impl Error {
+    /// Of an operator that has no value for no items.
+    pub(crate) fn empty<O: Op<I>, I: Copy + 'static>(op: &O) -> Self {
+        Self::EmptyInput { op: op.without_value() }
+    }
 }

@@ -95,7 +95,7 @@ impl<T: LadderElement> View<'_, T> {
         const { assert_block(BLOCK) };
         if self.is_empty() {
             let op = O::default();
-            return op.finish(op.identity(), 0).ok_or(Error::EmptyInput { op: O::NAME });
+            return op.finish(op.identity(), 0).ok_or_else(|| Error::empty(&op));
         }
         Ok(V::reduce::<O, T, BLOCK>(self, NonZeroU32::MIN)?.0)
     }

@@ -243,7 +243,7 @@ pub(crate) fn finished<O: Op<T>, T: Item>(
         let op = op.begin(first);
         op.finish(op.end(cpu::of_partials::<O, &[T]>(&op, partials), len), len)
     };
-    output.ok_or(Error::EmptyInput { op: O::NAME })
+    output.ok_or_else(|| Error::empty(op))
 }
 
 /// The first of some elements.

@@ -312,7 +312,7 @@ impl<'a, D: Data<'a>> Reducer<D::Item> for Blocks<'a, D> {
         };
         match output {
             Some(output) => Ok(output),
-            None => Err(Error::EmptyInput { op: O::NAME }),
+            None => Err(Error::empty(op)),
         }
     }
 }

@@ -153,12 +153,12 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Reducer<O, T, BLOCK> {
     /// [`Error::EmptyInput`] where the operator has no value for no items, [`Error::Incomplete`] where there have been fewer than the number given.
     pub fn finish(&self) -> Result<O::Output, Error> {
         let Self { op, count, .. } = *self;
-        let none = Error::EmptyInput { op: O::NAME };
+        let none = || Error::empty(&op);
         if let Some(len) = self.len.filter(|&len| count < len) {
             return Err(Error::Incomplete { count, len });
         }
         if count == 0 {
-            return op.finish(op.identity(), 0).ok_or(none);
+            return op.finish(op.identity(), 0).ok_or_else(none);
         }
         let last = (self.in_chunk > 0).then(|| self.last_chunk());
         let all = match self.len {
@@ -169,7 +169,7 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Reducer<O, T, BLOCK> {
                 tree.finish(&op)
             }
         };
-        op.finish(op.end(all, count), count).ok_or(none)
+        op.finish(op.end(all, count), count).ok_or_else(none)
     }
 
     /// The accumulator of all chunks, with the last one's.

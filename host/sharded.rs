@@ -300,7 +300,7 @@ impl<'a, D: Data<'a>> Located<'a, D> {
                 output = Some(finish::<O, D>(op, &call.plan, slots, first));
             })?;
         }
-        output.unwrap_or(Err(Error::EmptyInput { op: O::NAME }))
+        output.unwrap_or_else(|| Err(Error::empty(op)))
     }
 
     /// As [`Reduce::launch`].
@@ -390,7 +390,7 @@ fn finish<'a, O: Op<D::Item>, D: Data<'a>>(
     }
     let partials = of_slots::<O, D::Item>(op, slots, 0..plan.chunks)?;
     let all = begun.end(cpu::of_partials::<O, D::Slices>(&begun, &partials), plan.len);
-    op.finish(all, plan.len).ok_or(Error::EmptyInput { op: O::NAME })
+    op.finish(all, plan.len).ok_or_else(|| Error::empty(op))
 }
 
 /// The partial results of some chunks, from their slots.

@@ -270,7 +270,7 @@ impl<'a> Stream<'a> {
     where
         O::Output: Item,
     {
-        let none = || op.finish(op.identity(), 0).ok_or(Error::EmptyInput { op: O::NAME });
+        let none = || op.finish(op.identity(), 0).ok_or_else(|| Error::empty(op));
         let result = result.slice_mut(..1)?;
         let gpu = result.gpu();
         let stream = self.on(gpu)?;
@@ -319,7 +319,7 @@ impl<'a> Stream<'a> {
         op: O,
         block: u32,
     ) -> Result<Pending<'d, O::Output>, Error> {
-        let value = |value: Option<O::Output>| value.ok_or(Error::EmptyInput { op: O::NAME });
+        let value = move |value: Option<O::Output>| value.ok_or_else(|| Error::empty(&op));
         if const { D::MAY_BE_SHARDED }
             && let Gpu(streams) = &self.0
             && let Some(sharded) = Sharded::of(data)?

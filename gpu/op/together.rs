@@ -41,6 +41,11 @@ impl<I: Copy + 'static, A: Op<I>, B: Op<I>> Op<I> for Both<A, B> {
         b.each_part(each);
     }
 
+    fn without_value(&self) -> &'static str {
+        let Self(a, b) = *self;
+        if a.finish(a.identity(), 0).is_none() { a.without_value() } else { b.without_value() }
+    }
+
     #[inline(always)]
     fn end(&self, all: Self::Accumulator, count: u64) -> Self::Accumulator {
         let (Self(a, b), Both(of_a, of_b)) = (*self, all);
@@ -137,6 +142,11 @@ macro_rules! tuples {
             fn each_part(&self, each: &mut dyn FnMut(&'static str, &[u8])) {
                 let ($($op),+) = *self;
                 $($op.each_part(each);)+
+            }
+
+            fn without_value(&self) -> &'static str {
+                let ($($op),+) = *self;
+                nested!(value $($op)+).without_value()
             }
 
             #[inline(always)]

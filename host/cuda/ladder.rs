@@ -45,7 +45,7 @@ pub fn reduce_with<K: Kernel, O: LadderOp<T>, T: LadderElement>(
     let mut all = op.identity();
     let offset = last.addr() - first.addr();
     partials.read(offset, bytemuck::bytes_of_mut(&mut all))?;
-    Ok((op.finish(all, len).ok_or(Error::EmptyInput { op: O::NAME })?, time))
+    Ok((op.finish(all, len).ok_or_else(|| Error::empty(&op))?, time))
 }
 
 /// Enqueues the launches of a reduction, whose partial results go to `output` and on; returns where the last one will lie.

@@ -1,8 +1,8 @@
 //! Several operators at once, and operators of pairs, in every shape: each has the bits that it has alone.
 
 use gpu_reduce::{
-    ArgMax, Buffer, Cosine, Data, Dot, Error, Item, Max, Mean, Min, Operators, Reduce, Segments, Sum, Var,
-    WeightedMean,
+    ArgMax, Buffer, Cosine, Data, Dot, Error, Item, Max, Mean, Min, Operators, Partial, Reduce, Reducer,
+    Segments, Sum, Var, WeightedMean,
 };
 use std::fmt::Debug;
 use support::{Sample, devices, hash, samples};
@@ -59,6 +59,14 @@ fn tuples_without_a_value() {
         let segments = x.segments(&[0u32, 1, 1, 3]).unwrap();
         let error = segments.reduce_tuple::<(Sum, Max, Min), 256>().err();
         assert_eq!(error, Some(Error::EmptySegment { op: "max", segment: 1 }));
+        // Of whole inputs too the first operator that has none is named, whichever way they are reduced.
+        let (none, stream) = (x.slice(3..).unwrap(), device.stream().unwrap());
+        let of_max = Err(Error::EmptyInput { op: "max" });
+        assert_eq!(none.reduce::<(Sum, Max, Min), 256>(), of_max);
+        assert_eq!(none.launch::<(Sum, Max, Min), 256>(&stream).wait(), of_max);
+        assert_eq!(Reducer::<_, f32, 256>::new((Sum, Max, Min)).finish(), of_max);
+        assert_eq!(Partial::<_, f32, 256>::new((Sum, Max, Min), 0, 0.0).finish(), of_max);
+        assert_eq!(none.reduce::<((Max, Sum), Min), 256>().map(|_| ()), Err(Error::EmptyInput { op: "max" }));
         let (sums, maxima) = segments.reduce_tuple_or::<_, 256>((Sum, Max), (7.0, -1.0)).unwrap();
         assert_eq!(sums.to_vec().unwrap(), [4.0, 0.0, 5.0]);
         assert_eq!(maxima.to_vec().unwrap(), [4.0, -1.0, 3.0]);
