@@ -26,6 +26,16 @@
 //!
 //! The result's bits depend on the elements, their number, the operator and BLOCK alone: [`Plan`] says how.
 //!
+//! # Without a CUDA toolkit
+//!
+//! GPU support drives the GPU through the crate `cust`, whose build looks for a CUDA toolkit and panics where there is none, with "Could not find a cuda installation".
+//! Nothing of a toolkit is needed: any folder with a `lib64` in it will do, named in the `.cargo/config.toml` of the program.
+//!
+//! ```toml
+//! [env]
+//! CUDA_LIBRARY_PATH = "/usr"
+//! ```
+//!
 //! # Features
 //!
 //! - `cuda` (on by default): GPU support, on Linux on x86-64 and aarch64. Elsewhere, and without it, the same API runs on

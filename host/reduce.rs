@@ -12,9 +12,12 @@ use crate::{
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::{Reducer, fold_alike};
 use gpu_reduce_kernels::plan::assert_block;
+use std::borrow::Cow;
 use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::rc::Rc;
 use std::slice;
+use std::sync::Arc;
 
 /// Data that reduces: buffers and views on the device where they lie, slices in host memory on the CPU, and pairs of these,
 /// which an operator of two inputs takes item by item. (A GPU would not help slices: a CPU thread sums data in the time that it
@@ -418,6 +421,10 @@ host_data! {
     [] [T];
     [] Vec<T>;
     [const N: usize] [T; N];
+    [] Box<[T]>;
+    [] Rc<[T]>;
+    [] Arc<[T]>;
+    [] Cow<'_, [T]>;
     [] PinnedBuffer<T>;
 }
 
