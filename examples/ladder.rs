@@ -10,6 +10,7 @@
 #[path = "common"]
 mod common {
     pub mod chart;
+    #[path = "../../crates/cli/src/device.rs"]
     pub mod device;
     pub mod table;
 }

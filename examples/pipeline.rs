@@ -11,9 +11,9 @@
 //! head -c 8G /dev/zero >numbers.f32
 //! ```
 
-#[path = "common/device.rs"]
+#[path = "../crates/cli/src/device.rs"]
 mod device;
-#[path = "reduce/progress.rs"]
+#[path = "../crates/cli/src/progress.rs"]
 mod progress;
 
 /// The files in `examples/pipeline/`.

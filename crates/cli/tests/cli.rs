@@ -1,13 +1,14 @@
-//! `examples/reduce.rs` from end to end: input files in, printed lines and errors out.
+//! `gpu-reduce` from end to end: input files in, printed lines and errors out.
 
 use std::fmt::Debug;
 use std::io::Write as _;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 
 use gpu_reduce::{Element, Reduce, Sum, bf16, f16};
-use support::example::executable;
 use tempfile::TempPath;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_gpu-reduce");
 
 /// A file of these bytes, deleted when it is dropped.
 fn file(extension: &str, bytes: impl AsRef<[u8]>) -> TempPath {
@@ -16,12 +17,40 @@ fn file(extension: &str, bytes: impl AsRef<[u8]>) -> TempPath {
     file.into_temp_path()
 }
 
+/// A file that another program made, as `data/make.py` says.
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+/// A run on standard input.
+fn piped(options: &[&str], input: &[u8]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(options).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    // It may end before it has read all.
+    _ = child.stdin.take().expect("it is piped").write_all(input);
+    child.wait_with_output().expect("the program ends")
+}
+
+/// What a successful run on the CPU prints.
+#[track_caller]
+fn printed(options: &[&str], files: &[&Path]) -> String {
+    let output = Command::new(PROGRAM).args(["--device", "cpu"]).args(options).args(files).output();
+    let output = output.expect("the program starts");
+    assert_eq!(
+        (text(output.stderr), output.status.code()),
+        (String::new(), Some(0)),
+        "{options:?} {files:?}"
+    );
+    text(output.stdout)
+}
+
 fn run(options: &[&str], file: &Path) -> Output {
-    Command::new(executable("reduce")).args(options).arg(file).output().expect("the example starts")
+    Command::new(PROGRAM).args(options).arg(file).output().expect("the program starts")
 }
 
 fn text(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).expect("the example prints UTF-8")
+    String::from_utf8(bytes).expect("the program prints UTF-8")
 }
 
 /// The printed lines on the CPU, without those that differ from run to run.
@@ -238,7 +267,7 @@ fn csv_without_a_header() {
     expect_no_name(&["--column", "2"], "2", 1);
     expect_no_name(&["--no-header", "--column", "2"], "2", 1);
     for (options, csv, message) in [
-        (&[][..], "1,2\n3,4", "the CSV file has several columns; choose one with --column: `0`, `1`"),
+        (&[][..], "1,2\n3,4", "there are several columns or arrays; choose one with --column: `0`, `1`"),
         (&["--no-header"], "x\n1", "line 1: `x` in column `0` is not a valid f64"),
         (&["--no-header"], "\u{feff}\n\nx\n1", "line 3: `x` in column `0` is not a valid f64"),
         (&["--dtype", "i64"], "\n1.5\n2", "line 2: `1.5` in column `0` is not a valid i64"),
@@ -286,7 +315,7 @@ fn a_first_row_that_may_be_a_header() {
 #[test]
 fn columns_of_one_name() {
     let twice = file(".csv", "x,y, x \n1,2,3\n1,2,3");
-    let message = "the CSV file has several columns `x`; choose one by its index: `0`, `2`";
+    let message = "there are several columns `x`; choose one by its index: `0`, `2`";
     for options in [&["--column", "x"][..], &["--column", "x", "--header"]] {
         expect_error(options, &twice, message);
     }
@@ -299,25 +328,32 @@ fn columns_of_one_name() {
 fn tables_with_tabs() {
     let table = file(".tsv", "x, y\tz\n1\t4\n\"2\"\t5\n3\t\n");
     expect(&["--column", "x, y"], &table, ["3", "6.0", "1.0", "3.0", "2.0"]);
-    expect_error(&["--column", "z"], &table, "line 4: `` in column `z` is not a valid f64");
+    expect_error(
+        &["--column", "z"],
+        &table,
+        "line 4: `` in column `z` is no value: --skip-missing leaves such rows out",
+    );
     let numbers = file(".TSV", "7\t4\n8\t5\n9\t6\n");
     expect(&["--column", "1"], &numbers, ["3", "15.0", "4.0", "6.0", "5.0"]);
 }
 
 #[test]
-fn text_is_not_raw() {
+fn text_is_csv_or_nothing() {
     let numbers = "1\n3\n5\n10\n";
-    let header = "x\r\n-1.5\r\n";
-    for (extension, content) in [
-        (".txt", numbers),
-        (".txt", "12345678"),
-        (".TXT", ""),
-        (".tsv", "1\t2\n"),
-        (".json", "[1, 3, 5]"),
-        // Whatever the name, where the content is plain.
-        ("", numbers),
-        (".dat", header),
-        (".bin", "\u{feff}1 2\n3 4\n"),
+    let all = ["4", "19.0", "1.0", "10.0", "4.75"];
+    for extension in [".txt", ".TXT", "", ".dat"] {
+        expect(&[], &file(extension, numbers), all);
+    }
+    expect(&[], &file("", "x\r\n-1.5\r\n"), ["1", "-1.5", "-1.5", "-1.5", "-1.5"]);
+    expect(&["--dtype", "u8"], &file(".txt", numbers), ["4", "19", "1", "10", "4.75"]);
+    for (extension, content, options) in [
+        (".json", "[1, 3, 5]", &[][..]),
+        (".json", "[\n1, 3, 5]\n", &[]),
+        (".log", numbers, &[]),
+        // It may as well be numbers of this type.
+        ("", numbers, &["--dtype", "u8"]),
+        (".dat", "x\r\n-1.5\r\n", &["--dtype", "u8"]),
+        (".bin", "\u{feff}1 2\n3 4\n", &["--dtype", "u8"]),
     ] {
         let file = file(extension, content);
         let message = format!(
@@ -325,13 +361,12 @@ fn text_is_not_raw() {
              bytes as numbers with --raw and --dtype",
             file.display()
         );
-        expect_error(&[], &file, &message);
-        expect_error(&["--dtype", "u8"], &file, &message);
+        expect_error(options, &file, &message);
         let count = lines(&["--dtype", "u8", "--raw"], &file);
         assert_eq!(count[0].1, file.metadata().expect("the file is there").len().to_string());
     }
-    expect(&["--no-header"], &file(".txt", numbers), ["4", "19.0", "1.0", "10.0", "4.75"]);
-    expect(&["--header"], &file("", header), ["1", "-1.5", "-1.5", "-1.5", "-1.5"]);
+    expect(&["--no-header"], &file(".log", numbers), all);
+    expect(&["--header"], &file("", "x\r\n-1.5\r\n"), ["1", "-1.5", "-1.5", "-1.5", "-1.5"]);
     // Printable numbers are no text, with no line or no number in it.
     expect(&["--dtype", "u8"], &file(".bin", "12345678"), ["8", "420", "49", "56", "52.5"]);
     expect(
@@ -343,29 +378,25 @@ fn text_is_not_raw() {
 
 #[test]
 fn known_formats_are_not_raw() {
-    let npz = &b"PK\x03\x04-\0\0\0"[..];
-    let gzip = b"\x1f\x8b\x08\0\0\0\0\0";
+    let xlsx = std::fs::read(data("no_arrays.zip")).expect("the file is there");
     let tar = [&[b'x'; 257][..], b"ustar"].concat();
     let (x, u8) = (&["--column", "x"][..], &["--dtype", "u8"][..]);
+    let zip = "a zip archive, as .xlsx files are, and no .npz file";
     for (options, extension, content, what) in [
         // By their names, and by their bytes.
-        (u8, ".npz", npz, "a zip archive, as .npz and .xlsx files are"),
-        (u8, ".NPZ", b"", "a zip archive, as .npz and .xlsx files are"),
-        (u8, ".dat", npz, "a zip archive, as .npz and .xlsx files are"),
-        (u8, ".csv.gz", b"12345678", "compressed by gzip"),
-        (u8, "", gzip, "compressed by gzip"),
+        (u8, ".npz", &b""[..], zip),
+        (u8, ".dat", &xlsx, zip),
+        (x, ".csv", &xlsx, zip),
         (u8, "", &tar, "a tar archive"),
         (u8, ".h5", b"12345678", "an HDF5 file"),
         (u8, "", b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
-        (u8, ".parquet", b"PAR1\x15\x04", "a Parquet file"),
-        (&[], ".npz", npz, "a zip archive, as .npz and .xlsx files are"),
+        (&[], ".feather", b"FEA1....", "a Feather file of version 1"),
         // No option for CSV makes them that.
-        (x, ".csv", gzip, "compressed by gzip"),
-        (x, ".npz", npz, "a zip archive, as .npz and .xlsx files are"),
+        (x, ".csv", b"\x28\xb5\x2f\xfe\x04\x22\x4d\x18".split_at(4).1, "compressed by LZ4"),
     ] {
         let file = file(extension, content);
         let message = format!(
-            "`{}` is {what}, which is not read here: convert it to .npy, CSV or raw numbers, or take its bytes as \
+            "`{}` is {what}, which is not read here: convert it to CSV, .npy or Parquet, or take its bytes as \
              numbers with --raw and --dtype",
             file.display()
         );
@@ -502,7 +533,8 @@ fn an_empty_input() {
             assert!(message.starts_with("error: ") && message.contains("empty"), "{message}");
             assert_eq!((text(output.stdout), output.status.code()), (String::new(), Some(1)));
         }
-        let message = "the mean of no elements is undefined: the input is empty";
+        let message = "mean has no value, as the input is empty: sum, prod and the counts have one, and without --op \
+                       those that have none are left out";
         expect_error(&[options, &["--op", "mean"]].concat(), &file, message);
     }
 }
@@ -519,9 +551,9 @@ fn devices() {
     );
 
     let emulated = |options: &[&str], driver: &str| {
-        let mut command = Command::new(executable("reduce"));
+        let mut command = Command::new(PROGRAM);
         command.args(options).args(["--dtype", "u16"]).arg(&*file).env("GPU_REDUCE_DRIVER", driver);
-        let output = command.output().expect("the example starts");
+        let output = command.output().expect("the program starts");
         assert_eq!((text(output.stderr), output.status.code()), (String::new(), Some(0)));
         let lines = text(output.stdout);
         let expected =
@@ -553,9 +585,11 @@ fn bad_files() {
     let system = std::fs::read(&missing).expect_err("the file was deleted with its guard");
     expect_error(&[], &missing, &format!("cannot read `{}`: {system}", missing.display()));
 
-    let name_the_type =
-        "neither a .npy nor a CSV file; if it holds raw numbers, name their type with --dtype";
+    let name_the_type = "no format that is known here; if it holds raw numbers, name their type with --dtype; if it is CSV, say \
+                         so with --header or --no-header";
     expect_error(&[], &file(".bin", "12345678"), name_the_type);
+    let nothing = "the input is empty: if raw numbers should be in it, name their type with --dtype";
+    expect_error(&[], &file(".bin", ""), nothing);
     for (dtype, size) in [("i16", 2), ("bf16", 2), ("f32", 4), ("u64", 8)] {
         let message =
             format!("9 bytes are not a whole number of {dtype} elements, which have {size} bytes each");
@@ -610,11 +644,8 @@ fn bad_npy_headers() {
 
 #[test]
 fn npy_files_of_another_type_or_length() {
-    let supported = "supported are little-endian integers of 8 to 64 bits, floats of 16 to 64 bits, \
-                     and with --dtype bf16 `<V2`, as which NumPy saves bfloat16";
-    for descr in
-        [">f4", ">i8", "<c8", "<c16", "|O", "|b1", "|S3", "<U5", "<M8[ns]", "<f16", "<V2", "|V4", "f4"]
-    {
+    let supported = "supported are truth values, integers of 8 to 64 bits, floats of 16 to 64 bits, and with --dtype bf16 `<V2`, as which NumPy saves bfloat16";
+    for descr in ["<c8", ">c16", "|O", "|S3", "<U5", "<M8[ns]", "<f16", "<V2", "|V4", "f4"] {
         let message = format!("the .npy file holds `{descr}`; {supported}");
         expect_error(&[], &npy_of(descr, "(2,)", &[0; 8]), &message);
     }
@@ -626,16 +657,16 @@ fn npy_files_of_another_type_or_length() {
     expect_error(
         &["--dtype", "f64"],
         &floats,
-        "the .npy file holds `<f4`, which is not the f64 that --dtype names",
+        "the file holds `<f4`, which is not the f64 that --dtype names",
     );
     expect_error(
         &["--dtype", "bf16"],
         &floats,
-        "the .npy file holds `<f4`, which is not the bf16 that --dtype names",
+        "the file holds `<f4`, which is not the bf16 that --dtype names",
     );
     for options in [&["--column", "x"][..], &["--by", "x"], &["--header"], &["--no-header"]] {
         let message = format!(
-            "{} is for CSV files, and this is a .npy file, which has neither names nor keys",
+            "{} is for CSV files, and this is a NumPy file, which has neither names nor keys",
             options[0]
         );
         expect_error(options, &floats, &message);
@@ -644,8 +675,9 @@ fn npy_files_of_another_type_or_length() {
     for (shape, count, bytes) in
         [("(3, 1)", 3, 8), ("(2,)", 2, 7), ("(2,)", 2, 9), ("()", 1, 0), ("(0,)", 0, 4)]
     {
+        let hint = if bytes < 4 * count { ": it is cut off" } else { "" };
         let message = format!(
-            "the .npy file's shape {shape} needs {count} elements of 4 bytes; {bytes} bytes follow its header"
+            "the .npy file's shape {shape} needs {count} elements of 4 bytes; {bytes} bytes follow its header{hint}"
         );
         expect_error(&[], &npy_of("<f4", shape, &vec![0; bytes]), &message);
     }
@@ -656,12 +688,13 @@ fn bad_csv_files() {
     let x: &[&str] = &["--column", "x"];
     for (options, csv, message) in [
         (x, "", "the CSV file is empty; its first row must name its columns"),
-        (x, "a,b\n1,2", "the CSV file has no column `x`; it has `a`, `b`"),
-        (&["--column", "2"], "a,b\n1,2", "the CSV file has no column `2`; it has `a`, `b`"),
-        (&[], "a,b\n1,2", "the CSV file has several columns; choose one with --column: `a`, `b`"),
+        (x, "a,b\n1,2", "there is no column or array `x`; there are `a`, `b`"),
+        (&["--column", "2"], "a,b\n1,2", "there is no column or array `2`; there are `a`, `b`"),
+        (&[], "a,b\n1,2", "there are several columns or arrays; choose one with --column: `a`, `b`"),
         (x, "x\n1\ntwo\n3", "line 3: `two` in column `x` is not a valid f64"),
-        (x, "x,y\n1,1\n,2\n", "line 3: `` in column `x` is not a valid f64"),
-        (x, "x\n1\n\"\"\n", "line 3: `` in column `x` is not a valid f64"),
+        (x, "x,y\n1,1\n,2\n", "line 3: `` in column `x` is no value: --skip-missing leaves such rows out"),
+        (x, "x\n1\n\"\"\n", "line 3: `` in column `x` is no value: --skip-missing leaves such rows out"),
+        (x, "x\n1\nn/a\n", "line 3: `n/a` in column `x` is no value: --skip-missing leaves such rows out"),
         (x, "x\n1,5\n", "line 2: 2 fields, but the header row has 1"),
         (x, "y,x\n1,2\n3\n", "line 3: 1 fields, but the header row has 2"),
         // Lines are those of the file: with CRLF, blank lines, and quoted line ends before the value.
@@ -711,9 +744,8 @@ fn rows_and_columns() {
 
     // The number is left out at the end, too.
     let matrix = npy_of("<i4", "(3, 4)", data);
-    let output =
-        Command::new(executable("reduce")).args(["--device", "cpu"]).arg(&*matrix).arg("--rows").output();
-    assert_eq!(text(output.expect("the example starts").stdout), of_rows);
+    let output = Command::new(PROGRAM).args(["--device", "cpu"]).arg(&*matrix).arg("--rows").output();
+    assert_eq!(text(output.expect("the program starts").stdout), of_rows);
 }
 
 #[test]
@@ -951,11 +983,15 @@ fn bad_slices() {
             "the .npy file's shape (3, 2, 2) is not that of a matrix, which has two axes: save it as one, such as \
              x.reshape(len(x), -1) in NumPy",
         ),
-        (&["--rows", "1"], &csv_file, "--rows is for raw and .npy files; --by COLUMN is for CSV files"),
+        (
+            &["--rows", "1"],
+            &csv_file,
+            "--rows is for raw and .npy files; --by COLUMN is for CSV, Parquet and Arrow files",
+        ),
         (
             &["--columns", "1", "--column", "x"],
             &csv_file,
-            "--columns is for raw and .npy files; --by COLUMN is for CSV files",
+            "--columns is for raw and .npy files; --by COLUMN is for CSV, Parquet and Arrow files",
         ),
     ] {
         expect_error(options, file, message);
@@ -978,19 +1014,15 @@ fn bad_slices() {
     assert!(text(output.stderr).starts_with("error: out of memory"));
 
     for (options, csv, message) in [
-        (&["--by", "y"][..], "k,x\n1,2", "the CSV file has no column `y`; it has `k`, `x`"),
+        (&["--by", "y"][..], "k,x\n1,2", "there is no column or array `y`; there are `k`, `x`"),
         (
             &["--by", "k"],
             "k,x,y\n1,2,3",
-            "the CSV file has several columns; choose one with --column: `x`, `y`",
+            "there are several columns or arrays; choose one with --column: `x`, `y`",
         ),
         (&["--by", "k"], "k,x\n1,two", "line 2: `two` in column `x` is not a valid f64"),
         (&["--by", "k"], "k,x\n1,2\n1\n", "line 3: 1 fields, but the header row has 2"),
-        (
-            &["--by", "k"],
-            "k,k,x\n1,2,3",
-            "the CSV file has several columns `k`; choose one by its index: `0`, `1`",
-        ),
+        (&["--by", "k"], "k,k,x\n1,2,3", "there are several columns `k`; choose one by its index: `0`, `1`"),
         (&["--by", "k"], "", "the CSV file is empty; its first row must name its columns"),
         (
             &["--by", "0"],
@@ -1018,4 +1050,505 @@ fn bad_slices() {
         "the argument '--raw' cannot be used with",
     );
     expect_refused(&["--sort"], &csv_file, "the following required arguments");
+}
+
+#[test]
+fn standard_input_and_several_files() {
+    let sum = |options: &[&str], input: &[u8]| {
+        let output = piped(&[options, &["--device", "cpu", "--csv", "--op", "sum", "-"]].concat(), input);
+        assert_eq!((text(output.stderr), output.status.code()), (String::new(), Some(0)));
+        let printed = text(output.stdout);
+        let line = printed.lines().nth(1).expect("a row of results").to_owned();
+        let fields: Vec<&str> = line.split(',').collect();
+        format!("{} {}", fields[0], fields[1])
+    };
+    assert_eq!(sum(&[], b"1\n2\n3\n"), "3 6.0");
+    assert_eq!(sum(&["--column", "b"], b"a,b\n1,2\n3,4\n"), "2 6.0");
+    assert_eq!(sum(&["--dtype", "i16"], bytemuck::cast_slice(&[300_i16, -1])), "2 299");
+    for (name, options, expected) in [
+        ("members.csv.gz", &["--column", "price", "--skip-missing"][..], "4 2"),
+        ("compressed.npz", &[], "5 12"),
+        ("snappy.parquet", &["--column", "count"], "6 23"),
+        ("stream.arrows", &["--column", "count"], "error"),
+        ("lz4.feather", &["--column", "count"], "6 23"),
+        ("array.npy.gz", &[], "5 12"),
+    ] {
+        let bytes = std::fs::read(data(name)).expect("the file is there");
+        if expected == "error" {
+            // Nothing tells a stream from numbers but its name.
+            let output = piped(&[options, &["-"]].concat(), &bytes);
+            assert_eq!(output.status.code(), Some(1));
+            continue;
+        }
+        assert_eq!(sum(options, &bytes), expected, "{name}");
+    }
+    let output = piped(&["-"], b"");
+    let nothing = "error: the input is empty: if raw numbers should be in it, name their type with --dtype\n";
+    assert_eq!((text(output.stderr), output.status.code()), (nothing.into(), Some(1)));
+    let output = piped(&["-", "-"], b"1\n");
+    let twice = "error: standard input, `-`, is given twice, and can be read once\n";
+    assert_eq!((text(output.stderr), output.status.code()), (twice.into(), Some(1)));
+
+    // Several files: each format, with keys, as one matrix; of one type.
+    let csv_files = [file(".csv", "k,x\na,1\nb,2\n"), file(".csv", "k,x\nb,4\na,8\n")];
+    let csv_files = csv_files.each_ref().map(|file| &**file);
+    assert!(printed(&["--column", "x"], &csv_files).starts_with("count   4\nsum     15.0\n"));
+    assert_eq!(printed(&["--by", "k", "--op", "sum"], &csv_files), "k,sum\na,1.0\nb,6.0\na,8.0\n");
+    assert_eq!(printed(&["--by", "k", "--sort", "--op", "sum"], &csv_files), "k,sum\na,9.0\nb,6.0\n");
+    let raw = [file(".bin", [1_u8, 2]), file(".bin", [3_u8])];
+    let raw = raw.each_ref().map(|file| &**file);
+    assert!(
+        printed(&["--dtype", "u8", "--op", "sum,argmax"], &raw)
+            .starts_with("count   3\nsum     6\nargmax  2 (3)\n")
+    );
+    let upper = npy_of("|u1", "(2, 2)", &[1, 2, 3, 4]);
+    let lower = npy_of("|u1", "(1, 2)", &[5, 6]);
+    assert_eq!(printed(&["--op", "sum", "--rows", "--csv"], &[&upper, &lower]), "row,sum\n0,3\n1,7\n2,11\n");
+    assert_eq!(printed(&["--op", "sum", "--columns", "2"], &[&upper, &lower]), "column,sum\n0,9\n1,12\n");
+    let parquet = data("snappy.parquet");
+    assert!(
+        printed(&["--column", "count"], &[&parquet, &data("lz4.parquet")])
+            .starts_with("count   12\nsum     46\n")
+    );
+
+    let fails = |options: &[&str], files: &[&Path], message: String| {
+        let output = Command::new(PROGRAM).args(options).args(files).output().expect("the program starts");
+        assert_eq!(text(output.stderr), format!("error: {message}\n"));
+        assert_eq!((text(output.stdout), output.status.code()), (String::new(), Some(1)));
+    };
+    let wide = npy_of("|u1", "(1, 3)", &[5, 6, 7]);
+    fails(
+        &["--rows", "--csv"],
+        &[&upper, &wide],
+        "a .npy file of shape (1, 3) does not stand below what has shape (2, 2): several are one matrix where they are all \
+         in C order, and have as many columns"
+            .into(),
+    );
+    let floats = npy_of("<f4", "(1,)", &[0; 4]);
+    fails(
+        &[],
+        &[&upper, &floats],
+        format!(
+            "`{}` holds f32, and the first file u8: name the type of all with --dtype, or convert one",
+            floats.display()
+        ),
+    );
+    let bad = file(".csv", "k,x\na,one\n");
+    fails(
+        &["--column", "x"],
+        &[csv_files[0], &bad],
+        format!("`{}`: line 2: `one` in column `x` is not a valid f64", bad.display()),
+    );
+}
+
+/// Files of other programs, and what is in them.
+#[test]
+fn files_of_other_programs() {
+    let sum = |name: &str, options: &[&str]| {
+        let printed = printed(&[options, &["--op", "sum"]].concat(), &[&data(name)]);
+        printed.lines().find_map(|line| line.strip_prefix("sum     ")).expect("a sum").to_owned()
+    };
+    for (name, column, expected) in [
+        ("big_f8.npy", "", "3.0"),
+        ("big_i2.npy", "", "12"),
+        ("big_f2.npy", "", "3.0"),
+        ("bool.npy", "", "3"),
+        ("compressed.npz", "", "12"),
+        ("compressed.npz", "arr_0", "12"),
+        ("stored.npz", "weights", "6.0"),
+        ("stored.npz", "1", "12"),
+        ("array.npy.gz", "", "12"),
+    ] {
+        let options: &[&str] = if column.is_empty() { &[] } else { &["--column", column] };
+        assert_eq!(sum(name, options), expected, "{name} {column}");
+    }
+    assert_eq!(sum("big_f8.npy", &["--dtype", "float64"]), "3.0");
+    assert_eq!(sum("bool.npy", &["--dtype", "U8"]), "3");
+    let tables = ["snappy.parquet", "pandas.parquet", "lz4.feather", "zstd.arrow", "stream.arrows"];
+    for name in tables {
+        for (column, expected) in
+            [("single", "18.0"), ("count", "23"), ("large", "9223372036854775823"), ("4", "")]
+        {
+            if !expected.is_empty() {
+                assert_eq!(sum(name, &["--column", column]), expected, "{name} {column}");
+            }
+        }
+        for (column, expected, missing) in [("price", "7.75", 2), ("sold", "3", 1)] {
+            let printed = printed(&["--column", column, "--skip-missing", "--op", "sum"], &[&data(name)]);
+            let expected = format!("count    {}\nmissing  {missing}\nsum      {expected}\n", 6 - missing);
+            assert!(printed.starts_with(&expected), "{name}: {printed}");
+        }
+        let by_city =
+            printed(&["--by", "city", "--sort", "--op", "sum", "--column", "count"], &[&data(name)]);
+        assert_eq!(by_city, "city,sum\noslo,21\nrome,2\n", "{name}");
+        let by_kind =
+            printed(&["--by", "kind", "--sort", "--op", "max", "--column", "single"], &[&data(name)]);
+        assert_eq!(by_kind, "kind,max\na,3.5\nb,5.5\n", "{name}");
+        let output =
+            run(&["--by", "sold", "--column", "price", "--op", "sum", "--skip-missing"], &data(name));
+        // Truth values are texts, and those of the rows left out are none.
+        assert_eq!(text(output.stdout), "sold,sum\ntrue,7.5\nfalse,0.25\n", "{name}");
+        assert_eq!(text(output.stderr), "missing  2\n");
+
+        let file = data(name);
+        expect_error(
+            &["--column", "price"],
+            &file,
+            "row 1, counted from 0, has no value in column `price`: --skip-missing leaves such rows out",
+        );
+        expect_error(
+            &["--column", "day"],
+            &file,
+            "column `day` holds Date32, which are no numbers that are read here",
+        );
+        expect_error(
+            &["--column", "count", "--by", "day"],
+            &file,
+            "column `day` holds Date32, which are no keys that are read here: text and numbers are",
+        );
+        expect_error(
+            &["--column", "count", "--dtype", "f64"],
+            &file,
+            "the file holds `i32`, which is not the f64 that --dtype names",
+        );
+        expect_error(
+            &["--column", "count", "--header"],
+            &file,
+            "--header is for CSV files, and this is a Parquet or Arrow file, which has types and names",
+        );
+        let unknown = run(&["--column", "none"], &file);
+        assert!(
+            text(unknown.stderr)
+                .starts_with("error: there is no column or array `none`; there are `city`, `kind`")
+        );
+    }
+    for (name, expected) in [("snappy.parquet", "15.0"), ("lz4.feather", "15.0")] {
+        assert_eq!(sum(name, &["--column", "half"]), expected);
+    }
+    for (name, column) in [("polars.parquet", "count"), ("lz4.parquet", "0")] {
+        assert_eq!(sum(name, &["--column", column]), "23", "{name}");
+    }
+    for name in ["members.csv.gz", "frame.csv.zst"] {
+        let printed = printed(&["--column", "price", "--skip-missing", "--op", "sum"], &[&data(name)]);
+        assert!(printed.starts_with("count    4\nmissing  2\nsum      7.75\n"), "{name}: {printed}");
+    }
+    expect_error(
+        &[],
+        &data("stored.npz"),
+        "there are several columns or arrays; choose one with --column: `weights`, `bias`",
+    );
+    expect_error(
+        &["--by", "x"],
+        &data("stored.npz"),
+        "there are several columns or arrays; choose one with --column: `weights`, `bias`",
+    );
+    expect_error(
+        &["--column", "bias", "--by", "x"],
+        &data("stored.npz"),
+        "--by is for CSV files, and this is a NumPy file, which has neither names nor keys",
+    );
+}
+
+/// Cut off or changed at random: no panic, and no result of what is cut off.
+#[test]
+fn damaged_files() {
+    let names = [
+        "snappy.parquet",
+        "pandas.parquet",
+        "lz4.feather",
+        "zstd.arrow",
+        "stream.arrows",
+        "stored.npz",
+        "compressed.npz",
+        "members.csv.gz",
+        "frame.csv.zst",
+        "array.npy.gz",
+    ];
+    for name in names {
+        let whole = std::fs::read(data(name)).expect("the file is there");
+        let (_, extension) = name.split_once('.').expect("a name with its ending");
+        let extension = format!(".{extension}");
+        let column = match extension.contains("npy") || name == "compressed.npz" {
+            true => &[][..],
+            false if extension.contains("npz") => &["--column", "bias"],
+            false if extension.contains("csv") => &["--column", "price", "--skip-missing"],
+            false => &["--column", "count"],
+        };
+        let options = [&["--device", "cpu", "--op", "sum"], column].concat();
+        for part in 1..8 {
+            let output = run(&options, &file(&extension, &whole[..whole.len() * part / 8]));
+            let message = text(output.stderr);
+            // A stream has no end, and gzip's first member is a file of its own.
+            let may_be_whole = name == "stream.arrows" || name == "members.csv.gz";
+            assert!(
+                output.status.code() == Some(1) || may_be_whole && output.status.success(),
+                "{name}: {message}"
+            );
+            if output.status.code() == Some(1) {
+                assert!(message.starts_with("error: "), "{name}: {message}");
+            }
+        }
+        for seed in 0..40_u64 {
+            let mut bytes = whole.clone();
+            for turn in 0..3 {
+                let draw = (seed * 3 + turn + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let at = (draw >> 20) as usize % bytes.len();
+                bytes[at] = (draw >> 8) as u8;
+            }
+            let output = run(&options, &file(&extension, &bytes));
+            let message = text(output.stderr);
+            assert!(matches!(output.status.code(), Some(0 | 1)), "{name}, seed {seed}: {message}");
+        }
+    }
+}
+
+#[test]
+fn separators_between_fields() {
+    let expected = ["2", "6.5", "2.5", "4.0", "3.25"];
+    for (options, csv) in [
+        (&["--column", "b"][..], "a;b\n1;2.5\n3;4\n"),
+        (&["--column", "b"], "a|b\n1|2.5\n3|4\n"),
+        (&["--column", "b"], "a\tb\n1\t2.5\n3\t4\n"),
+        (&["--column", "b"], "a,b\n1;2,2.5\n3,4\n"),
+        (&["--column", "b"], "\"a;b\";b\n\"1\n2\";2.5\n3;4\n"),
+        (&["--column", "b", "--delimiter", ";"], "a;b\n1;2.5\n3;4\n"),
+        (&["--column", "b", "--delimiter", "tab"], "a\tb\n1\t2.5\n3\t4\n"),
+        (&["--column", "b", "--delimiter", ":"], "a:b\n1:2.5\n3:4\n"),
+        (&["--column", "1", "--delimiter", " "], "7 2.5\n8 4\n"),
+        // As many semicolons in the first rows, but not in all.
+        (&["--delimiter", ",", "--column", "b"], "a;c,b\n1;2,2.5\n3;4,4\n"),
+    ] {
+        expect(options, &file(".csv", csv), expected);
+    }
+    for text in ["", ";;", "\"", "ä"] {
+        expect_refused(
+            &["--delimiter", text],
+            &file(".csv", "x\n1\n"),
+            &format!("invalid value '{text}' for '--delimiter"),
+        );
+    }
+    // A row that ends where the first rows are cut off is no other kind of row.
+    let long = (0..20_000).fold("a;b\n".to_owned(), |csv, row| csv + &format!("{row};1\n"));
+    expect(&["--column", "b"], &file(".csv", long), ["20000", "20000.0", "1.0", "1.0", "1.0"]);
+    for (row, text) in [
+        ("1 000", "1 000"),
+        ("1_000", "1_000"),
+        ("1'000.5", "1'000.5"),
+        ("\"1,5\"", "1,5"),
+        ("1.000.000", "1.000.000"),
+    ] {
+        let message = format!(
+            "line 2: `{text}` in column `x` is not a valid f64: write numbers without separators between thousands, and \
+             with a point, as 1234.5"
+        );
+        expect_error(&[], &file(".csv", format!("x\n{row}\n")), &message);
+    }
+}
+
+#[test]
+fn missing_values() {
+    let some = "k,x\na,1\nb,NA\na,\nb,n/a\nb,null\na,none\nb,#N/A\na,<NA>\nb,NaN\na,2\n\n";
+    let csv_file = file(".csv", some);
+    let printed = printed(&["--column", "x", "--skip-missing", "--op", "nansum,count_nan"], &[&csv_file]);
+    assert!(printed.starts_with("count      3\nmissing    7\ncount_nan  1\nnansum     3.0\n"), "{printed}");
+    let by = run(&["--by", "k", "--column", "x", "--skip-missing", "--op", "nansum", "--sort"], &csv_file);
+    assert_eq!(
+        (text(by.stdout), text(by.stderr)),
+        ("k,nansum\na,3.0\nb,0.0\n".into(), "missing  7\n".into())
+    );
+    expect_error(
+        &["--column", "x"],
+        &csv_file,
+        "line 3: `NA` in column `x` is no value: --skip-missing leaves such rows out",
+    );
+    let none = file(".csv", "x,y\n,1\nNA,2\n");
+    expect_error(
+        &["--column", "x", "--skip-missing", "--op", "min"],
+        &none,
+        "min has no value, as the input is empty, without 2 that are missing: sum, prod and the counts have one, and \
+         without --op those that have none are left out",
+    );
+    expect_error(
+        &["--skip-missing"],
+        &npy_of("<f4", "(1,)", &[0; 4]),
+        "--skip-missing is for CSV files, and this is a NumPy file, which has neither names nor keys",
+    );
+    // A first row that may be data.
+    expect_error(
+        &["--skip-missing"],
+        &file(".csv", "NA\n1\n"),
+        "the first row of the CSV file may be a header or data; say which with --header or --no-header: `NA`",
+    );
+}
+
+#[test]
+fn open_quotes() {
+    for (csv, line) in [
+        ("x\n1\n\"2\n3\n", 3),
+        ("x\n1\n2\n\"", 4),
+        ("\"x\n1\n2\n", 1),
+        ("k,x\na,1\n\"b,2\nc,3\n", 3),
+        ("x\n\"1\"\"\n2", 2),
+    ] {
+        let message = format!(
+            "line {line}: nothing closes a quote that is opened in this row; if it is no quotation mark, write it twice, \
+             between two others"
+        );
+        let options: &[&str] = if csv.contains('k') { &["--column", "x"] } else { &["--header"] };
+        expect_error(options, &file(".csv", csv), &message);
+    }
+    // These are closed, or no quotes.
+    for csv in ["k,x\n\"a\nb\",1\n\"\"\"\",2\n", "k,x\n5\",1\n3\",2", "k,x\nb,1\n\"a\",\"2\""] {
+        let lines = lines(&["--column", "x", "--op", "sum"], &file(".csv", csv));
+        assert_eq!(lines[1].1, "3.0", "{csv:?}");
+    }
+}
+
+/// No byte of a file that a terminal takes for a command is printed.
+#[test]
+fn nothing_binary_is_printed() {
+    let escape = "\x1b]0;title\x07\x1b[2J";
+    for (options, csv) in [
+        (&["--header"][..], format!("x\n{escape}\n")),
+        (&["--column", "none"], format!("{escape},b\n1,2\n")),
+        (&["--no-header"], escape.to_owned()),
+        (&["--column", "x"], "x\n".to_owned() + &"\x7f\u{9b}".repeat(1000)),
+        (&[], format!("{escape}1\n{escape}2\n")),
+    ] {
+        let output = run(options, &file(".csv", csv));
+        let message = text(output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.len() < 1000 && message.trim_end().chars().all(|c| !c.is_control()), "{message:?}");
+    }
+    let header = format!("{{'descr': '{escape}', 'fortran_order': False, 'shape': (1,), }}");
+    let output = run(&[], &file(".npy", npy(1, &header, 0, &[])));
+    assert!(text(output.stderr).trim_end().chars().all(|c| !c.is_control()));
+    let program = run(&["--column", "x"], Path::new(PROGRAM));
+    assert_eq!(program.status.code(), Some(1));
+    assert!(text(program.stderr).trim_end().chars().all(|c| !c.is_control()));
+}
+
+#[test]
+fn names_of_types() {
+    let floats = file(".bin", bytemuck::cast_slice(&[0.5_f32, 1.0]));
+    for name in ["f32", "F32", "float32", "Float32", "float"] {
+        assert!(
+            printed(&["--dtype", name, "--op", "sum"], &[&floats]).starts_with("count   2\nsum     1.5\n")
+        );
+    }
+    for name in ["f31", "32", "float128"] {
+        expect_refused(&["--dtype", name], &floats, &format!("invalid value '{name}' for '--dtype"));
+    }
+}
+
+/// Text by the independent parser of `serde_json` and the `csv` crate, and each number to its last bit.
+#[test]
+fn json_and_csv() {
+    use serde_json::Value;
+    let values = [0.1_f64, 0.2, -1e300, 1e-310, 3.0];
+    let numbers = file(".bin", bytemuck::cast_slice(&values));
+    let json = |options: &[&str], file: &Path| -> Value {
+        serde_json::from_str(&printed(&[&["--json"], options].concat(), &[file])).expect("it is JSON")
+    };
+    let ops = ["--dtype", "f64", "--op", "sum,minmax,argmin,std,any,mean"];
+    let report = json(&ops, &numbers);
+    let expected: f64 = values.reduce::<Sum, 256>().expect("a sum");
+    assert_eq!(report["sum"].as_f64().map(f64::to_bits), Some(expected.to_bits()));
+    assert_eq!(report["count"], 5);
+    assert_eq!(report["minmax"], serde_json::json!([-1e300, 3.0]));
+    assert_eq!(report["argmin"], 2);
+    assert_eq!(report["any"], true);
+    assert!(report["device"].as_str().is_some_and(|device| device.starts_with("cpu")));
+    assert!(["load_seconds", "seconds", "gigabytes_per_second"].iter().all(|name| report[name].is_f64()));
+
+    let csv = printed(&[&["--csv"][..], &ops].concat(), &[&numbers]);
+    let mut reader = csv::Reader::from_reader(csv.as_bytes());
+    let names: Vec<String> = reader.headers().expect("names").iter().map(str::to_owned).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        [
+            "count",
+            "sum",
+            "minmax_1",
+            "minmax_2",
+            "mean",
+            "std",
+            "argmin",
+            "any",
+            "device",
+            "load_seconds",
+            "seconds",
+            "gigabytes_per_second"
+        ]
+    );
+    let row = reader.records().next().expect("a row").expect("it has as many fields");
+    assert_eq!(row[1].parse::<f64>().map(f64::to_bits), Ok(expected.to_bits()));
+    assert_eq!((&row[6], &row[7]), ("2", "true"));
+
+    let odd = file(".bin", bytemuck::cast_slice(&[f32::NAN, f32::INFINITY]));
+    let report = json(&["--dtype", "f32", "--op", "sum,nanmax,nanmin"], &odd);
+    assert_eq!((&report["sum"], &report["nanmax"]), (&Value::from("NaN"), &Value::from("Infinity")));
+    let wide = file(".bin", bytemuck::cast_slice(&[u64::MAX; 3]));
+    let report = printed(&["--json", "--dtype", "u64", "--op", "exact_sum"], &[&wide]);
+    assert!(report.contains("\"exact_sum\": 55340232221128654845"), "{report}");
+    let empty = json(&[], &file(".csv", "x\n"));
+    assert_eq!((&empty["count"], &empty["min"]), (&Value::from(0), &Value::Null));
+    assert!(printed(&["--csv"], &[&file(".csv", "x\n")]).starts_with("count,sum,min,max,mean,device"));
+
+    let keyed = file(".csv", "k,x\n\"a \"\"b\"\"\",1\n2,2\n");
+    let rows = json(&["--by", "k", "--op", "sum,minmax"], &keyed);
+    assert_eq!(
+        rows,
+        serde_json::json!([{"k": "a \"b\"", "sum": 1.0, "minmax": [1.0, 1.0]}, {"k": "2", "sum": 2.0, "minmax": [2.0, 2.0]}])
+    );
+    let rows = json(&["--rows", "2", "--dtype", "u8", "--op", "sum"], &file(".bin", [1_u8, 2, 3, 4]));
+    assert_eq!(rows, serde_json::json!([{"row": 0, "sum": 3}, {"row": 1, "sum": 7}]));
+    assert_eq!(json(&["--by", "k"], &file(".csv", "k,x\n")), serde_json::json!([]));
+    expect_refused(&["--json", "--csv"], &numbers, "the argument '--json' cannot be used with");
+}
+
+/// The bars' heights, of which all numbers are part.
+#[test]
+fn histograms() {
+    let plot = |bytes: &[u8], dtype: &str| {
+        let numbers = file(".bin", bytes);
+        let svg =
+            tempfile::Builder::new().suffix(".svg").tempfile().expect("a temporary file").into_temp_path();
+        let name = svg.to_str().expect("its name is UTF-8");
+        printed(&["--raw", "--dtype", dtype, "--op", "sum", "--plot", name], &[&numbers]);
+        let svg = std::fs::read_to_string(&svg).expect("the file was written");
+        assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
+        let bars = svg.lines().filter(|line| line.starts_with("<rect ") && line.contains("#4285CC"));
+        let height = |line: &str| {
+            let (_, after) = line.split_once("height=\"").expect("a bar has a height");
+            after.split('"').next().and_then(|number| number.parse::<u32>().ok()).expect("it is a number")
+        };
+        (bars.map(height).collect::<Vec<_>>(), svg)
+    };
+    // An integer each.
+    let (bars, svg) = plot(&[1, 1, 1, 1, 3, 3], "u8");
+    assert_eq!(bars.len(), 3, "{svg}");
+    assert!(bars[0].abs_diff(2 * bars[2]) <= 2 && bars[1] <= 1, "{bars:?}");
+    assert!(svg.contains("6 numbers"));
+    let uniform: Vec<f32> = (0..64_000).map(|i| i as f32 / 64_000.0).collect();
+    let (bars, _) = plot(bytemuck::cast_slice(&uniform), "f32");
+    assert_eq!(bars.len(), 64);
+    assert!(bars.iter().all(|bar| bar.abs_diff(bars[0]) <= 2), "{bars:?}");
+    // Extremes, and what no range holds.
+    let (bars, svg) = plot(bytemuck::cast_slice(&[f64::MAX, f64::MIN, 0.0, f64::NAN, f64::INFINITY]), "f64");
+    assert_eq!(bars.len(), 2, "{svg}");
+    assert!(svg.contains("3 numbers, without 2 that are NaN or infinite"), "{svg}");
+    for one in [&[0.0_f64][..], &[5e-324], &[f64::MAX], &[f64::NAN], &[]] {
+        plot(bytemuck::cast_slice(one), "f64");
+    }
+    plot(bytemuck::cast_slice(&[i64::MIN, i64::MAX]), "i64");
+
+    let numbers = file(".csv", "x\n1\n");
+    expect_error(&["--plot", "x.png"], &numbers, "`x.png` is not named .svg, and --plot draws SVG");
+    expect_refused(
+        &["--plot", "x.svg", "--by", "x"],
+        &numbers,
+        "the argument '--plot <FILE.svg>' cannot be used with",
+    );
 }

@@ -1,7 +1,6 @@
 //! The numbers, whatever their type: what is of their type is here, for it is compiled for each.
 
 use std::borrow::Cow;
-use std::fmt::Debug;
 use std::ops::Range;
 use std::str::FromStr;
 
@@ -15,8 +14,8 @@ use gpu_reduce::{
 };
 
 use super::error;
-use super::input::{Dtype, Input};
-use super::keys::Keys;
+use super::histogram::Histogram;
+use super::input::{Dtype, Input, Rows};
 use super::results::{self, Output, Results, Value};
 use super::slices::Slices;
 
@@ -87,20 +86,26 @@ pub trait Numbers {
     /// Takes only those of these indices, in this order.
     fn permute(&mut self, order: &[usize]);
 
-    /// A quantity of all, in one pass where they lie, as text: an index with its value. A mean, of which there is at least one number, is
-    /// made of the sum if that has been computed, in no pass.
-    fn reduce(&mut self, quantity: Quantity, ddof: u64) -> Result<String, error::Error>;
+    /// A quantity of all, in one pass where they lie. A mean, of which there is at least one number, is made of the sum if that has been
+    /// computed, in no pass.
+    fn reduce(&mut self, quantity: Quantity, ddof: u64) -> Result<Results, error::Error>;
+
+    /// The number of this index, as text.
+    fn text(&self, index: usize) -> String;
+
+    /// How they are distributed.
+    fn histogram(&self) -> Histogram;
 
     /// A quantity of each slice of them, where they lie.
     fn reduce_each(&self, slices: &Slices, quantity: Quantity, ddof: u64) -> Result<Results, error::Error>;
 }
 
-/// The numbers of the file, and the keys of its rows, if they are asked for.
+/// The numbers of the input, and what stands beside them.
 ///
 /// # Errors
 ///
 /// As [`Input::values`].
-pub fn of(input: &Input) -> Result<(Box<dyn Numbers + '_>, Option<Keys>), error::Error> {
+pub fn of(input: &Input) -> Result<(Box<dyn Numbers + '_>, Rows), error::Error> {
     macro_rules! of_type {
         ($($T:ident)*) => {
             match input.dtype() { $(Dtype::$T => typed::<$T>(input),)* }
@@ -109,9 +114,9 @@ pub fn of(input: &Input) -> Result<(Box<dyn Numbers + '_>, Option<Keys>), error:
     of_type!(i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64)
 }
 
-fn typed<T: Number + FromStr>(input: &Input) -> Result<(Box<dyn Numbers + '_>, Option<Keys>), error::Error> {
-    let (values, keys) = input.values::<T>()?;
-    Ok((Box::new(Typed { values, buffer: None, sum: None }), keys))
+fn typed<T: Number + FromStr>(input: &Input) -> Result<(Box<dyn Numbers + '_>, Rows), error::Error> {
+    let (values, rows) = input.values::<T>()?;
+    Ok((Box::new(Typed { values, buffer: None, sum: None }), rows))
 }
 
 /// Numbers of type `T`.
@@ -131,20 +136,15 @@ impl<T: Number> Typed<'_, T> {
     }
 
     /// The mean, of the sum. The numbers are read again where that may have wrapped, or is not finite.
-    fn mean(&self) -> Result<String, Error> {
+    fn mean(&self) -> Result<Results, Error> {
         let sum = match self.sum {
             Some(sum) => sum,
             None => gpu_reduce::sum(&self.data())?,
         };
         match T::mean_of(sum, &self.values) {
-            Some(mean) => Ok(text(&mean)),
-            None => Ok(text(&gpu_reduce::mean(&self.data())?)),
+            Some(mean) => results::of_one(Ok(mean)),
+            None => results::of_one(gpu_reduce::mean(&self.data())),
         }
-    }
-
-    fn place(&self, index: Result<u64, Error>) -> Result<String, Error> {
-        let index = index?;
-        Ok(show_place(index, &self.values[index as usize]))
     }
 }
 
@@ -171,21 +171,24 @@ impl<T: Number> Numbers for Typed<'_, T> {
         self.values = order.iter().map(|&index| self.values[index]).collect();
     }
 
-    fn reduce(&mut self, quantity: Quantity, ddof: u64) -> Result<String, error::Error> {
-        let data = self.data();
-        Ok(match quantity {
+    fn reduce(&mut self, quantity: Quantity, ddof: u64) -> Result<Results, error::Error> {
+        match quantity {
             Quantity::Sum => {
-                let sum = gpu_reduce::sum(&data)?;
+                let sum = gpu_reduce::sum(&self.data())?;
                 self.sum = Some(sum);
-                text(&sum)
+                Ok(results::of_one(Ok(sum))?)
             }
-            Quantity::Mean => self.mean()?,
-            Quantity::Argmin => self.place(gpu_reduce::argmin(&data))?,
-            Quantity::Argmax => self.place(gpu_reduce::argmax(&data))?,
-            Quantity::Nanargmin => self.place(gpu_reduce::nanargmin(&data))?,
-            Quantity::Nanargmax => self.place(gpu_reduce::nanargmax(&data))?,
-            _ => Target::All(data).quantity(quantity, ddof)?.text(0),
-        })
+            Quantity::Mean => Ok(self.mean()?),
+            _ => Target::All(self.data()).quantity(quantity, ddof),
+        }
+    }
+
+    fn text(&self, index: usize) -> String {
+        format!("{:?}", self.values[index])
+    }
+
+    fn histogram(&self) -> Histogram {
+        Histogram::of(&self.values)
     }
 
     fn reduce_each(&self, slices: &Slices, quantity: Quantity, ddof: u64) -> Result<Results, error::Error> {
@@ -252,17 +255,11 @@ impl<T: Number> Target<'_, T> {
     }
 }
 
-fn show_place(index: u64, value: &dyn Debug) -> String {
-    format!("{index} ({value:?})")
-}
-
-/// A number with as many digits as tell it from its neighbours, a float with its point.
-fn text(value: &dyn Debug) -> String {
-    format!("{value:?}")
-}
-
 /// Numbers, by what differs between integers and floats.
 pub trait Number: ExactElement<Wide: Output, Real: Value, Rounded: Value> + Value {
+    /// Whether they are integers.
+    const IS_INTEGER: bool;
+
     /// The mean of `values`, at least one, made of their sum as the library returns it; none where that may have wrapped.
     fn mean_of(sum: <Sum as Op<Self>>::Output, values: &[Self]) -> Option<f64>;
 
@@ -273,6 +270,8 @@ pub trait Number: ExactElement<Wide: Output, Real: Value, Rounded: Value> + Valu
 macro_rules! integers {
     ($($T:ident)*) => {$(
         impl Number for $T {
+            const IS_INTEGER: bool = true;
+
             fn mean_of(sum: <Sum as Op<$T>>::Output, values: &[$T]) -> Option<f64> {
                 let may_wrap = (values.len() as u128) << $T::BITS > 1 << 64;
                 (!may_wrap).then(|| sum as f64 / values.len() as f64)
@@ -292,6 +291,8 @@ macro_rules! integers {
 macro_rules! floats {
     ($($T:ident)*) => {$(
         impl Number for $T {
+            const IS_INTEGER: bool = false;
+
             fn mean_of(sum: <Sum as Op<$T>>::Output, values: &[$T]) -> Option<f64> {
                 // So small that as many as memory holds have a finite sum.
                 const SCALE: f64 = 1.0 / (1_u128 << 64) as f64;

@@ -12,10 +12,22 @@ pub struct Progress(ProgressBar);
 impl Progress {
     /// Starts the work called `what` on `total` bytes. Nothing is drawn yet.
     pub fn new(what: &'static str, total: usize) -> Progress {
-        let style =
-            ProgressStyle::with_template("{msg} {bar:40} {binary_bytes} of {binary_total_bytes}, {eta} left")
-                .expect("a constant template that is valid");
-        let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::hidden());
+        Progress::styled(
+            what,
+            Some(total as u64),
+            "{msg} {bar:40} {binary_bytes} of {binary_total_bytes}, {eta} left",
+        )
+    }
+
+    /// As [`new`](Self::new), on bytes of which nobody knows how many there will be.
+    #[allow(dead_code, reason = "each program uses its part")]
+    pub fn endless(what: &'static str) -> Progress {
+        Progress::styled(what, None, "{msg} {binary_bytes}")
+    }
+
+    fn styled(what: &'static str, total: Option<u64>, template: &str) -> Progress {
+        let style = ProgressStyle::with_template(template).expect("a constant template that is valid");
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         Progress(bar.with_style(style).with_message(what))
     }
 

@@ -1,12 +1,9 @@
 //! Results, whatever their type: what is of their type is here, for it is compiled for each.
 
 use std::fmt::Debug;
-use std::io::Write;
 
 use bytemuck::cast_slice;
 use gpu_reduce::{Buffer, Error, Item, bf16, f16};
-
-use super::slices::Slices;
 
 /// The results of an operator, each of which is a number, or has several.
 pub struct Results {
@@ -16,10 +13,9 @@ pub struct Results {
 }
 
 impl Results {
-    /// Result `index` as text: numbers with as many digits as tell them from their neighbours, a float with its point.
-    pub fn text(&self, index: usize) -> String {
-        let numbers = index * self.width..(index + 1) * self.width;
-        numbers.map(|number| self.numbers.text(number)).collect::<Vec<_>>().join(" ")
+    /// The numbers of result `index` as text: with as many digits as tell them from their neighbours, a float with its point.
+    pub fn texts(&self, index: usize) -> impl Iterator<Item = String> {
+        (index * self.width..(index + 1) * self.width).map(|number| self.numbers.text(number))
     }
 
     /// Numbers in a result.
@@ -130,30 +126,4 @@ values! {
     f32 Some("<f4");
     f64 Some("<f8");
     i128 None;
-}
-
-/// Writes the results for each slice as a line of CSV; `columns` have names.
-///
-/// # Errors
-///
-/// As `to`.
-pub fn write_csv(to: impl Write, slices: &Slices, columns: &[(String, Results)]) -> Result<(), csv::Error> {
-    let mut csv = csv::Writer::from_writer(to);
-    csv.write_field(&slices.name)?;
-    for (name, results) in columns {
-        match results.width {
-            1 => csv.write_field(name)?,
-            width => (1..=width).try_for_each(|number| csv.write_field(format!("{name}_{number}")))?,
-        }
-    }
-    csv.write_record(None::<&str>)?;
-    for index in 0..slices.len() {
-        csv.write_field(slices.label(index))?;
-        for (_, Results { numbers, width }) in columns {
-            (index * width..(index + 1) * width)
-                .try_for_each(|number| csv.write_field(numbers.text(number)))?;
-        }
-        csv.write_record(None::<&str>)?;
-    }
-    Ok(csv.flush()?)
 }

@@ -17,18 +17,17 @@ macro_rules! formats {
 }
 
 const FORMATS: &[Foreign] = formats! {
-    "a zip archive, as .npz and .xlsx files are": ["zip", "npz", "xlsx", "ods", "pt", "pth"], Some((0, b"PK\x03\x04"));
-    "compressed by gzip": ["gz", "tgz"], Some((0, b"\x1f\x8b\x08"));
+    "a zip archive, as .xlsx files are, and no .npz file": ["zip", "npz", "xlsx", "ods", "pt", "pth"], Some((0, b"PK\x03\x04"));
+    "a tar archive compressed by gzip": ["tgz"], None;
     "compressed by bzip2": ["bz2", "tbz2"], Some((4, b"1AY&SY"));
     "compressed by xz": ["xz", "txz", "lzma"], Some((0, b"\xfd7zXZ\0"));
-    "compressed by Zstandard": ["zst", "tzst"], Some((0, b"\x28\xb5\x2f\xfd"));
+    "a tar archive compressed by Zstandard": ["tzst"], None;
     "compressed by LZ4": ["lz4"], Some((0, b"\x04\x22\x4d\x18"));
     "compressed by Brotli": ["br"], None;
     "a 7z archive": ["7z"], Some((0, b"7z\xbc\xaf\x27\x1c"));
     "a RAR archive": ["rar"], Some((0, b"Rar!\x1a\x07"));
     "a tar archive": ["tar"], Some((257, b"ustar"));
-    "a Parquet file": ["parquet", "pq"], Some((0, b"PAR1\x15"));
-    "an Arrow file": ["arrow", "feather", "ipc"], Some((0, b"ARROW1\0\0"));
+    "a Feather file of version 1": [], Some((0, b"FEA1"));
     "an ORC file": ["orc"], None;
     "an Avro file": ["avro"], Some((0, b"Obj\x01"));
     "an HDF5 file": ["h5", "hdf5", "hdf"], Some((0, b"\x89HDF\r\n\x1a\n"));
@@ -41,9 +40,13 @@ const FORMATS: &[Foreign] = formats! {
     "a FITS file": ["fits"], Some((0, b"SIMPLE  ="));
 };
 
-const TEXT_EXTENSIONS: &[&str] = &[
-    "txt", "text", "tsv", "tab", "json", "jsonl", "ndjson", "geojson", "xml", "html", "htm", "yaml", "yml",
-    "toml", "md", "log", "asc", "prn",
+/// Of text that has tables.
+pub const TABLES: &[&str] = &["csv", "tsv", "tab", "txt"];
+
+/// Of other text.
+const TEXTS: &[&str] = &[
+    "text", "json", "jsonl", "ndjson", "geojson", "xml", "html", "htm", "yaml", "yml", "toml", "md", "log",
+    "asc", "prn",
 ];
 
 /// What a file of these bytes is, if they are of a format that this program does not read.
@@ -61,17 +64,23 @@ pub fn by_name(path: &Path) -> Option<&'static str> {
     FORMATS.iter().find(|format| is_named(path, format.extensions)).map(|format| format.name)
 }
 
-/// Whether the file is text: it is named so, or begins with at least a line of printable ASCII that has a number in it.
-pub fn is_text(path: &Path, bytes: &[u8]) -> bool {
+/// Whether the file at `path` is named as text that has no tables.
+pub fn is_named_text(path: &Path) -> bool {
+    is_named(path, TEXTS)
+}
+
+/// Whether bytes begin with at least a line of printable text that has a number in it.
+pub fn is_text(bytes: &[u8]) -> bool {
     let start = &bytes[..bytes.len().min(1024)];
-    let start = start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start);
-    is_named(path, TEXT_EXTENSIONS)
-        || start.contains(&b'\n')
-            && start.iter().all(|&byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n'))
-            && start
-                .split(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b';'))
-                .filter_map(|word| str::from_utf8(word).ok())
-                .any(|word| word.parse::<f64>().is_ok())
+    let start = match str::from_utf8(start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start)) {
+        Ok(start) => start,
+        // It ends within a letter.
+        Err(error) if error.error_len().is_none() => return is_text(&bytes[..error.valid_up_to()]),
+        Err(_) => return false,
+    };
+    start.contains('\n')
+        && start.chars().all(|c| !c.is_control() || matches!(c, '\t' | '\r' | '\n'))
+        && start.split([' ', '\t', '\r', '\n', ',', ';', '|', '"']).any(|word| word.parse::<f64>().is_ok())
 }
 
 /// Whether the bytes are of no text in UTF-8, but of UTF-16 or binary: one of the first is NUL.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use gpu_reduce::{Device, Element, Reduce as _, Runs, Segments, View};
@@ -10,14 +10,15 @@ use gpu_reduce::{Device, Element, Reduce as _, Runs, Segments, View};
 use super::error::Error;
 use super::input::{Axis, Input};
 use super::keys::Ranks;
-use super::results::{self, Results};
+use super::report::Format;
+use super::results::Results;
 use super::{foreign, npy};
 
 /// Of which slices there is a result each, instead of one of all numbers, and where the results go.
 #[derive(clap::Args)]
 pub struct SlicesArgs {
     /// Print a result for each row of a matrix of N rows, as CSV: of a raw file's, which lies row after row, or a .npy
-    /// file's.
+    /// file's, or several files' one below the other.
     ///
     /// A .npy file of two axes, in C or Fortran order, has a number of its own: N is left out, at the end or before
     /// another option. Indices, as of argmax, count from the row's start.
@@ -87,7 +88,7 @@ impl SlicesArgs {
     ///
     /// [`Error::NoMatrix`], [`Error::NotNpyName`], [`Error::OneOperator`].
     pub fn check(&self, input: &Input, operators: usize) -> Result<(), Error> {
-        if let Some((axis, _)) = self.axis().filter(|_| input.is_csv()) {
+        if let Some((axis, _)) = self.axis().filter(|_| input.is_table()) {
             return Err(Error::NoMatrix { axis });
         }
         match &self.output {
@@ -102,10 +103,9 @@ impl SlicesArgs {
     /// # Errors
     ///
     /// [`Error::Print`], [`Error::Write`], [`Error::NoDescr`].
-    pub fn put(&self, slices: &Slices, columns: &[(String, Results)]) -> Result<(), Error> {
+    pub fn put(&self, slices: &Slices, columns: &[(String, Results)], format: Format) -> Result<(), Error> {
         let (Some(path), [(name, results)]) = (&self.output, columns) else {
-            return results::write_csv(io::stdout().lock(), slices, columns)
-                .map_err(|error| Error::Print(error.into()));
+            return format.print_each(slices, columns);
         };
         let descr = results.descr().ok_or_else(|| Error::NoDescr { quantity: name.clone() })?;
         let write = || {
@@ -138,6 +138,11 @@ impl Slices {
             Bounds::Matrix { shape, kept } => shape[*kept],
             Bounds::Keys { ranks, .. } => ranks.len(),
         }
+    }
+
+    /// Whether what tells one from the others is a number, its index, and no key.
+    pub fn are_numbered(&self) -> bool {
+        matches!(self.bounds, Bounds::Matrix { .. })
     }
 
     /// What tells one from the others: its index or its key.

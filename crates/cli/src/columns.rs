@@ -1,0 +1,234 @@
+//! Parquet and Arrow files: the numbers of one of their columns.
+
+use std::io::Cursor;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::ArrowPrimitiveType;
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, downcast_primitive_array};
+use arrow_ipc::reader::{FileReader, StreamReader};
+use arrow_schema::{ArrowError, DataType, SchemaRef};
+use arrow_select::filter::filter;
+use arrow_select::take::take;
+use bytes::Bytes;
+use csv::ByteRecord;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use super::error::Error;
+use super::foreign;
+use super::input::{Dtype, Rows};
+use super::progress::Progress;
+use super::table::{Column, Selection};
+
+/// Which kind of file it is.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    Parquet,
+    /// Arrow's file format, which Feather's second version is.
+    Arrow,
+    /// Arrow's stream format.
+    Stream,
+}
+
+/// A file with columns, of which some are read.
+pub struct Columns {
+    bytes: Bytes,
+    kind: Kind,
+    column: Column,
+    by: Option<Column>,
+    skip_missing: bool,
+}
+
+type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
+
+impl Columns {
+    /// The kind of a file that starts with these bytes or is named so, if it is of one.
+    pub fn kind(path: &Path, bytes: &[u8]) -> Option<Kind> {
+        const OF_STREAM: &[u8] = &[0xff; 4];
+        let named = |extensions: &[&str]| foreign::is_named(path, extensions);
+        let is_arrow = named(&["arrow", "arrows", "feather", "ipc"]);
+        match bytes {
+            _ if bytes.starts_with(b"PAR1") || named(&["parquet", "pq"]) => Some(Kind::Parquet),
+            _ if bytes.starts_with(b"ARROW1") => Some(Kind::Arrow),
+            _ if is_arrow && bytes.starts_with(OF_STREAM) => Some(Kind::Stream),
+            _ => is_arrow.then_some(Kind::Arrow),
+        }
+    }
+
+    /// Finds the columns that are wanted; says of which type the numbers are.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Columns`] where the file is malformed; where there is no such column, or it has no numbers.
+    pub fn open(kind: Kind, bytes: Bytes, selection: &Selection) -> Result<(Columns, Dtype), Error> {
+        let (schema, _) =
+            guarded(|| batches(kind, &bytes, None)).map_err(|error| Error::Columns { kind, error })?;
+        let fields = schema.fields();
+        if fields.is_empty() {
+            return Err(Error::NoColumns);
+        }
+        let names = ByteRecord::from(fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>());
+        let (column, by) = selection.find_columns(&names, true)?;
+        let found = fields[column.index].data_type();
+        let Some(dtype) = dtype_of(values_of(found)) else {
+            return Err(Error::NotNumbers { column: column.name, found: found.to_string() });
+        };
+        if let Some(by) = &by {
+            let found = fields[by.index].data_type();
+            if dtype_of(values_of(found)).is_none() && !is_text(values_of(found)) {
+                return Err(Error::NotKeys { column: by.name.clone(), found: found.to_string() });
+            }
+        }
+        Ok((Columns { bytes, kind, column, by, skip_missing: selection.skip_missing }, dtype))
+    }
+
+    /// The bytes of the numbers, and what stands beside them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Columns`] where the file is malformed, [`Error::Missing`] where there is a null that is not to be left out.
+    pub fn read(&self, rows: &mut Rows) -> Result<Vec<u8>, Error> {
+        let failed = |error| Error::Columns { kind: self.kind, error };
+        let mut wanted = vec![self.column.index];
+        wanted.extend(self.by.as_ref().map(|by| by.index));
+        wanted.sort_unstable();
+        wanted.dedup();
+        let place = |column: &Column| wanted.iter().position(|&index| index == column.index);
+        let (_, mut batches) = guarded(|| batches(self.kind, &self.bytes, Some(&wanted))).map_err(failed)?;
+
+        let progress = Progress::endless("reading numbers");
+        let (mut values, mut row) = (Vec::new(), 0);
+        if let Some(by) = &self.by {
+            rows.keys_of(&by.name);
+        }
+        while let Some(batch) = guarded(|| batches.next().transpose()).map_err(failed)? {
+            let of = |column: &Column| plain(batch.column(place(column).unwrap_or(0))).map_err(failed);
+            let mut numbers = of(&self.column)?;
+            let is_there = numbers.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+            if let Some(nulls) = is_there.as_ref().filter(|_| !self.skip_missing) {
+                let null = (0..nulls.len()).find(|&index| nulls.is_null(index)).unwrap_or(0);
+                return Err(Error::Null { row: row + null, column: self.column.name.clone() });
+            }
+            let is_there = is_there.map(|nulls| BooleanArray::new(nulls.into_inner(), None));
+            let kept = |array: ArrayRef| match &is_there {
+                None => Ok(array),
+                Some(is_there) => filter(&array, is_there).map_err(failed),
+            };
+            row += numbers.len();
+            rows.missing += numbers.logical_null_count() as u64;
+            numbers = kept(numbers)?;
+            push_bytes(&numbers, &mut values);
+            if let Some(by) = &self.by {
+                let keys = kept(of(by)?)?;
+                let of_rows = rows.keys_of(&by.name);
+                (0..keys.len()).for_each(|index| of_rows.push(key(&keys, index).as_bytes()));
+            }
+            progress.set(values.len());
+        }
+        Ok(values)
+    }
+}
+
+/// What a reader panics about in a malformed file is an error of the file, as others.
+fn guarded<R>(read: impl FnOnce() -> Result<R, ArrowError>) -> Result<R, ArrowError> {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let result = panic::catch_unwind(AssertUnwindSafe(read));
+    panic::set_hook(hook);
+    result.unwrap_or_else(|_| Err(ArrowError::ParseError("its parts do not fit together".into())))
+}
+
+/// The columns' names and types, and the batches of those columns whose indices are wanted, in ascending order.
+fn batches(kind: Kind, bytes: &Bytes, wanted: Option<&[usize]>) -> Result<(SchemaRef, Batches), ArrowError> {
+    let bytes = bytes.clone();
+    let columns = wanted.map(<[usize]>::to_vec);
+    Ok(match kind {
+        Kind::Parquet => {
+            let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
+            let schema = builder.schema().clone();
+            let mask = match columns {
+                Some(columns) => ProjectionMask::roots(builder.parquet_schema(), columns),
+                None => ProjectionMask::all(),
+            };
+            (schema, Box::new(builder.with_projection(mask).build()?))
+        }
+        Kind::Arrow => {
+            let reader = FileReader::try_new(Cursor::new(bytes), columns)?;
+            (reader.schema(), Box::new(reader))
+        }
+        Kind::Stream => {
+            let reader = StreamReader::try_new(Cursor::new(bytes), columns)?;
+            (reader.schema(), Box::new(reader))
+        }
+    })
+}
+
+/// The type of the values, which a dictionary may have.
+fn values_of(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, values) => values,
+        _ => data_type,
+    }
+}
+
+/// The array without its dictionary, if it has one.
+fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    match array.as_any_dictionary_opt() {
+        Some(dictionary) => take(dictionary.values(), dictionary.keys(), None),
+        None => Ok(array.clone()),
+    }
+}
+
+/// The type of these numbers, if they are such.
+fn dtype_of(data_type: &DataType) -> Option<Dtype> {
+    Some(match data_type {
+        DataType::Int8 => Dtype::i8,
+        DataType::Int16 => Dtype::i16,
+        DataType::Int32 => Dtype::i32,
+        DataType::Int64 => Dtype::i64,
+        DataType::UInt8 | DataType::Boolean => Dtype::u8,
+        DataType::UInt16 => Dtype::u16,
+        DataType::UInt32 => Dtype::u32,
+        DataType::UInt64 => Dtype::u64,
+        DataType::Float16 => Dtype::f16,
+        DataType::Float32 => Dtype::f32,
+        DataType::Float64 => Dtype::f64,
+        _ => return None,
+    })
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// Adds the bytes of numbers, none of which is null.
+fn push_bytes(numbers: &ArrayRef, bytes: &mut Vec<u8>) {
+    match numbers.as_boolean_opt() {
+        Some(truths) => bytes.extend(truths.values().iter().map(u8::from)),
+        None => {
+            let data = numbers.to_data();
+            let size = data.data_type().primitive_width().unwrap_or(0);
+            bytes.extend_from_slice(&data.buffers()[0][data.offset() * size..][..data.len() * size]);
+        }
+    }
+}
+
+/// A key as text, of a null none.
+fn key(keys: &ArrayRef, index: usize) -> String {
+    fn number<T: ArrowPrimitiveType>(keys: &arrow_array::PrimitiveArray<T>, index: usize) -> String {
+        format!("{:?}", keys.value(index))
+    }
+    if keys.is_null(index) {
+        return String::new();
+    }
+    let keys = &**keys;
+    downcast_primitive_array! {
+        keys => number(keys, index),
+        DataType::Utf8 => keys.as_string::<i32>().value(index).to_owned(),
+        DataType::LargeUtf8 => keys.as_string::<i64>().value(index).to_owned(),
+        DataType::Utf8View => keys.as_string_view().value(index).to_owned(),
+        _ => keys.as_boolean().value(index).to_string(),
+    }
+}

@@ -1,0 +1,436 @@
+//! The input: which formats its files have, and the numbers in them.
+
+use std::borrow::Cow;
+use std::fmt::{self, Display};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use bytes::Bytes;
+use clap::ValueEnum;
+use gpu_reduce::{Element, f16};
+
+use super::columns::Columns;
+use super::error::Error;
+use super::keys::Keys;
+use super::results::Value;
+use super::table::Selection;
+use super::{file, foreign, npy, npz};
+
+#[cfg(target_endian = "big")]
+compile_error!("this program uses the little-endian numbers of its input as they lie in memory");
+
+/// The type of the numbers.
+#[expect(non_camel_case_types, reason = "each variant has the name of its Rust type")]
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub enum Dtype {
+    #[value(alias = "int8")]
+    i8,
+    #[value(alias = "int16")]
+    i16,
+    #[value(alias = "int32")]
+    i32,
+    #[value(alias = "int64")]
+    i64,
+    #[value(alias = "uint8")]
+    u8,
+    #[value(alias = "uint16")]
+    u16,
+    #[value(alias = "uint32")]
+    u32,
+    #[value(alias = "uint64")]
+    u64,
+    #[value(aliases = ["float16", "half"])]
+    f16,
+    #[value(alias = "bfloat16")]
+    bf16,
+    #[value(aliases = ["float32", "float"])]
+    f32,
+    #[value(aliases = ["float64", "double"])]
+    f64,
+}
+
+/// Which files, and how to read them.
+#[derive(clap::Args)]
+pub struct InputArgs {
+    /// The type of a raw file's numbers; the type to parse a CSV column as, if not f64; the type that other files must have.
+    ///
+    /// NumPy's names do too, as float32. Truth values are u8, 0 and 1.
+    #[arg(long, ignore_case = true)]
+    dtype: Option<Dtype>,
+
+    /// The column of a CSV, Parquet or Arrow file, or the array of a .npz file: its name, or its index counted from 0.
+    ///
+    /// With this option, --header, --no-header, --delimiter or --skip-missing any file is CSV that has no other known format.
+    #[arg(long)]
+    column: Option<String>,
+
+    /// Print a result for each run of neighbouring rows of a CSV, Parquet or Arrow file that have one key in this column, as CSV;
+    /// --column has the values.
+    ///
+    /// Keys are compared as numbers, where all are such, or as text. Indices, as of argmax, count from the run's start.
+    /// With this option any file is CSV, as with --column.
+    #[arg(long, value_name = "COLUMN", group = "slices")]
+    by: Option<String>,
+
+    /// The first row of the CSV file names the columns.
+    ///
+    /// By default a first row of numbers alone is data, and any other a header; where the first field of the column may
+    /// be either, the program asks for one of the two options.
+    #[arg(long, conflicts_with = "no_header")]
+    header: bool,
+
+    /// The first row of the CSV file is data, as all others; --column is an index.
+    #[arg(long)]
+    no_header: bool,
+
+    /// What stands between two fields of a CSV file, a character or `tab`.
+    ///
+    /// By default it is a tab, a semicolon, a bar or a comma: the first of these that cuts the file's first rows into as many fields each.
+    #[arg(long, value_name = "CHARACTER", value_parser = delimiter)]
+    delimiter: Option<u8>,
+
+    /// Leave out the rows of a CSV, Parquet or Arrow file that have no value in the column, and print how many these are.
+    ///
+    /// In CSV these are blank fields, and NA, N/A, #N/A, <NA>, NULL and None in any case; a blank line is no row. NaN is a number:
+    /// nansum and so on leave it out.
+    #[arg(long)]
+    skip_missing: bool,
+
+    /// Take the files' bytes as numbers of the type --dtype, whatever they are named or hold.
+    #[arg(long, requires = "dtype", conflicts_with_all = ["column", "by", "header", "no_header", "delimiter", "skip_missing"])]
+    raw: bool,
+
+    /// CSV, NumPy .npy and .npz, Parquet and Arrow files, raw little-endian numbers (with --dtype), and any of these compressed by gzip or
+    /// Zstandard; - is standard input. The numbers of several files are one input.
+    ///
+    /// Text, archives and other known formats are refused as raw numbers, unless --raw says so. Files are mapped, not
+    /// read: they must not change meanwhile.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+/// The character that separates fields.
+fn delimiter(text: &str) -> Result<u8, &'static str> {
+    match text.as_bytes() {
+        b"tab" | b"\\t" => Ok(b'\t'),
+        &[b'"' | b'\r' | b'\n'] => Err("it cannot separate fields"),
+        &[byte] if byte.is_ascii() => Ok(byte),
+        _ => Err("not a single ASCII character, nor `tab`"),
+    }
+}
+
+impl InputArgs {
+    /// The options that say that a file is CSV, and whether they are given.
+    fn csv_options(&self) -> [(bool, &'static str); 6] {
+        [
+            (self.column.is_some(), "--column"),
+            (self.by.is_some(), "--by"),
+            (self.skip_missing, "--skip-missing"),
+            (self.header, "--header"),
+            (self.no_header, "--no-header"),
+            (self.delimiter.is_some(), "--delimiter"),
+        ]
+    }
+
+    /// An error where there is an option for CSV but these, of a file that is `what`.
+    fn none_but(&self, allowed: &[&str], what: &'static str) -> Result<(), Error> {
+        match self.csv_options().into_iter().find(|&(given, option)| given && !allowed.contains(&option)) {
+            Some((_, option)) => Err(Error::NotCsv { option, what }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Files whose formats and type of numbers are known.
+pub struct Input {
+    files: Vec<File>,
+    dtype: Dtype,
+    skip_missing: bool,
+}
+
+struct File {
+    path: PathBuf,
+    format: Format,
+}
+
+enum Format {
+    Npy(npy::Header, Bytes),
+    Csv(Selection, Bytes),
+    Columns(Columns),
+    Raw(Bytes),
+}
+
+/// What stands beside the numbers of a table.
+#[derive(Default)]
+pub struct Rows {
+    /// The keys of its rows, if they are asked for.
+    pub keys: Option<Keys>,
+    /// Rows without a value, which are left out.
+    pub missing: u64,
+}
+
+impl Rows {
+    /// The keys, of a column of this name.
+    pub fn keys_of(&mut self, column: &str) -> &mut Keys {
+        self.keys.get_or_insert_with(|| Keys::of_column(column.to_owned()))
+    }
+}
+
+impl Input {
+    /// Opens the files that `args` name, whose numbers are of one type.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read, is malformed, does not have the type or format asked for, or has a format that is not read here.
+    pub fn open(args: &InputArgs) -> Result<Input, Error> {
+        if args.files.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+            return Err(Error::TwiceStandardInput);
+        }
+        let mut files = Vec::new();
+        let mut of_first = None;
+        for path in &args.files {
+            let (dtype, format) = open(args, path).map_err(|error| in_file(args.files.len(), path, error))?;
+            let first = *of_first.get_or_insert(dtype);
+            if dtype != first {
+                return Err(Error::OtherTypes { path: path.clone(), dtype, first });
+            }
+            files.push(File { path: path.clone(), format });
+        }
+        let dtype = of_first.ok_or(Error::NoDtype)?;
+        Ok(Input { files, dtype, skip_missing: args.skip_missing })
+    }
+
+    /// Whether it is a table, whose columns have names.
+    pub fn is_table(&self) -> bool {
+        self.files.iter().any(|file| matches!(file.format, Format::Csv(..) | Format::Columns(_)))
+    }
+
+    /// The type of the numbers.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Whether rows without a value are left out.
+    pub fn skips_missing(&self) -> bool {
+        self.skip_missing
+    }
+
+    /// All numbers, in the order of the files: in place where the layout of a single one allows it. `T` is the type that
+    /// [`dtype`](Self::dtype) names. And what stands beside them.
+    ///
+    /// # Errors
+    ///
+    /// If a file's length does not fit its type or header; of a table, what [`Selection::parse`] and [`Columns::read`] say.
+    pub fn values<T: Element + FromStr>(&self) -> Result<(Cow<'_, [T]>, Rows), Error> {
+        let (mut values, mut rows) = (Cow::Borrowed(&[][..]), Rows::default());
+        for file in &self.files {
+            let read = file.values(self.dtype, &mut values, &mut rows);
+            read.map_err(|error| in_file(self.files.len(), &file.path, error))?;
+        }
+        Ok((values, rows))
+    }
+
+    /// The matrix of so many rows or columns that the numbers are, of which there are `len`: the lengths of its two
+    /// axes, neighbours along the second of which lie side by side, and which of the two is the one asked for. Those of several `.npy`
+    /// files stand one below the other.
+    ///
+    /// # Errors
+    ///
+    /// If a `.npy` file has another shape, if nothing says the number, and if it does not divide `len`.
+    pub fn matrix(
+        &self,
+        axis: Axis,
+        number: Option<usize>,
+        len: usize,
+    ) -> Result<([usize; 2], usize), Error> {
+        let index = axis as usize;
+        if let Some((shape, lengths, fortran_order)) = self.shape()? {
+            if let Some(number) = number.filter(|&number| number != lengths[index]) {
+                return Err(Error::OtherNumber { shape, axis, number, of_file: lengths[index] });
+            }
+            let [rows, columns] = lengths;
+            return Ok(if fortran_order { ([columns, rows], 1 - index) } else { (lengths, index) });
+        }
+        let number = number.ok_or(Error::NoNumber { axis })?;
+        match (axis, len.checked_rem(number)) {
+            (Axis::Row, Some(0)) => Ok(([number, len / number], 0)),
+            (Axis::Column, Some(0)) => Ok(([len / number, number], 1)),
+            _ => Err(Error::Undivided { axis, number, len }),
+        }
+    }
+
+    /// The matrix that the `.npy` files say that they are, if they do: as they spell it, its rows and columns, and whether columns lie side by
+    /// side.
+    fn shape(&self) -> Result<Option<(String, [usize; 2], bool)>, Error> {
+        let mut all: Option<(String, [usize; 2], bool)> = None;
+        for File { format, .. } in &self.files {
+            let Format::Npy(npy::Header { shape, axes, fortran_order, .. }, _) = format else {
+                return Ok(None);
+            };
+            let lengths = match axes[..] {
+                [_] => return Ok(None),
+                [rows, columns] => [rows, columns],
+                _ => return Err(Error::NotTwoAxes { shape: shape.clone() }),
+            };
+            all = Some(match all {
+                None => (shape.clone(), lengths, *fortran_order),
+                Some((_, [rows, columns], false)) if !fortran_order && columns == lengths[1] => {
+                    let rows = rows + lengths[0];
+                    (format!("({rows}, {columns})"), [rows, columns], false)
+                }
+                Some((above, ..)) => return Err(Error::NotBelow { above, shape: shape.clone() }),
+            });
+        }
+        Ok(all)
+    }
+}
+
+/// An error in a file, which is named where there are several.
+fn in_file(files: usize, path: &Path, error: Error) -> Error {
+    match error {
+        Error::Read { .. } | Error::Foreign { .. } | Error::Text { .. } | Error::NotText { .. } => error,
+        error if files > 1 => Error::In { path: path.into(), error: Box::new(error) },
+        error => error,
+    }
+}
+
+/// The type and format of a file. It is raw if `args` say so; else what it starts as or is named as; else CSV if there is an option for CSV, or where it
+/// is text and no type of raw numbers is given; else raw.
+fn open(args: &InputArgs, path: &Path) -> Result<(Dtype, Format), Error> {
+    let dtype = args.dtype;
+    let bytes = file::read(path)?;
+    if args.raw {
+        return Ok((dtype.ok_or(Error::NoDtype)?, Format::Raw(bytes)));
+    }
+    let (inner, mut bytes) = file::decompressed(path, bytes)?;
+    let path = || path.to_owned();
+    let selection = || Selection {
+        delimiter: args.delimiter.or(foreign::is_named(&inner, &["tsv", "tab"]).then_some(b'\t')),
+        column: args.column.clone(),
+        by: args.by.clone(),
+        header: (args.header || args.no_header).then_some(args.header),
+        skip_missing: args.skip_missing,
+    };
+
+    let (mut is_npy, mut allowed) =
+        (bytes.starts_with(npy::MAGIC) || foreign::is_named(&inner, &["npy"]), &[][..]);
+    if npz::is_archive(&bytes)
+        && let Some(array) = npz::array(&bytes, args.column.as_deref())?
+    {
+        (bytes, is_npy, allowed) = (array, true, &["--column"]);
+    }
+    if is_npy {
+        args.none_but(allowed, "a NumPy file, which has neither names nor keys")?;
+        let header = npy::Header::parse(&bytes)?;
+        return Ok((npy_dtype(&header.descr, dtype)?, Format::Npy(header, bytes)));
+    }
+    if let Some(what) = foreign::by_magic(&bytes) {
+        return Err(Error::Foreign { path: path(), what });
+    }
+    if let Some(kind) = Columns::kind(&inner, &bytes) {
+        args.none_but(
+            &["--column", "--by", "--skip-missing"],
+            "a Parquet or Arrow file, which has types and names",
+        )?;
+        let (columns, of_file) = Columns::open(kind, bytes, &selection())?;
+        return match dtype.filter(|&dtype| dtype != of_file) {
+            Some(dtype) => Err(Error::OtherDtype { held: format!("{of_file:?}"), dtype }),
+            None => Ok((of_file, Format::Columns(columns))),
+        };
+    }
+    let is_text = foreign::is_text(&bytes);
+    let is_csv =
+        args.csv_options().into_iter().any(|(given, _)| given) || foreign::is_named(&inner, foreign::TABLES);
+    if is_csv || is_text && dtype.is_none() && !foreign::is_named_text(&inner) {
+        if foreign::has_nul(&bytes) {
+            return Err(Error::NotText { path: path() });
+        }
+        return Ok((dtype.unwrap_or(Dtype::f64), Format::Csv(selection(), bytes)));
+    }
+    if let Some(what) = foreign::by_name(&inner) {
+        return Err(Error::Foreign { path: path(), what });
+    }
+    if is_text || foreign::is_named_text(&inner) {
+        return Err(Error::Text { path: path() });
+    }
+    Ok((dtype.ok_or(if bytes.is_empty() { Error::Nothing } else { Error::NoDtype })?, Format::Raw(bytes)))
+}
+
+impl File {
+    /// Adds the numbers of the type `dtype`, which is `T`, and what stands beside them.
+    fn values<'a, T: Element + FromStr>(
+        &'a self,
+        dtype: Dtype,
+        values: &mut Cow<'a, [T]>,
+        rows: &mut Rows,
+    ) -> Result<(), Error> {
+        let size = size_of::<T>();
+        let bytes = match &self.format {
+            Format::Csv(selection, bytes) => {
+                let values = values.to_mut();
+                let mut parse = |text: &str| text.parse().map(|value| values.push(value)).is_ok();
+                return selection.parse(bytes, dtype, &mut parse, rows);
+            }
+            Format::Columns(columns) => {
+                let bytes = columns.read(rows)?;
+                values.to_mut().extend_from_slice(&cast(&bytes));
+                return Ok(());
+            }
+            Format::Npy(header, bytes) => header.data(bytes, size)?,
+            Format::Raw(bytes) if bytes.len().is_multiple_of(size) => Cow::Borrowed(&bytes[..]),
+            Format::Raw(bytes) => return Err(Error::Partial { bytes: bytes.len(), dtype, size }),
+        };
+        match bytes {
+            Cow::Borrowed(bytes) if values.is_empty() => *values = cast(bytes),
+            bytes => values.to_mut().extend_from_slice(&cast(&bytes)),
+        }
+        Ok(())
+    }
+}
+
+/// The axes of a matrix, in NumPy's order.
+#[derive(Clone, Copy, Debug)]
+pub enum Axis {
+    Row,
+    Column,
+}
+
+impl Display for Axis {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Axis::Row => "row",
+            Axis::Column => "column",
+        })
+    }
+}
+
+/// `bytes` as numbers: copied only where they are not aligned for `T`. Their length is a multiple of its size.
+fn cast<T: Element>(bytes: &[u8]) -> Cow<'_, [T]> {
+    match bytemuck::try_cast_slice(bytes) {
+        Ok(values) => Cow::Borrowed(values),
+        Err(_) => Cow::Owned(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()),
+    }
+}
+
+/// The type that a `.npy` file's `descr` names, in either byte order; `asked` must agree with it.
+fn npy_dtype(descr: &str, asked: Option<Dtype>) -> Result<Dtype, Error> {
+    let little = descr.strip_prefix(['>', '=']).map_or(descr.to_owned(), |name| format!("<{name}"));
+    macro_rules! named {
+        ($($T:ident)*) => {
+            match Some(little.as_str()) {
+                $(<$T as Value>::DESCR => Dtype::$T,)*
+                // One byte has no order; truth values are 0 and 1.
+                Some("<i1") => Dtype::i8,
+                Some("<u1" | "|b1" | "<b1" | "?") => Dtype::u8,
+                // NumPy has no bfloat16: the package ml_dtypes saves it as two bytes of no known meaning.
+                Some("<V2" | "|V2") if asked == Some(Dtype::bf16) => Dtype::bf16,
+                _ => return Err(Error::Descr { descr: descr.into() }),
+            }
+        };
+    }
+    let dtype = named!(i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64);
+    match asked {
+        Some(asked) if asked != dtype => Err(Error::OtherDtype { held: descr.into(), dtype: asked }),
+        _ => Ok(dtype),
+    }
+}

@@ -1,0 +1,38 @@
+//! NumPy's `.npz` archives: zip files whose members are `.npy` files.
+
+use std::io::{Cursor, Read};
+
+use bytes::Bytes;
+use csv::ByteRecord;
+use zip::ZipArchive;
+use zip::result::ZipError;
+
+use super::error::Error;
+use super::table::{find_named, which};
+
+/// Whether bytes are those of a zip archive, be it an empty one.
+pub fn is_archive(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
+}
+
+/// The bytes of the `.npy` file of the array that is wanted by its name or index, or of the only one; none where the archive has no arrays at all.
+///
+/// # Errors
+///
+/// [`Error::Npz`] where it is malformed; where there is no such array, or there are several.
+pub fn array(bytes: &Bytes, wanted: Option<&str>) -> Result<Option<Bytes>, Error> {
+    let mut archive = ZipArchive::new(Cursor::new(bytes))?;
+    let members = (0..archive.len())
+        .filter_map(|member| Some((member, archive.name_for_index(member)?.strip_suffix(".npy")?)));
+    let (members, names): (Vec<usize>, Vec<&str>) = members.unzip();
+    let names = ByteRecord::from(names);
+    let index = match (wanted, members.len()) {
+        (_, 0) => return Ok(None),
+        (Some(wanted), _) => find_named(wanted, &names)?,
+        (None, 1) => 0,
+        (None, _) => return Err(which(&names)),
+    };
+    let mut array = Vec::new();
+    archive.by_index(members[index])?.read_to_end(&mut array).map_err(ZipError::Io)?;
+    Ok(Some(array.into()))
+}

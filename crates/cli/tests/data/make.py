@@ -1,0 +1,62 @@
+"""Makes the files beside it by other programs than this one: numpy, pandas, polars and pyarrow, of PyPI."""
+
+import gzip
+import io
+import zipfile
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+
+city = ["oslo", "rome", "oslo", "rome", "oslo", "oslo"]
+price = [1.5, None, -2.0, 8.0, None, 0.25]
+table = pa.table({
+    "city": city,
+    "kind": pa.array(["a", "b", "a", "a", "b", "b"]).dictionary_encode(),
+    "price": pa.array(price, pa.float64()),
+    "single": pa.array([0.5, 1.5, 2.5, 3.5, 4.5, 5.5], pa.float32()),
+    "half": pa.array(np.arange(6, dtype=np.float16)),
+    "count": pa.array([3, 1, 4, 1, 5, 9], pa.int32()),
+    "large": pa.array([2**63, 1, 2, 3, 4, 5], pa.uint64()),
+    "sold": [True, False, True, True, None, False],
+    "day": pa.array([1, 2, 3, 4, 5, 6], pa.date32()),
+})
+
+pa.parquet.write_table(table, "snappy.parquet", compression="snappy", row_group_size=4)
+table.drop(["half"]).to_pandas().to_parquet("pandas.parquet", compression="gzip")
+pl.from_arrow(table.select(["city", "price", "count"])).write_parquet("polars.parquet", compression="zstd")
+pa.parquet.write_table(table.select(["count"]), "lz4.parquet", compression="lz4")
+pa.feather.write_feather(table, "lz4.feather", compression="lz4")
+pa.feather.write_feather(table, "zstd.arrow", compression="zstd")
+with pa.ipc.new_stream("stream.arrows", table.schema) as stream:
+    for batch in table.to_batches(max_chunksize=4):
+        stream.write_batch(batch)
+
+numbers = np.array([3, -1, 4, 1, 5], dtype=np.int32)
+np.savez("stored.npz", weights=numbers.astype(np.float64) / 2, bias=numbers)
+np.savez_compressed("compressed.npz", numbers)
+for name, array in [
+    ("big_f8", (numbers / 4).astype(">f8")),
+    ("big_i2", numbers.astype(">i2")),
+    ("big_f2", (numbers / 4).astype(">f2")),
+    ("bool", numbers > 1),
+]:
+    np.save(f"{name}.npy", array)
+
+text = pd.DataFrame({"city": city, "price": price}).to_csv(index=False, na_rep="NA")
+# Two members, as `cat a.gz b.gz` makes them.
+half = text.index("\n", 20) + 1
+with open("members.csv.gz", "wb") as file:
+    file.write(gzip.compress(text[:half].encode(), mtime=0) + gzip.compress(text[half:].encode(), mtime=0))
+with open("frame.csv.zst", "wb") as file:
+    file.write(pa.compress(text.encode(), "zstd", asbytes=True))
+numpy_file = io.BytesIO()
+np.save(numpy_file, numbers)
+with open("array.npy.gz", "wb") as file:
+    file.write(gzip.compress(numpy_file.getvalue(), mtime=0))
+
+with zipfile.ZipFile("no_arrays.zip", "w") as archive:
+    archive.writestr(zipfile.ZipInfo("xl/workbook.xml"), "<workbook/>")
