@@ -132,3 +132,7 @@ pub use {
     ladder::{Variant, variant},
     merge::{Merged, merge_sorted},
 };
+
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;

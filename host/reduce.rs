@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// Data that reduces: buffers and views on the device where they lie, slices in host memory on the CPU, and pairs of these,
 /// which an operator of two inputs takes item by item. (A GPU would not help slices: a CPU thread sums data in the time that it
-/// takes to copy them for the GPU. `docs/speed.md` has the figures.)
+/// takes to copy them for the GPU.)
 ///
 /// The result's bits depend on the elements, their number, the operator and `BLOCK` alone: not on the device, its size,
 /// the data's alignment, nor the number of threads. `BLOCK`, the threads of a block on a GPU, is a power of two from 32 to
