@@ -5,8 +5,9 @@ use bytemuck::Pod;
 use core::fmt::{Debug, Display};
 use half::{bf16, f16};
 
-/// A number type whose slices reduce by the operators that come with the library. There are twelve, [`Dtype`] has them all; what
-/// else reduces is any plain value, by an operator written for it.
+/// A number type whose slices reduce by the operators that come with the library. There are twelve, [`Dtype`] has them all; `usize` and `isize` are
+/// `u64` and `i64` by other names, and `bool`, which is none, reduces as `u8` by the operators of one array. What else reduces is any plain value, by an operator
+/// written for it.
 pub trait Element: Pod + PartialOrd + Display + Debug + Send + Sync + sealed::Sealed {
     /// Which of the types it is: what an operator has of faster ways for some of them, it chooses by this.
     const DTYPE: Dtype;
@@ -56,6 +57,9 @@ pub trait Element: Pod + PartialOrd + Display + Debug + Send + Sync + sealed::Se
     /// The element that has this key; the canonical NaN for a key that no number has.
     fn from_key(key: Self::Key) -> Self;
 }
+
+#[cfg(not(target_arch = "nvptx64"))]
+mod alias;
 
 mod sealed {
     /// Kernels are found by type, and their bits rest on the arithmetic here.

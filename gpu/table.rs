@@ -423,6 +423,9 @@ macro_rules! together {
             $( $crate::for_each_element! { compiled! { together $name $op $blocks } } )*
 
             pub(super) const ENTRIES: &[&[Entry]] = &[$( $crate::for_each_element! { entries! { together $name $op } } ),*];
+
+            #[cfg(all(not(target_arch = "nvptx64"), target_pointer_width = "64"))]
+            pub(super) const ALIASES: &[&[Entry]] = aliases! { { together [usize u64, isize i64] } $($name: $op $blocks;)* };
         }
     };
 }
@@ -479,17 +482,34 @@ macro_rules! compiled {
 macro_rules! entries {
     ({ $kind:ident $name:ident $op:ident } $($type:ident: $($row:ident)*;)*) => {
         &[$(
-            entries! { @entry reduce::Kernel $kind $name $op $type "" },
-            entries! { @entry reduce::RowKernel $kind $name $op $type "_row" },
-            entries! { @entry segments::Kernel $kind $name $op $type "_segments" },
-            entries! { @entry rows::Kernel $kind $name $op $type "_rows" },
-            entries! { @entry columns::Kernel $kind $name $op $type "_columns" },
+            entries! { @entry reduce::Kernel $kind $name $op $type $type "" },
+            entries! { @entry reduce::RowKernel $kind $name $op $type $type "_row" },
+            entries! { @entry segments::Kernel $kind $name $op $type $type "_segments" },
+            entries! { @entry rows::Kernel $kind $name $op $type $type "_rows" },
+            entries! { @entry columns::Kernel $kind $name $op $type $type "_columns" },
         )*]
     };
-    (@entry $family:ident::$kernel:ident $kind:ident $name:ident $op:ident $type:ident $shape:literal) => {
+    (@entry $family:ident::$kernel:ident $kind:ident $name:ident $op:ident $type:ident $compiled:ident $shape:literal) => {
         Entry::new::<$family::$kernel<of!($kind operator $op $type), of!($kind input $type)>>(
-            concat!(stringify!($name), "_", stringify!($type), $shape)
+            concat!(stringify!($name), "_", stringify!($compiled), $shape)
         )
+    };
+}
+
+/// The entries of types that are others by another name, whose kernels these are.
+#[cfg(not(target_arch = "nvptx64"))]
+macro_rules! aliases {
+    ({ $kind:ident $types:tt } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+        &[$( aliases! { @row $kind $name $op $types } ),*]
+    };
+    (@row $kind:ident $name:ident $op:ident [$($type:ident $compiled:ident),*]) => {
+        &[$(
+            entries! { @entry reduce::Kernel $kind $name $op $type $compiled "" },
+            entries! { @entry reduce::RowKernel $kind $name $op $type $compiled "_row" },
+            entries! { @entry segments::Kernel $kind $name $op $type $compiled "_segments" },
+            entries! { @entry rows::Kernel $kind $name $op $type $compiled "_rows" },
+            entries! { @entry columns::Kernel $kind $name $op $type $compiled "_columns" },
+        )*]
     };
 }
 
@@ -554,11 +574,23 @@ together! {
 }
 
 /// The entry points of all, table by table, whose PTX the host library embeds.
-pub const TABLES: [&[&[Entry]]; 6] = [
+#[cfg(not(target_arch = "nvptx64"))]
+pub const TABLES: &[&[&[Entry]]] = &[
     elements::ENTRIES,
     integers::ENTRIES,
     pairs::ENTRIES,
     comparisons::ENTRIES,
     together::ENTRIES,
     crate::runs::ENTRIES,
+    for_each_operator! { aliases! { element [bool u8] } },
+    #[cfg(target_pointer_width = "64")]
+    for_each_operator! { aliases! { element [usize u64, isize i64] } },
+    #[cfg(target_pointer_width = "64")]
+    for_each_integer_operator! { aliases! { integer [usize u64, isize i64] } },
+    #[cfg(target_pointer_width = "64")]
+    for_each_pair_operator! { aliases! { pair [usize u64, isize i64] } },
+    #[cfg(target_pointer_width = "64")]
+    for_each_comparison! { aliases! { comparison [usize u64, isize i64] } },
+    #[cfg(target_pointer_width = "64")]
+    together::ALIASES,
 ];

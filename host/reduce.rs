@@ -41,6 +41,16 @@ use std::sync::Arc;
 ///
 /// [1, 2, 3].reduce::<Sum, 48>();
 /// ```
+///
+/// Without `use gpu_reduce::Reduce` the compiler finds another `reduce`, that of iterators, and says that a `Vec` is none; the one-line functions,
+/// as [`sum`], need no `use`. A `VecDeque` lies in two pieces: [`make_contiguous`](std::collections::VecDeque::make_contiguous) makes one of them, or a
+/// [`Reducer`](crate::Reducer) takes one after the other.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is nothing that reduces",
+    label = "no array in host or device memory, nor a pair of two",
+    note = "slices, `Vec`, arrays, boxed and shared slices, and the library's buffers and views reduce, with elements that are plain values; collect an iterator first",
+    note = "of an array of ndarray, arrow-array or another library, there is a feature of this crate or a view: `View`, `ReduceAxis`, `ReduceArray`"
+)]
 pub trait Reduce {
     /// An element; of a pair, a pair of elements.
     type Item: Copy + 'static;
