@@ -47,8 +47,8 @@ fn whatever_holds_the_elements() {
     }
 
     // In two pieces, and made one.
-    let mut deque: VecDeque<i32> = (0..5_000).collect();
-    deque.rotate_left(1_234);
+    let mut deque = VecDeque::with_capacity(10_000);
+    deque.extend(0..5_000);
     (0..100).for_each(|index| deque.push_front(index));
     let expected: i64 = deque.iter().map(|&x| i64::from(x)).sum();
     let mut reducer = Reducer::<_, i32, 256>::new(Sum);

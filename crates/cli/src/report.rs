@@ -1,6 +1,5 @@
 //! What is printed, in each of the formats.
 
-use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
@@ -176,18 +175,18 @@ fn csv_of_each(
     to: impl Write + IsTerminal,
 ) -> io::Result<()> {
     let is_terminal = to.is_terminal();
-    let label = |index: usize| match slices.label(index) {
-        label if is_terminal => Cow::Owned(printable(&String::from_utf8_lossy(&label)).into_bytes()),
-        label => label,
+    let shown = |text: &[u8]| match is_terminal {
+        true => printable(&String::from_utf8_lossy(text)).into_bytes(),
+        false => text.to_vec(),
     };
     let mut csv = csv::Writer::from_writer(io::BufWriter::new(to));
-    csv.write_field(&slices.name)?;
+    csv.write_field(shown(slices.name.as_bytes()))?;
     for (name, results) in columns {
         names(name, results.width()).try_for_each(|name| csv.write_field(name))?;
     }
     csv.write_record(None::<&str>)?;
     for index in 0..slices.len() {
-        csv.write_field(label(index))?;
+        csv.write_field(shown(&slices.label(index)))?;
         for (_, results) in columns {
             results.texts(index).try_for_each(|number| csv.write_field(number))?;
         }
