@@ -8,6 +8,11 @@ use half::{bf16, f16};
 /// A number type whose slices reduce by the operators that come with the library. There are twelve, [`Dtype`] has them all; `usize` and `isize` are
 /// `u64` and `i64` by other names, and `bool`, which is none, reduces as `u8` by the operators of one array. What else reduces is any plain value, by an operator
 /// written for it.
+#[diagnostic::on_unimplemented(
+    message = "the library's operators do not reduce elements of type `{Self}`",
+    note = "they reduce `i8` to `i64`, `u8` to `u64`, `usize`, `isize`, `f16`, `bf16`, `f32` and `f64`, and most of them `bool`; some of them pairs of these, `(x, y)` of two arrays",
+    note = "what else reduces is any plain value, by an operator of your own: `impl Op<{Self}> for …`"
+)]
 pub trait Element: Pod + PartialOrd + Display + Debug + Send + Sync + sealed::Sealed {
     /// Which of the types it is: what an operator has of faster ways for some of them, it chooses by this.
     const DTYPE: Dtype;

@@ -159,8 +159,7 @@ use core::marker::PhantomData;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "the operator `{Self}` does not reduce items of type `{I}`",
-    note = "the library's operators reduce `i8` to `i64`, `u8` to `u64`, `usize`, `isize`, `bool`, `f16`, `bf16`, `f32` and `f64`, those of bits integers alone, and some pairs of these: `(x, y)` of two arrays",
-    note = "what else reduces is any plain value, by an operator of your own: `impl Op<{I}> for …`"
+    note = "what reduces is any plain value, by an operator of your own: `impl Op<{I}> for …`"
 )]
 pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     /// The operator's name in errors, as `sum`.
