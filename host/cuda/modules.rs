@@ -220,6 +220,7 @@ pub mod tests {
     fn what_is_embedded_is_what_the_tables_have() {
         let mut names: Vec<_> = LIBRARY.iter().copied().flatten().flat_map(Kernels::names).collect();
         names.sort();
+        names.dedup(); // types that are others by another name have the others' kernels
         let kernels = all().flat_map(|ptx| ptx.kernels);
         let mut embedded: Vec<_> = kernels.clone().map(|(name, _)| *name).collect();
         embedded.sort();

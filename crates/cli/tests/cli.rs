@@ -1552,3 +1552,17 @@ fn histograms() {
         "the argument '--plot <FILE.svg>' cannot be used with",
     );
 }
+
+/// A bar for what takes more than a second, on a terminal alone: `script` is one.
+#[cfg(unix)]
+#[test]
+fn progress() {
+    let some = "yes 1.25 | head -n 500000";
+    let command = format!("{{ {some}; sleep 1.2; {some}; }} | {PROGRAM} --device cpu --op sum -");
+    let on_terminal = Command::new("script").args(["-qec", &command, "/dev/null"]).output();
+    let Ok(on_terminal) = on_terminal else { return eprintln!("skipped: there is no `script`") };
+    let shown = String::from_utf8_lossy(&on_terminal.stdout).into_owned();
+    assert!(shown.contains("sum     1250000.0") && shown.contains("reading"), "{shown}");
+    let output = Command::new("sh").args(["-c", &command]).output().expect("there is a shell");
+    assert_eq!((text(output.stderr), output.status.code()), (String::new(), Some(0)));
+}
