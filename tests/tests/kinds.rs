@@ -130,7 +130,7 @@ fn signed(draw: u64) -> i64 {
 }
 
 fn bit(draw: u64) -> u8 {
-    (draw % 3 == 0).into()
+    draw.is_multiple_of(3).into()
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn bool_is_u8() {
     let samples = Var::new(1);
     assert_eq!(gpu_reduce::reduce(&x, samples), gpu_reduce::reduce(&[1u8, 0, 1], samples));
     // In pieces, as a part, several at once.
-    let x: Vec<bool> = (0..5_000).map(|index| hash(index) % 2 == 0).collect();
+    let x: Vec<bool> = (0..5_000).map(|index| hash(index).is_multiple_of(2)).collect();
     let bytes: Vec<u8> = x.iter().map(|&x| x.into()).collect();
     let mut reducer = Reducer::<_, bool, 256>::with_len(Mean, 5_000);
     x.chunks(7).for_each(|piece| reducer.push(piece).unwrap());
