@@ -91,7 +91,7 @@ pub struct InputArgs {
 
     /// Leave out the rows of a CSV, Parquet or Arrow file that have no value in the column, and print how many these are.
     ///
-    /// In CSV these are blank fields, and NA, `NA`, `N/A`, `#N/A`, `<NA>`, `NULL` and `None` in any case; a blank line is no row. NaN is a number:
+    /// In CSV these are blank fields, and `NA`, `N/A`, `#N/A`, `<NA>`, `NULL` and `None` in any case; a blank line is no row. NaN is a number:
     /// nansum and so on leave it out.
     #[arg(long)]
     skip_missing: bool,
