@@ -74,7 +74,7 @@ pub enum Error {
     )]
     Undivided { axis: Axis, number: usize, len: usize },
 
-    #[error("not a valid .npy file: {reason}")]
+    #[error("not a valid .npy file: {}", printable(reason))]
     Npy { reason: String },
     #[error(
         "the .npy file holds {}; supported are truth values, integers of 8 to 64 bits, floats of 16 to \

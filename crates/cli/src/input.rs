@@ -376,7 +376,7 @@ impl File {
                 values.to_mut().extend_from_slice(&cast(&bytes));
                 return Ok(());
             }
-            Format::Npy(header, bytes) => header.data(bytes, size)?,
+            Format::Npy(header, bytes) => npy_data(header, bytes, size)?,
             Format::Raw(bytes) if bytes.len().is_multiple_of(size) => Cow::Borrowed(&bytes[..]),
             Format::Raw(bytes) => return Err(Error::Partial { bytes: bytes.len(), dtype, size }),
         };
@@ -410,6 +410,30 @@ fn cast<T: Element>(bytes: &[u8]) -> Cow<'_, [T]> {
         Ok(values) => Cow::Borrowed(values),
         Err(_) => Cow::Owned(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()),
     }
+}
+
+/// The bytes of the numbers in a `.npy` file of this header, each of so many bytes, the least significant first.
+///
+/// # Errors
+///
+/// [`Error::Shape`] where there are not as many numbers as the shape says.
+fn npy_data<'a>(header: &npy::Header, file: &'a [u8], size: usize) -> Result<Cow<'a, [u8]>, Error> {
+    let data = &file[header.start..];
+    let npy::Header { descr, shape, count, .. } = header;
+    match count.checked_mul(size) {
+        Some(bytes) if bytes == data.len() => {}
+        needed => {
+            let is_short = needed.is_none_or(|bytes| bytes > data.len());
+            let hint = if is_short { ": it is cut off" } else { "" };
+            return Err(Error::Shape { shape: shape.clone(), count: *count, size, bytes: data.len(), hint });
+        }
+    }
+    if !descr.starts_with('>') || size == 1 {
+        return Ok(data.into());
+    }
+    let mut swapped = data.to_vec();
+    swapped.chunks_exact_mut(size).for_each(<[u8]>::reverse);
+    Ok(swapped.into())
 }
 
 /// The type that a `.npy` file's `descr` names, in either byte order; `asked` must agree with it.

@@ -1,8 +1,6 @@
 //! The header of NumPy's `.npy` format: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>
 
-use std::borrow::Cow;
-
-use super::error::{Error, shown};
+use super::error::Error;
 
 /// The first bytes of every `.npy` file.
 pub const MAGIC: &[u8] = b"\x93NUMPY";
@@ -48,48 +46,16 @@ impl Header {
 
         let text = String::from_utf8_lossy(text);
         let (descr, fortran_order, shape) = values(text.trim()).ok_or_else(|| {
-            malformed(format!("{} is not a dictionary of descr, fortran_order and shape", shown(text.trim())))
+            malformed(format!("`{}` is not a dictionary of descr, fortran_order and shape", text.trim()))
         })?;
         let (axes, count) = lengths(shape)
             .and_then(|axes| {
                 let count = axes.iter().try_fold(1_usize, |count, &length| count.checked_mul(length))?;
                 Some((axes, count))
             })
-            .ok_or_else(|| {
-                malformed(format!("{} is not a shape whose elements can be counted", shown(shape)))
-            })?;
+            .ok_or_else(|| malformed(format!("`{shape}` is not a shape whose elements can be counted")))?;
         let start = file.len() - data.len();
         Ok(Header { descr: descr.into(), shape: shape.into(), axes, fortran_order, count, start })
-    }
-
-    /// The bytes of the numbers in the file of this header, each of so many bytes, the least significant first.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Shape`] where there are not as many numbers as the shape says.
-    pub fn data<'a>(&self, file: &'a [u8], size: usize) -> Result<Cow<'a, [u8]>, Error> {
-        let data = &file[self.start..];
-        let Header { shape, count, .. } = self;
-        match count.checked_mul(size) {
-            Some(bytes) if bytes == data.len() => {}
-            needed => {
-                let is_short = needed.is_none_or(|bytes| bytes > data.len());
-                let hint = if is_short { ": it is cut off" } else { "" };
-                return Err(Error::Shape {
-                    shape: shape.clone(),
-                    count: *count,
-                    size,
-                    bytes: data.len(),
-                    hint,
-                });
-            }
-        }
-        if !self.descr.starts_with('>') || size == 1 {
-            return Ok(data.into());
-        }
-        let mut swapped = data.to_vec();
-        swapped.chunks_exact_mut(size).for_each(<[u8]>::reverse);
-        Ok(swapped.into())
     }
 }
 

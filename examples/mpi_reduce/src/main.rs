@@ -4,7 +4,7 @@
 mod error;
 mod input;
 #[expect(dead_code, reason = "what this example needs none of")]
-#[path = "../../reduce/npy.rs"]
+#[path = "../../../crates/cli/src/npy.rs"]
 mod npy;
 
 use std::fmt::Debug;
