@@ -574,7 +574,6 @@ together! {
 }
 
 /// The entry points of all, table by table, whose PTX the host library embeds.
-#[cfg(not(target_arch = "nvptx64"))]
 pub const TABLES: &[&[&[Entry]]] = &[
     elements::ENTRIES,
     integers::ENTRIES,
@@ -582,15 +581,16 @@ pub const TABLES: &[&[&[Entry]]] = &[
     comparisons::ENTRIES,
     together::ENTRIES,
     crate::runs::ENTRIES,
+    #[cfg(not(target_arch = "nvptx64"))]
     for_each_operator! { aliases! { element [bool u8] } },
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(all(not(target_arch = "nvptx64"), target_pointer_width = "64"))]
     for_each_operator! { aliases! { element [usize u64, isize i64] } },
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(all(not(target_arch = "nvptx64"), target_pointer_width = "64"))]
     for_each_integer_operator! { aliases! { integer [usize u64, isize i64] } },
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(all(not(target_arch = "nvptx64"), target_pointer_width = "64"))]
     for_each_pair_operator! { aliases! { pair [usize u64, isize i64] } },
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(all(not(target_arch = "nvptx64"), target_pointer_width = "64"))]
     for_each_comparison! { aliases! { comparison [usize u64, isize i64] } },
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(all(not(target_arch = "nvptx64"), target_pointer_width = "64"))]
     together::ALIASES,
 ];
