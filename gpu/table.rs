@@ -481,12 +481,15 @@ macro_rules! compiled {
 
 macro_rules! entries {
     ({ $kind:ident $name:ident $op:ident } $($type:ident: $($row:ident)*;)*) => {
+        entries! { @rows $kind $name $op [$($type $type),*] }
+    };
+    (@rows $kind:ident $name:ident $op:ident [$($type:ident $compiled:ident),*]) => {
         &[$(
-            entries! { @entry reduce::Kernel $kind $name $op $type $type "" },
-            entries! { @entry reduce::RowKernel $kind $name $op $type $type "_row" },
-            entries! { @entry segments::Kernel $kind $name $op $type $type "_segments" },
-            entries! { @entry rows::Kernel $kind $name $op $type $type "_rows" },
-            entries! { @entry columns::Kernel $kind $name $op $type $type "_columns" },
+            entries! { @entry reduce::Kernel $kind $name $op $type $compiled "" },
+            entries! { @entry reduce::RowKernel $kind $name $op $type $compiled "_row" },
+            entries! { @entry segments::Kernel $kind $name $op $type $compiled "_segments" },
+            entries! { @entry rows::Kernel $kind $name $op $type $compiled "_rows" },
+            entries! { @entry columns::Kernel $kind $name $op $type $compiled "_columns" },
         )*]
     };
     (@entry $family:ident::$kernel:ident $kind:ident $name:ident $op:ident $type:ident $compiled:ident $shape:literal) => {
@@ -500,16 +503,7 @@ macro_rules! entries {
 #[cfg(not(target_arch = "nvptx64"))]
 macro_rules! aliases {
     ({ $kind:ident $types:tt } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
-        &[$( aliases! { @row $kind $name $op $types } ),*]
-    };
-    (@row $kind:ident $name:ident $op:ident [$($type:ident $compiled:ident),*]) => {
-        &[$(
-            entries! { @entry reduce::Kernel $kind $name $op $type $compiled "" },
-            entries! { @entry reduce::RowKernel $kind $name $op $type $compiled "_row" },
-            entries! { @entry segments::Kernel $kind $name $op $type $compiled "_segments" },
-            entries! { @entry rows::Kernel $kind $name $op $type $compiled "_rows" },
-            entries! { @entry columns::Kernel $kind $name $op $type $compiled "_columns" },
-        )*]
+        &[$( entries! { @rows $kind $name $op $types } ),*]
     };
 }
 
