@@ -88,7 +88,7 @@ impl Columns {
     ///
     /// # Errors
     ///
-    /// [`Error::Columns`] where the file is malformed, [`Error::Missing`] where there is a null that is not to be left out.
+    /// [`Error::Columns`] where the file is malformed, [`Error::Null`] where there is a null that is not to be left out.
     pub fn read(&self, rows: &mut Rows) -> Result<Vec<u8>, Error> {
         let failed = |error| Error::Columns { kind: self.kind, error };
         let mut wanted = vec![self.column.index];
@@ -111,13 +111,13 @@ impl Columns {
                 let null = (0..nulls.len()).find(|&index| nulls.is_null(index)).unwrap_or(0);
                 return Err(Error::Null { row: row + null, column: self.column.name.clone() });
             }
+            rows.missing += is_there.as_ref().map_or(0, |nulls| nulls.null_count()) as u64;
             let is_there = is_there.map(|nulls| BooleanArray::new(nulls.into_inner(), None));
             let kept = |array: ArrayRef| match &is_there {
                 None => Ok(array),
                 Some(is_there) => filter(&array, is_there).map_err(failed),
             };
             row += numbers.len();
-            rows.missing += numbers.logical_null_count() as u64;
             numbers = kept(numbers)?;
             push_bytes(&numbers, &mut values);
             if let Some(by) = &self.by {
