@@ -4,6 +4,7 @@ pub mod example;
 pub mod reference;
 
 use gpu_reduce::{Device, Element, Plan, bf16, f16};
+use proptest::test_runner::Config as ProptestConfig;
 use rayon::prelude::*;
 
 /// Every device under test, the CPU first: beside it the first GPU, or the emulator where there is none.
@@ -25,6 +26,22 @@ pub fn gpu() -> Option<Device> {
             None
         }
     }
+}
+
+/// The longest input of a test: `GPU_REDUCE_TEST_LEN` elements, or `len` if that is not set.
+pub fn longest(len: usize) -> usize {
+    match std::env::var("GPU_REDUCE_TEST_LEN") {
+        Ok(text) => text.parse().expect("GPU_REDUCE_TEST_LEN is a number of elements"),
+        Err(_) => len,
+    }
+}
+
+/// A property test of `cases` random cases, or of `PROPTEST_CASES` if that is set.
+pub fn cases(cases: u32) -> ProptestConfig {
+    let set = std::env::var_os("PROPTEST_CASES").is_some();
+    let of_environment = ProptestConfig::default();
+    let cases = if set { of_environment.cases } else { cases };
+    ProptestConfig { cases, failure_persistence: None, ..of_environment }
 }
 
 /// A hash of an index: the source of all test data (a multiply-xorshift mixer, as in SplitMix64).

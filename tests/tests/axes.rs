@@ -111,7 +111,7 @@ fn compare<O: Op<T, Output: Item> + Default, T: Item>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(support::cases(300))]
 
     #[test]
     fn integers(case in cases()) {

@@ -88,7 +88,7 @@ fn a_list_out_of_order_is_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(32) })]
+    #![proptest_config(support::cases(32))]
 
     #[test]
     fn random_lists(mut lists in proptest::collection::vec(proptest::collection::vec(-20i16..20, 0..30), 0..50)) {

@@ -36,7 +36,7 @@ fn any_bits() -> impl Strategy<Value = Vec<f32>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+    #![proptest_config(support::cases(64))]
 
     #[test]
     fn integer_sums_are_those_of_128_bits(data in proptest::collection::vec(any::<i32>(), 1..9000)) {

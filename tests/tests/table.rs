@@ -1,7 +1,7 @@
 //! The table: every operator, type and BLOCK, at lengths around every boundary, aligned and not, on every device, against
 //! the reference, and the devices against each other bit for bit.
 //!
-//! `GPU_REDUCE_TEST_LEN` sets the longest input, 17 · 2^20 elements if it is not set; the emulator takes part up to
+//! `GPU_REDUCE_TEST_LEN` sets the longest input, [`LEN`] elements if it is not set; the emulator takes part up to
 //! [`EMULATED`].
 
 use gpu_reduce::{Buffer, Element, Max, Min, Op, Plan, Prod, Reduce, Sum, View, for_each_element, width};
@@ -15,12 +15,8 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// The longest input that the emulator reduces.
 const EMULATED: usize = 70_000;
 
-fn longest() -> usize {
-    match std::env::var("GPU_REDUCE_TEST_LEN") {
-        Ok(text) => text.parse().expect("GPU_REDUCE_TEST_LEN is a number of elements"),
-        Err(_) => 17 << 20,
-    }
-}
+/// The longest input if `GPU_REDUCE_TEST_LEN` is not set.
+const LEN: usize = 17 << 20;
 
 macro_rules! test_types {
     ({} $($type:ident: $($row:ident)*;)*) => {$(
@@ -65,7 +61,7 @@ struct Inputs<T: Element> {
 
 impl<T: Sample> Inputs<T> {
     fn new(sample: impl Fn(u64) -> T + Sync) -> Self {
-        let longest = longest();
+        let longest = support::longest(LEN);
         let host = samples(longest + 128, sample);
         let buffers = devices().iter().map(|device| device.upload(&host).unwrap()).collect();
         Self { host, buffers, longest }

@@ -148,10 +148,8 @@ impl Case {
     }
 }
 
-/// Cases of each row with each BLOCK, and items of a case at most: the emulator takes about 10,000 times as long as a GPU.
-fn effort() -> (u32, usize) {
-    if DEVICES.iter().any(Device::is_emulator) { (2, 1 << 16) } else { (24, 1 << 20) }
-}
+/// The longest input if `GPU_REDUCE_TEST_LEN` is not set: what the emulator and an unoptimised program reduce quickly.
+const LEN: usize = 1 << 16;
 
 /// The result of the [plan](gpu_reduce::Plan), from its description.
 fn planned<O: Op<I, Output: Item> + Pod, I: Items>(op: &O, items: &[I], block: u32) -> Option<O::Output> {
@@ -203,12 +201,11 @@ fn bits<O: Op<I, Output: Item> + Pod, I: Items>(result: Result<O::Output, Error>
     }
 }
 
-/// Tests cases at random, of which each is told how many items it may have.
+/// Calls `check` with random cases, two unless `PROPTEST_CASES` says how many, and with the most items that a case may
+/// have.
 fn for_cases(check: impl Fn(Case, usize) -> Result<(), TestCaseError>) {
-    let (cases_of_row, limit) = effort();
-    let config =
-        ProptestConfig { cases: cases_of_row, failure_persistence: None, ..ProptestConfig::default() };
-    TestRunner::new(config).run(&cases(), |case| check(case, limit)).unwrap();
+    let limit = support::longest(LEN);
+    TestRunner::new(support::cases(2)).run(&cases(), |case| check(case, limit)).unwrap();
 }
 
 /// Whether the results are these, to the bit.
