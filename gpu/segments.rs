@@ -154,8 +154,12 @@ impl Segments {
         start <= end && end <= self.len
     }
 
-    /// The first of `count` segments that starts at one of two positions or later, for each, where a segment weighs as `weight` items: found by all
-    /// lanes, half of them for each. Of offsets that descend it is some segment, the same for all who ask.
+    /// Returns for each of two positions the first of `count` segments that starts there or later, where a segment
+    /// weighs as much as `weight` items. All lanes search, half of them for each position.
+    ///
+    /// If offsets descend, the segment is unspecified, but the same for all warps; position 0 gives segment 0, and
+    /// positions from the last one on give `count`. So the shares of the warps cover every segment, and some warp
+    /// finds each bad one.
     ///
     /// # Safety
     ///
@@ -170,12 +174,13 @@ impl Segments {
         let lane = warp::lane_id();
         let upper = lane >= PROBES;
         let position = if upper { positions[1] } else { positions[0] };
-        let (mut low, mut high) = (0, count);
+        let last = self.len + weight * count;
+        let (mut low, mut high) = (if position < last { 0 } else { count }, count);
         // Of many, where it would be if all segments had one length: near it are the first probes.
         let mut is_near = count > u64::from(PROBES * PROBES);
         let mut guess = 0;
         if is_near {
-            let part = position as f64 / (self.len + weight * count) as f64;
+            let part = position as f64 / last as f64;
             guess = (part * count as f64) as u64;
         }
         // SAFETY: as the caller vouches.

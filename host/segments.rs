@@ -15,6 +15,7 @@ use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::plan::assert_block;
 use gpu_reduce_kernels::segments::{Cut, Segments as OnGpu};
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr::dangling;
 
 /// Segments of an array that reduce each by itself: what [`Reduce::segments`](crate::Reduce::segments),
@@ -162,16 +163,19 @@ impl Bounds<'_> {
         })
     }
 
-    /// The error of segment `index`, whose offsets on a GPU are not such.
+    /// Copies some offsets from where they lie; none of rows and columns.
+    fn some(self, range: Range<u64>) -> Result<Vec<u64>, Error> {
+        let range = range.start as usize..range.end as usize;
+        Ok(match self {
+            Self::Length(_) | Self::Columns { .. } => Vec::new(),
+            Self::Short(offsets) => offsets.slice(range)?.to_vec()?.into_iter().map(u64::from).collect(),
+            Self::Long(offsets) => offsets.slice(range)?.to_vec()?,
+        })
+    }
+
+    /// Returns the error of segment `index`, which a GPU has found to have bad offsets.
     fn what_is_wrong(self, index: u64, len: u64) -> Error {
-        let offsets = match self {
-            Self::Length(_) | Self::Columns { .. } => Ok(Vec::new()),
-            Self::Short(offsets) => {
-                two(offsets, index).map(|offsets| offsets.into_iter().map(u64::from).collect())
-            }
-            Self::Long(offsets) => two(offsets, index),
-        };
-        match offsets.map(|offsets| check(&offsets, len)) {
+        match self.some(index..index + 2).map(|offsets| check(&offsets, len)) {
             Ok(Err(Error::BadOffset { index: of_two, offset, before, len })) => {
                 Error::BadOffset { index: index + of_two, offset, before, len }
             }
@@ -202,11 +206,6 @@ fn pointer<T: Item>(
         Gpu(part) => Err(elsewhere(part.gpu, &device)),
         Cpu(_) => unreachable!("they were copied"),
     }
-}
-
-/// The offsets of a segment.
-fn two<T: Item>(offsets: View<'_, T>, index: u64) -> Result<Vec<T>, Error> {
-    offsets.slice(index as usize..index as usize + 2)?.to_vec()
 }
 
 /// Offsets do not lie where the items do.
@@ -480,9 +479,13 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         }
     }
 
-    /// As many as there are, and room for their results.
+    /// Allocates a place for each result; returns these segments with their number, and the places.
     fn with_room<V: Item>(&self, device: &Device, none: OfNone<V>) -> Result<(Self, Buffer<V>), Error> {
         let this = self.counted()?;
+        if this.is_empty() && self.number.is_none() {
+            // No launch looks at the only offset.
+            check(&this.bounds.some(0..1)?, this.data.len() as u64)?;
+        }
         let have_no_items = matches!(this.bounds, Bounds::Columns { reduced: 0, .. });
         if have_no_items && !this.is_empty() && !none.is_defined {
             return Err(Error::EmptySegment { op: none.op, segment: 0 });
@@ -515,12 +518,20 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         Ok(cpu::reduce_segments(items, self.data.len(), &start, default, results))
     }
 
-    /// Enqueues the reduction of each segment, as [`Reduce::enqueue`](crate::Reduce::enqueue); `results` has a place for each, and those
-    /// that have no value get zero. Of items on [several GPUs](crate::Sharded) with offsets it waits for what the stream was given, and for the results.
+    /// Enqueues the reduction of each segment, as [`Reduce::enqueue`](crate::Reduce::enqueue).
+    ///
+    /// `results` has a place for each segment; a segment that has no value gets zero. If the items lie on
+    /// [several GPUs](crate::Sharded) and there are offsets, this call waits for the stream and for the results.
+    ///
+    /// No error can be returned for bad offsets on a device, because they are read when the stream reaches this work.
+    /// A segment whose end lies before its start or past the items' end is not reduced, and its place is not written.
+    /// The results of the other segments are then unspecified, and so are those of segments that are enqueued on the
+    /// same stream later. No other memory is written or read. [`reduce`](Self::reduce) and [`launch`](Self::launch)
+    /// return [`Error::BadOffset`] instead.
     ///
     /// # Safety
     ///
-    /// As there; the offsets stay as the items do, and are such as [`Offsets`] says.
+    /// As there; the offsets stay as the items do.
     ///
     /// # Errors
     ///

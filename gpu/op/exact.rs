@@ -614,7 +614,7 @@ trait Terms<I, const N: usize, const W: usize> {
     /// The same.
     fn terms_on_gpu(item: I) -> [Self::OnGpu; N];
 
-    /// Whether they are, as long as they are finite.
+    /// Whether the sum of the terms is the item.
     fn is_exact(item: I, terms: [f64; N]) -> bool;
 
     /// Adds an item bit by bit.
@@ -964,11 +964,12 @@ impl Terms<(f64, f64), 2, 67> for Products {
         [product, fma(a, b, -product)]
     }
 
-    /// What a product lacks is no float where that is below the least, and it is 2^-106 of the product at least.
+    /// The rounding error of a product is 0 or at least 2^-106 of it. So it is an `f64` if the product is at least
+    /// 2^-960 and has not overflowed.
     #[inline(always)]
     fn is_exact((a, b): (f64, f64), [product, _]: [f64; 2]) -> bool {
         const LEAST: f64 = f64::from_bits((1023 - 960) << 52);
-        (product.abs() >= LEAST) | (a == 0.0) | (b == 0.0)
+        ((product.abs() >= LEAST) & (product.abs() <= f64::MAX)) | (a == 0.0) | (b == 0.0)
     }
 
     #[inline(always)]

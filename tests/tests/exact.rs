@@ -396,6 +396,119 @@ fn dot_products() {
     assert_eq!(exact_dot(&a, &b), Ok(exact));
 }
 
+/// The exact dot product by integers, for factors of any kind.
+fn expected_dot(a: &[f64], b: &[f64]) -> f64 {
+    let products = || a.iter().zip(b).map(|(&a, &b)| (a, b, a * b));
+    let is_infinite = |a: f64, b: f64| a.is_infinite() || b.is_infinite();
+    // A product of finite factors is finite, though `a * b` may not be.
+    let infinities: f64 = products().filter(|&(a, b, _)| is_infinite(a, b)).map(|(.., product)| product).sum();
+    if infinities != 0.0 || products().any(|(a, b, _)| a.is_nan() || b.is_nan()) {
+        return infinities + if products().any(|(a, b, _)| a.is_nan() || b.is_nan()) { f64::NAN } else { 0.0 };
+    }
+    let exact: BigInt = products().map(|(a, b, _)| big(a) * big(b)).sum();
+    if exact == BigInt::ZERO {
+        let is_minus_zero = !a.is_empty() && products().all(|(.., product)| product.to_bits() == 1 << 63);
+        return if is_minus_zero { -0.0 } else { 0.0 };
+    }
+    // The nearest of all numbers, by bisection of their bits: those of a magnitude are in order.
+    let magnitude = BigInt::from(exact.magnitude().clone()) * 4;
+    let big = |bits: u64| big(f64::from_bits(bits)) << SCALE;
+    let (mut low, mut high) = (0, f64::MAX.to_bits());
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        if big(middle) * 4 <= magnitude { low = middle } else { high = middle - 1 }
+    }
+    let next = if low == f64::MAX.to_bits() {
+        BigInt::from(1) << (1024 + 2 * SCALE)
+    } else {
+        big(low + 1)
+    };
+    let half = (big(low) + next) * 2;
+    let is_up = magnitude > half || magnitude == half && low % 2 != 0;
+    let nearest = f64::from_bits(low + u64::from(is_up));
+    if exact < BigInt::ZERO { -nearest } else { nearest }
+}
+
+/// Products that overflow or underflow an `f64`, and factors that are not finite, in every shape.
+#[test]
+fn dot_products_of_any_magnitude() {
+    let same = |got: f64, expected: f64| got.to_bits() == expected.to_bits() || got.is_nan() && expected.is_nan();
+    let infinity = f64::INFINITY;
+    let least = f64::from_bits(1);
+    let special = [1e200, -1e200, 1e-200, f64::MAX, -f64::MAX, f64::MIN_POSITIVE, least, 1.5, -0.0, 0.0];
+    let odd = [infinity, -infinity, f64::NAN];
+    let mut cases: Vec<(Vec<f64>, Vec<f64>)> = vec![
+        (vec![1e200], vec![1e200]),
+        (vec![1e200], vec![-1e200]),
+        (vec![1e200, 1e200], vec![1e200, -1e200]),
+        (vec![1e200, 1e200, 3.0], vec![1e200, -1e200, 0.5]),
+        (vec![f64::MAX, f64::MAX, least], vec![f64::MAX, -f64::MAX, least]),
+        (vec![1e308, 1e308], vec![10.0, -9.5]),
+        (vec![infinity, 1e200], vec![1.0, -1e200]),
+        (vec![infinity], vec![0.0]),
+        (vec![least, least], vec![0.5, 0.5]),
+        (vec![least], vec![0.5]),
+    ];
+    for len in [1, 2, 5, 33, 200, 4_500] {
+        for seed in 0..6 {
+            let of = |index: u64| {
+                let hash = hash(1_000 * seed + index);
+                match seed {
+                    0 => special[hash as usize % special.len()],
+                    1 if hash % 97 == 0 => odd[hash as usize / 97 % odd.len()],
+                    1 | 2 => float64(hash, 500..540),
+                    3 => float64(hash, -560..-500),
+                    4 => float64(hash, -1074..1024),
+                    _ if hash % 50 == 0 => float64(hash, 500..520),
+                    _ => float64(hash, -2..2),
+                }
+            };
+            let a: Vec<f64> = (0..len).map(|index| of(2 * index)).collect();
+            let b: Vec<f64> = (0..len).map(|index| of(2 * index + 1)).collect();
+            // Once more with all products twice, of both signs.
+            let (mut twice, mut against) = (a.clone(), b.clone());
+            twice.extend(&a);
+            against.extend(b.iter().map(|factor| -factor));
+            cases.extend([(a, b), (twice, against)]);
+        }
+    }
+    for (index, (a, b)) in cases.iter().enumerate() {
+        let (context, len) = (format!("case {index} of {}", a.len()), a.len());
+        let expected = expected_dot(a, b);
+        let of = |range: std::ops::Range<usize>| expected_dot(&a[range.clone()], &b[range]);
+        let third = len / 3;
+        let offsets = [0, third as u32, third as u32, len as u32];
+        let of_segments = [of(0..third), 0.0, of(third..len)];
+        let count = [7, 5, 4, 3, 2, 1].into_iter().find(|&count| len.is_multiple_of(count)).unwrap_or(1);
+        let length = len / count;
+        let of_rows: Vec<f64> = (0..count).map(|row| of(row * length..(row + 1) * length)).collect();
+        let of_columns: Vec<f64> = (0..count)
+            .map(|column| {
+                let pick = |items: &[f64]| items.iter().skip(column).step_by(count).copied().collect::<Vec<_>>();
+                expected_dot(&pick(a), &pick(b))
+            })
+            .collect();
+        for device in devices() {
+            let context = format!("{context} on {device}");
+            let check = |got: f64, expected: f64, how: &str| {
+                assert!(same(got, expected), "{how}, {context}: {got:e} instead of {expected:e}");
+            };
+            let (x, y) = (device.upload(a).unwrap(), device.upload(b).unwrap());
+            let pair = (&x, &y);
+            check(pair.reduce::<ExactDot, 32>().unwrap(), expected, "block 32");
+            check(exact_dot(&x, &y).unwrap(), expected, "default block");
+            let all = |got: gpu_reduce::Buffer<f64>, expected: &[f64], how: &str| {
+                let got = got.to_vec().unwrap();
+                assert_eq!(got.len(), expected.len());
+                got.iter().zip(expected).for_each(|(&got, &expected)| check(got, expected, how));
+            };
+            all(pair.segments(&offsets).unwrap().reduce::<ExactDot, 64>().unwrap(), &of_segments, "segments");
+            all(pair.rows(length).unwrap().reduce::<ExactDot, 64>().unwrap(), &of_rows, "rows");
+            all(pair.columns(count).unwrap().reduce::<ExactDot, 64>().unwrap(), &of_columns, "columns");
+        }
+    }
+}
+
 /// Segments, rows, columns and runs of keys, each of which has the sum of its items.
 #[test]
 fn shapes() {
@@ -460,7 +573,7 @@ fn many_of_the_largest_items() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(support::cases(500))]
 
     #[test]
     fn any_bits(bits in proptest::collection::vec(any::<u64>(), 0..300), spread in 1..2098i32, start in 0..2098i32) {

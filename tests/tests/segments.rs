@@ -1,7 +1,7 @@
 //! Many reductions at once: each segment and row has the bits of reducing that slice alone, on every device.
 
 use gpu_reduce::{
-    ArgMax, ArgMin, Buffer, Device, Error, Item, LogSumExp, Max, Mean, Min, NanVar, Op, Plan, Prod, Reduce,
+    ArgMax, ArgMin, Buffer, Device, Dot, Error, Item, LogSumExp, Max, Mean, Min, NanVar, Op, Plan, Prod, Reduce,
     Sum, SumOfSquares, Var, bf16, f16, width,
 };
 use support::{Sample, checks, devices, for_each_block, hash, samples};
@@ -234,6 +234,76 @@ fn what_are_no_offsets() {
         assert_eq!(sums(&[0, 3, 3, 5_000]), None);
         let other = Device::cpu().upload(&[0u32, 5]).unwrap();
         assert_eq!(x.segments(&other).unwrap().reduce::<Sum, 32>().unwrap().len(), 1);
+    }
+}
+
+/// Offsets on a device get the error that the same offsets on the host get, wherever the bad ones are.
+#[test]
+fn bad_offsets_on_a_device() {
+    const LEN: usize = 6_000;
+    let host = samples(LEN, f32::any);
+    let mut cases: Vec<Vec<u64>> = vec![
+        vec![1 << 40, 2, 4],
+        vec![1 << 40, 1 << 41, 2, 4],
+        vec![u64::MAX, 0, 6_000],
+        vec![u64::MAX, u64::MAX],
+        vec![6_001, 6_001, 6_001],
+        vec![1 << 31, 2, 4, 6_000],
+        vec![0, 1 << 63, 6_000],
+    ];
+    for seed in 0..40 {
+        // Few segments, and so many that short ones are listed.
+        let count = [2, 5, 40, 3_000][seed as usize % 4];
+        let mut offsets: Vec<u64> = (0..=count).map(|index| index * LEN as u64 / count).collect();
+        for turn in 0..=hash(seed) % 3 {
+            let value = [0, 1, 2_999, 6_000, 6_001, 1 << 32, 1 << 40, u64::MAX];
+            let place = [0, 1, count / 2, count - 1, count, hash(seed + 100 * turn) % count];
+            offsets[place[hash(seed + 7 + turn) as usize % 6] as usize] =
+                value[hash(seed + 50 + turn) as usize % 8];
+        }
+        cases.push(offsets);
+    }
+    for device in devices().into_iter().filter(|device| !device.is_cpu()) {
+        let x = device.upload(&host).unwrap();
+        let stream = device.stream().unwrap();
+        for offsets in &cases {
+            let expected = host.segments(offsets).err();
+            let singles: Vec<u32> = offsets.iter().map(|&offset| offset.min(u32::MAX.into()) as u32).collect();
+            let expected_of_singles = host.segments(&singles).err();
+            let (offsets_there, singles) = (device.upload(offsets).unwrap(), device.upload(&singles).unwrap());
+            let context = format!("{offsets:.12?} of {} on {device}", offsets.len());
+            for (of, expected) in
+                [(x.segments(&offsets_there), expected), (x.segments(&singles), expected_of_singles)]
+            {
+                let of = of.unwrap();
+                assert_eq!(of.reduce::<Sum, 256>().err(), expected, "{context}");
+                assert_eq!(of.reduce_or::<_, 32>(Max, 0.0).err(), expected, "{context}");
+                assert_eq!(of.reduce_tuple::<(Sum, Max), 64>().map(drop).err(), expected, "{context}");
+                assert_eq!(of.launch::<Sum, 1024>(&stream).wait().err(), expected, "{context}");
+            }
+            let pairs = (&x, &x);
+            let of = pairs.segments(&offsets_there).unwrap();
+            assert_eq!(of.reduce::<Dot, 128>().err(), host.segments(offsets).err(), "{context}");
+            // What is enqueued leaves the places of bad segments as they are.
+            let stream = device.stream().unwrap();
+            let mut places = device.upload(&vec![7.5f32; offsets.len() - 1]).unwrap();
+            // SAFETY: all buffers stay until the stream has been waited for, and nothing else is enqueued on it.
+            unsafe {
+                let of = x.segments(&offsets_there).unwrap();
+                of.enqueue_or::<_, 256>(Sum, 0.0, &stream, &mut places).unwrap();
+            }
+            stream.wait().unwrap();
+            for (segment, result) in places.to_vec().unwrap().into_iter().enumerate() {
+                if offsets[segment] > offsets[segment + 1] || offsets[segment + 1] > LEN as u64 {
+                    assert_eq!(result, 7.5, "segment {segment}, {context}");
+                }
+            }
+        }
+        // One offset, and so no segment.
+        let one = device.upload(&[6_001u64]).unwrap();
+        let expected = host.segments(&[6_001u64]).err();
+        assert_eq!(x.segments(&one).unwrap().reduce::<Sum, 256>().err(), expected);
+        assert_eq!(x.segments(&one).unwrap().launch::<Sum, 256>(&stream).wait().err(), expected);
     }
 }
 
