@@ -57,15 +57,24 @@ fn main() -> Result<(), Failure> {
         files.par_iter().map(|(file, modules)| pack(file, modules)).collect::<Result<_, _>>()?;
 
     let ptx = root.join("ptx");
-    let _ = fs::remove_dir_all(&ptx);
-    fs::create_dir(&ptx)?;
-    for (file, packed) in &files {
-        fs::write(ptx.join(format!("{file}.ptx.br")), &packed.bytes)?;
+    let mut new: BTreeMap<_, _> =
+        files.iter().map(|(file, packed)| (ptx.join(format!("{file}.ptx.br")), packed.bytes.clone())).collect();
+    for entry in fs::read_dir(&ptx)? {
+        let old = entry?.path();
+        if old.extension().is_some_and(|extension| extension == "br") && !new.contains_key(&old) {
+            fs::remove_file(old)?;
+        }
     }
     let (ladder, operators): (Vec<_>, Vec<_>) = files.iter().partition(|(file, _)| *file == LADDER);
     for (table, files) in [("kernels.rs", operators), ("ladder.rs", ladder)] {
         let rows = gpu_reduce_ptx::table(files.iter().map(|(_, packed)| packed));
-        fs::write(ptx.join(table), format!("{}\n{rows}", built[0].0))?;
+        new.insert(ptx.join(table), format!("{}\n{rows}", built[0].0).into_bytes());
+    }
+    // Cargo compiles what includes a file again if the file was written, even with the same bytes.
+    for (path, bytes) in new {
+        if fs::read(&path).ok().as_ref() != Some(&bytes) {
+            fs::write(path, bytes)?;
+        }
     }
     Ok(())
 }
