@@ -57,8 +57,10 @@ fn main() -> Result<(), Failure> {
         files.par_iter().map(|(file, modules)| pack(file, modules)).collect::<Result<_, _>>()?;
 
     let ptx = root.join("ptx");
-    let mut new: BTreeMap<_, _> =
-        files.iter().map(|(file, packed)| (ptx.join(format!("{file}.ptx.br")), packed.bytes.clone())).collect();
+    let mut new: BTreeMap<_, _> = files
+        .iter()
+        .map(|(file, packed)| (ptx.join(format!("{file}.ptx.br")), packed.bytes.clone()))
+        .collect();
     for entry in fs::read_dir(&ptx)? {
         let old = entry?.path();
         if old.extension().is_some_and(|extension| extension == "br") && !new.contains_key(&old) {
