@@ -459,11 +459,11 @@ fn dot_products_of_any_magnitude() {
                 let hash = hash(1_000 * seed + index);
                 match seed {
                     0 => special[hash as usize % special.len()],
-                    1 if hash % 97 == 0 => odd[hash as usize / 97 % odd.len()],
+                    1 if hash.is_multiple_of(97) => odd[hash as usize / 97 % odd.len()],
                     1 | 2 => float64(hash, 500..540),
                     3 => float64(hash, -560..-500),
                     4 => float64(hash, -1074..1024),
-                    _ if hash % 50 == 0 => float64(hash, 500..520),
+                    _ if hash.is_multiple_of(50) => float64(hash, 500..520),
                     _ => float64(hash, -2..2),
                 }
             };
