@@ -7,9 +7,10 @@ use crate::{Device, Error, Item, View, cpu::Source};
 use gpu_reduce_kernels::input::Input;
 use std::ops::Range;
 
-/// Items where they lie: a [`View`], or a pair of views of one length on one device, whose elements reduce in pairs. It is
-/// for these alone: what it says of pointers and lengths, kernels take at its word.
-pub trait Data<'a>: Copy + sealed::Sealed {
+/// Items where they lie: a [`View`], the [`Shards`] of several, or a pair of these of one length, whose elements reduce in
+/// pairs. Kernels trust its pointers and lengths, so that only the library implements it. Its answers stay the same: what
+/// a program's own [`Reduce`](crate::Reduce) says, it says once, as a value of these types.
+pub trait Data<'a>: Clone + sealed::Sealed {
     /// An element, or a pair of elements.
     type Item: Copy + 'static;
 
@@ -23,7 +24,8 @@ pub trait Data<'a>: Copy + sealed::Sealed {
 
     /// Items on one device.
     #[doc(hidden)]
-    type Shard: Shard<'a> + Data<'a, Item = Self::Item, Slices = Self::Slices, Pointers = Self::Pointers>;
+    type Shard: Shard<'a>
+        + Data<'a, Shard = Self::Shard, Item = Self::Item, Slices = Self::Slices, Pointers = Self::Pointers>;
 
     /// Whether they may lie on several devices.
     #[doc(hidden)]
@@ -31,25 +33,25 @@ pub trait Data<'a>: Copy + sealed::Sealed {
 
     /// Those on each device, one after the other.
     #[doc(hidden)]
-    fn shards(self) -> Result<Vec<Self::Shard>, Error>;
+    fn shards(&self) -> Result<Vec<Self::Shard>, Error>;
 
     /// Items.
     #[doc(hidden)]
-    fn len(self) -> usize;
+    fn len(&self) -> usize;
 
     /// Whether there are no items.
     #[doc(hidden)]
-    fn is_empty(self) -> bool {
+    fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Where they are.
     #[doc(hidden)]
-    fn place(self) -> Result<Located<'a, Self>, Error>;
+    fn place(&self) -> Result<Located<'a, Self>, Error>;
 }
 
 /// Items that lie on one device.
-pub trait Shard<'a>: Data<'a> {
+pub trait Shard<'a>: Data<'a> + Copy + Send + Sync {
     /// Those in a range.
     #[doc(hidden)]
     fn part(self, range: Range<usize>) -> Result<Self, Error>;
@@ -75,7 +77,7 @@ impl<T: Item> sealed::Sealed for View<'_, T> {}
 
 impl<A: sealed::Sealed, B: sealed::Sealed> sealed::Sealed for (A, B) {}
 
-impl<S> sealed::Sealed for Shards<'_, S> {}
+impl<V> sealed::Sealed for Shards<V> {}
 
 /// Where data are: slices on the CPU, or pointers on a GPU.
 pub type Located<'a, D> = Place<<D as Data<'a>>::Slices, (&'static Gpu, <D as Data<'a>>::Pointers)>;
@@ -87,15 +89,15 @@ impl<'a, T: Item> Data<'a> for View<'a, T> {
     type Shard = Self;
     const MAY_BE_SHARDED: bool = false;
 
-    fn shards(self) -> Result<Vec<Self>, Error> {
-        Ok(vec![self])
+    fn shards(&self) -> Result<Vec<Self>, Error> {
+        Ok(vec![*self])
     }
 
-    fn len(self) -> usize {
-        View::len(self)
+    fn len(&self) -> usize {
+        View::len(*self)
     }
 
-    fn place(self) -> Result<Located<'a, Self>, Error> {
+    fn place(&self) -> Result<Located<'a, Self>, Error> {
         Ok(match self.0 {
             Cpu(data) => Cpu(data),
             OnGpu(part) => OnGpu((part.gpu, part.pointer())),
@@ -110,7 +112,7 @@ impl<'a, A: Data<'a>, B: Data<'a>> Data<'a> for (A, B) {
     type Shard = (A::Shard, B::Shard);
     const MAY_BE_SHARDED: bool = A::MAY_BE_SHARDED || B::MAY_BE_SHARDED;
 
-    fn shards(self) -> Result<Vec<Self::Shard>, Error> {
+    fn shards(&self) -> Result<Vec<Self::Shard>, Error> {
         let (first, second) = (self.0.shards()?, self.1.shards()?);
         let lens = |lens: &[usize]| format!("{lens:?}");
         let of_first: Vec<_> = first.iter().map(|shard| shard.len()).collect();
@@ -121,11 +123,11 @@ impl<'a, A: Data<'a>, B: Data<'a>> Data<'a> for (A, B) {
         }
     }
 
-    fn len(self) -> usize {
+    fn len(&self) -> usize {
         self.0.len()
     }
 
-    fn place(self) -> Result<Located<'a, Self>, Error> {
+    fn place(&self) -> Result<Located<'a, Self>, Error> {
         let (first, second) = (self.0.len(), self.1.len());
         if first != second {
             return Err(Error::OtherLength { first, second });

@@ -60,10 +60,10 @@ pub trait Reduce {
     where
         Self: 'a;
 
-    /// The items where they lie.
+    /// The items where they lie. Each call asks for them once, and reduces what it was told, wherever that is.
     fn data(&self) -> Self::Data<'_>;
 
-    /// Items.
+    /// Items, of which calls have their number from [`data`](Self::data).
     fn len(&self) -> usize {
         self.data().len()
     }
@@ -103,8 +103,10 @@ pub trait Reduce {
         &self,
         device: &Device,
     ) -> Result<O::Output, Error> {
-        lies_on(gpu_of(&self.data().place()?), device)?;
-        self.reduce::<O, BLOCK>()
+        const { assert_block(BLOCK) };
+        let data = self.data();
+        lies_on(gpu_of(&data.place()?), device)?;
+        O::default().by_parts(&Blocks { data, block: BLOCK, lifetime: PhantomData })
     }
 
     /// The segments between offsets, `u32` or `u64`, on the host or where the items lie: one more of them than there are segments, and
@@ -294,7 +296,7 @@ impl<'a, D: Data<'a>> Reducer<D::Item> for Blocks<'a, D> {
             return Ok(false);
         }
         if const { D::MAY_BE_SHARDED }
-            && let Some(sharded) = Located::of(self.data)?
+            && let Some(sharded) = Located::of(&self.data)?
         {
             return sharded.first_gpu().has_kernel(Types::of::<O, D::Pointers>(), self.block);
         }
@@ -307,7 +309,7 @@ impl<'a, D: Data<'a>> Reducer<D::Item> for Blocks<'a, D> {
     /// It is compiled for each operator and element type that a program uses, and so is no more than what is of these types.
     fn reduce<O: Op<D::Item>>(&self, op: &O) -> Result<O::Output, Error> {
         if const { D::MAY_BE_SHARDED }
-            && let Some(sharded) = Located::of(self.data)?
+            && let Some(sharded) = Located::of(&self.data)?
         {
             return sharded.reduce(op, self.block);
         }
@@ -316,7 +318,7 @@ impl<'a, D: Data<'a>> Reducer<D::Item> for Blocks<'a, D> {
         let place = unsafe {
             let bytes = slice::from_raw_parts_mut((&raw mut all).cast(), size_of::<O::Accumulator>());
             let types = Types::of::<O, D::Pointers>();
-            reduce_on_gpu(self.data, types, (&raw const *op).cast(), self.block, bytes)
+            reduce_on_gpu(&self.data, types, (&raw const *op).cast(), self.block, bytes)
         };
         let output = match place {
             Err(error) => return Err(error),
@@ -338,7 +340,7 @@ impl<'a, D: Data<'a>> Reducer<D::Item> for Blocks<'a, D> {
 /// What lies at `op` is an operator of the `types`, `all` are the bytes of its accumulator, and the pointers are the others.
 #[inline(never)]
 unsafe fn reduce_on_gpu<'a, D: Data<'a>>(
-    data: D,
+    data: &D,
     types: &'static Types,
     op: *const c_void,
     block: u32,

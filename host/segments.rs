@@ -239,7 +239,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
             if len != data.len() {
                 return Err(Error::OtherLength { first: data.len(), second: len });
             }
-            if !const { D::MAY_BE_SHARDED } || Located::of(data)?.is_none() {
+            if !const { D::MAY_BE_SHARDED } || Located::of(&data)?.is_none() {
                 lies_on(gpu_of(&data.place()?), &bounds.device())?;
             }
             return Ok(Self { data, bounds, count: count as u64, number, lifetime: PhantomData });
@@ -393,9 +393,9 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
 
     /// As many as there are.
     fn counted(&self) -> Result<Self, Error> {
-        let Some(number) = self.number else { return Ok(*self) };
+        let Some(number) = self.number else { return Ok(self.clone()) };
         let count = number.to_vec()?.first().map_or(0, |&number| number.min(self.count));
-        Ok(Self { count, number: None, ..*self })
+        Ok(Self { count, number: None, ..self.clone() })
     }
 
     /// It is compiled for each operator and element type that a program uses, and so is no more than what is of these
@@ -412,7 +412,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         let is_defined = default.or_else(|| op.finish(op.identity(), 0)).is_some();
         let none = OfNone { op: O::NAME, default, is_defined };
         if const { D::MAY_BE_SHARDED }
-            && let Some(located) = Located::of(self.data)?
+            && let Some(located) = Located::of(&self.data)?
         {
             return self.run_on_shards(&located, op, none, block);
         }
@@ -490,7 +490,8 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         if have_no_items && !this.is_empty() && !none.is_defined {
             return Err(Error::EmptySegment { op: none.op, segment: 0 });
         }
-        Ok((this, device.zeros(this.len())?))
+        let results = device.zeros(this.len())?;
+        Ok((this, results))
     }
 
     /// The columns, where these are some.
@@ -570,7 +571,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
             return Ok(());
         }
         if const { D::MAY_BE_SHARDED }
-            && let Some(located) = Located::of(self.data)?
+            && let Some(located) = Located::of(&self.data)?
         {
             // SAFETY: as the caller vouches.
             return unsafe { self.enqueue_on_shards(&located, op, default, BLOCK, stream, results) };
@@ -673,7 +674,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         let is_defined = default.or_else(|| op.finish(op.identity(), 0)).is_some();
         let none = OfNone { op: O::NAME, default, is_defined };
         if const { D::MAY_BE_SHARDED }
-            && let Some(located) = Located::of(self.data)?
+            && let Some(located) = Located::of(&self.data)?
         {
             return self.launch_on_shards(&located, op, none, block, stream.streams());
         }

@@ -99,7 +99,7 @@ impl<'a, D: Data<'a>> Shaped<'a, D> {
         // Of others than an axis without items there may be more than any number.
         let count = product(&[&self.shape[..start], &self.shape[end..]].concat()).unwrap_or(usize::MAX);
         let [reduced, inner] = [start..end, end..axes].map(|axes| product(&self.shape[axes]).unwrap_or(0));
-        Ok(Segments::columns(self.data, [count, reduced, inner]))
+        Ok(Segments::columns(self.data.clone(), [count, reduced, inner]))
     }
 }
 

@@ -17,6 +17,7 @@ use rayon::prelude::*;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Several GPUs, or the CPU alone.
 ///
@@ -49,16 +50,9 @@ pub struct Devices(Vec<Device>);
 #[derive(Clone)]
 pub struct Sharded<S>(Vec<S>);
 
-/// The items of a [`Sharded`].
-pub struct Shards<'a, S>(&'a [S]);
-
-impl<S> Copy for Shards<'_, S> {}
-
-impl<S> Clone for Shards<'_, S> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
+/// The items of a [`Sharded`]: where each shard's lie. Each shard is asked once, when this is made.
+#[derive(Clone)]
+pub struct Shards<V>(Result<Arc<[V]>, Error>);
 
 impl Devices {
     /// These.
@@ -158,40 +152,50 @@ impl<S: Reduce> fmt::Debug for Sharded<S> {
     }
 }
 
+/// Where the items of `S` lie that are on one device.
+type ShardOf<'a, S> = <<S as Reduce>::Data<'a> as Data<'a>>::Shard;
+
 impl<S: Reduce> Reduce for Sharded<S> {
     type Item = S::Item;
     type Data<'a>
-        = Shards<'a, S>
+        = Shards<ShardOf<'a, S>>
     where
         Self: 'a;
 
-    fn data(&self) -> Shards<'_, S> {
-        Shards(&self.0)
+    fn data(&self) -> Self::Data<'_> {
+        let mut shards = Vec::with_capacity(self.0.len());
+        for shard in &self.0 {
+            match shard.data().shards() {
+                Ok(of_shard) => shards.extend(of_shard),
+                Err(error) => return Shards(Err(error)),
+            }
+        }
+        Shards(Ok(shards.into()))
     }
 }
 
-impl<'a, S: Reduce> Data<'a> for Shards<'a, S> {
-    type Item = S::Item;
-    type Slices = <S::Data<'a> as Data<'a>>::Slices;
-    type Pointers = <S::Data<'a> as Data<'a>>::Pointers;
-    type Shard = <S::Data<'a> as Data<'a>>::Shard;
+impl<'a, V> Data<'a> for Shards<V>
+where
+    V: data::Shard<'a> + Data<'a, Shard = V>,
+{
+    type Item = V::Item;
+    type Slices = V::Slices;
+    type Pointers = V::Pointers;
+    type Shard = V;
     const MAY_BE_SHARDED: bool = true;
 
-    fn shards(self) -> Result<Vec<Self::Shard>, Error> {
-        let mut shards = Vec::with_capacity(self.0.len());
-        for shard in self.0 {
-            shards.extend(shard.data().shards()?);
-        }
-        Ok(shards)
+    fn shards(&self) -> Result<Vec<V>, Error> {
+        self.0.as_ref().map(|shards| shards.to_vec()).map_err(Error::clone)
     }
 
-    fn len(self) -> usize {
-        self.0.iter().map(Reduce::len).sum()
+    /// None where there is an error, which whoever asks for more gets.
+    fn len(&self) -> usize {
+        self.0.iter().flat_map(|shards| shards.iter()).map(Data::len).fold(0, usize::saturating_add)
     }
 
     /// Where they are, if that is one place.
-    fn place(self) -> Result<data::Located<'a, Self>, Error> {
-        let shards = self.shards()?;
+    fn place(&self) -> Result<data::Located<'a, Self>, Error> {
+        let shards = self.0.as_ref().map_err(Error::clone)?;
         let mut some = shards.iter().filter(|shard| !shard.is_empty());
         match (some.next(), some.next()) {
             (Some(shard), None) => shard.place(),
@@ -199,7 +203,7 @@ impl<'a, S: Reduce> Data<'a> for Shards<'a, S> {
                 Some(shard) => shard.place(),
                 None => Ok(Cpu(Source::none())),
             },
-            _ => Err(Error::SeveralDevices { devices: names(&shards) }),
+            _ => Err(Error::SeveralDevices { devices: names(shards) }),
         }
     }
 }
@@ -223,12 +227,12 @@ pub(crate) struct Located<'a, D> {
 
 impl<'a, D: Data<'a>> Located<'a, D> {
     /// Where data lie, if that is in several places.
-    pub fn of(data: D) -> Result<Option<Self>, Error> {
+    pub fn of(data: &D) -> Result<Option<Self>, Error> {
         Ok(Self::of_some(data)?.filter(|located| located.shards.len() > 1))
     }
 
     /// Where data lie, if there are some, and not on the CPU alone.
-    pub fn of_some(data: D) -> Result<Option<Self>, Error> {
+    pub fn of_some(data: &D) -> Result<Option<Self>, Error> {
         let parts: Vec<_> = data.shards()?.into_iter().filter(|shard| !shard.is_empty()).collect();
         if parts.is_empty() || parts.len() == 1 && matches!(parts[0].place()?, Cpu(_)) {
             return Ok(None);

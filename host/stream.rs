@@ -276,7 +276,7 @@ impl<'a> Stream<'a> {
         let stream = self.on(gpu)?;
         if const { D::MAY_BE_SHARDED }
             && let Gpu(streams) = &self.0
-            && let Some(sharded) = Sharded::of_some(data)?
+            && let Some(sharded) = Sharded::of_some(&data)?
         {
             let (Some(on), Gpu(place)) = (gpu, result.into_places()) else {
                 unreachable!("they are the stream's")
@@ -322,7 +322,7 @@ impl<'a> Stream<'a> {
         let value = move |value: Option<O::Output>| value.ok_or_else(|| Error::empty(&op));
         if const { D::MAY_BE_SHARDED }
             && let Gpu(streams) = &self.0
-            && let Some(sharded) = Sharded::of(data)?
+            && let Some(sharded) = Sharded::of(&data)?
         {
             return sharded.launch(op, block, streams);
         }
