@@ -206,24 +206,20 @@ struct Reduced {
 }
 
 /// Computes what `args` ask for of the numbers, where they lie: if nothing is asked for, their sum, minimum, maximum and mean.
-fn reduce(numbers: &mut dyn Numbers, missing: Option<u64>, args: &Args) -> Result<Reduced, Error> {
+fn reduce(numbers: &dyn Numbers, missing: Option<u64>, args: &Args) -> Result<Reduced, Error> {
     let wanted = args.quantities();
     let mut reduced = Reduced { quantities: Vec::new(), passes: 0, time: Duration::ZERO };
     let bytes = numbers.bytes().len();
     let progress = Progress::new("reducing", wanted.len() * bytes);
     for (index, &quantity) in wanted.iter().enumerate() {
         progress.set(index * bytes);
-        // It is made of the sum: where both are wanted, there is one pass for them.
-        let is_made_of_sum = quantity == Quantity::Mean && wanted.contains(&Quantity::Sum);
         let start = Instant::now();
         let result = match quantity {
             Quantity::Mean if bytes == 0 => Err(gpu_reduce::Error::EmptyInput { op: "mean" }.into()),
             _ => numbers.reduce(quantity, args.ddof),
         };
-        if !is_made_of_sum {
-            reduced.time += start.elapsed();
-            reduced.passes += 1;
-        }
+        reduced.time += start.elapsed();
+        reduced.passes += 1;
         let result = match result {
             Ok(result) => Some(result),
             Err(Error::Reduce(gpu_reduce::Error::EmptyInput { .. })) if args.op.is_empty() => None,

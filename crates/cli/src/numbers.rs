@@ -86,9 +86,8 @@ pub trait Numbers {
     /// Takes only those of these indices, in this order.
     fn permute(&mut self, order: &[usize]);
 
-    /// A quantity of all, in one pass where they lie. A mean, of which there is at least one number, is made of the sum if that has been
-    /// computed, in no pass.
-    fn reduce(&mut self, quantity: Quantity, ddof: u64) -> Result<Results, error::Error>;
+    /// A quantity of all, where they lie. It has the bits of [`reduce_each`](Self::reduce_each) with one slice.
+    fn reduce(&self, quantity: Quantity, ddof: u64) -> Result<Results, error::Error>;
 
     /// The number of this index, as text.
     fn text(&self, index: usize) -> String;
@@ -116,14 +115,13 @@ pub fn of(input: &Input) -> Result<(Box<dyn Numbers + '_>, Rows), error::Error> 
 
 fn typed<T: Number + FromStr>(input: &Input) -> Result<(Box<dyn Numbers + '_>, Rows), error::Error> {
     let (values, rows) = input.values::<T>()?;
-    Ok((Box::new(Typed { values, buffer: None, sum: None }), rows))
+    Ok((Box::new(Typed { values, buffer: None }), rows))
 }
 
 /// Numbers of type `T`.
 struct Typed<'a, T: Element> {
     values: Cow<'a, [T]>,
     buffer: Option<Buffer<T>>,
-    sum: Option<<Sum as Op<T>>::Output>,
 }
 
 impl<T: Number> Typed<'_, T> {
@@ -132,18 +130,6 @@ impl<T: Number> Typed<'_, T> {
         match &self.buffer {
             None => self.values[..].data(),
             Some(buffer) => buffer.view(),
-        }
-    }
-
-    /// The mean, of the sum. The numbers are read again where that may have wrapped, or is not finite.
-    fn mean(&self) -> Result<Results, Error> {
-        let sum = match self.sum {
-            Some(sum) => sum,
-            None => gpu_reduce::sum(&self.data())?,
-        };
-        match T::mean_of(sum, &self.values) {
-            Some(mean) => results::of_one(Ok(mean)),
-            None => results::of_one(gpu_reduce::mean(&self.data())),
         }
     }
 }
@@ -163,7 +149,7 @@ impl<T: Number> Numbers for Typed<'_, T> {
     }
 
     fn upload(&mut self, range: Range<usize>) -> Result<(), Error> {
-        let Self { values, buffer, .. } = self;
+        let Self { values, buffer } = self;
         buffer.as_mut().map_or(Ok(()), |buffer| buffer.write(range.start, &values[range]))
     }
 
@@ -171,16 +157,8 @@ impl<T: Number> Numbers for Typed<'_, T> {
         self.values = order.iter().map(|&index| self.values[index]).collect();
     }
 
-    fn reduce(&mut self, quantity: Quantity, ddof: u64) -> Result<Results, error::Error> {
-        match quantity {
-            Quantity::Sum => {
-                let sum = gpu_reduce::sum(&self.data())?;
-                self.sum = Some(sum);
-                Ok(results::of_one(Ok(sum))?)
-            }
-            Quantity::Mean => Ok(self.mean()?),
-            _ => Target::All(self.data()).quantity(quantity, ddof),
-        }
+    fn reduce(&self, quantity: Quantity, ddof: u64) -> Result<Results, error::Error> {
+        Target::All(self.data()).quantity(quantity, ddof)
     }
 
     fn text(&self, index: usize) -> String {
@@ -196,11 +174,11 @@ impl<T: Number> Numbers for Typed<'_, T> {
     }
 }
 
-/// What is reduced.
+/// What is reduced. Every reduction has BLOCK 256, so that all numbers have the bits that they have as one slice.
 pub enum Target<'a, T: Element> {
     /// Numbers to one result.
     All(View<'a, T>),
-    /// Slices of them to a result each, which has the bits of reducing it alone with BLOCK 256.
+    /// Slices of them to a result each.
     Each(Segments<'a, View<'a, T>>),
 }
 
@@ -212,7 +190,7 @@ impl<T: Number> Target<'_, T> {
             Quantity::Min => self.reduce(Min),
             Quantity::Max => self.reduce(Max),
             Quantity::Minmax => self.reduce(MinMax),
-            Quantity::Mean => self.reduce(Mean),
+            Quantity::Mean => self.mean(),
             Quantity::Var => self.reduce(Var::new(ddof)),
             Quantity::Std => self.reduce(Std::new(ddof)),
             Quantity::Sumsq => self.reduce(SumOfSquares),
@@ -246,22 +224,35 @@ impl<T: Number> Target<'_, T> {
         Ok(results?)
     }
 
-    /// It is compiled for each operator and type, and does nothing but what is of these.
+    /// The mean. If its sum overflows, the exact mean.
+    fn mean(&self) -> Result<Results, Error> {
+        let mut means = self.outputs(Mean)?;
+        let is_finite = |mean: T::Real| mean.into().is_finite();
+        if !means.iter().all(|&mean| is_finite(mean)) {
+            for (mean, exact) in means.iter_mut().zip(self.outputs(ExactMean)?) {
+                *mean = if is_finite(*mean) { *mean } else { exact };
+            }
+        }
+        Ok(T::Real::results(means))
+    }
+
     fn reduce<O: Op<T, Output: Output>>(&self, op: O) -> Result<Results, Error> {
+        results::of(self.outputs(op))
+    }
+
+    /// It is compiled for each operator and type, and does nothing but what is of these.
+    fn outputs<O: Op<T, Output: Output>>(&self, op: O) -> Result<Vec<O::Output>, Error> {
         match self {
-            Target::All(data) => results::of_one(gpu_reduce::reduce(data, op)),
-            Target::Each(segments) => results::of_each(segments.reduce_by::<O, 256>(op)),
+            Target::All(data) => Ok(vec![data.reduce_by::<O, 256>(op)?]),
+            Target::Each(segments) => segments.reduce_by::<O, 256>(op)?.to_vec(),
         }
     }
 }
 
 /// Numbers, by what differs between integers and floats.
-pub trait Number: ExactElement<Wide: Output, Real: Value, Rounded: Value> + Value {
+pub trait Number: ExactElement<Wide: Output, Real: Value + Into<f64>, Rounded: Value> + Value {
     /// Whether they are integers.
     const IS_INTEGER: bool;
-
-    /// The mean of `values`, at least one, made of their sum as the library returns it; none where that may have wrapped.
-    fn mean_of(sum: <Sum as Op<Self>>::Output, values: &[Self]) -> Option<f64>;
 
     /// A quantity of their bits, which integers have.
     fn bits(target: &Target<Self>, quantity: Quantity) -> Result<Results, error::Error>;
@@ -271,11 +262,6 @@ macro_rules! integers {
     ($($T:ident)*) => {$(
         impl Number for $T {
             const IS_INTEGER: bool = true;
-
-            fn mean_of(sum: <Sum as Op<$T>>::Output, values: &[$T]) -> Option<f64> {
-                let may_wrap = (values.len() as u128) << $T::BITS > 1 << 64;
-                (!may_wrap).then(|| sum as f64 / values.len() as f64)
-            }
 
             fn bits(target: &Target<$T>, quantity: Quantity) -> Result<Results, error::Error> {
                 Ok(match quantity {
@@ -292,17 +278,6 @@ macro_rules! floats {
     ($($T:ident)*) => {$(
         impl Number for $T {
             const IS_INTEGER: bool = false;
-
-            fn mean_of(sum: <Sum as Op<$T>>::Output, values: &[$T]) -> Option<f64> {
-                // So small that as many as memory holds have a finite sum.
-                const SCALE: f64 = 1.0 / (1_u128 << 64) as f64;
-                let count = values.len() as f64;
-                Some(if sum.is_finite() {
-                    f64::from(sum) / count
-                } else {
-                    values.iter().map(|&value| f64::from(value) * SCALE).sum::<f64>() / count / SCALE
-                })
-            }
 
             fn bits(_: &Target<$T>, _: Quantity) -> Result<Results, error::Error> {
                 Err(error::Error::NotIntegers { dtype: stringify!($T) })

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use bytemuck::cast_slice;
-use gpu_reduce::{Buffer, Error, Item, bf16, f16};
+use gpu_reduce::{Error, Item, bf16, f16};
 
 /// The results of an operator, each of which is a number, or has several.
 pub struct Results {
@@ -34,24 +34,14 @@ impl Results {
     }
 }
 
-/// What an operator returned for all of some numbers.
+/// What an operator returned for some slices.
 ///
 /// # Errors
 ///
 /// Its own.
 #[inline(never)]
-pub fn of_one<O: Output>(result: Result<O, Error>) -> Result<Results, Error> {
-    result.map(|output| O::results(vec![output]))
-}
-
-/// What it returned for each of some slices.
-///
-/// # Errors
-///
-/// Its own, and as [`Buffer::to_vec`].
-#[inline(never)]
-pub fn of_each<O: Output>(results: Result<Buffer<O>, Error>) -> Result<Results, Error> {
-    Ok(O::results(results?.to_vec()?))
+pub fn of<O: Output>(outputs: Result<Vec<O>, Error>) -> Result<Results, Error> {
+    outputs.map(O::results)
 }
 
 /// What an operator returns.

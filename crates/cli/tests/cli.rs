@@ -458,10 +458,7 @@ fn means_of_sums_that_wrap_or_overflow() {
     assert_eq!(of_i64(&[i64::MIN; 3]), ["-9.223372036854776e18"; 2]);
     assert_eq!(of_i64(&[i64::MAX, i64::MIN, -1, 6]), ["1.0"; 2]);
     assert_eq!(of_u64(&[u64::MAX; 2]), ["1.8446744073709552e19"; 2]);
-    assert_eq!(
-        of_f32(&[f32::MAX; 4]),
-        [format!("{:?}", f64::from(f32::MAX)), format!("{:?}", f64::from(f32::MAX))]
-    );
+    assert_eq!(of_f32(&[f32::MAX; 4]), [format!("{:?}", f32::MAX), format!("{:?}", f32::MAX)]);
     assert_eq!(of_f64(&[f64::MAX; 3]), ["1.7976931348623157e308"; 2]);
     assert_eq!(of_f64(&[-1e308, -1.5e308]), ["-1.25e308"; 2]);
     assert_eq!(of_f64(&[f64::INFINITY, 1.0]), ["inf"; 2]);
@@ -1565,4 +1562,79 @@ fn progress() {
     assert!(shown.contains("sum     1250000.0") && shown.contains("reading"), "{shown}");
     let output = Command::new("sh").args(["-c", &command]).output().expect("there is a shell");
     assert_eq!((text(output.stderr), output.status.code()), (String::new(), Some(0)));
+}
+
+/// The results of all numbers, and those of the only row and the only key, in CSV.
+#[track_caller]
+fn whole_and_as_one_slice(dtype: &str, values: &[u8], ops: &str, device: &str) -> [String; 2] {
+    let raw = file(".bin", values);
+    let options = ["--raw", "--dtype", dtype, "--op", ops, "--csv", "--device", device];
+    let rows = run(&[&options[..], &["--rows", "1"]].concat(), &raw);
+    let whole = run(&options, &raw);
+    [whole, rows].map(|output| {
+        assert_eq!(output.status.code(), Some(0), "{dtype} {ops}: {}", text(output.stderr));
+        let lines = text(output.stdout);
+        let line = lines.lines().nth(1).expect("a row of results").to_owned();
+        // The count, or the row's index, comes first.
+        line.split_once(',').expect("several fields").1.to_owned()
+    })
+}
+
+#[test]
+fn a_file_that_is_one_slice_has_the_bits_of_the_whole() {
+    let of_floats = "sum,prod,min,max,minmax,mean,var,std,sumsq,norm_l1,norm_l2,norm_max,argmin,argmax,any,all,count_nonzero,\
+                     count_nan,nansum,nanmin,nanmax,nanmean,nanvar,nanstd,nanargmin,nanargmax,moments,skewness,kurtosis,\
+                     logsumexp,compensated_sum,exact_sum,exact_sum_twofold,exact_mean";
+    let of_integers = format!("{of_floats},bit_and,bit_or,bit_xor");
+    for count in [3_u64, 1000, 3000, 50_000] {
+        let mixed = |index: u64| index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let f32s: Vec<f32> = (0..count).map(|index| (mixed(index) >> 40) as f32 * 0.37 - 1e6).collect();
+        let f64s: Vec<f64> = (0..count).map(|index| (mixed(index) >> 11) as f64 * 1e-9 - 1e6).collect();
+        let i64s: Vec<i64> = (0..count).map(|index| mixed(index) as i64).collect();
+        let devices: &[&str] = if count > 3000 { &["cpu"] } else { &["cpu", "emulator"] };
+        for device in devices {
+            for (dtype, values, ops) in [
+                ("f32", bytemuck::cast_slice(&f32s), of_floats),
+                ("f64", bytemuck::cast_slice(&f64s), of_floats),
+                ("i64", bytemuck::cast_slice(&i64s), &of_integers),
+            ] {
+                let [whole, row] = whole_and_as_one_slice(dtype, values, ops, device);
+                assert!(whole.starts_with(&row), "{dtype}, {count}, {device}:\n{whole}\n{row}");
+            }
+        }
+        // By a key.
+        let keyed = f64s.iter().fold("k,x\n".to_owned(), |csv, value| csv + &format!("a,{value:?}\n"));
+        let options = ["--column", "x", "--csv", "--op", of_floats, "--device", "cpu"];
+        let keyed = file(".csv", keyed);
+        let [whole, key] = [&[][..], &["--by", "k"]].map(|by: &[&str]| {
+            let printed = text(run(&[&options, by].concat(), &keyed).stdout);
+            let line = printed.lines().nth(1).expect("a row of results").to_owned();
+            line.split_once(',').expect("several fields").1.to_owned()
+        });
+        assert!(whole.starts_with(&key), "{count}:\n{whole}\n{key}");
+    }
+}
+
+/// However they are asked for.
+#[test]
+fn means_whose_sums_overflow() {
+    for (values, mean) in [
+        (&[1e308, 1e308][..], "1e308"),
+        (&[-f64::MAX, -f64::MAX, -f64::MAX], "-1.7976931348623157e308"),
+        (&[1.5, 2.0], "1.75"),
+        (&[f64::INFINITY, 1.0], "inf"),
+        (&[f64::INFINITY, -f64::INFINITY], "NaN"),
+        (&[f64::NAN], "NaN"),
+    ] {
+        for device in ["cpu", "emulator"] {
+            let [whole, row] = whole_and_as_one_slice("f64", bytemuck::cast_slice(values), "mean", device);
+            assert_eq!([whole.split(',').next(), Some(&row)], [Some(mean); 2], "{values:?} {device}");
+        }
+        let lines = values.iter().fold("k,x\n".to_owned(), |csv, value| csv + &format!("a,{value:?}\n"));
+        let options = ["--by", "k", "--op", "mean"];
+        assert_eq!(csv(&options, &file(".csv", lines)), format!("k,mean\na,{mean}\n"));
+    }
+    // One key's sum overflows, and others' do not.
+    let some = file(".csv", "k,x\na,1e308\na,1.5e308\nb,0.1\nb,0.2\nb,0.3\n");
+    assert_eq!(csv(&["--by", "k", "--op", "mean"], &some), "k,mean\na,1.25e308\nb,0.20000000000000004\n");
 }
