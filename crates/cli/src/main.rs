@@ -25,6 +25,7 @@ mod table;
 
 use std::convert::Infallible;
 use std::hint::black_box;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,11 +39,13 @@ use input::{Input, InputArgs};
 use keys::Keys;
 use numbers::{Numbers, Quantity};
 use progress::Progress;
-use report::{FormatArgs, Report};
+use report::{FormatArgs, Report, Times, say};
 use results::Results;
 use slices::{Slices, SlicesArgs};
 
 /// Reduces the numbers in files: by default to their count, sum, minimum, maximum and mean.
+///
+/// Results are printed on standard output; the device, times and notes on standard error.
 #[derive(Parser)]
 #[command(name = "gpu-reduce", version)]
 struct Args {
@@ -88,8 +91,10 @@ impl Args {
 fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
+        // Nobody reads the rest, as of `gpu-reduce ... | head -1`.
+        Err(Error::Print(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            say(&format!("error: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -118,15 +123,17 @@ fn run(args: &Args) -> Result<(), Error> {
         let results = reduce_each(numbers, &slices, args)?;
         args.slices.put(&slices, &results, args.format.format())?;
         if let Some(missing) = missing {
-            eprintln!("missing  {missing}");
+            say(&format!("missing  {missing}"));
         }
         return Ok(());
     }
-    let report = report(numbers, missing, args, &device, start)?;
+    let (report, times) = report(numbers, missing, args, &device, start)?;
     if let Some(path) = &args.plot {
         numbers.histogram().draw(path)?;
     }
-    args.format.format().print(&report)
+    args.format.format().print(&report)?;
+    times.print();
+    Ok(())
 }
 
 /// Puts the numbers where they are reduced.
@@ -140,14 +147,14 @@ fn load(numbers: &mut dyn Numbers, device: &Device) -> Result<(), Error> {
     Ok(in_pieces("uploading", bytes, |piece| numbers.upload(piece.start / size..piece.end / size))?)
 }
 
-/// The report on numbers, which have been read since `start`, beside rows without any.
+/// The results and times of numbers, which have been read since `start`, beside rows without any.
 fn report(
     numbers: &mut dyn Numbers,
     missing: Option<u64>,
     args: &Args,
     device: &Device,
     start: Instant,
-) -> Result<Report, Error> {
+) -> Result<(Report, Times), Error> {
     load(numbers, device)?;
     let bytes = numbers.bytes().len();
     let mut report = Report::new(bytes / numbers.size());
@@ -177,8 +184,7 @@ fn report(
         report.result(&quantity.name(), result.as_ref(), &note);
     }
     let speed = (reduced.passes * bytes) as f64 / 1e9 / reduced.time.as_secs_f64();
-    report.times(device.to_string(), load, reduced.time, speed);
-    Ok(report)
+    Ok((report, Times { device: device.to_string(), load, time: reduced.time, speed }))
 }
 
 /// Computes what `args` ask for of each slice of the numbers, where they lie: each quantity by name.

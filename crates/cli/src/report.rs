@@ -25,11 +25,11 @@ pub struct FormatArgs {
     /// Print JSON: an object with the results by their names, or a list of one for each row, column or key.
     ///
     /// Numbers have all their digits; what JSON has no numbers for are the texts "NaN", "Infinity" and "-Infinity". Results that are
-    /// several numbers are lists, and one that has no value is null. Times are in seconds.
+    /// several numbers are lists, and one that has no value is null.
     #[arg(long)]
     json: bool,
 
-    /// Print CSV: a row of names, and one of results. Numbers have all their digits; times are in seconds.
+    /// Print CSV: a row of names, and one of results. Numbers have all their digits.
     #[arg(long)]
     csv: bool,
 }
@@ -44,20 +44,15 @@ impl FormatArgs {
     }
 }
 
-/// What is known of all numbers.
+/// The results of all numbers.
 pub struct Report(Vec<Entry>);
 
 struct Entry {
-    /// In lines of text, and in other formats.
-    names: [String; 2],
+    name: String,
+    /// In lines of text.
     text: String,
-    value: Value,
-}
-
-enum Value {
-    None,
-    Numbers(Vec<String>),
-    Text(String),
+    /// In other formats. Without a value there are none.
+    numbers: Vec<String>,
 }
 
 impl Report {
@@ -68,37 +63,48 @@ impl Report {
         report
     }
 
-    fn add(&mut self, names: [&str; 2], text: String, value: Value) {
-        self.0.push(Entry { names: names.map(str::to_owned), text, value });
+    fn add(&mut self, name: &str, text: String, numbers: Vec<String>) {
+        self.0.push(Entry { name: name.to_owned(), text, numbers });
     }
 
     /// Adds a number of things.
     pub fn number(&mut self, name: &str, number: impl ToString) {
         let text = number.to_string();
-        self.add([name; 2], text.clone(), Value::Numbers(vec![text]));
+        self.add(name, text.clone(), vec![text]);
     }
 
     /// Adds a result, or that there is none, and a note that only lines of text have.
     pub fn result(&mut self, name: &str, result: Option<&Results>, note: &str) {
         let Some(result) = result else {
-            return self.add([name; 2], "none (empty input)".into(), Value::None);
+            return self.add(name, "none (empty input)".into(), Vec::new());
         };
         let numbers: Vec<String> = result.texts(0).collect();
-        self.add([name; 2], numbers.join(" ") + note, Value::Numbers(numbers));
+        self.add(name, numbers.join(" ") + note, numbers);
     }
+}
 
-    /// Adds how long numbers took on a device to be read, and to be reduced at a speed in GB/s.
-    pub fn times(&mut self, device: String, load: Duration, time: Duration, speed: f64) {
-        let seconds = |time: Duration| Value::Numbers(vec![format!("{:?}", time.as_secs_f64())]);
-        self.add(["device"; 2], device.clone(), Value::Text(device));
-        self.add(["load", "load_seconds"], format!("{load:.3?}"), seconds(load));
-        self.add(["time", "seconds"], format!("{time:.3?}"), seconds(time));
-        self.add(
-            ["GB/s", "gigabytes_per_second"],
-            format!("{speed:.2}"),
-            Value::Numbers(vec![format!("{speed:?}")]),
-        );
+/// How long it took.
+pub struct Times {
+    pub device: String,
+    /// Until the numbers were read, and lay on the device.
+    pub load: Duration,
+    /// Of the reductions.
+    pub time: Duration,
+    /// Of the reductions, in GB/s.
+    pub speed: f64,
+}
+
+impl Times {
+    /// Prints them on stderr.
+    pub fn print(&self) {
+        let Times { device, load, time, speed } = self;
+        say(&format!("device  {device}\nload    {load:.3?}\ntime    {time:.3?}\nGB/s    {speed:.2}"));
     }
+}
+
+/// Prints lines on stderr, if anybody reads it.
+pub fn say(lines: &str) {
+    _ = writeln!(io::stderr(), "{lines}");
 }
 
 impl Format {
@@ -111,19 +117,13 @@ impl Format {
         let mut to = io::stdout().lock();
         let written = match self {
             Format::Text => {
-                let width = entries.iter().map(|entry| entry.names[0].len()).max().unwrap_or(0);
-                entries.iter().try_for_each(|Entry { names: [name, _], text, .. }| {
-                    writeln!(to, "{name:<width$}  {text}")
-                })
+                let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
+                entries.iter().try_for_each(|Entry { name, text, .. }| writeln!(to, "{name:<width$}  {text}"))
             }
-            Format::Csv => csv_of(entries, &mut to),
+            Format::Csv => csv_of(entries, &mut to).map_err(io_error),
             Format::Json => {
-                let members = entries.iter().map(|Entry { names: [_, name], value, .. }| {
-                    let value = match value {
-                        Value::None => "null".to_owned(),
-                        Value::Numbers(numbers) => json(numbers),
-                        Value::Text(text) => string(text),
-                    };
+                let members = entries.iter().map(|Entry { name, numbers, .. }| {
+                    let value = if numbers.is_empty() { "null".to_owned() } else { json(numbers) };
                     format!("{}: {value}", string(name))
                 });
                 writeln!(to, "{{{}}}", members.collect::<Vec<_>>().join(", "))
@@ -140,40 +140,42 @@ impl Format {
     pub fn print_each(self, slices: &Slices, columns: &[(String, Results)]) -> Result<(), Error> {
         let to = io::stdout().lock();
         let written = match self {
-            Format::Text | Format::Csv => csv_of_each(slices, columns, to),
+            Format::Text | Format::Csv => csv_of_each(slices, columns, to).map_err(io_error),
             Format::Json => json_of_each(slices, columns, to),
         };
         written.map_err(Error::Print)
     }
 }
 
-fn csv_of(entries: &[Entry], to: impl Write) -> io::Result<()> {
+/// The system's error, by which a closed pipe is known; `io::Error::from` hides it.
+fn io_error(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    }
+}
+
+fn csv_of(entries: &[Entry], to: impl Write) -> csv::Result<()> {
     let mut csv = csv::Writer::from_writer(to);
-    for Entry { names: [_, name], value, .. } in entries {
-        match value {
-            Value::Numbers(numbers) => {
-                names(name, numbers.len()).try_for_each(|name| csv.write_field(name))?
-            }
-            _ => csv.write_field(name)?,
+    for Entry { name, numbers, .. } in entries {
+        names(name, numbers.len().max(1)).try_for_each(|name| csv.write_field(name))?;
+    }
+    csv.write_record(None::<&str>)?;
+    for Entry { numbers, .. } in entries {
+        match &numbers[..] {
+            [] => csv.write_field("")?,
+            numbers => numbers.iter().try_for_each(|number| csv.write_field(number))?,
         }
     }
     csv.write_record(None::<&str>)?;
-    for Entry { value, .. } in entries {
-        match value {
-            Value::None => csv.write_field("")?,
-            Value::Numbers(numbers) => numbers.iter().try_for_each(|number| csv.write_field(number))?,
-            Value::Text(text) => csv.write_field(text)?,
-        }
-    }
-    csv.write_record(None::<&str>)?;
-    csv.flush()
+    Ok(csv.flush()?)
 }
 
 fn csv_of_each(
     slices: &Slices,
     columns: &[(String, Results)],
     to: impl Write + IsTerminal,
-) -> io::Result<()> {
+) -> csv::Result<()> {
     let is_terminal = to.is_terminal();
     let shown = |text: &[u8]| match is_terminal {
         true => printable(&String::from_utf8_lossy(text)).into_bytes(),
@@ -192,7 +194,7 @@ fn csv_of_each(
         }
         csv.write_record(None::<&str>)?;
     }
-    csv.flush()
+    Ok(csv.flush()?)
 }
 
 fn json_of_each(slices: &Slices, columns: &[(String, Results)], to: impl Write) -> io::Result<()> {
