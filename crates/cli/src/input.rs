@@ -64,10 +64,9 @@ pub struct InputArgs {
     #[arg(long)]
     column: Option<String>,
 
-    /// Print a result for each run of neighbouring rows of a CSV, Parquet or Arrow file that have one key in this column, as CSV;
-    /// --column has the values.
+    /// Print a result for each key that rows of a CSV, Parquet or Arrow file have in this column, as CSV; --column has the values.
     ///
-    /// Keys are compared as numbers, where all are such, or as text. Indices, as of argmax, count from the run's start.
+    /// The rows of one key stand together, or are sorted by --sort; for runs of equal keys see --runs. Keys are compared as numbers, where all are such, or as text. Indices, as of argmax, count from the first row of the key.
     /// With this option any file is CSV, as with --column.
     #[arg(long, value_name = "COLUMN", group = "slices")]
     by: Option<String>,

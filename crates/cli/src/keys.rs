@@ -1,7 +1,7 @@
 //! The keys of a CSV file's rows.
 
 use std::collections::HashMap;
-use std::mem::take;
+use std::mem::{replace, take};
 
 /// The keys of all rows. Each is the number of its text, in the order in which texts first appear.
 pub struct Keys {
@@ -69,6 +69,14 @@ impl Keys {
 }
 
 impl Ranks {
+    /// The first key that has a row after one of another key, and an earlier one before that.
+    pub fn that_comes_back(&self) -> Option<&[u8]> {
+        let mut is_seen = vec![false; self.texts.len()];
+        let mut runs = self.of_rows.chunk_by(|a, b| a == b).map(|run| run[0] as usize);
+        let rank = runs.find(|&rank| replace(&mut is_seen[rank], true))?;
+        Some(&self.texts[rank])
+    }
+
     /// Sorts the keys; returns the rows in their order, those of equal keys as they were.
     pub fn sort(&mut self) -> Vec<usize> {
         let mut rows: Vec<usize> = (0..self.of_rows.len()).collect();

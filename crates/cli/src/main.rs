@@ -2,7 +2,7 @@
 //! or key:
 //!
 //! ```text
-//! gpu-reduce [--op sum] [--device auto] [--dtype f32] [--column NAME] [--rows N | --columns N | --by NAME [--sort]]
+//! gpu-reduce [--op sum] [--device auto] [--dtype f32] [--column NAME] [--rows N | --columns N | --by NAME [--sort | --runs]]
 //!     [--json | --csv] [--plot FILE.svg] [--output FILE.npy] FILE...
 //! ```
 

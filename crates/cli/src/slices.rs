@@ -30,11 +30,15 @@ pub struct SlicesArgs {
     columns: Option<Option<usize>>,
 
     /// With --by, sort the rows by their keys first, those of one key as they were: a result for each key, in ascending
-    /// order.
+    /// order, wherever its rows are.
     ///
     /// Numbers are in the order of their values, then NaN, then empty keys; text is in that of its bytes.
     #[arg(long, requires = "by")]
     sort: bool,
+
+    /// With --by, print a result for each run of neighbouring rows that have one key: a key that comes back has several.
+    #[arg(long, requires = "by", conflicts_with = "sort")]
+    runs: bool,
 
     /// Write the results of one operator to a NumPy .npy file, without keys, instead of printing CSV.
     ///
@@ -53,7 +57,8 @@ impl SlicesArgs {
     ///
     /// # Errors
     ///
-    /// As [`Input::matrix`] and [`Reduce::runs`](gpu_reduce::Reduce::runs).
+    /// [`Error::KeyComesBack`] if there is to be a result for each key, and one has several runs; as [`Input::matrix`] and
+    /// [`Reduce::runs`](gpu_reduce::Reduce::runs).
     pub fn of(
         &self,
         input: &Input,
@@ -61,6 +66,12 @@ impl SlicesArgs {
         keys: Option<Ranks>,
         device: &Device,
     ) -> Result<Option<Slices>, Error> {
+        if let Some(ranks) = keys.as_ref().filter(|_| !self.runs)
+            && let Some(key) = ranks.that_comes_back()
+        {
+            let key = String::from_utf8_lossy(key).into();
+            return Err(Error::KeyComesBack { key, column: ranks.column.clone() });
+        }
         if let Some(Ranks { column, of_rows, texts }) = keys {
             let runs = device.upload(&of_rows)?.runs()?;
             let ranks = runs.keys().to_vec()?;

@@ -873,7 +873,7 @@ fn runs_of_equal_keys() {
     let cities = file(".csv", "city,x\noslo,1\noslo,2\nrome,3\noslo,4\n\"a, \"\"b\"\"\",5\n");
     let all = "city,sum,min,max,mean\n";
     assert_eq!(
-        csv(&["--by", "city"], &cities),
+        csv(&["--by", "city", "--runs"], &cities),
         all.to_owned()
             + "oslo,3.0,1.0,2.0,1.5\nrome,3.0,3.0,3.0,3.0\noslo,4.0,4.0,4.0,4.0\n\"a, \"\"b\"\"\",5.0,5.0,5.0,5.0\n"
     );
@@ -898,7 +898,7 @@ fn runs_of_equal_keys() {
         "k,sum\n-inf,8.0\n-0.0,48.0\n9.5,64.0\n1e1,258.0\nNaN,132.0\n,513.0\n"
     );
     assert_eq!(
-        csv(&["--by", "k", "--op", "sum"], &floats),
+        csv(&["--by", "k", "--runs", "--op", "sum"], &floats),
         "k,sum\n,1.0\n1e1,2.0\nNaN,4.0\n-inf,8.0\n-0.0,48.0\n9.5,64.0\nnan,128.0\n10,256.0\n,512.0\n"
             .replace("nan,", "NaN,")
             .replace("\n10,256", "\n1e1,256")
@@ -1049,6 +1049,12 @@ fn bad_slices() {
         "the argument '--raw' cannot be used with",
     );
     expect_refused(&["--sort"], &csv_file, "the following required arguments");
+    expect_refused(&["--runs"], &csv_file, "the following required arguments");
+    expect_refused(
+        &["--by", "k", "--sort", "--runs"],
+        &csv_file,
+        "the argument '--sort' cannot be used with",
+    );
 }
 
 #[test]
@@ -1092,7 +1098,7 @@ fn standard_input_and_several_files() {
     let csv_files = [file(".csv", "k,x\na,1\nb,2\n"), file(".csv", "k,x\nb,4\na,8\n")];
     let csv_files = csv_files.each_ref().map(|file| &**file);
     assert!(printed(&["--column", "x"], &csv_files).starts_with("count  4\nsum    15.0\n"));
-    assert_eq!(printed(&["--by", "k", "--op", "sum"], &csv_files), "k,sum\na,1.0\nb,6.0\na,8.0\n");
+    assert_eq!(printed(&["--by", "k", "--runs", "--op", "sum"], &csv_files), "k,sum\na,1.0\nb,6.0\na,8.0\n");
     assert_eq!(printed(&["--by", "k", "--sort", "--op", "sum"], &csv_files), "k,sum\na,9.0\nb,6.0\n");
     let raw = [file(".bin", [1_u8, 2]), file(".bin", [3_u8])];
     let raw = raw.each_ref().map(|file| &**file);
@@ -1183,8 +1189,10 @@ fn files_of_other_programs() {
         let by_kind =
             printed(&["--by", "kind", "--sort", "--op", "max", "--column", "single"], &[&data(name)]);
         assert_eq!(by_kind, "kind,max\na,3.5\nb,5.5\n", "{name}");
-        let output =
-            run(&["--by", "sold", "--column", "price", "--op", "sum", "--skip-missing"], &data(name));
+        let output = run(
+            &["--by", "sold", "--runs", "--column", "price", "--op", "sum", "--skip-missing"],
+            &data(name),
+        );
         // Truth values are texts, and those of the rows left out are none.
         assert_eq!(text(output.stdout), "sold,sum\ntrue,7.5\nfalse,0.25\n", "{name}");
         assert_eq!(text(output.stderr), "missing  2\n");
@@ -1659,5 +1667,38 @@ fn a_closed_pipe_ends_it_quietly() {
         drop(child.stdout.take());
         let output = child.wait_with_output().expect("the program ends");
         assert_eq!((text(output.stderr), output.status.code()), (String::new(), Some(0)), "{options:?}");
+    }
+}
+
+#[test]
+fn keys_that_come_back() {
+    let message = |key: &str| {
+        format!(
+            "the key `{key}` in column `k` comes back after another key: --sort gives a result for each key, --runs one for \
+             each run of equal keys"
+        )
+    };
+    for (keys, key) in [
+        ("oslo rome rome oslo rome", "oslo"),
+        ("1 2 01", "1"),
+        ("a b c b a", "b"),
+        ("x1 x2 x1 x2 x1 x2", "x1"),
+    ] {
+        let lines = keys.split(' ').fold("k,x\n".to_owned(), |csv, key| csv + &format!("{key},1.5\n"));
+        let lines = file(".csv", lines);
+        expect_error(&["--by", "k", "--op", "sum"], &lines, &message(key));
+        let runs = csv(&["--by", "k", "--op", "sum", "--runs"], &lines);
+        let sorted = csv(&["--by", "k", "--op", "sum", "--sort"], &lines);
+        assert!(runs.lines().count() > sorted.lines().count(), "{runs}{sorted}");
+    }
+    // In one file and the next.
+    let files = [file(".csv", "k,x\na,1\nb,2\n"), file(".csv", "k,x\na,4\n")];
+    let output =
+        Command::new(PROGRAM).args(["--by", "k"]).args(&files.each_ref().map(|file| &**file)).output();
+    assert_eq!(text(output.expect("the program starts").stderr), format!("error: {}\n", message("a")));
+    // Keys that stand together need not ascend.
+    let together = file(".csv", "k,x\nb,1.5\nb,2\na,4\n");
+    for options in [&["--by", "k", "--op", "sum"][..], &["--by", "k", "--op", "sum", "--runs"]] {
+        assert_eq!(csv(options, &together), "k,sum\nb,3.5\na,4.0\n");
     }
 }
