@@ -8,6 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, downcast_primitive_array};
 use arrow_ipc::reader::{FileReader, StreamReader};
+use arrow_ipc::{MessageHeader, root_as_message};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use arrow_select::filter::filter;
 use arrow_select::take::take;
@@ -15,8 +16,9 @@ use bytes::Bytes;
 use csv::ByteRecord;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::Compression;
 
-use super::error::Error;
+use super::error::{Error, shown};
 use super::foreign;
 use super::input::{Dtype, Rows};
 use super::progress::Progress;
@@ -46,12 +48,13 @@ type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
 impl Columns {
     /// The kind of a file that starts with these bytes or is named so, if it is of one.
     pub fn kind(path: &Path, bytes: &[u8]) -> Option<Kind> {
-        const OF_STREAM: &[u8] = &[0xff; 4];
         let named = |extensions: &[&str]| foreign::is_named(path, extensions);
-        let is_arrow = named(&["arrow", "arrows", "feather", "ipc"]);
+        let is_arrow = named(&["arrow", "feather", "ipc"]);
+        let is_parquet = bytes.starts_with(b"PAR1") || has_encrypted_footer(bytes);
         match bytes {
-            _ if bytes.starts_with(b"PAR1") || named(&["parquet", "pq"]) => Some(Kind::Parquet),
+            _ if is_parquet || named(&["parquet", "pq"]) => Some(Kind::Parquet),
             _ if bytes.starts_with(b"ARROW1") => Some(Kind::Arrow),
+            _ if is_stream(bytes) || named(&["arrows"]) => Some(Kind::Stream),
             _ if is_arrow && bytes.starts_with(OF_STREAM) => Some(Kind::Stream),
             _ => is_arrow.then_some(Kind::Arrow),
         }
@@ -61,10 +64,14 @@ impl Columns {
     ///
     /// # Errors
     ///
-    /// [`Error::Columns`] where the file is malformed; where there is no such column, or it has no numbers.
+    /// [`Error::Columns`] where the file is malformed; [`Error::Encrypted`], [`Error::Compression`]; where there is no such column, or it
+    /// has no numbers.
     pub fn open(kind: Kind, bytes: Bytes, selection: &Selection) -> Result<(Columns, Dtype), Error> {
-        let (schema, _) =
-            guarded(|| batches(kind, &bytes, None)).map_err(|error| Error::Columns { kind, error })?;
+        if has_encrypted_footer(&bytes) {
+            return Err(Error::Encrypted { what: "the Parquet file".into() });
+        }
+        let malformed = |error| Error::Columns { kind, error };
+        let (schema, _) = guarded(|| batches(kind, &bytes, None)).map_err(malformed)?;
         let fields = schema.fields();
         if fields.is_empty() {
             return Err(Error::NoColumns);
@@ -79,6 +86,13 @@ impl Columns {
             let found = fields[by.index].data_type();
             if dtype_of(values_of(found)).is_none() && !is_text(values_of(found)) {
                 return Err(Error::NotKeys { column: by.name.clone(), found: found.to_string() });
+            }
+        }
+        if let Kind::Parquet = kind {
+            for column in [Some(&column), by.as_ref()].into_iter().flatten() {
+                if let Some(error) = guarded(|| unread(&bytes, column)).map_err(malformed)? {
+                    return Err(error);
+                }
             }
         }
         Ok((Columns { bytes, kind, column, by, skip_missing: selection.skip_missing }, dtype))
@@ -129,6 +143,59 @@ impl Columns {
         }
         Ok(values)
     }
+}
+
+/// The first bytes of an Arrow stream, since Arrow 0.15.
+const OF_STREAM: &[u8] = &[0xff; 4];
+
+/// Whether these bytes are an Arrow stream: they start with a schema's message and its length.
+fn is_stream(bytes: &[u8]) -> bool {
+    let bytes = bytes.strip_prefix(OF_STREAM).unwrap_or(bytes);
+    let message = || {
+        let (length, rest) = bytes.split_first_chunk()?;
+        root_as_message(rest.get(..u32::from_le_bytes(*length) as usize)?).ok()
+    };
+    message().is_some_and(|message| message.header_type() == MessageHeader::Schema)
+}
+
+/// Whether this is a Parquet file whose names and types are encrypted.
+fn has_encrypted_footer(bytes: &[u8]) -> bool {
+    const MAGIC: &[u8] = b"PARE";
+    bytes.starts_with(MAGIC) && bytes.ends_with(MAGIC)
+}
+
+/// Why a column of a valid Parquet file is not read here, if it is not.
+fn unread(bytes: &Bytes, column: &Column) -> Result<Option<Error>, ArrowError> {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(bytes.clone())?;
+    let is_of_column = |&leaf: &usize| builder.parquet_schema().get_column_root_idx(leaf) == column.index;
+    for row_group in builder.metadata().row_groups() {
+        for leaf in (0..row_group.num_columns()).filter(is_of_column) {
+            let chunk = row_group.column(leaf);
+            let by = match chunk.compression() {
+                Compression::BROTLI(_) => "Brotli",
+                Compression::LZO => "LZO",
+                _ if is_encrypted(bytes, chunk.byte_range()) => {
+                    return Ok(Some(Error::Encrypted { what: format!("column {}", shown(&column.name)) }));
+                }
+                _ => continue,
+            };
+            return Ok(Some(Error::Compression { column: column.name.clone(), by }));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a chunk of a Parquet file starts as encrypted ones do: with the length of an encrypted page header. Others start with a page header, whose
+/// first two fields are integers.
+fn is_encrypted(bytes: &[u8], (start, length): (u64, u64)) -> bool {
+    /// Bytes that encryption adds to a header.
+    const LEAST: u64 = 28;
+    const INTEGER: u8 = 0x15;
+    let header = usize::try_from(start).ok().and_then(|start| bytes.get(start..)?.first_chunk());
+    header.is_some_and(|header: &[u8; 4]| {
+        let is_plain = header[0] == INTEGER && header[2] == INTEGER;
+        !is_plain && (LEAST..length).contains(&u32::from_le_bytes(*header).into())
+    })
 }
 
 /// What a reader panics about in a malformed file is an error of the file, as others.

@@ -102,6 +102,14 @@ pub enum Error {
 
     #[error("not a valid {kind:?} file, or not a whole one: {}", printable(&error.to_string()))]
     Columns { kind: Kind, error: ArrowError },
+    #[error(
+        "column {} is compressed with {by}, which this program does not read: write the file with Zstandard, gzip, Snappy or \
+         LZ4, or without compression",
+        shown(column)
+    )]
+    Compression { column: String, by: &'static str },
+    #[error("{what} is encrypted, which this program does not read: write the file without encryption")]
+    Encrypted { what: String },
     #[error("the file has no columns")]
     NoColumns,
     #[error("column {} holds {found}, which are no numbers that are read here", shown(column))]

@@ -1074,17 +1074,12 @@ fn standard_input_and_several_files() {
         ("members.csv.gz", &["--column", "price", "--skip-missing"][..], "4 2"),
         ("compressed.npz", &[], "5 12"),
         ("snappy.parquet", &["--column", "count"], "6 23"),
-        ("stream.arrows", &["--column", "count"], "error"),
+        ("stream.arrows", &["--column", "count"], "6 23"),
+        ("legacy.arrows", &["--column", "count"], "6 23"),
         ("lz4.feather", &["--column", "count"], "6 23"),
         ("array.npy.gz", &[], "5 12"),
     ] {
         let bytes = std::fs::read(data(name)).expect("the file is there");
-        if expected == "error" {
-            // Nothing tells a stream from numbers but its name.
-            let output = piped(&[options, &["-"]].concat(), &bytes);
-            assert_eq!(output.status.code(), Some(1));
-            continue;
-        }
         assert_eq!(sum(options, &bytes), expected, "{name}");
     }
     let output = piped(&["-"], b"");
@@ -1265,6 +1260,10 @@ fn damaged_files() {
         "lz4.feather",
         "zstd.arrow",
         "stream.arrows",
+        "legacy.arrows",
+        "brotli.parquet",
+        "encrypted.parquet",
+        "encrypted_column.parquet",
         "stored.npz",
         "compressed.npz",
         "members.csv.gz",
@@ -1286,7 +1285,7 @@ fn damaged_files() {
             let output = run(&options, &file(&extension, &whole[..whole.len() * part / 8]));
             let message = text(output.stderr);
             // A stream has no end, and gzip's first member is a file of its own.
-            let may_be_whole = name == "stream.arrows" || name == "members.csv.gz";
+            let may_be_whole = name.ends_with(".arrows") || name == "members.csv.gz";
             assert!(
                 output.status.code() == Some(1) || may_be_whole && output.status.success(),
                 "{name}: {message}"
@@ -1701,4 +1700,53 @@ fn keys_that_come_back() {
     for options in [&["--by", "k", "--op", "sum"][..], &["--by", "k", "--op", "sum", "--runs"]] {
         assert_eq!(csv(options, &together), "k,sum\nb,3.5\na,4.0\n");
     }
+}
+
+#[test]
+fn parquet_that_is_not_read() {
+    let brotli = |column: &str| {
+        format!(
+            "column `{column}` is compressed with Brotli, which this program does not read: write the file with Zstandard, \
+             gzip, Snappy or LZ4, or without compression"
+        )
+    };
+    let encrypted = |what: &str| {
+        format!("{what} is encrypted, which this program does not read: write the file without encryption")
+    };
+    let bytes = |name: &str| std::fs::read(data(name)).expect("the file is there");
+    for (name, options, message) in [
+        ("brotli.parquet", &["--column", "count"][..], brotli("count")),
+        ("partly_brotli.parquet", &["--column", "price"], brotli("price")),
+        ("partly_brotli.parquet", &["--column", "count", "--by", "price"], brotli("price")),
+        ("encrypted.parquet", &["--column", "count"], encrypted("the Parquet file")),
+        ("encrypted_column.parquet", &["--column", "count"], encrypted("column `count`")),
+    ] {
+        expect_error(options, &data(name), &message);
+        // Whatever it is called.
+        expect_error(options, &file(".bin", bytes(name)), &message);
+    }
+    // Other columns of such files are read.
+    for name in ["partly_brotli.parquet", "encrypted_column.parquet"] {
+        let column = if name.starts_with("partly") { "count" } else { "price" };
+        let sum = lines(&["--column", column, "--op", "max"], &data(name));
+        assert_eq!(sum[1].1, if column == "count" { "9" } else { "6.0" }, "{name}");
+    }
+}
+
+/// Arrow streams, of today and from before Arrow 0.15, by their first bytes.
+#[test]
+fn streams_by_their_bytes() {
+    for name in ["stream.arrows", "legacy.arrows"] {
+        let bytes = std::fs::read(data(name)).expect("the file is there");
+        for extension in ["", ".bin", ".csv", ".arrow", ".arrows"] {
+            let stream = file(extension, &bytes);
+            let sum = lines(&["--column", "count", "--op", "sum"], &stream);
+            assert_eq!(sum, [("count", "6"), ("sum", "23")].map(|(name, value)| (name.into(), value.into())));
+        }
+    }
+    // Raw numbers that start with the same bytes are none.
+    let ones = file(".bin", bytemuck::cast_slice(&[-1_i32, 16, 1, 0]));
+    expect(&["--dtype", "i32"], &ones, ["4", "16", "-1", "16", "4.0"]);
+    let small = file(".bin", bytemuck::cast_slice(&[16_i32, 1, 2, 3, 4, 5]));
+    expect(&["--dtype", "i32"], &small, ["6", "31", "1", "16", "5.166666666666667"]);
 }

@@ -1,5 +1,6 @@
 """Makes the files beside it by other programs than this one: numpy, pandas, polars and pyarrow, of PyPI."""
 
+import base64
 import gzip
 import io
 import zipfile
@@ -10,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
+import pyarrow.parquet.encryption
 
 city = ["oslo", "rome", "oslo", "rome", "oslo", "oslo"]
 price = [1.5, None, -2.0, 8.0, None, 0.25]
@@ -34,6 +36,36 @@ pa.feather.write_feather(table, "zstd.arrow", compression="zstd")
 with pa.ipc.new_stream("stream.arrows", table.schema) as stream:
     for batch in table.to_batches(max_chunksize=4):
         stream.write_batch(batch)
+small = pa.table({"count": table["count"], "price": pa.array([1.5, 2, 3, 4, 5, 6], pa.float64())})
+# As before Arrow 0.15.
+legacy = pa.ipc.IpcWriteOptions(use_legacy_format=True)
+with pa.ipc.new_stream("legacy.arrows", small.schema, options=legacy) as stream:
+    stream.write_table(small)
+
+pa.parquet.write_table(small.select(["count"]), "brotli.parquet", compression="brotli")
+pa.parquet.write_table(small, "partly_brotli.parquet", compression={"count": "snappy", "price": "brotli"})
+
+
+class Keys(pyarrow.parquet.encryption.KmsClient):
+    """Wraps keys in nothing."""
+
+    def __init__(self, _):
+        super().__init__()
+
+    def wrap_key(self, key, _):
+        return base64.b64encode(key)
+
+    def unwrap_key(self, key, _):
+        return base64.b64decode(key)
+
+
+for name, footer_is_plain in [("encrypted", False), ("encrypted_column", True)]:
+    encryption = pyarrow.parquet.encryption.EncryptionConfiguration(
+        footer_key="footer", column_keys={"column": ["count"]}, plaintext_footer=footer_is_plain
+    )
+    factory = pyarrow.parquet.encryption.CryptoFactory(Keys)
+    properties = factory.file_encryption_properties(pyarrow.parquet.encryption.KmsConnectionConfig(), encryption)
+    pa.parquet.write_table(small, f"{name}.parquet", compression="none", encryption_properties=properties)
 
 numbers = np.array([3, -1, 4, 1, 5], dtype=np.int32)
 np.savez("stored.npz", weights=numbers.astype(np.float64) / 2, bias=numbers)
