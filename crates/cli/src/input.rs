@@ -10,8 +10,10 @@ use clap::ValueEnum;
 use gpu_reduce::{Element, f16};
 
 use super::columns::Columns;
-use super::error::Error;
+use super::error::{Error, shown};
+use super::inferred::Inferred;
 use super::keys::Keys;
+use super::report::say;
 use super::results::Value;
 use super::table::Selection;
 use super::{file, foreign, npy, npz};
@@ -52,9 +54,9 @@ pub enum Dtype {
 /// Which files, and how to read them.
 #[derive(clap::Args)]
 pub struct InputArgs {
-    /// The type of a raw file's numbers; the type to parse a CSV column as, if not f64; the type that other files must have.
+    /// The type of a raw file's numbers; the type to parse a CSV column as; the type that other files must have.
     ///
-    /// NumPy's names do too, as float32. Truth values are u8, 0 and 1.
+    /// Without it, a CSV column of integers alone is i64, and any other f64. NumPy's names do too, as float32. Truth values are u8, 0 and 1.
     #[arg(long, ignore_case = true)]
     dtype: Option<Dtype>,
 
@@ -140,6 +142,12 @@ impl InputArgs {
     }
 }
 
+/// Files whose formats are known.
+pub struct Files {
+    files: Vec<File>,
+    skip_missing: bool,
+}
+
 /// Files whose formats and type of numbers are known.
 pub struct Input {
     files: Vec<File>,
@@ -149,12 +157,16 @@ pub struct Input {
 
 struct File {
     path: PathBuf,
+    /// The type of the numbers; none of a CSV column until it is parsed, if nobody names it.
+    dtype: Option<Dtype>,
     format: Format,
 }
 
 enum Format {
     Npy(npy::Header, Bytes),
     Csv(Selection, Bytes),
+    /// A column of a CSV file, parsed as the type that its fields have.
+    Parsed(Inferred, Rows),
     Columns(Columns),
     Raw(Bytes),
 }
@@ -173,40 +185,92 @@ impl Rows {
     pub fn keys_of(&mut self, column: &str) -> &mut Keys {
         self.keys.get_or_insert_with(|| Keys::of_column(column.to_owned()))
     }
+
+    /// Adds those of the next file.
+    fn append(&mut self, next: &Rows) {
+        self.missing += next.missing;
+        match (&mut self.keys, &next.keys) {
+            (Some(keys), Some(next)) => keys.append(next),
+            (keys @ None, next) => *keys = next.clone(),
+            (Some(_), None) => {}
+        }
+    }
 }
 
-impl Input {
-    /// Opens the files that `args` name, whose numbers are of one type.
+impl Files {
+    /// Opens the files that `args` name.
     ///
     /// # Errors
     ///
     /// If a file cannot be read, is malformed, does not have the type or format asked for, or has a format that is not read here.
-    pub fn open(args: &InputArgs) -> Result<Input, Error> {
+    pub fn open(args: &InputArgs) -> Result<Files, Error> {
         if args.files.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
             return Err(Error::TwiceStandardInput);
         }
         let mut files = Vec::new();
-        let mut of_first = None;
         for path in &args.files {
             let (dtype, format) = open(args, path).map_err(|error| in_file(args.files.len(), path, error))?;
-            let first = *of_first.get_or_insert(dtype);
-            if dtype != first {
-                return Err(Error::OtherTypes { path: path.clone(), dtype, first });
-            }
-            files.push(File { path: path.clone(), format });
+            files.push(File { path: path.clone(), dtype, format });
         }
-        let dtype = of_first.ok_or(Error::NoDtype)?;
-        Ok(Input { files, dtype, skip_missing: args.skip_missing })
+        Ok(Files { files, skip_missing: args.skip_missing })
     }
 
-    /// Whether it is a table, whose columns have names.
-    pub fn is_table(&self) -> bool {
+    /// Whether they are tables, whose columns have names.
+    pub fn are_tables(&self) -> bool {
         self.files.iter().any(|file| matches!(file.format, Format::Csv(..) | Format::Columns(_)))
     }
 
+    /// Finds the type of all numbers. Parses CSV columns whose type nobody names: they are i64 if all fields are integers that fit it,
+    /// and no other file has f64; else f64.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherTypes`]; as [`Selection::parse`].
+    pub fn typed(mut self) -> Result<Input, Error> {
+        let count = self.files.len();
+        for File { path, dtype, format } in &mut self.files {
+            if let (None, Format::Csv(selection, bytes)) = (&dtype, &format) {
+                let (mut inferred, mut rows) = (Inferred::default(), Rows::default());
+                let parsed = selection.parse(bytes, Dtype::f64, &mut |text| inferred.push(text), &mut rows);
+                parsed.map_err(|error| in_file(count, path, error))?;
+                *dtype = inferred.dtype();
+                *format = Format::Parsed(inferred, rows);
+            }
+        }
+        let has = |dtype| self.files.iter().any(|file| file.dtype == Some(dtype));
+        let of_csv = if has(Dtype::i64) && !has(Dtype::f64) { Dtype::i64 } else { Dtype::f64 };
+        for File { path, dtype, format } in &mut self.files {
+            if let Format::Parsed(inferred, _) = format {
+                *dtype = Some(of_csv);
+                if let Some(field) = inferred.become_of(of_csv) {
+                    say(&format!(
+                        "note: `{}`: {} does not fit i64: this column of integers is read as f64, which has 53 bits; \
+                         choose another type with --dtype",
+                        path.display(),
+                        shown(field)
+                    ));
+                }
+            }
+        }
+        let first = self.files.first().and_then(|file| file.dtype).ok_or(Error::NoDtype)?;
+        for File { path, dtype, .. } in &self.files {
+            if let Some(dtype) = dtype.filter(|&dtype| dtype != first) {
+                return Err(Error::OtherTypes { path: path.clone(), dtype, first });
+            }
+        }
+        Ok(Input { files: self.files, dtype: first, skip_missing: self.skip_missing })
+    }
+}
+
+impl Input {
     /// The type of the numbers.
     pub fn dtype(&self) -> Dtype {
         self.dtype
+    }
+
+    /// Whether nobody named the type: it is that of the fields of a CSV file.
+    pub fn is_inferred(&self) -> bool {
+        self.files.iter().any(|file| matches!(file.format, Format::Parsed(..)))
     }
 
     /// Whether rows without a value are left out.
@@ -293,13 +357,13 @@ fn in_file(files: usize, path: &Path, error: Error) -> Error {
     }
 }
 
-/// The type and format of a file. It is raw if `args` say so; else what it starts as or is named as; else CSV if there is an option for CSV, or where it
+/// The type and format of a file, without the type of a CSV column that nobody names. It is raw if `args` say so; else what it starts as or is named as; else CSV if there is an option for CSV, or where it
 /// is text and no type of raw numbers is given; else raw.
-fn open(args: &InputArgs, path: &Path) -> Result<(Dtype, Format), Error> {
+fn open(args: &InputArgs, path: &Path) -> Result<(Option<Dtype>, Format), Error> {
     let dtype = args.dtype;
     let bytes = file::read(path)?;
     if args.raw {
-        return Ok((dtype.ok_or(Error::NoDtype)?, Format::Raw(bytes)));
+        return Ok((Some(dtype.ok_or(Error::NoDtype)?), Format::Raw(bytes)));
     }
     let (inner, mut bytes) = file::decompressed(path, bytes)?;
     let path = || path.to_owned();
@@ -321,7 +385,7 @@ fn open(args: &InputArgs, path: &Path) -> Result<(Dtype, Format), Error> {
     if is_npy {
         args.none_but(allowed, "a NumPy file, which has neither names nor keys")?;
         let header = npy::Header::parse(&bytes)?;
-        return Ok((npy_dtype(&header.descr, dtype)?, Format::Npy(header, bytes)));
+        return Ok((Some(npy_dtype(&header.descr, dtype)?), Format::Npy(header, bytes)));
     }
     if let Some(what) = foreign::by_magic(&bytes) {
         return Err(Error::Foreign { path: path(), what });
@@ -334,7 +398,7 @@ fn open(args: &InputArgs, path: &Path) -> Result<(Dtype, Format), Error> {
         let (columns, of_file) = Columns::open(kind, bytes, &selection())?;
         return match dtype.filter(|&dtype| dtype != of_file) {
             Some(dtype) => Err(Error::OtherDtype { held: format!("{of_file:?}"), dtype }),
-            None => Ok((of_file, Format::Columns(columns))),
+            None => Ok((Some(of_file), Format::Columns(columns))),
         };
     }
     let is_text = foreign::is_text(&bytes);
@@ -344,7 +408,7 @@ fn open(args: &InputArgs, path: &Path) -> Result<(Dtype, Format), Error> {
         if foreign::has_nul(&bytes) {
             return Err(Error::NotText { path: path() });
         }
-        return Ok((dtype.unwrap_or(Dtype::f64), Format::Csv(selection(), bytes)));
+        return Ok((dtype, Format::Csv(selection(), bytes)));
     }
     if let Some(what) = foreign::by_name(&inner) {
         return Err(Error::Foreign { path: path(), what });
@@ -352,7 +416,8 @@ fn open(args: &InputArgs, path: &Path) -> Result<(Dtype, Format), Error> {
     if is_text || foreign::is_named_text(&inner) {
         return Err(Error::Text { path: path() });
     }
-    Ok((dtype.ok_or(if bytes.is_empty() { Error::Nothing } else { Error::NoDtype })?, Format::Raw(bytes)))
+    let dtype = dtype.ok_or(if bytes.is_empty() { Error::Nothing } else { Error::NoDtype })?;
+    Ok((Some(dtype), Format::Raw(bytes)))
 }
 
 impl File {
@@ -369,6 +434,10 @@ impl File {
                 let values = values.to_mut();
                 let mut parse = |text: &str| text.parse().map(|value| values.push(value)).is_ok();
                 return selection.parse(bytes, dtype, &mut parse, rows);
+            }
+            Format::Parsed(inferred, of_file) => {
+                rows.append(of_file);
+                Cow::Borrowed(inferred.bytes())
             }
             Format::Columns(columns) => {
                 let bytes = columns.read(rows)?;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::mem::{replace, take};
 
 /// The keys of all rows. Each is the number of its text, in the order in which texts first appear.
+#[derive(Clone)]
 pub struct Keys {
     /// Their column, as the header calls it, or its index where there is none.
     pub column: String,
@@ -28,15 +29,29 @@ impl Keys {
 
     /// Takes the next row's key.
     pub fn push(&mut self, text: &[u8]) {
-        let number = match self.of_texts.get(text) {
-            Some(&number) => number,
-            None => {
-                let number = self.of_texts.len() as u64;
-                self.of_texts.insert(text.to_vec(), number);
-                number
-            }
-        };
+        let number = self.number(text);
         self.of_rows.push(number);
+    }
+
+    /// Takes the keys of all rows of the next file.
+    pub fn append(&mut self, next: &Keys) {
+        let mut numbers = vec![0; next.of_texts.len()];
+        // In their order, so that new ones are numbered as they appear.
+        let mut texts: Vec<_> = next.of_texts.iter().collect();
+        texts.sort_by_key(|&(_, &number)| number);
+        for (text, &number) in texts {
+            numbers[number as usize] = self.number(text);
+        }
+        self.of_rows.extend(next.of_rows.iter().map(|&number| numbers[number as usize]));
+    }
+
+    fn number(&mut self, text: &[u8]) -> u64 {
+        if let Some(&number) = self.of_texts.get(text) {
+            return number;
+        }
+        let number = self.of_texts.len() as u64;
+        self.of_texts.insert(text.to_vec(), number);
+        number
     }
 
     /// The keys by their values, where all are integers or all are numbers, else by the bytes of their texts. Empty

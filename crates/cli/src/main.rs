@@ -12,6 +12,7 @@ mod error;
 mod file;
 mod foreign;
 mod histogram;
+mod inferred;
 mod input;
 mod keys;
 mod npy;
@@ -35,7 +36,7 @@ use clap::Parser;
 use device::DeviceArg;
 use error::Error;
 use gpu_reduce::Device;
-use input::{Input, InputArgs};
+use input::{Files, InputArgs};
 use keys::Keys;
 use numbers::{Numbers, Quantity};
 use progress::Progress;
@@ -107,9 +108,10 @@ fn run(args: &Args) -> Result<(), Error> {
     }
     let device = args.device.open()?;
     let start = Instant::now();
-    let input = Input::open(&args.input)?;
-    args.slices.check(&input, args.quantities().len())?;
+    let files = Files::open(&args.input)?;
+    args.slices.check(&files, args.quantities().len())?;
 
+    let input = files.typed()?;
     let (mut numbers, rows) = numbers::of(&input)?;
     let numbers = &mut *numbers;
     let mut keys = rows.keys.map(Keys::ranked);

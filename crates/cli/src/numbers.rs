@@ -16,6 +16,7 @@ use gpu_reduce::{
 use super::error;
 use super::histogram::Histogram;
 use super::input::{Dtype, Input, Rows};
+use super::report::say;
 use super::results::{self, Output, Results, Value};
 use super::slices::Slices;
 
@@ -115,13 +116,15 @@ pub fn of(input: &Input) -> Result<(Box<dyn Numbers + '_>, Rows), error::Error> 
 
 fn typed<T: Number + FromStr>(input: &Input) -> Result<(Box<dyn Numbers + '_>, Rows), error::Error> {
     let (values, rows) = input.values::<T>()?;
-    Ok((Box::new(Typed { values, buffer: None }), rows))
+    Ok((Box::new(Typed { values, buffer: None, may_not_wrap: input.is_inferred() }), rows))
 }
 
 /// Numbers of type `T`.
 struct Typed<'a, T: Element> {
     values: Cow<'a, [T]>,
     buffer: Option<Buffer<T>>,
+    /// Whether sums and products that wrap are computed in a wider type: nobody asked for integers.
+    may_not_wrap: bool,
 }
 
 impl<T: Number> Typed<'_, T> {
@@ -131,6 +134,71 @@ impl<T: Number> Typed<'_, T> {
             None => self.values[..].data(),
             Some(buffer) => buffer.view(),
         }
+    }
+
+    /// A quantity of all, or of each slice.
+    fn quantity(
+        &self,
+        slices: Option<&Slices>,
+        quantity: Quantity,
+        ddof: u64,
+    ) -> Result<Results, error::Error> {
+        let data = self.data();
+        let target = match slices {
+            None => Target::All(data),
+            Some(slices) => Target::Each(slices.of(&data)?),
+        };
+        let results = target.quantity(quantity, ddof)?;
+        match quantity {
+            _ if !(T::IS_INTEGER && self.may_not_wrap) => Ok(results),
+            Quantity::Sum | Quantity::Nansum | Quantity::CompensatedSum if self.may_wrap(1) => {
+                let exact = target.reduce(ExactSum)?;
+                let is_same = (0..results.len()).all(|index| results.texts(index).eq(exact.texts(index)));
+                Ok(if is_same { results } else { exact })
+            }
+            Quantity::Prod => self.unless_too_large(results, slices, Prod, quantity),
+            Quantity::Sumsq if self.may_wrap(2) => {
+                self.unless_too_large(results, slices, SumOfSquares, quantity)
+            }
+            _ => Ok(results),
+        }
+    }
+
+    /// Whether the sum of their powers may not fit i64.
+    fn may_wrap(&self, power: i32) -> bool {
+        let largest = self.values.iter().map(|value| value.to_f64().abs()).fold(0.0, f64::max);
+        largest.powi(power) * self.values.len() as f64 > i64::MAX as f64 / 2.0
+    }
+
+    /// The results of `op`; if one does not fit i64, those of `op` of the numbers as f64, and a note.
+    fn unless_too_large(
+        &self,
+        results: Results,
+        slices: Option<&Slices>,
+        op: impl Op<f64, Output = f64>,
+        quantity: Quantity,
+    ) -> Result<Results, error::Error> {
+        let floats: Vec<f64> = self.values.iter().map(|value| value.to_f64()).collect();
+        let device = self.buffer.as_ref().map_or_else(Device::cpu, Buffer::device);
+        let floats = device.upload(&floats)?;
+        let data = floats.view();
+        let target = match slices {
+            None => Target::All(data),
+            Some(slices) => Target::Each(slices.of(&data)?),
+        };
+        let mut floats = target.outputs(op)?;
+        // A zero among factors whose product overflows.
+        floats.iter_mut().filter(|float| float.is_nan()).for_each(|float| *float = 0.0);
+        // One that wraps is 2^64 away, or more.
+        let is_near = |(index, float): (usize, &f64)| {
+            let mut integers = results.texts(index).filter_map(|text| text.parse::<f64>().ok());
+            integers.all(|integer| (integer - float).abs() <= 1e-6 * float.abs())
+        };
+        if floats.iter().enumerate().all(is_near) {
+            return Ok(results);
+        }
+        say(&format!("note: {} does not fit i64, and is computed in f64", quantity.name()));
+        Ok(f64::results(floats))
     }
 }
 
@@ -149,7 +217,7 @@ impl<T: Number> Numbers for Typed<'_, T> {
     }
 
     fn upload(&mut self, range: Range<usize>) -> Result<(), Error> {
-        let Self { values, buffer } = self;
+        let Self { values, buffer, .. } = self;
         buffer.as_mut().map_or(Ok(()), |buffer| buffer.write(range.start, &values[range]))
     }
 
@@ -158,7 +226,7 @@ impl<T: Number> Numbers for Typed<'_, T> {
     }
 
     fn reduce(&self, quantity: Quantity, ddof: u64) -> Result<Results, error::Error> {
-        Target::All(self.data()).quantity(quantity, ddof)
+        self.quantity(None, quantity, ddof)
     }
 
     fn text(&self, index: usize) -> String {
@@ -170,7 +238,7 @@ impl<T: Number> Numbers for Typed<'_, T> {
     }
 
     fn reduce_each(&self, slices: &Slices, quantity: Quantity, ddof: u64) -> Result<Results, error::Error> {
-        Target::Each(slices.of(&self.data())?).quantity(quantity, ddof)
+        self.quantity(Some(slices), quantity, ddof)
     }
 }
 

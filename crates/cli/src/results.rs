@@ -13,6 +13,11 @@ pub struct Results {
 }
 
 impl Results {
+    /// How many results.
+    pub fn len(&self) -> usize {
+        self.numbers.len() / self.width
+    }
+
     /// The numbers of result `index` as text: with as many digits as tell them from their neighbours, a float with its point.
     pub fn texts(&self, index: usize) -> impl Iterator<Item = String> {
         (index * self.width..(index + 1) * self.width).map(|number| self.numbers.text(number))
@@ -66,6 +71,8 @@ pub trait Value: Output + Debug {
 
 /// Some of one type.
 trait Numbers {
+    fn len(&self) -> usize;
+
     fn text(&self, index: usize) -> String;
 
     fn bytes(&self) -> &[u8];
@@ -74,6 +81,10 @@ trait Numbers {
 }
 
 impl<V: Value> Numbers for Vec<V> {
+    fn len(&self) -> usize {
+        self[..].len()
+    }
+
     fn text(&self, index: usize) -> String {
         format!("{:?}", self[index])
     }

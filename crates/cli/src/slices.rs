@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use gpu_reduce::{Device, Element, Reduce as _, Runs, Segments, View};
 
 use super::error::Error;
-use super::input::{Axis, Input};
+use super::input::{Axis, Files, Input};
 use super::keys::Ranks;
 use super::report::Format;
 use super::results::Results;
@@ -93,13 +93,13 @@ impl SlicesArgs {
         rows.or(self.columns.map(|number| (Axis::Column, number)))
     }
 
-    /// An error where the input has no such slices, or a file cannot have the results of so many operators.
+    /// An error where the files have no such slices, or a file cannot have the results of so many operators.
     ///
     /// # Errors
     ///
     /// [`Error::NoMatrix`], [`Error::NotNpyName`], [`Error::OneOperator`].
-    pub fn check(&self, input: &Input, operators: usize) -> Result<(), Error> {
-        if let Some((axis, _)) = self.axis().filter(|_| input.is_table()) {
+    pub fn check(&self, files: &Files, operators: usize) -> Result<(), Error> {
+        if let Some((axis, _)) = self.axis().filter(|_| files.are_tables()) {
             return Err(Error::NoMatrix { axis });
         }
         match &self.output {
