@@ -1746,3 +1746,159 @@ fn streams_by_their_bytes() {
     let small = file(".bin", bytemuck::cast_slice(&[16_i32, 1, 2, 3, 4, 5]));
     expect(&["--dtype", "i32"], &small, ["6", "31", "1", "16", "5.166666666666667"]);
 }
+
+/// The fields of a CSV file of one column of these.
+fn column(fields: &[&str]) -> TempPath {
+    file(".csv", "x\n".to_owned() + &fields.join("\n") + "\n")
+}
+
+#[test]
+fn columns_of_integers() {
+    let of = |fields: &[&str], ops: &str| {
+        let options = ["--header", "--column", "x", "--skip-missing", "--csv", "--op", ops];
+        let printed = printed(&options, &[&column(fields)]);
+        let line = printed.lines().nth(1).expect("a row of results");
+        line.splitn(3, ',').nth(2).expect("the results after count and missing").to_owned()
+    };
+    // 2^53 + 1, which f64 has not.
+    let precise = ["9007199254740993", "9007199254740993", "1"];
+    assert_eq!(of(&precise, "sum,exact_sum,max"), "18014398509481987,9007199254740993,18014398509481987");
+    assert_eq!(of(&["9007199254740993", "NA", "", "9007199254740992"], "sum,argmax"), "18014398509481985,0");
+    assert_eq!(of(&["-9223372036854775808", "+7", "-0"], "min,max"), "-9223372036854775808,7");
+    assert_eq!(of(&["NA", ""], "sum"), "0.0");
+    let keyed = file(".csv", "k,x\na,9007199254740993\na,9007199254740993\na,1\nb,3\n");
+    assert_eq!(csv(&["--by", "k", "--op", "sum"], &keyed), "k,sum\na,18014398509481987\nb,3\n");
+
+    // With one that is no integer, all are f64, those before it too.
+    for fields in [
+        &["9007199254740993", "-0", "9007199254740995", "0.5"][..],
+        &["-0", "1e3"],
+        &["-0", "0.0", "-0"],
+        &["9223372036854775807", "NaN", "3"],
+        &["1", "NA", "-0", "2.", "99999999999999999999"],
+    ] {
+        let ops = "sum,min,max,nanmin,minmax,mean,exact_sum,norm_l1,argmin";
+        let options = ["--header", "--skip-missing", "--csv", "--op", ops];
+        let fields = column(fields);
+        let as_floats = printed(&[&options[..], &["--dtype", "f64"]].concat(), &[&fields]);
+        assert_eq!(printed(&options, &[&fields]), as_floats);
+    }
+    assert_eq!(of(&["-0", "0.5"], "min"), "-0.0");
+    // With --dtype they are what it says.
+    let printed = printed(&["--dtype", "f64", "--csv", "--op", "sum"], &[&column(&["1", "2"])]);
+    assert_eq!(printed, "count,sum\n2,3.0\n");
+}
+
+/// What a run prints as CSV, and the notes beside it.
+fn with_notes(options: &[&str], files: &[&Path]) -> (String, String) {
+    let output = Command::new(PROGRAM).args(["--device", "cpu", "--csv"]).args(options).args(files).output();
+    let output = output.expect("the program starts");
+    (text(output.stdout), without_times(output.stderr))
+}
+
+#[test]
+fn integers_that_do_not_fit() {
+    for (large, sum) in [("9223372036854775808", "9.223372036854776e18"), ("-99999999999999999999", "-1e20")]
+    {
+        let fields = column(&["1", large, "2"]);
+        let note = format!(
+            "note: `{}`: `{large}` does not fit i64: this column of integers is read as f64, which has 53 bits; choose \
+             another type with --dtype\n",
+            fields.display()
+        );
+        assert_eq!(with_notes(&["--op", "sum"], &[&fields]), (format!("count,sum\n3,{sum}\n"), note.clone()));
+        assert_eq!(with_notes(&["--op", "sum", "--dtype", "f64"], &[&fields]).1, "");
+        // Floats may be written so, too.
+        for fields in [&[large, "0.5"][..], &["0.5", large], &["1", large, "2e0", "1"]] {
+            assert_eq!(with_notes(&["--op", "sum"], &[&column(fields)]).1, "", "{fields:?}");
+        }
+    }
+
+    // Nor do their sums wrap, which nobody asked to be of 64 bits.
+    let most = "9223372036854775807";
+    let least = "-9223372036854775808";
+    for (fields, op, result, has_note) in [
+        (&[most, most][..], "sum", "18446744073709551614", false),
+        (&[most, "0"], "sum", most, false),
+        (&[least, least, "1"], "sum", "-18446744073709551615", false),
+        (&[most, most], "nansum", "18446744073709551614", false),
+        (&[most, most], "compensated_sum", "18446744073709551614", false),
+        (&[most, most], "mean", "9.223372036854776e18", false),
+        (&[most], "prod", most, false),
+        (&[most, "2"], "prod", "1.8446744073709552e19", true),
+        (&["4611686018427387904", "2"], "prod", "9.223372036854776e18", true),
+        (&["4611686018427387904", "-2"], "prod", least, false),
+        (&["4294967296", "4294967296"], "prod", "1.8446744073709552e19", true),
+        (&["4294967296", "4294967296", "0"], "prod", "0", false),
+        (&["4294967296", "1"], "sumsq", "1.8446744073709552e19", true),
+        (&["3000000000", "1"], "sumsq", "9000000000000000001", false),
+    ] {
+        let note = if has_note {
+            format!("note: {op} does not fit i64, and is computed in f64\n")
+        } else {
+            "".into()
+        };
+        let count = fields.len();
+        let expected = format!("count,{op}\n{count},{result}\n");
+        assert_eq!(with_notes(&["--op", op], &[&column(fields)]), (expected, note.clone()), "{fields:?}");
+        // As the values of a key beside another one, whose result has the same type.
+        let lines = fields.iter().fold("k,x\nb,6\n".to_owned(), |csv, field| csv + &format!("a,{field}\n"));
+        for device in ["cpu", "emulator"] {
+            let options = ["--by", "k", "--op", op, "--device", device];
+            let output = run(&options, &file(".csv", &lines));
+            assert_eq!(text(output.stderr), note);
+            let other = if op == "sumsq" { "36" } else { "6" };
+            let point = if has_note || op == "mean" { ".0" } else { "" };
+            assert_eq!(text(output.stdout), format!("k,{op}\nb,{other}{point}\na,{result}\n"));
+        }
+    }
+    let factors: Vec<String> = (1..=400).map(|factor| factor.to_string()).collect();
+    let mut factors: Vec<&str> = factors.iter().map(String::as_str).collect();
+    assert_eq!(
+        with_notes(&["--op", "prod"], &[&column(&factors[..20])]).0,
+        "count,prod\n20,2432902008176640000\n"
+    );
+    assert_eq!(
+        with_notes(&["--op", "prod"], &[&column(&factors[..22])]).0,
+        "count,prod\n22,1.1240007277776077e21\n"
+    );
+    factors.push("0");
+    assert_eq!(
+        with_notes(&["--op", "prod"], &[&column(&factors)]),
+        ("count,prod\n401,0\n".into(), String::new())
+    );
+    // Where integers are asked for they wrap, as the help says.
+    let wraps = with_notes(&["--op", "sum", "--dtype", "i64"], &[&column(&[most, most])]);
+    assert_eq!(wraps, ("count,sum\n2,-2\n".into(), String::new()));
+}
+
+#[test]
+fn columns_of_several_files_have_one_type() {
+    let integers = column(&["9007199254740993"]);
+    let [floats, none] = [column(&["0.5"]), file(".csv", "x\n")];
+    let [of_i64, of_f64] =
+        [npy_of("<i8", "(1,)", &1_i64.to_le_bytes()), npy_of("<f8", "(1,)", &2_f64.to_le_bytes())];
+    for (files, sum) in [
+        ([&integers, &integers], "18014398509481986"),
+        ([&integers, &floats], "9007199254740992.0"),
+        ([&floats, &integers], "9007199254740992.0"),
+        ([&integers, &none], "9007199254740993"),
+        ([&none, &integers], "9007199254740993"),
+        ([&none, &none], "0.0"),
+        ([&integers, &of_i64], "9007199254740994"),
+        ([&of_i64, &integers], "9007199254740994"),
+        ([&integers, &of_f64], "9007199254740994.0"),
+        ([&of_f64, &floats], "2.5"),
+        ([&of_f64, &none], "2.0"),
+    ] {
+        let (printed, notes) = with_notes(&["--op", "sum"], &files.map(|file| &**file));
+        assert_eq!(printed.lines().nth(1).and_then(|line| line.split(',').nth(1)), Some(sum), "{notes}");
+        assert_eq!(notes, "");
+    }
+    // The keys of all files.
+    let [a, b] = [file(".csv", "k,x\nq,1\np,2\n"), file(".csv", "k,x\np,4\nr,8\nq,0.5\n")];
+    let (sorted, _) = with_notes(&["--by", "k", "--sort", "--op", "sum"], &[&a, &b]);
+    assert_eq!(sorted, "k,sum\np,6.0\nq,1.5\nr,8.0\n");
+    let (runs, _) = with_notes(&["--by", "k", "--runs", "--op", "sum"], &[&a, &b]);
+    assert_eq!(runs, "k,sum\nq,1.0\np,6.0\nr,8.0\nq,0.5\n");
+}
