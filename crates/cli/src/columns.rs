@@ -64,8 +64,8 @@ impl Columns {
     ///
     /// # Errors
     ///
-    /// [`Error::Columns`] where the file is malformed; [`Error::Encrypted`], [`Error::Compression`]; where there is no such column, or it
-    /// has no numbers.
+    /// [`Error::Columns`] where the file is malformed; [`Error::Encrypted`], [`Error::Compression`]; where there is no
+    /// such column, or it has no numbers.
     pub fn open(kind: Kind, bytes: Bytes, selection: &Selection) -> Result<(Columns, Dtype), Error> {
         if has_encrypted_footer(&bytes) {
             return Err(Error::Encrypted { what: "the Parquet file".into() });
@@ -185,8 +185,8 @@ fn unread(bytes: &Bytes, column: &Column) -> Result<Option<Error>, ArrowError> {
     Ok(None)
 }
 
-/// Whether a chunk of a Parquet file starts as encrypted ones do: with the length of an encrypted page header. Others start with a page header, whose
-/// first two fields are integers.
+/// Whether a chunk of a Parquet file starts as encrypted ones do: with the length of an encrypted page header. Others
+/// start with a page header, whose first two fields are integers.
 fn is_encrypted(bytes: &[u8], (start, length): (u64, u64)) -> bool {
     /// Bytes that encryption adds to a header.
     const LEAST: u64 = 28;

@@ -50,7 +50,8 @@ impl Inferred {
         }
     }
 
-    /// Has the numbers as `dtype`, which is i64 only if they fit it. Returns an integer for which a column of integers is f64.
+    /// Makes the numbers `dtype`, which is i64 only if they fit it. Returns the integer that does not fit i64, if a column
+    /// of integers is f64 for it.
     pub fn become_of(&mut self, dtype: Dtype) -> Option<&str> {
         if dtype == Dtype::f64 {
             self.make_floats();

@@ -66,9 +66,11 @@ pub struct InputArgs {
     #[arg(long)]
     column: Option<String>,
 
-    /// Print a result for each key that rows of a CSV, Parquet or Arrow file have in this column, as CSV; --column has the values.
+    /// Print a result for each key that rows of a CSV, Parquet or Arrow file have in this column, as CSV; --column
+    /// has the values.
     ///
-    /// The rows of one key stand together, or are sorted by --sort; for runs of equal keys see --runs. Keys are compared as numbers, where all are such, or as text. Indices, as of argmax, count from the first row of the key.
+    /// The rows of one key stand together, or are sorted by --sort; for runs of equal keys see --runs. Keys are
+    /// compared as numbers, where all are such, or as text. Indices, as of argmax, count from the first row of the key.
     /// With this option any file is CSV, as with --column.
     #[arg(long, value_name = "COLUMN", group = "slices")]
     by: Option<String>,
@@ -220,8 +222,8 @@ impl Files {
         self.files.iter().any(|file| matches!(file.format, Format::Csv(..) | Format::Columns(_)))
     }
 
-    /// Finds the type of all numbers. Parses CSV columns whose type nobody names: they are i64 if all fields are integers that fit it,
-    /// and no other file has f64; else f64.
+    /// Finds the type of all numbers. Parses CSV columns whose type nobody names: they are i64 if all fields are
+    /// integers that fit it, and no other file has f64; else f64.
     ///
     /// # Errors
     ///
@@ -357,8 +359,10 @@ fn in_file(files: usize, path: &Path, error: Error) -> Error {
     }
 }
 
-/// The type and format of a file, without the type of a CSV column that nobody names. It is raw if `args` say so; else what it starts as or is named as; else CSV if there is an option for CSV, or where it
-/// is text and no type of raw numbers is given; else raw.
+/// The type and format of a file, without the type of a CSV column that nobody names.
+///
+/// It is raw if `args` say so; else what it starts as or is named as; else CSV if there is an option for CSV, or where
+/// it is text and no type of raw numbers is given; else raw.
 fn open(args: &InputArgs, path: &Path) -> Result<(Option<Dtype>, Format), Error> {
     let dtype = args.dtype;
     let bytes = file::read(path)?;

@@ -52,8 +52,8 @@ use slices::{Slices, SlicesArgs};
 struct Args {
     /// What to compute, instead of the default; several are separated by commas.
     ///
-    /// Sums and products of integers up to 32 bits have 64 bits; those of 64-bit integers wrap. In a CSV column that is read as i64
-    /// without --dtype, a sum that does not fit has 128 bits, and a product or sumsq is an f64, with a note.
+    /// Sums and products of integers up to 32 bits have 64 bits; those of 64-bit integers wrap. In a CSV column that is
+    /// read as i64 without --dtype, a sum that does not fit has 128 bits, and a product or sumsq is an f64, with a note.
     #[arg(long, value_delimiter = ',')]
     op: Vec<Quantity>,
 

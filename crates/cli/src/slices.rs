@@ -36,7 +36,8 @@ pub struct SlicesArgs {
     #[arg(long, requires = "by")]
     sort: bool,
 
-    /// With --by, print a result for each run of neighbouring rows that have one key: a key that comes back has several.
+    /// With --by, print a result for each run of neighbouring rows that have one key: a key that comes back has
+    /// several.
     #[arg(long, requires = "by", conflicts_with = "sort")]
     runs: bool,
 
@@ -57,8 +58,8 @@ impl SlicesArgs {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyComesBack`] if there is to be a result for each key, and one has several runs; as [`Input::matrix`] and
-    /// [`Reduce::runs`](gpu_reduce::Reduce::runs).
+    /// [`Error::KeyComesBack`] if there is to be a result for each key, and one has several runs; as
+    /// [`Input::matrix`] and [`Reduce::runs`](gpu_reduce::Reduce::runs).
     pub fn of(
         &self,
         input: &Input,
