@@ -58,7 +58,11 @@ pub trait Source: Copy + Send + Sync + sealed::Sealed {
     /// Asks for the cache lines of a range that is read soon, wherever it ends.
     fn prefetch(self, range: Range<usize>);
 
-    /// Bytes of a place for so many items: whole cache lines.
+    /// Bytes of the boundary on which places for items lie: a cache line, or the items' alignment if that is more.
+    #[doc(hidden)]
+    const BOUNDARY: usize;
+
+    /// Bytes of a place for so many items: a multiple of [`BOUNDARY`](Self::BOUNDARY).
     #[doc(hidden)]
     fn room(items: usize) -> usize;
 
@@ -67,7 +71,7 @@ pub trait Source: Copy + Send + Sync + sealed::Sealed {
     ///
     /// # Safety
     ///
-    /// The items are there, and the places have [`room`](Self::room) for them, on a boundary of cache lines.
+    /// The items are there, and the places have [`room`](Self::room) for them, on a [`BOUNDARY`](Self::BOUNDARY) each.
     #[doc(hidden)]
     unsafe fn gather(
         self,
@@ -145,8 +149,10 @@ impl<T: NoUninit + Send + Sync> Source for &[T] {
         let _ = range; // Rust has no function for it.
     }
 
+    const BOUNDARY: usize = if align_of::<T>() > LINE { align_of::<T>() } else { LINE };
+
     fn room(items: usize) -> usize {
-        (items * size_of::<T>()).next_multiple_of(LINE)
+        (items * size_of::<T>()).next_multiple_of(Self::BOUNDARY)
     }
 
     unsafe fn gather(
@@ -223,8 +229,10 @@ impl<A: Source, B: Source> Source for (A, B) {
         self.1.prefetch(range);
     }
 
+    const BOUNDARY: usize = if A::BOUNDARY > B::BOUNDARY { A::BOUNDARY } else { B::BOUNDARY };
+
     fn room(items: usize) -> usize {
-        A::room(items) + B::room(items)
+        (second_at::<A, B>(items) + B::room(items)).next_multiple_of(Self::BOUNDARY)
     }
 
     unsafe fn gather(
@@ -239,14 +247,19 @@ impl<A: Source, B: Source> Source for (A, B) {
         // SAFETY: as the caller vouches; each place has room for the items of both.
         unsafe {
             self.0.gather(first, stride, items, columns, places, pitch);
-            self.1.gather(first, stride, items, columns, places.add(A::room(items)), pitch);
+            self.1.gather(first, stride, items, columns, places.add(second_at::<A, B>(items)), pitch);
         }
     }
 
     unsafe fn gathered(place: *const u8, items: usize) -> Self {
         // SAFETY: as the caller vouches.
-        unsafe { (A::gathered(place, items), B::gathered(place.add(A::room(items)), items)) }
+        unsafe { (A::gathered(place, items), B::gathered(place.add(second_at::<A, B>(items)), items)) }
     }
+}
+
+/// Where in a place for pairs the items of the second source begin, in bytes: after those of the first.
+fn second_at<A: Source, B: Source>(items: usize) -> usize {
+    A::room(items).next_multiple_of(B::BOUNDARY)
 }
 
 /// Bytes of a cache line.
@@ -257,7 +270,8 @@ const LINE: usize = 64;
 /// two apart (Zen 5).
 const TILE: usize = 4;
 
-/// Bytes of the longest row of accumulators of up to 8 bytes, where the order counts.
+/// Bytes of the longest row of accumulators that folds in registers: that of one operator whose accumulators have up to
+/// 8 bytes, where the order counts.
 const LONGEST_ROW_BYTES: usize = 32 << 10;
 
 /// A chunk of more bytes than a level 2 cache holds is read four rows at a time, each as it lies, and not by strips: of those
@@ -311,8 +325,7 @@ pub(crate) fn fold_chunk<O: Op<S::Item>, S: Source>(
     #[cfg(target_arch = "x86_64")]
     {
         if has_avx512() {
-            let in_registers = const { !O::EXACT && matches!(size_of::<O::Accumulator>(), 4 | 8) };
-            if in_registers && row >= 128 && chunk.len() * size_of::<S::Item>() > LEVEL_2 {
+            if fold.fits_registers() && row >= 128 && chunk.len() * size_of::<S::Item>() > LEVEL_2 {
                 // SAFETY: the processor has what it is compiled for.
                 return unsafe { O::avx512_by_rows(fold) };
             }
@@ -358,7 +371,10 @@ trait Compiled<S: Source>: Op<S::Item> {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn avx512(fold: &Fold<'_, Self, S>) -> Self::Accumulator {
-        match const { if Self::EXACT { 0 } else { size_of::<Self::Accumulator>() } } {
+        if !fold.fits_registers() {
+            return fold.anywhere::<true>();
+        }
+        match const { size_of::<Self::Accumulator>() } {
             4 => fold.in_registers::<128, 16>(
                 |strip| avx512::fold_strip(fold.op, strip),
                 |first, others| avx512::fold_heads(fold.op, first, others),
@@ -369,7 +385,7 @@ trait Compiled<S: Source>: Op<S::Item> {
                 |first, others| avx512::fold_heads(fold.op, first, others),
                 |vector, by| avx512::shift(fold.op, vector, by),
             ),
-            _ => fold.anywhere::<true>(),
+            _ => unreachable!("of 4 or 8 bytes"),
         }
     }
 
@@ -507,6 +523,19 @@ struct Fold<'a, O: Op<S::Item>, S: Source> {
 }
 
 impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
+    /// Whether accumulators have the size that AVX-512 registers are used for, and a row of them no more than
+    /// [`LONGEST_ROW_BYTES`]. A row of two operators over `f16` may have twice that: 8,192 accumulators of two `f32` each.
+    #[inline(always)]
+    fn fits_registers(&self) -> bool {
+        let bytes = const { size_of::<O::Accumulator>() };
+        if const { O::EXACT || !matches!(size_of::<O::Accumulator>(), 4 | 8) } {
+            return false;
+        }
+        // One operator's longest row always fits: then nothing else is compiled.
+        let always = const { O::ROOM.least * 1024 * size_of::<O::Accumulator>() <= LONGEST_ROW_BYTES };
+        always || self.row * bytes <= LONGEST_ROW_BYTES
+    }
+
     /// What needs no instruction set. Where not `VECTORS`, the loops are left as they are written.
     #[inline(always)]
     fn anywhere<const VECTORS: bool>(&self) -> O::Accumulator {

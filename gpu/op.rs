@@ -179,10 +179,9 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     /// without any reduces on the CPU, and is an error that says so elsewhere.
     const KERNELS: Kernels = Kernels::NONE;
 
-    /// How many items accumulators have room for side by side, see [`width`]. Of an operator made of several: the least and the most of
-    /// those in which the order counts.
+    /// How many items accumulators have room for side by side, see [`width`].
     #[doc(hidden)]
-    const ROOM: [usize; 2] = room(size_of::<Self::Accumulator>(), Self::EXACT);
+    const ROOM: Room<Self, I> = Room::of_accumulator();
 
     /// The BLOCK of large inputs where a call names none. 1,024 where a multiprocessor has registers for two such blocks (sums, 2^28 `f32`:
     /// 237.3 µs, with 512 238.9); with more registers a thread, 512 (`argmin`, 2^24: 20.7, with 1,024 22.5; `mean` 17.95 and 18.7).
@@ -379,7 +378,7 @@ pub trait Reducer<I: Copy + 'static> {
 /// 32 KiB of shared memory for, four or eight bytes of each at a time. Where every order gives the same bits, one accumulator
 /// does. A power of two.
 pub const fn width<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> usize {
-    least(power_of_two(16, item_bytes), O::ROOM[0])
+    least(power_of_two(16, item_bytes), O::ROOM.least)
 }
 
 /// The BLOCK of calls that name none, for an input of so many bytes: of the six that which serves all types best, measured on
@@ -397,16 +396,45 @@ pub const fn default_block<O: Op<I>, I: Copy + 'static>(bytes: u64) -> u32 {
 #[doc(hidden)]
 pub const fn fold_alike<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> bool {
     let of_items = power_of_two(16, item_bytes);
-    O::ROOM[1] == 0 || least(of_items, O::ROOM[0]) == least(of_items, O::ROOM[1])
+    O::ROOM.most == 0 || least(of_items, O::ROOM.least) == least(of_items, O::ROOM.most)
 }
 
-/// [`Op::ROOM`] of accumulators of a size.
-const fn room(accumulator: usize, exact: bool) -> [usize; 2] {
-    if exact {
-        return [16, 0];
+/// How many items accumulators have room for side by side. Of an operator made of several: the least and the most of
+/// those in which the order counts. The size of a row of accumulators depends on it, so only this crate makes one: an
+/// operator elsewhere has that of its accumulator.
+#[doc(hidden)]
+pub struct Room<O, I> {
+    pub(crate) least: usize,
+    /// 0 where the order counts in none.
+    most: usize,
+    of: PhantomData<fn(O, I)>,
+}
+
+impl<O: Op<I>, I: Copy + 'static> Room<O, I> {
+    /// By the size of the operator's accumulator.
+    const fn of_accumulator() -> Self {
+        if O::EXACT {
+            return Self { least: 16, most: 0, of: PhantomData };
+        }
+        let bytes = size_of::<O::Accumulator>();
+        let room = least(power_of_two(64, bytes), if bytes > 4 { 4 } else { 8 });
+        Self { least: room, most: room, of: PhantomData }
     }
-    let room = least(power_of_two(64, accumulator), if accumulator > 4 { 4 } else { 8 });
-    [room, room]
+
+    /// That of another operator.
+    pub(crate) const fn same_as<P: Op<J>, J: Copy + 'static>() -> Self {
+        Self { least: P::ROOM.least, most: P::ROOM.most, of: PhantomData }
+    }
+
+    /// That of an operator made of two.
+    pub(crate) const fn of_both<A: Op<I>, B: Op<I>>() -> Self {
+        let (a, b) = (A::ROOM, B::ROOM);
+        Self {
+            least: least(a.least, b.least),
+            most: if a.most > b.most { a.most } else { b.most },
+            of: PhantomData,
+        }
+    }
 }
 
 /// The greatest power of two of parts of `size` bytes that `bytes` have room for; at least 1.

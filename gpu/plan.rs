@@ -97,11 +97,11 @@ impl Plan {
     ///
     /// # Panics
     ///
-    /// Unless `block` is a power of two from 32 to 1024, and `width` is a power of two.
+    /// Unless `block` is a power of two from 32 to 1024, and `width` one from 1 to 16, the items of a 16-byte load.
     #[inline]
     pub const fn new(len: u64, width: usize, block: u32) -> Self {
         assert_block(block);
-        assert!(width.is_power_of_two(), "a thread folds a power of two of items side by side");
+        assert!(width.is_power_of_two() && width <= 16, "a thread folds 1, 2, 4, 8 or 16 items side by side");
         Self::cut(len, width, block)
     }
 

@@ -24,7 +24,14 @@ impl<T: NoUninit + CheckedBitPattern + Zeroable + Send + Sync> Item for T {}
 /// assert_eq!(x.to_vec()?, [9, 2, 4, 1, 5]);
 /// # Ok::<(), gpu_reduce::Error>(())
 /// ```
-pub struct Buffer<T: Item>(Place<Vec<T>, Memory>);
+pub struct Buffer<T: Item>(Place<Vec<T>, OnGpu>);
+
+/// A buffer in a GPU's memory.
+struct OnGpu {
+    memory: Memory,
+    /// Elements. (Of those of no size the memory does not tell how many they are.)
+    len: usize,
+}
 
 /// A range of a [`Buffer`]'s elements, borrowed where they lie.
 #[derive(Clone, Copy)]
@@ -44,9 +51,8 @@ pub(crate) struct Part<'a, T> {
 }
 
 impl<T> Part<'_, T> {
-    /// All in a buffer's memory.
-    fn of(memory: &Memory) -> Self {
-        let len = memory.bytes().checked_div(size_of::<T>()).unwrap_or(0);
+    /// All of a buffer.
+    fn of(&OnGpu { ref memory, len }: &OnGpu) -> Self {
         Self { gpu: memory.gpu(), address: memory.address(0), len, elements: PhantomData }
     }
 
@@ -69,7 +75,7 @@ impl<T: Item> Buffer<T> {
             Gpu(gpu) => {
                 let mut memory = Memory::new(gpu, size_of_val(data))?;
                 memory.write(0, bytemuck::cast_slice(data))?;
-                Gpu(memory)
+                Gpu(OnGpu { memory, len: data.len() })
             }
         }))
     }
@@ -80,7 +86,7 @@ impl<T: Item> Buffer<T> {
             Gpu(gpu) => {
                 let mut memory = Memory::new(gpu, len.saturating_mul(size_of::<T>()))?;
                 memory.clear()?;
-                Gpu(memory)
+                Gpu(OnGpu { memory, len })
             }
         }))
     }
@@ -89,7 +95,7 @@ impl<T: Item> Buffer<T> {
     pub(crate) fn gpu(&self) -> Option<&'static cuda::Gpu> {
         match &self.0 {
             Cpu(_) => None,
-            Gpu(memory) => Some(memory.gpu()),
+            Gpu(buffer) => Some(buffer.memory.gpu()),
         }
     }
 
@@ -102,7 +108,7 @@ impl<T: Item> Buffer<T> {
     pub fn view_mut(&mut self) -> ViewMut<'_, T> {
         ViewMut(match &mut self.0 {
             Cpu(data) => Cpu(data),
-            Gpu(memory) => Gpu(Part::of(memory)),
+            Gpu(buffer) => Gpu(Part::of(buffer)),
         })
     }
 
@@ -119,7 +125,7 @@ impl<T: Item> Buffer<T> {
     pub fn view(&self) -> View<'_, T> {
         View(match &self.0 {
             Cpu(data) => Cpu(data),
-            Gpu(memory) => Gpu(Part::of(memory)),
+            Gpu(buffer) => Gpu(Part::of(buffer)),
         })
     }
 

@@ -196,6 +196,7 @@ fn reduce_columns<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
         columns,
         bytes: size_of::<S::Item>(),
         accumulator: size_of::<O::Accumulator>(),
+        boundary: S::BOUNDARY,
         room: S::room,
         // SAFETY: as the caller vouches.
         gather: &|first, len, columns, places, pitch| unsafe {
@@ -259,7 +260,8 @@ struct ColumnsOnCpu<'a> {
     /// Bytes of an item, and of an accumulator.
     bytes: usize,
     accumulator: usize,
-    /// As [`Source::room`].
+    /// As [`Source::BOUNDARY`] and [`Source::room`].
+    boundary: usize,
     room: fn(usize) -> usize,
     /// As [`Source::gather`].
     gather: &'a (dyn Fn(usize, usize, usize, *mut u8, usize) + Sync),
@@ -304,9 +306,9 @@ impl ColumnsOnCpu<'_> {
         let Self { plan, columns: Columns { count, inner, .. }, bytes, .. } = *self;
         let (len, inner) = (plan.len as usize, inner as usize);
         let matrices = count as usize / inner;
-        // Whole cache lines of items, and not a power of two of them from one column to the next, which caches have few
-        // places for.
-        let pitch = (self.room)(plan.chunk.min(plan.len) as usize) | size_of::<Unit>();
+        // Whole cache lines of items, an odd number of them (or of larger boundaries) from one column to the next: for
+        // columns a power of two apart caches have few places.
+        let pitch = (self.room)(plan.chunk.min(plan.len) as usize) | self.boundary;
         let line = size_of::<Unit>().div_ceil(bytes.max(1));
         let most = (GATHERED / pitch).max(line).next_multiple_of(line);
         let width = most.min(inner);
@@ -343,7 +345,9 @@ impl ColumnsOnCpu<'_> {
             let chunk = |chunk: usize| {
                 let range = self.plan.range(chunk as u32);
                 let len = (range.end - range.start) as usize;
-                with_scratch(width * outer * pitch, |scratch| {
+                // (Scratch memory itself begins on a boundary of cache lines.)
+                with_scratch(width * outer * pitch + self.boundary - size_of::<Unit>(), |scratch| {
+                    let scratch = scratch.wrapping_add(scratch.align_offset(self.boundary));
                     for matrix in 0..outer {
                         let first =
                             panel.first + (matrix * self.plan.len as usize + range.start as usize) * inner;

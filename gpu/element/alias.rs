@@ -230,7 +230,7 @@ macro_rules! of_bools {
             type Accumulator = <Self as Op<u8>>::Accumulator;
             type Output = <<Self as Op<u8>>::Output as OfBytes>::OfBools;
             const EXACT: bool = <Self as Op<u8>>::EXACT;
-            const ROOM: [usize; 2] = <Self as Op<u8>>::ROOM;
+            const ROOM: crate::op::Room<Self, bool> = crate::op::Room::same_as::<Self, u8>();
             const LARGE_BLOCK: u32 = <Self as Op<u8>>::LARGE_BLOCK;
             const ON_CPU: Option<OnCpu<Self, bool>> = match <Self as Op<u8>>::ON_CPU {
                 Some(OnCpu { table, row, column, .. }) => Some(OnCpu { table, row, column, types: PhantomData }),

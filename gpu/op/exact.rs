@@ -439,8 +439,12 @@ fn as_f64s(mut sum: impl Exact, count: u64, low: i32) -> [f64; 2] {
 }
 
 /// The sum of so many, divided by their number and rounded once.
+///
+/// # Safety
+///
+/// There are some.
 #[inline(always)]
-fn quotient(sum: &impl Exact, count: u64, low: i32, format: Format) -> f64 {
+unsafe fn quotient(sum: &impl Exact, count: u64, low: i32, format: Format) -> f64 {
     let mut leading = sum.leading();
     if let Some(special) = leading.special(count) {
         return special;
@@ -448,7 +452,8 @@ fn quotient(sum: &impl Exact, count: u64, low: i32, format: Format) -> f64 {
     let mut rest = 0;
     // (More than 64 bits of a quotient are left of 129.)
     for word in leading.words.iter_mut().rev() {
-        (*word, rest) = divide(rest, *word, count);
+        // SAFETY: as the caller vouches.
+        (*word, rest) = unsafe { divide(rest, *word, count) };
     }
     leading.below |= rest != 0;
     leading.nearest(low, format)
@@ -456,12 +461,16 @@ fn quotient(sum: &impl Exact, count: u64, low: i32, format: Format) -> f64 {
 
 /// The quotient and the rest of two words by one that is larger than the upper: D. E. Knuth, "The Art of Computer Programming", volume 2, 4.3.1, algorithm D,
 /// with digits of 32 bits.
+///
+/// # Safety
+///
+/// The divisor is not 0.
 #[inline(always)]
-fn divide(upper: u64, lower: u64, divisor: u64) -> (u64, u64) {
+unsafe fn divide(upper: u64, lower: u64, divisor: u64) -> (u64, u64) {
     let shift = divisor.leading_zeros();
     let divisor = divisor << (shift % 64);
     let (first, second) = (divisor >> 32, divisor & 0xffff_ffff);
-    // SAFETY: a count of some items, of which the highest bit is set now.
+    // SAFETY: the divisor is not 0, as the caller vouches, and its highest bit is set now.
     unsafe { assert_unchecked(first > 0) };
     let mut rest = upper << (shift % 64) | lower.unbounded_shr(64 - shift);
     let lower = lower << (shift % 64);
@@ -592,7 +601,7 @@ pub trait ExactElement: Element {
     #[doc(hidden)]
     fn as_f64s(sum: impl Exact, count: u64) -> [f64; 2];
 
-    /// The number nearest to the sum divided by a count, which is not 0.
+    /// The number nearest to the sum divided by a count; of a count of 0, NaN.
     #[doc(hidden)]
     fn mean(sum: impl Exact, count: u64) -> Self::Real;
 }
@@ -677,7 +686,11 @@ macro_rules! floats {
 
             #[inline(always)]
             fn mean(sum: impl Exact, count: u64) -> Self::Real {
-                Self::real(quotient(&sum, count, $low, $format))
+                if count == 0 {
+                    return Self::real(f64::NAN);
+                }
+                // SAFETY: looked at above.
+                Self::real(unsafe { quotient(&sum, count, $low, $format) })
             }
         }
 
@@ -788,7 +801,11 @@ macro_rules! integers {
 
             #[inline(always)]
             fn mean(sum: impl Exact, count: u64) -> f64 {
-                quotient(&sum, count, 0, F64)
+                if count == 0 {
+                    return f64::NAN;
+                }
+                // SAFETY: looked at above.
+                unsafe { quotient(&sum, count, 0, F64) }
             }
         }
     )*};

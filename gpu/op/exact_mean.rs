@@ -1,5 +1,5 @@
 of_exact_sum! {
     /// The mean, exact but for one rounding to the nearest number: of `f64` and integers an `f64`, of other floats an `f32`. Of no elements it is NaN.
     /// As [`ExactSum`](crate::ExactSum) otherwise.
-    ExactMean "exact_mean": T::Real, |sum, count| if count == 0 { T::real(f64::NAN) } else { T::mean(sum, count) }
+    ExactMean "exact_mean": T::Real, |sum, count| T::mean(sum, count)
 }

@@ -3,7 +3,7 @@ use crate::element::{Dtype, Element};
 use crate::cpu::{self, Source};
 use crate::input::{Input, OneByOne};
 use crate::op::exponential::{NEAR, exp, plus_ln};
-use crate::op::{OnCpu, Op, two_sum};
+use crate::op::{OnCpu, Op, Room, two_sum};
 use crate::stage::chunk;
 use crate::table;
 use bytemuck::{Pod, Zeroable};
@@ -48,7 +48,7 @@ impl<T: Element> Op<T> for LogSumExp {
     type Output = T::Real;
     const EXACT: bool = false;
     const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
-    const ROOM: [usize; 2] = <Near as Op<T>>::ROOM;
+    const ROOM: Room<Self, T> = Room::same_as::<Near, T>();
 
     fn parameters(&self) -> &[u8] {
         bytemuck::bytes_of(self)

@@ -4,7 +4,7 @@ use super::{Max, Mean, Min, Std, Sum, Var};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::{self, Source};
 use crate::kernels::Kernels;
-use crate::op::{Op, Reducer};
+use crate::op::{Op, Reducer, Room};
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
 
@@ -24,10 +24,7 @@ impl<I: Copy + 'static, A: Op<I>, B: Op<I>> Op<I> for Both<A, B> {
     type Output = Both<A::Output, B::Output>;
     const EXACT: bool = A::EXACT && B::EXACT;
     const KERNELS: Kernels = if A::KERNELS.is_none() { B::KERNELS } else { A::KERNELS };
-    const ROOM: [usize; 2] = {
-        let ([a, most_a], [b, most_b]) = (A::ROOM, B::ROOM);
-        [if a < b { a } else { b }, if most_a > most_b { most_a } else { most_b }]
-    };
+    const ROOM: Room<Self, I> = Room::of_both::<A, B>();
 
     #[inline(always)]
     fn begin(&self, first: I) -> Self {
@@ -131,7 +128,7 @@ macro_rules! tuples {
             type Accumulator = <nested!(type $($op)+) as Op<I>>::Accumulator;
             type Output = ($($op::Output),+);
             const EXACT: bool = <nested!(type $($op)+) as Op<I>>::EXACT;
-            const ROOM: [usize; 2] = <nested!(type $($op)+) as Op<I>>::ROOM;
+            const ROOM: Room<Self, I> = Room::same_as::<nested!(type $($op)+), I>();
 
             #[inline(always)]
             fn begin(&self, first: I) -> Self {
