@@ -9,8 +9,8 @@ use crate::op::{OnCpu, Op};
 use crate::reduce::Arguments;
 use core::marker::PhantomData;
 
-/// The types that are others by another name: calls `$callback! { { ARGUMENTS } ROW ROW … }`, a row being `TYPE: OTHER;`.
-/// There is none of them where pointers have no 64 bits.
+/// The types that are others by another name: calls `$callback! { { ARGUMENTS } ROW ROW … }`, a row being
+/// `TYPE: OTHER;`. There are no rows if pointers do not have 64 bits.
 #[cfg(target_pointer_width = "64")]
 #[macro_export]
 macro_rules! for_each_alias {
@@ -23,7 +23,7 @@ macro_rules! for_each_alias {
     };
 }
 
-/// The types that are others by another name: none where pointers have no 64 bits.
+/// The types that are others by another name: none, as pointers do not have 64 bits.
 #[cfg(not(target_pointer_width = "64"))]
 #[macro_export]
 macro_rules! for_each_alias {

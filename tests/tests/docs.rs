@@ -131,8 +131,8 @@ fn files(folder: &str, end: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The names that a file of the library declares: items after their keyword; fields and variants, which begin a line; and
-/// the file's own.
+/// The names that a file of the library declares: items, which follow a keyword; fields and variants, which
+/// begin a line; and the file's own.
 fn declared(source: &PathBuf) -> HashSet<String> {
     const KEYWORDS: [&str; 9] =
         ["struct", "enum", "trait", "type", "fn", "const", "static", "mod", "macro_rules"];
@@ -152,7 +152,7 @@ fn declared(source: &PathBuf) -> HashSet<String> {
     names
 }
 
-/// What `docs/architecture.md` links to and names in backticks is there, and so is what the errors' texts name.
+/// The files and names in `docs/architecture.md` exist, and so do the names in the errors' texts.
 #[test]
 fn names() {
     /// Words of Rust, of the tables' rows, of PTX and of the driver; crates; variables of the environment.
@@ -216,7 +216,7 @@ macro_rules! count {
     };
 }
 
-/// What `docs/architecture.md` counts is what there is; sizes are so within a twentieth.
+/// The counts in `docs/architecture.md` are right, and the sizes are within a twentieth.
 #[test]
 fn sizes() {
     let page = read("docs/architecture.md").replace('\n', " ");

@@ -1,5 +1,6 @@
-//! Every type by every way to call, on every device, against loops over whole numbers. (Every operator on every type is in
-//! `operators.rs` and `kinds.rs`.) The types are those of the library's tables: a new one is walked over without a word here.
+//! Every call with every type, on every device, against loops over whole numbers. (`operators.rs` and
+//! `kinds.rs` have every operator on every type.) The types come from the library's tables: a new one needs
+//! no change here.
 
 use bytemuck::Zeroable;
 use dlpark::versioned::Dlpack;
@@ -23,7 +24,8 @@ const BLOCK: u32 = 256;
 /// The result of an operator.
 type Of<O, T> = <O as Op<T>>::Output;
 
-/// Elements, and the number that each is: few small ones, of which every type has all sums, each several times in a row.
+/// Elements, and the number that each is: small numbers, whose sums every type has exactly, in runs of at
+/// least three.
 fn items<T>(item: impl Fn(i8) -> (T, i64)) -> Vec<(T, i64)> {
     (0..LEN as u64).map(|index| item((hash(index / 3) % 15) as i8 - 7)).collect()
 }
