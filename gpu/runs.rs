@@ -598,3 +598,16 @@ macro_rules! entries {
 }
 
 crate::for_each_element! { entries! {} }
+
+#[cfg(not(target_arch = "nvptx64"))]
+macro_rules! aliases {
+    ({} $($type:ident: $other:ident;)*) => {
+        /// The entries of keys of types that are others by another name, whose kernels these are.
+        pub const ALIASES: &[&[Entry]] = &[&[
+            $( Entry::new::<Kernel<$type>>(concat!("runs_", stringify!($other))) ),*
+        ]];
+    };
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+crate::for_each_alias! { aliases! {} }

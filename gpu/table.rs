@@ -424,8 +424,8 @@ macro_rules! together {
 
             pub(super) const ENTRIES: &[&[Entry]] = &[$( $crate::for_each_element! { entries! { together $name $op } } ),*];
 
-            #[cfg(all(not(target_arch = "nvptx64"), target_pointer_width = "64"))]
-            pub(super) const ALIASES: &[&[Entry]] = aliases! { { together [usize u64, isize i64] } $($name: $op $blocks;)* };
+            #[cfg(not(target_arch = "nvptx64"))]
+            pub(super) const ALIASES: &[&[Entry]] = aliases! { { together } $($name: $op $blocks;)* };
         }
     };
 }
@@ -483,6 +483,9 @@ macro_rules! entries {
     ({ $kind:ident $name:ident $op:ident } $($type:ident: $($row:ident)*;)*) => {
         entries! { @rows $kind $name $op [$($type $type),*] }
     };
+    ({ alias $kind:ident $name:ident $op:ident } $($type:ident: $other:ident;)*) => {
+        entries! { @rows $kind $name $op [$($type $other),*] }
+    };
     (@rows $kind:ident $name:ident $op:ident [$($type:ident $compiled:ident),*]) => {
         &[$(
             entries! { @entry reduce::Kernel $kind $name $op $type $compiled "" },
@@ -502,6 +505,9 @@ macro_rules! entries {
 /// The entries of types that are others by another name, whose kernels these are.
 #[cfg(not(target_arch = "nvptx64"))]
 macro_rules! aliases {
+    ({ $kind:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+        &[$( $crate::for_each_alias! { entries! { alias $kind $name $op } } ),*]
+    };
     ({ $kind:ident $types:tt } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
         &[$( entries! { @rows $kind $name $op $types } ),*]
     };
@@ -577,14 +583,16 @@ pub const TABLES: &[&[&[Entry]]] = &[
     crate::runs::ENTRIES,
     #[cfg(not(target_arch = "nvptx64"))]
     for_each_operator! { aliases! { element [bool u8] } },
-    #[cfg(all(not(target_arch = "nvptx64"), target_pointer_width = "64"))]
-    for_each_operator! { aliases! { element [usize u64, isize i64] } },
-    #[cfg(all(not(target_arch = "nvptx64"), target_pointer_width = "64"))]
-    for_each_integer_operator! { aliases! { integer [usize u64, isize i64] } },
-    #[cfg(all(not(target_arch = "nvptx64"), target_pointer_width = "64"))]
-    for_each_pair_operator! { aliases! { pair [usize u64, isize i64] } },
-    #[cfg(all(not(target_arch = "nvptx64"), target_pointer_width = "64"))]
-    for_each_comparison! { aliases! { comparison [usize u64, isize i64] } },
-    #[cfg(all(not(target_arch = "nvptx64"), target_pointer_width = "64"))]
+    #[cfg(not(target_arch = "nvptx64"))]
+    for_each_operator! { aliases! { element } },
+    #[cfg(not(target_arch = "nvptx64"))]
+    for_each_integer_operator! { aliases! { integer } },
+    #[cfg(not(target_arch = "nvptx64"))]
+    for_each_pair_operator! { aliases! { pair } },
+    #[cfg(not(target_arch = "nvptx64"))]
+    for_each_comparison! { aliases! { comparison } },
+    #[cfg(not(target_arch = "nvptx64"))]
     together::ALIASES,
+    #[cfg(not(target_arch = "nvptx64"))]
+    crate::runs::ALIASES,
 ];

@@ -166,7 +166,7 @@ pub enum Error {
     },
 
     /// Data on several devices were given to what takes them on one.
-    #[error("the items lie on {devices}: bring them to one device first (Sharded::gather)")]
+    #[error("the items lie on {devices}: copy them to one device first (Sharded::to_vec, Device::upload)")]
     SeveralDevices {
         /// The devices.
         devices: String,

@@ -1,6 +1,6 @@
 //! Arrays of other libraries: what their elements are called, and how they lie.
 
-use crate::{Error, Item, bf16, f16};
+use crate::{Error, Item, bf16, f16, for_each_alias};
 use std::fmt::Debug;
 
 /// A type that the protocols of arrays have a name for: those of [`Element`](crate::Element), and `bool`.
@@ -47,6 +47,20 @@ array_items! {
     f32: "<f4" 2;
     f64: "<f8" 2;
 }
+
+macro_rules! aliases {
+    ({} $($type:ident: $other:ident;)*) => {$(
+        impl ArrayItem for $type {}
+        impl Named for $type {
+            const NAME: &'static str = stringify!($type);
+            const TYPESTR: &'static str = <$other as Named>::TYPESTR;
+            #[cfg(feature = "dlpack")]
+            const CODE: u8 = <$other as Named>::CODE;
+        }
+    )*};
+}
+
+for_each_alias! { aliases! {} }
 
 /// The number of `T`s in an array, if they lie in memory as a C array's, without gaps, the last axis's side by side. An element has so many of the units
 /// that strides are counted in. Axes of one element may have any stride, and what has no elements any strides.

@@ -104,8 +104,8 @@ pub use error::Error;
 pub use foreign::ArrayItem;
 pub use gpu_reduce_kernels::op::every::*;
 pub use gpu_reduce_kernels::{
-    Element, Kernels, Op, Plan, bf16, f16, for_each_block, for_each_comparison, for_each_element,
-    for_each_integer, for_each_integer_operator, for_each_operator, for_each_pair_operator,
+    Element, Kernels, Op, Plan, bf16, f16, for_each_alias, for_each_block, for_each_comparison,
+    for_each_element, for_each_integer, for_each_integer_operator, for_each_operator, for_each_pair_operator,
 };
 pub use gpu_reduce_kernels::{
     op::Both, op::default_block, op::exact::ExactElement, op::exact::ExactFactor, op::width, plan::BLOCKS,

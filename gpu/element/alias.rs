@@ -9,12 +9,33 @@ use crate::op::{OnCpu, Op};
 use crate::reduce::Arguments;
 use core::marker::PhantomData;
 
+/// The types that are others by another name: calls `$callback! { { ARGUMENTS } ROW ROW … }`, a row being
+/// `TYPE: OTHER;`. There are no rows if pointers do not have 64 bits.
+#[cfg(target_pointer_width = "64")]
+#[macro_export]
+macro_rules! for_each_alias {
+    ($callback:ident! { $($arguments:tt)* }) => {
+        $callback! {
+            { $($arguments)* }
+            usize: u64;
+            isize: i64;
+        }
+    };
+}
+
+/// The types that are others by another name: none, as pointers do not have 64 bits.
+#[cfg(not(target_pointer_width = "64"))]
+#[macro_export]
+macro_rules! for_each_alias {
+    ($callback:ident! { $($arguments:tt)* }) => {
+        $callback! { { $($arguments)* } }
+    };
+}
+
 macro_rules! elements {
-    ($($type:ident: $other:ident;)*) => {$(
-        #[cfg(target_pointer_width = "64")]
+    ({} $($type:ident: $other:ident;)*) => {$(
         impl sealed::Sealed for $type {}
 
-        #[cfg(target_pointer_width = "64")]
         impl Element for $type {
             const DTYPE: Dtype = <$other>::DTYPE;
             const NAME: &'static str = stringify!($type);
@@ -74,7 +95,6 @@ macro_rules! elements {
             }
         }
 
-        #[cfg(target_pointer_width = "64")]
         impl ExactElement for $type {
             type State = <$other as ExactElement>::State;
             type Rounded = <$other as ExactElement>::Rounded;
@@ -132,7 +152,6 @@ macro_rules! elements {
             }
         }
 
-        #[cfg(target_pointer_width = "64")]
         impl ExactFactor for $type {
             type Products = <$other as ExactFactor>::Products;
             const NO_PRODUCTS: Self::Products = <$other>::NO_PRODUCTS;
@@ -186,10 +205,7 @@ macro_rules! elements {
     )*};
 }
 
-elements! {
-    usize: u64;
-    isize: i64;
-}
+crate::for_each_alias! { elements! {} }
 
 /// What is returned of truth values where it is returned of bytes: a truth value where that is an element.
 pub trait OfBytes: Copy {

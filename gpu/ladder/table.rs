@@ -112,5 +112,22 @@ macro_rules! merge {
 
 for_each_element! { merge! {} }
 
+#[cfg(not(target_arch = "nvptx64"))]
+macro_rules! merge_aliases {
+    ({} $($type:ident: $other:ident;)*) => {
+        static MERGE_ALIASES: &[Entry] = &[$(
+            Entry::new::<ladder::Merge<$type>>(concat!("merge_", stringify!($other)))
+        ),*];
+    };
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+crate::for_each_alias! { merge_aliases! {} }
+
 /// The entry points of the least with its index, and of the merge.
-pub static OTHERS: &[&[Entry]] = &[ARGMIN, MERGE];
+pub static OTHERS: &[&[Entry]] = &[
+    ARGMIN,
+    MERGE,
+    #[cfg(not(target_arch = "nvptx64"))]
+    MERGE_ALIASES,
+];

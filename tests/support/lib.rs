@@ -89,7 +89,7 @@ macro_rules! float_samples {
     )*};
 }
 
-integer_samples! { i8 i16 i32 i64 u8 u16 u32 u64 }
+integer_samples! { i8 i16 i32 i64 isize u8 u16 u32 u64 usize }
 float_samples! { f16: f16::from_f64; bf16: bf16::from_f64; f32: |value| value as f32; f64: |value| value; }
 
 /// `len` samples.

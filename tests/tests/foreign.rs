@@ -173,6 +173,8 @@ fn arrays_of_all_types_reduce_where_they_lie() {
     reduces_where_it_lies::<bf16>(&["<V2"], dtype(4, 16));
     reduces_where_it_lies::<f32>(&["<f4"], dtype(2, 32));
     reduces_where_it_lies::<f64>(&["<f8"], dtype(2, 64));
+    reduces_where_it_lies::<usize>(&["<u8"], dtype(1, 64));
+    reduces_where_it_lies::<isize>(&["<i8"], dtype(0, 64));
 }
 
 #[test]
