@@ -37,6 +37,9 @@
 //!   global pool has by default (`RAYON_NUM_THREADS`). A pool that the program makes in the child is used as
 //!   in any process, by `ThreadPool::install`. What the program itself gives to a pool that was made before
 //!   the fork, or to rayon's global pool, hangs; the library gives them nothing in a child.
+//!   (Rust's standard library holds a lock for a moment when a thread starts or ends. A child of a Rust program
+//!   that is forked just then hangs when it starts threads itself: it was one fork in 12,000 beside three
+//!   threads that did nothing but start others.)
 //! - On a GPU, and on the emulator, each call that needs the device is [`Error::Forked`] at once if the
 //!   library had started the driver before the fork. Such a child drops buffers and streams without effect:
 //!   they are the parent's. It does not use the elements of a [`PinnedBuffer`], which the driver may keep

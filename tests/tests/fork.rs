@@ -9,6 +9,7 @@ use rayon::ThreadPoolBuilder;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use support::{devices, samples};
 
 /// Seconds after which a child hangs.
@@ -18,7 +19,8 @@ const LIMIT: u32 = 120;
 #[track_caller]
 fn in_child(work: impl FnOnce()) {
     // SAFETY: the child of a process with several threads must not wait for a lock that another thread held.
-    // The allocators of glibc and of Apple's systems have none such; whether the library has one is tested here.
+    // The allocators of glibc and of Apple's systems have none such; whether the library has one is
+    // tested here.
     match unsafe { libc::fork() } {
         0 => {
             // SAFETY: nobody handles the signal, which ends the child.
@@ -39,6 +41,13 @@ fn in_child(work: impl FnOnce()) {
             assert_eq!(status, 0, "the child's status");
         }
     }
+}
+
+/// Held by each test. The emulator starts threads, and Rust's standard library holds a lock for a moment when
+/// one starts or ends, which hangs a child that is forked just then and starts its own.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Calls `work` while another thread calls `other` again and again.
@@ -81,6 +90,7 @@ fn on_all_threads(x: &[f32]) -> Vec<u32> {
 /// The first children of a process that has used all threads, a child of a child, and the parent after.
 #[test]
 fn children_reduce_on_threads_of_their_own() {
+    let _alone = alone();
     let x = numbers();
     let (bits, cpu) = (on_all_threads(&x), Device::cpu().to_string());
     let check = || assert_eq!((on_all_threads(&x), Device::cpu().to_string()), (bits.clone(), cpu.clone()));
@@ -98,6 +108,7 @@ fn children_reduce_on_threads_of_their_own() {
 /// Several threads of a child ask for its pool at the same time.
 #[test]
 fn threads_of_a_child_share_a_pool() {
+    let _alone = alone();
     let x = numbers();
     let bits = on_all_threads(&x);
     in_child(|| {
@@ -112,6 +123,7 @@ fn threads_of_a_child_share_a_pool() {
 /// A child that is forked while another thread reduces.
 #[test]
 fn children_of_a_process_that_reduces() {
+    let _alone = alone();
     let x = numbers();
     let bits = on_all_threads(&x);
     meanwhile(
@@ -120,10 +132,11 @@ fn children_of_a_process_that_reduces() {
     );
 }
 
-/// A child that is forked by a worker of a pool, whose other workers it has not. The data are the closure's: the
-/// stack of the thread that calls `install` is not in the child.
+/// A child that is forked by a worker of a pool, whose other workers it has not. The data are the closure's:
+/// the stack of the thread that calls `install` is not in the child.
 #[test]
 fn children_of_a_worker() {
+    let _alone = alone();
     let x = numbers();
     let bits = on_all_threads(&x);
     let fork = move || {
@@ -141,6 +154,7 @@ fn children_of_a_worker() {
 /// A caller's pool that is made in the child is the one that reduces.
 #[test]
 fn a_pool_that_a_child_makes_is_used() {
+    let _alone = alone();
     let x = numbers();
     let bits = on_all_threads(&x);
     in_child(|| {
@@ -154,6 +168,7 @@ fn a_pool_that_a_child_makes_is_used() {
 /// One test: whether a driver was started belongs to the whole program.
 #[test]
 fn a_device_is_of_the_process_that_opened_it() {
+    let _alone = alone();
     let x: Vec<u32> = samples(1 << 12, |hash| hash as u32 >> 8);
     let total = x.reduce::<Sum, 256>().unwrap();
     let opened = || devices().into_iter().find(|device| !device.is_cpu());
