@@ -1,6 +1,6 @@
 //! The CPU backend: the same plan as the kernel's, chunks over threads.
 
-use crate::{Element, Item, Op, Plan};
+use crate::{Element, Item, Op, Plan, threads};
 use bytemuck::Zeroable;
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::cpu::Folds;
@@ -165,7 +165,7 @@ pub fn reduce_segments<V: Item>(
     if let [_] = parts[..] {
         return parts.pop().and_then(reduce_part);
     }
-    parts.into_par_iter().filter_map(reduce_part).min()
+    threads::install(|| parts.into_par_iter().filter_map(reduce_part).min())
 }
 
 /// As [`Many::columns`].
@@ -330,7 +330,7 @@ impl ColumnsOnCpu<'_> {
             return (0..all).for_each(panel);
         }
         let task = TASK as usize / (len * width * outer);
-        (0..all).into_par_iter().with_min_len(task.max(1)).for_each(panel);
+        threads::install(|| (0..all).into_par_iter().with_min_len(task.max(1)).for_each(panel));
     }
 
     /// Reduces a panel's columns.
@@ -414,7 +414,7 @@ pub fn count_runs<K: Element>(keys: &[K]) -> Vec<usize> {
     if size_of_val(keys) < PARALLEL_BYTES {
         return (0..pieces).map(count).collect();
     }
-    (0..pieces).into_par_iter().map(count).collect()
+    threads::install(|| (0..pieces).into_par_iter().map(count).collect())
 }
 
 /// Writes the first key of each run, and where it begins, and after the last where that ends, as far as there is room.
@@ -457,7 +457,7 @@ pub fn write_runs<K: Element, T: Send>(
     if size_of_val(keys) < PARALLEL_BYTES {
         return pieces.into_iter().for_each(write);
     }
-    pieces.into_par_iter().for_each(write);
+    threads::install(|| pieces.into_par_iter().for_each(write));
 }
 
 /// An operator and items, whatever their types: what follows is compiled once.
@@ -570,5 +570,5 @@ impl Places {
 
 /// Calls `work` with each index below `count`, on rayon's threads.
 fn in_parallel(count: usize, work: &(dyn Fn(usize) + Sync)) {
-    (0..count).into_par_iter().for_each(work);
+    threads::install(|| (0..count).into_par_iter().for_each(work));
 }

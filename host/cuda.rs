@@ -82,6 +82,7 @@ impl Gpu {
     /// The GPU of that index.
     pub fn open(index: usize) -> Result<&'static Self, Error> {
         static OPEN: Mutex<Vec<&'static Gpu>> = Mutex::new(Vec::new());
+        driver::check_fork(format_args!("cuda:{index}"))?;
         driver::load()?;
         let mut open = lock(&OPEN);
         if let Some(&gpu) = open.iter().find(|gpu| gpu.index == index) {
@@ -108,6 +109,7 @@ impl Gpu {
                 error => Error::Driver { call, device, reason: error.reason() },
             }
         };
+        driver::start();
         cust::init(cust::CudaFlags::empty()).map_err(failed("starting the driver"))?;
         let version = cust::CudaApiVersion::get().map_err(failed("asking for the driver's version"))?;
         driver::check_version(version.major() * 1000 + version.minor() * 10)?;
@@ -168,6 +170,7 @@ impl Gpu {
 
     /// Makes the device's context the thread's current one, until what is returned is dropped.
     fn enter(&self) -> Result<Entered, Error> {
+        driver::check_fork(self)?;
         ContextStack::push(&self.context).map_err(|error| self.failed("entering the context", error))?;
         Ok(Entered(PhantomData))
     }

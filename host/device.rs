@@ -2,7 +2,7 @@
 
 use crate::cuda::Gpu;
 use crate::place::Place::{self, Cpu};
-use crate::{Buffer, Devices, Error, Item, PinnedBuffer, Stream, View, ViewMut, cpu};
+use crate::{Buffer, Devices, Error, Item, PinnedBuffer, Stream, View, ViewMut, cpu, threads};
 use std::ffi::c_void;
 
 /// A device that reduces: an NVIDIA GPU, or the CPU's threads. Cheap to clone, and usable from several threads at once.
@@ -29,10 +29,14 @@ impl Device {
     /// The environment variable `GPU_REDUCE_DRIVER` may be `emulator`, which makes it the emulator's; empty and `cuda` are as
     /// if it were not set.
     ///
+    /// A device belongs to the process that opened it: in a child of `fork` its calls give [`Error::Forked`], and
+    /// so does opening a device there (see [After `fork`](crate#after-fork)).
+    ///
     /// # Errors
     ///
     /// [`Error::NoDriver`], [`Error::NoDevice`], [`Error::NoSuchDevice`], [`Error::DriverTooOld`],
-    /// [`Error::DeviceTooOld`], [`Error::NoCuda`] in a build without GPUs, [`Error::UnknownDriver`], and [`Error::Driver`].
+    /// [`Error::DeviceTooOld`], [`Error::NoCuda`] in a build without GPUs, [`Error::UnknownDriver`],
+    /// [`Error::Forked`], and [`Error::Driver`].
     pub fn cuda(index: usize) -> Result<Self, Error> {
         Gpu::open(index).map(|gpu| Self(Place::Gpu(gpu)))
     }
@@ -44,12 +48,13 @@ impl Device {
     /// # Errors
     ///
     /// [`Error::NoEmulator`] in a build without the feature `emulator`, [`Error::OtherDriver`] after the machine's driver was
-    /// used.
+    /// used, [`Error::Forked`] as of [`cuda`](Self::cuda).
     pub fn emulator() -> Result<Self, Error> {
         Gpu::open_emulator().map(|gpu| Self(Place::Gpu(gpu)))
     }
 
-    /// The CPU: SIMD chosen when the program runs, and rayon's global thread pool.
+    /// The CPU: SIMD chosen when the program runs, and the caller's rayon thread pool, or else rayon's global
+    /// one; in a child of `fork`, a pool of the child's own (see [After `fork`](crate#after-fork)).
     pub fn cpu() -> Self {
         Self(Cpu(()))
     }
@@ -193,7 +198,7 @@ impl Device {
 impl std::fmt::Display for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match &self.0 {
-            Cpu(()) => write!(f, "cpu ({} threads, {})", rayon::current_num_threads(), cpu::simd()),
+            Cpu(()) => write!(f, "cpu ({} threads, {})", threads::count(), cpu::simd()),
             Place::Gpu(gpu) => write!(f, "{gpu}"),
         }
     }

@@ -33,6 +33,16 @@ pub enum Error {
     #[error("GPU_REDUCE_DRIVER is `{0}`: set it to `emulator` or `cuda`, or not at all")]
     UnknownDriver(String),
 
+    /// The driver of GPUs was started in a process that forked this one.
+    #[error(
+        "{device} cannot be used in this process: the driver was started before the process was forked; open \
+         devices in the child alone, or start the child with exec (Python: multiprocessing's `spawn`)"
+    )]
+    Forked {
+        /// The device, as `cuda:0`.
+        device: String,
+    },
+
     /// The driver found no GPU at all.
     #[error(
         "the CUDA driver finds no GPU: check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or use Device::cpu()"

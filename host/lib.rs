@@ -26,6 +26,26 @@
 //!
 //! The result's bits depend on the elements, their number, the operator and BLOCK alone: [`Plan`] says how.
 //!
+//! # After `fork`
+//!
+//! A child of `fork` (Python's `multiprocessing` with its start method `fork`, a server that forks) has none
+//! of its parent's threads, and cannot use what its parent has of a GPU's driver. On Linux and Apple's
+//! systems:
+//!
+//! - On the CPU a child reduces on a thread pool of its own, with the same bits, whatever its parent's
+//!   threads were doing. It is made when the child first reduces on several threads, with as many as rayon's
+//!   global pool has by default (`RAYON_NUM_THREADS`). A pool that the program makes in the child is used as
+//!   in any process, by `ThreadPool::install`. What the program itself gives to a pool that was made before
+//!   the fork, or to rayon's global pool, hangs; the library gives them nothing in a child.
+//!   (Rust's standard library holds a lock for a moment when a thread starts or ends. A child of a Rust program
+//!   that is forked just then hangs when it starts threads itself: it was one fork in 12,000 beside three
+//!   threads that did nothing but start others.)
+//! - On a GPU, and on the emulator, each call that needs the device is [`Error::Forked`] at once if the
+//!   library had started the driver before the fork. Such a child drops buffers and streams without effect:
+//!   they are the parent's. It does not use the elements of a [`PinnedBuffer`], which the driver may keep
+//!   from it. [`Device::default_device`] is the CPU there. If the parent had opened no device, the child may
+//!   open one.
+//!
 //! # Without a CUDA toolkit
 //!
 //! GPU support drives the GPU through the crate `cust`, whose build looks for a CUDA toolkit and panics where there is none, with "Could not find a cuda installation".
@@ -86,6 +106,7 @@ mod segments;
 mod shaped;
 mod sharded;
 mod stream;
+mod threads;
 mod tuples;
 
 #[cfg(all(gpu, feature = "emulator"))]

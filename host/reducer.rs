@@ -1,6 +1,6 @@
 //! Reductions of items that come piece by piece.
 
-use crate::{Error, Item, Op, Plan, cpu};
+use crate::{Error, Item, Op, Plan, cpu, threads};
 use gpu_reduce_kernels::cpu::Pairwise;
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::{fold_alike, width};
@@ -210,9 +210,9 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Reducer<O, T, BLOCK> {
         if size_of_val(rows) < PARALLEL_BYTES {
             return of_strip(0, &mut self.all);
         }
-        let strip = row.div_ceil(rayon::current_num_threads()).next_multiple_of(LEAST_STRIP);
+        let strip = row.div_ceil(threads::count()).next_multiple_of(LEAST_STRIP);
         let strips = self.all.par_chunks_mut(strip).enumerate();
-        strips.for_each(|(index, all)| of_strip(index * strip, all));
+        threads::install(|| strips.for_each(|(index, all)| of_strip(index * strip, all)));
     }
 }
 

@@ -9,7 +9,7 @@ use crate::cuda::{
 use crate::data::{self, Data, gpu_of};
 use crate::pending::Pending;
 use crate::place::Place::{Cpu, Gpu};
-use crate::{Buffer, Device, Error, Item, Op, Plan, Reduce, Stream, View};
+use crate::{Buffer, Device, Error, Item, Op, Plan, Reduce, Stream, View, threads};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::width;
 use gpu_reduce_kernels::slot;
@@ -102,7 +102,8 @@ impl Devices {
             &data[start..(start + len).min(data.len())]
         });
         let parts: Vec<_> = self.0.iter().zip(parts).collect();
-        parts.into_par_iter().map(|(device, data)| device.upload(data)).collect::<Result<_, _>>().map(Sharded)
+        let upload = |(device, data): (&Device, &[T])| device.upload(data);
+        threads::install(|| parts.into_par_iter().map(upload).collect::<Result<_, _>>()).map(Sharded)
     }
 
     /// A stream on each device, used as one.

@@ -1,7 +1,10 @@
 //! Which driver serves the program, and whether it and its device serve the kernels.
 
 use super::modules::EMBEDDED;
-use crate::Error;
+use crate::{Error, threads};
+use std::fmt::Display;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The version of the PTX ISA, and the compute capability, that the library's kernels take, which rustc has compiled for one of each.
 const NEEDED_PTX: (i32, i32) = EMBEDDED[0].version;
@@ -29,6 +32,25 @@ pub fn load() -> Result<(), Error> {
         _ => {}
     }
     if libcuda::installed().is_some() { Ok(()) } else { libcuda::load().map_err(refused) }
+}
+
+/// 0 until the driver is started, then one more than [`threads::forks`] was.
+static STARTED: AtomicU32 = AtomicU32::new(0);
+
+/// Notes that this process starts the driver.
+pub fn start() {
+    STARTED.store(threads::forks() + 1, Relaxed);
+}
+
+/// Refuses a process whose parent has started the driver, or a parent of that: contexts do not survive a
+/// fork, nor do the threads that hold the driver's locks or the library's. So this is asked before any of
+/// these is waited for.
+pub fn check_fork(device: impl Display) -> Result<(), Error> {
+    let started = STARTED.load(Relaxed);
+    if started == 0 || started == threads::forks() + 1 {
+        return Ok(());
+    }
+    Err(Error::Forked { device: device.to_string() })
 }
 
 fn refused(error: libcuda::LoadError) -> Error {

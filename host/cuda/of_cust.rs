@@ -1,5 +1,6 @@
 //! What cust has, where it lies: its memory as views, its streams; and views as its memory.
 
+use super::driver::check_fork;
 use super::{Cause, Entered, Gpu};
 use crate::place::Place;
 use crate::{Device, Error, Item, Stream, View, ViewMut};
@@ -9,11 +10,14 @@ use cust::sys::{self, CUcontext, CUpointer_attribute_enum as Attribute, CUresult
 use std::marker::PhantomData;
 use std::ptr::null_mut;
 
+/// A GPU that is not known yet, in errors.
+const SOME_GPU: &str = "a GPU";
+
 /// What the driver says, asked for what is of a GPU that is not known yet.
 fn answered(call: &'static str, answer: CUresult) -> Result<(), Error> {
     match answer {
         CUresult::CUDA_SUCCESS => Ok(()),
-        error => Err(Error::Driver { call, device: "a GPU".to_owned(), reason: error.reason() }),
+        error => Err(Error::Driver { call, device: SOME_GPU.to_owned(), reason: error.reason() }),
     }
 }
 
@@ -34,6 +38,7 @@ impl Gpu {
 
     /// The GPU where memory lies; of what is empty, the first.
     fn of_memory(address: u64, len: usize) -> Result<&'static Self, Error> {
+        check_fork(SOME_GPU)?;
         let mut index = 0i32;
         if len > 0 {
             // SAFETY: there is a place for the answer.
@@ -152,6 +157,7 @@ impl<'a> TryFrom<&'a CustStream> for Stream<'a> {
     type Error = Error;
 
     fn try_from(stream: &'a CustStream) -> Result<Self, Error> {
+        check_fork(SOME_GPU)?;
         let raw: CUstream = stream.as_inner();
         let mut context = null_mut();
         // SAFETY: the stream is borrowed.

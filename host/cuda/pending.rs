@@ -1,5 +1,6 @@
 //! What is enqueued for the host to have later: an event says when, and a word of pinned memory or some more hold what comes of it.
 
+use super::driver::check_fork;
 use super::modules::Compiled;
 use super::stream::{GpuStream, Partials, Queue, pinned};
 use super::{Gpu, lock};
@@ -234,6 +235,10 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
+        // A child of the process that launched has nothing of it: the outcome is left to that.
+        if check_fork(self.gpu).is_err() {
+            return;
+        }
         // SAFETY: taken once, here.
         let mut outcome = unsafe { ManuallyDrop::take(&mut self.outcome) };
         if outcome.has_ended.get()

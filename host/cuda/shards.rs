@@ -3,6 +3,7 @@
 //! What chunks come to goes to the host where that waits for the result. Where it is left on a device, it goes there, by peer access or through the host; and when all is there,
 //! a launch of one block, without items, takes it.
 
+use super::driver::check_fork;
 use super::modules::{Compiled, Grid, no_kernel};
 use super::pending::Launched;
 use super::stream::{Area, GpuStream, Queue, Workspace, area_bytes, largest, words_of};
@@ -532,7 +533,7 @@ pub unsafe fn launch_shards(
 ) -> Result<(Launched, Vec<Group>), Error> {
     let groups = call.groups(false);
     call.shards.iter().try_for_each(|shard| stream_of(streams, shard.gpu).map(drop))?;
-    let _turn = streams.first().map(GpuStream::turn);
+    let _turn = streams.first().map(GpuStream::turn).transpose()?;
     let copies = call.copies(&groups);
     if copies {
         meet(streams)?;
@@ -577,7 +578,7 @@ pub unsafe fn enqueue_shards(
         stream_of(streams, shard.gpu)?;
         reach &= shard.gpu.reaches(on)?;
     }
-    let _turn = streams.first().map(GpuStream::turn);
+    let _turn = streams.first().map(GpuStream::turn).transpose()?;
     let words = (call.plan.chunks + TAKERS) as usize * call.of.words;
     let slots = home.enter(|gpu, queue| match () {
         () if queue.is_capturing => Err(Error::Capture),
@@ -623,7 +624,7 @@ pub unsafe fn launch_columns_of_shards(
     columns: Columns,
     results: *mut c_void,
 ) -> Result<Launched, Error> {
-    let _turn = streams.first().map(GpuStream::turn);
+    let _turn = streams.first().map(GpuStream::turn).transpose()?;
     let home = stream_of(streams, on)?;
     shards.iter().try_for_each(|shard| stream_of(streams, shard.gpu).map(drop))?;
     meet(streams)?;
@@ -648,7 +649,7 @@ pub unsafe fn enqueue_columns_of_shards(
     columns: Columns,
     results: *mut c_void,
 ) -> Result<(), Error> {
-    let _turn = streams.first().map(GpuStream::turn);
+    let _turn = streams.first().map(GpuStream::turn).transpose()?;
     let home = stream_of(streams, on)?;
     shards.iter().try_for_each(|shard| stream_of(streams, shard.gpu).map(drop))?;
     meet(streams)?;
@@ -744,6 +745,7 @@ impl Gpu {
         if self == other {
             return Ok(true);
         }
+        check_fork(self)?;
         let mut peers = lock(&self.peers);
         if let Some(&(_, reaches)) = peers.iter().find(|&&(peer, _)| peer == other.index) {
             return Ok(reaches);

@@ -7,7 +7,7 @@
 //! memory where it lies took 50 ms, and 17 to undo.
 
 use super::{Gpu, lock};
-use crate::Error;
+use crate::{Error, threads};
 use cust::memory::{AsyncCopyDestination, DeviceSlice, LockedBuffer};
 use cust::stream::Stream;
 use rayon::prelude::*;
@@ -34,21 +34,22 @@ struct Piece {
 impl Gpu {
     /// Copies `data` to device memory of the same length; when it returns, the copy has ended.
     pub(super) fn upload(&self, data: &[u8], target: DeviceSlice<u8>) -> Result<(), Error> {
-        let threads = rayon::current_num_threads().min(THREADS);
-        let piece = (data.len() / (2 * threads)).clamp(LEAST_PIECE, MOST_PIECE);
+        let count = threads::count().min(THREADS);
+        let piece = (data.len() / (2 * count)).clamp(LEAST_PIECE, MOST_PIECE);
         let pieces = Mutex::new(data.chunks(piece).scan(0, |end, data| {
             let start = std::mem::replace(end, *end + data.len());
             Some((data, target.index(start..*end)))
         }));
         let next = || lock(&pieces).next();
-        (0..threads).into_par_iter().with_max_len(1).try_for_each(|_| {
+        let work = |_| {
             self.with_spare(&self.stagings, Staging::new, |staging| {
                 let copied = staging.upload(self, next);
                 // Also after an error: the caller may free the target.
                 let ended = staging.wait(self);
                 copied.and(ended)
             })
-        })
+        };
+        threads::install(|| (0..count).into_par_iter().with_max_len(1).try_for_each(work))
     }
 }
 

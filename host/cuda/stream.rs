@@ -1,5 +1,6 @@
 //! Launching reductions: on a stream, with the result on the device, or for the host to wait for.
 
+use super::driver::check_fork;
 use super::modules::{Compiled, Grid, no_kernel};
 use super::{Gpu, lock};
 use crate::call::{Call, ColumnsCall, SegmentsCall, Types};
@@ -371,8 +372,9 @@ impl GpuStream {
     }
 
     /// Held by who enqueues on several streams, the first of which this is, so that all have such calls in one order.
-    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
-        lock(&self.turn)
+    pub(super) fn turn(&self) -> Result<MutexGuard<'_, ()>, Error> {
+        check_fork(self.gpu)?;
+        Ok(lock(&self.turn))
     }
 
     /// The stream, as the driver's functions take it.

@@ -1,0 +1,239 @@
+//! Children of `fork`, which have none of their parent's threads and cannot use what it has of a GPU's
+//! driver: they reduce on threads of their own, and devices are an error at once. A program of its own,
+//! because it matters which threads and which driver a process has.
+
+#![cfg(any(target_os = "linux", target_vendor = "apple"))]
+
+use gpu_reduce::{Device, Error, Reduce, Reducer, Sum, reduce_by_key};
+use rayon::ThreadPoolBuilder;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use support::{devices, samples};
+
+/// Seconds after which a child hangs.
+const LIMIT: u32 = 120;
+
+/// Has a child call `work`, and panics if that panics, or does not end.
+#[track_caller]
+fn in_child(work: impl FnOnce()) {
+    // SAFETY: the child of a process with several threads must not wait for a lock that another thread held.
+    // The allocators of glibc and of Apple's systems have none such; whether the library has one is
+    // tested here.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: nobody handles the signal, which ends the child.
+            unsafe { libc::alarm(LIMIT) };
+            // Past the test's captured output, which the parent does not see.
+            std::panic::set_hook(Box::new(|panic| _ = writeln!(std::io::stderr(), "in the child: {panic}")));
+            let called = catch_unwind(AssertUnwindSafe(work));
+            // SAFETY: it ends the child, without what the parent has registered for its end.
+            unsafe { libc::_exit(i32::from(called.is_err())) }
+        }
+        child => {
+            assert!(child > 0, "fork: {}", std::io::Error::last_os_error());
+            let mut status = 0;
+            // SAFETY: nobody else waits for this child, and there is a place for its status.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            let hangs = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGALRM;
+            assert!(!hangs, "the child hangs");
+            assert_eq!(status, 0, "the child's status");
+        }
+    }
+}
+
+/// Held by each test. The emulator starts threads, and Rust's standard library holds a lock for a moment when
+/// one starts or ends, which hangs a child that is forked just then and starts its own.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Calls `work` while another thread calls `other` again and again.
+fn meanwhile(other: impl Fn() + Sync, work: impl FnOnce()) {
+    let ended = AtomicBool::new(false);
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                other();
+            }
+        });
+        // A panic too has to end the other thread.
+        let result = catch_unwind(AssertUnwindSafe(work));
+        ended.store(true, Ordering::Relaxed);
+        result
+    });
+    result.unwrap_or_else(|panic| resume_unwind(panic));
+}
+
+/// Numbers that sum up to other bits in another order, enough for all threads.
+fn numbers() -> Vec<f32> {
+    samples(1 << 20, |hash| (hash >> 40) as f32)
+}
+
+/// Each call that the CPU spreads over threads.
+fn on_all_threads(x: &[f32]) -> Vec<u32> {
+    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    let keys: Vec<u32> = (0..x.len() as u32).map(|index| index / 1000).collect();
+    let (of_runs, sums) = reduce_by_key(&keys[..], x, Sum).unwrap();
+    assert_eq!(of_runs.len(), sums.len());
+    let segments = x.rows(1 << 10).unwrap().reduce::<Sum, 256>().unwrap();
+    let columns = x.columns(1 << 10).unwrap().reduce::<Sum, 256>().unwrap();
+    let mut reducer = Reducer::<_, f32, 256>::with_len(Sum, x.len() as u64);
+    reducer.push(x).unwrap();
+    let one = [x.reduce::<Sum, 256>().unwrap(), reducer.finish().unwrap()];
+    let many = [sums, segments, columns].map(|results| results.to_vec().unwrap());
+    [bits(&one), many.iter().flat_map(|many| bits(many)).collect()].concat()
+}
+
+/// The first children of a process that has used all threads, a child of a child, and the parent after.
+#[test]
+fn children_reduce_on_threads_of_their_own() {
+    let _alone = alone();
+    let x = numbers();
+    let (bits, cpu) = (on_all_threads(&x), Device::cpu().to_string());
+    let check = || assert_eq!((on_all_threads(&x), Device::cpu().to_string()), (bits.clone(), cpu.clone()));
+    in_child(check);
+    in_child(|| {
+        check();
+        in_child(check);
+        check();
+    });
+    // A child that has not reduced.
+    in_child(|| in_child(check));
+    check();
+}
+
+/// Several threads of a child ask for its pool at the same time.
+#[test]
+fn threads_of_a_child_share_a_pool() {
+    let _alone = alone();
+    let x = numbers();
+    let bits = on_all_threads(&x);
+    in_child(|| {
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| assert_eq!(on_all_threads(&x), bits));
+            }
+        });
+    });
+}
+
+/// A child that is forked while another thread reduces.
+#[test]
+fn children_of_a_process_that_reduces() {
+    let _alone = alone();
+    let x = numbers();
+    let bits = on_all_threads(&x);
+    meanwhile(
+        || assert_eq!(on_all_threads(&x), bits),
+        || (0..20).for_each(|_| in_child(|| assert_eq!(on_all_threads(&x), bits))),
+    );
+}
+
+/// A child that is forked by a worker of a pool, whose other workers it has not. The data are the closure's:
+/// the stack of the thread that calls `install` is not in the child.
+#[test]
+fn children_of_a_worker() {
+    let _alone = alone();
+    let x = numbers();
+    let bits = on_all_threads(&x);
+    let fork = move || {
+        let check = || assert_eq!(on_all_threads(&x), bits);
+        in_child(|| {
+            check();
+            in_child(check);
+        });
+    };
+    ThreadPoolBuilder::new().num_threads(2).build().unwrap().install(fork.clone());
+    // The same of a child's pool.
+    in_child(|| ThreadPoolBuilder::new().num_threads(2).build().unwrap().install(fork));
+}
+
+/// A caller's pool that is made in the child is the one that reduces.
+#[test]
+fn a_pool_that_a_child_makes_is_used() {
+    let _alone = alone();
+    let x = numbers();
+    let bits = on_all_threads(&x);
+    in_child(|| {
+        ThreadPoolBuilder::new().num_threads(3).build().unwrap().install(|| {
+            assert!(Device::cpu().to_string().starts_with("cpu (3 threads"));
+            assert_eq!(on_all_threads(&x), bits);
+        });
+    });
+}
+
+/// One test: whether a driver was started belongs to the whole program.
+#[test]
+fn a_device_is_of_the_process_that_opened_it() {
+    let _alone = alone();
+    let x: Vec<u32> = samples(1 << 12, |hash| hash as u32 >> 8);
+    let total = x.reduce::<Sum, 256>().unwrap();
+    let opened = || devices().into_iter().find(|device| !device.is_cpu());
+    // Nobody has started a driver before, so that a child may; not a child of that.
+    in_child(|| {
+        let Some(device) = opened() else { return };
+        assert_eq!(device.upload(&x).unwrap().reduce::<Sum, 256>(), Ok(total));
+        in_child(|| assert!(matches!(device.upload(&x), Err(Error::Forked { .. }))));
+        assert_eq!(device.upload(&x).unwrap().reduce::<Sum, 256>(), Ok(total));
+    });
+
+    let Some(device) = opened() else { return eprintln!("skipped: neither a GPU nor the emulator") };
+    let forked = Error::Forked { device: device.to_string() };
+    assert_eq!(
+        forked.to_string(),
+        format!(
+            "{device} cannot be used in this process: the driver was started before the process was forked; \
+             open devices in the child alone, or start the child with exec (Python: \
+             multiprocessing's `spawn`)"
+        )
+    );
+    let buffer = device.upload(&x).unwrap();
+    assert_eq!(buffer.reduce::<Sum, 256>(), Ok(total));
+    let stream = device.stream().unwrap();
+    let (dropped, pinned, other) =
+        (device.upload(&x).unwrap(), device.pinned::<u32>(100).unwrap(), device.stream().unwrap());
+    let (pending, left) = (buffer.launch::<Sum, 256>(&stream), buffer.launch::<Sum, 256>(&stream));
+    in_child(|| {
+        assert_eq!(buffer.reduce::<Sum, 256>(), Err(forked.clone()));
+        assert_eq!(buffer.to_vec(), Err(forked.clone()));
+        assert_eq!(buffer.slice(1..).unwrap().reduce::<Sum, 32>(), Err(forked.clone()));
+        assert_eq!(device.upload(&x).err(), Some(forked.clone()));
+        assert_eq!(device.upload(&vec![1u8; 4 << 20]).err(), Some(forked.clone()));
+        assert_eq!(device.pinned::<u8>(1).err(), Some(forked.clone()));
+        assert_eq!(device.stream().err(), Some(forked.clone()));
+        assert_eq!(stream.wait(), Err(forked.clone()));
+        let again = Error::Forked { device: "cuda:0".to_owned() };
+        assert_eq!(Device::cuda(0), Err(again.clone()));
+        if device.is_emulator() {
+            assert_eq!(Device::emulator(), Err(again));
+        }
+        assert!(pending.is_done());
+        assert_eq!(pending.wait(), Err(forked.clone()));
+        drop((left, dropped, pinned, other));
+        assert_eq!(x.reduce::<Sum, 256>(), Ok(total));
+        assert!(Device::default_device().is_cpu());
+    });
+    assert_eq!(buffer.reduce::<Sum, 256>(), Ok(total));
+    assert_eq!(buffer.launch::<Sum, 256>(&stream).wait(), Ok(total));
+
+    // Also where another thread was in the driver.
+    meanwhile(
+        || {
+            assert_eq!(buffer.reduce::<Sum, 256>(), Ok(total));
+            assert_eq!(device.upload(&x).unwrap().to_vec(), Ok(x.clone()));
+        },
+        || {
+            for _ in 0..20 {
+                let buffer = device.upload(&x).unwrap();
+                in_child(|| {
+                    assert_eq!(buffer.reduce::<Sum, 256>(), Err(forked.clone()));
+                    assert!(Device::cuda(0).is_err());
+                    drop(buffer);
+                });
+            }
+        },
+    );
+}
