@@ -167,3 +167,31 @@ impl Plan {
         rows + self.row.ilog2() as u64 + partials + PARTIALS.ilog2() as u64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic = "a thread folds 1, 2, 4, 8 or 16 items side by side"]
+    fn rows_wider_than_a_load() {
+        Plan::new(10, 1 << 53, 1024);
+    }
+
+    #[test]
+    #[should_panic = "a thread folds 1, 2, 4, 8 or 16 items side by side"]
+    fn rows_of_no_items() {
+        Plan::new(10, 0, 1024);
+    }
+
+    #[test]
+    fn the_longest_inputs_have_a_plan() {
+        for width in [1, 2, 4, 8, 16] {
+            for block in BLOCKS {
+                let plan = Plan::new(u64::MAX, width, block);
+                assert!(plan.chunks as u64 <= max_chunks(block), "{plan:?}");
+                assert_eq!(plan.range(plan.chunks - 1).end, u64::MAX, "{plan:?}");
+            }
+        }
+    }
+}

@@ -158,3 +158,19 @@ fn what_debug_prints_is_short() {
         assert_eq!(format!("{view:?}"), format!("View {{ len: 2, device: {device} }}"));
     }
 }
+
+#[test]
+fn items_of_no_size_are_counted() {
+    for device in devices() {
+        let mut zeros = device.zeros::<()>(10).unwrap();
+        assert_eq!((zeros.len(), zeros.is_empty()), (10, false), "{device}");
+        assert_eq!(zeros.to_vec().unwrap(), [(); 10], "{device}");
+        assert_eq!(zeros.slice(2..5).unwrap().to_vec().unwrap(), [(); 3], "{device}");
+        assert!(zeros.slice(2..11).is_err(), "{device}");
+        zeros.write(8, &[(), ()]).unwrap();
+        assert!(zeros.write(9, &[(), ()]).is_err(), "{device}");
+        let uploaded = device.upload(&[[0u32; 0]; 7]).unwrap();
+        assert_eq!((uploaded.len(), uploaded.view().len()), (7, 7), "{device}");
+        assert_eq!(device.upload::<()>(&[]).unwrap().len(), 0, "{device}");
+    }
+}

@@ -610,3 +610,13 @@ proptest! {
         prop_assert!(got.to_bits() == expected.to_bits() || got.is_nan() && expected.is_nan());
     }
 }
+
+#[test]
+fn the_mean_of_a_sum_of_no_items_is_nan() {
+    let of = |value: f64| <f64 as ExactElement>::mean(Op::<f64>::lift(&ExactMean, value, 0), 0);
+    for value in [0.0, -0.0, 1.0, -3.5e300, f64::INFINITY, f64::NAN, 5e-324] {
+        assert!(of(value).is_nan(), "{value}");
+    }
+    assert!(<f32 as ExactElement>::mean(Op::<f32>::lift(&ExactMean, 2.0, 0), 0).is_nan());
+    assert!(<i64 as ExactElement>::mean(Op::<i64>::lift(&ExactMean, 2, 0), 0).is_nan());
+}

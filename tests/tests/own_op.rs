@@ -89,3 +89,62 @@ fn an_operator_with_anothers_name_does_not_run_its_kernel() {
         assert_eq!(gpu_reduce::sum(&x), Ok(5000));
     }
 }
+
+/// Whether a reference to items is aligned, and their sum: of items with larger alignments than a cache line.
+#[derive(Clone, Copy, Default, Pod, Zeroable)]
+#[repr(C)]
+struct SumOfWide;
+
+macro_rules! wide {
+    ($($name:ident $align:literal $words:literal;)*) => {$(
+        #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+        #[repr(C, align($align))]
+        struct $name([u64; $words]);
+
+        impl Op<$name> for SumOfWide {
+            const NAME: &'static str = "sum_of_wide";
+            type Accumulator = u64;
+            type Output = u64;
+            const EXACT: bool = true;
+
+            fn identity(&self) -> u64 {
+                0
+            }
+
+            fn lift(&self, item: $name, _: u64) -> u64 {
+                item.0.iter().sum()
+            }
+
+            fn combine(&self, a: u64, b: u64) -> u64 {
+                a + b
+            }
+
+            fn finish(&self, all: u64, _: u64) -> Option<u64> {
+                Some(all)
+            }
+        }
+
+        impl $name {
+            fn check() {
+                for (rows, columns) in [(1, 3), (5, 3), (8, 8), (33, 7), (300, 5)] {
+                    let of = |index: usize| Self([index as u64; $words]);
+                    let items: Vec<_> = (0..rows * columns).map(of).collect();
+                    let expected: Vec<u64> = (0..columns)
+                        .map(|column| (0..rows).map(|row| (row * columns + column) as u64 * $words).sum())
+                        .collect();
+                    let sums = items.columns(columns).unwrap().reduce::<SumOfWide, 64>().unwrap();
+                    assert_eq!(sums.to_vec().unwrap(), expected, "{rows} × {columns} of {}", $align);
+                }
+            }
+        }
+    )*};
+}
+
+wide! { Wide128 128 16; Wide256 256 32; Wide4096 4096 512; }
+
+#[test]
+fn columns_of_items_of_large_alignments() {
+    Wide128::check();
+    Wide256::check();
+    Wide4096::check();
+}

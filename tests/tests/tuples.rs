@@ -1,11 +1,11 @@
 //! Several operators at once, and operators of pairs, in every shape: each has the bits that it has alone.
 
 use gpu_reduce::{
-    ArgMax, Buffer, Cosine, Data, Dot, Error, Item, Max, Mean, Min, Operators, Partial, Reduce, Reducer,
-    Segments, Sum, Var, WeightedMean,
+    ArgMax, Buffer, Cosine, Data, Dot, Error, Item, Max, Mean, Min, NanSum, Op, Operators, Partial, Reduce,
+    Reducer, Segments, Sum, Var, WeightedMean, bf16, f16,
 };
 use std::fmt::Debug;
-use support::{Sample, devices, hash, samples};
+use support::{Sample, devices, for_each_block, hash, samples};
 
 fn text<R: Item + Debug>(results: &Buffer<R>) -> Vec<String> {
     results.to_vec().unwrap().iter().map(|result| format!("{result:?}")).collect()
@@ -159,4 +159,36 @@ fn any_tuple() {
     }
     let (sums, minima) = of_rows::<(Sum, Min)>(&[1.0, 2.0]);
     assert_eq!((sums.to_vec().unwrap(), minima.to_vec().unwrap()), (vec![3.0], vec![1.0]));
+}
+
+/// A row of two operators over `f16` has 8,192 accumulators of 8 bytes: twice as long as any of one operator.
+#[test]
+fn nested_tuples_of_halves() {
+    fn check<T: Sample>()
+    where
+        Sum: Op<T>,
+        NanSum: Op<T>,
+        Mean: Op<T>,
+        Max: Op<T>,
+        Dot: Op<(T, T)>,
+    {
+        for len in [4_608, 8_191, 8_192, 8_193, 20_000, 65_537, 1_300_000] {
+            let x = samples(len + 1, T::any);
+            let (y, x) = (&x[1..], &x[..len]);
+            for_each_block!(|BLOCK| {
+                let case = format!("{len} {}, BLOCK {BLOCK}", std::any::type_name::<T>());
+                let (sum, nansum) = (x.reduce::<Sum, BLOCK>().unwrap(), x.reduce::<NanSum, BLOCK>().unwrap());
+                let (mean, max) = (x.reduce::<Mean, BLOCK>().unwrap(), x.reduce::<Max, BLOCK>().unwrap());
+                let got = x.reduce::<((Sum, Mean), Max), BLOCK>().unwrap();
+                assert_eq!(format!("{got:?}"), format!("{:?}", ((sum, mean), max)), "{case}");
+                let got = x.reduce::<((Sum, NanSum), Max), BLOCK>().unwrap();
+                assert_eq!(format!("{got:?}"), format!("{:?}", ((sum, nansum), max)), "{case}");
+                let dot = (x, y).reduce::<Dot, BLOCK>().unwrap();
+                let got = (x, y).reduce::<((Dot, Dot), Dot), BLOCK>().unwrap();
+                assert_eq!(format!("{got:?}"), format!("{:?}", ((dot, dot), dot)), "{case}");
+            });
+        }
+    }
+    check::<f16>();
+    check::<bf16>();
 }
