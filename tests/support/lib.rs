@@ -1,6 +1,7 @@
 //! What the test programs share: the devices under test, input data, lengths, and the independent reference.
 
 pub mod example;
+pub mod process;
 pub mod reference;
 
 use gpu_reduce::{Device, Element, Plan, bf16, f16};

@@ -1,6 +1,5 @@
 //! Children of `fork`, which have none of their parent's threads and cannot use what it has of a GPU's
-//! driver: they reduce on threads of their own, and devices are an error at once. A program of its own,
-//! because it matters which threads and which driver a process has.
+//! driver: they reduce on threads of their own, and devices are an error at once.
 
 #![cfg(any(target_os = "linux", target_vendor = "apple"))]
 
@@ -9,8 +8,7 @@ use rayon::ThreadPoolBuilder;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use support::{devices, samples};
+use support::{devices, process, samples};
 
 /// Seconds after which a child hangs.
 const LIMIT: u32 = 120;
@@ -43,11 +41,12 @@ fn in_child(work: impl FnOnce()) {
     }
 }
 
-/// Held by each test. The emulator starts threads, and Rust's standard library holds a lock for a moment when
-/// one starts or ends, which hangs a child that is forked just then and starts its own.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// Whether this is the process of the test's own. The emulator and other tests start threads, and Rust's standard
+/// library holds a lock for a moment when a thread starts or ends: a child that is forked at that moment hangs when it
+/// starts a thread.
+#[track_caller]
+fn is_own(test: &str) -> bool {
+    process::is_own(&format!("fork::{test}"), |_| {})
 }
 
 /// Calls `work` while another thread calls `other` again and again.
@@ -90,7 +89,9 @@ fn on_all_threads(x: &[f32]) -> Vec<u32> {
 /// The first children of a process that has used all threads, a child of a child, and the parent after.
 #[test]
 fn children_reduce_on_threads_of_their_own() {
-    let _alone = alone();
+    if !is_own("children_reduce_on_threads_of_their_own") {
+        return;
+    }
     let x = numbers();
     let (bits, cpu) = (on_all_threads(&x), Device::cpu().to_string());
     let check = || assert_eq!((on_all_threads(&x), Device::cpu().to_string()), (bits.clone(), cpu.clone()));
@@ -108,7 +109,9 @@ fn children_reduce_on_threads_of_their_own() {
 /// Several threads of a child ask for its pool at the same time.
 #[test]
 fn threads_of_a_child_share_a_pool() {
-    let _alone = alone();
+    if !is_own("threads_of_a_child_share_a_pool") {
+        return;
+    }
     let x = numbers();
     let bits = on_all_threads(&x);
     in_child(|| {
@@ -123,7 +126,9 @@ fn threads_of_a_child_share_a_pool() {
 /// A child that is forked while another thread reduces.
 #[test]
 fn children_of_a_process_that_reduces() {
-    let _alone = alone();
+    if !is_own("children_of_a_process_that_reduces") {
+        return;
+    }
     let x = numbers();
     let bits = on_all_threads(&x);
     meanwhile(
@@ -136,7 +141,9 @@ fn children_of_a_process_that_reduces() {
 /// the stack of the thread that calls `install` is not in the child.
 #[test]
 fn children_of_a_worker() {
-    let _alone = alone();
+    if !is_own("children_of_a_worker") {
+        return;
+    }
     let x = numbers();
     let bits = on_all_threads(&x);
     let fork = move || {
@@ -154,7 +161,9 @@ fn children_of_a_worker() {
 /// A caller's pool that is made in the child is the one that reduces.
 #[test]
 fn a_pool_that_a_child_makes_is_used() {
-    let _alone = alone();
+    if !is_own("a_pool_that_a_child_makes_is_used") {
+        return;
+    }
     let x = numbers();
     let bits = on_all_threads(&x);
     in_child(|| {
@@ -165,10 +174,12 @@ fn a_pool_that_a_child_makes_is_used() {
     });
 }
 
-/// One test: whether a driver was started belongs to the whole program.
+/// No driver may have been started before in this process.
 #[test]
 fn a_device_is_of_the_process_that_opened_it() {
-    let _alone = alone();
+    if !is_own("a_device_is_of_the_process_that_opened_it") {
+        return;
+    }
     let x: Vec<u32> = samples(1 << 12, |hash| hash as u32 >> 8);
     let total = x.reduce::<Sum, 256>().unwrap();
     let opened = || devices().into_iter().find(|device| !device.is_cpu());

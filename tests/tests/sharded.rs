@@ -238,9 +238,10 @@ fn without_peer_access() {
     if !devices.as_slice()[0].is_emulator() {
         return eprintln!("skipped: GPUs cannot be told not to reach each other");
     }
-    let tests = ["sum", "var", "dot", "exact_sum", "shapes"];
+    let tests = ["sum", "var", "dot", "exact_sum", "shapes"].map(|test| format!("sharded::{test}"));
     let run = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact"].iter().chain(&tests))
+        .arg("--exact")
+        .args(tests)
         .env("GPU_REDUCE_EMULATOR_PEER_ACCESS", "0")
         .output()
         .unwrap();

@@ -1,23 +1,30 @@
-//! Compiles the kernels of `gpu/` to `ptx/`, which takes a device toolchain (see `crates/cuda_builder`). rustc compiles a crate to
-//! PTX on one core, so that families of kernels are compiled side by side; then each operator's are packed into a file.
+//! Compiles the kernels of `gpu/` to `ptx/`, which takes a device toolchain (see `crates/cuda_builder`).
 //!
 //! ```text
-//! cargo run --release -p ptx_tools --bin rebuild
+//! cargo run --release -p ptx_tools --bin rebuild                      compiles all kernels, and writes what differs
+//! cargo run --release -p ptx_tools --bin rebuild -- --changed         names the sources that changed since then
+//! cargo run --release -p ptx_tools --bin rebuild -- --compare FAMILY  compiles one family, compares it with `ptx/`
 //! ```
+//!
+//! rustc compiles a crate to PTX on one core, so the families of kernels are compiled side by side. Then the kernels of
+//! each operator are packed into a file. A file whose kernels are as before is not packed again, which takes longest.
+
+mod sources;
 
 use cuda_builder::CudaBuilder;
-use gpu_reduce_ptx::Packed;
+use gpu_reduce_ptx::{Packed, Ptx};
 use rayon::prelude::*;
+use sources::Sources;
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use std::{env, fs};
 
-/// The features of `gpu/` that have kernels, in two parts that take as long.
+/// The features of `gpu/` that have kernels, those first that take longest.
 const FAMILIES: [&str; 5] = ["segments", "columns", "rows", "reduce", LADDER];
 
-/// That of the classic kernels, which have a file of their own.
+/// The family of the classic kernels, which have a file of their own.
 const LADDER: &str = "ladder";
 
 /// What follows a type in the name of a kernel, in the order in which an operator's kernels of a type are packed.
@@ -25,6 +32,10 @@ const SHAPES: [&str; 4] = ["row", "segments", "rows", "columns"];
 
 /// The types, those first that are reduced most.
 const TYPES: [&str; 12] = ["f32", "f64", "i32", "i64", "u32", "u64", "f16", "bf16", "i8", "u8", "i16", "u16"];
+
+/// What `ptx/` held when this was compiled.
+const TABLES: [&[Ptx]; 2] =
+    [include!("../../../../../ptx/kernels.rs"), include!("../../../../../ptx/ladder.rs")];
 
 /// Where a module is among those of its file: the type's rank, the shape's, the kernel's name, BLOCK.
 type Place<'a> = (usize, usize, &'a str, u32);
@@ -38,10 +49,23 @@ fn main() -> Result<(), Failure> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let exe = env::current_exe()?;
     let target = exe.ancestors().nth(2).ok_or("no target folder")?;
-    let built: Vec<_> = FAMILIES
-        .par_iter()
-        .map(|family| compile(&root.join("gpu"), family, target))
-        .collect::<Result<_, _>>()?;
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => rebuild(&root, target),
+        ["--changed"] => {
+            Sources::changed(&root)?.iter().for_each(|name| println!("{name}"));
+            Ok(())
+        }
+        ["--compare", family] if FAMILIES.contains(&family) => compare(&root, target, family),
+        _ => Err(format!("nothing, --changed, or --compare and one of {}", FAMILIES.join(", ")).into()),
+    }
+}
+
+/// Compiles and packs all families.
+fn rebuild(root: &Path, target: &Path) -> Result<(), Failure> {
+    let sources = Sources::now(root)?;
+    let built: Vec<_> =
+        FAMILIES.par_iter().map(|family| compile(root, family, target)).collect::<Result<_, _>>()?;
 
     let mut files: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
     for (family, (_, modules)) in FAMILIES.iter().zip(&built) {
@@ -53,14 +77,12 @@ fn main() -> Result<(), Failure> {
     }
     let files: Vec<(_, Vec<_>)> =
         files.into_iter().map(|(file, modules)| (file, modules.into_values().collect())).collect();
-    let files: Vec<_> =
-        files.par_iter().map(|(file, modules)| pack(file, modules)).collect::<Result<_, _>>()?;
-
     let ptx = root.join("ptx");
-    let mut new: BTreeMap<_, _> = files
-        .iter()
-        .map(|(file, packed)| (ptx.join(format!("{file}.ptx.br")), packed.bytes.clone()))
-        .collect();
+    let files: Vec<_> =
+        files.par_iter().map(|(file, modules)| pack(&ptx, file, modules)).collect::<Result<_, _>>()?;
+
+    let mut new: BTreeMap<_, _> =
+        files.iter().map(|(file, packed)| (path(&ptx, file), packed.bytes.clone())).collect();
     for entry in fs::read_dir(&ptx)? {
         let old = entry?.path();
         if old.extension().is_some_and(|extension| extension == "br") && !new.contains_key(&old) {
@@ -72,6 +94,7 @@ fn main() -> Result<(), Failure> {
         let rows = gpu_reduce_ptx::table(files.iter().map(|(_, packed)| packed));
         new.insert(ptx.join(table), format!("{}\n{rows}", built[0].0).into_bytes());
     }
+    new.extend([sources.file(root)]);
     // Cargo compiles what includes a file again if the file was written, even with the same bytes.
     for (path, bytes) in new {
         if fs::read(&path).ok().as_ref() != Some(&bytes) {
@@ -81,16 +104,41 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
+/// Compiles one family. Fails if a kernel of it is not in `ptx/` or has another text there.
+fn compare(root: &Path, target: &Path, family: &str) -> Result<(), Failure> {
+    let (_, built) = compile(root, family, target)?;
+    let committed: Vec<_> =
+        TABLES.into_iter().flatten().map(Ptx::modules).collect::<Option<_>>().ok_or("ptx/ is damaged")?;
+    let committed: Modules = committed.into_iter().flatten().collect();
+    let differ: Vec<_> =
+        built.iter().filter(|(entry, module)| committed.get(*entry) != Some(module)).collect();
+    match differ[..] {
+        [] => Ok(()),
+        [(first, _), ..] => Err(format!(
+            "{} of the {} kernels of {family} are not what ptx/ has, the first is {first}: rebuild ptx/",
+            differ.len(),
+            built.len()
+        )
+        .into()),
+    }
+}
+
 /// Compiles a family; returns the comment that says what has compiled it, and its kernels.
-fn compile(kernels: &Path, family: &str, target: &Path) -> Result<(String, Modules), Failure> {
+fn compile(root: &Path, family: &str, target: &Path) -> Result<(String, Modules), Failure> {
     let start = Instant::now();
-    // What a thread compiles next finds the standard library there.
+    // The next family that this thread compiles finds the standard library there.
     let folder = target.join(format!("ptx-{}", rayon::current_thread_index().unwrap_or(0)));
-    let file = CudaBuilder::new(kernels).build_args(&["--features", family]).target_dir(folder).build()?;
+    let kernels = CudaBuilder::new(root.join("gpu"));
+    let file = kernels.build_args(&["--features", family]).target_dir(folder).build()?;
     let ptx = fs::read_to_string(file)?;
     let modules = cuda_builder::split(&ptx);
     println!("{family}: {} entry points, {} s", modules.len(), start.elapsed().as_secs());
     Ok((ptx.lines().next().unwrap_or_default().to_owned(), modules))
+}
+
+/// The file of packed kernels in `ptx/`.
+fn path(ptx: &Path, file: &str) -> PathBuf {
+    ptx.join(format!("{file}.ptx.br"))
 }
 
 /// The file of an entry point, which is that of its operator, or of the ladder, and its place there: `sum_f32_256`,
@@ -109,9 +157,10 @@ fn place<'a>(family: &str, entry: &'a str) -> Option<(&'a str, Place<'a>)> {
     Some((operator, (TYPES.iter().position(|name| *name == of)?, shape, kernel, block)))
 }
 
-/// Packs modules for the file of this name.
-fn pack<'a>(file: &'a str, modules: &[(&str, &str)]) -> Result<(&'a str, Packed), Failure> {
-    let packed = gpu_reduce_ptx::pack(&format!("{file}.ptx.br"), modules.iter().copied(), 11);
+/// Packs modules for the file of this name, unless it has them already.
+fn pack<'a>(ptx: &Path, file: &'a str, modules: &[(&str, &str)]) -> Result<(&'a str, Packed), Failure> {
+    let old = fs::read(path(ptx, file)).unwrap_or_default();
+    let packed = gpu_reduce_ptx::repack(&format!("{file}.ptx.br"), modules.iter().copied(), 11, &old);
     Ok((file, packed.ok_or_else(|| format!("the kernels of {file} are no PTX"))?))
 }
 
