@@ -1,7 +1,6 @@
 //! Texts that ask for more than a machine has: each is refused with its reason, or runs, in little time and memory.
 
-mod shipped;
-
+use crate::shipped;
 use emulator::exec::{self, Launch, Loaded};
 use emulator::memory::Memory;
 use emulator::program::Program;

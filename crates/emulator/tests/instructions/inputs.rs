@@ -1,6 +1,6 @@
 //! Values to try: those at which instructions change their minds, and random ones.
 
-use crate::value::{Format, Operand};
+use crate::instructions::value::{Format, Operand};
 
 /// The inputs of a row: its operands' edges crossed, or as many at random where that is too much, then `count` random
 /// values; in all a multiple of `unit`.

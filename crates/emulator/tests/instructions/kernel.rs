@@ -1,6 +1,6 @@
 //! Rows as kernels, in PTX.
 
-use crate::row::Row;
+use crate::instructions::row::Row;
 use std::fmt::Write;
 
 /// Threads of a block, in x, y and z.

@@ -20,9 +20,9 @@ use emulator::ptx::{
     self,
     ast::{Instruction, Statement},
 };
-use row::{Expected, Row, Thread};
+use self::row::{Expected, Row, Thread};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use value::Operand;
+use self::value::Operand;
 
 /// Rows of a module.
 const BATCH: usize = 64;

@@ -1,6 +1,6 @@
 //! A row of the table: one instruction, what it works on, and what it must give.
 
-use crate::value::{Operand, Results, Value};
+use crate::instructions::value::{Operand, Results, Value};
 
 /// One instruction, in a kernel of its own.
 pub struct Row {

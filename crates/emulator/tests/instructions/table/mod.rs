@@ -12,7 +12,7 @@ mod integer;
 mod memory;
 mod warp;
 
-use crate::row::Row;
+use crate::instructions::row::Row;
 
 /// All rows.
 pub fn rows() -> Vec<Row> {
