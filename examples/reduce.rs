@@ -1,7 +1,7 @@
 //! A column of numbers in a CSV file: how many there are, and what several operators make of them in one pass.
 //!
 //! ```text
-//! cargo run --release --example reduce -- [--column NAME] FILE
+//! cargo run --example reduce -- [--column NAME] FILE
 //! ```
 //!
 //! The program `gpu-reduce` (`crates/cli`) reads more kinds of files, and has all operators.

@@ -8,7 +8,7 @@ use gpu_reduce::{
     for_each_integer_operator, for_each_operator, for_each_pair_operator,
 };
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestError, TestRunner};
+use proptest::test_runner::{TestError, TestRunner};
 use support::{Sample, hash};
 
 /// A result beside which another can lie.
@@ -107,7 +107,7 @@ fn check<O: Op<I, Output: Near>, I: Copy + 'static>(op: O, of: &str, sample: imp
 
 /// Runs a test on inputs drawn at random: compiled once, for all operators and types.
 fn on_drawn(run: &dyn Fn(Drawn) -> Result<(), TestCaseError>) -> Result<(), TestError<Drawn>> {
-    let mut runner = TestRunner::new(Config { cases: 200, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(support::cases(40));
     runner.run(&drawn(), run)
 }
 
