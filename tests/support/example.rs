@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// An example's executable. Cargo puts the running test in `deps/` and the example in `examples/`, next to each other; `cargo test
+/// An example's executable. Cargo puts the running test in `deps/` and the example in `examples/`, next to
+/// each other; `cargo test
 /// --workspace` builds both, one that selects packages or tests by name perhaps only the tests.
 pub fn executable(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("the running test has a path");

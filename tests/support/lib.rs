@@ -58,8 +58,8 @@ pub trait Sample: Element {
     /// For sums, minima and maxima: integers over their whole range, floats evenly in ±0.5.
     fn any(hash: u64) -> Self;
 
-    /// For products: odd integers, and floats of which all but one in 4,096 are ±1, so that neither a product of 2^30
-    /// of them nor a part of it vanishes.
+    /// For products: odd integers, and floats of which all but one in 4,096 are ±1, so that neither a product
+    /// of 2^30 of them nor a part of it vanishes.
     fn factor(hash: u64) -> Self;
 }
 
@@ -98,8 +98,9 @@ pub fn samples<T: Element>(len: usize, sample: impl Fn(u64) -> T + Sync) -> Vec<
     (0..len as u64).into_par_iter().map(|index| sample(hash(index))).collect()
 }
 
-/// Lengths around every boundary of the plan, up to `limit`, ascending: 0, 1, a load, a warp, a block, a row, a tile, the
-/// longest single chunk, where chunks grow by a row, a tile, or have reached their number, each ± 1, then `limit` itself.
+/// Lengths around every boundary of the plan, up to `limit`, ascending: 0, 1, a load, a warp, a block, a row,
+/// a tile, the longest single chunk, where chunks grow by a row, a tile, or have reached their number, each ±
+/// 1, then `limit` itself.
 pub fn lengths<T: Element, const BLOCK: u32>(limit: usize) -> Vec<usize> {
     let width = 16 / size_of::<T>();
     let plan = |len| Plan::new(len, width, BLOCK);
@@ -145,7 +146,8 @@ macro_rules! for_each_block {
     };
 }
 
-/// A test for each row, `NAME: OPERATOR, TYPES;`, which calls `$check::<OPERATOR, TYPE>` with the operator's default.
+/// A test for each row, `NAME: OPERATOR, TYPES;`, which calls `$check::<OPERATOR, TYPE>` with the operator's
+/// default.
 #[macro_export]
 macro_rules! checks {
     ($check:ident $($name:ident: $op:ty, $($type:ident)*;)*) => {$(

@@ -5,10 +5,11 @@ use std::process::Command;
 /// Set in the process that runs one test.
 const CHILD: &str = "GPU_REDUCE_TESTS_CHILD";
 
-/// Runs a test in a process of its own. Returns true in that process, where the test does its work, and false in the
-/// process that started it.
+/// Runs a test in a process of its own. Returns true in that process, where the test does its work, and false
+/// in the process that started it.
 ///
-/// `test` is the test's path in its program, such as `fork::children_of_a_worker`. `set` may set the environment.
+/// `test` is the test's path in its program, such as `fork::children_of_a_worker`. `set` may set the
+/// environment.
 #[track_caller]
 pub fn is_own(test: &str, set: impl FnOnce(&mut Command)) -> bool {
     if std::env::var_os(CHILD).is_some() {

@@ -1,5 +1,5 @@
-//! What a reduction should give, computed another way: integers in 128 bits, floats in twice the working precision, with
-//! a bound on the error that the order may leave.
+//! What a reduction should give, computed another way: integers in 128 bits, floats in twice the working
+//! precision, with a bound on the error that the order may leave.
 
 use gpu_reduce::{Element, Max, Min, Op, Prod, Sum, bf16, f16};
 use rayon::prelude::*;
@@ -13,7 +13,8 @@ pub trait Reference<O: Op<Self>>: Element {
     /// Computes it, by all threads.
     fn expected(data: &[Self]) -> Self::Expected;
 
-    /// Panics, with `context`, unless `got` is right for a reduction with at most `depth` operations on an element's way.
+    /// Panics, with `context`, unless `got` is right for a reduction with at most `depth` operations on an
+    /// element's way.
     fn check(got: O::Output, expected: &Self::Expected, depth: u64, context: &str);
 }
 
@@ -118,8 +119,9 @@ macro_rules! floats {
                 let add = |a: (Double, f64), b: (Double, f64)| (a.0.plus(b.0), a.1 + b.1);
                 data.par_iter().map(lift).reduce(|| (Double(0.0, 0.0), 0.0), add)
             }
-            /// Each of the at most `depth` additions on an element's way rounds by half an epsilon of a partial sum,
-            /// which the sum of magnitudes bounds. (N. J. Higham, Accuracy and Stability of Numerical Algorithms, 4.2.)
+            /// Each of the at most `depth` additions on an element's way rounds by half an epsilon of a
+            /// partial sum, which the sum of magnitudes bounds. (N. J. Higham, Accuracy and Stability of
+            /// Numerical Algorithms, 4.2.)
             fn check(got: $wide, (sum, size): &Self::Expected, depth: u64, context: &str) {
                 let bound = depth as f64 * f64::from($wide::EPSILON) / 2.0 * size * 1.001;
                 let error = sum.distance(f64::from(got));
@@ -135,8 +137,8 @@ macro_rules! floats {
                 let multiply = |a: (Double, u64), b: (Double, u64)| (a.0.times(b.0), a.1 + b.1);
                 data.par_iter().map(lift).reduce(|| (Double(1.0, 0.0), 0), multiply)
             }
-            /// A multiplication rounds only where neither side is ±1: once for each other factor, and once for each
-            /// fold of two accumulators, of which there are no more than such factors.
+            /// A multiplication rounds only where neither side is ±1: once for each other factor, and once
+            /// for each fold of two accumulators, of which there are no more than such factors.
             fn check(got: $wide, (product, others): &Self::Expected, _: u64, context: &str) {
                 let roundings = 2 * others;
                 let bound = roundings as f64 * f64::from($wide::EPSILON) / 2.0 * product.0.abs() * 1.2;

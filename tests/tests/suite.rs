@@ -1,7 +1,8 @@
-//! The library's tests in one program, so that the library's generic code is compiled and linked once for all of them.
+//! The library's tests in one program, so that the library's generic code is compiled and linked once for all
+//! of them.
 //!
-//! `cargo test -p gpu_reduce_tests --test suite -- table::` runs those of one file. A test that needs a process of its
-//! own starts this program again: see `support::process`.
+//! `cargo test -p gpu_reduce_tests --test suite -- table::` runs those of one file. A test that needs a
+//! process of its own starts this program again: see `support::process`.
 
 mod algebra;
 mod axes;

@@ -6,8 +6,9 @@
 //! cargo run --release -p ptx_tools --bin rebuild -- --compare FAMILY  compiles one family, compares it with `ptx/`
 //! ```
 //!
-//! rustc compiles a crate to PTX on one core, so the families of kernels are compiled side by side. Then the kernels of
-//! each operator are packed into a file. A file whose kernels are as before is not packed again, which takes longest.
+//! rustc compiles a crate to PTX on one core, so the families of kernels are compiled side by side. Then the
+//! kernels of each operator are packed into a file. A file whose kernels are as before is not packed again,
+//! which takes longest.
 
 mod sources;
 
@@ -27,7 +28,8 @@ const FAMILIES: [&str; 5] = ["segments", "columns", "rows", "reduce", LADDER];
 /// The family of the classic kernels, which have a file of their own.
 const LADDER: &str = "ladder";
 
-/// What follows a type in the name of a kernel, in the order in which an operator's kernels of a type are packed.
+/// What follows a type in the name of a kernel, in the order in which an operator's kernels of a type are
+/// packed.
 const SHAPES: [&str; 4] = ["row", "segments", "rows", "columns"];
 
 /// The types, those first that are reduced most.
@@ -141,8 +143,9 @@ fn path(ptx: &Path, file: &str) -> PathBuf {
     ptx.join(format!("{file}.ptx.br"))
 }
 
-/// The file of an entry point, which is that of its operator, or of the ladder, and its place there: `sum_f32_256`,
-/// `sum_f32_row_1024`, `sum_f32_segments_0`, `sum_f32_rows_0` and `sum_f32_columns_256` are in `sum`.
+/// The file of an entry point, which is that of its operator, or of the ladder, and its place there:
+/// `sum_f32_256`, `sum_f32_row_1024`, `sum_f32_segments_0`, `sum_f32_rows_0` and `sum_f32_columns_256` are in
+/// `sum`.
 fn place<'a>(family: &str, entry: &'a str) -> Option<(&'a str, Place<'a>)> {
     let (kernel, block) = entry.rsplit_once('_')?;
     let block = block.parse().ok()?;

@@ -1,7 +1,8 @@
-//! Hashes of everything that decides what `ptx/` holds, apart from the device toolchain, which `ptx/kernels.rs` names.
+//! Hashes of everything that decides what `ptx/` holds, apart from the device toolchain, which
+//! `ptx/kernels.rs` names.
 //!
-//! Comments are not hashed. They cannot change the kernels: the PTX has no line numbers, because no panic that is left in
-//! it has a message.
+//! Comments are not hashed. They cannot change the kernels: the PTX has no line numbers, because no panic
+//! that is left in it has a message.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,7 +116,8 @@ fn without_comments(text: &str) -> Result<String, proc_macro2::LexError> {
             if let TokenTree::Punct(punct) = &token
                 && punct.as_char() == '#'
             {
-                // A doc comment is the token `#`, for the crate's or module's own docs also `!`, and `[doc = "…"]`.
+                // A doc comment is the token `#`, for the crate's or module's own docs also `!`, and `[doc =
+                // "…"]`.
                 let mut rest = tokens.clone();
                 let inner = matches!(rest.peek(), Some(TokenTree::Punct(punct)) if punct.as_char() == '!');
                 if inner {
