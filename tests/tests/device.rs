@@ -39,7 +39,7 @@ fn several_threads_use_one_device() {
                 scope.spawn(move || {
                     for round in 0..rounds {
                         assert_eq!(shared.reduce::<Sum, 256>(), Ok(expected));
-                        // A buffer made in one thread, used and freed in another.
+                        // One thread makes a buffer, another uses and frees it.
                         let len = 1 + thread * 1000 + round;
                         let own = device.upload(&data[..len]).unwrap();
                         let sum = std::thread::spawn(move || own.reduce::<Sum, 64>()).join().unwrap();

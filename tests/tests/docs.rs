@@ -1,5 +1,5 @@
-//! What `docs/ladder.md` quotes is what the files say, and what it counts is what the emulator counts; the README's speed is
-//! what the measurements say. What `docs/architecture.md` names is there, and as often as it says.
+//! The documentation against its sources: what `docs/ladder.md` quotes and counts, the speed in the README,
+//! and the files, names and numbers in `docs/architecture.md`.
 
 use gpu_reduce::{
     for_each_comparison, for_each_element, for_each_integer, for_each_integer_operator, for_each_operator,
@@ -21,12 +21,12 @@ fn page() -> String {
     read("docs/ladder.md")
 }
 
-/// The lines, each without what it is indented by.
+/// The lines without their indentation.
 fn lines(text: &str) -> String {
     text.lines().map(|line| format!("{}\n", line.trim())).collect()
 }
 
-/// A fenced block that is tagged with a file is in that file, but for its indentation.
+/// A fenced block that is tagged with a file is in that file, apart from its indentation.
 #[test]
 fn quotes() {
     let page = page();
@@ -40,7 +40,7 @@ fn quotes() {
     }
 }
 
-/// What an example prints that runs in the root of the repository.
+/// What an example prints when it runs in the root of the repository.
 #[track_caller]
 fn printed(name: &str, options: &[&str]) -> String {
     let output = Command::new(executable(name)).args(options).current_dir("..").output().unwrap();
@@ -48,7 +48,8 @@ fn printed(name: &str, options: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The table is what the example prints, and "Counters: NAME BEFORE → AFTER, …" of a step are its and the last step's rows.
+/// The table is what the example prints. "Counters: NAME BEFORE → AFTER, …" of a step are the values in its
+/// row and the row before.
 #[test]
 fn counters() {
     let table = printed("ladder", &["--device", "emulator", "--n", "2^20"]);
@@ -71,8 +72,8 @@ fn counters() {
     }
 }
 
-/// The tables and the charts of the README and of `docs/speed.md` are what the example makes of the lines in `docs/speed/`, and so is
-/// the summary of the sweep.
+/// The tables and charts of the README and of `docs/speed.md`, and the summary of the sweep, are what the
+/// example makes of the lines in `docs/speed/`.
 #[test]
 fn speed() {
     let folder = tempfile::tempdir().unwrap();
@@ -100,7 +101,8 @@ fn speed() {
     assert!(page.contains(&shown), "the summary is now\n{summary}");
 }
 
-/// The tables of `docs/scale.md` are what the simulation makes of what was measured, of which it says the same within a tenth.
+/// The tables of `docs/scale.md` are what the simulation makes of the measurements. It agrees with the
+/// measured times within a tenth.
 #[test]
 fn scale() {
     let tables = printed("scale", &["docs/speed/several.jsonl"]);
@@ -114,7 +116,7 @@ fn scale() {
     assert!(ratios.iter().all(|ratio| (0.9..=1.1).contains(ratio)), "{beside}");
 }
 
-/// All files under a folder of the repository that end so.
+/// All files under a folder of the repository whose names end with `end`.
 fn files(folder: &str, end: &str) -> Vec<PathBuf> {
     let mut folders = vec![Path::new("..").join(folder)];
     let mut files = Vec::new();
@@ -132,7 +134,7 @@ fn files(folder: &str, end: &str) -> Vec<PathBuf> {
 }
 
 /// The names that a file of the library declares: items, which follow a keyword; fields and variants, which
-/// begin a line; and the file's own.
+/// begin a line; and the file's own name.
 fn declared(source: &PathBuf) -> HashSet<String> {
     const KEYWORDS: [&str; 9] =
         ["struct", "enum", "trait", "type", "fn", "const", "static", "mod", "macro_rules"];
@@ -155,7 +157,7 @@ fn declared(source: &PathBuf) -> HashSet<String> {
 /// The files and names in `docs/architecture.md` exist, and so do the names in the errors' texts.
 #[test]
 fn names() {
-    /// Words of Rust, of the tables' rows, of PTX and of the driver; crates; variables of the environment.
+    /// Words of Rust, of the tables' rows, of PTX and of the driver; crates; environment variables.
     const OTHERS: [&str; 13] = [
         "unsafe",
         "struct",
@@ -204,7 +206,7 @@ fn names() {
         for path in text.split(|char: char| !(char.is_alphanumeric() || "_:".contains(char))) {
             let names: Vec<&str> = path.trim_matches(':').split("::").collect();
             let is_ours = names.len() > 1 && !["cust", "gpu_reduce_kernels", "String"].contains(&names[0]);
-            // What a type has is in the type's own file.
+            // A type's fields and variants are in the type's own file.
             let is_there = declared.iter().any(|declared| names.iter().all(|&name| declared.contains(name)));
             assert!(is_there || !is_ours, "host/error.rs names {path}");
         }

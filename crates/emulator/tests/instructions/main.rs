@@ -15,14 +15,14 @@ mod row;
 mod table;
 mod value;
 
+use self::row::{Expected, Row, Thread};
+use self::value::Operand;
 use emulator::program::forms;
 use emulator::ptx::{
     self,
     ast::{Instruction, Statement},
 };
-use self::row::{Expected, Row, Thread};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use self::value::Operand;
 
 /// Rows of a module.
 const BATCH: usize = 64;
