@@ -4,7 +4,7 @@ use cust::memory::DeviceBuffer;
 use gpu_reduce::{Device, Error, Max, Op, Reduce, Sum, View};
 use support::{devices, process, samples};
 
-/// An operator that nobody has compiled kernels of.
+/// An operator without compiled kernels.
 #[derive(Clone, Copy, Default)]
 struct Uncompiled;
 
@@ -59,14 +59,13 @@ fn a_fault_is_told_by_all_that_come_after() {
     assert_eq!(x.reduce::<Sum, 256>(), data.reduce::<Sum, 256>());
 }
 
-/// Memory that is no more there is reduced between two others.
+/// Reduces memory that has been freed, between two other reductions.
 fn have_a_fault(device: &Device, data: &[i32]) {
     let x = device.upload(data).unwrap();
     let stream = device.stream().unwrap();
     let _context = cust::context::Context::new(cust::device::Device::get_device(0).unwrap()).unwrap();
     let gone: View<i32> = {
-        // So much that the driver gives it back when it is freed.
-        // SAFETY: nothing reads it.
+        // So large that the driver unmaps it when it is freed.
         let buffer = unsafe { DeviceBuffer::<i32>::uninitialized(1 << 26) }.unwrap();
         let first = std::ptr::without_provenance(buffer.as_device_ptr().as_raw() as usize);
         // SAFETY: it does not stay: that is what is tried. The program has nothing but this to lose.
@@ -80,13 +79,13 @@ fn have_a_fault(device: &Device, data: &[i32]) {
     let why = fault.wait().unwrap_err();
     println!("{why}");
     assert!(is_launch(&why), "{why}");
-    // It had its result before, or is told of the fault as all are that wait after it.
+    // Either it had its result before the fault, or it is told of the fault, as all later calls are.
     match before.wait() {
         Ok(sum) => assert_eq!(sum, expected),
         Err(why) => assert!(is_launch(&why), "{why}"),
     }
     match (after.wait(), device.is_emulator()) {
-        // Its faults end one launch.
+        // A fault on the emulator ends only its launch.
         (Ok(largest), true) => assert_eq!(Ok(largest), data.reduce::<Max, 256>()),
         (Ok(largest), false) => panic!("{largest} after a fault"),
         (Err(why), _) => assert!(is_launch(&why), "{why}"),
@@ -102,5 +101,5 @@ fn have_a_fault(device: &Device, data: &[i32]) {
             assert!(is_launch(&why), "{why}");
         }
     }
-    // And nothing panics or waits when all are dropped.
+    // Dropping them all neither panics nor waits.
 }
