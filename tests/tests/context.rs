@@ -5,7 +5,7 @@ use cust::context::legacy::{Context, ContextFlags, CurrentContext};
 use gpu_reduce::{Device, Error, Reduce, Sum, emulator};
 use support::{process, samples};
 
-/// Every call that enters a context, each followed by a look at what is current then.
+/// Every call that enters a context. `check` looks afterwards at the current context.
 fn calls(device: &Device, check: impl Fn(&str)) {
     let data = samples(600_000, |hash| hash as i32);
     let mut x = device.upload(&data).unwrap();
@@ -30,7 +30,7 @@ fn a_call_leaves_the_callers_context_current() {
     if !process::is_own("context::a_call_leaves_the_callers_context_current", |_| {}) {
         return;
     }
-    // Starts the machine's driver, if there is one, and opens no device.
+    // Starts the machine's driver, if there is one, without opening a device.
     let open = match Device::cuda(4096) {
         Err(Error::NoSuchDevice { .. }) => || Device::cuda(0),
         Err(why) => {

@@ -96,7 +96,8 @@ fn buffers_hold_what_was_written() {
     }
 }
 
-/// Uploads of up to a megabyte are one copy; longer ones go in pieces, whose size grows from 256 KiB to 8 MiB.
+/// Uploads of up to a megabyte are one copy; longer ones go in pieces, whose size grows from 256 KiB to 8
+/// MiB.
 #[test]
 fn uploads_arrive_whole() {
     const KIB: usize = 1 << 10;

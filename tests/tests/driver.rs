@@ -1,5 +1,5 @@
-//! The driver of a program: the one that it installs, or the one that `GPU_REDUCE_DRIVER` names. Each test runs in a
-//! process of its own, because a process has one driver.
+//! The driver of a program: the one that it installs, or the one that `GPU_REDUCE_DRIVER` names. Each test
+//! runs in a process of its own, because a process has one driver.
 
 use gpu_reduce::{Device, Error, Reduce, Sum, emulator};
 use support::process;

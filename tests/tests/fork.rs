@@ -41,9 +41,9 @@ fn in_child(work: impl FnOnce()) {
     }
 }
 
-/// Whether this is the process of the test's own. The emulator and other tests start threads, and Rust's standard
-/// library holds a lock for a moment when a thread starts or ends: a child that is forked at that moment hangs when it
-/// starts a thread.
+/// Whether this is the process of the test's own. The emulator and other tests start threads, and Rust's
+/// standard library holds a lock for a moment when a thread starts or ends: a child that is forked at that
+/// moment hangs when it starts a thread.
 #[track_caller]
 fn is_own(test: &str) -> bool {
     process::is_own(&format!("fork::{test}"), |_| {})

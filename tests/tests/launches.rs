@@ -79,7 +79,8 @@ fn a_graph_replays_with_new_data() {
     let raw: sys::CUstream = stream.as_raw().unwrap().cast();
     let mut enqueue = |index: usize| {
         let part = x.slice(index * 100..).unwrap();
-        // SAFETY: the buffers outlive the graph; what is written between replays is when the stream has been waited for.
+        // SAFETY: the buffers outlive the graph; what is written between replays is when the stream has been
+        // waited for.
         unsafe { part.enqueue::<Sum, 256>(&stream, sums.slice_mut(index..).unwrap()).unwrap() };
     };
     enqueue(0);

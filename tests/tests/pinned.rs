@@ -212,8 +212,8 @@ fn a_graph_copies_what_is_there_when_it_runs() {
     let mut sum = device.pinned::<f32>(1).unwrap();
     let (mut x, mut result) = (device.zeros::<f32>(host.len()).unwrap(), device.zeros(1).unwrap());
     let (mut graph, mut executable) = (null_mut(), null_mut());
-    // SAFETY: what is copied outlives the graph, and is used only when the stream has been waited for; the stream is live, and the graph's executable
-    // is destroyed after its last use.
+    // SAFETY: what is copied outlives the graph, and is used only when the stream has been waited for; the
+    // stream is live, and the graph's executable is destroyed after its last use.
     unsafe {
         let mut enqueue = || {
             stream.upload(&host, &mut x).unwrap();
