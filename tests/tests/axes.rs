@@ -112,7 +112,7 @@ fn compare<O: Op<T, Output: Item> + Default, T: Item>(
 }
 
 proptest! {
-    #![proptest_config(support::cases(300))]
+    #![proptest_config(support::cases(100))]
 
     #[test]
     fn integers(case in cases()) {

@@ -583,7 +583,7 @@ fn many_of_the_largest_items() {
 }
 
 proptest! {
-    #![proptest_config(support::cases(500))]
+    #![proptest_config(support::cases(100))]
 
     #[test]
     fn any_bits(bits in proptest::collection::vec(any::<u64>(), 0..300), spread in 1..2098i32, start in 0..2098i32) {

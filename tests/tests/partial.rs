@@ -603,7 +603,7 @@ fn mutated(mut bytes: Vec<u8>, mutations: &[Mutation]) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(support::cases(3000))]
+    #![proptest_config(support::cases(500))]
 
     #[test]
     fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), head: bool) {
