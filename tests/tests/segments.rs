@@ -4,7 +4,7 @@ use gpu_reduce::{
     ArgMax, ArgMin, Buffer, Device, Dot, Error, Item, LogSumExp, Max, Mean, Min, NanVar, Op, Plan, Prod,
     Reduce, Sum, SumOfSquares, Var, bf16, f16, width,
 };
-use support::{Sample, checks, devices, for_each_block, hash, samples};
+use support::{Sample, checks, devices, for_each_block, hash, longest, samples};
 
 /// Lengths around the boundaries between ways of folding: items, leaves, what a warp folds at a time, rows,
 /// and chunks.
@@ -44,6 +44,8 @@ fn compare<R: Item + std::fmt::Debug>(case: &str, got: Result<Buffer<R>, Error>,
 }
 
 fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
+    // Items of rows.
+    let most = longest(100_000);
     for_each_block!(|BLOCK| {
         let row = Plan::new(1, width::<O, T>(size_of::<T>()), BLOCK).row as usize;
         // With one BLOCK so many segments that the short ones are listed.
@@ -64,7 +66,7 @@ fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
             let on_device = device.upload(&short).unwrap();
             compare(&case, x.segments(&on_device).unwrap().reduce_or::<O, BLOCK>(op, default), &of_segments);
             for columns in [1, 3, 8, 77, 129, 300, 600, 1_025, 3_000, 9_000] {
-                let items = (len / columns).min(2_000) * columns;
+                let items = (len.min(most) / columns).min(2_000) * columns;
                 let rows: Vec<String> = (0..items / columns)
                     .map(|row| alone(row * columns + 1..(row + 1) * columns + 1))
                     .collect();

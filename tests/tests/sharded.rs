@@ -166,11 +166,18 @@ fn several_operators() {
     assert_eq!(gpu_reduce::mean(&sharded), gpu_reduce::mean(&data));
 }
 
+/// Chunks of several tiles; more of them if `GPU_REDUCE_TEST_LEN` is as long as an input.
 #[test]
 fn long() {
-    check::<Sum, f32, 256>(&[3 << 20, (5 << 20) + 12_345]);
+    check::<Sum, f32, 256>(&[3 << 20]);
     check::<Var, f32, 512>(&[(3 << 20) + 1]);
-    check::<Sum, f32, 1024>(&[(9 << 20) + 1]);
+    let longest = support::longest(0);
+    if longest >= (5 << 20) + 12_345 {
+        check::<Sum, f32, 256>(&[(5 << 20) + 12_345]);
+    }
+    if longest > 9 << 20 {
+        check::<Sum, f32, 1024>(&[(9 << 20) + 1]);
+    }
 }
 
 #[test]
