@@ -256,16 +256,12 @@ const RESULTS: [(&str, [&str; 5]); 3] = [
 /// The kind of results, from the type for each type of elements.
 fn kind_of_results(facts: &[Fact]) -> String {
     let outputs: Vec<&str> = facts.iter().map(|fact| fact.output.as_str()).collect();
-    if let Some(inner) = outputs[0].strip_prefix('[')
-        && !facts.iter().all(|fact| fact.output == facts[0].output)
-    {
-        let (_, end) = inner.split_once(';').unwrap();
+    if let Some((_, len)) = outputs[0].trim_end_matches(']').split_once("; ") {
         let of_inner = |fact: &Fact| {
-            let output = fact.output.strip_prefix('[').unwrap().strip_suffix(&format!(";{end}")).unwrap();
-            Fact { element: fact.element, output: output.to_owned(), is_exact: fact.is_exact }
+            let inner = fact.output.strip_prefix('[').unwrap().strip_suffix(&format!("; {len}]")).unwrap();
+            Fact { element: fact.element, output: inner.to_owned(), is_exact: fact.is_exact }
         };
-        let inner = kind_of_results(&facts.iter().map(of_inner).collect::<Vec<_>>());
-        return format!("{inner} × {}", end.trim().trim_end_matches(']'));
+        return format!("{} × {len}", kind_of_results(&facts.iter().map(of_inner).collect::<Vec<_>>()));
     }
     if facts.iter().all(|fact| fact.output == fact.element) {
         return "item".to_owned();
