@@ -700,8 +700,7 @@ impl State<'_> {
         if any == 0 {
             return Ok(());
         }
-        let wrong = lanes(request.mask).filter(|&lane| request.addresses[lane] & low != 0);
-        let wrong = wrong.fold(0, |mask, lane| mask | 1 << lane);
+        let wrong = collect(|lane| request.addresses[lane] & low != 0) & request.mask;
         if wrong == 0 {
             return Ok(());
         }

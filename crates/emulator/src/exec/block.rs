@@ -166,14 +166,12 @@ impl<'g> Block<'g> {
             return Ok(());
         }
         let limit = grid.settings.time_limit;
-        let ready = self.warps.iter().find(|warp| warp.ready().next().is_some());
-        let (warp, path) = ready.or(self.warps.first()).map_or((0, None), |warp| {
-            (
-                warp.index,
-                warp.ready().next().or((!warp.paths.is_empty()).then_some(0)).map(|path| warp.paths[path]),
-            )
-        });
+        let ready = |path: &&Path| path.state == Waits::Ready;
+        let warp = self.warps.iter().find(|warp| warp.paths.iter().any(|path| ready(&path)));
+        let warp = warp.or(self.warps.first());
+        let path = warp.and_then(|warp| warp.paths.iter().find(ready).or(warp.paths.first()));
         let (at, mask) = path.map_or((0, 0), |path| (path.at, path.mask));
+        let warp = warp.map_or(0, |warp| warp.index);
         Err(self.state.fault(warp, at, mask, FaultKind::Timeout { limit, waiting: self.waiting() }))
     }
 

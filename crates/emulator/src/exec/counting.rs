@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicts_are_counted_as_the_banks_have_them() {
+    fn bank_conflicts_are_counted() {
         let all = u32::MAX;
         assert_eq!(bank_conflicts(&at(|lane| lane * 4), all, 4), 0);
         assert_eq!(bank_conflicts(&at(|lane| 4096 - lane * 4), all, 4), 0);

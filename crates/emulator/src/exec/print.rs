@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_that_glibc_forgets_are_there() {
+    fn zeros_that_glibc_drops_are_printed() {
         assert_eq!(
             ours("%#g|%#.3G", &[999_999.5f64.to_bits(), 999.5f64.to_bits()]).0,
             "1.00000e+06|1.00E+03"
@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_conversion_stays_as_it_is() {
+    fn text_that_is_no_conversion_is_printed_unchanged() {
         assert_eq!(ours("100%% of %d%%\n", &[5]), ("100% of 5%\n".to_owned(), 1));
         assert_eq!(ours("%y %n %", &[]), ("%y %n %".to_owned(), 0));
         assert_eq!(ours("%5.", &[]), ("%5.".to_owned(), 0));
