@@ -89,8 +89,8 @@ pub fn format(ty: Type) -> Option<Format> {
 }
 
 /// Converts to an integer, clamped to its range. NaN gives 0, or only the top bit if either type has 64 bits.
-/// (PTX ISA, `cvt`: "Zero if source is not .f64 and destination is not .s64/.u64", otherwise `1 <<
-/// (BitWidth(dst) - 1)`.)
+/// (PTX ISA, `cvt`: "Zero if source is not .f64 and destination is not .s64/.u64", otherwise
+/// `1 << (BitWidth(dst) - 1)`.)
 fn to_integer(to: (Bank, Type), from: (Bank, Type), format: Format, rounding: Rounding, ftz: bool) -> Lanes {
     let bits = bits_of(to.1);
     let nan = if bits_of(from.1) == 64 || bits == 64 { 1u64 << (bits - 1) } else { 0 };

@@ -3,7 +3,7 @@
 //! (PTX ISA, "Floating-Point Instructions", "Half Precision Floating-Point Instructions".)
 //!
 //! Results are exact to the bit, except for the approximations `div.approx`, `div.full`, `rcp.approx`,
-//! `sqrt.approx`, `rsqrt.approx`, `sin`, `cos`, `lg2`, `ex2` and `tanh`. For these it returns the host's
+//! `sqrt.approx`, `rsqrt.approx`, `sin`, `cos`, `lg2`, `ex2` and `tanh`. These return the host's
 //! result rounded to the type; a GPU's may differ within the error that the PTX ISA allows.
 
 use crate::{

@@ -94,7 +94,7 @@ pub fn flush(value: f32) -> f32 {
     if value.is_subnormal() { f32::from_bits(value.to_bits() & 0x8000_0000) } else { value }
 }
 
-/// `.sat`: clamps to 0 to 1. NaN becomes +0.
+/// `.sat`: clamps to the range 0 to 1. NaN becomes +0.
 #[inline(always)]
 pub fn saturate<F: PartialOrd + From<u8>>(value: F) -> F {
     let (zero, one) = (F::from(0), F::from(1));

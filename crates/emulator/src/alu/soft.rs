@@ -319,7 +319,7 @@ impl Number {
     }
 }
 
-/// Shifts right. If any one is shifted out, sets the last bit, so that later rounding sees it.
+/// Shifts right. If a 1 bit is shifted out, sets the last bit, so that later rounding sees it.
 fn jam(value: u128, count: u32) -> u128 {
     match count {
         0 => value,
@@ -332,7 +332,7 @@ fn jam(value: u128, count: u32) -> u128 {
 mod tests {
     use super::*;
 
-    /// Bits near edge cases: few ones; exponents close to each other or to the limits.
+    /// Bits near edge cases: few 1 bits; exponents close to each other or to the limits.
     fn samples(format: Format) -> impl Iterator<Item = u64> {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let mut next = move || {

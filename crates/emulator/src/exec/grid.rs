@@ -153,7 +153,7 @@ impl<'a> Grid<'a> {
         [number % x, number / x % y, number / x / y]
     }
 
-    /// The generic address of each thread's local memory in a warp.
+    /// The generic addresses at which the local memory of a warp's threads starts.
     pub fn local_windows(&self, warp: u32, block: u64) -> [u64; LANES] {
         std::array::from_fn(|lane| {
             let thread = u64::from(warp) * LANES as u64 + lane as u64;
@@ -173,7 +173,7 @@ impl<'a> Grid<'a> {
             .then(|| (self.block_index(block), self.thread(thread / LANES as u32, thread % LANES as u32)))
     }
 
-    /// The line of an instruction.
+    /// The PTX line and the source line of an instruction.
     pub fn place(&self, at: u32) -> Place {
         let (line, source) = self.code.places[at as usize];
         let file = |index| self.files.iter().find(|file| file.0 == index).map(|file| file.1.clone());

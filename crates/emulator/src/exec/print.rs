@@ -427,9 +427,9 @@ mod tests {
         ($format:expr, $($argument:expr),*) => {{
             let format = CString::new($format).unwrap();
             let mut text = vec![0u8; 2000];
+            let (to, bytes) = (text.as_mut_ptr().cast(), text.len());
             // SAFETY: `text` is larger than any output, and the arguments match the format.
-            let bytes =
-                unsafe { snprintf(text.as_mut_ptr().cast(), text.len(), format.as_ptr(), $($argument),*) };
+            let bytes = unsafe { snprintf(to, bytes, format.as_ptr(), $($argument),*) };
             String::from_utf8(text[..bytes as usize].to_vec()).unwrap()
         }};
     }

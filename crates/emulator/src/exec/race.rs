@@ -24,7 +24,8 @@ use super::{
     log::{Event, Log, Record},
 };
 
-/// Atomic accesses of a place that each access is compared with, and plain reads for an atomic write.
+/// The most atomic accesses of a place that an access is compared with, and the most plain reads that an
+/// atomic write is compared with.
 const RECENT: usize = 256;
 
 /// The most uses that are checked at once, to bound the memory needed.
@@ -251,9 +252,11 @@ fn check_cluster(
     Ok(())
 }
 
-/// Finds two uses of a place that race. Uses are sorted by stamp, and what happens before a use has no
-/// greater stamp. So it suffices to compare each use with the last write, and a write also with the reads
-/// since then.
+/// Finds two uses of a place that race.
+///
+/// Uses are sorted by stamp, and what happens before a use has no greater stamp. So it suffices to compare
+/// each use with the last write and the recent atomic accesses, and a write also with the reads since the
+/// last write.
 fn check_place(grid: &Grid, logs: &[Log], orders: &mut Orders, uses: &[Use]) -> Option<Pair> {
     let (mut write, mut reads, mut atomics): (Option<Use>, Vec<Use>, Vec<Use>) =
         (None, Vec::new(), Vec::new());

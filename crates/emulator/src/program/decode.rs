@@ -25,7 +25,7 @@ use super::{
 const MOST_INSTRUCTIONS: usize = 1 << 20;
 /// The most bytes that a kernel may declare of shared memory per block, or of local memory per thread.
 const MOST_BYTES: u64 = 1 << 24;
-/// Local memory per thread, which also holds the registers that a GPU lacks. (CUDA C++ Programming Guide,
+/// Local memory per thread, which also holds spilled registers. (CUDA C++ Programming Guide,
 /// "Technical Specifications per Compute Capability".)
 const THREAD_BYTES: u64 = 512 << 10;
 

@@ -21,7 +21,7 @@ fn successors(instructions: &[Instruction], at: usize) -> Vec<u32> {
     found
 }
 
-/// Whether an instruction has no effect beyond its own thread.
+/// Whether an instruction has no effect that outlives its thread, except a trap.
 fn is_idle(instruction: &Instruction) -> bool {
     use Operation::*;
     matches!(instruction.operation, Lanes(..) | Nothing | Branch { .. } | Exit | Trap(_) | Assert(_))

@@ -261,7 +261,8 @@ fn atomic(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), L
         targets.push(match decoder.register(target)? {
             Some((register, bits)) if bits == bits_of(ty) => register,
             Some((_, bits)) => {
-                return decoder.error(format!("a register of {bits} bits for a value of {}", bits_of(ty)));
+                return decoder
+                    .error(format!("a register of {bits} bits for a value of {} bits", bits_of(ty)));
             }
             None => decoder.target(target, bank_of(ty).unwrap_or(Bank::Double))?,
         });
