@@ -162,9 +162,9 @@
 //! context, or what the host waits for (streams, contexts, events, copies to the host). Work without an order
 //! is a [`FaultKind::DeviceRace`](fault::FaultKind::DeviceRace), which names both and stops the context of
 //! the second. It is a fault even though the first has long ended here: a GPU may run the two in any order.
-//! Two accesses that are both atomic, `volatile` or stronger do not race if their scope is the system
-//! (`.sys`); `.gpu`, the default of `atom` and `red`, is not enough across devices. A release seen by an
-//! acquire of that scope orders the launches.
+//! Two accesses do not race if both are atomic, `volatile` or stronger and have system scope (`.sys`);
+//! `.gpu`, the default of `atom` and `red`, is not enough across devices. A release of system scope orders
+//! the launches if an acquire of that scope has seen it.
 //!
 //! The check never invents a race, but it can miss one: all threads of the host count as one; a launch that
 //! writes to host memory by accesses of system scope counts as waited for, because the host may have watched

@@ -27,7 +27,7 @@ impl End {
         Any(pointer.addr() as u64)
     }
 
-    /// Fixes whether the end is device memory, for a replay; fails if the range leaves its allocation.
+    /// Decides now, for replays, whether the end is device memory; fails if the range leaves its allocation.
     fn held(self, bytes: usize) -> Answer<Self> {
         let (address, known) = self.locate()?;
         if known {
@@ -144,7 +144,7 @@ impl MemoryWork {
 
     /// Prepares it for replays; fails if it could not run now.
     ///
-    /// Fixes which ends are device memory, so that a replay does not take freed device memory for host
+    /// Decides now which ends are device memory, so that a replay does not take freed device memory for host
     /// memory.
     fn captured(self) -> Answer<Self> {
         Ok(match self {
@@ -218,7 +218,7 @@ unsafe fn enqueue(stream: CUstream, work: MemoryWork) -> Answer {
     if well && work.is_always_waited_for() { state()?.host_waits_for(stream) } else { Ok(()) }
 }
 
-/// Makes a copy between contexts; fails unless each end is pinned or in the memory of its context's device.
+/// Returns a copy between contexts; fails unless each end is pinned or in the memory of its context's device.
 fn between(
     state: &State,
     to: (CUdeviceptr, CUcontext),

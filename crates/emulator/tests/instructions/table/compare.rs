@@ -161,7 +161,7 @@ where
     }
 }
 
-/// `setp` with a second result, the negation; and both joined with a predicate, negated for `.or`.
+/// `setp` with a second result, the negation; and both joined with a predicate, which is negated for `.or`.
 fn joined<V: Value + 'static>(rows: &mut Vec<Row>, ty: &str, relations: &[Relation], order: Order<V>) {
     for &(name, holds) in relations {
         rows.push(row(format!("setp.{name}.{ty}"), move |a: V, b: V| {
