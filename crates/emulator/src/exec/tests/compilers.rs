@@ -457,7 +457,7 @@ fn the_threads_that_a_kernel_requires() {
     let text = kernel("").replace("c)\n{", "c)\n.reqntid 64\n{");
     Machine::new(&text).launch(1, 64, &[]).unwrap();
     let fault = Machine::new(&text).launch(1, 32, &[]).unwrap_err();
-    assert!(fault.to_string().contains("`.reqntid` says [64, 1, 1]"), "{fault}");
+    assert!(fault.to_string().contains("`.reqntid` requires [64, 1, 1]"), "{fault}");
 }
 
 #[test]

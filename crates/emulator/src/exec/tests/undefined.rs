@@ -210,7 +210,7 @@ fn local_memory_is_its_own_threads() {
         assert_eq!((*block, *thread), ([0; 3], [3, 0, 0]), "{fault}");
         assert_eq!((access.address, access.memory), (address, Memory::Local), "{fault}");
         assert_eq!(fault.code(), 700);
-        assert!(fault.to_string().contains("that of thread [3, 0, 0] of block [0, 0, 0]"), "{fault}");
+        assert!(fault.to_string().contains("belongs to thread [3, 0, 0] of block [0, 0, 0]"), "{fault}");
     }
     // Thread 3 itself may use it.
     run(&format!("{told} setp.ne.u32 %p2, %r0, 3; @%p2 bra OUT; ld.u32 %r2, [%rd5+8]; OUT:"), 2, 64).unwrap();
