@@ -1,11 +1,11 @@
-//! Everything that can go wrong, as the program prints it.
+//! The errors of the example, with their messages.
 
 use std::io;
 use std::path::PathBuf;
 
 use super::input::Dtype;
 
-/// Why there is no result.
+/// A reason why the example has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
