@@ -71,7 +71,8 @@ struct Args {
     threads: u32,
 
     /// The variants, separated by commas.
-    #[arg(long, value_delimiter = ',', default_value = "all", value_parser = PossibleValuesParser::new([vec!["all"], names()].concat()))]
+    #[arg(long, value_delimiter = ',', default_value = "all")]
+    #[arg(value_parser = PossibleValuesParser::new([vec!["all"], names()].concat()))]
     variant: Vec<String>,
 
     /// Where to run: cuda:N (GPU number N), emulator (a GPU in software, which counts but has no times), or
@@ -93,7 +94,8 @@ struct Args {
     svg: Option<PathBuf>,
 
     /// Read the results from a CSV file of this program, and run nothing.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["dtype", "n", "sweep", "threads", "variant", "device"])]
+    #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["dtype", "n", "sweep", "threads", "variant", "device"])]
     from: Option<PathBuf>,
 }
 
@@ -152,7 +154,7 @@ fn measure(args: &Args) -> Result<Vec<Record>, Error> {
             Err(why) => {
                 eprintln!("{why}");
                 eprintln!(
-                    "so there are no times, but counters from the emulator, of at most {COUNTED} elements"
+                    "so there are no times; the emulator counts instead, for at most {COUNTED} elements"
                 );
                 (Device::emulator()?, COUNTED)
             }
@@ -189,6 +191,6 @@ fn count(job: &Job, records: Vec<Record>) -> Result<Vec<Record>, Error> {
         return Err(Error::Emulator(format!("ended with {}", output.status)));
     }
     let counted = record::from_csv(&output.stdout)
-        .map_err(|error| Error::Emulator(format!("prints something else than results: {error}")))?;
+        .map_err(|error| Error::Emulator(format!("did not print results: {error}")))?;
     Ok(records.into_iter().zip(&counted).map(|(record, counted)| record.counted_as(counted)).collect())
 }

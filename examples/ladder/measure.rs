@@ -64,7 +64,7 @@ impl Job {
             ($($block:literal)*) => {
                 match self.threads {
                     $($block => self.run_block::<T, $block>(),)*
-                    threads => unreachable!("the option --threads lets no {threads} through"),
+                    threads => unreachable!("--threads accepts no {threads}"),
                 }
             };
         }

@@ -13,7 +13,7 @@ use super::error::Error;
 use super::npy;
 
 #[cfg(target_endian = "big")]
-compile_error!("this example uses the little-endian numbers of its input file as they lie in memory");
+compile_error!("this example reinterprets little-endian input in memory, so it needs a little-endian target");
 
 /// The longest header of a `.npy` file, in bytes.
 const HEADER: u64 = 1 << 20;

@@ -5,7 +5,7 @@
 
 mod error;
 mod input;
-#[expect(dead_code, reason = "what this example needs none of")]
+#[expect(dead_code, reason = "this example does not use all of it")]
 #[path = "../../../crates/cli/src/npy.rs"]
 mod npy;
 
@@ -98,7 +98,7 @@ struct Reduced {
 fn main() -> ExitCode {
     let args = Args::parse();
     let Some(universe) = mpi::initialize() else {
-        eprintln!("MPI is initialised already");
+        eprintln!("MPI is already initialised");
         return ExitCode::FAILURE;
     };
     let world = universe.world();

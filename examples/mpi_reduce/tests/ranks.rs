@@ -50,7 +50,8 @@ fn no_elements_at_all() {
 fn a_rank_that_disagrees_is_told_to_all() {
     let disagrees = |rank, what, found, expected| {
         let text = format!(
-            "rank {rank} disagrees with rank 0 on the {what}: {found}, not {expected}; all ranks make the same call"
+            "rank {rank} disagrees with rank 0 on the {what}: {found}, not {expected}; all ranks make the \
+             same call"
         );
         all(3, &text)
     };
@@ -127,6 +128,6 @@ fn the_example_prints_the_same_bits() {
     // An error on one rank only ends all ranks.
     let output = start(2, env!("CARGO_BIN_EXE_mpi_reduce"), &["--split", "1,2,3", &npy]);
     assert!(!output.status.success());
-    let error = "--split has 3 weights, and there are 2 ranks";
+    let error = "--split has 3 weights for 2 ranks";
     assert!(String::from_utf8_lossy(&output.stderr).contains(error), "{output:?}");
 }
