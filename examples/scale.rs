@@ -49,8 +49,8 @@ struct Args {
     bandwidth: f64,
 
     /// The bench's output:
-    /// {"impl":"gpu_reduce","op":"part_sum","dtype":"f32","n":1073741824,"block":1024,"chunks":256,"us":950.0},
-    /// and so on.
+    /// {"impl":"gpu_reduce","op":"part_sum","dtype":"f32","n":1073741824,"block":1024,"chunks":256,
+    /// "us":950.0}, and so on.
     #[arg(value_name = "FILE.jsonl")]
     file: PathBuf,
 }

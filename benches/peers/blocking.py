@@ -3,8 +3,8 @@
 Run: python3 blocking.py
 Libraries that cannot be imported are skipped.
 
-Prints a JSON line per case, like the `blocking_sum` of `cargo bench --bench latency`. Times are by the host's clock:
-medians of 1,000 calls after 100 to warm up, or of 100 after 10 for the longest input.
+Prints a JSON line per case, like the `blocking_sum` of `cargo bench --bench latency`. Times are by the host's
+clock: medians of 1,000 calls after 100 to warm up, or of 100 after 10 for the longest input.
 """
 import json
 import sys

@@ -1,7 +1,8 @@
 """Times sums over all GPUs by PyTorch and NCCL, for `cargo bench --bench several`.
 
-Each GPU has a process, which sums its elements; an all-reduce adds the sums, and each process reads the total. Prints a
-JSON line per case: the median of 1,000 runs after 100 to warm up, or of 20 after 2 for the longest input.
+Each GPU has a process, which sums its elements; an all-reduce adds the sums, and each process reads the total.
+Prints a JSON line per case: the median of 1,000 runs after 100 to warm up, or of 20 after 2 for the longest
+input.
 
     python3 benches/peers/nccl.py
 """

@@ -3,8 +3,8 @@
     cargo build --release -p gpu_reduce_examples --example torch_sum
     python3 examples/torch/sum.py target/release/examples/libtorch_sum.so
 
-Compares results and times with PyTorch's, and exits with 1 if a sum is wrong. Without PyTorch or a GPU, prints that it
-is skipped.
+Compares results and times with PyTorch's, and exits with 1 if a sum is wrong. Without PyTorch or a GPU, prints
+that it is skipped.
 """
 
 import ctypes

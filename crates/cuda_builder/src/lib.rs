@@ -120,7 +120,7 @@ pub enum CudaBuilderError {
          Install one:\n\
          - on Debian: apt-get install rustc-web rust-web-src\n\
          - with rustup: rustup toolchain install nightly --component rust-src\n\
-         or set the environment variable CUDA_BUILDER_RUSTC to a rustc that has the standard library's source",
+         or set CUDA_BUILDER_RUSTC to a rustc that has the source of the standard library",
         .0.iter().map(|unfit| format!("- {unfit}\n")).collect::<String>()
     )]
     NoToolchain(Vec<Unfit>),

@@ -10,7 +10,8 @@ macro_rules! loads {
         ///
         /// # Safety
         ///
-        #[doc = concat!("`pointer` is valid for a read of `V` and aligned to ", stringify!($bytes), " bytes, and no other thread writes there meanwhile.")]
+        #[doc = concat!("`pointer` is valid for a read of `V` and aligned to ", stringify!($bytes), " bytes,")]
+        /// and no other thread writes there meanwhile.
         ///
         /// # Panics
         ///
