@@ -122,7 +122,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     // Expands to whether there is such an operator.
     macro_rules! for_op {
-        ({ $run:ident $input:ident $kind:ident $type:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+        (
+            { $run:ident $input:ident $kind:ident $type:ident }
+            $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*
+        ) => {
             match $run.case.kernel() {
                 $(stringify!($name) => {
                     for_op! { $kind $run $input $op $type }
@@ -373,18 +376,22 @@ impl Run<'_, '_> {
                             match &shape {
                                 Shape::All => x.enqueue_by::<O, $block>(op, self.stream, &mut *result)?,
                                 Shape::Rows(columns) => {
-                                    x.rows(*columns)?.enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
+                                    x.rows(*columns)?
+                                        .enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
                                 }
                                 Shape::Columns(columns) => {
-                                    x.columns(*columns)?.enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
+                                    x.columns(*columns)?
+                                        .enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
                                 }
                                 Shape::Keys(keys, runs) => {
                                     runs.borrow_mut().enqueue(keys, self.stream)?;
                                     let runs = runs.borrow();
-                                    x.segments(&*runs)?.enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
+                                    x.segments(&*runs)?
+                                        .enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
                                 }
                                 Shape::Segments(offsets) => {
-                                    x.segments(offsets)?.enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
+                                    x.segments(offsets)?
+                                        .enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
                                 }
                             }
                         },)*

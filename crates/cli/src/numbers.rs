@@ -1,4 +1,4 @@
-//! The numbers of any type, behind a trait object. Only code in this file is compiled for each type.
+//! The numbers, of any type, behind a trait object. This file is compiled for each type; most others are not.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -310,7 +310,7 @@ impl<T: Number> Target<'_, T> {
         results::of(self.outputs(op))
     }
 
-    /// Calls the operator. It is compiled for each operator and type, so it does nothing else.
+    /// Calls the operator. Compiled for each operator and type, so keep it small.
     fn outputs<O: Op<T, Output: Output>>(&self, op: O) -> Result<Vec<O::Output>, Error> {
         match self {
             Target::All(data) => Ok(vec![data.reduce_by::<O, 256>(op)?]),

@@ -1,4 +1,4 @@
-//! Results of any type, behind a trait object. Only code in this file is compiled for each type.
+//! Results, of any type, behind a trait object. This file is compiled for each type; most others are not.
 
 use std::fmt::Debug;
 

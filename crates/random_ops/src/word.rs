@@ -39,7 +39,8 @@ macro_rules! words {
 
             #[inline(always)]
             fn turned(self, turn: u32, other: Self) -> Self {
-                self.wrapping_add(other).rotate_left(turn % $type::BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15u64 as $type)
+                let sum = self.wrapping_add(other);
+                sum.rotate_left(turn % $type::BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15u64 as $type)
             }
 
             #[inline(always)]
