@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A GPU's part takes the measured time for its number of chunks. Two all-gathers follow, each of log2(GPUs)
-//! rounds. A round takes the measured time between processes of one machine plus the network's latency. Then
+//! rounds, rounded up. A round takes the measured time between processes of one machine plus the network's latency. Then
 //! the partial results are folded. The network's latency and bandwidth are assumptions.
 
 /// The files in `examples/common/`.
