@@ -48,14 +48,14 @@ pub fn flow<T: Element>(
         // Readers get pieces in turn, so that they arrive in order.
         let mut give = |slot| match pieces.next() {
             Some(piece) => {
-                empty[piece % readers].send((slot, piece)).expect("a reader stays until nobody gives")
+                empty[piece % readers].send((slot, piece)).expect("the reader runs until its channel closes")
             }
             None => done.push(slot),
         };
         slots.into_iter().for_each(&mut give);
         let mut running = VecDeque::new();
         for piece in 0..cut.pieces() {
-            let mut slot = full[piece % readers].recv().expect("a reader answers")?;
+            let mut slot = full[piece % readers].recv().expect("the reader returns every slot")?;
             enqueue(&mut slot)?;
             running.push_back(slot);
             if running.len() >= most_running

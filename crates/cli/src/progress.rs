@@ -20,13 +20,13 @@ impl Progress {
     }
 
     /// As [`new`](Self::new), if the total is unknown.
-    #[allow(dead_code, reason = "each program uses its part")]
+    #[allow(dead_code, reason = "not all programs use it")]
     pub fn endless(what: &'static str) -> Progress {
         Progress::styled(what, None, "{msg} {binary_bytes}")
     }
 
     fn styled(what: &'static str, total: Option<u64>, template: &str) -> Progress {
-        let style = ProgressStyle::with_template(template).expect("a constant template that is valid");
+        let style = ProgressStyle::with_template(template).expect("the template is valid");
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         Progress(bar.with_style(style).with_message(what))
     }

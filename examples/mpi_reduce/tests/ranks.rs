@@ -14,7 +14,7 @@ fn start(ranks: u32, program: &str, args: &[&str]) -> Output {
         // Containers may forbid this mechanism, and Open MPI would warn about it.
         .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
         .output()
-        .expect("there are timeout and mpirun");
+        .expect("timeout and mpirun are installed");
     assert_ne!(output.status.code(), Some(124), "{program} {args:?} of {ranks} ranks hangs: {output:?}");
     output
 }

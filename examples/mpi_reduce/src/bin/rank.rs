@@ -36,10 +36,11 @@ fn main() -> ExitCode {
             shown(world.reduce::<Digest, 256>(&x))
         }
         Some("device") if rank == 1 => {
-            let device = Device::emulator().expect("this build has it");
+            let device = Device::emulator().expect("this build has the emulator");
             let gone = device.upload(&x).expect("the emulator has memory");
             // SAFETY: the emulator checks accesses, and reports that this memory was freed.
-            let view = unsafe { device.view(gone.view().as_ptr(), 1000) }.expect("it is there yet");
+            let view =
+                unsafe { device.view(gone.view().as_ptr(), 1000) }.expect("the memory is still allocated");
             drop(gone);
             shown(world.reduce::<Sum, 256>(&view))
         }
@@ -155,7 +156,7 @@ fn same(world: &SimpleCommunicator) {
         check::<_, i16, 32>(world, ArgMax, len, |index| any(index) as i16);
         check::<_, f32, 32>(world, (Sum, Min, Max), len, |index| near(any(index)) as f32);
         check::<_, Large, 32>(world, Digest, len, |index| Large([1 | any(index) as u32; 20]));
-        for device in [Device::cpu(), Device::emulator().expect("this build has it")] {
+        for device in [Device::cpu(), Device::emulator().expect("this build has the emulator")] {
             check_on::<_, f64, 32>(world, &device, Var::new(1), len, |index| near(any(index)));
             check_on::<_, f32, 32>(world, &device, ExactSum, len, |index| near(any(index)) as f32);
         }
