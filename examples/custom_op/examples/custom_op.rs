@@ -1,4 +1,4 @@
-//! Reduces by operators of one's own, on the CPU, on the emulator, and on a GPU where there is one:
+//! Reduces by custom operators on the CPU, and on a GPU or, without one, on the emulator:
 //!
 //! ```text
 //! cargo run --manifest-path examples/custom_op/Cargo.toml --example custom_op
@@ -16,7 +16,7 @@ fn main() -> Result<(), Error> {
     let doubles: Vec<_> = values.iter().copied().map(f64::from).collect();
 
     let mut results = Vec::new();
-    // The emulator serves where there is no GPU.
+    // The emulator replaces a missing GPU.
     for device in [Device::cpu(), Device::cuda(0).or_else(|_| Device::emulator())?] {
         let points = device.upload(&points)?.reduce::<BoundingBox, 256>()?;
         let numbers = device.upload(&numbers)?.reduce::<ComplexSum, 256>()?;

@@ -1,5 +1,7 @@
-//! Compiles the kernels of `gpu/` to `ptx/`, which takes a device toolchain (see `crates/cuda_builder`). rustc compiles a crate to
-//! PTX on one core, so that families of kernels are compiled side by side; then each operator's are packed into a file.
+//! Compiles the kernels of `gpu/` to `ptx/`; needs a device toolchain (see `crates/cuda_builder`).
+//!
+//! rustc compiles a crate to PTX on one core, so families of kernels are compiled in parallel. Then the
+//! kernels of each operator are packed into a file.
 //!
 //! ```text
 //! cargo run --release -p ptx_tools --bin rebuild
@@ -14,22 +16,23 @@ use std::path::Path;
 use std::time::Instant;
 use std::{env, fs};
 
-/// The features of `gpu/` that have kernels, in two parts that take as long.
+/// The features of `gpu/` that have kernels, each a family. Both halves of the list take equally long to
+/// compile.
 const FAMILIES: [&str; 5] = ["segments", "columns", "rows", "reduce", LADDER];
 
-/// That of the classic kernels, which have a file of their own.
+/// The classic kernels, which have a file of their own.
 const LADDER: &str = "ladder";
 
-/// What follows a type in the name of a kernel, in the order in which an operator's kernels of a type are packed.
+/// What follows the type in a kernel's name. An operator's kernels of a type are packed in this order.
 const SHAPES: [&str; 4] = ["row", "segments", "rows", "columns"];
 
-/// The types, those first that are reduced most.
+/// The types, the most frequently used first.
 const TYPES: [&str; 12] = ["f32", "f64", "i32", "i64", "u32", "u64", "f16", "bf16", "i8", "u8", "i16", "u16"];
 
-/// Where a module is among those of its file: the type's rank, the shape's, the kernel's name, BLOCK.
+/// The order of modules in a file: the type's rank, the shape's rank, the kernel's name, BLOCK.
 type Place<'a> = (usize, usize, &'a str, u32);
 
-/// Entry points' modules.
+/// Modules by entry point.
 type Modules = BTreeMap<String, String>;
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -72,7 +75,7 @@ fn main() -> Result<(), Failure> {
         let rows = gpu_reduce_ptx::table(files.iter().map(|(_, packed)| packed));
         new.insert(ptx.join(table), format!("{}\n{rows}", built[0].0).into_bytes());
     }
-    // Cargo compiles what includes a file again if the file was written, even with the same bytes.
+    // Cargo recompiles what includes a file if the file was written, even with the same bytes.
     for (path, bytes) in new {
         if fs::read(&path).ok().as_ref() != Some(&bytes) {
             fs::write(path, bytes)?;
@@ -81,10 +84,10 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Compiles a family; returns the comment that says what has compiled it, and its kernels.
+/// Compiles a family; returns the comment that names the compiler, and the modules.
 fn compile(kernels: &Path, family: &str, target: &Path) -> Result<(String, Modules), Failure> {
     let start = Instant::now();
-    // What a thread compiles next finds the standard library there.
+    // A folder for each thread, so that the thread's next family reuses the standard library.
     let folder = target.join(format!("ptx-{}", rayon::current_thread_index().unwrap_or(0)));
     let file = CudaBuilder::new(kernels).build_args(&["--features", family]).target_dir(folder).build()?;
     let ptx = fs::read_to_string(file)?;
@@ -93,8 +96,8 @@ fn compile(kernels: &Path, family: &str, target: &Path) -> Result<(String, Modul
     Ok((ptx.lines().next().unwrap_or_default().to_owned(), modules))
 }
 
-/// The file of an entry point, which is that of its operator, or of the ladder, and its place there: `sum_f32_256`,
-/// `sum_f32_row_1024`, `sum_f32_segments_0`, `sum_f32_rows_0` and `sum_f32_columns_256` are in `sum`.
+/// The file of an entry point, named after the operator or the ladder, and its place there. `sum_f32_256`,
+/// `sum_f32_row_1024`, `sum_f32_segments_0`, `sum_f32_rows_0` and `sum_f32_columns_256` are all in `sum`.
 fn place<'a>(family: &str, entry: &'a str) -> Option<(&'a str, Place<'a>)> {
     let (kernel, block) = entry.rsplit_once('_')?;
     let block = block.parse().ok()?;
@@ -109,7 +112,7 @@ fn place<'a>(family: &str, entry: &'a str) -> Option<(&'a str, Place<'a>)> {
     Some((operator, (TYPES.iter().position(|name| *name == of)?, shape, kernel, block)))
 }
 
-/// Packs modules for the file of this name.
+/// Packs the modules of a file.
 fn pack<'a>(file: &'a str, modules: &[(&str, &str)]) -> Result<(&'a str, Packed), Failure> {
     let packed = gpu_reduce_ptx::pack(&format!("{file}.ptx.br"), modules.iter().copied(), 11);
     Ok((file, packed.ok_or_else(|| format!("the kernels of {file} are no PTX"))?))
