@@ -1,7 +1,7 @@
 //! Reduces a column of numbers in a CSV file by several operators in one pass.
 //!
 //! ```text
-//! cargo run --release --example reduce -- [--column NAME] FILE
+//! cargo run --example reduce -- [--column NAME] FILE
 //! ```
 //!
 //! The program `gpu-reduce` (`crates/cli`) reads more formats and has all operators.

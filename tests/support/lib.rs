@@ -1,19 +1,20 @@
 //! What the test programs share: the devices under test, input data, lengths, and the independent reference.
 
 pub mod example;
+pub mod process;
 pub mod reference;
 
 use gpu_reduce::{Device, Element, Plan, bf16, f16};
 use proptest::test_runner::Config as ProptestConfig;
 use rayon::prelude::*;
 
-/// Every device under test, the CPU first: beside it the first GPU, or the emulator where there is none.
+/// Every device under test: first the CPU, then the first GPU, or the emulator if there is none.
 pub fn devices() -> Vec<Device> {
     let emulator = || Device::emulator().inspect_err(|why| eprintln!("skipped on the emulator: {why}")).ok();
     [Some(Device::cpu()), gpu().or_else(emulator)].into_iter().flatten().collect()
 }
 
-/// The first GPU, or none and a printed reason.
+/// The first GPU, or `None` with a printed reason.
 pub fn gpu() -> Option<Device> {
     match Device::cuda(0) {
         Ok(device) if device.is_emulator() => {
@@ -36,7 +37,7 @@ pub fn longest(len: usize) -> usize {
     }
 }
 
-/// A property test of `cases` random cases, or of `PROPTEST_CASES` if that is set.
+/// The configuration of a property test: `cases` random cases, or `PROPTEST_CASES` if that is set.
 pub fn cases(cases: u32) -> ProptestConfig {
     let set = std::env::var_os("PROPTEST_CASES").is_some();
     let of_environment = ProptestConfig::default();
@@ -44,7 +45,7 @@ pub fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..of_environment }
 }
 
-/// A hash of an index: the source of all test data (a multiply-xorshift mixer, as in SplitMix64).
+/// A hash of an index, from which all test data are made (a multiply-xorshift mixer, as in SplitMix64).
 pub fn hash(index: u64) -> u64 {
     let mut h = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     h = (h ^ (h >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -57,8 +58,8 @@ pub trait Sample: Element {
     /// For sums, minima and maxima: integers over their whole range, floats evenly in ±0.5.
     fn any(hash: u64) -> Self;
 
-    /// For products: odd integers, and floats of which all but one in 4,096 are ±1, so that neither a product of 2^30
-    /// of them nor a part of it vanishes.
+    /// For products: odd integers, and floats of which all but one in 4,096 are ±1, so that neither a product
+    /// of 2^30 of them nor a part of it vanishes.
     fn factor(hash: u64) -> Self;
 }
 
@@ -97,8 +98,9 @@ pub fn samples<T: Element>(len: usize, sample: impl Fn(u64) -> T + Sync) -> Vec<
     (0..len as u64).into_par_iter().map(|index| sample(hash(index))).collect()
 }
 
-/// Lengths around every boundary of the plan, up to `limit`, ascending: 0, 1, a load, a warp, a block, a row, a tile, the
-/// longest single chunk, where chunks grow by a row, a tile, or have reached their number, each ± 1, then `limit` itself.
+/// Lengths around every boundary of the plan, up to `limit`, ascending: 0, 1, a load, a warp, a block, a row,
+/// a tile, the longest single chunk; where chunks grow by a row or a tile, and where their number is largest;
+/// each ± 1; then `limit` itself.
 pub fn lengths<T: Element, const BLOCK: u32>(limit: usize) -> Vec<usize> {
     let width = 16 / size_of::<T>();
     let plan = |len| Plan::new(len, width, BLOCK);
@@ -130,7 +132,7 @@ pub fn lengths<T: Element, const BLOCK: u32>(limit: usize) -> Vec<usize> {
     lengths
 }
 
-/// Runs `$body` with `$block` each BLOCK in turn.
+/// Runs `$body` with each BLOCK as `$block` in turn.
 #[macro_export]
 macro_rules! for_each_block {
     (|$block:ident| $body:expr) => {
@@ -144,7 +146,8 @@ macro_rules! for_each_block {
     };
 }
 
-/// A test for each row, `NAME: OPERATOR, TYPES;`, which calls `$check::<OPERATOR, TYPE>` with the operator's default.
+/// A test for each row, `NAME: OPERATOR, TYPES;`, which calls `$check::<OPERATOR, TYPE>` with the operator's
+/// default.
 #[macro_export]
 macro_rules! checks {
     ($check:ident $($name:ident: $op:ty, $($type:ident)*;)*) => {$(

@@ -1,4 +1,4 @@
-//! Arrays of the crate `ndarray`, reduced over an axis: shapes, orders of axes, and slices drawn at random.
+//! Arrays of the crate `ndarray` reduced over an axis, with random shapes, orders of axes and slices.
 
 use gpu_reduce::{
     ArgMin, Device, Error, Item, Max, Mean, Min, Op, Prod, Reduce, ReduceAxis, Std, Sum, Var, argmax_axis,
@@ -12,22 +12,23 @@ use support::{devices, hash};
 /// How a view lies on an array's items.
 #[derive(Clone, Debug)]
 struct Case {
-    /// Of each axis: its length, and what becomes of it.
+    /// The length of each axis, and how it is sliced.
     axes: Vec<(usize, Change)>,
     is_column_major: bool,
-    /// Decides in which order the axes are, and which is reduced over.
+    /// Decides the order of the axes and the axis that is reduced.
     seed: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Whole,
-    /// So many items after the first are left out, and of the rest all but each `step`th; in descending order where that is negative.
+    /// Leaves out the first `skip` items, and of the rest keeps every `step`th; in descending order if
+    /// `step` is negative.
     Sliced {
         skip: usize,
         step: isize,
     },
-    /// One of the items, so many times.
+    /// Repeats one of the items.
     Repeated(usize),
 }
 
@@ -81,12 +82,12 @@ impl Case {
     }
 }
 
-/// As text, in which NaNs are alike, and zeros are not.
+/// Compares as text, in which NaNs are equal and zeros of different signs are not.
 fn text<R: Debug>(result: R) -> String {
     format!("{result:?}")
 }
 
-/// Panics unless each result is that of the lane alone.
+/// Panics unless each result is that of its lane alone.
 fn compare<O: Op<T, Output: Item> + Default, T: Item>(
     view: &ArrayViewD<T>,
     axis: Axis,
@@ -111,7 +112,7 @@ fn compare<O: Op<T, Output: Item> + Default, T: Item>(
 }
 
 proptest! {
-    #![proptest_config(support::cases(300))]
+    #![proptest_config(support::cases(100))]
 
     #[test]
     fn integers(case in cases()) {
@@ -172,7 +173,7 @@ fn on_devices() {
     }
 }
 
-/// Types, of arrays of a known number of axes.
+/// Element types, of arrays whose number of axes is known.
 #[test]
 fn functions() {
     let x = array![[1.0f32, 4.0], [3.0, 8.0]];

@@ -1,11 +1,16 @@
-//! Which of the driver's functions a call comes to. One test: what is in the device's pools belongs to the whole program.
+//! The driver functions that a call makes.
 
 use gpu_reduce::{CudaArray, Device, Reduce, Sum};
+use support::process;
 
-/// Nothing but the launch, after the first call of its kind.
+/// Only the launch, after the first call of its kind.
 #[test]
 fn enqueueing_does_nothing_else() {
-    // The driver does not say which of its functions were called.
+    // Other tests would take from the device's pools.
+    if !process::is_own("calls::enqueueing_does_nothing_else", |_| {}) {
+        return;
+    }
+    // Only the emulator says which of its functions were called.
     let device = match Device::emulator() {
         Ok(device) => device,
         Err(why) => return eprintln!("skipped on the emulator: {why}"),
@@ -38,7 +43,7 @@ fn enqueueing_does_nothing_else() {
         &["cuLaunchKernel", "cuStreamIsCapturing"],
     ];
     assert_eq!(calls, expected.concat());
-    // Nor does a stream that is made anew for each call allocate.
+    // A stream that is made anew for each call does not allocate either.
     let anew = || {
         // SAFETY: the stream stays.
         let stream = unsafe { device.stream_from_raw(stream.as_raw().unwrap()) }.unwrap();
@@ -49,7 +54,7 @@ fn enqueueing_does_nothing_else() {
     anew();
     let calls = gpu_reduce::emulator::take_calls();
     assert!(!calls.keys().any(|call| call.starts_with("cuMem")), "{calls:?}");
-    // An array's stream is waited for by ours, if it is another, and never by the host.
+    // Our stream waits for an array's stream, if it is another one. The host never waits.
     let of_stream = |own| {
         let data = (x.view().as_ptr().addr(), true);
         let array = CudaArray { shape: &[x.len()], typestr: "<f4", data, strides: None, stream: own };

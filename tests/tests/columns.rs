@@ -1,4 +1,5 @@
-//! Columns, and arrays of several axes: each column has the bits of reducing its items alone, on every device.
+//! Columns, and arrays of several axes: each column has the bits of reducing its items alone, on every
+//! device.
 
 use gpu_reduce::{
     ArgMax, Buffer, Dot, Error, Item, LogSumExp, Max, Mean, Min, Moments, Op, Plan, Prod, Reduce, Segments,
@@ -12,7 +13,7 @@ fn column<T: Copy>(items: &[T], [_, reduced, inner]: [usize; 3], index: usize) -
     items[first..].iter().step_by(inner).take(reduced).copied().collect()
 }
 
-/// Panics unless each result, or some of them where there are many, is that of its column alone.
+/// Panics unless each result is that of its column alone. Of many columns only some are checked.
 fn compare<R: Item + PartialEq + std::fmt::Debug>(
     case: &str,
     got: Result<Buffer<R>, Error>,
@@ -23,7 +24,7 @@ fn compare<R: Item + PartialEq + std::fmt::Debug>(
     let count = shape[0] * shape[2];
     assert_eq!(got.len(), count, "{case}, {shape:?}");
     for index in (0..count).step_by(count / 24 + 1).chain([count - 1]) {
-        // As text, in which NaNs are alike, and zeros are not.
+        // Compares as text, in which NaNs are equal and zeros of different signs are not.
         assert_eq!(
             format!("{:?}", got[index]),
             format!("{:?}", alone(index)),
@@ -32,8 +33,8 @@ fn compare<R: Item + PartialEq + std::fmt::Debug>(
     }
 }
 
-/// Lengths of columns around where they are cut in another way: items, rows, chunks, and more chunks than there are
-/// accumulators for them.
+/// Lengths of columns around the boundaries of items, rows and chunks, and with more chunks than
+/// accumulators.
 fn lengths(row: usize) -> Vec<usize> {
     let chunks = [8 * row, 9 * row, 32 * row, 128 * row].map(|len| [len - 1, len, len + 1]);
     let rows = [row - 1, row, row + 1, 2 * row, 3 * row - 5, 5 * row + 7];
@@ -46,7 +47,7 @@ fn lengths(row: usize) -> Vec<usize> {
 
 const INNER: [usize; 14] = [2, 3, 1, 7, 8, 31, 32, 33, 100, 64, 257, 1000, 5, 16];
 
-/// Shapes: all lengths with some numbers of columns, and the other way round, unless they are too large.
+/// Shapes: all lengths with a few numbers of columns, and the other way round, unless they are too large.
 fn shapes(row: usize, most: usize) -> Vec<[usize; 3]> {
     let lengths = lengths(row);
     let mut shapes = Vec::new();
@@ -67,7 +68,7 @@ fn shapes(row: usize, most: usize) -> Vec<[usize; 3]> {
     shapes
 }
 
-/// Items at most.
+/// The most items.
 const MOST: usize = 140_000;
 
 fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
@@ -78,7 +79,7 @@ fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
             let case = format!("{} of {} with BLOCK {BLOCK} on {device}", O::NAME, T::NAME);
             let row = Plan::new(1, width::<O, T>(size_of::<T>()), BLOCK).row as usize;
             for (index, shape) in shapes(row, MOST).into_iter().enumerate() {
-                // Of two, one is not aligned.
+                // One of the two is not aligned.
                 let start = index % 2;
                 let x = x.slice(start..start + shape.iter().product::<usize>()).unwrap();
                 let got = x.shaped(&shape).unwrap().over(1).unwrap().reduce_by::<O, BLOCK>(op);

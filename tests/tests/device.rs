@@ -39,7 +39,7 @@ fn several_threads_use_one_device() {
                 scope.spawn(move || {
                     for round in 0..rounds {
                         assert_eq!(shared.reduce::<Sum, 256>(), Ok(expected));
-                        // A buffer made in one thread, used and freed in another.
+                        // One thread makes a buffer, another uses and frees it.
                         let len = 1 + thread * 1000 + round;
                         let own = device.upload(&data[..len]).unwrap();
                         let sum = std::thread::spawn(move || own.reduce::<Sum, 64>()).join().unwrap();
@@ -96,7 +96,8 @@ fn buffers_hold_what_was_written() {
     }
 }
 
-/// Uploads of up to a megabyte are one copy; longer ones go in pieces, whose size grows from 256 KiB to 8 MiB.
+/// Uploads of up to a megabyte are one copy; longer ones go in pieces, whose size grows from 256 KiB to 8
+/// MiB.
 #[test]
 fn uploads_arrive_whole() {
     const KIB: usize = 1 << 10;

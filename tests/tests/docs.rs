@@ -26,12 +26,12 @@ fn page() -> String {
     read("docs/ladder.md")
 }
 
-/// The lines, each without what it is indented by.
+/// The lines without their indentation.
 fn lines(text: &str) -> String {
     text.lines().map(|line| format!("{}\n", line.trim())).collect()
 }
 
-/// A fenced block that is tagged with a file is in that file, but for its indentation.
+/// A fenced block that is tagged with a file is in that file, apart from its indentation.
 #[test]
 fn quotes() {
     let page = page();
@@ -45,7 +45,7 @@ fn quotes() {
     }
 }
 
-/// What an example prints that runs in the root of the repository.
+/// What an example prints when it runs in the root of the repository.
 #[track_caller]
 fn printed(name: &str, options: &[&str]) -> String {
     let output = Command::new(executable(name)).args(options).current_dir("..").output().unwrap();
@@ -53,7 +53,8 @@ fn printed(name: &str, options: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The table is what the example prints, and "Counters: NAME BEFORE → AFTER, …" of a step are its and the last step's rows.
+/// The table is what the example prints. "Counters: NAME BEFORE → AFTER, …" of a step are the values in its
+/// row and the row before.
 #[test]
 fn counters() {
     let table = printed("ladder", &["--device", "emulator", "--n", "2^20"]);
@@ -148,7 +149,8 @@ fn speed() {
     hold(PAGE, "summary of sweep", summary);
 }
 
-/// The tables of `docs/scale.md` are what the simulation makes of what was measured, of which it says the same within a tenth.
+/// The tables of `docs/scale.md` are what the simulation makes of the measurements. It agrees with the
+/// measured times within a tenth.
 #[test]
 fn scale() {
     let tables = printed("scale", &["docs/speed/several.jsonl"]);
@@ -364,7 +366,7 @@ fn files(folder: &str, end: &str) -> Vec<PathBuf> {
 }
 
 /// The names that a file of the library declares: items, which follow a keyword; fields and variants, which
-/// begin a line; and the file's own.
+/// begin a line; and the file's own name.
 fn declared(source: &PathBuf) -> HashSet<String> {
     const KEYWORDS: [&str; 9] =
         ["struct", "enum", "trait", "type", "fn", "const", "static", "mod", "macro_rules"];
@@ -387,7 +389,7 @@ fn declared(source: &PathBuf) -> HashSet<String> {
 /// The files and names in `docs/architecture.md` exist, and so do the names in the errors' texts.
 #[test]
 fn names() {
-    /// Words of Rust, of the tables' rows, of PTX and of the driver; crates; variables of the environment.
+    /// Words of Rust, of the tables' rows, of PTX and of the driver; crates; environment variables.
     const OTHERS: [&str; 13] = [
         "unsafe",
         "struct",
@@ -436,7 +438,7 @@ fn names() {
         for path in text.split(|char: char| !(char.is_alphanumeric() || "_:".contains(char))) {
             let names: Vec<&str> = path.trim_matches(':').split("::").collect();
             let is_ours = names.len() > 1 && !["cust", "gpu_reduce_kernels", "String"].contains(&names[0]);
-            // What a type has is in the type's own file.
+            // A type's fields and variants are in the type's own file.
             let is_there = declared.iter().any(|declared| names.iter().all(|&name| declared.contains(name)));
             assert!(is_there || !is_ours, "host/error.rs names {path}");
         }

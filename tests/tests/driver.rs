@@ -1,29 +1,23 @@
-//! Which driver a program has: what it installs, or what `GPU_REDUCE_DRIVER` says. Each test is a program of its own, which this
-//! one starts as itself, because a driver belongs to the whole program.
+//! The driver of a program: the one that it installs, or the one that `GPU_REDUCE_DRIVER` names. Each test
+//! runs in a process of its own, because a process has one driver.
 
 use gpu_reduce::{Device, Error, Reduce, Sum, emulator};
-use std::process::Command;
+use support::process;
 
-/// Runs the test of a name in a program of its own, with `GPU_REDUCE_DRIVER` set so; whether this is that program.
-fn in_a_program_of_its_own(test: &str, driver: Option<&str>) -> bool {
-    const CHILD: &str = "GPU_REDUCE_TESTS_CHILD";
-    if std::env::var_os(CHILD).is_some() {
-        return true;
-    }
-    let mut program = Command::new(std::env::current_exe().unwrap());
-    program.args([test, "--exact", "--nocapture"]).env(CHILD, "1").env_remove("GPU_REDUCE_DRIVER");
-    if let Some(driver) = driver {
-        program.env("GPU_REDUCE_DRIVER", driver);
-    }
-    let output = program.output().unwrap();
-    let printed = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
-    false
+/// Whether this is the process of the test's own, in which `GPU_REDUCE_DRIVER` is set to `driver`.
+#[track_caller]
+fn is_own(test: &str, driver: Option<&str>) -> bool {
+    process::is_own(&format!("driver::{test}"), |program| {
+        match driver {
+            Some(driver) => program.env("GPU_REDUCE_DRIVER", driver),
+            None => program.env_remove("GPU_REDUCE_DRIVER"),
+        };
+    })
 }
 
 #[test]
 fn a_driver_that_there_is_not_is_refused() {
-    if in_a_program_of_its_own("a_driver_that_there_is_not_is_refused", Some("foo")) {
+    if is_own("a_driver_that_there_is_not_is_refused", Some("foo")) {
         let error = Device::cuda(0).unwrap_err();
         assert_eq!(error, Error::UnknownDriver("foo".to_owned()));
         assert_eq!(
@@ -36,21 +30,21 @@ fn a_driver_that_there_is_not_is_refused() {
 
 #[test]
 fn no_name_is_the_machines_driver() {
-    if in_a_program_of_its_own("no_name_is_the_machines_driver", Some("")) {
+    if is_own("no_name_is_the_machines_driver", Some("")) {
         assert!(!matches!(Device::cuda(0), Err(Error::UnknownDriver(_))));
     }
 }
 
 #[test]
 fn the_driver_may_be_named() {
-    if in_a_program_of_its_own("the_driver_may_be_named", Some("emulator")) {
+    if is_own("the_driver_may_be_named", Some("emulator")) {
         assert!(Device::cuda(0).unwrap().is_emulator());
     }
 }
 
 #[test]
 fn a_device_is_of_the_driver_that_the_program_installed() {
-    if in_a_program_of_its_own("a_device_is_of_the_driver_that_the_program_installed", None) {
+    if is_own("a_device_is_of_the_driver_that_the_program_installed", None) {
         emulator::install().unwrap();
         let device = Device::cuda(0).unwrap();
         assert!(device.is_emulator() && !device.is_cpu(), "{device}");
@@ -61,7 +55,7 @@ fn a_device_is_of_the_driver_that_the_program_installed() {
 
 #[test]
 fn a_device_that_is_not_there_is_refused() {
-    if in_a_program_of_its_own("a_device_that_is_not_there_is_refused", None) {
+    if is_own("a_device_that_is_not_there_is_refused", None) {
         let error = Device::cuda(4096).unwrap_err();
         match Device::cuda(0) {
             Ok(_) => assert!(matches!(error, Error::NoSuchDevice { index: 4096, count: 1.. }), "{error:?}"),

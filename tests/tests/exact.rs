@@ -1,4 +1,4 @@
-//! Exact sums against integers of any length.
+//! Exact sums compared with sums of big integers.
 
 use gpu_reduce::{
     Device, ExactDot, ExactElement, ExactMean, ExactSum, ExactSumTwofold, Item, Op, Reduce, Reducer, Sharded,
@@ -10,12 +10,12 @@ use std::fmt::Debug;
 use std::sync::LazyLock;
 use support::{devices, hash};
 
-/// What an integer is divided by to be the number.
+/// A number is held as an integer that is divided by two to this power.
 const SCALE: u32 = 1074 + 64;
 
 /// A float format of results.
 trait Format: Copy + Debug + PartialEq + Into<f64> {
-    /// From where on a magnitude is rounded to infinity.
+    /// Magnitudes from here on round to infinity.
     fn limit() -> BigInt;
     fn neighbours(self) -> [f64; 2];
     /// Whether its last bit is zero.
@@ -43,7 +43,7 @@ formats! {
     f64: 1024 970;
 }
 
-/// A finite number, so many times as large.
+/// A finite number times 2^SCALE.
 fn big(value: f64) -> BigInt {
     let bits = value.to_bits();
     let exponent = (bits >> 52 & 0x7ff) as u32;
@@ -53,7 +53,8 @@ fn big(value: f64) -> BigInt {
     if value.is_sign_negative() { -big } else { big }
 }
 
-/// Panics unless a number is the one nearest to an integer divided by 2^SCALE, the even one of two.
+/// Panics unless a number is the one nearest to an integer divided by 2^SCALE, or the even one of the two
+/// nearest.
 fn assert_nearest<R: Format>(got: R, exact: &BigInt, context: &str) {
     assert_nearest_at(got, exact, SCALE, context);
 }
@@ -85,7 +86,7 @@ fn assert_nearest_at<R: Format>(got: R, exact: &BigInt, scale: u32, context: &st
     }
 }
 
-/// The items on every device but the CPU, not at a boundary.
+/// Uploads the items to every device but the CPU, not at an aligned address.
 fn on_devices<T: Item>(items: &[T], mut check: impl FnMut(&Device, View<T>)) {
     static DEVICES: LazyLock<Vec<Device>> =
         LazyLock::new(|| devices().into_iter().filter(|device| !device.is_cpu()).collect());
@@ -125,7 +126,7 @@ where
     for got in [
         items.reduce::<ExactSum, 1024>().unwrap(),
         exact_sum(items).unwrap(),
-        // By other instructions, because they are few at a time.
+        // Few items at a time take other instructions.
         pieces(items, 7),
         pieces(items, 1000),
     ] {
@@ -150,7 +151,7 @@ where
         assert_eq!(format!("{:?}", left_there::<ExactMean, T, 128>(device, &x)), mean, "{context}");
     });
     if !items.is_empty() {
-        // The mean's neighbours, as many times as large.
+        // Compares the neighbours of the mean, all multiplied by the number of items.
         let mean = items.reduce::<ExactMean, 64>().unwrap();
         let count = BigInt::from(items.len());
         let value: f64 = mean.into();
@@ -169,7 +170,7 @@ fn pieces<T: ExactElement + Item>(items: &[T], len: usize) -> T::Rounded {
     sum.finish().unwrap()
 }
 
-/// A float of a random sign and fraction, and an exponent within a range.
+/// A float of a random sign and fraction, with an exponent from a range.
 fn float64(hash: u64, exponents: std::ops::Range<i32>) -> f64 {
     let span = (exponents.end - exponents.start) as u64;
     let exponent = exponents.start
@@ -216,7 +217,7 @@ fn long_inputs_of_all_threads() {
     check(&items, "f32");
 }
 
-/// Sums of which almost nothing is left.
+/// Sums that cancel almost completely.
 #[test]
 fn ill_conditioned_sums() {
     for condition in [10, 50, 200, 600, 1900] {
@@ -253,7 +254,7 @@ fn ties_and_what_is_beside_them() {
         (vec![f64::MAX, 2f64.powi(970), -least], f64::MAX),
         (vec![-f64::MAX, -(2f64.powi(970))], f64::NEG_INFINITY),
     ] {
-        // Also with others that cancel, so that all instructions have their turn.
+        // With other items that cancel, so that every kind of instruction runs.
         for others in [0, 20, 5000] {
             let mut items = items.clone();
             items.extend((0..others).flat_map(|i| {
@@ -344,7 +345,7 @@ where
 {
     let product = |(&a, &b): (&T, &T)| big(a.into()) * big(b.into());
     let exact: BigInt = a.iter().zip(b).map(product).sum();
-    // As far as a bit that says whether there was more.
+    // Keeps a bit that says whether anything was cut off.
     let places = BigInt::from(1) << SCALE;
     let (whole, rest) = (&exact / &places, &exact % &places);
     let got = exact_dot(a, b).unwrap();
@@ -375,7 +376,7 @@ fn dot_products() {
                 check_dot(&half(&a), &half(&b), &format!("{len} f16, {spread}"));
             }
         }
-        // Products that are no floats.
+        // Products that no float represents.
         let at = |i: usize, which: u64| float64(hash(2 * i as u64 + which), -700..-300);
         let (a, b): (Vec<f64>, Vec<f64>) = (0..len).map(|i| (at(i, 0), at(i, 1))).unzip();
         check_dot(&a, &b, "small products");
@@ -400,7 +401,7 @@ fn dot_products() {
 fn expected_dot(a: &[f64], b: &[f64]) -> f64 {
     let products = || a.iter().zip(b).map(|(&a, &b)| (a, b, a * b));
     let is_infinite = |a: f64, b: f64| a.is_infinite() || b.is_infinite();
-    // A product of finite factors is finite, though `a * b` may not be.
+    // A product of finite factors is finite, though `a * b` may be infinite.
     let infinities: f64 =
         products().filter(|&(a, b, _)| is_infinite(a, b)).map(|(.., product)| product).sum();
     if infinities != 0.0 || products().any(|(a, b, _)| a.is_nan() || b.is_nan()) {
@@ -412,7 +413,7 @@ fn expected_dot(a: &[f64], b: &[f64]) -> f64 {
         let is_minus_zero = !a.is_empty() && products().all(|(.., product)| product.to_bits() == 1 << 63);
         return if is_minus_zero { -0.0 } else { 0.0 };
     }
-    // The nearest of all numbers, by bisection of their bits: those of a magnitude are in order.
+    // The nearest of all floats, by bisection of their bits: bits and magnitudes have the same order.
     let magnitude = BigInt::from(exact.magnitude().clone()) * 4;
     let big = |bits: u64| big(f64::from_bits(bits)) << SCALE;
     let (mut low, mut high) = (0, f64::MAX.to_bits());
@@ -469,7 +470,7 @@ fn dot_products_of_any_magnitude() {
             };
             let a: Vec<f64> = (0..len).map(|index| of(2 * index)).collect();
             let b: Vec<f64> = (0..len).map(|index| of(2 * index + 1)).collect();
-            // Once more with all products twice, of both signs.
+            // Again with every product twice, once of each sign.
             let (mut twice, mut against) = (a.clone(), b.clone());
             twice.extend(&a);
             against.extend(b.iter().map(|factor| -factor));
@@ -518,7 +519,7 @@ fn dot_products_of_any_magnitude() {
     }
 }
 
-/// Segments, rows, columns and runs of keys, each of which has the sum of its items.
+/// Segments, rows, columns and runs of keys: each has the sum of its items.
 #[test]
 fn shapes() {
     fn of<T: ExactElement<Rounded: Item> + Item>(items: Vec<T>) {
@@ -548,11 +549,11 @@ fn shapes() {
     of((0..6000).map(|i| hash(i) as i64).collect::<Vec<i64>>());
 }
 
-/// As many as make a warp empty its integers, of the largest that its windows take.
+/// As many items as make a warp empty its integers, with the largest items that its windows take.
 #[test]
 fn many_of_the_largest_items() {
     for device in devices() {
-        // On a GPU, tiles enough for each warp; elsewhere for those of the CPU's blocks.
+        // On a GPU enough tiles for each warp, elsewhere enough for the CPU's blocks.
         let len = if device.is_cpu() || device.is_emulator() { 1 << 21 } else { 1 << 27 };
         for sign in [1.0f32, -1.0] {
             let item = sign * (8.0f32).next_down();
@@ -573,7 +574,7 @@ fn many_of_the_largest_items() {
             let exact = big(item) * (len / 4 - 1) + big(1.0);
             assert_nearest(x.reduce::<ExactSum, 32>().unwrap(), &exact, &format!("f64 on {device}"));
         }
-        // The largest of all, where the first window has no room above.
+        // The largest items of all, for which the first window has no room above.
         let item = f32::from_bits(((122 + 127) << 23) - 1);
         let items = vec![item; 100_000];
         let sum = device.upload(&items).unwrap().reduce::<ExactSumTwofold, 64>().unwrap();
@@ -582,7 +583,7 @@ fn many_of_the_largest_items() {
 }
 
 proptest! {
-    #![proptest_config(support::cases(500))]
+    #![proptest_config(support::cases(100))]
 
     #[test]
     fn any_bits(bits in proptest::collection::vec(any::<u64>(), 0..300), spread in 1..2098i32, start in 0..2098i32) {

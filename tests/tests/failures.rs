@@ -1,12 +1,10 @@
-//! Launches that fail in the middle of a queue. A fault on a GPU is the end of its context, and so of the program: that one is a program of its own, which
-//! this one starts as itself.
+//! Launches that fail in the middle of a queue.
 
 use cust::memory::DeviceBuffer;
 use gpu_reduce::{Device, Error, Max, Op, Reduce, Sum, View};
-use std::process::Command;
-use support::{devices, samples};
+use support::{devices, process, samples};
 
-/// An operator that nobody has compiled kernels of.
+/// An operator without compiled kernels.
 #[derive(Clone, Copy, Default)]
 struct Uncompiled;
 
@@ -48,35 +46,26 @@ fn a_launch_that_is_refused_is_nobody_elses_matter() {
     }
 }
 
-/// In which the test is the program that has the fault.
-const CHILD: &str = "GPU_REDUCE_TESTS_CHILD";
-
+/// A fault on a GPU ends the context of its process, so the fault happens in a process of its own.
 #[test]
 fn a_fault_is_told_by_all_that_come_after() {
     let Some(device) = devices().pop().filter(|device| !device.is_cpu()) else { return };
     let data = samples(1 << 20, |hash| hash as i32);
     let x = device.upload(&data).unwrap();
-    if std::env::var_os(CHILD).is_some() {
+    if process::is_own("failures::a_fault_is_told_by_all_that_come_after", |_| {}) {
         return have_a_fault(&device, &data);
     }
-    let program = std::env::current_exe().unwrap();
-    let test = ["a_fault_is_told_by_all_that_come_after", "--exact", "--nocapture"];
-    let output = Command::new(program).args(test).env(CHILD, "1").output().unwrap();
-    let printed =
-        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
-    // The device works, for this program and for the next.
+    // The device still works in this process.
     assert_eq!(x.reduce::<Sum, 256>(), data.reduce::<Sum, 256>());
 }
 
-/// Memory that is no more there is reduced between two others.
+/// Reduces memory that has been freed, between two other reductions.
 fn have_a_fault(device: &Device, data: &[i32]) {
     let x = device.upload(data).unwrap();
     let stream = device.stream().unwrap();
     let _context = cust::context::Context::new(cust::device::Device::get_device(0).unwrap()).unwrap();
     let gone: View<i32> = {
-        // So much that the driver gives it back when it is freed.
-        // SAFETY: nothing reads it.
+        // So large that the driver unmaps it when it is freed.
         let buffer = unsafe { DeviceBuffer::<i32>::uninitialized(1 << 26) }.unwrap();
         let first = std::ptr::without_provenance(buffer.as_device_ptr().as_raw() as usize);
         // SAFETY: it does not stay: that is what is tried. The program has nothing but this to lose.
@@ -90,13 +79,13 @@ fn have_a_fault(device: &Device, data: &[i32]) {
     let why = fault.wait().unwrap_err();
     println!("{why}");
     assert!(is_launch(&why), "{why}");
-    // It had its result before, or is told of the fault as all are that wait after it.
+    // Either it had its result before the fault, or it is told of the fault, as all later calls are.
     match before.wait() {
         Ok(sum) => assert_eq!(sum, expected),
         Err(why) => assert!(is_launch(&why), "{why}"),
     }
     match (after.wait(), device.is_emulator()) {
-        // Its faults end one launch.
+        // A fault on the emulator ends only its launch.
         (Ok(largest), true) => assert_eq!(Ok(largest), data.reduce::<Max, 256>()),
         (Ok(largest), false) => panic!("{largest} after a fault"),
         (Err(why), _) => assert!(is_launch(&why), "{why}"),
@@ -112,5 +101,5 @@ fn have_a_fault(device: &Device, data: &[i32]) {
             assert!(is_launch(&why), "{why}");
         }
     }
-    // And nothing panics or waits when all are dropped.
+    // Dropping them all neither panics nor waits.
 }

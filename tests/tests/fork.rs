@@ -1,6 +1,5 @@
-//! Children of `fork`, which have none of their parent's threads and cannot use what it has of a GPU's
-//! driver: they reduce on threads of their own, and devices are an error at once. A program of its own,
-//! because it matters which threads and which driver a process has.
+//! Children of `fork`, which have none of their parent's threads and cannot use its GPU driver. They reduce
+//! on threads of their own, and calls of devices fail at once.
 
 #![cfg(any(target_os = "linux", target_vendor = "apple"))]
 
@@ -9,13 +8,12 @@ use rayon::ThreadPoolBuilder;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use support::{devices, samples};
+use support::{devices, process, samples};
 
-/// Seconds after which a child hangs.
+/// Seconds after which a child counts as hanging.
 const LIMIT: u32 = 120;
 
-/// Has a child call `work`, and panics if that panics, or does not end.
+/// Runs `work` in a child. Panics if the child panics or hangs.
 #[track_caller]
 fn in_child(work: impl FnOnce()) {
     // SAFETY: the child of a process with several threads must not wait for a lock that another thread held.
@@ -25,7 +23,7 @@ fn in_child(work: impl FnOnce()) {
         0 => {
             // SAFETY: nobody handles the signal, which ends the child.
             unsafe { libc::alarm(LIMIT) };
-            // Past the test's captured output, which the parent does not see.
+            // The parent does not see the test's captured output, so this writes past it.
             std::panic::set_hook(Box::new(|panic| _ = writeln!(std::io::stderr(), "in the child: {panic}")));
             let called = catch_unwind(AssertUnwindSafe(work));
             // SAFETY: it ends the child, without what the parent has registered for its end.
@@ -43,11 +41,12 @@ fn in_child(work: impl FnOnce()) {
     }
 }
 
-/// Held by each test. The emulator starts threads, and Rust's standard library holds a lock for a moment when
-/// one starts or ends, which hangs a child that is forked just then and starts its own.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// Whether this is the process of the test's own. The emulator and other tests start threads, and Rust's
+/// standard library holds a lock for a moment when a thread starts or ends: a child that is forked at that
+/// moment hangs when it starts a thread.
+#[track_caller]
+fn is_own(test: &str) -> bool {
+    process::is_own(&format!("fork::{test}"), |_| {})
 }
 
 /// Calls `work` while another thread calls `other` again and again.
@@ -59,7 +58,7 @@ fn meanwhile(other: impl Fn() + Sync, work: impl FnOnce()) {
                 other();
             }
         });
-        // A panic too has to end the other thread.
+        // The other thread must end after a panic too.
         let result = catch_unwind(AssertUnwindSafe(work));
         ended.store(true, Ordering::Relaxed);
         result
@@ -67,12 +66,12 @@ fn meanwhile(other: impl Fn() + Sync, work: impl FnOnce()) {
     result.unwrap_or_else(|panic| resume_unwind(panic));
 }
 
-/// Numbers that sum up to other bits in another order, enough for all threads.
+/// Numbers whose sums in different orders have different bits, enough for all threads.
 fn numbers() -> Vec<f32> {
     samples(1 << 20, |hash| (hash >> 40) as f32)
 }
 
-/// Each call that the CPU spreads over threads.
+/// Each call that spreads over the CPU's threads.
 fn on_all_threads(x: &[f32]) -> Vec<u32> {
     let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     let keys: Vec<u32> = (0..x.len() as u32).map(|index| index / 1000).collect();
@@ -87,10 +86,12 @@ fn on_all_threads(x: &[f32]) -> Vec<u32> {
     [bits(&one), many.iter().flat_map(|many| bits(many)).collect()].concat()
 }
 
-/// The first children of a process that has used all threads, a child of a child, and the parent after.
+/// The first children of a process that has used all threads, a child of a child, and then the parent.
 #[test]
 fn children_reduce_on_threads_of_their_own() {
-    let _alone = alone();
+    if !is_own("children_reduce_on_threads_of_their_own") {
+        return;
+    }
     let x = numbers();
     let (bits, cpu) = (on_all_threads(&x), Device::cpu().to_string());
     let check = || assert_eq!((on_all_threads(&x), Device::cpu().to_string()), (bits.clone(), cpu.clone()));
@@ -100,7 +101,7 @@ fn children_reduce_on_threads_of_their_own() {
         in_child(check);
         check();
     });
-    // A child that has not reduced.
+    // A child that has not reduced itself.
     in_child(|| in_child(check));
     check();
 }
@@ -108,7 +109,9 @@ fn children_reduce_on_threads_of_their_own() {
 /// Several threads of a child ask for its pool at the same time.
 #[test]
 fn threads_of_a_child_share_a_pool() {
-    let _alone = alone();
+    if !is_own("threads_of_a_child_share_a_pool") {
+        return;
+    }
     let x = numbers();
     let bits = on_all_threads(&x);
     in_child(|| {
@@ -123,7 +126,9 @@ fn threads_of_a_child_share_a_pool() {
 /// A child that is forked while another thread reduces.
 #[test]
 fn children_of_a_process_that_reduces() {
-    let _alone = alone();
+    if !is_own("children_of_a_process_that_reduces") {
+        return;
+    }
     let x = numbers();
     let bits = on_all_threads(&x);
     meanwhile(
@@ -132,11 +137,13 @@ fn children_of_a_process_that_reduces() {
     );
 }
 
-/// A child that is forked by a worker of a pool, whose other workers it has not. The data are the closure's:
-/// the stack of the thread that calls `install` is not in the child.
+/// A child that is forked by a worker of a pool, without the other workers. The closure owns the data,
+/// because the stack of the thread that calls `install` is not in the child.
 #[test]
 fn children_of_a_worker() {
-    let _alone = alone();
+    if !is_own("children_of_a_worker") {
+        return;
+    }
     let x = numbers();
     let bits = on_all_threads(&x);
     let fork = move || {
@@ -147,14 +154,16 @@ fn children_of_a_worker() {
         });
     };
     ThreadPoolBuilder::new().num_threads(2).build().unwrap().install(fork.clone());
-    // The same of a child's pool.
+    // The same with a child's pool.
     in_child(|| ThreadPoolBuilder::new().num_threads(2).build().unwrap().install(fork));
 }
 
-/// A caller's pool that is made in the child is the one that reduces.
+/// A pool that the caller makes in the child does the reductions.
 #[test]
 fn a_pool_that_a_child_makes_is_used() {
-    let _alone = alone();
+    if !is_own("a_pool_that_a_child_makes_is_used") {
+        return;
+    }
     let x = numbers();
     let bits = on_all_threads(&x);
     in_child(|| {
@@ -165,14 +174,16 @@ fn a_pool_that_a_child_makes_is_used() {
     });
 }
 
-/// One test: whether a driver was started belongs to the whole program.
+/// No driver may have been started before in this process.
 #[test]
 fn a_device_is_of_the_process_that_opened_it() {
-    let _alone = alone();
+    if !is_own("a_device_is_of_the_process_that_opened_it") {
+        return;
+    }
     let x: Vec<u32> = samples(1 << 12, |hash| hash as u32 >> 8);
     let total = x.reduce::<Sum, 256>().unwrap();
     let opened = || devices().into_iter().find(|device| !device.is_cpu());
-    // Nobody has started a driver before, so that a child may; not a child of that.
+    // No driver was started before, so a child may start one. Its own child may not.
     in_child(|| {
         let Some(device) = opened() else { return };
         assert_eq!(device.upload(&x).unwrap().reduce::<Sum, 256>(), Ok(total));
@@ -219,7 +230,7 @@ fn a_device_is_of_the_process_that_opened_it() {
     assert_eq!(buffer.reduce::<Sum, 256>(), Ok(total));
     assert_eq!(buffer.launch::<Sum, 256>(&stream).wait(), Ok(total));
 
-    // Also where another thread was in the driver.
+    // While another thread is in the driver.
     meanwhile(
         || {
             assert_eq!(buffer.reduce::<Sum, 256>(), Ok(total));

@@ -1,4 +1,5 @@
-//! Reductions that are enqueued: results stay on the device, in order, with nothing set between; also by a captured graph.
+//! Enqueued reductions: results stay on the device, in order, with no memory cleared between them; also in a
+//! captured graph.
 
 use cust::stream::{Stream as CustStream, StreamFlags};
 use cust::sys::{self, cudaError_enum::CUDA_SUCCESS};
@@ -21,7 +22,7 @@ fn results_stay_on_the_device() {
             unsafe {
                 x.enqueue::<Sum, BLOCK>(&stream, sums.slice_mut(0..).unwrap()).unwrap();
                 tail.enqueue::<Min, BLOCK>(&stream, sums.slice_mut(2..).unwrap()).unwrap();
-                // Of what is enqueued before, in order.
+                // Reads results that were enqueued before, in order.
                 x.slice(..1).unwrap().enqueue::<Sum, BLOCK>(&stream, sums.slice_mut(3..).unwrap()).unwrap();
             }
             stream.wait().unwrap();
@@ -65,7 +66,8 @@ fn what_cannot_be_enqueued_is_refused() {
     }
 }
 
-/// Twenty reductions captured once and replayed a hundred times, with other data in the same place each time.
+/// Twenty reductions captured once and replayed a hundred times, with other data in the same memory each
+/// time.
 #[test]
 fn a_graph_replays_with_new_data() {
     let Some(device) = devices().pop().filter(|device| !device.is_cpu()) else { return };
@@ -77,7 +79,8 @@ fn a_graph_replays_with_new_data() {
     let raw: sys::CUstream = stream.as_raw().unwrap().cast();
     let mut enqueue = |index: usize| {
         let part = x.slice(index * 100..).unwrap();
-        // SAFETY: the buffers outlive the graph; what is written between replays is when the stream has been waited for.
+        // SAFETY: the buffers outlive the graph; what is written between replays is when the stream has been
+        // waited for.
         unsafe { part.enqueue::<Sum, 256>(&stream, sums.slice_mut(index..).unwrap()).unwrap() };
     };
     enqueue(0);
@@ -108,7 +111,8 @@ fn a_graph_replays_with_new_data() {
     }
 }
 
-/// While a stream is captured, what would allocate or be waited for is refused; a graph keeps the memory that it needs when its stream is dropped.
+/// While a stream is captured, calls that allocate or wait are refused. A graph keeps the memory that it
+/// needs when its stream is dropped.
 #[test]
 fn graphs_keep_what_they_need() {
     let Some(device) = devices().pop().filter(|device| !device.is_cpu()) else { return };
@@ -133,7 +137,7 @@ fn graphs_keep_what_they_need() {
     let stream = Stream::try_from(&handle).unwrap();
     // SAFETY: the buffers stay until all graphs have run.
     unsafe {
-        // The kernel is compiled, and this stream has no memory for it yet, or another's.
+        // The kernel is compiled, but this stream has no memory for it yet, and may not use another stream's.
         x.enqueue::<Sum, 64>(&device.stream().unwrap(), &mut sums).unwrap();
         capture(
             &mut || {

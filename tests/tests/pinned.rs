@@ -1,4 +1,4 @@
-//! Page-locked host memory, and copies from and to it that are enqueued on a stream.
+//! Page-locked host memory, and enqueued copies from and to it.
 
 use cust::sys::{self, cudaError_enum::CUDA_SUCCESS};
 use gpu_reduce::{Device, Error, Max, Reduce, Stream, Sum};
@@ -37,7 +37,7 @@ fn it_is_a_slice_of_zeros_that_reduces() {
         assert_eq!(gpu_reduce::max(&host), Ok(0.5), "{device}");
         assert_eq!(host.reduce_on::<Sum, 256>(&device), Ok(500.0), "{device}");
         assert_eq!(device.upload(&host).unwrap().to_vec().unwrap(), host[..], "{device}");
-        // It may be freed where it was not made.
+        // It may be freed on another thread than the one that allocated it.
         thread::spawn(move || drop(host)).join().unwrap();
     }
 }
@@ -67,7 +67,7 @@ fn it_is_freed_and_made_again() {
         for round in 0..20 {
             let data = samples(1000 * (1 + round % 5), |hash| hash as i32);
             assert_eq!(sums_of_thousands(&device, &stream, &data), expected(&data), "{round} on {device}");
-            // What was used before is zeros again.
+            // Memory that was used before is zeroed again.
             assert!(device.pinned::<i32>(data.len()).unwrap().iter().all(|&x| x == 0), "{device}");
         }
     }
@@ -91,7 +91,7 @@ fn copies_are_in_the_streams_order() {
             x.enqueue::<Sum, 256>(&stream, &mut results).unwrap();
             stream.upload(&host[1], &mut x).unwrap();
             x.enqueue::<Sum, 256>(&stream, results.slice_mut(1..).unwrap()).unwrap();
-            // Less than a whole on both sides, and more room than it takes.
+            // Fewer elements than there are on both sides, and more capacity than they need.
             stream.upload(&host[0][7..1007], x.slice_mut(3..2000).unwrap()).unwrap();
             stream.download(results.view(), &mut sums).unwrap();
             stream.download(x.slice(1..49_999).unwrap(), &mut back[1..]).unwrap();
@@ -112,7 +112,7 @@ fn copies_are_in_the_streams_order() {
     }
 }
 
-/// From and to memory that is not page-locked, where the driver may wait.
+/// Copies from and to memory that is not page-locked, for which the driver may wait.
 #[test]
 fn pageable_memory_is_copied_too() {
     for device in devices() {
@@ -177,7 +177,7 @@ fn several_streams_and_threads_copy_side_by_side() {
                 });
             }
         });
-        // From one thread, several at a time.
+        // Several at a time from one thread.
         let data: Vec<_> = (0..3).map(|turn| samples(30_000, |hash| hash.rotate_left(turn) as i32)).collect();
         let streams = [(); 3].map(|()| device.stream().unwrap());
         let mut hosts = [(); 3].map(|()| device.pinned::<i32>(30_000).unwrap());
@@ -201,7 +201,7 @@ fn several_streams_and_threads_copy_side_by_side() {
     }
 }
 
-/// A graph copies what the host has when it runs.
+/// A graph copies the host's data of the time when it runs.
 #[test]
 fn a_graph_copies_what_is_there_when_it_runs() {
     let Some(device) = devices().pop().filter(|device| !device.is_cpu()) else { return };
@@ -212,8 +212,8 @@ fn a_graph_copies_what_is_there_when_it_runs() {
     let mut sum = device.pinned::<f32>(1).unwrap();
     let (mut x, mut result) = (device.zeros::<f32>(host.len()).unwrap(), device.zeros(1).unwrap());
     let (mut graph, mut executable) = (null_mut(), null_mut());
-    // SAFETY: what is copied outlives the graph, and is used only when the stream has been waited for; the stream is live, and the graph's executable
-    // is destroyed after its last use.
+    // SAFETY: what is copied outlives the graph, and is used only when the stream has been waited for; the
+    // stream is live, and the graph's executable is destroyed after its last use.
     unsafe {
         let mut enqueue = || {
             stream.upload(&host, &mut x).unwrap();

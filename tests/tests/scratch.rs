@@ -1,4 +1,4 @@
-//! Scratch memory of the caller's: as much as is said, and no more.
+//! The caller's scratch memory: a call uses as many bytes as it says, and no more.
 
 use gpu_reduce::{
     ArgMin, Buffer, Device, Error, Item, Max, Mean, Op, Reduce, Runs, Segments, Stream, Sum, Var, View,
@@ -6,11 +6,11 @@ use gpu_reduce::{
 use std::fmt::Debug;
 use support::{devices, samples};
 
-/// Words before and after what is lent.
+/// Guard words before and after the memory that is lent.
 const GUARD: usize = 64;
 
-/// Lends a stream so many bytes, with something before and after them, and something in them; calls `work`, and looks whether what is before and after has
-/// stayed.
+/// Lends `bytes` bytes, which are not zero, to a stream, and calls `work`. Panics if `work` changed the
+/// memory before or after them.
 fn lent(device: &Device, bytes: usize, work: impl FnOnce(&Stream)) {
     let words = bytes.div_ceil(8);
     let before = vec![0x0123_4567_89ab_cdef; GUARD + words + GUARD];
@@ -125,15 +125,14 @@ fn what_is_too_little_is_told() {
             // SAFETY: both stay.
             let why = unsafe { x.enqueue::<Sum, 32>(stream, &mut sum) };
             assert_eq!(why, Err(Error::Scratch { needed: bytes, left: (bytes - 8).next_multiple_of(8) }));
-            // What needs less has it.
-            // SAFETY: both stay.
+            // A reduction that needs less has enough.
             unsafe {
                 x.slice(..100).unwrap().enqueue::<Max, 32>(stream, device.zeros::<i32>(1).unwrap().view_mut())
             }
             .unwrap();
             assert_eq!(x.launch::<Sum, 32>(&device.stream().unwrap()).wait(), x.reduce::<Sum, 32>());
         });
-        // What was refused has taken nothing.
+        // A refused call has used no scratch memory.
         let rows = x.rows(7).unwrap();
         let bytes = rows.scratch_bytes::<Sum, 32>();
         let mut sums = device.zeros::<i64>(rows.len()).unwrap();
@@ -149,7 +148,7 @@ fn what_is_too_little_is_told() {
                 rows.enqueue::<Sum, 32>(stream, &mut sums).unwrap();
             }
         });
-        // Of another device.
+        // Memory of another device.
         let mut other = Device::cpu().zeros::<u64>(100).unwrap();
         // SAFETY: it stays.
         let why = unsafe { device.stream().unwrap().with_scratch(other.view_mut()) };

@@ -1,4 +1,4 @@
-//! Data on several devices: the bits of the same data on one, whatever the shards' lengths.
+//! Data on several devices: the bits of the same data on one device, whatever the shards' lengths.
 
 use gpu_reduce::emulator::{self, Settings};
 use gpu_reduce::{
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Once;
 use support::{Sample, devices, hash, samples};
 
-/// All GPUs, or the emulator's three where there is none; a single one takes the place of several.
+/// All GPUs, or the three emulated ones if there is none. A single GPU stands for several.
 fn several() -> Option<Devices> {
     static EMULATOR: Once = Once::new();
     EMULATOR.call_once(|| emulator::set_settings(Settings { devices: 3, ..emulator::settings() }));
@@ -20,7 +20,7 @@ fn several() -> Option<Devices> {
     Some(all)
 }
 
-/// Where to cut so many elements: into none, halves, unequal parts, and parts within one chunk.
+/// Where to cut `len` elements: nowhere, into halves, into unequal parts, and into parts within one chunk.
 fn cuts(len: usize) -> Vec<Vec<usize>> {
     let at = |numerator: usize, denominator: usize| len * numerator / denominator;
     let mut cuts = vec![
@@ -34,7 +34,8 @@ fn cuts(len: usize) -> Vec<Vec<usize>> {
     cuts
 }
 
-/// The elements in shards that end there, on one device after the other, each some elements into its buffer.
+/// The elements in shards that end at the cuts, on one device after the other. Each shard begins a few
+/// elements into its buffer.
 fn shards<T: Element>(devices: &Devices, data: &[T], cuts: &[usize]) -> Vec<(Buffer<T>, usize)> {
     let ends = cuts.iter().copied().chain([data.len()]);
     let mut start = 0;
@@ -57,7 +58,7 @@ fn shown(value: impl Debug) -> String {
     format!("{value:?}")
 }
 
-/// Blocking, pending and enqueued reductions of sharded data have the bits of those of the host's.
+/// Blocking, pending and enqueued reductions of sharded data have the bits of the same reduction on the host.
 fn compare<O: Op<D::Item, Output: Item> + Default, D: Reduce, H: Reduce<Item = D::Item>, const BLOCK: u32>(
     (sharded, host): (&D, &H),
     devices: &Devices,
@@ -66,7 +67,7 @@ fn compare<O: Op<D::Item, Output: Item> + Default, D: Reduce, H: Reduce<Item = D
 ) {
     let case = format!("{} of {case}, BLOCK {BLOCK}", O::NAME);
     let expected = host.reduce::<O, BLOCK>();
-    // Twice: what the first has left behind is in the way of none.
+    // Twice: what the first call leaves behind does not disturb the second.
     for _ in 0..2 {
         assert_eq!(shown(sharded.reduce::<O, BLOCK>()), shown(expected.clone()), "{case}");
         let pending = sharded.launch::<O, BLOCK>(stream);
@@ -107,7 +108,7 @@ fn check_pairs<O: Op<(T, T), Output: Item> + Default, T: Sample, const BLOCK: u3
         let case = format!("{len} pairs of {} cut at {cuts:?}", T::NAME);
         let (first, second) = (views(&of_a), views(&of_b));
         compare::<O, _, _, BLOCK>((&(&first, &second), &(&a, &b)), &devices, &stream, &case);
-        // Shards that are pairs.
+        // Shards of pairs.
         let pairs = first.as_slice().iter().copied().zip(second.as_slice().iter().copied());
         let pairs = Sharded::from(pairs.collect::<Vec<_>>());
         let sum = pairs.reduce::<O, BLOCK>();
@@ -231,16 +232,17 @@ fn shapes() {
     assert_eq!(error, Err(Error::BadOffset { index: 2, offset: 30_000, before: 40_000, len: 60_000 }));
 }
 
-/// What is enqueued goes through the host.
+/// Enqueued copies go through the host.
 #[test]
 fn without_peer_access() {
     let Some(devices) = several() else { return };
     if !devices.as_slice()[0].is_emulator() {
         return eprintln!("skipped: GPUs cannot be told not to reach each other");
     }
-    let tests = ["sum", "var", "dot", "exact_sum", "shapes"];
+    let tests = ["sum", "var", "dot", "exact_sum", "shapes"].map(|test| format!("sharded::{test}"));
     let run = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact"].iter().chain(&tests))
+        .arg("--exact")
+        .args(tests)
         .env("GPU_REDUCE_EMULATOR_PEER_ACCESS", "0")
         .output()
         .unwrap();
@@ -291,7 +293,7 @@ fn uploads() {
     assert_eq!(none.reduce::<Max, 256>(), Err(Error::EmptyInput { op: "max" }));
 }
 
-/// As many as a column of a data frame may have.
+/// As many shards as a data frame's column may have chunks.
 #[test]
 fn many_shards() {
     let Some(devices) = several() else { return };

@@ -1,4 +1,4 @@
-//! The caller's streams and memory: results that are pending, streams and memory of cust's and of others.
+//! The caller's streams and memory: pending results, and streams and memory of cust and of other libraries.
 
 use cust::memory::{CopyDestination, DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::stream::{Stream as CustStream, StreamFlags};
@@ -15,14 +15,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use support::{devices, lengths, samples};
 
-/// The device under test that is no CPU, with its primary context as the thread's own.
+/// The device under test that is not the CPU, with its primary context current on this thread.
 fn gpu() -> Option<(Device, cust::context::Context)> {
     let device = devices().pop().filter(|device| !device.is_cpu())?;
     let context = cust::context::Context::new(cust::device::Device::get_device(0).unwrap()).unwrap();
     Some((device, context))
 }
 
-/// The least of executors.
+/// A minimal executor.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -76,7 +76,7 @@ fn many_are_pending_at_a_time_and_some_are_dropped() {
         for _ in 0..3 {
             let pending: Vec<_> = parts.iter().map(|part| part.launch::<Sum, 128>(&stream)).collect();
             for (index, pending) in pending.into_iter().enumerate().rev() {
-                // Of which nobody has the result.
+                // A launch whose result nobody takes.
                 if index % 3 == 0 {
                     drop(pending);
                 } else {
@@ -133,7 +133,8 @@ fn errors_arrive_at_the_pending() {
             let wrong = x.segments(&offsets).unwrap();
             let expected = Error::BadOffset { index: 2, offset: 1, before: 2, len: 3 };
             assert_eq!(of(wrong.launch::<Max, 64>(&stream)), Err(expected));
-            // What they leave behind is in nobody's way, also of those that are enqueued before they are known to be wrong.
+            // What bad calls leave behind disturbs no other call, not even one that is enqueued before they
+            // are known to be bad.
             let data = samples(300_000, |hash| hash as i32);
             let many = device.upload(&data).unwrap();
             let bad = device.upload(&[0u64, 299_000, 150_000, 300_000, 5, 290_000]).unwrap();
@@ -153,7 +154,7 @@ fn errors_arrive_at_the_pending() {
                 assert_eq!(sums.wait().unwrap().to_vec(), expected);
                 assert_eq!(after.wait().unwrap().to_vec(), expected);
             }
-            // And the stream goes on.
+            // The stream still works.
             assert_eq!(x.launch::<Sum, 64>(&stream).wait(), Ok(6));
             let here = [1i32, 2].launch::<Sum, 64>(&stream).wait();
             assert!(matches!(here, Err(Error::OtherDevice { .. })), "{here:?}");
@@ -197,7 +198,8 @@ fn shapes_are_pending() {
     }
 }
 
-/// What is enqueued on a stream of cust's, on the default streams and on ours sees what was enqueued there before.
+/// A call on cust's streams, on the default streams and on ours sees the writes that were enqueued there
+/// before.
 #[test]
 fn streams_of_others_are_in_order() {
     let Some((device, _context)) = gpu() else { return };
@@ -207,7 +209,7 @@ fn streams_of_others_are_in_order() {
     let own = device.stream().unwrap();
     let pinned = LockedBuffer::from_slice(&data).unwrap();
     let raw = |handle: usize| -> sys::CUstream { std::ptr::without_provenance_mut(handle) };
-    // Legacy by both names, and the thread's.
+    // The legacy default stream by both names, and the thread's.
     for handle in [of_cust.as_inner(), own.as_raw().unwrap().cast(), raw(0), raw(1), raw(2)] {
         for _ in 0..3 {
             let x = DeviceBuffer::<i32>::zeroed(data.len()).unwrap();
@@ -237,7 +239,7 @@ fn streams_of_others_are_in_order() {
     assert_eq!(device.upload(&data).unwrap().launch::<Sum, 256>(&stream).wait(), Ok(expected));
 }
 
-/// Scratch memory that one stream leaves serves the next one after it.
+/// The scratch memory of a dropped stream serves the next stream.
 #[test]
 fn threads_with_streams_of_their_own_mix_nothing() {
     let Some((device, _context)) = gpu() else { return };
@@ -279,7 +281,7 @@ fn memory_of_others_reduces_where_it_lies() {
         data[1..].reduce::<Sum, 256>()
     );
     assert_eq!(View::try_from(&buffer).unwrap().to_vec().unwrap(), data);
-    // And ours as cust's.
+    // Our stream as one of cust's.
     let ours = device.upload(&data).unwrap();
     let mut copy = vec![0; 100];
     // SAFETY: the buffer stays, and is read.
@@ -313,7 +315,7 @@ fn memory_of_others_reduces_where_it_lies() {
     }
 }
 
-/// The context of another library, in which neither memory nor streams are the device's own.
+/// The context of another library: neither memory nor streams in it are the device's own.
 #[test]
 fn what_is_of_another_context_is_refused() {
     use cust::context::legacy::{Context, ContextFlags, ContextStack};
@@ -328,7 +330,7 @@ fn what_is_of_another_context_is_refused() {
     assert!(matches!(&refused, Err(Error::OtherContext { what: "the memory", .. })), "{refused:?}");
     let refused = Stream::try_from(&stream).map(|_| ());
     assert!(matches!(&refused, Err(Error::OtherContext { what: "the stream", .. })), "{refused:?}");
-    // And what is the device's own goes on, from there.
+    // The device's own memory and streams still work from there.
     assert_eq!(device.upload(&[1i32, 2]).unwrap().launch::<Sum, 32>(&device.stream().unwrap()).wait(), Ok(3));
     drop((memory, stream));
     ContextStack::pop().unwrap();

@@ -1,4 +1,5 @@
-//! Several operators at once, and operators of pairs, in every shape: each has the bits that it has alone.
+//! Several operators at once, and operators of pairs, in every shape: each result has the bits that the
+//! operator has alone.
 
 use gpu_reduce::{
     ArgMax, Buffer, Cosine, Data, Dot, Error, Item, Max, Mean, Min, NanSum, Op, Operators, Partial, Reduce,
@@ -59,7 +60,8 @@ fn tuples_without_a_value() {
         let segments = x.segments(&[0u32, 1, 1, 3]).unwrap();
         let error = segments.reduce_tuple::<(Sum, Max, Min), 256>().err();
         assert_eq!(error, Some(Error::EmptySegment { op: "max", segment: 1 }));
-        // Of whole inputs too the first operator that has none is named, whichever way they are reduced.
+        // Reductions of whole inputs also name the first operator without a kernel, in every way to call
+        // them.
         let (none, stream) = (x.slice(3..).unwrap(), device.stream().unwrap());
         let of_max = Err(Error::EmptyInput { op: "max" });
         assert_eq!(none.reduce::<(Sum, Max, Min), 256>(), of_max);
@@ -78,7 +80,7 @@ fn tuples_without_a_value() {
     }
 }
 
-/// Operators of pairs, together and alone; says so where a kernel is not compiled.
+/// Operators of pairs, together and alone. Says so if a kernel is not compiled.
 fn check_pairs<'a, D: Data<'a, Item = (f32, f32)>, const BLOCK: u32>(
     case: &str,
     segments: &Segments<'a, D>,
@@ -161,7 +163,8 @@ fn any_tuple() {
     assert_eq!((sums.to_vec().unwrap(), minima.to_vec().unwrap()), (vec![3.0], vec![1.0]));
 }
 
-/// A row of two operators over `f16` has 8,192 accumulators of 8 bytes: twice as long as any of one operator.
+/// A row of two operators over `f16` has 8,192 accumulators of 8 bytes: twice as long as any row of one
+/// operator.
 #[test]
 fn nested_tuples_of_halves() {
     fn check<T: Sample>()

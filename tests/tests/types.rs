@@ -1,6 +1,6 @@
-//! Every call with every type, on every device, against loops over whole numbers. (`operators.rs` and
-//! `kinds.rs` have every operator on every type.) The types come from the library's tables: a new one needs
-//! no change here.
+//! Every call with every type, on every device, against loops over integers. (`operators.rs` and `kinds.rs`
+//! have every operator on every type.) The types come from the library's tables, so a new type needs no
+//! change here.
 
 use bytemuck::Zeroable;
 use dlpark::versioned::Dlpack;
@@ -15,7 +15,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use support::{devices, hash};
 
-/// Elements: as many rows as columns, and no multiple of a load.
+/// The number of elements: as many rows as columns, and not a multiple of a load.
 const LEN: usize = SIDE * SIDE;
 const SIDE: usize = 35;
 
@@ -24,13 +24,13 @@ const BLOCK: u32 = 256;
 /// The result of an operator.
 type Of<O, T> = <O as Op<T>>::Output;
 
-/// Elements, and the number that each is: small numbers, whose sums every type has exactly, in runs of at
-/// least three.
+/// Elements, each with its number: small integers, whose sums are exact in every type, in runs of at least
+/// three.
 fn items<T>(item: impl Fn(i8) -> (T, i64)) -> Vec<(T, i64)> {
     (0..LEN as u64).map(|index| item((hash(index / 3) % 15) as i8 - 7)).collect()
 }
 
-/// A result as text, the same of every type: a whole number as an integer is, a truth value as a byte is.
+/// A result as text that is the same for every type: a whole number as an integer, a truth value as a byte.
 fn text(result: impl Debug) -> String {
     format!("{result:?}").replace(".0", "").replace("false", "0").replace("true", "1")
 }
@@ -58,7 +58,7 @@ fn run_offsets(numbers: &[i64]) -> Vec<u32> {
     starts.chain([numbers.len()]).map(|start| start as u32).collect()
 }
 
-/// A whole array, where it lies: a call that waits, a launch, and a result that stays on the device.
+/// A whole array: a call that waits, a launch, and a result that stays on the device.
 fn whole<T: Item>(kind: &str, x: &impl Reduce<Item = T>, numbers: &[i64], stream: &Stream)
 where
     Sum: Op<T, Output: Item>,
@@ -82,7 +82,7 @@ where
     check("enqueue", &result.to_vec().unwrap(), &[sum(numbers)]);
 }
 
-/// Many reductions in one call. An empty one has `default` as its maximum, which is 1.
+/// Many reductions in one call. The maximum of an empty one is `default`, which is 1.
 fn segments<'a, T: Item, D: Data<'a, Item = T>>(
     kind: &str,
     segments: &Segments<'a, D>,
@@ -115,7 +115,7 @@ fn segments<'a, T: Item, D: Data<'a, Item = T>>(
     check("enqueue", &vec(results), &sums);
 }
 
-/// What reduces of any type.
+/// Calls for every type of item.
 fn calls<T: Item>(items: &[(T, i64)], one: T)
 where
     Sum: Op<T, Output: Item>,
@@ -160,7 +160,7 @@ where
         let runs: Vec<_> = ends(&run_offsets(&numbers)).map(of).collect();
         segments("runs", &x.segments(&keys.runs().unwrap()).unwrap(), &runs, default, &stream);
 
-        // Shards on one GPU; the CPU is alone.
+        // Shards on one GPU. The CPU has only itself.
         let cut = if device.is_cpu() { LEN } else { LEN / 2 };
         let shards = [x.slice(..cut), x.slice(cut..)].map(Result::unwrap);
         let sharded = Sharded::from(shards.to_vec());
@@ -184,12 +184,12 @@ where
     }
 }
 
-/// What reduces of elements besides: keys, pairs, comparisons, exact sums, sorted lists, arrays of others.
+/// Calls for elements only: keys, pairs, comparisons, exact sums, sorted lists, arrays of other libraries.
 fn calls_of_elements<T>()
 where
     T: ExactElement<Rounded: Item> + ExactFactor + ArrayItem + TryFrom<i8>,
 {
-    // Below 0 if the type has such numbers.
+    // Below 0 if the type has negative numbers.
     let element = |number| T::try_from(number).ok();
     let items: Vec<(T, i64)> = items(|draw| match element(draw) {
         Some(item) => (item, draw.into()),

@@ -3,12 +3,11 @@
 //! To compare the counts with a profiler's, run the same launches on a GPU:
 //!
 //! ```text
-//! cargo test -p gpu_reduce_emulator --test counters -- --nocapture counts
-//! ncu … target/debug/deps/counters-… --ignored gpu_launches
+//! cargo test -p gpu_reduce_emulator --test suite -- --nocapture counters::counts
+//! ncu … target/debug/deps/suite-… --ignored gpu_launches
 //! ```
 
-mod shipped;
-
+use crate::shipped;
 use cust::error::CudaError;
 use cust::memory::DeviceBuffer;
 use cust::module::Module;

@@ -1,8 +1,7 @@
 //! Texts that ask for more than a machine has. Each is refused with a reason or runs, in little time and
 //! memory.
 
-mod shipped;
-
+use crate::shipped;
 use emulator::exec::{self, Launch, Loaded};
 use emulator::memory::Memory;
 use emulator::program::Program;

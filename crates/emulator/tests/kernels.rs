@@ -2,8 +2,7 @@
 //!
 //! The values are such that every order of reduction gives the same bits.
 
-mod shipped;
-
+use crate::shipped;
 use cust::launch;
 use cust::memory::{CopyDestination, DeviceBuffer};
 use cust::module::{Module, ModuleJitOption};
@@ -143,7 +142,7 @@ fn every_kernel_gives_what_a_loop_gives() {
 }
 
 #[test]
-#[ignore = "takes minutes: `cargo test -p gpu_reduce_emulator --test kernels -- --ignored`"]
+#[ignore = "takes minutes: `cargo test -p gpu_reduce_emulator --test suite -- --ignored kernels::`"]
 fn every_kernel_gives_it_in_a_hundred_random_orders() {
     for seed in 1..=100 {
         emulator::set_settings(emulator::Settings { seed: Some(seed), ..emulator::settings() });

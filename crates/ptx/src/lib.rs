@@ -16,7 +16,7 @@ mod registers;
 mod unpack;
 
 #[cfg(feature = "pack")]
-pub use pack::{Packed, pack, table};
+pub use pack::{Packed, pack, repack, table};
 
 /// The packed PTX of some kernels.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +88,19 @@ mod tests {
             for (kernel, block) in [("sum", 0), ("max", 32), ("min", 32), ("", 0)] {
                 assert_eq!(ptx.module(kernel, block), None);
             }
+            let all = ptx.modules().unwrap();
+            assert!(
+                all.iter().map(|(entry, module)| (&**entry, module)).eq(modules.iter().map(|(e, m)| (*e, m)))
+            );
+            let pairs = || modules.iter().map(|(entry, module)| (*entry, &**module));
+            assert_eq!(repack("file", pairs(), quality, &packed.bytes).unwrap().bytes, packed.bytes);
+            // Kept though it was packed otherwise; not if it is something else.
+            let other = pack("file", pairs(), quality ^ 1).unwrap().bytes;
+            assert_eq!(repack("file", pairs(), quality, &other).unwrap().bytes, other);
+            assert_eq!(
+                repack("file", pairs().take(2), quality, &other).unwrap(),
+                pack("file", pairs().take(2), quality).unwrap()
+            );
             let damaged = Ptx { packed: &ptx.packed[..ptx.packed.len() / 2], ..ptx };
             assert_eq!(damaged.module("max", 0), None);
         }
@@ -97,11 +110,16 @@ mod tests {
     fn what_the_library_embeds_comes_back() {
         let mut count = 0;
         for ptx in EMBEDDED.into_iter().flatten() {
-            for (kernel, entries) in ptx.kernels {
-                for &(block, len) in *entries {
-                    assert_eq!(encode(&ptx.module(kernel, block).unwrap()).len(), len, "{kernel}_{block}");
-                    count += 1;
-                }
+            let modules = ptx.modules().unwrap();
+            let lens = ptx.kernels.iter().flat_map(|(_, entries)| entries.iter().map(|&(_, len)| len));
+            for ((entry, module), len) in modules.iter().zip(lens) {
+                assert_eq!(encode(module).len(), len, "{entry}");
+                count += 1;
+            }
+            // One alone is the same: the first and the last, before which all others are unpacked.
+            for (entry, module) in [&modules[0], &modules[modules.len() - 1]] {
+                let (kernel, block) = entry.rsplit_once('_').unwrap();
+                assert_eq!(ptx.module(kernel, block.parse().unwrap()).as_ref(), Some(module), "{entry}");
             }
         }
         assert!(count > 1000, "{count} modules");

@@ -4,7 +4,7 @@ use crate::registers;
 use brotli::enc::BrotliEncoderParams;
 
 /// Packed modules.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packed {
     /// Their [`Ptx`](crate::Ptx) as a Rust expression that includes the bytes from a file.
     pub row: String,
@@ -20,6 +20,16 @@ pub fn pack<'a>(
     file: &str,
     modules: impl Iterator<Item = (&'a str, &'a str)>,
     quality: i32,
+) -> Option<Packed> {
+    repack(file, modules, quality, &[])
+}
+
+/// As [`pack`], but reuses `old`, the bytes of an earlier file, if they unpack to the same: packing is slow.
+pub fn repack<'a>(
+    file: &str,
+    modules: impl Iterator<Item = (&'a str, &'a str)>,
+    quality: i32,
+    old: &[u8],
 ) -> Option<Packed> {
     let (mut text, mut kernels) = (Vec::new(), Vec::<(&str, Vec<(u32, usize)>)>::new());
     let mut needs = Needs::default();
@@ -51,7 +61,9 @@ pub fn pack<'a>(
     }},
 "
     );
-    Some(Packed { row, bytes: compress(&text, quality)? })
+    let mut unpacked = Vec::new();
+    let is_same = brotli::BrotliDecompress(&mut &old[..], &mut unpacked).is_ok() && unpacked == text;
+    Some(Packed { row, bytes: if is_same { old.to_vec() } else { compress(&text, quality)? } })
 }
 
 /// The rows as one expression of type `&[Ptx]`.

@@ -20,4 +20,17 @@ impl Ptx {
         packed.read_exact(&mut encoded).ok()?;
         String::from_utf8(registers::decode(&encoded)?).ok()
     }
+
+    /// All modules with their entry points' names, `NAME_BLOCK` each, if none is damaged: sooner than one by one.
+    pub fn modules(&self) -> Option<Vec<(String, String)>> {
+        let mut packed = Decompressor::new(self.packed, 1 << 16);
+        let entries =
+            self.kernels.iter().flat_map(|(name, entries)| entries.iter().map(move |entry| (name, entry)));
+        let unpack = |(name, &(block, len)): (_, &(u32, usize))| {
+            let mut encoded = vec![0; len];
+            packed.read_exact(&mut encoded).ok()?;
+            Some((format!("{name}_{block}"), String::from_utf8(registers::decode(&encoded)?).ok()?))
+        };
+        entries.map(unpack).collect()
+    }
 }

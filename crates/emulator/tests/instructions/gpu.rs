@@ -1,7 +1,7 @@
 //! Rows on the machine's GPU.
 
-use crate::kernel::{self, BLOCK, OWN, ROWS};
-use crate::row::Row;
+use crate::instructions::kernel::{self, BLOCK, OWN, ROWS};
+use crate::instructions::row::Row;
 use cust::context::Context;
 use cust::device::{Device, DeviceAttribute};
 use cust::launch;

@@ -1,6 +1,6 @@
 //! Input values: edge cases and random values.
 
-use crate::value::{Format, Operand};
+use crate::instructions::value::{Format, Operand};
 
 /// Returns the inputs of a row, a multiple of `unit`.
 ///

@@ -1,7 +1,7 @@
 //! Rows on the emulator, without its driver API.
 
-use crate::kernel::{self, BLOCK, OWN, ROWS};
-use crate::row::Row;
+use crate::instructions::kernel::{self, BLOCK, OWN, ROWS};
+use crate::instructions::row::Row;
 use emulator::exec::{self, Launch, Loaded, Settings};
 use emulator::{memory::Memory, program::Program, ptx};
 

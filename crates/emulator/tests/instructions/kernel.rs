@@ -1,6 +1,6 @@
 //! Turns rows into PTX kernels.
 
-use crate::row::Row;
+use crate::instructions::row::Row;
 use std::fmt::Write;
 
 /// Threads per block in x, y and z.

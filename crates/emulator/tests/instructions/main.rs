@@ -17,14 +17,14 @@ mod row;
 mod table;
 mod value;
 
+use self::row::{Expected, Row, Thread};
+use self::value::Operand;
 use emulator::program::forms;
 use emulator::ptx::{
     self,
     ast::{Instruction, Statement},
 };
-use row::{Expected, Row, Thread};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use value::Operand;
 
 /// Rows per module.
 const BATCH: usize = 64;

@@ -1,6 +1,6 @@
 //! A row of the table: one instruction, its operand types and its expected results.
 
-use crate::value::{Operand, Results, Value};
+use crate::instructions::value::{Operand, Results, Value};
 
 /// One instruction, in a kernel of its own.
 pub struct Row {

@@ -12,14 +12,7 @@ pub const IN_SLOT: u64 = 1 << 63;
 /// Returns all shipped kernels by name.
 #[allow(dead_code)] // each test uses its part
 pub fn kernels() -> BTreeMap<String, String> {
-    let kernels = EMBEDDED.iter().flat_map(|ptx| ptx.kernels.iter().map(move |kernel| (ptx, kernel)));
-    kernels
-        .flat_map(|(ptx, &(name, blocks))| {
-            blocks
-                .iter()
-                .map(move |&(block, _)| (format!("{name}_{block}"), ptx.module(name, block).unwrap()))
-        })
-        .collect()
+    EMBEDDED.iter().flat_map(|ptx| ptx.modules().unwrap()).collect()
 }
 
 /// Returns the kernel with this name.

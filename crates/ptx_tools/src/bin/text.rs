@@ -17,9 +17,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--all", folder] => {
             fs::create_dir_all(folder)?;
-            for (ptx, kernel, block) in entries() {
-                let name = format!("{kernel}_{block}.ptx");
-                fs::write(Path::new(folder).join(name), ptx.module(kernel, block).ok_or("ptx/ is damaged")?)?;
+            for ptx in TABLES.into_iter().flatten() {
+                for (entry, module) in ptx.modules().ok_or("ptx/ is damaged")? {
+                    fs::write(Path::new(folder).join(format!("{entry}.ptx")), module)?;
+                }
             }
         }
         [name] => {

@@ -1,7 +1,7 @@
 //! Logic, shifts and bit fields, by the pseudo code of the PTX ISA ("Logic and Shift Instructions"; `bfe` to
 //! `fns` are in "Integer Arithmetic Instructions").
 
-use crate::row::{Row, row, script};
+use crate::instructions::row::{Row, row, script};
 
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();

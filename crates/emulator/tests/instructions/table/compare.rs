@@ -1,8 +1,8 @@
 //! Comparison and selection (PTX ISA, "Comparison and Selection Instructions", "testp", "copysign").
 
 use super::float::flush;
-use crate::row::{Row, row, script};
-use crate::value::{BFloat, Double, Half, Single, Two, Value};
+use crate::instructions::row::{Row, row, script};
+use crate::instructions::value::{BFloat, Double, Half, Single, Two, Value};
 use rustc_apfloat::{Category, Float};
 use std::cmp::Ordering;
 

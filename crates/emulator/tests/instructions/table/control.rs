@@ -1,7 +1,7 @@
 //! Branches and calls (PTX ISA, "Control Flow Instructions", "Miscellaneous Instructions").
 
-use crate::kernel::ROWS;
-use crate::row::{Row, of_thread, script};
+use crate::instructions::kernel::ROWS;
+use crate::instructions::row::{Row, of_thread, script};
 
 pub fn rows() -> Vec<Row> {
     let select = |a: u32, b: u32, c: bool| if c { a } else { b };

@@ -1,8 +1,8 @@
 //! `cvt` (PTX ISA, "Data Movement and Conversion Instructions: cvt").
 
 use super::float::{Modifiers, ROUNDINGS, flush};
-use crate::row::{Row, row};
-use crate::value::{BFloat, Double, Exact, Half, Single, Two, Value};
+use crate::instructions::row::{Row, row};
+use crate::instructions::value::{BFloat, Double, Exact, Half, Single, Two, Value};
 use rustc_apfloat::{Float, FloatConvert, Round};
 
 pub fn rows() -> Vec<Row> {

@@ -1,8 +1,8 @@
 //! Floating-point arithmetic (PTX ISA, "Floating-Point Instructions", "Half Precision Floating-Point
 //! Instructions").
 
-use crate::row::{Near, Row, near, row};
-use crate::value::{BFloat, Double, Half, Single, Two, Value};
+use crate::instructions::row::{Near, Row, near, row};
+use crate::instructions::value::{BFloat, Double, Half, Single, Two, Value};
 use rustc_apfloat::{ExpInt, Float, Round};
 use std::ops::Neg;
 

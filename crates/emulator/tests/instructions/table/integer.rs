@@ -1,8 +1,8 @@
 //! Integer arithmetic (PTX ISA, "Integer Arithmetic Instructions", "Extended-Precision Integer Arithmetic
 //! Instructions").
 
-use crate::row::{Row, row, script};
-use crate::value::Two;
+use crate::instructions::row::{Row, row, script};
+use crate::instructions::value::Two;
 
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();

@@ -1,8 +1,8 @@
 //! Moves, loads, stores and atomics (PTX ISA, "Data Movement and Conversion Instructions", "atom", "red").
 
 use super::float::flush;
-use crate::row::{Row, Thread, of_thread, row, script};
-use crate::value::{BFloat, Double, Half, Single, Two, Value};
+use crate::instructions::row::{Row, Thread, of_thread, row, script};
+use crate::instructions::value::{BFloat, Double, Half, Single, Two, Value};
 use rustc_apfloat::Float;
 
 pub fn rows() -> Vec<Row> {

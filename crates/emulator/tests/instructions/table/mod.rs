@@ -13,7 +13,7 @@ mod integer;
 mod memory;
 mod warp;
 
-use crate::row::Row;
+use crate::instructions::row::Row;
 
 /// Returns all rows.
 pub fn rows() -> Vec<Row> {

@@ -1,8 +1,8 @@
 //! Warp and block instructions, and special registers (PTX ISA, "Parallel Synchronization and Communication
 //! Instructions", "Special Registers").
 
-use crate::kernel::{BLOCK, ROWS};
-use crate::row::{Row, Thread, of_machine, of_thread, script};
+use crate::instructions::kernel::{BLOCK, ROWS};
+use crate::instructions::row::{Row, Thread, of_machine, of_thread, script};
 
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();

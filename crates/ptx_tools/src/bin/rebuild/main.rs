@@ -1,0 +1,192 @@
+//! Compiles the kernels of `gpu/` to `ptx/`, which takes a device toolchain (see `crates/cuda_builder`).
+//!
+//! ```text
+//! cargo run --release -p ptx_tools --bin rebuild                      compiles all kernels, and writes what differs
+//! cargo run --release -p ptx_tools --bin rebuild -- --changed         names the sources that changed since then
+//! cargo run --release -p ptx_tools --bin rebuild -- --compare FAMILY  compiles one family, compares it with `ptx/`
+//! ```
+//!
+//! rustc compiles a crate to PTX on one core, so the families of kernels are compiled side by side. Then the
+//! kernels of each operator are packed into a file. A file whose kernels are as before is not packed again,
+//! which takes longest.
+
+mod sources;
+
+use cuda_builder::CudaBuilder;
+use gpu_reduce_ptx::{Packed, Ptx};
+use rayon::prelude::*;
+use sources::Sources;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use std::{env, fs};
+
+/// The features of `gpu/` that have kernels, those first that take longest.
+const FAMILIES: [&str; 5] = ["segments", "columns", "rows", "reduce", LADDER];
+
+/// The family of the classic kernels, which have a file of their own.
+const LADDER: &str = "ladder";
+
+/// What follows a type in the name of a kernel, in the order in which an operator's kernels of a type are
+/// packed.
+const SHAPES: [&str; 4] = ["row", "segments", "rows", "columns"];
+
+/// The types, those first that are reduced most.
+const TYPES: [&str; 12] = ["f32", "f64", "i32", "i64", "u32", "u64", "f16", "bf16", "i8", "u8", "i16", "u16"];
+
+/// What `ptx/` held when this was compiled.
+const TABLES: [&[Ptx]; 2] =
+    [include!("../../../../../ptx/kernels.rs"), include!("../../../../../ptx/ladder.rs")];
+
+/// Where a module is among those of its file: the type's rank, the shape's, the kernel's name, BLOCK.
+type Place<'a> = (usize, usize, &'a str, u32);
+
+/// Entry points' modules.
+type Modules = BTreeMap<String, String>;
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+fn main() -> Result<(), Failure> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let exe = env::current_exe()?;
+    let target = exe.ancestors().nth(2).ok_or("no target folder")?;
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => rebuild(&root, target),
+        ["--changed"] => {
+            Sources::changed(&root)?.iter().for_each(|name| println!("{name}"));
+            Ok(())
+        }
+        ["--compare", family] if FAMILIES.contains(&family) => compare(&root, target, family),
+        _ => Err(format!("nothing, --changed, or --compare and one of {}", FAMILIES.join(", ")).into()),
+    }
+}
+
+/// Compiles and packs all families.
+fn rebuild(root: &Path, target: &Path) -> Result<(), Failure> {
+    let sources = Sources::now(root)?;
+    let built: Vec<_> =
+        FAMILIES.par_iter().map(|family| compile(root, family, target)).collect::<Result<_, _>>()?;
+
+    let mut files: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+    for (family, (_, modules)) in FAMILIES.iter().zip(&built) {
+        for (entry, module) in modules {
+            let (file, place) =
+                place(family, entry).ok_or_else(|| format!("{entry} is no name of a kernel"))?;
+            files.entry(file).or_default().insert(place, (&**entry, &**module));
+        }
+    }
+    let files: Vec<(_, Vec<_>)> =
+        files.into_iter().map(|(file, modules)| (file, modules.into_values().collect())).collect();
+    let ptx = root.join("ptx");
+    let files: Vec<_> =
+        files.par_iter().map(|(file, modules)| pack(&ptx, file, modules)).collect::<Result<_, _>>()?;
+
+    let mut new: BTreeMap<_, _> =
+        files.iter().map(|(file, packed)| (path(&ptx, file), packed.bytes.clone())).collect();
+    for entry in fs::read_dir(&ptx)? {
+        let old = entry?.path();
+        if old.extension().is_some_and(|extension| extension == "br") && !new.contains_key(&old) {
+            fs::remove_file(old)?;
+        }
+    }
+    let (ladder, operators): (Vec<_>, Vec<_>) = files.iter().partition(|(file, _)| *file == LADDER);
+    for (table, files) in [("kernels.rs", operators), ("ladder.rs", ladder)] {
+        let rows = gpu_reduce_ptx::table(files.iter().map(|(_, packed)| packed));
+        new.insert(ptx.join(table), format!("{}\n{rows}", built[0].0).into_bytes());
+    }
+    new.extend([sources.file(root)]);
+    // Cargo compiles what includes a file again if the file was written, even with the same bytes.
+    for (path, bytes) in new {
+        if fs::read(&path).ok().as_ref() != Some(&bytes) {
+            fs::write(path, bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Compiles one family. Fails if a kernel of it is not in `ptx/` or has another text there.
+fn compare(root: &Path, target: &Path, family: &str) -> Result<(), Failure> {
+    let (_, built) = compile(root, family, target)?;
+    let committed: Vec<_> =
+        TABLES.into_iter().flatten().map(Ptx::modules).collect::<Option<_>>().ok_or("ptx/ is damaged")?;
+    let committed: Modules = committed.into_iter().flatten().collect();
+    let differ: Vec<_> =
+        built.iter().filter(|(entry, module)| committed.get(*entry) != Some(module)).collect();
+    match differ[..] {
+        [] => Ok(()),
+        [(first, _), ..] => Err(format!(
+            "{} of the {} kernels of {family} are not what ptx/ has, the first is {first}: rebuild ptx/",
+            differ.len(),
+            built.len()
+        )
+        .into()),
+    }
+}
+
+/// Compiles a family; returns the comment that says what has compiled it, and its kernels.
+fn compile(root: &Path, family: &str, target: &Path) -> Result<(String, Modules), Failure> {
+    let start = Instant::now();
+    // The next family that this thread compiles finds the standard library there.
+    let folder = target.join(format!("ptx-{}", rayon::current_thread_index().unwrap_or(0)));
+    let kernels = CudaBuilder::new(root.join("gpu"));
+    let file = kernels.build_args(&["--features", family]).target_dir(folder).build()?;
+    let ptx = fs::read_to_string(file)?;
+    let modules = cuda_builder::split(&ptx);
+    println!("{family}: {} entry points, {} s", modules.len(), start.elapsed().as_secs());
+    Ok((ptx.lines().next().unwrap_or_default().to_owned(), modules))
+}
+
+/// The file of packed kernels in `ptx/`.
+fn path(ptx: &Path, file: &str) -> PathBuf {
+    ptx.join(format!("{file}.ptx.br"))
+}
+
+/// The file of an entry point, which is that of its operator, or of the ladder, and its place there:
+/// `sum_f32_256`, `sum_f32_row_1024`, `sum_f32_segments_0`, `sum_f32_rows_0` and `sum_f32_columns_256` are in
+/// `sum`.
+fn place<'a>(family: &str, entry: &'a str) -> Option<(&'a str, Place<'a>)> {
+    let (kernel, block) = entry.rsplit_once('_')?;
+    let block = block.parse().ok()?;
+    if family == LADDER {
+        return Some((LADDER, (0, 0, kernel, block)));
+    }
+    let mut shapes = SHAPES.iter().zip(1..);
+    let shaped =
+        shapes.find_map(|(shape, rank)| Some((kernel.strip_suffix(shape)?.strip_suffix('_')?, rank)));
+    let (whole, shape) = shaped.unwrap_or((kernel, 0));
+    let (operator, of) = whole.rsplit_once('_')?;
+    Some((operator, (TYPES.iter().position(|name| *name == of)?, shape, kernel, block)))
+}
+
+/// Packs modules for the file of this name, unless it has them already.
+fn pack<'a>(ptx: &Path, file: &'a str, modules: &[(&str, &str)]) -> Result<(&'a str, Packed), Failure> {
+    let old = fs::read(path(ptx, file)).unwrap_or_default();
+    let packed = gpu_reduce_ptx::repack(&format!("{file}.ptx.br"), modules.iter().copied(), 11, &old);
+    Ok((file, packed.ok_or_else(|| format!("the kernels of {file} are no PTX"))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place;
+
+    #[test]
+    fn an_entry_point_has_its_place() {
+        for (entry, expected) in [
+            ("sum_f32_256", Some(("sum", 0, 0, 256))),
+            ("sum_min_max_f64_row_0", Some(("sum_min_max", 1, 1, 0))),
+            ("bit_or_u16_segments_0", Some(("bit_or", 11, 2, 0))),
+            ("dot_i8_rows_0", Some(("dot", 8, 3, 0))),
+            ("dot_i8_columns_256", Some(("dot", 8, 4, 256))),
+            ("runs_bf16_256", Some(("runs", 7, 0, 256))),
+            ("sum_f32", None),
+            ("sum_256", None),
+            ("sum_f128_256", None),
+        ] {
+            let place = place("reduce", entry).map(|(file, (of, shape, _, block))| (file, of, shape, block));
+            assert_eq!(place, expected, "{entry}");
+        }
+        assert_eq!(place("ladder", "merge_f32_32"), Some(("ladder", (0, 0, "merge_f32", 32))));
+    }
+}

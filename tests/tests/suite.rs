@@ -1,0 +1,44 @@
+//! The library's tests in one program, so that the library's generic code is compiled and linked once for all
+//! of them.
+//!
+//! `cargo test -p gpu_reduce_tests --test suite -- table::` runs those of one file. A test that needs a
+//! process of its own starts this program again: see `support::process`.
+
+mod algebra;
+mod axes;
+mod by_key;
+mod calls;
+mod columns;
+mod context;
+mod counters;
+mod device;
+mod docs;
+mod driver;
+mod errors;
+mod exact;
+mod failures;
+mod foreign;
+mod fork;
+mod kinds;
+mod ladder;
+mod ladder_cli;
+mod launches;
+mod long;
+mod merge;
+mod numpy;
+mod operators;
+mod own_op;
+mod partial;
+mod pieces;
+mod pinned;
+mod pipeline_cli;
+mod properties;
+mod scratch;
+mod segments;
+mod shapes;
+mod special;
+mod speed_cli;
+mod streams;
+mod table;
+mod tuples;
+mod types;
