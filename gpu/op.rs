@@ -328,7 +328,7 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     /// Reduces by this operator; by its parts, where it has some that have to be alone.
     #[doc(hidden)]
     #[inline(always)]
-    fn by_parts<R: Reducer<I>>(&self, reducer: &R) -> Result<Self::Output, R::Error> {
+    fn by_parts<R: Reducer<I>>(&self, reducer: &R) -> Result<R::Outcome<Self::Output>, R::Error> {
         reducer.reduce(self)
     }
 
@@ -352,25 +352,40 @@ pub struct OnCpu<O, I> {
     pub(crate) types: PhantomData<fn(O, I)>,
 }
 
-/// What reduces some items by one operator or another.
+/// A way to reduce some items, whatever the operator: [`Op::by_parts`] calls it.
 #[doc(hidden)]
 pub trait Reducer<I: Copy + 'static> {
-    /// What may go wrong.
+    /// The error of a reduction.
     type Error;
 
-    /// Whether it has a kernel for the operator, if it needs one.
+    /// What a reduction returns: its result, or a result that is pending.
+    type Outcome<V: Copy + Send + 'static>;
+
+    /// Whether it can reduce by the operator at once: on a GPU, whether there is a kernel for it.
     ///
     /// # Errors
     ///
-    /// Of whoever has the kernels.
+    /// Those of finding the kernel.
     fn has<O: Op<I>>(&self) -> Result<bool, Self::Error>;
 
     /// Reduces.
     ///
     /// # Errors
     ///
-    /// Of the reduction.
-    fn reduce<O: Op<I>>(&self, op: &O) -> Result<O::Output, Self::Error>;
+    /// Those of the reduction.
+    fn reduce<O: Op<I>>(&self, op: &O) -> Result<Self::Outcome<O::Output>, Self::Error>;
+
+    /// Joins two outcomes.
+    fn join<A: Copy + Send + 'static, B: Copy + Send + 'static>(
+        a: Self::Outcome<A>,
+        b: Self::Outcome<B>,
+    ) -> Self::Outcome<Both<A, B>>;
+
+    /// Converts an outcome.
+    fn map<A: Copy + Send + 'static, B: Copy + Send + 'static>(
+        a: Self::Outcome<A>,
+        map: fn(A) -> B,
+    ) -> Self::Outcome<B>;
 }
 
 /// Items that a thread folds side by side, WIDTH: those of a 16-byte load (of the wider array, where there are two), but no

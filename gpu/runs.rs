@@ -78,6 +78,21 @@ pub struct Arguments<K> {
     pub area: u64,
 }
 
+impl<K> Arguments<K> {
+    /// Arguments without keys.
+    pub const NONE: Self = Self {
+        keys: core::ptr::null(),
+        len: 0,
+        heads: core::ptr::null_mut(),
+        offsets: core::ptr::null_mut(),
+        words: 1,
+        places: 0,
+        number: core::ptr::null_mut(),
+        state: core::ptr::null_mut(),
+        area: 0,
+    };
+}
+
 impl<K: Copy> kernels::Arguments for Arguments<K> {
     fn parameters(&self, parameters: &mut Parameters) {
         let Self { keys, len, heads, offsets, words, places, number, state, area } = self;

@@ -57,7 +57,7 @@ pub trait ReduceArray {
             return Ok(Nullable { value: None, nulls });
         }
         if let ([array], 0) = (arrays, nulls) {
-            return Ok(Nullable { value: Some(array.values().reduce_by::<O, BLOCK>(op)?), nulls });
+            return Ok(Nullable { value: Some(array.values().by(op).block::<BLOCK>().run()?), nulls });
         }
         let mut reducer = Reducer::<O, _, BLOCK>::with_len(op, valid as u64);
         for array in arrays {

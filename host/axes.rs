@@ -93,8 +93,8 @@ pub trait ReduceAxis {
     /// As there.
     fn reduce_all_by<O: Op<Self::Elem>, const BLOCK: u32>(&self, op: O) -> Result<O::Output, Error> {
         match self.array().as_slice() {
-            Some(items) => items.reduce_by::<O, BLOCK>(op),
-            None => gathered(self.array())?.reduce_by::<O, BLOCK>(op),
+            Some(items) => items.by(op).block::<BLOCK>().run(),
+            None => gathered(self.array())?.by(op).block::<BLOCK>().run(),
         }
     }
 }
@@ -141,8 +141,8 @@ fn reduce_over<T: Item, D: RemoveAxis, O: Op<T, Output: Item>, const BLOCK: u32>
     };
     let place = order.iter().take_while(|&&other| other != axis).count();
     let results = match device.0 {
-        Cpu(()) => items.shaped(view.shape())?.over(place)?.reduce_by::<O, BLOCK>(op)?,
-        Gpu(_) => device.upload(items)?.shaped(view.shape())?.over(place)?.reduce_by::<O, BLOCK>(op)?,
+        Cpu(()) => items.reshape(view.shape())?.axis(place)?.by(op).block::<BLOCK>().run()?,
+        Gpu(_) => device.upload(items)?.reshape(view.shape())?.axis(place)?.by(op).block::<BLOCK>().run()?,
     };
     let mut lengths = view.shape().to_vec();
     lengths.remove(place);

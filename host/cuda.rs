@@ -3,9 +3,9 @@
 //! - `driver`: which driver serves the program, and whether it serves the kernels;
 //! - here: a GPU that was opened, its context, and its pools of what calls work with;
 //! - `modules`: kernels, found by type, and compiled from PTX when they are first launched;
-//! - `stream`: launching reductions;
-//! - `pending`: what comes of them later;
-//! - `runs`: launching what finds runs of equal keys;
+//! - `queue`: enqueuing requests on a stream; `scratch`: the memory for it;
+//! - `stream`: streams that callers enqueue on, and calls that wait;
+//! - `pending`: results that the host takes later;
 //! - `shards`: one reduction by several GPUs;
 //! - `memory`, `staging`: memory and copies;
 //! - `of_cust`: memory and streams that are cust's;
@@ -20,7 +20,8 @@ mod memory;
 mod modules;
 mod of_cust;
 mod pending;
-mod runs;
+mod queue;
+mod scratch;
 mod shards;
 mod staging;
 mod stream;
@@ -40,12 +41,13 @@ use cust::device::{Device, DeviceAttribute};
 use cust::error::CudaError;
 use cust::sys::{self, CUcontext, CUresult};
 use pending::Outcome;
+use scratch::Spare;
 use staging::Staging;
 use std::ffi::CStr;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use stream::{Spare, Workspace};
+use stream::Workspace;
 
 /// A GPU that was opened. There is one for each index, for the program's life.
 pub struct Gpu {
@@ -195,7 +197,7 @@ impl Gpu {
     #[cold]
     fn other_context(&self, what: &'static str, context: CUcontext) -> Error {
         let (context, own) = (context.addr(), self.raw_context().addr());
-        Error::OtherContext { what, context, device: self.to_string(), own }
+        Error::ContextMismatch { what, context, device: self.to_string(), own }
     }
 
     fn raw_context(&self) -> CUcontext {
@@ -275,7 +277,7 @@ impl Cause for CUresult {
 mod tests {
     use super::*;
     use crate::Sum;
-    use crate::call::{Call, Types};
+    use crate::request::Operation;
     use modules::Grid;
 
     /// On a GPU: a module that the driver does not take, and a launch that it refuses, are errors, and the device goes on.
@@ -312,9 +314,8 @@ mod tests {
         let (op, mut sum) = (Sum, 0f32);
         // SAFETY: the types are these, and the memory holds so many items.
         let reduced = unsafe {
-            let types = Types::of::<Sum, *const f32>();
-            let call = Call::new(types, (&raw const op).cast(), &input, 4, 256);
-            gpu.reduce(&call, bytemuck::bytes_of_mut(&mut sum))
+            let request = Operation::whole::<Sum, *const f32>(&op, 256).of_whole(&input, 4);
+            gpu.run(&request, bytemuck::bytes_of_mut(&mut sum)).map(drop)
         };
         assert_eq!((reduced, sum), (Ok(()), 10.0));
     }

@@ -23,7 +23,7 @@ use std::ptr::{without_provenance, without_provenance_mut};
 /// let stream = device.stream()?;
 /// // SAFETY: the elements stay, and nothing writes to them.
 /// let view = unsafe { array.view::<f32>(&stream)? };
-/// assert_eq!(view.launch::<Sum, 256>(&stream).wait()?, 11.0);
+/// assert_eq!(view.reduce_async::<Sum, 256>(&stream).wait()?, 11.0);
 /// # Ok::<(), gpu_reduce::Error>(())
 /// ```
 ///
@@ -58,7 +58,7 @@ impl CudaArray<'_> {
     /// # Errors
     ///
     /// [`Error::OtherType`]; [`Error::NotContiguous`]; [`Error::BadArray`] where the protocol does not allow what the description says;
-    /// [`Error::OtherDevice`] where the stream is not of the GPU on which the array lies; [`Error::OtherContext`], also of the array's stream; and as of
+    /// [`Error::DeviceMismatch`] where the stream is not of the GPU on which the array lies; [`Error::ContextMismatch`], also of the array's stream; and as of
     /// [`Device::view`](crate::Device::view).
     pub unsafe fn view<'a, T: ArrayItem>(&self, stream: &Stream) -> Result<View<'a, T>, Error> {
         let (address, len) = self.elements::<T>(stream)?;
@@ -94,7 +94,7 @@ impl CudaArray<'_> {
     fn elements<T: ArrayItem>(&self, stream: &Stream) -> Result<(usize, usize), Error> {
         let device = stream.device();
         if device.is_cpu() {
-            return Err(Error::OtherDevice { buffer: "a GPU".to_owned(), device: device.to_string() });
+            return Err(Error::DeviceMismatch { buffer: "a GPU".to_owned(), device: device.to_string() });
         }
         if !is_typestr_of::<T>(self.typestr) {
             let expected = format!("{} ({})", T::NAME, T::TYPESTR);

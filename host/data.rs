@@ -119,7 +119,7 @@ impl<'a, A: Data<'a>, B: Data<'a>> Data<'a> for (A, B) {
         let of_second: Vec<_> = second.iter().map(|shard| shard.len()).collect();
         match of_first == of_second {
             true => Ok(first.into_iter().zip(second).collect()),
-            false => Err(Error::OtherShards { first: lens(&of_first), second: lens(&of_second) }),
+            false => Err(Error::ShardMismatch { first: lens(&of_first), second: lens(&of_second) }),
         }
     }
 
@@ -130,7 +130,7 @@ impl<'a, A: Data<'a>, B: Data<'a>> Data<'a> for (A, B) {
     fn place(&self) -> Result<Located<'a, Self>, Error> {
         let (first, second) = (self.0.len(), self.1.len());
         if first != second {
-            return Err(Error::OtherLength { first, second });
+            return Err(Error::LengthMismatch { first, second });
         }
         match (self.0.place()?, self.1.place()?) {
             (Cpu(a), Cpu(b)) => Ok(Cpu((a, b))),
@@ -161,12 +161,12 @@ pub fn lies_on(gpu: Option<&'static Gpu>, device: &Device) -> Result<(), Error> 
 #[cold]
 pub fn other_device(gpu: Option<&'static Gpu>, device: &Device) -> Error {
     let buffer = Device(gpu.map_or(Cpu(()), OnGpu));
-    Error::OtherDevice { buffer: buffer.to_string(), device: device.to_string() }
+    Error::DeviceMismatch { buffer: buffer.to_string(), device: device.to_string() }
 }
 
 /// Two data of a pair lie on two devices.
 #[cold]
 fn apart(first: Option<&'static Gpu>, second: Option<&'static Gpu>) -> Error {
     let name = |gpu: Option<&'static Gpu>| gpu.map_or("the CPU".to_owned(), |gpu| gpu.to_string());
-    Error::OtherDevice { buffer: name(first), device: name(second) }
+    Error::DeviceMismatch { buffer: name(first), device: name(second) }
 }

@@ -146,7 +146,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`] where it is not of the device's primary context, [`Error::Driver`].
+    /// [`Error::ContextMismatch`] where it is not of the device's primary context, [`Error::Driver`].
     pub unsafe fn stream_from_raw<'a>(&self, stream: *mut c_void) -> Result<Stream<'a>, Error> {
         // SAFETY: as the caller vouches.
         unsafe { Stream::of(self, stream) }
@@ -162,7 +162,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Where the driver can tell: [`Error::OtherDevice`], [`Error::OtherContext`], [`Error::OutOfBounds`] where the allocation has fewer, and
+    /// Where the driver can tell: [`Error::DeviceMismatch`], [`Error::ContextMismatch`], [`Error::OutOfBounds`] where the allocation has fewer, and
     /// [`Error::Driver`] where it knows no memory there. [`Error::Unaligned`].
     ///
     /// ```

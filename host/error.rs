@@ -103,7 +103,7 @@ pub enum Error {
 
     /// A buffer lies on another device than the one asked to work on it.
     #[error("the buffer lies on {buffer}, not on {device}: reduce it where it lies, or copy it")]
-    OtherDevice {
+    DeviceMismatch {
         /// Where the buffer lies.
         buffer: String,
         /// The device that was asked.
@@ -115,7 +115,7 @@ pub enum Error {
         "{what} is of the context {context:#x}, and {device} works in its primary context {own:#x}: use one of that (cust::context::Context, \
          cuDevicePrimaryCtxRetain)"
     )]
-    OtherContext {
+    ContextMismatch {
         /// What it is.
         what: &'static str,
         /// Its context.
@@ -148,7 +148,7 @@ pub enum Error {
     #[error(
         "the first input has {first} elements and the second {second}: inputs that reduce together have one length"
     )]
-    OtherLength {
+    LengthMismatch {
         /// Elements in the first.
         first: usize,
         /// Elements in the second.
@@ -159,7 +159,7 @@ pub enum Error {
     #[error(
         "the first input's shards have {first} elements and the second's {second}: inputs that reduce together are cut at the same places"
     )]
-    OtherShards {
+    ShardMismatch {
         /// Elements of each of the first's, as `[3, 4]`.
         first: String,
         /// Elements of each of the second's.
@@ -243,7 +243,7 @@ pub enum Error {
 
     /// A partial result is one of another reduction.
     #[error("a partial result of another reduction: the {what} is {found}, and here {expected}")]
-    OtherReduction {
+    ReductionMismatch {
         /// What differs.
         what: &'static str,
         /// What it is there.

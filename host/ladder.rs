@@ -76,7 +76,7 @@ impl Variant for variant::Production {
                 let queue = stream.on(Some(part.gpu))?;
                 let mut enqueue = || {
                     // SAFETY: both stay until the stream has been waited for.
-                    unsafe { view.enqueue::<O, BLOCK>(&stream, &mut result) }
+                    unsafe { view.reduce_into::<O, BLOCK>(&stream, &mut result) }
                 };
                 let time = queue.map_or(Ok(Duration::ZERO), |queue| queue.time(repeats, &mut enqueue))?;
                 Ok((result.to_vec()?[0], time))

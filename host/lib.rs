@@ -19,7 +19,8 @@
 //!
 //! - [`Device`] is where reductions run, [`Buffer`] is data on it, [`View`] a range of a buffer.
 //! - [`Reduce`] is the typed call, `reduce::<Op, BLOCK>()`; [`sum`], [`min`], [`mean()`] and the other functions are one-line forms;
-//!   `Reduce::enqueue` leaves the result on the device, in order with other work on a [`Stream`], such as copies from and to a [`PinnedBuffer`].
+//!   [`Reduce::reduce_async`] returns at once, and [`Reduce::reduce_into`] leaves the result on the device, in order with other work
+//!   on a [`Stream`], such as copies from and to a [`PinnedBuffer`]; [`Reduce::by`] takes operators with parameters, and several at once.
 //! - [`Sum`], [`Min`], [`Mean`] and so on are the operators, over every [`Element`] type. A program's own is an `impl` of
 //!   [`Op`].
 //! - [`Reducer`] takes elements piece by piece; [`Partial`] is a part of a reduction that is made elsewhere, as bytes.
@@ -77,7 +78,6 @@ mod arrow;
 #[cfg(feature = "ndarray")]
 mod axes;
 mod buffer;
-mod call;
 mod cpu;
 #[cfg_attr(not(gpu), path = "cuda/absent.rs")]
 mod cuda;
@@ -92,6 +92,7 @@ mod foreign;
 mod ladder;
 #[cfg(feature = "ladder")]
 mod merge;
+mod operators;
 #[cfg(target_endian = "little")]
 mod partial;
 mod pending;
@@ -101,13 +102,14 @@ mod place;
 mod ranks;
 mod reduce;
 mod reducer;
+mod reduction;
+mod request;
+mod reshape;
 mod runs;
 mod segments;
-mod shaped;
 mod sharded;
 mod stream;
 mod threads;
-mod tuples;
 
 #[cfg(all(gpu, feature = "emulator"))]
 #[doc(no_inline)]
@@ -132,6 +134,7 @@ pub use gpu_reduce_kernels::{
     op::Both, op::default_block, op::exact::ExactElement, op::exact::ExactFactor, op::width, plan::BLOCKS,
     plan::max_chunks,
 };
+pub use operators::{One, Operators, Several};
 #[cfg(target_endian = "little")]
 pub use partial::Partial;
 pub use pending::Pending;
@@ -140,12 +143,12 @@ pub use pinned::PinnedBuffer;
 pub use ranks::ReduceRanks;
 pub use reduce::*;
 pub use reducer::Reducer;
+pub use reduction::Reduction;
+pub use reshape::{Axes, Reshaped};
 pub use runs::{Runs, reduce_by_key};
-pub use segments::{Offsets, Segments};
-pub use shaped::{Axes, Shaped};
+pub use segments::{Offsets, SegmentReduction, Segments};
 pub use sharded::{Devices, Sharded, Shards};
 pub use stream::Stream;
-pub use tuples::Operators;
 #[cfg(feature = "ladder")]
 pub use {
     gpu_reduce_kernels::for_each_rung,

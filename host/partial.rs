@@ -50,7 +50,7 @@ use std::ops::Range;
 /// all.merge(Partial::from_bytes(Var::new(1), &first_third)?)?;
 /// assert_eq!(all.missing(), Some(plan.part(1, 3)));
 /// all.merge(Partial::from_bytes(Var::new(1), &second_third)?)?;
-/// assert_eq!(all.finish()?, x.reduce_by::<_, 256>(Var::new(1))?);
+/// assert_eq!(all.finish()?, x.by(Var::new(1)).block::<256>().run()?);
 /// # Ok::<(), gpu_reduce::Error>(())
 /// ```
 ///
@@ -92,7 +92,7 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
     /// # Errors
     ///
     /// And then it is as it was: [`Error::OutOfBounds`] of the whole; [`Error::Unchunked`] where they do not begin and end where chunks do;
-    /// [`Error::Twice`]; [`Error::OtherReduction`] where they begin with another element than `first`, and it is theirs; and of elements on
+    /// [`Error::Twice`]; [`Error::ReductionMismatch`] where they begin with another element than `first`, and it is theirs; and of elements on
     /// a GPU [`Error::OutOfMemory`] and [`Error::Driver`].
     pub fn add<'a, D>(&mut self, start: u64, elements: &'a D) -> Result<(), Error>
     where
@@ -116,7 +116,7 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
     ///
     /// # Errors
     ///
-    /// And then it is as it was: [`Error::OtherReduction`] where the other is of another whole, or by an operator with other parameters, and
+    /// And then it is as it was: [`Error::ReductionMismatch`] where the other is of another whole, or by an operator with other parameters, and
     /// [`Error::Twice`] where they have elements in common.
     pub fn merge(&mut self, other: Self) -> Result<(), Error> {
         same("operator's parameters", &parameters(&other.op), &parameters(&self.op))?;
@@ -294,5 +294,5 @@ fn same(what: &'static str, found: &str, expected: &str) -> Result<(), Error> {
     if found == expected {
         return Ok(());
     }
-    Err(Error::OtherReduction { what, found: found.into(), expected: expected.into() })
+    Err(Error::ReductionMismatch { what, found: found.into(), expected: expected.into() })
 }

@@ -58,7 +58,7 @@ pub trait ReduceRanks<T: Item>: Communicator {
         &self,
         local: &'a (impl Reduce<Item = T, Data<'a> = View<'a, T>> + ?Sized),
     ) -> Result<O::Output, Error> {
-        self.reduce_by::<O, BLOCK>(O::default(), local)
+        self.by(O::default()).block::<BLOCK>().run()
     }
 
     /// As [`reduce`](Self::reduce), by an operator that has parameters, which are the same on all ranks.

@@ -1,6 +1,5 @@
 //! Data on several GPUs: each reduces the chunks that lie on it, and the result has the bits that it has where all lie on one.
 
-use crate::call::Types;
 use crate::cpu::{self, Source};
 use crate::cuda::{
     self, FIRST_BYTES, GpuStream, Group, Launched, Shard, ShardsCall, Slots, enqueue_shards, launch_shards,
@@ -9,6 +8,7 @@ use crate::cuda::{
 use crate::data::{self, Data, gpu_of};
 use crate::pending::Pending;
 use crate::place::Place::{Cpu, Gpu};
+use crate::request::Types;
 use crate::{Buffer, Device, Error, Item, Op, Plan, Reduce, Stream, View, threads};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::width;
@@ -308,7 +308,7 @@ impl<'a, D: Data<'a>> Located<'a, D> {
         output.unwrap_or_else(|| Err(Error::empty(op)))
     }
 
-    /// As [`Reduce::launch`].
+    /// As [`Reduce::reduce_async`].
     pub fn launch<O: Op<D::Item>>(
         &self,
         op: O,
@@ -333,7 +333,7 @@ impl<'a, D: Data<'a>> Located<'a, D> {
         Ok((launched, Taking { plan, groups: groups.iter().map(Group::chunks_of_jobs).collect() }))
     }
 
-    /// As [`Reduce::enqueue`].
+    /// As [`Reduce::reduce_into`].
     ///
     /// # Safety
     ///

@@ -90,12 +90,12 @@ impl<I: Copy + 'static, A: Op<I>, B: Op<I>> Op<I> for Both<A, B> {
     }
 
     #[inline(always)]
-    fn by_parts<R: Reducer<I>>(&self, reducer: &R) -> Result<Self::Output, R::Error> {
+    fn by_parts<R: Reducer<I>>(&self, reducer: &R) -> Result<R::Outcome<Self::Output>, R::Error> {
         let Self(a, b) = *self;
         if reducer.has::<Self>()? {
             reducer.reduce(self)
         } else {
-            Ok(Both(a.by_parts(reducer)?, b.by_parts(reducer)?))
+            Ok(R::join(a.by_parts(reducer)?, b.by_parts(reducer)?))
         }
     }
 
@@ -166,10 +166,10 @@ macro_rules! tuples {
 
             /// As the nested ones reduce.
             #[inline(always)]
-            fn by_parts<R: Reducer<I>>(&self, reducer: &R) -> Result<Self::Output, R::Error> {
+            fn by_parts<R: Reducer<I>>(&self, reducer: &R) -> Result<R::Outcome<Self::Output>, R::Error> {
                 let ($($op),+) = *self;
-                let nested!(value $($op)+) = nested!(value $($op)+).by_parts(reducer)?;
-                Ok(($($op),+))
+                let outcome = nested!(value $($op)+).by_parts(reducer)?;
+                Ok(R::map(outcome, |nested!(value $($op)+)| ($($op),+)))
             }
 
             #[inline(always)]

@@ -1,7 +1,8 @@
 //! Launches of the classic kernels, repeated until one value, or one list, is left; nothing is copied between them.
 
 use super::modules::Grid;
-use super::stream::{GpuStream, Handle};
+use super::queue::Handle;
+use super::stream::GpuStream;
 use super::{Gpu, Memory};
 use crate::buffer::Part;
 use crate::merge::Merged;

@@ -110,7 +110,7 @@ impl Gpu {
             let asked = ask(Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, (&raw mut ordinal).cast());
             self.done("asking what an address is", asked)?;
             if ordinal as usize != self.index {
-                return Err(Error::OtherDevice {
+                return Err(Error::DeviceMismatch {
                     buffer: format!("cuda:{ordinal}"),
                     device: self.to_string(),
                 });

@@ -2,7 +2,7 @@
 
 use super::{Gpu, lock};
 use crate::Error;
-use crate::call::Types;
+use crate::request::Types;
 use cust::error::CudaError;
 use cust::function::Function;
 use cust::module::{Module, ModuleJitOption};

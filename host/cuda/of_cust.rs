@@ -55,7 +55,7 @@ impl Gpu {
     }
 }
 
-/// cust's memory, where it lies. [`Error::OtherContext`] where it is of another context than the device's primary one, in which `cust::context::Context`
+/// cust's memory, where it lies. [`Error::ContextMismatch`] where it is of another context than the device's primary one, in which `cust::context::Context`
 /// works, and `cust::quick_init`.
 ///
 /// ```
@@ -136,12 +136,12 @@ impl<T: Item + DeviceCopy> View<'_, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherDevice`] of elements on the CPU.
+    /// [`Error::DeviceMismatch`] of elements on the CPU.
     pub unsafe fn as_cust(self) -> Result<DeviceSlice<T>, Error> {
         match self.0 {
             Place::Cpu(_) => {
                 let device = "a GPU, where cust's memory is".to_owned();
-                Err(Error::OtherDevice { buffer: self.device().to_string(), device })
+                Err(Error::DeviceMismatch { buffer: self.device().to_string(), device })
             }
             Place::Gpu(part) => {
                 let first = DevicePointer::from_raw(part.address);
@@ -152,7 +152,7 @@ impl<T: Item + DeviceCopy> View<'_, T> {
     }
 }
 
-/// A stream of cust's; [`Error::OtherContext`] where it is not of the device's primary context.
+/// A stream of cust's; [`Error::ContextMismatch`] where it is not of the device's primary context.
 impl<'a> TryFrom<&'a CustStream> for Stream<'a> {
     type Error = Error;
 

@@ -6,9 +6,11 @@
 use super::driver::check_fork;
 use super::modules::{Compiled, Grid, no_kernel};
 use super::pending::Launched;
-use super::stream::{Area, GpuStream, Queue, Workspace, area_bytes, largest, words_of};
+use super::queue::Queue;
+use super::scratch::{Area, area_bytes, largest, words_of};
+use super::stream::{GpuStream, Workspace};
 use super::{Gpu, lock};
-use crate::call::{SegmentsCall, ShapeCall, Types};
+use crate::request::{Operation, Request, Shape, Types};
 use crate::{Error, Plan};
 use cust::error::{CudaError, CudaResult};
 use cust::event::{Event, EventFlags};
@@ -483,7 +485,7 @@ unsafe fn start(call: &ShardsCall, group: &Group, first_words: usize) -> Result<
 /// The stream of a GPU among some, of which there is one for each GPU of the call's.
 pub fn stream_of<'s>(streams: &'s [GpuStream], gpu: &Gpu) -> Result<&'s GpuStream, Error> {
     let found = streams.iter().find(|stream| stream.gpu() == gpu);
-    found.ok_or_else(|| Error::OtherDevice { buffer: gpu.to_string(), device: names(streams) })
+    found.ok_or_else(|| Error::DeviceMismatch { buffer: gpu.to_string(), device: names(streams) })
 }
 
 fn names(streams: &[GpuStream]) -> String {
@@ -603,7 +605,7 @@ pub unsafe fn enqueue_shards(
     });
     enqueued.inspect_err(|_| {
         // What some have put into slots, nobody takes.
-        streams.iter().for_each(|stream| drop(stream.wait()));
+        streams.iter().for_each(|stream| drop(stream.synchronize()));
         let _ = home.enter(|_, queue| {
             queue.forget_slots();
             Ok(())
@@ -620,7 +622,7 @@ pub unsafe fn launch_columns_of_shards(
     streams: &[GpuStream],
     shards: &[Shard],
     on: &'static Gpu,
-    call: ShapeCall<()>,
+    operation: Operation,
     columns: Columns,
     results: *mut c_void,
 ) -> Result<Launched, Error> {
@@ -630,7 +632,7 @@ pub unsafe fn launch_columns_of_shards(
     meet(streams)?;
     let part = home.launched((1, Cut::NOTHING), |gpu, queue, _| {
         // SAFETY: as the caller vouches.
-        unsafe { queue.enqueue_gathered_columns(gpu, shards, call, columns, results).map(Some) }
+        unsafe { queue.enqueue_gathered_columns(gpu, shards, operation, columns, results).map(Some) }
     })?;
     meet(streams)?;
     Ok(part.into())
@@ -645,7 +647,7 @@ pub unsafe fn enqueue_columns_of_shards(
     streams: &[GpuStream],
     shards: &[Shard],
     on: &'static Gpu,
-    call: ShapeCall<()>,
+    operation: Operation,
     columns: Columns,
     results: *mut c_void,
 ) -> Result<(), Error> {
@@ -655,7 +657,7 @@ pub unsafe fn enqueue_columns_of_shards(
     meet(streams)?;
     home.enter(|gpu, queue| {
         // SAFETY: as the caller vouches.
-        unsafe { queue.enqueue_gathered_columns(gpu, shards, call, columns, results).map(drop) }
+        unsafe { queue.enqueue_gathered_columns(gpu, shards, operation, columns, results).map(drop) }
     })?;
     meet(streams)
 }
@@ -665,12 +667,12 @@ impl Queue {
     ///
     /// # Safety
     ///
-    /// As of [`enqueue_columns`](Self::enqueue_columns).
+    /// As for [`enqueue`](Self::enqueue).
     unsafe fn enqueue_gathered_columns(
         &mut self,
         gpu: &Gpu,
         shards: &[Shard],
-        call: ShapeCall<()>,
+        operation: Operation,
         columns: Columns,
         results: *mut c_void,
     ) -> Result<&'static Compiled, Error> {
@@ -696,7 +698,10 @@ impl Queue {
         let mut parameters = Parameters::NONE;
         places.iter().for_each(|place| parameters.push(place));
         // SAFETY: as the caller vouches.
-        unsafe { self.enqueue_columns(gpu, &call.with_parameters(parameters, columns, results)) }
+        unsafe {
+            let request = operation.with_parameters(parameters, Shape::Columns(columns), results);
+            self.enqueue(gpu, &request, None)
+        }
     }
 }
 
@@ -705,19 +710,14 @@ impl GpuStream {
     ///
     /// # Safety
     ///
-    /// As of [`enqueue_segments`](Self::enqueue_segments), but for the results; there is room for them.
-    pub unsafe fn enqueue_segments_to(
-        &self,
-        mut call: SegmentsCall,
-        bytes: usize,
-        to: u64,
-    ) -> Result<(), Error> {
+    /// As for [`enqueue`](Self::enqueue), but for the results; there is room for them.
+    pub unsafe fn enqueue_to(&self, mut request: Request, bytes: usize, to: u64) -> Result<(), Error> {
         self.enter(|gpu, queue| {
             let area = queue.copies_for(gpu, bytes)?;
-            call.results = without_provenance_mut(area as usize);
+            request.results = without_provenance_mut(area as usize);
             // SAFETY: as the caller vouches; the area has room for the results.
             unsafe {
-                queue.enqueue_segments(gpu, &call, None)?;
+                queue.enqueue(gpu, &request, None)?;
                 copy(queue, to, area, bytes)
                     .map_err(|error| gpu.failed("copying from device to device", error))
             }

@@ -49,7 +49,7 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
     ///
     /// # Errors
     ///
-    /// [`Error::BadPartial`] where the bytes are none of this form, or were cut off or changed on their way; [`Error::OtherReduction`] where they are of another
+    /// [`Error::BadPartial`] where the bytes are none of this form, or were cut off or changed on their way; [`Error::ReductionMismatch`] where they are of another
     /// operator, or one with other parameters, of other elements, another BLOCK or another plan.
     pub fn from_bytes(op: O, bytes: &[u8]) -> Result<Self, Error> {
         let mut rest = Rest(checked_content(bytes)?);
