@@ -254,7 +254,7 @@ impl Case<'_> {
         }
         if self.op == "bykey" {
             let keys: Vec<i32> = (0..self.n).map(|index| (index / segment) as i32).collect();
-            let runs = Runs::with_room(device, self.n, self.n.div_ceil(segment))?;
+            let runs = Runs::with_capacity(device, self.n, self.n.div_ceil(segment))?;
             return Ok(Shape::Keys(device.upload(&keys)?, Box::new(RefCell::new(runs))));
         }
         let mut offsets = vec![0u64];
@@ -374,24 +374,24 @@ impl Run<'_, '_> {
                         // SAFETY: the buffers outlive the graph, and only enqueued work uses them.
                         $($block => unsafe {
                             match &shape {
-                                Shape::All => x.enqueue_by::<O, $block>(op, self.stream, &mut *result)?,
+                                Shape::All => x.by(op).block::<$block>().run_into(self.stream, &mut *result)?,
                                 Shape::Rows(columns) => {
                                     x.rows(*columns)?
-                                        .enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
+                                        .by(op).or(none).block::<$block>().run_into(self.stream, &mut *result)?
                                 }
                                 Shape::Columns(columns) => {
                                     x.columns(*columns)?
-                                        .enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
+                                        .by(op).or(none).block::<$block>().run_into(self.stream, &mut *result)?
                                 }
                                 Shape::Keys(keys, runs) => {
-                                    runs.borrow_mut().enqueue(keys, self.stream)?;
+                                    runs.borrow_mut().find(keys, self.stream)?;
                                     let runs = runs.borrow();
                                     x.segments(&*runs)?
-                                        .enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
+                                        .by(op).or(none).block::<$block>().run_into(self.stream, &mut *result)?
                                 }
                                 Shape::Segments(offsets) => {
                                     x.segments(offsets)?
-                                        .enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
+                                        .by(op).or(none).block::<$block>().run_into(self.stream, &mut *result)?
                                 }
                             }
                         },)*

@@ -107,12 +107,12 @@ fn enqueued_calls(gpu: &Device) -> Result<(), Box<dyn Error>> {
         let (mut enqueued, mut launched) = (Vec::new(), Vec::new());
         for _ in 0..110 {
             // SAFETY: both buffers stay, and nothing else uses them.
-            let enqueue = || unsafe { x.enqueue::<Sum, 256>(&stream, &mut result) };
+            let enqueue = || unsafe { x.reduce_into::<Sum, 256>(&stream, &mut result) };
             let ((), us) =
                 timed(|| std::iter::repeat_with(enqueue).take(IN_A_ROW).collect::<Result<(), _>>())?;
-            stream.wait()?;
+            stream.synchronize()?;
             enqueued.push(us / IN_A_ROW as f64);
-            let launch = || x.launch::<Sum, 256>(&stream);
+            let launch = || x.reduce_async::<Sum, 256>(&stream);
             let (pending, us) =
                 timed(|| Ok(std::iter::repeat_with(launch).take(IN_A_ROW).collect::<Vec<_>>()))?;
             pending.into_iter().try_for_each(|pending| pending.wait().map(drop))?;

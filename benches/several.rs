@@ -148,11 +148,11 @@ fn small(devices: &Devices, per_device: usize) -> Result<(), Box<dyn Error>> {
     let n = per_device * count;
     let print = |op, us| print_case::<f32>("gpu_reduce", op, n, us);
     print("blocking_sum", median_us(1000, 1, || x.reduce::<Sum, 512>())?);
-    print("launched_sum", median_us(1000, 1, || x.launch::<Sum, 512>(&stream).wait())?);
+    print("launched_sum", median_us(1000, 1, || x.reduce_async::<Sum, 512>(&stream).wait())?);
     let enqueued = median_us(1000, 1, || {
         // SAFETY: all stay until the stream has been waited for.
-        unsafe { x.enqueue::<Sum, 512>(&stream, &mut result)? };
-        stream.wait()
+        unsafe { x.reduce_into::<Sum, 512>(&stream, &mut result)? };
+        stream.synchronize()
     })?;
     print("enqueued_sum", enqueued);
     assert_eq!(result.to_vec()?, [expected]);

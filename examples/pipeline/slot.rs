@@ -36,7 +36,7 @@ impl<T: Element> Slot<T> {
 
     /// Waits for all enqueued work.
     pub fn wait(&self) -> Result<(), Error> {
-        self.stream.wait()
+        self.stream.synchronize()
     }
 
     /// Waits for the slot; returns host memory for a piece of `len` elements.
@@ -67,10 +67,10 @@ impl<T: Element> Slot<T> {
             (self.device.slice(..self.len - rest)?, self.device.slice(self.len - rest..self.len)?);
         // SAFETY: as above.
         unsafe {
-            rows.rows(self.row)?.enqueue::<Sum, BLOCK>(&self.stream, &mut self.device_sums)?;
+            rows.rows(self.row)?.reduce_into::<Sum, BLOCK>(&self.stream, &mut self.device_sums)?;
             if rest > 0 {
                 let place = self.device_sums.slice_mut(self.len / self.row..)?;
-                last.enqueue::<Sum, BLOCK>(&self.stream, place)?;
+                last.reduce_into::<Sum, BLOCK>(&self.stream, place)?;
             }
         }
         Ok(())

@@ -87,7 +87,7 @@ unsafe fn sum(
                 match array.typestr {
                     $($typestr => {
                         let items = array.view::<$type>(&stream)?;
-                        items.enqueue::<Sum, 512>(&stream, result.view_mut(&stream)?)?;
+                        items.reduce_into::<Sum, 512>(&stream, result.view_mut(&stream)?)?;
                     })*
                     other => {
                         let why = format!("{other} is not supported: give float32, float64, int32 or int64");

@@ -22,12 +22,12 @@ fn enqueueing_does_nothing_else() {
     let mut enqueue = || {
         // SAFETY: the buffers stay.
         unsafe {
-            x.enqueue::<Sum, 256>(&stream, &mut sums).unwrap();
-            x.rows(1 << 10).unwrap().enqueue::<Sum, 256>(&stream, &mut of_rows).unwrap();
-            x.columns(1 << 6).unwrap().enqueue::<Sum, 256>(&stream, &mut of_rows).unwrap();
+            x.reduce_into::<Sum, 256>(&stream, &mut sums).unwrap();
+            x.rows(1 << 10).unwrap().reduce_into::<Sum, 256>(&stream, &mut of_rows).unwrap();
+            x.columns(1 << 6).unwrap().reduce_into::<Sum, 256>(&stream, &mut of_rows).unwrap();
         }
     };
-    let of_launches = || assert_eq!(x.launch::<Sum, 256>(&stream).wait(), Ok(0.0));
+    let of_launches = || assert_eq!(x.reduce_async::<Sum, 256>(&stream).wait(), Ok(0.0));
     enqueue();
     of_launches();
     gpu_reduce::emulator::take_calls();
@@ -47,7 +47,7 @@ fn enqueueing_does_nothing_else() {
     let anew = || {
         // SAFETY: the stream stays.
         let stream = unsafe { device.stream_from_raw(stream.as_raw().unwrap()) }.unwrap();
-        assert_eq!(x.launch::<Sum, 256>(&stream).wait(), Ok(0.0));
+        assert_eq!(x.reduce_async::<Sum, 256>(&stream).wait(), Ok(0.0));
     };
     anew();
     gpu_reduce::emulator::take_calls();

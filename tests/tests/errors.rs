@@ -32,8 +32,8 @@ fn an_empty_minimum_is_refused() {
 fn a_buffer_of_another_device_is_refused() {
     let [cpu, gpu] = &devices()[..] else { return eprintln!("skipped: neither a GPU nor the emulator") };
     let (here, there) = (cpu.upload(&[1u8, 2]).unwrap(), gpu.upload(&[3u8, 4]).unwrap());
-    assert!(matches!(here.reduce_on::<Sum, 32>(gpu), Err(Error::OtherDevice { .. })));
-    assert!(matches!(there.reduce_on::<Sum, 32>(cpu), Err(Error::OtherDevice { .. })));
+    assert!(matches!(here.reduce_on::<Sum, 32>(gpu), Err(Error::DeviceMismatch { .. })));
+    assert!(matches!(there.reduce_on::<Sum, 32>(cpu), Err(Error::DeviceMismatch { .. })));
     assert_eq!(here.reduce_on::<Sum, 32>(cpu), Ok(3));
     assert_eq!(there.reduce_on::<Sum, 32>(gpu), Ok(7));
 }

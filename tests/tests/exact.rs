@@ -109,8 +109,8 @@ fn left_there<O: Op<T, Output: Item> + Default, T: Item, const BLOCK: u32>(
     let mut place = device.zeros(1).unwrap();
     let stream = device.stream().unwrap();
     // SAFETY: both outlive what is enqueued, and nothing else uses them.
-    unsafe { x.enqueue::<O, BLOCK>(&stream, &mut place).unwrap() };
-    stream.wait().unwrap();
+    unsafe { x.reduce_into::<O, BLOCK>(&stream, &mut place).unwrap() };
+    stream.synchronize().unwrap();
     place.to_vec().unwrap()[0]
 }
 

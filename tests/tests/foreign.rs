@@ -39,7 +39,7 @@ fn array_of<'v, T: ArrayItem>(
 /// Panics unless the device still reduces after a refusal.
 fn goes_on(device: &Device) {
     let x = device.upload(&[1i32, 2, 3]).unwrap();
-    assert_eq!(x.launch::<Sum, 32>(&device.stream().unwrap()).wait(), Ok(6), "{device}");
+    assert_eq!(x.reduce_async::<Sum, 32>(&device.stream().unwrap()).wait(), Ok(6), "{device}");
 }
 
 /// How another library describes a tensor.
@@ -149,7 +149,7 @@ where
                 // SAFETY: as above.
                 let view = unsafe { array.view::<T>(&stream) }.unwrap();
                 assert_eq!(
-                    view.launch::<Sum, 64>(&stream).wait(),
+                    view.reduce_async::<Sum, 64>(&stream).wait(),
                     expected,
                     "{typestr} from {start} on {device}"
                 );
@@ -383,7 +383,7 @@ fn other_devices_are_refused() {
     };
     // SAFETY: it is refused.
     let refused = unsafe { array.view::<i32>(&cpu.stream().unwrap()) }.map(|_| ());
-    assert_eq!(refused, Err(Error::OtherDevice { buffer: "a GPU".to_owned(), device: cpu.to_string() }));
+    assert_eq!(refused, Err(Error::DeviceMismatch { buffer: "a GPU".to_owned(), device: cpu.to_string() }));
     let on = |device_type, device_id| {
         let device = DLDevice { device_type, device_id };
         Described::new(host.as_ptr(), host.len(), device, I32).read::<i32>()
@@ -478,9 +478,9 @@ fn arrays_come_after_their_stream() {
                 let view = array.view::<i32>(&stream).unwrap();
                 (stream, view)
             };
-            assert_eq!(view.launch::<Sum, 256>(&stream).wait(), expected, "{own} before {reduced}");
+            assert_eq!(view.reduce_async::<Sum, 256>(&stream).wait(), expected, "{own} before {reduced}");
             // The array has no stream, because the stream has been waited for.
-            stream.wait().unwrap();
+            stream.synchronize().unwrap();
             assert_eq!(view.reduce::<Sum, 256>(), expected);
         }
     }
@@ -498,7 +498,7 @@ fn streams_of_another_context_are_refused() {
     let array = CudaArray { stream: Some(of_other.as_inner().addr()), ..array_of(&x, 0, "<i4", &[3]) };
     // SAFETY: it is refused.
     let refused = unsafe { array.view::<i32>(&stream) }.map(|_| ());
-    assert!(matches!(refused, Err(Error::OtherContext { what: "the stream", .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::ContextMismatch { what: "the stream", .. })), "{refused:?}");
     drop(of_other);
     ContextStack::pop().unwrap();
     drop(other);
@@ -525,9 +525,9 @@ fn results_are_written_where_others_have_room() {
         // SAFETY: nothing else uses it until the stream was waited for, and it stays.
         unsafe {
             let place = ViewMut::<i32>::from_dlpack(&mut tensor).unwrap();
-            x.enqueue::<Max, 64>(&stream, place).unwrap();
+            x.reduce_into::<Max, 64>(&stream, place).unwrap();
         }
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
         assert_eq!(results.to_vec().unwrap(), [0, 3]);
         if device.is_cpu() {
             continue;
@@ -538,8 +538,8 @@ fn results_are_written_where_others_have_room() {
         let refused = unsafe { read_only.view_mut::<i32>(&stream) }.map(|_| ());
         assert_eq!(refused, Err(Error::ReadOnly { address: address as u64 }));
         // SAFETY: as above.
-        unsafe { x.enqueue::<Max, 64>(&stream, array.view_mut(&stream).unwrap()).unwrap() };
-        stream.wait().unwrap();
+        unsafe { x.reduce_into::<Max, 64>(&stream, array.view_mut(&stream).unwrap()).unwrap() };
+        stream.synchronize().unwrap();
         assert_eq!(results.to_vec().unwrap(), [3, 3]);
     }
 }
@@ -632,7 +632,7 @@ fn a_view_reads_on_any_stream() {
         let streams: [Stream; 2] = [device.stream().unwrap(), device.stream().unwrap()];
         // SAFETY: nothing writes to it.
         let view = unsafe { View::<i64>::from_dlpack(&tensor) }.unwrap();
-        let sums = streams.each_ref().map(|stream| view.launch::<Sum, 32>(stream));
+        let sums = streams.each_ref().map(|stream| view.reduce_async::<Sum, 32>(stream));
         assert_eq!(sums.map(|sum| sum.wait()), [Ok(6), Ok(6)]);
     }
 }

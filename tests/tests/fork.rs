@@ -206,7 +206,8 @@ fn a_device_is_of_the_process_that_opened_it() {
     let stream = device.stream().unwrap();
     let (dropped, pinned, other) =
         (device.upload(&x).unwrap(), device.pinned::<u32>(100).unwrap(), device.stream().unwrap());
-    let (pending, left) = (buffer.launch::<Sum, 256>(&stream), buffer.launch::<Sum, 256>(&stream));
+    let (pending, left) =
+        (buffer.reduce_async::<Sum, 256>(&stream), buffer.reduce_async::<Sum, 256>(&stream));
     in_child(|| {
         assert_eq!(buffer.reduce::<Sum, 256>(), Err(forked.clone()));
         assert_eq!(buffer.to_vec(), Err(forked.clone()));
@@ -215,7 +216,7 @@ fn a_device_is_of_the_process_that_opened_it() {
         assert_eq!(device.upload(&vec![1u8; 4 << 20]).err(), Some(forked.clone()));
         assert_eq!(device.pinned::<u8>(1).err(), Some(forked.clone()));
         assert_eq!(device.stream().err(), Some(forked.clone()));
-        assert_eq!(stream.wait(), Err(forked.clone()));
+        assert_eq!(stream.synchronize(), Err(forked.clone()));
         let again = Error::Forked { device: "cuda:0".to_owned() };
         assert_eq!(Device::cuda(0), Err(again.clone()));
         if device.is_emulator() {
@@ -228,7 +229,7 @@ fn a_device_is_of_the_process_that_opened_it() {
         assert!(Device::default_device().is_cpu());
     });
     assert_eq!(buffer.reduce::<Sum, 256>(), Ok(total));
-    assert_eq!(buffer.launch::<Sum, 256>(&stream).wait(), Ok(total));
+    assert_eq!(buffer.reduce_async::<Sum, 256>(&stream).wait(), Ok(total));
 
     // While another thread is in the driver.
     meanwhile(

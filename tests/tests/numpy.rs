@@ -286,11 +286,11 @@ fn check<'a, O: Op<D::Item, Output: Answer>, D: Reduce>(
     for (device, data) in data {
         let how = |block: u32| move || format!("with BLOCK {block} on {device}");
         if device.is_cpu() {
-            expect(data.reduce_by::<O, 32>(op), &how(32));
-            expect(data.reduce_by::<O, 1024>(op), &how(1024));
+            expect(data.by(op).block::<32>().run(), &how(32));
+            expect(data.by(op).block::<1024>().run(), &how(1024));
         }
         if !device.is_emulator() || case.len() <= EMULATED {
-            expect(data.reduce_by::<O, 256>(op), &how(256));
+            expect(data.by(op).block::<256>().run(), &how(256));
         }
     }
     if let Some(got) = one_line {

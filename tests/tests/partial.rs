@@ -56,7 +56,7 @@ fn check<O: Op<T>, T: Sample, const BLOCK: u32>(op: O, lengths: &[usize]) {
     let data = samples(lengths.last().map_or(0, |&last| last), T::any);
     for &len in lengths {
         let data = &data[..len];
-        let expected = shown(data.reduce_by::<O, BLOCK>(op));
+        let expected = shown(data.by(op).block::<BLOCK>().run());
         for count in [1, 2, 3, 7, 50] {
             let all = merged(op, parts::<O, T, BLOCK>(op, data, count), u64::from(count));
             let context = format!("{} of {len} {}, BLOCK {BLOCK}, in {count}", O::NAME, T::NAME);
@@ -119,10 +119,10 @@ fn parts_on_devices() {
             let x = device.upload(&data[range.start as usize..range.end as usize]).unwrap();
             all.add(range.start, &x).unwrap();
         }
-        assert_eq!(all.finish(), data.reduce_by::<_, 64>(Var::new(1)), "{device}");
+        assert_eq!(all.finish(), data.by(Var::new(1)).block::<64>().run(), "{device}");
         let other = device.upload(&[data[0] + 1.0; 64]).unwrap();
         let mut none = Partial::<_, _, 64>::new(Sum, 64, data[0]);
-        assert!(matches!(none.add(0, &other), Err(Error::OtherReduction { what: "first element", .. })));
+        assert!(matches!(none.add(0, &other), Err(Error::ReductionMismatch { what: "first element", .. })));
     }
 }
 
@@ -169,11 +169,11 @@ fn operators_and_elements_of_a_program() {
     let data: Vec<_> = (0..50_000).map(at).collect();
     let op = Within { radius: 0.25 };
     let all = merged(op, parts::<_, _, 32>(op, &data, 7), 1);
-    assert_eq!(all.finish(), data.reduce_by::<_, 32>(op));
+    assert_eq!(all.finish(), data.by(op).block::<32>().run());
     let bytes = all.to_bytes();
     let error = Partial::<_, Point, 32>::from_bytes(Within { radius: 0.5 }, &bytes).map(|_| ()).unwrap_err();
     let [found, expected] = ["0x000000000000d03f".into(), "0x000000000000e03f".into()];
-    assert_eq!(error, Error::OtherReduction { what: "operator's parameters", found, expected });
+    assert_eq!(error, Error::ReductionMismatch { what: "operator's parameters", found, expected });
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn parts_of_other_wholes_do_not_merge() {
     let mut whole = Partial::<_, f32, 32>::new(Sum, 3, 1.5);
     assert!(matches!(
         whole.add(0, &[-1.5, 0.0, 0.0]),
-        Err(Error::OtherReduction { what: "first element", .. })
+        Err(Error::ReductionMismatch { what: "first element", .. })
     ));
 }
 
@@ -357,7 +357,7 @@ fn read<O: Op<T>, T: Item, const BLOCK: u32>(op: O, bytes: &[u8]) -> Error {
 fn bytes_of_other_reductions_are_refused() {
     let bytes = some_bytes();
     let other = |error: Error| match error {
-        Error::OtherReduction { what, found, expected } => [what.into(), found, expected].join(" "),
+        Error::ReductionMismatch { what, found, expected } => [what.into(), found, expected].join(" "),
         other => panic!("{other}"),
     };
     assert!(Partial::<_, f32, 32>::from_bytes(Sum, &bytes).is_ok());
@@ -547,7 +547,7 @@ fn fuzz<O: Op<T>, T: Item, const BLOCK: u32>(op: O, bytes: &[u8]) -> bool {
             let _ = part.finish();
             true
         }
-        Err(Error::BadPartial(_) | Error::OtherReduction { .. }) => false,
+        Err(Error::BadPartial(_) | Error::ReductionMismatch { .. }) => false,
         Err(other) => panic!("{other}"),
     }
 }

@@ -15,10 +15,10 @@ fn sums_of_thousands(device: &Device, stream: &Stream, data: &[i32]) -> Vec<i64>
     // SAFETY: all four stay, and are not used otherwise, until the stream has been waited for.
     unsafe {
         stream.upload(&host, &mut x).unwrap();
-        x.rows(1000).unwrap().enqueue::<Sum, 64>(stream, &mut results).unwrap();
+        x.rows(1000).unwrap().reduce_into::<Sum, 64>(stream, &mut results).unwrap();
         stream.download(results.view(), &mut sums).unwrap();
     }
-    stream.wait().unwrap();
+    stream.synchronize().unwrap();
     sums.to_vec()
 }
 
@@ -88,9 +88,9 @@ fn copies_are_in_the_streams_order() {
         unsafe {
             // Into the same memory, after the reduction has read it.
             stream.upload(&host[0], &mut x).unwrap();
-            x.enqueue::<Sum, 256>(&stream, &mut results).unwrap();
+            x.reduce_into::<Sum, 256>(&stream, &mut results).unwrap();
             stream.upload(&host[1], &mut x).unwrap();
-            x.enqueue::<Sum, 256>(&stream, results.slice_mut(1..).unwrap()).unwrap();
+            x.reduce_into::<Sum, 256>(&stream, results.slice_mut(1..).unwrap()).unwrap();
             // Fewer elements than there are on both sides, and more capacity than they need.
             stream.upload(&host[0][7..1007], x.slice_mut(3..2000).unwrap()).unwrap();
             stream.download(results.view(), &mut sums).unwrap();
@@ -101,7 +101,7 @@ fn copies_are_in_the_streams_order() {
             stream.download(none, &mut []).unwrap();
             stream.download(none, &mut back).unwrap();
         }
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
         let of = |data: &[u16]| data.iter().map(|&x| u64::from(x)).sum();
         assert_eq!(sums[..], [of(&first), of(&second), 0], "{device}");
         let mut expected = second;
@@ -125,7 +125,7 @@ fn pageable_memory_is_copied_too() {
             stream.upload(&data, &mut x).unwrap();
             stream.download(x.view(), &mut back).unwrap();
         }
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
         assert_eq!((&back[..data.len()], back[data.len()]), (&data[..], 0), "{device}");
     }
 }
@@ -152,12 +152,12 @@ fn copies_that_do_not_fit_are_refused() {
                     there.upload(&host[..2], &mut x),
                     there.download(x.view(), &mut host),
                 ] {
-                    assert!(matches!(refused, Err(Error::OtherDevice { .. })), "{refused:?}");
+                    assert!(matches!(refused, Err(Error::DeviceMismatch { .. })), "{refused:?}");
                 }
                 assert_eq!(here.to_vec().unwrap(), [5, 6, 7]);
             }
         }
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
         assert_eq!((&host[..], x.to_vec().unwrap()), (&[0; 3][..], vec![1, 2]), "{device}");
     }
 }
@@ -190,12 +190,12 @@ fn several_streams_and_threads_copy_side_by_side() {
             // SAFETY: all stay, and are not used otherwise, until the streams have been waited for.
             unsafe {
                 stream.upload(&hosts[turn], &mut xs[turn]).unwrap();
-                xs[turn].enqueue::<Sum, 256>(stream, &mut results[turn]).unwrap();
+                xs[turn].reduce_into::<Sum, 256>(stream, &mut results[turn]).unwrap();
                 stream.download(results[turn].view(), &mut sums[turn]).unwrap();
             }
         }
         for turn in 0..3 {
-            streams[turn].wait().unwrap();
+            streams[turn].synchronize().unwrap();
             assert_eq!(Ok(sums[turn][0]), data[turn].reduce::<Sum, 256>(), "{turn} on {device}");
         }
     }
@@ -217,7 +217,7 @@ fn a_graph_copies_what_is_there_when_it_runs() {
     unsafe {
         let mut enqueue = || {
             stream.upload(&host, &mut x).unwrap();
-            x.enqueue::<Sum, 256>(&stream, &mut result).unwrap();
+            x.reduce_into::<Sum, 256>(&stream, &mut result).unwrap();
             stream.download(result.view(), &mut sum).unwrap();
         };
         enqueue();
@@ -233,7 +233,7 @@ fn a_graph_copies_what_is_there_when_it_runs() {
         host.copy_from_slice(&data);
         // SAFETY: as above.
         assert_eq!(unsafe { sys::cuGraphLaunch(executable, raw) }, CUDA_SUCCESS);
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
         assert_eq!(Ok(sum[0]), data.reduce::<Sum, 256>(), "round {round}");
     }
     // SAFETY: as above.

@@ -177,7 +177,7 @@ impl Slices {
         data: &'a View<'a, T>,
     ) -> Result<Segments<'a, View<'a, T>>, gpu_reduce::Error> {
         match &self.bounds {
-            Bounds::Matrix { shape, kept } => data.shaped(shape)?.over(1 - kept),
+            Bounds::Matrix { shape, kept } => data.reshape(shape)?.axis(1 - kept),
             Bounds::Keys { runs, .. } => data.segments(runs),
         }
     }

@@ -234,7 +234,7 @@ fn property<O: Op<I, Output: Item> + Pod, I: Items>() {
             }
             for device in &*DEVICES {
                 let buffers = I::upload(&items, case.before, device);
-                let result = I::views(&buffers, case.before).reduce_by::<O, BLOCK>(op);
+                let result = I::views(&buffers, case.before).by(op).block::<BLOCK>().run();
                 let context = format!("{} items on {device}, BLOCK {BLOCK}", items.len());
                 prop_assert_eq!(bits::<O, I>(result), expected.clone(), "{}", context);
             }
@@ -261,8 +261,8 @@ fn property_of_columns<O: Op<I, Output: Item> + Pod, I: Items>() {
             for device in &*DEVICES {
                 let buffers = I::upload(&items, case.before, device);
                 let views = I::views(&buffers, case.before);
-                let shaped = views.shaped(&[outer, reduced, inner]).unwrap();
-                let results = shaped.over(1).unwrap().reduce_or::<O, BLOCK>(op, O::Output::zeroed());
+                let shaped = views.reshape(&[outer, reduced, inner]).unwrap();
+                let results = shaped.axis(1).unwrap().by(op).or(O::Output::zeroed()).block::<BLOCK>().run();
                 let context = format!("{outer} of {reduced} by {inner} on {device}, BLOCK {BLOCK}");
                 check_all(results, &expected, &context)?;
             }
@@ -307,7 +307,7 @@ fn property_of_segments<O: Op<I, Output: Item> + Pod, I: Items>() {
                 for (segments, expected, what) in
                     [(segments, &expected, "segments"), (rows, &expected_rows, "rows")]
                 {
-                    let results = segments.reduce_or::<O, BLOCK>(op, O::Output::zeroed());
+                    let results = segments.by(op).or(O::Output::zeroed()).block::<BLOCK>().run();
                     let context = format!("{} {what} on {device}, BLOCK {BLOCK}", segments.len());
                     check_all(results, expected, &context)?;
                 }
@@ -357,9 +357,11 @@ fn enqueued<O: Op<I, Output: Item> + Pod, I: Items>() {
         let stream = device.stream().unwrap();
         for (index, &op) in ops.iter().enumerate() {
             // SAFETY: the buffers stay, and are not used otherwise, until the stream has been waited for.
-            unsafe { views.enqueue_by::<O, 64>(op, &stream, results.slice_mut(index..).unwrap()).unwrap() };
+            unsafe {
+                views.by(op).block::<64>().run_into(&stream, results.slice_mut(index..).unwrap()).unwrap()
+            };
         }
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
         for (op, result) in ops.iter().zip(results.to_vec().unwrap()) {
             let expected = planned(op, &items, 64).unwrap_or(O::Output::zeroed());
             assert_eq!(result, expected, "{device}, {:?}", bytes_of(op));
@@ -382,6 +384,6 @@ fn slots_grow() {
     let items: Vec<u32> = (0..110_000).map(|index| support::hash(index) as u32).collect();
     let expected = planned(&op, &items, 32);
     for device in &*DEVICES {
-        assert_eq!(device.upload(&items).unwrap().reduce_by::<_, 32>(op).ok(), expected, "{device}");
+        assert_eq!(device.upload(&items).unwrap().by(op).block::<32>().run().ok(), expected, "{device}");
     }
 }

@@ -73,7 +73,7 @@ fn refused<O: Op<I, Output: Item>, I: Value + Pod + Send + Sync, const BLOCK: u3
     let items = [I::zeroed(); 1000];
     for device in devices() {
         let x = device.upload(&items).unwrap();
-        let reduced = x.reduce_by::<O, BLOCK>(op);
+        let reduced = x.by(op).block::<BLOCK>().run();
         if device.is_cpu() {
             assert_eq!(reduced, Ok(expected));
             continue;
@@ -81,8 +81,8 @@ fn refused<O: Op<I, Output: Item>, I: Value + Pod + Send + Sync, const BLOCK: u3
         let stream = device.stream().unwrap();
         let mut results = device.zeros(1).unwrap();
         // SAFETY: the buffers stay until the stream has been waited for.
-        let enqueued = unsafe { x.enqueue_by::<O, BLOCK>(op, &stream, &mut results) };
-        stream.wait().unwrap();
+        let enqueued = unsafe { x.by(op).block::<BLOCK>().run_into(&stream, &mut results) };
+        stream.synchronize().unwrap();
         let error = reduced.unwrap_err();
         assert_eq!(enqueued, Err(error.clone()));
         assert!(matches!(error, Error::NoKernel { .. }), "{error:?}");
@@ -121,6 +121,6 @@ fn a_block_that_was_not_compiled() {
 fn an_item_that_was_not_compiled() {
     // The operator is compiled for `u8`; zeros of `u64` have the same result.
     let op = Exact::<u8, 1>(Zeroable::zeroed(), PhantomData);
-    let expected = [0u8; 1000].reduce_by::<_, 32>(op).unwrap();
+    let expected = [0u8; 1000].by(op).block::<32>().run().unwrap();
     refused::<_, u64, 32>(op, expected, &["Exact", "u64", "BLOCK 32"]);
 }

@@ -21,8 +21,8 @@ fn main() -> Result<(), Error> {
         let points = device.upload(&points)?.reduce::<BoundingBox, 256>()?;
         let numbers = device.upload(&numbers)?.reduce::<ComplexSum, 256>()?;
         let bins = Histogram { start: -1.0, width: 0.125 };
-        let bins = device.upload(&values)?.reduce_by::<_, 256>(bins)?;
-        let powers = device.upload(&doubles)?.reduce_by::<_, 256>(Powers { c: 0.5, p: 3 })?;
+        let bins = device.upload(&values)?.by(bins).block::<256>().run()?;
+        let powers = device.upload(&doubles)?.by(Powers { c: 0.5, p: 3 }).block::<256>().run()?;
         let text = format!("{points:?}\n{numbers:?}\n{bins:?}\n{powers:?}");
         println!("{device}\n{text}\n");
         results.push(text);

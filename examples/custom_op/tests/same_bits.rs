@@ -9,7 +9,7 @@ fn on_both<O: Op<T>, T: Item>(op: O, items: &[T]) -> [Result<O::Output, Error>; 
     let gpu = Device::cuda(0).or_else(|_| Device::emulator()).unwrap();
     let [cpu, gpu] = [Device::cpu(), gpu].map(|device| {
         let x = device.upload(items).unwrap();
-        [x.reduce_by::<O, 32>(op), x.reduce_by::<O, 256>(op), x.reduce_by::<O, 1024>(op)]
+        [x.by(op).block::<32>().run(), x.by(op).block::<256>().run(), x.by(op).block::<1024>().run()]
     });
     assert_eq!(format!("{cpu:?}"), format!("{gpu:?}"));
     cpu

@@ -182,7 +182,7 @@ fn check_on<O: Op<T>, T: Item, const BLOCK: u32>(
 ) {
     let (rank, ranks) = (world.rank() as usize, world.size() as usize);
     let data: Vec<T> = (0..len as u64).map(from).collect();
-    let expected = format!("{:?}", data.reduce_by::<O, BLOCK>(op));
+    let expected = format!("{:?}", data.by(op).block::<BLOCK>().run());
     // Equal parts; some ranks with none and one with nearly all; all on the last rank; all on rank 0; and
     // random splits, more of them for short arrays.
     let drawn = |seed: u64, rank: usize| hash(seed << 32 | rank as u64) as usize;
