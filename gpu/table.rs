@@ -24,13 +24,13 @@ macro_rules! for_each_operator {
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             prod: Prod each;
-            /// The sum of the squares of a slice or a buffer; see [`SumOfSquares`](crate::SumOfSquares) for its type.
+            /// The sum of the squares of a slice or a buffer; see [`SumSq`](crate::SumSq) for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::sumsq(&[3i8, -4])?, 25);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            sumsq: SumOfSquares each;
+            sumsq: SumSq each;
             /// The smallest element of a slice or a buffer; NaN if there is one, and an error where there are none.
             ///
             /// ```

@@ -7,9 +7,9 @@ use bytemuck::{Pod, Zeroable};
 /// sum is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub struct SumOfSquares;
+pub struct SumSq;
 
-impl<T: Element> Op<T> for SumOfSquares {
+impl<T: Element> Op<T> for SumSq {
     const NAME: &'static str = "sumsq";
     type Accumulator = T::Wide;
     type Output = T::Wide;
@@ -45,13 +45,13 @@ mod tests {
     #[test]
     fn squares_add_up() {
         let of = |values: &[i8]| {
-            values.iter().fold(Op::<i8>::identity(&SumOfSquares), |all, &value| {
-                Op::<i8>::combine(&SumOfSquares, all, SumOfSquares.lift(value, 0))
+            values.iter().fold(Op::<i8>::identity(&SumSq), |all, &value| {
+                Op::<i8>::combine(&SumSq, all, SumSq.lift(value, 0))
             })
         };
         assert_eq!(of(&[-128, 127, 3]), 16384 + 16129 + 9);
-        assert_eq!(Op::<f32>::finish(&SumOfSquares, -0.0, 0).map(f32::to_bits), Some(0));
-        assert_eq!(Op::<f32>::finish(&SumOfSquares, SumOfSquares.lift(-1.5f32, 0), 1), Some(2.25));
-        assert_eq!(SumOfSquares.lift(i64::MIN, 0), 0, "64-bit integers wrap");
+        assert_eq!(Op::<f32>::finish(&SumSq, -0.0, 0).map(f32::to_bits), Some(0));
+        assert_eq!(Op::<f32>::finish(&SumSq, SumSq.lift(-1.5f32, 0), 1), Some(2.25));
+        assert_eq!(SumSq.lift(i64::MIN, 0), 0, "64-bit integers wrap");
     }
 }

@@ -1,7 +1,7 @@
 //! More than 2^32 elements, on a GPU that has the memory: indices and counts reach past 32 bits.
 
 use gpu_reduce::{
-    ArgMax, ArgMin, ArgMinMax, CountNonzero, Max, Mean, MinMax, NanArgMax, Reduce, Sum, SumOfSquares, Var,
+    ArgMax, ArgMin, ArgMinMax, CountNonzero, Max, Mean, MinMax, NanArgMax, Reduce, Sum, SumSq, Var,
 };
 use support::gpu;
 
@@ -27,7 +27,7 @@ fn indices_and_counts_reach_past_32_bits() {
     let squares = LEN as u64 - 4 + 200 * 200 + 3 * 3 + 255 * 255;
     assert_eq!(x.reduce::<Sum, 1024>(), Ok(sum));
     assert_eq!(x.reduce::<Sum, 32>(), Ok(sum));
-    assert_eq!(x.reduce::<SumOfSquares, 512>(), Ok(squares));
+    assert_eq!(x.reduce::<SumSq, 512>(), Ok(squares));
     assert_eq!(x.reduce::<Max, 256>(), Ok(255));
     assert_eq!(x.reduce::<MinMax, 1024>(), Ok([0, 255]));
     let (least, greatest) = ((1 << 32) + 4, (1 << 32) + 2);

@@ -2,7 +2,7 @@
 
 use gpu_reduce::{
     ArgMax, ArgMin, Buffer, Device, Dot, Error, Item, LogSumExp, Max, Mean, Min, NanVar, Op, Plan, Prod,
-    Reduce, Sum, SumOfSquares, Var, bf16, f16, width,
+    Reduce, Sum, SumSq, Var, bf16, f16, width,
 };
 use support::{Sample, checks, devices, for_each_block, hash, samples};
 
@@ -80,7 +80,7 @@ checks! {
     sums_of_floats: Sum, f16 bf16 f32 f64;
     sums_of_integers: Sum, i8 u16 i32 u64;
     products: Prod, f64 i16;
-    squares: SumOfSquares, f32 u8;
+    squares: SumSq, f32 u8;
     minima: Min, f32 i8 f16;
     maxima: Max, bf16 u32;
     places_of_minima: ArgMin, f32 i64;
@@ -281,7 +281,7 @@ fn bad_offsets_on_a_device() {
                 assert_eq!(of.reduce::<Sum, 256>().err(), expected, "{context}");
                 assert_eq!(of.reduce_or::<_, 32>(Max, 0.0).err(), expected, "{context}");
                 assert_eq!(
-                    of.reduce_tuple::<(Sum, SumOfSquares), 64>().map(drop).err(),
+                    of.reduce_tuple::<(Sum, SumSq), 64>().map(drop).err(),
                     expected,
                     "{context}"
                 );

@@ -10,7 +10,7 @@ use gpu_reduce::{
     All, Any, ArgMax, ArgMin, BitAnd, BitOr, BitXor, Buffer, CompensatedSum, CountNan, CountNonzero, Device,
     Element, Error, ExactElement, ExactMean, ExactSum, ExactSumTwofold, Kurtosis, LogSumExp, Max, Mean, Min,
     MinMax, Moments, NanArgMax, NanArgMin, NanMax, NanMean, NanMin, NanStd, NanSum, NanVar, NormL1, NormL2,
-    NormMax, Op, Prod, Reduce, Segments, Skewness, Std, Sum, SumOfSquares, Var, View, bf16, f16,
+    NormMax, Op, Prod, Reduce, Segments, Skewness, Std, Sum, SumSq, Var, View, bf16, f16,
 };
 
 use super::error;
@@ -158,7 +158,7 @@ impl<T: Number> Typed<'_, T> {
             }
             Quantity::Prod => self.unless_too_large(results, slices, Prod, quantity),
             Quantity::Sumsq if self.may_wrap(2) => {
-                self.unless_too_large(results, slices, SumOfSquares, quantity)
+                self.unless_too_large(results, slices, SumSq, quantity)
             }
             _ => Ok(results),
         }
@@ -261,7 +261,7 @@ impl<T: Number> Target<'_, T> {
             Quantity::Mean => self.mean(),
             Quantity::Var => self.reduce(Var::new(ddof)),
             Quantity::Std => self.reduce(Std::new(ddof)),
-            Quantity::Sumsq => self.reduce(SumOfSquares),
+            Quantity::Sumsq => self.reduce(SumSq),
             Quantity::NormL1 => self.reduce(NormL1),
             Quantity::NormL2 => self.reduce(NormL2),
             Quantity::NormMax => self.reduce(NormMax),
