@@ -1,4 +1,12 @@
-place! {
-    /// The index of the largest element that is not NaN; otherwise as [`NanArgMin`](crate::NanArgMin).
-    NanArgMax "nanargmax": gt max greater, from LEAST, NaN is LEAST;
-}
+use crate::op::place::FirstExtreme;
+use bytemuck::{Pod, Zeroable};
+
+/// The index of the largest element that is not NaN; of the first one if there are several.
+///
+/// The result is a `u64`; it is 0 if all elements are NaN, which is an error in NumPy. −0.0 is below +0.0. Empty input is an
+/// error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct NanArgMax;
+
+forward! { NanArgMax, "nanargmax": |_op| FirstExtreme<false, true> = FirstExtreme::<false, true> }
