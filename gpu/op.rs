@@ -1,5 +1,20 @@
 //! The operators: the trait [`Op`], and a file for each operator of the library.
 
+/// Declares an operator without parameters: `NAME: MODULE::GENERIC<ARGUMENTS>`, by [`forward!`].
+macro_rules! operator {
+    ($(#[$doc:meta])* $op:ident $name:literal $(, $bound:path)?: $module:ident::$generic:ident<$($argument:literal),+>) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+        #[repr(C)]
+        pub struct $op;
+
+        forward! {
+            $op, $name $(, $bound)?: |_op| crate::op::$module::$generic<$($argument),+>
+                = crate::op::$module::$generic::<$($argument),+>
+        }
+    };
+}
+
 /// Implements [`Op`] for elements by forwarding to a generic operator. `begin` is given if the operator depends on the first
 /// element; `chunk`, if another operator of the table folds chunks in the same way, so that its compiled folds are used.
 macro_rules! forward {

@@ -5,20 +5,22 @@ use crate::op::Op;
 use bytemuck::{bytes_of, cast, pod_read_unaligned};
 use num_traits::PrimInt;
 
-/// A bitwise operation of two integers.
-pub trait Bitwise: Copy + Send + Sync + 'static {
-    /// A byte that leaves the other operand as it is.
-    const NOTHING: u8;
+/// Combines the elements by the bitwise operation `&`, `|` or `^`.
+#[derive(Clone, Copy)]
+pub struct Bits<const OPERATION: char>;
 
-    /// Combines two integers.
-    fn of<V: PrimInt>(a: V, b: V) -> V;
+impl<const OPERATION: char> Bits<OPERATION> {
+    #[inline(always)]
+    fn of<V: PrimInt>(a: V, b: V) -> V {
+        match OPERATION {
+            '&' => a & b,
+            '|' => a | b,
+            _ => a ^ b,
+        }
+    }
 }
 
-/// Combines the elements by a bitwise operation.
-#[derive(Clone, Copy)]
-pub struct Bits<B>(pub B);
-
-impl<T: Element + PrimInt, B: Bitwise> Op<T> for Bits<B> {
+impl<T: Element + PrimInt, const OPERATION: char> Op<T> for Bits<OPERATION> {
     const NAME: &'static str = "bits";
     type Accumulator = T;
     type Output = T;
@@ -26,7 +28,7 @@ impl<T: Element + PrimInt, B: Bitwise> Op<T> for Bits<B> {
 
     #[inline(always)]
     fn identity(&self) -> T {
-        pod_read_unaligned(&bytes_of(&[B::NOTHING; 8])[..size_of::<T>()])
+        if OPERATION == '&' { !T::zero() } else { T::zero() }
     }
 
     #[inline(always)]
@@ -38,20 +40,20 @@ impl<T: Element + PrimInt, B: Bitwise> Op<T> for Bits<B> {
     #[inline(always)]
     fn lift_load<const N: usize>(&self, load: [T; N], _: u64) -> T {
         if size_of::<[T; N]>() != 16 || size_of::<T>() >= 4 {
-            return load.into_iter().fold(Op::<T>::identity(self), B::of);
+            return load.into_iter().fold(Op::<T>::identity(self), Self::of);
         }
         let [a, b, c, d]: [u32; 4] = cast(load);
-        let mut word = B::of(B::of(a, b), B::of(c, d));
-        word = B::of(word, word >> 16);
+        let mut word = Self::of(Self::of(a, b), Self::of(c, d));
+        word = Self::of(word, word >> 16);
         if size_of::<T>() == 1 {
-            word = B::of(word, word >> 8);
+            word = Self::of(word, word >> 8);
         }
         pod_read_unaligned(&bytes_of(&word)[..size_of::<T>().min(4)])
     }
 
     #[inline(always)]
     fn combine(&self, a: T, b: T) -> T {
-        B::of(a, b)
+        Self::of(a, b)
     }
 
     #[inline(always)]

@@ -1,12 +1,7 @@
-use crate::op::extremes::Extreme;
-use bytemuck::{Pod, Zeroable};
-
-/// The smallest element.
-///
-/// The result has the elements' type. A NaN makes it NaN, as in NumPy and PyTorch (IEEE 754-2019, `minimum`); −0.0 is below
-/// +0.0. Empty input is an error.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct Min;
-
-forward! { Min, "min": |_op| Extreme<true> = Extreme::<true> }
+operator! {
+    /// The smallest element.
+    ///
+    /// The result has the elements' type. A NaN makes it NaN, as in NumPy and PyTorch (IEEE 754-2019, `minimum`); −0.0 is below
+    /// +0.0. Empty input is an error.
+    Min "min": extremes::Extreme<true>
+}
