@@ -9,10 +9,12 @@ use num_traits::{AsPrimitive, Bounded, ConstOne, ConstZero, Num, NumCast};
 
 /// A number type that the library's operators reduce.
 ///
-/// The twelve types are listed in [`Dtype`]. `usize` and `isize` reduce as `u64` and `i64`. `bool` is not an element, but the
-/// operators of one array reduce it as `u8`. An operator of your own reduces any plain value.
+/// The twelve types are listed in [`Dtype`]. `usize` and `isize` reduce as `u64` and `i64`. `bool` is not an
+/// element, but the operators of one array reduce it as `u8`. An operator of your own reduces any plain
+/// value.
 ///
-/// Every element type has the traits of `num-traits` below, so that one `impl` of your own operator serves all of them:
+/// Every element type has the traits of `num-traits` below, so that one `impl` of your own operator serves
+/// all of them:
 ///
 /// ```
 /// use bytemuck::{Pod, Zeroable};
@@ -61,13 +63,15 @@ pub trait Element:
     /// The type's name in kernels, files and options, as `f32`.
     const NAME: &'static str;
 
-    /// The type of sums and products: `i64` or `u64` for integers, `f32` for `f16`, `bf16` and `f32`, `f64` for `f64`.
+    /// The type of sums and products: `i64` or `u64` for integers, `f32` for `f16`, `bf16` and `f32`, `f64`
+    /// for `f64`.
     type Wide: Wide;
 
     /// An integer that orders as the element does.
     type Key: Key;
 
-    /// The type that means sum in: `i128` for integers, which fewer than 2^64 elements cannot overflow; `Wide` for floats.
+    /// The type that means sum in: `i128` for integers, which fewer than 2^64 elements cannot overflow;
+    /// `Wide` for floats.
     type Total: Total;
 
     /// The type of statistics: `f64` for integers and `f64`, `f32` for the other floats.
@@ -79,15 +83,15 @@ pub trait Element:
     /// Converts to the type that means sum in, exactly.
     fn total(self) -> Self::Total;
 
-    /// Converts to the nearest `f64`. Exact except for integers of more than 53 bits. `as_` gives the same value, but more
-    /// slowly for `f16` and `bf16`.
+    /// Converts to the nearest `f64`. Exact except for integers of more than 53 bits. `as_` gives the same
+    /// value, but more slowly for `f16` and `bf16`.
     fn to_f64(self) -> f64;
 
     /// Converts to the nearest value of the type of statistics; makes a NaN canonical.
     fn real(value: f64) -> Self::Real;
 
-    /// Returns an integer that orders as the magnitude does. For a float: the bits without the sign, which for a NaN are
-    /// greater than those of infinity.
+    /// Returns an integer that orders as the magnitude does. For a float: the bits without the sign, which
+    /// for a NaN are greater than those of infinity.
     fn magnitude(self) -> u64;
 
     /// Converts [`magnitude`](Self::magnitude) to the nearest `f64`.
@@ -156,8 +160,8 @@ pub trait Wide: Summand + ConstZero + ConstOne + PartialOrd + Display + Debug {
     fn lesser(self, other: Self) -> Self;
     /// Returns the larger; NaN only if both are. One instruction on a GPU.
     fn greater(self, other: Self) -> Self;
-    /// Replaces every NaN by the quiet NaN without payload: processors differ in which NaN an operation gives (PTX ISA,
-    /// "Floating Point Instructions"; IEEE 754-2019, 6.2.3).
+    /// Replaces every NaN by the quiet NaN without payload: processors differ in which NaN an operation gives
+    /// (PTX ISA, "Floating Point Instructions"; IEEE 754-2019, 6.2.3).
     fn canonical(self) -> Self;
 }
 
@@ -359,8 +363,9 @@ macro_rules! elements {
             key as $type
         }
     };
-    // A float's bits, read as a sign and a magnitude, order as its values do. Flipping the magnitude of negative values
-    // makes that two's complement. The least and the greatest key are the bits of NaNs, so that no number has them.
+    // A float's bits, read as a sign and a magnitude, order as its values do. Flipping the magnitude of
+    // negative values makes that two's complement. The least and the greatest key are the bits of NaNs, so
+    // that no number has them.
     (@float $type:ident $wide:ident $key:ident) => {
         type Key = $key;
         type Total = $wide;
@@ -413,7 +418,8 @@ macro_rules! elements {
     };
 }
 
-// An alias's key is that of the type that it stands for, so that they share kernels. Pointers of GPUs have 64 bits.
+// An alias's key is that of the type that it stands for, so that they share kernels. Pointers of GPUs have 64
+// bits.
 #[cfg(target_pointer_width = "64")]
 elements! {
     {}
@@ -465,8 +471,8 @@ mod widen {
         f32::from_bits(u32::from(value.to_bits()) << 16)
     }
 
-    /// One instruction on a GPU. On a CPU it has no branch, so that loops become SIMD, and no subnormal operands, which
-    /// are slow.
+    /// One instruction on a GPU. On a CPU it has no branch, so that loops become SIMD, and no subnormal
+    /// operands, which are slow.
     #[inline(always)]
     pub fn f16(value: f16) -> f32 {
         #[cfg(target_arch = "nvptx64")]
@@ -499,8 +505,8 @@ macro_rules! dtypes {
     };
 }
 
-/// The twelve element types: calls `$callback! { { ARGUMENTS } ROW ROW … }`. A row is `TYPE: DTYPE KIND WIDE KEY;`; an
-/// integer is its own key.
+/// The twelve element types: calls `$callback! { { ARGUMENTS } ROW ROW … }`. A row is `TYPE: DTYPE KIND WIDE
+/// KEY;`; an integer is its own key.
 #[macro_export]
 macro_rules! for_each_element {
     ($callback:ident! { $($arguments:tt)* }) => {

@@ -15,8 +15,9 @@ macro_rules! operator {
     };
 }
 
-/// Implements [`Op`] for elements by forwarding to a generic operator. `begin` is given if the operator depends on the first
-/// element; `chunk`, if another operator of the table folds chunks in the same way, so that its compiled folds are used.
+/// Implements [`Op`] for elements by forwarding to a generic operator. `begin` is given if the operator
+/// depends on the first element; `chunk`, if another operator of the table folds chunks in the same way, so
+/// that its compiled folds are used.
 macro_rules! forward {
     ($op:ty, $name:literal $(, $bound:path)?: |$this:ident| $generic:ty = $value:expr
      $(, begin |$first:ident| $begun:expr)? $(, chunk $same:expr)?) => {
@@ -177,8 +178,8 @@ fn sqrt(value: f64) -> f64 {
     }
 }
 
-/// Returns `a + b` and the error of its rounding: D. E. Knuth, "The Art of Computer Programming", volume 2, 4.2.2,
-/// theorem B.
+/// Returns `a + b` and the error of its rounding: D. E. Knuth, "The Art of Computer Programming", volume 2,
+/// 4.2.2, theorem B.
 #[inline(always)]
 fn two_sum(a: f64, b: f64) -> [f64; 2] {
     let sum = a + b;
@@ -219,19 +220,19 @@ use core::marker::PhantomData;
 
 /// A reduction operator over items of type `I`.
 ///
-/// A reduction lifts each item into an accumulator, combines accumulators in pairs, and finishes the last one. An item is
-/// an element, any other plain value (`#[repr(C)]`, [`Pod`](bytemuck::Pod)), or a pair of them if two arrays are reduced
-/// together.
+/// A reduction lifts each item into an accumulator, combines accumulators in pairs, and finishes the last
+/// one. An item is an element, any other plain value (`#[repr(C)]`, [`Pod`](bytemuck::Pod)), or a pair of
+/// them if two arrays are reduced together.
 ///
-/// An operator is a value; its fields are parameters of the reduction. A GPU gets it as a kernel argument, for which it must
-/// be plain, too.
+/// An operator is a value; its fields are parameters of the reduction. A GPU gets it as a kernel argument,
+/// for which it must be plain, too.
 ///
-/// A tuple of two to six operators is an operator: it computes all results in one pass over memory, with the bits that each
-/// has alone. On a GPU this needs a compiled kernel, which the library has for `(Sum, Min, Max)`, `(Mean, Var)` and
-/// `(Mean, Std)`; without one, the operators run one after another. See [`Both`].
+/// A tuple of two to six operators is an operator: it computes all results in one pass over memory, with the
+/// bits that each has alone. On a GPU this needs a compiled kernel, which the library has for `(Sum, Min,
+/// Max)`, `(Mean, Var)` and `(Mean, Std)`; without one, the operators run one after another. See [`Both`].
 ///
-/// The [plan](crate::plan) fixes the order in which accumulators combine. It is not the order of the items, so
-/// [`combine`](Op::combine) must be commutative, and associative up to rounding.
+/// The [plan](crate::plan) fixes the order in which accumulators combine. It is not the order of the items,
+/// so [`combine`](Op::combine) must be commutative, and associative up to rounding.
 ///
 /// ```
 /// use bytemuck::{Pod, Zeroable};
@@ -273,8 +274,8 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     /// The operator's name in errors, as `sum`.
     const NAME: &'static str;
 
-    /// The type of partial results: any plain value of up to 1,536 bytes. The warps of a block exchange up to 32 of them
-    /// through shared memory; if they do not fit, the GPU's driver fails to compile the kernel.
+    /// The type of partial results: any plain value of up to 1,536 bytes. The warps of a block exchange up to
+    /// 32 of them through shared memory; if they do not fit, the GPU's driver fails to compile the kernel.
     type Accumulator: Accumulator;
 
     /// The type of results. It must be plain for results that stay on a device.
@@ -283,40 +284,44 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     /// Whether every order of combining gives the same bits. If so, backends may ignore the plan's order.
     const EXACT: bool;
 
-    /// The kernels that the operator's crate has compiled for it with `gpu_reduce_kernels::kernels!`. An operator without
-    /// kernels reduces on the CPU only; on a GPU it is an error.
+    /// The kernels that the operator's crate has compiled for it with `gpu_reduce_kernels::kernels!`. An
+    /// operator without kernels reduces on the CPU only; on a GPU it is an error.
     const KERNELS: Kernels = Kernels::NONE;
 
     /// How many accumulators a thread has room for, see [`width`].
     #[doc(hidden)]
     const ROOM: Room<Self, I> = Room::of_accumulator();
 
-    /// The BLOCK of large inputs if the call names none: 1,024 if a multiprocessor has registers for two such blocks (`sum` of
-    /// 2^28 `f32`: 237.3 µs; with 512, 238.9), else 512 (`argmin` of 2^24: 20.7 µs; with 1,024, 22.5).
+    /// The BLOCK of large inputs if the call names none: 1,024 if a multiprocessor has registers for two such
+    /// blocks (`sum` of 2^28 `f32`: 237.3 µs; with 512, 238.9), else 512 (`argmin` of 2^24: 20.7 µs; with
+    /// 1,024, 22.5).
     #[doc(hidden)]
     const LARGE_BLOCK: u32 = 512;
 
-    /// The folds over slices on a CPU that the operator's crate has compiled, so that programs need not compile them again.
+    /// The folds over slices on a CPU that the operator's crate has compiled, so that programs need not
+    /// compile them again.
     #[doc(hidden)]
     const ON_CPU: Option<OnCpu<Self, I>> = None;
 
-    /// Returns the operator that reduces items of which `first` is the first. Called once, before any item is lifted. For
-    /// operators that fold the distances of items from one of them.
+    /// Returns the operator that reduces items of which `first` is the first. Called once, before any item is
+    /// lifted. For operators that fold the distances of items from one of them.
     #[inline(always)]
     #[must_use]
     fn begin(&self, _first: I) -> Self {
         *self
     }
 
-    /// Removes from the accumulator of all `count` items what depends on the first item. Called once, after the last combine,
-    /// on the operator that [`begin`](Op::begin) returned; [`finish`](Op::finish) is called on the original operator.
+    /// Removes from the accumulator of all `count` items what depends on the first item. Called once, after
+    /// the last combine, on the operator that [`begin`](Op::begin) returned; [`finish`](Op::finish) is called
+    /// on the original operator.
     #[inline(always)]
     fn end(&self, all: Self::Accumulator, _count: u64) -> Self::Accumulator {
         all
     }
 
-    /// Returns the operator's parameters as bytes. Partial reductions of one whole compare them. An operator with fields must
-    /// implement it, as `bytemuck::bytes_of(self)`; else programs that call it do not compile.
+    /// Returns the operator's parameters as bytes. Partial reductions of one whole compare them. An operator
+    /// with fields must implement it, as `bytemuck::bytes_of(self)`; else programs that call it do not
+    /// compile.
     fn parameters(&self) -> &[u8] {
         const { assert!(size_of::<Self>() == 0, "an operator with fields must implement Op::parameters") };
         &[]
@@ -340,8 +345,9 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     /// Returns the accumulator of one item. Indices count from the first item of the reduction.
     fn lift(&self, item: I, index: u64) -> Self::Accumulator;
 
-    /// Returns the accumulator of N neighbouring items, the first of which has index `index`. Called on a GPU, and only if the
-    /// operator is [`EXACT`](Op::EXACT). Worth writing if there are instructions for several items at once.
+    /// Returns the accumulator of N neighbouring items, the first of which has index `index`. Called on a
+    /// GPU, and only if the operator is [`EXACT`](Op::EXACT). Worth writing if there are instructions for
+    /// several items at once.
     #[inline(always)]
     fn lift_load<const N: usize>(&self, items: [I; N], index: u64) -> Self::Accumulator {
         (index..)
@@ -349,8 +355,9 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
             .fold(self.identity(), |all, (index, item)| self.combine(all, self.lift(item, index)))
     }
 
-    /// Returns the accumulator of neighbouring items, the first of which has index `first`. Called on a CPU, and only if the
-    /// operator is [`EXACT`](Op::EXACT). The default becomes SIMD if accumulators are integers.
+    /// Returns the accumulator of neighbouring items, the first of which has index `first`. Called on a CPU,
+    /// and only if the operator is [`EXACT`](Op::EXACT). The default becomes SIMD if accumulators are
+    /// integers.
     #[cfg(not(target_arch = "nvptx64"))]
     #[doc(hidden)]
     #[inline(always)]
@@ -365,8 +372,9 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
         *all = self.combine(*all, self.lift(item, index));
     }
 
-    /// Folds WIDTH neighbouring items, the first of which has index `index`, each into its own accumulator. If the operator is
-    /// [`EXACT`](Op::EXACT), folds all into the first: 16 accumulators of 64 bits would take half of a thread's registers.
+    /// Folds WIDTH neighbouring items, the first of which has index `index`, each into its own accumulator.
+    /// If the operator is [`EXACT`](Op::EXACT), folds all into the first: 16 accumulators of 64 bits would
+    /// take half of a thread's registers.
     #[doc(hidden)]
     #[inline(always)]
     fn fold_load<const WIDTH: usize>(
@@ -384,7 +392,8 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
         }
     }
 
-    /// Returns the accumulator of a chunk on a CPU, folded in rows of `row` items. Its first item has index `first`.
+    /// Returns the accumulator of a chunk on a CPU, folded in rows of `row` items. Its first item has index
+    /// `first`.
     #[cfg(not(target_arch = "nvptx64"))]
     #[doc(hidden)]
     #[inline(always)]
@@ -441,8 +450,8 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     /// Combines two accumulators.
     fn combine(&self, a: Self::Accumulator, b: Self::Accumulator) -> Self::Accumulator;
 
-    /// Returns the result of `count` items, or `None` if they have none, as the minimum of no items. Make a NaN canonical here,
-    /// so that all devices agree on its bits.
+    /// Returns the result of `count` items, or `None` if they have none, as the minimum of no items. Make a
+    /// NaN canonical here, so that all devices agree on its bits.
     fn finish(&self, all: Self::Accumulator, count: u64) -> Option<Self::Output>;
 }
 
@@ -492,8 +501,9 @@ pub const fn width<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> usize {
 
 /// Returns the BLOCK of calls that name none, for an input of `bytes` bytes: the fastest one over all types.
 ///
-/// Measured on an H200 by graph replays: 4,096 `f32` took 1.28 µs with 256 and 1.34 with 512; 2^20 took 2.41 with 512 and
-/// 2.57 with 1,024; 2^26 took 61.3 with 1,024 and 61.6 with 512. (Up to 8 KiB are a row, launched with the least BLOCK.)
+/// Measured on an H200 by graph replays: 4,096 `f32` took 1.28 µs with 256 and 1.34 with 512; 2^20 took 2.41
+/// with 512 and 2.57 with 1,024; 2^26 took 61.3 with 1,024 and 61.6 with 512. (Up to 8 KiB are a row,
+/// launched with the least BLOCK.)
 pub const fn default_block<O: Op<I>, I: Copy + 'static>(bytes: u64) -> u32 {
     match bytes {
         0x2001..=0x4000 => 256,
@@ -502,18 +512,19 @@ pub const fn default_block<O: Op<I>, I: Copy + 'static>(bytes: u64) -> u32 {
     }
 }
 
-/// Whether all parts of an operator fold equally many items side by side, so that each has the bits that it has alone.
+/// Whether all parts of an operator fold equally many items side by side, so that each has the bits that it
+/// has alone.
 #[doc(hidden)]
 pub const fn fold_alike<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> bool {
     let of_items = power_of_two(16, item_bytes);
     O::ROOM.most == 0 || least(of_items, O::ROOM.least) == least(of_items, O::ROOM.most)
 }
 
-/// How many accumulators a thread has room for: for several operators in one, the least and the most over those that are
-/// not [`EXACT`](Op::EXACT).
+/// How many accumulators a thread has room for: for several operators in one, the least and the most over
+/// those that are not [`EXACT`](Op::EXACT).
 ///
-/// Buffers of accumulators rely on it, so that only this crate makes one. Operators of other crates have that of their
-/// accumulator's size.
+/// Buffers of accumulators rely on it, so that only this crate makes one. Operators of other crates have that
+/// of their accumulator's size.
 #[doc(hidden)]
 pub struct Room<O, I> {
     pub(crate) least: usize,

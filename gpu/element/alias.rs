@@ -1,5 +1,5 @@
-//! Types that reduce as another type: `usize` as `u64`, `isize` as `i64`, `bool` as `u8`. They share its folds and kernels,
-//! and have its bits.
+//! Types that reduce as another type: `usize` as `u64`, `isize` as `i64`, `bool` as `u8`. They share its
+//! folds and kernels, and have its bits.
 
 use crate::cpu::Source;
 use crate::input::Input;
@@ -8,8 +8,8 @@ use crate::op::{OnCpu, Op};
 use crate::reduce::Arguments;
 use core::marker::PhantomData;
 
-/// The element types that reduce as another type: calls `$callback! { { ARGUMENTS } ROW ROW … }`. A row is `TYPE: OTHER;`.
-/// There are none if pointers do not have 64 bits.
+/// The element types that reduce as another type: calls `$callback! { { ARGUMENTS } ROW ROW … }`. A row is
+/// `TYPE: OTHER;`. There are none if pointers do not have 64 bits.
 #[cfg(target_pointer_width = "64")]
 #[macro_export]
 macro_rules! for_each_alias {

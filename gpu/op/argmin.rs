@@ -1,7 +1,7 @@
 operator! {
     /// The index of the smallest element; of the first one if there are several.
     ///
-    /// The result is a `u64`. If there is a NaN, it is the index of the first one, as in NumPy and PyTorch. −0.0 is below +0.0. Empty
-    /// input is an error.
+    /// The result is a `u64`. If there is a NaN, it is the index of the first one, as in NumPy and PyTorch.
+    /// −0.0 is below +0.0. Empty input is an error.
     ArgMin "argmin": place::FirstExtreme<true, false>
 }

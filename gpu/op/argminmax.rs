@@ -11,7 +11,8 @@ use bytemuck::{Pod, Zeroable};
 #[cfg(not(target_arch = "nvptx64"))]
 use num_traits::Bounded;
 
-/// The indices of the smallest and of the largest element, as [`ArgMin`](crate::ArgMin) and [`ArgMax`](crate::ArgMax) return them.
+/// The indices of the smallest and of the largest element, as [`ArgMin`](crate::ArgMin) and
+/// [`ArgMax`](crate::ArgMax) return them.
 ///
 /// The result is an array of two `u64`. Empty input is an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]

@@ -7,7 +7,8 @@ use num_traits::{Bounded, ConstZero};
 
 /// A comparison of elements with a scalar.
 ///
-/// By IEEE 754: −0.0 equals +0.0. If the element or the scalar is a NaN, only [`NotEqual`](Self::NotEqual) holds.
+/// By IEEE 754: −0.0 equals +0.0. If the element or the scalar is a NaN, only [`NotEqual`](Self::NotEqual)
+/// holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Comparison<T> {
     /// Elements below the scalar.
@@ -24,7 +25,8 @@ pub enum Comparison<T> {
     NotEqual(T),
 }
 
-/// A comparison as a range of [keys](crate::element::Key): it holds for keys inside the range, or for those outside.
+/// A comparison as a range of [keys](crate::element::Key): it holds for keys inside the range, or for those
+/// outside.
 ///
 /// The four keys are the least and the greatest of the range, the key that a NaN gets, and which side holds.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]

@@ -6,9 +6,10 @@ use num_traits::ConstZero;
 
 /// The sum, with compensated rounding errors.
 ///
-/// The result has the type of [`Sum`](crate::Sum)'s. `f16`, `bf16` and `f32` sum in `f64`; `f64` sums in two `f64`, the second of which
-/// holds the rounding errors of the first. The error is at most a unit in the last place of the result plus 2^-53 (for `f64`,
-/// 2^-100) times the depth of the [plan](crate::plan) times the sum of the magnitudes. For no elements it is 0. A NaN makes it NaN.
+/// The result has the type of [`Sum`](crate::Sum)'s. `f16`, `bf16` and `f32` sum in `f64`; `f64` sums in two
+/// `f64`, the second of which holds the rounding errors of the first. The error is at most a unit in the last
+/// place of the result plus 2^-53 (for `f64`, 2^-100) times the depth of the [plan](crate::plan) times the
+/// sum of the magnitudes. For no elements it is 0. A NaN makes it NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct CompensatedSum;

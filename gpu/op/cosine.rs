@@ -4,10 +4,12 @@ use crate::op::{OnCpu, Op};
 use crate::table;
 use bytemuck::{Pod, Zeroable};
 
-/// The cosine of the angle between two vectors: their dot product divided by the product of their Euclidean norms.
+/// The cosine of the angle between two vectors: their dot product divided by the product of their Euclidean
+/// norms.
 ///
-/// The result is an `f64` for integers and `f64`, else an `f32`, computed in `f64`. It is NaN if a vector is all zeros, for no
-/// elements, or if squares overflow, which those of `f64` above 2^511 do. 64-bit integers are first converted to the nearest `f64`.
+/// The result is an `f64` for integers and `f64`, else an `f32`, computed in `f64`. It is NaN if a vector is
+/// all zeros, for no elements, or if squares overflow, which those of `f64` above 2^511 do. 64-bit integers
+/// are first converted to the nearest `f64`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Cosine;

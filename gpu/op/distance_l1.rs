@@ -5,8 +5,8 @@ use bytemuck::{Pod, Zeroable};
 
 /// The L1 distance of two arrays: the sum of the magnitudes of the differences of their elements.
 ///
-/// Integers sum exactly, in 128 bits, and the result is an `f64`. Floats sum as in [`Sum`](crate::Sum), and the result is an `f64` for
-/// `f64`, else an `f32`. For no elements it is 0. A NaN makes it NaN.
+/// Integers sum exactly, in 128 bits, and the result is an `f64`. Floats sum as in [`Sum`](crate::Sum), and
+/// the result is an `f64` for `f64`, else an `f32`. For no elements it is 0. A NaN makes it NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct DistanceL1;

@@ -6,8 +6,8 @@ use num_traits::ConstZero;
 
 /// The square of the Euclidean distance of two arrays: the sum of the squared differences of their elements.
 ///
-/// The result has the type of [`Sum`](crate::Sum)'s: integers subtract, square and sum in 64 bits, which wrap, `f16` and `bf16` in
-/// `f32`. For no elements it is 0. A NaN makes it NaN.
+/// The result has the type of [`Sum`](crate::Sum)'s: integers subtract, square and sum in 64 bits, which
+/// wrap, `f16` and `bf16` in `f32`. For no elements it is 0. A NaN makes it NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct DistanceSquared;

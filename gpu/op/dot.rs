@@ -7,8 +7,8 @@ use num_traits::ConstZero;
 
 /// The dot product of two arrays: the sum of the products of their elements.
 ///
-/// The result has the type of [`Sum`](crate::Sum)'s: integers multiply and sum in 64 bits, which wrap, `f16` and `bf16` in `f32`. For
-/// no elements it is 0. A NaN makes it NaN.
+/// The result has the type of [`Sum`](crate::Sum)'s: integers multiply and sum in 64 bits, which wrap, `f16`
+/// and `bf16` in `f32`. For no elements it is 0. A NaN makes it NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Dot;

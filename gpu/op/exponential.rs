@@ -1,18 +1,20 @@
-//! Exponential and logarithm with the same bits on all devices: C libraries differ, and GPUs have no such instructions.
+//! Exponential and logarithm with the same bits on all devices: C libraries differ, and GPUs have no such
+//! instructions.
 
 use crate::element::{Dtype, Element};
 use crate::op::{fma, two_sum};
 
-/// The greatest distance, of which 2^64 exponentials add up without overflow; that of −NEAR is a normal number.
+/// The greatest distance, of which 2^64 exponentials add up without overflow; that of −NEAR is a normal
+/// number.
 pub(super) const NEAR: f64 = 600.0;
 
 const LN_2: [f64; 2] = [0.6931471803691238, 1.9082149292705877e-10]; // 32 bits, and the rest
 
-/// Returns e^(`distance` + `error`), for a distance within ±700 and its rounding error: to 2^-52, or for elements whose result is
-/// an `f32` to 2^-24, without the error.
+/// Returns e^(`distance` + `error`), for a distance within ±700 and its rounding error: to 2^-52, or for
+/// elements whose result is an `f32` to 2^-24, without the error.
 ///
-/// It is 2^n · e^r, with the whole number n that makes r least. A polynomial that interpolates e^r at Chebyshev's nodes computes
-/// e^r: of degree 6 to 2 · 10^-8, of degree 11 to 2 · 10^-17.
+/// It is 2^n · e^r, with the whole number n that makes r least. A polynomial that interpolates e^r at
+/// Chebyshev's nodes computes e^r: of degree 6 to 2 · 10^-8, of degree 11 to 2 · 10^-17.
 #[inline(always)]
 pub(super) fn exp<T: Element>([distance, error]: [f64; 2]) -> f64 {
     // Adding it to a number rounds that to a whole number, in the lowest bits.
@@ -86,7 +88,8 @@ fn fma_f32(a: f32, b: f32, c: f32) -> f32 {
 
 /// Returns `from` + ln `value`, for a normal number above 0; NaN for a NaN.
 ///
-/// The logarithm is k · ln 2 + ln c with c from √½ to √2, and ln c = 2 artanh s with s = (c − 1) / (c + 1), by its series.
+/// The logarithm is k · ln 2 + ln c with c from √½ to √2, and ln c = 2 artanh s with s = (c − 1) / (c + 1),
+/// by its series.
 pub(super) fn plus_ln(from: f64, value: f64) -> f64 {
     if value.is_nan() || from.is_infinite() {
         return from + value;

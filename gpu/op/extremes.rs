@@ -131,8 +131,8 @@ impl<T: Element, const LEAST: bool> Op<T> for NanExtreme<LEAST> {
     }
 }
 
-/// Returns the key of the extreme of a load with two or four integers a word. Compares whole words: an integer shifted to the
-/// upper end of its word orders as before, whatever the lower bits are.
+/// Returns the key of the extreme of a load with two or four integers a word. Compares whole words: an
+/// integer shifted to the upper end of its word orders as before, whatever the lower bits are.
 #[inline(always)]
 pub(super) fn extreme_of_words<W, T>(words: [W; 4], pick: impl Fn(W, W) -> W) -> T::Key
 where
@@ -158,9 +158,10 @@ pub(super) const LANES: usize = 64;
 
 /// Returns the key of the extreme of [`LANES`] floats or more, on a CPU.
 ///
-/// Floats compare as they are, by one instruction, and only the lanes become keys: the least of 10^4 `f32` took 0.36 µs by keys
-/// and takes 0.21 (Zen 5). That loses NaNs, for which a flag looks besides. It may also keep the wrong one of two zeros, for which
-/// a flag says whether any item is as extreme as the right one. The last round repeats earlier items to fill its lanes.
+/// Floats compare as they are, by one instruction, and only the lanes become keys: the least of 10^4 `f32`
+/// took 0.36 µs by keys and takes 0.21 (Zen 5). That loses NaNs, for which a flag looks besides. It may also
+/// keep the wrong one of two zeros, for which a flag says whether any item is as extreme as the right one.
+/// The last round repeats earlier items to fill its lanes.
 #[cfg(not(target_arch = "nvptx64"))]
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "for the vectoriser, see the loops")]
@@ -176,8 +177,8 @@ pub(super) fn extreme_of_floats<T: Element, S: Source<Item = T>, const LEAST: bo
     loop {
         // Flags for these items alone: flags for all items would make each round wait for the last.
         let (mut has_nan, mut reaches) = (false, false);
-        // Separate loops, by indices, to read items, for flags and for lanes: else the compiler keeps lanes in memory (`argmin` of
-        // 10^5 `f32` took 13 µs and takes 2.6, Zen 5), or runs out of registers.
+        // Separate loops, by indices, to read items, for flags and for lanes: else the compiler keeps lanes
+        // in memory (`argmin` of 10^5 `f32` took 13 µs and takes 2.6, Zen 5), or runs out of registers.
         let mut values = lanes;
         for i in 0..LANES {
             // SAFETY: `start` is at most `last`.

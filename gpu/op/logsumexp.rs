@@ -11,13 +11,14 @@ use cuda_std::{shared_array, thread};
 
 /// The natural logarithm of the sum of the exponentials of the elements, without overflow.
 ///
-/// The result is an `f64` for integers and `f64`, else an `f32`. A NaN makes it NaN; else ∞ makes it ∞. It is −∞ for no elements, or
-/// if all are −∞.
+/// The result is an `f64` for integers and `f64`, else an `f32`. A NaN makes it NaN; else ∞ makes it ∞. It is
+/// −∞ for no elements, or if all are −∞.
 ///
-/// The exponentials are those of the distances from the first element, computed and summed in `f64`; for `f32` results, to 2^-24. A
-/// chunk is folded a second time, more slowly, if an element is so much greater than the first that the sum would overflow, or
-/// if the first element's magnitude is not below 2^30: then each exponential has an origin of its own. Both ways compute the same
-/// exponential of an element for which the first element is a good origin, so that a chunk's bits do not depend on the way.
+/// The exponentials are those of the distances from the first element, computed and summed in `f64`; for
+/// `f32` results, to 2^-24. A chunk is folded a second time, more slowly, if an element is so much greater
+/// than the first that the sum would overflow, or if the first element's magnitude is not below 2^30: then
+/// each exponential has an origin of its own. Both ways compute the same exponential of an element for which
+/// the first element is a good origin, so that a chunk's bits do not depend on the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct LogSumExp {
@@ -134,8 +135,8 @@ impl<T: Element> Op<T> for LogSumExp {
         let a_is_high = apart > 0.0;
         let choose = |if_high, if_low| if a_is_high { if_high } else { if_low };
         let distance = -apart.abs();
-        // The low sum may be 2^64 exponentials of NEAR, and the high one an exponential of -NEAR. Multiplies by the square root of the
-        // exponential twice, because the exponential may underflow.
+        // The low sum may be 2^64 exponentials of NEAR, and the high one an exponential of -NEAR. Multiplies
+        // by the square root of the exponential twice, because the exponential may underflow.
         let root = if distance < -2.2 * NEAR {
             0.0
         } else {
@@ -159,8 +160,8 @@ impl<T: Element> Op<T> for LogSumExp {
 
 /// The sum of exponentials of the distances from one of the items.
 ///
-/// The exponential of a much smaller item does not count and becomes the least one. That of a much greater item or of a NaN
-/// becomes so great that the sum [will not do](Self::will_do).
+/// The exponential of a much smaller item does not count and becomes the least one. That of a much greater
+/// item or of a NaN becomes so great that the sum [will not do](Self::will_do).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 struct Near {
@@ -254,7 +255,8 @@ mod tests {
     use bytemuck::bytes_of;
     use std::vec::Vec;
 
-    /// Folds chunks of items at these distances from the first by both ways. Returns whether the faster one did for all.
+    /// Folds chunks of items at these distances from the first by both ways. Returns whether the faster one
+    /// did for all.
     fn check<T: Element>(first: f64, distances: &[f64], from: impl Fn(f64) -> T) -> bool {
         let mixed = |i: usize| distances[i.wrapping_mul(0x9e37_79b9) / 7 % distances.len()];
         let items = (0..900)

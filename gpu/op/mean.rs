@@ -5,8 +5,9 @@ use bytemuck::{Pod, Zeroable};
 
 /// The arithmetic mean.
 ///
-/// Integers sum exactly, in 128 bits, and the result is an `f64`. Floats sum as in [`Sum`](crate::Sum), and the result is an `f64` for
-/// `f64`, else an `f32`. For no elements it is NaN, as in NumPy. A NaN makes it NaN.
+/// Integers sum exactly, in 128 bits, and the result is an `f64`. Floats sum as in [`Sum`](crate::Sum), and
+/// the result is an `f64` for `f64`, else an `f32`. For no elements it is NaN, as in NumPy. A NaN makes it
+/// NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Mean;

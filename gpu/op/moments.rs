@@ -8,9 +8,9 @@ use bytemuck::{Pod, Zeroable};
 ///
 /// The result is an array of four `f64` for integers and `f64`, else of four `f32`.
 ///
-/// It is computed in `f64` from the powers of the distances to the first element: if that element is far from all n others,
-/// rounding errors grow up to a few times n. It is NaN for no elements, if an element is not finite, or if a fourth power
-/// overflows. 64-bit integers are first converted to the nearest `f64`.
+/// It is computed in `f64` from the powers of the distances to the first element: if that element is far from
+/// all n others, rounding errors grow up to a few times n. It is NaN for no elements, if an element is not
+/// finite, or if a fourth power overflows. 64-bit integers are first converted to the nearest `f64`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Moments {

@@ -50,8 +50,8 @@ impl<T: Element> Op<T> for NanMean {
         }
     }
 
-    /// Folds the sum and the count one after the other, by other operators' folds: a chunk fits in a cache. (10^5 `f32` took 93 µs
-    /// by accumulators of both and take 7, Zen 5.)
+    /// Folds the sum and the count one after the other, by other operators' folds: a chunk fits in a cache.
+    /// (10^5 `f32` took 93 µs by accumulators of both and take 7, Zen 5.)
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
     fn fold_chunk<S: Source<Item = T>>(&self, chunk: S, first: u64, row: usize) -> Self::Accumulator {

@@ -9,8 +9,9 @@ use bytemuck::{Pod, Zeroable};
 
 /// The Euclidean norm: the square root of the sum of the squares of the elements.
 ///
-/// The result is an `f64` for integers and `f64`, else an `f32`. No intermediate result overflows or underflows: squares sum in `f64`,
-/// those of `f64` scaled if necessary. For no elements it is 0. A NaN makes it NaN.
+/// The result is an `f64` for integers and `f64`, else an `f32`. No intermediate result overflows or
+/// underflows: squares sum in `f64`, those of `f64` scaled if necessary. For no elements it is 0. A NaN makes
+/// it NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct NormL2;
@@ -31,8 +32,8 @@ impl<T: Element> Op<T> for NormL2 {
         Squares::<T>::of(element.to_f64())
     }
 
-    /// Folds a chunk of middling values and zeros into one sum instead of three (10^5 `f64` took 28 µs and take 9, Zen 5), and
-    /// other chunks once more.
+    /// Folds a chunk of middling values and zeros into one sum instead of three (10^5 `f64` took 28 µs and
+    /// take 9, Zen 5), and other chunks once more.
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
     fn fold_chunk<S: Source<Item = T>>(&self, chunk: S, first: u64, row: usize) -> Squares<T> {

@@ -12,8 +12,8 @@ use crate::op::extremes::{LANES, extreme_of_floats};
 use bytemuck::{Pod, Zeroable, cast};
 use num_traits::{Bounded, ConstZero};
 
-/// The index of the first least element if `LEAST`, else of the first greatest. The first NaN wins against all other
-/// elements, or if `SKIPS_NAN` loses.
+/// The index of the first least element if `LEAST`, else of the first greatest. The first NaN wins against
+/// all other elements, or if `SKIPS_NAN` loses.
 #[derive(Clone, Copy)]
 pub struct FirstExtreme<const LEAST: bool, const SKIPS_NAN: bool>;
 
@@ -103,8 +103,8 @@ impl Place {
     }
 }
 
-/// Returns the best key of a load, and the first index in the load that has it. Floats compare in the wide type, for which there
-/// are instructions that ignore NaNs; only the result becomes a key.
+/// Returns the best key of a load, and the first index in the load that has it. Floats compare in the wide
+/// type, for which there are instructions that ignore NaNs; only the result becomes a key.
 #[inline(always)]
 pub(super) fn best_of_load<T: Element, const N: usize, const LEAST: bool>(
     load: [T; N],
@@ -138,10 +138,11 @@ fn first_of<const N: usize>(is_it: impl Fn(usize) -> bool) -> u64 {
     first.into()
 }
 
-/// Returns the first places of the least and of the greatest key, on a CPU. NaNs have the keys that are given.
+/// Returns the first places of the least and of the greatest key, on a CPU. NaNs have the keys that are
+/// given.
 ///
-/// Finds the extremes of blocks first, without indices, then each index in the first block that has the extreme of all: so both
-/// steps are SIMD. An extreme whose const parameter is false is not looked for.
+/// Finds the extremes of blocks first, without indices, then each index in the first block that has the
+/// extreme of all: so both steps are SIMD. An extreme whose const parameter is false is not looked for.
 #[cfg(not(target_arch = "nvptx64"))]
 #[inline(always)]
 pub(super) fn first_extremes<T: Element, S: Source<Item = T>, const LEAST: bool, const GREATEST: bool>(
@@ -207,8 +208,8 @@ fn first_place<T: Element, S: Source<Item = T>>(block: S, nan: T::Key, key: T::K
     place.into()
 }
 
-/// Returns the first place of the extreme of [`LANES`] floats or more, as [`first_extremes`]. The last block starts early enough
-/// to have [`LANES`] items; items in two blocks count for the first.
+/// Returns the first place of the extreme of [`LANES`] floats or more, as [`first_extremes`]. The last block
+/// starts early enough to have [`LANES`] items; items in two blocks count for the first.
 #[cfg(not(target_arch = "nvptx64"))]
 #[inline(always)]
 fn first_extreme_of_floats<T: Element, S: Source<Item = T>, const LEAST: bool>(
@@ -235,8 +236,8 @@ fn first_extreme_of_floats<T: Element, S: Source<Item = T>, const LEAST: bool>(
     if LEAST { [place, Place::NONE] } else { [Place::NONE, place] }
 }
 
-/// Items in a block. With fewer, the last steps of each extreme, which are not SIMD, take longer; with more, the search for the
-/// index does.
+/// Items in a block. With fewer, the last steps of each extreme, which are not SIMD, take longer; with more,
+/// the search for the index does.
 #[cfg(not(target_arch = "nvptx64"))]
 const BLOCK: usize = 1024;
 

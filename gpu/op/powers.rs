@@ -70,7 +70,8 @@ impl Powers {
         if count == 0 { [f64::NAN; 4] } else { self.0 }
     }
 
-    /// Computes the mean and the second to fourth central moments, by the binomial theorem. All are NaN if any is.
+    /// Computes the mean and the second to fourth central moments, by the binomial theorem. All are NaN if
+    /// any is.
     #[inline(always)]
     pub(super) fn moments(self, origin: f64, count: u64) -> Self {
         let [mean, second, third, fourth] = self.0.map(|sum| sum / count as f64);

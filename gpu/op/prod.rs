@@ -7,7 +7,8 @@ use num_traits::ConstOne;
 
 /// The product of the elements.
 ///
-/// The result has the type of [`Sum`](crate::Sum)'s; 64 bits wrap. For no elements it is 1. A NaN makes it NaN.
+/// The result has the type of [`Sum`](crate::Sum)'s; 64 bits wrap. For no elements it is 1. A NaN makes it
+/// NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Prod;

@@ -4,12 +4,12 @@ use bytemuck::{Pod, Zeroable};
 
 /// The skewness of a whole population: the third central moment in units of the standard deviation.
 ///
-/// The result is an `f64` for integers and `f64`, else an `f32`, as SciPy's `skew`. It is NaN, too, if the elements are equal up
-/// to rounding.
+/// The result is an `f64` for integers and `f64`, else an `f32`, as SciPy's `skew`. It is NaN, too, if the
+/// elements are equal up to rounding.
 ///
-/// It is computed in `f64` from the powers of the distances to the first element: if that element is far from all n others,
-/// rounding errors grow up to a few times n. It is NaN for no elements, if an element is not finite, or if a fourth power
-/// overflows. 64-bit integers are first converted to the nearest `f64`.
+/// It is computed in `f64` from the powers of the distances to the first element: if that element is far from
+/// all n others, rounding errors grow up to a few times n. It is NaN for no elements, if an element is not
+/// finite, or if a fourth power overflows. 64-bit integers are first converted to the nearest `f64`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Skewness {

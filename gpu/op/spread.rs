@@ -13,9 +13,10 @@ macro_rules! spread {
 
         $(#[$doc])*
         ///
-        /// The result is an `f64` for integers and `f64`, else an `f32`. It is NaN if the number of elements is not above `ddof`
-        /// (NumPy may divide by zero then), or if an element that counts is not finite. It is computed in `f64` from the distances
-        /// to one element. 64-bit integers are first converted to the nearest `f64`.
+        /// The result is an `f64` for integers and `f64`, else an `f32`. It is NaN if the number of elements
+        /// is not above `ddof` (NumPy may divide by zero then), or if an element that counts is not finite.
+        /// It is computed in `f64` from the distances to one element. 64-bit integers are first converted to
+        /// the nearest `f64`.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
         #[repr(C)]
         pub struct $op {
@@ -25,7 +26,8 @@ macro_rules! spread {
         }
 
         impl $op {
-            /// Divides by the number of elements less `ddof`, as NumPy: 0 for a whole population, 1 for a sample.
+            /// Divides by the number of elements less `ddof`, as NumPy: 0 for a whole population, 1 for a
+            /// sample.
             pub const fn new(ddof: u64) -> Self {
                 Self { ddof, origin: 0.0 }
             }
@@ -90,10 +92,11 @@ pub trait Distances: Summand {
 
 /// Items by their distances from the first, in `f64`.
 ///
-/// Subtracting values near each other loses no bits, and there is no division before the end. The first of n items is not far
-/// from the mean: its squared distance is at most n times the variance. So if the relative rounding error of the sum of squares is
-/// E, that of the variance is at most (1 + n) · E; if the first item is no outlier, it is a few times E. (T. F. Chan, G. H. Golub,
-/// R. J. LeVeque, "Algorithms for computing the sample variance", 1983, on shifted data.)
+/// Subtracting values near each other loses no bits, and there is no division before the end. The first of n
+/// items is not far from the mean: its squared distance is at most n times the variance. So if the relative
+/// rounding error of the sum of squares is E, that of the variance is at most (1 + n) · E; if the first item
+/// is no outlier, it is a few times E. (T. F. Chan, G. H. Golub, R. J. LeVeque, "Algorithms for computing the
+/// sample variance", 1983, on shifted data.)
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Spread {
@@ -117,7 +120,8 @@ impl Distances for Spread {
     #[expect(clippy::eq_op, reason = "0, or NaN if the value is not finite")]
     fn of<T: Element>(item: T, origin: f64) -> Self {
         let value = item.to_f64();
-        // Only for `f64` may the distance of finite values overflow. Only that of a value that is not finite becomes NaN.
+        // Only for `f64` may the distance of finite values overflow. Only that of a value that is not finite
+        // becomes NaN.
         let distance = match T::DTYPE {
             Dtype::F64 => (value - origin) + (value - value),
             _ => value - origin,
@@ -132,8 +136,8 @@ impl Distances for Spread {
     }
 }
 
-/// Returns the sum of the squared distances from the mean, divided by the count less `ddof`; infinite if distances overflow, NaN
-/// if not all items are `finite`.
+/// Returns the sum of the squared distances from the mean, divided by the count less `ddof`; infinite if
+/// distances overflow, NaN if not all items are `finite`.
 #[inline(always)]
 fn variance(sum: f64, squares: f64, count: u64, ddof: u64, finite: bool) -> f64 {
     if count <= ddof || !finite {
@@ -149,7 +153,8 @@ fn variance(sum: f64, squares: f64, count: u64, ddof: u64, finite: bool) -> f64 
     }
 }
 
-/// The items that are not NaN, by their distances from one of them, because the first of all items may be a NaN.
+/// The items that are not NaN, by their distances from one of them, because the first of all items may be a
+/// NaN.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct NanSpread {

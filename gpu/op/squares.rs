@@ -14,7 +14,8 @@ pub trait Squares: Summand {
     fn of(value: f64) -> Self;
     /// Returns the square root of the sum; not negative.
     fn root(self) -> f64;
-    /// Converts a sum of [`Middling`], or returns `None` if other values were among its items. Only for sums that scale.
+    /// Converts a sum of [`Middling`], or returns `None` if other values were among its items. Only for sums
+    /// that scale.
     #[cfg(not(target_arch = "nvptx64"))]
     fn of_middling(_sum: f64) -> Option<Self> {
         None
@@ -35,8 +36,9 @@ impl Squares for f64 {
     }
 }
 
-/// The sums of the squares of small, middling and large values; those of small and large values are scaled by powers of two.
-/// (J. L. Blue, "A portable Fortran program to find the Euclidean norm of a vector", 1978, as in LAPACK's `dnrm2`.)
+/// The sums of the squares of small, middling and large values; those of small and large values are scaled by
+/// powers of two. (J. L. Blue, "A portable Fortran program to find the Euclidean norm of a vector", 1978, as
+/// in LAPACK's `dnrm2`.)
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Scaled {
@@ -59,8 +61,8 @@ impl Summand for Scaled {
 }
 
 impl Squares for Scaled {
-    /// Computes only the square that counts: those by the other scales would be subnormal, which some processors take a hundred
-    /// times as long for.
+    /// Computes only the square that counts: those by the other scales would be subnormal, which some
+    /// processors take a hundred times as long for.
     #[inline(always)]
     fn of(value: f64) -> Self {
         let magnitude = f64::from_bits(value.to_bits() << 1 >> 1);
@@ -93,8 +95,9 @@ impl Squares for Scaled {
 
 /// The sum of the squares of middling values and zeros, which need no scale, on a CPU.
 ///
-/// A small value makes the sum NaN. A large value makes it NaN or at least the least square of a large value, because sums of
-/// squares only grow. Zeros may sum to another zero than in [`Scaled`]; it has the same square root.
+/// A small value makes the sum NaN. A large value makes it NaN or at least the least square of a large value,
+/// because sums of squares only grow. Zeros may sum to another zero than in [`Scaled`]; it has the same
+/// square root.
 #[cfg(not(target_arch = "nvptx64"))]
 #[derive(Clone, Copy)]
 pub(super) struct Middling;

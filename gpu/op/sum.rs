@@ -7,8 +7,8 @@ use num_traits::ConstZero;
 
 /// The sum of the elements.
 ///
-/// The result is an `i64` or `u64` for integers, an `f32` for `f16`, `bf16` and `f32`, an `f64` for `f64`. 64-bit integers wrap.
-/// For no elements it is 0. A NaN makes it NaN.
+/// The result is an `i64` or `u64` for integers, an `f32` for `f16`, `bf16` and `f32`, an `f64` for `f64`.
+/// 64-bit integers wrap. For no elements it is 0. A NaN makes it NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Sum;

@@ -8,8 +8,8 @@ use num_traits::ConstZero;
 
 /// The sum of the elements for which a comparison with a scalar holds.
 ///
-/// The result has the type of [`Sum`](crate::Sum)'s; it is 0 if the comparison holds for no element. See [`Comparison`] for NaNs
-/// and zeros.
+/// The result has the type of [`Sum`](crate::Sum)'s; it is 0 if the comparison holds for no element. See
+/// [`Comparison`] for NaNs and zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct SumWhere<T: Element>(Range<T>);

@@ -6,8 +6,8 @@ use num_traits::ConstZero;
 
 /// The sum of the squares of the elements.
 ///
-/// The result has the type of [`Sum`](crate::Sum)'s: integers are squared and summed in 64 bits, which wrap. For no elements it is
-/// 0. A NaN makes it NaN.
+/// The result has the type of [`Sum`](crate::Sum)'s: integers are squared and summed in 64 bits, which wrap.
+/// For no elements it is 0. A NaN makes it NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct SumSq;

@@ -8,13 +8,15 @@ use crate::op::{Op, Reducer, Room};
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
 
-/// Two operators in one pass, or their two results: `(A, B)` in kernels. `(A, B, C)` is `Both<A, Both<B, C>>`.
+/// Two operators in one pass, or their two results: `(A, B)` in kernels. `(A, B, C)` is `Both<A, Both<B,
+/// C>>`.
 ///
-/// Each result has the bits that its operator has alone. So operators that are not [`EXACT`](Op::EXACT) must fold equally many items
-/// side by side; if they do not, or if no such kernel is compiled, they run one after another.
+/// Each result has the bits that its operator has alone. So operators that are not [`EXACT`](Op::EXACT) must
+/// fold equally many items side by side; if they do not, or if no such kernel is compiled, they run one after
+/// another.
 ///
-/// [`kernels!`](crate::kernels!) compiles kernels for your own operators, as `NAME: Both<MyOp, Sum>, f32;`, in the crate of the first
-/// operator that has kernels.
+/// [`kernels!`](crate::kernels!) compiles kernels for your own operators, as `NAME: Both<MyOp, Sum>, f32;`,
+/// in the crate of the first operator that has kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C, packed)]
 pub struct Both<A, B>(pub A, pub B);

@@ -3,10 +3,12 @@ use crate::op::{OnCpu, Op};
 use crate::table;
 use bytemuck::{Pod, Zeroable};
 
-/// The mean of the first array, weighted by the second: the sum of their products divided by the sum of the weights.
+/// The mean of the first array, weighted by the second: the sum of their products divided by the sum of the
+/// weights.
 ///
-/// The result is an `f64` for integers and `f64`, else an `f32`, computed in `f64`, as NumPy's `average`. It is NaN for no elements,
-/// or if the sums of weights and of products are both 0. 64-bit integers are first converted to the nearest `f64`.
+/// The result is an `f64` for integers and `f64`, else an `f32`, computed in `f64`, as NumPy's `average`. It
+/// is NaN for no elements, or if the sums of weights and of products are both 0. 64-bit integers are first
+/// converted to the nearest `f64`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct WeightedMean;
