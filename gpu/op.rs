@@ -154,6 +154,15 @@ crate::for_each_integer_operator! { operators! { integers } }
 crate::for_each_pair_operator! { operators! { pairs } }
 crate::for_each_comparison! { operators! { comparisons } }
 
+/// What most operators' files use.
+mod prelude {
+    pub use crate::element::{Dtype, Element, Summand, Total, Wide};
+    pub use crate::op::{OnCpu, Op};
+    pub use crate::table;
+    pub use bytemuck::{Pod, Zeroable};
+    pub use num_traits::{Bounded, ConstOne, ConstZero};
+}
+
 /// The operators of the library's tables.
 pub mod every {
     pub use super::comparison::Comparison;

@@ -4,12 +4,7 @@ use super::place::first_extremes;
 use super::{ArgMax, ArgMin};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::Source;
-use crate::element::Element;
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
-#[cfg(not(target_arch = "nvptx64"))]
-use num_traits::Bounded;
+use crate::op::prelude::*;
 
 /// The indices of the smallest and of the largest element, as [`ArgMin`](crate::ArgMin) and
 /// [`ArgMax`](crate::ArgMax) return them.

@@ -1,8 +1,5 @@
-use crate::element::{Element, Summand, Wide};
-use crate::op::{OnCpu, Op, two_sum};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
-use num_traits::ConstZero;
+use crate::op::prelude::*;
+use crate::op::two_sum;
 
 /// The sum, with compensated rounding errors.
 ///

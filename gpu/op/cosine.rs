@@ -1,8 +1,5 @@
-use crate::element::Element;
+use crate::op::prelude::*;
 use crate::op::sqrt;
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
 
 /// The cosine of the angle between two vectors: their dot product divided by the product of their Euclidean
 /// norms.

@@ -1,6 +1,5 @@
-use crate::element::{Element, Wide};
 use crate::op::counts::{Count, Predicate};
-use bytemuck::{Pod, Zeroable};
+use crate::op::prelude::*;
 
 /// The number of elements that are NaN.
 ///

@@ -1,7 +1,6 @@
-use crate::element::Element;
 use crate::op::counts::{Count, Predicate};
+use crate::op::prelude::*;
 use crate::op::quantifiers::is_nonzero;
-use bytemuck::{Pod, Zeroable};
 
 /// The number of elements that are nonzero.
 ///

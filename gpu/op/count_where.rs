@@ -1,7 +1,6 @@
-use crate::element::Element;
 use crate::op::comparison::{Comparison, Range};
 use crate::op::counts::Count;
-use bytemuck::{Pod, Zeroable};
+use crate::op::prelude::*;
 
 /// The number of elements for which a comparison with a scalar holds.
 ///

@@ -1,8 +1,4 @@
-use crate::element::{Element, Summand, Wide};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
-use num_traits::ConstZero;
+use crate::op::prelude::*;
 
 /// The square of the Euclidean distance of two arrays: the sum of the squared differences of their elements.
 ///

@@ -1,12 +1,10 @@
-use crate::element::{Dtype, Element};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::{self, Source};
 use crate::input::{Input, OneByOne};
 use crate::op::exponential::{NEAR, exp, plus_ln};
-use crate::op::{OnCpu, Op, Room, two_sum};
+use crate::op::prelude::*;
+use crate::op::{Room, two_sum};
 use crate::stage::chunk;
-use crate::table;
-use bytemuck::{Pod, Zeroable};
 use cuda_std::{shared_array, thread};
 
 /// The natural logarithm of the sum of the exponentials of the elements, without overflow.
@@ -93,7 +91,11 @@ impl<T: Element> Op<T> for LogSumExp {
     #[inline(always)]
     fn fold_chunk<S: Source<Item = T>>(&self, chunk: S, first: u64, row: usize) -> Exponentials {
         let near = cpu::fold_chunk(&self.near, chunk, first, row);
-        if self.near.will_do(near) { Exponentials { sum: near, from: 0 } } else { cpu::fold_chunk(self, chunk, first, row) }
+        if self.near.will_do(near) {
+            Exponentials { sum: near, from: 0 }
+        } else {
+            cpu::fold_chunk(self, chunk, first, row)
+        }
     }
 
     #[inline(always)]
@@ -259,9 +261,7 @@ mod tests {
     /// did for all.
     fn check<T: Element>(first: f64, distances: &[f64], from: impl Fn(f64) -> T) -> bool {
         let mixed = |i: usize| distances[i.wrapping_mul(0x9e37_79b9) / 7 % distances.len()];
-        let items = (0..900)
-            .map(|i| from(first + if i == 0 { 0.0 } else { mixed(i) }))
-            .collect::<Vec<_>>();
+        let items = (0..900).map(|i| from(first + if i == 0 { 0.0 } else { mixed(i) })).collect::<Vec<_>>();
         let op = LogSumExp::default().begin(items[0]);
         let mut is_near = true;
         for len in [1, 2, 3, 16, 17, 100, 129, 900] {
@@ -277,7 +277,8 @@ mod tests {
 
     #[test]
     fn general_and_near_folds_agree() {
-        let below: &[f64] = &[-650.0, -600.001, -600.0, -599.0, -1e6, -4e9, f64::NEG_INFINITY, -3.0, -0.0, 3.0];
+        let below: &[f64] =
+            &[-650.0, -600.001, -600.0, -599.0, -1e6, -4e9, f64::NEG_INFINITY, -3.0, -0.0, 3.0];
         let above: &[f64] = &[-700.0, 0.0, 599.999, 600.0, 600.001, 650.0, 5e8];
         for first in [0.0, -0.0, 1e-9, -7.25, 900.0, -1e6, 1_073_741_000.0] {
             assert!(check(first, below, |value| value as f32) && check(first, below, |value| value));

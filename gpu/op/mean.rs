@@ -1,7 +1,4 @@
-use crate::element::{Element, Summand, Total};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+use crate::op::prelude::*;
 
 /// The arithmetic mean.
 ///

@@ -1,12 +1,7 @@
 use super::{Max, Min};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::Source;
-use crate::element::Element;
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
-#[cfg(not(target_arch = "nvptx64"))]
-use num_traits::Bounded;
+use crate::op::prelude::*;
 
 /// The smallest and the largest element, as [`Min`](crate::Min) and [`Max`](crate::Max) return them.
 ///

@@ -1,8 +1,5 @@
-use crate::element::Element;
 use crate::op::powers::Powers;
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+use crate::op::prelude::*;
 
 /// The mean, and the second, third and fourth central moments, of a whole population.
 ///

@@ -1,11 +1,8 @@
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::{self, Source};
-use crate::element::{Element, Summand, Total, Wide};
+use crate::op::prelude::*;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::op::{CountNan, Mean, NanSum};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
 
 /// The arithmetic mean of the elements that are not NaN.
 ///
@@ -43,11 +40,7 @@ impl<T: Element> Op<T> for NanMean {
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> Counted<T::Total> {
-        if element.widen().is_nan() {
-            Counted::NOTHING
-        } else {
-            Counted { sum: element.total(), count: 1 }
-        }
+        if element.widen().is_nan() { Counted::NOTHING } else { Counted { sum: element.total(), count: 1 } }
     }
 
     /// Folds the sum and the count one after the other, by other operators' folds: a chunk fits in a cache.

@@ -1,11 +1,9 @@
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::{self, Source};
-use crate::element::{Element, Wide};
+use crate::op::Squares as _;
+use crate::op::prelude::*;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::op::squares::Middling;
-use crate::op::{OnCpu, Op, Squares as _};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
 
 /// The Euclidean norm: the square root of the sum of the squares of the elements.
 ///
@@ -60,7 +58,17 @@ mod tests {
     #[test]
     fn middling_chunks_have_the_root_of_all() {
         let middling = |i: usize| (i as f64 * 0.37).sin() * 2f64.powi(i as i32 % 900 - 450);
-        for other in [0.0, -0.0, 1.0, 2f64.powi(-511), 2f64.powi(-512), -5e-324, 2f64.powi(486), 2f64.powi(487), f64::MAX] {
+        for other in [
+            0.0,
+            -0.0,
+            1.0,
+            2f64.powi(-511),
+            2f64.powi(-512),
+            -5e-324,
+            2f64.powi(486),
+            2f64.powi(487),
+            f64::MAX,
+        ] {
             for others in [1, 2, 1000] {
                 let mut items = (0..1000).map(middling).collect::<Vec<_>>();
                 items.iter_mut().step_by(1000 / others).for_each(|item| *item = other);

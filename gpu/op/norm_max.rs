@@ -1,7 +1,4 @@
-use crate::element::Element;
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+use crate::op::prelude::*;
 
 /// The maximum norm: the largest magnitude of an element.
 ///

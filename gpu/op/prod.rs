@@ -1,9 +1,6 @@
-use crate::element::{Dtype, Element, Summand, Wide};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable, cast};
+use crate::op::prelude::*;
+use bytemuck::cast;
 use cuda_std::intrinsics::{mul_lo_i32, mul_lo_u32};
-use num_traits::ConstOne;
 
 /// The product of the elements.
 ///

@@ -1,9 +1,6 @@
-use crate::element::{Dtype, Element, Summand, Wide};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable, cast};
+use crate::op::prelude::*;
+use bytemuck::cast;
 use cuda_std::intrinsics::{dp2a_lo_i32, dp2a_lo_u32, dp4a_i32, dp4a_u32};
-use num_traits::ConstZero;
 
 /// The sum of the elements.
 ///

@@ -1,10 +1,6 @@
-use crate::element::{Element, Summand, Wide};
 use crate::op::comparison::{Comparison, Range};
 use crate::op::counts::Predicate;
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
-use num_traits::ConstZero;
+use crate::op::prelude::*;
 
 /// The sum of the elements for which a comparison with a scalar holds.
 ///

@@ -1,8 +1,4 @@
-use crate::element::{Element, Summand, Wide};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
-use num_traits::ConstZero;
+use crate::op::prelude::*;
 
 /// The sum of the squares of the elements.
 ///

@@ -1,7 +1,4 @@
-use crate::element::Element;
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+use crate::op::prelude::*;
 
 /// The mean of the first array, weighted by the second: the sum of their products divided by the sum of the
 /// weights.
