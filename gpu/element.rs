@@ -418,8 +418,7 @@ macro_rules! elements {
     };
 }
 
-// An alias's key is that of the type that it stands for, so that they share kernels. Pointers of GPUs have 64
-// bits.
+// The keys are those of `u64` and `i64`, whose kernels they share.
 #[cfg(target_pointer_width = "64")]
 elements! {
     {}
@@ -505,8 +504,9 @@ macro_rules! dtypes {
     };
 }
 
-/// The twelve element types: calls `$callback! { { ARGUMENTS } ROW ROW … }`. A row is `TYPE: DTYPE KIND WIDE
-/// KEY;`; an integer is its own key.
+/// The twelve element types: calls `$callback! { { ARGUMENTS } ROW ROW … }`.
+///
+/// A row is `TYPE: DTYPE KIND WIDE KEY;`, without KEY for integers, which are their own keys.
 #[macro_export]
 macro_rules! for_each_element {
     ($callback:ident! { $($arguments:tt)* }) => {

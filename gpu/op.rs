@@ -237,8 +237,8 @@ use core::marker::PhantomData;
 /// for which it must be plain, too.
 ///
 /// A tuple of two to six operators is an operator: it computes all results in one pass over memory, with the
-/// bits that each has alone. On a GPU this needs a compiled kernel, which the library has for `(Sum, Min,
-/// Max)`, `(Mean, Var)` and `(Mean, Std)`; without one, the operators run one after another. See [`Both`].
+/// bits that each has alone. On a GPU this needs a compiled kernel; the library has those of `(Sum, Min, Max)`,
+/// `(Mean, Var)` and `(Mean, Std)`. Without one, the operators run one after another. See [`Both`].
 ///
 /// The [plan](crate::plan) fixes the order in which accumulators combine. It is not the order of the items,
 /// so [`combine`](Op::combine) must be commutative, and associative up to rounding.
@@ -320,9 +320,9 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
         *self
     }
 
-    /// Removes from the accumulator of all `count` items what depends on the first item. Called once, after
-    /// the last combine, on the operator that [`begin`](Op::begin) returned; [`finish`](Op::finish) is called
-    /// on the original operator.
+    /// Removes from the accumulator of all `count` items what depends on the first item. Called once, after the
+    /// last combine, on the operator that [`begin`](Op::begin) returned. [`finish`](Op::finish) may be called on
+    /// the original operator.
     #[inline(always)]
     fn end(&self, all: Self::Accumulator, _count: u64) -> Self::Accumulator {
         all

@@ -145,7 +145,7 @@ macro_rules! exact_elements {
 
 crate::for_each_alias! { exact_elements! {} }
 
-/// The result of a reduction of `bool`, from that of a reduction of `u8`: `bool` if the result is an element.
+/// The result of reducing `bool`, by that of reducing `u8`: `bool` if the result is an element.
 pub trait OfBytes: Copy {
     /// The result's type.
     type OfBools: Copy + PartialEq + core::fmt::Debug + Send + Sync + 'static;

@@ -4,8 +4,8 @@
 use crate::element::{Dtype, Element};
 use crate::op::{fma, two_sum};
 
-/// The greatest distance, of which 2^64 exponentials add up without overflow; that of −NEAR is a normal
-/// number.
+/// The greatest magnitude of distances: the sum of 2^64 exponentials of NEAR does not overflow, and the
+/// exponential of −NEAR is a normal number.
 pub(super) const NEAR: f64 = 600.0;
 
 const LN_2: [f64; 2] = [0.6931471803691238, 1.9082149292705877e-10]; // 32 bits, and the rest

@@ -120,8 +120,8 @@ impl Distances for Spread {
     #[expect(clippy::eq_op, reason = "0, or NaN if the value is not finite")]
     fn of<T: Element>(item: T, origin: f64) -> Self {
         let value = item.to_f64();
-        // Only for `f64` may the distance of finite values overflow. Only that of a value that is not finite
-        // becomes NaN.
+        // The distance of two finite `f64` may overflow; the second term makes only distances of values that
+        // are not finite NaN.
         let distance = match T::DTYPE {
             Dtype::F64 => (value - origin) + (value - value),
             _ => value - origin,

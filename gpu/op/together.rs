@@ -8,8 +8,9 @@ use crate::op::{Op, Reducer, Room};
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
 
-/// Two operators in one pass, or their two results: `(A, B)` in kernels. `(A, B, C)` is `Both<A, Both<B,
-/// C>>`.
+/// Two operators in one pass, or their two results.
+///
+/// In kernels it stands for `(A, B)`; `Both<A, Both<B, C>>` stands for `(A, B, C)`.
 ///
 /// Each result has the bits that its operator has alone. So operators that are not [`EXACT`](Op::EXACT) must
 /// fold equally many items side by side; if they do not, or if no such kernel is compiled, they run one after
