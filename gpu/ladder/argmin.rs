@@ -95,11 +95,11 @@ impl<T: LadderElement> ArgMin<T> {
     #[inline(always)]
     unsafe fn load(self, place: u64) -> (T::Key, u64) {
         if place >= self.len {
-            return (T::Key::GREATEST, u64::MAX);
+            return (T::Key::max_value(), u64::MAX);
         }
         // SAFETY: in bounds.
         unsafe {
-            let key = self.input.add(place as usize).read().key(T::Key::LEAST);
+            let key = self.input.add(place as usize).read().key(T::Key::min_value());
             let index = if self.indices.is_null() { place } else { self.indices.add(place as usize).read() };
             (key, index)
         }

@@ -95,7 +95,7 @@ impl<T: Element> Merge<T> {
                 let mut head = None;
                 if next < end {
                     let element = self.input.add(next as usize).read();
-                    heads.write(thread, element.key(T::Key::LEAST));
+                    heads.write(thread, element.key(T::Key::min_value()));
                     head = Some(element);
                 }
                 ranks.write(thread, if head.is_some() { thread } else { NONE });

@@ -1,41 +1,42 @@
-use crate::element::{Dtype, Element};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::{self, Source};
 use crate::input::{Input, OneByOne};
 use crate::op::exponential::{NEAR, exp, plus_ln};
-use crate::op::{OnCpu, Op, Room, two_sum};
+use crate::op::prelude::*;
+use crate::op::{Room, two_sum};
 use crate::stage::chunk;
-use crate::table;
-use bytemuck::{Pod, Zeroable};
 use cuda_std::{shared_array, thread};
 
-/// The natural logarithm of the sum of the elements' exponentials, with no overflow on the way: an `f64` of integers and `f64`, else an `f32`.
-/// −∞ of no elements, and where all are −∞; NaN if there is one, else ∞ if there is one.
+/// The natural logarithm of the sum of the exponentials of the elements, without overflow.
 ///
-/// Exponentials are those of distances from the first element, computed and summed in `f64`, to 2^-24 for an `f32`. A chunk in which an
-/// element is so much greater than the first that an `f64` would not do, or of which the first is not a number below 2^30, is
-/// folded once more, by exponentials that each count from where they have to. That takes longer. Both ways give elements for which
-/// the first will do the same exponential, so that a chunk has the same bits whichever it is folded by.
+/// The result is an `f64` for integers and `f64`, else an `f32`. A NaN makes it NaN; else ∞ makes it ∞. It is
+/// −∞ for no elements, or if all are −∞.
+///
+/// The exponentials are those of the distances from the first element, computed and summed in `f64`; for
+/// `f32` results, to 2^-24. A chunk is folded a second time, more slowly, if an element is so much greater
+/// than the first that the sum would overflow, or if the first element's magnitude is not below 2^30: then
+/// each exponential has an origin of its own. Both ways compute the same exponential of an element for which
+/// the first element is a good origin, so that a chunk's bits do not depend on the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct LogSumExp {
     near: Near,
 }
 
-/// A sum of exponentials of distances.
+/// A sum of exponentials of distances from an origin.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Exponentials {
-    /// The sum; of none, 0.
+    /// The sum; 0 for no elements.
     sum: f64,
-    /// What distances are from: 0 says the first element, else it is the complement of the value's bits.
+    /// The origin: 0 if it is the first element, else the complement of its bits.
     from: u64,
 }
 
 impl Exponentials {
     const NONE: Self = Self { sum: 0.0, from: 0 };
 
-    /// What distances are from.
+    /// Returns the origin.
     #[inline(always)]
     fn from(self, origin: f64) -> f64 {
         if self.from == 0 { origin } else { f64::from_bits(!self.from) }
@@ -90,7 +91,11 @@ impl<T: Element> Op<T> for LogSumExp {
     #[inline(always)]
     fn fold_chunk<S: Source<Item = T>>(&self, chunk: S, first: u64, row: usize) -> Exponentials {
         let near = cpu::fold_chunk(&self.near, chunk, first, row);
-        if self.near.will_do(near) { Exponentials { sum: near, from: 0 } } else { cpu::fold_chunk(self, chunk, first, row) }
+        if self.near.will_do(near) {
+            Exponentials { sum: near, from: 0 }
+        } else {
+            cpu::fold_chunk(self, chunk, first, row)
+        }
     }
 
     #[inline(always)]
@@ -101,7 +106,7 @@ impl<T: Element> Op<T> for LogSumExp {
         start: u64,
     ) -> Exponentials {
         let is_near = shared_array![u32; 1];
-        // SAFETY: as the caller vouches. All threads are at the barrier, and read the same.
+        // SAFETY: as the caller vouches. All threads reach the barrier and read the same flag.
         unsafe {
             let near = chunk::fold_chunk::<_, P, BLOCK, WIDTH>(&self.near, chunk, len, start);
             if thread::thread_idx_x() == 0 {
@@ -111,7 +116,7 @@ impl<T: Element> Op<T> for LogSumExp {
             if is_near.read(0) == 1 {
                 return Exponentials { sum: near, from: 0 };
             }
-            // One by one: there is no shared memory for another exchange.
+            // One by one, because there is no shared memory for another exchange.
             chunk::fold_chunk::<_, OneByOne<P>, BLOCK, WIDTH>(self, OneByOne(chunk), len, start)
         }
     }
@@ -127,12 +132,13 @@ impl<T: Element> Op<T> for LogSumExp {
         if b.sum == 0.0 {
             return a;
         }
-        // Value by value: choosing between the two takes them to memory.
+        // Chooses each field: choosing between the two structs would move them to memory.
         let [apart, error] = two_sum(a.from(self.near.origin), -b.from(self.near.origin));
         let a_is_high = apart > 0.0;
         let choose = |if_high, if_low| if a_is_high { if_high } else { if_low };
         let distance = -apart.abs();
-        // The low sum may be 2^64 exponentials of NEAR, and the high one an exponential of -NEAR. Twice the root, which does not vanish.
+        // The low sum may be 2^64 exponentials of NEAR, and the high one an exponential of -NEAR. Multiplies
+        // by the square root of the exponential twice, because the exponential may underflow.
         let root = if distance < -2.2 * NEAR {
             0.0
         } else {
@@ -154,8 +160,10 @@ impl<T: Element> Op<T> for LogSumExp {
     }
 }
 
-/// The sum of exponentials of distances from a number, which is among the items. Those of much smaller ones are of no account, and become
-/// the least that there are; those of much greater ones, and of a NaN, become so great that the sum [will not do](Self::will_do).
+/// The sum of exponentials of the distances from one of the items.
+///
+/// The exponential of a much smaller item does not count and becomes the least one. That of a much greater
+/// item or of a NaN becomes so great that the sum [will not do](Self::will_do).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 struct Near {
@@ -163,21 +171,21 @@ struct Near {
 }
 
 impl Near {
-    /// Whether no element of a sum was too great.
+    /// Whether no element of the sum was too great.
     #[inline(always)]
     fn will_do(self, sum: f64) -> bool {
         const EXP_NEAR: f64 = 3.7730203009299397e260;
         sum < EXP_NEAR && !self.origin.is_nan()
     }
 
-    /// An element's distance with its rounding.
+    /// Returns an element's distance from the origin, and its rounding error.
     #[inline(always)]
     fn distance<T: Element>(self, element: T) -> [f64; 2] {
         let value = element.to_f64();
         let (least, most) = (self.origin - NEAR, self.origin + 1.1 * NEAR);
-        // In this order, because a NaN is not below anything.
+        // In this order, so that a NaN becomes `most`.
         match T::DTYPE {
-            // In `f32`, for which there are instructions.
+            // In `f32`, for which there are minimum and maximum instructions.
             Dtype::F16 | Dtype::Bf16 | Dtype::F32 => {
                 let value = at_least(at_most(value as f32, most as f32), least as f32);
                 [f64::from(value) - self.origin, 0.0]
@@ -190,7 +198,7 @@ impl Near {
     }
 }
 
-/// The value, or the most that there may be; that, too, of a NaN.
+/// Returns the lesser of `value` and `most`; `most` if `value` is NaN.
 #[inline(always)]
 fn at_most(value: f32, most: f32) -> f32 {
     #[cfg(target_arch = "nvptx64")]
@@ -203,7 +211,7 @@ fn at_most(value: f32, most: f32) -> f32 {
     }
 }
 
-/// The value, or the least that there may be.
+/// Returns the greater of `value` and `least`.
 #[inline(always)]
 fn at_least(value: f32, least: f32) -> f32 {
     #[cfg(target_arch = "nvptx64")]
@@ -249,12 +257,11 @@ mod tests {
     use bytemuck::bytes_of;
     use std::vec::Vec;
 
-    /// Items that lie so far from the first, in turn and mixed.
+    /// Folds chunks of items at these distances from the first by both ways. Returns whether the faster one
+    /// did for all.
     fn check<T: Element>(first: f64, distances: &[f64], from: impl Fn(f64) -> T) -> bool {
         let mixed = |i: usize| distances[i.wrapping_mul(0x9e37_79b9) / 7 % distances.len()];
-        let items = (0..900)
-            .map(|i| from(first + if i == 0 { 0.0 } else { mixed(i) }))
-            .collect::<Vec<_>>();
+        let items = (0..900).map(|i| from(first + if i == 0 { 0.0 } else { mixed(i) })).collect::<Vec<_>>();
         let op = LogSumExp::default().begin(items[0]);
         let mut is_near = true;
         for len in [1, 2, 3, 16, 17, 100, 129, 900] {
@@ -270,7 +277,8 @@ mod tests {
 
     #[test]
     fn general_and_near_folds_agree() {
-        let below: &[f64] = &[-650.0, -600.001, -600.0, -599.0, -1e6, -4e9, f64::NEG_INFINITY, -3.0, -0.0, 3.0];
+        let below: &[f64] =
+            &[-650.0, -600.001, -600.0, -599.0, -1e6, -4e9, f64::NEG_INFINITY, -3.0, -0.0, 3.0];
         let above: &[f64] = &[-700.0, 0.0, 599.999, 600.0, 600.001, 650.0, 5e8];
         for first in [0.0, -0.0, 1e-9, -7.25, 900.0, -1e6, 1_073_741_000.0] {
             assert!(check(first, below, |value| value as f32) && check(first, below, |value| value));

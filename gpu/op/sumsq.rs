@@ -1,10 +1,9 @@
-use crate::element::{Element, Wide};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+use crate::op::prelude::*;
 
-/// The sum of the elements' squares, in the types of [`Sum`](crate::Sum): integers square and sum in 64 bits, wrapping. An empty
-/// sum is 0.
+/// The sum of the squares of the elements.
+///
+/// The result has the type of [`Sum`](crate::Sum)'s: integers are squared and summed in 64 bits, which wrap.
+/// For no elements it is 0. A NaN makes it NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct SumSq;
@@ -17,19 +16,11 @@ impl<T: Element> Op<T> for SumSq {
     const LARGE_BLOCK: u32 = 1024;
     const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
-    #[inline(always)]
-    fn identity(&self) -> T::Wide {
-        T::Wide::NOTHING
-    }
+    accumulators_add_up! { T::Wide }
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> T::Wide {
         element.widen().times(element.widen())
-    }
-
-    #[inline(always)]
-    fn combine(&self, a: T::Wide, b: T::Wide) -> T::Wide {
-        a.plus(b)
     }
 
     #[inline(always)]

@@ -8,12 +8,16 @@ use crate::op::{Op, Reducer, Room};
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
 
-/// Two operators in one pass, or two results: what `(A, B)` is to kernels, and `Both<A, Both<B, C>>` to `(A, B, C)`. Results are those
-/// that each operator has alone, to the bit; that is why those in which the order counts have to fold as many items side by side. Where they do not, or
-/// where no such kernel is compiled, they reduce one after the other.
+/// Two operators in one pass, or their two results.
 ///
-/// With an operator of your own, [`kernels!`](crate::kernels!) compiles it, `NAME: Both<MyOp, Sum>, f32;`, in the crate of the first of
-/// them that has kernels.
+/// In kernels it stands for `(A, B)`; `Both<A, Both<B, C>>` stands for `(A, B, C)`.
+///
+/// Each result has the bits that its operator has alone. So operators that are not [`EXACT`](Op::EXACT) must
+/// fold equally many items side by side; if they do not, or if no such kernel is compiled, they run one after
+/// another.
+///
+/// [`kernels!`](crate::kernels!) compiles kernels for your own operators, as `NAME: Both<MyOp, Sum>, f32;`,
+/// in the crate of the first operator that has kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C, packed)]
 pub struct Both<A, B>(pub A, pub B);
@@ -81,7 +85,7 @@ impl<I: Copy + 'static, A: Op<I>, B: Op<I>> Op<I> for Both<A, B> {
         *all = from_fn(|place| Both(of_a[place], of_b[place]));
     }
 
-    /// A chunk fits in a cache: there each folds it by the folds that it has alone.
+    /// Each operator folds the chunk alone, which fits in a cache.
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
     fn fold_chunk<S: Source<Item = I>>(&self, chunk: S, first: u64, row: usize) -> Self::Accumulator {
@@ -112,7 +116,7 @@ impl<I: Copy + 'static, A: Op<I>, B: Op<I>> Op<I> for Both<A, B> {
     }
 }
 
-/// Operators in a tuple, nested: their type; a value, and a pattern for their results.
+/// A tuple as nested pairs: its type, or its value, which is also the pattern of its results.
 macro_rules! nested {
     (type $last:ident) => { $last };
     (type $first:ident $($rest:ident)+) => { Both<$first, nested!(type $($rest)+)> };
@@ -164,7 +168,6 @@ macro_rules! tuples {
                 nested!(value $($op)+).lift(item, index)
             }
 
-            /// As the nested ones reduce.
             #[inline(always)]
             fn by_parts<R: Reducer<I>>(&self, reducer: &R) -> Result<R::Outcome<Self::Output>, R::Error> {
                 let ($($op),+) = *self;
@@ -196,7 +199,7 @@ tuples! {
     A B C D E F;
 }
 
-/// Those that come compiled.
+// The library compiles kernels for these.
 pub(crate) type SumMinMax = Both<Sum, Both<Min, Max>>;
 pub(crate) type MeanVar = Both<Mean, Var>;
 pub(crate) type MeanStd = Both<Mean, Std>;
