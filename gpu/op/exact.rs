@@ -94,13 +94,10 @@ macro_rules! of_exact_sum {
     };
 }
 
-#[cfg(not(target_arch = "nvptx64"))]
-mod cpu;
-mod gpu;
-
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::cpu::Source;
+use crate::agent::exact as gpu;
 use crate::element::{Accumulator, Element};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::host_simd::{Source, exact as cpu};
 use crate::input::Input;
 use crate::op::{Op, fma};
 use crate::reduce::{self, Arguments};
@@ -112,19 +109,19 @@ use core::hint::assert_unchecked;
 use half::{bf16, f16};
 
 /// Some item was NaN, or infinite.
-const NAN: u64 = 1;
-const INFINITE: u64 = 2;
-const MINUS_INFINITE: u64 = 4;
+pub(crate) const NAN: u64 = 1;
+pub(crate) const INFINITE: u64 = 2;
+pub(crate) const MINUS_INFINITE: u64 = 4;
 
 /// Some item was not −0.0.
-const NOT_MINUS_ZERO: u64 = 8;
+pub(crate) const NOT_MINUS_ZERO: u64 = 8;
 
 /// A sum of floats: an integer of W words, in two's complement, the lowest first, and flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Fixed<const W: usize> {
-    words: [u64; W],
-    flags: u64,
+    pub(crate) words: [u64; W],
+    pub(crate) flags: u64,
 }
 
 // SAFETY: words alone, and any are a value.
@@ -133,7 +130,7 @@ unsafe impl<const W: usize> Zeroable for Fixed<W> {}
 unsafe impl<const W: usize> Pod for Fixed<W> {}
 
 /// What numbers are added to.
-trait Sum {
+pub(crate) trait Sum {
     /// Adds `magnitude · 2^shift`, an integer, or takes it away; the magnitude is less than 2^53.
     fn add_scaled(&mut self, magnitude: u64, shift: i32, is_negative: bool);
 
@@ -258,11 +255,11 @@ fn add_words(a: u64, b: u64, carry: bool) -> (u64, bool) {
 }
 
 impl<const W: usize> Fixed<W> {
-    const ZERO: Self = Self { words: [0; W], flags: 0 };
+    pub(crate) const ZERO: Self = Self { words: [0; W], flags: 0 };
 
     /// Adds `magnitude · 2^shift`, or takes it away.
     #[inline(always)]
-    fn add(&mut self, magnitude: u64, shift: u32, is_negative: bool) {
+    pub(crate) fn add(&mut self, magnitude: u64, shift: u32, is_negative: bool) {
         let (first, bit) = (shift as usize / 64, shift % 64);
         let low = magnitude << bit;
         let high = magnitude.unbounded_shr(64 - bit);
@@ -337,7 +334,7 @@ impl Leading {
     /// That of an integer in two's complement, by words of which these are, but for the sign in all bits, the first that is not zero, and two after it; and
     /// whether there is anything but zeros below. The first has this place.
     #[inline(always)]
-    fn of(words: [u64; 3], place: i32, below: bool, is_negative: bool, flags: u64) -> Self {
+    pub(crate) fn of(words: [u64; 3], place: i32, below: bool, is_negative: bool, flags: u64) -> Self {
         let mut words = [words[0], words[1], words[2], 0];
         let mut carry = is_negative && !below;
         for word in &mut words {
@@ -607,7 +604,7 @@ pub trait ExactElement: Element {
 }
 
 /// How items become floats that are summed.
-trait Terms<I, const N: usize, const W: usize> {
+pub(crate) trait Terms<I, const N: usize, const W: usize> {
     /// The sum's lowest bit is worth 2^LOW, and items have none below.
     const LOW: i32;
 
@@ -723,7 +720,7 @@ macro_rules! floats {
 }
 
 /// Items as they are.
-struct Alone;
+pub(crate) struct Alone;
 
 floats! {
     f16: [u64; 2] from 2 ^ -24, F32, 1 windows, 2 loads of 16, nothing f16::NEG_ZERO;
@@ -926,7 +923,7 @@ macro_rules! factors {
 }
 
 /// Products of pairs.
-struct Products;
+pub(crate) struct Products;
 
 /// Of `f64` with fewer digits than half of theirs, a product is one.
 macro_rules! single_products {

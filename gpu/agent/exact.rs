@@ -7,9 +7,11 @@
 //!   Warps add to them by atomics.
 //! - Blocks hand their sums over by [slots](crate::slot), and the last one adds them up, digit by digit.
 
-use super::{Exact, Fixed, INFINITE, Leading, MINUS_INFINITE, NAN, NOT_MINUS_ZERO, OfExactSum, Sum, Terms};
 use crate::fold::block_dim;
 use crate::input::{Input, OneByOne};
+use crate::op::exact::{
+    Exact, Fixed, INFINITE, Leading, MINUS_INFINITE, NAN, NOT_MINUS_ZERO, OfExactSum, Sum, Terms,
+};
 use crate::reduce::Arguments;
 use crate::segments::unrolled;
 use crate::slot;
@@ -189,7 +191,7 @@ impl<F: Float, const TERMS: usize> Steps<F, TERMS> {
 ///
 /// As for [`reduce`](crate::reduce::reduce).
 #[inline(always)]
-pub(super) unsafe fn reduce<
+pub(crate) unsafe fn reduce<
     T: Terms<P::Item, N, W>,
     O: OfExactSum<P::Item, Accumulator = Fixed<W>>,
     P: Input,
@@ -513,7 +515,7 @@ impl<const W: usize> Digits<W> {
 impl<const W: usize> Fixed<W> {
     /// The sum that was [put](Digits::put) into a slot; none while that is not full.
     #[cfg(not(target_arch = "nvptx64"))]
-    pub(super) fn of_slot(word: impl Fn(usize) -> u64) -> Option<Self> {
+    pub(crate) fn of_slot(word: impl Fn(usize) -> u64) -> Option<Self> {
         let header = word(0);
         let [flags, sign, start, count] = (header as u32).to_le_bytes().map(usize::from);
         let written = if Digits::<W>::IS_SHORT { count } else { count.max(Digits::<W>::FIRST as usize - 1) };
@@ -987,8 +989,8 @@ fn magnitude(value: impl Float) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Alone;
     use super::*;
+    use crate::op::exact::Alone;
     use core::fmt::Debug;
 
     /// The most items of the most that they may be, of one sign, between two emptyings: no window leaves its binade, and no integer its range.

@@ -3,8 +3,8 @@
 //! A block is summed by as many windows as did for the one before; where they leave something, by five, then by seven, and where these are too few, and for
 //! infinities, NaN and what has no window above it, items are added bit by bit, into words with room for what they carry over.
 
-use super::{Fixed, NOT_MINUS_ZERO, Sum, Terms};
-use crate::cpu::Source;
+use super::Source;
+use crate::op::exact::{Fixed, NOT_MINUS_ZERO, Sum, Terms};
 use core::mem::MaybeUninit;
 
 /// Bits between the largest item and a window's first, and between one window's and the next.
@@ -17,7 +17,7 @@ const MOST_WORDS: usize = 67;
 /// Lanes of a block, rows of them that are summed at a time, and items.
 const LANES: usize = 64;
 const ROWS: usize = 4;
-pub(super) const BLOCK: usize = 2048;
+pub(crate) const BLOCK: usize = 2048;
 
 /// Words of 32 bits that carry nothing over, of up to so many items.
 struct Loose {
@@ -73,7 +73,7 @@ const RETRY: usize = 16;
 
 /// Adds up items.
 #[inline(always)]
-pub(super) fn sum_of<
+pub(crate) fn sum_of<
     T: Terms<S::Item, N, W>,
     S: Source,
     const N: usize,
