@@ -1,31 +1,50 @@
-//! The sum of items side by side on a CPU: blocks of them, in SIMD registers.
+//! Exact sums on a CPU: blocks of 2,048 items in SIMD registers.
 //!
-//! A block is summed by as many windows as did for the one before; where they leave something, by five, then by seven, and where these are too few, and for
-//! infinities, NaN and what has no window above it, items are added bit by bit, into words with room for what they carry over.
+//! A block is summed by windows (see [`op::exact`](crate::op::exact)): each of 64 lanes has its own, of 32 items. What the
+//! lanes' windows were moved by is added up, and comes to the sum in one addition a window.
+//!
+//! ```text
+//! windows = as many, and as high, as for the block before
+//! repeat:
+//!     sum the block by these windows
+//!     if all items fit and no remainder is left: add what windows were moved by; done
+//!     if the first window is not the one for the largest item: make it so
+//!     else: take more windows, five, then seven
+//! add the block bit by bit, if seven windows are too few, or for NaN, infinities and items above 2^1000
+//! ```
 
 use super::Source;
-use crate::op::exact::{Fixed, NOT_MINUS_ZERO, Sum, Terms};
+use crate::op::exact::{Fixed, Integer, NOT_MINUS_ZERO, Sum, Terms};
 use core::mem::MaybeUninit;
 
-/// Bits between the largest item and a window's first, and between one window's and the next.
+/// A window 1.5 · 2^P takes items below 2^(P − HEADROOM).
 const HEADROOM: i32 = 7;
+/// The exponent of a window minus that of the next.
 const STEP: i32 = 45;
 
-/// Words of the longest sum.
+/// The largest biased exponent of items that windows take.
+const MOST_EXPONENT: i64 = 1023 + 1000;
+
+/// Words of the longest sum, that of `f64` products.
 const MOST_WORDS: usize = 67;
 
-/// Lanes of a block, rows of them that are summed at a time, and items.
+/// Lanes of a block.
 const LANES: usize = 64;
+/// Items that a lane takes while its windows are in registers.
 const ROWS: usize = 4;
-pub(crate) const BLOCK: usize = 2048;
+/// Items of a block.
+const BLOCK: usize = 2048;
 
-/// Words of 32 bits that carry nothing over, of up to so many items.
-struct Loose {
-    words: [i64; 2 * MOST_WORDS + 2],
+/// A sum in carry-save form: digits of 32 bits, each in a word of 64 that holds the carries of [`LOOSE`] items.
+struct CarrySave {
+    digits: [i64; 2 * MOST_WORDS + 2],
     flags: u64,
 }
 
-impl Sum for Loose {
+/// Items between two times that carries are propagated.
+const LOOSE: usize = 1024;
+
+impl Sum for CarrySave {
     #[inline(always)]
     fn add_scaled(&mut self, magnitude: u64, shift: i32, is_negative: bool) {
         let (magnitude, shift) = if shift < 0 {
@@ -34,9 +53,10 @@ impl Sum for Loose {
             (magnitude, shift as u32)
         };
         let value = if is_negative { -(magnitude as i64) } else { magnitude as i64 };
-        let (word, bit) = (shift as usize / 32, shift % 32);
-        // Less than 2^32, and than 2^52; of a product's two parts, no two of these to a word. 2^10 times it is less than 2^63. (There are words for all shifts.)
-        if let Some([low, high]) = self.words.get_mut(word..word + 2) {
+        let (digit, bit) = (shift as usize / 32, shift % 32);
+        // Less than 2^32 comes to the lower digit, and less than 2^52 to the upper; 2^10 times that is less than 2^63.
+        // (The two parts of a product have no digit in common.) There is a digit for every shift.
+        if let Some([low, high]) = self.digits.get_mut(digit..digit + 2) {
             *low += value << bit & 0xffff_ffff;
             *high += value >> (32 - bit);
         }
@@ -48,38 +68,21 @@ impl Sum for Loose {
     }
 }
 
-impl Loose {
-    fn add_to<const W: usize>(&self, sum: &mut Fixed<W>) {
-        sum.flags |= self.flags;
-        for (word, &value) in self.words.iter().enumerate().filter(|&(_, &value)| value != 0) {
-            sum.add(value.unsigned_abs(), 32 * word as u32, value < 0);
-        }
-    }
-}
-
-const LOOSE: usize = 1024;
-
-/// By which windows a block is summed: those that did for the one before.
+/// By which windows a block is summed: those that did for the block before.
 #[derive(Clone, Copy)]
 struct Guess {
-    /// The first one's exponent.
+    /// The first window's exponent.
     high: i32,
-    /// How many of them: the least, five, seven; or bit by bit.
+    /// Which number of windows: 0 for the fewest, 1 for five, 2 for seven; 3 for bit by bit.
     level: u32,
 }
 
-/// A block after which fewer windows are tried again.
+/// Blocks after which the fewest windows are tried again.
 const RETRY: usize = 16;
 
-/// Adds up items.
+/// The sum of items of N terms; WINDOWS is the number of windows tried first.
 #[inline(always)]
-pub(crate) fn sum_of<
-    T: Terms<S::Item, N, W>,
-    S: Source,
-    const N: usize,
-    const W: usize,
-    const WINDOWS: usize,
->(
+pub(crate) fn sum_of<S: Source<Item: Terms<N>>, const N: usize, const W: usize, const WINDOWS: usize>(
     items: S,
 ) -> Fixed<W> {
     let mut sum = Fixed::ZERO;
@@ -89,7 +92,7 @@ pub(crate) fn sum_of<
         let end = items.len().min(start + BLOCK);
         // SAFETY: it lies within the items.
         let block = unsafe { items.part(start..end) };
-        // What is read a block later.
+        // The items that are read a block later.
         let prefetch = |first: usize| {
             let first = end + first;
             if first < items.len() {
@@ -101,28 +104,28 @@ pub(crate) fn sum_of<
         }
         if block.len() == BLOCK {
             // SAFETY: it is below the block's length.
-            let terms = |index| T::terms(unsafe { block.get(index) });
-            add_block::<T, S, N, W, WINDOWS>(&mut sum, block, BLOCK, terms, prefetch, &mut guess);
+            let terms = |index| unsafe { block.get(index) }.terms();
+            add_block::<S, N, W, WINDOWS>(&mut sum, block, BLOCK, terms, prefetch, &mut guess);
         } else {
             let mut terms = [const { MaybeUninit::<[f64; N]>::uninit() }; BLOCK];
             let len = block.len().next_multiple_of(ROWS * LANES);
             for (index, place) in terms[..len].iter_mut().enumerate() {
                 // SAFETY: as above.
-                let of_item = || T::terms(unsafe { block.get(index) });
+                let of_item = || unsafe { block.get(index) }.terms();
                 place.write(if index < block.len() { of_item() } else { [0.0; N] });
             }
             // SAFETY: written above.
             let terms = |index: usize| unsafe { terms[index].assume_init() };
-            add_block::<T, S, N, W, WINDOWS>(&mut sum, block, len, terms, prefetch, &mut guess);
+            add_block::<S, N, W, WINDOWS>(&mut sum, block, len, terms, prefetch, &mut guess);
         }
         start = end;
     }
     sum
 }
 
-/// Adds a block's items, of which these are the terms, zeros after the last.
+/// Adds a block, whose items have these terms; zeros follow the last item, up to `len`.
 #[inline(always)]
-fn add_block<T: Terms<S::Item, N, W>, S: Source, const N: usize, const W: usize, const WINDOWS: usize>(
+fn add_block<S: Source<Item: Terms<N>>, const N: usize, const W: usize, const WINDOWS: usize>(
     sum: &mut Fixed<W>,
     block: S,
     len: usize,
@@ -130,12 +133,12 @@ fn add_block<T: Terms<S::Item, N, W>, S: Source, const N: usize, const W: usize,
     prefetch: impl Fn(usize) + Copy,
     guess: &mut Guess,
 ) {
-    // SAFETY: whoever calls it has an index below the block's length.
+    // SAFETY: called with indices below the block's length.
     let item = |index: usize| unsafe { block.get(index) };
-    // (Of most items it is known when this is compiled, and there is no such loop.)
+    // For most item types the answer is a constant, and this loop is not compiled.
     let mut is_exact = true;
     for index in 0..block.len() {
-        is_exact &= T::is_exact(item(index), T::terms(item(index)));
+        is_exact &= item(index).is_exact(item(index).terms());
     }
     if is_exact && guess.level < 3 {
         let mut most = 0;
@@ -145,54 +148,57 @@ fn add_block<T: Terms<S::Item, N, W>, S: Source, const N: usize, const W: usize,
             }
             guess.high = high_for(most);
         }
-        let first = guess.level;
-        let mut turn = first;
-        while turn < 3 {
-            let (of_block, is_all) = match turn {
-                0 => try_windows::<WINDOWS, W, N>(sum, len, terms, prefetch, guess.high, T::LOW),
-                1 => try_windows::<5, W, N>(sum, len, terms, prefetch, guess.high, T::LOW),
-                _ => try_windows::<7, W, N>(sum, len, terms, prefetch, guess.high, T::LOW),
+        let mut level = guess.level;
+        while level < 3 {
+            let (of_block, is_all) = match level {
+                0 => try_windows::<WINDOWS, W, N>(sum, len, terms, prefetch, guess.high, S::Item::LOW),
+                1 => try_windows::<5, W, N>(sum, len, terms, prefetch, guess.high, S::Item::LOW),
+                _ => try_windows::<7, W, N>(sum, len, terms, prefetch, guess.high, S::Item::LOW),
             };
             if is_all {
-                guess.level = turn;
+                guess.level = level;
                 return;
             }
             most = of_block;
             if most == 0 {
-                // Zeros alone.
-                let plus = (0..block.len()).any(|index| T::terms(item(index))[0].to_bits() == 0);
+                // All items are zeros.
+                let plus = (0..block.len()).any(|index| item(index).terms()[0].to_bits() == 0);
                 sum.flags |= if plus { NOT_MINUS_ZERO } else { 0 };
                 return;
             }
-            if most >> 52 > 1023 + 1000 {
+            if most >> 52 > MOST_EXPONENT {
                 break;
             }
-            // The same number of windows, where the largest item would have them; or more.
+            // More windows, if the first one was that of the largest item already.
             let high = high_for(most);
-            turn += u32::from(guess.high == high);
+            level += u32::from(guess.high == high);
             guess.high = high;
         }
-        // What is infinite, or NaN, or so large, is an exception; the rest is not.
-        if turn == 3 {
+        // Later blocks try windows again after NaN, infinities or items above 2^1000, which are rare.
+        if level == 3 {
             guess.level = 3;
         }
     }
     for first in (0..block.len()).step_by(LOOSE) {
-        let mut loose = Loose { words: [0; 2 * MOST_WORDS + 2], flags: 0 };
+        let mut loose = CarrySave { digits: [0; 2 * MOST_WORDS + 2], flags: 0 };
         for index in first..block.len().min(first + LOOSE) {
-            T::add(&mut loose, item(index));
+            item(index).add_to(&mut loose);
         }
-        loose.add_to(sum);
+        sum.flags |= loose.flags;
+        for (digit, &value) in loose.digits.iter().enumerate().filter(|&(_, &value)| value != 0) {
+            sum.add(value.unsigned_abs(), 32 * digit as u32, value < 0);
+        }
     }
 }
 
-/// The first window's exponent where this is the largest magnitude, as an integer.
+/// The first window's exponent if the largest magnitude has these bits.
 #[inline(always)]
 fn high_for(most: i64) -> i32 {
     ((most >> 52) as i32 - 1023 + 1 + HEADROOM).min(1023)
 }
 
-/// Adds a block's terms if so many windows take all of them. Returns the largest magnitude, as an integer, and whether they have.
+/// Adds a block's terms if WINDOWS windows take all of them; `len` is a multiple of [`ROWS`] · [`LANES`]. Returns the bits
+/// of the largest magnitude, and whether the terms were added. Zeros alone are not.
 #[inline(always)]
 fn try_windows<const WINDOWS: usize, const W: usize, const N: usize>(
     sum: &mut Fixed<W>,
@@ -202,86 +208,77 @@ fn try_windows<const WINDOWS: usize, const W: usize, const N: usize>(
     high: i32,
     low: i32,
 ) -> (i64, bool) {
-    let moved = Moved::<WINDOWS>::of(len, terms, prefetch, high);
-    let is_all = moved.is_all();
-    if is_all {
-        moved.add_to(sum, low);
-    }
-    (moved.most, is_all)
-}
-
-/// What the items of a block have moved windows by.
-struct Moved<const WINDOWS: usize> {
-    /// The first window's exponent.
-    high: i32,
-    by: [i64; WINDOWS],
-    /// The largest magnitude, as an integer, and whether items had bits below the windows.
-    most: i64,
-    has_rest: bool,
-}
-
-impl<const WINDOWS: usize> Moved<WINDOWS> {
-    /// That of terms, of which there is a multiple of [`ROWS`] · [`LANES`].
-    #[inline(always)]
-    fn of<const N: usize>(
-        len: usize,
-        terms: impl Fn(usize) -> [f64; N],
-        prefetch: impl Fn(usize),
-        high: i32,
-    ) -> Self {
-        let high = high.max(STEP * (WINDOWS as i32 - 1) - 1022);
-        let windows: [f64; WINDOWS] = core::array::from_fn(|window| {
-            f64::from_bits(((1023 + high - STEP * window as i32) as u64) << 52 | 1 << 51)
-        });
-        let mut all = windows.map(|window| [window; LANES]);
-        let mut most = [0i64; LANES];
-        let mut rest = [0u64; LANES];
-        for first in (0..len).step_by(ROWS * LANES) {
-            prefetch(first);
-            for lane in 0..LANES {
-                let mut held: [f64; WINDOWS] = core::array::from_fn(|window| all[window][lane]);
-                let (mut most_of_lane, mut rest_of_lane) = (most[lane], rest[lane]);
-                for row in 0..ROWS {
-                    let terms = terms(first + row * LANES + lane);
-                    most_of_lane = most_of_lane.max(terms[0].to_bits() as i64 & i64::MAX);
-                    for (term, mut x) in terms.into_iter().enumerate() {
-                        // Of what is so much less, there is nothing in the first window.
-                        for held in &mut held[term..] {
-                            let next = *held + x;
-                            x -= next - *held;
-                            *held = next;
-                        }
-                        rest_of_lane |= x.to_bits() << 1;
+    let high = high.max(STEP * (WINDOWS as i32 - 1) - 1022);
+    let windows: [f64; WINDOWS] = core::array::from_fn(|window| {
+        f64::from_bits(((1023 + high - STEP * window as i32) as u64) << 52 | 1 << 51)
+    });
+    let mut all = windows.map(|window| [window; LANES]);
+    let mut most = [0i64; LANES];
+    let mut rest = [0u64; LANES];
+    for first in (0..len).step_by(ROWS * LANES) {
+        prefetch(first);
+        for lane in 0..LANES {
+            let mut held: [f64; WINDOWS] = core::array::from_fn(|window| all[window][lane]);
+            let (mut most_of_lane, mut rest_of_lane) = (most[lane], rest[lane]);
+            for row in 0..ROWS {
+                let terms = terms(first + row * LANES + lane);
+                most_of_lane = most_of_lane.max(terms[0].to_bits() as i64 & i64::MAX);
+                for (term, mut x) in terms.into_iter().enumerate() {
+                    // A second term is too small for the first window.
+                    for held in &mut held[term..] {
+                        let next = *held + x;
+                        x -= next - *held;
+                        *held = next;
                     }
+                    rest_of_lane |= x.to_bits() << 1;
                 }
-                for window in 0..WINDOWS {
-                    all[window][lane] = held[window];
-                }
-                (most[lane], rest[lane]) = (most_of_lane, rest_of_lane);
             }
+            for window in 0..WINDOWS {
+                all[window][lane] = held[window];
+            }
+            (most[lane], rest[lane]) = (most_of_lane, rest_of_lane);
         }
-        let mut by = [0; WINDOWS];
-        for window in 0..WINDOWS {
-            // In one binade, numbers are as far apart as their bits.
-            let apart = |all: &f64| all.to_bits().wrapping_sub(windows[window].to_bits()) as i64;
-            by[window] = all[window].iter().map(apart).fold(0, i64::wrapping_add);
-        }
-        let most = most.into_iter().fold(0, i64::max);
-        Self { high, by, most, has_rest: rest.into_iter().fold(0, |all, rest| all | rest) != 0 }
     }
+    // How far the lanes' windows were moved, in units of the last bit: within a binade, numbers are as far apart as their
+    // bits.
+    let mut moved = [0; WINDOWS];
+    for window in 0..WINDOWS {
+        let apart = |all: &f64| all.to_bits().wrapping_sub(windows[window].to_bits()) as i64;
+        moved[window] = all[window].iter().map(apart).fold(0, i64::wrapping_add);
+    }
+    let most = most.into_iter().fold(0, i64::max);
+    let has_rest = rest.into_iter().fold(0, |all, rest| all | rest) != 0;
+    if has_rest || most == 0 || most >> 52 > MOST_EXPONENT || high_for(most) > high {
+        return (most, false);
+    }
+    sum.flags |= NOT_MINUS_ZERO;
+    for (window, &moved) in moved.iter().enumerate() {
+        sum.add_scaled(moved.unsigned_abs(), high - STEP * window as i32 - 52 - low, moved < 0);
+    }
+    (most, true)
+}
 
-    /// Whether the windows have taken all, and some are no zeros.
-    #[inline(always)]
-    fn is_all(&self) -> bool {
-        !self.has_rest && self.most > 0 && self.most >> 52 <= 1023 + 1000 && high_for(self.most) <= self.high
+/// The sum of integers, modulo 2^128.
+#[inline(always)]
+pub(crate) fn sum_of_integers<S: Source<Item: Integer>>(items: S) -> i128 {
+    // SAFETY: called with indices in bounds.
+    let value = |index| unsafe { items.get(index) }.value();
+    if size_of::<S::Item>() > 8 {
+        return (0..items.len()).map(value).fold(0, i128::wrapping_add);
     }
-
-    #[inline(always)]
-    fn add_to<const W: usize>(&self, sum: &mut Fixed<W>, low: i32) {
-        sum.flags |= NOT_MINUS_ZERO;
-        for (window, &by) in self.by.iter().enumerate() {
-            let shift = self.high - STEP * window as i32 - 52 - low;
-            sum.add_scaled(by.unsigned_abs(), shift, by < 0);
+    let mut sum = 0;
+    let mut start = 0;
+    while start < items.len() {
+        let end = items.len().min(start + BLOCK);
+        // 64 bits hold a block's sum of lower halves, and of upper ones; they become SIMD.
+        let (mut low, mut high) = (0u64, 0i64);
+        for index in start..end {
+            let item = value(index);
+            low += u64::from(item as u32);
+            high += (item >> 32) as i64;
         }
+        sum += (i128::from(high) << 32) + i128::from(low);
+        start = end;
     }
+    sum
 }
