@@ -1,18 +1,27 @@
 //! The fold of a chunk on a CPU: SIMD lanes take the place of a block's threads.
 //!
-//! A **strip** is as many neighbouring accumulators of a row as stay close: in eight registers where there is AVX-512 and they are
-//! of 4 or 8 bytes, else in 4 or 8 KiB of memory. All rows of a chunk fold into a strip, and the strip folds pairwise, to one accumulator
-//! or to a few, its **heads**, before the next one begins: nothing but the chunk is read from memory. The heads of all strips are the
-//! upper part of the tree.
+//! The [plan](crate::plan) folds a chunk by columns: item i into accumulator i mod `row`, and then the row of
+//! accumulators pairwise. A **strip** is a part of the row that fits eight AVX-512 registers, for
+//! accumulators of 4 or 8 bytes; else 4 or 8 KiB of memory:
 //!
-//! Where an operator is exact, the order is of no account: [`Op::fold_items`] folds the items.
+//! ```text
+//! for each strip of the row:
+//!     fold that part of all the chunk's rows into the strip
+//!     fold the strip pairwise to one accumulator, or a few: its heads
+//! fold the heads of all strips pairwise
+//! ```
 //!
-//! Every operator and type is compiled here several times over, so loops are written to become little code. What is without SIMD is kept
-//! from being unrolled.
+//! So only the chunk is read from memory. `strips.rs` has the loops, `avx512.rs` the pairwise folds in
+//! registers.
 //!
-//! The loops are written for the compiler's vectoriser, which is exact: float operations keep their order. They have counts
-//! that it knows, of 64 and more, and indices: what is shorter it unrolls before it looks for vectors, and then finds poor
-//! ones (`f64` sums took twice the time with iterators).
+//! If an operator is exact, the order does not matter, and [`Op::fold_items`] folds the chunk. `exact.rs`
+//! does so for exact sums.
+//!
+//! Every operator and type is compiled here several times, so loops are written to become little code. Loops
+//! without SIMD are kept from being unrolled. SIMD is the work of the compiler's vectoriser, which keeps the
+//! order of float operations. It needs indices, and counts of 64 or more that it knows: it unrolls shorter
+//! loops before it looks for vectors, and then finds poor ones (`f64` sums took twice the time with
+//! iterators).
 #![allow(clippy::needless_range_loop)]
 
 #[cfg(target_arch = "x86_64")]
@@ -35,16 +44,16 @@ use core::ops::Range;
 use std::is_x86_feature_detected;
 use strips::{Fold, LONGEST_ROW_BYTES, Strip};
 
-/// A chunk of more bytes than a level 2 cache holds is read four rows at a time, each as it lies, and not by strips: of those
-/// processors foresee what they read next, and look for fewer pages.
+/// Bytes of a level 2 cache. Larger chunks are read by four whole rows at a time, not by strips: processors
+/// prefetch whole rows, and rows touch fewer pages at a time.
 const LEVEL_2: usize = 1 << 20;
 
-/// Items that are folded without SIMD sooner than it begins, and that are lifted together at a chunk's end; fewer than any row
-/// has.
+/// Up to so many items are folded without SIMD. It is at least a vector's number of items, and less than a
+/// row's.
 const FEW: usize = 16;
 
-/// Calls `each` with blocks of `N` items, the last of which may be short, and with the index of their first, until one returns
-/// false.
+/// Calls `each` with blocks of `N` items and the index of the first, until it returns false. The last may be
+/// shorter.
 #[inline(always)]
 pub(crate) fn for_each_block<const N: usize, S: Source>(items: S, mut each: impl FnMut(S, usize) -> bool) {
     let mut start = 0;
@@ -58,11 +67,11 @@ pub(crate) fn for_each_block<const N: usize, S: Source>(items: S, mut each: impl
     }
 }
 
-/// Folds a chunk whose rows have `row` items, a power of two from 32 to 16384, into its partial result; `first` is the
-/// index of its first item in the whole input. Of an exact operator a chunk may be anything, the whole input even.
+/// Folds a chunk into its partial result. Rows have `row` items, a power of two from 32 to 16384; `first` is
+/// the index of the chunk's first item in the input. For an exact operator a chunk may have any length.
 ///
-/// Compiled once for each instruction set, and once more without vectors, for a few items and for old processors. On a processor
-/// that has all three (Zen 5), the sum of 10^4 `f32` took 0.11 µs with AVX-512, 0.36 with AVX2, 0.49 with SSE2; the least of
+/// It is compiled once for each instruction set, and once without vectors for a few items. On one processor
+/// (Zen 5) the sum of 10^4 `f32` took 0.11 µs with AVX-512, 0.36 with AVX2, 0.49 with SSE2; the minimum of
 /// 10^4 `f64` 0.60, 1.49, 10.4.
 #[inline(always)]
 pub(crate) fn fold_chunk<O: Op<S::Item>, S: Source>(
@@ -95,7 +104,7 @@ pub(crate) fn fold_chunk<O: Op<S::Item>, S: Source>(
     fold.anywhere::<true>()
 }
 
-/// As [`fold_chunk`], by the folds that the operator's crate has compiled.
+/// As [`fold_chunk`], but calls the folds that the operator's crate has compiled, if it has.
 #[inline(always)]
 pub(crate) fn fold_by_table<O: Op<S::Item>, S: Source>(
     op: &O,
@@ -118,8 +127,9 @@ pub(crate) fn fold_by_table<O: Op<S::Item>, S: Source>(
     }
 }
 
-/// What is compiled for an operator and a source. The methods are the operator's, because a crate is compiled by the modules of
-/// its types, several at a time: functions of this module would all be compiled one after another.
+/// The functions that are compiled for an operator and a source. They are methods because rustc compiles a
+/// method with the module of its type, and modules in parallel. Functions of this module would be compiled
+/// one after another.
 trait Compiled<S: Source>: Op<S::Item> {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -142,7 +152,7 @@ trait Compiled<S: Source>: Op<S::Item> {
         }
     }
 
-    /// Whole rows first, as they lie in memory, into accumulators in a level 1 cache.
+    /// Folds whole rows first, in the order of memory, into a row of accumulators in the level 1 cache.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn avx512_by_rows(mut fold: Fold<'_, Self, S>) -> Self::Accumulator {
@@ -155,7 +165,7 @@ trait Compiled<S: Source>: Op<S::Item> {
                 && row <= fold.chunk.len()
         );
         for i in 0..row {
-            // SAFETY: a row has so many items, and there is room for so many accumulators.
+            // SAFETY: the chunk has a row of items, and there is room for as many accumulators.
             unsafe { above.add(i).write(fold.lift(i)) };
         }
         let mut at = row;
@@ -235,7 +245,7 @@ trait Compiled<S: Source>: Op<S::Item> {
 
 impl<O: Op<S::Item>, S: Source> Compiled<S> for O {}
 
-/// The instruction set that `fold_chunk` uses here.
+/// The instruction set that folds use on this processor.
 pub fn simd() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     if has_avx512() {
@@ -265,7 +275,8 @@ fn has_avx2() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
 }
 
-/// Folds one item after another, the first of which has the index given. Where not `VECTORS`, the loop is left as it is written.
+/// Folds one item after another; `first` is the index of the first. Without `VECTORS` the loop is compiled as
+/// written.
 #[inline(always)]
 pub(crate) fn fold_in_turn<const VECTORS: bool, O: Op<S::Item>, S: Source>(
     op: &O,
@@ -281,7 +292,7 @@ pub(crate) fn fold_in_turn<const VECTORS: bool, O: Op<S::Item>, S: Source>(
     all
 }
 
-/// A loop's variable of which the compiler knows nothing: it leaves a loop with one as it is.
+/// A loop's variable, hidden from the compiler, which neither unrolls nor vectorises the loop then.
 #[inline(always)]
 fn scalar(#[allow(unused_mut)] mut i: usize) -> usize {
     #[cfg(target_arch = "x86_64")]
@@ -292,29 +303,34 @@ fn scalar(#[allow(unused_mut)] mut i: usize) -> usize {
     i
 }
 
-/// An operator's folds over a source, by places in memory that are of their types: so that who cuts up an input, and hands it to
-/// threads, need not be compiled for each of them.
+/// An operator's folds over a source, by untyped pointers: the code that cuts an input into chunks for
+/// threads is compiled once for all of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Folds {
-    /// `fold_chunk`: by the operator, of a range of the source, the first of which has the index given, in rows of so
-    /// many items, to a place for the partial result.
+    /// Folds a chunk: `(op, source, range, first, row, partial)`.
+    ///
+    /// Folds a range of the source, in rows of `row` items, to `partial`. `first` is the index of its first
+    /// item.
     ///
     /// # Safety
     ///
-    /// They are of the operator's and the source's types, the range lies within the source, and the place may be written.
+    /// The pointers are to values of the operator's and the source's types, the range lies within the source,
+    /// and `partial` may be written.
     pub chunk: unsafe fn(*const (), *const (), Range<usize>, u64, usize, *mut ()),
 
-    /// By the operator, of so many partial results, to a place for the accumulator of all: result i goes into the accumulator i
-    /// modulo [`PARTIALS`], and these fold pairwise.
+    /// Folds partial results: `(op, partials, count, all)`.
+    ///
+    /// Partial result i goes into accumulator i mod [`PARTIALS`], and these fold pairwise, to `all`.
     ///
     /// # Safety
     ///
-    /// They are of the operator's types, there are so many, and the place may be written.
+    /// The pointers are to values of the operator's types, there are `count` partial results, and `all` may
+    /// be written.
     pub partials: unsafe fn(*const (), *const (), usize, *mut ()),
 }
 
 impl Folds {
-    /// Those of an operator and a source.
+    /// The folds of an operator and a source.
     pub const fn of<O: Op<S::Item>, S: Source>() -> Self {
         Self { chunk: <O as Compiled<S>>::chunk, partials: <O as Compiled<S>>::partials }
     }

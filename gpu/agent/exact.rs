@@ -1,11 +1,12 @@
 //! Exact sums on a GPU: what a block does for a chunk, and what the last block does with the chunks' sums.
 //!
-//! - A thread sums a **tile** at a time, the items of up to four loads that it has in flight, by windows in registers
-//!   ([`windows`]). All lanes of a warp have the same windows ([`thread`] chooses them). If they take all items of all
-//!   lanes, what each window was moved by is added to an integer in a register.
-//! - A block's sum is in shared memory: **digits** of 32 bits, each with room for the carries of 2^31 additions
-//!   ([`digits`]). Warps add to them by atomics. Carries are propagated once, in the end.
-//! - Blocks hand their sums over in [slots](crate::slot). The last block adds them up digit by digit, and rounds.
+//! - A thread sums a **tile** at a time, the items of up to four loads that it has in flight, by windows in
+//!   registers ([`windows`]). All lanes of a warp have the same windows ([`thread`] chooses them). If they
+//!   take all items of all lanes, what each window was moved by is added to an integer in a register.
+//! - A block's sum is in shared memory: **digits** of 32 bits, each with room for the carries of 2^31
+//!   additions ([`digits`]). Warps add to them by atomics. Carries are propagated once, in the end.
+//! - Blocks hand their sums over in [slots](crate::slot). The last block adds them up digit by digit, and
+//!   rounds.
 //!
 //! ```text
 //! for each tile of the chunk:

@@ -1,12 +1,16 @@
+//! Pairwise folds of accumulators in AVX-512 registers, neighbours first. `W` accumulators of 4 or 8 bytes
+//! are a vector.
+//!
+//! Intrinsics only move accumulators. The vectoriser's own shuffles took two to three times as long: it keeps
+//! every level of the tree in order, by permutations across whole vectors, and splits short levels. Here a
+//! level leaves results in any order that pairs the right neighbours in the next one.
+
 use crate::op::Op;
 use core::arch::asm;
 use core::arch::x86_64::*;
 use core::mem::transmute_copy;
 
-/// Folds eight vectors of `W` accumulators, of 4 or 8 bytes each, pairwise, neighbours first, to one.
-///
-/// By intrinsics, which only move accumulators. The vectoriser's own shuffles took two to three times as long: it has
-/// every level in order, by permutations through whole vectors, and takes short levels apart.
+/// Folds eight vectors to one.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn fold_strip<O: Op<I>, I: Copy + 'static, const N: usize, const W: usize>(
@@ -31,8 +35,7 @@ pub fn fold_strip<O: Op<I>, I: Copy + 'static, const N: usize, const W: usize>(
     unsafe { transmute_copy(&all) }
 }
 
-/// Folds a vector, or four, pairwise, neighbours first. What is below four vectors' tree is the same for each, so that they
-/// share it, side by side.
+/// Folds a vector, or four, to one accumulator.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn fold_heads<O: Op<I>, I: Copy + 'static, const W: usize>(
@@ -71,7 +74,7 @@ pub fn fold_heads<O: Op<I>, I: Copy + 'static, const W: usize>(
     unsafe { transmute_copy(&all) }
 }
 
-/// The accumulators of a vector from place `by` on, and identities after them.
+/// The accumulators of a vector from index `by` on, followed by identities.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn shift<O: Op<I>, I: Copy + 'static, const W: usize>(
@@ -90,8 +93,8 @@ pub fn shift<O: Op<I>, I: Copy + 'static, const W: usize>(
     unsafe { transmute_copy(&shifted) }
 }
 
-/// Combines the even places of two vectors with the odd ones: those within lanes of 16 bytes, which leaves results of both
-/// in each lane, or the even lanes with the odd ones.
+/// Combines neighbours of two vectors. WITHIN: the even accumulators with the odd ones of each 16-byte lane,
+/// which then has results of both vectors. Else: the even lanes with the odd ones.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn fold_pairs<O: Op<I>, I: Copy + 'static, const W: usize, const WITHIN: bool>(
@@ -119,8 +122,7 @@ fn fold_pairs<O: Op<I>, I: Copy + 'static, const W: usize, const WITHIN: bool>(
     unsafe { transmute_copy(&odd) }
 }
 
-/// The same vector, of which the compiler knows nothing: it would see through the shuffle, and shuffle 16 bytes at a
-/// time instead.
+/// The vector, hidden from the compiler, which would else replace the shuffle by shuffles of 16 bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn opaque(mut vector: __m512d) -> __m512d {

@@ -1,7 +1,7 @@
 //! Exact sums on a CPU: blocks of 2,048 items in SIMD registers.
 //!
-//! A block is summed by windows (see [`op::exact`](crate::op::exact)): each of 64 lanes has its own, of 32 items. What the
-//! lanes' windows were moved by is added up, and comes to the sum in one addition a window.
+//! A block is summed by windows (see [`op::exact`](crate::op::exact)): each of 64 lanes has its own, of 32
+//! items. What the lanes' windows were moved by is added up, and comes to the sum in one addition a window.
 //!
 //! ```text
 //! windows = as many, and as high, as for the block before
@@ -35,7 +35,8 @@ const ROWS: usize = 4;
 /// Items of a block.
 const BLOCK: usize = 2048;
 
-/// A sum in carry-save form: digits of 32 bits, each in a word of 64 that holds the carries of [`LOOSE`] items.
+/// A sum in carry-save form: digits of 32 bits, each in a word of 64 that holds the carries of [`LOOSE`]
+/// items.
 struct CarrySave {
     digits: [i64; 2 * MOST_WORDS + 2],
     flags: u64,
@@ -54,8 +55,8 @@ impl Sum for CarrySave {
         };
         let value = if is_negative { -(magnitude as i64) } else { magnitude as i64 };
         let (digit, bit) = (shift as usize / 32, shift % 32);
-        // Less than 2^32 comes to the lower digit, and less than 2^52 to the upper; 2^10 times that is less than 2^63.
-        // (The two parts of a product have no digit in common.) There is a digit for every shift.
+        // Less than 2^32 comes to the lower digit, and less than 2^52 to the upper; 2^10 times that is less
+        // than 2^63. (The two parts of a product have no digit in common.) There is a digit for every shift.
         if let Some([low, high]) = self.digits.get_mut(digit..digit + 2) {
             *low += value << bit & 0xffff_ffff;
             *high += value >> (32 - bit);
@@ -197,8 +198,8 @@ fn high_for(most: i64) -> i32 {
     ((most >> 52) as i32 - 1023 + 1 + HEADROOM).min(1023)
 }
 
-/// Adds a block's terms if WINDOWS windows take all of them; `len` is a multiple of [`ROWS`] · [`LANES`]. Returns the bits
-/// of the largest magnitude, and whether the terms were added. Zeros alone are not.
+/// Adds a block's terms if WINDOWS windows take all of them; `len` is a multiple of [`ROWS`] · [`LANES`].
+/// Returns the bits of the largest magnitude, and whether the terms were added. Zeros alone are not.
 #[inline(always)]
 fn try_windows<const WINDOWS: usize, const W: usize, const N: usize>(
     sum: &mut Fixed<W>,
@@ -239,8 +240,8 @@ fn try_windows<const WINDOWS: usize, const W: usize, const N: usize>(
             (most[lane], rest[lane]) = (most_of_lane, rest_of_lane);
         }
     }
-    // How far the lanes' windows were moved, in units of the last bit: within a binade, numbers are as far apart as their
-    // bits.
+    // How far the lanes' windows were moved, in units of the last bit: within a binade, numbers are as far
+    // apart as their bits.
     let mut moved = [0; WINDOWS];
     for window in 0..WINDOWS {
         let apart = |all: &f64| all.to_bits().wrapping_sub(windows[window].to_bits()) as i64;

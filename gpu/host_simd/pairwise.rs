@@ -1,24 +1,28 @@
+//! A pairwise fold of accumulators that come one after another.
+
 use crate::op::Op;
 use core::mem::MaybeUninit;
 
-/// A tree of accumulators that come one after another, pairwise, neighbours first; what is missing of it are identities.
+/// Folds accumulators that come one after another pairwise, neighbours first.
+///
+/// It is the tree of a power of two of accumulators, whose missing ones are identities.
 #[derive(Clone, Debug)]
 pub struct Pairwise<A: Copy> {
-    /// The trees that wait for their neighbours: the longest first, one for each bit of their number.
+    /// Whole trees that wait for their neighbours, the longest first: one for each bit of `count`.
     waiting: [MaybeUninit<A>; 32],
     depth: usize,
     count: usize,
 }
 
 impl<A: Copy> Pairwise<A> {
-    /// One of none.
+    /// A tree of no accumulators.
     #[inline(always)]
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         Self { waiting: [const { MaybeUninit::uninit() }; 32], depth: 0, count: 0 }
     }
 
-    /// Adds the next, of which there are fewer than 2^32.
+    /// Adds the next accumulator, at most 2^32 − 1 in all.
     #[inline(always)]
     pub fn push<O: Op<I, Accumulator = A>, I: Copy + 'static>(&mut self, op: &O, mut tree: A) {
         let mut pairs = self.count;
@@ -33,7 +37,7 @@ impl<A: Copy> Pairwise<A> {
         self.count += 1;
     }
 
-    /// The accumulator of all.
+    /// The fold of all accumulators; the identity if there are none.
     #[inline(always)]
     pub fn finish<O: Op<I, Accumulator = A>, I: Copy + 'static>(mut self, op: &O) -> A {
         let mut all = op.identity();

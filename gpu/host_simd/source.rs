@@ -1,4 +1,4 @@
-//! What is folded on a CPU: items at indices.
+//! What a CPU folds: slices, and pairs of slices.
 
 use super::Folds;
 use crate::op::Op;
@@ -6,16 +6,16 @@ use bytemuck::NoUninit;
 use core::array;
 use core::ops::Range;
 
-/// What is folded on a CPU: items at indices.
+/// What a CPU folds: items at indices.
 pub trait Source: Copy + Send + Sync + sealed::Sealed {
-    /// What is at an index.
+    /// The type of the items.
     type Item: Copy + 'static;
 
     /// No items.
     #[doc(hidden)]
     fn none() -> Self;
 
-    /// Items.
+    /// The number of items.
     fn len(self) -> usize;
 
     /// Whether there are no items.
@@ -30,54 +30,48 @@ pub trait Source: Copy + Send + Sync + sealed::Sealed {
     /// It lies within `0..len()`.
     unsafe fn part(self, range: Range<usize>) -> Self;
 
-    /// The item at an index. Not checked: a loop with a way out is not vectorised.
+    /// The item at an index. It is not checked: a loop that may panic is not vectorised.
     ///
     /// # Safety
     ///
     /// `index` is less than `len()`.
     unsafe fn get(self, index: usize) -> Self::Item;
 
-    /// Asks for the cache lines of a range that is read soon, wherever it ends.
+    /// Prefetches the cache lines of a range, which may end beyond the items.
     fn prefetch(self, range: Range<usize>);
 
-    /// Bytes of the boundary on which places for items lie: a cache line, or the items' alignment if that is more.
+    /// The alignment of memory for gathered items: a cache line, or the items' alignment if that is more.
     #[doc(hidden)]
     const BOUNDARY: usize;
 
-    /// Bytes of a place for so many items: a multiple of [`BOUNDARY`](Self::BOUNDARY).
+    /// Bytes of memory for gathered items, a multiple of [`BOUNDARY`](Self::BOUNDARY).
     #[doc(hidden)]
     fn room(items: usize) -> usize;
 
-    /// Copies columns to places, `pitch` bytes from one to the next: of each, so many items, each `stride` items after
-    /// the one before. The first column's first item is that at `first`, and the columns lie side by side.
+    /// Copies neighbouring columns, `rows` items of each, to memory: column c to `to` + c · `pitch` bytes.
+    /// The first column begins at index `at`; a column's items are `stride` items apart.
     ///
     /// # Safety
     ///
-    /// The items are there, and the places have [`room`](Self::room) for them, on a [`BOUNDARY`](Self::BOUNDARY) each.
+    /// The items exist. Each column has [`room`](Self::room) for its items, aligned to
+    /// [`BOUNDARY`](Self::BOUNDARY).
     #[doc(hidden)]
-    unsafe fn gather(
-        self,
-        first: usize,
-        stride: usize,
-        items: usize,
-        columns: usize,
-        places: *mut u8,
-        pitch: usize,
-    );
+    unsafe fn gather(self, at: usize, stride: usize, rows: usize, columns: usize, to: *mut u8, pitch: usize);
 
-    /// The items that have been copied to a place.
+    /// The items of a column that was [gathered](Self::gather).
     ///
     /// # Safety
     ///
-    /// By [`gather`](Self::gather), as many; and the place stays as long as this is used.
+    /// As many items were gathered to `place`, which outlives their use.
     #[doc(hidden)]
     unsafe fn gathered(place: *const u8, items: usize) -> Self;
 
-    /// An operator's folds over such a source: those that its crate has compiled, if it has any for it.
+    /// An operator's folds over this type of source, those that the operator's crate has compiled if it has
+    /// any.
     #[inline(always)]
     fn folds<O: Op<Self::Item>>() -> Folds {
-        // Of a constant condition, the other branch is not compiled. (A pair is not plain, so that there is one source for items of a
-        // type: the folds are for this one.)
+        // The condition is constant, so one branch is compiled. (There is one type of source for items of a
+        // type, and the table's folds are for it: a pair is not plain, so there are no slices of pairs.)
         if const { O::ON_CPU.is_some() } {
             const { O::ON_CPU }.map_or_else(|| unreachable!(), |compiled| compiled.folds())
         } else {
@@ -137,38 +131,29 @@ impl<T: NoUninit + Send + Sync> Source for &[T] {
         (items * size_of::<T>()).next_multiple_of(Self::BOUNDARY)
     }
 
-    unsafe fn gather(
-        self,
-        first: usize,
-        stride: usize,
-        items: usize,
-        columns: usize,
-        places: *mut u8,
-        pitch: usize,
-    ) {
-        let from = |item: usize, column: usize| self.as_ptr().wrapping_add(first + item * stride + column);
-        let to =
-            |item: usize, column: usize| places.wrapping_add(column * pitch).cast::<T>().wrapping_add(item);
-        let (whole_items, whole_columns) = (items / TILE * TILE, columns / TILE * TILE);
+    unsafe fn gather(self, at: usize, stride: usize, rows: usize, columns: usize, to: *mut u8, pitch: usize) {
+        let source = |row: usize, column: usize| self.as_ptr().wrapping_add(at + row * stride + column);
+        let place = |row: usize, column: usize| to.wrapping_add(column * pitch).cast::<T>().wrapping_add(row);
+        let (whole_rows, whole_columns) = (rows / TILE * TILE, columns / TILE * TILE);
         // SAFETY: as the caller vouches.
         unsafe {
-            for item in (0..whole_items).step_by(TILE) {
+            for row in (0..whole_rows).step_by(TILE) {
                 for column in (0..whole_columns).step_by(TILE) {
-                    let rows: [[T; TILE]; TILE] =
-                        array::from_fn(|row| from(item + row, column).cast::<[T; TILE]>().read());
-                    for place in 0..TILE {
-                        to(item, column + place).cast::<[T; TILE]>().write(rows.map(|row| row[place]));
+                    let tile: [[T; TILE]; TILE] =
+                        array::from_fn(|next| source(row + next, column).cast::<[T; TILE]>().read());
+                    for next in 0..TILE {
+                        place(row, column + next).cast::<[T; TILE]>().write(tile.map(|row| row[next]));
                     }
                 }
                 for column in whole_columns..columns {
-                    for item in item..item + TILE {
-                        to(item, column).write(from(item, column).read());
+                    for row in row..row + TILE {
+                        place(row, column).write(source(row, column).read());
                     }
                 }
             }
-            for item in whole_items..items {
+            for row in whole_rows..rows {
                 for column in 0..columns {
-                    to(item, column).write(from(item, column).read());
+                    place(row, column).write(source(row, column).read());
                 }
             }
         }
@@ -217,19 +202,11 @@ impl<A: Source, B: Source> Source for (A, B) {
         (second_at::<A, B>(items) + B::room(items)).next_multiple_of(Self::BOUNDARY)
     }
 
-    unsafe fn gather(
-        self,
-        first: usize,
-        stride: usize,
-        items: usize,
-        columns: usize,
-        places: *mut u8,
-        pitch: usize,
-    ) {
-        // SAFETY: as the caller vouches; each place has room for the items of both.
+    unsafe fn gather(self, at: usize, stride: usize, rows: usize, columns: usize, to: *mut u8, pitch: usize) {
+        // SAFETY: as the caller vouches; each column has room for the items of both.
         unsafe {
-            self.0.gather(first, stride, items, columns, places, pitch);
-            self.1.gather(first, stride, items, columns, places.add(second_at::<A, B>(items)), pitch);
+            self.0.gather(at, stride, rows, columns, to, pitch);
+            self.1.gather(at, stride, rows, columns, to.add(second_at::<A, B>(rows)), pitch);
         }
     }
 
@@ -239,7 +216,7 @@ impl<A: Source, B: Source> Source for (A, B) {
     }
 }
 
-/// Where in a place for pairs the items of the second source begin, in bytes: after those of the first.
+/// The byte at which the second source's items begin in memory for gathered pairs.
 fn second_at<A: Source, B: Source>(items: usize) -> usize {
     A::room(items).next_multiple_of(B::BOUNDARY)
 }
@@ -247,7 +224,6 @@ fn second_at<A: Source, B: Source>(items: usize) -> usize {
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Items of a column that are copied together with those of as many neighbours: of these the compiler makes SIMD. In
-/// one thread columns of `f32` are copied at 16 GB/s and more; one by one, at 14, and at 5 where they lie a power of
-/// two apart (Zen 5).
+/// Columns are gathered by squares of TILE × TILE items, which become SIMD. One thread copies columns of
+/// `f32` at 16 GB/s and more; one by one at 14, and at 5 if they are a power of two apart (Zen 5).
 const TILE: usize = 4;

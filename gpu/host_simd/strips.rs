@@ -1,47 +1,49 @@
-//! The fold of a chunk by strips.
+//! The fold of a chunk by strips, in memory or in registers.
 
 use super::{FEW, Pairwise, Source, fold_in_turn, scalar};
 use crate::op::Op;
 use core::array;
 use core::mem::MaybeUninit;
 
-/// Bytes of the longest row of accumulators that folds in registers: that of one operator whose accumulators have up to
-/// 8 bytes, where the order counts.
+/// Bytes of the longest row of accumulators that folds in registers. It is the longest row of an operator
+/// that is not exact and has accumulators of up to 8 bytes.
 pub(super) const LONGEST_ROW_BYTES: usize = 32 << 10;
 
 /// Strips of eight registers in the longest row.
 const MOST_STRIPS: usize = LONGEST_ROW_BYTES / 512;
 
-/// A chunk of more bytes than a level 1 cache holds is asked for a strip ahead: it is read a piece of each row in turn,
-/// which processors do not foresee. With it the sum of 10^7 `f32` took 0.73 ms and without 0.94. (A first row is asked for in
-/// any case, two strips ahead: where chunks are a row, as of 10^4 `f64`, a sum took 1.21 µs and without 1.38, Xeon.)
+/// Bytes of a level 1 cache. Larger chunks are prefetched two strips ahead, because processors do not foresee
+/// reads that go from row to row: the sum of 10^7 `f32` took 0.73 ms with it and 0.94 without. The first row
+/// is always prefetched: the sum of 10^4 `f64`, a row a chunk, took 1.21 µs with it and 1.38 without (Xeon).
 const PREFETCHED: usize = 48 << 10;
 
-/// The arguments of `fold_chunk`.
+/// The arguments of [`fold_chunk`](super::fold_chunk).
 pub(super) struct Fold<'a, O: Op<S::Item>, S: Source> {
     pub(super) op: &'a O,
     pub(super) chunk: S,
     pub(super) first: u64,
     pub(super) row: usize,
-    /// The accumulators of a row into which so many items have been folded already, if any have.
+    /// A row of accumulators into which the chunk's first items have been folded already, and the number of
+    /// these items.
     pub(super) above: Option<(&'a [O::Accumulator], usize)>,
 }
 
 impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
-    /// Whether accumulators have the size that AVX-512 registers are used for, and a row of them no more than
-    /// [`LONGEST_ROW_BYTES`]. A row of two operators over `f16` may have twice that: 8,192 accumulators of two `f32` each.
+    /// Whether the row folds in AVX-512 registers: accumulators have 4 or 8 bytes, and a row of them at most
+    /// [`LONGEST_ROW_BYTES`]. A row of two operators over `f16` may be longer: 8,192 accumulators of two
+    /// `f32` each.
     #[inline(always)]
     pub(super) fn fits_registers(&self) -> bool {
         let bytes = const { size_of::<O::Accumulator>() };
         if const { O::EXACT || !matches!(size_of::<O::Accumulator>(), 4 | 8) } {
             return false;
         }
-        // One operator's longest row always fits: then nothing else is compiled.
+        // The longest row of a single operator always fits, so the strips in memory are not compiled for it.
         let always = const { O::ROOM.least * 1024 * size_of::<O::Accumulator>() <= LONGEST_ROW_BYTES };
         always || self.row * bytes <= LONGEST_ROW_BYTES
     }
 
-    /// What needs no instruction set. Where not `VECTORS`, the loops are left as they are written.
+    /// Folds the chunk without intrinsics. Without `VECTORS` the loops are compiled as written.
     #[inline(always)]
     pub(super) fn anywhere<const VECTORS: bool>(&self) -> O::Accumulator {
         if O::EXACT {
@@ -51,8 +53,8 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
                 fold_in_turn::<false, _, _>(self.op, self.chunk, self.first)
             };
         }
-        // Strips of 4 KiB, and 8 of large accumulators: a strip ends in steps that are not SIMD (`var` of 10^5 `f32` took 60 µs with
-        // strips of 128 and 40 with 256).
+        // Strips of 4 KiB, and of 8 for large accumulators: the last levels of a strip's tree are not SIMD
+        // (`var` of 10^5 `f32` took 60 µs with strips of 128 and 40 with 256).
         match const { size_of::<O::Accumulator>() } {
             0..=4 => self.in_strips::<1024, VECTORS>(),
             5..=8 => self.in_strips::<512, VECTORS>(),
@@ -62,7 +64,7 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         }
     }
 
-    /// Folds [`FEW`] items or fewer, which are no more than a row.
+    /// Folds a chunk of at most [`FEW`] items, which is at most a row.
     #[inline(always)]
     pub(super) fn few(&self) -> O::Accumulator {
         if O::EXACT {
@@ -76,14 +78,14 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
             }
             return tree.finish(self.op);
         }
-        // A whole tree for each bit of their number.
+        // A whole tree for each bit of the number of items.
         let mut all = self.op.identity();
         let mut rest = self.chunk.len();
         macro_rules! trees {
             ($($items:literal)*) => {$(
                 if rest & $items != 0 {
                     rest -= $items;
-                    // SAFETY: these items, and those before them, have not been folded yet.
+                    // SAFETY: `rest` items have not been folded yet, and these follow them.
                     let lifted: [_; $items] = array::from_fn(|i| unsafe { self.lift(rest + i) });
                     all = self.op.combine(fold_neighbours(self.op, lifted), all);
                 }
@@ -93,8 +95,7 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         all
     }
 
-    /// In the plan's order, by strips of `N` accumulators in memory. Their words lie apart, those of a place side by side, where
-    /// accumulators have several: so the vectoriser has them in registers of their own.
+    /// Folds the chunk in the plan's order, by strips of `N` accumulators in memory.
     #[inline(always)]
     fn in_strips<const N: usize, const VECTORS: bool>(&self) -> O::Accumulator {
         let place = |i| if VECTORS { i } else { scalar(i) };
@@ -130,7 +131,7 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
                     unsafe { held.set(place(i), self.op.combine(held.get(i), self.lift(at + i))) };
                 }
             }
-            // Two levels of the tree, to the other strip and back, though the second may have nothing left to do.
+            // Two levels of the tree, to the other strip and back. The second may have nothing left to fold.
             while count > 1 {
                 count = self.fold_pairs::<N, VECTORS>(&mut held, &mut pairs, count);
                 count = self.fold_pairs::<N, VECTORS>(&mut pairs, &mut held, count);
@@ -141,7 +142,8 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         tree.finish(self.op)
     }
 
-    /// Folds so many accumulators with their neighbours into another strip; what has no neighbour stays as it is. Returns how many are left.
+    /// Folds `count` accumulators with their neighbours into another strip, a last one without neighbour with
+    /// the identity. Returns the number of results.
     #[inline(always)]
     fn fold_pairs<const N: usize, const VECTORS: bool>(
         &self,
@@ -150,7 +152,7 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         count: usize,
     ) -> usize {
         if count % 2 == 1 {
-            // SAFETY: a place below `N`, of which there is an even number, and above those written.
+            // SAFETY: `count` is odd and `N` is even, so it is below `N`.
             unsafe { from.set(count, self.op.identity()) };
         }
         let pairs = count.div_ceil(2);
@@ -162,7 +164,7 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         pairs
     }
 
-    /// The accumulator of the item at an index.
+    /// Lifts the item at an index of the chunk.
     ///
     /// # Safety
     ///
@@ -173,11 +175,11 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         self.op.lift(unsafe { self.chunk.get(index) }, self.first + index as u64)
     }
 
-    /// The accumulators of `W` neighbouring items.
+    /// Lifts `W` neighbouring items.
     ///
     /// # Safety
     ///
-    /// There are so many from `first` on.
+    /// The chunk has `W` items from `first` on.
     #[inline(always)]
     unsafe fn lift_vector<const W: usize>(&self, first: usize) -> [O::Accumulator; W] {
         let mut lifted = [self.op.identity(); W];
@@ -188,9 +190,11 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         lifted
     }
 
-    /// In the plan's order, by strips of `N` with `W` heads each: `fold_strip` folds pairwise, neighbours first, and so does
-    /// `fold_heads` the heads of the last strip, or of the last four. Each is called at one place, and so inlined, however long
-    /// it is.
+    /// Folds the chunk in the plan's order, by strips of `N` accumulators in registers, with `W` heads each.
+    ///
+    /// `fold_strip` folds a strip to its heads, `fold_heads` the heads of the last one to four strips to one
+    /// accumulator, both pairwise, neighbours first. Each is called in one place, so it is inlined, however
+    /// long it is.
     #[inline(always)]
     pub(super) fn in_registers<const N: usize, const W: usize>(
         &self,
@@ -206,7 +210,7 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         loop {
             for strip in 0..strips {
                 let held = if of_heads {
-                    // SAFETY: so many strips of heads have been written, the last with identities for what it lacks.
+                    // SAFETY: the heads of this strip have been written; identities follow the last ones.
                     unsafe { heads.as_ptr().cast::<[O::Accumulator; N]>().add(strip).read() }
                 } else {
                     self.fold_rows::<N, W>(strip * N, self.row, prefetched, &shift)
@@ -228,12 +232,13 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         }
     }
 
-    /// The accumulators `start..start + N` of rows of `row` items, or of all there are in a row. Where there are no items
-    /// they are identities.
+    /// Folds columns `start..start + N` of the chunk's rows. Accumulators of columns without items are
+    /// identities.
     ///
-    /// The last items, which fill no strip, are folded a vector at a time, and what fills no vector is read with the items before
-    /// it, which are shifted out. So no load reaches beyond the chunk: a masked one from a page that is not mapped took up to 1 µs
-    /// (Zen 5), though all of it was masked, and by way of a copy in memory 1,000 `f32` took 73 ns where they take 56.
+    /// Items of the last row that fill no strip are folded a vector at a time. The last vector ends at the
+    /// last item, and the items that it shares with the one before are shifted out. So no load reaches beyond
+    /// the chunk: a masked load from a page that is not mapped took up to 1 µs (Zen 5), and by a copy in
+    /// memory 1,000 `f32` took 73 ns, not 56.
     #[inline(always)]
     fn fold_rows<const N: usize, const W: usize>(
         &self,
@@ -247,7 +252,7 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         let mut at = start;
         if let Some((above, items)) = self.above {
             for i in 0..N {
-                // SAFETY: a row has a whole number of such strips.
+                // SAFETY: a row is a whole number of strips.
                 held[i] = unsafe { *above.get_unchecked(start + i) };
             }
             at += items;
@@ -272,7 +277,7 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
         while at < len {
             let items = row.min(len - at);
             const { assert!(N == 8 * W && W <= FEW) };
-            // SAFETY: a chunk has more than FEW items, and a row has, too.
+            // SAFETY: the chunk and a row have more than FEW items, and so at least `W`.
             let last = shift(&unsafe { self.lift_vector(at + items - W) }, items.wrapping_neg() % W);
             macro_rules! vectors {
                 ($($vector:literal)*) => {$(
@@ -294,7 +299,8 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
     }
 }
 
-/// Accumulators in memory. Those of two to eight words of 8 bytes lie by words: the first words of all, the second ones, and so on.
+/// A strip in memory. Accumulators of two to eight words of 8 bytes are stored by words, first all first
+/// words, then all second ones, and so on: the vectoriser then has each word in registers of its own.
 pub(super) struct Strip<A, const N: usize>(pub(super) Aligned<[MaybeUninit<A>; N]>);
 
 impl<A: Copy, const N: usize> Strip<A, N> {
@@ -320,7 +326,7 @@ impl<A: Copy, const N: usize> Strip<A, N> {
             return unsafe { places.add(i).cast::<A>().read() };
         }
         for word in 0..Self::WORDS {
-            // SAFETY: there are N places of so many words here, and so many words in a value.
+            // SAFETY: the strip has `WORDS` words for each of `N` accumulators, and a value has as many.
             unsafe {
                 let word_of_place = places.cast::<MaybeUninit<u64>>().add(word * N + i).read();
                 value.as_mut_ptr().cast::<MaybeUninit<u64>>().add(word).write_unaligned(word_of_place);
@@ -341,7 +347,7 @@ impl<A: Copy, const N: usize> Strip<A, N> {
             return unsafe { places.add(i).cast::<A>().write(value) };
         }
         for word in 0..Self::WORDS {
-            // SAFETY: there are N places of so many words here, and so many words in a value.
+            // SAFETY: the strip has `WORDS` words for each of `N` accumulators, and a value has as many.
             unsafe {
                 let word_of_value = (&raw const value).cast::<MaybeUninit<u64>>().add(word).read_unaligned();
                 places.cast::<MaybeUninit<u64>>().add(word * N + i).write(word_of_value);
@@ -350,7 +356,7 @@ impl<A: Copy, const N: usize> Strip<A, N> {
     }
 }
 
-/// Folds accumulators, a power of two of them, pairwise, neighbours first.
+/// Folds `N` accumulators pairwise, neighbours first; `N` is a power of two.
 #[inline(always)]
 fn fold_neighbours<O: Op<I>, I: Copy + 'static, const N: usize>(
     op: &O,
@@ -366,6 +372,6 @@ fn fold_neighbours<O: Op<I>, I: Copy + 'static, const N: usize>(
     accumulators[0]
 }
 
-/// On a boundary of cache lines, which loads and stores then do not cross.
+/// Aligned to a cache line, so that no load or store crosses one.
 #[repr(align(64))]
 pub(super) struct Aligned<T>(pub(super) T);

@@ -1,15 +1,15 @@
 //! Sums without rounding, which the exact operators share. `docs/exact.md` has the proofs and the figures.
 //!
-//! A sum of floats is an integer with so many words that no bit of any item is lost: its lowest bit is worth the type's
-//! smallest subnormal, 2^LOW, and there is room for 2^64 of the largest items ([`state`]). Such sums add as integers
-//! do, in any order and grouping. They are rounded once, in the end ([`round`]).
+//! A sum of floats is an integer with so many words that no bit of any item is lost: its lowest bit is worth
+//! the type's smallest subnormal, 2^LOW, and there is room for 2^64 of the largest items (`state.rs`). Such
+//! sums add as integers do, in any order and grouping. They are rounded once, in the end (`round.rs`).
 //!
-//! To add items to that integer one by one, **bit by bit**, is slow. Most are first summed in **windows**, by float
-//! arithmetic that is exact (S. M. Rump, T. Ogita, S. Oishi, "Accurate floating-point summation part I", SIAM J. Sci.
-//! Comput. 31, 2008, `ExtractVector`). A window is an accumulator that begins as A = 1.5 · 2^P, in the middle of the
-//! binade from 2^P to 2^(P + 1). While it stays in this binade, an `f64` window is a multiple of 2^(P − 52). So adding
-//! an item x rounds x to such a multiple, and leaves an exact **remainder** for the next window, which is smaller by
-//! 2^45:
+//! To add items to that integer one by one, **bit by bit**, is slow. Most are first summed in **windows**, by
+//! float arithmetic that is exact (S. M. Rump, T. Ogita, S. Oishi, "Accurate floating-point summation part
+//! I", SIAM J. Sci. Comput. 31, 2008, `ExtractVector`). A window is an accumulator that begins as A = 1.5 ·
+//! 2^P, in the middle of the binade from 2^P to 2^(P + 1). While it stays in this binade, an `f64` window is
+//! a multiple of 2^(P − 52). So adding an item x rounds x to such a multiple, and leaves an exact
+//! **remainder** for the next window, which is smaller by 2^45:
 //!
 //! ```text
 //! for each item x, |x| < 2^(P − 7):
@@ -21,8 +21,8 @@
 //! the windows' sum is the sum of (A − 1.5 · 2^P), an integer multiple of 2^(P − 52) each
 //! ```
 //!
-//! Each item moves a window by at most 2^(P − 7). So 2^5 items move it by at most 2^(P − 2), and it stays in its binade.
-//! Then what it was moved by is added to the integer, and it begins anew.
+//! Each item moves a window by at most 2^(P − 7). So 2^5 items move it by at most 2^(P − 2), and it stays in
+//! its binade. Then what it was moved by is added to the integer, and it begins anew.
 //!
 //! `host_simd::exact` does so with SIMD lanes on a CPU, `agent::exact` with the threads of a block.
 
@@ -89,7 +89,7 @@ macro_rules! exact_operator {
             }
 
             #[inline(always)]
-            fn fold_load<const WIDTH: usize>(&self, all: &mut [State<$T>; WIDTH], items: [$item; WIDTH], _: u64) {
+            fn fold_load<const N: usize>(&self, all: &mut [State<$T>; N], items: [$item; N], _: u64) {
                 each_of(items, |item| $T::$sums::add(&mut all[0], item));
             }
 

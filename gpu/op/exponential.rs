@@ -4,17 +4,17 @@ use crate::element::{Dtype, Element};
 use crate::op::{fma, two_sum};
 
 /// Distances whose exponentials are normal numbers, and do not overflow when 2^64 of them are added up.
-pub(super) const NEAR: f64 = 600.0;
+pub(crate) const NEAR: f64 = 600.0;
 
 const LN_2: [f64; 2] = [0.6931471803691238, 1.9082149292705877e-10]; // 32 bits, and the rest
 
-/// e^(`distance` + `error`), where the distance is within ±700 and the error its rounding; to 2^-24 for elements that become an
-/// `f32`, which is without the error, else to 2^-52.
+/// e^(`distance` + `error`), where the distance is within ±700 and the error its rounding; to 2^-24 for
+/// elements that become an `f32`, which is without the error, else to 2^-52.
 ///
-/// It is 2^n · e^r with the whole number n that leaves the least r, and a polynomial in r, which interpolates e^r at Chebyshev's nodes:
-/// to 2 · 10^-8 of degree 6, to 2 · 10^-17 of degree 11.
+/// It is 2^n · e^r with the whole number n that leaves the least r, and a polynomial in r, which interpolates
+/// e^r at Chebyshev's nodes: to 2 · 10^-8 of degree 6, to 2 · 10^-17 of degree 11.
 #[inline(always)]
-pub(super) fn exp<T: Element>([distance, error]: [f64; 2]) -> f64 {
+pub(crate) fn exp<T: Element>([distance, error]: [f64; 2]) -> f64 {
     // Added to a number, it leaves the nearest whole number in the lowest bits.
     const ROUND: f64 = 1.5 * (1u64 << 52) as f64;
     let rounded = fma(distance, core::f64::consts::LOG2_E, ROUND);
@@ -86,8 +86,9 @@ fn fma_f32(a: f32, b: f32, c: f32) -> f32 {
 
 /// `from` + ln `value`, of a normal number above 0; NaN of a NaN.
 ///
-/// The logarithm is k · ln 2 + ln c with c from √½ to √2, and ln c = 2 artanh s with s = (c − 1) / (c + 1), by its series.
-pub(super) fn plus_ln(from: f64, value: f64) -> f64 {
+/// The logarithm is k · ln 2 + ln c with c from √½ to √2, and ln c = 2 artanh s with s = (c − 1) / (c + 1),
+/// by its series.
+pub(crate) fn plus_ln(from: f64, value: f64) -> f64 {
     if value.is_nan() || from.is_infinite() {
         return from + value;
     }

@@ -12,8 +12,8 @@ use cuda_std::{intrinsics, thread, warp};
 
 /// A sum in shared memory: 2 W digits, each worth 2^32 times the one before, and the flags.
 ///
-/// A digit is an integer of 64 bits, in two words of 32, the lower one first. So carries need not be propagated at each
-/// addition: an addition changes a digit by less than 2^32, and 2^31 additions fit.
+/// A digit is an integer of 64 bits, in two words of 32, the lower one first. So carries need not be
+/// propagated at each addition: an addition changes a digit by less than 2^32, and 2^31 additions fit.
 #[derive(Clone, Copy)]
 pub(super) struct Digits<const W: usize>(pub(super) Shared<u32>);
 
@@ -38,8 +38,8 @@ impl<const W: usize> Digits<W> {
         }
     }
 
-    /// Adds `(index, value, upper)` to digits: to each the 64-bit integer of the words `value` and `upper`, of which
-    /// `upper` is the sign. All lower words go first: nobody waits for the upper ones.
+    /// Adds `(index, value, upper)` to digits: to each the 64-bit integer of the words `value` and `upper`,
+    /// of which `upper` is the sign. All lower words go first: nobody waits for the upper ones.
     #[inline(always)]
     fn add_digits<const COUNT: usize>(self, digits: [(u32, u32, u32); COUNT]) {
         // SAFETY: they are in bounds, and all threads add by atomics.
@@ -80,8 +80,9 @@ impl<const W: usize> Digits<W> {
 
     /// Propagates carries: each digit becomes one of 32 bits, and all are the sum in two's complement.
     ///
-    /// The lanes do so for 32 digits at a time. Each adds the upper word of the digit below to its own lower word. That
-    /// may carry once more, through any number of digits: a carry-lookahead adder, made of two votes and an addition.
+    /// The lanes do so for 32 digits at a time. Each adds the upper word of the digit below to its own lower
+    /// word. That may carry once more, through any number of digits: a carry-lookahead adder, made of two
+    /// votes and an addition.
     ///
     /// # Safety
     ///
@@ -99,13 +100,14 @@ impl<const W: usize> Digits<W> {
                 if index < Self::COUNT {
                     digit = u64::from(self.0.read(2 * index + 1)) << 32 | u64::from(self.0.read(2 * index));
                 }
-                // Digits may be negative. So 2^63 is added to each, and 2^31, its worth there, is taken from the next.
+                // Digits may be negative. So 2^63 is added to each, and 2^31, its worth there, is taken from
+                // the next.
                 let digit = digit.wrapping_add(if index == 0 { 1 << 63 } else { (1 << 63) - (1 << 31) });
                 let (lower, upper) = (digit as u32, (digit >> 32) as u32);
                 let (above, _) = warp::warp_shuffle_up(warp::ALL, upper, 1, 32);
                 let sum = u64::from(lower) + u64::from(if lane == 0 { below } else { above });
-                // Digits that carry, and digits that would if 1 were added: as bits of two numbers, whose sum carries
-                // from bit to bit as the digits do.
+                // Digits that carry, and digits that would if 1 were added: as bits of two numbers, whose sum
+                // carries from bit to bit as the digits do.
                 let carries = u64::from(warp::warp_vote_ballot(warp::ALL, sum >> 32 != 0));
                 let passes = carries | u64::from(warp::warp_vote_ballot(warp::ALL, sum as u32 == u32::MAX));
                 let all = carries + passes + carry;
@@ -141,8 +143,8 @@ impl<const W: usize> Digits<W> {
         }
     }
 
-    /// The sign as a digit, the index of the first digit that is not zero, and the index after the last digit that is
-    /// not a copy of the sign; after [`carry_over`](Self::carry_over).
+    /// The sign as a digit, the index of the first digit that is not zero, and the index after the last digit
+    /// that is not a copy of the sign; after [`carry_over`](Self::carry_over).
     ///
     /// # Safety
     ///
@@ -180,9 +182,9 @@ impl<const W: usize> Digits<W> {
 
     /// Puts the sum into an empty slot, after [`carry_over`](Self::carry_over).
     ///
-    /// Only digits that are neither zeros at the lower end nor copies of the sign at the upper end are stored. The
-    /// header says which: bits 0 to 7 are the flags, bit 8 is the sign, bits 16 to 23 are the index of the first stored
-    /// digit, bits 24 to 31 the number of stored digits.
+    /// Only digits that are neither zeros at the lower end nor copies of the sign at the upper end are
+    /// stored. The header says which: bits 0 to 7 are the flags, bit 8 is the sign, bits 16 to 23 are the
+    /// index of the first stored digit, bits 24 to 31 the number of stored digits.
     ///
     /// # Safety
     ///
@@ -255,7 +257,8 @@ impl<const W: usize> Digits<W> {
                 let (start, digits) = (headers[place] >> 16 & 0xff, headers[place] >> 24);
                 match lane {
                     _ if !there[place] => (0, 0, 0),
-                    // The copies of the sign above the stored digits: all ones, which is −1 at the digit after them.
+                    // The copies of the sign above the stored digits: all ones, which is −1 at the digit
+                    // after them.
                     0 if headers[place] >> 8 & 1 != 0 => (start + digits, u32::MAX, u32::MAX),
                     0 => (0, 0, 0),
                     _ => (start + lane - 1, values[place] as u32, 0),
@@ -312,8 +315,8 @@ impl<const W: usize> Exact for Digits<W> {
         // SAFETY: in bounds, and nobody writes it; all lanes are here.
         unsafe {
             let (sign, start, end) = self.extent();
-            // The lower digit of the highest word that is not a copy of the sign, and whether a bit below the three
-            // words from there on is set.
+            // The lower digit of the highest word that is not a copy of the sign, and whether a bit below the
+            // three words from there on is set.
             let top = end.saturating_sub(1) & !1;
             let sticky = start + 4 < top;
             let digit = |index: u32| if index < Self::COUNT { self.0.read(2 * index) } else { 0 };

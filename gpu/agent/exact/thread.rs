@@ -1,9 +1,9 @@
 //! A thread's part of a block's sum: which windows it tries, and when it gives up and adds bit by bit.
 //!
-//! Level 0 is few windows, level 1 many, level 2 bit by bit. The first windows are for the largest of the warp's first
-//! items. If a tile does not fit, the warp chooses windows for the tile's largest item. If these are the windows that it
-//! has, it goes up a level for the next [`RETRY`] tiles. Integers add in any order, so the choice does not change the
-//! result.
+//! Level 0 is few windows, level 1 many, level 2 bit by bit. The first windows are for the largest of the
+//! warp's first items. If a tile does not fit, the warp chooses windows for the tile's largest item. If these
+//! are the windows that it has, it goes up a level for the next [`RETRY`] tiles. Integers add in any order,
+//! so the choice does not change the result.
 
 use super::block_dim;
 use super::digits::Digits;
@@ -25,8 +25,8 @@ const RETRY: u32 = 16;
 pub(super) const FEW: usize = 3;
 pub(super) const MANY: usize = 9;
 
-/// How a thread sums tiles of TERMS terms into the block's digits. `high`, `level` and `since` are the same for all lanes
-/// of a warp.
+/// How a thread sums tiles of TERMS terms into the block's digits. `high`, `level` and `since` are the same
+/// for all lanes of a warp.
 pub(super) struct ThreadSum<I, const N: usize, const W: usize, const TERMS: usize> {
     digits: Digits<W>,
     /// The first window's exponent.
@@ -60,7 +60,8 @@ impl<I: Terms<N>, const N: usize, const W: usize, const TERMS: usize> ThreadSum<
         Self { digits, high, level: 0, since: 0, bits: 0, flags: 0, items: PhantomData }
     }
 
-    /// Clears the digits and adds a chunk of `len` items. The first `head` of them precede the first aligned load.
+    /// Clears the digits and adds a chunk of `len` items. The first `head` of them precede the first aligned
+    /// load.
     ///
     /// # Safety
     ///
@@ -96,7 +97,8 @@ impl<I: Terms<N>, const N: usize, const W: usize, const TERMS: usize> ThreadSum<
                 };
                 let mut turns = left >> tile.trailing_zeros();
                 if turns == 0 || self.high == Spacing::<I::OnGpu, TERMS>::NONE {
-                    // The first tile, the incomplete last one, and then the items before the first aligned load.
+                    // The first tile, the incomplete last one, and then the items before the first aligned
+                    // load.
                     let is_head = left == 0;
                     let (from, count) = if is_head { (chunk, head) } else { (at, left.min(tile)) };
                     if count == 0 {
@@ -131,16 +133,11 @@ impl<I: Terms<N>, const N: usize, const W: usize, const TERMS: usize> ThreadSum<
                 if self.level == 0 {
                     turns = turns.min(I::OnGpu::FULL);
                     (turns, failed) =
-                        self.take_tiles::<FEW, _, _, WIDTH, LOADS>(&mut at, turns, tile, load, I::OnGpu::FEW);
+                        self.take_tiles::<FEW, _, _, _>(&mut at, turns, tile, load, I::OnGpu::FEW);
                 } else if self.level == 1 {
                     turns = turns.min(RETRY - self.since);
-                    (turns, failed) = self.take_tiles::<MANY, _, _, WIDTH, LOADS>(
-                        &mut at,
-                        turns,
-                        tile,
-                        load,
-                        I::OnGpu::MANY,
-                    );
+                    (turns, failed) =
+                        self.take_tiles::<MANY, _, _, _>(&mut at, turns, tile, load, I::OnGpu::MANY);
                 } else {
                     turns = turns.min(RETRY - self.since);
                     self.add_one_by_one::<P, WIDTH>(at, row, first, turns << tile.trailing_zeros(), false);
@@ -175,25 +172,20 @@ impl<I: Terms<N>, const N: usize, const W: usize, const TERMS: usize> ThreadSum<
         self.high = Spacing::<I::OnGpu, TERMS>::high_for(unsafe { most_of_warp(most) });
     }
 
-    /// Sums up to `turns` tiles by `count` windows, and adds what these were moved by to the block's sum. Stops at a tile
-    /// that does not fit. Returns the number of tiles that were added, and as [`take`](Self::take), of the last one.
+    /// Sums up to `turns` tiles by `count` windows, and adds what these were moved by to the block's sum.
+    /// Stops at a tile that does not fit. Returns the number of tiles that were added, and as
+    /// [`take`](Self::take), of the last one.
     ///
     /// # Safety
     ///
     /// All lanes of the warp call it together; the tiles lie in the input.
     #[inline(always)]
-    unsafe fn take_tiles<
-        const COUNT: usize,
-        P: Input<Item = I>,
-        L: Fn(P) -> Tile<I, WIDTH, LOADS>,
-        const WIDTH: usize,
-        const LOADS: usize,
-    >(
+    unsafe fn take_tiles<const COUNT: usize, P: Input<Item = I>, const WIDTH: usize, const LOADS: usize>(
         &mut self,
         at: &mut P,
         turns: u32,
         tile: u32,
-        load: L,
+        load: impl Fn(P) -> Tile<I, WIDTH, LOADS>,
         count: usize,
     ) -> (u32, Option<u32>) {
         let mut failed = None;
@@ -215,8 +207,8 @@ impl<I: Terms<N>, const N: usize, const W: usize, const TERMS: usize> ThreadSum<
         (turns - more, failed)
     }
 
-    /// Adds to `moved` how far a tile moves the first `count` windows. If they do not take all items of all lanes, adds
-    /// nothing and returns the upper word of the lane's largest magnitude.
+    /// Adds to `moved` how far a tile moves the first `count` windows. If they do not take all items of all
+    /// lanes, adds nothing and returns the upper word of the lane's largest magnitude.
     ///
     /// # Safety
     ///
@@ -244,8 +236,8 @@ impl<I: Terms<N>, const N: usize, const W: usize, const TERMS: usize> ThreadSum<
         None
     }
 
-    /// Loads the items from index `item` on, and [`NOTHING`](Terms::NOTHING) from `count` on. They are aligned for loads
-    /// unless `anywhere`.
+    /// Loads the items from index `item` on, and [`NOTHING`](Terms::NOTHING) from `count` on. They are
+    /// aligned for loads unless `anywhere`.
     ///
     /// # Safety
     ///
@@ -269,8 +261,8 @@ impl<I: Terms<N>, const N: usize, const W: usize, const TERMS: usize> ThreadSum<
         }
     }
 
-    /// Adds the thread's items of `count` bit by bit: of each row of `row` items, WIDTH from `first` on. They are aligned
-    /// for loads unless `anywhere`.
+    /// Adds the thread's items of `count` bit by bit: of each row of `row` items, WIDTH from `first` on. They
+    /// are aligned for loads unless `anywhere`.
     ///
     /// # Safety
     ///
@@ -316,8 +308,8 @@ impl<I: Terms<N>, const N: usize, const W: usize, const TERMS: usize> ThreadSum<
         }
     }
 
-    /// Chooses other windows, or another level, after a tile did not fit whose largest magnitude in the warp has this
-    /// upper word.
+    /// Chooses other windows, or another level, after a tile did not fit whose largest magnitude in the warp
+    /// has this upper word.
     #[inline(always)]
     fn change_windows(&mut self, most: u32) {
         let high = Spacing::<I::OnGpu, TERMS>::high_for(most);
@@ -325,7 +317,8 @@ impl<I: Terms<N>, const N: usize, const W: usize, const TERMS: usize> ThreadSum<
             // NaN or an infinity.
             self.level = 2;
         } else if high > self.high || high < self.high && (self.level > 0 || self.since >= RETRY) {
-            // Larger items need higher windows; smaller items get lower ones unless windows were changed just now.
+            // Larger items need higher windows; smaller items get lower ones unless windows were changed just
+            // now.
             self.high = high;
         } else {
             self.level += 1;

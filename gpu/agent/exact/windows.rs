@@ -1,9 +1,10 @@
 //! The windows of a thread: see [`op::exact`](crate::op::exact) for how a window rounds without losing a bit.
 //!
-//! With D digits of the window's type (24 for `f32`, 53 for `f64`) and T terms in a thread's tile, H = 1 + log2 T is the
-//! **headroom**: a window 1.5 · 2^P takes terms below 2^(P − H). A tile moves it by at most T · 2^(P − H) = 2^(P − 1),
-//! to the end of its binade and no further. A remainder is at most 2^(P − D). The next window's exponent is less by
-//! the **step** S = D − 1 − H, and so it takes that: 2^(P − D) < 2^((P − S) − H).
+//! With D digits of the window's type (24 for `f32`, 53 for `f64`) and T terms in a thread's tile, H = 1 +
+//! log2 T is the **headroom**: a window 1.5 · 2^P takes terms below 2^(P − H). A tile moves it by at most T ·
+//! 2^(P − H) = 2^(P − 1), to the end of its binade and no further. A remainder is at most 2^(P − D). The next
+//! window's exponent is less by the **step** S = D − 1 − H, and so it takes that: 2^(P − D) < 2^((P − S) −
+//! H).
 
 use crate::op::exact::{INFINITE, MINUS_INFINITE, NAN, Terms};
 use core::array::from_fn;
@@ -15,8 +16,8 @@ const SLACK: i32 = 2;
 
 /// The type of windows, `f32` or `f64`.
 ///
-/// Its **upper word** is the sign, the exponent and the first bits of the fraction. It takes one register, and stands for
-/// the number where magnitudes are compared.
+/// Its **upper word** is the sign, the exponent and the first bits of the fraction. It takes one register,
+/// and stands for the number where magnitudes are compared.
 pub(crate) trait Float: Copy + PartialEq + Add<Output = Self> + Sub<Output = Self> {
     /// Bits of a significand.
     const DIGITS: i32;
@@ -30,8 +31,9 @@ pub(crate) trait Float: Copy + PartialEq + Add<Output = Self> + Sub<Output = Sel
     /// Windows that are tried next, at most [`MANY`](super::thread::MANY).
     const MANY: usize;
 
-    /// Tiles after which `Moved` is added to the block's sum. A tile moves a window by at most 2^(DIGITS − 2) units of
-    /// its last bit; that many tiles fit in an `i32` for `f32`, and those of 32 lanes in an `i64` for `f64`.
+    /// Tiles after which `Moved` is added to the block's sum. A tile moves a window by at most 2^(DIGITS − 2)
+    /// units of its last bit; that many tiles fit in an `i32` for `f32`, and those of 32 lanes in an `i64`
+    /// for `f64`.
     const FULL: u32;
 
     /// How far several tiles have moved a window, in units of its last bit.
@@ -44,8 +46,8 @@ pub(crate) trait Float: Copy + PartialEq + Add<Output = Self> + Sub<Output = Sel
     /// Not zero if the bits differ. The sign's bit may be ignored.
     fn differs(self, other: Self) -> u32;
 
-    /// `before` and the distance of a window from where it began: within a binade, numbers are as far apart as their
-    /// bits.
+    /// `before` and the distance of a window from where it began: within a binade, numbers are as far apart
+    /// as their bits.
     fn moved(self, from: Self, before: Self::Moved) -> Self::Moved;
 
     /// The upper word.
@@ -68,7 +70,10 @@ pub(crate) trait Float: Copy + PartialEq + Add<Output = Self> + Sub<Output = Sel
 }
 
 macro_rules! floats {
-    ($($type:ident: $bits:ident $signed:ident, $digits:literal digits of $exponents:literal exponents, $few:literal or $many:literal, $full:literal full;)*) => {$(
+    ($(
+        $type:ident: $bits:ident $signed:ident, $digits:literal digits of $exponents:literal exponents,
+        $few:literal or $many:literal, $full:literal full;
+    )*) => {$(
         impl Float for $type {
             const DIGITS: i32 = $digits;
             const LEAST: i32 = 2 - $exponents / 2;
@@ -81,13 +86,15 @@ macro_rules! floats {
 
             #[inline(always)]
             fn window(exponent: i32) -> $type {
-                $type::from_bits(((exponent - Self::LEAST + 1) as $bits) << ($digits - 1) | 1 << ($digits - 2))
+                let biased = exponent - Self::LEAST + 1;
+                $type::from_bits((biased as $bits) << ($digits - 1) | 1 << ($digits - 2))
             }
 
             #[inline(always)]
             fn differs(self, other: $type) -> u32 {
                 let bits = self.to_bits() ^ other.to_bits();
-                (bits as u64 >> 32) as u32 & (u32::MAX >> 1) | bits as u32 & if $bits::BITS == 32 { u32::MAX >> 1 } else { u32::MAX }
+                let lower = if $bits::BITS == 32 { u32::MAX >> 1 } else { u32::MAX };
+                (bits as u64 >> 32) as u32 & (u32::MAX >> 1) | bits as u32 & lower
             }
 
             #[inline(always)]
@@ -138,15 +145,15 @@ impl<F: Float, const TERMS: usize> Spacing<F, TERMS> {
     /// `high` before windows are chosen.
     pub(super) const NONE: i32 = F::LEAST;
 
-    /// `high` for terms whose largest magnitude has this upper word. It is below the format's largest exponent, so that
-    /// the end of the binade is a number.
+    /// `high` for terms whose largest magnitude has this upper word. It is below the format's largest
+    /// exponent, so that the end of the binade is a number.
     #[inline(always)]
     pub(super) fn high_for(most: u32) -> i32 {
         (F::exponent(most) + 1 + Self::HEADROOM + SLACK).min(-F::LEAST)
     }
 
-    /// The exponent of a window. It is at least that of the smallest normal number, whose last bit is the smallest
-    /// subnormal.
+    /// The exponent of a window. It is at least that of the smallest normal number, whose last bit is the
+    /// smallest subnormal.
     #[inline(always)]
     pub(super) fn exponent(high: i32, window: usize) -> i32 {
         (high - Self::STEP * window as i32).max(F::LEAST)
@@ -230,8 +237,8 @@ mod tests {
     use super::*;
     use core::fmt::Debug;
 
-    /// Adds as many of the largest items, of one sign, as windows may take before `Moved` is emptied: no window leaves
-    /// its binade, and no integer overflows.
+    /// Adds as many of the largest items, of one sign, as windows may take before `Moved` is emptied: no
+    /// window leaves its binade, and no integer overflows.
     fn check<T: Float + Debug, const COUNT: usize, const TERMS: usize>(most: impl Fn(i32) -> T, sign: i64)
     where
         T: Terms<1, OnGpu = T>,

@@ -20,8 +20,8 @@ pub trait ExactElement: Element {
     /// An exact sum, which is also the partial result: an `i128` for integers, words and flags for floats.
     type State: Accumulator + Exact;
 
-    /// What an exact sum is rounded to: `f64` for `f64`, `f32` for other floats. For integers it is an `i128`, which is
-    /// not rounded.
+    /// What an exact sum is rounded to: `f64` for `f64`, `f32` for other floats. For integers it is an
+    /// `i128`, which is not rounded.
     type Rounded: Copy + PartialEq + Debug + Send + Sync + 'static;
 
     /// How elements are summed.
@@ -169,8 +169,8 @@ pub(crate) trait Terms<const N: usize>: Copy + 'static {
     }
 }
 
-/// Sums items of N terms by windows: on a CPU first by WINDOWS of them, on a GPU by tiles of LOADS loads, TERMS terms a
-/// thread. A sum has W words.
+/// Sums items of N terms by windows: on a CPU first by WINDOWS of them, on a GPU by tiles of LOADS loads,
+/// TERMS terms a thread. A sum has W words.
 pub struct ByWindows<
     const N: usize,
     const W: usize,
@@ -320,8 +320,8 @@ macro_rules! floats {
             }
         }
     )*};
-    (@by ($n:literal terms, [u64; $words:literal], $windows:literal windows, $loads:literal loads of $terms:literal)) => {
-        ByWindows<$n, $words, $windows, $loads, $terms>
+    (@by ($n:literal terms, [u64; $w:literal], $few:literal windows, $loads:literal loads of $t:literal)) => {
+        ByWindows<$n, $w, $few, $loads, $t>
     };
 }
 
@@ -341,36 +341,47 @@ floats! {
 }
 
 macro_rules! terms {
-    ($($item:ty: $on_gpu:ty, from 2 ^ $low:literal, nothing $nothing:expr, |$value:ident| $term:expr, $gpu_term:expr;)*) => {$(
-        impl Terms<1> for $item {
+    ($($type:ident from 2 ^ $low:literal, $minus_zero:expr $(, products from 2 ^ $least:literal)?;)*) => {$(
+        impl Terms<1> for $type {
             const LOW: i32 = $low;
-            const NOTHING: Self = $nothing;
-            type OnGpu = $on_gpu;
+            const NOTHING: Self = $minus_zero;
+            type OnGpu = <$type as Element>::Wide;
 
             #[inline(always)]
             fn terms(self) -> [f64; 1] {
-                let $value = self;
-                [$term]
+                [self.to_f64()]
             }
 
             #[inline(always)]
-            fn terms_on_gpu(self) -> [$on_gpu; 1] {
-                let $value = self;
-                [$gpu_term]
+            fn terms_on_gpu(self) -> [Self::OnGpu; 1] {
+                [self.widen()]
             }
         }
+
+        $(impl Terms<1> for ($type, $type) {
+            const LOW: i32 = $least;
+            const NOTHING: Self = ($minus_zero, $type::from_bits(0));
+            type OnGpu = f64;
+
+            #[inline(always)]
+            fn terms(self) -> [f64; 1] {
+                [self.0.to_f64() * self.1.to_f64()]
+            }
+
+            #[inline(always)]
+            fn terms_on_gpu(self) -> [f64; 1] {
+                self.terms()
+            }
+        })?
     )*};
 }
 
-// Products of f16, bf16 and f32 have at most 48 bits, so one f64 holds them.
+// A product of f16, bf16 or f32 has at most 48 bits, and is one f64.
 terms! {
-    f16: f32, from 2 ^ -24, nothing f16::NEG_ZERO, |x| x.to_f64(), x.widen();
-    bf16: f32, from 2 ^ -133, nothing bf16::NEG_ZERO, |x| x.to_f64(), x.widen();
-    f32: f32, from 2 ^ -149, nothing -0.0, |x| x.to_f64(), x.widen();
-    f64: f64, from 2 ^ -1074, nothing -0.0, |x| x.to_f64(), x.widen();
-    (f16, f16): f64, from 2 ^ -48, nothing (f16::NEG_ZERO, f16::ZERO), |x| x.0.to_f64() * x.1.to_f64(), x.terms()[0];
-    (bf16, bf16): f64, from 2 ^ -266, nothing (bf16::NEG_ZERO, bf16::ZERO), |x| x.0.to_f64() * x.1.to_f64(), x.terms()[0];
-    (f32, f32): f64, from 2 ^ -298, nothing (-0.0, 0.0), |x| x.0.to_f64() * x.1.to_f64(), x.terms()[0];
+    f16 from 2 ^ -24, f16::NEG_ZERO, products from 2 ^ -48;
+    bf16 from 2 ^ -133, bf16::NEG_ZERO, products from 2 ^ -266;
+    f32 from 2 ^ -149, -0.0, products from 2 ^ -298;
+    f64 from 2 ^ -1074, -0.0;
 }
 
 /// A product of `f64` is two terms: the rounded product and its rounding error.
@@ -390,8 +401,8 @@ impl Terms<2> for (f64, f64) {
         self.terms()
     }
 
-    /// The rounding error is 0 or at least 2^−106 of the product. So it is an `f64` if the product is at least 2^−960
-    /// and has not overflowed.
+    /// The rounding error is 0 or at least 2^−106 of the product. So it is an `f64` if the product is at
+    /// least 2^−960 and has not overflowed.
     #[inline(always)]
     fn is_exact(self, [product, _]: [f64; 2]) -> bool {
         const LEAST: f64 = f64::from_bits((1023 - 960) << 52);

@@ -1,8 +1,8 @@
 //! Rounding an exact sum, once.
 //!
-//! To round an integer, three things suffice: its first 24 or 53 bits, the bit after them, and a **sticky bit**, which
-//! says whether any bit below that is set. [`Leading`] holds the first 129 bits or more of a sum and the sticky bit. A
-//! mean divides these bits by the count; a remainder sets the sticky bit.
+//! To round an integer, three things suffice: its first 24 or 53 bits, the bit after them, and a **sticky
+//! bit**, which says whether any bit below that is set. [`Leading`] holds the first 129 bits or more of a sum
+//! and the sticky bit. A mean divides these bits by the count; a remainder sets the sticky bit.
 
 use super::state::{Fixed, INFINITE, MINUS_INFINITE, NAN, NOT_MINUS_ZERO, Sum, each_word};
 use core::hint::assert_unchecked;
@@ -35,8 +35,9 @@ pub struct Leading {
 }
 
 impl Leading {
-    /// Of a sum in two's complement: `words` are the highest word that is not a copy of the sign and the two below it,
-    /// the lowest first. They are inverted if the sum is negative. The highest begins at bit number `place`.
+    /// Of a sum in two's complement: `words` are the highest word that is not a copy of the sign and the two
+    /// below it, the lowest first. They are inverted if the sum is negative. The highest begins at bit number
+    /// `place`.
     #[inline(always)]
     pub(crate) fn of(words: [u64; 3], place: i32, sticky: bool, is_negative: bool, flags: u64) -> Self {
         let mut words = [words[0], words[1], words[2], 0];
@@ -62,8 +63,8 @@ impl Leading {
         }
     }
 
-    /// The nearest number of a format as an `f64`, ties to even; infinite if it overflows an `f64`. The sum's lowest bit
-    /// is worth 2^`low`.
+    /// The nearest number of a format as an `f64`, ties to even; infinite if it overflows an `f64`. The sum's
+    /// lowest bit is worth 2^`low`.
     #[inline(always)]
     fn nearest(&self, low: i32, format: Format) -> f64 {
         let [d, c, b, a] = self.words;
@@ -178,7 +179,8 @@ pub(super) fn as_f64s(mut sum: impl Exact, count: u64, low: i32) -> [f64; 2] {
     [nearest, rounded(&sum, 0, low, F64)]
 }
 
-/// The sum of `count` items, divided by the count, rounded once, and converted by `real`; NaN for a count of 0.
+/// The sum of `count` items, divided by the count, rounded once, and converted by `real`; NaN for a count of
+/// 0.
 #[inline(always)]
 pub(super) fn mean<R>(sum: &impl Exact, count: u64, low: i32, format: Format, real: impl Fn(f64) -> R) -> R {
     if count == 0 {

@@ -1,9 +1,9 @@
 //! Exact sums as values: integers of many words.
 //!
-//! A float is an integer times a power of two. In units of its type's smallest subnormal, 2^LOW, every finite float is
-//! an integer; of `f32`, for example, one of 277 bits. [`Fixed`] adds such integers and keeps the sum whole: with W
-//! words of 64 bits it has room for the sum of 2^64 of the largest floats. Integers add exactly, in any order and
-//! grouping.
+//! A float is an integer times a power of two. In units of its type's smallest subnormal, 2^LOW, every finite
+//! float is an integer; of `f32`, for example, one of 277 bits. [`Fixed`] adds such integers and keeps the
+//! sum whole: with W words of 64 bits it has room for the sum of 2^64 of the largest floats. Integers add
+//! exactly, in any order and grouping.
 //!
 //! NaN and infinities are not integers. Flags record that they occurred.
 
@@ -33,7 +33,8 @@ unsafe impl<const W: usize> Pod for Fixed<W> {}
 
 /// What floats are added to bit by bit. Its lowest bit is worth 2^`low`.
 pub(crate) trait Sum {
-    /// Adds `magnitude · 2^shift`, or subtracts it; the magnitude is less than 2^53. Bits below 2^0 are dropped.
+    /// Adds `magnitude · 2^shift`, or subtracts it; the magnitude is less than 2^53. Bits below 2^0 are
+    /// dropped.
     fn add_scaled(&mut self, magnitude: u64, shift: i32, is_negative: bool);
 
     /// Sets flags.
@@ -107,7 +108,8 @@ impl<const W: usize> Sum for Fixed<W> {
     }
 }
 
-/// Words of the longest sum that a GPU holds in registers. Longer sums lie in local memory and are used word by word.
+/// Words of the longest sum that a GPU holds in registers. Longer sums lie in local memory and are used word
+/// by word.
 const SHORT: usize = 10;
 
 /// Calls `each` for the indices of W words, the lowest first.
