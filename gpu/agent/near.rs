@@ -82,7 +82,7 @@ impl Near {
     ///
     /// As for [`Op::fold_on_gpu`].
     #[inline(always)]
-    pub(crate) unsafe fn fold_on_gpu<
+    pub unsafe fn fold_on_gpu<
         O: Op<P::Item>,
         P: Input<Item: Element>,
         const BLOCK: u32,

@@ -81,9 +81,9 @@ struct Guess {
 /// Blocks after which the fewest windows are tried again.
 const RETRY: usize = 16;
 
-/// The sum of items of N terms; WINDOWS is the number of windows tried first.
+/// The sum of items of N terms; FEW is the number of windows that are tried first.
 #[inline(always)]
-pub(crate) fn sum_of<S: Source<Item: Terms<N>>, const N: usize, const W: usize, const WINDOWS: usize>(
+pub(crate) fn sum_of<S: Source<Item: Terms<N>>, const N: usize, const W: usize, const FEW: usize>(
     items: S,
 ) -> Fixed<W> {
     let mut sum = Fixed::ZERO;
@@ -106,7 +106,7 @@ pub(crate) fn sum_of<S: Source<Item: Terms<N>>, const N: usize, const W: usize, 
         if block.len() == BLOCK {
             // SAFETY: it is below the block's length.
             let terms = |index| unsafe { block.get(index) }.terms();
-            add_block::<S, N, W, WINDOWS>(&mut sum, block, BLOCK, terms, prefetch, &mut guess);
+            add_block::<S, N, W, FEW>(&mut sum, block, BLOCK, terms, prefetch, &mut guess);
         } else {
             let mut terms = [const { MaybeUninit::<[f64; N]>::uninit() }; BLOCK];
             let len = block.len().next_multiple_of(ROWS * LANES);
@@ -117,7 +117,7 @@ pub(crate) fn sum_of<S: Source<Item: Terms<N>>, const N: usize, const W: usize, 
             }
             // SAFETY: written above.
             let terms = |index: usize| unsafe { terms[index].assume_init() };
-            add_block::<S, N, W, WINDOWS>(&mut sum, block, len, terms, prefetch, &mut guess);
+            add_block::<S, N, W, FEW>(&mut sum, block, len, terms, prefetch, &mut guess);
         }
         start = end;
     }
@@ -126,7 +126,7 @@ pub(crate) fn sum_of<S: Source<Item: Terms<N>>, const N: usize, const W: usize, 
 
 /// Adds a block, whose items have these terms; zeros follow the last item, up to `len`.
 #[inline(always)]
-fn add_block<S: Source<Item: Terms<N>>, const N: usize, const W: usize, const WINDOWS: usize>(
+fn add_block<S: Source<Item: Terms<N>>, const N: usize, const W: usize, const FEW: usize>(
     sum: &mut Fixed<W>,
     block: S,
     len: usize,
@@ -152,7 +152,7 @@ fn add_block<S: Source<Item: Terms<N>>, const N: usize, const W: usize, const WI
         let mut level = guess.level;
         while level < 3 {
             let (of_block, is_all) = match level {
-                0 => try_windows::<WINDOWS, W, N>(sum, len, terms, prefetch, guess.high, S::Item::LOW),
+                0 => try_windows::<FEW, W, N>(sum, len, terms, prefetch, guess.high, S::Item::LOW),
                 1 => try_windows::<5, W, N>(sum, len, terms, prefetch, guess.high, S::Item::LOW),
                 _ => try_windows::<7, W, N>(sum, len, terms, prefetch, guess.high, S::Item::LOW),
             };

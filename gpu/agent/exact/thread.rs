@@ -67,12 +67,7 @@ impl<I: Terms<N>, const N: usize, const W: usize, const TERMS: usize> ThreadSum<
     ///
     /// All threads of the block call it, with the same chunk.
     #[inline(always)]
-    pub(super) unsafe fn add_chunk<
-        P: Input<Item = I>,
-        const BLOCK: u32,
-        const WIDTH: usize,
-        const LOADS: usize,
-    >(
+    pub unsafe fn add_chunk<P: Input<Item = I>, const BLOCK: u32, const WIDTH: usize, const LOADS: usize>(
         mut self,
         chunk: P,
         head: u32,

@@ -16,32 +16,17 @@ use core::fmt::Debug;
 use half::{bf16, f16};
 
 /// Element types with exact sums: all twelve, `usize` and `isize`.
+///
+/// An exact sum is an operator's [accumulator](crate::Op::Accumulator): an `i128` for integers, words and
+/// flags for floats.
 pub trait ExactElement: Element {
-    /// An exact sum, which is also the partial result: an `i128` for integers, words and flags for floats.
-    type State: Accumulator + Exact;
-
     /// What an exact sum is rounded to: `f64` for `f64`, `f32` for other floats. For integers it is an
     /// `i128`, which is not rounded.
     type Rounded: Copy + PartialEq + Debug + Send + Sync + 'static;
 
     /// How elements are summed.
     #[doc(hidden)]
-    type Sums: Summing<Self, State = Self::State>;
-
-    /// The sum of no elements.
-    const NOTHING: Self::State = <Self::Sums as Summing<Self>>::ZERO;
-
-    /// The sum of one element.
-    #[inline(always)]
-    fn alone(self) -> Self::State {
-        Self::Sums::alone(self)
-    }
-
-    /// The sum of both.
-    #[inline(always)]
-    fn plus(a: Self::State, b: Self::State) -> Self::State {
-        Self::Sums::plus(a, b)
-    }
+    type Sums: Summing<Self>;
 
     /// The number nearest to the sum of `count` elements.
     #[doc(hidden)]
@@ -61,27 +46,9 @@ pub trait ExactElement: Element {
 
 /// Element types with exact sums of products. For 64-bit integers the sum is modulo 2^128.
 pub trait ExactFactor: ExactElement {
-    /// An exact sum of products, as [`ExactElement::State`].
-    type Products: Accumulator + Exact;
-
     /// How products are summed.
     #[doc(hidden)]
-    type Dots: Summing<(Self, Self), State = Self::Products>;
-
-    /// The sum of no products.
-    const NO_PRODUCTS: Self::Products = <Self::Dots as Summing<(Self, Self)>>::ZERO;
-
-    /// One product.
-    #[inline(always)]
-    fn product(self, other: Self) -> Self::Products {
-        Self::Dots::alone((self, other))
-    }
-
-    /// The sum of both.
-    #[inline(always)]
-    fn add_products(a: Self::Products, b: Self::Products) -> Self::Products {
-        Self::Dots::plus(a, b)
-    }
+    type Dots: Summing<(Self, Self)>;
 
     /// The number nearest to the sum of `count` products.
     #[doc(hidden)]
@@ -169,24 +136,12 @@ pub(crate) trait Terms<const N: usize>: Copy + 'static {
     }
 }
 
-/// Sums items of N terms by windows: on a CPU first by WINDOWS of them, on a GPU by tiles of LOADS loads,
-/// TERMS terms a thread. A sum has W words.
-pub struct ByWindows<
-    const N: usize,
-    const W: usize,
-    const WINDOWS: usize,
-    const LOADS: usize,
-    const TERMS: usize,
->;
+/// Sums items of N terms by windows: on a CPU by FEW of them first, on a GPU by tiles of LOADS loads, TERMS
+/// terms a thread. A sum has W words.
+pub struct Windowed<const N: usize, const W: usize, const FEW: usize, const LOADS: usize, const TERMS: usize>;
 
-impl<
-    I: Terms<N>,
-    const N: usize,
-    const W: usize,
-    const WINDOWS: usize,
-    const LOADS: usize,
-    const TERMS: usize,
-> Summing<I> for ByWindows<N, W, WINDOWS, LOADS, TERMS>
+impl<I: Terms<N>, const N: usize, const W: usize, const FEW: usize, const LOADS: usize, const TERMS: usize>
+    Summing<I> for Windowed<N, W, FEW, LOADS, TERMS>
 {
     type State = Fixed<W>;
     const ZERO: Fixed<W> = Fixed::ZERO;
@@ -205,7 +160,7 @@ impl<
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
     fn sum<S: Source<Item = I>>(items: S) -> Fixed<W> {
-        host_simd::exact::sum_of::<S, N, W, WINDOWS>(items)
+        host_simd::exact::sum_of::<S, N, W, FEW>(items)
     }
 
     #[cfg(not(target_arch = "nvptx64"))]
@@ -295,7 +250,6 @@ impl<I: Integer> Summing<I> for AsIntegers {
 macro_rules! floats {
     ($($type:ident $format:ident sum $sum:tt products $products:tt)*) => {$(
         impl ExactElement for $type {
-            type State = <Self::Sums as Summing<Self>>::State;
             type Rounded = Self::Real;
             type Sums = floats!(@by $sum);
 
@@ -311,7 +265,6 @@ macro_rules! floats {
         }
 
         impl ExactFactor for $type {
-            type Products = <Self::Dots as Summing<(Self, Self)>>::State;
             type Dots = floats!(@by $products);
 
             #[inline(always)]
@@ -321,7 +274,7 @@ macro_rules! floats {
         }
     )*};
     (@by ($n:literal terms, [u64; $w:literal], $few:literal windows, $loads:literal loads of $t:literal)) => {
-        ByWindows<$n, $w, $few, $loads, $t>
+        Windowed<$n, $w, $few, $loads, $t>
     };
 }
 
@@ -418,7 +371,6 @@ impl Terms<2> for (f64, f64) {
 macro_rules! integers {
     ({} $($type:ident: $of:ident $($row:ident)*;)*) => {$(
         impl ExactElement for $type {
-            type State = i128;
             type Rounded = i128;
             type Sums = AsIntegers;
 
@@ -434,7 +386,6 @@ macro_rules! integers {
         }
 
         impl ExactFactor for $type {
-            type Products = i128;
             type Dots = AsIntegers;
 
             #[inline(always)]
