@@ -22,11 +22,12 @@
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate std;
 
+mod agent;
 pub mod columns;
-#[cfg(not(target_arch = "nvptx64"))]
-pub mod cpu;
 pub mod element;
 mod fold;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod host_simd;
 pub mod input;
 pub mod kernels;
 #[cfg(feature = "ladder")]
@@ -45,6 +46,8 @@ pub mod table;
 pub use cuda_std;
 pub use element::Element;
 pub use half::{bf16, f16};
+#[cfg(not(target_arch = "nvptx64"))]
+pub use host_simd as cpu;
 pub use kernels::Kernels;
 pub use op::Op;
 pub use op::every::*;

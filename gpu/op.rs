@@ -170,7 +170,7 @@ pub mod every {
 }
 
 mod comparison;
-mod exponential;
+pub(crate) mod exponential;
 mod squares;
 pub(crate) mod together;
 
@@ -190,7 +190,7 @@ fn sqrt(value: f64) -> f64 {
 /// Returns `a + b` and the error of its rounding: D. E. Knuth, "The Art of Computer Programming", volume 2,
 /// 4.2.2, theorem B.
 #[inline(always)]
-fn two_sum(a: f64, b: f64) -> [f64; 2] {
+pub(crate) fn two_sum(a: f64, b: f64) -> [f64; 2] {
     let sum = a + b;
     let of_b = sum - a;
     let of_a = sum - of_b;

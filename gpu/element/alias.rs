@@ -1,11 +1,7 @@
 //! Types that reduce as another type: `usize` as `u64`, `isize` as `i64`, `bool` as `u8`. They share its
 //! folds and kernels, and have its bits.
 
-use crate::cpu::Source;
-use crate::input::Input;
-use crate::op::exact::{Exact, ExactElement, ExactFactor, OfExactSum};
 use crate::op::{OnCpu, Op};
-use crate::reduce::Arguments;
 use core::marker::PhantomData;
 
 /// The element types that reduce as another type: calls `$callback! { { ARGUMENTS } ROW ROW … }`. A row is
@@ -30,120 +26,6 @@ macro_rules! for_each_alias {
         $callback! { { $($arguments)* } }
     };
 }
-
-macro_rules! exact_elements {
-    ({} $($type:ident: $other:ident;)*) => {$(
-        impl ExactElement for $type {
-            type State = <$other as ExactElement>::State;
-            type Rounded = <$other as ExactElement>::Rounded;
-            const NOTHING: Self::State = <$other>::NOTHING;
-
-            #[inline(always)]
-            fn alone(self) -> Self::State {
-                (self as $other).alone()
-            }
-
-            #[inline(always)]
-            fn add_to(self, sum: &mut Self::State) {
-                (self as $other).add_to(sum);
-            }
-
-            #[inline(always)]
-            fn plus(a: Self::State, b: Self::State) -> Self::State {
-                <$other>::plus(a, b)
-            }
-
-            #[inline(always)]
-            fn sum<S: Source<Item = Self>>(items: S) -> Self::State {
-                let mut sum = Self::NOTHING;
-                // SAFETY: they are in bounds.
-                (0..items.len()).for_each(|index| unsafe { items.get(index) }.add_to(&mut sum));
-                sum
-            }
-
-            fn of_slot(word: impl Fn(usize) -> u64) -> Option<Self::State> {
-                <$other as ExactElement>::of_slot(word)
-            }
-
-            unsafe fn reduce_on_gpu<
-                O: OfExactSum<Self, Accumulator = Self::State>,
-                P: Input<Item = Self>,
-                const BLOCK: u32,
-                const WIDTH: usize,
-            >(
-                _: Arguments<P, O, O::Output>,
-                _: bool,
-            ) {
-                unreachable!("the kernels are those of the other type")
-            }
-
-            fn rounded(sum: impl Exact, count: u64) -> Self::Rounded {
-                <$other>::rounded(sum, count)
-            }
-
-            fn as_f64s(sum: impl Exact, count: u64) -> [f64; 2] {
-                <$other>::as_f64s(sum, count)
-            }
-
-            fn mean(sum: impl Exact, count: u64) -> Self::Real {
-                <$other>::mean(sum, count)
-            }
-        }
-
-        impl ExactFactor for $type {
-            type Products = <$other as ExactFactor>::Products;
-            const NO_PRODUCTS: Self::Products = <$other>::NO_PRODUCTS;
-
-            #[inline(always)]
-            fn product(self, other: Self) -> Self::Products {
-                (self as $other).product(other as $other)
-            }
-
-            #[inline(always)]
-            fn add_product_to(self, other: Self, sum: &mut Self::Products) {
-                (self as $other).add_product_to(other as $other, sum);
-            }
-
-            #[inline(always)]
-            fn add_products(a: Self::Products, b: Self::Products) -> Self::Products {
-                <$other>::add_products(a, b)
-            }
-
-            #[inline(always)]
-            fn sum_products<S: Source<Item = (Self, Self)>>(items: S) -> Self::Products {
-                let mut sum = Self::NO_PRODUCTS;
-                for index in 0..items.len() {
-                    // SAFETY: it is in bounds.
-                    let (a, b) = unsafe { items.get(index) };
-                    a.add_product_to(b, &mut sum);
-                }
-                sum
-            }
-
-            fn products_of_slot(word: impl Fn(usize) -> u64) -> Option<Self::Products> {
-                <$other>::products_of_slot(word)
-            }
-
-            unsafe fn reduce_products_on_gpu<
-                O: OfExactSum<(Self, Self), Accumulator = Self::Products>,
-                P: Input<Item = (Self, Self)>,
-                const BLOCK: u32,
-                const WIDTH: usize,
-            >(
-                _: Arguments<P, O, O::Output>,
-                _: bool,
-            ) {
-                unreachable!("the kernels are those of the other type")
-            }
-
-            fn rounded_products(sum: impl Exact, count: u64) -> Self::Rounded {
-                <$other>::rounded_products(sum, count)
-            }
-        }
-    )*};
-}
-
-crate::for_each_alias! { exact_elements! {} }
 
 /// The result of reducing `bool`, by that of reducing `u8`: `bool` if the result is an element.
 pub trait OfBytes: Copy {

@@ -6,7 +6,7 @@ use crate::op::{fma, two_sum};
 
 /// The greatest magnitude of distances: the sum of 2^64 exponentials of NEAR does not overflow, and the
 /// exponential of −NEAR is a normal number.
-pub(super) const NEAR: f64 = 600.0;
+pub(crate) const NEAR: f64 = 600.0;
 
 const LN_2: [f64; 2] = [0.6931471803691238, 1.9082149292705877e-10]; // 32 bits, and the rest
 
@@ -16,7 +16,7 @@ const LN_2: [f64; 2] = [0.6931471803691238, 1.9082149292705877e-10]; // 32 bits,
 /// It is 2^n · e^r, with the whole number n that makes r least. A polynomial that interpolates e^r at
 /// Chebyshev's nodes computes e^r: of degree 6 to 2 · 10^-8, of degree 11 to 2 · 10^-17.
 #[inline(always)]
-pub(super) fn exp<T: Element>([distance, error]: [f64; 2]) -> f64 {
+pub(crate) fn exp<T: Element>([distance, error]: [f64; 2]) -> f64 {
     // Adding it to a number rounds that to a whole number, in the lowest bits.
     const ROUND: f64 = 1.5 * (1u64 << 52) as f64;
     let rounded = fma(distance, core::f64::consts::LOG2_E, ROUND);
@@ -90,7 +90,7 @@ fn fma_f32(a: f32, b: f32, c: f32) -> f32 {
 ///
 /// The logarithm is k · ln 2 + ln c with c from √½ to √2, and ln c = 2 artanh s with s = (c − 1) / (c + 1),
 /// by its series.
-pub(super) fn plus_ln(from: f64, value: f64) -> f64 {
+pub(crate) fn plus_ln(from: f64, value: f64) -> f64 {
     if value.is_nan() || from.is_infinite() {
         return from + value;
     }
