@@ -1,5 +1,12 @@
 //! What the kernels of many reductions at once, [`segments`](crate::segments) and [`columns`](crate::columns), are launched with.
 
+pub(crate) mod chunk;
+pub mod columns;
+pub mod rows;
+pub mod runs;
+pub mod segments;
+pub mod whole;
+
 use crate::Op;
 use crate::input::Input;
 use crate::kernels::{self, Parameters};
@@ -40,7 +47,7 @@ impl<S: Shape, P: Input, O: Copy, V: Copy> kernels::Arguments for Arguments<S, P
     }
 }
 
-/// Adds the parameters that follow the input's, as [`reduce::push_rest`](crate::reduce::push_rest).
+/// Adds the parameters that follow the input's, as [`whole::push_rest`].
 pub fn push_rest<S: Shape>(
     parameters: &mut Parameters,
     (shape, cut, results): (&S, &S::Cut, &*mut c_void),

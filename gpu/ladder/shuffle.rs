@@ -1,5 +1,5 @@
 use super::{Cascaded, Kernel, LadderElement, LadderOp, Pass, cascaded};
-use crate::fold::fold_block;
+use crate::tree::fold_block;
 use cuda_std::thread;
 
 /// Warp shuffles: lanes hand their values to each other through registers.

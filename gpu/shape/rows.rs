@@ -1,13 +1,15 @@
 //! The kernel of rows, segments of one length that lie one after another, and of segments that are not short: by lists, or all where most are. A warp
 //! has as many short rows as every other; or the chunks that start in its share, or, where there are too few of these, or tall ones, parts of chunks.
 
-use super::{
-    Arguments, THREADS, WARPS, fold_lanes, fold_leaf, is_aligned, load_leaf, of_thread, place, plan_of,
-    rotate, unrolled, warp_of_block, warp_of_grid,
+use super::segments::{
+    Arguments, THREADS, WARPS, fold_leaf, is_aligned, load_leaf, place, plan_of, rotate, warp_of_block,
+    warp_of_grid,
 };
-pub use super::{Cut, Segments};
+pub use super::segments::{Cut, Segments};
+use crate::exchange::slot;
 use crate::input::Input;
-use crate::{Op, Plan, kernels, slot};
+use crate::tree::{fold_lanes, fold_leaves_of_warp, of_thread, unrolled};
+use crate::{Op, Plan, kernels};
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
 use core::marker::PhantomData;
@@ -46,7 +48,7 @@ pub const fn is_short(len: u64, width: u64, block: u32, words: usize) -> bool {
 ///
 /// # Safety
 ///
-/// As for [`reduce_segments`](super::reduce_segments), after which it is launched where there are lists; of rows that are [short](is_short), of at
+/// As for [`reduce_segments`](super::segments::reduce_segments), after which it is launched where there are lists; of rows that are [short](is_short), of at
 /// least an item, [`Cut::share`] is how many a warp has.
 #[inline(always)]
 pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
@@ -652,37 +654,5 @@ unsafe fn fold_unit<O: Op<P::Item>, P: Input, const WIDTH: usize>(
             (false, false) => op.identity(),
         });
         fold_leaves_of_warp::<O, P::Item>(op, leaves)
-    }
-}
-
-/// Folds the leaves of a warp, of which lane i has leaf 32 k + i at place k; the first lane gets the result. Neighbours exchange half of what they
-/// have, so that each has as many fewer, instead of all leaves of a place moving at once.
-///
-/// # Safety
-///
-/// All lanes of the warp call it together.
-#[inline(always)]
-unsafe fn fold_leaves_of_warp<O: Op<I>, I: Copy + 'static>(
-    op: &O,
-    leaves: [O::Accumulator; LOADS],
-) -> O::Accumulator {
-    let lane = warp::lane_id();
-    // SAFETY: as the caller vouches.
-    unsafe {
-        let exchange = |[first, second]: [O::Accumulator; 2], stride: u32| {
-            // Asked anew after the shuffle, of which the compiler would else make one for each answer.
-            let is_upper = || intrinsics::opaque(lane & stride) != 0;
-            let (keep, give) = if is_upper() { (second, first) } else { (first, second) };
-            let (take, _) = warp::warp_shuffle_xor(warp::ALL, give, stride, 32);
-            if is_upper() { op.combine(take, keep) } else { op.combine(keep, take) }
-        };
-        let [a, b, c, d] = leaves;
-        let mut value = exchange([exchange([a, b], 1), exchange([c, d], 1)], 2);
-        // Then lane i has, of place i modulo 4, a part.
-        for stride in [4, 8, 16, 1, 2] {
-            let (above, _) = warp::warp_shuffle_down(warp::ALL, value, stride, 32);
-            value = op.combine(value, above);
-        }
-        value
     }
 }

@@ -1,7 +1,8 @@
-//! The second stage: the chunks' partial results, handed over by [slots](crate::slot), become the accumulator of all.
+//! The second stage: the chunks' partial results, handed over by [slots](super::slot), become the accumulator of all.
 
-use crate::fold::fold_warp;
-use crate::{Op, slot};
+use super::slot;
+use crate::Op;
+use crate::tree::fold_warp;
 use bytemuck::Pod;
 use core::array::from_fn;
 use core::sync::atomic::Ordering;

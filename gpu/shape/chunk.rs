@@ -1,9 +1,10 @@
 //! The first stage: a chunk becomes its partial result.
 
-use crate::fold::{block_dim, fold_block, fold_thread};
+use crate::Op;
+use crate::exchange::slot;
 use crate::input::{Input, OneByOne};
 use crate::plan::{ANY_BLOCK, TILE_ROWS};
-use crate::{Op, slot};
+use crate::tree::{block_dim, fold_block, fold_thread};
 use bytemuck::Pod;
 use core::array::from_fn;
 use cuda_std::{intrinsics, shared_array, thread};

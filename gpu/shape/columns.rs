@@ -14,11 +14,12 @@
 //! What cuts the work into panels and parts, [`Cut`], is of no account for the bits. A launch has blocks of
 //! [`THREADS`].
 
-use crate::fold::fold_thread;
+use super::{self as shape, Shape};
+use crate::exchange::slot;
 use crate::input::Input;
 use crate::plan::PARTIALS;
-use crate::shape::{self, Shape};
-use crate::{Op, Plan, slot};
+use crate::tree::{LEVELS, Pairwise, fold_panel, fold_thread, most_at_once};
+use crate::{Op, Plan};
 use core::array::from_fn;
 use core::hint::assert_unchecked;
 use core::mem::MaybeUninit;
@@ -94,7 +95,7 @@ impl Cut {
         // The leaves of a chunk.
         let log = |value: u64| value.next_power_of_two().trailing_zeros();
         let mut leaves = log(reduced.clamp(1, plan.row));
-        let places = places(4 * words).ilog2();
+        let places = most_at_once(4 * words).ilog2();
         let mut panel = log((LINE / bytes.max(1)).max(32) as u64).min(log(count)).min(places);
         while panel < places && leaves + panel < LEAVES.ilog2() + places && count >> panel > BLOCKS {
             panel += 1;
@@ -150,15 +151,6 @@ impl Cut {
     #[inline(always)]
     fn counts_of_panel(&self) -> u32 {
         self.chunks + 1
-    }
-}
-
-/// Accumulators of so many bytes that a block exchanges at once, at most: 2 to some power.
-const fn places(bytes: usize) -> usize {
-    match (32 << 10) / if bytes == 0 { 1 } else { bytes } {
-        0 => 1,
-        places if places >= THREADS as usize => THREADS as usize,
-        places => 1 << places.ilog2(),
     }
 }
 
@@ -235,7 +227,7 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         count: 1 << cut.leaves,
     };
     let mut waiting = [const { MaybeUninit::uninit() }; LEVELS];
-    let mut tree = Tree::new(&op, &mut waiting);
+    let mut tree = Pairwise::new(&op, &mut waiting);
     // SAFETY: these are the column's items.
     unsafe { chunk_of_column.fold::<O, LOADS>(&op, &mut tree) };
 
@@ -289,7 +281,7 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         if unsafe { is_last.read(0) } == 0 {
             return;
         }
-        tree = Tree::new(&op, &mut waiting);
+        tree = Pairwise::new(&op, &mut waiting);
         if is_there {
             take_partials(&op, &mut tree, count, [number, cut.threads], |index| {
                 slot::unpack(|word| slot(index, word).load(Ordering::Relaxed))
@@ -337,7 +329,11 @@ impl<P: Input> Chunk<P> {
     ///
     /// The items are there.
     #[inline(always)]
-    unsafe fn fold<O: Op<P::Item>, const LOADS: usize>(&self, op: &O, tree: &mut Tree<'_, O::Accumulator>) {
+    unsafe fn fold<O: Op<P::Item>, const LOADS: usize>(
+        &self,
+        op: &O,
+        tree: &mut Pairwise<'_, O::Accumulator>,
+    ) {
         // SAFETY: as the caller vouches.
         unsafe {
             if is_side_by_side::<O, P::Item>() {
@@ -357,7 +353,7 @@ impl<P: Input> Chunk<P> {
     unsafe fn fold_side_by_side<O: Op<P::Item>, const LOADS: usize>(
         &self,
         op: &O,
-        tree: &mut Tree<'_, O::Accumulator>,
+        tree: &mut Pairwise<'_, O::Accumulator>,
     ) {
         let [mut leaf, end] = self.leaves;
         while leaf < end {
@@ -414,7 +410,7 @@ impl<P: Input> Chunk<P> {
     unsafe fn fold_in_turn<O: Op<P::Item>, const LOADS: usize>(
         &self,
         op: &O,
-        tree: &mut Tree<'_, O::Accumulator>,
+        tree: &mut Pairwise<'_, O::Accumulator>,
     ) {
         // A leaf, and one of its items.
         let [first, end] = self.leaves;
@@ -458,7 +454,7 @@ impl<P: Input> Chunk<P> {
 #[inline(always)]
 fn take_partials<O: Op<I>, I: Copy + 'static>(
     op: &O,
-    tree: &mut Tree<'_, O::Accumulator>,
+    tree: &mut Pairwise<'_, O::Accumulator>,
     count: u32,
     [number, threads]: [u32; 2],
     partial: impl Fn(u32) -> O::Accumulator,
@@ -490,99 +486,6 @@ fn take_partials<O: Op<I>, I: Copy + 'static>(
         }
         tree.push(op, all);
         first += 1;
-    }
-}
-
-/// Folds the values of each column's threads pairwise, neighbours first; the first of them gets the result.
-///
-/// # Safety
-///
-/// Every thread of the block calls it.
-#[inline(always)]
-unsafe fn fold_panel<O: Op<I>, I: Copy + 'static>(
-    op: &O,
-    mut value: O::Accumulator,
-    panel: u32,
-    threads: u32,
-) -> O::Accumulator {
-    let places = shared_array![O::Accumulator; places(size_of::<O::Accumulator>())];
-    let thread = thread::thread_idx_x();
-    let number = thread >> panel;
-    let has_place = number >> threads == 0;
-    if threads > 0 && has_place {
-        // SAFETY: each thread has a place of its own.
-        unsafe { places.write(thread, value) };
-    }
-    for level in 0..threads {
-        intrinsics::no_unroll();
-        thread::sync_threads();
-        if has_place && number & ((2 << level) - 1) == 0 {
-            // SAFETY: written before the barrier, and by nobody since; the thread's own place is read after the next.
-            unsafe {
-                value = op.combine(value, places.read(thread + (1 << (level + panel))));
-                places.write(thread, value);
-            }
-        }
-    }
-    value
-}
-
-/// Levels of a tree: the longest rows have 2^12 leaves that a thread folds in turn, or 2^13 that it folds side by side.
-const LEVELS: usize = 14;
-
-/// A tree of accumulators that come one after another, pairwise, neighbours first; what is missing of it are
-/// identities. Of an exact operator it is one accumulator.
-struct Tree<'a, A> {
-    /// The trees that wait for their neighbours, at the place of their height: one for each bit of the number of
-    /// leaves.
-    waiting: &'a mut Waiting<A>,
-    leaves: u32,
-    all: A,
-}
-
-type Waiting<A> = [MaybeUninit<A>; LEVELS];
-
-impl<'a, A: Copy> Tree<'a, A> {
-    #[inline(always)]
-    fn new<O: Op<I, Accumulator = A>, I: Copy + 'static>(op: &O, waiting: &'a mut Waiting<A>) -> Self {
-        Self { waiting, leaves: 0, all: op.identity() }
-    }
-
-    #[inline(always)]
-    fn push<O: Op<I, Accumulator = A>, I: Copy + 'static>(&mut self, op: &O, mut tree: A) {
-        if O::EXACT {
-            self.all = op.combine(self.all, tree);
-            return;
-        }
-        let mut level = 0;
-        // SAFETY: what is there has been written, and there are not so many leaves.
-        unsafe {
-            while self.leaves >> level & 1 == 1 {
-                intrinsics::no_unroll();
-                tree = op.combine(self.waiting.get_unchecked(level).assume_init(), tree);
-                level += 1;
-            }
-            self.waiting.get_unchecked_mut(level).write(tree);
-        }
-        self.leaves += 1;
-    }
-
-    #[inline(always)]
-    fn finish<O: Op<I, Accumulator = A>, I: Copy + 'static>(&self, op: &O) -> A {
-        let mut all = self.all;
-        if O::EXACT {
-            return all;
-        }
-        let mut leaves = self.leaves;
-        while leaves > 0 {
-            intrinsics::no_unroll();
-            // SAFETY: what is there has been written.
-            all = unsafe {
-                op.combine(self.waiting.get_unchecked(leaves.trailing_zeros() as usize).assume_init(), all)
-            };
-            leaves &= leaves - 1;
-        }
-        all
     }
 }
 

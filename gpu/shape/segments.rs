@@ -12,10 +12,12 @@
 //!   batches: it lists a batch's by their leaves, rounded up to a power of two, and folds as many at a time as it has lanes for.
 //! - The **larger** ones it leaves to the kernel of [`rows`], by a list for each warp, and that kernel has all segments where most are larger.
 
-use crate::fold::fold_thread;
+use super::{self as shape, Shape};
+use crate::exchange::slot;
 use crate::input::Input;
-use crate::shape::{self, Shape};
-use crate::{Op, Plan, slot};
+pub(crate) use crate::tree::unrolled;
+use crate::tree::{fold_lanes, of_leaves, of_thread};
+use crate::{Op, Plan};
 use core::array::from_fn;
 use core::ffi::c_void;
 use core::hint::assert_unchecked;
@@ -25,7 +27,7 @@ use cuda_std::atomic::AtomicU64;
 use cuda_std::shared::Shared;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
-pub mod rows;
+pub use super::rows;
 
 /// Threads in a block.
 pub const THREADS: u32 = 256;
@@ -63,13 +65,13 @@ const fn unit(slots: usize, block: u32) -> u32 {
 #[repr(C)]
 pub struct Segments {
     /// Offsets on the device, one more than there are segments; none where all segments have the same length.
-    offsets: *const c_void,
+    pub(super) offsets: *const c_void,
     /// Bytes of an offset, 4 or 8; or the segments' length.
-    size: u64,
+    pub(super) size: u64,
     /// Segments; or the most that there may be.
     pub count: u64,
     /// Where their number lies on the device, if it does.
-    number: *const u64,
+    pub(super) number: *const u64,
     /// Items in all.
     pub len: u64,
 }
@@ -103,7 +105,7 @@ impl Segments {
 
     /// How many there are.
     #[inline(always)]
-    fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         if self.number.is_null() {
             return self.count;
         }
@@ -114,7 +116,7 @@ impl Segments {
 
     /// Where segment `index`, or that after the last, starts.
     #[inline(always)]
-    fn start(&self, index: u64) -> u64 {
+    pub(super) fn start(&self, index: u64) -> u64 {
         if self.offsets.is_null() {
             return index * self.size;
         }
@@ -150,7 +152,7 @@ impl Segments {
 
     /// Whether a segment lies there.
     #[inline(always)]
-    fn is_valid(&self, start: u64, end: u64) -> bool {
+    pub(super) fn is_valid(&self, start: u64, end: u64) -> bool {
         start <= end && end <= self.len
     }
 
@@ -165,7 +167,7 @@ impl Segments {
     ///
     /// All lanes call it together.
     #[inline(always)]
-    unsafe fn first_from(&self, count: u64, weight: u64, positions: [u64; 2]) -> [u64; 2] {
+    pub(super) unsafe fn first_from(&self, count: u64, weight: u64, positions: [u64; 2]) -> [u64; 2] {
         if self.offsets.is_null() {
             let size = (self.size + weight).max(1);
             return positions.map(|position| position.div_ceil(size).min(count));
@@ -276,7 +278,7 @@ pub const fn places(len: u64, row: u64, parts: u16) -> u64 {
 
 /// The first place of a segment that starts there. One of less than a row has no partial results; one of several chunks has up to a chunk for each of its
 /// rows, the last begun, or, where chunks are [`rows::TALL_ROWS`] and more, up to 32 parts for each of these.
-const fn place(start: u64, row: u64, parts: u16) -> u64 {
+pub(super) const fn place(start: u64, row: u64, parts: u16) -> u64 {
     (2 * (start >> row.trailing_zeros())) << parts
 }
 
@@ -309,20 +311,20 @@ pub unsafe fn reduce_segments<O: Op<P::Item>, P: Input, const WIDTH: usize, cons
 
 /// The warp's number in its block.
 #[inline(always)]
-fn warp_of_block() -> u32 {
+pub(super) fn warp_of_block() -> u32 {
     thread::thread_idx_x() / warp::WARP_SIZE
 }
 
 /// The warp's number among all.
 #[inline(always)]
-fn warp_of_grid() -> u64 {
+pub(super) fn warp_of_grid() -> u64 {
     u64::from(thread::block_idx_x() * WARPS + warp_of_block())
 }
 
 impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
     /// The positions of this warp's share, from one to another, of so many segments.
     #[inline(always)]
-    fn positions(&self, count: u64) -> [u64; 2] {
+    pub(super) fn positions(&self, count: u64) -> [u64; 2] {
         let mut share = u64::from(self.cut.share);
         if !self.shape.number.is_null() {
             // The host knew only how many there may be.
@@ -335,7 +337,7 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
 
     /// The warp's list of larger segments.
     #[inline(always)]
-    fn list(&self) -> *mut u64 {
+    pub(super) fn list(&self) -> *mut u64 {
         self.cut.lists.wrapping_add(warp_of_grid() as usize * LIST)
     }
 
@@ -345,7 +347,7 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
     ///
     /// It is one of the segments, and nobody else stores its result.
     #[inline(always)]
-    unsafe fn deliver(&self, op: &O, segment: u64, all: O::Accumulator, len: u64) {
+    pub(super) unsafe fn deliver(&self, op: &O, segment: u64, all: O::Accumulator, len: u64) {
         let Self { results, default, cut, .. } = *self;
         let all = if len == 0 { all } else { op.end(all, len) };
         // SAFETY: there is a place for each.
@@ -365,7 +367,7 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
 
     /// Says what is wrong, as [`Cut::wrong`] takes it.
     #[inline(always)]
-    fn is_wrong(&self, what: u64) {
+    pub(super) fn is_wrong(&self, what: u64) {
         // SAFETY: the place is for this.
         let least = unsafe { AtomicU64::from_ptr(self.cut.wrong) };
         least.fetch_min(what, Ordering::Relaxed);
@@ -615,7 +617,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
 
 /// The plan of so many items.
 #[inline(always)]
-fn plan_of<const WIDTH: usize>(len: u64, block: u32) -> Plan {
+pub(super) fn plan_of<const WIDTH: usize>(len: u64, block: u32) -> Plan {
     // SAFETY: it is a BLOCK.
     unsafe { assert_unchecked(block > 0) };
     let plan = Plan::cut(len, WIDTH, block);
@@ -630,52 +632,9 @@ fn before(bits: u32, lane: u32) -> u32 {
     (bits & ((1 << lane) - 1)).count_ones()
 }
 
-/// Folds a thread's accumulators, as they are folded into.
-#[inline(always)]
-fn of_thread<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(
-    op: &O,
-    values: [O::Accumulator; WIDTH],
-) -> O::Accumulator {
-    if O::EXACT { values[0] } else { fold_thread::<O, I, WIDTH>(op, values) }
-}
-
-/// Folds the accumulators of neighbouring leaves.
-#[inline(always)]
-fn of_leaves<O: Op<I>, I: Copy + 'static, const WIDTH: usize, const SLOTS: usize>(
-    op: &O,
-    values: [[O::Accumulator; WIDTH]; SLOTS],
-) -> O::Accumulator {
-    let mut leaves = [op.identity(); SLOTS];
-    unrolled::<SLOTS>(|slot| leaves[slot] = of_thread::<O, I, WIDTH>(op, values[slot]));
-    fold_thread::<O, I, SLOTS>(op, leaves)
-}
-
-/// Folds the values of 2^`lanes` neighbouring lanes, whose first gets the result.
-///
-/// # Safety
-///
-/// All lanes of the warp call it together.
-#[inline(always)]
-unsafe fn fold_lanes<O: Op<I>, I: Copy + 'static>(
-    op: &O,
-    mut value: O::Accumulator,
-    lanes: u32,
-) -> O::Accumulator {
-    let mut stride = 1;
-    let lanes = intrinsics::opaque(lanes);
-    while stride >> lanes == 0 {
-        intrinsics::no_unroll();
-        // SAFETY: as the caller vouches.
-        let (above, _) = unsafe { warp::warp_shuffle_down(warp::ALL, value, stride, 32) };
-        value = op.combine(value, above);
-        stride *= 2;
-    }
-    value
-}
-
 /// Whether WIDTH items at a time are one access from here on.
 #[inline(always)]
-fn is_aligned<P: Input>(at: P, width: usize) -> bool {
+pub(super) fn is_aligned<P: Input>(at: P, width: usize) -> bool {
     at.head().is_some_and(|head| (head as usize).is_multiple_of(width))
 }
 
@@ -724,7 +683,10 @@ unsafe fn fold_leaves<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS:
 ///
 /// There are so many items left.
 #[inline(always)]
-unsafe fn load_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(at: P, left: u32) -> [P::Item; WIDTH] {
+pub(super) unsafe fn load_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
+    at: P,
+    left: u32,
+) -> [P::Item; WIDTH] {
     from_fn(|item| {
         // SAFETY: as the caller vouches.
         if !O::EXACT && (item as u32) < left { unsafe { at.offset(item).read() } } else { P::zeroed() }
@@ -737,7 +699,7 @@ unsafe fn load_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(at: P, left: u
 ///
 /// The items are what [`load_leaf`] gave.
 #[inline(always)]
-unsafe fn fold_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
+pub(super) unsafe fn fold_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     op: &O,
     values: &mut [O::Accumulator; WIDTH],
     items: [P::Item; WIDTH],
@@ -784,30 +746,8 @@ unsafe fn fold_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     }
 }
 
-/// Calls `each` for each of up to eight: a loop over much stays one, and takes what it indexes to memory.
-#[inline(always)]
-pub(crate) fn unrolled<const COUNT: usize>(mut each: impl FnMut(usize)) {
-    each(0);
-    if COUNT > 1 {
-        each(1);
-    }
-    if COUNT > 2 {
-        each(2);
-    }
-    if COUNT > 3 {
-        each(3);
-    }
-    const { assert!(COUNT <= 4 || COUNT == 8) };
-    if COUNT > 4 {
-        each(4);
-        each(5);
-        each(6);
-        each(7);
-    }
-}
-
 /// The second becomes the first, and so on; the first the last.
 #[inline(always)]
-fn rotate<V: Copy, const N: usize>(values: &mut [V; N]) {
+pub(super) fn rotate<V: Copy, const N: usize>(values: &mut [V; N]) {
     *values = from_fn(|index| values[(index + 1) % N]);
 }

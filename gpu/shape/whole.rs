@@ -8,10 +8,11 @@
 //!           takes the partial results from the slots as they come, folds them the same way, stores the result
 //! ```
 
+use super::chunk;
+use crate::Op;
+use crate::exchange::{partials, slot};
 use crate::input::Input;
 use crate::kernels::{self, Parameters};
-use crate::stage::{chunk, partials};
-use crate::{Op, slot};
 use bytemuck::Pod;
 use core::ffi::c_void;
 use core::hint::assert_unchecked;
