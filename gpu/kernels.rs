@@ -2,12 +2,20 @@
 
 use core::any::TypeId;
 use core::ffi::c_void;
+use core::marker::PhantomData;
 pub use gpu_reduce_ptx::Ptx;
 
 /// A kernel, as a type: its family with the operator and the input that it is for. Each BLOCK has an entry point of its own.
 pub trait Kernel: 'static {
     /// What a launch is given.
     type Arguments: Arguments;
+}
+
+/// A kernel as a type: which one, `K`, and what a launch of it is given.
+pub struct Named<K, A>(PhantomData<(K, A)>);
+
+impl<K: 'static, A: Arguments + 'static> Kernel for Named<K, A> {
+    type Arguments = A;
 }
 
 /// What a kernel is launched with.
@@ -58,6 +66,18 @@ impl Parameters {
         &self.addresses[..self.len]
     }
 }
+
+/// Implements [`Arguments`] for a struct whose fields are the kernel's parameters: `arguments! { [GENERICS] TYPE: FIELD FIELD … }`.
+macro_rules! arguments {
+    ([$($generics:tt)*] $type:ty: $($field:ident)*) => {
+        impl<$($generics)*> $crate::kernels::Arguments for $type {
+            fn parameters(&self, parameters: &mut $crate::kernels::Parameters) {
+                $( parameters.push(&self.$field); )*
+            }
+        }
+    };
+}
+pub(crate) use arguments;
 
 /// The kernels that a crate has compiled. Its operators name them as [`Op::KERNELS`](crate::Op::KERNELS).
 #[derive(Clone, Copy, Debug)]
@@ -158,46 +178,37 @@ macro_rules! reduce_entries {
     };
 }
 
-/// The entry point of the kernel of `segments`, of `rows` or of `columns` for one operator and item, or two.
+/// The entry point of the kernel of `segments`, of `rows` or of `columns` for an operator of one input, or of two.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! shape_entries {
-    ($shape:ident [$name:expr] $op:ty, $item:ty) => {
-        $crate::shape_entries! { @$shape [$name] $op, $item, *const $item, (input: *const $item) => input }
+    (segments $($row:tt)*) => {
+        $crate::shape_entries! { @row [segments "_segments_0" Segments reduce_segments WIDTH SLOTS] $($row)* }
     };
-    ($shape:ident [$name:expr] $op:ty, $first:ty, $second:ty) => {
+    (rows $($row:tt)*) => {
+        $crate::shape_entries! { @row [rows "_rows_0" Segments reduce_rows WIDTH] $($row)* }
+    };
+    (columns $($row:tt)*) => {
+        $crate::shape_entries! { @row [columns "_columns_256" Columns reduce_columns LOADS] $($row)* }
+    };
+    (@row $kernel:tt [$name:expr] $op:ty, $item:ty) => {
+        $crate::shape_entries! { @kernel $kernel [$name] $op, $item, *const $item, (input: *const $item) => input }
+    };
+    (@row $kernel:tt [$name:expr] $op:ty, $first:ty, $second:ty) => {
         $crate::shape_entries! {
-            @$shape [$name] $op, ($first, $second), (*const $first, *const $second),
+            @kernel $kernel [$name] $op, ($first, $second), (*const $first, *const $second),
             (first: *const $first, second: *const $second) => (first, second)
         }
     };
-    (@segments $name:tt $op:ty, $item:ty, $input:ty, $($rest:tt)*) => {
-        $crate::shape_entries! {
-            @kernel [
-                segments "_segments_0" Segments reduce_segments
-                { $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES) },
-                { $crate::segments::slots::<$op, $item>($crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES)) }
-            ]
-            $name $op, $item, $input, $($rest)*
-        }
-    };
-    (@rows $name:tt $op:ty, $item:ty, $input:ty, $($rest:tt)*) => {
-        $crate::shape_entries! {
-            @kernel [
-                rows "_rows_0" Segments reduce_rows
-                { $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES) }
-            ]
-            $name $op, $item, $input, $($rest)*
-        }
-    };
-    (@columns $name:tt $op:ty, $item:ty, $input:ty, $($rest:tt)*) => {
-        $crate::shape_entries! {
-            @kernel [columns "_columns_256" Columns reduce_columns { $crate::columns::loads::<$op, $item>() }]
-            $name $op, $item, $input, $($rest)*
-        }
-    };
-    (@kernel [$shape:ident $suffix:literal $type:ident $kernel:ident $($constant:block),*] [$name:expr] $op:ty, $item:ty, $input:ty, ($($parameter:ident: $of:ty),*) => $value:expr) => {
+    (
+        @kernel [$shape:ident $suffix:literal $type:ident $kernel:ident $($constant:ident)*] [$name:expr] $op:ty, $item:ty, $input:ty,
+        ($($parameter:ident: $of:ty),*) => $value:expr
+    ) => {
+        #[allow(dead_code)]
         const _: () = {
+            const WIDTH: usize = $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES);
+            const SLOTS: usize = $crate::segments::slots::<$op, $item>(WIDTH);
+            const LOADS: usize = $crate::columns::loads::<$op, $item>();
             #[$crate::cuda_std::kernel(name = concat!($name, $suffix))]
             #[allow(improper_ctypes_definitions)]
             pub unsafe fn entry(
@@ -232,9 +243,11 @@ macro_rules! kernels {
         const _: () = {
             use $crate::reduce_entries;
             $( $crate::for_each_block! { reduce_entries! { [stringify!($name)] $op, $($item),+ } } )*
-            $( $crate::shape_entries! { segments [stringify!($name)] $op, $($item),+ } )*
-            $( $crate::shape_entries! { rows [stringify!($name)] $op, $($item),+ } )*
-            $( $crate::shape_entries! { columns [stringify!($name)] $op, $($item),+ } )*
+            $(
+                $crate::shape_entries! { segments [stringify!($name)] $op, $($item),+ }
+                $crate::shape_entries! { rows [stringify!($name)] $op, $($item),+ }
+                $crate::shape_entries! { columns [stringify!($name)] $op, $($item),+ }
+            )*
         };
 
         /// The kernels that this crate has compiled.

@@ -55,8 +55,7 @@ pub use unrolled::Unrolled;
 pub use unrolled_last_warp::UnrolledLastWarp;
 
 use crate::Element;
-use crate::kernels::{self, Parameters};
-use core::marker::PhantomData;
+use crate::kernels::{Named, arguments};
 use cuda_std::shared::Shared;
 use cuda_std::thread;
 
@@ -86,21 +85,10 @@ pub trait Kernel: 'static {
     unsafe fn run<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(pass: Pass<T, O::Accumulator>);
 }
 
-/// A kernel of the ladder for an operator on elements of a type, whose accumulators are `A`.
-pub struct Rung<K, O, T, A>(PhantomData<(K, O, T, A)>);
+/// A kernel of the ladder as a type: for an operator on elements of type `T`, whose accumulators are `A`.
+pub type Rung<K, O, T, A> = Named<(K, O), Pass<T, A>>;
 
-impl<K: Kernel, O: 'static, T: Copy + 'static, A: Copy + 'static> kernels::Kernel for Rung<K, O, T, A> {
-    type Arguments = Pass<T, A>;
-}
-
-impl<T: Copy, A: Copy> kernels::Arguments for Pass<T, A> {
-    fn parameters(&self, parameters: &mut Parameters) {
-        let Self { input, len, output } = self;
-        parameters.push(input);
-        parameters.push(len);
-        parameters.push(output);
-    }
-}
+arguments! { [T: Copy, A: Copy] Pass<T, A>: input len output }
 
 /// What a launch is given; a kernel's arguments in this order.
 #[derive(Clone, Copy, Debug)]

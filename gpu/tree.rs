@@ -1,8 +1,22 @@
-//! The tree, in one place: pairs of neighbours fold, then pairs of those, in a thread, in a warp, in a block.
+//! Every tree on a device, each once.
+//!
+//! All of them combine neighbours first, then neighbouring results, and so on:
+//!
+//! ```text
+//! level 0:  a0  a1  a2  a3  a4  a5  a6  a7
+//! level 1:  a0+a1   a2+a3   a4+a5   a6+a7
+//! level 2:  (a0+a1)+(a2+a3) (a4+a5)+(a6+a7)
+//! level 3:  the result
+//! ```
+//!
+//! They differ in where the values lie: in a thread ([`fold_thread`], [`of_thread`], [`of_leaves`]), in the
+//! lanes of a warp ([`fold_warp`], [`fold_lanes`], [`fold_leaves_of_warp`]), in a block ([`fold_block`]), in
+//! the threads of each column ([`fold_panel`]), or one after another ([`Pairwise`]).
 
 use crate::Op;
 use crate::plan::ANY_BLOCK;
 use crate::shape::columns::THREADS;
+use core::array::{from_fn, from_ref};
 use core::mem::MaybeUninit;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
@@ -24,7 +38,7 @@ pub(crate) fn fold_thread<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(
     values[0]
 }
 
-/// Folds the first `lanes` lanes of a warp pairwise, neighbours first; lane 0 gets the result.
+/// Folds the first `lanes` lanes of a warp pairwise, neighbours first. Lane 0 gets the result.
 ///
 /// # Safety
 ///
@@ -37,7 +51,7 @@ pub(crate) unsafe fn fold_warp<O: Op<I>, I: Copy + 'static>(
 ) -> O::Accumulator {
     let mut stride = 1;
     while stride < lanes {
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         let (above, _) = unsafe { warp::warp_shuffle_down(warp::ALL, value, stride, warp::WARP_SIZE) };
         value = op.combine(value, above);
         stride *= 2;
@@ -45,14 +59,15 @@ pub(crate) unsafe fn fold_warp<O: Op<I>, I: Copy + 'static>(
     value
 }
 
-/// Threads in the block: BLOCK, or what the launch says where that is any.
+/// Returns the number of threads in the block: BLOCK, or what the launch says if BLOCK is [`ANY_BLOCK`].
 #[inline(always)]
 pub(crate) fn block_dim<const BLOCK: u32>() -> u32 {
     if BLOCK == ANY_BLOCK { thread::block_dim_x() } else { BLOCK }
 }
 
-/// Folds one value a thread pairwise, neighbours first: across the lanes of each warp by shuffles, then across warps
-/// through shared memory, again by shuffles. Thread 0 gets the result, the others something of no use.
+/// Folds one value a thread pairwise, neighbours first: the lanes of each warp by shuffles, then the warps
+/// through shared memory and shuffles again. Thread 0 gets the result; the other threads' values are
+/// unspecified.
 ///
 /// # Safety
 ///
@@ -71,7 +86,7 @@ pub(crate) unsafe fn fold_block<O: Op<I>, I: Copy + 'static, const BLOCK: u32>(
     let partials = shared_array![O::Accumulator; 32];
     let thread = thread::thread_idx_x();
     if thread.is_multiple_of(warp::WARP_SIZE) {
-        // SAFETY: each warp has a place of its own.
+        // SAFETY: each warp writes an element of its own.
         unsafe { partials.write(thread / warp::WARP_SIZE, value) };
     }
     thread::sync_threads();
@@ -81,12 +96,12 @@ pub(crate) unsafe fn fold_block<O: Op<I>, I: Copy + 'static, const BLOCK: u32>(
     // SAFETY: written before the barrier, and all lanes of the first warp are here.
     unsafe {
         let value = if thread < warps { partials.read(thread) } else { op.identity() };
-        // Places beyond the last hold the identity.
+        // Elements beyond the last warp's hold the identity.
         fold_warp(op, value, if BLOCK == ANY_BLOCK { warp::WARP_SIZE } else { warps })
     }
 }
 
-/// Folds a thread's accumulators, as they are folded into.
+/// Folds a thread's accumulators. An exact operator uses the first one only.
 #[inline(always)]
 pub(crate) fn of_thread<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(
     op: &O,
@@ -106,7 +121,7 @@ pub(crate) fn of_leaves<O: Op<I>, I: Copy + 'static, const WIDTH: usize, const S
     fold_thread::<O, I, SLOTS>(op, leaves)
 }
 
-/// Folds the values of 2^`lanes` neighbouring lanes, whose first gets the result.
+/// Folds the values of groups of 2^`lanes` neighbouring lanes pairwise. The first lane of a group gets its result.
 ///
 /// # Safety
 ///
@@ -114,23 +129,42 @@ pub(crate) fn of_leaves<O: Op<I>, I: Copy + 'static, const WIDTH: usize, const S
 #[inline(always)]
 pub(crate) unsafe fn fold_lanes<O: Op<I>, I: Copy + 'static>(
     op: &O,
-    mut value: O::Accumulator,
+    value: O::Accumulator,
     lanes: u32,
 ) -> O::Accumulator {
+    // SAFETY: as the caller promises.
+    unsafe { fold_lanes_of_each::<O, I, 1>(from_ref(op), [value], lanes)[0] }
+}
+
+/// As [`fold_lanes`], for N values a lane, each with its own operator.
+///
+/// # Safety
+///
+/// All lanes of the warp call it together.
+#[inline(always)]
+pub(crate) unsafe fn fold_lanes_of_each<O: Op<I>, I: Copy + 'static, const N: usize>(
+    ops: &[O; N],
+    mut values: [O::Accumulator; N],
+    lanes: u32,
+) -> [O::Accumulator; N] {
     let mut stride = 1;
     let lanes = intrinsics::opaque(lanes);
     while stride >> lanes == 0 {
         intrinsics::no_unroll();
-        // SAFETY: as the caller vouches.
-        let (above, _) = unsafe { warp::warp_shuffle_down(warp::ALL, value, stride, 32) };
-        value = op.combine(value, above);
+        values = from_fn(|index| {
+            // SAFETY: as the caller promises.
+            let (above, _) = unsafe { warp::warp_shuffle_down(warp::ALL, values[index], stride, 32) };
+            ops[index].combine(values[index], above)
+        });
         stride *= 2;
     }
-    value
+    values
 }
 
-/// Folds the leaves of a warp, of which lane i has leaf 32 k + i at place k; the first lane gets the result. Neighbours exchange half of what they
-/// have, so that each has as many fewer, instead of all leaves of a place moving at once.
+/// Folds the leaves of a warp: element k of lane i is leaf 32 k + i. Lane 0 gets the result.
+///
+/// Neighbouring lanes exchange half of their leaves, so that each lane has half as many to fold at the next
+/// level. (To shuffle all leaves at each level would take more shuffles.)
 ///
 /// # Safety
 ///
@@ -141,10 +175,10 @@ pub(crate) unsafe fn fold_leaves_of_warp<O: Op<I>, I: Copy + 'static>(
     leaves: [O::Accumulator; 4],
 ) -> O::Accumulator {
     let lane = warp::lane_id();
-    // SAFETY: as the caller vouches.
+    // SAFETY: as the caller promises.
     unsafe {
         let exchange = |[first, second]: [O::Accumulator; 2], stride: u32| {
-            // Asked anew after the shuffle, of which the compiler would else make one for each answer.
+            // Asked again after the shuffle: else the compiler makes a shuffle for each answer.
             let is_upper = || intrinsics::opaque(lane & stride) != 0;
             let (keep, give) = if is_upper() { (second, first) } else { (first, second) };
             let (take, _) = warp::warp_shuffle_xor(warp::ALL, give, stride, 32);
@@ -152,7 +186,7 @@ pub(crate) unsafe fn fold_leaves_of_warp<O: Op<I>, I: Copy + 'static>(
         };
         let [a, b, c, d] = leaves;
         let mut value = exchange([exchange([a, b], 1), exchange([c, d], 1)], 2);
-        // Then lane i has, of place i modulo 4, a part.
+        // Now lane i has a part of leaf group i modulo 4.
         for stride in [4, 8, 16, 1, 2] {
             let (above, _) = warp::warp_shuffle_down(warp::ALL, value, stride, 32);
             value = op.combine(value, above);
@@ -161,7 +195,7 @@ pub(crate) unsafe fn fold_leaves_of_warp<O: Op<I>, I: Copy + 'static>(
     }
 }
 
-/// Accumulators of so many bytes that a block exchanges at once, at most: 2 to some power.
+/// Returns how many accumulators of `bytes` bytes each a block exchanges at once, at most: a power of two.
 pub(crate) const fn most_at_once(bytes: usize) -> usize {
     match (32 << 10) / if bytes == 0 { 1 } else { bytes } {
         0 => 1,
@@ -170,7 +204,8 @@ pub(crate) const fn most_at_once(bytes: usize) -> usize {
     }
 }
 
-/// Folds the values of each column's threads pairwise, neighbours first; the first of them gets the result.
+/// Folds the values of each column's 2^`threads` threads pairwise, neighbours first. A column's first thread
+/// gets the result. Thread t has column t modulo 2^`panel`.
 ///
 /// # Safety
 ///
@@ -187,14 +222,15 @@ pub(crate) unsafe fn fold_panel<O: Op<I>, I: Copy + 'static>(
     let number = thread >> panel;
     let has_place = number >> threads == 0;
     if threads > 0 && has_place {
-        // SAFETY: each thread has a place of its own.
+        // SAFETY: each thread writes an element of its own.
         unsafe { places.write(thread, value) };
     }
     for level in 0..threads {
         intrinsics::no_unroll();
         thread::sync_threads();
         if has_place && number & ((2 << level) - 1) == 0 {
-            // SAFETY: written before the barrier, and by nobody since; the thread's own place is read after the next.
+            // SAFETY: the neighbour wrote its element before the barrier, and nobody has since. The thread's
+            // own element is read after the next barrier.
             unsafe {
                 value = op.combine(value, places.read(thread + (1 << (level + panel))));
                 places.write(thread, value);
@@ -204,14 +240,15 @@ pub(crate) unsafe fn fold_panel<O: Op<I>, I: Copy + 'static>(
     value
 }
 
-/// Levels of a tree: the longest rows have 2^12 leaves that a thread folds in turn, or 2^13 that it folds side by side.
+/// The most levels of a [`Pairwise`] tree: the longest rows have 2^12 leaves that a thread folds in turn, or
+/// 2^13 that it folds side by side.
 pub(crate) const LEVELS: usize = 14;
 
-/// A tree of accumulators that come one after another, pairwise, neighbours first; what is missing of it are
-/// identities. Of an exact operator it is one accumulator.
+/// A tree of accumulators that come one after another. Missing leaves are the identity. An exact operator has
+/// one accumulator instead.
 pub(crate) struct Pairwise<'a, A> {
-    /// The trees that wait for their neighbours, at the place of their height: one for each bit of the number of
-    /// leaves.
+    /// Element k is a complete subtree of 2^k leaves that waits for its neighbour. It is initialised if bit k
+    /// of `leaves` is 1.
     waiting: &'a mut Waiting<A>,
     leaves: u32,
     all: A,
@@ -235,7 +272,8 @@ impl<'a, A: Copy> Pairwise<'a, A> {
             return;
         }
         let mut level = 0;
-        // SAFETY: what is there has been written, and there are not so many leaves.
+        // SAFETY: bit `level` of `leaves` says that the subtree is there; there are fewer than 2^LEVELS
+        // leaves.
         unsafe {
             while self.leaves >> level & 1 == 1 {
                 intrinsics::no_unroll();
@@ -256,7 +294,7 @@ impl<'a, A: Copy> Pairwise<'a, A> {
         let mut leaves = self.leaves;
         while leaves > 0 {
             intrinsics::no_unroll();
-            // SAFETY: what is there has been written.
+            // SAFETY: that bit of `leaves` says that the subtree is there.
             all = unsafe {
                 op.combine(self.waiting.get_unchecked(leaves.trailing_zeros() as usize).assume_init(), all)
             };
@@ -266,7 +304,8 @@ impl<'a, A: Copy> Pairwise<'a, A> {
     }
 }
 
-/// Calls `each` for each of up to eight: a loop over much stays one, and takes what it indexes to memory.
+/// Calls `each` for 0, 1 … COUNT - 1. The compiler may keep a loop over a large body, and then moves the
+/// arrays that it indexes to memory.
 #[inline(always)]
 pub(crate) fn unrolled<const COUNT: usize>(mut each: impl FnMut(usize)) {
     each(0);

@@ -1,7 +1,7 @@
 use super::{LadderElement, Sequential, first_element};
 use crate::Element;
 use crate::element::Key;
-use crate::kernels::{self, Parameters};
+use crate::kernels::{self, arguments};
 use cuda_std::shared::Shared;
 use cuda_std::{shared_array, thread};
 
@@ -39,16 +39,7 @@ impl<T: Element> kernels::Kernel for ArgMin<T> {
     type Arguments = Self;
 }
 
-impl<T: Element> kernels::Arguments for ArgMin<T> {
-    fn parameters(&self, parameters: &mut Parameters) {
-        let Self { input, indices, len, keys_out, indices_out } = self;
-        parameters.push(input);
-        parameters.push(indices);
-        parameters.push(len);
-        parameters.push(keys_out);
-        parameters.push(indices_out);
-    }
-}
+arguments! { [T: Element] ArgMin<T>: input indices len keys_out indices_out }
 
 impl<T: LadderElement> ArgMin<T> {
     /// The kernel's name before that of the type.

@@ -1,6 +1,6 @@
 use crate::Element;
 use crate::element::Key;
-use crate::kernels::{self, Parameters};
+use crate::kernels::{self, arguments};
 use cuda_std::shared::Shared;
 use cuda_std::{shared_array, thread};
 
@@ -57,18 +57,7 @@ impl<T: Element> kernels::Kernel for Merge<T> {
     type Arguments = Self;
 }
 
-impl<T: Element> kernels::Arguments for Merge<T> {
-    fn parameters(&self, parameters: &mut Parameters) {
-        let Self { input, origins, bounds, lists, width, output, origins_out } = self;
-        parameters.push(input);
-        parameters.push(origins);
-        parameters.push(bounds);
-        parameters.push(lists);
-        parameters.push(width);
-        parameters.push(output);
-        parameters.push(origins_out);
-    }
-}
+arguments! { [T: Element] Merge<T>: input origins bounds lists width output origins_out }
 
 impl<T: Element> Merge<T> {
     /// The kernel's name before that of the type.
