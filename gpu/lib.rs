@@ -6,7 +6,8 @@
 //! - [`input`]: how a block reads one array, or two together;
 //! - `tree`: every tree on a device: in a thread, in a warp, in a block;
 //! - `exchange`: how blocks hand over values ([`slot`]) and partial results;
-//! - [`shape`]: the kernels, a shape a file: [`whole`](shape::whole) inputs, [`segments`], [`rows`], [`columns`], [`runs`];
+//! - [`shape`]: the kernels, a shape a file: [`whole`](shape::whole) inputs, [`segments`], [`rows`],
+//!   [`columns`], [`runs`];
 //! - [`mod@kernels`]: a kernel's identity, and the table of those that a crate has compiled;
 //! - [`table`]: the library's own;
 //! - `ladder` (with the feature of that name): the classic kernels, each in a file of its own.

@@ -121,7 +121,8 @@ pub(crate) fn of_leaves<O: Op<I>, I: Copy + 'static, const WIDTH: usize, const S
     fold_thread::<O, I, SLOTS>(op, leaves)
 }
 
-/// Folds the values of groups of 2^`lanes` neighbouring lanes pairwise. The first lane of a group gets its result.
+/// Folds the values of groups of 2^`lanes` neighbouring lanes pairwise. The first lane of a group gets its
+/// result.
 ///
 /// # Safety
 ///

@@ -143,8 +143,8 @@ unsafe fn take_one_by_one<O: Op<I>, I: Copy + 'static>(
     })
 }
 
-/// Folds partial results `first`, `first + 32`, `first + 64` and so on below `count` into one accumulator, AT_ONCE of
-/// which are loaded before the first is folded.
+/// Folds partial results `first`, `first + 32`, `first + 64` and so on below `count` into one accumulator,
+/// AT_ONCE of which are loaded before the first is folded.
 #[inline(always)]
 pub(crate) fn fold_every_32nd<O: Op<I>, I: Copy + 'static, const AT_ONCE: usize>(
     op: &O,
@@ -169,13 +169,13 @@ pub(crate) fn fold_every_32nd<O: Op<I>, I: Copy + 'static, const AT_ONCE: usize>
     all
 }
 
-/// Counts the arrival of `more` partial results, and returns whether now all `count` are there. Then it sets the
-/// counter to 0 for the next launch.
+/// Counts the arrival of `more` partial results, and returns whether now all `count` are there. Then it sets
+/// the counter to 0 for the next launch.
 ///
 /// # Safety
 ///
-/// The counter is valid, and used by atomics alone. One thread calls it, after a barrier that follows the stores of
-/// these partial results.
+/// The counter is valid, and used by atomics alone. One thread calls it, after a barrier that follows the
+/// stores of these partial results.
 #[inline(always)]
 pub(crate) unsafe fn arrive(counter: *mut u32, more: u32, count: u32) -> bool {
     // SAFETY: as the caller promises.

@@ -5,7 +5,7 @@
 //! block:    takes the next tile by a ticket
 //!           finds the heads in its tile; a head is a key unlike the key before it
 //!           publishes how many heads its tile has
-//! warp 0:   looks back over the tiles before, and adds up their counts until one has published a count of all before
+//! warp 0:   looks back over the tiles before, and adds up their counts until one counts all heads before
 //!           publishes the count of all heads up to the tile's end
 //! block:    stores the heads' offsets and keys from there on
 //! ```

@@ -168,12 +168,12 @@ impl Segments {
         start <= end && end <= self.len
     }
 
-    /// Returns for each of two positions the first of `count` segments that starts there or later, where a segment
-    /// weighs as much as `weight` items. All lanes search, half of them for each position.
+    /// Returns for each of two positions the first of `count` segments that starts there or later, where a
+    /// segment weighs as much as `weight` items. All lanes search, half of them for each position.
     ///
-    /// If offsets descend, the segment is unspecified, but the same for all warps; position 0 gives segment 0, and
-    /// positions from the last one on give `count`. So the shares of the warps cover every segment, and some warp
-    /// finds each bad one.
+    /// If offsets descend, the segment is unspecified, but the same for all warps; position 0 gives segment
+    /// 0, and positions from the last one on give `count`. So the shares of the warps cover every segment,
+    /// and some warp finds each bad one.
     ///
     /// # Safety
     ///

@@ -1,11 +1,12 @@
 //! The kernel that reduces a whole input in one launch.
 //!
 //! ```text
-//! block b:  fold chunk b into BLOCK · WIDTH accumulators, 16-byte loads, TILE_ROWS of them in flight a thread
-//!           fold them pairwise: within a thread, across lanes by shuffles, across warps through shared memory
+//! block b:  fold chunk b into BLOCK · WIDTH accumulators by 16-byte loads, TILE_ROWS in flight a thread
+//!           fold them pairwise: in a thread, across lanes by shuffles, across warps through shared memory
 //!           thread 0 puts the partial result into slot b
 //! the last block, when it has done that:
-//!           takes the partial results from the slots as they come, folds them the same way, stores the result
+//!           takes the partial results from the slots as they come, folds them in the same way
+//!           stores the result
 //! ```
 
 use super::chunk;
