@@ -198,11 +198,11 @@ macro_rules! with_inputs {
 macro_rules! shape_entries {
     (segments $($row:tt)*) => {
         $crate::with_inputs! {
-            shape_entries [segments "_segments_0" Segments reduce_segments WIDTH SLOTS] $($row)*
+            shape_entries [segments "_segments_0" SegmentBounds reduce_segments WIDTH SLOTS] $($row)*
         }
     };
     (rows $($row:tt)*) => {
-        $crate::with_inputs! { shape_entries [rows "_rows_0" Segments reduce_rows WIDTH] $($row)* }
+        $crate::with_inputs! { shape_entries [rows "_rows_0" SegmentBounds reduce_rows WIDTH] $($row)* }
     };
     (columns $($row:tt)*) => {
         $crate::with_inputs! { shape_entries [columns "_columns_256" Columns reduce_columns LOADS] $($row)* }

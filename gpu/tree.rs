@@ -200,8 +200,8 @@ pub(crate) unsafe fn fold_leaves_of_warp<O: Op<I>, I: Copy + 'static>(
 pub(crate) const fn most_at_once(bytes: usize) -> usize {
     match (32 << 10) / if bytes == 0 { 1 } else { bytes } {
         0 => 1,
-        places if places >= THREADS as usize => THREADS as usize,
-        places => 1 << places.ilog2(),
+        count if count >= THREADS as usize => THREADS as usize,
+        count => 1 << count.ilog2(),
     }
 }
 
@@ -218,23 +218,23 @@ pub(crate) unsafe fn fold_panel<O: Op<I>, I: Copy + 'static>(
     panel: u32,
     threads: u32,
 ) -> O::Accumulator {
-    let places = shared_array![O::Accumulator; most_at_once(size_of::<O::Accumulator>())];
+    let shared = shared_array![O::Accumulator; most_at_once(size_of::<O::Accumulator>())];
     let thread = thread::thread_idx_x();
     let number = thread >> panel;
-    let has_place = number >> threads == 0;
-    if threads > 0 && has_place {
+    let takes_part = number >> threads == 0;
+    if threads > 0 && takes_part {
         // SAFETY: each thread writes an element of its own.
-        unsafe { places.write(thread, value) };
+        unsafe { shared.write(thread, value) };
     }
     for level in 0..threads {
         intrinsics::no_unroll();
         thread::sync_threads();
-        if has_place && number & ((2 << level) - 1) == 0 {
+        if takes_part && number & ((2 << level) - 1) == 0 {
             // SAFETY: the neighbour wrote its element before the barrier, and nobody has since. The thread's
             // own element is read after the next barrier.
             unsafe {
-                value = op.combine(value, places.read(thread + (1 << (level + panel))));
-                places.write(thread, value);
+                value = op.combine(value, shared.read(thread + (1 << (level + panel))));
+                shared.write(thread, value);
             }
         }
     }

@@ -8,7 +8,7 @@ use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::op::width;
 use gpu_reduce_kernels::reduce::{Kernel, RowKernel};
 use gpu_reduce_kernels::runs;
-use gpu_reduce_kernels::segments::{self, Segments, rows};
+use gpu_reduce_kernels::segments::{self, SegmentBounds as Segments, rows};
 use gpu_reduce_kernels::slot;
 use std::any::{TypeId, type_name};
 use std::ffi::c_void;
@@ -158,12 +158,12 @@ pub struct RunsCall {
 impl RunsCall {
     /// Those of keys, of which there are some.
     pub fn new<K: Element>(arguments: runs::Arguments<K>) -> Self {
-        let runs::Arguments { keys, len, heads, offsets, words, places, number, state, area } = arguments;
+        let runs::Arguments { keys, len, heads, offsets, words, capacity, number, state, area } = arguments;
         let (keys, heads) = (keys.cast(), heads.cast());
         Self {
             kernel: TypeId::of::<runs::Kernel<K>>(),
             size: size_of::<K>(),
-            arguments: runs::Arguments { keys, len, heads, offsets, words, places, number, state, area },
+            arguments: runs::Arguments { keys, len, heads, offsets, words, capacity, number, state, area },
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 use bytemuck::Zeroable;
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::plan::assert_block;
-use gpu_reduce_kernels::segments::{Cut, Segments as OnGpu};
+use gpu_reduce_kernels::segments::{Cut, SegmentBounds as OnGpu};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::dangling;

@@ -31,8 +31,8 @@ pub(crate) unsafe fn put<A: Pod>(slots: *mut u64, block: u32, partial: A) {
     let slot = slots.wrapping_byte_add(block as usize * (8 * slot::words::<A>()));
     for index in 0..slot::words::<A>() {
         // SAFETY: the slot is this block's.
-        let place = unsafe { SystemAtomicU64::from_ptr(slot.add(index)) };
-        place.store(slot::word(&partial, index), Ordering::Relaxed);
+        let word = unsafe { SystemAtomicU64::from_ptr(slot.add(index)) };
+        word.store(slot::word(&partial, index), Ordering::Relaxed);
     }
 }
 

@@ -84,8 +84,8 @@ pub fn unpack_bytes(value: &mut [u8], word: impl Fn(usize) -> u64) {
 pub(crate) unsafe fn store_words<V: Pod>(slot: *mut u64, stride: u32, value: &V) {
     for index in 0..words::<V>() {
         // SAFETY: as the caller promises.
-        let place = unsafe { AtomicU64::from_ptr(slot.add(index << stride)) };
-        place.store(word(value, index), Ordering::Relaxed);
+        let at = unsafe { AtomicU64::from_ptr(slot.add(index << stride)) };
+        at.store(word(value, index), Ordering::Relaxed);
     }
 }
 
@@ -106,15 +106,15 @@ pub(crate) unsafe fn load_words<V: Pod>(slot: *mut u64, stride: u32) -> V {
 ///
 /// # Safety
 ///
-/// `place` is valid for a write, and nothing else accesses it meanwhile.
+/// `address` is valid for a write, and nothing else accesses it meanwhile.
 #[inline(always)]
-pub unsafe fn store<V: Copy>(place: *mut V, value: V) {
+pub unsafe fn store<V: Copy>(address: *mut V, value: V) {
     let bytes = size_of::<V>();
     if align_of::<V>() > 1 || bytes == 1 {
         // SAFETY: as the caller promises.
-        return unsafe { place.write(value) };
+        return unsafe { address.write(value) };
     }
-    let (from, to) = ((&raw const value).cast::<u8>(), place.cast::<u8>());
+    let (from, to) = ((&raw const value).cast::<u8>(), address.cast::<u8>());
     for index in 0..bytes.div_ceil(4) {
         let part = part(bytes, index);
         let mut word = [0; 4];

@@ -348,7 +348,7 @@ unsafe fn rotate_by<A: Pod, W: Pod, const BLOCK: u32, const WIDTH: usize>(
     part: impl Fn(&A, usize) -> W,
     set: impl Fn(&mut A, usize, W),
 ) {
-    let places = shared_array![W; (if BLOCK == ANY_BLOCK { 1024 } else { BLOCK as usize }) * WIDTH];
+    let shared = shared_array![W; (if BLOCK == ANY_BLOCK { 1024 } else { BLOCK as usize }) * WIDTH];
     let row = block_dim::<BLOCK>() * WIDTH as u32;
     let first = thread::thread_idx_x() * WIDTH as u32;
     for index in 0..size_of::<A>().div_ceil(size_of::<W>()) {
@@ -357,12 +357,12 @@ unsafe fn rotate_by<A: Pod, W: Pod, const BLOCK: u32, const WIDTH: usize>(
         }
         for (lane, value) in (first + head..).zip(accumulators.iter()) {
             // SAFETY: no two threads write the same element.
-            unsafe { places.write(lane & (row - 1), part(value, index)) };
+            unsafe { shared.write(lane & (row - 1), part(value, index)) };
         }
         thread::sync_threads();
         for (lane, value) in (first..).zip(accumulators.iter_mut()) {
             // SAFETY: written before the barrier.
-            set(value, index, unsafe { places.read(lane) });
+            set(value, index, unsafe { shared.read(lane) });
         }
     }
 }

@@ -96,12 +96,12 @@ impl Cut {
         // `leaves` first counts the leaves of a chunk, as a logarithm.
         let log = |value: u64| value.next_power_of_two().trailing_zeros();
         let mut leaves = log(reduced.clamp(1, plan.row));
-        let places = most_at_once(4 * words).ilog2();
-        let mut panel = log((LINE / bytes.max(1)).max(32) as u64).min(log(count)).min(places);
-        while panel < places && leaves + panel < LEAVES.ilog2() + places && count >> panel > BLOCKS {
+        let most = most_at_once(4 * words).ilog2();
+        let mut panel = log((LINE / bytes.max(1)).max(32) as u64).min(log(count)).min(most);
+        while panel < most && leaves + panel < LEAVES.ilog2() + most && count >> panel > BLOCKS {
             panel += 1;
         }
-        let threads = (places - panel).min(leaves);
+        let threads = (most - panel).min(leaves);
         leaves -= threads;
         let panels = count.div_ceil(1 << panel);
         let rows = plan.chunk.min(reduced).div_ceil(plan.row);
@@ -206,8 +206,8 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         (panel, unit) = (block % cut.panels, block / cut.panels);
     }
     let (chunk, part) = (unit >> cut.parts, unit & ((1 << cut.parts) - 1));
-    let (place, number) = (thread & ((1 << cut.panel) - 1), thread >> cut.panel);
-    let column = (u64::from(panel) << cut.panel) + u64::from(place);
+    let (in_panel, number) = (thread & ((1 << cut.panel) - 1), thread >> cut.panel);
+    let column = (u64::from(panel) << cut.panel) + u64::from(in_panel);
     let is_there = column < columns.count && number >> cut.threads == 0;
     let [outer, inner] = divide(column, columns.inner, cut.inverse);
     let at = input.offset((outer * columns.reduced * columns.inner + inner) as usize);
@@ -235,7 +235,7 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
 
     let words = slot::words::<O::Accumulator>();
     let slots = (u64::from(panel) * u64::from(cut.chunks << cut.parts) * words as u64) << cut.panel;
-    let slots = cut.partials.wrapping_add(slots as usize + place as usize);
+    let slots = cut.partials.wrapping_add(slots as usize + in_panel as usize);
     let is_last = shared_array![u32; 1];
     // A chunk's parts come first, if it has several; then the column's chunks.
     let chunks = if cut.chunks > 1 { CHUNKS } else { ALL };
@@ -373,13 +373,13 @@ impl<P: Input> Chunk<P> {
                     } else {
                         // Past the end, reads the last item again and does not use it: a branch for each load
                         // would delay the loads.
-                        for (place, item) in (1..).zip(&mut items) {
+                        for (load, item) in (1..).zip(&mut items) {
                             *item = at.read();
-                            at = at.offset(if place < left { self.stride } else { 0 });
+                            at = at.offset(if load < left { self.stride } else { 0 });
                         }
-                        for (place, item) in items.into_iter().enumerate() {
-                            if (place as u32) < left {
-                                all[place] = op.combine(all[place], op.lift(item, index + place as u64));
+                        for (load, item) in items.into_iter().enumerate() {
+                            if (load as u32) < left {
+                                all[load] = op.combine(all[load], op.lift(item, index + load as u64));
                             }
                         }
                     }
@@ -421,11 +421,11 @@ impl<P: Input> Chunk<P> {
                 // SAFETY: one of the chunk's items.
                 unsafe { at.read() }
             });
-            let mut place = 0;
-            while place < LOADS && folded[0] < end {
+            let mut load = 0;
+            while load < LOADS && folded[0] < end {
                 intrinsics::no_unroll();
                 // SAFETY: the index is below LOADS.
-                let item = unsafe { *items.get_unchecked(place) };
+                let item = unsafe { *items.get_unchecked(load) };
                 all = op.combine(all, op.lift(item, self.index + u64::from(folded[1])));
                 let leaf = folded[0];
                 folded = next(folded);
@@ -433,7 +433,7 @@ impl<P: Input> Chunk<P> {
                     tree.push(op, all);
                     all = op.identity();
                 }
-                place += 1;
+                load += 1;
             }
         }
     }

@@ -13,10 +13,10 @@
 //! tall chunks.
 
 use super::segments::{
-    Arguments, THREADS, WARPS, fold_leaf, is_aligned, load_leaf, place, plan_of, rotate, warp_of_block,
+    Arguments, THREADS, WARPS, first_slot, fold_leaf, is_aligned, load_leaf, plan_of, rotate, warp_of_block,
     warp_of_grid,
 };
-pub use super::segments::{Cut, Segments};
+pub use super::segments::{Cut, SegmentBounds};
 use crate::exchange::{partials, slot};
 use crate::input::Input;
 use crate::tree::{fold_lanes, fold_lanes_of_each, fold_leaves_of_warp, of_thread, unrolled};
@@ -27,7 +27,7 @@ use cuda_std::shared::Shared;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
 /// The kernel as a type.
-pub type Kernel<O, P> = super::Kernel<Segments, Larger, O, P>;
+pub type Kernel<O, P> = super::Kernel<SegmentBounds, Larger, O, P>;
 
 /// Names the [`Kernel`].
 pub enum Larger {}
@@ -131,14 +131,14 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
         // Lanes of a row, and leaves of a lane, as logarithms.
         let lanes = levels.min(5);
         let parts = levels - lanes;
-        let place = (lane & ((1 << lanes) - 1)) * WIDTH as u32;
+        let item = (lane & ((1 << lanes) - 1)) * WIDTH as u32;
         let is_whole = len.is_multiple_of(WIDTH as u32) && is_aligned(input, WIDTH);
         // Rows of one load of all lanes, and of all LOADS loads.
         let next = 32 >> lanes;
         let most = (next * LOADS as u32) >> parts;
         let row_of = |load: usize| (load as u32 >> parts) * next;
-        let place_of =
-            |load: usize| place + (load as u32 & ((1 << parts) - 1)) * warp::WARP_SIZE * WIDTH as u32;
+        let item_of =
+            |load: usize| item + (load as u32 & ((1 << parts) - 1)) * warp::WARP_SIZE * WIDTH as u32;
         let mut row = first + u64::from(lane >> lanes);
         let mut at = input.offset((row * segments.size) as usize);
         // SAFETY: as the caller promises.
@@ -148,9 +148,9 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                 let rows = if row < end { end - row } else { 0 };
                 let rows = if rows < u64::from(most) { rows as u32 } else { most };
                 let start_of = |load: usize| at.offset((row_of(load) * len) as usize);
-                let leaf_of = |load: usize| start_of(load).offset(place_of(load) as usize);
+                let leaf_of = |load: usize| start_of(load).offset(item_of(load) as usize);
                 let left_of =
-                    |load: usize| if row_of(load) < rows { len.saturating_sub(place_of(load)) } else { 0 };
+                    |load: usize| if row_of(load) < rows { len.saturating_sub(item_of(load)) } else { 0 };
                 // 32-bit values, computed before any load. With 64-bit comparisons between the loads, ptxas
                 // moved some loads behind code that waits for others.
                 let lefts: [u32; LOADS] = from_fn(|load| intrinsics::opaque(left_of(load)));
@@ -166,7 +166,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                     let items: [[P::Item; WIDTH]; LOADS] = from_fn(|load| leaf_of(load).load());
                     unrolled::<LOADS>(|load| {
                         let mut all = [op.identity(); WIDTH];
-                        ops[load].fold_load(&mut all, items[load], place_of(load).into());
+                        ops[load].fold_load(&mut all, items[load], item_of(load).into());
                         values[load] = of_thread::<O, P::Item, WIDTH>(&ops[load], all);
                     });
                 } else {
@@ -175,13 +175,13 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                     });
                     unrolled::<LOADS>(|load| {
                         let mut all = [op.identity(); WIDTH];
-                        let index = place_of(load).into();
+                        let index = item_of(load).into();
                         fold_leaf(&ops[load], &mut all, items[load], leaf_of(load), left_of(load), index);
                         values[load] = of_thread::<O, P::Item, WIDTH>(&ops[load], all);
                     });
                 }
                 values = fold_lanes_of_each::<O, P::Item, LOADS>(&ops, values, lanes);
-                if place == 0 {
+                if item == 0 {
                     if parts > 0 {
                         values[0] = ops[0].combine(values[0], values[1]);
                         values[2] = ops[2].combine(values[2], values[3]);
@@ -190,7 +190,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                         values[0] = ops[0].combine(values[0], values[2]);
                     }
                     unrolled::<LOADS>(|load| {
-                        if row_of(load) < rows && place_of(load) == 0 {
+                        if row_of(load) < rows && item_of(load) == 0 {
                             let row = row + u64::from(row_of(load));
                             self.arguments.deliver(&ops[load], row, values[load], len.into());
                         }
@@ -288,7 +288,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                 (((before + (1 << grain) - 1) >> grain) as u32).div_ceil(rows.max(1)).min(all)
             }
         });
-        let (mut part, mut place) = (first, 0);
+        let (mut part, mut in_round) = (first, 0);
         let (mut head, mut waiting) = (op.identity(), op.identity());
         // SAFETY: as the caller promises.
         unsafe {
@@ -334,19 +334,19 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                 // Lane i keeps the value of part i of the round.
                 if waits_in_shared::<O, P::Item>() {
                     if lane == 0 {
-                        self.heads.write(warp_of_block() * warp::WARP_SIZE + place, value);
+                        self.heads.write(warp_of_block() * warp::WARP_SIZE + in_round, value);
                     }
                 } else {
                     let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, 0, 32);
-                    if lane == place {
+                    if lane == in_round {
                         head = value;
                     }
                 }
                 part += 1;
-                place += 1;
-                if part == end || place == warp::WARP_SIZE {
-                    self.settle(&op, part - place, head, &mut waiting);
-                    place = 0;
+                in_round += 1;
+                if part == end || in_round == warp::WARP_SIZE {
+                    self.settle(&op, part - in_round, head, &mut waiting);
+                    in_round = 0;
                 }
             }
         }
@@ -374,10 +374,10 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
         };
         let cut = self.arguments.cut;
         let (all, chunks) = (of.all, of.all >> of.parts);
-        let place = place(of.start, u64::from(cut.block) * WIDTH as u64, cut.parts) as usize;
+        let first = first_slot(of.start, u64::from(cut.block) * WIDTH as u64, cut.parts) as usize;
         let is_end = part + warp::WARP_SIZE >= of.end;
         let words = slot::words::<O::Accumulator>();
-        let slot_of = |part: u32| cut.partials.wrapping_add((place + part as usize) * words);
+        let slot_of = |part: u32| cut.partials.wrapping_add((first + part as usize) * words);
         // SAFETY: as the caller promises; the slots are the segment's.
         unsafe {
             if of.end - of.first == all {
@@ -396,7 +396,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                 warp::sync_warp(warp::ALL);
                 let mut is_last = false;
                 if lane == 0 {
-                    is_last = partials::arrive(cut.counts.add(place), of.end - of.first, all);
+                    is_last = partials::arrive(cut.counts.add(first), of.end - of.first, all);
                 }
                 if !warp::warp_vote_any(warp::ALL, is_last) {
                     return;
@@ -460,17 +460,17 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
         unsafe {
             let value = fold_lanes::<O, P::Item>(op, head, parts);
             let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, (ahead << parts) % 32, 32);
-            let place = thread::thread_idx_x();
+            let thread = thread::thread_idx_x();
             let mut all = op.identity();
             if part > 0 {
-                all = if waits_in_shared::<O, P::Item>() { self.waiting.read(place) } else { *waiting };
+                all = if waits_in_shared::<O, P::Item>() { self.waiting.read(thread) } else { *waiting };
             }
             if is_there {
                 // A single partial result is not combined with the identity, so that its bits stay.
                 all = if chunks > 1 { op.combine(all, value) } else { value };
             }
             if waits_in_shared::<O, P::Item>() {
-                self.waiting.write(place, all);
+                self.waiting.write(thread, all);
             } else {
                 *waiting = all;
             }
@@ -558,9 +558,9 @@ unsafe fn fold_unit<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     index: u64,
     reach: Reach,
 ) -> O::Accumulator {
-    let place = warp::lane_id() * WIDTH as u32;
+    let item = warp::lane_id() * WIDTH as u32;
     let (mut at, mut left, mut index) =
-        (at.offset(place as usize), left.saturating_sub(place), index + u64::from(place));
+        (at.offset(item as usize), left.saturating_sub(item), index + u64::from(item));
     let is_aligned = is_aligned(at, WIDTH);
     // The accumulators of one leaf, or of two leaves side by side, or of four leaves.
     let mut all = [[op.identity(); WIDTH]; 2];

@@ -75,7 +75,7 @@ pub struct Arguments<K> {
     /// Words of an offset, 1 or 2.
     pub words: u32,
     /// The capacity of `offsets`, one more than that of `heads`. Runs beyond it are counted only.
-    pub places: u64,
+    pub capacity: u64,
     /// Takes the number of runs.
     pub number: *mut u64,
     /// State that consecutive launches share, and no two launches at the same time: [`STATE_HEAD`] words and
@@ -85,7 +85,7 @@ pub struct Arguments<K> {
     pub area: u64,
 }
 
-arguments! { [K: Copy] Arguments<K>: keys len heads offsets words places number state area }
+arguments! { [K: Copy] Arguments<K>: keys len heads offsets words capacity number state area }
 
 /// The kernel as a type.
 pub type Kernel<K> = Named<Runs, Arguments<K>>;
@@ -117,12 +117,12 @@ pub const fn tiles(address: u64, len: u64, size: usize) -> u64 {
 /// in 16 bytes.
 #[inline(always)]
 pub unsafe fn find_runs<K: Element, const VECTOR: usize>(arguments: Arguments<K>) {
-    let Arguments { keys, len, heads, offsets, words, places, number, state, area } = arguments;
+    let Arguments { keys, len, heads, offsets, words, capacity, number, state, area } = arguments;
     let (thread, tiles) = (thread::thread_idx_x(), thread::grid_dim_x());
     let (warp, lane) = (thread / warp::WARP_SIZE, warp::lane_id());
     let shared = shared_array![u64; 1];
     let totals = shared_array![u32; WARPS as usize];
-    let list = List(shared_array![u16; List::PLACES]);
+    let list = List(shared_array![u16; List::LEN]);
     // SAFETY: every thread of the block is here. A barrier stands between accesses to an element of shared
     // memory by different threads. `state` is used by atomics alone, and the keys that are read are in the
     // tile.
@@ -158,7 +158,7 @@ pub unsafe fn find_runs<K: Element, const VECTOR: usize>(arguments: Arguments<K>
         if thread == 0 {
             publish(total.into(), OF_TILE);
         }
-        let is_listed = total > 0 && places > 0;
+        let is_listed = total > 0 && capacity > 0;
         if !is_listed {
             mask = 0;
         }
@@ -185,13 +185,13 @@ pub unsafe fn find_runs<K: Element, const VECTOR: usize>(arguments: Arguments<K>
         }
         thread::sync_threads();
         let before = shared.read(0);
-        let left = places.saturating_sub(before);
+        let left = capacity.saturating_sub(before);
         let offsets_end = left.min(total.into()) as u32;
         let heads_end = left.saturating_sub(1).min(total.into()) as u32;
-        let write_offset = |place: *mut u32, offset: u64| {
-            place.write(offset as u32);
+        let write_offset = |position: *mut u32, offset: u64| {
+            position.write(offset as u32);
             if words > 1 {
-                place.add(1).write((offset >> 32) as u32);
+                position.add(1).write((offset >> 32) as u32);
             }
         };
         let heads = heads.wrapping_add(before as usize);
@@ -223,7 +223,7 @@ pub unsafe fn find_runs<K: Element, const VECTOR: usize>(arguments: Arguments<K>
         if thread == 0 && tile.index + 1 == tiles {
             let all = before + u64::from(total);
             number.write(all);
-            if all < places {
+            if all < capacity {
                 write_offset(offsets.wrapping_add(all as usize * words as usize), len);
             }
         }
@@ -324,12 +324,12 @@ impl<K: Element, const VECTOR: usize> Tile<K, VECTOR> {
             if lane == 0 && of_warp < self.end && (of_warp > 0 || self.index > 0) {
                 before = self.read_before(of_warp);
             }
-            let mut place = first;
-            while place < of_warp + warp::WARP_SIZE * WORD {
+            let mut position = first;
+            while position < of_warp + warp::WARP_SIZE * WORD {
                 intrinsics::no_unroll();
-                let at = self.keys.wrapping_add(place as usize);
+                let at = self.keys.wrapping_add(position as usize);
                 let loads: [[u32; 4]; BATCH] = from_fn(|load| {
-                    if load < Self::BATCH && self.is_whole(place + load as u32 * stride) {
+                    if load < Self::BATCH && self.is_whole(position + load as u32 * stride) {
                         mem::load_16_bytes(at.wrapping_add(load * stride as usize).cast())
                     } else {
                         [0; 4]
@@ -351,7 +351,7 @@ impl<K: Element, const VECTOR: usize> Tile<K, VECTOR> {
                     each(c);
                     each(d);
                 }
-                place += Self::BATCH as u32 * stride;
+                position += Self::BATCH as u32 * stride;
             }
             mask = in_order::<VECTOR>(mask);
             if self.index == 0 || self.end < TILE {
@@ -374,8 +374,8 @@ impl<K: Element, const VECTOR: usize> Tile<K, VECTOR> {
 
     /// Returns whether there are VECTOR keys from a position on.
     #[inline(always)]
-    fn is_whole(&self, place: u32) -> bool {
-        self.start <= place && place + VECTOR as u32 <= self.end
+    fn is_whole(&self, position: u32) -> bool {
+        self.start <= position && position + VECTOR as u32 <= self.end
     }
 
     /// Returns whether the key at a position is a head.
@@ -384,13 +384,13 @@ impl<K: Element, const VECTOR: usize> Tile<K, VECTOR> {
     ///
     /// The tile's keys, and the key before the tile, are valid.
     #[inline(always)]
-    unsafe fn is_head(&self, place: u32) -> bool {
-        if place < self.start || place >= self.end {
+    unsafe fn is_head(&self, position: u32) -> bool {
+        if position < self.start || position >= self.end {
             return false;
         }
         // SAFETY: there is a key here; and one before it, unless this is the first.
-        (self.index == 0 && place == self.start)
-            || unsafe { !is_same(self.read_before(place), self.read(place)) }
+        (self.index == 0 && position == self.start)
+            || unsafe { !is_same(self.read_before(position), self.read(position)) }
     }
 
     /// Returns the key at a position.
@@ -399,9 +399,9 @@ impl<K: Element, const VECTOR: usize> Tile<K, VECTOR> {
     ///
     /// There is one.
     #[inline(always)]
-    unsafe fn read(&self, place: u32) -> K {
+    unsafe fn read(&self, position: u32) -> K {
         // SAFETY: as the caller promises.
-        unsafe { self.keys.wrapping_add(place as usize).read() }
+        unsafe { self.keys.wrapping_add(position as usize).read() }
     }
 
     /// Returns the key before a position.
@@ -410,9 +410,9 @@ impl<K: Element, const VECTOR: usize> Tile<K, VECTOR> {
     ///
     /// There is one.
     #[inline(always)]
-    unsafe fn read_before(&self, place: u32) -> K {
+    unsafe fn read_before(&self, position: u32) -> K {
         // SAFETY: as the caller promises.
-        unsafe { self.keys.wrapping_add(place as usize).wrapping_sub(1).read() }
+        unsafe { self.keys.wrapping_add(position as usize).wrapping_sub(1).read() }
     }
 }
 
@@ -470,7 +470,7 @@ unsafe fn in_order<const VECTOR: usize>(mut mask: u32) -> u32 {
 struct List(Shared<u16>);
 
 impl List {
-    const PLACES: usize = (TILE + TILE / WORD * 2) as usize;
+    const LEN: usize = (TILE + TILE / WORD * 2) as usize;
 
     #[inline(always)]
     fn index(rank: u32) -> u32 {
@@ -494,9 +494,9 @@ impl List {
     ///
     /// The tile has more than `rank` heads, and no other thread writes this element.
     #[inline(always)]
-    unsafe fn write(self, rank: u32, place: u32) {
+    unsafe fn write(self, rank: u32, position: u32) {
         // SAFETY: as the caller promises.
-        unsafe { self.0.write(Self::index(rank), place as u16) }
+        unsafe { self.0.write(Self::index(rank), position as u16) }
     }
 }
 
@@ -573,12 +573,12 @@ macro_rules! entry_points {
                 heads: *mut $type,
                 offsets: *mut u32,
                 words: u32,
-                places: u64,
+                capacity: u64,
                 number: *mut u64,
                 state: *mut u64,
                 area: u64,
             ) {
-                let arguments = Arguments { keys, len, heads, offsets, words, places, number, state, area };
+                let arguments = Arguments { keys, len, heads, offsets, words, capacity, number, state, area };
                 // SAFETY: the host launches it as `find_runs` asks.
                 unsafe { find_runs::<$type, { 16 / size_of::<$type>() }>(arguments) }
             }

@@ -74,7 +74,7 @@ const fn unit(slots: usize, block: u32) -> u32 {
 /// Where segments lie.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Segments {
+pub struct SegmentBounds {
     /// Offsets on the device, one more than segments; null if all segments have the same length.
     pub(super) offsets: *const c_void,
     /// Bytes of an offset, 4 or 8; or the length of all segments.
@@ -87,7 +87,7 @@ pub struct Segments {
     pub len: u64,
 }
 
-impl Segments {
+impl SegmentBounds {
     /// Segments between consecutive offsets.
     pub fn of_offsets<T>(offsets: *const T, count: u64, len: u64) -> Self {
         Self { offsets: offsets.cast(), size: size_of::<T>() as u64, count, number: core::ptr::null(), len }
@@ -145,19 +145,19 @@ impl Segments {
     /// segment `left - 1`.
     #[inline(always)]
     fn stops(&self, batch: u64, lane: u32, left: u32) -> [u64; OF_LANE] {
-        let place = |group: usize| {
+        let byte = |group: usize| {
             let index = lane + 32 * group as u32;
             (batch + u64::from(if index < left { index + 1 } else { left })) * self.size
         };
         if self.offsets.is_null() {
-            return from_fn(place);
+            return from_fn(byte);
         }
         // In halves of 32 bits, so that the same code serves offsets of both sizes.
         let (upper, mask) = (self.size as usize - 4, if self.size == 8 { u64::MAX } else { 0 });
         from_fn(|group| {
-            let place = self.offsets.wrapping_byte_add(place(group) as usize).cast::<u32>();
+            let at = self.offsets.wrapping_byte_add(byte(group) as usize).cast::<u32>();
             // SAFETY: there are `count + 1` offsets.
-            let [lower, upper] = unsafe { [place.read(), place.wrapping_byte_add(upper).read()] };
+            let [lower, upper] = unsafe { [at.read(), at.wrapping_byte_add(upper).read()] };
             u64::from(lower) | (u64::from(upper) << 32 & mask)
         })
     }
@@ -236,7 +236,7 @@ impl Segments {
 }
 
 /// The arguments of a launch.
-pub type Arguments<P, O, V> = shape::Arguments<Segments, P, O, V>;
+pub type Arguments<P, O, V> = shape::Arguments<SegmentBounds, P, O, V>;
 
 /// How segments are cut up.
 #[derive(Clone, Copy, Debug)]
@@ -289,23 +289,23 @@ impl Cut {
 
 /// Returns the number of slots for the partial results of segments of `len` items in all, with rows of `row`
 /// items and chunks of 2^`parts` parts.
-pub const fn places(len: u64, row: u64, parts: u16) -> u64 {
-    place(len, row, parts) + 1
+pub const fn partial_slots(len: u64, row: u64, parts: u16) -> u64 {
+    first_slot(len, row, parts) + 1
 }
 
 /// Returns the first slot of a segment that starts at item `start`. A segment shorter than a row has no
 /// partial results. A segment of several chunks has at most a chunk for each row that it begins; or, if
 /// chunks have [`TALL_ROWS`](rows::TALL_ROWS) rows or more, up to 32 parts for each of these chunks.
-pub(super) const fn place(start: u64, row: u64, parts: u16) -> u64 {
+pub(super) const fn first_slot(start: u64, row: u64, parts: u16) -> u64 {
     (2 * (start >> row.trailing_zeros())) << parts
 }
 
-impl Shape for Segments {
+impl Shape for SegmentBounds {
     type Cut = Cut;
 }
 
 /// The kernel as a type.
-pub type Kernel<O, P> = shape::Kernel<Segments, Segments, O, P>;
+pub type Kernel<O, P> = shape::Kernel<SegmentBounds, SegmentBounds, O, P>;
 
 /// Reduces the short segments of `arguments.input`, and lists the larger ones.
 ///
@@ -371,11 +371,11 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
         let all = if len == 0 { all } else { op.end(all, len) };
         // SAFETY: there is an element for each result.
         unsafe {
-            let place = results.add(segment as usize);
+            let result = results.add(segment as usize);
             match op.finish(all, len) {
-                Some(output) => slot::store(place, output),
+                Some(output) => slot::store(result, output),
                 None => {
-                    slot::store(place, default);
+                    slot::store(result, default);
                     if len == 0 && cut.has_default == 0 {
                         self.is_wrong(Cut::NO_VALUE | segment);
                     }
@@ -434,7 +434,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
         let list = self.warp * BATCH;
         let unit = unit(SLOTS, cut.block);
         let most = (WIDTH as u32) << unit;
-        let places = self.arguments.list().wrapping_add(1);
+        let entries = self.arguments.list().wrapping_add(1);
         let mut larger = 0;
         // SAFETY: as the caller promises; each warp accesses its own list and its own part of shared memory.
         unsafe {
@@ -445,7 +445,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                 let (start, stop) = (segments.start(first - 1), segments.start(first));
                 if segments.is_valid(start, stop) && stop - start > most.into() {
                     if lane == 0 {
-                        places.write(first - 1);
+                        entries.write(first - 1);
                     }
                     larger = 1;
                 }
@@ -486,12 +486,12 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                     present |= if is_short { 1 << class } else { 0 };
                     if others != 0 {
                         let segment = batch + u64::from(index);
-                        let place = larger + before(others, lane);
+                        let entry = larger + before(others, lane);
                         if is_there && !is_valid {
                             self.arguments.is_wrong(segment);
                         }
-                        if is_there && !is_short && place < LARGER {
-                            places.add(place as usize).write(segment);
+                        if is_there && !is_short && entry < LARGER {
+                            entries.add(entry as usize).write(segment);
                         }
                         larger = (larger + others.count_ones()).min(LARGER);
                     }

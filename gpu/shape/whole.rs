@@ -59,8 +59,8 @@ impl<V> Target<V> {
     const NONE: u64 = 1 << 62;
 
     /// The result goes to this address on the device.
-    pub fn device(place: *mut V) -> Self {
-        Self(place.addr() as u64, PhantomData)
+    pub fn device(address: *mut V) -> Self {
+        Self(address.addr() as u64, PhantomData)
     }
 
     /// The result goes nowhere.
@@ -285,9 +285,9 @@ unsafe fn deliver<O: Op<I>, I: Copy + 'static>(
     // SAFETY: as the caller promises.
     unsafe {
         match (result.place(), slot) {
-            (Ok(place), _) => match op.finish(all, len) {
-                Some(output) => slot::store(place, output),
-                None => place.write_bytes(0, 1),
+            (Ok(address), _) => match op.finish(all, len) {
+                Some(output) => slot::store(address, output),
+                None => address.write_bytes(0, 1),
             },
             (Err(_), Some(slot)) if result.is_none() => partials::put(slot, 0, partial),
             (Err(slot), _) => partials::put(slot, 0, all),

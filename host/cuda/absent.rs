@@ -4,7 +4,7 @@ use crate::Error;
 use crate::Plan;
 use crate::call::{Call, ColumnsCall, RunsCall, SegmentsCall, ShapeCall, Types};
 use gpu_reduce_kernels::columns::Columns;
-use gpu_reduce_kernels::segments::Segments;
+use gpu_reduce_kernels::segments::SegmentBounds as Segments;
 use std::convert::Infallible;
 use std::ffi::c_void;
 use std::fmt;

@@ -16,7 +16,9 @@ use gpu_reduce_kernels::columns::{self, Columns};
 use gpu_reduce_kernels::plan::least_block;
 use gpu_reduce_kernels::reduce::{self, Target};
 use gpu_reduce_kernels::rows;
-use gpu_reduce_kernels::segments::{self, Cut, Segments, THREADS, WARPS, most_positions, most_short, places};
+use gpu_reduce_kernels::segments::{
+    self, Cut, SegmentBounds as Segments, THREADS, WARPS, most_positions, most_short, partial_slots,
+};
 use gpu_reduce_kernels::shape::push_rest;
 use gpu_reduce_kernels::slot;
 use std::ffi::c_void;
@@ -710,7 +712,7 @@ impl Needs {
         let (cut, warps, has_lists) = cut_for(segments, [width, warps], block, of.words);
         let blocks = warps.div_ceil(WARPS.into()) as u32;
         // Short rows have no partial results.
-        let places = if cut.weight > 0 { places(segments.len, row, cut.parts) as usize } else { 1 };
+        let places = if cut.weight > 0 { partial_slots(segments.len, row, cut.parts) as usize } else { 1 };
         let lists = if has_lists { (blocks * WARPS) as usize * segments::LIST } else { 0 };
         Self { cut, blocks, places, lists }
     }

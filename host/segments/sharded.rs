@@ -11,7 +11,7 @@ use crate::place::Place::{Cpu, Gpu};
 use crate::sharded::Located;
 use crate::{Buffer, Device, Error, Item, Op, Stream, View, ViewMut, cuda};
 use bytemuck::Zeroable;
-use gpu_reduce_kernels::segments::{Cut, Segments as OnGpu};
+use gpu_reduce_kernels::segments::{Cut, SegmentBounds as OnGpu};
 use std::ops::Range;
 
 /// Segments of which one GPU has all items.
