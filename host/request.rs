@@ -8,7 +8,7 @@ use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::op::width;
 use gpu_reduce_kernels::reduce::{Kernel, RowKernel};
 use gpu_reduce_kernels::runs;
-use gpu_reduce_kernels::segments::{self, Segments, rows};
+use gpu_reduce_kernels::segments::{self, SegmentBounds, rows};
 use gpu_reduce_kernels::slot;
 use std::any::{TypeId, type_name};
 use std::ffi::c_void;
@@ -92,7 +92,7 @@ pub enum Shape {
     /// All items, of which there are `len` and at least one. `head` is the input's [`head`](Input::head).
     Whole { len: u64, head: Option<u32> },
     /// Each segment.
-    Segments(Segments),
+    Segments(SegmentBounds),
     /// Each column.
     Columns(Columns),
     /// No reduction: the runs of keys are found.
@@ -161,9 +161,9 @@ pub struct Request<'a> {
 impl Request<'_> {
     /// The request to find the runs of keys, of which there are some.
     pub fn runs<K: Element>(arguments: runs::Arguments<K>) -> Self {
-        let runs::Arguments { keys, len, heads, offsets, words, places, number, state, area } = arguments;
+        let runs::Arguments { keys, len, heads, offsets, words, capacity, number, state, area } = arguments;
         let (keys, heads) = (keys.cast(), heads.cast());
-        let arguments = runs::Arguments { keys, len, heads, offsets, words, places, number, state, area };
+        let arguments = runs::Arguments { keys, len, heads, offsets, words, capacity, number, state, area };
         let by = Operation {
             types: Types::of_keys::<K>(),
             op: null(),

@@ -157,7 +157,7 @@ impl<K: Element> Runs<K> {
             heads: pointer(&mut self.keys),
             offsets,
             words,
-            places: places as u64,
+            capacity: places as u64,
             number: pointer(&mut self.number),
             state: null_mut(),
             area: 0,

@@ -14,7 +14,7 @@ use crate::{
 use bytemuck::Zeroable;
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::plan::assert_block;
-use gpu_reduce_kernels::segments::{Cut, Segments as Bounded};
+use gpu_reduce_kernels::segments::{Cut, SegmentBounds};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::dangling;
@@ -172,14 +172,14 @@ impl Bounds<'_> {
     ) -> Result<Shape, Error> {
         Ok(match self {
             Self::Columns { reduced, inner } => Shape::Columns(Columns { count, reduced, inner }),
-            Self::Length(length) => Shape::Segments(Bounded::of_length(length, count, len)),
+            Self::Length(length) => Shape::Segments(SegmentBounds::of_length(length, count, len)),
             Self::Short(offsets) => {
                 let offsets = pointer(offsets, gpu, &mut copies.short)?;
-                Shape::Segments(Bounded::of_offsets(offsets, count, len))
+                Shape::Segments(SegmentBounds::of_offsets(offsets, count, len))
             }
             Self::Long(offsets) => {
                 let offsets = pointer(offsets, gpu, &mut copies.long)?;
-                Shape::Segments(Bounded::of_offsets(offsets, count, len))
+                Shape::Segments(SegmentBounds::of_offsets(offsets, count, len))
             }
         })
     }
@@ -695,10 +695,10 @@ impl<'a, D: Data<'a>, O: Op<D::Item, Output: Item>> SegmentReduction<'a, D, O, O
         let len = data.len() as u64;
         let shape = match bounds {
             Bounds::Columns { reduced, inner } => Shape::Columns(Columns { count, reduced, inner }),
-            Bounds::Length(length) => Shape::Segments(Bounded::of_length(length, count, len)),
+            Bounds::Length(length) => Shape::Segments(SegmentBounds::of_length(length, count, len)),
             Bounds::Short(_) | Bounds::Long(_) => {
                 // The memory does not depend on where offsets and number lie.
-                let segments = Bounded::of_offsets(dangling::<u32>(), count, len);
+                let segments = SegmentBounds::of_offsets(dangling::<u32>(), count, len);
                 Shape::Segments(if number.is_some() { segments.with_number(dangling()) } else { segments })
             }
         };

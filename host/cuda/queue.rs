@@ -11,7 +11,9 @@ use gpu_reduce_kernels::columns::{self, Columns};
 use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::plan::least_block;
 use gpu_reduce_kernels::reduce::{self, Target};
-use gpu_reduce_kernels::segments::{self, Cut, Segments, THREADS, WARPS, most_positions, most_short, places};
+use gpu_reduce_kernels::segments::{
+    self, Cut, SegmentBounds, THREADS, WARPS, most_positions, most_short, partial_slots,
+};
 use gpu_reduce_kernels::shape::push_rest;
 use gpu_reduce_kernels::{rows, runs, slot};
 use std::any::TypeId;
@@ -253,7 +255,7 @@ impl Queue {
         &mut self,
         gpu: &Gpu,
         request: &Request,
-        segments: &Segments,
+        segments: &SegmentBounds,
         wrong: Option<*mut u64>,
     ) -> Result<&'static Compiled, Error> {
         let &Request { by, results, .. } = request;
@@ -384,13 +386,13 @@ struct Needs {
 }
 
 impl Needs {
-    fn of(gpu: &Gpu, types: &Types, segments: &Segments, block: u32) -> Self {
+    fn of(gpu: &Gpu, types: &Types, segments: &SegmentBounds, block: u32) -> Self {
         let warps = (gpu.multiprocessors * segments::RESIDENT_BLOCKS * WARPS).into();
         let (width, row) = (types.width as u64, u64::from(block) * types.width as u64);
         let (cut, warps, has_lists) = cut_for(segments, [width, warps], block, types.words);
         let blocks = warps.div_ceil(WARPS.into()) as u32;
         // Short rows have no partial results.
-        let places = if cut.weight > 0 { places(segments.len, row, cut.parts) as usize } else { 1 };
+        let places = if cut.weight > 0 { partial_slots(segments.len, row, cut.parts) as usize } else { 1 };
         let lists = if has_lists { (blocks * WARPS) as usize * segments::LIST } else { 0 };
         Self { cut, blocks, places, lists }
     }
@@ -398,7 +400,7 @@ impl Needs {
 
 /// Returns how segments are cut up for `warps` warps, how many warps they keep busy, and whether short segments are
 /// listed.
-fn cut_for(segments: &Segments, [width, warps]: [u64; 2], block: u32, words: usize) -> (Cut, u64, bool) {
+fn cut_for(segments: &SegmentBounds, [width, warps]: [u64; 2], block: u32, words: usize) -> (Cut, u64, bool) {
     let count = segments.count.max(1);
     let average = segments.len / count;
     let mut cut = Cut { block, ..Cut::NONE };

@@ -12,7 +12,7 @@ use crate::request::{Operation, Shape};
 use crate::sharded::Located;
 use crate::{Buffer, Device, Error, Item, Op, Stream, View, ViewMut, cuda};
 use bytemuck::Zeroable;
-use gpu_reduce_kernels::segments::{Cut, Segments as Bounded};
+use gpu_reduce_kernels::segments::{Cut, SegmentBounds};
 use std::ops::Range;
 
 /// Segments whose items all lie on one GPU.
@@ -68,8 +68,12 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
             let Gpu(places) = part.whole_mut() else { unreachable!("it lies where the items do") };
             let mut copies = Copies::default();
             let segments = match this.bounds {
-                Bounds::Length(length) => Bounded::of_length(length, count, len),
-                _ => Bounded::of_offsets(pointer(View::host(&offsets), gpu, &mut copies.long)?, count, len),
+                Bounds::Length(length) => SegmentBounds::of_length(length, count, len),
+                _ => SegmentBounds::of_offsets(
+                    pointer(View::host(&offsets), gpu, &mut copies.long)?,
+                    count,
+                    len,
+                ),
             };
             let stream = stream_of(streams, gpu)?;
             // SAFETY: as above. Results and copies are kept until the work has ended, or freed, which waits for the
@@ -147,7 +151,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         for Local { first, items, offsets } in local {
             let Gpu((gpu, pointers)) = items.place()? else { unreachable!("shards lie on GPUs") };
             let count = offsets.len() as u64 - 1;
-            let shape = Shape::Segments(Bounded::of_length(length, count, items.len() as u64));
+            let shape = Shape::Segments(SegmentBounds::of_length(length, count, items.len() as u64));
             let request = operation.request(&pointers, shape, std::ptr::null_mut::<O::Output>());
             let bytes = count as usize * size_of::<O::Output>();
             // SAFETY: as the caller vouches; the types are these, and there is a place for each result.

@@ -1,0 +1,188 @@
+//! How the blocks' partial results become one accumulator.
+//!
+//! ```text
+//! block b:         puts its partial result into slot b
+//! the last block:  lane l folds the partial results of blocks l, l + 32, l + 64 … as they come
+//!                  the 32 lanes fold pairwise
+//! ```
+//!
+//! Shapes with few blocks for each result count them instead ([`arrive`]): the last block to arrive folds
+//! all.
+
+use super::slot;
+use crate::Op;
+use crate::plan::PARTIALS;
+use crate::tree::fold_warp;
+use bytemuck::Pod;
+use core::array::from_fn;
+use core::sync::atomic::Ordering;
+use cuda_std::atomic::{AtomicU32, AtomicU64, SystemAtomicU64};
+use cuda_std::{intrinsics, thread, warp};
+
+/// Puts a block's partial result into its slot, which may lie in another device's memory or in the host's.
+///
+/// # Safety
+///
+/// The slots are valid and this block's slot is empty; one thread of the block calls it.
+#[inline(always)]
+pub(crate) unsafe fn put<A: Pod>(slots: *mut u64, block: u32, partial: A) {
+    // One multiplication of the block's number by a slot's size: ptxas does it in uniform registers (see
+    // `shape::whole`).
+    let slot = slots.wrapping_byte_add(block as usize * (8 * slot::words::<A>()));
+    for index in 0..slot::words::<A>() {
+        // SAFETY: the slot is this block's.
+        let word = unsafe { SystemAtomicU64::from_ptr(slot.add(index)) };
+        word.store(slot::word(&partial, index), Ordering::Relaxed);
+    }
+}
+
+/// Takes the partial results out of the slots as they come, and leaves the slots empty. Lane l folds those of
+/// blocks l, l + 32 and so on; then the lanes fold, and lane 0 gets the accumulator of all blocks.
+///
+/// One warp does it, with several loads in flight a lane: on an H200 that took 0.4 µs less than all warps
+/// with one load a thread and a barrier.
+///
+/// The last block waits for the others, which wait for nobody. So a device that can hold two blocks at a time
+/// finishes. (CUB's decoupled look-back waits in the same way: D. Merrill, M. Garland, "Single-pass Parallel
+/// Prefix Scan with Decoupled Look-back", 2016.)
+///
+/// # Safety
+///
+/// Each of the blocks puts a value into its slot, and one warp alone takes them.
+#[inline(always)]
+pub(crate) unsafe fn take_all<O: Op<I>, I: Copy + 'static>(
+    op: &O,
+    slots: *mut u64,
+    blocks: u32,
+) -> O::Accumulator {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let of_lane = match slot::words::<O::Accumulator>() {
+            1 => take_batches::<O, I, 1, LOADS>(op, slots, blocks),
+            2 => take_batches::<O, I, 2, { LOADS / 2 }>(op, slots, blocks),
+            3 => take_batches::<O, I, 3, { LOADS / 2 }>(op, slots, blocks),
+            4 => take_batches::<O, I, 4, { LOADS / 2 }>(op, slots, blocks),
+            5 => take_batches::<O, I, 5, { LOADS / 4 }>(op, slots, blocks),
+            6 => take_batches::<O, I, 6, { LOADS / 4 }>(op, slots, blocks),
+            8 => take_batches::<O, I, 8, { LOADS / 4 }>(op, slots, blocks),
+            _ => take_one_by_one::<O, I>(op, slots, blocks),
+        };
+        fold_warp::<O, I>(op, of_lane, warp::WARP_SIZE)
+    }
+}
+
+/// Loads that a lane keeps in flight in [`take_all`]; slots of many words have up to twice as many. Each
+/// round waits for memory, so there should be few of them.
+const LOADS: usize = 8;
+
+/// As [`take_all`], without the fold of the lanes: a lane takes BATCH slots of WORDS words at a time.
+#[inline(always)]
+unsafe fn take_batches<O: Op<I>, I: Copy + 'static, const WORDS: usize, const BATCH: usize>(
+    op: &O,
+    slots: *mut u64,
+    blocks: u32,
+) -> O::Accumulator {
+    let mut accumulator = op.identity();
+    let mut first = thread::thread_idx_x();
+    while first < blocks {
+        let block = |slot: usize| first + slot as u32 * warp::WARP_SIZE;
+        // One address; the others are at constant distances from it.
+        let at = slots.wrapping_add(first as usize * WORDS);
+        let word = |slot: usize, word: usize| {
+            // SAFETY: called only for slots of the launch's blocks.
+            unsafe { AtomicU64::from_ptr(at.wrapping_add(slot * warp::WARP_SIZE as usize * WORDS + word)) }
+        };
+        // Slots beyond the last block's count as full.
+        let mut values =
+            from_fn(|slot| [if block(slot) < blocks { slot::EMPTY } else { !slot::EMPTY }; WORDS]);
+        let mut full = false;
+        while !full {
+            values = from_fn::<_, BATCH, _>(|slot| {
+                from_fn(|index| match values[slot][index] {
+                    slot::EMPTY => word(slot, index).load(Ordering::Relaxed),
+                    value => value,
+                })
+            });
+            full = values.as_flattened().iter().fold(true, |full, &value| full & (value != slot::EMPTY));
+        }
+        for (slot, value) in values.iter().enumerate() {
+            if block(slot) < blocks {
+                let mut full = [slot::EMPTY; WORDS];
+                for (index, &value) in value.iter().enumerate() {
+                    full[index] = value;
+                    word(slot, index).store(slot::EMPTY, Ordering::Relaxed);
+                }
+                accumulator = op.combine(accumulator, slot::unpack(|index| full[index]));
+            }
+        }
+        first += BATCH as u32 * warp::WARP_SIZE;
+    }
+    accumulator
+}
+
+/// As [`take_batches`], for slots of more words: one slot at a time.
+#[inline(always)]
+unsafe fn take_one_by_one<O: Op<I>, I: Copy + 'static>(
+    op: &O,
+    slots: *mut u64,
+    blocks: u32,
+) -> O::Accumulator {
+    let words = slot::words::<O::Accumulator>();
+    fold_every_32nd::<O, I, 1>(op, thread::thread_idx_x(), blocks, |block| {
+        slot::unpack(|index| {
+            // SAFETY: called only for slots of the launch's blocks.
+            let word = unsafe { AtomicU64::from_ptr(slots.add(block as usize * words + index)) };
+            loop {
+                let value = word.load(Ordering::Relaxed);
+                if value != slot::EMPTY {
+                    word.store(slot::EMPTY, Ordering::Relaxed);
+                    break value;
+                }
+            }
+        })
+    })
+}
+
+/// Folds partial results `first`, `first + 32`, `first + 64` and so on below `count` into one accumulator,
+/// AT_ONCE of which are loaded before the first is folded.
+#[inline(always)]
+pub(crate) fn fold_every_32nd<O: Op<I>, I: Copy + 'static, const AT_ONCE: usize>(
+    op: &O,
+    first: u32,
+    count: u32,
+    partial: impl Fn(u32) -> O::Accumulator,
+) -> O::Accumulator {
+    let mut all = op.identity();
+    let mut index = first;
+    while index < count {
+        intrinsics::no_unroll();
+        let index_of = |load: usize| index + load as u32 * PARTIALS;
+        let partials: [_; AT_ONCE] =
+            from_fn(|load| partial(if index_of(load) < count { index_of(load) } else { index }));
+        for (load, partial) in partials.into_iter().enumerate() {
+            if index_of(load) < count {
+                all = op.combine(all, partial);
+            }
+        }
+        index += AT_ONCE as u32 * PARTIALS;
+    }
+    all
+}
+
+/// Counts the arrival of `more` partial results, and returns whether now all `count` are there. Then it sets
+/// the counter to 0 for the next launch.
+///
+/// # Safety
+///
+/// The counter is valid, and used by atomics alone. One thread calls it, after a barrier that follows the
+/// stores of these partial results.
+#[inline(always)]
+pub(crate) unsafe fn arrive(counter: *mut u32, more: u32, count: u32) -> bool {
+    // SAFETY: as the caller promises.
+    let counter = unsafe { AtomicU32::from_ptr(counter) };
+    let is_last = counter.fetch_add(more, Ordering::AcqRel) + more == count;
+    if is_last {
+        counter.store(0, Ordering::Relaxed);
+    }
+    is_last
+}

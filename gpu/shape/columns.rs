@@ -1,0 +1,469 @@
+//! The kernel of columns: reduces a row-major array of `outer` × `reduced` × `inner` items over the axis in
+//! the middle. Each of the outer · inner columns gets the bits of reducing its items alone.
+//!
+//! ```text
+//! a block has a panel of neighbouring columns, and several threads for each column
+//! each thread:  folds its leaves of the column's chunk one after another (`Pairwise`)
+//! the block:    folds the threads of each column through shared memory
+//! if several blocks share a chunk:           store and count; the last block folds the parts
+//! if the column has several chunks:          store and count; the last block folds the chunks
+//! one thread of each column stores its result
+//! ```
+//!
+//! - Neighbouring columns lie side by side, so that a warp's loads are neighbours.
+//! - A column is cut as its [`Plan`] says. A **leaf** is one of a chunk's accumulators. A thread has 2^n
+//!   neighbouring leaves, an aligned subtree, and keeps one value for each level of it.
+//! - If there are few columns, several blocks share a chunk. No block waits: the last one to arrive goes on.
+//!
+//! How [`Cut`] cuts the work into panels and parts does not change the bits. A launch has blocks of
+//! [`THREADS`].
+
+use super::{self as shape, Shape};
+use crate::exchange::{partials, slot};
+use crate::input::Input;
+use crate::plan::PARTIALS;
+use crate::tree::{LEVELS, Pairwise, fold_panel, most_at_once, of_thread};
+use crate::{Op, Plan};
+use core::array::from_fn;
+use core::hint::assert_unchecked;
+use core::mem::MaybeUninit;
+use cuda_std::{intrinsics, shared_array, thread};
+
+/// Threads in a block.
+pub const THREADS: u32 = 256;
+
+/// Threads that a multiprocessor should have registers for, 64 each. With 40 registers, and so half as many
+/// loads a thread, an H200 took a sixth to a quarter longer for 2^26 `f32`.
+pub const RESIDENT: u32 = 1024;
+
+/// The columns of a row-major array.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Columns {
+    /// Columns: the product of the lengths of the axes that stay.
+    pub count: u64,
+    /// Items in a column.
+    pub reduced: u64,
+    /// The stride from an item of a column to the next.
+    pub inner: u64,
+}
+
+/// How columns are cut up.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Cut {
+    /// The greatest number whose product with `inner` is below 2^64.
+    inverse: u64,
+    /// Items of a column in each chunk but the last.
+    chunk: u64,
+    /// Items in a row of the plan.
+    row: u32,
+    /// Chunks of a column.
+    chunks: u32,
+    /// Parts of a chunk, each for a block, as a logarithm.
+    parts: u32,
+    /// Columns in a panel, as a logarithm.
+    panel: u32,
+    /// Threads for each column, as a logarithm.
+    threads: u32,
+    /// Leaves of a thread, as a logarithm.
+    leaves: u32,
+    panels: u32,
+    /// [`words`](Self::words) words of slots for partial results.
+    pub partials: *mut u64,
+    /// [`counts`](Self::counts) counters of partial results, all 0 before the launch and after it.
+    pub counts: *mut u32,
+}
+
+/// Blocks that keep any GPU busy.
+const BLOCKS: u64 = 1024;
+
+/// Bytes that a block reads side by side, at least, if there are enough columns.
+const LINE: usize = 128;
+
+/// Leaves of a thread if there are enough columns for all threads.
+const LEAVES: u32 = 32;
+
+/// Items of a thread that take no longer than the exchange between blocks.
+const ITEMS: u64 = 32;
+
+impl Cut {
+    /// Cuts up columns, at least one, for plans of BLOCK `block` with `width` items side by side. Items have
+    /// `bytes` bytes, accumulators `words` words of 4 bytes.
+    pub fn new(columns: &Columns, width: usize, block: u32, bytes: usize, words: usize) -> Self {
+        let &Columns { count, reduced, inner } = columns;
+        let plan = Plan::new(reduced, width, block);
+        // `leaves` first counts the leaves of a chunk, as a logarithm.
+        let log = |value: u64| value.next_power_of_two().trailing_zeros();
+        let mut leaves = log(reduced.clamp(1, plan.row));
+        let most = most_at_once(4 * words).ilog2();
+        let mut panel = log((LINE / bytes.max(1)).max(32) as u64).min(log(count)).min(most);
+        while panel < most && leaves + panel < LEAVES.ilog2() + most && count >> panel > BLOCKS {
+            panel += 1;
+        }
+        let threads = (most - panel).min(leaves);
+        leaves -= threads;
+        let panels = count.div_ceil(1 << panel);
+        let rows = plan.chunk.min(reduced).div_ceil(plan.row);
+        let mut parts = 0;
+        while parts < PARTIALS.ilog2()
+            && leaves > 0
+            && (panels * u64::from(plan.chunks)) << parts < BLOCKS
+            && rows << leaves > ITEMS
+        {
+            (parts, leaves) = (parts + 1, leaves - 1);
+        }
+        Self {
+            inverse: u64::MAX / inner,
+            chunk: plan.chunk,
+            row: plan.row as u32,
+            chunks: plan.chunks,
+            parts,
+            panel,
+            threads,
+            leaves,
+            panels: u32::try_from(panels).unwrap_or(u32::MAX),
+            partials: core::ptr::null_mut(),
+            counts: core::ptr::null_mut(),
+        }
+    }
+
+    /// Returns the blocks of a launch. `u32::MAX` stands for more blocks as well: no driver launches that
+    /// many.
+    pub fn blocks(&self) -> u32 {
+        u32::try_from((u64::from(self.panels) * u64::from(self.chunks)) << self.parts).unwrap_or(u32::MAX)
+    }
+
+    /// Returns whether several blocks share a column.
+    pub fn has_partials(&self) -> bool {
+        self.chunks << self.parts > 1
+    }
+
+    /// Returns the words of all slots, each of `words` words.
+    pub fn words(&self, words: usize) -> usize {
+        (self.panels as usize * self.chunks as usize * words) << (self.parts + self.panel)
+    }
+
+    /// Returns the number of counters.
+    pub fn counts(&self) -> usize {
+        self.panels as usize * self.counts_of_panel() as usize
+    }
+
+    /// A counter for each chunk, and one for the column.
+    #[inline(always)]
+    fn counts_of_panel(&self) -> u32 {
+        self.chunks + 1
+    }
+}
+
+/// What a launch is given.
+pub type Arguments<P, O, V> = shape::Arguments<Columns, P, O, V>;
+
+impl Shape for Columns {
+    type Cut = Cut;
+}
+
+/// The kernel as a type.
+pub type Kernel<O, P> = shape::Kernel<Columns, Columns, O, P>;
+
+/// What the partial results in hand are: a chunk's parts, a column's chunks, or the whole column.
+const PARTS: u32 = 0;
+const CHUNKS: u32 = 1;
+const ALL: u32 = 2;
+
+/// Returns whether a thread folds several leaves at a time.
+const fn is_side_by_side<O: Op<I>, I: Copy + 'static>() -> bool {
+    O::EXACT || size_of::<O::Accumulator>() <= 8
+}
+
+/// Returns the items that a thread has in flight.
+pub const fn loads<O: Op<I>, I: Copy + 'static>() -> usize {
+    let least = match size_of::<I>() {
+        0..=4 => 8,
+        5..=8 => 4,
+        _ => 2,
+    };
+    // Leaves that are folded one after another do not stay in registers.
+    if is_side_by_side::<O, I>() { 2 * least } else { least }
+}
+
+/// Reduces each column of `arguments.input`.
+///
+/// # Safety
+///
+/// The launch has [`Cut::blocks`] blocks of [`THREADS`]. The pointers are valid as [`Arguments`] says, and
+/// nothing else accesses what they point to meanwhile.
+#[inline(always)]
+pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
+    arguments: Arguments<P, O, O::Output>,
+) {
+    let Arguments { input, shape: columns, cut, results, default, op } = arguments;
+    let (thread, block) = (thread::thread_idx_x(), thread::block_idx_x());
+    let (mut panel, mut unit) = (block, 0);
+    if cut.chunks << cut.parts > 1 {
+        // SAFETY: there is at least one column, so at least one panel.
+        unsafe { assert_unchecked(cut.panels > 0) };
+        (panel, unit) = (block % cut.panels, block / cut.panels);
+    }
+    let (chunk, part) = (unit >> cut.parts, unit & ((1 << cut.parts) - 1));
+    let (in_panel, number) = (thread & ((1 << cut.panel) - 1), thread >> cut.panel);
+    let column = (u64::from(panel) << cut.panel) + u64::from(in_panel);
+    let is_there = column < columns.count && number >> cut.threads == 0;
+    let [outer, inner] = divide(column, columns.inner, cut.inverse);
+    let at = input.offset((outer * columns.reduced * columns.inner + inner) as usize);
+    let start = u64::from(chunk) * cut.chunk;
+    let (mut op, mut items) = (op, 0);
+    if is_there && columns.reduced > 0 {
+        // SAFETY: it is the column's first item.
+        op = op.begin(unsafe { at.read() });
+        items = (columns.reduced - start).min(cut.chunk) as u32;
+    }
+    let leaf = ((part << cut.threads) + number) << cut.leaves;
+    let chunk_of_column = Chunk {
+        at: at.offset((start * columns.inner) as usize),
+        stride: columns.inner as usize,
+        index: start,
+        items,
+        row: cut.row,
+        leaves: [leaf, (leaf + (1 << cut.leaves)).min(items)],
+        count: 1 << cut.leaves,
+    };
+    let mut waiting = [const { MaybeUninit::uninit() }; LEVELS];
+    let mut tree = Pairwise::new(&op, &mut waiting);
+    // SAFETY: the thread's leaves lie in the column.
+    unsafe {
+        if is_side_by_side::<O, P::Item>() {
+            chunk_of_column.fold_side_by_side::<O, LOADS>(&op, &mut tree);
+        } else {
+            chunk_of_column.fold_in_turn::<O, LOADS>(&op, &mut tree);
+        }
+    }
+
+    let words = slot::words::<O::Accumulator>();
+    let slots = (u64::from(panel) * u64::from(cut.chunks << cut.parts) * words as u64) << cut.panel;
+    let slots = cut.partials.wrapping_add(slots as usize + in_panel as usize);
+    let is_last = shared_array![u32; 1];
+    // A chunk's parts come first, if it has several; then the column's chunks.
+    let chunks = if cut.chunks > 1 { CHUNKS } else { ALL };
+    let mut stage = if cut.parts > 0 { PARTS } else { chunks };
+    let all = loop {
+        intrinsics::no_unroll();
+        // SAFETY: every thread of the block is here.
+        let value = unsafe { fold_panel::<O, P::Item>(&op, tree.finish(&op), cut.panel, cut.threads) };
+        if stage == ALL {
+            break value;
+        }
+        // Each part has a slot. A chunk's result goes to the slot of its first part.
+        let is_part = stage == PARTS;
+        let size = (words as u32) << cut.panel;
+        let pitch = if is_part { size } else { size << cut.parts };
+        let slots =
+            slots.wrapping_add(if is_part { (chunk << cut.parts) as usize * size as usize } else { 0 });
+        let (index, count, counter) =
+            if is_part { (part, 1 << cut.parts, chunk) } else { (chunk, cut.chunks, cut.chunks) };
+        let slot = |index: u32| slots.wrapping_add(index as usize * pitch as usize);
+        if is_there && number == 0 {
+            // SAFETY: there is a slot for each column and partial result.
+            unsafe { slot::store_words(slot(index), cut.panel, &value) };
+        }
+        thread::sync_threads();
+        if thread == 0 {
+            let there = panel as usize * cut.counts_of_panel() as usize + counter as usize;
+            // SAFETY: there is a counter for each chunk of each panel, and one for the panel's columns.
+            unsafe { is_last.write(0, partials::arrive(cut.counts.add(there), 1, count).into()) };
+        }
+        thread::sync_threads();
+        // SAFETY: written before the barrier.
+        if unsafe { is_last.read(0) } == 0 {
+            return;
+        }
+        tree = Pairwise::new(&op, &mut waiting);
+        if is_there {
+            // SAFETY: all partial results have arrived.
+            let partial = |index| unsafe { slot::load_words(slot(index), cut.panel) };
+            take_partials(&op, &mut tree, count, [number, cut.threads], partial);
+        }
+        stage = if is_part { chunks } else { ALL };
+    };
+    if is_there && number == 0 {
+        let len = columns.reduced;
+        let all = if len == 0 { all } else { op.end(all, len) };
+        // SAFETY: there is an element for each column's result.
+        unsafe { slot::store(results.add(column as usize), op.finish(all, len).unwrap_or(default)) };
+    }
+}
+
+/// Returns the quotient and the remainder of a number below 2^63, by the divisor's [`Cut::inverse`].
+#[inline(always)]
+fn divide(number: u64, divisor: u64, inverse: u64) -> [u64; 2] {
+    // The inverse is too small by at most one, and so is the quotient.
+    let quotient = ((u128::from(number) * u128::from(inverse)) >> 64) as u64;
+    let rest = number - quotient * divisor;
+    if rest >= divisor { [quotient + 1, rest - divisor] } else { [quotient, rest] }
+}
+
+/// A thread's part of a column's chunk.
+struct Chunk<P> {
+    at: P,
+    /// The stride from an item to the next.
+    stride: usize,
+    /// The index of the chunk's first item.
+    index: u64,
+    items: u32,
+    /// Leaves in a row.
+    row: u32,
+    /// The thread's leaves: from the first to the end.
+    leaves: [u32; 2],
+    /// Leaves of the thread, with those that are missing at the chunk's end.
+    count: u32,
+}
+
+impl<P: Input> Chunk<P> {
+    /// Folds LOADS leaves at a time.
+    ///
+    /// # Safety
+    ///
+    /// The chunk's items are valid.
+    #[inline(always)]
+    unsafe fn fold_side_by_side<O: Op<P::Item>, const LOADS: usize>(
+        &self,
+        op: &O,
+        tree: &mut Pairwise<'_, O::Accumulator>,
+    ) {
+        let [mut leaf, end] = self.leaves;
+        while leaf < end {
+            intrinsics::no_unroll();
+            let mut all = [op.identity(); LOADS];
+            let mut item = leaf;
+            while item < self.items {
+                intrinsics::no_unroll();
+                let left = (self.items - item).min(self.count);
+                let index = self.index + u64::from(item);
+                let mut at = self.at.offset(item as usize * self.stride);
+                // SAFETY: `left` items are left.
+                unsafe {
+                    let mut items = [P::zeroed(); LOADS];
+                    if left >= LOADS as u32 {
+                        for item in &mut items {
+                            *item = at.read();
+                            at = at.offset(self.stride);
+                        }
+                        op.fold_load(&mut all, items, index);
+                    } else if O::EXACT {
+                        for index in index..index + u64::from(left) {
+                            intrinsics::no_unroll();
+                            op.fold_item(&mut all[0], at.read(), index);
+                            at = at.offset(self.stride);
+                        }
+                    } else {
+                        // Past the end, reads the last item again and does not use it: a branch for each load
+                        // would delay the loads.
+                        for (load, item) in (1..).zip(&mut items) {
+                            *item = at.read();
+                            at = at.offset(if load < left { self.stride } else { 0 });
+                        }
+                        for (load, item) in items.into_iter().enumerate() {
+                            if (load as u32) < left {
+                                all[load] = op.combine(all[load], op.lift(item, index + load as u64));
+                            }
+                        }
+                    }
+                }
+                item += self.row;
+            }
+            let all = of_thread::<O, P::Item, LOADS>(op, all);
+            tree.push(op, all);
+            leaf += LOADS as u32;
+        }
+    }
+
+    /// Folds one leaf after another, with the code of one leaf. LOADS items are loaded at a time.
+    ///
+    /// # Safety
+    ///
+    /// The chunk's items are valid.
+    #[inline(always)]
+    unsafe fn fold_in_turn<O: Op<P::Item>, const LOADS: usize>(
+        &self,
+        op: &O,
+        tree: &mut Pairwise<'_, O::Accumulator>,
+    ) {
+        // Goes from an item of a leaf to the leaf's next item, or to the next leaf's first.
+        let [first, end] = self.leaves;
+        let next = |[leaf, item]: [u32; 2]| {
+            if item + self.row < self.items { [leaf, item + self.row] } else { [leaf + 1, leaf + 1] }
+        };
+        let mut all = op.identity();
+        let (mut loaded, mut folded) = ([first; 2], [first; 2]);
+        while folded[0] < end {
+            intrinsics::no_unroll();
+            let items: [P::Item; LOADS] = from_fn(|_| {
+                if loaded[0] >= end {
+                    return P::zeroed();
+                }
+                let at = self.at.offset(loaded[1] as usize * self.stride);
+                loaded = next(loaded);
+                // SAFETY: one of the chunk's items.
+                unsafe { at.read() }
+            });
+            let mut load = 0;
+            while load < LOADS && folded[0] < end {
+                intrinsics::no_unroll();
+                // SAFETY: the index is below LOADS.
+                let item = unsafe { *items.get_unchecked(load) };
+                all = op.combine(all, op.lift(item, self.index + u64::from(folded[1])));
+                let leaf = folded[0];
+                folded = next(folded);
+                if folded[0] != leaf {
+                    tree.push(op, all);
+                    all = op.identity();
+                }
+                load += 1;
+            }
+        }
+    }
+}
+
+/// Folds the `count` partial results of a column: partial i goes to accumulator i modulo [`PARTIALS`]. The
+/// column's 2^`threads` threads, of which this is `number`, share the accumulators.
+#[inline(always)]
+fn take_partials<O: Op<I>, I: Copy + 'static>(
+    op: &O,
+    tree: &mut Pairwise<'_, O::Accumulator>,
+    count: u32,
+    [number, threads]: [u32; 2],
+    partial: impl Fn(u32) -> O::Accumulator,
+) {
+    let share = PARTIALS >> threads.min(PARTIALS.ilog2());
+    let mut first = number * share;
+    let end = (first + share).min(PARTIALS).min(count);
+    while first < end {
+        intrinsics::no_unroll();
+        let all = if size_of::<O::Accumulator>() <= 8 {
+            partials::fold_every_32nd::<O, I, 4>(op, first, count, &partial)
+        } else {
+            partials::fold_every_32nd::<O, I, 1>(op, first, count, &partial)
+        };
+        tree.push(op, all);
+        first += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotients_are_exact() {
+        let near = |bits: u32| [(1u64 << bits) - 1, 1 << bits, (1 << bits) + 1];
+        for divisor in (0..40).flat_map(near).chain([3, 7, 1000, 1_000_003]).filter(|&divisor| divisor > 0) {
+            let multiples = (0..62).flat_map(near).map(|factor| (factor % (1 << 62) / divisor) * divisor);
+            for number in
+                multiples.flat_map(|multiple| [multiple.saturating_sub(1), multiple, multiple + divisor - 1])
+            {
+                let expected = [number / divisor, number % divisor];
+                assert_eq!(divide(number, divisor, u64::MAX / divisor), expected, "{number} by {divisor}");
+            }
+        }
+    }
+}
