@@ -141,10 +141,10 @@ impl Kernels {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! reduce_entries {
-    ({ $($row:tt)* } $($block:literal)*) => {
+    ($row:tt $($block:literal)*) => {
         $(
-            $crate::with_inputs! { reduce_entries ["_" reduce $block] $($row)* }
-            $crate::with_inputs! { reduce_entries ["_row_" reduce_row $block] $($row)* }
+            $crate::with_inputs! { reduce_entries ["_" reduce $block] $row }
+            $crate::with_inputs! { reduce_entries ["_row_" reduce_row $block] $row }
         )*
     };
     (
@@ -180,10 +180,10 @@ macro_rules! reduce_entries {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_inputs {
-    ($callback:ident $kernel:tt [$name:expr] $op:ty, $item:ty) => {
+    ($callback:ident $kernel:tt { [$name:expr] $op:ty, $item:ty }) => {
         $crate::$callback! { @kernel $kernel [$name] $op, $item, *const $item, input first: *const $item }
     };
-    ($callback:ident $kernel:tt [$name:expr] $op:ty, $a:ty, $b:ty) => {
+    ($callback:ident $kernel:tt { [$name:expr] $op:ty, $a:ty, $b:ty }) => {
         $crate::$callback! {
             @kernel $kernel [$name] $op, ($a, $b), (*const $a, *const $b),
             a first_a: *const $a, b first_b: *const $b
@@ -198,14 +198,14 @@ macro_rules! with_inputs {
 macro_rules! shape_entries {
     (segments $($row:tt)*) => {
         $crate::with_inputs! {
-            shape_entries [segments "_segments_0" SegmentBounds reduce_segments WIDTH SLOTS] $($row)*
+            shape_entries [segments "_segments_0" SegmentBounds reduce_segments WIDTH SLOTS] { $($row)* }
         }
     };
     (rows $($row:tt)*) => {
-        $crate::with_inputs! { shape_entries [rows "_rows_0" SegmentBounds reduce_rows WIDTH] $($row)* }
+        $crate::with_inputs! { shape_entries [rows "_rows_0" SegmentBounds reduce_rows WIDTH] { $($row)* } }
     };
     (columns $($row:tt)*) => {
-        $crate::with_inputs! { shape_entries [columns "_columns_256" Columns reduce_columns LOADS] $($row)* }
+        $crate::with_inputs! { shape_entries [columns "_columns_256" Columns reduce_columns LOADS] { $($row)* } }
     };
     (
         @kernel [$shape:ident $suffix:literal $of:ident $kernel:ident $($constant:ident)*]
