@@ -85,7 +85,7 @@ pub trait Element:
 
     /// Converts to the nearest `f64`. Exact except for integers of more than 53 bits. `as_` gives the same
     /// value, but more slowly for `f16` and `bf16`.
-    fn to_f64(self) -> f64;
+    fn as_f64(self) -> f64;
 
     /// Converts to the nearest value of the type of statistics; makes a NaN canonical.
     fn real(value: f64) -> Self::Real;
@@ -330,7 +330,7 @@ macro_rules! elements {
             self as i128
         }
         #[inline(always)]
-        fn to_f64(self) -> f64 {
+        fn as_f64(self) -> f64 {
             self as f64
         }
         #[inline(always)]
@@ -379,7 +379,7 @@ macro_rules! elements {
             widen::$type(self)
         }
         #[inline(always)]
-        fn to_f64(self) -> f64 {
+        fn as_f64(self) -> f64 {
             widen::$type(self).into()
         }
         #[inline(always)]

@@ -43,7 +43,7 @@ impl Near {
     /// An item's distance and its rounding error.
     #[inline(always)]
     pub(crate) fn distance<T: Element>(self, element: T) -> [f64; 2] {
-        let value = element.to_f64();
+        let value = element.as_f64();
         let (least, most) = (self.origin - NEAR, self.origin + 1.1 * NEAR);
         // The minimum first: a NaN is not less than `most`, and becomes it.
         match T::DTYPE {

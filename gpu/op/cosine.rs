@@ -22,7 +22,7 @@ impl<T: Element> Op<(T, T)> for Cosine {
 
     #[inline(always)]
     fn lift(&self, (a, b): (T, T), _: u64) -> [f64; 3] {
-        let (a, b) = (a.to_f64(), b.to_f64());
+        let (a, b) = (a.as_f64(), b.as_f64());
         [a * b, a * a, b * b]
     }
 

@@ -20,6 +20,6 @@ pub struct Kurtosis {
 
 forward! {
     Kurtosis, "kurtosis": |op| Standardized<4> = Standardized::<4>(Moments { origin: op.origin }),
-    begin |first| Self { origin: first.to_f64() },
+    begin |first| Self { origin: first.as_f64() },
     chunk Moments { origin: op.origin }
 }

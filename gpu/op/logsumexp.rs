@@ -58,7 +58,7 @@ impl<T: Element> Op<T> for LogSumExp {
 
     #[inline(always)]
     fn begin(&self, first: T) -> Self {
-        Self { near: Near::from(first.to_f64()) }
+        Self { near: Near::from(first.as_f64()) }
     }
 
     #[inline(always)]
@@ -74,7 +74,7 @@ impl<T: Element> Op<T> for LogSumExp {
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> Exponentials {
         let sum = exp::<T>(self.near.distance(element));
-        let value = element.to_f64();
+        let value = element.as_f64();
         if self.near.will_do(sum) {
             Exponentials { sum, from: 0 }
         } else if value == f64::NEG_INFINITY {

@@ -30,7 +30,7 @@ impl<T: Element> Op<T> for Moments {
 
     #[inline(always)]
     fn begin(&self, first: T) -> Self {
-        Self { origin: first.to_f64() }
+        Self { origin: first.as_f64() }
     }
 
     #[inline(always)]
@@ -40,7 +40,7 @@ impl<T: Element> Op<T> for Moments {
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> Powers {
-        Powers::of_distance(element.to_f64() - self.origin)
+        Powers::of_distance(element.as_f64() - self.origin)
     }
 
     #[inline(always)]

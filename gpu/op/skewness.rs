@@ -19,6 +19,6 @@ pub struct Skewness {
 
 forward! {
     Skewness, "skewness": |op| Standardized<3> = Standardized::<3>(Moments { origin: op.origin }),
-    begin |first| Self { origin: first.to_f64() },
+    begin |first| Self { origin: first.as_f64() },
     chunk Moments { origin: op.origin }
 }

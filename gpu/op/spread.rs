@@ -40,7 +40,7 @@ macro_rules! spread {
 
         forward! {
             $op, $name: |op| Variance<$spread, $root> = Variance::<$spread, $root>::new(op.ddof, op.origin),
-            begin |first| Self { origin: first.to_f64(), ..*op }
+            begin |first| Self { origin: first.as_f64(), ..*op }
             $(, chunk crate::op::$same { ddof: op.ddof, origin: op.origin })?
         }
     };
@@ -119,7 +119,7 @@ impl Distances for Spread {
     #[inline(always)]
     #[expect(clippy::eq_op, reason = "0, or NaN if the value is not finite")]
     fn of<T: Element>(item: T, origin: f64) -> Self {
-        let value = item.to_f64();
+        let value = item.as_f64();
         // The distance of two finite `f64` may overflow; the second term makes only distances of values that
         // are not finite NaN.
         let distance = match T::DTYPE {
@@ -196,7 +196,7 @@ impl Distances for NanSpread {
     #[inline(always)]
     #[expect(clippy::eq_op, reason = "0, or NaN if the value is infinite")]
     fn of<T: Element>(item: T, _: f64) -> Self {
-        let value = item.to_f64();
+        let value = item.as_f64();
         if value.is_nan() {
             return Self::NOTHING;
         }

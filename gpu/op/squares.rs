@@ -113,7 +113,7 @@ impl<T: Element> Op<T> for Middling {
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> f64 {
-        let value = element.to_f64();
+        let value = element.as_f64();
         // One comparison of integers for both bounds: 0 becomes the greatest.
         let small = (value.to_bits() << 1).wrapping_sub(1) < (SMALL.to_bits() << 1) - 1;
         if small { f64::NAN } else { value * value }

@@ -21,7 +21,7 @@ impl<T: Element> Op<(T, T)> for WeightedMean {
 
     #[inline(always)]
     fn lift(&self, (a, b): (T, T), _: u64) -> [f64; 2] {
-        let (value, weight) = (a.to_f64(), b.to_f64());
+        let (value, weight) = (a.as_f64(), b.as_f64());
         [value * weight, weight]
     }
 

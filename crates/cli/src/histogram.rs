@@ -26,7 +26,7 @@ impl Histogram {
     pub fn of<T: Number>(values: &[T]) -> Histogram {
         const PIECE: usize = 1 << 16;
         const MOST: f64 = 64.0;
-        let pieces = || values.par_chunks(PIECE).map(|piece| piece.iter().map(|value| value.to_f64()));
+        let pieces = || values.par_chunks(PIECE).map(|piece| piece.iter().map(|value| value.as_f64()));
         let is_finite = |value: &f64| value.is_finite();
         let nothing = || (f64::INFINITY, f64::NEG_INFINITY, 0_u64);
         let (least, greatest, count) = pieces()

@@ -165,7 +165,7 @@ impl<T: Number> Typed<'_, T> {
 
     /// Whether the sum of the numbers' powers may overflow i64.
     fn may_wrap(&self, power: i32) -> bool {
-        let largest = self.values.iter().map(|value| value.to_f64().abs()).fold(0.0, f64::max);
+        let largest = self.values.iter().map(|value| value.as_f64().abs()).fold(0.0, f64::max);
         largest.powi(power) * self.values.len() as f64 > i64::MAX as f64 / 2.0
     }
 
@@ -177,7 +177,7 @@ impl<T: Number> Typed<'_, T> {
         op: impl Op<f64, Output = f64>,
         quantity: Quantity,
     ) -> Result<Results, error::Error> {
-        let floats: Vec<f64> = self.values.iter().map(|value| value.to_f64()).collect();
+        let floats: Vec<f64> = self.values.iter().map(|value| value.as_f64()).collect();
         let device = self.buffer.as_ref().map_or_else(Device::cpu, Buffer::device);
         let floats = device.upload(&floats)?;
         let data = floats.view();

@@ -302,7 +302,7 @@ macro_rules! terms {
 
             #[inline(always)]
             fn terms(self) -> [f64; 1] {
-                [self.to_f64()]
+                [f64::from(self)]
             }
 
             #[inline(always)]
@@ -318,7 +318,7 @@ macro_rules! terms {
 
             #[inline(always)]
             fn terms(self) -> [f64; 1] {
-                [self.0.to_f64() * self.1.to_f64()]
+                [f64::from(self.0) * f64::from(self.1)]
             }
 
             #[inline(always)]
