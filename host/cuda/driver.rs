@@ -146,11 +146,14 @@ mod tests {
         let old = version_serves(10020, 11010).unwrap_err();
         assert_eq!(
             old.to_string(),
-            "the driver is one for CUDA 10.2, but the kernels need CUDA 11.1 or newer: update the driver"
+            "the driver supports CUDA 10.2, but the kernels need CUDA 11.1 or newer: update the driver"
         );
         assert_eq!(capability_serves("cuda:0", (7, 0), (7, 0)), Ok(()));
         assert_eq!(capability_serves("cuda:0", (12, 0), (7, 0)), Ok(()));
         let old = capability_serves("cuda:0", (6, 1), (7, 0)).unwrap_err();
-        assert_eq!(old.to_string(), "cuda:0 has compute capability 6.1, but the kernels need 7.0 or higher");
+        assert_eq!(
+            old.to_string(),
+            "cuda:0 has compute capability 6.1, but the kernels need 7.0 or higher: use another GPU or Device::cpu()"
+        );
     }
 }

@@ -183,17 +183,17 @@ fn what_is_no_shape() {
     let message = |error: Option<Error>| error.map(|error| error.to_string()).unwrap();
     assert_eq!(
         message(x.shaped(&[2, 5]).err()),
-        "axes of 2 × 5 do not make up 12 items: give lengths whose product is that"
+        "axes of 2 × 5 do not make up 12 items: give lengths whose product is 12"
     );
     assert_eq!(
         message(x.shaped(&[]).err()),
-        "no axes do not make up 12 items: give lengths whose product is that"
+        "no axes do not make up 12 items: give lengths whose product is 12"
     );
     assert!(x.shaped(&[usize::MAX, 2]).is_err());
     assert!(x.shaped(&[0, 12]).is_err());
     assert_eq!(
         message(x.columns(5).err()),
-        "5 columns do not make up 12 items: give lengths whose product is that"
+        "5 columns do not make up 12 items: give lengths whose product is 12"
     );
     assert!(x.columns(0).is_err());
     let shaped = x.shaped(&[2, 3, 2]).unwrap();

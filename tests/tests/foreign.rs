@@ -299,32 +299,32 @@ fn errors_say_what_to_do() {
     let array = array_of(&x, 0, "<i4", &[3, 2]);
     assert_eq!(
         refused(CudaArray { strides: Some(&[4, 12]), ..array }),
-        "an array of shape [3, 2] with strides of [4, 12] bytes is not C-contiguous: make it so first \
-         (x.contiguous() of PyTorch, cupy.ascontiguousarray(x))"
+        "an array of shape [3, 2] with strides of [4, 12] bytes is not C-contiguous: copy it first \
+         (PyTorch: x.contiguous(), CuPy: cupy.ascontiguousarray(x))"
     );
     assert_eq!(
         refused(CudaArray { typestr: "<f4", ..array }),
-        "the array's elements are <f4, not i32 (<i4): take them as what they are, or convert them"
+        "the array's elements are <f4, not i32 (<i4): use their own type, or convert them"
     );
     assert_eq!(
         refused(CudaArray { shape: &[1 << 40, 1 << 40], ..array }),
-        "the array's description is wrong: its shape [1099511627776, 1099511627776] makes up more bytes than a memory has"
+        "the array's description is invalid: its shape [1099511627776, 1099511627776] has more bytes than an address space"
     );
     assert!(refused(CudaArray { stream: Some(0), ..array }).contains("its stream is 0"));
     let described = Described::of(&x, I32);
     let refused = |described: Described| described.read::<i32>().unwrap_err().to_string();
     assert_eq!(
         refused(Described { shape: vec![3, 2], strides: Some(vec![1, 3]), ..described.clone() }),
-        "an array of shape [3, 2] with strides of [1, 3] elements is not C-contiguous: make it so first \
-         (x.contiguous() of PyTorch, cupy.ascontiguousarray(x))"
+        "an array of shape [3, 2] with strides of [1, 3] elements is not C-contiguous: copy it first \
+         (PyTorch: x.contiguous(), CuPy: cupy.ascontiguousarray(x))"
     );
     assert_eq!(
         refused(Described { dtype: DLDataType { lanes: 4, ..I32 }, ..described.clone() }),
-        "the array's elements are int32 x 4, not i32 (int32): take them as what they are, or convert them"
+        "the array's elements are int32 x 4, not i32 (int32): use their own type, or convert them"
     );
     assert_eq!(
         refused(Described { device: DLDevice::metal(7), ..described }),
-        "the array lies on Metal (type 8, number 7): copy it to the CPU or to a CUDA GPU"
+        "the array is on Metal (type 8, number 7): copy it to the CPU or to a CUDA GPU"
     );
 }
 

@@ -186,7 +186,7 @@ fn a_device_is_of_the_process_that_opened_it() {
         forked.to_string(),
         format!(
             "{device} cannot be used in this process: the driver was started before the process was forked; \
-             open devices in the child alone, or start the child with exec (Python: \
+             open devices only in the child, or start the child with exec (Python: \
              multiprocessing's `spawn`)"
         )
     );

@@ -42,14 +42,14 @@ fn ranks_have_the_bits_of_one_slice() {
 
 #[test]
 fn no_elements_at_all() {
-    assert_eq!(said(3, "empty"), all(3, "min of an empty input: it has no value; check the length first"));
+    assert_eq!(said(3, "empty"), all(3, "min of an empty input has no value: check the length first"));
 }
 
 #[test]
 fn a_rank_that_disagrees_is_told_to_all() {
     let disagrees = |rank, what, found, expected| {
         let text = format!(
-            "rank {rank} disagrees with rank 0 on the {what}: {found}, not {expected}; all ranks make the same call"
+            "rank {rank} disagrees with rank 0 on the {what}: {found}, not {expected}; all ranks must make the same call"
         );
         all(3, &text)
     };
