@@ -251,7 +251,8 @@ impl<'a, T: Item> ViewMut<'a, T> {
         Ok(())
     }
 
-    /// Returns the first element's address on the device, for other libraries and for the caller's own kernels.
+    /// Returns the first element's address on the device, for other libraries and for the caller's own
+    /// kernels.
     ///
     /// Their streams must order what they enqueue with the work of this library.
     pub fn as_mut_ptr(self) -> *mut T {
@@ -369,7 +370,8 @@ impl<'a, T: Item> View<'a, T> {
         }
     }
 
-    /// Returns the first element's address on the device, for other libraries and for the caller's own kernels.
+    /// Returns the first element's address on the device, for other libraries and for the caller's own
+    /// kernels.
     pub fn as_ptr(self) -> *const T {
         match self.0 {
             Cpu(data) => data.as_ptr(),
@@ -388,8 +390,8 @@ impl<'a, T: Item> View<'a, T> {
             Gpu(part) => {
                 let mut data = zeroed::<T>(self.len())?;
                 let bytes = size_of_val(&data[..]);
-                // SAFETY: these are the bytes of `data`. They are overwritten with valid `T`s: zeros, uploaded
-                // elements, or elements that a kernel stored.
+                // SAFETY: these are the bytes of `data`. They are overwritten with valid `T`s: zeros,
+                // uploaded elements, or elements that a kernel stored.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(data.as_mut_ptr().cast::<u8>(), bytes) };
                 // SAFETY: the view borrows the elements.
                 unsafe { part.gpu.read(part.address, bytes)? };

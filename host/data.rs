@@ -9,9 +9,9 @@ use std::ops::Range;
 
 /// Borrowed input of a reduction.
 ///
-/// It is a [`View`], the [`Shards`] of several devices, or a pair of these with the same length, whose elements
-/// are reduced in pairs. Kernels trust its pointers and lengths, so only the library implements it: a program's
-/// own [`Reduce`](crate::Reduce) returns a value of these types.
+/// It is a [`View`], the [`Shards`] of several devices, or a pair of these with the same length, whose
+/// elements are reduced in pairs. Kernels trust its pointers and lengths, so only the library implements it:
+/// a program's own [`Reduce`](crate::Reduce) returns a value of these types.
 pub trait Data<'a>: Clone + sealed::Sealed {
     /// An element, or a pair of elements.
     type Item: Copy + 'static;

@@ -26,13 +26,13 @@ pub struct Device(pub(crate) Place<(), &'static Gpu>);
 impl Device {
     /// Opens GPU number `index`, in the driver's order.
     ///
-    /// The first call in a program starts the driver and the device's primary context, which other CUDA libraries
-    /// share. If the program has installed another driver before, as `emulator::install` does, the device is that
-    /// driver's. If the environment variable `GPU_REDUCE_DRIVER` is `emulator`, it is the emulator's; the values
-    /// `cuda` and empty have no effect.
+    /// The first call in a program starts the driver and the device's primary context, which other CUDA
+    /// libraries share. If the program has installed another driver before, as `emulator::install` does, the
+    /// device is that driver's. If the environment variable `GPU_REDUCE_DRIVER` is `emulator`, it is the
+    /// emulator's; the values `cuda` and empty have no effect.
     ///
-    /// A device belongs to the process that opened it. In a child of `fork` its calls, and opening a device, return
-    /// [`Error::Forked`] (see [After `fork`](crate#after-fork)).
+    /// A device belongs to the process that opened it. In a child of `fork` its calls, and opening a device,
+    /// return [`Error::Forked`] (see [After `fork`](crate#after-fork)).
     ///
     /// # Errors
     ///
@@ -45,22 +45,22 @@ impl Device {
 
     /// Opens the emulator: a GPU in software that runs the shipped kernels and checks them as they run.
     ///
-    /// See the crate `emulator`. A program uses one driver: open the emulator before the first [`Device::cuda`],
-    /// which then returns the same device. The environment variable `GPU_REDUCE_DRIVER=emulator` makes
-    /// [`Device::cuda`] open the emulator in the whole program.
+    /// See the crate `emulator`. A program uses one driver: open the emulator before the first
+    /// [`Device::cuda`], which then returns the same device. The environment variable
+    /// `GPU_REDUCE_DRIVER=emulator` makes [`Device::cuda`] open the emulator in the whole program.
     ///
     /// # Errors
     ///
-    /// [`Error::NoEmulator`] in a build without the feature `emulator`; [`Error::OtherDriver`] after the machine's
-    /// driver was used; [`Error::Forked`] as for [`cuda`](Self::cuda).
+    /// [`Error::NoEmulator`] in a build without the feature `emulator`; [`Error::OtherDriver`] after the
+    /// machine's driver was used; [`Error::Forked`] as for [`cuda`](Self::cuda).
     pub fn emulator() -> Result<Self, Error> {
         Gpu::open_emulator().map(|gpu| Self(Place::Gpu(gpu)))
     }
 
     /// Returns the CPU, with SIMD instructions chosen at run time.
     ///
-    /// It uses the caller's rayon thread pool, otherwise rayon's global one. A child of `fork` uses a pool of its
-    /// own (see [After `fork`](crate#after-fork)).
+    /// It uses the caller's rayon thread pool, otherwise rayon's global one. A child of `fork` uses a pool of
+    /// its own (see [After `fork`](crate#after-fork)).
     pub fn cpu() -> Self {
         Self(Cpu(()))
     }
@@ -104,8 +104,9 @@ impl Device {
 
     /// Copies `data` into a new buffer on the device.
     ///
-    /// Up to eight rayon threads copy 1 MiB or more to a GPU through pinned memory, 16 MiB per thread, which is kept
-    /// for later uploads. On an H200, 1 GiB is uploaded at 50 GB/s this way, and at 8 GB/s by a plain copy.
+    /// Up to eight rayon threads copy 1 MiB or more to a GPU through pinned memory, 16 MiB per thread, which
+    /// is kept for later uploads. On an H200, 1 GiB is uploaded at 50 GB/s this way, and at 8 GB/s by a plain
+    /// copy.
     ///
     /// # Errors
     ///
@@ -146,9 +147,9 @@ impl Device {
 
     /// Borrows a stream of another library by its handle (`CUstream`, `cudaStream_t`).
     ///
-    /// It may be PyTorch's current stream, or a default stream: null or 1 is the legacy one, 2 the per-thread one.
-    /// Work enqueued here runs in order with other work on that stream. On the CPU a stream of this library is
-    /// created.
+    /// It may be PyTorch's current stream, or a default stream: null or 1 is the legacy one, 2 the per-thread
+    /// one. Work enqueued here runs in order with other work on that stream. On the CPU a stream of this
+    /// library is created.
     ///
     /// # Safety
     ///
@@ -164,14 +165,14 @@ impl Device {
 
     /// Borrows `len` elements at `first` that the caller has on the device.
     ///
-    /// They may be in memory of another library (cust's `DevicePointer` by its `as_ptr`), in pinned or managed
-    /// memory, or, on the CPU, in any memory.
+    /// They may be in memory of another library (cust's `DevicePointer` by its `as_ptr`), in pinned or
+    /// managed memory, or, on the CPU, in any memory.
     ///
     /// # Safety
     ///
-    /// At `first` are `len` valid elements that the device may read. They stay for `'a`, which the caller chooses,
-    /// and until all work launched on them has ended. Until then nothing writes to them, except in stream order
-    /// with that work.
+    /// At `first` are `len` valid elements that the device may read. They stay for `'a`, which the caller
+    /// chooses, and until all work launched on them has ended. Until then nothing writes to them, except in
+    /// stream order with that work.
     ///
     /// # Errors
     ///
@@ -196,8 +197,8 @@ impl Device {
     ///
     /// # Safety
     ///
-    /// As for [`view`](Self::view). In addition nothing else uses the elements for `'a`, except in stream order with
-    /// the writes.
+    /// As for [`view`](Self::view). In addition nothing else uses the elements for `'a`, except in stream
+    /// order with the writes.
     ///
     /// # Errors
     ///

@@ -21,7 +21,8 @@ pub enum Error {
 
     /// The library was built without the emulator.
     #[error(
-        "this build has no emulator: build with `--features gpu_reduce/emulator`, on Linux on x86-64 or aarch64"
+        "this build has no emulator: build with `--features gpu_reduce/emulator`, \
+         on Linux on x86-64 or aarch64"
     )]
     NoEmulator,
 
@@ -183,7 +184,8 @@ pub enum Error {
 
     /// A call that works on one device got data on several.
     #[error(
-        "the items are on several devices ({devices}): copy them to one device first (Sharded::to_vec, Device::upload)"
+        "the items are on several devices ({devices}): \
+         copy them to one device first (Sharded::to_vec, Device::upload)"
     )]
     SeveralDevices {
         /// The devices.
@@ -277,7 +279,8 @@ pub enum Error {
 
     /// A rank of a communicator makes another call than rank 0.
     #[error(
-        "rank {rank} disagrees with rank 0 on the {what}: {found}, not {expected}; all ranks must make the same call"
+        "rank {rank} disagrees with rank 0 on the {what}: {found}, not {expected}; \
+         all ranks must make the same call"
     )]
     Disagree {
         /// What differs.
@@ -292,8 +295,8 @@ pub enum Error {
 
     /// The elements' address is not a multiple of their alignment.
     #[error(
-        "elements at {address:#x} are not aligned to {align} bytes: copy them to aligned memory, or use a type \
-         with a smaller alignment"
+        "elements at {address:#x} are not aligned to {align} bytes: \
+         copy them to aligned memory, or use a type with a smaller alignment"
     )]
     Unaligned {
         /// The first element's address.
@@ -343,8 +346,8 @@ pub enum Error {
 
     /// An offset is less than the one before it, or greater than the number of items.
     #[error(
-        "offset {index} is {offset}, not in {before}..={len}: offsets must not descend, and must not exceed the \
-         number of items"
+        "offset {index} is {offset}, not in {before}..={len}: \
+         offsets must not descend, and must not exceed the number of items"
     )]
     BadOffset {
         /// The index of the first wrong offset, counted from 0.
@@ -363,8 +366,8 @@ pub enum Error {
 
     /// A segment is empty, and the operator has no value for that.
     #[error(
-        "segment {segment} is empty, and {op} of no items has no value: use reduce_or, which takes a value for \
-         empty segments"
+        "segment {segment} is empty, and {op} of no items has no value: \
+         use reduce_or, which takes a value for empty segments"
     )]
     EmptySegment {
         /// The operator's name.
@@ -384,8 +387,8 @@ pub enum Error {
 
     /// An array does not have these axes.
     #[error(
-        "axes {start}..{end} are not in an array of {axes} axes: give one axis, or a range of neighbouring axes, \
-         counted from 0"
+        "axes {start}..{end} are not in an array of {axes} axes: \
+         give one axis, or a range of neighbouring axes, counted from 0"
     )]
     Axes {
         /// The first axis.
