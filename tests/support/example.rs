@@ -1,9 +1,11 @@
-//! The examples, for tests that run them.
+//! Finds the examples' executables, for tests that run them.
 
 use std::path::{Path, PathBuf};
 
-/// An example's executable. Cargo puts the running test in `deps/` and the example in `examples/`, next to each other; `cargo test
-/// --workspace` builds both, one that selects packages or tests by name perhaps only the tests.
+/// Returns the path of an example's executable.
+///
+/// Cargo puts the running test in `deps/` and the example in `examples/`, next to each other. `cargo test
+/// --workspace` builds both; a command that selects packages or tests may build only the tests.
 pub fn executable(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("the running test has a path");
     let folder = test.parent().and_then(Path::parent).expect("the test lies in a folder of Cargo's");

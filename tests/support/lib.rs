@@ -1,4 +1,4 @@
-//! What the test programs share: the devices under test, input data, lengths, and the independent reference.
+//! Shared by the test programs: the devices under test, input data, lengths, and the independent reference.
 
 pub mod example;
 pub mod reference;
@@ -7,13 +7,13 @@ use gpu_reduce::{Device, Element, Plan, bf16, f16};
 use proptest::test_runner::Config as ProptestConfig;
 use rayon::prelude::*;
 
-/// Every device under test, the CPU first: beside it the first GPU, or the emulator where there is none.
+/// The devices under test: the CPU, then the first GPU, or the emulator if there is no GPU.
 pub fn devices() -> Vec<Device> {
     let emulator = || Device::emulator().inspect_err(|why| eprintln!("skipped on the emulator: {why}")).ok();
     [Some(Device::cpu()), gpu().or_else(emulator)].into_iter().flatten().collect()
 }
 
-/// The first GPU, or none and a printed reason.
+/// Returns the first GPU, or prints why there is none.
 pub fn gpu() -> Option<Device> {
     match Device::cuda(0) {
         Ok(device) if device.is_emulator() => {
@@ -28,7 +28,7 @@ pub fn gpu() -> Option<Device> {
     }
 }
 
-/// The longest input of a test: `GPU_REDUCE_TEST_LEN` elements, or `len` if that is not set.
+/// The longest input of a test: the value of `GPU_REDUCE_TEST_LEN`, or `len` if that is not set.
 pub fn longest(len: usize) -> usize {
     match std::env::var("GPU_REDUCE_TEST_LEN") {
         Ok(text) => text.parse().expect("GPU_REDUCE_TEST_LEN is a number of elements"),
@@ -36,7 +36,7 @@ pub fn longest(len: usize) -> usize {
     }
 }
 
-/// A property test of `cases` random cases, or of `PROPTEST_CASES` if that is set.
+/// The configuration of a property test with `cases` random cases, or `PROPTEST_CASES` if that is set.
 pub fn cases(cases: u32) -> ProptestConfig {
     let set = std::env::var_os("PROPTEST_CASES").is_some();
     let of_environment = ProptestConfig::default();
@@ -44,7 +44,7 @@ pub fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..of_environment }
 }
 
-/// A hash of an index: the source of all test data (a multiply-xorshift mixer, as in SplitMix64).
+/// Hashes an index with a multiply-xorshift mixer, as in SplitMix64. It is the source of all test data.
 pub fn hash(index: u64) -> u64 {
     let mut h = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     h = (h ^ (h >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -54,11 +54,11 @@ pub fn hash(index: u64) -> u64 {
 
 /// Input data of each type.
 pub trait Sample: Element {
-    /// For sums, minima and maxima: integers over their whole range, floats evenly in ±0.5.
+    /// For sums, minima and maxima: integers of the whole range, floats uniformly in ±0.5.
     fn any(hash: u64) -> Self;
 
-    /// For products: odd integers, and floats of which all but one in 4,096 are ±1, so that neither a product of 2^30
-    /// of them nor a part of it vanishes.
+    /// For products: odd integers, and floats of which all but one in 4,096 are ±1, so that no product of up
+    /// to 2^30 of them underflows.
     fn factor(hash: u64) -> Self;
 }
 
@@ -97,8 +97,11 @@ pub fn samples<T: Element>(len: usize, sample: impl Fn(u64) -> T + Sync) -> Vec<
     (0..len as u64).into_par_iter().map(|index| sample(hash(index))).collect()
 }
 
-/// Lengths around every boundary of the plan, up to `limit`, ascending: 0, 1, a load, a warp, a block, a row, a tile, the
-/// longest single chunk, where chunks grow by a row, a tile, or have reached their number, each ± 1, then `limit` itself.
+/// Returns ascending lengths around every boundary of the plan, up to `limit`.
+///
+/// The boundaries are 0, 1, a load, a warp, a block, a row, a tile, the longest single chunk, and the lengths
+/// at which chunks grow by a row, by a tile, or reach their largest number. Each is tried ± 1, and `limit` is
+/// the last.
 pub fn lengths<T: Element, const BLOCK: u32>(limit: usize) -> Vec<usize> {
     let width = 16 / size_of::<T>();
     let plan = |len| Plan::new(len, width, BLOCK);
@@ -130,7 +133,7 @@ pub fn lengths<T: Element, const BLOCK: u32>(limit: usize) -> Vec<usize> {
     lengths
 }
 
-/// Runs `$body` with `$block` each BLOCK in turn.
+/// Runs `$body` with `$block` set to each BLOCK.
 #[macro_export]
 macro_rules! for_each_block {
     (|$block:ident| $body:expr) => {
@@ -144,7 +147,8 @@ macro_rules! for_each_block {
     };
 }
 
-/// A test for each row, `NAME: OPERATOR, TYPES;`, which calls `$check::<OPERATOR, TYPE>` with the operator's default.
+/// Defines a test for each row `NAME: OPERATOR, TYPES;`, which calls `$check::<OPERATOR, TYPE>` with the
+/// operator's default.
 #[macro_export]
 macro_rules! checks {
     ($check:ident $($name:ident: $op:ty, $($type:ident)*;)*) => {$(

@@ -1,25 +1,26 @@
-//! What a reduction should give, computed another way: integers in 128 bits, floats in twice the working precision, with
-//! a bound on the error that the order may leave.
+//! Reference results, computed independently: integers in 128 bits, floats in twice the working precision,
+//! with a bound on the rounding error of any order.
 
 use gpu_reduce::{Element, Max, Min, Op, Prod, Sum, bf16, f16};
 use rayon::prelude::*;
 use std::cmp::Ordering;
 
-/// The expected result of operator `O` on a slice of `Self`, and what may be returned for it.
+/// The expected result of operator `O` on a slice of `Self`, and the tolerance.
 pub trait Reference<O: Op<Self>>: Element {
     /// The reference result, which does not depend on BLOCK.
     type Expected: Send + Sync;
 
-    /// Computes it, by all threads.
+    /// Computes the reference result with all threads.
     fn expected(data: &[Self]) -> Self::Expected;
 
-    /// Panics, with `context`, unless `got` is right for a reduction with at most `depth` operations on an element's way.
+    /// Panics with `context` unless `got` is within the bound for at most `depth` operations between an
+    /// element and the result.
     fn check(got: O::Output, expected: &Self::Expected, depth: u64, context: &str);
 }
 
-/// The order of minima: NaNs first, all alike, then −0.0 before +0.0.
+/// The order of minima: NaNs first, all equal, then −0.0 before +0.0.
 pub trait Ordered: Element {
-    /// How `self` stands to `other`.
+    /// Compares `self` with `other`.
     fn order(&self, other: &Self) -> Ordering;
 }
 
@@ -43,7 +44,7 @@ impl Double {
         Double(high, error - (high - product))
     }
 
-    /// How far `value` is from it.
+    /// The distance of `value` from this number.
     fn distance(self, value: f64) -> f64 {
         ((self.0 - value) + self.1).abs()
     }
@@ -111,15 +112,16 @@ macro_rules! floats {
         }
 
         impl Reference<Sum> for $type {
-            /// The sum, and that of the magnitudes.
+            /// The sum of the elements, and the sum of their magnitudes.
             type Expected = (Double, f64);
             fn expected(data: &[Self]) -> Self::Expected {
                 let lift = |&x: &$type| (Double(f64::from(x), 0.0), f64::from(x).abs());
                 let add = |a: (Double, f64), b: (Double, f64)| (a.0.plus(b.0), a.1 + b.1);
                 data.par_iter().map(lift).reduce(|| (Double(0.0, 0.0), 0.0), add)
             }
-            /// Each of the at most `depth` additions on an element's way rounds by half an epsilon of a partial sum,
-            /// which the sum of magnitudes bounds. (N. J. Higham, Accuracy and Stability of Numerical Algorithms, 4.2.)
+            /// Each of at most `depth` additions on an element's way rounds by half an epsilon of a partial
+            /// sum, which the sum of magnitudes bounds (N. J. Higham, Accuracy and Stability of Numerical
+            /// Algorithms, 4.2).
             fn check(got: $wide, (sum, size): &Self::Expected, depth: u64, context: &str) {
                 let bound = depth as f64 * f64::from($wide::EPSILON) / 2.0 * size * 1.001;
                 let error = sum.distance(f64::from(got));
@@ -135,8 +137,8 @@ macro_rules! floats {
                 let multiply = |a: (Double, u64), b: (Double, u64)| (a.0.times(b.0), a.1 + b.1);
                 data.par_iter().map(lift).reduce(|| (Double(1.0, 0.0), 0), multiply)
             }
-            /// A multiplication rounds only where neither side is ±1: once for each other factor, and once for each
-            /// fold of two accumulators, of which there are no more than such factors.
+            /// A multiplication rounds only if neither side is ±1: once for each factor other than ±1, and
+            /// once for each fold of two accumulators, of which there are no more than such factors.
             fn check(got: $wide, (product, others): &Self::Expected, _: u64, context: &str) {
                 let roundings = 2 * others;
                 let bound = roundings as f64 * f64::from($wide::EPSILON) / 2.0 * product.0.abs() * 1.2;

@@ -1,6 +1,6 @@
-//! The algebra that every operator of the table must have on every element type, of items and cuts drawn at random: the identity
-//! leaves an accumulator's bits, accumulators combine in any order and grouping to one result; bit for bit where the operator is
-//! exact, else up to rounding.
+//! The algebraic laws of every operator of the table on every element type, with random items and cuts: the
+//! identity keeps an accumulator's bits, and accumulators combine in any order and grouping to the same
+//! result, bit for bit if the operator is exact, else up to rounding.
 
 use bytemuck::bytes_of;
 use gpu_reduce::{
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 use support::{Sample, hash};
 
-/// A result beside which another can lie.
+/// A result that can be compared with a tolerance.
 trait Near {
     fn is_near(&self, other: &Self) -> bool;
 }
@@ -22,7 +22,7 @@ macro_rules! near {
             #[allow(clippy::redundant_closure_call, clippy::unnecessary_cast)]
             fn is_near(&self, other: &Self) -> bool {
                 let [a, b]: [f64; 2] = [$to_f64(*self), $to_f64(*other)];
-                // Sums of some hundred floats within ±0.5, which may cancel; other results are larger.
+                // Sums of some hundred floats within ±0.5 may cancel; other results are larger.
                 (a.is_nan() && b.is_nan()) || a == b || (a - b).abs() <= 1e-4 + 1e-5 * (a.abs() + b.abs())
             }
         }
@@ -48,7 +48,8 @@ impl<A: Near, B: Near, C: Near> Near for (A, B, C) {
     }
 }
 
-/// One input: of each item a seed; the cuts, as parts of the length; and how the parts are drawn together.
+/// One input: a seed per item, the cuts as fractions of the length, and the order in which the parts are
+/// combined.
 type Drawn = (Vec<u64>, Vec<f64>, Vec<usize>);
 
 fn drawn() -> impl Strategy<Value = Drawn> {
@@ -58,7 +59,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
 
 fn check<O: Op<I, Output: Near>, I: Copy + 'static>(op: O, of: &str, sample: impl Fn(u64) -> I) {
     let run = |(seeds, cuts, order): Drawn| {
-        // One in eight as the one before, so that there are ties.
+        // One in eight repeats the item before it, so that there are ties.
         let draw = |(index, &seed): (usize, &u64)| {
             let before = if seed % 8 == 0 { index.saturating_sub(1) } else { index };
             sample(hash(seeds[before]))
@@ -93,7 +94,7 @@ fn check<O: Op<I, Output: Near>, I: Copy + 'static>(op: O, of: &str, sample: imp
             let rest = parts[2..].iter().fold(op.identity(), |all, &part| op.combine(all, part));
             prop_assert!(same(op.combine(ab, rest), op.combine(ba, rest)), "commutativity");
         }
-        // Any two at a time, until one is left.
+        // Combine any two at a time until one is left.
         for &draw in order.iter().cycle().take(parts.len() - 1) {
             let a = parts.swap_remove(draw % parts.len());
             let at = draw / 7 % parts.len();
@@ -105,7 +106,7 @@ fn check<O: Op<I, Output: Near>, I: Copy + 'static>(op: O, of: &str, sample: imp
     on_drawn(&run).unwrap_or_else(|why| panic!("{} of {of}: {why}", O::NAME));
 }
 
-/// Runs a test on inputs drawn at random: compiled once, for all operators and types.
+/// Runs a test on random inputs. It is not generic, so it is compiled once for all operators and types.
 fn on_drawn(run: &dyn Fn(Drawn) -> Result<(), TestCaseError>) -> Result<(), TestError<Drawn>> {
     let mut runner = TestRunner::new(Config { cases: 200, failure_persistence: None, ..Config::default() });
     runner.run(&drawn(), run)
@@ -122,7 +123,7 @@ macro_rules! test_operators {
 
 macro_rules! check_types {
     ({ element Prod } $($type:ident: $($row:ident)*;)*) => {
-        // Products of others overflow.
+        // Products of other items overflow.
         $(check(gpu_reduce::Prod, stringify!($type), <$type as Sample>::factor);)*
     };
     ({ element $op:ident } $($type:ident: $($row:ident)*;)*) => {

@@ -1,4 +1,4 @@
-//! Arrays of the crate `ndarray`, reduced over an axis: shapes, orders of axes, and slices drawn at random.
+//! Arrays of the crate `ndarray`, reduced over an axis, with random shapes, orders of axes and slices.
 
 use gpu_reduce::{
     ArgMin, Device, Error, Item, Max, Mean, Min, Op, Prod, Reduce, ReduceAxis, Std, Sum, Var, argmax_axis,
@@ -9,25 +9,25 @@ use proptest::prelude::*;
 use std::fmt::Debug;
 use support::{devices, hash};
 
-/// How a view lies on an array's items.
+/// How a view is made from an array.
 #[derive(Clone, Debug)]
 struct Case {
-    /// Of each axis: its length, and what becomes of it.
+    /// For each axis: its length, and how it is sliced.
     axes: Vec<(usize, Change)>,
     is_column_major: bool,
-    /// Decides in which order the axes are, and which is reduced over.
+    /// Selects the order of the axes and the reduced axis.
     seed: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Whole,
-    /// So many items after the first are left out, and of the rest all but each `step`th; in descending order where that is negative.
+    /// Skips some items, then keeps each `step`th, in descending order if `step` is negative.
     Sliced {
         skip: usize,
         step: isize,
     },
-    /// One of the items, so many times.
+    /// Repeats one of the items this many times.
     Repeated(usize),
 }
 
@@ -81,12 +81,12 @@ impl Case {
     }
 }
 
-/// As text, in which NaNs are alike, and zeros are not.
+/// Formats a result so that all NaNs are equal and the zeros differ.
 fn text<R: Debug>(result: R) -> String {
     format!("{result:?}")
 }
 
-/// Panics unless each result is that of the lane alone.
+/// Panics unless each result has the bits of reducing its lane alone.
 fn compare<O: Op<T, Output: Item> + Default, T: Item>(
     view: &ArrayViewD<T>,
     axis: Axis,
@@ -172,7 +172,7 @@ fn on_devices() {
     }
 }
 
-/// Types, of arrays of a known number of axes.
+/// Tests element types on arrays with a number of axes known at compile time.
 #[test]
 fn functions() {
     let x = array![[1.0f32, 4.0], [3.0, 8.0]];

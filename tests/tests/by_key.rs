@@ -1,5 +1,5 @@
-//! Runs of equal neighbouring keys, and reductions by them: as a loop over the keys finds them, with each run's bits
-//! those of reducing that slice.
+//! Runs of equal neighbouring keys and reductions by key, compared with a loop over the keys and with the
+//! bits of reducing each run's slice.
 
 use cust::sys::{self, cudaError_enum::CUDA_SUCCESS};
 use gpu_reduce::{
@@ -13,26 +13,26 @@ use support::{Sample, devices, hash, samples};
 /// Keys in a tile of the kernel.
 const TILE: usize = 8192;
 
-/// As NumPy's `unique` has it.
+/// Results in the form of NumPy's `unique`.
 #[allow(clippy::eq_op)]
 fn is_same<K: Element>(a: K, b: K) -> bool {
     a == b || (a != a && b != b)
 }
 
-/// Where runs lie.
+/// The expected bounds of the runs.
 fn ranges<K: Element>(keys: &[K]) -> Vec<Range<usize>> {
     let begins = |&index: &usize| index == 0 || !is_same(keys[index - 1], keys[index]);
     let starts: Vec<usize> = (0..keys.len()).filter(begins).chain([keys.len()]).collect();
     starts.windows(2).map(|ends| ends[0]..ends[1]).collect()
 }
 
-/// Keys in runs of these lengths, but where neighbours happen to be the same.
+/// Makes keys in runs of these lengths; neighbouring runs may happen to have the same key.
 fn keys_of<K: Sample>(lengths: impl IntoIterator<Item = usize>) -> Vec<K> {
     let keys = lengths.into_iter().enumerate();
     keys.flat_map(|(run, len)| std::iter::repeat_n(K::any(hash(run as u64)), len)).collect()
 }
 
-/// The keys' bytes: NaN is not always the same.
+/// Compares keys by their bytes, because a NaN may have other bits.
 fn bytes<K: Element>(keys: &[K]) -> &[u8] {
     bytemuck::cast_slice(keys)
 }
@@ -50,7 +50,7 @@ fn check<K: Element>(host: &[K], starts: &[usize], name: &str) {
                 ranges.iter().map(|range| values[start..][range.clone()].reduce::<Sum, 256>().unwrap());
             let sums: Vec<f32> = sums.collect();
             let (of, x) = (on_device.slice(start..).unwrap(), x.slice(start..).unwrap());
-            // Twice: nothing is left behind.
+            // Twice, because the first call must leave nothing behind.
             for _ in 0..2 {
                 let runs = of.runs().unwrap_or_else(|error| panic!("{case}: {error}"));
                 assert_eq!(runs.number().to_vec().unwrap(), [ranges.len() as u64], "{case}");
@@ -69,7 +69,7 @@ fn check<K: Element>(host: &[K], starts: &[usize], name: &str) {
     }
 }
 
-/// Lengths of runs for so many keys.
+/// Random lengths of runs for a number of keys.
 fn lengths(total: usize, length: impl Fn(u64) -> usize) -> Vec<usize> {
     let (mut lengths, mut left) = (Vec::new(), total);
     while left > 0 {
@@ -103,7 +103,7 @@ fn test_type<K: Sample>() {
     }
     check::<K>(&keys_of([LEN]), &starts[..2], "one run");
     check::<K>(&keys_of(lengths(LEN, |hash| 1 << (hash % 12))), &starts, "runs of many lengths");
-    // A run begins at each of these.
+    // A run begins at each of these indices.
     let mut edges: Vec<usize> =
         (1..=3).flat_map(|tile| (tile * TILE - 2..=tile * TILE + 2).step_by(1)).collect();
     edges.push(LEN);
@@ -115,7 +115,7 @@ fn test_type<K: Sample>() {
     }
 }
 
-/// More tiles than a warp looks back over at a time.
+/// More tiles than a warp looks back over at once.
 #[test]
 fn many_tiles() {
     let len = 41 * TILE + 5;
@@ -152,7 +152,7 @@ fn nan_is_nan_and_zero_is_zero() {
     special_floats! { f16 u16 bf16 u16 f32 u32 f64 u64 }
 }
 
-/// Buffers for runs and results on a stream: used again and again, with other keys each time, and with too little room.
+/// Reuses buffers for runs and results on a stream, with new keys each time, and with too little room.
 #[test]
 fn runs_stay_on_the_device() {
     for device in devices() {
@@ -167,7 +167,7 @@ fn runs_stay_on_the_device() {
         for round in 1..6 {
             let host: Vec<i16> = keys_of(lengths(len, |hash| (hash % (3 * round)) as usize));
             let keys = device.upload(&host).unwrap();
-            // SAFETY: the buffers stay, and are not used otherwise, until the stream has been waited for.
+            // SAFETY: the buffers live, unused otherwise, until the stream has been waited for.
             unsafe {
                 runs.enqueue(&keys, &stream).unwrap();
                 short.enqueue(&keys.slice(..1_000).unwrap(), &stream).unwrap();
@@ -194,15 +194,15 @@ fn runs_stay_on_the_device() {
                 .map(|range| values[range.clone()].reduce::<Sum, 256>().unwrap())
                 .collect();
             assert_eq!(sums.slice(..room).unwrap().to_vec().unwrap(), expected, "round {round} on {device}");
-            // What waits has the number from there, too.
+            // A blocking reduction reads the number of runs from the device too.
             let again = x.segments(&runs).unwrap().reduce::<Sum, 256>().unwrap();
             assert_eq!(again.to_vec().unwrap(), expected, "round {round} on {device}");
         }
     }
 }
 
-/// Runs, and two reductions by them, captured once and replayed with other keys in the same place each time; another
-/// launch on the stream comes between.
+/// Captures runs and two reductions by key once, and replays them with new keys in the same memory. Another
+/// launch on the stream comes in between.
 #[test]
 fn a_graph_replays_with_new_keys() {
     let Some(device) = support::gpu() else { return };
@@ -218,7 +218,8 @@ fn a_graph_replays_with_new_keys() {
     let stream = device.stream().unwrap();
     let raw: sys::CUstream = stream.as_raw().unwrap().cast();
     let mut enqueue = || {
-        // SAFETY: the buffers outlive the graph; what is written between replays is when the stream has been waited for.
+        // SAFETY: the buffers outlive the graph, and are written between replays only after the stream has
+        // been waited for.
         unsafe {
             runs.enqueue(&keys, &stream).unwrap();
             let segments = x.segments(&runs).unwrap();

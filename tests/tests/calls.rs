@@ -1,11 +1,12 @@
-//! Which of the driver's functions a call comes to. One test: what is in the device's pools belongs to the whole program.
+//! The driver functions that a call uses. It is one test, because the device's pools belong to the whole
+//! program.
 
 use gpu_reduce::{CudaArray, Device, Reduce, Sum};
 
-/// Nothing but the launch, after the first call of its kind.
+/// After the first call of its kind, a call only launches.
 #[test]
 fn enqueueing_does_nothing_else() {
-    // The driver does not say which of its functions were called.
+    // Only the emulator counts the calls of its functions.
     let device = match Device::emulator() {
         Ok(device) => device,
         Err(why) => return eprintln!("skipped on the emulator: {why}"),
@@ -15,7 +16,7 @@ fn enqueueing_does_nothing_else() {
     let mut of_rows = device.zeros::<f32>(1 << 6).unwrap();
     let stream = device.stream().unwrap();
     let mut enqueue = || {
-        // SAFETY: the buffers stay.
+        // SAFETY: the buffers outlive the stream's work.
         unsafe {
             x.enqueue::<Sum, 256>(&stream, &mut sums).unwrap();
             x.rows(1 << 10).unwrap().enqueue::<Sum, 256>(&stream, &mut of_rows).unwrap();
@@ -38,9 +39,9 @@ fn enqueueing_does_nothing_else() {
         &["cuLaunchKernel", "cuStreamIsCapturing"],
     ];
     assert_eq!(calls, expected.concat());
-    // Nor does a stream that is made anew for each call allocate.
+    // A stream made anew for each call does not allocate either.
     let anew = || {
-        // SAFETY: the stream stays.
+        // SAFETY: the stream outlives the borrow.
         let stream = unsafe { device.stream_from_raw(stream.as_raw().unwrap()) }.unwrap();
         assert_eq!(x.launch::<Sum, 256>(&stream).wait(), Ok(0.0));
     };
@@ -49,12 +50,12 @@ fn enqueueing_does_nothing_else() {
     anew();
     let calls = gpu_reduce::emulator::take_calls();
     assert!(!calls.keys().any(|call| call.starts_with("cuMem")), "{calls:?}");
-    // An array's stream is waited for by ours, if it is another, and never by the host.
+    // Our stream waits for the array's stream if they differ. The host never waits.
     let of_stream = |own| {
         let data = (x.view().as_ptr().addr(), true);
         let array = CudaArray { shape: &[x.len()], typestr: "<f4", data, strides: None, stream: own };
         gpu_reduce::emulator::take_calls();
-        // SAFETY: the buffer stays, and nothing writes to it.
+        // SAFETY: the buffer outlives the view, and nothing writes to it.
         unsafe { array.view::<f32>(&stream) }.unwrap();
         let calls = gpu_reduce::emulator::take_calls().into_keys();
         calls.filter(|call| call.starts_with("cuEvent") || call.starts_with("cuStream")).collect::<Vec<_>>()

@@ -1,4 +1,5 @@
-//! Columns, and arrays of several axes: each column has the bits of reducing its items alone, on every device.
+//! Columns, and arrays of several axes: each column has the bits of reducing its items alone, on every
+//! device.
 
 use gpu_reduce::{
     ArgMax, Buffer, Dot, Error, Item, LogSumExp, Max, Mean, Min, Moments, Op, Plan, Prod, Reduce, Segments,
@@ -6,13 +7,13 @@ use gpu_reduce::{
 };
 use support::{Sample, checks, devices, for_each_block, hash, samples};
 
-/// The items of column `index`, one after another.
+/// The items of column `index`, in order.
 fn column<T: Copy>(items: &[T], [_, reduced, inner]: [usize; 3], index: usize) -> Vec<T> {
     let first = index / inner * reduced * inner + index % inner;
     items[first..].iter().step_by(inner).take(reduced).copied().collect()
 }
 
-/// Panics unless each result, or some of them where there are many, is that of its column alone.
+/// Panics unless each result, or a sample of them if there are many, has the bits of its column alone.
 fn compare<R: Item + PartialEq + std::fmt::Debug>(
     case: &str,
     got: Result<Buffer<R>, Error>,
@@ -23,7 +24,7 @@ fn compare<R: Item + PartialEq + std::fmt::Debug>(
     let count = shape[0] * shape[2];
     assert_eq!(got.len(), count, "{case}, {shape:?}");
     for index in (0..count).step_by(count / 24 + 1).chain([count - 1]) {
-        // As text, in which NaNs are alike, and zeros are not.
+        // Compared as text: all NaNs are equal, and the zeros differ.
         assert_eq!(
             format!("{:?}", got[index]),
             format!("{:?}", alone(index)),
@@ -32,8 +33,7 @@ fn compare<R: Item + PartialEq + std::fmt::Debug>(
     }
 }
 
-/// Lengths of columns around where they are cut in another way: items, rows, chunks, and more chunks than there are
-/// accumulators for them.
+/// Lengths of columns around which the cut changes: items, rows, chunks, and more chunks than accumulators.
 fn lengths(row: usize) -> Vec<usize> {
     let chunks = [8 * row, 9 * row, 32 * row, 128 * row].map(|len| [len - 1, len, len + 1]);
     let rows = [row - 1, row, row + 1, 2 * row, 3 * row - 5, 5 * row + 7];
@@ -46,7 +46,7 @@ fn lengths(row: usize) -> Vec<usize> {
 
 const INNER: [usize; 14] = [2, 3, 1, 7, 8, 31, 32, 33, 100, 64, 257, 1000, 5, 16];
 
-/// Shapes: all lengths with some numbers of columns, and the other way round, unless they are too large.
+/// Shapes: all lengths with some numbers of columns, and the reverse, unless they are too large.
 fn shapes(row: usize, most: usize) -> Vec<[usize; 3]> {
     let lengths = lengths(row);
     let mut shapes = Vec::new();
@@ -67,7 +67,7 @@ fn shapes(row: usize, most: usize) -> Vec<[usize; 3]> {
     shapes
 }
 
-/// Items at most.
+/// The most items in a shape.
 const MOST: usize = 140_000;
 
 fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
@@ -78,7 +78,7 @@ fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
             let case = format!("{} of {} with BLOCK {BLOCK} on {device}", O::NAME, T::NAME);
             let row = Plan::new(1, width::<O, T>(size_of::<T>()), BLOCK).row as usize;
             for (index, shape) in shapes(row, MOST).into_iter().enumerate() {
-                // Of two, one is not aligned.
+                // One of the two inputs is not aligned.
                 let start = index % 2;
                 let x = x.slice(start..start + shape.iter().product::<usize>()).unwrap();
                 let got = x.shaped(&shape).unwrap().over(1).unwrap().reduce_by::<O, BLOCK>(op);
@@ -214,7 +214,7 @@ fn enqueued() {
         let stream = device.stream().unwrap();
         let mut sums = device.zeros::<f32>(21).unwrap();
         let mut maxima = device.zeros::<f32>(20).unwrap();
-        // SAFETY: all buffers stay until the stream has been waited for.
+        // SAFETY: all buffers live until the stream has been waited for.
         unsafe {
             over.enqueue::<Sum, 32>(&stream, &mut sums).unwrap();
             over.enqueue::<Max, 32>(&stream, &mut maxima).unwrap();

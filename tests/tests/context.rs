@@ -1,12 +1,12 @@
-//! The caller's CUDA context stays the caller's, whatever the library does in its own. One test: whether a device was opened
-//! before belongs to the whole program.
+//! The library leaves the caller's CUDA context current. It is one test, because an open device belongs to
+//! the whole program.
 
 use cust::context::ContextHandle as _;
 use cust::context::legacy::{Context, ContextFlags, CurrentContext};
 use gpu_reduce::{Device, Error, Reduce, Sum, emulator};
 use support::samples;
 
-/// Every call that enters a context, each followed by a look at what is current then.
+/// Makes every call that enters a context, and checks the current context after each.
 fn calls(device: &Device, check: impl Fn(&str)) {
     let data = samples(600_000, |hash| hash as i32);
     let mut x = device.upload(&data).unwrap();

@@ -1,5 +1,5 @@
-//! What the lecture and the reports say of each kernel, held against the emulator's counters: one block of each, over as many
-//! elements as it covers.
+//! Claims of the lecture and the reports about each kernel, compared with the emulator's counters for one
+//! block over the elements that it covers.
 
 use gpu_reduce::emulator::{self, Counters};
 use gpu_reduce::{Device, LadderElement, LadderOp, Sum, Variant, variant::*};
@@ -21,12 +21,12 @@ where
     counters
 }
 
-/// As [`count`], of `f32`, for a kernel that loads one element a thread.
+/// As [`count`] with `f32`, for a kernel that loads one element per thread.
 fn one<V: Variant, const BLOCK: u32>() -> Counters {
     count::<V, f32, BLOCK>(BLOCK)
 }
 
-/// As [`count`], of `f32`, for a kernel that loads two elements a thread.
+/// As [`count`] with `f32`, for a kernel that loads two elements per thread.
 fn two<V: Variant, const BLOCK: u32>() -> Counters {
     count::<V, f32, BLOCK>(2 * BLOCK)
 }
@@ -35,8 +35,8 @@ fn conflicts(counters: Counters) -> u64 {
     counters.shared_load_conflicts + counters.shared_store_conflicts
 }
 
-/// 000, and the lecture: floor(log2 BLOCK) + 1 barriers, one fewer where the addition is in the load and barriers stand before
-/// the steps, and none for the last six steps once the last warp is unrolled.
+/// Document 000 and the lecture: floor(log2 BLOCK) + 1 barriers; one fewer if the load adds and barriers
+/// precede the steps; none for the last six steps if the last warp is unrolled.
 #[test]
 fn barriers() {
     for_each_block!(|BLOCK| {
@@ -57,8 +57,9 @@ fn barriers() {
     });
 }
 
-/// 000's operations: a step reads two places and writes one, in each warp that has a thread at work, after a write for each
-/// element that a thread keeps; thread 0 reads the result. In a block of one warp they are those of thread 0.
+/// Operations by document 000: each warp with an active thread reads two places and writes one per step,
+/// after a write for each element that a thread keeps. Thread 0 reads the result. In a block of one warp
+/// these are the operations of thread 0.
 #[test]
 fn shared_accesses() {
     let expected = |warps_at_work: u64, kept: u64| [2 * warps_at_work + 1, warps_at_work + kept];
@@ -75,9 +76,10 @@ fn shared_accesses() {
     });
 }
 
-/// From the first kernel to the second, the branch of the inner loop diverges no more where whole warps work: with `%`, each
-/// warp diverges in five steps, and one in each step after; with a strided index, only the first warp does, in the last five
-/// steps. Once the last warp is unrolled, no step diverges. The store by thread 0 diverges once, in each.
+/// The strided index removes divergence of the inner loop's branch for whole warps. With `%`, each warp
+/// diverges in five steps and once in each later step. With a strided index, only the first warp diverges, in
+/// the last five steps. With the last warp unrolled, no step diverges. The store by thread 0 diverges once in
+/// each kernel.
 #[test]
 fn divergence() {
     for_each_block!(|BLOCK| {
@@ -92,8 +94,8 @@ fn divergence() {
     });
 }
 
-/// Extra passes of one access by all threads of a block of the strided kernel's steps: in each warp, as many as the fullest of
-/// the 32 banks of 4 bytes has places too many.
+/// Extra passes of one access of the strided kernel by all threads of a block: for each warp, the accesses
+/// beyond the first in its fullest one of the 32 banks of 4 bytes.
 fn strided_passes(block: u32) -> u64 {
     let strides = (0..block.ilog2()).map(|step| 1 << step);
     strides
@@ -107,7 +109,8 @@ fn strided_passes(block: u32) -> u64 {
         .sum()
 }
 
-/// The strided index has bank conflicts, in two loads and a store a step; sequential addressing has none, in elements of 4 and of 8 bytes.
+/// The strided index has bank conflicts in two loads and a store per step. Sequential addressing has none,
+/// with elements of 4 and 8 bytes.
 #[test]
 fn bank_conflicts() {
     for_each_block!(|BLOCK| {
@@ -121,7 +124,7 @@ fn bank_conflicts() {
     });
 }
 
-/// Each unrolling takes instructions and branches off a block of the same elements, and shuffles take shared memory.
+/// Each unrolling removes instructions and branches for the same elements, and shuffles remove shared memory.
 #[test]
 fn unrolling() {
     for_each_block!(|BLOCK| {
@@ -135,7 +138,7 @@ fn unrolling() {
     });
 }
 
-/// One atomic an element, or one a block of two elements a thread.
+/// One atomic per element, or one per block of two elements per thread.
 #[test]
 fn atomics() {
     for_each_block!(|BLOCK| {

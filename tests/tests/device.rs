@@ -1,4 +1,4 @@
-//! Devices and buffers as programs use them: from several threads, many times over.
+//! Devices and buffers as programs use them: from several threads, and many times.
 
 use gpu_reduce::{Buffer, Device, Reduce, Sum, View, bf16, emulator};
 use support::{devices, samples};
@@ -14,7 +14,7 @@ fn devices_and_buffers_go_to_other_threads() {
     is_sync::<Buffer<f32>>();
 }
 
-/// On the emulator, the H200's: 3,201 MHz, twice a period, 6,144 bits.
+/// The emulator has the H200's bandwidth: 3,201 MHz, two transfers per period, 6,144 bits.
 #[test]
 fn the_peak_of_the_memory() {
     for device in devices() {
@@ -39,7 +39,7 @@ fn several_threads_use_one_device() {
                 scope.spawn(move || {
                     for round in 0..rounds {
                         assert_eq!(shared.reduce::<Sum, 256>(), Ok(expected));
-                        // A buffer made in one thread, used and freed in another.
+                        // A buffer made in one thread, and used and freed in another.
                         let len = 1 + thread * 1000 + round;
                         let own = device.upload(&data[..len]).unwrap();
                         let sum = std::thread::spawn(move || own.reduce::<Sum, 64>()).join().unwrap();
@@ -96,7 +96,7 @@ fn buffers_hold_what_was_written() {
     }
 }
 
-/// Uploads of up to a megabyte are one copy; longer ones go in pieces, whose size grows from 256 KiB to 8 MiB.
+/// Uploads below a megabyte are one copy. Longer ones go in pieces that grow from 256 KiB to 8 MiB.
 #[test]
 fn uploads_arrive_whole() {
     const KIB: usize = 1 << 10;
@@ -148,7 +148,7 @@ fn opening_a_device_again_gives_the_same() {
     }
 }
 
-/// Not a million numbers.
+/// The debug text does not list the elements.
 #[test]
 fn what_debug_prints_is_short() {
     for device in devices() {

@@ -1,10 +1,10 @@
-//! Which driver a program has: what it installs, or what `GPU_REDUCE_DRIVER` says. Each test is a program of its own, which this
-//! one starts as itself, because a driver belongs to the whole program.
+//! The choice of a program's driver: one that it installs, or one that `GPU_REDUCE_DRIVER` names. Each test
+//! starts this program again, because a driver belongs to the whole program.
 
 use gpu_reduce::{Device, Error, Reduce, Sum, emulator};
 use std::process::Command;
 
-/// Runs the test of a name in a program of its own, with `GPU_REDUCE_DRIVER` set so; whether this is that program.
+/// Runs the named test in a new process with `GPU_REDUCE_DRIVER` set. Returns whether this is that process.
 fn in_a_program_of_its_own(test: &str, driver: Option<&str>) -> bool {
     const CHILD: &str = "GPU_REDUCE_TESTS_CHILD";
     if std::env::var_os(CHILD).is_some() {

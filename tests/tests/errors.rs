@@ -1,4 +1,4 @@
-//! Bad input: each gets an error that says what it was, and the device goes on.
+//! Each bad input gets an error that names it, and the device still works.
 
 use gpu_reduce::{Device, Error, Min, Reduce, Sum};
 use support::devices;

@@ -1,4 +1,4 @@
-//! Exact sums against integers of any length.
+//! Exact sums, compared with integers of arbitrary length.
 
 use gpu_reduce::{
     Device, ExactDot, ExactElement, ExactMean, ExactSum, ExactSumTwofold, Item, Op, Reduce, Reducer, Sharded,
@@ -10,15 +10,15 @@ use std::fmt::Debug;
 use std::sync::LazyLock;
 use support::{devices, hash};
 
-/// What an integer is divided by to be the number.
+/// A number is an integer divided by 2^SCALE.
 const SCALE: u32 = 1074 + 64;
 
 /// A float format of results.
 trait Format: Copy + Debug + PartialEq + Into<f64> {
-    /// From where on a magnitude is rounded to infinity.
+    /// The smallest magnitude that is rounded to infinity.
     fn limit() -> BigInt;
     fn neighbours(self) -> [f64; 2];
-    /// Whether its last bit is zero.
+    /// Whether the last bit is zero.
     fn is_even(self) -> bool;
 }
 
@@ -43,7 +43,7 @@ formats! {
     f64: 1024 970;
 }
 
-/// A finite number, so many times as large.
+/// A finite number times 2^SCALE.
 fn big(value: f64) -> BigInt {
     let bits = value.to_bits();
     let exponent = (bits >> 52 & 0x7ff) as u32;
@@ -53,12 +53,12 @@ fn big(value: f64) -> BigInt {
     if value.is_sign_negative() { -big } else { big }
 }
 
-/// Panics unless a number is the one nearest to an integer divided by 2^SCALE, the even one of two.
+/// Panics unless a number is the nearest to an integer divided by 2^SCALE, with ties to even.
 fn assert_nearest<R: Format>(got: R, exact: &BigInt, context: &str) {
     assert_nearest_at(got, exact, SCALE, context);
 }
 
-/// As [`assert_nearest`], of an integer divided by another power of two.
+/// As [`assert_nearest`], for an integer divided by another power of two.
 fn assert_nearest_at<R: Format>(got: R, exact: &BigInt, scale: u32, context: &str) {
     let big = |value: f64| big(value) << (scale - SCALE);
     let value: f64 = got.into();
@@ -107,7 +107,7 @@ fn left_there<O: Op<T, Output: Item> + Default, T: Item, const BLOCK: u32>(
 ) -> O::Output {
     let mut place = device.zeros(1).unwrap();
     let stream = device.stream().unwrap();
-    // SAFETY: both outlive what is enqueued, and nothing else uses them.
+    // SAFETY: both buffers live, unused otherwise, until the stream has been waited for.
     unsafe { x.enqueue::<O, BLOCK>(&stream, &mut place).unwrap() };
     stream.wait().unwrap();
     place.to_vec().unwrap()[0]
@@ -125,7 +125,7 @@ where
     for got in [
         items.reduce::<ExactSum, 1024>().unwrap(),
         exact_sum(items).unwrap(),
-        // By other instructions, because they are few at a time.
+        // Few items, which other instructions reduce.
         pieces(items, 7),
         pieces(items, 1000),
     ] {
@@ -150,7 +150,7 @@ where
         assert_eq!(format!("{:?}", left_there::<ExactMean, T, 128>(device, &x)), mean, "{context}");
     });
     if !items.is_empty() {
-        // The mean's neighbours, as many times as large.
+        // The neighbours of the mean, times the number of items.
         let mean = items.reduce::<ExactMean, 64>().unwrap();
         let count = BigInt::from(items.len());
         let value: f64 = mean.into();
@@ -169,7 +169,7 @@ fn pieces<T: ExactElement + Item>(items: &[T], len: usize) -> T::Rounded {
     sum.finish().unwrap()
 }
 
-/// A float of a random sign and fraction, and an exponent within a range.
+/// A float with a random sign, fraction and exponent in a range.
 fn float64(hash: u64, exponents: std::ops::Range<i32>) -> f64 {
     let span = (exponents.end - exponents.start) as u64;
     let exponent = exponents.start
@@ -216,7 +216,7 @@ fn long_inputs_of_all_threads() {
     check(&items, "f32");
 }
 
-/// Sums of which almost nothing is left.
+/// Sums that cancel almost completely.
 #[test]
 fn ill_conditioned_sums() {
     for condition in [10, 50, 200, 600, 1900] {
@@ -253,7 +253,7 @@ fn ties_and_what_is_beside_them() {
         (vec![f64::MAX, 2f64.powi(970), -least], f64::MAX),
         (vec![-f64::MAX, -(2f64.powi(970))], f64::NEG_INFINITY),
     ] {
-        // Also with others that cancel, so that all instructions have their turn.
+        // Also with items that cancel, so that every instruction is used.
         for others in [0, 20, 5000] {
             let mut items = items.clone();
             items.extend((0..others).flat_map(|i| {
@@ -344,7 +344,7 @@ where
 {
     let product = |(&a, &b): (&T, &T)| big(a.into()) * big(b.into());
     let exact: BigInt = a.iter().zip(b).map(product).sum();
-    // As far as a bit that says whether there was more.
+    // Keeps one more bit, which is set if any lower bit is.
     let places = BigInt::from(1) << SCALE;
     let (whole, rest) = (&exact / &places, &exact % &places);
     let got = exact_dot(a, b).unwrap();
@@ -375,7 +375,7 @@ fn dot_products() {
                 check_dot(&half(&a), &half(&b), &format!("{len} f16, {spread}"));
             }
         }
-        // Products that are no floats.
+        // Products that are not representable as floats.
         let at = |i: usize, which: u64| float64(hash(2 * i as u64 + which), -700..-300);
         let (a, b): (Vec<f64>, Vec<f64>) = (0..len).map(|i| (at(i, 0), at(i, 1))).unzip();
         check_dot(&a, &b, "small products");
@@ -396,11 +396,11 @@ fn dot_products() {
     assert_eq!(exact_dot(&a, &b), Ok(exact));
 }
 
-/// The exact dot product by integers, for factors of any kind.
+/// The exact dot product by integers, for any factors.
 fn expected_dot(a: &[f64], b: &[f64]) -> f64 {
     let products = || a.iter().zip(b).map(|(&a, &b)| (a, b, a * b));
     let is_infinite = |a: f64, b: f64| a.is_infinite() || b.is_infinite();
-    // A product of finite factors is finite, though `a * b` may not be.
+    // A product of finite factors counts as finite, although `a * b` may overflow.
     let infinities: f64 =
         products().filter(|&(a, b, _)| is_infinite(a, b)).map(|(.., product)| product).sum();
     if infinities != 0.0 || products().any(|(a, b, _)| a.is_nan() || b.is_nan()) {
@@ -412,7 +412,7 @@ fn expected_dot(a: &[f64], b: &[f64]) -> f64 {
         let is_minus_zero = !a.is_empty() && products().all(|(.., product)| product.to_bits() == 1 << 63);
         return if is_minus_zero { -0.0 } else { 0.0 };
     }
-    // The nearest of all numbers, by bisection of their bits: those of a magnitude are in order.
+    // Finds the nearest number by bisection of the bits, which order magnitudes.
     let magnitude = BigInt::from(exact.magnitude().clone()) * 4;
     let big = |bits: u64| big(f64::from_bits(bits)) << SCALE;
     let (mut low, mut high) = (0, f64::MAX.to_bits());
@@ -427,7 +427,7 @@ fn expected_dot(a: &[f64], b: &[f64]) -> f64 {
     if exact < BigInt::ZERO { -nearest } else { nearest }
 }
 
-/// The items as two shards, cut there.
+/// The items as two shards, cut at an index.
 fn halves(x: View<'_, f64>, at: usize) -> Sharded<View<'_, f64>> {
     Sharded::from(vec![x.slice(..at).unwrap(), x.slice(at..).unwrap()])
 }
@@ -469,7 +469,7 @@ fn dot_products_of_any_magnitude() {
             };
             let a: Vec<f64> = (0..len).map(|index| of(2 * index)).collect();
             let b: Vec<f64> = (0..len).map(|index| of(2 * index + 1)).collect();
-            // Once more with all products twice, of both signs.
+            // Again with each product twice, with both signs.
             let (mut twice, mut against) = (a.clone(), b.clone());
             twice.extend(&a);
             against.extend(b.iter().map(|factor| -factor));
@@ -518,7 +518,7 @@ fn dot_products_of_any_magnitude() {
     }
 }
 
-/// Segments, rows, columns and runs of keys, each of which has the sum of its items.
+/// Segments, rows, columns and runs of keys: each has the sum of its items.
 #[test]
 fn shapes() {
     fn of<T: ExactElement<Rounded: Item> + Item>(items: Vec<T>) {
@@ -548,11 +548,11 @@ fn shapes() {
     of((0..6000).map(|i| hash(i) as i64).collect::<Vec<i64>>());
 }
 
-/// As many as make a warp empty its integers, of the largest that its windows take.
+/// Enough items for a warp to empty its integers, with the largest values that its windows take.
 #[test]
 fn many_of_the_largest_items() {
     for device in devices() {
-        // On a GPU, tiles enough for each warp; elsewhere for those of the CPU's blocks.
+        // On a GPU, enough tiles for each warp; otherwise enough for the CPU's blocks.
         let len = if device.is_cpu() || device.is_emulator() { 1 << 21 } else { 1 << 27 };
         for sign in [1.0f32, -1.0] {
             let item = sign * (8.0f32).next_down();
@@ -573,7 +573,7 @@ fn many_of_the_largest_items() {
             let exact = big(item) * (len / 4 - 1) + big(1.0);
             assert_nearest(x.reduce::<ExactSum, 32>().unwrap(), &exact, &format!("f64 on {device}"));
         }
-        // The largest of all, where the first window has no room above.
+        // The largest values, with no room above the first window.
         let item = f32::from_bits(((122 + 127) << 23) - 1);
         let items = vec![item; 100_000];
         let sum = device.upload(&items).unwrap().reduce::<ExactSumTwofold, 64>().unwrap();

@@ -1,12 +1,12 @@
-//! Launches that fail in the middle of a queue. A fault on a GPU is the end of its context, and so of the program: that one is a program of its own, which
-//! this one starts as itself.
+//! Launches that fail in the middle of a queue. A fault on a GPU ends its context, and so the program: that
+//! test starts this program again.
 
 use cust::memory::DeviceBuffer;
 use gpu_reduce::{Device, Error, Max, Op, Reduce, Sum, View};
 use std::process::Command;
 use support::{devices, samples};
 
-/// An operator that nobody has compiled kernels of.
+/// An operator without compiled kernels.
 #[derive(Clone, Copy, Default)]
 struct Uncompiled;
 
@@ -48,7 +48,7 @@ fn a_launch_that_is_refused_is_nobody_elses_matter() {
     }
 }
 
-/// In which the test is the program that has the fault.
+/// The environment variable of the process that has the fault.
 const CHILD: &str = "GPU_REDUCE_TESTS_CHILD";
 
 #[test]
@@ -65,21 +65,21 @@ fn a_fault_is_told_by_all_that_come_after() {
     let printed =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
-    // The device works, for this program and for the next.
+    // The device still works, for this program and the next.
     assert_eq!(x.reduce::<Sum, 256>(), data.reduce::<Sum, 256>());
 }
 
-/// Memory that is no more there is reduced between two others.
+/// Reduces freed memory between two valid reductions.
 fn have_a_fault(device: &Device, data: &[i32]) {
     let x = device.upload(data).unwrap();
     let stream = device.stream().unwrap();
     let _context = cust::context::Context::new(cust::device::Device::get_device(0).unwrap()).unwrap();
     let gone: View<i32> = {
-        // So much that the driver gives it back when it is freed.
+        // Large enough that the driver returns it to the system when it is freed.
         // SAFETY: nothing reads it.
         let buffer = unsafe { DeviceBuffer::<i32>::uninitialized(1 << 26) }.unwrap();
         let first = std::ptr::without_provenance(buffer.as_device_ptr().as_raw() as usize);
-        // SAFETY: it does not stay: that is what is tried. The program has nothing but this to lose.
+        // SAFETY: the memory is freed too early: this is the fault under test, in a process of its own.
         unsafe { device.view(first, 1 << 20) }.unwrap()
     };
     let expected = data.reduce::<Sum, 256>().unwrap();
@@ -90,13 +90,13 @@ fn have_a_fault(device: &Device, data: &[i32]) {
     let why = fault.wait().unwrap_err();
     println!("{why}");
     assert!(is_launch(&why), "{why}");
-    // It had its result before, or is told of the fault as all are that wait after it.
+    // The first result arrived before the fault, or reports it as all later ones do.
     match before.wait() {
         Ok(sum) => assert_eq!(sum, expected),
         Err(why) => assert!(is_launch(&why), "{why}"),
     }
     match (after.wait(), device.is_emulator()) {
-        // Its faults end one launch.
+        // On the emulator a fault ends only one launch.
         (Ok(largest), true) => assert_eq!(Ok(largest), data.reduce::<Max, 256>()),
         (Ok(largest), false) => panic!("{largest} after a fault"),
         (Err(why), _) => assert!(is_launch(&why), "{why}"),
@@ -112,5 +112,5 @@ fn have_a_fault(device: &Device, data: &[i32]) {
             assert!(is_launch(&why), "{why}");
         }
     }
-    // And nothing panics or waits when all are dropped.
+    // Dropping everything neither panics nor waits.
 }

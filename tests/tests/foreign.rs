@@ -1,4 +1,4 @@
-//! Arrays of other libraries: `__cuda_array_interface__` and DLPack, in and out.
+//! Arrays of other libraries, in and out: `__cuda_array_interface__` and DLPack.
 
 use cust::memory::{DeviceBuffer, LockedBuffer, UnifiedBuffer, mem_get_info};
 use cust::stream::{Stream as CustStream, StreamFlags};
@@ -18,14 +18,14 @@ use std::thread;
 use std::time::Duration;
 use support::{Sample, devices, samples};
 
-/// The device under test that is no CPU, with its primary context as the thread's own.
+/// The device under test other than the CPU, with its primary context current on this thread.
 fn gpu() -> Option<(Device, cust::context::Context)> {
     let device = devices().pop().filter(|device| !device.is_cpu())?;
     let context = cust::context::Context::new(cust::device::Device::get_device(0).unwrap()).unwrap();
     Some((device, context))
 }
 
-/// The array that a buffer's elements are from `start` on, as a library says it that writes on no stream.
+/// Describes a buffer's elements from `start` on, as a library without a stream does.
 fn array_of<'v, T: ArrayItem>(
     buffer: &Buffer<T>,
     start: usize,
@@ -36,13 +36,13 @@ fn array_of<'v, T: ArrayItem>(
     CudaArray { shape, typestr, data: (address, false), strides: None, stream: None }
 }
 
-/// That the device reduces, whatever was refused.
+/// Checks that the device still reduces after an error.
 fn goes_on(device: &Device) {
     let x = device.upload(&[1i32, 2, 3]).unwrap();
     assert_eq!(x.launch::<Sum, 32>(&device.stream().unwrap()).wait(), Ok(6), "{device}");
 }
 
-/// What another library's tensor says of itself.
+/// The description in another library's tensor.
 #[derive(Clone)]
 struct Described {
     data: *mut c_void,
@@ -54,7 +54,7 @@ struct Described {
     flags: DlpackFlags,
 }
 
-/// What a tensor's deleter drops, which counts its calls.
+/// Dropped by a tensor's deleter, and counts the calls.
 struct Owner {
     shape: Vec<i64>,
     strides: Option<Vec<i64>>,
@@ -67,16 +67,16 @@ impl Described {
         Self { data: first.cast_mut().cast(), device, dtype, shape, strides: None, byte_offset: 0, flags }
     }
 
-    /// One of a buffer's elements.
+    /// Describes a buffer's elements.
     fn of<T: ArrayItem>(buffer: &Buffer<T>, dtype: DLDataType) -> Self {
         let device = if buffer.device().is_cpu() { DLDevice::CPU } else { DLDevice::cuda(0) };
         Self::new(buffer.view().as_ptr(), buffer.len(), device, dtype)
     }
 
-    /// The tensor, and how often its deleter was called.
+    /// A tensor, and the count of its deleter's calls.
     fn tensor<M: ManagedTensorBase>(&self) -> (Managed<M>, Arc<AtomicUsize>) {
         unsafe extern "C" fn delete<M: ManagedTensorBase>(tensor: *mut M) {
-            // SAFETY: both are of `Box::into_raw`, below.
+            // SAFETY: both pointers are from `Box::into_raw` below.
             let (tensor, owner) = unsafe {
                 let owner: *mut Owner = (*tensor).manager_ctx().cast();
                 (Box::from_raw(tensor), Box::from_raw(owner))
@@ -97,7 +97,7 @@ impl Described {
             byte_offset: self.byte_offset,
         };
         let mut tensor = M::from_parts(tensor, (&raw mut *owner).cast(), Some(delete::<M>));
-        // SAFETY: none of the flags says that it is a copy; the tensor is one, owned here.
+        // SAFETY: no flag marks a copy, and the tensor is owned here.
         let tensor = unsafe {
             tensor.set_flags_unchecked(self.flags);
             Managed::from_raw(Box::into_raw(Box::new(tensor))).unwrap()
@@ -105,11 +105,11 @@ impl Described {
         (tensor, deleted)
     }
 
-    /// What a view of it holds, of each ABI.
+    /// The elements in a view of the tensor, by each ABI.
     fn read<T: ArrayItem + PartialEq + std::fmt::Debug>(&self) -> Result<Vec<T>, Error> {
         let (versioned, deleted) = self.tensor::<DLManagedTensorVersioned>();
         let (legacy, _) = self.tensor::<DLManagedTensor>();
-        // SAFETY: what they describe, the test has; otherwise they are refused.
+        // SAFETY: the test owns the described memory; other descriptions are rejected.
         let read = unsafe { View::<T>::from_dlpack(&versioned).and_then(View::to_vec) };
         // SAFETY: as above.
         assert_eq!(read, unsafe { View::<T>::from_dlpack(&legacy).and_then(View::to_vec) });
@@ -122,7 +122,7 @@ impl Described {
 
 const I32: DLDataType = DLDataType::I32;
 
-/// Both protocols, over elements of a type by the names that it has there.
+/// Both protocols, for one element type and its names in them.
 fn reduces_where_it_lies<T: Sample + ArrayItem>(typestrs: &[&str], dtype: DLDataType)
 where
     Sum: gpu_reduce::Op<T, Output: PartialEq + std::fmt::Debug + gpu_reduce::Item> + Default,
@@ -139,7 +139,7 @@ where
             let described = Described { byte_offset: offset, shape, ..Described::of(&x, dtype) };
             assert_eq!(described.read::<T>().as_deref(), Ok(data), "{device}");
             let (tensor, _) = described.tensor::<DLManagedTensorVersioned>();
-            // SAFETY: it stays, and nothing writes to it.
+            // SAFETY: the array outlives the view, and nothing writes to it.
             let view = unsafe { View::<T>::from_dlpack(&tensor) }.unwrap();
             assert_eq!((view.reduce::<Sum, 64>(), view.device()), (expected, device.clone()));
             for typestr in typestrs.iter().filter(|_| !device.is_cpu()) {
@@ -185,14 +185,14 @@ fn booleans_are_read() {
         assert_eq!(Described::of(&x, DLDataType::BOOL).read::<bool>().as_deref(), Ok(&data[..]));
         if !device.is_cpu() {
             let array = array_of(&x, 1, "|b1", &[3]);
-            // SAFETY: it stays, and nothing writes to it.
+            // SAFETY: the array outlives the view, and nothing writes to it.
             let view = unsafe { array.view::<bool>(&device.stream().unwrap()) }.unwrap();
             assert_eq!(view.to_vec().as_deref(), Ok(&data[1..]));
         }
     }
 }
 
-/// What comes of an array: so many elements, or an error.
+/// The result for an array: a number of elements, or an error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Outcome {
     Elements(usize),
@@ -204,7 +204,7 @@ use Outcome::{Bad, Elements, NotContiguous};
 
 type Layout = (&'static [i64], Option<&'static [i64]>, Outcome);
 
-/// Shapes and strides, in elements, over a memory of six; and what comes of them.
+/// Shapes and strides in elements over a memory of six elements, and the expected results.
 const LAYOUTS: &[Layout] = &[
     (&[], None, Elements(1)),
     (&[], Some(&[]), Elements(1)),
@@ -252,7 +252,7 @@ fn what_is_contiguous_is_taken_and_nothing_else() {
     for device in devices() {
         let x = device.upload(&data).unwrap();
         for &(shape, strides, expected) in LAYOUTS {
-            // The number of strides, DLPack cannot get wrong.
+            // DLPack has no wrong number of strides.
             if strides.is_none_or(|strides| strides.len() == shape.len()) {
                 let strides = strides.map(<[i64]>::to_vec);
                 let mut described = Described { shape: shape.to_vec(), strides, ..Described::of(&x, I32) };
@@ -282,7 +282,7 @@ fn arrays_by_the_interface_that_are_contiguous_are_taken_and_nothing_else() {
         if expected == Elements(0) {
             array.data.0 = 3;
         }
-        // SAFETY: it stays, and nothing writes to it; or it is refused.
+        // SAFETY: the array outlives the view, and nothing writes to it; otherwise the call is rejected.
         let read = unsafe { array.view(&stream) }.and_then(View::to_vec);
         assert_eq!(outcome(&read, &data), expected, "{array:?}");
     }
@@ -294,7 +294,7 @@ fn errors_say_what_to_do() {
     let Some((device, _context)) = gpu() else { return };
     let x = device.upload(&[1i32, 2, 3, 4, 5, 6]).unwrap();
     let stream = device.stream().unwrap();
-    // SAFETY: it is refused.
+    // SAFETY: the call is rejected.
     let refused = |array: CudaArray| unsafe { array.view::<i32>(&stream) }.unwrap_err().to_string();
     let array = array_of(&x, 0, "<i4", &[3, 2]);
     assert_eq!(
@@ -339,11 +339,11 @@ fn other_types_are_refused() {
         ];
         for typestr in typestrs.into_iter().filter(|_| !device.is_cpu()) {
             let array = array_of(&x, 0, typestr, &[4]);
-            // SAFETY: it is refused.
+            // SAFETY: the call is rejected.
             let refused = unsafe { array.view::<i32>(&stream) }.map(|_| ());
             let expected = "i32 (<i4)".to_owned();
             assert_eq!(refused, Err(Error::OtherType { found: typestr.to_owned(), expected }));
-            // SAFETY: it is refused.
+            // SAFETY: the call is rejected.
             let single = unsafe { array.view::<bool>(&stream) };
             assert_eq!(single.is_ok(), typestr == "|b1", "{typestr}");
         }
@@ -362,7 +362,7 @@ fn other_types_are_refused() {
             let refused = other(dtype);
             assert!(matches!(refused, Err(Error::OtherType { .. })), "{dtype:?}: {refused:?}");
         }
-        // Of as many bits, and yet not the same.
+        // The same number of bits, but another kind.
         let half = Described::of(&x, DLDataType::F16);
         assert!(matches!(half.read::<bf16>(), Err(Error::OtherType { .. })));
         assert!(matches!(half.read::<i16>(), Err(Error::OtherType { .. })));
@@ -381,7 +381,7 @@ fn other_devices_are_refused() {
         strides: None,
         stream: None,
     };
-    // SAFETY: it is refused.
+    // SAFETY: the call is rejected.
     let refused = unsafe { array.view::<i32>(&cpu.stream().unwrap()) }.map(|_| ());
     assert_eq!(refused, Err(Error::OtherDevice { buffer: "a GPU".to_owned(), device: cpu.to_string() }));
     let on = |device_type, device_id| {
@@ -396,13 +396,13 @@ fn other_devices_are_refused() {
     let Some((device, _context)) = gpu() else { return };
     assert!(matches!(on(DLDeviceType::CUDA, 99), Err(Error::NoSuchDevice { index: 99, .. })));
     assert!(matches!(on(DLDeviceType::CUDA, -1), Err(Error::BadArray(_))));
-    // Addresses that the driver does not know.
+    // Addresses unknown to the driver.
     assert!(matches!(on(DLDeviceType::CUDA, 0), Err(Error::Driver { .. })));
     let stream = device.stream().unwrap();
-    // SAFETY: it is refused.
+    // SAFETY: the call is rejected.
     let unknown = unsafe { array.view::<i32>(&stream) }.map(|_| ());
     assert!(matches!(unknown, Err(Error::Driver { .. })), "{unknown:?}");
-    // SAFETY: it is refused.
+    // SAFETY: the call is rejected.
     let null = unsafe { CudaArray { data: (0, false), ..array }.view::<i32>(&stream) }.map(|_| ());
     assert!(matches!(null, Err(Error::Driver { .. })), "{null:?}");
     goes_on(&device);
@@ -428,17 +428,17 @@ fn addresses_that_cannot_be_are_refused() {
         let stream = device.stream().unwrap();
         let array = array_of(&x, 0, "<i4", &[2]);
         let at = |address| CudaArray { data: (address, false), ..array };
-        // SAFETY: it is refused.
+        // SAFETY: the call is rejected.
         let unaligned = unsafe { at(address as usize).view::<i32>(&stream) }.map(|_| ());
         assert_eq!(unaligned, Err(Error::Unaligned { address, align: 4 }));
-        // SAFETY: it is refused.
+        // SAFETY: the call is rejected.
         let long = unsafe { CudaArray { shape: &[1 << 20], ..array }.view::<i32>(&stream) }.map(|_| ());
         assert!(matches!(long, Err(Error::OutOfBounds { start: 0, .. })), "{long:?}");
         goes_on(&device);
     }
 }
 
-/// A stream waits for what the array's was given before, whichever both are.
+/// A stream waits for the earlier work of the array's stream, for every pair of streams.
 #[test]
 fn arrays_come_after_their_stream() {
     unsafe extern "C" fn sleep(_: *mut c_void) {
@@ -458,7 +458,7 @@ fn arrays_come_after_their_stream() {
             let x = DeviceBuffer::<i32>::zeroed(data.len()).unwrap();
             let address = x.as_device_ptr().as_raw();
             let stream: sys::CUstream = without_provenance_mut(own);
-            // SAFETY: what is copied stays until it was waited for.
+            // SAFETY: the copied memory lives until the stream has been waited for.
             unsafe {
                 assert_eq!(sys::cuLaunchHostFunc(stream, Some(sleep), null_mut()), CUDA_SUCCESS);
                 let bytes = size_of_val(&data[..]);
@@ -472,14 +472,14 @@ fn arrays_come_after_their_stream() {
                 strides: Some(&[400, 4]),
                 stream: Some(own),
             };
-            // SAFETY: the streams stay, and the elements do; nothing else writes to them.
+            // SAFETY: the streams and elements outlive their use, and nothing else writes to them.
             let (stream, view) = unsafe {
                 let stream = device.stream_from_raw(without_provenance_mut(reduced)).unwrap();
                 let view = array.view::<i32>(&stream).unwrap();
                 (stream, view)
             };
             assert_eq!(view.launch::<Sum, 256>(&stream).wait(), expected, "{own} before {reduced}");
-            // On no stream, as it is waited for.
+            // A reduction without a stream, because this stream is waited for.
             stream.wait().unwrap();
             assert_eq!(view.reduce::<Sum, 256>(), expected);
         }
@@ -496,7 +496,7 @@ fn streams_of_another_context_are_refused() {
     let other = Context::create_and_push(ContextFlags::SCHED_AUTO, raw).unwrap();
     let of_other = CustStream::new(StreamFlags::NON_BLOCKING, None).unwrap();
     let array = CudaArray { stream: Some(of_other.as_inner().addr()), ..array_of(&x, 0, "<i4", &[3]) };
-    // SAFETY: it is refused.
+    // SAFETY: the call is rejected.
     let refused = unsafe { array.view::<i32>(&stream) }.map(|_| ());
     assert!(matches!(refused, Err(Error::OtherContext { what: "the stream", .. })), "{refused:?}");
     drop(of_other);
@@ -518,11 +518,11 @@ fn results_are_written_where_others_have_room() {
         let (mut tensor, _) = read_only.tensor::<DLManagedTensorVersioned>();
         assert_eq!(read_only.read::<i32>(), Ok(vec![0]), "it is to be read");
         let first = results.view_mut().as_mut_ptr();
-        // SAFETY: it is refused.
+        // SAFETY: the call is rejected.
         assert_eq!(unsafe { ViewMut::<i32>::from_dlpack(&mut tensor) }.map(|_| ()), refused, "{device}");
         let (mut tensor, _) =
             Described { data: first.cast(), ..described }.tensor::<DLManagedTensorVersioned>();
-        // SAFETY: nothing else uses it until the stream was waited for, and it stays.
+        // SAFETY: the memory lives, unused otherwise, until the stream has been waited for.
         unsafe {
             let place = ViewMut::<i32>::from_dlpack(&mut tensor).unwrap();
             x.enqueue::<Max, 64>(&stream, place).unwrap();
@@ -534,7 +534,7 @@ fn results_are_written_where_others_have_room() {
         }
         let array = array_of(&results, 0, "<i4", &[1]);
         let read_only = CudaArray { data: (address, true), ..array };
-        // SAFETY: it is refused.
+        // SAFETY: the call is rejected.
         let refused = unsafe { read_only.view_mut::<i32>(&stream) }.map(|_| ());
         assert_eq!(refused, Err(Error::ReadOnly { address: address as u64 }));
         // SAFETY: as above.
@@ -557,13 +557,13 @@ fn pinned_and_managed_memory_lie_where_dlpack_says() {
     for (first, device_type, device) in cases {
         let described = Described::new(first, data.len(), DLDevice { device_type, device_id: 0 }, I32);
         let (tensor, _) = described.tensor::<DLManagedTensor>();
-        // SAFETY: it stays, and nothing writes to it.
+        // SAFETY: the array outlives the view, and nothing writes to it.
         let view = unsafe { View::<i32>::from_dlpack(&tensor) }.unwrap();
         assert_eq!((view.device(), view.reduce::<Sum, 128>()), (device, data.reduce::<Sum, 128>()));
     }
 }
 
-/// What a buffer gives away comes back the same, on its device.
+/// A buffer converted to a tensor can be borrowed again, on its device.
 fn round_trip<M: ManagedTensorBase + 'static>(device: &Device) {
     let data = samples(12_345, f32::any);
     let expected = data.reduce::<Sum, 256>();
@@ -575,12 +575,12 @@ fn round_trip<M: ManagedTensorBase + 'static>(device: &Device) {
     assert_eq!(described.data_ptr(), first.cast());
     let expected_device = if device.is_cpu() { DLDevice::CPU } else { DLDevice::cuda(0) };
     assert_eq!((described.device(), described.dtype()), (expected_device, DLDataType::F32));
-    // By the pointer, as another library has it, and to another thread.
+    // By the raw pointer, as another library has it, and in another thread.
     let raw = tensor.into_raw() as usize;
     let sum = thread::spawn(move || {
-        // SAFETY: it is the tensor, given away.
+        // SAFETY: the pointer is the tensor's, and this thread owns it.
         let tensor = unsafe { Managed::<M>::from_raw(raw as *mut M) }.unwrap();
-        // SAFETY: nothing writes to it.
+        // SAFETY: nothing writes to the elements.
         unsafe { View::<f32>::from_dlpack(&tensor) }.unwrap().reduce::<Sum, 256>()
     });
     assert_eq!(sum.join().unwrap(), expected, "{device}");
@@ -593,10 +593,10 @@ fn buffers_go_and_come_back() {
         round_trip::<DLManagedTensor>(&device);
         let none: versioned::Dlpack = device.zeros::<u16>(0).unwrap().into_dlpack();
         assert!(none.validate_export().unwrap().data_ptr().is_null());
-        // SAFETY: there is nothing.
+        // SAFETY: the array is empty.
         assert_eq!(unsafe { View::<u16>::from_dlpack(&none) }.unwrap().reduce::<Sum, 32>(), Ok(0));
         let mut tensor: legacy::Dlpack = device.upload(&[false; 3]).unwrap().into_dlpack();
-        // SAFETY: nothing else uses it.
+        // SAFETY: nothing else uses the elements.
         unsafe {
             ViewMut::<bool>::from_dlpack(&mut tensor).unwrap().write(&[true, false]).unwrap();
             let view = View::<bool>::from_dlpack(&tensor).unwrap();
@@ -605,7 +605,8 @@ fn buffers_go_and_come_back() {
     }
 }
 
-/// By the driver's count of what is free: 256 MiB a time, of which tests beside this one use little.
+/// Compares the driver's free memory, with 256 MiB at a time, because tests that run beside this one use
+/// little.
 #[test]
 fn what_was_given_away_is_freed_once() {
     const BYTES: usize = 256 << 20;
@@ -621,13 +622,13 @@ fn what_was_given_away_is_freed_once() {
     goes_on(&device);
 }
 
-/// The types say so: a tensor is borrowed by its views, and a stream may be anybody's.
+/// The lifetimes of the types: a view borrows its tensor, and a stream may belong to another library.
 #[test]
 fn a_view_reads_on_any_stream() {
     for device in devices() {
         let tensor: versioned::Dlpack = device.upload(&[1i64, 2, 3]).unwrap().into_dlpack();
         let streams: [Stream; 2] = [device.stream().unwrap(), device.stream().unwrap()];
-        // SAFETY: nothing writes to it.
+        // SAFETY: nothing writes to the elements.
         let view = unsafe { View::<i64>::from_dlpack(&tensor) }.unwrap();
         let sums = streams.each_ref().map(|stream| view.launch::<Sum, 32>(stream));
         assert_eq!(sums.map(|sum| sum.wait()), [Ok(6), Ok(6)]);

@@ -1,6 +1,6 @@
-//! Children of `fork`, which have none of their parent's threads and cannot use what it has of a GPU's
-//! driver: they reduce on threads of their own, and devices are an error at once. A program of its own,
-//! because it matters which threads and which driver a process has.
+//! Children of `fork`, which have none of their parent's threads and cannot use its GPU driver: they reduce
+//! on their own threads, and devices return an error at once. It is a program of its own, because threads and
+//! drivers belong to a process.
 
 #![cfg(any(target_os = "linux", target_vendor = "apple"))]
 
@@ -12,29 +12,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use support::{devices, samples};
 
-/// Seconds after which a child hangs.
+/// The seconds after which a child counts as hanging.
 const LIMIT: u32 = 120;
 
-/// Has a child call `work`, and panics if that panics, or does not end.
+/// Calls `work` in a child, and panics if it panics or hangs.
 #[track_caller]
 fn in_child(work: impl FnOnce()) {
     // SAFETY: the child of a process with several threads must not wait for a lock that another thread held.
-    // The allocators of glibc and of Apple's systems have none such; whether the library has one is
-    // tested here.
+    // The allocators of glibc and of Apple's systems have no such lock. Whether the library has one is tested
+    // here.
     match unsafe { libc::fork() } {
         0 => {
-            // SAFETY: nobody handles the signal, which ends the child.
+            // SAFETY: no handler is installed, so the signal ends the child.
             unsafe { libc::alarm(LIMIT) };
-            // Past the test's captured output, which the parent does not see.
+            // Written directly, because the parent does not see the captured output of the child.
             std::panic::set_hook(Box::new(|panic| _ = writeln!(std::io::stderr(), "in the child: {panic}")));
             let called = catch_unwind(AssertUnwindSafe(work));
-            // SAFETY: it ends the child, without what the parent has registered for its end.
+            // SAFETY: ends the child without the parent's exit handlers.
             unsafe { libc::_exit(i32::from(called.is_err())) }
         }
         child => {
             assert!(child > 0, "fork: {}", std::io::Error::last_os_error());
             let mut status = 0;
-            // SAFETY: nobody else waits for this child, and there is a place for its status.
+            // SAFETY: nobody else waits for this child, and `status` receives the result.
             assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
             let hangs = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGALRM;
             assert!(!hangs, "the child hangs");
@@ -43,14 +43,14 @@ fn in_child(work: impl FnOnce()) {
     }
 }
 
-/// Held by each test. The emulator starts threads, and Rust's standard library holds a lock for a moment when
-/// one starts or ends, which hangs a child that is forked just then and starts its own.
+/// Locked by each test. The emulator starts threads, and Rust's standard library holds a lock for a moment
+/// when a thread starts or ends. A child that is forked at that moment hangs when it starts threads.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls `work` while another thread calls `other` again and again.
+/// Calls `work` while another thread calls `other` repeatedly.
 fn meanwhile(other: impl Fn() + Sync, work: impl FnOnce()) {
     let ended = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
@@ -59,7 +59,7 @@ fn meanwhile(other: impl Fn() + Sync, work: impl FnOnce()) {
                 other();
             }
         });
-        // A panic too has to end the other thread.
+        // A panic also ends the other thread.
         let result = catch_unwind(AssertUnwindSafe(work));
         ended.store(true, Ordering::Relaxed);
         result
@@ -67,12 +67,12 @@ fn meanwhile(other: impl Fn() + Sync, work: impl FnOnce()) {
     result.unwrap_or_else(|panic| resume_unwind(panic));
 }
 
-/// Numbers that sum up to other bits in another order, enough for all threads.
+/// Numbers whose sum has other bits in another order, enough for all threads.
 fn numbers() -> Vec<f32> {
     samples(1 << 20, |hash| (hash >> 40) as f32)
 }
 
-/// Each call that the CPU spreads over threads.
+/// Makes each call that the CPU spreads over threads.
 fn on_all_threads(x: &[f32]) -> Vec<u32> {
     let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     let keys: Vec<u32> = (0..x.len() as u32).map(|index| index / 1000).collect();
@@ -87,7 +87,7 @@ fn on_all_threads(x: &[f32]) -> Vec<u32> {
     [bits(&one), many.iter().flat_map(|many| bits(many)).collect()].concat()
 }
 
-/// The first children of a process that has used all threads, a child of a child, and the parent after.
+/// The first children of a process that has used all threads, a child of a child, and the parent afterwards.
 #[test]
 fn children_reduce_on_threads_of_their_own() {
     let _alone = alone();
@@ -100,12 +100,12 @@ fn children_reduce_on_threads_of_their_own() {
         in_child(check);
         check();
     });
-    // A child that has not reduced.
+    // A child that has not reduced before it forks.
     in_child(|| in_child(check));
     check();
 }
 
-/// Several threads of a child ask for its pool at the same time.
+/// Several threads of a child request its pool at the same time.
 #[test]
 fn threads_of_a_child_share_a_pool() {
     let _alone = alone();
@@ -120,7 +120,7 @@ fn threads_of_a_child_share_a_pool() {
     });
 }
 
-/// A child that is forked while another thread reduces.
+/// A child forked while another thread reduces.
 #[test]
 fn children_of_a_process_that_reduces() {
     let _alone = alone();
@@ -132,8 +132,8 @@ fn children_of_a_process_that_reduces() {
     );
 }
 
-/// A child that is forked by a worker of a pool, whose other workers it has not. The data are the closure's:
-/// the stack of the thread that calls `install` is not in the child.
+/// A child forked by a worker of a pool, without the pool's other workers. The closure owns the data, because
+/// the child does not have the stack of the thread that called `install`.
 #[test]
 fn children_of_a_worker() {
     let _alone = alone();
@@ -147,11 +147,11 @@ fn children_of_a_worker() {
         });
     };
     ThreadPoolBuilder::new().num_threads(2).build().unwrap().install(fork.clone());
-    // The same of a child's pool.
+    // The same with a pool made in a child.
     in_child(|| ThreadPoolBuilder::new().num_threads(2).build().unwrap().install(fork));
 }
 
-/// A caller's pool that is made in the child is the one that reduces.
+/// A pool made by the caller in the child reduces.
 #[test]
 fn a_pool_that_a_child_makes_is_used() {
     let _alone = alone();
@@ -165,14 +165,14 @@ fn a_pool_that_a_child_makes_is_used() {
     });
 }
 
-/// One test: whether a driver was started belongs to the whole program.
+/// One test, because a started driver belongs to the whole program.
 #[test]
 fn a_device_is_of_the_process_that_opened_it() {
     let _alone = alone();
     let x: Vec<u32> = samples(1 << 12, |hash| hash as u32 >> 8);
     let total = x.reduce::<Sum, 256>().unwrap();
     let opened = || devices().into_iter().find(|device| !device.is_cpu());
-    // Nobody has started a driver before, so that a child may; not a child of that.
+    // Nobody has started a driver, so a child may start it; a child of that child may not use it.
     in_child(|| {
         let Some(device) = opened() else { return };
         assert_eq!(device.upload(&x).unwrap().reduce::<Sum, 256>(), Ok(total));
@@ -219,7 +219,7 @@ fn a_device_is_of_the_process_that_opened_it() {
     assert_eq!(buffer.reduce::<Sum, 256>(), Ok(total));
     assert_eq!(buffer.launch::<Sum, 256>(&stream).wait(), Ok(total));
 
-    // Also where another thread was in the driver.
+    // Also if another thread was in the driver.
     meanwhile(
         || {
             assert_eq!(buffer.reduce::<Sum, 256>(), Ok(total));

@@ -1,4 +1,4 @@
-//! What holds the elements, and elements that are others by another name.
+//! All kinds of data that hold elements, and element types that are aliases of others.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -46,7 +46,7 @@ fn whatever_holds_the_elements() {
         );
     }
 
-    // In two pieces, and made one.
+    // In two pieces that are merged.
     let mut deque = VecDeque::with_capacity(10_000);
     deque.extend(0..5_000);
     (0..100).for_each(|index| deque.push_front(index));
@@ -60,7 +60,7 @@ fn whatever_holds_the_elements() {
     assert_eq!(gpu_reduce::sum(deque.make_contiguous()), Ok(expected));
 }
 
-/// Results, a truth value as the byte that it is.
+/// Formats results, with a truth value as its byte.
 fn text(result: impl Debug) -> String {
     format!("{result:?}").replace("false", "0").replace("true", "1")
 }
@@ -93,7 +93,7 @@ where
     }
 }
 
-/// Lengths of no tile, of some, and around a chunk's.
+/// Lengths of less than a tile, of some tiles, and around a chunk.
 const LENGTHS: [usize; 5] = [0, 1, 63, 1_000, 9_001];
 
 macro_rules! each {
@@ -106,7 +106,7 @@ macro_rules! each {
     };
 }
 
-/// An element by its other name.
+/// Converts an element to its alias.
 mod named {
     pub fn usize(element: u64) -> usize {
         element as usize
@@ -137,7 +137,7 @@ fn bit(draw: u64) -> u8 {
 fn usize_is_u64() {
     for_each_operator! { each! { usize u64 unsigned } }
     for_each_integer_operator! { each! { usize u64 unsigned } }
-    // The same types that the elements have, where elements are returned.
+    // Operators that return elements return the alias.
     let x = [3usize, 1, 2];
     assert_eq!(gpu_reduce::min(&x), Ok(1usize));
     assert_eq!(gpu_reduce::sum(&x), Ok(6u64));
@@ -162,7 +162,7 @@ fn bool_is_u8() {
     assert_eq!((gpu_reduce::any(&x), gpu_reduce::all(&x)), (Ok(true), Ok(false)));
     let samples = Var::new(1);
     assert_eq!(gpu_reduce::reduce(&x, samples), gpu_reduce::reduce(&[1u8, 0, 1], samples));
-    // In pieces, as a part, several at once.
+    // In pieces, as a part, and several operators at once.
     let x: Vec<bool> = (0..5_000).map(|index| hash(index).is_multiple_of(2)).collect();
     let bytes: Vec<u8> = x.iter().map(|&x| x.into()).collect();
     let mut reducer = Reducer::<_, bool, 256>::with_len(Mean, 5_000);

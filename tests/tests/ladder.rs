@@ -1,5 +1,5 @@
-//! The ladder's table: every classic kernel with every operator, type and BLOCK, at lengths around every boundary, aligned
-//! and not, against the reference; special values; the least with its index.
+//! Every classic kernel with every operator, type and BLOCK, at lengths around every boundary, aligned and
+//! not, compared with the reference. Also special values, and the least element with its index.
 
 use gpu_reduce::{
     Device, Error, LadderElement, LadderOp, Max, Min, Prod, Reduce, Sum, Variant, View, for_each_rung,
@@ -16,11 +16,11 @@ fn gpus() -> impl Iterator<Item = Device> {
     devices().into_iter().filter(|device| !device.is_cpu())
 }
 
-/// The most elements for an atomic each.
+/// The most elements for kernels with an atomic per element.
 const ATOMICS: usize = 70_000;
 
-/// Lengths around a warp, a block, the two elements a thread of some kernels, what two launches reduce, and, but on the emulator,
-/// what the cascaded kernel's grid covers at once.
+/// Lengths around a warp, a block, two elements per thread, the input of two launches, and, except on the
+/// emulator, the elements that the cascaded kernel's grid covers at once.
 fn lengths(device: &Device, block: usize) -> Vec<usize> {
     let mut boundaries = vec![2, 32, block, 2 * block, 3 * block];
     if block <= 64 || !device.is_emulator() {
@@ -41,8 +41,9 @@ fn cascade(block: usize) -> usize {
     2 * block * gpu_reduce::max_chunks(block as u32) as usize
 }
 
-/// The most operations between an element and the result, of any variant: the atomics may combine one after another, a thread
-/// of the cascaded kernel has a 2^16th of the elements, and there are at most six launches of at most twelve.
+/// The most operations between an element and the result, for any variant. Atomics may combine one after
+/// another, a thread of the cascaded kernel takes a 2^16th of the elements, and there are at most six
+/// launches of at most twelve.
 fn depth(variant: &str, len: usize) -> u64 {
     let len = len as u64;
     if variant.contains("atomic") { len + 12 } else { len.div_ceil(1 << 16) + 6 * 12 }
@@ -73,7 +74,7 @@ fn table<O: LadderOp<T>, T: Sample + LadderElement + Reference<O>>(sample: fn(u6
                 let range = index % 4..index % 4 + len;
                 let expected = T::expected(&host[range.clone()]);
                 let view = buffer.slice(range).unwrap();
-                // An atomic an element, where it is a loop of compare-and-swaps, takes seconds for millions of them.
+                // Atomics that are loops of compare-and-swaps take seconds for millions of elements.
                 for_each_variant!(|V| if len <= ATOMICS || V::NAME != variant::Atomic::NAME {
                     test_case::<V, O, T, BLOCK>(view, &expected)
                 });
@@ -89,7 +90,7 @@ fn test_case<V: Variant, O: LadderOp<T>, T: Reference<O> + LadderElement, const 
     check::<O, T>(V::NAME, BLOCK, view, view.reduce_with::<V, O, BLOCK>(), expected);
 }
 
-/// What [`test_case`] does for all variants and BLOCKs alike.
+/// The part of [`test_case`] that is the same for all variants and BLOCKs.
 fn check<O: LadderOp<T>, T: Reference<O> + LadderElement>(
     variant: &str,
     block: u32,
@@ -121,7 +122,7 @@ macro_rules! test_types {
 
 test_types! { i32 i64 f32 f64 }
 
-/// Every variant reduces `fill`, but for one `special` among them, to `expected`.
+/// Every variant reduces elements `fill` with one `special` among them to `expected`.
 fn expect<O: LadderOp<T>, T: LadderElement>(fill: T, special: T, expected: O::Output) {
     for device in gpus() {
         for len in [1, 2, 31, 97, 1025] {
@@ -140,12 +141,12 @@ fn expect<O: LadderOp<T>, T: LadderElement>(fill: T, special: T, expected: O::Ou
     }
 }
 
-/// Equal, with NaN equal to NaN and the zeros told apart.
+/// Equality in which NaN equals NaN and the zeros differ.
 fn assert_same<V: Debug>(got: V, expected: V, context: &str) {
     assert_eq!(format!("{got:?}"), format!("{expected:?}"), "{context}");
 }
 
-/// More elements than a grid covers at once, so that threads go around, on the emulator too.
+/// More elements than a grid covers at once, so that threads loop, on the emulator too.
 #[test]
 fn cascades_go_around() {
     for device in gpus() {
@@ -161,7 +162,7 @@ fn cascades_go_around() {
     }
 }
 
-/// But for the atomics, whose order is that in which blocks run.
+/// Except for the atomics, whose order is that in which blocks run.
 #[test]
 fn repeats_give_the_same_bits() {
     for device in gpus() {
@@ -175,7 +176,7 @@ fn repeats_give_the_same_bits() {
     }
 }
 
-/// Timing gives the result of the last of the repeats, which each begin anew.
+/// Timing returns the result of the last repeat, and each repeat starts anew.
 #[test]
 fn timing_repeats_the_reduction() {
     for device in devices() {
@@ -207,7 +208,7 @@ fn special_floats() {
     expect::<Prod, f32>(1.0, -0.0, -0.0);
     expect::<Min, f64>(0.0, -0.0, -0.0);
     expect::<Max, f32>(-0.0, 0.0, 0.0);
-    // Not the sum of `f32`: atomics flush subnormals there.
+    // Without sums of `f32`, because atomics flush subnormals.
     expect::<Sum, f64>(0.0, f64::from_bits(1), f64::from_bits(1));
     expect::<Prod, f32>(1.0, f32::from_bits(1), f32::from_bits(1));
 }
@@ -229,7 +230,7 @@ fn sums_of_i32_are_of_64_bits() {
     }
 }
 
-/// The first of the least, in data of few different values, at every length.
+/// The first of the least elements, in data with few different values, at every length.
 fn argmin<T: Ordered + LadderElement>(values: &[T]) {
     for device in gpus() {
         for_each_block!(|BLOCK| {

@@ -15,7 +15,7 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).expect("the example prints UTF-8")
 }
 
-/// What a run prints that goes well and warns of nothing.
+/// Returns the output of a run that succeeds without warnings.
 #[track_caller]
 fn printed(options: &[&str], folder: &Path) -> String {
     let output = run(options, folder);
@@ -48,7 +48,7 @@ fn every_type_and_block_gives_what_the_cpu_gives() {
     }
 }
 
-/// The counters of what the lecture's steps change, for blocks of 256 threads.
+/// The counters that the lecture's steps change, for blocks of 256 threads.
 #[test]
 fn counters_explain_the_steps() {
     let results = results(&["--type", "f32", "--threads", "256", "--n", "2^12"]);
@@ -65,7 +65,7 @@ fn counters_explain_the_steps() {
     assert!(counter("interleaved_strided", "bank_conflicts") > 1.0);
     assert_eq!(counter("sequential", "bank_conflicts"), 0.0);
     assert!(counter("first_add", "instructions") < 0.7 * counter("sequential", "instructions"));
-    // 4 and 16, were it not for the few loads of later launches.
+    // Exactly 4 and 16 without the few loads of the later launches.
     assert!((3.9..=4.0).contains(&counter("sequential", "sectors_per_load")));
     assert!((15.0..=16.0).contains(&counter("production", "sectors_per_load")));
 }
@@ -85,7 +85,7 @@ Sums of i32, 32 threads a block, 18 elements; counters from the emulator
     assert_eq!(rows, ["| sequential", "| atomic    "]);
 }
 
-/// A sweep on the emulator times the CPU alone.
+/// A sweep on the emulator times only the CPU.
 #[test]
 fn a_sweep() {
     let options = ["--sweep", "2^3..2^6", "--type", "f64", "--threads", "64", "--variant", "block_atomic"];
@@ -111,7 +111,7 @@ fn a_sweep() {
     assert!(chart.contains("cpu_one_thread") && !chart.contains("block_atomic"), "{chart}");
 }
 
-/// Results as a GPU might give them.
+/// Results in the form that a GPU gives.
 const TIMED: &str = "\
 variant,type,n,threads,device,us,gbps,peak_gbps,counted_n,barriers,divergent_branches,lanes_active,bank_conflicts,sectors_per_load,instructions
 interleaved_modulo,i32,1000,64,cuda:0 (some),8.0,0.5,4.0,,,,,,,
@@ -146,11 +146,11 @@ Sums of i32, 64 threads a block, 1000 elements on cuda:0 (some)
             assert!(chart.contains(&format!("\n{part}\n")), "no {part} in {chart}");
         }
         assert_eq!(chart.contains("the peak of the memory"), name == "bandwidth.svg");
-        // Nothing black or white: it is read on a light and on a dark page.
+        // No black or white, because the chart is shown on light and dark pages.
         assert!(!chart.contains("#000000") && !chart.contains("#FFFFFF"), "{chart}");
     }
 
-    // What is written is what was read.
+    // The written results equal those that were read.
     let csv = printed(&["--from", "timed.csv", "--csv", "-"], folder.path());
     assert_eq!(csv, TIMED);
 }

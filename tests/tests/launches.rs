@@ -1,4 +1,5 @@
-//! Reductions that are enqueued: results stay on the device, in order, with nothing set between; also by a captured graph.
+//! Enqueued reductions: results stay on the device, in order, with no memory set in between, also by a
+//! captured graph.
 
 use cust::stream::{Stream as CustStream, StreamFlags};
 use cust::sys::{self, cudaError_enum::CUDA_SUCCESS};
@@ -17,11 +18,11 @@ fn results_stay_on_the_device() {
         let stream = device.stream().unwrap();
         assert_eq!((stream.device(), stream.as_raw().is_some()), (device.clone(), !device.is_cpu()));
         for_each_block!(|BLOCK| {
-            // SAFETY: the buffers stay, and are not used otherwise, until the stream has been waited for.
+            // SAFETY: the buffers live, unused otherwise, until the stream has been waited for.
             unsafe {
                 x.enqueue::<Sum, BLOCK>(&stream, sums.slice_mut(0..).unwrap()).unwrap();
                 tail.enqueue::<Min, BLOCK>(&stream, sums.slice_mut(2..).unwrap()).unwrap();
-                // Of what is enqueued before, in order.
+                // Input that earlier work on the stream writes.
                 x.slice(..1).unwrap().enqueue::<Sum, BLOCK>(&stream, sums.slice_mut(3..).unwrap()).unwrap();
             }
             stream.wait().unwrap();
@@ -65,7 +66,7 @@ fn what_cannot_be_enqueued_is_refused() {
     }
 }
 
-/// Twenty reductions captured once and replayed a hundred times, with other data in the same place each time.
+/// Captures twenty reductions once and replays them a hundred times, with new data in the same memory.
 #[test]
 fn a_graph_replays_with_new_data() {
     let Some(device) = devices().pop().filter(|device| !device.is_cpu()) else { return };
@@ -77,7 +78,8 @@ fn a_graph_replays_with_new_data() {
     let raw: sys::CUstream = stream.as_raw().unwrap().cast();
     let mut enqueue = |index: usize| {
         let part = x.slice(index * 100..).unwrap();
-        // SAFETY: the buffers outlive the graph; what is written between replays is when the stream has been waited for.
+        // SAFETY: the buffers outlive the graph, and are written between replays only after the stream has
+        // been waited for.
         unsafe { part.enqueue::<Sum, 256>(&stream, sums.slice_mut(index..).unwrap()).unwrap() };
     };
     enqueue(0);
@@ -108,7 +110,7 @@ fn a_graph_replays_with_new_data() {
     }
 }
 
-/// While a stream is captured, what would allocate or be waited for is refused; a graph keeps the memory that it needs when its stream is dropped.
+/// A capture rejects calls that would allocate or wait. A graph keeps its memory when its stream is dropped.
 #[test]
 fn graphs_keep_what_they_need() {
     let Some(device) = devices().pop().filter(|device| !device.is_cpu()) else { return };
@@ -131,9 +133,9 @@ fn graphs_keep_what_they_need() {
         }
     };
     let stream = Stream::try_from(&handle).unwrap();
-    // SAFETY: the buffers stay until all graphs have run.
+    // SAFETY: the buffers live until all graphs have run.
     unsafe {
-        // The kernel is compiled, and this stream has no memory for it yet, or another's.
+        // The kernel is compiled, but this stream has no memory for it yet, or another's.
         x.enqueue::<Sum, 64>(&device.stream().unwrap(), &mut sums).unwrap();
         capture(
             &mut || {
@@ -152,14 +154,14 @@ fn graphs_keep_what_they_need() {
     for _ in 0..10 {
         // SAFETY: as above.
         assert_eq!(unsafe { sys::cuGraphLaunch(executable, raw) }, CUDA_SUCCESS);
-        // Another stream has memory of its own.
+        // Another stream has its own memory.
         let other = device.stream().unwrap();
         assert_eq!(x.launch::<Sum, 64>(&other).wait(), Ok(expected));
         handle.synchronize().unwrap();
         assert_eq!(sums.to_vec().unwrap(), [expected]);
         sums.write(0, &[0.0]).unwrap();
     }
-    // SAFETY: they have run.
+    // SAFETY: the graphs have run.
     unsafe {
         assert_eq!(sys::cuGraphExecDestroy(executable), CUDA_SUCCESS);
         assert_eq!(sys::cuGraphDestroy(graph), CUDA_SUCCESS);

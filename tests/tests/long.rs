@@ -1,4 +1,4 @@
-//! More than 2^32 elements, on a GPU that has the memory: indices and counts reach past 32 bits.
+//! More than 2^32 elements, on a GPU with enough memory: indices and counts exceed 32 bits.
 
 use gpu_reduce::{
     ArgMax, ArgMin, ArgMinMax, CountNonzero, Max, Mean, MinMax, NanArgMax, Reduce, Sum, SumOfSquares, Var,
@@ -14,7 +14,7 @@ fn indices_and_counts_reach_past_32_bits() {
         Ok(x) => x,
         Err(why) => return eprintln!("skipped: {why}"),
     };
-    // A few that are not 1, the largest and the smallest behind 2^32.
+    // A few elements other than 1, with the largest and the smallest after index 2^32.
     const MEGABYTE: usize = 1 << 20;
     let ones = vec![1u8; 64 * MEGABYTE];
     for start in (0..LEN).step_by(ones.len()) {
@@ -42,7 +42,7 @@ fn indices_and_counts_reach_past_32_bits() {
     let variance = (len * squares - sum * sum) as f64 / (LEN as f64 * LEN as f64);
     let got = x.reduce::<Var, 1024>().unwrap();
     assert!((got - variance).abs() <= 1e-12 * variance, "{got} {variance}");
-    // From a place of its own, with indices from there.
+    // A part that starts elsewhere, with indices from its start.
     let tail = x.slice(LEN - 3..).unwrap();
     assert_eq!(tail.reduce::<ArgMax, 256>(), Ok(0));
     assert_eq!(tail.reduce::<ArgMin, 256>(), Ok(2));
@@ -66,7 +66,7 @@ fn segments_reach_past_33_bits() {
     let places = segments.reduce_or::<_, 64>(ArgMax, u64::MAX).unwrap().to_vec().unwrap();
     assert_eq!(places, [3, middle as u64 - 5, u64::MAX, (last - (1 << 33) - 9) as u64]);
 
-    // Over 2^31 rows, and two.
+    // More than 2^31 rows, and two rows.
     let rows = x.rows(4).unwrap().reduce::<Sum, 256>().unwrap();
     assert_eq!(rows.len(), LEN / 4);
     assert_eq!(rows.reduce::<Sum, 256>(), Ok(9 + 2 + 5 + 200));
@@ -76,7 +76,7 @@ fn segments_reach_past_33_bits() {
     let halves = x.rows(LEN / 2).unwrap();
     assert_eq!(halves.reduce::<Sum, 512>().unwrap().to_vec().unwrap(), [9 + 2, 5 + 200]);
 
-    // Columns of over 2^32, and as many.
+    // Columns of more than 2^32 elements, and as many columns.
     let columns = x.columns(2).unwrap();
     assert_eq!(columns.reduce::<Sum, 256>().unwrap().to_vec().unwrap(), [2, 9 + 5 + 200]);
     let columns = x.columns(LEN / 2).unwrap().reduce::<Sum, 256>().unwrap();

@@ -1,4 +1,4 @@
-//! `merge_sorted` against a merge that takes the first of the least heads, one after another.
+//! `merge_sorted`, compared with a merge that takes the first of the least heads repeatedly.
 
 use gpu_reduce::{Device, Element, Error, for_each_element, merge_sorted};
 use proptest::prelude::*;
@@ -8,13 +8,13 @@ use support::{devices, hash};
 
 static DEVICES: LazyLock<Vec<Device>> = LazyLock::new(devices);
 
-/// The elements, and the list that each comes from.
+/// The elements, and the number of each one's list.
 fn expected<T: Ordered>(lists: &[Vec<T>]) -> (Vec<T>, Vec<u32>) {
     let mut heads: Vec<_> = lists.iter().map(|list| list.iter().peekable()).collect();
     let mut merged = Vec::new();
     loop {
         let filled = (0..heads.len()).filter_map(|list| Some((list, *heads[list].peek()?)));
-        // `min_by` gives the first of equal ones.
+        // `min_by` returns the first of equal elements.
         let least = filled.collect::<Vec<_>>().into_iter().min_by(|(_, a), (_, b)| a.order(b));
         let Some((list, &element)) = least else { return merged.into_iter().unzip() };
         heads[list].next();
@@ -28,24 +28,24 @@ fn test_lists<T: Ordered>(lists: &[Vec<T>]) {
     for device in &*DEVICES {
         let merged = merge_sorted(device, &slices).unwrap();
         let context = format!("{} lists of {} on {device}", lists.len(), T::NAME);
-        // As bytes: a NaN keeps its own.
+        // Compared as bytes, because a NaN keeps its bits.
         let bytes = |values: &[T]| bytemuck::cast_slice::<T, u8>(values).to_vec();
         assert!(bytes(&merged.values) == bytes(&values), "{context}: {:?} for {values:?}", merged.values);
         assert_eq!(merged.lists, numbers, "{context}");
     }
 }
 
-/// A value of few, so that many are equal: those of a sentinel's bits, extremes, and some between; as floats they are NaNs
-/// of several bits, zeros of both signs, and numbers.
+/// One of few values, so that many are equal: the bits of a sentinel, extremes, and some in between. As
+/// floats they are NaNs with several bit patterns, zeros of both signs, and numbers.
 fn value<T: Element>(hash: u64) -> T {
     const BITS: [u64; 8] =
         [u64::MAX, u64::MAX >> 1, 1 << 63, 0, 0x3f, 0xbf, 0x7fff_ffff, 0x1234_5678_9abc_def0];
     let bits = BITS[hash as usize % BITS.len()];
-    // The high bytes, whatever the type's size.
+    // The high bytes, for types of any size.
     bytemuck::pod_read_unaligned(&bits.to_le_bytes()[8 - size_of::<T>()..])
 }
 
-/// `count` sorted lists of up to `longest` elements.
+/// Makes `count` sorted lists of up to `longest` elements.
 fn lists<T: Ordered>(count: usize, longest: u64) -> Vec<Vec<T>> {
     let list = |list: u64| {
         let mut elements: Vec<T> =

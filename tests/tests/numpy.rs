@@ -1,6 +1,5 @@
-//! Every operator against references that know nothing of this library: NumPy, and exact rational arithmetic where NumPy and SciPy
-//! round.
-//! `tests/reference/numpy_cases.py` writes them, and says what differs on purpose.
+//! Every operator, compared with independent references: NumPy, and exact rational arithmetic where NumPy and
+//! SciPy round. `tests/reference/numpy_cases.py` writes them and lists the intended differences.
 
 use gpu_reduce::{
     Buffer, Comparison, CountWhere, Device, Element, Error, LogSumExp, NanStd, NanVar, Op, Reduce, Std,
@@ -16,7 +15,7 @@ const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/reference/numpy.jsonl"
 /// The longest input that the emulator reduces.
 const EMULATED: usize = 5_000;
 
-/// A line of the file.
+/// A line of the file of cases.
 struct Case(Value);
 
 impl Case {
@@ -28,12 +27,12 @@ impl Case {
         self.0["len"].as_u64().expect("a length") as usize
     }
 
-    /// The second data set, where there are two.
+    /// The second data set, if there is one.
     fn second(&self) -> Option<&str> {
         self.0.get("second").and_then(Value::as_str)
     }
 
-    /// Whether `got` is what the case expects.
+    /// Whether `got` is the expected result.
     fn expects<V: Answer>(&self, got: &Result<V, Error>, name: &'static str) -> bool {
         match (got, self.0.get("bits")) {
             (Ok(got), Some(Value::String(bits))) => got.bits() == *bits,
@@ -45,7 +44,7 @@ impl Case {
                 let (got, values) = (got.numbers(), numbers(self.text("value")));
                 let within = self.0["within"].as_str().map_or(vec![0.0; values.len()], numbers);
                 assert_eq!((got.len(), within.len()), (values.len(), values.len()), "{}", self.0);
-                // Infinities equal each other, and their difference is a NaN.
+                // Infinities are equal, but their difference is a NaN.
                 let good = |got: f64, value: f64, within: f64| {
                     got == value || (got.is_nan() && value.is_nan()) || (got - value).abs() <= within
                 };
@@ -55,7 +54,7 @@ impl Case {
         }
     }
 
-    /// What elements are compared with.
+    /// The scalar of a comparison.
     fn comparison<T: Data>(&self) -> Comparison<T> {
         let than = T::of_bits(u64::from_str_radix(self.text("than"), 16).expect("bits"));
         match self.text("is") {
@@ -74,19 +73,19 @@ impl Case {
 struct Input<T: Element> {
     device: Device,
     x: Buffer<T>,
-    /// The second array's; none where a case has one array.
+    /// The second array; empty if the case has one array.
     y: Buffer<T>,
 }
 
-/// Those on every device, the CPU first.
+/// The inputs on every device, the CPU first.
 type Inputs<T> = [Input<T>];
 
 /// A result.
 trait Answer: Debug + Copy {
-    /// Its bits in hexadecimal.
+    /// The bits in hexadecimal.
     fn bits(self) -> String;
 
-    /// Its values; asked for of floats.
+    /// The values of a float result.
     fn numbers(self) -> Vec<f64> {
         vec![]
     }
@@ -94,10 +93,10 @@ trait Answer: Debug + Copy {
 
 /// The elements of a data set.
 trait Data: Sized {
-    /// That of an index with the hash `h`, as `integers` and `floats` in `numpy_cases.py` have it.
+    /// The element for an index with hash `h`, as `integers` and `floats` in `numpy_cases.py` define it.
     fn of(data: &str, h: u64) -> Self;
 
-    /// That of which these are the bits.
+    /// The element with these bits.
     fn of_bits(bits: u64) -> Self;
 }
 
@@ -269,7 +268,8 @@ impl<V: Answer, const N: usize> Answer for [V; N] {
     }
 }
 
-/// Notes in `wrong` what is not as the case expects: `op`'s reductions on every device, and `one_line`, the one-line function's.
+/// Adds to `wrong` the unexpected results of `op` on every device, and of the one-line function in
+/// `one_line`.
 fn check<'a, O: Op<D::Item, Output: Answer>, D: Reduce>(
     op: O,
     case: &Case,
@@ -297,12 +297,12 @@ fn check<'a, O: Op<D::Item, Output: Answer>, D: Reduce>(
     }
 }
 
-/// The array on every device.
+/// Copies the array to every device.
 fn single<T: Element>(inputs: &Inputs<T>) -> impl Iterator<Item = (&Device, &Buffer<T>)> {
     inputs.iter().map(|input| (&input.device, &input.x))
 }
 
-/// Checks the operator of the case's name, and says whether there is one.
+/// Checks the operator that the case names. Returns whether there is one.
 macro_rules! operators {
     ({ $case:ident $inputs:ident $wrong:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
         match $case.text("op") {
@@ -339,7 +339,7 @@ macro_rules! integer_operators {
     };
 }
 
-/// Of the operators with degrees of freedom.
+/// Operators with degrees of freedom.
 fn with_ddof<T: Element<Real: Answer>>(
     ddof: u64,
     case: &Case,
@@ -356,7 +356,7 @@ fn with_ddof<T: Element<Real: Answer>>(
     true
 }
 
-/// Of those with a comparison.
+/// Operators with a comparison.
 fn with_comparison<T: Element<Wide: Answer> + Data>(
     comparison: Comparison<T>,
     case: &Case,
@@ -399,7 +399,7 @@ macro_rules! test_types {
     )*};
 }
 
-/// All the type's cases, one after another.
+/// Checks all cases of a type.
 fn test_type<T: Element + Data>(answer: fn(&Case, &Inputs<T>, &mut Vec<String>) -> bool) {
     let devices = devices();
     let text = std::fs::read_to_string(CASES).expect(CASES);
@@ -407,7 +407,7 @@ fn test_type<T: Element + Data>(answer: fn(&Case, &Inputs<T>, &mut Vec<String>) 
     let cases: Vec<Case> = lines.filter(|case| case.text("dtype") == T::NAME).collect();
     assert!(!cases.is_empty(), "no cases");
     let mut wrong = Vec::new();
-    // The cases of a data set, and of two, follow one another.
+    // The cases of one data set, or of two, are consecutive.
     let same = |a: &Case, b: &Case| {
         a.text("data") == b.text("data") && a.second() == b.second() && a.len() == b.len()
     };
@@ -435,7 +435,8 @@ fn test_type<T: Element + Data>(answer: fn(&Case, &Inputs<T>, &mut Vec<String>) 
 
 for_each_element! { test_types! {} }
 
-/// A cosine is none above 1, nor below -1, also of arrays that differ by a factor, where rounding might leave more.
+/// A cosine is at most 1 and at least -1, also for arrays that differ by a factor, where rounding might
+/// exceed that.
 #[test]
 fn cosines_are_at_most_one() {
     for len in 1..300 {
@@ -452,7 +453,8 @@ fn cosines_are_at_most_one() {
     }
 }
 
-/// The logarithm of a sum of exponentials where the largest elements lie side by side, at any distance from the first one.
+/// The logarithm of a sum of exponentials with the largest elements side by side, at any distance from the
+/// first.
 #[test]
 fn exponentials_of_distant_elements() {
     for device in devices() {

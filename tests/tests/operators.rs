@@ -1,5 +1,5 @@
-//! Every operator of the tables on every element type with every BLOCK, and several at once: each device has the bits of the plan, which
-//! is followed here in plain words. (What the results should be is `table.rs`'s and `numpy.rs`'s.)
+//! Every operator of the tables on every element type with every BLOCK, and several at once. Each device has
+//! the bits of the plan, which is followed here step by step. (`table.rs` and `numpy.rs` check the values.)
 
 use core::ops::Range;
 use gpu_reduce::{
@@ -9,7 +9,7 @@ use gpu_reduce::{
 };
 use support::{Sample, devices, for_each_block, samples};
 
-/// What reducing `items` by the plan gives.
+/// Reduces `items` as the plan describes.
 fn planned<O: Op<I>, I: Copy + 'static>(
     op: &O,
     items: &[I],
@@ -32,7 +32,7 @@ fn planned<O: Op<I>, I: Copy + 'static>(
     op.finish(if count == 0 { all } else { op.end(all, count) }, count)
 }
 
-/// Neighbours first.
+/// Combines neighbours first.
 fn tree<O: Op<I>, I: Copy + 'static>(op: &O, accumulators: &[O::Accumulator]) -> O::Accumulator {
     match accumulators {
         [one] => *one,
@@ -45,7 +45,7 @@ fn tree<O: Op<I>, I: Copy + 'static>(op: &O, accumulators: &[O::Accumulator]) ->
 
 const LENGTHS: [usize; 6] = [1, 2, 31, 1_000, 9_999, 40_000];
 
-/// Compares what `$view`, of the elements from a place in the `buffers` on, reduces to, with what `items` do.
+/// Compares the reduction of `$view`, elements of `buffers` from an offset on, with that of `items`.
 macro_rules! check {
     ($op:expr, $name:expr, $bytes:expr, |$range:ident, $place:ident, $buffers:ident| $view:expr, $items:expr, $upload:expr) => {
         for device in devices() {
@@ -57,7 +57,7 @@ macro_rules! check {
                 for_each_block!(|BLOCK| results.push((BLOCK, view.reduce_by::<_, BLOCK>($op).ok())));
                 for (block, got) in results {
                     let expected = planned(&$op, items.as_ref(), $bytes, block);
-                    // Debug tells all bits of a float apart but those of a NaN.
+                    // Debug shows all bits of a float except those of a NaN.
                     let case = format!("{} of {len} with BLOCK {block} on {device}", $name);
                     assert_eq!(format!("{got:?}"), format!("{expected:?}"), "{case}");
                 }
@@ -87,7 +87,7 @@ fn check<O: Op<T>, T: Sample>(op: O) {
     );
 }
 
-/// The second array is misaligned as the first is, or otherwise.
+/// The second array has the alignment of the first, or another one.
 fn check_pairs<O: Op<(T, T)>, T: Sample>(op: O) {
     let (a, b) = (samples(40_010, T::any), samples(40_010, |hash| T::any(hash.rotate_left(17))));
     let other = |range: &Range<usize>, place: usize| {
@@ -110,7 +110,7 @@ fn check_pairs<O: Op<(T, T)>, T: Sample>(op: O) {
     );
 }
 
-/// Several at once have what each has alone.
+/// Several operators at once have the bits of each alone.
 fn check_together<O: Op<T>, T: Sample>(op: O, alone: impl Fn(&gpu_reduce::View<T>) -> O::Output) {
     let host = samples(300_003, T::any);
     for device in devices() {
@@ -170,7 +170,7 @@ for_each_comparison! { operators! { comparison for_each_element } }
 #[test]
 fn several_at_once_have_the_bits_that_each_has_alone() {
     for_each_element! { check_types! { together } }
-    // Kernels of which there are none, and widths that differ.
+    // Kernels that do not exist, and loads of different widths.
     check_together::<_, f32>((Max, Sum), alone!(Max, Sum));
     check_together::<_, f16>((Sum, NormL2, ArgMax), alone!(Sum, NormL2, ArgMax));
     check_together::<_, u8>((Sum, NanMean, MinMax, Mean), alone!(Sum, NanMean, MinMax, Mean));

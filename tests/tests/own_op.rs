@@ -1,11 +1,12 @@
-//! Operators that a program writes itself: right on the CPU whatever their accumulator, refused on a GPU that has no kernel
-//! of theirs.
+//! Operators written by a program: right on the CPU for any accumulator, and an error on a GPU without a
+//! kernel for them.
 
 use bytemuck::{Pod, Zeroable};
 use gpu_reduce::{Element, Error, Op, Reduce};
 use support::{devices, for_each_block};
 
-/// Whether there is a NaN, in a byte. Not `EXACT`, so that it folds by rows, of which a strip of bytes is longer than some.
+/// Whether there is a NaN, as a byte. It is not `EXACT`, so it folds by rows, and a strip of bytes is longer
+/// than some rows.
 #[derive(Clone, Copy, Default, Pod, Zeroable)]
 #[repr(C)]
 struct HasNan;
@@ -45,7 +46,7 @@ fn a_small_accumulator_misses_nothing_on_the_cpu() {
     }
 }
 
-/// The number of elements, under the name of another operator, and with its kernels.
+/// Counts elements, with the name and the kernels of another operator.
 #[derive(Clone, Copy, Default, Pod, Zeroable)]
 #[repr(C)]
 struct Impostor;
@@ -90,7 +91,8 @@ fn an_operator_with_anothers_name_does_not_run_its_kernel() {
     }
 }
 
-/// Whether a reference to items is aligned, and their sum: of items with larger alignments than a cache line.
+/// The sum, and whether references to items are aligned, for items with an alignment larger than a cache
+/// line.
 #[derive(Clone, Copy, Default, Pod, Zeroable)]
 #[repr(C)]
 struct SumOfWide;

@@ -1,4 +1,5 @@
-//! A program's own `Reduce`, whatever it says: what a call reduces is one answer of its `data`, and lengths are those that the answer has.
+//! A program's own `Reduce` that changes its answers: a call reduces one answer of `data`, and uses its
+//! length.
 
 use gpu_reduce::emulator::{self, Settings};
 use gpu_reduce::{
@@ -9,7 +10,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use support::samples;
 
-/// Gives one view after another, and has another length.
+/// Returns a different view each time, and another length.
 struct Fickle<'a> {
     views: Vec<View<'a, f32>>,
     len: usize,
@@ -32,7 +33,7 @@ impl Reduce for Fickle<'_> {
     }
 }
 
-/// The same as what is in several shards itself.
+/// The same for data that are themselves in several shards.
 struct Many<'a>(Vec<Sharded<View<'a, f32>>>, AtomicUsize);
 
 impl Reduce for Many<'_> {
@@ -55,7 +56,7 @@ fn fickle<'a>(views: &[View<'a, f32>], len: usize) -> Fickle<'a> {
     Fickle { views: views.to_vec(), len, asked: AtomicUsize::new(0) }
 }
 
-/// How often they were asked since the last time.
+/// The number of requests since the last call.
 fn asked(all: &Sharded<Fickle>) -> Vec<usize> {
     all.as_slice().iter().map(|shard| shard.asked.swap(0, Ordering::Relaxed)).collect()
 }
@@ -64,17 +65,17 @@ fn shown(value: impl Debug) -> String {
     format!("{value:?}")
 }
 
-/// The devices under test; of the emulator there are three.
+/// The devices under test, with the emulator's three.
 fn devices() -> Vec<Device> {
     static EMULATOR: Once = Once::new();
     EMULATOR.call_once(|| emulator::set_settings(Settings { devices: 3, ..emulator::settings() }));
     support::devices()
 }
 
-/// Lengths that are said: none, too few, too many.
+/// Reported lengths: none, too few, too many.
 const SAID: [usize; 3] = [0, 1 << 20, usize::MAX / 2];
 
-/// Each call of one shard gives what one of the views gives.
+/// Each call on one shard returns the result of one of the views.
 fn one<O: Op<f32, Output: gpu_reduce::Item> + Default>(device: &Device, views: &[View<'_, f32>]) {
     let expected: Vec<_> = views.iter().map(|view| shown(view.reduce::<O, 64>())).collect();
     let stream = device.stream().unwrap();
@@ -121,7 +122,7 @@ fn one<O: Op<f32, Output: gpu_reduce::Item> + Default>(device: &Device, views: &
             }
             asked(&all);
             let mut result = device.zeros::<O::Output>(1).unwrap();
-            // SAFETY: all stay until the stream has been waited for.
+            // SAFETY: all buffers live until the stream has been waited for.
             match unsafe { all.enqueue::<O, 64>(&stream, &mut result) } {
                 Ok(()) => {
                     stream.wait().unwrap();
@@ -133,7 +134,7 @@ fn one<O: Op<f32, Output: gpu_reduce::Item> + Default>(device: &Device, views: &
     }
 }
 
-/// The items of the segment, which the longest view has.
+/// The items of the segment in the longest view.
 fn buffer_part<'a>(views: &[View<'a, f32>]) -> View<'a, f32> {
     let longest = views.iter().max_by_key(|view| view.len()).unwrap();
     longest.slice(300..600).unwrap()
@@ -227,7 +228,7 @@ fn several_shards_are_asked_once() {
             }
         }
     }
-    // Shards in shards.
+    // Shards of shards.
     let many = Sharded::from(vec![Many(
         vec![
             Sharded::from(vec![first[0], second[0]]),
@@ -242,7 +243,7 @@ fn several_shards_are_asked_once() {
     }
 }
 
-/// Of two arrays, the first may be longer than the second.
+/// The first of two arrays may be longer than the second.
 #[test]
 fn pairs_are_of_one_length() {
     for device in devices() {

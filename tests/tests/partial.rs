@@ -1,4 +1,5 @@
-//! Parts of one reduction that are made apart, sent as bytes, and merged in any order: the bits of one slice, or an error.
+//! Partial results made separately, sent as bytes and merged in any order: the bits of one slice, or an
+//! error.
 
 use bytemuck::{Pod, Zeroable};
 use gpu_reduce::{
@@ -13,12 +14,12 @@ use std::cell::Cell;
 use std::fmt::Debug;
 use support::{Sample, devices, for_each_block, hash, lengths, samples};
 
-/// Bits that tell results apart: NaNs, which have none of their own, are alike.
+/// A text that shows all bits of a result, except those of a NaN.
 fn shown(value: impl Debug) -> String {
     format!("{value:?}")
 }
 
-/// Merges parts in an order drawn at random, and in pairs drawn at random, each of which goes by way of its bytes.
+/// Merges parts in a random order and in random pairs, each of which is converted to bytes and back.
 fn merged<O: Op<T>, T: Item, const BLOCK: u32>(
     op: O,
     mut parts: Vec<Partial<O, T, BLOCK>>,
@@ -38,7 +39,7 @@ fn merged<O: Op<T>, T: Item, const BLOCK: u32>(
     unreachable!()
 }
 
-/// The parts of `data`, so many.
+/// Splits `data` into this many parts.
 fn parts<O: Op<T>, T: Item, const BLOCK: u32>(op: O, data: &[T], count: u32) -> Vec<Partial<O, T, BLOCK>> {
     let len = data.len() as u64;
     let plan = Partial::<O, T, BLOCK>::plan(len);
@@ -99,7 +100,7 @@ fn parts_of_every_type_and_block() {
     for_each_element! { types! {} }
 }
 
-/// So many that parts have several chunks of several tiles, which several threads fold.
+/// Enough elements that parts have several chunks of several tiles, which several threads fold.
 #[test]
 fn long_parts() {
     check::<_, f32, 32>(Sum, &[(5 << 20) + 12_345]);
@@ -125,7 +126,7 @@ fn parts_on_devices() {
     }
 }
 
-/// What a program writes itself: elements that are no numbers, and an operator that carries something.
+/// A program's own types: elements that are not numbers, and an operator with a parameter.
 #[derive(Clone, Copy, PartialEq, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Point {
@@ -218,7 +219,7 @@ fn what_is_missing_or_there_twice_is_told() {
     );
     all.merge(one.clone()).unwrap();
     assert_eq!(missing(&all), plan.part(2, 3));
-    // What is there twice leaves it as it was.
+    // An error for repeated elements leaves the partial result unchanged.
     let before = all.to_bytes();
     let range = plan.part(0, 3);
     let twice = Error::Twice { start: 0, end: range.end, len: 10_000 };
@@ -235,7 +236,7 @@ fn what_is_missing_or_there_twice_is_told() {
             plan.part(1, 3).end
         )
     );
-    // So does what is no part of it.
+    // So does an error for a range that is not a part.
     assert_eq!(
         all.add(1, &data[1..100]).unwrap_err().to_string(),
         format!(
@@ -251,7 +252,7 @@ fn what_is_missing_or_there_twice_is_told() {
     all.merge(three.clone()).unwrap();
     assert_eq!(all.finish(), data.reduce::<Sum, 32>());
     assert_eq!(shown(&all), r#"Partial { op: "sum", len: 10000, chunks: 27, of: 27 }"#);
-    // Of no elements nothing is missing.
+    // An empty input is complete.
     assert_eq!(Partial::<_, f32, 32>::new(Sum, 0, 5.0).finish(), Ok(0.0));
     assert_eq!(Partial::<_, f32, 32>::new(Max, 0, 5.0).finish(), Err(Error::EmptyInput { op: "max" }));
 }
@@ -292,7 +293,7 @@ fn checksum(bytes: &[u8]) -> [u8; 8] {
     sum.to_le_bytes()
 }
 
-/// Makes number of bytes and checksum right.
+/// Corrects the length and the checksum.
 fn seal(bytes: &mut [u8]) {
     let len = bytes.len();
     if len >= 28 {
@@ -302,7 +303,7 @@ fn seal(bytes: &mut [u8]) {
     }
 }
 
-/// The bytes as the documentation has them, written anew.
+/// Encodes the bytes anew, as the documentation describes them.
 #[test]
 fn the_bytes_are_those_of_the_documentation() {
     let data = samples(10_000, f32::any);
@@ -323,7 +324,7 @@ fn the_bytes_are_those_of_the_documentation() {
     for number in [size, 2, 3, 9] {
         expected.extend(number.to_le_bytes());
     }
-    // The sum of a chunk is that of a slice of its own, an accumulator's first bytes.
+    // A chunk's sum is that of its slice alone: the first bytes of an accumulator.
     let (head, sums) =
         (expected.len(), [3, 9].map(|chunk| data[chunk * 384..][..384].reduce::<Sum, 32>().unwrap()));
     expected.resize(head + 2 * size as usize + 8, 0);
@@ -366,7 +367,7 @@ fn bytes_of_other_reductions_are_refused() {
     assert_eq!(other(read::<_, f32, 64>(Sum, &bytes)), "BLOCK 32 64");
     let of_var = Partial::<_, f32, 32>::new(Var::new(1), 10, 0.5).to_bytes();
     assert!(other(read::<_, f32, 32>(Var::new(0), &of_var)).starts_with("operator's parameters 0x01"));
-    // Of another version of the library, with another plan: the chunk's length, before the first element.
+    // Bytes of a library version with another plan: the chunk's length comes before the first element.
     let mut replanned = bytes.clone();
     let chunk = 8 + 4 + 8 + 4 + 3 + 4 + 4 + 3 + 4 + 8 + 8;
     replanned[chunk] ^= 1;
@@ -417,7 +418,7 @@ fn bytes_that_are_no_part_are_refused() {
             );
         }
     }
-    // 10 chunks, 5..10 and 16..21, of 27.
+    // 10 of 27 chunks: 5..10 and 16..21.
     let count = bytes.len() - 8 - 10 * 8 - 4;
     assert_eq!(bytes[count..count + 8], [10, 0, 0, 0, 5, 0, 0, 0]);
     assert_eq!(why(&changed(count, 9, true)), "8 are left after the last chunk");
@@ -431,7 +432,7 @@ fn bytes_that_are_no_part_are_refused() {
         why(&changed(count + 4 + 4 * 9, 27, true)),
         "a chunk of theirs is 27, which has to be from 20 to below 27"
     );
-    // An element that is none of its type.
+    // An element that is not valid for its type.
     let mut of_flags = Partial::<_, bool, 32>::new(AnyOf, 3, true);
     of_flags.add(0, &[true, false, true]).unwrap();
     let mut of_flags = of_flags.to_bytes();
@@ -445,7 +446,7 @@ fn bytes_that_are_no_part_are_refused() {
         read::<_, bool, 32>(AnyOf, &of_flags),
         Error::BadPartial("their first element, 0x02, is none of its type".into())
     );
-    // A whole of none has no first element.
+    // An empty whole has no first element.
     let mut none = Partial::<_, u8, 32>::new(Sum, 0, 7).to_bytes();
     let first = none.len() - 8 - 8 - 1;
     none[first] = 7;
@@ -453,7 +454,7 @@ fn bytes_that_are_no_part_are_refused() {
     assert_eq!(read::<_, u8, 32>(Sum, &none), Error::BadPartial("they have a first element of none".into()));
 }
 
-/// Whether any is true, of `bool`, of whose bytes most are none.
+/// Whether any `bool` is true; most bytes are not a valid `bool`.
 #[derive(Clone, Copy, Default)]
 struct AnyOf;
 
@@ -494,24 +495,24 @@ fn parts_are_serialised() {
     assert!(serde_json::from_str::<Partial<Mean, f64, 64>>("7").is_err());
 }
 
-/// Counts what a thread allocates.
+/// Counts the bytes that a thread allocates.
 struct Counting;
 
 thread_local! {
     static ALLOCATED: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: the system's.
+// SAFETY: forwards to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that ends has no count left.
+        // A thread that is ending has no counter any more.
         let _ = ALLOCATED.try_with(|allocated| allocated.set(allocated.get() + layout.size()));
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         unsafe { System.dealloc(place, layout) }
     }
 }
@@ -519,7 +520,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Reads bytes, which may be anything: what is accepted has these very bytes, and nothing takes more memory than a few times theirs.
+/// Decodes arbitrary bytes: accepted bytes are encoded to the same bytes, and memory stays within a few times
+/// their length.
 fn fuzz<O: Op<T>, T: Item, const BLOCK: u32>(op: O, bytes: &[u8]) -> bool {
     let before = ALLOCATED.get();
     let read = Partial::<O, T, BLOCK>::from_bytes(op, bytes);
@@ -620,7 +622,7 @@ proptest! {
     }
 }
 
-/// All integer types, and a device of which nothing is asked: that a partial result needs none.
+/// All integer types, on a device that must not be used, because a partial result needs none.
 #[test]
 fn parts_of_few_elements() {
     macro_rules! types {

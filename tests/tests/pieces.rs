@@ -1,4 +1,4 @@
-//! Items that come in pieces: pushed to a `Reducer`, Arrow's arrays with nulls, and files that are mapped to memory.
+//! Items that arrive in pieces: pushed to a `Reducer`, Arrow arrays with nulls, and memory-mapped files.
 
 use arrow_array::types::{Float32Type, Float64Type, Int8Type, UInt64Type};
 use arrow_array::{Array, ArrowPrimitiveType, Float32Array, Int32Array, PrimitiveArray};
@@ -10,12 +10,12 @@ use std::fmt::Debug;
 use std::io::Write;
 use support::{Sample, for_each_block, hash, lengths, samples};
 
-/// Bits that tell results apart: NaNs, which have none of their own, are alike.
+/// A text that shows all bits of a result, except those of a NaN.
 fn shown(value: impl Debug) -> String {
     format!("{value:?}")
 }
 
-/// Pushes all in pieces of lengths from `length`.
+/// Pushes all items in pieces, whose lengths come from `length`.
 fn pushed<O: Op<T>, T: Element, const BLOCK: u32>(
     mut reducer: Reducer<O, T, BLOCK>,
     data: &[T],
@@ -47,7 +47,7 @@ fn check<O: Op<T> + Default, T: Sample, const BLOCK: u32>(lengths: &[usize]) {
             let got = shown(pushed(Reducer::<O, T, BLOCK>::with_len(op, len as u64), data, length));
             assert_eq!(got, expected, "{} of {len} {}, BLOCK {BLOCK}, pieces of {most}", O::NAME, T::NAME);
         }
-        // Of a number that is not known: the same however they come.
+        // Without a known number of items the result does not depend on the pieces.
         let at_once = shown(pushed(Reducer::<O, T, BLOCK>::new(op), data, || usize::MAX));
         let got = shown(pushed(Reducer::<O, T, BLOCK>::new(op), data, || 333));
         assert_eq!(got, at_once, "{} of {len} {}, BLOCK {BLOCK}", O::NAME, T::NAME);
@@ -116,7 +116,7 @@ fn what_was_not_pushed_is_told() {
     assert_eq!(Reducer::<_, f32, 32>::with_len(Max, 0).finish(), Err(Error::EmptyInput { op: "max" }));
     assert_eq!(Reducer::<_, f32, 32>::new(Min).finish(), Err(Error::EmptyInput { op: "min" }));
     assert_eq!(Reducer::<_, f32, 32>::new(Sum).finish(), Ok(0.0));
-    // A result on the way, and others after it.
+    // An intermediate result, and more items after it.
     let mut mean = Reducer::<_, f64, 256>::new(Mean);
     for (turn, value) in (1..=1000).map(f64::from).enumerate() {
         mean.push(&[value]).unwrap();
@@ -151,11 +151,11 @@ fn check_array<A: ArrowPrimitiveType<Native: Sample>>(place: impl Fn(A::Native) 
                 (!valid.is_empty()).then(|| valid.reduce::<Sum, 64>().map(&shown)).transpose().unwrap();
             let got = array.reduce_valid::<Sum, 64>().unwrap();
             assert_eq!((got.value.map(shown), got.nulls), (expected.clone(), nulls), "{context}");
-            // In two arrays, one after the other.
+            // In two arrays.
             let halves = [array.slice(0, len / 3), array.slice(len / 3, len - len / 3)];
             let got = halves.reduce_valid::<Sum, 64>().unwrap();
             assert_eq!((got.value.map(shown), got.nulls), (expected, nulls), "{context}, in two");
-            // Of an index, the item there is the largest.
+            // The item at the returned index is the largest.
             if let Nullable { value: Some(index), .. } = array.reduce_valid::<ArgMax, 64>().unwrap() {
                 let largest = valid.reduce::<Max, 64>().unwrap();
                 assert!(array.is_valid(index as usize), "{context}");
@@ -190,7 +190,7 @@ fn a_mapped_file_reduces_where_it_lies() {
     let data = samples(100_000, f32::any);
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytemuck::cast_slice(&data)).unwrap();
-    // SAFETY: nobody else has the file.
+    // SAFETY: nobody else uses the file.
     let map = unsafe { memmap2::Mmap::map(&file) }.unwrap();
     let items: &[f32] = bytemuck::try_cast_slice(&map).unwrap();
     assert_eq!(items.reduce::<Sum, 256>(), data.reduce::<Sum, 256>());

@@ -6,13 +6,13 @@ use std::ptr::null_mut;
 use std::thread;
 use support::{devices, samples};
 
-/// Uploads, reduces and downloads a thousand elements at a time, in the stream's order.
+/// Uploads, reduces and downloads a thousand elements at a time, in stream order.
 fn sums_of_thousands(device: &Device, stream: &Stream, data: &[i32]) -> Vec<i64> {
     let mut host = device.pinned(data.len()).unwrap();
     let mut sums = device.pinned::<i64>(data.len() / 1000).unwrap();
     let (mut x, mut results) = (device.zeros(data.len()).unwrap(), device.zeros(sums.len()).unwrap());
     host.copy_from_slice(data);
-    // SAFETY: all four stay, and are not used otherwise, until the stream has been waited for.
+    // SAFETY: the four buffers live, unused otherwise, until the stream has been waited for.
     unsafe {
         stream.upload(&host, &mut x).unwrap();
         x.rows(1000).unwrap().enqueue::<Sum, 64>(stream, &mut results).unwrap();
@@ -37,7 +37,7 @@ fn it_is_a_slice_of_zeros_that_reduces() {
         assert_eq!(gpu_reduce::max(&host), Ok(0.5), "{device}");
         assert_eq!(host.reduce_on::<Sum, 256>(&device), Ok(500.0), "{device}");
         assert_eq!(device.upload(&host).unwrap().to_vec().unwrap(), host[..], "{device}");
-        // It may be freed where it was not made.
+        // It may be freed in another thread.
         thread::spawn(move || drop(host)).join().unwrap();
     }
 }
@@ -67,7 +67,7 @@ fn it_is_freed_and_made_again() {
         for round in 0..20 {
             let data = samples(1000 * (1 + round % 5), |hash| hash as i32);
             assert_eq!(sums_of_thousands(&device, &stream, &data), expected(&data), "{round} on {device}");
-            // What was used before is zeros again.
+            // Reused memory is zeroed again.
             assert!(device.pinned::<i32>(data.len()).unwrap().iter().all(|&x| x == 0), "{device}");
         }
     }
@@ -84,14 +84,14 @@ fn copies_are_in_the_streams_order() {
         let mut results = device.zeros::<u64>(2).unwrap();
         let (mut sums, mut back) = (device.pinned(3).unwrap(), device.pinned::<u16>(first.len()).unwrap());
         let stream = device.stream().unwrap();
-        // SAFETY: all stay, and are not used otherwise, until the stream has been waited for.
+        // SAFETY: all buffers live, unused otherwise, until the stream has been waited for.
         unsafe {
             // Into the same memory, after the reduction has read it.
             stream.upload(&host[0], &mut x).unwrap();
             x.enqueue::<Sum, 256>(&stream, &mut results).unwrap();
             stream.upload(&host[1], &mut x).unwrap();
             x.enqueue::<Sum, 256>(&stream, results.slice_mut(1..).unwrap()).unwrap();
-            // Less than a whole on both sides, and more room than it takes.
+            // Ranges of both buffers, with more room than the copy needs.
             stream.upload(&host[0][7..1007], x.slice_mut(3..2000).unwrap()).unwrap();
             stream.download(results.view(), &mut sums).unwrap();
             stream.download(x.slice(1..49_999).unwrap(), &mut back[1..]).unwrap();
@@ -112,7 +112,7 @@ fn copies_are_in_the_streams_order() {
     }
 }
 
-/// From and to memory that is not page-locked, where the driver may wait.
+/// Copies from and to pageable memory, for which the driver may wait.
 #[test]
 fn pageable_memory_is_copied_too() {
     for device in devices() {
@@ -120,7 +120,7 @@ fn pageable_memory_is_copied_too() {
         let data = samples(100_000, |hash| hash as i64);
         let mut back = vec![0; data.len() + 1];
         let mut x = device.zeros(data.len()).unwrap();
-        // SAFETY: all stay, and are not used otherwise, until the stream has been waited for.
+        // SAFETY: all buffers live, unused otherwise, until the stream has been waited for.
         unsafe {
             stream.upload(&data, &mut x).unwrap();
             stream.download(x.view(), &mut back).unwrap();
@@ -136,7 +136,7 @@ fn copies_that_do_not_fit_are_refused() {
         let stream = device.stream().unwrap();
         let mut host = device.pinned::<i32>(3).unwrap();
         let mut x = device.upload(&[1, 2]).unwrap();
-        // SAFETY: what is refused is not enqueued.
+        // SAFETY: a rejected copy is not enqueued.
         unsafe {
             let past = stream.upload(&host, &mut x);
             assert_eq!(past, Err(Error::OutOfBounds { start: 0, end: 3, len: 2 }), "{device}");
@@ -177,7 +177,7 @@ fn several_streams_and_threads_copy_side_by_side() {
                 });
             }
         });
-        // From one thread, several at a time.
+        // Several streams at once, from one thread.
         let data: Vec<_> = (0..3).map(|turn| samples(30_000, |hash| hash.rotate_left(turn) as i32)).collect();
         let streams = [(); 3].map(|()| device.stream().unwrap());
         let mut hosts = [(); 3].map(|()| device.pinned::<i32>(30_000).unwrap());
@@ -187,7 +187,7 @@ fn several_streams_and_threads_copy_side_by_side() {
         for turn in 0..3 {
             hosts[turn].copy_from_slice(&data[turn]);
             let stream = &streams[turn];
-            // SAFETY: all stay, and are not used otherwise, until the streams have been waited for.
+            // SAFETY: all buffers live, unused otherwise, until the streams have been waited for.
             unsafe {
                 stream.upload(&hosts[turn], &mut xs[turn]).unwrap();
                 xs[turn].enqueue::<Sum, 256>(stream, &mut results[turn]).unwrap();
@@ -201,7 +201,7 @@ fn several_streams_and_threads_copy_side_by_side() {
     }
 }
 
-/// A graph copies what the host has when it runs.
+/// A graph copies the host memory's contents of the moment when it runs.
 #[test]
 fn a_graph_copies_what_is_there_when_it_runs() {
     let Some(device) = devices().pop().filter(|device| !device.is_cpu()) else { return };
@@ -212,8 +212,8 @@ fn a_graph_copies_what_is_there_when_it_runs() {
     let mut sum = device.pinned::<f32>(1).unwrap();
     let (mut x, mut result) = (device.zeros::<f32>(host.len()).unwrap(), device.zeros(1).unwrap());
     let (mut graph, mut executable) = (null_mut(), null_mut());
-    // SAFETY: what is copied outlives the graph, and is used only when the stream has been waited for; the stream is live, and the graph's executable
-    // is destroyed after its last use.
+    // SAFETY: the copied memory outlives the graph and is used only after the stream has been waited for. The
+    // stream is live, and the graph's executable is destroyed after its last use.
     unsafe {
         let mut enqueue = || {
             stream.upload(&host, &mut x).unwrap();

@@ -1,4 +1,4 @@
-//! `examples/pipeline.rs` from end to end: files of numbers in, printed lines, files of sums and errors out.
+//! `examples/pipeline.rs` from end to end: files of numbers in; printed lines, files of sums, and errors out.
 
 use std::fs;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use support::example::executable;
 use support::{Sample, samples};
 use tempfile::{TempDir, TempPath};
 
-/// A file of these bytes, deleted when it is dropped.
+/// A file with these bytes, deleted when it is dropped.
 fn file(bytes: &[u8]) -> TempPath {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(bytes).expect("the temporary file takes the bytes");
@@ -25,7 +25,7 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).expect("the example prints UTF-8")
 }
 
-/// Checks what is printed and written of these numbers, on the CPU and on the emulator.
+/// Checks the output for these numbers, on the CPU and on the emulator.
 #[track_caller]
 fn expect<T: Element>(numbers: &[T], row: usize, options: &[&str], total: impl Fn(&[T::Wide]) -> String) {
     let input = file(bytemuck::cast_slice(numbers));
@@ -55,7 +55,7 @@ fn expect<T: Element>(numbers: &[T], row: usize, options: &[&str], total: impl F
     }
 }
 
-/// Pieces and rows of all sorts of lengths, and files that end in the midst of one.
+/// Pieces and rows of various lengths, and files that end in the middle of one.
 #[track_caller]
 fn expect_of_lengths<T: Sample>(total: impl Fn(&[T::Wide]) -> String) {
     let numbers = samples(20_000, T::any);
@@ -64,7 +64,7 @@ fn expect_of_lengths<T: Sample>(total: impl Fn(&[T::Wide]) -> String) {
         (19_999, 100, &["--piece", "4KiB", "--slots", "2"]),
         (19_901, 100, &["--piece", "5000", "--slots", "1"]),
         (12_345, 4096, &["--piece", "16KiB", "--slots", "7"]),
-        // Rows longer than a piece is to be, and than the file.
+        // Rows longer than the requested piece, and than the file.
         (12_345, 5000, &["--piece", "1"]),
         (12_345, 1_000_000_000_000, &["--slots", "1000"]),
         (12_345, 1, &["--piece", "32 KiB"]),
@@ -91,7 +91,7 @@ fn integers() {
     expect_of_lengths::<i32>(|rows| rows.iter().sum::<i64>().to_string());
 }
 
-/// The default pieces, rows and type; a file of more pieces than one.
+/// The default pieces, rows and type, with a file of several pieces.
 #[test]
 fn defaults() {
     let numbers: Vec<f32> = (0..9_000_001u32).map(|index| (index % 8) as f32).collect();
@@ -102,7 +102,7 @@ fn defaults() {
     assert!(printed.starts_with(&start), "{printed}");
 }
 
-/// Checks that the run fails with this message alone.
+/// Checks that the run fails with only this message.
 #[track_caller]
 fn expect_error(options: &[&str], file: &Path, message: &str) {
     let output = run(&[&["--device", "cpu"], options].concat(), file);
@@ -145,7 +145,7 @@ fn errors() {
     assert!(stderr.contains("a size is a number of bytes, such as 1000, 64KiB, 32MiB or 1GiB"), "{stderr}");
 }
 
-/// While other pieces are read.
+/// The error appears while other pieces are read.
 #[test]
 #[cfg(target_os = "linux")]
 fn an_error_on_the_way_ends_it() {

@@ -1,4 +1,4 @@
-//! Properties of random inputs: what must hold whatever the data, on every device.
+//! Properties that hold for random inputs, on every device.
 
 use gpu_reduce::{Max, Min, Op, Prod, Reduce, Sum};
 use proptest::prelude::*;
@@ -7,11 +7,11 @@ use support::devices;
 
 static DEVICES: LazyLock<Vec<gpu_reduce::Device>> = LazyLock::new(devices);
 
-/// All devices and all ways to hold the data give the same; returns it.
+/// Checks that all devices and all kinds of data give the same result, and returns it.
 fn everywhere<O: Op<T> + Default, T: gpu_reduce::Element, const BLOCK: u32>(data: &[T]) -> O::Output {
     let host = data.reduce::<O, BLOCK>().unwrap();
     for device in &*DEVICES {
-        // Beside other data, and off any alignment.
+        // With other data around it, and unaligned.
         let mut padded = vec![T::zeroed(); 3];
         padded.extend_from_slice(data);
         padded.extend_from_slice(&[T::zeroed(); 5]);
@@ -27,7 +27,7 @@ fn bytes_of<T: gpu_reduce::Element>(data: &[T]) -> &[u8] {
     bytemuck::cast_slice(data)
 }
 
-/// Floats of all kinds: every bit pattern, with or without the NaNs.
+/// Floats with random bit patterns, with or without NaNs.
 fn any_bits() -> impl Strategy<Value = Vec<f32>> {
     let bits = proptest::collection::vec(any::<u32>().prop_map(f32::from_bits), 1..5000);
     (bits, any::<bool>()).prop_map(|(floats, nan)| {

@@ -1,4 +1,4 @@
-//! Scratch memory of the caller's: as much as is said, and no more.
+//! The caller's scratch memory: calls use as much as `scratch_bytes` returns, and no more.
 
 use gpu_reduce::{
     ArgMin, Buffer, Device, Error, Item, Max, Mean, Op, Reduce, Runs, Segments, Stream, Sum, Var, View,
@@ -6,18 +6,18 @@ use gpu_reduce::{
 use std::fmt::Debug;
 use support::{devices, samples};
 
-/// Words before and after what is lent.
+/// Words before and after the lent memory.
 const GUARD: usize = 64;
 
-/// Lends a stream so many bytes, with something before and after them, and something in them; calls `work`, and looks whether what is before and after has
-/// stayed.
+/// Lends a stream `bytes` bytes of non-zero memory with guard words around it, calls `work`, and checks that
+/// the guard words are unchanged.
 fn lent(device: &Device, bytes: usize, work: impl FnOnce(&Stream)) {
     let words = bytes.div_ceil(8);
     let before = vec![0x0123_4567_89ab_cdef; GUARD + words + GUARD];
     let mut memory = device.upload(&before).unwrap();
     {
         let scratch = memory.slice_mut(GUARD..GUARD + words).unwrap();
-        // SAFETY: nothing else uses it until the stream has been waited for.
+        // SAFETY: nothing else uses the memory until the stream has been waited for.
         let stream = unsafe { device.stream().unwrap().with_scratch(scratch) }.unwrap();
         work(&stream);
         stream.wait().unwrap();
@@ -35,7 +35,7 @@ fn check<O: Op<f32, Output: Item + Debug> + Default>(x: View<f32>) {
     let mut result = device.zeros::<O::Output>(3).unwrap();
     lent(&device, bytes, |stream| {
         for place in 0..3 {
-            // SAFETY: both stay.
+            // SAFETY: both buffers live until the stream has been waited for.
             unsafe { x.enqueue::<O, 64>(stream, result.slice_mut(place..).unwrap()) }.unwrap();
         }
     });
@@ -62,7 +62,7 @@ fn check_segments(segments: Segments<'_, View<'_, f32>>, device: &Device, what: 
     let mut results = device.zeros::<f32>(expected.len()).unwrap();
     lent(device, bytes, |stream| {
         for _ in 0..2 {
-            // SAFETY: all stay.
+            // SAFETY: all buffers live until the stream has been waited for.
             unsafe { segments.enqueue::<Sum, 64>(stream, &mut results) }.unwrap();
             stream.wait().unwrap();
         }
@@ -104,7 +104,7 @@ fn keys_and_their_values_take_the_sum() {
         let bytes = runs.scratch_bytes() + of_values;
         let mut sums: Buffer<i64> = device.zeros(2000).unwrap();
         lent(&device, bytes, |stream| {
-            // SAFETY: all stay.
+            // SAFETY: all buffers live until the stream has been waited for.
             unsafe {
                 runs.enqueue(&keys, stream).unwrap();
                 values.segments(&runs).unwrap().enqueue::<Sum, 256>(stream, &mut sums).unwrap();
@@ -122,25 +122,25 @@ fn what_is_too_little_is_told() {
         let bytes = x.scratch_bytes::<Sum, 32>();
         let mut sum = device.zeros::<i64>(1).unwrap();
         lent(&device, bytes - 8, |stream| {
-            // SAFETY: both stay.
+            // SAFETY: both buffers live until the stream has been waited for.
             let why = unsafe { x.enqueue::<Sum, 32>(stream, &mut sum) };
             assert_eq!(why, Err(Error::Scratch { needed: bytes, left: (bytes - 8).next_multiple_of(8) }));
-            // What needs less has it.
-            // SAFETY: both stay.
+            // A call that needs less still succeeds.
+            // SAFETY: both buffers live until the stream has been waited for.
             unsafe {
                 x.slice(..100).unwrap().enqueue::<Max, 32>(stream, device.zeros::<i32>(1).unwrap().view_mut())
             }
             .unwrap();
             assert_eq!(x.launch::<Sum, 32>(&device.stream().unwrap()).wait(), x.reduce::<Sum, 32>());
         });
-        // What was refused has taken nothing.
+        // A rejected call takes no memory.
         let rows = x.rows(7).unwrap();
         let bytes = rows.scratch_bytes::<Sum, 32>();
         let mut sums = device.zeros::<i64>(rows.len()).unwrap();
         lent(&device, bytes, |stream| {
             let all = x.segments(&[0u32, 10_000, 69_000, 70_000]).unwrap();
             assert!(all.scratch_bytes::<Sum, 32>() > bytes);
-            // SAFETY: all stay.
+            // SAFETY: all buffers live until the stream has been waited for.
             unsafe {
                 let offsets = device.upload(&[0u32, 10_000, 69_000, 70_000]).unwrap();
                 let all = x.segments(&offsets).unwrap();
@@ -149,9 +149,9 @@ fn what_is_too_little_is_told() {
                 rows.enqueue::<Sum, 32>(stream, &mut sums).unwrap();
             }
         });
-        // Of another device.
+        // Memory of another device.
         let mut other = Device::cpu().zeros::<u64>(100).unwrap();
-        // SAFETY: it stays.
+        // SAFETY: the memory outlives the call.
         let why = unsafe { device.stream().unwrap().with_scratch(other.view_mut()) };
         assert!(matches!(why.map(drop), Err(Error::OtherDevice { .. })));
     }

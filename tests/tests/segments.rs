@@ -1,4 +1,4 @@
-//! Many reductions at once: each segment and row has the bits of reducing that slice alone, on every device.
+//! Many reductions at once: each segment and row has the bits of reducing its slice alone, on every device.
 
 use gpu_reduce::{
     ArgMax, ArgMin, Buffer, Device, Dot, Error, Item, LogSumExp, Max, Mean, Min, NanVar, Op, Plan, Prod,
@@ -6,14 +6,16 @@ use gpu_reduce::{
 };
 use support::{Sample, checks, devices, for_each_block, hash, samples};
 
-/// Lengths around where another way of folding begins: items, leaves, what a warp folds at a time, rows, and chunks.
+/// Lengths around which the way of folding changes: items, leaves, what a warp folds at once, rows, and
+/// chunks.
 fn lengths(row: usize, most: usize) -> Vec<usize> {
     let boundaries = [64, 128, 256, 512, 1024, row, 2 * row, 8 * row, 9 * row, 33 * row]
         .map(|len| [len - 1, len, len + 1]);
     (0..36).chain(boundaries.into_iter().flatten()).filter(|&len| len <= most).collect()
 }
 
-/// Offsets of segments of these lengths in a mixed order, with so many short ones between them; and empty ones at the start, the end, and in rows.
+/// Offsets of segments with these lengths in a mixed order and many short ones between them, with empty ones
+/// at the start, at the end, and in series.
 fn offsets(lengths: &[usize], short: u64) -> Vec<u64> {
     let mut lengths = lengths.to_vec();
     lengths
@@ -31,12 +33,12 @@ fn offsets(lengths: &[usize], short: u64) -> Vec<u64> {
     offsets
 }
 
-/// Panics unless the results are those of the slices alone.
+/// Panics unless each result has the bits of its slice alone.
 fn compare<R: Item + std::fmt::Debug>(case: &str, got: Result<Buffer<R>, Error>, alone: &[String]) {
     let got = got.unwrap_or_else(|error| panic!("{case}: {error}")).to_vec().unwrap();
     assert_eq!(got.len(), alone.len(), "{case}");
     for (index, (got, alone)) in got.iter().zip(alone).enumerate() {
-        // As text, in which NaNs are alike, and zeros are not.
+        // Compared as text: all NaNs are equal, and the zeros differ.
         assert_eq!(&format!("{got:?}"), alone, "{case}, segment {index}");
     }
 }
@@ -44,7 +46,7 @@ fn compare<R: Item + std::fmt::Debug>(case: &str, got: Result<Buffer<R>, Error>,
 fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
     for_each_block!(|BLOCK| {
         let row = Plan::new(1, width::<O, T>(size_of::<T>()), BLOCK).row as usize;
-        // With one BLOCK so many that there are lists of the short ones.
+        // With one BLOCK, enough segments that the short ones are listed.
         let offsets = offsets(&lengths(row, 20_000), if BLOCK == 128 { 12_000 } else { 700 });
         let short: Vec<u32> = offsets.iter().map(|&offset| offset as u32).collect();
         let len = offsets[offsets.len() - 1] as usize + 5;
@@ -91,7 +93,7 @@ checks! {
     more_others: NanVar, f64;
 }
 
-/// Values whose exponentials no `f64` has, in turn below and above the first of their segment.
+/// Values whose exponentials overflow `f64`, alternately below and above the first of their segment.
 fn check_far_apart<T: Sample>(from: impl Fn(f64) -> T) {
     const VALUES: [f64; 12] =
         [0.0, -650.0, 600.1, -600.1, 5e5, -5e5, 1e9, -1e9, 3e9, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
@@ -128,7 +130,7 @@ fn exponentials_far_apart() {
     check_far_apart(f16::from_f64);
 }
 
-/// Enough of them that a block has whole segments of several chunks.
+/// Enough segments that a block has whole segments of several chunks.
 #[test]
 fn long_segments_within_a_block() {
     let offsets: Vec<u32> = (0..1000u32)
@@ -169,7 +171,7 @@ fn one_segment() {
     }
 }
 
-/// One of 32 rows a chunk, in parts; between others, which have their results at its side.
+/// A segment with 32 rows per chunk, in parts, between others whose results lie beside it.
 #[test]
 fn tall_chunks() {
     let len = Plan::new(1, width::<Sum, f32>(4), 64).row as usize * 64_000;
@@ -237,7 +239,7 @@ fn what_are_no_offsets() {
     }
 }
 
-/// Offsets on a device get the error that the same offsets on the host get, wherever the bad ones are.
+/// Bad offsets on a device give the same error as on the host, wherever they are.
 #[test]
 fn bad_offsets_on_a_device() {
     const LEN: usize = 6_000;
@@ -252,7 +254,7 @@ fn bad_offsets_on_a_device() {
         vec![0, 1 << 63, 6_000],
     ];
     for seed in 0..16 {
-        // Few segments, and so many that short ones are listed.
+        // Few segments, and enough that short ones are listed.
         let count = [2, 5, 40, 3_000][seed as usize % 4];
         let mut offsets: Vec<u64> = (0..=count).map(|index| index * LEN as u64 / count).collect();
         for turn in 0..=hash(seed) % 3 {
@@ -290,10 +292,11 @@ fn bad_offsets_on_a_device() {
             let pairs = (&x, &x);
             let of = pairs.segments(&offsets_there).unwrap();
             assert_eq!(of.reduce::<Dot, 128>().err(), host.segments(offsets).err(), "{context}");
-            // What is enqueued leaves the places of bad segments as they are.
+            // Enqueued reductions do not write the results of bad segments.
             let stream = device.stream().unwrap();
             let mut places = device.upload(&vec![7.5f32; offsets.len() - 1]).unwrap();
-            // SAFETY: all buffers stay until the stream has been waited for, and nothing else is enqueued on it.
+            // SAFETY: all buffers live until the stream has been waited for, and nothing else is enqueued on
+            // it.
             unsafe {
                 let of = x.segments(&offsets_there).unwrap();
                 of.enqueue_or::<_, 256>(Sum, 0.0, &stream, &mut places).unwrap();
@@ -305,7 +308,7 @@ fn bad_offsets_on_a_device() {
                 }
             }
         }
-        // One offset, and so no segment.
+        // One offset means no segments.
         let one = device.upload(&[6_001u64]).unwrap();
         let expected = host.segments(&[6_001u64]).err();
         assert_eq!(x.segments(&one).unwrap().reduce::<Sum, 256>().err(), expected);
@@ -331,7 +334,7 @@ fn enqueued() {
         let stream = device.stream().unwrap();
         let mut sums = device.zeros::<f32>(101).unwrap();
         let mut minima = device.zeros::<f32>(100).unwrap();
-        // SAFETY: all buffers stay until the stream has been waited for.
+        // SAFETY: all buffers live until the stream has been waited for.
         unsafe {
             for _ in 0..3 {
                 segments.enqueue::<Sum, 32>(&stream, &mut sums).unwrap();

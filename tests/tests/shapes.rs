@@ -1,5 +1,6 @@
-//! Every operator of the table of every type, in every shape: a segment and a column have the bits of reducing their items alone, on
-//! every device. What is fine in lengths and shapes is in `segments.rs` and `columns.rs`, by some operators.
+//! Every operator of the table on every type in every shape: a segment and a column have the bits of reducing
+//! their items alone, on every device. `segments.rs` and `columns.rs` test more lengths and shapes, with some
+//! operators.
 
 use bytemuck::Zeroable;
 use gpu_reduce::{
@@ -10,7 +11,7 @@ use gpu_reduce::{
 use std::fmt::Debug;
 use support::{Sample, devices, hash, samples};
 
-/// Items on the host, of which some make another such.
+/// Items on the host, and how to make others like them.
 trait Host: Reduce {
     type OnDevice: Reduce<Item = Self::Item>;
 
@@ -43,15 +44,15 @@ impl<A: Host, B: Host> Host for (A, B) {
     }
 }
 
-/// Items, and columns.
+/// The numbers of items and of columns.
 const ITEMS: usize = 6_000;
 const COLUMNS: usize = 7;
 
-/// Lengths of segments: of one leaf and of several, of a row of some types and of several of others, in one chunk and in more; empty
-/// ones at the start, the end, and between.
+/// Lengths of segments: one leaf and several; one row of some types and several of others; one chunk and
+/// more; empty ones at the start, at the end, and between.
 const LENGTHS: [usize; 15] = [0, 3, 1, 0, 0, 17, 300, 64, 5, 1_100, 2, 2_600, 33, 150, 0];
 
-/// The same items in both shapes, and those of each segment and column alone.
+/// The same items in both shapes, and each segment and column alone.
 struct Shapes<H> {
     items: H,
     offsets: Vec<u64>,
@@ -80,7 +81,7 @@ impl<H: Host> Shapes<H> {
 
 fn compare<V: Item + Debug>(got: Result<Buffer<V>, Error>, alone: &[V], case: &str) {
     let got = got.unwrap_or_else(|error| panic!("{case}: {error}")).to_vec().unwrap();
-    // As text, in which NaNs are alike, and zeros are not.
+    // Compared as text: all NaNs are equal, and the zeros differ.
     assert_eq!(format!("{got:?}"), format!("{alone:?}"), "{case}");
 }
 
@@ -111,7 +112,7 @@ macro_rules! test_operators {
 
 macro_rules! check_types {
     ({ element Prod } $($type:ident: $($row:ident)*;)*) => {
-        // Products of others overflow.
+        // Products of other items overflow.
         $(check(&Shapes::new(samples(ITEMS, <$type as Sample>::factor)), gpu_reduce::Prod, stringify!($type));)*
     };
     ({ element $op:ident } $($type:ident: $($row:ident)*;)*) => {

@@ -1,4 +1,4 @@
-//! Data on several devices: the bits of the same data on one, whatever the shards' lengths.
+//! Data on several devices: the bits of the same data on one device, for any lengths of shards.
 
 use gpu_reduce::emulator::{self, Settings};
 use gpu_reduce::{
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Once;
 use support::{Sample, devices, hash, samples};
 
-/// All GPUs, or the emulator's three where there is none; a single one takes the place of several.
+/// All GPUs, or the emulator's three if there is none. A single GPU stands for several.
 fn several() -> Option<Devices> {
     static EMULATOR: Once = Once::new();
     EMULATOR.call_once(|| emulator::set_settings(Settings { devices: 3, ..emulator::settings() }));
@@ -20,7 +20,7 @@ fn several() -> Option<Devices> {
     Some(all)
 }
 
-/// Where to cut so many elements: into none, halves, unequal parts, and parts within one chunk.
+/// Where to cut `len` elements: into no shards, halves, unequal parts, and parts within one chunk.
 fn cuts(len: usize) -> Vec<Vec<usize>> {
     let at = |numerator: usize, denominator: usize| len * numerator / denominator;
     let mut cuts = vec![
@@ -34,7 +34,7 @@ fn cuts(len: usize) -> Vec<Vec<usize>> {
     cuts
 }
 
-/// The elements in shards that end there, on one device after the other, each some elements into its buffer.
+/// The elements in shards with these ends, on one device after another, each at some offset in its buffer.
 fn shards<T: Element>(devices: &Devices, data: &[T], cuts: &[usize]) -> Vec<(Buffer<T>, usize)> {
     let ends = cuts.iter().copied().chain([data.len()]);
     let mut start = 0;
@@ -57,7 +57,7 @@ fn shown(value: impl Debug) -> String {
     format!("{value:?}")
 }
 
-/// Blocking, pending and enqueued reductions of sharded data have the bits of those of the host's.
+/// Blocking, pending and enqueued reductions of sharded data have the bits of the host's.
 fn compare<O: Op<D::Item, Output: Item> + Default, D: Reduce, H: Reduce<Item = D::Item>, const BLOCK: u32>(
     (sharded, host): (&D, &H),
     devices: &Devices,
@@ -66,7 +66,7 @@ fn compare<O: Op<D::Item, Output: Item> + Default, D: Reduce, H: Reduce<Item = D
 ) {
     let case = format!("{} of {case}, BLOCK {BLOCK}", O::NAME);
     let expected = host.reduce::<O, BLOCK>();
-    // Twice: what the first has left behind is in the way of none.
+    // Twice, because the first call must leave nothing behind.
     for _ in 0..2 {
         assert_eq!(shown(sharded.reduce::<O, BLOCK>()), shown(expected.clone()), "{case}");
         let pending = sharded.launch::<O, BLOCK>(stream);
@@ -76,7 +76,7 @@ fn compare<O: Op<D::Item, Output: Item> + Default, D: Reduce, H: Reduce<Item = D
     for device in devices.as_slice() {
         let mut results = device.zeros::<O::Output>(3).unwrap();
         for place in [1, 2] {
-            // SAFETY: all stay until the stream has been waited for.
+            // SAFETY: all buffers live until the stream has been waited for.
             unsafe { sharded.enqueue::<O, BLOCK>(stream, results.slice_mut(place..).unwrap()).unwrap() };
         }
         stream.wait().unwrap();
@@ -107,7 +107,7 @@ fn check_pairs<O: Op<(T, T), Output: Item> + Default, T: Sample, const BLOCK: u3
         let case = format!("{len} pairs of {} cut at {cuts:?}", T::NAME);
         let (first, second) = (views(&of_a), views(&of_b));
         compare::<O, _, _, BLOCK>((&(&first, &second), &(&a, &b)), &devices, &stream, &case);
-        // Shards that are pairs.
+        // Shards of pairs.
         let pairs = first.as_slice().iter().copied().zip(second.as_slice().iter().copied());
         let pairs = Sharded::from(pairs.collect::<Vec<_>>());
         let sum = pairs.reduce::<O, BLOCK>();
@@ -159,7 +159,7 @@ fn several_operators() {
     let data = samples(70_001, f32::any);
     let buffers = shards(&devices, &data, &[12_345, 50_000]);
     let sharded = views(&buffers);
-    // One kernel, and several.
+    // With one kernel, and with several.
     assert_eq!(sharded.reduce::<(Sum, Min, Max), 256>(), data.reduce::<(Sum, Min, Max), 256>());
     assert_eq!(sharded.reduce::<(Var, ArgMax, Sum), 256>(), data.reduce::<(Var, ArgMax, Sum), 256>());
     assert_eq!(gpu_reduce::mean(&sharded), gpu_reduce::mean(&data));
@@ -202,7 +202,7 @@ fn shapes() {
                 for device in devices.as_slice() {
                     let mut results = device.zeros::<f32>(got.len()).unwrap();
                     for _ in 0..2 {
-                        // SAFETY: all stay until the stream has been waited for.
+                        // SAFETY: all buffers live until the stream has been waited for.
                         unsafe { got.enqueue::<Sum, 64>(&stream, &mut results).unwrap() };
                     }
                     stream.wait().unwrap();
@@ -220,7 +220,7 @@ fn shapes() {
         let got = sharded.segments(&on_device).unwrap();
         assert_eq!(text(got.reduce::<Sum, 64>()), text(expected.reduce::<Sum, 64>()));
         let mut results = device.zeros::<f32>(offsets.len() - 1).unwrap();
-        // SAFETY: all stay.
+        // SAFETY: all buffers live until the stream has been waited for.
         unsafe { got.enqueue::<Sum, 64>(&stream, &mut results).unwrap() };
         stream.wait().unwrap();
         assert_eq!(text(Ok(results)), text(expected.reduce::<Sum, 64>()));
@@ -231,7 +231,7 @@ fn shapes() {
     assert_eq!(error, Err(Error::BadOffset { index: 2, offset: 30_000, before: 40_000, len: 60_000 }));
 }
 
-/// What is enqueued goes through the host.
+/// Enqueued reductions go through the host.
 #[test]
 fn without_peer_access() {
     let Some(devices) = several() else { return };
@@ -291,7 +291,7 @@ fn uploads() {
     assert_eq!(none.reduce::<Max, 256>(), Err(Error::EmptyInput { op: "max" }));
 }
 
-/// As many as a column of a data frame may have.
+/// As many shards as a column of a data frame may have.
 #[test]
 fn many_shards() {
     let Some(devices) = several() else { return };
@@ -304,7 +304,7 @@ fn many_shards() {
     compare::<Var, _, _, 256>((&views(&buffers), &data), &devices, &stream, "400 shards");
 }
 
-/// On the CPU there is one device.
+/// The CPU is a single device.
 #[test]
 fn the_cpu_alone() {
     let cpu = Devices::new([Device::cpu()]).unwrap();
@@ -384,7 +384,7 @@ fn threads() {
                     assert_eq!(x.reduce::<Sum, 64>(), expected);
                     for stream in [&own, shared] {
                         let pending = x.launch::<Sum, 64>(stream);
-                        // SAFETY: all stay until the stream has been waited for.
+                        // SAFETY: all buffers live until the stream has been waited for.
                         unsafe { x.enqueue::<Sum, 64>(stream, &mut result).unwrap() };
                         stream.wait().unwrap();
                         assert_eq!(result.to_vec().unwrap(), [expected.clone().unwrap()]);

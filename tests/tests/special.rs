@@ -1,17 +1,18 @@
-//! Values that break careless kernels: NaN, infinities, signed zeros, subnormals, extremes, overflow; anywhere in inputs
-//! of any length, with every BLOCK, on every device.
+//! Values that break careless kernels: NaN, infinities, signed zeros, subnormals, extremes and overflow,
+//! anywhere in inputs of any length, with every BLOCK, on every device.
 
 use gpu_reduce::{Element, Error, Max, Min, Op, Prod, Reduce, Sum, bf16, f16};
 use std::fmt::Debug;
 use support::{devices, for_each_block};
 
-/// Lengths that put `special` in the head, in whole rows, in the last load, with other accumulators and chunks beside it.
+/// Lengths that put `special` in the head, in whole rows and in the last load, with other accumulators and
+/// chunks beside it.
 const LENGTHS: [usize; 7] = [1, 2, 31, 97, 1025, 70_001, 300_000];
 
-/// Those that the emulator takes.
+/// The lengths for the emulator.
 const EMULATED: usize = 10_000;
 
-/// Reduces inputs of many lengths, all `fill` but for one `special`, and expects `expected`.
+/// Reduces inputs of many lengths, all `fill` except for one `special`, and expects `expected`.
 fn expect<O: Op<T> + Default, T: Element>(fill: T, special: T, expected: O::Output) {
     for device in devices() {
         for len in LENGTHS.into_iter().filter(|&len| len <= EMULATED || !device.is_emulator()) {
@@ -31,7 +32,7 @@ fn expect<O: Op<T> + Default, T: Element>(fill: T, special: T, expected: O::Outp
     }
 }
 
-/// Equal, with NaN equal to NaN and the zeros told apart.
+/// Equality in which NaN equals NaN and the zeros differ.
 fn assert_same<V: Debug>(got: V, expected: V, case: &str) {
     assert_eq!(format!("{got:?}"), format!("{expected:?}"), "{case}");
 }
@@ -94,7 +95,7 @@ macro_rules! floats {
                     let x = device.upload(&[INFINITY, of(1.0), -INFINITY]).unwrap();
                     for_each_block!(|BLOCK| {
                         let sum = x.reduce::<Sum, BLOCK>().unwrap();
-                        // One NaN on every device, whatever its processor makes.
+                        // The same NaN on every device, whatever its processor generates.
                         assert_eq!(sum.to_bits(), $wide::NAN.to_bits(), "{device}");
                     });
                 }
@@ -118,7 +119,7 @@ fn sums_overflow_to_infinity() {
         for_each_block!(|BLOCK| {
             assert_eq!(x.reduce::<Sum, BLOCK>(), Ok(f32::INFINITY), "{device}");
             assert_eq!(x.reduce::<Prod, BLOCK>(), Ok(f32::INFINITY), "{device}");
-            // f16 accumulates in f32, where this sum fits.
+            // f16 accumulates in f32, which holds this sum.
             assert_eq!(y.reduce::<Sum, BLOCK>(), Ok(65504.0 * 5000.0), "{device}");
         });
     }
@@ -162,12 +163,12 @@ fn empty_inputs() {
         assert_eq!(gpu_reduce::min(&ints), Err(Error::EmptyInput { op: "min" }));
         assert_eq!(gpu_reduce::max(&none), Err(Error::EmptyInput { op: "max" }));
         assert_eq!(ints.to_vec(), Ok(vec![]));
-        // The device goes on.
+        // The device still works.
         assert_eq!(gpu_reduce::sum(&floats), Ok(0.0));
     }
 }
 
-/// Every bit pattern of the 16-bit floats widens and orders as it should.
+/// Every bit pattern of the 16-bit floats is widened and ordered correctly.
 #[test]
 fn all_16_bit_floats() {
     fn check<T: Element>(values: Vec<T>, wide: impl Fn(T) -> f32)
@@ -175,7 +176,8 @@ fn all_16_bit_floats() {
         T::Wide: Into<f64>,
     {
         for device in devices() {
-            // Each value alone, and its minimum and maximum with one; on a GPU a launch each, so only some.
+            // Each value alone, and its minimum and maximum with another. On a GPU only some, because each is
+            // a launch.
             let step = if device.is_cpu() { 1 } else { 257 };
             let buffer = device.upload(&values).unwrap();
             for (index, &value) in values.iter().enumerate().step_by(step) {

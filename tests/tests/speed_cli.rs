@@ -1,4 +1,4 @@
-//! `examples/speed.rs` from end to end: files of lines in, tables, charts and errors out.
+//! `examples/speed.rs` from end to end: files of lines in; tables, charts and errors out.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 use support::example::executable;
 use tempfile::TempDir;
 
-/// Runs the example on files of these lines, with the chart that the option names; gives also the folder of `0.jsonl`, `1.jsonl`, …
-/// and `chart.svg`.
+/// Runs the example on files of these lines, with the chart that the option names. Also returns the folder of
+/// `0.jsonl`, `1.jsonl`, … and `chart.svg`.
 fn run(chart: &str, files: &[&str]) -> (Output, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let names: Vec<String> = (0..files.len()).map(|index| format!("{index}.jsonl")).collect();
@@ -28,7 +28,8 @@ skipped: this is no line of JSON
 {"impl":"gpu_reduce","op":"segsum","dtype":"i8","n":4096,"segment":32,"us":4.0}
 "#;
 
-/// The one peer lacks a case that we have and the other, and has one that we lack; the other has no sums of `f32`.
+/// The first peer lacks a case of ours that the second has, and has one that we lack. The second has no sums
+/// of `f32`.
 const PEERS: &str = r#"{"impl":"one","op":"sum","dtype":"f32","n":1000,"segment":0,"us":1.0,"gbps":4.0}
 {"impl":"one","op":"sum","dtype":"f32","n":1,"segment":0,"us":4.0,"gbps":0.0}
 {"impl":"one","op":"min","dtype":"f64","n":2097152,"segment":0,"us":32.0,"gbps":524.3}
@@ -38,7 +39,7 @@ const PEERS: &str = r#"{"impl":"one","op":"sum","dtype":"f32","n":1000,"segment"
 
 #[test]
 fn tables_and_chart() {
-    // The mean of 4 and 1/2 is √2, and with another 4 it is 2.
+    // The geometric mean of 4 and 1/2 is √2; with another 4 it is 2.
     let expected = "\
 | reduction    |   µs | GB/s | % of peak | one, µs | times as fast | other, µs | times as fast |
 | ------------ | ---: | ---: | --------: | ------: | ------------: | --------: | ------------: |
@@ -69,7 +70,7 @@ const SEGMENTS: &str = r#"
 {"impl":"gpu_reduce","op":"rowsum","dtype":"f32","n":67108864,"segment":8,"us":80.0}
 "#;
 
-/// The faster of two is now the one, now the other; columns have none.
+/// Each of the two is the faster one in some cases; columns have no comparison.
 const SEGMENTS_OF_PEERS: &str = r#"
 {"impl":"one","op":"segsum","dtype":"f32","n":67108864,"segment":1,"us":800.0}
 {"impl":"one","op":"segsum","dtype":"f32","n":67108864,"segment":100,"us":800.0}
@@ -101,7 +102,7 @@ fn segments() {
         expected,
         &[title, "Sums of rows: GB/s of the input over their length", "gpu_reduce", "one", "other"],
     );
-    // Nobody to compare with is no error.
+    // Having no peer is not an error.
     let alone = "\
 | reduction           |     µs | GB/s of the input | times as fast as the fastest |
 | ------------------- | -----: | ----------------: | ---------------------------: |
@@ -114,7 +115,7 @@ fn segments() {
     expect("--segments-chart", &[SEGMENTS], alone, &[title, "gpu_reduce"]);
 }
 
-/// What is printed, and lines of text in the chart.
+/// The printed lines, and lines of text in the chart.
 #[track_caller]
 fn expect(chart: &str, files: &[&str], tables: &str, parts: &[&str]) {
     let (output, folder) = run(chart, files);

@@ -1,4 +1,4 @@
-//! The caller's streams and memory: results that are pending, streams and memory of cust's and of others.
+//! The caller's streams and memory: pending results, and streams and memory of cust and of other libraries.
 
 use cust::memory::{CopyDestination, DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::stream::{Stream as CustStream, StreamFlags};
@@ -15,14 +15,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use support::{devices, lengths, samples};
 
-/// The device under test that is no CPU, with its primary context as the thread's own.
+/// The device under test other than the CPU, with its primary context current on this thread.
 fn gpu() -> Option<(Device, cust::context::Context)> {
     let device = devices().pop().filter(|device| !device.is_cpu())?;
     let context = cust::context::Context::new(cust::device::Device::get_device(0).unwrap()).unwrap();
     Some((device, context))
 }
 
-/// The least of executors.
+/// A minimal executor.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -76,7 +76,7 @@ fn many_are_pending_at_a_time_and_some_are_dropped() {
         for _ in 0..3 {
             let pending: Vec<_> = parts.iter().map(|part| part.launch::<Sum, 128>(&stream)).collect();
             for (index, pending) in pending.into_iter().enumerate().rev() {
-                // Of which nobody has the result.
+                // A pending result that nobody waits for.
                 if index % 3 == 0 {
                     drop(pending);
                 } else {
@@ -133,7 +133,7 @@ fn errors_arrive_at_the_pending() {
             let wrong = x.segments(&offsets).unwrap();
             let expected = Error::BadOffset { index: 2, offset: 1, before: 2, len: 3 };
             assert_eq!(of(wrong.launch::<Max, 64>(&stream)), Err(expected));
-            // What they leave behind is in nobody's way, also of those that are enqueued before they are known to be wrong.
+            // Failed reductions leave nothing behind, also for those enqueued before the error is known.
             let data = samples(300_000, |hash| hash as i32);
             let many = device.upload(&data).unwrap();
             let bad = device.upload(&[0u64, 299_000, 150_000, 300_000, 5, 290_000]).unwrap();
@@ -153,7 +153,7 @@ fn errors_arrive_at_the_pending() {
                 assert_eq!(sums.wait().unwrap().to_vec(), expected);
                 assert_eq!(after.wait().unwrap().to_vec(), expected);
             }
-            // And the stream goes on.
+            // The stream still works.
             assert_eq!(x.launch::<Sum, 64>(&stream).wait(), Ok(6));
             let here = [1i32, 2].launch::<Sum, 64>(&stream).wait();
             assert!(matches!(here, Err(Error::OtherDevice { .. })), "{here:?}");
@@ -197,7 +197,7 @@ fn shapes_are_pending() {
     }
 }
 
-/// What is enqueued on a stream of cust's, on the default streams and on ours sees what was enqueued there before.
+/// Work enqueued on a stream of cust, on the default streams and on ours runs after earlier work there.
 #[test]
 fn streams_of_others_are_in_order() {
     let Some((device, _context)) = gpu() else { return };
@@ -207,12 +207,12 @@ fn streams_of_others_are_in_order() {
     let own = device.stream().unwrap();
     let pinned = LockedBuffer::from_slice(&data).unwrap();
     let raw = |handle: usize| -> sys::CUstream { std::ptr::without_provenance_mut(handle) };
-    // Legacy by both names, and the thread's.
+    // The legacy stream by both handles, and the per-thread stream.
     for handle in [of_cust.as_inner(), own.as_raw().unwrap().cast(), raw(0), raw(1), raw(2)] {
         for _ in 0..3 {
             let x = DeviceBuffer::<i32>::zeroed(data.len()).unwrap();
             let mut sums = DeviceBuffer::<i64>::zeroed(2).unwrap();
-            // SAFETY: it stays; so do the buffers, until it was waited for below.
+            // SAFETY: the stream outlives the borrow, and the buffers live until it is waited for below.
             unsafe {
                 let stream = device.stream_from_raw(handle.cast()).unwrap();
                 let bytes = size_of_val(&data[..]);
@@ -237,7 +237,7 @@ fn streams_of_others_are_in_order() {
     assert_eq!(device.upload(&data).unwrap().launch::<Sum, 256>(&stream).wait(), Ok(expected));
 }
 
-/// Scratch memory that one stream leaves serves the next one after it.
+/// Another stream reuses the scratch memory of a dropped one.
 #[test]
 fn threads_with_streams_of_their_own_mix_nothing() {
     let Some((device, _context)) = gpu() else { return };
@@ -279,13 +279,13 @@ fn memory_of_others_reduces_where_it_lies() {
         data[1..].reduce::<Sum, 256>()
     );
     assert_eq!(View::try_from(&buffer).unwrap().to_vec().unwrap(), data);
-    // And ours as cust's.
+    // Our memory as cust's.
     let ours = device.upload(&data).unwrap();
     let mut copy = vec![0; 100];
-    // SAFETY: the buffer stays, and is read.
+    // SAFETY: the buffer outlives the slice and is only read.
     unsafe { ours.slice(5..105).unwrap().as_cust() }.unwrap().copy_to(&mut copy).unwrap();
     assert_eq!(copy, data[5..105]);
-    // SAFETY: nothing is used.
+    // SAFETY: the slice is not used.
     let on_cpu = unsafe { Device::cpu().upload(&data).unwrap().view().as_cust() };
     assert!(matches!(on_cpu.map(drop), Err(Error::OtherDevice { .. })));
     let none = DeviceBuffer::<i16>::from_slice(&[]).unwrap();
@@ -293,15 +293,15 @@ fn memory_of_others_reduces_where_it_lies() {
     let pinned = LockedBuffer::from_slice(&data).unwrap();
     let managed = UnifiedBuffer::from_slice(&data).unwrap();
     for first in [pinned.as_ptr(), managed.as_ptr()] {
-        // SAFETY: they stay, and nothing writes to them.
+        // SAFETY: the elements outlive the view, and nothing writes to them.
         let view = unsafe { device.view(first, data.len()) }.unwrap();
         assert_eq!(view.reduce::<Sum, 256>(), expected);
     }
-    // SAFETY: it stays.
+    // SAFETY: the elements outlive the view.
     let view = unsafe { device.view(buffer.as_device_ptr().as_ptr(), data.len()) }.unwrap();
     assert_eq!(view.reduce::<Sum, 256>(), expected);
     let first = without_provenance::<i16>(buffer.as_device_ptr().as_raw() as usize);
-    // SAFETY: what is not there is refused, and nothing is read.
+    // SAFETY: memory that does not exist is rejected, and nothing is read.
     unsafe {
         let past = device.view(first, data.len() + 1_000_000).map(|_| ());
         assert!(matches!(past, Err(Error::OutOfBounds { start: 0, .. })), "{past:?}");
@@ -313,7 +313,7 @@ fn memory_of_others_reduces_where_it_lies() {
     }
 }
 
-/// The context of another library, in which neither memory nor streams are the device's own.
+/// Memory and streams in another library's context, not the device's primary one.
 #[test]
 fn what_is_of_another_context_is_refused() {
     use cust::context::legacy::{Context, ContextFlags, ContextStack};
@@ -328,7 +328,7 @@ fn what_is_of_another_context_is_refused() {
     assert!(matches!(&refused, Err(Error::OtherContext { what: "the memory", .. })), "{refused:?}");
     let refused = Stream::try_from(&stream).map(|_| ());
     assert!(matches!(&refused, Err(Error::OtherContext { what: "the stream", .. })), "{refused:?}");
-    // And what is the device's own goes on, from there.
+    // The device's own memory still works from that context.
     assert_eq!(device.upload(&[1i32, 2]).unwrap().launch::<Sum, 32>(&device.stream().unwrap()).wait(), Ok(3));
     drop((memory, stream));
     ContextStack::pop().unwrap();

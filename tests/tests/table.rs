@@ -1,7 +1,7 @@
-//! The table: every operator, type and BLOCK, at lengths around every boundary, aligned and not, on every device, against
-//! the reference, and the devices against each other bit for bit.
+//! Every operator, type and BLOCK, at lengths around every boundary, aligned and not, on every device,
+//! compared with the reference, and between devices bit for bit.
 //!
-//! `GPU_REDUCE_TEST_LEN` sets the longest input, [`LEN`] elements if it is not set; the emulator takes part up to
+//! `GPU_REDUCE_TEST_LEN` sets the longest input, by default [`LEN`] elements. The emulator takes part up to
 //! [`EMULATED`].
 
 use gpu_reduce::{Buffer, Element, Max, Min, Op, Plan, Prod, Reduce, Sum, View, for_each_element, width};
@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use support::reference::Reference;
 use support::{Sample, devices, for_each_block, lengths, samples};
 
-/// One type at a time: the longest inputs take gigabytes, and each test uses all threads.
+/// Locked by each test: the longest inputs take gigabytes, and each test uses all threads.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// The longest input that the emulator reduces.
@@ -47,7 +47,8 @@ where
     Inputs::new(T::factor).test::<Prod>();
 }
 
-/// Starts of the inputs in their buffer: aligned, by one and three elements off, by a load, by a cache line less one.
+/// Offsets of the inputs in their buffer: aligned, off by one and three elements, by a load, by a cache line
+/// minus one.
 fn offsets<T: Element>() -> [usize; 5] {
     [0, 1, 3, 16 / size_of::<T>(), 128 / size_of::<T>() - 1]
 }
@@ -72,13 +73,13 @@ impl<T: Sample> Inputs<T> {
         O: Op<T> + Default,
         T: Reference<O>,
     {
-        // A length is tried with all BLOCKs at once, so that the reference is computed once.
+        // Tries each length with all BLOCKs, so that the reference is computed once.
         let mut all: Vec<usize> = Vec::new();
         for_each_block!(|BLOCK| all.extend(lengths::<T, BLOCK>(self.longest)));
         all.sort();
         all.dedup();
         for (index, &len) in all.iter().enumerate().skip(1) {
-            // The longest are tried at two offsets, the others at one after another.
+            // The longest inputs are tried at two offsets, the others at one each in turn.
             let offsets = offsets::<T>();
             let tried =
                 if len == self.longest { &offsets[..2] } else { &offsets[index % offsets.len()..][..1] };
@@ -107,7 +108,7 @@ fn test_case<O: Op<T> + Default, T: Reference<O>, const BLOCK: u32>(
             format!("{}_{}_{BLOCK} of {} from {offset} on {}", O::NAME, T::NAME, view.len(), view.device());
         let got = view.reduce::<O, BLOCK>().unwrap_or_else(|error| panic!("{context}: {error}"));
         T::check(got, expected, plan.depth(), &context);
-        // Debug tells all bits of a float apart but those of a NaN, and there is none here.
+        // Debug shows all bits of a float except those of a NaN, and there is no NaN here.
         let shown = format!("{got:?}");
         assert_eq!(*first.get_or_insert_with(|| shown.clone()), shown, "{context}: not what the CPU gives");
     }

@@ -59,7 +59,7 @@ fn tuples_without_a_value() {
         let segments = x.segments(&[0u32, 1, 1, 3]).unwrap();
         let error = segments.reduce_tuple::<(Sum, Max, Min), 256>().err();
         assert_eq!(error, Some(Error::EmptySegment { op: "max", segment: 1 }));
-        // Of whole inputs too the first operator that has none is named, whichever way they are reduced.
+        // Whole inputs also name the first operator without a value, in every kind of reduction.
         let (none, stream) = (x.slice(3..).unwrap(), device.stream().unwrap());
         let of_max = Err(Error::EmptyInput { op: "max" });
         assert_eq!(none.reduce::<(Sum, Max, Min), 256>(), of_max);
@@ -78,7 +78,7 @@ fn tuples_without_a_value() {
     }
 }
 
-/// Operators of pairs, together and alone; says so where a kernel is not compiled.
+/// Operators of pairs, together and alone; prints which kernels are not compiled.
 fn check_pairs<'a, D: Data<'a, Item = (f32, f32)>, const BLOCK: u32>(
     case: &str,
     segments: &Segments<'a, D>,
@@ -151,7 +151,7 @@ fn pairs_of_other_lengths() {
     assert_eq!((a, b).segments(&[0u32, 6]).unwrap().reduce::<Dot, 32>().err(), error);
 }
 
-/// A function over any tuple.
+/// A function that is generic over tuples.
 #[test]
 fn any_tuple() {
     fn of_rows<O: Operators<f32> + Default>(x: &[f32]) -> O::Buffers {
@@ -161,7 +161,8 @@ fn any_tuple() {
     assert_eq!((sums.to_vec().unwrap(), minima.to_vec().unwrap()), (vec![3.0], vec![1.0]));
 }
 
-/// A row of two operators over `f16` has 8,192 accumulators of 8 bytes: twice as long as any of one operator.
+/// A row of two operators over `f16` has 8,192 accumulators of 8 bytes, twice as long as a row of any single
+/// operator.
 #[test]
 fn nested_tuples_of_halves() {
     fn check<T: Sample>()

@@ -1,6 +1,6 @@
-//! Every call with every type, on every device, against loops over whole numbers. (`operators.rs` and
-//! `kinds.rs` have every operator on every type.) The types come from the library's tables: a new one needs
-//! no change here.
+//! Every call with every type on every device, compared with loops over whole numbers. (`operators.rs` and
+//! `kinds.rs` test every operator on every type.) The types come from the library's tables, so a new one
+//! needs no change here.
 
 use bytemuck::Zeroable;
 use dlpark::versioned::Dlpack;
@@ -15,22 +15,22 @@ use std::fmt::Debug;
 use std::ops::Range;
 use support::{devices, hash};
 
-/// Elements: as many rows as columns, and no multiple of a load.
+/// The number of elements: as many rows as columns, and not a multiple of a load.
 const LEN: usize = SIDE * SIDE;
 const SIDE: usize = 35;
 
 const BLOCK: u32 = 256;
 
-/// The result of an operator.
+/// The output of an operator.
 type Of<O, T> = <O as Op<T>>::Output;
 
-/// Elements, and the number that each is: small numbers, whose sums every type has exactly, in runs of at
+/// Elements with their values as numbers: small numbers, whose sums are exact in every type, in runs of at
 /// least three.
 fn items<T>(item: impl Fn(i8) -> (T, i64)) -> Vec<(T, i64)> {
     (0..LEN as u64).map(|index| item((hash(index / 3) % 15) as i8 - 7)).collect()
 }
 
-/// A result as text, the same of every type: a whole number as an integer is, a truth value as a byte is.
+/// Formats results of all types alike: a whole number as an integer, a truth value as a byte.
 fn text(result: impl Debug) -> String {
     format!("{result:?}").replace(".0", "").replace("false", "0").replace("true", "1")
 }
@@ -52,13 +52,13 @@ fn ends(offsets: &[u32]) -> impl Iterator<Item = Range<usize>> {
     offsets.windows(2).map(|ends| ends[0] as usize..ends[1] as usize)
 }
 
-/// Where runs of equal numbers begin, and where the last one ends.
+/// The indices where runs of equal numbers begin, and where the last one ends.
 fn run_offsets(numbers: &[i64]) -> Vec<u32> {
     let starts = (0..numbers.len()).filter(|&index| index == 0 || numbers[index - 1] != numbers[index]);
     starts.chain([numbers.len()]).map(|start| start as u32).collect()
 }
 
-/// A whole array, where it lies: a call that waits, a launch, and a result that stays on the device.
+/// A whole array, with a blocking call, a launch, and a result that stays on the device.
 fn whole<T: Item>(kind: &str, x: &impl Reduce<Item = T>, numbers: &[i64], stream: &Stream)
 where
     Sum: Op<T, Output: Item>,
@@ -76,13 +76,13 @@ where
     check("several operators", &several, &(sum(numbers), least, max(numbers)));
     check("launch", &x.launch::<Sum, BLOCK>(stream).wait().unwrap(), &sum(numbers));
     let mut result = device.zeros::<Of<Sum, T>>(1).unwrap();
-    // SAFETY: all stay, and are not used otherwise, until the stream has been waited for.
+    // SAFETY: all buffers live, unused otherwise, until the stream has been waited for.
     unsafe { x.enqueue::<Sum, BLOCK>(stream, &mut result).unwrap() };
     stream.wait().unwrap();
     check("enqueue", &result.to_vec().unwrap(), &[sum(numbers)]);
 }
 
-/// Many reductions in one call. An empty one has `default` as its maximum, which is 1.
+/// Many reductions in one call. An empty one has `default`, which is 1, as its maximum.
 fn segments<'a, T: Item, D: Data<'a, Item = T>>(
     kind: &str,
     segments: &Segments<'a, D>,
@@ -109,13 +109,13 @@ fn segments<'a, T: Item, D: Data<'a, Item = T>>(
     check("reduce_tuple_or", &(vec(got), most.to_vec().unwrap()), &(&sums, &maxima));
     check("launch", &vec(segments.launch::<Sum, BLOCK>(stream).wait().unwrap()), &sums);
     let mut results = device.zeros::<Of<Sum, T>>(segments.len()).unwrap();
-    // SAFETY: all stay, and are not used otherwise, until the stream has been waited for.
+    // SAFETY: all buffers live, unused otherwise, until the stream has been waited for.
     unsafe { segments.enqueue::<Sum, BLOCK>(stream, &mut results).unwrap() };
     stream.wait().unwrap();
     check("enqueue", &vec(results), &sums);
 }
 
-/// What reduces of any type.
+/// Reductions that work for every item type.
 fn calls<T: Item>(items: &[(T, i64)], one: T)
 where
     Sum: Op<T, Output: Item>,
@@ -160,7 +160,7 @@ where
         let runs: Vec<_> = ends(&run_offsets(&numbers)).map(of).collect();
         segments("runs", &x.segments(&keys.runs().unwrap()).unwrap(), &runs, default, &stream);
 
-        // Shards on one GPU; the CPU is alone.
+        // Shards on one GPU; the CPU is a single device.
         let cut = if device.is_cpu() { LEN } else { LEN / 2 };
         let shards = [x.slice(..cut), x.slice(cut..)].map(Result::unwrap);
         let sharded = Sharded::from(shards.to_vec());
@@ -178,18 +178,19 @@ where
         let mut pinned = device.pinned::<T>(LEN).unwrap();
         let mut copy = device.zeros::<T>(LEN).unwrap();
         pinned.copy_from_slice(&host);
-        // SAFETY: both stay, and are not used otherwise, until the stream has been waited for.
+        // SAFETY: both buffers live, unused otherwise, until the stream has been waited for.
         unsafe { stream.upload(&pinned, &mut copy).unwrap() };
         check("launch after upload", &copy.launch::<Sum, BLOCK>(&stream).wait().unwrap(), &all);
     }
 }
 
-/// What reduces of elements besides: keys, pairs, comparisons, exact sums, sorted lists, arrays of others.
+/// Reductions that work only for elements: keys, pairs, comparisons, exact sums, sorted lists, other
+/// libraries' arrays.
 fn calls_of_elements<T>()
 where
     T: ExactElement<Rounded: Item> + ExactFactor + ArrayItem + TryFrom<i8>,
 {
-    // Below 0 if the type has such numbers.
+    // Less than 0 if the type has negative numbers.
     let element = |number| T::try_from(number).ok();
     let items: Vec<(T, i64)> = items(|draw| match element(draw) {
         Some(item) => (item, draw.into()),
@@ -212,7 +213,7 @@ where
         let (keys, sums) = reduce_by_key(&x, &x, Sum).unwrap();
         check("reduce_by_key", &(keys.to_vec().unwrap(), sums.to_vec().unwrap()), &(&expected, &of_runs));
         let mut runs = Runs::<T>::with_room(&device, LEN, LEN).unwrap();
-        // SAFETY: all stay, and are not used otherwise, until the stream has been waited for.
+        // SAFETY: all buffers live, unused otherwise, until the stream has been waited for.
         unsafe { runs.enqueue(&x, &stream).unwrap() };
         stream.wait().unwrap();
         let keys = runs.keys().slice(..expected.len()).unwrap();
@@ -247,7 +248,7 @@ where
         check("merge_sorted", &merged, &Ok::<_, Error>(&expected));
 
         let tensor: Dlpack = x.into_dlpack();
-        // SAFETY: it stays, and nothing writes to it.
+        // SAFETY: the array outlives the view, and nothing writes to it.
         let view = unsafe { View::<T>::from_dlpack(&tensor) }.unwrap();
         check("a tensor", &view.reduce::<Sum, BLOCK>().unwrap(), &all);
     }
