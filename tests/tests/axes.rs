@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::fmt::Debug;
 use support::{devices, hash};
 
-/// How a view lies on an array's items.
+/// How a view is made from an array.
 #[derive(Clone, Debug)]
 struct Case {
     /// The length of each axis, and how it is sliced.

@@ -50,7 +50,7 @@ fn check<K: Element>(host: &[K], starts: &[usize], name: &str) {
                 ranges.iter().map(|range| values[start..][range.clone()].reduce::<Sum, 256>().unwrap());
             let sums: Vec<f32> = sums.collect();
             let (of, x) = (on_device.slice(start..).unwrap(), x.slice(start..).unwrap());
-            // Twice: nothing is left behind.
+            // Twice, because the first call must leave nothing behind.
             for _ in 0..2 {
                 let runs = of.runs().unwrap_or_else(|error| panic!("{case}: {error}"));
                 assert_eq!(runs.number().to_vec().unwrap(), [ranges.len() as u64], "{case}");
@@ -115,7 +115,7 @@ fn test_type<K: Sample>() {
     }
 }
 
-/// More tiles than a warp looks back over at a time.
+/// More tiles than a warp looks back over at once.
 #[test]
 fn many_tiles() {
     let len = 41 * TILE + 5;
@@ -167,7 +167,7 @@ fn runs_stay_on_the_device() {
         for round in 1..6 {
             let host: Vec<i16> = keys_of(lengths(len, |hash| (hash % (3 * round)) as usize));
             let keys = device.upload(&host).unwrap();
-            // SAFETY: the buffers stay, and are not used otherwise, until the stream has been waited for.
+            // SAFETY: the buffers live, unused otherwise, until the stream has been waited for.
             unsafe {
                 runs.find(&keys, &stream).unwrap();
                 short.find(&keys.slice(..1_000).unwrap(), &stream).unwrap();

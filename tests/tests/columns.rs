@@ -7,7 +7,7 @@ use gpu_reduce::{
 };
 use support::{Sample, checks, devices, for_each_block, hash, samples};
 
-/// The items of column `index`, one after another.
+/// The items of column `index`, in order.
 fn column<T: Copy>(items: &[T], [_, reduced, inner]: [usize; 3], index: usize) -> Vec<T> {
     let first = index / inner * reduced * inner + index % inner;
     items[first..].iter().step_by(inner).take(reduced).copied().collect()
@@ -194,7 +194,7 @@ fn what_is_no_shape() {
     assert!(x.reshape(&[0, 12]).is_err());
     assert_eq!(
         message(x.columns(5).err()),
-        "5 columns do not make up 12 items: give lengths whose product is that"
+        "5 columns do not make up 12 items: give lengths whose product is 12"
     );
     assert!(x.columns(0).is_err());
     let shaped = x.reshape(&[2, 3, 2]).unwrap();
@@ -215,7 +215,7 @@ fn enqueued() {
         let stream = device.stream().unwrap();
         let mut sums = device.zeros::<f32>(21).unwrap();
         let mut maxima = device.zeros::<f32>(20).unwrap();
-        // SAFETY: all buffers stay until the stream has been waited for.
+        // SAFETY: all buffers live until the stream has been waited for.
         unsafe {
             over.reduce_into::<Sum, 32>(&stream, &mut sums).unwrap();
             over.reduce_into::<Max, 32>(&stream, &mut maxima).unwrap();

@@ -1,7 +1,7 @@
-//! What the pages say is so: quotes, counters, speed, operators, names and counts.
+//! Checks the claims of the pages: quotes, counters, speed, operators, names and counts.
 //!
 //! Some tables of the pages are generated here. If the environment variable `UPDATE_DOCS` is set, the tests
-//! write them into the pages; otherwise they compare.
+//! write them into the pages. Otherwise they compare.
 
 use gpu_reduce::{
     Comparison, Error, Op, bf16, f16, for_each_comparison, for_each_element, for_each_integer,
@@ -17,7 +17,7 @@ use std::process::Command;
 
 use support::example::executable;
 
-/// A file of the repository.
+/// Reads a file of the repository.
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new("..").join(path)).unwrap()
 }
@@ -69,7 +69,7 @@ fn counters() {
         for counter in line.trim_end_matches('.').split(", ") {
             let column =
                 (1..rows[0].len() - 1).find(|&column| counter.starts_with(&rows[0][column])).unwrap();
-            // Two rows are the table's header.
+            // The first two rows are the table's header.
             let values = [step + 1, step + 2].map(|row| rows[row][column].clone());
             let expected = if step == 0 { values[1].clone() } else { values.join(" → ") };
             assert_eq!(counter, format!("{} {expected}", rows[0][column]));
@@ -77,7 +77,7 @@ fn counters() {
     }
 }
 
-/// What a page has between `<!-- NAME -->` and `<!-- end of NAME -->`.
+/// The text of a page between `<!-- NAME -->` and `<!-- end of NAME -->`.
 fn block<'a>(page: &'a str, name: &str) -> &'a str {
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->\n"));
     let inside = page.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end));
@@ -114,7 +114,7 @@ fn hold_rows(path: &str, name: &str, table: &str) {
     hold(path, name, &block(&page, name).lines().map(of).collect::<String>());
 }
 
-/// The tables and the charts of the pages are what the example makes of the lines in `docs/speed/`.
+/// The tables and charts of the pages are made by the example from the lines in `docs/speed/`.
 #[test]
 fn speed() {
     const PAGE: &str = "docs/speed.md";
@@ -124,7 +124,7 @@ fn speed() {
     let drawn = fs::read_to_string(chart).unwrap();
     assert!(drawn == read("docs/speed/h200.svg"), "docs/speed/h200.svg is not what is drawn");
     hold_rows("README.md", "rows of h200", tables.split("\n\n").next().unwrap());
-    // The README's text has the cases, the geometric mean and the worst of each peer.
+    // The README's text has the number of cases, the geometric mean and the worst case of each peer.
     let readme = read("README.md");
     for row in tables.split("\n\n").nth(1).unwrap().lines().skip(2).filter(|row| !key(row).contains(',')) {
         for cell in row.split('|').skip(2).take(3) {
@@ -162,7 +162,7 @@ fn scale() {
     assert!(ratios.iter().all(|ratio| (0.9..=1.1).contains(ratio)), "{beside}");
 }
 
-/// What an operator returns for one type of elements, and whether every order gives the same bits.
+/// The result type of an operator for one element type, and whether every order gives the same bits.
 struct Fact {
     element: &'static str,
     output: String,
@@ -171,13 +171,13 @@ struct Fact {
 
 impl Fact {
     fn of<O: Op<I>, I: Copy + 'static>(element: &'static str) -> Self {
-        // `[half::binary16::f16; 2]` is `[f16; 2]`.
+        // Shortens `[half::binary16::f16; 2]` to `[f16; 2]`.
         let name = type_name::<O::Output>().replace("half::", "").replace("binary16::", "");
         Self { element, output: name.replace("bfloat::", ""), is_exact: O::EXACT }
     }
 }
 
-/// What an operator returns for no items.
+/// The value of an operator for no items.
 fn of_no_items<T: Debug>(result: Result<T, Error>) -> String {
     match result {
         Ok(value) => format!("{value:?}"),
@@ -247,7 +247,7 @@ fn operators() -> Vec<Operator> {
     all
 }
 
-/// Groups of element types, and what results of each kind are of these.
+/// Groups of element types, and the result types of each kind for them.
 const GROUPS: [&str; 5] = ["i8 i16 i32 i64", "u8 u16 u32 u64", "f16 bf16", "f32", "f64"];
 const RESULTS: [(&str, [&str; 5]); 3] = [
     ("wide", ["i64", "u64", "f32", "f32", "f64"]),
@@ -255,7 +255,7 @@ const RESULTS: [(&str, [&str; 5]); 3] = [
     ("exact", ["i128", "i128", "f32", "f32", "f64"]),
 ];
 
-/// The kind of results, from the type for each type of elements.
+/// The kind of results, from the result type for each element type.
 fn kind_of_results(facts: &[Fact]) -> String {
     let outputs: Vec<&str> = facts.iter().map(|fact| fact.output.as_str()).collect();
     if let Some((_, len)) = outputs[0].trim_end_matches(']').split_once("; ") {
@@ -281,7 +281,7 @@ fn kind_of_results(facts: &[Fact]) -> String {
     kind.unwrap_or_else(|| panic!("a new kind of results: {outputs:?}")).0.to_owned()
 }
 
-/// The first sentence of documentation, without links and without where else to look.
+/// The first sentence of documentation, without links and references.
 fn first_sentence(doc: &str) -> String {
     let paragraph: Vec<&str> = doc.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let paragraph = paragraph.join(" ");
@@ -308,7 +308,8 @@ fn markdown(rows: &[Vec<String>]) -> String {
     padded(&rows[0]) + &rule + &body
 }
 
-/// The tables of `docs/operators.md` are made from the library's tables of operators, and the README names all of them.
+/// The tables of `docs/operators.md` are made from the library's tables of operators, and the README names
+/// all operators.
 #[test]
 fn operators_page() {
     let operators = operators();
@@ -348,7 +349,7 @@ fn operators_page() {
     }
 }
 
-/// All files under a folder of the repository that end so.
+/// All files in a folder of the repository with this ending.
 fn files(folder: &str, end: &str) -> Vec<PathBuf> {
     let mut folders = vec![Path::new("..").join(folder)];
     let mut files = Vec::new();
@@ -386,7 +387,7 @@ fn declared(source: &PathBuf) -> HashSet<String> {
     names
 }
 
-/// The files and names in `docs/architecture.md` exist, and so do the names in the errors' texts.
+/// The files and names in `docs/architecture.md` exist, and so do the names in the error texts.
 #[test]
 fn names() {
     /// Words of Rust, of the tables' rows, of PTX and of the driver; crates; environment variables.
@@ -460,7 +461,7 @@ fn sizes() {
         + for_each_pair_operator! { count! {} }
         + for_each_comparison! { count! {} };
     let types = for_each_element! { count! {} };
-    // A row of the table: `("NAME", &[(BLOCK, BYTES), …]),`.
+    // A row of the table is `("NAME", &[(BLOCK, BYTES), …]),`.
     let table = read("ptx/kernels.rs");
     let rows = || table.lines().filter_map(|line| line.trim().strip_prefix("(\"")?.split_once("\", &["));
     let bytes = |row: &str| -> Vec<usize> {

@@ -25,7 +25,7 @@ fn a_range_out_of_bounds_is_refused() {
 #[test]
 fn an_empty_minimum_is_refused() {
     let error = <[f32]>::reduce::<Min, 32>(&[]).unwrap_err();
-    assert_eq!(error.to_string(), "min of an empty input: it has no value; check the length first");
+    assert_eq!(error.to_string(), "min of an empty input has no value: check the length first");
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn have_a_fault(device: &Device, data: &[i32]) {
         // So large that the driver unmaps it when it is freed.
         let buffer = unsafe { DeviceBuffer::<i32>::uninitialized(1 << 26) }.unwrap();
         let first = std::ptr::without_provenance(buffer.as_device_ptr().as_raw() as usize);
-        // SAFETY: it does not stay: that is what is tried. The program has nothing but this to lose.
+        // SAFETY: the memory is freed too early: this is the fault under test, in a process of its own.
         unsafe { device.view(first, 1 << 20) }.unwrap()
     };
     let expected = data.reduce::<Sum, 256>().unwrap();

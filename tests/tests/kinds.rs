@@ -106,7 +106,7 @@ macro_rules! each {
     };
 }
 
-/// An element by its other name.
+/// Converts an element to its alias.
 mod named {
     pub fn usize(element: u64) -> usize {
         element as usize

@@ -18,7 +18,7 @@ fn results_stay_on_the_device() {
         let stream = device.stream().unwrap();
         assert_eq!((stream.device(), stream.as_raw().is_some()), (device.clone(), !device.is_cpu()));
         for_each_block!(|BLOCK| {
-            // SAFETY: the buffers stay, and are not used otherwise, until the stream has been waited for.
+            // SAFETY: the buffers live, unused otherwise, until the stream has been waited for.
             unsafe {
                 x.reduce_into::<Sum, BLOCK>(&stream, sums.slice_mut(0..).unwrap()).unwrap();
                 tail.reduce_into::<Min, BLOCK>(&stream, sums.slice_mut(2..).unwrap()).unwrap();
@@ -138,7 +138,7 @@ fn graphs_keep_what_they_need() {
         }
     };
     let stream = Stream::try_from(&handle).unwrap();
-    // SAFETY: the buffers stay until all graphs have run.
+    // SAFETY: the buffers live until all graphs have run.
     unsafe {
         // The kernel is compiled, but this stream has no memory for it yet, and may not use another stream's.
         x.reduce_into::<Sum, 64>(&device.stream().unwrap(), &mut sums).unwrap();
@@ -159,14 +159,14 @@ fn graphs_keep_what_they_need() {
     for _ in 0..10 {
         // SAFETY: as above.
         assert_eq!(unsafe { sys::cuGraphLaunch(executable, raw) }, CUDA_SUCCESS);
-        // Another stream has memory of its own.
+        // Another stream has its own memory.
         let other = device.stream().unwrap();
         assert_eq!(x.reduce_async::<Sum, 64>(&other).wait(), Ok(expected));
         handle.synchronize().unwrap();
         assert_eq!(sums.to_vec().unwrap(), [expected]);
         sums.write(0, &[0.0]).unwrap();
     }
-    // SAFETY: they have run.
+    // SAFETY: the graphs have run.
     unsafe {
         assert_eq!(sys::cuGraphExecDestroy(executable), CUDA_SUCCESS);
         assert_eq!(sys::cuGraphDestroy(graph), CUDA_SUCCESS);

@@ -16,7 +16,7 @@ const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/reference/numpy.jsonl"
 /// The longest input that the emulator reduces.
 const EMULATED: usize = 5_000;
 
-/// A line of the file.
+/// A line of the file of cases.
 struct Case(Value);
 
 impl Case {
@@ -33,7 +33,7 @@ impl Case {
         self.0.get("second").and_then(Value::as_str)
     }
 
-    /// Whether `got` is what the case expects.
+    /// Whether `got` is the expected result.
     fn expects<V: Answer>(&self, got: &Result<V, Error>, name: &'static str) -> bool {
         match (got, self.0.get("bits")) {
             (Ok(got), Some(Value::String(bits))) => got.bits() == *bits,
@@ -83,7 +83,7 @@ type Inputs<T> = [Input<T>];
 
 /// A result.
 trait Answer: Debug + Copy {
-    /// Its bits in hexadecimal.
+    /// The bits in hexadecimal.
     fn bits(self) -> String;
 
     /// Its values; called for floats only.
@@ -298,7 +298,7 @@ fn check<'a, O: Op<D::Item, Output: Answer>, D: Reduce>(
     }
 }
 
-/// The array on every device.
+/// Copies the array to every device.
 fn single<T: Element>(inputs: &Inputs<T>) -> impl Iterator<Item = (&Device, &Buffer<T>)> {
     inputs.iter().map(|input| (&input.device, &input.x))
 }

@@ -232,7 +232,7 @@ fn what_is_missing_or_there_twice_is_told() {
     assert_eq!(
         all.add(chunk, &data[chunk as usize..]).unwrap_err().to_string(),
         format!(
-            "elements {chunk}..{} of 10000 are there twice: each has to be in one partial result",
+            "elements {chunk}..{} of 10000 are in two partial results: add each element to exactly one",
             plan.part(1, 3).end
         )
     );
@@ -240,8 +240,8 @@ fn what_is_missing_or_there_twice_is_told() {
     assert_eq!(
         all.add(1, &data[1..100]).unwrap_err().to_string(),
         format!(
-            "elements 1..100 of 10000 are not whole chunks, which begin at multiples of {chunk}: Plan::part says where \
-             parts lie"
+            "elements 1..100 of 10000 are not whole chunks, which begin at multiples of {chunk}: use the \
+             ranges of Plan::part"
         )
     );
     assert!(matches!(all.add(0, &data[..100]), Err(Error::Unchunked { start: 0, end: 100, .. })));
@@ -264,17 +264,17 @@ fn parts_of_other_wholes_do_not_merge() {
     assert_eq!(refused(Var::new(0), 1000, 1.5), Ok(()));
     assert_eq!(
         refused(Var::new(0), 1001, 1.5),
-        Err("a partial result of another reduction: the length is 1001, and here 1000".into())
+        Err("the partial result belongs to another reduction: length 1001, not 1000".into())
     );
     assert_eq!(
         refused(Var::new(0), 1000, 2.5),
-        Err("a partial result of another reduction: the first element is 0x00002040, and here 0x0000c03f"
+        Err("the partial result belongs to another reduction: first element 0x00002040, not 0x0000c03f"
             .into())
     );
     assert_eq!(
         refused(Var::new(1), 1000, 1.5),
-        Err("a partial result of another reduction: the operator's parameters is \
-             0x01000000000000000000000000000000, and here 0x00000000000000000000000000000000"
+        Err("the partial result belongs to another reduction: operator's parameters \
+             0x01000000000000000000000000000000, not 0x00000000000000000000000000000000"
             .into())
     );
     let mut whole = Partial::<_, f32, 32>::new(Sum, 3, 1.5);
@@ -503,17 +503,17 @@ thread_local! {
     static ALLOCATED: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: the system's.
+// SAFETY: forwards to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // A thread that is ending has no count any more.
         let _ = ALLOCATED.try_with(|allocated| allocated.set(allocated.get() + layout.size()));
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         unsafe { System.dealloc(place, layout) }
     }
 

@@ -6,13 +6,13 @@ use std::ptr::null_mut;
 use std::thread;
 use support::{devices, samples};
 
-/// Uploads, reduces and downloads a thousand elements at a time, in the stream's order.
+/// Uploads, reduces and downloads a thousand elements at a time, in stream order.
 fn sums_of_thousands(device: &Device, stream: &Stream, data: &[i32]) -> Vec<i64> {
     let mut host = device.pinned(data.len()).unwrap();
     let mut sums = device.pinned::<i64>(data.len() / 1000).unwrap();
     let (mut x, mut results) = (device.zeros(data.len()).unwrap(), device.zeros(sums.len()).unwrap());
     host.copy_from_slice(data);
-    // SAFETY: all four stay, and are not used otherwise, until the stream has been waited for.
+    // SAFETY: the four buffers live, unused otherwise, until the stream has been waited for.
     unsafe {
         stream.upload(&host, &mut x).unwrap();
         x.rows(1000).unwrap().reduce_into::<Sum, 64>(stream, &mut results).unwrap();
@@ -84,7 +84,7 @@ fn copies_are_in_the_streams_order() {
         let mut results = device.zeros::<u64>(2).unwrap();
         let (mut sums, mut back) = (device.pinned(3).unwrap(), device.pinned::<u16>(first.len()).unwrap());
         let stream = device.stream().unwrap();
-        // SAFETY: all stay, and are not used otherwise, until the stream has been waited for.
+        // SAFETY: all buffers live, unused otherwise, until the stream has been waited for.
         unsafe {
             // Into the same memory, after the reduction has read it.
             stream.upload(&host[0], &mut x).unwrap();
@@ -120,7 +120,7 @@ fn pageable_memory_is_copied_too() {
         let data = samples(100_000, |hash| hash as i64);
         let mut back = vec![0; data.len() + 1];
         let mut x = device.zeros(data.len()).unwrap();
-        // SAFETY: all stay, and are not used otherwise, until the stream has been waited for.
+        // SAFETY: all buffers live, unused otherwise, until the stream has been waited for.
         unsafe {
             stream.upload(&data, &mut x).unwrap();
             stream.download(x.view(), &mut back).unwrap();
@@ -136,7 +136,7 @@ fn copies_that_do_not_fit_are_refused() {
         let stream = device.stream().unwrap();
         let mut host = device.pinned::<i32>(3).unwrap();
         let mut x = device.upload(&[1, 2]).unwrap();
-        // SAFETY: what is refused is not enqueued.
+        // SAFETY: a rejected copy is not enqueued.
         unsafe {
             let past = stream.upload(&host, &mut x);
             assert_eq!(past, Err(Error::OutOfBounds { start: 0, end: 3, len: 2 }), "{device}");
@@ -187,7 +187,7 @@ fn several_streams_and_threads_copy_side_by_side() {
         for turn in 0..3 {
             hosts[turn].copy_from_slice(&data[turn]);
             let stream = &streams[turn];
-            // SAFETY: all stay, and are not used otherwise, until the streams have been waited for.
+            // SAFETY: all buffers live, unused otherwise, until the streams have been waited for.
             unsafe {
                 stream.upload(&hosts[turn], &mut xs[turn]).unwrap();
                 xs[turn].reduce_into::<Sum, 256>(stream, &mut results[turn]).unwrap();

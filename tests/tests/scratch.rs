@@ -17,7 +17,7 @@ fn lent(device: &Device, bytes: usize, work: impl FnOnce(&Stream)) {
     let mut memory = device.upload(&before).unwrap();
     {
         let scratch = memory.slice_mut(GUARD..GUARD + words).unwrap();
-        // SAFETY: nothing else uses it until the stream has been waited for.
+        // SAFETY: nothing else uses the memory until the stream has been waited for.
         let stream = unsafe { device.stream().unwrap().with_scratch(scratch) }.unwrap();
         work(&stream);
         stream.synchronize().unwrap();
@@ -104,7 +104,7 @@ fn keys_and_their_values_take_the_sum() {
         let bytes = runs.scratch_bytes() + of_values;
         let mut sums: Buffer<i64> = device.zeros(2000).unwrap();
         lent(&device, bytes, |stream| {
-            // SAFETY: all stay.
+            // SAFETY: all buffers live until the stream has been waited for.
             unsafe {
                 runs.find(&keys, stream).unwrap();
                 values.segments(&runs).unwrap().reduce_into::<Sum, 256>(stream, &mut sums).unwrap();
@@ -152,7 +152,7 @@ fn what_is_too_little_is_told() {
         });
         // Memory of another device.
         let mut other = Device::cpu().zeros::<u64>(100).unwrap();
-        // SAFETY: it stays.
+        // SAFETY: the memory outlives the call.
         let why = unsafe { device.stream().unwrap().with_scratch(other.view_mut()) };
         assert!(matches!(why.map(drop), Err(Error::DeviceMismatch { .. })));
     }

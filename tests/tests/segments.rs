@@ -33,7 +33,7 @@ fn offsets(lengths: &[usize], short: u64) -> Vec<u64> {
     offsets
 }
 
-/// Panics unless the results are those of the slices alone.
+/// Panics unless each result has the bits of its slice alone.
 fn compare<R: Item + std::fmt::Debug>(case: &str, got: Result<Buffer<R>, Error>, alone: &[String]) {
     let got = got.unwrap_or_else(|error| panic!("{case}: {error}")).to_vec().unwrap();
     assert_eq!(got.len(), alone.len(), "{case}");
@@ -262,7 +262,7 @@ fn bad_offsets_on_a_device() {
         vec![0, 1 << 63, 6_000],
     ];
     for seed in 0..16 {
-        // Few segments, and so many that short ones are listed.
+        // Few segments, and enough that short ones are listed.
         let count = [2, 5, 40, 3_000][seed as usize % 4];
         let mut offsets: Vec<u64> = (0..=count).map(|index| index * LEN as u64 / count).collect();
         for turn in 0..=hash(seed) % 3 {
@@ -338,7 +338,7 @@ fn enqueued() {
         let stream = device.stream().unwrap();
         let mut sums = device.zeros::<f32>(101).unwrap();
         let mut minima = device.zeros::<f32>(100).unwrap();
-        // SAFETY: all buffers stay until the stream has been waited for.
+        // SAFETY: all buffers live until the stream has been waited for.
         unsafe {
             for _ in 0..3 {
                 segments.reduce_into::<Sum, 32>(&stream, &mut sums).unwrap();

@@ -160,7 +160,7 @@ fn several_operators() {
     let data = samples(70_001, f32::any);
     let buffers = shards(&devices, &data, &[12_345, 50_000]);
     let sharded = views(&buffers);
-    // One kernel, and several.
+    // With one kernel, and with several.
     assert_eq!(sharded.reduce::<(Sum, Min, Max), 256>(), data.reduce::<(Sum, Min, Max), 256>());
     assert_eq!(sharded.reduce::<(Var, ArgMax, Sum), 256>(), data.reduce::<(Var, ArgMax, Sum), 256>());
     assert_eq!(gpu_reduce::mean(&sharded), gpu_reduce::mean(&data));
@@ -309,7 +309,7 @@ fn many_shards() {
     compare::<Var, _, _, 256>((&views(&buffers), &data), &devices, &stream, "400 shards");
 }
 
-/// On the CPU there is one device.
+/// The CPU is a single device.
 #[test]
 fn the_cpu_alone() {
     let cpu = Devices::new([Device::cpu()]).unwrap();

@@ -214,7 +214,7 @@ fn streams_of_others_are_in_order() {
         for _ in 0..3 {
             let x = DeviceBuffer::<i32>::zeroed(data.len()).unwrap();
             let mut sums = DeviceBuffer::<i64>::zeroed(2).unwrap();
-            // SAFETY: it stays; so do the buffers, until it was waited for below.
+            // SAFETY: the stream outlives the borrow, and the buffers live until it is waited for below.
             unsafe {
                 let stream = device.stream_from_raw(handle.cast()).unwrap();
                 let bytes = size_of_val(&data[..]);
@@ -284,10 +284,10 @@ fn memory_of_others_reduces_where_it_lies() {
     // Our stream as one of cust's.
     let ours = device.upload(&data).unwrap();
     let mut copy = vec![0; 100];
-    // SAFETY: the buffer stays, and is read.
+    // SAFETY: the buffer outlives the slice and is only read.
     unsafe { ours.slice(5..105).unwrap().as_cust() }.unwrap().copy_to(&mut copy).unwrap();
     assert_eq!(copy, data[5..105]);
-    // SAFETY: nothing is used.
+    // SAFETY: the slice is not used.
     let on_cpu = unsafe { Device::cpu().upload(&data).unwrap().view().as_cust() };
     assert!(matches!(on_cpu.map(drop), Err(Error::DeviceMismatch { .. })));
     let none = DeviceBuffer::<i16>::from_slice(&[]).unwrap();
@@ -295,15 +295,15 @@ fn memory_of_others_reduces_where_it_lies() {
     let pinned = LockedBuffer::from_slice(&data).unwrap();
     let managed = UnifiedBuffer::from_slice(&data).unwrap();
     for first in [pinned.as_ptr(), managed.as_ptr()] {
-        // SAFETY: they stay, and nothing writes to them.
+        // SAFETY: the elements outlive the view, and nothing writes to them.
         let view = unsafe { device.view(first, data.len()) }.unwrap();
         assert_eq!(view.reduce::<Sum, 256>(), expected);
     }
-    // SAFETY: it stays.
+    // SAFETY: the elements outlive the view.
     let view = unsafe { device.view(buffer.as_device_ptr().as_ptr(), data.len()) }.unwrap();
     assert_eq!(view.reduce::<Sum, 256>(), expected);
     let first = without_provenance::<i16>(buffer.as_device_ptr().as_raw() as usize);
-    // SAFETY: what is not there is refused, and nothing is read.
+    // SAFETY: memory that does not exist is rejected, and nothing is read.
     unsafe {
         let past = device.view(first, data.len() + 1_000_000).map(|_| ());
         assert!(matches!(past, Err(Error::OutOfBounds { start: 0, .. })), "{past:?}");

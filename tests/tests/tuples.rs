@@ -153,7 +153,7 @@ fn pairs_of_other_lengths() {
     assert_eq!((a, b).segments(&[0u32, 6]).unwrap().reduce::<Dot, 32>().err(), error);
 }
 
-/// A function over any tuple.
+/// A function that is generic over tuples.
 #[test]
 fn any_tuple() {
     fn of_rows<O: Operators<f32, M> + Default, M>(x: &[f32]) -> O::Buffers {

@@ -21,7 +21,7 @@ const SIDE: usize = 35;
 
 const BLOCK: u32 = 256;
 
-/// The result of an operator.
+/// The output of an operator.
 type Of<O, T> = <O as Op<T>>::Output;
 
 /// Elements, each with its number: small integers, whose sums are exact in every type, in runs of at least
@@ -52,7 +52,7 @@ fn ends(offsets: &[u32]) -> impl Iterator<Item = Range<usize>> {
     offsets.windows(2).map(|ends| ends[0] as usize..ends[1] as usize)
 }
 
-/// Where runs of equal numbers begin, and where the last one ends.
+/// The indices where runs of equal numbers begin, and where the last one ends.
 fn run_offsets(numbers: &[i64]) -> Vec<u32> {
     let starts = (0..numbers.len()).filter(|&index| index == 0 || numbers[index - 1] != numbers[index]);
     starts.chain([numbers.len()]).map(|start| start as u32).collect()
@@ -178,7 +178,7 @@ where
         let mut pinned = device.pinned::<T>(LEN).unwrap();
         let mut copy = device.zeros::<T>(LEN).unwrap();
         pinned.copy_from_slice(&host);
-        // SAFETY: both stay, and are not used otherwise, until the stream has been waited for.
+        // SAFETY: both buffers live, unused otherwise, until the stream has been waited for.
         unsafe { stream.upload(&pinned, &mut copy).unwrap() };
         check("launch after upload", &copy.reduce_async::<Sum, BLOCK>(&stream).wait().unwrap(), &all);
     }
@@ -247,7 +247,7 @@ where
         check("merge_sorted", &merged, &Ok::<_, Error>(&expected));
 
         let tensor: Dlpack = x.into_dlpack();
-        // SAFETY: it stays, and nothing writes to it.
+        // SAFETY: the array outlives the view, and nothing writes to it.
         let view = unsafe { View::<T>::from_dlpack(&tensor) }.unwrap();
         check("a tensor", &view.reduce::<Sum, BLOCK>().unwrap(), &all);
     }

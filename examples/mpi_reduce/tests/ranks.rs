@@ -43,7 +43,7 @@ fn ranks_have_the_bits_of_one_slice() {
 
 #[test]
 fn no_elements_at_all() {
-    assert_eq!(said(3, "empty"), all(3, "min of an empty input: it has no value; check the length first"));
+    assert_eq!(said(3, "empty"), all(3, "min of an empty input has no value: check the length first"));
 }
 
 #[test]
