@@ -4,6 +4,7 @@ use crate::element::Key;
 use crate::kernels::{self, Parameters};
 use cuda_std::shared::Shared;
 use cuda_std::{shared_array, thread};
+use num_traits::Bounded;
 
 /// The least element and its index, by halving: the value and where it came from move together.
 ///

@@ -3,6 +3,7 @@ use crate::element::Key;
 use crate::kernels::{self, Parameters};
 use cuda_std::shared::Shared;
 use cuda_std::{shared_array, thread};
+use num_traits::Bounded;
 
 /// Threads a block, which is the number of lists that a block merges.
 pub const MERGE_BLOCK: u32 = 32;

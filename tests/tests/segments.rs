@@ -280,11 +280,7 @@ fn bad_offsets_on_a_device() {
                 let of = of.unwrap();
                 assert_eq!(of.reduce::<Sum, 256>().err(), expected, "{context}");
                 assert_eq!(of.reduce_or::<_, 32>(Max, 0.0).err(), expected, "{context}");
-                assert_eq!(
-                    of.reduce_tuple::<(Sum, SumSq), 64>().map(drop).err(),
-                    expected,
-                    "{context}"
-                );
+                assert_eq!(of.reduce_tuple::<(Sum, SumSq), 64>().map(drop).err(), expected, "{context}");
                 assert_eq!(of.launch::<Sum, 1024>(&stream).wait().err(), expected, "{context}");
             }
             let pairs = (&x, &x);

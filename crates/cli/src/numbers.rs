@@ -157,9 +157,7 @@ impl<T: Number> Typed<'_, T> {
                 Ok(if is_same { results } else { exact })
             }
             Quantity::Prod => self.unless_too_large(results, slices, Prod, quantity),
-            Quantity::Sumsq if self.may_wrap(2) => {
-                self.unless_too_large(results, slices, SumSq, quantity)
-            }
+            Quantity::Sumsq if self.may_wrap(2) => self.unless_too_large(results, slices, SumSq, quantity),
             _ => Ok(results),
         }
     }
