@@ -1,4 +1,5 @@
 //! Comparisons of elements with a scalar.
+#![allow(clippy::multiple_bound_locations, reason = "in what `derive(Pod)` makes")]
 
 use crate::element::{Element, Summand, Wide};
 use crate::op::counts::Predicate;

@@ -1,3 +1,5 @@
+#![allow(clippy::multiple_bound_locations, reason = "in what `derive(Pod)` makes")]
+
 use crate::op::comparison::{Comparison, Range};
 use crate::op::counts::Count;
 use crate::op::prelude::*;
