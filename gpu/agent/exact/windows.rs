@@ -239,10 +239,10 @@ mod tests {
 
     /// Adds as many of the largest items, of one sign, as windows may take before `Moved` is emptied: no
     /// window leaves its binade, and no integer overflows.
-    fn check<T: Float + Debug, const COUNT: usize, const TERMS: usize>(most: impl Fn(i32) -> T, sign: i64)
-    where
-        T: Terms<1, OnGpu = T>,
-    {
+    fn check<T: Float + Debug + Terms<1, OnGpu = T>, const COUNT: usize, const TERMS: usize>(
+        most: impl Fn(i32) -> T,
+        sign: i64,
+    ) {
         for high in [T::LEAST + 20, -3, 0, 40, -T::LEAST] {
             // The largest magnitude below the limit.
             let exponent = high - Spacing::<T, TERMS>::HEADROOM;
