@@ -17,12 +17,14 @@ use super::segments::{
     warp_of_grid,
 };
 pub use super::segments::{Cut, SegmentBounds};
-use crate::exchange::{partials, slot};
+use crate::exchange::slot;
 use crate::input::Input;
-use crate::tree::{fold_lanes, fold_lanes_of_each, fold_leaves_of_warp, of_thread, unrolled};
+use crate::tree::{fold_lanes, fold_leaves_of_warp, of_thread, unrolled};
 use crate::{Op, Plan};
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
+use core::sync::atomic::Ordering;
+use cuda_std::atomic::{AtomicU32, AtomicU64};
 use cuda_std::shared::Shared;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
@@ -180,7 +182,16 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                         values[load] = of_thread::<O, P::Item, WIDTH>(&ops[load], all);
                     });
                 }
-                values = fold_lanes_of_each::<O, P::Item, LOADS>(&ops, values, lanes);
+                let mut stride = 1;
+                let lanes = intrinsics::opaque(lanes);
+                while stride >> lanes == 0 {
+                    intrinsics::no_unroll();
+                    values = from_fn(|load| {
+                        let (above, _) = warp::warp_shuffle_down(warp::ALL, values[load], stride, 32);
+                        ops[load].combine(values[load], above)
+                    });
+                    stride *= 2;
+                }
                 if item == 0 {
                     if parts > 0 {
                         values[0] = ops[0].combine(values[0], values[1]);
@@ -388,7 +399,9 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
             } else {
                 if part + lane < of.end {
                     let slot = slot_of(part + lane);
-                    slot::store_words(slot, 0, &head);
+                    for word in 0..words {
+                        AtomicU64::from_ptr(slot.add(word)).store(slot::word(&head, word), Ordering::Relaxed);
+                    }
                 }
                 if !is_end {
                     return;
@@ -396,13 +409,21 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                 warp::sync_warp(warp::ALL);
                 let mut is_last = false;
                 if lane == 0 {
-                    is_last = partials::arrive(cut.counts.add(first), of.end - of.first, all);
+                    let arrived = AtomicU32::from_ptr(cut.counts.add(first));
+                    let more = of.end - of.first;
+                    is_last = arrived.fetch_add(more, Ordering::AcqRel) + more == all;
+                    if is_last {
+                        arrived.store(0, Ordering::Relaxed);
+                    }
                 }
                 if !warp::warp_vote_any(warp::ALL, is_last) {
                     return;
                 }
                 warp::sync_warp(warp::ALL);
-                let partial = |part: u32| slot::load_words(slot_of(if part < all { part } else { 0 }), 0);
+                let partial = |part: u32| {
+                    let slot = slot_of(if part < all { part } else { 0 });
+                    slot::unpack(|word| AtomicU64::from_ptr(slot.add(word)).load(Ordering::Relaxed))
+                };
                 let mut part = 0;
                 while part < all {
                     intrinsics::no_unroll();
