@@ -22,7 +22,7 @@ use super::{self as shape, Shape};
 use crate::exchange::slot;
 use crate::input::Input;
 use crate::plan::PARTIALS;
-use crate::tree::{LEVELS, Pairwise, fold_panel, most_at_once, of_thread};
+use crate::tree::{LEVELS, Pairwise, fold_panel, fold_thread, most_at_once};
 use crate::{Op, Plan};
 use core::array::from_fn;
 use core::hint::assert_unchecked;
@@ -233,13 +233,7 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
     let mut waiting = [const { MaybeUninit::uninit() }; LEVELS];
     let mut tree = Pairwise::new(&op, &mut waiting);
     // SAFETY: the thread's leaves lie in the column.
-    unsafe {
-        if is_side_by_side::<O, P::Item>() {
-            chunk_of_column.fold_side_by_side::<O, LOADS>(&op, &mut tree);
-        } else {
-            chunk_of_column.fold_in_turn::<O, LOADS>(&op, &mut tree);
-        }
-    }
+    unsafe { chunk_of_column.fold::<O, LOADS>(&op, &mut tree) };
 
     let words = slot::words::<O::Accumulator>();
     let slots = (u64::from(panel) * u64::from(cut.chunks << cut.parts) * words as u64) << cut.panel;
@@ -333,6 +327,27 @@ struct Chunk<P> {
 }
 
 impl<P: Input> Chunk<P> {
+    /// Folds the thread's leaves.
+    ///
+    /// # Safety
+    ///
+    /// The chunk's items are valid.
+    #[inline(always)]
+    unsafe fn fold<O: Op<P::Item>, const LOADS: usize>(
+        &self,
+        op: &O,
+        tree: &mut Pairwise<'_, O::Accumulator>,
+    ) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if is_side_by_side::<O, P::Item>() {
+                self.fold_side_by_side::<O, LOADS>(op, tree);
+            } else {
+                self.fold_in_turn::<O, LOADS>(op, tree);
+            }
+        }
+    }
+
     /// Folds LOADS leaves at a time.
     ///
     /// # Safety
@@ -385,7 +400,7 @@ impl<P: Input> Chunk<P> {
                 }
                 item += self.row;
             }
-            let all = of_thread::<O, P::Item, LOADS>(op, all);
+            let all = if O::EXACT { all[0] } else { fold_thread::<O, P::Item, LOADS>(op, all) };
             tree.push(op, all);
             leaf += LOADS as u32;
         }

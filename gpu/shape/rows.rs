@@ -70,8 +70,8 @@ pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
         arguments,
         next: shared_array![u64; 2 * WARPS as usize],
         share: shared_array![Share; WARPS as usize],
-        heads: shared_array![O::Accumulator; in_shared::<O, P::Item>()],
-        waiting: shared_array![O::Accumulator; in_shared::<O, P::Item>()],
+        heads: shared_array![O::Accumulator; if waits_in_shared::<O, P::Item>() { THREADS as usize } else { 1 }],
+        waiting: shared_array![O::Accumulator; if waits_in_shared::<O, P::Item>() { THREADS as usize } else { 1 }],
     };
     // SAFETY: all lanes of the warp are here.
     unsafe {
@@ -90,11 +90,6 @@ pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
 /// Returns whether the block's 48 KiB of shared memory have room for two accumulators a thread.
 const fn waits_in_shared<O: Op<I>, I: Copy + 'static>() -> bool {
     size_of::<O::Accumulator>() <= 40
-}
-
-/// Returns the accumulators of a block in each of its two arrays in shared memory.
-const fn in_shared<O: Op<I>, I: Copy + 'static>() -> usize {
-    if waits_in_shared::<O, I>() { THREADS as usize } else { 1 }
 }
 
 /// The arguments of a launch, and a block's shared memory.
