@@ -16,7 +16,6 @@
 use crate::Op;
 use crate::plan::ANY_BLOCK;
 use crate::shape::columns::THREADS;
-use core::array::{from_fn, from_ref};
 use core::mem::MaybeUninit;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
@@ -130,36 +129,19 @@ pub(crate) fn of_leaves<O: Op<I>, I: Copy + 'static, const WIDTH: usize, const S
 #[inline(always)]
 pub(crate) unsafe fn fold_lanes<O: Op<I>, I: Copy + 'static>(
     op: &O,
-    value: O::Accumulator,
+    mut value: O::Accumulator,
     lanes: u32,
 ) -> O::Accumulator {
-    // SAFETY: as the caller promises.
-    unsafe { fold_lanes_of_each::<O, I, 1>(from_ref(op), [value], lanes)[0] }
-}
-
-/// As [`fold_lanes`], for N values a lane, each with its own operator.
-///
-/// # Safety
-///
-/// All lanes of the warp call it together.
-#[inline(always)]
-pub(crate) unsafe fn fold_lanes_of_each<O: Op<I>, I: Copy + 'static, const N: usize>(
-    ops: &[O; N],
-    mut values: [O::Accumulator; N],
-    lanes: u32,
-) -> [O::Accumulator; N] {
     let mut stride = 1;
     let lanes = intrinsics::opaque(lanes);
     while stride >> lanes == 0 {
         intrinsics::no_unroll();
-        values = from_fn(|index| {
-            // SAFETY: as the caller promises.
-            let (above, _) = unsafe { warp::warp_shuffle_down(warp::ALL, values[index], stride, 32) };
-            ops[index].combine(values[index], above)
-        });
+        // SAFETY: as the caller promises.
+        let (above, _) = unsafe { warp::warp_shuffle_down(warp::ALL, value, stride, 32) };
+        value = op.combine(value, above);
         stride *= 2;
     }
-    values
+    value
 }
 
 /// Folds the leaves of a warp: element k of lane i is leaf 32 k + i. Lane 0 gets the result.

@@ -11,13 +11,12 @@
 
 use super::slot;
 use crate::Op;
-use crate::plan::PARTIALS;
 use crate::tree::fold_warp;
 use bytemuck::Pod;
 use core::array::from_fn;
 use core::sync::atomic::Ordering;
-use cuda_std::atomic::{AtomicU32, AtomicU64, SystemAtomicU64};
-use cuda_std::{intrinsics, thread, warp};
+use cuda_std::atomic::{AtomicU64, SystemAtomicU64};
+use cuda_std::{thread, warp};
 
 /// Puts a block's partial result into its slot, which may lie in another device's memory or in the host's.
 ///
@@ -128,8 +127,10 @@ unsafe fn take_one_by_one<O: Op<I>, I: Copy + 'static>(
     blocks: u32,
 ) -> O::Accumulator {
     let words = slot::words::<O::Accumulator>();
-    fold_every_32nd::<O, I, 1>(op, thread::thread_idx_x(), blocks, |block| {
-        slot::unpack(|index| {
+    let mut accumulator = op.identity();
+    let mut block = thread::thread_idx_x();
+    while block < blocks {
+        let partial = slot::unpack(|index| {
             // SAFETY: called only for slots of the launch's blocks.
             let word = unsafe { AtomicU64::from_ptr(slots.add(block as usize * words + index)) };
             loop {
@@ -139,50 +140,9 @@ unsafe fn take_one_by_one<O: Op<I>, I: Copy + 'static>(
                     break value;
                 }
             }
-        })
-    })
-}
-
-/// Folds partial results `first`, `first + 32`, `first + 64` and so on below `count` into one accumulator,
-/// AT_ONCE of which are loaded before the first is folded.
-#[inline(always)]
-pub(crate) fn fold_every_32nd<O: Op<I>, I: Copy + 'static, const AT_ONCE: usize>(
-    op: &O,
-    first: u32,
-    count: u32,
-    partial: impl Fn(u32) -> O::Accumulator,
-) -> O::Accumulator {
-    let mut all = op.identity();
-    let mut index = first;
-    while index < count {
-        intrinsics::no_unroll();
-        let index_of = |load: usize| index + load as u32 * PARTIALS;
-        let partials: [_; AT_ONCE] =
-            from_fn(|load| partial(if index_of(load) < count { index_of(load) } else { index }));
-        for (load, partial) in partials.into_iter().enumerate() {
-            if index_of(load) < count {
-                all = op.combine(all, partial);
-            }
-        }
-        index += AT_ONCE as u32 * PARTIALS;
+        });
+        accumulator = op.combine(accumulator, partial);
+        block += warp::WARP_SIZE;
     }
-    all
-}
-
-/// Counts the arrival of `more` partial results, and returns whether now all `count` are there. Then it sets
-/// the counter to 0 for the next launch.
-///
-/// # Safety
-///
-/// The counter is valid, and used by atomics alone. One thread calls it, after a barrier that follows the
-/// stores of these partial results.
-#[inline(always)]
-pub(crate) unsafe fn arrive(counter: *mut u32, more: u32, count: u32) -> bool {
-    // SAFETY: as the caller promises.
-    let counter = unsafe { AtomicU32::from_ptr(counter) };
-    let is_last = counter.fetch_add(more, Ordering::AcqRel) + more == count;
-    if is_last {
-        counter.store(0, Ordering::Relaxed);
-    }
-    is_last
+    accumulator
 }

@@ -5,8 +5,6 @@
 //! and no ordering. The reader leaves the slot empty, so that nothing has to be cleared between launches.
 
 use bytemuck::Pod;
-use core::sync::atomic::Ordering;
-use cuda_std::atomic::AtomicU64;
 use cuda_std::intrinsics;
 
 /// An empty word.
@@ -72,32 +70,6 @@ pub fn unpack_bytes(value: &mut [u8], word: impl Fn(usize) -> u64) {
     for (index, part) in value.chunks_mut(4).enumerate() {
         part.copy_from_slice(&(word(index) as u32).to_ne_bytes()[..part.len()]);
     }
-}
-
-/// Stores a value in a slot whose words lie 2^`stride` words apart. Readers do not wait for the words:
-/// [`arrive`](super::partials::arrive) counts the values.
-///
-/// # Safety
-///
-/// The slot's words are valid, and every access to them is atomic.
-#[inline(always)]
-pub(crate) unsafe fn store_words<V: Pod>(slot: *mut u64, stride: u32, value: &V) {
-    for index in 0..words::<V>() {
-        // SAFETY: as the caller promises.
-        let at = unsafe { AtomicU64::from_ptr(slot.add(index << stride)) };
-        at.store(word(value, index), Ordering::Relaxed);
-    }
-}
-
-/// Loads a value that [`store_words`] has stored.
-///
-/// # Safety
-///
-/// As for [`store_words`], whose stores happened before.
-#[inline(always)]
-pub(crate) unsafe fn load_words<V: Pod>(slot: *mut u64, stride: u32) -> V {
-    // SAFETY: as the caller promises.
-    unpack(|index| unsafe { AtomicU64::from_ptr(slot.add(index << stride)) }.load(Ordering::Relaxed))
 }
 
 /// Stores a value on the device. A value of several bytes whose type has alignment 1 is stored byte by byte,

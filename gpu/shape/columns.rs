@@ -19,14 +19,16 @@
 //! [`THREADS`].
 
 use super::{self as shape, Shape};
-use crate::exchange::{partials, slot};
+use crate::exchange::slot;
 use crate::input::Input;
 use crate::plan::PARTIALS;
-use crate::tree::{LEVELS, Pairwise, fold_panel, most_at_once, of_thread};
+use crate::tree::{LEVELS, Pairwise, fold_panel, fold_thread, most_at_once};
 use crate::{Op, Plan};
 use core::array::from_fn;
 use core::hint::assert_unchecked;
 use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering;
+use cuda_std::atomic::{AtomicU32, AtomicU64};
 use cuda_std::{intrinsics, shared_array, thread};
 
 /// Threads in a block.
@@ -231,13 +233,7 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
     let mut waiting = [const { MaybeUninit::uninit() }; LEVELS];
     let mut tree = Pairwise::new(&op, &mut waiting);
     // SAFETY: the thread's leaves lie in the column.
-    unsafe {
-        if is_side_by_side::<O, P::Item>() {
-            chunk_of_column.fold_side_by_side::<O, LOADS>(&op, &mut tree);
-        } else {
-            chunk_of_column.fold_in_turn::<O, LOADS>(&op, &mut tree);
-        }
-    }
+    unsafe { chunk_of_column.fold::<O, LOADS>(&op, &mut tree) };
 
     let words = slot::words::<O::Accumulator>();
     let slots = (u64::from(panel) * u64::from(cut.chunks << cut.parts) * words as u64) << cut.panel;
@@ -261,16 +257,28 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
             slots.wrapping_add(if is_part { (chunk << cut.parts) as usize * size as usize } else { 0 });
         let (index, count, counter) =
             if is_part { (part, 1 << cut.parts, chunk) } else { (chunk, cut.chunks, cut.chunks) };
-        let slot = |index: u32| slots.wrapping_add(index as usize * pitch as usize);
-        if is_there && number == 0 {
+        let slot = |index: u32, word: usize| {
+            let word = index as usize * pitch as usize + (word << cut.panel);
             // SAFETY: there is a slot for each column and partial result.
-            unsafe { slot::store_words(slot(index), cut.panel, &value) };
+            unsafe { AtomicU64::from_ptr(slots.add(word)) }
+        };
+        if is_there && number == 0 {
+            for word in 0..words {
+                slot(index, word).store(slot::word(&value, word), Ordering::Relaxed);
+            }
         }
         thread::sync_threads();
         if thread == 0 {
             let there = panel as usize * cut.counts_of_panel() as usize + counter as usize;
             // SAFETY: there is a counter for each chunk of each panel, and one for the panel's columns.
-            unsafe { is_last.write(0, partials::arrive(cut.counts.add(there), 1, count).into()) };
+            unsafe {
+                let arrived = AtomicU32::from_ptr(cut.counts.add(there));
+                let last = arrived.fetch_add(1, Ordering::AcqRel) + 1 == count;
+                if last {
+                    arrived.store(0, Ordering::Relaxed);
+                }
+                is_last.write(0, last.into());
+            }
         }
         thread::sync_threads();
         // SAFETY: written before the barrier.
@@ -279,9 +287,9 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         }
         tree = Pairwise::new(&op, &mut waiting);
         if is_there {
-            // SAFETY: all partial results have arrived.
-            let partial = |index| unsafe { slot::load_words(slot(index), cut.panel) };
-            take_partials(&op, &mut tree, count, [number, cut.threads], partial);
+            take_partials(&op, &mut tree, count, [number, cut.threads], |index| {
+                slot::unpack(|word| slot(index, word).load(Ordering::Relaxed))
+            });
         }
         stage = if is_part { chunks } else { ALL };
     };
@@ -319,6 +327,27 @@ struct Chunk<P> {
 }
 
 impl<P: Input> Chunk<P> {
+    /// Folds the thread's leaves.
+    ///
+    /// # Safety
+    ///
+    /// The chunk's items are valid.
+    #[inline(always)]
+    unsafe fn fold<O: Op<P::Item>, const LOADS: usize>(
+        &self,
+        op: &O,
+        tree: &mut Pairwise<'_, O::Accumulator>,
+    ) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if is_side_by_side::<O, P::Item>() {
+                self.fold_side_by_side::<O, LOADS>(op, tree);
+            } else {
+                self.fold_in_turn::<O, LOADS>(op, tree);
+            }
+        }
+    }
+
     /// Folds LOADS leaves at a time.
     ///
     /// # Safety
@@ -371,7 +400,7 @@ impl<P: Input> Chunk<P> {
                 }
                 item += self.row;
             }
-            let all = of_thread::<O, P::Item, LOADS>(op, all);
+            let all = if O::EXACT { all[0] } else { fold_thread::<O, P::Item, LOADS>(op, all) };
             tree.push(op, all);
             leaf += LOADS as u32;
         }
@@ -439,11 +468,26 @@ fn take_partials<O: Op<I>, I: Copy + 'static>(
     let end = (first + share).min(PARTIALS).min(count);
     while first < end {
         intrinsics::no_unroll();
-        let all = if size_of::<O::Accumulator>() <= 8 {
-            partials::fold_every_32nd::<O, I, 4>(op, first, count, &partial)
-        } else {
-            partials::fold_every_32nd::<O, I, 1>(op, first, count, &partial)
-        };
+        let mut all = op.identity();
+        let mut index = first;
+        while index < count {
+            intrinsics::no_unroll();
+            if size_of::<O::Accumulator>() <= 8 {
+                let is_there = |load| index + load as u32 * PARTIALS < count;
+                let partials: [_; 4] = from_fn(|load| {
+                    partial(if is_there(load) { index + load as u32 * PARTIALS } else { index })
+                });
+                for (load, partial) in partials.into_iter().enumerate() {
+                    if is_there(load) {
+                        all = op.combine(all, partial);
+                    }
+                }
+                index += 4 * PARTIALS;
+            } else {
+                all = op.combine(all, partial(index));
+                index += PARTIALS;
+            }
+        }
         tree.push(op, all);
         first += 1;
     }

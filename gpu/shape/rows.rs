@@ -17,12 +17,14 @@ use super::segments::{
     warp_of_grid,
 };
 pub use super::segments::{Cut, SegmentBounds};
-use crate::exchange::{partials, slot};
+use crate::exchange::slot;
 use crate::input::Input;
-use crate::tree::{fold_lanes, fold_lanes_of_each, fold_leaves_of_warp, of_thread, unrolled};
+use crate::tree::{fold_lanes, fold_leaves_of_warp, of_thread, unrolled};
 use crate::{Op, Plan};
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
+use core::sync::atomic::Ordering;
+use cuda_std::atomic::{AtomicU32, AtomicU64};
 use cuda_std::shared::Shared;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
@@ -68,8 +70,8 @@ pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
         arguments,
         next: shared_array![u64; 2 * WARPS as usize],
         share: shared_array![Share; WARPS as usize],
-        heads: shared_array![O::Accumulator; in_shared::<O, P::Item>()],
-        waiting: shared_array![O::Accumulator; in_shared::<O, P::Item>()],
+        heads: shared_array![O::Accumulator; if waits_in_shared::<O, P::Item>() { THREADS as usize } else { 1 }],
+        waiting: shared_array![O::Accumulator; if waits_in_shared::<O, P::Item>() { THREADS as usize } else { 1 }],
     };
     // SAFETY: all lanes of the warp are here.
     unsafe {
@@ -88,11 +90,6 @@ pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
 /// Returns whether the block's 48 KiB of shared memory have room for two accumulators a thread.
 const fn waits_in_shared<O: Op<I>, I: Copy + 'static>() -> bool {
     size_of::<O::Accumulator>() <= 40
-}
-
-/// Returns the accumulators of a block in each of its two arrays in shared memory.
-const fn in_shared<O: Op<I>, I: Copy + 'static>() -> usize {
-    if waits_in_shared::<O, I>() { THREADS as usize } else { 1 }
 }
 
 /// The arguments of a launch, and a block's shared memory.
@@ -180,7 +177,16 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                         values[load] = of_thread::<O, P::Item, WIDTH>(&ops[load], all);
                     });
                 }
-                values = fold_lanes_of_each::<O, P::Item, LOADS>(&ops, values, lanes);
+                let mut stride = 1;
+                let lanes = intrinsics::opaque(lanes);
+                while stride >> lanes == 0 {
+                    intrinsics::no_unroll();
+                    values = from_fn(|load| {
+                        let (above, _) = warp::warp_shuffle_down(warp::ALL, values[load], stride, 32);
+                        ops[load].combine(values[load], above)
+                    });
+                    stride *= 2;
+                }
                 if item == 0 {
                     if parts > 0 {
                         values[0] = ops[0].combine(values[0], values[1]);
@@ -388,7 +394,9 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
             } else {
                 if part + lane < of.end {
                     let slot = slot_of(part + lane);
-                    slot::store_words(slot, 0, &head);
+                    for word in 0..words {
+                        AtomicU64::from_ptr(slot.add(word)).store(slot::word(&head, word), Ordering::Relaxed);
+                    }
                 }
                 if !is_end {
                     return;
@@ -396,13 +404,21 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                 warp::sync_warp(warp::ALL);
                 let mut is_last = false;
                 if lane == 0 {
-                    is_last = partials::arrive(cut.counts.add(first), of.end - of.first, all);
+                    let arrived = AtomicU32::from_ptr(cut.counts.add(first));
+                    let more = of.end - of.first;
+                    is_last = arrived.fetch_add(more, Ordering::AcqRel) + more == all;
+                    if is_last {
+                        arrived.store(0, Ordering::Relaxed);
+                    }
                 }
                 if !warp::warp_vote_any(warp::ALL, is_last) {
                     return;
                 }
                 warp::sync_warp(warp::ALL);
-                let partial = |part: u32| slot::load_words(slot_of(if part < all { part } else { 0 }), 0);
+                let partial = |part: u32| {
+                    let slot = slot_of(if part < all { part } else { 0 });
+                    slot::unpack(|word| AtomicU64::from_ptr(slot.add(word)).load(Ordering::Relaxed))
+                };
                 let mut part = 0;
                 while part < all {
                     intrinsics::no_unroll();

@@ -18,6 +18,8 @@ use core::ffi::c_void;
 use core::hint::assert_unchecked;
 use core::marker::PhantomData;
 use core::ptr::with_exposed_provenance_mut;
+use core::sync::atomic::Ordering;
+use cuda_std::atomic::SystemAtomicU64;
 use cuda_std::intrinsics::apart;
 use cuda_std::{thread, warp};
 
@@ -290,7 +292,12 @@ unsafe fn deliver<O: Op<I>, I: Copy + 'static>(
                 None => address.write_bytes(0, 1),
             },
             (Err(_), Some(slot)) if result.is_none() => partials::put(slot, 0, partial),
-            (Err(slot), _) => partials::put(slot, 0, all),
+            (Err(slot), _) => {
+                for index in 0..slot::words::<O::Accumulator>() {
+                    let word = SystemAtomicU64::from_ptr(slot.add(index));
+                    word.store(slot::word(&all, index), Ordering::Relaxed);
+                }
+            }
         }
     }
 }
