@@ -1,6 +1,6 @@
 //! The CPU backend: the same plan as the kernel's, chunks over threads.
 
-use crate::{Element, Item, Op, Plan, threads};
+use crate::{Element, Item, Op, Plan, parts, threads};
 use bytemuck::Zeroable;
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::cpu::Folds;
@@ -13,6 +13,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::slice;
 
 /// Below this many bytes one thread reduces sooner than others wake up.
 const PARALLEL_BYTES: usize = 1 << 20;
@@ -60,13 +61,10 @@ pub fn partials<O: Op<S::Item>, S: Source>(
     partials
 }
 
-/// The accumulator of all chunks, of which these are the partial results, by an operator that has begun.
-pub fn of_partials<O: Op<S::Item>, S: Source>(op: &O, partials: &[O::Accumulator]) -> O::Accumulator {
-    if let [all] = *partials {
-        return all;
-    }
+/// Merges the partial results of several chunks, by an operator that has begun.
+pub fn merge<O: Op<S::Item>, S: Source>(op: &O, partials: &[O::Accumulator]) -> O::Accumulator {
     let mut all = MaybeUninit::<O::Accumulator>::uninit();
-    // SAFETY: they are of the operator's type, there are so many, and the place is one of theirs, which it writes.
+    // SAFETY: the fold is for these types, and writes the accumulator.
     unsafe {
         let (op, place) = ((&raw const *op).cast(), all.as_mut_ptr().cast());
         (S::folds::<O>().partials)(op, partials.as_ptr().cast(), partials.len(), place);
@@ -223,24 +221,12 @@ fn reduce_columns<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
         },
         finish: &|panel, partials| {
             panel.for_each(columns, |index, first| {
-                let op = begin(first);
-                // SAFETY: as the caller vouches; the folds are for these types.
+                let chunks = plan.chunks as usize;
+                // SAFETY: each column has a partial result of each chunk, and a place for its result.
                 unsafe {
-                    let partials = partials.at(index * plan.chunks as usize);
-                    let mut all = MaybeUninit::<O::Accumulator>::uninit();
-                    if plan.chunks == 1 {
-                        all.write(partials.cast::<O::Accumulator>().read());
-                    } else {
-                        let op = (&raw const op).cast();
-                        (folds.partials)(
-                            op,
-                            partials.cast_const(),
-                            plan.chunks as usize,
-                            all.as_mut_ptr().cast(),
-                        );
-                    }
-                    let result = op.finish(op.end(all.assume_init(), reduced), reduced).unwrap_or(default);
-                    results.at(panel.column + index).cast::<O::Output>().write(result);
+                    let partials = slice::from_raw_parts(partials.at(index * chunks).cast(), chunks);
+                    let result = parts::finish::<O, S>(&begin(first), partials, reduced);
+                    results.at(panel.column + index).cast::<O::Output>().write(result.unwrap_or(default));
                 }
             });
         },

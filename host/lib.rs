@@ -94,6 +94,7 @@ mod ladder;
 mod merge;
 #[cfg(target_endian = "little")]
 mod partial;
+mod parts;
 mod pending;
 mod pinned;
 mod place;
@@ -105,6 +106,7 @@ mod runs;
 mod segments;
 mod shaped;
 mod sharded;
+mod shares;
 mod stream;
 mod threads;
 mod tuples;

@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::Plan;
 use crate::call::{Call, ColumnsCall, RunsCall, SegmentsCall, ShapeCall, Types};
+use crate::shares::Shares;
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::segments::Segments;
 use std::convert::Infallible;
@@ -315,8 +316,8 @@ impl Launched {
     }
 }
 
-/// Items on one GPU: part of those that reduce together.
-pub struct Shard {
+/// The items of an array that lie on one GPU.
+pub struct GpuShard {
     pub gpu: &'static Gpu,
     pub len: u64,
     pub arrays: Vec<(u64, usize)>,
@@ -325,8 +326,8 @@ pub struct Shard {
 /// A reduction of items on several GPUs.
 pub struct ShardsCall<'a> {
     pub of: &'static Types,
-    pub shards: &'a [Shard],
-    pub start: u64,
+    pub shards: &'a [GpuShard],
+    pub shares: &'a Shares,
     pub first: &'a [(u64, usize)],
     pub first_gpu: Option<&'static Gpu>,
     pub plan: Plan,
@@ -334,18 +335,9 @@ pub struct ShardsCall<'a> {
     pub op: *const c_void,
 }
 
-/// Chunks that one GPU folds.
-pub struct Group(Infallible);
-
-impl Group {
-    pub fn chunks_of_jobs(&self) -> Vec<(u32, usize)> {
-        match self.0 {}
-    }
-}
-
-/// What chunks came to.
-pub struct Slots<'a> {
-    pub before: u32,
+/// The words of slots that hold the partial results of some chunks.
+pub struct SlotsOfChunks<'a> {
+    pub chunks: &'a [Range<u32>],
     pub words: &'a [u64],
 }
 
@@ -357,7 +349,7 @@ pub const FIRST_BYTES: usize = 64;
 /// It is never called.
 pub unsafe fn launch_columns_of_shards(
     _: &[GpuStream],
-    _: &[Shard],
+    _: &[GpuShard],
     gpu: &'static Gpu,
     _: ShapeCall<()>,
     _: Columns,
@@ -371,7 +363,7 @@ pub unsafe fn launch_columns_of_shards(
 /// It is never called.
 pub unsafe fn enqueue_columns_of_shards(
     _: &[GpuStream],
-    _: &[Shard],
+    _: &[GpuShard],
     gpu: &'static Gpu,
     _: ShapeCall<()>,
     _: Columns,
@@ -388,18 +380,13 @@ pub fn stream_of<'s>(_: &'s [GpuStream], gpu: &Gpu) -> Result<&'s GpuStream, Err
     match gpu.0 {}
 }
 
-pub fn slots_of<'a>(_: &[(u32, usize)], _: &'a [u64], _: usize) -> Vec<Slots<'a>> {
-    Vec::new()
-}
-
-pub fn parts(_: &[Shard], _: &Range<u64>) -> Vec<(usize, Range<u64>)> {
-    Vec::new()
-}
-
 /// # Safety
 ///
 /// Nothing: there are no streams.
-pub unsafe fn launch_shards(_: &[GpuStream], _: &ShardsCall) -> Result<(Launched, Vec<Group>), Error> {
+pub unsafe fn launch_shards(
+    _: &[GpuStream],
+    _: &ShardsCall,
+) -> Result<(Launched, Vec<Vec<Range<u32>>>), Error> {
     Err(Error::NoCuda)
 }
 
@@ -422,7 +409,7 @@ impl Gpu {
     pub unsafe fn reduce_shards(
         &self,
         _: &ShardsCall,
-        _: &mut dyn FnMut(&[Slots], &[u64]),
+        _: &mut dyn FnMut(&[SlotsOfChunks], &[u64]),
     ) -> Result<(), Error> {
         match self.0 {}
     }
