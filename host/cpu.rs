@@ -40,7 +40,8 @@ pub fn reduce<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
     op.finish(op.end(all, len as u64), len as u64)
 }
 
-/// The partial results of some chunks of a plan, by an operator that has begun. Of their items, and no others.
+/// The partial results of some chunks of a plan, by an operator that has begun. Of their items, and no
+/// others.
 pub fn partials<O: Op<S::Item>, S: Source>(
     op: &O,
     items: S,
@@ -53,7 +54,8 @@ pub fn partials<O: Op<S::Item>, S: Source>(
     let mut partials = Vec::<O::Accumulator>::with_capacity(chunks.len());
     let places = Places { first: partials.as_mut_ptr().cast(), bytes: size_of::<O::Accumulator>() };
     let parallel = items.len().saturating_mul(size_of::<S::Item>()) >= PARALLEL_BYTES;
-    // SAFETY: the folds are for these types, the items are those of the chunks, and there is a place for each.
+    // SAFETY: the folds are for these types, the items are those of the chunks, and there is a place for
+    // each.
     unsafe {
         Erased::of(op, &items, range.start).chunks(plan, chunks.clone(), parallel, places);
         partials.set_len(chunks.len());
@@ -115,9 +117,9 @@ impl<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>> Many<O::Output> for Of
 const TASK: u64 = 1 << 16;
 const SEGMENT: u64 = 32;
 
-/// Reduces segments of `len` items, to a place for each; those that have no value get the default, or zero. Returns the
-/// first without items that would have the default, where there is none. Threads get as many items and segments each,
-/// and long segments are reduced by several.
+/// Reduces segments of `len` items, to a place for each; those that have no value get the default, or zero.
+/// Returns the first without items that would have the default, where there is none. Threads get as many
+/// items and segments each, and long segments are reduced by several.
 pub fn reduce_segments<V: Item>(
     items: &dyn Many<V>,
     len: usize,
@@ -238,8 +240,8 @@ fn reduce_columns<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
 /// Bytes of columns that a thread copies together: a cache holds them.
 const GATHERED: usize = 1 << 19;
 
-/// The reduction of columns, whatever their types: a chunk of some neighbouring columns at a time is copied, so that
-/// each column's items lie side by side, and folded by the folds that there are.
+/// The reduction of columns, whatever their types: a chunk of some neighbouring columns at a time is copied,
+/// so that each column's items lie side by side, and folded by the folds that there are.
 struct ColumnsOnCpu<'a> {
     plan: &'a Plan,
     columns: Columns,
@@ -251,8 +253,8 @@ struct ColumnsOnCpu<'a> {
     room: fn(usize) -> usize,
     /// As [`Source::gather`].
     gather: &'a (dyn Fn(usize, usize, usize, *mut u8, usize) + Sync),
-    /// Folds a range of each of a panel's columns, whose items have been copied to places so many bytes apart, to
-    /// places for the partial results: as many from one column's to the next as there are chunks.
+    /// Folds a range of each of a panel's columns, whose items have been copied to places so many bytes
+    /// apart, to places for the partial results: as many from one column's to the next as there are chunks.
     fold: &'a (dyn Fn(Panel, Range<u64>, *const u8, usize, Places) + Sync),
     /// Makes the results of a panel's columns of their partial results.
     finish: &'a (dyn Fn(Panel, Places) + Sync),
@@ -292,8 +294,8 @@ impl ColumnsOnCpu<'_> {
         let Self { plan, columns: Columns { count, inner, .. }, bytes, .. } = *self;
         let (len, inner) = (plan.len as usize, inner as usize);
         let matrices = count as usize / inner;
-        // Whole cache lines of items, an odd number of them (or of larger boundaries) from one column to the next: for
-        // columns a power of two apart caches have few places.
+        // Whole cache lines of items, an odd number of them (or of larger boundaries) from one column to the
+        // next: for columns a power of two apart caches have few places.
         let pitch = (self.room)(plan.chunk.min(plan.len) as usize) | self.boundary;
         let line = size_of::<Unit>().div_ceil(bytes.max(1));
         let most = (GATHERED / pitch).max(line).next_multiple_of(line);
@@ -366,7 +368,8 @@ fn with_partials(count: usize, bytes: usize, work: impl FnOnce(Places)) {
     work(Places { first: first.cast(), bytes });
 }
 
-/// Calls `work` with memory of so many bytes, on a boundary of cache lines, which the thread keeps unless it is much.
+/// Calls `work` with memory of so many bytes, on a boundary of cache lines, which the thread keeps unless it
+/// is much.
 fn with_scratch(bytes: usize, work: impl FnOnce(*mut u8)) {
     thread_local! {
         static SCRATCH: Cell<Vec<Unit>> = const { Cell::new(Vec::new()) };
@@ -403,8 +406,8 @@ pub fn count_runs<K: Element>(keys: &[K]) -> Vec<usize> {
     threads::install(|| (0..pieces).into_par_iter().map(count).collect())
 }
 
-/// Writes the first key of each run, and where it begins, and after the last where that ends, as far as there is room.
-/// `counts` is what [`count_runs`] gives.
+/// Writes the first key of each run, and where it begins, and after the last where that ends, as far as there
+/// is room. `counts` is what [`count_runs`] gives.
 pub fn write_runs<K: Element, T: Send>(
     keys: &[K],
     counts: &[usize],
@@ -477,7 +480,8 @@ impl Erased {
     ///
     /// # Safety
     ///
-    /// The folds are for the operator and the items, of which there are as many as in the plan, and the place may be written.
+    /// The folds are for the operator and the items, of which there are as many as in the plan, and the place
+    /// may be written.
     unsafe fn all(&self, plan: &Plan, parallel: bool, place: *mut ()) {
         if plan.chunks == 1 || (self.exact && !parallel) {
             // SAFETY: as the caller vouches.
@@ -497,7 +501,8 @@ impl Erased {
     ///
     /// # Safety
     ///
-    /// The folds are for the operator and the items, which are those of the chunks, or more, and there is a place for each chunk.
+    /// The folds are for the operator and the items, which are those of the chunks, or more, and there is a
+    /// place for each chunk.
     unsafe fn chunks(&self, plan: &Plan, chunks: Range<u32>, parallel: bool, places: Places) {
         let fold = |index: usize| {
             let range = plan.range(chunks.start + index as u32);

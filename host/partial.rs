@@ -18,13 +18,14 @@ use std::ops::Range;
 
 /// A part of a reduction: the partial results of some [chunks](Plan) of the whole array.
 ///
-/// Each worker reduces the elements that it has, and sends the partial results as [bytes](Self::to_bytes). Whoever
-/// gathers them [merges](Self::merge) them, in any order and any grouping. When all are there, the result has the bits
-/// of [`reduce`](Reduce::reduce) with all elements in one slice, because each chunk is folded alone, and the partial
-/// results are then merged in the order of the chunks.
+/// Each worker reduces the elements that it has, and sends the partial results as [bytes](Self::to_bytes).
+/// Whoever gathers them [merges](Self::merge) them, in any order and any grouping. When all are there, the
+/// result has the bits of [`reduce`](Reduce::reduce) with all elements in one slice, because each chunk is
+/// folded alone, and the partial results are then merged in the order of the chunks.
 ///
-/// Parts begin and end where chunks do; [`Plan::part`] says where that is. Every worker has to know the length of the
-/// whole array, and its first element: some operators (`Var`, `LogSumExp`) take distances from it.
+/// Parts begin and end where chunks do; [`Plan::part`] says where that is. Every worker has to know the
+/// length of the whole array, and its first element: some operators (`Var`, `LogSumExp`) take distances from
+/// it.
 ///
 /// How the bytes travel is up to the program: a queue, a file, or an engine such as Spark, Ray or Dask.
 ///
@@ -54,8 +55,8 @@ use std::ops::Range;
 /// # Ok::<(), gpu_reduce::Error>(())
 /// ```
 ///
-/// A tuple of operators is allowed as with a [`Reducer`](crate::Reducer). An operator of your own that has fields
-/// returns them from [`Op::parameters`].
+/// A tuple of operators is allowed as with a [`Reducer`](crate::Reducer). An operator of your own that has
+/// fields returns them from [`Op::parameters`].
 ///
 #[doc = include_str!("partial/form.md")]
 #[derive(Clone)]
@@ -91,16 +92,16 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
 
     /// Reduces elements where they lie; the first of them has the index `start` in the whole array.
     ///
-    /// Elements on a GPU are reduced there. By a tuple of operators they are reduced in one pass if a kernel of the
-    /// tuple is compiled, else in one pass for each operator. An operator for which no kernel is compiled reduces on
-    /// the CPU: then the elements are copied there, a chunk at a time.
+    /// Elements on a GPU are reduced there. By a tuple of operators they are reduced in one pass if a kernel
+    /// of the tuple is compiled, else in one pass for each operator. An operator for which no kernel is
+    /// compiled reduces on the CPU: then the elements are copied there, a chunk at a time.
     ///
     /// # Errors
     ///
-    /// If there is an error, the part stays as it was. [`Error::OutOfBounds`] if the elements end after the whole
-    /// array; [`Error::Unchunked`] if they do not begin and end where chunks do; [`Error::Twice`] if the part has some
-    /// of them already; [`Error::OtherReduction`] if they begin the whole array with another element than `first`; on a
-    /// GPU also [`Error::OutOfMemory`] and [`Error::Driver`].
+    /// If there is an error, the part stays as it was. [`Error::OutOfBounds`] if the elements end after the
+    /// whole array; [`Error::Unchunked`] if they do not begin and end where chunks do; [`Error::Twice`] if
+    /// the part has some of them already; [`Error::OtherReduction`] if they begin the whole array with
+    /// another element than `first`; on a GPU also [`Error::OutOfMemory`] and [`Error::Driver`].
     pub fn add<'a, D>(&mut self, start: u64, elements: &'a D) -> Result<(), Error>
     where
         D: Reduce<Item = T, Data<'a> = View<'a, T>> + ?Sized,
@@ -124,8 +125,9 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
     ///
     /// # Errors
     ///
-    /// If there is an error, the part stays as it was. [`Error::OtherReduction`] if the other part is of another whole
-    /// array, or by an operator with other parameters; [`Error::Twice`] if both have some chunks.
+    /// If there is an error, the part stays as it was. [`Error::OtherReduction`] if the other part is of
+    /// another whole array, or by an operator with other parameters; [`Error::Twice`] if both have some
+    /// chunks.
     pub fn merge(&mut self, other: Self) -> Result<(), Error> {
         same("operator's parameters", &parameters(&other.op), &parameters(&self.op))?;
         same("length", &other.plan.len.to_string(), &self.plan.len.to_string())?;
@@ -145,8 +147,8 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
     ///
     /// # Errors
     ///
-    /// [`Error::Missing`] if the part is not complete; [`Error::EmptyInput`] if the whole array has no elements and the
-    /// operator has no value for none.
+    /// [`Error::Missing`] if the part is not complete; [`Error::EmptyInput`] if the whole array has no
+    /// elements and the operator has no value for none.
     pub fn finish(&self) -> Result<O::Output, Error> {
         let Self { op, plan, first, .. } = self;
         if let Some(Range { start, end }) = self.missing() {

@@ -4,16 +4,18 @@
 
 use crate::call::Types;
 use crate::cpu::{self, Source};
-use crate::cuda::{Gpu, GpuShard, ShardsCall, SlotsOfChunks};
+use crate::cuda::Gpu;
 use crate::data::Data;
 use crate::place::Place::{Cpu, Gpu as OnGpu};
+use crate::sharded::{GpuShard, ShardsCall, SlotsOfChunks};
 use crate::shares::Shares;
 use crate::{BLOCKS, Error, Item, Op, Plan, View};
 use gpu_reduce_kernels::op::Folder;
 use gpu_reduce_kernels::slot;
 use std::ops::Range;
 
-/// Folds consecutive chunks, whose items are `elements`, into their partial results. The whole begins with `first`.
+/// Folds consecutive chunks, whose items are `elements`, into their partial results. The whole begins with
+/// `first`.
 pub fn fold<O: Op<T>, T: Item>(
     op: &O,
     elements: View<T>,

@@ -21,9 +21,9 @@ use std::slice;
 /// The elements of the ranks, in the order of the ranks, reduce as one array. With the feature `mpi`, for
 /// intra-communicators of the crate `mpi`.
 ///
-/// Each rank has any number of elements, in host memory or on a device of its own. All ranks make the call, as a
-/// collective operation, and all get the result. It has the bits of [`Reduce::reduce`] with all elements in one slice,
-/// whatever the number of ranks and however the elements are distributed.
+/// Each rank has any number of elements, in host memory or on a device of its own. All ranks make the call,
+/// as a collective operation, and all get the result. It has the bits of [`Reduce::reduce`] with all elements
+/// in one slice, whatever the number of ranks and however the elements are distributed.
 ///
 /// ```no_run
 /// use gpu_reduce::{ReduceRanks, Sum};
@@ -39,15 +39,16 @@ use std::slice;
 ///
 /// # What is sent
 ///
-/// The ranks exchange what they reduce, and the number of their elements. If a chunk of the whole array's [`Plan`] lies on
-/// several ranks, they send it to the one with most of it. Each rank folds its chunks, and sends the partial results,
-/// 2,048 at most in all, to all ranks, once.
+/// The ranks exchange what they reduce, and the number of their elements. If a chunk of the whole array's
+/// [`Plan`] lies on several ranks, they send it to the one with most of it. Each rank folds its chunks, and
+/// sends the partial results, 2,048 at most in all, to all ranks, once.
 ///
 /// # Errors
 ///
-/// If a rank fails, of memory or by its device, all ranks get [`Error::Rank`]. If a rank reduces something else than
-/// rank 0, all get [`Error::Disagree`]. (A rank that makes another call, or none, keeps the others waiting, as with any
-/// collective operation of MPI. MPI has to report a rank that ends without the call: by default, `mpirun` ends the others.)
+/// If a rank fails, of memory or by its device, all ranks get [`Error::Rank`]. If a rank reduces something
+/// else than rank 0, all get [`Error::Disagree`]. (A rank that makes another call, or none, keeps the others
+/// waiting, as with any collective operation of MPI. MPI has to report a rank that ends without the call: by
+/// default, `mpirun` ends the others.)
 ///
 /// # Panics
 ///
@@ -57,8 +58,8 @@ pub trait ReduceRanks<T: Item>: Communicator {
     ///
     /// # Errors
     ///
-    /// The same on all ranks: [`Error::Disagree`], [`Error::Rank`], and [`Error::EmptyInput`] if there are no elements and
-    /// the operator has no value for none.
+    /// The same on all ranks: [`Error::Disagree`], [`Error::Rank`], and [`Error::EmptyInput`] if there are no
+    /// elements and the operator has no value for none.
     fn reduce<'a, O: Op<T> + Default, const BLOCK: u32>(
         &self,
         local: &'a (impl Reduce<Item = T, Data<'a> = View<'a, T>> + ?Sized),
@@ -136,7 +137,8 @@ impl<C: Communicator + ?Sized, O: Op<T>, T: Item> Local<'_, C, O, T> {
         finish(&self.op, first, plan.len, &partials)
     }
 
-    /// Returns the first element of the whole array, and the number of each rank's elements; `None` if there are none.
+    /// Returns the first element of the whole array, and the number of each rank's elements; `None` if there
+    /// are none.
     fn agree(&self, block: u32) -> Result<Option<(T, Vec<u64>)>, Error> {
         let terms: Terms = [
             ("operator", format!("{} ({})", name(&self.op), type_name::<O>())),
@@ -156,12 +158,13 @@ impl<C: Communicator + ?Sized, O: Op<T>, T: Item> Local<'_, C, O, T> {
         Ok(Some((first, lens)))
     }
 
-    /// Sends this rank's elements of split chunks to the ranks that fold them, and returns the split chunks of this rank.
+    /// Sends this rank's elements of split chunks to the ranks that fold them, and returns the split chunks
+    /// of this rank.
     fn exchange(&self, deal: &Deal) -> Result<Vec<SplitChunk<T>>, Error> {
         if !deal.assigned.iter().any(|assigned| assigned.is_split) {
             return Ok(Vec::new());
         }
-        let prepared = self.own_split(deal).and_then(|own| Ok((own, self.others_split(deal)?)));
+        let prepared = self.prepare(deal);
         // If a rank fails here, no other rank waits for its elements.
         let (mut own, sent) = self.ranks.all(prepared)?;
         let sent: Vec<_> = sent.iter().map(|(to, elements)| (*to, cast_slice(elements))).collect();
@@ -183,31 +186,26 @@ impl<C: Communicator + ?Sized, O: Op<T>, T: Item> Local<'_, C, O, T> {
         Ok(own)
     }
 
-    /// Returns the split chunks that this rank folds, with its own elements; zeros take the place of the others.
-    fn own_split(&self, deal: &Deal) -> Result<Vec<SplitChunk<T>>, Error> {
+    /// Returns the split chunks that this rank folds, with zeros in place of others' elements, and this
+    /// rank's elements of other split chunks, each with the rank that folds it.
+    #[expect(clippy::type_complexity, reason = "two lists, once")]
+    fn prepare(&self, deal: &Deal) -> Result<(Vec<SplitChunk<T>>, Vec<(usize, Cow<'_, [T]>)>), Error> {
         let me = self.ranks.me();
-        let own = deal.assigned.iter().filter(|assigned| assigned.is_split && assigned.share == me);
-        own.map(|assigned| {
-            let whole = deal.plan.elements(assigned.chunks.clone());
-            let mut elements = zeroed::<T>((whole.end - whole.start) as usize)?;
-            for (_, part) in deal.shares.parts(whole.clone()).filter(|&(rank, _)| rank == me) {
-                let place = (part.start - whole.start) as usize..(part.end - whole.start) as usize;
-                elements[place].copy_from_slice(&self.on_host(deal, part)?);
+        let (mut own, mut sent) = (Vec::new(), Vec::new());
+        for Assignment { share, chunks, .. } in deal.assigned.iter().filter(|assigned| assigned.is_split) {
+            let whole = deal.plan.elements(chunks.clone());
+            let mut parts = deal.shares.parts(whole.clone());
+            let Some((_, part)) = parts.find(|&(rank, _)| rank == me) else { continue };
+            let here = self.on_host(deal, part.clone())?;
+            if *share == me {
+                let mut elements = zeroed::<T>((whole.end - whole.start) as usize)?;
+                elements[(part.start - whole.start) as usize..][..here.len()].copy_from_slice(&here);
+                own.push((chunks.start, elements));
+            } else {
+                sent.push((*share, here));
             }
-            Ok((assigned.chunks.start, elements))
-        })
-        .collect()
-    }
-
-    /// Returns this rank's elements of split chunks that other ranks fold, and these ranks.
-    fn others_split(&self, deal: &Deal) -> Result<Vec<(usize, Cow<'_, [T]>)>, Error> {
-        let me = self.ranks.me();
-        let others = deal.assigned.iter().filter(|assigned| assigned.is_split && assigned.share != me);
-        let parts = others.flat_map(|assigned| {
-            let parts = deal.shares.parts(deal.plan.elements(assigned.chunks.clone()));
-            parts.filter(|&(rank, _)| rank == me).map(|(_, part)| (assigned.share, part))
-        });
-        parts.map(|(to, part)| Ok((to, self.on_host(deal, part)?))).collect()
+        }
+        Ok((own, sent))
     }
 
     /// Returns this rank's elements of a range of the whole array, where they lie.

@@ -8,15 +8,16 @@ use gpu_reduce_kernels::plan::assert_block;
 use rayon::prelude::*;
 use std::fmt;
 
-/// A reduction on the CPU of items that come piece by piece, such as those of a file that does not fit in memory.
+/// A reduction on the CPU of items that come piece by piece, such as those of a file that does not fit in
+/// memory.
 ///
-/// It keeps a row of accumulators, and no items. The result's bits do not depend on how the items are cut into pieces. If
-/// the number of items is given beforehand, they are those of [`reduce`](crate::Reduce::reduce) with all items in one
-/// slice. Otherwise chunks of a fixed number of rows are folded as those of a [`Plan`], and their partial results are
-/// merged pairwise.
+/// It keeps a row of accumulators, and no items. The result's bits do not depend on how the items are cut
+/// into pieces. If the number of items is given beforehand, they are those of
+/// [`reduce`](crate::Reduce::reduce) with all items in one slice. Otherwise chunks of a fixed number of rows
+/// are folded as those of a [`Plan`], and their partial results are merged pairwise.
 ///
-/// The operators of a tuple have to fold the same number of items side by side, as `(Sum, Min, Max)` do; others do not
-/// compile.
+/// The operators of a tuple have to fold the same number of items side by side, as `(Sum, Min, Max)` do;
+/// others do not compile.
 ///
 /// ```
 /// use gpu_reduce::{Reduce, Reducer, Sum};
@@ -49,8 +50,8 @@ pub struct Reducer<O: Op<T>, T: Item, const BLOCK: u32> {
     tree: Pairwise<O::Accumulator>,
 }
 
-/// Rows of a chunk if the number of items is not known. The longest path of a sum of 2^40 `f32` with BLOCK 256 is then 160
-/// roundings.
+/// Rows of a chunk if the number of items is not known. The longest path of a sum of 2^40 `f32` with BLOCK
+/// 256 is then 160 roundings.
 const ROWS: u64 = 128;
 
 /// Pieces of at least this many bytes are folded by several threads.
@@ -153,8 +154,8 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Reducer<O, T, BLOCK> {
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyInput`] if there are no items and the operator has no value for none; [`Error::Incomplete`] if there
-    /// have been fewer items than the number given.
+    /// [`Error::EmptyInput`] if there are no items and the operator has no value for none;
+    /// [`Error::Incomplete`] if there have been fewer items than the number given.
     pub fn finish(&self) -> Result<O::Output, Error> {
         let Self { op, count, .. } = *self;
         if let Some(len) = self.len.filter(|&len| count < len) {

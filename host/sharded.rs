@@ -1,19 +1,18 @@
-//! Data on several GPUs. Each GPU folds the chunks that lie on it; the result has the bits of the same data on one GPU.
+//! Data on several GPUs. Each GPU folds the chunks that lie on it; the result has the bits of the same data
+//! on one GPU.
 
 use crate::call::Types;
 use crate::cpu::Source;
-use crate::cuda::{
-    self, FIRST_BYTES, GpuShard, GpuStream, Launched, ShardsCall, SlotsOfChunks, enqueue_shards,
-    launch_shards,
-};
+use crate::cuda::{Gpu, GpuStream, Launched, enqueue_shards, launch_shards};
 use crate::data::{Data, PlaceOf, Shard, gpu_of};
 use crate::pending::Pending;
-use crate::place::Place::{Cpu, Gpu};
+use crate::place::Place::{Cpu, Gpu as OnGpu};
 use crate::shares::Shares;
 use crate::{Buffer, Device, Error, Item, Op, Plan, Reduce, Stream, parts, threads};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::width;
 use rayon::prelude::*;
+use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -37,11 +36,12 @@ pub struct Devices(Vec<Device>);
 
 /// Data in shards, which reduce as one array.
 ///
-/// A shard is a [`Buffer`] or a [`View`] on one device. Shards may have any lengths, and several may lie on one device. To
-/// reduce pairs, use `(&a, &b)` of data that are cut at the same places, or shards that are pairs.
+/// A shard is a [`Buffer`] or a [`View`](crate::View) on one device. Shards may have any lengths, and several
+/// may lie on one device. To reduce pairs, use `(&a, &b)` of data that are cut at the same places, or shards
+/// that are pairs.
 ///
-/// Each GPU folds the [chunks](Plan) that lie on it. If a chunk lies on several GPUs, they copy it to the one with most of
-/// it.
+/// Each GPU folds the [chunks](Plan) that lie on it. If a chunk lies on several GPUs, they copy it to the one
+/// with most of it.
 ///
 /// ```
 /// use gpu_reduce::{Device, Reduce, Sharded, Sum};
@@ -65,7 +65,8 @@ impl Devices {
     ///
     /// # Errors
     ///
-    /// [`Error::NotDistinct`] if there are no devices, if one is there twice, or if the CPU is not the only one.
+    /// [`Error::NotDistinct`] if there are no devices, if one is there twice, or if the CPU is not the only
+    /// one.
     pub fn new(devices: impl IntoIterator<Item = Device>) -> Result<Self, Error> {
         let devices: Vec<_> = devices.into_iter().collect();
         let wrong = devices.iter().enumerate().find(|&(index, device)| {
@@ -99,7 +100,8 @@ impl Devices {
     ///
     /// [`Error::OutOfMemory`], [`Error::Driver`].
     pub fn upload<T: Item>(&self, data: &[T]) -> Result<Sharded<Buffer<T>>, Error> {
-        /// Long shards have a multiple of this number of elements: in most plans, a chunk then ends where they do.
+        /// Long shards have a multiple of this number of elements: in most plans, a chunk then ends where
+        /// they do.
         const MULTIPLE: usize = 1 << 16;
         let len = data.len().div_ceil(self.0.len());
         let len = if len < MULTIPLE { len } else { len.next_multiple_of(MULTIPLE) };
@@ -218,10 +220,43 @@ where
 /// Returns the names of the shards' devices.
 fn names<'a, D: Data<'a>>(shards: &[D]) -> String {
     let name = |shard: &D| match shard.place() {
-        Ok(place) => Device(gpu_of(&place).map_or(Cpu(()), Gpu)).to_string(),
+        Ok(place) => Device(gpu_of(&place).map_or(Cpu(()), OnGpu)).to_string(),
         Err(error) => error.to_string(),
     };
     shards.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+/// Bytes from one array's first item on the host to the next one's: items have an alignment of up to 64.
+pub const FIRST_BYTES: usize = 64;
+
+/// The items of an array that lie on one GPU.
+pub struct GpuShard {
+    pub gpu: &'static Gpu,
+    pub len: u64,
+    /// The address of each array's items (a pair has two arrays), and the size of an element.
+    pub arrays: Vec<(u64, usize)>,
+}
+
+/// A reduction of items on several GPUs, or of some chunks of them.
+pub struct ShardsCall<'a> {
+    pub of: &'static Types,
+    /// The shards, which have items, and where they begin: where a chunk does.
+    pub shards: &'a [GpuShard],
+    pub shares: &'a Shares,
+    /// The address and size of the whole's first item in each array, and its GPU, if it lies on one.
+    pub first: &'a [(u64, usize)],
+    pub first_gpu: Option<&'static Gpu>,
+    /// The plan of the whole.
+    pub plan: Plan,
+    pub block: u32,
+    pub op: *const c_void,
+}
+
+/// The words of slots that hold the partial results of some chunks.
+pub struct SlotsOfChunks<'a> {
+    /// The chunks, in the order of their slots.
+    pub chunks: &'a [Range<u32>],
+    pub words: &'a [u64],
 }
 
 /// Items on GPUs, in shards that are not empty.
@@ -246,7 +281,7 @@ impl<'a, D: Data<'a>> Located<'a, D> {
         let mut shards = Vec::with_capacity(parts.len());
         for part in &parts {
             let (gpu, pointers) = match part.place()? {
-                Gpu(place) => place,
+                OnGpu(place) => place,
                 Cpu(_) => return Err(Error::SeveralDevices { devices: names(&parts) }),
             };
             let mut arrays = Vec::new();
@@ -289,7 +324,7 @@ impl<'a, D: Data<'a>> Located<'a, D> {
     }
 
     /// Returns the GPU of the first items.
-    pub fn first_gpu(&self) -> &'static cuda::Gpu {
+    pub fn first_gpu(&self) -> &'static Gpu {
         self.shards[0].gpu
     }
 
@@ -334,7 +369,8 @@ impl<'a, D: Data<'a>> Located<'a, D> {
     ) -> Result<(Launched, SlotLayout), Error> {
         let call = self.call(op, block);
         let plan = call.plan;
-        // SAFETY: the items are borrowed until the work is done, or nobody asks for its result; the types are the call's.
+        // SAFETY: the items are borrowed until the work is done, or nobody asks for its result; the types are
+        // the call's.
         let (launched, chunks) = unsafe { launch_shards(streams, &call)? };
         Ok((launched, SlotLayout { plan, chunks }))
     }
@@ -349,7 +385,7 @@ impl<'a, D: Data<'a>> Located<'a, D> {
         op: &O,
         block: u32,
         streams: &[GpuStream],
-        on: &'static cuda::Gpu,
+        on: &'static Gpu,
         place: *mut O::Output,
     ) -> Result<(), Error> {
         // SAFETY: as the caller vouches; the types are the call's.
@@ -381,7 +417,8 @@ impl SlotLayout {
     }
 }
 
-/// Returns the result from the slots of all chunks, and from the words of the first item if the operator has fields.
+/// Returns the result from the slots of all chunks, and from the words of the first item if the operator has
+/// fields.
 fn finish<'a, O: Op<D::Item>, D: Data<'a>>(
     op: &O,
     plan: &Plan,

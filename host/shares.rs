@@ -1,7 +1,7 @@
 //! Which share of an array folds which chunk.
 //!
-//! An array may lie in shares, one after the other: on several GPUs, or on the ranks of a communicator. Everyone
-//! computes the same assignments from the lengths of the shares and the [`Plan`] of the whole.
+//! An array may lie in shares, one after the other: on several GPUs, or on the ranks of a communicator.
+//! Everyone computes the same assignments from the lengths of the shares and the [`Plan`] of the whole.
 
 use crate::Plan;
 use std::ops::Range;
@@ -43,7 +43,8 @@ impl Shares {
         self.bounds[self.bounds.len() - 1] - self.bounds[0]
     }
 
-    /// Returns the part of `items` on each share that has any, in order. Not all of `items` come before the first share.
+    /// Returns the part of `items` on each share that has any, in order. Not all of `items` come before the
+    /// first share.
     pub fn parts(&self, items: Range<u64>) -> impl DoubleEndedIterator<Item = (usize, Range<u64>)> {
         let first = self.bounds.partition_point(|&start| start <= items.start) - 1;
         let end = self.bounds.partition_point(|&start| start < items.end).min(self.bounds.len() - 1);
@@ -54,7 +55,8 @@ impl Shares {
         (first..end).map(part).filter(|(_, part)| !part.is_empty())
     }
 
-    /// Assigns all chunks that lie on the shares, in the order of the chunks. The shares have items, whole chunks of them.
+    /// Assigns all chunks that lie on the shares, in the order of the chunks. The shares have items, whole
+    /// chunks of them.
     ///
     /// A split chunk goes to the share with most of its items, the first one of several.
     #[cfg_attr(not(any(gpu, feature = "mpi")), allow(dead_code, reason = "for devices and ranks"))]

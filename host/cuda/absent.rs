@@ -1,9 +1,8 @@
 //! No GPU, in a build without: the types of `cuda`, of which there are no values, so that whoever has one need not ask.
 
 use crate::Error;
-use crate::Plan;
 use crate::call::{Call, ColumnsCall, RunsCall, SegmentsCall, ShapeCall, Types};
-use crate::shares::Shares;
+use crate::sharded::{GpuShard, ShardsCall, SlotsOfChunks};
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::segments::Segments;
 use std::convert::Infallible;
@@ -315,34 +314,6 @@ impl Launched {
         match self.0 {}
     }
 }
-
-/// The items of an array that lie on one GPU.
-pub struct GpuShard {
-    pub gpu: &'static Gpu,
-    pub len: u64,
-    pub arrays: Vec<(u64, usize)>,
-}
-
-/// A reduction of items on several GPUs.
-pub struct ShardsCall<'a> {
-    pub of: &'static Types,
-    pub shards: &'a [GpuShard],
-    pub shares: &'a Shares,
-    pub first: &'a [(u64, usize)],
-    pub first_gpu: Option<&'static Gpu>,
-    pub plan: Plan,
-    pub block: u32,
-    pub op: *const c_void,
-}
-
-/// The words of slots that hold the partial results of some chunks.
-pub struct SlotsOfChunks<'a> {
-    pub chunks: &'a [Range<u32>],
-    pub words: &'a [u64],
-}
-
-/// Bytes from one array's first item on the host to the next one's.
-pub const FIRST_BYTES: usize = 64;
 
 /// # Safety
 ///

@@ -1,17 +1,18 @@
 //! One reduction by several GPUs: each folds the chunks that lie on it.
 //!
-//! A chunk that lies on several GPUs is copied to the one with most of it. If the host waits for the result, the partial
-//! results go to the host. If the result stays on a device, they go there, by peer access or through the host; when all
-//! are there, a launch of one block without items merges them.
+//! A chunk that lies on several GPUs is copied to the one with most of it. If the host waits for the result,
+//! the partial results go to the host. If the result stays on a device, they go there, by peer access or
+//! through the host; when all are there, a launch of one block without items merges them.
 
 use super::driver::check_fork;
 use super::modules::{Compiled, Grid, no_kernel};
 use super::pending::Launched;
 use super::stream::{Area, GpuStream, Queue, Workspace, area_bytes, largest, words_of};
 use super::{Gpu, lock};
+use crate::Error;
 use crate::call::{SegmentsCall, ShapeCall, Types};
-use crate::shares::{Assignment, Shares};
-use crate::{Error, Plan};
+use crate::sharded::{FIRST_BYTES, GpuShard, ShardsCall, SlotsOfChunks};
+use crate::shares::Assignment;
 use cust::error::{CudaError, CudaResult};
 use cust::event::{Event, EventFlags};
 use cust::stream::StreamWaitEventFlags;
@@ -25,36 +26,6 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr::without_provenance_mut;
 use std::sync::atomic::AtomicU64;
-
-/// The items of an array that lie on one GPU.
-pub struct GpuShard {
-    pub gpu: &'static Gpu,
-    pub len: u64,
-    /// The address of each array's items (a pair has two arrays), and the size of an element.
-    pub arrays: Vec<(u64, usize)>,
-}
-
-/// A reduction of items on several GPUs, or of some chunks of them.
-pub struct ShardsCall<'a> {
-    pub of: &'static Types,
-    /// The shards, which have items, and where they begin: where a chunk does.
-    pub shards: &'a [GpuShard],
-    pub shares: &'a Shares,
-    /// The address and size of the whole's first item in each array, and its GPU, if it lies on one.
-    pub first: &'a [(u64, usize)],
-    pub first_gpu: Option<&'static Gpu>,
-    /// The plan of the whole.
-    pub plan: Plan,
-    pub block: u32,
-    pub op: *const c_void,
-}
-
-/// The words of slots that hold the partial results of some chunks.
-pub struct SlotsOfChunks<'a> {
-    /// The chunks, in the order of their slots.
-    pub chunks: &'a [Range<u32>],
-    pub words: &'a [u64],
-}
 
 /// Assignments that one GPU folds, by a launch for each; their slots follow one another.
 struct Batch {
@@ -73,9 +44,6 @@ impl Batch {
     }
 }
 
-/// Bytes from one array's first item on the host to the next one's: items have an alignment of up to 64.
-pub const FIRST_BYTES: usize = 64;
-
 impl ShardsCall<'_> {
     /// Assigns all chunks, split chunks first.
     fn assign(&self) -> Vec<Assignment> {
@@ -84,8 +52,9 @@ impl ShardsCall<'_> {
         assigned
     }
 
-    /// Returns what each GPU folds. If `split_apart`, split chunks are batches of their own: the host then need not wait
-    /// for them last, as one chunk takes one block longer than the other chunks take all blocks.
+    /// Returns what each GPU folds. If `split_apart`, split chunks are batches of their own: the host then
+    /// need not wait for them last, as one chunk takes one block longer than the other chunks take all
+    /// blocks.
     fn batches(&self, split_apart: bool) -> Vec<Batch> {
         let mut batches = Vec::<Batch>::new();
         for assigned in self.assign() {
@@ -138,8 +107,8 @@ impl ShardsCall<'_> {
 ///
 /// # Safety
 ///
-/// Both places have `bytes` bytes and stay until the stream has been waited for; nothing else uses them until then; the
-/// context is entered.
+/// Both places have `bytes` bytes and stay until the stream has been waited for; nothing else uses them until
+/// then; the context is entered.
 unsafe fn copy(queue: &Queue, to: u64, from: u64, bytes: usize) -> Result<(), CUresult> {
     if bytes == 0 {
         return Ok(());
@@ -168,8 +137,8 @@ impl Queue {
         Ok(area.as_device_ptr().as_raw())
     }
 
-    /// Returns the addresses of each array's assigned items, and of each array's first item of all. Items that the GPU
-    /// does not have are copied.
+    /// Returns the addresses of each array's assigned items, and of each array's first item of all. Items
+    /// that the GPU does not have are copied.
     ///
     /// # Safety
     ///
@@ -228,13 +197,14 @@ impl Queue {
         Ok((arrays, firsts))
     }
 
-    /// Enqueues a launch that folds assigned chunks, or without any, one that merges all partial results. Returns the
-    /// kernel.
+    /// Enqueues a launch that folds assigned chunks, or without any, one that merges all partial results.
+    /// Returns the kernel.
     ///
     /// # Safety
     ///
-    /// The items, the slots and the result's place stay until the stream has been waited for. The slots, which are those of
-    /// the launch's own chunks, are empty. Nothing else writes to any of these until then. The context is entered.
+    /// The items, the slots and the result's place stay until the stream has been waited for. The slots,
+    /// which are those of the launch's own chunks, are empty. Nothing else writes to any of these until then.
+    /// The context is entered.
     unsafe fn enqueue_chunks(
         &mut self,
         gpu: &Gpu,
@@ -258,7 +228,8 @@ impl Queue {
         };
         reduce::push_rest(&mut parameters, (&chunk, &before, &len, &slots), &result, &of_first, op);
         let grid = Grid { blocks, block, resident: block };
-        // SAFETY: as the caller vouches; the parameters are those of the kernel, which is one for the call's types.
+        // SAFETY: as the caller vouches; the parameters are those of the kernel, which is one for the call's
+        // types.
         let kernel = unsafe { gpu.launch_if_compiled(of.kernel, of.own, &self.stream, grid, &parameters) }?;
         kernel.ok_or_else(|| no_kernel((of.name)(), block))
     }
@@ -301,7 +272,8 @@ impl RunningBatch {
     fn wait(&mut self, of: &Types) -> Result<(), Error> {
         const LOOKS: u32 = 2000;
         let Self { batch, workspace, kernel, .. } = self;
-        // SAFETY: the memory has these words, aligned; until they are full, both sides only use atomic accesses.
+        // SAFETY: the memory has these words, aligned; until they are full, both sides only use atomic
+        // accesses.
         let slots = unsafe {
             let words = workspace.result.as_slice().as_ptr().cast::<AtomicU64>();
             std::slice::from_raw_parts(words, batch.chunk_count() * of.words)
@@ -329,12 +301,13 @@ impl RunningBatch {
 }
 
 impl Gpu {
-    /// Reduces items on several GPUs, one of which is this. Calls `finish` with the slots of all chunks, and with the words
-    /// of the first item if the operator looks at it.
+    /// Reduces items on several GPUs, one of which is this. Calls `finish` with the slots of all chunks, and
+    /// with the words of the first item if the operator looks at it.
     ///
     /// # Safety
     ///
-    /// The items do not change until the call returns. The call's types are those of its operator and the items.
+    /// The items do not change until the call returns. The call's types are those of its operator and the
+    /// items.
     pub unsafe fn reduce_shards(
         &self,
         call: &ShardsCall,
@@ -445,8 +418,8 @@ pub fn meet(streams: &[GpuStream]) -> Result<(), Error> {
 
 /// Launches a reduction of items on several GPUs, each on its stream.
 ///
-/// Each part of the launched work leaves the slots of the chunks that are returned for it. If the operator looks at the
-/// first item, one more part leaves that.
+/// Each part of the launched work leaves the slots of the chunks that are returned for it. If the operator
+/// looks at the first item, one more part leaves that.
 ///
 /// # Safety
 ///
@@ -483,12 +456,13 @@ pub unsafe fn launch_shards(
     Ok((Launched::of(launched), batches.iter().map(Batch::chunks).collect()))
 }
 
-/// Enqueues a reduction of items on several GPUs, each on its stream. The result goes to a place on one of them.
+/// Enqueues a reduction of items on several GPUs, each on its stream. The result goes to a place on one of
+/// them.
 ///
 /// # Safety
 ///
-/// The items and the result's place stay until the streams have been waited for, and nothing else writes to them until
-/// then. The call's types are those of its operator and the items.
+/// The items and the result's place stay until the streams have been waited for, and nothing else writes to
+/// them until then. The call's types are those of its operator and the items.
 pub unsafe fn enqueue_shards(
     streams: &[GpuStream],
     call: &ShardsCall,
@@ -511,7 +485,8 @@ pub unsafe fn enqueue_shards(
     meet(streams)?;
     let enqueued = call.assign().iter().try_for_each(|assigned| {
         let slots = slots.wrapping_add(assigned.chunks.start as usize * call.of.words);
-        // SAFETY: as the caller vouches; the slots stay until the stream has ended, and are empty when the work before is done.
+        // SAFETY: as the caller vouches; the slots stay until the stream has ended, and are empty when the
+        // work before is done.
         let enqueue = |gpu: &'static Gpu, queue: &mut Queue| unsafe {
             queue.enqueue_chunks(gpu, call, Some(assigned), slots, Target::none()).map(drop)
         };
@@ -534,11 +509,13 @@ pub unsafe fn enqueue_shards(
     })
 }
 
-/// Launches the reduction of each column of items on several GPUs: on one GPU, from a copy. It has no error to report later.
+/// Launches the reduction of each column of items on several GPUs: on one GPU, from a copy. It has no error
+/// to report later.
 ///
 /// # Safety
 ///
-/// As for [`Gpu::reduce_shards`], until the launched work has been waited for; there is a place on that GPU for each result.
+/// As for [`Gpu::reduce_shards`], until the launched work has been waited for; there is a place on that GPU
+/// for each result.
 pub unsafe fn launch_columns_of_shards(
     streams: &[GpuStream],
     shards: &[GpuShard],
@@ -624,7 +601,8 @@ impl Queue {
 }
 
 impl GpuStream {
-    /// Enqueues a reduction of segments, and a copy of the results, which have `bytes` bytes, to another device.
+    /// Enqueues a reduction of segments, and a copy of the results, which have `bytes` bytes, to another
+    /// device.
     ///
     /// # Safety
     ///
@@ -663,7 +641,8 @@ impl Gpu {
         })
     }
 
-    /// Returns whether kernels of this GPU can access the library's memory on another. Enables peer access if possible.
+    /// Returns whether kernels of this GPU can access the library's memory on another. Enables peer access if
+    /// possible.
     fn reaches(&self, other: &Self) -> Result<bool, Error> {
         if self == other {
             return Ok(true);

@@ -50,8 +50,8 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
     /// # Errors
     ///
     /// [`Error::BadPartial`] if the bytes do not have this form, were cut off, or changed on their way;
-    /// [`Error::OtherReduction`] if they are of another operator or other parameters, another element type, another
-    /// BLOCK or another plan.
+    /// [`Error::OtherReduction`] if they are of another operator or other parameters, another element type,
+    /// another BLOCK or another plan.
     pub fn from_bytes(op: O, bytes: &[u8]) -> Result<Self, Error> {
         let mut rest = Rest(checked_content(bytes)?);
         same("operator", &rest.text()?, &name(&op))?;

@@ -14,7 +14,8 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Serialize for Partial<O, T, BLOCK> {
     }
 }
 
-/// Reads the bytes by [`from_bytes`](Partial::from_bytes) with the operator's default; other parameters are an error.
+/// Reads the bytes by [`from_bytes`](Partial::from_bytes) with the operator's default; other parameters are
+/// an error.
 impl<'de, O: Op<T> + Default, T: Item, const BLOCK: u32> Deserialize<'de> for Partial<O, T, BLOCK> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_bytes(Bytes(PhantomData))

@@ -13,8 +13,9 @@ use mpi::traits::*;
 /// What all ranks have to agree on: what it is, and the value as text.
 pub type Terms = [(&'static str, String); 6];
 
-/// The message of a rank to all others: hashes of its terms, the number of its elements, whether it failed to read the
-/// first one, and the bytes of the first one. If these do not fit, only the first element of the whole array is sent.
+/// The message of a rank to all others: hashes of its terms, the number of its elements, whether it failed to
+/// read the first one, and the bytes of the first one. If these do not fit, only the first element of the
+/// whole array is sent.
 type Header = [u64; 16];
 
 /// Words of a header.
@@ -50,8 +51,8 @@ impl<C: Communicator + ?Sized> Ranks<'_, C> {
         Error::Rank { rank, reason: self.told(rank, own.map_or(String::new(), |error| error.to_string())) }
     }
 
-    /// Checks that all ranks agree on the terms. Returns the first rank with elements, the bytes of its first element, and
-    /// the number of each rank's elements; `None` if no rank has any.
+    /// Checks that all ranks agree on the terms. Returns the first rank with elements, the bytes of its first
+    /// element, and the number of each rank's elements; `None` if no rank has any.
     #[expect(clippy::type_complexity, reason = "three things, once")]
     pub fn agree(
         &self,
@@ -121,7 +122,8 @@ impl<C: Communicator + ?Sized> Ranks<'_, C> {
         });
     }
 
-    /// Gathers the bytes of all ranks, `counts` of each, in the order of the ranks. A rank that failed says why.
+    /// Gathers the bytes of all ranks, `counts` of each, in the order of the ranks. A rank that failed says
+    /// why.
     pub fn gather(&self, counts: &[usize], own: &[u8], failed: Option<String>) -> Result<Vec<u8>, Error> {
         // The first byte says whether the rank failed.
         let mut sent = vec![u8::from(failed.is_some())];
