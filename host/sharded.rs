@@ -252,10 +252,12 @@ pub struct ShardsCall<'a> {
     pub op: *const c_void,
 }
 
+/// Chunks in the order of their slots.
+pub type SlotOrder = Vec<Range<u32>>;
+
 /// The words of slots that hold the partial results of some chunks.
 pub struct SlotsOfChunks<'a> {
-    /// The chunks, in the order of their slots.
-    pub chunks: &'a [Range<u32>],
+    pub chunks: &'a SlotOrder,
     pub words: &'a [u64],
 }
 
@@ -263,7 +265,8 @@ pub struct SlotsOfChunks<'a> {
 pub(crate) struct Located<'a, D> {
     shards: Vec<GpuShard>,
     shares: Shares,
-    data: PhantomData<(&'a (), fn() -> D)>,
+    lifetime: PhantomData<&'a ()>,
+    data: PhantomData<fn() -> D>,
 }
 
 impl<'a, D: Data<'a>> Located<'a, D> {
@@ -293,7 +296,7 @@ impl<'a, D: Data<'a>> Located<'a, D> {
 
     fn new(shards: Vec<GpuShard>) -> Self {
         let shares = Shares::new(0, shards.iter().map(|shard| shard.len));
-        Self { shards, shares, data: PhantomData }
+        Self { shards, shares, lifetime: PhantomData, data: PhantomData }
     }
 
     /// Returns the items of a range.
@@ -396,8 +399,8 @@ impl<'a, D: Data<'a>> Located<'a, D> {
 /// Which chunks have their slots in the words of which part of launched work.
 pub(crate) struct SlotLayout {
     plan: Plan,
-    /// The chunks of each part, in the order of their slots.
-    chunks: Vec<Vec<Range<u32>>>,
+    /// The chunks of each part.
+    chunks: Vec<SlotOrder>,
 }
 
 impl SlotLayout {

@@ -2,13 +2,12 @@
 
 use crate::Error;
 use crate::call::{Call, ColumnsCall, RunsCall, SegmentsCall, ShapeCall, Types};
-use crate::sharded::{GpuShard, ShardsCall, SlotsOfChunks};
+use crate::sharded::{GpuShard, ShardsCall, SlotOrder, SlotsOfChunks};
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::segments::Segments;
 use std::convert::Infallible;
 use std::ffi::c_void;
 use std::fmt;
-use std::ops::Range;
 
 /// A GPU that was opened: there is none.
 #[derive(Debug, PartialEq)]
@@ -354,10 +353,7 @@ pub fn stream_of<'s>(_: &'s [GpuStream], gpu: &Gpu) -> Result<&'s GpuStream, Err
 /// # Safety
 ///
 /// Nothing: there are no streams.
-pub unsafe fn launch_shards(
-    _: &[GpuStream],
-    _: &ShardsCall,
-) -> Result<(Launched, Vec<Vec<Range<u32>>>), Error> {
+pub unsafe fn launch_shards(_: &[GpuStream], _: &ShardsCall) -> Result<(Launched, Vec<SlotOrder>), Error> {
     Err(Error::NoCuda)
 }
 

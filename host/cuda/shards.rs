@@ -11,7 +11,7 @@ use super::stream::{Area, GpuStream, Queue, Workspace, area_bytes, largest, word
 use super::{Gpu, lock};
 use crate::Error;
 use crate::call::{SegmentsCall, ShapeCall, Types};
-use crate::sharded::{FIRST_BYTES, GpuShard, ShardsCall, SlotsOfChunks};
+use crate::sharded::{FIRST_BYTES, GpuShard, ShardsCall, SlotOrder, SlotsOfChunks};
 use crate::shares::Assignment;
 use cust::error::{CudaError, CudaResult};
 use cust::event::{Event, EventFlags};
@@ -23,7 +23,6 @@ use gpu_reduce_kernels::reduce::{self, Target};
 use gpu_reduce_kernels::segments::Cut;
 use gpu_reduce_kernels::slot;
 use std::ffi::c_void;
-use std::ops::Range;
 use std::ptr::without_provenance_mut;
 use std::sync::atomic::AtomicU64;
 
@@ -34,8 +33,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// Returns all chunks, in the order of their slots.
-    fn chunks(&self) -> Vec<Range<u32>> {
+    fn chunks(&self) -> SlotOrder {
         self.assigned.iter().map(|assigned| assigned.chunks.clone()).collect()
     }
 
@@ -427,7 +425,7 @@ pub fn meet(streams: &[GpuStream]) -> Result<(), Error> {
 pub unsafe fn launch_shards(
     streams: &[GpuStream],
     call: &ShardsCall,
-) -> Result<(Launched, Vec<Vec<Range<u32>>>), Error> {
+) -> Result<(Launched, Vec<SlotOrder>), Error> {
     let batches = call.batches(false);
     call.shards.iter().try_for_each(|shard| stream_of(streams, shard.gpu).map(drop))?;
     let _turn = streams.first().map(GpuStream::turn).transpose()?;
