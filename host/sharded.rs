@@ -240,13 +240,15 @@ pub struct GpuShard {
 /// A reduction of items on several GPUs, or of some chunks of them.
 pub struct ShardsCall<'a> {
     pub of: &'static Types,
-    /// The shards, which have items, and where they begin: where a chunk does.
+    /// The shards, none of which is empty.
     pub shards: &'a [GpuShard],
+    /// Where the shards lie in the whole array. The first begins where a chunk does.
     pub shares: &'a Shares,
-    /// The address and size of the whole's first item in each array, and its GPU, if it lies on one.
+    /// The address and the size of the first item of the whole array, in each array of a pair.
     pub first: &'a [(u64, usize)],
+    /// The GPU of the first item, if it lies on one.
     pub first_gpu: Option<&'static Gpu>,
-    /// The plan of the whole.
+    /// The plan of the whole array.
     pub plan: Plan,
     pub block: u32,
     pub op: *const c_void,
