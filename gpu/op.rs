@@ -224,6 +224,8 @@ use crate::reduce::{self, Arguments};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::slot;
 use crate::stage::chunk;
+#[cfg(not(target_arch = "nvptx64"))]
+use ::std::vec::Vec;
 use core::fmt::Debug;
 use core::marker::PhantomData;
 
@@ -456,6 +458,13 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
         reducer.reduce(self)
     }
 
+    /// Folds chunks by this operator. Several operators without a kernel of their own fold by each part.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[doc(hidden)]
+    fn fold_by_parts<F: Folder<I>>(&self, folder: &F) -> Result<Vec<Self::Accumulator>, F::Error> {
+        folder.fold(self)
+    }
+
     /// Combines two accumulators.
     fn combine(&self, a: Self::Accumulator, b: Self::Accumulator) -> Self::Accumulator;
 
@@ -510,6 +519,28 @@ pub trait Reducer<I: Copy + 'static> {
         a: Self::Outcome<A>,
         map: fn(A) -> B,
     ) -> Self::Outcome<B>;
+}
+
+/// A way to fold chunks into partial results, whatever the operator: [`Op::fold_by_parts`] calls it.
+#[cfg(not(target_arch = "nvptx64"))]
+#[doc(hidden)]
+pub trait Folder<I: Copy + 'static> {
+    /// The error of a fold.
+    type Error;
+
+    /// Whether it can fold by the operator where the items lie: on a GPU, whether there is a kernel for it.
+    ///
+    /// # Errors
+    ///
+    /// Those of finding the kernel.
+    fn has<O: Op<I>>(&self) -> Result<bool, Self::Error>;
+
+    /// Returns the partial result of each chunk.
+    ///
+    /// # Errors
+    ///
+    /// Those of the fold.
+    fn fold<O: Op<I>>(&self, op: &O) -> Result<Vec<O::Accumulator>, Self::Error>;
 }
 
 /// Returns WIDTH, the number of items that a thread folds side by side, a power of two.

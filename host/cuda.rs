@@ -29,8 +29,7 @@ mod stream;
 pub use memory::{Memory, Pinned};
 pub use pending::Launched;
 pub use shards::{
-    FIRST_BYTES, Group, Shard, ShardsCall, Slots, enqueue_columns_of_shards, enqueue_shards,
-    launch_columns_of_shards, launch_shards, meet, parts, slots_of, stream_of,
+    enqueue_columns_of_shards, enqueue_shards, launch_columns_of_shards, launch_shards, meet, stream_of,
 };
 pub use stream::GpuStream;
 

@@ -47,7 +47,7 @@ pub trait Data<'a>: Clone + sealed::Sealed {
 
     /// The items' slices or pointers, if they are on one device.
     #[doc(hidden)]
-    fn place(&self) -> Result<Located<'a, Self>, Error>;
+    fn place(&self) -> Result<PlaceOf<'a, Self>, Error>;
 }
 
 /// Input on one device.
@@ -79,8 +79,8 @@ impl<A: sealed::Sealed, B: sealed::Sealed> sealed::Sealed for (A, B) {}
 
 impl<V> sealed::Sealed for Shards<V> {}
 
-/// Slices on the CPU, or pointers on a GPU.
-pub type Located<'a, D> = Place<<D as Data<'a>>::Slices, (&'static Gpu, <D as Data<'a>>::Pointers)>;
+/// Where data are: slices on the CPU, or pointers on a GPU.
+pub type PlaceOf<'a, D> = Place<<D as Data<'a>>::Slices, (&'static Gpu, <D as Data<'a>>::Pointers)>;
 
 impl<'a, T: Item> Data<'a> for View<'a, T> {
     type Item = T;
@@ -97,7 +97,7 @@ impl<'a, T: Item> Data<'a> for View<'a, T> {
         View::len(*self)
     }
 
-    fn place(&self) -> Result<Located<'a, Self>, Error> {
+    fn place(&self) -> Result<PlaceOf<'a, Self>, Error> {
         Ok(match self.0 {
             Cpu(data) => Cpu(data),
             OnGpu(part) => OnGpu((part.gpu, part.pointer())),
@@ -126,7 +126,7 @@ impl<'a, A: Data<'a>, B: Data<'a>> Data<'a> for (A, B) {
         self.0.len()
     }
 
-    fn place(&self) -> Result<Located<'a, Self>, Error> {
+    fn place(&self) -> Result<PlaceOf<'a, Self>, Error> {
         let (first, second) = (self.0.len(), self.1.len());
         if first != second {
             return Err(Error::LengthMismatch { first, second });

@@ -100,6 +100,7 @@ mod merge;
 mod operators;
 #[cfg(target_endian = "little")]
 mod partial;
+mod parts;
 mod pending;
 mod pinned;
 mod place;
@@ -113,6 +114,7 @@ mod reshape;
 mod runs;
 mod segments;
 mod sharded;
+mod shares;
 mod stream;
 mod threads;
 

@@ -4,9 +4,13 @@ use super::{Max, Mean, Min, Std, Sum, Var};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::{self, Source};
 use crate::kernels::Kernels;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::op::Folder;
 use crate::op::{Op, Reducer, Room};
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
+#[cfg(not(target_arch = "nvptx64"))]
+use std::vec::Vec;
 
 /// Two operators in one pass, or their two results.
 ///
@@ -103,6 +107,16 @@ impl<I: Copy + 'static, A: Op<I>, B: Op<I>> Op<I> for Both<A, B> {
         }
     }
 
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn fold_by_parts<F: Folder<I>>(&self, folder: &F) -> Result<Vec<Self::Accumulator>, F::Error> {
+        let Self(a, b) = *self;
+        if folder.has::<Self>()? {
+            return folder.fold(self);
+        }
+        let (of_a, of_b) = (a.fold_by_parts(folder)?, b.fold_by_parts(folder)?);
+        Ok(of_a.into_iter().zip(of_b).map(|(of_a, of_b)| Both(of_a, of_b)).collect())
+    }
+
     #[inline(always)]
     fn combine(&self, a: Self::Accumulator, b: Self::Accumulator) -> Self::Accumulator {
         let (Self(op, other), Both(a, of_a), Both(b, of_b)) = (*self, a, b);
@@ -173,6 +187,13 @@ macro_rules! tuples {
                 let ($($op),+) = *self;
                 let outcome = nested!(value $($op)+).by_parts(reducer)?;
                 Ok(R::map(outcome, |nested!(value $($op)+)| ($($op),+)))
+            }
+
+            /// As the nested pairs fold: their accumulators are the same.
+            #[cfg(not(target_arch = "nvptx64"))]
+            fn fold_by_parts<R: Folder<I>>(&self, folder: &R) -> Result<Vec<Self::Accumulator>, R::Error> {
+                let ($($op),+) = *self;
+                nested!(value $($op)+).fold_by_parts(folder)
             }
 
             #[inline(always)]

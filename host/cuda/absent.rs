@@ -1,12 +1,12 @@
 //! A build without GPUs: the types of `cuda`, without values. Code that has one compiles, and never runs.
 
+use crate::Error;
 use crate::request::{Operation, Request, Shape, Types};
-use crate::{Error, Plan};
+use crate::sharded::{GpuShard, ShardsCall, SlotOrder, SlotsOfChunks};
 use gpu_reduce_kernels::columns::Columns;
 use std::convert::Infallible;
 use std::ffi::c_void;
 use std::fmt;
-use std::ops::Range;
 
 /// A GPU that was opened.
 #[derive(Debug, PartialEq)]
@@ -23,9 +23,6 @@ pub struct GpuStream(Infallible);
 
 /// Work that is enqueued.
 pub struct Launched(Infallible);
-
-/// Chunks that one GPU folds.
-pub struct Group(Infallible);
 
 /// Methods of types without values.
 macro_rules! absent {
@@ -78,9 +75,6 @@ absent! {
         fn wait(&self) -> Result<(), Error>;
         fn words(&self) -> &[u64];
     }
-    Group {
-        fn chunks_of_jobs(&self) -> Vec<(u32, usize)>;
-    }
 }
 
 absent! { unsafe
@@ -88,7 +82,7 @@ absent! { unsafe
         fn read(&self, u64, &mut [u8]) -> Result<(), Error>;
         fn write(&self, u64, &[u8]) -> Result<(), Error>;
         fn run(&self, &Request, &mut [u8]) -> Result<u64, Error>;
-        fn reduce_shards(&self, &ShardsCall, &mut dyn FnMut(&[Slots], &[u64])) -> Result<(), Error>;
+        fn reduce_shards(&self, &ShardsCall, &mut dyn FnMut(&[SlotsOfChunks], &[u64])) -> Result<(), Error>;
         fn copy(&self, u64, u64, usize) -> Result<(), Error>;
     }
     GpuStream {
@@ -174,40 +168,12 @@ impl Launched {
     }
 }
 
-/// Items on one GPU: part of those that reduce together.
-pub struct Shard {
-    pub gpu: &'static Gpu,
-    pub len: u64,
-    pub arrays: Vec<(u64, usize)>,
-}
-
-/// A reduction of items on several GPUs.
-pub struct ShardsCall<'a> {
-    pub of: &'static Types,
-    pub shards: &'a [Shard],
-    pub start: u64,
-    pub first: &'a [(u64, usize)],
-    pub first_gpu: Option<&'static Gpu>,
-    pub plan: Plan,
-    pub block: u32,
-    pub op: *const c_void,
-}
-
-/// What chunks came to.
-pub struct Slots<'a> {
-    pub before: u32,
-    pub words: &'a [u64],
-}
-
-/// Bytes from one array's first item on the host to the next one's.
-pub const FIRST_BYTES: usize = 64;
-
 /// # Safety
 ///
 /// It is never called.
 pub unsafe fn launch_columns_of_shards(
     _: &[GpuStream],
-    _: &[Shard],
+    _: &[GpuShard],
     gpu: &'static Gpu,
     _: Operation,
     _: Columns,
@@ -221,7 +187,7 @@ pub unsafe fn launch_columns_of_shards(
 /// It is never called.
 pub unsafe fn enqueue_columns_of_shards(
     _: &[GpuStream],
-    _: &[Shard],
+    _: &[GpuShard],
     gpu: &'static Gpu,
     _: Operation,
     _: Columns,
@@ -238,18 +204,10 @@ pub fn stream_of<'s>(_: &'s [GpuStream], gpu: &Gpu) -> Result<&'s GpuStream, Err
     match gpu.0 {}
 }
 
-pub fn slots_of<'a>(_: &[(u32, usize)], _: &'a [u64], _: usize) -> Vec<Slots<'a>> {
-    Vec::new()
-}
-
-pub fn parts(_: &[Shard], _: &Range<u64>) -> Vec<(usize, Range<u64>)> {
-    Vec::new()
-}
-
 /// # Safety
 ///
 /// Nothing: there are no streams.
-pub unsafe fn launch_shards(_: &[GpuStream], _: &ShardsCall) -> Result<(Launched, Vec<Group>), Error> {
+pub unsafe fn launch_shards(_: &[GpuStream], _: &ShardsCall) -> Result<(Launched, Vec<SlotOrder>), Error> {
     Err(Error::NoCuda)
 }
 

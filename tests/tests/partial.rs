@@ -126,7 +126,70 @@ fn parts_on_devices() {
     }
 }
 
-/// A program's own element that is not a number, and its own operator with parameters.
+/// Checks a part of elements on the emulator by several operators: its bits, and that no element is copied to the CPU.
+fn check_on_emulator<O: Op<f32>>(op: O) {
+    let Ok(device) = Device::emulator() else { return eprintln!("skipped: no emulator") };
+    let data = samples(20_000, f32::any);
+    let range = Partial::<O, f32, 64>::plan(20_000).part(1, 2);
+    let elements = &data[range.start as usize..range.end as usize];
+    let buffer = device.upload(elements).unwrap();
+    let part = || Partial::<_, _, 64>::new(op, 20_000, data[0]);
+    let mut expected = part();
+    expected.add(range.start, elements).unwrap();
+    gpu_reduce::emulator::take_calls();
+    let mut got = part();
+    got.add(range.start, &buffer).unwrap();
+    let calls = gpu_reduce::emulator::take_calls();
+    assert!(calls.contains_key("cuLaunchKernel"), "{calls:?}");
+    assert!(!calls.keys().any(|call| call.starts_with("cuMemcpy")), "{calls:?}");
+    assert_eq!(got.to_bytes(), expected.to_bytes());
+}
+
+#[test]
+fn several_operators_fold_on_the_device() {
+    // There are kernels for all of them; for the last three; for each alone.
+    check_on_emulator((Sum, Min, Max));
+    check_on_emulator((Max, Sum, Min, Max));
+    check_on_emulator((Max, Min, ArgMax));
+}
+
+/// An operator without kernels, and one with: the elements are copied for the former.
+#[test]
+fn elements_are_copied_for_an_operator_without_kernels() {
+    let data = samples(20_000, f32::any);
+    for device in devices() {
+        let x = device.upload(&data).unwrap();
+        let mut part = Partial::<_, _, 64>::new((Sum, Positive), 20_000, data[0]);
+        part.add(0, &x).unwrap();
+        assert_eq!(part.finish(), data.by((Sum, Positive)).block::<64>().run(), "{device}");
+    }
+}
+
+/// Counts positive elements.
+#[derive(Clone, Copy)]
+struct Positive;
+
+impl Op<f32> for Positive {
+    const NAME: &'static str = "positive";
+    type Accumulator = u64;
+    type Output = u64;
+    const EXACT: bool = true;
+
+    fn identity(&self) -> u64 {
+        0
+    }
+    fn lift(&self, element: f32, _: u64) -> u64 {
+        u64::from(element > 0.0)
+    }
+    fn combine(&self, a: u64, b: u64) -> u64 {
+        a + b
+    }
+    fn finish(&self, all: u64, _: u64) -> Option<u64> {
+        Some(all)
+    }
+}
+
+/// What a program writes itself: elements that are no numbers, and an operator that carries something.
 #[derive(Clone, Copy, PartialEq, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Point {
