@@ -1,16 +1,26 @@
-//! Times reductions of data on a GPU, a JSON line a case, in the same form as the peers' programs:
+//! Times reductions of data on a GPU; prints a JSON line per case, in the same form as the peers' programs:
 //!
 //! ```text
 //! cargo bench --bench device -- CASES.txt [--block BLOCK] [--data KIND]
 //! ```
 //!
-//! Each line of the file is `OP DTYPE N`, or `segOP DTYPE N SEGMENT` of segments of that length by `u64` offsets, `rowOP` of rows of it, `colOP` of so
-//! many columns, `bykey` of the sums by runs of so many `i32` keys, which are found in the same time, and `segpow` of the sums of segments whose
-//! lengths follow a power law (as the peers' program has them); operators and types that there are not are named on stderr. The first line printed is
-//! the peak of the memory, by the driver's figures. Times are those of the launches alone: a CUDA graph of back-to-back
-//! reductions, captured from `Reduce::enqueue`, its inputs rotated over buffers that together exceed four times the L2 cache
-//! (one buffer where the input is under 16 MiB: then it is hot in L2), 3 replays to warm up, the median of 15.
-//! `examples/speed.rs` makes a table and a chart of what this and others print.
+//! Each line of the file is one of these:
+//!
+//! - `OP DTYPE N`: a reduction of all elements;
+//! - `segOP DTYPE N SEGMENT`: segments of this length, by `u64` offsets;
+//! - `rowOP DTYPE N SEGMENT`: rows of this length;
+//! - `colOP DTYPE N SEGMENT`: this number of columns;
+//! - `bykey DTYPE N SEGMENT`: sums by runs of this number of equal `i32` keys; finding the runs is part of
+//!   the time;
+//! - `segpow DTYPE N SEGMENT`: sums of segments whose lengths follow a power law, as in the peers' program.
+//!
+//! Unknown operators and types are named on stderr. The first line printed is the memory's peak bandwidth,
+//! from the driver's figures.
+//!
+//! Times are those of the launches only: a CUDA graph of back-to-back reductions, captured from
+//! `Reduce::enqueue`. Inputs rotate over buffers that together exceed four times the L2 cache; an input under
+//! 16 MiB has one buffer, which stays in L2. Each time is the median of 15 replays after 3 to warm up.
+//! `examples/speed.rs` makes a table and a chart of the output of this and other programs.
 
 #[path = "common/kinds.rs"]
 mod kinds;
@@ -40,14 +50,14 @@ const HOT_BYTES: usize = 16 << 20;
 struct Arguments {
     /// Lines of OP DTYPE N [SEGMENT].
     cases: PathBuf,
-    /// Threads a block, instead of those of the one-line functions.
+    /// Threads per block; the default is that of the one-line functions.
     #[arg(long)]
     block: Option<u32>,
-    /// What floats are, named after their operator where it is not the default: `normal` deviates, `sorted` ones, `spread` over magnitudes of 2^±60, or `all`,
-    /// any bits of finite ones.
+    /// The kind of floats: `uniform`, `normal`, `sorted` normal ones, `spread` over magnitudes of 2^±60, or
+    /// `all` finite ones. Any but the default is appended to the operator's name in the output.
     #[arg(long, default_value = "uniform")]
     data: String,
-    /// What `cargo bench` passes.
+    /// Passed by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -62,7 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             return Ok(());
         }
     };
-    // For the events and the graphs, which are this program's own.
+    // The events and graphs of this program need a context.
     let _context = cust::context::Context::new(cust::device::Device::get_device(0)?)?;
     let stream = device.stream()?;
     if let Some(peak) = device.peak_bandwidth() {
@@ -79,7 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
         cases.push(Case { op, dtype, n: n.parse()?, segment, block: arguments.block, data: &arguments.data });
     }
-    // Type by type, so that data are filled in once for all cases of a type.
+    // Ordered by type, so that the data are uploaded once for all cases of a type.
     let mut dtypes: Vec<&str> = Vec::new();
     for case in &cases {
         if !dtypes.contains(&case.dtype) {
@@ -110,9 +120,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         };
     }
-    // Whether there is one.
+    // Expands to whether there is such an operator.
     macro_rules! for_op {
-        ({ $run:ident $input:ident $kind:ident $type:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+        (
+            { $run:ident $input:ident $kind:ident $type:ident }
+            $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*
+        ) => {
             match $run.case.kernel() {
                 $(stringify!($name) => {
                     for_op! { $kind $run $input $op $type }
@@ -137,11 +150,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Values of a type, from random bits.
+/// Random values of a type.
 trait Sample: Element {
     fn sample(bits: u64) -> Self;
 
-    /// One of the kind of this name, of the index.
+    /// The value of this index, of the kind of this name, if the type has it.
     fn of_kind(_: &str, _: u64) -> Option<Self> {
         None
     }
@@ -187,7 +200,7 @@ floats! {
     f64: |bits| (bits >> 11) as f64 / (1u64 << 53) as f64 - 0.5, |kind, sample| sample;
 }
 
-/// A place for results of each type that there are of.
+/// A buffer for one result of each type.
 struct Results<'a>(&'a Device, HashMap<TypeId, Box<dyn Any>>);
 
 impl Results<'_> {
@@ -209,7 +222,7 @@ struct Case<'a> {
     data: &'a str,
 }
 
-/// How an input is cut up.
+/// The division of an input.
 enum Shape {
     All,
     Rows(usize),
@@ -219,7 +232,8 @@ enum Shape {
 }
 
 impl Case<'_> {
-    /// The plain sum has the same bits on every device, so it stands against CUB's mode that promises this.
+    /// The library's operator. A plain sum has the same bits on every device, so it is compared with CUB's
+    /// mode that promises this.
     fn kernel(&self) -> &str {
         match self.op {
             "sum_gpu_to_gpu" | "segpow" | "bykey" => "sum",
@@ -240,7 +254,7 @@ impl Case<'_> {
         }
         if self.op == "bykey" {
             let keys: Vec<i32> = (0..self.n).map(|index| (index / segment) as i32).collect();
-            let runs = Runs::with_room(device, self.n, self.n.div_ceil(segment))?;
+            let runs = Runs::with_capacity(device, self.n, self.n.div_ceil(segment))?;
             return Ok(Shape::Keys(device.upload(&keys)?, Box::new(RefCell::new(runs))));
         }
         let mut offsets = vec![0u64];
@@ -262,7 +276,7 @@ impl Case<'_> {
         Ok(Shape::Segments(device.upload(&offsets)?))
     }
 
-    /// Elements of an input: of two arrays those of the second lie behind those of the first, at a boundary.
+    /// The number of elements in an input. The second of two arrays follows the first, at a boundary.
     fn items(&self) -> usize {
         macro_rules! is_pair {
             ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
@@ -272,14 +286,14 @@ impl Case<'_> {
         if for_each_pair_operator! { is_pair! {} } { self.n.next_multiple_of(64) + self.n } else { self.n }
     }
 
-    /// Inputs in turns, one after the other in memory.
+    /// The number of input buffers to rotate over, adjacent in memory.
     fn buffers<T>(&self) -> usize {
         let bytes = self.n * size_of::<T>();
         if bytes < HOT_BYTES { 1 } else { (ROTATE_BYTES / bytes).clamp(1, 16) }
     }
 }
 
-/// As in the peers' program.
+/// The hash of the peers' program.
 fn hash32(index: u32) -> u32 {
     let mut hash = index.wrapping_mul(2654435761);
     hash = (hash ^ hash >> 15).wrapping_mul(2246822519);
@@ -287,7 +301,7 @@ fn hash32(index: u32) -> u32 {
     hash ^ hash >> 16
 }
 
-/// A case, and what it runs with.
+/// A case, and what it needs to run.
 struct Run<'a, 'b> {
     case: &'a Case<'a>,
     stream: &'a Stream<'static>,
@@ -318,7 +332,7 @@ impl Run<'_, '_> {
         })
     }
 
-    /// Times the reduction of what `view` has from an element on.
+    /// Times the reduction of the data that `view` returns for a start index.
     fn time<O: Op<V::Item, Output: Item>, V: Reduce, T: Sample>(
         &mut self,
         op: O,
@@ -327,7 +341,7 @@ impl Run<'_, '_> {
         let &Case { op: name, n, block, .. } = self.case;
         let items = self.case.items();
         let bytes = n * size_of::<T>();
-        // Of many reductions, the one that documents use.
+        // For many results, the BLOCK that the documents use.
         let default = match self.case.segment {
             Some(_) => 256,
             None => default_block::<O, V::Item>(n as u64 * size_of::<T>() as u64),
@@ -357,23 +371,27 @@ impl Run<'_, '_> {
             macro_rules! for_block {
                 ({} $($block:literal)*) => {
                     match block {
-                        // SAFETY: the buffers outlive the graph, and only what is enqueued uses them.
+                        // SAFETY: the buffers outlive the graph, and only enqueued work uses them.
                         $($block => unsafe {
                             match &shape {
-                                Shape::All => x.enqueue_by::<O, $block>(op, self.stream, &mut *result)?,
+                                Shape::All => x.by(op).block::<$block>().run_into(self.stream, &mut *result)?,
                                 Shape::Rows(columns) => {
-                                    x.rows(*columns)?.enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
+                                    x.rows(*columns)?
+                                        .by(op).or(none).block::<$block>().run_into(self.stream, &mut *result)?
                                 }
                                 Shape::Columns(columns) => {
-                                    x.columns(*columns)?.enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
+                                    x.columns(*columns)?
+                                        .by(op).or(none).block::<$block>().run_into(self.stream, &mut *result)?
                                 }
                                 Shape::Keys(keys, runs) => {
-                                    runs.borrow_mut().enqueue(keys, self.stream)?;
+                                    runs.borrow_mut().find(keys, self.stream)?;
                                     let runs = runs.borrow();
-                                    x.segments(&*runs)?.enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
+                                    x.segments(&*runs)?
+                                        .by(op).or(none).block::<$block>().run_into(self.stream, &mut *result)?
                                 }
                                 Shape::Segments(offsets) => {
-                                    x.segments(offsets)?.enqueue_or::<O, $block>(op, none, self.stream, &mut *result)?
+                                    x.segments(offsets)?
+                                        .by(op).or(none).block::<$block>().run_into(self.stream, &mut *result)?
                                 }
                             }
                         },)*
@@ -384,7 +402,7 @@ impl Run<'_, '_> {
             for_each_block! { for_block! {} }
             Ok::<_, Box<dyn Error>>(())
         };
-        // Loads the kernel, which a capture cannot.
+        // Loads the kernel, which is not possible during a capture.
         enqueue(0)?;
         let us = median_us(raw, calls, enqueue)?;
         let gbps = (items * size_of::<T>()) as f64 / us / 1e3;
@@ -398,7 +416,7 @@ impl Run<'_, '_> {
     }
 }
 
-/// `n` samples of a kind on the device.
+/// Uploads `n` samples of a kind to the device.
 fn fill<T: Sample>(device: &Device, n: usize, kind: &str) -> Result<Buffer<T>, Box<dyn Error>> {
     if kind != "uniform" {
         let item = |index| T::of_kind(kind, index).ok_or_else(|| format!("no {} is {kind}", T::NAME));
@@ -419,12 +437,13 @@ fn fill<T: Sample>(device: &Device, n: usize, kind: &str) -> Result<Buffer<T>, B
             T::sample(state)
         })
         .collect();
-    // Not cleared and then written: clearing is a kernel on another stream, and where there are two, kernels take 0.2 µs longer.
+    // Uploaded at once, not cleared and then written: clearing is a kernel on another stream, and with a
+    // second stream kernels take 0.2 µs longer.
     let items: Vec<T> = piece.into_iter().cycle().take(n).collect();
     Ok(device.upload(&items)?)
 }
 
-/// The median time of a call, in microseconds, when `calls` of them run back to back in a graph.
+/// Returns the median time of a call in microseconds, with `calls` of them back to back in a graph.
 fn median_us(
     stream: CUstream,
     calls: usize,
@@ -433,7 +452,7 @@ fn median_us(
     let check = |status| if status == CUDA_SUCCESS { Ok(()) } else { Err(format!("{status:?}")) };
     let (mut graph, mut executable, mut events) = (null_mut(), null_mut(), [null_mut(); 2]);
     let mut times = Vec::new();
-    // SAFETY: the stream is live; what is made here is destroyed at the end, after its last use.
+    // SAFETY: the stream is live; what is created here is destroyed at the end, after its last use.
     unsafe {
         let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         check(sys::cuStreamSynchronize(stream))?;

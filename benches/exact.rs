@@ -1,14 +1,16 @@
-//! Times exact sums in host memory beside the plain sum and other crates' exact sums, a JSON line a case: `cargo bench --bench exact`.
+//! Times exact sums in host memory, the plain sum and other crates' exact sums; prints a JSON line per case.
+//!
+//! `cargo bench --bench exact`
 //!
 //! | impl | what runs |
 //! | --- | --- |
-//! | `plain-1-thread`, `plain` | [`Sum`], where rayon has one thread, and where it has all |
-//! | `exact-1-thread`, `exact` | [`ExactSum`] in the same way |
+//! | `plain-1-thread`, `plain` | [`Sum`], in a rayon pool of one thread, and of all |
+//! | `exact-1-thread`, `exact` | [`ExactSum`], likewise |
 //! | `xsum` | the crate `xsum`, [`xsum::XsumAuto`], one thread |
 //! | `accurate` | the crate `accurate`, `OnlineExactSum`, one thread |
 //!
-//! The inputs are `uniform` in ±1, `normal` deviates, `spread` over magnitudes of 2^±60, and `all`: any bits of a finite float. Medians of 15 after 2 to warm
-//! up. Compare `peers/fsum.py`.
+//! The inputs are `uniform` in ±1, `normal` deviates, `spread` over magnitudes of 2^±60, and `all`: any bits
+//! of a finite float. Times are medians of 15 runs after 2 to warm up. Compare `peers/fsum.py`.
 
 mod common;
 
@@ -20,7 +22,7 @@ use gpu_reduce::{Element, Error, ExactElement, ExactSum, Op, Reduce, Sum};
 use std::hint::black_box;
 use xsum::Xsum;
 
-/// Elements of the inputs: 10^7 are in memory.
+/// Lengths of the inputs; 10^7 elements do not fit in the caches.
 const LENGTHS: [usize; 4] = [100, 10_000, 1 << 20, 10_000_000];
 
 fn main() -> Result<(), Error> {

@@ -1,19 +1,20 @@
-//! Times reductions of data in host memory, a JSON line a case: `cargo bench --bench host`.
+//! Times reductions of data in host memory; prints a JSON line per case: `cargo bench --bench host`.
 //!
 //! | impl | what runs |
 //! | --- | --- |
 //! | `iter` | `x.iter().sum()`, one addition after another |
-//! | `registers` | a loop over 32 accumulators, which stay in registers; one thread |
+//! | `registers` | a loop over 32 accumulators in registers; one thread |
 //! | `rayon` | `x.par_iter().sum()` |
-//! | `lanes` | a loop over 64 lanes of accumulators, for AVX-512 where the processor has it; one thread |
-//! | `gpu_reduce-1-thread` | the CPU backend where rayon has one thread |
+//! | `lanes` | a loop over 64 lanes of accumulators, with AVX-512 if the processor has it; one thread |
+//! | `gpu_reduce-1-thread` | the CPU backend in a rayon pool of one thread |
 //! | `gpu_reduce-cpu` | the CPU backend, `x.reduce_on(&Device::cpu())` |
 //! | `gpu_reduce` | the one-line function |
 //! | `gpu_reduce-gpu` | `x.reduce_on(&gpu)` |
 //! | `gpu_reduce-upload` | `gpu.upload(&x)`, then the one-line function on the buffer |
 //!
-//! Medians of 15 after 2 to warm up; of short inputs, so many calls each time that they read as much as 2^20 elements.
-//! BLOCK is that of the one-line functions. The GPU, where there is one, is open from the start. Compare `peers/host.py`.
+//! Times are medians of 15 runs after 2 to warm up. A run of a short input has as many calls as read 2^20
+//! elements. BLOCK is that of the one-line functions. If there is a GPU, it is open from the start. Compare
+//! `peers/host.py`.
 
 mod common;
 
@@ -24,7 +25,7 @@ use gpu_reduce::{
 use rayon::prelude::*;
 use std::hint::black_box;
 
-/// Bytes of the longest inputs.
+/// The size of the longest inputs in bytes.
 const LONGEST: usize = 1 << 30;
 
 fn main() -> Result<(), Error> {
@@ -58,9 +59,9 @@ fn main() -> Result<(), Error> {
     types_on_one_thread::<f64>(|i| (i % 1000) as f64 * 1e-3 - 0.5)
 }
 
-/// Every operator on short inputs, which caches hold, and on one that they do not, beside a loop over 64 lanes. The values are
-/// near 1: products of others pass through subnormal numbers, which take processors many times as long, and would be all that is
-/// timed.
+/// Times every operator on inputs that fit in caches and on one that does not, beside a loop over 64 lanes.
+/// The values are near 1: products of others become subnormal numbers, which are many times slower and would
+/// dominate the times.
 fn in_cache<T: ExactElement>(sample: impl Fn(usize) -> T) -> Result<(), Error> {
     let x: Vec<T> = (0..10_000_000).map(sample).collect();
     for n in [10, 100, 1_000, 10_000, 100_000, x.len()] {
@@ -77,7 +78,7 @@ fn in_cache<T: ExactElement>(sample: impl Fn(usize) -> T) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reduces by 64 lanes of accumulators, item i into lane i modulo 64.
+/// Reduces by 64 lanes of accumulators; item i goes to lane i modulo 64.
 fn lanes<O: Op<T> + Default, T: Element>(x: &[T]) -> Option<O::Output> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -90,7 +91,7 @@ fn lanes<O: Op<T> + Default, T: Element>(x: &[T]) -> Option<O::Output> {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl")
         {
-            // SAFETY: the processor has what it is compiled for.
+            // SAFETY: the processor has the features that the function needs.
             return unsafe { avx512::<O, T>(x) };
         }
     }
@@ -144,7 +145,7 @@ fn reduce_on<O: Op<T> + Default, T: Element>(x: &[T], device: &Device) -> Result
     }
 }
 
-/// Runs `call` where rayon has one thread.
+/// Runs `call` in a rayon pool of one thread.
 fn one_thread<R: Send>(call: impl FnOnce() -> R + Send) -> R {
     rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("one thread").install(call)
 }

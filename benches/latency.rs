@@ -1,14 +1,18 @@
-//! Times what a caller waits for on a GPU, by the host's clock, a JSON line a case: `cargo bench --bench latency`.
+//! Times how long a caller waits for a GPU, by the host's clock; prints a JSON line per case.
 //!
-//! - `first_sum` and the steps around it are those of a program that starts: it opens the device (`open`: the driver and
-//!   the context), uploads 2^10 `f32` (`upload`), sums them for the first time (`first_sum`: the driver compiles the
-//!   kernel) and once more (`second_sum`), and takes the maximum of 2^10 `i32` for the first time (`first_max`). The bench
-//!   starts itself as that program three times, with the driver's compile cache `empty`, as on a machine where it never
-//!   ran; then `filled`, by the run before; then `disabled`. Each figure is of one call.
-//! - `blocking_sum` is a call on a buffer, from the call to the result on the host: the median of 1,000 after 100 to warm
-//!   up, of 100 after 10 for the longest input. Compare `peers/blocking.cu` and `peers/blocking.py`.
-//! - `enqueued_sum` and `launched_sum` are the host's time of a call that enqueues and returns, of a hundred in a row, which are waited for
-//!   outside the time: the median of 100 such rows.
+//! `cargo bench --bench latency`
+//!
+//! - `first_sum` and the steps around it are those of a program that starts. It opens the device (`open`: the
+//!   driver and the context), uploads 2^10 `f32` (`upload`), sums them for the first time (`first_sum`: the
+//!   driver compiles the kernel) and again (`second_sum`), and takes the maximum of 2^10 `i32` for the first
+//!   time (`first_max`). The bench starts itself as that program three times: with an `empty` compile cache
+//!   of the driver, as on a new machine; with the cache `filled` by the run before; and with the cache
+//!   `disabled`. Each figure is the time of one call.
+//! - `blocking_sum` is a call on a buffer, up to the result on the host: the median of 1,000 calls after 100
+//!   to warm up, or of 100 after 10 for the longest input. Compare `peers/blocking.cu` and
+//!   `peers/blocking.py`.
+//! - `enqueued_sum` and `launched_sum` are the host's time of a call that enqueues and returns, in a row of a
+//!   hundred calls that is waited for outside the measured time: the median of 100 such rows.
 
 mod common;
 
@@ -18,15 +22,15 @@ use gpu_reduce::{Device, Element, Reduce, Sum};
 use std::error::Error;
 use std::process::Command;
 
-/// Elements that the first calls reduce.
+/// The number of elements in the first calls.
 const FIRST_LEN: usize = 1 << 10;
 
 #[derive(Parser)]
 struct Arguments {
-    /// Be the program whose first calls are timed, and say so of the cache.
+    /// Run as the program whose first calls are timed, with this name of the cache.
     #[arg(long, hide = true, value_name = "CACHE")]
     first_calls: Option<String>,
-    /// What `cargo bench` passes.
+    /// Passed by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -35,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(cache) = Arguments::parse().first_calls {
         return first_calls(&cache);
     }
-    // Before this process opens the device, which would leave the driver less to start.
+    // Must precede opening the device in this process, which would leave the driver less to start.
     let folder = std::env::temp_dir().join(format!("gpu_reduce_latency_{}", std::process::id()));
     std::fs::create_dir(&folder)?;
     for (cache, disable) in [("empty", "0"), ("filled", "0"), ("disabled", "1")] {
@@ -54,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn first_calls(cache: &str) -> Result<(), Box<dyn Error>> {
     let Ok((gpu, open)) = timed(|| Device::cuda(0)) else {
-        return Ok(()); // The parent says why.
+        return Ok(()); // the parent process says why
     };
     let data = samples(FIRST_LEN);
     let (floats, upload) = timed(|| gpu.upload(&data))?;
@@ -92,7 +96,7 @@ fn blocking_calls() -> Result<(), Box<dyn Error>> {
     enqueued_calls(&gpu)
 }
 
-/// Calls in a row, before what they have enqueued is waited for.
+/// Calls in a row before waiting for their results.
 const IN_A_ROW: usize = 100;
 
 fn enqueued_calls(gpu: &Device) -> Result<(), Box<dyn Error>> {
@@ -103,12 +107,12 @@ fn enqueued_calls(gpu: &Device) -> Result<(), Box<dyn Error>> {
         let (mut enqueued, mut launched) = (Vec::new(), Vec::new());
         for _ in 0..110 {
             // SAFETY: both buffers stay, and nothing else uses them.
-            let enqueue = || unsafe { x.enqueue::<Sum, 256>(&stream, &mut result) };
+            let enqueue = || unsafe { x.reduce_into::<Sum, 256>(&stream, &mut result) };
             let ((), us) =
                 timed(|| std::iter::repeat_with(enqueue).take(IN_A_ROW).collect::<Result<(), _>>())?;
-            stream.wait()?;
+            stream.synchronize()?;
             enqueued.push(us / IN_A_ROW as f64);
-            let launch = || x.launch::<Sum, 256>(&stream);
+            let launch = || x.reduce_async::<Sum, 256>(&stream);
             let (pending, us) =
                 timed(|| Ok(std::iter::repeat_with(launch).take(IN_A_ROW).collect::<Vec<_>>()))?;
             pending.into_iter().try_for_each(|pending| pending.wait().map(drop))?;

@@ -1,12 +1,19 @@
-//! Times reductions over all GPUs beside the same on one, by the host's clock, a JSON line a case: `cargo bench --bench several`. Where there is one GPU, it has
-//! two shards, which says what shards cost and nothing of the speed of two; no GPU is skipped, with a reason.
+//! Times reductions over all GPUs and over one, by the host's clock; prints a JSON line per case.
 //!
-//! - `sum`, `exact_sum`: all elements on one device, halved or so between the devices, and cut unevenly: the median of blocking calls.
-//! - `sum` of few elements on each device: blocking, `enqueued` with its result on the first and waited for, `launched` and waited for.
-//! - `part_sum`: what one GPU of many does, a `Partial` of 2^30 elements that are so many `chunks` of a whole.
-//! - `fold_sum`: what follows, a whole's partial results folded on the CPU.
+//! `cargo bench --bench several`
 //!
-//! Compare `peers/nccl.py`. `docs/scale.md` simulates more GPUs than there are from these.
+//! A single GPU gets two shards, which shows what shards cost but not the speed of two GPUs. Without a GPU
+//! the bench says why it is skipped.
+//!
+//! - `sum`, `exact_sum`: all elements on one device, split evenly between the devices, and split unevenly;
+//!   medians of blocking calls.
+//! - `sum` of few elements on each device: blocking; `enqueued` with the result on the first device, and
+//!   waited for; `launched`, and waited for.
+//! - `part_sum`: the part of one GPU among many, a `Partial` of 2^30 elements that are `chunks` chunks of a
+//!   whole.
+//! - `fold_sum`: the last step, which folds the partial results of a whole on the CPU.
+//!
+//! Compare `peers/nccl.py`. `docs/scale.md` simulates more GPUs than exist from these times.
 
 mod common;
 
@@ -17,10 +24,10 @@ use std::error::Error;
 
 #[derive(Parser)]
 struct Arguments {
-    /// Elements of the large cases, in all.
+    /// The number of elements of the large cases, in all.
     #[arg(long, default_value_t = 1 << 32)]
     len: usize,
-    /// What `cargo bench` passes.
+    /// Passed by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -46,10 +53,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     parts::<1024>(&part)
 }
 
-/// Elements of a part.
+/// The number of elements in a part.
 const PART: usize = 1 << 30;
 
-/// Times a part of wholes of so many parts that it has all chunks, half of them, and so on; and what is left to do with all.
+/// Times a part that has all chunks of a whole, half of them, a quarter and so on; and the fold of all
+/// chunks.
 fn parts<const BLOCK: u32>(part: &Buffer<f32>) -> Result<(), Box<dyn Error>> {
     let chunks = Partial::<Sum, f32, BLOCK>::plan(PART as u64).chunks;
     for parts in (0..).map(|power| 1 << power).take_while(|&parts| parts <= chunks) {
@@ -73,13 +81,13 @@ fn parts<const BLOCK: u32>(part: &Buffer<f32>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A device for each shard, two at least.
+/// A device for each shard; at least two.
 fn places(devices: &Devices) -> Vec<&Device> {
     let count = devices.as_slice().len();
     devices.as_slice().iter().cycle().take(count.max(2)).collect()
 }
 
-/// The same elements again and again, so that they need not be on the host.
+/// A buffer filled by repeating `pattern`, so that the host does not have to hold all elements.
 fn filled(device: &Device, pattern: &[f32], len: usize) -> Result<Buffer<f32>, gpu_reduce::Error> {
     let mut buffer = device.zeros::<f32>(len)?;
     for start in (0..len).step_by(pattern.len()) {
@@ -94,7 +102,7 @@ fn large(devices: &Devices, len: usize) -> Result<(), Box<dyn Error>> {
     let count = places.len();
     let one = filled(&devices.as_slice()[0], &pattern, len)?;
     let sums = timed_alike(&one, "one", len)?;
-    // As much on each; and a third of a percent less on the first, which then ends within a chunk.
+    // Equal parts; and a first part that is a third of a percent smaller, so that it ends within a chunk.
     let parts = |first: usize| {
         (0..count).map(move |index| if index == 0 { first } else { (len - first) / (count - 1) })
     };
@@ -113,7 +121,7 @@ fn large(devices: &Devices, len: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Times a sum and an exact sum, and returns their bits.
+/// Times a sum and an exact sum; returns their bits.
 fn timed_alike<D: Reduce<Item = f32>>(data: &D, cut: &str, len: usize) -> Result<[u32; 2], Box<dyn Error>> {
     let plain = median_us(20, 1, || data.reduce::<Sum, 1024>())?;
     print_case::<f32>("gpu_reduce", &format!("sum_{cut}"), len, plain);
@@ -140,11 +148,11 @@ fn small(devices: &Devices, per_device: usize) -> Result<(), Box<dyn Error>> {
     let n = per_device * count;
     let print = |op, us| print_case::<f32>("gpu_reduce", op, n, us);
     print("blocking_sum", median_us(1000, 1, || x.reduce::<Sum, 512>())?);
-    print("launched_sum", median_us(1000, 1, || x.launch::<Sum, 512>(&stream).wait())?);
+    print("launched_sum", median_us(1000, 1, || x.reduce_async::<Sum, 512>(&stream).wait())?);
     let enqueued = median_us(1000, 1, || {
         // SAFETY: all stay until the stream has been waited for.
-        unsafe { x.enqueue::<Sum, 512>(&stream, &mut result)? };
-        stream.wait()
+        unsafe { x.reduce_into::<Sum, 512>(&stream, &mut result)? };
+        stream.synchronize()
     })?;
     print("enqueued_sum", enqueued);
     assert_eq!(result.to_vec()?, [expected]);

@@ -1,8 +1,10 @@
-//! Runs the ladder of classic reduction kernels: times them on a GPU, and counts on the emulator what explains the times.
+//! Runs the ladder of classic reduction kernels: times them on a GPU, and counts on the emulator what
+//! explains the times.
 //!
 //! ```text
-//! cargo run --release -p gpu_reduce_examples --example ladder -- [--n 2^26 | --sweep 2^1..2^30] [--type i32] [--threads 1024]
-//!     [--variant sequential,production] [--device auto] [--csv FILE] [--json FILE] [--svg FOLDER]
+//! cargo run --release -p gpu_reduce_examples --example ladder -- [--n 2^26 | --sweep 2^1..2^30]
+//!     [--type i32] [--threads 1024] [--variant sequential,production] [--device auto]
+//!     [--csv FILE] [--json FILE] [--svg FOLDER]
 //! cargo run --release -p gpu_reduce_examples --example ladder -- --from FILE.csv --svg FOLDER
 //! ```
 
@@ -43,57 +45,61 @@ use ladder::record::{Record, read, to_csv, to_json};
 use ladder::rung::names;
 use ladder::{chart, record, table};
 
-/// The most elements that are counted on the emulator beside times, or where there is no GPU.
+/// The most elements to count on the emulator, beside times or without a GPU.
 const COUNTED: usize = 1 << 20;
 
-/// Runs the ladder of classic reduction kernels: times them on a GPU, and counts on the emulator what explains the times.
+/// Runs the ladder of classic reduction kernels: times them on a GPU, and counts on the emulator what
+/// explains the times.
 ///
-/// Each result is compared with the CPU's: the sums of the data are exact, those of floats as well.
+/// Compares each result with the CPU's. The data are such that sums are exact, even of floats.
 #[derive(Parser)]
 struct Args {
     /// The type of the elements.
     #[arg(long = "type", value_name = "TYPE", default_value = "i32")]
     dtype: Dtype,
 
-    /// How many elements, such as 1000000, 2^26 or 1024*65535.
+    /// The number of elements, such as 1000000, 2^26 or 1024*65535.
     #[arg(long, default_value = "2^26")]
     n: Length,
 
-    /// Instead of one length, all powers of two from one to another, and the CPU beside the variants.
+    /// Instead of one length, all powers of two in a range; also times the CPU.
     #[arg(long, value_name = "FROM..TO", conflicts_with = "n")]
     sweep: Option<Sweep>,
 
-    /// Threads a block.
+    /// Threads per block.
     #[arg(long, default_value_t = 1024, value_parser = threads)]
     threads: u32,
 
-    /// Which variants; several are separated by commas.
-    #[arg(long, value_delimiter = ',', default_value = "all", value_parser = PossibleValuesParser::new([vec!["all"], names()].concat()))]
+    /// The variants, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "all")]
+    #[arg(value_parser = PossibleValuesParser::new([vec!["all"], names()].concat()))]
     variant: Vec<String>,
 
-    /// Where to run: cuda:N (the GPU of index N), emulator (a GPU in software, which counts and has no times), or auto: the
-    /// first GPU, or else the emulator, with at most 2^20 elements.
+    /// Where to run: cuda:N (GPU number N), emulator (a GPU in software, which counts but has no times), or
+    /// auto: the first GPU, or else the emulator with at most 2^20 elements.
     #[arg(long, default_value = "auto")]
     device: DeviceArg,
 
-    /// Writes the results to this file as CSV; - prints them instead of the table.
+    /// Write the results to this file as CSV; - prints them instead of the table.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 
-    /// Writes the results to this file as JSON; - prints them instead of the table.
+    /// Write the results to this file as JSON; - prints them instead of the table.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Draws the times into this folder, which is made: bandwidth.svg and time.svg, or for a sweep sweep.svg.
+    /// Draw the times in this folder, created if needed: bandwidth.svg and time.svg, or sweep.svg for a
+    /// sweep.
     #[arg(long, value_name = "FOLDER")]
     svg: Option<PathBuf>,
 
-    /// Takes the results from a CSV file of this program, and runs nothing.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["dtype", "n", "sweep", "threads", "variant", "device"])]
+    /// Read the results from a CSV file of this program, and run nothing.
+    #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["dtype", "n", "sweep", "threads", "variant", "device"])]
     from: Option<PathBuf>,
 }
 
-/// The option `--threads`.
+/// Parses `--threads`.
 fn threads(text: &str) -> Result<u32, String> {
     let known = text.parse().ok().filter(|threads| BLOCKS.contains(threads));
     known.ok_or_else(|| format!("kernels are compiled for {BLOCKS:?} threads a block"))
@@ -134,7 +140,7 @@ fn run(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes a file, or to the standard output where its name is `-`; returns whether it was that.
+/// Writes a file, or standard output if the path is `-`; returns whether it was standard output.
 fn write(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
     let print = path == Path::new("-");
     let written = if print { io::stdout().write_all(bytes) } else { fs::write(path, bytes) };
@@ -148,7 +154,7 @@ fn measure(args: &Args) -> Result<Vec<Record>, Error> {
             Err(why) => {
                 eprintln!("{why}");
                 eprintln!(
-                    "so there are no times, but counters from the emulator, of at most {COUNTED} elements"
+                    "so there are no times; the emulator counts instead, for at most {COUNTED} elements"
                 );
                 (Device::emulator()?, COUNTED)
             }
@@ -171,7 +177,8 @@ fn measure(args: &Args) -> Result<Vec<Record>, Error> {
     if job.is_emulated() || job.cpu { Ok(records) } else { count(&job, records) }
 }
 
-/// With the counters of fewer elements on the emulator. One driver serves a program, so another run of this one counts.
+/// Adds the emulator's counters, for fewer elements. A process has one driver, so a second run of this
+/// program counts.
 fn count(job: &Job, records: Vec<Record>) -> Result<Vec<Record>, Error> {
     let failed = |error: io::Error| Error::Emulator(format!("does not start: {error}"));
     let n = job.lengths.iter().copied().max().map_or(0, |n| n.min(COUNTED));
@@ -184,6 +191,6 @@ fn count(job: &Job, records: Vec<Record>) -> Result<Vec<Record>, Error> {
         return Err(Error::Emulator(format!("ended with {}", output.status)));
     }
     let counted = record::from_csv(&output.stdout)
-        .map_err(|error| Error::Emulator(format!("prints something else than results: {error}")))?;
+        .map_err(|error| Error::Emulator(format!("did not print results: {error}")))?;
     Ok(records.into_iter().zip(&counted).map(|(record, counted)| record.counted_as(counted)).collect())
 }

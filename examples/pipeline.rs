@@ -1,11 +1,14 @@
-//! Sums the rows of numbers in a file that may be larger than any memory: while a piece of it is read, others are copied to the device, reduced there, and
-//! their sums copied back. It prints the total, how fast that was, and how fast each step is alone:
+//! Sums rows of numbers in a file that may be larger than memory.
+//!
+//! While one piece is read, others are copied to the device, reduced there, and their sums copied back.
+//! Prints the total, the speed, and the speed of each step alone:
 //!
 //! ```text
-//! cargo run --release --example pipeline -- [--device auto] [--dtype f32] [--row 4096] [--piece 16MiB] [--slots 4] [--output FILE] FILE
+//! cargo run --release --example pipeline -- [--device auto] [--dtype f32] [--row 4096]
+//!     [--piece 16MiB] [--slots 4] [--output FILE] FILE
 //! ```
 //!
-//! A file of 8 GiB to try it with, which is in the system's memory when it has been written:
+//! This makes a file of 8 GiB to try it with, which is in the page cache afterwards:
 //!
 //! ```text
 //! head -c 8G /dev/zero >numbers.f32
@@ -43,34 +46,36 @@ use pipeline::output::Output;
 use pipeline::slot::Slot;
 use progress::Progress;
 
-/// Sums each row of the numbers in a file, which may be larger than any memory, and all of them.
+/// Sums each row of the numbers in a file that may be larger than memory, and all of them.
 #[derive(Parser)]
 struct Args {
     /// The type of the numbers; sums of i32 are i64.
     #[arg(long, default_value = "f32")]
     dtype: Dtype,
 
-    /// Numbers in a row; the last row may have fewer.
+    /// Numbers per row; the last row may be shorter.
     #[arg(long, default_value_t = 4096)]
     row: usize,
 
-    /// Bytes that are read, copied and reduced at a time, such as 1000, 64KiB, 32MiB or 1GiB; down to a whole number of rows, but at least one.
+    /// Bytes to read, copy and reduce at a time, such as 1000, 64KiB, 32MiB or 1GiB; rounded down to whole
+    /// rows, but at least one row.
     #[arg(long, default_value = "16MiB")]
     piece: Size,
 
-    /// Pieces that are on their way at a time: with 1, each step waits for the one before.
+    /// Pieces in flight at a time; with 1, each step waits for the one before.
     #[arg(long, default_value_t = 4)]
     slots: usize,
 
-    /// Where to compute: auto, cpu, cuda:N (the GPU of index N), or emulator (a GPU in software, with cargo's `--features emulator`).
+    /// Where to compute: auto, cpu, cuda:N (GPU number N), or emulator (a GPU in software; needs cargo's
+    /// `--features emulator`).
     #[arg(long, default_value = "auto")]
     device: DeviceArg,
 
-    /// Write the rows' sums to this file, as raw little-endian numbers.
+    /// Write the sums of the rows to this file, as raw little-endian numbers.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Raw little-endian numbers. The file must not change meanwhile.
+    /// Raw little-endian numbers. The file must not change while the program runs.
     file: PathBuf,
 }
 
@@ -109,14 +114,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Does what `args` ask for.
+/// Runs the program.
 fn run(args: &Args) -> Result<(), Error> {
     for (option, value) in [("--row", args.row), ("--piece", args.piece.0), ("--slots", args.slots)] {
         if value == 0 {
             return Err(Error::Zero { option });
         }
     }
-    // Totals do not overflow, and those of f32 lose nothing beside the sums of rows.
+    // The types of the totals: they do not overflow, and an f64 adds no visible error to sums of f32 rows.
     let report = match args.dtype {
         Dtype::f32 => reduce::<f32, f64>(args),
         Dtype::f64 => reduce::<f64, f64>(args),
@@ -125,7 +130,7 @@ fn run(args: &Args) -> Result<(), Error> {
     io::stdout().write_all(report.as_bytes()).map_err(Error::Print)
 }
 
-/// Reduces the file, and then does the steps each alone.
+/// Reduces the file, then measures each step alone.
 fn reduce<T: Element, A: Default + AddAssign + Display>(args: &Args) -> Result<String, Error>
 where
     T::Wide: Into<A>,
@@ -162,7 +167,8 @@ where
     Ok(lines.into_iter().map(|(name, value)| format!("{name:<7}  {value}\n")).collect())
 }
 
-/// As many slots as there is work for, on a device that has compiled its kernels.
+/// Creates up to `most` slots, as many as there are pieces; runs their kernels once, so that they are
+/// compiled.
 fn slots<T: Element>(device: &Device, cut: Cut, most: usize) -> Result<Vec<Slot<T>>, Error> {
     let slots = (0..most.min(cut.pieces())).map(|_| {
         let mut slot = Slot::new(device, cut.piece, cut.row)?;
@@ -176,7 +182,7 @@ fn slots<T: Element>(device: &Device, cut: Cut, most: usize) -> Result<Vec<Slot<
     slots.collect()
 }
 
-/// Reduces the file, all steps at a time. Gives the total, and the slots back.
+/// Reduces the file, with all steps overlapping. Returns the total, and the slots for reuse.
 fn overlapped<T: Element, A: Default + AddAssign>(
     input: &Input,
     cut: Cut,
@@ -204,11 +210,11 @@ where
     Ok((total, slots))
 }
 
-/// The steps, each alone, of the first pieces of a file that has just been read.
+/// The speed of each step alone, on the first pieces of a file that was just read.
 struct Alone {
     upload: Speed,
     reading: Speed,
-    /// Reading, upload, reduction and download, each after the one before.
+    /// Reading, upload, reduction and download, one after the other.
     in_turn: Speed,
 }
 
@@ -242,7 +248,7 @@ impl Alone {
     }
 }
 
-/// How long so many bytes took.
+/// A number of bytes, and the time that they took.
 struct Speed {
     bytes: u64,
     time: Duration,
@@ -258,7 +264,7 @@ impl Speed {
     }
 }
 
-/// `54.20 GB/s (79.200ms for 4294967296 bytes)`.
+/// Formats as `54.20 GB/s (79.200ms for 4294967296 bytes)`.
 impl Display for Speed {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         write!(f, "{:.2} GB/s ({:.3?} for {} bytes)", self.gbps(), self.time, self.bytes)

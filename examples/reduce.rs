@@ -1,10 +1,10 @@
-//! A column of numbers in a CSV file: how many there are, and what several operators make of them in one pass.
+//! Reduces a column of numbers in a CSV file by several operators in one pass.
 //!
 //! ```text
 //! cargo run --example reduce -- [--column NAME] FILE
 //! ```
 //!
-//! The program `gpu-reduce` (`crates/cli`) reads more kinds of files, and has all operators.
+//! The program `gpu-reduce` (`crates/cli`) reads more formats and has all operators.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -16,11 +16,11 @@ use gpu_reduce::{Device, Max, Mean, Min, Reduce, Std, Sum};
 /// Reduces a column of numbers in a CSV file, whose first row names the columns.
 #[derive(Parser)]
 struct Args {
-    /// The column's name; the first one, if there is none.
+    /// The column's name; by default the first column.
     #[arg(long)]
     column: Option<String>,
 
-    /// The file.
+    /// The CSV file.
     file: PathBuf,
 }
 
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let numbers = read(args)?;
 
-    // The first GPU where there is one that works, else the CPU; the bits of the results are the same.
+    // The first GPU that works, else the CPU; both give the same bits.
     let device = Device::default_device();
     let numbers = device.upload(&numbers)?;
     let (sum, min, max, mean, std) = numbers.reduce::<(Sum, Min, Max, Mean, Std), 256>()?;
@@ -48,7 +48,7 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The numbers in the column.
+/// Reads the numbers of the column.
 fn read(args: &Args) -> Result<Vec<f64>, Box<dyn Error>> {
     let mut reader = csv::Reader::from_path(&args.file)?;
     let names = reader.headers()?;
@@ -66,8 +66,9 @@ fn read(args: &Args) -> Result<Vec<f64>, Box<dyn Error>> {
         let record = record?;
         let text = record.get(index).unwrap_or_default().trim();
         let line = record.position().map_or(0, |position| position.line());
-        numbers
-            .push(text.parse().map_err(|_| format!("line {line}: `{}` is no number", text.escape_debug()))?);
+        numbers.push(
+            text.parse().map_err(|_| format!("line {line}: `{}` is not a number", text.escape_debug()))?,
+        );
     }
     Ok(numbers)
 }

@@ -1,12 +1,13 @@
-//! Simulates a sum over more GPUs than there are, from what `cargo bench --bench several` and `mpi_reduce` measured on those that there are:
+//! Simulates a sum over more GPUs than exist, from measurements on existing ones by
+//! `cargo bench --bench several` and `mpi_reduce`:
 //!
 //! ```text
 //! cargo run --release -p gpu_reduce_examples --example scale -- [OPTIONS] FILE.jsonl
 //! ```
 //!
-//! A GPU's part takes the time that one was measured to take for as many chunks of a whole; two all-gathers follow, of as many rounds as the number of GPUs has
-//! bits, each of which takes a round's time between processes of one machine, as measured, and the network's latency besides; then the partial results are folded.
-//! The network's latency and bandwidth are assumed.
+//! A GPU's part takes the measured time for its number of chunks. Two all-gathers follow, each of log2(GPUs)
+//! rounds, rounded up. A round takes the measured time between processes of one machine plus the network's latency. Then
+//! the partial results are folded. The network's latency and bandwidth are assumptions.
 
 /// The files in `examples/common/`.
 #[path = "common"]
@@ -31,14 +32,15 @@ use scale::error::Error;
 use scale::measured::Measured;
 use scale::model::{Limit, Model, Network};
 
-/// Prints what was measured beside what the simulation says of it, and tables of a sum of f32 over up to 1,024 GPUs: of so many in all, and of so many a GPU.
+/// Prints measurements beside their simulation, and tables of a sum of f32 over up to 1,024 GPUs: with a
+/// fixed number of elements in all, and with a fixed number per GPU.
 #[derive(Parser)]
 struct Args {
-    /// Threads of a block, of which the number of chunks depends.
+    /// Threads per block, which determine the number of chunks.
     #[arg(long, default_value_t = 1024)]
     block: u32,
 
-    /// The network's latency of a message, in microseconds.
+    /// The network's latency per message, in microseconds.
     #[arg(long, default_value_t = 2.0, value_name = "MICROSECONDS")]
     latency: f64,
 
@@ -46,7 +48,9 @@ struct Args {
     #[arg(long, default_value_t = 50.0, value_name = "GB/S")]
     bandwidth: f64,
 
-    /// What the bench printed: {"impl":"gpu_reduce","op":"part_sum","dtype":"f32","n":1073741824,"block":1024,"chunks":256,"us":950.0}, and so on.
+    /// The bench's output:
+    /// {"impl":"gpu_reduce","op":"part_sum","dtype":"f32","n":1073741824,"block":1024,"chunks":256,
+    /// "us":950.0}, and so on.
     #[arg(value_name = "FILE.jsonl")]
     file: PathBuf,
 }
@@ -72,14 +76,14 @@ fn run(args: &Args) -> Result<(), Error> {
     io::stdout().write_all(text.as_bytes()).map_err(Error::Print)
 }
 
-/// Elements of a simulation.
+/// The number of elements of a simulation: in all, or per GPU.
 #[derive(Clone, Copy)]
 enum In {
     All(u64),
     Each(u64),
 }
 
-/// What was measured on one GPU, or on two.
+/// The measurements on one or two GPUs, beside their simulation.
 fn beside_measured(measured: &Measured, model: &Model) -> Vec<Vec<String>> {
     let header = ["sum of `f32`", "µs, measured", "µs, simulated", "ratio"].map(str::to_owned);
     let mut lines = vec![header.to_vec()];

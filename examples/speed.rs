@@ -1,4 +1,5 @@
-//! Compares this library's speed with its peers', from the JSON lines that `benches/device.rs` and the peers' programs print:
+//! Compares this library's speed with its peers', from the JSON lines of `benches/device.rs` and the peers'
+//! programs:
 //!
 //! ```text
 //! cargo run --release -p gpu_reduce_examples --example speed -- [OPTIONS] FILE.jsonl…
@@ -29,22 +30,23 @@ use speed::chart;
 use speed::error::Error;
 use speed::figures::{Case, Figures, OURS};
 
-/// Inputs from this size on come from the memory; the benchmarks leave smaller ones in the L2 cache.
+/// Inputs of at least this size are read from memory; the benchmarks leave smaller ones in the L2 cache.
 const FROM_MEMORY: f64 = (16 << 20) as f64;
 
-/// Prints tables of the time of each reduction beside the peers', and of how many times as fast it is.
+/// Prints tables of the time of each reduction, the peers' times, and the speedup over each peer.
 #[derive(Parser)]
 struct Args {
-    /// Draws the bandwidth of f32 sums over their length, and how many times as fast as the peers' they are.
+    /// Draw the bandwidth of f32 sums over their length, and the speedup over each peer.
     #[arg(long, value_name = "FILE.svg")]
     chart: Option<PathBuf>,
 
-    /// Draws the bandwidth of sums of segments, and of rows, of 2^26 f32 over the length of each.
+    /// Draw the bandwidth of sums of segments and of rows, of 2^26 f32 in all, over the length of a segment.
     #[arg(long, value_name = "FILE.svg")]
     segments_chart: Option<PathBuf>,
 
-    /// Files with lines such as {"impl":"gpu_reduce","op":"sum","dtype":"f32","n":1024,"us":1.25}, and for the memory's
-    /// peak {"impl":"peak","device":"NVIDIA H200","gbps":4800.0}; lines that begin otherwise than with { are skipped.
+    /// Files with lines such as {"impl":"gpu_reduce","op":"sum","dtype":"f32","n":1024,"us":1.25}, and, for
+    /// the memory's peak, {"impl":"peak","device":"NVIDIA H200","gbps":4800.0}. Lines that do not start with
+    /// { are skipped.
     #[arg(required = true, value_name = "FILE.jsonl")]
     files: Vec<PathBuf>,
 }
@@ -62,7 +64,7 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), Error> {
     let figures = Figures::read(&args.files)?;
     let tables = [cases(&figures), segmented(&figures), summary(&figures)];
-    // A header alone is no table.
+    // Leaves out tables that have only a header.
     let tables = tables.iter().filter(|table| table.len() > 1).map(|table| markdown(table));
     let tables = tables.collect::<Vec<_>>().join("\n");
     io::stdout().write_all(tables.as_bytes()).map_err(Error::Print)?;
@@ -78,7 +80,7 @@ fn run(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// A row for each case of ours that has one result, with two columns for each peer.
+/// The table of our cases with one result, with two columns for each peer.
 fn cases(figures: &Figures) -> Vec<Vec<String>> {
     let peers = figures.peers();
     let mut header = ["reduction", "µs", "GB/s", "% of peak"].map(str::to_owned).to_vec();
@@ -98,7 +100,7 @@ fn cases(figures: &Figures) -> Vec<Vec<String>> {
     [header].into_iter().chain(rows).collect()
 }
 
-/// A row for each case of ours of many segments, with a column for each peer.
+/// The table of our cases with segments, with a column for each peer.
 fn segmented(figures: &Figures) -> Vec<Vec<String>> {
     let peers = figures.peers();
     let mut header = ["reduction", "µs", "GB/s of the input"].map(str::to_owned).to_vec();
@@ -117,7 +119,7 @@ fn segmented(figures: &Figures) -> Vec<Vec<String>> {
     [header].into_iter().chain(rows).collect()
 }
 
-/// For each peer a row over all cases that both have, and one over the sums of f32.
+/// The summary: for each peer, a row over all common cases and one over the sums of f32.
 fn summary(figures: &Figures) -> Vec<Vec<String>> {
     let header = ["times as fast as", "cases", "geometric mean", "worst"].map(str::to_owned).to_vec();
     let row = |peer: &str, which: &str, counts: fn(&Case) -> bool| {

@@ -3,63 +3,110 @@
 use crate::op::{Compensated, Scaled, Squares, Twofold};
 use bytemuck::Pod;
 use core::fmt::{Debug, Display};
+use core::ops::Sub;
 use half::{bf16, f16};
+use num_traits::{AsPrimitive, Bounded, ConstOne, ConstZero, Num, NumCast};
 
-/// A number type whose slices reduce by the operators that come with the library. There are twelve, [`Dtype`] has them all; `usize` and `isize` are
-/// `u64` and `i64` by other names, and `bool`, which is none, reduces as `u8` by the operators of one array. What else reduces is any plain value, by an operator
-/// written for it.
+/// A number type that the library's operators reduce.
+///
+/// The twelve types are listed in [`Dtype`]. `usize` and `isize` reduce as `u64` and `i64`. `bool` is not an
+/// element, but the operators of one array reduce it as `u8`. An operator of your own reduces any plain
+/// value.
+///
+/// Every element type has the traits of `num-traits` below, so that one `impl` of your own operator serves
+/// all of them:
+///
+/// ```
+/// use bytemuck::{Pod, Zeroable};
+/// use gpu_reduce_kernels::{Element, Op};
+/// use num_traits::{AsPrimitive, clamp};
+///
+/// /// The sum of the elements, each first clamped to 0 and 1.
+/// #[derive(Clone, Copy, Pod, Zeroable)]
+/// #[repr(C)]
+/// struct ClampedSum;
+///
+/// impl<T: Element> Op<T> for ClampedSum {
+///     const NAME: &'static str = "clamped_sum";
+///     type Accumulator = f64;
+///     type Output = f64;
+///     const EXACT: bool = false;
+///
+///     fn identity(&self) -> f64 {
+///         -0.0 // -0.0 + x has the bits of x, also for x = -0.0
+///     }
+///     fn lift(&self, element: T, _: u64) -> f64 {
+///         clamp(element, T::zero(), T::one()).as_()
+///     }
+///     fn combine(&self, a: f64, b: f64) -> f64 {
+///         a + b
+///     }
+///     fn finish(&self, all: f64, _: u64) -> Option<f64> {
+///         Some(all + 0.0)
+///     }
+/// }
+///
+/// assert_eq!(ClampedSum.lift(200u8, 0), 1.0);
+/// assert_eq!(ClampedSum.lift(-2.5f32, 0), 0.0);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "the library's operators do not reduce elements of type `{Self}`",
     note = "they reduce `i8` to `i64`, `u8` to `u64`, `usize`, `isize`, `f16`, `bf16`, `f32` and `f64`, and most of them `bool`; some of them pairs of these, `(x, y)` of two arrays",
     note = "what else reduces is any plain value, by an operator of your own: `impl Op<{Self}> for …`"
 )]
-pub trait Element: Pod + PartialOrd + Display + Debug + Send + Sync + sealed::Sealed {
-    /// Which of the types it is: what an operator has of faster ways for some of them, it chooses by this.
+pub trait Element:
+    Pod + Num + NumCast + Bounded + AsPrimitive<f64> + PartialOrd + Display + Debug + Send + Sync + sealed::Sealed
+{
+    /// The type as a value. Operators choose faster code for some types by it.
     const DTYPE: Dtype;
 
     /// The type's name in kernels, files and options, as `f32`.
     const NAME: &'static str;
 
-    /// What sums and products accumulate in and return: 64 bits for integers, `f32` for `f16` and `bf16`.
+    /// The type of sums and products: `i64` or `u64` for integers, `f32` for `f16`, `bf16` and `f32`, `f64`
+    /// for `f64`.
     type Wide: Wide;
 
     /// An integer that orders as the element does.
     type Key: Key;
 
-    /// What a mean sums in: 128-bit integers, which no sum of fewer than 2^64 elements overflows; the wide type for floats.
+    /// The type that means sum in: `i128` for integers, which fewer than 2^64 elements cannot overflow;
+    /// `Wide` for floats.
     type Total: Total;
 
-    /// What statistics return: `f64` for integers and `f64`, `f32` for the other floats.
+    /// The type of statistics: `f64` for integers and `f64`, `f32` for the other floats.
     type Real: Pod + PartialOrd + Display + Debug + Send + Sync;
 
-    /// The same value in the wide type; exact.
+    /// Converts to the wide type, exactly.
     fn widen(self) -> Self::Wide;
 
-    /// The same value; exact.
+    /// Converts to the type that means sum in, exactly.
     fn total(self) -> Self::Total;
 
-    /// The nearest `f64`: the same value, but for integers of over 53 bits.
-    fn to_f64(self) -> f64;
+    /// Converts to the nearest `f64`. Exact except for integers of more than 53 bits. `as_` gives the same
+    /// value, but more slowly for `f16` and `bf16`.
+    fn as_f64(self) -> f64;
 
-    /// The nearest of the type that statistics return; a NaN becomes the canonical one.
+    /// Converts to the nearest value of the type of statistics; makes a NaN canonical.
     fn real(value: f64) -> Self::Real;
 
-    /// An integer that orders as the element's magnitude does: for a float its bits without the sign, over those of infinity for a NaN.
+    /// Returns an integer that orders as the magnitude does. For a float: the bits without the sign, which
+    /// for a NaN are greater than those of infinity.
     fn magnitude(self) -> u64;
 
-    /// The magnitude that has this integer.
+    /// Converts [`magnitude`](Self::magnitude) to the nearest `f64`.
     fn of_magnitude(magnitude: u64) -> f64;
 
-    /// The element that has this value, if one has.
+    /// Converts from the wide type a value that the element type has exactly.
     fn narrow(wide: Self::Wide) -> Self;
 
-    /// The element's key, if it is no NaN. −0.0 is below +0.0.
+    /// Returns the key of an element that is not NaN. −0.0 is below +0.0.
     fn key_of_number(self) -> Self::Key;
 
-    /// The element's key, or `nan` for a NaN.
+    /// Returns the key, or `nan` for a NaN.
     fn key(self, nan: Self::Key) -> Self::Key;
 
-    /// The element that has this key; the canonical NaN for a key that no number has.
+    /// Returns the element with this key, or the canonical NaN if no number has it.
     fn from_key(key: Self::Key) -> Self;
 }
 
@@ -67,78 +114,71 @@ pub trait Element: Pod + PartialOrd + Display + Debug + Send + Sync + sealed::Se
 mod alias;
 
 mod sealed {
-    /// Kernels are found by type, and their bits rest on the arithmetic here.
+    /// Kernels are found by type, and their bits depend on the arithmetic here.
     pub trait Sealed {}
 }
 
-/// A plain value that operators accumulate in: shuffles, shared memory and slots move it by words.
+/// A plain value that partial results are stored in: shuffles, shared memory and slots move it word by word.
 pub trait Accumulator: Pod + Send + Sync {}
 
 impl<V: Pod + Send + Sync> Accumulator for V {}
 
-/// The wide types: wrapping 64-bit integers, and IEEE floats.
-pub trait Wide: Accumulator + PartialOrd + Display + Debug {
-    /// What squares sum in where they must not overflow: an `f64`, which holds those of all types but its own.
-    type Squares: Squares;
-    /// What a compensated sum sums in.
-    type Compensated: Compensated<Self>;
-    /// Whether addition and multiplication give the same bits in every order, as wrapping integers do.
-    const EXACT: bool;
-    /// What an empty sum is.
-    const ZERO: Self;
-    /// Added to any value it leaves the value's bits: zero for integers, −0.0 for floats.
+/// A value that adds up: integers wrap, floats round.
+pub trait Summand: Accumulator {
+    /// Whether addition gives the same bits in every order.
+    const EXACT: bool = false;
+    /// Added to any value, it leaves the value's bits: 0 for integers, −0.0 for floats.
     const NOTHING: Self;
-    /// What an empty product is.
-    const ONE: Self;
-    /// The sum.
+    /// Adds two values.
     fn plus(self, other: Self) -> Self;
-    /// The difference.
+}
+
+impl<V: Summand, const N: usize> Summand for [V; N]
+where
+    [V; N]: Accumulator,
+{
+    const NOTHING: Self = [V::NOTHING; N];
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        core::array::from_fn(|index| self[index].plus(other[index]))
+    }
+}
+
+/// The types of sums and products: `i64` and `u64`, which wrap, `f32` and `f64`.
+pub trait Wide: Summand + ConstZero + ConstOne + PartialOrd + Display + Debug {
+    /// The type of sums of squares that must not overflow: `f64`, except for `f64` itself.
+    type Squares: Squares;
+    /// The type of compensated sums.
+    type Compensated: Compensated<Self>;
+    /// Subtracts; integers wrap.
     fn minus(self, other: Self) -> Self;
-    /// The product.
+    /// Multiplies; integers wrap. Exact in every order if addition is.
     fn times(self, other: Self) -> Self;
     /// Whether it is a NaN.
     fn is_nan(self) -> bool;
-    /// The smaller, on a GPU by one instruction for a float, for which NaN counts only beside another.
+    /// Returns the smaller; NaN only if both are. One instruction on a GPU.
     fn lesser(self, other: Self) -> Self;
-    /// The larger, as [`lesser`](Self::lesser).
+    /// Returns the larger; NaN only if both are. One instruction on a GPU.
     fn greater(self, other: Self) -> Self;
-    /// The value, with every NaN made the one quiet NaN with no payload: which NaN an operation gives differs between
-    /// processors (PTX ISA, "Floating Point Instructions"; IEEE 754-2019, 6.2.3).
+    /// Replaces every NaN by the quiet NaN without payload: processors differ in which NaN an operation gives
+    /// (PTX ISA, "Floating Point Instructions"; IEEE 754-2019, 6.2.3).
     fn canonical(self) -> Self;
 }
 
-/// What means sum in.
-pub trait Total: Accumulator {
-    /// Whether every order of adding gives the same bits.
-    const EXACT: bool;
-    /// Added to any value it leaves the value's bits.
-    const NOTHING: Self;
-    /// The sum.
-    fn plus(self, other: Self) -> Self;
-    /// The difference.
-    fn minus(self, other: Self) -> Self;
-    /// The magnitude.
+/// The types that means sum in: `i128`, `f32` and `f64`.
+pub trait Total: Summand + Sub<Output = Self> {
+    /// Returns the magnitude.
     fn abs(self) -> Self;
-    /// The nearest `f64`, or one beside it.
+    /// Converts to `f64`, within one unit in the last place.
     fn to_f64(self) -> f64;
 }
 
 impl Total for i128 {
-    const EXACT: bool = true;
-    const NOTHING: Self = 0;
-    #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        self.wrapping_add(other)
-    }
-    #[inline(always)]
-    fn minus(self, other: Self) -> Self {
-        self.wrapping_sub(other)
-    }
     #[inline(always)]
     fn abs(self) -> Self {
         self.wrapping_abs()
     }
-    /// By halves, because GPUs have no conversion of 128 bits.
+    /// Converts the two halves, because GPUs do not convert 128-bit integers.
     #[inline(always)]
     fn to_f64(self) -> f64 {
         const HALF: f64 = 18446744073709551616.0; // 2^64
@@ -149,14 +189,24 @@ impl Total for i128 {
     }
 }
 
-/// The key types.
-pub trait Key: Accumulator + Ord + Debug {
-    /// Below every key.
-    const LEAST: Self;
-    /// Above every key.
-    const GREATEST: Self;
-    /// A 64-bit integer that orders as the key does.
+/// The key types: integers of up to 64 bits.
+pub trait Key: Accumulator + Bounded + Ord + Debug {
+    /// Converts to a 64-bit integer that orders as the key does.
     fn wide(self) -> i64;
+}
+
+macro_rules! summands {
+    ($exact:literal, $nothing:literal, |$a:ident, $b:ident| $sum:expr; $($type:ty)*) => {$(
+        impl Summand for $type {
+            const EXACT: bool = $exact;
+            const NOTHING: Self = $nothing;
+            #[inline(always)]
+            fn plus(self, $b: Self) -> Self {
+                let $a = self;
+                $sum
+            }
+        }
+    )*};
 }
 
 macro_rules! wide_integers {
@@ -164,14 +214,6 @@ macro_rules! wide_integers {
         impl Wide for $type {
             type Squares = f64;
             type Compensated = $type;
-            const EXACT: bool = true;
-            const ZERO: Self = 0;
-            const NOTHING: Self = 0;
-            const ONE: Self = 1;
-            #[inline(always)]
-            fn plus(self, other: Self) -> Self {
-                self.wrapping_add(other)
-            }
             #[inline(always)]
             fn minus(self, other: Self) -> Self {
                 self.wrapping_sub(other)
@@ -205,14 +247,6 @@ macro_rules! wide_floats {
         impl Wide for $type {
             type Squares = $squares;
             type Compensated = $compensated;
-            const EXACT: bool = false;
-            const ZERO: Self = 0.0;
-            const NOTHING: Self = -0.0;
-            const ONE: Self = 1.0;
-            #[inline(always)]
-            fn plus(self, other: Self) -> Self {
-                self + other
-            }
             #[inline(always)]
             fn minus(self, other: Self) -> Self {
                 self - other
@@ -240,16 +274,6 @@ macro_rules! wide_floats {
         }
 
         impl Total for $type {
-            const EXACT: bool = false;
-            const NOTHING: Self = -0.0;
-            #[inline(always)]
-            fn plus(self, other: Self) -> Self {
-                self + other
-            }
-            #[inline(always)]
-            fn minus(self, other: Self) -> Self {
-                self - other
-            }
             #[inline(always)]
             fn abs(self) -> Self {
                 Self::from_bits(self.to_bits() << 1 >> 1)
@@ -265,8 +289,6 @@ macro_rules! wide_floats {
 macro_rules! keys {
     ($($type:ident: $from:literal)*) => {$(
         impl Key for $type {
-            const LEAST: Self = Self::MIN;
-            const GREATEST: Self = Self::MAX;
             #[inline(always)]
             fn wide(self) -> i64 {
                 (self as i64).wrapping_add($from)
@@ -275,26 +297,40 @@ macro_rules! keys {
     )*};
 }
 
+summands! { true, 0, |a, b| a.wrapping_add(b); i64 u64 i128 }
+summands! { false, -0.0, |a, b| a + b; f32 f64 }
 wide_integers! { i64 u64 }
 wide_floats! { f32 f64 f64 fmin_f32 fmax_f32 f64 Scaled Twofold fmin_f64 fmax_f64 }
 keys! { i8: 0 i16: 0 i32: 0 i64: 0 u8: 0 u16: 0 u32: 0 u64: -0x8000_0000_0000_0000 }
 
-/// How one kind of type widens and orders.
-macro_rules! arithmetic {
-    (integer $type:ident $wide:ident) => {
-        type Key = $type;
-        #[inline(always)]
-        fn widen(self) -> $wide {
-            self.into()
+/// Implements [`Element`] for types that are integers or floats of the table's form.
+macro_rules! elements {
+    ({} $($type:ident: $dtype:ident $kind:ident $wide:ident $($key:ident)?;)*) => {$(
+        impl sealed::Sealed for $type {}
+        impl Element for $type {
+            const DTYPE: Dtype = Dtype::$dtype;
+            const NAME: &'static str = stringify!($type);
+            type Wide = $wide;
+            elements! { @$kind $type $wide $($key)? }
         }
+    )*};
+    (@integer $type:ident $wide:ident) => {
+        elements! { @integer $type $wide $type }
+    };
+    (@integer $type:ident $wide:ident $key:ident) => {
+        type Key = $key;
         type Total = i128;
         type Real = f64;
         #[inline(always)]
-        fn total(self) -> i128 {
-            self.into()
+        fn widen(self) -> $wide {
+            self as $wide
         }
         #[inline(always)]
-        fn to_f64(self) -> f64 {
+        fn total(self) -> i128 {
+            self as i128
+        }
+        #[inline(always)]
+        fn as_f64(self) -> f64 {
             self as f64
         }
         #[inline(always)]
@@ -315,35 +351,35 @@ macro_rules! arithmetic {
             wide as $type
         }
         #[inline(always)]
-        fn key_of_number(self) -> $type {
-            self
+        fn key_of_number(self) -> $key {
+            self as $key
         }
         #[inline(always)]
-        fn key(self, _: $type) -> $type {
-            self
+        fn key(self, _: $key) -> $key {
+            self as $key
         }
         #[inline(always)]
-        fn from_key(key: $type) -> $type {
-            key
+        fn from_key(key: $key) -> $type {
+            key as $type
         }
     };
-    // A float's bits, read as a sign-and-magnitude integer, order as its values do. Flipping the magnitude of the
-    // negative ones makes that two's complement. The least and the greatest key are both the bits of a NaN, so that no
-    // number has them.
-    (float $type:ident $wide:ident $key:ident) => {
+    // A float's bits, read as a sign and a magnitude, order as its values do. Flipping the magnitude of
+    // negative values makes that two's complement. The least and the greatest key are the bits of NaNs, so
+    // that no number has them.
+    (@float $type:ident $wide:ident $key:ident) => {
         type Key = $key;
+        type Total = $wide;
+        type Real = $wide;
         #[inline(always)]
         fn widen(self) -> $wide {
             widen::$type(self)
         }
-        type Total = $wide;
-        type Real = $wide;
         #[inline(always)]
         fn total(self) -> $wide {
             widen::$type(self)
         }
         #[inline(always)]
-        fn to_f64(self) -> f64 {
+        fn as_f64(self) -> f64 {
             widen::$type(self).into()
         }
         #[inline(always)]
@@ -382,7 +418,15 @@ macro_rules! arithmetic {
     };
 }
 
-/// Back from the wide type, for values that came from the narrow one.
+// The keys are those of `u64` and `i64`, whose kernels they share.
+#[cfg(target_pointer_width = "64")]
+elements! {
+    {}
+    usize: U64 integer u64 u64;
+    isize: I64 integer i64 i64;
+}
+
+/// From the wide type, for values that the narrow type has exactly.
 mod narrow {
     use half::{bf16, f16};
 
@@ -426,8 +470,8 @@ mod widen {
         f32::from_bits(u32::from(value.to_bits()) << 16)
     }
 
-    /// One instruction on a GPU; elsewhere without a branch, so that a loop of it becomes SIMD, and without the subnormal
-    /// operands that cost a processor an assist each.
+    /// One instruction on a GPU. On a CPU it has no branch, so that loops become SIMD, and no subnormal
+    /// operands, which are slow.
     #[inline(always)]
     pub fn f16(value: f16) -> f32 {
         #[cfg(target_arch = "nvptx64")]
@@ -436,7 +480,7 @@ mod widen {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
-            const EXPONENT: u32 = 0x7c00 << 13; // of infinities and NaNs, in place
+            const EXPONENT: u32 = 0x7c00 << 13; // that of infinities and NaNs
             const REBIAS: u32 = (127 - 15) << 23;
             const LEAST_NORMAL: f32 = f32::from_bits(REBIAS + (1 << 23));
             let bits = u32::from(value.to_bits());
@@ -451,30 +495,18 @@ mod widen {
     }
 }
 
-/// The element types as values, in the order of the table.
 macro_rules! dtypes {
     ({} $($type:ident: $dtype:ident $($row:ident)*;)*) => {
-        /// The element types.
+        /// The element types as values, in the order of the table.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(missing_docs)]
         pub enum Dtype { $($dtype),* }
     };
 }
 
-macro_rules! elements {
-    ({} $($type:ident: $dtype:ident $kind:ident $wide:ident $($key:ident)?;)*) => {$(
-        impl sealed::Sealed for $type {}
-        impl Element for $type {
-            const DTYPE: Dtype = Dtype::$dtype;
-            const NAME: &'static str = stringify!($type);
-            type Wide = $wide;
-            arithmetic! { $kind $type $wide $($key)? }
-        }
-    )*};
-}
-
-/// The element types: calls `$callback! { { ARGUMENTS } ROW ROW … }`, a row being `TYPE: DTYPE KIND WIDE KEY;` (an integer is
-/// its own key).
+/// The twelve element types: calls `$callback! { { ARGUMENTS } ROW ROW … }`.
+///
+/// A row is `TYPE: DTYPE KIND WIDE KEY;`, without KEY for integers, which are their own keys.
 #[macro_export]
 macro_rules! for_each_element {
     ($callback:ident! { $($arguments:tt)* }) => {
@@ -482,7 +514,7 @@ macro_rules! for_each_element {
     };
 }
 
-/// The integer types, as [`for_each_element!`].
+/// The integer types, in the form of [`for_each_element!`].
 #[macro_export]
 macro_rules! for_each_integer {
     (with_floats! $callback:tt) => {
@@ -506,7 +538,7 @@ macro_rules! for_each_integer {
     };
 }
 
-/// The rows of the integer types and those of the others.
+/// Appends the rows of the float types to those of the integers.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_floats {

@@ -1,4 +1,4 @@
-//! How a block reads its input: one array, or two together.
+//! How a block reads its input: one array, or several together.
 
 use crate::kernels::Parameters;
 use bytemuck::Zeroable;
@@ -6,51 +6,53 @@ use core::array::from_fn;
 use core::ptr::with_exposed_provenance;
 use cuda_std::mem;
 
-/// Where items lie on a device: a pointer to an array, or a pair of pointers to two.
+/// The address of items on a device: a pointer to an array, or a pair of inputs that are read together.
 pub trait Input: Copy + 'static {
-    /// What is there: an array's element, or a pair of elements.
+    /// An array's element, or a pair of items.
     type Item: Copy + 'static;
 
-    /// Bytes of an element, in the array whose elements are larger.
+    /// Bytes of an element, in the array with the largest elements.
     const BYTES: usize;
 
     /// Adds the pointers to a kernel's parameters.
     fn parameters(&self, parameters: &mut Parameters);
 
-    /// Calls `each` with where each array is, and the bytes of its elements.
+    /// Calls `each` with the address of each array and the bytes of its elements.
     #[doc(hidden)]
     fn arrays(&self, each: &mut dyn FnMut(u64, usize));
 
-    /// Arrays that are where `place` says, of so many bytes an element each.
+    /// Returns the input whose arrays are at the addresses that `place` returns for the bytes of an element.
     #[doc(hidden)]
     fn at(place: &mut dyn FnMut(usize) -> usize) -> Self;
 
-    /// An item, for places that none falls to.
+    /// Returns an item for positions without one; its value is not used.
     fn zeroed() -> Self::Item;
 
-    /// Where the item `count` further on lies.
+    /// Returns the address `count` items further on.
     fn offset(self, count: usize) -> Self;
 
-    /// Items before the first that lies at a boundary of 128 bytes, from where [`load`](Self::load) is one access; 0 where
-    /// it never is. None where two arrays do not have theirs at the same item, and cannot be loaded so.
+    /// Returns the items before the first 128-byte boundary, from where [`load`](Self::load) is one access; 0
+    /// if it never is. `None` if the boundaries of two arrays are at different items, so that they cannot be
+    /// loaded together.
     fn head(self) -> Option<u32>;
 
-    /// The item here.
+    /// Reads the item here.
     ///
     /// # Safety
     ///
     /// There is one.
     unsafe fn read(self) -> Self::Item;
 
-    /// The WIDTH items here and on.
+    /// Loads the WIDTH items from here on.
     ///
     /// # Safety
     ///
-    /// There are so many, and this is a multiple of WIDTH items from where [`head`](Self::head), which is not none, ends.
+    /// There are WIDTH items. This is a multiple of WIDTH items from the end of [`head`](Self::head), which
+    /// is not `None`.
     unsafe fn load<const WIDTH: usize>(self) -> [Self::Item; WIDTH];
 }
 
-/// Whether WIDTH elements, from a boundary on, lie at a multiple of their size.
+/// Returns whether WIDTH elements, from a boundary on, lie at a multiple of their size.
 const fn is_aligned<T>() -> bool {
     size_of::<T>().is_power_of_two() && align_of::<T>() == size_of::<T>()
 }
@@ -92,13 +94,14 @@ impl<T: Zeroable + Copy + 'static> Input for *const T {
 
     #[inline(always)]
     unsafe fn read(self) -> T {
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         unsafe { *self }
     }
 
     #[inline(always)]
     unsafe fn load<const WIDTH: usize>(self) -> [T; WIDTH] {
-        // SAFETY: as the caller vouches; `is_aligned` says that loads are multiples of their size from a boundary.
+        // SAFETY: as the caller promises; `is_aligned` says that loads from a boundary lie at multiples of
+        // their size.
         unsafe {
             match size_of::<[T; WIDTH]>() {
                 16 if is_aligned::<T>() => mem::load_16_bytes(self.cast()),
@@ -146,19 +149,19 @@ impl<A: Input, B: Input> Input for (A, B) {
 
     #[inline(always)]
     unsafe fn read(self) -> Self::Item {
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         unsafe { (self.0.read(), self.1.read()) }
     }
 
     #[inline(always)]
     unsafe fn load<const WIDTH: usize>(self) -> [Self::Item; WIDTH] {
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         let (first, second) = unsafe { (self.0.load::<WIDTH>(), self.1.load::<WIDTH>()) };
         from_fn(|index| (first[index], second[index]))
     }
 }
 
-/// An input that is loaded item by item, wherever its items lie.
+/// An input that is loaded item by item, at any address.
 #[derive(Clone, Copy)]
 pub(crate) struct OneByOne<P>(pub P);
 
@@ -195,13 +198,13 @@ impl<P: Input> Input for OneByOne<P> {
 
     #[inline(always)]
     unsafe fn read(self) -> P::Item {
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         unsafe { self.0.read() }
     }
 
     #[inline(always)]
     unsafe fn load<const WIDTH: usize>(self) -> [P::Item; WIDTH] {
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         from_fn(|index| unsafe { self.0.offset(index).read() })
     }
 }

@@ -1,22 +1,34 @@
-//! What is compiled: a kernel's identity is its type, and a crate's table says under which names it has compiled which.
+//! Which kernels are compiled, and how the host finds and launches them.
+//!
+//! A kernel's identity is its type, [`Kernel`]. A crate's table, [`Kernels`], says under which names the
+//! crate has compiled which kernels. [`Arguments`] lists a launch's parameters for the driver.
 
 use core::any::TypeId;
 use core::ffi::c_void;
+use core::marker::PhantomData;
 pub use gpu_reduce_ptx::Ptx;
 
-/// A kernel, as a type: its family with the operator and the input that it is for. Each BLOCK has an entry point of its own.
+/// A kernel as a type: its family, its operator and its input. Each BLOCK has an entry point of its own.
 pub trait Kernel: 'static {
-    /// What a launch is given.
+    /// The arguments of a launch.
     type Arguments: Arguments;
 }
 
-/// What a kernel is launched with.
+/// A kernel as a type: which one, `K`, and the arguments `A` of a launch.
+pub struct Named<K, A>(PhantomData<(K, A)>);
+
+impl<K: 'static, A: Arguments + 'static> Kernel for Named<K, A> {
+    type Arguments = A;
+}
+
+/// The arguments that a kernel is launched with.
 pub trait Arguments: Copy {
-    /// Where each of the kernel's parameters lies, in order; what follows the last that it has is ignored.
+    /// Adds the address of each of the kernel's parameters, in order. Addresses after the kernel's last
+    /// parameter are ignored.
     fn parameters(&self, parameters: &mut Parameters);
 }
 
-/// Where a launch finds the kernel's parameters, as the driver takes it.
+/// The addresses of a kernel's parameters, as the driver takes them.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameters {
     addresses: [*mut c_void; 16],
@@ -24,17 +36,17 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// None.
+    /// No parameters.
     pub const NONE: Self = Self { addresses: [core::ptr::null_mut(); 16], len: 0 };
 
-    /// The parameters of `arguments`, which stay where they are as long as these are used.
+    /// Returns the parameters of `arguments`, which must not move as long as these are used.
     pub fn of(arguments: &impl Arguments) -> Self {
         let mut parameters = Self::NONE;
         arguments.parameters(&mut parameters);
         parameters
     }
 
-    /// Adds one.
+    /// Adds a parameter.
     ///
     /// # Panics
     ///
@@ -43,7 +55,7 @@ impl Parameters {
         self.push_address((&raw const *value).cast());
     }
 
-    /// Adds one, of whatever type, that lies there.
+    /// Adds the parameter of any type at an address.
     ///
     /// # Panics
     ///
@@ -53,11 +65,24 @@ impl Parameters {
         self.len += 1;
     }
 
-    /// Their addresses.
+    /// Returns the addresses.
     pub fn as_slice(&self) -> &[*mut c_void] {
         &self.addresses[..self.len]
     }
 }
+
+/// Implements [`Arguments`] for a struct whose fields are the kernel's parameters: `arguments! { [GENERICS]
+/// TYPE: FIELD FIELD … }`.
+macro_rules! arguments {
+    ([$($generics:tt)*] $type:ty: $($field:ident)*) => {
+        impl<$($generics)*> $crate::kernels::Arguments for $type {
+            fn parameters(&self, parameters: &mut $crate::kernels::Parameters) {
+                $( parameters.push(&self.$field); )*
+            }
+        }
+    };
+}
+pub(crate) use arguments;
 
 /// The kernels that a crate has compiled. Its operators name them as [`Op::KERNELS`](crate::Op::KERNELS).
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +99,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The entry points of kernel `K` are named so.
+    /// Names the entry points of kernel `K`.
     pub const fn new<K: Kernel>(name: &'static str) -> Self {
         Self { kernel: TypeId::of::<K>(), name }
     }
@@ -88,53 +113,43 @@ impl Kernels {
     ///
     /// # Safety
     ///
-    /// What the PTX has under an entry's name are the entry points of the entry's kernel, and take what its arguments say.
+    /// In the PTX, the entry points under an entry's name are those of the entry's kernel, and take its
+    /// arguments.
     pub const unsafe fn new(entries: &'static [&'static [Entry]], ptx: &'static [Ptx]) -> Self {
         Self { entries, ptx }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no kernels.
     pub const fn is_none(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The name and the PTX of the kernel of this type, if it was compiled.
+    /// Returns the name and the PTX of the kernel of this type, if it was compiled.
     pub fn find(&self, kernel: TypeId) -> Option<(&'static str, &'static Ptx)> {
         let name = self.entries.iter().copied().flatten().find(|entry| entry.kernel == kernel)?.name;
         Some((name, self.ptx.iter().find(|ptx| ptx.has(name))?))
     }
 
-    /// The names of all kernels in the table, compiled or not.
+    /// Returns the names of all kernels in the table, compiled or not.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.entries.iter().copied().flatten().map(|entry| entry.name)
     }
 }
 
-/// The entry points of the production kernel for one operator and item, a name and a BLOCK each; or for an operator of two
-/// inputs. What [`kernels!`](crate::kernels!) and the library's own table are made of.
+/// The entry points of the kernels for whole inputs, for an operator of one input or of two: one for each
+/// BLOCK. [`kernels!`](crate::kernels!) and the library's own table use it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! reduce_entries {
     ($row:tt $($block:literal)*) => {
         $(
-            $crate::reduce_entries! { @entry ["_" reduce $block] $row }
-            $crate::reduce_entries! { @entry ["_row_" reduce_row $block] $row }
+            $crate::with_inputs! { reduce_entries ["_" reduce $block] $row }
+            $crate::with_inputs! { reduce_entries ["_row_" reduce_row $block] $row }
         )*
     };
-    (@entry $kernel:tt { [$name:expr] $op:ty, $item:ty }) => {
-        $crate::reduce_entries! {
-            @kernel $kernel [$name] $op, $item, *const $item, (input: *const $item) => input, (first: *const $item) => first
-        }
-    };
-    (@entry $kernel:tt { [$name:expr] $op:ty, $first:ty, $second:ty }) => {
-        $crate::reduce_entries! {
-            @kernel $kernel [$name] $op, ($first, $second), (*const $first, *const $second),
-            (a: *const $first, b: *const $second) => (a, b), (first_a: *const $first, first_b: *const $second) => (first_a, first_b)
-        }
-    };
     (
-        @kernel [$suffix:literal $kernel:ident $block:literal] [$name:expr] $op:ty, $item:ty, $input:ty,
-        ($($parameter:ident: $type:ty),*) => $value:expr, ($($of_first:ident: $type_of_first:ty),*) => $first:expr
+        @kernel [$suffix:literal $kernel:ident $block:literal]
+        [$name:expr] $op:ty, $item:ty, $input:ty, $($parameter:ident $first:ident: $type:ty),*
     ) => {
         const _: () = {
             #[$crate::cuda_std::kernel(name = concat!($name, $suffix, $block))]
@@ -146,11 +161,13 @@ macro_rules! reduce_entries {
                 len: u64,
                 slots: *mut u64,
                 result: $crate::reduce::Target<<$op as $crate::Op<$item>>::Output>,
-                $($of_first: $type_of_first,)*
+                $($first: $type,)*
                 op: $op,
             ) {
                 const WIDTH: usize = $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES);
-                let arguments = $crate::reduce::Arguments { input: $value, chunk, before, len, slots, result, first: $first, op };
+                let (input, first) = (($($parameter),*), ($($first),*));
+                let arguments =
+                    $crate::reduce::Arguments { input, chunk, before, len, slots, result, first, op };
                 // SAFETY: the host launches it as `reduce` asks.
                 unsafe { $crate::reduce::$kernel::<$op, $input, $block, WIDTH>(arguments) }
             }
@@ -158,57 +175,59 @@ macro_rules! reduce_entries {
     };
 }
 
-/// The entry point of the kernel of `segments`, of `rows` or of `columns` for one operator and item, or two.
+/// Calls `$callback! { @kernel $kernel [NAME] OPERATOR, ITEM, INPUT, PARAMETER FIRST: TYPE, … }` for an
+/// operator of one input or of two: a parameter for each array, and one for its first item.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! with_inputs {
+    ($callback:ident $kernel:tt { [$name:expr] $op:ty, $item:ty }) => {
+        $crate::$callback! { @kernel $kernel [$name] $op, $item, *const $item, input first: *const $item }
+    };
+    ($callback:ident $kernel:tt { [$name:expr] $op:ty, $a:ty, $b:ty }) => {
+        $crate::$callback! {
+            @kernel $kernel [$name] $op, ($a, $b), (*const $a, *const $b),
+            a first_a: *const $a, b first_b: *const $b
+        }
+    };
+}
+
+/// The entry point of the kernel of `segments`, of `rows` or of `columns`, for an operator of one input or of
+/// two.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! shape_entries {
-    ($shape:ident [$name:expr] $op:ty, $item:ty) => {
-        $crate::shape_entries! { @$shape [$name] $op, $item, *const $item, (input: *const $item) => input }
-    };
-    ($shape:ident [$name:expr] $op:ty, $first:ty, $second:ty) => {
-        $crate::shape_entries! {
-            @$shape [$name] $op, ($first, $second), (*const $first, *const $second),
-            (first: *const $first, second: *const $second) => (first, second)
+    (segments $($row:tt)*) => {
+        $crate::with_inputs! {
+            shape_entries [segments "_segments_0" SegmentBounds reduce_segments WIDTH SLOTS] { $($row)* }
         }
     };
-    (@segments $name:tt $op:ty, $item:ty, $input:ty, $($rest:tt)*) => {
-        $crate::shape_entries! {
-            @kernel [
-                segments "_segments_0" Segments reduce_segments
-                { $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES) },
-                { $crate::segments::slots::<$op, $item>($crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES)) }
-            ]
-            $name $op, $item, $input, $($rest)*
-        }
+    (rows $($row:tt)*) => {
+        $crate::with_inputs! { shape_entries [rows "_rows_0" SegmentBounds reduce_rows WIDTH] { $($row)* } }
     };
-    (@rows $name:tt $op:ty, $item:ty, $input:ty, $($rest:tt)*) => {
-        $crate::shape_entries! {
-            @kernel [
-                rows "_rows_0" Segments reduce_rows
-                { $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES) }
-            ]
-            $name $op, $item, $input, $($rest)*
-        }
+    (columns $($row:tt)*) => {
+        $crate::with_inputs! { shape_entries [columns "_columns_256" Columns reduce_columns LOADS] { $($row)* } }
     };
-    (@columns $name:tt $op:ty, $item:ty, $input:ty, $($rest:tt)*) => {
-        $crate::shape_entries! {
-            @kernel [columns "_columns_256" Columns reduce_columns { $crate::columns::loads::<$op, $item>() }]
-            $name $op, $item, $input, $($rest)*
-        }
-    };
-    (@kernel [$shape:ident $suffix:literal $type:ident $kernel:ident $($constant:block),*] [$name:expr] $op:ty, $item:ty, $input:ty, ($($parameter:ident: $of:ty),*) => $value:expr) => {
+    (
+        @kernel [$shape:ident $suffix:literal $of:ident $kernel:ident $($constant:ident)*]
+        [$name:expr] $op:ty, $item:ty, $input:ty, $($parameter:ident $first:ident: $type:ty),*
+    ) => {
+        #[allow(dead_code)]
         const _: () = {
+            const WIDTH: usize = $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES);
+            const SLOTS: usize = $crate::segments::slots::<$op, $item>(WIDTH);
+            const LOADS: usize = $crate::columns::loads::<$op, $item>();
             #[$crate::cuda_std::kernel(name = concat!($name, $suffix))]
             #[allow(improper_ctypes_definitions)]
             pub unsafe fn entry(
-                $($parameter: $of,)*
-                shape: $crate::$shape::$type,
+                $($parameter: $type,)*
+                shape: $crate::$shape::$of,
                 cut: $crate::$shape::Cut,
                 results: *mut <$op as $crate::Op<$item>>::Output,
                 default: <$op as $crate::Op<$item>>::Output,
                 op: $op,
             ) {
-                let arguments = $crate::shape::Arguments { input: $value, shape, cut, results, default, op };
+                let input = ($($parameter),*);
+                let arguments = $crate::shape::Arguments { input, shape, cut, results, default, op };
                 // SAFETY: the host launches it as the kernel asks.
                 unsafe { $crate::$shape::$kernel::<$op, $input, $($constant),*>(arguments) }
             }
@@ -216,9 +235,9 @@ macro_rules! shape_entries {
     };
 }
 
-/// The table of a crate's own kernels: a row is `NAME: OPERATOR, ITEM;`, or `NAME: OPERATOR, ITEM, ITEM;` for an operator of two
-/// inputs. It makes the entry points, one for each BLOCK, and `KERNELS`, the table to name in each operator
-/// (`const KERNELS: Kernels = crate::KERNELS;`). The crate's build script compiles them:
+/// The table of a crate's own kernels: a row is `NAME: OPERATOR, ITEM;`, or `NAME: OPERATOR, ITEM, ITEM;` for
+/// an operator of two inputs. It makes the entry points, one for each BLOCK, and `KERNELS`, the table to name
+/// in each operator (`const KERNELS: Kernels = crate::KERNELS;`). The crate's build script compiles them:
 ///
 /// ```ignore
 /// fn main() {
@@ -232,9 +251,11 @@ macro_rules! kernels {
         const _: () = {
             use $crate::reduce_entries;
             $( $crate::for_each_block! { reduce_entries! { [stringify!($name)] $op, $($item),+ } } )*
-            $( $crate::shape_entries! { segments [stringify!($name)] $op, $($item),+ } )*
-            $( $crate::shape_entries! { rows [stringify!($name)] $op, $($item),+ } )*
-            $( $crate::shape_entries! { columns [stringify!($name)] $op, $($item),+ } )*
+            $(
+                $crate::shape_entries! { segments [stringify!($name)] $op, $($item),+ }
+                $crate::shape_entries! { rows [stringify!($name)] $op, $($item),+ }
+                $crate::shape_entries! { columns [stringify!($name)] $op, $($item),+ }
+            )*
         };
 
         /// The kernels that this crate has compiled.
@@ -246,11 +267,11 @@ macro_rules! kernels {
         pub const KERNELS: $crate::Kernels = {
             use $crate::kernels::{Entry, Ptx};
             const ENTRIES: &[Entry] = &[$(
-                Entry::new::<$crate::reduce_kernel!(reduce::Kernel, $op, $($item),+)>(stringify!($name)),
-                Entry::new::<$crate::reduce_kernel!(reduce::RowKernel, $op, $($item),+)>(concat!(stringify!($name), "_row")),
-                Entry::new::<$crate::reduce_kernel!(segments::Kernel, $op, $($item),+)>(concat!(stringify!($name), "_segments")),
-                Entry::new::<$crate::reduce_kernel!(rows::Kernel, $op, $($item),+)>(concat!(stringify!($name), "_rows")),
-                Entry::new::<$crate::reduce_kernel!(columns::Kernel, $op, $($item),+)>(concat!(stringify!($name), "_columns")),
+                $crate::reduce_kernel!(@entry reduce::Kernel $name "" $op, $($item),+),
+                $crate::reduce_kernel!(@entry reduce::RowKernel $name "_row" $op, $($item),+),
+                $crate::reduce_kernel!(@entry segments::Kernel $name "_segments" $op, $($item),+),
+                $crate::reduce_kernel!(@entry rows::Kernel $name "_rows" $op, $($item),+),
+                $crate::reduce_kernel!(@entry columns::Kernel $name "_columns" $op, $($item),+),
             )*];
             // SAFETY: the entry points are those above, which the crate's build script has compiled.
             unsafe { $crate::Kernels::new(&[ENTRIES], include!(concat!(env!("OUT_DIR"), "/kernels.rs"))) }
@@ -258,10 +279,17 @@ macro_rules! kernels {
     };
 }
 
-/// The type that is a kernel of an operator for one item, or two.
+/// The type of a kernel for an operator of one input or of two.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! reduce_kernel {
+    (@entry $family:ident::$kernel:ident $name:ident $suffix:literal $op:ty, $($item:ty),+) => {
+        $crate::kernels::Entry::new::<$crate::reduce_kernel!($family::$kernel, $op, $($item),+)>(
+            concat!(stringify!($name), $suffix)
+        )
+    };
     ($family:ident::$kernel:ident, $op:ty, $item:ty) => { $crate::$family::$kernel<$op, *const $item> };
-    ($family:ident::$kernel:ident, $op:ty, $first:ty, $second:ty) => { $crate::$family::$kernel<$op, (*const $first, *const $second)> };
+    ($family:ident::$kernel:ident, $op:ty, $first:ty, $second:ty) => {
+        $crate::$family::$kernel<$op, (*const $first, *const $second)>
+    };
 }

@@ -1,10 +1,13 @@
-//! The ladder: the classic reduction kernels, from the slowest up, each in a file that says what it fixes over the one
-//! before and what is still wrong with it. The top rung is the production kernel, [`reduce`](crate::reduce).
+//! The ladder: the classic reduction kernels, from the slowest up, each in a file that says what it fixes
+//! over the one before and what is still wrong with it. The top rung is the production kernel,
+//! [`reduce`](crate::reduce).
 //!
-//! They come from five documents, and are named after what they do, with the place in their document beside it:
+//! They come from five documents, and are named after what they do, with the place in their document beside
+//! it:
 //!
 //! - 000: a lab report on reduction (M. Orlewski); three loops, and how many barriers each takes.
-//! - 001: a lecture, "Optimising Reduction Kernels" (S. Dey, IIT Kharagpur); `reduce1` to `reduce7` on 2^26 `int`.
+//! - 001: a lecture, "Optimising Reduction Kernels" (S. Dey, IIT Kharagpur); `reduce1` to `reduce7` on 2^26
+//!   `int`.
 //! - 002: a lab report (K. Gwiżdż, B. Mucha); the same steps on 1024 · 65535 `float`, 128 threads a block.
 //! - 003: a lab report (P. Lipiór, M. Żoczek); one atomic an element against one a block, on `double`.
 //! - 004: a section of a book; the least element with its index by halving, and sorted lists merged by it.
@@ -15,11 +18,11 @@
 //! until one accumulator is left
 //! ```
 //!
-//! A later launch needs no kernel of its own: an operator of the ladder reduces its accumulators as it reduces elements
-//! ([`LadderOp`]), so the launch after that of `sum` over `i32` is that of `sum` over `i64`.
+//! A later launch needs no kernel of its own: an operator of the ladder reduces its accumulators as it
+//! reduces elements ([`LadderOp`]), so the launch after that of `sum` over `i32` is that of `sum` over `i64`.
 //!
-//! Loops up to [`UnrolledLastWarp`] end at `block_dim_x()`, which the compiler does not know, as in the documents: a loop
-//! that ends at `BLOCK` it unrolls, which is the step of [`Unrolled`].
+//! Loops up to [`UnrolledLastWarp`] end at `block_dim_x()`, which the compiler does not know, as in the
+//! documents: a loop that ends at `BLOCK` it unrolls, which is the step of [`Unrolled`].
 
 mod argmin;
 mod atomic;
@@ -55,71 +58,59 @@ pub use unrolled::Unrolled;
 pub use unrolled_last_warp::UnrolledLastWarp;
 
 use crate::Element;
-use crate::kernels::{self, Parameters};
-use core::marker::PhantomData;
+use crate::kernels::{Named, arguments};
 use cuda_std::shared::Shared;
 use cuda_std::thread;
 
 /// A kernel of the ladder.
 pub trait Kernel: 'static {
-    /// Its name in kernels, options and tables, as `sequential`.
+    /// Its name in kernels, options and tables, such as `sequential`.
     const NAME: &'static str;
 
-    /// Elements that a thread loads, where a block covers consecutive elements.
+    /// Elements that a thread loads, if a block covers consecutive elements.
     const LOADS: u64 = 1;
 
-    /// Whether every block combines its partial result into one accumulator by atomics, which holds the identity before the
-    /// launch; otherwise each stores it in a place of its own, and the launch is repeated.
+    /// Whether all blocks combine their partial results into one accumulator by atomics, which holds the
+    /// identity before the launch. Otherwise each block stores its own, and the launch is repeated.
     const ATOMIC: bool = false;
 
-    /// Blocks that a launch over `len` elements has, of `block` threads each.
+    /// Returns the blocks, of `block` threads each, of a launch over `len` elements.
     fn blocks(len: u64, block: u32) -> u32 {
         len.div_ceil(Self::LOADS * u64::from(block)) as u32
     }
 
-    /// The kernel.
+    /// Runs the kernel.
     ///
     /// # Safety
     ///
-    /// The launch has BLOCK threads a block and [`blocks`](Self::blocks) blocks; the pointers are valid as [`Pass`] says, and
-    /// nothing else uses what they point to meanwhile.
+    /// The launch has BLOCK threads a block and [`blocks`](Self::blocks) blocks. The pointers are valid as
+    /// [`Pass`] says, and nothing else accesses what they point to meanwhile.
     unsafe fn run<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(pass: Pass<T, O::Accumulator>);
 }
 
-/// A kernel of the ladder for an operator on elements of a type, whose accumulators are `A`.
-pub struct Rung<K, O, T, A>(PhantomData<(K, O, T, A)>);
+/// A kernel of the ladder as a type: for an operator on elements of type `T`, whose accumulators are `A`.
+pub type Rung<K, O, T, A> = Named<(K, O), Pass<T, A>>;
 
-impl<K: Kernel, O: 'static, T: Copy + 'static, A: Copy + 'static> kernels::Kernel for Rung<K, O, T, A> {
-    type Arguments = Pass<T, A>;
-}
+arguments! { [T: Copy, A: Copy] Pass<T, A>: input len output }
 
-impl<T: Copy, A: Copy> kernels::Arguments for Pass<T, A> {
-    fn parameters(&self, parameters: &mut Parameters) {
-        let Self { input, len, output } = self;
-        parameters.push(input);
-        parameters.push(len);
-        parameters.push(output);
-    }
-}
-
-/// What a launch is given; a kernel's arguments in this order.
+/// The arguments of a launch; the kernel's parameters in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass<T, A> {
     /// `len` elements, aligned to their size.
     pub input: *const T,
     /// Elements in the input.
     pub len: u64,
-    /// Room for an accumulator from each block, or the one accumulator that they share.
+    /// An accumulator for each block, or the one that they share.
     pub output: *mut A,
 }
 
 impl<T: LadderElement, A: Element> Pass<T, A> {
-    /// The accumulator of element `index`, or the identity where the input has no such element: the bound that 001's
-    /// `reduce4` to `reduce7` and 002's third reduction do not check.
+    /// Returns the accumulator of element `index`, or the identity if the input has no such element. 001's
+    /// `reduce4` to `reduce7` and 002's third reduction do not check this bound.
     ///
     /// # Safety
     ///
-    /// The input is as the field says.
+    /// The input is valid as [`Pass`] says.
     #[inline(always)]
     unsafe fn load<O: LadderOp<T, Accumulator = A>>(self, index: u64) -> A {
         if index < self.len {
@@ -130,14 +121,15 @@ impl<T: LadderElement, A: Element> Pass<T, A> {
         }
     }
 
-    /// The accumulator of elements `index` and `index + apart`, those of them that there are.
+    /// Returns the accumulator of elements `index` and `index + apart`; elements past the input's end are the
+    /// identity.
     ///
     /// # Safety
     ///
-    /// The input is as the field says.
+    /// The input is valid as [`Pass`] says.
     #[inline(always)]
     unsafe fn load_two<O: LadderOp<T, Accumulator = A>>(self, index: u64, apart: u32) -> A {
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         unsafe { O::default().combine(self.load::<O>(index), self.load::<O>(index + u64::from(apart))) }
     }
 
@@ -145,28 +137,29 @@ impl<T: LadderElement, A: Element> Pass<T, A> {
     ///
     /// # Safety
     ///
-    /// The output has a place for each block; one thread of the block calls it.
+    /// The output has an accumulator for each block; one thread of the block calls it.
     #[inline(always)]
     unsafe fn store(self, partial: A) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         unsafe { self.output.add(thread::block_idx_x() as usize).write(partial) }
     }
 }
 
-/// The index of the thread's first element, where blocks of `threads` threads cover `LOADS` elements a thread each.
+/// Returns the index of the thread's first element, for blocks of `threads` threads that cover `LOADS`
+/// elements a thread.
 #[inline(always)]
 fn first_element<K: Kernel>(threads: u32) -> u64 {
     u64::from(thread::block_idx_x()) * K::LOADS * u64::from(threads) + u64::from(thread::thread_idx_x())
 }
 
-/// `a % b`, by an instruction of its own. Where `b` is a stride, the compiler sees that it is a power of two and makes an `and`
-/// of `%`; the documents' kernels, and their times, have the division.
+/// Returns `a % b` by an instruction of its own. If `b` is a stride, the compiler sees that it is a power of
+/// two and makes an `and` of `%`. The documents' kernels, and their times, have the division.
 #[inline(always)]
 fn remainder(a: u32, b: u32) -> u32 {
     #[cfg(target_arch = "nvptx64")]
     {
         let remainder;
-        // SAFETY: computes on registers.
+        // SAFETY: computes in registers only.
         unsafe {
             core::arch::asm!(
                 "rem.u32 {}, {}, {};", out(reg32) remainder, in(reg32) a, in(reg32) b, options(pure, nomem, nostack)
@@ -180,19 +173,19 @@ fn remainder(a: u32, b: u32) -> u32 {
     }
 }
 
-/// `partials[into]` combined with `partials[from]`.
+/// Combines `partials[from]` into `partials[into]`.
 ///
 /// # Safety
 ///
-/// Both are in bounds and written, and no other thread writes either, or reads `into`, without a barrier between.
+/// Both are in bounds and written. No other thread writes either, or reads `into`, without a barrier between.
 #[inline(always)]
 unsafe fn fold<O: LadderOp<T>, T: LadderElement>(partials: Shared<O::Accumulator>, into: u32, from: u32) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: as the caller promises.
     unsafe { partials.write(into, O::default().combine(partials.read(into), partials.read(from))) }
 }
 
-/// Calls `$callback! { { ARGUMENTS } ROW ROW … }` with a row `TYPE: MODULE;` for each kernel of the ladder, in its order:
-/// the lecture's, what came after it, the reports'.
+/// Calls `$callback! { { ARGUMENTS } ROW ROW … }` with a row `TYPE: MODULE;` for each kernel of the ladder:
+/// first the lecture's, then what came after it, then the reports'.
 #[macro_export]
 macro_rules! for_each_rung {
     ($callback:ident! { $($arguments:tt)* }) => {

@@ -4,14 +4,10 @@
 //! - [`element`]: the number types that they reduce, [`Element`], and in what they accumulate;
 //! - [`plan`]: how an input is cut into chunks, a function of its length, the types and BLOCK alone;
 //! - [`input`]: how a block reads one array, or two together;
-//! - `fold`: the tree, in a thread, in a warp, in a block;
-//! - `stage`: a chunk becomes its partial result, the partial results become the accumulator of all;
-//! - [`slot`]: how a block hands its partial result over;
-//! - [`reduce`]: the production kernel;
-//! - [`segments`]: that of many reductions at once;
-//! - [`columns`]: that of the columns of an array;
-//! - [`shape`]: what these two are launched with;
-//! - [`runs`]: that of runs of equal neighbouring keys;
+//! - `tree`: every tree on a device: in a thread, in a warp, in a block;
+//! - `exchange`: how blocks hand over values ([`slot`]) and partial results;
+//! - [`shape`]: the kernels, a shape a file: [`whole`](shape::whole) inputs, [`segments`], [`rows`],
+//!   [`columns`], [`runs`];
 //! - [`mod@kernels`]: a kernel's identity, and the table of those that a crate has compiled;
 //! - [`table`]: the library's own;
 //! - `ladder` (with the feature of that name): the classic kernels, each in a file of its own.
@@ -22,32 +18,37 @@
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate std;
 
-pub mod columns;
-#[cfg(not(target_arch = "nvptx64"))]
-pub mod cpu;
+mod agent;
 pub mod element;
-mod fold;
+mod exchange;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod host_simd;
 pub mod input;
 pub mod kernels;
 #[cfg(feature = "ladder")]
 pub mod ladder;
 pub mod op;
 pub mod plan;
-pub mod reduce;
-pub mod runs;
-pub mod segments;
 pub mod shape;
-pub mod slot;
-mod stage;
 pub mod table;
+mod tree;
+
+// The paths that the rest of the repository uses.
+pub use exchange::slot;
+pub use shape::whole as reduce;
+pub use shape::{columns, rows, runs, segments};
+pub(crate) use tree as fold;
+pub(crate) mod stage {
+    pub(crate) use crate::shape::chunk;
+}
 
 #[doc(hidden)]
 pub use cuda_std;
 pub use element::Element;
 pub use half::{bf16, f16};
+#[cfg(not(target_arch = "nvptx64"))]
+pub use host_simd as cpu;
 pub use kernels::Kernels;
 pub use op::Op;
 pub use op::every::*;
 pub use plan::Plan;
-#[doc(inline)]
-pub use segments::rows;

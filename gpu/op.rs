@@ -1,35 +1,140 @@
-//! The operators: what [`Op`] asks of one, and in a file each those that come with the library.
+//! The operators: the trait [`Op`], and a file for each operator of the library.
 
-/// The fold of a chunk on a CPU that another operator over `T` has, from which this one differs in what is made of the accumulator.
-macro_rules! folded_as {
-    (|$op:ident| $other:expr) => {
-        #[cfg(not(target_arch = "nvptx64"))]
-        #[inline(always)]
-        fn fold_chunk<S: crate::cpu::Source<Item = T>>(
-            &self,
-            chunk: S,
-            first: u64,
-            row: usize,
-        ) -> Self::Accumulator {
-            let $op = self;
-            crate::cpu::fold_by_table(&$other, chunk, first, row)
+/// Declares an operator without parameters: `NAME: MODULE::GENERIC<ARGUMENTS>`, by [`forward!`].
+macro_rules! operator {
+    ($(#[$doc:meta])* $op:ident $name:literal $(, $bound:path)?: $module:ident::$generic:ident<$($argument:literal),+>) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+        #[repr(C)]
+        pub struct $op;
+
+        forward! {
+            $op, $name $(, $bound)?: |_op| crate::op::$module::$generic<$($argument),+>
+                = crate::op::$module::$generic::<$($argument),+>
         }
     };
 }
 
-#[macro_use]
+/// Implements [`Op`] for elements by forwarding to a generic operator. `begin` is given if the operator
+/// depends on the first element; `chunk`, if another operator of the table folds chunks in the same way, so
+/// that its compiled folds are used.
+macro_rules! forward {
+    ($op:ty, $name:literal $(, $bound:path)?: |$this:ident| $generic:ty = $value:expr
+     $(, begin |$first:ident| $begun:expr)? $(, chunk $same:expr)?) => {
+        impl<T: crate::Element $(+ $bound)?> crate::op::Op<T> for $op {
+            const NAME: &'static str = $name;
+            type Accumulator = <$generic as crate::op::Op<T>>::Accumulator;
+            type Output = <$generic as crate::op::Op<T>>::Output;
+            const EXACT: bool = <$generic as crate::op::Op<T>>::EXACT;
+            const LARGE_BLOCK: u32 = <$generic as crate::op::Op<T>>::LARGE_BLOCK;
+            const ON_CPU: Option<crate::op::OnCpu<Self, T>> = crate::table::on_cpu::<_, _, T>();
+
+            fn parameters(&self) -> &[u8] {
+                bytemuck::bytes_of(self)
+            }
+
+            $(
+                #[allow(unused_variables, reason = "the operator, if it has no field but the first element")]
+                #[inline(always)]
+                fn begin(&self, $first: T) -> Self {
+                    let $this = self;
+                    $begun
+                }
+
+                #[inline(always)]
+                fn end(&self, all: Self::Accumulator, count: u64) -> Self::Accumulator {
+                    let $this = self;
+                    crate::op::Op::<T>::end(&$value, all, count)
+                }
+            )?
+
+            #[inline(always)]
+            fn identity(&self) -> Self::Accumulator {
+                let $this = self;
+                crate::op::Op::<T>::identity(&$value)
+            }
+
+            #[inline(always)]
+            fn lift(&self, element: T, index: u64) -> Self::Accumulator {
+                let $this = self;
+                $value.lift(element, index)
+            }
+
+            #[inline(always)]
+            fn lift_load<const N: usize>(&self, load: [T; N], index: u64) -> Self::Accumulator {
+                let $this = self;
+                $value.lift_load(load, index)
+            }
+
+            #[inline(always)]
+            fn fold_load<const WIDTH: usize>(
+                &self,
+                all: &mut [Self::Accumulator; WIDTH],
+                items: [T; WIDTH],
+                index: u64,
+            ) {
+                let $this = self;
+                $value.fold_load(all, items, index);
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            #[inline(always)]
+            fn fold_items<S: crate::cpu::Source<Item = T>>(&self, items: S, first: u64) -> Self::Accumulator {
+                let $this = self;
+                $value.fold_items(items, first)
+            }
+
+            $(
+                #[cfg(not(target_arch = "nvptx64"))]
+                #[inline(always)]
+                fn fold_chunk<S: crate::cpu::Source<Item = T>>(
+                    &self,
+                    chunk: S,
+                    first: u64,
+                    row: usize,
+                ) -> Self::Accumulator {
+                    let $this = self;
+                    crate::cpu::fold_by_table(&$same, chunk, first, row)
+                }
+            )?
+
+            #[inline(always)]
+            fn combine(&self, a: Self::Accumulator, b: Self::Accumulator) -> Self::Accumulator {
+                let $this = self;
+                crate::op::Op::<T>::combine(&$value, a, b)
+            }
+
+            #[inline(always)]
+            fn finish(&self, all: Self::Accumulator, count: u64) -> Option<Self::Output> {
+                let $this = self;
+                crate::op::Op::<T>::finish(&$value, all, count)
+            }
+        }
+    };
+}
+
+/// The methods of an [`Op`] whose accumulators are [`Summand`](crate::element::Summand)s.
+macro_rules! accumulators_add_up {
+    ($accumulator:ty) => {
+        #[inline(always)]
+        fn identity(&self) -> $accumulator {
+            <$accumulator as crate::element::Summand>::NOTHING
+        }
+
+        #[inline(always)]
+        fn combine(&self, a: $accumulator, b: $accumulator) -> $accumulator {
+            crate::element::Summand::plus(a, b)
+        }
+    };
+}
+
 mod bits;
-#[macro_use]
 mod counts;
 #[macro_use]
 pub mod exact;
-#[macro_use]
 mod extremes;
-#[macro_use]
 mod place;
-#[macro_use]
 mod powers;
-#[macro_use]
 mod quantifiers;
 #[macro_use]
 mod spread;
@@ -49,18 +154,27 @@ crate::for_each_integer_operator! { operators! { integers } }
 crate::for_each_pair_operator! { operators! { pairs } }
 crate::for_each_comparison! { operators! { comparisons } }
 
-/// The operators that come with the library, those of its tables.
+/// What most operators' files use.
+mod prelude {
+    pub use crate::element::{Dtype, Element, Summand, Total, Wide};
+    pub use crate::op::{OnCpu, Op};
+    pub use crate::table;
+    pub use bytemuck::{Pod, Zeroable};
+    pub use num_traits::{Bounded, ConstOne, ConstZero};
+}
+
+/// The operators of the library's tables.
 pub mod every {
     pub use super::comparison::Comparison;
     pub use super::{comparisons::*, elements::*, integers::*, pairs::*};
 }
 
 mod comparison;
-mod exponential;
+pub(crate) mod exponential;
 mod squares;
 pub(crate) mod together;
 
-/// The square root, correctly rounded.
+/// Returns the correctly rounded square root.
 #[inline(always)]
 fn sqrt(value: f64) -> f64 {
     #[cfg(target_arch = "nvptx64")]
@@ -73,16 +187,17 @@ fn sqrt(value: f64) -> f64 {
     }
 }
 
-/// A sum, and the error of its rounding: D. E. Knuth, "The Art of Computer Programming", volume 2, 4.2.2, theorem B.
+/// Returns `a + b` and the error of its rounding: D. E. Knuth, "The Art of Computer Programming", volume 2,
+/// 4.2.2, theorem B.
 #[inline(always)]
-fn two_sum(a: f64, b: f64) -> [f64; 2] {
+pub(crate) fn two_sum(a: f64, b: f64) -> [f64; 2] {
     let sum = a + b;
     let of_b = sum - a;
     let of_a = sum - of_b;
     [sum, (a - of_a) + (b - of_b)]
 }
 
-/// `a · b + c`, rounded once.
+/// Returns `a · b + c`, rounded once.
 #[inline(always)]
 fn fma(a: f64, b: f64, c: f64) -> f64 {
     #[cfg(target_arch = "nvptx64")]
@@ -109,27 +224,32 @@ use crate::reduce::{self, Arguments};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::slot;
 use crate::stage::chunk;
+#[cfg(not(target_arch = "nvptx64"))]
+use ::std::vec::Vec;
 use core::fmt::Debug;
 use core::marker::PhantomData;
 
-/// A reduction operator over items of type `I`: lift each item into an accumulator, combine accumulators, finish the last one.
+/// A reduction operator over items of type `I`.
 ///
-/// An item is an element, any other plain value (`#[repr(C)]`, [`Pod`](bytemuck::Pod)), or a pair of two where two arrays are reduced
-/// together. An operator is a value: what it carries is a parameter of the reduction, and a kernel's argument on a GPU, for which it
-/// has to be plain, too.
+/// A reduction lifts each item into an accumulator, combines accumulators in pairs, and finishes the last
+/// one. An item is an element, any other plain value (`#[repr(C)]`, [`Pod`](bytemuck::Pod)), or a pair of
+/// them if two arrays are reduced together.
 ///
-/// A tuple of two to six operators is one that reduces by all of them in one pass over memory; its results are those that each has
-/// alone, to the bit. (On a GPU where such a kernel is compiled: the library has `(Sum, Min, Max)`, `(Mean, Var)` and `(Mean, Std)`.
-/// Others reduce one after another. See [`Both`].)
+/// An operator is a value; its fields are parameters of the reduction. A GPU gets it as a kernel argument,
+/// for which it must be plain, too.
 ///
-/// The order in which accumulators combine is fixed by the [plan](crate::plan), but it is not that of the items, so
-/// [`combine`](Op::combine) must be commutative and associative up to rounding.
+/// A tuple of two to six operators is an operator: it computes all results in one pass over memory, with the
+/// bits that each has alone. On a GPU this needs a compiled kernel; the library has those of `(Sum, Min, Max)`,
+/// `(Mean, Var)` and `(Mean, Std)`. Without one, the operators run one after another. See [`Both`].
+///
+/// The [plan](crate::plan) fixes the order in which accumulators combine. It is not the order of the items,
+/// so [`combine`](Op::combine) must be commutative, and associative up to rounding.
 ///
 /// ```
 /// use bytemuck::{Pod, Zeroable};
 /// use gpu_reduce_kernels::Op;
 ///
-/// /// How many elements are above a threshold.
+/// /// Counts the elements above a threshold.
 /// #[derive(Clone, Copy, Pod, Zeroable)]
 /// #[repr(C)]
 /// struct Above(f32);
@@ -165,76 +285,80 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     /// The operator's name in errors, as `sum`.
     const NAME: &'static str;
 
-    /// What partial results are: any plain value. A block's warps exchange up to 32 of them through shared memory, which has room
-    /// for those of up to 1,536 bytes; larger ones are an error when a GPU's driver compiles the kernel.
+    /// The type of partial results: any plain value of up to 1,536 bytes. The warps of a block exchange up to
+    /// 32 of them through shared memory; if they do not fit, the GPU's driver fails to compile the kernel.
     type Accumulator: Accumulator;
 
-    /// What a reduction returns. To be left on a device it has to be plain, too.
+    /// The type of results. It must be plain for results that stay on a device.
     type Output: Copy + PartialEq + Debug + Send + Sync + 'static;
 
-    /// Whether every order of combining gives the same bits. Backends then need not keep the plan's.
+    /// Whether every order of combining gives the same bits. If so, backends may ignore the plan's order.
     const EXACT: bool;
 
-    /// The kernels that the operator's crate has compiled for it: `gpu_reduce_kernels::kernels!` makes them. An operator
-    /// without any reduces on the CPU, and is an error that says so elsewhere.
+    /// The kernels that the operator's crate has compiled for it with `gpu_reduce_kernels::kernels!`. An
+    /// operator without kernels reduces on the CPU only; on a GPU it is an error.
     const KERNELS: Kernels = Kernels::NONE;
 
-    /// How many items accumulators have room for side by side, see [`width`].
+    /// How many accumulators a thread has room for, see [`width`].
     #[doc(hidden)]
     const ROOM: Room<Self, I> = Room::of_accumulator();
 
-    /// The BLOCK of large inputs where a call names none. 1,024 where a multiprocessor has registers for two such blocks (sums, 2^28 `f32`:
-    /// 237.3 µs, with 512 238.9); with more registers a thread, 512 (`argmin`, 2^24: 20.7, with 1,024 22.5; `mean` 17.95 and 18.7).
+    /// The BLOCK of large inputs if the call names none: 1,024 if a multiprocessor has registers for two such
+    /// blocks (`sum` of 2^28 `f32`: 237.3 µs; with 512, 238.9), else 512 (`argmin` of 2^24: 20.7 µs; with
+    /// 1,024, 22.5).
     #[doc(hidden)]
     const LARGE_BLOCK: u32 = 512;
 
-    /// The folds over slices on a CPU where the operator's crate has compiled them, so that not every program that uses the operator
-    /// does.
+    /// The folds over slices on a CPU that the operator's crate has compiled, so that programs need not
+    /// compile them again.
     #[doc(hidden)]
     const ON_CPU: Option<OnCpu<Self, I>> = None;
 
-    /// The operator for items of which this is the first: called once where a reduction begins, before any is lifted. For what
-    /// folds items by their distances from one of them.
+    /// Returns the operator that reduces items of which `first` is the first. Called once, before any item is
+    /// lifted. For operators that fold the distances of items from one of them.
     #[inline(always)]
     #[must_use]
     fn begin(&self, _first: I) -> Self {
         *self
     }
 
-    /// The accumulator of all items, of which there are `count`, without what the operator knows of the first: called once where a
-    /// reduction ends, by the operator that [`begin`](Op::begin) gave. Who finishes has not seen the items.
+    /// Removes from the accumulator of all `count` items what depends on the first item. Called once, after the
+    /// last combine, on the operator that [`begin`](Op::begin) returned. [`finish`](Op::finish) may be called on
+    /// the original operator.
     #[inline(always)]
     fn end(&self, all: Self::Accumulator, _count: u64) -> Self::Accumulator {
         all
     }
 
-    /// What the operator carries, as bytes: those that reduce parts of one whole apart compare it. An operator that carries something
-    /// says it here, `bytemuck::bytes_of(self)`; else it does not compile where it is asked.
+    /// Returns the operator's parameters as bytes. Partial reductions of one whole compare them. An operator
+    /// with fields must implement it, as `bytemuck::bytes_of(self)`; else programs that call it do not
+    /// compile.
     fn parameters(&self) -> &[u8] {
-        const { assert!(size_of::<Self>() == 0, "an operator that carries something says what in Op::parameters") };
+        const { assert!(size_of::<Self>() == 0, "an operator with fields must implement Op::parameters") };
         &[]
     }
 
-    /// Calls `each` with the name and the parameters of each operator that this is made of.
+    /// Calls `each` with the name and the parameters of each operator in this one.
     #[doc(hidden)]
     fn each_part(&self, each: &mut dyn FnMut(&'static str, &[u8])) {
         each(Self::NAME, self.parameters());
     }
 
-    /// The name of the operator that has no value for no items, where this has none: of several, the first one's.
+    /// Returns the name of the first operator in this one that has no result for no items.
     #[doc(hidden)]
     fn without_value(&self) -> &'static str {
         Self::NAME
     }
 
-    /// Combined with any accumulator it leaves that one's bits.
+    /// Returns the accumulator of no items. Combining it with another leaves the other's bits.
     fn identity(&self) -> Self::Accumulator;
 
-    /// The accumulator of one item. Indices count from the start of what is reduced.
+    /// Returns the accumulator of one item. Indices count from the first item of the reduction.
     fn lift(&self, item: I, index: u64) -> Self::Accumulator;
 
-    /// The accumulator of neighbouring items, the first of which has the index given. Called on a GPU, and only where the
-    /// operator is [`EXACT`](Op::EXACT): worth writing where there are instructions for several items at once.
+    /// Returns the accumulator of N neighbouring items, the first of which has index `index`. Called on a
+    /// GPU, and only if the operator is [`EXACT`](Op::EXACT). Worth writing if there are instructions for
+    /// several items at once.
     #[inline(always)]
     fn lift_load<const N: usize>(&self, items: [I; N], index: u64) -> Self::Accumulator {
         (index..)
@@ -242,8 +366,9 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
             .fold(self.identity(), |all, (index, item)| self.combine(all, self.lift(item, index)))
     }
 
-    /// The accumulator of items that lie side by side, the first of which has the index given. Called on a CPU, and only where the
-    /// operator is [`EXACT`](Op::EXACT). As it is, it becomes SIMD where accumulators are integers.
+    /// Returns the accumulator of neighbouring items, the first of which has index `first`. Called on a CPU,
+    /// and only if the operator is [`EXACT`](Op::EXACT). The default becomes SIMD if accumulators are
+    /// integers.
     #[cfg(not(target_arch = "nvptx64"))]
     #[doc(hidden)]
     #[inline(always)]
@@ -258,9 +383,9 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
         *all = self.combine(*all, self.lift(item, index));
     }
 
-    /// Folds neighbouring items, the first of which has the index given, into the accumulators of places side by side: each into
-    /// that of its place; or all into the first where the operator is [`EXACT`](Op::EXACT), because 16 of 64 bits would be half of a
-    /// thread's registers.
+    /// Folds WIDTH neighbouring items, the first of which has index `index`, each into its own accumulator.
+    /// If the operator is [`EXACT`](Op::EXACT), folds all into the first: 16 accumulators of 64 bits would
+    /// take half of a thread's registers.
     #[doc(hidden)]
     #[inline(always)]
     fn fold_load<const WIDTH: usize>(
@@ -278,7 +403,8 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
         }
     }
 
-    /// The accumulator of a chunk on a CPU, in rows of so many; its first item has the index given.
+    /// Returns the accumulator of a chunk on a CPU, folded in rows of `row` items. Its first item has index
+    /// `first`.
     #[cfg(not(target_arch = "nvptx64"))]
     #[doc(hidden)]
     #[inline(always)]
@@ -286,11 +412,11 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
         cpu::fold_chunk(self, chunk, first, row)
     }
 
-    /// The accumulator of a chunk, of `len` items, by a block: thread 0 gets it.
+    /// Returns the accumulator of a chunk of `len` items, folded by a block, to thread 0.
     ///
     /// # Safety
     ///
-    /// Every thread of the block calls it, with the same items.
+    /// Every thread of the block must call it, with the same items.
     #[doc(hidden)]
     #[inline(always)]
     unsafe fn fold_on_gpu<P: Input<Item = I>, const BLOCK: u32, const WIDTH: usize>(
@@ -303,7 +429,7 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
         unsafe { chunk::fold_chunk::<Self, P, BLOCK, WIDTH>(self, chunk, len, start) }
     }
 
-    /// What the kernel of whole inputs does, or where it `is_row` that of a row.
+    /// The body of the kernel of whole inputs or, if `is_row`, of a row.
     ///
     /// # Safety
     ///
@@ -318,29 +444,36 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
         unsafe { reduce::by_tree::<Self, P, BLOCK, WIDTH>(arguments, is_row) }
     }
 
-    /// The partial result that the words of a slot hold; none while they are not full.
+    /// Returns the partial result in a slot's words, or `None` while the slot is not full.
     #[cfg(not(target_arch = "nvptx64"))]
     #[doc(hidden)]
     fn of_slot(word: impl Fn(usize) -> u64) -> Option<Self::Accumulator> {
         slot::full(word)
     }
 
-    /// Reduces by this operator; by its parts, where it has some that have to be alone.
+    /// Reduces by this operator, or by its parts one after another if there is no kernel for all of them.
     #[doc(hidden)]
     #[inline(always)]
-    fn by_parts<R: Reducer<I>>(&self, reducer: &R) -> Result<Self::Output, R::Error> {
+    fn by_parts<R: Reducer<I>>(&self, reducer: &R) -> Result<R::Outcome<Self::Output>, R::Error> {
         reducer.reduce(self)
     }
 
-    /// Two accumulators made one.
+    /// Folds chunks by this operator. Several operators without a kernel of their own fold by each part.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[doc(hidden)]
+    fn fold_by_parts<F: Folder<I>>(&self, folder: &F) -> Result<Vec<Self::Accumulator>, F::Error> {
+        folder.fold(self)
+    }
+
+    /// Combines two accumulators.
     fn combine(&self, a: Self::Accumulator, b: Self::Accumulator) -> Self::Accumulator;
 
-    /// The result of `count` items, or `None` where they have none, as the minimum of no items. A float's NaN is made
-    /// canonical here, so that all devices agree on its bits.
+    /// Returns the result of `count` items, or `None` if they have none, as the minimum of no items. Make a
+    /// NaN canonical here, so that all devices agree on its bits.
     fn finish(&self, all: Self::Accumulator, count: u64) -> Option<Self::Output>;
 }
 
-/// Where a table has an operator's folds over items of a type.
+/// The position of an operator's folds in a table.
 #[derive(Debug)]
 pub struct OnCpu<O, I> {
     #[cfg(not(target_arch = "nvptx64"))]
@@ -352,38 +485,80 @@ pub struct OnCpu<O, I> {
     pub(crate) types: PhantomData<fn(O, I)>,
 }
 
-/// What reduces some items by one operator or another.
+/// A way to reduce some items by any operator: [`Op::by_parts`] calls it.
 #[doc(hidden)]
 pub trait Reducer<I: Copy + 'static> {
-    /// What may go wrong.
+    /// The error of a reduction.
     type Error;
 
-    /// Whether it has a kernel for the operator, if it needs one.
+    /// What a reduction returns: its result, or a result that is pending.
+    type Outcome<V: Copy + Send + 'static>;
+
+    /// Whether it can reduce by the operator at once: on a GPU, whether there is a kernel for it.
     ///
     /// # Errors
     ///
-    /// Of whoever has the kernels.
+    /// Those of finding the kernel.
     fn has<O: Op<I>>(&self) -> Result<bool, Self::Error>;
 
-    /// Reduces.
+    /// Reduces the items.
     ///
     /// # Errors
     ///
-    /// Of the reduction.
-    fn reduce<O: Op<I>>(&self, op: &O) -> Result<O::Output, Self::Error>;
+    /// Those of the reduction.
+    fn reduce<O: Op<I>>(&self, op: &O) -> Result<Self::Outcome<O::Output>, Self::Error>;
+
+    /// Joins two outcomes.
+    fn join<A: Copy + Send + 'static, B: Copy + Send + 'static>(
+        a: Self::Outcome<A>,
+        b: Self::Outcome<B>,
+    ) -> Self::Outcome<Both<A, B>>;
+
+    /// Converts an outcome.
+    fn map<A: Copy + Send + 'static, B: Copy + Send + 'static>(
+        a: Self::Outcome<A>,
+        map: fn(A) -> B,
+    ) -> Self::Outcome<B>;
 }
 
-/// Items that a thread folds side by side, WIDTH: those of a 16-byte load (of the wider array, where there are two), but no
-/// more than have 64 bytes of accumulators, a quarter of the registers that a thread of 1,024 has, nor more than a block of 1,024 has
-/// 32 KiB of shared memory for, four or eight bytes of each at a time. Where every order gives the same bits, one accumulator
-/// does. A power of two.
+/// A way to fold chunks into partial results, whatever the operator: [`Op::fold_by_parts`] calls it.
+#[cfg(not(target_arch = "nvptx64"))]
+#[doc(hidden)]
+pub trait Folder<I: Copy + 'static> {
+    /// The error of a fold.
+    type Error;
+
+    /// Whether it can fold by the operator where the items lie: on a GPU, whether there is a kernel for it.
+    ///
+    /// # Errors
+    ///
+    /// Those of finding the kernel.
+    fn has<O: Op<I>>(&self) -> Result<bool, Self::Error>;
+
+    /// Returns the partial result of each chunk.
+    ///
+    /// # Errors
+    ///
+    /// Those of the fold.
+    fn fold<O: Op<I>>(&self, op: &O) -> Result<Vec<O::Accumulator>, Self::Error>;
+}
+
+/// Returns WIDTH, the number of items that a thread folds side by side, a power of two.
+///
+/// It is the number of items of a 16-byte load (of the wider array, if there are two), but no more than
+/// - have 64 bytes of accumulators, a quarter of the registers of a thread in a block of 1,024, and
+/// - fit in 32 KiB of shared memory for a block of 1,024, four or eight bytes of each at a time.
+///
+/// An [`EXACT`](Op::EXACT) operator has one accumulator a thread, so that these limits do not apply.
 pub const fn width<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> usize {
     least(power_of_two(16, item_bytes), O::ROOM.least)
 }
 
-/// The BLOCK of calls that name none, for an input of so many bytes: of the six that which serves all types best, measured on
-/// an H200 by graph replays. 4,096 `f32` took 1.28 µs with 256 and 1.34 with 512; 2^20 took 2.41 with 512 and 2.57 with 1,024;
-/// 2^26 took 61.3 with 1,024 and 61.6 with 512. (Up to 8 KiB are a row, and launched with the least BLOCK.)
+/// Returns the BLOCK of calls that name none, for an input of `bytes` bytes: the fastest one over all types.
+///
+/// Measured on an H200 by graph replays: 4,096 `f32` took 1.28 µs with 256 and 1.34 with 512; 2^20 took 2.41
+/// with 512 and 2.57 with 1,024; 2^26 took 61.3 with 1,024 and 61.6 with 512. (Up to 8 KiB are a row,
+/// launched with the least BLOCK.)
 pub const fn default_block<O: Op<I>, I: Copy + 'static>(bytes: u64) -> u32 {
     match bytes {
         0x2001..=0x4000 => 256,
@@ -392,26 +567,29 @@ pub const fn default_block<O: Op<I>, I: Copy + 'static>(bytes: u64) -> u32 {
     }
 }
 
-/// Whether all parts of an operator fold as many items side by side, so that together each has the bits that it has alone.
+/// Whether all parts of an operator fold equally many items side by side, so that each has the bits that it
+/// has alone.
 #[doc(hidden)]
 pub const fn fold_alike<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> bool {
     let of_items = power_of_two(16, item_bytes);
     O::ROOM.most == 0 || least(of_items, O::ROOM.least) == least(of_items, O::ROOM.most)
 }
 
-/// How many items accumulators have room for side by side. Of an operator made of several: the least and the most of
-/// those in which the order counts. The size of a row of accumulators depends on it, so only this crate makes one: an
-/// operator elsewhere has that of its accumulator.
+/// How many accumulators a thread has room for: for several operators in one, the least and the most over
+/// those that are not [`EXACT`](Op::EXACT).
+///
+/// Buffers of accumulators rely on it, so that only this crate makes one. Operators of other crates have that
+/// of their accumulator's size.
 #[doc(hidden)]
 pub struct Room<O, I> {
     pub(crate) least: usize,
-    /// 0 where the order counts in none.
+    /// 0 if all are exact.
     most: usize,
     of: PhantomData<fn(O, I)>,
 }
 
 impl<O: Op<I>, I: Copy + 'static> Room<O, I> {
-    /// By the size of the operator's accumulator.
+    /// Returns the room for accumulators of the operator's size.
     const fn of_accumulator() -> Self {
         if O::EXACT {
             return Self { least: 16, most: 0, of: PhantomData };
@@ -421,12 +599,12 @@ impl<O: Op<I>, I: Copy + 'static> Room<O, I> {
         Self { least: room, most: room, of: PhantomData }
     }
 
-    /// That of another operator.
+    /// Returns another operator's room.
     pub(crate) const fn same_as<P: Op<J>, J: Copy + 'static>() -> Self {
         Self { least: P::ROOM.least, most: P::ROOM.most, of: PhantomData }
     }
 
-    /// That of an operator made of two.
+    /// Returns the room of two operators in one.
     pub(crate) const fn of_both<A: Op<I>, B: Op<I>>() -> Self {
         let (a, b) = (A::ROOM, B::ROOM);
         Self {
@@ -437,7 +615,7 @@ impl<O: Op<I>, I: Copy + 'static> Room<O, I> {
     }
 }
 
-/// The greatest power of two of parts of `size` bytes that `bytes` have room for; at least 1.
+/// Returns how many parts of `size` bytes fit in `bytes`, rounded down to a power of two; at least 1.
 const fn power_of_two(bytes: usize, size: usize) -> usize {
     match bytes.checked_div(size) {
         None | Some(0) => 1,

@@ -1,23 +1,29 @@
-//! How an input is cut up: a function of its length, the types of item and operator, and BLOCK alone, so that the result's
-//! bits are too.
+//! How an input is cut up: a function of its length, of the types of item and operator, and of BLOCK alone.
+//! So the result's bits depend on nothing else.
 //!
-//! - A **row** is `BLOCK · WIDTH` elements, WIDTH those of a 16-byte load (where accumulators are
-//!   large, fewer: [`op::width`](crate::op::width)): what a block reads in one instruction.
+//! - A **row** is `BLOCK · WIDTH` elements: what a block reads in one instruction. WIDTH is the elements of a
+//!   16-byte load; fewer if accumulators are large ([`op::width`](crate::op::width)).
 //! - A **tile** is [`TILE_ROWS`] rows: the loads that a thread keeps in flight.
-//! - A **chunk** is a whole number of rows, the same for all chunks but the last, which may be short. An input of up to
-//!   [`SINGLE_ROWS`] rows is one chunk. From there on chunks are a row, and grow with the input: slowly at first, so that
-//!   there are blocks for every multiprocessor but not more of them than the last block can wait for; then in tiles, when
-//!   there are as many as [`max_chunks`].
-//! - A chunk has a row of accumulators, and element i of each of its rows folds into accumulator i, row after row.
-//! - The accumulators fold pairwise, neighbours first, into the chunk's partial result: a perfect binary tree.
-//! - [`PARTIALS`] accumulators fold the partial results in the same way, partial i into accumulator i modulo 32.
+//! - A **chunk** is a whole number of rows, the same for all chunks but the last, which may be shorter.
+//! - A chunk has a row of accumulators. Element i of each of its rows folds into accumulator i, row after
+//!   row.
+//! - The accumulators fold pairwise, neighbours first, into the chunk's partial result: a perfect binary
+//!   tree.
+//! - [`PARTIALS`] accumulators fold the partial results in the same way: partial i goes to accumulator i
+//!   modulo 32.
 //!
-//! Missing elements are the operator's identity. The rounding error of a float sum is bounded by the longest path of
-//! this tree, [`Plan::depth`]: for 2^30 `f32` and a BLOCK of 1,024 that is 1,049 roundings, where a loop has 2^30.
+//! An input of up to [`SINGLE_ROWS`] rows is one chunk. For longer inputs a chunk is a row at first, and
+//! grows with the input: slowly, so that every multiprocessor has a block, but not more blocks than the last
+//! one can wait for. When there are [`max_chunks`], chunks grow by tiles.
 //!
-//! The constants were measured on an H200 (132 multiprocessors of 2,048 threads), `f32` sums by graph replays, BLOCK 512:
+//! Missing elements are the operator's identity. The rounding error of a float sum is bounded by the longest
+//! path of this tree, [`Plan::depth`]: 1,049 roundings for 2^30 `f32` and a BLOCK of 1,024, when a loop has
+//! 2^30.
 //!
-//! | elements | rows | µs in so many chunks |
+//! The constants were measured on an H200 (132 multiprocessors of 2,048 threads), `f32` sums by graph
+//! replays, BLOCK 512:
+//!
+//! | elements | rows | µs by number of chunks |
 //! | --- | --- | --- |
 //! | 2^14 | 8 | 1: 1.69, 8: 2.01 |
 //! | 2^16 | 32 | 16: 2.32, 32: 1.83 |
@@ -30,11 +36,13 @@
 /// Rows in a tile.
 pub const TILE_ROWS: u64 = 4;
 
-/// Inputs of up to this many rows are one chunk: a second one costs more, in the exchange between blocks, than it saves.
+/// Inputs of up to this many rows are one chunk: the exchange between blocks would cost more than a second
+/// chunk saves.
 pub const SINGLE_ROWS: u64 = 8;
 
-/// The least BLOCK with a row that has all of `len` items, of which a thread folds `width` side by side; over 1024 where none
-/// has. All BLOCKs that have such a row give the same bits: what a longer row has more is the identity.
+/// Returns the least BLOCK whose row holds all `len` items if a thread folds `width` side by side; above 1024
+/// if none does. All BLOCKs whose row holds them give the same bits, because the rest of a longer row is the
+/// identity.
 pub const fn least_block(len: u64, width: usize) -> u32 {
     match len.div_ceil(width as u64) {
         0..=32 => 32,
@@ -43,11 +51,11 @@ pub const fn least_block(len: u64, width: usize) -> u32 {
     }
 }
 
-/// Accumulators of the partial results: the lanes of the warp that folds them.
+/// Accumulators of the partial results: one for each lane of the warp that folds them.
 pub const PARTIALS: u32 = 32;
 
-/// The most chunks an input is cut into: so many that their threads are 2^17, half of what the largest GPUs hold at a time;
-/// at least 256, two for each multiprocessor, and at most 2,048, because one warp folds the partial results.
+/// Returns the most chunks of an input: their threads are 2^17, half of what the largest GPUs hold at a time.
+/// At least 256, two for each multiprocessor; at most 2,048, because one warp folds the partial results.
 pub const fn max_chunks(block: u32) -> u64 {
     match (1 << 17) / block as u64 {
         0..256 => 256,
@@ -59,7 +67,7 @@ pub const fn max_chunks(block: u32) -> u64 {
 /// The BLOCKs.
 pub const BLOCKS: [u32; 6] = [32, 64, 128, 256, 512, 1024];
 
-/// Stands for all BLOCKs where a kernel's entry point is for any of them.
+/// Stands for all BLOCKs, for an entry point that serves any of them.
 pub const ANY_BLOCK: u32 = 0;
 
 /// The BLOCKs as literals: calls `$callback! { { ARGUMENTS } 32 64 … }`.
@@ -92,12 +100,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan for `len` items of which a thread folds `width` side by side ([`op::width`](crate::op::width) says how many),
-    /// and blocks of `block` threads.
+    /// Returns the plan for `len` items and blocks of `block` threads. A thread folds `width` items side by
+    /// side; [`op::width`](crate::op::width) returns how many.
     ///
     /// # Panics
     ///
-    /// Unless `block` is a power of two from 32 to 1024, and `width` one from 1 to 16, the items of a 16-byte load.
+    /// Unless `block` is a power of two from 32 to 1024, and `width` one from 1 to 16, the items of a 16-byte
+    /// load.
     #[inline]
     pub const fn new(len: u64, width: usize, block: u32) -> Self {
         assert_block(block);
@@ -105,7 +114,7 @@ impl Plan {
         Self::cut(len, width, block)
     }
 
-    /// As [`new`](Self::new), without a look at what is given.
+    /// As [`new`](Self::new), without the checks.
     #[inline(always)]
     pub(crate) const fn cut(len: u64, width: usize, block: u32) -> Self {
         let row = block as u64 * width as u64;
@@ -123,31 +132,31 @@ impl Plan {
             rows.div_ceil(max_chunks(block)).next_multiple_of(TILE_ROWS)
         };
         let chunk = chunk_rows * row;
-        // SAFETY: neither is 0, and their product is less than twice a length.
+        // SAFETY: `chunk_rows` and `row` are not 0, and their product is less than twice a length.
         unsafe { core::hint::assert_unchecked(chunk > 0) };
         let chunks = if len <= chunk { 1 } else { len.div_ceil(chunk) as u32 };
         Self { len, row, chunk, chunks }
     }
 
-    /// Where chunk `index` lies.
+    /// Returns the elements of chunk `index`.
     pub const fn range(&self, index: u32) -> core::ops::Range<u64> {
         let start = index as u64 * self.chunk;
         let end = if self.chunk < self.len - start { start + self.chunk } else { self.len };
         start..end
     }
 
-    /// Where some chunks lie, side by side.
+    /// Returns the elements of consecutive chunks.
     pub const fn elements(&self, chunks: core::ops::Range<u32>) -> core::ops::Range<u64> {
         self.start(chunks.start)..self.start(chunks.end)
     }
 
-    /// Where chunk `index` starts, or where the one before it ends.
+    /// Returns the start of chunk `index`, or the end of the last.
     const fn start(&self, index: u32) -> u64 {
         if index < self.chunks { self.range(index).start } else { self.len }
     }
 
-    /// The elements of part `index` of so many, which are whole chunks, as many as those of another part, or one more. Where there are more
-    /// parts than chunks, some are empty.
+    /// Returns the elements of part `index` of `parts`. A part is whole chunks; two parts differ by at most
+    /// one chunk. If there are more parts than chunks, some are empty.
     ///
     /// # Panics
     ///
@@ -159,8 +168,8 @@ impl Plan {
         self.elements(start as u32..end as u32)
     }
 
-    /// The most operations between an element and the result: a float sum's error is at most this many roundings of
-    /// the sum of magnitudes.
+    /// Returns the most operations between an element and the result. A float sum's error is at most this
+    /// many roundings of the sum of magnitudes.
     pub const fn depth(&self) -> u64 {
         let rows = self.chunk.div_ceil(self.row);
         let partials = self.chunks.div_ceil(PARTIALS) as u64;

@@ -1,31 +1,41 @@
-//! What the kernels of many reductions at once, [`segments`](crate::segments) and [`columns`](crate::columns), are launched with.
+//! The shapes of reductions, a kernel each, and the arguments that the kernels of many reductions share.
+//!
+//! - [`whole`]: one input, one result; `chunk` is what a block does with its part.
+//! - [`segments`]: many short segments; [`rows`]: rows of one length, and longer segments.
+//! - [`columns`]: the columns of an array.
+//! - [`runs`]: the runs of equal neighbouring keys.
+
+pub(crate) mod chunk;
+pub mod columns;
+pub mod rows;
+pub mod runs;
+pub mod segments;
+pub mod whole;
 
 use crate::Op;
 use crate::input::Input;
-use crate::kernels::{self, Parameters};
-use bytemuck::Pod;
+use crate::kernels::{self, Named, Parameters};
 use core::ffi::c_void;
-use core::marker::PhantomData;
 
 /// Where the items of many reductions lie.
 pub trait Shape: Copy + 'static {
-    /// How the kernel cuts them up.
+    /// How the kernel cuts the work up.
     type Cut: Copy;
 }
 
-/// What a launch is given. The kernel's arguments are the fields in this order, the input's pointers one by one; those of an
-/// operator without parameters end before it.
+/// The arguments of a launch. The kernel's parameters are the fields in this order, the input's pointers one
+/// by one. For an operator of size 0 they end before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<S: Shape, P, O, V> {
     /// The items, aligned to their type.
     pub input: P,
-    /// Where those of each reduction lie.
+    /// Where the items of each reduction lie.
     pub shape: S,
-    /// How they are cut up.
+    /// How the work is cut up.
     pub cut: S::Cut,
-    /// A place for each result.
+    /// An element for each result.
     pub results: *mut V,
-    /// The result of what has no value.
+    /// The result of a reduction that has no value.
     pub default: V,
     /// The operator.
     pub op: O,
@@ -40,7 +50,7 @@ impl<S: Shape, P: Input, O: Copy, V: Copy> kernels::Arguments for Arguments<S, P
     }
 }
 
-/// Adds the parameters that follow the input's, as [`reduce::push_rest`](crate::reduce::push_rest).
+/// Adds the parameters that follow the input's pointers, as [`whole::push_rest`] does.
 pub fn push_rest<S: Shape>(
     parameters: &mut Parameters,
     (shape, cut, results): (&S, &S::Cut, &*mut c_void),
@@ -54,9 +64,5 @@ pub fn push_rest<S: Shape>(
     parameters.push_address(op);
 }
 
-/// The kernel as a type.
-pub struct Kernel<S, O, P>(PhantomData<(S, O, P)>);
-
-impl<S: Shape, O: Op<P::Item> + Pod, P: Input> kernels::Kernel for Kernel<S, O, P> {
-    type Arguments = Arguments<S, P, O, O::Output>;
-}
+/// A kernel of shape `S` as a type.
+pub type Kernel<S, K, O, P> = Named<K, Arguments<S, P, O, <O as Op<<P as Input>::Item>>::Output>>;

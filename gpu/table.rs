@@ -1,107 +1,119 @@
-//! The library's tables: an operator is a row. It is compiled for every element type with every BLOCK, has a one-line function of
-//! the row's name, and is tested and timed with the others. There is a table for each kind of what is reduced: elements, integers alone,
-//! pairs of elements, and elements that are compared with a scalar.
+//! The library's tables of operators.
+//!
+//! Each operator is a row: it is compiled for every element type, has a one-line function of the row's name,
+//! and is tested and timed with the others. There is a table for operators of elements, of integers only, of
+//! pairs of elements, and of elements that are compared with a scalar.
 
-/// The operators of elements: calls `$callback! { { ARGUMENTS } ROW ROW … }`, a row being `NAME: OPERATOR BLOCKS;` with the documentation of its
-/// one-line function before it. BLOCKS says which entry points there are: one for `each` BLOCK, which is what is fastest, or one for
-/// `any`, which is a twelfth of the code. Those of segments, rows and columns are for any BLOCK in any case.
+/// The operators of elements: calls `$callback! { { ARGUMENTS } ROW ROW … }`.
+///
+/// A row is `NAME: OPERATOR BLOCKS;` after the documentation of its one-line function. BLOCKS says which
+/// kernels of whole inputs are compiled: `each` for one kernel for each BLOCK, which is fastest, or `any` for
+/// one kernel for every BLOCK, a twelfth of the code. Segments, rows and columns always have one kernel for
+/// every BLOCK.
 #[macro_export]
 macro_rules! for_each_operator {
     ($callback:ident! { $($arguments:tt)* }) => {
         $callback! {
             { $($arguments)* }
-            /// The sum of a slice or a buffer; see [`Sum`](crate::Sum) for its type. An empty sum is 0.
+            /// The sum of a slice or a buffer; see [`Sum`](crate::Sum) for its type. For no elements it is 0.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::sum(&[1u8, 2, 255])?, 258);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             sum: Sum each;
-            /// The product of a slice or a buffer; see [`Prod`](crate::Prod) for its type. An empty product is 1.
+            /// The product of a slice or a buffer; see [`Prod`](crate::Prod) for its type. For no elements it
+            /// is 1.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::prod(&[1.5f64, 2.0])?, 3.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             prod: Prod each;
-            /// The sum of the squares of a slice or a buffer; see [`SumOfSquares`](crate::SumOfSquares) for its type.
+            /// The sum of the squares of a slice or a buffer; see [`SumSq`](crate::SumSq) for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::sumsq(&[3i8, -4])?, 25);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            sumsq: SumOfSquares each;
-            /// The smallest element of a slice or a buffer; NaN if there is one, and an error where there are none.
+            sumsq: SumSq each;
+            /// The smallest element of a slice or a buffer. A NaN makes it NaN. Empty input is an error.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::min(&[3i16, -1, 4])?, -1);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             min: Min each;
-            /// The largest element of a slice or a buffer; NaN if there is one, and an error where there are none.
+            /// The largest element of a slice or a buffer. A NaN makes it NaN. Empty input is an error.
             ///
             /// ```
             /// assert!(gpu_reduce::max(&[1.0f32, f32::NAN])?.is_nan());
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             max: Max each;
-            /// The index of the smallest element, of the first where there are several; that of the first NaN if there is one.
+            /// The index of the smallest element; of the first one if there are several. If there is a NaN,
+            /// the index of the first NaN. Empty input is an error.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::argmin(&[3i16, -1, 4, -1])?, 1);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             argmin: ArgMin any;
-            /// The index of the largest element, of the first where there are several; that of the first NaN if there is one.
+            /// The index of the largest element; of the first one if there are several. If there is a NaN,
+            /// the index of the first NaN. Empty input is an error.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::argmax(&[1.0f32, f32::NAN, 2.0])?, 1);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             argmax: ArgMax any;
-            /// The indices of the smallest and of the largest element.
+            /// The indices of the smallest and of the largest element. Empty input is an error.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::argminmax(&[3u8, 1, 4])?, [1, 2]);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             argminmax: ArgMinMax any;
-            /// The smallest and the largest element; NaN if there is one, and an error where there are none.
+            /// The smallest and the largest element. A NaN makes both NaN. Empty input is an error.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::minmax(&[3u8, 1, 4])?, [1, 4]);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             minmax: MinMax any;
-            /// The arithmetic mean of a slice or a buffer; see [`Mean`](crate::Mean) for its type. Of no elements it is NaN.
+            /// The arithmetic mean of a slice or a buffer; see [`Mean`](crate::Mean) for its type. For no
+            /// elements it is NaN.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::mean(&[u64::MAX, u64::MAX])?, u64::MAX as f64);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             mean: Mean any;
-            /// The variance of a slice or a buffer, a whole population; see [`Var`](crate::Var) for that of a sample.
+            /// The variance of a slice or a buffer, as a whole population; see [`Var`](crate::Var) for that
+            /// of a sample.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::var(&[1u8, 2, 3, 4])?, 1.25);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             var: Var any;
-            /// The standard deviation of a slice or a buffer, a whole population; see [`Std`](crate::Std) for that of a sample.
+            /// The standard deviation of a slice or a buffer, as a whole population; see [`Std`](crate::Std)
+            /// for that of a sample.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::std(&[1.0f32, 5.0])?, 2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             std: Std any;
-            /// The sum of magnitudes; see [`NormL1`](crate::NormL1) for its type.
+            /// The L1 norm, the sum of the magnitudes; see [`NormL1`](crate::NormL1) for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::norm_l1(&[3i8, -128])?, 131.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             norm_l1: NormL1 any;
-            /// The square root of the sum of squares, with no overflow or underflow on the way; see [`NormL2`](crate::NormL2) for its type.
+            /// The Euclidean norm, without overflow or underflow on the way; see [`NormL2`](crate::NormL2)
+            /// for its type.
             ///
             /// ```
             /// let huge = 2f64.powi(1000);
@@ -109,135 +121,143 @@ macro_rules! for_each_operator {
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             norm_l2: NormL2 any;
-            /// The largest magnitude; see [`NormMax`](crate::NormMax) for its type.
+            /// The largest magnitude; see [`NormMax`](crate::NormMax) for its type. Empty input is an error.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::norm_max(&[3i8, -128])?, 128.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             norm_max: NormMax any;
-            /// Whether any element is not zero; a NaN is not.
+            /// Whether any element is nonzero. A NaN is nonzero.
             ///
             /// ```
             /// assert!(gpu_reduce::any(&[0i32, 2, 0])?);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             any: Any any;
-            /// Whether all elements are not zero; a NaN is not.
+            /// Whether all elements are nonzero. A NaN is nonzero.
             ///
             /// ```
             /// assert!(!gpu_reduce::all(&[1.0f64, -0.0])?);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             all: All any;
-            /// How many elements are not zero; a NaN is not.
+            /// The number of nonzero elements. A NaN is nonzero.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::count_nonzero(&[0.0f32, 2.0, f32::NAN])?, 2);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             count_nonzero: CountNonzero any;
-            /// How many elements are NaN.
+            /// The number of elements that are NaN.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::count_nan(&[0.0f32, 2.0, f32::NAN])?, 1);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             count_nan: CountNan any;
-            /// The sum of the elements that are not NaN.
+            /// The sum of the elements that are not NaN; see [`NanSum`](crate::NanSum) for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::nansum(&[1.0f32, 2.0, f32::NAN])?, 3.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             nansum: NanSum any;
-            /// The smallest element that is not NaN; NaN where all are, and an error where there are none.
+            /// The smallest element that is not NaN. If all are NaN, it is NaN. Empty input is an error.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::nanmin(&[1.0f32, 2.0, f32::NAN])?, 1.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             nanmin: NanMin any;
-            /// The largest element that is not NaN; NaN where all are, and an error where there are none.
+            /// The largest element that is not NaN. If all are NaN, it is NaN. Empty input is an error.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::nanmax(&[1.0f32, 2.0, f32::NAN])?, 2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             nanmax: NanMax any;
-            /// The index of the smallest element that is not NaN, of the first where there are several.
+            /// The index of the smallest element that is not NaN; of the first one if there are several. If
+            /// all are NaN, it is 0. Empty input is an error.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::nanargmin(&[f32::NAN, 2.0, 1.0])?, 2);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             nanargmin: NanArgMin any;
-            /// The index of the largest element that is not NaN, of the first where there are several.
+            /// The index of the largest element that is not NaN; of the first one if there are several. If
+            /// all are NaN, it is 0. Empty input is an error.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::nanargmax(&[f32::NAN, 2.0, 1.0])?, 1);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             nanargmax: NanArgMax any;
-            /// The mean of the elements that are not NaN; see [`NanMean`](crate::NanMean) for its type. Where there are none it is NaN.
+            /// The mean of the elements that are not NaN; see [`NanMean`](crate::NanMean) for its type. If
+            /// there are none, it is NaN.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::nanmean(&[1.0f32, f32::NAN, 2.0])?, 1.5);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             nanmean: NanMean any;
-            /// The variance of the elements that are not NaN, a whole population; see [`NanVar`](crate::NanVar) for that of a sample.
+            /// The variance of the elements that are not NaN, as a whole population; see
+            /// [`NanVar`](crate::NanVar) for that of a sample.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::nanvar(&[1.0f32, f32::NAN, 5.0])?, 4.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             nanvar: NanVar any;
-            /// The standard deviation of the elements that are not NaN, a whole population; see [`NanStd`](crate::NanStd) for that of a
-            /// sample.
+            /// The standard deviation of the elements that are not NaN, as a whole population; see
+            /// [`NanStd`](crate::NanStd) for that of a sample.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::nanstd(&[1.0f32, f32::NAN, 5.0])?, 2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             nanstd: NanStd any;
-            /// The mean, and the second, third and fourth central moment; see [`Moments`](crate::Moments) for their type.
+            /// The mean, and the second, third and fourth central moments; see [`Moments`](crate::Moments)
+            /// for their type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::moments(&[1u8, 2, 3, 6])?, [3.0, 3.5, 4.5, 24.5]);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             moments: Moments any;
-            /// The skewness; see [`Skewness`](crate::Skewness).
+            /// The skewness; see [`Skewness`](crate::Skewness) for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::skewness(&[-1.0f32, 0.0, 1.0])?, 0.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             skewness: Skewness any;
-            /// The excess kurtosis, which a normal distribution has of 0; see [`Kurtosis`](crate::Kurtosis).
+            /// The excess kurtosis, which is 0 for a normal distribution; see [`Kurtosis`](crate::Kurtosis)
+            /// for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::kurtosis(&[-1.0f32, 1.0, -1.0, 1.0])?, -2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             kurtosis: Kurtosis any;
-            /// The logarithm of the sum of exponentials, with no overflow on the way; see [`LogSumExp`](crate::LogSumExp).
+            /// The logarithm of the sum of exponentials, without overflow; see
+            /// [`LogSumExp`](crate::LogSumExp) for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::logsumexp(&[1000.0f32, 1000.0])?, 1000.0 + 2f32.ln());
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             logsumexp: LogSumExp any;
-            /// The sum, of floats with an error of a few units in the last place where they are of one sign; see
-            /// [`CompensatedSum`](crate::CompensatedSum).
+            /// The sum, with compensated rounding errors; see [`CompensatedSum`](crate::CompensatedSum) for
+            /// its error.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::compensated_sum(&[1e16_f64, 1.0, 1.0, -1e16])?, 2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             compensated_sum: CompensatedSum any;
-            /// The sum with one rounding, that of the exact sum to the nearest number; see [`ExactSum`](crate::ExactSum) for its type.
+            /// The exact sum, rounded once to the nearest number; see [`ExactSum`](crate::ExactSum) for its
+            /// type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::exact_sum(&[1e30f32, 1.0, -1e30])?, 1.0);
@@ -245,14 +265,16 @@ macro_rules! for_each_operator {
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             exact_sum: ExactSum any;
-            /// The exact sum as two `f64`: the nearest, and the nearest to what that lacks; see [`ExactSumTwofold`](crate::ExactSumTwofold).
+            /// The exact sum as two `f64`, the nearest one and the one nearest to the rest; see
+            /// [`ExactSumTwofold`](crate::ExactSumTwofold).
             ///
             /// ```
             /// assert_eq!(gpu_reduce::exact_sum_twofold(&[1e30f64, 1.0])?, [1e30, 1.0]);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             exact_sum_twofold: ExactSumTwofold any;
-            /// The mean with one rounding, that of the exact mean to the nearest number; see [`ExactMean`](crate::ExactMean) for its type.
+            /// The exact mean, rounded once to the nearest number; see [`ExactMean`](crate::ExactMean) for
+            /// its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::exact_mean(&[f32::MAX, f32::MAX])?, f32::MAX);
@@ -263,27 +285,27 @@ macro_rules! for_each_operator {
     };
 }
 
-/// The operators of integers alone, as [`for_each_operator!`](crate::for_each_operator!).
+/// The operators of integers only, in the form of [`for_each_operator!`](crate::for_each_operator!).
 #[macro_export]
 macro_rules! for_each_integer_operator {
     ($callback:ident! { $($arguments:tt)* }) => {
         $callback! {
             { $($arguments)* }
-            /// The bits that all elements have.
+            /// The bits that are set in all elements.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::bit_and(&[0b1110u8, 0b0111])?, 0b0110);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             bit_and: BitAnd any;
-            /// The bits that any element has.
+            /// The bits that are set in any element.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::bit_or(&[0b1010u8, 0b0010])?, 0b1010);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             bit_or: BitOr any;
-            /// The bits that an odd number of elements have.
+            /// The bits that are set in an odd number of elements.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::bit_xor(&[0b1010u8, 0b0010])?, 0b1000);
@@ -294,20 +316,22 @@ macro_rules! for_each_integer_operator {
     };
 }
 
-/// The operators of pairs of elements of one type, as [`for_each_operator!`](crate::for_each_operator!).
+/// The operators of pairs of elements of one type, in the form of
+/// [`for_each_operator!`](crate::for_each_operator!).
 #[macro_export]
 macro_rules! for_each_pair_operator {
     ($callback:ident! { $($arguments:tt)* }) => {
         $callback! {
             { $($arguments)* }
-            /// The dot product of two slices or buffers of one length; see [`Dot`](crate::Dot) for its type.
+            /// The dot product of two slices or buffers of the same length; see [`Dot`](crate::Dot) for its
+            /// type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::dot(&[1i8, 2, 3], &[4i8, 5, -6])?, -4);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             dot: Dot any;
-            /// The sum of the squares of the differences of two slices or buffers of one length; see
+            /// The sum of the squared differences of two slices or buffers of the same length; see
             /// [`DistanceSquared`](crate::DistanceSquared) for its type.
             ///
             /// ```
@@ -315,7 +339,7 @@ macro_rules! for_each_pair_operator {
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             distance_squared: DistanceSquared any;
-            /// The sum of the magnitudes of the differences of two slices or buffers of one length; see
+            /// The sum of the magnitudes of the differences of two slices or buffers of the same length; see
             /// [`DistanceL1`](crate::DistanceL1) for its type.
             ///
             /// ```
@@ -323,7 +347,8 @@ macro_rules! for_each_pair_operator {
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             distance_l1: DistanceL1 any;
-            /// The mean of the first slice or buffer, weighted by the second; see [`WeightedMean`](crate::WeightedMean) for its type.
+            /// The mean of the first slice or buffer, weighted by the second; see
+            /// [`WeightedMean`](crate::WeightedMean) for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::weighted_mean(&[1.0f64, 4.0], &[2.0f64, 1.0])?, 2.0);
@@ -337,7 +362,8 @@ macro_rules! for_each_pair_operator {
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             cosine: Cosine any;
-            /// The dot product with one rounding, that of the exact one to the nearest number; see [`ExactDot`](crate::ExactDot) for its type.
+            /// The exact dot product, rounded once to the nearest number; see [`ExactDot`](crate::ExactDot)
+            /// for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::exact_dot(&[1e20f32, 1.0, -1e20], &[1e10f32, 2.0, 1e10])?, 2.0);
@@ -348,14 +374,14 @@ macro_rules! for_each_pair_operator {
     };
 }
 
-/// The operators that compare elements with a scalar, as [`for_each_operator!`](crate::for_each_operator!): `OPERATOR<T>` of elements
-/// of type `T`.
+/// The operators that compare elements with a scalar, in the form of
+/// [`for_each_operator!`](crate::for_each_operator!). For elements of type `T` the operator is `OPERATOR<T>`.
 #[macro_export]
 macro_rules! for_each_comparison {
     ($callback:ident! { $($arguments:tt)* }) => {
         $callback! {
             { $($arguments)* }
-            /// How many elements compare so.
+            /// The number of elements for which a comparison holds.
             ///
             /// ```
             /// use gpu_reduce::Comparison::Greater;
@@ -364,7 +390,8 @@ macro_rules! for_each_comparison {
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             count_where: CountWhere any;
-            /// The sum of the elements that compare so; see [`SumWhere`](crate::SumWhere) for its type.
+            /// The sum of the elements for which a comparison holds; see [`SumWhere`](crate::SumWhere) for
+            /// its type.
             ///
             /// ```
             /// use gpu_reduce::Comparison::LessEqual;
@@ -377,7 +404,7 @@ macro_rules! for_each_comparison {
     };
 }
 
-/// An operator's type, and that of its input, in each kind of table.
+/// The type of an operator, of its input or of its source, by the kind of table.
 macro_rules! of {
     (comparison operator $op:ident $type:ident) => { crate::op::$op<$type> };
     (together operator $op:ident $type:ident) => { crate::op::together::$op };
@@ -414,7 +441,7 @@ macro_rules! row {
     };
 }
 
-/// Several operators in one pass, under aliases.
+/// The kernels of several operators in one pass.
 macro_rules! together {
     ($($name:ident: $op:ident $blocks:ident;)*) => {
         mod together {
@@ -451,7 +478,7 @@ macro_rules! table {
     };
 }
 
-/// A row's entry points, of the families that are features here.
+/// A row's entry points, in the families whose features are on.
 macro_rules! compiled {
     ({ pair $name:ident $op:ident $blocks:ident } $($type:ident: $($row:ident)*;)*) => {
         $( compiled! { @$blocks [concat!(stringify!($name), "_", stringify!($type))] crate::op::$op, $type, $type } )*
@@ -502,7 +529,7 @@ macro_rules! entries {
     };
 }
 
-/// The entries of types that are others by another name, whose kernels these are.
+/// The entries of types that use another type's kernels.
 #[cfg(not(target_arch = "nvptx64"))]
 macro_rules! aliases {
     ({ $kind:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
@@ -520,22 +547,23 @@ macro_rules! folds {
     };
 }
 
-/// An operator's row. Not for others' operators: the folds are found by it.
+/// An operator's position in its table, by which its folds are found. Only for the library's operators.
 pub(crate) trait Row {
-    /// Its table's folds.
+    /// The folds of the table.
     #[cfg(not(target_arch = "nvptx64"))]
     const TABLE: &'static FoldsTable;
 
-    /// Its place in the table.
+    /// The index of the row.
     #[cfg(not(target_arch = "nvptx64"))]
     const INDEX: usize;
 }
 
-/// The folds of each row for each type.
+/// The folds of each row, for each type.
 #[cfg(not(target_arch = "nvptx64"))]
 pub(crate) type FoldsTable = &'static [&'static [Folds]];
 
-/// Where the folds over items of elements of type `T` are that are compiled here, for [`Op::ON_CPU`].
+/// Returns the position of the folds that are compiled here, for [`Op::ON_CPU`] over items of element type
+/// `T`.
 pub(crate) const fn on_cpu<O: Op<I> + Row, I: Copy + 'static, T: Element>() -> Option<OnCpu<O, I>> {
     #[cfg(not(target_arch = "nvptx64"))]
     return Some(OnCpu { table: O::TABLE, row: O::INDEX, column: T::DTYPE as usize, types: PhantomData });
@@ -545,7 +573,7 @@ pub(crate) const fn on_cpu<O: Op<I> + Row, I: Copy + 'static, T: Element>() -> O
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl<O, I> OnCpu<O, I> {
-    /// The folds.
+    /// Looks the folds up.
     #[inline]
     pub(crate) fn folds(&self) -> Folds {
         self.table[self.row][self.column]
@@ -573,7 +601,7 @@ together! {
     mean_std: MeanStd any;
 }
 
-/// The entry points of all, table by table, whose PTX the host library embeds.
+/// The entry points of all tables, whose PTX the host library embeds.
 pub const TABLES: &[&[&[Entry]]] = &[
     elements::ENTRIES,
     integers::ENTRIES,

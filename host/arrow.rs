@@ -1,15 +1,17 @@
-//! Arrow's arrays.
+//! Reductions of Arrow arrays.
 
 use crate::{Error, Item, Op, Reduce, Reducer};
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{Array, PrimitiveArray};
 use std::slice;
 
-/// Arrays of the crate `arrow-array`, reduced on the CPU where they lie, nulls left out. With the feature `arrow`. An array, or several in a slice or a `Vec`,
-/// which are reduced as one, as the chunks of a column are.
+/// Reduces arrays of the crate `arrow-array` on the CPU, without nulls and without a copy.
 ///
-/// The result has the bits of a slice of the items that are not null; indices, as [`ArgMax`](crate::ArgMax) gives them, count nulls, too. An array without
-/// nulls is reduced by all threads, one with nulls by one thread, a run of items after another, as by a [`Reducer`].
+/// It is implemented for an array, and for several arrays in a slice or `Vec`, such as the chunks of a
+/// column, which are reduced as one. The result has the bits of a slice of the valid items. Indices, for
+/// example of [`ArgMax`](crate::ArgMax), count nulls too. All threads reduce an array without nulls. One
+/// thread reduces an array with nulls, one range of valid items after another, like a [`Reducer`]. Needs the
+/// feature `arrow`.
 ///
 /// ```
 /// use arrow_array::{Float32Array, Int8Array};
@@ -24,28 +26,28 @@ use std::slice;
 /// # Ok::<(), gpu_reduce::Error>(())
 /// ```
 pub trait ReduceArray {
-    /// The arrays' type.
+    /// The type of the arrays.
     type Type: ArrowPrimitiveType<Native: Item>;
 
-    /// The arrays, one after another.
+    /// Returns the arrays in order.
     fn arrays(&self) -> &[PrimitiveArray<Self::Type>];
 
-    /// Reduces the items that are not null.
+    /// Reduces the valid items.
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyInput`] where the operator has no value for the items, of which there are some.
+    /// [`Error::EmptyInput`] if there are valid items but the operator has no value for their number.
     fn reduce_valid<O: Op<<Self::Type as ArrowPrimitiveType>::Native> + Default, const BLOCK: u32>(
         &self,
     ) -> Result<Nullable<O::Output>, Error> {
         self.reduce_valid_by::<O, BLOCK>(O::default())
     }
 
-    /// As [`reduce_valid`](Self::reduce_valid), by an operator that has parameters.
+    /// As [`reduce_valid`](Self::reduce_valid), with an operator that has parameters.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As for [`reduce_valid`](Self::reduce_valid).
     fn reduce_valid_by<O: Op<<Self::Type as ArrowPrimitiveType>::Native>, const BLOCK: u32>(
         &self,
         op: O,
@@ -57,7 +59,7 @@ pub trait ReduceArray {
             return Ok(Nullable { value: None, nulls });
         }
         if let ([array], 0) = (arrays, nulls) {
-            return Ok(Nullable { value: Some(array.values().reduce_by::<O, BLOCK>(op)?), nulls });
+            return Ok(Nullable { value: Some(array.values().by(op).block::<BLOCK>().run()?), nulls });
         }
         let mut reducer = Reducer::<O, _, BLOCK>::with_len(op, valid as u64);
         for array in arrays {
@@ -78,12 +80,12 @@ pub trait ReduceArray {
     }
 }
 
-/// A result over what may be null.
+/// The result of [`ReduceArray::reduce_valid`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Nullable<V> {
-    /// The result of the items that are not null; none where there are none, as the sum in SQL.
+    /// The result of the valid items. None if there are none, as for a sum in SQL.
     pub value: Option<V>,
-    /// Nulls.
+    /// The number of nulls.
     pub nulls: usize,
 }
 

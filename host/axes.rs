@@ -1,4 +1,4 @@
-//! The axes of `ndarray`'s arrays.
+//! Reductions of `ndarray`'s arrays over an axis.
 
 use crate::buffer::with_room;
 use crate::place::Place::{Cpu, Gpu};
@@ -6,14 +6,18 @@ use crate::{ArgMax, ArgMin, Device, Error, Item, Max, Mean, Min, Op, Prod, Reduc
 use ndarray::{Array, ArrayD, ArrayRef, ArrayViewD, Axis, Dimension, RemoveAxis, Slice};
 use std::cmp::Reverse;
 
-/// Arrays and views of the crate `ndarray`, reduced over an axis. With the feature `ndarray`.
+/// Reduces arrays and views of the crate `ndarray` over an axis.
 ///
-/// A result has the bits of reducing the items of its lane alone, in the lane's order. What lies in memory without gaps is reduced where it
-/// lies, in whatever order its axes are: row-major, column-major, permuted, with an axis inverted that is not the one to reduce over. An
-/// axis that repeats its items (its stride is 0) is reduced once, and the results are repeated. Other views are copied first: those
-/// with gaps, those whose items overlap, as windows do, and those that are inverted or repeat their items along the axis to reduce over.
+/// Each result has the bits of reducing its lane alone, in the lane's order.
 ///
-/// There are functions for single operators, [`sum_axis`], [`mean_axis`] and so on. (Not methods, which ndarray's own would hide.)
+/// A view without gaps in memory is reduced without a copy, for any order of its axes: row-major,
+/// column-major, permuted, or with inverted axes other than the reduced one. An axis with stride 0 repeats
+/// its items: it is reduced once and the results are repeated. Other views are copied first: views with gaps,
+/// views whose items overlap (such as windows), and views that are inverted or have stride 0 along the
+/// reduced axis.
+///
+/// [`sum_axis`], [`mean_axis`] and so on are functions for single operators. (They are not methods because
+/// ndarray's own methods would hide them.) Needs the feature `ndarray`.
 ///
 /// ```
 /// use gpu_reduce::{ArgMax, Device, ReduceAxis, Sum, Var, mean_axis};
@@ -29,21 +33,21 @@ use std::cmp::Reverse;
 /// # Ok::<(), gpu_reduce::Error>(())
 /// ```
 pub trait ReduceAxis {
-    /// An element.
+    /// The type of the elements.
     type Elem: Item;
 
     /// The array's dimension.
     type Dim: RemoveAxis;
 
-    /// The array.
+    /// Returns the array.
     fn array(&self) -> &ArrayRef<Self::Elem, Self::Dim>;
 
-    /// Reduces over an axis, on the CPU.
+    /// Reduces over `axis` on the CPU.
     ///
     /// # Errors
     ///
-    /// [`Error::Axes`] where there is no such axis; [`Error::EmptySegment`] where it has no items, and the operator no value for none;
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Axes`] if the array does not have `axis`; [`Error::EmptySegment`] if the axis is empty and
+    /// the operator has no value for that; [`Error::OutOfMemory`].
     fn reduce_axis<O: Op<Self::Elem, Output: Item> + Default, const BLOCK: u32>(
         &self,
         axis: Axis,
@@ -51,11 +55,11 @@ pub trait ReduceAxis {
         self.reduce_axis_by::<O, BLOCK>(O::default(), axis)
     }
 
-    /// As [`reduce_axis`](Self::reduce_axis), by an operator that has parameters.
+    /// As [`reduce_axis`](Self::reduce_axis), with an operator that has parameters.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As for [`reduce_axis`](Self::reduce_axis).
     fn reduce_axis_by<O: Op<Self::Elem, Output: Item>, const BLOCK: u32>(
         &self,
         op: O,
@@ -64,11 +68,12 @@ pub trait ReduceAxis {
         reduce_over::<_, _, O, BLOCK>(self.array(), op, axis, &Device::cpu())
     }
 
-    /// As [`reduce_axis`](Self::reduce_axis), on `device`: the items are copied to a GPU first.
+    /// As [`reduce_axis`](Self::reduce_axis), on `device`. Items are copied to a GPU first.
     ///
     /// # Errors
     ///
-    /// As there; on a GPU also [`Error::NoKernel`], [`Error::Launch`] and [`Error::Driver`].
+    /// As for [`reduce_axis`](Self::reduce_axis); on a GPU also [`Error::NoKernel`], [`Error::Launch`] and
+    /// [`Error::Driver`].
     fn reduce_axis_on<O: Op<Self::Elem, Output: Item> + Default, const BLOCK: u32>(
         &self,
         axis: Axis,
@@ -77,37 +82,39 @@ pub trait ReduceAxis {
         reduce_over::<_, _, O, BLOCK>(self.array(), O::default(), axis, device)
     }
 
-    /// Reduces all items, on the CPU, with the bits of a slice that has them in row-major order. What does not lie so is copied first.
+    /// Reduces all items on the CPU, with the bits of a slice in row-major order.
+    ///
+    /// An array in another order, or with gaps, is copied first.
     ///
     /// # Errors
     ///
-    /// As [`Reduce::reduce`]; [`Error::OutOfMemory`].
+    /// As for [`Reduce::reduce`]; [`Error::OutOfMemory`].
     fn reduce_all<O: Op<Self::Elem> + Default, const BLOCK: u32>(&self) -> Result<O::Output, Error> {
         self.reduce_all_by::<O, BLOCK>(O::default())
     }
 
-    /// As [`reduce_all`](Self::reduce_all), by an operator that has parameters.
+    /// As [`reduce_all`](Self::reduce_all), with an operator that has parameters.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As for [`reduce_all`](Self::reduce_all).
     fn reduce_all_by<O: Op<Self::Elem>, const BLOCK: u32>(&self, op: O) -> Result<O::Output, Error> {
         match self.array().as_slice() {
-            Some(items) => items.reduce_by::<O, BLOCK>(op),
-            None => gathered(self.array())?.reduce_by::<O, BLOCK>(op),
+            Some(items) => items.by(op).block::<BLOCK>().run(),
+            None => gathered(self.array())?.by(op).block::<BLOCK>().run(),
         }
     }
 }
 
-/// The items of a view that has gaps, or another order, in row-major order.
+/// Copies the items of a view in row-major order.
 fn gathered<T: Item, D: Dimension>(view: &ArrayRef<T, D>) -> Result<Vec<T>, Error> {
     let mut copy = with_room(view.len())?;
-    // `extend` would take the iterator's items one by one: eight times as long.
+    // `extend` would call the iterator's `next` for each item, which takes eight times as long.
     view.iter().for_each(|&item| copy.push(item));
     Ok(copy)
 }
 
-/// What an array `A` becomes that is [reduced over an axis](ReduceAxis) by an operator `O`.
+/// The array of results when an array `A` is [reduced over an axis](ReduceAxis) by an operator `O`.
 pub type Results<A, O> =
     Array<<O as Op<<A as ReduceAxis>::Elem>>::Output, <<A as ReduceAxis>::Dim as Dimension>::Smaller>;
 
@@ -141,15 +148,15 @@ fn reduce_over<T: Item, D: RemoveAxis, O: Op<T, Output: Item>, const BLOCK: u32>
     };
     let place = order.iter().take_while(|&&other| other != axis).count();
     let results = match device.0 {
-        Cpu(()) => items.shaped(view.shape())?.over(place)?.reduce_by::<O, BLOCK>(op)?,
-        Gpu(_) => device.upload(items)?.shaped(view.shape())?.over(place)?.reduce_by::<O, BLOCK>(op)?,
+        Cpu(()) => items.reshape(view.shape())?.axis(place)?.by(op).block::<BLOCK>().run()?,
+        Gpu(_) => device.upload(items)?.reshape(view.shape())?.axis(place)?.by(op).block::<BLOCK>().run()?,
     };
     let mut lengths = view.shape().to_vec();
     lengths.remove(place);
     order.remove(place);
     let results = ArrayD::from_shape_vec(lengths, results.into_vec()?)
-        .unwrap_or_else(|_| unreachable!("there is a result for each place"));
-    // Back to the order of the array's axes.
+        .unwrap_or_else(|_| unreachable!("there is one result per lane"));
+    // Restore the order of the array's axes.
     let mut places: Vec<usize> = (0..order.len()).collect();
     places.sort_by_key(|&place| order[place]);
     let mut results = results.permuted_axes(&places[..]);
@@ -164,11 +171,13 @@ fn reduce_over<T: Item, D: RemoveAxis, O: Op<T, Output: Item>, const BLOCK: u32>
         Some(repeated) if results.shape() != shape => repeated.to_owned(),
         _ => results,
     };
-    Ok(results.into_dimensionality().unwrap_or_else(|_| unreachable!("it is the smaller dimension")))
+    Ok(results.into_dimensionality().unwrap_or_else(|_| unreachable!("the results have one axis less")))
 }
 
-/// A view whose axes are in the order in which they lie in memory, and which axis is which. Those but `axis` ascend, and what they repeat is there
-/// once.
+/// Returns the view with its axes in memory order (largest stride first), and the original number of each
+/// axis.
+///
+/// Inverts axes other than `axis` with a negative stride, and cuts those with stride 0 to at most one item.
 fn in_memory_order<T>(mut view: ArrayViewD<'_, T>, axis: usize) -> (ArrayViewD<'_, T>, Vec<usize>) {
     let strides = view.strides().to_vec();
     for other in (0..strides.len()).filter(|&other| other != axis) {
@@ -186,7 +195,7 @@ fn in_memory_order<T>(mut view: ArrayViewD<'_, T>, axis: usize) -> (ArrayViewD<'
     (view.permuted_axes(&order[..]), order)
 }
 
-/// A function for an operator, by BLOCK 256.
+/// Defines a function per operator, with BLOCK 256.
 macro_rules! of_axis {
     ($($(#[$doc:meta])* $name:ident: $op:ident $(($parameter:ident: $type:ty))?;)*) => {$(
         $(#[$doc])*
@@ -223,17 +232,17 @@ of_axis! {
     sum_axis: Sum;
     /// Products over an axis; see [`Prod`] for their type.
     prod_axis: Prod;
-    /// Means over an axis; see [`Mean`] for their type. Of an axis without items they are NaN.
+    /// Means over an axis; see [`Mean`] for their type. The mean over an empty axis is NaN.
     mean_axis: Mean;
-    /// The smallest elements along an axis; NaN where there is one.
+    /// The smallest elements along an axis; NaN if there is a NaN.
     min_axis: Min;
-    /// The largest elements along an axis; NaN where there is one.
+    /// The largest elements along an axis; NaN if there is a NaN.
     max_axis: Max;
-    /// The indices along an axis of the smallest elements, of the first where there are several; that of the first NaN where there is one.
+    /// The indices of the smallest elements along an axis: the first if several are equal, or the first NaN.
     argmin_axis: ArgMin;
-    /// The indices along an axis of the largest elements, of the first where there are several; that of the first NaN where there is one.
+    /// The indices of the largest elements along an axis: the first if several are equal, or the first NaN.
     argmax_axis: ArgMax;
-    /// Variances over an axis, with so many degrees of freedom taken off the count; see [`Var`].
+    /// Variances over an axis, with the count minus `ddof` as divisor; see [`Var`].
     ///
     /// ```
     /// use ndarray::{Axis, array};
@@ -243,7 +252,7 @@ of_axis! {
     /// # Ok::<(), gpu_reduce::Error>(())
     /// ```
     var_axis: Var (ddof: u64);
-    /// Standard deviations over an axis, with so many degrees of freedom taken off the count; see [`Std`].
+    /// Standard deviations over an axis, with the count minus `ddof` as divisor; see [`Std`].
     std_axis: Std (ddof: u64);
 }
 

@@ -1,4 +1,4 @@
-//! Data on a device.
+//! Arrays on a device: buffers that own their elements, and views that borrow them.
 
 use crate::cuda::{self, Memory};
 use crate::place::Place::{self, Cpu, Gpu};
@@ -8,12 +8,17 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, Range, RangeBounds};
 
-/// What a buffer holds: any plain value, such as a number, a `bool`, or a `#[repr(C)]` struct that derives [`Pod`](bytemuck::Pod).
+/// A type that buffers hold.
+///
+/// It is any plain value, such as a number, a `bool`, or a `#[repr(C)]` struct that derives
+/// [`Pod`](bytemuck::Pod).
 pub trait Item: NoUninit + CheckedBitPattern + Zeroable + Send + Sync {}
 
 impl<T: NoUninit + CheckedBitPattern + Zeroable + Send + Sync> Item for T {}
 
-/// Elements on a device. Dropping it frees them.
+/// An array on a device.
+///
+/// Dropping it frees the memory.
 ///
 /// ```
 /// use gpu_reduce::{Device, Max, Reduce};
@@ -26,43 +31,41 @@ impl<T: NoUninit + CheckedBitPattern + Zeroable + Send + Sync> Item for T {}
 /// ```
 pub struct Buffer<T: Item>(Place<Vec<T>, OnGpu>);
 
-/// A buffer in a GPU's memory.
+/// An array in a GPU's memory.
 struct OnGpu {
     memory: Memory,
-    /// Elements. (Of those of no size the memory does not tell how many they are.)
+    /// The number of elements, which the memory's size does not tell if `T` has no size.
     len: usize,
 }
 
-/// A range of a [`Buffer`]'s elements, borrowed where they lie.
+/// A borrowed range of a [`Buffer`]'s elements.
 #[derive(Clone, Copy)]
 pub struct View<'a, T: Item>(pub(crate) Place<&'a [T], Part<'a, T>>);
 
-/// A range of elements, borrowed where they lie to be written to, such as the place of a result that is enqueued.
+/// A mutably borrowed range of a [`Buffer`]'s elements, for example the destination of an enqueued result.
 pub struct ViewMut<'a, T: Item>(Place<&'a mut [T], Part<'a, T>>);
 
-/// Elements in a GPU's memory.
+/// A range of elements in a GPU's memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'a, T> {
     pub gpu: &'static cuda::Gpu,
-    /// Where the first is.
+    /// The first element's address.
     pub address: u64,
     pub len: usize,
     elements: PhantomData<&'a T>,
 }
 
 impl<T> Part<'_, T> {
-    /// All of a buffer.
     fn of(&OnGpu { ref memory, len }: &OnGpu) -> Self {
         Self { gpu: memory.gpu(), address: memory.address(0), len, elements: PhantomData }
     }
 
-    /// Those in a range, which is in bounds.
+    /// The elements in `range`, which must be in bounds.
     fn slice(self, range: Range<usize>) -> Self {
         let address = self.address + (range.start * size_of::<T>()) as u64;
         Self { address, len: range.len(), ..self }
     }
 
-    /// Where they lie on the device.
     pub fn pointer(self) -> *const T {
         std::ptr::without_provenance(self.address as usize)
     }
@@ -91,20 +94,17 @@ impl<T: Item> Buffer<T> {
         }))
     }
 
-    /// The GPU where the elements lie; on the CPU, none.
+    /// The GPU that holds the elements; none on the CPU.
     pub(crate) fn gpu(&self) -> Option<&'static cuda::Gpu> {
-        match &self.0 {
-            Cpu(_) => None,
-            Gpu(buffer) => Some(buffer.memory.gpu()),
-        }
+        self.view().gpu()
     }
 
-    /// All places, to write to.
+    /// The whole buffer, for kernels and folds that write to it.
     pub(crate) fn whole_mut(&mut self) -> Place<&mut [T], *mut T> {
         self.view_mut().into_places()
     }
 
-    /// The whole buffer as a view to write to.
+    /// Borrows the whole buffer mutably.
     pub fn view_mut(&mut self) -> ViewMut<'_, T> {
         ViewMut(match &mut self.0 {
             Cpu(data) => Cpu(data),
@@ -112,7 +112,7 @@ impl<T: Item> Buffer<T> {
         })
     }
 
-    /// The places of the elements in `range`, to write to.
+    /// Borrows the elements in `range` mutably.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl<T: Item> Buffer<T> {
         self.view_mut().slice_mut(range)
     }
 
-    /// The whole buffer as a view.
+    /// Borrows the whole buffer.
     pub fn view(&self) -> View<'_, T> {
         View(match &self.0 {
             Cpu(data) => Cpu(data),
@@ -129,7 +129,7 @@ impl<T: Item> Buffer<T> {
         })
     }
 
-    /// The elements in `range`, where they lie: nothing is copied.
+    /// Borrows the elements in `range`. Nothing is copied.
     ///
     /// # Errors
     ///
@@ -138,17 +138,17 @@ impl<T: Item> Buffer<T> {
         self.view().slice(range)
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.view().len()
     }
 
-    /// Whether there are no elements.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The device the elements lie on.
+    /// Returns the device that holds the elements.
     pub fn device(&self) -> Device {
         self.view().device()
     }
@@ -162,7 +162,7 @@ impl<T: Item> Buffer<T> {
         self.view().to_vec()
     }
 
-    /// The elements on the host, where they are moved or copied to.
+    /// Moves the elements to the host, or copies them from a GPU.
     #[cfg(feature = "ndarray")]
     pub(crate) fn into_vec(self) -> Result<Vec<T>, Error> {
         match self.0 {
@@ -171,36 +171,36 @@ impl<T: Item> Buffer<T> {
         }
     }
 
-    /// Overwrites the elements from `start` on with `data`.
+    /// Overwrites the elements that begin at `start` with `data`.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`], and then nothing is written; [`Error::Driver`].
+    /// [`Error::OutOfBounds`], in which case nothing is written; [`Error::Driver`].
     pub fn write(&mut self, start: usize, data: &[T]) -> Result<(), Error> {
         self.slice_mut(start..start.saturating_add(data.len()))?.write(data)
     }
 }
 
 impl<'a, T: Item> ViewMut<'a, T> {
-    /// As [`Device::view_mut`].
+    /// See [`Device::view_mut`].
     ///
     /// # Safety
     ///
-    /// As there.
+    /// As for [`Device::view_mut`].
     pub(crate) unsafe fn of(device: &Device, first: *mut T, len: usize) -> Result<Self, Error> {
         Ok(Self(match device.0 {
             Cpu(()) if len == 0 => Cpu(&mut []),
-            Cpu(()) if !first.is_aligned() => {
-                return Err(Error::Unaligned { address: first.addr() as u64, align: align_of::<T>() });
+            Cpu(()) => {
+                check_aligned(first)?;
+                // SAFETY: the caller's contract.
+                Cpu(unsafe { std::slice::from_raw_parts_mut(first, len) })
             }
-            // SAFETY: as the caller vouches.
-            Cpu(()) => Cpu(unsafe { std::slice::from_raw_parts_mut(first, len) }),
-            // SAFETY: as the caller vouches.
+            // SAFETY: the caller's contract.
             Gpu(gpu) => Gpu(unsafe { part_of(gpu, first, len)? }),
         }))
     }
 
-    /// The places of the elements in `range` of this view.
+    /// Narrows this view to the elements in `range`.
     ///
     /// # Errors
     ///
@@ -213,22 +213,22 @@ impl<'a, T: Item> ViewMut<'a, T> {
         }))
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.view().len()
     }
 
-    /// Whether there are no elements.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The device the elements lie on.
+    /// Returns the device that holds the elements.
     pub fn device(&self) -> Device {
         self.view().device()
     }
 
-    /// The same elements, to read.
+    /// Borrows the same elements for reading.
     pub fn view(&self) -> View<'_, T> {
         View(match &self.0 {
             Cpu(data) => Cpu(data),
@@ -236,22 +236,25 @@ impl<'a, T: Item> ViewMut<'a, T> {
         })
     }
 
-    /// Overwrites the elements, from the first on, with `data`.
+    /// Overwrites the first elements with `data`.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`] where there are more of them, and then nothing is written; [`Error::Driver`].
+    /// [`Error::OutOfBounds`] if `data` is longer than the view, in which case nothing is written;
+    /// [`Error::Driver`].
     pub fn write(self, data: &[T]) -> Result<(), Error> {
         match self.slice_mut(..data.len())?.0 {
             Cpu(elements) => elements.copy_from_slice(data),
-            // SAFETY: they are borrowed for this alone.
+            // SAFETY: the view borrows the elements exclusively.
             Gpu(part) => unsafe { part.gpu.write(part.address, bytemuck::cast_slice(data)) }?,
         }
         Ok(())
     }
 
-    /// Where the first element is, on the device: for other libraries, and for kernels of the caller's. What they enqueue has to be ordered with what is
-    /// done here, by their stream.
+    /// Returns the first element's address on the device, for other libraries and for the caller's own
+    /// kernels.
+    ///
+    /// Their streams must order what they enqueue with the work of this library.
     pub fn as_mut_ptr(self) -> *mut T {
         match self.0 {
             Cpu(data) => data.as_mut_ptr(),
@@ -259,15 +262,12 @@ impl<'a, T: Item> ViewMut<'a, T> {
         }
     }
 
-    /// The GPU where the elements lie; on the CPU, none.
+    /// The GPU that holds the elements; none on the CPU.
     pub(crate) fn gpu(&self) -> Option<&'static cuda::Gpu> {
-        match &self.0 {
-            Cpu(_) => None,
-            Gpu(part) => Some(part.gpu),
-        }
+        self.view().gpu()
     }
 
-    /// The places.
+    /// The elements, for kernels and folds that write to them.
     pub(crate) fn into_places(self) -> Place<&'a mut [T], *mut T> {
         match self.0 {
             Cpu(data) => Cpu(data),
@@ -282,52 +282,56 @@ impl<'a, T: Item> From<&'a mut Buffer<T>> for ViewMut<'a, T> {
     }
 }
 
-/// Elements that the caller has in a GPU's memory.
+/// Checks and borrows elements that the caller has in a GPU's memory.
 ///
 /// # Safety
 ///
-/// As of [`Device::view`], and of [`Device::view_mut`] where they are written to.
+/// As for [`Device::view`], and for [`Device::view_mut`] if they are written to.
 unsafe fn part_of<'a, T: Item>(
     gpu: &'static cuda::Gpu,
     first: *const T,
     len: usize,
 ) -> Result<Part<'a, T>, Error> {
-    let address = first.addr() as u64;
-    if !first.is_aligned() {
-        return Err(Error::Unaligned { address, align: align_of::<T>() });
-    }
-    let bytes = len.saturating_mul(size_of::<T>());
+    check_aligned(first)?;
+    let (address, bytes) = (first.addr() as u64, len.saturating_mul(size_of::<T>()));
     if bytes > 0 {
         gpu.check_memory(address, bytes)?;
     }
     Ok(Part { gpu, address, len, elements: PhantomData })
 }
 
+pub(crate) fn check_aligned<T>(first: *const T) -> Result<(), Error> {
+    if first.is_aligned() {
+        return Ok(());
+    }
+    Err(Error::Unaligned { address: first.addr() as u64, align: align_of::<T>() })
+}
+
 impl<'a, T: Item> View<'a, T> {
-    /// As [`Device::view`].
+    /// See [`Device::view`].
     ///
     /// # Safety
     ///
-    /// As there.
+    /// As for [`Device::view`].
     pub(crate) unsafe fn of(device: &Device, first: *const T, len: usize) -> Result<Self, Error> {
         Ok(Self(match device.0 {
             Cpu(()) if len == 0 => Cpu(&[]),
-            Cpu(()) if !first.is_aligned() => {
-                return Err(Error::Unaligned { address: first.addr() as u64, align: align_of::<T>() });
+            Cpu(()) => {
+                check_aligned(first)?;
+                // SAFETY: the caller's contract.
+                Cpu(unsafe { std::slice::from_raw_parts(first, len) })
             }
-            // SAFETY: as the caller vouches.
-            Cpu(()) => Cpu(unsafe { std::slice::from_raw_parts(first, len) }),
-            // SAFETY: as the caller vouches.
+            // SAFETY: the caller's contract.
             Gpu(gpu) => Gpu(unsafe { part_of(gpu, first, len)? }),
         }))
     }
 
-    /// Elements in host memory.
+    /// A view of a slice in host memory.
     pub(crate) fn host(data: &'a [T]) -> Self {
         Self(Cpu(data))
     }
 
-    /// The elements in `range` of this view.
+    /// Narrows this view to the elements in `range`.
     ///
     /// # Errors
     ///
@@ -340,7 +344,7 @@ impl<'a, T: Item> View<'a, T> {
         }))
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(self) -> usize {
         match self.0 {
             Cpu(data) => data.len(),
@@ -348,20 +352,26 @@ impl<'a, T: Item> View<'a, T> {
         }
     }
 
-    /// Whether there are no elements.
+    /// Returns whether there are no elements.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The device the elements lie on.
+    /// Returns the device that holds the elements.
     pub fn device(self) -> Device {
-        Device(match self.0 {
-            Cpu(_) => Cpu(()),
-            Gpu(part) => Gpu(part.gpu),
-        })
+        Device(self.gpu().map_or(Cpu(()), Gpu))
     }
 
-    /// Where the first element is, on the device: for other libraries, and for kernels of the caller's.
+    /// The GPU that holds the elements; none on the CPU.
+    fn gpu(self) -> Option<&'static cuda::Gpu> {
+        match self.0 {
+            Cpu(_) => None,
+            Gpu(part) => Some(part.gpu),
+        }
+    }
+
+    /// Returns the first element's address on the device, for other libraries and for the caller's own
+    /// kernels.
     pub fn as_ptr(self) -> *const T {
         match self.0 {
             Cpu(data) => data.as_ptr(),
@@ -380,10 +390,10 @@ impl<'a, T: Item> View<'a, T> {
             Gpu(part) => {
                 let mut data = zeroed::<T>(self.len())?;
                 let bytes = size_of_val(&data[..]);
-                // SAFETY: the bytes of the elements. What is read into them was elements' bytes, or zeros: `T`s were uploaded, or
-                // a kernel has stored them.
+                // SAFETY: these are the bytes of `data`. They are overwritten with valid `T`s: zeros,
+                // uploaded elements, or elements that a kernel stored.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(data.as_mut_ptr().cast::<u8>(), bytes) };
-                // SAFETY: they are borrowed.
+                // SAFETY: the view borrows the elements.
                 unsafe { part.gpu.read(part.address, bytes)? };
                 Ok(data)
             }
@@ -391,44 +401,38 @@ impl<'a, T: Item> View<'a, T> {
     }
 }
 
-/// `Buffer { len: 3, device: cuda:0 (NVIDIA H200) }`: not the elements, which may be many and far away.
+/// `Buffer { len: 3, device: cuda:0 (NVIDIA H200) }`, without the elements.
 impl<T: Item> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        self.view().describe("Buffer", f)
+        describe("Buffer", self.len(), &self.device(), f)
     }
 }
 
-/// As that of a [`Buffer`].
+/// As for a [`Buffer`].
 impl<T: Item> fmt::Debug for View<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        self.describe("View", f)
+        describe("View", self.len(), &self.device(), f)
     }
 }
 
-impl<T: Item> View<'_, T> {
-    fn describe(self, name: &str, f: &mut fmt::Formatter) -> fmt::Result {
-        describe(name, self.len(), &self.device(), f)
-    }
-}
-
-/// Elements, but for what they are.
+/// Formats an array without its elements.
 pub(crate) fn describe(name: &str, len: usize, device: &Device, f: &mut fmt::Formatter) -> fmt::Result {
     f.debug_struct(name).field("len", &len).field("device", &format_args!("{device}")).finish()
 }
 
-/// Zeros in host memory.
+/// Allocates `len` zeros in host memory.
 pub(crate) fn zeroed<T: Item>(len: usize) -> Result<Vec<T>, Error> {
     bytemuck::allocation::try_zeroed_vec(len).map_err(|()| host_out_of_memory::<T>(len))
 }
 
-/// A copy in host memory.
+/// Copies a slice into new host memory.
 fn copied<T: Item>(data: &[T]) -> Result<Vec<T>, Error> {
     let mut copy = with_room(data.len())?;
     copy.extend_from_slice(data);
     Ok(copy)
 }
 
-/// No elements yet, and room for so many, in host memory.
+/// An empty vector with capacity for `len` elements.
 pub(crate) fn with_room<T: Item>(len: usize) -> Result<Vec<T>, Error> {
     let mut data = Vec::new();
     data.try_reserve_exact(len).map_err(|_| host_out_of_memory::<T>(len))?;
@@ -443,7 +447,7 @@ pub(crate) fn host_out_of_memory<T: Item>(len: usize) -> Error {
     }
 }
 
-/// The range meant, if it lies in `0..len`.
+/// Converts a range of any form to `start..end`, if it lies in `0..len`.
 fn resolve(range: impl RangeBounds<usize>, len: usize) -> Result<Range<usize>, Error> {
     let start = match range.start_bound() {
         Bound::Included(&start) => start,
@@ -462,7 +466,7 @@ fn resolve(range: impl RangeBounds<usize>, len: usize) -> Result<Range<usize>, E
 mod tests {
     use super::*;
 
-    /// Two thirds of the addresses that a process has on x86-64: there is no room for them twice.
+    /// Reserves two thirds of a process's addresses on x86-64, so that a copy does not fit.
     #[test]
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     fn what_the_host_has_no_room_for_is_an_error() {
@@ -470,7 +474,7 @@ mod tests {
         let reserved = memmap2::MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
         let huge = match reserved {
             Ok(huge) => huge,
-            Err(why) => return eprintln!("skipped: 96 TiB of addresses are not to be had: {why}"),
+            Err(why) => return eprintln!("skipped: cannot reserve 96 TiB of addresses: {why}"),
         };
         let out_of_memory =
             Err(Error::OutOfMemory { device: Device::cpu().to_string(), requested: bytes, free: None });

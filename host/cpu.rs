@@ -1,6 +1,6 @@
-//! The CPU backend: the same plan as the kernel's, chunks over threads.
+//! The CPU backend: the kernels' plan, with chunks spread over threads.
 
-use crate::{Element, Item, Op, Plan, threads};
+use crate::{Element, Item, Op, Plan, parts, threads};
 use bytemuck::Zeroable;
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::cpu::Folds;
@@ -13,11 +13,12 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::slice;
 
-/// Below this many bytes one thread reduces sooner than others wake up.
+/// Below this many bytes, one thread is faster than waking up others.
 const PARALLEL_BYTES: usize = 1 << 20;
 
-/// Reduces items, of which there are some, and which on a GPU would be read through `P`.
+/// Reduces items, at least one. A GPU would read them through `P`.
 pub fn reduce<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
     op: &O,
     items: S,
@@ -25,7 +26,7 @@ pub fn reduce<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
 ) -> Option<O::Output> {
     const { assert_alignment::<O::Accumulator>() };
     let len = items.len();
-    // SAFETY: there are some items.
+    // SAFETY: there is an item.
     let op = &op.begin(unsafe { items.get(0) });
     let mut all = MaybeUninit::<O::Accumulator>::uninit();
     let fold = Erased::of(op, &items, 0);
@@ -39,7 +40,7 @@ pub fn reduce<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
     op.finish(op.end(all, len as u64), len as u64)
 }
 
-/// The partial results of some chunks of a plan, by an operator that has begun. Of their items, and no others.
+/// Folds consecutive chunks, by an operator that has begun. `items` are those of the chunks, and no others.
 pub fn partials<O: Op<S::Item>, S: Source>(
     op: &O,
     items: S,
@@ -52,7 +53,7 @@ pub fn partials<O: Op<S::Item>, S: Source>(
     let mut partials = Vec::<O::Accumulator>::with_capacity(chunks.len());
     let places = Places { first: partials.as_mut_ptr().cast(), bytes: size_of::<O::Accumulator>() };
     let parallel = items.len().saturating_mul(size_of::<S::Item>()) >= PARALLEL_BYTES;
-    // SAFETY: the folds are for these types, the items are those of the chunks, and there is a place for each.
+    // SAFETY: the folds are for these types; each chunk has its items and its place.
     unsafe {
         Erased::of(op, &items, range.start).chunks(plan, chunks.clone(), parallel, places);
         partials.set_len(chunks.len());
@@ -60,13 +61,10 @@ pub fn partials<O: Op<S::Item>, S: Source>(
     partials
 }
 
-/// The accumulator of all chunks, of which these are the partial results, by an operator that has begun.
-pub fn of_partials<O: Op<S::Item>, S: Source>(op: &O, partials: &[O::Accumulator]) -> O::Accumulator {
-    if let [all] = *partials {
-        return all;
-    }
+/// Merges the partial results of several chunks, by an operator that has begun.
+pub fn merge<O: Op<S::Item>, S: Source>(op: &O, partials: &[O::Accumulator]) -> O::Accumulator {
     let mut all = MaybeUninit::<O::Accumulator>::uninit();
-    // SAFETY: they are of the operator's type, there are so many, and the place is one of theirs, which it writes.
+    // SAFETY: the fold is for these types, and writes the accumulator.
     unsafe {
         let (op, place) = ((&raw const *op).cast(), all.as_mut_ptr().cast());
         (S::folds::<O>().partials)(op, partials.as_ptr().cast(), partials.len(), place);
@@ -74,16 +72,16 @@ pub fn of_partials<O: Op<S::Item>, S: Source>(op: &O, partials: &[O::Accumulator
     }
 }
 
-/// What gives many results of items on the CPU, whatever the operator and their types.
+/// Items on the CPU with an operator, by which many parts are reduced; the types are left behind.
 pub trait Many<V>: Sync {
-    /// The result of a range of them, as [`reduce`]; it may be empty.
+    /// Reduces a range of the items, which may be empty.
     fn range(&self, range: Range<usize>) -> Option<V>;
 
-    /// Reduces each column, to a place for each; those that have no value get the default.
+    /// Reduces each column, to a place for each. Columns without a value get the default.
     fn columns(&self, columns: Columns, default: V, results: &mut [V]);
 }
 
-/// An operator, and items that on a GPU would be read through `P`.
+/// Items and an operator; a GPU would read the items through `P`.
 pub struct OfTypes<'a, O, S, P> {
     op: &'a O,
     items: S,
@@ -113,13 +111,16 @@ impl<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>> Many<O::Output> for Of
     }
 }
 
-/// Positions in a task: items, and segments, each of which takes about as long as some items do.
+/// The work of a task, in items.
 const TASK: u64 = 1 << 16;
+
+/// The cost of a segment beside its items, in items.
 const SEGMENT: u64 = 32;
 
-/// Reduces segments of `len` items, to a place for each; those that have no value get the default, or zero. Returns the
-/// first without items that would have the default, where there is none. Threads get as many items and segments each,
-/// and long segments are reduced by several.
+/// Reduces segments of `len` items, to a place for each. Segments without a value get the default.
+///
+/// If there is no default, the result of a segment with items is zero, and the first segment without items is
+/// returned. Tasks get about the same work, and several threads reduce a long segment.
 pub fn reduce_segments<V: Item>(
     items: &dyn Many<V>,
     len: usize,
@@ -134,7 +135,7 @@ pub fn reduce_segments<V: Item>(
     let mut parts = Vec::new();
     let mut first = 0;
     for task in 1..=tasks {
-        // The first segment that starts after the task.
+        // Binary search for the first segment that starts after the task.
         let (mut low, mut high) = (first, count);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -223,41 +224,29 @@ fn reduce_columns<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
         },
         finish: &|panel, partials| {
             panel.for_each(columns, |index, first| {
-                let op = begin(first);
-                // SAFETY: as the caller vouches; the folds are for these types.
+                let chunks = plan.chunks as usize;
+                // SAFETY: each column has a partial result of each chunk, and a place for its result.
                 unsafe {
-                    let partials = partials.at(index * plan.chunks as usize);
-                    let mut all = MaybeUninit::<O::Accumulator>::uninit();
-                    if plan.chunks == 1 {
-                        all.write(partials.cast::<O::Accumulator>().read());
-                    } else {
-                        let op = (&raw const op).cast();
-                        (folds.partials)(
-                            op,
-                            partials.cast_const(),
-                            plan.chunks as usize,
-                            all.as_mut_ptr().cast(),
-                        );
-                    }
-                    let result = op.finish(op.end(all.assume_init(), reduced), reduced).unwrap_or(default);
-                    results.at(panel.column + index).cast::<O::Output>().write(result);
+                    let partials = slice::from_raw_parts(partials.at(index * chunks).cast(), chunks);
+                    let result = parts::finish::<O, S>(&begin(first), partials, reduced);
+                    results.at(panel.column + index).cast::<O::Output>().write(result.unwrap_or(default));
                 }
             });
         },
     };
-    // SAFETY: there are as many items, and places for results.
+    // SAFETY: all columns have their items and a place, as asserted above.
     unsafe { work.all() }
 }
 
-/// Bytes of columns that a thread copies together: a cache holds them.
+/// Bytes of columns that a thread copies at a time: they fit in a cache.
 const GATHERED: usize = 1 << 19;
 
-/// The reduction of columns, whatever their types: a chunk of some neighbouring columns at a time is copied, so that
-/// each column's items lie side by side, and folded by the folds that there are.
+/// A reduction of columns; the types are left behind. A chunk of neighbouring columns is copied at a time, so
+/// that the items of a column lie side by side, and then folded as any chunk.
 struct ColumnsOnCpu<'a> {
     plan: &'a Plan,
     columns: Columns,
-    /// Bytes of an item, and of an accumulator.
+    /// The size of an item, and of an accumulator.
     bytes: usize,
     accumulator: usize,
     /// As [`Source::BOUNDARY`] and [`Source::room`].
@@ -265,26 +254,27 @@ struct ColumnsOnCpu<'a> {
     room: fn(usize) -> usize,
     /// As [`Source::gather`].
     gather: &'a (dyn Fn(usize, usize, usize, *mut u8, usize) + Sync),
-    /// Folds a range of each of a panel's columns, whose items have been copied to places so many bytes apart, to
-    /// places for the partial results: as many from one column's to the next as there are chunks.
+    /// Folds a range of each column of a panel. Takes the address of the copied items, the bytes from one
+    /// column to the next, and the places for the partial results, in which columns are `plan.chunks` places
+    /// apart.
     fold: &'a (dyn Fn(Panel, Range<u64>, *const u8, usize, Places) + Sync),
-    /// Makes the results of a panel's columns of their partial results.
+    /// Merges and finishes the partial results of a panel's columns.
     finish: &'a (dyn Fn(Panel, Places) + Sync),
 }
 
-/// Neighbouring columns: some of one matrix of those that lie one after another, or all of several.
+/// Neighbouring columns: some columns of one matrix, or all columns of several matrices in a row.
 #[derive(Clone, Copy)]
 struct Panel {
-    /// The first, and its first item.
+    /// The first column, and its first item.
     column: usize,
     first: usize,
-    /// How many of a matrix, and of how many matrices.
+    /// Columns of each matrix, and matrices.
     width: usize,
     outer: usize,
 }
 
 impl Panel {
-    /// Calls `work` with the number of each column, counted from the first, and with its first item.
+    /// Calls `work` with the number of each column in the panel, and its first item.
     #[inline(always)]
     fn for_each(self, Columns { reduced, inner, .. }: Columns, mut work: impl FnMut(usize, usize)) {
         let matrix = (reduced * inner) as usize;
@@ -297,17 +287,17 @@ impl Panel {
 }
 
 impl ColumnsOnCpu<'_> {
-    /// Reduces all.
+    /// Reduces all columns.
     ///
     /// # Safety
     ///
-    /// There are as many items, and places for results.
+    /// All columns have their items and a place for their result.
     unsafe fn all(&self) {
         let Self { plan, columns: Columns { count, inner, .. }, bytes, .. } = *self;
         let (len, inner) = (plan.len as usize, inner as usize);
         let matrices = count as usize / inner;
-        // Whole cache lines of items, an odd number of them (or of larger boundaries) from one column to the next: for
-        // columns a power of two apart caches have few places.
+        // An odd number of cache lines (or of larger boundaries) from one column to the next: caches have few
+        // places for addresses that are a power of two apart.
         let pitch = (self.room)(plan.chunk.min(plan.len) as usize) | self.boundary;
         let line = size_of::<Unit>().div_ceil(bytes.max(1));
         let most = (GATHERED / pitch).max(line).next_multiple_of(line);
@@ -322,7 +312,7 @@ impl ColumnsOnCpu<'_> {
                 width: width.min(inner - start),
                 outer: outer.min(matrices - matrix),
             };
-            // SAFETY: these columns are there.
+            // SAFETY: the columns are in bounds.
             unsafe { self.panel(panel, pitch) };
         };
         let all = matrices.div_ceil(outer) * panels;
@@ -337,7 +327,7 @@ impl ColumnsOnCpu<'_> {
     ///
     /// # Safety
     ///
-    /// There are such.
+    /// The columns are in bounds.
     unsafe fn panel(&self, panel: Panel, pitch: usize) {
         let Panel { width, outer, .. } = panel;
         let (chunks, inner) = (self.plan.chunks as usize, self.columns.inner as usize);
@@ -345,7 +335,7 @@ impl ColumnsOnCpu<'_> {
             let chunk = |chunk: usize| {
                 let range = self.plan.range(chunk as u32);
                 let len = (range.end - range.start) as usize;
-                // (Scratch memory itself begins on a boundary of cache lines.)
+                // (Scratch memory begins on a cache line.)
                 with_scratch(width * outer * pitch + self.boundary - size_of::<Unit>(), |scratch| {
                     let scratch = scratch.wrapping_add(scratch.align_offset(self.boundary));
                     for matrix in 0..outer {
@@ -366,7 +356,7 @@ impl ColumnsOnCpu<'_> {
     }
 }
 
-/// Calls `work` with places for so many partial results, on the stack where these are few.
+/// Calls `work` with places for `count` partial results: on the stack if these are few.
 fn with_partials(count: usize, bytes: usize, work: impl FnOnce(Places)) {
     let mut few = [const { MaybeUninit::<Unit>::uninit() }; 64];
     let mut many = Vec::new();
@@ -380,7 +370,8 @@ fn with_partials(count: usize, bytes: usize, work: impl FnOnce(Places)) {
     work(Places { first: first.cast(), bytes });
 }
 
-/// Calls `work` with memory of so many bytes, on a boundary of cache lines, which the thread keeps unless it is much.
+/// Calls `work` with this many bytes that begin on a cache line. The thread keeps the memory unless it is
+/// large.
 fn with_scratch(bytes: usize, work: impl FnOnce(*mut u8)) {
     thread_local! {
         static SCRATCH: Cell<Vec<Unit>> = const { Cell::new(Vec::new()) };
@@ -393,13 +384,13 @@ fn with_scratch(bytes: usize, work: impl FnOnce(*mut u8)) {
     }
 }
 
-/// Keys in a piece.
+/// Keys that a task looks at.
 const PIECE: usize = 1 << 16;
 
-/// Keys that are looked at together for whether any begins a run.
+/// Keys that are checked together for the start of a run.
 const STRETCH: usize = 32;
 
-/// How many runs begin in a range of keys.
+/// Counts the runs that begin in a range of keys.
 fn count_heads<K: Element>(keys: &[K], range: Range<usize>) -> usize {
     let (first, is_first) = (range.start.max(1), range.start == 0);
     let before = &keys[first - 1..range.end.max(first) - 1];
@@ -407,7 +398,7 @@ fn count_heads<K: Element>(keys: &[K], range: Range<usize>) -> usize {
     unlike.sum::<u32>() as usize + usize::from(is_first)
 }
 
-/// How many runs begin in each piece of some keys.
+/// Counts the runs that begin in each piece of the keys.
 pub fn count_runs<K: Element>(keys: &[K]) -> Vec<usize> {
     let count = |piece: usize| count_heads(keys, piece * PIECE..keys.len().min((piece + 1) * PIECE));
     let pieces = keys.len().div_ceil(PIECE);
@@ -417,8 +408,8 @@ pub fn count_runs<K: Element>(keys: &[K]) -> Vec<usize> {
     threads::install(|| (0..pieces).into_par_iter().map(count).collect())
 }
 
-/// Writes the first key of each run, and where it begins, and after the last where that ends, as far as there is room.
-/// `counts` is what [`count_runs`] gives.
+/// Writes the first key and the start of each run, and the end of the last run, as far as there is room.
+/// `counts` comes from [`count_runs`].
 pub fn write_runs<K: Element, T: Send>(
     keys: &[K],
     counts: &[usize],
@@ -460,15 +451,15 @@ pub fn write_runs<K: Element, T: Send>(
     threads::install(|| pieces.into_par_iter().for_each(write));
 }
 
-/// An operator and items, whatever their types: what follows is compiled once.
+/// An operator and items without their types, so that the code that uses them is compiled once.
 struct Erased {
     folds: Folds,
     op: *const (),
     items: *const (),
-    /// The index of the first item in the whole.
+    /// The index of the first item in the whole array.
     first: u64,
     exact: bool,
-    /// Bytes of an accumulator.
+    /// The size of an accumulator.
     accumulator: usize,
 }
 
@@ -487,11 +478,11 @@ impl Erased {
         }
     }
 
-    /// Folds all items into a place for their accumulator.
+    /// Folds all items of the plan into an accumulator.
     ///
     /// # Safety
     ///
-    /// The folds are for the operator and the items, of which there are as many as in the plan, and the place may be written.
+    /// The folds are for the operator and the items, which are those of the plan; the place may be written.
     unsafe fn all(&self, plan: &Plan, parallel: bool, place: *mut ()) {
         if plan.chunks == 1 || (self.exact && !parallel) {
             // SAFETY: as the caller vouches.
@@ -507,15 +498,16 @@ impl Erased {
         });
     }
 
-    /// Folds some chunks, each into its place.
+    /// Folds consecutive chunks, each into its place.
     ///
     /// # Safety
     ///
-    /// The folds are for the operator and the items, which are those of the chunks, or more, and there is a place for each chunk.
+    /// The folds are for the operator and the items, which contain those of the chunks. Each chunk has a
+    /// place.
     unsafe fn chunks(&self, plan: &Plan, chunks: Range<u32>, parallel: bool, places: Places) {
         let fold = |index: usize| {
             let range = plan.range(chunks.start + index as u32);
-            // SAFETY: as the caller vouches; each index is one of the places', and called with once.
+            // SAFETY: as the caller vouches; each index is in bounds, and used once.
             unsafe { self.chunk(range, plan.row, places.at(index)) };
         };
         if parallel {
@@ -525,9 +517,11 @@ impl Erased {
         }
     }
 
+    /// Folds a range of the whole array into an accumulator.
+    ///
     /// # Safety
     ///
-    /// As of [`all`](Self::all), and the range lies within the items.
+    /// As for [`all`](Self::all); the range lies within the items.
     unsafe fn chunk(&self, range: Range<u64>, row: u64, place: *mut ()) {
         let (first, place_of) = (range.start, |index| (index - self.first) as usize);
         let range = place_of(range.start)..place_of(range.end);
@@ -536,33 +530,37 @@ impl Erased {
     }
 }
 
-/// Room for accumulators, of which none has a greater alignment.
+/// Memory for accumulators: none has a greater alignment.
 #[repr(C, align(64))]
 struct Unit([u8; 64]);
 
-/// Fails to compile, from a `const` block, where there is no room for an accumulator.
+/// Fails to compile, from a `const` block, if an accumulator has a greater alignment than [`Unit`].
 const fn assert_alignment<A>() {
     assert!(align_of::<A>() <= align_of::<Unit>(), "an accumulator has an alignment of up to 64");
 }
 
-/// Places that several threads write, each of its own.
+/// Places that several threads write, each its own.
 #[derive(Clone, Copy)]
 struct Places {
     first: *mut (),
     bytes: usize,
 }
 
-// SAFETY: whoever writes sees to it that no two threads have one in common.
+// SAFETY: users write each place from one thread.
 unsafe impl Sync for Places {}
 
 impl Places {
-    /// Place `index`, which is in bounds.
+    /// Returns place `index`.
+    ///
+    /// # Safety
+    ///
+    /// It is in bounds.
     unsafe fn at(&self, index: usize) -> *mut () {
         // SAFETY: as the caller vouches.
         unsafe { self.first.byte_add(index * self.bytes) }
     }
 
-    /// Those from place `index` on.
+    /// Returns the places from `index` on.
     fn from(self, index: usize) -> Self {
         Self { first: self.first.wrapping_byte_add(index * self.bytes), ..self }
     }

@@ -1,17 +1,17 @@
-//! NVIDIA GPUs: the one path from a typed call to a launch, through cust.
+//! NVIDIA GPUs: the path from a typed call to a launch, through cust.
 //!
-//! - `driver`: which driver serves the program, and whether it serves the kernels;
-//! - here: a GPU that was opened, its context, and its pools of what calls work with;
-//! - `modules`: kernels, found by type, and compiled from PTX when they are first launched;
-//! - `stream`: launching reductions;
-//! - `pending`: what comes of them later;
-//! - `runs`: launching what finds runs of equal keys;
-//! - `shards`: one reduction by several GPUs;
+//! - `driver`: loads the driver and checks its version and the device's compute capability;
+//! - this file: an open GPU, its context, and its pools of reusable resources;
+//! - `modules`: finds kernels by type, and compiles them from PTX at their first launch;
+//! - `queue`: enqueues requests on a stream; `scratch`: the memory for it;
+//! - `stream`: streams that callers enqueue on, and calls that wait;
+//! - `pending`: pending results;
+//! - `shards`: reduces on several GPUs;
 //! - `memory`, `staging`: memory and copies;
-//! - `of_cust`: memory and streams that are cust's;
-//! - `ladder`: the classic kernels (with the feature of that name).
+//! - `of_cust`: conversions from and to cust's memory and streams;
+//! - `ladder`: the classic kernels (feature `ladder`).
 //!
-//! In a build without GPUs, `absent` takes the place of all.
+//! In a build without GPUs, `absent` replaces this module.
 
 mod driver;
 #[cfg(feature = "ladder")]
@@ -20,7 +20,8 @@ mod memory;
 mod modules;
 mod of_cust;
 mod pending;
-mod runs;
+mod queue;
+mod scratch;
 mod shards;
 mod staging;
 mod stream;
@@ -28,8 +29,7 @@ mod stream;
 pub use memory::{Memory, Pinned};
 pub use pending::Launched;
 pub use shards::{
-    FIRST_BYTES, Group, Shard, ShardsCall, Slots, enqueue_columns_of_shards, enqueue_shards,
-    launch_columns_of_shards, launch_shards, meet, parts, slots_of, stream_of,
+    enqueue_columns_of_shards, enqueue_shards, launch_columns_of_shards, launch_shards, meet, stream_of,
 };
 pub use stream::GpuStream;
 
@@ -40,14 +40,15 @@ use cust::device::{Device, DeviceAttribute};
 use cust::error::CudaError;
 use cust::sys::{self, CUcontext, CUresult};
 use pending::Outcome;
+use scratch::Spare;
 use staging::Staging;
 use std::ffi::CStr;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use stream::{Spare, Workspace};
+use stream::Workspace;
 
-/// A GPU that was opened. There is one for each index, for the program's life.
+/// An open GPU. There is one per index, for the program's life.
 pub struct Gpu {
     index: usize,
     name: String,
@@ -59,27 +60,27 @@ pub struct Gpu {
     scratches: Mutex<Vec<Spare>>,
     outcomes: Mutex<Vec<Outcome>>,
     stagings: Mutex<Vec<Staging>>,
-    /// By their index, others, and whether this GPU's kernels reach their memory.
+    /// Other GPUs by their index, and whether this GPU's kernels can access their memory.
     peers: Mutex<Vec<(usize, bool)>>,
 }
 
-/// A context on top of this thread's stack of them. Dropped, it gives way to the one that the caller had, or to none.
+/// A context pushed on this thread's stack. Dropping it restores the caller's context.
 struct Entered(PhantomData<*const ()>);
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        // It fails where the driver has ended: then there is nothing to give way to.
+        // It fails if the driver has shut down: then there is no context to restore.
         let _ = ContextStack::pop();
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What the mutexes hold is whole at every moment that a panic could come.
+    // No panic can leave a guarded value half updated.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Gpu {
-    /// The GPU of that index.
+    /// Opens GPU number `index`, or returns it if it is open.
     pub fn open(index: usize) -> Result<&'static Self, Error> {
         static OPEN: Mutex<Vec<&'static Gpu>> = Mutex::new(Vec::new());
         driver::check_fork(format_args!("cuda:{index}"))?;
@@ -88,13 +89,13 @@ impl Gpu {
         if let Some(&gpu) = open.iter().find(|gpu| gpu.index == index) {
             return Ok(gpu);
         }
-        // Leaked: it is for the program's life.
+        // Leaked: it lives as long as the program.
         let gpu = &*Box::leak(Box::new(Self::start(index)?));
         open.push(gpu);
         Ok(gpu)
     }
 
-    /// The emulator's GPU.
+    /// Opens the emulator's GPU.
     pub fn open_emulator() -> Result<&'static Self, Error> {
         driver::load_emulator()?;
         Self::open(0)
@@ -129,11 +130,11 @@ impl Gpu {
         );
         driver::check_capability(&format!("{device} ({name})"), capability)?;
         let multiprocessors = attribute(DeviceAttribute::MultiprocessorCount)? as u32;
-        // The clock is in kHz, of memory that moves data twice a period, and the width in bits.
+        // The clock is in kHz and the width in bits. The memory transfers data twice per clock period.
         let clock = f64::from(attribute(DeviceAttribute::MemoryClockRate)?) * 1e3;
         let bus = f64::from(attribute(DeviceAttribute::GlobalMemoryBusWidth)?) / 8.0;
         let peak_bandwidth = 2.0 * clock * bus;
-        // cust makes a context that it retains the current one; the caller's stays so.
+        // `Context::new` makes the context current: restore the caller's.
         let current = CurrentContext::get_current().map_err(failed("asking for the current context"))?;
         let context = Context::new(raw).map_err(failed("creating the context"))?;
         CurrentContext::set_current(&current).map_err(failed("restoring the caller's context"))?;
@@ -153,7 +154,6 @@ impl Gpu {
         })
     }
 
-    /// Its number, in the driver's order.
     #[cfg(feature = "dlpack")]
     pub fn index(&self) -> usize {
         self.index
@@ -163,12 +163,12 @@ impl Gpu {
         self.peak_bandwidth
     }
 
-    /// Whether not the machine's driver serves the driver's functions, but what the program has installed.
+    /// Whether the program has installed a driver in place of the machine's.
     pub fn is_emulator(&self) -> bool {
         libcuda::installed() != Some(libcuda::DRIVER)
     }
 
-    /// Makes the device's context the thread's current one, until what is returned is dropped.
+    /// Makes the device's context current on this thread until the returned guard is dropped.
     fn enter(&self) -> Result<Entered, Error> {
         driver::check_fork(self)?;
         ContextStack::push(&self.context).map_err(|error| self.failed("entering the context", error))?;
@@ -179,7 +179,7 @@ impl Gpu {
         Error::Driver { call, device: self.to_string(), reason: error.reason() }
     }
 
-    /// What a function of the driver's, called by itself, has answered.
+    /// Converts a driver function's return code.
     fn done(&self, call: &'static str, answer: CUresult) -> Result<(), Error> {
         match answer {
             CUresult::CUDA_SUCCESS => Ok(()),
@@ -191,18 +191,18 @@ impl Gpu {
         Error::Launch { kernel: kernel.to_owned(), device: self.to_string(), reason: error.reason() }
     }
 
-    /// Something is of another context than the device's primary one.
+    /// The error for a stream or memory of a context other than the device's primary one.
     #[cold]
     fn other_context(&self, what: &'static str, context: CUcontext) -> Error {
         let (context, own) = (context.addr(), self.raw_context().addr());
-        Error::OtherContext { what, context, device: self.to_string(), own }
+        Error::ContextMismatch { what, context, device: self.to_string(), own }
     }
 
     fn raw_context(&self) -> CUcontext {
         self.context.get_inner()
     }
 
-    /// Runs `work` with a spare of its own, a new one where there is none; it comes back unless the work failed.
+    /// Runs `work` with a value taken from `spares`, or a new one. Puts it back unless `work` fails.
     fn with_spare<S, R>(
         &self,
         spares: &Mutex<Vec<S>>,
@@ -211,16 +211,13 @@ impl Gpu {
     ) -> Result<R, Error> {
         let _entered = self.enter()?;
         let spare = lock(spares).pop();
-        let mut spare = match spare {
-            Some(spare) => spare,
-            None => new(self)?,
-        };
+        let mut spare = spare.map_or_else(|| new(self), Ok)?;
         let result = work(&mut spare)?;
         lock(spares).push(spare);
         Ok(result)
     }
 
-    /// Runs `work` with a workspace of its own.
+    /// Runs `work` with a workspace that no other thread uses meanwhile.
     fn with_workspace<R>(&self, work: impl FnOnce(&mut Workspace) -> Result<R, Error>) -> Result<R, Error> {
         self.with_spare(&self.workspaces, Workspace::new, work)
     }
@@ -245,9 +242,9 @@ impl PartialEq for Gpu {
     }
 }
 
-/// An error of the driver's.
+/// An error of the driver.
 trait Cause {
-    /// What the driver says of it, and its number in the driver's headers.
+    /// The driver's message, with the error's number in the driver's headers.
     fn reason(self) -> String;
 }
 
@@ -260,10 +257,10 @@ impl Cause for CudaError {
 impl Cause for CUresult {
     fn reason(self) -> String {
         let mut text = std::ptr::null();
-        // SAFETY: there is a place for the text's address.
+        // SAFETY: `text` receives the address.
         let known = unsafe { sys::cuGetErrorString(self, &mut text) };
         let text = match known {
-            // SAFETY: it is a text of the driver's, for the program's life.
+            // SAFETY: the driver returned a C string, which lives as long as the program.
             Self::CUDA_SUCCESS if !text.is_null() => unsafe { CStr::from_ptr(text) }.to_string_lossy(),
             _ => format!("{self:?}").into(),
         };
@@ -275,10 +272,10 @@ impl Cause for CUresult {
 mod tests {
     use super::*;
     use crate::Sum;
-    use crate::call::{Call, Types};
+    use crate::request::Operation;
     use modules::Grid;
 
-    /// On a GPU: a module that the driver does not take, and a launch that it refuses, are errors, and the device goes on.
+    /// A rejected module and a refused launch are errors after which the device still works.
     #[test]
     fn a_failed_launch_leaves_the_device_usable() {
         use gpu_reduce_kernels::reduce::{Arguments, Kernel, Target};
@@ -301,7 +298,7 @@ mod tests {
         let refused = gpu.with_workspace(|workspace| {
             let grid = Grid { blocks: 0, block: 256, resident: 256 };
             let stream = &workspace.queue.stream;
-            // SAFETY: a grid of no blocks is none that any device takes, so it never runs.
+            // SAFETY: no device accepts a grid of 0 blocks, so the kernel never runs.
             unsafe { gpu.launch::<Kernel<Sum, *const f32>>(crate::Kernels::NONE, stream, grid, &arguments) }?;
             Ok(())
         });
@@ -310,11 +307,10 @@ mod tests {
         memory.write(0, bytemuck::cast_slice(&[1f32, 2.0, 3.0, 4.0])).unwrap();
         let input = std::ptr::without_provenance::<f32>(memory.address(0) as usize);
         let (op, mut sum) = (Sum, 0f32);
-        // SAFETY: the types are these, and the memory holds so many items.
+        // SAFETY: the types match, and the memory holds 4 items.
         let reduced = unsafe {
-            let types = Types::of::<Sum, *const f32>();
-            let call = Call::new(types, (&raw const op).cast(), &input, 4, 256);
-            gpu.reduce(&call, bytemuck::bytes_of_mut(&mut sum))
+            let request = Operation::whole::<Sum, *const f32>(&op, 256).of_whole(&input, 4);
+            gpu.run(&request, bytemuck::bytes_of_mut(&mut sum)).map(drop)
         };
         assert_eq!((reduced, sum), (Ok(()), 10.0));
     }

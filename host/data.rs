@@ -1,4 +1,4 @@
-//! What reduces: one array where it lies, or two together.
+//! The inputs of reductions: a view, shards on several devices, or a pair of these.
 
 use crate::cuda::Gpu;
 use crate::place::Place::{self, Cpu, Gpu as OnGpu};
@@ -7,52 +7,52 @@ use crate::{Device, Error, Item, View, cpu::Source};
 use gpu_reduce_kernels::input::Input;
 use std::ops::Range;
 
-/// Items where they lie: a [`View`], the [`Shards`] of several, or a pair of these of one length, whose elements reduce in
-/// pairs. Kernels trust its pointers and lengths, so that only the library implements it. Its answers stay the same: what
-/// a program's own [`Reduce`](crate::Reduce) says, it says once, as a value of these types.
+/// Borrowed input of a reduction.
+///
+/// It is a [`View`], the [`Shards`] of several devices, or a pair of these with the same length, whose
+/// elements are reduced in pairs. Kernels trust its pointers and lengths, so only the library implements it:
+/// a program's own [`Reduce`](crate::Reduce) returns a value of these types.
 pub trait Data<'a>: Clone + sealed::Sealed {
     /// An element, or a pair of elements.
     type Item: Copy + 'static;
 
-    /// Where they are on the CPU.
+    /// The items as slices on the CPU.
     #[doc(hidden)]
     type Slices: Source<Item = Self::Item>;
 
-    /// Where they are on a GPU.
+    /// The items as pointers on a GPU.
     #[doc(hidden)]
     type Pointers: Input<Item = Self::Item>;
 
-    /// Items on one device.
+    /// The items of one device.
     #[doc(hidden)]
     type Shard: Shard<'a>
         + Data<'a, Shard = Self::Shard, Item = Self::Item, Slices = Self::Slices, Pointers = Self::Pointers>;
 
-    /// Whether they may lie on several devices.
+    /// Whether the items may be on several devices.
     #[doc(hidden)]
     const MAY_BE_SHARDED: bool;
 
-    /// Those on each device, one after the other.
+    /// The items of each device, in order.
     #[doc(hidden)]
     fn shards(&self) -> Result<Vec<Self::Shard>, Error>;
 
-    /// Items.
     #[doc(hidden)]
     fn len(&self) -> usize;
 
-    /// Whether there are no items.
     #[doc(hidden)]
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where they are.
+    /// The items' slices or pointers, if they are on one device.
     #[doc(hidden)]
-    fn place(&self) -> Result<Located<'a, Self>, Error>;
+    fn place(&self) -> Result<PlaceOf<'a, Self>, Error>;
 }
 
-/// Items that lie on one device.
+/// Input on one device.
 pub trait Shard<'a>: Data<'a> + Copy + Send + Sync {
-    /// Those in a range.
+    /// The items in `range`.
     #[doc(hidden)]
     fn part(self, range: Range<usize>) -> Result<Self, Error>;
 }
@@ -80,7 +80,7 @@ impl<A: sealed::Sealed, B: sealed::Sealed> sealed::Sealed for (A, B) {}
 impl<V> sealed::Sealed for Shards<V> {}
 
 /// Where data are: slices on the CPU, or pointers on a GPU.
-pub type Located<'a, D> = Place<<D as Data<'a>>::Slices, (&'static Gpu, <D as Data<'a>>::Pointers)>;
+pub type PlaceOf<'a, D> = Place<<D as Data<'a>>::Slices, (&'static Gpu, <D as Data<'a>>::Pointers)>;
 
 impl<'a, T: Item> Data<'a> for View<'a, T> {
     type Item = T;
@@ -97,7 +97,7 @@ impl<'a, T: Item> Data<'a> for View<'a, T> {
         View::len(*self)
     }
 
-    fn place(&self) -> Result<Located<'a, Self>, Error> {
+    fn place(&self) -> Result<PlaceOf<'a, Self>, Error> {
         Ok(match self.0 {
             Cpu(data) => Cpu(data),
             OnGpu(part) => OnGpu((part.gpu, part.pointer())),
@@ -114,33 +114,32 @@ impl<'a, A: Data<'a>, B: Data<'a>> Data<'a> for (A, B) {
 
     fn shards(&self) -> Result<Vec<Self::Shard>, Error> {
         let (first, second) = (self.0.shards()?, self.1.shards()?);
-        let lens = |lens: &[usize]| format!("{lens:?}");
-        let of_first: Vec<_> = first.iter().map(|shard| shard.len()).collect();
-        let of_second: Vec<_> = second.iter().map(|shard| shard.len()).collect();
-        match of_first == of_second {
-            true => Ok(first.into_iter().zip(second).collect()),
-            false => Err(Error::OtherShards { first: lens(&of_first), second: lens(&of_second) }),
+        if first.iter().map(Data::len).eq(second.iter().map(Data::len)) {
+            return Ok(first.into_iter().zip(second).collect());
         }
+        let first = format!("{:?}", first.iter().map(Data::len).collect::<Vec<_>>());
+        let second = format!("{:?}", second.iter().map(Data::len).collect::<Vec<_>>());
+        Err(Error::ShardMismatch { first, second })
     }
 
     fn len(&self) -> usize {
         self.0.len()
     }
 
-    fn place(&self) -> Result<Located<'a, Self>, Error> {
+    fn place(&self) -> Result<PlaceOf<'a, Self>, Error> {
         let (first, second) = (self.0.len(), self.1.len());
         if first != second {
-            return Err(Error::OtherLength { first, second });
+            return Err(Error::LengthMismatch { first, second });
         }
         match (self.0.place()?, self.1.place()?) {
             (Cpu(a), Cpu(b)) => Ok(Cpu((a, b))),
             (OnGpu((gpu, a)), OnGpu((other, b))) if gpu == other => Ok(OnGpu((gpu, (a, b)))),
-            (first, second) => Err(apart(gpu_of(&first), gpu_of(&second))),
+            (first, second) => Err(other_device(gpu_of(&first), &device_of(gpu_of(&second)))),
         }
     }
 }
 
-/// The GPU where data are; on the CPU, none.
+/// The GPU of a place; none on the CPU.
 pub fn gpu_of<C, P>(place: &Place<C, (&'static Gpu, P)>) -> Option<&'static Gpu> {
     match place {
         Cpu(_) => None,
@@ -148,7 +147,7 @@ pub fn gpu_of<C, P>(place: &Place<C, (&'static Gpu, P)>) -> Option<&'static Gpu>
     }
 }
 
-/// An error unless what lies on this GPU, or on the CPU, lies on `device`.
+/// Returns an error unless `gpu` (the CPU if none) is `device`.
 pub fn lies_on(gpu: Option<&'static Gpu>, device: &Device) -> Result<(), Error> {
     match (gpu, &device.0) {
         (None, Cpu(())) => Ok(()),
@@ -157,16 +156,12 @@ pub fn lies_on(gpu: Option<&'static Gpu>, device: &Device) -> Result<(), Error> 
     }
 }
 
-/// What lies on this GPU, or on the CPU, does not lie on `device`.
+/// The error for data on `gpu` (the CPU if none) in a call on `device`.
 #[cold]
 pub fn other_device(gpu: Option<&'static Gpu>, device: &Device) -> Error {
-    let buffer = Device(gpu.map_or(Cpu(()), OnGpu));
-    Error::OtherDevice { buffer: buffer.to_string(), device: device.to_string() }
+    Error::DeviceMismatch { buffer: device_of(gpu).to_string(), device: device.to_string() }
 }
 
-/// Two data of a pair lie on two devices.
-#[cold]
-fn apart(first: Option<&'static Gpu>, second: Option<&'static Gpu>) -> Error {
-    let name = |gpu: Option<&'static Gpu>| gpu.map_or("the CPU".to_owned(), |gpu| gpu.to_string());
-    Error::OtherDevice { buffer: name(first), device: name(second) }
+fn device_of(gpu: Option<&'static Gpu>) -> Device {
+    Device(gpu.map_or(Cpu(()), OnGpu))
 }

@@ -1,11 +1,13 @@
-//! Where reductions run.
+//! The devices that reductions run on.
 
 use crate::cuda::Gpu;
 use crate::place::Place::{self, Cpu};
 use crate::{Buffer, Devices, Error, Item, PinnedBuffer, Stream, View, ViewMut, cpu, threads};
 use std::ffi::c_void;
 
-/// A device that reduces: an NVIDIA GPU, or the CPU's threads. Cheap to clone, and usable from several threads at once.
+/// An NVIDIA GPU, or the CPU with its threads.
+///
+/// A device is cheap to clone and may be used by several threads at once.
 ///
 /// ```
 /// use gpu_reduce::{Device, Reduce, Sum};
@@ -22,15 +24,15 @@ use std::ffi::c_void;
 pub struct Device(pub(crate) Place<(), &'static Gpu>);
 
 impl Device {
-    /// GPU number `index`, in the driver's order. The first call in a program starts the driver and the device's primary
-    /// context, which other CUDA libraries share. Where the program has installed another driver before, as
-    /// `emulator::install` does, it is that driver's device.
+    /// Opens GPU number `index`, in the driver's order.
     ///
-    /// The environment variable `GPU_REDUCE_DRIVER` may be `emulator`, which makes it the emulator's; empty and `cuda` are as
-    /// if it were not set.
+    /// The first call in a program starts the driver and the device's primary context, which other CUDA
+    /// libraries share. If the program has installed another driver before, as `emulator::install` does, the
+    /// device is that driver's. If the environment variable `GPU_REDUCE_DRIVER` is `emulator`, it is the
+    /// emulator's; the values `cuda` and empty have no effect.
     ///
-    /// A device belongs to the process that opened it: in a child of `fork` its calls give [`Error::Forked`], and
-    /// so does opening a device there (see [After `fork`](crate#after-fork)).
+    /// A device belongs to the process that opened it. In a child of `fork` its calls, and opening a device,
+    /// return [`Error::Forked`] (see [After `fork`](crate#after-fork)).
     ///
     /// # Errors
     ///
@@ -41,44 +43,48 @@ impl Device {
         Gpu::open(index).map(|gpu| Self(Place::Gpu(gpu)))
     }
 
-    /// A GPU in software, which runs the kernels that ship and checks them as they run; see the crate `emulator`. One driver
-    /// serves a program: ask for it before the first [`Device::cuda`], which then gives the same. The environment variable
-    /// `GPU_REDUCE_DRIVER=emulator` makes [`Device::cuda`] mean it in the whole program.
+    /// Opens the emulator: a GPU in software that runs the shipped kernels and checks them as they run.
+    ///
+    /// See the crate `emulator`. A program uses one driver: open the emulator before the first
+    /// [`Device::cuda`], which then returns the same device. The environment variable
+    /// `GPU_REDUCE_DRIVER=emulator` makes [`Device::cuda`] open the emulator in the whole program.
     ///
     /// # Errors
     ///
-    /// [`Error::NoEmulator`] in a build without the feature `emulator`, [`Error::OtherDriver`] after the machine's driver was
-    /// used, [`Error::Forked`] as of [`cuda`](Self::cuda).
+    /// [`Error::NoEmulator`] in a build without the feature `emulator`; [`Error::OtherDriver`] after the
+    /// machine's driver was used; [`Error::Forked`] as for [`cuda`](Self::cuda).
     pub fn emulator() -> Result<Self, Error> {
         Gpu::open_emulator().map(|gpu| Self(Place::Gpu(gpu)))
     }
 
-    /// The CPU: SIMD chosen when the program runs, and the caller's rayon thread pool, or else rayon's global
-    /// one; in a child of `fork`, a pool of the child's own (see [After `fork`](crate#after-fork)).
+    /// Returns the CPU, with SIMD instructions chosen at run time.
+    ///
+    /// It uses the caller's rayon thread pool, otherwise rayon's global one. A child of `fork` uses a pool of
+    /// its own (see [After `fork`](crate#after-fork)).
     pub fn cpu() -> Self {
         Self(Cpu(()))
     }
 
-    /// The first GPU where there is one that works, otherwise the CPU.
+    /// Returns the first GPU if it can be opened, otherwise the CPU.
     pub fn default_device() -> Self {
         Self::cuda(0).unwrap_or_else(|_| Self::cpu())
     }
 
-    /// All GPUs that the driver has, in its order.
+    /// Opens all GPUs of the driver, in its order.
     ///
     /// # Errors
     ///
-    /// As [`cuda`](Self::cuda), of any of them.
+    /// As for [`cuda`](Self::cuda), of any GPU.
     pub fn all() -> Result<Devices, Error> {
         Devices::all()
     }
 
-    /// Whether this is the CPU.
+    /// Returns whether this is the CPU.
     pub fn is_cpu(&self) -> bool {
         matches!(self.0, Cpu(()))
     }
 
-    /// Whether this is the emulator's device, on which figures of speed say nothing of a GPU.
+    /// Returns whether this is the emulator's device, whose timings say nothing about a GPU.
     pub fn is_emulator(&self) -> bool {
         match &self.0 {
             Cpu(()) => false,
@@ -86,8 +92,9 @@ impl Device {
         }
     }
 
-    /// Bytes per second that a GPU's memory moves at most, by the driver's figures: twice the memory's clock, times the width
-    /// of its bus. None for the CPU.
+    /// Returns a GPU's peak memory bandwidth in bytes per second; none for the CPU.
+    ///
+    /// It is twice the memory clock times the bus width, as the driver reports them.
     pub fn peak_bandwidth(&self) -> Option<f64> {
         match &self.0 {
             Cpu(()) => None,
@@ -95,9 +102,11 @@ impl Device {
         }
     }
 
-    /// Copies `data` into a new buffer on the device. A megabyte or more goes to a GPU through pinned memory, which up to
-    /// eight of rayon's threads fill: 16 MiB each, kept for later uploads. On an H200 1 GiB arrived at 50 GB/s, where a plain
-    /// copy had 8.
+    /// Copies `data` into a new buffer on the device.
+    ///
+    /// Up to eight rayon threads copy 1 MiB or more to a GPU through pinned memory, 16 MiB per thread, which
+    /// is kept for later uploads. On an H200, 1 GiB is uploaded at 50 GB/s this way, and at 8 GB/s by a plain
+    /// copy.
     ///
     /// # Errors
     ///
@@ -106,7 +115,7 @@ impl Device {
         Buffer::upload(self, data)
     }
 
-    /// A new buffer of `len` zeros on the device.
+    /// Allocates a buffer of `len` zeros on the device.
     ///
     /// # Errors
     ///
@@ -115,10 +124,10 @@ impl Device {
         Buffer::zeros(self, len)
     }
 
-    /// Page-locked memory of the host with `len` zeros, which the device copies from and to by itself: see [`Stream::upload`]. On the CPU it is ordinary
-    /// memory.
+    /// Allocates `len` zeros in page-locked host memory, for asynchronous copies such as [`Stream::upload`].
     ///
-    /// It is dear to make, and what is locked no other program gets: make few, and use them again.
+    /// For the CPU it is ordinary memory. Page-locked memory is slow to allocate and not available to other
+    /// programs: allocate few buffers and reuse them.
     ///
     /// # Errors
     ///
@@ -127,7 +136,7 @@ impl Device {
         PinnedBuffer::zeros(self, len)
     }
 
-    /// A new stream on the device, on which reductions can be enqueued.
+    /// Creates a stream on the device, on which reductions can be enqueued.
     ///
     /// # Errors
     ///
@@ -136,60 +145,66 @@ impl Device {
         Stream::new(self)
     }
 
-    /// A stream that is somebody else's, by its handle (`CUstream`, `cudaStream_t`): such as PyTorch's current one, or a default stream, which is
-    /// null (or 1) for the legacy one and 2 for that of the thread. What it is given comes after what was enqueued before, and before what will be.
-    /// On the CPU it is one of ours.
+    /// Borrows a stream of another library by its handle (`CUstream`, `cudaStream_t`).
+    ///
+    /// It may be PyTorch's current stream, or a default stream: null or 1 is the legacy one, 2 the per-thread
+    /// one. Work enqueued here runs in order with other work on that stream. On the CPU a stream of this
+    /// library is created.
     ///
     /// # Safety
     ///
-    /// It is a stream of this driver's, and stays for `'a`, of which the caller decides.
+    /// `stream` is a stream of this driver and stays valid for `'a`, which the caller chooses.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`] where it is not of the device's primary context, [`Error::Driver`].
+    /// [`Error::ContextMismatch`] if it does not belong to the device's primary context, [`Error::Driver`].
     pub unsafe fn stream_from_raw<'a>(&self, stream: *mut c_void) -> Result<Stream<'a>, Error> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         unsafe { Stream::of(self, stream) }
     }
 
-    /// Elements that the caller has on the device, where they lie: memory of other libraries (cust's `DevicePointer` by its `as_ptr`), pinned or managed
-    /// memory, or on the CPU any.
+    /// Borrows `len` elements at `first` that the caller has on the device.
+    ///
+    /// They may be in memory of another library (cust's `DevicePointer` by its `as_ptr`), in pinned or
+    /// managed memory, or, on the CPU, in any memory.
     ///
     /// # Safety
     ///
-    /// At `first` are so many elements, each a valid one of its type, that the device may read; for `'a`, of which the caller decides, and until all has
-    /// ended that was launched on them, they stay, and nothing writes to them but what is ordered with that by its stream.
+    /// At `first` are `len` valid elements that the device may read. They stay for `'a`, which the caller
+    /// chooses, and until all work launched on them has ended. Until then nothing writes to them, except in
+    /// stream order with that work.
     ///
     /// # Errors
     ///
-    /// Where the driver can tell: [`Error::OtherDevice`], [`Error::OtherContext`], [`Error::OutOfBounds`] where the allocation has fewer, and
-    /// [`Error::Driver`] where it knows no memory there. [`Error::Unaligned`].
+    /// [`Error::Unaligned`]. If the driver can tell: [`Error::DeviceMismatch`]; [`Error::ContextMismatch`];
+    /// [`Error::OutOfBounds`] if the allocation has fewer elements; [`Error::Driver`] if there is no memory.
     ///
     /// ```
     /// use gpu_reduce::{Device, Reduce, Sum};
     ///
     /// let x = [1.5f32, 2.5];
-    /// // SAFETY: the elements stay.
+    /// // SAFETY: `x` outlives the view and is not written to.
     /// let view = unsafe { Device::cpu().view(x.as_ptr(), x.len())? };
     /// assert_eq!(view.reduce::<Sum, 256>()?, 4.0);
     /// # Ok::<(), gpu_reduce::Error>(())
     /// ```
     pub unsafe fn view<'a, T: Item>(&self, first: *const T, len: usize) -> Result<View<'a, T>, Error> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         unsafe { View::of(self, first, len) }
     }
 
-    /// Places of elements that the caller has on the device, to write results to.
+    /// Mutably borrows `len` elements at `first` that the caller has on the device, to write results to.
     ///
     /// # Safety
     ///
-    /// As of [`view`](Self::view); and nothing else uses them for `'a`, but what is ordered with the writing by its stream.
+    /// As for [`view`](Self::view). In addition nothing else uses the elements for `'a`, except in stream
+    /// order with the writes.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As for [`view`](Self::view).
     pub unsafe fn view_mut<'a, T: Item>(&self, first: *mut T, len: usize) -> Result<ViewMut<'a, T>, Error> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         unsafe { ViewMut::of(self, first, len) }
     }
 }

@@ -1,4 +1,4 @@
-//! DLPack: tensors of other libraries, where they lie, and buffers that are given to them. With the feature `dlpack`.
+//! DLPack: borrows tensors of other libraries, and gives buffers to them.
 
 use crate::foreign::{ArrayItem, contiguous_len};
 use crate::{Buffer, Device, Error, View, ViewMut};
@@ -8,35 +8,38 @@ use dlpark::{DlpackFlags, Managed, ManagedTensorBase};
 use std::ptr::null_mut;
 
 impl<'a, T: ArrayItem> View<'a, T> {
-    /// A tensor's elements, in row-major order, where they lie: nothing is copied. The tensor is of either ABI, `dlpark::versioned::Dlpack` or
-    /// `dlpark::legacy::Dlpack`, on the CPU or on a CUDA GPU; of pinned memory (`kDLCUDAHost`) it is the CPU's view. With the feature `dlpack`.
+    /// Borrows the elements of a DLPack tensor in row-major order. Nothing is copied.
     ///
-    /// Whoever calls a producer's `__dlpack__(stream=…)` passes the stream on which the elements will be reduced,
-    /// [`Stream::as_raw`](crate::Stream::as_raw), and 1 where that is null: by the protocol the producer has that stream wait for what writes to them, and
-    /// nothing else is to be done. Before a reduction on no stream, as a call of [`reduce`](crate::Reduce::reduce), wait for that one
-    /// ([`Stream::wait`](crate::Stream::wait)).
+    /// The tensor has either ABI, `dlpark::versioned::Dlpack` or `dlpark::legacy::Dlpack`, and is on the CPU
+    /// or on a CUDA GPU. Pinned memory (`kDLCUDAHost`) becomes a view on the CPU. Needs the feature `dlpack`.
+    ///
+    /// A caller of a producer's `__dlpack__(stream=…)` passes the stream that will reduce the elements,
+    /// [`Stream::as_raw`](crate::Stream::as_raw), or 1 if that is null. By the protocol the producer then
+    /// makes this stream wait for its own writes. Before a reduction without a stream, such as
+    /// [`reduce`](crate::Reduce::reduce), wait for that stream ([`Stream::wait`](crate::Stream::wait)).
     ///
     /// # Safety
     ///
-    /// The tensor's description is true; and as of [`Device::view`], the stream being as above.
+    /// The tensor's description is true, its writes are ordered as above, and as for [`Device::view`].
     ///
     /// # Errors
     ///
-    /// [`Error::OtherType`]; [`Error::NotContiguous`]; [`Error::ForeignDevice`]; [`Error::BadArray`] where DLPack does not allow what the description says;
-    /// and as of [`Device::cuda`] and [`Device::view`].
+    /// [`Error::OtherType`]; [`Error::NotContiguous`]; [`Error::ForeignDevice`]; [`Error::BadArray`] if
+    /// DLPack does not allow the description; and as for [`Device::cuda`] and [`Device::view`].
     ///
     /// ```
     /// use gpu_reduce::{Device, Reduce, Sum, View};
     /// use dlpark::versioned::Dlpack;
     ///
-    /// let tensor: Dlpack = Device::cpu().upload(&[1.5f32, 2.5])?.into_dlpack(); // in place of another library's
+    /// // Stands in for another library's tensor.
+    /// let tensor: Dlpack = Device::cpu().upload(&[1.5f32, 2.5])?.into_dlpack();
     /// // SAFETY: nothing writes to the elements.
     /// let view = unsafe { View::<f32>::from_dlpack(&tensor)? };
     /// assert_eq!(view.reduce::<Sum, 256>()?, 4.0);
     /// # Ok::<(), gpu_reduce::Error>(())
     /// ```
     pub unsafe fn from_dlpack<M: ManagedTensorBase>(tensor: &'a Managed<M>) -> Result<Self, Error> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         unsafe {
             let (device, first, len) = elements(tensor.tensor())?;
             device.view(first, len)
@@ -45,17 +48,17 @@ impl<'a, T: ArrayItem> View<'a, T> {
 }
 
 impl<'a, T: ArrayItem> ViewMut<'a, T> {
-    /// As [`View::from_dlpack`], to write results to.
+    /// Mutably borrows the elements of a DLPack tensor, to write results to.
     ///
     /// # Safety
     ///
-    /// As there; and as of [`Device::view_mut`].
+    /// As for [`View::from_dlpack`] and [`Device::view_mut`].
     ///
     /// # Errors
     ///
-    /// As there; and [`Error::ReadOnly`].
+    /// As for [`View::from_dlpack`]; and [`Error::ReadOnly`].
     pub unsafe fn from_dlpack<M: ManagedTensorBase>(tensor: &'a mut Managed<M>) -> Result<Self, Error> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         unsafe {
             let (device, first, len) = elements::<T>(tensor.tensor())?;
             if tensor.flags().contains(DlpackFlags::READ_ONLY) {
@@ -67,10 +70,13 @@ impl<'a, T: ArrayItem> ViewMut<'a, T> {
 }
 
 impl<T: ArrayItem> Buffer<T> {
-    /// The elements as a tensor of one axis, of either ABI, where they lie: nothing is copied. It owns them, and its deleter, which any thread may call at
-    /// any time, frees them; `into_raw` gives it to another library. With the feature `dlpack`.
+    /// Converts the buffer to a DLPack tensor with one axis, of either ABI. Nothing is copied.
     ///
-    /// What was enqueued to write to them, the caller has to order with what the other library does, by their streams.
+    /// The tensor owns the elements. Its deleter frees them, and may be called by any thread at any time.
+    /// `into_raw` gives the tensor to another library. Needs the feature `dlpack`.
+    ///
+    /// The caller orders enqueued writes to the elements with the work of the other library, by their
+    /// streams.
     ///
     /// ```
     /// use gpu_reduce::Device;
@@ -88,22 +94,22 @@ impl<T: ArrayItem> Buffer<T> {
         let data = if self.is_empty() { null_mut() } else { self.view_mut().as_mut_ptr() };
         let mut tensor = metadata.initialize(Box::new(self));
         tensor.set_data(data.cast()).set_device(device).set_dtype(dtype_of::<T>());
-        // SAFETY: the data are the buffer's, which lives until the deleter drops it, on whatever thread; shape and strides are in the same allocation as the
-        // tensor. Nothing else has the buffer.
+        // SAFETY: the tensor owns the buffer with the data until the deleter drops it, on any thread. Shape
+        // and strides are in the tensor's own allocation.
         unsafe { tensor.finish() }
     }
 }
 
-/// What DLPack calls a type.
+/// DLPack's name of a type.
 fn dtype_of<T: ArrayItem>() -> DLDataType {
     DLDataType::scalar(DLDataTypeCode(T::CODE), 8 * size_of::<T>() as u8)
 }
 
-/// Where a tensor's elements are, and how many.
+/// A tensor's device, first element and number of elements.
 ///
 /// # Safety
 ///
-/// The pointers to shape and strides are good.
+/// The tensor's pointers to shape and strides are valid.
 unsafe fn elements<T: ArrayItem>(tensor: &DLTensor) -> Result<(Device, *mut T, usize), Error> {
     let wrong = |why: dlpark::tensor::Error| Error::BadArray(why.to_string());
     let expected = dtype_of::<T>();
@@ -111,7 +117,7 @@ unsafe fn elements<T: ArrayItem>(tensor: &DLTensor) -> Result<(Device, *mut T, u
         let expected = format!("{} ({})", T::NAME, name_of(expected));
         return Err(Error::OtherType { found: name_of(tensor.dtype), expected });
     }
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller's contract.
     let (shape, strides) = unsafe { (tensor.shape().map_err(wrong)?, tensor.strides().map_err(wrong)?) };
     let len = contiguous_len::<T, _, _>(shape, strides, (1, "elements"))?;
     let device = device_of(tensor.device)?;
@@ -120,7 +126,7 @@ unsafe fn elements<T: ArrayItem>(tensor: &DLTensor) -> Result<(Device, *mut T, u
         return Ok((device, null_mut(), 0));
     }
     if data.is_null() {
-        return Err(Error::BadArray(format!("its data are at null, and its shape is {shape:?}")));
+        return Err(Error::BadArray(format!("its data pointer is null, but its shape is {shape:?}")));
     }
     let fits = |offset: &usize| data.addr().checked_add(*offset).is_some();
     let offset = usize::try_from(offset).ok().filter(fits).ok_or_else(|| {
@@ -129,12 +135,12 @@ unsafe fn elements<T: ArrayItem>(tensor: &DLTensor) -> Result<(Device, *mut T, u
     Ok((device, data.wrapping_byte_add(offset).cast(), len))
 }
 
-/// The device that DLPack means.
+/// Opens the device of a tensor.
 fn device_of(device: DLDevice) -> Result<Device, Error> {
     match device.device_type {
         DLDeviceType::CPU | DLDeviceType::CUDAHOST => Ok(Device::cpu()),
         DLDeviceType::CUDA | DLDeviceType::CUDAMANAGED => {
-            let bad = |_| Error::BadArray(format!("its device is number {}", device.device_id));
+            let bad = |_| Error::BadArray(format!("its device has number {}", device.device_id));
             Device::cuda(usize::try_from(device.device_id).map_err(bad)?)
         }
         other => {
@@ -151,7 +157,7 @@ fn device_of(device: DLDevice) -> Result<Device, Error> {
                 DLDeviceType::HEXAGON => "Hexagon",
                 DLDeviceType::MAIA => "MAIA",
                 DLDeviceType::TRN => "Trainium",
-                _ => "a device that is not known",
+                _ => "an unknown device",
             };
             Err(Error::ForeignDevice {
                 device: format!("{name} (type {}, number {})", other.0, device.device_id),
@@ -160,7 +166,7 @@ fn device_of(device: DLDevice) -> Result<Device, Error> {
     }
 }
 
-/// As `float32`, and with several lanes as `float32 x 4`.
+/// For example `float32`, or `float32 x 4` with several lanes.
 fn name_of(dtype: DLDataType) -> String {
     let DLDataType { code, bits, lanes } = dtype;
     let kind = match code {

@@ -2,8 +2,9 @@
 
 use crate::Op;
 
-/// What can go wrong: what it was, with the offending value, and what to do about it. After any of them, the device and
-/// every buffer are as they were.
+/// What went wrong, the offending value, and what to do.
+///
+/// After an error, the device and all buffers are as they were before the call.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,74 +14,77 @@ pub enum Error {
 
     /// The library was built without GPU support.
     #[error(
-        "this build has no GPU support: it needs the feature `cuda`, and Linux on x86-64 or aarch64; \
-         use Device::cpu() otherwise"
+        "this build has no GPU support: enable the feature `cuda`, on Linux on x86-64 or aarch64, \
+         or use Device::cpu()"
     )]
     NoCuda,
 
     /// The library was built without the emulator.
     #[error(
-        "this build has no emulator: build it with `--features gpu_reduce/emulator`, for Linux on x86-64 or \
-         aarch64"
+        "this build has no emulator: build with `--features gpu_reduce/emulator`, \
+         on Linux on x86-64 or aarch64"
     )]
     NoEmulator,
 
-    /// The program uses the machine's driver and asks for the emulator, or the other way round.
+    /// The program asked for the emulator while using the machine's driver, or the reverse.
     #[error("{0}")]
     OtherDriver(String),
 
-    /// The environment variable `GPU_REDUCE_DRIVER` names no driver.
-    #[error("GPU_REDUCE_DRIVER is `{0}`: set it to `emulator` or `cuda`, or not at all")]
+    /// The environment variable `GPU_REDUCE_DRIVER` has an unknown value.
+    #[error("GPU_REDUCE_DRIVER is `{0}`: set it to `emulator` or `cuda`, or unset it")]
     UnknownDriver(String),
 
-    /// The driver of GPUs was started in a process that forked this one.
+    /// The driver was started before this process was forked.
     #[error(
         "{device} cannot be used in this process: the driver was started before the process was forked; open \
-         devices in the child alone, or start the child with exec (Python: multiprocessing's `spawn`)"
+         devices only in the child, or start the child with exec (Python: multiprocessing's `spawn`)"
     )]
     Forked {
         /// The device, as `cuda:0`.
         device: String,
     },
 
-    /// The driver found no GPU at all.
+    /// The driver found no GPU.
     #[error(
         "the CUDA driver finds no GPU: check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or use Device::cpu()"
     )]
     NoDevice,
 
-    /// The index is past the last device.
-    #[error("there is no device cuda:{index}: this machine has {count}, counted from cuda:0")]
+    /// No device has this index.
+    #[error("there is no device cuda:{index}: devices are numbered from cuda:0, and the driver has {count}")]
     NoSuchDevice {
-        /// The index asked for.
+        /// The requested index.
         index: usize,
-        /// Devices that the driver sees.
+        /// The driver's number of devices.
         count: usize,
     },
 
-    /// The driver does not know the kernels' PTX version.
+    /// The driver is too old for the kernels' PTX.
     #[error(
-        "the driver is one for CUDA {driver}, but the kernels need CUDA {needed} or newer: update the driver"
+        "the driver supports CUDA {driver}, but the kernels need CUDA {needed} or newer: update the driver"
     )]
     DriverTooOld {
-        /// The CUDA version of the driver, as `8.0`.
+        /// The driver's CUDA version, for example `8.0`.
         driver: String,
-        /// The oldest that serves.
+        /// The oldest version that the kernels run on.
         needed: String,
     },
 
-    /// The GPU lacks what the kernels need.
-    #[error("{device} has compute capability {capability}, but the kernels need {needed} or higher")]
+    /// The GPU's compute capability is too low for the kernels.
+    #[error(
+        "{device} has compute capability {capability}, but the kernels need {needed} or higher: \
+         use another GPU or Device::cpu()"
+    )]
     DeviceTooOld {
         /// The device.
         device: String,
-        /// Its compute capability, as `6.1`.
+        /// Its compute capability, for example `6.1`.
         capability: String,
-        /// The lowest that serves.
+        /// The lowest capability that the kernels run on.
         needed: String,
     },
 
-    /// A device's memory, or the host's, does not suffice.
+    /// The memory of a device or of the host is exhausted.
     #[error(
         "out of memory on {device}: asked for {requested} bytes{}; reduce in pieces or free buffers",
         free.map_or(String::new(), |free| format!(", {free} are free"))
@@ -88,101 +92,107 @@ pub enum Error {
     OutOfMemory {
         /// The device.
         device: String,
-        /// Bytes asked for; `usize::MAX` where they are more.
+        /// Bytes requested; `usize::MAX` if there are more.
         requested: usize,
-        /// Bytes free when it failed, on a GPU. What a host has left, its system does not say.
+        /// Free bytes of a GPU at that time. None on the host, whose system does not tell.
         free: Option<usize>,
     },
 
-    /// A reduction that has no value for no elements got none.
-    #[error("{op} of an empty input: it has no value; check the length first")]
+    /// The input is empty, and the operator has no value for that.
+    #[error("{op} of an empty input has no value: check the length first")]
     EmptyInput {
         /// The operator's name.
         op: &'static str,
     },
 
-    /// A buffer lies on another device than the one asked to work on it.
-    #[error("the buffer lies on {buffer}, not on {device}: reduce it where it lies, or copy it")]
-    OtherDevice {
-        /// Where the buffer lies.
+    /// A buffer is not on the device that should work on it.
+    #[error("the buffer is on {buffer}, not on {device}: reduce it on its own device, or copy it")]
+    DeviceMismatch {
+        /// The buffer's device.
         buffer: String,
-        /// The device that was asked.
+        /// The device of the call.
         device: String,
     },
 
-    /// A stream or memory is of another context of the driver's than the one that the library works in.
+    /// A stream or memory belongs to a context other than the device's primary one.
     #[error(
-        "{what} is of the context {context:#x}, and {device} works in its primary context {own:#x}: use one of that (cust::context::Context, \
-         cuDevicePrimaryCtxRetain)"
+        "{what} belongs to context {context:#x}, but {device} works in its primary context {own:#x}: \
+         use the primary context (cust::context::Context, cuDevicePrimaryCtxRetain)"
     )]
-    OtherContext {
-        /// What it is.
+    ContextMismatch {
+        /// `the stream` or `the memory`.
         what: &'static str,
         /// Its context.
         context: usize,
         /// The device.
         device: String,
-        /// The device's context.
+        /// The device's primary context.
         own: usize,
     },
 
-    /// What is to be captured in a graph is the first of its kind, or would be waited for.
+    /// A call on a stream that is being captured would allocate or wait.
     #[error(
-        "the stream is being captured, and this call allocates or is waited for: enqueue the same once before the capture, on the same Stream"
+        "the stream is being captured, and this call would allocate or wait: \
+         enqueue the same call once before the capture, on the same Stream"
     )]
     Capture,
 
-    /// The memory that was lent to a stream does not suffice.
+    /// The scratch memory that was lent to a stream is too small.
     #[error(
-        "the stream's scratch memory has {left} bytes left, and the call takes {needed}: lend as many as `scratch_bytes` says, for calls of several \
-         kinds their sum"
+        "the call needs {needed} bytes of scratch memory, but the stream has {left} left: lend what \
+         `scratch_bytes` returns, for calls of several kinds the sum"
     )]
     Scratch {
-        /// Bytes that are needed.
+        /// Bytes that the call needs.
         needed: usize,
-        /// Bytes that are left.
+        /// Bytes left in the scratch memory.
         left: usize,
     },
 
-    /// Two inputs that reduce together have different lengths.
+    /// Two inputs of one reduction differ in length.
     #[error(
-        "the first input has {first} elements and the second {second}: inputs that reduce together have one length"
+        "the first input has {first} elements and the second {second}: \
+         inputs that are reduced together need the same length"
     )]
-    OtherLength {
-        /// Elements in the first.
+    LengthMismatch {
+        /// Elements of the first input.
         first: usize,
-        /// Elements in the second.
+        /// Elements of the second input.
         second: usize,
     },
 
-    /// Two inputs that reduce together lie on several devices, and not item by item on the same.
+    /// Two sharded inputs of one reduction are cut at different places.
     #[error(
-        "the first input's shards have {first} elements and the second's {second}: inputs that reduce together are cut at the same places"
+        "the first input's shards have {first} elements and the second's {second}: \
+         cut inputs that are reduced together at the same places"
     )]
-    OtherShards {
-        /// Elements of each of the first's, as `[3, 4]`.
+    ShardMismatch {
+        /// Elements of each shard of the first input, for example `[3, 4]`.
         first: String,
-        /// Elements of each of the second's.
+        /// Elements of each shard of the second input.
         second: String,
     },
 
-    /// Devices that are to be used together, or their streams, are not several GPUs, each once, nor one device.
+    /// A list of devices or streams is empty, repeats a GPU, or has the CPU beside GPUs.
     #[error(
-        "{device} cannot be one of several devices: give each GPU once, or the CPU alone, and at least one"
+        "invalid list of devices ({device}): give each GPU once, or the CPU alone, and at least one device"
     )]
     NotDistinct {
-        /// The device that is there twice, or the CPU; or none.
+        /// The GPU that is repeated, the CPU, or `none` if the list is empty.
         device: String,
     },
 
-    /// Data on several devices were given to what takes them on one.
-    #[error("the items lie on {devices}: copy them to one device first (Sharded::to_vec, Device::upload)")]
+    /// A call that works on one device got data on several.
+    #[error(
+        "the items are on several devices ({devices}): \
+         copy them to one device first (Sharded::to_vec, Device::upload)"
+    )]
     SeveralDevices {
         /// The devices.
         devices: String,
     },
 
-    /// A range of elements reaches past the buffer's end, or ends before it starts.
+    /// A range ends past the buffer's end, or before its own start.
     #[error("elements {start}..{end} are not in a buffer of {len} elements")]
     OutOfBounds {
         /// The range's start.
@@ -193,249 +203,257 @@ pub enum Error {
         len: usize,
     },
 
-    /// A reduction piece by piece has not got all of its items yet.
+    /// A `Reducer` did not get as many items as announced.
     #[error(
-        "{count} of {len} items were pushed: push the others, or make the Reducer by `new`, for any number"
+        "only {count} of {len} items were pushed: push the rest, or create the Reducer with `new`, \
+         which takes any number"
     )]
     Incomplete {
-        /// Items so far.
+        /// Items pushed so far.
         count: u64,
-        /// The number given beforehand.
+        /// The announced number of items.
         len: u64,
     },
 
-    /// Elements that are to be a part of a whole have a part of a chunk.
+    /// A range given to a partial result does not consist of whole chunks.
     #[error(
-        "elements {start}..{end} of {len} are not whole chunks, which begin at multiples of {chunk}: Plan::part says where parts lie"
+        "elements {start}..{end} of {len} are not whole chunks, which begin at multiples of {chunk}: \
+         use the ranges of Plan::part"
     )]
     Unchunked {
-        /// The first.
+        /// The first element's index.
         start: u64,
-        /// The one after the last.
+        /// The index after the last element.
         end: u64,
-        /// Elements of a chunk.
+        /// Elements in a chunk.
         chunk: u64,
-        /// Elements of the whole.
+        /// Elements of the whole input.
         len: u64,
     },
 
-    /// Elements are in a partial result already.
-    #[error("elements {start}..{end} of {len} are there twice: each has to be in one partial result")]
+    /// Elements were merged into a partial result twice.
+    #[error("elements {start}..{end} of {len} are in two partial results: add each element to exactly one")]
     Twice {
-        /// The first.
+        /// The first element's index.
         start: u64,
-        /// The one after the last that lies beside it and is there twice.
+        /// The end, exclusive, of the contiguous range that is repeated.
         end: u64,
-        /// Elements of the whole.
+        /// Elements of the whole input.
         len: u64,
     },
 
-    /// Elements are in none of the partial results.
+    /// Elements are in none of the merged partial results.
     #[error("elements {start}..{end} of {len} are missing: merge the partial result that has them")]
     Missing {
-        /// The first.
+        /// The first element's index.
         start: u64,
-        /// The one after the last that lies beside it and is missing.
+        /// The end, exclusive, of the contiguous range that is missing.
         end: u64,
-        /// Elements of the whole.
+        /// Elements of the whole input.
         len: u64,
     },
 
-    /// A partial result is one of another reduction.
-    #[error("a partial result of another reduction: the {what} is {found}, and here {expected}")]
-    OtherReduction {
+    /// A partial result belongs to another reduction.
+    #[error("the partial result belongs to another reduction: {what} {found}, not {expected}")]
+    ReductionMismatch {
         /// What differs.
         what: &'static str,
-        /// What it is there.
+        /// The value in the given partial result.
         found: String,
-        /// What it is here.
+        /// The value in this one.
         expected: String,
     },
 
-    /// Bytes are no partial result.
-    #[error("these bytes are no partial result: {0}")]
+    /// The bytes do not encode a partial result.
+    #[error("these bytes are not a partial result: {0}")]
     BadPartial(String),
 
-    /// A rank of a communicator failed, or cannot go on.
+    /// A rank of a communicator failed or cannot continue.
     #[error("rank {rank} failed: {reason}")]
     Rank {
-        /// The first that did.
+        /// The first rank that failed.
         rank: usize,
-        /// Why.
+        /// The cause.
         reason: String,
     },
 
-    /// A rank of a communicator reduces something else than the others.
+    /// A rank of a communicator makes another call than rank 0.
     #[error(
-        "rank {rank} disagrees with rank 0 on the {what}: {found}, not {expected}; all ranks make the same call"
+        "rank {rank} disagrees with rank 0 on the {what}: {found}, not {expected}; \
+         all ranks must make the same call"
     )]
     Disagree {
         /// What differs.
         what: &'static str,
         /// The first rank that differs from rank 0.
         rank: usize,
-        /// What it has.
+        /// That rank's value.
         found: String,
-        /// What rank 0 has.
+        /// Rank 0's value.
         expected: String,
     },
 
-    /// Elements do not lie at a multiple of their alignment.
+    /// The elements' address is not a multiple of their alignment.
     #[error(
-        "elements at {address:#x} are not aligned: theirs is a multiple of {align} bytes; copy them, or reduce a type that has it"
+        "elements at {address:#x} are not aligned to {align} bytes: \
+         copy them to aligned memory, or use a type with a smaller alignment"
     )]
     Unaligned {
-        /// Where they lie.
+        /// The first element's address.
         address: u64,
-        /// Their type's alignment.
+        /// The alignment of their type, in bytes.
         align: usize,
     },
 
-    /// The elements of another library's array are of another type than the one asked for.
-    #[error("the array's elements are {found}, not {expected}: take them as what they are, or convert them")]
+    /// An array of another library has elements of another type than requested.
+    #[error("the array's elements are {found}, not {expected}: use their own type, or convert them")]
     OtherType {
-        /// Their type, as the array's protocol says it.
+        /// The elements' type, in the notation of the array's protocol.
         found: String,
-        /// The one asked for.
+        /// The requested type.
         expected: String,
     },
 
-    /// The elements of another library's array do not lie side by side in row-major order.
+    /// An array of another library is not contiguous in row-major order.
     #[error(
-        "an array of shape {shape} with strides of {strides} is not C-contiguous: make it so first (x.contiguous() of PyTorch, cupy.ascontiguousarray(x))"
+        "an array of shape {shape} with strides of {strides} is not C-contiguous: copy it first \
+         (PyTorch: x.contiguous(), CuPy: cupy.ascontiguousarray(x))"
     )]
     NotContiguous {
-        /// The array's shape, as `[2, 3]`.
+        /// The array's shape, for example `[2, 3]`.
         shape: String,
-        /// Its strides, as `[4, 8] bytes`.
+        /// Its strides, for example `[4, 8] bytes`.
         strides: String,
     },
 
-    /// Another library's array is not to be written to.
-    #[error("the array at {address:#x} is read-only: give results another place")]
+    /// An array of another library is read-only.
+    #[error("the array at {address:#x} is read-only: write the results elsewhere")]
     ReadOnly {
-        /// Where it lies.
+        /// The array's address.
         address: u64,
     },
 
-    /// Another library's array lies on a device that is neither the CPU nor of CUDA.
-    #[error("the array lies on {device}: copy it to the CPU or to a CUDA GPU")]
+    /// An array of another library is neither on the CPU nor on a CUDA GPU.
+    #[error("the array is on {device}: copy it to the CPU or to a CUDA GPU")]
     ForeignDevice {
-        /// The device, as its protocol says it.
+        /// The device, in the notation of the array's protocol.
         device: String,
     },
 
-    /// Another library's array is described in a way that its protocol does not allow.
-    #[error("the array's description is wrong: {0}")]
+    /// The description of another library's array breaks the rules of its protocol.
+    #[error("the array's description is invalid: {0}")]
     BadArray(String),
 
-    /// An offset is below the one before, or past the end of the items.
+    /// An offset is less than the one before it, or greater than the number of items.
     #[error(
-        "offset {index} is {offset}: it has to be at least {before}, as the one before, and at most {len}, the number of items"
+        "offset {index} is {offset}, not in {before}..={len}: \
+         offsets must not descend, and must not exceed the number of items"
     )]
     BadOffset {
-        /// The first that is wrong, counted from 0.
+        /// The index of the first wrong offset, counted from 0.
         index: u64,
         /// The offset.
         offset: u64,
-        /// The one before; 0 of the first.
+        /// The offset before it; 0 for the first.
         before: u64,
-        /// Items.
+        /// The number of items.
         len: u64,
     },
 
-    /// Segments are given by no offset at all.
-    #[error("there are no offsets: give one more than there are segments, at least one")]
+    /// The list of offsets is empty.
+    #[error("there are no offsets: give one more than segments, at least one")]
     NoOffsets,
 
-    /// A segment has no items, and the operator no value for it.
+    /// A segment is empty, and the operator has no value for that.
     #[error(
-        "{op} of segment {segment}, which is empty: it has no value; reduce_or takes one for such segments"
+        "segment {segment} is empty, and {op} of no items has no value: \
+         use reduce_or, which takes a value for empty segments"
     )]
     EmptySegment {
         /// The operator's name.
         op: &'static str,
-        /// The first such segment, counted from 0.
+        /// The first empty segment, counted from 0.
         segment: u64,
     },
 
-    /// A shape does not have as many items as there are.
-    #[error("{shape} do not make up {len} items: give lengths whose product is that")]
+    /// A shape does not match the number of items.
+    #[error("{shape} do not make up {len} items: give lengths whose product is {len}")]
     Shape {
-        /// The shape, as `rows of 3`.
+        /// The shape, for example `rows of 3`.
         shape: String,
-        /// Items.
+        /// The number of items.
         len: usize,
     },
 
-    /// An array does not have such axes.
+    /// An array does not have these axes.
     #[error(
-        "there are no axes {start}..{end} in an array of {axes}: give one, or a range of neighbouring ones, counted from 0"
+        "axes {start}..{end} are not in an array of {axes} axes: \
+         give one axis, or a range of neighbouring axes, counted from 0"
     )]
     Axes {
-        /// The first.
+        /// The first axis.
         start: usize,
-        /// The one after the last.
+        /// The axis after the last.
         end: usize,
-        /// Axes of the array.
+        /// The array's number of axes.
         axes: usize,
     },
 
-    /// No kernel was compiled for this operator, type and BLOCK.
+    /// No kernel is compiled for this operator, type and BLOCK.
     #[error(
-        "no kernel of {kernel} is compiled: reduce on Device::cpu(), or compile one in the crate of the operator \
-         (gpu_reduce_kernels::kernels!) and name its table as Op::KERNELS"
+        "no kernel is compiled for {kernel}: reduce on Device::cpu(), or compile one in the operator's crate \
+         (gpu_reduce_kernels::kernels!) and set Op::KERNELS to its table"
     )]
     NoKernel {
-        /// The kernel's operator, items and BLOCK, as `sum over f32 with BLOCK 256`.
+        /// Its operator, items and BLOCK, for example `sum over f32 with BLOCK 256`.
         kernel: String,
     },
 
-    /// The CPU backend has one way to reduce.
+    /// A variant that runs only on GPUs got data on the CPU.
     #[error(
-        "{variant} runs on GPUs, and the data lies on the CPU: upload it to a GPU, or to Device::emulator()"
+        "{variant} runs only on GPUs, and the data is on the CPU: upload it to a GPU or to Device::emulator()"
     )]
     NoVariant {
-        /// The variant's name, as `sequential`.
+        /// The variant's name, for example `sequential`.
         variant: &'static str,
     },
 
-    /// A list to be merged is not sorted.
+    /// A list to merge is not sorted.
     #[error(
         "list {list} is not sorted: its element {index} is less than the one before it (NaN is the least)"
     )]
     NotSorted {
-        /// The number of the list.
+        /// The list's number, counted from 0.
         list: usize,
-        /// The first element that is out of order.
+        /// The index of the first element out of order.
         index: usize,
     },
 
-    /// The driver refused a kernel or its launch, or the launch failed.
+    /// The driver refused a kernel or its launch, or the kernel failed.
     #[error("kernel {kernel} failed on {device}: {reason}")]
     Launch {
         /// The kernel's name.
         kernel: String,
         /// The device.
         device: String,
-        /// What the driver says.
+        /// The driver's message.
         reason: String,
     },
 
-    /// Any other driver call failed.
+    /// Another driver call failed.
     #[error("{call} failed on {device}: {reason}")]
     Driver {
-        /// What was being done.
+        /// What the call was for.
         call: &'static str,
         /// The device.
         device: String,
-        /// What the driver says.
+        /// The driver's message.
         reason: String,
     },
 }
 
 impl Error {
-    /// Of an operator that has no value for no items.
+    /// The error for an empty input of an operator that has no value for it.
     pub(crate) fn empty<O: Op<I>, I: Copy + 'static>(op: &O) -> Self {
         Self::EmptyInput { op: op.without_value() }
     }

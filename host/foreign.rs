@@ -1,20 +1,20 @@
-//! Arrays of other libraries: what their elements are called, and how they lie.
+//! Arrays of other libraries: the names of their element types, and their layout.
 
 use crate::{Error, Item, bf16, f16, for_each_alias};
 use std::fmt::Debug;
 
-/// A type that the protocols of arrays have a name for: those of [`Element`](crate::Element), and `bool`.
+/// A type that the array protocols can name: the types of [`Element`](crate::Element), and `bool`.
 pub trait ArrayItem: Item + Named {}
 
-/// What the protocols call a type.
+/// The names of a type in the array protocols.
 pub trait Named {
-    /// Ours.
+    /// The name in Rust.
     const NAME: &'static str;
 
-    /// NumPy's `typestr`, of elements in the order of bytes that GPUs have.
+    /// NumPy's `typestr`, for little-endian elements, as GPUs have them.
     const TYPESTR: &'static str;
 
-    /// DLPack's `DLDataTypeCode`; the bits beside it are the type's own.
+    /// DLPack's `DLDataTypeCode`.
     #[cfg(feature = "dlpack")]
     const CODE: u8;
 }
@@ -31,7 +31,7 @@ macro_rules! array_items {
     )*};
 }
 
-// NumPy has no bf16: its `typestr` is what ml_dtypes and PyTorch say (pytorch/pytorch, pull request 143042).
+// NumPy has no bf16: `<V2` is the `typestr` of ml_dtypes and PyTorch (pytorch/pytorch, pull request 143042).
 array_items! {
     bool: "|b1" 6;
     i8: "|i1" 0;
@@ -62,8 +62,10 @@ macro_rules! aliases {
 
 for_each_alias! { aliases! {} }
 
-/// The number of `T`s in an array, if they lie in memory as a C array's, without gaps, the last axis's side by side. An element has so many of the units
-/// that strides are counted in. Axes of one element may have any stride, and what has no elements any strides.
+/// Returns the number of `T`s in an array that must be C-contiguous.
+///
+/// `unit` is the stride between neighbouring elements, and `units` names what strides count. An axis of
+/// length 1 may have any stride, an empty array any strides.
 pub fn contiguous_len<T, L, S>(
     shape: &[L],
     strides: Option<&[S]>,
@@ -99,7 +101,7 @@ where
         }
         let fits = |&len: &usize| len <= isize::MAX as usize / size_of::<T>();
         len = len.checked_mul(length).filter(fits).ok_or_else(|| {
-            Error::BadArray(format!("its shape {shape:?} makes up more bytes than a memory has"))
+            Error::BadArray(format!("its shape {shape:?} has more bytes than an address space"))
         })?;
     }
     Ok(len)

@@ -1,4 +1,4 @@
-//! The classic kernels, called as the production kernel is.
+//! Calls of the classic kernels, in the manner of the production kernel's.
 
 use crate::cuda::ladder;
 use crate::place::Place::{Cpu, Gpu};
@@ -9,31 +9,33 @@ use gpu_reduce_kernels::plan::assert_block;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-/// The kernels that [`Buffer::reduce_with`] takes, as types: each says what it fixes over the one before and what is still wrong
-/// with it. The documents that they come from, 000 to 004, are those of [`gpu_reduce_kernels::ladder`].
+/// The kernels that [`Buffer::reduce_with`] takes, as types.
+///
+/// The docs of each say what it improves over the kernel before it and what is still slow. Their sources, the
+/// documents 000 to 004, are listed in [`gpu_reduce_kernels::ladder`].
 pub mod variant {
     pub use gpu_reduce_kernels::ladder::{
         Atomic, BlockAtomic, Cascaded, FirstAdd, InterleavedModulo, InterleavedStrided, PairsInterleaved,
         PairsReversed, Sequential, Shuffle, Unrolled, UnrolledLastWarp,
     };
 
-    /// The production kernel, which [`Reduce::reduce`](crate::Reduce::reduce) runs: 16-byte loads, several in flight, and one
-    /// launch.
+    /// The production kernel of [`Reduce::reduce`](crate::Reduce::reduce): 16-byte loads, several in flight,
+    /// one launch.
     #[derive(Clone, Copy, Debug)]
     pub enum Production {}
 }
 
-/// A way to reduce: one of the types in [`variant`].
+/// A kernel to reduce with: one of the types in [`variant`].
 pub trait Variant {
-    /// The variant's name in options and tables, as `sequential`.
+    /// The variant's name in options and tables, for example `sequential`.
     const NAME: &'static str;
 
-    /// Reduces the elements of `view`, of which there are some, `repeats` times, one after another: the result, and the time of
-    /// one.
+    /// Reduces a view that is not empty `repeats` times. Returns the last result and the time of one
+    /// reduction.
     ///
     /// # Errors
     ///
-    /// As [`Buffer::reduce_with`].
+    /// As for [`Buffer::reduce_with`].
     fn reduce<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(
         view: View<'_, T>,
         repeats: NonZeroU32,
@@ -75,8 +77,8 @@ impl Variant for variant::Production {
                 let (stream, mut result) = (device.stream()?, device.upload(&[O::Output::zeroed()])?);
                 let queue = stream.on(Some(part.gpu))?;
                 let mut enqueue = || {
-                    // SAFETY: both stay until the stream has been waited for.
-                    unsafe { view.enqueue::<O, BLOCK>(&stream, &mut result) }
+                    // SAFETY: input and result live until the stream has been waited for.
+                    unsafe { view.reduce_into::<O, BLOCK>(&stream, &mut result) }
                 };
                 let time = queue.map_or(Ok(Duration::ZERO), |queue| queue.time(repeats, &mut enqueue))?;
                 Ok((result.to_vec()?[0], time))
@@ -86,11 +88,11 @@ impl Variant for variant::Production {
 }
 
 impl<T: LadderElement> View<'_, T> {
-    /// As [`Buffer::reduce_with`], for a part of a buffer.
+    /// As [`Buffer::reduce_with`], for a view.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As for [`Buffer::reduce_with`].
     pub fn reduce_with<V: Variant, O: LadderOp<T>, const BLOCK: u32>(self) -> Result<O::Output, Error> {
         const { assert_block(BLOCK) };
         if self.is_empty() {
@@ -100,11 +102,11 @@ impl<T: LadderElement> View<'_, T> {
         Ok(V::reduce::<O, T, BLOCK>(self, NonZeroU32::MIN)?.0)
     }
 
-    /// As [`Buffer::time_with`], for a part of a buffer.
+    /// As [`Buffer::time_with`], for a view.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As for [`Buffer::time_with`].
     pub fn time_with<V: Variant, O: LadderOp<T>, const BLOCK: u32>(
         self,
         repeats: NonZeroU32,
@@ -113,11 +115,11 @@ impl<T: LadderElement> View<'_, T> {
         if self.is_empty() { Ok((warm_up, Duration::ZERO)) } else { V::reduce::<O, T, BLOCK>(self, repeats) }
     }
 
-    /// As [`Buffer::argmin_by_halving`], for a part of a buffer.
+    /// As [`Buffer::argmin_by_halving`], for a view.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As for [`Buffer::argmin_by_halving`].
     pub fn argmin_by_halving<const BLOCK: u32>(self) -> Result<(usize, T), Error> {
         const { assert_block(BLOCK) };
         if self.is_empty() {
@@ -131,11 +133,11 @@ impl<T: LadderElement> View<'_, T> {
 }
 
 impl<T: LadderElement> Buffer<T> {
-    /// Reduces the elements by one of the classic kernels, or by the production kernel, with blocks of `BLOCK` threads.
+    /// Reduces the elements by a classic kernel or the production kernel, with blocks of `BLOCK` threads.
     ///
-    /// The result's bits depend on the elements, their number, the variant, the operator and `BLOCK` alone, but for sums and
-    /// products of floats by [`Atomic`](variant::Atomic) and [`BlockAtomic`](variant::BlockAtomic): those combine in an order
-    /// that changes from run to run.
+    /// The result's bits depend only on the elements, their number, the variant, the operator and `BLOCK`. An
+    /// exception are float sums and products by [`Atomic`](variant::Atomic) and
+    /// [`BlockAtomic`](variant::BlockAtomic), whose order changes from run to run.
     ///
     /// ```
     /// use gpu_reduce::{Device, Sum, variant};
@@ -147,18 +149,20 @@ impl<T: LadderElement> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoVariant`] on the CPU, but for [`Production`](variant::Production); otherwise as [`Reduce::reduce`].
+    /// [`Error::NoVariant`] on the CPU, except for [`Production`](variant::Production); otherwise as for
+    /// [`Reduce::reduce`].
     pub fn reduce_with<V: Variant, O: LadderOp<T>, const BLOCK: u32>(&self) -> Result<O::Output, Error> {
         self.view().reduce_with::<V, O, BLOCK>()
     }
 
-    /// Reduces the elements as [`reduce_with`](Self::reduce_with) does, `repeats` times: the result of the last, and the time of
+    /// Reduces as [`reduce_with`](Self::reduce_with) `repeats` times. Returns the last result and the time of
     /// one.
     ///
-    /// On a GPU, the reductions are enqueued back to back between two events of the driver, after one that loads the kernel and
-    /// warms up. So the time is that of the launches, with what the GPU waits between them where it is done before the next
-    /// is enqueued (a few microseconds a launch); it has no copies, and no waiting of the host. Inputs that fit in the GPU's
-    /// L2 cache are read from there. On the emulator it is the interpreter's time, which says nothing of a GPU.
+    /// On a GPU, one reduction loads the kernel and warms up. Then the repeats are enqueued back to back
+    /// between two events. The time includes the gaps between launches if the GPU finishes before the next
+    /// one is enqueued (a few microseconds per launch). It includes no copies and no waiting of the host.
+    /// Inputs that fit in the GPU's L2 cache are read from there. On the emulator it is the interpreter's
+    /// time, which says nothing about a GPU.
     ///
     /// ```
     /// use gpu_reduce::{Device, Sum, variant};
@@ -173,7 +177,7 @@ impl<T: LadderElement> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// As [`reduce_with`](Self::reduce_with).
+    /// As for [`reduce_with`](Self::reduce_with).
     pub fn time_with<V: Variant, O: LadderOp<T>, const BLOCK: u32>(
         &self,
         repeats: NonZeroU32,
@@ -181,8 +185,9 @@ impl<T: LadderElement> Buffer<T> {
         self.view().time_with::<V, O, BLOCK>(repeats)
     }
 
-    /// The index of the least element and the element, by halving with blocks of `BLOCK` threads: the first of equal ones, or
-    /// the first NaN if there is one. −0.0 is below +0.0.
+    /// Returns the index of the least element and the element, by halving with blocks of `BLOCK` threads.
+    ///
+    /// It is the first of equal elements, or the first NaN if there is one. −0.0 is less than +0.0.
     ///
     /// ```
     /// use gpu_reduce::Device;
@@ -194,7 +199,7 @@ impl<T: LadderElement> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyInput`], [`Error::NoVariant`] on the CPU, and those of a GPU as [`Reduce::reduce`].
+    /// [`Error::EmptyInput`]; [`Error::NoVariant`] on the CPU; on a GPU as for [`Reduce::reduce`].
     pub fn argmin_by_halving<const BLOCK: u32>(&self) -> Result<(usize, T), Error> {
         self.view().argmin_by_halving::<BLOCK>()
     }

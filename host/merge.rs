@@ -1,23 +1,25 @@
-//! Merging sorted lists on a device.
+//! Merges sorted lists on a device.
 
 use crate::cuda::ladder::merge;
 use crate::place::Place::{Cpu, Gpu};
 use crate::{Device, Element, Error, Min, Op};
 
-/// Sorted lists, merged.
+/// The result of [`merge_sorted`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Merged<T> {
     /// The elements of all lists, sorted.
     pub values: Vec<T>,
-    /// The number of the list that each comes from.
+    /// For each value, the number of its list, counted from 0.
     pub lists: Vec<u32>,
 }
 
-/// Merges sorted lists into one, on a GPU by repeated min reduction over their heads. The merge is stable: of equal elements,
-/// those of an earlier list come first, and those of one list stay in order.
+/// Merges sorted lists into one.
 ///
-/// Lists may be of any lengths, empty too; there are fewer than 2^32. They are sorted as [`Min`] orders: NaNs first, whatever
-/// their bits, which are kept, and −0.0 before +0.0.
+/// A GPU does so by repeated min reductions over the heads of the lists. The merge is stable: of equal
+/// elements, those of an earlier list come first, and the elements of one list stay in order.
+///
+/// There are fewer than 2^32 lists, of any lengths, including 0. They are sorted in the order of [`Min`]:
+/// NaNs first, with their bits kept, and −0.0 before +0.0.
 ///
 /// ```
 /// use gpu_reduce::{Device, merge_sorted};

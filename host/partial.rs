@@ -7,9 +7,7 @@ mod of_serde;
 #[cfg(feature = "mpi")]
 pub(crate) use form::checksum;
 
-use crate::place::Place::{Cpu, Gpu};
-use crate::sharded::partials_on_gpu;
-use crate::{Error, Item, Op, Plan, Reduce, View, cpu};
+use crate::{Error, Item, Op, Plan, Reduce, View, parts};
 use bytemuck::bytes_of;
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::{fold_alike, width};
@@ -18,15 +16,18 @@ use std::any::type_name;
 use std::fmt::{self, Write};
 use std::ops::Range;
 
-/// A part of a reduction: the partial results of some [chunks](Plan) of the whole. Whoever has some of the elements reduces them, and sends
-/// what comes of it, as [bytes](Self::to_bytes); whoever gathers them [merges](Self::merge) them, in any order and any grouping. When
-/// all are there, the result has the bits of [`reduce`](Reduce::reduce) with all elements in one slice: each chunk is folded by
-/// itself, whoever does it, and then chunks are, in their order.
+/// A part of a reduction: the partial results of some [chunks](Plan) of the whole array.
 ///
-/// Parts begin and end where chunks do, and [`Plan::part`] says where that is. Everyone has to know the whole's length, and its first element, which some
-/// operators (`Var`, `LogSumExp`) take distances from.
+/// Each worker reduces the elements that it has, and sends the partial results as [bytes](Self::to_bytes).
+/// Whoever gathers them [merges](Self::merge) them, in any order and any grouping. When all are there, the
+/// result has the bits of [`reduce`](Reduce::reduce) with all elements in one slice, because each chunk is
+/// folded alone, and the partial results are then merged in the order of the chunks.
 ///
-/// What carries this to where it is merged, a queue, a file, or an engine such as Spark, Ray or Dask, is none of its business:
+/// Parts begin and end where chunks do; [`Plan::part`] says where that is. Every worker has to know the
+/// length of the whole array, and its first element: some operators (`Var`, `LogSumExp`) take distances from
+/// it.
+///
+/// How the bytes travel is up to the program: a queue, a file, or an engine such as Spark, Ray or Dask.
 ///
 /// ```
 /// use gpu_reduce::{Partial, Reduce, Var};
@@ -34,7 +35,7 @@ use std::ops::Range;
 /// let x: Vec<f32> = (0..100_000).map(|i| (i as f32).sqrt()).collect();
 /// let (len, first) = (x.len() as u64, x[0]);
 ///
-/// // Three workers, of which each has a third of x, or a little more or less.
+/// // Three workers, each with about a third of x.
 /// let plan = Partial::<Var, f32, 256>::plan(len);
 /// let work = |worker: u32| {
 ///     let range = plan.part(worker, 3);
@@ -45,17 +46,17 @@ use std::ops::Range;
 /// };
 /// let [first_third, second_third, last_third] = [work(0)?, work(1)?, work(2)?];
 ///
-/// // Who gathers them gets them in another order.
+/// // The parts arrive in another order.
 /// let mut all = Partial::<_, f32, 256>::from_bytes(Var::new(1), &last_third)?;
 /// all.merge(Partial::from_bytes(Var::new(1), &first_third)?)?;
 /// assert_eq!(all.missing(), Some(plan.part(1, 3)));
 /// all.merge(Partial::from_bytes(Var::new(1), &second_third)?)?;
-/// assert_eq!(all.finish()?, x.reduce_by::<_, 256>(Var::new(1))?);
+/// assert_eq!(all.finish()?, x.by(Var::new(1)).block::<256>().run()?);
 /// # Ok::<(), gpu_reduce::Error>(())
 /// ```
 ///
-/// A tuple of operators takes part as with a [`Reducer`](crate::Reducer). An operator of a program's own that carries something says so in
-/// [`Op::parameters`].
+/// A tuple of operators is allowed as with a [`Reducer`](crate::Reducer). An operator of your own that has
+/// fields returns them from [`Op::parameters`].
 ///
 #[doc = include_str!("partial/form.md")]
 #[derive(Clone)]
@@ -69,7 +70,7 @@ pub struct Partial<O: Op<T>, T: Item, const BLOCK: u32> {
 }
 
 impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
-    /// The plan of a whole of so many elements: [`Plan::part`] says where parts of it lie.
+    /// Returns the plan of a whole array of `len` elements. [`Plan::part`] cuts it into parts.
     pub fn plan(len: u64) -> Plan {
         const {
             assert_block(BLOCK);
@@ -81,19 +82,26 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
         Plan::new(len, const { width::<O, T>(<*const T as Input>::BYTES) }, BLOCK)
     }
 
-    /// Nothing yet of a whole of `len` elements, which begins with `first`. Of a whole of none, `first` may be anything.
+    /// Returns a part without chunks, of a whole array of `len` elements that begins with `first`.
+    ///
+    /// If `len` is 0, `first` may be anything.
     pub fn new(op: O, len: u64, first: T) -> Self {
         let first = if len == 0 { T::zeroed() } else { first };
         Self { op, plan: Self::plan(len), first, chunks: Vec::new() }
     }
 
-    /// Reduces elements where they lie, the first of which has the index `start` in the whole.
+    /// Reduces elements where they lie; the first of them has the index `start` in the whole array.
+    ///
+    /// Elements on a GPU are reduced there. By a tuple of operators they are reduced in one pass if a kernel
+    /// of the tuple is compiled, else in one pass for each operator. An operator for which no kernel is
+    /// compiled reduces on the CPU: then the elements are copied there, a chunk at a time.
     ///
     /// # Errors
     ///
-    /// And then it is as it was: [`Error::OutOfBounds`] of the whole; [`Error::Unchunked`] where they do not begin and end where chunks do;
-    /// [`Error::Twice`]; [`Error::OtherReduction`] where they begin with another element than `first`, and it is theirs; and of elements on
-    /// a GPU [`Error::OutOfMemory`] and [`Error::Driver`].
+    /// If there is an error, the part stays as it was. [`Error::OutOfBounds`] if the elements end after the
+    /// whole array; [`Error::Unchunked`] if they do not begin and end where chunks do; [`Error::Twice`] if
+    /// the part has some of them already; [`Error::ReductionMismatch`] if they begin the whole array with
+    /// another element than `first`; on a GPU also [`Error::OutOfMemory`] and [`Error::Driver`].
     pub fn add<'a, D>(&mut self, start: u64, elements: &'a D) -> Result<(), Error>
     where
         D: Reduce<Item = T, Data<'a> = View<'a, T>> + ?Sized,
@@ -103,51 +111,54 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
         if chunks.is_empty() {
             return Ok(());
         }
-        self.none_of(chunks.clone())?;
+        self.check_new(chunks.clone())?;
         if start == 0 {
-            same("first element", &hex(bytes_of(&first_of(elements)?)), &hex(bytes_of(&self.first)))?;
+            let first = parts::first_of(elements)?;
+            same("first element", &hex(bytes_of(&first)), &hex(bytes_of(&self.first)))?;
         }
-        let partials = partials_of(&self.op, elements, &self.plan, chunks.clone(), self.first)?;
-        self.take(chunks.zip(partials));
+        let partials = parts::fold(&self.op, elements, &self.plan, chunks.clone(), self.first)?;
+        self.insert(chunks.zip(partials));
         Ok(())
     }
 
-    /// Takes what another has.
+    /// Adds the chunks of another part.
     ///
     /// # Errors
     ///
-    /// And then it is as it was: [`Error::OtherReduction`] where the other is of another whole, or by an operator with other parameters, and
-    /// [`Error::Twice`] where they have elements in common.
+    /// If there is an error, the part stays as it was. [`Error::ReductionMismatch`] if the other part is of
+    /// another whole array, or by an operator with other parameters; [`Error::Twice`] if both have some
+    /// chunks.
     pub fn merge(&mut self, other: Self) -> Result<(), Error> {
         same("operator's parameters", &parameters(&other.op), &parameters(&self.op))?;
         same("length", &other.plan.len.to_string(), &self.plan.len.to_string())?;
         same("first element", &hex(bytes_of(&other.first)), &hex(bytes_of(&self.first)))?;
-        self.none_of(other.chunks.iter().map(|&(chunk, _)| chunk))?;
-        self.take(other.chunks);
+        self.check_new(other.chunks.iter().map(|&(chunk, _)| chunk))?;
+        self.insert(other.chunks);
         Ok(())
     }
 
-    /// The first elements that are missing, all that lie side by side; none when it is complete.
+    /// Returns the first range of elements that are missing, or `None` if the part is complete.
     pub fn missing(&self) -> Option<Range<u64>> {
         let all = if self.plan.len == 0 { 0 } else { self.plan.chunks };
-        self.neighbours((0..all).filter(|&chunk| !self.has(chunk)))
+        self.first_run((0..all).filter(|&chunk| !self.has(chunk)))
     }
 
-    /// The result.
+    /// Returns the result.
     ///
     /// # Errors
     ///
-    /// [`Error::Missing`] where it is not complete, and [`Error::EmptyInput`] where the operator has no value for no elements.
+    /// [`Error::Missing`] if the part is not complete; [`Error::EmptyInput`] if the whole array has no
+    /// elements and the operator has no value for none.
     pub fn finish(&self) -> Result<O::Output, Error> {
         let Self { op, plan, first, .. } = self;
         if let Some(Range { start, end }) = self.missing() {
             return Err(Error::Missing { start, end, len: plan.len });
         }
         let partials: Vec<_> = self.chunks.iter().map(|&(_, partial)| partial).collect();
-        finished(op, *first, plan.len, &partials)
+        finish(op, *first, plan.len, &partials)
     }
 
-    /// The chunks of elements from `start` on.
+    /// Returns the chunks of `count` elements from `start` on.
     fn chunks_of(&self, start: u64, count: u64) -> Result<Range<u32>, Error> {
         let Plan { len, chunk, .. } = self.plan;
         let end = start.saturating_add(count);
@@ -164,9 +175,9 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
         Ok((start / chunk) as u32..end.div_ceil(chunk) as u32)
     }
 
-    /// An error where it has any of some chunks, which are in order.
-    fn none_of(&self, chunks: impl Iterator<Item = u32>) -> Result<(), Error> {
-        match self.neighbours(chunks.filter(|&chunk| self.has(chunk))) {
+    /// Fails if the part has any of these chunks, which are in order.
+    fn check_new(&self, chunks: impl Iterator<Item = u32>) -> Result<(), Error> {
+        match self.first_run(chunks.filter(|&chunk| self.has(chunk))) {
             Some(Range { start, end }) => Err(Error::Twice { start, end, len: self.plan.len }),
             None => Ok(()),
         }
@@ -176,8 +187,8 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
         self.chunks.binary_search_by_key(&chunk, |&(chunk, _)| chunk).is_ok()
     }
 
-    /// The elements of the first chunks that lie side by side, of some in order.
-    fn neighbours(&self, mut chunks: impl Iterator<Item = u32>) -> Option<Range<u64>> {
+    /// Returns the elements of the first consecutive chunks among these, which are in order.
+    fn first_run(&self, mut chunks: impl Iterator<Item = u32>) -> Option<Range<u64>> {
         let start = chunks.next()?;
         let mut end = start + 1;
         while chunks.next() == Some(end) {
@@ -186,7 +197,7 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
         Some(self.plan.elements(start..end))
     }
 
-    fn take(&mut self, chunks: impl IntoIterator<Item = (u32, O::Accumulator)>) {
+    fn insert(&mut self, chunks: impl IntoIterator<Item = (u32, O::Accumulator)>) {
         self.chunks.extend(chunks);
         self.chunks.sort_unstable_by_key(|&(chunk, _)| chunk);
     }
@@ -204,95 +215,59 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> fmt::Debug for Partial<O, T, BLOCK> {
     }
 }
 
-/// The partial results of some chunks, from their elements, where the whole begins with `first`.
-pub(crate) fn partials_of<O: Op<T>, T: Item>(
-    op: &O,
-    elements: View<T>,
-    plan: &Plan,
-    chunks: Range<u32>,
-    first: T,
-) -> Result<Vec<O::Accumulator>, Error> {
-    if let Some(partials) = partials_on_gpu(op, elements, plan, chunks.clone(), &first)? {
-        return Ok(partials);
-    }
-    let op = op.begin(first);
-    if let Cpu(elements) = elements.0 {
-        return Ok(cpu::partials(&op, elements, plan, chunks));
-    }
-    // Of an operator that has no kernel.
-    let start = plan.elements(chunks.clone()).start;
-    let mut partials = Vec::with_capacity(chunks.len());
-    for chunk in chunks {
-        let Range { start: from, end } = plan.range(chunk);
-        let copy = elements.slice((from - start) as usize..(end - start) as usize)?.to_vec()?;
-        partials.extend(cpu::partials(&op, &copy[..], plan, chunk..chunk + 1));
-    }
-    Ok(partials)
-}
-
-/// The result of a whole that begins with `first`, from the partial results of all its chunks.
-pub(crate) fn finished<O: Op<T>, T: Item>(
+/// Returns the result of a whole array from the partial results of all its chunks.
+pub(crate) fn finish<O: Op<T>, T: Item>(
     op: &O,
     first: T,
     len: u64,
     partials: &[O::Accumulator],
 ) -> Result<O::Output, Error> {
-    let output = if len == 0 {
-        op.finish(op.identity(), 0)
-    } else {
-        let op = op.begin(first);
-        op.finish(op.end(cpu::of_partials::<O, &[T]>(&op, partials), len), len)
+    let output = match len {
+        0 => op.finish(op.identity(), 0),
+        _ => parts::finish::<O, &[T]>(&op.begin(first), partials, len),
     };
     output.ok_or_else(|| Error::empty(op))
 }
 
-/// The first of some elements.
-pub(crate) fn first_of<T: Item>(elements: View<T>) -> Result<T, Error> {
-    Ok(match elements.0 {
-        Cpu(elements) => elements[0],
-        Gpu(_) => elements.slice(..1)?.to_vec()?[0],
-    })
-}
-
-/// The operator's name; of several, their names.
+/// Returns the operator's name; of several operators, all names.
 pub(crate) fn name<O: Op<T>, T: Item>(op: &O) -> String {
     let mut names = Vec::new();
     op.each_part(&mut |name, _| names.push(name));
     names.join(", ")
 }
 
-/// What the operator carries.
+/// Returns the operator's parameters as bytes.
 fn parameters_of<O: Op<T>, T: Item>(op: &O) -> Vec<u8> {
     let mut all = Vec::new();
     op.each_part(&mut |_, bytes| all.extend(bytes));
     all
 }
 
-/// The same in words.
+/// Returns the operator's parameters as text.
 pub(crate) fn parameters<O: Op<T>, T: Item>(op: &O) -> String {
     hex(&parameters_of(op))
 }
 
-/// A type's name without the modules it lies in, as `f16` or `Point`.
+/// Returns a type's name without its modules, as `f16` or `Point`.
 fn name_of_type<T>() -> String {
     let parts = type_name::<T>().split_inclusive(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
     parts.filter_map(|part| part.rsplit("::").next()).collect()
 }
 
-/// Bytes in words.
+/// Returns bytes as text.
 fn hex(bytes: &[u8]) -> String {
     let mut text = String::from("0x");
     for byte in bytes {
-        // A string takes all that is written.
+        // Writing to a string never fails.
         let _ = write!(text, "{byte:02x}");
     }
     text
 }
 
-/// An error unless both have the same.
+/// Fails unless both are the same.
 fn same(what: &'static str, found: &str, expected: &str) -> Result<(), Error> {
     if found == expected {
         return Ok(());
     }
-    Err(Error::OtherReduction { what, found: found.into(), expected: expected.into() })
+    Err(Error::ReductionMismatch { what, found: found.into(), expected: expected.into() })
 }

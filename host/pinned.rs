@@ -1,6 +1,6 @@
 //! Page-locked host memory.
 
-use crate::buffer::{describe, zeroed};
+use crate::buffer::{check_aligned, describe, zeroed};
 use crate::cuda::Pinned;
 use crate::place::Place::{self, Cpu, Gpu};
 use crate::{Device, Error, Item};
@@ -8,8 +8,10 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::slice;
 
-/// Elements in host memory that is page-locked: a GPU copies from and to it by itself, while the program goes on. See [`Device::pinned`]. It is used as a
-/// slice, and reduces as one. Dropping it frees it.
+/// An array in page-locked host memory, which a GPU copies from and to while the program continues.
+///
+/// [`Device::pinned`] allocates it. It dereferences to a slice and is reduced as one. Dropping it frees the
+/// memory.
 pub struct PinnedBuffer<T: Item>(Place<Vec<T>, Pinned>);
 
 impl<T: Item> PinnedBuffer<T> {
@@ -19,8 +21,8 @@ impl<T: Item> PinnedBuffer<T> {
             Gpu(gpu) => {
                 let memory = Pinned::new(gpu, len.saturating_mul(size_of::<T>()))?;
                 let first = memory.as_ptr().cast::<T>();
-                if memory.bytes() > 0 && !first.is_aligned() {
-                    return Err(Error::Unaligned { address: first.addr() as u64, align: align_of::<T>() });
+                if memory.bytes() > 0 {
+                    check_aligned(first)?;
                 }
                 Gpu(memory)
             }
@@ -28,7 +30,7 @@ impl<T: Item> PinnedBuffer<T> {
     }
 }
 
-/// Elements in so many bytes.
+/// The number of `T`s in `bytes` bytes.
 fn elements<T>(bytes: usize) -> usize {
     bytes.checked_div(size_of::<T>()).unwrap_or(0)
 }
@@ -41,7 +43,7 @@ impl<T: Item> Deref for PinnedBuffer<T> {
             Cpu(data) => data,
             Gpu(memory) => match elements::<T>(memory.bytes()) {
                 0 => &[],
-                // SAFETY: it has so many, aligned; they were zeros, and what is written to them since are `T`s.
+                // SAFETY: the memory holds `len` aligned `T`s, which were zeros or were written since.
                 len => unsafe { slice::from_raw_parts(memory.as_ptr().cast(), len) },
             },
         }
@@ -61,7 +63,7 @@ impl<T: Item> DerefMut for PinnedBuffer<T> {
     }
 }
 
-/// As that of a [`Buffer`](crate::Buffer), with the device whose copies it is for.
+/// As for a [`Buffer`](crate::Buffer), with the device that copies from and to it.
 impl<T: Item> fmt::Debug for PinnedBuffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let device = Device(match &self.0 {

@@ -1,10 +1,10 @@
-//! On the CPU or on a GPU: the one distinction that devices, memory and data have in common.
+//! The distinction between CPU and GPU that devices, memory and data share.
 
-/// What is on one side or the other.
+/// A value for the CPU or one for a GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Place<C, G> {
-    /// On the CPU.
+    /// The CPU's value.
     Cpu(C),
-    /// On a GPU, of the driver or of the emulator.
+    /// A GPU's value; the emulator's device counts as a GPU.
     Gpu(G),
 }

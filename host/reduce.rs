@@ -1,31 +1,25 @@
 //! The typed call, and the one-line functions.
 
-use crate::call::{Call, Types};
 use crate::data::{Data, gpu_of, lies_on};
-use crate::place::Place::{self, Cpu, Gpu};
-use crate::sharded::Located;
+use crate::place::Place::{Cpu, Gpu};
 use crate::{
-    Buffer, Comparison, Device, Element, Error, Item, Offsets, Op, Pending, PinnedBuffer, Runs, Segments,
-    Shaped, Stream, View, ViewMut, cpu, default_block, for_each_comparison, for_each_integer_operator,
+    Buffer, Comparison, Device, Element, Error, Item, Offsets, Op, Pending, PinnedBuffer, Reduction,
+    Reshaped, Runs, Segments, Stream, View, ViewMut, for_each_comparison, for_each_integer_operator,
     for_each_operator, for_each_pair_operator,
 };
-use gpu_reduce_kernels::input::Input;
-use gpu_reduce_kernels::op::{Reducer, fold_alike};
-use gpu_reduce_kernels::plan::assert_block;
 use std::borrow::Cow;
-use std::ffi::c_void;
-use std::marker::PhantomData;
 use std::rc::Rc;
-use std::slice;
 use std::sync::Arc;
 
-/// Data that reduces: buffers and views on the device where they lie, slices in host memory on the CPU, and pairs of these,
-/// which an operator of two inputs takes item by item. (A GPU would not help slices: a CPU thread sums data in the time that it
-/// takes to copy them for the GPU.)
+/// Data that can be reduced.
+///
+/// Buffers and views reduce on the device where they lie, and slices in host memory on the CPU. A pair of two reduces
+/// item by item, by an operator of pairs. (A GPU would not help slices: a CPU thread sums data in the time that it takes
+/// to copy them to the GPU.)
 ///
 /// The result's bits depend on the elements, their number, the operator and `BLOCK` alone: not on the device, its size,
 /// the data's alignment, nor the number of threads. `BLOCK`, the threads of a block on a GPU, is a power of two from 32 to
-/// 1024; another is an error when the program compiles.
+/// 1024; another does not compile.
 ///
 /// ```
 /// use gpu_reduce::{Min, Reduce, Sum};
@@ -42,14 +36,14 @@ use std::sync::Arc;
 /// [1, 2, 3].reduce::<Sum, 48>();
 /// ```
 ///
-/// Without `use gpu_reduce::Reduce` the compiler finds another `reduce`, that of iterators, and says that a `Vec` is none; the one-line functions,
-/// as [`sum`], need no `use`. A `VecDeque` lies in two pieces: [`make_contiguous`](std::collections::VecDeque::make_contiguous) makes one of them, or a
-/// [`Reducer`](crate::Reducer) takes one after the other.
+/// Without `use gpu_reduce::Reduce`, the compiler finds the method `reduce` of iterators instead, and says that a `Vec` is
+/// not an iterator. The one-line functions, as [`sum`], need no `use`. A `VecDeque` lies in two pieces: join them by
+/// [`make_contiguous`](std::collections::VecDeque::make_contiguous), or give both to a [`Reducer`](crate::Reducer).
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is nothing that reduces",
-    label = "no array in host or device memory, nor a pair of two",
-    note = "slices, `Vec`, arrays, boxed and shared slices, and the library's buffers and views reduce, with elements that are plain values; collect an iterator first",
-    note = "of an array of ndarray, arrow-array or another library, there is a feature of this crate or a view: `View`, `ReduceAxis`, `ReduceArray`"
+    message = "`{Self}` cannot be reduced",
+    label = "not an array in host or device memory, nor a pair of two",
+    note = "slices, `Vec`, arrays, boxed and shared slices, and the library's buffers and views reduce, if their elements are plain values; collect an iterator first",
+    note = "for arrays of ndarray, arrow-array and other libraries, see `ReduceAxis`, `ReduceArray` and `View`"
 )]
 pub trait Reduce {
     /// An element; of a pair, a pair of elements.
@@ -60,10 +54,10 @@ pub trait Reduce {
     where
         Self: 'a;
 
-    /// The items where they lie. Each call asks for them once, and reduces what it was told, wherever that is.
+    /// Returns the items where they lie. Each call asks for them once, and reduces what it was told.
     fn data(&self) -> Self::Data<'_>;
 
-    /// Items, of which calls have their number from [`data`](Self::data).
+    /// Returns the number of items. Calls take it from [`data`](Self::data).
     fn len(&self) -> usize {
         self.data().len()
     }
@@ -73,49 +67,119 @@ pub trait Reduce {
         self.len() == 0
     }
 
-    /// Reduces the items where they lie.
+    /// Reduces the items where they lie, and waits for the result.
+    ///
+    /// For an operator with parameters, several operators at once, or a BLOCK that the library chooses, see
+    /// [`by`](Self::by).
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyInput`] where the operator has no value for no items; of a pair, [`Error::OtherLength`] and
-    /// [`Error::OtherDevice`]; on a GPU also [`Error::NoKernel`], [`Error::Launch`], [`Error::OutOfMemory`] and
-    /// [`Error::Driver`].
+    /// [`Error::EmptyInput`] if there are no items and the operator has no value for none; of a pair,
+    /// [`Error::LengthMismatch`] and [`Error::DeviceMismatch`]; on a GPU also [`Error::NoKernel`], [`Error::Launch`],
+    /// [`Error::OutOfMemory`] and [`Error::Driver`].
     fn reduce<O: Op<Self::Item> + Default, const BLOCK: u32>(&self) -> Result<O::Output, Error> {
-        self.reduce_by::<O, BLOCK>(O::default())
+        self.by(O::default()).block::<BLOCK>().run()
     }
 
-    /// As [`reduce`](Self::reduce), by an operator that has parameters.
+    /// Describes the reduction by an operator, or by several in a tuple, which is then run as [`Reduction`] says.
+    ///
+    /// ```
+    /// use gpu_reduce::{Max, Min, Reduce, Sum, Var};
+    ///
+    /// let x = [1.0f32, 2.0, 6.0];
+    /// assert_eq!(x.by(Var::new(1)).block::<256>().run()?, 7.0);
+    /// assert_eq!(x.by((Sum, Min, Max)).run()?, (9.0, 1.0, 6.0));
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    fn by<O: Op<Self::Item>>(&self, op: O) -> Reduction<'_, Self::Data<'_>, O> {
+        Reduction::new(self.data(), op)
+    }
+
+    /// Reduces the items on `device`. Host data is copied there first.
     ///
     /// # Errors
     ///
-    /// As there.
-    fn reduce_by<O: Op<Self::Item>, const BLOCK: u32>(&self, op: O) -> Result<O::Output, Error> {
-        const { assert_block(BLOCK) };
-        op.by_parts(&Blocks { data: self.data(), block: BLOCK, lifetime: PhantomData })
-    }
-
-    /// Reduces the items on `device`: host data is copied there first.
-    ///
-    /// # Errors
-    ///
-    /// As [`reduce`](Self::reduce), and [`Error::OtherDevice`] for a buffer that lies elsewhere.
+    /// As [`reduce`](Self::reduce), and [`Error::DeviceMismatch`] for a buffer that lies elsewhere.
     fn reduce_on<O: Op<Self::Item> + Default, const BLOCK: u32>(
         &self,
         device: &Device,
     ) -> Result<O::Output, Error> {
-        const { assert_block(BLOCK) };
         let data = self.data();
         lies_on(gpu_of(&data.place()?), device)?;
-        O::default().by_parts(&Blocks { data, block: BLOCK, lifetime: PhantomData })
+        Reduction::new(data, O::default()).block::<BLOCK>().run()
     }
 
-    /// The segments between offsets, `u32` or `u64`, on the host or where the items lie: one more of them than there are segments, and
-    /// none below the one before. What comes before the first and after the last is left out. Or the [`Runs`] of keys.
+    /// Starts the reduction on a stream of the device where the items lie, and returns at once: the result is
+    /// [`Pending`]. On the CPU it is there already.
+    ///
+    /// ```
+    /// use gpu_reduce::{Device, Reduce, Sum};
+    ///
+    /// let device = Device::default_device();
+    /// let x = device.upload(&[1.5f32, 2.5])?;
+    /// let stream = device.stream()?;
+    /// let sum = x.reduce_async::<Sum, 256>(&stream);
+    /// // … the program goes on …
+    /// assert_eq!(sum.wait()?, 4.0);
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    fn reduce_async<'a, O: Op<Self::Item> + Default, const BLOCK: u32>(
+        &'a self,
+        stream: &Stream,
+    ) -> Pending<'a, O::Output> {
+        self.by(O::default()).block::<BLOCK>().run_async(stream)
+    }
+
+    /// Enqueues the reduction on a stream of the device where the items lie. When the stream gets there, the result goes
+    /// to the first element of `result`, on the same device.
+    ///
+    /// The call waits for nothing. It allocates and clears scratch memory only if it is the first of its kind on the
+    /// stream; after that it may be captured in a CUDA graph ([`Stream::as_raw`]). If the operator has no value for the
+    /// items, the element becomes zero. On the CPU the result is there when the call returns.
+    ///
+    /// ```
+    /// use gpu_reduce::{Device, Reduce, Sum};
+    ///
+    /// let device = Device::default_device();
+    /// let x = device.upload(&[1.5f32, 2.5])?;
+    /// let mut sums = device.zeros::<f32>(2)?;
+    /// let stream = device.stream()?;
+    /// // SAFETY: both buffers stay, and are not used otherwise, until the stream has been synchronized.
+    /// unsafe { x.reduce_into::<Sum, 256>(&stream, sums.slice_mut(1..)?)? };
+    /// stream.synchronize()?;
+    /// assert_eq!(sums.to_vec()?, [0.0, 4.0]);
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// Until the stream has been synchronized, neither the items nor `result` are freed, the items are not written, and
+    /// the element of `result` is neither read nor written. What is enqueued on the same stream may do so. The same holds
+    /// for a graph that captured the call, each time it runs. Graphs that were captured on one `Stream`, and what is
+    /// enqueued there, run one after the other.
     ///
     /// # Errors
     ///
-    /// Of offsets on the host, [`Error::BadOffset`]; [`Error::NoOffsets`]. Of [`Runs`], [`Error::OtherLength`] and
-    /// [`Error::OtherDevice`].
+    /// [`Error::OutOfBounds`] if `result` has no element, [`Error::DeviceMismatch`], [`Error::Capture`] of a first call
+    /// while the stream is captured, and as [`reduce`](Self::reduce). A launch that fails later is an error of the stream.
+    unsafe fn reduce_into<'r, O: Op<Self::Item, Output: Item> + Default, const BLOCK: u32>(
+        &self,
+        stream: &Stream,
+        result: impl Into<ViewMut<'r, O::Output>>,
+    ) -> Result<(), Error> {
+        // SAFETY: as the caller vouches.
+        unsafe { self.by(O::default()).block::<BLOCK>().run_into(stream, result) }
+    }
+
+    /// Returns the segments between consecutive offsets, or the [`Runs`] of keys.
+    ///
+    /// Offsets are `u32` or `u64`, on the host or where the items lie. They do not descend, and there is one more of them
+    /// than there are segments. Items before the first offset and after the last one are left out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadOffset`] of offsets on the host; [`Error::NoOffsets`]; of [`Runs`], [`Error::LengthMismatch`] and
+    /// [`Error::DeviceMismatch`].
     fn segments<'a>(
         &'a self,
         offsets: impl Into<Offsets<'a>>,
@@ -123,16 +187,16 @@ pub trait Reduce {
         Segments::new(self.data(), offsets.into())
     }
 
-    /// The rows of a matrix of so many columns, row after row.
+    /// Returns the rows of a row-major matrix with this number of columns.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] where they do not make up the items.
+    /// [`Error::Shape`] if the items are no whole number of rows.
     fn rows(&self, columns: usize) -> Result<Segments<'_, Self::Data<'_>>, Error> {
         Segments::rows(self.data(), columns)
     }
 
-    /// The columns of a matrix of so many, which lies row after row.
+    /// Returns the columns of a row-major matrix with this number of columns.
     ///
     /// ```
     /// use gpu_reduce::{Max, Reduce, Sum};
@@ -145,7 +209,7 @@ pub trait Reduce {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] where they do not make up the items.
+    /// [`Error::Shape`] if the items are no whole number of rows.
     fn columns(&self, columns: usize) -> Result<Segments<'_, Self::Data<'_>>, Error> {
         let data = self.data();
         let len = data.len();
@@ -155,16 +219,17 @@ pub trait Reduce {
         }
     }
 
-    /// The items as an array of axes of these lengths, row-major, to be [reduced over](Shaped::over) some of them.
+    /// Returns the items as a row-major array with axes of these lengths, to be reduced over [some](Reshaped::axis) of
+    /// them.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] where the product of the lengths is not the number of items.
-    fn shaped(&self, shape: &[usize]) -> Result<Shaped<'_, Self::Data<'_>>, Error> {
-        Shaped::new(self.data(), shape)
+    /// [`Error::Shape`] if the product of the lengths is not the number of items.
+    fn reshape(&self, shape: &[usize]) -> Result<Reshaped<'_, Self::Data<'_>>, Error> {
+        Reshaped::new(self.data(), shape)
     }
 
-    /// The runs of equal neighbouring items, as keys of values that lie on the same device, one for each key:
+    /// Finds the runs of equal neighbouring items, which are the keys of as many values on the same device:
     /// `values.segments(&keys.runs()?)`.
     ///
     /// # Errors
@@ -176,184 +241,6 @@ pub trait Reduce {
     {
         Runs::of(self.data())
     }
-
-    /// Enqueues the reduction on a stream of the device where the items lie; when the stream comes to it, the result goes to the first element of
-    /// `result`, on the same device. Nothing is waited for, nothing allocated or cleared but by the first call of its kind on a stream, and where the operator
-    /// has no value for its items, the element becomes zero. It may be captured in a CUDA graph ([`Stream::as_raw`]) after a first call.
-    ///
-    /// On the CPU it is done when the call returns.
-    ///
-    /// ```
-    /// use gpu_reduce::{Device, Reduce, Sum};
-    ///
-    /// let device = Device::default_device();
-    /// let x = device.upload(&[1.5f32, 2.5])?;
-    /// let mut sums = device.zeros::<f32>(2)?;
-    /// let stream = device.stream()?;
-    /// // SAFETY: both buffers stay, and are not used otherwise, until the stream has been waited for.
-    /// unsafe { x.enqueue::<Sum, 256>(&stream, sums.slice_mut(1..)?)? };
-    /// stream.wait()?;
-    /// assert_eq!(sums.to_vec()?, [0.0, 4.0]);
-    /// # Ok::<(), gpu_reduce::Error>(())
-    /// ```
-    ///
-    /// # Safety
-    ///
-    /// Until the stream has been waited for, neither the items nor `result` are freed, the items are not written, and the
-    /// element of `result` is neither read nor written; by what is enqueued on the same stream, they may be. So it is with a graph that it was captured
-    /// in, each time that one runs; and graphs that were captured on one `Stream`, and what is enqueued there, run one after the other.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OutOfBounds`] where `result` has no element, [`Error::OtherDevice`], [`Error::Capture`] of a first call while the stream is captured, and as
-    /// [`reduce`](Self::reduce). A launch that fails later is an error of the stream.
-    unsafe fn enqueue<'r, O: Op<Self::Item, Output: Item> + Default, const BLOCK: u32>(
-        &self,
-        stream: &Stream,
-        result: impl Into<ViewMut<'r, O::Output>>,
-    ) -> Result<(), Error> {
-        // SAFETY: as the caller vouches.
-        unsafe { self.enqueue_by::<O, BLOCK>(O::default(), stream, result) }
-    }
-
-    /// As [`enqueue`](Self::enqueue), by an operator that has parameters.
-    ///
-    /// # Safety
-    ///
-    /// As there.
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    unsafe fn enqueue_by<'r, O: Op<Self::Item, Output: Item>, const BLOCK: u32>(
-        &self,
-        op: O,
-        stream: &Stream,
-        result: impl Into<ViewMut<'r, O::Output>>,
-    ) -> Result<(), Error> {
-        const { assert_block(BLOCK) };
-        // SAFETY: as the caller vouches.
-        unsafe { stream.enqueue(self.data(), &op, BLOCK, result.into()) }
-    }
-
-    /// Bytes of scratch memory that [`enqueue`](Self::enqueue) takes where the caller [lends](Stream::with_scratch) it to the stream; none on the CPU.
-    fn scratch_bytes<O: Op<Self::Item>, const BLOCK: u32>(&self) -> usize {
-        const { assert_block(BLOCK) };
-        let data = self.data();
-        match data.place() {
-            Ok(Gpu((gpu, _))) => {
-                let types = Types::of::<O, <Self::Data<'_> as Data>::Pointers>();
-                gpu.scratch_bytes(types, data.len() as u64, BLOCK)
-            }
-            _ => 0,
-        }
-    }
-
-    /// Launches the reduction on a stream of the device where the items lie, and returns at once: the result is [`Pending`]. On the CPU it is there.
-    ///
-    /// ```
-    /// use gpu_reduce::{Device, Reduce, Sum};
-    ///
-    /// let device = Device::default_device();
-    /// let x = device.upload(&[1.5f32, 2.5])?;
-    /// let stream = device.stream()?;
-    /// let sum = x.launch::<Sum, 256>(&stream);
-    /// // … the program goes on …
-    /// assert_eq!(sum.wait()?, 4.0);
-    /// # Ok::<(), gpu_reduce::Error>(())
-    /// ```
-    fn launch<'a, O: Op<Self::Item> + Default, const BLOCK: u32>(
-        &'a self,
-        stream: &Stream,
-    ) -> Pending<'a, O::Output> {
-        self.launch_by::<O, BLOCK>(O::default(), stream)
-    }
-
-    /// As [`launch`](Self::launch), by an operator that has parameters.
-    fn launch_by<'a, O: Op<Self::Item>, const BLOCK: u32>(
-        &'a self,
-        op: O,
-        stream: &Stream,
-    ) -> Pending<'a, O::Output> {
-        const { assert_block(BLOCK) };
-        stream.launch(self.data(), op, BLOCK).unwrap_or_else(Pending::from)
-    }
-}
-
-/// Data that is reduced by blocks of so many threads.
-struct Blocks<'a, D: Data<'a>> {
-    data: D,
-    block: u32,
-    lifetime: PhantomData<&'a ()>,
-}
-
-impl<'a, D: Data<'a>> Reducer<D::Item> for Blocks<'a, D> {
-    type Error = Error;
-
-    /// Of no items each operator says by itself what they are.
-    fn has<O: Op<D::Item>>(&self) -> Result<bool, Error> {
-        if self.data.is_empty() || !const { fold_alike::<O, D::Item>(D::Pointers::BYTES) } {
-            return Ok(false);
-        }
-        if const { D::MAY_BE_SHARDED }
-            && let Some(sharded) = Located::of(&self.data)?
-        {
-            return sharded.first_gpu().has_kernel(Types::of::<O, D::Pointers>(), self.block);
-        }
-        match self.data.place()? {
-            Cpu(_) => Ok(true),
-            Gpu((gpu, _)) => gpu.has_kernel(Types::of::<O, D::Pointers>(), self.block),
-        }
-    }
-
-    /// It is compiled for each operator and element type that a program uses, and so is no more than what is of these types.
-    fn reduce<O: Op<D::Item>>(&self, op: &O) -> Result<O::Output, Error> {
-        if const { D::MAY_BE_SHARDED }
-            && let Some(sharded) = Located::of(&self.data)?
-        {
-            return sharded.reduce(op, self.block);
-        }
-        let mut all = op.identity();
-        // SAFETY: the types are these, and the bytes those of an accumulator, which is plain.
-        let place = unsafe {
-            let bytes = slice::from_raw_parts_mut((&raw mut all).cast(), size_of::<O::Accumulator>());
-            let types = Types::of::<O, D::Pointers>();
-            reduce_on_gpu(&self.data, types, (&raw const *op).cast(), self.block, bytes)
-        };
-        let output = match place {
-            Err(error) => return Err(error),
-            Ok(Cpu(slices)) => cpu::reduce::<O, D::Slices, D::Pointers>(op, slices, self.block),
-            Ok(Gpu(len)) => op.finish(all, len),
-        };
-        match output {
-            Some(output) => Ok(output),
-            None => Err(Error::empty(op)),
-        }
-    }
-}
-
-/// Reduces data on a GPU to `all`, the identity's bytes, and says how many items there were; so it does with no items anywhere. Of
-/// others says where on the CPU they are. For all operators the same code.
-///
-/// # Safety
-///
-/// What lies at `op` is an operator of the `types`, `all` are the bytes of its accumulator, and the pointers are the others.
-#[inline(never)]
-unsafe fn reduce_on_gpu<'a, D: Data<'a>>(
-    data: &D,
-    types: &'static Types,
-    op: *const c_void,
-    block: u32,
-    all: &mut [u8],
-) -> Result<Place<D::Slices, u64>, Error> {
-    let len = data.len() as u64;
-    match data.place()? {
-        _ if len == 0 => {}
-        Cpu(slices) => return Ok(Cpu(slices)),
-        // SAFETY: as the caller vouches; the data are borrowed.
-        Gpu((gpu, pointers)) => unsafe { gpu.reduce(&Call::new(types, op, &pointers, len, block), all)? },
-    }
-    Ok(Gpu(len))
 }
 
 impl<T: Item> Reduce for View<'_, T> {
@@ -482,7 +369,7 @@ for_each_integer_operator! { one_line! { element } }
 for_each_pair_operator! { one_line! { pair } }
 for_each_comparison! { one_line! { comparison } }
 
-/// Reduces by any operator, a program's own or several in a tuple, with the BLOCK that the one-line functions have.
+/// Reduces by any operator, one of your own or several in a tuple, with the BLOCK that the one-line functions choose.
 ///
 /// ```
 /// use gpu_reduce::{Max, Min, Sum, Var};
@@ -497,8 +384,5 @@ for_each_comparison! { one_line! { comparison } }
 ///
 /// As [`Reduce::reduce`].
 pub fn reduce<D: Reduce + ?Sized, O: Op<D::Item>>(data: &D, op: O) -> Result<O::Output, Error> {
-    let data = data.data();
-    let block =
-        default_block::<O, D::Item>(data.len() as u64 * <D::Data<'_> as Data>::Pointers::BYTES as u64);
-    op.by_parts(&Blocks { data, block, lifetime: PhantomData })
+    data.by(op).run()
 }

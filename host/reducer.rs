@@ -1,6 +1,6 @@
 //! Reductions of items that come piece by piece.
 
-use crate::{Error, Item, Op, Plan, cpu, threads};
+use crate::{Error, Item, Op, Plan, parts, threads};
 use gpu_reduce_kernels::cpu::Pairwise;
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::{fold_alike, width};
@@ -8,15 +8,16 @@ use gpu_reduce_kernels::plan::assert_block;
 use rayon::prelude::*;
 use std::fmt;
 
-/// A reduction on the CPU of items that come piece by piece, such as those of a file that memory has no room for. It keeps a row of accumulators, and no
-/// items.
+/// A reduction on the CPU of items that come piece by piece, such as those of a file that does not fit in
+/// memory.
 ///
-/// The result's bits do not depend on how the items come. Where their number is given beforehand, they are those of
-/// [`reduce`](crate::Reduce::reduce) with all in one slice. Where it is not, all parts of so many rows are folded as chunks of a [`Plan`] are, and then
-/// pairwise.
+/// It keeps a row of accumulators, and no items. The result's bits do not depend on how the items are cut
+/// into pieces. If the number of items is given beforehand, they are those of
+/// [`reduce`](crate::Reduce::reduce) with all items in one slice. Otherwise chunks of a fixed number of rows
+/// are folded as those of a [`Plan`], and their partial results are merged pairwise.
 ///
-/// A tuple of operators takes part where all of them fold as many items side by side, as `(Sum, Min, Max)` do; with others the program does not
-/// compile.
+/// The operators of a tuple have to fold the same number of items side by side, as `(Sum, Min, Max)` do;
+/// others do not compile.
 ///
 /// ```
 /// use gpu_reduce::{Reduce, Reducer, Sum};
@@ -35,34 +36,37 @@ pub struct Reducer<O: Op<T>, T: Item, const BLOCK: u32> {
     /// Items in a row, and in a chunk.
     row: usize,
     chunk: u64,
-    /// Items that there will be.
+    /// The number of all items, if it is known.
     len: Option<u64>,
-    /// Items so far, and how many of them are in the last chunk.
+    /// Items so far, and those in the last chunk.
     count: u64,
     in_chunk: u64,
     /// The index of the next item.
     next: u64,
-    /// The last chunk's accumulators.
-    all: Vec<O::Accumulator>,
-    /// The partial results of the chunks before: of a known number of items, and of others.
+    /// The accumulators of the last chunk.
+    accumulators: Vec<O::Accumulator>,
+    /// The partial results of the chunks before: a list if `len` is known, else a tree.
     partials: Vec<O::Accumulator>,
     tree: Pairwise<O::Accumulator>,
 }
 
-/// Rows of a chunk, where the number of items is not known. A sum of 2^40 `f32` has a path of 160 roundings with BLOCK 256.
+/// Rows of a chunk if the number of items is not known. The longest path of a sum of 2^40 `f32` with BLOCK
+/// 256 is then 160 roundings.
 const ROWS: u64 = 128;
 
-/// Bytes from which on several threads fold, and the fewest accumulators that are worth one.
+/// Pieces of at least this many bytes are folded by several threads.
 const PARALLEL_BYTES: usize = 1 << 20;
+
+/// The fewest accumulators for which another thread pays.
 const LEAST_STRIP: usize = 128;
 
 impl<O: Op<T>, T: Item, const BLOCK: u32> Reducer<O, T, BLOCK> {
-    /// A reduction of however many items.
+    /// Returns a reduction of any number of items.
     pub fn new(op: O) -> Self {
         Self::of(op, None)
     }
 
-    /// A reduction of so many items, with the bits of one slice.
+    /// Returns a reduction of `len` items, which has the bits of one slice.
     pub fn with_len(op: O, len: u64) -> Self {
         Self::of(op, Some(len))
     }
@@ -84,7 +88,7 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Reducer<O, T, BLOCK> {
             count: 0,
             in_chunk: 0,
             next: 0,
-            all: Vec::new(),
+            accumulators: Vec::new(),
             partials: Vec::new(),
             tree: Pairwise::new(),
         }
@@ -94,7 +98,7 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Reducer<O, T, BLOCK> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`] where they would be more than the number given; then none is taken.
+    /// [`Error::OutOfBounds`] if there would be more items than the number given; then none is taken.
     pub fn push(&mut self, items: &[T]) -> Result<(), Error> {
         if let Some(len) = self.len
             && len - self.count < items.len() as u64
@@ -123,96 +127,91 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Reducer<O, T, BLOCK> {
                     Some(_) => self.partials.push(partial),
                     None => self.tree.push(&self.op, partial),
                 }
-                self.all.clear();
+                self.accumulators.clear();
                 self.in_chunk = 0;
             }
         }
         Ok(())
     }
 
-    /// Leaves out so many indices, which no items have.
+    /// Skips `count` indices, which no items have.
     #[cfg(feature = "arrow")]
     pub(crate) fn skip(&mut self, count: u64) {
         self.next += count;
     }
 
-    /// Items so far.
+    /// Returns the number of items so far.
     pub fn len(&self) -> u64 {
         self.count
     }
 
-    /// Whether there have been no items.
+    /// Returns whether there have been no items.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The result of the items so far; others may follow.
+    /// Returns the result of the items so far; others may follow.
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyInput`] where the operator has no value for no items, [`Error::Incomplete`] where there have been fewer than the number given.
+    /// [`Error::EmptyInput`] if there are no items and the operator has no value for none;
+    /// [`Error::Incomplete`] if there have been fewer items than the number given.
     pub fn finish(&self) -> Result<O::Output, Error> {
         let Self { op, count, .. } = *self;
-        let none = || Error::empty(&op);
         if let Some(len) = self.len.filter(|&len| count < len) {
             return Err(Error::Incomplete { count, len });
         }
-        if count == 0 {
-            return op.finish(op.identity(), 0).ok_or_else(none);
-        }
         let last = (self.in_chunk > 0).then(|| self.last_chunk());
-        let all = match self.len {
-            Some(_) => self.of_partials(last),
+        let output = match self.len {
+            _ if count == 0 => op.finish(op.identity(), 0),
+            Some(_) => {
+                let partials: Vec<_> = self.partials.iter().copied().chain(last).collect();
+                parts::finish::<O, &[T]>(&op, &partials, count)
+            }
             None => {
                 let mut tree = self.tree.clone();
                 last.into_iter().for_each(|last| tree.push(&op, last));
-                tree.finish(&op)
+                op.finish(op.end(tree.finish(&op), count), count)
             }
         };
-        op.finish(op.end(all, count), count).ok_or_else(none)
+        output.ok_or_else(|| Error::empty(&op))
     }
 
-    /// The accumulator of all chunks, with the last one's.
-    fn of_partials(&self, last: Option<O::Accumulator>) -> O::Accumulator {
-        let partials: Vec<_> = self.partials.iter().copied().chain(last).collect();
-        cpu::of_partials::<O, &[T]>(&self.op, &partials)
-    }
-
-    /// The accumulator of the last chunk.
+    /// Returns the partial result of the last chunk.
     fn last_chunk(&self) -> O::Accumulator {
         let mut tree = Pairwise::new();
-        self.all.iter().for_each(|&all| tree.push(&self.op, all));
+        self.accumulators.iter().for_each(|&accumulator| tree.push(&self.op, accumulator));
         tree.finish(&self.op)
     }
 
-    /// Folds items into the last chunk's accumulators, each into that of its place in a row.
+    /// Folds items into the last chunk's accumulators: item i of a row into accumulator i.
     fn fold(&mut self, items: &[T]) {
         let Self { op, row, .. } = *self;
         let lift = |index: u64, item: &T| op.lift(*item, index);
-        let fold = |all: &mut [O::Accumulator], items: &[T], first: u64| {
-            for ((place, item), index) in all.iter_mut().zip(items).zip(first..) {
+        let fold = |row: &mut [O::Accumulator], items: &[T], first: u64| {
+            for ((place, item), index) in row.iter_mut().zip(items).zip(first..) {
                 *place = op.combine(*place, lift(index, item));
             }
         };
-        // What is missing in the first row, and then in another.
-        let (first_row, items) = items.split_at(items.len().min(row - self.all.len()));
-        self.all.extend((self.next..).zip(first_row).map(|(index, item)| lift(index, item)));
+        // The first row makes the accumulators. Then the row that an earlier piece began is completed.
+        let (first_row, items) = items.split_at(items.len().min(row - self.accumulators.len()));
+        self.accumulators.extend((self.next..).zip(first_row).map(|(index, item)| lift(index, item)));
         let first = self.next + first_row.len() as u64;
         let place = (self.in_chunk as usize + first_row.len()) % row;
         let (begun, rows) = items.split_at(items.len().min((row - place) % row));
-        fold(&mut self.all[place..], begun, first);
+        fold(&mut self.accumulators[place..], begun, first);
         let first = first + begun.len() as u64;
-        let of_strip = |start: usize, all: &mut [O::Accumulator]| {
+        let fold_strip = |start: usize, strip: &mut [O::Accumulator]| {
             for (items, first) in rows.chunks(row).zip((first..).step_by(row)) {
-                fold(all, items.get(start..).unwrap_or_default(), first + start as u64);
+                fold(strip, items.get(start..).unwrap_or_default(), first + start as u64);
             }
         };
         if size_of_val(rows) < PARALLEL_BYTES {
-            return of_strip(0, &mut self.all);
+            return fold_strip(0, &mut self.accumulators);
         }
         let strip = row.div_ceil(threads::count()).next_multiple_of(LEAST_STRIP);
-        let strips = self.all.par_chunks_mut(strip).enumerate();
-        threads::install(|| strips.for_each(|(index, all)| of_strip(index * strip, all)));
+        let strips = self.accumulators.par_chunks_mut(strip).enumerate();
+        threads::install(|| strips.for_each(|(index, part)| fold_strip(index * strip, part)));
     }
 }
 

@@ -1,17 +1,17 @@
 //! Runs of equal neighbouring keys, by which values reduce.
 
-use crate::call::RunsCall;
 use crate::data::{Data, gpu_of, other_device};
 use crate::place::Place::{Cpu, Gpu};
+use crate::request::Request;
 use crate::segments::{OfKeys, Offsets};
 use crate::{Buffer, Device, Element, Error, Item, Op, Reduce, Stream, View, cpu};
 use gpu_reduce_kernels::runs::{Arguments, is_same};
 use std::ptr::null_mut;
 
-/// The runs of equal neighbouring keys, and where each begins: what [`Reduce::runs`] gives, and segments of any values
-/// that there are as many of.
+/// The runs of equal neighbouring keys, and where each begins: what [`Reduce::runs`] returns.
 ///
-/// Keys are equal as NumPy's `unique` has it: −0.0 is +0.0, and NaN is NaN.
+/// They are segments of any array with as many items. Keys are equal as in NumPy's `unique`: −0.0 equals +0.0, and NaN
+/// equals NaN.
 ///
 /// ```
 /// use gpu_reduce::{Device, Max, Mean, Reduce};
@@ -27,16 +27,16 @@ use std::ptr::null_mut;
 /// ```
 #[derive(Debug)]
 pub struct Runs<K: Element> {
-    /// How many keys there are.
+    /// The number of keys.
     len: usize,
     keys: Buffer<K>,
     starts: Starts,
     number: Buffer<u64>,
-    /// Whether there is room for just as many as there are.
+    /// Whether there is room for exactly the runs that there are.
     is_exact: bool,
 }
 
-/// Where runs begin, and the last one ends.
+/// Where runs begin, and where the last one ends.
 #[derive(Debug)]
 enum Starts {
     Short(Buffer<u32>),
@@ -60,12 +60,12 @@ impl Starts {
 }
 
 impl<K: Element> Runs<K> {
-    /// Room on a device for up to `most` runs of `len` keys, for [`enqueue`](Self::enqueue).
+    /// Allocates room on a device for up to `most` runs of `len` keys, for [`find`](Self::find).
     ///
     /// # Errors
     ///
     /// [`Error::OutOfMemory`], [`Error::Driver`].
-    pub fn with_room(device: &Device, len: usize, most: usize) -> Result<Self, Error> {
+    pub fn with_capacity(device: &Device, len: usize, most: usize) -> Result<Self, Error> {
         let most = most.min(len);
         Ok(Self {
             len,
@@ -84,7 +84,8 @@ impl<K: Element> Runs<K> {
         }
     }
 
-    /// The runs of keys on several devices: those on each, of which the last may go on as the next one's first. They lie on the first device.
+    /// The runs of keys on several devices. A run that crosses from one device to the next is joined. The result lies on
+    /// the first device.
     fn of_shards(shards: &[View<'_, K>]) -> Result<Self, Error> {
         let device = shards.first().map_or(Device::cpu(), |shard| shard.device());
         let (mut keys, mut starts, mut len) = (Vec::<K>::new(), Vec::new(), 0);
@@ -109,7 +110,7 @@ impl<K: Element> Runs<K> {
         Ok(Self { len, keys: device.upload(&keys)?, starts, number, is_exact: true })
     }
 
-    /// The runs of keys, which are counted first, so that no more is allocated than they need.
+    /// The runs of keys. They are counted first, so that no more is allocated than they need.
     fn of_view(keys: View<'_, K>) -> Result<Self, Error> {
         let (device, len) = (keys.device(), keys.len());
         let mut runs = Self {
@@ -129,9 +130,9 @@ impl<K: Element> Runs<K> {
             Gpu((gpu, pointer)) => {
                 // SAFETY: the keys are borrowed, and `runs` is this call's own.
                 unsafe {
-                    let count = gpu.find_runs(&runs.call(pointer))?;
+                    let count = gpu.run(&runs.request(pointer), &mut [])?;
                     runs.make_room(&device, count as usize)?;
-                    gpu.find_runs(&runs.call(pointer))?;
+                    gpu.run(&runs.request(pointer), &mut [])?;
                 }
             }
         }
@@ -144,26 +145,26 @@ impl<K: Element> Runs<K> {
         Ok(())
     }
 
-    /// What finds the runs of keys on a GPU.
-    fn call(&mut self, keys: *const K) -> RunsCall {
+    /// The request to find the runs of keys on a GPU.
+    fn request(&mut self, keys: *const K) -> Request<'static> {
         let (offsets, words, places) = match &mut self.starts {
             Starts::Short(starts) => (pointer(starts), 1, starts.len()),
             Starts::Long(starts) => (pointer(starts).cast(), 2, starts.len()),
         };
-        RunsCall::new(Arguments {
+        Request::runs(Arguments {
             keys,
             len: self.len as u64,
             heads: pointer(&mut self.keys),
             offsets,
             words,
-            places: places as u64,
+            capacity: places as u64,
             number: pointer(&mut self.number),
             state: null_mut(),
             area: 0,
         })
     }
 
-    /// Writes the runs of keys on the CPU, of which so many begin in each piece of the keys.
+    /// Writes the runs of keys on the CPU; `pieces` has how many begin in each piece of the keys.
     fn write_on_host(&mut self, keys: &[K], pieces: &[usize]) {
         let (heads, number) = (elements(&mut self.keys), elements(&mut self.number));
         number[0] = pieces.iter().sum::<usize>() as u64;
@@ -177,34 +178,37 @@ impl<K: Element> Runs<K> {
         }
     }
 
-    /// The key of each run, the first of it as it is. Of runs that are [enqueued](Self::enqueue), there are so many as
-    /// there is room for; after the last run they are what was there before.
+    /// Returns the key of each run: its first key, bit for bit. After [`find`](Self::find), it has as many elements as there
+    /// is room for; those after the last run are unchanged.
     pub fn keys(&self) -> &Buffer<K> {
         &self.keys
     }
 
-    /// The key of each run.
+    /// Returns the key of each run.
     pub fn into_keys(self) -> Buffer<K> {
         self.keys
     }
 
-    /// How many runs there are, on the device: one element. It may be more than there is room for.
+    /// Returns the number of runs, on the device: one element. It may be more than there is room for.
     pub fn number(&self) -> &Buffer<u64> {
         &self.number
     }
 
-    /// Bytes of scratch memory that [`enqueue`](Self::enqueue) takes where the caller [lends](Stream::with_scratch) it to the stream; none on the CPU.
+    /// Returns the bytes of scratch memory that [`find`](Self::find) takes if the caller [lends](Stream::with_scratch) it
+    /// to the stream; 0 on the CPU.
     pub fn scratch_bytes(&self) -> usize {
-        self.keys.gpu().map_or(0, |gpu| gpu.scratch_bytes_of_runs(self.len as u64, size_of::<K>()))
+        let Some(gpu) = self.keys.gpu() else { return 0 };
+        let request = Request::runs(Arguments::<K> { len: self.len as u64, ..Arguments::NONE });
+        gpu.scratch_bytes(request.by.types, &request.shape, request.by.block)
     }
 
-    /// Enqueues that the runs of some keys are found on a stream of the device where they lie; nothing is waited for,
-    /// nothing allocated but by the first call of its kind, and it may be captured in a CUDA graph, as
-    /// [`Reduce::enqueue`]. How many there are, the device alone knows; what is enqueued on the same stream after it,
-    /// [`Segments::enqueue`](crate::Segments::enqueue), has the number from there. Runs that there is no room for are
-    /// counted, and left out.
+    /// Enqueues the search for the runs of keys on a stream of the device where they lie.
     ///
-    /// On the CPU it is done when the call returns.
+    /// The call waits for nothing, and allocates scratch memory only if it is the first of its kind; after that it may be
+    /// captured in a CUDA graph, as [`Reduce::reduce_into`]. Only the device knows how many runs there are. Work that is
+    /// enqueued on the same stream later, as [`Segments::reduce_into`](crate::Segments::reduce_into), reads the number
+    /// there. Runs for which there is no room are counted and left out. On the CPU the runs are found when the call
+    /// returns.
     ///
     /// ```
     /// use gpu_reduce::{Device, Reduce, Runs, Sum};
@@ -213,14 +217,14 @@ impl<K: Element> Runs<K> {
     /// let keys = device.upload(&[7u8, 7, 3, 3, 3, 7])?;
     /// let values = device.upload(&[1.0f32, 2.0, 3.0, 4.0, 8.0, 6.0])?;
     /// let stream = device.stream()?;
-    /// let mut runs = Runs::with_room(&device, keys.len(), 4)?;
+    /// let mut runs = Runs::with_capacity(&device, keys.len(), 4)?;
     /// let mut sums = device.zeros::<f32>(4)?;
-    /// // SAFETY: all of them stay, and are not used otherwise, until the stream has been waited for.
+    /// // SAFETY: all of them stay, and are not used otherwise, until the stream has been synchronized.
     /// unsafe {
-    ///     runs.enqueue(&keys, &stream)?;
-    ///     values.segments(&runs)?.enqueue::<Sum, 256>(&stream, &mut sums)?;
+    ///     runs.find(&keys, &stream)?;
+    ///     values.segments(&runs)?.reduce_into::<Sum, 256>(&stream, &mut sums)?;
     /// }
-    /// stream.wait()?;
+    /// stream.synchronize()?;
     /// assert_eq!(runs.number().to_vec()?, [3]);
     /// assert_eq!(runs.keys().slice(..3)?.to_vec()?, [7, 3, 7]);
     /// assert_eq!(sums.slice(..3)?.to_vec()?, [3.0, 15.0, 6.0]);
@@ -229,21 +233,21 @@ impl<K: Element> Runs<K> {
     ///
     /// # Safety
     ///
-    /// Until the stream has been waited for, neither the keys nor `self` are freed, the keys are not written, and
-    /// `self` is not used but by what is enqueued on the same stream.
+    /// Until the stream has been synchronized, neither the keys nor `self` are freed, the keys are not written, and only
+    /// work on the same stream uses `self`.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherLength`] of more or fewer keys than `self` has room for, [`Error::OtherDevice`],
+    /// [`Error::LengthMismatch`] if there are more or fewer keys than `self` was made for, [`Error::DeviceMismatch`],
     /// [`Error::Launch`], [`Error::OutOfMemory`] and [`Error::Driver`]. A launch that fails later is an error of the
     /// stream.
-    pub unsafe fn enqueue<'a, Q>(&mut self, keys: &'a Q, stream: &Stream) -> Result<(), Error>
+    pub unsafe fn find<'a, Q>(&mut self, keys: &'a Q, stream: &Stream) -> Result<(), Error>
     where
         Q: Reduce<Data<'a> = View<'a, K>> + ?Sized,
     {
         let keys = keys.data();
         if keys.len() != self.len {
-            return Err(Error::OtherLength { first: self.len, second: keys.len() });
+            return Err(Error::LengthMismatch { first: self.len, second: keys.len() });
         }
         self.is_exact = false;
         let on = stream.device();
@@ -254,13 +258,13 @@ impl<K: Element> Runs<K> {
             }
             // SAFETY: as the caller vouches.
             (Gpu((gpu, keys)), Some(stream)) if gpu == stream.gpu() => unsafe {
-                stream.enqueue_runs(&self.call(keys))
+                stream.enqueue(&self.request(keys))
             },
             (place, _) => Err(other_device(gpu_of(&place), &on)),
         }
     }
 
-    /// Where they begin, as segments.
+    /// Where the runs begin, as offsets of segments.
     pub(crate) fn offsets(&self) -> Offsets<'_> {
         match &self.starts {
             Starts::Short(starts) => starts.into(),
@@ -268,13 +272,13 @@ impl<K: Element> Runs<K> {
         }
     }
 
-    /// What is known of them.
+    /// What segments know of the runs.
     pub(crate) fn of_keys(&self) -> OfKeys<'_> {
         OfKeys { len: self.len, number: (!self.is_exact).then(|| self.number.view()) }
     }
 }
 
-/// Reduces the values of each run of equal neighbouring keys, with BLOCK 256: the key of each, and its result.
+/// Reduces the values of each run of equal neighbouring keys, with BLOCK 256. Returns the key of each run, and its result.
 ///
 /// ```
 /// let (keys, sums) = gpu_reduce::reduce_by_key(&[7u8, 7, 3, 3, 7], &[1i32, 2, 3, 4, 5], gpu_reduce::Sum)?;
@@ -284,7 +288,7 @@ impl<K: Element> Runs<K> {
 ///
 /// # Errors
 ///
-/// [`Error::OtherLength`], [`Error::OtherDevice`], and as [`Reduce::reduce`].
+/// [`Error::LengthMismatch`], [`Error::DeviceMismatch`], and as [`Reduce::reduce`].
 pub fn reduce_by_key<'a, K, Q, D, O>(
     keys: &'a Q,
     values: &D,
@@ -297,11 +301,11 @@ where
     O: Op<D::Item, Output: Item>,
 {
     let runs = Runs::of(keys.data())?;
-    let results = values.segments(&runs)?.reduce_by::<O, 256>(op)?;
+    let results = values.segments(&runs)?.run(op, None, 256)?;
     Ok((runs.into_keys(), results))
 }
 
-/// A buffer's elements on the CPU.
+/// The elements of a buffer on the CPU.
 fn elements<T: Item>(buffer: &mut Buffer<T>) -> &mut [T] {
     match buffer.whole_mut() {
         Cpu(elements) => elements,
@@ -309,7 +313,7 @@ fn elements<T: Item>(buffer: &mut Buffer<T>) -> &mut [T] {
     }
 }
 
-/// Where a buffer's elements lie on a GPU.
+/// The address of a buffer's elements on a GPU.
 fn pointer<T: Item>(buffer: &mut Buffer<T>) -> *mut T {
     match buffer.whole_mut() {
         Cpu(_) => unreachable!("they lie on a GPU"),

@@ -1,25 +1,26 @@
-//! Data on several GPUs: each reduces the chunks that lie on it, and the result has the bits that it has where all lie on one.
+//! Data on several GPUs. Each GPU folds the chunks that lie on it; the result has the bits of the same data
+//! on one GPU.
 
-use crate::call::Types;
-use crate::cpu::{self, Source};
-use crate::cuda::{
-    self, FIRST_BYTES, GpuStream, Group, Launched, Shard, ShardsCall, Slots, enqueue_shards, launch_shards,
-    slots_of,
-};
-use crate::data::{self, Data, gpu_of};
+use crate::cpu::Source;
+use crate::cuda::{Gpu, GpuStream, Launched, enqueue_shards, launch_shards};
+use crate::data::{Data, PlaceOf, Shard, gpu_of};
 use crate::pending::Pending;
-use crate::place::Place::{Cpu, Gpu};
-use crate::{Buffer, Device, Error, Item, Op, Plan, Reduce, Stream, View, threads};
+use crate::place::Place::{Cpu, Gpu as OnGpu};
+use crate::request::Types;
+use crate::shares::Shares;
+use crate::{Buffer, Device, Error, Item, Op, Plan, Reduce, Stream, parts, threads};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::width;
-use gpu_reduce_kernels::slot;
 use rayon::prelude::*;
+use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Several GPUs, or the CPU alone.
+///
+/// [`Device::all`] returns all GPUs.
 ///
 /// ```
 /// use gpu_reduce::{Device, Devices, Max, Reduce, Sum};
@@ -33,11 +34,14 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Devices(Vec<Device>);
 
-/// Data in shards, one after the other, each a [`Buffer`] or a [`View`] on one device: they reduce as if they were one array. Shards may have any
-/// lengths, and several may lie on one device. (Of pairs: `(&a, &b)` of data that are cut at the same places, or shards that are pairs.)
+/// Data in shards, which reduce as one array.
 ///
-/// Each GPU folds the chunks that lie on it; where a shard ends within a chunk, the smaller part of that is copied to where the larger one is. See
-/// [`Plan`].
+/// A shard is a [`Buffer`] or a [`View`](crate::View) on one device. Shards may have any lengths, and several
+/// may lie on one device. To reduce pairs, use `(&a, &b)` of data that are cut at the same places, or shards
+/// that are pairs.
+///
+/// Each GPU folds the [chunks](Plan) that lie on it. If a chunk lies on several GPUs, they copy it to the one
+/// with most of it.
 ///
 /// ```
 /// use gpu_reduce::{Device, Reduce, Sharded, Sum};
@@ -50,16 +54,19 @@ pub struct Devices(Vec<Device>);
 #[derive(Clone)]
 pub struct Sharded<S>(Vec<S>);
 
-/// The items of a [`Sharded`]: where each shard's lie. Each shard is asked once, when this is made.
+/// The items of a [`Sharded`], where they lie.
+///
+/// Each shard is asked once where its items lie, when this is made.
 #[derive(Clone)]
 pub struct Shards<V>(Result<Arc<[V]>, Error>);
 
 impl Devices {
-    /// These.
+    /// Returns these devices as one.
     ///
     /// # Errors
     ///
-    /// [`Error::NotDistinct`] where there are none, one is there twice, or the CPU is not alone.
+    /// [`Error::NotDistinct`] if there are no devices, if one is there twice, or if the CPU is not the only
+    /// one.
     pub fn new(devices: impl IntoIterator<Item = Device>) -> Result<Self, Error> {
         let devices: Vec<_> = devices.into_iter().collect();
         let wrong = devices.iter().enumerate().find(|&(index, device)| {
@@ -72,7 +79,7 @@ impl Devices {
         }
     }
 
-    /// All GPUs that the driver has.
+    /// Returns all GPUs of the driver.
     pub(crate) fn all() -> Result<Self, Error> {
         let first = Device::cuda(0)?;
         let others = (1..).map_while(|index| match Device::cuda(index) {
@@ -82,18 +89,19 @@ impl Devices {
         std::iter::once(Ok(first)).chain(others).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Each of them.
+    /// Returns the devices.
     pub fn as_slice(&self) -> &[Device] {
         &self.0
     }
 
-    /// Copies `data` to the devices, as many elements to each, but for the last; all at a time.
+    /// Copies `data` to the devices, all at once: the same number of elements to each but the last.
     ///
     /// # Errors
     ///
     /// [`Error::OutOfMemory`], [`Error::Driver`].
     pub fn upload<T: Item>(&self, data: &[T]) -> Result<Sharded<Buffer<T>>, Error> {
-        /// Elements that shards have some multiple of: a chunk of most plans then ends where they do.
+        /// Long shards have a multiple of this number of elements: in most plans, a chunk then ends where
+        /// they do.
         const MULTIPLE: usize = 1 << 16;
         let len = data.len().div_ceil(self.0.len());
         let len = if len < MULTIPLE { len } else { len.next_multiple_of(MULTIPLE) };
@@ -106,7 +114,7 @@ impl Devices {
         threads::install(|| parts.into_par_iter().map(upload).collect::<Result<_, _>>()).map(Sharded)
     }
 
-    /// A stream on each device, used as one.
+    /// Returns a stream on each device, used as one.
     ///
     /// # Errors
     ///
@@ -123,12 +131,12 @@ impl<S> From<Vec<S>> for Sharded<S> {
 }
 
 impl<S> Sharded<S> {
-    /// The shards.
+    /// Returns the shards.
     pub fn as_slice(&self) -> &[S] {
         &self.0
     }
 
-    /// The shards.
+    /// Returns the shards.
     pub fn into_vec(self) -> Vec<S> {
         self.0
     }
@@ -153,7 +161,7 @@ impl<S: Reduce> fmt::Debug for Sharded<S> {
     }
 }
 
-/// Where the items of `S` lie that are on one device.
+/// The items of one device in a shard of type `S`.
 type ShardOf<'a, S> = <<S as Reduce>::Data<'a> as Data<'a>>::Shard;
 
 impl<S: Reduce> Reduce for Sharded<S> {
@@ -177,7 +185,7 @@ impl<S: Reduce> Reduce for Sharded<S> {
 
 impl<'a, V> Data<'a> for Shards<V>
 where
-    V: data::Shard<'a> + Data<'a, Shard = V>,
+    V: Shard<'a> + Data<'a, Shard = V>,
 {
     type Item = V::Item;
     type Slices = V::Slices;
@@ -189,13 +197,13 @@ where
         self.0.as_ref().map(|shards| shards.to_vec()).map_err(Error::clone)
     }
 
-    /// None where there is an error, which whoever asks for more gets.
+    /// 0 after an error, which the other methods return.
     fn len(&self) -> usize {
         self.0.iter().flat_map(|shards| shards.iter()).map(Data::len).fold(0, usize::saturating_add)
     }
 
-    /// Where they are, if that is one place.
-    fn place(&self) -> Result<data::Located<'a, Self>, Error> {
+    /// Fails if the items lie in several places.
+    fn place(&self) -> Result<PlaceOf<'a, Self>, Error> {
         let shards = self.0.as_ref().map_err(Error::clone)?;
         let mut some = shards.iter().filter(|shard| !shard.is_empty());
         match (some.next(), some.next()) {
@@ -209,30 +217,67 @@ where
     }
 }
 
-/// The devices of shards, in words.
+/// Returns the names of the shards' devices.
 fn names<'a, D: Data<'a>>(shards: &[D]) -> String {
     let name = |shard: &D| match shard.place() {
-        Ok(place) => Device(gpu_of(&place).map_or(Cpu(()), Gpu)).to_string(),
+        Ok(place) => Device(gpu_of(&place).map_or(Cpu(()), OnGpu)).to_string(),
         Err(error) => error.to_string(),
     };
     shards.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// Items on several GPUs, of each of which there are some.
+/// Bytes from one array's first item on the host to the next one's: items have an alignment of up to 64.
+pub const FIRST_BYTES: usize = 64;
+
+/// The items of an array that lie on one GPU.
+pub struct GpuShard {
+    pub gpu: &'static Gpu,
+    pub len: u64,
+    /// The address of each array's items (a pair has two arrays), and the size of an element.
+    pub arrays: Vec<(u64, usize)>,
+}
+
+/// A reduction of items on several GPUs, or of some chunks of them.
+pub struct ShardsCall<'a> {
+    pub of: &'static Types,
+    /// The shards, none of which is empty.
+    pub shards: &'a [GpuShard],
+    /// Where the shards lie in the whole array. The first begins where a chunk does.
+    pub shares: &'a Shares,
+    /// The address and the size of the first item of the whole array, in each array of a pair.
+    pub first: &'a [(u64, usize)],
+    /// The GPU of the first item, if it lies on one.
+    pub first_gpu: Option<&'static Gpu>,
+    /// The plan of the whole array.
+    pub plan: Plan,
+    pub block: u32,
+    pub op: *const c_void,
+}
+
+/// Chunks in the order of their slots.
+pub type SlotOrder = Vec<Range<u32>>;
+
+/// The words of slots that hold the partial results of some chunks.
+pub struct SlotsOfChunks<'a> {
+    pub chunks: &'a SlotOrder,
+    pub words: &'a [u64],
+}
+
+/// Items on GPUs, in shards that are not empty.
 pub(crate) struct Located<'a, D> {
-    shards: Vec<Shard>,
-    len: u64,
+    shards: Vec<GpuShard>,
+    shares: Shares,
     lifetime: PhantomData<&'a ()>,
     data: PhantomData<fn() -> D>,
 }
 
 impl<'a, D: Data<'a>> Located<'a, D> {
-    /// Where data lie, if that is in several places.
+    /// Returns where the data lie if they lie in several places.
     pub fn of(data: &D) -> Result<Option<Self>, Error> {
         Ok(Self::of_some(data)?.filter(|located| located.shards.len() > 1))
     }
 
-    /// Where data lie, if there are some, and not on the CPU alone.
+    /// Returns where the data lie if there are items, and not on the CPU.
     pub fn of_some(data: &D) -> Result<Option<Self>, Error> {
         let parts: Vec<_> = data.shards()?.into_iter().filter(|shard| !shard.is_empty()).collect();
         if parts.is_empty() || parts.len() == 1 && matches!(parts[0].place()?, Cpu(_)) {
@@ -241,40 +286,41 @@ impl<'a, D: Data<'a>> Located<'a, D> {
         let mut shards = Vec::with_capacity(parts.len());
         for part in &parts {
             let (gpu, pointers) = match part.place()? {
-                Gpu(place) => place,
+                OnGpu(place) => place,
                 Cpu(_) => return Err(Error::SeveralDevices { devices: names(&parts) }),
             };
             let mut arrays = Vec::new();
             pointers.arrays(&mut |address, bytes| arrays.push((address, bytes)));
-            shards.push(Shard { gpu, len: part.len() as u64, arrays });
+            shards.push(GpuShard { gpu, len: part.len() as u64, arrays });
         }
-        Ok(Some(Self { shards, len: data.len() as u64, lifetime: PhantomData, data: PhantomData }))
+        Ok(Some(Self::new(shards)))
     }
 
-    /// Those in a range.
+    fn new(shards: Vec<GpuShard>) -> Self {
+        let shares = Shares::new(0, shards.iter().map(|shard| shard.len));
+        Self { shards, shares, lifetime: PhantomData, data: PhantomData }
+    }
+
+    /// Returns the items of a range.
     pub fn part(&self, range: Range<u64>) -> Self {
-        let parts = cuda::parts(&self.shards, &range).into_iter().map(|(shard, part)| {
-            let Shard { gpu, arrays, .. } = &self.shards[shard];
-            let arrays = arrays.iter().map(|&(start, bytes)| (start + part.start * bytes as u64, bytes));
-            Shard { gpu, len: part.end - part.start, arrays: arrays.collect() }
+        let parts = self.shares.parts(range).map(|(shard, part)| {
+            let skipped = part.start - self.shares.range(shard).start;
+            let GpuShard { gpu, arrays, .. } = &self.shards[shard];
+            let arrays = arrays.iter().map(|&(start, bytes)| (start + skipped * bytes as u64, bytes));
+            GpuShard { gpu, len: part.end - part.start, arrays: arrays.collect() }
         });
-        Self {
-            shards: parts.collect(),
-            len: range.end - range.start,
-            lifetime: PhantomData,
-            data: PhantomData,
-        }
+        Self::new(parts.collect())
     }
 
-    /// What lies on each GPU, one after the other.
-    pub fn shards(&self) -> &[Shard] {
+    /// Returns the items of each shard.
+    pub fn shards(&self) -> &[GpuShard] {
         &self.shards
     }
 
-    /// A stream of ours on each GPU.
+    /// Returns a stream of ours on each GPU.
     pub fn streams(&self) -> Result<Vec<GpuStream>, Error> {
         let mut streams = Vec::<GpuStream>::new();
-        for Shard { gpu, .. } in &self.shards {
+        for GpuShard { gpu, .. } in &self.shards {
             if streams.iter().all(|stream| stream.gpu() != *gpu) {
                 streams.push(GpuStream::new(gpu)?);
             }
@@ -282,24 +328,24 @@ impl<'a, D: Data<'a>> Located<'a, D> {
         Ok(streams)
     }
 
-    /// The GPU of the first items.
-    pub fn first_gpu(&self) -> &'static cuda::Gpu {
+    /// Returns the GPU of the first items.
+    pub fn first_gpu(&self) -> &'static Gpu {
         self.shards[0].gpu
     }
 
     fn call<O: Op<D::Item>>(&self, op: &O, block: u32) -> ShardsCall<'_> {
-        let plan = Plan::new(self.len, const { width::<O, D::Item>(D::Pointers::BYTES) }, block);
+        let Self { shards, shares, .. } = self;
+        let plan = Plan::new(shares.len(), const { width::<O, D::Item>(D::Pointers::BYTES) }, block);
         let of = Types::of::<O, D::Pointers>();
-        let (first, first_gpu) = (&self.shards[0].arrays[..], Some(self.first_gpu()));
-        let op = (&raw const *op).cast();
-        ShardsCall { of, shards: &self.shards, start: 0, first, first_gpu, plan, block, op }
+        let (first, first_gpu) = (&shards[0].arrays[..], Some(self.first_gpu()));
+        ShardsCall { of, shards, shares, first, first_gpu, plan, block, op: (&raw const *op).cast() }
     }
 
     /// Reduces, as [`Reduce::reduce`].
     pub fn reduce<O: Op<D::Item>>(&self, op: &O, block: u32) -> Result<O::Output, Error> {
         let call = self.call(op, block);
         let mut output = None;
-        // SAFETY: the items are borrowed, and the types are these.
+        // SAFETY: the items are borrowed, and the types are the call's.
         unsafe {
             self.first_gpu().reduce_shards(&call, &mut |slots, first| {
                 output = Some(finish::<O, D>(op, &call.plan, slots, first));
@@ -308,78 +354,80 @@ impl<'a, D: Data<'a>> Located<'a, D> {
         output.unwrap_or_else(|| Err(Error::empty(op)))
     }
 
-    /// As [`Reduce::launch`].
+    /// As [`Reduce::reduce_async`].
     pub fn launch<O: Op<D::Item>>(
         &self,
         op: O,
         block: u32,
         streams: &[GpuStream],
     ) -> Result<Pending<'a, O::Output>, Error> {
-        let (launched, taking) = self.start(&op, block, streams)?;
-        Ok(Pending::new(launched, move |launched| taking.finish::<O, D>(&op, &mut launched.words_of_parts())))
+        let (launched, slots) = self.start(&op, block, streams)?;
+        Ok(Pending::new(launched, move |launched| slots.finish::<O, D>(&op, &mut launched.words_of_parts())))
     }
 
-    /// Launches, and says how what comes of it is taken.
+    /// Launches, and returns where the partial results will be.
     pub fn start<O: Op<D::Item>>(
         &self,
         op: &O,
         block: u32,
         streams: &[GpuStream],
-    ) -> Result<(Launched, Taking), Error> {
+    ) -> Result<(Launched, SlotLayout), Error> {
         let call = self.call(op, block);
         let plan = call.plan;
-        // SAFETY: the items are borrowed as long as what is launched, or nobody asks what comes of it; the types are these.
-        let (launched, groups) = unsafe { launch_shards(streams, &call)? };
-        Ok((launched, Taking { plan, groups: groups.iter().map(Group::chunks_of_jobs).collect() }))
+        // SAFETY: the items are borrowed until the work is done, or nobody asks for its result; the types are
+        // the call's.
+        let (launched, chunks) = unsafe { launch_shards(streams, &call)? };
+        Ok((launched, SlotLayout { plan, chunks }))
     }
 
-    /// As [`Reduce::enqueue`].
+    /// As [`Reduce::reduce_into`].
     ///
     /// # Safety
     ///
-    /// As there; the result has a place on the GPU.
+    /// As for [`Reduce::enqueue`]; `place` is a place for the result on the GPU `on`.
     pub unsafe fn enqueue<O: Op<D::Item, Output: Item>>(
         &self,
         op: &O,
         block: u32,
         streams: &[GpuStream],
-        on: &'static cuda::Gpu,
+        on: &'static Gpu,
         place: *mut O::Output,
     ) -> Result<(), Error> {
-        // SAFETY: as the caller vouches; the types are these.
+        // SAFETY: as the caller vouches; the types are the call's.
         unsafe { enqueue_shards(streams, &self.call(op, block), on, place.cast()) }
     }
 }
 
-/// How what was launched on several GPUs is taken.
-pub(crate) struct Taking {
+/// Which chunks have their slots in the words of which part of launched work.
+pub(crate) struct SlotLayout {
     plan: Plan,
-    /// Chunks before those of each job, and how many these are, of each group.
-    groups: Vec<Vec<(u32, usize)>>,
+    /// The chunks of each part.
+    chunks: Vec<SlotOrder>,
 }
 
-impl Taking {
-    /// The result, from what each part of the work has left, of which it takes its own.
+impl SlotLayout {
+    /// Returns the result. Takes the words of its parts of the work from `parts`, and no others.
     pub fn finish<'w, 'a, O: Op<D::Item>, D: Data<'a>>(
         &self,
         op: &O,
         parts: &mut impl Iterator<Item = &'w [u64]>,
     ) -> Result<O::Output, Error> {
-        let words = const { slot::words::<O::Accumulator>() };
-        let mut slots = Vec::new();
-        for jobs in &self.groups {
-            slots.extend(slots_of(jobs, parts.next().unwrap_or_default(), words));
-        }
+        let slots = self.chunks.iter().map(|chunks| {
+            let words = parts.next().unwrap_or_default();
+            SlotsOfChunks { chunks, words }
+        });
+        let slots: Vec<_> = slots.collect();
         let first = if const { size_of::<O>() > 0 } { parts.next().unwrap_or_default() } else { &[] };
         finish::<O, D>(op, &self.plan, &slots, first)
     }
 }
 
-/// The result, of what chunks came to, and of the first item where the operator looks at it.
+/// Returns the result from the slots of all chunks, and from the words of the first item if the operator has
+/// fields.
 fn finish<'a, O: Op<D::Item>, D: Data<'a>>(
     op: &O,
     plan: &Plan,
-    slots: &[Slots],
+    slots: &[SlotsOfChunks],
     first: &[u64],
 ) -> Result<O::Output, Error> {
     let mut begun = *op;
@@ -393,64 +441,6 @@ fn finish<'a, O: Op<D::Item>, D: Data<'a>>(
         // SAFETY: the bytes of an item's elements were copied there, each to a place of its alignment.
         begun = op.begin(unsafe { input.read() });
     }
-    let partials = of_slots::<O, D::Item>(op, slots, 0..plan.chunks)?;
-    let all = begun.end(cpu::of_partials::<O, D::Slices>(&begun, &partials), plan.len);
-    op.finish(all, plan.len).ok_or_else(|| Error::empty(op))
-}
-
-/// The partial results of some chunks, from their slots.
-fn of_slots<O: Op<I>, I: Copy + 'static>(
-    op: &O,
-    slots: &[Slots],
-    chunks: Range<u32>,
-) -> Result<Vec<O::Accumulator>, Error> {
-    let words = const { slot::words::<O::Accumulator>() };
-    let mut partials = vec![op.identity(); chunks.len()];
-    for &Slots { before, words: of_job } in slots {
-        let places = &mut partials[(before - chunks.start) as usize..];
-        for (place, slot) in places.iter_mut().zip(of_job.chunks(words)) {
-            *place = O::of_slot(|index| slot[index]).ok_or_else(|| Error::Launch {
-                kernel: O::NAME.to_owned(),
-                device: "one of several devices".to_owned(),
-                reason: "it has left no result".to_owned(),
-            })?;
-        }
-    }
-    Ok(partials)
-}
-
-/// The partial results of some chunks of a whole that begins with `first`, from their elements on a GPU; none where that has no kernel for it.
-pub(crate) fn partials_on_gpu<O: Op<T>, T: Item>(
-    op: &O,
-    elements: View<T>,
-    plan: &Plan,
-    chunks: Range<u32>,
-    first: &T,
-) -> Result<Option<Vec<O::Accumulator>>, Error> {
-    let Gpu((gpu, pointer)) = elements.place()? else { return Ok(None) };
-    let of = Types::of::<O, *const T>();
-    let block = (plan.row / of.width as u64) as u32;
-    if !gpu.has_kernel(of, block)? {
-        return Ok(None);
-    }
-    let shards =
-        [Shard { gpu, len: elements.len() as u64, arrays: vec![(pointer.addr() as u64, size_of::<T>())] }];
-    let call = ShardsCall {
-        of,
-        shards: &shards,
-        start: plan.elements(chunks.clone()).start,
-        first: &[((&raw const *first).addr() as u64, size_of::<T>())],
-        first_gpu: None,
-        plan: *plan,
-        block,
-        op: (&raw const *op).cast(),
-    };
-    let mut partials = None;
-    // SAFETY: the elements are borrowed, and the types are these.
-    unsafe {
-        gpu.reduce_shards(&call, &mut |slots, _| {
-            partials = Some(of_slots::<O, T>(op, slots, chunks.clone()));
-        })?;
-    }
-    partials.transpose()
+    let partials = parts::from_slots::<O, D::Item>(op, slots, 0..plan.chunks)?;
+    parts::finish::<O, D::Slices>(&begun, &partials, plan.len).ok_or_else(|| Error::empty(op))
 }

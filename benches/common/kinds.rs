@@ -1,10 +1,13 @@
-//! Kinds of floats, by their magnitudes: `uniform` in ±1, `normal` deviates, `spread` over magnitudes of 2^±60, and `all`: any bits of a finite float.
-#![allow(dead_code, reason = "not of all benches")]
+//! Kinds of random floats.
+//!
+//! `uniform` in ±1, `normal` deviates, `spread` over magnitudes of 2^±60, and `all`: any bits of a finite
+//! float.
+#![allow(dead_code, reason = "not all benches use all of it")]
 
-/// A kind of input, and what makes an element of a hash.
+/// A kind's name, and the function that makes an element from a hash.
 pub type Kind = (&'static str, fn(u64) -> f64);
 
-/// All of them.
+/// All kinds.
 pub fn kinds() -> [Kind; 4] {
     let uniform = |hash: u64| (hash >> 11) as f64 * 2f64.powi(-52) - 1.0;
     [
@@ -22,7 +25,7 @@ pub fn kinds() -> [Kind; 4] {
     ]
 }
 
-/// The nearest `f32`; of any bits, any.
+/// The nearest `f32`; for the kind `all`, an `f32` of random bits.
 pub fn single(kind: &str, x: f64) -> f32 {
     match kind {
         "all" => {
@@ -33,7 +36,7 @@ pub fn single(kind: &str, x: f64) -> f32 {
     }
 }
 
-/// A hash of an index, as SplitMix64 has it.
+/// A hash of an index, as in SplitMix64.
 pub fn hash(index: u64) -> u64 {
     let mut h = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     h = (h ^ (h >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! What the benches that time by the host's clock share.
+//! Shared code of the benches that use the host's clock.
 
 pub mod kinds;
 
@@ -7,20 +7,20 @@ use std::hint::black_box;
 use std::time::Instant;
 
 /// `n` values between −0.5 and 0.5.
-#[allow(dead_code, reason = "not of all benches")]
+#[allow(dead_code, reason = "not all benches use it")]
 pub fn samples(n: usize) -> Vec<f32> {
     (0..n).map(|i| (i % 1000) as f32 * 1e-3 - 0.5).collect()
 }
 
-/// What a call returns, and its time in microseconds.
+/// Returns the result of a call and its time in microseconds.
 pub fn timed<R>(call: impl FnOnce() -> Result<R, Error>) -> Result<(R, f64), Error> {
     let start = Instant::now();
     let result = call()?;
     Ok((result, start.elapsed().as_secs_f64() * 1e6))
 }
 
-/// The median time of a call in microseconds, of `times` times that `calls` of them ran one after another, after a tenth
-/// as many to warm up.
+/// Returns the median time of a call in microseconds, over `times` runs of `calls` calls each, after a tenth
+/// as many runs to warm up.
 pub fn median_us<R>(
     times: usize,
     calls: usize,

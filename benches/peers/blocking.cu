@@ -1,15 +1,16 @@
-// Times CUB's sum as a blocking call: f32 on the device, result on the host, by the host's clock; a JSON line a case, as
-// `cargo bench --bench latency` prints its `blocking_sum`.
+// Times CUB's sum as a blocking call, with f32 on the device and the result on the host, by the host's clock.
+// Prints a JSON line per case, like the `blocking_sum` of `cargo bench --bench latency`.
 //
-// Build, with the CUDA toolkit or PyPI's nvidia-cuda-nvcc and nvidia-cuda-runtime, and CUB from NVIDIA's CCCL (CUB 3.5 is
-// PyPI's nvidia-cuda-cccl 13.3.5.0.6; the toolkit's own is older):
+// Build with the CUDA toolkit or PyPI's nvidia-cuda-nvcc and nvidia-cuda-runtime, and CUB from NVIDIA's CCCL
+// (CUB 3.5 is PyPI's nvidia-cuda-cccl 13.3.5.0.6; the toolkit's own is older):
 //     nvcc -O3 -std=c++17 -arch=sm_90 -I CCCL/include/cccl -o blocking blocking.cu
 // Run: ./blocking
 //
 // cub-X.Y          DeviceReduce::Sum into mapped pinned memory, then cudaStreamSynchronize
-// cub-X.Y-memcpy   DeviceReduce::Sum into device memory, cudaMemcpyAsync to pinned memory, then cudaStreamSynchronize
+// cub-X.Y-memcpy   DeviceReduce::Sum into device memory, cudaMemcpyAsync to pinned memory,
+//                  then cudaStreamSynchronize
 //
-// Medians of 1,000 calls after 100 to warm up, of 100 after 10 for the longest input.
+// Times are medians of 1,000 calls after 100 to warm up, or of 100 after 10 for the longest input.
 #include <cub/cub.cuh>
 #include <algorithm>
 #include <chrono>
@@ -68,7 +69,8 @@ int main() {
             CHECK(cudaMemcpyAsync(sum, device_sum, sizeof(float), cudaMemcpyDeviceToHost, stream));
             CHECK(cudaStreamSynchronize(stream));
         });
-        // The host's time of a call, of a hundred in a row that are waited for outside it.
+        // The host's time of a call, in a row of a hundred calls that is waited for outside the measured
+        // time.
         std::vector<double> us;
         for (int row = 0; row < 110 && (n == 1 << 10 || n == 1 << 20); row++) {
             auto start = std::chrono::steady_clock::now();

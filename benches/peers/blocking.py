@@ -1,9 +1,10 @@
-"""Times PyTorch's and CuPy's sum as a blocking call: f32 on the device, result on the host, by the host's clock.
+"""Times PyTorch's and CuPy's sum as a blocking call, with f32 on the device and the result on the host.
 
-Nothing to build; what cannot be imported is skipped. Run: python3 blocking.py
+Run: python3 blocking.py
+Libraries that cannot be imported are skipped.
 
-Prints a JSON line a case, as `cargo bench --bench latency` prints its `blocking_sum`: medians of 1,000 calls after 100 to
-warm up, of 100 after 10 for the longest input.
+Prints a JSON line per case, like the `blocking_sum` of `cargo bench --bench latency`. Times are by the host's
+clock: medians of 1,000 calls after 100 to warm up, or of 100 after 10 for the longest input.
 """
 import json
 import sys

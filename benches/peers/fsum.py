@@ -1,6 +1,8 @@
-"""Times Python's exact sum, math.fsum, of `array`s of f64 in host memory, a JSON line a case, beside `cargo bench --bench exact`.
+"""Times Python's exact sum, math.fsum, of `array`s of f64 in host memory, for `cargo bench --bench exact`.
 
-Run: python3 fsum.py. Uniform and normal deviates, and magnitudes of 2^+-60; medians of 5.
+Run: python3 fsum.py
+Prints a JSON line per case: uniform and normal deviates, and magnitudes of 2^+-60. Times are medians of 5
+calls.
 """
 import array
 import json

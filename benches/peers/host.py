@@ -1,10 +1,13 @@
-"""Times PyTorch's and NumPy's reductions of data in host memory: PyTorch's with all threads and with one, NumPy's with one. Sums of
-f32 at four lengths; what the library has operators for, of f32 and f64, at 10^5 and 10^7.
+"""Times PyTorch's and NumPy's reductions of data in host memory.
 
-Nothing to build; what cannot be imported is skipped. Run: python3 host.py
+PyTorch runs with all threads and with one, NumPy with one. The cases are sums of f32 at four lengths, and all
+of the library's operators that PyTorch or NumPy has, of f32 and f64, at 10^5 and 10^7 elements.
 
-Prints a JSON line a case, as `cargo bench --bench host` does: medians of 15 after 2 to warm up; of short inputs, so many
-calls each time that they read as much as 2^20 elements.
+Run: python3 host.py
+Libraries that cannot be imported are skipped.
+
+Prints a JSON line per case, like `cargo bench --bench host`. Times are medians of 15 runs after 2 to warm up.
+A run of a short input has as many calls as read 2^20 elements.
 """
 import json
 import sys

@@ -1,5 +1,8 @@
-"""Sums over two GPUs by PyTorch and NCCL, a JSON line a case, for `cargo bench --bench several`: a process a GPU sums what it has, all add up, and each reads
-the sum. The median of 1,000 after 100 to warm up, of 20 for the long one.
+"""Times sums over all GPUs by PyTorch and NCCL, for `cargo bench --bench several`.
+
+Each GPU has a process, which sums its elements; an all-reduce adds the sums, and each process reads the total.
+Prints a JSON line per case: the median of 1,000 runs after 100 to warm up, or of 20 after 2 for the longest
+input.
 
     python3 benches/peers/nccl.py
 """

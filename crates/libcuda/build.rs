@@ -1,5 +1,6 @@
-//! Puts `link/lib64/libcuda.a`, an empty archive, on the link path, so that the `-lcuda` which cust asks for
-//! resolves where there is no CUDA; the functions themselves are in this crate.
+//! Puts `link/lib64/libcuda.a`, an empty archive, on the link path.
+//!
+//! So cust's `-lcuda` resolves on machines without CUDA. The functions themselves are in this crate.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,5 +1,6 @@
-//! Compiles the kernels. A package would just unwrap; where this one finds no device toolchain, it builds without kernels, so that
-//! the workspace's tests run on any machine, and those that launch kernels say why they do not.
+//! Compiles the kernels. Without a device toolchain it builds without kernels, so that the workspace's tests
+//! run on any machine; tests that launch kernels then say why they are skipped. Other packages would just
+//! unwrap.
 
 use cuda_builder::{CudaBuilder, CudaBuilderError::NoToolchain};
 use std::{env, fs, path::Path};

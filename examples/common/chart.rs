@@ -1,5 +1,5 @@
-//! Charts as SVG. Nothing fills the background, and lines and letters are of a middle grey, so that they are read on a light
-//! and on a dark page.
+//! Charts as SVG. The background is transparent, and text and lines are grey, readable on light and dark
+//! pages.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use plotters::prelude::*;
 
 use super::table::length;
 
-/// Letters and axes.
+/// The colour of text and axes.
 pub const INK: RGBColor = RGBColor(128, 128, 128);
 
-/// What is drawn: each at least three times as bright as black, and white as it.
+/// The colours of bars and lines. Their contrast with black and with white is at least 3 to 1.
 pub const COLOURS: [RGBColor; 7] = [
     RGBColor(66, 133, 204),
     RGBColor(217, 119, 38),
@@ -26,10 +26,10 @@ pub const COLOURS: [RGBColor; 7] = [
 
 const WIDTH: u32 = 840;
 
-/// Where a chart is drawn.
+/// The area of a chart.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Why there is no chart.
+/// A reason why a chart cannot be drawn.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot draw: {0}")]
 pub struct Draw(String);
@@ -38,7 +38,7 @@ pub fn failed(error: impl Display) -> Draw {
     Draw(error.to_string())
 }
 
-/// The image that `draw` draws.
+/// Returns the image that `draw` draws.
 pub fn svg(height: u32, draw: impl FnOnce(&Area) -> Result<(), Draw>) -> Result<String, Draw> {
     let mut svg = String::new();
     {
@@ -54,20 +54,20 @@ pub fn text() -> TextStyle<'static> {
     ("sans-serif", 17).into_font().color(&INK)
 }
 
-/// Lines over lengths, whose axis is logarithmic.
+/// Lines over lengths, with a logarithmic axis of lengths.
 pub struct Lines<'a, Y> {
     pub title: &'a str,
     pub lengths: Range<f64>,
     /// The axis of the values.
     pub values: Y,
-    /// A value as it stands beside the axis.
+    /// Formats a value for the axis.
     pub label: fn(f64) -> String,
     pub series: &'a [Series],
-    /// Where the lines' names stand, if they do.
+    /// The position of the legend, if there is one.
     pub legend: Option<SeriesLabelPosition>,
 }
 
-/// A line: for each length a value.
+/// A line: a value for each length.
 pub struct Series {
     pub name: String,
     pub colour: RGBColor,
@@ -112,7 +112,7 @@ impl<Y: Ranged<ValueType = f64> + ValueFormatter<f64>> Lines<'_, Y> {
     }
 }
 
-/// From the least to the greatest length, and value, of the lines' points; from infinity where there are none.
+/// The ranges of the points' lengths and values; each starts at infinity if there are no points.
 pub fn ranges(series: &[Series]) -> [Range<f64>; 2] {
     let range = |of: fn(&(f64, f64)) -> f64| {
         let numbers = || series.iter().flat_map(|series| &series.points).map(of);
@@ -121,7 +121,7 @@ pub fn ranges(series: &[Series]) -> [Range<f64>; 2] {
     [range(|point| point.0), range(|point| point.1)]
 }
 
-/// A logarithmic axis that has these values, between two powers of ten.
+/// A logarithmic axis between the powers of ten that enclose the values.
 pub fn decades(values: Range<f64>) -> LogCoord<f64> {
     let power = |value: f64, up: f64| 10f64.powf((value.log10() + up).floor());
     (power(values.start, 0.0)..power(values.end, 1.0)).log_scale().into()

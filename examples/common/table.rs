@@ -1,22 +1,22 @@
-//! Tables in Markdown, as the documents show them.
+//! Tables in Markdown.
 
-/// A length, as a power of two where it is one above 1.
+/// A length, written as a power of two if it is one greater than 1.
 pub fn length(n: usize) -> String {
     if n > 1 && n.is_power_of_two() { format!("2^{}", n.ilog2()) } else { n.to_string() }
 }
 
-/// A number with two digits after the point, and none that are zeros.
+/// A number with at most two decimals, without trailing zeros.
 pub fn short(number: f64) -> String {
     let text = format!("{number:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A number with as many digits as can be told apart in a chart.
+/// A number with the digits that matter in a chart.
 pub fn rounded(number: f64) -> String {
     if number < 100.0 { short(number) } else { format!("{number:.0}") }
 }
 
-/// A table whose first row is its header; the first column is text, the others are numbers.
+/// A table; the first line is the header, the first column is text and the others are numbers.
 pub fn markdown(lines: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = lines.iter().filter_map(|line| line.get(column));

@@ -1,4 +1,4 @@
-//! Charts of what was timed.
+//! Charts of the times.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -9,10 +9,10 @@ use super::rung::is_rung;
 use crate::common::chart::{COLOURS, Draw, INK, Lines, Series, decades, failed, ranges, svg, text};
 use crate::common::table::{rounded, short};
 
-/// The charts of what was timed, by the names of their files: of one length the bandwidth and the time of each variant as
-/// bars, of several the time over the length.
+/// Charts with their file names: for one length, the bandwidth and time of each variant as bars; for several,
+/// the time over the length.
 pub fn charts(records: &[Record]) -> Result<Vec<(&'static str, String)>, Error> {
-    // What a file holds may be anything.
+    // A file may contain any number.
     let drawn = |number: Option<f64>| number.is_some_and(|number| number.is_normal() && number > 0.0);
     let timed: Vec<&Record> =
         records.iter().filter(|record| record.n > 0 && drawn(record.us) && drawn(record.gbps)).collect();
@@ -32,7 +32,7 @@ pub fn charts(records: &[Record]) -> Result<Vec<(&'static str, String)>, Error> 
     ])
 }
 
-/// A bar a row, with its value, and a line at the ceiling.
+/// One bar per row, with its value, and a line at the ceiling.
 fn bars(title: &str, rows: &[(&str, f64)], ceiling: Option<f64>) -> Result<String, Draw> {
     svg(26 * rows.len() as u32 + 80, |area| {
         let most = rows.iter().map(|row| row.1).chain(ceiling).fold(0.0, f64::max);
@@ -72,7 +72,7 @@ fn bars(title: &str, rows: &[(&str, f64)], ceiling: Option<f64>) -> Result<Strin
         if let Some(ceiling) = ceiling {
             let line = PathElement::new([(ceiling, 0.0), (ceiling, count)], COLOURS[3].stroke_width(2));
             chart.draw_series([line]).map_err(failed)?;
-            // On the first row, whose bar is short.
+            // In the first row, whose bar is short.
             let left = left.color(&COLOURS[3]);
             let peak = format!("the peak of the memory, {}", rounded(ceiling));
             chart.draw_series([label(ceiling, count - 0.5, -6, peak, left)]).map_err(failed)?;
@@ -81,7 +81,7 @@ fn bars(title: &str, rows: &[(&str, f64)], ceiling: Option<f64>) -> Result<Strin
     })
 }
 
-/// A line a variant, both axes logarithmic.
+/// One line per variant, with logarithmic axes.
 fn lines(title: &str, records: &[&Record]) -> Result<String, Draw> {
     let variants = records.iter().take_while(|record| record.n == records[0].n);
     let series = variants.zip(COLOURS.into_iter().cycle()).map(|(Record { variant, .. }, colour)| {
@@ -95,7 +95,7 @@ fn lines(title: &str, records: &[&Record]) -> Result<String, Draw> {
     svg(560, |area| Lines { title, lengths, values, label: time, series: &series, legend }.draw(area))
 }
 
-/// A time of so many microseconds, in the unit that suits it.
+/// A time in a suitable unit.
 fn time(us: f64) -> String {
     match us {
         1e6.. => format!("{} s", short(us / 1e6)),

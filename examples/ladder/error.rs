@@ -1,11 +1,11 @@
-//! Everything that can go wrong, as the program prints it.
+//! The errors of the example, with their messages.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::common::chart::Draw;
 
-/// Why there is no result.
+/// A reason why the example has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -21,12 +21,12 @@ pub enum Error {
     Write { path: PathBuf, source: io::Error },
     #[error("cannot read `{}`: {source}", path.display())]
     Read { path: PathBuf, source: csv::Error },
-    #[error("cannot make a file of the results: {0}")]
+    #[error("cannot encode the results: {0}")]
     Csv(#[from] csv::Error),
-    #[error("cannot make a file of the results: {0}")]
+    #[error("cannot encode the results: {0}")]
     Json(#[from] serde_json::Error),
 
-    #[error("nothing to draw: there are no times, which a GPU takes, and the emulator does not")]
+    #[error("nothing to draw: there are no times; the emulator has none, so run it on a GPU")]
     NoTimes,
     #[error(transparent)]
     Draw(#[from] Draw),

@@ -1,8 +1,8 @@
-//! Lengths as options: `1000`, `2^26`, `1024*65535`; and ranges of them, as `2^1..2^30`.
+//! Parses lengths, such as `1000`, `2^26` or `1024*65535`, and ranges of them, such as `2^1..2^30`.
 
 use std::str::FromStr;
 
-/// More than fits in the memory of most GPUs, and little enough that no kernel's grid overflows.
+/// More than fits in the memory of most GPUs, but few enough that no kernel's grid overflows.
 const MOST: u64 = 1 << 32;
 
 /// A number of elements, at least one.
@@ -27,7 +27,7 @@ impl FromStr for Length {
     }
 }
 
-/// The powers of two from one to another.
+/// All powers of two in a range.
 #[derive(Clone)]
 pub struct Sweep(pub Vec<usize>);
 

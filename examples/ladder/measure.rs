@@ -1,4 +1,4 @@
-//! Runs variants over data of one type, checks each result against the CPU backend, and times or counts it.
+//! Runs variants on data of one type, checks each result against the CPU backend, and times or counts it.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use super::record::Record;
 use super::rung::{Rung, rungs};
 use super::sample::{Sample, samples};
 
-/// A batch of repeats takes this long, and what takes ten times as long is timed once.
+/// The duration of a batch of repeats. What takes over ten times as long is timed once.
 const BATCH: Duration = Duration::from_millis(10);
 
-/// Batches, of which the median counts.
+/// The number of batches; their median counts.
 const BATCHES: usize = 5;
 
 /// The type of the elements.
@@ -29,28 +29,28 @@ pub enum Dtype {
     f64,
 }
 
-/// What to measure: each variant over each length.
+/// The measurements to make: each variant at each length.
 pub struct Job {
     pub device: Device,
     pub dtype: Dtype,
     pub threads: u32,
     pub lengths: Vec<usize>,
     pub variants: Vec<String>,
-    /// Whether to time the CPU beside them, with all threads and with one.
+    /// Whether to time the CPU too, with all threads and with one.
     pub cpu: bool,
 }
 
 impl Job {
-    /// Whether the device is the emulator, which counts and has no times.
+    /// Whether the device is the emulator, which counts but has no times.
     pub fn is_emulated(&self) -> bool {
         self.device.to_string().contains("emulator")
     }
 
-    /// The records of the lengths, one after another, each with the variants in their order.
+    /// Returns the records, ordered by length and then by variant.
     pub fn run(&self) -> Result<Vec<Record>, Error> {
         if self.is_emulated() {
-            // Blocks in turn: the last block of the production kernel looks for the others' results, and would be counted at
-            // that as long as they take.
+            // Runs blocks one after the other. In parallel, the last block of the production kernel would
+            // wait for the others, and its polling would be counted.
             emulator::set_settings(Settings { threads: 1, ..emulator::settings() });
         }
         macro_rules! each {
@@ -64,7 +64,7 @@ impl Job {
             ($($block:literal)*) => {
                 match self.threads {
                     $($block => self.run_block::<T, $block>(),)*
-                    threads => unreachable!("the option --threads lets no {threads} through"),
+                    threads => unreachable!("--threads accepts no {threads}"),
                 }
             };
         }
@@ -105,7 +105,7 @@ impl Job {
     }
 }
 
-/// A result on the emulator, and the counters of getting it.
+/// Reduces on the emulator; returns the result and the counters.
 fn count<T: Sample, const BLOCK: u32>(rung: &Rung<T>, view: View<T>) -> Result<(T::Wide, Record), Error> {
     emulator::take_counters();
     let result = (rung.reduce)(view)?;
@@ -113,14 +113,14 @@ fn count<T: Sample, const BLOCK: u32>(rung: &Rung<T>, view: View<T>) -> Result<(
     Ok((result, record.counted(&emulator::take_counters())))
 }
 
-/// A result on a GPU, and the time of its launches.
+/// Reduces on a GPU; returns the result and the time of the launches.
 fn time<T: Sample, const BLOCK: u32>(rung: &Rung<T>, view: View<T>) -> Result<(T::Wide, Record), Error> {
     let (result, time) = median(|repeats| (rung.time)(view, repeats))?;
     let record = Record::new::<T>(rung.name, view.len(), BLOCK, &view.device());
     Ok((result, record.timed::<T>(time, view.device().peak_bandwidth())))
 }
 
-/// The time on the CPU, by the threads of the pool that it is called in.
+/// Times the CPU, with the threads of the current pool.
 fn time_cpu<T: Sample, const BLOCK: u32>(name: &str, data: &[T]) -> Result<Record, Error> {
     let (_, time) = median(|repeats| {
         let start = Instant::now();
@@ -130,7 +130,7 @@ fn time_cpu<T: Sample, const BLOCK: u32>(name: &str, data: &[T]) -> Result<Recor
     Ok(Record::new::<T>(name, data.len(), BLOCK, &Device::cpu()).timed::<T>(time, None))
 }
 
-/// The result of what is timed, and the median of the times of several batches.
+/// Returns the result, and the median time over several batches.
 fn median<R>(
     time: impl Fn(NonZeroU32) -> Result<(R, Duration), gpu_reduce::Error>,
 ) -> Result<(R, Duration), gpu_reduce::Error> {

@@ -1,4 +1,4 @@
-//! What was measured, as it is printed, written to files and read back.
+//! The measurements, as they are printed, written to files and read back.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,47 +9,47 @@ use serde::{Deserialize, Serialize};
 
 use super::error::Error;
 
-/// One variant over one length. A CSV file has a row of it, a JSON file an object.
+/// The measurement of a variant at one length: a row of a CSV file, or an object in JSON.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Record {
     /// The variant's name, or `cpu` or `cpu_one_thread`.
     pub variant: String,
     pub r#type: String,
-    /// Elements.
+    /// The number of elements.
     pub n: usize,
-    /// Threads a block.
+    /// Threads per block.
     pub threads: u32,
     pub device: String,
-    /// The time of one reduction, in microseconds: on a GPU that of its launches alone.
+    /// The time of one reduction in microseconds; on a GPU, of its launches only.
     pub us: Option<f64>,
-    /// Bytes of input in that time, in GB/s.
+    /// Bytes of input per time, in GB/s.
     pub gbps: Option<f64>,
-    /// What the device's memory moves at most, in GB/s.
+    /// The peak bandwidth of the device's memory, in GB/s.
     pub peak_gbps: Option<f64>,
-    /// Elements of the run on the emulator that the counters below are of, all launches of the reduction together.
+    /// The number of elements in the emulator's run; the counters below are totals over its launches.
     pub counted_n: Option<usize>,
-    /// Barriers a block.
+    /// Barriers per block.
     pub barriers: Option<f64>,
-    /// Divergent branches a warp.
+    /// Divergent branches per warp.
     pub divergent_branches: Option<f64>,
-    /// Lanes active in an instruction that a warp issues, of 32.
+    /// Active lanes per instruction that a warp issues, of 32.
     pub lanes_active: Option<f64>,
-    /// Extra passes a shared memory access for bank conflicts.
+    /// Extra passes per shared memory access, because of bank conflicts.
     pub bank_conflicts: Option<f64>,
-    /// Sectors of 32 bytes that a load from global memory touches.
+    /// Sectors of 32 bytes per load from global memory.
     pub sectors_per_load: Option<f64>,
-    /// Instructions that warps issue for each 32 elements.
+    /// Instructions that warps issue per 32 elements.
     pub instructions: Option<f64>,
 }
 
 impl Record {
-    /// With neither time nor counters.
+    /// A record without time and counters.
     pub fn new<T: Element>(variant: &str, n: usize, threads: u32, device: &Device) -> Self {
         let (variant, device) = (variant.to_owned(), device.to_string());
         Self { variant, r#type: T::NAME.to_owned(), n, threads, device, ..Self::default() }
     }
 
-    /// With the time of one reduction, on a device whose memory moves at most `peak` bytes per second.
+    /// Adds the time of one reduction. `peak` is the memory's peak bandwidth in bytes per second.
     pub fn timed<T: Element>(self, time: Duration, peak: Option<f64>) -> Self {
         let gigabytes = (self.n * size_of::<T>()) as f64 / 1e9;
         let seconds = time.as_secs_f64();
@@ -61,7 +61,7 @@ impl Record {
         }
     }
 
-    /// With the counters of a reduction of all its elements.
+    /// Adds the counters of a reduction of all elements.
     pub fn counted(self, counters: &Counters) -> Self {
         let per = |count: u64, of: u64| Some(if of == 0 { 0.0 } else { count as f64 / of as f64 });
         let c = counters;
@@ -80,7 +80,7 @@ impl Record {
         }
     }
 
-    /// With the counters of another record.
+    /// Adds the counters of another record.
     pub fn counted_as(self, other: &Self) -> Self {
         Self {
             us: self.us,
@@ -105,12 +105,12 @@ pub fn to_json(records: &[Record]) -> Result<Vec<u8>, Error> {
     Ok(json)
 }
 
-/// What [`to_csv`] gave.
+/// Parses the output of [`to_csv`].
 pub fn from_csv(csv: &[u8]) -> Result<Vec<Record>, csv::Error> {
     csv::Reader::from_reader(csv).deserialize().collect()
 }
 
-/// The records in a CSV file.
+/// Reads the records from a CSV file.
 pub fn read(path: &Path) -> Result<Vec<Record>, Error> {
     let failed = |source| Error::Read { path: path.into(), source };
     let csv = std::fs::read(path).map_err(|error| failed(error.into()))?;

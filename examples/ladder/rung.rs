@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gpu_reduce::{Element, Error, LadderElement, Sum, Variant, View, for_each_rung, variant};
 
-/// A variant at one type and BLOCK.
+/// A variant for one type and BLOCK.
 pub struct Rung<T: Element> {
     pub name: &'static str,
     pub reduce: fn(View<T>) -> Result<T::Wide, Error>,
@@ -14,7 +14,7 @@ pub struct Rung<T: Element> {
 
 type Timed<T> = Result<(<T as Element>::Wide, Duration), Error>;
 
-/// All variants: the ladder from the first kernel to the production kernel, and what stands beside it.
+/// All variants: the ladder from the first kernel to the production kernel, then those beside the ladder.
 pub fn rungs<T: LadderElement, const BLOCK: u32>() -> Vec<Rung<T>> {
     macro_rules! rungs {
         ({} $($rung:ident: $name:ident;)*) => {
@@ -35,12 +35,12 @@ fn rung<V: Variant, T: LadderElement, const BLOCK: u32>() -> Rung<T> {
     }
 }
 
-/// The names of all variants, in this order.
+/// The names of all variants, in the order of [`rungs`].
 pub fn names() -> Vec<&'static str> {
     rungs::<i32, 32>().iter().map(|rung| rung.name).collect()
 }
 
-/// Whether a variant is a rung of the ladder, and does not stand beside it.
+/// Whether a variant is a rung of the ladder, not one beside it.
 pub fn is_rung(variant: &str) -> bool {
     let names = names();
     let place = |name| names.iter().position(|&known| known == name);

@@ -3,15 +3,16 @@
 use gpu_reduce::LadderElement;
 use rayon::prelude::*;
 
-/// `len` elements.
+/// Returns `len` elements.
 pub fn samples<T: Sample>(len: usize) -> Vec<T> {
     (0..len as u64).into_par_iter().map(|index| T::sample(hash(index), len as u64)).collect()
 }
 
 /// A type with input data.
 pub trait Sample: LadderElement {
-    /// One of `len` elements: integers over their whole range; floats that are whole, and whose magnitudes add up to no more than
-    /// the type has exactly, so that a sum is exact in whatever order, and one element lost is seen.
+    /// Returns one of `len` elements. Integers cover their whole range. Floats are whole numbers, and the sum
+    /// of their magnitudes is exact in the type. So sums are exact in every order, and a single lost element
+    /// shows.
     fn sample(hash: u64, len: u64) -> Self;
 }
 
@@ -39,13 +40,13 @@ impl Sample for f64 {
     }
 }
 
-/// A whole number, such that the magnitudes of `len` of them add up to no more than 2^digits.
+/// A whole number; the magnitudes of `len` of them add up to at most 2^digits.
 fn whole(hash: u64, len: u64, digits: u32) -> i64 {
     let most = (1 << digits) / len;
     if most > 0 {
         return (hash % (2 * most + 1)) as i64 - most as i64;
     }
-    // Few that are not zero: half as many as there might be, since it is by chance how many there are.
+    // Most are 0. The others are half as many as would fit, because their number is random.
     let one_in = 2 * len.div_ceil(1 << digits);
     match (hash.is_multiple_of(one_in), hash >> 63) {
         (false, _) => 0,

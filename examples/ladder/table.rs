@@ -1,10 +1,10 @@
-//! Tables of results in Markdown, as the documents print them.
+//! Tables of results in Markdown.
 
 use super::record::Record;
 use super::rung::is_rung;
 use crate::common::table::{length, markdown, short};
 
-/// One length: the ladder's table. Several: a row a length, and a column a variant.
+/// For one length, the ladder's table; for several, a row per length and a column per variant.
 pub fn table(records: &[Record]) -> String {
     let (Some(first), Some(last)) = (records.first(), records.last()) else { return String::new() };
     let what = format!("Sums of {}, {} threads a block", first.r#type, first.threads);
@@ -20,12 +20,12 @@ pub fn table(records: &[Record]) -> String {
     format!("{what}, {} elements{on}{counted}\n\n{}", first.n, ladder(records))
 }
 
-/// The names and values of the columns that any record has a value for.
+/// The table of one length; leaves out columns without any value.
 fn ladder(records: &[Record]) -> String {
     let mut before: Option<f64> = None;
     let first = records.first().and_then(|record| record.us);
     let rows = records.iter().map(|r| {
-        // A step is from one rung to the next; what stands beside the ladder has none.
+        // A step is the speedup over the rung before; variants beside the ladder have none.
         let step = before.filter(|_| is_rung(&r.variant)).zip(r.us).map(|(before, us)| before / us);
         before = r.us;
         [
@@ -54,7 +54,7 @@ fn ladder(records: &[Record]) -> String {
     markdown(&lines)
 }
 
-/// The times of a sweep.
+/// The table of a sweep's times.
 fn times(records: &[Record]) -> String {
     let lengths: Vec<&[Record]> = records.chunk_by(|one, next| one.n == next.n).collect();
     let header = lengths[0].iter().map(|record| record.variant.clone());

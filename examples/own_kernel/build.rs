@@ -1,4 +1,4 @@
-//! Compiles the kernels to PTX, with the line of the Rust source for each instruction.
+//! Compiles the kernels to PTX, with the Rust source line of each instruction.
 
 use cuda_builder::{CudaBuilder, DebugInfo};
 

@@ -1,9 +1,9 @@
-//! Everything that can go wrong, as the program prints it.
+//! The errors of the example, with their messages.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why there is no result.
+/// A reason why the example has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -16,7 +16,10 @@ pub enum Error {
     Print(#[source] io::Error),
     #[error("`{}` is empty: there is nothing to reduce", path.display())]
     Empty { path: PathBuf },
-    #[error("`{}` has {bytes} bytes, which are not a whole number of {dtype}: they have {size} bytes each", path.display())]
+    #[error(
+        "`{}` has {bytes} bytes, which are not a whole number of {dtype}: they have {size} bytes each",
+        path.display()
+    )]
     Partial { path: PathBuf, bytes: u64, dtype: &'static str, size: usize },
     #[error("{option} is 0: give at least 1")]
     Zero { option: &'static str },

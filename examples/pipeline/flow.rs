@@ -1,4 +1,4 @@
-//! The pieces of a file on their way through the slots.
+//! Moves the pieces of a file through the slots.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::channel;
@@ -10,13 +10,14 @@ use super::error::Error;
 use super::input::{Cut, Input};
 use super::slot::Slot;
 
-/// Pieces that are read at a time: while the last threads end the one, the others begin the next.
+/// Pieces to read at a time: while the last threads finish one piece, the others start the next.
 const READERS: usize = 2;
 
-/// Reads piece after piece into slots, has `enqueue` enqueue what is done with each, and `finish` wait for it, both in the file's order. Gives the slots back.
+/// Reads pieces into slots, enqueues their work and waits for it, in the file's order; returns the slots.
 ///
-/// A slot goes round: a reader fills it; it is enqueued; when half of all are, the first of these is waited for; then a reader has it again. So with four slots
-/// two are read, while one is copied and another waits for that; with one alone, each step waits for the one before.
+/// Each slot goes in a circle: a reader fills it, `enqueue` enqueues its work, `finish` waits for it, and a
+/// reader gets it again. `finish` starts when half of the slots are enqueued. With four slots, two are read
+/// while one is copied and another waits to be copied; with one slot, each step waits for the one before.
 pub fn flow<T: Element>(
     input: &Input,
     cut: Cut,
@@ -33,7 +34,7 @@ pub fn flow<T: Element>(
             scope.spawn(move || {
                 for (mut slot, piece) in empty {
                     let read = read(input, cut, piece, &mut slot).map(|()| slot);
-                    // Where nobody takes it, there was an error.
+                    // The receiver is gone after an error.
                     if give_full.send(read).is_err() {
                         break;
                     }
@@ -44,17 +45,17 @@ pub fn flow<T: Element>(
         let (empty, full): (Vec<_>, Vec<_>) = (0..readers).map(start_reader).unzip();
         let mut pieces = 0..cut.pieces();
         let mut done = Vec::new();
-        // A reader has every other piece, so that they come in order.
+        // Readers get pieces in turn, so that they arrive in order.
         let mut give = |slot| match pieces.next() {
             Some(piece) => {
-                empty[piece % readers].send((slot, piece)).expect("a reader stays until nobody gives")
+                empty[piece % readers].send((slot, piece)).expect("the reader runs until its channel closes")
             }
             None => done.push(slot),
         };
         slots.into_iter().for_each(&mut give);
         let mut running = VecDeque::new();
         for piece in 0..cut.pieces() {
-            let mut slot = full[piece % readers].recv().expect("a reader answers")?;
+            let mut slot = full[piece % readers].recv().expect("the reader returns every slot")?;
             enqueue(&mut slot)?;
             running.push_back(slot);
             if running.len() >= most_running

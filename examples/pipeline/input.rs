@@ -1,4 +1,4 @@
-//! The input file, and the pieces in which it is read.
+//! The input file, and its division into pieces.
 
 use std::fs::File;
 use std::io;
@@ -10,9 +10,10 @@ use rayon::prelude::*;
 use super::error::Error;
 
 #[cfg(target_endian = "big")]
-compile_error!("this example uses the little-endian numbers of its input file as they lie in memory");
+compile_error!("this example reinterprets little-endian input in memory, so it needs a little-endian target");
 
-/// Bytes that a thread reads at a time: so few that the threads end together, so many that the system's calls cost nothing beside the copy.
+/// Bytes that a thread reads at a time: few enough that threads finish together, many enough that system
+/// calls cost little.
 const PART: usize = 512 << 10;
 
 /// A file of numbers.
@@ -22,47 +23,47 @@ pub struct Input {
     bytes: u64,
 }
 
-/// How a file is cut up.
+/// The division of a file into pieces.
 #[derive(Clone, Copy)]
 pub struct Cut {
-    /// Elements in the file.
+    /// The number of elements in the file.
     pub elements: u64,
-    /// Elements in a row; the last may have fewer.
+    /// Elements per row; the last row may be shorter.
     pub row: usize,
-    /// Elements in a piece, whole rows; the last may have fewer.
+    /// Elements per piece, a whole number of rows; the last piece may be shorter.
     pub piece: usize,
 }
 
 impl Cut {
-    /// Pieces of so many bytes, but for what makes them whole rows.
+    /// Pieces of at most `bytes` bytes, rounded down to whole rows, but at least one row.
     pub fn new<T>(elements: u64, row: usize, bytes: usize) -> Self {
         let rows = (bytes / size_of::<T>() / row).max(1);
-        // No more than there are.
+        // At most the whole file.
         let piece = (rows.saturating_mul(row) as u64).min(elements) as usize;
         Self { elements, row, piece }
     }
 
-    /// Pieces.
+    /// The number of pieces.
     pub fn pieces(&self) -> usize {
         self.elements.div_ceil(self.piece as u64) as usize
     }
 
-    /// Rows.
+    /// The number of rows.
     pub fn rows(&self) -> u64 {
         self.elements.div_ceil(self.row as u64)
     }
 
-    /// Where a piece starts.
+    /// The index of a piece's first element.
     pub fn start(&self, piece: usize) -> u64 {
         piece as u64 * self.piece as u64
     }
 
-    /// Elements in a piece.
+    /// The number of elements in a piece.
     pub fn len(&self, piece: usize) -> usize {
         (self.elements - self.start(piece)).min(self.piece as u64) as usize
     }
 
-    /// The first pieces alone, of at least so many elements, or all.
+    /// Only the first pieces, with at least this many elements, or all.
     pub fn up_to(&self, elements: u64) -> Self {
         let elements = elements.next_multiple_of(self.piece as u64).min(self.elements);
         Self { elements, ..*self }
@@ -70,7 +71,7 @@ impl Cut {
 }
 
 impl Input {
-    /// Opens a file of at least one number.
+    /// Opens a file with at least one number.
     pub fn open<T: Element>(path: &Path) -> Result<Self, Error> {
         let read = |source| Error::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(read)?;
@@ -89,13 +90,13 @@ impl Input {
         self.bytes
     }
 
-    /// Whether this is the file of that name.
+    /// Whether `path` is the same file.
     pub fn is(&self, path: &Path) -> bool {
         let [own, other] = [&self.path, path].map(|path| path.canonicalize());
         own.is_ok_and(|own| other.is_ok_and(|other| own == other))
     }
 
-    /// Reads the elements from `start` on, by all threads.
+    /// Reads the elements from index `start` on, with all threads.
     pub fn read<T: Element>(&self, start: u64, elements: &mut [T]) -> Result<(), Error> {
         let start = start * size_of::<T>() as u64;
         let parts = bytemuck::cast_slice_mut(elements).par_chunks_mut(PART).enumerate();

@@ -1,4 +1,4 @@
-//! The file of the rows' sums.
+//! The output file with the sums of the rows.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -16,7 +16,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// A new file, or an empty one, but not the input.
+    /// Creates the file, or empties it; refuses the input file.
     pub fn create(path: &Path, input: &Input) -> Result<Self, Error> {
         if input.is(path) {
             return Err(Error::SameFile { path: path.to_owned() });
@@ -30,7 +30,7 @@ impl Output {
         written.map_err(|source| self.failed(source))
     }
 
-    /// Writes what is left.
+    /// Flushes the file.
     pub fn end(mut self) -> Result<(), Error> {
         self.file.flush().map_err(|source| self.failed(source))
     }

@@ -1,26 +1,26 @@
-//! A slot: what a piece of the file needs on its way.
+//! A slot: a stream and the memory for one piece of the file.
 
 use gpu_reduce::{Buffer, Device, Element, Error, PinnedBuffer, Reduce, Stream, Sum};
 
-/// Threads a block.
+/// Threads per block.
 const BLOCK: u32 = 256;
 
-/// A stream, and memory on both sides for a piece and for the sums of its rows. Each step is enqueued after the one before; what other slots have enqueued
-/// runs meanwhile.
+/// A stream, and host and device memory for a piece and the sums of its rows. Steps of one slot run in order;
+/// steps of different slots may overlap.
 pub struct Slot<T: Element> {
     stream: Stream<'static>,
     host: PinnedBuffer<T>,
     device: Buffer<T>,
     device_sums: Buffer<T::Wide>,
     host_sums: PinnedBuffer<T::Wide>,
-    /// Elements of the piece.
+    /// The number of elements in the current piece.
     len: usize,
-    /// Elements in a row.
+    /// Elements per row.
     row: usize,
 }
 
 impl<T: Element> Slot<T> {
-    /// For pieces of so many elements at most.
+    /// A slot for pieces of up to `piece` elements.
     pub fn new(device: &Device, piece: usize, row: usize) -> Result<Self, Error> {
         let rows = piece.div_ceil(row);
         Ok(Self {
@@ -34,12 +34,12 @@ impl<T: Element> Slot<T> {
         })
     }
 
-    /// Waits for all that is enqueued.
+    /// Waits for all enqueued work.
     pub fn wait(&self) -> Result<(), Error> {
-        self.stream.wait()
+        self.stream.synchronize()
     }
 
-    /// Places for a piece of so many elements.
+    /// Waits for the slot; returns host memory for a piece of `len` elements.
     pub fn fill(&mut self, len: usize) -> Result<&mut [T], Error> {
         self.wait()?;
         self.len = len;
@@ -48,11 +48,12 @@ impl<T: Element> Slot<T> {
 
     /// Enqueues the piece's upload.
     pub fn upload(&mut self) -> Result<(), Error> {
-        // SAFETY: both are this slot's, which uses them otherwise, and frees them, after it has waited for the stream.
+        // SAFETY: both buffers belong to this slot, which uses or frees them only after it has waited for the
+        // stream.
         unsafe { self.stream.upload(&self.host[..self.len], &mut self.device) }
     }
 
-    /// Enqueues all that is done with the piece.
+    /// Enqueues all work on the piece.
     pub fn enqueue(&mut self) -> Result<(), Error> {
         self.upload()?;
         self.reduce()?;
@@ -66,10 +67,10 @@ impl<T: Element> Slot<T> {
             (self.device.slice(..self.len - rest)?, self.device.slice(self.len - rest..self.len)?);
         // SAFETY: as above.
         unsafe {
-            rows.rows(self.row)?.enqueue::<Sum, BLOCK>(&self.stream, &mut self.device_sums)?;
+            rows.rows(self.row)?.reduce_into::<Sum, BLOCK>(&self.stream, &mut self.device_sums)?;
             if rest > 0 {
                 let place = self.device_sums.slice_mut(self.len / self.row..)?;
-                last.enqueue::<Sum, BLOCK>(&self.stream, place)?;
+                last.reduce_into::<Sum, BLOCK>(&self.stream, place)?;
             }
         }
         Ok(())
@@ -82,7 +83,7 @@ impl<T: Element> Slot<T> {
         unsafe { self.stream.download(sums, &mut self.host_sums) }
     }
 
-    /// Waits for the sums of the piece's rows.
+    /// Waits for the piece; returns the sums of its rows.
     pub fn sums(&self) -> Result<&[T::Wide], Error> {
         self.wait()?;
         Ok(&self.host_sums[..self.len.div_ceil(self.row)])
@@ -91,7 +92,7 @@ impl<T: Element> Slot<T> {
 
 impl<T: Element> Drop for Slot<T> {
     fn drop(&mut self) {
-        // What is enqueued uses the memory. After an error nothing does any more.
+        // Enqueued work uses the memory. After an error, nothing is running.
         let _ = self.wait();
     }
 }

@@ -1,9 +1,9 @@
-//! Everything that can go wrong, as the program prints it.
+//! The errors of the example, with their messages.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why there is no simulation.
+/// A reason why there is no simulation.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot read `{}`: {source}", path.display())]
@@ -11,10 +11,11 @@ pub enum Error {
     #[error("`{}`, line {line}: not a figure: {source}", path.display())]
     Line { path: PathBuf, line: usize, source: serde_json::Error },
     #[error(
-        "there is no line with \"op\":\"{op}\" of BLOCK {block}; `cargo bench --bench several` prints those of 64, 256 and 1024"
+        "there is no line with \"op\":\"{op}\" for BLOCK {block}; `cargo bench --bench several` prints lines \
+         for 64, 256 and 1024"
     )]
     None { op: &'static str, block: u32 },
-    #[error("there is no line with \"op\":\"{op}\" that says what nothing takes; {by} measures it")]
+    #[error("there is no line with \"op\":\"{op}\" for the latency; run {by}")]
     NoLatency { op: &'static str, by: &'static str },
     #[error("cannot print the tables: {0}")]
     Print(#[source] io::Error),

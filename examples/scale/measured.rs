@@ -1,4 +1,4 @@
-//! What the file says.
+//! The measurements in the file.
 
 use std::fs;
 use std::path::Path;
@@ -7,27 +7,27 @@ use serde_json::Value;
 
 use super::error::Error;
 
-/// How long something took.
+/// A measured time.
 #[derive(serde::Deserialize)]
 pub struct Time {
     pub op: String,
-    /// Elements.
+    /// The number of elements.
     pub n: u64,
     #[serde(default)]
     pub block: u32,
-    /// Chunks of a whole that these elements were.
+    /// The number of chunks of the whole array that these elements were.
     #[serde(default)]
     pub chunks: u32,
-    /// Ranks of a communicator.
+    /// The number of ranks in the communicator.
     #[serde(default)]
     pub ranks: u32,
     /// Microseconds.
     pub us: f64,
 }
 
-/// The figures.
+/// All measurements.
 pub struct Measured {
-    /// GPUs that shards were on.
+    /// The number of GPUs with shards.
     pub gpus: u32,
     pub times: Vec<Time>,
 }
@@ -37,7 +37,7 @@ impl Measured {
         let text =
             fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         let mut measured = Self { gpus: 1, times: Vec::new() };
-        // Anything else is what the programs say besides.
+        // Other lines are messages of the programs.
         for (index, line) in text.lines().enumerate().filter(|(_, line)| line.starts_with('{')) {
             let failed = |source| Error::Line { path: path.to_owned(), line: index + 1, source };
             let value: Value = serde_json::from_str(line).map_err(failed)?;

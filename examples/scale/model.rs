@@ -3,49 +3,49 @@
 use super::error::Error;
 use super::measured::{Measured, Time};
 
-/// Bytes of an `f32`, and of its sum.
+/// The size of an `f32`, and of its sum.
 const BYTES: u64 = 4;
 
-/// Bytes that each rank tells all at first: what it reduces.
+/// The size of each rank's first message, which says what it reduces.
 const CLAIM: u64 = 128;
 
-/// What ranks talk by.
+/// The network between ranks.
 #[derive(Clone, Copy)]
 pub struct Network {
     pub latency_us: f64,
     pub gbps: f64,
 }
 
-/// What each step was measured to take.
+/// The measured time of each step.
 pub struct Model {
-    /// Chunks of a whole that is long enough.
+    /// The number of chunks of a long array.
     pub chunks: u32,
     network: Network,
-    /// A sum of next to nothing on a GPU.
+    /// The time of a very short sum on a GPU.
     start_us: f64,
-    /// Elements of a part, and for the numbers of chunks that they were, most first, what it took.
+    /// The number of elements in a part. `parts` has its times by number of chunks, most chunks first.
     part: u64,
     parts: Vec<(u32, f64)>,
     fold_us: f64,
-    /// A round of an all-gather between processes of a machine.
+    /// The time of a round of an all-gather between processes of one machine.
     round_us: f64,
 }
 
-/// What most of the time goes to.
+/// The step that takes most of the time.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Limit {
-    /// A GPU's memory.
+    /// The bandwidth of the GPU's memory.
     Memory,
-    /// A GPU has fewer chunks than it takes to keep its memory busy, or none.
+    /// The number of chunks: too few per GPU to keep its memory busy, or none.
     Chunks,
-    /// What is sent, and the fold that waits for it.
+    /// The messages, and the fold that waits for them.
     Messages,
 }
 
-/// A sum over many GPUs.
+/// A simulated sum over many GPUs.
 pub struct Simulated {
     pub us: f64,
-    /// What each receives.
+    /// Bytes that each GPU receives.
     pub bytes: u64,
     pub limit: Limit,
 }
@@ -63,24 +63,24 @@ impl Model {
         let start =
             least.ok_or(Error::NoLatency { op: "blocking_sum_one", by: "`cargo bench --bench several`" })?;
         let round_us = round(measured.of("mpi_sum"))
-            .ok_or(Error::NoLatency { op: "mpi_sum", by: "`mpi_reduce`, by one rank and by several," })?;
+            .ok_or(Error::NoLatency { op: "mpi_sum", by: "`mpi_reduce` with one rank and with several" })?;
         Ok(Self { chunks, network, start_us: start.us, part: part.n, parts, fold_us: fold.us, round_us })
     }
 
-    /// A GPU's part: so many elements that are so many chunks.
+    /// The time of a GPU's part, which has this many elements in this many chunks.
     fn part_us(&self, chunks: u32, elements: u64) -> f64 {
         let measured = self.parts.iter().filter(|&&(count, _)| count <= chunks);
         let us = measured.map(|&(_, us)| us).next().unwrap_or(f64::INFINITY);
         self.start_us + (us - self.start_us) * elements as f64 / self.part as f64
     }
 
-    /// An all-gather of so many bytes in all.
+    /// The time of an all-gather of `bytes` in all.
     fn gather_us(&self, gpus: u32, bytes: u64) -> f64 {
         let rounds = f64::from(gpus.next_power_of_two().ilog2());
         rounds * (self.round_us + self.network.latency_us) + bytes as f64 / self.network.gbps / 1e3
     }
 
-    /// A sum of so many elements, as many on each GPU.
+    /// Simulates a sum of `len` elements, equally many on each GPU.
     pub fn sum(&self, gpus: u32, len: u64) -> Simulated {
         let busy = gpus.min(self.chunks);
         let chunks = self.chunks.div_ceil(busy);
@@ -100,14 +100,15 @@ impl Model {
         Simulated { us: part_us + messages_us, bytes: bytes.iter().sum(), limit }
     }
 
-    /// Sums that were measured on the GPUs that there are, not those that the model is made of: what it is, what it took, and what it takes here.
+    /// Sums that were measured but are not part of the model: a description, the measured time and the
+    /// simulated time.
     pub fn beside(&self, measured: &Measured) -> Vec<(String, f64, f64)> {
         let mut lines = Vec::new();
         for time in measured.of("sum_one") {
             lines.push((format!("2^{}, one GPU", time.n.ilog2()), time.us, self.sum(1, time.n).us));
         }
         for time in measured.of("sum_even") {
-            // Without a message: the host has all partial results, and folds them.
+            // There are no messages: the host has all partial results and folds them.
             let half = self.part_us(self.chunks / 2, time.n / 2);
             let (what, part) = match measured.gpus {
                 1 => ("two halves on one GPU", 2.0 * half - self.start_us),
@@ -119,7 +120,8 @@ impl Model {
     }
 }
 
-/// What a round of an all-gather takes, of which a reduction makes two, from what several ranks take longer than one.
+/// The time of a round of an all-gather. A reduction makes two all-gathers; several ranks take that much
+/// longer than one.
 fn round<'a>(times: impl Iterator<Item = &'a Time>) -> Option<f64> {
     let times: Vec<&Time> = times.collect();
     let alone = times.iter().find(|time| time.ranks == 1)?.us;

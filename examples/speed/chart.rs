@@ -12,15 +12,16 @@ use super::figures::{Case, Figures, OURS};
 use crate::common::chart::{COLOURS, INK, Lines, Series, decades, ranges, svg};
 use crate::common::table::{rounded, short};
 
-/// Heights, in pixels.
+/// Heights in pixels.
 const UPPER: u32 = 400;
 const LOWER: u32 = 240;
 const HALF: u32 = 320;
 
-/// Elements of all segments together.
+/// The number of elements in all segments together.
 const OF_SEGMENTS: usize = 1 << 26;
 
-/// Bandwidths over lengths, and below them how many times as fast as each peer we are; as ourselves, once.
+/// Draws the bandwidth over the length, and below it the speedup over each peer and over ourselves, which is
+/// 1.
 pub fn over_lengths(figures: &Figures) -> Result<String, Error> {
     let length = |case: &Case| Some(case.n).filter(|_| case.is_of_f32("sum"));
     let mut bandwidths = bandwidths(figures, length);
@@ -56,7 +57,7 @@ pub fn over_lengths(figures: &Figures) -> Result<String, Error> {
     })?)
 }
 
-/// Bandwidths over the lengths of segments by offsets, and below them over those of rows.
+/// Draws the bandwidth over the length of segments by offsets, and below it over the length of rows.
 pub fn over_segments(figures: &Figures) -> Result<String, Error> {
     let lengths = 1.0..OF_SEGMENTS as f64;
     let [segments, rows] = ["segsum", "rowsum"].map(|op| {
@@ -82,7 +83,7 @@ pub fn over_segments(figures: &Figures) -> Result<String, Error> {
     };
     let title = on_device("Sums of segments of 2^26 f32: GB/s of the input over their length", figures);
     let upper = half(&title, &segments, None);
-    // Their colours are those of the upper half, whose lines leave no room for names.
+    // The legend is in the lower half, where there is room; both halves have the same colours.
     let lower = half(
         "Sums of rows: GB/s of the input over their length",
         &rows,
@@ -95,12 +96,12 @@ pub fn over_segments(figures: &Figures) -> Result<String, Error> {
     })?)
 }
 
-/// We and the peers, each with its colour.
+/// This library and the peers, each with its colour.
 fn names(figures: &Figures) -> impl Iterator<Item = (&str, RGBColor)> {
     once(OURS).chain(figures.peers()).zip(COLOURS.into_iter().cycle())
 }
 
-/// The bandwidths of each of us, over what `length` says of a case, where it says something.
+/// The bandwidths of this library and of each peer, over the lengths that `length` gives for a case, if any.
 fn bandwidths(figures: &Figures, length: impl Fn(&Case) -> Option<NonZeroUsize>) -> Vec<Series> {
     let values = |name| figures.of(name).map(|time| (&time.case, time.gbps()));
     names(figures).map(|(name, colour)| line(name, colour, values(name), &length)).collect()
@@ -118,7 +119,7 @@ fn line<'a>(
     Series { name: name.to_owned(), colour, points, dots: true }
 }
 
-/// The most that the memory moves, if it is known.
+/// The memory's peak bandwidth, if it is known.
 fn peak(figures: &Figures, lengths: &Range<f64>) -> Option<Series> {
     let gbps = figures.peak.as_ref()?.gbps;
     let points = vec![(lengths.start, gbps), (lengths.end, gbps)];
@@ -126,13 +127,13 @@ fn peak(figures: &Figures, lengths: &Range<f64>) -> Option<Series> {
     Some(Series { name, colour: INK, points, dots: false })
 }
 
-/// The title, with the device's name if it is known.
+/// The title, followed by the device's name if it is known.
 fn on_device(title: &str, figures: &Figures) -> String {
     let device = figures.peak.iter().map(|peak| format!(", on {}", peak.device));
     once(title.to_owned()).chain(device).collect()
 }
 
-/// A power of ten, with no digits that it does not need.
+/// Formats a power of ten without superfluous digits.
 fn decade(value: f64) -> String {
     let digits = -value.log10().round().min(0.0);
     format!("{value:.0$}", digits as usize)

@@ -1,4 +1,4 @@
-//! Everything that can go wrong, as the program prints it.
+//! The errors of the example, with their messages.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::figures::{Case, OURS};
 use crate::common::chart::Draw;
 
-/// Why there is no comparison.
+/// A reason why there is no comparison.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot read `{}`: {source}", path.display())]
@@ -14,7 +14,8 @@ pub enum Error {
     #[error("`{}`, line {line}: {source}", path.display())]
     Line { path: PathBuf, line: usize, source: LineError },
     #[error(
-        "there is no line with \"impl\":\"{OURS}\", to compare others with; `cargo bench --bench device` prints them"
+        "there is no line with \"impl\":\"{OURS}\", to compare others with; `cargo bench --bench device` \
+         prints them"
     )]
     NoneOfOurs,
     #[error("cannot print the tables: {0}")]
@@ -29,7 +30,7 @@ pub enum Error {
     Draw(#[from] Draw),
 }
 
-/// What is wrong with a line.
+/// What is wrong with a line of a file.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
     #[error("not a figure: {0}")]

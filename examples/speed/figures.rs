@@ -1,4 +1,4 @@
-//! What the files say.
+//! The measurements in the files.
 
 use std::fmt;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::error::{Error, LineError};
 use crate::common::table::length;
 
-/// This library's name among those that were timed.
+/// This library's name in the files.
 pub const OURS: &str = "gpu_reduce";
 
 macro_rules! dtypes {
@@ -33,13 +33,13 @@ macro_rules! dtypes {
 
 for_each_element! { dtypes! {} }
 
-/// What is reduced.
+/// A measured reduction.
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
 pub struct Case {
     op: String,
     dtype: Dtype,
     pub n: NonZeroUsize,
-    /// Elements of a segment, 0 where there are none or of many lengths.
+    /// Elements per segment; 0 if there are no segments, or segments of many lengths.
     #[serde(default)]
     pub segment: usize,
 }
@@ -54,7 +54,7 @@ macro_rules! pairs {
 for_each_pair_operator! { pairs! {} }
 
 impl Case {
-    /// Of all arrays.
+    /// The size of all input arrays.
     pub fn bytes(&self) -> f64 {
         let arrays = if OF_PAIRS.contains(&self.op.as_str()) { 2.0 } else { 1.0 };
         arrays * self.n.get() as f64 * self.dtype.size() as f64
@@ -64,13 +64,14 @@ impl Case {
         self.op == op && self.dtype == Dtype::f32
     }
 
-    /// Whether there is a result for each of many segments, rows, columns or keys.
+    /// Whether there is a result for each segment, row, column or key.
     pub fn is_segmented(&self) -> bool {
         self.segment > 0 || self.op == "segpow"
     }
 }
 
-/// `sum f32 2^20`, or with the length of segments `segsum f32 2^20 2^10`: as in the benchmarks' files of cases.
+/// Formats as `sum f32 2^20`, or as `segsum f32 2^20 2^10` with the length of segments, as in the benchmarks'
+/// case files.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{} {:?} {}", self.op, self.dtype, length(self.n.get()))?;
@@ -78,7 +79,7 @@ impl fmt::Display for Case {
     }
 }
 
-/// How long a reduction takes somebody.
+/// The time of a reduction by one implementation.
 #[derive(serde::Deserialize)]
 pub struct Time {
     r#impl: String,
@@ -95,7 +96,7 @@ impl Time {
     }
 }
 
-/// The most that the memory moves.
+/// The memory's peak bandwidth.
 #[derive(serde::Deserialize)]
 pub struct Peak {
     pub device: String,
@@ -112,7 +113,7 @@ fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error>
     }
 }
 
-/// The figures of all files.
+/// The measurements of all files.
 #[derive(Default)]
 pub struct Figures {
     pub peak: Option<Peak>,
@@ -125,7 +126,7 @@ impl Figures {
         for path in paths {
             let text =
                 fs::read_to_string(path).map_err(|source| Error::Read { path: path.clone(), source })?;
-            // Anything else is what the programs say besides.
+            // Other lines are messages of the programs.
             for (index, line) in text.lines().enumerate().filter(|(_, line)| line.starts_with('{')) {
                 let failed = |source| Error::Line { path: path.clone(), line: index + 1, source };
                 figures.add(line).map_err(failed)?;
@@ -148,7 +149,7 @@ impl Figures {
         Ok(())
     }
 
-    /// Those besides us, in the order of the files.
+    /// The peers' names, in the order of the files.
     pub fn peers(&self) -> Vec<&str> {
         let mut peers = Vec::new();
         for Time { r#impl, .. } in &self.times {
@@ -159,7 +160,7 @@ impl Figures {
         peers
     }
 
-    /// The times of one of them.
+    /// The times of the implementation of this name.
     pub fn of(&self, name: &str) -> impl Iterator<Item = &Time> {
         self.times.iter().filter(move |time| time.r#impl == name)
     }
@@ -168,7 +169,7 @@ impl Figures {
         self.of(name).find(|time| time.case == *case)
     }
 
-    /// How many times as fast as a peer we are, in each case that both have.
+    /// The speedup over a peer, for each case that both have.
     pub fn ratios(&self, peer: &str) -> impl Iterator<Item = (&Case, f64)> {
         self.of(OURS).filter_map(move |ours| Some((&ours.case, self.find(peer, &ours.case)?.us / ours.us)))
     }

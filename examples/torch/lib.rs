@@ -1,5 +1,5 @@
-//! A C library that sums an array of PyTorch's, or of whoever has `__cuda_array_interface__`, where it lies and on a stream of theirs. `sum.py`, beside this
-//! file, calls it.
+//! A C library that sums an array on the GPU in place, on the caller's stream. The array may be PyTorch's or
+//! of any library with `__cuda_array_interface__`. `sum.py` in this folder calls it.
 
 use gpu_reduce::{CudaArray, Device, Reduce, Sum};
 use std::cell::RefCell;
@@ -8,24 +8,24 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::null;
 use std::slice;
 
-/// What `__cuda_array_interface__` says of an array, as C has it.
+/// An array's `__cuda_array_interface__` in C.
 #[repr(C)]
 pub struct Array {
-    /// The lengths of so many axes, and their strides in bytes, or null.
+    /// The lengths of the axes, and their strides in bytes or null.
     shape: *const usize,
     strides: *const isize,
     axes: usize,
     typestr: *const c_char,
     data: usize,
     is_read_only: bool,
-    /// 0 for none.
+    /// The stream, or 0 for none.
     stream: usize,
 }
 
 impl Array {
     /// # Safety
     ///
-    /// The pointers are good.
+    /// The pointers are valid.
     unsafe fn described(&self) -> Result<CudaArray<'_>, Box<dyn Error>> {
         let Self { shape, strides, axes, typestr, data, is_read_only, stream } = *self;
         // SAFETY: as the caller vouches.
@@ -41,12 +41,16 @@ impl Array {
     }
 }
 
-/// Enqueues the sum of an array's elements on a stream, to the first element of another array, of `float32` and `float64`, or `int64` where they are
-/// integers. Returns null, or what went wrong, as a text that stays until the thread's next call.
+/// Enqueues the sum of an array's elements on a stream; the result goes to the first element of another
+/// array.
+///
+/// The result is `float32` or `float64`, or `int64` for integers. Returns null, or an error message that
+/// stays valid until the thread's next call.
 ///
 /// # Safety
 ///
-/// What the arrays say is true, the stream is one of the driver's, and nothing uses the elements and the result but what is ordered with this by the stream.
+/// The descriptions of the arrays are true, and the stream is one of the driver's. Other accesses to the
+/// elements and the result are ordered with this one by the stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpu_reduce_sum(
     array: &Array,
@@ -83,9 +87,12 @@ unsafe fn sum(
                 match array.typestr {
                     $($typestr => {
                         let items = array.view::<$type>(&stream)?;
-                        items.enqueue::<Sum, 512>(&stream, result.view_mut(&stream)?)?;
+                        items.reduce_into::<Sum, 512>(&stream, result.view_mut(&stream)?)?;
                     })*
-                    other => return Err(format!("no sum of {other}: give float32, float64, int32 or int64").into()),
+                    other => {
+                        let why = format!("{other} is not supported: give float32, float64, int32 or int64");
+                        return Err(why.into());
+                    }
                 }
             };
         }

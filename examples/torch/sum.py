@@ -1,9 +1,10 @@
-"""Sums PyTorch's tensors with gpu_reduce, where they lie, on PyTorch's current stream: nothing is copied, and nothing waits.
+"""Sums PyTorch's tensors in place with gpu_reduce, on PyTorch's current stream: without copies or waits.
 
     cargo build --release -p gpu_reduce_examples --example torch_sum
     python3 examples/torch/sum.py target/release/examples/libtorch_sum.so
 
-Compares results and times with PyTorch's own, and exits with 1 where a sum is wrong. Without PyTorch or a GPU it says so and does nothing.
+Compares results and times with PyTorch's, and exits with 1 if a sum is wrong. Without PyTorch or a GPU, prints
+that it is skipped.
 """
 
 import ctypes
@@ -37,7 +38,8 @@ class Array(ctypes.Structure):
 
 def bind(path):
     library = ctypes.CDLL(path)
-    library.gpu_reduce_sum.argtypes = [ctypes.POINTER(Array), ctypes.POINTER(Array), ctypes.c_size_t, ctypes.c_void_p]
+    array = ctypes.POINTER(Array)
+    library.gpu_reduce_sum.argtypes = [array, array, ctypes.c_size_t, ctypes.c_void_p]
     library.gpu_reduce_sum.restype = ctypes.c_char_p
     return library.gpu_reduce_sum
 
@@ -54,7 +56,7 @@ def main():
         return print("skipped: PyTorch finds no GPU")
 
     def gpu_sum(tensor):
-        """A tensor of one element, which the device will have when its current stream comes to it."""
+        """Enqueues the sum on the current stream; returns its tensor of one element."""
         dtype = tensor.dtype if tensor.is_floating_point() else torch.int64
         result = torch.empty((), dtype=dtype, device=tensor.device)
         stream = torch.cuda.current_stream(tensor.device).cuda_stream
@@ -77,7 +79,8 @@ def main():
     x = torch.rand(1 << 26, device="cuda")
     before = torch.cuda.memory_allocated()
     kept = gpu_sum(x)
-    print(f"memory that the sum of {x.nbytes >> 20} MiB takes: {torch.cuda.memory_allocated() - before} bytes, its result")
+    allocated = torch.cuda.memory_allocated() - before
+    print(f"memory allocated for the sum of {x.nbytes >> 20} MiB: {allocated} bytes, for the result")
     check("float32", x)
     check("float32, a slice from element 3 on", x[3:])
     check("float32, a matrix", x[: 1000 * 1000].view(1000, 1000))
@@ -87,7 +90,8 @@ def main():
     check("float64", x[: 1 << 20].double())
     check("int32", torch.randint(-(1 << 31), (1 << 31) - 1, (1 << 22,), dtype=torch.int32, device="cuda"))
     check("int64", torch.randint(-(1 << 62), 1 << 62, (12345,), dtype=torch.int64, device="cuda"))
-    for what, tensor in [("columns", x[: 1 << 20].view(1024, 1024).t()), ("every second", x[:100:2]), ("half", x[:100].half())]:
+    columns = x[: 1 << 20].view(1024, 1024).t()
+    for what, tensor in [("columns", columns), ("every second", x[:100:2]), ("half", x[:100].half())]:
         try:
             gpu_sum(tensor)
             print(f"{what}: not refused")
@@ -95,7 +99,7 @@ def main():
         except ValueError as why:
             print(f"{what}: {why}")
 
-    # In the order of a stream that is not the default one: written, summed, used.
+    # On another stream than the default one: writes, sums and uses, in order.
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         y = torch.empty(1 << 26, device="cuda")

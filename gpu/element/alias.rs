@@ -1,16 +1,11 @@
-//! Types that are others by another name: `usize` and `isize` are elements as `u64` and `i64` are, and `bool` reduces as `u8` does. The folds and the kernels are
-//! those of the others, and so are the bits.
+//! Types that reduce as another type: `usize` as `u64`, `isize` as `i64`, `bool` as `u8`. They share its
+//! folds and kernels, and have its bits.
 
-use crate::cpu::Source;
-use crate::element::{Dtype, Element, sealed};
-use crate::input::Input;
-use crate::op::exact::{Exact, ExactElement, ExactFactor, OfExactSum};
 use crate::op::{OnCpu, Op};
-use crate::reduce::Arguments;
 use core::marker::PhantomData;
 
-/// The types that are others by another name: calls `$callback! { { ARGUMENTS } ROW ROW … }`, a row being
-/// `TYPE: OTHER;`. There are no rows if pointers do not have 64 bits.
+/// The element types that reduce as another type: calls `$callback! { { ARGUMENTS } ROW ROW … }`. A row is
+/// `TYPE: OTHER;`. There are none if pointers do not have 64 bits.
 #[cfg(target_pointer_width = "64")]
 #[macro_export]
 macro_rules! for_each_alias {
@@ -23,7 +18,7 @@ macro_rules! for_each_alias {
     };
 }
 
-/// The types that are others by another name: none, as pointers do not have 64 bits.
+/// The element types that reduce as another type: none, because pointers do not have 64 bits.
 #[cfg(not(target_pointer_width = "64"))]
 #[macro_export]
 macro_rules! for_each_alias {
@@ -32,212 +27,40 @@ macro_rules! for_each_alias {
     };
 }
 
-macro_rules! elements {
-    ({} $($type:ident: $other:ident;)*) => {$(
-        impl sealed::Sealed for $type {}
-
-        impl Element for $type {
-            const DTYPE: Dtype = <$other>::DTYPE;
-            const NAME: &'static str = stringify!($type);
-            type Wide = <$other as Element>::Wide;
-            type Key = <$other as Element>::Key;
-            type Total = <$other as Element>::Total;
-            type Real = <$other as Element>::Real;
-
-            #[inline(always)]
-            fn widen(self) -> Self::Wide {
-                (self as $other).widen()
-            }
-
-            #[inline(always)]
-            fn total(self) -> Self::Total {
-                (self as $other).total()
-            }
-
-            #[inline(always)]
-            fn to_f64(self) -> f64 {
-                self as f64
-            }
-
-            #[inline(always)]
-            fn real(value: f64) -> Self::Real {
-                <$other>::real(value)
-            }
-
-            #[inline(always)]
-            fn magnitude(self) -> u64 {
-                (self as $other).magnitude()
-            }
-
-            #[inline(always)]
-            fn of_magnitude(magnitude: u64) -> f64 {
-                <$other>::of_magnitude(magnitude)
-            }
-
-            #[inline(always)]
-            fn narrow(wide: Self::Wide) -> Self {
-                <$other>::narrow(wide) as Self
-            }
-
-            #[inline(always)]
-            fn key_of_number(self) -> Self::Key {
-                (self as $other).key_of_number()
-            }
-
-            #[inline(always)]
-            fn key(self, nan: Self::Key) -> Self::Key {
-                (self as $other).key(nan)
-            }
-
-            #[inline(always)]
-            fn from_key(key: Self::Key) -> Self {
-                <$other>::from_key(key) as Self
-            }
-        }
-
-        impl ExactElement for $type {
-            type State = <$other as ExactElement>::State;
-            type Rounded = <$other as ExactElement>::Rounded;
-            const NOTHING: Self::State = <$other>::NOTHING;
-
-            #[inline(always)]
-            fn alone(self) -> Self::State {
-                (self as $other).alone()
-            }
-
-            #[inline(always)]
-            fn add_to(self, sum: &mut Self::State) {
-                (self as $other).add_to(sum);
-            }
-
-            #[inline(always)]
-            fn plus(a: Self::State, b: Self::State) -> Self::State {
-                <$other>::plus(a, b)
-            }
-
-            #[inline(always)]
-            fn sum<S: Source<Item = Self>>(items: S) -> Self::State {
-                let mut sum = Self::NOTHING;
-                // SAFETY: they are in bounds.
-                (0..items.len()).for_each(|index| unsafe { items.get(index) }.add_to(&mut sum));
-                sum
-            }
-
-            fn of_slot(word: impl Fn(usize) -> u64) -> Option<Self::State> {
-                <$other as ExactElement>::of_slot(word)
-            }
-
-            unsafe fn reduce_on_gpu<
-                O: OfExactSum<Self, Accumulator = Self::State>,
-                P: Input<Item = Self>,
-                const BLOCK: u32,
-                const WIDTH: usize,
-            >(
-                _: Arguments<P, O, O::Output>,
-                _: bool,
-            ) {
-                unreachable!("the kernels are those of the other type")
-            }
-
-            fn rounded(sum: impl Exact, count: u64) -> Self::Rounded {
-                <$other>::rounded(sum, count)
-            }
-
-            fn as_f64s(sum: impl Exact, count: u64) -> [f64; 2] {
-                <$other>::as_f64s(sum, count)
-            }
-
-            fn mean(sum: impl Exact, count: u64) -> Self::Real {
-                <$other>::mean(sum, count)
-            }
-        }
-
-        impl ExactFactor for $type {
-            type Products = <$other as ExactFactor>::Products;
-            const NO_PRODUCTS: Self::Products = <$other>::NO_PRODUCTS;
-
-            #[inline(always)]
-            fn product(self, other: Self) -> Self::Products {
-                (self as $other).product(other as $other)
-            }
-
-            #[inline(always)]
-            fn add_product_to(self, other: Self, sum: &mut Self::Products) {
-                (self as $other).add_product_to(other as $other, sum);
-            }
-
-            #[inline(always)]
-            fn add_products(a: Self::Products, b: Self::Products) -> Self::Products {
-                <$other>::add_products(a, b)
-            }
-
-            #[inline(always)]
-            fn sum_products<S: Source<Item = (Self, Self)>>(items: S) -> Self::Products {
-                let mut sum = Self::NO_PRODUCTS;
-                for index in 0..items.len() {
-                    // SAFETY: it is in bounds.
-                    let (a, b) = unsafe { items.get(index) };
-                    a.add_product_to(b, &mut sum);
-                }
-                sum
-            }
-
-            fn products_of_slot(word: impl Fn(usize) -> u64) -> Option<Self::Products> {
-                <$other>::products_of_slot(word)
-            }
-
-            unsafe fn reduce_products_on_gpu<
-                O: OfExactSum<(Self, Self), Accumulator = Self::Products>,
-                P: Input<Item = (Self, Self)>,
-                const BLOCK: u32,
-                const WIDTH: usize,
-            >(
-                _: Arguments<P, O, O::Output>,
-                _: bool,
-            ) {
-                unreachable!("the kernels are those of the other type")
-            }
-
-            fn rounded_products(sum: impl Exact, count: u64) -> Self::Rounded {
-                <$other>::rounded_products(sum, count)
-            }
-        }
-    )*};
-}
-
-crate::for_each_alias! { elements! {} }
-
-/// What is returned of truth values where it is returned of bytes: a truth value where that is an element.
+/// The result of reducing `bool`, by that of reducing `u8`: `bool` if the result is an element.
 pub trait OfBytes: Copy {
-    /// The type, of the same layout.
+    /// The result's type.
     type OfBools: Copy + PartialEq + core::fmt::Debug + Send + Sync + 'static;
 
-    /// The value.
+    /// Converts the result.
     fn of_bools(self) -> Self::OfBools;
 }
 
-impl OfBytes for u8 {
-    type OfBools = bool;
+macro_rules! of_bytes {
+    ($($from:ty => $to:ty: |$value:ident| $result:expr;)*) => {$(
+        impl OfBytes for $from {
+            type OfBools = $to;
 
-    fn of_bools(self) -> bool {
-        self != 0
-    }
-}
-
-macro_rules! themselves {
-    ($($type:ty)*) => {$(
-        impl OfBytes for $type {
-            type OfBools = $type;
-
-            fn of_bools(self) -> $type {
-                self
+            fn of_bools(self) -> $to {
+                let $value = self;
+                $result
             }
         }
     )*};
 }
 
-// (Of two truth values there is no plain type.)
-themselves! { u64 i128 f64 bool [u8; 2] [u64; 2] [f64; 2] [f64; 4] }
+// `[u8; 2]` stays: `[bool; 2]` is not plain.
+of_bytes! {
+    u8 => bool: |value| value != 0;
+    u64 => u64: |value| value;
+    i128 => i128: |value| value;
+    f64 => f64: |value| value;
+    bool => bool: |value| value;
+    [u8; 2] => [u8; 2]: |value| value;
+    [u64; 2] => [u64; 2]: |value| value;
+    [f64; 2] => [f64; 2]: |value| value;
+    [f64; 4] => [f64; 4]: |value| value;
+}
 
 macro_rules! of_bools {
     ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(

@@ -7,10 +7,11 @@ use super::{Kernel, LadderElement, LadderOp, Pass, first_element};
 /// ```
 ///
 /// - From 003 (naive).
-/// - For: the least code, one launch, no shared memory and no barrier.
+/// - For it: the least code, one launch, no shared memory and no barrier.
 /// - Wrong with it: all atomics go to one address, and the memory system serves them one after another.
-/// - The order of the additions changes from run to run, and with it the low bits of a float's sum; 003 blames rounding,
-///   and takes `double`. `atom.add.f32` also flushes subnormals in global memory to zero (PTX ISA, "atom").
+/// - The order of the additions changes from run to run, and with it the low bits of a float's sum. 003
+///   blames rounding, and uses `double`. `atom.add.f32` also flushes subnormals in global memory to zero (PTX
+///   ISA, "atom").
 #[derive(Clone, Copy, Debug)]
 pub enum Atomic {}
 

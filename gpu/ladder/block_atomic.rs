@@ -3,13 +3,14 @@ use super::{Kernel, LadderElement, LadderOp, PairsReversed, Pass, pairs_reversed
 /// One atomic a block: the block folds in shared memory, and adds its partial result to the one accumulator.
 ///
 /// ```text
-/// partial = as two elements a thread, the halves onto each other
+/// partial = as `pairs_reversed`
 /// thread 0: result += partial, atomically
 /// ```
 ///
 /// - From 003 (reduction).
-/// - Fixes: one atomic for 2 · BLOCK elements; one launch, where the other kernels need two or more.
-/// - Wrong with it: the block's loop (see that kernel), and the order of the additions, as with one atomic an element.
+/// - Fixes: one atomic for 2 · BLOCK elements; one launch, when the other kernels need two or more.
+/// - Wrong with it: the block's loop (see `pairs_reversed`), and the order of the additions, as with one
+///   atomic an element.
 #[derive(Clone, Copy, Debug)]
 pub enum BlockAtomic {}
 

@@ -9,12 +9,14 @@ use cuda_std::thread;
 /// value = identity
 /// for i in the thread's first element, and on by twice the threads of the grid, below the length:
 ///     value += element i + element i + BLOCK
-/// as the kernel before
+/// as `unrolled`
 /// ```
 ///
 /// - From 001 (`reduce7`).
-/// - Fixes: work a thread: few blocks to start and to fold, for any length, and at most 2,048 partials for the next launch.
-/// - Wrong with it: a load fetches 4 or 8 bytes where 16 are to be had; folding goes through shared memory, with barriers.
+/// - Fixes: the work a thread: few blocks to start and to fold, for any length, and at most 2,048 partial
+///   results for the next launch.
+/// - Wrong with it: a load fetches 4 or 8 bytes, when it could fetch 16; the fold goes through shared memory,
+///   with barriers.
 /// - Not copied: 001 reads the second element of each pair without a bound.
 #[derive(Clone, Copy, Debug)]
 pub enum Cascaded {}
@@ -23,7 +25,7 @@ impl Kernel for Cascaded {
     const NAME: &'static str = "cascaded";
     const LOADS: u64 = 2;
 
-    /// Limited as the production kernel's chunks are, so that the result's bits do not depend on the device.
+    /// Limited like the production kernel's chunks, so that the result's bits do not depend on the device.
     fn blocks(len: u64, block: u32) -> u32 {
         len.div_ceil(Self::LOADS * u64::from(block)).min(plan::max_chunks(block)) as u32
     }
@@ -35,11 +37,11 @@ impl Kernel for Cascaded {
     }
 }
 
-/// The thread's elements of the whole input, combined.
+/// Combines the thread's elements of the whole input.
 ///
 /// # Safety
 ///
-/// The input is as [`Pass`] says.
+/// The input is valid as [`Pass`] says.
 #[inline(always)]
 pub(super) unsafe fn load_many<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(
     pass: Pass<T, O::Accumulator>,
@@ -48,7 +50,7 @@ pub(super) unsafe fn load_many<O: LadderOp<T>, T: LadderElement, const BLOCK: u3
     let mut value = O::default().identity();
     let mut index = first_element::<Cascaded>(BLOCK);
     while index < pass.len {
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         value = O::default().combine(value, unsafe { pass.load_two::<O>(index, BLOCK) });
         index += grid;
     }

@@ -1,7 +1,7 @@
 use super::{Kernel, LadderElement, LadderOp, Pass, first_element, fold};
 use cuda_std::{shared_array, thread};
 
-/// First addition during the load: a thread loads two elements, one block's size apart, and adds them on the way.
+/// First addition during the load: a thread loads two elements, one block's size apart, and adds them.
 ///
 /// ```text
 /// partials[t] = element t of the block + element t + the block's size
@@ -12,9 +12,10 @@ use cuda_std::{shared_array, thread};
 /// ```
 ///
 /// - From 000 (third loop), 001 (`reduce4`) and 002 (reduction 3).
-/// - Fixes: threads that only load; there are half as many blocks. As in 000, the barrier stands before each step, which
-///   makes one fewer: none follows the last step, whose sum thread 0 stores itself.
-/// - Wrong with it: in the last six steps one warp works, and all warps wait at the barriers; the loop itself.
+/// - Fixes: threads that only load; there are half as many blocks. As in 000, the barrier stands before each
+///   step, so there is one fewer: no barrier follows the last step, whose sum thread 0 stores itself.
+/// - Wrong with it: in the last six steps one warp works, and all warps wait at the barriers; the loop
+///   itself.
 /// - Not copied: 001 and 002 read the second element without a bound.
 #[derive(Clone, Copy, Debug)]
 pub enum FirstAdd {}
@@ -27,7 +28,7 @@ impl Kernel for FirstAdd {
     unsafe fn run<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(pass: Pass<T, O::Accumulator>) {
         let (thread, threads) = (thread::thread_idx_x(), thread::block_dim_x());
         let partials = shared_array![O::Accumulator; BLOCK as usize];
-        // SAFETY: a barrier begins each step, and in a step no two threads have a place in common.
+        // SAFETY: a barrier begins each step, and in a step no two threads access the same element.
         unsafe {
             partials.write(thread, pass.load_two::<O>(first_element::<Self>(threads), threads));
             let mut stride = threads / 2;

@@ -1,7 +1,7 @@
 use super::{Kernel, LadderElement, LadderOp, Pass, first_element, fold, remainder};
 use cuda_std::{shared_array, thread};
 
-/// Interleaved addressing: neighbours fold first, and the threads that work are those that `%` picks.
+/// Interleaved addressing: neighbours fold first, and `%` picks the threads that work.
 ///
 /// ```text
 /// partials[t] = element t of the block
@@ -13,8 +13,9 @@ use cuda_std::{shared_array, thread};
 /// ```
 ///
 /// - From 001 (`reduce1`) and 002 (naive).
-/// - Wrong with it: the threads that work are spread over all warps, so every warp diverges, and issues each step for one
-///   lane in two, then in four, in eight; `%`; half of the threads do nothing but load.
+/// - Wrong with it: the threads that work are spread over all warps, so that every warp diverges, and issues
+///   each step for one lane in two, then in four, then in eight; `%`; half of the threads do nothing but
+///   load.
 #[derive(Clone, Copy, Debug)]
 pub enum InterleavedModulo {}
 
@@ -25,7 +26,7 @@ impl Kernel for InterleavedModulo {
     unsafe fn run<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(pass: Pass<T, O::Accumulator>) {
         let (thread, threads) = (thread::thread_idx_x(), thread::block_dim_x());
         let partials = shared_array![O::Accumulator; BLOCK as usize];
-        // SAFETY: a barrier ends each step, and in a step no two threads have a place in common.
+        // SAFETY: a barrier ends each step, and in a step no two threads access the same element.
         unsafe {
             partials.write(thread, pass.load::<O>(first_element::<Self>(threads)));
             thread::sync_threads();

@@ -1,7 +1,8 @@
 use super::{Kernel, LadderElement, LadderOp, Pass, first_element, fold};
 use cuda_std::{shared_array, thread};
 
-/// Interleaved addressing, the same sums by the first threads of the block: thread t takes place 2 · stride · t.
+/// Interleaved addressing, with the same sums by the first threads of the block: thread t folds element 2 ·
+/// stride · t.
 ///
 /// ```text
 /// partials[t] = element t of the block
@@ -14,9 +15,9 @@ use cuda_std::{shared_array, thread};
 /// ```
 ///
 /// - From 001 (`reduce2`) and 002 (reduction 1).
-/// - Fixes: `%`, and divergence: warps work whole or not at all, until there is work for less than one.
-/// - Wrong with it: the lanes of a warp are 2 · stride places apart, so that several of them want the same bank of shared
-///   memory, and wait for each other.
+/// - Fixes: `%`, and divergence: whole warps work or do not, until less than a warp works.
+/// - Wrong with it: the lanes of a warp are 2 · stride elements apart, so that several of them access the
+///   same bank of shared memory and wait for each other.
 #[derive(Clone, Copy, Debug)]
 pub enum InterleavedStrided {}
 
@@ -27,7 +28,7 @@ impl Kernel for InterleavedStrided {
     unsafe fn run<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(pass: Pass<T, O::Accumulator>) {
         let (thread, threads) = (thread::thread_idx_x(), thread::block_dim_x());
         let partials = shared_array![O::Accumulator; BLOCK as usize];
-        // SAFETY: a barrier ends each step, and in a step no two threads have a place in common.
+        // SAFETY: a barrier ends each step, and in a step no two threads access the same element.
         unsafe {
             partials.write(thread, pass.load::<O>(first_element::<Self>(threads)));
             thread::sync_threads();

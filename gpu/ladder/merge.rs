@@ -1,55 +1,59 @@
 use crate::Element;
 use crate::element::Key;
-use crate::kernels::{self, Parameters};
+use crate::kernels::{self, arguments};
 use cuda_std::shared::Shared;
 use cuda_std::{shared_array, thread};
+use num_traits::Bounded;
 
-/// Threads a block, which is the number of lists that a block merges.
+/// Threads a block, which is also the number of lists that a block merges.
 pub const MERGE_BLOCK: u32 = 32;
 
 /// The rank of a list with no elements left.
 const NONE: u32 = u32::MAX;
 
-/// Sorted lists merged into one by repeated min reduction: the least of the lists' heads is the next element.
+/// Merges sorted lists by repeated min reduction: the least of the lists' heads is the next element.
 ///
 /// ```text
 /// block b merges lists b · BLOCK .., a thread a list
 /// repeat:
-///     heads[t] = key of the first element of list t that is not taken; ranks[t] = t, or NONE where all are taken
+///     heads[t] = key of the first element of list t that is not taken; ranks[t] = t, or NONE if all are
 ///     barrier
 ///     for half in half of the block's size, a quarter, … 1:
-///         if t < half and (heads[t + half], ranks[t + half]) is less: it takes place t
+///         if t < half and (heads[t + half], ranks[t + half]) is less: it replaces element t
 ///         barrier
 ///     if ranks[0] is NONE: end
-///     thread ranks[0] stores its list's head and takes the next
+///     thread ranks[0] stores its list's head and goes on to the next
 ///     barrier
 /// the blocks' lists are the next launch's, until one is left
 /// ```
 ///
-/// - From 004, `merge_array5`. A block merges 32 lists: it is one warp, so that no barrier waits for another, and 1,024 lists
-///   take two launches.
-/// - Wrong with it: it is serial in the output, one element in a block at a time, and takes log2 BLOCK + 2 barriers for each.
-/// - Not copied: 004 marks an empty list by the value 0xFFFFFFFF, which an element may have: harmless for the value, wrong for
-///   what it carries. Here an empty list has no rank. Its lists all have one length, interleaved in memory; here each has its
-///   own, one after another. Its barrier stands outside the halving loop.
+/// - From 004, `merge_array5`. A block merges 32 lists: it is one warp, so that no barrier waits for another
+///   warp, and 1,024 lists take two launches.
+/// - Wrong with it: it is serial in the output. A block stores one element at a time, with log2 BLOCK + 2
+///   barriers for each.
+/// - Not copied: 004 marks an empty list by the value 0xFFFFFFFF, which an element may have: the value would
+///   be right, but not the origin that it carries. Here an empty list has no rank. 004's lists all have one
+///   length and are interleaved in memory; here each has its own length, one after another. 004's barrier
+///   stands outside the halving loop.
 ///
-/// What a launch is given; the kernel's arguments in this order. A launch merges groups of `width` lists, each merged
-/// before, into groups of `width` · BLOCK. The lists lie one after another, and so do the groups, in the same places.
+/// The fields are the arguments of a launch, the kernel's parameters in this order. A launch merges groups of
+/// `width` lists, each merged before, into groups of `width` · BLOCK. The lists lie one after another, and so
+/// do the groups, at the same addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Merge<T> {
     /// All elements.
     pub input: *const T,
-    /// The number of the list that each comes from; null in the first launch, where a group is a list.
+    /// The number of each element's list; null in the first launch, where a group is a list.
     pub origins: *const u32,
-    /// Where each list begins, and the end of the last.
+    /// The start of each list, and the end of the last.
     pub bounds: *const u64,
     /// The number of lists.
     pub lists: u64,
     /// Lists in a group of the input.
     pub width: u64,
-    /// Where the elements go.
+    /// Takes the elements.
     pub output: *mut T,
-    /// Where their lists' numbers go.
+    /// Takes the numbers of their lists.
     pub origins_out: *mut u32,
 }
 
@@ -57,29 +61,18 @@ impl<T: Element> kernels::Kernel for Merge<T> {
     type Arguments = Self;
 }
 
-impl<T: Element> kernels::Arguments for Merge<T> {
-    fn parameters(&self, parameters: &mut Parameters) {
-        let Self { input, origins, bounds, lists, width, output, origins_out } = self;
-        parameters.push(input);
-        parameters.push(origins);
-        parameters.push(bounds);
-        parameters.push(lists);
-        parameters.push(width);
-        parameters.push(output);
-        parameters.push(origins_out);
-    }
-}
+arguments! { [T: Element] Merge<T>: input origins bounds lists width output origins_out }
 
 impl<T: Element> Merge<T> {
-    /// The kernel's name before that of the type.
+    /// The kernel's name without the type.
     pub const NAME: &'static str = "merge";
 
-    /// The kernel.
+    /// Runs the kernel.
     ///
     /// # Safety
     ///
-    /// The launch has BLOCK threads a block and a block for every `width` · BLOCK lists; the pointers are valid as the fields
-    /// say, and nothing else uses what they point to meanwhile.
+    /// The launch has BLOCK threads a block, and a block for every `width` · BLOCK lists. The pointers are
+    /// valid as the fields say, and nothing else accesses what they point to meanwhile.
     #[inline(always)]
     pub unsafe fn run<const BLOCK: u32>(self) {
         let (thread, threads) = (thread::thread_idx_x(), thread::block_dim_x());
@@ -87,7 +80,8 @@ impl<T: Element> Merge<T> {
         let ranks = shared_array![u32; BLOCK as usize];
         let first = u64::from(thread::block_idx_x()) * u64::from(threads);
         let group = first + u64::from(thread);
-        // SAFETY: every place is in bounds, and a barrier stands between accesses to it by different threads.
+        // SAFETY: every access is in bounds, and a barrier stands between accesses to an element by different
+        // threads.
         unsafe {
             let (mut next, end) = (self.bound(group), self.bound(group + 1));
             let mut place = self.bound(first);
@@ -95,7 +89,7 @@ impl<T: Element> Merge<T> {
                 let mut head = None;
                 if next < end {
                     let element = self.input.add(next as usize).read();
-                    heads.write(thread, element.key(T::Key::LEAST));
+                    heads.write(thread, element.key(T::Key::min_value()));
                     head = Some(element);
                 }
                 ranks.write(thread, if head.is_some() { thread } else { NONE });
@@ -130,11 +124,11 @@ impl<T: Element> Merge<T> {
         }
     }
 
-    /// Where group `group` of the input begins, or the end of the last.
+    /// Returns the start of group `group` of the input, or the end of the last.
     ///
     /// # Safety
     ///
-    /// The bounds are as the field says.
+    /// The bounds are valid as the field says.
     #[inline(always)]
     unsafe fn bound(self, group: u64) -> u64 {
         // SAFETY: in bounds.
@@ -142,14 +136,14 @@ impl<T: Element> Merge<T> {
     }
 }
 
-/// Moves the head and rank at `from` to `into` if they are less, or the only ones of the two.
+/// Moves the head and rank at `from` to `into` if they are less, or if `into` has none.
 ///
 /// # Safety
 ///
-/// Both are in bounds and written, and no other thread writes either, or reads `into`, without a barrier between.
+/// Both are in bounds and written. No other thread writes either, or reads `into`, without a barrier between.
 #[inline(always)]
 unsafe fn keep_less<K: Key>(heads: Shared<K>, ranks: Shared<u32>, into: u32, from: u32) {
-    // SAFETY: as the caller vouches; the head of a list with a rank is written.
+    // SAFETY: as the caller promises; the head of a list with a rank is written.
     unsafe {
         let (rank, own) = (ranks.read(from), ranks.read(into));
         if rank != NONE && (own == NONE || (heads.read(from), rank) < (heads.read(into), own)) {

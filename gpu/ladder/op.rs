@@ -1,4 +1,4 @@
-//! What the ladder asks of types and operators beyond [`Element`] and [`Op`].
+//! The bounds that the ladder adds to [`Element`] and [`Op`].
 
 use crate::element::{Key, Wide};
 use crate::{Element, Max, Min, Op, Prod, Sum};
@@ -14,10 +14,10 @@ impl LadderElement for i64 {}
 impl LadderElement for f32 {}
 impl LadderElement for f64 {}
 
-/// An operator of the ladder: [`Sum`], [`Prod`], [`Min`] or [`Max`]. Its accumulators reduce as elements do, by the same
-/// operator, and lifting one gives it back.
+/// An operator of the ladder: [`Sum`], [`Prod`], [`Min`] or [`Max`]. The same operator reduces its
+/// accumulators as elements, and lifting an accumulator returns it.
 pub trait LadderOp<T: LadderElement>: Op<T, Accumulator: Element, Output: Pod> + Default {
-    /// Combines `value` into the accumulator at `target` in one atomic step, ordered with no other access.
+    /// Combines `value` into the accumulator at `target` in one atomic step, with relaxed ordering.
     ///
     /// # Safety
     ///
@@ -30,7 +30,7 @@ macro_rules! ladder_operators {
         impl<T: LadderElement> LadderOp<T> for $op {
             #[inline(always)]
             unsafe fn combine_atomically(target: *mut T::$type, value: T::$type) {
-                // SAFETY: as the caller vouches.
+                // SAFETY: as the caller promises.
                 unsafe { value.$method(target) }
             }
         }
@@ -44,16 +44,16 @@ ladder_operators! {
     Max: Key raise;
 }
 
-/// A wide type that atomics add and multiply.
+/// A wide type with atomic addition and multiplication.
 pub trait AtomicWide: Wide + Element {
-    /// Adds it to `*target`.
+    /// Adds `self` to `*target`.
     ///
     /// # Safety
     ///
     /// As for [`LadderOp::combine_atomically`].
     unsafe fn add_to(self, target: *mut Self);
 
-    /// Multiplies `*target` by it.
+    /// Multiplies `*target` by `self`.
     ///
     /// # Safety
     ///
@@ -61,7 +61,7 @@ pub trait AtomicWide: Wide + Element {
     unsafe fn multiply_into(self, target: *mut Self);
 }
 
-/// A key type of which atomics take the least and the greatest.
+/// A key type with atomic minimum and maximum.
 pub trait AtomicKey: Key + Element {
     /// Makes `*target` the lesser of the two.
     ///
@@ -83,15 +83,15 @@ macro_rules! wide {
         impl AtomicWide for $type {
             #[inline(always)]
             unsafe fn add_to(self, target: *mut Self) {
-                // SAFETY: as the caller vouches.
+                // SAFETY: as the caller promises.
                 unsafe { $atomic::from_ptr(target) }.fetch_add(self, Relaxed);
             }
 
-            // There is no atomic multiplication: the product is swapped in if the factor has not changed meanwhile, to the
-            // bit, since a NaN is not equal to itself.
+            // There is no atomic multiplication. So the product is swapped in if the factor has not changed
+            // meanwhile. The bits are compared, because a NaN is not equal to itself.
             #[inline(always)]
             unsafe fn multiply_into(self, target: *mut Self) {
-                // SAFETY: as the caller vouches.
+                // SAFETY: as the caller promises.
                 let product = unsafe { $atomic::from_ptr(target) };
                 let mut factor = product.load(Relaxed);
                 loop {
@@ -111,13 +111,13 @@ macro_rules! keys {
         impl AtomicKey for $type {
             #[inline(always)]
             unsafe fn lower(self, target: *mut Self) {
-                // SAFETY: as the caller vouches.
+                // SAFETY: as the caller promises.
                 unsafe { $atomic::from_ptr(target) }.fetch_min(self, Relaxed);
             }
 
             #[inline(always)]
             unsafe fn raise(self, target: *mut Self) {
-                // SAFETY: as the caller vouches.
+                // SAFETY: as the caller promises.
                 unsafe { $atomic::from_ptr(target) }.fetch_max(self, Relaxed);
             }
         }

@@ -12,9 +12,10 @@ use cuda_std::{shared_array, thread};
 /// ```
 ///
 /// - From 000 (first loop).
-/// - Against interleaved addressing with one element a thread: every thread works in the first step.
-/// - Wrong with it: the same: divergence and `%`; and twice the shared memory.
-/// - Not copied: 000 does not say that its array needs two elements a thread; its other loops need as many, and one.
+/// - Compared with interleaved addressing with one element a thread: every thread works in the first step.
+/// - Wrong with it: the same, divergence and `%`; and twice the shared memory.
+/// - Not copied: 000 does not say that its array needs two elements a thread. Its other loops need two, and
+///   one.
 #[derive(Clone, Copy, Debug)]
 pub enum PairsInterleaved {}
 
@@ -27,7 +28,7 @@ impl Kernel for PairsInterleaved {
         let (thread, threads) = (thread::thread_idx_x(), thread::block_dim_x());
         let partials = shared_array![O::Accumulator; 2 * BLOCK as usize];
         let first = first_element::<Self>(threads);
-        // SAFETY: a barrier begins each step, and in a step no two threads have a place in common.
+        // SAFETY: a barrier begins each step, and in a step no two threads access the same element.
         unsafe {
             partials.write(thread, pass.load::<O>(first));
             partials.write(thread + threads, pass.load::<O>(first + u64::from(threads)));

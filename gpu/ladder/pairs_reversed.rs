@@ -13,8 +13,8 @@ use cuda_std::{shared_array, thread};
 ///
 /// - From 000 (second loop) and 003 (its loop).
 /// - Fixes, over the original loop: divergence, `%`, bank conflicts.
-/// - Wrong with it: a step and a half of the array more than first addition during the load, which adds the two elements
-///   before they go to shared memory.
+/// - Wrong with it: one step more, and twice the shared memory, than first addition during the load, which
+///   adds the two elements before they go to shared memory.
 #[derive(Clone, Copy, Debug)]
 pub enum PairsReversed {}
 
@@ -45,7 +45,7 @@ pub(super) unsafe fn fold_block<O: LadderOp<T>, T: LadderElement, const BLOCK: u
     let (thread, threads) = (thread::thread_idx_x(), thread::block_dim_x());
     let partials = shared_array![O::Accumulator; 2 * BLOCK as usize];
     let first = first_element::<PairsReversed>(threads);
-    // SAFETY: a barrier begins each step, and in a step no two threads have a place in common.
+    // SAFETY: a barrier begins each step, and in a step no two threads access the same element.
     unsafe {
         partials.write(thread, pass.load::<O>(first));
         partials.write(thread + threads, pass.load::<O>(first + u64::from(threads)));

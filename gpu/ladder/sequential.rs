@@ -1,7 +1,8 @@
 use super::{Kernel, LadderElement, LadderOp, Pass, first_element, fold};
 use cuda_std::{shared_array, thread};
 
-/// Sequential addressing: the block's second half folds onto its first, and what is left again.
+/// Sequential addressing: the block's second half folds onto its first, then the same again with what is
+/// left.
 ///
 /// ```text
 /// partials[t] = element t of the block
@@ -13,8 +14,9 @@ use cuda_std::{shared_array, thread};
 /// ```
 ///
 /// - From 001 (`reduce3`) and 002 (reduction 2).
-/// - Fixes: bank conflicts: the lanes of a warp read neighbouring places.
-/// - Wrong with it: half of the threads do nothing but load, so that a block has twice the threads that it needs.
+/// - Fixes: bank conflicts: the lanes of a warp read neighbouring elements.
+/// - Wrong with it: half of the threads do nothing but load, so that a block has twice the threads that it
+///   needs.
 #[derive(Clone, Copy, Debug)]
 pub enum Sequential {}
 
@@ -25,7 +27,7 @@ impl Kernel for Sequential {
     unsafe fn run<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(pass: Pass<T, O::Accumulator>) {
         let (thread, threads) = (thread::thread_idx_x(), thread::block_dim_x());
         let partials = shared_array![O::Accumulator; BLOCK as usize];
-        // SAFETY: a barrier ends each step, and in a step no two threads have a place in common.
+        // SAFETY: a barrier ends each step, and in a step no two threads access the same element.
         unsafe {
             partials.write(thread, pass.load::<O>(first_element::<Self>(threads)));
             thread::sync_threads();

@@ -1,21 +1,21 @@
 use super::{Cascaded, Kernel, LadderElement, LadderOp, Pass, cascaded};
-use crate::fold::fold_block;
+use crate::tree::fold_block;
 use cuda_std::thread;
 
-/// Warp shuffles: lanes hand their values to each other through registers.
+/// Warp shuffles: lanes exchange their values through registers.
 ///
 /// ```text
-/// value = as the cascaded kernel
-/// fold each warp by shuffles; its lane 0 writes the warp's partial to shared memory
+/// value = as `cascaded`
+/// fold each warp by shuffles; its lane 0 writes the warp's partial result to shared memory
 /// barrier
-/// the first warp folds the partials by shuffles
+/// the first warp folds the partial results by shuffles
 /// thread 0 stores the result
 /// ```
 ///
 /// - After the documents: `shfl` came with Kepler, the GPUs of 001's measurements; `shfl.sync` with Volta.
-/// - Fixes: shared memory and barriers: one barrier a block, and none where the block is one warp.
-/// - Wrong with it: what the production kernel, [`reduce`](crate::reduce), does better: 16-byte loads, four in flight a thread,
-///   and one launch.
+/// - Fixes: shared memory and barriers: one barrier a block, and none if the block is one warp.
+/// - Wrong with it: the production kernel, [`reduce`](crate::reduce), loads 16 bytes at a time, has four
+///   loads in flight a thread, and is one launch.
 #[derive(Clone, Copy, Debug)]
 pub enum Shuffle {}
 

@@ -1,5 +1,5 @@
-//! The table of the ladder's kernels: every rung with every operator on every type and BLOCK, the least with its index on
-//! every type and BLOCK, and the merge of every element type; each an entry point of its own.
+//! The table of the ladder's kernels, an entry point each: every rung with every operator on every type and
+//! BLOCK, the least element with its index on every type and BLOCK, and the merge of every element type.
 
 use super::{ArgMin, Rung};
 use crate::kernels::Entry;
@@ -7,7 +7,8 @@ use crate::{Op, for_each_element, for_each_rung, op};
 #[allow(unused_imports)]
 use crate::{bf16, f16, for_each_block, ladder};
 
-/// The operators and the types of the ladder: calls `$callback! { { ARGUMENTS } ROW ROW … }`, a row being `OPERATOR NAME TYPE;`.
+/// The operators and types of the ladder: calls `$callback! { { ARGUMENTS } ROW ROW … }`, a row being
+/// `OPERATOR NAME TYPE;`.
 macro_rules! for_each_case {
     ($callback:ident! { $($arguments:tt)* }) => {
         $callback! {
@@ -124,7 +125,7 @@ macro_rules! merge_aliases {
 #[cfg(not(target_arch = "nvptx64"))]
 crate::for_each_alias! { merge_aliases! {} }
 
-/// The entry points of the least with its index, and of the merge.
+/// The entry points of the least element with its index, and of the merge.
 pub static OTHERS: &[&[Entry]] = &[
     ARGMIN,
     MERGE,

@@ -2,7 +2,8 @@ use super::{Kernel, LadderElement, LadderOp, Pass, first_element, fold};
 use cuda_std::shared::Shared;
 use cuda_std::{shared_array, thread, warp};
 
-/// The last warp unrolled: where 64 partials are left, one warp folds them alone, with no loop and no block barrier.
+/// The last warp unrolled: when 64 partial results are left, one warp folds them alone, with no loop and no
+/// block barrier.
 ///
 /// ```text
 /// partials[t] = element t of the block + element t + the block's size
@@ -19,9 +20,10 @@ use cuda_std::{shared_array, thread, warp};
 /// - From 001 (`reduce5`) and 002 (reduction 4).
 /// - Fixes: barriers of all warps, and idle warps, in the last six steps.
 /// - Wrong with it: the steps before are still a loop.
-/// - Not copied: 001's first `warpReduce` is not volatile, and no version has a warp barrier. Since Volta the lanes of a warp
-///   need not run in lockstep, so that one may read a place before or after another has written it. Lane t also reads
-///   place t + 32, past a block of 32, and places past the warp; here places below 32 wrap around in the warp.
+/// - Not copied: 001's first `warpReduce` is not volatile, and no version has a warp barrier. Since Volta the
+///   lanes of a warp need not run in lockstep, so that one may read an element before or after another has
+///   written it. Lane t also reads element t + 32, past a block of 32, and elements past the warp; here
+///   indices below 32 wrap around in the warp.
 #[derive(Clone, Copy, Debug)]
 pub enum UnrolledLastWarp {}
 
@@ -53,7 +55,8 @@ pub(super) unsafe fn fold_and_store<O: LadderOp<T>, T: LadderElement, const BLOC
 ) {
     let thread = thread::thread_idx_x();
     let partials = shared_array![O::Accumulator; BLOCK as usize];
-    // SAFETY: a barrier ends each step, and in a step no two threads have a place in common; the first warp is whole.
+    // SAFETY: a barrier ends each step, and in a step no two threads access the same element; the first warp
+    // is whole.
     unsafe {
         partials.write(thread, value);
         thread::sync_threads();
@@ -74,11 +77,11 @@ pub(super) unsafe fn fold_and_store<O: LadderOp<T>, T: LadderElement, const BLOC
     }
 }
 
-/// Folds the first 64 places, or the 32 of a block of one warp, into place 0.
+/// Folds the first 64 elements, or the 32 of a block of one warp, into element 0.
 ///
 /// # Safety
 ///
-/// The first warp calls it, whole; the places are written, and no other warp accesses them.
+/// All lanes of the first warp call it; the elements are written, and no other warp accesses them.
 #[inline(always)]
 unsafe fn fold_last_warp<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(
     partials: Shared<O::Accumulator>,

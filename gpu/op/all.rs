@@ -1,4 +1,6 @@
-quantifier! {
-    /// Whether all elements are not zero; a NaN is not. Of no elements: yes.
-    All "all": & &=, of nothing true;
+operator! {
+    /// Whether all elements are nonzero.
+    ///
+    /// The result is a `bool`. A NaN is nonzero. For no elements it is `true`.
+    All "all": quantifiers::Quantifier<true>
 }

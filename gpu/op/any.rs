@@ -1,4 +1,6 @@
-quantifier! {
-    /// Whether any element is not zero; a NaN is not. Of no elements: no.
-    Any "any": | |=, of nothing false;
+operator! {
+    /// Whether any element is nonzero.
+    ///
+    /// The result is a `bool`. A NaN is nonzero. For no elements it is `false`.
+    Any "any": quantifiers::Quantifier<false>
 }

@@ -1,4 +1,7 @@
-place! {
-    /// The index of the largest element; otherwise as [`ArgMin`](crate::ArgMin).
-    ArgMax "argmax": gt max greater, from LEAST, NaN is GREATEST;
+operator! {
+    /// The index of the largest element; of the first one if there are several.
+    ///
+    /// The result is a `u64`. If there is a NaN, it is the index of the first one, as in NumPy and PyTorch.
+    /// −0.0 is below +0.0. Empty input is an error.
+    ArgMax "argmax": place::FirstExtreme<false, false>
 }

@@ -4,15 +4,12 @@ use super::place::first_extremes;
 use super::{ArgMax, ArgMin};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::Source;
-use crate::element::Element;
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::element::Key;
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+use crate::op::prelude::*;
 
-/// The indices of the smallest and of the largest element, as [`ArgMin`](crate::ArgMin) and [`ArgMax`](crate::ArgMax) have them.
-/// Empty input is an error.
+/// The indices of the smallest and of the largest element, as [`ArgMin`](crate::ArgMin) and
+/// [`ArgMax`](crate::ArgMax) return them.
+///
+/// The result is an array of two `u64`. Empty input is an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct ArgMinMax;
@@ -42,7 +39,7 @@ impl<T: Element> Op<T> for ArgMinMax {
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
     fn fold_items<S: Source<Item = T>>(&self, items: S, first: u64) -> [Place; 2] {
-        first_extremes::<T, S, true, true>(items, first, [T::Key::LEAST, T::Key::GREATEST])
+        first_extremes::<T, S, true, true>(items, first, [T::Key::min_value(), T::Key::max_value()])
     }
 
     #[inline(always)]

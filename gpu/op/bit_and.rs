@@ -1,4 +1,6 @@
-bits! {
-    /// The bits that all elements have; those of no elements are all set, as in NumPy. Of integers alone.
-    BitAnd "bit_and": BitAnd &, of nothing u8::MAX;
+operator! {
+    /// The bits that are set in all elements; integers only.
+    ///
+    /// The result has the elements' type. For no elements all bits are set, as in NumPy.
+    BitAnd "bit_and", num_traits::PrimInt: bits::Bits<'&'>
 }

@@ -1,4 +1,6 @@
-bits! {
-    /// The bits that any element has; of no elements none. Of integers alone.
-    BitOr "bit_or": BitOr |, of nothing 0u8;
+operator! {
+    /// The bits that are set in any element; integers only.
+    ///
+    /// The result has the elements' type. For no elements it is 0.
+    BitOr "bit_or", num_traits::PrimInt: bits::Bits<'|'>
 }

@@ -1,4 +1,6 @@
-bits! {
-    /// The bits that an odd number of elements have; of no elements none. Of integers alone.
-    BitXor "bit_xor": BitXor ^, of nothing 0u8;
+operator! {
+    /// The bits that are set in an odd number of elements; integers only.
+    ///
+    /// The result has the elements' type. For no elements it is 0.
+    BitXor "bit_xor", num_traits::PrimInt: bits::Bits<'^'>
 }

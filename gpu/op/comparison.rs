@@ -1,53 +1,56 @@
 //! Comparisons of elements with a scalar.
+#![allow(clippy::multiple_bound_locations, reason = "in what `derive(Pod)` makes")]
 
-use crate::element::{Element, Key, Wide};
+use crate::element::{Element, Summand, Wide};
+use crate::op::counts::Predicate;
 use bytemuck::{Pod, Zeroable, bytes_of_mut};
+use num_traits::{Bounded, ConstZero};
 
-/// How an element compares with a scalar, by IEEE 754: −0.0 equals +0.0, and a NaN, on either side, is [`NotEqual`](Self::NotEqual) to
-/// everything, and nothing else.
+/// A comparison of elements with a scalar.
+///
+/// By IEEE 754: −0.0 equals +0.0. If the element or the scalar is a NaN, only [`NotEqual`](Self::NotEqual)
+/// holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Comparison<T> {
-    /// Elements below it.
+    /// Elements below the scalar.
     Less(T),
-    /// Elements below it, or equal.
+    /// Elements below or equal to the scalar.
     LessEqual(T),
-    /// Elements above it.
+    /// Elements above the scalar.
     Greater(T),
-    /// Elements above it, or equal.
+    /// Elements above or equal to the scalar.
     GreaterEqual(T),
-    /// Elements equal to it.
+    /// Elements equal to the scalar.
     Equal(T),
-    /// Elements that are not equal to it.
+    /// Elements not equal to the scalar.
     NotEqual(T),
 }
 
-/// A comparison as a range of [keys](Key): an element's key lies within or without.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A comparison as a range of [keys](crate::element::Key): it holds for keys inside the range, or for those
+/// outside.
+///
+/// The four keys are the least and the greatest of the range, the key that a NaN gets, and which side holds.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Range<T: Element>([T::Key; 4]);
-
-// SAFETY: it is an array of plain values.
-unsafe impl<T: Element> Zeroable for Range<T> {}
-// SAFETY: as above.
-unsafe impl<T: Element> Pod for Range<T> {}
 
 impl<T: Element> Range<T> {
     pub(super) fn new(comparison: Comparison<T>) -> Self {
         use Comparison::*;
         let (Less(scalar) | LessEqual(scalar) | Greater(scalar) | GreaterEqual(scalar) | Equal(scalar)
         | NotEqual(scalar)) = comparison;
-        let (least, greatest) = (T::Key::LEAST, T::Key::GREATEST);
+        let (least, greatest) = (T::Key::min_value(), T::Key::max_value());
         let (within, without) = (least, greatest);
         let (mut low, mut high) = (scalar.key_of_number(), scalar.key_of_number());
         if scalar.widen() == T::Wide::ZERO && !T::Wide::EXACT {
-            // A float's zeros, which differ in the uppermost bit.
+            // From −0.0, which has the uppermost bit set, to +0.0.
             let mut negative = T::zeroed();
             bytes_of_mut(&mut negative)
                 [if cfg!(target_endian = "little") { size_of::<T>() - 1 } else { 0 }] = 0x80;
             (low, high) = (negative.key_of_number(), T::zeroed().key_of_number());
         }
         let is_number = !scalar.widen().is_nan();
-        // The third is a NaN's key, where the comparison is false but for the last.
+        // The third key keeps NaNs on the side where the comparison is false, except for `NotEqual`.
         Self(match comparison {
             Less(_) if is_number => [low, greatest, greatest, without],
             LessEqual(_) if is_number => [least, high, greatest, within],
@@ -55,39 +58,18 @@ impl<T: Element> Range<T> {
             GreaterEqual(_) if is_number => [low, greatest, least, within],
             Equal(_) if is_number => [low, high, greatest, within],
             NotEqual(_) if is_number => [low, high, greatest, without],
-            // No key is as great as the greatest and as small as the least.
+            // An empty range: the scalar is a NaN.
             NotEqual(_) => [greatest, least, greatest, without],
             _ => [greatest, least, greatest, within],
         })
     }
+}
 
-    /// Whether the comparison is true for an element.
+impl<T: Element> Predicate<T> for Range<T> {
     #[inline(always)]
-    pub(super) fn has(self, element: T) -> bool {
+    fn holds(&self, element: T) -> bool {
         let [low, high, nan, side] = self.0;
         let key = element.key(nan);
-        ((low <= key) & (key <= high)) != (side == T::Key::GREATEST)
+        ((low <= key) & (key <= high)) != (side == T::Key::max_value())
     }
 }
-
-macro_rules! comparison {
-    ($(#[$doc:meta])* $op:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq)]
-        #[repr(transparent)]
-        pub struct $op<T: Element>(Range<T>);
-
-        // SAFETY: it is a plain value.
-        unsafe impl<T: Element> Zeroable for $op<T> {}
-        // SAFETY: as above.
-        unsafe impl<T: Element> Pod for $op<T> {}
-
-        impl<T: Element> $op<T> {
-            /// Of the elements for which the comparison is true.
-            pub fn new(comparison: Comparison<T>) -> Self {
-                Self(Range::new(comparison))
-            }
-        }
-    };
-}
-pub(super) use comparison;

@@ -1,11 +1,12 @@
-use crate::element::{Accumulator, Element, Wide};
-use crate::op::{OnCpu, Op, two_sum};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+use crate::op::prelude::*;
+use crate::op::two_sum;
 
-/// The sum, in the types of [`Sum`](crate::Sum), with little error: other floats than `f64` sum in `f64`, and these in two, the second of
-/// which holds what the first one's roundings lose. The error is a unit in the last place of the result, and 2^-53 times (2^-100 times, of
-/// `f64`) the plan's depth of the sum of magnitudes. An empty sum is 0.
+/// The sum, with compensated rounding errors.
+///
+/// The result has the type of [`Sum`](crate::Sum)'s. `f16`, `bf16` and `f32` sum in `f64`; `f64` sums in two
+/// `f64`, the second of which holds the rounding errors of the first. The error is at most a unit in the last
+/// place of the result plus 2^-53 (for `f64`, 2^-100) times the depth of the [plan](crate::plan) times the
+/// sum of the magnitudes. For no elements it is 0. A NaN makes it NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct CompensatedSum;
@@ -19,19 +20,11 @@ impl<T: Element> Op<T> for CompensatedSum {
     const EXACT: bool = T::Wide::EXACT;
     const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
-    #[inline(always)]
-    fn identity(&self) -> Sums<T> {
-        Sums::<T>::NOTHING
-    }
+    accumulators_add_up! { Sums<T> }
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> Sums<T> {
         Sums::<T>::of(element.widen())
-    }
-
-    #[inline(always)]
-    fn combine(&self, a: Sums<T>, b: Sums<T>) -> Sums<T> {
-        a.plus(b)
     }
 
     #[inline(always)]
@@ -40,51 +33,30 @@ impl<T: Element> Op<T> for CompensatedSum {
     }
 }
 
-/// Sums of values of type `V`.
-pub trait Compensated<V>: Accumulator {
-    /// Added to any sum it leaves that one's bits.
-    const NOTHING: Self;
-    /// That of one value.
+/// A sum of values of type `V`, of higher precision.
+pub trait Compensated<V>: Summand {
+    /// Converts one value.
     fn of(value: V) -> Self;
-    /// The sum of both.
-    fn plus(self, other: Self) -> Self;
-    /// The nearest value.
+    /// Converts to the nearest value.
     fn value(self) -> V;
 }
 
-macro_rules! integers {
-    ($($type:ident)*) => {$(
-        impl Compensated<$type> for $type {
-            const NOTHING: Self = 0;
-            #[inline(always)]
-            fn of(value: $type) -> Self {
-                value
-            }
-            #[inline(always)]
-            fn plus(self, other: Self) -> Self {
-                Wide::plus(self, other)
-            }
-            #[inline(always)]
-            fn value(self) -> $type {
-                self
-            }
-        }
-    )*};
-}
-
-integers! { i64 u64 }
-
-impl Compensated<f32> for f64 {
-    const NOTHING: Self = -0.0;
-
+impl<V: Summand> Compensated<V> for V {
     #[inline(always)]
-    fn of(value: f32) -> Self {
-        value.into()
+    fn of(value: V) -> Self {
+        value
     }
 
     #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        self + other
+    fn value(self) -> V {
+        self
+    }
+}
+
+impl Compensated<f32> for f64 {
+    #[inline(always)]
+    fn of(value: f32) -> Self {
+        value.into()
     }
 
     #[inline(always)]
@@ -93,7 +65,7 @@ impl Compensated<f32> for f64 {
     }
 }
 
-/// A sum, and the sum of its roundings' errors.
+/// A sum, and the sum of its rounding errors.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Twofold {
@@ -101,21 +73,23 @@ pub struct Twofold {
     error: f64,
 }
 
-impl Compensated<f64> for Twofold {
+impl Summand for Twofold {
     const NOTHING: Self = Self { sum: -0.0, error: 0.0 };
-
-    #[inline(always)]
-    fn of(value: f64) -> Self {
-        Self { sum: value, error: 0.0 }
-    }
 
     #[inline(always)]
     fn plus(self, other: Self) -> Self {
         let [sum, error] = two_sum(self.sum, other.sum);
         Self { sum, error: self.error + (other.error + error) }
     }
+}
 
-    /// Of an infinite sum the errors are NaN, and of no account.
+impl Compensated<f64> for Twofold {
+    #[inline(always)]
+    fn of(value: f64) -> Self {
+        Self { sum: value, error: 0.0 }
+    }
+
+    /// Ignores the errors of an infinite sum, which are NaN.
     #[inline(always)]
     fn value(self) -> f64 {
         let value = self.sum + self.error;

@@ -1,11 +1,18 @@
-use crate::element::{Element, Wide};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+use crate::op::counts::{Count, Predicate};
+use crate::op::prelude::*;
 
-/// How many elements are NaN; none of integers.
+/// The number of elements that are NaN.
+///
+/// The result is a `u64`; of integers it is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct CountNan;
 
-count! { CountNan, "count_nan": |_op, element| element.widen().is_nan() }
+impl<T: Element> Predicate<T> for CountNan {
+    #[inline(always)]
+    fn holds(&self, element: T) -> bool {
+        element.widen().is_nan()
+    }
+}
+
+forward! { CountNan, "count_nan": |op| Count<CountNan> = Count(*op) }

@@ -1,11 +1,19 @@
-use crate::element::{Element, Wide};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+use crate::op::counts::{Count, Predicate};
+use crate::op::prelude::*;
+use crate::op::quantifiers::is_nonzero;
 
-/// How many elements are not zero; a NaN is not.
+/// The number of elements that are nonzero.
+///
+/// The result is a `u64`. A NaN is nonzero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct CountNonzero;
 
-count! { CountNonzero, "count_nonzero": |_op, element| element.widen() != T::Wide::ZERO }
+impl<T: Element> Predicate<T> for CountNonzero {
+    #[inline(always)]
+    fn holds(&self, element: T) -> bool {
+        is_nonzero(element)
+    }
+}
+
+forward! { CountNonzero, "count_nonzero": |op| Count<CountNonzero> = Count(*op) }

@@ -1,12 +1,21 @@
-use crate::element::Element;
-use crate::op::comparison::{Comparison, Range, comparison};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+#![allow(clippy::multiple_bound_locations, reason = "in what `derive(Pod)` makes")]
 
-comparison! {
-    /// How many elements compare so with a scalar.
-    CountWhere
+use crate::op::comparison::{Comparison, Range};
+use crate::op::counts::Count;
+use crate::op::prelude::*;
+
+/// The number of elements for which a comparison with a scalar holds.
+///
+/// The result is a `u64`. See [`Comparison`] for NaNs and zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct CountWhere<T: Element>(Range<T>);
+
+impl<T: Element> CountWhere<T> {
+    /// Counts the elements for which `comparison` holds.
+    pub fn new(comparison: Comparison<T>) -> Self {
+        Self(Range::new(comparison))
+    }
 }
 
-count! { CountWhere<T>, "count_where": |op, element| op.0.has(element) }
+forward! { CountWhere<T>, "count_where": |op| Count<Range<T>> = Count(op.0) }

@@ -1,10 +1,9 @@
-use crate::element::{Element, Total};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+use crate::op::prelude::*;
 
-/// The sum of the magnitudes of two arrays' differences. Integers sum exactly, in 128 bits, and the distance is an `f64`; floats sum as in
-/// [`Sum`](crate::Sum), and the distance is an `f64` of `f64`, else an `f32`. Of no elements it is 0.
+/// The L1 distance of two arrays: the sum of the magnitudes of the differences of their elements.
+///
+/// Integers sum exactly, in 128 bits, and the result is an `f64`. Floats sum as in [`Sum`](crate::Sum), and
+/// the result is an `f64` for `f64`, else an `f32`. For no elements it is 0. A NaN makes it NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct DistanceL1;
@@ -16,19 +15,11 @@ impl<T: Element> Op<(T, T)> for DistanceL1 {
     const EXACT: bool = T::Total::EXACT;
     const ON_CPU: Option<OnCpu<Self, (T, T)>> = table::on_cpu::<_, _, T>();
 
-    #[inline(always)]
-    fn identity(&self) -> T::Total {
-        T::Total::NOTHING
-    }
+    accumulators_add_up! { T::Total }
 
     #[inline(always)]
     fn lift(&self, (a, b): (T, T), _: u64) -> T::Total {
-        a.total().minus(b.total()).abs()
-    }
-
-    #[inline(always)]
-    fn combine(&self, a: T::Total, b: T::Total) -> T::Total {
-        a.plus(b)
+        (a.total() - b.total()).abs()
     }
 
     #[inline(always)]

@@ -1,10 +1,9 @@
-use crate::element::{Element, Wide};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+use crate::op::prelude::*;
 
-/// The sum of the squares of two arrays' differences, in the types of [`Sum`](crate::Sum): integers subtract, square and sum in 64 bits,
-/// wrapping; `f16` and `bf16` in `f32`. Of no elements it is 0. Its root is the Euclidean distance.
+/// The square of the Euclidean distance of two arrays: the sum of the squared differences of their elements.
+///
+/// The result has the type of [`Sum`](crate::Sum)'s: integers subtract, square and sum in 64 bits, which
+/// wrap, `f16` and `bf16` in `f32`. For no elements it is 0. A NaN makes it NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct DistanceSquared;
@@ -16,20 +15,12 @@ impl<T: Element> Op<(T, T)> for DistanceSquared {
     const EXACT: bool = T::Wide::EXACT;
     const ON_CPU: Option<OnCpu<Self, (T, T)>> = table::on_cpu::<_, _, T>();
 
-    #[inline(always)]
-    fn identity(&self) -> T::Wide {
-        T::Wide::NOTHING
-    }
+    accumulators_add_up! { T::Wide }
 
     #[inline(always)]
     fn lift(&self, (a, b): (T, T), _: u64) -> T::Wide {
         let difference = a.widen().minus(b.widen());
         difference.times(difference)
-    }
-
-    #[inline(always)]
-    fn combine(&self, a: T::Wide, b: T::Wide) -> T::Wide {
-        a.plus(b)
     }
 
     #[inline(always)]

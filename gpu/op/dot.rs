@@ -1,11 +1,11 @@
-use crate::element::{Dtype, Element, Wide};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable, cast};
+use crate::op::prelude::*;
+use bytemuck::cast;
 use cuda_std::intrinsics::{dp4a_i32, dp4a_u32};
 
-/// The dot product of two arrays, in the types of [`Sum`](crate::Sum): integers multiply and sum in 64 bits, wrapping; `f16` and `bf16` in
-/// `f32`. Of no elements it is 0.
+/// The dot product of two arrays: the sum of the products of their elements.
+///
+/// The result has the type of [`Sum`](crate::Sum)'s: integers multiply and sum in 64 bits, which wrap, `f16`
+/// and `bf16` in `f32`. For no elements it is 0. A NaN makes it NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Dot;
@@ -17,17 +17,14 @@ impl<T: Element> Op<(T, T)> for Dot {
     const EXACT: bool = T::Wide::EXACT;
     const ON_CPU: Option<OnCpu<Self, (T, T)>> = table::on_cpu::<_, _, T>();
 
-    #[inline(always)]
-    fn identity(&self) -> T::Wide {
-        T::Wide::NOTHING
-    }
+    accumulators_add_up! { T::Wide }
 
     #[inline(always)]
     fn lift(&self, (a, b): (T, T), _: u64) -> T::Wide {
         a.widen().times(b.widen())
     }
 
-    /// A GPU adds up the products of four bytes in one instruction.
+    /// A GPU adds the products of four pairs of bytes in one instruction.
     #[inline(always)]
     fn lift_load<const N: usize>(&self, load: [(T, T); N], _: u64) -> T::Wide {
         if size_of::<[T; N]>() == 16 && matches!(T::DTYPE, Dtype::I8 | Dtype::U8) {
@@ -40,11 +37,6 @@ impl<T: Element> Op<(T, T)> for Dot {
             };
         }
         load.into_iter().fold(T::Wide::NOTHING, |sum, (a, b)| sum.plus(a.widen().times(b.widen())))
-    }
-
-    #[inline(always)]
-    fn combine(&self, a: T::Wide, b: T::Wide) -> T::Wide {
-        a.plus(b)
     }
 
     #[inline(always)]

@@ -1,5 +1,9 @@
-of_exact_sum! {
-    /// The mean, exact but for one rounding to the nearest number: of `f64` and integers an `f64`, of other floats an `f32`. Of no elements it is NaN.
-    /// As [`ExactSum`](crate::ExactSum) otherwise.
-    ExactMean "exact_mean": T::Real, |sum, count| T::mean(sum, count)
+exact_operator! {
+    /// The mean, rounded once: the number nearest to the exact mean.
+    ///
+    /// For `f64` and integers it is an `f64`, for other floats an `f32`. NaN and infinities follow IEEE 754,
+    /// and overflow on the way does not matter, as for an [`ExactSum`](crate::ExactSum). Of no elements it is
+    /// NaN.
+    ExactMean "exact_mean" over T, T: ExactElement, Sums;
+    T::Real, |sum, count| T::mean(sum, count)
 }

@@ -1,9 +1,13 @@
-of_exact_sum! {
-    /// The sum without any rounding but one, of the exact sum to the nearest number, the even one of two that are as near: of `f64` an `f64`, of
-    /// other floats an `f32`, of integers an `i128`, which is not rounded. In whatever order, by whatever BLOCK, threads and device.
+exact_operator! {
+    /// The sum, rounded once: the number nearest to the exact sum.
     ///
-    /// Infinities and NaN are as IEEE 754 has them for a sum: NaN where there is one, or both infinities. What overflows on the way but not in the end is
-    /// as the end is. The sum of negative zeros alone is −0.0; of nothing 0.
+    /// If two numbers are equally near, it is the even one. For `f64` it is an `f64`, for other floats an
+    /// `f32`, for integers an `i128`, which is not rounded. The bits do not depend on the order of the
+    /// elements, BLOCK, the number of threads or the device.
+    ///
+    /// The sum is NaN if an element is NaN, or if there are infinities of both signs; infinite if there is an
+    /// infinity of one sign, or if the exact sum rounds to infinity. Overflow on the way does not matter. A
+    /// sum of negative zeros alone is −0.0. Of no elements it is 0.
     ///
     /// ```
     /// use gpu_reduce_kernels::{ExactSum, Op};
@@ -12,5 +16,6 @@ of_exact_sum! {
     /// let [a, b, c] = [1e30f32, 1.0, -1e30].map(|item| ExactSum.lift(item, 0));
     /// assert_eq!(Op::<f32>::finish(&ExactSum, sum(sum(a, b), c), 3), Some(1.0));
     /// ```
-    ExactSum "exact_sum": T::Rounded, |sum, count| T::rounded(sum, count)
+    ExactSum "exact_sum" over T, T: ExactElement, Sums;
+    T::Rounded, |sum, count| T::rounded(sum, count)
 }

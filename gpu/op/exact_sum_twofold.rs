@@ -1,5 +1,8 @@
-of_exact_sum! {
-    /// As [`ExactSum`](crate::ExactSum), as two `f64`: the nearest to the sum, and the nearest to what that lacks. Where the first is infinite or NaN, the
+exact_operator! {
+    /// The exact sum as two `f64`: the nearest to it, and the nearest to the difference.
+    ///
+    /// Otherwise as an [`ExactSum`](crate::ExactSum). If the first number is NaN, infinite or zero, the
     /// second is 0.
-    ExactSumTwofold "exact_sum_twofold": [f64; 2], |sum, count| T::as_f64s(sum, count)
+    ExactSumTwofold "exact_sum_twofold" over T, T: ExactElement, Sums;
+    [f64; 2], |sum, count| T::as_f64s(sum, count)
 }

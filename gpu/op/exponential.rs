@@ -1,21 +1,23 @@
-//! Exponential and logarithm with the same bits everywhere: those of C libraries differ, and a GPU has none.
+//! Exponential and logarithm with the same bits on all devices: C libraries differ, and GPUs have no such
+//! instructions.
 
 use crate::element::{Dtype, Element};
 use crate::op::{fma, two_sum};
 
-/// Distances whose exponentials are normal numbers, and do not overflow when 2^64 of them are added up.
-pub(super) const NEAR: f64 = 600.0;
+/// The greatest magnitude of distances: the sum of 2^64 exponentials of NEAR does not overflow, and the
+/// exponential of −NEAR is a normal number.
+pub(crate) const NEAR: f64 = 600.0;
 
 const LN_2: [f64; 2] = [0.6931471803691238, 1.9082149292705877e-10]; // 32 bits, and the rest
 
-/// e^(`distance` + `error`), where the distance is within ±700 and the error its rounding; to 2^-24 for elements that become an
-/// `f32`, which is without the error, else to 2^-52.
+/// Returns e^(`distance` + `error`), for a distance within ±700 and its rounding error: to 2^-52, or for
+/// elements whose result is an `f32` to 2^-24, without the error.
 ///
-/// It is 2^n · e^r with the whole number n that leaves the least r, and a polynomial in r, which interpolates e^r at Chebyshev's nodes:
-/// to 2 · 10^-8 of degree 6, to 2 · 10^-17 of degree 11.
+/// It is 2^n · e^r, with the whole number n that makes r least. A polynomial that interpolates e^r at
+/// Chebyshev's nodes computes e^r: of degree 6 to 2 · 10^-8, of degree 11 to 2 · 10^-17.
 #[inline(always)]
-pub(super) fn exp<T: Element>([distance, error]: [f64; 2]) -> f64 {
-    // Added to a number, it leaves the nearest whole number in the lowest bits.
+pub(crate) fn exp<T: Element>([distance, error]: [f64; 2]) -> f64 {
+    // Adding it to a number rounds that to a whole number, in the lowest bits.
     const ROUND: f64 = 1.5 * (1u64 << 52) as f64;
     let rounded = fma(distance, core::f64::consts::LOG2_E, ROUND);
     let n = rounded - ROUND;
@@ -60,7 +62,7 @@ pub(super) fn exp<T: Element>([distance, error]: [f64; 2]) -> f64 {
     }
 }
 
-/// The polynomial with these coefficients, that of the highest power first.
+/// Evaluates the polynomial with these coefficients, that of the highest power first.
 #[inline(always)]
 fn polynomial<V: Copy, const N: usize>(x: V, coefficients: [V; N], fma: impl Fn(V, V, V) -> V) -> V {
     let mut value = coefficients[0];
@@ -84,10 +86,11 @@ fn fma_f32(a: f32, b: f32, c: f32) -> f32 {
     }
 }
 
-/// `from` + ln `value`, of a normal number above 0; NaN of a NaN.
+/// Returns `from` + ln `value`, for a normal number above 0; NaN for a NaN.
 ///
-/// The logarithm is k · ln 2 + ln c with c from √½ to √2, and ln c = 2 artanh s with s = (c − 1) / (c + 1), by its series.
-pub(super) fn plus_ln(from: f64, value: f64) -> f64 {
+/// The logarithm is k · ln 2 + ln c with c from √½ to √2, and ln c = 2 artanh s with s = (c − 1) / (c + 1),
+/// by its series.
+pub(crate) fn plus_ln(from: f64, value: f64) -> f64 {
     if value.is_nan() || from.is_infinite() {
         return from + value;
     }

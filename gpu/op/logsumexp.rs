@@ -1,44 +1,46 @@
-use crate::element::{Dtype, Element};
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::cpu::{self, Source};
-use crate::input::{Input, OneByOne};
+use crate::cpu::Source;
+use crate::agent::near::Near;
+use crate::element::Element;
+use crate::input::Input;
 use crate::op::exponential::{NEAR, exp, plus_ln};
 use crate::op::{OnCpu, Op, Room, two_sum};
-use crate::stage::chunk;
 use crate::table;
 use bytemuck::{Pod, Zeroable};
-use cuda_std::{shared_array, thread};
 
-/// The natural logarithm of the sum of the elements' exponentials, with no overflow on the way: an `f64` of integers and `f64`, else an `f32`.
-/// −∞ of no elements, and where all are −∞; NaN if there is one, else ∞ if there is one.
+/// The logarithm of the sum of the elements' exponentials, ln Σ eˣ, without overflow on the way.
 ///
-/// Exponentials are those of distances from the first element, computed and summed in `f64`, to 2^-24 for an `f32`. A chunk in which an
-/// element is so much greater than the first that an `f64` would not do, or of which the first is not a number below 2^30, is
-/// folded once more, by exponentials that each count from where they have to. That takes longer. Both ways give elements for which
-/// the first will do the same exponential, so that a chunk has the same bits whichever it is folded by.
+/// For integers and `f64` it is an `f64`, else an `f32`. It is NaN if an element is NaN, else ∞ if one is ∞.
+/// Of no elements, and of elements that are all −∞, it is −∞.
+///
+/// Exponentials are of distances from the first element, computed and summed in `f64`, to 2^−24 for an `f32`.
+/// A chunk is folded once more, more slowly, if an element is so far above the first that an `f64` would
+/// overflow, or if the first is not a number below 2^30 in magnitude: then each element that is too far has
+/// an origin of its own. Both ways give an element near the first the same exponential, so they give a chunk
+/// without others the same bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct LogSumExp {
     near: Near,
 }
 
-/// A sum of exponentials of distances.
+/// A sum of exponentials of distances from an origin.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Exponentials {
-    /// The sum; of none, 0.
+    /// The sum; 0 of no items.
     sum: f64,
-    /// What distances are from: 0 says the first element, else it is the complement of the value's bits.
+    /// The origin: 0 for the first element, else the complement of its bits.
     from: u64,
 }
 
 impl Exponentials {
     const NONE: Self = Self { sum: 0.0, from: 0 };
 
-    /// What distances are from.
+    /// The origin, if the first element is `first`.
     #[inline(always)]
-    fn from(self, origin: f64) -> f64 {
-        if self.from == 0 { origin } else { f64::from_bits(!self.from) }
+    fn from(self, first: f64) -> f64 {
+        if self.from == 0 { first } else { f64::from_bits(!self.from) }
     }
 }
 
@@ -56,9 +58,7 @@ impl<T: Element> Op<T> for LogSumExp {
 
     #[inline(always)]
     fn begin(&self, first: T) -> Self {
-        const MOST: f64 = (1 << 30) as f64;
-        let first = first.to_f64();
-        Self { near: Near { origin: if first.abs() < MOST { first } else { f64::NAN } } }
+        Self { near: Near::from(first.as_f64()) }
     }
 
     #[inline(always)]
@@ -74,7 +74,7 @@ impl<T: Element> Op<T> for LogSumExp {
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> Exponentials {
         let sum = exp::<T>(self.near.distance(element));
-        let value = element.to_f64();
+        let value = element.as_f64();
         if self.near.will_do(sum) {
             Exponentials { sum, from: 0 }
         } else if value == f64::NEG_INFINITY {
@@ -89,8 +89,7 @@ impl<T: Element> Op<T> for LogSumExp {
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
     fn fold_chunk<S: Source<Item = T>>(&self, chunk: S, first: u64, row: usize) -> Exponentials {
-        let near = cpu::fold_chunk(&self.near, chunk, first, row);
-        if self.near.will_do(near) { Exponentials { sum: near, from: 0 } } else { cpu::fold_chunk(self, chunk, first, row) }
+        self.near.fold_chunk(self, |sum| Exponentials { sum, from: 0 }, chunk, first, row)
     }
 
     #[inline(always)]
@@ -100,20 +99,9 @@ impl<T: Element> Op<T> for LogSumExp {
         len: u32,
         start: u64,
     ) -> Exponentials {
-        let is_near = shared_array![u32; 1];
-        // SAFETY: as the caller vouches. All threads are at the barrier, and read the same.
-        unsafe {
-            let near = chunk::fold_chunk::<_, P, BLOCK, WIDTH>(&self.near, chunk, len, start);
-            if thread::thread_idx_x() == 0 {
-                is_near.write(0, self.near.will_do(near).into());
-            }
-            thread::sync_threads();
-            if is_near.read(0) == 1 {
-                return Exponentials { sum: near, from: 0 };
-            }
-            // One by one: there is no shared memory for another exchange.
-            chunk::fold_chunk::<_, OneByOne<P>, BLOCK, WIDTH>(self, OneByOne(chunk), len, start)
-        }
+        let of_near = |sum| Exponentials { sum, from: 0 };
+        // SAFETY: as the caller vouches.
+        unsafe { self.near.fold_on_gpu::<_, P, BLOCK, WIDTH>(self, of_near, chunk, len, start) }
     }
 
     #[inline(always)]
@@ -127,12 +115,13 @@ impl<T: Element> Op<T> for LogSumExp {
         if b.sum == 0.0 {
             return a;
         }
-        // Value by value: choosing between the two takes them to memory.
+        // Each value is chosen for itself: to choose between the two structs would take them to memory.
         let [apart, error] = two_sum(a.from(self.near.origin), -b.from(self.near.origin));
         let a_is_high = apart > 0.0;
         let choose = |if_high, if_low| if a_is_high { if_high } else { if_low };
         let distance = -apart.abs();
-        // The low sum may be 2^64 exponentials of NEAR, and the high one an exponential of -NEAR. Twice the root, which does not vanish.
+        // The lower sum may be 2^64 exponentials of NEAR, and the higher one an exponential of −NEAR. The
+        // factor may underflow, so its root is multiplied twice.
         let root = if distance < -2.2 * NEAR {
             0.0
         } else {
@@ -154,102 +143,14 @@ impl<T: Element> Op<T> for LogSumExp {
     }
 }
 
-/// The sum of exponentials of distances from a number, which is among the items. Those of much smaller ones are of no account, and become
-/// the least that there are; those of much greater ones, and of a NaN, become so great that the sum [will not do](Self::will_do).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-#[repr(C)]
-struct Near {
-    origin: f64,
-}
-
-impl Near {
-    /// Whether no element of a sum was too great.
-    #[inline(always)]
-    fn will_do(self, sum: f64) -> bool {
-        const EXP_NEAR: f64 = 3.7730203009299397e260;
-        sum < EXP_NEAR && !self.origin.is_nan()
-    }
-
-    /// An element's distance with its rounding.
-    #[inline(always)]
-    fn distance<T: Element>(self, element: T) -> [f64; 2] {
-        let value = element.to_f64();
-        let (least, most) = (self.origin - NEAR, self.origin + 1.1 * NEAR);
-        // In this order, because a NaN is not below anything.
-        match T::DTYPE {
-            // In `f32`, for which there are instructions.
-            Dtype::F16 | Dtype::Bf16 | Dtype::F32 => {
-                let value = at_least(at_most(value as f32, most as f32), least as f32);
-                [f64::from(value) - self.origin, 0.0]
-            }
-            _ => {
-                let value = if value < most { value } else { most };
-                two_sum(if value > least { value } else { least }, -self.origin)
-            }
-        }
-    }
-}
-
-/// The value, or the most that there may be; that, too, of a NaN.
-#[inline(always)]
-fn at_most(value: f32, most: f32) -> f32 {
-    #[cfg(target_arch = "nvptx64")]
-    {
-        cuda_std::intrinsics::fmin_f32(value, most)
-    }
-    #[cfg(not(target_arch = "nvptx64"))]
-    {
-        if value < most { value } else { most }
-    }
-}
-
-/// The value, or the least that there may be.
-#[inline(always)]
-fn at_least(value: f32, least: f32) -> f32 {
-    #[cfg(target_arch = "nvptx64")]
-    {
-        cuda_std::intrinsics::fmax_f32(value, least)
-    }
-    #[cfg(not(target_arch = "nvptx64"))]
-    {
-        if value > least { value } else { least }
-    }
-}
-
-impl<T: Element> Op<T> for Near {
-    const NAME: &'static str = "logsumexp";
-    type Accumulator = f64;
-    type Output = f64;
-    const EXACT: bool = false;
-
-    #[inline(always)]
-    fn identity(&self) -> f64 {
-        0.0
-    }
-
-    #[inline(always)]
-    fn lift(&self, element: T, _: u64) -> f64 {
-        exp::<T>(self.distance(element))
-    }
-
-    #[inline(always)]
-    fn combine(&self, a: f64, b: f64) -> f64 {
-        a + b
-    }
-
-    #[inline(always)]
-    fn finish(&self, all: f64, _: u64) -> Option<f64> {
-        Some(all)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu;
     use bytemuck::bytes_of;
     use std::vec::Vec;
 
-    /// Items that lie so far from the first, in turn and mixed.
+    /// Compares both folds of items at these distances from the first. Returns whether all chunks were near.
     fn check<T: Element>(first: f64, distances: &[f64], from: impl Fn(f64) -> T) -> bool {
         let mixed = |i: usize| distances[i.wrapping_mul(0x9e37_79b9) / 7 % distances.len()];
         let items = (0..900)
@@ -270,7 +171,8 @@ mod tests {
 
     #[test]
     fn general_and_near_folds_agree() {
-        let below: &[f64] = &[-650.0, -600.001, -600.0, -599.0, -1e6, -4e9, f64::NEG_INFINITY, -3.0, -0.0, 3.0];
+        let infinity = f64::INFINITY;
+        let below: &[f64] = &[-650.0, -600.001, -600.0, -599.0, -1e6, -4e9, -infinity, -3.0, -0.0, 3.0];
         let above: &[f64] = &[-700.0, 0.0, 599.999, 600.0, 600.001, 650.0, 5e8];
         for first in [0.0, -0.0, 1e-9, -7.25, 900.0, -1e6, 1_073_741_000.0] {
             assert!(check(first, below, |value| value as f32) && check(first, below, |value| value));

@@ -1,4 +1,7 @@
-extreme! {
-    /// The largest element; otherwise as [`Min`](crate::Min).
-    Max "max": max greater gt, NaN is GREATEST, nothing is LEAST;
+operator! {
+    /// The largest element.
+    ///
+    /// The result has the elements' type. A NaN makes it NaN, as in NumPy and PyTorch (IEEE 754-2019,
+    /// `maximum`); −0.0 is below +0.0. Empty input is an error.
+    Max "max": extremes::Extreme<false>
 }

@@ -1,10 +1,10 @@
-use crate::element::{Element, Total};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+use crate::op::prelude::*;
 
-/// The arithmetic mean. Integers sum exactly, in 128 bits, and the mean is an `f64`; floats sum as in [`Sum`](crate::Sum), and the mean is
-/// an `f64` of `f64`, else an `f32`. Of no elements it is NaN, as in NumPy.
+/// The arithmetic mean.
+///
+/// Integers sum exactly, in 128 bits, and the result is an `f64`. Floats sum as in [`Sum`](crate::Sum), and
+/// the result is an `f64` for `f64`, else an `f32`. For no elements it is NaN, as in NumPy. A NaN makes it
+/// NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Mean;
@@ -16,10 +16,7 @@ impl<T: Element> Op<T> for Mean {
     const EXACT: bool = T::Total::EXACT;
     const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
-    #[inline(always)]
-    fn identity(&self) -> T::Total {
-        T::Total::NOTHING
-    }
+    accumulators_add_up! { T::Total }
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> T::Total {
@@ -29,11 +26,6 @@ impl<T: Element> Op<T> for Mean {
     #[inline(always)]
     fn lift_load<const N: usize>(&self, load: [T; N], _: u64) -> T::Total {
         load.into_iter().fold(T::Total::NOTHING, |all, element| all.plus(element.total()))
-    }
-
-    #[inline(always)]
-    fn combine(&self, a: T::Total, b: T::Total) -> T::Total {
-        a.plus(b)
     }
 
     #[inline(always)]

@@ -1,14 +1,11 @@
 use super::{Max, Min};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::Source;
-use crate::element::Element;
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::element::Key;
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+use crate::op::prelude::*;
 
-/// The smallest and the largest element, as [`Min`](crate::Min) and [`Max`](crate::Max) have them. Empty input is an error.
+/// The smallest and the largest element, as [`Min`](crate::Min) and [`Max`](crate::Max) return them.
+///
+/// The result is an array of two elements. A NaN makes both NaN. Empty input is an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct MinMax;
@@ -35,16 +32,16 @@ impl<T: Element> Op<T> for MinMax {
         [Min.lift_load(load, 0), Max.lift_load(load, 0)]
     }
 
-    /// Two values of their own become SIMD where an array of two does not.
+    /// Two variables become SIMD; an array of two does not.
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
     fn fold_items<S: Source<Item = T>>(&self, items: S, _: u64) -> [T::Key; 2] {
-        let (mut least, mut greatest) = (T::Key::GREATEST, T::Key::LEAST);
+        let (mut least, mut greatest) = (T::Key::max_value(), T::Key::min_value());
         for i in 0..items.len() {
             // SAFETY: `i` is in bounds.
             let item = unsafe { items.get(i) };
-            least = least.min(item.key(T::Key::LEAST));
-            greatest = greatest.max(item.key(T::Key::GREATEST));
+            least = least.min(item.key(T::Key::min_value()));
+            greatest = greatest.max(item.key(T::Key::max_value()));
         }
         [least, greatest]
     }

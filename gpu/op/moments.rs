@@ -1,4 +1,50 @@
-of_powers! {
-    /// The mean, and the second, third and fourth central moment, those of a whole population: `f64` of integers and `f64`, else `f32`.
-    Moments "moments" -> [T::Real; 4]: |moments| moments.map(T::real);
+use crate::op::powers::Powers;
+use crate::op::prelude::*;
+
+/// The mean, and the second, third and fourth central moments, of a whole population.
+///
+/// The result is an array of four `f64` for integers and `f64`, else of four `f32`.
+///
+/// It is computed in `f64` from the powers of the distances to the first element: if that element is far from
+/// all n others, rounding errors grow up to a few times n. It is NaN for no elements, if an element is not
+/// finite, or if a fourth power overflows. 64-bit integers are first converted to the nearest `f64`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Moments {
+    /// The first element.
+    pub(in crate::op) origin: f64,
+}
+
+impl<T: Element> Op<T> for Moments {
+    const NAME: &'static str = "moments";
+    type Accumulator = Powers;
+    type Output = [T::Real; 4];
+    const EXACT: bool = false;
+    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
+
+    accumulators_add_up! { Powers }
+
+    fn parameters(&self) -> &[u8] {
+        bytemuck::bytes_of(self)
+    }
+
+    #[inline(always)]
+    fn begin(&self, first: T) -> Self {
+        Self { origin: first.as_f64() }
+    }
+
+    #[inline(always)]
+    fn end(&self, all: Powers, count: u64) -> Powers {
+        all.moments(self.origin, count)
+    }
+
+    #[inline(always)]
+    fn lift(&self, element: T, _: u64) -> Powers {
+        Powers::of_distance(element.as_f64() - self.origin)
+    }
+
+    #[inline(always)]
+    fn finish(&self, all: Powers, count: u64) -> Option<[T::Real; 4]> {
+        Some(all.finished(count).map(T::real))
+    }
 }

@@ -1,4 +1,7 @@
-place! {
-    /// The index of the largest element that is not NaN; otherwise as [`NanArgMin`](crate::NanArgMin).
-    NanArgMax "nanargmax": gt max greater, from LEAST, NaN is LEAST;
+operator! {
+    /// The index of the largest element that is not NaN; of the first one if there are several.
+    ///
+    /// The result is a `u64`; it is 0 if all elements are NaN, which is an error in NumPy. −0.0 is below
+    /// +0.0. Empty input is an error.
+    NanArgMax "nanargmax": place::FirstExtreme<false, true>
 }

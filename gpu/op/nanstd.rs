@@ -1,4 +1,4 @@
 spread! {
     /// The standard deviation of the elements that are not NaN.
-    NanStd "nanstd": variance => crate::op::sqrt(variance), by NanSpread, folded as NanVar;
+    NanStd "nanstd": NanSpread, root true, chunk NanVar
 }

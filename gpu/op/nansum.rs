@@ -1,9 +1,8 @@
-use crate::element::{Element, Wide};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+use crate::op::prelude::*;
 
-/// The sum of the elements that are not NaN, in the types of [`Sum`](crate::Sum). Where there are none it is 0.
+/// The sum of the elements that are not NaN.
+///
+/// The result has the type of [`Sum`](crate::Sum)'s. It is 0 if there are no such elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct NanSum;
@@ -15,20 +14,12 @@ impl<T: Element> Op<T> for NanSum {
     const EXACT: bool = T::Wide::EXACT;
     const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
-    #[inline(always)]
-    fn identity(&self) -> T::Wide {
-        T::Wide::NOTHING
-    }
+    accumulators_add_up! { T::Wide }
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> T::Wide {
         let wide = element.widen();
         if wide.is_nan() { T::Wide::NOTHING } else { wide }
-    }
-
-    #[inline(always)]
-    fn combine(&self, a: T::Wide, b: T::Wide) -> T::Wide {
-        a.plus(b)
     }
 
     #[inline(always)]

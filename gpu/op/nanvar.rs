@@ -1,4 +1,4 @@
 spread! {
     /// The variance of the elements that are not NaN.
-    NanVar "nanvar": variance => variance, by NanSpread;
+    NanVar "nanvar": NanSpread, root false
 }

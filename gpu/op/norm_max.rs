@@ -1,9 +1,8 @@
-use crate::element::Element;
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+use crate::op::prelude::*;
 
-/// The largest magnitude, NaN if there is one; an `f64` for integers and `f64`, else an `f32`. Empty input is an error.
+/// The maximum norm: the largest magnitude of an element.
+///
+/// The result is an `f64` for integers and `f64`, else an `f32`. A NaN makes it NaN. Empty input is an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct NormMax;

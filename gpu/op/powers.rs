@@ -1,98 +1,77 @@
 //! Moments, by the powers of the distances from the first element.
 
-use crate::element::Element;
+use crate::element::{Element, Summand};
+use crate::op::{Moments, Op, sqrt};
 use bytemuck::{Pod, Zeroable};
 
-macro_rules! of_powers {
-    ($(#[$doc:meta])* $op:ident $name:literal -> $output:ty: |$moments:ident| $value:expr $(, folded as $other:ident)?;) => {
-        use crate::element::Element;
-        use crate::op::powers::Powers;
-        use crate::op::{OnCpu, Op};
-        use crate::table;
-        use bytemuck::{Pod, Zeroable};
+/// The central moment of degree 3 or 4 in units of the standard deviation; of degree 4, less 3.
+#[derive(Clone, Copy)]
+pub struct Standardized<const DEGREE: u32>(pub Moments);
 
-        $(#[$doc])*
-        ///
-        /// Computed in `f64`, by the powers of the distances from the first element: a few times n of their roundings may be in it where that
-        /// one lies far from all others, of n elements. NaN of no elements, where one is not finite, and where a fourth power overflows; of
-        /// 64-bit integers those of the nearest `f64`.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-        #[repr(C)]
-        pub struct $op {
-            /// The first element.
-            pub(in crate::op) origin: f64,
-        }
+impl<T: Element, const DEGREE: u32> Op<T> for Standardized<DEGREE> {
+    const NAME: &'static str = if DEGREE == 3 { "skewness" } else { "kurtosis" };
+    type Accumulator = Powers;
+    type Output = T::Real;
+    const EXACT: bool = false;
 
-        impl<T: Element> Op<T> for $op {
-            const NAME: &'static str = $name;
-            type Accumulator = Powers;
-            type Output = $output;
-            const EXACT: bool = false;
-            const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
+    accumulators_add_up! { Powers }
 
-            fn parameters(&self) -> &[u8] {
-                bytemuck::bytes_of(self)
-            }
+    #[inline(always)]
+    fn end(&self, all: Powers, count: u64) -> Powers {
+        Op::<T>::end(&self.0, all, count)
+    }
 
-            #[inline(always)]
-            fn begin(&self, first: T) -> Self {
-                Self { origin: first.to_f64() }
-            }
+    #[inline(always)]
+    fn lift(&self, element: T, _: u64) -> Powers {
+        self.0.lift(element, 0)
+    }
 
-            #[inline(always)]
-            fn end(&self, all: Powers, count: u64) -> Powers {
-                all.moments(self.origin, count)
-            }
-
-            #[inline(always)]
-            fn identity(&self) -> Powers {
-                Powers::NONE
-            }
-
-            #[inline(always)]
-            fn lift(&self, element: T, _: u64) -> Powers {
-                Powers::of(element.to_f64() - self.origin)
-            }
-
-            $( folded_as! { |op| crate::op::$other { origin: op.origin } } )?
-
-            #[inline(always)]
-            fn combine(&self, a: Powers, b: Powers) -> Powers {
-                a.plus(b)
-            }
-
-            #[inline(always)]
-            fn finish(&self, Powers($moments): Powers, count: u64) -> Option<$output> {
-                let $moments = if count == 0 { [f64::NAN; 4] } else { $moments };
-                Some($value)
-            }
-        }
-    };
+    /// NaN if the standard deviation is rounding error alone, as in SciPy.
+    #[inline(always)]
+    fn finish(&self, all: Powers, count: u64) -> Option<T::Real> {
+        let [mean, second, third, fourth] = all.finished(count);
+        let noise = f64::EPSILON * mean;
+        let value = if second <= noise * noise {
+            f64::NAN
+        } else if DEGREE == 3 {
+            third / (second * sqrt(second))
+        } else {
+            fourth / (second * second) - 3.0
+        };
+        Some(T::real(value))
+    }
 }
 
-/// The sums of the first to the fourth power of distances from one element; at the end, the moments.
+/// The sums of the first to the fourth powers of distances from one element; after `end`, the moments.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Powers(pub(super) [f64; 4]);
 
-impl Powers {
-    pub(super) const NONE: Self = Self([-0.0; 4]);
+impl Summand for Powers {
+    const NOTHING: Self = Self([-0.0; 4]);
 
-    /// Those of one distance.
     #[inline(always)]
-    pub(super) fn of(distance: f64) -> Self {
+    fn plus(self, other: Self) -> Self {
+        Self(self.0.plus(other.0))
+    }
+}
+
+impl Powers {
+    /// Returns the powers of one distance.
+    #[inline(always)]
+    pub(super) fn of_distance(distance: f64) -> Self {
         let square = distance * distance;
         Self([distance, square, square * distance, square * square])
     }
 
-    /// Those of both.
+    /// Returns the moments of `count` elements, which are NaN for none.
     #[inline(always)]
-    pub(super) fn plus(self, Self([a, b, c, d]): Self) -> Self {
-        let Self([first, second, third, fourth]) = self;
-        Self([first + a, second + b, third + c, fourth + d])
+    pub(super) fn finished(self, count: u64) -> [f64; 4] {
+        if count == 0 { [f64::NAN; 4] } else { self.0 }
     }
 
-    /// The mean, and the second to the fourth central moment, by the binomial theorem. All NaN where any is.
+    /// Computes the mean and the second to fourth central moments, by the binomial theorem. All are NaN if
+    /// any is.
     #[inline(always)]
     pub(super) fn moments(self, origin: f64, count: u64) -> Self {
         let [mean, second, third, fourth] = self.0.map(|sum| sum / count as f64);
@@ -104,7 +83,7 @@ impl Powers {
             fourth - mean * (4.0 * third - mean * (6.0 * second - 3.0 * square)),
         ];
         if moments.iter().all(|moment| moment.is_finite()) {
-            // Rounding may leave less than nothing of what is not negative.
+            // Rounding may make even moments negative.
             let [mean, second, third, fourth] = moments;
             Self([
                 mean,
@@ -116,18 +95,4 @@ impl Powers {
             Self([f64::NAN; 4])
         }
     }
-}
-
-/// The moment of this degree in units of the standard deviation; NaN where that is nothing but rounding, as in SciPy.
-#[inline(always)]
-pub(super) fn standardized<T: Element>([mean, second, third, fourth]: [f64; 4], degree: u32) -> T::Real {
-    let noise = f64::EPSILON * mean;
-    let value = if second <= noise * noise {
-        f64::NAN
-    } else if degree == 3 {
-        third / (second * super::sqrt(second))
-    } else {
-        fourth / (second * second) - 3.0
-    };
-    T::real(value)
 }

@@ -1,10 +1,11 @@
-use crate::element::{Dtype, Element, Wide};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable, cast};
+use crate::op::prelude::*;
+use bytemuck::cast;
 use cuda_std::intrinsics::{mul_lo_i32, mul_lo_u32};
 
-/// The product, in the same types as [`Sum`](crate::Sum). An empty product is 1.
+/// The product of the elements.
+///
+/// The result has the type of [`Sum`](crate::Sum)'s; 64 bits wrap. For no elements it is 1. A NaN makes it
+/// NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Prod;
@@ -27,7 +28,7 @@ impl<T: Element> Op<T> for Prod {
         element.widen()
     }
 
-    /// Two or four narrow integers, a word, multiply in 32 bits, which hold what comes of it.
+    /// The two or four integers in a word multiply in 32 bits, which hold their product.
     #[inline(always)]
     fn lift_load<const N: usize>(&self, load: [T; N], _: u64) -> T::Wide {
         let words = load.chunks_exact(4 / size_of::<T>().clamp(1, 4));

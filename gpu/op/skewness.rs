@@ -1,7 +1,24 @@
-use crate::op::powers::standardized;
+use crate::op::Moments;
+use crate::op::powers::Standardized;
+use bytemuck::{Pod, Zeroable};
 
-of_powers! {
-    /// The skewness of a whole population, the third central moment in units of the standard deviation: an `f64` of integers and `f64`,
-    /// else an `f32`. NaN, too, where elements are equal up to rounding. (SciPy's `skew`.)
-    Skewness "skewness" -> T::Real: |moments| standardized::<T>(moments, 3), folded as Moments;
+/// The skewness of a whole population: the third central moment in units of the standard deviation.
+///
+/// The result is an `f64` for integers and `f64`, else an `f32`, as SciPy's `skew`. It is NaN, too, if the
+/// elements are equal up to rounding.
+///
+/// It is computed in `f64` from the powers of the distances to the first element: if that element is far from
+/// all n others, rounding errors grow up to a few times n. It is NaN for no elements, if an element is not
+/// finite, or if a fourth power overflows. 64-bit integers are first converted to the nearest `f64`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Skewness {
+    /// The first element.
+    origin: f64,
+}
+
+forward! {
+    Skewness, "skewness": |op| Standardized<3> = Standardized::<3>(Moments { origin: op.origin }),
+    begin |first| Self { origin: first.as_f64() },
+    chunk Moments { origin: op.origin }
 }

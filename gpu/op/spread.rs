@@ -1,21 +1,22 @@
 //! Variance and standard deviation.
 
-use crate::element::{Dtype, Element};
+use crate::element::{Dtype, Element, Summand};
+use crate::op::{Op, sqrt};
 use bytemuck::{Pod, Zeroable};
+use core::marker::PhantomData;
 
+/// The struct of an operator by the generic operator [`Variance`].
 macro_rules! spread {
-    ($(#[$doc:meta])* $op:ident $name:literal: $variance:ident => $value:expr, by $spread:ident $(, folded as $other:ident)?;) => {
-        use crate::element::Element;
-        use crate::op::spread::$spread;
-        use crate::op::{OnCpu, Op};
-        use crate::table;
+    ($(#[$doc:meta])* $op:ident $name:literal: $spread:ident, root $root:literal $(, chunk $same:ident)?) => {
+        use crate::op::spread::{Variance, $spread};
         use bytemuck::{Pod, Zeroable};
 
         $(#[$doc])*
         ///
-        /// It is an `f64` for integers and `f64`, else an `f32`; NaN where the count is not above the degrees of freedom taken off it
-        /// (where NumPy may divide by zero), and where an element that counts is not finite. It is computed in `f64`, by the distances
-        /// from one element; of 64-bit integers those of the nearest `f64`.
+        /// The result is an `f64` for integers and `f64`, else an `f32`. It is NaN if the number of elements
+        /// is not above `ddof` (NumPy may divide by zero then), or if an element that counts is not finite.
+        /// It is computed in `f64` from the distances to one element. 64-bit integers are first converted to
+        /// the nearest `f64`.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
         #[repr(C)]
         pub struct $op {
@@ -25,65 +26,77 @@ macro_rules! spread {
         }
 
         impl $op {
-            /// With `ddof` degrees of freedom taken off the count, as in NumPy: 0 for a whole population, 1 for a sample.
+            /// Divides by the number of elements less `ddof`, as NumPy: 0 for a whole population, 1 for a
+            /// sample.
             pub const fn new(ddof: u64) -> Self {
                 Self { ddof, origin: 0.0 }
             }
 
-            /// Degrees of freedom taken off the count.
+            /// Returns the degrees of freedom that are subtracted from the number of elements.
             pub const fn ddof(&self) -> u64 {
                 self.ddof
             }
         }
 
-        impl<T: Element> Op<T> for $op {
-            const NAME: &'static str = $name;
-            type Accumulator = $spread;
-            type Output = T::Real;
-            const EXACT: bool = false;
-            const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
-
-            fn parameters(&self) -> &[u8] {
-                bytemuck::bytes_of(self)
-            }
-
-            #[inline(always)]
-            fn begin(&self, first: T) -> Self {
-                Self { ddof: self.ddof, origin: first.to_f64() }
-            }
-
-            #[inline(always)]
-            fn identity(&self) -> $spread {
-                $spread::NONE
-            }
-
-            #[inline(always)]
-            fn lift(&self, element: T, _: u64) -> $spread {
-                $spread::of(element, self.origin)
-            }
-
-            $( folded_as! { |op| crate::op::$other { ddof: op.ddof, origin: op.origin } } )?
-
-            #[inline(always)]
-            fn combine(&self, a: $spread, b: $spread) -> $spread {
-                a.plus(b)
-            }
-
-            #[inline(always)]
-            fn finish(&self, all: $spread, count: u64) -> Option<T::Real> {
-                let $variance = all.variance::<T>(count, self.ddof);
-                Some(T::real($value))
-            }
+        forward! {
+            $op, $name: |op| Variance<$spread, $root> = Variance::<$spread, $root>::new(op.ddof, op.origin),
+            begin |first| Self { origin: first.as_f64(), ..*op }
+            $(, chunk crate::op::$same { ddof: op.ddof, origin: op.origin })?
         }
     };
 }
 
+/// The variance, or if `ROOT` the standard deviation, of the items that `S` counts.
+#[derive(Clone, Copy)]
+pub struct Variance<S, const ROOT: bool> {
+    ddof: u64,
+    origin: f64,
+    of: PhantomData<S>,
+}
+
+impl<S, const ROOT: bool> Variance<S, ROOT> {
+    #[inline(always)]
+    pub(super) fn new(ddof: u64, origin: f64) -> Self {
+        Self { ddof, origin, of: PhantomData }
+    }
+}
+
+impl<T: Element, S: Distances, const ROOT: bool> Op<T> for Variance<S, ROOT> {
+    const NAME: &'static str = if ROOT { "std" } else { "var" };
+    type Accumulator = S;
+    type Output = T::Real;
+    const EXACT: bool = false;
+
+    accumulators_add_up! { S }
+
+    #[inline(always)]
+    fn lift(&self, element: T, _: u64) -> S {
+        S::of(element, self.origin)
+    }
+
+    #[inline(always)]
+    fn finish(&self, all: S, count: u64) -> Option<T::Real> {
+        let variance = all.variance::<T>(count, self.ddof);
+        Some(T::real(if ROOT { sqrt(variance) } else { variance }))
+    }
+}
+
+/// Items by their distances from one of them.
+pub trait Distances: Summand {
+    /// Returns the distances of one item, of which `origin` is the first of all.
+    fn of<T: Element>(item: T, origin: f64) -> Self;
+
+    /// Returns the sum of the squared distances from the mean, divided by the count less `ddof`.
+    fn variance<T: Element>(self, count: u64, ddof: u64) -> f64;
+}
+
 /// Items by their distances from the first, in `f64`.
 ///
-/// Differences of neighbours in value lose nothing, and there is nothing to divide by before the end. The first of n items is not
-/// far: its squared distance from the mean is at most n times the variance, so that the rounding errors of the squares' sum, E of it,
-/// become no more than 1 + n times E of the variance; of items of which the first is no outlier, a few times E. (T. F. Chan,
-/// G. H. Golub, R. J. LeVeque, "Algorithms for computing the sample variance", 1983, on shifted data.)
+/// Subtracting values near each other loses no bits, and there is no division before the end. The first of n
+/// items is not far from the mean: its squared distance is at most n times the variance. So if the relative
+/// rounding error of the sum of squares is E, that of the variance is at most (1 + n) · E; if the first item
+/// is no outlier, it is a few times E. (T. F. Chan, G. H. Golub, R. J. LeVeque, "Algorithms for computing the
+/// sample variance", 1983, on shifted data.)
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Spread {
@@ -93,15 +106,22 @@ pub struct Spread {
     squares: f64,
 }
 
-impl Spread {
-    pub(super) const NONE: Self = Self { sum: -0.0, squares: -0.0 };
+impl Summand for Spread {
+    const NOTHING: Self = Self { sum: -0.0, squares: -0.0 };
 
-    /// That of one item.
     #[inline(always)]
-    #[expect(clippy::eq_op, reason = "0, or NaN of what is not finite")]
-    pub(super) fn of<T: Element>(item: T, origin: f64) -> Self {
-        let value = item.to_f64();
-        // Of `f64` alone a distance may overflow, which is not to be taken for an infinite item.
+    fn plus(self, other: Self) -> Self {
+        Self { sum: self.sum + other.sum, squares: self.squares + other.squares }
+    }
+}
+
+impl Distances for Spread {
+    #[inline(always)]
+    #[expect(clippy::eq_op, reason = "0, or NaN if the value is not finite")]
+    fn of<T: Element>(item: T, origin: f64) -> Self {
+        let value = item.as_f64();
+        // The distance of two finite `f64` may overflow; the second term makes only distances of values that
+        // are not finite NaN.
         let distance = match T::DTYPE {
             Dtype::F64 => (value - origin) + (value - value),
             _ => value - origin,
@@ -109,22 +129,15 @@ impl Spread {
         Self { sum: distance, squares: distance * distance }
     }
 
-    /// That of both.
     #[inline(always)]
-    pub(super) fn plus(self, other: Self) -> Self {
-        Self { sum: self.sum + other.sum, squares: self.squares + other.squares }
-    }
-
-    /// The sum of the squares of the distances from the mean, over the count less `ddof`.
-    #[inline(always)]
-    pub(super) fn variance<T: Element>(self, count: u64, ddof: u64) -> f64 {
+    fn variance<T: Element>(self, count: u64, ddof: u64) -> f64 {
         let overflows = matches!(T::DTYPE, Dtype::F64) && !self.squares.is_nan();
         variance(self.sum, self.squares, count, ddof, self.squares.is_finite() || overflows)
     }
 }
 
-/// The sum of the squares of the distances from the mean, over the count less `ddof`; infinite where distances overflow, and NaN
-/// where not all items are `finite`.
+/// Returns the sum of the squared distances from the mean, divided by the count less `ddof`; infinite if
+/// distances overflow, NaN if not all items are `finite`.
 #[inline(always)]
 fn variance(sum: f64, squares: f64, count: u64, ddof: u64, finite: bool) -> f64 {
     if count <= ddof || !finite {
@@ -132,7 +145,7 @@ fn variance(sum: f64, squares: f64, count: u64, ddof: u64, finite: bool) -> f64 
     }
     let around_mean = squares - sum * (sum / count as f64);
     if around_mean.is_finite() {
-        // Rounding may leave less than nothing.
+        // Rounding may make it negative.
         let around_mean = if around_mean > 0.0 { around_mean } else { 0.0 };
         around_mean / (count - ddof) as f64
     } else {
@@ -140,38 +153,28 @@ fn variance(sum: f64, squares: f64, count: u64, ddof: u64, finite: bool) -> f64 
     }
 }
 
-/// The items that are not NaN, by their distances from one of them: the first of all may not be among them.
+/// The items that are not NaN, by their distances from one of them, because the first of all items may be a
+/// NaN.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct NanSpread {
-    /// How many.
+    /// The number of items.
     count: u64,
-    /// One of them; NaN where any is infinite.
+    /// One of the items; NaN if any is infinite.
     origin: f64,
-    /// The sum of the distances from it.
+    /// The sum of the distances from `origin`.
     sum: f64,
     /// The sum of their squares.
     squares: f64,
 }
 
-impl NanSpread {
-    pub(super) const NONE: Self = Self { count: 0, origin: 0.0, sum: -0.0, squares: -0.0 };
+impl Summand for NanSpread {
+    const NOTHING: Self = Self { count: 0, origin: 0.0, sum: -0.0, squares: -0.0 };
 
-    /// That of one item.
-    #[inline(always)]
-    #[expect(clippy::eq_op, reason = "0, or NaN of what is infinite")]
-    pub(super) fn of<T: Element>(item: T, _: f64) -> Self {
-        let value = item.to_f64();
-        if value.is_nan() {
-            return Self::NONE;
-        }
-        Self { count: 1, origin: value + (value - value), sum: -0.0, squares: -0.0 }
-    }
-
-    /// That of both, around the origin of the first that has items.
+    /// Adds around the origin of the first operand that has items.
     #[inline(always)]
     #[expect(clippy::eq_op, reason = "0, or NaN of a NaN")]
-    pub(super) fn plus(self, other: Self) -> Self {
+    fn plus(self, other: Self) -> Self {
         if self.count == 0 {
             return other;
         }
@@ -187,11 +190,21 @@ impl NanSpread {
             squares: self.squares + (other.squares + (other.sum + other.sum + shift) * apart),
         }
     }
+}
 
-    /// As [`Spread::variance`], of those that count.
+impl Distances for NanSpread {
     #[inline(always)]
-    #[expect(clippy::extra_unused_type_parameters, reason = "as of the other")]
-    pub(super) fn variance<T: Element>(self, _: u64, ddof: u64) -> f64 {
+    #[expect(clippy::eq_op, reason = "0, or NaN if the value is infinite")]
+    fn of<T: Element>(item: T, _: f64) -> Self {
+        let value = item.as_f64();
+        if value.is_nan() {
+            return Self::NOTHING;
+        }
+        Self { count: 1, origin: value + (value - value), sum: -0.0, squares: -0.0 }
+    }
+
+    #[inline(always)]
+    fn variance<T: Element>(self, _: u64, ddof: u64) -> f64 {
         variance(self.sum, self.squares, self.count, ddof, !self.origin.is_nan())
     }
 }

@@ -1,53 +1,44 @@
-//! What the Euclidean norm sums in.
+//! Sums of squares, for the Euclidean norm.
 
 use super::sqrt;
-use crate::element::Accumulator;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::element::Element;
+use crate::element::Summand;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::op::Op;
 use bytemuck::{Pod, Zeroable};
 
-/// Sums of squares with no overflow and no underflow where the root of the sum is representable.
-pub trait Squares: Accumulator {
-    /// No squares.
-    const NOTHING: Self;
-    /// The square of one value.
+/// A sum of squares. It does not overflow or underflow if the square root of the sum is representable.
+pub trait Squares: Summand {
+    /// Returns the square of one value.
     fn of(value: f64) -> Self;
-    /// The squares of both.
-    fn plus(self, other: Self) -> Self;
-    /// The root of their sum, not negative.
+    /// Returns the square root of the sum; not negative.
     fn root(self) -> f64;
-    /// Those that [`Middling`] has summed, if it could; never of squares that are never scaled.
+    /// Converts a sum of [`Middling`], or returns `None` if other values were among its items. Only for sums
+    /// that scale.
     #[cfg(not(target_arch = "nvptx64"))]
     fn of_middling(_sum: f64) -> Option<Self> {
         None
     }
 }
 
-/// Of values that are no `f64`: squares of the least and of the greatest `f32` are normal numbers.
+/// For types other than `f64`: the squares of the least and of the greatest `f32` are normal numbers.
 impl Squares for f64 {
-    const NOTHING: Self = -0.0;
-
     #[inline(always)]
     fn of(value: f64) -> Self {
         value * value
     }
 
     #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        self + other
-    }
-
-    #[inline(always)]
     fn root(self) -> f64 {
-        // Of no values, −0.0.
+        // + 0.0, because the sum of no values is −0.0.
         sqrt(self + 0.0)
     }
 }
 
-/// The squares of small, of middling and of large values apart, the small and the large ones scaled by powers of two. (J. L. Blue,
-/// "A portable Fortran program to find the Euclidean norm of a vector", 1978, as in LAPACK's `dnrm2`.)
+/// The sums of the squares of small, middling and large values; those of small and large values are scaled by
+/// powers of two. (J. L. Blue, "A portable Fortran program to find the Euclidean norm of a vector", 1978, as
+/// in LAPACK's `dnrm2`.)
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Scaled {
@@ -56,10 +47,22 @@ pub struct Scaled {
     large: f64,
 }
 
-impl Squares for Scaled {
+impl Summand for Scaled {
     const NOTHING: Self = Self { small: -0.0, middling: -0.0, large: -0.0 };
 
-    /// By one multiplication: the squares by other scales would be subnormal, which take some processors a hundred times as long.
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        Self {
+            small: self.small + other.small,
+            middling: self.middling + other.middling,
+            large: self.large + other.large,
+        }
+    }
+}
+
+impl Squares for Scaled {
+    /// Computes only the square that counts: those by the other scales would be subnormal, which some
+    /// processors take a hundred times as long for.
     #[inline(always)]
     fn of(value: f64) -> Self {
         let magnitude = f64::from_bits(value.to_bits() << 1 >> 1);
@@ -69,15 +72,6 @@ impl Squares for Scaled {
         let square = scaled * scaled;
         let if_so = |so: bool| if so { square } else { -0.0 };
         Self { small: if_so(small), middling: if_so(!small & !large), large: if_so(large) }
-    }
-
-    #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        Self {
-            small: self.small + other.small,
-            middling: self.middling + other.middling,
-            large: self.large + other.large,
-        }
     }
 
     #[cfg(not(target_arch = "nvptx64"))]
@@ -99,9 +93,11 @@ impl Squares for Scaled {
     }
 }
 
-/// The sum of squares that need no scale, those of middling values and of zeros, on a CPU. Where there are small values it is NaN; where
-/// there are large ones, NaN or as great as the least of their squares, because sums of squares only grow. Zeros may sum to another zero
-/// than in [`Scaled`], which has the same root.
+/// The sum of the squares of middling values and zeros, which need no scale, on a CPU.
+///
+/// A small value makes the sum NaN. A large value makes it NaN or at least the least square of a large value,
+/// because sums of squares only grow. Zeros may sum to another zero than in [`Scaled`]; it has the same
+/// square root.
 #[cfg(not(target_arch = "nvptx64"))]
 #[derive(Clone, Copy)]
 pub(super) struct Middling;
@@ -113,22 +109,14 @@ impl<T: Element> Op<T> for Middling {
     type Output = f64;
     const EXACT: bool = false;
 
-    #[inline(always)]
-    fn identity(&self) -> f64 {
-        -0.0
-    }
+    accumulators_add_up! { f64 }
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> f64 {
-        let value = element.to_f64();
-        // As integers, of which 0 becomes the greatest: one comparison for both.
+        let value = element.as_f64();
+        // One comparison of integers for both bounds: 0 becomes the greatest.
         let small = (value.to_bits() << 1).wrapping_sub(1) < (SMALL.to_bits() << 1) - 1;
         if small { f64::NAN } else { value * value }
-    }
-
-    #[inline(always)]
-    fn combine(&self, a: f64, b: f64) -> f64 {
-        a + b
     }
 
     #[inline(always)]
@@ -137,17 +125,17 @@ impl<T: Element> Op<T> for Middling {
     }
 }
 
-/// Values above this are large: their squares, scaled, sum up without overflow.
+/// Values above this are large; the scaled squares of all of them sum without overflow.
 const LARGE: f64 = f64::from_bits((1023 + 486) << 52);
 
-/// Values below this are small: their squares lose no bits when they are scaled.
+/// Values below this are small; their scaled squares lose no bits.
 const SMALL: f64 = f64::from_bits((1023 - 511) << 52);
 
-/// By what small values are scaled, and large ones back.
+/// The scale of small values, and that of large sums back.
 const UP: f64 = f64::from_bits((1023 + 538) << 52);
 
-/// By what large values are scaled, and small ones back.
+/// The scale of large values, and that of small sums back.
 const DOWN: f64 = f64::from_bits((1023 - 538) << 52);
 
-/// Beside a sum of middling squares of at least this, those of small values are of no account.
+/// Beside a sum of middling squares of at least this, the squares of small values do not count.
 const ENOUGH: f64 = f64::from_bits((1023 - 900) << 52);

@@ -1,4 +1,4 @@
 spread! {
-    /// The standard deviation, the root of the variance.
-    Std "std": variance => crate::op::sqrt(variance), by Spread, folded as Var;
+    /// The standard deviation: the square root of the variance.
+    Std "std": Spread, root true, chunk Var
 }

@@ -1,11 +1,11 @@
-use crate::element::{Dtype, Element, Wide};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable, cast};
+use crate::op::prelude::*;
+use bytemuck::cast;
 use cuda_std::intrinsics::{dp2a_lo_i32, dp2a_lo_u32, dp4a_i32, dp4a_u32};
 
-/// The sum. Integers up to 32 bits sum in 64 and return them; 64-bit integers wrap; `f16` and `bf16` sum in `f32` and
-/// return it. An empty sum is 0.
+/// The sum of the elements.
+///
+/// The result is an `i64` or `u64` for integers, an `f32` for `f16`, `bf16` and `f32`, an `f64` for `f64`.
+/// 64-bit integers wrap. For no elements it is 0. A NaN makes it NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Sum;
@@ -18,17 +18,14 @@ impl<T: Element> Op<T> for Sum {
     const LARGE_BLOCK: u32 = 1024;
     const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
-    #[inline(always)]
-    fn identity(&self) -> T::Wide {
-        T::Wide::NOTHING
-    }
+    accumulators_add_up! { T::Wide }
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> T::Wide {
         element.widen()
     }
 
-    /// A GPU adds up to four products of bytes in one instruction, here by ones.
+    /// A GPU adds two or four products in one instruction; here each is an element times 1.
     #[inline(always)]
     fn lift_load<const N: usize>(&self, load: [T; N], _: u64) -> T::Wide {
         if size_of::<[T; N]>() != 16 {
@@ -42,11 +39,6 @@ impl<T: Element> Op<T> for Sum {
             Dtype::U16 => cast(u64::from(words().fold(0, |sum, word| dp2a_lo_u32(word, 0x0101, sum)))),
             _ => load.into_iter().fold(T::Wide::NOTHING, |sum, element| sum.plus(element.widen())),
         }
-    }
-
-    #[inline(always)]
-    fn combine(&self, a: T::Wide, b: T::Wide) -> T::Wide {
-        a.plus(b)
     }
 
     #[inline(always)]

@@ -1,12 +1,22 @@
-use crate::element::{Element, Wide};
-use crate::op::comparison::{Comparison, Range, comparison};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+#![allow(clippy::multiple_bound_locations, reason = "in what `derive(Pod)` makes")]
 
-comparison! {
-    /// The sum of the elements that compare so with a scalar, in the types of [`Sum`](crate::Sum). Of none it is 0.
-    SumWhere
+use crate::op::comparison::{Comparison, Range};
+use crate::op::counts::Predicate;
+use crate::op::prelude::*;
+
+/// The sum of the elements for which a comparison with a scalar holds.
+///
+/// The result has the type of [`Sum`](crate::Sum)'s; it is 0 if the comparison holds for no element. See
+/// [`Comparison`] for NaNs and zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct SumWhere<T: Element>(Range<T>);
+
+impl<T: Element> SumWhere<T> {
+    /// Sums the elements for which `comparison` holds.
+    pub fn new(comparison: Comparison<T>) -> Self {
+        Self(Range::new(comparison))
+    }
 }
 
 impl<T: Element> Op<T> for SumWhere<T> {
@@ -20,19 +30,11 @@ impl<T: Element> Op<T> for SumWhere<T> {
         bytemuck::bytes_of(self)
     }
 
-    #[inline(always)]
-    fn identity(&self) -> T::Wide {
-        T::Wide::NOTHING
-    }
+    accumulators_add_up! { T::Wide }
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> T::Wide {
-        if self.0.has(element) { element.widen() } else { T::Wide::NOTHING }
-    }
-
-    #[inline(always)]
-    fn combine(&self, a: T::Wide, b: T::Wide) -> T::Wide {
-        a.plus(b)
+        if self.0.holds(element) { element.widen() } else { T::Wide::NOTHING }
     }
 
     #[inline(always)]

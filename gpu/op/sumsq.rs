@@ -1,15 +1,14 @@
-use crate::element::{Element, Wide};
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+use crate::op::prelude::*;
 
-/// The sum of the elements' squares, in the types of [`Sum`](crate::Sum): integers square and sum in 64 bits, wrapping. An empty
-/// sum is 0.
+/// The sum of the squares of the elements.
+///
+/// The result has the type of [`Sum`](crate::Sum)'s: integers are squared and summed in 64 bits, which wrap.
+/// For no elements it is 0. A NaN makes it NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub struct SumOfSquares;
+pub struct SumSq;
 
-impl<T: Element> Op<T> for SumOfSquares {
+impl<T: Element> Op<T> for SumSq {
     const NAME: &'static str = "sumsq";
     type Accumulator = T::Wide;
     type Output = T::Wide;
@@ -17,19 +16,11 @@ impl<T: Element> Op<T> for SumOfSquares {
     const LARGE_BLOCK: u32 = 1024;
     const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
-    #[inline(always)]
-    fn identity(&self) -> T::Wide {
-        T::Wide::NOTHING
-    }
+    accumulators_add_up! { T::Wide }
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> T::Wide {
         element.widen().times(element.widen())
-    }
-
-    #[inline(always)]
-    fn combine(&self, a: T::Wide, b: T::Wide) -> T::Wide {
-        a.plus(b)
     }
 
     #[inline(always)]
@@ -45,13 +36,13 @@ mod tests {
     #[test]
     fn squares_add_up() {
         let of = |values: &[i8]| {
-            values.iter().fold(Op::<i8>::identity(&SumOfSquares), |all, &value| {
-                Op::<i8>::combine(&SumOfSquares, all, SumOfSquares.lift(value, 0))
+            values.iter().fold(Op::<i8>::identity(&SumSq), |all, &value| {
+                Op::<i8>::combine(&SumSq, all, SumSq.lift(value, 0))
             })
         };
         assert_eq!(of(&[-128, 127, 3]), 16384 + 16129 + 9);
-        assert_eq!(Op::<f32>::finish(&SumOfSquares, -0.0, 0).map(f32::to_bits), Some(0));
-        assert_eq!(Op::<f32>::finish(&SumOfSquares, SumOfSquares.lift(-1.5f32, 0), 1), Some(2.25));
-        assert_eq!(SumOfSquares.lift(i64::MIN, 0), 0, "64-bit integers wrap");
+        assert_eq!(Op::<f32>::finish(&SumSq, -0.0, 0).map(f32::to_bits), Some(0));
+        assert_eq!(Op::<f32>::finish(&SumSq, SumSq.lift(-1.5f32, 0), 1), Some(2.25));
+        assert_eq!(SumSq.lift(i64::MIN, 0), 0, "64-bit integers wrap");
     }
 }

@@ -4,16 +4,24 @@ use super::{Max, Mean, Min, Std, Sum, Var};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::{self, Source};
 use crate::kernels::Kernels;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::op::Folder;
 use crate::op::{Op, Reducer, Room};
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
+#[cfg(not(target_arch = "nvptx64"))]
+use std::vec::Vec;
 
-/// Two operators in one pass, or two results: what `(A, B)` is to kernels, and `Both<A, Both<B, C>>` to `(A, B, C)`. Results are those
-/// that each operator has alone, to the bit; that is why those in which the order counts have to fold as many items side by side. Where they do not, or
-/// where no such kernel is compiled, they reduce one after the other.
+/// Two operators in one pass, or their two results.
 ///
-/// With an operator of your own, [`kernels!`](crate::kernels!) compiles it, `NAME: Both<MyOp, Sum>, f32;`, in the crate of the first of
-/// them that has kernels.
+/// In kernels it stands for `(A, B)`; `Both<A, Both<B, C>>` stands for `(A, B, C)`.
+///
+/// Each result has the bits that its operator has alone. So operators that are not [`EXACT`](Op::EXACT) must
+/// fold equally many items side by side; if they do not, or if no such kernel is compiled, they run one after
+/// another.
+///
+/// [`kernels!`](crate::kernels!) compiles kernels for your own operators, as `NAME: Both<MyOp, Sum>, f32;`,
+/// in the crate of the first operator that has kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C, packed)]
 pub struct Both<A, B>(pub A, pub B);
@@ -81,7 +89,7 @@ impl<I: Copy + 'static, A: Op<I>, B: Op<I>> Op<I> for Both<A, B> {
         *all = from_fn(|place| Both(of_a[place], of_b[place]));
     }
 
-    /// A chunk fits in a cache: there each folds it by the folds that it has alone.
+    /// Each operator folds the chunk alone, which fits in a cache.
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
     fn fold_chunk<S: Source<Item = I>>(&self, chunk: S, first: u64, row: usize) -> Self::Accumulator {
@@ -90,13 +98,23 @@ impl<I: Copy + 'static, A: Op<I>, B: Op<I>> Op<I> for Both<A, B> {
     }
 
     #[inline(always)]
-    fn by_parts<R: Reducer<I>>(&self, reducer: &R) -> Result<Self::Output, R::Error> {
+    fn by_parts<R: Reducer<I>>(&self, reducer: &R) -> Result<R::Outcome<Self::Output>, R::Error> {
         let Self(a, b) = *self;
         if reducer.has::<Self>()? {
             reducer.reduce(self)
         } else {
-            Ok(Both(a.by_parts(reducer)?, b.by_parts(reducer)?))
+            Ok(R::join(a.by_parts(reducer)?, b.by_parts(reducer)?))
         }
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn fold_by_parts<F: Folder<I>>(&self, folder: &F) -> Result<Vec<Self::Accumulator>, F::Error> {
+        let Self(a, b) = *self;
+        if folder.has::<Self>()? {
+            return folder.fold(self);
+        }
+        let (of_a, of_b) = (a.fold_by_parts(folder)?, b.fold_by_parts(folder)?);
+        Ok(of_a.into_iter().zip(of_b).map(|(of_a, of_b)| Both(of_a, of_b)).collect())
     }
 
     #[inline(always)]
@@ -112,7 +130,7 @@ impl<I: Copy + 'static, A: Op<I>, B: Op<I>> Op<I> for Both<A, B> {
     }
 }
 
-/// Operators in a tuple, nested: their type; a value, and a pattern for their results.
+/// A tuple as nested pairs: its type, or its value, which is also the pattern of its results.
 macro_rules! nested {
     (type $last:ident) => { $last };
     (type $first:ident $($rest:ident)+) => { Both<$first, nested!(type $($rest)+)> };
@@ -164,12 +182,18 @@ macro_rules! tuples {
                 nested!(value $($op)+).lift(item, index)
             }
 
-            /// As the nested ones reduce.
             #[inline(always)]
-            fn by_parts<R: Reducer<I>>(&self, reducer: &R) -> Result<Self::Output, R::Error> {
+            fn by_parts<R: Reducer<I>>(&self, reducer: &R) -> Result<R::Outcome<Self::Output>, R::Error> {
                 let ($($op),+) = *self;
-                let nested!(value $($op)+) = nested!(value $($op)+).by_parts(reducer)?;
-                Ok(($($op),+))
+                let outcome = nested!(value $($op)+).by_parts(reducer)?;
+                Ok(R::map(outcome, |nested!(value $($op)+)| ($($op),+)))
+            }
+
+            /// As the nested pairs fold: their accumulators are the same.
+            #[cfg(not(target_arch = "nvptx64"))]
+            fn fold_by_parts<R: Folder<I>>(&self, folder: &R) -> Result<Vec<Self::Accumulator>, R::Error> {
+                let ($($op),+) = *self;
+                nested!(value $($op)+).fold_by_parts(folder)
             }
 
             #[inline(always)]
@@ -196,7 +220,7 @@ tuples! {
     A B C D E F;
 }
 
-/// Those that come compiled.
+// The library compiles kernels for these.
 pub(crate) type SumMinMax = Both<Sum, Both<Min, Max>>;
 pub(crate) type MeanVar = Both<Mean, Var>;
 pub(crate) type MeanStd = Both<Mean, Std>;

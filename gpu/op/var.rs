@@ -1,4 +1,4 @@
 spread! {
-    /// The variance, the mean of the squares of the distances from the mean.
-    Var "var": variance => variance, by Spread;
+    /// The variance: the mean of the squared distances from the mean.
+    Var "var": Spread, root false
 }

@@ -1,11 +1,11 @@
-use crate::element::Element;
-use crate::op::{OnCpu, Op};
-use crate::table;
-use bytemuck::{Pod, Zeroable};
+use crate::op::prelude::*;
 
-/// The mean of the first array, weighted by the second: the sum of their products over the sum of the weights. An `f64` of integers and
-/// `f64`, else an `f32`, computed in `f64`; of 64-bit integers those of the nearest `f64`. NaN where the weights sum to 0 and the products
-/// do, too; of no elements, for example. (NumPy's `average`.)
+/// The mean of the first array, weighted by the second: the sum of their products divided by the sum of the
+/// weights.
+///
+/// The result is an `f64` for integers and `f64`, else an `f32`, computed in `f64`, as NumPy's `average`. It
+/// is NaN for no elements, or if the sums of weights and of products are both 0. 64-bit integers are first
+/// converted to the nearest `f64`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct WeightedMean;
@@ -17,20 +17,12 @@ impl<T: Element> Op<(T, T)> for WeightedMean {
     const EXACT: bool = false;
     const ON_CPU: Option<OnCpu<Self, (T, T)>> = table::on_cpu::<_, _, T>();
 
-    #[inline(always)]
-    fn identity(&self) -> [f64; 2] {
-        [-0.0; 2]
-    }
+    accumulators_add_up! { [f64; 2] }
 
     #[inline(always)]
     fn lift(&self, (a, b): (T, T), _: u64) -> [f64; 2] {
-        let (value, weight) = (a.to_f64(), b.to_f64());
+        let (value, weight) = (a.as_f64(), b.as_f64());
         [value * weight, weight]
-    }
-
-    #[inline(always)]
-    fn combine(&self, a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
-        [a[0] + b[0], a[1] + b[1]]
     }
 
     #[inline(always)]

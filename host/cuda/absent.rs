@@ -1,16 +1,14 @@
-//! No GPU, in a build without: the types of `cuda`, of which there are no values, so that whoever has one need not ask.
+//! A build without GPUs: the types of `cuda`, without values. Code that has one compiles, and never runs.
 
 use crate::Error;
-use crate::Plan;
-use crate::call::{Call, ColumnsCall, RunsCall, SegmentsCall, ShapeCall, Types};
+use crate::request::{Operation, Request, Shape, Types};
+use crate::sharded::{GpuShard, ShardsCall, SlotOrder, SlotsOfChunks};
 use gpu_reduce_kernels::columns::Columns;
-use gpu_reduce_kernels::segments::Segments;
 use std::convert::Infallible;
 use std::ffi::c_void;
 use std::fmt;
-use std::ops::Range;
 
-/// A GPU that was opened: there is none.
+/// A GPU that was opened.
 #[derive(Debug, PartialEq)]
 pub struct Gpu(Infallible);
 
@@ -26,6 +24,78 @@ pub struct GpuStream(Infallible);
 /// Work that is enqueued.
 pub struct Launched(Infallible);
 
+/// Methods of types without values.
+macro_rules! absent {
+    ($($type:ident { $($(#[$cfg:meta])* fn $name:ident(&self $(, $argument:ty)*) $(-> $result:ty)?;)* })*) => {$(
+        impl $type {$(
+            $(#[$cfg])*
+            pub fn $name(&self $(, _: $argument)*) $(-> $result)? {
+                match self.0 {}
+            }
+        )*}
+    )*};
+    (unsafe $($type:ident { $(fn $name:ident(&self $(, $argument:ty)*) -> $result:ty;)* })*) => {$(
+        impl $type {$(
+            /// # Safety
+            ///
+            /// It is never called.
+            pub unsafe fn $name(&self $(, _: $argument)*) -> $result {
+                match self.0 {}
+            }
+        )*}
+    )*};
+}
+
+absent! {
+    Gpu {
+        #[cfg(feature = "dlpack")]
+        fn index(&self) -> usize;
+        fn peak_bandwidth(&self) -> f64;
+        fn is_emulator(&self) -> bool;
+        fn has_kernel(&self, &Types, u32) -> Result<bool, Error>;
+        fn scratch_bytes(&self, &Types, &Shape, u32) -> usize;
+        fn check_memory(&self, u64, usize) -> Result<(), Error>;
+    }
+    Memory {
+        fn gpu(&self) -> &'static Gpu;
+        fn address(&self, usize) -> u64;
+    }
+    Pinned {
+        fn gpu(&self) -> &'static Gpu;
+        fn bytes(&self) -> usize;
+        fn as_ptr(&self) -> *const u8;
+    }
+    GpuStream {
+        fn gpu(&self) -> &'static Gpu;
+        fn as_raw(&self) -> *mut c_void;
+        fn synchronize(&self) -> Result<(), Error>;
+    }
+    Launched {
+        fn is_done(&self) -> Result<bool, Error>;
+        fn wait(&self) -> Result<(), Error>;
+        fn words(&self) -> &[u64];
+    }
+}
+
+absent! { unsafe
+    Gpu {
+        fn read(&self, u64, &mut [u8]) -> Result<(), Error>;
+        fn write(&self, u64, &[u8]) -> Result<(), Error>;
+        fn run(&self, &Request, &mut [u8]) -> Result<u64, Error>;
+        fn reduce_shards(&self, &ShardsCall, &mut dyn FnMut(&[SlotsOfChunks], &[u64])) -> Result<(), Error>;
+        fn copy(&self, u64, u64, usize) -> Result<(), Error>;
+    }
+    GpuStream {
+        fn come_after(&self, *mut c_void) -> Result<(), Error>;
+        fn upload(&self, *const u8, *mut u8, usize) -> Result<(), Error>;
+        fn download(&self, *const u8, *mut u8, usize) -> Result<(), Error>;
+        fn fill(&self, *mut u8, &[u8]) -> Result<(), Error>;
+        fn enqueue(&self, &Request) -> Result<(), Error>;
+        fn enqueue_to(&self, Request, usize, u64) -> Result<(), Error>;
+        fn launch(&self, &Request) -> Result<Launched, Error>;
+    }
+}
+
 impl Gpu {
     pub fn open(_: usize) -> Result<&'static Self, Error> {
         Err(Error::NoCuda)
@@ -33,89 +103,6 @@ impl Gpu {
 
     pub fn open_emulator() -> Result<&'static Self, Error> {
         Err(Error::NoEmulator)
-    }
-
-    #[cfg(feature = "dlpack")]
-    pub fn index(&self) -> usize {
-        match self.0 {}
-    }
-
-    pub fn peak_bandwidth(&self) -> f64 {
-        match self.0 {}
-    }
-
-    pub fn is_emulator(&self) -> bool {
-        match self.0 {}
-    }
-
-    pub fn has_kernel(&self, _: &Types, _: u32) -> Result<bool, Error> {
-        match self.0 {}
-    }
-
-    pub fn scratch_bytes(&self, _: &Types, _: u64, _: u32) -> usize {
-        match self.0 {}
-    }
-
-    pub fn scratch_bytes_of_segments(&self, _: &Types, _: &Segments, _: u32) -> usize {
-        match self.0 {}
-    }
-
-    pub fn scratch_bytes_of_columns(&self, _: &Types, _: &Columns, _: u32) -> usize {
-        match self.0 {}
-    }
-
-    pub fn scratch_bytes_of_runs(&self, _: u64, _: usize) -> usize {
-        match self.0 {}
-    }
-
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn read(&self, _: u64, _: &mut [u8]) -> Result<(), Error> {
-        match self.0 {}
-    }
-
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn write(&self, _: u64, _: &[u8]) -> Result<(), Error> {
-        match self.0 {}
-    }
-
-    pub fn check_memory(&self, _: u64, _: usize) -> Result<(), Error> {
-        match self.0 {}
-    }
-
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn reduce(&self, _: &Call, _: &mut [u8]) -> Result<(), Error> {
-        match self.0 {}
-    }
-}
-
-impl Gpu {
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn reduce_segments(&self, _: &SegmentsCall) -> Result<Option<u64>, Error> {
-        match self.0 {}
-    }
-}
-
-impl Gpu {
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn reduce_columns(&self, _: &ColumnsCall) -> Result<(), Error> {
-        match self.0 {}
-    }
-
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn find_runs(&self, _: &RunsCall) -> Result<u64, Error> {
-        match self.0 {}
     }
 }
 
@@ -130,14 +117,6 @@ impl Memory {
         match gpu.0 {}
     }
 
-    pub fn gpu(&self) -> &'static Gpu {
-        match self.0 {}
-    }
-
-    pub fn bytes(&self) -> usize {
-        match self.0 {}
-    }
-
     pub fn clear(&mut self) -> Result<(), Error> {
         match self.0 {}
     }
@@ -145,27 +124,11 @@ impl Memory {
     pub fn write(&mut self, _: usize, _: &[u8]) -> Result<(), Error> {
         match self.0 {}
     }
-
-    pub fn address(&self, _: usize) -> u64 {
-        match self.0 {}
-    }
 }
 
 impl Pinned {
     pub fn new(gpu: &'static Gpu, _: usize) -> Result<Self, Error> {
         match gpu.0 {}
-    }
-
-    pub fn gpu(&self) -> &'static Gpu {
-        match self.0 {}
-    }
-
-    pub fn bytes(&self) -> usize {
-        match self.0 {}
-    }
-
-    pub fn as_ptr(&self) -> *const u8 {
-        match self.0 {}
     }
 
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
@@ -188,111 +151,13 @@ impl GpuStream {
     pub fn lend(&mut self, _: u64, _: usize) -> Result<(), Error> {
         match self.0 {}
     }
-
-    pub fn gpu(&self) -> &'static Gpu {
-        match self.0 {}
-    }
-
-    pub fn as_raw(&self) -> *mut c_void {
-        match self.0 {}
-    }
-
-    pub fn wait(&self) -> Result<(), Error> {
-        match self.0 {}
-    }
-
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn come_after(&self, _: *mut c_void) -> Result<(), Error> {
-        match self.0 {}
-    }
-
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn upload(&self, _: *const u8, _: *mut u8, _: usize) -> Result<(), Error> {
-        match self.0 {}
-    }
-
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn download(&self, _: *const u8, _: *mut u8, _: usize) -> Result<(), Error> {
-        match self.0 {}
-    }
-
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn fill(&self, _: *mut u8, _: &[u8]) -> Result<(), Error> {
-        match self.0 {}
-    }
-
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn enqueue(&self, _: &Call, _: *mut ()) -> Result<(), Error> {
-        match self.0 {}
-    }
-
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn enqueue_segments(&self, _: &SegmentsCall) -> Result<(), Error> {
-        match self.0 {}
-    }
-
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn enqueue_columns(&self, _: &ColumnsCall) -> Result<(), Error> {
-        match self.0 {}
-    }
-
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn enqueue_runs(&self, _: &RunsCall) -> Result<(), Error> {
-        match self.0 {}
-    }
-
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn launch(&self, _: &Call) -> Result<Launched, Error> {
-        match self.0 {}
-    }
-
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn launch_segments(&self, _: &SegmentsCall) -> Result<Launched, Error> {
-        match self.0 {}
-    }
-
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn launch_columns(&self, _: &ColumnsCall) -> Result<Launched, Error> {
-        match self.0 {}
-    }
-}
-
-impl GpuStream {
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn enqueue_segments_to(&self, _: SegmentsCall, _: usize, _: u64) -> Result<(), Error> {
-        match self.0 {}
-    }
 }
 
 impl Launched {
     pub fn together(all: Vec<Self>) -> Self {
         match all.into_iter().next() {
             Some(first) => first,
-            None => unreachable!("there is none"),
+            None => unreachable!("there is at least one"),
         }
     }
 
@@ -301,65 +166,16 @@ impl Launched {
         #[allow(unreachable_code)]
         std::iter::empty()
     }
-
-    pub fn is_done(&self) -> Result<bool, Error> {
-        match self.0 {}
-    }
-
-    pub fn wait(&self) -> Result<(), Error> {
-        match self.0 {}
-    }
-
-    pub fn words(&self) -> &[u64] {
-        match self.0 {}
-    }
 }
-
-/// Items on one GPU: part of those that reduce together.
-pub struct Shard {
-    pub gpu: &'static Gpu,
-    pub len: u64,
-    pub arrays: Vec<(u64, usize)>,
-}
-
-/// A reduction of items on several GPUs.
-pub struct ShardsCall<'a> {
-    pub of: &'static Types,
-    pub shards: &'a [Shard],
-    pub start: u64,
-    pub first: &'a [(u64, usize)],
-    pub first_gpu: Option<&'static Gpu>,
-    pub plan: Plan,
-    pub block: u32,
-    pub op: *const c_void,
-}
-
-/// Chunks that one GPU folds.
-pub struct Group(Infallible);
-
-impl Group {
-    pub fn chunks_of_jobs(&self) -> Vec<(u32, usize)> {
-        match self.0 {}
-    }
-}
-
-/// What chunks came to.
-pub struct Slots<'a> {
-    pub before: u32,
-    pub words: &'a [u64],
-}
-
-/// Bytes from one array's first item on the host to the next one's.
-pub const FIRST_BYTES: usize = 64;
 
 /// # Safety
 ///
 /// It is never called.
 pub unsafe fn launch_columns_of_shards(
     _: &[GpuStream],
-    _: &[Shard],
+    _: &[GpuShard],
     gpu: &'static Gpu,
-    _: ShapeCall<()>,
+    _: Operation,
     _: Columns,
     _: *mut c_void,
 ) -> Result<Launched, Error> {
@@ -371,9 +187,9 @@ pub unsafe fn launch_columns_of_shards(
 /// It is never called.
 pub unsafe fn enqueue_columns_of_shards(
     _: &[GpuStream],
-    _: &[Shard],
+    _: &[GpuShard],
     gpu: &'static Gpu,
-    _: ShapeCall<()>,
+    _: Operation,
     _: Columns,
     _: *mut c_void,
 ) -> Result<(), Error> {
@@ -388,18 +204,10 @@ pub fn stream_of<'s>(_: &'s [GpuStream], gpu: &Gpu) -> Result<&'s GpuStream, Err
     match gpu.0 {}
 }
 
-pub fn slots_of<'a>(_: &[(u32, usize)], _: &'a [u64], _: usize) -> Vec<Slots<'a>> {
-    Vec::new()
-}
-
-pub fn parts(_: &[Shard], _: &Range<u64>) -> Vec<(usize, Range<u64>)> {
-    Vec::new()
-}
-
 /// # Safety
 ///
 /// Nothing: there are no streams.
-pub unsafe fn launch_shards(_: &[GpuStream], _: &ShardsCall) -> Result<(Launched, Vec<Group>), Error> {
+pub unsafe fn launch_shards(_: &[GpuStream], _: &ShardsCall) -> Result<(Launched, Vec<SlotOrder>), Error> {
     Err(Error::NoCuda)
 }
 
@@ -413,24 +221,4 @@ pub unsafe fn enqueue_shards(
     _: *mut (),
 ) -> Result<(), Error> {
     match gpu.0 {}
-}
-
-impl Gpu {
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn reduce_shards(
-        &self,
-        _: &ShardsCall,
-        _: &mut dyn FnMut(&[Slots], &[u64]),
-    ) -> Result<(), Error> {
-        match self.0 {}
-    }
-
-    /// # Safety
-    ///
-    /// It is never called.
-    pub unsafe fn copy(&self, _: u64, _: u64, _: usize) -> Result<(), Error> {
-        match self.0 {}
-    }
 }

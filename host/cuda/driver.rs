@@ -1,4 +1,4 @@
-//! Which driver serves the program, and whether it and its device serve the kernels.
+//! Loads the driver, and checks that it and the device can run the kernels.
 
 use super::modules::EMBEDDED;
 use crate::{Error, threads};
@@ -6,14 +6,14 @@ use std::fmt::Display;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The version of the PTX ISA, and the compute capability, that the library's kernels take, which rustc has compiled for one of each.
+/// The PTX ISA version and the compute capability that all of the library's kernels are compiled for.
 const NEEDED_PTX: (i32, i32) = EMBEDDED[0].version;
 const NEEDED_CAPABILITY: (i32, i32) = EMBEDDED[0].capability;
 
-/// The oldest CUDA version whose driver reads the kernels' PTX.
+/// The oldest CUDA version whose driver accepts the kernels' PTX.
 const NEEDED_CUDA: i32 = first_cuda(NEEDED_PTX);
 
-/// Has the driver's functions served by the emulator.
+/// Installs the emulator as the driver.
 pub fn load_emulator() -> Result<(), Error> {
     #[cfg(feature = "emulator")]
     return emulator::install().map_err(refused);
@@ -21,8 +21,8 @@ pub fn load_emulator() -> Result<(), Error> {
     Err(Error::NoEmulator)
 }
 
-/// Has the driver's functions served by what `GPU_REDUCE_DRIVER` says, or by what the program has installed before, or by the
-/// machine's driver.
+/// Installs the driver that `GPU_REDUCE_DRIVER` names. Otherwise keeps the program's driver, or loads the
+/// machine's.
 pub fn load() -> Result<(), Error> {
     match std::env::var_os("GPU_REDUCE_DRIVER") {
         Some(name) if name == "emulator" => return load_emulator(),
@@ -34,17 +34,18 @@ pub fn load() -> Result<(), Error> {
     if libcuda::installed().is_some() { Ok(()) } else { libcuda::load().map_err(refused) }
 }
 
-/// 0 until the driver is started, then one more than [`threads::forks`] was.
+/// 0 until the driver is started, then [`threads::forks`] of that moment plus 1.
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
-/// Notes that this process starts the driver.
+/// Records that this process starts the driver.
 pub fn start() {
     STARTED.store(threads::forks() + 1, Relaxed);
 }
 
-/// Refuses a process whose parent has started the driver, or a parent of that: contexts do not survive a
-/// fork, nor do the threads that hold the driver's locks or the library's. So this is asked before any of
-/// these is waited for.
+/// Returns an error if an ancestor of this process started the driver before the fork.
+///
+/// Contexts do not survive a fork, and neither do threads that hold locks of the driver or of the library. So
+/// this is checked before any such lock is taken.
 pub fn check_fork(device: impl Display) -> Result<(), Error> {
     let started = STARTED.load(Relaxed);
     if started == 0 || started == threads::forks() + 1 {
@@ -60,8 +61,9 @@ fn refused(error: libcuda::LoadError) -> Error {
     }
 }
 
-/// The CUDA version that a version of the PTX ISA came with, as drivers say it: 9010 is 9.1 (PTX ISA, "PTX ISA Version
-/// History"). Those since have one for each version of CUDA, so that newer ones are taken to go on so.
+/// The CUDA version that introduced a PTX ISA version, in the driver's notation: 9010 is 9.1 (PTX ISA, "PTX
+/// ISA Version History"). Each newer CUDA version is assumed to have one new PTX ISA version, as the last
+/// ones have.
 const fn first_cuda(ptx: (i32, i32)) -> i32 {
     match ptx {
         (..6, _) => 9000,
@@ -74,7 +76,7 @@ const fn first_cuda(ptx: (i32, i32)) -> i32 {
     }
 }
 
-/// Refuses a driver that does not know the kernels' PTX.
+/// Returns an error if the driver is too old for the kernels' PTX.
 pub fn check_version(driver: i32) -> Result<(), Error> {
     version_serves(driver, NEEDED_CUDA)
 }
@@ -87,7 +89,7 @@ fn version_serves(driver: i32, needed: i32) -> Result<(), Error> {
     Err(Error::DriverTooOld { driver: text(driver), needed: text(needed) })
 }
 
-/// Refuses a device that lacks what the kernels need.
+/// Returns an error if the device's compute capability is too low for the kernels.
 pub fn check_capability(device: &str, capability: (i32, i32)) -> Result<(), Error> {
     capability_serves(device, capability, NEEDED_CAPABILITY)
 }
@@ -105,7 +107,7 @@ fn capability_serves(device: &str, capability: (i32, i32), needed: (i32, i32)) -
 mod tests {
     use super::*;
 
-    /// By the emulator's reading of each, which is not that of what packs them.
+    /// Parses each kernel with the emulator's parser, which is independent of the packing tool's.
     #[test]
     #[cfg(feature = "emulator")]
     fn what_is_needed_is_what_some_kernel_is_for() {
@@ -146,11 +148,15 @@ mod tests {
         let old = version_serves(10020, 11010).unwrap_err();
         assert_eq!(
             old.to_string(),
-            "the driver is one for CUDA 10.2, but the kernels need CUDA 11.1 or newer: update the driver"
+            "the driver supports CUDA 10.2, but the kernels need CUDA 11.1 or newer: update the driver"
         );
         assert_eq!(capability_serves("cuda:0", (7, 0), (7, 0)), Ok(()));
         assert_eq!(capability_serves("cuda:0", (12, 0), (7, 0)), Ok(()));
         let old = capability_serves("cuda:0", (6, 1), (7, 0)).unwrap_err();
-        assert_eq!(old.to_string(), "cuda:0 has compute capability 6.1, but the kernels need 7.0 or higher");
+        assert_eq!(
+            old.to_string(),
+            "cuda:0 has compute capability 6.1, but the kernels need 7.0 or higher: \
+             use another GPU or Device::cpu()"
+        );
     }
 }

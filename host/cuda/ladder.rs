@@ -1,7 +1,8 @@
-//! Launches of the classic kernels, repeated until one value, or one list, is left; nothing is copied between them.
+//! Launches the classic kernels repeatedly until one value or one list is left, without copies in between.
 
 use super::modules::Grid;
-use super::stream::{GpuStream, Handle};
+use super::queue::Handle;
+use super::stream::GpuStream;
 use super::{Gpu, Memory};
 use crate::buffer::Part;
 use crate::merge::Merged;
@@ -15,7 +16,8 @@ use std::num::NonZeroU32;
 use std::ptr::null;
 use std::time::Duration;
 
-/// Reduces elements, of which there are some, by kernel `K`, `repeats` times: the result, and the time of one.
+/// Reduces one or more elements by kernel `K`, `repeats` times. Returns the result and the time of one
+/// reduction.
 pub fn reduce_with<K: Kernel, O: LadderOp<T>, T: LadderElement>(
     elements: Part<T>,
     block: u32,
@@ -23,8 +25,9 @@ pub fn reduce_with<K: Kernel, O: LadderOp<T>, T: LadderElement>(
 ) -> Result<(O::Output, Duration), Error> {
     let (gpu, op) = (elements.gpu, O::default());
     let len = elements.len as u64;
-    // Atomics need the identity where they begin: each repeat has a place of its own, so that nothing is set between.
-    // Otherwise a launch leaves a 32nd of its input, and the later ones together need no more room than the first.
+    // Atomics start from the identity: each repeat has its own accumulator, so nothing is reset in between.
+    // The others leave at most a 32nd of their input, so all later launches together need no more than the
+    // first.
     let places = if K::ATOMIC { repeats.get() } else { 2 * K::blocks(len, block) } as usize;
     let room = places.saturating_mul(size_of::<O::Accumulator>());
     let mut partials = Memory::new(gpu, room)?;
@@ -37,7 +40,8 @@ pub fn reduce_with<K: Kernel, O: LadderOp<T>, T: LadderElement>(
         let stream = &workspace.queue.stream;
         time(gpu, stream, repeats, &mut |repeat| {
             let output = first.wrapping_add(if K::ATOMIC { repeat as usize } else { 0 });
-            // SAFETY: the input holds its elements, and from `output` on there is a place for an accumulator from each block.
+            // SAFETY: the input holds `len` elements, and `output` has a place for each block's partial
+            // result.
             last = unsafe { enqueue::<K, O, T>(gpu, stream, elements.pointer(), len, output, block)? };
             Ok(())
         })
@@ -48,12 +52,13 @@ pub fn reduce_with<K: Kernel, O: LadderOp<T>, T: LadderElement>(
     Ok((op.finish(all, len).ok_or_else(|| Error::empty(&op))?, time))
 }
 
-/// Enqueues the launches of a reduction, whose partial results go to `output` and on; returns where the last one will lie.
+/// Enqueues the launches of a reduction, with the partial results at `output`. Returns the address of the
+/// result.
 ///
 /// # Safety
 ///
-/// `input` holds `len` elements, at `output` there is room for the partial results of all launches, and both stay until the
-/// stream has been waited for.
+/// `input` holds `len` elements, `output` has room for the partial results of all launches, and both stay
+/// until the stream has been waited for.
 unsafe fn enqueue<K: Kernel, O: LadderOp<T>, T: LadderElement>(
     gpu: &Gpu,
     stream: &Stream,
@@ -64,7 +69,7 @@ unsafe fn enqueue<K: Kernel, O: LadderOp<T>, T: LadderElement>(
 ) -> Result<*mut O::Accumulator, Error> {
     let grid = |len| Grid { blocks: K::blocks(len, block), block, resident: block };
     let Grid { mut blocks, .. } = grid(len);
-    // SAFETY: as the caller vouches, and of the later launches the input is what the one before has left.
+    // SAFETY: the caller's contract; the input of a later launch is the output of the one before.
     unsafe {
         let pass = Pass { input, len, output };
         gpu.launch::<Rung<K, O, T, O::Accumulator>>(Kernels::NONE, stream, grid(len), &pass)?;
@@ -86,7 +91,7 @@ unsafe fn enqueue<K: Kernel, O: LadderOp<T>, T: LadderElement>(
     }
 }
 
-/// The index of the least of the elements, of which there are some, and the element.
+/// Returns the index of the least of one or more elements, and the element.
 pub fn argmin_by_halving<T: LadderElement>(elements: Part<T>, block: u32) -> Result<(usize, T), Error> {
     let gpu = elements.gpu;
     let mut len = elements.len as u64;
@@ -100,7 +105,7 @@ pub fn argmin_by_halving<T: LadderElement>(elements: Part<T>, block: u32) -> Res
             |first: bool, len: u64, indices: *const u64, keys: *const T::Key, outputs: (usize, usize)| {
                 let grid = Grid { blocks: len.div_ceil(u64::from(block)) as u32, block, resident: block };
                 let (indices_out, keys_out) = (pointer(&places, outputs.0), pointer(&places, outputs.1));
-                // SAFETY: the inputs hold so many elements, or keys, and there is room for a key and an index from each block.
+                // SAFETY: the inputs hold `len` elements or keys, and the outputs have room for each block's.
                 unsafe {
                     if first {
                         let arguments =
@@ -133,7 +138,8 @@ pub fn argmin_by_halving<T: LadderElement>(elements: Part<T>, block: u32) -> Res
     Ok((index as usize, T::from_key(key)))
 }
 
-/// Has `enqueue` enqueue each of the repeats on a stream, waits for them, and returns the time of one. The context is entered.
+/// Calls `enqueue` for each repeat, waits for the stream, and returns the time of one. The context must be
+/// entered.
 fn time(
     gpu: &Gpu,
     stream: &Stream,
@@ -151,13 +157,13 @@ fn time(
 }
 
 impl GpuStream {
-    /// Has `enqueue` enqueue each of the repeats on this stream, waits for them, and returns the time of one.
+    /// Calls `enqueue` for each repeat, waits for this stream, and returns the time of one.
     pub fn time(
         &self,
         repeats: NonZeroU32,
         mut enqueue: impl FnMut() -> Result<(), Error>,
     ) -> Result<Duration, Error> {
-        // SAFETY: it stays as long as this.
+        // SAFETY: the stream lives as long as `self`.
         let stream = unsafe { Handle::of(self.raw) };
         let gpu = self.gpu();
         let _entered = gpu.enter()?;
@@ -165,12 +171,12 @@ impl GpuStream {
     }
 }
 
-/// The place at byte `start`.
+/// The address of byte `start`.
 fn pointer<V>(memory: &Memory, start: usize) -> *mut V {
     std::ptr::without_provenance_mut(memory.address(start) as usize)
 }
 
-/// Merges lists, each of which is sorted.
+/// Merges sorted lists.
 pub fn merge<T: Element>(gpu: &'static Gpu, lists: &[&[T]]) -> Result<Merged<T>, Error> {
     let mut merged = Merged { values: lists.concat(), lists: Vec::new() };
     merged.lists.resize(merged.values.len(), 0);
@@ -184,7 +190,7 @@ pub fn merge<T: Element>(gpu: &'static Gpu, lists: &[&[T]]) -> Result<Merged<T>,
     let bounds: Vec<u64> = std::iter::once(0).chain(ends).collect();
     let memory_for = |bytes: &[u8]| Memory::new(gpu, bytes.len());
     let (values, numbers) = (bytemuck::cast_slice(&merged.values), bytemuck::cast_slice(&merged.lists));
-    // Each launch goes from one of two memories to the other.
+    // Each launch reads one of two memories and writes the other.
     let mut values_at = [memory_for(values)?, memory_for(values)?];
     let numbers_at = [memory_for(numbers)?, memory_for(numbers)?];
     values_at[0].write(0, values)?;
@@ -206,7 +212,7 @@ pub fn merge<T: Element>(gpu: &'static Gpu, lists: &[&[T]]) -> Result<Merged<T>,
                 output: pointer(&values_at[to], 0),
                 origins_out: pointer(&numbers_at[to], 0),
             };
-            // SAFETY: the memories, of a place for each element, and a bound for each list and one more, stay until the stream
+            // SAFETY: the memories hold all elements and one bound more than lists, and live until the stream
             // has been waited for.
             let kernel = unsafe {
                 let grid = Grid { blocks, block: MERGE_BLOCK, resident: MERGE_BLOCK };

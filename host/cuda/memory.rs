@@ -1,4 +1,4 @@
-//! Memory on a GPU, and copies to and from it.
+//! GPU memory, pinned host memory, and copies.
 
 use super::Gpu;
 use super::staging::STAGED_BYTES;
@@ -15,13 +15,13 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
 
-/// Memory on a GPU. Copies are by the stream of a workspace and have ended when a call returns.
+/// Memory on a GPU. Its copies have ended when a call returns.
 pub struct Memory {
     gpu: &'static Gpu,
     bytes: ManuallyDrop<DeviceBuffer<u8>>,
 }
 
-/// Page-locked memory of the host, which a GPU copies from and to by itself.
+/// Page-locked host memory, which a GPU can copy from and to asynchronously.
 pub struct Pinned {
     gpu: &'static Gpu,
     bytes: ManuallyDrop<LockedBuffer<u8>>,
@@ -29,7 +29,7 @@ pub struct Pinned {
 
 impl Gpu {
     pub(super) fn allocate<V: DeviceCopy>(&self, len: usize) -> Result<DeviceBuffer<V>, Error> {
-        // SAFETY: memory from a `Memory` is written before it is handed out; that of others is their matter.
+        // SAFETY: the callers write the memory before they read it.
         unsafe { DeviceBuffer::uninitialized(len) }.map_err(|error| match error {
             CudaError::OutOfMemory => {
                 let free = cust::memory::mem_get_info().ok().map(|(free, _)| free);
@@ -57,15 +57,15 @@ impl Gpu {
     ///
     /// # Safety
     ///
-    /// There is memory for it at the address, which nothing else uses meanwhile.
+    /// At `address` is memory for `data`, which nothing else uses meanwhile.
     pub unsafe fn write(&self, address: u64, data: &[u8]) -> Result<(), Error> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         let mut target = unsafe { bytes_at(address, data.len()) };
         if data.len() >= STAGED_BYTES {
             return self.upload(data, target);
         }
         self.on_stream("copying to the device", |stream| {
-            // SAFETY: the stream is waited for before `data` or the memory can go.
+            // SAFETY: the stream is waited for before `data` or the memory can be freed.
             if data.is_empty() { Ok(()) } else { unsafe { target.async_copy_from(data, stream) } }
         })
     }
@@ -74,46 +74,36 @@ impl Gpu {
     ///
     /// # Safety
     ///
-    /// There is so much at the address, which nothing writes to meanwhile.
+    /// At `address` are `data.len()` bytes, which nothing writes to meanwhile.
     pub unsafe fn read(&self, address: u64, data: &mut [u8]) -> Result<(), Error> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         let source = unsafe { bytes_at(address, data.len()) };
         self.on_stream("copying from the device", |stream| {
-            // SAFETY: the stream is waited for before `data` or the memory can go.
+            // SAFETY: the stream is waited for before `data` or the memory can be freed.
             if data.is_empty() { Ok(()) } else { unsafe { source.async_copy_to(data, stream) } }
         })
     }
-}
 
-impl Gpu {
-    /// An error unless the driver knows memory at this address, of so many bytes, as one that the device reads in its primary context. Memory that
-    /// streams allocate (`cuMemAllocAsync`) is of no context.
+    /// Returns an error unless the driver knows `bytes` bytes at `address` that the device can read in its
+    /// primary context. Memory that streams allocate (`cuMemAllocAsync`) belongs to no context.
     pub fn check_memory(&self, address: u64, bytes: usize) -> Result<(), Error> {
         let _entered = self.enter()?;
         let ask = |attribute, place: *mut c_void| {
-            // SAFETY: the place has the attribute's type.
+            // SAFETY: `place` has the attribute's type.
             unsafe { sys::cuPointerGetAttribute(place, attribute, address) }
         };
         let (mut kind, mut ordinal, mut context) = (0u32, 0i32, null_mut::<c_void>());
-        self.done(
-            "asking what an address is",
-            ask(Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (&raw mut kind).cast()),
-        )?;
-        let is_managed = {
-            let mut is_managed = 0u32;
-            ask(Attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED, (&raw mut is_managed).cast())
-                == CUresult::CUDA_SUCCESS
-                && is_managed & 0xff != 0
-        };
-        let of_device = kind == sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as u32 && !is_managed;
-        if of_device {
+        let asked = ask(Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (&raw mut kind).cast());
+        self.done("asking what an address is", asked)?;
+        let mut managed = 0u32;
+        let asked = ask(Attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED, (&raw mut managed).cast());
+        let is_managed = asked == CUresult::CUDA_SUCCESS && managed & 0xff != 0;
+        if kind == sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as u32 && !is_managed {
             let asked = ask(Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, (&raw mut ordinal).cast());
             self.done("asking what an address is", asked)?;
             if ordinal as usize != self.index {
-                return Err(Error::OtherDevice {
-                    buffer: format!("cuda:{ordinal}"),
-                    device: self.to_string(),
-                });
+                let buffer = format!("cuda:{ordinal}");
+                return Err(Error::DeviceMismatch { buffer, device: self.to_string() });
             }
             let asked = ask(Attribute::CU_POINTER_ATTRIBUTE_CONTEXT, (&raw mut context).cast());
             let context: CUcontext = context.cast();
@@ -122,7 +112,7 @@ impl Gpu {
             }
         }
         let (mut base, mut size) = (0, 0);
-        // SAFETY: there are places for both.
+        // SAFETY: `base` and `size` receive the results.
         let known = unsafe { sys::cuMemGetAddressRange_v2(&mut base, &mut size, address) };
         let end = address.checked_add(bytes as u64);
         if known == CUresult::CUDA_SUCCESS && end.is_none_or(|end| end > base + size as u64) {
@@ -133,18 +123,16 @@ impl Gpu {
     }
 }
 
-/// Bytes on a device.
-///
 /// # Safety
 ///
-/// There are so many.
+/// At `address` are `len` bytes of device memory.
 pub(super) unsafe fn bytes_at(address: u64, len: usize) -> DeviceSlice<u8> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller's contract.
     unsafe { DeviceSlice::from_raw_parts(DevicePointer::from_raw(address), len) }
 }
 
 impl Memory {
-    /// Uninitialised memory: write or clear it before it is read.
+    /// Allocates uninitialised memory. Write or clear it before it is read.
     pub fn new(gpu: &'static Gpu, bytes: usize) -> Result<Self, Error> {
         let _entered = gpu.enter()?;
         Ok(Self { gpu, bytes: ManuallyDrop::new(gpu.allocate(bytes)?) })
@@ -162,35 +150,35 @@ impl Memory {
     pub fn clear(&mut self) -> Result<(), Error> {
         let bytes = &mut self.bytes;
         self.gpu.on_stream("clearing memory", |stream| {
-            // SAFETY: the stream is waited for below, before the memory can be freed or used otherwise.
+            // SAFETY: the stream is waited for before the memory can be freed or used.
             if bytes.is_empty() { Ok(()) } else { unsafe { bytes.set_zero_async(stream) } }
         })
     }
 
-    /// Copies `data` to the bytes from `start` on.
+    /// Copies `data` to the bytes that begin at `start`.
     ///
     /// # Panics
     ///
-    /// Unless they are in bounds.
+    /// If they are out of bounds.
     pub fn write(&mut self, start: usize, data: &[u8]) -> Result<(), Error> {
         assert!(start + data.len() <= self.bytes());
-        // SAFETY: they are this memory's.
+        // SAFETY: the range is within this memory.
         unsafe { self.gpu.write(self.address(start), data) }
     }
 
-    /// Copies the bytes from `start` on to `data`.
+    /// Copies the bytes that begin at `start` to `data`.
     ///
     /// # Panics
     ///
-    /// Unless they are in bounds.
+    /// If they are out of bounds.
     #[cfg(feature = "ladder")]
     pub fn read(&self, start: usize, data: &mut [u8]) -> Result<(), Error> {
         assert!(start + data.len() <= self.bytes());
-        // SAFETY: they are this memory's.
+        // SAFETY: the range is within this memory.
         unsafe { self.gpu.read(self.address(start), data) }
     }
 
-    /// Where byte `start` lies on the device.
+    /// The device address of byte `start`.
     pub fn address(&self, start: usize) -> u64 {
         self.bytes.as_device_ptr().as_raw() + start as u64
     }
@@ -198,9 +186,9 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // Freeing needs a current context; where there is none to be had, the process is ending.
+        // Freeing needs a current context. If that fails, the process is ending (or was forked).
         if let Ok(_entered) = self.gpu.enter() {
-            // SAFETY: dropped once, here.
+            // SAFETY: dropped only here.
             unsafe { ManuallyDrop::drop(&mut self.bytes) }
         }
     }
@@ -213,25 +201,25 @@ impl fmt::Debug for Memory {
 }
 
 impl Pinned {
-    /// Zeros.
+    /// Allocates `bytes` zeros.
     pub fn new(gpu: &'static Gpu, bytes: usize) -> Result<Self, Error> {
         let _entered = gpu.enter()?;
-        // No slice has more (`std::slice::from_raw_parts`).
+        // The limit of a slice (`std::slice::from_raw_parts`).
         if isize::try_from(bytes).is_err() {
             return Err(host_out_of_memory::<u8>(bytes));
         }
-        // SAFETY: it is written below, before it is read.
+        // SAFETY: it is zeroed below, before it is read.
         let memory = unsafe { LockedBuffer::<u8>::uninitialized(bytes) };
         let mut memory = memory.map_err(|error| match error {
             CudaError::OutOfMemory => host_out_of_memory::<u8>(bytes),
             error => gpu.failed("allocating pinned memory", error),
         })?;
-        // SAFETY: it has so many bytes.
+        // SAFETY: the buffer has `bytes` bytes.
         unsafe { memory.as_mut_ptr().write_bytes(0, bytes) };
         Ok(Self { gpu, bytes: ManuallyDrop::new(memory) })
     }
 
-    /// The GPU whose context it is of.
+    /// The GPU in whose context it is allocated.
     pub fn gpu(&self) -> &'static Gpu {
         self.gpu
     }
@@ -240,12 +228,10 @@ impl Pinned {
         self.bytes.len()
     }
 
-    /// The first byte, if there is one.
     pub fn as_ptr(&self) -> *const u8 {
         self.bytes.as_ptr()
     }
 
-    /// As [`as_ptr`](Self::as_ptr), to write to.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.bytes.as_mut_ptr()
     }
@@ -253,9 +239,9 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // As of a `Memory`.
+        // As for `Memory`.
         if let Ok(_entered) = self.gpu.enter() {
-            // SAFETY: dropped once, here.
+            // SAFETY: dropped only here.
             unsafe { ManuallyDrop::drop(&mut self.bytes) }
         }
     }

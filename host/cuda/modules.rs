@@ -1,8 +1,8 @@
-//! Kernels: found by type, compiled by the driver one entry point at a time, when it is first launched.
+//! Finds kernels by their type, and has the driver compile each entry point at its first launch.
 
 use super::{Gpu, lock};
 use crate::Error;
-use crate::call::Types;
+use crate::request::Types;
 use cust::error::CudaError;
 use cust::function::Function;
 use cust::module::{Module, ModuleJitOption};
@@ -20,17 +20,17 @@ use std::sync::Mutex;
 /// The PTX of the library's own kernels.
 pub const EMBEDDED: &[Ptx] = include!("../../ptx/kernels.rs");
 
-/// That of the classic ones.
+/// The PTX of the classic kernels.
 #[cfg(feature = "ladder")]
 const LADDER: &[Ptx] = include!("../../ptx/ladder.rs");
 
-/// The library's own kernels.
+/// The tables of the library's kernels.
 const LIBRARY: &[&[Kernels]] = &[
     &{
         let mut kernels = [Kernels::NONE; table::TABLES.len()];
         let mut index = 0;
         while index < kernels.len() {
-            // SAFETY: `ptx/` is what the tables' entry points compile to.
+            // SAFETY: `ptx/` is compiled from the tables' entry points.
             kernels[index] = unsafe { Kernels::new(table::TABLES[index], EMBEDDED) };
             index += 1;
         }
@@ -44,10 +44,10 @@ const LIBRARY: &[&[Kernels]] = &[
     },
 ];
 
-/// Compiled kernels, each for its BLOCK, kept for the program's life; `None` for what no table has.
+/// Compiled kernels by type and BLOCK, kept for the program's life. `None` if no table has the kernel.
 pub type Loaded = Mutex<HashMap<(TypeId, u32), Option<&'static Compiled>>>;
 
-/// A kernel that is compiled.
+/// A compiled kernel.
 pub struct Compiled {
     name: String,
     function: Function<'static>,
@@ -64,17 +64,17 @@ impl Compiled {
 pub struct Grid {
     pub blocks: u32,
     pub block: u32,
-    /// Threads that a multiprocessor is to have registers for; it has them for a block's in any case.
+    /// Threads per multiprocessor that the registers must suffice for, at least those of a block.
     pub resident: u32,
 }
 
 impl Gpu {
-    /// Launches a kernel, one of the library's or of `own`, and returns it.
+    /// Launches a kernel of the library's tables or of `own`, and returns it.
     ///
     /// # Safety
     ///
-    /// What the arguments point to stays valid until the stream has been waited for, and the launch is one that the kernel
-    /// asks for.
+    /// Memory that the arguments point to stays valid until the stream has been waited for. The grid and the
+    /// arguments meet the kernel's requirements.
     #[cfg(any(test, feature = "ladder"))]
     pub(super) unsafe fn launch<K: Kernel>(
         &self,
@@ -84,17 +84,17 @@ impl Gpu {
         arguments: &K::Arguments,
     ) -> Result<&'static Compiled, Error> {
         let parameters = Parameters::of(arguments);
-        // SAFETY: as the caller vouches; the kernel's type says what it takes.
+        // SAFETY: the caller's contract; `K::Arguments` are the kernel's parameters.
         unsafe { self.launch_if_compiled(TypeId::of::<K>(), own, stream, grid, &parameters) }?
             .ok_or_else(|| no_kernel(std::any::type_name::<K>(), grid.block))
     }
 
-    /// Launches the kernel of type `of`, one of the library's or of `own`, and returns it; does nothing where no table has it for
-    /// this BLOCK. For all types the same code.
+    /// Launches the kernel of type `of`, from the library's tables or `own`, and returns it. Does nothing if
+    /// no table has it for this BLOCK. It is not generic, so it is compiled once.
     ///
     /// # Safety
     ///
-    /// As for [`launch`](Self::launch), and the parameters are those of the kernel's arguments.
+    /// As for [`launch`](Self::launch), and `parameters` are made from the kernel's arguments.
     pub(super) unsafe fn launch_if_compiled(
         &self,
         of: TypeId,
@@ -104,13 +104,13 @@ impl Gpu {
         parameters: &Parameters,
     ) -> Result<Option<&'static Compiled>, Error> {
         let Some(kernel) = self.kernel(of, own, grid.block, grid.resident)? else { return Ok(None) };
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         unsafe { stream.launch(&kernel.function, grid.blocks, grid.block, 0, parameters.as_slice()) }
             .map_err(|error| self.launch_failed(&kernel.name, error))?;
         Ok(Some(kernel))
     }
 
-    /// The compiled kernel of type `of`, if a table has it.
+    /// Returns the kernel of type `of`, compiled at the first call, if a table has it.
     fn kernel(
         &self,
         of: TypeId,
@@ -122,38 +122,32 @@ impl Gpu {
         if let Some(&kernel) = loaded.get(&(of, block)) {
             return Ok(kernel);
         }
-        let found =
-            LIBRARY.iter().copied().flatten().chain([&own]).find_map(|kernels| kernels.find(of)).and_then(
-                |(name, ptx)| {
-                    [block, ANY_BLOCK]
-                        .into_iter()
-                        .find_map(|block| Some((name, block, CString::new(ptx.module(name, block)?).ok()?)))
-                },
-            );
-        let kernel = match found {
-            None => None,
-            Some((name, block, ptx)) => match loaded.get(&(of, block)) {
-                Some(&kernel) => kernel,
-                None => {
-                    let name = format!("{name}_{block}");
-                    let function = self.compile(&name, &ptx, block, resident)?;
-                    let kernel = Some(&*Box::leak(Box::new(Compiled { name, function })));
-                    loaded.insert((of, block), kernel);
-                    kernel
-                }
-            },
-        };
+        let found = LIBRARY.iter().copied().flatten().chain([&own]).find_map(|kernels| kernels.find(of));
+        let entry = found.and_then(|(name, ptx)| {
+            let module = |block| Some((name, block, CString::new(ptx.module(name, block)?).ok()?));
+            [block, ANY_BLOCK].into_iter().find_map(module)
+        });
+        let mut kernel = None;
+        if let Some((name, entry_block, ptx)) = entry {
+            kernel = loaded.get(&(of, entry_block)).copied().flatten();
+            if kernel.is_none() {
+                let name = format!("{name}_{entry_block}");
+                let function = self.compile(&name, &ptx, entry_block, resident)?;
+                kernel = Some(&*Box::leak(Box::new(Compiled { name, function })));
+                loaded.insert((of, entry_block), kernel);
+            }
+        }
         loaded.insert((of, block), kernel);
         Ok(kernel)
     }
 
-    /// Whether a table has the kernel of these types.
+    /// Returns whether a table has the kernel of these types, and compiles it.
     pub fn has_kernel(&self, of: &Types, block: u32) -> Result<bool, Error> {
         let _entered = self.enter()?;
         Ok(self.kernel(of.kernel, of.own, block, block)?.is_some())
     }
 
-    /// Has the driver compile a module.
+    /// Compiles a module by the driver.
     pub(super) fn compile(
         &self,
         name: &str,
@@ -161,9 +155,9 @@ impl Gpu {
         block: u32,
         resident: u32,
     ) -> Result<Function<'static>, Error> {
-        // A block's threads must fit in the 65,536 registers of a multiprocessor.
+        // A block's threads must fit in the 65,536 registers of a multiprocessor, which are allocated in
+        // eights.
         let most_threads = if block == ANY_BLOCK { 1024 } else { block };
-        // (They come by eights.)
         let registers = (65536 / most_threads.max(resident) / 8 * 8).min(255);
         let failed = |error| self.launch_failed(name, error);
         let module =
@@ -172,13 +166,13 @@ impl Gpu {
         Box::leak(Box::new(module)).get_function(name).map_err(failed)
     }
 
-    /// What became of a kernel that was launched.
+    /// Converts the result of waiting for a launched kernel.
     pub(super) fn launched(&self, kernel: &Compiled, result: Result<(), CudaError>) -> Result<(), Error> {
         result.map_err(|error| self.launch_failed(&kernel.name, error))
     }
 }
 
-/// No table has the kernel of the type of this name.
+/// The error for a kernel that no table has.
 #[cold]
 pub fn no_kernel(name: &str, block: u32) -> Error {
     Error::NoKernel { kernel: format!("{name} with BLOCK {block}") }
@@ -197,7 +191,7 @@ pub mod tests {
         EMBEDDED.iter()
     }
 
-    /// Each embedded entry point, by name.
+    /// The name and PTX of each embedded entry point.
     pub fn embedded() -> impl Iterator<Item = (String, String)> {
         all().flat_map(|ptx| {
             ptx.kernels.iter().flat_map(move |(name, entries)| {
@@ -220,7 +214,7 @@ pub mod tests {
     fn what_is_embedded_is_what_the_tables_have() {
         let mut names: Vec<_> = LIBRARY.iter().copied().flatten().flat_map(Kernels::names).collect();
         names.sort();
-        names.dedup(); // types that are others by another name have the others' kernels
+        names.dedup(); // aliases such as `usize` share the kernels of their types
         let kernels = all().flat_map(|ptx| ptx.kernels);
         let mut embedded: Vec<_> = kernels.clone().map(|(name, _)| *name).collect();
         embedded.sort();

@@ -1,4 +1,4 @@
-//! What cust has, where it lies: its memory as views, its streams; and views as its memory.
+//! Conversions between cust's memory and streams and this library's views and streams.
 
 use super::driver::check_fork;
 use super::{Cause, Entered, Gpu};
@@ -10,10 +10,10 @@ use cust::sys::{self, CUcontext, CUpointer_attribute_enum as Attribute, CUresult
 use std::marker::PhantomData;
 use std::ptr::null_mut;
 
-/// A GPU that is not known yet, in errors.
+/// The name of a GPU in errors before the driver has told which one it is.
 const SOME_GPU: &str = "a GPU";
 
-/// What the driver says, asked for what is of a GPU that is not known yet.
+/// Converts a driver function's return code before the GPU is known.
 fn answered(call: &'static str, answer: CUresult) -> Result<(), Error> {
     match answer {
         CUresult::CUDA_SUCCESS => Ok(()),
@@ -22,11 +22,11 @@ fn answered(call: &'static str, answer: CUresult) -> Result<(), Error> {
 }
 
 impl Gpu {
-    /// The GPU of a context; of none, the first.
+    /// The GPU of a context; the first GPU if it is null.
     fn of_context(context: CUcontext) -> Result<&'static Self, Error> {
         let mut index = 0;
         if !context.is_null() {
-            // SAFETY: it is a context, as the driver says; what is pushed is popped again, by `Entered`.
+            // SAFETY: the driver returned the context, and `Entered` pops it.
             unsafe {
                 answered("entering a context", sys::cuCtxPushCurrent_v2(context))?;
                 let _entered = Entered(PhantomData);
@@ -36,27 +36,24 @@ impl Gpu {
         Self::open(index as usize)
     }
 
-    /// The GPU where memory lies; of what is empty, the first.
+    /// The GPU of memory; the first GPU if `len` is 0.
     fn of_memory(address: u64, len: usize) -> Result<&'static Self, Error> {
         check_fork(SOME_GPU)?;
         let mut index = 0i32;
         if len > 0 {
-            // SAFETY: there is a place for the answer.
-            let asked = unsafe {
-                sys::cuPointerGetAttribute(
-                    (&raw mut index).cast(),
-                    Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                    address,
-                )
-            };
+            let ordinal = Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+            // SAFETY: `index` receives the answer.
+            let asked = unsafe { sys::cuPointerGetAttribute((&raw mut index).cast(), ordinal, address) };
             answered("asking where memory lies", asked)?;
         }
         Self::open(index as usize)
     }
 }
 
-/// cust's memory, where it lies. [`Error::OtherContext`] where it is of another context than the device's primary one, in which `cust::context::Context`
-/// works, and `cust::quick_init`.
+/// Borrows cust's memory.
+///
+/// Returns [`Error::ContextMismatch`] unless it belongs to the device's primary context, which
+/// `cust::context::Context` and `cust::quick_init` use.
 ///
 /// ```
 /// use cust::memory::DeviceBuffer;
@@ -74,12 +71,12 @@ impl<'a, T: Item + DeviceCopy> TryFrom<&'a DeviceSlice<T>> for View<'a, T> {
     fn try_from(slice: &'a DeviceSlice<T>) -> Result<Self, Error> {
         let pointer = slice.as_device_ptr();
         let device = Device(Place::Gpu(Gpu::of_memory(pointer.as_raw(), slice.len())?));
-        // SAFETY: it is borrowed, and to free it waits for the device.
+        // SAFETY: the slice is borrowed, and freeing it waits for the device.
         unsafe { device.view(std::ptr::without_provenance(pointer.as_raw() as usize), slice.len()) }
     }
 }
 
-/// As that of a slice.
+/// As for a `DeviceSlice`.
 impl<'a, T: Item + DeviceCopy> TryFrom<&'a DeviceBuffer<T>> for View<'a, T> {
     type Error = Error;
 
@@ -89,19 +86,19 @@ impl<'a, T: Item + DeviceCopy> TryFrom<&'a DeviceBuffer<T>> for View<'a, T> {
     }
 }
 
-/// As that of a [`View`].
+/// As for a [`View`].
 impl<'a, T: Item + DeviceCopy> TryFrom<&'a mut DeviceSlice<T>> for ViewMut<'a, T> {
     type Error = Error;
 
     fn try_from(slice: &'a mut DeviceSlice<T>) -> Result<Self, Error> {
         let pointer = slice.as_device_ptr();
         let device = Device(Place::Gpu(Gpu::of_memory(pointer.as_raw(), slice.len())?));
-        // SAFETY: it is borrowed, and to free it waits for the device.
+        // SAFETY: the slice is borrowed, and freeing it waits for the device.
         unsafe { device.view_mut(std::ptr::without_provenance_mut(pointer.as_raw() as usize), slice.len()) }
     }
 }
 
-/// As that of a slice.
+/// As for a `DeviceSlice`.
 impl<'a, T: Item + DeviceCopy> TryFrom<&'a mut DeviceBuffer<T>> for ViewMut<'a, T> {
     type Error = Error;
 
@@ -112,7 +109,7 @@ impl<'a, T: Item + DeviceCopy> TryFrom<&'a mut DeviceBuffer<T>> for ViewMut<'a, 
 }
 
 impl<T: Item + DeviceCopy> View<'_, T> {
-    /// The elements as cust's, for its copies and for arguments of kernels.
+    /// Returns the elements as cust's memory, for its copies and for kernel arguments.
     ///
     /// ```
     /// use cust::memory::CopyDestination;
@@ -121,7 +118,7 @@ impl<T: Item + DeviceCopy> View<'_, T> {
     /// # if Device::cuda(0).is_err() { return Ok(()) }
     /// let _context = cust::quick_init()?;
     /// let x = Device::cuda(0)?.upload(&[1.5f32, 2.5])?;
-    /// // SAFETY: the buffer stays, and is only read.
+    /// // SAFETY: `x` outlives the slice and is only read.
     /// let slice = unsafe { x.view().as_cust()? };
     /// let mut copy = [0.0; 2];
     /// slice.copy_to(&mut copy)?;
@@ -131,28 +128,28 @@ impl<T: Item + DeviceCopy> View<'_, T> {
     ///
     /// # Safety
     ///
-    /// What is returned, and whatever is copied from it, is used no longer than the elements stay. It is not written to, unless the view is of a
-    /// [`ViewMut`], of which nothing else is used meanwhile.
+    /// The result and its copies are not used after the elements are freed. They are not written to, unless
+    /// the view is borrowed from a [`ViewMut`] that is not used meanwhile.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherDevice`] of elements on the CPU.
+    /// [`Error::DeviceMismatch`] if the elements are on the CPU.
     pub unsafe fn as_cust(self) -> Result<DeviceSlice<T>, Error> {
         match self.0 {
             Place::Cpu(_) => {
-                let device = "a GPU, where cust's memory is".to_owned();
-                Err(Error::OtherDevice { buffer: self.device().to_string(), device })
+                Err(Error::DeviceMismatch { buffer: self.device().to_string(), device: SOME_GPU.to_owned() })
             }
             Place::Gpu(part) => {
                 let first = DevicePointer::from_raw(part.address);
-                // SAFETY: there are so many elements, as long as the caller vouches.
+                // SAFETY: the view has `len` elements; the caller vouches for their lifetime.
                 Ok(unsafe { DeviceSlice::from_raw_parts(first, part.len) })
             }
         }
     }
 }
 
-/// A stream of cust's; [`Error::OtherContext`] where it is not of the device's primary context.
+/// Borrows a stream of cust. Returns [`Error::ContextMismatch`] unless it belongs to the device's primary
+/// context.
 impl<'a> TryFrom<&'a CustStream> for Stream<'a> {
     type Error = Error;
 
@@ -163,7 +160,7 @@ impl<'a> TryFrom<&'a CustStream> for Stream<'a> {
         // SAFETY: the stream is borrowed.
         answered("asking for a stream's context", unsafe { sys::cuStreamGetCtx(raw, &mut context) })?;
         let device = Device(Place::Gpu(Gpu::of_context(context)?));
-        // SAFETY: it is borrowed.
+        // SAFETY: the stream is borrowed for `'a`.
         unsafe { device.stream_from_raw(raw.cast()) }
     }
 }

@@ -1,76 +1,76 @@
-//! What is enqueued for the host to have later: an event says when, and a word of pinned memory or some more hold what comes of it.
+//! Results that the host takes later: an event says when they are there, and pinned memory holds them.
 
 use super::driver::check_fork;
 use super::modules::Compiled;
-use super::stream::{GpuStream, Partials, Queue, pinned};
+use super::queue::Queue;
+use super::scratch::{Partials, pinned};
+use super::stream::GpuStream;
 use super::{Gpu, lock};
 use crate::Error;
-use crate::call::{Call, ColumnsCall, SegmentsCall};
+use crate::request::{Request, Shape};
 use cust::error::CudaError;
 use cust::event::{Event, EventFlags, EventStatus};
 use cust::memory::LockedBuffer;
-use gpu_reduce_kernels::reduce::Target;
 use gpu_reduce_kernels::segments::Cut;
 use gpu_reduce_kernels::slot;
 use std::cell::Cell;
 use std::mem::{ManuallyDrop, swap, take};
 
-/// What a launch leaves for the host.
+/// Pinned memory that a launch fills, and an event after it.
 pub struct Outcome {
-    /// When it is there.
     event: Event,
-    /// What a kernel fills.
     words: LockedBuffer<u64>,
-    /// Of segments, their partial results: not their stream's, where what bad offsets leave behind would be in the way of others.
+    /// The partial results of segments. They are not the stream's, because bad offsets may leave them in a bad state.
     partials: Vec<Partials>,
     /// Whether the first word says what is wrong with segments.
     is_of_segments: bool,
-    /// Whether its work is known to have ended: to ask takes the driver 1.3 µs.
+    /// Whether the work is known to have ended. Asking the driver takes 1.3 µs.
     has_ended: Cell<bool>,
 }
 
 impl Outcome {
-    /// Whether its work has ended, as the driver says.
-    fn asks(&self) -> bool {
+    /// Asks the driver whether the work has ended.
+    fn is_ready(&self) -> bool {
         matches!(self.event.query(), Ok(EventStatus::Ready))
     }
 
-    /// Once its work has ended, frees what that has left as it must not be. The context is entered.
-    fn leave_nothing_wrong(&mut self) {
+    /// Drops partial results that bad offsets left behind. The work has ended, and the context is entered.
+    fn drop_bad_partials(&mut self) {
         if self.is_of_segments && self.words[0] != Cut::NOTHING {
             self.partials.clear();
         }
     }
 }
 
-/// Words of an outcome from the start.
+/// Words of an outcome at first.
 const WORDS: usize = 16;
 
-/// Work that is enqueued, and that the host may wait for: on a GPU, or a part on each of several.
+/// Work that is enqueued on one or several GPUs, and that the host may wait for.
 pub struct Launched {
     first: Part,
     others: Vec<Part>,
 }
 
-/// Work on a GPU.
+/// Work that is enqueued on one GPU.
 pub struct Part {
     gpu: &'static Gpu,
-    /// What it launched, if it did.
+    /// The kernel that it launched, if any.
     kernel: Option<&'static Compiled>,
     outcome: ManuallyDrop<Outcome>,
 }
 
 impl Gpu {
-    /// An outcome with so many words, each of this value: one whose work has ended, or a new one.
+    /// Returns an outcome with at least `words` words of this value: one whose work has ended, or a new one.
     fn outcome(&self, words: usize, value: u64) -> Result<Outcome, Error> {
         let mut outcomes = lock(&self.outcomes);
-        let does = |outcome: &Outcome| words <= outcome.words.len();
-        let ended = outcomes.iter().rposition(|outcome| does(outcome) && outcome.has_ended.get());
-        // Or that which was left first.
-        let left = || outcomes.iter().position(does).filter(|&left| outcomes[left].asks());
-        if let Some(spare) = ended.or_else(left) {
+        let is_large_enough = |outcome: &Outcome| words <= outcome.words.len();
+        let ended = outcomes.iter().rposition(|outcome| is_large_enough(outcome) && outcome.has_ended.get());
+        // Of the others, the one that was given back first is the most likely to have ended.
+        let oldest =
+            || outcomes.iter().position(is_large_enough).filter(|&oldest| outcomes[oldest].is_ready());
+        if let Some(spare) = ended.or_else(oldest) {
             let mut spare = outcomes.remove(spare);
-            spare.leave_nothing_wrong();
+            spare.drop_bad_partials();
             spare.words.as_mut_slice().fill(value);
             return Ok(Outcome { is_of_segments: false, has_ended: Cell::new(false), ..spare });
         }
@@ -83,32 +83,29 @@ impl Gpu {
 }
 
 impl GpuStream {
-    /// Enqueues a reduction.
+    /// Enqueues a request for the host to take later: the words are the accumulator's slot of a whole array; or the first
+    /// word says what is wrong with segments, as [`Cut::wrong`] does.
     ///
     /// # Safety
     ///
-    /// As of [`Queue::enqueue`](super::stream::Queue::enqueue), but for the context, until what is returned has been waited for.
-    pub unsafe fn launch(&self, call: &Call) -> Result<Launched, Error> {
-        // SAFETY: as the caller vouches.
-        let part = self.launched((call.of.words, slot::EMPTY), |gpu, queue, words| unsafe {
-            queue.enqueue(gpu, call, Target::host(words.cast())).map(Some)
-        });
-        part.map(Launched::from)
-    }
-
-    /// Enqueues the reduction of each of some segments; the first word is what is wrong.
-    ///
-    /// # Safety
-    ///
-    /// As of [`Queue::enqueue_segments`](super::stream::Queue::enqueue_segments), but for the context, until what is returned has been waited for.
-    pub unsafe fn launch_segments(&self, call: &SegmentsCall) -> Result<Launched, Error> {
-        let part = self.launched_with((1, Cut::NOTHING), |gpu, queue, outcome| {
-            outcome.is_of_segments = true;
-            // What an outcome keeps is not the caller's.
+    /// As for [`Queue::enqueue`], until the work has ended; but the context need not be entered.
+    pub unsafe fn launch(&self, request: &Request) -> Result<Launched, Error> {
+        let words = match request.shape {
+            Shape::Whole { .. } => (request.by.types.words, slot::EMPTY),
+            Shape::Segments(_) | Shape::Columns(_) | Shape::Runs(_) => (1, Cut::NOTHING),
+        };
+        let part = self.launch_with_outcome(words, |gpu, queue, outcome| {
+            outcome.is_of_segments = matches!(request.shape, Shape::Segments(_));
+            let report = Some(outcome.words.as_mut_ptr());
+            if !outcome.is_of_segments {
+                // SAFETY: as the caller vouches; the outcome is kept until the work has ended.
+                return unsafe { queue.enqueue(gpu, request, report) }.map(Some);
+            }
+            // The outcome's own partial results, which do not come from memory that the caller lent.
             let source = take(&mut queue.scratch.source);
             swap(&mut queue.scratch.partials, &mut outcome.partials);
-            // SAFETY: as the caller vouches.
-            let kernel = unsafe { queue.enqueue_segments(gpu, call, Some(outcome.words.as_mut_ptr())) };
+            // SAFETY: as above.
+            let kernel = unsafe { queue.enqueue(gpu, request, report) };
             swap(&mut queue.scratch.partials, &mut outcome.partials);
             queue.scratch.source = source;
             kernel.map(Some)
@@ -116,27 +113,17 @@ impl GpuStream {
         part.map(Launched::from)
     }
 
-    /// Enqueues the reduction of each column; nothing can be wrong with them.
-    ///
-    /// # Safety
-    ///
-    /// As of [`Queue::enqueue_columns`](super::stream::Queue::enqueue_columns), but for the context, until what is returned has been waited for.
-    pub unsafe fn launch_columns(&self, call: &ColumnsCall) -> Result<Launched, Error> {
-        // SAFETY: as the caller vouches.
-        let launch = |gpu, queue: &mut Queue, _| unsafe { queue.enqueue_columns(gpu, call).map(Some) };
-        self.launched((1, Cut::NOTHING), launch).map(Launched::from)
-    }
-
-    /// Enqueues what `work` does, which has so many words of this value for what comes of it, and says what it has launched.
+    /// Enqueues what `work` enqueues, which gets `words.0` words with the value `words.1` to report in, and returns the
+    /// kernel that it launched.
     pub(super) fn launched(
         &self,
         words: (usize, u64),
         work: impl FnOnce(&'static Gpu, &mut Queue, *mut u64) -> Result<Option<&'static Compiled>, Error>,
     ) -> Result<Part, Error> {
-        self.launched_with(words, |gpu, queue, outcome| work(gpu, queue, outcome.words.as_mut_ptr()))
+        self.launch_with_outcome(words, |gpu, queue, outcome| work(gpu, queue, outcome.words.as_mut_ptr()))
     }
 
-    fn launched_with(
+    fn launch_with_outcome(
         &self,
         (words, value): (usize, u64),
         work: impl FnOnce(&'static Gpu, &mut Queue, &mut Outcome) -> Result<Option<&'static Compiled>, Error>,
@@ -147,9 +134,9 @@ impl GpuStream {
             }
             let mut outcome = gpu.outcome(words, value)?;
             let kernel = work(gpu, queue, &mut outcome);
-            // Also where it failed, because a part of it may be enqueued.
+            // Recorded if `work` failed, too, because it may have enqueued something.
             if let Err(error) = outcome.event.record(&queue.stream) {
-                // Nobody knows when nothing uses it any more.
+                // The end of its use is unknown.
                 std::mem::forget(outcome);
                 return Err(gpu.failed("recording an event", error));
             }
@@ -171,12 +158,12 @@ impl From<Part> for Launched {
 }
 
 impl Launched {
-    /// Some parts, at least one.
+    /// At least one part.
     pub(super) fn of(mut parts: Vec<Part>) -> Self {
         Self { first: parts.remove(0), others: parts }
     }
 
-    /// Several, at least one, as one.
+    /// Joins the parts of at least one.
     pub fn together(all: Vec<Self>) -> Self {
         Self::of(
             all.into_iter().flat_map(|Self { first, others }| std::iter::once(first).chain(others)).collect(),
@@ -187,29 +174,28 @@ impl Launched {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    /// Whether it has ended.
+    /// Whether all parts have ended.
     pub fn is_done(&self) -> Result<bool, Error> {
         self.parts().try_fold(true, |is_done, part| Ok(is_done && part.is_done()?))
     }
 
-    /// Waits until it has ended.
+    /// Waits until all parts have ended.
     pub fn wait(&self) -> Result<(), Error> {
         self.parts().map(Part::wait).fold(Ok(()), Result::and)
     }
 
-    /// What has come of it, after it has ended.
+    /// The words of the first part, after it has ended.
     pub fn words(&self) -> &[u64] {
         &self.first.outcome.words
     }
 
-    /// What has come of each part.
+    /// The words of each part, after all have ended.
     pub fn words_of_parts(&self) -> impl Iterator<Item = &[u64]> {
         self.parts().map(|part| &part.outcome.words[..])
     }
 }
 
 impl Part {
-    /// Whether it has ended.
     fn is_done(&self) -> Result<bool, Error> {
         let _entered = self.gpu.enter()?;
         let status = self.outcome.event.query().map_err(|error| self.failed(error))?;
@@ -217,7 +203,6 @@ impl Part {
         Ok(self.outcome.has_ended.get())
     }
 
-    /// Waits until it has ended.
     fn wait(&self) -> Result<(), Error> {
         let _entered = self.gpu.enter()?;
         self.outcome.event.synchronize().map_err(|error| self.failed(error))?;
@@ -235,7 +220,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // A child of the process that launched has nothing of it: the outcome is left to that.
+        // In a child of `fork` the outcome belongs to the parent.
         if check_fork(self.gpu).is_err() {
             return;
         }
@@ -244,9 +229,9 @@ impl Drop for Part {
         if outcome.has_ended.get()
             && let Ok(_entered) = self.gpu.enter()
         {
-            outcome.leave_nothing_wrong();
+            outcome.drop_bad_partials();
         }
-        // Otherwise who takes it next asks whether its work has ended.
+        // If its work has not ended, the next launch that wants an outcome asks whether it has.
         lock(&self.gpu.outcomes).push(outcome);
     }
 }

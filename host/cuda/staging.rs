@@ -1,10 +1,10 @@
-//! Uploads of large host data: CPU threads copy it into pinned memory a piece at a time, from where the GPU fetches it
-//! while they copy the next ones.
+//! Uploads of large host data: CPU threads copy pieces into pinned memory, and the GPU fetches a piece while
+//! they copy the next one.
 //!
-//! On an H200 with 16 CPU cores the driver's copy of 1 GiB of pageable memory took 131 ms (8.2 GB/s, and no more when
-//! several threads called it), from pinned memory 19 ms (55.5 GB/s). In this way eight threads took 21.2 ms (50.6 GB/s) with
-//! pieces of 8 MiB, 21.6 ms with 4 MiB and 28.9 ms with 1 MiB; four threads 29.0 ms, sixteen 24.0. Pinning the caller's
-//! memory where it lies took 50 ms, and 17 to undo.
+//! The constants are measured with 1 GiB on an H200 with 16 CPU cores. The driver's copy of pageable memory
+//! takes 131 ms (8.2 GB/s, also from several threads), of pinned memory 19 ms. Eight threads take 21.2 ms
+//! (50.6 GB/s) with pieces of 8 MiB, 21.6 ms with 4 MiB and 28.9 ms with 1 MiB; four threads take 29.0 ms,
+//! sixteen 24.0 ms.
 
 use super::{Gpu, lock};
 use crate::{Error, threads};
@@ -13,17 +13,17 @@ use cust::stream::Stream;
 use rayon::prelude::*;
 use std::sync::Mutex;
 
-/// Bytes from which on an upload is staged.
+/// The fewest bytes that are uploaded through pinned memory.
 pub const STAGED_BYTES: usize = 1 << 20;
 
-/// The fewest bytes in a piece, and the most.
+/// Limits of the bytes in a piece.
 const LEAST_PIECE: usize = 256 << 10;
 const MOST_PIECE: usize = 8 << 20;
 
-/// Threads that copy at most.
+/// The largest number of copying threads.
 const THREADS: usize = 8;
 
-/// What a thread needs to upload: two pieces of pinned memory, so that it fills one while the GPU fetches the other.
+/// Two pieces of pinned memory of a thread, which fills one while the GPU fetches the other.
 pub struct Staging([Piece; 2]);
 
 struct Piece {
@@ -32,7 +32,7 @@ struct Piece {
 }
 
 impl Gpu {
-    /// Copies `data` to device memory of the same length; when it returns, the copy has ended.
+    /// Copies `data` to device memory of the same length, and waits for the copy.
     pub(super) fn upload(&self, data: &[u8], target: DeviceSlice<u8>) -> Result<(), Error> {
         let count = threads::count().min(THREADS);
         let piece = (data.len() / (2 * count)).clamp(LEAST_PIECE, MOST_PIECE);
@@ -44,7 +44,7 @@ impl Gpu {
         let work = |_| {
             self.with_spare(&self.stagings, Staging::new, |staging| {
                 let copied = staging.upload(self, next);
-                // Also after an error: the caller may free the target.
+                // Wait also after an error, because the caller may free the target.
                 let ended = staging.wait(self);
                 copied.and(ended)
             })
@@ -56,7 +56,7 @@ impl Gpu {
 impl Staging {
     fn new(gpu: &Gpu) -> Result<Self, Error> {
         let piece = || {
-            // SAFETY: what is read is written before.
+            // SAFETY: the memory is written before it is read.
             let memory = unsafe { LockedBuffer::uninitialized(MOST_PIECE) }
                 .map_err(|error| gpu.failed("allocating pinned memory", error))?;
             Ok(Piece { memory, stream: gpu.new_stream()? })
@@ -64,7 +64,7 @@ impl Staging {
         Ok(Self([piece()?, piece()?]))
     }
 
-    /// Uploads what `next` gives, host data and where on the device it goes, until it gives none.
+    /// Uploads each piece of host data that `next` returns, to the device memory returned with it.
     fn upload<'a>(
         &mut self,
         gpu: &Gpu,
@@ -78,7 +78,7 @@ impl Staging {
                 .synchronize()
                 .and_then(|()| {
                     source.copy_from_slice(data);
-                    // SAFETY: neither the source nor the target is touched before the stream was waited for.
+                    // SAFETY: source and target are not used until the stream has been waited for.
                     unsafe { target.async_copy_from(source, stream) }
                 })
                 .map_err(|error| gpu.failed("copying to the device", error))?;

@@ -1,4 +1,4 @@
-//! A part of a reduction as bytes, and back.
+//! A part of a reduction as bytes: writing and reading.
 
 use super::{Partial, hex, name, name_of_type, parameters, parameters_of, same};
 use crate::{Error, Item, Op, Plan};
@@ -10,14 +10,14 @@ use std::ops::Range;
 const MAGIC: &[u8; 8] = b"gpu_part";
 const VERSION: u32 = 1;
 
-/// Where the number of all bytes is.
+/// The field with the number of all bytes.
 const LENGTH: Range<usize> = 12..20;
 
 /// Bytes of the checksum at the end.
 const CHECKSUM: usize = 8;
 
 impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
-    /// The bytes of what it has, to be sent to where it is merged.
+    /// Returns the part as bytes, to be sent to where it is merged.
     pub fn to_bytes(&self) -> Vec<u8> {
         let Self { op, plan, first, chunks } = self;
         let mut bytes = [MAGIC, &VERSION.to_le_bytes()[..], &[0; 8]].concat();
@@ -45,12 +45,13 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
         bytes
     }
 
-    /// What [`to_bytes`](Self::to_bytes) gave, of a reduction by the same operator.
+    /// Reads the bytes that [`to_bytes`](Self::to_bytes) returned, of a reduction by the same operator.
     ///
     /// # Errors
     ///
-    /// [`Error::BadPartial`] where the bytes are none of this form, or were cut off or changed on their way; [`Error::OtherReduction`] where they are of another
-    /// operator, or one with other parameters, of other elements, another BLOCK or another plan.
+    /// [`Error::BadPartial`] if the bytes do not have this form, were cut off, or changed on their way;
+    /// [`Error::ReductionMismatch`] if they are of another operator or other parameters, another element type,
+    /// another BLOCK or another plan.
     pub fn from_bytes(op: O, bytes: &[u8]) -> Result<Self, Error> {
         let mut rest = Rest(checked_content(bytes)?);
         same("operator", &rest.text()?, &name(&op))?;
@@ -75,7 +76,7 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
     }
 }
 
-/// What is between the number of bytes and the checksum, which are right.
+/// Checks the number of bytes and the checksum, and returns the bytes between them.
 fn checked_content(bytes: &[u8]) -> Result<&[u8], Error> {
     let mut rest = Rest(bytes);
     if rest.take(MAGIC.len() as u64).ok() != Some(MAGIC) {
@@ -98,14 +99,14 @@ fn checked_content(bytes: &[u8]) -> Result<&[u8], Error> {
     before.get(LENGTH.end..).ok_or_else(cut_off)
 }
 
-/// FNV-1a. (G. Fowler, L. C. Noll, K.-P. Vo: <http://www.isthe.com/chongo/tech/comp/fnv/>.)
+/// Returns the FNV-1a hash (G. Fowler, L. C. Noll, K.-P. Vo: <http://www.isthe.com/chongo/tech/comp/fnv/>).
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Bytes that are yet to be read.
+/// Bytes that have not been read.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -130,7 +131,7 @@ impl<'a> Rest<'a> {
         Ok(number)
     }
 
-    /// Bytes after their number.
+    /// Reads a length and as many bytes.
     fn field(&mut self) -> Result<&'a [u8], Error> {
         let count = self.u32()?;
         self.take(count.into())
@@ -140,7 +141,7 @@ impl<'a> Rest<'a> {
         self.field().map(String::from_utf8_lossy)
     }
 
-    /// The chunks, and nothing after them.
+    /// Reads the chunks, after which nothing may follow.
     fn chunks<A: Accumulator>(mut self, plan: &Plan) -> Result<Vec<(u32, A)>, Error> {
         let count = self.u32()?;
         let most = if plan.len == 0 { 0 } else { plan.chunks };

@@ -7,14 +7,15 @@ use serde::ser::{Serialize, Serializer};
 use std::fmt;
 use std::marker::PhantomData;
 
-/// As [`to_bytes`](Partial::to_bytes).
+/// Serialises the bytes of [`to_bytes`](Partial::to_bytes).
 impl<O: Op<T>, T: Item, const BLOCK: u32> Serialize for Partial<O, T, BLOCK> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(&self.to_bytes())
     }
 }
 
-/// As [`from_bytes`](Partial::from_bytes), by the default of an operator: one with other parameters is refused.
+/// Reads the bytes by [`from_bytes`](Partial::from_bytes) with the operator's default; other parameters are
+/// an error.
 impl<'de, O: Op<T> + Default, T: Item, const BLOCK: u32> Deserialize<'de> for Partial<O, T, BLOCK> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_bytes(Bytes(PhantomData))
@@ -34,7 +35,7 @@ impl<'de, O: Op<T> + Default, T: Item, const BLOCK: u32> Visitor<'de> for Bytes<
         Partial::from_bytes(O::default(), bytes).map_err(E::custom)
     }
 
-    /// Of formats that have no bytes, such as JSON.
+    /// For formats without bytes, such as JSON.
     fn visit_seq<A: SeqAccess<'de>>(self, mut numbers: A) -> Result<Self::Value, A::Error> {
         let mut bytes = Vec::new();
         while let Some(byte) = numbers.next_element()? {

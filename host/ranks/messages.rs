@@ -1,4 +1,4 @@
-//! What ranks say to each other, in bytes.
+//! The messages of ranks to each other, in bytes.
 
 use crate::Error;
 use crate::partial::checksum;
@@ -10,31 +10,32 @@ use mpi::request::{LocalScope, Request, scope};
 use mpi::topology::Rank;
 use mpi::traits::*;
 
-/// What ranks have to agree on, in words.
+/// What all ranks have to agree on: what it is, and the value as text.
 pub type Terms = [(&'static str, String); 6];
 
-/// What every rank tells all others: hashes of its terms, how many elements it has, whether it could not read the first of them, and, in the words that are
-/// left, that element's bytes. Where these are more, only the whole's first is sent.
+/// The message of a rank to all others: hashes of its terms, the number of its elements, whether it failed to
+/// read the first one, and the bytes of the first one. If these do not fit, only the first element of the
+/// whole array is sent.
 type Header = [u64; 16];
 
-/// Where in a header these are.
+/// Words of a header.
 const LEN: usize = 6;
 const FAILED: usize = 7;
 const FIRST: usize = 8;
 
-/// Bytes that are sent at a time: MPI counts up to 2^31.
+/// Bytes of a message: MPI counts up to 2^31.
 const PIECE: usize = 1 << 30;
 
-/// The ranks of a communicator. All of them make the same calls.
+/// The ranks of a communicator; all of them make the same calls.
 pub struct Ranks<'a, C: ?Sized>(pub &'a C);
 
 impl<C: Communicator + ?Sized> Ranks<'_, C> {
-    /// Which this is.
+    /// Returns the number of this rank.
     pub fn me(&self) -> usize {
         self.0.rank() as usize
     }
 
-    /// What a rank says to all.
+    /// Broadcasts a rank's text to all.
     fn told(&self, rank: usize, own: String) -> String {
         let rank = self.0.process_at_rank(rank as Rank);
         let mut len = own.len() as u64;
@@ -45,13 +46,13 @@ impl<C: Communicator + ?Sized> Ranks<'_, C> {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// A rank's error, which it tells to all.
+    /// Broadcasts a rank's error, and returns it.
     fn failed<E: ToString>(&self, rank: usize, own: Option<E>) -> Error {
         Error::Rank { rank, reason: self.told(rank, own.map_or(String::new(), |error| error.to_string())) }
     }
 
-    /// Where all ranks agree on the terms: the first rank that has elements, the first one's bytes, and how many each has. Nothing if none has
-    /// any.
+    /// Checks that all ranks agree on the terms. Returns the first rank with elements, the bytes of its first
+    /// element, and the number of each rank's elements; `None` if no rank has any.
     #[expect(clippy::type_complexity, reason = "three things, once")]
     pub fn agree(
         &self,
@@ -90,7 +91,7 @@ impl<C: Communicator + ?Sized> Ranks<'_, C> {
         Ok(Some((rank, first, headers.iter().map(|header| header[LEN]).collect())))
     }
 
-    /// This rank's value, where all have one; else the first error.
+    /// Returns this rank's value if all ranks have one, else the first rank's error.
     pub fn all<V>(&self, own: Result<V, Error>) -> Result<V, Error> {
         let failed = if own.is_ok() { Rank::MAX } else { self.0.rank() };
         let mut first = Rank::MAX;
@@ -101,9 +102,9 @@ impl<C: Communicator + ?Sized> Ranks<'_, C> {
         }
     }
 
-    /// Sends to ranks, and receives from others: one message at most between any two.
+    /// Sends to some ranks and receives from others: at most one message between any two.
     pub fn exchange(&self, sent: &[(usize, &[u8])], received: Vec<(usize, &mut [u8])>) {
-        // The caller's messages are none of these.
+        // Keeps the caller's messages apart from these.
         let comm = self.0.duplicate();
         scope(|scope| {
             let mut requests: Vec<Request<[u8], &LocalScope>> = Vec::new();
@@ -121,9 +122,10 @@ impl<C: Communicator + ?Sized> Ranks<'_, C> {
         });
     }
 
-    /// The bytes of all ranks, of each so many, one rank's after another's; unless one failed, and says why.
+    /// Gathers the bytes of all ranks, `counts` of each, in the order of the ranks. A rank that failed says
+    /// why.
     pub fn gather(&self, counts: &[usize], own: &[u8], failed: Option<String>) -> Result<Vec<u8>, Error> {
-        // Before them a byte that says whether it failed.
+        // The first byte says whether the rank failed.
         let mut sent = vec![u8::from(failed.is_some())];
         sent.extend(own);
         sent.resize(1 + counts[self.me()], 0);

@@ -1,70 +1,61 @@
-//! Rows, segments and columns of items that lie on several GPUs: each GPU reduces those that it has all items of, and all together those that go from one to another.
+//! Rows, segments and columns of items that lie on several GPUs. Each GPU reduces the segments whose items it has all of;
+//! the segments that cross from one GPU to another are reduced by all of those together.
 
-use super::{Bounds, Copies, OfNone, Segments, check, pointer};
-use crate::call::ShapeCall;
+use super::{Bounds, Copies, IfEmpty, Segments, check, pointer};
 use crate::cuda::{
     GpuStream, Launched, enqueue_columns_of_shards, launch_columns_of_shards, meet, stream_of,
 };
 use crate::data::{Data, Shard};
 use crate::pending::Pending;
 use crate::place::Place::{Cpu, Gpu};
+use crate::request::{Operation, Shape};
 use crate::sharded::Located;
 use crate::{Buffer, Device, Error, Item, Op, Stream, View, ViewMut, cuda};
 use bytemuck::Zeroable;
-use gpu_reduce_kernels::segments::{Cut, Segments as OnGpu};
+use gpu_reduce_kernels::segments::{Cut, SegmentBounds};
 use std::ops::Range;
 
-/// Segments of which one GPU has all items.
+/// Segments whose items all lie on one GPU.
 struct Local<S> {
-    /// The first one's number.
+    /// The index of the first.
     first: usize,
     items: S,
-    /// Where each begins among these, and the last ends.
+    /// Where each begins among these items, and where the last ends.
     offsets: Vec<u64>,
 }
 
-/// Segments by where they lie.
+/// Segments, by where they lie.
 struct Dealt<S> {
     local: Vec<Local<S>>,
-    /// On several GPUs: the number, and which items.
+    /// Those on several GPUs: the index, and the items.
     across: Vec<(usize, Range<u64>)>,
 }
 
 impl<'a, D: Data<'a>> Segments<'a, D> {
-    /// As [`run`](Self::run).
-    pub(super) fn run_on_shards<O: Op<D::Item, Output: Item>>(
+    /// As [`start`](Self::start): each GPU uses its stream of these. Offsets on a device are waited for.
+    pub(super) fn start_on_shards<O: Op<D::Item, Output: Item>>(
         &self,
         located: &Located<'a, D>,
         op: O,
-        none: OfNone<O::Output>,
-        block: u32,
-    ) -> Result<Buffer<O::Output>, Error> {
-        self.launch_on_shards(located, op, none, block, &located.streams()?)?.wait()
-    }
-
-    /// As [`launch`](Self::launch), each on its GPU's stream of these. Offsets on a device are waited for.
-    pub(super) fn launch_on_shards<O: Op<D::Item, Output: Item>>(
-        &self,
-        located: &Located<'a, D>,
-        op: O,
-        none: OfNone<O::Output>,
+        if_empty: IfEmpty<O::Output>,
         block: u32,
         streams: &[GpuStream],
     ) -> Result<Pending<'a, Buffer<O::Output>>, Error> {
         let gpu = located.first_gpu();
-        let (this, mut results) = self.with_room(&Device(Gpu(gpu)), none)?;
+        let (this, mut results) = self.allocate(&Device(Gpu(gpu)), if_empty)?;
         if this.is_empty() {
             return Ok(Pending::done(Ok(results)));
         }
-        let value = none.default.unwrap_or(Zeroable::zeroed());
-        let call = || ShapeCall::new::<O, D::Pointers>(&op, (&value, none.default.is_some()), block);
+        let value = if_empty.default.unwrap_or(Zeroable::zeroed());
+        let operation = Operation::each::<O, D::Pointers>(&op, (&value, if_empty.default.is_some()), block);
         if let Some(columns) = this.as_columns() {
             let Gpu(places) = results.whole_mut() else {
                 unreachable!("results lie where the first items do")
             };
-            // SAFETY: the types are these; the items are borrowed as long as the results are kept, or nobody asks what comes of it.
+            // SAFETY: the types are these. The items are borrowed until the result is taken; if it is discarded, they are
+            // only read.
             let launched = unsafe {
-                launch_columns_of_shards(streams, located.shards(), gpu, call(), columns, places.cast())?
+                launch_columns_of_shards(streams, located.shards(), gpu, operation, columns, places.cast())?
             };
             return Ok(Pending::new(launched, move |_| Ok(results)));
         }
@@ -77,12 +68,19 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
             let Gpu(places) = part.whole_mut() else { unreachable!("it lies where the items do") };
             let mut copies = Copies::default();
             let segments = match this.bounds {
-                Bounds::Length(length) => OnGpu::of_length(length, count, len),
-                _ => OnGpu::of_offsets(pointer(View::host(&offsets), gpu, &mut copies.1)?, count, len),
+                Bounds::Length(length) => SegmentBounds::of_length(length, count, len),
+                _ => SegmentBounds::of_offsets(
+                    pointer(View::host(&offsets), gpu, &mut copies.long)?,
+                    count,
+                    len,
+                ),
             };
             let stream = stream_of(streams, gpu)?;
-            // SAFETY: as above; what it has beside the items is kept until the work has been waited for, or freed, which waits for the device.
-            launched.push(unsafe { stream.launch_segments(&call().with(&pointers, segments, places))? });
+            // SAFETY: as above. Results and copies are kept until the work has ended, or freed, which waits for the
+            // device.
+            launched.push(unsafe {
+                stream.launch(&operation.request(&pointers, Shape::Segments(segments), places))?
+            });
             parts.push((first, part, copies));
         }
         for (segment, items) in across {
@@ -95,10 +93,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
             for (first, part, _copies) in &parts {
                 match words.next().map_or(Cut::NOTHING, |words| words[0]) {
                     Cut::NOTHING => copy(part, &mut results, *first)?,
-                    wrong => {
-                        let segment = (wrong & !Cut::NO_VALUE) + *first as u64;
-                        return Err(Error::EmptySegment { op: none.op, segment });
-                    }
+                    wrong => return Err(if_empty.error((wrong & !Cut::NO_VALUE) + *first as u64)),
                 }
             }
             for (segment, taking) in taken {
@@ -108,11 +103,11 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         }))
     }
 
-    /// As [`enqueue_or`](Self::enqueue_or). Where there are offsets, it waits.
+    /// As [`enqueue`](Self::enqueue). If there are offsets, it waits.
     ///
     /// # Safety
     ///
-    /// As there; there is a place for each result.
+    /// As for [`enqueue`](Self::enqueue), and there is a place for each result.
     pub(super) unsafe fn enqueue_on_shards<O: Op<D::Item, Output: Item>>(
         &self,
         located: &Located<'a, D>,
@@ -126,7 +121,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         let Some(on) = results.gpu() else {
             unreachable!("the stream has the results' device, and is one of GPUs")
         };
-        let call = || ShapeCall::new::<O, D::Pointers>(&op, (&default, true), block);
+        let operation = Operation::each::<O, D::Pointers>(&op, (&default, true), block);
         let length = match self.bounds {
             Bounds::Length(length) => length,
             Bounds::Columns { .. } | Bounds::Short(_) | Bounds::Long(_) => match self.as_columns() {
@@ -138,14 +133,14 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
                             streams,
                             located.shards(),
                             on,
-                            call(),
+                            operation,
                             columns,
                             places.cast(),
                         )
                     };
                 }
                 None => {
-                    stream.wait()?;
+                    stream.synchronize()?;
                     return results.write(&self.run(op, Some(default), block)?.to_vec()?);
                 }
             },
@@ -156,13 +151,13 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         for Local { first, items, offsets } in local {
             let Gpu((gpu, pointers)) = items.place()? else { unreachable!("shards lie on GPUs") };
             let count = offsets.len() as u64 - 1;
-            let segments = OnGpu::of_length(length, count, items.len() as u64);
-            let call = call().with(&pointers, segments, std::ptr::null_mut::<O::Output>());
+            let shape = Shape::Segments(SegmentBounds::of_length(length, count, items.len() as u64));
+            let request = operation.request(&pointers, shape, std::ptr::null_mut::<O::Output>());
             let bytes = count as usize * size_of::<O::Output>();
-            // SAFETY: as the caller vouches; the types are these, and there are so many places.
+            // SAFETY: as the caller vouches; the types are these, and there is a place for each result.
             unsafe {
                 let to = places.wrapping_add(first).addr() as u64;
-                stream_of(streams, gpu)?.enqueue_segments_to(call, bytes, to)?;
+                stream_of(streams, gpu)?.enqueue_to(request, bytes, to)?;
             }
         }
         for (segment, items) in across {
@@ -172,7 +167,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         meet(streams)
     }
 
-    /// Which segments lie on which of the shards that have items.
+    /// Returns which segments lie on which of the shards that have items.
     fn deal(&self) -> Result<Dealt<D::Shard>, Error> {
         let offsets = self.offsets()?;
         check(&offsets, self.data.len() as u64)?;
@@ -182,7 +177,8 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         let (mut start, mut first) = (0, 0);
         for (index, shard) in shards.into_iter().enumerate() {
             let end = start + shard.len() as u64;
-            // The first that begins after the shard; what begins at the end of all has no items, and falls to the last one.
+            // The first segment that begins after the shard. Segments that begin at the very end have no items, and go to
+            // the last shard.
             let begin = match index == last {
                 true => self.len(),
                 false => first + offsets[first..self.len()].partition_point(|&offset| offset < end),
@@ -199,12 +195,12 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         Ok(Dealt { local, across })
     }
 
-    /// Where each segment begins, and where the last one ends.
+    /// Returns where each segment begins, and where the last one ends.
     fn offsets(&self) -> Result<Vec<u64>, Error> {
         Ok(match self.bounds {
-            Bounds::Columns { .. } => unreachable!("columns are no ranges"),
+            Bounds::Columns { .. } => unreachable!("columns are not ranges"),
             Bounds::Length(length) => (0..=self.count).map(|index| index * length).collect(),
-            // Of runs there may be room for more.
+            // There may be room for more runs.
             Bounds::Short(offsets) => {
                 let offsets = offsets.slice(..self.len() + 1)?.to_vec()?;
                 offsets.into_iter().map(u64::from).collect()
@@ -214,12 +210,12 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
     }
 }
 
-/// Copies results to their places among all, from a GPU to another.
+/// Copies results from one GPU to their places on another.
 fn copy<V: Item>(part: &Buffer<V>, results: &mut Buffer<V>, first: usize) -> Result<(), Error> {
     let to = results.slice_mut(first..first + part.len())?;
     let gpu: Option<&'static cuda::Gpu> = to.gpu();
     match (gpu, to.into_places(), part.view().0) {
-        // SAFETY: there is room for all, and both are borrowed.
+        // SAFETY: there is room for all results, and both buffers are borrowed.
         (Some(gpu), Gpu(to), Gpu(from)) => unsafe {
             gpu.copy(to.addr() as u64, from.address, part.len() * size_of::<V>())
         },

@@ -1,4 +1,4 @@
-//! The examples, for tests that run them.
+//! Finds the examples' executables, for tests that run them.
 
 use std::path::{Path, PathBuf};
 

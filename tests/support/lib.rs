@@ -1,4 +1,4 @@
-//! What the test programs share: the devices under test, input data, lengths, and the independent reference.
+//! Shared by the test programs: the devices under test, input data, lengths, and the independent reference.
 
 pub mod example;
 pub mod process;
@@ -29,7 +29,7 @@ pub fn gpu() -> Option<Device> {
     }
 }
 
-/// The longest input of a test: `GPU_REDUCE_TEST_LEN` elements, or `len` if that is not set.
+/// The longest input of a test: the value of `GPU_REDUCE_TEST_LEN`, or `len` if that is not set.
 pub fn longest(len: usize) -> usize {
     match std::env::var("GPU_REDUCE_TEST_LEN") {
         Ok(text) => text.parse().expect("GPU_REDUCE_TEST_LEN is a number of elements"),
@@ -55,7 +55,7 @@ pub fn hash(index: u64) -> u64 {
 
 /// Input data of each type.
 pub trait Sample: Element {
-    /// For sums, minima and maxima: integers over their whole range, floats evenly in ±0.5.
+    /// For sums, minima and maxima: integers of the whole range, floats uniformly in ±0.5.
     fn any(hash: u64) -> Self;
 
     /// For products: odd integers, and floats of which all but one in 4,096 are ±1, so that neither a product

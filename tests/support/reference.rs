@@ -18,7 +18,7 @@ pub trait Reference<O: Op<Self>>: Element {
     fn check(got: O::Output, expected: &Self::Expected, depth: u64, context: &str);
 }
 
-/// The order of minima: NaNs first, all alike, then −0.0 before +0.0.
+/// The order of minima: NaNs first, all equal, then −0.0 before +0.0.
 pub trait Ordered: Element {
     /// How `self` compares with `other`.
     fn order(&self, other: &Self) -> Ordering;

@@ -50,7 +50,7 @@ fn check<K: Element>(host: &[K], starts: &[usize], name: &str) {
                 ranges.iter().map(|range| values[start..][range.clone()].reduce::<Sum, 256>().unwrap());
             let sums: Vec<f32> = sums.collect();
             let (of, x) = (on_device.slice(start..).unwrap(), x.slice(start..).unwrap());
-            // Twice: nothing is left behind.
+            // Twice, because the first call must leave nothing behind.
             for _ in 0..2 {
                 let runs = of.runs().unwrap_or_else(|error| panic!("{case}: {error}"));
                 assert_eq!(runs.number().to_vec().unwrap(), [ranges.len() as u64], "{case}");
@@ -115,7 +115,7 @@ fn test_type<K: Sample>() {
     }
 }
 
-/// More tiles than a warp looks back over at a time.
+/// More tiles than a warp looks back over at once.
 #[test]
 fn many_tiles() {
     let len = 41 * TILE + 5;
@@ -160,21 +160,21 @@ fn runs_stay_on_the_device() {
         let values = samples(len, f32::any);
         let x = device.upload(&values).unwrap();
         let stream = device.stream().unwrap();
-        let mut runs = Runs::<i16>::with_room(&device, len, most).unwrap();
-        let mut short = Runs::<i16>::with_room(&device, 1_000, 2_000).unwrap();
+        let mut runs = Runs::<i16>::with_capacity(&device, len, most).unwrap();
+        let mut short = Runs::<i16>::with_capacity(&device, 1_000, 2_000).unwrap();
         let mut sums = device.zeros::<f32>(most).unwrap();
         assert_eq!((runs.keys().len(), short.keys().len()), (most, 1_000));
         for round in 1..6 {
             let host: Vec<i16> = keys_of(lengths(len, |hash| (hash % (3 * round)) as usize));
             let keys = device.upload(&host).unwrap();
-            // SAFETY: the buffers stay, and are not used otherwise, until the stream has been waited for.
+            // SAFETY: the buffers live, unused otherwise, until the stream has been waited for.
             unsafe {
-                runs.enqueue(&keys, &stream).unwrap();
-                short.enqueue(&keys.slice(..1_000).unwrap(), &stream).unwrap();
+                runs.find(&keys, &stream).unwrap();
+                short.find(&keys.slice(..1_000).unwrap(), &stream).unwrap();
                 let segments = x.segments(&runs).unwrap();
-                segments.enqueue::<Sum, 256>(&stream, &mut sums).unwrap();
+                segments.reduce_into::<Sum, 256>(&stream, &mut sums).unwrap();
             }
-            stream.wait().unwrap();
+            stream.synchronize().unwrap();
             for (runs, host) in [(&runs, &host[..]), (&short, &host[..1_000])] {
                 let ranges = ranges(host);
                 let room = ranges.len().min(runs.keys().len());
@@ -211,8 +211,8 @@ fn a_graph_replays_with_new_keys() {
     let values = samples(len, f32::any);
     let x = device.upload(&values).unwrap();
     let mut keys = device.zeros::<i32>(len).unwrap();
-    let mut runs = Runs::with_room(&device, len, len).unwrap();
-    let mut few = Runs::with_room(&device, 100, 100).unwrap();
+    let mut runs = Runs::with_capacity(&device, len, len).unwrap();
+    let mut few = Runs::with_capacity(&device, 100, 100).unwrap();
     let mut sums = device.zeros::<f32>(len).unwrap();
     let mut means = device.zeros::<f32>(len).unwrap();
     let stream = device.stream().unwrap();
@@ -220,10 +220,10 @@ fn a_graph_replays_with_new_keys() {
     let mut enqueue = || {
         // SAFETY: the buffers outlive the graph. The stream has been waited for whenever they are written.
         unsafe {
-            runs.enqueue(&keys, &stream).unwrap();
+            runs.find(&keys, &stream).unwrap();
             let segments = x.segments(&runs).unwrap();
-            segments.enqueue::<Sum, 256>(&stream, &mut sums).unwrap();
-            segments.enqueue::<Mean, 256>(&stream, &mut means).unwrap();
+            segments.reduce_into::<Sum, 256>(&stream, &mut sums).unwrap();
+            segments.reduce_into::<Mean, 256>(&stream, &mut means).unwrap();
         }
     };
     enqueue();
@@ -242,10 +242,10 @@ fn a_graph_replays_with_new_keys() {
         keys.write(0, &host).unwrap();
         // SAFETY: as above.
         unsafe {
-            few.enqueue(&keys.slice(1..101).unwrap(), &stream).unwrap();
+            few.find(&keys.slice(1..101).unwrap(), &stream).unwrap();
             assert_eq!(sys::cuGraphLaunch(executable, raw), CUDA_SUCCESS);
         }
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
         let ranges = ranges(&host);
         let count = ranges.len();
         assert_eq!(runs.number().to_vec().unwrap(), [count as u64], "round {round}");
@@ -288,21 +288,21 @@ fn what_does_not_fit_is_refused() {
     let host = [1i32, 1, 2];
     for device in devices() {
         let keys = device.upload(&host).unwrap();
-        let other_length = |first, second| Some(Error::OtherLength { first, second });
+        let other_length = |first, second| Some(Error::LengthMismatch { first, second });
         let more = device.upload(&[1.0f32; 4]).unwrap();
         assert_eq!(reduce_by_key(&keys, &more, Sum).err(), other_length(4, 3));
         let stream = device.stream().unwrap();
-        let mut runs = Runs::with_room(&device, 4, 4).unwrap();
+        let mut runs = Runs::with_capacity(&device, 4, 4).unwrap();
         // SAFETY: nothing is enqueued.
-        assert_eq!(unsafe { runs.enqueue(&keys, &stream) }.err(), other_length(4, 3));
+        assert_eq!(unsafe { runs.find(&keys, &stream) }.err(), other_length(4, 3));
         if !device.is_cpu() {
-            let is_elsewhere = |result: Option<Error>| matches!(result, Some(Error::OtherDevice { .. }));
+            let is_elsewhere = |result: Option<Error>| matches!(result, Some(Error::DeviceMismatch { .. }));
             assert!(is_elsewhere(reduce_by_key(&host, &more.slice(..3).unwrap(), Sum).err()));
             assert!(is_elsewhere(reduce_by_key(&keys, &[1.0f32; 3], Sum).err()));
             let here: Buffer<i32> = Device::cpu().upload(&[1; 4]).unwrap();
             let here: View<i32> = here.view();
             // SAFETY: as above.
-            assert!(is_elsewhere(unsafe { runs.enqueue(&here, &stream) }.err()));
+            assert!(is_elsewhere(unsafe { runs.find(&here, &stream) }.err()));
         }
     }
 }

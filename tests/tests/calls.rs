@@ -20,14 +20,14 @@ fn enqueueing_does_nothing_else() {
     let mut of_rows = device.zeros::<f32>(1 << 6).unwrap();
     let stream = device.stream().unwrap();
     let mut enqueue = || {
-        // SAFETY: the buffers stay.
+        // SAFETY: the buffers outlive the stream's work.
         unsafe {
-            x.enqueue::<Sum, 256>(&stream, &mut sums).unwrap();
-            x.rows(1 << 10).unwrap().enqueue::<Sum, 256>(&stream, &mut of_rows).unwrap();
-            x.columns(1 << 6).unwrap().enqueue::<Sum, 256>(&stream, &mut of_rows).unwrap();
+            x.reduce_into::<Sum, 256>(&stream, &mut sums).unwrap();
+            x.rows(1 << 10).unwrap().reduce_into::<Sum, 256>(&stream, &mut of_rows).unwrap();
+            x.columns(1 << 6).unwrap().reduce_into::<Sum, 256>(&stream, &mut of_rows).unwrap();
         }
     };
-    let of_launches = || assert_eq!(x.launch::<Sum, 256>(&stream).wait(), Ok(0.0));
+    let of_launches = || assert_eq!(x.reduce_async::<Sum, 256>(&stream).wait(), Ok(0.0));
     enqueue();
     of_launches();
     gpu_reduce::emulator::take_calls();
@@ -45,9 +45,9 @@ fn enqueueing_does_nothing_else() {
     assert_eq!(calls, expected.concat());
     // A stream that is made anew for each call does not allocate either.
     let anew = || {
-        // SAFETY: the stream stays.
+        // SAFETY: the stream outlives the borrow.
         let stream = unsafe { device.stream_from_raw(stream.as_raw().unwrap()) }.unwrap();
-        assert_eq!(x.launch::<Sum, 256>(&stream).wait(), Ok(0.0));
+        assert_eq!(x.reduce_async::<Sum, 256>(&stream).wait(), Ok(0.0));
     };
     anew();
     gpu_reduce::emulator::take_calls();
@@ -59,7 +59,7 @@ fn enqueueing_does_nothing_else() {
         let data = (x.view().as_ptr().addr(), true);
         let array = CudaArray { shape: &[x.len()], typestr: "<f4", data, strides: None, stream: own };
         gpu_reduce::emulator::take_calls();
-        // SAFETY: the buffer stays, and nothing writes to it.
+        // SAFETY: the buffer outlives the view, and nothing writes to it.
         unsafe { array.view::<f32>(&stream) }.unwrap();
         let calls = gpu_reduce::emulator::take_calls().into_keys();
         calls.filter(|call| call.starts_with("cuEvent") || call.starts_with("cuStream")).collect::<Vec<_>>()

@@ -7,7 +7,7 @@ use gpu_reduce::{
 };
 use support::{Sample, checks, devices, for_each_block, hash, samples};
 
-/// The items of column `index`, one after another.
+/// The items of column `index`, in order.
 fn column<T: Copy>(items: &[T], [_, reduced, inner]: [usize; 3], index: usize) -> Vec<T> {
     let first = index / inner * reduced * inner + index % inner;
     items[first..].iter().step_by(inner).take(reduced).copied().collect()
@@ -82,9 +82,9 @@ fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
                 // One of the two is not aligned.
                 let start = index % 2;
                 let x = x.slice(start..start + shape.iter().product::<usize>()).unwrap();
-                let got = x.shaped(&shape).unwrap().over(1).unwrap().reduce_by::<O, BLOCK>(op);
+                let got = x.reshape(&shape).unwrap().axis(1).unwrap().by(op).block::<BLOCK>().run();
                 compare(&case, got, shape, |index| {
-                    column(&host[start..], shape, index).reduce_by::<O, BLOCK>(op).unwrap()
+                    column(&host[start..], shape, index).by(op).block::<BLOCK>().run().unwrap()
                 });
             }
         });
@@ -113,7 +113,7 @@ fn pairs() {
             for shape in shapes(4 * BLOCK as usize, MOST) {
                 let len = shape.iter().product::<usize>();
                 let (x, y) = (x.slice(..len).unwrap(), y.slice(1..len + 1).unwrap());
-                let got = (x, y).shaped(&shape).unwrap().over(1).unwrap().reduce::<Dot, BLOCK>();
+                let got = (x, y).reshape(&shape).unwrap().axis(1).unwrap().reduce::<Dot, BLOCK>();
                 compare(&format!("dot with BLOCK {BLOCK} on {device}"), got, shape, |index| {
                     (column(&a, shape, index), column(&b[1..], shape, index)).reduce::<Dot, BLOCK>().unwrap()
                 });
@@ -128,12 +128,12 @@ fn axes() {
     let host: Vec<f32> = samples(360, f32::any);
     for device in devices() {
         let x = device.upload(&host).unwrap();
-        let shaped = x.shaped(&shape).unwrap();
+        let shaped = x.reshape(&shape).unwrap();
         let sums = |axes: &Segments<'_, _>| axes.reduce::<Sum, 64>().unwrap().to_vec().unwrap();
         for start in 0..4 {
-            assert_eq!(sums(&shaped.over(start).unwrap()), sums(&shaped.over(start..=start).unwrap()));
+            assert_eq!(sums(&shaped.axis(start).unwrap()), sums(&shaped.axis(start..=start).unwrap()));
             for end in start + 1..=4 {
-                let over = shaped.over(start..end).unwrap();
+                let over = shaped.axis(start..end).unwrap();
                 let [outer, reduced, inner] =
                     [0..start, start..end, end..4].map(|axes| shape[axes].iter().product());
                 assert_eq!(over.len(), outer * inner);
@@ -145,10 +145,10 @@ fn axes() {
                 );
             }
         }
-        assert_eq!(sums(&shaped.over(1..).unwrap()), sums(&x.rows(120).unwrap()));
-        assert_eq!(sums(&shaped.over(..3).unwrap()), sums(&x.columns(6).unwrap()));
-        assert_eq!(sums(&shaped.over(..=1).unwrap()), sums(&x.columns(30).unwrap()));
-        assert_eq!(sums(&shaped.over(..).unwrap()), [x.reduce::<Sum, 64>().unwrap()]);
+        assert_eq!(sums(&shaped.axis(1..).unwrap()), sums(&x.rows(120).unwrap()));
+        assert_eq!(sums(&shaped.axis(..3).unwrap()), sums(&x.columns(6).unwrap()));
+        assert_eq!(sums(&shaped.axis(..=1).unwrap()), sums(&x.columns(30).unwrap()));
+        assert_eq!(sums(&shaped.axis(..).unwrap()), [x.reduce::<Sum, 64>().unwrap()]);
         assert_eq!(sums(&x.columns(1).unwrap()), [x.reduce::<Sum, 64>().unwrap()]);
         assert_eq!(sums(&x.columns(360).unwrap()), host.iter().map(|x| x + 0.0).collect::<Vec<_>>());
     }
@@ -159,7 +159,7 @@ fn axes_without_items() {
     for device in devices() {
         let x = device.upload::<f32>(&[]).unwrap();
         let over = |shape: &[usize], axis: usize| {
-            x.shaped(shape).unwrap().over(axis).unwrap().reduce::<Sum, 256>().unwrap()
+            x.reshape(shape).unwrap().axis(axis).unwrap().reduce::<Sum, 256>().unwrap()
         };
         assert_eq!(over(&[0], 0).to_vec().unwrap(), [0.0]);
         assert_eq!(over(&[2, 0, 3], 1).to_vec().unwrap(), [0.0; 6]);
@@ -169,11 +169,11 @@ fn axes_without_items() {
         assert_eq!(over(&[2, 3, 0], 1).len(), 0);
         assert_eq!(over(&[0, usize::MAX, usize::MAX], 1).len(), 0);
         assert_eq!(x.columns(4).unwrap().reduce::<Sum, 256>().unwrap().to_vec().unwrap(), [0.0; 4]);
-        let max = x.shaped(&[2, 0, 3]).unwrap().over(1).unwrap();
+        let max = x.reshape(&[2, 0, 3]).unwrap().axis(1).unwrap();
         assert_eq!(max.reduce::<Max, 256>().err(), Some(Error::EmptySegment { op: "max", segment: 0 }));
-        assert_eq!(max.reduce_or::<_, 256>(Max, 7.0).unwrap().to_vec().unwrap(), [7.0; 6]);
-        assert!(x.shaped(&[2, 0, 3]).unwrap().over(0).unwrap().reduce::<Max, 256>().unwrap().is_empty());
-        let many = x.shaped(&[usize::MAX, 0, usize::MAX]).unwrap().over(1).unwrap();
+        assert_eq!(max.by(Max).or(7.0).block::<256>().run().unwrap().to_vec().unwrap(), [7.0; 6]);
+        assert!(x.reshape(&[2, 0, 3]).unwrap().axis(0).unwrap().reduce::<Max, 256>().unwrap().is_empty());
+        let many = x.reshape(&[usize::MAX, 0, usize::MAX]).unwrap().axis(1).unwrap();
         assert!(matches!(many.reduce::<Sum, 256>(), Err(Error::OutOfMemory { .. })));
     }
 }
@@ -183,26 +183,26 @@ fn what_is_no_shape() {
     let x = [1.0f32; 12];
     let message = |error: Option<Error>| error.map(|error| error.to_string()).unwrap();
     assert_eq!(
-        message(x.shaped(&[2, 5]).err()),
+        message(x.reshape(&[2, 5]).err()),
         "axes of 2 × 5 do not make up 12 items: give lengths whose product is that"
     );
     assert_eq!(
-        message(x.shaped(&[]).err()),
+        message(x.reshape(&[]).err()),
         "no axes do not make up 12 items: give lengths whose product is that"
     );
-    assert!(x.shaped(&[usize::MAX, 2]).is_err());
-    assert!(x.shaped(&[0, 12]).is_err());
+    assert!(x.reshape(&[usize::MAX, 2]).is_err());
+    assert!(x.reshape(&[0, 12]).is_err());
     assert_eq!(
         message(x.columns(5).err()),
-        "5 columns do not make up 12 items: give lengths whose product is that"
+        "5 columns do not make up 12 items: give lengths whose product is 12"
     );
     assert!(x.columns(0).is_err());
-    let shaped = x.shaped(&[2, 3, 2]).unwrap();
-    assert_eq!(shaped.over(3).err(), Some(Error::Axes { start: 3, end: 4, axes: 3 }));
-    assert_eq!(shaped.over(1..4).err(), Some(Error::Axes { start: 1, end: 4, axes: 3 }));
-    assert_eq!(shaped.over(1..1).err(), Some(Error::Axes { start: 1, end: 1, axes: 3 }));
+    let shaped = x.reshape(&[2, 3, 2]).unwrap();
+    assert_eq!(shaped.axis(3).err(), Some(Error::Axes { start: 3, end: 4, axes: 3 }));
+    assert_eq!(shaped.axis(1..4).err(), Some(Error::Axes { start: 1, end: 4, axes: 3 }));
+    assert_eq!(shaped.axis(1..1).err(), Some(Error::Axes { start: 1, end: 1, axes: 3 }));
     let descending = std::ops::Range { start: 2, end: 1 };
-    assert!(shaped.over(usize::MAX).is_err() && shaped.over(descending).is_err());
+    assert!(shaped.axis(usize::MAX).is_err() && shaped.axis(descending).is_err());
 }
 
 #[test]
@@ -210,19 +210,19 @@ fn enqueued() {
     let host = samples(5000, f32::any);
     for device in devices() {
         let x = device.upload(&host).unwrap();
-        let shaped = x.shaped(&[5, 250, 4]).unwrap();
-        let over = shaped.over(1).unwrap();
+        let shaped = x.reshape(&[5, 250, 4]).unwrap();
+        let over = shaped.axis(1).unwrap();
         let stream = device.stream().unwrap();
         let mut sums = device.zeros::<f32>(21).unwrap();
         let mut maxima = device.zeros::<f32>(20).unwrap();
-        // SAFETY: all buffers stay until the stream has been waited for.
+        // SAFETY: all buffers live until the stream has been waited for.
         unsafe {
-            over.enqueue::<Sum, 32>(&stream, &mut sums).unwrap();
-            over.enqueue::<Max, 32>(&stream, &mut maxima).unwrap();
+            over.reduce_into::<Sum, 32>(&stream, &mut sums).unwrap();
+            over.reduce_into::<Max, 32>(&stream, &mut maxima).unwrap();
             let mut short = device.zeros::<f32>(19).unwrap();
-            assert!(over.enqueue::<Sum, 32>(&stream, &mut short).is_err());
+            assert!(over.reduce_into::<Sum, 32>(&stream, &mut short).is_err());
         }
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
         assert_eq!(sums.to_vec().unwrap()[20], 0.0);
         assert_eq!(sums.to_vec().unwrap()[..20], over.reduce::<Sum, 32>().unwrap().to_vec().unwrap());
         assert_eq!(maxima.to_vec().unwrap(), over.reduce::<Max, 32>().unwrap().to_vec().unwrap());

@@ -21,12 +21,12 @@ where
     counters
 }
 
-/// As [`count`], of `f32`, for a kernel that loads one element a thread.
+/// As [`count`] with `f32`, for a kernel that loads one element per thread.
 fn one<V: Variant, const BLOCK: u32>() -> Counters {
     count::<V, f32, BLOCK>(BLOCK)
 }
 
-/// As [`count`], of `f32`, for a kernel that loads two elements a thread.
+/// As [`count`] with `f32`, for a kernel that loads two elements per thread.
 fn two<V: Variant, const BLOCK: u32>() -> Counters {
     count::<V, f32, BLOCK>(2 * BLOCK)
 }

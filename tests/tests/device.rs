@@ -1,4 +1,4 @@
-//! Devices and buffers as programs use them: from several threads, many times over.
+//! Devices and buffers as programs use them: from several threads, and many times.
 
 use gpu_reduce::{Buffer, Device, Reduce, Sum, View, bf16, emulator};
 use support::{devices, samples};
@@ -14,7 +14,7 @@ fn devices_and_buffers_go_to_other_threads() {
     is_sync::<Buffer<f32>>();
 }
 
-/// On the emulator, the H200's: 3,201 MHz, twice a period, 6,144 bits.
+/// The emulator has the H200's bandwidth: 3,201 MHz, two transfers per period, 6,144 bits.
 #[test]
 fn the_peak_of_the_memory() {
     for device in devices() {
@@ -149,7 +149,7 @@ fn opening_a_device_again_gives_the_same() {
     }
 }
 
-/// Not a million numbers.
+/// The debug text does not list the elements.
 #[test]
 fn what_debug_prints_is_short() {
     for device in devices() {

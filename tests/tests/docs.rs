@@ -1,18 +1,23 @@
-//! The documentation against its sources: what `docs/ladder.md` quotes and counts, the speed in the README,
-//! and the files, names and numbers in `docs/architecture.md`.
+//! Checks the claims of the pages: quotes, counters, speed, operators, names and counts.
+//!
+//! Some tables of the pages are generated here. If the environment variable `UPDATE_DOCS` is set, the tests
+//! write them into the pages. Otherwise they compare.
 
 use gpu_reduce::{
-    for_each_comparison, for_each_element, for_each_integer, for_each_integer_operator, for_each_operator,
-    for_each_pair_operator,
+    Comparison, Error, Op, bf16, f16, for_each_comparison, for_each_element, for_each_integer,
+    for_each_integer_operator, for_each_operator, for_each_pair_operator,
 };
+use std::any::type_name;
 use std::collections::HashSet;
+use std::env;
+use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use support::example::executable;
 
-/// A file of the repository.
+/// Reads a file of the repository.
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new("..").join(path)).unwrap()
 }
@@ -64,7 +69,7 @@ fn counters() {
         for counter in line.trim_end_matches('.').split(", ") {
             let column =
                 (1..rows[0].len() - 1).find(|&column| counter.starts_with(&rows[0][column])).unwrap();
-            // Two rows are the table's header.
+            // The first two rows are the table's header.
             let values = [step + 1, step + 2].map(|row| rows[row][column].clone());
             let expected = if step == 0 { values[1].clone() } else { values.join(" → ") };
             assert_eq!(counter, format!("{} {expected}", rows[0][column]));
@@ -72,23 +77,67 @@ fn counters() {
     }
 }
 
-/// The tables and charts of the README and of `docs/speed.md`, and the summary of the sweep, are what the
-/// example makes of the lines in `docs/speed/`.
+/// The text of a page between `<!-- NAME -->` and `<!-- end of NAME -->`.
+fn block<'a>(page: &'a str, name: &str) -> &'a str {
+    let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->\n"));
+    let inside = page.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end));
+    inside.unwrap_or_else(|| panic!("no block {name} in\n{page}")).0
+}
+
+/// Checks that the block `name` of a page is `expected`; writes it there if `UPDATE_DOCS` is set.
+#[track_caller]
+fn hold(path: &str, name: &str, expected: &str) {
+    let page = read(path);
+    let old = block(&page, name);
+    if old == expected {
+        return;
+    }
+    assert!(env::var_os("UPDATE_DOCS").is_some(), "{path}: the block {name} is now\n{expected}");
+    let begin = format!("<!-- {name} -->\n");
+    let new = page.replacen(&format!("{begin}{old}"), &format!("{begin}{expected}"), 1);
+    fs::write(Path::new("..").join(path), new).unwrap();
+}
+
+/// The first cell of a table's row, which names it.
+fn key(row: &str) -> &str {
+    row.split('|').nth(1).unwrap_or_default().trim()
+}
+
+/// Checks that the rows of a page's block are rows of a table.
+#[track_caller]
+fn hold_rows(path: &str, name: &str, table: &str) {
+    let page = read(path);
+    let of = |old: &str| -> String {
+        let row = table.lines().find(|row| key(row) == key(old));
+        format!("{}\n", row.unwrap_or_else(|| panic!("{path}: the table {name} lacks {old}")))
+    };
+    hold(path, name, &block(&page, name).lines().map(of).collect::<String>());
+}
+
+/// The tables and charts of the pages are made by the example from the lines in `docs/speed/`.
 #[test]
 fn speed() {
+    const PAGE: &str = "docs/speed.md";
     let folder = tempfile::tempdir().unwrap();
     let chart = folder.path().join("h200.svg");
     let tables = printed("speed", &["--chart", chart.to_str().unwrap(), "docs/speed/h200.jsonl"]);
-    let readme = read("README.md");
-    let shown = format!("<!-- speed -->\n{tables}<!-- end of speed -->\n");
-    assert!(readme.contains(&shown), "the tables are now\n{tables}");
     let drawn = fs::read_to_string(chart).unwrap();
     assert!(drawn == read("docs/speed/h200.svg"), "docs/speed/h200.svg is not what is drawn");
-    let page = read("docs/speed.md");
-    for name in ["operators", "segmented"] {
+    hold_rows("README.md", "rows of h200", tables.split("\n\n").next().unwrap());
+    // The README's text has the number of cases, the geometric mean and the worst case of each peer.
+    let readme = read("README.md");
+    for row in tables.split("\n\n").nth(1).unwrap().lines().skip(2).filter(|row| !key(row).contains(',')) {
+        for cell in row.split('|').skip(2).take(3) {
+            let number = cell.split([' ', ',']).find(|word| !word.is_empty()).unwrap();
+            assert!(readme.contains(number), "README.md lacks {number} of {row}");
+        }
+    }
+    for name in ["h200", "operators", "segmented"] {
         let tables = printed("speed", &[&format!("docs/speed/{name}.jsonl")]);
-        let shown = format!("<!-- {name} -->\n{tables}<!-- end of {name} -->\n");
-        assert!(page.contains(&shown), "the tables are now\n{tables}");
+        hold("docs/speed/tables.md", name, &tables);
+        let (cases, summary) = tables.split_once("\n\n").unwrap();
+        hold_rows(PAGE, &format!("rows of {name}"), cases);
+        hold(PAGE, &format!("summary of {name}"), summary);
     }
     let chart = folder.path().join("segmented.svg");
     let files = ["segmented", "segmented-sweep"].map(|name| format!("docs/speed/{name}.jsonl"));
@@ -97,8 +146,7 @@ fn speed() {
     assert!(drawn == read("docs/speed/segmented.svg"), "docs/speed/segmented.svg is not what is drawn");
     let sweep = printed("speed", &["docs/speed/sweep.jsonl"]);
     let (_, summary) = sweep.split_once("\n\n").unwrap();
-    let shown = format!("<!-- sweep -->\n{summary}<!-- end of sweep -->\n");
-    assert!(page.contains(&shown), "the summary is now\n{summary}");
+    hold(PAGE, "summary of sweep", summary);
 }
 
 /// The tables of `docs/scale.md` are what the simulation makes of the measurements. It agrees with the
@@ -106,9 +154,7 @@ fn speed() {
 #[test]
 fn scale() {
     let tables = printed("scale", &["docs/speed/several.jsonl"]);
-    let page = read("docs/scale.md");
-    let shown = format!("<!-- simulated -->\n{tables}<!-- end of simulated -->\n");
-    assert!(page.contains(&shown), "the tables are now\n{tables}");
+    hold("docs/scale.md", "simulated", &tables);
     let (beside, _) = tables.split_once("\n\n").unwrap();
     let ratios: Vec<f64> =
         beside.lines().skip(2).map(|line| line.split('|').nth(4).unwrap().trim().parse().unwrap()).collect();
@@ -116,7 +162,194 @@ fn scale() {
     assert!(ratios.iter().all(|ratio| (0.9..=1.1).contains(ratio)), "{beside}");
 }
 
-/// All files under a folder of the repository whose names end with `end`.
+/// The result type of an operator for one element type, and whether every order gives the same bits.
+struct Fact {
+    element: &'static str,
+    output: String,
+    is_exact: bool,
+}
+
+impl Fact {
+    fn of<O: Op<I>, I: Copy + 'static>(element: &'static str) -> Self {
+        // Shortens `[half::binary16::f16; 2]` to `[f16; 2]`.
+        let name = type_name::<O::Output>().replace("half::", "").replace("binary16::", "");
+        Self { element, output: name.replace("bfloat::", ""), is_exact: O::EXACT }
+    }
+}
+
+/// The value of an operator for no items.
+fn of_no_items<T: Debug>(result: Result<T, Error>) -> String {
+    match result {
+        Ok(value) => format!("{value:?}"),
+        Err(Error::EmptyInput { .. }) => "error".to_owned(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A row of the library's tables of operators.
+struct Operator {
+    name: &'static str,
+    op: &'static str,
+    items: &'static str,
+    doc: &'static str,
+    facts: Vec<Fact>,
+    of_no_items: String,
+}
+
+macro_rules! facts {
+    ({ pair $op:ident } $($type:ident: $($row:ident)*;)*) => {
+        vec![$(Fact::of::<gpu_reduce::$op, ($type, $type)>(stringify!($type))),*]
+    };
+    ({ comparison $op:ident } $($type:ident: $($row:ident)*;)*) => {
+        vec![$(Fact::of::<gpu_reduce::$op<$type>, $type>(stringify!($type))),*]
+    };
+    ({ $kind:ident $op:ident } $($type:ident: $($row:ident)*;)*) => {
+        vec![$(Fact::of::<gpu_reduce::$op, $type>(stringify!($type))),*]
+    };
+}
+
+macro_rules! of_no_items {
+    (element $name:ident) => {
+        of_no_items(gpu_reduce::$name(&[0f32; 0]))
+    };
+    (integer $name:ident) => {
+        of_no_items(gpu_reduce::$name(&[0i32; 0]))
+    };
+    (pair $name:ident) => {
+        of_no_items(gpu_reduce::$name(&[0f32; 0], &[0f32; 0]))
+    };
+    (comparison $name:ident) => {
+        of_no_items(gpu_reduce::$name(&[0f32; 0], Comparison::Less(0.0)))
+    };
+}
+
+macro_rules! operators {
+    (
+        { $kind:ident $items:literal $for_each_type:ident }
+        $($(#[doc = $doc:literal])* $name:ident: $op:ident $blocks:ident;)*
+    ) => {
+        vec![$(Operator {
+            name: stringify!($name),
+            op: stringify!($op),
+            items: $items,
+            doc: concat!($($doc, "\n"),*),
+            facts: $for_each_type! { facts! { $kind $op } },
+            of_no_items: of_no_items!($kind $name),
+        }),*]
+    };
+}
+
+fn operators() -> Vec<Operator> {
+    let mut all = for_each_operator! { operators! { element "elements" for_each_element } };
+    all.extend(for_each_integer_operator! { operators! { integer "integers" for_each_integer } });
+    all.extend(for_each_pair_operator! { operators! { pair "two arrays" for_each_element } });
+    all.extend(for_each_comparison! { operators! { comparison "elements, a comparison" for_each_element } });
+    all
+}
+
+/// Groups of element types, and the result types of each kind for them.
+const GROUPS: [&str; 5] = ["i8 i16 i32 i64", "u8 u16 u32 u64", "f16 bf16", "f32", "f64"];
+const RESULTS: [(&str, [&str; 5]); 3] = [
+    ("wide", ["i64", "u64", "f32", "f32", "f64"]),
+    ("real", ["f64", "f64", "f32", "f32", "f64"]),
+    ("exact", ["i128", "i128", "f32", "f32", "f64"]),
+];
+
+/// The kind of results, from the result type for each element type.
+fn kind_of_results(facts: &[Fact]) -> String {
+    let outputs: Vec<&str> = facts.iter().map(|fact| fact.output.as_str()).collect();
+    if let Some((_, len)) = outputs[0].trim_end_matches(']').split_once("; ") {
+        let of_inner = |fact: &Fact| {
+            let inner = fact.output.strip_prefix('[').unwrap().strip_suffix(&format!("; {len}]")).unwrap();
+            Fact { element: fact.element, output: inner.to_owned(), is_exact: fact.is_exact }
+        };
+        return format!("{} × {len}", kind_of_results(&facts.iter().map(of_inner).collect::<Vec<_>>()));
+    }
+    if facts.iter().all(|fact| fact.output == fact.element) {
+        return "item".to_owned();
+    }
+    if outputs.iter().all(|output| output == &outputs[0]) {
+        return format!("`{}`", outputs[0]);
+    }
+    let is_of = |results: &[&str; 5]| {
+        facts.iter().all(|fact| {
+            let group = GROUPS.iter().position(|group| group.split(' ').any(|name| name == fact.element));
+            fact.output == results[group.unwrap()]
+        })
+    };
+    let kind = RESULTS.iter().find(|(_, results)| is_of(results));
+    kind.unwrap_or_else(|| panic!("a new kind of results: {outputs:?}")).0.to_owned()
+}
+
+/// The first sentence of documentation, without links and references.
+fn first_sentence(doc: &str) -> String {
+    let paragraph: Vec<&str> = doc.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let paragraph = paragraph.join(" ");
+    let sentence = paragraph.split(". ").next().unwrap().trim_end_matches('.');
+    let sentence = sentence.split("; see [").next().unwrap();
+    let mut parts = sentence.split("](crate::");
+    let mut text = parts.next().unwrap().replace("[`", "`");
+    for part in parts {
+        text += &part.split_once(')').unwrap().1.replace("[`", "`");
+    }
+    text
+}
+
+/// A Markdown table with columns of equal width.
+fn markdown(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap();
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let padded = |row: &Vec<String>| {
+        line(row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}")).collect())
+    };
+    let rule = line(widths.iter().map(|&width| "-".repeat(width)).collect());
+    let body: String = rows[1..].iter().map(padded).collect();
+    padded(&rows[0]) + &rule + &body
+}
+
+/// The tables of `docs/operators.md` are made from the library's tables of operators, and the README names
+/// all operators.
+#[test]
+fn operators_page() {
+    let operators = operators();
+    let header = ["function", "operator", "items", "result", "no items", "any order", "what it returns"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    rows.extend(operators.iter().map(|operator| {
+        let exact = operator.facts.iter().filter(|fact| fact.is_exact);
+        let exact: Vec<&str> = exact.map(|fact| fact.element).collect();
+        let any_order = match exact.len() {
+            0 => "no".to_owned(),
+            count if count == operator.facts.len() => "yes".to_owned(),
+            _ if exact.join(" ") == GROUPS[..2].join(" ") => "integers".to_owned(),
+            _ => panic!("{} is exact of {exact:?}", operator.name),
+        };
+        vec![
+            format!("`{}`", operator.name),
+            format!("`{}`", operator.op),
+            operator.items.to_owned(),
+            kind_of_results(&operator.facts),
+            operator.of_no_items.clone(),
+            any_order,
+            first_sentence(operator.doc),
+        ]
+    }));
+    hold("docs/operators.md", "operators", &markdown(&rows));
+    let types = GROUPS.map(|group| group.split(' ').map(|name| format!("`{name}`")).collect::<Vec<_>>());
+    let mut rows = vec![vec!["result".to_owned()]];
+    rows[0].extend(types.map(|names| names.join(" ")));
+    rows.extend(RESULTS.iter().map(|(kind, results)| {
+        let results = results.iter().map(|name| format!("`{name}`"));
+        [(*kind).to_owned()].into_iter().chain(results).collect()
+    }));
+    hold("docs/operators.md", "results", &markdown(&rows));
+    let readme = read("README.md");
+    for Operator { name, .. } in &operators {
+        assert!(readme.contains(&format!("`{name}`")), "README.md does not name {name}");
+    }
+}
+
+/// All files in a folder of the repository with this ending.
 fn files(folder: &str, end: &str) -> Vec<PathBuf> {
     let mut folders = vec![Path::new("..").join(folder)];
     let mut files = Vec::new();
@@ -154,7 +387,7 @@ fn declared(source: &PathBuf) -> HashSet<String> {
     names
 }
 
-/// The files and names in `docs/architecture.md` exist, and so do the names in the errors' texts.
+/// The files and names in `docs/architecture.md` exist, and so do the names in the error texts.
 #[test]
 fn names() {
     /// Words of Rust, of the tables' rows, of PTX and of the driver; crates; environment variables.
@@ -228,7 +461,7 @@ fn sizes() {
         + for_each_pair_operator! { count! {} }
         + for_each_comparison! { count! {} };
     let types = for_each_element! { count! {} };
-    // A row of the table: `("NAME", &[(BLOCK, BYTES), …]),`.
+    // A row of the table is `("NAME", &[(BLOCK, BYTES), …]),`.
     let table = read("ptx/kernels.rs");
     let rows = || table.lines().filter_map(|line| line.trim().strip_prefix("(\"")?.split_once("\", &["));
     let bytes = |row: &str| -> Vec<usize> {

@@ -22,7 +22,7 @@ fn a_driver_that_there_is_not_is_refused() {
         assert_eq!(error, Error::UnknownDriver("foo".to_owned()));
         assert_eq!(
             error.to_string(),
-            "GPU_REDUCE_DRIVER is `foo`: set it to `emulator` or `cuda`, or not at all"
+            "GPU_REDUCE_DRIVER is `foo`: set it to `emulator` or `cuda`, or unset it"
         );
         assert_eq!([1.5f32, 2.0].reduce::<Sum, 32>(), Ok(3.5));
     }

@@ -18,7 +18,7 @@ trait Format: Copy + Debug + PartialEq + Into<f64> {
     /// Magnitudes from here on round to infinity.
     fn limit() -> BigInt;
     fn neighbours(self) -> [f64; 2];
-    /// Whether its last bit is zero.
+    /// Whether the last bit is zero.
     fn is_even(self) -> bool;
 }
 
@@ -59,7 +59,7 @@ fn assert_nearest<R: Format>(got: R, exact: &BigInt, context: &str) {
     assert_nearest_at(got, exact, SCALE, context);
 }
 
-/// As [`assert_nearest`], of an integer divided by another power of two.
+/// As [`assert_nearest`], for an integer divided by another power of two.
 fn assert_nearest_at<R: Format>(got: R, exact: &BigInt, scale: u32, context: &str) {
     let big = |value: f64| big(value) << (scale - SCALE);
     let value: f64 = got.into();
@@ -109,8 +109,8 @@ fn left_there<O: Op<T, Output: Item> + Default, T: Item, const BLOCK: u32>(
     let mut place = device.zeros(1).unwrap();
     let stream = device.stream().unwrap();
     // SAFETY: both outlive what is enqueued, and nothing else uses them.
-    unsafe { x.enqueue::<O, BLOCK>(&stream, &mut place).unwrap() };
-    stream.wait().unwrap();
+    unsafe { x.reduce_into::<O, BLOCK>(&stream, &mut place).unwrap() };
+    stream.synchronize().unwrap();
     place.to_vec().unwrap()[0]
 }
 
@@ -397,7 +397,7 @@ fn dot_products() {
     assert_eq!(exact_dot(&a, &b), Ok(exact));
 }
 
-/// The exact dot product by integers, for factors of any kind.
+/// The exact dot product by integers, for any factors.
 fn expected_dot(a: &[f64], b: &[f64]) -> f64 {
     let products = || a.iter().zip(b).map(|(&a, &b)| (a, b, a * b));
     let is_infinite = |a: f64, b: f64| a.is_infinite() || b.is_infinite();
@@ -428,7 +428,7 @@ fn expected_dot(a: &[f64], b: &[f64]) -> f64 {
     if exact < BigInt::ZERO { -nearest } else { nearest }
 }
 
-/// The items as two shards, cut there.
+/// The items as two shards, cut at an index.
 fn halves(x: View<'_, f64>, at: usize) -> Sharded<View<'_, f64>> {
     Sharded::from(vec![x.slice(..at).unwrap(), x.slice(at..).unwrap()])
 }

@@ -34,10 +34,10 @@ fn a_launch_that_is_refused_is_nobody_elses_matter() {
         let data = samples(10_000, |hash| hash as i32);
         let x = device.upload(&data).unwrap();
         let stream = device.stream().unwrap();
-        let before = x.launch::<Sum, 256>(&stream);
-        let refused = x.launch::<Uncompiled, 256>(&stream);
-        let of_rows = x.rows(100).unwrap().launch::<Uncompiled, 256>(&stream);
-        let after = x.launch::<Max, 256>(&stream);
+        let before = x.reduce_async::<Sum, 256>(&stream);
+        let refused = x.reduce_async::<Uncompiled, 256>(&stream);
+        let of_rows = x.rows(100).unwrap().reduce_async::<Uncompiled, 256>(&stream);
+        let after = x.reduce_async::<Max, 256>(&stream);
         assert!(matches!(refused.wait(), Err(Error::NoKernel { .. })), "{device}");
         assert!(matches!(of_rows.wait().map(drop), Err(Error::NoKernel { .. })), "{device}");
         assert_eq!(before.wait(), data.reduce::<Sum, 256>());
@@ -68,13 +68,16 @@ fn have_a_fault(device: &Device, data: &[i32]) {
         // So large that the driver unmaps it when it is freed.
         let buffer = unsafe { DeviceBuffer::<i32>::uninitialized(1 << 26) }.unwrap();
         let first = std::ptr::without_provenance(buffer.as_device_ptr().as_raw() as usize);
-        // SAFETY: it does not stay: that is what is tried. The program has nothing but this to lose.
+        // SAFETY: the memory is freed too early: this is the fault under test, in a process of its own.
         unsafe { device.view(first, 1 << 20) }.unwrap()
     };
     let expected = data.reduce::<Sum, 256>().unwrap();
-    assert_eq!(x.launch::<Sum, 256>(&stream).wait(), Ok(expected));
-    let (before, fault, after) =
-        (x.launch::<Sum, 256>(&stream), gone.launch::<Sum, 256>(&stream), x.launch::<Max, 256>(&stream));
+    assert_eq!(x.reduce_async::<Sum, 256>(&stream).wait(), Ok(expected));
+    let (before, fault, after) = (
+        x.reduce_async::<Sum, 256>(&stream),
+        gone.reduce_async::<Sum, 256>(&stream),
+        x.reduce_async::<Max, 256>(&stream),
+    );
     let is_launch = |error: &Error| matches!(error, Error::Launch { .. } | Error::Driver { .. });
     let why = fault.wait().unwrap_err();
     println!("{why}");
@@ -92,10 +95,10 @@ fn have_a_fault(device: &Device, data: &[i32]) {
     }
     if !device.is_emulator() {
         for why in [
-            x.launch::<Sum, 256>(&stream).wait().unwrap_err(),
+            x.reduce_async::<Sum, 256>(&stream).wait().unwrap_err(),
             x.reduce::<Sum, 256>().unwrap_err(),
             device.upload(data).unwrap_err(),
-            stream.wait().unwrap_err(),
+            stream.synchronize().unwrap_err(),
         ] {
             println!("{why}");
             assert!(is_launch(&why), "{why}");

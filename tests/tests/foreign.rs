@@ -1,4 +1,4 @@
-//! Arrays of other libraries: `__cuda_array_interface__` and DLPack, in and out.
+//! Arrays of other libraries, in and out: `__cuda_array_interface__` and DLPack.
 
 use cust::memory::{DeviceBuffer, LockedBuffer, UnifiedBuffer, mem_get_info};
 use cust::stream::{Stream as CustStream, StreamFlags};
@@ -39,7 +39,7 @@ fn array_of<'v, T: ArrayItem>(
 /// Panics unless the device still reduces after a refusal.
 fn goes_on(device: &Device) {
     let x = device.upload(&[1i32, 2, 3]).unwrap();
-    assert_eq!(x.launch::<Sum, 32>(&device.stream().unwrap()).wait(), Ok(6), "{device}");
+    assert_eq!(x.reduce_async::<Sum, 32>(&device.stream().unwrap()).wait(), Ok(6), "{device}");
 }
 
 /// How another library describes a tensor.
@@ -73,10 +73,10 @@ impl Described {
         Self::new(buffer.view().as_ptr(), buffer.len(), device, dtype)
     }
 
-    /// The tensor, and how often its deleter was called.
+    /// A tensor, and the count of its deleter's calls.
     fn tensor<M: ManagedTensorBase>(&self) -> (Managed<M>, Arc<AtomicUsize>) {
         unsafe extern "C" fn delete<M: ManagedTensorBase>(tensor: *mut M) {
-            // SAFETY: both are of `Box::into_raw`, below.
+            // SAFETY: both pointers are from `Box::into_raw` below.
             let (tensor, owner) = unsafe {
                 let owner: *mut Owner = (*tensor).manager_ctx().cast();
                 (Box::from_raw(tensor), Box::from_raw(owner))
@@ -97,7 +97,7 @@ impl Described {
             byte_offset: self.byte_offset,
         };
         let mut tensor = M::from_parts(tensor, (&raw mut *owner).cast(), Some(delete::<M>));
-        // SAFETY: none of the flags says that it is a copy; the tensor is one, owned here.
+        // SAFETY: no flag marks a copy, and the tensor is owned here.
         let tensor = unsafe {
             tensor.set_flags_unchecked(self.flags);
             Managed::from_raw(Box::into_raw(Box::new(tensor))).unwrap()
@@ -109,7 +109,7 @@ impl Described {
     fn read<T: ArrayItem + PartialEq + std::fmt::Debug>(&self) -> Result<Vec<T>, Error> {
         let (versioned, deleted) = self.tensor::<DLManagedTensorVersioned>();
         let (legacy, _) = self.tensor::<DLManagedTensor>();
-        // SAFETY: what they describe, the test has; otherwise they are refused.
+        // SAFETY: the test owns the described memory; other descriptions are rejected.
         let read = unsafe { View::<T>::from_dlpack(&versioned).and_then(View::to_vec) };
         // SAFETY: as above.
         assert_eq!(read, unsafe { View::<T>::from_dlpack(&legacy).and_then(View::to_vec) });
@@ -139,7 +139,7 @@ where
             let described = Described { byte_offset: offset, shape, ..Described::of(&x, dtype) };
             assert_eq!(described.read::<T>().as_deref(), Ok(data), "{device}");
             let (tensor, _) = described.tensor::<DLManagedTensorVersioned>();
-            // SAFETY: it stays, and nothing writes to it.
+            // SAFETY: the array outlives the view, and nothing writes to it.
             let view = unsafe { View::<T>::from_dlpack(&tensor) }.unwrap();
             assert_eq!((view.reduce::<Sum, 64>(), view.device()), (expected, device.clone()));
             for typestr in typestrs.iter().filter(|_| !device.is_cpu()) {
@@ -149,7 +149,7 @@ where
                 // SAFETY: as above.
                 let view = unsafe { array.view::<T>(&stream) }.unwrap();
                 assert_eq!(
-                    view.launch::<Sum, 64>(&stream).wait(),
+                    view.reduce_async::<Sum, 64>(&stream).wait(),
                     expected,
                     "{typestr} from {start} on {device}"
                 );
@@ -185,7 +185,7 @@ fn booleans_are_read() {
         assert_eq!(Described::of(&x, DLDataType::BOOL).read::<bool>().as_deref(), Ok(&data[..]));
         if !device.is_cpu() {
             let array = array_of(&x, 1, "|b1", &[3]);
-            // SAFETY: it stays, and nothing writes to it.
+            // SAFETY: the array outlives the view, and nothing writes to it.
             let view = unsafe { array.view::<bool>(&device.stream().unwrap()) }.unwrap();
             assert_eq!(view.to_vec().as_deref(), Ok(&data[1..]));
         }
@@ -282,7 +282,7 @@ fn arrays_by_the_interface_that_are_contiguous_are_taken_and_nothing_else() {
         if expected == Elements(0) {
             array.data.0 = 3;
         }
-        // SAFETY: it stays, and nothing writes to it; or it is refused.
+        // SAFETY: the array outlives the view, and nothing writes to it; otherwise the call is rejected.
         let read = unsafe { array.view(&stream) }.and_then(View::to_vec);
         assert_eq!(outcome(&read, &data), expected, "{array:?}");
     }
@@ -294,37 +294,37 @@ fn errors_say_what_to_do() {
     let Some((device, _context)) = gpu() else { return };
     let x = device.upload(&[1i32, 2, 3, 4, 5, 6]).unwrap();
     let stream = device.stream().unwrap();
-    // SAFETY: it is refused.
+    // SAFETY: the call is rejected.
     let refused = |array: CudaArray| unsafe { array.view::<i32>(&stream) }.unwrap_err().to_string();
     let array = array_of(&x, 0, "<i4", &[3, 2]);
     assert_eq!(
         refused(CudaArray { strides: Some(&[4, 12]), ..array }),
-        "an array of shape [3, 2] with strides of [4, 12] bytes is not C-contiguous: make it so first \
-         (x.contiguous() of PyTorch, cupy.ascontiguousarray(x))"
+        "an array of shape [3, 2] with strides of [4, 12] bytes is not C-contiguous: copy it first \
+         (PyTorch: x.contiguous(), CuPy: cupy.ascontiguousarray(x))"
     );
     assert_eq!(
         refused(CudaArray { typestr: "<f4", ..array }),
-        "the array's elements are <f4, not i32 (<i4): take them as what they are, or convert them"
+        "the array's elements are <f4, not i32 (<i4): use their own type, or convert them"
     );
     assert_eq!(
         refused(CudaArray { shape: &[1 << 40, 1 << 40], ..array }),
-        "the array's description is wrong: its shape [1099511627776, 1099511627776] makes up more bytes than a memory has"
+        "the array's description is invalid: its shape [1099511627776, 1099511627776] has more bytes than an address space"
     );
     assert!(refused(CudaArray { stream: Some(0), ..array }).contains("its stream is 0"));
     let described = Described::of(&x, I32);
     let refused = |described: Described| described.read::<i32>().unwrap_err().to_string();
     assert_eq!(
         refused(Described { shape: vec![3, 2], strides: Some(vec![1, 3]), ..described.clone() }),
-        "an array of shape [3, 2] with strides of [1, 3] elements is not C-contiguous: make it so first \
-         (x.contiguous() of PyTorch, cupy.ascontiguousarray(x))"
+        "an array of shape [3, 2] with strides of [1, 3] elements is not C-contiguous: copy it first \
+         (PyTorch: x.contiguous(), CuPy: cupy.ascontiguousarray(x))"
     );
     assert_eq!(
         refused(Described { dtype: DLDataType { lanes: 4, ..I32 }, ..described.clone() }),
-        "the array's elements are int32 x 4, not i32 (int32): take them as what they are, or convert them"
+        "the array's elements are int32 x 4, not i32 (int32): use their own type, or convert them"
     );
     assert_eq!(
         refused(Described { device: DLDevice::metal(7), ..described }),
-        "the array lies on Metal (type 8, number 7): copy it to the CPU or to a CUDA GPU"
+        "the array is on Metal (type 8, number 7): copy it to the CPU or to a CUDA GPU"
     );
 }
 
@@ -339,11 +339,11 @@ fn other_types_are_refused() {
         ];
         for typestr in typestrs.into_iter().filter(|_| !device.is_cpu()) {
             let array = array_of(&x, 0, typestr, &[4]);
-            // SAFETY: it is refused.
+            // SAFETY: the call is rejected.
             let refused = unsafe { array.view::<i32>(&stream) }.map(|_| ());
             let expected = "i32 (<i4)".to_owned();
             assert_eq!(refused, Err(Error::OtherType { found: typestr.to_owned(), expected }));
-            // SAFETY: it is refused.
+            // SAFETY: the call is rejected.
             let single = unsafe { array.view::<bool>(&stream) };
             assert_eq!(single.is_ok(), typestr == "|b1", "{typestr}");
         }
@@ -381,9 +381,9 @@ fn other_devices_are_refused() {
         strides: None,
         stream: None,
     };
-    // SAFETY: it is refused.
+    // SAFETY: the call is rejected.
     let refused = unsafe { array.view::<i32>(&cpu.stream().unwrap()) }.map(|_| ());
-    assert_eq!(refused, Err(Error::OtherDevice { buffer: "a GPU".to_owned(), device: cpu.to_string() }));
+    assert_eq!(refused, Err(Error::DeviceMismatch { buffer: "a GPU".to_owned(), device: cpu.to_string() }));
     let on = |device_type, device_id| {
         let device = DLDevice { device_type, device_id };
         Described::new(host.as_ptr(), host.len(), device, I32).read::<i32>()
@@ -396,13 +396,13 @@ fn other_devices_are_refused() {
     let Some((device, _context)) = gpu() else { return };
     assert!(matches!(on(DLDeviceType::CUDA, 99), Err(Error::NoSuchDevice { index: 99, .. })));
     assert!(matches!(on(DLDeviceType::CUDA, -1), Err(Error::BadArray(_))));
-    // Addresses that the driver does not know.
+    // Addresses unknown to the driver.
     assert!(matches!(on(DLDeviceType::CUDA, 0), Err(Error::Driver { .. })));
     let stream = device.stream().unwrap();
-    // SAFETY: it is refused.
+    // SAFETY: the call is rejected.
     let unknown = unsafe { array.view::<i32>(&stream) }.map(|_| ());
     assert!(matches!(unknown, Err(Error::Driver { .. })), "{unknown:?}");
-    // SAFETY: it is refused.
+    // SAFETY: the call is rejected.
     let null = unsafe { CudaArray { data: (0, false), ..array }.view::<i32>(&stream) }.map(|_| ());
     assert!(matches!(null, Err(Error::Driver { .. })), "{null:?}");
     goes_on(&device);
@@ -428,10 +428,10 @@ fn addresses_that_cannot_be_are_refused() {
         let stream = device.stream().unwrap();
         let array = array_of(&x, 0, "<i4", &[2]);
         let at = |address| CudaArray { data: (address, false), ..array };
-        // SAFETY: it is refused.
+        // SAFETY: the call is rejected.
         let unaligned = unsafe { at(address as usize).view::<i32>(&stream) }.map(|_| ());
         assert_eq!(unaligned, Err(Error::Unaligned { address, align: 4 }));
-        // SAFETY: it is refused.
+        // SAFETY: the call is rejected.
         let long = unsafe { CudaArray { shape: &[1 << 20], ..array }.view::<i32>(&stream) }.map(|_| ());
         assert!(matches!(long, Err(Error::OutOfBounds { start: 0, .. })), "{long:?}");
         goes_on(&device);
@@ -458,7 +458,7 @@ fn arrays_come_after_their_stream() {
             let x = DeviceBuffer::<i32>::zeroed(data.len()).unwrap();
             let address = x.as_device_ptr().as_raw();
             let stream: sys::CUstream = without_provenance_mut(own);
-            // SAFETY: what is copied stays until it was waited for.
+            // SAFETY: the copied memory lives until the stream has been waited for.
             unsafe {
                 assert_eq!(sys::cuLaunchHostFunc(stream, Some(sleep), null_mut()), CUDA_SUCCESS);
                 let bytes = size_of_val(&data[..]);
@@ -472,15 +472,15 @@ fn arrays_come_after_their_stream() {
                 strides: Some(&[400, 4]),
                 stream: Some(own),
             };
-            // SAFETY: the streams stay, and the elements do; nothing else writes to them.
+            // SAFETY: the streams and elements outlive their use, and nothing else writes to them.
             let (stream, view) = unsafe {
                 let stream = device.stream_from_raw(without_provenance_mut(reduced)).unwrap();
                 let view = array.view::<i32>(&stream).unwrap();
                 (stream, view)
             };
-            assert_eq!(view.launch::<Sum, 256>(&stream).wait(), expected, "{own} before {reduced}");
+            assert_eq!(view.reduce_async::<Sum, 256>(&stream).wait(), expected, "{own} before {reduced}");
             // The array has no stream, because the stream has been waited for.
-            stream.wait().unwrap();
+            stream.synchronize().unwrap();
             assert_eq!(view.reduce::<Sum, 256>(), expected);
         }
     }
@@ -496,9 +496,9 @@ fn streams_of_another_context_are_refused() {
     let other = Context::create_and_push(ContextFlags::SCHED_AUTO, raw).unwrap();
     let of_other = CustStream::new(StreamFlags::NON_BLOCKING, None).unwrap();
     let array = CudaArray { stream: Some(of_other.as_inner().addr()), ..array_of(&x, 0, "<i4", &[3]) };
-    // SAFETY: it is refused.
+    // SAFETY: the call is rejected.
     let refused = unsafe { array.view::<i32>(&stream) }.map(|_| ());
-    assert!(matches!(refused, Err(Error::OtherContext { what: "the stream", .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::ContextMismatch { what: "the stream", .. })), "{refused:?}");
     drop(of_other);
     ContextStack::pop().unwrap();
     drop(other);
@@ -518,28 +518,28 @@ fn results_are_written_where_others_have_room() {
         let (mut tensor, _) = read_only.tensor::<DLManagedTensorVersioned>();
         assert_eq!(read_only.read::<i32>(), Ok(vec![0]), "it is to be read");
         let first = results.view_mut().as_mut_ptr();
-        // SAFETY: it is refused.
+        // SAFETY: the call is rejected.
         assert_eq!(unsafe { ViewMut::<i32>::from_dlpack(&mut tensor) }.map(|_| ()), refused, "{device}");
         let (mut tensor, _) =
             Described { data: first.cast(), ..described }.tensor::<DLManagedTensorVersioned>();
-        // SAFETY: nothing else uses it until the stream was waited for, and it stays.
+        // SAFETY: the memory lives, unused otherwise, until the stream has been waited for.
         unsafe {
             let place = ViewMut::<i32>::from_dlpack(&mut tensor).unwrap();
-            x.enqueue::<Max, 64>(&stream, place).unwrap();
+            x.reduce_into::<Max, 64>(&stream, place).unwrap();
         }
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
         assert_eq!(results.to_vec().unwrap(), [0, 3]);
         if device.is_cpu() {
             continue;
         }
         let array = array_of(&results, 0, "<i4", &[1]);
         let read_only = CudaArray { data: (address, true), ..array };
-        // SAFETY: it is refused.
+        // SAFETY: the call is rejected.
         let refused = unsafe { read_only.view_mut::<i32>(&stream) }.map(|_| ());
         assert_eq!(refused, Err(Error::ReadOnly { address: address as u64 }));
         // SAFETY: as above.
-        unsafe { x.enqueue::<Max, 64>(&stream, array.view_mut(&stream).unwrap()).unwrap() };
-        stream.wait().unwrap();
+        unsafe { x.reduce_into::<Max, 64>(&stream, array.view_mut(&stream).unwrap()).unwrap() };
+        stream.synchronize().unwrap();
         assert_eq!(results.to_vec().unwrap(), [3, 3]);
     }
 }
@@ -557,7 +557,7 @@ fn pinned_and_managed_memory_lie_where_dlpack_says() {
     for (first, device_type, device) in cases {
         let described = Described::new(first, data.len(), DLDevice { device_type, device_id: 0 }, I32);
         let (tensor, _) = described.tensor::<DLManagedTensor>();
-        // SAFETY: it stays, and nothing writes to it.
+        // SAFETY: the array outlives the view, and nothing writes to it.
         let view = unsafe { View::<i32>::from_dlpack(&tensor) }.unwrap();
         assert_eq!((view.device(), view.reduce::<Sum, 128>()), (device, data.reduce::<Sum, 128>()));
     }
@@ -578,9 +578,9 @@ fn round_trip<M: ManagedTensorBase + 'static>(device: &Device) {
     // Through the pointer, as another library holds it, and on another thread.
     let raw = tensor.into_raw() as usize;
     let sum = thread::spawn(move || {
-        // SAFETY: it is the tensor, given away.
+        // SAFETY: the pointer is the tensor's, and this thread owns it.
         let tensor = unsafe { Managed::<M>::from_raw(raw as *mut M) }.unwrap();
-        // SAFETY: nothing writes to it.
+        // SAFETY: nothing writes to the elements.
         unsafe { View::<f32>::from_dlpack(&tensor) }.unwrap().reduce::<Sum, 256>()
     });
     assert_eq!(sum.join().unwrap(), expected, "{device}");
@@ -593,10 +593,10 @@ fn buffers_go_and_come_back() {
         round_trip::<DLManagedTensor>(&device);
         let none: versioned::Dlpack = device.zeros::<u16>(0).unwrap().into_dlpack();
         assert!(none.validate_export().unwrap().data_ptr().is_null());
-        // SAFETY: there is nothing.
+        // SAFETY: the array is empty.
         assert_eq!(unsafe { View::<u16>::from_dlpack(&none) }.unwrap().reduce::<Sum, 32>(), Ok(0));
         let mut tensor: legacy::Dlpack = device.upload(&[false; 3]).unwrap().into_dlpack();
-        // SAFETY: nothing else uses it.
+        // SAFETY: nothing else uses the elements.
         unsafe {
             ViewMut::<bool>::from_dlpack(&mut tensor).unwrap().write(&[true, false]).unwrap();
             let view = View::<bool>::from_dlpack(&tensor).unwrap();
@@ -630,9 +630,9 @@ fn a_view_reads_on_any_stream() {
     for device in devices() {
         let tensor: versioned::Dlpack = device.upload(&[1i64, 2, 3]).unwrap().into_dlpack();
         let streams: [Stream; 2] = [device.stream().unwrap(), device.stream().unwrap()];
-        // SAFETY: nothing writes to it.
+        // SAFETY: nothing writes to the elements.
         let view = unsafe { View::<i64>::from_dlpack(&tensor) }.unwrap();
-        let sums = streams.each_ref().map(|stream| view.launch::<Sum, 32>(stream));
+        let sums = streams.each_ref().map(|stream| view.reduce_async::<Sum, 32>(stream));
         assert_eq!(sums.map(|sum| sum.wait()), [Ok(6), Ok(6)]);
     }
 }

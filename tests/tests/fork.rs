@@ -17,22 +17,22 @@ const LIMIT: u32 = 120;
 #[track_caller]
 fn in_child(work: impl FnOnce()) {
     // SAFETY: the child of a process with several threads must not wait for a lock that another thread held.
-    // The allocators of glibc and of Apple's systems have none such; whether the library has one is
-    // tested here.
+    // The allocators of glibc and of Apple's systems have no such lock. Whether the library has one is tested
+    // here.
     match unsafe { libc::fork() } {
         0 => {
-            // SAFETY: nobody handles the signal, which ends the child.
+            // SAFETY: no handler is installed, so the signal ends the child.
             unsafe { libc::alarm(LIMIT) };
             // The parent does not see the test's captured output, so this writes past it.
             std::panic::set_hook(Box::new(|panic| _ = writeln!(std::io::stderr(), "in the child: {panic}")));
             let called = catch_unwind(AssertUnwindSafe(work));
-            // SAFETY: it ends the child, without what the parent has registered for its end.
+            // SAFETY: ends the child without the parent's exit handlers.
             unsafe { libc::_exit(i32::from(called.is_err())) }
         }
         child => {
             assert!(child > 0, "fork: {}", std::io::Error::last_os_error());
             let mut status = 0;
-            // SAFETY: nobody else waits for this child, and there is a place for its status.
+            // SAFETY: nobody else waits for this child, and `status` receives the result.
             assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
             let hangs = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGALRM;
             assert!(!hangs, "the child hangs");
@@ -49,7 +49,7 @@ fn is_own(test: &str) -> bool {
     process::is_own(&format!("fork::{test}"), |_| {})
 }
 
-/// Calls `work` while another thread calls `other` again and again.
+/// Calls `work` while another thread calls `other` repeatedly.
 fn meanwhile(other: impl Fn() + Sync, work: impl FnOnce()) {
     let ended = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
@@ -106,7 +106,7 @@ fn children_reduce_on_threads_of_their_own() {
     check();
 }
 
-/// Several threads of a child ask for its pool at the same time.
+/// Several threads of a child request its pool at the same time.
 #[test]
 fn threads_of_a_child_share_a_pool() {
     if !is_own("threads_of_a_child_share_a_pool") {
@@ -123,7 +123,7 @@ fn threads_of_a_child_share_a_pool() {
     });
 }
 
-/// A child that is forked while another thread reduces.
+/// A child forked while another thread reduces.
 #[test]
 fn children_of_a_process_that_reduces() {
     if !is_own("children_of_a_process_that_reduces") {
@@ -197,7 +197,7 @@ fn a_device_is_of_the_process_that_opened_it() {
         forked.to_string(),
         format!(
             "{device} cannot be used in this process: the driver was started before the process was forked; \
-             open devices in the child alone, or start the child with exec (Python: \
+             open devices only in the child, or start the child with exec (Python: \
              multiprocessing's `spawn`)"
         )
     );
@@ -206,7 +206,8 @@ fn a_device_is_of_the_process_that_opened_it() {
     let stream = device.stream().unwrap();
     let (dropped, pinned, other) =
         (device.upload(&x).unwrap(), device.pinned::<u32>(100).unwrap(), device.stream().unwrap());
-    let (pending, left) = (buffer.launch::<Sum, 256>(&stream), buffer.launch::<Sum, 256>(&stream));
+    let (pending, left) =
+        (buffer.reduce_async::<Sum, 256>(&stream), buffer.reduce_async::<Sum, 256>(&stream));
     in_child(|| {
         assert_eq!(buffer.reduce::<Sum, 256>(), Err(forked.clone()));
         assert_eq!(buffer.to_vec(), Err(forked.clone()));
@@ -215,7 +216,7 @@ fn a_device_is_of_the_process_that_opened_it() {
         assert_eq!(device.upload(&vec![1u8; 4 << 20]).err(), Some(forked.clone()));
         assert_eq!(device.pinned::<u8>(1).err(), Some(forked.clone()));
         assert_eq!(device.stream().err(), Some(forked.clone()));
-        assert_eq!(stream.wait(), Err(forked.clone()));
+        assert_eq!(stream.synchronize(), Err(forked.clone()));
         let again = Error::Forked { device: "cuda:0".to_owned() };
         assert_eq!(Device::cuda(0), Err(again.clone()));
         if device.is_emulator() {
@@ -228,7 +229,7 @@ fn a_device_is_of_the_process_that_opened_it() {
         assert!(Device::default_device().is_cpu());
     });
     assert_eq!(buffer.reduce::<Sum, 256>(), Ok(total));
-    assert_eq!(buffer.launch::<Sum, 256>(&stream).wait(), Ok(total));
+    assert_eq!(buffer.reduce_async::<Sum, 256>(&stream).wait(), Ok(total));
 
     // While another thread is in the driver.
     meanwhile(

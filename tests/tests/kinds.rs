@@ -86,8 +86,8 @@ where
         }
         let stream = device.stream().unwrap();
         assert_eq!(
-            text(a.launch::<O, 256>(&stream).wait()),
-            text(b.launch::<O, 256>(&stream).wait()),
+            text(a.reduce_async::<O, 256>(&stream).wait()),
+            text(b.reduce_async::<O, 256>(&stream).wait()),
             "{case}"
         );
     }
@@ -106,7 +106,7 @@ macro_rules! each {
     };
 }
 
-/// An element by its other name.
+/// Converts an element to its alias.
 mod named {
     pub fn usize(element: u64) -> usize {
         element as usize
@@ -193,8 +193,8 @@ fn pairs_and_comparisons() {
             let above = |scalar: u64| {
                 let of_usize = CountWhere::new(Comparison::Greater(scalar as usize));
                 assert_eq!(
-                    x.reduce_by::<_, 256>(of_usize),
-                    y.reduce_by::<_, 256>(CountWhere::new(Comparison::Greater(scalar)))
+                    x.by(of_usize).block::<256>().run(),
+                    y.by(CountWhere::new(Comparison::Greater(scalar))).block::<256>().run()
                 );
             };
             above(1 << 20);

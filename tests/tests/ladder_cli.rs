@@ -187,7 +187,7 @@ fn wrong_options() {
 fn what_cannot_be_done() {
     let sequential = ["--n", "64", "--threads", "32", "--variant", "sequential"];
     let cpu = [&["--device", "cpu"], &sequential[..]].concat();
-    expect_error(&cpu, 1, "sequential runs on GPUs, and the data lies on the CPU");
+    expect_error(&cpu, 1, "sequential runs only on GPUs, and the data is on the CPU");
     let emulator = [&["--device", "emulator"], &sequential[..]].concat();
     let chart = [&["--csv", "out.csv", "--svg", "charts"], &emulator[..]].concat();
     expect_error(&chart, 1, "nothing to draw: there are no times");

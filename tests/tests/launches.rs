@@ -18,14 +18,17 @@ fn results_stay_on_the_device() {
         let stream = device.stream().unwrap();
         assert_eq!((stream.device(), stream.as_raw().is_some()), (device.clone(), !device.is_cpu()));
         for_each_block!(|BLOCK| {
-            // SAFETY: the buffers stay, and are not used otherwise, until the stream has been waited for.
+            // SAFETY: the buffers live, unused otherwise, until the stream has been waited for.
             unsafe {
-                x.enqueue::<Sum, BLOCK>(&stream, sums.slice_mut(0..).unwrap()).unwrap();
-                tail.enqueue::<Min, BLOCK>(&stream, sums.slice_mut(2..).unwrap()).unwrap();
+                x.reduce_into::<Sum, BLOCK>(&stream, sums.slice_mut(0..).unwrap()).unwrap();
+                tail.reduce_into::<Min, BLOCK>(&stream, sums.slice_mut(2..).unwrap()).unwrap();
                 // Reads results that were enqueued before, in order.
-                x.slice(..1).unwrap().enqueue::<Sum, BLOCK>(&stream, sums.slice_mut(3..).unwrap()).unwrap();
+                x.slice(..1)
+                    .unwrap()
+                    .reduce_into::<Sum, BLOCK>(&stream, sums.slice_mut(3..).unwrap())
+                    .unwrap();
             }
-            stream.wait().unwrap();
+            stream.synchronize().unwrap();
             let expected = [
                 data.reduce::<Sum, BLOCK>().unwrap(),
                 0.0,
@@ -47,21 +50,21 @@ fn what_cannot_be_enqueued_is_refused() {
         let stream = device.stream().unwrap();
         // SAFETY: as above.
         unsafe {
-            let past = x.enqueue::<Sum, 64>(&stream, sums.slice_mut(2..).unwrap());
+            let past = x.reduce_into::<Sum, 64>(&stream, sums.slice_mut(2..).unwrap());
             assert_eq!(past, Err(Error::OutOfBounds { start: 0, end: 1, len: 0 }));
-            let empty = none.enqueue::<Max, 64>(&stream, least.slice_mut(0..).unwrap());
+            let empty = none.reduce_into::<Max, 64>(&stream, least.slice_mut(0..).unwrap());
             assert_eq!(empty, Err(Error::EmptyInput { op: "max" }));
-            none.enqueue::<Sum, 64>(&stream, sums.slice_mut(1..).unwrap()).unwrap();
+            none.reduce_into::<Sum, 64>(&stream, sums.slice_mut(1..).unwrap()).unwrap();
             if !device.is_cpu() {
                 let here = Device::cpu().upload(&[1i32]).unwrap();
-                let other = here.enqueue::<Sum, 64>(&stream, sums.slice_mut(0..).unwrap());
-                assert!(matches!(other, Err(Error::OtherDevice { .. })), "{other:?}");
+                let other = here.reduce_into::<Sum, 64>(&stream, sums.slice_mut(0..).unwrap());
+                assert!(matches!(other, Err(Error::DeviceMismatch { .. })), "{other:?}");
                 let mut there = Device::cpu().zeros::<i64>(1).unwrap();
-                let other = x.enqueue::<Sum, 64>(&stream, there.slice_mut(0..).unwrap());
-                assert!(matches!(other, Err(Error::OtherDevice { .. })), "{other:?}");
+                let other = x.reduce_into::<Sum, 64>(&stream, there.slice_mut(0..).unwrap());
+                assert!(matches!(other, Err(Error::DeviceMismatch { .. })), "{other:?}");
             }
         }
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
         assert_eq!((sums.to_vec().unwrap(), least.to_vec().unwrap()), (vec![7, 0], vec![7, 7]), "{device}");
     }
 }
@@ -81,7 +84,7 @@ fn a_graph_replays_with_new_data() {
         let part = x.slice(index * 100..).unwrap();
         // SAFETY: the buffers outlive the graph; what is written between replays is when the stream has been
         // waited for.
-        unsafe { part.enqueue::<Sum, 256>(&stream, sums.slice_mut(index..).unwrap()).unwrap() };
+        unsafe { part.reduce_into::<Sum, 256>(&stream, sums.slice_mut(index..).unwrap()).unwrap() };
     };
     enqueue(0);
     let (mut graph, mut executable) = (null_mut(), null_mut());
@@ -99,7 +102,7 @@ fn a_graph_replays_with_new_data() {
         x.write(0, &data).unwrap();
         // SAFETY: as above.
         assert_eq!(unsafe { sys::cuGraphLaunch(executable, raw) }, CUDA_SUCCESS);
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
         let expected: Vec<f32> =
             (0..20).map(|index| data[index * 100..].reduce::<Sum, 256>().unwrap()).collect();
         assert_eq!(sums.to_vec().unwrap(), expected, "round {round}");
@@ -135,35 +138,35 @@ fn graphs_keep_what_they_need() {
         }
     };
     let stream = Stream::try_from(&handle).unwrap();
-    // SAFETY: the buffers stay until all graphs have run.
+    // SAFETY: the buffers live until all graphs have run.
     unsafe {
         // The kernel is compiled, but this stream has no memory for it yet, and may not use another stream's.
-        x.enqueue::<Sum, 64>(&device.stream().unwrap(), &mut sums).unwrap();
+        x.reduce_into::<Sum, 64>(&device.stream().unwrap(), &mut sums).unwrap();
         capture(
             &mut || {
                 let fresh = Stream::try_from(&handle).unwrap();
-                assert_eq!(x.enqueue::<Sum, 64>(&fresh, &mut sums), Err(Error::Capture));
-                assert_eq!(x.launch::<Sum, 64>(&stream).wait(), Err(Error::Capture));
+                assert_eq!(x.reduce_into::<Sum, 64>(&fresh, &mut sums), Err(Error::Capture));
+                assert_eq!(x.reduce_async::<Sum, 64>(&stream).wait(), Err(Error::Capture));
             },
             &mut graph,
         );
         assert_eq!(sys::cuGraphDestroy(graph), CUDA_SUCCESS);
-        x.enqueue::<Sum, 64>(&stream, &mut sums).unwrap();
-        capture(&mut || x.enqueue::<Sum, 64>(&stream, &mut sums).unwrap(), &mut graph);
+        x.reduce_into::<Sum, 64>(&stream, &mut sums).unwrap();
+        capture(&mut || x.reduce_into::<Sum, 64>(&stream, &mut sums).unwrap(), &mut graph);
         assert_eq!(sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0), CUDA_SUCCESS);
     }
     drop(stream);
     for _ in 0..10 {
         // SAFETY: as above.
         assert_eq!(unsafe { sys::cuGraphLaunch(executable, raw) }, CUDA_SUCCESS);
-        // Another stream has memory of its own.
+        // Another stream has its own memory.
         let other = device.stream().unwrap();
-        assert_eq!(x.launch::<Sum, 64>(&other).wait(), Ok(expected));
+        assert_eq!(x.reduce_async::<Sum, 64>(&other).wait(), Ok(expected));
         handle.synchronize().unwrap();
         assert_eq!(sums.to_vec().unwrap(), [expected]);
         sums.write(0, &[0.0]).unwrap();
     }
-    // SAFETY: they have run.
+    // SAFETY: the graphs have run.
     unsafe {
         assert_eq!(sys::cuGraphExecDestroy(executable), CUDA_SUCCESS);
         assert_eq!(sys::cuGraphDestroy(graph), CUDA_SUCCESS);

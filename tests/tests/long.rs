@@ -1,7 +1,7 @@
 //! More than 2^32 elements, on a GPU with enough memory: indices and counts exceed 32 bits.
 
 use gpu_reduce::{
-    ArgMax, ArgMin, ArgMinMax, CountNonzero, Max, Mean, MinMax, NanArgMax, Reduce, Sum, SumOfSquares, Var,
+    ArgMax, ArgMin, ArgMinMax, CountNonzero, Max, Mean, MinMax, NanArgMax, Reduce, Sum, SumSq, Var,
 };
 use support::gpu;
 
@@ -27,7 +27,7 @@ fn indices_and_counts_reach_past_32_bits() {
     let squares = LEN as u64 - 4 + 200 * 200 + 3 * 3 + 255 * 255;
     assert_eq!(x.reduce::<Sum, 1024>(), Ok(sum));
     assert_eq!(x.reduce::<Sum, 32>(), Ok(sum));
-    assert_eq!(x.reduce::<SumOfSquares, 512>(), Ok(squares));
+    assert_eq!(x.reduce::<SumSq, 512>(), Ok(squares));
     assert_eq!(x.reduce::<Max, 256>(), Ok(255));
     assert_eq!(x.reduce::<MinMax, 1024>(), Ok([0, 255]));
     let (least, greatest) = ((1 << 32) + 4, (1 << 32) + 2);
@@ -63,7 +63,7 @@ fn segments_reach_past_33_bits() {
     let offsets = [0, 5, (1 << 33) + 9, (1 << 33) + 9, LEN as u64];
     let segments = x.segments(&offsets).unwrap();
     assert_eq!(segments.reduce::<Sum, 256>().unwrap().to_vec().unwrap(), [9, 7, 0, 200]);
-    let places = segments.reduce_or::<_, 64>(ArgMax, u64::MAX).unwrap().to_vec().unwrap();
+    let places = segments.by(ArgMax).or(u64::MAX).block::<64>().run().unwrap().to_vec().unwrap();
     assert_eq!(places, [3, middle as u64 - 5, u64::MAX, (last - (1 << 33) - 9) as u64]);
 
     // More than 2^31 rows, and two rows.

@@ -41,11 +41,11 @@ fn value<T: Element>(hash: u64) -> T {
     const BITS: [u64; 8] =
         [u64::MAX, u64::MAX >> 1, 1 << 63, 0, 0x3f, 0xbf, 0x7fff_ffff, 0x1234_5678_9abc_def0];
     let bits = BITS[hash as usize % BITS.len()];
-    // The high bytes, whatever the type's size.
+    // The high bytes, for types of any size.
     bytemuck::pod_read_unaligned(&bits.to_le_bytes()[8 - size_of::<T>()..])
 }
 
-/// `count` sorted lists of up to `longest` elements.
+/// Makes `count` sorted lists of up to `longest` elements.
 fn lists<T: Ordered>(count: usize, longest: u64) -> Vec<Vec<T>> {
     let list = |list: u64| {
         let mut elements: Vec<T> =

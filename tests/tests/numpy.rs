@@ -16,7 +16,7 @@ const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/reference/numpy.jsonl"
 /// The longest input that the emulator reduces.
 const EMULATED: usize = 5_000;
 
-/// A line of the file.
+/// A line of the file of cases.
 struct Case(Value);
 
 impl Case {
@@ -33,7 +33,7 @@ impl Case {
         self.0.get("second").and_then(Value::as_str)
     }
 
-    /// Whether `got` is what the case expects.
+    /// Whether `got` is the expected result.
     fn expects<V: Answer>(&self, got: &Result<V, Error>, name: &'static str) -> bool {
         match (got, self.0.get("bits")) {
             (Ok(got), Some(Value::String(bits))) => got.bits() == *bits,
@@ -83,7 +83,7 @@ type Inputs<T> = [Input<T>];
 
 /// A result.
 trait Answer: Debug + Copy {
-    /// Its bits in hexadecimal.
+    /// The bits in hexadecimal.
     fn bits(self) -> String;
 
     /// Its values; called for floats only.
@@ -286,11 +286,11 @@ fn check<'a, O: Op<D::Item, Output: Answer>, D: Reduce>(
     for (device, data) in data {
         let how = |block: u32| move || format!("with BLOCK {block} on {device}");
         if device.is_cpu() {
-            expect(data.reduce_by::<O, 32>(op), &how(32));
-            expect(data.reduce_by::<O, 1024>(op), &how(1024));
+            expect(data.by(op).block::<32>().run(), &how(32));
+            expect(data.by(op).block::<1024>().run(), &how(1024));
         }
         if !device.is_emulator() || case.len() <= EMULATED {
-            expect(data.reduce_by::<O, 256>(op), &how(256));
+            expect(data.by(op).block::<256>().run(), &how(256));
         }
     }
     if let Some(got) = one_line {
@@ -298,7 +298,7 @@ fn check<'a, O: Op<D::Item, Output: Answer>, D: Reduce>(
     }
 }
 
-/// The array on every device.
+/// Copies the array to every device.
 fn single<T: Element>(inputs: &Inputs<T>) -> impl Iterator<Item = (&Device, &Buffer<T>)> {
     inputs.iter().map(|input| (&input.device, &input.x))
 }

@@ -54,7 +54,7 @@ macro_rules! check {
                 let $range = $place % 4..$place % 4 + len;
                 let (view, items) = ($view, $items);
                 let mut results = Vec::new();
-                for_each_block!(|BLOCK| results.push((BLOCK, view.reduce_by::<_, BLOCK>($op).ok())));
+                for_each_block!(|BLOCK| results.push((BLOCK, view.by($op).block::<BLOCK>().run().ok())));
                 for (block, got) in results {
                     let expected = planned(&$op, items.as_ref(), $bytes, block);
                     // Debug shows all bits of a float, except those of a NaN.
@@ -64,7 +64,7 @@ macro_rules! check {
             }
             #[allow(unused_variables)]
             let ($range, $place) = (0..0, 0);
-            let none = $view.reduce_by::<_, 32>($op).ok();
+            let none = $view.by($op).block::<32>().run().ok();
             assert_eq!(
                 format!("{none:?}"),
                 format!("{:?}", planned(&$op, $items.as_ref(), $bytes, 32)),
@@ -118,10 +118,10 @@ fn check_together<O: Op<T>, T: Sample>(op: O, alone: impl Fn(&gpu_reduce::View<T
         for (index, len) in [1, 31, 1_000, 9_999, 300_000].into_iter().enumerate() {
             let view = buffer.slice(index % 4..index % 4 + len).unwrap();
             let case = format!("{} of {len} on {device}", T::NAME);
-            let together = view.reduce_by::<O, 128>(op).unwrap();
+            let together = view.by(op).block::<128>().run().unwrap();
             assert_eq!(format!("{together:?}"), format!("{:?}", alone(&view)), "{case}");
         }
-        let none = buffer.slice(..0).unwrap().reduce_by::<O, 128>(op);
+        let none = buffer.slice(..0).unwrap().by(op).block::<128>().run();
         assert_eq!(none.is_err(), op.finish(op.identity(), 0).is_none());
     }
 }
@@ -178,8 +178,8 @@ fn several_at_once_have_the_bits_that_each_has_alone() {
     check_together::<_, f64>((some, Sum, Min, Max, Mean, Std::new(1)), |view| {
         let [sum, mean] = [view.reduce::<Sum, 128>(), view.reduce::<Mean, 128>()].map(Result::unwrap);
         let [min, max] = [view.reduce::<Min, 128>(), view.reduce::<Max, 128>()].map(Result::unwrap);
-        let std = view.reduce_by::<_, 128>(Std::new(1)).unwrap();
-        (view.reduce_by::<_, 128>(some).unwrap(), sum, min, max, mean, std)
+        let std = view.by(Std::new(1)).block::<128>().run().unwrap();
+        (view.by(some).block::<128>().run().unwrap(), sum, min, max, mean, std)
     });
     let (x, y) = ([1i32, 2, 3], [4i32, 5, 6]);
     assert_eq!((&x, &y).reduce::<(Dot, gpu_reduce::DistanceSquared), 64>(), Ok((32, 27)));

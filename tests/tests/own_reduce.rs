@@ -93,11 +93,12 @@ fn one<O: Op<f32, Output: gpu_reduce::Item> + Default>(device: &Device, views: &
             is_one(shown(all.reduce::<O, 64>()), "reduce");
             is_one(shown(all.reduce_on::<O, 64>(device)), "reduce_on");
             is_one(shown(gpu_reduce::reduce(&all, O::default())), "reduce, a function");
-            is_one(shown(all.launch::<O, 64>(&stream).wait()), "launch");
+            is_one(shown(all.reduce_async::<O, 64>(&stream).wait()), "launch");
             let len = all.data_len();
             asked(&all);
             if len > 0 {
-                for shape in [all.rows(len), all.columns(1), all.shaped(&[len]).and_then(|all| all.over(0))] {
+                for shape in [all.rows(len), all.columns(1), all.reshape(&[len]).and_then(|all| all.axis(0))]
+                {
                     asked(&all);
                     match shape.and_then(|shape| shape.reduce::<O, 64>()?.to_vec()) {
                         Ok(results) => assert!(
@@ -123,9 +124,9 @@ fn one<O: Op<f32, Output: gpu_reduce::Item> + Default>(device: &Device, views: &
             asked(&all);
             let mut result = device.zeros::<O::Output>(1).unwrap();
             // SAFETY: all stay until the stream has been waited for.
-            match unsafe { all.enqueue::<O, 64>(&stream, &mut result) } {
+            match unsafe { all.reduce_into::<O, 64>(&stream, &mut result) } {
                 Ok(()) => {
-                    stream.wait().unwrap();
+                    stream.synchronize().unwrap();
                     is_one(shown(Ok::<_, Error>(result.to_vec().unwrap()[0])), "enqueue");
                 }
                 Err(error) => is_one(shown(Err::<O::Output, _>(error)), "enqueue"),
@@ -205,13 +206,15 @@ fn several_shards_are_asked_once() {
             assert_eq!(asked(&all), [1, 1]);
             is_one(1, shown(all.reduce::<Var, 64>()));
             is_one(2, shown(all.reduce::<(Mean, Max), 64>()));
-            is_one(0, shown(all.launch::<Sum, 64>(&streams).wait()));
-            is_one(1, shown(all.launch::<Var, 64>(&streams).wait()));
+            is_one(0, shown(all.reduce_async::<Sum, 64>(&streams).wait()));
+            is_one(1, shown(all.reduce_async::<Var, 64>(&streams).wait()));
             match (&all, &all).reduce::<Dot, 64>() {
                 Err(error) => assert!(
                     matches!(
                         error,
-                        Error::OtherShards { .. } | Error::OtherLength { .. } | Error::OtherDevice { .. }
+                        Error::ShardMismatch { .. }
+                            | Error::LengthMismatch { .. }
+                            | Error::DeviceMismatch { .. }
                     ),
                     "{error}"
                 ),
@@ -221,9 +224,9 @@ fn several_shards_are_asked_once() {
             let shapes = [all.rows(len.max(1)), all.columns(1), all.segments(&[0u64, 1, 5])];
             for shape in shapes.into_iter().flatten() {
                 let count = shape.len();
-                let results = shape.reduce_or::<_, 64>(Max, -1.0).unwrap().to_vec().unwrap();
+                let results = shape.by(Max).or(-1.0).block::<64>().run().unwrap().to_vec().unwrap();
                 assert_eq!(results.len(), count);
-                let launched = shape.launch_by::<_, 64>(Max, Some(-1.0), &streams);
+                let launched = shape.by(Max).or(-1.0).block::<64>().run_async(&streams);
                 assert_eq!(launched.wait().unwrap().to_vec().unwrap(), results);
             }
         }
@@ -253,7 +256,7 @@ fn pairs_are_of_one_length() {
         let all = (fickle(&views, 5_000), fickle(&[views[0], views[0], views[2], views[1]], 5_000));
         for _ in 0..12 {
             match all.reduce::<Dot, 64>() {
-                Err(error) => assert!(matches!(error, Error::OtherLength { .. }), "{error}"),
+                Err(error) => assert!(matches!(error, Error::LengthMismatch { .. }), "{error}"),
                 dot => assert!(expected.contains(&shown(dot))),
             }
         }

@@ -56,7 +56,7 @@ fn check<O: Op<T>, T: Sample, const BLOCK: u32>(op: O, lengths: &[usize]) {
     let data = samples(lengths.last().map_or(0, |&last| last), T::any);
     for &len in lengths {
         let data = &data[..len];
-        let expected = shown(data.reduce_by::<O, BLOCK>(op));
+        let expected = shown(data.by(op).block::<BLOCK>().run());
         for count in [1, 2, 3, 7, 50] {
             let all = merged(op, parts::<O, T, BLOCK>(op, data, count), u64::from(count));
             let context = format!("{} of {len} {}, BLOCK {BLOCK}, in {count}", O::NAME, T::NAME);
@@ -119,14 +119,77 @@ fn parts_on_devices() {
             let x = device.upload(&data[range.start as usize..range.end as usize]).unwrap();
             all.add(range.start, &x).unwrap();
         }
-        assert_eq!(all.finish(), data.reduce_by::<_, 64>(Var::new(1)), "{device}");
+        assert_eq!(all.finish(), data.by(Var::new(1)).block::<64>().run(), "{device}");
         let other = device.upload(&[data[0] + 1.0; 64]).unwrap();
         let mut none = Partial::<_, _, 64>::new(Sum, 64, data[0]);
-        assert!(matches!(none.add(0, &other), Err(Error::OtherReduction { what: "first element", .. })));
+        assert!(matches!(none.add(0, &other), Err(Error::ReductionMismatch { what: "first element", .. })));
     }
 }
 
-/// A program's own element that is not a number, and its own operator with parameters.
+/// Checks a part of elements on the emulator by several operators: its bits, and that no element is copied to the CPU.
+fn check_on_emulator<O: Op<f32>>(op: O) {
+    let Ok(device) = Device::emulator() else { return eprintln!("skipped: no emulator") };
+    let data = samples(20_000, f32::any);
+    let range = Partial::<O, f32, 64>::plan(20_000).part(1, 2);
+    let elements = &data[range.start as usize..range.end as usize];
+    let buffer = device.upload(elements).unwrap();
+    let part = || Partial::<_, _, 64>::new(op, 20_000, data[0]);
+    let mut expected = part();
+    expected.add(range.start, elements).unwrap();
+    gpu_reduce::emulator::take_calls();
+    let mut got = part();
+    got.add(range.start, &buffer).unwrap();
+    let calls = gpu_reduce::emulator::take_calls();
+    assert!(calls.contains_key("cuLaunchKernel"), "{calls:?}");
+    assert!(!calls.keys().any(|call| call.starts_with("cuMemcpy")), "{calls:?}");
+    assert_eq!(got.to_bytes(), expected.to_bytes());
+}
+
+#[test]
+fn several_operators_fold_on_the_device() {
+    // There are kernels for all of them; for the last three; for each alone.
+    check_on_emulator((Sum, Min, Max));
+    check_on_emulator((Max, Sum, Min, Max));
+    check_on_emulator((Max, Min, ArgMax));
+}
+
+/// An operator without kernels, and one with: the elements are copied for the former.
+#[test]
+fn elements_are_copied_for_an_operator_without_kernels() {
+    let data = samples(20_000, f32::any);
+    for device in devices() {
+        let x = device.upload(&data).unwrap();
+        let mut part = Partial::<_, _, 64>::new((Sum, Positive), 20_000, data[0]);
+        part.add(0, &x).unwrap();
+        assert_eq!(part.finish(), data.by((Sum, Positive)).block::<64>().run(), "{device}");
+    }
+}
+
+/// Counts positive elements.
+#[derive(Clone, Copy)]
+struct Positive;
+
+impl Op<f32> for Positive {
+    const NAME: &'static str = "positive";
+    type Accumulator = u64;
+    type Output = u64;
+    const EXACT: bool = true;
+
+    fn identity(&self) -> u64 {
+        0
+    }
+    fn lift(&self, element: f32, _: u64) -> u64 {
+        u64::from(element > 0.0)
+    }
+    fn combine(&self, a: u64, b: u64) -> u64 {
+        a + b
+    }
+    fn finish(&self, all: u64, _: u64) -> Option<u64> {
+        Some(all)
+    }
+}
+
+/// What a program writes itself: elements that are no numbers, and an operator that carries something.
 #[derive(Clone, Copy, PartialEq, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Point {
@@ -169,11 +232,11 @@ fn operators_and_elements_of_a_program() {
     let data: Vec<_> = (0..50_000).map(at).collect();
     let op = Within { radius: 0.25 };
     let all = merged(op, parts::<_, _, 32>(op, &data, 7), 1);
-    assert_eq!(all.finish(), data.reduce_by::<_, 32>(op));
+    assert_eq!(all.finish(), data.by(op).block::<32>().run());
     let bytes = all.to_bytes();
     let error = Partial::<_, Point, 32>::from_bytes(Within { radius: 0.5 }, &bytes).map(|_| ()).unwrap_err();
     let [found, expected] = ["0x000000000000d03f".into(), "0x000000000000e03f".into()];
-    assert_eq!(error, Error::OtherReduction { what: "operator's parameters", found, expected });
+    assert_eq!(error, Error::ReductionMismatch { what: "operator's parameters", found, expected });
 }
 
 #[test]
@@ -232,7 +295,7 @@ fn what_is_missing_or_there_twice_is_told() {
     assert_eq!(
         all.add(chunk, &data[chunk as usize..]).unwrap_err().to_string(),
         format!(
-            "elements {chunk}..{} of 10000 are there twice: each has to be in one partial result",
+            "elements {chunk}..{} of 10000 are in two partial results: add each element to exactly one",
             plan.part(1, 3).end
         )
     );
@@ -240,8 +303,8 @@ fn what_is_missing_or_there_twice_is_told() {
     assert_eq!(
         all.add(1, &data[1..100]).unwrap_err().to_string(),
         format!(
-            "elements 1..100 of 10000 are not whole chunks, which begin at multiples of {chunk}: Plan::part says where \
-             parts lie"
+            "elements 1..100 of 10000 are not whole chunks, which begin at multiples of {chunk}: use the \
+             ranges of Plan::part"
         )
     );
     assert!(matches!(all.add(0, &data[..100]), Err(Error::Unchunked { start: 0, end: 100, .. })));
@@ -264,23 +327,23 @@ fn parts_of_other_wholes_do_not_merge() {
     assert_eq!(refused(Var::new(0), 1000, 1.5), Ok(()));
     assert_eq!(
         refused(Var::new(0), 1001, 1.5),
-        Err("a partial result of another reduction: the length is 1001, and here 1000".into())
+        Err("the partial result belongs to another reduction: length 1001, not 1000".into())
     );
     assert_eq!(
         refused(Var::new(0), 1000, 2.5),
-        Err("a partial result of another reduction: the first element is 0x00002040, and here 0x0000c03f"
+        Err("the partial result belongs to another reduction: first element 0x00002040, not 0x0000c03f"
             .into())
     );
     assert_eq!(
         refused(Var::new(1), 1000, 1.5),
-        Err("a partial result of another reduction: the operator's parameters is \
-             0x01000000000000000000000000000000, and here 0x00000000000000000000000000000000"
+        Err("the partial result belongs to another reduction: operator's parameters \
+             0x01000000000000000000000000000000, not 0x00000000000000000000000000000000"
             .into())
     );
     let mut whole = Partial::<_, f32, 32>::new(Sum, 3, 1.5);
     assert!(matches!(
         whole.add(0, &[-1.5, 0.0, 0.0]),
-        Err(Error::OtherReduction { what: "first element", .. })
+        Err(Error::ReductionMismatch { what: "first element", .. })
     ));
 }
 
@@ -357,7 +420,7 @@ fn read<O: Op<T>, T: Item, const BLOCK: u32>(op: O, bytes: &[u8]) -> Error {
 fn bytes_of_other_reductions_are_refused() {
     let bytes = some_bytes();
     let other = |error: Error| match error {
-        Error::OtherReduction { what, found, expected } => [what.into(), found, expected].join(" "),
+        Error::ReductionMismatch { what, found, expected } => [what.into(), found, expected].join(" "),
         other => panic!("{other}"),
     };
     assert!(Partial::<_, f32, 32>::from_bytes(Sum, &bytes).is_ok());
@@ -503,17 +566,17 @@ thread_local! {
     static ALLOCATED: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: the system's.
+// SAFETY: forwards to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // A thread that is ending has no count any more.
         let _ = ALLOCATED.try_with(|allocated| allocated.set(allocated.get() + layout.size()));
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         unsafe { System.dealloc(place, layout) }
     }
 
@@ -547,7 +610,7 @@ fn fuzz<O: Op<T>, T: Item, const BLOCK: u32>(op: O, bytes: &[u8]) -> bool {
             let _ = part.finish();
             true
         }
-        Err(Error::BadPartial(_) | Error::OtherReduction { .. }) => false,
+        Err(Error::BadPartial(_) | Error::ReductionMismatch { .. }) => false,
         Err(other) => panic!("{other}"),
     }
 }

@@ -151,7 +151,7 @@ fn check_array<A: ArrowPrimitiveType<Native: Sample>>(place: impl Fn(A::Native) 
                 (!valid.is_empty()).then(|| valid.reduce::<Sum, 64>().map(&shown)).transpose().unwrap();
             let got = array.reduce_valid::<Sum, 64>().unwrap();
             assert_eq!((got.value.map(shown), got.nulls), (expected.clone(), nulls), "{context}");
-            // In two arrays, one after the other.
+            // In two arrays.
             let halves = [array.slice(0, len / 3), array.slice(len / 3, len - len / 3)];
             let got = halves.reduce_valid::<Sum, 64>().unwrap();
             assert_eq!((got.value.map(shown), got.nulls), (expected, nulls), "{context}, in two");
@@ -190,7 +190,7 @@ fn a_mapped_file_reduces_where_it_lies() {
     let data = samples(100_000, f32::any);
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytemuck::cast_slice(&data)).unwrap();
-    // SAFETY: nobody else has the file.
+    // SAFETY: nobody else uses the file.
     let map = unsafe { memmap2::Mmap::map(&file) }.unwrap();
     let items: &[f32] = bytemuck::try_cast_slice(&map).unwrap();
     assert_eq!(items.reduce::<Sum, 256>(), data.reduce::<Sum, 256>());

@@ -6,19 +6,19 @@ use std::ptr::null_mut;
 use std::thread;
 use support::{devices, samples};
 
-/// Uploads, reduces and downloads a thousand elements at a time, in the stream's order.
+/// Uploads, reduces and downloads a thousand elements at a time, in stream order.
 fn sums_of_thousands(device: &Device, stream: &Stream, data: &[i32]) -> Vec<i64> {
     let mut host = device.pinned(data.len()).unwrap();
     let mut sums = device.pinned::<i64>(data.len() / 1000).unwrap();
     let (mut x, mut results) = (device.zeros(data.len()).unwrap(), device.zeros(sums.len()).unwrap());
     host.copy_from_slice(data);
-    // SAFETY: all four stay, and are not used otherwise, until the stream has been waited for.
+    // SAFETY: the four buffers live, unused otherwise, until the stream has been waited for.
     unsafe {
         stream.upload(&host, &mut x).unwrap();
-        x.rows(1000).unwrap().enqueue::<Sum, 64>(stream, &mut results).unwrap();
+        x.rows(1000).unwrap().reduce_into::<Sum, 64>(stream, &mut results).unwrap();
         stream.download(results.view(), &mut sums).unwrap();
     }
-    stream.wait().unwrap();
+    stream.synchronize().unwrap();
     sums.to_vec()
 }
 
@@ -84,13 +84,13 @@ fn copies_are_in_the_streams_order() {
         let mut results = device.zeros::<u64>(2).unwrap();
         let (mut sums, mut back) = (device.pinned(3).unwrap(), device.pinned::<u16>(first.len()).unwrap());
         let stream = device.stream().unwrap();
-        // SAFETY: all stay, and are not used otherwise, until the stream has been waited for.
+        // SAFETY: all buffers live, unused otherwise, until the stream has been waited for.
         unsafe {
             // Into the same memory, after the reduction has read it.
             stream.upload(&host[0], &mut x).unwrap();
-            x.enqueue::<Sum, 256>(&stream, &mut results).unwrap();
+            x.reduce_into::<Sum, 256>(&stream, &mut results).unwrap();
             stream.upload(&host[1], &mut x).unwrap();
-            x.enqueue::<Sum, 256>(&stream, results.slice_mut(1..).unwrap()).unwrap();
+            x.reduce_into::<Sum, 256>(&stream, results.slice_mut(1..).unwrap()).unwrap();
             // Fewer elements than there are on both sides, and more capacity than they need.
             stream.upload(&host[0][7..1007], x.slice_mut(3..2000).unwrap()).unwrap();
             stream.download(results.view(), &mut sums).unwrap();
@@ -101,7 +101,7 @@ fn copies_are_in_the_streams_order() {
             stream.download(none, &mut []).unwrap();
             stream.download(none, &mut back).unwrap();
         }
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
         let of = |data: &[u16]| data.iter().map(|&x| u64::from(x)).sum();
         assert_eq!(sums[..], [of(&first), of(&second), 0], "{device}");
         let mut expected = second;
@@ -120,12 +120,12 @@ fn pageable_memory_is_copied_too() {
         let data = samples(100_000, |hash| hash as i64);
         let mut back = vec![0; data.len() + 1];
         let mut x = device.zeros(data.len()).unwrap();
-        // SAFETY: all stay, and are not used otherwise, until the stream has been waited for.
+        // SAFETY: all buffers live, unused otherwise, until the stream has been waited for.
         unsafe {
             stream.upload(&data, &mut x).unwrap();
             stream.download(x.view(), &mut back).unwrap();
         }
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
         assert_eq!((&back[..data.len()], back[data.len()]), (&data[..], 0), "{device}");
     }
 }
@@ -136,7 +136,7 @@ fn copies_that_do_not_fit_are_refused() {
         let stream = device.stream().unwrap();
         let mut host = device.pinned::<i32>(3).unwrap();
         let mut x = device.upload(&[1, 2]).unwrap();
-        // SAFETY: what is refused is not enqueued.
+        // SAFETY: a rejected copy is not enqueued.
         unsafe {
             let past = stream.upload(&host, &mut x);
             assert_eq!(past, Err(Error::OutOfBounds { start: 0, end: 3, len: 2 }), "{device}");
@@ -152,12 +152,12 @@ fn copies_that_do_not_fit_are_refused() {
                     there.upload(&host[..2], &mut x),
                     there.download(x.view(), &mut host),
                 ] {
-                    assert!(matches!(refused, Err(Error::OtherDevice { .. })), "{refused:?}");
+                    assert!(matches!(refused, Err(Error::DeviceMismatch { .. })), "{refused:?}");
                 }
                 assert_eq!(here.to_vec().unwrap(), [5, 6, 7]);
             }
         }
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
         assert_eq!((&host[..], x.to_vec().unwrap()), (&[0; 3][..], vec![1, 2]), "{device}");
     }
 }
@@ -187,15 +187,15 @@ fn several_streams_and_threads_copy_side_by_side() {
         for turn in 0..3 {
             hosts[turn].copy_from_slice(&data[turn]);
             let stream = &streams[turn];
-            // SAFETY: all stay, and are not used otherwise, until the streams have been waited for.
+            // SAFETY: all buffers live, unused otherwise, until the streams have been waited for.
             unsafe {
                 stream.upload(&hosts[turn], &mut xs[turn]).unwrap();
-                xs[turn].enqueue::<Sum, 256>(stream, &mut results[turn]).unwrap();
+                xs[turn].reduce_into::<Sum, 256>(stream, &mut results[turn]).unwrap();
                 stream.download(results[turn].view(), &mut sums[turn]).unwrap();
             }
         }
         for turn in 0..3 {
-            streams[turn].wait().unwrap();
+            streams[turn].synchronize().unwrap();
             assert_eq!(Ok(sums[turn][0]), data[turn].reduce::<Sum, 256>(), "{turn} on {device}");
         }
     }
@@ -217,7 +217,7 @@ fn a_graph_copies_what_is_there_when_it_runs() {
     unsafe {
         let mut enqueue = || {
             stream.upload(&host, &mut x).unwrap();
-            x.enqueue::<Sum, 256>(&stream, &mut result).unwrap();
+            x.reduce_into::<Sum, 256>(&stream, &mut result).unwrap();
             stream.download(result.view(), &mut sum).unwrap();
         };
         enqueue();
@@ -233,7 +233,7 @@ fn a_graph_copies_what_is_there_when_it_runs() {
         host.copy_from_slice(&data);
         // SAFETY: as above.
         assert_eq!(unsafe { sys::cuGraphLaunch(executable, raw) }, CUDA_SUCCESS);
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
         assert_eq!(Ok(sum[0]), data.reduce::<Sum, 256>(), "round {round}");
     }
     // SAFETY: as above.

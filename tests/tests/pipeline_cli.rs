@@ -1,4 +1,4 @@
-//! `examples/pipeline.rs` from end to end: files of numbers in, printed lines, files of sums and errors out.
+//! `examples/pipeline.rs` from end to end: files of numbers in; printed lines, files of sums, and errors out.
 
 use std::fs;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use support::example::executable;
 use support::{Sample, samples};
 use tempfile::{TempDir, TempPath};
 
-/// A file of these bytes, deleted when it is dropped.
+/// A file with these bytes, deleted when it is dropped.
 fn file(bytes: &[u8]) -> TempPath {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(bytes).expect("the temporary file takes the bytes");
@@ -145,7 +145,7 @@ fn errors() {
     assert!(stderr.contains("a size is a number of bytes, such as 1000, 64KiB, 32MiB or 1GiB"), "{stderr}");
 }
 
-/// While other pieces are read.
+/// The error appears while other pieces are read.
 #[test]
 #[cfg(target_os = "linux")]
 fn an_error_on_the_way_ends_it() {

@@ -17,10 +17,10 @@ fn lent(device: &Device, bytes: usize, work: impl FnOnce(&Stream)) {
     let mut memory = device.upload(&before).unwrap();
     {
         let scratch = memory.slice_mut(GUARD..GUARD + words).unwrap();
-        // SAFETY: nothing else uses it until the stream has been waited for.
+        // SAFETY: nothing else uses the memory until the stream has been waited for.
         let stream = unsafe { device.stream().unwrap().with_scratch(scratch) }.unwrap();
         work(&stream);
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
     }
     let after = memory.to_vec().unwrap();
     assert_eq!(after[..GUARD], before[..GUARD], "{device}");
@@ -29,14 +29,14 @@ fn lent(device: &Device, bytes: usize, work: impl FnOnce(&Stream)) {
 
 fn check<O: Op<f32, Output: Item + Debug> + Default>(x: View<f32>) {
     let device = x.device();
-    let bytes = x.scratch_bytes::<O, 64>();
+    let bytes = x.by(O::default()).block::<64>().scratch_bytes();
     assert_eq!(bytes == 0, device.is_cpu());
     let expected = x.reduce::<O, 64>().unwrap();
     let mut result = device.zeros::<O::Output>(3).unwrap();
     lent(&device, bytes, |stream| {
         for place in 0..3 {
             // SAFETY: both stay.
-            unsafe { x.enqueue::<O, 64>(stream, result.slice_mut(place..).unwrap()) }.unwrap();
+            unsafe { x.reduce_into::<O, 64>(stream, result.slice_mut(place..).unwrap()) }.unwrap();
         }
     });
     assert_eq!(result.to_vec().unwrap(), [expected; 3], "{} of {} on {device}", O::NAME, x.len());
@@ -57,20 +57,20 @@ fn a_reduction_takes_what_it_says() {
 }
 
 fn check_segments(segments: Segments<'_, View<'_, f32>>, device: &Device, what: &str) {
-    let bytes = segments.scratch_bytes::<Sum, 64>();
+    let bytes = segments.by(Sum).block::<64>().scratch_bytes();
     let expected = segments.reduce::<Sum, 64>().unwrap().to_vec().unwrap();
     let mut results = device.zeros::<f32>(expected.len()).unwrap();
     lent(device, bytes, |stream| {
         for _ in 0..2 {
             // SAFETY: all stay.
-            unsafe { segments.enqueue::<Sum, 64>(stream, &mut results) }.unwrap();
-            stream.wait().unwrap();
+            unsafe { segments.reduce_into::<Sum, 64>(stream, &mut results) }.unwrap();
+            stream.synchronize().unwrap();
         }
     });
     assert_eq!(results.to_vec().unwrap(), expected, "{what} on {device}");
     lent(device, bytes, |stream| {
         assert_eq!(
-            segments.launch::<Sum, 64>(stream).wait().unwrap().to_vec().unwrap(),
+            segments.reduce_async::<Sum, 64>(stream).wait().unwrap().to_vec().unwrap(),
             expected,
             "{what} on {device}"
         );
@@ -99,15 +99,15 @@ fn keys_and_their_values_take_the_sum() {
         let keys: Vec<u16> = (0..20_000u32).map(|index| (index / 17) as u16).collect();
         let values = samples(keys.len(), |hash| hash as i32);
         let (keys, values) = (device.upload(&keys).unwrap(), device.upload(&values).unwrap());
-        let mut runs = Runs::with_room(&device, keys.len(), 2000).unwrap();
-        let of_values = values.segments(&runs).unwrap().scratch_bytes::<Sum, 256>();
+        let mut runs = Runs::with_capacity(&device, keys.len(), 2000).unwrap();
+        let of_values = values.segments(&runs).unwrap().by(Sum).block::<256>().scratch_bytes();
         let bytes = runs.scratch_bytes() + of_values;
         let mut sums: Buffer<i64> = device.zeros(2000).unwrap();
         lent(&device, bytes, |stream| {
-            // SAFETY: all stay.
+            // SAFETY: all buffers live until the stream has been waited for.
             unsafe {
-                runs.enqueue(&keys, stream).unwrap();
-                values.segments(&runs).unwrap().enqueue::<Sum, 256>(stream, &mut sums).unwrap();
+                runs.find(&keys, stream).unwrap();
+                values.segments(&runs).unwrap().reduce_into::<Sum, 256>(stream, &mut sums).unwrap();
             }
         });
         let (_, expected) = gpu_reduce::reduce_by_key(&keys, &values, Sum).unwrap();
@@ -119,39 +119,41 @@ fn keys_and_their_values_take_the_sum() {
 fn what_is_too_little_is_told() {
     for device in devices().into_iter().filter(|device| !device.is_cpu()) {
         let x = device.upload(&samples(70_000, |hash| hash as i32)).unwrap();
-        let bytes = x.scratch_bytes::<Sum, 32>();
+        let bytes = x.by(Sum).block::<32>().scratch_bytes();
         let mut sum = device.zeros::<i64>(1).unwrap();
         lent(&device, bytes - 8, |stream| {
             // SAFETY: both stay.
-            let why = unsafe { x.enqueue::<Sum, 32>(stream, &mut sum) };
+            let why = unsafe { x.reduce_into::<Sum, 32>(stream, &mut sum) };
             assert_eq!(why, Err(Error::Scratch { needed: bytes, left: (bytes - 8).next_multiple_of(8) }));
             // A reduction that needs less has enough.
             unsafe {
-                x.slice(..100).unwrap().enqueue::<Max, 32>(stream, device.zeros::<i32>(1).unwrap().view_mut())
+                x.slice(..100)
+                    .unwrap()
+                    .reduce_into::<Max, 32>(stream, device.zeros::<i32>(1).unwrap().view_mut())
             }
             .unwrap();
-            assert_eq!(x.launch::<Sum, 32>(&device.stream().unwrap()).wait(), x.reduce::<Sum, 32>());
+            assert_eq!(x.reduce_async::<Sum, 32>(&device.stream().unwrap()).wait(), x.reduce::<Sum, 32>());
         });
         // A refused call has used no scratch memory.
         let rows = x.rows(7).unwrap();
-        let bytes = rows.scratch_bytes::<Sum, 32>();
+        let bytes = rows.by(Sum).block::<32>().scratch_bytes();
         let mut sums = device.zeros::<i64>(rows.len()).unwrap();
         lent(&device, bytes, |stream| {
             let all = x.segments(&[0u32, 10_000, 69_000, 70_000]).unwrap();
-            assert!(all.scratch_bytes::<Sum, 32>() > bytes);
+            assert!(all.by(Sum).block::<32>().scratch_bytes() > bytes);
             // SAFETY: all stay.
             unsafe {
                 let offsets = device.upload(&[0u32, 10_000, 69_000, 70_000]).unwrap();
                 let all = x.segments(&offsets).unwrap();
-                let why = all.enqueue::<Sum, 32>(stream, &mut sums);
+                let why = all.reduce_into::<Sum, 32>(stream, &mut sums);
                 assert!(matches!(why, Err(Error::Scratch { .. })), "{why:?}");
-                rows.enqueue::<Sum, 32>(stream, &mut sums).unwrap();
+                rows.reduce_into::<Sum, 32>(stream, &mut sums).unwrap();
             }
         });
         // Memory of another device.
         let mut other = Device::cpu().zeros::<u64>(100).unwrap();
-        // SAFETY: it stays.
+        // SAFETY: the memory outlives the call.
         let why = unsafe { device.stream().unwrap().with_scratch(other.view_mut()) };
-        assert!(matches!(why.map(drop), Err(Error::OtherDevice { .. })));
+        assert!(matches!(why.map(drop), Err(Error::DeviceMismatch { .. })));
     }
 }

@@ -2,7 +2,7 @@
 
 use gpu_reduce::{
     ArgMax, ArgMin, Buffer, Device, Dot, Error, Item, LogSumExp, Max, Mean, Min, NanVar, Op, Plan, Prod,
-    Reduce, Sum, SumOfSquares, Var, bf16, f16, width,
+    Reduce, Sum, SumSq, Var, bf16, f16, width,
 };
 use support::{Sample, checks, devices, for_each_block, hash, longest, samples};
 
@@ -33,7 +33,7 @@ fn offsets(lengths: &[usize], short: u64) -> Vec<u64> {
     offsets
 }
 
-/// Panics unless the results are those of the slices alone.
+/// Panics unless each result has the bits of its slice alone.
 fn compare<R: Item + std::fmt::Debug>(case: &str, got: Result<Buffer<R>, Error>, alone: &[String]) {
     let got = got.unwrap_or_else(|error| panic!("{case}: {error}")).to_vec().unwrap();
     assert_eq!(got.len(), alone.len(), "{case}");
@@ -55,16 +55,24 @@ fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
         let host = samples(len, T::any);
         let default: O::Output = bytemuck::Zeroable::zeroed();
         let alone = |range: std::ops::Range<usize>| {
-            format!("{:?}", host[range].reduce_by::<O, BLOCK>(op).unwrap_or(default))
+            format!("{:?}", host[range].by(op).block::<BLOCK>().run().unwrap_or(default))
         };
         let of_segments: Vec<String> =
             offsets.windows(2).map(|ends| alone(ends[0] as usize..ends[1] as usize)).collect();
         for device in devices() {
             let case = format!("{} of {} with BLOCK {BLOCK} on {device}", O::NAME, T::NAME);
             let x = device.upload(&host).unwrap();
-            compare(&case, x.segments(&offsets).unwrap().reduce_or::<O, BLOCK>(op, default), &of_segments);
+            compare(
+                &case,
+                x.segments(&offsets).unwrap().by(op).or(default).block::<BLOCK>().run(),
+                &of_segments,
+            );
             let on_device = device.upload(&short).unwrap();
-            compare(&case, x.segments(&on_device).unwrap().reduce_or::<O, BLOCK>(op, default), &of_segments);
+            compare(
+                &case,
+                x.segments(&on_device).unwrap().by(op).or(default).block::<BLOCK>().run(),
+                &of_segments,
+            );
             for columns in [1, 3, 8, 77, 129, 300, 600, 1_025, 3_000, 9_000] {
                 let items = (len.min(most) / columns).min(2_000) * columns;
                 let rows: Vec<String> = (0..items / columns)
@@ -72,7 +80,7 @@ fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
                     .collect();
                 let x = x.slice(1..items + 1);
                 let Ok(x) = x else { continue };
-                let got = x.rows(columns).unwrap().reduce_by::<O, BLOCK>(op);
+                let got = x.rows(columns).unwrap().by(op).block::<BLOCK>().run();
                 compare(&format!("{case}, rows of {columns}"), got, &rows);
             }
         }
@@ -84,7 +92,7 @@ checks! {
     sums_of_floats: Sum, f16 bf16 f32 f64;
     sums_of_integers: Sum, i8 u16 i32 u64;
     products: Prod, f64 i16;
-    squares: SumOfSquares, f32 u8;
+    squares: SumSq, f32 u8;
     minima: Min, f32 i8 f16;
     maxima: Max, bf16 u32;
     places_of_minima: ArgMin, f32 i64;
@@ -198,7 +206,7 @@ fn segments_without_items() {
         assert_eq!(segments.reduce::<Sum, 256>().unwrap().to_vec().unwrap(), [4.0, 0.0, 5.0, 0.0]);
         assert_eq!(segments.reduce::<Min, 256>().err(), Some(Error::EmptySegment { op: "min", segment: 1 }));
         assert_eq!(
-            segments.reduce_or::<_, 256>(Min, -1.0).unwrap().to_vec().unwrap(),
+            segments.by(Min).or(-1.0).block::<256>().run().unwrap().to_vec().unwrap(),
             [4.0, -1.0, 2.0, -1.0]
         );
         assert_eq!(segments.reduce::<Sum, 256>().unwrap().to_vec().unwrap(), [4.0, 0.0, 5.0, 0.0]);
@@ -256,7 +264,7 @@ fn bad_offsets_on_a_device() {
         vec![0, 1 << 63, 6_000],
     ];
     for seed in 0..16 {
-        // Few segments, and so many that short ones are listed.
+        // Few segments, and enough that short ones are listed.
         let count = [2, 5, 40, 3_000][seed as usize % 4];
         let mut offsets: Vec<u64> = (0..=count).map(|index| index * LEN as u64 / count).collect();
         for turn in 0..=hash(seed) % 3 {
@@ -283,13 +291,9 @@ fn bad_offsets_on_a_device() {
             {
                 let of = of.unwrap();
                 assert_eq!(of.reduce::<Sum, 256>().err(), expected, "{context}");
-                assert_eq!(of.reduce_or::<_, 32>(Max, 0.0).err(), expected, "{context}");
-                assert_eq!(
-                    of.reduce_tuple::<(Sum, SumOfSquares), 64>().map(drop).err(),
-                    expected,
-                    "{context}"
-                );
-                assert_eq!(of.launch::<Sum, 1024>(&stream).wait().err(), expected, "{context}");
+                assert_eq!(of.by(Max).or(0.0).block::<32>().run().err(), expected, "{context}");
+                assert_eq!(of.by((Sum, SumSq)).block::<64>().run().map(drop).err(), expected, "{context}");
+                assert_eq!(of.reduce_async::<Sum, 1024>(&stream).wait().err(), expected, "{context}");
             }
             let pairs = (&x, &x);
             let of = pairs.segments(&offsets_there).unwrap();
@@ -301,9 +305,9 @@ fn bad_offsets_on_a_device() {
             // it.
             unsafe {
                 let of = x.segments(&offsets_there).unwrap();
-                of.enqueue_or::<_, 256>(Sum, 0.0, &stream, &mut places).unwrap();
+                of.by(Sum).or(0.0).block::<256>().run_into(&stream, &mut places).unwrap();
             }
-            stream.wait().unwrap();
+            stream.synchronize().unwrap();
             for (segment, result) in places.to_vec().unwrap().into_iter().enumerate() {
                 if offsets[segment] > offsets[segment + 1] || offsets[segment + 1] > LEN as u64 {
                     assert_eq!(result, 7.5, "segment {segment}, {context}");
@@ -314,7 +318,7 @@ fn bad_offsets_on_a_device() {
         let one = device.upload(&[6_001u64]).unwrap();
         let expected = host.segments(&[6_001u64]).err();
         assert_eq!(x.segments(&one).unwrap().reduce::<Sum, 256>().err(), expected);
-        assert_eq!(x.segments(&one).unwrap().launch::<Sum, 256>(&stream).wait().err(), expected);
+        assert_eq!(x.segments(&one).unwrap().reduce_async::<Sum, 256>(&stream).wait().err(), expected);
     }
 }
 
@@ -336,16 +340,16 @@ fn enqueued() {
         let stream = device.stream().unwrap();
         let mut sums = device.zeros::<f32>(101).unwrap();
         let mut minima = device.zeros::<f32>(100).unwrap();
-        // SAFETY: all buffers stay until the stream has been waited for.
+        // SAFETY: all buffers live until the stream has been waited for.
         unsafe {
             for _ in 0..3 {
-                segments.enqueue::<Sum, 32>(&stream, &mut sums).unwrap();
-                segments.enqueue_or::<Min, 128>(Min, 7.0, &stream, &mut minima).unwrap();
+                segments.reduce_into::<Sum, 32>(&stream, &mut sums).unwrap();
+                segments.by(Min).or(7.0).block::<128>().run_into(&stream, &mut minima).unwrap();
             }
             let mut short = device.zeros::<f32>(99).unwrap();
-            assert!(segments.enqueue::<Sum, 32>(&stream, &mut short).is_err());
+            assert!(segments.reduce_into::<Sum, 32>(&stream, &mut short).is_err());
         }
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
         let sums = sums.to_vec().unwrap();
         assert_eq!(sums[100], 0.0);
         assert_eq!(sums[..100], segments.reduce::<Sum, 32>().unwrap().to_vec().unwrap());

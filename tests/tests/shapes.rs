@@ -87,7 +87,7 @@ fn compare<V: Item + Debug>(got: Result<Buffer<V>, Error>, alone: &[V], case: &s
 
 fn check<H: Host, O: Op<H::Item, Output: Item + Debug>>(shapes: &Shapes<H>, op: O, of: &str) {
     let default = O::Output::zeroed();
-    let alone = |items: &H| items.reduce_by::<O, 64>(op).unwrap_or(default);
+    let alone = |items: &H| items.by(op).block::<64>().run().unwrap_or(default);
     let [segments, columns] =
         [&shapes.segments, &shapes.columns].map(|parts| parts.iter().map(alone).collect::<Vec<_>>());
     for device in devices() {
@@ -96,7 +96,7 @@ fn check<H: Host, O: Op<H::Item, Output: Item + Debug>>(shapes: &Shapes<H>, op: 
         let of_segments = items.segments(&shapes.offsets).unwrap();
         let of_columns = of_columns.columns(COLUMNS).unwrap();
         for (shape, alone) in [(of_segments, &segments), (of_columns, &columns)] {
-            compare(shape.reduce_or::<O, 64>(op, default), alone, &case);
+            compare(shape.by(op).or(default).block::<64>().run(), alone, &case);
         }
     }
 }

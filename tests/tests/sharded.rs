@@ -70,7 +70,7 @@ fn compare<O: Op<D::Item, Output: Item> + Default, D: Reduce, H: Reduce<Item = D
     // Twice: what the first call leaves behind does not disturb the second.
     for _ in 0..2 {
         assert_eq!(shown(sharded.reduce::<O, BLOCK>()), shown(expected.clone()), "{case}");
-        let pending = sharded.launch::<O, BLOCK>(stream);
+        let pending = sharded.reduce_async::<O, BLOCK>(stream);
         assert_eq!(shown(pending.wait()), shown(expected.clone()), "{case}, launched");
     }
     let Ok(expected) = expected else { return };
@@ -78,9 +78,9 @@ fn compare<O: Op<D::Item, Output: Item> + Default, D: Reduce, H: Reduce<Item = D
         let mut results = device.zeros::<O::Output>(3).unwrap();
         for place in [1, 2] {
             // SAFETY: all stay until the stream has been waited for.
-            unsafe { sharded.enqueue::<O, BLOCK>(stream, results.slice_mut(place..).unwrap()).unwrap() };
+            unsafe { sharded.reduce_into::<O, BLOCK>(stream, results.slice_mut(place..).unwrap()).unwrap() };
         }
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
         let got = results.to_vec().unwrap();
         assert_eq!(shown(&got[1..]), shown([expected, expected]), "{case}, enqueued on {device}");
     }
@@ -160,7 +160,7 @@ fn several_operators() {
     let data = samples(70_001, f32::any);
     let buffers = shards(&devices, &data, &[12_345, 50_000]);
     let sharded = views(&buffers);
-    // One kernel, and several.
+    // With one kernel, and with several.
     assert_eq!(sharded.reduce::<(Sum, Min, Max), 256>(), data.reduce::<(Sum, Min, Max), 256>());
     assert_eq!(sharded.reduce::<(Var, ArgMax, Sum), 256>(), data.reduce::<(Var, ArgMax, Sum), 256>());
     assert_eq!(gpu_reduce::mean(&sharded), gpu_reduce::mean(&data));
@@ -203,7 +203,7 @@ fn shapes() {
                 let expected_sums = text(expected.reduce::<Sum, 64>());
                 assert_eq!(text(got.reduce::<Sum, 64>()), expected_sums, "{case}");
                 assert_eq!(text(got.reduce::<Var, 256>()), text(expected.reduce::<Var, 256>()), "{case}");
-                let pending = [got.launch::<Sum, 64>(&stream), got.launch::<Sum, 64>(&stream)];
+                let pending = [got.reduce_async::<Sum, 64>(&stream), got.reduce_async::<Sum, 64>(&stream)];
                 for pending in pending {
                     assert_eq!(text(pending.wait()), expected_sums, "{case}, launched");
                 }
@@ -211,26 +211,29 @@ fn shapes() {
                     let mut results = device.zeros::<f32>(got.len()).unwrap();
                     for _ in 0..2 {
                         // SAFETY: all stay until the stream has been waited for.
-                        unsafe { got.enqueue::<Sum, 64>(&stream, &mut results).unwrap() };
+                        unsafe { got.reduce_into::<Sum, 64>(&stream, &mut results).unwrap() };
                     }
-                    stream.wait().unwrap();
+                    stream.synchronize().unwrap();
                     assert_eq!(text(Ok(results)), expected_sums, "{case}, enqueued on {device}");
                 }
             }
         }
         let (got, expected) = (sharded.segments(&offsets).unwrap(), data.segments(&offsets).unwrap());
         assert_eq!(text(got.reduce::<Sum, 64>()), text(expected.reduce::<Sum, 64>()), "cut at {cuts:?}");
-        assert_eq!(text(got.reduce_or::<_, 64>(Min, 2.0)), text(expected.reduce_or::<_, 64>(Min, 2.0)));
+        assert_eq!(
+            text(got.by(Min).or(2.0).block::<64>().run()),
+            text(expected.by(Min).or(2.0).block::<64>().run())
+        );
         assert_eq!(text(got.reduce::<Min, 64>()), text(expected.reduce::<Min, 64>()));
-        assert_eq!(text(got.launch::<Sum, 64>(&stream).wait()), text(expected.reduce::<Sum, 64>()));
+        assert_eq!(text(got.reduce_async::<Sum, 64>(&stream).wait()), text(expected.reduce::<Sum, 64>()));
         let device = &devices.as_slice()[devices.as_slice().len() - 1];
         let on_device = device.upload(&offsets).unwrap();
         let got = sharded.segments(&on_device).unwrap();
         assert_eq!(text(got.reduce::<Sum, 64>()), text(expected.reduce::<Sum, 64>()));
         let mut results = device.zeros::<f32>(offsets.len() - 1).unwrap();
         // SAFETY: all stay.
-        unsafe { got.enqueue::<Sum, 64>(&stream, &mut results).unwrap() };
-        stream.wait().unwrap();
+        unsafe { got.reduce_into::<Sum, 64>(&stream, &mut results).unwrap() };
+        stream.synchronize().unwrap();
         assert_eq!(text(Ok(results)), text(expected.reduce::<Sum, 64>()));
     }
     let buffers = shards(&devices, &data, &[30_000]);
@@ -313,14 +316,14 @@ fn many_shards() {
     compare::<Var, _, _, 256>((&views(&buffers), &data), &devices, &stream, "400 shards");
 }
 
-/// On the CPU there is one device.
+/// The CPU is a single device.
 #[test]
 fn the_cpu_alone() {
     let cpu = Devices::new([Device::cpu()]).unwrap();
     let data = samples(10_000, f32::any);
     let x = cpu.upload(&data).unwrap();
     assert_eq!(x.reduce::<Sum, 256>(), data.reduce::<Sum, 256>());
-    assert_eq!(x.launch::<Sum, 256>(&cpu.stream().unwrap()).wait(), data.reduce::<Sum, 256>());
+    assert_eq!(x.reduce_async::<Sum, 256>(&cpu.stream().unwrap()).wait(), data.reduce::<Sum, 256>());
     let halves = Sharded::from(vec![&data[..10], &data[10..]]);
     let error = halves.reduce::<Sum, 256>().unwrap_err();
     assert!(matches!(error, Error::SeveralDevices { .. }), "{error}");
@@ -347,10 +350,10 @@ fn what_is_refused() {
     let data = samples(1_000, f32::any);
     let x = Sharded::from(vec![device.upload(&data[..600]).unwrap(), device.upload(&data[600..]).unwrap()]);
     let y = Sharded::from(vec![device.upload(&data[..500]).unwrap(), device.upload(&data[500..]).unwrap()]);
-    let error = Error::OtherShards { first: "[600, 400]".into(), second: "[500, 500]".into() };
+    let error = Error::ShardMismatch { first: "[600, 400]".into(), second: "[500, 500]".into() };
     assert_eq!((&x, &y).reduce::<Dot, 256>(), Err(error));
     let whole = device.upload(&data).unwrap();
-    assert!(matches!((&x, &whole).reduce::<Dot, 256>(), Err(Error::OtherShards { .. })));
+    assert!(matches!((&x, &whole).reduce::<Dot, 256>(), Err(Error::ShardMismatch { .. })));
     let on_cpu = Device::cpu().upload(&data[..600]).unwrap();
     let mixed = Sharded::from(vec![on_cpu.view(), x.as_slice()[1].view()]);
     assert!(matches!(mixed.reduce::<Sum, 256>(), Err(Error::SeveralDevices { .. })));
@@ -358,17 +361,17 @@ fn what_is_refused() {
 
     let stream = Device::cpu().stream().unwrap();
     assert!(matches!(
-        x.launch::<Sum, 256>(&stream).wait(),
-        Err(Error::SeveralDevices { .. } | Error::OtherDevice { .. })
+        x.reduce_async::<Sum, 256>(&stream).wait(),
+        Err(Error::SeveralDevices { .. } | Error::DeviceMismatch { .. })
     ));
     let stream = devices.stream().unwrap();
     let mut result = Device::cpu().zeros::<f32>(1).unwrap();
     // SAFETY: nothing is enqueued.
-    let error = unsafe { x.enqueue::<Sum, 256>(&stream, &mut result) };
-    assert!(matches!(error, Err(Error::OtherDevice { .. })), "{error:?}");
+    let error = unsafe { x.reduce_into::<Sum, 256>(&stream, &mut result) };
+    assert!(matches!(error, Err(Error::DeviceMismatch { .. })), "{error:?}");
     let mut none = device.zeros::<f32>(0).unwrap();
     // SAFETY: as above.
-    let error = unsafe { x.enqueue::<Sum, 256>(&stream, &mut none) };
+    let error = unsafe { x.reduce_into::<Sum, 256>(&stream, &mut none) };
     assert!(matches!(error, Err(Error::OutOfBounds { .. })), "{error:?}");
     assert_eq!(x.reduce::<Sum, 256>(), data.reduce::<Sum, 256>());
 }
@@ -392,10 +395,10 @@ fn threads() {
                     let expected = data.reduce::<Sum, 64>();
                     assert_eq!(x.reduce::<Sum, 64>(), expected);
                     for stream in [&own, shared] {
-                        let pending = x.launch::<Sum, 64>(stream);
+                        let pending = x.reduce_async::<Sum, 64>(stream);
                         // SAFETY: all stay until the stream has been waited for.
-                        unsafe { x.enqueue::<Sum, 64>(stream, &mut result).unwrap() };
-                        stream.wait().unwrap();
+                        unsafe { x.reduce_into::<Sum, 64>(stream, &mut result).unwrap() };
+                        stream.synchronize().unwrap();
                         assert_eq!(result.to_vec().unwrap(), [expected.clone().unwrap()]);
                         assert_eq!(pending.wait(), expected);
                     }

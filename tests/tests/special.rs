@@ -119,7 +119,7 @@ fn sums_overflow_to_infinity() {
         for_each_block!(|BLOCK| {
             assert_eq!(x.reduce::<Sum, BLOCK>(), Ok(f32::INFINITY), "{device}");
             assert_eq!(x.reduce::<Prod, BLOCK>(), Ok(f32::INFINITY), "{device}");
-            // f16 accumulates in f32, where this sum fits.
+            // f16 accumulates in f32, which holds this sum.
             assert_eq!(y.reduce::<Sum, BLOCK>(), Ok(65504.0 * 5000.0), "{device}");
         });
     }

@@ -1,4 +1,4 @@
-//! `examples/speed.rs` from end to end: files of lines in, tables, charts and errors out.
+//! `examples/speed.rs` from end to end: files of lines in; tables, charts and errors out.
 
 use std::fs;
 use std::process::{Command, Output};

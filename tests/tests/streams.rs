@@ -48,10 +48,10 @@ fn pending_results_are_those_of_blocking_calls() {
         let x = device.upload(&data).unwrap();
         for len in lengths::<f32, 64>(data.len()) {
             let (x, data) = (x.slice(data.len() - len..).unwrap(), &data[data.len() - len..]);
-            let sum = x.launch::<Sum, 64>(&stream);
-            let spread = x.launch::<Var, 256>(&stream);
-            let both = x.launch::<Both<Mean, Var>, 256>(&stream);
-            let largest = x.launch_by::<_, 1024>(ArgMax, &stream);
+            let sum = x.reduce_async::<Sum, 64>(&stream);
+            let spread = x.reduce_async::<Var, 256>(&stream);
+            let both = x.reduce_async::<Both<Mean, Var>, 256>(&stream);
+            let largest = x.by(ArgMax).block::<1024>().run_async(&stream);
             assert_eq!(largest.wait(), data.reduce::<ArgMax, 1024>(), "{len} on {device}");
             assert_eq!(sum.wait(), data.reduce::<Sum, 64>(), "{len} on {device}");
             let bits = |result: Result<f32, Error>| result.map(f32::to_bits);
@@ -61,7 +61,7 @@ fn pending_results_are_those_of_blocking_calls() {
         }
         let pairs = (x.slice(..1000).unwrap(), x.slice(500..1500).unwrap());
         let expected = (&data[..1000], &data[500..1500]).reduce::<gpu_reduce::Dot, 128>();
-        assert_eq!(pairs.launch::<gpu_reduce::Dot, 128>(&stream).wait(), expected, "{device}");
+        assert_eq!(pairs.reduce_async::<gpu_reduce::Dot, 128>(&stream).wait(), expected, "{device}");
     }
 }
 
@@ -74,7 +74,7 @@ fn many_are_pending_at_a_time_and_some_are_dropped() {
         let parts: Vec<_> = (0..100).map(|index| x.slice(index * 50..).unwrap()).collect();
         let expected = |index: usize| data[index * 50..].reduce::<Sum, 128>();
         for _ in 0..3 {
-            let pending: Vec<_> = parts.iter().map(|part| part.launch::<Sum, 128>(&stream)).collect();
+            let pending: Vec<_> = parts.iter().map(|part| part.reduce_async::<Sum, 128>(&stream)).collect();
             for (index, pending) in pending.into_iter().enumerate().rev() {
                 // A launch whose result nobody takes.
                 if index % 3 == 0 {
@@ -84,8 +84,8 @@ fn many_are_pending_at_a_time_and_some_are_dropped() {
                 }
             }
         }
-        let pending = parts[7].launch::<Sum, 128>(&stream);
-        stream.wait().unwrap();
+        let pending = parts[7].reduce_async::<Sum, 128>(&stream);
+        stream.synchronize().unwrap();
         assert!(pending.is_done());
         drop(stream);
         assert_eq!(pending.wait(), expected(7));
@@ -102,8 +102,8 @@ fn pending_results_are_futures() {
         let x = device.upload(&data).unwrap();
         let stream = device.stream().unwrap();
         let sum = async {
-            let (sum, least) = (x.launch::<Sum, 256>(&stream), x.launch::<Min, 256>(&stream));
-            let sums = x.rows(1000).unwrap().launch::<Sum, 256>(&stream);
+            let (sum, least) = (x.reduce_async::<Sum, 256>(&stream), x.reduce_async::<Min, 256>(&stream));
+            let sums = x.rows(1000).unwrap().reduce_async::<Sum, 256>(&stream);
             (least.await, sum.await, sums.await.and_then(|sums| sums.to_vec()))
         };
         let rows = data.rows(1000).unwrap().reduce::<Sum, 256>().unwrap().to_vec();
@@ -118,21 +118,21 @@ fn errors_arrive_at_the_pending() {
         let stream = device.stream().unwrap();
         let x = device.upload(&[3i32, 1, 2]).unwrap();
         let none = x.slice(3..).unwrap();
-        assert_eq!(none.launch::<Max, 64>(&stream).wait(), Err(Error::EmptyInput { op: "max" }));
-        assert_eq!(none.launch::<Sum, 64>(&stream).wait(), Ok(0));
+        assert_eq!(none.reduce_async::<Max, 64>(&stream).wait(), Err(Error::EmptyInput { op: "max" }));
+        assert_eq!(none.reduce_async::<Sum, 64>(&stream).wait(), Ok(0));
         let of = |error: Pending<Buffer<i32>>| error.wait().map(|_| ());
         let segments = x.segments(&[0u32, 2, 2, 3]).unwrap();
         assert_eq!(
-            of(segments.launch::<Max, 64>(&stream)),
+            of(segments.reduce_async::<Max, 64>(&stream)),
             Err(Error::EmptySegment { op: "max", segment: 1 })
         );
-        let largest = segments.launch_by::<_, 64>(Max, Some(-1), &stream).wait().unwrap();
+        let largest = segments.by(Max).or(-1).block::<64>().run_async(&stream).wait().unwrap();
         assert_eq!(largest.to_vec().unwrap(), [3, -1, 2]);
         let offsets = device.upload(&[0u64, 2, 1, 9]).unwrap();
         if !device.is_cpu() {
             let wrong = x.segments(&offsets).unwrap();
             let expected = Error::BadOffset { index: 2, offset: 1, before: 2, len: 3 };
-            assert_eq!(of(wrong.launch::<Max, 64>(&stream)), Err(expected));
+            assert_eq!(of(wrong.reduce_async::<Max, 64>(&stream)), Err(expected));
             // What bad calls leave behind disturbs no other call, not even one that is enqueued before they
             // are known to be bad.
             let data = samples(300_000, |hash| hash as i32);
@@ -142,10 +142,10 @@ fn errors_arrive_at_the_pending() {
             let expected = data.segments(&good).unwrap().reduce::<Sum, 64>().unwrap().to_vec();
             let (bad, good) = (many.segments(&bad).unwrap(), many.segments(&good).unwrap());
             for _ in 0..5 {
-                let wrong = [bad.launch::<Sum, 64>(&stream), bad.launch::<Sum, 64>(&stream)];
-                let sums = good.launch::<Sum, 64>(&stream);
-                drop(bad.launch::<Sum, 64>(&stream));
-                let after = good.launch::<Sum, 64>(&stream);
+                let wrong = [bad.reduce_async::<Sum, 64>(&stream), bad.reduce_async::<Sum, 64>(&stream)];
+                let sums = good.reduce_async::<Sum, 64>(&stream);
+                drop(bad.reduce_async::<Sum, 64>(&stream));
+                let after = good.reduce_async::<Sum, 64>(&stream);
                 assert!(
                     wrong
                         .into_iter()
@@ -155,12 +155,12 @@ fn errors_arrive_at_the_pending() {
                 assert_eq!(after.wait().unwrap().to_vec(), expected);
             }
             // The stream still works.
-            assert_eq!(x.launch::<Sum, 64>(&stream).wait(), Ok(6));
-            let here = [1i32, 2].launch::<Sum, 64>(&stream).wait();
-            assert!(matches!(here, Err(Error::OtherDevice { .. })), "{here:?}");
+            assert_eq!(x.reduce_async::<Sum, 64>(&stream).wait(), Ok(6));
+            let here = [1i32, 2].reduce_async::<Sum, 64>(&stream).wait();
+            assert!(matches!(here, Err(Error::DeviceMismatch { .. })), "{here:?}");
             let there = Device::cpu().stream().unwrap();
-            let there = x.launch::<Sum, 64>(&there).wait();
-            assert!(matches!(there, Err(Error::OtherDevice { .. })), "{there:?}");
+            let there = x.reduce_async::<Sum, 64>(&there).wait();
+            assert!(matches!(there, Err(Error::DeviceMismatch { .. })), "{there:?}");
         }
     }
 }
@@ -175,20 +175,20 @@ fn shapes_are_pending() {
         let runs = device.upload(&keys).unwrap().runs().unwrap();
         let offsets: Vec<_> = (0..=data.len() as u32).step_by(7).collect();
         let of_offsets = x.segments(&offsets).unwrap();
-        let of_axes = x.shaped(&[6, 7, 50]).unwrap();
+        let of_axes = x.reshape(&[6, 7, 50]).unwrap();
         let columns = x.columns(42).unwrap();
         let pending = [
-            columns.launch::<Sum, 32>(&stream),
-            of_offsets.launch::<Sum, 32>(&stream),
-            of_axes.over(1).unwrap().launch::<Sum, 32>(&stream),
-            x.segments(&runs).unwrap().launch::<Sum, 32>(&stream),
+            columns.reduce_async::<Sum, 32>(&stream),
+            of_offsets.reduce_async::<Sum, 32>(&stream),
+            of_axes.axis(1).unwrap().reduce_async::<Sum, 32>(&stream),
+            x.segments(&runs).unwrap().reduce_async::<Sum, 32>(&stream),
         ];
-        let on_host = data.shaped(&[6, 7, 50]).unwrap();
+        let on_host = data.reshape(&[6, 7, 50]).unwrap();
         let of_keys: Runs<i32> = keys.runs().unwrap();
         let expected = [
             data.columns(42).unwrap(),
             data.segments(&offsets).unwrap(),
-            on_host.over(1).unwrap(),
+            on_host.axis(1).unwrap(),
             data.segments(&of_keys).unwrap(),
         ];
         for (pending, expected) in pending.into_iter().zip(expected) {
@@ -214,7 +214,7 @@ fn streams_of_others_are_in_order() {
         for _ in 0..3 {
             let x = DeviceBuffer::<i32>::zeroed(data.len()).unwrap();
             let mut sums = DeviceBuffer::<i64>::zeroed(2).unwrap();
-            // SAFETY: it stays; so do the buffers, until it was waited for below.
+            // SAFETY: the stream outlives the borrow, and the buffers live until it is waited for below.
             unsafe {
                 let stream = device.stream_from_raw(handle.cast()).unwrap();
                 let bytes = size_of_val(&data[..]);
@@ -226,8 +226,8 @@ fn streams_of_others_are_in_order() {
                 );
                 assert_eq!(copied, CUDA_SUCCESS);
                 let x = View::try_from(&x).unwrap();
-                x.enqueue::<Sum, 256>(&stream, ViewMut::try_from(&mut sums).unwrap()).unwrap();
-                assert_eq!(x.launch::<Sum, 256>(&stream).wait(), Ok(expected));
+                x.reduce_into::<Sum, 256>(&stream, ViewMut::try_from(&mut sums).unwrap()).unwrap();
+                assert_eq!(x.reduce_async::<Sum, 256>(&stream).wait(), Ok(expected));
             }
             let mut results = [0; 2];
             sums.copy_to(&mut results).unwrap();
@@ -236,7 +236,7 @@ fn streams_of_others_are_in_order() {
     }
     let stream = Stream::try_from(&of_cust).unwrap();
     assert_eq!(stream.device(), device);
-    assert_eq!(device.upload(&data).unwrap().launch::<Sum, 256>(&stream).wait(), Ok(expected));
+    assert_eq!(device.upload(&data).unwrap().reduce_async::<Sum, 256>(&stream).wait(), Ok(expected));
 }
 
 /// The scratch memory of a dropped stream serves the next stream.
@@ -257,9 +257,9 @@ fn threads_with_streams_of_their_own_mix_nothing() {
                 for _ in 0..if device.is_emulator() { 2 } else { 20 } {
                     let stream = device.stream().unwrap();
                     let view = x.slice(part.clone()).unwrap();
-                    let sums: Vec<_> = (0..5).map(|_| view.launch::<Sum, 64>(&stream)).collect();
+                    let sums: Vec<_> = (0..5).map(|_| view.reduce_async::<Sum, 64>(&stream)).collect();
                     let of_rows = x.slice(..1000 * (thread + 1)).unwrap();
-                    let of_rows = of_rows.rows(100).unwrap().launch::<Max, 64>(&stream);
+                    let of_rows = of_rows.rows(100).unwrap().reduce_async::<Max, 64>(&stream);
                     drop(stream);
                     assert!(sums.into_iter().all(|sum| sum.wait() == expected), "thread {thread}");
                     assert_eq!(of_rows.wait().unwrap().to_vec(), rows, "thread {thread}");
@@ -284,26 +284,26 @@ fn memory_of_others_reduces_where_it_lies() {
     // Our stream as one of cust's.
     let ours = device.upload(&data).unwrap();
     let mut copy = vec![0; 100];
-    // SAFETY: the buffer stays, and is read.
+    // SAFETY: the buffer outlives the slice and is only read.
     unsafe { ours.slice(5..105).unwrap().as_cust() }.unwrap().copy_to(&mut copy).unwrap();
     assert_eq!(copy, data[5..105]);
-    // SAFETY: nothing is used.
+    // SAFETY: the slice is not used.
     let on_cpu = unsafe { Device::cpu().upload(&data).unwrap().view().as_cust() };
-    assert!(matches!(on_cpu.map(drop), Err(Error::OtherDevice { .. })));
+    assert!(matches!(on_cpu.map(drop), Err(Error::DeviceMismatch { .. })));
     let none = DeviceBuffer::<i16>::from_slice(&[]).unwrap();
     assert_eq!(View::try_from(&none).unwrap().reduce::<Sum, 256>(), Ok(0));
     let pinned = LockedBuffer::from_slice(&data).unwrap();
     let managed = UnifiedBuffer::from_slice(&data).unwrap();
     for first in [pinned.as_ptr(), managed.as_ptr()] {
-        // SAFETY: they stay, and nothing writes to them.
+        // SAFETY: the elements outlive the view, and nothing writes to them.
         let view = unsafe { device.view(first, data.len()) }.unwrap();
         assert_eq!(view.reduce::<Sum, 256>(), expected);
     }
-    // SAFETY: it stays.
+    // SAFETY: the elements outlive the view.
     let view = unsafe { device.view(buffer.as_device_ptr().as_ptr(), data.len()) }.unwrap();
     assert_eq!(view.reduce::<Sum, 256>(), expected);
     let first = without_provenance::<i16>(buffer.as_device_ptr().as_raw() as usize);
-    // SAFETY: what is not there is refused, and nothing is read.
+    // SAFETY: memory that does not exist is rejected, and nothing is read.
     unsafe {
         let past = device.view(first, data.len() + 1_000_000).map(|_| ());
         assert!(matches!(past, Err(Error::OutOfBounds { start: 0, .. })), "{past:?}");
@@ -327,11 +327,14 @@ fn what_is_of_another_context_is_refused() {
         CustStream::new(StreamFlags::NON_BLOCKING, None).unwrap(),
     );
     let refused = View::try_from(&memory).map(|_| ());
-    assert!(matches!(&refused, Err(Error::OtherContext { what: "the memory", .. })), "{refused:?}");
+    assert!(matches!(&refused, Err(Error::ContextMismatch { what: "the memory", .. })), "{refused:?}");
     let refused = Stream::try_from(&stream).map(|_| ());
-    assert!(matches!(&refused, Err(Error::OtherContext { what: "the stream", .. })), "{refused:?}");
+    assert!(matches!(&refused, Err(Error::ContextMismatch { what: "the stream", .. })), "{refused:?}");
     // The device's own memory and streams still work from there.
-    assert_eq!(device.upload(&[1i32, 2]).unwrap().launch::<Sum, 32>(&device.stream().unwrap()).wait(), Ok(3));
+    assert_eq!(
+        device.upload(&[1i32, 2]).unwrap().reduce_async::<Sum, 32>(&device.stream().unwrap()).wait(),
+        Ok(3)
+    );
     drop((memory, stream));
     ContextStack::pop().unwrap();
     drop(other);

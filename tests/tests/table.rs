@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use support::reference::Reference;
 use support::{Sample, devices, for_each_block, lengths, samples};
 
-/// One type at a time: the longest inputs take gigabytes, and each test uses all threads.
+/// Locked by each test: the longest inputs take gigabytes, and each test uses all threads.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// The longest input that the emulator reduces.
@@ -77,7 +77,7 @@ impl<T: Sample> Inputs<T> {
         O: Op<T> + Default,
         T: Reference<O>,
     {
-        // A length is tried with all BLOCKs at once, so that the reference is computed once.
+        // Tries each length with all BLOCKs, so that the reference is computed once.
         let mut all: Vec<usize> = Vec::new();
         for_each_block!(|BLOCK| all.extend(lengths::<T, BLOCK>(self.longest)));
         all.sort();

@@ -14,14 +14,14 @@ fn text<R: Item + Debug>(results: &Buffer<R>) -> Vec<String> {
 
 /// Three operators together, and each alone.
 fn check<'a, D: Data<'a, Item = f32>, const BLOCK: u32>(case: &str, segments: &Segments<'a, D>) {
-    let (sums, maxima, variances) = segments.reduce_tuple::<(Sum, Max, Var), BLOCK>().unwrap();
+    let (sums, maxima, variances) = segments.by((Sum, Max, Var::default())).block::<BLOCK>().run().unwrap();
     assert_eq!(text(&sums), text(&segments.reduce::<Sum, BLOCK>().unwrap()), "{case}");
     assert_eq!(text(&maxima), text(&segments.reduce::<Max, BLOCK>().unwrap()), "{case}");
     assert_eq!(text(&variances), text(&segments.reduce::<Var, BLOCK>().unwrap()), "{case}");
     let samples = Var::new(1);
-    let (means, variances) = segments.reduce_tuple_by::<_, BLOCK>((Mean, samples)).unwrap();
+    let (means, variances) = segments.by((Mean, samples)).block::<BLOCK>().run().unwrap();
     assert_eq!(text(&means), text(&segments.reduce::<Mean, BLOCK>().unwrap()), "{case}");
-    assert_eq!(text(&variances), text(&segments.reduce_by::<_, BLOCK>(samples).unwrap()), "{case}");
+    assert_eq!(text(&variances), text(&segments.by(samples).block::<BLOCK>().run().unwrap()), "{case}");
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn tuples_in_every_shape() {
         check::<_, 32>("segments", &x.segments(&offsets).unwrap());
         check::<_, 256>("rows", &x.rows(75).unwrap());
         check::<_, 64>("columns", &x.columns(75).unwrap());
-        check::<_, 256>("axes", &x.shaped(&[5, 100, 12]).unwrap().over(1).unwrap());
+        check::<_, 256>("axes", &x.reshape(&[5, 100, 12]).unwrap().axis(1).unwrap());
         check::<_, 1024>("keys", &x.segments(&keys.runs().unwrap()).unwrap());
     }
 }
@@ -44,7 +44,7 @@ fn tuples_of_six() {
     let x = [3.0f32, 1.0, 2.0, 5.0];
     let rows = x.rows(2).unwrap();
     let (sums, minima, maxima, means, places, variances) =
-        rows.reduce_tuple::<(Sum, Min, Max, Mean, ArgMax, Var), 32>().unwrap();
+        rows.by((Sum, Min, Max, Mean, ArgMax, Var::default())).block::<32>().run().unwrap();
     assert_eq!(sums.to_vec().unwrap(), [4.0, 7.0]);
     assert_eq!(minima.to_vec().unwrap(), [1.0, 2.0]);
     assert_eq!(maxima.to_vec().unwrap(), [3.0, 5.0]);
@@ -58,23 +58,23 @@ fn tuples_without_a_value() {
     for device in devices() {
         let x = device.upload(&[4.0f32, 2.0, 3.0]).unwrap();
         let segments = x.segments(&[0u32, 1, 1, 3]).unwrap();
-        let error = segments.reduce_tuple::<(Sum, Max, Min), 256>().err();
+        let error = segments.by((Sum, Max, Min)).block::<256>().run().err();
         assert_eq!(error, Some(Error::EmptySegment { op: "max", segment: 1 }));
         // Reductions of whole inputs also name the first operator without a kernel, in every way to call
         // them.
         let (none, stream) = (x.slice(3..).unwrap(), device.stream().unwrap());
         let of_max = Err(Error::EmptyInput { op: "max" });
         assert_eq!(none.reduce::<(Sum, Max, Min), 256>(), of_max);
-        assert_eq!(none.launch::<(Sum, Max, Min), 256>(&stream).wait(), of_max);
+        assert_eq!(none.reduce_async::<(Sum, Max, Min), 256>(&stream).wait(), of_max);
         assert_eq!(Reducer::<_, f32, 256>::new((Sum, Max, Min)).finish(), of_max);
         assert_eq!(Partial::<_, f32, 256>::new((Sum, Max, Min), 0, 0.0).finish(), of_max);
         assert_eq!(none.reduce::<((Max, Sum), Min), 256>().map(|_| ()), Err(Error::EmptyInput { op: "max" }));
-        let (sums, maxima) = segments.reduce_tuple_or::<_, 256>((Sum, Max), (7.0, -1.0)).unwrap();
+        let (sums, maxima) = segments.by((Sum, Max)).or((7.0, -1.0)).block::<256>().run().unwrap();
         assert_eq!(sums.to_vec().unwrap(), [4.0, 0.0, 5.0]);
         assert_eq!(maxima.to_vec().unwrap(), [4.0, -1.0, 3.0]);
         let none = x.slice(..0).unwrap();
         let (sums, maxima) =
-            none.columns(2).unwrap().reduce_tuple_or::<_, 256>((Sum, Max), (7.0, -1.0)).unwrap();
+            none.columns(2).unwrap().by((Sum, Max)).or((7.0, -1.0)).block::<256>().run().unwrap();
         assert_eq!(sums.to_vec().unwrap(), [0.0; 2]);
         assert_eq!(maxima.to_vec().unwrap(), [-1.0; 2]);
     }
@@ -86,7 +86,7 @@ fn check_pairs<'a, D: Data<'a, Item = (f32, f32)>, const BLOCK: u32>(
     segments: &Segments<'a, D>,
     alone: impl Fn(usize) -> [String; 3],
 ) {
-    let got = segments.reduce_tuple::<(Dot, Cosine, WeightedMean), BLOCK>();
+    let got = segments.by((Dot, Cosine, WeightedMean)).block::<BLOCK>().run();
     let (dots, cosines, means) = match got {
         Err(error @ Error::NoKernel { .. }) => return eprintln!("skipped: {error}"),
         got => got.unwrap(),
@@ -131,8 +131,8 @@ fn pairs_in_every_shape() {
             let [a, b] = every(index, 75, 80);
             alone::<64>(a, b)
         });
-        let shaped = pair.shaped(&[5, 100, 12]).unwrap();
-        check_pairs::<_, 256>("axes", &shaped.over(1).unwrap(), |index| {
+        let shaped = pair.reshape(&[5, 100, 12]).unwrap();
+        check_pairs::<_, 256>("axes", &shaped.axis(1).unwrap(), |index| {
             let [a, b] = every(index / 12 * 1_200 + index % 12, 12, 100);
             alone::<256>(a, b)
         });
@@ -147,19 +147,19 @@ fn pairs_in_every_shape() {
 #[test]
 fn pairs_of_other_lengths() {
     let (a, b) = ([1.0f32; 6], [1.0f32; 5]);
-    let error = Some(Error::OtherLength { first: 6, second: 5 });
+    let error = Some(Error::LengthMismatch { first: 6, second: 5 });
     assert_eq!((a, b).rows(3).unwrap().reduce::<Dot, 32>().err(), error);
     assert_eq!((a, b).columns(3).unwrap().reduce::<Dot, 32>().err(), error);
     assert_eq!((a, b).segments(&[0u32, 6]).unwrap().reduce::<Dot, 32>().err(), error);
 }
 
-/// A function over any tuple.
+/// A function that is generic over tuples.
 #[test]
 fn any_tuple() {
-    fn of_rows<O: Operators<f32> + Default>(x: &[f32]) -> O::Buffers {
-        x.rows(2).unwrap().reduce_tuple::<O, 32>().unwrap()
+    fn of_rows<O: Operators<f32, M> + Default, M>(x: &[f32]) -> O::Buffers {
+        x.rows(2).unwrap().by(O::default()).block::<32>().run().unwrap()
     }
-    let (sums, minima) = of_rows::<(Sum, Min)>(&[1.0, 2.0]);
+    let (sums, minima) = of_rows::<(Sum, Min), _>(&[1.0, 2.0]);
     assert_eq!((sums.to_vec().unwrap(), minima.to_vec().unwrap()), (vec![3.0], vec![1.0]));
 }
 

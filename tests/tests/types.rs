@@ -21,7 +21,7 @@ const SIDE: usize = 35;
 
 const BLOCK: u32 = 256;
 
-/// The result of an operator.
+/// The output of an operator.
 type Of<O, T> = <O as Op<T>>::Output;
 
 /// Elements, each with its number: small integers, whose sums are exact in every type, in runs of at least
@@ -52,7 +52,7 @@ fn ends(offsets: &[u32]) -> impl Iterator<Item = Range<usize>> {
     offsets.windows(2).map(|ends| ends[0] as usize..ends[1] as usize)
 }
 
-/// Where runs of equal numbers begin, and where the last one ends.
+/// The indices where runs of equal numbers begin, and where the last one ends.
 fn run_offsets(numbers: &[i64]) -> Vec<u32> {
     let starts = (0..numbers.len()).filter(|&index| index == 0 || numbers[index - 1] != numbers[index]);
     starts.chain([numbers.len()]).map(|start| start as u32).collect()
@@ -74,11 +74,11 @@ where
     let least = *numbers.iter().min().unwrap();
     let several = gpu_reduce::reduce(x, (Sum, Min, Max)).unwrap();
     check("several operators", &several, &(sum(numbers), least, max(numbers)));
-    check("launch", &x.launch::<Sum, BLOCK>(stream).wait().unwrap(), &sum(numbers));
+    check("launch", &x.reduce_async::<Sum, BLOCK>(stream).wait().unwrap(), &sum(numbers));
     let mut result = device.zeros::<Of<Sum, T>>(1).unwrap();
     // SAFETY: all stay, and are not used otherwise, until the stream has been waited for.
-    unsafe { x.enqueue::<Sum, BLOCK>(stream, &mut result).unwrap() };
-    stream.wait().unwrap();
+    unsafe { x.reduce_into::<Sum, BLOCK>(stream, &mut result).unwrap() };
+    stream.synchronize().unwrap();
     check("enqueue", &result.to_vec().unwrap(), &[sum(numbers)]);
 }
 
@@ -102,16 +102,16 @@ fn segments<'a, T: Item, D: Data<'a, Item = T>>(
     let maxima: Vec<i64> = expected.iter().map(most).collect();
     let vec = |sums: Buffer<Of<Sum, T>>| sums.to_vec().unwrap();
     check("reduce", &vec(segments.reduce::<Sum, BLOCK>().unwrap()), &sums);
-    let got = segments.reduce_or::<_, BLOCK>(Max, default).unwrap();
+    let got = segments.by(Max).or(default).block::<BLOCK>().run().unwrap();
     check("reduce_or", &got.to_vec().unwrap(), &maxima);
     let defaults = (Of::<Sum, T>::zeroed(), default);
-    let (got, most) = segments.reduce_tuple_or::<_, BLOCK>((Sum, Max), defaults).unwrap();
+    let (got, most) = segments.by((Sum, Max)).or(defaults).block::<BLOCK>().run().unwrap();
     check("reduce_tuple_or", &(vec(got), most.to_vec().unwrap()), &(&sums, &maxima));
-    check("launch", &vec(segments.launch::<Sum, BLOCK>(stream).wait().unwrap()), &sums);
+    check("launch", &vec(segments.reduce_async::<Sum, BLOCK>(stream).wait().unwrap()), &sums);
     let mut results = device.zeros::<Of<Sum, T>>(segments.len()).unwrap();
     // SAFETY: all stay, and are not used otherwise, until the stream has been waited for.
-    unsafe { segments.enqueue::<Sum, BLOCK>(stream, &mut results).unwrap() };
-    stream.wait().unwrap();
+    unsafe { segments.reduce_into::<Sum, BLOCK>(stream, &mut results).unwrap() };
+    stream.synchronize().unwrap();
     check("enqueue", &vec(results), &sums);
 }
 
@@ -150,8 +150,8 @@ where
         let column = |column| numbers.iter().skip(column).step_by(SIDE).copied().collect();
         let columns: Vec<Vec<i64>> = (0..SIDE).map(column).collect();
         segments("columns", &x.columns(SIDE).unwrap(), &columns, default, &stream);
-        let shaped = x.shaped(&[SIDE, SIDE]).unwrap();
-        segments("an axis", &shaped.over(0).unwrap(), &columns, default, &stream);
+        let shaped = x.reshape(&[SIDE, SIDE]).unwrap();
+        segments("an axis", &shaped.axis(0).unwrap(), &columns, default, &stream);
         let array = ArrayView2::from_shape((SIDE, SIDE), &host).unwrap();
         let of_axis: Vec<i64> = columns.iter().map(|numbers| sum(numbers)).collect();
         let got = array.reduce_axis::<Sum, BLOCK>(Axis(0)).unwrap();
@@ -178,9 +178,9 @@ where
         let mut pinned = device.pinned::<T>(LEN).unwrap();
         let mut copy = device.zeros::<T>(LEN).unwrap();
         pinned.copy_from_slice(&host);
-        // SAFETY: both stay, and are not used otherwise, until the stream has been waited for.
+        // SAFETY: both buffers live, unused otherwise, until the stream has been waited for.
         unsafe { stream.upload(&pinned, &mut copy).unwrap() };
-        check("launch after upload", &copy.launch::<Sum, BLOCK>(&stream).wait().unwrap(), &all);
+        check("launch after upload", &copy.reduce_async::<Sum, BLOCK>(&stream).wait().unwrap(), &all);
     }
 }
 
@@ -211,10 +211,10 @@ where
         check("keys", &runs.and_then(|runs| runs.keys().to_vec()), &Ok::<_, Error>(&expected));
         let (keys, sums) = reduce_by_key(&x, &x, Sum).unwrap();
         check("reduce_by_key", &(keys.to_vec().unwrap(), sums.to_vec().unwrap()), &(&expected, &of_runs));
-        let mut runs = Runs::<T>::with_room(&device, LEN, LEN).unwrap();
+        let mut runs = Runs::<T>::with_capacity(&device, LEN, LEN).unwrap();
         // SAFETY: all stay, and are not used otherwise, until the stream has been waited for.
-        unsafe { runs.enqueue(&x, &stream).unwrap() };
-        stream.wait().unwrap();
+        unsafe { runs.find(&x, &stream).unwrap() };
+        stream.synchronize().unwrap();
         let keys = runs.keys().slice(..expected.len()).unwrap();
         check("enqueued keys", &keys.to_vec().unwrap(), &expected);
         check("enqueued runs", &runs.number().to_vec().unwrap(), &[expected.len()]);
@@ -233,7 +233,7 @@ where
         let pair = (&x, &x);
         check("dot", &gpu_reduce::dot(&x, &x).unwrap(), &sum(&squares));
         check("exact_dot", &pair.reduce::<ExactDot, BLOCK>().unwrap(), &sum(&squares));
-        check("launch of a pair", &pair.launch::<Dot, BLOCK>(&stream).wait().unwrap(), &sum(&squares));
+        check("launch of a pair", &pair.reduce_async::<Dot, BLOCK>(&stream).wait().unwrap(), &sum(&squares));
         let dots: Vec<i64> = squares.chunks(SIDE).map(sum).collect();
         let got = pair.rows(SIDE).unwrap().reduce::<Dot, BLOCK>().unwrap();
         check("dots of rows", &got.to_vec().unwrap(), &dots);
@@ -247,7 +247,7 @@ where
         check("merge_sorted", &merged, &Ok::<_, Error>(&expected));
 
         let tensor: Dlpack = x.into_dlpack();
-        // SAFETY: it stays, and nothing writes to it.
+        // SAFETY: the array outlives the view, and nothing writes to it.
         let view = unsafe { View::<T>::from_dlpack(&tensor) }.unwrap();
         check("a tensor", &view.reduce::<Sum, BLOCK>().unwrap(), &all);
     }

@@ -1,4 +1,4 @@
-//! Parquet and Arrow files: the numbers of one of their columns.
+//! Parquet and Arrow files: the numbers of one column.
 
 use std::io::Cursor;
 use std::panic::{self, AssertUnwindSafe};
@@ -24,17 +24,17 @@ use super::input::{Dtype, Rows};
 use super::progress::Progress;
 use super::table::{Column, Selection};
 
-/// Which kind of file it is.
+/// The file format.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     Parquet,
-    /// Arrow's file format, which Feather's second version is.
+    /// Arrow's file format, also called Feather version 2.
     Arrow,
     /// Arrow's stream format.
     Stream,
 }
 
-/// A file with columns, of which some are read.
+/// A Parquet or Arrow file, and the columns to read.
 pub struct Columns {
     bytes: Bytes,
     kind: Kind,
@@ -46,7 +46,7 @@ pub struct Columns {
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
 
 impl Columns {
-    /// The kind of a file that starts with these bytes or is named so, if it is of one.
+    /// Recognises the format by the file's first bytes or its name.
     pub fn kind(path: &Path, bytes: &[u8]) -> Option<Kind> {
         let named = |extensions: &[&str]| foreign::is_named(path, extensions);
         let is_arrow = named(&["arrow", "feather", "ipc"]);
@@ -60,12 +60,12 @@ impl Columns {
         }
     }
 
-    /// Finds the columns that are wanted; says of which type the numbers are.
+    /// Finds the wanted columns; also returns the type of the numbers.
     ///
     /// # Errors
     ///
-    /// [`Error::Columns`] where the file is malformed; [`Error::Encrypted`], [`Error::Compression`]; where there is no
-    /// such column, or it has no numbers.
+    /// [`Error::Columns`] if the file is malformed; [`Error::Encrypted`]; [`Error::Compression`]; an error if
+    /// the column does not exist or holds no numbers.
     pub fn open(kind: Kind, bytes: Bytes, selection: &Selection) -> Result<(Columns, Dtype), Error> {
         if has_encrypted_footer(&bytes) {
             return Err(Error::Encrypted { what: "the Parquet file".into() });
@@ -98,11 +98,12 @@ impl Columns {
         Ok((Columns { bytes, kind, column, by, skip_missing: selection.skip_missing }, dtype))
     }
 
-    /// The bytes of the numbers, and what stands beside them.
+    /// Returns the bytes of the numbers; adds keys and missing rows to `rows`.
     ///
     /// # Errors
     ///
-    /// [`Error::Columns`] where the file is malformed, [`Error::Null`] where there is a null that is not to be left out.
+    /// [`Error::Columns`] if the file is malformed; [`Error::Null`] at a null, unless missing values are
+    /// skipped.
     pub fn read(&self, rows: &mut Rows) -> Result<Vec<u8>, Error> {
         let failed = |error| Error::Columns { kind: self.kind, error };
         let mut wanted = vec![self.column.index];
@@ -145,10 +146,10 @@ impl Columns {
     }
 }
 
-/// The first bytes of an Arrow stream, since Arrow 0.15.
+/// The first bytes of an Arrow stream since Arrow 0.15.
 const OF_STREAM: &[u8] = &[0xff; 4];
 
-/// Whether these bytes are an Arrow stream: they start with a schema's message and its length.
+/// Whether the bytes are an Arrow stream: they start with the length of a schema message and the message.
 fn is_stream(bytes: &[u8]) -> bool {
     let bytes = bytes.strip_prefix(OF_STREAM).unwrap_or(bytes);
     let message = || {
@@ -158,13 +159,13 @@ fn is_stream(bytes: &[u8]) -> bool {
     message().is_some_and(|message| message.header_type() == MessageHeader::Schema)
 }
 
-/// Whether this is a Parquet file whose names and types are encrypted.
+/// Whether this is a Parquet file with an encrypted footer, which hides names and types.
 fn has_encrypted_footer(bytes: &[u8]) -> bool {
     const MAGIC: &[u8] = b"PARE";
     bytes.starts_with(MAGIC) && bytes.ends_with(MAGIC)
 }
 
-/// Why a column of a valid Parquet file is not read here, if it is not.
+/// The reason why this program cannot read a column of a valid Parquet file, if there is one.
 fn unread(bytes: &Bytes, column: &Column) -> Result<Option<Error>, ArrowError> {
     let builder = ParquetRecordBatchReaderBuilder::try_new(bytes.clone())?;
     let is_of_column = |&leaf: &usize| builder.parquet_schema().get_column_root_idx(leaf) == column.index;
@@ -185,10 +186,10 @@ fn unread(bytes: &Bytes, column: &Column) -> Result<Option<Error>, ArrowError> {
     Ok(None)
 }
 
-/// Whether a chunk of a Parquet file starts as encrypted ones do: with the length of an encrypted page header. Others
-/// start with a page header, whose first two fields are integers.
+/// Whether a Parquet column chunk is encrypted. An encrypted chunk starts with the length of its encrypted
+/// page header; a plain one starts with a page header whose first two fields are integers.
 fn is_encrypted(bytes: &[u8], (start, length): (u64, u64)) -> bool {
-    /// Bytes that encryption adds to a header.
+    /// Bytes that encryption adds to a page header.
     const LEAST: u64 = 28;
     const INTEGER: u8 = 0x15;
     let header = usize::try_from(start).ok().and_then(|start| bytes.get(start..)?.first_chunk());
@@ -198,16 +199,17 @@ fn is_encrypted(bytes: &[u8], (start, length): (u64, u64)) -> bool {
     })
 }
 
-/// What a reader panics about in a malformed file is an error of the file, as others.
+/// Turns a panic of the Parquet or Arrow reader, which malformed files can cause, into an error.
 fn guarded<R>(read: impl FnOnce() -> Result<R, ArrowError>) -> Result<R, ArrowError> {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
     let result = panic::catch_unwind(AssertUnwindSafe(read));
     panic::set_hook(hook);
-    result.unwrap_or_else(|_| Err(ArrowError::ParseError("its parts do not fit together".into())))
+    result.unwrap_or_else(|_| Err(ArrowError::ParseError("its parts are inconsistent".into())))
 }
 
-/// The columns' names and types, and the batches of those columns whose indices are wanted, in ascending order.
+/// Returns the schema and the record batches. With `wanted`, the batches have only the columns of these
+/// indices, in ascending order.
 fn batches(kind: Kind, bytes: &Bytes, wanted: Option<&[usize]>) -> Result<(SchemaRef, Batches), ArrowError> {
     let bytes = bytes.clone();
     let columns = wanted.map(<[usize]>::to_vec);
@@ -232,7 +234,7 @@ fn batches(kind: Kind, bytes: &Bytes, wanted: Option<&[usize]>) -> Result<(Schem
     })
 }
 
-/// The type of the values, which a dictionary may have.
+/// The type of the values; for a dictionary, the type of its entries.
 fn values_of(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Dictionary(_, values) => values,
@@ -240,7 +242,7 @@ fn values_of(data_type: &DataType) -> &DataType {
     }
 }
 
-/// The array without its dictionary, if it has one.
+/// The array, decoded if it is a dictionary.
 fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     match array.as_any_dictionary_opt() {
         Some(dictionary) => take(dictionary.values(), dictionary.keys(), None),
@@ -248,7 +250,7 @@ fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     }
 }
 
-/// The type of these numbers, if they are such.
+/// The matching [`Dtype`], if the type is numeric or boolean.
 fn dtype_of(data_type: &DataType) -> Option<Dtype> {
     Some(match data_type {
         DataType::Int8 => Dtype::i8,
@@ -270,7 +272,7 @@ fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-/// Adds the bytes of numbers, none of which is null.
+/// Appends the bytes of `numbers`, which has no nulls.
 fn push_bytes(numbers: &ArrayRef, bytes: &mut Vec<u8>) {
     match numbers.as_boolean_opt() {
         Some(truths) => bytes.extend(truths.values().iter().map(u8::from)),
@@ -282,7 +284,7 @@ fn push_bytes(numbers: &ArrayRef, bytes: &mut Vec<u8>) {
     }
 }
 
-/// A key as text, of a null none.
+/// The key at `index` as text; empty for a null.
 fn key(keys: &ArrayRef, index: usize) -> String {
     fn number<T: ArrowPrimitiveType>(keys: &arrow_array::PrimitiveArray<T>, index: usize) -> String {
         format!("{:?}", keys.value(index))

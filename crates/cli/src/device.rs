@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use gpu_reduce::{Device, Error};
 
-/// Which device is asked for.
+/// The device that the user names.
 #[derive(Clone, Copy)]
 pub enum DeviceArg {
     Auto,
@@ -14,7 +14,7 @@ pub enum DeviceArg {
 }
 
 impl DeviceArg {
-    /// The device; of `auto`, the first GPU where there is one that works, otherwise the CPU.
+    /// Opens the device; `auto` is the first GPU that works, else the CPU.
     pub fn open(self) -> Result<Device, Error> {
         match self {
             DeviceArg::Auto => Ok(Device::default_device()),

@@ -1,4 +1,4 @@
-//! The bytes of a file, or of standard input, without the compression that is around them.
+//! Reads a file or standard input, and decompresses it.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,10 +12,11 @@ use super::error::Error;
 use super::foreign;
 use super::progress::Progress;
 
-/// What standard input is called.
+/// The name of standard input on the command line.
 const STANDARD_INPUT: &str = "-";
 
-/// The bytes of the file at `path`, or of standard input: mapped, unless it is a pipe, a device or another file of unknown length.
+/// Returns the bytes of the file at `path`, or of standard input. Regular files are mapped; pipes, devices
+/// and files of unknown length are read.
 ///
 /// # Errors
 ///
@@ -28,8 +29,8 @@ pub fn read(path: &Path) -> Result<Bytes, Error> {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
         if metadata.is_file() && metadata.len() > 0 {
-            // SAFETY: the map is only read. As with any map of a file, nobody may change the file meanwhile, which the
-            // help asks of the user: no system that this runs on has a way to rule it out.
+            // SAFETY: the map is only read. The file must not change meanwhile. No system that this runs on
+            // can prevent that, so the help asks it of the user.
             return Ok(Bytes::from_owner(unsafe { Mmap::map(&file)? }));
         }
         whole(file, &Progress::endless("reading"))
@@ -37,7 +38,8 @@ pub fn read(path: &Path) -> Result<Bytes, Error> {
     read().map_err(|source| Error::Read { path: path.into(), source })
 }
 
-/// What is left where gzip or Zstandard compressed these bytes, and the file's name without the ending that says so; else both as they are.
+/// Decompresses gzip and Zstandard data, and removes `.gz` or `.zst` from the path. Returns other data
+/// unchanged.
 ///
 /// # Errors
 ///
@@ -61,7 +63,7 @@ pub fn decompressed(path: &Path, bytes: Bytes) -> Result<(PathBuf, Bytes), Error
     }
 }
 
-/// All that there is to read.
+/// Reads to the end.
 fn whole(mut from: impl Read, progress: &Progress) -> io::Result<Bytes> {
     const PIECE: u64 = 1 << 20;
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Files that are not raw numbers, whatever type the user names: formats that this program does not read, and text.
+//! Files that must not be read as raw numbers: unsupported formats, and text.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use std::path::Path;
 struct Foreign {
     name: &'static str,
     extensions: &'static [&'static str],
-    /// Bytes that such a file has, and their offset.
+    /// The offset and the value of the bytes that identify the format.
     magic: Option<(usize, &'static [u8])>,
 }
 
@@ -17,7 +17,8 @@ macro_rules! formats {
 }
 
 const FORMATS: &[Foreign] = formats! {
-    "a zip archive, as .xlsx files are, and no .npz file": ["zip", "npz", "xlsx", "ods", "pt", "pth"], Some((0, b"PK\x03\x04"));
+    "a zip archive (as .xlsx files are) but not a .npz file":
+        ["zip", "npz", "xlsx", "ods", "pt", "pth"], Some((0, b"PK\x03\x04"));
     "a tar archive compressed by gzip": ["tgz"], None;
     "compressed by bzip2": ["bz2", "tbz2"], Some((4, b"1AY&SY"));
     "compressed by xz": ["xz", "txz", "lzma"], Some((0, b"\xfd7zXZ\0"));
@@ -40,16 +41,16 @@ const FORMATS: &[Foreign] = formats! {
     "a FITS file": ["fits"], Some((0, b"SIMPLE  ="));
 };
 
-/// Of text that has tables.
+/// Extensions of text files that hold tables.
 pub const TABLES: &[&str] = &["csv", "tsv", "tab", "txt"];
 
-/// Of other text.
+/// Extensions of other text files.
 const TEXTS: &[&str] = &[
     "text", "json", "jsonl", "ndjson", "geojson", "xml", "html", "htm", "yaml", "yml", "toml", "md", "log",
     "asc", "prn",
 ];
 
-/// What a file of these bytes is, if they are of a format that this program does not read.
+/// Recognises an unsupported format by the file's bytes.
 pub fn by_magic(bytes: &[u8]) -> Option<&'static str> {
     let has_magic = |format: &&Foreign| {
         format
@@ -59,22 +60,22 @@ pub fn by_magic(bytes: &[u8]) -> Option<&'static str> {
     FORMATS.iter().find(has_magic).map(|format| format.name)
 }
 
-/// What the file at `path` is, if its name has the extension of a format that this program does not read.
+/// Recognises an unsupported format by the file's extension.
 pub fn by_name(path: &Path) -> Option<&'static str> {
     FORMATS.iter().find(|format| is_named(path, format.extensions)).map(|format| format.name)
 }
 
-/// Whether the file at `path` is named as text that has no tables.
+/// Whether the extension is that of text without tables.
 pub fn is_named_text(path: &Path) -> bool {
     is_named(path, TEXTS)
 }
 
-/// Whether bytes begin with at least a line of printable text that has a number in it.
+/// Whether the bytes start with at least one line of printable text, and a number in the first 1024 bytes.
 pub fn is_text(bytes: &[u8]) -> bool {
     let start = &bytes[..bytes.len().min(1024)];
     let start = match str::from_utf8(start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start)) {
         Ok(start) => start,
-        // It ends within a letter.
+        // The 1024 bytes end within a character.
         Err(error) if error.error_len().is_none() => return is_text(&bytes[..error.valid_up_to()]),
         Err(_) => return false,
     };
@@ -83,12 +84,12 @@ pub fn is_text(bytes: &[u8]) -> bool {
         && start.split([' ', '\t', '\r', '\n', ',', ';', '|', '"']).any(|word| word.parse::<f64>().is_ok())
 }
 
-/// Whether the bytes are of no text in UTF-8, but of UTF-16 or binary: one of the first is NUL.
+/// Whether one of the first 1024 bytes is NUL, as in UTF-16 and binary files but not in UTF-8 text.
 pub fn has_nul(bytes: &[u8]) -> bool {
     bytes.iter().take(1024).any(|&byte| byte == 0)
 }
 
-/// Whether the name of the file at `path` has one of the `extensions`, in any case.
+/// Whether the file's extension is one of `extensions`, ignoring case.
 pub fn is_named(path: &Path, extensions: &[&str]) -> bool {
     path.extension()
         .is_some_and(|of_path| extensions.iter().any(|extension| of_path.eq_ignore_ascii_case(extension)))

@@ -1,4 +1,4 @@
-//! How numbers are distributed, drawn as SVG.
+//! A histogram of the numbers, drawn as SVG.
 
 use std::fmt::Display;
 use std::fs;
@@ -10,22 +10,23 @@ use rayon::prelude::*;
 use super::error::Error;
 use super::numbers::Number;
 
-/// How many numbers lie in each of some ranges of one width.
+/// Counts of the numbers in ranges of equal width.
 pub struct Histogram {
-    /// From the start of the first range to the end of the last one.
+    /// The start of the first range; `to` is the end of the last.
     from: f64,
     to: f64,
     counts: Vec<u64>,
-    /// Numbers that lie in none: NaN and infinities.
+    /// The number of NaNs and infinities, which are in no range.
     left_out: u64,
 }
 
 impl Histogram {
-    /// Of these numbers, between the least and the greatest: up to 64 ranges, of integers one each where that is enough.
+    /// Counts `values` in up to 64 ranges between the least and the greatest. Integers have a range each if
+    /// 64 are enough.
     pub fn of<T: Number>(values: &[T]) -> Histogram {
         const PIECE: usize = 1 << 16;
         const MOST: f64 = 64.0;
-        let pieces = || values.par_chunks(PIECE).map(|piece| piece.iter().map(|value| value.to_f64()));
+        let pieces = || values.par_chunks(PIECE).map(|piece| piece.iter().map(|value| value.as_f64()));
         let is_finite = |value: &f64| value.is_finite();
         let nothing = || (f64::INFINITY, f64::NEG_INFINITY, 0_u64);
         let (least, greatest, count) = pieces()
@@ -45,7 +46,7 @@ impl Histogram {
             true => (least - 0.5, greatest + 0.5, greatest - least + 1.0),
             false => (least, greatest, (count as f64).sqrt().ceil().min(MOST)),
         };
-        // Halves, whose difference is finite.
+        // Halves the values first, so that their difference is finite.
         let bin = |value: f64| {
             (((value / 2.0 - from / 2.0) / (to / 2.0 - from / 2.0) * bins) as usize).min(bins as usize - 1)
         };
@@ -63,7 +64,7 @@ impl Histogram {
         Histogram { from, to, counts: counts.reduce(|| vec![0; bins as usize], sum), left_out }
     }
 
-    /// Writes it to a file.
+    /// Writes the SVG to a file.
     ///
     /// # Errors
     ///
@@ -73,7 +74,7 @@ impl Histogram {
         fs::write(path, svg).map_err(|source| Error::Write { path: path.into(), source })
     }
 
-    /// Nothing fills the background, and letters are of a middle grey, so that they are read on a light and on a dark page.
+    /// The SVG text. Its background is transparent and its text is grey, readable on light and dark pages.
     fn svg(&self) -> Result<String, Error> {
         const SIZE: (u32, u32) = (840, 400);
         const INK: RGBColor = RGBColor(128, 128, 128);
@@ -86,7 +87,7 @@ impl Histogram {
         if left_out > 0 {
             caption += &format!(", without {left_out} that are NaN or infinite");
         }
-        // An axis of ranges by their numbers, as no difference of values need be finite.
+        // The axis counts ranges, because the difference of two values may be infinite.
         let bins = counts.len() as f64;
         let edge = |bin: f64| rounded(from * (1.0 - bin / bins) + to * (bin / bins));
         let most = counts.iter().max().map_or(1, |&most| most.max(1));
@@ -126,7 +127,7 @@ impl Histogram {
     }
 }
 
-/// A number with four digits that count.
+/// A number with four significant digits.
 fn rounded(number: f64) -> String {
     let text = format!("{number:.3e}");
     match text.parse::<f64>() {

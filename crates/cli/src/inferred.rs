@@ -1,4 +1,4 @@
-//! The numbers of a CSV column whose type nobody names: i64 as long as all are integers that fit it, else f64.
+//! The numbers of a CSV column of unknown type: i64 if all are integers that fit, else f64.
 
 use std::mem::take;
 
@@ -6,21 +6,21 @@ use bytemuck::cast_slice;
 
 use super::input::Dtype;
 
-/// Numbers of one of two types.
+/// The numbers parsed so far, as i64 or f64.
 #[derive(Default)]
 pub struct Inferred {
-    /// All numbers, while all fields are integers that fit i64; else empty.
+    /// All numbers, as long as every field is an integer that fits i64; then empty.
     integers: Vec<i64>,
-    /// The places of `-0` among them, which as a float has its sign.
+    /// The indices of `-0`, whose sign matters if the column becomes f64.
     negative_zeros: Vec<usize>,
-    /// All numbers, from the first field on that is none of those.
+    /// All numbers, once a field was not an integer that fits i64.
     floats: Option<Vec<f64>>,
-    /// The first integer that does not fit i64, while all fields are integers.
+    /// The first integer that does not fit i64, as long as every field is an integer.
     too_large: Option<String>,
 }
 
 impl Inferred {
-    /// Takes the next field; says whether it is a number.
+    /// Adds the next field; returns whether it is a number.
     pub fn push(&mut self, text: &str) -> bool {
         if self.floats.is_none()
             && let Ok(integer) = text.parse()
@@ -42,7 +42,7 @@ impl Inferred {
         true
     }
 
-    /// The type of the fields; none if there are none.
+    /// The type of the numbers; `None` without any.
     pub fn dtype(&self) -> Option<Dtype> {
         match &self.floats {
             Some(_) => Some(Dtype::f64),
@@ -50,8 +50,8 @@ impl Inferred {
         }
     }
 
-    /// Makes the numbers `dtype`, which is i64 only if they fit it. Returns the integer that does not fit i64, if a column
-    /// of integers is f64 for it.
+    /// Converts the numbers to `dtype`: f64, or i64 if they are that already. Returns the integer that forced
+    /// a column of integers to f64, if there is one.
     pub fn become_of(&mut self, dtype: Dtype) -> Option<&str> {
         if dtype == Dtype::f64 {
             self.make_floats();
@@ -67,7 +67,7 @@ impl Inferred {
         }
     }
 
-    /// The numbers as floats, with the bits of parsing them as such: each is rounded once.
+    /// Converts the numbers to floats, with the bits of parsing the fields as floats: each is rounded once.
     fn make_floats(&mut self) -> &mut Vec<f64> {
         let Inferred { integers, negative_zeros, floats, .. } = self;
         floats.get_or_insert_with(|| {
@@ -78,7 +78,7 @@ impl Inferred {
     }
 }
 
-/// Whether a number is written with digits alone, but for its sign.
+/// Whether a number is written only with digits and perhaps a sign.
 fn is_integer(text: &str) -> bool {
     text.strip_prefix(['+', '-']).unwrap_or(text).bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -1,4 +1,4 @@
-//! The input: which formats its files have, and the numbers in them.
+//! The input files: their formats, and their numbers.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
@@ -19,7 +19,7 @@ use super::table::Selection;
 use super::{file, foreign, npy, npz};
 
 #[cfg(target_endian = "big")]
-compile_error!("this program uses the little-endian numbers of its input as they lie in memory");
+compile_error!("this program reinterprets little-endian input in memory, so it needs a little-endian target");
 
 /// The type of the numbers.
 #[expect(non_camel_case_types, reason = "each variant has the name of its Rust type")]
@@ -51,79 +51,87 @@ pub enum Dtype {
     f64,
 }
 
-/// Which files, and how to read them.
+/// The files, and how to read them.
 #[derive(clap::Args)]
 pub struct InputArgs {
-    /// The type of a raw file's numbers; the type to parse a CSV column as; the type that other files must have.
+    /// The type of a raw file's numbers; the type to parse a CSV column as; the type that other files must
+    /// have.
     ///
-    /// Without it, a CSV column of integers alone is i64, and any other f64. NumPy's names do too, as float32. Truth values are u8, 0 and 1.
+    /// Without it, a CSV column of integers only is i64; any other is f64. NumPy's names work too, such as
+    /// float32. Booleans are u8, 0 and 1.
     #[arg(long, ignore_case = true)]
     dtype: Option<Dtype>,
 
-    /// The column of a CSV, Parquet or Arrow file, or the array of a .npz file: its name, or its index counted from 0.
+    /// The column of a CSV, Parquet or Arrow file, or the array of a .npz file: its name, or its index from
+    /// 0.
     ///
-    /// With this option, --header, --no-header, --delimiter or --skip-missing any file is CSV that has no other known format.
+    /// With this option, --header, --no-header, --delimiter or --skip-missing, a file without another known
+    /// format is read as CSV.
     #[arg(long)]
     column: Option<String>,
 
-    /// Print a result for each key that rows of a CSV, Parquet or Arrow file have in this column, as CSV; --column
-    /// has the values.
+    /// Print a result for each key as CSV: the keys are in this column of a CSV, Parquet or Arrow file, the
+    /// values in --column.
     ///
-    /// The rows of one key stand together, or are sorted by --sort; for runs of equal keys see --runs. Keys are
-    /// compared as numbers, where all are such, or as text. Indices, as of argmax, count from the first row of the key.
-    /// With this option any file is CSV, as with --column.
+    /// The rows of a key must be together; --sort sorts them first, and --runs gives a result for each run of
+    /// equal keys. Keys are compared as numbers if all are numbers, else as text. Indices, such as those of
+    /// argmax, count from the first row of the key. With this option, as with --column, a file without
+    /// another known format is read as CSV.
     #[arg(long, value_name = "COLUMN", group = "slices")]
     by: Option<String>,
 
     /// The first row of the CSV file names the columns.
     ///
-    /// By default a first row of numbers alone is data, and any other a header; where the first field of the column may
-    /// be either, the program asks for one of the two options.
+    /// By default, a first row of numbers only is data, and any other is a header. If the first field of the
+    /// column may be either, the program asks for --header or --no-header.
     #[arg(long, conflicts_with = "no_header")]
     header: bool,
 
-    /// The first row of the CSV file is data, as all others; --column is an index.
+    /// The first row of the CSV file is data; --column is an index.
     #[arg(long)]
     no_header: bool,
 
-    /// What stands between two fields of a CSV file, a character or `tab`.
+    /// The character between two fields of a CSV file, or `tab`.
     ///
-    /// By default it is a tab, a semicolon, a bar or a comma: the first of these that cuts the file's first rows into as many fields each.
+    /// By default it is the first of tab, semicolon, bar and comma that splits the first rows into the same
+    /// number of fields.
     #[arg(long, value_name = "CHARACTER", value_parser = delimiter)]
     delimiter: Option<u8>,
 
-    /// Leave out the rows of a CSV, Parquet or Arrow file that have no value in the column, and print how many these are.
+    /// Leave out the rows of a CSV, Parquet or Arrow file that have no value in the column, and print their
+    /// number.
     ///
-    /// In CSV these are blank fields, and `NA`, `N/A`, `#N/A`, `<NA>`, `NULL` and `None` in any case; a blank line is no row. NaN is a number:
-    /// nansum and so on leave it out.
+    /// In CSV, a missing value is an empty field or `NA`, `N/A`, `#N/A`, `<NA>`, `NULL` or `None`, in any
+    /// case; blank lines are not rows. NaN is a number: nansum and the like leave it out.
     #[arg(long)]
     skip_missing: bool,
 
-    /// Take the files' bytes as numbers of the type --dtype, whatever they are named or hold.
-    #[arg(long, requires = "dtype", conflicts_with_all = ["column", "by", "header", "no_header", "delimiter", "skip_missing"])]
+    /// Read the files' bytes as numbers of the type --dtype, whatever their names and contents.
+    #[arg(long, requires = "dtype")]
+    #[arg(conflicts_with_all = ["column", "by", "header", "no_header", "delimiter", "skip_missing"])]
     raw: bool,
 
-    /// CSV, NumPy .npy and .npz, Parquet and Arrow files, raw little-endian numbers (with --dtype), and any of these compressed by gzip or
-    /// Zstandard; - is standard input. The numbers of several files are one input.
+    /// CSV, NumPy .npy and .npz, Parquet and Arrow files, raw little-endian numbers (with --dtype), and any
+    /// of these compressed by gzip or Zstandard; - is standard input. Several files form one input.
     ///
-    /// Text, archives and other known formats are refused as raw numbers, unless --raw says so. Files are mapped, not
-    /// read: they must not change meanwhile.
+    /// Text, archives and other known formats are not read as raw numbers without --raw. Files are mapped
+    /// into memory: they must not change while the program runs.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
 
-/// The character that separates fields.
+/// Parses `--delimiter`.
 fn delimiter(text: &str) -> Result<u8, &'static str> {
     match text.as_bytes() {
         b"tab" | b"\\t" => Ok(b'\t'),
         &[b'"' | b'\r' | b'\n'] => Err("it cannot separate fields"),
         &[byte] if byte.is_ascii() => Ok(byte),
-        _ => Err("not a single ASCII character, nor `tab`"),
+        _ => Err("neither a single ASCII character nor `tab`"),
     }
 }
 
 impl InputArgs {
-    /// The options that say that a file is CSV, and whether they are given.
+    /// The options that mark a file as CSV, and whether each is given.
     fn csv_options(&self) -> [(bool, &'static str); 6] {
         [
             (self.column.is_some(), "--column"),
@@ -135,7 +143,7 @@ impl InputArgs {
         ]
     }
 
-    /// An error where there is an option for CSV but these, of a file that is `what`.
+    /// Fails if an option for CSV other than `allowed` is given for a file that is `what`.
     fn none_but(&self, allowed: &[&str], what: &'static str) -> Result<(), Error> {
         match self.csv_options().into_iter().find(|&(given, option)| given && !allowed.contains(&option)) {
             Some((_, option)) => Err(Error::NotCsv { option, what }),
@@ -144,13 +152,13 @@ impl InputArgs {
     }
 }
 
-/// Files whose formats are known.
+/// Opened files of known formats; CSV columns may have no type yet.
 pub struct Files {
     files: Vec<File>,
     skip_missing: bool,
 }
 
-/// Files whose formats and type of numbers are known.
+/// Opened files whose numbers have one known type.
 pub struct Input {
     files: Vec<File>,
     dtype: Dtype,
@@ -159,7 +167,7 @@ pub struct Input {
 
 struct File {
     path: PathBuf,
-    /// The type of the numbers; none of a CSV column until it is parsed, if nobody names it.
+    /// The type of the numbers; `None` for a CSV column without --dtype until it is parsed.
     dtype: Option<Dtype>,
     format: Format,
 }
@@ -167,28 +175,28 @@ struct File {
 enum Format {
     Npy(npy::Header, Bytes),
     Csv(Selection, Bytes),
-    /// A column of a CSV file, parsed as the type that its fields have.
+    /// A parsed column of a CSV file without --dtype.
     Parsed(Inferred, Rows),
     Columns(Columns),
     Raw(Bytes),
 }
 
-/// What stands beside the numbers of a table.
+/// What a table has besides its numbers.
 #[derive(Default)]
 pub struct Rows {
-    /// The keys of its rows, if they are asked for.
+    /// The key of each row, with --by.
     pub keys: Option<Keys>,
-    /// Rows without a value, which are left out.
+    /// The number of rows that were left out because they have no value.
     pub missing: u64,
 }
 
 impl Rows {
-    /// The keys, of a column of this name.
+    /// The keys; creates them for the column of this name.
     pub fn keys_of(&mut self, column: &str) -> &mut Keys {
         self.keys.get_or_insert_with(|| Keys::of_column(column.to_owned()))
     }
 
-    /// Adds those of the next file.
+    /// Appends the keys and missing rows of the next file.
     fn append(&mut self, next: &Rows) {
         self.missing += next.missing;
         match (&mut self.keys, &next.keys) {
@@ -204,7 +212,7 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read, is malformed, does not have the type or format asked for, or has a format that is not read here.
+    /// If a file cannot be read, is malformed, has another type than asked for, or has an unsupported format.
     pub fn open(args: &InputArgs) -> Result<Files, Error> {
         if args.files.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
             return Err(Error::TwiceStandardInput);
@@ -217,17 +225,17 @@ impl Files {
         Ok(Files { files, skip_missing: args.skip_missing })
     }
 
-    /// Whether they are tables, whose columns have names.
+    /// Whether any file is a table with named columns.
     pub fn are_tables(&self) -> bool {
         self.files.iter().any(|file| matches!(file.format, Format::Csv(..) | Format::Columns(_)))
     }
 
-    /// Finds the type of all numbers. Parses CSV columns whose type nobody names: they are i64 if all fields are
-    /// integers that fit it, and no other file has f64; else f64.
+    /// Finds the type of all numbers. Parses CSV columns without --dtype: they are i64 if all fields are
+    /// integers that fit and no other file holds f64; else f64.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherTypes`]; as [`Selection::parse`].
+    /// [`Error::OtherTypes`]; those of [`Selection::parse`].
     pub fn typed(mut self) -> Result<Input, Error> {
         let count = self.files.len();
         for File { path, dtype, format } in &mut self.files {
@@ -246,8 +254,8 @@ impl Files {
                 *dtype = Some(of_csv);
                 if let Some(field) = inferred.become_of(of_csv) {
                     say(&format!(
-                        "note: `{}`: {} does not fit i64: this column of integers is read as f64, which has 53 bits; \
-                         choose another type with --dtype",
+                        "note: `{}`: {} does not fit i64, so this column of integers is read as f64, which \
+                         has 53 bits of precision; choose another type with --dtype",
                         path.display(),
                         shown(field)
                     ));
@@ -270,7 +278,7 @@ impl Input {
         self.dtype
     }
 
-    /// Whether nobody named the type: it is that of the fields of a CSV file.
+    /// Whether the type was inferred from the fields of a CSV file.
     pub fn is_inferred(&self) -> bool {
         self.files.iter().any(|file| matches!(file.format, Format::Parsed(..)))
     }
@@ -280,12 +288,13 @@ impl Input {
         self.skip_missing
     }
 
-    /// All numbers, in the order of the files: in place where the layout of a single one allows it. `T` is the type that
-    /// [`dtype`](Self::dtype) names. And what stands beside them.
+    /// Returns the numbers of all files in order, and what else their tables have. `T` is the type that
+    /// [`dtype`](Self::dtype) names. The numbers of a single file are not copied if its layout allows it.
     ///
     /// # Errors
     ///
-    /// If a file's length does not fit its type or header; of a table, what [`Selection::parse`] and [`Columns::read`] say.
+    /// If a file's length does not fit its type or header; those of [`Selection::parse`] and
+    /// [`Columns::read`].
     pub fn values<T: Element + FromStr>(&self) -> Result<(Cow<'_, [T]>, Rows), Error> {
         let (mut values, mut rows) = (Cow::Borrowed(&[][..]), Rows::default());
         for file in &self.files {
@@ -295,13 +304,14 @@ impl Input {
         Ok((values, rows))
     }
 
-    /// The matrix of so many rows or columns that the numbers are, of which there are `len`: the lengths of its two
-    /// axes, neighbours along the second of which lie side by side, and which of the two is the one asked for. Those of several `.npy`
-    /// files stand one below the other.
+    /// Returns the matrix that the `len` numbers form: the lengths of its axes, the second of which is
+    /// contiguous, and which of the two the caller asked for. `number` is the number of rows or columns, if
+    /// given. Several `.npy` files are stacked, one below the other.
     ///
     /// # Errors
     ///
-    /// If a `.npy` file has another shape, if nothing says the number, and if it does not divide `len`.
+    /// If `number` contradicts the shape of a `.npy` file, is missing for other files, or does not divide
+    /// `len`.
     pub fn matrix(
         &self,
         axis: Axis,
@@ -324,8 +334,8 @@ impl Input {
         }
     }
 
-    /// The matrix that the `.npy` files say that they are, if they do: as they spell it, its rows and columns, and whether columns lie side by
-    /// side.
+    /// The shape in the `.npy` files, if they are matrices: as text, as numbers of rows and columns, and
+    /// whether it is in Fortran order.
     fn shape(&self) -> Result<Option<(String, [usize; 2], bool)>, Error> {
         let mut all: Option<(String, [usize; 2], bool)> = None;
         for File { format, .. } in &self.files {
@@ -350,7 +360,7 @@ impl Input {
     }
 }
 
-/// An error in a file, which is named where there are several.
+/// Adds the file's name to an error, if there are several files and the error does not name it already.
 fn in_file(files: usize, path: &Path, error: Error) -> Error {
     match error {
         Error::Read { .. } | Error::Foreign { .. } | Error::Text { .. } | Error::NotText { .. } => error,
@@ -359,10 +369,10 @@ fn in_file(files: usize, path: &Path, error: Error) -> Error {
     }
 }
 
-/// The type and format of a file, without the type of a CSV column that nobody names.
+/// Finds the format of a file and the type of its numbers, which is `None` for a CSV column without --dtype.
 ///
-/// It is raw if `args` say so; else what it starts as or is named as; else CSV if there is an option for CSV, or where
-/// it is text and no type of raw numbers is given; else raw.
+/// A file is raw with --raw; else it has the format of its first bytes or its extension; else it is CSV if an
+/// option for CSV is given, or if it is text and --dtype is not given; else it is raw.
 fn open(args: &InputArgs, path: &Path) -> Result<(Option<Dtype>, Format), Error> {
     let dtype = args.dtype;
     let bytes = file::read(path)?;
@@ -387,7 +397,7 @@ fn open(args: &InputArgs, path: &Path) -> Result<(Option<Dtype>, Format), Error>
         (bytes, is_npy, allowed) = (array, true, &["--column"]);
     }
     if is_npy {
-        args.none_but(allowed, "a NumPy file, which has neither names nor keys")?;
+        args.none_but(allowed, "a NumPy file, which has no named columns or keys")?;
         let header = npy::Header::parse(&bytes)?;
         return Ok((Some(npy_dtype(&header.descr, dtype)?), Format::Npy(header, bytes)));
     }
@@ -397,7 +407,7 @@ fn open(args: &InputArgs, path: &Path) -> Result<(Option<Dtype>, Format), Error>
     if let Some(kind) = Columns::kind(&inner, &bytes) {
         args.none_but(
             &["--column", "--by", "--skip-missing"],
-            "a Parquet or Arrow file, which has types and names",
+            "a Parquet or Arrow file, whose columns have types and names",
         )?;
         let (columns, of_file) = Columns::open(kind, bytes, &selection())?;
         return match dtype.filter(|&dtype| dtype != of_file) {
@@ -425,7 +435,7 @@ fn open(args: &InputArgs, path: &Path) -> Result<(Option<Dtype>, Format), Error>
 }
 
 impl File {
-    /// Adds the numbers of the type `dtype`, which is `T`, and what stands beside them.
+    /// Appends the numbers to `values` and their keys and missing rows to `rows`. `dtype` is `T`.
     fn values<'a, T: Element + FromStr>(
         &'a self,
         dtype: Dtype,
@@ -460,7 +470,7 @@ impl File {
     }
 }
 
-/// The axes of a matrix, in NumPy's order.
+/// The axes of a matrix in NumPy's order.
 #[derive(Clone, Copy, Debug)]
 pub enum Axis {
     Row,
@@ -476,7 +486,8 @@ impl Display for Axis {
     }
 }
 
-/// `bytes` as numbers: copied only where they are not aligned for `T`. Their length is a multiple of its size.
+/// `bytes` as numbers; copies them only if they are not aligned for `T`. Their length must be a multiple of
+/// the size of `T`.
 fn cast<T: Element>(bytes: &[u8]) -> Cow<'_, [T]> {
     match bytemuck::try_cast_slice(bytes) {
         Ok(values) => Cow::Borrowed(values),
@@ -484,11 +495,11 @@ fn cast<T: Element>(bytes: &[u8]) -> Cow<'_, [T]> {
     }
 }
 
-/// The bytes of the numbers in a `.npy` file of this header, each of so many bytes, the least significant first.
+/// Returns the bytes of the numbers in a `.npy` file, in little-endian order; `size` is the size of a number.
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] where there are not as many numbers as the shape says.
+/// [`Error::Shape`] if the number of elements differs from the shape.
 fn npy_data<'a>(header: &npy::Header, file: &'a [u8], size: usize) -> Result<Cow<'a, [u8]>, Error> {
     let data = &file[header.start..];
     let npy::Header { descr, shape, count, .. } = header;
@@ -496,7 +507,7 @@ fn npy_data<'a>(header: &npy::Header, file: &'a [u8], size: usize) -> Result<Cow
         Some(bytes) if bytes == data.len() => {}
         needed => {
             let is_short = needed.is_none_or(|bytes| bytes > data.len());
-            let hint = if is_short { ": it is cut off" } else { "" };
+            let hint = if is_short { ": the file is cut off" } else { "" };
             return Err(Error::Shape { shape: shape.clone(), count: *count, size, bytes: data.len(), hint });
         }
     }
@@ -508,17 +519,17 @@ fn npy_data<'a>(header: &npy::Header, file: &'a [u8], size: usize) -> Result<Cow
     Ok(swapped.into())
 }
 
-/// The type that a `.npy` file's `descr` names, in either byte order; `asked` must agree with it.
+/// The type of a `.npy` file with this `descr`, in either byte order. It must equal `asked`, if given.
 fn npy_dtype(descr: &str, asked: Option<Dtype>) -> Result<Dtype, Error> {
     let little = descr.strip_prefix(['>', '=']).map_or(descr.to_owned(), |name| format!("<{name}"));
     macro_rules! named {
         ($($T:ident)*) => {
             match Some(little.as_str()) {
                 $(<$T as Value>::DESCR => Dtype::$T,)*
-                // One byte has no order; truth values are 0 and 1.
+                // Single bytes have no byte order; booleans are 0 and 1.
                 Some("<i1") => Dtype::i8,
                 Some("<u1" | "|b1" | "<b1" | "?") => Dtype::u8,
-                // NumPy has no bfloat16: the package ml_dtypes saves it as two bytes of no known meaning.
+                // NumPy has no bfloat16. The package ml_dtypes saves it as two opaque bytes.
                 Some("<V2" | "|V2") if asked == Some(Dtype::bf16) => Dtype::bf16,
                 _ => return Err(Error::Descr { descr: descr.into() }),
             }

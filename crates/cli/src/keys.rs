@@ -1,42 +1,42 @@
-//! The keys of a CSV file's rows.
+//! The keys of a table's rows.
 
 use std::collections::HashMap;
 use std::mem::{replace, take};
 
-/// The keys of all rows. Each is the number of its text, in the order in which texts first appear.
+/// The keys of all rows, numbered in the order in which their texts first appear.
 #[derive(Clone)]
 pub struct Keys {
-    /// Their column, as the header calls it, or its index where there is none.
+    /// The keys' column: its name in the header, or its index without one.
     pub column: String,
     of_rows: Vec<u64>,
     of_texts: HashMap<Vec<u8>, u64>,
 }
 
-/// The keys of all rows, each as its rank: how many others there are below it.
+/// The keys of all rows as ranks: how many smaller keys there are.
 pub struct Ranks {
-    /// As of [`Keys`].
+    /// As in [`Keys`].
     pub column: String,
     pub of_rows: Vec<u64>,
-    /// The text of each rank, of equal keys that of the first.
+    /// The text of each rank; the first of equal keys.
     pub texts: Vec<Vec<u8>>,
 }
 
 impl Keys {
-    /// Those of a column of no rows yet.
+    /// No keys yet.
     pub fn of_column(column: String) -> Keys {
         Keys { column, of_rows: Vec::new(), of_texts: HashMap::new() }
     }
 
-    /// Takes the next row's key.
+    /// Adds the next row's key.
     pub fn push(&mut self, text: &[u8]) {
         let number = self.number(text);
         self.of_rows.push(number);
     }
 
-    /// Takes the keys of all rows of the next file.
+    /// Appends the keys of the next file.
     pub fn append(&mut self, next: &Keys) {
         let mut numbers = vec![0; next.of_texts.len()];
-        // In their order, so that new ones are numbered as they appear.
+        // In order of their numbers, so that new texts are numbered as they appear.
         let mut texts: Vec<_> = next.of_texts.iter().collect();
         texts.sort_by_key(|&(_, &number)| number);
         for (text, &number) in texts {
@@ -54,8 +54,8 @@ impl Keys {
         number
     }
 
-    /// The keys by their values, where all are integers or all are numbers, else by the bytes of their texts. Empty
-    /// ones are left out of account, and come after numbers.
+    /// Ranks the keys by value if all are integers or all are numbers, else by the bytes of their texts.
+    /// Empty keys do not count in this choice, and are ranked after numbers.
     pub fn ranked(self) -> Ranks {
         let mut texts = vec![Vec::new(); self.of_texts.len()];
         for (text, number) in self.of_texts {
@@ -84,7 +84,7 @@ impl Keys {
 }
 
 impl Ranks {
-    /// The first key that has a row after one of another key, and an earlier one before that.
+    /// The first key that has rows again after a row of another key.
     pub fn that_comes_back(&self) -> Option<&[u8]> {
         let mut is_seen = vec![false; self.texts.len()];
         let mut runs = self.of_rows.chunk_by(|a, b| a == b).map(|run| run[0] as usize);
@@ -92,7 +92,7 @@ impl Ranks {
         Some(&self.texts[rank])
     }
 
-    /// Sorts the keys; returns the rows in their order, those of equal keys as they were.
+    /// Sorts the keys. Returns the former row of each key; equal keys keep their order.
     pub fn sort(&mut self) -> Vec<usize> {
         let mut rows: Vec<usize> = (0..self.of_rows.len()).collect();
         rows.sort_by_key(|&row| self.of_rows[row]);
@@ -101,10 +101,10 @@ impl Ranks {
     }
 }
 
-/// Whether a text is empty, and its value as an integer that orders as the value does.
+/// Whether the text is empty, and an integer in the order of its value.
 type Value = (bool, i128);
 
-/// The value of each text, if `parse` finds one in all that are not empty.
+/// The values of all texts; `None` if `parse` fails on a text that is not empty.
 fn values(texts: &[Vec<u8>], parse: fn(&str) -> Option<i128>) -> Option<Vec<Value>> {
     let value = |text: &Vec<u8>| match text.is_empty() {
         true => Some((true, 0)),
@@ -117,8 +117,8 @@ fn integer(text: &str) -> Option<i128> {
     text.parse().ok()
 }
 
-/// A float's value: both zeros are one, and so are all NaNs, which come last. An integer is none where a float may not
-/// tell it from the next.
+/// An integer in the order of a float's value. Both zeros are equal, and so are all NaNs, which come last.
+/// `None` for an integer so large that a float may not distinguish it from the next.
 fn float(text: &str) -> Option<i128> {
     const PRECISE: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
     let value: f64 = text.parse().ok()?;

@@ -1,8 +1,9 @@
-//! Reduces the numbers in files, and prints their count, sum, minimum, maximum and mean; or those of each row, column
+//! Reduces the numbers in files to their count, sum, minimum, maximum and mean, or reduces each row, column
 //! or key:
 //!
 //! ```text
-//! gpu-reduce [--op sum] [--device auto] [--dtype f32] [--column NAME] [--rows N | --columns N | --by NAME [--sort | --runs]]
+//! gpu-reduce [--op sum] [--device auto] [--dtype f32] [--column NAME]
+//!     [--rows N | --columns N | --by NAME [--sort | --runs]]
 //!     [--json | --csv] [--plot FILE.svg] [--output FILE.npy] FILE...
 //! ```
 
@@ -44,24 +45,26 @@ use report::{FormatArgs, Report, Times, say};
 use results::Results;
 use slices::{Slices, SlicesArgs};
 
-/// Reduces the numbers in files: by default to their count, sum, minimum, maximum and mean.
+/// Reduces the numbers in files to their count, sum, minimum, maximum and mean, or by the operators of --op.
 ///
-/// Results are printed on standard output; the device, times and notes on standard error.
+/// Results go to standard output; the device, times and notes go to standard error.
 #[derive(Parser)]
 #[command(name = "gpu-reduce", version)]
 struct Args {
-    /// What to compute, instead of the default; several are separated by commas.
+    /// What to compute, separated by commas, instead of the default.
     ///
-    /// Sums and products of integers up to 32 bits have 64 bits; those of 64-bit integers wrap. In a CSV column that is
-    /// read as i64 without --dtype, a sum that does not fit has 128 bits, and a product or sumsq is an f64, with a note.
+    /// Sums and products of integers of up to 32 bits have 64 bits; those of 64-bit integers wrap. In a CSV
+    /// column read as i64 without --dtype, a sum that does not fit has 128 bits; a product or sumsq that does
+    /// not fit is f64, with a note.
     #[arg(long, value_delimiter = ',')]
     op: Vec<Quantity>,
 
-    /// Degrees of freedom that var and std take off the count: 0 for a whole population, 1 for a sample.
+    /// Degrees of freedom subtracted from the count in var and std: 0 for a population, 1 for a sample.
     #[arg(long, default_value_t = 0)]
     ddof: u64,
 
-    /// Where to compute: auto, cpu, cuda:N (the GPU of index N), or emulator (a GPU in software, with cargo's `--features emulator`).
+    /// Where to compute: auto, cpu, cuda:N (GPU number N), or emulator (a GPU in software; needs cargo's
+    /// `--features emulator`).
     #[arg(long, default_value = "auto")]
     device: DeviceArg,
 
@@ -80,7 +83,7 @@ struct Args {
 }
 
 impl Args {
-    /// What to compute; the default where nothing is asked for.
+    /// The quantities to compute: those of `--op`, or the default.
     fn quantities(&self) -> Vec<Quantity> {
         const DEFAULT: &[Quantity] = &[Quantity::Sum, Quantity::Min, Quantity::Max, Quantity::Mean];
         let mut quantities = if self.op.is_empty() { DEFAULT.to_vec() } else { self.op.clone() };
@@ -93,7 +96,7 @@ impl Args {
 fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
-        // Nobody reads the rest, as of `gpu-reduce ... | head -1`.
+        // The reader has closed the pipe, as in `gpu-reduce ... | head -1`.
         Err(Error::Print(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             say(&format!("error: {error}"));
@@ -102,7 +105,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Does what `args` ask for.
+/// Runs the program.
 fn run(args: &Args) -> Result<(), Error> {
     if let Some(path) = args.plot.as_ref().filter(|path| !foreign::is_named(path, &["svg"])) {
         return Err(Error::NotSvgName { path: path.clone() });
@@ -139,7 +142,7 @@ fn run(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// Puts the numbers where they are reduced.
+/// Copies the numbers to the device, or reads mapped files ahead on the CPU.
 fn load(numbers: &mut dyn Numbers, device: &Device) -> Result<(), Error> {
     if device.is_cpu() {
         read_ahead(numbers.bytes());
@@ -150,7 +153,7 @@ fn load(numbers: &mut dyn Numbers, device: &Device) -> Result<(), Error> {
     Ok(in_pieces("uploading", bytes, |piece| numbers.upload(piece.start / size..piece.end / size))?)
 }
 
-/// The results and times of numbers, which have been read since `start`, beside rows without any.
+/// Reduces all numbers. The load time counts from `start`; `missing` is the number of rows left out.
 fn report(
     numbers: &mut dyn Numbers,
     missing: Option<u64>,
@@ -165,7 +168,7 @@ fn report(
         report.number("missing", missing);
     }
     if !device.is_cpu() {
-        // Loads the kernels, so that the time below is that of the reductions alone.
+        // The first pass loads the kernels, so that the time below is that of the reductions alone.
         reduce(numbers, missing, args)?;
     }
     let load = start.elapsed();
@@ -190,7 +193,7 @@ fn report(
     Ok((report, Times { device: device.to_string(), load, time: reduced.time, speed }))
 }
 
-/// Computes what `args` ask for of each slice of the numbers, where they lie: each quantity by name.
+/// Computes each quantity of `args` for each slice; returns them with their names.
 fn reduce_each(numbers: &dyn Numbers, slices: &Slices, args: &Args) -> Result<Vec<(String, Results)>, Error> {
     let each = |quantity: Quantity| match numbers.reduce_each(slices, quantity, args.ddof) {
         Ok(results) => Ok((quantity.name(), results)),
@@ -205,16 +208,16 @@ fn reduce_each(numbers: &dyn Numbers, slices: &Slices, args: &Args) -> Result<Ve
     args.quantities().into_iter().map(each).collect()
 }
 
-/// What [`reduce`] found.
+/// The results of [`reduce`].
 struct Reduced {
-    /// Each quantity, if it has a value.
+    /// Each quantity, with its result if it has one.
     quantities: Vec<(Quantity, Option<Results>)>,
-    /// How many passes over the data it took.
+    /// Passes over the data.
     passes: usize,
     time: Duration,
 }
 
-/// Computes what `args` ask for of the numbers, where they lie: if nothing is asked for, their sum, minimum, maximum and mean.
+/// Computes each quantity of `args` over all numbers.
 fn reduce(numbers: &dyn Numbers, missing: Option<u64>, args: &Args) -> Result<Reduced, Error> {
     let wanted = args.quantities();
     let mut reduced = Reduced { quantities: Vec::new(), passes: 0, time: Duration::ZERO };
@@ -234,7 +237,7 @@ fn reduce(numbers: &dyn Numbers, missing: Option<u64>, args: &Args) -> Result<Re
             Err(Error::Reduce(gpu_reduce::Error::EmptyInput { .. })) if args.op.is_empty() => None,
             Err(Error::Reduce(gpu_reduce::Error::EmptyInput { .. })) => {
                 let without =
-                    missing.map_or(String::new(), |missing| format!(", without {missing} that are missing"));
+                    missing.map_or(String::new(), |missing| format!(" without its {missing} missing values"));
                 return Err(Error::Empty { quantity: quantity.name(), without });
             }
             Err(error) => return Err(error),
@@ -244,7 +247,7 @@ fn reduce(numbers: &dyn Numbers, missing: Option<u64>, args: &Args) -> Result<Re
     Ok(reduced)
 }
 
-/// Touches each page of mapped numbers, so that the disk's time is not taken for the reductions'.
+/// Touches each page of mapped numbers, so that reading the disk does not count as reduction time.
 fn read_ahead(bytes: &[u8]) {
     const PAGE: usize = 4096;
     let Ok(()) = in_pieces("reading", bytes.len(), |piece| {
@@ -253,7 +256,7 @@ fn read_ahead(bytes: &[u8]) {
     });
 }
 
-/// Does `work` on so many bytes in pieces, and shows the progress.
+/// Calls `work` on consecutive pieces of `bytes` bytes and shows the progress.
 fn in_pieces<E>(
     what: &'static str,
     bytes: usize,

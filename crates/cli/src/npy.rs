@@ -1,19 +1,20 @@
-//! The header of NumPy's `.npy` format: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>
+//! The header of NumPy's `.npy` files:
+//! <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>
 
 use super::error::Error;
 
 /// The first bytes of every `.npy` file.
 pub const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// What the header says of the data that follow it.
+/// The contents of a header.
 pub struct Header {
-    /// NumPy's name of the type, such as `<f4`; of a structured type, the whole list of its fields.
+    /// NumPy's name of the type, such as `<f4`; for a structured type, the list of its fields.
     pub descr: String,
     /// The shape as the file spells it, such as `(3, 4)`.
     pub shape: String,
     /// The lengths of the axes.
     pub axes: Vec<usize>,
-    /// Whether elements that are neighbours along the first axis lie side by side, not along the last.
+    /// Whether the first axis is contiguous, not the last.
     pub fortran_order: bool,
     /// The number of elements: the product of the shape.
     pub count: usize,
@@ -26,7 +27,7 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// [`Error::Npy`] where it is cut off, or is not the dictionary that the format prescribes.
+    /// [`Error::Npy`] if the header is cut off, or is not the dictionary that the format prescribes.
     pub fn parse(file: &[u8]) -> Result<Header, Error> {
         let malformed = |reason: String| Error::Npy { reason };
         let cut_off = || malformed("the file ends within its header".into());
@@ -59,13 +60,13 @@ impl Header {
     }
 }
 
-/// The header of a file with `count` results of `width` numbers each, of the type that NumPy calls `descr`.
+/// Returns a header for `count` results of `width` numbers each, of the type that NumPy calls `descr`.
 pub fn header(descr: &str, count: usize, width: usize) -> Vec<u8> {
-    /// Bytes before the text: the magic ones, the version and the text's length.
+    /// Bytes before the text: the magic bytes, the version and the text's length.
     const PREAMBLE: usize = MAGIC.len() + 4;
     let shape = if width == 1 { format!("({count},)") } else { format!("({count}, {width})") };
     let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
-    // The data begin at a multiple of 64 bytes, after a line end.
+    // The data start at a multiple of 64 bytes, after a line end.
     let length = (PREAMBLE + text.len() + 1).next_multiple_of(64) - PREAMBLE;
     let mut header = MAGIC.to_vec();
     header.extend([1, 0]);
@@ -74,7 +75,7 @@ pub fn header(descr: &str, count: usize, width: usize) -> Vec<u8> {
     header
 }
 
-/// The values of `descr`, `fortran_order` and `shape` in a Python dictionary of exactly the three keys of the format.
+/// The values of `descr`, `fortran_order` and `shape` in a Python dictionary of exactly these keys.
 fn values(dictionary: &str) -> Option<(&str, bool, &str)> {
     let (mut descr, mut order, mut shape) = (None, None, None);
     for entry in top_level_entries(dictionary.strip_prefix('{')?.strip_suffix('}')?) {
@@ -96,7 +97,7 @@ fn values(dictionary: &str) -> Option<(&str, bool, &str)> {
     Some((descr?, order?, shape?))
 }
 
-/// The parts of `text` between commas that stand in no brackets and no string.
+/// The parts of `text` between commas outside of brackets and strings.
 fn top_level_entries(text: &str) -> impl Iterator<Item = &str> {
     let (mut depth, mut quote) = (0, None);
     let entries = text.split(move |c| {

@@ -1,4 +1,4 @@
-//! NumPy's `.npz` archives: zip files whose members are `.npy` files.
+//! NumPy's `.npz` archives: zip files of `.npy` files.
 
 use std::io::{Cursor, Read};
 
@@ -10,16 +10,17 @@ use zip::result::ZipError;
 use super::error::Error;
 use super::table::{find_named, which};
 
-/// Whether bytes are those of a zip archive, be it an empty one.
+/// Whether the bytes are a zip archive, perhaps an empty one.
 pub fn is_archive(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
 }
 
-/// The bytes of the `.npy` file of the array that is wanted by its name or index, or of the only one; none where the archive has no arrays at all.
+/// Returns the `.npy` file of the array with this name or index, or of the only array; `None` if the archive
+/// has no arrays.
 ///
 /// # Errors
 ///
-/// [`Error::Npz`] where it is malformed; where there is no such array, or there are several.
+/// [`Error::Npz`] if the archive is malformed; an error if the array does not exist, or if several match.
 pub fn array(bytes: &Bytes, wanted: Option<&str>) -> Result<Option<Bytes>, Error> {
     let mut archive = ZipArchive::new(Cursor::new(bytes))?;
     let members = (0..archive.len())

@@ -1,4 +1,4 @@
-//! The numbers, whatever their type: what is of their type is here, for it is compiled for each.
+//! The numbers, of any type, behind a trait object. This file is compiled for each type; most others are not.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use gpu_reduce::{
     All, Any, ArgMax, ArgMin, BitAnd, BitOr, BitXor, Buffer, CompensatedSum, CountNan, CountNonzero, Device,
     Element, Error, ExactElement, ExactMean, ExactSum, ExactSumTwofold, Kurtosis, LogSumExp, Max, Mean, Min,
     MinMax, Moments, NanArgMax, NanArgMin, NanMax, NanMean, NanMin, NanStd, NanSum, NanVar, NormL1, NormL2,
-    NormMax, Op, Prod, Reduce, Segments, Skewness, Std, Sum, SumOfSquares, Var, View, bf16, f16,
+    NormMax, Op, Prod, Reduce, Segments, Skewness, Std, Sum, SumSq, Var, View, bf16, f16,
 };
 
 use super::error;
@@ -20,7 +20,7 @@ use super::report::say;
 use super::results::{self, Output, Results, Value};
 use super::slices::Slices;
 
-/// What can be computed.
+/// The operators of `--op`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum Quantity {
@@ -64,47 +64,47 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// As the user names it.
+    /// The name on the command line.
     pub fn name(self) -> String {
         self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
     }
 }
 
-/// Numbers in host memory, and on a device if they have been copied there.
+/// Numbers of any type in host memory, and on a device after an upload.
 pub trait Numbers {
-    /// The bytes of one.
+    /// The size of a number in bytes.
     fn size(&self) -> usize;
 
-    /// The bytes of all.
+    /// The bytes of all numbers.
     fn bytes(&self) -> &[u8];
 
-    /// Makes room for all on a device.
+    /// Allocates device memory for all numbers.
     fn allocate(&mut self, device: &Device) -> Result<(), Error>;
 
-    /// Copies some there.
+    /// Copies the numbers of `range` to the device.
     fn upload(&mut self, range: Range<usize>) -> Result<(), Error>;
 
-    /// Takes only those of these indices, in this order.
+    /// Reorders the numbers: keeps those at the indices in `order`, in that order.
     fn permute(&mut self, order: &[usize]);
 
-    /// A quantity of all, where they lie. It has the bits of [`reduce_each`](Self::reduce_each) with one slice.
+    /// Reduces all numbers. The result has the bits of [`reduce_each`](Self::reduce_each) with one slice.
     fn reduce(&self, quantity: Quantity, ddof: u64) -> Result<Results, error::Error>;
 
-    /// The number of this index, as text.
+    /// The number at `index` as text.
     fn text(&self, index: usize) -> String;
 
-    /// How they are distributed.
+    /// The distribution of the numbers.
     fn histogram(&self) -> Histogram;
 
-    /// A quantity of each slice of them, where they lie.
+    /// Reduces each slice.
     fn reduce_each(&self, slices: &Slices, quantity: Quantity, ddof: u64) -> Result<Results, error::Error>;
 }
 
-/// The numbers of the input, and what stands beside them.
+/// Reads the numbers of the input, with the keys and missing rows of its tables.
 ///
 /// # Errors
 ///
-/// As [`Input::values`].
+/// Those of [`Input::values`].
 pub fn of(input: &Input) -> Result<(Box<dyn Numbers + '_>, Rows), error::Error> {
     macro_rules! of_type {
         ($($T:ident)*) => {
@@ -123,12 +123,13 @@ fn typed<T: Number + FromStr>(input: &Input) -> Result<(Box<dyn Numbers + '_>, R
 struct Typed<'a, T: Element> {
     values: Cow<'a, [T]>,
     buffer: Option<Buffer<T>>,
-    /// Whether sums and products that wrap are computed in a wider type: nobody asked for integers.
+    /// Whether sums and products that would wrap are computed in a wider type, because the user did not ask
+    /// for integers.
     may_not_wrap: bool,
 }
 
 impl<T: Number> Typed<'_, T> {
-    /// The numbers where they lie.
+    /// The numbers on the device if they were uploaded, else in host memory.
     fn data(&self) -> View<'_, T> {
         match &self.buffer {
             None => self.values[..].data(),
@@ -136,7 +137,7 @@ impl<T: Number> Typed<'_, T> {
         }
     }
 
-    /// A quantity of all, or of each slice.
+    /// Reduces all numbers, or each slice.
     fn quantity(
         &self,
         slices: Option<&Slices>,
@@ -157,20 +158,18 @@ impl<T: Number> Typed<'_, T> {
                 Ok(if is_same { results } else { exact })
             }
             Quantity::Prod => self.unless_too_large(results, slices, Prod, quantity),
-            Quantity::Sumsq if self.may_wrap(2) => {
-                self.unless_too_large(results, slices, SumOfSquares, quantity)
-            }
+            Quantity::Sumsq if self.may_wrap(2) => self.unless_too_large(results, slices, SumSq, quantity),
             _ => Ok(results),
         }
     }
 
-    /// Whether the sum of their powers may not fit i64.
+    /// Whether the sum of the numbers' powers may overflow i64.
     fn may_wrap(&self, power: i32) -> bool {
-        let largest = self.values.iter().map(|value| value.to_f64().abs()).fold(0.0, f64::max);
+        let largest = self.values.iter().map(|value| value.as_f64().abs()).fold(0.0, f64::max);
         largest.powi(power) * self.values.len() as f64 > i64::MAX as f64 / 2.0
     }
 
-    /// The results of `op`; if one does not fit i64, those of `op` of the numbers as f64, and a note.
+    /// Returns `results` if they fit i64; else reduces the numbers as f64 by `op` and prints a note.
     fn unless_too_large(
         &self,
         results: Results,
@@ -178,7 +177,7 @@ impl<T: Number> Typed<'_, T> {
         op: impl Op<f64, Output = f64>,
         quantity: Quantity,
     ) -> Result<Results, error::Error> {
-        let floats: Vec<f64> = self.values.iter().map(|value| value.to_f64()).collect();
+        let floats: Vec<f64> = self.values.iter().map(|value| value.as_f64()).collect();
         let device = self.buffer.as_ref().map_or_else(Device::cpu, Buffer::device);
         let floats = device.upload(&floats)?;
         let data = floats.view();
@@ -187,9 +186,9 @@ impl<T: Number> Typed<'_, T> {
             Some(slices) => Target::Each(slices.of(&data)?),
         };
         let mut floats = target.outputs(op)?;
-        // A zero among factors whose product overflows.
+        // The product of an overflow to infinity and a zero is NaN; the true product is 0.
         floats.iter_mut().filter(|float| float.is_nan()).for_each(|float| *float = 0.0);
-        // One that wraps is 2^64 away, or more.
+        // A result that wrapped differs by 2^64 or more.
         let is_near = |(index, float): (usize, &f64)| {
             let mut integers = results.texts(index).filter_map(|text| text.parse::<f64>().ok());
             integers.all(|integer| (integer - float).abs() <= 1e-6 * float.abs())
@@ -197,7 +196,7 @@ impl<T: Number> Typed<'_, T> {
         if floats.iter().enumerate().all(is_near) {
             return Ok(results);
         }
-        say(&format!("note: {} does not fit i64, and is computed in f64", quantity.name()));
+        say(&format!("note: {} does not fit i64, so it is computed in f64", quantity.name()));
         Ok(f64::results(floats))
     }
 }
@@ -242,11 +241,12 @@ impl<T: Number> Numbers for Typed<'_, T> {
     }
 }
 
-/// What is reduced. Every reduction has BLOCK 256, so that all numbers have the bits that they have as one slice.
+/// The data to reduce. BLOCK is always 256, so that all numbers have the bits of one slice with the same
+/// numbers.
 pub enum Target<'a, T: Element> {
-    /// Numbers to one result.
+    /// All numbers, with one result.
     All(View<'a, T>),
-    /// Slices of them to a result each.
+    /// Slices, with a result each.
     Each(Segments<'a, View<'a, T>>),
 }
 
@@ -261,7 +261,7 @@ impl<T: Number> Target<'_, T> {
             Quantity::Mean => self.mean(),
             Quantity::Var => self.reduce(Var::new(ddof)),
             Quantity::Std => self.reduce(Std::new(ddof)),
-            Quantity::Sumsq => self.reduce(SumOfSquares),
+            Quantity::Sumsq => self.reduce(SumSq),
             Quantity::NormL1 => self.reduce(NormL1),
             Quantity::NormL2 => self.reduce(NormL2),
             Quantity::NormMax => self.reduce(NormMax),
@@ -292,7 +292,7 @@ impl<T: Number> Target<'_, T> {
         Ok(results?)
     }
 
-    /// The mean. If its sum overflows, the exact mean.
+    /// The mean; the exact mean where the sum overflows.
     fn mean(&self) -> Result<Results, Error> {
         let mut means = self.outputs(Mean)?;
         let is_finite = |mean: T::Real| mean.into().is_finite();
@@ -308,21 +308,21 @@ impl<T: Number> Target<'_, T> {
         results::of(self.outputs(op))
     }
 
-    /// It is compiled for each operator and type, and does nothing but what is of these.
+    /// Calls the operator. Compiled for each operator and type, so keep it small.
     fn outputs<O: Op<T, Output: Output>>(&self, op: O) -> Result<Vec<O::Output>, Error> {
         match self {
-            Target::All(data) => Ok(vec![data.reduce_by::<O, 256>(op)?]),
-            Target::Each(segments) => segments.reduce_by::<O, 256>(op)?.to_vec(),
+            Target::All(data) => Ok(vec![data.by(op).block::<256>().run()?]),
+            Target::Each(segments) => segments.by(op).block::<256>().run()?.to_vec(),
         }
     }
 }
 
-/// Numbers, by what differs between integers and floats.
+/// A number type: what differs between integers and floats.
 pub trait Number: ExactElement<Wide: Output, Real: Value + Into<f64>, Rounded: Value> + Value {
-    /// Whether they are integers.
+    /// Whether the type is an integer.
     const IS_INTEGER: bool;
 
-    /// A quantity of their bits, which integers have.
+    /// Reduces the bits of integers; an error for floats.
     fn bits(target: &Target<Self>, quantity: Quantity) -> Result<Results, error::Error>;
 }
 

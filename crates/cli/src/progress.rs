@@ -1,4 +1,4 @@
-//! A progress bar on stderr that appears only where the work takes over a second, and only on a terminal.
+//! A progress bar on stderr. It appears only on a terminal, and only if the work takes over a second.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 const DELAY: Duration = Duration::from_secs(1);
 
-/// A bar over a number of bytes; it is cleared when it is dropped.
+/// A bar over a number of bytes. Dropping it clears it.
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// Starts the work called `what` on `total` bytes. Nothing is drawn yet.
+    /// Starts a bar called `what` over `total` bytes. Nothing is drawn yet.
     pub fn new(what: &'static str, total: usize) -> Progress {
         Progress::styled(
             what,
@@ -19,19 +19,19 @@ impl Progress {
         )
     }
 
-    /// As [`new`](Self::new), on bytes of which nobody knows how many there will be.
-    #[allow(dead_code, reason = "each program uses its part")]
+    /// As [`new`](Self::new), if the total is unknown.
+    #[allow(dead_code, reason = "not all programs use it")]
     pub fn endless(what: &'static str) -> Progress {
         Progress::styled(what, None, "{msg} {binary_bytes}")
     }
 
     fn styled(what: &'static str, total: Option<u64>, template: &str) -> Progress {
-        let style = ProgressStyle::with_template(template).expect("a constant template that is valid");
+        let style = ProgressStyle::with_template(template).expect("the template is valid");
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         Progress(bar.with_style(style).with_message(what))
     }
 
-    /// Says that `done` bytes of the total are done.
+    /// Sets the number of bytes done.
     pub fn set(&self, done: usize) {
         if self.0.is_hidden() && self.0.elapsed() > DELAY {
             self.0.set_draw_target(ProgressDrawTarget::stderr());

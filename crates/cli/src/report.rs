@@ -1,4 +1,4 @@
-//! What is printed, in each of the formats.
+//! Prints results as text, CSV or JSON.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -9,27 +9,27 @@ use super::error::{Error, printable};
 use super::results::Results;
 use super::slices::Slices;
 
-/// In which format.
+/// The output format.
 #[derive(Clone, Copy)]
 pub enum Format {
-    /// A line for each quantity; of slices, CSV.
+    /// A line for each quantity; CSV for slices.
     Text,
     Csv,
     Json,
 }
 
-/// The options that choose it.
+/// The options that choose the format.
 #[derive(clap::Args)]
 #[group(multiple = false)]
 pub struct FormatArgs {
-    /// Print JSON: an object with the results by their names, or a list of one for each row, column or key.
+    /// Print JSON: an object with the results by name, or a list of objects, one for each row, column or key.
     ///
-    /// Numbers have all their digits; what JSON has no numbers for are the texts "NaN", "Infinity" and "-Infinity". Results that are
-    /// several numbers are lists, and one that has no value is null.
+    /// Numbers have all their digits; NaN and infinities, which JSON lacks, are the strings "NaN", "Infinity"
+    /// and "-Infinity". Results of several numbers are lists; a result without a value is null.
     #[arg(long)]
     json: bool,
 
-    /// Print CSV: a row of names, and one of results. Numbers have all their digits.
+    /// Print CSV: a row of names and rows of results. Numbers have all their digits.
     #[arg(long)]
     csv: bool,
 }
@@ -44,19 +44,19 @@ impl FormatArgs {
     }
 }
 
-/// The results of all numbers.
+/// The results of reducing all numbers.
 pub struct Report(Vec<Entry>);
 
 struct Entry {
     name: String,
-    /// In lines of text.
+    /// The result for the text format.
     text: String,
-    /// In other formats. Without a value there are none.
+    /// The numbers of the result for the other formats; empty if it has no value.
     numbers: Vec<String>,
 }
 
 impl Report {
-    /// Of so many numbers.
+    /// A report with the count of the input's numbers.
     pub fn new(count: usize) -> Report {
         let mut report = Report(Vec::new());
         report.number("count", count);
@@ -67,13 +67,13 @@ impl Report {
         self.0.push(Entry { name: name.to_owned(), text, numbers });
     }
 
-    /// Adds a number of things.
+    /// Adds a named number.
     pub fn number(&mut self, name: &str, number: impl ToString) {
         let text = number.to_string();
         self.add(name, text.clone(), vec![text]);
     }
 
-    /// Adds a result, or that there is none, and a note that only lines of text have.
+    /// Adds a result. `None` is printed as having no value. The `note` appears only in the text format.
     pub fn result(&mut self, name: &str, result: Option<&Results>, note: &str) {
         let Some(result) = result else {
             return self.add(name, "none (empty input)".into(), Vec::new());
@@ -83,26 +83,26 @@ impl Report {
     }
 }
 
-/// How long it took.
+/// The times of a run.
 pub struct Times {
     pub device: String,
-    /// Until the numbers were read, and lay on the device.
+    /// Time to read the numbers and to copy them to the device.
     pub load: Duration,
-    /// Of the reductions.
+    /// Time of the reductions.
     pub time: Duration,
-    /// Of the reductions, in GB/s.
+    /// Speed of the reductions in GB/s.
     pub speed: f64,
 }
 
 impl Times {
-    /// Prints them on stderr.
+    /// Prints the times on stderr.
     pub fn print(&self) {
         let Times { device, load, time, speed } = self;
         say(&format!("device  {device}\nload    {load:.3?}\ntime    {time:.3?}\nGB/s    {speed:.2}"));
     }
 }
 
-/// Prints lines on stderr, if anybody reads it.
+/// Prints lines on stderr; ignores errors.
 pub fn say(lines: &str) {
     _ = writeln!(io::stderr(), "{lines}");
 }
@@ -132,7 +132,7 @@ impl Format {
         written.map_err(Error::Print)
     }
 
-    /// Prints the results for each slice; `columns` have names.
+    /// Prints the results of each slice; `columns` are the quantities with their names.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl Format {
     }
 }
 
-/// The system's error, by which a closed pipe is known; `io::Error::from` hides it.
+/// The underlying I/O error. `io::Error::from` hides its kind, which identifies a closed pipe.
 fn io_error(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
@@ -213,12 +213,12 @@ fn json_of_each(slices: &Slices, columns: &[(String, Results)], to: impl Write) 
     to.flush()
 }
 
-/// The names of columns for a result of so many numbers.
+/// Column names for a result of `width` numbers.
 fn names(name: &str, width: usize) -> impl Iterator<Item = String> {
     (1..=width).map(move |number| if width == 1 { name.to_owned() } else { format!("{name}_{number}") })
 }
 
-/// A number as JSON has it, or a list of several.
+/// One number as JSON, or several as a list.
 fn json(numbers: &[String]) -> String {
     let number = |number: &String| match number.as_str() {
         "NaN" => string("NaN"),
@@ -233,6 +233,6 @@ fn json(numbers: &[String]) -> String {
 }
 
 fn string(text: &str) -> String {
-    // Text always is a text of JSON.
+    // Serialising a string cannot fail.
     to_string(text).unwrap_or_default()
 }

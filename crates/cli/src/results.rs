@@ -1,29 +1,30 @@
-//! Results, whatever their type: what is of their type is here, for it is compiled for each.
+//! Results, of any type, behind a trait object. This file is compiled for each type; most others are not.
 
 use std::fmt::Debug;
 
 use bytemuck::cast_slice;
 use gpu_reduce::{Error, Item, bf16, f16};
 
-/// The results of an operator, each of which is a number, or has several.
+/// The results of an operator. Each is one number or several.
 pub struct Results {
     numbers: Box<dyn Numbers>,
-    /// Numbers in a result.
+    /// The numbers per result.
     width: usize,
 }
 
 impl Results {
-    /// How many results.
+    /// The number of results.
     pub fn len(&self) -> usize {
         self.numbers.len() / self.width
     }
 
-    /// The numbers of result `index` as text: with as many digits as tell them from their neighbours, a float with its point.
+    /// The numbers of the result at `index` as text, with enough digits to identify each; floats have a
+    /// decimal point.
     pub fn texts(&self, index: usize) -> impl Iterator<Item = String> {
         (index * self.width..(index + 1) * self.width).map(|number| self.numbers.text(number))
     }
 
-    /// Numbers in a result.
+    /// The numbers per result.
     pub fn width(&self) -> usize {
         self.width
     }
@@ -33,23 +34,23 @@ impl Results {
         self.numbers.bytes()
     }
 
-    /// NumPy's name of their type, if it has the type.
+    /// NumPy's name of the numbers' type, if NumPy has it.
     pub fn descr(&self) -> Option<&'static str> {
         self.numbers.descr()
     }
 }
 
-/// What an operator returned for some slices.
+/// Converts what an operator returned.
 ///
 /// # Errors
 ///
-/// Its own.
+/// The operator's own.
 #[inline(never)]
 pub fn of<O: Output>(outputs: Result<Vec<O>, Error>) -> Result<Results, Error> {
     outputs.map(O::results)
 }
 
-/// What an operator returns.
+/// A type that an operator returns.
 pub trait Output: Item {
     fn results(outputs: Vec<Self>) -> Results;
 }
@@ -63,13 +64,13 @@ where
     }
 }
 
-/// A number, or whether something is so.
+/// A number or a boolean.
 pub trait Value: Output + Debug {
-    /// NumPy's name of the type, if it has it.
+    /// NumPy's name of the type, if NumPy has it.
     const DESCR: Option<&'static str>;
 }
 
-/// Some of one type.
+/// Numbers of any one type.
 trait Numbers {
     fn len(&self) -> usize;
 

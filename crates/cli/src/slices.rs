@@ -1,4 +1,4 @@
-//! Rows, columns and runs of equal keys: what is reduced each by itself.
+//! Slices that are reduced separately: rows, columns, and runs of equal keys.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -14,52 +14,52 @@ use super::report::Format;
 use super::results::Results;
 use super::{foreign, npy};
 
-/// Of which slices there is a result each, instead of one of all numbers, and where the results go.
+/// The options that ask for a result of each slice, and that say where the results go.
 #[derive(clap::Args)]
 pub struct SlicesArgs {
-    /// Print a result for each row of a matrix of N rows, as CSV: of a raw file's, which lies row after row, or a .npy
-    /// file's, or several files' one below the other.
+    /// Print a result for each row of a matrix of N rows, as CSV: the matrix is a raw file in row-major
+    /// order, or a .npy file; several files are stacked, one below the other.
     ///
-    /// A .npy file of two axes, in C or Fortran order, has a number of its own: N is left out, at the end or before
-    /// another option. Indices, as of argmax, count from the row's start.
+    /// A .npy file of two axes, in C or Fortran order, has its own number of rows: leave N out, at the end or
+    /// before another option. Indices, such as those of argmax, count from the start of the row.
     #[arg(long, value_name = "N", num_args = 0..=1, value_parser = number, group = "slices")]
     rows: Option<Option<usize>>,
 
-    /// Print a result for each column of a matrix of N columns, as CSV; the rest as for --rows.
+    /// Print a result for each column of a matrix of N columns, as CSV; otherwise as --rows.
     #[arg(long, value_name = "N", num_args = 0..=1, value_parser = number, group = "slices")]
     columns: Option<Option<usize>>,
 
-    /// With --by, sort the rows by their keys first, those of one key as they were: a result for each key, in ascending
-    /// order, wherever its rows are.
+    /// With --by, sort the rows by key first, which gives one result for each key, in ascending order. The
+    /// rows of one key keep their order.
     ///
-    /// Numbers are in the order of their values, then NaN, then empty keys; text is in that of its bytes.
+    /// Numbers are sorted by value, then NaN, then empty keys; text is sorted by its bytes.
     #[arg(long, requires = "by")]
     sort: bool,
 
-    /// With --by, print a result for each run of neighbouring rows that have one key: a key that comes back has
-    /// several.
+    /// With --by, print a result for each run of consecutive rows of one key: a key with several runs has
+    /// several results.
     #[arg(long, requires = "by", conflicts_with = "sort")]
     runs: bool,
 
     /// Write the results of one operator to a NumPy .npy file, without keys, instead of printing CSV.
     ///
-    /// It has one axis; of minmax and moments, whose results have several numbers, two.
+    /// The array has one axis; for minmax and moments, whose results are several numbers, it has two.
     #[arg(long, value_name = "FILE.npy", requires = "slices")]
     output: Option<PathBuf>,
 }
 
 fn number(text: &str) -> Result<usize, &'static str> {
-    text.parse().map_err(|_| "not a number; where there is none, the file goes before the option")
+    text.parse().map_err(|_| "not a number; to leave the number out, put the file before the option")
 }
 
 impl SlicesArgs {
-    /// The slices that are asked for, if any are, of an input of `len` numbers: runs of its keys, which are found on
-    /// `device`, if it has some, else rows or columns.
+    /// Returns the slices that the options ask for, if they do, of an input of `len` numbers: runs of equal
+    /// keys, found on `device`, if there are `keys`; else rows or columns.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyComesBack`] if there is to be a result for each key, and one has several runs; as
-    /// [`Input::matrix`] and [`Reduce::runs`](gpu_reduce::Reduce::runs).
+    /// [`Error::KeyComesBack`] if a key has several runs, without --runs; those of [`Input::matrix`] and
+    /// [`Reduce::runs`](gpu_reduce::Reduce::runs).
     pub fn of(
         &self,
         input: &Input,
@@ -83,18 +83,19 @@ impl SlicesArgs {
         Ok(Some(Slices { name: axis.to_string(), bounds: Bounds::Matrix { shape, kept } }))
     }
 
-    /// Whether the keys are to be sorted.
+    /// Whether to sort the keys.
     pub fn sort(&self) -> bool {
         self.sort
     }
 
-    /// The rows or columns that are asked for, if any are, and their number, if it is given.
+    /// The axis of `--rows` or `--columns`, and the number N if given.
     fn axis(&self) -> Option<(Axis, Option<usize>)> {
         let rows = self.rows.map(|number| (Axis::Row, number));
         rows.or(self.columns.map(|number| (Axis::Column, number)))
     }
 
-    /// An error where the files have no such slices, or a file cannot have the results of so many operators.
+    /// Checks that the files can have these slices, and that `--output` can hold the results of this number
+    /// of operators.
     ///
     /// # Errors
     ///
@@ -110,7 +111,8 @@ impl SlicesArgs {
         }
     }
 
-    /// Prints or writes the results of some operators, which have names.
+    /// Prints the results, or writes them to the file of `--output`; `columns` are the quantities with their
+    /// names.
     ///
     /// # Errors
     ///
@@ -129,22 +131,22 @@ impl SlicesArgs {
     }
 }
 
-/// What is reduced each by itself.
+/// The slices to reduce.
 pub struct Slices {
-    /// What they are: `row`, `column`, or the name of the keys' column.
+    /// The name of their labels: `row`, `column`, or the keys' column.
     pub name: String,
     bounds: Bounds,
 }
 
 enum Bounds {
-    /// A row or a column of a matrix for each place of an axis, which is `kept` of the two.
+    /// The rows or columns of a matrix: one slice for each index of the axis `kept`, 0 or 1.
     Matrix { shape: [usize; 2], kept: usize },
-    /// Runs of equal keys; the rank of each, and the text of each rank.
+    /// Runs of equal keys: the rank of each run's key, and the text of each rank.
     Keys { runs: Runs<u64>, ranks: Vec<u64>, texts: Vec<Vec<u8>> },
 }
 
 impl Slices {
-    /// How many there are.
+    /// The number of slices.
     pub fn len(&self) -> usize {
         match &self.bounds {
             Bounds::Matrix { shape, kept } => shape[*kept],
@@ -152,12 +154,12 @@ impl Slices {
         }
     }
 
-    /// Whether what tells one from the others is a number, its index, and no key.
+    /// Whether the labels are indices, not keys.
     pub fn are_numbered(&self) -> bool {
         matches!(self.bounds, Bounds::Matrix { .. })
     }
 
-    /// What tells one from the others: its index or its key.
+    /// The index or the key of a slice.
     pub fn label(&self, index: usize) -> Cow<'_, [u8]> {
         match &self.bounds {
             Bounds::Matrix { .. } => index.to_string().into_bytes().into(),
@@ -165,17 +167,17 @@ impl Slices {
         }
     }
 
-    /// Those of the numbers of the input.
+    /// Divides `data` into the slices.
     ///
     /// # Errors
     ///
-    /// As [`Reduce::segments`](gpu_reduce::Reduce::segments).
+    /// Those of [`Reduce::segments`](gpu_reduce::Reduce::segments).
     pub fn of<'a, T: Element>(
         &'a self,
         data: &'a View<'a, T>,
     ) -> Result<Segments<'a, View<'a, T>>, gpu_reduce::Error> {
         match &self.bounds {
-            Bounds::Matrix { shape, kept } => data.shaped(shape)?.over(1 - kept),
+            Bounds::Matrix { shape, kept } => data.reshape(shape)?.axis(1 - kept),
             Bounds::Keys { runs, .. } => data.segments(runs),
         }
     }

@@ -1,4 +1,4 @@
-//! CSV files: what separates their fields, whether the first row is a header, and the numbers of one column.
+//! CSV files: finds the delimiter, the header and the columns, and reads the numbers of one column.
 
 use std::io::Read;
 
@@ -8,28 +8,28 @@ use super::error::{Error, quoted, shown};
 use super::input::{Dtype, Rows};
 use super::progress::Progress;
 
-/// What to read of a CSV file, and how.
+/// What to read from a CSV file.
 pub struct Selection {
-    /// What stands between two fields, if the user or the file's name says so.
+    /// The delimiter, if the user or the file's name says it.
     pub delimiter: Option<u8>,
-    /// The name of the column, or its index from 0; of the only column, neither.
+    /// The column's name or its index from 0; not needed if there is only one.
     pub column: Option<String>,
-    /// Those of the keys' column, if there are keys.
+    /// The name or index of the keys' column.
     pub by: Option<String>,
     /// Whether the first row is a header, if the user says so.
     pub header: Option<bool>,
-    /// Whether rows without a value are left out.
+    /// Whether to leave out rows without a value.
     pub skip_missing: bool,
 }
 
 impl Selection {
-    /// Has the column of the file of these `bytes` parsed, a field at a time, as numbers of the type that `dtype` names; `parse` says
-    /// whether a field is one. Adds what stands beside them to `rows`.
+    /// Calls `parse` on each field of the column. `parse` returns whether the field is a number of type
+    /// `dtype`. Adds keys and missing rows to `rows`.
     ///
     /// # Errors
     ///
-    /// If there is no such column or more than one, if the first row may be a header or not, if a row has no valid
-    /// number in the column, and if the last one has a quote that nothing closes.
+    /// If the column is not found or is ambiguous, if the first row may be a header or data, if a row has the
+    /// wrong number of fields or no valid number in the column, and if a quote is never closed.
     pub fn parse(
         &self,
         bytes: &[u8],
@@ -51,7 +51,7 @@ impl Selection {
                 _ => Err(Error::NoHeader),
             };
         }
-        // What takes the rest of the file is no row, but what follows a quote.
+        // The last record may have swallowed the rest of the file after an open quote.
         let is_closed = |record: &ByteRecord, end: u64| match (record.position(), end as usize == bytes.len())
         {
             (Some(start), true) if is_unclosed(&bytes[start.byte() as usize..], delimiter) => {
@@ -108,11 +108,11 @@ impl Selection {
         Ok(())
     }
 
-    /// Whether this `first` row of a file is a header.
+    /// Whether the `first` row of a file is a header.
     ///
-    /// Where the user does not say so, a row of numbers alone is none, and one without any is one. What is left, such
-    /// as `name,2021`, is one where it names a column that is asked for; where it may as well have the column's first
-    /// number, the user has to say.
+    /// If the user does not say: a row of numbers only is data; a row without numbers is a header. A mixed
+    /// row, such as `name,2021`, is a header if it names a wanted column. If its field in the column may also
+    /// be the first number, the user has to say.
     fn is_header(&self, first: &ByteRecord) -> Result<bool, Error> {
         if let Some(header) = self.header {
             return Ok(header);
@@ -135,12 +135,12 @@ impl Selection {
         Ok(true)
     }
 
-    /// The column that is asked for, by name, index, or as the only one beside the keys', and that of the keys, if
-    /// there are any; of a file with this `first` row, which may be its header.
+    /// Finds the column of the numbers, by name, by index, or as the only one besides the keys' column; and
+    /// the keys' column, if there is one. `first` is the first row; `header` says whether it is a header.
     ///
     /// # Errors
     ///
-    /// Where there is none, or are several.
+    /// If a column does not exist, or if several match.
     pub fn find_columns(&self, first: &ByteRecord, header: bool) -> Result<(Column, Option<Column>), Error> {
         let of_index = |index: usize| {
             let name = if header { lossy(&first[index]) } else { index.to_string() };
@@ -168,19 +168,21 @@ impl Selection {
     }
 }
 
-/// Where a column is, and what the header calls it, or its index where there is none.
+/// A column's index, and its name in the header, or its index as text without a header.
 pub struct Column {
     pub index: usize,
     pub name: String,
 }
 
-/// A reader of rows of any length: one with too few or too many fields is refused above, with its line.
+/// A reader that accepts rows of any length; [`Selection::parse`] refuses the wrong ones and names their
+/// line.
 fn reader<R: Read>(bytes: R, delimiter: u8) -> csv::Reader<R> {
     let mut builder = ReaderBuilder::new();
     builder.has_headers(false).delimiter(delimiter).flexible(true).trim(Trim::All).from_reader(bytes)
 }
 
-/// What separates the fields of a file: of the characters that do so in some, the first one that cuts its first rows into as many fields each, more than one.
+/// Guesses the delimiter: the first of tab, semicolon and bar that splits the first rows into the same number
+/// of fields, more than one; else a comma.
 fn guess_delimiter(bytes: &[u8]) -> u8 {
     const ROWS: usize = 16;
     const START: usize = 64 << 10;
@@ -189,27 +191,28 @@ fn guess_delimiter(bytes: &[u8]) -> u8 {
         let rows = reader(start, delimiter).into_byte_records().take(ROWS).map_while(Result::ok);
         let mut widths: Vec<usize> = rows.map(|row| row.len()).collect();
         if start.len() < bytes.len() && (2..ROWS).contains(&widths.len()) {
-            widths.pop(); // it is cut off
+            widths.pop(); // the last row is cut off
         }
         widths.first().is_some_and(|&width| width > 1 && widths.iter().all(|&other| other == width))
     };
     b"\t;|".iter().copied().find(separates).unwrap_or(b',')
 }
 
-/// Whether a quote is open at the end of what is the last row of a file: the next row would be in it.
+/// Whether the last row of a file has an open quote: a row appended to it would become part of it.
 fn is_unclosed(row: &[u8], delimiter: u8) -> bool {
     row.contains(&b'"') && reader(row.chain(&b"\n0"[..]), delimiter).into_byte_records().count() == 1
 }
 
-/// Whether a field says that there is no value.
+/// Whether a field stands for a missing value.
 fn is_missing(field: &[u8]) -> bool {
     const MISSING: [&str; 7] = ["", "NA", "N/A", "#N/A", "<NA>", "NULL", "None"];
     MISSING.iter().any(|missing| field.eq_ignore_ascii_case(missing.as_bytes()))
 }
 
-const SEPARATORS: &str = ": write numbers without separators between thousands, and with a point, as 1234.5";
+const SEPARATORS: &str =
+    ": write numbers without thousands separators and with a decimal point, as in 1234.5";
 
-/// Whether this would be a number without what stands between its thousands, or with a point for its comma.
+/// Whether the text would be a number without thousands separators, or with a point as its decimal separator.
 fn has_separators(text: &str) -> bool {
     let is_separator = |c| matches!(c, ',' | '_' | ' ' | '\'' | '’' | '\u{a0}' | '\u{202f}');
     let has_some = text.contains(is_separator) || text.matches('.').count() > 1;
@@ -217,16 +220,16 @@ fn has_separators(text: &str) -> bool {
     has_some && digits.parse::<f64>().is_ok_and(f64::is_finite)
 }
 
-/// Of several columns none is chosen.
+/// The error of choosing no column among several.
 pub fn which(names: &ByteRecord) -> Error {
     Error::WhichColumn { columns: quoted(names.iter().map(lossy)) }
 }
 
-/// The column under these `names` that is wanted by its name, or else by its index.
+/// Finds a column by name, or else by index, among `names`.
 ///
 /// # Errors
 ///
-/// Where there is none, or are several.
+/// If no column matches, or if several do.
 pub fn find_named(wanted: &str, names: &ByteRecord) -> Result<usize, Error> {
     let of_name: Vec<_> = (0..names.len()).filter(|&index| &names[index] == wanted.as_bytes()).collect();
     match (&of_name[..], index_below(wanted, names.len())) {
@@ -242,23 +245,23 @@ pub fn find_named(wanted: &str, names: &ByteRecord) -> Result<usize, Error> {
     }
 }
 
-/// The column that is wanted by its index, of `count` without names.
+/// Finds a column by index among `count` columns without names.
 fn find_unnamed(wanted: &str, count: usize) -> Result<usize, Error> {
     index_below(wanted, count).ok_or_else(|| Error::NoNames { column: shown(wanted), last: count - 1 })
 }
 
-/// A wanted column as an index below `count`.
+/// `wanted` as an index, if it is a number below `count`.
 fn index_below(wanted: &str, count: usize) -> Option<usize> {
     wanted.parse().ok().filter(|&index| index < count)
 }
 
-/// Whether this is a number as the program reads it.
+/// Whether the field parses as a number.
 fn is_number(field: &[u8]) -> bool {
     str::from_utf8(field).is_ok_and(|text| text.parse::<f64>().is_ok())
 }
 
-/// Whether this is a number, or perhaps one in another spelling, such as `1,000`, `$5` and `2026-11-21`: it has digits,
-/// and no letters.
+/// Whether this is a number, or may be one in another notation, such as `1,000`, `$5` or `2026-11-21`: it has
+/// digits and no letters.
 fn looks_numeric(field: &[u8]) -> bool {
     is_number(field) || has_digit(field) && !lossy(field).chars().any(char::is_alphabetic)
 }
@@ -271,8 +274,8 @@ fn lossy(field: &[u8]) -> String {
     String::from_utf8_lossy(field).into()
 }
 
-/// The line, from 1, of the CSV record whose position is `start`. The csv crate's own count stops before the line ends
-/// and blank lines that it skips at a record's start.
+/// The line, from 1, of the CSV record at the offset `start`. The csv crate's own line count omits the line
+/// ends and blank lines that it skips at the start of a record.
 fn line_of_record(bytes: &[u8], start: usize) -> usize {
     let skipped = bytes[start..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     1 + bytes[..start + skipped].iter().filter(|&&byte| byte == b'\n').count()

@@ -1,4 +1,4 @@
-//! `gpu-reduce` from end to end: input files in, printed lines and errors out.
+//! Tests of the program `gpu-reduce` from end to end: input files in, printed lines and errors out.
 
 use std::fmt::Debug;
 use std::io::Write as _;
@@ -10,29 +10,29 @@ use tempfile::TempPath;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_gpu-reduce");
 
-/// A file of these bytes, deleted when it is dropped.
+/// Creates a file of these bytes, deleted on drop.
 fn file(extension: &str, bytes: impl AsRef<[u8]>) -> TempPath {
     let mut file = tempfile::Builder::new().suffix(extension).tempfile().expect("a temporary file");
     file.write_all(bytes.as_ref()).expect("the temporary file takes the bytes");
     file.into_temp_path()
 }
 
-/// A file that another program made, as `data/make.py` says.
+/// The path of a test file that another program made with `data/make.py`.
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
-/// A run on standard input.
+/// Runs the program with `input` on standard input.
 fn piped(options: &[&str], input: &[u8]) -> Output {
     let mut command = Command::new(PROGRAM);
     command.args(options).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
-    // It may end before it has read all.
+    // The program may end before it has read all input.
     _ = child.stdin.take().expect("it is piped").write_all(input);
     child.wait_with_output().expect("the program ends")
 }
 
-/// What a successful run on the CPU prints.
+/// The standard output of a successful run on the CPU.
 #[track_caller]
 fn printed(options: &[&str], files: &[&Path]) -> String {
     let output = Command::new(PROGRAM).args(["--device", "cpu"]).args(options).args(files).output();
@@ -45,7 +45,7 @@ fn printed(options: &[&str], files: &[&Path]) -> String {
     text(output.stdout)
 }
 
-/// What a run printed on stderr, without the device and times, if it printed these; they come last.
+/// The lines on stderr before the device and times, which come last if they are printed.
 #[track_caller]
 fn without_times(stderr: Vec<u8>) -> String {
     let stderr = text(stderr);
@@ -67,7 +67,7 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).expect("the program prints UTF-8")
 }
 
-/// The printed lines on the CPU.
+/// The names and values that a run on the CPU prints.
 #[track_caller]
 fn lines(options: &[&str], file: &Path) -> Vec<(String, String)> {
     let printed = printed(options, &[file]);
@@ -91,7 +91,8 @@ fn expect_error(options: &[&str], file: &Path, message: &str) {
     assert_eq!((text(output.stdout), output.status.code()), (String::new(), Some(1)));
 }
 
-/// A `.npy` file. NumPy pads the header so that the data start at a multiple of 64 bytes; here `shift` bytes later.
+/// A `.npy` file. NumPy pads the header so that the data start at a multiple of 64 bytes; here they start
+/// `shift` bytes later.
 fn npy(version: u8, header: &str, shift: usize, data: &[u8]) -> Vec<u8> {
     let preamble = if version == 1 { 10 } else { 12 };
     let length = (preamble + header.len() + 1).next_multiple_of(64) + shift - preamble;
@@ -103,7 +104,7 @@ fn npy(version: u8, header: &str, shift: usize, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The CSV printed on the CPU, and on the emulator.
+/// The printed CSV, which must be the same on the CPU and on the emulator.
 #[track_caller]
 fn csv(options: &[&str], file: &Path) -> String {
     let [on_cpu, on_emulator] = ["cpu", "emulator"].map(|device| {
@@ -126,7 +127,7 @@ fn expect_output(options: &[&str], file: &Path, expected: &[u8]) {
     assert_eq!(written, expected, "{options:?}: {}", String::from_utf8_lossy(&written));
 }
 
-/// Checks that the arguments are refused with a message that starts so.
+/// Checks that the arguments are refused, and how the message starts.
 #[track_caller]
 fn expect_refused(options: &[&str], file: &Path, message: &str) {
     let output = run(options, file);
@@ -135,13 +136,13 @@ fn expect_refused(options: &[&str], file: &Path, message: &str) {
     assert_eq!((text(output.stdout), output.status.code()), (String::new(), Some(2)));
 }
 
-/// A `.npy` file as NumPy saves an array of this type and shape.
+/// A `.npy` file of this type and shape, as NumPy saves it.
 fn npy_of(descr: &str, shape: &str, data: &[u8]) -> TempPath {
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
     file(".npy", npy(1, &header, 0, data))
 }
 
-/// Checks a run on these numbers in each of the formats.
+/// Checks a run on these numbers as a raw, a `.npy` and a CSV file.
 #[track_caller]
 fn expect_in_each_format<T: Element + Debug>(dtype: &str, descr: &str, values: [T; 4], expected: [&str; 5]) {
     let bytes = bytemuck::cast_slice(&values);
@@ -196,7 +197,7 @@ fn npy_versions_shapes_and_spellings() {
 
     let header = "{'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }";
     for version in [1, 2, 3] {
-        // The magic bytes tell the format, whatever the name.
+        // The magic bytes identify the format, whatever the extension.
         expect(&[], &file(".dat", npy(version, header, 0, data)), expected);
     }
     let header = r#"{"shape":(4,3),"fortran_order":True,"descr":"<f8"}"#;
@@ -219,9 +220,9 @@ fn csv_quotes_line_ends_and_columns() {
     let plain = file(".csv", "a,x,b\n9,1,9\n9,2,9\n9,3,9\n");
     expect(&["--column", "x"], &plain, expected);
     expect(&["--column", "1"], &plain, expected);
-    // A name comes before an index.
+    // A name takes precedence over an index.
     expect(&["--header", "--column", "1"], &file(".csv", "1,2\n1,9\n2,9\n3,9"), expected);
-    // With --column, any file is CSV.
+    // With --column, files of any name are CSV.
     expect(&["--column", "x"], &file(".txt", "x,y\n1,9\n2,9\n3,9"), expected);
 
     let rfc4180 = "\"note, \"\"quoted\"\"\",\"x\"\r\n\"two\r\nlines\",\"1\"\r\n,2\r\n\" \",3\r\n";
@@ -260,15 +261,15 @@ fn csv_without_a_header() {
     expect(&["--column", "0", "--dtype", "i8"], &file("", "1,-2\n3,-2\n5,-2"), ["3", "9", "1", "5", "3.0"]);
     expect(&[], &file(".csv", "7"), ["1", "7", "7", "7", "7.0"]);
     expect(&["--no-header", "--column", "1"], &file(".csv", "bob,1\n,3\n0,5\n"), expected);
-    // An index that is a name in what might be a header, and is none.
+    // The index is also the name of a column, if the first row were a header.
     expect(&["--no-header", "--column", "1"], &file(".csv", "7,1\n7,3\n7,5\n"), expected);
     let none = "none (empty input)";
     expect(&["--no-header"], &file(".csv", ""), ["0", "0.0", none, none, none]);
 
     let expect_no_name = |options: &[&str], column, last| {
         let message = format!(
-            "the CSV file has no column `{column}`: its columns have no names (--header says that the first row has \
-             them), but indices from 0 to {last}"
+            "the CSV file has no column `{column}`: its columns have no names, only indices from 0 to \
+             {last}; if the first row has the names, say so with --header"
         );
         expect_error(options, &file(".csv", "7,8\n3,4"), &message);
     };
@@ -289,10 +290,10 @@ fn csv_without_a_header() {
 #[test]
 fn a_first_row_that_may_be_a_header() {
     for (options, csv, row) in [
-        // A name in one reading, an index in the other.
+        // `1` is a column's name if the first row is a header, else an index.
         (&["--column", "1"][..], "1,2\n1,9\n2,9", "`1`, `2`"),
         (&["--column", "1"], ",0,1\n0,7,8", "``, `0`, `1`"),
-        // The column's first number, perhaps.
+        // The field may be the column's first number.
         (&["--column", "1"], "bob,7\nann,5", "`bob`, `7`"),
         (&["--column", "1"], "bob,1e3\nann,5", "`bob`, `1e3`"),
         (&["--column", "1"], "bob,nan,7\nann,5,7", "`bob`, `nan`, `7`"),
@@ -305,7 +306,8 @@ fn a_first_row_that_may_be_a_header() {
         (&[], "$5\n6\n7", "`$5`"),
     ] {
         let message = format!(
-            "the first row of the CSV file may be a header or data; say which with --header or --no-header: {row}"
+            "the first row of the CSV file may be a header or data; say which with --header or --no-header: \
+             {row}"
         );
         expect_error(options, &file(".csv", csv), &message);
     }
@@ -313,7 +315,7 @@ fn a_first_row_that_may_be_a_header() {
     let expected = ["2", "4", "1", "3", "2.0"];
     expect(&["--header", "--column", "1"], &file(".csv", "bob,7\n,1\n,3"), expected);
     expect(&["--header"], &file(".csv", "nan\n1\n3"), expected);
-    // A row with numbers in it is a header where it names the column.
+    // A row with numbers is a header if it names the column.
     expect(&["--column", "name"], &file(".csv", "name,2021\n1,5\n3,5"), expected);
     expect(&["--column", "0"], &file(".csv", "name,2021\n1,5\n3,5"), expected);
     expect(&["--column", "2021"], &file(".csv", "name,2021\nbob,1\nann,3"), expected);
@@ -324,7 +326,7 @@ fn a_first_row_that_may_be_a_header() {
 #[test]
 fn columns_of_one_name() {
     let twice = file(".csv", "x,y, x \n1,2,3\n1,2,3");
-    let message = "there are several columns `x`; choose one by its index: `0`, `2`";
+    let message = "several columns are named `x`; choose one by its index: `0`, `2`";
     for options in [&["--column", "x"][..], &["--column", "x", "--header"]] {
         expect_error(options, &twice, message);
     }
@@ -340,7 +342,7 @@ fn tables_with_tabs() {
     expect_error(
         &["--column", "z"],
         &table,
-        "line 4: `` in column `z` is no value: --skip-missing leaves such rows out",
+        "line 4: `` in column `z` is a missing value: --skip-missing leaves such rows out",
     );
     let numbers = file(".TSV", "7\t4\n8\t5\n9\t6\n");
     expect(&["--column", "1"], &numbers, ["3", "15", "4", "6", "5.0"]);
@@ -359,15 +361,15 @@ fn text_is_csv_or_nothing() {
         (".json", "[1, 3, 5]", &[][..]),
         (".json", "[\n1, 3, 5]\n", &[]),
         (".log", numbers, &[]),
-        // It may as well be numbers of this type.
+        // It may also be raw numbers of this type.
         ("", numbers, &["--dtype", "u8"]),
         (".dat", "x\r\n-1.5\r\n", &["--dtype", "u8"]),
         (".bin", "\u{feff}1 2\n3 4\n", &["--dtype", "u8"]),
     ] {
         let file = file(extension, content);
         let message = format!(
-            "`{}` is text, not raw numbers: read it as CSV with --column, --header or --no-header, or take its \
-             bytes as numbers with --raw and --dtype",
+            "`{}` is text, not raw numbers: read it as CSV with --column, --header or --no-header, or read \
+             its bytes as numbers with --raw and --dtype",
             file.display()
         );
         expect_error(options, &file, &message);
@@ -376,7 +378,7 @@ fn text_is_csv_or_nothing() {
     }
     expect(&["--no-header"], &file(".log", numbers), all);
     expect(&["--header"], &file("", "x\r\n-1.5\r\n"), ["1", "-1.5", "-1.5", "-1.5", "-1.5"]);
-    // Printable numbers are no text, with no line or no number in it.
+    // Printable bytes are not text without a line end or without a number.
     expect(&["--dtype", "u8"], &file(".bin", "12345678"), ["8", "420", "49", "56", "52.5"]);
     expect(
         &["--dtype", "u8"],
@@ -390,9 +392,9 @@ fn known_formats_are_not_raw() {
     let xlsx = std::fs::read(data("no_arrays.zip")).expect("the file is there");
     let tar = [&[b'x'; 257][..], b"ustar"].concat();
     let (x, u8) = (&["--column", "x"][..], &["--dtype", "u8"][..]);
-    let zip = "a zip archive, as .xlsx files are, and no .npz file";
+    let zip = "a zip archive (as .xlsx files are) but not a .npz file";
     for (options, extension, content, what) in [
-        // By their names, and by their bytes.
+        // Formats known by extension, and by first bytes.
         (u8, ".npz", &b""[..], zip),
         (u8, ".dat", &xlsx, zip),
         (x, ".csv", &xlsx, zip),
@@ -400,13 +402,13 @@ fn known_formats_are_not_raw() {
         (u8, ".h5", b"12345678", "an HDF5 file"),
         (u8, "", b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
         (&[], ".feather", b"FEA1....", "a Feather file of version 1"),
-        // No option for CSV makes them that.
+        // Options for CSV do not override a known format.
         (x, ".csv", b"\x28\xb5\x2f\xfe\x04\x22\x4d\x18".split_at(4).1, "compressed by LZ4"),
     ] {
         let file = file(extension, content);
         let message = format!(
-            "`{}` is {what}, which is not read here: convert it to CSV, .npy or Parquet, or take its bytes as \
-             numbers with --raw and --dtype",
+            "`{}` is {what}, which is not supported: convert it to CSV, .npy or Parquet, or read its bytes \
+             as numbers with --raw and --dtype",
             file.display()
         );
         expect_error(options, &file, &message);
@@ -418,8 +420,8 @@ fn known_formats_are_not_raw() {
     for (options, extension, content) in [(x, ".txt", &utf16[..]), (&[], ".csv", &[1, 0, 2, 0])] {
         let file = file(extension, content);
         let message = format!(
-            "`{}` has NUL bytes, as UTF-16 and binary files do, and is no CSV file: save it as UTF-8, or take its \
-             bytes as numbers with --raw and --dtype",
+            "`{}` has NUL bytes, as UTF-16 and binary files do, so it is not CSV: save it as UTF-8, or \
+             read its bytes as numbers with --raw and --dtype",
             file.display()
         );
         expect_error(options, &file, &message);
@@ -517,7 +519,7 @@ fn op_chooses_what_is_printed() {
         let lines: Vec<_> = lines.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(lines, [&[("count", "4")], expected].concat(), "{options:?}");
     }
-    let message = "bit_and, bit_or and bit_xor are for integers, and these are f32";
+    let message = "bit_and, bit_or and bit_xor take integers, not f32";
     expect_error(&["--op", "sum,bit_or", "--dtype", "f32"], &file, message);
 }
 
@@ -539,8 +541,8 @@ fn an_empty_input() {
             assert!(message.starts_with("error: ") && message.contains("empty"), "{message}");
             assert_eq!((text(output.stdout), output.status.code()), (String::new(), Some(1)));
         }
-        let message = "mean has no value, as the input is empty: sum, prod and the counts have one, and without --op \
-                       those that have none are left out";
+        let message = "mean has no value, because the input is empty: choose sum, prod or a count, or leave \
+                       out --op";
         expect_error(&[options, &["--op", "mean"]].concat(), &file, message);
     }
 }
@@ -575,7 +577,7 @@ fn devices() {
         assert_eq!((text(output.stdout), output.status.code()), (String::new(), Some(2)));
     }
 
-    // More GPUs than any machine has.
+    // No machine has that many GPUs.
     let output = run(&["--device", "cuda:4096", "--dtype", "u16"], &file);
     assert!(text(output.stderr).starts_with("error: "));
     assert_eq!((text(output.stdout), output.status.code()), (String::new(), Some(1)));
@@ -587,14 +589,13 @@ fn bad_files() {
     let system = std::fs::read(&missing).expect_err("the file was deleted with its guard");
     expect_error(&[], &missing, &format!("cannot read `{}`: {system}", missing.display()));
 
-    let name_the_type = "no format that is known here; if it holds raw numbers, name their type with --dtype; if it is CSV, say \
-                         so with --header or --no-header";
+    let name_the_type = "unknown format: if the file holds raw numbers, name their type with --dtype; if it \
+                         is CSV, say so with --header or --no-header";
     expect_error(&[], &file(".bin", "12345678"), name_the_type);
-    let nothing = "the input is empty: if raw numbers should be in it, name their type with --dtype";
+    let nothing = "the input is empty: if it should hold raw numbers, name their type with --dtype";
     expect_error(&[], &file(".bin", ""), nothing);
     for (dtype, size) in [("i16", 2), ("bf16", 2), ("f32", 4), ("u64", 8)] {
-        let message =
-            format!("9 bytes are not a whole number of {dtype} elements, which have {size} bytes each");
+        let message = format!("9 bytes are not a whole number of {dtype} elements of {size} bytes");
         expect_error(&["--dtype", dtype], &file(".bin", "123456789"), &message);
     }
 }
@@ -646,7 +647,8 @@ fn bad_npy_headers() {
 
 #[test]
 fn npy_files_of_another_type_or_length() {
-    let supported = "supported are truth values, integers of 8 to 64 bits, floats of 16 to 64 bits, and with --dtype bf16 `<V2`, as which NumPy saves bfloat16";
+    let supported = "supported are booleans, integers of 8 to 64 bits, floats of 16 to 64 bits, and, with \
+                     --dtype bf16, `<V2`, which is how NumPy saves bfloat16";
     for descr in ["<c8", ">c16", "|O", "|S3", "<U5", "<M8[ns]", "<f16", "<V2", "|V4", "f4"] {
         let message = format!("the .npy file holds `{descr}`; {supported}");
         expect_error(&[], &npy_of(descr, "(2,)", &[0; 8]), &message);
@@ -656,19 +658,11 @@ fn npy_files_of_another_type_or_length() {
     expect_error(&[], &file(".npy", npy(3, header, 0, &[0; 8])), &message);
 
     let floats = npy_of("<f4", "(2,)", &[0; 8]);
-    expect_error(
-        &["--dtype", "f64"],
-        &floats,
-        "the file holds `<f4`, which is not the f64 that --dtype names",
-    );
-    expect_error(
-        &["--dtype", "bf16"],
-        &floats,
-        "the file holds `<f4`, which is not the bf16 that --dtype names",
-    );
+    expect_error(&["--dtype", "f64"], &floats, "the file holds `<f4`, but --dtype says f64");
+    expect_error(&["--dtype", "bf16"], &floats, "the file holds `<f4`, but --dtype says bf16");
     for options in [&["--column", "x"][..], &["--by", "x"], &["--header"], &["--no-header"]] {
         let message = format!(
-            "{} is for CSV files, and this is a NumPy file, which has neither names nor keys",
+            "{} is for CSV files; this is a NumPy file, which has no named columns or keys",
             options[0]
         );
         expect_error(options, &floats, &message);
@@ -677,9 +671,10 @@ fn npy_files_of_another_type_or_length() {
     for (shape, count, bytes) in
         [("(3, 1)", 3, 8), ("(2,)", 2, 7), ("(2,)", 2, 9), ("()", 1, 0), ("(0,)", 0, 4)]
     {
-        let hint = if bytes < 4 * count { ": it is cut off" } else { "" };
+        let hint = if bytes < 4 * count { ": the file is cut off" } else { "" };
         let message = format!(
-            "the .npy file's shape {shape} needs {count} elements of 4 bytes; {bytes} bytes follow its header{hint}"
+            "the .npy file's shape {shape} needs {count} elements of 4 bytes, but {bytes} bytes follow the \
+             header{hint}"
         );
         expect_error(&[], &npy_of("<f4", shape, &vec![0; bytes]), &message);
     }
@@ -688,18 +683,21 @@ fn npy_files_of_another_type_or_length() {
 #[test]
 fn bad_csv_files() {
     let x: &[&str] = &["--column", "x"];
+    let missing = |field: &str| {
+        format!("line 3: `{field}` in column `x` is a missing value: --skip-missing leaves such rows out")
+    };
     for (options, csv, message) in [
         (x, "", "the CSV file is empty; its first row must name its columns"),
         (x, "a,b\n1,2", "there is no column or array `x`; there are `a`, `b`"),
         (&["--column", "2"], "a,b\n1,2", "there is no column or array `2`; there are `a`, `b`"),
         (&[], "a,b\n1,2", "there are several columns or arrays; choose one with --column: `a`, `b`"),
         (x, "x\n1\ntwo\n3", "line 3: `two` in column `x` is not a valid f64"),
-        (x, "x,y\n1,1\n,2\n", "line 3: `` in column `x` is no value: --skip-missing leaves such rows out"),
-        (x, "x\n1\n\"\"\n", "line 3: `` in column `x` is no value: --skip-missing leaves such rows out"),
-        (x, "x\n1\nn/a\n", "line 3: `n/a` in column `x` is no value: --skip-missing leaves such rows out"),
+        (x, "x,y\n1,1\n,2\n", &missing("")),
+        (x, "x\n1\n\"\"\n", &missing("")),
+        (x, "x\n1\nn/a\n", &missing("n/a")),
         (x, "x\n1,5\n", "line 2: 2 fields, but the header row has 1"),
         (x, "y,x\n1,2\n3\n", "line 3: 1 fields, but the header row has 2"),
-        // Lines are those of the file: with CRLF, blank lines, and quoted line ends before the value.
+        // Line numbers count all lines of the file: CRLF, blank lines, and line ends in quoted fields.
         (x, "x\r\n1\r\n\r\ntwo\r\n", "line 4: `two` in column `x` is not a valid f64"),
         (x, "y,x\n\"a\nb\",1\nc,two\n", "line 4: `two` in column `x` is not a valid f64"),
         (&["--dtype", "u8"], "x\n255\n256", "line 3: `256` in column `x` is not a valid u8"),
@@ -735,7 +733,7 @@ fn rows_and_columns() {
         assert_eq!(csv(&options, &matrix), expected);
         assert_eq!(csv(&[options[0], "--ddof", "0"], &matrix), expected);
     }
-    // In Fortran's order the same bytes are the other axes.
+    // In Fortran order the axes of the same bytes are swapped.
     assert_eq!(csv(&["--columns", "3"], &fortran("(4, 3)")), as_other(of_rows, "row", "column"));
     assert_eq!(csv(&["--rows", "4"], &fortran("(4, 3)")), as_other(of_columns, "column", "row"));
     assert_eq!(csv(&["--rows", "3"], &fortran("(12,)")), of_rows);
@@ -744,7 +742,7 @@ fn rows_and_columns() {
     assert_eq!(csv(ops, &raw), "row,prod,max,var,argmax\n0,720,6,3.5,5\n1,665280,12,3.5,5\n");
     assert_eq!(csv(&["--rows", "12", "--dtype", "i32", "--op", "sum"], &raw).lines().count(), 13);
 
-    // The number is left out at the end, too.
+    // The number may also be left out at the end.
     let matrix = npy_of("<i4", "(3, 4)", data);
     let output = Command::new(PROGRAM).args(["--device", "cpu"]).arg(&*matrix).arg("--rows").output();
     assert_eq!(text(output.expect("the program starts").stdout), of_rows);
@@ -766,7 +764,7 @@ fn slices_of_each_operator() {
             if op == "std" { expected.replace("3.5", "3.3541019662496847") } else { expected.to_owned() };
         assert_eq!((text(output.stdout), text(output.stderr)), (expected, String::new()));
     }
-    let message = "bit_and, bit_or and bit_xor are for integers, and these are f64";
+    let message = "bit_and, bit_or and bit_xor take integers, not f64";
     expect_error(&["--dtype", "f64", "--rows", "2", "--op", "bit_or"], &x, message);
 }
 
@@ -812,7 +810,8 @@ fn output_as_npy() {
         expect_output(&options("mean"), &x, &output(mean_descr, bytemuck::cast_slice(&means)));
         expect_output(&options("argmin"), &x, &output("<u8", bytemuck::cast_slice(&[0_u64, 1])));
         if descr.is_empty() {
-            let message = "NumPy has no type for what min is here, bf16 or an integer of 128 bits: print it as CSV, without --output";
+            let message = "NumPy has no type for the results of min (bf16 or 128-bit integers): leave \
+                           out --output to print CSV";
             expect_error(&[&options("min")[..], &["--output", "x.npy"]].concat(), &x, message);
         } else {
             expect_output(&options("min"), &x, &output(descr, bytemuck::cast_slice(&mins)));
@@ -844,7 +843,7 @@ fn output_as_npy() {
     let none = npy(1, "{'descr': '<f8', 'fortran_order': False, 'shape': (0,), }", 0, &[]);
     expect_output(&["--by", "k", "--op", "sum"], &file(".csv", "k,x\n"), &none);
 
-    // Results of several numbers, and of other types than numbers; no GPU has compiled these operators yet.
+    // Results of several numbers, and booleans; these operators are not compiled for GPUs.
     let x = file(".bin", [3_u8, 1, 0, 0]);
     let expect_on_cpu = |op: &str, header: &str, data: &[u8]| {
         let output =
@@ -859,9 +858,9 @@ fn output_as_npy() {
     expect_on_cpu("any", "{'descr': '|b1', 'fortran_order': False, 'shape': (2,), }", &[1, 0]);
 
     let rows: &[&str] = &["--dtype", "u8", "--rows", "2"];
-    let message = "a .npy file has the results of one operator, and these are 4: choose one with --op";
+    let message = "a .npy file holds the results of one operator, not of 4: choose one with --op";
     expect_error(&[rows, &["--output", "x.npy"]].concat(), &x, message);
-    let message = "`x.csv` is not named .npy, which is all that --output writes: without it, CSV is printed";
+    let message = "`x.csv` does not end in .npy: --output writes only .npy files; leave it out to print CSV";
     expect_error(&[rows, &["--op", "sum", "--output", "x.csv"]].concat(), &x, message);
     let missing = Path::new("no").join("such").join("folder.npy");
     let system = std::fs::write(&missing, []).expect_err("there is no such folder");
@@ -882,17 +881,17 @@ fn runs_of_equal_keys() {
     let sum: &[&str] = &["--op", "sum"];
     let sorted = |options: &[&str], file: &Path| csv(&[&["--sort"], options, sum].concat(), file);
     assert_eq!(sorted(&["--by", "city"], &cities), "city,sum\n\"a, \"\"b\"\"\",5\noslo,7\nrome,3\n");
-    // An index counts within the rows of one key, which stay in their order.
+    // Indices count within the rows of a key, which keep their order.
     let places = csv(&["--by", "city", "--sort", "--op", "argmax", "--dtype", "i8"], &cities);
     assert_eq!(places, "city,argmax\n\"a, \"\"b\"\"\",0\noslo,2\nrome,0\n");
 
-    // Integers by value, beyond 64 bits too; keys are printed as the first of equal ones stands in the file.
+    // Integers are compared by value, even beyond 64 bits; the first text of equal keys is printed.
     let integers = "k,x\n10,1\n9,2\n-3,4\n010,8\n36893488147419103233,16\n36893488147419103232,32\n";
     assert_eq!(
         sorted(&["--by", "k", "--column", "x"], &file(".csv", integers)),
         "k,sum\n-3,4\n9,2\n10,9\n36893488147419103232,32\n36893488147419103233,16\n"
     );
-    // Floats by value: both zeros are one, and all NaNs; and empty keys come last.
+    // Floats are compared by value: both zeros are equal, and so are all NaNs; empty keys come last.
     let floats =
         file(".csv", "k,x\n,1\n1e1,2\nNaN,4\n-inf,8\n-0.0,16\n0,32\n9.5,64\nnan,128\n10,256\n,512\n");
     assert_eq!(sorted(&["--by", "k"], &floats), "k,sum\n-inf,8\n-0.0,48\n9.5,64\n1e1,258\nNaN,132\n,513\n");
@@ -902,17 +901,17 @@ fn runs_of_equal_keys() {
             .replace("nan,", "NaN,")
             .replace("\n10,256", "\n1e1,256")
     );
-    // Integers that a float cannot tell apart stay text.
+    // Integers that floats cannot distinguish are compared as text.
     let mixed = file(".csv", "k,x\n9007199254740993,1\n9007199254740992,2\n0.5,4\n");
     assert_eq!(sorted(&["--by", "k"], &mixed), "k,sum\n0.5,4\n9007199254740992,2\n9007199254740993,1\n");
-    // Text by its bytes, which need not be UTF-8.
+    // Text is compared by its bytes, which may be invalid UTF-8.
     let text = file(".csv", "k,x\nb,1\n10,2\nB,4\n9,8\n,16\n\u{e9},32\nb,64\n");
     assert_eq!(sorted(&["--by", "k"], &text), "k,sum\n,16\n10,2\n9,8\nB,4\nb,65\n\u{e9},32\n");
     let bytes = file(".csv", b"k,x\n\xff,1\n\xfe,2\n\xff,4\n");
     let output = run(&["--device", "cpu", "--by", "k", "--sort", "--op", "sum"], &bytes);
     assert_eq!(output.stdout, b"k,sum\n\xfe,2\n\xff,5\n");
 
-    // Columns: by index, without a header, among several, separated by tabs.
+    // The keys' column by index, without a header, among several columns, in a file with tabs.
     let numbers = file(".csv", "7,1\n7,2\n8,3\n");
     assert_eq!(csv(&["--by", "0", "--op", "sum"], &numbers), "0,sum\n7,3\n8,3\n");
     let several = file(".tsv", "a\tb\tc\nx\t1\t1\ny\t1\t2\n");
@@ -927,7 +926,7 @@ fn runs_of_equal_keys() {
     assert_eq!(sorted(&["--by", "k"], &file(".csv", "k,x\n")), "k,sum\n");
     assert_eq!(csv(&["--by", "0", "--no-header"], &file(".csv", "")), "0,sum,min,max,mean\n");
 
-    // Many keys, sorted, beside those that are counted here.
+    // Many keys; the expected sums are counted here.
     let keys: Vec<u64> = (0..20_000_u64).map(|i| i * i % 997).collect();
     let csv_of_keys = keys.iter().fold("k,x\n".to_owned(), |csv, key| csv + &format!("{key},1\n"));
     let mut counts = std::collections::BTreeMap::new();
@@ -950,12 +949,13 @@ fn bad_slices() {
         (
             &["--rows", "5", "--dtype", "f32"][..],
             &raw,
-            "12 numbers cannot be 5 rows of one length: give --rows a number that divides 12",
+            "12 numbers cannot be split into 5 rows of equal length: give --rows a number that divides 12",
         ),
         (
             &["--columns", "0", "--dtype", "f32"],
             &raw,
-            "12 numbers cannot be 0 columns of one length: give --columns a number that divides 12",
+            "12 numbers cannot be split into 0 columns of equal length: give --columns a number that divides \
+             12",
         ),
         (
             &["--rows", "--dtype", "f32"],
@@ -965,17 +965,17 @@ fn bad_slices() {
         (
             &["--rows", "4"],
             &matrix,
-            "the .npy file's shape (3, 4) has 3 rows, not 4: give --rows no number, or that",
+            "the .npy file's shape (3, 4) has 3 rows, not 4: give --rows no number, or 3",
         ),
         (
             &["--columns", "3"],
             &matrix,
-            "the .npy file's shape (3, 4) has 4 columns, not 3: give --columns no number, or that",
+            "the .npy file's shape (3, 4) has 4 columns, not 3: give --columns no number, or 4",
         ),
         (
             &["--rows", "3"],
             &cube,
-            "the .npy file's shape (3, 2, 2) is not that of a matrix, which has two axes: save it as one, such as \
+            "the .npy file's shape (3, 2, 2) is not a matrix: save it with two axes, for example as \
              x.reshape(len(x), -1) in NumPy",
         ),
         (
@@ -992,7 +992,7 @@ fn bad_slices() {
         expect_error(options, file, message);
     }
 
-    // Slices without items, and no slices.
+    // Empty slices, and no slices.
     let empty = npy_of("<f4", "(3, 0)", &[]);
     expect_error(&["--rows", "3"], &empty, "min of row 0 has no value: it has no elements");
     assert_eq!(
@@ -1017,24 +1017,26 @@ fn bad_slices() {
         ),
         (&["--by", "k"], "k,x\n1,two", "line 2: `two` in column `x` is not a valid f64"),
         (&["--by", "k"], "k,x\n1,2\n1\n", "line 3: 1 fields, but the header row has 2"),
-        (&["--by", "k"], "k,k,x\n1,2,3", "there are several columns `k`; choose one by its index: `0`, `1`"),
+        (&["--by", "k"], "k,k,x\n1,2,3", "several columns are named `k`; choose one by its index: `0`, `1`"),
         (&["--by", "k"], "", "the CSV file is empty; its first row must name its columns"),
         (
             &["--by", "0"],
             "0,1\n2,3",
-            "the first row of the CSV file may be a header or data; say which with --header or --no-header: `0`, `1`",
+            "the first row of the CSV file may be a header or data; say which with --header or --no-header: \
+             `0`, `1`",
         ),
         (
             &["--by", "0"],
             "bob,1\nann,3",
-            "the first row of the CSV file may be a header or data; say which with --header or --no-header: `bob`, `1`",
+            "the first row of the CSV file may be a header or data; say which with --header or --no-header: \
+             `bob`, `1`",
         ),
     ] {
         expect_error(options, &file(".csv", csv), message);
     }
 
-    let number = "invalid value 'x' for '--rows [<N>]': not a number; where there is none, the file goes before the \
-                  option";
+    let number = "invalid value 'x' for '--rows [<N>]': not a number; to leave the number out, put the file \
+                  before the option";
     expect_refused(&[of_f32, &["--rows", "x"]].concat(), &raw, number);
     let together = "the argument '--rows [<N>]' cannot be used with";
     expect_refused(&[of_f32, &["--rows", "3", "--columns", "4"]].concat(), &raw, together);
@@ -1079,13 +1081,13 @@ fn standard_input_and_several_files() {
         assert_eq!(sum(options, &bytes), expected, "{name}");
     }
     let output = piped(&["-"], b"");
-    let nothing = "error: the input is empty: if raw numbers should be in it, name their type with --dtype\n";
+    let nothing = "error: the input is empty: if it should hold raw numbers, name their type with --dtype\n";
     assert_eq!((text(output.stderr), output.status.code()), (nothing.into(), Some(1)));
     let output = piped(&["-", "-"], b"1\n");
-    let twice = "error: standard input, `-`, is given twice, and can be read once\n";
+    let twice = "error: standard input, `-`, is given twice, but can be read only once\n";
     assert_eq!((text(output.stderr), output.status.code()), (twice.into(), Some(1)));
 
-    // Several files: each format, with keys, as one matrix; of one type.
+    // Several files: in each format, by key, and as one matrix.
     let csv_files = [file(".csv", "k,x\na,1\nb,2\n"), file(".csv", "k,x\nb,4\na,8\n")];
     let csv_files = csv_files.each_ref().map(|file| &**file);
     assert!(printed(&["--column", "x"], &csv_files).starts_with("count  4\nsum    15\n"));
@@ -1116,8 +1118,8 @@ fn standard_input_and_several_files() {
     fails(
         &["--rows", "--csv"],
         &[&upper, &wide],
-        "a .npy file of shape (1, 3) does not stand below what has shape (2, 2): several are one matrix where they are all \
-         in C order, and have as many columns"
+        "a .npy file of shape (1, 3) cannot be stacked below shape (2, 2): several files form one matrix \
+         only if all are in C order and have the same number of columns"
             .into(),
     );
     let floats = npy_of("<f4", "(1,)", &[0; 4]);
@@ -1125,7 +1127,8 @@ fn standard_input_and_several_files() {
         &[],
         &[&upper, &floats],
         format!(
-            "`{}` holds f32, and the first file u8: name the type of all with --dtype, or convert one",
+            "`{}` holds f32, but the first file holds u8: name one type for all with --dtype, or convert a \
+             file",
             floats.display()
         ),
     );
@@ -1137,7 +1140,7 @@ fn standard_input_and_several_files() {
     );
 }
 
-/// Files of other programs, and what is in them.
+/// Checks the contents of files that other programs made.
 #[test]
 fn files_of_other_programs() {
     let sum = |name: &str, options: &[&str]| {
@@ -1184,7 +1187,7 @@ fn files_of_other_programs() {
             &["--by", "sold", "--runs", "--column", "price", "--op", "sum", "--skip-missing"],
             &data(name),
         );
-        // Truth values are texts, and those of the rows left out are none.
+        // Boolean keys are text; the keys of rows left out do not appear.
         assert_eq!(text(output.stdout), "sold,sum\ntrue,7.5\nfalse,0.25\n", "{name}");
         assert_eq!(text(output.stderr), "missing  2\n");
 
@@ -1192,27 +1195,27 @@ fn files_of_other_programs() {
         expect_error(
             &["--column", "price"],
             &file,
-            "row 1, counted from 0, has no value in column `price`: --skip-missing leaves such rows out",
+            "row 1 (counted from 0) has no value in column `price`: --skip-missing leaves such rows out",
         );
         expect_error(
             &["--column", "day"],
             &file,
-            "column `day` holds Date32, which are no numbers that are read here",
+            "column `day` holds Date32, which is not a supported type of number",
         );
         expect_error(
             &["--column", "count", "--by", "day"],
             &file,
-            "column `day` holds Date32, which are no keys that are read here: text and numbers are",
+            "column `day` holds Date32, which cannot be keys: keys are text or numbers",
         );
         expect_error(
             &["--column", "count", "--dtype", "f64"],
             &file,
-            "the file holds `i32`, which is not the f64 that --dtype names",
+            "the file holds `i32`, but --dtype says f64",
         );
         expect_error(
             &["--column", "count", "--header"],
             &file,
-            "--header is for CSV files, and this is a Parquet or Arrow file, which has types and names",
+            "--header is for CSV files; this is a Parquet or Arrow file, whose columns have types and names",
         );
         let unknown = run(&["--column", "none"], &file);
         assert!(
@@ -1243,11 +1246,11 @@ fn files_of_other_programs() {
     expect_error(
         &["--column", "bias", "--by", "x"],
         &data("stored.npz"),
-        "--by is for CSV files, and this is a NumPy file, which has neither names nor keys",
+        "--by is for CSV files; this is a NumPy file, which has no named columns or keys",
     );
 }
 
-/// Cut off or changed at random: no panic, and no result of what is cut off.
+/// Cuts off or changes files at random: the program must not panic, and must refuse files that are cut off.
 #[test]
 fn damaged_files() {
     let names = [
@@ -1280,7 +1283,7 @@ fn damaged_files() {
         for part in 1..8 {
             let output = run(&options, &file(&extension, &whole[..whole.len() * part / 8]));
             let message = text(output.stderr);
-            // A stream has no end, and gzip's first member is a file of its own.
+            // A stream has no end mark, and gzip's first member is a complete file.
             let may_be_whole = name.ends_with(".arrows") || name == "members.csv.gz";
             assert!(
                 output.status.code() == Some(1) || may_be_whole && output.status.success(),
@@ -1317,7 +1320,7 @@ fn separators_between_fields() {
         (&["--column", "b", "--delimiter", "tab"], "a\tb\n1\t2.5\n3\t4\n"),
         (&["--column", "b", "--delimiter", ":"], "a:b\n1:2.5\n3:4\n"),
         (&["--column", "1", "--delimiter", " "], "7 2.5\n8 4\n"),
-        // As many semicolons in the first rows, but not in all.
+        // Without the option, the semicolon would be guessed.
         (&["--delimiter", ",", "--column", "b"], "a;c,b\n1;2,2.5\n3;4,4\n"),
     ] {
         expect(options, &file(".csv", csv), expected);
@@ -1329,7 +1332,7 @@ fn separators_between_fields() {
             &format!("invalid value '{text}' for '--delimiter"),
         );
     }
-    // A row that ends where the first rows are cut off is no other kind of row.
+    // The last of the first rows is cut off; that must not change the guess.
     let long = (0..20_000).fold("a;b\n".to_owned(), |csv, row| csv + &format!("{row};1\n"));
     expect(&["--column", "b"], &file(".csv", long), ["20000", "20000", "1", "1", "1.0"]);
     for (row, text) in [
@@ -1340,8 +1343,8 @@ fn separators_between_fields() {
         ("1.000.000", "1.000.000"),
     ] {
         let message = format!(
-            "line 2: `{text}` in column `x` is not a valid f64: write numbers without separators between thousands, and \
-             with a point, as 1234.5"
+            "line 2: `{text}` in column `x` is not a valid f64: write numbers without thousands separators \
+             and with a decimal point, as in 1234.5"
         );
         expect_error(&[], &file(".csv", format!("x\n{row}\n")), &message);
     }
@@ -1361,21 +1364,21 @@ fn missing_values() {
     expect_error(
         &["--column", "x"],
         &csv_file,
-        "line 3: `NA` in column `x` is no value: --skip-missing leaves such rows out",
+        "line 3: `NA` in column `x` is a missing value: --skip-missing leaves such rows out",
     );
     let none = file(".csv", "x,y\n,1\nNA,2\n");
     expect_error(
         &["--column", "x", "--skip-missing", "--op", "min"],
         &none,
-        "min has no value, as the input is empty, without 2 that are missing: sum, prod and the counts have one, and \
-         without --op those that have none are left out",
+        "min has no value, because the input is empty without its 2 missing values: choose sum, prod or a \
+         count, or leave out --op",
     );
     expect_error(
         &["--skip-missing"],
         &npy_of("<f4", "(1,)", &[0; 4]),
-        "--skip-missing is for CSV files, and this is a NumPy file, which has neither names nor keys",
+        "--skip-missing is for CSV files; this is a NumPy file, which has no named columns or keys",
     );
-    // A first row that may be data.
+    // The first row may be data.
     expect_error(
         &["--skip-missing"],
         &file(".csv", "NA\n1\n"),
@@ -1393,20 +1396,20 @@ fn open_quotes() {
         ("x\n\"1\"\"\n2", 2),
     ] {
         let message = format!(
-            "line {line}: nothing closes a quote that is opened in this row; if it is no quotation mark, write it twice, \
-             between two others"
+            "line {line}: a quote opened in this row is never closed; to write a quote character in a field, \
+             double it and quote the field"
         );
         let options: &[&str] = if csv.contains('k') { &["--column", "x"] } else { &["--header"] };
         expect_error(options, &file(".csv", csv), &message);
     }
-    // These are closed, or no quotes.
+    // These quotes are closed, or are not at the start of a field.
     for csv in ["k,x\n\"a\nb\",1\n\"\"\"\",2\n", "k,x\n5\",1\n3\",2", "k,x\nb,1\n\"a\",\"2\""] {
         let lines = lines(&["--column", "x", "--op", "sum"], &file(".csv", csv));
         assert_eq!(lines[1].1, "3", "{csv:?}");
     }
 }
 
-/// No byte of a file that a terminal takes for a command is printed.
+/// Control characters in a file must not reach the terminal.
 #[test]
 fn nothing_binary_is_printed() {
     let escape = "\x1b]0;title\x07\x1b[2J";
@@ -1441,7 +1444,7 @@ fn names_of_types() {
     }
 }
 
-/// Text by the independent parser of `serde_json` and the `csv` crate, and each number to its last bit.
+/// Parses the output with `serde_json` and the `csv` crate, and compares each number bit by bit.
 #[test]
 fn json_and_csv() {
     use serde_json::Value;
@@ -1481,9 +1484,10 @@ fn json_and_csv() {
 
     let keyed = file(".csv", "k,x\n\"a \"\"b\"\"\",1\n2,2\n");
     let rows = json(&["--by", "k", "--op", "sum,minmax"], &keyed);
+    let [a, two] = ["a \"b\"", "2"];
     assert_eq!(
         rows,
-        serde_json::json!([{"k": "a \"b\"", "sum": 1, "minmax": [1, 1]}, {"k": "2", "sum": 2, "minmax": [2, 2]}])
+        serde_json::json!([{"k": a, "sum": 1, "minmax": [1, 1]}, {"k": two, "sum": 2, "minmax": [2, 2]}])
     );
     let rows = json(&["--rows", "2", "--dtype", "u8", "--op", "sum"], &file(".bin", [1_u8, 2, 3, 4]));
     assert_eq!(rows, serde_json::json!([{"row": 0, "sum": 3}, {"row": 1, "sum": 7}]));
@@ -1491,7 +1495,7 @@ fn json_and_csv() {
     expect_refused(&["--json", "--csv"], &numbers, "the argument '--json' cannot be used with");
 }
 
-/// The bars' heights, of which all numbers are part.
+/// Checks the heights of the bars, which must cover all numbers.
 #[test]
 fn histograms() {
     let plot = |bytes: &[u8], dtype: &str| {
@@ -1509,7 +1513,7 @@ fn histograms() {
         };
         (bars.map(height).collect::<Vec<_>>(), svg)
     };
-    // An integer each.
+    // One bar for each integer.
     let (bars, svg) = plot(&[1, 1, 1, 1, 3, 3], "u8");
     assert_eq!(bars.len(), 3, "{svg}");
     assert!(bars[0].abs_diff(2 * bars[2]) <= 2 && bars[1] <= 1, "{bars:?}");
@@ -1518,7 +1522,7 @@ fn histograms() {
     let (bars, _) = plot(bytemuck::cast_slice(&uniform), "f32");
     assert_eq!(bars.len(), 64);
     assert!(bars.iter().all(|bar| bar.abs_diff(bars[0]) <= 2), "{bars:?}");
-    // Extremes, and what no range holds.
+    // Extreme values, and values outside all ranges.
     let (bars, svg) = plot(bytemuck::cast_slice(&[f64::MAX, f64::MIN, 0.0, f64::NAN, f64::INFINITY]), "f64");
     assert_eq!(bars.len(), 2, "{svg}");
     assert!(svg.contains("3 numbers, without 2 that are NaN or infinite"), "{svg}");
@@ -1528,7 +1532,7 @@ fn histograms() {
     plot(bytemuck::cast_slice(&[i64::MIN, i64::MAX]), "i64");
 
     let numbers = file(".csv", "x\n1\n");
-    expect_error(&["--plot", "x.png"], &numbers, "`x.png` is not named .svg, and --plot draws SVG");
+    expect_error(&["--plot", "x.png"], &numbers, "`x.png` does not end in .svg: --plot draws SVG");
     expect_refused(
         &["--plot", "x.svg", "--by", "x"],
         &numbers,
@@ -1536,7 +1540,7 @@ fn histograms() {
     );
 }
 
-/// A bar for what takes more than a second, on a terminal alone: `script` is one.
+/// The progress bar appears after a second, and only on a terminal; `script` provides one.
 #[cfg(unix)]
 #[test]
 fn progress() {
@@ -1550,7 +1554,7 @@ fn progress() {
     assert_eq!((without_times(output.stderr), output.status.code()), (String::new(), Some(0)));
 }
 
-/// The results of all numbers, and those of the only row and the only key, in CSV.
+/// The results of all numbers, and those of a matrix of one row, as lines of CSV.
 #[track_caller]
 fn whole_and_as_one_slice(dtype: &str, values: &[u8], ops: &str, device: &str) -> [String; 2] {
     let raw = file(".bin", values);
@@ -1561,16 +1565,17 @@ fn whole_and_as_one_slice(dtype: &str, values: &[u8], ops: &str, device: &str) -
         assert_eq!(output.status.code(), Some(0), "{dtype} {ops}: {}", text(output.stderr));
         let lines = text(output.stdout);
         let line = lines.lines().nth(1).expect("a row of results").to_owned();
-        // The count, or the row's index, comes first.
+        // The first field is the count, or the row's index.
         line.split_once(',').expect("several fields").1.to_owned()
     })
 }
 
 #[test]
 fn a_file_that_is_one_slice_has_the_bits_of_the_whole() {
-    let of_floats = "sum,prod,min,max,minmax,mean,var,std,sumsq,norm_l1,norm_l2,norm_max,argmin,argmax,any,all,count_nonzero,\
-                     count_nan,nansum,nanmin,nanmax,nanmean,nanvar,nanstd,nanargmin,nanargmax,moments,skewness,kurtosis,\
-                     logsumexp,compensated_sum,exact_sum,exact_sum_twofold,exact_mean";
+    let of_floats = "sum,prod,min,max,minmax,mean,var,std,sumsq,norm_l1,norm_l2,norm_max,argmin,argmax,\
+                     any,all,count_nonzero,count_nan,nansum,nanmin,nanmax,nanmean,nanvar,nanstd,nanargmin,\
+                     nanargmax,moments,skewness,kurtosis,logsumexp,compensated_sum,exact_sum,\
+                     exact_sum_twofold,exact_mean";
     let of_integers = format!("{of_floats},bit_and,bit_or,bit_xor");
     for count in [3_u64, 1000, 3000, 50_000] {
         let mixed = |index: u64| index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -1588,7 +1593,7 @@ fn a_file_that_is_one_slice_has_the_bits_of_the_whole() {
                 assert!(whole.starts_with(&row), "{dtype}, {count}, {device}:\n{whole}\n{row}");
             }
         }
-        // By a key.
+        // As the values of a single key.
         let keyed = f64s.iter().fold("k,x\n".to_owned(), |csv, value| csv + &format!("a,{value:?}\n"));
         let options = ["--column", "x", "--csv", "--op", of_floats, "--device", "cpu"];
         let keyed = file(".csv", keyed);
@@ -1601,7 +1606,7 @@ fn a_file_that_is_one_slice_has_the_bits_of_the_whole() {
     }
 }
 
-/// However they are asked for.
+/// On each device: as a whole, as one row, and by key.
 #[test]
 fn means_whose_sums_overflow() {
     for (values, mean) in [
@@ -1620,12 +1625,12 @@ fn means_whose_sums_overflow() {
         let options = ["--by", "k", "--op", "mean"];
         assert_eq!(csv(&options, &file(".csv", lines)), format!("k,mean\na,{mean}\n"));
     }
-    // One key's sum overflows, and others' do not.
+    // Only the sum of one key overflows.
     let some = file(".csv", "k,x\na,1e308\na,1.5e308\nb,0.1\nb,0.2\nb,0.3\n");
     assert_eq!(csv(&["--by", "k", "--op", "mean"], &some), "k,mean\na,1.25e308\nb,0.20000000000000004\n");
 }
 
-/// The device and times are none of the results.
+/// The device and times go to standard error.
 #[test]
 fn standard_output_has_results_alone() {
     let numbers = file(".csv", "x\n1.5\n2\n");
@@ -1642,7 +1647,7 @@ fn standard_output_has_results_alone() {
     }
 }
 
-/// As `gpu-reduce ... | head -1` and `gpu-reduce ... | true` do.
+/// Closes the pipe early, as `gpu-reduce ... | head -1` and `gpu-reduce ... | true` do.
 #[cfg(unix)]
 #[test]
 fn a_closed_pipe_ends_it_quietly() {
@@ -1669,8 +1674,8 @@ fn a_closed_pipe_ends_it_quietly() {
 fn keys_that_come_back() {
     let message = |key: &str| {
         format!(
-            "the key `{key}` in column `k` comes back after another key: --sort gives a result for each key, --runs one for \
-             each run of equal keys"
+            "the rows of key `{key}` in column `k` are not together: --sort gives a result for each key, \
+             --runs one for each run of equal keys"
         )
     };
     for (keys, key) in [
@@ -1686,12 +1691,12 @@ fn keys_that_come_back() {
         let sorted = csv(&["--by", "k", "--op", "sum", "--sort"], &lines);
         assert!(runs.lines().count() > sorted.lines().count(), "{runs}{sorted}");
     }
-    // In one file and the next.
+    // A key that returns in the next file.
     let files = [file(".csv", "k,x\na,1\nb,2\n"), file(".csv", "k,x\na,4\n")];
     let output =
         Command::new(PROGRAM).args(["--by", "k"]).args(files.each_ref().map(|file| &**file)).output();
     assert_eq!(text(output.expect("the program starts").stderr), format!("error: {}\n", message("a")));
-    // Keys that stand together need not ascend.
+    // Keys whose rows are together need not ascend.
     let together = file(".csv", "k,x\nb,1.5\nb,2\na,4\n");
     for options in [&["--by", "k", "--op", "sum"][..], &["--by", "k", "--op", "sum", "--runs"]] {
         assert_eq!(csv(options, &together), "k,sum\nb,3.5\na,4.0\n");
@@ -1702,12 +1707,12 @@ fn keys_that_come_back() {
 fn parquet_that_is_not_read() {
     let brotli = |column: &str| {
         format!(
-            "column `{column}` is compressed with Brotli, which this program does not read: write the file with Zstandard, \
-             gzip, Snappy or LZ4, or without compression"
+            "column `{column}` is compressed with Brotli, which is not supported: write the file with \
+             Zstandard, gzip, Snappy or LZ4, or without compression"
         )
     };
     let encrypted = |what: &str| {
-        format!("{what} is encrypted, which this program does not read: write the file without encryption")
+        format!("{what} is encrypted, which is not supported: write the file without encryption")
     };
     let bytes = |name: &str| std::fs::read(data(name)).expect("the file is there");
     for (name, options, message) in [
@@ -1718,10 +1723,10 @@ fn parquet_that_is_not_read() {
         ("encrypted_column.parquet", &["--column", "count"], encrypted("column `count`")),
     ] {
         expect_error(options, &data(name), &message);
-        // Whatever it is called.
+        // The same under another name.
         expect_error(options, &file(".bin", bytes(name)), &message);
     }
-    // Other columns of such files are read.
+    // Other columns of such files can be read.
     for name in ["partly_brotli.parquet", "encrypted_column.parquet"] {
         let column = if name.starts_with("partly") { "count" } else { "price" };
         let sum = lines(&["--column", column, "--op", "max"], &data(name));
@@ -1729,7 +1734,7 @@ fn parquet_that_is_not_read() {
     }
 }
 
-/// Arrow streams, of today and from before Arrow 0.15, by their first bytes.
+/// Arrow streams, in the format since Arrow 0.15 and in the one before, recognised by their first bytes.
 #[test]
 fn streams_by_their_bytes() {
     for name in ["stream.arrows", "legacy.arrows"] {
@@ -1740,14 +1745,14 @@ fn streams_by_their_bytes() {
             assert_eq!(sum, [("count", "6"), ("sum", "23")].map(|(name, value)| (name.into(), value.into())));
         }
     }
-    // Raw numbers that start with the same bytes are none.
+    // Raw numbers that start with the same bytes are not streams.
     let ones = file(".bin", bytemuck::cast_slice(&[-1_i32, 16, 1, 0]));
     expect(&["--dtype", "i32"], &ones, ["4", "16", "-1", "16", "4.0"]);
     let small = file(".bin", bytemuck::cast_slice(&[16_i32, 1, 2, 3, 4, 5]));
     expect(&["--dtype", "i32"], &small, ["6", "31", "1", "16", "5.166666666666667"]);
 }
 
-/// The fields of a CSV file of one column of these.
+/// A CSV file of one column `x` with these fields.
 fn column(fields: &[&str]) -> TempPath {
     file(".csv", "x\n".to_owned() + &fields.join("\n") + "\n")
 }
@@ -1760,7 +1765,7 @@ fn columns_of_integers() {
         let line = printed.lines().nth(1).expect("a row of results");
         line.splitn(3, ',').nth(2).expect("the results after count and missing").to_owned()
     };
-    // 2^53 + 1, which f64 has not.
+    // 2^53 + 1 is not representable in f64.
     let precise = ["9007199254740993", "9007199254740993", "1"];
     assert_eq!(of(&precise, "sum,exact_sum,max"), "18014398509481987,9007199254740993,18014398509481987");
     assert_eq!(of(&["9007199254740993", "NA", "", "9007199254740992"], "sum,argmax"), "18014398509481985,0");
@@ -1769,7 +1774,7 @@ fn columns_of_integers() {
     let keyed = file(".csv", "k,x\na,9007199254740993\na,9007199254740993\na,1\nb,3\n");
     assert_eq!(csv(&["--by", "k", "--op", "sum"], &keyed), "k,sum\na,18014398509481987\nb,3\n");
 
-    // With one that is no integer, all are f64, those before it too.
+    // One field that is not an integer makes all f64, also those before it.
     for fields in [
         &["9007199254740993", "-0", "9007199254740995", "0.5"][..],
         &["-0", "1e3"],
@@ -1784,12 +1789,12 @@ fn columns_of_integers() {
         assert_eq!(printed(&options, &[&fields]), as_floats);
     }
     assert_eq!(of(&["-0", "0.5"], "min"), "-0.0");
-    // With --dtype they are what it says.
+    // --dtype overrides the type of the fields.
     let printed = printed(&["--dtype", "f64", "--csv", "--op", "sum"], &[&column(&["1", "2"])]);
     assert_eq!(printed, "count,sum\n2,3.0\n");
 }
 
-/// What a run prints as CSV, and the notes beside it.
+/// The printed CSV, and the notes on stderr.
 fn with_notes(options: &[&str], files: &[&Path]) -> (String, String) {
     let output = Command::new(PROGRAM).args(["--device", "cpu", "--csv"]).args(options).args(files).output();
     let output = output.expect("the program starts");
@@ -1802,19 +1807,19 @@ fn integers_that_do_not_fit() {
     {
         let fields = column(&["1", large, "2"]);
         let note = format!(
-            "note: `{}`: `{large}` does not fit i64: this column of integers is read as f64, which has 53 bits; choose \
-             another type with --dtype\n",
+            "note: `{}`: `{large}` does not fit i64, so this column of integers is read as f64, which has 53 \
+             bits of precision; choose another type with --dtype\n",
             fields.display()
         );
         assert_eq!(with_notes(&["--op", "sum"], &[&fields]), (format!("count,sum\n3,{sum}\n"), note.clone()));
         assert_eq!(with_notes(&["--op", "sum", "--dtype", "f64"], &[&fields]).1, "");
-        // Floats may be written so, too.
+        // Large integers without a note: the column has floats.
         for fields in [&[large, "0.5"][..], &["0.5", large], &["1", large, "2e0", "1"]] {
             assert_eq!(with_notes(&["--op", "sum"], &[&column(fields)]).1, "", "{fields:?}");
         }
     }
 
-    // Nor do their sums wrap, which nobody asked to be of 64 bits.
+    // Sums do not wrap either: the user did not ask for 64 bits.
     let most = "9223372036854775807";
     let least = "-9223372036854775808";
     for (fields, op, result, has_note) in [
@@ -1834,14 +1839,14 @@ fn integers_that_do_not_fit() {
         (&["3000000000", "1"], "sumsq", "9000000000000000001", false),
     ] {
         let note = if has_note {
-            format!("note: {op} does not fit i64, and is computed in f64\n")
+            format!("note: {op} does not fit i64, so it is computed in f64\n")
         } else {
             "".into()
         };
         let count = fields.len();
         let expected = format!("count,{op}\n{count},{result}\n");
         assert_eq!(with_notes(&["--op", op], &[&column(fields)]), (expected, note.clone()), "{fields:?}");
-        // As the values of a key beside another one, whose result has the same type.
+        // As the values of a key, beside another key whose result has the same type.
         let lines = fields.iter().fold("k,x\nb,6\n".to_owned(), |csv, field| csv + &format!("a,{field}\n"));
         for device in ["cpu", "emulator"] {
             let options = ["--by", "k", "--op", op, "--device", device];
@@ -1867,7 +1872,7 @@ fn integers_that_do_not_fit() {
         with_notes(&["--op", "prod"], &[&column(&factors)]),
         ("count,prod\n401,0\n".into(), String::new())
     );
-    // Where integers are asked for they wrap, as the help says.
+    // With an integer --dtype, sums wrap, as the help says.
     let wraps = with_notes(&["--op", "sum", "--dtype", "i64"], &[&column(&[most, most])]);
     assert_eq!(wraps, ("count,sum\n2,-2\n".into(), String::new()));
 }
@@ -1895,7 +1900,7 @@ fn columns_of_several_files_have_one_type() {
         assert_eq!(printed.lines().nth(1).and_then(|line| line.split(',').nth(1)), Some(sum), "{notes}");
         assert_eq!(notes, "");
     }
-    // The keys of all files.
+    // Keys of several files.
     let [a, b] = [file(".csv", "k,x\nq,1\np,2\n"), file(".csv", "k,x\np,4\nr,8\nq,0.5\n")];
     let (sorted, _) = with_notes(&["--by", "k", "--sort", "--op", "sum"], &[&a, &b]);
     assert_eq!(sorted, "k,sum\np,6.0\nq,1.5\nr,8.0\n");

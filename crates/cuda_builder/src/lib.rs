@@ -1,7 +1,7 @@
 //! Compiles a crate of CUDA kernels to PTX from a build script.
 //!
-//! The API is that of rust-cuda's `cuda_builder`; below it is rustc's own NVPTX backend, so that no CUDA toolkit, LLVM or
-//! patched compiler is needed. A build script:
+//! The API is that of rust-cuda's `cuda_builder`. The compiler is rustc with its own NVPTX backend, so no
+//! CUDA toolkit, LLVM or patched compiler is needed. A build script:
 //!
 //! ```no_run
 //! use cuda_builder::{CudaBuilder, NvvmArch};
@@ -12,28 +12,30 @@
 //! }
 //! ```
 //!
-//! The kernel crate is an ordinary `no_std` library, whose dependencies may be any `no_std` crates; `cuda_std` gives it
+//! The kernel crate is an ordinary `no_std` library and may depend on any `no_std` crate. `cuda_std` provides
 //! `#[kernel]`, thread indices, shared memory and a panic handler.
 //!
 //! # The device toolchain
 //!
-//! Kernels take rustc 1.96 or newer (older ones are untested, and 1.85 fails) with the source of the standard library.
-//! The first of these that is both is used:
-//! - the rustc that the environment variable `CUDA_BUILDER_RUSTC` names; where it does not serve, that is an error;
-//! - the rustc that compiles the build script;
+//! Kernels need rustc 1.96 or newer (older versions are untested, except 1.85, which fails) and the source of
+//! the standard library. The builder uses the first rustc of this list that has both:
+//! - the one that the environment variable `CUDA_BUILDER_RUSTC` names; it is an error if that one is unfit;
+//! - the one that compiles the build script;
 //! - rustup's toolchains, from the newest to the oldest
 //!   (`rustup toolchain install nightly --component rust-src`);
 //! - `/usr/bin/rustc` (Debian: `apt-get install rustc-web rust-web-src`).
 //!
-//! It may be a stable one, as its unstable features are turned on by `RUSTC_BOOTSTRAP=1`. The cargo is that of the build.
-//! The first build downloads what the standard library's workspace depends on from crates.io.
+//! A stable rustc works too, because `RUSTC_BOOTSTRAP=1` enables its unstable features. Cargo is the one that
+//! runs the build. The first build downloads the dependencies of the standard library's workspace from
+//! crates.io.
 //!
 //! # The same PTX everywhere
 //!
-//! The PTX depends on the sources, the versions of their dependencies, the options here and the device toolchain's
-//! version; not on the folder of the crate, on that of the build, or on the user's home. There is one exception: a
-//! dependency by `path` that lies outside the kernel crate's workspace. Cargo puts its folder into the hashes that
-//! symbols' names have, which show in the names of functions that LLVM did not inline.
+//! The PTX depends only on the sources, the versions of their dependencies, the options here and the version
+//! of the device toolchain. It does not depend on the folders of the crate, the build or the user.
+//!
+//! There is one exception: a dependency by `path` outside the kernel crate's workspace. Cargo hashes its
+//! folder into symbol names, which appear in the names of functions that LLVM did not inline.
 
 mod split;
 mod toolchain;
@@ -51,11 +53,12 @@ pub use split::split;
 use toolchain::Toolchain;
 pub use toolchain::Unfit;
 
-/// The virtual architecture that PTX is for: it runs on GPUs of this compute capability and of every higher one.
+/// The virtual architecture of the PTX, which runs on GPUs of this compute capability and higher ones.
 ///
-/// Compute capability 7.0 is `Compute70`; <https://developer.nvidia.com/cuda-gpus> has the GPUs of each. Those here are
-/// known to rustc 1.96 and to CUDA 13. The version of the PTX ISA is the oldest that has the architecture and that rustc
-/// writes: for `Compute70`, rustc 1.96 writes 6.0, of CUDA 9.0, and rustc 1.97 writes 7.0, of CUDA 11.0.
+/// Compute capability 7.0 is `Compute70`; <https://developer.nvidia.com/cuda-gpus> lists the GPUs of each.
+/// These are the architectures that rustc 1.96 and CUDA 13 know. The version of the PTX ISA is the oldest
+/// that has the architecture and that rustc can write: for `Compute70`, rustc 1.96 writes 6.0 (CUDA 9.0), and
+/// rustc 1.97 writes 7.0 (CUDA 11.0).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 #[non_exhaustive]
@@ -75,7 +78,7 @@ pub enum NvvmArch {
 }
 
 impl NvvmArch {
-    /// The name that LLVM has for it.
+    /// LLVM's name of the architecture.
     fn target_cpu(self) -> &'static str {
         match self {
             Self::Compute70 => "sm_70",
@@ -93,50 +96,51 @@ impl NvvmArch {
     }
 }
 
-/// What PTX says about the sources it comes from.
+/// Debug information in the PTX.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DebugInfo {
     /// Nothing.
     #[default]
     None,
-    /// The file and line of each instruction, which profilers show.
+    /// The file and line of each instruction, for profilers.
     LineTables,
 }
 
-/// Why a kernel crate did not become PTX. It prints the same with `{:?}`, so that a build script may just unwrap it.
+/// A reason why a kernel crate was not compiled to PTX. `{:?}` prints the same as `{}`, so that build scripts
+/// can unwrap.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum CudaBuilderError {
-    /// The folder given to [`CudaBuilder::new`] is not that of a crate.
+    /// The folder given to [`CudaBuilder::new`] has no crate.
     #[error("there is no kernel crate in {}: it has no Cargo.toml", .0.display())]
     CratePathDoesntExist(PathBuf),
-    /// No toolchain compiles kernels; these were looked at.
+    /// No toolchain can compile kernels; the list has those that were tried.
     #[error(
-        "no Rust toolchain that compiles CUDA kernels was found. Looked at:\n{}\
-         Install one,\n\
+        "found no Rust toolchain that can compile CUDA kernels. Tried:\n{}\
+         Install one:\n\
          - on Debian: apt-get install rustc-web rust-web-src\n\
          - with rustup: rustup toolchain install nightly --component rust-src\n\
-         or set the environment variable CUDA_BUILDER_RUSTC to a rustc that has its library's source",
+         or set CUDA_BUILDER_RUSTC to a rustc that has the source of the standard library",
         .0.iter().map(|unfit| format!("- {unfit}\n")).collect::<String>()
     )]
     NoToolchain(Vec<Unfit>),
-    /// The toolchain that `CUDA_BUILDER_RUSTC` names does not compile kernels.
-    #[error("{0}: set the environment variable CUDA_BUILDER_RUSTC to another rustc, or not at all")]
+    /// The toolchain that `CUDA_BUILDER_RUSTC` names cannot compile kernels.
+    #[error("{0}: set the environment variable CUDA_BUILDER_RUSTC to another rustc, or unset it")]
     UnfitToolchain(Unfit),
-    /// Cargo did not start.
-    #[error("cargo does not start: {0}")]
+    /// Cargo could not be started.
+    #[error("could not start cargo: {0}")]
     CargoNotFound(io::Error),
-    /// The kernel crate does not compile; cargo's messages went to the standard error stream.
-    #[error("the kernel crate in {} does not compile; cargo said why on the standard error stream", .0.display())]
+    /// The kernel crate does not compile; cargo printed why on standard error.
+    #[error("the kernel crate in {} does not compile; cargo printed why on standard error", .0.display())]
     BuildFailed(PathBuf),
-    /// The kernel crate compiled, and there is nothing in it to launch.
+    /// The kernel crate has no kernels.
     #[error("the kernel crate in {} has no kernel: mark a public function with #[kernel]", .0.display())]
     NoKernels(PathBuf),
-    /// An entry point to be packed has a name that does not end in the threads of its blocks.
-    #[error("{} is no PTX of kernels named NAME_BLOCK, as sum_f32_256", .0.display())]
+    /// The name of an entry point to pack does not end in the number of threads per block.
+    #[error("the kernels in {} must be named NAME_BLOCK, for example sum_f32_256", .0.display())]
     NotPtx(PathBuf),
-    /// PTX could not be brought to where it should be.
-    #[error("could not copy PTX to {}: {source}", path.display())]
+    /// A PTX file could not be read or written.
+    #[error("could not read or write {}: {source}", path.display())]
     FailedToCopyPtxFile {
         /// The file or folder that could not be read or written.
         path: PathBuf,
@@ -151,13 +155,13 @@ impl fmt::Debug for CudaBuilderError {
     }
 }
 
-/// The file of a crate's packed kernels, in `OUT_DIR`.
+/// The file of packed kernels in `OUT_DIR`.
 const PACKED: &str = "kernels.ptx.br";
 
-/// How well they are packed: a higher one is slow, and a build script is seldom optimised.
+/// Brotli's quality for them; higher ones are slow, because build scripts are usually not optimised.
 const QUALITY: i32 = 9;
 
-/// Compiles a kernel crate to PTX, with the release profile.
+/// Compiles a kernel crate to PTX in the release profile.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct CudaBuilder {
@@ -170,7 +174,7 @@ pub struct CudaBuilder {
 }
 
 impl CudaBuilder {
-    /// Compiles the crate in a folder.
+    /// Compiles the crate in this folder.
     pub fn new(path_to_crate_root: impl AsRef<Path>) -> Self {
         Self {
             crate_path: path_to_crate_root.as_ref().to_owned(),
@@ -182,43 +186,45 @@ impl CudaBuilder {
         }
     }
 
-    /// The architecture to compile for; [`NvvmArch::Compute70`] unless set.
+    /// Sets the architecture; the default is [`NvvmArch::Compute70`].
     pub fn arch(mut self, arch: NvvmArch) -> Self {
         self.arch = arch;
         self
     }
 
-    /// What the PTX says about its sources; [`DebugInfo::None`] unless set.
+    /// Sets the debug information; the default is [`DebugInfo::None`].
     pub fn debug(mut self, debug: DebugInfo) -> Self {
         self.debug = debug;
         self
     }
 
-    /// Adds arguments for cargo, such as `--features`.
+    /// Adds arguments to cargo, such as `--features`.
     pub fn build_args(mut self, args: &[impl AsRef<str>]) -> Self {
         self.build_args.extend(args.iter().map(|arg| arg.as_ref().to_owned()));
         self
     }
 
-    /// Copies the PTX to a file.
+    /// Copies the PTX to this file.
     pub fn copy_to(mut self, path: impl AsRef<Path>) -> Self {
         self.copy_to = Some(path.as_ref().to_owned());
         self
     }
 
-    /// The folder to build in, for cargo's own files.
+    /// Sets the target folder of the build.
     pub fn target_dir(mut self, folder: impl AsRef<Path>) -> Self {
         self.target_dir = Some(folder.as_ref().to_owned());
         self
     }
 
-    /// In the build script of a crate whose kernels are those of a table, each named `NAME_BLOCK` for the threads of its blocks:
-    /// compiles the crate and packs its kernels to `kernels.rs` in `OUT_DIR`, where `gpu_reduce_kernels::kernels!` includes it. For
-    /// a crate that is compiled to PTX itself, it does nothing.
+    /// Compiles the crate and packs its kernels into `kernels.rs` in `OUT_DIR`.
+    ///
+    /// Call it in the build script of a crate whose kernels come from a table and are named `NAME_BLOCK`,
+    /// where BLOCK is the number of threads per block. `gpu_reduce_kernels::kernels!` includes the file. Does
+    /// nothing if the crate itself is being compiled to PTX.
     ///
     /// # Errors
     ///
-    /// As [`build`](Self::build), and [`CudaBuilderError::NotPtx`] where a kernel has another name.
+    /// Those of [`build`](Self::build); [`CudaBuilderError::NotPtx`] if a kernel has another kind of name.
     pub fn embed(self) -> Result<(), CudaBuilderError> {
         if env::var_os("CARGO_CFG_TARGET_ARCH").is_some_and(|architecture| architecture == "nvptx64") {
             return Ok(());
@@ -232,16 +238,17 @@ impl CudaBuilder {
         write(&out.join("kernels.rs"), gpu_reduce_ptx::table([&packed].into_iter()).as_bytes())
     }
 
-    /// Compiles the crate. Returns the PTX file: that of [`copy_to`](Self::copy_to) if it was called.
+    /// Compiles the crate; returns the path of the PTX file, which [`copy_to`](Self::copy_to) can set.
     ///
-    /// In a build script, it is built in a folder of its own below `OUT_DIR`, and built again when something in the crate's
-    /// folder changes, or a source of a dependency by `path`; elsewhere, in `target/cuda-builder` in that folder, unless
-    /// [`target_dir`](Self::target_dir) names another. The PTX begins with a comment that says what compiled it.
+    /// In a build script, the crate is built in a folder under `OUT_DIR`, and rebuilt when a file in its
+    /// folder or a source of a dependency by `path` changes. Elsewhere it is built in `target/cuda-builder`
+    /// in its folder. [`target_dir`](Self::target_dir) overrides both. The PTX starts with a comment that
+    /// names the compiler.
     ///
     /// # Errors
     ///
-    /// Where there is no crate or no device toolchain, where the crate does not compile or has no kernels, and where a file
-    /// cannot be written.
+    /// If there is no crate or no device toolchain, if the crate does not compile or has no kernels, or if a
+    /// file cannot be read or written.
     pub fn build(self) -> Result<PathBuf, CudaBuilderError> {
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let folder = absolute(&self.crate_path);
@@ -270,7 +277,7 @@ impl CudaBuilder {
         }
         let (name, cpu) = (file.file_stem().unwrap_or_default().display(), self.arch.target_cpu());
         let Toolchain { release, llvm, .. } = &toolchain;
-        // In the place of an empty comment, so that lines keep their numbers.
+        // Replaces the empty comment on the first line, so that line numbers stay the same.
         let rest = ptx.strip_prefix("//\n").unwrap_or(&ptx);
         let ptx = format!("// Generated from {name} by rustc {release}, LLVM {llvm}, for {cpu}\n{rest}");
         let file = self.copy_to.unwrap_or(file);
@@ -278,7 +285,7 @@ impl CudaBuilder {
         Ok(file)
     }
 
-    /// Runs cargo; returns the PTX file, which has the package's name.
+    /// Runs cargo; returns the PTX file, named after the package.
     fn compile(
         &self,
         folder: &Path,
@@ -311,14 +318,14 @@ impl CudaBuilder {
         ] {
             cargo.arg("--config").arg(format!("profile.release.{setting}"));
         }
-        // There is nothing to link: the assembly is the PTX.
+        // The assembly is the PTX, so nothing is linked.
         cargo.args(&self.build_args).args(["--", "-Zno-link"]).arg(emit);
         cargo.env("CARGO_ENCODED_RUSTFLAGS", rustflags.join("\x1f")).stdout(Stdio::null());
         if !cargo.status().map_err(CudaBuilderError::CargoNotFound)?.success() {
             return Err(CudaBuilderError::BuildFailed(folder.to_owned()));
         }
 
-        // Ends in `#name@version`, or, where the folder has the package's name, in `/name#version`.
+        // Ends in `#name@version`, or in `/name#version` if the folder has the package's name.
         let id = self.cargo(folder, target_dir, toolchain).arg("pkgid").stderr(Stdio::inherit()).output();
         let id = id.map_err(CudaBuilderError::CargoNotFound)?;
         if !id.status.success() {
@@ -335,7 +342,7 @@ impl CudaBuilder {
         Ok(ptx)
     }
 
-    /// Cargo with the device toolchain, and with nothing that the build around it has set in the environment.
+    /// A cargo command with the device toolchain, without the environment variables of the surrounding build.
     fn cargo(&self, folder: &Path, target_dir: &Path, toolchain: &Toolchain) -> Command {
         let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         for (name, _) in env::vars_os() {
@@ -347,8 +354,8 @@ impl CudaBuilder {
             .current_dir(folder)
             .env("RUSTC", &toolchain.rustc)
             .env("RUSTC_BOOTSTRAP", "1")
-            // What a configuration file may set for the host's builds: no wrappers; the same code each time; and folders
-            // that are not locked by the cargo that runs the build script.
+            // These override configuration files for host builds: no wrappers, the same code each time, and
+            // folders that the cargo running the build script has not locked.
             .env("RUSTC_WRAPPER", "")
             .env("RUSTC_WORKSPACE_WRAPPER", "")
             .env("CARGO_INCREMENTAL", "0")
@@ -358,14 +365,14 @@ impl CudaBuilder {
     }
 }
 
-/// Has cargo run the build script again when a source changes that is named in cargo's list beside what it built, in `folder`.
+/// Makes cargo rerun the build script when a source changes that cargo's `.d` files in `folder` list.
 fn watch_sources(folder: &Path) -> Result<(), CudaBuilderError> {
     for entry in fs::read_dir(folder).map_err(failed_at(folder))? {
         let path = entry.map_err(failed_at(folder))?.path();
         if path.extension().is_some_and(|extension| extension == "d") {
             let list = fs::read_to_string(&path).map_err(failed_at(&path))?;
             let sources = list.split_once(": ").map_or("", |(_, sources)| sources);
-            // A space in a path has a backslash before it.
+            // A backslash escapes a space in a path.
             for source in sources.replace("\\ ", "\0").split_whitespace() {
                 println!("cargo::rerun-if-changed={}", source.replace('\0', " "));
             }
@@ -374,8 +381,8 @@ fn watch_sources(folder: &Path) -> Result<(), CudaBuilderError> {
     Ok(())
 }
 
-/// Whether cargo gets an environment variable: all but those that a build sets for its rustc or its build scripts, which
-/// are about another crate.
+/// Whether cargo keeps an environment variable: all but those that a build sets for its rustc or build
+/// scripts, which concern another crate.
 fn is_inherited(name: &str) -> bool {
     const OF_A_BUILD: [&str; 5] = ["CARGO_", "DEP_", "RUSTC", "RUSTDOC", "RUSTFLAGS"];
     const OF_THE_USER: [&str; 7] = [
@@ -391,7 +398,7 @@ fn is_inherited(name: &str) -> bool {
     OF_THE_USER.iter().any(starts_with) || !OF_A_BUILD.iter().any(starts_with)
 }
 
-/// Writes a file, unless it has that content: a build that depends on it then has nothing to do.
+/// Writes a file, unless it already has this content: a rewrite would rebuild what depends on it.
 fn write(path: &Path, content: &[u8]) -> Result<(), CudaBuilderError> {
     match fs::read(path) {
         Ok(old) if old == content => Ok(()),

@@ -1,4 +1,4 @@
-//! Splitting a PTX module into modules of its kernels.
+//! Splits a PTX module into one module per kernel.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -8,7 +8,7 @@ use std::{
 /// A statement at the top level of a module: a directive, a variable, or a function.
 struct Statement<'a> {
     text: &'a str,
-    /// What it declares or defines; other directives have none.
+    /// The name that it declares or defines; `None` for other directives.
     name: Option<&'a str>,
     /// The statements whose names it mentions.
     mentions: Vec<usize>,
@@ -20,11 +20,13 @@ impl Statement<'_> {
     }
 }
 
-/// The kernels of PTX: of each, its name, and a module of the directives, this kernel, and what it reaches, in the order they have
-/// in `ptx`. A `static` that two kernels use is in the modules of both, and each module has memory of its own for it.
+/// Returns a module for each kernel in `ptx`, by the kernel's name.
 ///
-/// Comments, blank lines and indentation are dropped, and numbers that LLVM counted over the whole module are counted anew, so that
-/// a kernel's module does not depend on the others.
+/// A module has the directives, the kernel and everything that it reaches, in the order of `ptx`. If two
+/// kernels use a `static`, each module has its own copy.
+///
+/// Removes comments, blank lines and indentation, and renumbers what LLVM numbers across the whole module, so
+/// that a kernel's module does not depend on the other kernels.
 pub fn split(ptx: &str) -> BTreeMap<String, String> {
     let ptx = without_comments(ptx);
     let statements = parse(&ptx);
@@ -32,7 +34,7 @@ pub fn split(ptx: &str) -> BTreeMap<String, String> {
     kernels.filter_map(|(i, kernel)| Some((kernel.name?.to_owned(), module_of(i, &statements)))).collect()
 }
 
-/// The module of the kernel that this statement defines.
+/// The module of the kernel defined by the statement of this index.
 fn module_of(kernel: usize, statements: &[Statement]) -> String {
     let mut needed: Vec<bool> = statements.iter().map(|statement| statement.name.is_none()).collect();
     let mut open = vec![kernel];
@@ -50,7 +52,7 @@ fn module_of(kernel: usize, statements: &[Statement]) -> String {
     module
 }
 
-/// The text without comments, empty lines, and blanks that separate nothing.
+/// Removes comments, empty lines and superfluous blanks.
 fn without_comments(ptx: &str) -> String {
     let mut code = String::with_capacity(ptx.len());
     let mut rest = ptx;
@@ -74,7 +76,7 @@ fn without_comments(ptx: &str) -> String {
     lines.filter(|line| !line.is_empty()).flat_map(|line| [line, "\n".to_owned()]).collect()
 }
 
-/// The statements of a module without comments.
+/// Parses a module without comments into its statements.
 fn parse(ptx: &str) -> Vec<Statement<'_>> {
     let mut statements = Vec::new();
     let mut rest = ptx.trim_start();
@@ -83,7 +85,7 @@ fn parse(ptx: &str) -> Vec<Statement<'_>> {
         statements.push(Statement { text, name: name_of(text), mentions: Vec::new() });
         rest = after.trim_start();
     }
-    // A function has a statement for each of its prototypes, and one for its definition.
+    // A function has a statement for each prototype and one for its definition.
     let mut named: HashMap<&str, Vec<usize>> = HashMap::new();
     for (i, statement) in statements.iter().enumerate() {
         if let Some(name) = statement.name {
@@ -97,12 +99,12 @@ fn parse(ptx: &str) -> Vec<Statement<'_>> {
     statements
 }
 
-/// Whether the statement is a line, such as `.target sm_70`. All others end in `;` or `}`.
+/// Whether the statement is a single line, such as `.target sm_70`. All others end in `;` or `}`.
 fn is_line(statement: &str) -> bool {
     [".version", ".target", ".address_size", ".file"].iter().any(|directive| statement.starts_with(directive))
 }
 
-/// The length of the statement at the beginning of `text`.
+/// The length of the first statement in `text`.
 fn end_of_statement(text: &str) -> usize {
     if is_line(text) {
         return text.find('\n').unwrap_or(text.len());
@@ -123,8 +125,8 @@ fn end_of_statement(text: &str) -> usize {
     text.len()
 }
 
-/// What a statement declares: the first word that is neither a directive, nor a number, nor in parentheses (a function's
-/// result stands before its name).
+/// The name that a statement declares: its first word that is not a directive, a number or in parentheses. (A
+/// function's result precedes its name, in parentheses.)
 fn name_of(statement: &str) -> Option<&str> {
     if is_line(statement) {
         return None;
@@ -144,16 +146,17 @@ fn is_of_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_$%.".contains(c)
 }
 
-/// The names, registers, directives, instructions and numbers in a text. An instruction with its type is one word, so
-/// that `add.s32` is not the function `add`.
+/// The names, registers, directives, instructions and numbers in a text. An instruction with its type is one
+/// word, so that `add.s32` is not taken for a function `add`.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c| !is_of_word(c)).filter(|word| !word.is_empty())
 }
 
-/// The new numbers of what LLVM counts, by what it is and the old number.
+/// New numbers, by prefix and old number.
 type Numbers<'a> = HashMap<&'static str, HashMap<&'a str, usize>>;
 
-/// A module's text, what LLVM numbers through the whole crate counted anew; the kernel keeps its name.
+/// Appends a statement to the module and renumbers what LLVM numbers across the crate. The kernel keeps its
+/// name.
 fn renumber<'a>(text: &'a str, kernel: Option<&str>, numbers: &mut Numbers<'a>, module: &mut String) {
     let mut rest = text;
     while let Some(start) = rest.find(is_of_word) {
@@ -174,7 +177,8 @@ fn renumber<'a>(text: &'a str, kernel: Option<&str>, numbers: &mut Numbers<'a>, 
     module.push_str(rest);
 }
 
-/// A word in which LLVM counts, cut around the number. A constant's number has a hash of the whole crate in it.
+/// Splits a word that LLVM numbers into prefix, number and suffix. The number of a constant contains a hash
+/// of the crate.
 fn numbered(word: &str) -> Option<(&'static str, &str, &str)> {
     const COUNTERS: [&str; 6] =
         ["$L__BB", "$L__tmp", "$L__func_begin", "$L__func_end", "__local_depot", "prototype_"];
@@ -193,7 +197,7 @@ mod tests {
 
     const HEADER: &str = ".version 6.0\n.target sm_70, debug\n.address_size 64\n";
 
-    /// The modules of `HEADER` and statements, without the header.
+    /// The modules of `HEADER` and `items`, without the header.
     fn split_items(items: &str) -> Vec<(String, String)> {
         let without_header = |(name, module): (String, String)| {
             (name, module.strip_prefix(HEADER).expect("a module begins with the header").to_owned())

@@ -1,28 +1,28 @@
-//! Finding a Rust toolchain that compiles kernels.
+//! Finds a Rust toolchain that can compile kernels.
 
 use std::{cmp::Reverse, env, ffi::OsStr, fmt, iter, path::PathBuf, process::Command};
 
 use crate::CudaBuilderError;
 
-/// The oldest version of rustc, minor after major, that has compiled kernels here.
+/// The oldest rustc, as major and minor version, known to compile kernels.
 ///
-/// 1.85 was tried and refuses `-Zcrate-attr=feature(…)` for crates that have the feature already (E0636); the versions
-/// between were not.
+/// 1.85 refuses `-Zcrate-attr=feature(…)` for crates that already have the feature (E0636); the versions
+/// between are untested.
 const OLDEST: (u32, u32) = (1, 96);
 
-/// A Rust toolchain that compiles kernels.
+/// A Rust toolchain that can compile kernels.
 #[derive(Debug)]
 pub(crate) struct Toolchain {
     pub rustc: PathBuf,
-    /// Its version, as `1.97.0-nightly`.
+    /// The version, such as `1.97.0-nightly`.
     pub release: String,
-    /// Its LLVM's version, as `22.1.8`.
+    /// The version of its LLVM, such as `22.1.8`.
     pub llvm: String,
-    /// What orders toolchains by age: the version's numbers, and the date of the sources.
+    /// The version and the commit date, by which toolchains are ordered.
     age: ((u32, u32), String),
 }
 
-/// A rustc that does not compile kernels, and why.
+/// A rustc that cannot compile kernels, and why.
 #[derive(Debug, PartialEq)]
 pub struct Unfit {
     rustc: PathBuf,
@@ -35,8 +35,8 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// The toolchain that `CUDA_BUILDER_RUSTC` names, or else the first that serves of: the rustc of this build, rustup's
-/// toolchains from the newest to the oldest, Debian's rustc.
+/// Finds a toolchain: that of `CUDA_BUILDER_RUSTC`, or else the first fit one of this build's rustc, rustup's
+/// toolchains from the newest to the oldest, and Debian's rustc.
 pub(crate) fn find() -> Result<Toolchain, CudaBuilderError> {
     if let Some(rustc) = env::var_os("CUDA_BUILDER_RUSTC") {
         return examine(rustc.into()).map_err(CudaBuilderError::UnfitToolchain);
@@ -49,7 +49,7 @@ pub(crate) fn find() -> Result<Toolchain, CudaBuilderError> {
     )
 }
 
-/// The first candidate that serves.
+/// The first fit candidate, or why none is fit.
 fn choose(candidates: impl Iterator<Item = Result<Toolchain, Unfit>>) -> Result<Toolchain, CudaBuilderError> {
     let mut unfit = Vec::new();
     for candidate in candidates {
@@ -62,7 +62,7 @@ fn choose(candidates: impl Iterator<Item = Result<Toolchain, Unfit>>) -> Result<
     Err(CudaBuilderError::NoToolchain(unfit))
 }
 
-/// Every toolchain of rustup's, those that serve first, from the newest to the oldest.
+/// rustup's toolchains: the fit ones from the newest to the oldest, then the others.
 fn of_rustup() -> Vec<Result<Toolchain, Unfit>> {
     let Ok(list) = run("rustup", &["toolchain", "list"]) else { return Vec::new() };
     let names = list.lines().filter_map(|line| line.split_whitespace().next());
@@ -72,7 +72,7 @@ fn of_rustup() -> Vec<Result<Toolchain, Unfit>> {
     toolchains
 }
 
-/// Finds out what a rustc is.
+/// Checks whether a rustc can compile kernels.
 fn examine(rustc: PathBuf) -> Result<Toolchain, Unfit> {
     let facts = || -> Result<(PathBuf, String), String> {
         let sysroot = run(&rustc, &["--print", "sysroot"])?;
@@ -82,7 +82,7 @@ fn examine(rustc: PathBuf) -> Result<Toolchain, Unfit> {
         Ok(facts) => facts,
         Err(reason) => return Err(Unfit { rustc, reason }),
     };
-    // rustup's `rustc` stands for another one in another folder; what it stands for here is in its sysroot.
+    // rustup's `rustc` is a proxy; the rustc that it runs here is in the sysroot.
     let real = sysroot.join("bin").join("rustc").with_extension(env::consts::EXE_EXTENSION);
     let rustc = if real.is_file() { real } else { rustc };
 
@@ -107,7 +107,7 @@ fn examine(rustc: PathBuf) -> Result<Toolchain, Unfit> {
     Ok(Toolchain { rustc, release, llvm, age: (version, field("commit-date")) })
 }
 
-/// What a program prints, or why it does not run.
+/// Returns what a program prints, or why it failed.
 fn run(program: impl AsRef<OsStr>, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).output();
     let output = output.map_err(|error| format!("does not start: {error}"))?;
@@ -145,13 +145,13 @@ mod tests {
         let error = choose([stable(), nightly, stable()].into_iter()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "no Rust toolchain that compiles CUDA kernels was found. Looked at:\n\
+            "found no Rust toolchain that can compile CUDA kernels. Tried:\n\
              - /home/a/stable/bin/rustc is version 1.95.0, older than 1.96\n\
              - /home/a/nightly/bin/rustc has no source of the standard library in /home/a/nightly\n\
-             Install one,\n\
+             Install one:\n\
              - on Debian: apt-get install rustc-web rust-web-src\n\
              - with rustup: rustup toolchain install nightly --component rust-src\n\
-             or set the environment variable CUDA_BUILDER_RUSTC to a rustc that has its library's source"
+             or set CUDA_BUILDER_RUSTC to a rustc that has the source of the standard library"
         );
         assert_eq!(format!("{error:?}"), error.to_string());
     }

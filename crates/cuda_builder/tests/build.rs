@@ -1,4 +1,4 @@
-//! Compiles the crate in `fixture/`, where there is a toolchain for that.
+//! Compiles the crate in `fixture/`, if a device toolchain is installed.
 
 use std::{
     env,
@@ -11,7 +11,7 @@ use std::{
 
 use cuda_builder::{CudaBuilder, CudaBuilderError, NvvmArch};
 
-/// A copy of the fixture where builds leave nothing among the sources.
+/// Copies the fixture, so that builds leave no files among the sources.
 fn fixture(copy: &str) -> PathBuf {
     let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixture");
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join(copy);
@@ -23,14 +23,14 @@ fn fixture(copy: &str) -> PathBuf {
     copy
 }
 
-/// Says why a test is skipped. Not by `eprintln!`, which a test that passes shows to nobody.
+/// Prints why a test is skipped. `eprintln!` would be captured in a test that passes.
 fn skipped(why: &dyn Display) {
     let mut stderr = io::stderr();
     writeln!(stderr, "skipped: {why}").unwrap();
 }
 
-/// Compiles a copy of the fixture for sm_75. Returns what the toolchain decides: the heading of the PTX, and its
-/// version.
+/// Compiles a copy of the fixture for sm_75. Returns what depends on the toolchain: the first line of the
+/// PTX, and its ISA version.
 fn compile(copy: &str) -> Result<(String, (u32, u32)), CudaBuilderError> {
     let fixture = fixture(copy);
     let whole = fixture.join("kernels.ptx");
@@ -43,7 +43,7 @@ fn compile(copy: &str) -> Result<(String, (u32, u32)), CudaBuilderError> {
     }
     let modules = cuda_builder::split(&ptx);
     assert!(modules.keys().eq(["scale", "scale_add"]), "{:?}", modules.keys());
-    // Mangling differs, and so does what is inlined of a panic.
+    // Mangling differs between toolchains, and so does the inlining of panics.
     let has = |module: &str| ["WEIGHTS", "weight", "panic"].map(|name| module.contains(name));
     assert_eq!(has(&modules["scale"]), [true, true, false], "{ptx}");
     assert_eq!(has(&modules["scale_add"]), [false, false, true], "{ptx}");
@@ -74,8 +74,8 @@ fn a_kernel_crate_becomes_ptx() {
     the_emulators_kernels_are_what_rustc_makes_of_them("kernels");
 }
 
-/// Compares the PTX that the emulator's tests run with what its source, beside it, becomes. Another rustc than the one that
-/// its first line names makes another text. It takes the standard library from a copy of the fixture, which has compiled it.
+/// Compares the committed PTX of the emulator's tests with a new build of its source, unless the compiler
+/// named in its first line is another one. Reuses the standard library compiled for the copied fixture.
 fn the_emulators_kernels_are_what_rustc_makes_of_them(fixture: &str) {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let committed = crates.join("emulator/tests/rust/kernels.ptx");
@@ -99,8 +99,8 @@ fn the_emulators_kernels_are_what_rustc_makes_of_them(fixture: &str) {
     assert!(of_committed == of_built, "copy {} to {}", built.display(), committed.display());
 }
 
-/// Debian's rustc as one that is newer and writes PTX 7.0, as 1.97 does. It takes the environment variable, so that this
-/// test runs itself in a process of its own.
+/// Simulates a newer rustc that writes PTX 7.0, as 1.97 does, with Debian's rustc. It needs the environment
+/// variable, so the test runs itself in a new process.
 #[cfg(unix)]
 #[test]
 fn a_newer_rustc_may_write_newer_ptx() {

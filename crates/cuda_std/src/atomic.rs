@@ -1,9 +1,10 @@
 //! Atomics with a memory order and a scope, as CUDA has them.
 //!
-//! `core`'s atomics know no scope, so on a GPU each is at system scope; here `Atomic…` is at device scope, `BlockAtomic…`
-//! at that of the thread's block, and `SystemAtomic…` spans devices and host. Each maps to `ld`, `st`, `atom` of the PTX
-//! ISA ("Parallel Synchronization and Communication Instructions") and needs sm_70. Sequential consistency is a fence
-//! (`fence.sc`) before an acquire-release access, as that ISA's memory model says.
+//! `core`'s atomics have no scope: on a GPU each is at system scope. Here `Atomic…` is at device scope,
+//! `BlockAtomic…` at block scope, and `SystemAtomic…` at system scope, which spans the host and all devices.
+//! Each operation is one of the PTX ISA's `ld`, `st` and `atom` ("Parallel Synchronization and Communication
+//! Instructions") and needs sm_70. A sequentially consistent access is a fence (`fence.sc`) followed by an
+//! acquire-release access, as the PTX memory model defines it.
 
 use crate::on_device;
 #[cfg(target_arch = "nvptx64")]
@@ -11,7 +12,8 @@ use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering;
 
-/// Emits `$instruction.ORDER.$rest` for the order asked for. Orders are constants after inlining, so one arm is left.
+/// Emits `$instruction.ORDER.$rest` for the given order. Orders are constants after inlining, so one arm
+/// remains.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! ordered {
     ($order:expr, $scope:literal, $instruction:literal, $rest:expr, $($operand:tt)*) => {
@@ -69,10 +71,11 @@ macro_rules! atomic {
             ///
             /// # Safety
             ///
-            /// `pointer` is valid and aligned for `'a`, and meanwhile every access to it is atomic at this scope or wider.
+            /// `pointer` is valid and aligned for `'a`. During `'a`, every access to the memory is atomic, at
+            /// this scope or a wider one.
             #[inline(always)]
             pub const unsafe fn from_ptr<'a>(pointer: *mut $value) -> &'a Self {
-                // SAFETY: the type is transparent; the rest is as the caller vouches.
+                // SAFETY: the type is transparent; the caller vouches for the rest.
                 unsafe { &*pointer.cast() }
             }
 
@@ -80,7 +83,7 @@ macro_rules! atomic {
             ///
             /// # Panics
             ///
-            /// With another order, as `core`'s do.
+            /// If `order` is another one, as in `core`.
             #[inline(always)]
             pub fn load(&self, order: Ordering) -> $value {
                 on_device! {
@@ -112,7 +115,7 @@ macro_rules! atomic {
             ///
             /// # Panics
             ///
-            /// With another order, as `core`'s do.
+            /// If `order` is another one, as in `core`.
             #[inline(always)]
             pub fn store(&self, value: $value, order: Ordering) {
                 on_device! {
@@ -138,7 +141,7 @@ macro_rules! atomic {
                 }
             }
 
-            /// Sets the value to `new` where it is `current`, compared as bits; returns what it was.
+            /// Sets the value to `new` if it equals `current` bit by bit; returns the old value.
             #[inline(always)]
             pub fn compare_and_swap(&self, current: $value, new: $value, order: Ordering) -> $value {
                 on_device! {
@@ -170,73 +173,74 @@ macro_rules! atomics {
 
 atomics! {
     AtomicU32 BlockAtomicU32 SystemAtomicU32: u32 reg32 "b32" {
-        /// Sets the value and returns what it was.
+        /// Sets the value; returns the old one.
         swap = "exch.b32";
-        /// Adds, wrapping, and returns what the value was.
+        /// Adds `value`, wrapping; returns the old value.
         fetch_add = "add.u32";
-        /// Takes the bitwise and, and returns what the value was.
+        /// Takes the bitwise and; returns the old value.
         fetch_and = "and.b32";
-        /// Takes the bitwise or, and returns what the value was.
+        /// Takes the bitwise or; returns the old value.
         fetch_or = "or.b32";
-        /// Takes the bitwise exclusive or, and returns what the value was.
+        /// Takes the bitwise exclusive or; returns the old value.
         fetch_xor = "xor.b32";
-        /// Takes the smaller, and returns what the value was.
+        /// Takes the smaller value; returns the old one.
         fetch_min = "min.u32";
-        /// Takes the larger, and returns what the value was.
+        /// Takes the larger value; returns the old one.
         fetch_max = "max.u32";
-        /// Adds one, or sets 0 where the value is the argument or more; returns what the value was. (CUDA's `atomicInc`.)
+        /// Adds 1, or sets 0 if the value is the argument or larger; returns the old value (CUDA's
+        /// `atomicInc`).
         fetch_inc = "inc.u32";
-        /// Takes one off, or sets the argument where the value is 0 or more than it; returns what the value was. (CUDA's
-        /// `atomicDec`.)
+        /// Subtracts 1, or sets the argument if the value is 0 or larger than the argument; returns the old
+        /// value (CUDA's `atomicDec`).
         fetch_dec = "dec.u32";
     }
     AtomicI32 BlockAtomicI32 SystemAtomicI32: i32 reg32 "b32" {
-        /// Sets the value and returns what it was.
+        /// Sets the value; returns the old one.
         swap = "exch.b32";
-        /// Adds, wrapping, and returns what the value was.
+        /// Adds `value`, wrapping; returns the old value.
         fetch_add = "add.s32";
-        /// Takes the smaller, and returns what the value was.
+        /// Takes the smaller value; returns the old one.
         fetch_min = "min.s32";
-        /// Takes the larger, and returns what the value was.
+        /// Takes the larger value; returns the old one.
         fetch_max = "max.s32";
     }
     AtomicU64 BlockAtomicU64 SystemAtomicU64: u64 reg64 "b64" {
-        /// Sets the value and returns what it was.
+        /// Sets the value; returns the old one.
         swap = "exch.b64";
-        /// Adds, wrapping, and returns what the value was.
+        /// Adds `value`, wrapping; returns the old value.
         fetch_add = "add.u64";
-        /// Takes the bitwise and, and returns what the value was.
+        /// Takes the bitwise and; returns the old value.
         fetch_and = "and.b64";
-        /// Takes the bitwise or, and returns what the value was.
+        /// Takes the bitwise or; returns the old value.
         fetch_or = "or.b64";
-        /// Takes the bitwise exclusive or, and returns what the value was.
+        /// Takes the bitwise exclusive or; returns the old value.
         fetch_xor = "xor.b64";
-        /// Takes the smaller, and returns what the value was.
+        /// Takes the smaller value; returns the old one.
         fetch_min = "min.u64";
-        /// Takes the larger, and returns what the value was.
+        /// Takes the larger value; returns the old one.
         fetch_max = "max.u64";
     }
     AtomicI64 BlockAtomicI64 SystemAtomicI64: i64 reg64 "b64" {
-        /// Sets the value and returns what it was.
+        /// Sets the value; returns the old one.
         swap = "exch.b64";
-        /// Adds, wrapping, and returns what the value was. (The bits are those of the unsigned addition.)
+        /// Adds `value`, wrapping; returns the old value. The bits are those of unsigned addition.
         fetch_add = "add.u64";
-        /// Takes the smaller, and returns what the value was.
+        /// Takes the smaller value; returns the old one.
         fetch_min = "min.s64";
-        /// Takes the larger, and returns what the value was.
+        /// Takes the larger value; returns the old one.
         fetch_max = "max.s64";
     }
     AtomicF32 BlockAtomicF32 SystemAtomicF32: f32 reg32 "b32" {
-        /// Sets the value and returns what it was.
+        /// Sets the value; returns the old one.
         swap = "exch.b32";
-        /// Adds, rounding to nearest, and returns what the value was. Subnormals may become zero (PTX ISA, "atom": on
+        /// Adds, rounding to nearest; returns the old value. Subnormals may become zero (PTX ISA, "atom": on
         /// global memory, `.f32` flushes them).
         fetch_add = "add.f32";
     }
     AtomicF64 BlockAtomicF64 SystemAtomicF64: f64 reg64 "b64" {
-        /// Sets the value and returns what it was.
+        /// Sets the value; returns the old one.
         swap = "exch.b64";
-        /// Adds, rounding to nearest, and returns what the value was.
+        /// Adds, rounding to nearest; returns the old value.
         fetch_add = "add.f64";
     }
 }

@@ -1,12 +1,15 @@
-//! What a CUDA kernel in Rust needs beyond `core`: thread indices, barriers, warp shuffles and votes, shared memory,
-//! fences, atomics with memory orders and scopes, 16-byte loads, instructions that `core` has no name for.
+//! Device functions for CUDA kernels in Rust, beyond what `core` has.
 //!
-//! Names and meaning are those of rust-cuda's `cuda_std`, so that kernels move between the two; below them is rustc's
-//! own NVPTX backend (`--target nvptx64-nvidia-cuda`), which needs neither a CUDA toolkit nor a patched compiler.
-//! `cuda_builder` compiles a kernel crate and turns on the unstable features that it takes.
+//! Thread indices, barriers, warp shuffles and votes, shared memory, fences, atomics with memory orders and
+//! scopes, 16-byte loads, and single instructions.
 //!
-//! On every other target the crate builds, so that a kernel crate can be shared with host code, and each function that
-//! only a GPU can run panics when called.
+//! Names and meanings are those of rust-cuda's `cuda_std`, so that kernels can move between the two. The
+//! compiler is rustc with its own NVPTX backend (`--target nvptx64-nvidia-cuda`), which needs neither a CUDA
+//! toolkit nor a patched compiler. `cuda_builder` compiles a kernel crate and enables the unstable features
+//! that it needs.
+//!
+//! The crate also builds for other targets, so that host code can share a kernel crate. There, functions that
+//! need a GPU panic.
 //!
 //! ```
 //! # #![allow(unused)]
@@ -40,7 +43,7 @@ pub mod warp;
 
 pub use cuda_std_macros::kernel;
 
-/// The body of a function that only a GPU can run; elsewhere it panics.
+/// The body of a function that runs only on a GPU; on other targets it panics.
 macro_rules! on_device {
     ($($body:tt)*) => {{
         #[cfg(target_arch = "nvptx64")]

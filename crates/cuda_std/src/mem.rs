@@ -10,7 +10,8 @@ macro_rules! loads {
         ///
         /// # Safety
         ///
-        #[doc = concat!("`pointer` is valid for a read of `V` and aligned to ", stringify!($bytes), " bytes, and no other thread writes there meanwhile.")]
+        #[doc = concat!("`pointer` is valid for a read of `V` and aligned to ", stringify!($bytes), " bytes,")]
+        /// and no other thread writes there meanwhile.
         ///
         /// # Panics
         ///
@@ -25,11 +26,11 @@ macro_rules! loads {
 }
 
 loads! {
-    /// Reads the 16 bytes at `pointer` in one instruction (`ld.global.v4.b32` or `ld.global.v2.b64` where the pointer comes
-    /// from a kernel argument).
+    /// Reads 16 bytes at `pointer` in one instruction: `ld.global.v4.b32` or `ld.global.v2.b64`, if the
+    /// pointer comes from a kernel argument.
     load_16_bytes Aligned16 16;
-    /// Reads the 8 bytes at `pointer` in one instruction, as [`load_16_bytes`].
+    /// Reads 8 bytes at `pointer` in one instruction, as [`load_16_bytes`].
     load_8_bytes Aligned8 8;
-    /// Reads the 4 bytes at `pointer` in one instruction, as [`load_16_bytes`].
+    /// Reads 4 bytes at `pointer` in one instruction, as [`load_16_bytes`].
     load_4_bytes Aligned4 4;
 }

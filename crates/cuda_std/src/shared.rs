@@ -1,4 +1,4 @@
-//! Shared memory: one array for all threads of a block.
+//! Shared memory: arrays that all threads of a block use.
 
 use crate::on_device;
 use bytemuck::Pod;
@@ -10,9 +10,9 @@ use core::marker::PhantomData;
 
 /// An array of plain values in the block's shared memory, made by [`shared_array!`](crate::shared_array).
 ///
-/// It holds the array's 32-bit address in the shared window, and its accesses are `ld.shared` and `st.shared`: through
-/// a generic pointer they would cost an address check each, and a volatile one would become a strong access at system
-/// scope, several times slower.
+/// The value is the array's 32-bit address in the shared window, and accesses are `ld.shared` and
+/// `st.shared`. Through a generic pointer, each access would also check the address, and a volatile access
+/// would become a strong access at system scope, which is several times slower.
 pub struct Shared<T> {
     address: u32,
     element: PhantomData<*mut T>,
@@ -26,20 +26,20 @@ impl<T> Clone for Shared<T> {
 
 impl<T> Copy for Shared<T> {}
 
-/// Allocates `[T; N]` in the block's shared memory, 16-byte aligned and uninitialised, and gives its
+/// Allocates `[T; N]` in the block's shared memory, uninitialised and 16-byte aligned; returns it as
 /// [`Shared`](crate::shared::Shared).
 ///
-/// The length may depend on the generic parameters of the function around it. As in CUDA C++, each place in the compiled
-/// kernel is one allocation for the whole launch: put it before any loop and branch. An array larger than 48 KiB is
-/// refused by `ptxas`.
+/// The length may depend on generic parameters of the surrounding function. As in CUDA C++, each use in the
+/// compiled kernel is one allocation for the whole launch, so put it before any loop or branch. `ptxas`
+/// refuses arrays larger than 48 KiB.
 #[macro_export]
 macro_rules! shared_array {
     ($element:ty; $length:expr) => {{
         #[cfg(target_arch = "nvptx64")]
         {
             let address: u32;
-            // SAFETY: declares an array in a scope of its own and takes its address. (PTX ISA, "Shared State Space": the
-            // lifetime of a shared variable is the block's, wherever it is declared.)
+            // SAFETY: declares an array in a scope of its own and takes its address. A shared variable lives
+            // as long as the block, wherever it is declared (PTX ISA, "Shared State Space").
             unsafe {
                 ::core::arch::asm!(
                     "{{ .shared .align 16 .b8 shared_array[{size}]; mov.u32 {address}, shared_array; }}",
@@ -55,8 +55,8 @@ macro_rules! shared_array {
     }};
 }
 
-/// Loads and stores of any plain value: in one access where it has the size of one, else by words, or by bytes where it is
-/// no multiple of a word.
+/// Loads and stores of plain values: a value of 1, 2, 4 or 8 bytes in one access, others word by word, or
+/// byte by byte if their size is not a multiple of 4.
 macro_rules! accesses {
     ($name:ident, $load:literal, $store:literal; $($word:ident $class:ident $load_word:ident $store_word:ident;)*) => {
         #[cfg(target_arch = "nvptx64")]
@@ -85,7 +85,8 @@ macro_rules! accesses {
 
             /// # Safety
             ///
-            /// The value lies at the address, aligned to its size or, if that is no power of two, to what divides it.
+            /// A value of type `T` is at the address, aligned to its size, or to the largest power of two
+            /// that divides its size.
             #[inline(always)]
             pub unsafe fn read<T: Pod>(address: u32) -> T {
                 // SAFETY: as the caller vouches.
@@ -152,18 +153,18 @@ accesses! { plain, "ld.shared", "st.shared" }
 accesses! { volatile, "ld.volatile.shared", "st.volatile.shared" }
 
 impl<T: Pod> Shared<T> {
-    /// The array at an address of the shared window.
+    /// The array at an address in the shared window.
     ///
     /// # Safety
     ///
-    /// An array of `T` lies there, aligned to 16 bytes.
+    /// An array of `T` is at the address, aligned to 16 bytes.
     #[doc(hidden)]
     #[inline(always)]
     pub const unsafe fn at(address: u32) -> Self {
         Self { address, element: PhantomData }
     }
 
-    /// What [`shared_array!`](crate::shared_array) is where there is no shared memory: a panic.
+    /// [`shared_array!`](crate::shared_array) on the host, which has no shared memory: panics.
     #[doc(hidden)]
     pub fn on_host(_length: usize) -> Self {
         on_device!(unreachable!())
@@ -175,29 +176,32 @@ impl<T: Pod> Shared<T> {
         self.address + index * size_of::<T>() as u32
     }
 
-    /// Element `index`.
+    /// Reads element `index`.
     ///
     /// # Safety
     ///
-    /// `index` is in bounds, the element was written, and no other thread writes it without a barrier between.
+    /// `index` is in bounds, the element was written, and a barrier separates the read from other threads'
+    /// writes to it.
     #[inline(always)]
     pub unsafe fn read(self, index: u32) -> T {
         // SAFETY: as the caller vouches.
         on_device!(unsafe { plain::read(self.address_of(index)) })
     }
 
-    /// Sets element `index`.
+    /// Writes element `index`.
     ///
     /// # Safety
     ///
-    /// `index` is in bounds, and no other thread reads or writes the element without a barrier between.
+    /// `index` is in bounds, and a barrier separates the write from other threads' reads and writes of the
+    /// element.
     #[inline(always)]
     pub unsafe fn write(self, index: u32, value: T) {
         // SAFETY: as the caller vouches.
         on_device!(unsafe { plain::write(self.address_of(index), value) })
     }
 
-    /// As [`read`](Self::read), `volatile`: neither skipped nor moved across other volatile accesses.
+    /// Reads as [`read`](Self::read), but `volatile`: neither removed nor moved across other volatile
+    /// accesses.
     ///
     /// # Safety
     ///
@@ -208,7 +212,7 @@ impl<T: Pod> Shared<T> {
         on_device!(unsafe { volatile::read(self.address_of(index)) })
     }
 
-    /// As [`write`](Self::write), `volatile`.
+    /// Writes as [`write`](Self::write), but `volatile`.
     ///
     /// # Safety
     ///
@@ -219,7 +223,7 @@ impl<T: Pod> Shared<T> {
         on_device!(unsafe { volatile::write(self.address_of(index), value) })
     }
 
-    /// A generic pointer to element 0, which is what rust-cuda's `shared_array!` gives.
+    /// Returns a generic pointer to element 0, as rust-cuda's `shared_array!` does.
     #[inline(always)]
     pub fn as_mut_ptr(self) -> *mut T {
         on_device! {
@@ -244,7 +248,8 @@ macro_rules! fetch {
                 ///
                 /// # Safety
                 ///
-                /// `index` is in bounds, the element was written, and without a barrier between no other thread has it but by atomics.
+                /// `index` is in bounds, the element was written, and a barrier separates this from other
+                /// threads' accesses to the element that are not atomic.
                 #[inline(always)]
                 pub unsafe fn $method(self, index: u32, value: u32) -> u32 {
                     on_device! {
@@ -265,8 +270,8 @@ macro_rules! fetch {
 }
 
 fetch! {
-    /// Adds to element `index`, wrapping, and returns what it was. (PTX ISA, "atom".)
+    /// Adds `value` to element `index`, wrapping; returns the old value. (PTX ISA, "atom".)
     fetch_add = "add.u32";
-    /// Takes the bitwise or with element `index`, and returns what it was.
+    /// Takes the bitwise or with element `index`; returns the old value.
     fetch_or = "or.b32";
 }

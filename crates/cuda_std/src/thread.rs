@@ -1,4 +1,4 @@
-//! Where a thread stands in its block and grid, block-wide barriers, and memory fences.
+//! Thread and block indices, block-wide barriers, and memory fences.
 
 use crate::on_device;
 #[cfg(target_arch = "nvptx64")]
@@ -28,17 +28,17 @@ index_functions! {
     block_idx_y = _block_idx_y;
     /// The block's index in the grid, along z.
     block_idx_z = _block_idx_z;
-    /// Threads a block, along x.
+    /// The number of threads in a block, along x.
     block_dim_x = _block_dim_x;
-    /// Threads a block, along y.
+    /// The number of threads in a block, along y.
     block_dim_y = _block_dim_y;
-    /// Threads a block, along z.
+    /// The number of threads in a block, along z.
     block_dim_z = _block_dim_z;
-    /// Blocks in the grid, along x.
+    /// The number of blocks in the grid, along x.
     grid_dim_x = _grid_dim_x;
-    /// Blocks in the grid, along y.
+    /// The number of blocks in the grid, along y.
     grid_dim_y = _grid_dim_y;
-    /// Blocks in the grid, along z.
+    /// The number of blocks in the grid, along z.
     grid_dim_z = _grid_dim_z;
 }
 
@@ -48,33 +48,36 @@ pub fn index_1d() -> u32 {
     block_idx_x() * block_dim_x() + thread_idx_x()
 }
 
-/// Waits until every thread of the block has come here, and makes what each wrote to shared and global memory before
-/// it visible to all of them (`bar.sync 0`). Every thread of the block that has not exited must reach the same call.
+/// Waits until every thread of the block has reached the call (`bar.sync 0`).
+///
+/// Then each thread sees what the others wrote to shared and global memory before the call. Every thread of
+/// the block that has not exited must reach the same call.
 #[inline(always)]
 pub fn sync_threads() {
-    // SAFETY: a barrier reads and writes nothing; a thread that never comes is a hang, not undefined behaviour.
+    // SAFETY: a barrier accesses no memory; a thread that never arrives causes a hang, not undefined
+    // behaviour.
     on_device!(unsafe { nvptx::_syncthreads() })
 }
 
-/// Orders the thread's memory accesses before it against those after it, as every thread of its block sees them
+/// Orders this thread's earlier memory accesses before its later ones, as seen by its block
 /// (`fence.acq_rel.cta`; CUDA's `__threadfence_block`).
 #[inline(always)]
 pub fn block_fence() {
-    // SAFETY: a fence reads and writes nothing.
+    // SAFETY: a fence accesses no memory.
     on_device!(unsafe { asm!("fence.acq_rel.cta;", options(nostack)) })
 }
 
-/// As [`block_fence`], for every thread of the device (`fence.acq_rel.gpu`; CUDA's `__threadfence`).
+/// As [`block_fence`], as seen by the device (`fence.acq_rel.gpu`; CUDA's `__threadfence`).
 #[inline(always)]
 pub fn device_fence() {
-    // SAFETY: a fence reads and writes nothing.
+    // SAFETY: a fence accesses no memory.
     on_device!(unsafe { asm!("fence.acq_rel.gpu;", options(nostack)) })
 }
 
-/// As [`block_fence`], for every thread of the system, the host's and other devices' included (`fence.acq_rel.sys`;
-/// CUDA's `__threadfence_system`).
+/// As [`block_fence`], as seen by the whole system: the host and all devices (`fence.acq_rel.sys`; CUDA's
+/// `__threadfence_system`).
 #[inline(always)]
 pub fn system_fence() {
-    // SAFETY: a fence reads and writes nothing.
+    // SAFETY: a fence accesses no memory.
     on_device!(unsafe { asm!("fence.acq_rel.sys;", options(nostack)) })
 }

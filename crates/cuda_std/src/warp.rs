@@ -1,7 +1,7 @@
-//! What the 32 lanes of a warp do together: barriers, votes, shuffles.
+//! Warp-wide operations: barriers, votes, shuffles.
 //!
-//! A shuffle moves any plain value, 32 bits at a time.
-//! `mask` names the lanes that take part, bit i for lane i; [`ALL`] is the whole warp.
+//! A shuffle moves any plain value, 32 bits at a time. `mask` names the participating lanes, bit i for lane
+//! i; [`ALL`] is the whole warp.
 
 use crate::on_device;
 use bytemuck::Pod;
@@ -16,7 +16,7 @@ pub const WARP_SIZE: u32 = 32;
 /// The mask of all 32 lanes.
 pub const ALL: u32 = u32::MAX;
 
-// Intrinsics rather than `asm!`, because LLVM knows that they are convergent: it never moves one under a branch.
+// Intrinsics, not `asm!`: LLVM knows that they are convergent and never moves them under a branch.
 #[cfg(target_arch = "nvptx64")]
 unsafe extern "C" {
     #[link_name = "llvm.nvvm.bar.warp.sync"]
@@ -44,8 +44,9 @@ pub fn lane_id() -> u32 {
     }
 }
 
-/// The lanes that run together with this one at this moment. It says nothing of the next instruction.
-/// Needs PTX 6.2, so an architecture of `Compute75` or higher in `cuda_builder`.
+/// The lanes that execute this instruction together; says nothing about the next instruction.
+///
+/// Needs PTX 6.2, and so an architecture of at least `Compute75` in `cuda_builder`.
 #[inline(always)]
 pub fn activemask() -> u32 {
     on_device! {
@@ -56,7 +57,7 @@ pub fn activemask() -> u32 {
     }
 }
 
-/// Waits for every lane in `mask`, and makes what each wrote to memory before it visible to the others.
+/// Waits for every lane in `mask`. Then each sees what the others wrote to memory before.
 ///
 /// # Safety
 ///
@@ -67,11 +68,11 @@ pub unsafe fn sync_warp(mask: u32) {
     on_device!(unsafe { bar_warp_sync(mask) })
 }
 
-/// Bit i of the result is lane i's `predicate`; 0 for lanes outside `mask`.
+/// Returns the lanes' predicates as bits, bit i for lane i; 0 for lanes outside `mask`.
 ///
 /// # Safety
 ///
-/// The calling lane is in `mask`, no lane in it has exited, and all call with the same mask.
+/// The calling lane is in `mask`, no lane in `mask` has exited, and all lanes in it call with the same mask.
 #[inline(always)]
 pub unsafe fn warp_vote_ballot(mask: u32, predicate: bool) -> u32 {
     // SAFETY: as the caller vouches.
@@ -89,7 +90,7 @@ pub unsafe fn warp_vote_all(mask: u32, predicate: bool) -> bool {
     unsafe { warp_vote_ballot(mask, predicate) == mask }
 }
 
-/// Whether `predicate` holds in some lane of `mask`.
+/// Whether `predicate` holds in at least one lane of `mask`.
 ///
 /// # Safety
 ///
@@ -100,12 +101,12 @@ pub unsafe fn warp_vote_any(mask: u32, predicate: bool) -> bool {
     unsafe { warp_vote_ballot(mask, predicate) != 0 }
 }
 
-/// `value` with `move_word` applied to each of its 32-bit words; the last may be a part of one.
+/// Applies `move_word` to each 32-bit word of `value`; the last word may be incomplete.
 #[cfg(target_arch = "nvptx64")]
 #[inline(always)]
 fn map_words<T: Pod>(value: T, move_word: impl Fn(u32) -> u32) -> T {
-    /// As arrays of so many words, of which the compiler makes registers; a loop over parts of the value takes it to memory, which
-    /// cost an H200 0.2 µs for each word of each shuffle.
+    /// Treats the value as an array of `$words` words, which the compiler keeps in registers. A loop over
+    /// slices of the value would store it to memory, which cost an H200 0.2 µs per word and shuffle.
     macro_rules! by_words {
         ($($words:literal)*) => {
             match size_of::<T>() {
@@ -125,14 +126,14 @@ fn map_words<T: Pod>(value: T, move_word: impl Fn(u32) -> u32) -> T {
                     moved
                 })*
                 size => {
-                    // A loop that stays one: of its words the compiler would make as much code at each shuffle.
+                    // A real loop: unrolled, it would be as much code as the words, at each shuffle.
                     let mut moved = value;
                     let (from, to) = ((&raw const value).cast::<u8>(), (&raw mut moved).cast::<u8>());
                     let words = crate::intrinsics::opaque(size as u32 / 4) as usize;
                     let mut index = 0;
                     while index < words {
                         crate::intrinsics::no_unroll();
-                        // SAFETY: the value has so many words.
+                        // SAFETY: the value has more than `index` words.
                         unsafe {
                             let word = from.add(4 * index).cast::<u32>().read_unaligned();
                             to.add(4 * index).cast::<u32>().write_unaligned(move_word(word));
@@ -153,20 +154,23 @@ fn map_words<T: Pod>(value: T, move_word: impl Fn(u32) -> u32) -> T {
     by_words! { 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 }
 }
 
-/// The `c` operand of `shfl`: segments of `width` lanes, and the highest lane that a source may have in a segment.
-/// (PTX ISA, section "shfl.sync".)
+/// The `c` operand of `shfl`: segments of `width` lanes, and the highest source lane in a segment. (PTX ISA,
+/// section "shfl.sync".)
 #[cfg(target_arch = "nvptx64")]
 #[inline(always)]
 fn segments(width: u32, highest: u32) -> u32 {
     (WARP_SIZE - width) << 8 | highest
 }
 
-/// The value of the lane `delta` above, and whether there is one in the segment of `width` lanes (a power of two up to
-/// 32); where there is none, the lane's own value.
+/// Returns the value of the lane `delta` above, and whether that lane is in the segment.
+///
+/// A segment is `width` lanes, a power of two up to 32. If the lane is outside, the value is the calling
+/// lane's own.
 ///
 /// # Safety
 ///
-/// The calling lane and the one it reads from are in `mask`, no lane in it has exited, and all call with the same mask.
+/// The calling lane and the lane that it reads are in `mask`, no lane in `mask` has exited, and all lanes in
+/// it call with the same mask.
 #[inline(always)]
 pub unsafe fn warp_shuffle_down<T: Pod>(mask: u32, value: T, delta: u32, width: u32) -> (T, bool) {
     on_device! {
@@ -176,7 +180,7 @@ pub unsafe fn warp_shuffle_down<T: Pod>(mask: u32, value: T, delta: u32, width: 
     }
 }
 
-/// As [`warp_shuffle_down`], from the lane `delta` below.
+/// As [`warp_shuffle_down`], but from the lane `delta` below.
 ///
 /// # Safety
 ///
@@ -190,7 +194,7 @@ pub unsafe fn warp_shuffle_up<T: Pod>(mask: u32, value: T, delta: u32, width: u3
     }
 }
 
-/// As [`warp_shuffle_down`], from the lane whose number differs in the bits of `lanes`.
+/// As [`warp_shuffle_down`], but from the lane whose number is the calling lane's exclusive or `lanes`.
 ///
 /// # Safety
 ///
@@ -204,7 +208,7 @@ pub unsafe fn warp_shuffle_xor<T: Pod>(mask: u32, value: T, lanes: u32, width: u
     }
 }
 
-/// The value of lane `lane` of the segment of `width` lanes (counted modulo `width`); always in bounds.
+/// Returns the value of lane `lane` modulo `width` in the segment of `width` lanes, and `true`.
 ///
 /// # Safety
 ///

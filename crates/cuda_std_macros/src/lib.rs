@@ -1,16 +1,16 @@
-//! The `#[kernel]` attribute of `cuda_std`, which re-exports it and documents its use.
+//! The `#[kernel]` attribute of `cuda_std`, which re-exports it.
 
 use proc_macro::TokenStream;
 use quote::quote;
 use syn::{Error, Expr, FnArg, ItemFn, MetaNameValue, ReturnType, parse_macro_input, parse_quote};
 
-/// Makes an `unsafe fn` the entry point of a GPU kernel, found in the PTX under the function's own name.
+/// Makes an `unsafe fn` the entry point of a GPU kernel, with the function's name in the PTX.
 ///
-/// The function must be `unsafe`, must not be generic, takes `Copy` arguments and returns nothing. On every target
-/// but NVPTX it stays an ordinary function, so that editors and `cargo check` see it.
+/// The function must be `unsafe` and not generic; it takes `Copy` arguments and returns nothing. On other
+/// targets than NVPTX it remains an ordinary function, so that editors and `cargo check` see it.
 ///
-/// An optional `name = "…"` gives the kernel another name in the PTX; it may be any constant string expression that
-/// the `export_name` attribute takes, `concat!` included, which is how one macro instantiates a generic kernel.
+/// `name = "…"` gives the kernel another name in the PTX. It may be any constant string expression that the
+/// `export_name` attribute takes, such as `concat!`; with that, a macro can instantiate a generic kernel.
 #[proc_macro_attribute]
 pub fn kernel(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let function = parse_macro_input!(item as ItemFn);

@@ -1,7 +1,8 @@
-//! Times the interpreter on one core, a JSON line a case: `cargo bench -p gpu_reduce_emulator --bench interpreter`.
+//! Times the interpreter on one core: `cargo bench -p gpu_reduce_emulator --bench interpreter`.
 //!
-//! `lane_instructions` and `warp_instructions` are those of one launch, `us` is the median of 5 launches after one to
-//! warm up, and `rate` the lane-instructions a second, in millions.
+//! Prints one JSON line per case. `lane_instructions` and `warp_instructions` are those of one launch; `us`
+//! is the median of 5 launches after one warm-up launch; `rate` is in millions of lane instructions per
+//! second.
 
 #[path = "../tests/shipped/mod.rs"]
 mod shipped;
@@ -15,7 +16,7 @@ use std::error::Error;
 use std::ffi::c_void;
 use std::time::Instant;
 
-/// Fused multiply-adds and integer hashing, and next to no memory.
+/// Fused multiply-adds and integer hashing, with almost no memory accesses.
 const ARITHMETIC: &str = "
 .version 6.0
 .target sm_70
@@ -50,7 +51,7 @@ LOOP:
     ret;
 }";
 
-/// A sum's tree in shared memory, over and over.
+/// A tree sum in shared memory, repeated 100 times.
 const SHARED: &str = "
 .version 6.0
 .target sm_70
@@ -98,7 +99,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let _context = cust::quick_init()?;
     let sum = shipped::kernel("sum_f32_256");
     const LEN: u64 = 1 << 22;
-    // 1,024 blocks, a tile each.
+    // 1,024 blocks with one tile each.
     const CHUNK: u64 = 4096;
     const BEFORE: u64 = 0;
     let blocks = (LEN / CHUNK) as u32;
@@ -116,7 +117,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints the line of one kernel, which runs in blocks of 256 threads.
+/// Times a kernel in blocks of 256 threads and prints its line.
 fn case(name: &str, ptx: &str, blocks: u32, arguments: &[u64]) -> Result<(), Box<dyn Error>> {
     let module = Module::from_ptx(ptx, &[])?;
     let function = module.get_function(name)?;
@@ -126,7 +127,7 @@ fn case(name: &str, ptx: &str, blocks: u32, arguments: &[u64]) -> Result<(), Box
     let mut times = Vec::new();
     for _ in 0..6 {
         let start = Instant::now();
-        // SAFETY: the arguments are the kernel's, and the emulator checks each access.
+        // SAFETY: the arguments match the kernel, and the emulator checks each access.
         unsafe { stream.launch(&function, blocks, 256, 0, &pointers)? };
         stream.synchronize()?;
         times.push(start.elapsed().as_secs_f64() * 1e6);

@@ -1,4 +1,4 @@
-//! What each arithmetic instruction does: its name, modifiers and types to an operation on lanes.
+//! Arithmetic instructions: maps names, modifiers and types to operations on lanes.
 
 mod bits;
 mod compare;
@@ -19,12 +19,14 @@ use crate::{
     ptx::ast::Instruction,
 };
 
-/// The operation of an instruction, `None` where the instruction is not one that works lane by lane. `banks` are those of
-/// the operands that are registers: a conversion's may be wider than its types.
+/// Returns the operation of an instruction, or `None` if it does not work lane by lane.
+///
+/// `banks` are the register banks of the operands, because a conversion's registers may be wider than its
+/// types.
 ///
 /// # Errors
 ///
-/// A modifier or type that the instruction does not have, or that is not known.
+/// A modifier or type that the instruction does not have, or that is unknown.
 pub fn find(instruction: &Instruction, banks: &[Option<Bank>]) -> Result<Option<Lanes>, String> {
     let mut words = Words::new(instruction);
     let found = match words.name() {

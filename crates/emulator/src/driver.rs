@@ -1,11 +1,13 @@
-//! The driver API: the `cu…` functions, and what stands behind their handles.
+//! The driver API: the `cu…` functions and the objects behind their handles.
 //!
-//! A call does its work before it returns, in the thread that made it, so the order of a stream holds by itself.
-//! Handles are numbers that are looked up, never addresses that are followed. The codes for misuse are those that
-//! the NVIDIA driver 580 gave on an H200; where that driver crashes (a handle that was destroyed), the answer is
-//! `CUDA_ERROR_INVALID_HANDLE`, or `CUDA_ERROR_INVALID_CONTEXT` for a context. Those of stream capture and graphs, and of
-//! several devices and their peers, are from CUDA's documentation instead; `graph.rs` says where that leaves a choice. It
-//! also does not say that each end of `cuMemcpyPeer` is to be on the device of its context: the emulator asks for it.
+//! A call does its work before it returns, in the calling thread, so the order within a stream holds by
+//! itself. Handles are numbers that are looked up, never addresses that are followed.
+//!
+//! The codes for misuse are those that the NVIDIA driver 580 returned on an H200. If that driver crashes (on
+//! a destroyed handle), the emulator returns `CUDA_ERROR_INVALID_HANDLE`, or `CUDA_ERROR_INVALID_CONTEXT` for
+//! a context. The codes of stream capture, graphs, several devices and peer access come from CUDA's
+//! documentation instead; `graph.rs` lists the cases that it leaves open. The documentation does not require
+//! that each end of `cuMemcpyPeer` is on the device of its context; the emulator does.
 
 mod context;
 mod copy;
@@ -32,21 +34,22 @@ use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// A function's answer before it becomes a code; `Err` is never `CUDA_SUCCESS`.
+/// The result of a driver function; `Err` is never `CUDA_SUCCESS`.
 type Answer<T = ()> = Result<T, CUresult>;
 
-/// Bytes of memory of each device. They are the machine's own memory, taken when a program asks for them.
+/// Bytes of memory of each device, allocated from the host on demand.
 const MEMORY_BYTES: u64 = 16 << 30;
 
-/// The memory of all devices; [`State::memory_of`](state::State::memory_of) has it as a context sees it.
+/// The memory of all devices; [`State::memory_of`](state::State::memory_of) returns a context's view of it.
 static MEMORY: LazyLock<Memory> = LazyLock::new(|| Memory::new(MEMORY_BYTES));
 
-/// Read by work on memory (launches, copies), written by calls that give memory back: these wait for the device, as
-/// the NVIDIA driver's do, so that no kernel or copy of another thread sees its memory go. Always taken before the
-/// state.
+/// Keeps memory alive while work (launches, copies) of another thread uses it.
+///
+/// Work holds the read lock. Calls that free memory take the write lock, so they wait for the device, as
+/// those of the NVIDIA driver do. Always lock this before the state.
 static RUNNING: RwLock<()> = RwLock::new(());
 
-/// Held by work on memory while it runs.
+/// The lock that work holds while it runs.
 type Running = RwLockReadGuard<'static, ()>;
 
 fn running() -> Running {
@@ -57,8 +60,9 @@ fn idle() -> RwLockWriteGuard<'static, ()> {
     RUNNING.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Defines driver functions and `FUNCTIONS`, the list of them by name. A function that cust_raw declares otherwise
-/// does not compile.
+/// Defines driver functions, and `FUNCTIONS`, their list by name.
+///
+/// A function whose signature differs from cust_raw's declaration does not compile.
 macro_rules! api {
     ($($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {
         $(
@@ -67,8 +71,8 @@ macro_rules! api {
             unsafe extern "C" fn $name($($argument: $type),*) -> ::cust_raw::CUresult {
                 const _: [unsafe extern "C" fn($($type),*) -> ::cust_raw::CUresult; 2] =
                     [::cust_raw::$name, $name];
-                // SAFETY: what a pointer argument that is not null must point to is the driver API's contract with
-                // the caller; each body checks for null.
+                // SAFETY: by the contract of the driver API, the caller passes pointers that are null or
+                // valid; each body checks for null.
                 #[allow(unused_unsafe)]
                 $crate::driver::answer(stringify!($name), &mut || unsafe { $body })
             }
@@ -84,8 +88,9 @@ thread_local! {
     static CALLS: RefCell<BTreeMap<&'static str, u64>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// The driver functions that this thread has called since it asked last, and how often each: shows that a hot path
-/// allocates, clears or copies nothing.
+/// Returns how often this thread has called each driver function since it last asked.
+///
+/// Shows, for example, that a hot path allocates, clears and copies nothing.
 ///
 /// ```
 /// emulator::install()?;
@@ -101,7 +106,9 @@ pub fn take_calls() -> BTreeMap<&'static str, u64> {
     CALLS.take()
 }
 
-/// The body of a driver function. Not a `dyn FnMut`, whose table holds a copy of each body for `FnOnce`.
+/// The body of a driver function.
+///
+/// Not a `dyn FnMut`: its vtable would hold a second copy of each body, for `FnOnce`.
 trait Body {
     fn run(&mut self) -> Answer;
 }
@@ -112,7 +119,7 @@ impl<F: FnMut() -> Answer> Body for F {
     }
 }
 
-/// Counts a call and runs the function's body; a panic ends here, because the caller may not be Rust.
+/// Counts a call and runs the function's body. Catches panics, because the caller may not be Rust.
 fn answer(name: &'static str, body: &mut dyn Body) -> CUresult {
     CALLS.with_borrow_mut(|calls| *calls.entry(name).or_default() += 1);
     match catch_unwind(AssertUnwindSafe(|| body.run())) {
@@ -122,7 +129,7 @@ fn answer(name: &'static str, body: &mut dyn Body) -> CUresult {
     }
 }
 
-/// The address of a driver function.
+/// Returns the address of a driver function.
 pub fn resolve(name: &str) -> Option<*const c_void> {
     let functions = [
         error::FUNCTIONS,
@@ -139,21 +146,21 @@ pub fn resolve(name: &str) -> Option<*const c_void> {
     functions.into_iter().flatten().find(|(known, _)| *known == name).map(|&(_, function)| function)
 }
 
-/// Writes a result to where the caller wants it.
+/// Writes a result to the caller's pointer; fails if it is null.
 ///
 /// # Safety
 ///
-/// `place` is null or may be written; it need not be aligned.
+/// `place` is null or valid for writes; it need not be aligned.
 unsafe fn put<T>(place: *mut T, value: T) -> Answer {
     if place.is_null() {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
-    // SAFETY: not null, so the caller's promise holds.
+    // SAFETY: not null, so valid for writes by the caller's promise.
     unsafe { place.write_unaligned(value) };
     Ok(())
 }
 
-/// Writes a result that the caller may not want.
+/// Writes a result unless the caller's pointer is null.
 ///
 /// # Safety
 ///
@@ -163,7 +170,7 @@ unsafe fn put_if_wanted<T>(place: *mut T, value: T) {
     let _ = unsafe { put(place, value) };
 }
 
-/// `INVALID_VALUE` unless the argument is as it must be.
+/// Fails with `CUDA_ERROR_INVALID_VALUE` unless `valid`.
 fn require(valid: bool) -> Answer {
     if valid { Ok(()) } else { Err(CUresult::CUDA_ERROR_INVALID_VALUE) }
 }

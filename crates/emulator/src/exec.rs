@@ -1,4 +1,4 @@
-//! Launches: blocks over CPU threads, warps by turns, an instruction of a warp at a time.
+//! Launches: distributes blocks over CPU threads, and interprets one warp instruction at a time.
 
 mod access;
 mod asynchronous;
@@ -36,61 +36,73 @@ use crate::{
 pub(crate) use self::clocks::Kind;
 use self::{block::Block, grid::Grid, log::Log};
 
-/// The message that a check covers part of a launch.
+/// Guards the message that races are looked for only in part of a launch.
 static PART: Once = Once::new();
 
-/// Blocks that run at a time, at most, as they wait for each other: as many as an H200 holds.
+/// The most blocks that wait for each other at a time: the most that an H200 holds.
 const RESIDENT: usize = 132 * 32;
-/// How long a CPU thread sleeps that has only waiting blocks: twice as long each time, up to the second.
+/// How long a CPU thread first sleeps if all its blocks wait; it doubles the time up to [`MOST_PAUSE`].
 const PAUSE: Duration = Duration::from_micros(20);
 const MOST_PAUSE: Duration = Duration::from_millis(1);
 
-/// Bytes of shared memory a block may have: those of an H200.
+/// The most bytes of shared memory per block, that of an H200.
 const SHARED_LIMIT: u64 = 227 * 1024;
 
-/// What a kernel is launched with.
+/// The arguments of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
     /// Blocks in x, y and z.
     pub grid: [u32; 3],
-    /// Threads of a block in x, y and z.
+    /// Threads per block in x, y and z.
     pub block: [u32; 3],
-    /// Bytes of shared memory a block, besides the kernel's static ones.
+    /// Bytes of dynamic shared memory per block.
     pub dynamic_shared: u32,
-    /// The parameters, laid out as [`Kernel::params`] says: [`Kernel::param_bytes`] bytes, or fewer, and the kernel is at
-    /// fault that reads one past them.
+    /// The parameters, laid out as in [`Kernel::params`].
+    ///
+    /// At most [`Kernel::param_bytes`] bytes. If there are fewer, a kernel that reads past them is at fault.
     pub params: &'a [u8],
 }
 
 /// How launches run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Look for races, reads of unwritten memory and the like. Accesses out of bounds are always faults.
+    /// Whether to look for races, reads of unwritten memory and other faults.
+    ///
+    /// Accesses out of bounds are always faults.
     pub checks: bool,
-    /// Interleave warps, and a warp's diverged paths, at random from this seed, an instruction at a time. Otherwise a warp
-    /// runs until it must wait, then the next.
+    /// The seed of a random order of execution.
+    ///
+    /// With a seed, warps and the diverged paths of a warp interleave at random, one instruction at a time.
+    /// Without one, a warp runs until it must wait, then the next one runs.
     pub seed: Option<u64>,
-    /// CPU threads to run blocks on, at least 1.
+    /// The number of CPU threads that run blocks, at least 1.
     pub threads: usize,
-    /// The most instructions that the warps of one block may issue before the launch counts as one without end.
+    /// The most instructions that the warps of one block may issue; a launch with more counts as endless.
     pub instruction_limit: u64,
-    /// The longest that a launch may run by the clock. What it stops says which threads waited where, and for what.
+    /// The longest wall time that a launch may run.
+    ///
+    /// The fault of a launch that runs longer says which threads waited, where and for what.
     pub time_limit: Duration,
-    /// Bytes for what the checks note of accesses to global memory, in which races are looked for after a launch. When
-    /// they are spent, the accesses that follow are not looked at for races, and a message says so once. A sum of f32
-    /// takes a sixth of its input's bytes.
+    /// The most bytes for the log of accesses to global memory, in which races are looked for after a launch.
+    ///
+    /// When the log is full, later accesses are not checked for races, and a message says so once. A sum of
+    /// f32 logs a sixth of its input's bytes.
     pub race_log_bytes: u64,
-    /// Devices that there are, 1 to 64; other numbers count as the nearest of these. `cuInit` reads it, and later
-    /// changes of it change nothing.
+    /// The number of devices, clamped to 1 to 64.
+    ///
+    /// `cuInit` reads it; later changes have no effect.
     pub devices: u32,
-    /// Whether devices can access each other's memory, once `cuCtxEnablePeerAccess` has enabled it. Without, memory goes
-    /// from one to another by copies alone. `cuInit` reads it, as it reads [`devices`](Self::devices).
+    /// Whether devices can access each other's memory after `cuCtxEnablePeerAccess`.
+    ///
+    /// If not, data must be copied between devices. `cuInit` reads it; later changes have no effect.
     pub peer_access: bool,
 }
 
 impl Default for Settings {
-    /// Checks, warps in order, one CPU thread, 2^32 instructions, a minute, 1 GiB of accesses, one device; others, where there are
-    /// such, have peer access.
+    /// Returns the defaults.
+    ///
+    /// Checks on, warps in order, one CPU thread, 2^32 instructions, a minute, 1 GiB of accesses, one device,
+    /// peer access on.
     fn default() -> Self {
         Settings {
             checks: true,
@@ -105,7 +117,7 @@ impl Default for Settings {
     }
 }
 
-/// A program whose variables have addresses.
+/// The memory of a program's variables.
 #[derive(Debug)]
 pub struct Loaded {
     /// Address and size of each of [`Program::variables`].
@@ -113,11 +125,11 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Gives each variable memory, and its initial value. `None` where the memory does not suffice.
+    /// Allocates and initialises each variable. Returns `None` if there is not enough memory.
     pub fn new(program: &Program, memory: &Memory) -> Option<Loaded> {
         let mut loaded = Loaded { addresses: HashMap::new() };
         for variable in program.variables() {
-            // An allocation's alignment is more than a variable's can be.
+            // No variable needs more alignment than an allocation has.
             let address = match variable.space {
                 Space::Const => memory.allocate_constant(variable.size),
                 _ => memory.allocate(variable.size),
@@ -145,7 +157,7 @@ impl Loaded {
         Some(loaded)
     }
 
-    /// The address and size of the variable of this name.
+    /// Returns the address and size of the variable with this name.
     pub fn address(&self, name: &str) -> Option<(u64, u64)> {
         self.addresses.get(name).copied()
     }
@@ -158,12 +170,12 @@ impl Loaded {
     }
 }
 
-/// Runs a kernel, and returns when all its blocks have ended.
+/// Runs a kernel and returns when all its blocks have ended.
 ///
 /// # Errors
 ///
-/// What the kernel did wrong: of several faults, one of the first block that has one; races in global memory only if there
-/// is no other. Memory is then as far written as the kernel came.
+/// A fault of the kernel. If several blocks have faults, one of the first such block; races in global memory
+/// only if there is no other fault. Memory then contains whatever the kernel has written.
 pub fn launch(
     program: &Program,
     module: &Loaded,
@@ -175,7 +187,7 @@ pub fn launch(
     run(program, module, kernel, launch, memory, settings, None)
 }
 
-/// [`launch`], which also says what the launch did to memory, where it is asked and the checks are on.
+/// Runs [`launch`], and fills `touches` with the launch's memory accesses if the checks are on.
 pub(crate) fn run(
     program: &Program,
     module: &Loaded,
@@ -199,10 +211,10 @@ pub(crate) fn run(
     let grid = Grid::new(program, module, kernel, launch, memory, settings);
     let blocks = launch.grid.iter().map(|&count| u64::from(count)).product::<u64>();
     let next = AtomicU64::new(0);
-    // The lowest block with a fault so far: those after it need not run.
+    // The lowest block with a fault so far; later blocks need not start.
     let failed = AtomicU64::new(u64::MAX);
     let workers = settings.threads.clamp(1, 1024).min(usize::try_from(blocks).unwrap_or(usize::MAX));
-    // Those that wait for others, by number: whichever CPU thread has time looks at them again.
+    // The blocks that wait for others, by number. Any CPU thread may resume them.
     let waiting = Mutex::new(BTreeMap::<u64, Block>::new());
     let held = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
     let work = || {
@@ -224,7 +236,8 @@ pub(crate) fn run(
                 }
                 continue;
             }
-            // All have been looked at. As many more are begun as wait, so that these are not looked at too often.
+            // All waiting blocks have been resumed once. Start as many new blocks as wait, so that resuming
+            // the waiting ones takes a bounded share of the time.
             let count = held().len();
             let room = RESIDENT.saturating_sub(count);
             let more = if moved { 1 } else { count.max(1) };
@@ -238,7 +251,7 @@ pub(crate) fn run(
             match (moved, count) {
                 (true, _) => pause = PAUSE,
                 (false, 0) => return worker.found,
-                // Another CPU thread has what they wait for; give it the core.
+                // Another CPU thread runs what they wait for; give it the core.
                 (false, _) if workers > 1 => {
                     std::thread::sleep(pause);
                     pause = (2 * pause).min(MOST_PAUSE);
@@ -274,8 +287,8 @@ pub(crate) fn run(
                 let (name, bytes) = (&kernel.name, settings.race_log_bytes);
                 PART.call_once(|| {
                     eprintln!(
-                        "kernel {name}: its accesses to global memory do not fit in Settings::race_log_bytes, \
-                         {bytes}: races are looked for only among the first ones"
+                        "kernel {name}: its accesses to global memory do not fit in Settings::race_log_bytes \
+                         ({bytes}); only the first ones are checked for races"
                     )
                 });
             }
@@ -291,7 +304,7 @@ pub(crate) fn run(
     }
 }
 
-/// What the blocks of a CPU thread have left behind: faults with the number of the block.
+/// The results of the blocks of a CPU thread; faults with the number of their block.
 #[derive(Default)]
 struct Found<'g> {
     counters: Counters,
@@ -305,7 +318,7 @@ struct Worker<'g> {
     grid: &'g Grid<'g>,
     /// The lowest block with a fault so far.
     failed: &'g AtomicU64,
-    /// A block that has ended, whose memory the next takes over.
+    /// An ended block, whose memory the next block reuses.
     spare: Option<Block<'g>>,
     found: Found<'g>,
 }
@@ -317,13 +330,13 @@ impl<'g> Worker<'g> {
         block
     }
 
-    /// Runs a block on; gives it back where it waits for others.
+    /// Resumes a block; returns it if it waits for others.
     fn resume(&mut self, mut block: Block<'g>) -> Option<Block<'g>> {
         let number = block.number();
         let found = &mut self.found;
         match block.resume() {
             Ok(None) if self.failed.load(Relaxed) == u64::MAX => return Some(block),
-            // It may wait for the one at fault.
+            // Dropped: it may wait for the block at fault.
             Ok(None) => {}
             Ok(Some(done)) => {
                 found.logs.extend(done.log);
@@ -342,27 +355,27 @@ impl<'g> Worker<'g> {
     }
 }
 
-/// What makes a launch impossible.
+/// Fails with the reason if a launch is invalid.
 fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), String> {
     let threads = launch.block.iter().try_fold(1u32, |product, &count| product.checked_mul(count));
     let max = kernel.max_threads;
     if threads.is_none_or(|threads| threads == 0 || threads > max) {
-        return Err(format!("blocks of {:?} threads; the kernel takes 1 to {max}", launch.block));
+        return Err(format!("blocks of {:?} threads; the kernel allows 1 to {max}", launch.block));
     }
     if let Some(required) = kernel.required_threads.filter(|required| *required != launch.block) {
         return Err(format!(
-            "blocks of {:?} threads; the kernel's `.reqntid` says {required:?}",
+            "blocks of {:?} threads; the kernel's `.reqntid` requires {required:?}",
             launch.block
         ));
     }
     if launch.grid.iter().try_fold(1u64, |product, &count| product.checked_mul(count.into())).unwrap_or(0)
         == 0
     {
-        return Err(format!("a grid of {:?} blocks", launch.grid));
+        return Err(format!("a grid of {:?} blocks, which is empty or too large", launch.grid));
     }
     let shared = kernel.shared_bytes as u64 + u64::from(launch.dynamic_shared);
     if shared > SHARED_LIMIT {
-        return Err(format!("{shared} bytes of shared memory a block; there are {SHARED_LIMIT}"));
+        return Err(format!("{shared} bytes of shared memory per block; the limit is {SHARED_LIMIT}"));
     }
     if launch.params.len() > kernel.param_bytes {
         let given = launch.params.len();

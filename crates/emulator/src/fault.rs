@@ -1,13 +1,13 @@
-//! What went wrong in a launch, or in the replay of a graph.
+//! Faults: errors found in a launch or in the replay of a graph.
 
 use std::{fmt, time::Duration};
 
-/// Where an instruction stands.
+/// The source position of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The line in the PTX text.
     pub line: u32,
-    /// The source file and line that it was compiled from, where the PTX has debug information (`.loc`).
+    /// The source file and line that it was compiled from, if the PTX has debug information (`.loc`).
     pub source: Option<(String, u32)>,
 }
 
@@ -21,14 +21,14 @@ impl fmt::Display for Place {
     }
 }
 
-/// A memory that threads address.
+/// A memory space that threads address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Memory {
-    /// Device memory, and host memory that is pinned or registered.
+    /// Device memory, and pinned or registered host memory.
     Global,
-    /// A block's own.
+    /// Shared by the threads of a block.
     Shared,
-    /// A thread's own.
+    /// Private to a thread.
     Local,
     /// The kernel's arguments.
     Param,
@@ -45,14 +45,14 @@ impl fmt::Display for Memory {
     }
 }
 
-/// What an access does.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// A load.
     Read,
     /// A store.
     Write,
-    /// `atom`, `red`, and loads and stores that are relaxed, acquire or release.
+    /// `atom`, `red`, and relaxed, acquire or release loads and stores.
     Atomic,
 }
 
@@ -69,13 +69,13 @@ impl fmt::Display for Action {
 /// One access of one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// What it does.
+    /// Read, write or atomic.
     pub action: Action,
-    /// The memory.
+    /// The memory space.
     pub memory: Memory,
-    /// The address: in global memory as a pointer holds it, otherwise the offset from that memory's start.
+    /// The address: a pointer value in global memory, otherwise the offset from the start of the memory.
     pub address: u64,
-    /// Bytes.
+    /// Its size in bytes.
     pub bytes: u32,
     /// The block's index in the grid.
     pub block: [u32; 3],
@@ -90,12 +90,13 @@ impl fmt::Display for Access {
         let Access { action, memory, address, bytes, block, thread, place } = self;
         write!(
             f,
-            "{action} of {bytes} bytes at {memory} address {address:#x} by thread {thread:?} of block {block:?}, {place}"
+            "{action} of {bytes} bytes at {memory} address {address:#x} by thread {thread:?} of block \
+             {block:?}, {place}"
         )
     }
 }
 
-/// Work that a stream runs.
+/// A piece of work in a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// A launch of the kernel of this name.
@@ -116,20 +117,20 @@ impl fmt::Display for Work {
     }
 }
 
-/// What the work of a device did to a range of global memory, all threads together.
+/// The access of a device's work to a range of global memory, all threads taken together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceAccess {
-    /// What it did.
+    /// Read, write or atomic.
     pub action: Action,
-    /// The first byte's address.
+    /// The address of the first byte.
     pub address: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub bytes: u64,
     /// The work.
     pub work: Work,
     /// The device.
     pub device: u32,
-    /// The instruction, of a kernel.
+    /// The instruction, if the work is a kernel.
     pub place: Option<Place>,
 }
 
@@ -141,11 +142,11 @@ impl fmt::Display for DeviceAccess {
     }
 }
 
-/// The kind of a fault, with what is particular to it.
+/// The kind of a fault and its details.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// Two threads use one place with no order between them, and one of them writes.
+    /// Two threads access the same bytes with no order between them, and one of them writes.
     #[error("data race: {first}; and {second}. Put a barrier or a release and an acquire between them")]
     Race {
         /// The access that ran first.
@@ -153,10 +154,10 @@ pub enum FaultKind {
         /// The access that ran second.
         second: Box<Access>,
     },
-    /// Shared memory is used that an asynchronous copy (`cp.async`) still writes.
+    /// An access to shared memory that an asynchronous copy (`cp.async`) is still writing.
     #[error(
-        "an asynchronous copy that nobody has waited for: {first}; and {second}. Wait for it in its own thread \
-         (`cp.async.wait_group`), and then at a barrier where others are to see it"
+        "shared memory used before an asynchronous copy has finished: {first}; and {second}. Wait in the \
+         thread that copies (`cp.async.wait_group`), then at a barrier if other threads use the data"
     )]
     Unfinished {
         /// The copy's write.
@@ -164,9 +165,10 @@ pub enum FaultKind {
         /// The access.
         second: Box<Access>,
     },
-    /// `ld.global.nc` of what the kernel writes, in whatever order: such loads may see any older value.
+    /// `ld.global.nc` of memory that the kernel writes, before or after: such a load may see any older value.
     #[error(
-        "a load of constant memory (`ld.global.nc`) that is not constant: {first}; and {second}. Load it without `.nc`"
+        "a read-only load (`ld.global.nc`) of memory that the kernel writes: {first}; and {second}. \
+         Load it without `.nc`"
     )]
     Constant {
         /// The access that ran first.
@@ -174,10 +176,10 @@ pub enum FaultKind {
         /// The access that ran second.
         second: Box<Access>,
     },
-    /// Work of two devices uses the same bytes with no order between the two, and one of them writes.
+    /// Work of two devices accesses the same bytes with no order between the two, and one of them writes.
     #[error(
-        "data race across devices: {first}; and {second}. Have the second one's stream wait for an event that is recorded \
-         after the first, or the host for the first before it asks for the second"
+        "data race across devices: {first}; and {second}. Make the second stream wait for an event recorded \
+         after the first access, or wait for the first on the host before enqueueing the second"
     )]
     DeviceRace {
         /// The access that ran first.
@@ -185,31 +187,33 @@ pub enum FaultKind {
         /// The access that ran second.
         second: Box<DeviceAccess>,
     },
-    /// Something depends on a register that nothing wrote.
+    /// An instruction depends on a register that nothing wrote.
     #[error("read of a register that nothing wrote: {what} at {used} depends on it. Initialise it first")]
     Register {
-        /// What depends on it.
+        /// What depends on it, such as an address.
         what: &'static str,
-        /// The instruction that uses it so.
+        /// The instruction that uses it.
         used: Place,
     },
-    /// A read of memory that nothing wrote; of local memory only where something depends on what was read.
+    /// A read of memory that nothing wrote; in local memory, only if an instruction depends on the value.
     #[error("read of unwritten memory: {0}. Initialise it first")]
     Unwritten(Box<Access>),
-    /// A write to a `.const` variable, which kernels only read.
+    /// A write to a `.const` variable, which kernels can only read.
     #[error(
-        "write to constant memory (`.const`): {0}. Only the host can write there; declare what kernels write `.global`"
+        "write to constant memory (`.const`): {0}. Only the host can write there; declare variables that \
+         kernels write `.global`"
     )]
     ReadOnly(Box<Access>),
     /// An access to another thread's local memory.
     #[error(
-        "local memory of another thread: {access}; the address is that of thread {thread:?} of block {block:?}, whose \
-         local memory no other thread reaches. Pass the value, or put it in shared or global memory"
+        "local memory of another thread: {access}; the address belongs to thread {thread:?} of block \
+         {block:?}, and no other thread can reach it. Pass the value, or put it in shared or global memory"
     )]
     OtherThread {
-        /// The access: its address is the offset in that thread's local memory.
+        /// The access; its address is the offset in the owner's local memory.
         access: Box<Access>,
-        /// The block's index in the grid; of more than 2^18 blocks it may be another, a multiple of 2^18 blocks on.
+        /// The owner's block. In grids of more than 2^18 blocks, the true block may be a multiple of 2^18
+        /// further.
         block: [u32; 3],
         /// The thread's index in its block.
         thread: [u32; 3],
@@ -219,45 +223,43 @@ pub enum FaultKind {
     OutOfBounds {
         /// The access.
         access: Box<Access>,
-        /// What lies there instead.
+        /// What lies near the address.
         near: String,
     },
-    /// An access to the memory of another device, to which the kernel's context has no peer access.
+    /// An access to the memory of another device without peer access from the kernel's context.
     #[error(
-        "no peer access: {access}; the address is in the memory of device {owner}, to which there is no peer access from \
-         device {device}. Enable it with cuCtxEnablePeerAccess, or copy the memory first"
+        "no peer access: {access}; the address is in the memory of device {owner}, to which device {device} \
+         has no peer access. Enable it with cuCtxEnablePeerAccess, or copy the memory first"
     )]
     PeerAccess {
         /// The access.
         access: Box<Access>,
         /// The device that the kernel runs on.
         device: u32,
-        /// The device whose memory it is.
+        /// The device that owns the memory.
         owner: u32,
     },
-    /// An address that is no multiple of the access's size.
+    /// An address that is not a multiple of the access's size.
     #[error("misaligned: {0}. Its address must be a multiple of its size")]
     Misaligned(Box<Access>),
     /// A barrier that only part of a warp or block reaches.
     #[error("a barrier that part of the block never reaches: {0}")]
     Barrier(String),
-    /// A barrier that does not exist, or for a number of threads that cannot be.
+    /// A barrier number that does not exist, or an impossible number of threads.
     #[error("a barrier with a wrong operand: {0}")]
     BarrierOperand(String),
-    /// `cp.async` is to read more bytes than it copies.
+    /// A `cp.async` whose source size is more than the bytes that it copies.
     #[error("an asynchronous copy with a wrong operand: {0}")]
     CopyOperand(String),
-    /// Lanes of a warp do something together (`*.sync`), and not all of those that are meant take part.
-    #[error(
-        "lanes that a mask leaves out: {0}. Pass each lane the mask of all that run the instruction with it"
-    )]
+    /// A warp instruction (`*.sync`) whose mask does not match the lanes that run it.
+    #[error("a wrong lane mask: {0}. Pass each lane the mask of all lanes that run the instruction together")]
     Mask(String),
-    /// No warp of a block can go on.
+    /// No warp of a block can continue.
     #[error("deadlock: {0}")]
     Deadlock(String),
     /// A block ran more instructions than the settings allow.
     #[error(
-        "no end after {limit} warp instructions in one block: a loop without an end, or a limit that is too low"
+        "no end after {limit} warp instructions in one block: an endless loop, or a limit that is too low"
     )]
     Endless {
         /// The limit.
@@ -270,45 +272,51 @@ pub enum FaultKind {
     Timeout {
         /// The limit.
         limit: Duration,
-        /// Which threads of the block were where, and what they waited for.
+        /// Where the threads of the block were, and what they waited for.
         waiting: String,
     },
     /// `trap` or `brkpt`.
     #[error("the kernel stopped itself with `{0}`")]
     Trap(&'static str),
-    /// An `assert` that did not hold, with its place in the source.
+    /// A failed `assert`, with its place in the source.
     #[error("{0}")]
     Assert(String),
-    /// The kernel holds what the emulator does not know, and did not run.
+    /// The kernel contains PTX that the emulator does not know, and did not run.
     #[error("the kernel cannot run in the emulator: {0}")]
     Unknown(String),
-    /// The launch itself is not possible.
-    #[error("the launch is not possible: {0}")]
+    /// An invalid launch.
+    #[error("invalid launch: {0}")]
     Launch(String),
-    /// A copy or memset in the replay of a graph, which was possible when it was captured.
-    #[error("{0} is not possible any more: the memory that it was captured with is gone")]
+    /// A copy or memset that was valid when a graph captured it, and is not when the graph runs.
+    #[error("{0} is no longer possible: its memory has been freed since the capture")]
     Replay(String),
 }
 
-/// What went wrong in a launch, and where.
+/// An error in a launch or a replay, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The kernel; empty where a copy or a memset is at fault.
+    /// The kernel; empty if a copy or a memset is at fault.
     pub kernel: String,
-    /// The instruction, where one is to blame.
+    /// The instruction at fault, if there is one.
     pub place: Option<Place>,
-    /// The block's index in the grid; zeros where no block is to blame.
+    /// The index of the block at fault in the grid; zeros if there is none.
     pub block: [u32; 3],
-    /// The threads' indices in the block, those of one warp, where threads are to blame.
+    /// The indices of the threads at fault in the block, all of one warp; empty if there are none.
     pub threads: Vec<[u32; 3]>,
     /// What went wrong.
     pub kind: FaultKind,
 }
 
 impl Fault {
-    /// The driver's error number: 700 for an illegal address, also of a copy in a replay, 716 for a misaligned one, 702 for a launch without end,
-    /// 701 for a launch that is not possible, 710 for an assertion, 715, an illegal instruction, for a kernel that is not known, and 719, a failed
-    /// launch, for all else.
+    /// Returns the driver's error number.
+    ///
+    /// - 700, illegal address: also for a copy in a replay
+    /// - 701, launch out of resources: an invalid launch
+    /// - 702, launch timeout: a launch that does not end
+    /// - 710, assert
+    /// - 715, illegal instruction: a kernel with unknown PTX
+    /// - 716, misaligned address
+    /// - 719, launch failed: all else
     pub fn code(&self) -> u32 {
         match self.kind {
             FaultKind::OutOfBounds { .. }
@@ -330,7 +338,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             FaultKind::Replay(_) => return write!(f, "replay of a graph: {}", self.kind),
-            // It names both.
+            // The message names both kernels itself.
             FaultKind::DeviceRace { .. } => return write!(f, "{}", self.kind),
             _ => {}
         }

@@ -1,8 +1,8 @@
-//! Who used memory last, for races between the work of different devices.
+//! The last uses of each byte of memory, to find races between the work of different devices.
 //!
-//! Work of one device can overlap in time with any of another's that it is not ordered with. What comes before what is
-//! known by vector clocks, with an entry for each stream; two uses of a place are compared by them, when the second one
-//! has run. Uses of one device are not compared with each other.
+//! Work of two devices may overlap in time unless it is ordered. Vector clocks, with an entry per stream,
+//! hold that order. When work has run, its uses of memory are compared with earlier uses by other devices.
+//! Uses by the same device are not compared.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use crate::{
     memory::Memory,
 };
 
-/// For each stream, by its number, how much of its work comes before.
+/// A vector clock: for each stream, by number, how many pieces of its work come before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clock(Vec<u64>);
 
@@ -25,7 +25,7 @@ impl Clock {
         self.0.get(stream).copied().unwrap_or(0)
     }
 
-    /// One piece of a stream's work more.
+    /// Counts one more piece of a stream's work.
     pub fn advance(&mut self, stream: usize) {
         if self.0.len() <= stream {
             self.0.resize(stream + 1, 0);
@@ -33,7 +33,7 @@ impl Clock {
         self.0[stream] += 1;
     }
 
-    /// The later of each.
+    /// Takes the maximum of each entry.
     pub fn join(&mut self, other: &Clock) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
@@ -44,10 +44,11 @@ impl Clock {
     }
 }
 
-/// A piece of a stream's work, with what comes before it and itself.
+/// A piece of a stream's work in the order of all work.
 #[derive(Clone, Debug)]
 pub struct Moment {
     pub stream: usize,
+    /// Counts the work that comes before, and this piece itself.
     pub clock: Clock,
 }
 
@@ -57,42 +58,42 @@ impl Moment {
     }
 }
 
-/// What an instruction, a copy or a memset does, as races across devices see it.
+/// The kind and memory order of an access by an instruction, a copy or a memset.
 #[derive(Clone, Copy, Debug)]
 pub struct Effect {
     pub kind: Kind,
     /// Whether it is atomic for all devices and the host: `.sys`, or `volatile`.
     pub system: bool,
-    /// Whether it orders what others do after they have seen it, and what its own work does after it has seen others', on
-    /// all devices.
+    /// Whether it releases at system scope.
     pub releases: bool,
+    /// Whether it acquires at system scope.
     pub acquires: bool,
 }
 
 impl Effect {
-    /// That of a copy or a memset, or of a plain load or store.
+    /// The effect of a copy, a memset, or a plain load or store.
     pub fn plain(kind: Kind) -> Effect {
         Effect { kind, system: false, releases: false, acquires: false }
     }
 
-    /// Whether two such uses of one place need an order.
+    /// Whether two accesses to the same bytes race unless they are ordered.
     fn conflicts(&self, other: &Effect) -> bool {
         let atomic = self.kind.is_atomic() && self.system && other.kind.is_atomic() && other.system;
         (self.kind.writes() || other.kind.writes()) && !atomic
     }
 }
 
-/// What an instruction of a kernel, a copy or a memset did, all threads together.
+/// The memory that an instruction, a copy or a memset accessed, all threads taken together.
 #[derive(Debug)]
 pub struct Touch {
     pub effect: Effect,
-    /// The instruction.
+    /// The instruction, if the work is a kernel.
     pub place: Option<Place>,
-    /// The addresses: disjoint, and ascending.
+    /// The addresses: disjoint and ascending.
     pub ranges: Vec<Range<u64>>,
 }
 
-/// A touch, as later ones are compared with it.
+/// An access kept in a history, for comparison with later ones.
 #[derive(Debug)]
 struct Use {
     effect: Effect,
@@ -100,7 +101,7 @@ struct Use {
     by: Arc<By>,
 }
 
-/// Who used it.
+/// The work that made an access.
 #[derive(Debug)]
 struct By {
     work: Work,
@@ -129,20 +130,20 @@ impl Use {
 /// The last uses of an allocation's bytes.
 #[derive(Debug, Default)]
 pub struct History {
-    /// By their first byte's address; disjoint.
+    /// Disjoint cells, by the address of their first byte.
     cells: BTreeMap<u64, Cell>,
 }
 
-/// Bytes with the same uses.
+/// A range of bytes with the same uses.
 #[derive(Debug, Clone)]
 struct Cell {
     end: u64,
-    /// Those that no later one stands for.
+    /// The uses that no later use makes redundant.
     uses: Vec<Arc<Use>>,
 }
 
 impl History {
-    /// Cuts the cell that this address is in, so that one starts there.
+    /// Splits the cell that contains this address, so that a cell starts there.
     fn cut(&mut self, at: u64) {
         if let Some((_, cell)) = self.cells.range_mut(..at).next_back()
             && cell.end > at
@@ -153,7 +154,7 @@ impl History {
         }
     }
 
-    /// Notes a use of a range; an earlier one that it races with, and the bytes that both used.
+    /// Records a use of a range. Returns an earlier use that it races with, and bytes that both used.
     fn add(&mut self, range: Range<u64>, now: &Arc<Use>) -> Option<(Range<u64>, Arc<Use>)> {
         self.cut(range.start);
         self.cut(range.end);
@@ -183,7 +184,8 @@ impl History {
                 });
                 race = racing.map(|earlier| (start..cell.end, earlier.clone()));
             }
-            // What races with an earlier use of the device races with a plain write after it, and with its like.
+            // Whatever races with an earlier use by this device also races with a later plain write, or a
+            // later use of the same kind, so the earlier use can go.
             cell.uses.retain(|earlier| {
                 let alike = earlier.effect.kind == now.effect.kind
                     && earlier.effect.system == now.effect.system
@@ -200,7 +202,7 @@ impl History {
         race
     }
 
-    /// The uses of a range.
+    /// Returns the uses of all cells that overlap a range.
     fn uses(&self, range: &Range<u64>) -> impl Iterator<Item = &Arc<Use>> {
         let before = self.cells.range(..range.start).next_back().map(|(_, cell)| cell);
         let first = before.filter(|cell| cell.end > range.start);
@@ -209,16 +211,17 @@ impl History {
     }
 }
 
-/// What comparing work with what came before it has shown.
+/// The result of [`compare`].
 pub struct Compared {
-    /// What comes before the work's end: more than before its start, where it has acquired.
+    /// The work that comes before the end of the compared work: more than before its start, if it acquired.
     pub clock: Clock,
-    /// Whether the host can have seen what it did without a call of the driver, by watching its own memory.
+    /// Whether the host may have seen the work's effects without a driver call, by watching its own memory.
     pub seen: bool,
     pub race: Option<Fault>,
 }
 
-/// Compares what work of this memory's context did with what other devices' work did before it, and notes it.
+/// Records the accesses of work of this memory's context, and finds a race with earlier work of other
+/// devices.
 pub fn compare(memory: &Memory, work: Work, mut moment: Moment, touches: Vec<Touch>) -> Compared {
     for range in touches.iter().filter(|touch| touch.effect.acquires).flat_map(|touch| &touch.ranges) {
         for allocation in memory.overlapping(range) {
@@ -265,7 +268,7 @@ fn fault(bytes: &Range<u64>, first: &Use, second: &Use) -> Fault {
 mod tests {
     use super::*;
 
-    /// Numbers below a bound, one after another.
+    /// A linear congruential generator.
     struct Random(u64);
 
     impl Random {
@@ -284,9 +287,9 @@ mod tests {
         (Kind::AtomicWrite, true),
     ];
 
-    /// Against a list of all uses of each byte, of which nothing is ever dropped.
+    /// Compares the history with a list of all uses of each byte, which drops none.
     #[test]
-    fn what_is_dropped_is_not_missed() {
+    fn dropped_uses_are_redundant() {
         const BYTES: u64 = 24;
         const STREAMS: usize = 5;
         let (mut races, mut least) = (0, usize::MAX);
@@ -303,7 +306,7 @@ mod tests {
                 }
                 clocks[stream].advance(stream);
                 let moment = Moment { stream, clock: clocks[stream].clone() };
-                // Streams 0, 2 and 4 are of one device, 1 and 3 of another.
+                // Streams 0, 2 and 4 are on one device, 1 and 3 on another.
                 let by = Arc::new(By { work: Work::Copy, device: stream as u32 % 2, moment });
                 let (kind, system) = KINDS[random.below(6) as usize];
                 let effect = Effect { system, ..Effect::plain(kind) };
@@ -338,13 +341,13 @@ mod tests {
             let most = history.cells.values().map(|cell| cell.uses.len()).max();
             least = least.min(all.iter().map(Vec::len).max().unwrap() - most.unwrap());
         }
-        // There are both, and something is dropped.
+        // The cases include many with and without a race, and the history drops uses.
         assert!(races > 1000 && races < 300 * 60 - 1000, "{races}");
         assert!(least > 0);
     }
 
     #[test]
-    fn a_write_of_all_leaves_one_cell() {
+    fn a_write_of_the_whole_range_leaves_one_cell() {
         let mut history = History::default();
         let mut clock = Clock::default();
         let mut add = |kind, range| {

@@ -1,14 +1,16 @@
-//! A CUDA device in software: kernels in PTX run, are checked and are counted on any Linux machine, with no GPU and
-//! no CUDA.
+//! A CUDA device in software, which runs, checks and counts PTX kernels on any Linux machine.
 //!
-//! [`install`] puts the emulator behind the CUDA driver API of this program. Host code stays as it is: what it calls
-//! through [cust](https://docs.rs/cust) now meets a device, "PTX emulator", with the limits of an H200 (compute
-//! capability 9.0) and 16 GiB of memory, or [several](#several-devices). `cuModuleLoadData` parses PTX, `cuMemAlloc` hands out host memory, and
-//! `cuLaunchKernel` interprets, with results that are to the bit those of a GPU where the PTX ISA defines them.
+//! It needs no GPU and no CUDA. [`install`] puts the emulator behind the CUDA driver API of this program.
+//! Host code stays as it is: its calls through [cust](https://docs.rs/cust) now reach a device named "PTX
+//! emulator", with the limits of an H200 (compute capability 9.0) and 16 GiB of memory, or
+//! [several](#several-devices). `cuModuleLoadData` parses PTX, `cuMemAlloc` returns host memory, and
+//! `cuLaunchKernel` interprets the kernel. The results equal a GPU's bit for bit wherever the PTX ISA defines
+//! them.
 //!
 //! # Testing a kernel
 //!
-//! Call [`install`] first; everything else is cust. (`crates/libcuda` says what a package that uses cust needs to build.)
+//! Call [`install`] first; everything else is cust. (`crates/libcuda` says what a package that uses cust
+//! needs to build.)
 //!
 //! ```
 //! use cust::launch;
@@ -41,7 +43,7 @@
 //! let module = Module::from_ptx(DOUBLE, &[])?;
 //! let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
 //! let values = DeviceBuffer::from_slice(&[1.0f32, 2.5, -3.0])?;
-//! // SAFETY: the kernel takes one pointer, to an element for each of the 3 threads.
+//! // SAFETY: the kernel takes one pointer, to one element per thread.
 //! unsafe { launch!(module.double<<<1, 3, 0, stream>>>(values.as_device_ptr()))? };
 //! stream.synchronize()?;
 //! assert_eq!(values.as_host_vec()?, [2.0, 5.0, -6.0]);
@@ -50,7 +52,7 @@
 //! let (kernel, counters) = emulator::last_counters().unwrap();
 //! assert_eq!((kernel.as_str(), counters.warp_instructions), ("double", 8));
 //!
-//! // One thread too many: the access past the buffer's end is found, and named.
+//! // One thread too many: the emulator finds the access past the end of the buffer.
 //! // SAFETY: the emulator checks each access.
 //! unsafe { launch!(module.double<<<1, 4, 0, stream>>>(values.as_device_ptr()))? };
 //! assert!(stream.synchronize().is_err());
@@ -61,56 +63,72 @@
 //!
 //! # What is checked
 //!
-//! With [`Settings::checks`] on, as it is by default: data races in shared memory and, within a launch and across
-//! devices, in global memory; reads of shared or global memory that nothing wrote; accesses out of bounds or misaligned; barriers that
-//! part of a block never reaches; wrong masks of lanes; deadlocks; values that nothing wrote. What a check finds is a [`Fault`], which names the kernel, the line of
-//! the PTX (and of the Rust source, where the PTX has debug information), the block, the threads and the address. It
-//! is printed to standard error, and [`take_faults`] returns it. The calls see what a GPU's host would see: the launch
-//! succeeds, and later calls of the context fail.
+//! With [`Settings::checks`] on, the default, the emulator finds:
 //!
-//! Accesses to global memory are noted, and races among them looked for when the launch has ended. Where a launch makes
-//! more of them than fit in [`Settings::race_log_bytes`], only the first ones are looked at, and a message says so once.
+//! - data races in shared memory, and in global memory within a launch and across devices;
+//! - reads of shared or global memory that nothing wrote;
+//! - accesses out of bounds or misaligned;
+//! - barriers that part of a block never reaches;
+//! - wrong lane masks;
+//! - deadlocks;
+//! - uses of values that nothing wrote.
 //!
-//! Barriers and what a warp does together (`bar.sync`, `*.sync`) wait for all threads that are meant and have not ended, as
-//! the PTX ISA has it for shuffles, votes and reductions, and GPUs since sm_70 for barriers, too: a kernel may return early
-//! (`if i >= n { return; }`) before a barrier of the block, or a shuffle with the mask of the whole warp. To read an ended
-//! lane's value by a shuffle is a fault where the index is given (`idx`, `bfly`); `up` and `down` may read past the part
-//! that takes part, because sums drop what they read there. A `bar.sync` that part of a warp goes around and then does the
-//! same work as the others is a fault, at once; each part of a warp may pass a mask of its own, and a warp barrier orders
-//! the lanes of its mask and no others.
+//! A failed check is a [`Fault`]. It names the kernel, the line of the PTX (and of the Rust source, if the
+//! PTX has debug information), the block, the threads and the address. The emulator prints it to standard
+//! error, and [`take_faults`] returns it. The calls behave as on a GPU: the launch succeeds, and later calls
+//! of the context fail.
 //!
-//! A release covers the atomic access that it is part of, also where a fence before makes it one. A block barrier acquires
-//! what relaxed reads before it have seen, as CUDA's samples rely on (`threadFenceReduction`).
+//! **Global memory.** Each launch logs its accesses to global memory, and the emulator looks for races among
+//! them when the launch has ended. If a launch makes more accesses than fit in [`Settings::race_log_bytes`],
+//! only the first ones are checked, and a message says so once.
 //!
-//! A value that nothing wrote, of a register or of local memory, is a fault where it is used: for an address, a branch or a
-//! guard, an atomic, or what global memory is to hold. To copy it, or to compute what is then dropped, is none, as compilers do
-//! so; nor is a copy of it in global memory, as bytes between fields have one, unless it is stored by itself, and came from local
-//! memory or from a register that no instruction ever writes. Where part of a value may be defined, all of it counts as defined.
+//! **Barriers.** Block barriers and warp instructions (`bar.sync`, `*.sync`) wait for all threads they name
+//! that have not ended. The PTX ISA says so of shuffles, votes and reductions, and GPUs since sm_70 do so for
+//! barriers, too. So a kernel may return early (`if i >= n { return; }`) before a block barrier, or before a
+//! shuffle with the mask of the whole warp. Reading an ended lane's value by a shuffle is a fault if the
+//! instruction names the lane (`idx`, `bfly`); `up` and `down` may read past the participating lanes, because
+//! reductions and scans drop what they read there. A `bar.sync` is a fault, at once, if part of a warp goes
+//! around it and then does the same work as the others. The parts of a diverged warp may each pass their own
+//! mask, and a warp barrier orders only the lanes of its mask.
 //!
-//! The generic address of a thread's local memory says whose it is, and another thread that uses it is at fault, named with
-//! the owner; on a GPU it would reach its own. Kernels do not write to `.const` variables; and where a launch's buffer of
-//! arguments is short, those that it leaves out are not read.
+//! **Memory order.** A release covers the atomic access that it is part of, also if a fence before the access
+//! makes it a release. A block barrier acquires what relaxed reads before it have seen, because CUDA's
+//! samples rely on that (`threadFenceReduction`).
 //!
-//! A launch that does not end is stopped by [`Settings::time_limit`], and the fault says which threads waited where and for
-//! what. Blocks that poll memory let others run, so that a barrier of all blocks of a grid needs no CPU thread each.
+//! **Values that nothing wrote**, in a register or in local memory, are faults where they are used: as an
+//! address, in a branch or a guard, or by an atomic. Storing one to global memory is a fault if it is stored
+//! by itself and comes from local memory or from a register that no instruction ever writes; other stores are
+//! not, because padding between fields is copied along. Copying such a value elsewhere, or computing a result
+//! that is then dropped, is no fault, because compilers do both. If part of a value may be defined, all of it
+//! counts as defined.
 //!
-//! A fault stops the context for all threads that use it. A test that plants one does so best in a test program of its
-//! own, or serialised with the other tests.
+//! **Other spaces.** The generic address of a thread's local memory carries its owner. Another thread that
+//! uses the address is at fault, and the fault names the owner; on a GPU the access would reach the accessing
+//! thread's own memory. A kernel that writes to a `.const` variable is at fault, and so is one that reads an
+//! argument which the launch's argument buffer is too short for.
 //!
-//! Misuse of the driver API gets the codes that the NVIDIA driver gives: an invalid handle, a launch past the limits,
-//! memory freed twice, a copy out of bounds. Host pointers are not checked.
+//! **Launches that do not end** are stopped by [`Settings::time_limit`]; the fault says which threads waited,
+//! where and for what. Blocks that poll memory let others run, so a barrier of all blocks of a grid does not
+//! need one CPU thread per block.
+//!
+//! A fault stops the context for all threads that use it. Put a test that plants a fault in a test program of
+//! its own, or serialise it with the other tests.
+//!
+//! Misuse of the driver API returns the codes of the NVIDIA driver: an invalid handle, a launch past the
+//! limits, memory freed twice, a copy out of bounds. Host pointers are not checked.
 //!
 //! # What kernels print
 //!
-//! `printf` of a kernel (`vprintf`, as nvcc, clang and rustc call it) writes to this program's standard output as it goes: a
-//! thread's lines in order, each call's whole, and those of different threads in any order. It knows what CUDA's knows, and
-//! gives back what that does. An `assert` that does not hold (`__assertfail`) is a line on standard error, worded as CUDA
-//! words it, and a [`FaultKind::Assert`](fault::FaultKind::Assert), after which calls fail with `CUDA_ERROR_ASSERT`.
+//! `printf` in a kernel (`vprintf`, as nvcc, clang and rustc call it) writes to this program's standard
+//! output at once. The lines of one thread keep their order, each call's text stays whole, and the order
+//! across threads is unspecified. Conversions and return values are those of CUDA's `printf`. An `assert`
+//! that fails (`__assertfail`) prints a line on standard error in CUDA's wording and is a
+//! [`FaultKind::Assert`](fault::FaultKind::Assert); later calls fail with `CUDA_ERROR_ASSERT`.
 //!
 //! # Several devices
 //!
-//! [`Settings::devices`], or `GPU_REDUCE_EMULATOR_DEVICES` in the environment, says how many there are. The driver takes
-//! it when it is initialised, so that a program which does not use the environment sets it first:
+//! [`Settings::devices`], or `GPU_REDUCE_EMULATOR_DEVICES` in the environment, sets the number of devices.
+//! The driver reads it when it is initialised, so a program that does not use the environment sets it first:
 //!
 //! ```
 //! use cust::context::Context;
@@ -124,7 +142,7 @@
 //!
 //! let _first = Context::new(Device::get_device(0)?)?;
 //! let values = DeviceBuffer::from_slice(&[1, 2, 3])?;
-//! // Now this one is current.
+//! // The new context is the current one.
 //! let _second = Context::new(Device::get_device(1)?)?;
 //! let mut copy = DeviceBuffer::from_slice(&[0; 3])?;
 //! copy.copy_from(&*values)?;
@@ -132,49 +150,55 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Each has its contexts, and its memory up to its own limit. Addresses are unified: copies go from any device to any
-//! other, and `cuPointerGetAttribute` says whose an address is. A kernel reaches its own device's memory, pinned and managed
-//! memory, and that of contexts to which its own has enabled peer access (`cuCtxEnablePeerAccess`); another address of
-//! another device is [`FaultKind::PeerAccess`](fault::FaultKind::PeerAccess). With [`Settings::peer_access`] off, no device
-//! can access another one's memory, as between GPUs without a link, and data must go by copies.
+//! Each device has its own contexts and its own memory limit. Addresses are unified: a copy goes from any
+//! device to any other, and `cuPointerGetAttribute` returns the device of an address. A kernel reaches the
+//! memory of its own device, pinned and managed memory, and the memory of contexts to which its own has
+//! enabled peer access (`cuCtxEnablePeerAccess`). Any other address of another device is a
+//! [`FaultKind::PeerAccess`](fault::FaultKind::PeerAccess). With [`Settings::peer_access`] off, no device can
+//! access another's memory, as between GPUs without a link, and data must be copied.
 //!
-//! With the checks on, work of different devices (launches, copies, memsets) that uses the same bytes must be ordered if
-//! any of it writes: by a stream, by events, by the legacy stream of a context, or by what the host waits for (streams,
-//! contexts, events, copies to it). Otherwise it is a [`FaultKind::DeviceRace`](fault::FaultKind::DeviceRace), which names
-//! both, and stops the context of the second. It is one even though here the first has ended long since: a GPU may run them
-//! in any order. Atomics, `volatile` and stronger accesses are none among each other where their scope is the system's
-//! (`.sys`); `.gpu`, the default of `atom` and `red`, is not enough across devices. A release that an acquire of that
-//! scope has seen orders the launches.
+//! With the checks on, two pieces of work (launches, copies, memsets) of different devices must be ordered if
+//! they use the same bytes and one of them writes. A stream orders them, or events, the legacy stream of a
+//! context, or what the host waits for (streams, contexts, events, copies to the host). Work without an order
+//! is a [`FaultKind::DeviceRace`](fault::FaultKind::DeviceRace), which names both and stops the context of
+//! the second. It is a fault even though the first has long ended here: a GPU may run the two in any order.
+//! Two accesses do not race if both are atomic, `volatile` or stronger and have system scope (`.sys`);
+//! `.gpu`, the default of `atom` and `red`, is not enough across devices. A release of system scope orders
+//! the launches if an acquire of that scope has seen it.
 //!
-//! What can hide a race, and never invents one: the host's threads count as one; a launch that writes to the host's
-//! memory by accesses of the system's scope counts as waited for, because the host may have watched that memory; the work
-//! of a graph counts as one sequence. Accesses by the host itself, and the streams of one device among each other, are not
-//! looked at.
+//! The check never invents a race, but it can miss one: all threads of the host count as one; a launch that
+//! writes to host memory by accesses of system scope counts as waited for, because the host may have watched
+//! that memory; and the work of a graph counts as one sequence. It looks neither at the host's own accesses
+//! nor at races between the streams of one device.
 //!
 //! # Graphs
 //!
-//! Streams capture launches, copies, memsets and host functions, and events carry a capture from stream to stream
-//! (`cuStreamBeginCapture_v2`, `cuStreamEndCapture` and what asks about captures). `cuGraphInstantiateWithFlags` or
-//! `cuGraphInstantiate_v2` and `cuGraphLaunch` run what was captured, in the order in which it was captured, with the same
-//! checks and counters as launches; [`last_counters`] is that of a graph's last kernel. A copy or memset whose memory was
-//! freed since is a fault as well, [`FaultKind::Replay`](fault::FaultKind::Replay).
+//! Streams capture launches, copies, memsets and host functions, and events carry a capture from stream to
+//! stream (`cuStreamBeginCapture_v2`, `cuStreamEndCapture` and the functions that query captures).
+//! `cuGraphInstantiateWithFlags` or `cuGraphInstantiate_v2`, then `cuGraphLaunch`, run the captured work in
+//! the order of its capture, with the same checks and counters as launches; [`last_counters`] returns those
+//! of a graph's last kernel. A copy or memset whose memory has been freed since the capture is a
+//! [`FaultKind::Replay`](fault::FaultKind::Replay).
 //!
-//! What a capture forbids is refused with the codes of CUDA's documentation: waiting for a stream or event that is
-//! captured, allocations and synchronous copies, the legacy stream beside a capture that blocks it, forks that do not join.
+//! Calls that a capture forbids return the codes of CUDA's documentation: waiting for a captured stream or
+//! event, allocations and synchronous copies, the legacy stream beside a capture that blocks it, forks that
+//! do not join.
 //!
 //! # What is not modelled
 //!
-//! - Time. Work has ended when the call that asked for it returns, so streams and devices do not overlap, a kernel cannot
-//!   wait for one that is launched after it, and events measure the interpreter.
-//! - What PTX leaves to the machine: caches, the registers and instructions of the compiled kernel. The number of
-//!   registers a thread, and so occupancy, are estimates from the PTX. Approximate functions (`sin.approx`) give the
-//!   host's result, within the error that the PTX ISA allows a GPU; a NaN of 64 bits is always the same one.
-//! - Graphs that are built or changed node by node, the dependencies in a graph, and in captures memory that is allocated
-//!   or freed and events that are external; cooperative launches, the linker, arrays, textures, surfaces, memory pools and
-//!   virtual memory, memory of other processes: their functions return `CUDA_ERROR_NOT_SUPPORTED`.
-//! - Instructions for clusters, matrices and textures, bulk copies (`cp.async.bulk`) and `mbarrier`; recursion, calls
-//!   through registers, and functions without a body but `vprintf` and `__assertfail`. A kernel that holds such a thing fails when it is launched, by name, and the module's others run.
-//! - Machine code: cubins and fat binaries are `CUDA_ERROR_NO_BINARY_FOR_GPU`.
+//! - Time. Work has ended when the call that enqueues it returns. So streams and devices do not overlap, a
+//!   kernel cannot wait for a later launch, and events measure the interpreter.
+//! - What PTX leaves to the machine: caches, the registers and instructions of the compiled kernel. The
+//!   number of registers per thread, and so occupancy, are estimates from the PTX. Approximate functions
+//!   (`sin.approx`) return the host's result, within the error that the PTX ISA allows; every 64-bit NaN
+//!   result is the same one.
+//! - Graphs built or changed node by node, dependencies within a graph, memory allocated or freed and
+//!   external events in captures; cooperative launches, the linker, arrays, textures, surfaces, memory pools,
+//!   virtual memory and memory of other processes. Their functions return `CUDA_ERROR_NOT_SUPPORTED`.
+//! - Instructions for clusters, matrices and textures, bulk copies (`cp.async.bulk`) and `mbarrier`;
+//!   recursion, calls through registers, and functions without a body except `vprintf` and `__assertfail`.
+//!   Launching a kernel that contains one fails and names it; the other kernels of the module run.
+//! - Machine code: cubins and fat binaries return `CUDA_ERROR_NO_BINARY_FOR_GPU`.
 
 mod alu;
 mod counters;
@@ -205,12 +229,13 @@ use std::str::FromStr;
 use std::sync::{LazyLock, PoisonError, RwLock};
 use std::time::Duration;
 
-/// Makes this program's CUDA driver the emulator. Call it before the first call of the driver API; later calls change
-/// nothing.
+/// Makes the emulator this program's CUDA driver.
+///
+/// Call it before the first call of the driver API; later calls change nothing.
 ///
 /// # Errors
 ///
-/// [`LoadError::AlreadyInstalled`] where the program has loaded the NVIDIA driver before.
+/// [`LoadError::AlreadyInstalled`] if the program has already loaded the NVIDIA driver.
 ///
 /// # Examples
 ///
@@ -221,25 +246,32 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn install() -> Result<(), LoadError> {
-    // SAFETY: `driver::api!` compiles only functions of the signatures that cust_raw declares under these names; they
-    // are part of the program, and may be called from any thread.
+    // SAFETY: `driver::api!` compiles only functions with the signatures that cust_raw declares for these
+    // names; they are part of the program, and any thread may call them.
     unsafe { libcuda::install("the emulator", &driver::resolve) }
 }
 
 static SETTINGS: LazyLock<RwLock<Settings>> = LazyLock::new(|| RwLock::new(from_environment()));
 
-/// How launches run from now on.
+/// Returns the settings that launches use from now on.
 ///
-/// Unless [`set_settings`] was called: checks on, or as `GPU_REDUCE_EMULATOR_CHECKS` (0 or 1) says; warps in order, or
-/// at random from the number in `GPU_REDUCE_EMULATOR_SEED`; as many CPU threads as the machine runs at a time, or
-/// `GPU_REDUCE_EMULATOR_THREADS`; a minute a launch, or as many seconds as
-/// `GPU_REDUCE_EMULATOR_TIME_LIMIT` says; one device, or `GPU_REDUCE_EMULATOR_DEVICES`, with peer access, or as
-/// `GPU_REDUCE_EMULATOR_PEER_ACCESS` (0 or 1) says. The environment is read once.
+/// Until [`set_settings`] is called, they come from the environment, which is read once:
+///
+/// | variable | value | default |
+/// | --- | --- | --- |
+/// | `GPU_REDUCE_EMULATOR_CHECKS` | 0 or 1: [`checks`](Settings::checks) off or on | on |
+/// | `GPU_REDUCE_EMULATOR_SEED` | [`seed`](Settings::seed) of a random order of warps | warps run in order |
+/// | `GPU_REDUCE_EMULATOR_THREADS` | CPU [`threads`](Settings::threads) | the machine's parallelism |
+/// | `GPU_REDUCE_EMULATOR_TIME_LIMIT` | seconds per launch, the [`time_limit`](Settings::time_limit) | 60 |
+/// | `GPU_REDUCE_EMULATOR_DEVICES` | number of [`devices`](Settings::devices) | 1 |
+/// | `GPU_REDUCE_EMULATOR_PEER_ACCESS` | 0 or 1: [`peer_access`](Settings::peer_access) off or on | on |
 pub fn settings() -> Settings {
     SETTINGS.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Changes how launches run, for all threads of the program. Launches that run go on as they started.
+/// Sets how launches run, for all threads of the program.
+///
+/// Launches that are already running keep their settings.
 ///
 /// # Examples
 ///
@@ -274,12 +306,12 @@ fn from_environment() -> Settings {
     settings
 }
 
-/// A number from the environment; one that cannot be read is reported, and passed over.
+/// Reads a number from the environment; reports a value that does not parse and ignores it.
 fn variable<T: FromStr>(name: &str) -> Option<T> {
     let value = std::env::var_os(name)?;
     let number = value.to_str().and_then(|value| value.trim().parse().ok());
     if number.is_none() {
-        eprintln!("{name} is {value:?}, which is no number that fits: the emulator goes on without it");
+        eprintln!("{name} is {value:?}, not a number in range: the emulator ignores it");
     }
     number
 }

@@ -1,7 +1,7 @@
 //! Global memory: allocations, and which of their bytes have been written.
 //!
-//! A device address is the host address of the same byte, so a kernel sees pinned host memory at its own address. All
-//! devices' memory is in one space of addresses; each allocation belongs to a context of one device.
+//! A device address is the host address of the same byte, so a kernel sees pinned host memory at its host
+//! address. All devices share one address space; each allocation belongs to a context of one device.
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
@@ -15,20 +15,20 @@ use std::{
 
 use crate::history::History;
 
-/// The alignment of an allocation, as `cuMemAlloc` gives.
+/// The alignment of an allocation, that of `cuMemAlloc`.
 const ALIGN: usize = 256;
 
-/// A host copy that leaves the allocation it starts in, or starts in none.
+/// A host copy that starts outside every allocation, or runs past the end of the one it starts in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{bytes} bytes at {address:#x} do not lie in one allocation")]
 pub struct OutOfBounds {
-    /// Where the copy starts.
+    /// The address where the copy starts.
     pub address: u64,
     /// Its length.
     pub bytes: u64,
 }
 
-/// Whose an allocation is: a context's, and with it a device's.
+/// The context, and its device, that an allocation belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
     /// The device's number.
@@ -37,17 +37,19 @@ pub struct Owner {
     pub context: usize,
 }
 
-/// Global memory, as one context has it: what it allocates is its own, and its kernels reach what is its device's, the
-/// host's or its peers'. All methods can be called from any thread.
+/// One context's view of global memory.
+///
+/// The context owns what it allocates through the view. Its kernels reach the memory of its device, of the
+/// host and of its peers. All methods can be called from any thread.
 #[derive(Clone, Debug)]
 pub struct Memory {
     owner: Owner,
-    /// Contexts of other devices.
+    /// Contexts of other devices whose memory its kernels reach.
     peers: Vec<usize>,
     shared: Arc<Shared>,
 }
 
-/// What all contexts have in common.
+/// The state that the views of all contexts share.
 #[derive(Debug)]
 struct Shared {
     limit: u64,
@@ -57,13 +59,13 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     allocations: BTreeMap<u64, Arc<Allocation>>,
-    /// Bytes of each device's allocations; host memory does not count.
+    /// Bytes allocated on each device, without host memory.
     used: BTreeMap<u32, u64>,
-    /// Base and length of what was freed last, the newest at the end.
+    /// Base and length of the last [`FREED`] freed allocations, the newest at the end.
     freed: VecDeque<(u64, u64)>,
 }
 
-/// How many of them are kept.
+/// The most freed allocations that are remembered.
 const FREED: usize = 1024;
 
 /// One range of memory that kernels may access.
@@ -74,17 +76,17 @@ pub(crate) struct Allocation {
     pub owner: Owner,
     origin: Origin,
     written: Written,
-    /// Its last uses, where several devices can have used it.
+    /// Its last uses; filled only if there are several devices.
     pub history: Mutex<History>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Device,
-    /// Device memory that kernels only read.
+    /// Device memory that kernels can only read.
     Constant,
     Host,
-    /// Memory of the caller's, which stays the caller's.
+    /// Host memory that the caller owns.
     Registered,
 }
 
@@ -94,7 +96,7 @@ impl Origin {
     }
 }
 
-/// Which bytes have been written: a bit each, made when first needed.
+/// Which bytes have been written: one bit per byte, allocated on first use.
 #[derive(Debug)]
 struct Written {
     all: AtomicBool,
@@ -102,34 +104,37 @@ struct Written {
 }
 
 impl Memory {
-    /// Memory of up to `limit` bytes for each device, as a context of device 0 has it.
+    /// Creates memory of up to `limit` bytes per device, as seen by a context of device 0.
     pub fn new(limit: u64) -> Memory {
         let shared = Shared { limit, state: RwLock::default() };
         Memory { owner: Owner::default(), peers: Vec::new(), shared: Arc::new(shared) }
     }
 
-    /// The same memory as another context has it, whose kernels reach the memory of these contexts besides.
+    /// Returns the view of another context, whose kernels also reach the memory of the contexts `peers`.
     pub fn of(&self, owner: Owner, peers: &[usize]) -> Memory {
         Memory { owner, peers: peers.to_vec(), shared: self.shared.clone() }
     }
 
-    /// Whose view of the memory it is.
+    /// Returns the context of this view.
     pub fn owner(&self) -> Owner {
         self.owner
     }
 
-    /// Device memory of this many bytes, aligned to 256. `None` where it would pass the limit, or the host has no more.
-    /// A kernel that reads a byte of it which nothing wrote is at fault.
+    /// Allocates device memory, aligned to 256 bytes.
+    ///
+    /// Returns `None` if it would exceed the limit, or if the host has no more memory. A kernel that reads a
+    /// byte of it which nothing wrote is at fault.
     pub fn allocate(&self, bytes: u64) -> Option<u64> {
         self.allocate_from(bytes, Origin::Device)
     }
 
-    /// As [`allocate`](Self::allocate), for `.const` variables: a kernel that writes to it is at fault.
+    /// Allocates memory for `.const` variables as [`allocate`](Self::allocate); a kernel that writes to it is
+    /// at fault.
     pub fn allocate_constant(&self, bytes: u64) -> Option<u64> {
         self.allocate_from(bytes, Origin::Constant)
     }
 
-    /// Pinned host memory, which counts as written and not against the limit.
+    /// Allocates pinned host memory, which counts as written and does not count against the limit.
     pub fn allocate_host(&self, bytes: u64) -> Option<u64> {
         self.allocate_from(bytes, Origin::Host)
     }
@@ -155,8 +160,10 @@ impl Memory {
         })
     }
 
-    /// Lets kernels access host memory that the caller owns, and keeps until [`unregister_host`](Self::unregister_host).
-    /// False where part of it is known already, or where there is none of it.
+    /// Lets kernels access host memory that the caller owns and keeps alive.
+    ///
+    /// The caller keeps it until [`unregister_host`](Self::unregister_host). Returns false if part of the
+    /// range is already allocated or registered, or if the range is null, empty or wraps around.
     pub fn register_host(&self, address: u64, bytes: u64) -> bool {
         self.edit(|state| {
             let Some(end) = address.checked_add(bytes) else { return false };
@@ -174,12 +181,14 @@ impl Memory {
         })
     }
 
-    /// Ends [`register_host`](Self::register_host). False where that range's start is not `address`.
+    /// Ends [`register_host`](Self::register_host). Returns false if no registered range starts at `address`.
     pub fn unregister_host(&self, address: u64) -> bool {
         self.remove(address, |origin| origin == Origin::Registered)
     }
 
-    /// Frees an allocation. False where none that is live starts at `address`. A launch that still runs keeps it.
+    /// Frees an allocation. Returns false if no live allocation starts at `address`.
+    ///
+    /// A running launch keeps the memory alive.
     pub fn free(&self, address: u64) -> bool {
         self.remove(address, |origin| origin != Origin::Registered)
     }
@@ -202,40 +211,40 @@ impl Memory {
         })
     }
 
-    /// The base and length of freed memory that held this address.
+    /// Returns the base and length of the last freed allocation that held this address.
     pub(crate) fn freed(&self, address: u64) -> Option<(u64, u64)> {
         self.view(|state| {
             state.freed.iter().rev().find(|(base, bytes)| address.wrapping_sub(*base) < *bytes).copied()
         })
     }
 
-    /// The base and length of the allocation that holds this address.
+    /// Returns the base and length of the allocation that holds this address.
     pub fn range(&self, address: u64) -> Option<(u64, u64)> {
         self.view(|state| find(state, address).map(|allocation| (allocation.base, allocation.bytes)))
     }
 
-    /// The context whose allocation holds this address.
+    /// Returns the context whose allocation holds this address.
     pub(crate) fn owner_of(&self, address: u64) -> Option<Owner> {
         self.view(|state| find(state, address).map(|allocation| allocation.owner))
     }
 
-    /// The device whose memory holds this address, where it is not the host's.
+    /// Returns the device whose memory holds this address; `None` for host memory and unknown addresses.
     pub(crate) fn device_of(&self, address: u64) -> Option<u32> {
         let device = |allocation: &&Arc<Allocation>| !allocation.is_host();
         self.view(|state| find(state, address).filter(device).map(|allocation| allocation.owner.device))
     }
 
-    /// Whether the context's kernels reach what holds this address.
+    /// Whether the context's kernels can access this address.
     pub(crate) fn reaches(&self, address: u64) -> bool {
         self.view(|state| find(state, address).is_some_and(|allocation| allocation.is_reached_by(self)))
     }
 
-    /// Bytes of the device's memory that are allocated.
+    /// Returns the number of bytes allocated on the context's device.
     pub fn used(&self) -> u64 {
         self.view(|state| state.used.get(&self.owner.device).copied().unwrap_or(0))
     }
 
-    /// Bytes of memory that each device has.
+    /// Returns the number of bytes of memory of each device.
     pub fn limit(&self) -> u64 {
         self.shared.limit
     }
@@ -247,12 +256,13 @@ impl Memory {
     /// The bytes do not lie in one allocation.
     pub fn read(&self, address: u64, into: &mut [u8]) -> Result<(), OutOfBounds> {
         let _held = self.held(address, into.len() as u64)?;
-        // SAFETY: the source lies in an allocation that is held; `into` is the caller's own. `copy` allows overlap.
+        // SAFETY: the source lies in an allocation that is held; `into` is borrowed mutably. `copy` allows
+        // overlap.
         unsafe { std::ptr::copy(address as *const u8, into.as_mut_ptr(), into.len()) };
         Ok(())
     }
 
-    /// Copies the host's bytes to memory.
+    /// Copies bytes of the host to memory.
     ///
     /// # Errors
     ///
@@ -265,7 +275,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Writes the pattern `count` times, one after another.
+    /// Writes `count` copies of the pattern, one after another.
     ///
     /// # Errors
     ///
@@ -274,18 +284,21 @@ impl Memory {
         let bytes = count.saturating_mul(pattern.len() as u64);
         let held = self.held(address, bytes)?;
         for at in (0..bytes).step_by(pattern.len().max(1)) {
-            // SAFETY: `at + pattern.len()` is at most `bytes`, and so many bytes lie in an allocation that is held.
+            // SAFETY: `at + pattern.len()` is at most `bytes`, and these bytes lie in an allocation that is
+            // held.
             unsafe { std::ptr::copy(pattern.as_ptr(), (address + at) as *mut u8, pattern.len()) };
         }
         held.mark_written(address, bytes);
         Ok(())
     }
 
-    /// Copies from memory to memory; the ranges may overlap. The copy is as written, or not, as the original.
+    /// Copies from memory to memory; the ranges may overlap.
+    ///
+    /// A copied byte counts as written if its source does.
     ///
     /// # Errors
     ///
-    /// The bytes to read or those to write do not lie in one allocation.
+    /// The source or the destination does not lie in one allocation.
     pub fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<(), OutOfBounds> {
         let source = self.held(from, bytes)?;
         let target = self.held(to, bytes)?;
@@ -303,15 +316,17 @@ impl Memory {
         Ok(())
     }
 
-    /// All allocations as they are now, in the order of their addresses: those that the context's kernels reach, and those
-    /// of other devices that they do not. They stay as long as they are held.
+    /// Returns the current allocations in the order of their addresses: those that the context's kernels
+    /// reach, and those of other devices that they do not reach.
+    ///
+    /// Their memory lives as long as the returned references.
     pub(crate) fn snapshot(&self) -> (Vec<Arc<Allocation>>, Vec<Arc<Allocation>>) {
         self.view(|state| {
             state.allocations.values().cloned().partition(|allocation| allocation.is_reached_by(self))
         })
     }
 
-    /// The allocations that hold some of these bytes.
+    /// Returns the allocations that overlap this range.
     pub(crate) fn overlapping(&self, range: &Range<u64>) -> Vec<Arc<Allocation>> {
         self.view(|state| {
             let before = state.allocations.range(..range.end).rev().map(|(_, allocation)| allocation);
@@ -345,7 +360,7 @@ fn layout(bytes: u64) -> Option<Layout> {
 
 impl Allocation {
     fn new(base: u64, bytes: u64, owner: Owner, origin: Origin) -> Allocation {
-        // What the host's memory holds, the host may have written.
+        // The host may have written any byte of its own memory.
         let written = Written { all: AtomicBool::new(!origin.is_device()), bits: OnceLock::new() };
         Allocation { base, bytes, owner, origin, written, history: Mutex::default() }
     }
@@ -357,23 +372,23 @@ impl Allocation {
             || context.peers.contains(&self.owner.context)
     }
 
-    /// Whether it is the host's, which may look at it at any time.
+    /// Whether it is host memory, which the host may read at any time.
     pub fn is_host(&self) -> bool {
         !self.origin.is_device()
     }
 
-    /// Whether kernels may only read it.
+    /// Whether kernels can only read it.
     pub fn is_constant(&self) -> bool {
         self.origin == Origin::Constant
     }
 
-    /// Whether these bytes all lie in it.
+    /// Whether all of these bytes lie in it.
     pub fn holds(&self, address: u64, bytes: u64) -> bool {
         let Some(offset) = address.checked_sub(self.base) else { return false };
         offset <= self.bytes && bytes <= self.bytes - offset
     }
 
-    /// Whether each of these bytes, which lie in it, has been written.
+    /// Whether all of these bytes have been written. They must lie in the allocation.
     pub fn is_written(&self, address: u64, bytes: u64) -> bool {
         if self.written.all.load(Relaxed) {
             return true;
@@ -382,7 +397,7 @@ impl Allocation {
         words(address - self.base, bytes).all(|(word, mask)| bits[word as usize].load(Relaxed) & mask == mask)
     }
 
-    /// Notes that these bytes, which lie in it, have been written.
+    /// Marks these bytes as written. They must lie in the allocation.
     pub fn mark_written(&self, address: u64, bytes: u64) {
         if self.written.all.load(Relaxed) {
             return;
@@ -410,13 +425,13 @@ impl Drop for Allocation {
         if self.origin != Origin::Registered
             && let Some(layout) = layout(self.bytes)
         {
-            // SAFETY: `allocate_from` allocated it with this layout, and nothing holds it any more.
+            // SAFETY: `allocate_from` allocated it with this layout, and nothing refers to it any more.
             unsafe { dealloc(self.base as *mut u8, layout) };
         }
     }
 }
 
-/// The words of a bitmap that hold bits `offset .. offset + count`, each with the mask of those bits.
+/// Returns the words of a bitmap that hold bits `offset .. offset + count`, each with the mask of those bits.
 fn words(offset: u64, count: u64) -> impl Iterator<Item = (u64, u64)> {
     let end = offset + count;
     (offset / 64..end.div_ceil(64)).filter(move |_| count > 0).map(move |word| {
@@ -478,7 +493,7 @@ mod tests {
         let pinned = one.allocate_host(5000).unwrap();
         assert!(zero.reaches(pinned));
         assert_eq!((zero.device_of(pinned), zero.device_of(a)), (None, Some(1)));
-        // Whoever frees it.
+        // Any context may free it.
         assert!(zero.free(a));
         assert_eq!(one.used(), 0);
     }

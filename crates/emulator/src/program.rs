@@ -1,4 +1,4 @@
-//! A module, decoded: what its kernels need of a launch, and their instructions in a form that runs fast.
+//! Decoded modules: what each kernel requires of a launch, and its instructions in a form that runs fast.
 
 pub(crate) mod code;
 mod copy;
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 use crate::ptx::ast::{self, Space};
 
-/// Why a module cannot be loaded.
+/// An error in a module.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("PTX line {line}: {message}")]
 pub struct LoadError {
@@ -24,27 +24,27 @@ pub struct LoadError {
     pub line: u32,
     /// What is wrong there.
     pub message: String,
-    /// Whether the emulator does not know what may be right.
+    /// Whether it may be valid PTX that the emulator does not know.
     pub unknown: bool,
 }
 
-/// One decoded module.
+/// A decoded module.
 #[derive(Debug)]
 pub struct Program {
     kernels: Vec<Kernel>,
     variables: Vec<Variable>,
-    /// `.file`: the index and path of each.
+    /// The index and path of each `.file`.
     pub(crate) files: Vec<(u32, String)>,
 }
 
-/// A parameter of a kernel: where it lies in the launch's parameter bytes.
+/// The place of a kernel parameter in the launch's parameter bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// Bytes from the start, a multiple of `align`.
+    /// In bytes from the start, a multiple of `align`.
     pub offset: usize,
-    /// Bytes.
+    /// In bytes.
     pub size: usize,
-    /// Bytes.
+    /// In bytes.
     pub align: usize,
 }
 
@@ -58,17 +58,18 @@ pub struct Kernel {
     pub params: Vec<Param>,
     /// Bytes of all parameters.
     pub param_bytes: usize,
-    /// Bytes of static shared memory a block.
+    /// Bytes of static shared memory per block.
     pub shared_bytes: usize,
-    /// Bytes of local memory a thread.
+    /// Bytes of local memory per thread.
     pub local_bytes: usize,
-    /// 32-bit registers a thread: the most that hold live values at a time. A GPU's own compiler may need more or fewer.
+    /// 32-bit registers per thread: the most with live values at a time. A GPU's compiler may need more or
+    /// fewer.
     pub registers: u32,
-    /// The most threads a block: what `.maxntid` or `.reqntid` says, otherwise 1024.
+    /// The most threads per block: `.maxntid` or `.reqntid`, otherwise 1024.
     pub max_threads: u32,
-    /// The threads in x, y and z that a block must have: what `.reqntid` says.
+    /// The threads in x, y and z that a block must have (`.reqntid`).
     pub required_threads: Option<[u32; 3]>,
-    /// What the emulator does not know in it, so that it cannot run.
+    /// PTX in it that the emulator does not know, so that it cannot run.
     pub unknown: Option<LoadError>,
     pub(crate) code: code::Code,
 }
@@ -80,26 +81,26 @@ pub struct Variable {
     pub name: String,
     /// `Space::Global` or `Space::Const`.
     pub space: Space,
-    /// Bytes.
+    /// In bytes.
     pub size: u64,
-    /// Bytes.
+    /// In bytes.
     pub align: u64,
-    /// What it holds when the module is loaded: its first bytes, those of `relocations` zero. All further ones are zero.
+    /// Its first bytes when the module is loaded, with zeros for `relocations`. All further bytes are zero.
     pub initial: Vec<u8>,
     /// The addresses in it.
     pub relocations: Vec<Relocation>,
 }
 
-/// An address that an initialiser holds.
+/// An address in an initialiser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relocation {
-    /// Where in the variable it lies.
+    /// Its offset in the variable.
     pub at: usize,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: usize,
     /// The variable whose address it is.
     pub name: String,
-    /// What is added to that address.
+    /// The bytes to add to that address.
     pub addend: i64,
 }
 
@@ -108,9 +109,9 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// The module holds something that is not PTX; the error names it and its line. A kernel with something that the
-    /// emulator does not know is kept for others' sake, and [cannot run](Kernel::unknown); but it is an error where no
-    /// kernel can.
+    /// The module is not valid PTX; the error names the text and its line. PTX that the emulator does not
+    /// know is no error by itself, because other kernels of the module may run: the kernel with it [cannot
+    /// run](Kernel::unknown). It is an error if no kernel of the module can run.
     pub fn decode(module: &ast::Module) -> Result<Program, LoadError> {
         let mut context = decode::Context { functions: HashMap::new(), variables: HashMap::new() };
         for function in &module.functions {
@@ -138,7 +139,7 @@ impl Program {
         let mut kernels = Vec::new();
         let mut unknown = None;
         for function in module.functions.iter().filter(|function| function.body.is_some()) {
-            // A function is decoded where it is called; here only to find its errors.
+            // Functions are decoded again where kernels call them; this decoding only finds their errors.
             let kernel = decode::kernel(&context, function)?;
             unknown = unknown.or(kernel.unknown.clone());
             if function.entry {
@@ -154,17 +155,17 @@ impl Program {
         Ok(Program { kernels, variables, files: module.files.clone() })
     }
 
-    /// The kernel of this name.
+    /// Returns the kernel with this name.
     pub fn kernel(&self, name: &str) -> Option<&Kernel> {
         self.kernels.iter().find(|kernel| kernel.name == name)
     }
 
-    /// All kernels, in the order of the text.
+    /// Returns all kernels, in the order of the text.
     pub fn kernels(&self) -> &[Kernel] {
         &self.kernels
     }
 
-    /// The variables at module scope that are `.global` or `.const`.
+    /// Returns the `.global` and `.const` variables at module scope.
     pub fn variables(&self) -> &[Variable] {
         &self.variables
     }

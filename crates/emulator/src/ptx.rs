@@ -1,9 +1,10 @@
-//! From PTX text to a syntax tree (PTX ISA, "Syntax", "Directives").
+//! Parses PTX text into a syntax tree (PTX ISA, "Syntax", "Directives").
 //!
-//! Reads what rustc and nvcc emit. Names stay unresolved and instructions unchecked: the decoder knows them.
-//! `.section` (debug data), `.pragma`, linkage, and hints other than `.maxntid` and `.reqntid` are left out.
+//! Reads what rustc and nvcc emit. Names stay unresolved and instructions unchecked; the decoder handles
+//! both. The tree leaves out `.section` (debug data), `.pragma`, linkage other than `.extern`, and hints
+//! other than `.maxntid` and `.reqntid`.
 //!
-//! Time and memory grow linearly with the text, whatever is in it.
+//! Time and memory grow linearly with the text, for any text.
 
 pub mod ast;
 mod grammar;
@@ -18,13 +19,13 @@ mod variable;
 use grammar::Input;
 use winnow::Parser;
 
-/// Why a text is not PTX.
+/// A syntax error in a PTX text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct ParseError {
-    /// The line of the offending word, from 1.
+    /// The line of the offending token, from 1.
     pub line: u32,
-    /// What was expected and what stands there.
+    /// What was expected, and what was found.
     pub message: String,
 }
 
@@ -32,7 +33,7 @@ pub struct ParseError {
 ///
 /// # Errors
 /// The first [`ParseError`] in the text. Scopes nested more than 64 deep, more than 2²⁰ registers in one
-/// range and addresses of 32 bits are errors too.
+/// range and 32-bit addresses are errors, too.
 ///
 /// # Example
 /// ```

@@ -1,6 +1,6 @@
-//! What launches of kernels of five kinds count, against what follows from their texts by hand.
+//! Compares the counters of five kinds of kernels with counts derived by hand from their texts.
 //!
-//! The same launches on a GPU, to compare the counts with a profiler's:
+//! To compare the counts with a profiler's, run the same launches on a GPU:
 //!
 //! ```text
 //! cargo test -p gpu_reduce_emulator --test suite -- --nocapture counters::counts
@@ -15,22 +15,22 @@ use cust::stream::{Stream, StreamFlags};
 use emulator::Counters;
 use std::ffi::c_void;
 
-/// A kernel, how it is launched, and what follows from its text.
+/// A kernel, its launch and its expected counts.
 struct Case {
     name: &'static str,
     body: &'static str,
     blocks: u32,
     threads: u32,
-    /// The first 8 bytes that it writes, from the words it is given.
+    /// Returns the first 8 bytes that it writes for these input words.
     result: fn(&[u32]) -> u64,
-    /// Sets what follows from the text.
+    /// Sets the counts that follow from the text.
     expect: fn(&mut Counters),
 }
 
-/// 64 Ki words that all kernels read: word i holds i % 7.
+/// The number of words that all kernels read; word i holds i % 7.
 const WORDS: usize = 1 << 16;
 
-/// A kernel of pointers `from` and `to`, in %rd0 and %rd1, with %tid.x in %r0.
+/// Returns the text of a kernel with the pointers `from` and `to` in %rd0 and %rd1, and %tid.x in %r0.
 fn text(case: &Case) -> String {
     if case.body.is_empty() {
         return shipped::kernel(case.name);
@@ -46,16 +46,18 @@ fn text(case: &Case) -> String {
     )
 }
 
-/// The kernel that ships, on one chunk of whole tiles of an aligned input: no head, no tail, and no other block to wait for.
+/// The shipped kernel on one chunk of whole tiles of an aligned input: no head, no tail, and no other block
+/// to wait for.
 ///
-/// The block's 8 warps load 64 vectors of 16 bytes a lane each, so 16 sectors a warp, and leave a partial result a warp in
-/// shared memory, which the first warp reads behind the only barrier. The result is one word.
+/// Each of the block's 8 warps loads 64 vectors of 16 bytes per lane, 16 sectors per load. It writes a
+/// partial result to shared memory, which the first warp reads after the only barrier. The result is one
+/// word.
 const SUM: Case = Case {
     name: "sum_f32_256",
     body: "",
     blocks: 1,
     threads: 256,
-    // Words of up to 6 are subnormal numbers, which add up as integers do.
+    // The words 0 to 6 are subnormal floats, whose sum has the bits of the integer sum.
     result: |words| words.iter().map(|&word| u64::from(word)).sum::<u64>(),
     expect: |counters| {
         counters.barriers = 1;
@@ -68,14 +70,15 @@ const SUM: Case = Case {
     },
 };
 
-/// A tree of 256 threads in shared memory, thread i active at stride s where i % 2s is 0: lanes of one warp go different
-/// ways. (The division there keeps ptxas from making the branch a guard, and changes no sum.)
+/// A tree of 256 threads in shared memory; thread i is active at stride s if i % 2s is 0, so warps diverge.
 ///
-/// Of 8 warps, all have active lanes at strides 1 to 16; 4, 2 and 1 of them at 32, 64 and 128: 47 times a warp goes two
-/// ways, loads twice and stores once. Words of one warp are in different banks.
+/// (The remainder by 65537 keeps ptxas from turning the branch into a guard, and changes no sum.)
 ///
-/// A warp's instructions: 3 before the body, 8 up to the first level, 8 a level and 7 more where lanes are active, 2 to end
-/// all threads but one, and 3 for that one.
+/// Of 8 warps, all have active lanes at strides 1 to 16, and 4, 2 and 1 of them at 32, 64 and 128. So a warp
+/// diverges 47 times; each time it loads twice and stores once. The words of one warp are in different banks.
+///
+/// A warp's instructions: 3 before the body, 8 up to the first level, 8 per level and 7 more if lanes are
+/// active, 2 to end all threads but one, and 3 for that one.
 const DIVERGENT: Case = Case {
     name: "divergent",
     body: "shl.b32 %r1, %r0, 2;
@@ -112,8 +115,9 @@ const DIVERGENT: Case = Case {
     result: |words| words[..256].iter().map(|&word| u64::from(word)).sum(),
     expect: |counters| {
         counters.warp_instructions = 8 * (3 + 8 + 8 * 8 + 2) + 47 * 7 + 3;
-        // A lane counts where its guard lets it through. Of 256 lanes, 128, 64, … 1 are active at a stride, 255 in all:
-        // the others branch around. All branch back but the last time, and all but one end at the guarded `ret`.
+        // A lane counts if its guard is true. Of 256 lanes, 128, 64, … 1 are active at the strides, 255 in
+        // all; the others take the branch to SKIP. All branch back to LEVEL except at the last level. All
+        // lanes but one end at the guarded `ret`.
         counters.lane_instructions =
             256 * (3 + 8 + 8 * 6 + 1) + (8 * 256 - 255) + 255 * 7 + 7 * 256 + 255 + 3;
         counters.branches = 8 * 8 * 2;
@@ -128,13 +132,13 @@ const DIVERGENT: Case = Case {
     },
 };
 
-/// A tree over 256 numbers of 8 bytes, thread i at stride s adding element 2si + s to element 2si: lanes of one warp are in
-/// few banks.
+/// A tree over 256 numbers of 8 bytes: at stride s, thread i adds element 2si + s to element 2si, so banks
+/// conflict.
 ///
-/// An access of 8 bytes takes a half of the warp at a time, 16 lanes that are 16s bytes apart. At stride 1 two of them
-/// are in each bank, at 2 four, at 4 eight, at 8 all 16 that are active; and then all of the 8, 4, 2, 1 that are left.
-/// So with 4 warps, 2, 1 and then a half of one: 4·2·1, 2·2·3, 2·7, 15, 7, 3, 1 extra passes, 60 in all, for each of two
-/// loads and a store.
+/// An 8-byte access processes half a warp at a time: 16 lanes that are 16s bytes apart. At stride 1, two of
+/// them are in each bank, at 2 four, at 4 eight, at 8 all 16; after that, all of the 8, 4, 2 and 1 remaining
+/// lanes. With 4 warps active, then 2, 1 and half a warp, that is 4·2·1, 2·2·3, 2·7, 15, 7, 3 and 1 extra
+/// passes, 60 in all, for each of two loads and one store.
 const STRIDED: Case = Case {
     name: "strided",
     body: "shl.b32 %r1, %r0, 3;
@@ -171,7 +175,7 @@ const STRIDED: Case = Case {
     threads: 256,
     result: |words| words[..512].chunks(2).map(|pair| u64::from(pair[1]) << 32 | u64::from(pair[0])).sum(),
     expect: |counters| {
-        // Active warps: 4, 2, and 1 in each of the other 6 levels; in 5 of those not all lanes.
+        // Active warps: 4, 2, and 1 in each of the other 6 levels; in 5 of these, only some lanes are active.
         let active = 4 + 2 + 6;
         counters.warp_instructions = 8 * (3 + 8 + 8 * 8 + 2) + active * 9 + 2;
         counters.branches = 8 * 8 * 2;
@@ -188,10 +192,13 @@ const STRIDED: Case = Case {
     },
 };
 
-/// One warp's accesses to global memory, and their sectors: one word 32 bytes from the next (32 sectors); words that
-/// follow each other, 4 bytes past a sector's start (5); vectors of 16 bytes that follow each other (16), and that are 64
-/// bytes apart (32); pairs of 8 bytes from the middle of a sector (9); all the same word (1); bytes (1). Stores: words
-/// 64 bytes apart (32), vectors of 16 bytes (16), bytes from the middle of a sector (2).
+/// One warp's accesses to global memory, with various numbers of sectors.
+///
+/// - Loads: words 32 bytes apart (32 sectors); consecutive words that start 4 bytes past a sector's start
+///   (5); consecutive 16-byte vectors (16); 16-byte vectors 64 bytes apart (32); 8-byte pairs from the middle
+///   of a sector (9); the same word in all lanes (1); consecutive bytes (1).
+/// - Stores: words 64 bytes apart (32); consecutive 16-byte vectors (16); bytes from the middle of a sector
+///   (2).
 const SECTORS: Case = Case {
     name: "sectors",
     body: "cvt.u64.u32 %rd2, %r0;
@@ -235,7 +242,7 @@ const SECTORS: Case = Case {
         st.global.u8 [%rd9+8208], %r1;",
     blocks: 1,
     threads: 32,
-    // Lane 0's: all that it has loaded, and the second word of it.
+    // Of lane 0: the XOR of all loaded words, and the second loaded word.
     result: |words| {
         let loaded =
             [&words[..1], &words[1025..1026], &words[2048..2052], &words[4096..4100], &words[8196..8198]];
@@ -253,8 +260,10 @@ const SECTORS: Case = Case {
     },
 };
 
-/// Atomics, each lane on a word of its own so that no compiler can join them, and barriers: one before the atomics, 10 in a
-/// loop, and one that counts. Two blocks of two warps.
+/// Atomics and barriers, in two blocks of two warps.
+///
+/// Each lane has a word of its own, so that no compiler can merge the atomics. There is one barrier before
+/// the atomics, 10 in a loop, and one that counts lanes.
 const ATOMICS: Case = Case {
     name: "atomics",
     body: "shl.b32 %r1, %r0, 2;
@@ -279,8 +288,9 @@ const ATOMICS: Case = Case {
         red.global.add.u32 [%rd3], %r7;",
     blocks: 2,
     threads: 64,
-    // Each block's thread i adds i, and the number of its block's threads that met a sum under 77: of both blocks together,
-    // 64 which met 0 and 16 which met up to 75, five times their index.
+    // Thread i of each block adds i, then the number of threads of its block whose atomic returned less than
+    // 77. That number is 64 in the first block, whose atomics return 0, and 16 in the second, where five
+    // times the thread's index is up to 75.
     result: |_| 82 << 32 | 80,
     expect: |counters| {
         counters.warp_instructions = 4 * (3 + 12 + 10 * 4 + 3 + 1);
@@ -296,7 +306,7 @@ const ATOMICS: Case = Case {
 const CASES: [Case; 5] = [SUM, DIVERGENT, STRIDED, SECTORS, ATOMICS];
 
 impl Case {
-    /// Launches it once, and looks at its result.
+    /// Launches it once and checks its result.
     fn launch(&self, words: &[u32]) -> Result<(), CudaError> {
         let module = Module::from_ptx(text(self), &[])?;
         let function = module.get_function(self.name)?;
@@ -310,7 +320,7 @@ impl Case {
         };
         let pointers: Vec<_> =
             arguments.iter().map(|argument| std::ptr::from_ref(argument) as *mut c_void).collect();
-        // SAFETY: the arguments are the kernel's, and the buffers are as large as it needs.
+        // SAFETY: the arguments match the kernel, and the buffers are as large as it needs.
         unsafe { stream.launch(&function, self.blocks, self.threads, 0, &pointers)? };
         stream.synchronize()?;
         assert_eq!(to.as_host_vec()?[0], (self.result)(words), "{}", self.name);
@@ -335,7 +345,7 @@ fn counts_follow_from_the_text() {
         expected.blocks = case.blocks.into();
         expected.warps = u64::from(case.blocks * case.threads.div_ceil(32));
         (case.expect)(&mut expected);
-        // Where the text is a compiler's, or the count a long one.
+        // Counts that a case leaves out, because they depend on a compiler or take long to derive.
         let copy = |expected: &mut u64, counted| *expected = if *expected == 0 { counted } else { *expected };
         copy(&mut expected.warp_instructions, counted.warp_instructions);
         copy(&mut expected.lane_instructions, counted.lane_instructions);
@@ -346,7 +356,7 @@ fn counts_follow_from_the_text() {
     }
 }
 
-/// For a profiler: each kernel once, on the GPU.
+/// Launches each kernel once on the GPU, for a profiler.
 #[test]
 #[ignore = "for a profiler, on a machine with a GPU"]
 fn gpu_launches() {

@@ -1,5 +1,6 @@
-//! Several devices: contexts, memory and peer access of each, copies between them, and races across them. The codes are
-//! those of CUDA's documentation; none was seen on GPUs.
+//! Several devices: their contexts, memory and peer access, copies between them, and races across them.
+//!
+//! The codes are those of CUDA's documentation; none was checked on GPUs.
 
 mod side;
 
@@ -12,7 +13,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr::{null_mut, without_provenance_mut as handle};
 use std::sync::MutexGuard;
 
-/// Three devices.
+/// Runs a test alone, with three devices.
 fn alone() -> MutexGuard<'static, ()> {
     side::alone(emulator::Settings { devices: 3, ..emulator::settings() })
 }
@@ -20,7 +21,7 @@ fn alone() -> MutexGuard<'static, ()> {
 #[test]
 fn devices_differ_in_what_tells_them_apart() {
     let _alone = alone();
-    // What is set now is too late.
+    // Too late: the driver has already read the number of devices.
     emulator::set_settings(emulator::Settings { devices: 1, ..emulator::settings() });
     let (mut number, mut bytes) = (0, 0);
     let (mut uuids, mut buses, mut ids) = (HashSet::new(), HashSet::new(), HashSet::new());
@@ -51,7 +52,7 @@ fn devices_differ_in_what_tells_them_apart() {
             assert_eq!(cuDeviceCanAccessPeer(&mut number, 0, wrong), CUDA_ERROR_INVALID_DEVICE);
             assert_eq!(cuDevicePrimaryCtxRetain(&mut null_mut(), wrong), CUDA_ERROR_INVALID_DEVICE);
         }
-        // Upper case or lower, with or without the domain or the function.
+        // With or without the domain or the function.
         for (id, device) in [(c"0000:02:00.0", 1), (c"0:3:0", 2), (c"01:00.0", 0)] {
             assert_eq!((cuDeviceGetByPCIBusId(&mut number, id.as_ptr()), number), (CUDA_SUCCESS, device));
         }
@@ -80,7 +81,7 @@ fn each_device_has_its_contexts() {
             ok(cuCtxCreate_v2(&mut context, 0, side.device));
             assert!(sides.iter().all(|side| side.context != context));
             assert_eq!(device(), (CUDA_SUCCESS, side.device));
-            // A stream keeps its own.
+            // A stream keeps its own context.
             let mut of = null_mut();
             assert_eq!((cuStreamGetCtx(side.stream, &mut of), of), (CUDA_SUCCESS, side.context));
             ok(cuCtxPushCurrent_v2(sides[2].context));
@@ -94,7 +95,7 @@ fn each_device_has_its_contexts() {
             ok(cuDevicePrimaryCtxGetState(device, &mut flags, &mut number));
             assert_eq!((flags, number), (expected, 1));
         }
-        // One that is reset leaves the others as they are.
+        // Resetting one context does not change the others.
         let a = sides[0].memory(1, 5);
         ok(cuDevicePrimaryCtxReset_v2(1));
         assert_eq!(sides[0].word(a), 5);
@@ -123,12 +124,12 @@ fn each_device_has_its_own_memory() {
         sides[0].enter();
         ok(cuMemAlloc_v2(&mut address, PART));
         assert_eq!([0, 1].map(|device| information(&sides[device])), [before[0] - PART, before[1]]);
-        // A byte too many, which is not taken from the other device.
+        // One byte too many; the other device's free memory does not help.
         let mut much = 0;
         assert_eq!(cuMemAlloc_v2(&mut much, before[1] + 1), CUDA_ERROR_OUT_OF_MEMORY);
         sides[0].enter();
         assert_eq!(cuMemAlloc_v2(&mut much, before[0] - PART + 1), CUDA_ERROR_OUT_OF_MEMORY);
-        // Whichever context is current, memory goes back to where it is from.
+        // Freed memory returns to its own device, whichever context is current.
         sides[1].enter();
         ok(cuMemFree_v2(address));
         assert_eq!([0, 1].map(|device| information(&sides[device])), before);
@@ -162,7 +163,7 @@ fn peer_access_has_its_codes() {
         assert_eq!(a.disable(&b), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
         assert_eq!(a.enable(&b), CUDA_SUCCESS);
         assert_eq!(a.enable(&b), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
-        // It goes one way.
+        // Access is enabled in one direction only.
         assert_eq!(b.disable(&a), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
         assert_eq!(a.disable(&b), CUDA_SUCCESS);
         assert_eq!(a.disable(&b), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
@@ -172,7 +173,7 @@ fn peer_access_has_its_codes() {
         assert_eq!(cuCtxEnablePeerAccess(handle(0x5000), 0), CUDA_ERROR_INVALID_CONTEXT);
         assert_eq!(cuCtxEnablePeerAccess(b.context, 1), CUDA_ERROR_INVALID_VALUE);
         assert_eq!(cuCtxDisablePeerAccess(handle(0x5000)), CUDA_ERROR_INVALID_CONTEXT);
-        // A context of the same device is no peer.
+        // A context of the same device cannot be a peer.
         let mut own = null_mut();
         ok(cuCtxCreate_v2(&mut own, 0, 0));
         ok(cuCtxPopCurrent_v2(null_mut()));
@@ -182,7 +183,7 @@ fn peer_access_has_its_codes() {
         assert_eq!(cuCtxEnablePeerAccess(b.context, 0), CUDA_ERROR_INVALID_CONTEXT);
         assert_eq!(cuCtxDisablePeerAccess(b.context), CUDA_ERROR_INVALID_CONTEXT);
 
-        // It ends with the peer.
+        // Access ends with the peer's context.
         assert_eq!(a.enable(&b), CUDA_SUCCESS);
         ok(cuDevicePrimaryCtxReset_v2(1));
         assert_eq!(a.disable(&b), CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -201,19 +202,16 @@ fn kernels_reach_a_peers_memory_where_access_is_enabled() {
     ok(a.launch(c"copy", a.stream, &[other + 8, mine]));
     // SAFETY: handles are looked up.
     assert_eq!(unsafe { cuStreamSynchronize(a.stream) }, CUDA_ERROR_ILLEGAL_ADDRESS);
-    // The other device's context goes on.
+    // The other device's context is not stopped.
     assert_eq!(b.word(other), 2);
     let faults = emulator::take_faults();
     let FaultKind::PeerAccess { access, device: 0, owner: 1 } = &faults[0].kind else { panic!("{faults:?}") };
     assert_eq!((access.action, access.address, access.place.line), (Action::Read, other + 8, LOAD_LINE));
     let text = faults[0].to_string();
-    assert!(
-        text.contains("in the memory of device 1, to which there is no peer access from device 0"),
-        "{text}"
-    );
+    assert!(text.contains("in the memory of device 1, to which device 0 has no peer access"), "{text}");
     assert_eq!(a.word(mine), 1);
 
-    // The other way round, and to a variable of a module; what a device allocates later counts too.
+    // In the other direction: to a module's variable, and to memory allocated after access was enabled.
     assert_eq!(b.enable(&a), CUDA_SUCCESS);
     let (mut variable, later) = (0, a.memory(1, 9));
     // SAFETY: pointers are to variables of the right type.
@@ -231,7 +229,7 @@ fn kernels_reach_a_peers_memory_where_access_is_enabled() {
     assert_eq!(a.disable(&b), CUDA_SUCCESS);
     ok(a.launch(c"add_system", a.stream, &[other]));
     assert!(fault().contains("no peer access"));
-    // Past a peer's memory there is nothing, whoever asks.
+    // Past the end of a peer's allocation.
     assert_eq!(a.enable(&b), CUDA_SUCCESS);
     ok(a.launch(c"copy", a.stream, &[other + 16, mine]));
     assert!(fault().contains("out of bounds"));
@@ -244,7 +242,7 @@ fn pinned_and_managed_memory_is_reached_by_all() {
     let mut own = vec![0u32; 4];
     let own: *mut c_void = own.as_mut_ptr().cast();
     let (mut pinned, mut portable, mut managed) = (null_mut(), null_mut(), 0);
-    // SAFETY: pointers are to variables of the right type; `own` stays while it is registered.
+    // SAFETY: pointers are to variables of the right type; `own` lives while it is registered.
     unsafe {
         ok(cuMemAllocHost_v2(&mut pinned, 4));
         ok(cuMemHostAlloc(&mut portable, 4, 1));
@@ -296,7 +294,7 @@ fn copies_between_devices_need_no_peer_access() {
         ok(cuMemcpyPeerAsync(to, b.context, from, a.context, 16, a.stream));
         synchronize(a.stream);
         check(7);
-        // In one device, and to pinned memory.
+        // Within one device, and to pinned memory.
         ok(cuMemcpyPeer(to, b.context, to + 8, b.context, 8));
         ok(cuMemAllocHost_v2(&mut pinned, 16));
         ok(cuMemcpyPeer(pinned.addr() as u64, b.context, from, a.context, 16));
@@ -321,7 +319,7 @@ fn copies_between_devices_need_no_peer_access() {
         assert_eq!(wrong, CUDA_ERROR_INVALID_HANDLE);
         ok(cuCtxSetCurrent(null_mut()));
         assert_eq!(cuMemcpyPeer(to, b.context, from, a.context, 4), CUDA_ERROR_INVALID_CONTEXT);
-        // A stream brings its own.
+        // No context is current; the stream has its own.
         ok(cuMemcpyPeerAsync(to, b.context, from, a.context, 4, b.stream));
     }
     assert_eq!(emulator::take_faults(), []);
@@ -361,7 +359,7 @@ fn an_address_tells_its_device_and_context() {
             ok(cuPointerGetAttributes(2, attributes.as_mut_ptr(), data.as_mut_ptr(), address));
             assert_eq!((found, number), (context.cast(), device));
         }
-        // By which address a kernel of the current context has it: by none, without peer access.
+        // Kernels of the current context have no address for the memory without peer access.
         let mut pointer = 0u64;
         let mut device_pointer = |address| {
             let attribute = CU_POINTER_ATTRIBUTE_DEVICE_POINTER;
@@ -393,7 +391,7 @@ fn streams_events_and_functions_keep_to_their_context() {
         assert_eq!(a.launch(c"store", null_mut(), &[mine, 2]), CUDA_ERROR_INVALID_HANDLE);
         assert_eq!(cuEventRecord(a.event, b.stream), CUDA_ERROR_INVALID_HANDLE);
         assert_eq!(cuEventRecord(a.event, null_mut()), CUDA_ERROR_INVALID_HANDLE);
-        // Whichever context is current.
+        // Streams and events work whichever context is current.
         ok(a.launch(c"store", a.stream, &[mine, 3]));
         record(a.event, a.stream);
         wait(b.stream, a.event);
@@ -427,10 +425,11 @@ fn threads_use_a_device_each() {
     assert_eq!(emulator::take_faults(), []);
 }
 
-/// What a program does between work of two devices.
+/// What the host does between the work of two devices.
 type Between = fn(&Side, &Side);
 
-/// Launches `first` on one device and `second` on the other with something between; the fault, if there is one.
+/// Launches `first` on one device, calls `order`, launches `second` on the other; returns the fault, if there
+/// is one.
 fn between(
     [a, b]: [&Side; 2],
     first: (&CStr, &[u64]),
@@ -468,11 +467,11 @@ fn a_race_across_devices_is_found_and_names_both() {
     assert!(text.starts_with("data race across devices: read of 4 bytes at address 0x"), "{text}");
     assert!(text.contains("by kernel copy of device 0, PTX line 13; and write of 4 bytes"), "{text}");
 
-    // Other bytes, or reads alone, are no race; nor what is waited for.
+    // No race: different bytes, or only reads.
     assert_eq!(between([&a, &b], (c"copy", &[other, mine]), (c"store", &[other + 4, 3]), nothing), None);
     assert_eq!(between([&a, &b], (c"copy", &[other, mine]), (c"copy", &[other, other + 8]), nothing), None);
 
-    // A fault stops the second one's context alone.
+    // A race stops the second kernel's context only.
     ok(a.launch(c"store", a.stream, &[other, 3]));
     ok(b.launch(c"store", b.stream, &[other, 3]));
     assert_eq!(emulator::last_counters(), None);
@@ -484,7 +483,7 @@ fn a_race_across_devices_is_found_and_names_both() {
     assert!(fault().contains("write of 4 bytes"));
     assert_eq!(b.word(other), 3);
 
-    // Many threads are one access of many bytes; of those, the ones that both used are named.
+    // The accesses of many threads count as one range; the fault names the bytes that both kernels used.
     ok(a.launch_threads(c"fill", a.stream, &[other], 64));
     ok(b.launch(c"copy", b.stream, &[other + 128, other + 252]));
     let faults = emulator::take_faults();
@@ -578,7 +577,8 @@ fn the_legacy_stream_orders_blocking_streams() {
     let (mine, other) = (a.memory(1, 0), b.memory(4, 2));
     // SAFETY: handles are looked up; no host memory is used.
     unsafe {
-        // The legacy stream waits for `a.stream`, the event is recorded in it, and the wait in b's holds `b.stream` up.
+        // a's legacy stream waits for `a.stream` and records the event; `b.stream` waits for b's legacy
+        // stream.
         ok(a.launch(c"store", a.stream, &[other, 1]));
         a.enter();
         record(a.event, null_mut());
@@ -587,7 +587,7 @@ fn the_legacy_stream_orders_blocking_streams() {
         ok(b.launch(c"store", b.stream, &[other, 2]));
         assert_eq!(emulator::take_faults(), []);
 
-        // A copy to the host is waited for, and with it what the legacy stream waited for.
+        // The host waits for a copy to the host, and so for all that the legacy stream has waited for.
         ok(a.launch(c"store", a.stream, &[other, 1]));
         assert!(fault().contains("race across devices"));
         synchronize(b.stream);
@@ -598,7 +598,7 @@ fn the_legacy_stream_orders_blocking_streams() {
         ok(b.launch(c"store", b.stream, &[other, 2]));
         assert_eq!(emulator::take_faults(), []);
 
-        // One within devices is not, nor is a memset.
+        // The host waits neither for a copy between devices nor for a memset.
         synchronize(b.stream);
         ok(a.launch(c"store", a.stream, &[other, 1]));
         ok(cuMemcpyDtoD_v2(mine, other + 4, 4));
@@ -606,7 +606,7 @@ fn the_legacy_stream_orders_blocking_streams() {
         ok(b.launch(c"store", b.stream, &[other, 2]));
         assert!(fault().contains("race across devices"));
 
-        // One between contexts waits for all of both, and theirs for it.
+        // A copy between contexts waits for all work of both; their later work waits for it.
         synchronize(b.stream);
         ok(a.launch(c"store", a.stream, &[other, 1]));
         ok(cuMemcpyPeer(mine, a.context, other + 4, b.context, 4));
@@ -643,7 +643,7 @@ fn copies_and_memsets_race_too() {
         synchronize(a.stream);
         synchronize(b.stream);
 
-        // Both devices copy to one place of the host's; then each to its own.
+        // Both devices copy to the same host memory; then each to its own.
         ok(cuMemAllocHost_v2(&mut pinned, 8));
         ok(cuMemcpyDtoHAsync_v2(pinned, mine, 4, a.stream));
         ok(cuMemcpyDtoHAsync_v2(pinned, other, 4, b.stream));
@@ -653,14 +653,14 @@ fn copies_and_memsets_race_too() {
         ok(cuMemcpyDtoHAsync_v2(pinned, mine, 4, a.stream));
         ok(cuMemcpyDtoHAsync_v2(pinned.byte_add(4), other, 4, b.stream));
         assert_eq!(emulator::take_faults(), []);
-        // To memory that is not pinned, the copy has been waited for.
+        // The host waits for a copy to memory that is not pinned.
         let mut word = 0u32;
         ok(a.launch(c"store", a.stream, &[mine, 3]));
         ok(cuMemcpyDtoHAsync_v2((&raw mut word).cast(), mine + 4, 4, a.stream));
         ok(cuMemcpyPeerAsync(other, b.context, mine, a.context, 4, b.stream));
         assert_eq!(emulator::take_faults(), []);
 
-        // Without checks there is no looking for races.
+        // With the checks off, races are not looked for.
         let settings = emulator::settings();
         emulator::set_settings(emulator::Settings { checks: false, ..settings.clone() });
         ok(cuMemsetD32Async(other, 5, 4, a.stream));
@@ -685,10 +685,10 @@ fn atomics_of_the_systems_scope_do_not_race() {
     assert!(race(c"add_device", c"add_system"));
     assert!(race(c"store", c"store_volatile"));
     assert!(race(c"store", c"add_system"));
-    // What the host can watch, it may have waited for.
+    // The host may have watched the memory, and so may have waited.
     assert!(!race(c"store_volatile", c"store"));
 
-    // A release that an acquire sees orders what they are between.
+    // A release that an acquire sees orders the two launches.
     let release: (&CStr, &[u64]) = (c"release", &[data, flag]);
     assert_eq!(between(sides, release, (c"acquire", &[data, flag, to]), nothing), None);
     let device = b.memory(4, 0);
@@ -705,7 +705,7 @@ fn freed_memory_leaves_nothing_behind() {
     let _alone = alone();
     let (a, b) = (Side::new(0, NON_BLOCKING), Side::new(1, NON_BLOCKING));
     ok(a.enable(&b));
-    // The machine gives the same address again, as a rule.
+    // The allocator usually returns the same address again.
     for _ in 0..4 {
         let mut other = 0;
         b.enter();
@@ -734,7 +734,7 @@ fn graphs_run_on_their_device() {
         ok(cuStreamBeginCapture_v2(a.stream, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
         ok(a.launch(c"copy", a.stream, &[other, mine]));
         ok(cuMemcpyPeerAsync(other + 4, b.context, mine, a.context, 4, a.stream));
-        // Another device's stream joins, and comes back.
+        // Another device's stream joins the capture, and the origin waits for it.
         record(a.event, a.stream);
         wait(b.stream, a.event);
         ok(b.launch(c"copy", b.stream, &[other + 4, other + 8]));
@@ -742,7 +742,7 @@ fn graphs_run_on_their_device() {
         wait(a.stream, b.event);
         ok(cuStreamEndCapture(a.stream, &mut graph));
         ok(cuGraphInstantiateWithFlags(&mut executable, graph, 0));
-        // What no capture has orders the replay with other work.
+        // Events outside the capture order the replay with other work.
         for (value, waits) in [(5, true), (6, false)] {
             ok(b.launch(c"store", b.stream, &[other, value]));
             if waits {

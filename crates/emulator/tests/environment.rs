@@ -1,4 +1,4 @@
-//! Settings from the environment. One test: the environment is the whole program's, and is read once.
+//! Settings from the environment. Only one test, because the environment is read once per program.
 
 use cust::sys::cudaError_enum::*;
 use cust::sys::*;
@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 #[test]
 fn the_environment_says_how_many_devices_there_are() {
-    // More than there can be.
+    // More devices than there can be.
     for (name, value) in [("GPU_REDUCE_EMULATOR_DEVICES", "1000"), ("GPU_REDUCE_EMULATOR_PEER_ACCESS", "0")] {
         // SAFETY: no other thread of this program uses the environment.
         unsafe { std::env::set_var(name, value) };

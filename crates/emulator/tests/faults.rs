@@ -1,5 +1,6 @@
-//! What the host sees of a kernel at fault: a launch that succeeds, then an error that stays. One test: a fault stops
-//! the context of the whole program.
+//! What the host sees of a fault: the launch succeeds, then every call fails.
+//!
+//! Only one test, because a fault stops the context for the whole program.
 
 use cust::error::CudaError;
 use cust::memory::DeviceBuffer;
@@ -24,7 +25,7 @@ const STORE: &str = "
     ret;
 }
 ";
-/// Of the store in the text above.
+/// The line of the store in the text above.
 const LINE: u32 = 12;
 
 #[test]
@@ -58,7 +59,7 @@ fn a_fault_stops_the_context_until_it_is_taken() {
         assert_eq!(DeviceBuffer::from_slice(&[1u8]).map(|_| ()), Err(error));
         assert_eq!(Module::from_ptx(STORE, &[]).map(|_| ()), Err(error));
         assert_eq!(module.get_function("store").map(|_| ()), Err(error));
-        // In every thread; but the device itself is well.
+        // The context is stopped in every thread; the device still works.
         let other = std::thread::spawn(move || {
             let _context = cust::quick_init().unwrap();
             cust::memory::mem_get_info()
@@ -75,8 +76,8 @@ fn a_fault_stops_the_context_until_it_is_taken() {
         assert_eq!(values.as_host_vec().unwrap(), [0, 1, 2, 3]);
     }
 
-    // A buffer of arguments that is too short: a launch all the same for an H200's driver, too, and a fault of the
-    // kernel that reads what is not there.
+    // An argument buffer that is too short. The launch succeeds, as with the driver on an H200; the kernel
+    // that reads past the buffer is at fault.
     let (mut given, mut size) = (pointer, 4usize);
     let mut extra = [
         without_provenance_mut(1),
@@ -87,7 +88,7 @@ fn a_fault_stops_the_context_until_it_is_taken() {
     ];
     let (function, stream_raw) = (store.to_raw(), stream.as_inner());
     let launched =
-        // SAFETY: the list is as the driver takes it, and the emulator checks each access.
+        // SAFETY: the list has the driver's format, and the emulator checks each access.
         unsafe { cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream_raw, null_mut(), extra.as_mut_ptr()) };
     assert_eq!(launched, CUresult::CUDA_SUCCESS);
     assert_eq!(stream.synchronize(), Err(CudaError::IllegalAddress));
@@ -97,7 +98,7 @@ fn a_fault_stops_the_context_until_it_is_taken() {
     assert!(text.contains("the launch gave 4 of the 8 bytes of the kernel's parameters"), "{text}");
     assert!(text.contains("read of 8 bytes at parameter address 0x0"), "{text}");
 
-    // A reset ends it too, and with it everything that the context had.
+    // A reset also ends the stop, and destroys everything in the context.
     assert_eq!(launch(1, 16), Ok(()));
     let device = Device::get_device(0).unwrap();
     // SAFETY: no memory of the context is used afterwards.

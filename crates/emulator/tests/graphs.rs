@@ -1,6 +1,7 @@
-//! Stream capture and graphs. The codes of what is refused are those of CUDA's documentation; none was seen on a GPU.
+//! Stream capture and graphs. The error codes are those of CUDA's documentation; none was checked on a GPU.
 //!
-//! The tests share the primary context, and captures concern all threads of a program, so the tests run one after another.
+//! The tests share the primary context, and a capture affects all threads of a program, so the tests run one
+//! at a time.
 
 use cust::sys::CUstreamCaptureMode::*;
 use cust::sys::CUstreamCaptureStatus::*;
@@ -10,7 +11,8 @@ use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut, without_provenance_mut as handle};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// `step` multiplies a number by three and adds its second argument, so the order of two steps shows.
+/// `step` multiplies a number by three and adds its second argument, so the result shows the order of two
+/// steps.
 const PTX: &CStr = c"
 .version 6.0
 .target sm_70
@@ -35,7 +37,7 @@ const PTX: &CStr = c"
     ret;
 }
 ";
-/// Of `increment`, a warp's instructions.
+/// Warp instructions of `increment`.
 const INSTRUCTIONS: u64 = 5;
 
 const BLOCKING: u32 = 0;
@@ -119,7 +121,7 @@ impl Bench {
         }
     }
 
-    /// Ends the capture; the graph is destroyed at once, which does its executable no harm.
+    /// Ends the capture, and returns an executable that outlives its graph.
     fn executable(&self) -> CUgraphExec {
         let (graph, mut executable) = (self.end().unwrap(), null_mut());
         // SAFETY: the pointer is to a variable of the right type.
@@ -131,14 +133,15 @@ impl Bench {
     }
 
     fn replay(&self, executable: CUgraphExec) {
-        // SAFETY: what the tests capture is there as long as they replay it.
+        // SAFETY: what the tests capture lives as long as they replay it.
         ok(unsafe { cuGraphLaunch(executable, self.stream) });
     }
 
     fn step(&self, stream: CUstream, mut at: CUdeviceptr, mut add: u32) -> CUresult {
         let mut arguments = [(&raw mut at).cast(), (&raw mut add).cast()];
         let arguments: *mut *mut c_void = arguments.as_mut_ptr();
-        // SAFETY: the kernel takes these arguments. They are gone when this returns.
+        // SAFETY: the kernel takes these arguments. A capture must copy them: they are gone when this
+        // returns.
         unsafe { cuLaunchKernel(self.step, 1, 1, 1, 1, 1, 1, 0, stream, arguments, null_mut()) }
     }
 
@@ -178,7 +181,7 @@ impl Bench {
         unsafe { cuStreamWaitEvent(stream, event, 0) }
     }
 
-    /// That a call is refused with this code, and that the capture is then over.
+    /// Checks that a call during a capture fails with this code and invalidates the capture.
     fn refuses(&self, mode: CUstreamCaptureMode, code: CUresult, call: impl FnOnce() -> CUresult) {
         self.begin(mode);
         ok(self.increment(self.stream, self.a));
@@ -193,7 +196,7 @@ impl Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         emulator::take_faults();
-        // SAFETY: nothing is used afterwards. What a test destroyed itself is refused here.
+        // SAFETY: nothing is used afterwards. Handles that a test has destroyed are refused here.
         unsafe {
             cuStreamDestroy_v2(self.stream);
             cuStreamDestroy_v2(self.other);
@@ -220,7 +223,7 @@ fn a_graph_runs_a_hundred_times_with_what_memory_holds() {
         bench.replay(executable);
         assert_eq!(bench.get(bench.a), (round * 10 + 1) * 3 + 7);
     }
-    // Without anything in between, a replay goes on from where the last one was.
+    // Back to back, each replay continues from the last one's result.
     bench.set(bench.a, 0);
     let mut expected = 0u32;
     for _ in 0..10 {
@@ -262,7 +265,7 @@ fn copies_memsets_and_host_functions_are_captured() {
         // SAFETY: `to` is `notes` below.
         unsafe {
             (*notes).calls += 1;
-            // Refused, but only once the device is idle.
+            // A host function must not call the driver. The call still waits until the device is idle.
             (*notes).code = cuMemFree_v2(0);
         }
     }
@@ -271,7 +274,7 @@ fn copies_memsets_and_host_functions_are_captured() {
     let (mut source, mut target, mut copied) = (5u32, 0u32, 0u32);
     let (source, target, copied) = (&raw mut source, &raw mut target, &raw mut copied);
     let (mut pinned, mut device, mut nodes, mut graph_nodes) = (null_mut(), 0, 0, [handle(1); 16]);
-    // SAFETY: host memory is that of the variables above and of `pinned`, which stay.
+    // SAFETY: host memory is that of the variables above and of `pinned`, which live until the end.
     unsafe {
         ok(cuMemAllocHost_v2(&mut pinned, 4));
         ok(cuMemHostGetDevicePointer_v2(&mut device, pinned, 0));
@@ -287,7 +290,7 @@ fn copies_memsets_and_host_functions_are_captured() {
         ok(cuMemcpyDtoHAsync_v2(target.cast(), bench.a, 4, stream));
         ok(cuMemcpyAsync(copied.addr() as u64, bench.b, 4, stream));
         ok(cuMemcpyDtoDAsync_v2(device, bench.b, 4, stream));
-        // What could not run is refused as ever, and is not captured.
+        // Work that could not run now is refused, and is not captured.
         assert_eq!(cuMemcpyDtoDAsync_v2(bench.b, bench.a, 5, stream), CUDA_ERROR_INVALID_VALUE);
         assert_eq!(cuMemcpyDtoDAsync_v2(bench.b, 64, 4, stream), CUDA_ERROR_INVALID_VALUE);
         assert_eq!(cuMemsetD16Async(bench.a + 1, 1, 1, stream), CUDA_ERROR_INVALID_VALUE);
@@ -343,7 +346,7 @@ fn forks_join() {
             ok(bench.record(bench.back, other));
             ok(bench.wait(origin, bench.back));
             ok(cuMemcpyDtoDAsync_v2(bench.a, bench.b, 4, origin));
-            // Joined, and with no work since: that needs no other wait.
+            // `other` joins again and captures no work: the origin need not wait for it again.
             ok(bench.wait(other, bench.event));
             ok(cuStreamEndCapture(origin, &mut graph));
             assert_eq!(bench.status(other), CU_STREAM_CAPTURE_STATUS_NONE);
@@ -354,7 +357,7 @@ fn forks_join() {
         }
     }
 
-    // Through a third stream, and after the second one is gone.
+    // Through a third stream, with the second one destroyed before the end.
     bench.begin(CU_STREAM_CAPTURE_MODE_RELAXED);
     ok(bench.record(bench.event, bench.stream));
     ok(bench.wait(bench.other, bench.event));
@@ -375,7 +378,7 @@ fn forks_join() {
     bench.replay(executable);
     assert_eq!(bench.get(bench.a), 19);
 
-    // A stream destroyed where a capture began takes that with it.
+    // Destroying the stream where a capture began drops the capture.
     bench.begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
     // SAFETY: handles are looked up.
     ok(unsafe { cuStreamDestroy_v2(bench.stream) });
@@ -394,13 +397,13 @@ fn a_fork_that_does_not_join() {
     fork();
     assert_eq!(bench.end(), Err(CUDA_ERROR_STREAM_CAPTURE_UNJOINED));
     assert_eq!(bench.status(bench.other), CU_STREAM_CAPTURE_STATUS_NONE);
-    // Nor is work joined that came after the event.
+    // Work captured after the event is not joined.
     fork();
     ok(bench.record(bench.back, bench.other));
     ok(bench.increment(bench.other, bench.a));
     ok(bench.wait(bench.stream, bench.back));
     assert_eq!(bench.end(), Err(CUDA_ERROR_STREAM_CAPTURE_UNJOINED));
-    // Both streams work again.
+    // Both streams can be used again.
     ok(bench.increment(bench.stream, bench.a));
     ok(bench.increment(bench.other, bench.a));
     assert_eq!(bench.get(bench.a), 2);
@@ -432,7 +435,7 @@ fn beginning_and_ending() {
     assert_eq!(end(bench.other), CUDA_ERROR_ILLEGAL_STATE);
     // SAFETY: a null pointer is not written.
     assert_eq!(unsafe { cuStreamEndCapture(bench.stream, null_mut()) }, CUDA_ERROR_INVALID_VALUE);
-    // None of this did the capture harm. It is empty.
+    // None of these calls invalidated the capture, which is empty.
     let executable = bench.executable();
     bench.replay(executable);
 
@@ -443,7 +446,7 @@ fn beginning_and_ending() {
     assert_eq!(end(bench.other), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     assert_eq!(end(bench.stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 
-    // Another thread may end only what is relaxed.
+    // Another thread may only end a relaxed capture.
     for (mode, code) in [
         (CU_STREAM_CAPTURE_MODE_GLOBAL, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD),
         (CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD),
@@ -486,7 +489,7 @@ fn what_is_known_of_a_capture() {
         assert_eq!(id, first);
         let refused = cuStreamGetCaptureInfo_v2(stream, &mut status, &mut id, &mut graph, all.0, all.1);
         assert_eq!(refused, CUDA_ERROR_NOT_SUPPORTED);
-        // The graph can be looked at already, but not destroyed.
+        // During the capture, the graph can be queried but not destroyed.
         ok(cuGraphGetNodes(graph, null_mut(), &mut count));
         assert_eq!(count, 1);
         assert_eq!(cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
@@ -523,7 +526,7 @@ fn streams_and_events_that_are_captured_cannot_be_waited_for() {
                 ok(bench.record(bench.event, stream));
                 ask(bench.event)
             });
-            // The event stays a captured one until it is recorded elsewhere.
+            // The event counts as captured until it is recorded again.
             assert_eq!(ask(bench.event), CUDA_ERROR_CAPTURED_EVENT);
             assert_eq!(bench.wait(stream, bench.event), CUDA_ERROR_CAPTURED_EVENT);
             ok(bench.record(bench.event, stream));
@@ -536,7 +539,7 @@ fn streams_and_events_that_are_captured_cannot_be_waited_for() {
             cuEventElapsedTime(&mut time, bench.back, bench.event)
         });
 
-        // A GPU's driver captures these; the emulator does not, and the capture goes on.
+        // The NVIDIA driver captures these; the emulator refuses them, and the capture continues.
         bench.begin(mode);
         let mut address = 0;
         assert_eq!(cuMemAllocAsync(&mut address, 4, stream), CUDA_ERROR_NOT_SUPPORTED);
@@ -562,7 +565,7 @@ fn captures_depend_on_nothing_outside() {
     bench.begin(mode);
     ok(bench.wait(stream, bench.back));
     bench.end().unwrap();
-    // Another capture, which is lost too.
+    // An event of another capture, which is invalidated, too.
     // SAFETY: handles are looked up.
     ok(unsafe { cuStreamBeginCapture_v2(bench.other, mode) });
     ok(bench.record(bench.event, bench.other));
@@ -598,7 +601,7 @@ fn the_legacy_stream_does_not_wait_for_captures() {
     }
     // SAFETY: no host memory is used.
     bench.refuses(relaxed, implicit, || unsafe { cuMemcpyDtoD_v2(bench.b, bench.a, 4) });
-    // A blocking stream that joins is enough.
+    // A capture blocks the legacy stream once a blocking stream joins it.
     let mut origin = null_mut();
     // SAFETY: pointers are to variables of the right type.
     unsafe {
@@ -611,13 +614,13 @@ fn the_legacy_stream_does_not_wait_for_captures() {
         ok(cuStreamDestroy_v2(origin));
         ok(bench.increment(null_mut(), bench.b));
     }
-    // A question does no harm.
+    // A query does not invalidate the capture.
     bench.begin(relaxed);
     // SAFETY: the pointer is to a variable of the right type.
     assert_eq!(unsafe { cuStreamIsCapturing(null_mut(), &mut status) }, implicit);
     bench.end().unwrap();
 
-    // A stream that does not block is nothing to the legacy stream.
+    // A capture in a non-blocking stream does not affect the legacy stream.
     drop(bench);
     let bench = Bench::new(NON_BLOCKING);
     bench.begin(relaxed);
@@ -658,7 +661,7 @@ fn unsafe_calls() {
             bench.refuses(mode, unsupported, || cuModuleLoadData(&mut module, PTX.as_ptr().cast()));
             bench.refuses(mode, unsupported, || cuModuleUnload(bench.module));
         }
-        // Nothing of it was done; another stream's work is no business of the capture.
+        // None of the calls had an effect. Work in another stream does not affect the capture.
         assert_eq!(bench.get(bench.a), 0);
         bench.begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
         ok(bench.increment(bench.other, bench.a));
@@ -667,7 +670,7 @@ fn unsafe_calls() {
         bench.end().unwrap();
         assert_eq!(bench.get(bench.b), 1);
 
-        // A capture in relaxed mode, or a thread in it.
+        // Allowed if the capture or the thread is in relaxed mode.
         bench.begin(CU_STREAM_CAPTURE_MODE_RELAXED);
         ok(cuMemAlloc_v2(&mut address, 4));
         ok(cuMemFree_v2(address));
@@ -684,7 +687,7 @@ fn unsafe_calls() {
         assert_eq!(cuThreadExchangeStreamCaptureMode(null_mut()), CUDA_ERROR_INVALID_VALUE);
     }
 
-    // Other threads: a capture in global mode forbids them too, unless they are in another mode.
+    // A capture in global mode also forbids unsafe calls of other threads, unless they are in another mode.
     let elsewhere = |mode| {
         let thread = std::thread::spawn(move || {
             let _context = cust::quick_init().unwrap();
@@ -721,7 +724,8 @@ fn memory_that_is_gone_is_a_fault() {
     let stream = bench.stream;
     let (mut gone, mut pinned, mut number) = (0, null_mut(), 0u32);
     let number = &raw mut number;
-    // SAFETY: host memory is that of the variable above, which stays, and of `pinned`, of which the emulator knows.
+    // SAFETY: host memory is that of the variable above, which lives until the end, and of `pinned`, which
+    // the emulator checks.
     unsafe {
         type Capture<'a> = (&'a dyn Fn(CUdeviceptr) -> CUresult, &'a str, &'a str);
         let captures: [Capture<'_>; 5] = [
@@ -744,7 +748,7 @@ fn memory_that_is_gone_is_a_fault() {
             assert_eq!(bench.get(bench.a), 2);
             ok(cuMemFree_v2(gone));
 
-            // As of a launch: the call succeeds, those that follow fail. What comes after it in the graph does not run.
+            // As with a launch, the call succeeds and later calls fail. The rest of the graph does not run.
             bench.replay(executable);
             assert_eq!(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
             assert_eq!(cuGraphLaunch(executable, stream), CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -756,7 +760,7 @@ fn memory_that_is_gone_is_a_fault() {
             ok(cuGraphExecDestroy(executable));
         }
 
-        // Pinned memory that is gone is not taken for other memory of the host.
+        // Freed pinned memory is not taken for pageable host memory.
         ok(cuMemAllocHost_v2(&mut pinned, 4));
         bench.begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
         ok(cuMemcpyHtoDAsync_v2(bench.a, pinned, 4, stream));
@@ -787,7 +791,7 @@ fn handles_that_were_destroyed() {
         assert_eq!(cuGraphInstantiateWithFlags(&mut executable, graph, 0), CUDA_ERROR_INVALID_HANDLE);
         let again = cuGraphInstantiate_v2(&mut executable, graph, null_mut(), null_mut(), 0);
         assert_eq!(again, CUDA_ERROR_INVALID_HANDLE);
-        // A graph's handle is no executable's.
+        // A graph's handle is not an executable's.
         assert_eq!(cuGraphLaunch(graph.cast(), bench.stream), CUDA_ERROR_INVALID_HANDLE);
         assert_eq!(cuGraphLaunch(executable, handle(0x5001)), CUDA_ERROR_INVALID_HANDLE);
         bench.replay(executable);
@@ -800,7 +804,7 @@ fn handles_that_were_destroyed() {
         assert_eq!(cuGraphLaunch(executable, bench.stream), CUDA_ERROR_INVALID_HANDLE);
         assert_eq!(cuGraphUpload(executable, bench.stream), CUDA_ERROR_INVALID_HANDLE);
 
-        // They go with their context, and so does a capture.
+        // Graphs and captures are destroyed with their context.
         let (mut context, mut stream, mut graph) = (null_mut(), null_mut(), null_mut());
         ok(cuCtxCreate_v2(&mut context, 0, 0));
         ok(cuStreamCreate(&mut stream, NON_BLOCKING));

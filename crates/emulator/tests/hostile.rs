@@ -1,4 +1,5 @@
-//! Texts that ask for more than a machine has: each is refused with its reason, or runs, in little time and memory.
+//! Texts that ask for more than a machine has. Each is refused with a reason or runs, in little time and
+//! memory.
 
 use crate::shipped;
 use emulator::exec::{self, Launch, Loaded};
@@ -7,7 +8,7 @@ use emulator::program::Program;
 use emulator::{Settings, ptx};
 use std::time::{Duration, Instant};
 
-/// Parses, decodes and launches; returns what went wrong.
+/// Parses, decodes and launches a text; returns the error.
 fn run(text: &str) -> Result<(), String> {
     let module = ptx::parse(text).map_err(|error| error.to_string())?;
     let program = Program::decode(&module).map_err(|error| error.to_string())?;
@@ -23,18 +24,19 @@ fn run(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A module around a kernel's body and what stands before it.
+/// Returns a module with a kernel of this body, after the text `before`.
 fn module(before: &str, body: &str) -> String {
     format!(".version 8.0\n.target sm_90\n.address_size 64\n{before}\n.visible .entry k() {{ {body} ret; }}")
 }
 
-/// Functions that call the next one twice: the last is inlined 2^depth times.
+/// Returns functions that each call the next one twice, so that the last is inlined 2^depth times.
 fn doubling(depth: usize) -> String {
     let function = |level: usize| {
         let next = level + 1;
         format!(
-            ".func f{level}() {{ .reg .pred %p<3>; .reg .b64 %r<9>; mov.b64 %r1, {level}; setp.eq.u64 %p1, %r1, 3; \
-             @%p1 bra L; add.u64 %r2, %r1, %r1; L: call f{next}, (); call f{next}, (); ret; }}\n"
+            ".func f{level}() {{ .reg .pred %p<3>; .reg .b64 %r<9>; mov.b64 %r1, {level}; \
+             setp.eq.u64 %p1, %r1, 3; @%p1 bra L; add.u64 %r2, %r1, %r1; \
+             L: call f{next}, (); call f{next}, (); ret; }}\n"
         )
     };
     format!(".func f{depth}() {{ ret; }}\n") + &(0..depth).rev().map(function).collect::<String>()
@@ -95,8 +97,9 @@ fn much_is_taken() {
     }
 }
 
-/// Each instruction of the kernels that ship, and others that take their operands in ways of their own, with too few
-/// operands and too many, and operands of other kinds.
+/// Runs instructions with too few, too many and unsuitable operands.
+///
+/// Tries each instruction of the shipped kernels, and others with unusual operands.
 #[test]
 fn operands_that_do_not_fit_are_refused() {
     let texts = shipped::kernels().into_values();
@@ -109,12 +112,14 @@ fn operands_that_do_not_fit_are_refused() {
     let mut opcodes: std::collections::BTreeSet<String> =
         texts.flat_map(|text| text.lines().filter_map(opcode).collect::<Vec<_>>()).collect();
     assert!(opcodes.len() > 100, "{}", opcodes.len());
-    let others = "add.cc.u32 addc.cc.u32 addc.u64 sub.cc.s32 subc.u32 mad.lo.cc.u32 madc.hi.u32 set.eq.u32.f32 setp.lt.and.s32 \
-        lop3.b32 prmt.b32 shf.l.wrap.b32 bfi.b32 dp4a.u32.u32 mov.b64 mov.b128 cvta.to.shared.u64 isspacep.global brx.idx call \
-        call.uni bar.sync bar.arrive bar.red.popc.u32 bar.red.and.pred barrier.sync.aligned bar.warp.sync shfl.sync.idx.b32 \
-        vote.sync.ballot.b32 match.all.sync.b32 redux.sync.add.s32 elect.sync activemask.b32 atom.global.cas.b32 \
-        atom.shared.exch.b64 red.global.add.f32 ld.global.v4.u32 st.shared.v2.u64 ld.param.u64 fence.acq_rel.gpu membar.gl trap \
-        brkpt exit nanosleep.u32 cvt.rn.f16x2.f32 min.f32 testp.finite.f32 slct.s32.f32 selp.b32 tex sust prefetch.global.L1";
+    let others = "add.cc.u32 addc.cc.u32 addc.u64 sub.cc.s32 subc.u32 mad.lo.cc.u32 madc.hi.u32 \
+        set.eq.u32.f32 setp.lt.and.s32 lop3.b32 prmt.b32 shf.l.wrap.b32 bfi.b32 dp4a.u32.u32 mov.b64 mov.b128 \
+        cvta.to.shared.u64 isspacep.global brx.idx call call.uni bar.sync bar.arrive bar.red.popc.u32 \
+        bar.red.and.pred barrier.sync.aligned bar.warp.sync shfl.sync.idx.b32 vote.sync.ballot.b32 \
+        match.all.sync.b32 redux.sync.add.s32 elect.sync activemask.b32 atom.global.cas.b32 \
+        atom.shared.exch.b64 red.global.add.f32 ld.global.v4.u32 st.shared.v2.u64 ld.param.u64 \
+        fence.acq_rel.gpu membar.gl trap brkpt exit nanosleep.u32 cvt.rn.f16x2.f32 min.f32 \
+        testp.finite.f32 slct.s32.f32 selp.b32 tex sust prefetch.global.L1";
     opcodes.extend(others.split_whitespace().map(str::to_owned));
     let kinds = [
         "%r1",
@@ -142,7 +147,7 @@ fn operands_that_do_not_fit_are_refused() {
                         ".reg .b32 %r<4>; .reg .b64 %d<4>; .reg .pred %p<4>; {opcode} {}; LABEL:",
                         operands.join(", ")
                     );
-                    // Whether it is refused or runs is not the matter here.
+                    // It may run or be refused, but must not panic.
                     let _ = run(&module("", &body));
                 }
             }

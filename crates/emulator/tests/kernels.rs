@@ -1,6 +1,6 @@
-//! Every kernel that ships, through cust, as the library calls it, against loops on the host.
+//! Compares every shipped kernel, launched through cust as the library does, with loops on the host.
 //!
-//! The values are chosen so that every order of combining gives the same bits.
+//! The values are such that every order of reduction gives the same bits.
 
 use crate::shipped;
 use cust::launch;
@@ -9,7 +9,7 @@ use cust::module::{Module, ModuleJitOption};
 use cust::stream::{Stream, StreamFlags};
 use std::ffi::CString;
 
-/// A small whole number: 1, -1 or rarely 2 for products, so that they stay exact.
+/// Returns a small whole number; for products 1, -1 or rarely 2, so that they stay exact.
 fn value(operator: &str, signed: bool, index: usize) -> i64 {
     let random = (index as u64 ^ 0x9e37_79b9).wrapping_mul(0xd134_2543_de82_ef95) >> 40;
     match operator {
@@ -21,7 +21,7 @@ fn value(operator: &str, signed: bool, index: usize) -> i64 {
     }
 }
 
-/// What the operator makes of whole numbers.
+/// Reduces whole numbers.
 fn reduce(operator: &str, values: &[i64]) -> i64 {
     let values = values.iter().copied();
     match operator {
@@ -33,7 +33,7 @@ fn reduce(operator: &str, values: &[i64]) -> i64 {
     }
 }
 
-/// The bytes of a small whole number in a type.
+/// Returns the bytes of a small whole number in a type.
 fn bytes(ty: &str, value: i64) -> Vec<u8> {
     let float = value as f32;
     match ty {
@@ -54,7 +54,7 @@ fn bytes(ty: &str, value: i64) -> Vec<u8> {
     }
 }
 
-/// The type of a reduction's result.
+/// Returns the type of a reduction's result.
 fn output<'a>(operator: &str, ty: &'a str) -> &'a str {
     match (operator, ty) {
         ("min" | "max", ty) => ty,
@@ -79,18 +79,19 @@ fn run(name: &str, text: &str) {
 
     let row = block as usize * (16 / size);
     for len in [1, 37, 8 * row, 8 * row + 1, 14 * row + 5] {
-        // As the library plans: chunks of whole tiles of four rows, and a short input in one.
+        // As the library plans: chunks of whole tiles of four rows; a short input is one chunk.
         let chunk = if len <= 8 * row { 8 * row } else { 4 * row };
         let chunks = len.div_ceil(chunk) as u32;
         let values: Vec<i64> = (0..len).map(|i| value(operator, !ty.starts_with('u'), i)).collect();
         let data: Vec<u8> = values.iter().flat_map(|&value| bytes(ty, value)).collect();
-        // Not at the start of the memory, nor aligned to more than an element.
+        // The input starts inside the allocation, and is aligned to an element only.
         let input = DeviceBuffer::from_slice(&[vec![0; 3 * size], data].concat()).unwrap();
         let start = input.as_device_ptr().as_raw() + 3 * size as u64;
-        // Slots for the chunks' partial results: a word for each 32 bits, whose upper half says that it is full.
+        // Slots for the chunks' partial results: one word per 32 bits; its upper half says whether it is
+        // full.
         let slots = DeviceBuffer::from_slice(&vec![0u64; 2 * chunks as usize]).unwrap();
         let result = DeviceBuffer::from_slice(&[0u64]).unwrap();
-        // SAFETY: the kernel's arguments, as the library gives them.
+        // SAFETY: the arguments are those that the library passes to the kernel.
         unsafe {
             launch!(function<<<chunks, block, 0, stream>>>(
                 start,
@@ -114,11 +115,11 @@ fn run(name: &str, text: &str) {
     }
 }
 
-/// Two host threads share the device.
+/// Runs all kernels, on two host threads that share the device.
 fn run_all() {
     emulator::install().unwrap();
     let mut kernels = shipped::kernels();
-    // Those of the operators that `reduce` has.
+    // Keep the kernels whose operator `reduce` knows.
     kernels.retain(|name, _| {
         let words: Vec<_> = name.split('_').collect();
         words.len() == 3 && ["sum", "prod", "min", "max"].contains(&words[0])
@@ -150,7 +151,7 @@ fn every_kernel_gives_it_in_a_hundred_random_orders() {
     }
 }
 
-/// One thread allocates, copies, frees and loads modules while the other launches.
+/// One thread allocates, copies and frees memory and loads modules while the other launches.
 #[test]
 fn memory_comes_and_goes_while_kernels_run() {
     emulator::install().unwrap();

@@ -1,6 +1,7 @@
-//! Misuse of the driver API: the codes are those of the NVIDIA driver 580 on an H200, unless a comment says otherwise.
+//! Misuse of the driver API. The codes are those of the NVIDIA driver 580 on an H200, unless a comment says
+//! otherwise.
 //!
-//! The tests share the primary context, which each of them retains.
+//! The tests share the primary context; each of them retains it.
 
 use cust::sys::cudaError_enum::*;
 use cust::sys::*;
@@ -71,7 +72,8 @@ unsafe fn function(module: CUmodule, name: &CStr) -> CUfunction {
 fn memory() {
     let _context = context();
     let (mut a, mut base, mut bytes, mut host, mut flags) = (0, 0, 0, null_mut(), 0);
-    // SAFETY: pointers are to variables of the right type, and no memory is used but `a` and `host` while they live.
+    // SAFETY: pointers are to variables of the right type; only `a` and `host` are used as memory, while they
+    // live.
     unsafe {
         assert_eq!(cuMemAlloc_v2(null_mut(), 4), CUDA_ERROR_INVALID_VALUE);
         assert_eq!(cuMemAlloc_v2(&mut a, 0), CUDA_ERROR_INVALID_VALUE);
@@ -155,7 +157,7 @@ fn copies() {
         assert_eq!(cuMemsetD32_v2(b + 2, 2, 1), CUDA_ERROR_INVALID_VALUE);
         assert_eq!(cuMemsetD32_v2(b, 2, 0), CUDA_SUCCESS);
         assert_eq!(cuMemsetD16_v2(b + 4, 0x0302, 3), CUDA_SUCCESS);
-        // Either side of cuMemcpy may be the host's.
+        // Either side of cuMemcpy may be host memory.
         assert_eq!(cuMemcpy(address, b, 12), CUDA_SUCCESS);
         assert_eq!(bytes[..12], [1, 1, 1, 1, 2, 3, 2, 3, 2, 3, 1, 1]);
         assert_eq!(cuMemFree_v2(a), CUDA_SUCCESS);
@@ -175,7 +177,7 @@ fn handles() {
     }
     // SAFETY: handles are looked up, never followed; pointers are to variables of the right type.
     unsafe {
-        // The driver crashes on handles that it never gave out, or that were destroyed.
+        // The NVIDIA driver crashes on handles that it never returned or that were destroyed.
         for wrong in [handle(0x5000), handle(0x5001)] {
             assert_eq!(cuStreamSynchronize(wrong), CUDA_ERROR_INVALID_HANDLE);
         }
@@ -228,7 +230,7 @@ fn each_handle_brings_its_own_context() {
     let _context = context();
     let (mut stream, mut event, mut context, mut a, mut module_function) =
         (null_mut(), null_mut(), null_mut(), 0, null_mut());
-    // SAFETY: pointers are to variables of the right type; the kernel's arguments are those it takes.
+    // SAFETY: pointers are to variables of the right type; the arguments match the kernel.
     unsafe {
         let module = module();
         let function = function(module, c"big");
@@ -255,7 +257,7 @@ fn each_handle_brings_its_own_context() {
         assert_eq!(cuMemsetD8Async(a, 1, 4, stream), CUDA_SUCCESS);
         assert_eq!(cuMemsetD8_v2(a, 1, 4), CUDA_ERROR_INVALID_CONTEXT);
 
-        // Another one is.
+        // Another context is current.
         assert_eq!(cuCtxCreate_v2(&mut context, 0, 0), CUDA_SUCCESS);
         assert_eq!(launch(stream), CUDA_SUCCESS);
         assert_eq!(launch(null_mut()), CUDA_ERROR_INVALID_HANDLE);
@@ -274,7 +276,7 @@ fn each_handle_brings_its_own_context() {
 fn launches_past_the_limits() {
     let _context = context();
     let mut a = 0;
-    // SAFETY: the kernels' arguments are those they take, and so are the packed ones.
+    // SAFETY: the arguments match the kernels, also the packed ones.
     unsafe {
         assert_eq!(cuMemAlloc_v2(&mut a, 64), CUDA_SUCCESS);
         let module = module();
@@ -318,7 +320,7 @@ fn launches_past_the_limits() {
         assert_eq!(launch(small, one, one, 100_000), CUDA_SUCCESS);
         assert_eq!(launch(small, one, one, 100_001), CUDA_ERROR_INVALID_VALUE);
 
-        // The other form of arguments: 13 bytes, of which the last may be left out.
+        // Arguments through `extra`: 13 bytes, the last of which may be left out.
         let mut packed = [0u8; 16];
         packed[..8].copy_from_slice(&a.to_ne_bytes());
         packed[8..12].copy_from_slice(&77u32.to_ne_bytes());
@@ -358,7 +360,8 @@ fn occupancy() {
             let code = cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, threads, dynamic);
             (code == CUDA_SUCCESS).then_some(blocks)
         };
-        // Threads and dynamic shared memory of a block, and blocks of `small` on an H200.
+        // Threads and dynamic shared memory per block, and how many blocks of `small` fit a multiprocessor of
+        // an H200.
         for (threads, dynamic, blocks) in [
             (1, 0, 32),
             (32, 1000, 32),

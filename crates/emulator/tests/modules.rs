@@ -1,5 +1,6 @@
-//! Modules: what is refused, with its code and its message; variables; files. The codes are those of the NVIDIA
-//! driver 580 on an H200.
+//! Modules: refused images with their codes and messages, variables, and files.
+//!
+//! The codes are those of the NVIDIA driver 580 on an H200.
 
 use cust::memory::CopyDestination;
 use cust::module::Module;
@@ -44,14 +45,14 @@ fn what_is_no_module_for_this_device() {
         (module("6.0", "sm_70", "nonsense;"), CUDA_ERROR_INVALID_PTX, "nonsense"),
         (module("6.0", "sm_70", "ret; {"), CUDA_ERROR_INVALID_PTX, "line"),
         (module("6.0", "sm_70", "ret; \u{e9}"), CUDA_ERROR_INVALID_PTX, "line"),
-        // The driver says CUDA_ERROR_INVALID_IMAGE to one that is only the start of a cubin.
+        // The NVIDIA driver returns CUDA_ERROR_INVALID_IMAGE for this, which is only the start of a cubin.
         (c"\x7fELF".to_owned(), CUDA_ERROR_NO_BINARY_FOR_GPU, "PTX"),
     ] {
         assert_eq!(load(&image), code, "{image:?}");
         let found = emulator::last_load_error().unwrap();
         assert!(found.contains(message), "{found}");
     }
-    // The driver refuses a newer version whatever the rest is.
+    // The NVIDIA driver refuses every newer version; the emulator only refuses text that it does not know.
     for image in [
         module("9.0", "sm_90a", "ret;"),
         module("6.0", "sm_70, debug", "ret;"),
@@ -80,7 +81,7 @@ fn the_message_goes_to_the_log() {
             CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
             CUjit_option::CU_JIT_TARGET_FROM_CUCONTEXT,
         ];
-        // As cust does it, the last key has no value.
+        // As in cust's calls, the last key has no value.
         let mut values: [*mut c_void; 3] = [value(32), log.as_mut_ptr().cast(), value(size)];
         let mut module = null_mut();
         // SAFETY: the log has `size` bytes, and each key that needs a value has one.

@@ -1,7 +1,6 @@
-//! Devices that cannot access each other's memory: the way is through copies. The codes are those of CUDA's
-//! documentation.
+//! Devices without peer access exchange data by copies. The codes are those of CUDA's documentation.
 
-#[allow(dead_code)] // the tests of devices with peer access take all of it
+#[allow(dead_code)] // `devices.rs` uses all of it
 mod side;
 
 use cust::sys::cudaError_enum::*;
@@ -16,7 +15,7 @@ fn memory_goes_by_copies_alone() {
     let (a, b) = (Side::new(0, NON_BLOCKING), Side::new(1, NON_BLOCKING));
     let mut number = -1;
     use CUdevice_P2PAttribute_enum::*;
-    // SAFETY: pointers are to variables of the right type; the pinned memory is there while it is used.
+    // SAFETY: pointers are to variables of the right type; the pinned memory lives while it is used.
     unsafe {
         assert_eq!((cuDeviceCanAccessPeer(&mut number, 0, 1), number), (CUDA_SUCCESS, 0));
         for attribute in
@@ -30,9 +29,7 @@ fn memory_goes_by_copies_alone() {
         let (mine, other) = (a.memory(1, 4), b.memory(1, 0));
         ok(b.launch(c"copy", b.stream, &[mine, other]));
         assert_eq!(cuStreamSynchronize(b.stream), CUDA_ERROR_ILLEGAL_ADDRESS);
-        assert!(
-            fault().contains("in the memory of device 0, to which there is no peer access from device 1")
-        );
+        assert!(fault().contains("in the memory of device 0, to which device 1 has no peer access"));
 
         ok(cuMemcpyPeerAsync(other, b.context, mine, a.context, 4, b.stream));
         assert_eq!(b.word(other), 4);
@@ -45,7 +42,7 @@ fn memory_goes_by_copies_alone() {
         wait(b.stream, a.event);
         ok(cuMemcpyHtoDAsync_v2(other, pinned, 4, b.stream));
         assert_eq!(b.word(other), 9);
-        // Without it, the second copy may come too early.
+        // Without the event, the second copy may come too early.
         ok(cuMemcpyDtoHAsync_v2(pinned, mine, 4, a.stream));
         ok(cuMemcpyHtoDAsync_v2(other, pinned, 4, b.stream));
         assert!(fault().contains("by a copy of device 0; and read of 4 bytes"));

@@ -1,16 +1,18 @@
-//! Kernels that NVIDIA's nvcc compiles (`nvcc/kernels.cu`): CUB's algorithms, cooperative groups, early exits, counters of
-//! blocks. Results are the host's, and no check finds a fault. `.ci/check-nvcc` compiles them and says where they are.
+//! Kernels compiled by NVIDIA's nvcc (`nvcc/kernels.cu`): CUB's algorithms, cooperative groups, early exits,
+//! block counters.
+//!
+//! Their results must equal the host's, without faults. `.ci/check-nvcc` compiles them and passes their path.
 
 use cust::launch;
 use cust::memory::DeviceBuffer;
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 
-/// The file with the PTX.
+/// The variable with the path of the PTX file.
 const PTX: &str = "GPU_REDUCE_NVCC_PTX";
 const BLOCK: usize = 128;
 
-/// What a kernel makes of an input: the first words of its output. What it does not write stays `UNWRITTEN`.
+/// Returns the first words of a kernel's output; words that it does not write stay `UNWRITTEN`.
 type Expected = fn(&[i32]) -> Vec<i32>;
 const UNWRITTEN: i32 = -7;
 

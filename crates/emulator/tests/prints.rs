@@ -1,5 +1,6 @@
-//! `printf` and `assert` of kernels that nvcc compiled (`prints/kernels.cu`). The test runs itself as another program, whose
-//! standard output and error it reads.
+//! `printf` and `assert` in kernels compiled by nvcc (`prints/kernels.cu`).
+//!
+//! The test starts itself as a child process, and reads the child's standard output and error.
 
 use cust::launch;
 use cust::memory::DeviceBuffer;
@@ -10,7 +11,7 @@ use std::process::Command;
 
 const PTX: &str = include_str!("prints/kernels.ptx");
 const CHILD: &str = "GPU_REDUCE_TEST_PRINTS";
-/// Between these the kernels print.
+/// Lines before and after the kernels' output.
 const MARKS: [&str; 2] = ["the kernels begin", "the kernels end"];
 const THREADS: u32 = 40;
 const PRINTING: u32 = 70;
@@ -30,7 +31,7 @@ fn kernels_print_and_assert() {
     let (_, output) = output.split_once(MARKS[0]).unwrap();
     let (output, _) = output.split_once(MARKS[1]).unwrap();
 
-    // Each line is whole, and each thread's are in order; threads' are in any.
+    // Each line is whole. The lines of a thread are in order; the threads are in any order.
     let mut lines: Vec<&str> = output.trim().lines().collect();
     assert_eq!(lines.len() as u32, 3 * PRINTING, "{output}");
     for i in 0..PRINTING {
@@ -46,13 +47,13 @@ fn kernels_print_and_assert() {
         for line in expected {
             let place = lines[after..].iter().position(|found| *found == line);
             let place = after + place.unwrap_or_else(|| panic!("not `{line}` in {lines:#?}"));
-            // One line of no number is as good as another.
+            // A line without a number may be another thread's.
             after = if line.ends_with('%') { after } else { place };
             lines.remove(place);
         }
     }
 
-    // As CUDA words it, for each thread.
+    // CUDA's wording, once per failing thread.
     for (block, thread) in [(0, 3), (1, 0)] {
         let line = format!(
             "kernels.cu:22: void asserts(const int *): block: [{block},0,0], thread: [{thread},0,0] \
@@ -81,7 +82,7 @@ fn run() {
     assert_eq!(emulator::take_faults(), []);
     assert_eq!(counts.as_host_vec().unwrap(), [5, 0, 7].repeat(PRINTING as usize));
 
-    // One block after another, each up to its first assertion that does not hold.
+    // Plants a failing value in each block in turn.
     for block in 0..2 {
         let mut values = vec![5i32; 2 * THREADS as usize];
         values[[3, 40][block]] = 7;

@@ -1,5 +1,5 @@
-//! Kernels as rustc compiles them (`rust/kernels.rs`): one whose threads leave early, and one in which the halves of a warp
-//! work by themselves.
+//! Kernels compiled by rustc (`rust/kernels.rs`): one whose threads exit early, and one whose half-warps
+//! diverge.
 
 use cust::launch;
 use cust::memory::DeviceBuffer;
@@ -35,7 +35,8 @@ fn kernels_of_rustc_run_as_on_a_gpu() {
         let to = DeviceBuffer::from_slice(&[0u32; 1024]).unwrap();
         // SAFETY: the emulator checks each access.
         let launched = unsafe {
-            launch!(module.half_sums<<<4, BLOCK as u32, 0, stream>>>(from.as_device_ptr(), to.as_device_ptr()))
+            launch!(module.half_sums<<<4, BLOCK as u32, 0, stream>>>(
+                from.as_device_ptr(), to.as_device_ptr()))
         };
         assert_eq!((launched, emulator::take_faults()), (Ok(()), vec![]), "{seed:?}");
         let sums = values.chunks(16).flat_map(|half| [half.iter().sum::<u32>(); 16]);

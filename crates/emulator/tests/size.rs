@@ -1,4 +1,4 @@
-//! Launches of any size leave the machine its memory. One test: what it measures is the process's.
+//! Memory use of large launches. Only one test, because it measures the whole process.
 
 use emulator::Settings;
 use emulator::exec::{self, Launch, Loaded};
@@ -6,7 +6,7 @@ use emulator::memory::Memory;
 use emulator::program::Program;
 use emulator::ptx;
 
-/// Each thread adds up numbers from all over the memory, and counts itself.
+/// In each round, each thread loads a word at a pseudorandom address and increments a counter.
 const SCATTER: &str = "
 .version 6.0
 .target sm_70
@@ -35,7 +35,7 @@ DONE:
     ret;
 }";
 
-/// The most memory that the process has had, in MiB.
+/// Returns the process's peak resident memory in MiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -61,7 +61,7 @@ fn a_launch_takes_no_more_memory_than_its_notes_may() {
     };
     run(1, 32, 1);
     let before = peak();
-    // Many blocks that do nothing, many that do a little, and one that does much.
+    // Many blocks with no rounds, many with one round, and one block with many rounds.
     run(1 << 20, 1, 0);
     run(1 << 18, 1, 1);
     run(1, 1024, 10_000);

@@ -1,4 +1,6 @@
-//! The driver before and after it is initialised, and contexts. One test: initialisation belongs to the whole program.
+//! The driver before and after initialisation, and contexts.
+//!
+//! Only one test, because initialisation affects the whole program.
 
 use cust::sys::cudaError_enum::*;
 use cust::sys::*;
@@ -10,7 +12,7 @@ fn initialisation_and_contexts() {
     emulator::install().unwrap();
     emulator::install().unwrap();
     let (mut number, mut flags, mut context, mut address) = (0, 0, null_mut(), 0);
-    // SAFETY: each pointer is null or one to a variable of the type that the function writes.
+    // SAFETY: each pointer is null or to a variable of the type that the function writes.
     unsafe {
         assert_eq!(cuDeviceGetCount(&mut number), CUDA_ERROR_NOT_INITIALIZED);
         assert_eq!(cuMemAlloc_v2(&mut address, 4), CUDA_ERROR_NOT_INITIALIZED);
@@ -39,7 +41,7 @@ fn initialisation_and_contexts() {
         assert_eq!(cuDevicePrimaryCtxRetain(&mut context, 1), CUDA_ERROR_INVALID_DEVICE);
         assert_eq!(cuCtxCreate_v2(&mut context, 0, 7), CUDA_ERROR_INVALID_DEVICE);
 
-        // The primary context lives while it is retained, always behind one handle.
+        // The primary context is live while it is retained, and always has the same handle.
         let active = |flags: &mut u32, number: &mut i32| {
             assert_eq!(cuDevicePrimaryCtxGetState(0, flags, number), CUDA_SUCCESS);
             (*flags, *number)
@@ -68,7 +70,7 @@ fn initialisation_and_contexts() {
         assert_eq!(cuDevicePrimaryCtxRetain(&mut context, 0), CUDA_SUCCESS);
         assert_eq!(cuCtxSynchronize(), CUDA_SUCCESS);
 
-        // A context of its own, on the stack of this thread; its end is seen from others.
+        // A created context on this thread's stack, destroyed by another thread.
         assert_eq!(cuCtxCreate_v2(&mut context, 1 << 20, 0), CUDA_ERROR_INVALID_VALUE);
         assert_eq!(cuCtxCreate_v2(&mut context, 0, 0), CUDA_SUCCESS);
         let own = context;

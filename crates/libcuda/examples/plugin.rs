@@ -1,6 +1,6 @@
-//! A C library of a package that uses cust, for `tests/plugin.rs`.
+//! A C library that uses cust, for `tests/plugin.rs`.
 
-/// The CUDA version of the driver, or minus the error that asking for it gave.
+/// Returns the CUDA version of the driver, or the negated error code.
 #[unsafe(no_mangle)]
 pub extern "C" fn plugin_cuda_version() -> i32 {
     let loaded = libcuda::load();

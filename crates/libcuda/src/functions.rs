@@ -1,4 +1,4 @@
-//! The functions, their table, and what its slots hold before a driver is installed.
+//! The functions, their table, and the functions in its slots before a driver is installed.
 
 use std::{
     arch::naked_asm,
@@ -9,7 +9,7 @@ use std::{
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 compile_error!("libcuda is written for Linux on x86-64 and AArch64; add this target's jump in functions.rs");
 
-/// Defines the functions and their table; a name's place in the list is its slot.
+/// Defines the functions and their table; a name's index in the list is its slot.
 macro_rules! functions {
     ($($name:ident)*) => {
         #[allow(non_camel_case_types)]
@@ -27,8 +27,8 @@ macro_rules! functions {
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             extern "C" fn $name() {
-                // x16 is the register that AAPCS64 leaves to code between a call and its function.
-                // Hidden: for what is linked with this crate, and for no other library of the process.
+                // AAPCS64 reserves x16 for code between a call and its function.
+                // Hidden: visible to code linked with this crate, but not to other libraries of the process.
                 naked_asm!(
                     concat!(".hidden ", stringify!($name)),
                     #[cfg(target_arch = "x86_64")]
@@ -54,8 +54,8 @@ const fn initial(slot: Slot) -> *mut c_void {
     }
 }
 
-// In both architectures' C calling conventions a function may ignore the arguments that it is given, so the next
-// two can stand for functions of any signature.
+// In the C calling conventions of both architectures, a function may ignore its arguments. So the next two
+// functions can stand in for functions of any signature.
 
 extern "C" fn no_device() -> c_uint {
     100 // CUDA_ERROR_NO_DEVICE
@@ -67,12 +67,12 @@ pub extern "C" fn not_supported() -> c_uint {
 
 /// For cust's `Display` for errors, which calls `cuGetErrorString`: `to_string` panics if that fails.
 extern "C" fn error_string(_error: c_uint, text: *mut *const c_char) -> c_uint {
-    // SAFETY: cuGetErrorString's caller passes a place for the text's address.
+    // SAFETY: cuGetErrorString's caller passes a pointer that is valid for writes.
     unsafe { *text = c"no CUDA driver is loaded".as_ptr() };
     0 // CUDA_SUCCESS
 }
 
-// All that cust_raw 0.11.3 declares, in its order.
+// All functions that cust_raw 0.11.3 declares, in its order.
 functions! {
     cuGetErrorString
     cuGetErrorName
@@ -435,7 +435,7 @@ mod tests {
 
     use super::NAMES;
 
-    /// Needs Cargo, to find cust_raw's source: a test program that Cargo did not start says that it skips this.
+    /// Needs Cargo to find cust_raw's source: skipped if Cargo did not start the test program.
     #[test]
     fn names_are_those_that_cust_raw_declares() {
         let Some(cargo) = std::env::var_os("CARGO") else {

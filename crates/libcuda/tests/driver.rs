@@ -1,5 +1,6 @@
-//! cust through this crate, on a machine with the NVIDIA driver and on one without. One test: the functions' table
-//! belongs to the whole program.
+//! cust through this crate, on machines with and without the NVIDIA driver.
+//!
+//! Only one test, because the table of functions belongs to the whole program.
 
 use cust::{CudaApiVersion, CudaFlags, error::CudaError};
 use libcuda::LoadError;
@@ -15,10 +16,10 @@ fn cust_finds_no_device_until_the_driver_is_loaded() {
     match answer {
         Ok(()) => {
             println!("skipped: what cust does without a driver; this machine has one");
-            // This answers also where the driver finds no device.
+            // Works even if the driver finds no device.
             assert!(CudaApiVersion::get().unwrap().major() >= 11);
             assert_ne!(CudaError::NoDevice.to_string(), r#""no CUDA driver is loaded""#);
-            // SAFETY: refused, so no function is ever resolved.
+            // SAFETY: the call is refused, so no function is resolved.
             let refused = unsafe { libcuda::install("an emulator", &|_| unreachable!()) };
             let installed = "libcuda.so.1";
             assert_eq!(refused, Err(LoadError::AlreadyInstalled { installed, refused: "an emulator" }));

@@ -1,5 +1,6 @@
-//! cust on an implementation of the driver API other than the NVIDIA driver. One test: the functions' table
-//! belongs to the whole program.
+//! cust on an implementation of the driver API other than the NVIDIA driver.
+//!
+//! Only one test, because the table of functions belongs to the whole program.
 
 use std::{ffi::c_void, ptr, sync::OnceLock};
 
@@ -18,7 +19,7 @@ extern "C" fn init(flags: u32) -> CUresult {
 }
 
 unsafe extern "C" fn driver_get_version(version: *mut i32) -> CUresult {
-    // SAFETY: cust passes a place for the version.
+    // SAFETY: cust passes a pointer that is valid for writes.
     unsafe { *version = 12_060 };
     CUresult::CUDA_SUCCESS
 }
@@ -54,7 +55,7 @@ fn resolve(name: &str) -> Option<*const c_void> {
 #[test]
 fn cust_calls_what_is_installed() {
     for _ in 0..2 {
-        // SAFETY: the three functions have the signatures of those in cust_raw.
+        // SAFETY: the three functions have the signatures of cust_raw.
         assert_eq!(unsafe { libcuda::install("a test", &resolve) }, Ok(()));
     }
     for _ in 0..2 {
@@ -63,14 +64,14 @@ fn cust_calls_what_is_installed() {
     }
 
     assert_eq!(cust::init(CudaFlags::empty()), Ok(()));
-    // SAFETY: a flag no driver knows is an error, nothing more.
+    // SAFETY: an unknown flag only returns an error.
     assert_eq!(unsafe { sys::cuInit(1) }, CUresult::CUDA_ERROR_INVALID_VALUE);
     let version = CudaApiVersion::get().unwrap();
     assert_eq!((version.major(), version.minor()), (12, 6));
 
-    // Eleven arguments: on both architectures the last of them travel on the stack.
+    // Eleven arguments: on both architectures, the last ones are passed on the stack.
     let address = |n: usize| ptr::without_provenance_mut::<c_void>(usize::MAX - n);
-    // SAFETY: launch_kernel reads through none of the pointers.
+    // SAFETY: launch_kernel dereferences none of the pointers.
     let launched = unsafe {
         let (function, stream) = (address(1).cast(), address(2).cast());
         sys::cuLaunchKernel(
@@ -92,6 +93,6 @@ fn cust_calls_what_is_installed() {
         (usize::MAX - 1, [1, 2, 3, 4, 5, 6, u32::MAX], usize::MAX - 2, usize::MAX - 3, usize::MAX - 4);
     assert_eq!(LAUNCHED.get(), Some(&expected));
 
-    // A function that is not there.
+    // A function that the implementation lacks.
     assert_eq!(cust::device::Device::num_devices(), Err(CudaError::NotSupported));
 }

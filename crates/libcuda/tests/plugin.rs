@@ -1,5 +1,5 @@
-//! The functions are for the library that they are linked into, and for nobody else in its process: other CUDA code would
-//! bind to them instead of to its driver.
+//! A library does not export the functions: other CUDA code in its process would bind to them instead of the
+//! driver.
 
 use libloading::{Library, Symbol};
 use std::ffi::c_void;
@@ -8,11 +8,11 @@ use std::ffi::c_void;
 fn a_c_library_does_not_export_the_functions() {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().unwrap().parent().unwrap().join("examples");
-    // SAFETY: the library has no code that runs when it is loaded, but Rust's own.
+    // SAFETY: loading the library runs no code except Rust's own.
     let plugin = unsafe { Library::new(folder.join(libloading::library_filename("plugin"))) };
     let plugin =
         plugin.unwrap_or_else(|error| panic!("build it with `cargo build --example plugin`: {error}"));
-    // SAFETY: this is its signature.
+    // SAFETY: this is the function's signature.
     let version: Symbol<extern "C" fn() -> i32> = unsafe { plugin.get("plugin_cuda_version") }.unwrap();
     let version = version();
     assert!(version == -100 || version >= 9000, "neither `no device` nor a version: {version}");

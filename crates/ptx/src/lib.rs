@@ -1,11 +1,11 @@
-//! PTX of many kernels, packed for a program to carry.
+//! The PTX of many kernels, packed to be embedded in a program.
 //!
-//! Each entry point is a module of its own, so that the driver compiles it alone. Modules of kernels that resemble each other are
-//! compressed together, one after the other, because they hardly differ; the numbers of their registers and labels, which hardly
-//! repeat, are written as how long ago each was new. Where one is wanted, what comes before it is decompressed as well, and nothing
-//! that follows: those that are wanted most come first.
+//! Each entry point is a module of its own, so that the driver compiles it alone. Similar modules are
+//! compressed together, one after the other, because they differ little. Register and label numbers hardly
+//! repeat, so each is encoded as how long ago it was new. Reading a module decompresses those before it but
+//! not those after it, so the modules needed most come first.
 //!
-//! With the feature `pack` it packs, with `unpack` it unpacks; without both it is [`Ptx`] alone.
+//! The feature `pack` packs and the feature `unpack` unpacks; without both there is only [`Ptx`].
 #![cfg_attr(not(any(feature = "pack", feature = "unpack")), no_std)]
 
 #[cfg(feature = "pack")]
@@ -18,22 +18,22 @@ mod unpack;
 #[cfg(feature = "pack")]
 pub use pack::{Packed, pack, repack, table};
 
-/// The PTX of some kernels.
+/// The packed PTX of some kernels.
 #[derive(Clone, Copy, Debug)]
 pub struct Ptx {
-    /// The version of the PTX ISA that it takes, major and minor number.
+    /// The version of the PTX ISA that it needs: major and minor.
     pub version: (i32, i32),
-    /// The compute capability that it takes, major and minor number.
+    /// The compute capability that it needs: major and minor.
     pub capability: (i32, i32),
-    /// The kernels by name, in the order of their modules. A kernel has an entry point `NAME_BLOCK` for each BLOCK here, which
-    /// stands with the length of the entry point's module, encoded.
+    /// The kernels by name, in the order of their modules. A kernel has an entry point `NAME_BLOCK` for each
+    /// pair of a BLOCK and the length of its encoded module.
     pub kernels: &'static [(&'static str, &'static [(u32, usize)])],
-    /// The modules, the numbers of registers and labels encoded, compressed by Brotli.
+    /// The encoded modules, compressed by Brotli.
     pub packed: &'static [u8],
 }
 
 impl Ptx {
-    /// Whether a kernel of this name is here.
+    /// Whether there is a kernel of this name.
     pub fn has(&self, kernel: &str) -> bool {
         self.kernels.iter().any(|&(name, _)| name == kernel)
     }

@@ -1,4 +1,4 @@
-//! Packing.
+//! Packs PTX modules.
 
 use crate::registers;
 use brotli::enc::BrotliEncoderParams;
@@ -6,14 +6,16 @@ use brotli::enc::BrotliEncoderParams;
 /// Packed modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packed {
-    /// Their [`Ptx`](crate::Ptx) as an expression of Rust, which includes the bytes from a file.
+    /// Their [`Ptx`](crate::Ptx) as a Rust expression that includes the bytes from a file.
     pub row: String,
     /// The content of that file.
     pub bytes: Vec<u8>,
 }
 
-/// Packs the modules of entry points, `NAME_BLOCK` each, in this order, with Brotli's `quality`, of 0 to 11, which is the slowest by
-/// far; `None` for other names, and for what is no PTX. `file` names the file of the packed modules, beside that of the row.
+/// Packs the modules of entry points named `NAME_BLOCK`, in this order.
+///
+/// `quality` is Brotli's, from 0 to 11; 11 is by far the slowest. `file` is the name of the file for the
+/// packed modules, beside the file of the row. Returns `None` if a name or a module is malformed.
 pub fn pack<'a>(
     file: &str,
     modules: impl Iterator<Item = (&'a str, &'a str)>,
@@ -64,7 +66,7 @@ pub fn repack<'a>(
     Some(Packed { row, bytes: if is_same { old.to_vec() } else { compress(&text, quality)? } })
 }
 
-/// The rows as one expression, of type `&[Ptx]`.
+/// The rows as one expression of type `&[Ptx]`.
 pub fn table<'a>(rows: impl Iterator<Item = &'a Packed>) -> String {
     let rows: String = rows.map(|packed| &*packed.row).collect();
     format!("&[\n{rows}]\n")
@@ -73,7 +75,7 @@ pub fn table<'a>(rows: impl Iterator<Item = &'a Packed>) -> String {
 fn compress(text: &[u8], quality: i32) -> Option<Vec<u8>> {
     let params = BrotliEncoderParams {
         quality,
-        // No larger than the text takes: that much memory is there when it is unpacked.
+        // A window no larger than the text: unpacking allocates that much memory.
         lgwin: text.len().max(1).ilog2().saturating_add(1).clamp(10, 24) as i32,
         size_hint: text.len(),
         ..BrotliEncoderParams::default()
@@ -83,14 +85,14 @@ fn compress(text: &[u8], quality: i32) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What a module needs.
+/// What modules need of a driver and a GPU.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 struct Needs {
     version: (i32, i32),
     capability: (i32, i32),
 }
 
-/// What a module's first lines say that it needs.
+/// Reads what a module needs from its first lines.
 fn needs_of(module: &str) -> Option<Needs> {
     let value_of = |directive| module.lines().find_map(|line| line.strip_prefix(directive));
     let (major, minor) = value_of(".version ")?.split_once('.')?;

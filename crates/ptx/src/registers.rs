@@ -1,16 +1,17 @@
-//! Numbers of registers and labels, said by how long ago they were new: as numbers they hardly repeat, and are most of what PTX
-//! has after it was deflated.
+//! Encodes the numbers of registers and labels by how long ago each was new.
+//!
+//! As plain numbers they hardly repeat, and make up most of the PTX after compression.
 
 #[cfg(feature = "unpack")]
 pub use decode::decode;
 #[cfg(feature = "pack")]
 pub use encode::encode;
 
-/// The number that was new this many new numbers before the newest; digits follow.
+/// Marks a known number; digits follow, which count the newer numbers.
 const AGO: u8 = 0xfd;
-/// A new number; its digits follow.
+/// Marks a new number; its digits follow.
 const NEW: u8 = 0xfe;
-/// The number after the newest, new as well; before all others, 0.
+/// Marks a new number that is one more than the newest, or 0 if there is none.
 const NEXT: u8 = 0xff;
 
 #[cfg(feature = "pack")]
@@ -18,17 +19,17 @@ mod encode {
     use super::{AGO, NEW, NEXT};
     use std::collections::HashMap;
 
-    /// The numbers that there were after one name.
+    /// The numbers seen after one name.
     #[derive(Default)]
     struct Numbers {
-        /// How many were new before each.
+        /// For each number, how many were new before it.
         before: HashMap<u32, usize>,
         next: u32,
     }
 
-    /// A text with marks in place of the numbers of registers and labels, such as `%rd12` and `$L__BB0_3`: each counts for its own
-    /// name, what stands before the number from `%` or `$` on. The marks are bytes that UTF-8 does not have, so that no text has
-    /// to be escaped.
+    /// Encodes the numbers of registers and labels, such as `%rd12` and `$L__BB0_3`. Each name, the text from
+    /// `%` or `$` up to the number, has numbers of its own. The marks are bytes that never occur in UTF-8, so
+    /// nothing is escaped.
     pub fn encode(text: &str) -> Vec<u8> {
         let mut encoded = Vec::with_capacity(text.len());
         let mut all: HashMap<&str, Numbers> = HashMap::new();
@@ -42,7 +43,7 @@ mod encode {
             let digits = &before[name.len()..];
             encoded.extend(name.bytes());
             match digits.parse() {
-                // Others, such as `007`, would not come back with the same digits.
+                // Numbers such as `007` would not be decoded to the same digits.
                 Ok(number) if digits == "0" || !digits.starts_with('0') => {
                     all.entry(&name[start..]).or_default().encode(number, &mut encoded);
                 }
@@ -79,15 +80,15 @@ mod decode {
     use std::ops::Range;
     use std::str;
 
-    /// The numbers that there were after one name.
+    /// The numbers seen after one name.
     struct Numbers<'a> {
         name: &'a [u8],
-        /// Where each was new in the text.
+        /// Where in the text each number was new.
         places: Vec<Range<usize>>,
         next: u32,
     }
 
-    /// The text of one module; `None` for what `encode` did not make.
+    /// Decodes the text of a module; `None` if `encode` did not make it.
     pub fn decode(encoded: &[u8]) -> Option<Vec<u8>> {
         let mut all: Vec<Numbers> = Vec::new();
         let mut text = Vec::with_capacity(2 * encoded.len());

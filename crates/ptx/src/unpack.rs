@@ -1,11 +1,11 @@
-//! Unpacking.
+//! Unpacks PTX modules.
 
 use crate::{Ptx, registers};
 use brotli_decompressor::Decompressor;
 use std::io::{self, Read};
 
 impl Ptx {
-    /// The module of a kernel's entry point for one BLOCK, if it is here.
+    /// Returns the module of the entry point of `kernel` for this BLOCK, if there is one.
     pub fn module(&self, kernel: &str, block: u32) -> Option<String> {
         let mut end = 0;
         let len = self.kernels.iter().find_map(|&(name, entries)| {

@@ -1,10 +1,10 @@
-//! What is reduced.
+//! The items to reduce.
 
 use bytemuck::{Pod, Zeroable};
 
-/// An item.
+/// An item type.
 pub trait Value: Copy + 'static {
-    /// Bits that differ where items do.
+    /// Bits that differ between different items.
     fn bits(self) -> u64;
 }
 
@@ -59,6 +59,6 @@ structs! {
     Point [f32; 2];
     /// 12 bytes.
     Place [f32; 3];
-    /// 24 bytes, more than a load.
+    /// 24 bytes, more than one load.
     Triple [u64; 3];
 }

@@ -1,5 +1,7 @@
-//! Operators drawn at random: families over accumulators of many sizes, whose behaviour is in a value that a test draws. The
-//! crate is what a user's is: operators, a table, a build script.
+//! Random operators: families over accumulators of many sizes, whose behaviour is in a value that a test
+//! draws.
+//!
+//! The crate is laid out like a user's: operators, a table, a build script.
 #![no_std]
 
 mod item;
@@ -14,17 +16,18 @@ use core::fmt::Debug;
 use core::marker::PhantomData;
 use gpu_reduce_kernels::{Kernels, Op};
 
-/// What [`Exact`] and [`Ordered`] carry; any value will do.
+/// The parameters of [`Exact`] and [`Ordered`]; any bits are valid.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Parameters {
     /// Hashed with each item.
     pub seed: u64,
-    /// How words combine: two bits for each.
+    /// How words combine, in two bits per word.
     pub kinds: u32,
-    /// Bits by which words rotate.
+    /// The number of bits by which words rotate.
     pub turn: u16,
-    /// The lowest bits of the accumulators for which there is no value, and bits by which words of results rotate.
+    /// First, the low bits of accumulators that have no value; second, the number of bits by which the words
+    /// of results rotate.
     pub none: [u8; 2],
 }
 
@@ -35,7 +38,7 @@ fn hash(seed: u64, item: impl Value, index: u64) -> u64 {
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
-/// One word of what is made of a hash.
+/// One word derived from a hash.
 #[inline(always)]
 fn part(hash: u64, word: usize) -> u64 {
     let mixed = hash.wrapping_mul(2 * word as u64 + 3);
@@ -43,7 +46,7 @@ fn part(hash: u64, word: usize) -> u64 {
 }
 
 impl Parameters {
-    /// A result: the accumulator, and a mix of it with the count.
+    /// The result: the accumulator, and a mix of it with the count.
     #[inline(always)]
     fn finish<W: Word, const N: usize>(&self, all: [W; N], count: u64) -> Option<[[W; N]; 2]> {
         let none = count == 0 || (all[0].low() ^ self.none[0]).is_multiple_of(16);
@@ -51,8 +54,8 @@ impl Parameters {
     }
 }
 
-/// N words in each accumulator, which combine with the same bits in every order: each is the sum, the exclusive or, the least
-/// or the greatest, as the parameters say.
+/// N words per accumulator, with the same result in every order: each is the sum, exclusive or, minimum or
+/// maximum, as the parameters say.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Exact<W, const N: usize>(pub Parameters, pub PhantomData<W>);
@@ -86,8 +89,8 @@ impl<W: Word, const N: usize, I: Value> Op<I> for Exact<W, N> {
     }
 }
 
-/// N words in each accumulator, which combine with other bits in every other order: sums, rotated. An accumulator of items has an
-/// odd first word. Hashes and rotations are others with every other first item.
+/// N words per accumulator, whose result depends on the order: rotated sums. The first word of an accumulator
+/// with items is odd. The seed and the rotation depend on the first item.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Ordered<W, const N: usize>(pub Parameters, pub PhantomData<W>);
@@ -146,7 +149,7 @@ impl<W: Word, const N: usize, I: Value> Op<I> for Ordered<W, N> {
     }
 }
 
-/// N sums of floats, of many magnitudes. What it carries has a size and an alignment that is no register's.
+/// N sums of floats of many magnitudes. Its parameters have a size and an alignment that fit no register.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Sums<F, const N: usize>(pub [u8; 3], pub PhantomData<F>);
@@ -181,8 +184,8 @@ impl<F: Float, const N: usize, I: Value> Op<I> for Sums<F, N> {
     }
 }
 
-/// What is compiled, for tests to go through: calls `$callback! { ROW ROW … }`, with rows as the table has them. An accumulator's
-/// bytes are in its name.
+/// The rows of the table, for tests: calls `$callback! { ROW ROW … }`. Names contain the size of the
+/// accumulator in bytes.
 #[macro_export]
 macro_rules! for_each_row {
     ($callback:ident) => {
@@ -206,7 +209,7 @@ macro_rules! for_each_row {
             ordered_64: Ordered<u64, 8>, u32;
             ordered_3: Ordered<u8, 3>, u32;
             ordered_6: Ordered<u16, 3>, u16;
-            // Loads of fewer than 16 bytes, as accumulators are wider than items.
+            // Loads of fewer than 16 bytes, because accumulators are wider than items.
             ordered_4_of_bytes: Ordered<u32, 1>, u8;
             ordered_8_of_bytes: Ordered<u64, 1>, u8;
             ordered_16_of_bytes: Ordered<u64, 2>, u8;

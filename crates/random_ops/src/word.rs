@@ -1,21 +1,21 @@
-//! What accumulators are made of.
+//! The words of accumulators.
 
 use bytemuck::Pod;
 use core::fmt::Debug;
 
 /// An unsigned integer.
 pub trait Word: Pod + PartialEq + Debug + Send + Sync {
-    /// The low bits of a hash.
+    /// The low bits of a hash, as a word.
     fn of(hash: u64) -> Self;
-    /// The low bits.
+    /// The lowest byte.
     fn low(self) -> u8;
-    /// It, or the next one up where that is odd.
+    /// The value with its lowest bit set.
     fn odd(self) -> Self;
-    /// The sum of two, rotated and made another by a factor.
+    /// The sum of two words, rotated and multiplied by a constant.
     fn turned(self, turn: u32, other: Self) -> Self;
     /// The identity of [`combined`](Self::combined).
     fn identity(kind: u32) -> Self;
-    /// The sum, the exclusive or, the greatest or the least, as the low bits of `kind` say.
+    /// The sum, exclusive or, maximum or minimum, chosen by the low bits of `kind`.
     fn combined(kind: u32, a: Self, b: Self) -> Self;
 }
 
@@ -39,7 +39,8 @@ macro_rules! words {
 
             #[inline(always)]
             fn turned(self, turn: u32, other: Self) -> Self {
-                self.wrapping_add(other).rotate_left(turn % $type::BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15u64 as $type)
+                let sum = self.wrapping_add(other);
+                sum.rotate_left(turn % $type::BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15u64 as $type)
             }
 
             #[inline(always)]
@@ -64,9 +65,9 @@ words! { u8 u16 u32 u64 }
 
 /// A float.
 pub trait Float: Pod + PartialEq + Debug + Send + Sync {
-    /// −0.0, which leaves the bits of what it is added to.
+    /// −0.0, the identity of addition: adding it changes no bits.
     const NOTHING: Self;
-    /// A number from a hash, the larger the smaller `spread`.
+    /// A number from a hash. `spread` shifts the magnitude.
     fn of(hash: u64, spread: u8) -> Self;
     /// The sum.
     fn plus(self, other: Self) -> Self;
@@ -77,7 +78,7 @@ macro_rules! floats {
         impl Float for $type {
             const NOTHING: Self = -0.0;
 
-            /// The hash as a signed integer, without some of its low or its high bits.
+            /// The hash as a signed integer, shifted right by up to 23 bits.
             #[inline(always)]
             fn of(hash: u64, spread: u8) -> Self {
                 ((hash as i64) >> ((u32::from(spread) ^ hash as u32) % 24)) as $signed as $type

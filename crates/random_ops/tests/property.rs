@@ -1,5 +1,5 @@
-//! Operators, items, lengths and places in memory drawn at random: the CPU, and the GPU or the emulator, give the bits of the
-//! plan, which is followed here by plain recursion.
+//! Tests random operators, items, lengths and memory offsets. The CPU, and the GPU or the emulator, must give
+//! the bits of the plan, which plain recursion computes here.
 
 use bytemuck::{Pod, Zeroable, bytes_of, pod_read_unaligned};
 use gpu_reduce::{Buffer, Device, Error, Item, Op, Plan, Reduce, View, width};
@@ -11,10 +11,10 @@ use std::io::{self, Write};
 use std::sync::LazyLock;
 use support::for_each_block;
 
-/// The devices under test; the CPU alone where the kernels are not compiled.
+/// The devices under test; only the CPU if the kernels were not compiled.
 static DEVICES: LazyLock<Vec<Device>> = LazyLock::new(|| match option_env!("WITHOUT_KERNELS") {
     Some(why) => {
-        // Not by `eprintln!`, which a test that passes shows to nobody.
+        // `eprintln!` would be captured in a test that passes.
         #[allow(clippy::explicit_write)]
         writeln!(io::stderr(), "skipped on GPUs and on the emulator: {why}").unwrap();
         vec![Device::cpu()]
@@ -22,16 +22,16 @@ static DEVICES: LazyLock<Vec<Device>> = LazyLock::new(|| match option_env!("WITH
     None => support::devices(),
 });
 
-/// What is reduced: the elements of an array, or of two in pairs.
+/// The items to reduce: elements of one array, or pairs of elements of two.
 trait Items: Value {
-    /// Bytes of an element, in the array whose elements are larger.
+    /// The size of an element in bytes; of two arrays, the larger size.
     const BYTES: usize;
     type Buffers;
     type Views<'a>: Reduce<Item = Self>;
 
     fn from_hash(hash: u64) -> Self;
 
-    /// Uploads `items`, to lie behind so many others in each array.
+    /// Uploads `items`, with `before` other elements in front of them in each array.
     fn upload(items: &[Self], before: [usize; 2], device: &Device) -> Self::Buffers;
 
     fn views(buffers: &Self::Buffers, before: [usize; 2]) -> Self::Views<'_>;
@@ -98,12 +98,12 @@ impl<A: Items, B: Items> Items for (A, B) {
 struct Case {
     operator: [u8; 16],
     items: u64,
-    /// Which of the plan's boundaries the length is beside.
+    /// Chooses a boundary of the plan; the length is `beside` elements from it.
     boundary: Index,
     beside: isize,
-    /// Elements before those that are reduced.
+    /// Elements in front of the items, in each array.
     before: [usize; 2],
-    /// Of columns, the lengths of the axes that stay.
+    /// For columns, the lengths of the axes that stay.
     stay: [usize; 2],
 }
 
@@ -122,22 +122,22 @@ fn cases() -> impl Strategy<Value = Case> {
 }
 
 impl Case {
-    /// The operator: plain values, of which any will do.
+    /// The operator, made from random bytes: any bits are valid.
     fn operator<O: Op<I, Output: Item> + Pod, I: Items>(&self) -> O {
         pod_read_unaligned(&self.operator[..size_of::<O>()])
     }
 
-    /// The items for an operator and a BLOCK, up to `limit` of them.
+    /// Up to `limit` items, for this operator and BLOCK.
     fn items<O: Op<I, Output: Item> + Pod, I: Items>(&self, block: u32, limit: usize) -> Vec<I> {
         self.some(self.len::<O, I>(block, limit))
     }
 
-    /// So many items.
+    /// `len` random items.
     fn some<I: Items>(&self, len: usize) -> Vec<I> {
         (0..len as u64).map(|index| I::from_hash(support::hash(self.items.wrapping_add(index)))).collect()
     }
 
-    /// A length that one of the plan's boundaries has.
+    /// A length at or beside one of the plan's boundaries.
     fn len<O: Op<I, Output: Item> + Pod, I: Items>(&self, block: u32, limit: usize) -> usize {
         let row = Plan::new(0, width::<O, I>(I::BYTES), block).row as usize;
         let most = row * gpu_reduce::max_chunks(block) as usize;
@@ -148,10 +148,10 @@ impl Case {
     }
 }
 
-/// The longest input if `GPU_REDUCE_TEST_LEN` is not set: what the emulator and an unoptimised program reduce quickly.
+/// The longest input if `GPU_REDUCE_TEST_LEN` is not set: short enough for the emulator and a debug build.
 const LEN: usize = 1 << 16;
 
-/// The result of the [plan](gpu_reduce::Plan), from its description.
+/// The result of the [plan](gpu_reduce::Plan), computed from its description.
 fn planned<O: Op<I, Output: Item> + Pod, I: Items>(op: &O, items: &[I], block: u32) -> Option<O::Output> {
     let len = items.len() as u64;
     let Some(&first) = items.first() else { return op.finish(op.identity(), 0) };
@@ -171,7 +171,7 @@ fn planned<O: Op<I, Output: Item> + Pod, I: Items>(op: &O, items: &[I], block: u
     op.finish(op.end(all, len), len)
 }
 
-/// Folds neighbours, then pairs of those: what is at two halves of a range, a power of two long, folds last.
+/// Folds a range, a power of two long, as a tree: the results of its two halves are combined last.
 fn tree<O: Op<I, Output: Item> + Pod, I: Items>(
     op: &O,
     range: std::ops::Range<usize>,
@@ -184,7 +184,7 @@ fn tree<O: Op<I, Output: Item> + Pod, I: Items>(
     op.combine(tree(op, range.start..middle, at), tree(op, middle..range.end, at))
 }
 
-/// Folds one after the other.
+/// Folds the values in order.
 fn fold<O: Op<I, Output: Item> + Pod, I: Items>(
     op: &O,
     all: impl Iterator<Item = O::Accumulator>,
@@ -192,7 +192,7 @@ fn fold<O: Op<I, Output: Item> + Pod, I: Items>(
     all.fold(op.identity(), |a, b| op.combine(a, b))
 }
 
-/// The bytes of a result, or none where the operator has no value.
+/// The bytes of a result; `None` if the operator has no value.
 fn bits<O: Op<I, Output: Item> + Pod, I: Items>(result: Result<O::Output, Error>) -> Option<Vec<u8>> {
     match result {
         Ok(output) => Some(bytes_of(&output).to_vec()),
@@ -201,14 +201,14 @@ fn bits<O: Op<I, Output: Item> + Pod, I: Items>(result: Result<O::Output, Error>
     }
 }
 
-/// Calls `check` with random cases, two unless `PROPTEST_CASES` says how many, and with the most items that a case may
-/// have.
+/// Calls `check` with random cases and the greatest number of items. There are two cases unless
+/// `PROPTEST_CASES` is set.
 fn for_cases(check: impl Fn(Case, usize) -> Result<(), TestCaseError>) {
     let limit = support::longest(LEN);
     TestRunner::new(support::cases(2)).run(&cases(), |case| check(case, limit)).unwrap();
 }
 
-/// Whether the results are these, to the bit.
+/// Checks the results bit by bit.
 fn check_all<V: Item>(
     got: Result<Buffer<V>, Error>,
     expected: &[V],
@@ -220,7 +220,7 @@ fn check_all<V: Item>(
     Ok(())
 }
 
-/// Tests a row of the table.
+/// Tests the reduction of whole arrays, for a row of the table.
 fn property<O: Op<I, Output: Item> + Pod, I: Items>() {
     for_cases(|case, limit| {
         let op: O = case.operator();
@@ -234,7 +234,7 @@ fn property<O: Op<I, Output: Item> + Pod, I: Items>() {
             }
             for device in &*DEVICES {
                 let buffers = I::upload(&items, case.before, device);
-                let result = I::views(&buffers, case.before).reduce_by::<O, BLOCK>(op);
+                let result = I::views(&buffers, case.before).by(op).block::<BLOCK>().run();
                 let context = format!("{} items on {device}, BLOCK {BLOCK}", items.len());
                 prop_assert_eq!(bits::<O, I>(result), expected.clone(), "{}", context);
             }
@@ -243,7 +243,7 @@ fn property<O: Op<I, Output: Item> + Pod, I: Items>() {
     });
 }
 
-/// Tests columns by a row of the table: each has the result of its items.
+/// Tests columns, for a row of the table: each must have the result of its items.
 fn property_of_columns<O: Op<I, Output: Item> + Pod, I: Items>() {
     for_cases(|case, limit| {
         let op: O = case.operator();
@@ -261,8 +261,8 @@ fn property_of_columns<O: Op<I, Output: Item> + Pod, I: Items>() {
             for device in &*DEVICES {
                 let buffers = I::upload(&items, case.before, device);
                 let views = I::views(&buffers, case.before);
-                let shaped = views.shaped(&[outer, reduced, inner]).unwrap();
-                let results = shaped.over(1).unwrap().reduce_or::<O, BLOCK>(op, O::Output::zeroed());
+                let shaped = views.reshape(&[outer, reduced, inner]).unwrap();
+                let results = shaped.axis(1).unwrap().by(op).or(O::Output::zeroed()).block::<BLOCK>().run();
                 let context = format!("{outer} of {reduced} by {inner} on {device}, BLOCK {BLOCK}");
                 check_all(results, &expected, &context)?;
             }
@@ -271,12 +271,12 @@ fn property_of_columns<O: Op<I, Output: Item> + Pod, I: Items>() {
     });
 }
 
-/// Tests segments and rows by a row of the table: each has the result of its items.
+/// Tests segments and rows, for a row of the table: each must have the result of its items.
 fn property_of_segments<O: Op<I, Output: Item> + Pod, I: Items>() {
     for_cases(|case, limit| {
         let op: O = case.operator();
         for_each_block!(|BLOCK| {
-            // A long one among short ones.
+            // One long segment among short ones.
             let mut offsets = vec![case.stay[0] as u32];
             for index in 0..case.stay[1] as u64 * 8 {
                 let random = support::hash(case.items ^ index);
@@ -307,7 +307,7 @@ fn property_of_segments<O: Op<I, Output: Item> + Pod, I: Items>() {
                 for (segments, expected, what) in
                     [(segments, &expected, "segments"), (rows, &expected_rows, "rows")]
                 {
-                    let results = segments.reduce_or::<O, BLOCK>(op, O::Output::zeroed());
+                    let results = segments.by(op).or(O::Output::zeroed()).block::<BLOCK>().run();
                     let context = format!("{} {what} on {device}, BLOCK {BLOCK}", segments.len());
                     check_all(results, expected, &context)?;
                 }
@@ -317,7 +317,7 @@ fn property_of_segments<O: Op<I, Output: Item> + Pod, I: Items>() {
     });
 }
 
-/// The bytes of each.
+/// The bytes of each value.
 fn bytes_of_all<V: bytemuck::NoUninit>(values: &[V]) -> Vec<Vec<u8>> {
     values.iter().map(|value| bytes_of(value).to_vec()).collect()
 }
@@ -344,7 +344,7 @@ macro_rules! items {
 
 for_each_row! { tests }
 
-/// Enqueues reductions by several operators of a family on one stream; their results come to the device, in order.
+/// Enqueues reductions by several operators of a family on one stream; the results stay on the device.
 fn enqueued<O: Op<I, Output: Item> + Pod, I: Items>() {
     for device in &*DEVICES {
         let items: Vec<I> = (0..3000).map(|index| I::from_hash(support::hash(index))).collect();
@@ -357,9 +357,11 @@ fn enqueued<O: Op<I, Output: Item> + Pod, I: Items>() {
         let stream = device.stream().unwrap();
         for (index, &op) in ops.iter().enumerate() {
             // SAFETY: the buffers stay, and are not used otherwise, until the stream has been waited for.
-            unsafe { views.enqueue_by::<O, 64>(op, &stream, results.slice_mut(index..).unwrap()).unwrap() };
+            unsafe {
+                views.by(op).block::<64>().run_into(&stream, results.slice_mut(index..).unwrap()).unwrap()
+            };
         }
-        stream.wait().unwrap();
+        stream.synchronize().unwrap();
         for (op, result) in ops.iter().zip(results.to_vec().unwrap()) {
             let expected = planned(op, &items, 64).unwrap_or(O::Output::zeroed());
             assert_eq!(result, expected, "{device}, {:?}", bytes_of(op));
@@ -375,13 +377,13 @@ fn results_stay_on_the_device() {
     enqueued::<Sums<f32, 3>, Place>();
 }
 
-/// Partial results for which a stream has no slots at the start.
+/// More partial results than a stream's scratch memory holds at the start.
 #[test]
 fn slots_grow() {
     let op = Ordered::<u64, 5>(bytemuck::Zeroable::zeroed(), std::marker::PhantomData);
     let items: Vec<u32> = (0..110_000).map(|index| support::hash(index) as u32).collect();
     let expected = planned(&op, &items, 32);
     for device in &*DEVICES {
-        assert_eq!(device.upload(&items).unwrap().reduce_by::<_, 32>(op).ok(), expected, "{device}");
+        assert_eq!(device.upload(&items).unwrap().by(op).block::<32>().run().ok(), expected, "{device}");
     }
 }

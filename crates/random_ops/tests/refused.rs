@@ -1,4 +1,4 @@
-//! What was not compiled for a GPU reduces on the CPU, and is an error elsewhere that says what to do.
+//! Operators that are not compiled for GPUs reduce on the CPU; elsewhere the error says what to do.
 
 use bytemuck::{Pod, Zeroable};
 use gpu_reduce::{Error, Item, Kernels, Op, Reduce};
@@ -8,7 +8,7 @@ use random_ops::{Exact, Value};
 use std::marker::PhantomData;
 use support::devices;
 
-/// Operators that count items, each with another table.
+/// Operators that count items, each with its own table.
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident: $kernels:expr;)*) => {$(
         $(#[$doc])*
@@ -42,19 +42,19 @@ macro_rules! counts {
 counts! {
     /// No table.
     Without: Kernels::NONE;
-    /// The table of others.
+    /// The table of other operators.
     OfOthers: random_ops::KERNELS;
-    /// The library's table, for items that its operators take.
+    /// The library's table, which has items that its own operators take.
     OfLibrary: <gpu_reduce::Sum as Op<u32>>::KERNELS;
-    /// A table in which it is, with nothing compiled for it.
+    /// A table that has the operator, but without PTX.
     NotCompiled: table(&[]);
-    /// A table in which it is, compiled for one BLOCK.
+    /// A table that has the operator, compiled for one BLOCK.
     OneBlock: table(&[Ptx { version: (6, 0), capability: (7, 0), kernels: &[("one_block", &[(256, 0)])], packed: &[] }]);
 }
 
-/// A table with PTX that has no kernel in it.
+/// A table with these PTX, which contain no code.
 const fn table(ptx: &'static [Ptx]) -> Kernels {
-    // SAFETY: nothing is there that could be another's.
+    // SAFETY: there is no code that could belong to another kernel.
     unsafe { Kernels::new(ENTRIES, ptx) }
 }
 
@@ -63,7 +63,8 @@ const ENTRIES: &[&[Entry]] = &[&[
     Entry::new::<Kernel<OneBlock, *const u32>>("one_block"),
 ]];
 
-/// Reduces 1,000 items everywhere: right on the CPU, and elsewhere an error that names all of `what` and says what to do.
+/// Reduces 1,000 items on each device: the CPU gives `expected`; others give an error that names all of
+/// `what` and says what to do.
 fn refused<O: Op<I, Output: Item>, I: Value + Pod + Send + Sync, const BLOCK: u32>(
     op: O,
     expected: O::Output,
@@ -72,7 +73,7 @@ fn refused<O: Op<I, Output: Item>, I: Value + Pod + Send + Sync, const BLOCK: u3
     let items = [I::zeroed(); 1000];
     for device in devices() {
         let x = device.upload(&items).unwrap();
-        let reduced = x.reduce_by::<O, BLOCK>(op);
+        let reduced = x.by(op).block::<BLOCK>().run();
         if device.is_cpu() {
             assert_eq!(reduced, Ok(expected));
             continue;
@@ -80,8 +81,8 @@ fn refused<O: Op<I, Output: Item>, I: Value + Pod + Send + Sync, const BLOCK: u3
         let stream = device.stream().unwrap();
         let mut results = device.zeros(1).unwrap();
         // SAFETY: the buffers stay until the stream has been waited for.
-        let enqueued = unsafe { x.enqueue_by::<O, BLOCK>(op, &stream, &mut results) };
-        stream.wait().unwrap();
+        let enqueued = unsafe { x.by(op).block::<BLOCK>().run_into(&stream, &mut results) };
+        stream.synchronize().unwrap();
         let error = reduced.unwrap_err();
         assert_eq!(enqueued, Err(error.clone()));
         assert!(matches!(error, Error::NoKernel { .. }), "{error:?}");
@@ -90,7 +91,7 @@ fn refused<O: Op<I, Output: Item>, I: Value + Pod + Send + Sync, const BLOCK: u3
         for part in what.iter().chain(&advice) {
             assert!(text.contains(part), "no {part} in: {text}");
         }
-        // The device is as it was.
+        // The device still works.
         assert_eq!(gpu_reduce::sum(&device.upload(&[5u32; 1000]).unwrap()), Ok(5000));
     }
 }
@@ -118,8 +119,8 @@ fn a_block_that_was_not_compiled() {
 
 #[test]
 fn an_item_that_was_not_compiled() {
-    // It is compiled for `u8`, of which zeros give the same.
+    // The operator is compiled for `u8`; zeros of `u64` have the same result.
     let op = Exact::<u8, 1>(Zeroable::zeroed(), PhantomData);
-    let expected = [0u8; 1000].reduce_by::<_, 32>(op).unwrap();
+    let expected = [0u8; 1000].by(op).block::<32>().run().unwrap();
     refused::<_, u64, 32>(op, expected, &["Exact", "u64", "BLOCK 32"]);
 }

@@ -1,4 +1,4 @@
-//! Reduces by operators of one's own, on the CPU, on the emulator, and on a GPU where there is one:
+//! Reduces by custom operators on the CPU, and on a GPU or, without one, on the emulator:
 //!
 //! ```text
 //! cargo run --manifest-path examples/custom_op/Cargo.toml --example custom_op
@@ -16,13 +16,13 @@ fn main() -> Result<(), Error> {
     let doubles: Vec<_> = values.iter().copied().map(f64::from).collect();
 
     let mut results = Vec::new();
-    // The emulator serves where there is no GPU.
+    // The emulator replaces a missing GPU.
     for device in [Device::cpu(), Device::cuda(0).or_else(|_| Device::emulator())?] {
         let points = device.upload(&points)?.reduce::<BoundingBox, 256>()?;
         let numbers = device.upload(&numbers)?.reduce::<ComplexSum, 256>()?;
         let bins = Histogram { start: -1.0, width: 0.125 };
-        let bins = device.upload(&values)?.reduce_by::<_, 256>(bins)?;
-        let powers = device.upload(&doubles)?.reduce_by::<_, 256>(Powers { c: 0.5, p: 3 })?;
+        let bins = device.upload(&values)?.by(bins).block::<256>().run()?;
+        let powers = device.upload(&doubles)?.by(Powers { c: 0.5, p: 3 }).block::<256>().run()?;
         let text = format!("{points:?}\n{numbers:?}\n{bins:?}\n{powers:?}");
         println!("{device}\n{text}\n");
         results.push(text);

@@ -1,5 +1,7 @@
-//! Operators of one's own, over elements of one's own, with parameters of one's own: each has the same bits on CPUs, on GPUs and on
-//! the emulator. The crate is compiled for all of them, so it does without the standard library.
+//! Custom operators over custom elements, with parameters; each has the same bits on CPUs, on GPUs and on the
+//! emulator.
+//!
+//! The crate is compiled for all of them, so it does without the standard library.
 #![no_std]
 
 use bytemuck::{Pod, Zeroable};
@@ -8,7 +10,7 @@ use core::fmt::Debug;
 use gpu_reduce_kernels::{Kernels, Op};
 use num_traits::float::FloatCore;
 
-// What is compiled for GPUs: a row for each operator and element.
+// The kernels to compile for GPUs: a row for each operator and element type.
 gpu_reduce_kernels::kernels! {
     bounding_box: BoundingBox, Point;
     complex_sum_f32: ComplexSum, Complex<f32>;
@@ -22,8 +24,9 @@ gpu_reduce_kernels::kernels! {
 #[repr(C)]
 pub struct Point(pub [f32; 3]);
 
-/// The smallest box around points, edges parallel to the axes: its least and its greatest corner. Points with a NaN have no place in
-/// it. No points have no box.
+/// The smallest axis-aligned box around points, as its least and its greatest corner.
+///
+/// A NaN coordinate does not extend the box. Without points there is no box.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct BoundingBox;
@@ -32,7 +35,8 @@ impl Op<Point> for BoundingBox {
     const NAME: &'static str = "bounding_box";
     type Accumulator = [Point; 2];
     type Output = [Point; 2];
-    // 0.0 and −0.0 are equal here: which of them is found depends on the order, which is the same everywhere.
+    // 0.0 and −0.0 are equal here. Which one is found depends on the order of combination, which is the same
+    // everywhere.
     const EXACT: bool = false;
     const KERNELS: Kernels = crate::KERNELS;
 
@@ -67,7 +71,7 @@ pub struct Complex<F> {
     pub im: F,
 }
 
-// SAFETY: two equal parts have no padding between them, and zeros are a value.
+// SAFETY: two equal parts have no padding between them, and zeros are valid.
 unsafe impl<F: Zeroable> Zeroable for Complex<F> {}
 // SAFETY: as above.
 unsafe impl<F: Pod> Pod for Complex<F> {}
@@ -85,7 +89,7 @@ impl<F: FloatCore + Pod + Debug + Send + Sync> Op<Complex<F>> for ComplexSum {
     const KERNELS: Kernels = crate::KERNELS;
 
     fn identity(&self) -> Complex<F> {
-        // Added to 0.0, −0.0 leaves it; the other way round it does not.
+        // −0.0 is the identity: 0.0 + −0.0 is 0.0, and −0.0 + −0.0 is −0.0.
         Complex { re: F::neg_zero(), im: F::neg_zero() }
     }
 
@@ -102,11 +106,11 @@ impl<F: FloatCore + Pod + Debug + Send + Sync> Op<Complex<F>> for ComplexSum {
     }
 }
 
-/// How many numbers fall into each of 16 bins of one width, side by side. Those beyond them, and NaN, are not counted.
+/// Counts numbers in 16 adjacent bins of equal width; leaves out NaN and numbers outside the bins.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Histogram {
-    /// Where the first bin begins.
+    /// The start of the first bin.
     pub start: f32,
     /// The width of a bin.
     pub width: f32,
@@ -137,13 +141,13 @@ impl Op<f32> for Histogram {
     }
 }
 
-/// A map before the reduction: the sum of |x − c|^p, for a `c` and a `p` that are given when it is called.
+/// A map before the reduction: the sum of |x − c|^p, with `c` and `p` given at run time.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Powers {
-    /// What is subtracted from each number.
+    /// The number to subtract from each element.
     pub c: f64,
-    /// The power, a whole number: one of floats would have other bits on other machines.
+    /// The power, an integer: a float power would have different bits on different machines.
     pub p: u64,
 }
 

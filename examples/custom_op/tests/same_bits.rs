@@ -1,14 +1,15 @@
-//! What the operators give is right, and has the same bits on the CPU and on a GPU, the emulator where there is none.
+//! The operators' results are correct, with the same bits on the CPU and on a GPU, or the emulator without
+//! one.
 
 use custom_op::{BoundingBox, Complex, ComplexSum, Histogram, Point, Powers};
 use gpu_reduce::{Device, Error, Item, Op, Reduce};
 
-/// Reduces on both, with a small, a middling and the largest BLOCK.
+/// Reduces on both devices, with a small, a medium and the largest BLOCK.
 fn on_both<O: Op<T>, T: Item>(op: O, items: &[T]) -> [Result<O::Output, Error>; 3] {
     let gpu = Device::cuda(0).or_else(|_| Device::emulator()).unwrap();
     let [cpu, gpu] = [Device::cpu(), gpu].map(|device| {
         let x = device.upload(items).unwrap();
-        [x.reduce_by::<O, 32>(op), x.reduce_by::<O, 256>(op), x.reduce_by::<O, 1024>(op)]
+        [x.by(op).block::<32>().run(), x.by(op).block::<256>().run(), x.by(op).block::<1024>().run()]
     });
     assert_eq!(format!("{cpu:?}"), format!("{gpu:?}"));
     cpu

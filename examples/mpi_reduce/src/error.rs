@@ -1,11 +1,11 @@
-//! Everything that can go wrong, as the program prints it.
+//! The errors of the example, with their messages.
 
 use std::io;
 use std::path::PathBuf;
 
 use super::input::Dtype;
 
-/// Why there is no result.
+/// A reason why the example has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -17,18 +17,17 @@ pub enum Error {
     #[error("not a valid .npy file: {reason}")]
     Npy { reason: String },
     #[error(
-        "the .npy file holds `{descr}`; supported are little-endian integers of 8 to 64 bits and floats of 16 to 64 bits"
+        "the .npy file holds `{descr}`; supported are little-endian integers of 8 to 64 bits and floats of \
+         16 to 64 bits"
     )]
     Descr { descr: String },
-    #[error("the .npy file holds `{descr}`, which is not the {dtype:?} that --dtype names")]
+    #[error("the .npy file holds `{descr}`, but --dtype says {dtype:?}")]
     OtherDtype { descr: String, dtype: Dtype },
     #[error("a file of raw numbers does not say their type: name it with --dtype")]
     NoDtype,
-    #[error("{bytes} bytes of numbers, and {expected} are expected, of {size} each")]
+    #[error("the numbers have {bytes} bytes, but {expected} are expected, {size} for each")]
     Length { bytes: u64, expected: u64, size: usize },
-    #[error(
-        "--split has {weights} weights, and there are {ranks} ranks: give one each, and one that is not 0"
-    )]
+    #[error("--split has {weights} weights for {ranks} ranks: give one for each rank, not all of them 0")]
     Split { weights: usize, ranks: usize },
     #[error("{bytes} bytes do not fit in memory")]
     OutOfMemory { bytes: u64 },

@@ -1,4 +1,4 @@
-//! The input file, and a rank's part of it.
+//! The input file, and each rank's part of it.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,9 +13,9 @@ use super::error::Error;
 use super::npy;
 
 #[cfg(target_endian = "big")]
-compile_error!("this example uses the little-endian numbers of its input file as they lie in memory");
+compile_error!("this example reinterprets little-endian input in memory, so it needs a little-endian target");
 
-/// The most bytes of a `.npy` file's header that are read.
+/// The longest header of a `.npy` file, in bytes.
 const HEADER: u64 = 1 << 20;
 
 /// The type of the numbers.
@@ -36,7 +36,7 @@ pub enum Dtype {
     f64,
 }
 
-/// Which file, and what it holds.
+/// The file, and the type of its numbers.
 #[derive(clap::Args)]
 pub struct InputArgs {
     /// The type of a raw file's numbers; the type that a .npy file must have.
@@ -47,20 +47,20 @@ pub struct InputArgs {
     file: PathBuf,
 }
 
-/// A file whose numbers' type is known.
+/// An open file of numbers of a known type.
 pub struct Input {
     path: PathBuf,
     file: File,
     dtype: Dtype,
-    /// Where the numbers start, and how many bytes they are.
+    /// The offset of the numbers, and their size in bytes.
     start: u64,
     bytes: u64,
-    /// How many a `.npy` file says that they are.
+    /// The number of elements that a `.npy` file states.
     count: Option<usize>,
 }
 
 impl Input {
-    /// Opens the file that `args` name: a `.npy` file if it starts as one, else raw numbers.
+    /// Opens the file: as a `.npy` file if it starts like one, else as raw numbers.
     pub fn open(args: &InputArgs) -> Result<Input, Error> {
         let InputArgs { dtype, file: path } = args;
         let read = || {
@@ -110,12 +110,12 @@ impl Input {
         self.dtype
     }
 
-    /// Bytes of the numbers.
+    /// The size of the numbers in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What a rank of so many has of the numbers, in proportion to its weight.
+    /// Reads the rank's part of the numbers, in proportion to its weight.
     pub fn part<T: Element>(
         &self,
         rank: usize,

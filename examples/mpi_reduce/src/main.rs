@@ -1,9 +1,11 @@
-//! Reduces a file of numbers over the ranks of an MPI communicator, each of which reads and reduces its part: `mpirun -n 4 mpi_reduce --dtype
-//! f32 numbers.raw`. The README says more.
+//! Reduces a file of numbers over the ranks of an MPI communicator:
+//! `mpirun -n 4 mpi_reduce --dtype f32 numbers.raw`.
+//!
+//! Each rank reads and reduces its part. See the README.
 
 mod error;
 mod input;
-#[expect(dead_code, reason = "what this example needs none of")]
+#[expect(dead_code, reason = "this example does not use all of it")]
 #[path = "../../../crates/cli/src/npy.rs"]
 mod npy;
 
@@ -22,28 +24,28 @@ use mpi::traits::*;
 use error::Error;
 use input::{Dtype, Input, InputArgs};
 
-/// Threads of a block: with another number, the bits may be others.
+/// Threads per block; another number may change the bits of the result.
 const BLOCK: u32 = 256;
 
-/// Reduces a file of numbers, of which each rank reads its part.
+/// Reduces a file of numbers; each rank reads its part.
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
     input: InputArgs,
 
-    /// What to compute.
+    /// The reduction to compute.
     #[arg(long, default_value = "sum")]
     op: Operator,
 
-    /// How much of the file each rank has, in proportion, such as 5,0,1,1000; by default, all the same.
+    /// Each rank's share of the file, as weights such as 5,0,1,1000; equal by default.
     #[arg(long, value_delimiter = ',', value_name = "WEIGHTS")]
     split: Option<Vec<u32>>,
 
-    /// Where ranks reduce: on their CPU, on a GPU each (those of one machine by turns), or on the emulator.
+    /// Where ranks reduce: on the CPU, each on a GPU of its machine (in rotation), or on the emulator.
     #[arg(long, default_value = "cpu")]
     device: Place,
 
-    /// Reduce so many times, and print the shortest.
+    /// Repeat the reduction this many times, and print the shortest time.
     #[arg(long, default_value_t = 1)]
     runs: u32,
 }
@@ -68,7 +70,7 @@ enum Place {
 }
 
 impl Place {
-    /// The rank's device.
+    /// Opens the rank's device.
     fn open(self, world: &impl Communicator) -> Result<Device, gpu_reduce::Error> {
         match self {
             Place::Cpu => Ok(Device::cpu()),
@@ -86,7 +88,7 @@ impl Place {
     }
 }
 
-/// A result, as it is printed.
+/// A result, formatted, and its time.
 struct Reduced {
     value: String,
     bits: String,
@@ -96,20 +98,20 @@ struct Reduced {
 fn main() -> ExitCode {
     let args = Args::parse();
     let Some(universe) = mpi::initialize() else {
-        eprintln!("MPI is initialised already");
+        eprintln!("MPI is already initialised");
         return ExitCode::FAILURE;
     };
     let world = universe.world();
     match run(&world, &args) {
         Ok(()) => ExitCode::SUCCESS,
-        // All ranks have it.
+        // All ranks got this error.
         Err(Error::Reduce(error)) => {
             if world.rank() == 0 {
                 eprintln!("{error}");
             }
             ExitCode::FAILURE
         }
-        // This rank alone may have it, and others wait.
+        // Perhaps only this rank got the error, and the others are waiting.
         Err(error) => {
             eprintln!("rank {}: {error}", world.rank());
             world.abort(1)
@@ -135,7 +137,7 @@ fn run(world: &impl Communicator, args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// The result of a file of elements of type `T`, and how many bytes these are.
+/// Reduces a file of elements of type `T`; also returns the number of bytes.
 fn reduce_file<T: Element + ExactElement<Rounded: NoUninit>>(
     world: &impl Communicator,
     args: &Args,

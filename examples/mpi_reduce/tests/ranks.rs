@@ -1,8 +1,9 @@
-//! Ranks that `mpirun` starts: the same bits for any number of them, and errors that all have. Each start has a time limit: nothing hangs.
+//! Runs ranks with `mpirun`: any number of them gives the same bits, and every rank gets the error of any
+//! one. Each run has a time limit, so no test hangs.
 
 use std::process::{Command, Output};
 
-/// Starts ranks of a program, in a time limit.
+/// Starts ranks of a program, with a time limit.
 fn start(ranks: u32, program: &str, args: &[&str]) -> Output {
     let limit = "120";
     let output = Command::new("timeout")
@@ -10,15 +11,15 @@ fn start(ranks: u32, program: &str, args: &[&str]) -> Output {
         .args(["-n", &ranks.to_string(), program])
         .args(args)
         .env("RAYON_NUM_THREADS", "1")
-        // Containers may forbid it, and Open MPI then warns.
+        // Containers may forbid this mechanism, and Open MPI would warn about it.
         .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
         .output()
-        .expect("there are timeout and mpirun");
+        .expect("timeout and mpirun are installed");
     assert_ne!(output.status.code(), Some(124), "{program} {args:?} of {ranks} ranks hangs: {output:?}");
     output
 }
 
-/// What each rank of the test program says, in order.
+/// The lines that the ranks of the test program print, in order.
 fn said(ranks: u32, what: &str) -> Vec<String> {
     let output = start(ranks, env!("CARGO_BIN_EXE_rank"), &[what]);
     assert!(output.status.success(), "{what} of {ranks}: {output:?}");
@@ -28,7 +29,7 @@ fn said(ranks: u32, what: &str) -> Vec<String> {
     lines
 }
 
-/// The same of all.
+/// The same text from every rank.
 fn all(ranks: u32, text: &str) -> Vec<String> {
     (0..ranks).map(|rank| format!("rank {rank}: {text}")).collect()
 }
@@ -42,14 +43,15 @@ fn ranks_have_the_bits_of_one_slice() {
 
 #[test]
 fn no_elements_at_all() {
-    assert_eq!(said(3, "empty"), all(3, "min of an empty input: it has no value; check the length first"));
+    assert_eq!(said(3, "empty"), all(3, "min of an empty input has no value: check the length first"));
 }
 
 #[test]
 fn a_rank_that_disagrees_is_told_to_all() {
     let disagrees = |rank, what, found, expected| {
         let text = format!(
-            "rank {rank} disagrees with rank 0 on the {what}: {found}, not {expected}; all ranks make the same call"
+            "rank {rank} disagrees with rank 0 on the {what}: {found}, not {expected}; all ranks make the \
+             same call"
         );
         all(3, &text)
     };
@@ -59,7 +61,7 @@ fn a_rank_that_disagrees_is_told_to_all() {
     assert_eq!(said(3, "block"), disagrees(2, "BLOCK", "64".into(), "256".into()));
     let [found, expected] = [1u64, 0].map(|ddof| format!("0x{:016x}{:016x}", ddof.swap_bytes(), 0));
     assert_eq!(said(3, "parameters"), disagrees(2, "operator's parameters", found, expected));
-    // Of elements of other sizes, too, of which one is larger than what ranks tell each other first.
+    // Elements of another size too; one is larger than the ranks' first message.
     assert_eq!(
         said(3, "element"),
         disagrees(1, "operator", "digest (rank::Digest)".into(), op("sum", "Sum"))
@@ -72,7 +74,7 @@ fn a_rank_that_fails_is_told_to_all() {
     let (_, error) = lines[0].split_once(": ").unwrap();
     assert!(error.starts_with("rank 1 failed: ") && error.contains("emulator"), "{error}");
     assert_eq!(lines, all(3, error));
-    // Before any has sent it elements.
+    // A failure before any rank has sent elements.
     let lines = said(2, "memory");
     let (_, error) = lines[0].split_once(": ").unwrap();
     assert!(
@@ -80,7 +82,7 @@ fn a_rank_that_fails_is_told_to_all() {
         "{error}"
     );
     assert_eq!(lines, all(2, error));
-    // One that panics has told the others first.
+    // A rank that panics tells the others first.
     let output = start(3, env!("CARGO_BIN_EXE_rank"), &["panic"]);
     assert!(!output.status.success());
     let text = String::from_utf8_lossy(&output.stdout);
@@ -97,7 +99,7 @@ fn a_rank_that_is_killed_ends_the_others() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("signal 9"), "{output:?}");
 }
 
-/// The example's first line of output.
+/// The first line that the example prints.
 fn printed(ranks: u32, args: &[&str]) -> String {
     let output = start(ranks, env!("CARGO_BIN_EXE_mpi_reduce"), args);
     assert!(output.status.success(), "{args:?} of {ranks}: {output:?}");
@@ -123,9 +125,9 @@ fn the_example_prints_the_same_bits() {
         }
         assert_eq!(printed(3, &["--op", op, "--device", "emulator", &npy]), expected);
     }
-    // What one rank alone finds ends all.
+    // An error on one rank only ends all ranks.
     let output = start(2, env!("CARGO_BIN_EXE_mpi_reduce"), &["--split", "1,2,3", &npy]);
     assert!(!output.status.success());
-    let error = "--split has 3 weights, and there are 2 ranks";
+    let error = "--split has 3 weights for 2 ranks";
     assert!(String::from_utf8_lossy(&output.stderr).contains(error), "{output:?}");
 }

@@ -1,5 +1,5 @@
-//! Host code for the kernels: ordinary cust, which runs on a GPU after `libcuda::load()` and on the emulator after
-//! `emulator::install()`.
+//! Host code for the kernels, written with cust. It runs on a GPU after `libcuda::load()`, and on the
+//! emulator after `emulator::install()`.
 
 use cust::error::CudaResult;
 use cust::launch;
@@ -7,10 +7,10 @@ use cust::memory::DeviceBuffer;
 use cust::module::Module;
 use cust::stream::Stream;
 
-/// The kernels, as PTX.
+/// The PTX of the kernels.
 pub const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 
-/// The dot product of two arrays, of as many elements as the shorter one has.
+/// Returns the dot product of two arrays, up to the shorter length.
 pub fn dot(stream: &Stream, x: &DeviceBuffer<f32>, y: &DeviceBuffer<f32>) -> CudaResult<f32> {
     let module = Module::from_ptx(PTX, &[])?;
     let len = x.len().min(y.len());

@@ -1,4 +1,4 @@
-//! The kernels on the emulator, which checks each access of each thread and needs no GPU.
+//! Tests the kernels on the emulator, which checks each memory access and needs no GPU.
 
 use cust::error::CudaError;
 use cust::launch;
@@ -16,26 +16,26 @@ fn dot() -> Result<(), Box<dyn Error>> {
     let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
     let upload = |data: &[f32]| DeviceBuffer::from_slice(data);
 
-    // Small integers: no sum rounds, so the result is exact.
+    // Sums of small integers are exact, so the order does not matter.
     let x: Vec<f32> = (0..5000).map(|i| (i % 17) as f32).collect();
     let y: Vec<f32> = (0..5000).map(|i| (i % 5) as f32 - 2.0).collect();
     for len in [1, 31, 32, 255, 256, 257, 5000] {
         let expected: f32 = x[..len].iter().zip(&y).map(|(x, y)| x * y).sum();
         let (x, y) = (upload(&x[..len])?, upload(&y[..len])?);
         assert_eq!(own_kernel::dot(&stream, &x, &y)?, expected);
-        // Whatever order the warps run in: this finds barriers that are missing.
+        // Random orders of warps, which reveal missing barriers.
         for seed in 0..5 {
             emulator::set_settings(Settings { seed: Some(seed), ..emulator::settings() });
             assert_eq!(own_kernel::dot(&stream, &x, &y)?, expected, "seed {seed}");
         }
     }
 
-    // What a launch did, counted: all loads are coalesced, and no two lanes want one bank.
+    // The counters of a launch: all loads are coalesced, and there are no bank conflicts.
     let (_, counters) = emulator::last_counters().ok_or("a launch")?;
     assert_eq!(counters.global_load_sectors, 2 * 5000_u64.div_ceil(8));
     assert_eq!(counters.shared_load_conflicts + counters.shared_store_conflicts, 0);
 
-    // A mistake, a length that is one too long, is found and named.
+    // A wrong length, one element too long: the emulator finds and locates the access.
     let module = Module::from_ptx(own_kernel::PTX, &[])?;
     let (x, y, partials) = (upload(&x[..256])?, upload(&y[..256])?, upload(&[0.0; 2])?);
     // SAFETY: the emulator checks each access.

@@ -1,4 +1,4 @@
-"""Makes the files beside it by other programs than this one: numpy, pandas, polars and pyarrow, of PyPI."""
+"""Makes the test files in this folder with numpy, pandas, polars and pyarrow from PyPI."""
 
 import base64
 import gzip
@@ -37,7 +37,7 @@ with pa.ipc.new_stream("stream.arrows", table.schema) as stream:
     for batch in table.to_batches(max_chunksize=4):
         stream.write_batch(batch)
 small = pa.table({"count": table["count"], "price": pa.array([1.5, 2, 3, 4, 5, 6], pa.float64())})
-# As before Arrow 0.15.
+# The format before Arrow 0.15.
 legacy = pa.ipc.IpcWriteOptions(use_legacy_format=True)
 with pa.ipc.new_stream("legacy.arrows", small.schema, options=legacy) as stream:
     stream.write_table(small)
@@ -47,7 +47,7 @@ pa.parquet.write_table(small, "partly_brotli.parquet", compression={"count": "sn
 
 
 class Keys(pyarrow.parquet.encryption.KmsClient):
-    """Wraps keys in nothing."""
+    """Leaves keys unencrypted."""
 
     def __init__(self, _):
         super().__init__()
@@ -79,7 +79,7 @@ for name, array in [
     np.save(f"{name}.npy", array)
 
 text = pd.DataFrame({"city": city, "price": price}).to_csv(index=False, na_rep="NA")
-# Two members, as `cat a.gz b.gz` makes them.
+# Two gzip members, as from `cat a.gz b.gz`.
 half = text.index("\n", 20) + 1
 with open("members.csv.gz", "wb") as file:
     file.write(gzip.compress(text[:half].encode(), mtime=0) + gzip.compress(text[half:].encode(), mtime=0))

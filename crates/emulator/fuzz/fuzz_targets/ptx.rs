@@ -1,5 +1,7 @@
-//! No text brings the emulator down: what parses is decoded, and what decodes is run, on a little memory and for a few
-//! instructions. From `crates/emulator`, with nightly Rust and cargo-fuzz:
+//! Checks that no text crashes the emulator.
+//!
+//! Parses and decodes each text, then runs its kernels on little memory for a few instructions. Run it from
+//! `crates/emulator`, with nightly Rust and cargo-fuzz:
 //!
 //! ```text
 //! cargo +nightly fuzz run ptx fuzz/corpus/ptx ../../ptx

@@ -1,4 +1,5 @@
-//! Logic, shifts and bit fields. (PTX ISA, "Logic and Shift Instructions", and `bfe` to `prmt` among the integer ones.)
+//! Logic, shifts and bit fields. (PTX ISA, "Logic and Shift Instructions", and `bfe` to `prmt` under "Integer
+//! Arithmetic Instructions".)
 
 use crate::{
     exec::lanes::{Lanes, binary, logic, logic_not, low, quaternary, ternary, unary},
@@ -41,7 +42,7 @@ pub fn find(words: &mut Words, instruction: &Instruction) -> Result<Lanes, Strin
     }
 }
 
-/// Logic, and shifts to the left, do the same for all types of a width.
+/// Operations that do not depend on the sign.
 fn plain<T: Integer>(words: &Words) -> Result<Lanes, String> {
     Ok(match words.name() {
         "and" => binary(|a: T, b: T| T::from_bits(a.bits() & b.bits())),
@@ -54,7 +55,7 @@ fn plain<T: Integer>(words: &Words) -> Result<Lanes, String> {
     })
 }
 
-/// `shr`: amounts past the width fill all of it, with zeros or the sign.
+/// `shr`: amounts beyond the width fill the result with zeros or the sign.
 fn shift_right<T: Integer>() -> Result<Lanes, String> {
     Ok(if T::SIGNED {
         binary(|a: T, b: u32| T::from_bits((a.extended() as i64 >> b.min(T::BITS - 1)) as u64))
@@ -90,25 +91,26 @@ fn field<T: Integer>(words: &mut Words) -> Lanes {
     unary(move |a: T| leading(a, shift))
 }
 
-/// The start or the length of a field: 8 bits count, as the PTX ISA says of `bfe` and `bfi`; but of fields of 64 bits all
-/// 32 do on an H200.
+/// The start or length of a field. Only the low 8 bits count, as the PTX ISA says of `bfe` and `bfi`. For
+/// 64-bit fields, an H200 uses all 32 bits.
 fn field_bits<T: Integer>(amount: u32) -> u32 {
     if T::BITS == 64 { amount } else { amount & 0xff }
 }
 
-/// `bfe`: bits past the top, and those above the field, are the field's sign bit if the type has a sign.
+/// `bfe`. For signed types, bits above the field or beyond the top are copies of the field's sign bit.
 fn extract<T: Integer>(a: T, start: u32, length: u32) -> T {
     let top = T::BITS - 1;
     let signed = T::SIGNED && length > 0;
     let sign = signed && a.bits() >> (start.saturating_add(length) - 1).min(top) & 1 != 0;
     let value = if start <= top { a.bits() >> start } else { 0 };
-    // Bits of the field that the value has.
+    // The field's bits that lie within the value.
     let length = length.min(T::BITS.saturating_sub(start));
     let fill = if sign { !low(length) } else { 0 };
     T::from_bits(value & low(length) | fill)
 }
 
-/// `bfind`: the place of the highest bit that is not the sign, or its distance from the top.
+/// `bfind`: the position of the highest bit that differs from the sign, or its distance from the top. All
+/// ones if there is none.
 fn leading<T: Integer>(a: T, shift: bool) -> u32 {
     let bits = if T::SIGNED && a < T::default() { !a.bits() & low(T::BITS) } else { a.bits() };
     let place = 63u32.wrapping_sub(bits.leading_zeros());
@@ -121,10 +123,10 @@ fn leading<T: Integer>(a: T, shift: bool) -> u32 {
     }
 }
 
-/// `lop3`: bit i of the result is the table's bit `4a + 2b + c` for the bits i of a, b and c.
+/// `lop3`: bit i of the result is bit `4a + 2b + c` of the table, for bits i of a, b and c.
 fn lop3(words: &mut Words, instruction: &Instruction) -> Result<Lanes, String> {
     let Some(&Operand::Integer(table)) = instruction.operands.get(4) else {
-        return Err("`lop3` needs a table, an integer, as its fifth operand".to_owned());
+        return Err("`lop3` needs a constant lookup table as its fifth operand".to_owned());
     };
     if words.ty()? != Type::B32 {
         return Err(words.unknown());
@@ -137,7 +139,7 @@ fn lop3(words: &mut Words, instruction: &Instruction) -> Result<Lanes, String> {
     }))
 }
 
-/// `shf`: 32 bits out of the 64 of b and a.
+/// `shf`: 32 of the 64 bits of b and a.
 fn funnel(words: &mut Words) -> Result<Lanes, String> {
     let left = match words.take_any(&["l", "r"]) {
         Some("l") => true,
@@ -159,7 +161,7 @@ fn funnel(words: &mut Words) -> Result<Lanes, String> {
     }))
 }
 
-/// `prmt`: each byte of the result is one of the eight of b and a.
+/// `prmt`: each byte of the result is one of the eight bytes of b and a.
 fn permute(words: &mut Words) -> Result<Lanes, String> {
     let mode = words.take_any(&["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"]);
     if words.ty()? != Type::B32 {
@@ -169,7 +171,7 @@ fn permute(words: &mut Words) -> Result<Lanes, String> {
         let both = u64::from(b) << 32 | u64::from(a);
         let start = c & 3;
         (0..4u32).fold(0, |result, place| {
-            // The byte, and whether its sign bit fills the place.
+            // The byte's index, and whether its sign bit fills the result byte.
             let (byte, sign) = match mode {
                 None => (c >> (4 * place) & 7, c >> (4 * place) & 8 != 0),
                 Some("f4e") => (start + place, false),
@@ -186,7 +188,7 @@ fn permute(words: &mut Words) -> Result<Lanes, String> {
     }))
 }
 
-/// `bmsk`: b ones from bit a on.
+/// `bmsk`: b ones, starting at bit a.
 fn mask(words: &mut Words) -> Result<Lanes, String> {
     let wrap = match words.take_any(&["wrap", "clamp"]) {
         Some("wrap") => true,
@@ -202,7 +204,7 @@ fn mask(words: &mut Words) -> Result<Lanes, String> {
     }))
 }
 
-/// `szext`: the low b bits, extended.
+/// `szext`: extends the low b bits.
 fn extend<T: Integer>(words: &mut Words) -> Lanes {
     let wrap = words.take_any(&["wrap", "clamp"]) == Some("wrap");
     binary(move |a: T, b: u32| {
@@ -217,9 +219,10 @@ fn extend<T: Integer>(words: &mut Words) -> Lanes {
     })
 }
 
-/// `fns`: the place of the n-th bit set in the mask, counted from `base`, up for a positive n and down for a negative
-/// one; for 0 the bit at `base` itself. All ones where there is none, but 0 for the least n of all, which has no
-/// magnitude: PTX does not say what it does, an H200 gives that.
+/// `fns`: the position of the n-th set bit of the mask, counting from `base` up if n is positive, down if n
+/// is negative. For n = 0, `base` itself if its bit is set. All ones if there is no such bit.
+///
+/// PTX does not define the result for `i32::MIN`, which has no magnitude; an H200 returns 0.
 fn nth_set(mask: u32, base: u32, offset: i32) -> u32 {
     let base = base & 31;
     let set = |place: &u32| mask >> place & 1 != 0;

@@ -1,4 +1,6 @@
-//! `setp` and `set`. (PTX ISA, "Comparison and Selection Instructions", "Half Precision Comparison Instructions".)
+//! `setp` and `set`.
+//!
+//! (PTX ISA, "Comparison and Selection Instructions", "Half Precision Comparison Instructions".)
 
 use crate::{
     exec::lanes::{Join, Lanes, Outcome, Relation, compare as compare_lanes, compare_halves},
@@ -12,7 +14,7 @@ use super::{
     words::Words,
 };
 
-/// `setp` and `set` of all types.
+/// Builds `setp` and `set` for all types.
 pub fn compare(words: &mut Words, instruction: &Instruction) -> Result<Lanes, String> {
     let relation = relation(words)?;
     let join = join(words, instruction);
@@ -30,7 +32,9 @@ pub fn compare(words: &mut Words, instruction: &Instruction) -> Result<Lanes, St
         Type::F32 if ftz => compare_lanes(relation, outcome, join, flush),
         Type::F32 => compare_lanes(relation, outcome, join, |a: f32| a),
         Type::F64 => compare_lanes(relation, outcome, join, |a: f64| a),
-        Type::F16 | Type::Bf16 if opposite => return Err("16-bit floats have no second result".to_owned()),
+        Type::F16 | Type::Bf16 if opposite => {
+            return Err("comparisons of 16-bit floats have no second result".to_owned());
+        }
         Type::F16 => compare_lanes(relation, outcome, join, half),
         Type::Bf16 => compare_lanes(relation, outcome, join, bf16_to_f32),
         Type::F16x2 => compare_halves(relation, outcome, join, half),
@@ -39,8 +43,8 @@ pub fn compare(words: &mut Words, instruction: &Instruction) -> Result<Lanes, St
     })
 }
 
-/// What `set` writes where the comparison holds: all ones, or 1.0 of a floating-point type. Two values that are compared
-/// together give as many.
+/// The value that `set` writes where the comparison holds: all ones, or 1.0 of a floating-point type. Packed
+/// comparisons write two values.
 fn truth(words: &mut Words) -> Result<Outcome, String> {
     let ty = words.ty()?;
     let of_two = words.clone().ty().is_ok_and(|from| matches!(from, Type::F16x2 | Type::Bf16x2));
@@ -61,8 +65,10 @@ fn truth(words: &mut Words) -> Result<Outcome, String> {
 const F16_ONE: u16 = 0x3c00;
 const BF16_ONE: u16 = 0x3f80;
 
-/// The relation that is named. One that NaN makes true is the opposite of one that NaN makes false; of integers, which have
-/// no NaN, each is told so that it takes one test.
+/// Takes the relation modifier.
+///
+/// A relation that is true for NaN is the negation of one that is false for NaN. Integers have no NaN, so
+/// theirs are chosen to need only one test.
 fn relation(words: &mut Words) -> Result<Relation, String> {
     const NAMES: [&str; 18] = [
         "eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu",
@@ -89,7 +95,7 @@ fn relation(words: &mut Words) -> Result<Relation, String> {
     Ok(Relation { less, equal, greater, negated })
 }
 
-/// How the comparison is joined with a predicate.
+/// Takes the modifier that combines the comparison with a predicate.
 fn join(words: &mut Words, instruction: &Instruction) -> Join {
     let negated = matches!(instruction.operands.last(), Some(Operand::Not(_)));
     match (words.take_any(&["and", "or", "xor"]), negated) {

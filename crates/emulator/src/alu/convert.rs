@@ -13,7 +13,7 @@ use super::{
     words::{Words, bank_of, bits_of},
 };
 
-/// `banks` are those of the registers; they may be wider than the types.
+/// Builds a `cvt`. `banks` are the registers' banks, which may be wider than the types.
 pub fn convert(words: &mut Words, banks: &[Option<Bank>]) -> Result<Lanes, String> {
     let integral = words.take_any(&["rni", "rzi", "rmi", "rpi"]);
     let named = words.take_any(&["rn", "rz", "rm", "rp"]);
@@ -36,11 +36,11 @@ pub fn convert(words: &mut Words, banks: &[Option<Bank>]) -> Result<Lanes, Strin
         };
     }
     let (to_format, from_format) = (format(to), format(from));
-    let bank = |ty, operand: usize| {
+    let bank = |ty: Type, operand: usize| {
         let least = bank_of(ty).filter(|&bank| bank != Bank::Predicate).ok_or_else(|| words.unknown())?;
         let bank = banks.get(operand).copied().flatten().unwrap_or(least);
         if bank == Bank::Predicate || (bank as u8) < least as u8 {
-            return Err(format!("a register of {bank:?} does not hold this type"));
+            return Err(format!("a {bank:?} register cannot hold {} bits", bits_of(ty)));
         }
         Ok(bank)
     };
@@ -77,7 +77,7 @@ pub fn convert(words: &mut Words, banks: &[Option<Bank>]) -> Result<Lanes, Strin
     })
 }
 
-/// The format of a scalar type.
+/// The format of a scalar floating-point type.
 pub fn format(ty: Type) -> Option<Format> {
     Some(match ty {
         Type::F16 => F16,
@@ -88,8 +88,9 @@ pub fn format(ty: Type) -> Option<Format> {
     })
 }
 
-/// To an integer: clamped to its range. NaN gives 0, or only the top bit set where either type has 64 bits. (PTX ISA, `cvt`:
-/// "Zero if source is not .f64 and destination is not .s64/.u64", otherwise `1 << (BitWidth(dst) - 1)`.)
+/// Converts to an integer, clamped to its range. NaN gives 0, or only the top bit if either type has 64 bits.
+/// (PTX ISA, `cvt`: "Zero if source is not .f64 and destination is not .s64/.u64", otherwise
+/// `1 << (BitWidth(dst) - 1)`.)
 fn to_integer(to: (Bank, Type), from: (Bank, Type), format: Format, rounding: Rounding, ftz: bool) -> Lanes {
     let bits = bits_of(to.1);
     let nan = if bits_of(from.1) == 64 || bits == 64 { 1u64 << (bits - 1) } else { 0 };
@@ -117,7 +118,7 @@ fn to_integer(to: (Bank, Type), from: (Bank, Type), format: Format, rounding: Ro
     })
 }
 
-/// The value of any format is exact in `f64`.
+/// Converts a value of any format to `f64`, exactly.
 #[inline(always)]
 fn to_f64(format: Format, bits: u64, ftz: bool) -> f64 {
     match format {
@@ -172,7 +173,7 @@ struct Options {
     relu: bool,
 }
 
-/// Between formats, or within one to flush or saturate.
+/// Converts between formats. Within one format, flushes or saturates.
 fn between(to: (Bank, Type), from: (Bank, Type), rounding: Rounding, options: Options) -> Lanes {
     let Options { ftz, sat, relu } = options;
     let (Some(to_format), Some(from_format)) = (format(to.1), format(from.1)) else {
@@ -180,8 +181,8 @@ fn between(to: (Bank, Type), from: (Bank, Type), rounding: Rounding, options: Op
     };
     let plain = !ftz && !sat && !relu;
     match (from.1, to.1) {
-        // A move of bits, a NaN's too: ptxas makes it a shift, or nothing. Of 16 bits it is none: on an H200 a NaN becomes
-        // the one of arithmetic.
+        // Bit moves, even of a NaN: ptxas emits a shift or nothing. Not so from 16 bits to 16 bits: there an
+        // H200 returns the canonical NaN.
         (Type::F32, Type::F32) | (Type::F64, Type::F64) if plain => {
             return convert_lanes(to.0, [from.0], |[a]| a);
         }
@@ -196,7 +197,7 @@ fn between(to: (Bank, Type), from: (Bank, Type), rounding: Rounding, options: Op
         }
         _ => {}
     }
-    // `.ftz` flushes what is an f32, but an H200 does not flush one that becomes an f16.
+    // `.ftz` flushes f32 operands and results. But an H200 does not flush an f32 that becomes an f16.
     let flushes = move |format: Format| ftz && format == F32 && to_format != F16;
     let round = rounded(flushes(to_format));
     convert_lanes(to.0, [from.0], move |[value]| {
@@ -217,31 +218,31 @@ fn between(to: (Bank, Type), from: (Bank, Type), rounding: Rounding, options: Op
     })
 }
 
-/// A NaN of f64 in another format: quiet, with its sign and the upper bits of its fraction, as seen on an H200. The NaNs
-/// of other formats become the one of arithmetic.
+/// Converts an f64 NaN to another format: quiet, with its sign and the upper bits of its fraction, as an H200
+/// does. NaNs of other formats become the canonical one.
 fn narrow_nan(format: Format, bits: u64) -> u64 {
     let sign = if bits & F64.sign() != 0 { format.sign() } else { 0 };
     let fraction = bits >> (F64.fraction - format.fraction) & low(format.fraction);
     sign | format.infinity() | 1 << (format.fraction - 1) | fraction
 }
 
-/// Exact; a NaN stays one.
+/// Exact. A NaN stays a NaN.
 #[inline(always)]
 pub fn f16_to_f32(bits: u16) -> f32 {
     let magnitude = u32::from(bits & 0x7fff) << 13;
-    // The exponent's bias grows by 112: a product with 2^112, which also makes subnormals normal.
+    // Multiplying by 2^112 corrects the exponent's bias. It also normalises subnormals.
     let value = f32::from_bits(magnitude) * f32::from_bits(0x7780_0000);
     let value = if magnitude >= 0x0f80_0000 { f32::from_bits(magnitude | 0x7f80_0000) } else { value };
     f32::from_bits(value.to_bits() | u32::from(bits & 0x8000) << 16)
 }
 
-/// Exact, and so are a NaN's bits.
+/// Exact, including a NaN's bits.
 #[inline(always)]
 pub fn bf16_to_f32(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// To nearest, ties to even; a NaN becomes the canonical one.
+/// Rounds to nearest, ties to even. A NaN becomes the canonical one.
 pub fn f32_to_f16(value: f32) -> u16 {
     F16.round(F32.unpack(u64::from(value.to_bits())), Rounding::Nearest) as u16
 }

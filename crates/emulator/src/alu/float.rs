@@ -1,8 +1,10 @@
-//! Floating-point arithmetic. (PTX ISA, "Floating-Point Instructions", "Half Precision Floating-Point Instructions".)
+//! Floating-point arithmetic.
 //!
-//! Results are exact to the bit, but for the approximations: `div.approx`, `div.full`, `rcp.approx`, `sqrt.approx`,
-//! `rsqrt.approx`, `sin`, `cos`, `lg2`, `ex2` and `tanh` give the host's result, rounded to the type, where a GPU may be
-//! off by the error that the PTX ISA allows it.
+//! (PTX ISA, "Floating-Point Instructions", "Half Precision Floating-Point Instructions".)
+//!
+//! Results are exact to the bit, except for the approximations `div.approx`, `div.full`, `rcp.approx`,
+//! `sqrt.approx`, `rsqrt.approx`, `sin`, `cos`, `lg2`, `ex2` and `tanh`. These return the host's
+//! result rounded to the type; a GPU's may differ within the error that the PTX ISA allows.
 
 use crate::{
     exec::lanes::{Bank, Lanes, binary, convert, ternary, test as test_lanes, unary},
@@ -10,13 +12,12 @@ use crate::{
 };
 
 use super::{
-    convert::f32_to_f16,
     number::{canonical_f32, canonical_f64, flush, saturate},
     soft::{BF16, F16, F32, F64, Format, Number, Rounding},
     words::{Words, bank_of},
 };
 
-/// The rounding that is named, to nearest where none is.
+/// Takes the rounding modifier; to nearest if there is none.
 pub fn rounding(words: &mut Words) -> Rounding {
     match words.take_any(&["rn", "rz", "rm", "rp"]) {
         Some("rz") => Rounding::Zero,
@@ -26,7 +27,7 @@ pub fn rounding(words: &mut Words) -> Rounding {
     }
 }
 
-/// The format of a type, and how many values of it a register holds.
+/// The format of a type, and the number of values per register.
 fn format(ty: Type) -> Option<(Format, u32)> {
     Some(match ty {
         Type::F16 => (F16, 1),
@@ -100,20 +101,20 @@ pub fn arithmetic(words: &mut Words) -> Result<Lanes, String> {
     }
 }
 
-/// An `f32` operand as the instruction takes it.
+/// Applies `.ftz` to an `f32` operand.
 #[inline(always)]
 fn enter(a: f32, ftz: bool) -> f32 {
     if ftz { flush(a) } else { a }
 }
 
-/// An `f32` result as the instruction gives it.
+/// Applies `.ftz` and `.sat` to an `f32` result, and canonicalises NaN.
 #[inline(always)]
 fn finish(a: f32, ftz: bool, sat: bool) -> f32 {
     let a = canonical_f32(enter(a, ftz));
     if sat { saturate(a) } else { a }
 }
 
-/// -0 is less than +0; a NaN loses against a number unless it `propagates`.
+/// The smaller value; -0 is less than +0. A NaN loses to a number unless it `propagates`.
 #[inline(always)]
 fn minimum(a: f32, b: f32, propagates: bool) -> f32 {
     let least = if a < b || a == b && a.is_sign_negative() { a } else { b };
@@ -127,14 +128,14 @@ fn minimum(a: f32, b: f32, propagates: bool) -> f32 {
     canonical_f32(if propagates && (a.is_nan() || b.is_nan()) { f32::NAN } else { number })
 }
 
-/// What [`minimum`] gives of -a and -b; a NaN has its sign changed, so that the caller's change gives it back.
+/// `minimum(-a, -b)`. A NaN gets its sign flipped, so that the caller's negation restores it.
 #[inline(always)]
 fn minimum_of_negated(a: f32, b: f32, propagates: bool) -> f32 {
     let least = minimum(-a, -b, propagates);
     if least.is_nan() { -least } else { least }
 }
 
-/// `.xorsign.abs`: the extreme of the magnitudes, negative where one operand is; a NaN stays as it is.
+/// `.xorsign.abs`: the extreme of the magnitudes, negative if exactly one operand is. A NaN stays as it is.
 fn by_sign(a: f32, b: f32, greater: bool, propagates: bool) -> f32 {
     let negative = a.is_sign_negative() != b.is_sign_negative();
     let (a, b) = (a.abs(), b.abs());
@@ -154,7 +155,7 @@ fn minimum_f64(a: f64, b: f64) -> f64 {
     })
 }
 
-/// The operation of a name on exact numbers.
+/// The named operation on exact numbers.
 fn exact(name: &str) -> Option<fn([Number; 3], Rounding) -> Number> {
     Some(match name {
         "add" => |[a, b, _], rounding| a.plus(b, rounding),
@@ -166,7 +167,7 @@ fn exact(name: &str) -> Option<fn([Number; 3], Rounding) -> Number> {
     })
 }
 
-/// How an exact result becomes bits.
+/// The function that rounds an exact result.
 pub fn rounded(ftz: bool) -> fn(Format, Number, Rounding) -> u64 {
     if ftz { Format::round_or_flush } else { Format::round }
 }
@@ -205,14 +206,15 @@ struct Small {
     xorsign: bool,
 }
 
-/// Arithmetic of 16-bit formats, one value or two to a register.
+/// Arithmetic in 16-bit formats, with one or two values per register.
 fn small(words: &Words, ty: Type, options: Small) -> Result<Lanes, String> {
     let (format, count) = format(ty).ok_or_else(|| words.unknown())?;
     let flush = move |bits: u64| if options.ftz { format.flush(bits) } else { bits };
     let one = format.round(Number::integer(false, 1), Rounding::Nearest);
+    let is_nan = move |bits: u64| bits & !format.sign() > format.infinity();
     let finish = move |bits: u64| {
         let bits = flush(bits);
-        let nan = bits & !format.sign() > format.infinity();
+        let nan = is_nan(bits);
         let negative = bits & format.sign() != 0;
         match () {
             () if options.sat && (nan || negative) => 0,
@@ -222,8 +224,7 @@ fn small(words: &Words, ty: Type, options: Small) -> Result<Lanes, String> {
             () => bits,
         }
     };
-    let is_nan = move |bits: u64| bits & !format.sign() > format.infinity();
-    // An order of the bits that is the order of the values, -0 below +0.
+    // Maps bits to integers in the order of the values, with -0 below +0.
     let key = move |bits: u64| if bits & format.sign() != 0 { !bits as i64 } else { bits as i64 };
     let extreme = move |a: u64, b: u64, greater: bool| {
         let (a, b) = (flush(a), flush(b));
@@ -266,7 +267,7 @@ fn small(words: &Words, ty: Type, options: Small) -> Result<Lanes, String> {
     })
 }
 
-/// `d = f(a, …)` for each of the 16-bit values that a register holds.
+/// `d = f(a, …)` for each 16-bit value in a register.
 fn by_parts<const N: usize>(count: u32, f: impl Fn([u64; N]) -> u64 + Send + Sync + 'static) -> Lanes {
     let bank = if count == 1 { Bank::Half } else { Bank::Word };
     convert(bank, [bank; N], move |operands| {
@@ -295,7 +296,7 @@ pub fn function(words: &mut Words) -> Result<Lanes, String> {
     let ftz = words.take("ftz");
     let ty = words.ty()?;
     let nearest = rounding == Rounding::Nearest;
-    // The approximate functions, computed in f64 from the operand's exact value.
+    // Approximations are computed in f64.
     let approximation: fn(f64) -> f64 = match name {
         "rcp" => |a| 1.0 / a,
         "sqrt" => f64::sqrt,
@@ -327,7 +328,7 @@ pub fn function(words: &mut Words) -> Result<Lanes, String> {
         (_, Type::F32) if nearest && (approximate || name == "ex2") => {
             unary(move |a: f32| finish(approximation(f64::from(enter(a, ftz))) as f32, ftz, false))
         }
-        // Of the operand and of the result the upper halves count. (PTX ISA, "rcp.approx.ftz.f64".)
+        // Only the upper halves of the operand and the result count. (PTX ISA, "rcp.approx.ftz.f64".)
         ("rcp" | "rsqrt", Type::F64) if approximate && ftz => unary(move |a: f64| {
             let upper = |a: f64| {
                 if a.is_subnormal() { 0f64.copysign(a) } else { f64::from_bits(a.to_bits() & !0xffff_ffff) }
@@ -354,7 +355,7 @@ fn property(words: &mut Words) -> Result<Lanes, String> {
     let ty = words.ty()?;
     let (format, _) = format(ty).ok_or_else(|| words.unknown())?;
     let (normal, infinity) = (1 << format.fraction, format.infinity());
-    // The magnitudes that have it.
+    // The range of magnitudes with the property.
     let (least, greatest) = match property {
         "finite" => (0, infinity - 1),
         "infinite" => (infinity, infinity),
@@ -381,27 +382,23 @@ fn property(words: &mut Words) -> Result<Lanes, String> {
     }
 }
 
-/// `f16` arithmetic that the atomics share: a sum, rounded once.
+/// Adds two values of a 16-bit format, rounded once. The atomics use it too.
 pub fn add_small(format: Format, a: u64, b: u64) -> u64 {
     format.round(format.unpack(a).plus(format.unpack(b), Rounding::Nearest), Rounding::Nearest)
 }
 
-/// `cvt` of two `f32` to a pair of a 16-bit format; the first is the upper half.
+/// `cvt` of two `f32` to a pair in a 16-bit format. The first goes to the upper half.
 pub fn convert_pair(format: Format, rounding: Rounding, relu: bool) -> Lanes {
     binary(move |a: u32, b: u32| {
         let narrow = |value: u32| {
-            let bits = if format == F16 && rounding == Rounding::Nearest {
-                u64::from(f32_to_f16(f32::from_bits(value)))
-            } else {
-                format.round(F32.unpack(u64::from(value)), rounding)
-            };
+            let bits = format.round(F32.unpack(u64::from(value)), rounding);
             if relu && bits & format.sign() != 0 { 0 } else { bits as u32 }
         };
         narrow(a) << 16 | narrow(b)
     })
 }
 
-/// `cvt` that rounds to an integer within one type.
+/// `cvt` that rounds to an integer without changing the type.
 pub fn round_integral(ty: Type, rounding: Rounding, ftz: bool, sat: bool) -> Option<Lanes> {
     let (format, _) = format(ty)?;
     let bank = bank_of(ty)?;

@@ -13,7 +13,7 @@ use super::{
     words::{Words, bank_of, bits_of},
 };
 
-/// Calls a function of an integer type with the type that a word names.
+/// Calls a generic function with the Rust integer type of a PTX type.
 macro_rules! for_integer {
     ($ty:expr, $words:expr, $function:ident($($argument:expr),*)) => {
         match $ty {
@@ -25,7 +25,7 @@ macro_rules! for_integer {
     };
 }
 
-/// As [`for_integer`], with the unsigned type of the width: for what is the same with and without a sign.
+/// Like [`for_integer`], with the unsigned type of the width, for functions that do not depend on the sign.
 macro_rules! for_width {
     ($ty:expr, $words:expr, $function:ident($($argument:expr),*)) => {
         match $ty {
@@ -50,7 +50,7 @@ pub fn mov(words: &mut Words) -> Result<Lanes, String> {
     }
 }
 
-/// `add` to `dp2a`.
+/// The integer instructions from `add` to `dp2a`.
 pub fn arithmetic(words: &mut Words) -> Result<Lanes, String> {
     match words.name() {
         "dp4a" => return dot::<4>(words),
@@ -75,7 +75,7 @@ pub fn arithmetic(words: &mut Words) -> Result<Lanes, String> {
     }
 }
 
-/// Two values of 16 bits in a register.
+/// Operations on two 16-bit values per register.
 fn halves<T: Integer>(words: &Words) -> Result<Lanes, String> {
     let operation: fn(T, T) -> T = match words.name() {
         "add" => T::add,
@@ -92,7 +92,7 @@ fn halves<T: Integer>(words: &Words) -> Result<Lanes, String> {
     }))
 }
 
-/// The same for all types of a width.
+/// Operations that do not depend on the sign.
 fn plain<T: Integer>(words: &mut Words) -> Result<Lanes, String> {
     words.take("lo");
     Ok(match words.name() {
@@ -101,13 +101,13 @@ fn plain<T: Integer>(words: &mut Words) -> Result<Lanes, String> {
         "mul" => binary(T::mul),
         "mad" => ternary(|a: T, b: T, c: T| a.mul(b).add(c)),
         "neg" => unary(|a: T| T::default().sub(a)),
-        // The least stays itself.
+        // The minimum has no positive counterpart and stays itself.
         "abs" => unary(|a: T| if a.bits() >> (T::BITS - 1) != 0 { T::default().sub(a) } else { a }),
         _ => return Err(words.unknown()),
     })
 }
 
-/// What differs with the sign.
+/// Operations that depend on the sign.
 fn signed<T: Integer>(words: &mut Words) -> Result<Lanes, String> {
     Ok(match words.name() {
         "mul" => binary(T::mul_high),
@@ -121,13 +121,13 @@ fn signed<T: Integer>(words: &mut Words) -> Result<Lanes, String> {
     })
 }
 
-/// `.sat`, of `.s32` only.
+/// `.sat`, which exists only for `.s32`.
 fn saturating(words: &mut Words) -> Result<Lanes, String> {
     match (words.name(), words.take("hi")) {
         ("add", false) => Ok(binary(i32::saturating_add)),
         ("sub", false) => Ok(binary(i32::saturating_sub)),
         ("mad", true) => Ok(ternary(|a: i32, b: i32, c: i32| a.mul_high(b).saturating_add(c))),
-        _ => Err("`.sat` is not known here".to_owned()),
+        _ => Err(format!("`{}` does not exist with `.sat` in this form", words.name())),
     }
 }
 
@@ -150,7 +150,7 @@ fn wide(words: &mut Words) -> Result<Lanes, String> {
     }
 }
 
-/// `mul24`, `mad24`: of the product of the operands' low 24 bits, bits 0 to 31 or 16 to 47.
+/// `mul24`, `mad24`: bits 0 to 31 or 16 to 47 of the product of the operands' low 24 bits.
 fn low_24(words: &mut Words) -> Result<Lanes, String> {
     let shift = if words.take("hi") { 16 } else { 0 };
     let saturating = shift == 16 && words.name() == "mad24" && words.take("sat");
@@ -173,9 +173,9 @@ fn low_24(words: &mut Words) -> Result<Lanes, String> {
     }
 }
 
-/// `add.cc` to `madc`: with a carry out, and a carry in where `takes` says so.
+/// `add.cc` to `madc`: with carry out, and with carry in if `takes`.
 fn extended(words: &mut Words, takes: bool) -> Result<Lanes, String> {
-    // `addc` and its like without `.cc` leave the carry as it was.
+    // `addc` and similar instructions without `.cc` leave the carry unchanged.
     let gives = !takes || words.take("cc");
     match words.ty()? {
         Type::U32 => extended_of::<u32>(words, takes, gives),
@@ -205,7 +205,7 @@ fn extended_of<T: Integer>(words: &mut Words, takes: bool, gives: bool) -> Resul
     }))
 }
 
-/// `dp4a`, `dp2a`: four products of bytes, or two of a half-word and a byte, added to c.
+/// `dp4a`, `dp2a`: adds four products of bytes, or two of a half-word and a byte, to c.
 fn dot<const PARTS: usize>(words: &mut Words) -> Result<Lanes, String> {
     let upper = PARTS == 2 && words.take("hi");
     if PARTS == 2 && !upper && !words.take("lo") {
@@ -215,7 +215,7 @@ fn dot<const PARTS: usize>(words: &mut Words) -> Result<Lanes, String> {
     let signed = |ty| match ty {
         Type::U32 => Ok(false),
         Type::S32 => Ok(true),
-        _ => Err("`dp4a` and `dp2a` have two types, each `.u32` or `.s32`".to_owned()),
+        _ => Err("`dp4a` and `dp2a` need two types, each `.u32` or `.s32`".to_owned()),
     };
     let (a_signed, b_signed) = (signed(a_type)?, signed(b_type)?);
     let part = |value: u32, index: usize, bits: u32, signed: bool| {
@@ -245,7 +245,7 @@ pub fn select(words: &mut Words) -> Result<Lanes, String> {
     }
     match words.ty()? {
         Type::S32 => Ok(by_sign(ty, |c: i32| c >= 0)),
-        // NaN is not at least 0, and -0 is: flushing a subnormal makes it at least 0.
+        // NaN is not >= 0, but -0 is: flushing a negative subnormal makes it >= 0.
         Type::F32 => Ok(by_sign(ty, move |c: f32| if ftz { flush(c) } else { c } >= 0.0)),
         _ => Err(words.unknown()),
     }
@@ -260,7 +260,7 @@ fn by_sign<C: Value>(ty: Type, positive: impl Fn(C) -> bool + Send + Sync + 'sta
     }
 }
 
-/// A conversion between integers: the low bits of a type, extended, or clamped to another where that saturates.
+/// A conversion between integer types: truncates and extends, or clamps if it saturates.
 pub fn convert_integer(to: (Bank, Type), from: (Bank, Type), saturate: bool) -> Lanes {
     let (signed_from, signed_to) = (is_signed(from.1), is_signed(to.1));
     let (bits_from, bits_to) = (bits_of(from.1), bits_of(to.1));
@@ -281,12 +281,12 @@ pub fn convert_integer(to: (Bank, Type), from: (Bank, Type), saturate: bool) -> 
     })
 }
 
-/// Whether the type has a sign.
+/// Whether the type is signed.
 pub fn is_signed(ty: Type) -> bool {
     matches!(ty, Type::S8 | Type::S16 | Type::S32 | Type::S64)
 }
 
-/// The least and the greatest value of an integer type.
+/// The minimum and maximum of an integer type.
 pub fn range(ty: Type) -> (i128, i128) {
     let bits = bits_of(ty);
     if is_signed(ty) { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }

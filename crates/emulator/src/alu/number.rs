@@ -1,27 +1,27 @@
-//! Integers of all widths under one trait, and sums of floats as the device rounds them.
+//! One trait for integers of all widths, and float operations with the device's rounding.
 
 use crate::exec::lanes::Value;
 
 use super::soft::{F32, F64};
 
-/// An integer register's value.
+/// An integer type that registers hold.
 pub trait Integer: Value + Ord + Default {
     const BITS: u32;
     const SIGNED: bool;
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
-    /// The upper half of the product.
+    /// The upper half of the full product.
     fn mul_high(self, other: Self) -> Self;
-    /// By zero: all ones. The least by -1: the least.
+    /// Division. By zero: all ones. The minimum by -1: the minimum.
     fn div(self, other: Self) -> Self;
-    /// By zero: all ones. The least by -1: 0.
+    /// Remainder. By zero: all ones. The minimum by -1: 0.
     fn rem(self, other: Self) -> Self;
     /// The bits, zero-extended.
     fn bits(self) -> u64;
-    /// The value, sign-extended where it has a sign.
+    /// The value, sign-extended if the type is signed.
     fn extended(self) -> i128;
-    /// The low bits.
+    /// Truncates to the low bits.
     fn from_bits(bits: u64) -> Self;
 }
 
@@ -76,25 +76,25 @@ integers! {
     u16 u16 u32, i16 u16 i32, u32 u32 u64, i32 u32 i64, u64 u64 u128, i64 u64 i128,
 }
 
-/// The result of an operation as the device gives it: its one NaN.
+/// Replaces NaN by the device's only NaN.
 #[inline(always)]
 pub fn canonical_f32(value: f32) -> f32 {
     if value.is_nan() { f32::from_bits(F32.nan as u32) } else { value }
 }
 
-/// As [`canonical_f32`].
+/// Like [`canonical_f32`].
 #[inline(always)]
 pub fn canonical_f64(value: f64) -> f64 {
     if value.is_nan() { f64::from_bits(F64.nan) } else { value }
 }
 
-/// `.ftz`: a subnormal is zero, with its sign.
+/// `.ftz`: a subnormal becomes a zero of its sign.
 #[inline(always)]
 pub fn flush(value: f32) -> f32 {
     if value.is_subnormal() { f32::from_bits(value.to_bits() & 0x8000_0000) } else { value }
 }
 
-/// `.sat`: to between 0 and 1, NaN to +0.
+/// `.sat`: clamps to the range 0 to 1. NaN becomes +0.
 #[inline(always)]
 pub fn saturate<F: PartialOrd + From<u8>>(value: F) -> F {
     let (zero, one) = (F::from(0), F::from(1));

@@ -1,6 +1,6 @@
-//! Floating point in integers: each binary format, each rounding direction, exact to the bit.
+//! Floating point in integer arithmetic: every binary format and rounding direction, exact to the bit.
 //!
-//! The host's own arithmetic rounds `f32` and `f64` to nearest only, so all else is done here: operands become exact
+//! The host rounds `f32` and `f64` only to nearest, so everything else is done here: operands become exact
 //! [`Number`]s, and a result is rounded once, to its format.
 
 use std::cmp::Ordering;
@@ -12,18 +12,19 @@ pub struct Format {
     pub exponent: u32,
     /// Bits of the fraction, without the leading one.
     pub fraction: u32,
-    /// The NaN that arithmetic gives.
+    /// The NaN that arithmetic returns.
     pub nan: u64,
 }
 
-/// The NaNs: a quiet NaN with all fraction bits set and no sign for all formats but f64. (CUDA C++ Programming Guide,
-/// "Floating-Point Standard": "quiet NaN of bit pattern 0x7fffffff"; PTX ISA: "canonical NaN 0x7fff" of f16 and bf16.)
+/// IEEE 754's binary16. Its NaN and those below are quiet, with all fraction bits set and no sign. (CUDA C++
+/// Programming Guide, "Floating-Point Standard": "quiet NaN of bit pattern 0x7fffffff"; PTX ISA: "canonical
+/// NaN 0x7fff" of f16 and bf16.)
 pub const F16: Format = Format { exponent: 5, fraction: 10, nan: 0x7fff };
 pub const BF16: Format = Format { exponent: 8, fraction: 7, nan: 0x7fff };
 pub const F32: Format = Format { exponent: 8, fraction: 23, nan: 0x7fff_ffff };
 pub const F64: Format = Format { exponent: 11, fraction: 52, nan: 0x7fff_ffff_ffff_ffff };
 
-/// A direction of rounding.
+/// A rounding direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rounding {
     /// `.rn`: to nearest, ties to even.
@@ -37,8 +38,8 @@ pub enum Rounding {
 }
 
 impl Rounding {
-    /// Whether to go to the next greater magnitude: the last bit kept is odd, and what is cut off, compared with a half,
-    /// is `half`; something is cut off.
+    /// Whether to round up in magnitude, if the result is inexact. `odd` is the last bit kept; `half`
+    /// compares the remainder with half a unit.
     fn increments(self, negative: bool, odd: bool, half: Ordering) -> bool {
         match self {
             Rounding::Nearest => half == Ordering::Greater || half == Ordering::Equal && odd,
@@ -49,7 +50,7 @@ impl Rounding {
     }
 }
 
-/// A value: `significand · 2^exponent` with a sign, exact but for a sticky last bit after long shifts.
+/// A value `±significand · 2^exponent`. It is exact, except that long shifts make the last bit sticky.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
     Nan,
@@ -66,7 +67,7 @@ pub enum Number {
 
 use Number::{Finite, Infinite, Nan};
 
-/// The bit that a normalised significand starts at: two bits are left above it for sums.
+/// The leading bit of a normalised significand. Two bits above it stay free for sums.
 const TOP: u32 = 125;
 
 impl Format {
@@ -74,17 +75,16 @@ impl Format {
         (1 << (self.exponent - 1)) - 1
     }
 
-    /// All bits of an infinity's exponent.
+    /// The bits of positive infinity.
     pub const fn infinity(self) -> u64 {
         ((1 << self.exponent) - 1) << self.fraction
     }
 
-    /// The sign bit.
     pub const fn sign(self) -> u64 {
         1 << (self.exponent + self.fraction)
     }
 
-    /// What these bits stand for.
+    /// Decodes bits of this format.
     pub fn unpack(self, bits: u64) -> Number {
         let negative = bits & self.sign() != 0;
         let fraction = bits & ((1 << self.fraction) - 1);
@@ -100,7 +100,7 @@ impl Format {
         }
     }
 
-    /// The number rounded to this format.
+    /// Rounds a number to this format.
     pub fn round(self, number: Number, rounding: Rounding) -> u64 {
         let (negative, exponent, significand) = match number {
             Nan => return self.nan,
@@ -121,7 +121,7 @@ impl Format {
         {
             kept += 1;
         }
-        // A carry into a new digit moves into the exponent field by itself.
+        // If rounding adds a digit, the carry increments the exponent field.
         let biased = if kept >> self.fraction == 0 { 0 } else { last - lowest };
         let bits = kept as u64 + ((biased as u64) << self.fraction);
         if bits >= self.infinity() {
@@ -131,11 +131,13 @@ impl Format {
         self.signed(bits, negative)
     }
 
-    /// As [`Format::round`] with `.ftz`: a result below the least normal number is a zero of its sign, even where its
-    /// rounding to the few digits of a subnormal would give that number. PTX does not say how a result is told to be
-    /// below; an H200 rounds it as if the exponent had no lower limit.
+    /// Like [`Format::round`], with `.ftz`: a result below the smallest normal number becomes a zero of its
+    /// sign.
+    ///
+    /// A result counts as below even if rounding to a subnormal's few digits would reach that number. PTX
+    /// does not define this; an H200 decides as if the exponent had no lower limit.
     pub fn round_or_flush(self, number: Number, rounding: Rounding) -> u64 {
-        // Twice the number has all its digits where that matters.
+        // Doubled, the number keeps all its digits near the limit.
         let twice = match number {
             Finite { negative, exponent, significand } => {
                 Finite { negative, exponent: exponent + 1, significand }
@@ -150,7 +152,7 @@ impl Format {
         }
     }
 
-    /// `.ftz` of an operand: a subnormal is a zero of its sign.
+    /// `.ftz` of an operand: a subnormal becomes a zero of its sign.
     pub fn flush(self, bits: u64) -> u64 {
         if bits & self.infinity() == 0 { bits & self.sign() } else { bits }
     }
@@ -160,7 +162,7 @@ impl Format {
     }
 }
 
-/// `significand / 2^count`, and how what is cut off compares with a half, if anything is.
+/// `significand / 2^count`, and how the remainder compares with half a unit. `None` if it is 0.
 fn shift_out(significand: u128, count: i32) -> (u128, Option<Ordering>) {
     match count {
         ..=0 => (significand << -count, None),
@@ -175,7 +177,6 @@ fn shift_out(significand: u128, count: i32) -> (u128, Option<Ordering>) {
 }
 
 impl Number {
-    /// An integer.
     pub fn integer(negative: bool, magnitude: u64) -> Number {
         Finite { negative, exponent: 0, significand: u128::from(magnitude) }
     }
@@ -204,7 +205,7 @@ impl Number {
         }
     }
 
-    /// `self + other`; a sum of zero is -0 only when both are, or when it rounds down.
+    /// `self + other`. A zero sum is -0 only if both operands are, or if it rounds down.
     pub fn plus(self, other: Number, rounding: Rounding) -> Number {
         let (a, b) = match (self, other) {
             (Nan, _) | (_, Nan) => return Nan,
@@ -246,7 +247,7 @@ impl Number {
                     return if self.is_zero() { Nan } else { Infinite { negative } };
                 }
                 let ((_, x, m), (_, y, n)) = (self.normal(), other.normal());
-                // A divisor of at most 53 bits, so the quotient has more than 70.
+                // The divisor has at most 53 bits, so the quotient has more than 70.
                 let n_shift = n.trailing_zeros();
                 let n = n >> n_shift;
                 let quotient = m / n;
@@ -277,7 +278,7 @@ impl Number {
         }
     }
 
-    /// Rounded to an integer.
+    /// Rounds to an integer.
     pub fn to_integer(self, rounding: Rounding) -> Number {
         let Finite { negative, exponent, significand } = self else { return self };
         if exponent >= 0 || significand == 0 {
@@ -300,7 +301,8 @@ impl Number {
         matches!(self, Infinite { negative: true } | Finite { negative: true, .. })
     }
 
-    /// Sign, exponent and significand of a finite number, whose leading one is bit [`TOP`]. Zero has the least exponent.
+    /// The sign, exponent and significand of a finite number, with the leading one at bit [`TOP`]. Zero gets
+    /// the lowest exponent.
     fn normal(self) -> (bool, i32, u128) {
         match self {
             Finite { negative, significand: 0, .. } => (negative, i32::MIN / 2, 0),
@@ -317,7 +319,7 @@ impl Number {
     }
 }
 
-/// Shifts right; bits that fall out set the last bit, so that a later rounding knows of them.
+/// Shifts right. If a 1 bit is shifted out, sets the last bit, so that later rounding sees it.
 fn jam(value: u128, count: u32) -> u128 {
     match count {
         0 => value,
@@ -330,7 +332,7 @@ fn jam(value: u128, count: u32) -> u128 {
 mod tests {
     use super::*;
 
-    /// Bits that are often at an edge: few ones, exponents near each other and near the ends.
+    /// Bits near edge cases: few 1 bits; exponents close to each other or to the limits.
     fn samples(format: Format) -> impl Iterator<Item = u64> {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let mut next = move || {

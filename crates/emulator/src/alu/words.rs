@@ -1,11 +1,11 @@
-//! An instruction's modifiers, taken one by one, so that none is overlooked.
+//! An instruction's modifiers, taken one by one so that none is overlooked.
 
 use crate::{
     exec::lanes::Bank,
     ptx::ast::{Instruction, Type},
 };
 
-/// The words of an instruction that are still to be understood.
+/// The modifiers of an instruction that have not been taken yet.
 #[derive(Clone, Debug)]
 pub struct Words<'a> {
     name: &'a str,
@@ -17,23 +17,23 @@ impl<'a> Words<'a> {
         Words { name: &instruction.name, left: instruction.modifiers.iter().map(String::as_str).collect() }
     }
 
-    /// The word before the first dot.
+    /// The instruction's name, before the first dot.
     pub fn name(&self) -> &'a str {
         self.name
     }
 
-    /// Takes this word, if it is there.
+    /// Takes this word. Returns `false` if it is not there.
     pub fn take(&mut self, word: &str) -> bool {
         let place = self.left.iter().position(|&left| left == word);
         place.map(|place| self.left.remove(place)).is_some()
     }
 
-    /// Takes the first of these words that is there.
+    /// Takes the first of these words that is present.
     pub fn take_any(&mut self, words: &[&'static str]) -> Option<&'static str> {
         words.iter().copied().find(|word| self.take(word))
     }
 
-    /// Takes each word that starts so.
+    /// Drops all words with this prefix.
     pub fn drop_all(&mut self, prefix: &str) {
         self.left.retain(|word| !word.starts_with(prefix));
     }
@@ -42,21 +42,21 @@ impl<'a> Words<'a> {
     ///
     /// # Errors
     ///
-    /// There is none.
+    /// If there is none.
     pub fn ty(&mut self) -> Result<Type, String> {
         let place = self.left.iter().position(|word| parse_type(word).is_some());
         let place = place.ok_or_else(|| format!("`{}` has no type", self.name))?;
         parse_type(self.left.remove(place)).ok_or_else(|| self.unknown())
     }
 
-    /// Whether the last type is a floating-point one.
+    /// Whether the last type is a floating-point type.
     pub fn is_float(&self) -> bool {
         use Type::*;
         let ty = self.left.iter().rev().find_map(|word| parse_type(word));
         matches!(ty, Some(F16 | F16x2 | Bf16 | Bf16x2 | F32 | F64))
     }
 
-    /// The error for what is left, or for a combination that does not exist.
+    /// The error for the first word left, or for an invalid combination.
     pub fn unknown(&self) -> String {
         match self.left.as_slice() {
             [] => format!("`{}` does not exist with these modifiers and types", self.name),
@@ -68,13 +68,13 @@ impl<'a> Words<'a> {
     ///
     /// # Errors
     ///
-    /// Names the first that was not.
+    /// If a word is left; the error names it.
     pub fn finish(&self) -> Result<(), String> {
         if self.left.is_empty() { Ok(()) } else { Err(self.unknown()) }
     }
 }
 
-/// The type of this name.
+/// Parses the name of a type.
 pub fn parse_type(word: &str) -> Option<Type> {
     use Type::*;
     Some(match word {
@@ -117,7 +117,7 @@ pub fn bits_of(ty: Type) -> u32 {
     }
 }
 
-/// The registers that hold this type; none for 128 bits.
+/// The bank of registers that hold this type. `None` for 128 bits.
 pub fn bank_of(ty: Type) -> Option<Bank> {
     match bits_of(ty) {
         1 => Some(Bank::Predicate),

@@ -1,4 +1,4 @@
-//! Contexts, and which one is a thread's current one.
+//! Contexts, and each thread's current context.
 
 use super::state::{State, state};
 use super::{Answer, MEMORY, api, idle, put, put_if_wanted, require};
@@ -8,15 +8,15 @@ use std::cell::RefCell;
 use std::ffi::{c_int, c_uint};
 use std::ptr;
 
-/// `cuCtxGetApiVersion`'s answer, that of the `_v2` functions.
+/// The result of `cuCtxGetApiVersion`, that of the `_v2` functions.
 const API_VERSION: c_uint = 3020;
 const FLAGS: c_uint = 0x1f;
 const MAP_HOST: c_uint = 8;
-/// The numbers of stream priorities go down to the most urgent.
+/// The least and the greatest stream priority; a lower number is more urgent.
 pub const PRIORITIES: (c_int, c_int) = (0, -5);
 
 thread_local! {
-    /// The stack of contexts; the last is the current one. Some may have been destroyed.
+    /// The stack of contexts, the current one last. It may contain destroyed contexts.
     static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -24,11 +24,11 @@ pub struct Context {
     pub device: usize,
     flags: c_uint,
     cache: CUfunc_cache,
-    /// By `CUlimit`. They are kept for who asks; nothing depends on them.
+    /// Indexed by `CUlimit`. Only stored and returned; nothing else uses them.
     limits: [usize; CUlimit::CU_LIMIT_MAX as usize],
-    /// The contexts of other devices whose memory its kernels may access.
+    /// The contexts of other devices whose memory its kernels can access.
     pub peers: Vec<usize>,
-    /// The code that each call returns since a kernel failed.
+    /// The code that every call returns after a kernel has failed.
     pub fault: Option<CUresult>,
 }
 
@@ -41,7 +41,7 @@ impl Context {
 }
 
 fn with_stack<R>(work: impl FnOnce(&mut Vec<usize>) -> R) -> Answer<R> {
-    // The stack is gone while a thread ends.
+    // A thread that is ending has already dropped its stack.
     STACK.try_with(|stack| work(&mut stack.borrow_mut())).map_err(|_| CUresult::CUDA_ERROR_DEINITIALIZED)
 }
 
@@ -49,25 +49,25 @@ fn top() -> Answer<Option<usize>> {
     with_stack(|stack| stack.last().copied())
 }
 
-/// The current context, in whatever state it is.
+/// Returns the current context, even if it is destroyed or a kernel of it failed.
 fn current() -> Answer<usize> {
     top()?.ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)
 }
 
 impl State {
-    /// The current context, if it is usable.
+    /// Returns the current context; fails if it is not usable.
     pub fn current(&self) -> Answer<usize> {
         let context = current()?;
         self.usable(context)?;
         Ok(context)
     }
 
-    /// That the current context is usable, or that there is none.
+    /// Fails if there is a current context and it is not usable.
     pub fn not_stopped(&self) -> Answer {
         top()?.map_or(Ok(()), |context| self.usable(context))
     }
 
-    /// The current context to look at, even if a kernel of it failed.
+    /// Returns the current context's data, even if a kernel of it failed.
     fn current_mut(&mut self) -> Answer<&mut Context> {
         self.contexts.get_mut(&current()?).ok_or(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED)
     }
@@ -77,19 +77,19 @@ impl State {
         self.primaries.iter().any(|primary| primary.handle == context)
     }
 
-    /// That this is a context's handle.
+    /// Fails unless this is the handle of a context.
     fn known(&self, context: usize) -> Answer {
         let known = self.is_primary(context) || self.contexts.contains_key(&context);
         if known { Ok(()) } else { Err(CUresult::CUDA_ERROR_INVALID_CONTEXT) }
     }
 
-    /// Global memory as a context has it.
+    /// Returns a context's view of global memory.
     pub fn memory_of(&self, context: usize) -> Answer<Memory> {
         let known = self.contexts.get(&context).ok_or(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED)?;
         Ok(MEMORY.of(Owner { device: known.device as u32, context }, &known.peers))
     }
 
-    /// The device of a context that a caller names, if it is usable.
+    /// Returns the device of a context that a caller names; fails if the context is not usable.
     pub fn device_of(&self, context: CUcontext) -> Answer<usize> {
         self.known(context.addr())?;
         self.usable(context.addr())?;
@@ -97,7 +97,7 @@ impl State {
         known.map(|known| known.device).ok_or(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED)
     }
 
-    /// The devices of the current context and of another one that is to be, or not to be any more, its peer.
+    /// Returns the devices of the current context and of a peer; fails if they are the same context.
     fn with_peer(&self, peer: CUcontext) -> Answer<(usize, usize)> {
         let (context, other) = (handle(self.current()?), self.device_of(peer)?);
         if context == peer {
@@ -252,7 +252,7 @@ api! {
         put(version, API_VERSION)
     }
 
-    /// Work has ended when the call that asked for it returns.
+    /// Nothing to wait for: work has ended when the call that enqueued it returned.
     fn cuCtxSynchronize() {
         let mut state = state()?;
         let context = state.current()?;
@@ -276,7 +276,7 @@ api! {
         Ok(())
     }
 
-    /// Waits for kernels that run, which may be using it.
+    /// Waits for running kernels, which may be using the access.
     fn cuCtxDisablePeerAccess(peer: CUcontext) {
         let _idle = idle();
         let mut state = state()?;
@@ -314,7 +314,7 @@ api! {
         Ok(())
     }
 
-    /// Banks have four bytes on every device since compute capability 5.0, whatever is set.
+    /// Banks are four bytes wide on every device since compute capability 5.0, whatever the caller sets.
     fn cuCtxGetSharedMemConfig(config: *mut CUsharedconfig) {
         state()?.current()?;
         put(config, CUsharedconfig::CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE)

@@ -1,4 +1,4 @@
-//! Copies and memsets. Ranges on the device are checked; host pointers are the caller's promise.
+//! Copies and memsets. Device ranges are checked; host pointers are the caller's responsibility.
 
 use super::graph;
 use super::memory::check_range;
@@ -15,7 +15,7 @@ use std::{fmt, ptr, slice};
 /// One end of a copy.
 #[derive(Clone, Copy)]
 pub enum End {
-    /// Memory of the device, or pinned.
+    /// Device memory or pinned host memory.
     Device(u64),
     /// Any memory.
     Any(u64),
@@ -27,7 +27,7 @@ impl End {
         Any(pointer.addr() as u64)
     }
 
-    /// The end as it is now, if all its bytes are there.
+    /// Decides now, for replays, whether the end is device memory; fails if the range leaves its allocation.
     fn held(self, bytes: usize) -> Answer<Self> {
         let (address, known) = self.locate()?;
         if known {
@@ -36,7 +36,7 @@ impl End {
         Ok(if known { Device(address) } else { Any(address) })
     }
 
-    /// The address, and whether the device's memory holds it.
+    /// Returns the address, and whether an allocation of the emulator holds it.
     fn locate(self) -> Answer<(u64, bool)> {
         let (Device(address) | Any(address)) = self;
         let known = MEMORY.range(address).is_some();
@@ -53,7 +53,7 @@ pub enum MemoryWork {
 }
 use MemoryWork::{Fill, Transfer};
 
-/// What a memset writes, again and again: the first bytes of four, so many.
+/// The value that a memset repeats: four bytes, and how many of them are used.
 #[derive(Clone, Copy)]
 pub struct Pattern([u8; 4], usize);
 
@@ -81,11 +81,12 @@ impl fmt::Display for MemoryWork {
 }
 
 impl MemoryWork {
-    /// Does it as a piece of a stream's work; false where that found a race, which stops the context.
+    /// Runs it as a piece of a stream's work. Returns false if it races with other work, which stops the
+    /// context.
     ///
     /// # Safety
     ///
-    /// An end in host memory has that many bytes, and nobody else uses them meanwhile.
+    /// An end in host memory is valid for all bytes, and nothing else uses them meanwhile.
     pub unsafe fn run(self, context: usize, moment: Option<Moment>, _device: &Running) -> Answer<bool> {
         // SAFETY: the caller's promise.
         unsafe { self.perform()? };
@@ -125,8 +126,8 @@ impl MemoryWork {
         done.map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// Whether the host waits for it where it is called without a stream: not for what is between devices. (CUDA Driver
-    /// API, "API synchronization behavior".)
+    /// Whether the host waits for it when called without a stream: unless both ends are device memory (CUDA
+    /// Driver API, "API synchronization behavior").
     fn is_waited_for(self) -> bool {
         match self {
             Transfer { to: Device(to) | Any(to), from: Device(from) | Any(from), .. } => {
@@ -136,13 +137,15 @@ impl MemoryWork {
         }
     }
 
-    /// Whether the host waits for it in a stream, too: if it goes to memory that is not pinned.
+    /// Whether the host waits for it even in a stream: if it copies to memory that is not pinned.
     fn is_always_waited_for(self) -> bool {
         matches!(self, Transfer { to: Device(to) | Any(to), .. } if MEMORY.range(to).is_none())
     }
 
-    /// The same for later, if it could run now. What is the device's memory must still be so then: once it is freed, it is
-    /// not to be taken for the host's.
+    /// Prepares it for replays; fails if it could not run now.
+    ///
+    /// Decides now which ends are device memory, so that a replay does not take freed device memory for host
+    /// memory.
     fn captured(self) -> Answer<Self> {
         Ok(match self {
             Transfer { bytes: 0, .. } | Fill { count: 0, .. } => self,
@@ -156,7 +159,7 @@ impl MemoryWork {
     }
 }
 
-/// Copies between addresses, each with whether the device's memory holds it.
+/// Copies between addresses, each with whether an allocation of the emulator holds it.
 ///
 /// # Safety
 ///
@@ -165,7 +168,7 @@ unsafe fn transfer(to: (u64, bool), from: (u64, bool), bytes: usize) -> Result<(
     let ((to, to_device), (from, from_device)) = (to, from);
     let source: *const u8 = ptr::with_exposed_provenance(from as usize);
     let target: *mut u8 = ptr::with_exposed_provenance_mut(to as usize);
-    // SAFETY: the caller's promise for the ends that are in host memory.
+    // SAFETY: ends in host memory are valid by the caller's promise.
     unsafe {
         match (to_device, from_device) {
             (true, true) => MEMORY.copy(to, from, bytes as u64),
@@ -182,7 +185,7 @@ unsafe fn transfer(to: (u64, bool), from: (u64, bool), bytes: usize) -> Result<(
 /// The legacy stream of the current context.
 const LEGACY: CUstream = ptr::null_mut();
 
-/// Copies at once, in the legacy stream.
+/// Runs a copy or memset at once, in the legacy stream.
 ///
 /// # Safety
 ///
@@ -197,11 +200,11 @@ unsafe fn now(work: MemoryWork) -> Answer {
     if well && work.is_waited_for() { state()?.host_waits_for(LEGACY) } else { Ok(()) }
 }
 
-/// Copies in a stream, or lets it capture the copy.
+/// Runs a copy or memset in a stream, or adds it to the stream's capture.
 ///
 /// # Safety
 ///
-/// That of [`MemoryWork::run`], also for the replays of what is captured.
+/// That of [`MemoryWork::run`], also for all replays of a capture.
 unsafe fn enqueue(stream: CUstream, work: MemoryWork) -> Answer {
     let (context, moment) = {
         let mut state = state()?;
@@ -215,7 +218,7 @@ unsafe fn enqueue(stream: CUstream, work: MemoryWork) -> Answer {
     if well && work.is_always_waited_for() { state()?.host_waits_for(stream) } else { Ok(()) }
 }
 
-/// A copy between contexts: each end is in the memory of its context's device, or pinned.
+/// Returns a copy between contexts; fails unless each end is pinned or in the memory of its context's device.
 fn between(
     state: &State,
     to: (CUdeviceptr, CUcontext),
@@ -262,7 +265,7 @@ api! {
         enqueue(stream, Transfer { to: Device(to), from: Device(from), bytes })
     }
 
-    /// Waits for all work of the three contexts, and theirs that follows for it.
+    /// Waits for all earlier work of the current and the two named contexts; their later work waits for it.
     fn cuMemcpyPeer(
         to: CUdeviceptr,
         to_context: CUcontext,

@@ -1,51 +1,56 @@
-//! The driver, and its devices.
+//! The driver's version and its devices.
 
 use super::state::{State, initialise, state};
 use super::{Answer, MEMORY_BYTES, api, put, require};
 use cust_raw::{CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUresult, CUuuid};
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
-/// CUDA 13.0, as `cuDriverGetVersion` counts.
+/// CUDA 13.0, in the format of `cuDriverGetVersion`.
 const VERSION: c_int = 13_000;
 const NAME: &str = "PTX emulator";
-/// The first device's; the others' differ from it in the last byte.
+/// The first device's UUID; those of the others differ in the last byte.
 const UUID: &[u8; 16] = b"PTX emulator 0.1";
 /// The most devices there can be.
 pub const MOST: u32 = 64;
-/// The first device's PCI bus, which is its own.
+/// The first device's PCI bus; each device has a bus of its own.
 const FIRST_BUS: usize = 1;
 
-/// The device that the limits and attributes are those of is an H200: compute capability 9.0.
+// The limits and attributes of an H200: compute capability 9.0.
+
 pub const WARP: u32 = 32;
 pub const BLOCK_THREADS: u32 = 1024;
 pub const BLOCK_LIMITS: [u32; 3] = [1024, 1024, 64];
 pub const GRID_LIMITS: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 pub const MULTIPROCESSORS: u32 = 132;
-/// For each multiprocessor.
+/// The most blocks per multiprocessor.
 pub const BLOCKS: u32 = 32;
+/// The most warps per multiprocessor.
 pub const WARPS: u32 = 64;
+/// 32-bit registers per multiprocessor.
 pub const REGISTERS: u32 = 65_536;
+/// Bytes of shared memory per multiprocessor.
 pub const SHARED_BYTES: u32 = 228 << 10;
-/// Shared memory that the driver keeps for itself, for each block.
+/// Bytes of shared memory that the driver reserves per block.
 pub const SHARED_RESERVED: u32 = 1 << 10;
-/// Shared memory that a block may have, unasked and where `cuFuncSetAttribute` asked for it.
+/// The most bytes of shared memory per block by default.
 pub const BLOCK_SHARED: u32 = 48 << 10;
+/// The most bytes of shared memory per block after `cuFuncSetAttribute`.
 pub const BLOCK_SHARED_OPT_IN: u32 = 227 << 10;
 
 impl State {
-    /// The device of this number.
+    /// Checks a device's number and returns it as an index.
     pub fn device(&self, device: CUdevice) -> Answer<usize> {
         let number = usize::try_from(device).ok().filter(|&number| number < self.primaries.len());
         number.ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)
     }
 
-    /// Whether a device's kernels can access another one's memory, where a context enables it.
+    /// Whether a device's kernels can access another device's memory once a context enables it.
     pub fn can_access_peer(&self, device: usize, peer: usize) -> bool {
         self.peer_access && device != peer
     }
 }
 
-/// What an H200 answers; 0 for what the emulator does not have, such as textures.
+/// Returns an attribute of an H200; 0 for features that the emulator lacks, such as textures.
 #[rustfmt::skip]
 fn attribute(attribute: CUdevice_attribute, device: usize) -> Answer<u32> {
     use CUdevice_attribute::*;
@@ -102,27 +107,30 @@ fn uuid(place: *mut CUuuid, device: CUdevice) -> Answer {
     let mut bytes = *UUID;
     // No overflow: there are at most `MOST` devices.
     bytes[15] += device as u8;
-    // SAFETY: the driver functions below pass on their caller's pointer.
+    // SAFETY: the driver functions below pass their caller's pointer.
     unsafe { put(place, CUuuid { bytes: bytes.map(|byte| byte as c_char) }) }
 }
 
-/// Writes a text, as much of it as there is room for, and a zero.
+/// Writes as much of a text as fits, and a terminating zero.
 ///
 /// # Safety
 ///
-/// `place` is null, or `len` bytes there may be written.
+/// `place` is null, or valid for writes of `len` bytes.
 unsafe fn put_text(place: *mut c_char, len: c_int, text: &str) -> Answer {
     require(!place.is_null() && len > 0)?;
     let copied = text.len().min(len as usize - 1);
-    // SAFETY: `copied` bytes and the zero after them are at most `len`, so the caller's promise holds.
+    // SAFETY: `copied` bytes and the zero after them are at most `len` bytes, for which the caller vouches.
     unsafe {
         place.copy_from_nonoverlapping(text.as_ptr().cast(), copied);
         put(place.add(copied), 0)
     }
 }
 
-/// The bus in `domain:bus:device.function`, `domain:bus:device` or `bus:device.function`, each in hexadecimal, if the rest
-/// is zero, as it is for these devices; `None` for what has no such form.
+/// Parses the bus from a PCI address in hexadecimal.
+///
+/// Accepts `domain:bus:device.function`, `domain:bus:device` and `bus:device.function`; returns `None` for
+/// other texts. The inner `None` stands for an address of no emulated device: one whose other parts are not
+/// all zero.
 fn bus(id: &str) -> Option<Option<usize>> {
     let (rest, function) = match id.split_once('.') {
         Some((rest, function)) => (rest, Some(function)),
@@ -203,7 +211,7 @@ api! {
             CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED | CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED => {
                 state.can_access_peer(device, peer).into()
             }
-            // All links are alike, and there are no arrays.
+            // All links have the same rank, and there are no arrays.
             CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK | CU_DEVICE_P2P_ATTRIBUTE_ACCESS_ACCESS_SUPPORTED => 0,
         })
     }

@@ -1,4 +1,4 @@
-//! The codes' names and texts.
+//! The names and texts of the error codes.
 
 use super::{Answer, api, put};
 use cust_raw::CUresult;
@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char};
 
 macro_rules! codes {
     ($($code:ident $text:literal)*) => {
-        /// Every code, with its name and the text that the NVIDIA driver gives it.
+        /// Every code, with its name and the NVIDIA driver's text for it.
         const CODES: &[(CUresult, &CStr, &CStr)] = &[$((
             CUresult::$code,
             match CStr::from_bytes_with_nul(concat!(stringify!($code), "\0").as_bytes()) {
@@ -88,22 +88,28 @@ codes! {
     CUDA_ERROR_SYSTEM_NOT_READY c"system not yet initialized"
     CUDA_ERROR_SYSTEM_DRIVER_MISMATCH c"system has unsupported display driver / cuda driver combination"
     CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE c"forward compatibility was attempted on non supported HW"
-    CUDA_ERROR_MPS_CONNECTION_FAILED c"MPS client failed to connect to the MPS control daemon or the MPS server"
+    CUDA_ERROR_MPS_CONNECTION_FAILED
+        c"MPS client failed to connect to the MPS control daemon or the MPS server"
     CUDA_ERROR_MPS_RPC_FAILURE c"the remote procedural call between the MPS server and the MPS client failed"
     CUDA_ERROR_MPS_SERVER_NOT_READY c"MPS server is not ready to accept new MPS client requests"
-    CUDA_ERROR_MPS_MAX_CLIENTS_REACHED c"the hardware resources required to create MPS client have been exhausted"
-    CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED c"the hardware resources required to support device connections have been exhausted"
+    CUDA_ERROR_MPS_MAX_CLIENTS_REACHED
+        c"the hardware resources required to create MPS client have been exhausted"
+    CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED
+        c"the hardware resources required to support device connections have been exhausted"
     CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED c"operation not permitted when stream is capturing"
     CUDA_ERROR_STREAM_CAPTURE_INVALIDATED c"operation failed due to a previous error during capture"
     CUDA_ERROR_STREAM_CAPTURE_MERGE c"operation would result in a merge of separate capture sequences"
     CUDA_ERROR_STREAM_CAPTURE_UNMATCHED c"capture was not ended in the same stream as it began"
     CUDA_ERROR_STREAM_CAPTURE_UNJOINED c"capturing stream has unjoined work"
     CUDA_ERROR_STREAM_CAPTURE_ISOLATION c"dependency created on uncaptured work in another stream"
-    CUDA_ERROR_STREAM_CAPTURE_IMPLICIT c"operation would make the legacy stream depend on a capturing blocking stream"
+    CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+        c"operation would make the legacy stream depend on a capturing blocking stream"
     CUDA_ERROR_CAPTURED_EVENT c"operation not permitted on an event last recorded in a capturing stream"
-    CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD c"attempt to terminate a thread-local capture sequence from another thread"
+    CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
+        c"attempt to terminate a thread-local capture sequence from another thread"
     CUDA_ERROR_TIMEOUT c"wait operation timed out"
-    CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE c"the graph update was not performed because it included changes which violated constraints specific to instantiated graph update"
+    CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
+        c"the graph update was not performed because it included changes which violated constraints specific to instantiated graph update"
     CUDA_ERROR_EXTERNAL_DEVICE c"an async error has occurred in external entity outside of CUDA"
     CUDA_ERROR_UNKNOWN c"unknown error"
 }
@@ -112,7 +118,7 @@ fn find(code: CUresult) -> Answer<&'static (CUresult, &'static CStr, &'static CS
     CODES.iter().find(|row| row.0 == code).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
 }
 
-/// The code of that number; `CUDA_ERROR_UNKNOWN` where there is none.
+/// Returns the code with this number, or `CUDA_ERROR_UNKNOWN`.
 pub fn code(number: u32) -> CUresult {
     CODES.iter().map(|row| row.0).find(|&code| code as u32 == number).unwrap_or(CUresult::CUDA_ERROR_UNKNOWN)
 }

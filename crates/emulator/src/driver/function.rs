@@ -1,4 +1,4 @@
-//! Kernels as functions: their attributes, and how many blocks of them a multiprocessor holds.
+//! Functions (kernels): their attributes and occupancy.
 
 use super::device::{
     BLOCK_SHARED, BLOCK_SHARED_OPT_IN, BLOCK_THREADS, BLOCKS, MULTIPROCESSORS, REGISTERS, SHARED_BYTES,
@@ -15,10 +15,11 @@ use cust_raw::{
 use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 
-/// Multiprocessors give registers to a warp in portions, and shared memory to a block.
+/// The granularity in which a multiprocessor allocates registers to a warp.
 const REGISTER_PORTION: u32 = 256;
+/// The granularity, in bytes, in which a multiprocessor allocates shared memory to a block.
 const SHARED_PORTION: u32 = 128;
-/// The most registers a thread.
+/// The most registers per thread.
 const THREAD_REGISTERS: u32 = 255;
 
 #[derive(Clone)]
@@ -27,9 +28,9 @@ pub struct Function {
     pub module: usize,
     pub name: String,
     code: Arc<Module>,
-    /// The most dynamic shared memory that a launch may ask for.
+    /// The most bytes of dynamic shared memory that a launch may ask for.
     pub max_dynamic: u32,
-    /// The share of a multiprocessor's memory that is to be shared memory, in percent; kept, but nothing depends on it.
+    /// The preferred share of shared memory in L1, in percent. Only stored and returned.
     carveout: c_int,
 }
 
@@ -86,7 +87,7 @@ impl Function {
 
     fn resources(&self) -> Answer<Resources> {
         let kernel = self.kernel()?;
-        // As the driver's compiler does it, a kernel has no more registers than let its largest block run.
+        // Like the driver's compiler, limits the registers so that the kernel's largest block can run.
         let most = THREAD_REGISTERS.min(REGISTERS / kernel.max_threads.max(1)).min(self.code.max_registers);
         Ok(Resources {
             registers: kernel.registers.clamp(1, most.max(1)),
@@ -97,18 +98,18 @@ impl Function {
     }
 }
 
-/// What a kernel takes of a multiprocessor.
+/// The resources of a multiprocessor that a kernel uses.
 struct Resources {
-    /// For each thread.
+    /// Per thread.
     registers: u32,
-    /// Static shared memory, for each block.
+    /// Bytes of static shared memory per block.
     shared: u32,
     max_dynamic: u32,
     max_threads: u32,
 }
 
 impl Resources {
-    /// Blocks that a multiprocessor holds, not counting their shared memory.
+    /// Returns the number of blocks that fit on a multiprocessor, leaving shared memory out of account.
     fn blocks_of(&self, threads: u32) -> u32 {
         if threads > BLOCK_THREADS {
             return 0;
@@ -118,7 +119,7 @@ impl Resources {
         BLOCKS.min(WARPS / warps).min(REGISTERS / registers / warps)
     }
 
-    /// Blocks that a multiprocessor holds.
+    /// Returns the number of blocks that fit on a multiprocessor.
     fn blocks(&self, threads: u32, dynamic: usize) -> u32 {
         if dynamic > self.max_dynamic as usize {
             return 0;
@@ -127,8 +128,9 @@ impl Resources {
         self.blocks_of(threads).min(SHARED_BYTES / shared)
     }
 
-    /// The dynamic shared memory that each of so many blocks on a multiprocessor can have. The driver leaves its own
-    /// reserve out of this account.
+    /// Returns the dynamic shared memory per block that lets `blocks` blocks fit on a multiprocessor.
+    ///
+    /// As the driver does, leaves the driver's reserve out of account.
     fn available(&self, blocks: u32, threads: u32) -> Option<u32> {
         if blocks == 0 || blocks > self.blocks_of(threads) {
             return None;
@@ -137,12 +139,13 @@ impl Resources {
         Some(share.checked_sub(self.shared)?.min(self.max_dynamic))
     }
 
-    /// The block size, at most `limit`, with the most threads on a multiprocessor, and how many such blocks it holds.
+    /// Returns the block size, at most `limit`, with the most threads on a multiprocessor, and the number of
+    /// such blocks that fit.
     fn best(&self, limit: u32, dynamic: impl Fn(u32) -> usize) -> (u32, u32) {
         let limit = if limit == 0 { self.max_threads } else { limit.min(self.max_threads) };
         let sizes = (1..=limit.div_ceil(WARP)).map(|warps| (warps * WARP).min(limit));
         let occupied = sizes.map(|threads| (threads, self.blocks(threads, dynamic(threads))));
-        // Of equals the largest block.
+        // `max_by_key` returns the last maximum: the largest block.
         occupied
             .filter(|&(_, blocks)| blocks > 0)
             .max_by_key(|(threads, blocks)| threads * blocks)
@@ -164,13 +167,13 @@ fn resources(function: CUfunction) -> Answer<Resources> {
 fn active_blocks(blocks: *mut c_int, function: CUfunction, threads: c_int, dynamic: usize) -> Answer {
     let resources = resources(function)?;
     let threads = positive(threads)?;
-    // SAFETY: the driver functions below pass on their caller's pointer.
+    // SAFETY: the driver functions below pass their caller's pointer.
     unsafe { put(blocks, resources.blocks(threads, dynamic) as c_int) }
 }
 
 /// # Safety
 ///
-/// The pointers are null or may be written; `dynamic_of` may be called.
+/// The pointers are null or valid for writes; `dynamic_of` may be called.
 unsafe fn potential_block(
     grid: *mut c_int,
     block: *mut c_int,

@@ -1,19 +1,23 @@
-//! Stream capture and graphs. A graph is one sequence, in the order in which its work was captured: where work depends on
-//! other work, it was captured after it.
+//! Stream capture and graphs.
 //!
-//! The codes are those of CUDA's documentation; none of them was seen on a GPU. Where the documentation says that an
-//! operation is invalid, the captures that it concerns are invalidated. It does not say what these give, and the
-//! emulator chose:
+//! A graph is one sequence in the order of capture. That order is valid, because work is captured after the
+//! work that it depends on.
 //!
-//! - `cuStreamEndCapture` of a stream that joined invalidates the capture; of another thread it does not, nor does
-//!   `cuStreamBeginCapture` of a stream that captures already.
-//! - A synchronous copy beside a capture that forbids unsafe calls and blocks the legacy stream has the code of the former.
-//! - A wait for an event of a capture that has ended: `CUDA_ERROR_CAPTURED_EVENT`, and in a stream that captures
-//!   `CUDA_ERROR_STREAM_CAPTURE_ISOLATION`.
-//! - A wait in the legacy stream for an event that a stream which does not block it captured, `cuGraphLaunch` and
-//!   `cuGraphUpload` in a stream that captures: `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED`.
-//! - A stream destroyed where its capture began takes the capture with it; one that joined leaves its work there.
-//! - Modules are loaded and unloaded as memory is allocated and freed: not while captures forbid unsafe calls.
+//! The codes are those of CUDA's documentation; none was checked on a GPU. An operation that the
+//! documentation calls invalid invalidates the captures involved. The documentation leaves these cases open,
+//! and the emulator chose:
+//!
+//! - `cuStreamEndCapture` in a stream that joined a capture invalidates the capture. `cuStreamEndCapture` in
+//!   a wrong thread and `cuStreamBeginCapture` in a stream that already captures do not.
+//! - A synchronous copy, while a capture both forbids unsafe calls and blocks the legacy stream, returns the
+//!   code for unsafe calls.
+//! - A wait for an event of a capture that has ended returns `CUDA_ERROR_CAPTURED_EVENT`, or
+//!   `CUDA_ERROR_STREAM_CAPTURE_ISOLATION` in a stream that captures.
+//! - A wait in the legacy stream for an event captured in a non-blocking stream, and `cuGraphLaunch` and
+//!   `cuGraphUpload` in a stream that captures, return `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED`.
+//! - Destroying the stream where a capture began drops the capture; destroying one that joined leaves its
+//!   work in it.
+//! - Loading and unloading modules is unsafe, as allocating and freeing memory is: a capture can forbid it.
 
 use super::copy::MemoryWork;
 use super::launch::Captured;
@@ -31,18 +35,17 @@ use std::ptr;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
-/// Flags of `cuGraphInstantiateWithFlags` that change nothing here: memory that a graph allocates itself is to be freed
-/// at each launch, and nodes have priorities.
+/// Flags of `cuGraphInstantiateWithFlags` that have no effect here: auto-free on launch, and node priorities.
 const INSTANTIATE_FLAGS: c_ulonglong = 1 | 8;
-/// Graphs that kernels launch.
+/// The flag for graphs that kernels launch.
 const INSTANTIATE_FOR_DEVICE: c_ulonglong = 4;
 
 thread_local! {
-    /// Which captures keep this thread from calls that they do not see.
+    /// The thread's capture mode: which captures forbid its unsafe calls.
     static MODE: Cell<CUstreamCaptureMode> = const { Cell::new(CU_STREAM_CAPTURE_MODE_GLOBAL) };
 }
 
-/// Work that a stream captures.
+/// A piece of work that a stream captures.
 #[derive(Clone)]
 pub enum Work {
     Launch(Captured),
@@ -69,15 +72,16 @@ pub struct Executable {
 /// A stream that can capture.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lane {
+    /// A stream's handle.
     Created(usize),
-    /// The default stream of a thread in a context.
+    /// The per-thread default stream of a context.
     OfThread(usize, ThreadId),
 }
 
-/// Of each stream of a capture, how many pieces of its work come before.
+/// For each stream of a capture, how many pieces of its work come before.
 type Before = HashMap<Lane, usize>;
 
-/// What an event stands for that was recorded in a capturing stream.
+/// The state of a capture when an event was recorded in it.
 #[derive(Clone)]
 pub struct Mark {
     /// The capture's number.
@@ -93,15 +97,15 @@ pub struct Capture {
     origin: Lane,
     thread: ThreadId,
     mode: CUstreamCaptureMode,
-    /// Whether a stream of it and the legacy stream wait for each other.
+    /// Whether one of its streams and the legacy stream wait for each other.
     blocking: bool,
     valid: bool,
-    /// The streams of the capture, each with what its next piece of work waits for.
+    /// The streams of the capture, each with the work that its next piece of work waits for.
     streams: HashMap<Lane, Before>,
 }
 
 impl Capture {
-    /// Makes what a stream does next wait for what is before.
+    /// Makes a stream's next work wait for the work in `before`.
     fn join(&mut self, lane: Lane, before: &Before) {
         let own = self.streams.entry(lane).or_default();
         for (&lane, &count) in before {
@@ -110,13 +114,13 @@ impl Capture {
         }
     }
 
-    /// That all its work comes before what the stream where it began would do next.
+    /// Whether all streams have joined the origin: all work comes before the origin's next work.
     fn joined(&self) -> bool {
         let end = self.streams.get(&self.origin);
         self.streams.iter().all(|(lane, own)| end.and_then(|end| end.get(lane)) >= own.get(lane))
     }
 
-    /// Whether it forbids this thread calls that it does not see.
+    /// Whether it forbids unsafe calls of this thread: calls that it cannot capture and that could break it.
     fn forbids_unsafe(&self) -> bool {
         let own = self.thread == thread::current().id();
         match MODE.get() {
@@ -127,7 +131,7 @@ impl Capture {
     }
 }
 
-/// Refuses a call with this code, and invalidates the captures that are in its way, if there are any.
+/// Invalidates these captures and fails with this code; succeeds if there are none.
 fn refuse<'a>(captures: impl IntoIterator<Item = &'a mut Capture>, code: CUresult) -> Answer {
     let mut answer = Ok(());
     for capture in captures {
@@ -138,7 +142,7 @@ fn refuse<'a>(captures: impl IntoIterator<Item = &'a mut Capture>, code: CUresul
 }
 
 impl State {
-    /// The stream as one that can capture, which the legacy stream cannot.
+    /// Returns the stream as one that can capture; `None` for the legacy stream.
     pub fn lane(&mut self, stream: CUstream) -> Answer<Option<Lane>> {
         let context = self.stream_context(stream)?;
         Ok(match stream.addr() {
@@ -148,12 +152,12 @@ impl State {
         })
     }
 
-    /// The captures that the legacy stream of a context would wait for.
+    /// Returns the captures that work in the legacy stream of a context would wait for.
     fn blocking_captures(&mut self, context: usize) -> impl Iterator<Item = &mut Capture> {
         self.captures.iter_mut().filter(move |capture| capture.blocking && capture.context == context)
     }
 
-    /// The capture that a stream is part of, to use the stream.
+    /// Returns the capture that a stream is part of; fails if the stream cannot be used.
     fn capture_of(&mut self, stream: CUstream) -> Answer<Option<(Lane, &mut Capture)>> {
         let context = self.stream_context(stream)?;
         let Some(lane) = self.lane(stream)? else {
@@ -166,7 +170,7 @@ impl State {
         }
     }
 
-    /// Lets a stream capture work, if it does capture; otherwise false.
+    /// Adds work to a stream's capture; false if the stream does not capture.
     pub fn capture(&mut self, stream: CUstream, work: impl FnOnce() -> Answer<Work>) -> Answer<bool> {
         let context = self.stream_context(stream)?;
         let Some((lane, capture)) = self.capture_of(stream)? else { return Ok(false) };
@@ -178,14 +182,14 @@ impl State {
         Ok(true)
     }
 
-    /// A stream's context, for calls that cannot be captured.
+    /// Returns a stream's context, for calls that cannot be captured; fails if the stream captures.
     pub fn not_capturing(&mut self, stream: CUstream) -> Answer<usize> {
         let capture = self.capture_of(stream)?.map(|(_, capture)| capture);
         refuse(capture, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)?;
         self.stream_context(stream)
     }
 
-    /// A stream's context, for calls that a GPU's driver could capture.
+    /// Returns a stream's context, for calls that the NVIDIA driver can capture and the emulator cannot.
     pub fn not_modelled_in_captures(&mut self, stream: CUstream) -> Answer<usize> {
         if self.capture_of(stream)?.is_some() {
             return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
@@ -193,33 +197,33 @@ impl State {
         self.stream_context(stream)
     }
 
-    /// That no capture forbids a call that it would not see.
+    /// Fails if a capture forbids an unsafe call of this thread.
     pub fn outside_captures(&mut self) -> Answer {
         let captures = self.captures.iter_mut().filter(|capture| capture.forbids_unsafe());
         refuse(captures, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
     }
 
-    /// The current context, for a call that captures would not see.
+    /// Returns the current context, for an unsafe call.
     pub fn current_for_unsafe(&mut self) -> Answer<usize> {
         let context = self.current()?;
         self.outside_captures()?;
         Ok(context)
     }
 
-    /// The current context, where work may be done at once in its legacy stream.
+    /// Returns the current context, for synchronous work in its legacy stream.
     pub fn in_legacy_stream(&mut self) -> Answer<usize> {
         let context = self.current_for_unsafe()?;
         refuse(self.blocking_captures(context), CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)?;
         Ok(context)
     }
 
-    /// That no stream of the context captures, to wait for all of them.
+    /// Fails if a stream of the context captures, for calls that wait for all of them.
     pub fn no_capture_in(&mut self, context: usize) -> Answer {
         let captures = self.captures.iter_mut().filter(|capture| capture.context == context);
         refuse(captures, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
     }
 
-    /// That an event's time is known: it was not recorded last in a stream that captures.
+    /// Fails if an event was last recorded in a stream that captures, so that it has no time.
     pub fn not_captured(&mut self, event: usize) -> Answer {
         let Recorded::Captured(mark) = &self.get::<Event>(event)?.object.recorded else { return Ok(()) };
         let id = mark.capture;
@@ -228,7 +232,7 @@ impl State {
         Err(CUresult::CUDA_ERROR_CAPTURED_EVENT)
     }
 
-    /// What an event stands for that is recorded in a stream, if that captures.
+    /// Returns the mark of an event that is recorded in a stream now; `None` if the stream does not capture.
     pub fn mark(&mut self, stream: CUstream) -> Answer<Option<Mark>> {
         let capture = self.capture_of(stream)?;
         Ok(capture.map(|(lane, capture)| {
@@ -237,7 +241,7 @@ impl State {
         }))
     }
 
-    /// Makes what a stream does or captures next wait for an event.
+    /// Makes a stream's next work, executed or captured, wait for an event.
     pub fn wait(&mut self, stream: CUstream, event: usize) -> Answer {
         let recorded = self.get::<Event>(event)?.object.recorded.clone();
         let own = self.capture_of(stream)?.map(|(_, capture)| capture);
@@ -295,7 +299,7 @@ impl State {
         Ok(())
     }
 
-    /// Ends the capture that began in this stream; the graph's handle.
+    /// Ends the capture that began in this stream and returns the graph's handle.
     fn end(&mut self, stream: CUstream) -> Answer<usize> {
         let lane = self.lane(stream)?;
         let part = |capture: &Capture| lane.is_some_and(|lane| capture.streams.contains_key(&lane));
@@ -317,7 +321,7 @@ impl State {
         Err(refused)
     }
 
-    /// Drops the capture that began in a stream which is gone.
+    /// Drops the capture that began in a destroyed stream.
     pub fn abandon(&mut self, stream: usize) {
         let origin = Lane::Created(stream);
         if let Some(at) = self.captures.iter().position(|capture| capture.origin == origin) {
@@ -326,7 +330,7 @@ impl State {
         }
     }
 
-    /// The capture that a stream is part of, to look at.
+    /// Returns the capture that a stream is part of, even if it is invalid.
     fn look(&mut self, stream: CUstream) -> Answer<Option<&Capture>> {
         let context = self.stream_context(stream)?;
         match self.lane(stream)? {
@@ -353,13 +357,15 @@ fn status(capture: Option<&Capture>) -> CUstreamCaptureStatus {
     }
 }
 
-/// Runs a graph's work in a stream, until a check finds a fault.
+/// Runs a graph's work in a stream; stops at the first fault.
 ///
 /// # Safety
 ///
-/// What the captured calls were given may still be used: host memory that was copied, host functions and their arguments.
+/// The arguments of the captured calls are still valid: host memory of copies, host functions and their
+/// arguments.
 unsafe fn replay(nodes: &[Node], stream: CUstream) -> Answer {
-    // Held throughout, so that memory is not freed in the middle; but a host function may wait for who frees memory.
+    // Held throughout, so that no memory is freed in between. Released for host functions, which may wait for
+    // a thread that frees memory.
     let mut device = running();
     for Node { context, work, .. } in nodes {
         let moment = state()?.begin_work(stream)?;
@@ -421,7 +427,7 @@ api! {
         Ok(())
     }
 
-    /// Of a capture's order only the whole is kept, so there is no answer for who asks what comes next after what.
+    /// Dependencies are not supported: a capture keeps only the order of all its work.
     fn cuStreamGetCaptureInfo_v2(
         stream: CUstream,
         capturing: *mut CUstreamCaptureStatus,
@@ -446,8 +452,11 @@ api! {
     fn cuThreadExchangeStreamCaptureMode(mode: *mut CUstreamCaptureMode) {
         let _state = state()?;
         require(!mode.is_null())?;
-        let modes =
-            [CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_RELAXED];
+        let modes = [
+            CU_STREAM_CAPTURE_MODE_GLOBAL,
+            CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+            CU_STREAM_CAPTURE_MODE_RELAXED,
+        ];
         let number = mode.cast::<i32>().read_unaligned();
         let new = modes.into_iter().find(|&known| known as i32 == number);
         put(mode, MODE.replace(new.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?))
@@ -519,7 +528,7 @@ api! {
     fn cuGraphDestroy(graph: CUgraph) {
         let mut state = state()?;
         state.get::<Graph>(graph.addr())?;
-        // The documentation forbids it while a capture goes on; the code is the only one that it has for this function.
+        // The documentation forbids it during the capture; INVALID_VALUE is its only code for this function.
         require(state.captures.iter().all(|capture| capture.graph != graph.addr()))?;
         state.remove::<Graph>(graph.addr()).map(drop)
     }

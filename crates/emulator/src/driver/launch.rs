@@ -1,4 +1,4 @@
-//! Launches.
+//! Kernel launches.
 
 use super::device::{BLOCK_LIMITS, GRID_LIMITS};
 use super::function::Function;
@@ -14,7 +14,7 @@ use cust_raw::{CUfunction, CUresult, CUstream};
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_uint, c_void};
 
-/// Keys of the `extra` argument, the other form of a launch's parameters.
+// Keys of the `extra` argument, which passes all parameters in one buffer.
 const EXTRA_END: usize = 0;
 const EXTRA_POINTER: usize = 1;
 const EXTRA_SIZE: usize = 2;
@@ -24,14 +24,16 @@ thread_local! {
     static SUM: Cell<Option<Counters>> = const { Cell::new(None) };
 }
 
-/// The kernel that this thread launched last, and what the launch did, counted; `None` before the first launch, and
-/// after one in which a check found a fault.
+/// Returns the name and the counters of this thread's last launch.
+///
+/// `None` before the first launch, and after a launch with a fault.
 pub fn last_counters() -> Option<(String, Counters)> {
     LAST.with_borrow(Clone::clone)
 }
 
-/// What this thread's launches did since it asked last, summed, for work that takes several; those in which a check found a
-/// fault are left out.
+/// Returns the summed counters of this thread's launches since its last call.
+///
+/// Leaves out launches with a fault.
 ///
 /// ```
 /// assert_eq!(emulator::take_counters(), emulator::Counters::default());
@@ -40,7 +42,7 @@ pub fn take_counters() -> Counters {
     SUM.take().unwrap_or_default()
 }
 
-/// That a launch is within the limits of the device and the kernel.
+/// Fails unless a launch is within the limits of the device and the kernel.
 fn check(kernel: &Kernel, max_dynamic: u32, launch: &Launch) -> Answer {
     let within = |sizes: [u32; 3], limits: [u32; 3]| {
         sizes.iter().zip(limits).all(|(&size, limit)| (1..=limit).contains(&size))
@@ -52,7 +54,7 @@ fn check(kernel: &Kernel, max_dynamic: u32, launch: &Launch) -> Answer {
     require(launch.dynamic_shared <= max_dynamic)
 }
 
-/// A launch that a stream captured: with the values of the parameters, which may be gone from where they were.
+/// A launch that a stream captured, with a copy of the parameters' values.
 #[derive(Clone)]
 pub struct Captured {
     /// The function's handle.
@@ -64,7 +66,7 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// Runs it as it was captured; false if that found a fault.
+    /// Runs it as captured; false if it has a fault.
     pub fn run(&self, moment: Option<Moment>, device: &Running) -> Answer<bool> {
         let (context, function) = {
             let mut state = state()?;
@@ -76,7 +78,7 @@ impl Captured {
     }
 }
 
-/// Runs a kernel in this thread, and keeps what it counted, or its fault; false if it had one.
+/// Runs a kernel in this thread and keeps its counters or its fault; false if it has a fault.
 fn run(
     context: usize,
     function: &Function,
@@ -111,39 +113,41 @@ fn run(
     Ok(well)
 }
 
-/// The bytes of a launch's parameters.
+/// Returns the bytes of a launch's parameters.
 ///
 /// # Safety
 ///
-/// `each` is null, or points to the address of each parameter; `extra` is null, or a list of keys and values.
+/// `each` is null or points to an array with the address of each parameter. `extra` is null or a list of keys
+/// and values that [`packed`] can read.
 unsafe fn parameters(kernel: &Kernel, each: *mut *mut c_void, extra: *mut *mut c_void) -> Answer<Vec<u8>> {
     if !extra.is_null() {
         require(each.is_null())?;
-        // SAFETY: the caller's promise. The NVIDIA driver takes fewer bytes than the parameters have, too: what is at fault is
-        // the kernel that reads one of those left out.
+        // Like the NVIDIA driver, accepts fewer bytes than the parameters have. A kernel that reads past them
+        // is at fault.
+        // SAFETY: the caller's promise.
         return Ok(unsafe { packed(extra, kernel.param_bytes)? }.to_vec());
     }
     require(!each.is_null() || kernel.params.is_empty())?;
     let mut bytes = vec![0; kernel.param_bytes];
     for (index, param) in kernel.params.iter().enumerate() {
-        // SAFETY: the caller's promise: there are as many addresses as parameters.
+        // SAFETY: by the caller's promise, there are as many addresses as parameters.
         let value: *const u8 = unsafe { each.add(index).read() }.cast();
         require(!value.is_null())?;
-        // SAFETY: the caller's promise: the parameter's value is there.
+        // SAFETY: by the caller's promise, the parameter's value is at its address.
         unsafe { value.copy_to_nonoverlapping(bytes[param.offset..][..param.size].as_mut_ptr(), param.size) };
     }
     Ok(bytes)
 }
 
-/// The buffer that an `extra` list names, which may hold up to `most` bytes.
+/// Returns the buffer of an `extra` list; fails if it is longer than `most` bytes.
 ///
 /// # Safety
 ///
-/// The list ends in `EXTRA_END`, and what it names is there.
+/// The list ends in `EXTRA_END`; the buffer and the size that it points to are valid for reads.
 unsafe fn packed<'a>(mut extra: *mut *mut c_void, most: usize) -> Answer<&'a [u8]> {
     let (mut buffer, mut size) = (std::ptr::null(), 0);
     loop {
-        // SAFETY: the caller's promise: a key, and unless it is the end, a value after it.
+        // SAFETY: by the caller's promise, there is a key, and a value after every key but `EXTRA_END`.
         let (key, value) = unsafe {
             let key = extra.read().addr();
             if key == EXTRA_END {
@@ -160,7 +164,7 @@ unsafe fn packed<'a>(mut extra: *mut *mut c_void, most: usize) -> Answer<&'a [u8
             }
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         }
-        // SAFETY: the list goes on.
+        // SAFETY: the key was not `EXTRA_END`, so another follows.
         extra = unsafe { extra.add(2) };
     }
     require(!buffer.is_null())?;

@@ -1,4 +1,4 @@
-//! Memory: allocations on the device and on the host, and what is known of an address.
+//! Device and host allocations, and queries about addresses.
 
 use super::state::{State, state};
 use super::{Answer, MEMORY, api, idle, put, put_if_wanted, require};
@@ -6,19 +6,19 @@ use cust_raw::{CUcontext, CUdevice, CUdeviceptr, CUmem_advise, CUpointer_attribu
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 
-/// `cuMemAllocPitch` rounds rows up to this.
+/// `cuMemAllocPitch` rounds rows up to a multiple of this many bytes.
 const PITCH: usize = 512;
-/// `CU_DEVICE_CPU`, where a device is asked for.
+/// `CU_DEVICE_CPU`, the host in place of a device.
 const HOST: CUdevice = -1;
-/// `CU_MEMHOSTALLOC_DEVICEMAP`, which each pinned allocation has where addresses are unified.
+/// `CU_MEMHOSTALLOC_DEVICEMAP`, which every pinned allocation has because addresses are unified.
 const DEVICE_MAP: c_uint = 2;
 
 pub struct Allocation {
     pub context: usize,
     kind: Kind,
-    /// Those of `cuMemHostAlloc`.
+    /// The flags of `cuMemHostAlloc`.
     flags: c_uint,
-    /// A number that no other allocation of this program has.
+    /// A number unique among this program's allocations.
     id: u64,
 }
 
@@ -31,7 +31,7 @@ enum Kind {
 }
 
 impl Allocation {
-    /// Ends the allocation that starts there.
+    /// Frees or unregisters the memory at `address`.
     pub fn release(&self, address: u64) {
         match self.kind {
             Kind::Registered => MEMORY.unregister_host(address),
@@ -45,7 +45,7 @@ impl State {
         let (bytes, memory) = (bytes as u64, self.memory_of(context)?);
         let address = match kind {
             Kind::Device => memory.allocate(bytes),
-            // The host writes both whenever it likes.
+            // The host may write managed and pinned memory at any time.
             _ => memory.allocate_host(bytes),
         };
         let address = address.ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
@@ -58,7 +58,8 @@ impl State {
         self.allocations.insert(address, Allocation { context, kind, flags, id });
     }
 
-    /// Frees an allocation of one of these kinds that starts there. The device must be idle.
+    /// Frees the allocation that starts at `address`; fails unless it is of one of these kinds. The device
+    /// must be idle.
     fn free(&mut self, address: u64, kinds: &[Kind]) -> Answer {
         self.not_stopped()?;
         let allocation = self.allocations.get(&address).filter(|allocation| kinds.contains(&allocation.kind));
@@ -69,12 +70,12 @@ impl State {
         Ok(())
     }
 
-    /// That this is a device's number, or stands for the host.
+    /// Fails unless this is the number of a device, or [`HOST`].
     fn device_or_host(&self, device: CUdevice) -> Answer {
         if device == HOST { Ok(()) } else { self.device(device).map(drop) }
     }
 
-    /// The pinned or registered host memory that holds this address.
+    /// Returns the pinned or registered allocation that holds this address.
     fn pinned(&self, address: u64) -> Answer<&Allocation> {
         let (base, _) = MEMORY.range(address).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         let allocation = self.allocations.get(&base);
@@ -87,17 +88,17 @@ fn address<T>(pointer: *mut T) -> u64 {
     pointer.addr() as u64
 }
 
-/// That these bytes lie in one allocation.
+/// Fails unless these bytes lie in one allocation.
 pub fn check_range(address: u64, bytes: usize) -> Answer {
     let (base, size) = MEMORY.range(address).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     require(bytes as u64 <= size - (address - base))
 }
 
-/// Writes what is asked about the allocation that holds an address.
+/// Writes an attribute of the allocation that holds an address.
 ///
 /// # Safety
 ///
-/// `data` is null, or has room for the attribute's type.
+/// `data` is null, or valid for writes of the attribute's type.
 unsafe fn pointer_attribute(
     state: &State,
     data: *mut c_void,
@@ -106,7 +107,7 @@ unsafe fn pointer_attribute(
 ) -> Answer {
     use CUpointer_attribute::*;
     let (base, bytes) = MEMORY.range(address).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-    // A module's variables have no entry of their own.
+    // A module's variables have no entry in `allocations`.
     let allocation = state.allocations.get(&base);
     let kind = allocation.map_or(Kind::Device, |allocation| allocation.kind);
     let owner = MEMORY.owner_of(address).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
@@ -119,7 +120,7 @@ unsafe fn pointer_attribute(
             }
             CU_POINTER_ATTRIBUTE_MEMORY_TYPE => put(data.cast::<c_uint>(), if on_host { 1 } else { 2 }),
             CU_POINTER_ATTRIBUTE_DEVICE_POINTER => {
-                // That by which kernels of the current context have it.
+                // The address at which kernels of the current context access it, if they can.
                 let current = state.current().and_then(|context| state.memory_of(context));
                 require(current.map_or(true, |memory| memory.reaches(address)))?;
                 put(data.cast(), address)
@@ -274,7 +275,7 @@ api! {
         pointer_attribute(&*state()?, data, attribute, device)
     }
 
-    /// What is not known is zero here, and no error.
+    /// Unknown attributes are zero instead of an error; an unknown device number is -2.
     fn cuPointerGetAttributes(
         count: c_uint,
         attributes: *mut CUpointer_attribute,
@@ -303,7 +304,7 @@ api! {
         Ok(())
     }
 
-    /// Managed memory is where host and device both see it already.
+    /// Only checks its arguments: host and device already share managed memory.
     fn cuMemPrefetchAsync(device: CUdeviceptr, bytes: usize, to: CUdevice, stream: CUstream) {
         let mut state = state()?;
         state.not_capturing(stream)?;

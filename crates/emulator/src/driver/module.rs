@@ -1,4 +1,4 @@
-//! Modules: PTX that is loaded, with its kernels and variables.
+//! Modules: loaded PTX with its kernels and variables.
 
 use super::device::BLOCK_SHARED;
 use super::function::Function;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// The newest PTX version that a driver for CUDA 13.0 reads.
 const NEWEST: (u32, u32) = (9, 0);
-/// How an image that is no PTX starts: an ELF file (cubin), a fat binary, and the struct that points to one.
+/// The first bytes of binary images: an ELF file (cubin), a fat binary, and the struct that points to one.
 const BINARIES: [[u8; 4]; 3] = [*b"\x7fELF", 0xba55_ed50_u32.to_le_bytes(), 0x4662_43b1_u32.to_le_bytes()];
 
 thread_local! {
@@ -33,7 +33,7 @@ pub struct Module {
     pub target: u32,
     /// `CU_JIT_MAX_REGISTERS`.
     pub max_registers: u32,
-    /// What `CU_JIT_INFO_LOG_BUFFER` gets.
+    /// The text for `CU_JIT_INFO_LOG_BUFFER`.
     note: String,
 }
 
@@ -47,14 +47,14 @@ fn refused<T>(code: CUresult, message: impl ToString) -> Result<T, Refused> {
     Err(Refused { code, message: message.to_string() })
 }
 
-/// What the last module that this thread could not load was refused for, with the line of its PTX; `None` if it loaded.
+/// Returns the error message of this thread's last module load, with the PTX line; `None` if it succeeded.
 ///
-/// cust's error has only the code: this is the message that `CU_JIT_ERROR_LOG_BUFFER` gets.
+/// This is the text for `CU_JIT_ERROR_LOG_BUFFER`; cust's error contains only the code.
 pub fn last_load_error() -> Option<String> {
     LOAD_ERROR.with_borrow(Clone::clone)
 }
 
-/// The options of a load that mean something here.
+/// The load options that have an effect here.
 #[derive(Default)]
 struct Options {
     max_registers: Option<u32>,
@@ -62,7 +62,7 @@ struct Options {
     error: Log,
 }
 
-/// A text that the caller wants, and where its length goes.
+/// A caller's buffer for a text, and the place for the text's length.
 struct Log {
     buffer: *mut c_char,
     size: usize,
@@ -76,15 +76,16 @@ impl Default for Log {
 }
 
 impl Log {
-    /// Writes as much of the text as there is room for, and its length.
+    /// Writes as much of the text as fits, a terminating zero, and the written length.
     ///
     /// # Safety
     ///
-    /// `size` bytes at `buffer` may be written, and `length`, unless it is null.
+    /// `buffer` is null or valid for writes of `size` bytes; `length` is null or valid for writes.
     unsafe fn write(&self, text: &str) {
         let copied = text.len().min(self.size.saturating_sub(1));
         if !self.buffer.is_null() && self.size > 0 {
-            // SAFETY: less than `size` bytes and the zero after them, so the caller's promise holds.
+            // SAFETY: fewer than `size` bytes and the zero after them, within the bytes that the caller
+            // vouches for.
             unsafe {
                 self.buffer.copy_from_nonoverlapping(text.as_ptr().cast(), copied);
                 self.buffer.add(copied).write(0);
@@ -95,21 +96,24 @@ impl Log {
     }
 }
 
+/// Reads the options of a load.
+///
 /// # Safety
 ///
-/// `keys` and `values` have `count` elements, but a key without a value may lack its element at the end: cust leaves it
-/// out.
+/// `keys` and `values` have `count` elements. `values` may end early if the last keys take no value: cust
+/// leaves such elements out.
 unsafe fn options(count: c_uint, keys: *mut CUjit_option, values: *mut *mut c_void) -> Answer<Options> {
     use CUjit_option::*;
     require(count == 0 || (!keys.is_null() && !values.is_null()))?;
     let mut options = Options::default();
     for index in 0..count as usize {
-        // SAFETY: in bounds. A number, since a caller's header may know more options than CUjit_option.
+        // Read as a number, because a caller's header may have options that CUjit_option lacks.
+        // SAFETY: in bounds.
         let key = unsafe { keys.cast::<u32>().add(index).read() };
         let place = values.wrapping_add(index);
-        // SAFETY: called for keys that have a value.
+        // SAFETY: only called for keys that have a value.
         let value = || unsafe { place.read() };
-        // Small values stand in the place of the pointer.
+        // Small values are stored in the pointer itself.
         match key {
             key if key == CU_JIT_MAX_REGISTERS as u32 => options.max_registers = Some(value().addr() as u32),
             key if key == CU_JIT_INFO_LOG_BUFFER as u32 => options.info.buffer = value().cast(),
@@ -128,14 +132,14 @@ unsafe fn options(count: c_uint, keys: *mut CUjit_option, values: *mut *mut c_vo
     Ok(options)
 }
 
-/// The text of an image in memory.
+/// Returns the text of an image in memory; fails if it is a binary.
 ///
 /// # Safety
 ///
 /// `image` points to PTX that ends in a zero byte, or to a binary.
 unsafe fn text<'a>(image: *const c_void) -> Result<Cow<'a, str>, Refused> {
     let image: *const u8 = image.cast();
-    // SAFETY: reads on only while the bytes are those of a binary's start, none of which is zero.
+    // SAFETY: reads the next byte only if all before match a binary's start, which has no zero byte.
     let starts_with = |binary: &[u8; 4]| (0..4).all(|i| unsafe { image.add(i).read() } == binary[i]);
     if BINARIES.iter().any(starts_with) {
         return binary();
@@ -145,18 +149,18 @@ unsafe fn text<'a>(image: *const c_void) -> Result<Cow<'a, str>, Refused> {
 }
 
 fn binary<T>() -> Result<T, Refused> {
-    let message = "the image is machine code, and the emulator runs PTX: load the PTX of the kernel instead";
+    let message = "the image is machine code, but the emulator runs PTX: load the PTX of the kernel instead";
     refused(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU, message)
 }
 
-/// The version that a module says it has, before it is known whether the rest can be read.
+/// Returns the PTX version of a text that may not parse.
 fn version(text: &str) -> Option<(u32, u32)> {
     let (_, rest) = text.split_once(".version")?;
     let (major, minor) = rest.split_whitespace().next()?.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// The number in `sm_90a`.
+/// Returns the number in `sm_90a`; 0 if there is none.
 fn target(module: &ast::Module) -> u32 {
     let target = module.target.iter().find_map(|word| word.strip_prefix("sm_"));
     target.and_then(|number| number.trim_end_matches(char::is_alphabetic).parse().ok()).unwrap_or(0)
@@ -165,12 +169,12 @@ fn target(module: &ast::Module) -> u32 {
 fn compile(text: &str, max_registers: Option<u32>, memory: &Memory) -> Result<Module, Refused> {
     use CUresult::*;
     let Some(version) = version(text) else {
-        return refused(CUDA_ERROR_INVALID_IMAGE, "the image is no PTX: it has no .version directive");
+        return refused(CUDA_ERROR_INVALID_IMAGE, "the image is not PTX: it has no .version directive");
     };
-    // What is newer may well be known: only what is not makes it a reason.
+    // A newer version alone is no error, because its text may still be known. It explains another error.
     let newer = (version > NEWEST).then(|| {
         let ((major, minor), (newest, point)) = (version, NEWEST);
-        format!("PTX {major}.{minor} is newer than the emulator knows: up to {newest}.{point}")
+        format!("PTX {major}.{minor} is newer than {newest}.{point}, the newest that the emulator knows")
     });
     let invalid = |error: String| match &newer {
         None => Refused { code: CUDA_ERROR_INVALID_PTX, message: error },
@@ -181,30 +185,29 @@ fn compile(text: &str, max_registers: Option<u32>, memory: &Memory) -> Result<Mo
     let module = ptx::parse(text).map_err(|error| invalid(error.to_string()))?;
     let target = target(&module);
     if target > 90 {
-        let message = format!("the module is for sm_{target}, and the emulator's device is an sm_90");
+        let message = format!("the module is for sm_{target}, but the emulator's device is an sm_90");
         return refused(CUDA_ERROR_INVALID_PTX, message);
     }
     let program = Program::decode(&module).map_err(|error| invalid(error.to_string()))?;
     if let Some(kernel) = program.kernels().iter().find(|kernel| kernel.shared_bytes > BLOCK_SHARED as usize)
     {
         let (name, bytes) = (&kernel.name, kernel.shared_bytes);
-        let message = format!(
-            "kernel {name} has {bytes} bytes of static shared memory, and {BLOCK_SHARED} is the limit"
-        );
+        let message =
+            format!("kernel {name} has {bytes} bytes of static shared memory; the limit is {BLOCK_SHARED}");
         return refused(CUDA_ERROR_INVALID_PTX, message);
     }
     let Some(loaded) = Loaded::new(&program, memory) else {
-        return refused(CUDA_ERROR_OUT_OF_MEMORY, "no memory for the module's variables");
+        return refused(CUDA_ERROR_OUT_OF_MEMORY, "not enough memory for the module's variables");
     };
     let max_registers = max_registers.unwrap_or(u32::MAX);
     Ok(Module { program, loaded, target, max_registers, note: newer.unwrap_or_default() })
 }
 
-/// Loads the text into the current context.
+/// Loads a text into the current context.
 ///
 /// # Safety
 ///
-/// `options` are those of [`options`].
+/// `module` is null or valid for writes, and so are the buffers in `options`, which come from [`options`].
 unsafe fn load(
     module: *mut CUmodule,
     options: &Options,
@@ -216,11 +219,11 @@ unsafe fn load(
         (context, state.memory_of(context)?)
     };
     require(!module.is_null())?;
-    // Variables are allocated, and a context that is destroyed meanwhile has to find them.
+    // Destroying the context waits until the module, with its variables, belongs to it.
     let _running = running();
     let result = text().and_then(|text| compile(&text, options.max_registers, &memory));
     let message = result.as_ref().err().map(|refused| refused.message.as_str());
-    // SAFETY: the logs are the caller's.
+    // SAFETY: the caller's promise for the logs.
     unsafe {
         options.info.write(result.as_ref().map_or("", |module| module.note.as_str()));
         options.error.write(message.unwrap_or(""));
@@ -235,11 +238,11 @@ unsafe fn load(
         return Err(destroyed);
     }
     let handle = state.add(context, loaded);
-    // SAFETY: the caller's pointer, which is not null.
+    // SAFETY: the caller's promise.
     unsafe { put(module, ptr::without_provenance_mut(handle)) }
 }
 
-/// The name of a function or variable; `INVALID_VALUE` for an empty one.
+/// Returns the name of a function or variable; fails with `CUDA_ERROR_INVALID_VALUE` if it is null or empty.
 ///
 /// # Safety
 ///

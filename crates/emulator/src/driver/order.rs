@@ -1,8 +1,10 @@
-//! What comes before what, where there are several devices: by streams, events and what the host waits for. Work has ended
-//! when the call that asked for it returns; races across devices are found by what the program has ordered.
+//! The order of work on several devices, by streams, events and what the host waits for.
 //!
-//! All threads of the host count as one, because the driver does not see what they tell each other: what any of them has
-//! waited for comes before all that is asked for afterwards. That can hide a race, and never invents one.
+//! Work always ends before the call that enqueues it returns. To find races across devices, this module keeps
+//! the order that the program asked for instead.
+//!
+//! All threads of the host count as one, because the driver does not see how they synchronise: work that any
+//! of them has waited for comes before all work enqueued later. That can hide a race, but never invents one.
 
 use super::Answer;
 use super::graph::Lane;
@@ -12,26 +14,27 @@ use crate::history::{Clock, Compared, Moment, Touch, compare};
 use cust_raw::CUstream;
 use std::collections::HashMap;
 
-/// A context, and a stream of it; `None` for the legacy stream.
+/// A context and one of its streams; `None` for the legacy stream.
 type Queue = (usize, Option<Lane>);
 
 #[derive(Default)]
 pub struct Order {
     queues: HashMap<Queue, Line>,
-    /// What comes before all work of a context that is yet to come.
+    /// For each context, the work that comes before all its later work.
     contexts: HashMap<usize, Clock>,
-    /// What the host has waited for.
+    /// The work that the host has waited for.
     host: Clock,
-    /// Streams so far.
+    /// The number of streams seen so far.
     count: usize,
 }
 
-/// A stream's part in the order.
+/// The state of a stream.
 struct Line {
+    /// Its entry in the clocks.
     number: usize,
     /// Whether it and the legacy stream wait for each other.
     blocking: bool,
-    /// What comes before its next work.
+    /// The work that comes before its next work.
     clock: Clock,
 }
 
@@ -45,11 +48,11 @@ impl Order {
         })
     }
 
-    /// What comes before the next work of a stream.
+    /// Returns the work that comes before the next work of a stream, without what the host has waited for.
     fn reach(&mut self, queue: Queue, blocking: bool) -> Clock {
         let mut clock = self.line(queue, blocking).clock.clone();
         let (context, lane) = queue;
-        // The legacy stream, and those that it and they wait for.
+        // The legacy stream and the blocking streams of its context wait for each other.
         for (&(of, other), line) in &self.queues {
             if of == context && blocking && line.blocking && (lane.is_none() || other.is_none()) {
                 clock.join(&line.clock);
@@ -61,7 +64,7 @@ impl Order {
         clock
     }
 
-    /// A piece of work in a stream.
+    /// Adds a piece of work to a stream.
     fn work(&mut self, queue: Queue, blocking: bool) -> Moment {
         let mut clock = self.reach(queue, blocking);
         clock.join(&self.host);
@@ -71,7 +74,7 @@ impl Order {
         Moment { stream: line.number, clock }
     }
 
-    /// All work of a context so far.
+    /// Returns all work of a context so far.
     fn all(&self, context: usize) -> Clock {
         let mut clock = self.contexts.get(&context).cloned().unwrap_or_default();
         let lines = self.queues.iter().filter(|((of, _), _)| *of == context);
@@ -79,7 +82,7 @@ impl Order {
         clock
     }
 
-    /// The context is gone.
+    /// Drops the streams of a destroyed context.
     pub fn forget(&mut self, context: usize) {
         self.queues.retain(|&(of, _), _| of != context);
         self.contexts.remove(&context);
@@ -87,7 +90,7 @@ impl Order {
 }
 
 impl State {
-    /// The order, and a stream as it is known there; `None` where there is one device.
+    /// Returns the order, with a stream's key and whether it is blocking; `None` if there is one device.
     fn ordered(&mut self, stream: CUstream) -> Answer<Option<(&mut Order, Queue, bool)>> {
         if self.order.is_none() {
             return Ok(None);
@@ -97,13 +100,14 @@ impl State {
         Ok(self.order.as_mut().map(|order| (order, queue, blocking)))
     }
 
-    /// The next piece of work in a stream, which begins now; `None` where there is one device.
+    /// Begins the next piece of work in a stream; `None` if there is one device.
     pub fn begin_work(&mut self, stream: CUstream) -> Answer<Option<Moment>> {
         Ok(self.ordered(stream)?.map(|(order, queue, blocking)| order.work(queue, blocking)))
     }
 
-    /// [`begin_work`](Self::begin_work) of what also waits for all work of these contexts, and all of theirs that follows
-    /// for it.
+    /// Begins work that waits for all work of these contexts, whose later work waits for it.
+    ///
+    /// Otherwise as [`begin_work`](Self::begin_work).
     pub fn begin_between(&mut self, stream: CUstream, contexts: [usize; 3]) -> Answer<Option<Moment>> {
         let Some((order, queue, blocking)) = self.ordered(stream)? else { return Ok(None) };
         let before = contexts.map(|context| order.all(context));
@@ -116,13 +120,13 @@ impl State {
         Ok(Some(moment))
     }
 
-    /// What is done when a stream has come to its end as it is now.
+    /// Returns the work that is done once all current work of a stream is done.
     pub fn done_in(&mut self, stream: CUstream) -> Answer<Clock> {
         let ordered = self.ordered(stream)?;
         Ok(ordered.map_or_else(Clock::default, |(order, queue, blocking)| order.reach(queue, blocking)))
     }
 
-    /// Makes a stream's next work come after this.
+    /// Orders a stream's later work after `done`.
     pub fn stream_waits(&mut self, stream: CUstream, done: &Clock) -> Answer {
         if let Some((order, queue, blocking)) = self.ordered(stream)? {
             order.line(queue, blocking).clock.join(done);
@@ -130,21 +134,21 @@ impl State {
         Ok(())
     }
 
-    /// Makes all that is asked for from now on come after this.
+    /// Orders all later work after `done`, because the host waits for it.
     pub fn host_waits(&mut self, done: &Clock) {
         if let Some(order) = &mut self.order {
             order.host.join(done);
         }
     }
 
-    /// The host waits for a stream.
+    /// Orders all later work after a stream's current work, because the host waits for the stream.
     pub fn host_waits_for(&mut self, stream: CUstream) -> Answer {
         let done = self.done_in(stream)?;
         self.host_waits(&done);
         Ok(())
     }
 
-    /// The host waits for all streams of a context.
+    /// Orders all later work after a context's current work, because the host waits for the context.
     pub fn host_waits_for_all(&mut self, context: usize) {
         if let Some(order) = &mut self.order {
             let done = order.all(context);
@@ -152,8 +156,9 @@ impl State {
         }
     }
 
-    /// Looks for races of work that has run in a stream of the context with what ran on other devices; false where there
-    /// is one, which stops the context.
+    /// Compares finished work of a context with the work of other devices.
+    ///
+    /// Returns false if there is a race, and stops the context.
     pub fn end_work(
         &mut self,
         context: usize,

@@ -1,4 +1,4 @@
-//! What the driver knows: contexts, the objects that belong to them, faults.
+//! The driver's state: contexts, the objects that belong to them, and faults.
 
 use super::context::Context;
 use super::device::MOST;
@@ -18,22 +18,22 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 
 thread_local! {
-    /// Set while a host function of a stream runs in this thread: it must not call the driver.
+    /// Whether this thread is running a stream's host function, which must not call the driver.
     static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
 }
 
 #[derive(Default)]
 pub struct State {
     pub initialised: bool,
-    /// The handle given out last.
+    /// The last handle given out.
     last: usize,
-    /// The devices' primary contexts, by the devices' numbers.
+    /// The devices' primary contexts, by device number.
     pub primaries: Vec<Primary>,
     /// Whether devices can access each other's memory.
     pub peer_access: bool,
-    /// What comes before what; only where there are several devices.
+    /// The order of work; `None` if there is one device.
     pub order: Option<Order>,
-    /// The contexts that live, by handle.
+    /// The live contexts, by handle.
     pub contexts: HashMap<usize, Context>,
     modules: Table<Arc<Module>>,
     functions: Table<Function>,
@@ -41,17 +41,17 @@ pub struct State {
     events: Table<Event>,
     graphs: Table<Graph>,
     executables: Table<Executable>,
-    /// Those that have not ended.
+    /// The captures that have not ended.
     pub captures: Vec<Capture>,
-    /// By their first byte's address.
+    /// Allocations by the address of their first byte.
     pub allocations: HashMap<u64, Allocation>,
     faults: Vec<Fault>,
 }
 
-/// A device's primary context, which lives while it is retained.
+/// A device's primary context, which is live while it is retained.
 #[derive(Default)]
 pub struct Primary {
-    /// Its handle, the same for the program's life.
+    /// Its handle, which never changes.
     pub handle: usize,
     pub retained: u32,
     pub flags: u32,
@@ -65,7 +65,7 @@ pub struct Owned<T> {
 
 type Table<T> = HashMap<usize, Owned<T>>;
 
-/// What a handle can stand for.
+/// A type of objects behind handles.
 pub trait Object: Sized {
     fn table(state: &mut State) -> &mut Table<Self>;
 }
@@ -90,11 +90,11 @@ objects! {
 }
 
 fn lock() -> MutexGuard<'static, State> {
-    // No call that panics leaves the tables half changed.
+    // The tables stay consistent if a call panics.
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The state, for any function that needs the driver initialised.
+/// Locks the state; fails if the driver is not initialised, or in a host function.
 pub fn state() -> Answer<MutexGuard<'static, State>> {
     if IN_HOST_FUNCTION.get() {
         return Err(CUresult::CUDA_ERROR_NOT_PERMITTED);
@@ -125,13 +125,13 @@ pub fn host_function(function: impl FnOnce()) {
 }
 
 impl State {
-    /// A number that no other handle of this program has, nor any of the streams that have fixed numbers.
+    /// Returns a new handle, different from all others and from the fixed stream handles 0, 1 and 2.
     pub fn new_handle(&mut self) -> usize {
         self.last += 16;
         self.last
     }
 
-    /// That this context lives, and that no kernel of it failed.
+    /// Fails unless this context is live and no kernel of it has failed.
     pub fn usable(&self, context: usize) -> Answer {
         match self.contexts.get(&context) {
             None => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
@@ -146,7 +146,7 @@ impl State {
         handle
     }
 
-    /// The object behind a handle, if its context is usable.
+    /// Returns the object behind a handle; fails if its context is not usable.
     pub fn get<T: Object>(&mut self, handle: usize) -> Answer<&mut Owned<T>> {
         let context = T::table(self).get(&handle).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?.context;
         self.usable(context)?;
@@ -159,7 +159,7 @@ impl State {
         owned.map(|owned| owned.object).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
     }
 
-    /// The handle of a module's kernel that was asked for before.
+    /// Returns the handle of a module's kernel, if it already has one.
     pub fn known_function(&self, module: usize, name: &str) -> Option<usize> {
         let functions = self.functions.iter();
         let mut known = functions.filter(|(_, f)| f.object.module == module && f.object.name == name);
@@ -174,7 +174,7 @@ impl State {
         Ok(())
     }
 
-    /// Ends a context with all that belongs to it. The device must be idle.
+    /// Destroys a context and everything that belongs to it. The device must be idle.
     pub fn destroy(&mut self, context: usize) {
         self.contexts.remove(&context);
         for other in self.contexts.values_mut() {
@@ -198,7 +198,7 @@ impl State {
         }
     }
 
-    /// Reports a fault, and makes each later call of the context fail.
+    /// Prints a fault, and makes every later call of the context fail.
     pub fn record(&mut self, context: usize, fault: Fault) {
         eprintln!("{fault}");
         if let Some(context) = self.contexts.get_mut(&context) {
@@ -208,21 +208,22 @@ impl State {
     }
 }
 
-/// Gives back the memory of a module's variables.
+/// Frees the memory of a module's variables.
 fn release(module: Arc<Module>) {
-    // The last reference: only launches hold others, and the device is idle.
+    // This is the last reference: only launches hold others, and the device is idle.
     if let Some(module) = Arc::into_inner(module) {
         module.loaded.unload(&MEMORY);
     }
 }
 
-/// Takes the faults that checks have found in kernels, and replays of graphs, since the last call, in the order of the launches, and lets
-/// the contexts they stopped go on.
+/// Takes the faults since the last call, and lets the stopped contexts continue.
 ///
-/// A fault stops its context, as on a GPU: the launch still returns success, and every later call of the context
-/// returns the fault's code ([`Fault::code`]). A GPU's context has to be reset then, and is lost with all its
-/// memory. Here this call also lifts the stop, so that one test can plant a fault and the next one run; memory has the
-/// contents that the kernel left.
+/// The faults of launches, copies, memsets and replays of graphs come in the order in which these ran.
+///
+/// A fault stops its context, as on a GPU: the launch still returns success, and every later call of the
+/// context returns the fault's code ([`Fault::code`]). On a GPU, the context would then have to be reset and
+/// would lose all its memory. Here, this call makes the context usable again, so that one test can plant a
+/// fault and the next can run. Memory keeps the contents that the kernel left.
 pub fn take_faults() -> Vec<Fault> {
     let mut state = lock();
     for context in state.contexts.values_mut() {

@@ -1,6 +1,7 @@
-//! Streams, events and host functions. Work has ended when the call that asked for it returns, so a stream is always
-//! empty and an event, once recorded, has always happened, unless a stream captured it. What a program that did not know
-//! this could rely on is kept in `order.rs`.
+//! Streams, events and host functions.
+//!
+//! Work ends before the call that enqueues it returns. So a stream is always empty, and a recorded event has
+//! always happened, unless a stream captured it. `order.rs` keeps the order that a program can rely on.
 
 use super::context::PRIORITIES;
 use super::graph::{Mark, Work};
@@ -16,7 +17,8 @@ const DISABLE_TIMING: c_uint = 2;
 const INTERPROCESS: c_uint = 4;
 const WAIT_EXTERNAL: c_uint = 1;
 
-/// Of a stream that does not wait for the legacy stream, nor that one for it.
+/// The flag of a stream that does not wait for the legacy stream, and for which the legacy stream does not
+/// wait.
 const NON_BLOCKING: c_uint = 1;
 
 pub struct Stream {
@@ -29,17 +31,17 @@ pub struct Event {
     pub recorded: Recorded,
 }
 
-/// What an event was recorded as last.
+/// The last record of an event.
 #[derive(Clone)]
 pub enum Recorded {
     Never,
-    /// With what comes before it.
+    /// The time, and the work that comes before.
     At(Instant, Clock),
-    /// In a stream that captures.
+    /// Recorded in a stream that captures.
     Captured(Mark),
 }
 
-/// A host function and what to call it with, which its owner keeps alive.
+/// A host function and its argument, which the caller of the driver keeps alive.
 #[derive(Clone, Copy)]
 pub struct HostCall {
     function: unsafe extern "C" fn(*mut c_void),
@@ -58,8 +60,10 @@ impl HostCall {
 }
 
 impl State {
-    /// The context that a stream works in: the current one for the default stream by its names 0, 1 and 2, which are
-    /// NULL, `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`.
+    /// Returns the context of a stream.
+    ///
+    /// The handles 0, 1 and 2 (NULL, `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`) are default streams of
+    /// the current context.
     pub fn stream_context(&mut self, stream: CUstream) -> Answer<usize> {
         match stream.addr() {
             0..=2 => self.current(),
@@ -67,7 +71,7 @@ impl State {
         }
     }
 
-    /// A stream's flags and priority.
+    /// Returns a stream's flags and priority.
     fn stream(&mut self, stream: CUstream) -> Answer<(c_uint, c_int)> {
         self.stream_context(stream)?;
         match stream.addr() {
@@ -81,7 +85,7 @@ impl State {
         Ok(self.stream(stream)?.0 & NON_BLOCKING == 0)
     }
 
-    /// When an event was recorded, and of which context it is.
+    /// Returns the time when an event was recorded, and its context; fails if the event has no time.
     fn recorded(&mut self, event: CUevent) -> Answer<(Instant, usize)> {
         self.host_waits_for_event(event)?;
         let Owned { context, object } = self.get::<Event>(event.addr())?;
@@ -91,7 +95,7 @@ impl State {
         }
     }
 
-    /// The host sees that an event has happened.
+    /// The host waits for an event; all later work comes after it.
     fn host_waits_for_event(&mut self, event: CUevent) -> Answer {
         self.not_captured(event.addr())?;
         if let Recorded::At(_, done) = self.get::<Event>(event.addr())?.object.recorded.clone() {
@@ -100,16 +104,18 @@ impl State {
         Ok(())
     }
 
-    /// The host sees that all work of a stream is done.
+    /// The host waits for a stream; all later work comes after it.
     fn host_waits_for_stream(&mut self, stream: CUstream) -> Answer {
         self.not_capturing(stream)?;
         self.host_waits_for(stream)
     }
 }
 
+/// Creates a stream in the current context.
+///
 /// # Safety
 ///
-/// `stream` is null or may be written.
+/// `stream` is null or valid for writes.
 unsafe fn create(stream: *mut CUstream, flags: c_uint, priority: c_int) -> Answer {
     let mut state = state()?;
     let context = state.current()?;
@@ -162,7 +168,7 @@ api! {
         state.get::<Event>(event.addr())?;
         require(flags <= WAIT_EXTERNAL)?;
         if flags == WAIT_EXTERNAL {
-            // Captured, this would be work of its own in the graph.
+            // In a capture, such a wait would be a node of the graph.
             state.not_modelled_in_captures(stream)?;
         }
         state.wait(stream, event.addr())
@@ -190,7 +196,7 @@ api! {
     fn cuEventCreate(event: *mut CUevent, flags: c_uint) {
         let mut state = state()?;
         let context = state.current()?;
-        // An event of several processes has no time.
+        // An interprocess event cannot have a time.
         require(!event.is_null() && flags <= 7 && flags & (INTERPROCESS | DISABLE_TIMING) != INTERPROCESS)?;
         let handle = state.add(context, Event { flags, recorded: Recorded::Never });
         put(event, ptr::without_provenance_mut(handle))

@@ -23,27 +23,27 @@ use super::{
     warp::{InFlight, Warp},
 };
 
-/// What an instruction does to some lanes' addresses.
+/// An access by some lanes of a warp.
 #[derive(Clone, Copy)]
 struct Request<'a> {
     addresses: &'a [u64; LANES],
     mask: u32,
-    /// Bytes of one value, and of all values of a lane.
+    /// Bytes of one element. `bytes` covers all elements of a lane.
     size: u32,
     bytes: u32,
-    /// How it is ordered, and what that makes of it in the memory where it is.
+    /// The memory order. `kind` is the access as the race checks see it in its memory.
     order: Order,
     kind: Kind,
-    /// Whether it takes the value that was there.
+    /// Whether the access returns the old value.
     reads: bool,
     at: u32,
     warp: u32,
-    /// The warp's clock: a release covers the access that it is part of.
+    /// The warp's clock before the access. A release also orders the access that makes it.
     time: u32,
 }
 
 impl Request<'_> {
-    /// The part of a generic access that is in one memory.
+    /// Restricts a generic access to the lanes in one memory.
     fn part<'a>(&self, space: Space, addresses: &'a [u64; LANES], mask: u32, fences: bool) -> Request<'a> {
         let kind = match self.order {
             Order::Volatile => kind(self.order, space, fences, self.kind.writes()),
@@ -52,7 +52,7 @@ impl Request<'_> {
         Request { addresses, mask, kind, ..*self }
     }
 
-    /// The bytes of a lane's value.
+    /// The byte offsets of one element of a lane.
     fn range(&self, lane: usize, element: usize) -> Range<usize> {
         let start = self.addresses[lane] as usize + element * self.size as usize;
         start..start + self.size as usize
@@ -66,7 +66,7 @@ impl Request<'_> {
         }
     }
 
-    /// Whether all lanes take part, and their bytes follow each other.
+    /// Whether all lanes take part and their bytes are consecutive.
     fn is_contiguous(&self) -> bool {
         let first = self.addresses[0];
         let bytes = u64::from(self.bytes);
@@ -78,10 +78,11 @@ impl Request<'_> {
     }
 }
 
-/// Instructions that a block may still run after a read of unwritten memory, which can make it loop without an end.
+/// Instructions that a block may still run after a read of unwritten memory: garbage can make it loop
+/// forever.
 const AFTERMATH: u64 = 1 << 22;
 
-/// The values of an access, one element of each lane after another.
+/// Values by element, then by lane.
 type Values = [[u64; LANES]];
 
 impl State<'_> {
@@ -146,7 +147,7 @@ impl State<'_> {
         self.write(warp, &request, store.address.space, &values[..count])
     }
 
-    /// What a lane reads at a generic address, for the host: so many bytes, a power of two.
+    /// Reads `bytes` (a power of two) at a generic address of one lane, for `printf` and `assert`.
     #[cold]
     pub fn peek(
         &mut self,
@@ -163,7 +164,7 @@ impl State<'_> {
         Ok(values[0][lane])
     }
 
-    /// A weak load of these lanes: of elements of a size, and how many.
+    /// A weak load of `count` elements of `size` bytes per lane.
     fn weak_read<'a>(
         &self,
         warp: &Warp,
@@ -185,19 +186,18 @@ impl State<'_> {
         }
     }
 
-    /// A warp's clock.
+    /// The warp's clock; 0 if the checks are off.
     fn time(&self, warp: &Warp) -> u32 {
         self.checks.as_ref().map_or(0, |checks| checks.clocks.time[warp.index as usize])
     }
 
-    /// Tells the log that an instruction begins.
     fn begin(&mut self, request: &Request) {
         if let Some(checks) = &mut self.checks {
             checks.log.begin(request.at, request.warp as usize, request.addresses, request.mask);
         }
     }
 
-    /// The lanes of generic addresses that are in each memory.
+    /// Splits the lanes of a generic access by the memory that they address.
     fn by_window(addresses: &[u64; LANES], mask: u32) -> [(Space, u32); 4] {
         let mut found = [(Space::Global, 0), (Space::Shared, 0), (Space::Local, 0), (Space::Param, 0)];
         let windows = [(SHARED_WINDOW, WINDOW), (LOCAL_WINDOW, LOCAL_WINDOWS), (PARAM_WINDOW, WINDOW)];
@@ -208,7 +208,7 @@ impl State<'_> {
         found
     }
 
-    /// Generic addresses as offsets in a memory; in local memory, from the start of each thread's own.
+    /// Converts generic addresses to offsets in `space`. Local offsets start at each thread's own memory.
     fn offsets(&self, space: Space, addresses: &[u64; LANES], warp: u32) -> [u64; LANES] {
         let starts = match space {
             Space::Shared => [SHARED_WINDOW; LANES],
@@ -240,7 +240,8 @@ impl State<'_> {
             Space::Global => {
                 self.counters.global_load_requests += 1;
                 self.counters.global_load_sectors += self.check_global(request)?;
-                // SAFETY: the check found all lanes of the mask in allocations that the launch holds, and aligned.
+                // SAFETY: `check_global` found the lanes' bytes aligned and inside allocations that the
+                // launch holds.
                 unsafe { read_global(request, values) };
                 Ok(())
             }
@@ -254,7 +255,8 @@ impl State<'_> {
             }
             Space::Local => self.read_local(warp, request, values),
             Space::Param => {
-                // The parameter of a function that was called is local.
+                // The parameters of a called function lie in local memory, which the address names
+                // generically.
                 if request.addresses[request.mask.trailing_zeros() as usize] >= WINDOW {
                     return self.read(warp, request, Space::Generic, values);
                 }
@@ -289,7 +291,8 @@ impl State<'_> {
                 self.counters.global_store_sectors += self.check_global(request)?;
                 self.check_defined(warp, request.size, request.mask, request.at)?;
                 self.check_clash(request, values, Where::Global)?;
-                // SAFETY: the check found all lanes of the mask in allocations that the launch holds, and aligned.
+                // SAFETY: `check_global` found the lanes' bytes aligned and inside allocations that the
+                // launch holds.
                 unsafe { write_global(request, values) };
                 self.mark_global(request);
                 Ok(())
@@ -318,7 +321,7 @@ impl State<'_> {
         }
     }
 
-    // Of their own, so that what all loads and stores come by stays small.
+    // Not inlined, to keep the common path of loads and stores small.
     #[inline(never)]
     fn read_local(&self, warp: &mut Warp, request: &Request, values: &mut Values) -> Result<(), Box<Fault>> {
         let places = self.check_local(request, warp)?;
@@ -329,7 +332,7 @@ impl State<'_> {
         }
         for (element, void) in warp.void[..values.len()].iter_mut().enumerate() {
             for lane in lanes(request.mask) {
-                // A part that is defined may be all that counts.
+                // A partly defined value counts as defined: the program may use only that part.
                 if !warp.defined[request.range(lane, element)].contains(&true) {
                     if void.lanes == 0 {
                         void.offset = offsets[lane] + element as u64 * u64::from(request.size);
@@ -405,14 +408,15 @@ impl State<'_> {
                         let offset = element as u64 * u64::from(atomic.size);
                         for lane in lanes(mask) {
                             let update = |old| update(old, b[lane], c[lane]);
-                            // SAFETY: the check found the lane's bytes in an allocation that the launch holds, and aligned.
+                            // SAFETY: `check_global` found the lane's bytes aligned and inside an allocation
+                            // that the launch holds.
                             old[lane] =
                                 unsafe { update_global(addresses[lane] + offset, atomic.size, update) };
                         }
                     }
                     self.mark_global(&request);
                 }
-                // Those of vectors are for global memory.
+                // PTX has vector atomics only for global memory.
                 Space::Shared if count == 1 => {
                     self.counters.shared_atomic_requests += 1;
                     self.check_shared(&request)?;
@@ -427,8 +431,8 @@ impl State<'_> {
                 }
                 _ => {
                     let (text, memory) = match space {
-                        Space::Shared => ("atomics of vectors are for global memory", Where::Shared),
-                        _ => ("atomics are for global and shared memory", Where::Local),
+                        Space::Shared => ("vector atomics work only in global memory", Where::Shared),
+                        _ => ("atomics work only in global and shared memory", Where::Local),
                     };
                     return Err(self.out_of_bounds(&request, mask, memory, text.to_owned()));
                 }
@@ -443,7 +447,8 @@ impl State<'_> {
         Ok(())
     }
 
-    /// `cp.async`: the bytes are there at once, and nobody may use them before they have been waited for.
+    /// Runs `cp.async`. Copies the bytes at once; the checks forbid their use until the copy has been waited
+    /// for.
     #[cold]
     pub fn copy(
         &mut self,
@@ -460,7 +465,7 @@ impl State<'_> {
         let too_many = collect(|lane| wanted[lane] > copy.size.into()) & active;
         if too_many != 0 {
             let count = wanted[too_many.trailing_zeros() as usize];
-            let text = format!("{count} bytes are to be read, and {} copied", copy.size);
+            let text = format!("`cp.async` reads {count} bytes but copies only {}", copy.size);
             return Err(self.fault(warp.index, at, too_many, FaultKind::CopyOperand(text)));
         }
         let size = copy.size.min(8);
@@ -473,7 +478,7 @@ impl State<'_> {
         if request.mask != 0 {
             self.read(warp, &request, Space::Global, values)?;
         }
-        // Only what is read must be there.
+        // Partial reads go byte by byte: only the bytes that are read must be in an allocation.
         let part = collect(|lane| wanted[lane] != 0) & active & !ignored & !request.mask;
         if part != 0 {
             self.check_aligned(&Request { mask: part, ..request }, Where::Global)?;
@@ -502,8 +507,9 @@ impl State<'_> {
         Ok(())
     }
 
-    /// Notes what an access orders, `[before, after]` it is done: a release takes its place in the order of all events before
-    /// others can see it, an acquire after it has seen others.
+    /// Records what an access orders. The caller calls this before the access with `[true, false]`, and after
+    /// it with `[false, true]`. A release must get its place in the order of all events before other threads
+    /// can see the access; an acquire must get it after the access saw theirs.
     fn synchronise(&mut self, request: &Request, space: Space, scope: Scope, [before, after]: [bool; 2]) {
         let grid = self.grid;
         let Some(checks) = &mut self.checks else { return };
@@ -511,14 +517,15 @@ impl State<'_> {
         if !(order.acquires() || order.releases() || grid.fences) {
             return;
         }
-        // A volatile access orders where fences do.
+        // A `volatile` access gets here only if the kernel has fences, and then orders in every memory.
         let atomic = request.kind.is_atomic() || order == Order::Volatile && space == Space::Generic;
         if !atomic {
             return;
         }
         let warp = request.warp as usize;
         for lane in lanes(request.mask) {
-            // Shared memory has one name, however it is addressed, and no other block sees it.
+            // Shared memory has two addresses, plain and generic. Use the generic one. No other block sees
+            // it.
             let address = match space {
                 Space::Shared => request.addresses[lane].wrapping_add(SHARED_WINDOW),
                 _ => request.addresses[lane],
@@ -550,9 +557,8 @@ impl State<'_> {
         }
     }
 
-    // Checks.
-
-    /// Bounds, alignment, unwritten bytes; notes the access. Returns the sectors that it touches.
+    /// Checks bounds, alignment, constant memory and unwritten bytes, and logs the access. Returns the number
+    /// of sectors touched.
     fn check_global(&mut self, request: &Request) -> Result<u64, Box<Fault>> {
         self.check_aligned(request, Where::Global)?;
         let bytes = u64::from(request.bytes);
@@ -580,7 +586,7 @@ impl State<'_> {
             }
             left = outside;
         }
-        // Lanes in other allocations than the first one's.
+        // Lanes outside the first lane's allocation.
         for lane in lanes(left) {
             let address = request.addresses[lane];
             match self.allocation(address, bytes) {
@@ -614,7 +620,7 @@ impl State<'_> {
         })
     }
 
-    /// The allocation that holds these bytes.
+    /// The index of the allocation that holds all these bytes.
     fn allocation(&self, address: u64, bytes: u64) -> Option<usize> {
         let allocations = &self.grid.allocations;
         if allocations.get(self.recent).is_some_and(|recent| recent.holds(address, bytes)) {
@@ -641,7 +647,7 @@ impl State<'_> {
         self.out_of_bounds(request, mask, Where::Global, near)
     }
 
-    /// What lies near an address that is in no allocation.
+    /// Describes what is near an address that is in no allocation.
     fn nearby(&self, address: u64) -> String {
         let allocations = &self.grid.allocations;
         let place = allocations.partition_point(|allocation| allocation.base <= address);
@@ -658,8 +664,7 @@ impl State<'_> {
                     format!("this is {} bytes before the allocation at {:#x}", next.base - address, next.base)
                 }
                 _ if is_host(address) => {
-                    "this is memory of the host, which kernels reach only where it is pinned or \
-                                          registered"
+                    "this is host memory, which kernels can reach only if it is pinned or registered"
                         .to_owned()
                 }
                 _ => "no allocation is near".to_owned(),
@@ -667,7 +672,6 @@ impl State<'_> {
         }
     }
 
-    /// Notes that lanes have written global memory.
     fn mark_global(&mut self, request: &Request) {
         if self.checks.is_none() {
             return;
@@ -696,8 +700,7 @@ impl State<'_> {
         if any == 0 {
             return Ok(());
         }
-        let wrong = lanes(request.mask).filter(|&lane| request.addresses[lane] & low != 0);
-        let wrong = wrong.fold(0, |mask, lane| mask | 1 << lane);
+        let wrong = collect(|lane| request.addresses[lane] & low != 0) & request.mask;
         if wrong == 0 {
             return Ok(());
         }
@@ -705,7 +708,7 @@ impl State<'_> {
         Err(self.fault(request.warp, request.at, wrong, FaultKind::Misaligned(access)))
     }
 
-    /// Bounds and alignment in a memory of this many bytes.
+    /// Checks bounds and alignment in a memory of `bytes` bytes.
     fn check_range(&self, request: &Request, bytes: u64, memory: Where) -> Result<(), Box<Fault>> {
         self.check_aligned(request, memory)?;
         let needed = u64::from(request.bytes);
@@ -726,9 +729,9 @@ impl State<'_> {
         Err(self.out_of_bounds(request, wrong, memory, near))
     }
 
-    /// That local memory is the threads' own.
+    /// Checks that the addresses are in the threads' own local memory.
     fn check_own(&self, request: &Request) -> Result<(), Box<Fault>> {
-        // Before the start of one's own memory is still one's own.
+        // 2 GiB before the start count as the thread's own: `check_range` reports them as out of bounds.
         let own = |offset: u64| offset < WINDOW || offset as i64 >= -(1 << 31) && (offset as i64) < 0;
         if request.addresses.iter().all(|&offset| own(offset)) {
             return Ok(());
@@ -747,7 +750,7 @@ impl State<'_> {
         Ok(())
     }
 
-    /// Checks an access to local memory; returns where it is in the warp's.
+    /// Checks an access to local memory. Returns each lane's offset in the warp's local memory.
     fn check_local(&self, request: &Request, warp: &Warp) -> Result<[u64; LANES], Box<Fault>> {
         let bytes = self.grid.kernel.local_bytes as u64;
         self.check_own(request)?;
@@ -757,7 +760,7 @@ impl State<'_> {
         }))
     }
 
-    /// Bounds, alignment, unwritten bytes and races in shared memory.
+    /// Checks bounds, alignment, unwritten bytes and races in shared memory.
     fn check_shared(&mut self, request: &Request) -> Result<(), Box<Fault>> {
         self.check_range(request, self.shared.len() as u64, Where::Shared)?;
         let Some(checks) = &mut self.checks else { return Ok(()) };
@@ -809,7 +812,7 @@ impl State<'_> {
         self.fault(request.warp, request.at, 1 << lane, kind)
     }
 
-    /// Two lanes of one store that write different values to one place.
+    /// Checks that no two lanes of one store write different values to the same place.
     fn check_clash(&self, request: &Request, values: &Values, memory: Where) -> Result<(), Box<Fault>> {
         if self.checks.is_none() || request.is_contiguous() {
             return Ok(());
@@ -823,7 +826,7 @@ impl State<'_> {
             count += 1;
         }
         if ascending {
-            // All accesses are as long, and aligned to that: different addresses do not overlap.
+            // Accesses have one size and are aligned to it, so different addresses do not overlap.
             return Ok(());
         }
         order[..count].sort_unstable();
@@ -849,8 +852,8 @@ impl State<'_> {
         self.describe(request.action(), memory, place, (request.warp, lane, request.at))
     }
 
-    /// Notes a read of unwritten memory. The block goes on: if another thread writes there unordered, that race is the
-    /// fault, and this only how it showed.
+    /// Records a read of unwritten memory. The block runs on: if another thread wrote there without
+    /// synchronisation, the race is the real fault, and the unwritten read only its symptom.
     fn suspect_unwritten(&mut self, request: &Request, mask: u32, memory: Where) {
         if self.suspicion.is_some() {
             return;
@@ -871,7 +874,7 @@ impl State<'_> {
     }
 }
 
-/// Whether the program has memory at this address.
+/// Whether the address is mapped in this process.
 fn is_host(address: u64) -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     maps.lines().filter_map(|line| line.split_once(' ')?.0.split_once('-')).any(|(start, end)| {
@@ -880,8 +883,8 @@ fn is_host(address: u64) -> bool {
     })
 }
 
-/// What races see of an access. `volatile` polls in global memory; in shared memory it orders nothing, unless there are
-/// fences around it.
+/// The access as the race checks see it. `volatile` counts as atomic in global memory; in shared memory only
+/// if the kernel has fences.
 fn kind(order: Order, space: Space, fences: bool, writes: bool) -> Kind {
     let strong = match order {
         Order::Weak => false,
@@ -896,7 +899,6 @@ fn kind(order: Order, space: Space, fences: bool, writes: bool) -> Kind {
     }
 }
 
-/// Each lane's address.
 fn addresses(registers: &Registers, address: &Address) -> [u64; LANES] {
     let offset = address.offset;
     match address.base {
@@ -920,7 +922,7 @@ fn outside(request: &Request, allocation: &Allocation) -> u32 {
 
 /// # Safety
 ///
-/// The bytes of each lane of the mask are memory that may be read, and aligned to the size of a value.
+/// The bytes of each lane in the mask must be readable and aligned to the size of one element.
 unsafe fn read_global(request: &Request, values: &mut Values) {
     for (element, values) in values.iter_mut().enumerate() {
         let offset = element as u64 * u64::from(request.size);
@@ -944,7 +946,7 @@ unsafe fn read_global(request: &Request, values: &mut Values) {
 
 /// # Safety
 ///
-/// The bytes of each lane of the mask are memory that may be written, and aligned to the size of a value.
+/// The bytes of each lane in the mask must be writable and aligned to the size of one element.
 unsafe fn write_global(request: &Request, values: &Values) {
     for (element, values) in values.iter().enumerate() {
         let offset = element as u64 * u64::from(request.size);
@@ -966,11 +968,11 @@ unsafe fn write_global(request: &Request, values: &Values) {
     }
 }
 
-/// Replaces a value by what `update` makes of it; returns the old one.
+/// Atomically replaces a value with `update` of it. Returns the old value.
 ///
 /// # Safety
 ///
-/// The bytes are memory that may be written, and aligned to their size.
+/// The bytes must be writable and aligned to `size`.
 unsafe fn update_global(address: u64, size: u32, update: impl Fn(u64) -> u64) -> u64 {
     macro_rules! update {
         ($atomic:ident, $int:ident) => {{
@@ -994,7 +996,7 @@ unsafe fn update_global(address: u64, size: u32, update: impl Fn(u64) -> u64) ->
     }
 }
 
-/// Reads the values of each lane; the addresses are in range.
+/// Reads the values of each lane. The addresses must be in range.
 fn copy_out(memory: &[u8], request: &Request, values: &mut Values) {
     for (element, values) in values.iter_mut().enumerate() {
         let offset = element * request.size as usize;
@@ -1017,7 +1019,7 @@ fn copy_out(memory: &[u8], request: &Request, values: &mut Values) {
     }
 }
 
-/// Writes the values of each lane; the addresses are in range.
+/// Writes the values of each lane. The addresses must be in range.
 fn copy_in(memory: &mut [u8], request: &Request, values: &Values) {
     for (element, values) in values.iter().enumerate() {
         let offset = element * request.size as usize;

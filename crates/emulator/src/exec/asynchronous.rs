@@ -1,4 +1,4 @@
-//! Asynchronous copies: what a lane has begun, and waits for. (PTX ISA, "Asynchronous copy".)
+//! Asynchronous copies: groups and waits. (PTX ISA, "Asynchronous copy".)
 
 use super::{
     block::State,
@@ -8,7 +8,7 @@ use super::{
 };
 
 impl State<'_> {
-    /// `cp.async.commit_group`: what these lanes have begun since the last one is a group.
+    /// `cp.async.commit_group`: makes a group of the copies that these lanes began since their last one.
     #[cold]
     pub fn commit(&mut self, warp: &mut Warp, active: u32) {
         for lane in lanes(active) {
@@ -16,7 +16,7 @@ impl State<'_> {
         }
     }
 
-    /// Waits for copies: of all groups but so many of the last, or of all, committed or not.
+    /// Waits for all groups but the last `groups`. `None` waits for all copies, committed or not.
     #[cold]
     pub fn wait(&mut self, warp: &mut Warp, groups: Option<u32>, active: u32) {
         let Some(checks) = &mut self.checks else { return };

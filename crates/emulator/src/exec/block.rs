@@ -1,4 +1,4 @@
-//! A block: its warps by turns, its barriers, its shared memory.
+//! A block: schedules its warps, and holds its barriers and shared memory.
 
 use std::collections::BTreeMap;
 
@@ -23,20 +23,20 @@ use super::{
     warp::{NONE, Path, State as Waits, Warp},
 };
 
-/// Instructions that a warp issues before the next has its turn.
+/// Instructions that a warp issues before the next warp runs.
 const TURN: u32 = 4096;
-/// Polls of a warp that saw nothing new, after which its turn ends, and it counts as waiting.
+/// Polls in a row that saw no new value before a warp's turn ends and it counts as waiting.
 const POLLS: u32 = 64;
-/// Barriers of a block.
+/// Barriers per block.
 const BARRIERS: usize = 16;
 
-/// What a CPU thread runs blocks with, one after another.
+/// A block that runs. A CPU thread reuses it for one block after another.
 pub struct Block<'g> {
     warps: Vec<Warp>,
     state: State<'g>,
 }
 
-/// All of a block but its warps.
+/// The state of a block without its warps, so that both can be borrowed at once.
 pub struct State<'g> {
     pub grid: &'g Grid<'g>,
     pub number: u64,
@@ -44,41 +44,41 @@ pub struct State<'g> {
     pub shared: Vec<u8>,
     pub counters: Counters,
     pub checks: Option<Checks<'g>>,
-    /// The allocation that the last access was in.
+    /// The index of the allocation of the last access.
     pub recent: usize,
     barriers: [BarrierState; BARRIERS],
-    /// Threads that have not ended.
+    /// Threads that have not exited.
     live: u32,
     issued: u64,
-    /// Instructions that it may issue.
+    /// The most instructions that the block may issue.
     pub limit: u64,
-    /// A fault, if no race turns out to be behind it.
+    /// A fault that is reported unless a race turns out to be its cause.
     pub suspicion: Option<Box<Fault>>,
     random: Random,
 }
 
-/// What a block leaves behind that has run to its end.
+/// The results of a block that has ended.
 pub struct Done<'g> {
-    /// What races need of it.
+    /// The accesses and events for the search for races.
     pub log: Option<Log<'g>>,
-    /// A fault, if no race in global memory turns out to be behind it.
+    /// A fault that is reported unless a race in global memory turns out to be its cause.
     pub suspicion: Option<Box<Fault>>,
 }
 
-/// What the checks know of a block.
+/// The state of a block's checks.
 pub struct Checks<'g> {
     pub clocks: Clocks,
     pub shadow: Shadow,
     pub log: Log<'g>,
-    /// Executions of instructions so far.
+    /// Instructions executed so far.
     pub serial: u32,
 }
 
-/// A barrier that threads have come to.
+/// The state of a barrier that threads have reached.
 #[derive(Clone, Copy, Debug, Default)]
 struct BarrierState {
     arrived: u32,
-    /// How many it takes, where they said.
+    /// The number of threads that the barrier instruction names, if any.
     threads: Option<u32>,
     popc: u32,
     all: bool,
@@ -86,12 +86,11 @@ struct BarrierState {
     vector: Vector,
 }
 
-/// Why a warp stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    /// It has had its turn.
+    /// Its turn is over.
     Turn,
-    /// All its paths wait, or it has ended.
+    /// All its paths wait, or the warp has ended.
     Blocked,
 }
 
@@ -126,12 +125,12 @@ impl<'g> Block<'g> {
         Block { warps: warps.collect(), state }
     }
 
-    /// What was counted since this was asked last.
+    /// Returns and resets the counters.
     pub fn take_counters(&mut self) -> Counters {
         std::mem::take(&mut self.state.counters)
     }
 
-    /// Runs on; `None` where it waits for other blocks.
+    /// Runs the block until it ends. Returns `None` if it waits for other blocks.
     pub fn resume(&mut self) -> Result<Option<Done<'g>>, Box<Fault>> {
         self.warps.iter_mut().for_each(|warp| warp.polls = 0);
         let ran = match self.state.grid.settings.seed {
@@ -154,36 +153,33 @@ impl<'g> Block<'g> {
         }
     }
 
-    /// Whether nothing but other blocks can let it go on: all warps that could run poll memory.
+    /// Whether only other blocks can let this one continue: all its ready warps poll memory.
     fn waits(&self) -> bool {
         let mut ready = self.warps.iter().filter(|warp| warp.ready().next().is_some()).peekable();
         ready.peek().is_some() && ready.all(|warp| warp.polls >= POLLS)
     }
 
-    /// That the launch's time has run out, where it has.
+    /// Returns a fault if the launch's time limit has passed.
     fn check_time(&self) -> Result<(), Box<Fault>> {
         let grid = self.state.grid;
         if grid.start.elapsed() < grid.settings.time_limit {
             return Ok(());
         }
         let limit = grid.settings.time_limit;
-        let ready = self.warps.iter().find(|warp| warp.ready().next().is_some());
-        let (warp, path) = ready.or(self.warps.first()).map_or((0, None), |warp| {
-            (
-                warp.index,
-                warp.ready().next().or((!warp.paths.is_empty()).then_some(0)).map(|path| warp.paths[path]),
-            )
-        });
+        let ready = |path: &&Path| path.state == Waits::Ready;
+        let warp = self.warps.iter().find(|warp| warp.paths.iter().any(|path| ready(&path)));
+        let warp = warp.or(self.warps.first());
+        let path = warp.and_then(|warp| warp.paths.iter().find(ready).or(warp.paths.first()));
         let (at, mask) = path.map_or((0, 0), |path| (path.at, path.mask));
+        let warp = warp.map_or(0, |warp| warp.index);
         Err(self.state.fault(warp, at, mask, FaultKind::Timeout { limit, waiting: self.waiting() }))
     }
 
-    /// The number of the block.
     pub fn number(&self) -> u64 {
         self.state.number
     }
 
-    /// Begins the block of this number.
+    /// Starts the block of this number.
     pub fn start(&mut self, number: u64) {
         let grid = self.state.grid;
         let state = &mut self.state;
@@ -213,7 +209,7 @@ impl<'g> Block<'g> {
         }
     }
 
-    /// True where it has ended, and false where it waits for other blocks.
+    /// Returns `true` if the block has ended, `false` if it waits for other blocks.
     fn run_in_order(&mut self) -> Result<bool, Box<Fault>> {
         loop {
             let (mut moved, mut long) = (false, false);
@@ -241,7 +237,7 @@ impl<'g> Block<'g> {
         }
     }
 
-    /// As [`Self::run_in_order`].
+    /// Like [`Self::run_in_order`], with a random warp for each instruction.
     fn run_at_random(&mut self) -> Result<bool, Box<Fault>> {
         for step in 1u64.. {
             let ready = self.warps.iter().filter(|warp| warp.ready().next().is_some()).count();
@@ -267,7 +263,7 @@ impl<'g> Block<'g> {
         Ok(true)
     }
 
-    /// Lets go on who waits at a barrier that all have come to.
+    /// Releases the threads that wait at complete barriers.
     fn pass_barriers(&mut self) -> Result<(), Box<Fault>> {
         for index in 0..BARRIERS {
             let barrier = &self.state.barriers[index];
@@ -306,12 +302,12 @@ impl<'g> Block<'g> {
         Ok(())
     }
 
-    /// Which threads are where, and what they wait for.
+    /// Describes where the threads are and what they wait for.
     fn waiting(&self) -> String {
         let mut groups: Vec<(u32, Waits, Option<u64>, u32)> = Vec::new();
         for warp in &self.warps {
             for path in &warp.paths {
-                // Those that poll are somewhere around it.
+                // Show a polling path at the load that it polls with.
                 let polled = warp.watched.filter(|_| path.state == Waits::Ready && warp.polls > 0);
                 let (at, address) = polled.map_or((path.at, None), |(at, address, _)| (at, Some(address)));
                 match groups.iter_mut().find(|group| (group.0, group.1, group.2) == (at, path.state, address))
@@ -352,7 +348,8 @@ impl<'g> Block<'g> {
         parts.join("; ")
     }
 
-    /// Nothing is ready: all have ended, or lanes that wait to meet others can go on, or this is a deadlock.
+    /// Called if no warp is ready. Returns `true` if all have ended, and `false` after it released lanes that
+    /// waited for others of their warp. Otherwise this is a deadlock.
     fn ended(&mut self) -> Result<bool, Box<Fault>> {
         let mut any = false;
         for warp in &mut self.warps {
@@ -385,7 +382,7 @@ impl BarrierState {
 }
 
 impl<'g> State<'g> {
-    /// Runs a warp for at most so many instructions.
+    /// Runs a warp for at most `turn` instructions.
     fn run(&mut self, warp: &mut Warp, turn: u32) -> Result<Stop, Box<Fault>> {
         let carries = self.checks.is_some() && !self.grid.code.undefined.is_empty();
         let mut left = turn;
@@ -425,7 +422,8 @@ impl<'g> State<'g> {
         Ok(stop)
     }
 
-    /// Runs a path until it ends, parts, waits, or its turn is over. `CARRIES` says whether registers may be undefined.
+    /// Runs a path until it ends, diverges, waits, or uses up its turn. `CARRIES` says whether to track
+    /// undefined registers.
     fn run_path<const CARRIES: bool>(
         &mut self,
         warp: &mut Warp,
@@ -476,7 +474,7 @@ impl<'g> State<'g> {
                         at += 1;
                     } else {
                         self.counters.divergent_branches += 1;
-                        warp.part(path, active, *target, at + 1, *join);
+                        warp.diverge(path, active, *target, at + 1, *join);
                         break Ok(());
                     }
                 }
@@ -636,7 +634,8 @@ impl<'g> State<'g> {
             match targets.get(indices[lane] as usize) {
                 Some(&target) => add(target, 1 << lane),
                 None => {
-                    let text = format!("`brx.idx` to index {} of {} targets", indices[lane], targets.len());
+                    let text =
+                        format!("`brx.idx` has index {} but only {} targets", indices[lane], targets.len());
                     return Err(self.fault(warp.index, at, 1 << lane, FaultKind::Launch(text)));
                 }
             }
@@ -646,10 +645,10 @@ impl<'g> State<'g> {
             return Ok(());
         }
         self.counters.divergent_branches += 1;
-        // One group after another leaves those that are left.
+        // Each step splits one group off from the rest.
         for pair in groups.windows(2) {
             let ((target, lanes), next) = (pair[0], pair[1].0);
-            warp.part(path, lanes, target, next, join);
+            warp.diverge(path, lanes, target, next, join);
         }
         Ok(())
     }
@@ -681,7 +680,7 @@ impl<'g> State<'g> {
         let index = warp.registers.wide(barrier.index)[first];
         if index >= BARRIERS as u64 {
             return fault(FaultKind::BarrierOperand(format!(
-                "there is no barrier {index}: they are 0 to 15"
+                "there is no barrier {index}: the indices are 0 to 15"
             )));
         }
         let threads = match barrier.threads {
@@ -689,7 +688,9 @@ impl<'g> State<'g> {
             Some(register) => {
                 let threads = warp.registers.wide(register)[first] as u32;
                 if threads == 0 || !threads.is_multiple_of(LANES as u32) {
-                    let text = format!("a barrier for {threads} threads: a multiple of 32 is needed");
+                    let text = format!(
+                        "a barrier for {threads} threads: the number must be a multiple of 32 above 0"
+                    );
                     return fault(FaultKind::BarrierOperand(text));
                 }
                 Some(threads)
@@ -699,10 +700,10 @@ impl<'g> State<'g> {
         if state.arrived == 0 {
             *state = BarrierState { threads, all: true, ..BarrierState::default() };
         } else if state.threads != threads {
-            let text = format!("barrier {index} is used with different numbers of threads at a time");
+            let text = format!("barrier {index} is in use for another number of threads");
             return Err(self.fault(warp.index, at, active, FaultKind::BarrierOperand(text)));
         }
-        // A warp counts whole where the number of threads is given: with lanes that have ended, or will.
+        // A barrier with a thread count counts whole warps, including lanes that have exited or are about to.
         let waits = Waits::Barrier(index as u32);
         state.arrived += match threads {
             Some(_) => {
@@ -721,8 +722,8 @@ impl<'g> State<'g> {
             state.any |= bits != 0;
         }
         if let Some(checks) = &mut self.checks {
-            // What relaxed reads have seen is acquired as by a fence: `atomicInc` and `__syncthreads` is how CUDA's samples
-            // find the last block, and how GPUs order it.
+            // GPUs order relaxed reads at a barrier as by a fence. CUDA's samples rely on it: they find the
+            // last block with `atomicInc` and `__syncthreads`.
             if self.grid.fences {
                 checks.clocks.acquire_seen(warp.index as usize);
                 checks.log.acquire_seen(&checks.clocks, warp.index as usize);
@@ -732,8 +733,8 @@ impl<'g> State<'g> {
             super::clocks::join(&mut state.vector, &vector);
         }
         if active != mask {
-            // Lanes that the guard leaves out wait behind the barrier.
-            warp.part(path, active, at, at + 1, at + 1);
+            // Lanes that the guard excludes wait behind the barrier.
+            warp.diverge(path, active, at, at + 1, at + 1);
             let waiting = warp.paths.len() - 1;
             if barrier.waits {
                 warp.paths[waiting].state = waits;
@@ -759,8 +760,8 @@ impl<'g> State<'g> {
         }
     }
 
-    /// A collective. True where it is done, and false where the path waits for lanes on others, or where others' waiting
-    /// ended so that the path is to be looked up anew.
+    /// Runs a collective instruction. Returns `true` if it is done. Returns `false` if the path waits for
+    /// lanes of other paths, or if paths have changed so that the caller must look its path up again.
     fn collective(
         &mut self,
         warp: &mut Warp,
@@ -772,7 +773,7 @@ impl<'g> State<'g> {
         let names = warp.registers.wide(collective.mask);
         let mut waiting = 0;
         let mut left = active;
-        // Lanes that pass the same mask are a group: the warp's parts can each have their own.
+        // Lanes that pass the same mask are a group. Diverged lanes may form several groups.
         while left != 0 {
             let named = names[left.trailing_zeros() as usize] as u32;
             let group = collect(|lane| names[lane] as u32 == named) & left;
@@ -801,15 +802,16 @@ impl<'g> State<'g> {
         if waiting == 0 {
             return Ok(true);
         }
-        // Those that are done, and those that the guard leaves out, wait behind it.
+        // Lanes that are done and lanes that the guard excludes wait behind the instruction.
         let mut left = waiting;
         while left != 0 {
             let named = names[left.trailing_zeros() as usize] as u32;
             let group = collect(|lane| names[lane] as u32 == named) & left;
             left &= !group;
             if group != warp.paths[path].mask {
-                warp.part(path, group, at, at + 1, at + 1);
-                // The group is the last path now, and the rest, if it is to wait too, is where it was.
+                warp.diverge(path, group, at, at + 1, at + 1);
+                // The group is now the last path. The remaining lanes stay at the instruction if they wait
+                // too.
                 let last = warp.paths.len() - 1;
                 warp.paths[last].state = Waits::Collective(named);
                 if left != 0 {
@@ -823,7 +825,7 @@ impl<'g> State<'g> {
         Ok(false)
     }
 
-    /// Lets go on those who wait for lanes of other paths, where all have come.
+    /// Releases the paths whose collective has all its lanes.
     fn release_collectives(&mut self, warp: &mut Warp) -> Result<(), Box<Fault>> {
         for path in 0..warp.paths.len() {
             let Some(&Path { at, state: Waits::Collective(named), .. }) = warp.paths.get(path) else {
@@ -859,7 +861,7 @@ impl<'g> State<'g> {
         Ok(())
     }
 
-    /// What lanes of a warp do together.
+    /// Runs a collective for lanes that have all arrived.
     fn together(
         &mut self,
         warp: &mut Warp,
@@ -886,12 +888,10 @@ impl<'g> State<'g> {
         Ok(())
     }
 
-    /// Instructions that the block has issued before this turn.
+    /// Instructions that the block issued before the current turn.
     pub fn issued(&self) -> u64 {
         self.issued
     }
-
-    // What went wrong.
 
     pub fn fault(&self, warp: u32, at: u32, mask: u32, kind: FaultKind) -> Box<Fault> {
         Box::new(Fault {
@@ -903,7 +903,7 @@ impl<'g> State<'g> {
         })
     }
 
-    /// An access, as a fault shows it.
+    /// Describes an access for a fault.
     pub fn describe(
         &self,
         action: Action,
@@ -924,7 +924,7 @@ impl<'g> State<'g> {
     }
 }
 
-/// Lanes as a message shows them: `0-15,17`.
+/// Formats a lane mask for a message: `0-15,17`.
 pub fn shown(mask: u32) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut lane = 0;
@@ -940,7 +940,7 @@ pub fn shown(mask: u32) -> String {
     parts.join(",")
 }
 
-/// A small generator (xorshift64*), so that a seed gives one order on all machines.
+/// A xorshift64* generator: a seed gives the same order on every machine.
 #[derive(Clone, Copy, Debug)]
 struct Random(u64);
 
@@ -949,7 +949,7 @@ impl Random {
         Random(seed.wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1)
     }
 
-    /// A number below `limit`, 0 for a limit of 0.
+    /// Returns a number below `limit`, or 0 if `limit` is 0.
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

@@ -1,50 +1,50 @@
-//! What is ordered with what within a block.
+//! Vector clocks: what is ordered before what within a block.
 //!
-//! Each warp has a clock, which a barrier, a release, an acquire and a fence advance, and knows up to which time it is
-//! ordered after each warp: a vector clock. Its own entry is the time up to which its lanes are ordered with each other,
-//! which a block barrier and a warp barrier advance; what a warp barrier of some lanes orders is kept beside it.
+//! Each warp has a clock, which barriers, releases, acquires and fences advance. It also knows for each warp
+//! the time before which that warp's accesses are ordered before its own: a vector clock. Its own entry is
+//! the time before which its lanes are ordered among each other; block barriers and full warp barriers
+//! advance it. The effect of partial warp barriers is kept separately.
 //!
-//! A simplification can hide a race and never invents one: what one lane of a warp releases or acquires, all its lanes do.
+//! Simplification: a release or an acquire by one lane counts for its whole warp. This can hide a race but
+//! never invents one.
 
 use std::collections::HashMap;
 
 use super::lanes::{LANES, lanes};
 
-/// Warps of a block, at most.
+/// The most warps that a block can have.
 pub const WARPS: usize = 32;
 
-/// For each warp a time: all of it before is ordered.
+/// A time for each warp: its accesses before that time are ordered.
 pub type Vector = [u32; WARPS];
 
-/// One access, as later ones are compared with it.
+/// One access, as later accesses are compared with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// The warp's clock.
     pub time: u32,
-    /// The instruction.
     pub at: u32,
-    /// The number of the execution of that instruction: lanes of one execution are no race by themselves.
+    /// The serial number of the execution. Lanes of one execution do not race with each other here.
     pub serial: u32,
     pub warp: u8,
-    /// With [`IN_FLIGHT`] where it is a copy's that has not been waited for.
+    /// The lane, with [`IN_FLIGHT`] set for an asynchronous copy that has not been waited for.
     pub lane: u8,
     pub kind: Kind,
 }
 
-/// Added to the lane of an access that nothing is ordered after yet, not even what its own lane does next.
+/// The flag of an access that is not yet ordered before anything, not even before its own lane's next access.
 pub const IN_FLIGHT: u8 = 0x80;
 
 impl Moment {
     /// No access.
     pub const NONE: Moment = Moment { time: 0, at: u32::MAX, serial: 0, warp: 0, lane: 0, kind: Kind::Read };
 
-    /// Whether there was one.
     pub fn is_some(&self) -> bool {
         self.at != u32::MAX
     }
 }
 
-/// What an access does, as races see it.
+/// What an access does, for the race checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Read,
@@ -62,17 +62,17 @@ impl Kind {
         matches!(self, Kind::Write | Kind::AtomicWrite)
     }
 
-    /// Whether two such accesses of one place need an order.
+    /// Whether two such accesses of one place need to be ordered.
     pub fn conflicts(self, other: Kind) -> bool {
         (self.writes() || other.writes()) && !(self.is_atomic() && other.is_atomic())
     }
 }
 
-/// What a release leaves at its address.
+/// The releases so far at an address.
 #[derive(Clone, Debug)]
 struct Released {
     vector: Vector,
-    /// The lanes of each warp that released.
+    /// The lanes of each warp that released there.
     lanes: Vector,
 }
 
@@ -81,18 +81,17 @@ struct Released {
 pub struct Clocks {
     pub time: Vector,
     pub known: Vec<Vector>,
-    /// For each lane of a warp which had barriers of some lanes: the times up to which the other lanes are ordered before
-    /// it by these.
+    /// For each warp that ran partial barriers: per lane, the times before which the other lanes are ordered
+    /// before it.
     parts: HashMap<u8, Box<[[u32; LANES]; LANES]>>,
     released: HashMap<u64, Released>,
-    /// What a warp's last fence orders before its later relaxed writes.
+    /// What each warp's last fence orders before its later relaxed writes.
     fenced: HashMap<u8, Vector>,
-    /// What a warp's relaxed reads have seen, to be ordered by its next fence.
+    /// What each warp's relaxed reads saw. Its next fence acquires it.
     seen: HashMap<u8, Vector>,
 }
 
 impl Clocks {
-    /// Those of a block of so many warps that starts.
     pub fn new(warps: u32) -> Clocks {
         Clocks {
             time: [1; WARPS],
@@ -104,7 +103,7 @@ impl Clocks {
         }
     }
 
-    /// As when a block starts.
+    /// Resets the clocks for a new block.
     pub fn clear(&mut self) {
         self.time.fill(1);
         self.known.as_flattened_mut().fill(0);
@@ -114,14 +113,14 @@ impl Clocks {
         self.seen.clear();
     }
 
-    /// Whether an earlier access is ordered before one of this lane now.
+    /// Whether an earlier access is ordered before an access of this lane now.
     pub fn ordered(&self, before: &Moment, warp: usize, lane: u8) -> bool {
         before.warp as usize == warp && before.lane == lane
             || self.known[warp][before.warp as usize] > before.time
             || before.warp as usize == warp && !self.parts.is_empty() && self.met(before, lane)
     }
 
-    /// Whether barriers of some lanes order an earlier access before one of this lane of the same warp.
+    /// Whether partial barriers order an earlier access of the same warp before an access of this lane.
     #[cold]
     fn met(&self, before: &Moment, lane: u8) -> bool {
         let parts = self.parts.get(&before.warp);
@@ -129,7 +128,7 @@ impl Clocks {
         parts.is_some_and(|parts| parts[lane as usize][other as usize] > before.time)
     }
 
-    /// What a warp knows, itself up to now.
+    /// Advances the warp's clock and returns its vector up to now.
     pub fn contribution(&mut self, warp: usize) -> Vector {
         self.time[warp] += 1;
         let mut vector = self.known[warp];
@@ -137,12 +136,12 @@ impl Clocks {
         vector
     }
 
-    /// A warp learns what others contributed to a barrier that it has passed.
+    /// Lets a warp acquire what others contributed to a barrier.
     pub fn learn(&mut self, warp: usize, vector: &Vector) {
         join(&mut self.known[warp], vector);
     }
 
-    /// `bar.warp.sync`, of all lanes or of a part of them.
+    /// `bar.warp.sync` of all lanes, or of the lanes in `part`.
     pub fn warp_barrier(&mut self, warp: usize, part: Option<u32>) {
         self.time[warp] += 1;
         let now = self.time[warp];
@@ -178,7 +177,6 @@ impl Clocks {
         released.lanes[warp] |= 1 << lane;
     }
 
-    /// An acquire at an address.
     pub fn acquire(&mut self, warp: usize, lane: u8, address: u64) {
         self.time[warp] += 1;
         if let Some(vector) = self.visible(warp, lane, address) {
@@ -186,7 +184,7 @@ impl Clocks {
         }
     }
 
-    /// What a lane takes over from the releases at an address; not what it released itself.
+    /// What a lane acquires from the releases at an address, without its own.
     fn visible(&self, warp: usize, lane: u8, address: u64) -> Option<Vector> {
         let released = self.released.get(&address)?;
         let mut vector = released.vector;
@@ -196,28 +194,27 @@ impl Clocks {
         Some(vector)
     }
 
-    /// A relaxed write: releases what the last fence ordered before it.
+    /// A relaxed write: releases what the warp's last fence ordered.
     pub fn relaxed_write(&mut self, warp: usize, lane: u8, address: u64) {
         if let Some(vector) = self.fenced.get(&(warp as u8)).copied() {
             self.leave(warp, lane, address, &vector);
         }
     }
 
-    /// A relaxed read: acquires at the next fence.
+    /// A relaxed read: its acquire takes effect at the warp's next fence.
     pub fn relaxed_read(&mut self, warp: usize, lane: u8, address: u64) {
         if let Some(vector) = self.visible(warp, lane, address) {
             join(self.seen.entry(warp as u8).or_insert([0; WARPS]), &vector);
         }
     }
 
-    /// Acquires what relaxed reads have seen.
+    /// Acquires what the relaxed reads saw.
     pub fn acquire_seen(&mut self, warp: usize) {
         if let Some(seen) = self.seen.remove(&(warp as u8)) {
             join(&mut self.known[warp], &seen);
         }
     }
 
-    /// A fence.
     pub fn fence(&mut self, warp: usize) {
         self.acquire_seen(warp);
         let vector = self.contribution(warp);
@@ -225,7 +222,7 @@ impl Clocks {
     }
 }
 
-/// The later of each.
+/// Takes the elementwise maximum.
 pub fn join(into: &mut Vector, from: &Vector) {
     for (into, &from) in into.iter_mut().zip(from) {
         *into = (*into).max(from);

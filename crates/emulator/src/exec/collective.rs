@@ -1,11 +1,13 @@
-//! Shuffles, votes, matches and reductions of a warp. (PTX ISA, "shfl.sync", "vote.sync", "match.sync", "redux.sync".)
+//! Warp shuffles, votes, matches and reductions. (PTX ISA, "shfl.sync", "vote.sync", "match.sync",
+//! "redux.sync".)
 
 use crate::program::code::{Collective, CollectiveKind, Shuffle, WarpReduce};
 
 use super::lanes::{ALL, Bank, LANES, Registers, collect, lanes};
 
-/// Runs it for the lanes that take part. Returns those that shuffle from a lane which does not, whose value is undefined;
-/// for `up` and `down` none, because sums over part of a warp read past its end and drop what they read.
+/// Runs a collective for the lanes that take part. Returns the lanes that shuffle from a lane that does not
+/// take part, whose value is undefined. Not for `up` and `down`: scans over part of a warp read past its end
+/// and drop the value.
 pub fn run(registers: &mut Registers, collective: &Collective, active: u32) -> u32 {
     let Collective { kind, target, flag, source, negated, control, .. } = collective;
     let values = registers.wide(*source);
@@ -57,7 +59,7 @@ fn splat(value: u64) -> ([u64; LANES], u32) {
     ([value; LANES], ALL)
 }
 
-/// The lane whose value a shuffle gives, and whether it is in range; otherwise a lane keeps its own.
+/// The source lane of a shuffle and whether it is in range. If it is not, a lane keeps its own value.
 fn source_lane(mode: Shuffle, lane: i32, b: i32, c: i32) -> (usize, bool) {
     let (b, clamp, segment) = (b & 31, c & 31, c >> 8 & 31);
     let max = lane & segment | clamp & !segment;

@@ -1,11 +1,12 @@
-//! What an access costs in passes and sectors.
+//! The cost of an access: shared memory passes and global memory sectors.
 
 use super::lanes::{LANES, lanes};
 
-/// Passes that a shared access of `bytes` a lane takes beyond those it needs without conflicts.
+/// The passes of a shared memory access of `bytes` per lane beyond those without bank conflicts.
 ///
-/// There are 32 banks of 4 bytes. Accesses of 8 bytes go by halves of the warp, of 16 by quarters, so that no part has
-/// more than 128 bytes. In a part, lanes that want one word share it; different words of a bank cost a pass each.
+/// There are 32 banks of 4 bytes. Accesses of 8 bytes run per half warp and those of 16 bytes per quarter, so
+/// that no part exceeds 128 bytes. Within a part, lanes that access the same word share it; different words
+/// of one bank take a pass each.
 pub fn bank_conflicts(addresses: &[u64; LANES], mask: u32, bytes: u32) -> u64 {
     let words_each = bytes.div_ceil(4).clamp(1, 32);
     let width = LANES as u32 / words_each;
@@ -15,12 +16,12 @@ pub fn bank_conflicts(addresses: &[u64; LANES], mask: u32, bytes: u32) -> u64 {
         if part_mask == 0 {
             continue;
         }
-        // The usual case: no more than 128 bytes, one after another.
+        // Common case: all words lie in 128 consecutive bytes.
         let base = addresses[part_mask.trailing_zeros() as usize] & !3;
         if lanes(part_mask).all(|lane| addresses[lane].wrapping_sub(base) < 128) {
             continue;
         }
-        // `width` lanes of so many words: 32 at most.
+        // `width` lanes of `words_each` words: at most 32.
         let mut words = [0; LANES];
         let mut count = 0;
         for lane in lanes(part_mask) {
@@ -40,7 +41,7 @@ pub fn bank_conflicts(addresses: &[u64; LANES], mask: u32, bytes: u32) -> u64 {
     extra
 }
 
-/// 32-byte sectors that an access of `bytes` a lane touches.
+/// The number of 32-byte sectors touched by an access of `bytes` per lane.
 pub fn sectors(addresses: &[u64; LANES], mask: u32, bytes: u32) -> u64 {
     let mut touched = [0; LANES];
     let mut count = 0;
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicts_are_counted_as_the_banks_have_them() {
+    fn bank_conflicts_are_counted() {
         let all = u32::MAX;
         assert_eq!(bank_conflicts(&at(|lane| lane * 4), all, 4), 0);
         assert_eq!(bank_conflicts(&at(|lane| 4096 - lane * 4), all, 4), 0);
@@ -87,7 +88,7 @@ mod tests {
         assert_eq!(bank_conflicts(&at(|lane| lane * 4 * 33), all, 4), 0);
         assert_eq!(bank_conflicts(&at(|lane| lane), all, 1), 0);
         assert_eq!(bank_conflicts(&at(|lane| lane * 128), 0b11, 4), 1);
-        // 8 bytes: each half has its own pass; 16: each quarter.
+        // 8 bytes: a pass per half warp. 16 bytes: a pass per quarter.
         assert_eq!(bank_conflicts(&at(|lane| lane * 8), all, 8), 0);
         assert_eq!(bank_conflicts(&at(|lane| lane * 16), all, 8), 2);
         assert_eq!(bank_conflicts(&at(|lane| lane * 16), all, 16), 0);

@@ -1,4 +1,4 @@
-//! What all blocks of a launch share.
+//! The state that all blocks of a launch share.
 
 use std::{
     sync::{
@@ -23,37 +23,34 @@ use super::{
     log::Room,
 };
 
-/// Bits of a thread's number in its block, and the mask of those of a block's number, in the address of a window of local
-/// memory.
+/// Bits of a thread's number in the address of its local window. [`WINDOW_BLOCKS`] masks the block's number.
 const THREAD_BITS: u32 = 10;
 const WINDOW_BLOCKS: u64 = (1 << 18) - 1;
 
-/// A launch.
 pub struct Grid<'a> {
     pub kernel: &'a Kernel,
     pub code: &'a Code,
     pub launch: &'a Launch<'a>,
     pub settings: &'a Settings,
-    /// What the launch may access, in the order of their addresses.
+    /// The allocations that the launch may access, sorted by address.
     pub allocations: Vec<Arc<Allocation>>,
-    /// What is other devices', and it may not.
+    /// Allocations of other devices that the launch may not access.
     pub forbidden: Vec<Arc<Allocation>>,
-    /// The device that it runs on.
+    /// The device that the launch runs on.
     pub device: u32,
     files: &'a [(u32, String)],
     pub threads: u32,
     pub warps: u32,
     pub shared_bytes: usize,
-    /// Bytes of the smallest access that can be to shared memory.
+    /// The size of the smallest access that can go to shared memory.
     pub granule: u32,
-    /// Whether there are fences, which make relaxed accesses order others.
+    /// Whether the kernel has fences: they make relaxed accesses order others.
     pub fences: bool,
     constants: Vec<(Register, u64)>,
     specials: Vec<(Register, Special)>,
     order: AtomicU64,
     pub room: Room,
     pub memory: &'a Memory,
-    /// When the launch began.
     pub start: Instant,
 }
 
@@ -68,7 +65,7 @@ impl<'a> Grid<'a> {
     ) -> Grid<'a> {
         let (allocations, forbidden) = memory.snapshot();
         let threads = launch.block.iter().product::<u32>();
-        // Dynamic shared memory starts behind the static one, aligned for any access.
+        // Dynamic shared memory starts after the static part, aligned for any access.
         let dynamic = kernel.shared_bytes.next_multiple_of(16);
         let shared_bytes = if launch.dynamic_shared == 0 {
             kernel.shared_bytes
@@ -125,12 +122,12 @@ impl<'a> Grid<'a> {
         }
     }
 
-    /// A number greater than all before.
+    /// Counts one more event and returns the new count.
     pub fn next_order(&self) -> u64 {
         self.order.fetch_add(1, SeqCst) + 1
     }
 
-    /// The greatest number so far.
+    /// The number of events so far.
     pub fn order(&self) -> u64 {
         self.order.load(SeqCst)
     }
@@ -143,7 +140,7 @@ impl<'a> Grid<'a> {
         }
     }
 
-    /// The block of this number: x runs fastest.
+    /// The index of the block with this number; x varies fastest.
     pub fn block_index(&self, number: u64) -> [u32; 3] {
         let [x, y, _] = self.launch.grid.map(u64::from);
         [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
@@ -156,7 +153,7 @@ impl<'a> Grid<'a> {
         [number % x, number / x % y, number / x / y]
     }
 
-    /// Where the local memory of each of a warp's threads starts among generic addresses.
+    /// The generic addresses at which the local memory of a warp's threads starts.
     pub fn local_windows(&self, warp: u32, block: u64) -> [u64; LANES] {
         std::array::from_fn(|lane| {
             let thread = u64::from(warp) * LANES as u64 + lane as u64;
@@ -164,8 +161,9 @@ impl<'a> Grid<'a> {
         })
     }
 
-    /// The block and thread whose local memory starts there, as [`Self::local_windows`] has it; of blocks that are 2^18 apart
-    /// it is `block`, or else the first.
+    /// The block and thread whose local memory starts at `window`. See [`Self::local_windows`].
+    ///
+    /// Blocks that are 2^18 apart share windows: returns `block` if it is one of them, else the first.
     pub fn local_owner(&self, window: u64, block: u64) -> Option<([u32; 3], [u32; 3])> {
         let number = window.checked_sub(LOCAL_WINDOW)? >> 32;
         let (thread, bits) = ((number & ((1 << THREAD_BITS) - 1)) as u32, number >> THREAD_BITS);
@@ -175,14 +173,14 @@ impl<'a> Grid<'a> {
             .then(|| (self.block_index(block), self.thread(thread / LANES as u32, thread % LANES as u32)))
     }
 
-    /// Where an instruction was written.
+    /// The PTX line and the source line of an instruction.
     pub fn place(&self, at: u32) -> Place {
         let (line, source) = self.code.places[at as usize];
         let file = |index| self.files.iter().find(|file| file.0 == index).map(|file| file.1.clone());
         Place { line, source: source.and_then(|(index, line)| Some((file(index)?, line))) }
     }
 
-    /// A warp's registers, its constants set.
+    /// Creates a warp's registers, with constants and special registers set.
     pub fn registers(&self, warp: u32) -> Registers {
         let mut registers = Registers::new(&self.code.registers);
         for &(register, value) in &self.constants {
@@ -210,7 +208,7 @@ impl<'a> Grid<'a> {
                     Special::TotalShared => self.shared_bytes as u32,
                     Special::Nsmid | Special::One => 1,
                     Special::Smid | Special::Gridid | Special::Zero => 0,
-                    // They depend on the block.
+                    // `enter_block` sets these.
                     Special::Ctaid(_) | Special::LocalWindow => 0,
                 };
                 u64::from(value)
@@ -220,7 +218,7 @@ impl<'a> Grid<'a> {
         registers
     }
 
-    /// Sets what differs from block to block.
+    /// Sets the registers that differ from block to block.
     pub fn enter_block(&self, registers: &mut Registers, warp: u32, number: u64) {
         let index = self.block_index(number);
         for &(register, special) in &self.specials {

@@ -1,13 +1,13 @@
-//! A warp's registers, and operations that do the same in each lane.
+//! A warp's registers, and operations that run lane by lane.
 
 use std::fmt;
 
-/// Lanes of a warp.
+/// Lanes per warp.
 pub const LANES: usize = 32;
 /// The mask of all lanes.
 pub const ALL: u32 = u32::MAX;
 
-/// The registers of one width.
+/// A bank of registers: all those of one width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bank {
     /// 8 and 16 bits.
@@ -27,13 +27,13 @@ pub struct Register {
     pub index: u32,
 }
 
-/// A warp's registers: for each register its value in every lane.
+/// A warp's registers: each register has a value per lane.
 #[derive(Clone, Debug, Default)]
 pub struct Registers {
     pub half: Vec<[u16; LANES]>,
     pub word: Vec<[u32; LANES]>,
     pub double: Vec<[u64; LANES]>,
-    /// A bit a lane.
+    /// One bit per lane.
     pub predicate: Vec<u32>,
 }
 
@@ -59,7 +59,7 @@ impl Registers {
         }
     }
 
-    /// Sets the lanes of the mask, to as many low bits as the register has.
+    /// Sets the lanes of the mask to the low bits of `values`, as many as the register has.
     pub fn set_wide(&mut self, register: Register, values: &[u64; LANES], mask: u32) {
         let index = register.index as usize;
         match register.bank {
@@ -83,7 +83,7 @@ impl Registers {
     }
 }
 
-/// How many registers of each bank there are.
+/// The number of registers in each bank.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     pub half: u32,
@@ -93,7 +93,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// One more register.
+    /// Adds a register.
     pub fn add(&mut self, bank: Bank) -> Register {
         let count = match bank {
             Bank::Half => &mut self.half,
@@ -106,7 +106,7 @@ impl Counts {
     }
 }
 
-/// Sets the lanes of the mask. One copy a width, not one for each operation.
+/// Sets the lanes of the mask. Not inlined: one copy per width instead of one per operation.
 #[inline(never)]
 fn blend<T: Copy>(target: &mut [T; LANES], values: &[T; LANES], mask: u32) {
     if mask == ALL {
@@ -120,7 +120,7 @@ fn blend<T: Copy>(target: &mut [T; LANES], values: &[T; LANES], mask: u32) {
     }
 }
 
-/// A value for each lane. A plain loop, because `array::from_fn` is several functions to compile for each operation.
+/// A value for each lane. `array::from_fn` would compile to several functions per operation.
 #[inline(always)]
 fn each<R: Raw>(f: impl Fn(usize) -> R) -> [R; LANES] {
     let mut values = [R::default(); LANES];
@@ -153,7 +153,7 @@ pub fn lanes(mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The bits that a bank's registers hold.
+/// The type that holds the bits of a bank's registers.
 pub trait Raw: Copy + Default + Send + Sync + 'static {
     const BANK: Bank;
     fn bank(registers: &Registers) -> &[[Self; LANES]];
@@ -176,7 +176,7 @@ macro_rules! raw {
 
 raw! { u16 Half half, u32 Word word, u64 Double double, }
 
-/// A value that a register's bits can be taken for.
+/// A type that a register's bits can be read as.
 pub trait Value: Copy + Send + Sync + 'static {
     type Raw: Raw;
     fn from_raw(raw: Self::Raw) -> Self;
@@ -210,12 +210,12 @@ values! {
     f64 u64 f64::from_bits, f64::to_bits;
 }
 
-/// The registers of an instruction, destinations first.
+/// The register indices of an instruction, destinations first.
 pub type Operands = [u32; 8];
 
-/// What runs an instruction. Not a `dyn Fn`, whose table holds a copy of each closure for `FnOnce`.
+/// Runs an instruction. Not a `dyn Fn`, whose vtable would hold a second copy of each closure for `FnOnce`.
 pub trait Run: Send + Sync {
-    /// Runs it for the lanes of a mask.
+    /// Runs the instruction for the lanes of a mask.
     fn run(&self, registers: &mut Registers, operands: &Operands, mask: u32);
 }
 
@@ -225,9 +225,9 @@ impl<F: Fn(&mut Registers, &Operands, u32) + Send + Sync> Run for F {
     }
 }
 
-/// What an instruction does in each lane, with no look at others.
+/// An instruction that runs in each lane independently.
 pub struct Lanes {
-    /// The banks of its operands; the first `destinations` are written, and may be read as well.
+    /// The banks of the operands. The first `destinations` are written, and may also be read.
     pub banks: Vec<Bank>,
     pub destinations: usize,
     pub run: Box<dyn Run>,
@@ -312,7 +312,7 @@ pub fn quaternary<A: Value, B: Value, C: Value, E: Value, D: Value>(
     })
 }
 
-/// `d, carry = f(a, b, c, carry)`: operands d, carry out, a, b, c, carry in. Two-operand forms have no c, `binary`.
+/// `d, carry = f(a, b, c, carry)`: operands d, carry out, a, b, c, carry in. With two sources there is no c.
 pub fn carrying<V: Value>(
     sources: usize,
     f: impl Fn([V; 3], bool) -> (V, bool) + Send + Sync + 'static,
@@ -335,8 +335,8 @@ pub fn carrying<V: Value>(
     })
 }
 
-/// What a comparison tests for: any of these outcomes, or none of them where it is negated. A NaN is neither less, equal
-/// nor greater.
+/// A comparison: true for any of the chosen outcomes, or for none of them if `negated`. NaN is neither less,
+/// equal nor greater.
 #[derive(Clone, Copy, Debug)]
 pub struct Relation {
     pub less: bool,
@@ -346,7 +346,7 @@ pub struct Relation {
 }
 
 impl Relation {
-    /// The lanes where it holds between the values of a and b.
+    /// The lanes in which the relation holds between a and b.
     #[inline(always)]
     fn lanes<R: Copy, V: PartialOrd>(self, a: &[R; LANES], b: &[R; LANES], value: impl Fn(R) -> V) -> u32 {
         let mut bits = 0;
@@ -364,25 +364,26 @@ impl Relation {
     }
 }
 
-/// What becomes of a comparison, which is joined with predicate c.
+/// The destination of a comparison, whose result is combined with predicate c by a [`Join`].
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome {
-    /// Operands p, q, a, b, c: p is the join with the comparison's lanes, q that with the others.
+    /// Operands p, q, a, b, c: p takes the joined result, q the joined opposite.
     Predicates,
-    /// Operands d, a, b, c: d is this where the join holds, else 0.
+    /// Operands d, a, b, c: d is this value where the joined result is true, else 0.
     Value(u32),
-    /// The same, of 16 bits.
+    /// Like `Value`, with 16 bits.
     Half(u16),
-    /// Operands d, a, b, c: the lower half of d is this where the join with the comparison's lanes holds, the upper one where
-    /// that with the others does.
+    /// Operands d, a, b, c, packed: the lower half of d is this value where the joined result is true, the
+    /// upper half where the second joined result is.
     Halves(u16),
 }
 
-/// How the lanes of a comparison are joined with a predicate.
+/// Combines the lanes of a comparison with a predicate.
 pub type Join = fn(u32, u32) -> u32;
 
 impl Outcome {
-    /// `test` gives the lanes where the comparison of the registers of a and b holds, and where its opposite does.
+    /// Builds the comparison. `test` returns the lanes where it holds for registers a and b, and those where
+    /// its opposite holds.
     fn of<V: Value>(
         self,
         join: Join,
@@ -402,7 +403,7 @@ impl Outcome {
         })
     }
 
-    /// Writes the join and that of the opposite.
+    /// Writes the two joined results.
     fn set(self, registers: &mut Registers, o: &Operands, [bits, opposite]: [u32; 2], mask: u32) {
         match self {
             Outcome::Predicates => {
@@ -439,7 +440,7 @@ pub fn compare<A: Value, V: PartialOrd>(
     })
 }
 
-/// `f(a) relation f(b)` for the lower halves of a and b, and for the upper ones instead of the opposite.
+/// `f(a) relation f(b)` for the lower halves of a and b; the upper halves take the place of the opposite.
 pub fn compare_halves<V: PartialOrd>(
     relation: Relation,
     outcome: Outcome,
@@ -471,7 +472,7 @@ pub fn select<V: Value>() -> Lanes {
     })
 }
 
-/// `p = f(q, r)`, a bit a lane.
+/// `p = f(q, r)`, one bit per lane.
 pub fn logic(f: fn(u32, u32) -> u32) -> Lanes {
     Lanes::new(&[Bank::Predicate], &[Bank::Predicate; 2], move |registers, o, mask| {
         let bits = f(registers.predicate[o[1] as usize], registers.predicate[o[2] as usize]);
@@ -479,7 +480,7 @@ pub fn logic(f: fn(u32, u32) -> u32) -> Lanes {
     })
 }
 
-/// `p = f(q)`, a bit a lane.
+/// `p = f(q)`, one bit per lane.
 pub fn logic_not(f: fn(u32) -> u32) -> Lanes {
     Lanes::new(&[Bank::Predicate], &[Bank::Predicate], move |registers, o, mask| {
         let bits = f(registers.predicate[o[1] as usize]);
@@ -487,7 +488,7 @@ pub fn logic_not(f: fn(u32) -> u32) -> Lanes {
     })
 }
 
-/// `d = f(a, …)` between registers of any widths.
+/// `d = f(a, …)` between registers of any width.
 pub fn convert<const N: usize>(
     to: Bank,
     from: [Bank; N],
@@ -509,7 +510,7 @@ pub fn convert<const N: usize>(
     })
 }
 
-/// `d = {a, b, …}`: the parts, least significant first, make up the whole.
+/// `d = {a, b, …}`: packs the parts, least significant first.
 pub fn pack(whole: Bank, part: Bank, parts: usize, bits: u32) -> Lanes {
     Lanes::new(&[whole], &vec![part; parts], move |registers, o, mask| {
         let mut d = [0; LANES];
@@ -523,7 +524,7 @@ pub fn pack(whole: Bank, part: Bank, parts: usize, bits: u32) -> Lanes {
     })
 }
 
-/// `{d, e, …} = a`: the opposite of [`pack`].
+/// `{d, e, …} = a`: the inverse of [`pack`].
 pub fn unpack(whole: Bank, part: Bank, parts: usize, bits: u32) -> Lanes {
     Lanes::new(&vec![part; parts], &[whole], move |registers, o, mask| {
         let a = registers.wide(Register { bank: whole, index: o[parts] });
@@ -534,7 +535,7 @@ pub fn unpack(whole: Bank, part: Bank, parts: usize, bits: u32) -> Lanes {
     })
 }
 
-/// A mask of so many low bits, up to 64.
+/// A mask of the low `bits` bits.
 pub fn low(bits: u32) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
 }

@@ -1,5 +1,6 @@
-//! Global memory's accesses, noted while a block runs: which of them race is found out after the launch, so that blocks
-//! need not wait for each other while they run.
+//! A block's log of accesses to global memory.
+//!
+//! Races are searched for after the launch, so that blocks need not wait for each other while they run.
 
 use std::{
     collections::HashMap,
@@ -12,9 +13,11 @@ use super::{
     race::Span,
 };
 
-/// The bytes that the logs of a launch may still take, what [`race::find`](super::race::find) makes of them included.
-/// When they are spent, nothing more is noted: of what was, no order is missing, because what orders two accesses
-/// comes before the second.
+/// The bytes that a launch's logs may still take, including what [`race::find`](super::race::find) derives
+/// from them.
+///
+/// When they are spent, nothing more is logged. The accesses logged so far lack no ordering, because what
+/// orders two accesses comes before the second.
 #[derive(Debug)]
 pub struct Room(AtomicU64);
 
@@ -27,44 +30,43 @@ impl Room {
         self.0.load(SeqCst) == 0
     }
 
-    /// False where it was spent before; the last item may take more than is left.
+    /// Takes `bytes`; the last item may exceed what is left. Returns `false` if nothing was left.
     fn take(&self, bytes: usize) -> bool {
         let less = |left: u64| (left > 0).then(|| left.saturating_sub(bytes as u64));
         self.0.fetch_update(SeqCst, SeqCst, less).is_ok()
     }
 }
 
-/// What one execution of an instruction accessed.
+/// The access of one execution of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
-    /// The launch's clock then: no less than that of any acquire that came before.
+    /// The launch's event count at the access, at least that of every acquire before it.
     pub stamp: u64,
-    /// Lane 0's address, and the distance from lane to lane; or the index of a list of addresses.
+    /// Lane 0's address and the distance from lane to lane, or the index of a list of addresses.
     pub base: u64,
     pub stride: i64,
     pub list: Option<u32>,
     pub mask: u32,
-    /// The instruction.
     pub at: u32,
     /// The warp's clock.
     pub time: u32,
-    /// The index of what the warp knew.
+    /// The index in `Log::known` of the warp's vector.
     pub known: u32,
     pub bytes: u8,
     pub warp: u8,
     pub kind: Kind,
 }
 
-/// A release or an acquire that reaches beyond its block.
+/// A release or an acquire with a scope beyond its block.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     pub release: bool,
     pub address: u64,
-    /// Its place in the order of all events.
+    /// Its position in the order of all events.
     pub order: u64,
     pub time: u32,
-    /// The time of the access itself: a release that a fence before it makes is ordered from the fence on, and yet covers
-    /// that access.
+    /// The time of the access itself. A release by a fence and a later write is ordered from the fence on
+    /// (`time`), but also covers that write.
     pub own: u32,
     pub known: u32,
     pub warp: u8,
@@ -80,17 +82,19 @@ pub struct Log<'g> {
     pub lists: Vec<[u64; LANES]>,
     pub events: Vec<Event>,
     pub known: Vec<Vector>,
-    /// Each warp's barriers of some lanes: the time after, and the lanes.
+    /// Each warp's partial barriers: the time after the barrier, and its lanes.
     pub parts: HashMap<u8, Vec<(u32, u32)>>,
-    /// Each warp's last instruction with its records and events, and whether it repeats now.
+    /// Each warp's last instruction, to detect repetitions.
     last: Vec<Last>,
-    /// What a warp's last fence orders: its time, and the index of what it knew.
+    /// The last fence of each warp: the warp, its time, and the index of its vector.
     fenced: Vec<(u8, u32, u32)>,
     /// Relaxed reads since each warp's last fence: warp, lane, address, order.
     seen: Vec<(u8, u8, u64, u64)>,
 }
 
-/// An instruction, so that one which repeats while it waits for others, with nothing between, is noted once: the first
+/// A warp's last instruction with its records and events.
+///
+/// An instruction that repeats with nothing in between, such as a spin loop, is logged once: the first
 /// release and the last acquire and access stand for all.
 #[derive(Clone, Debug)]
 struct Last {
@@ -100,7 +104,7 @@ struct Last {
     addresses: [u64; LANES],
     records: Vec<usize>,
     events: Vec<usize>,
-    /// Records and events of a repetition so far.
+    /// Records and events seen in the current repetition.
     repeated: Option<(usize, usize)>,
 }
 
@@ -133,7 +137,7 @@ impl<'g> Log<'g> {
         }
     }
 
-    /// What is to be kept of it when its block has ended; `None` where the block accessed nothing.
+    /// Drops what is not needed after the block has ended. Returns `None` if the block accessed nothing.
     pub fn finish(mut self) -> Option<Self> {
         self.records.shrink_to_fit();
         self.lists.shrink_to_fit();
@@ -143,10 +147,10 @@ impl<'g> Log<'g> {
         (!self.records.is_empty()).then_some(self)
     }
 
-    /// The index of what a warp knows now.
+    /// The index of the warp's current vector. Adds it to `known` if needed.
     fn know(&mut self, clocks: &Clocks, warp: usize) -> u32 {
         let known = &clocks.known[warp];
-        // Warps that have passed a barrier know the same.
+        // Warps that passed the same barrier have the same vector.
         let recent = self.known.iter().rev().take(2).position(|other| other == known);
         let place = match recent {
             Some(back) => self.known.len() - 1 - back,
@@ -159,7 +163,7 @@ impl<'g> Log<'g> {
         place as u32
     }
 
-    /// An instruction begins.
+    /// Marks the beginning of an instruction.
     pub fn begin(&mut self, at: u32, warp: usize, addresses: &[u64; LANES], mask: u32) {
         let last = self.last.iter().position(|last| last.warp == warp);
         let new = || Last {
@@ -184,19 +188,19 @@ impl<'g> Log<'g> {
         }
     }
 
-    /// A warp does something else that orders: what it did last is not repeated by what it does next.
+    /// Ends a repetition: the warp ran something else that orders accesses.
     pub fn interrupt(&mut self, warp: usize) {
         self.last.retain(|last| last.warp != warp);
     }
 
-    /// A warp barrier of some lanes. It is to come after the clocks' own.
+    /// Logs a warp barrier of some lanes. Call it after the clocks' own.
     pub fn warp_barrier(&mut self, clocks: &Clocks, warp: usize, lanes: u32) {
         if self.room.take(size_of::<(u32, u32)>()) {
             self.parts.entry(warp as u8).or_default().push((clocks.time[warp], lanes));
         }
     }
 
-    /// Notes an access.
+    /// Logs an access.
     pub fn access(&mut self, clocks: &Clocks, stamp: u64, accessed: &Accessed) {
         let Accessed { addresses, mask, bytes, kind, at, warp, time } = *accessed;
         if self.room.is_spent() {
@@ -258,7 +262,7 @@ impl<'g> Log<'g> {
         }
     }
 
-    /// Notes a release or an acquire. It is to come before the clocks' own.
+    /// Logs a release or an acquire. Call it before the clocks' own.
     pub fn event(
         &mut self,
         clocks: &Clocks,
@@ -293,7 +297,7 @@ impl<'g> Log<'g> {
         }
     }
 
-    /// A relaxed write: releases what the warp's last fence ordered.
+    /// Logs a relaxed write, which releases what the warp's last fence ordered.
     pub fn relaxed_write(&mut self, clocks: &Clocks, address: u64, order: u64, (warp, lane): (usize, u8)) {
         let repeats = self.last.iter().any(|last| last.warp == warp && last.repeated.is_some());
         if !repeats && let Some(&(_, time, known)) = self.fenced.iter().find(|fence| fence.0 as usize == warp)
@@ -303,7 +307,7 @@ impl<'g> Log<'g> {
         }
     }
 
-    /// A relaxed read: acquires at the warp's next fence.
+    /// Notes a relaxed read, which the warp's next fence makes an acquire.
     pub fn relaxed_read(&mut self, address: u64, order: u64, (warp, lane): (usize, u8)) {
         let key = (warp as u8, lane, address);
         match self.seen.iter_mut().find(|seen| (seen.0, seen.1, seen.2) == key) {
@@ -312,7 +316,7 @@ impl<'g> Log<'g> {
         }
     }
 
-    /// A fence.
+    /// Logs a fence.
     pub fn fence(&mut self, clocks: &Clocks, warp: usize) {
         let (known, time) = (self.know(clocks, warp), clocks.time[warp]);
         self.fenced.retain(|fence| fence.0 as usize != warp);
@@ -320,7 +324,7 @@ impl<'g> Log<'g> {
         self.acquire_seen(clocks, warp);
     }
 
-    /// Acquires what relaxed reads have seen.
+    /// Logs the relaxed reads so far as acquires.
     pub fn acquire_seen(&mut self, clocks: &Clocks, warp: usize) {
         if self.seen.is_empty() {
             return;
@@ -335,7 +339,6 @@ impl<'g> Log<'g> {
 }
 
 impl Record {
-    /// A lane's address.
     pub fn address(&self, log: &Log, lane: usize) -> u64 {
         match self.list {
             Some(list) => log.lists[list as usize][lane],

@@ -1,4 +1,4 @@
-//! `printf` and `assert` of kernels. (CUDA C++ Programming Guide, "Formatted Output", "Assertion".)
+//! `printf` and `assert` in kernels. (CUDA C++ Programming Guide, "Formatted Output", "Assertion".)
 
 use std::io::Write;
 
@@ -13,22 +13,22 @@ use super::{
     warp::Warp,
 };
 
-/// Arguments of a call; what comes after them is printed as the format has it.
+/// The most arguments per call. Conversions beyond them are printed literally.
 const MOST_ARGUMENTS: usize = 32;
-/// The widest field, and the most digits, of what `format!` takes.
+/// The largest width and precision, within the limits of `format!`.
 const MOST_WIDTH: usize = 60_000;
-/// What a call gives back that has no format.
+/// The result of a call without a format.
 const NO_FORMAT: u64 = -1i32 as u32 as u64;
 
 impl State<'_> {
-    /// Prints a line of each lane, in order; a call's output is never parted.
+    /// Runs `vprintf` for each lane in order. The output of one call is never interleaved with others.
     #[cold]
     pub fn print(&mut self, warp: &mut Warp, print: &Print, active: u32, at: u32) -> Result<(), Box<Fault>> {
         let [formats, buffers] =
             [print.format, print.arguments].map(|register| warp.registers.wide(register));
         let mut output = Vec::new();
         let mut results = [NO_FORMAT; LANES];
-        // A GPU leaves this to the host, so that it is no access that counts.
+        // On a GPU the host reads these texts, so the reads do not count as the kernel's.
         let counters = self.counters;
         let mut before = None;
         for lane in lanes(active).filter(|&lane| formats[lane] != 0) {
@@ -42,14 +42,14 @@ impl State<'_> {
             before = Some((address, format));
         }
         self.counters = counters;
-        // A closed standard output is no fault of the kernel's.
+        // A closed standard output is not the kernel's fault.
         let mut stdout = std::io::stdout().lock();
         _ = stdout.write_all(&output).and_then(|()| stdout.flush());
         warp.registers.set_wide(print.result, &results, active);
         Ok(())
     }
 
-    /// The fault of lanes whose assertion does not hold; each has a line on standard error.
+    /// Prints a line on standard error for each lane whose assertion failed, and returns the fault.
     #[cold]
     pub fn assert(&mut self, warp: &mut Warp, assert: &Assert, active: u32, at: u32) -> Box<Fault> {
         let [messages, files, lines, functions] = [assert.message, assert.file, assert.line, assert.function]
@@ -78,24 +78,24 @@ impl State<'_> {
     }
 }
 
-/// Where the arguments of a call come from.
+/// The source of a call's arguments.
 trait Arguments {
     type Error;
 
-    /// The next one, of 4 or 8 bytes, each at a multiple of its size.
+    /// The next argument, of 4 or 8 bytes, aligned to its size.
     fn next(&mut self, bytes: u32) -> Result<u64, Self::Error>;
 
-    /// The string at an address, of so many bytes or up to its zero.
+    /// The string at an address, up to its zero byte or `most` bytes.
     fn text(&mut self, address: u64, most: usize) -> Result<Vec<u8>, Self::Error>;
 }
 
-/// What a lane reads.
+/// Reads arguments as a lane of a kernel.
 struct Reader<'a, 'g> {
     state: &'a mut State<'g>,
     warp: &'a mut Warp,
     lane: usize,
     at: u32,
-    /// The address behind the last argument.
+    /// The address after the last argument.
     next: u64,
 }
 
@@ -121,7 +121,7 @@ impl Arguments for Reader<'_, '_> {
     }
 }
 
-/// Writes a call's output; how many arguments it took.
+/// Writes a call's output. Returns the number of arguments used.
 fn write<A: Arguments>(format: &[u8], arguments: &mut A, output: &mut Vec<u8>) -> Result<usize, A::Error> {
     let (mut rest, mut count) = (format, 0);
     while let Some(place) = rest.iter().position(|&byte| byte == b'%') {
@@ -154,7 +154,7 @@ enum Size {
     Argument,
 }
 
-/// `%-8.3lld`, without the `%`.
+/// A conversion such as `%-8.3lld`, without the `%`.
 #[derive(Clone, Copy)]
 struct Conversion {
     left: bool,
@@ -164,13 +164,13 @@ struct Conversion {
     zero: bool,
     width: Option<Size>,
     precision: Option<Size>,
-    /// The bytes of an integer.
+    /// The size of an integer argument in bytes.
     bytes: u32,
     kind: u8,
 }
 
 impl Conversion {
-    /// The conversion at the start of a text, and what comes after.
+    /// Parses the conversion at the start of a text. Returns it with the rest of the text.
     fn parse(text: &[u8]) -> Option<(Conversion, &[u8])> {
         let flags = text.iter().take_while(|byte| b"-+ #0".contains(byte)).count();
         let has = |flag: u8| text[..flags].contains(&flag);
@@ -193,7 +193,6 @@ impl Conversion {
         Some((Conversion { left, plus, space, alternative, zero, width, precision, bytes, kind }, rest))
     }
 
-    /// How many arguments it takes.
     fn arguments(&self) -> usize {
         let given = |size: Option<Size>| usize::from(matches!(size, Some(Size::Argument)));
         1 + given(self.width) + given(self.precision)
@@ -208,7 +207,7 @@ impl Conversion {
             })
         };
         let width = number(self.width)?.unwrap_or(0);
-        // A negative width stands for the flag, a negative precision for none.
+        // A negative width means the `-` flag, a negative precision none.
         self.left |= width < 0;
         let width = (width.unsigned_abs() as usize).min(MOST_WIDTH);
         let precision = number(self.precision)?.and_then(|number| usize::try_from(number).ok());
@@ -254,7 +253,7 @@ impl Conversion {
         Ok(())
     }
 
-    /// What stands before a number.
+    /// The sign character of a number.
     fn sign(&self, negative: bool) -> &'static str {
         match (negative, self.plus, self.space) {
             (true, ..) => "-",
@@ -313,18 +312,18 @@ impl Conversion {
         (sign, text.into_bytes())
     }
 
-    /// With `#`, a number has a point also where no digit follows.
+    /// Adds a point to a number without one if the flag `#` is set.
     fn pointed(&self, digits: String) -> String {
         if self.alternative && !digits.contains('.') { digits + "." } else { digits }
     }
 
-    /// `1.5e+00`.
+    /// `%e`: `1.5e+00`.
     fn scientific(&self, value: f64, precision: usize) -> String {
         let (digits, exponent) = exponential(value, precision);
         format!("{}e{exponent:+03}", self.pointed(digits))
     }
 
-    /// `%g`: without an exponent where that is short, and without zeros at the end.
+    /// `%g`: with an exponent only if it is small or large, and without trailing zeros.
     fn shorter(&self, value: f64, precision: usize) -> String {
         let (digits, exponent) = exponential(value, precision - 1);
         let strip = |digits: String| match digits.contains('.') && !self.alternative {
@@ -338,7 +337,7 @@ impl Conversion {
         }
     }
 
-    /// `1.8p+0`, the digits those of a double's fraction.
+    /// `%a` after the `0x`: `1.8p+0`.
     fn hexadecimal(&self, value: f64, precision: Option<usize>) -> String {
         const FRACTION: usize = 13;
         let bits = value.to_bits();
@@ -349,7 +348,7 @@ impl Conversion {
             exponent => (1, exponent - 1023),
         };
         let mut significand = lead << 52 | bits & ((1 << 52) - 1);
-        // Rounded to even where digits are left out.
+        // Round to even.
         if let Some(left_out) = precision.and_then(|digits| FRACTION.checked_sub(digits)).filter(|&n| n > 0) {
             let unit = 1u64 << (4 * left_out);
             let (rest, odd) = (significand % unit, significand / unit % 2);
@@ -369,14 +368,14 @@ impl Conversion {
     }
 }
 
-/// A number's digits, `1.5`, and its exponent.
+/// The digits of a number, `1.5`, and its exponent.
 fn exponential(value: f64, precision: usize) -> (String, i64) {
     let text = format!("{value:.precision$e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     (digits.to_owned(), exponent.parse().unwrap_or(0))
 }
 
-/// A number, or `*`, at the start of a text, and what comes after.
+/// Parses a number or `*` at the start of a text. Returns it with the rest of the text.
 fn size(text: &[u8]) -> (Option<Size>, &[u8]) {
     if let [b'*', rest @ ..] = text {
         return (Some(Size::Argument), rest);
@@ -396,11 +395,11 @@ mod tests {
     use super::*;
 
     unsafe extern "C" {
-        /// The C library's, the reference.
+        /// The C library's `snprintf`, the reference.
         fn snprintf(to: *mut c_char, bytes: usize, format: *const c_char, ...) -> c_int;
     }
 
-    /// Arguments as they are; a string's address is that of a C string here.
+    /// Arguments from a list. The address of a string is a host address.
     struct Given(Vec<u64>);
 
     impl Arguments for Given {
@@ -411,7 +410,7 @@ mod tests {
         }
 
         fn text(&mut self, address: u64, most: usize) -> Result<Vec<u8>, Infallible> {
-            // SAFETY: the tests give addresses of strings that live as long.
+            // SAFETY: the tests pass addresses of C strings that outlive the call.
             let text = unsafe { CStr::from_ptr(address as *const c_char) }.to_bytes();
             Ok(text[..text.len().min(most)].to_vec())
         }
@@ -423,18 +422,19 @@ mod tests {
         (String::from_utf8(output).unwrap(), count)
     }
 
-    /// What C prints of one argument: a variadic call takes integers and doubles differently.
+    /// The output of C's `snprintf`. A macro, because variadic arguments have different types.
     macro_rules! c {
         ($format:expr, $($argument:expr),*) => {{
             let format = CString::new($format).unwrap();
             let mut text = vec![0u8; 2000];
-            // SAFETY: the text has room, and the arguments are those that the format names.
-            let bytes = unsafe { snprintf(text.as_mut_ptr().cast(), text.len(), format.as_ptr(), $($argument),*) };
+            let (to, bytes) = (text.as_mut_ptr().cast(), text.len());
+            // SAFETY: `text` is larger than any output, and the arguments match the format.
+            let bytes = unsafe { snprintf(to, bytes, format.as_ptr(), $($argument),*) };
             String::from_utf8(text[..bytes as usize].to_vec()).unwrap()
         }};
     }
 
-    /// Every set of flags with some widths and precisions.
+    /// Calls `check` with every combination of flags and with some widths and precisions.
     fn each_format(conversion: &str, mut check: impl FnMut(&str)) {
         for flags in 0..32 {
             let flags: String = (0..5)
@@ -502,7 +502,7 @@ mod tests {
             each_format(kind, |format| {
                 for &value in &values {
                     let (found, expected) = (ours(format, &[value.to_bits()]), (c!(format, value), 1));
-                    // glibc forgets the zeros of `%#g` where it rounds up to a power of ten.
+                    // glibc drops the zeros of `%#g` if it rounds up to a power of ten.
                     let digits = |text: &str| text.replace(['0', ' '], "");
                     let forgets = format.contains('#') && kind.eq_ignore_ascii_case("g");
                     if !(forgets && found != expected && digits(&found.0) == digits(&expected.0)) {
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_that_glibc_forgets_are_there() {
+    fn zeros_that_glibc_drops_are_printed() {
         assert_eq!(
             ours("%#g|%#.3G", &[999_999.5f64.to_bits(), 999.5f64.to_bits()]).0,
             "1.00000e+06|1.00E+03"
@@ -548,15 +548,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_conversion_stays_as_it_is() {
+    fn text_that_is_no_conversion_is_printed_unchanged() {
         assert_eq!(ours("100%% of %d%%\n", &[5]), ("100% of 5%\n".to_owned(), 1));
         assert_eq!(ours("%y %n %", &[]), ("%y %n %".to_owned(), 0));
         assert_eq!(ours("%5.", &[]), ("%5.".to_owned(), 0));
         assert_eq!(ours("", &[]), (String::new(), 0));
-        // "At most 32 arguments"; those after are not looked at.
+        // "At most 32 arguments": later conversions are printed literally.
         let found = ours(&"%d ".repeat(34), &(0..34).collect::<Vec<_>>());
         assert!(found.0.ends_with(" 31 %d %d ") && found.1 == 32, "{found:?}");
-        // Widths that nobody has room for.
+        // Huge widths and precisions are cut to `MOST_WIDTH`.
         assert_eq!(ours("%999999999999999999999d", &[1]).0.len(), MOST_WIDTH);
         assert_eq!(ours("%.99999999999f", &[1f64.to_bits()]).0.len(), MOST_WIDTH + 2);
         assert_eq!(ours("%.99999999999g", &[0]).0, "0");

@@ -1,10 +1,10 @@
-//! Races in global memory, found out after the launch from what its blocks have noted.
+//! Finds races in global memory after a launch, from the logs of its blocks.
 //!
-//! Two accesses of one place, one of them a plain write or one plain and the other an atomic write, are a race unless one
-//! happens before the other: by barriers within a block, or through a release and an acquire at one address. A release
-//! counts as seen by each acquire of that address that came after it; one that read an older value counts too, so a race
-//! can be missed there. So it can where more than [`RECENT`] atomic accesses of a place follow each other, or plain reads
-//! before an atomic write.
+//! Two accesses of one place conflict if one of them writes and they are not both atomic. A conflict is a
+//! race unless one access happens before the other: by barriers within a block, or by a release and an
+//! acquire of the same address. An acquire is taken to see every release of its address that ran before it,
+//! even if it read an older value. This can hide a race. So can more than [`RECENT`] atomic accesses of a
+//! place in a row, or as many plain reads before an atomic write.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -24,20 +24,21 @@ use super::{
     log::{Event, Log, Record},
 };
 
-/// Atomic accesses of a place that a plain one is compared with, and plain reads that an atomic write is.
+/// The most atomic accesses of a place that an access is compared with, and the most plain reads that an
+/// atomic write is compared with.
 const RECENT: usize = 256;
 
-/// Uses that are looked at together, so that they fit in memory.
+/// The most uses that are checked at once, to bound the memory needed.
 const MOST_USES: u64 = 1 << 22;
 
-/// One execution of an instruction: the block's log, and the record in it.
+/// One execution of an instruction: the indices of its log and of its record there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
     log: u32,
     record: u32,
 }
 
-/// Addresses that one execution touched, from the first to past the last.
+/// A range of addresses that one execution touched.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     start: u64,
@@ -45,7 +46,7 @@ pub struct Span {
     source: Source,
 }
 
-/// One execution's use of one place.
+/// The use of one place by one execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Use {
     place: u64,
@@ -55,15 +56,15 @@ struct Use {
     lanes: u32,
 }
 
-/// Two uses that race, each with its lane.
+/// Two uses that race, each with a lane.
 type Pair = [(Use, usize); 2];
 
-/// Finds a race, if there is one: the first by address.
+/// Searches for races. Returns the one at the lowest address.
 pub fn find(grid: &Grid, logs: &mut [Log]) -> Result<(), Box<Fault>> {
     logs.sort_unstable_by_key(|log| log.block);
     let spans = conflicting_spans(logs);
     let mut orders = Orders::new(logs);
-    // A cluster is a run of spans each of which overlaps one before it.
+    // A cluster is a run of overlapping spans.
     let mut rest = spans.as_slice();
     while let Some(first) = rest.first() {
         let mut range = first.start..first.end;
@@ -79,7 +80,7 @@ pub fn find(grid: &Grid, logs: &mut [Log]) -> Result<(), Box<Fault>> {
     Ok(())
 }
 
-/// What a launch did to memory, an instruction at a time, for races with the work of other devices.
+/// The memory that a launch touched, by instruction, to find races with the work of other devices.
 pub fn touches(grid: &Grid, logs: &[Log]) -> Vec<Touch> {
     let mut found: BTreeMap<u32, (Effect, Vec<Range<u64>>)> = BTreeMap::new();
     for log in logs {
@@ -103,7 +104,7 @@ pub fn touches(grid: &Grid, logs: &[Log]) -> Vec<Touch> {
     found.into_iter().map(touch).collect()
 }
 
-/// What an access is to other devices.
+/// An access as other devices see it.
 fn effect(grid: &Grid, record: &Record) -> Effect {
     let (order, scope, reads) = match &grid.code.instructions[record.at as usize].operation {
         Operation::Load(load) => (load.order, load.scope, true),
@@ -111,7 +112,7 @@ fn effect(grid: &Grid, record: &Record) -> Effect {
         Operation::Atomic(atomic) => (atomic.order, atomic.scope, true),
         _ => (Order::Weak, Scope::Block, false),
     };
-    // `volatile` is `relaxed` of the scope `sys`, also where the address is generic. (PTX ISA, "Volatile Operation".)
+    // `volatile` is `relaxed` with scope `sys`, also for generic addresses. (PTX ISA, "Volatile Operation".)
     let volatile = order == Order::Volatile;
     let kind = match record.kind {
         Kind::Read if volatile => Kind::AtomicRead,
@@ -127,7 +128,7 @@ fn effect(grid: &Grid, record: &Record) -> Effect {
     }
 }
 
-/// The spans of all writes, and of the reads of what was written, in the order of their starts.
+/// The spans of all writes, and of the reads that overlap them, sorted by start.
 fn conflicting_spans(logs: &[Log]) -> Vec<Span> {
     let sources = || {
         logs.iter().enumerate().flat_map(|(log, content)| {
@@ -141,7 +142,7 @@ fn conflicting_spans(logs: &[Log]) -> Vec<Span> {
         record.spans(log, |start, end| spans.push(Span { start, end, source }));
     }
     spans.sort_unstable_by_key(|span| span.start);
-    // Disjoint ranges of written addresses.
+    // Disjoint ranges of written addresses, sorted.
     let mut written: Vec<(u64, u64)> = Vec::new();
     for span in &spans {
         match written.last_mut() {
@@ -168,7 +169,8 @@ fn conflicting_spans(logs: &[Log]) -> Vec<Span> {
 }
 
 impl Record {
-    /// The addresses that it touched: one span where the lanes' bytes follow each other, otherwise one each.
+    /// Calls `add` with the addresses touched: one range if the lanes' bytes are consecutive, else one per
+    /// address.
     fn spans(&self, log: &Log, mut add: impl FnMut(u64, u64)) {
         let bytes = u64::from(self.bytes);
         if self.list.is_none() && self.stride == i64::from(self.bytes) {
@@ -181,7 +183,7 @@ impl Record {
         }
     }
 
-    /// Each address, with the lanes that have it.
+    /// Each distinct address, with its lanes.
     fn addresses(&self, log: &Log) -> impl Iterator<Item = (u64, u32)> {
         let mut left = self.mask;
         std::iter::from_fn(move || {
@@ -201,7 +203,7 @@ impl Record {
     }
 }
 
-/// Finds a race within addresses that a cluster touches.
+/// Searches for a race within a cluster's addresses.
 fn check_cluster(
     grid: &Grid,
     logs: &[Log],
@@ -218,7 +220,7 @@ fn check_cluster(
     if !several || cluster.iter().all(harmless) {
         return Ok(());
     }
-    // Accesses are aligned to their size, so places of the smallest size are each touched whole.
+    // Accesses are aligned to their size, so each place of the smallest size is touched as a whole.
     let shift =
         cluster.iter().map(|span| u32::from(record(span.source).bytes).trailing_zeros()).min().unwrap_or(0);
     let count: u64 =
@@ -250,8 +252,11 @@ fn check_cluster(
     Ok(())
 }
 
-/// Two uses of a place that race, if there are such. What happens before another has no greater stamp, so each is
-/// compared with the last write, and a write with all that read what the last one wrote.
+/// Finds two uses of a place that race.
+///
+/// Uses are sorted by stamp, and what happens before a use has no greater stamp. So it suffices to compare
+/// each use with the last write and the recent atomic accesses, and a write also with the reads since the
+/// last write.
 fn check_place(grid: &Grid, logs: &[Log], orders: &mut Orders, uses: &[Use]) -> Option<Pair> {
     let (mut write, mut reads, mut atomics): (Option<Use>, Vec<Use>, Vec<Use>) =
         (None, Vec::new(), Vec::new());
@@ -265,7 +270,7 @@ fn check_place(grid: &Grid, logs: &[Log], orders: &mut Orders, uses: &[Use]) -> 
         };
         for &before in write.iter().chain(reads_before).chain(&atomics[recent(&atomics)..]) {
             let earlier = entry(logs, before);
-            // Atomic accesses are so only for the threads of their scope.
+            // Accesses with block scope are atomic only among the threads of a block.
             let apart = || {
                 before.source.log != now.source.log
                     && (kind.writes() || earlier.kind.writes())
@@ -296,7 +301,7 @@ fn check_place(grid: &Grid, logs: &[Log], orders: &mut Orders, uses: &[Use]) -> 
     None
 }
 
-/// Whether it is atomic for its block only.
+/// Whether the access is atomic only within its block.
 fn of_block(grid: &Grid, record: &Record) -> bool {
     let (order, scope) = match &grid.code.instructions[record.at as usize].operation {
         Operation::Load(load) => (load.order, load.scope),
@@ -307,7 +312,7 @@ fn of_block(grid: &Grid, record: &Record) -> bool {
     scope == Scope::Block && order != Order::Volatile
 }
 
-/// Whether it is a load of memory that is said not to change.
+/// Whether the access is a load of memory declared constant (`ld.global.nc`).
 fn is_constant(grid: &Grid, record: &Record) -> bool {
     matches!(&grid.code.instructions[record.at as usize].operation, Operation::Load(load) if load.constant)
 }
@@ -316,7 +321,7 @@ fn entry<'a>(logs: &'a [Log<'_>], used: Use) -> &'a Record {
     &logs[used.source.log as usize].records[used.source.record as usize]
 }
 
-/// A point in a block: a thread at a time of its warp.
+/// A point in the run of a block: a thread, at a time of its warp's clock.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     log: u32,
@@ -324,7 +329,7 @@ struct Point {
     lane: u8,
     time: u32,
     known: u32,
-    /// An acquire comes after what its thread does at the same time; all else comes in order.
+    /// Whether this is an acquire, which comes after its thread's other accesses of the same time.
     acquires: bool,
 }
 
@@ -339,7 +344,7 @@ impl Point {
         Point { log, warp, lane, time, known, acquires: !release }
     }
 
-    /// Whether it comes before another point of its block, in program order or by barriers.
+    /// Whether it precedes another point of its block, in program order or by barriers.
     fn before(&self, logs: &[Log], other: &Point) -> bool {
         let least = self.time + u32::from(self.acquires);
         self.log == other.log
@@ -348,7 +353,7 @@ impl Point {
                 || self.warp == other.warp && self.meets(&logs[self.log as usize], other))
     }
 
-    /// Whether barriers of some lanes of its warp lead to a later point of another lane.
+    /// Whether partial warp barriers lead from this lane to the other point's lane.
     fn meets(&self, log: &Log, other: &Point) -> bool {
         let Some(parts) = log.parts.get(&self.warp) else { return false };
         let after = parts.partition_point(|part| part.0 <= self.time);
@@ -365,11 +370,10 @@ impl Point {
     }
 }
 
-/// The releases and acquires of a launch.
 struct Orders {
-    /// Releases at each address in order: that, the log, and the event in it.
+    /// Releases by address, each as (order, log, event), sorted.
     releases: HashMap<u64, Vec<(u64, u32, u32)>>,
-    /// What the last point that was asked for has acquired: [`Orders::horizon`] of these events of a log.
+    /// The last [`Orders::horizon`], with the log and acquires that it belongs to.
     last: (u32, Vec<u32>, HashMap<u64, u64>),
 }
 
@@ -385,7 +389,7 @@ impl Orders {
         Orders { releases, last: Default::default() }
     }
 
-    /// A lane of each of two uses of which the first does not happen before the second.
+    /// Finds a lane of each use such that the first does not happen before the second.
     fn unordered(&mut self, logs: &[Log], first: Use, second: Use) -> Option<[usize; 2]> {
         if first.source == second.source {
             return None;
@@ -399,8 +403,8 @@ impl Orders {
         })
     }
 
-    /// Whether a chain of releases and acquires leads from one point to another. The first has the address that it writes,
-    /// if that is an atomic write: it may be part of the release itself.
+    /// Whether a chain of releases and acquires leads from `from` to `to`. `own` is the address of an atomic
+    /// write at `from`, which may itself be part of the release.
     fn reaches(&mut self, logs: &[Log], (from, own): (Point, Option<u64>), to: Point) -> bool {
         let acquired: Vec<u32> = acquires_before(logs, to).collect();
         if (to.log, &acquired) != (self.last.0, &self.last.1) {
@@ -418,7 +422,8 @@ impl Orders {
         })
     }
 
-    /// For each address, the last order whose releases these acquires see, themselves or through others.
+    /// For each address, the last order whose releases these acquires see, directly or through other
+    /// acquires.
     fn horizon(&self, logs: &[Log], log: u32, acquired: &[u32]) -> HashMap<u64, u64> {
         let mut horizon = HashMap::new();
         let mut open: Vec<(u32, u32)> = acquired.iter().map(|&event| (log, event)).collect();
@@ -437,7 +442,7 @@ impl Orders {
     }
 }
 
-/// The acquires of a point's block that come before it.
+/// The acquires of a point's block that precede it.
 fn acquires_before(logs: &[Log], point: Point) -> impl Iterator<Item = u32> {
     let events = logs[point.log as usize].events.iter().enumerate();
     let before =

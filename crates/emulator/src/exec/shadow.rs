@@ -1,23 +1,23 @@
-//! Shared memory's checks: for each place, who used it last.
+//! The checks' shadow of shared memory: the last accesses of each place.
 
 use super::clocks::{Clocks, IN_FLIGHT, Kind, Moment};
 
-/// Who used a place since its last write.
+/// The last accesses of a place.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     write: Moment,
     atomic: Moment,
-    /// Two readers of different warps, or else of different lanes, where there are such.
+    /// Two readers since the last write, of different warps if possible, else of different lanes.
     reads: [Moment; 2],
 }
 
 const EMPTY: Cell = Cell { write: Moment::NONE, atomic: Moment::NONE, reads: [Moment::NONE; 2] };
 
-/// What is known of a block's shared memory.
+/// The shadow of a block's shared memory.
 #[derive(Debug)]
 pub struct Shadow {
     cells: Vec<Cell>,
-    /// Log2 of a cell's bytes: the smallest access of the kernel.
+    /// Log2 of a cell's bytes, which are those of the kernel's smallest access.
     shift: u32,
     written: Vec<bool>,
 }
@@ -28,25 +28,24 @@ impl Shadow {
         Shadow { cells: vec![EMPTY; (bytes >> shift) + 1], shift, written: vec![false; bytes] }
     }
 
-    /// As when a block starts.
+    /// Resets the shadow for a new block.
     pub fn clear(&mut self) {
         self.cells.fill(EMPTY);
         self.written.fill(false);
     }
 
-    /// Whether something has written all of these bytes.
+    /// Whether all of these bytes have been written.
     #[inline(always)]
     pub fn is_written(&self, address: usize, bytes: usize) -> bool {
         self.written[address..address + bytes].iter().all(|&written| written)
     }
 
-    /// Notes a write.
     #[inline(always)]
     pub fn mark_written(&mut self, address: usize, bytes: usize) {
         self.written[address..address + bytes].fill(true);
     }
 
-    /// The last write of these bytes has only begun: nothing is ordered after it before [`Self::settle`].
+    /// Marks the last write of these bytes as in flight: nothing is ordered after it before [`Self::settle`].
     pub fn suspend(&mut self, address: usize, bytes: usize) {
         for cell in self.cells(address, bytes) {
             cell.write.time = u32::MAX;
@@ -54,7 +53,7 @@ impl Shadow {
         }
     }
 
-    /// The last write of these bytes has ended, at this moment.
+    /// Ends the last write of these bytes at this moment.
     pub fn settle(&mut self, moment: Moment, address: usize, bytes: usize) {
         for cell in self.cells(address, bytes) {
             cell.write = moment;
@@ -65,7 +64,7 @@ impl Shadow {
         &mut self.cells[address >> self.shift..=(address + bytes - 1) >> self.shift]
     }
 
-    /// Notes an access; the earlier one that it races with, if there is one.
+    /// Records an access. Returns an earlier access that it races with, if any.
     #[inline(always)]
     pub fn access(&mut self, clocks: &Clocks, now: Moment, address: usize, bytes: usize) -> Option<Moment> {
         let (first, last) = (address >> self.shift, (address + bytes - 1) >> self.shift);
@@ -74,7 +73,7 @@ impl Shadow {
 }
 
 impl Cell {
-    // Once a lane: it is worth to be part of what calls it, however many places that is built in.
+    // Runs once per lane, so inlining pays in spite of the many callers.
     #[inline(always)]
     fn access(&mut self, clocks: &Clocks, now: Moment) -> Option<Moment> {
         let warp = now.warp as usize;
@@ -100,7 +99,7 @@ impl Cell {
     fn read(&mut self, clocks: &Clocks, now: Moment) {
         let [first, second] = self.reads;
         let same_thread = first.warp == now.warp && first.lane == now.lane;
-        // Keep a reader of another warp: no warp barrier orders it.
+        // Keep a reader of another warp: a warp barrier does not order it.
         let keeps = first.warp == now.warp
             && second.is_some()
             && second.warp != now.warp

@@ -1,4 +1,4 @@
-//! Whole launches of small kernels.
+//! Launches of small kernels.
 
 mod asynchronous;
 mod checks;
@@ -18,7 +18,7 @@ use crate::{
     ptx,
 };
 
-/// A module and the memory its kernels work on.
+/// A loaded module and the memory that its kernels use.
 pub struct Machine {
     program: Program,
     loaded: Loaded,
@@ -28,7 +28,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Loads PTX; a body alone becomes the kernel `k` with three pointers, `%rd0` to `%rd2`, and the thread's index `%r0`.
+    /// Loads PTX. A body alone becomes kernel `k` with three pointers, `%rd0` to `%rd2`, and the thread index
+    /// in `%r0`.
     pub fn new(text: &str) -> Machine {
         let text = if text.contains(".entry") { text.to_owned() } else { kernel(text) };
         let module = ptx::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -38,23 +39,24 @@ impl Machine {
         Machine { program, loaded, memory, settings: Settings::default(), dynamic_shared: 256 }
     }
 
-    /// Memory that holds these bytes.
+    /// Allocates memory that holds these values.
     pub fn upload<T: Copy>(&self, values: &[T]) -> u64 {
         let address = self.memory.allocate(size_of_val(values) as u64).expect("the memory suffices");
-        // SAFETY: the tests' values are integers and floats: all their bytes are initialised.
+        // SAFETY: the tests' values are integers and floats, which have no padding, so all bytes are
+        // initialised.
         let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) };
         self.memory.write(address, bytes).expect("in bounds");
         address
     }
 
-    /// The words at an address.
+    /// Reads words from an address.
     pub fn words(&self, address: u64, count: usize) -> Vec<u32> {
         let mut bytes = vec![0; 4 * count];
         self.memory.read(address, &mut bytes).expect("in bounds");
         bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
     }
 
-    /// Launches the first kernel with pointers.
+    /// Launches the first kernel with these pointers.
     pub fn launch(&self, blocks: u32, threads: u32, pointers: &[u64]) -> Result<Counters, Box<Fault>> {
         let kernel = &self.program.kernels()[0];
         let mut params: Vec<u8> = pointers.iter().flat_map(|pointer| pointer.to_le_bytes()).collect();
@@ -65,7 +67,7 @@ impl Machine {
     }
 }
 
-/// A kernel around a body.
+/// Wraps a body in the kernel `k`.
 pub fn kernel(body: &str) -> String {
     format!(
         ".version 8.0\n.target sm_90\n.address_size 64\n\

@@ -1,4 +1,4 @@
-//! Values that nothing defines, carried on while instructions run, until one is used. (See `program::undefined`.)
+//! Tracks undefined register values while instructions run, until one is used. (See `program::undefined`.)
 
 use crate::{
     fault::{Action, Fault, FaultKind, Memory as Where},
@@ -13,27 +13,27 @@ use super::{block::State, warp::Warp};
 /// A register that may be undefined.
 #[derive(Clone, Copy, Debug)]
 pub struct Undefined {
-    /// The lanes where it is.
+    /// The lanes in which it is undefined.
     lanes: u32,
-    /// How it came to be: no instruction wrote it, or one did from what is not defined.
+    /// The origin of the value. `None` if no instruction wrote the register.
     origin: Option<Origin>,
 }
 
-/// The instruction that read what nothing wrote.
+/// The instruction that read an undefined value.
 #[derive(Clone, Copy, Debug)]
 struct Origin {
     at: u32,
-    /// What it read, of local memory: the offset and bytes.
+    /// The offset and size, if it read local memory.
     local: Option<(u64, u32)>,
-    /// Whether the value has been computed with since, or only copied.
+    /// Whether the value was used in a computation since, not only copied.
     computed: bool,
 }
 
-/// What is not defined of a value of the load or store that runs.
+/// The undefined lanes of one value of the current load or store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Void {
     pub lanes: u32,
-    /// Where the first of them loads it from local memory.
+    /// The local offset that the first of these lanes loaded from.
     pub offset: u64,
 }
 
@@ -53,7 +53,7 @@ impl Warp {
         number.map_or(0, |number| self.undefined[number as usize].lanes)
     }
 
-    /// Sets the lanes of the mask.
+    /// Sets whether the lanes of the mask are undefined.
     fn set_undefined(&mut self, number: Number, lanes: u32, mask: u32, origin: Option<Origin>) {
         if let Some(number) = number {
             let register = &mut self.undefined[number as usize];
@@ -64,7 +64,7 @@ impl Warp {
         }
     }
 
-    /// Notes what a load has given that is not defined.
+    /// Records which lanes of a load's targets are undefined.
     pub fn carry_loaded(&mut self, carry: &Carry, load: &Load, at: u32) {
         let void = std::mem::take(&mut self.void);
         for (&target, Void { lanes, offset }) in carry.targets.iter().zip(void) {
@@ -75,8 +75,10 @@ impl Warp {
 }
 
 impl State<'_> {
-    /// Before an instruction runs for the active lanes of a path's: that what it uses is defined; and which of its results
-    /// will not be.
+    /// Runs before an instruction. Checks that the values it uses are defined, and records which of its
+    /// results are undefined.
+    ///
+    /// `mask` are the path's lanes, `active` those that the guard selects.
     pub fn carry(
         &mut self,
         warp: &mut Warp,
@@ -136,9 +138,11 @@ impl State<'_> {
         Ok(())
     }
 
-    /// That what a store writes to global memory in these lanes is defined. Copies of what nothing wrote may be: a variant's
-    /// value where there is another variant, or bytes between fields. They are at fault only where it is all that is stored,
-    /// and no byte or two of a structure, and came from local memory or from a register that no instruction ever writes.
+    /// Checks that a store to global memory stores defined values.
+    ///
+    /// Copies of undefined values are allowed in general: an enum's other variant or a struct's padding. They
+    /// are a fault if they are the only value stored, have at least 4 bytes, and came from local memory or a
+    /// register that no instruction ever writes.
     pub fn check_defined(&self, warp: &Warp, size: u32, mask: u32, at: u32) -> Result<(), Box<Fault>> {
         let Some(carry) = &self.grid.code.instructions[at as usize].carry else { return Ok(()) };
         let alone = carry.stored.len() == 1 && size >= 4;
@@ -156,7 +160,6 @@ impl State<'_> {
         Ok(())
     }
 
-    /// The fault of lanes that use a register which is not defined.
     fn undefined(
         &self,
         warp: &Warp,

@@ -1,19 +1,19 @@
-//! A warp: its registers, and the paths that its lanes are on.
+//! A warp: its registers and the paths of its lanes.
 //!
-//! Lanes run in lockstep on a path. A branch that sends them different ways makes two paths, which meet again at the
-//! branch's immediate post-dominator: whichever comes first waits there. Where a path waits for a barrier the others go
-//! on, as threads do since sm_70. Lanes that wait to meet others go on without them where these wait for them, or poll
-//! memory for long.
+//! The lanes of a path run in lockstep. A divergent branch splits a path in two. The paths meet again at the
+//! branch's immediate post-dominator, their join; a path that gets there waits for the others. While a path
+//! waits at a barrier, the other paths run on, as on GPUs since sm_70. Lanes that wait at a join are released
+//! early if other lanes wait for them in a barrier or collective, or poll memory for long.
 
 use super::{
     lanes::{LANES, Registers},
     undefined::{Undefined, Void},
 };
 
-/// No join: a path that runs to the thread's end.
+/// The join of a path that runs to the thread's end.
 pub const NONE: u32 = u32::MAX;
 
-/// Instructions that a path may poll memory for while others wait to meet it.
+/// Instructions that a path may run while it polls memory and all others wait at joins.
 const PATIENCE: u32 = 1 << 16;
 
 /// What a path waits for.
@@ -22,77 +22,78 @@ pub enum State {
     Ready,
     /// At the block barrier of this index.
     Barrier(u32),
-    /// At an instruction that the lanes of this mask do together.
+    /// At a collective instruction with this lane mask.
     Collective(u32),
 }
 
-/// Lanes that are at one instruction.
+/// Lanes that are at the same instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     /// The next instruction.
     pub at: u32,
     pub mask: u32,
-    /// Where it meets the paths that it parted from: an index of `joins`, or [`NONE`].
+    /// The index in `joins` of the place where it meets the paths that it diverged from, or [`NONE`].
     join: u32,
     pub state: State,
 }
 
-/// A place where paths meet.
+/// A place where diverged paths meet again.
 #[derive(Clone, Copy, Debug)]
 struct Join {
     at: u32,
-    /// The lanes that will come, but for those that end before.
+    /// The lanes that will arrive, without those that exit first.
     expected: u32,
     arrived: u32,
-    /// The join of the path that goes on from here.
+    /// The join of the path that continues from here.
     parent: u32,
     live: bool,
 }
 
-/// A warp.
 #[derive(Debug)]
 pub struct Warp {
     /// Its index in the block.
     pub index: u32,
     pub registers: Registers,
-    /// The lanes that have not ended.
+    /// The lanes that have not exited.
     pub live: u32,
-    /// Those that run or wait; the deterministic order takes the last one that is ready.
+    /// The paths that run or wait. Without a seed, the last ready one runs.
     pub paths: Vec<Path>,
     joins: Vec<Join>,
-    /// Whether lanes were sent on without those that they were to meet.
+    /// Whether lanes left a join without the lanes that they waited for.
     pub torn: bool,
-    /// Instructions that one path has run while others waited to meet it, and whether it has polled memory meanwhile.
+    /// Instructions that one path ran while all others waited at joins. `polled` says whether it polled
+    /// memory meanwhile.
     pub alone: u32,
     pub polled: bool,
-    /// What it polled last: the instruction, the first lane's address, and what was there; and how often that was as before.
+    /// The last poll: the instruction, the first lane's address and the value. `polls` counts repetitions
+    /// with the same value.
     pub watched: Option<(u32, u64, u64)>,
     pub polls: u32,
-    /// Local memory: each lane's, one after another.
+    /// Local memory, lane by lane.
     pub local: Vec<u8>,
-    /// Which bytes of it are defined.
+    /// Whether each byte of `local` is defined.
     pub defined: Vec<bool>,
-    /// The registers that may be undefined, by their numbers.
+    /// The state of each register that may be undefined, by number.
     pub undefined: Vec<Undefined>,
-    /// Of each value of the load or store that runs.
+    /// The undefined lanes of each value of the current load or store.
     pub void: [Void; 8],
     /// Asynchronous copies that some lanes have not waited for.
     pub copies: Vec<InFlight>,
-    /// How many groups of copies each lane has committed.
+    /// Groups of copies that each lane has committed.
     pub groups: [u32; LANES],
 }
 
-/// An asynchronous copy of some lanes.
+/// An asynchronous copy by some lanes.
 #[derive(Clone, Debug)]
 pub struct InFlight {
-    /// Those that have not waited for it.
+    /// The lanes that have not waited for it.
     pub lanes: u32,
-    /// Where in shared memory each writes, and so many bytes.
+    /// The shared address that each lane writes `bytes` to.
     pub to: [u64; LANES],
     pub bytes: u32,
-    /// The number of each lane's group that it is in.
+    /// The copy's group, by lane.
     pub group: [u32; LANES],
-    /// The instruction, and the number of its execution.
+    /// The instruction, and the serial number of its execution.
     pub at: u32,
     pub serial: u32,
 }
@@ -120,7 +121,7 @@ impl Warp {
         }
     }
 
-    /// Puts these lanes before the first instruction.
+    /// Starts these lanes at the first instruction.
     pub fn start(&mut self, lanes: u32) {
         self.live = lanes;
         self.joins.clear();
@@ -134,7 +135,7 @@ impl Warp {
         self.defined.fill(false);
     }
 
-    /// Where a path waits for those that it parted from.
+    /// The instruction where a path meets those that it diverged from.
     pub fn join_of(&self, path: usize) -> u32 {
         match self.paths[path].join {
             NONE => NONE,
@@ -142,8 +143,8 @@ impl Warp {
         }
     }
 
-    /// Sends some of a path's lanes to `target`, and the others to `next`; they meet at `meet`.
-    pub fn part(&mut self, path: usize, taken: u32, target: u32, next: u32, meet: u32) {
+    /// Splits a path: the lanes in `taken` go to `target`, the others to `next`. They meet at `meet`.
+    pub fn diverge(&mut self, path: usize, taken: u32, target: u32, next: u32, meet: u32) {
         let Path { mask, join, .. } = self.paths[path];
         let join = if meet == NONE || self.join_of(path) == meet {
             join
@@ -164,14 +165,14 @@ impl Warp {
         self.paths.push(Path { at: target, mask: taken, join, state: State::Ready });
     }
 
-    /// Ends a path at the join it has reached; the last one to come goes on from there.
+    /// Ends a path at its join. The last arrival releases all of them.
     pub fn arrive(&mut self, path: usize) {
         let Path { mask, join, .. } = self.paths.remove(path);
         self.joins[join as usize].arrived |= mask;
         self.settle(join);
     }
 
-    /// Ends lanes of a path. True where none of it are left.
+    /// Ends lanes of a path. Returns `true` if the path has no lanes left.
     pub fn exit(&mut self, path: usize, lanes: u32) -> bool {
         self.live &= !lanes;
         let Path { mask, join, .. } = self.paths[path];
@@ -192,7 +193,7 @@ impl Warp {
         true
     }
 
-    /// Goes on from a join when all have come.
+    /// Continues from a join if all lanes have arrived.
     fn settle(&mut self, join: u32) {
         let Join { at, expected, arrived, parent, .. } = self.joins[join as usize];
         if arrived & expected != expected {
@@ -209,7 +210,7 @@ impl Warp {
         }
     }
 
-    /// Notes that lanes looked at memory which others may change.
+    /// Records a read of memory that other threads may change.
     pub fn poll(&mut self, at: u32, address: u64, value: u64) {
         self.polled = true;
         let watched = Some((at, address, value));
@@ -217,8 +218,9 @@ impl Warp {
         self.watched = watched;
     }
 
-    /// Notes that a path has had a turn of so many instructions. Where it polls memory while all others wait to meet it,
-    /// these may be what it waits for, as the holder of a spin lock is: in the end they go on without it.
+    /// Records that a path ran `instructions`. If it polls memory while all others wait at joins, one of them
+    /// may be what it waits for, such as the holder of a spin lock. After [`PATIENCE`] instructions they
+    /// continue without it.
     pub fn had_turn(&mut self, instructions: u32) {
         let waiting = self.joins.iter().any(|join| join.live && join.arrived != 0);
         if !waiting || !self.polled || self.paths.len() > 1 {
@@ -232,7 +234,7 @@ impl Warp {
         self.go_on();
     }
 
-    /// Sends on the lanes that wait to meet others; false where there are none.
+    /// Releases the lanes that wait at joins. Returns `false` if there are none.
     pub fn go_on(&mut self) -> bool {
         (self.alone, self.polled) = (0, false);
         let before = self.paths.len();
@@ -246,19 +248,19 @@ impl Warp {
         any
     }
 
-    /// Where the lanes of other paths are, with their masks; also those that wait to meet others.
+    /// The places and masks of lanes on other paths, and of lanes that wait at joins.
     pub fn others(&self, path: usize) -> impl Iterator<Item = (u32, u32)> {
         let paths = self.paths.iter().enumerate().filter(move |&(index, _)| index != path);
         paths.map(|(_, path)| (path.at, path.mask)).chain(self.meeting())
     }
 
-    /// Where lanes wait to meet others, with their masks.
+    /// The places and masks of lanes that wait at joins.
     pub fn meeting(&self) -> impl Iterator<Item = (u32, u32)> {
         let waiting = self.joins.iter().filter(|join| join.live && join.arrived & join.expected != 0);
         waiting.map(|join| (join.at, join.arrived & join.expected))
     }
 
-    /// Makes one path of those that are ready at the same instruction.
+    /// Merges ready paths that are at the same instruction and have the same join.
     pub fn meet(&mut self) {
         for path in (1..self.paths.len()).rev() {
             let Path { at, mask, join, state } = self.paths[path];
@@ -277,7 +279,7 @@ impl Warp {
         }
     }
 
-    /// Lets the other paths have their turn.
+    /// Moves a path behind the others, so that they run next.
     pub fn rotate(&mut self, path: usize) {
         let path = self.paths.remove(path);
         self.paths.insert(0, path);
@@ -290,7 +292,7 @@ impl Warp {
         self.rotate(path);
     }
 
-    /// The indices of the paths that are ready.
+    /// The indices of the ready paths.
     pub fn ready(&self) -> impl DoubleEndedIterator<Item = usize> {
         (0..self.paths.len()).filter(|&path| self.paths[path].state == State::Ready)
     }
@@ -309,7 +311,7 @@ mod tests {
     #[test]
     fn paths_meet_where_their_branch_says() {
         let mut warp = warp();
-        warp.part(0, 0x0f, 10, 1, 20);
+        warp.diverge(0, 0x0f, 10, 1, 20);
         assert_eq!(warp.paths.iter().map(|path| path.mask).collect::<Vec<_>>(), [0xf0, 0x0f]);
         warp.arrive(1);
         assert_eq!(warp.ready().count(), 1);
@@ -323,7 +325,7 @@ mod tests {
         let mut warp = warp();
         for lane in 0..7 {
             let path = warp.ready().next_back().unwrap();
-            warp.part(path, 1 << lane, 20, 5, 20);
+            warp.diverge(path, 1 << lane, 20, 5, 20);
             let at_join = warp.paths.iter().position(|path| path.at == 20).unwrap();
             warp.arrive(at_join);
         }
@@ -335,8 +337,8 @@ mod tests {
     #[test]
     fn lanes_that_end_are_not_waited_for() {
         let mut warp = warp();
-        warp.part(0, 0x0f, 10, 1, 20);
-        warp.part(0, 0x30, 12, 2, 15);
+        warp.diverge(0, 0x0f, 10, 1, 20);
+        warp.diverge(0, 0x30, 12, 2, 15);
         assert!(warp.exit(0, 0xc0));
         let path = warp.paths.iter().position(|path| path.mask == 0x30).unwrap();
         assert!(!warp.exit(path, 0x10));

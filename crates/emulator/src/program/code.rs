@@ -1,4 +1,4 @@
-//! The form that instructions run in.
+//! Decoded instructions.
 
 use std::fmt;
 
@@ -6,35 +6,36 @@ use crate::exec::lanes::{Lanes, Operands, Register};
 
 use super::undefined::Carry;
 
-/// Where generic addresses of the memories that are no device memory start. No host address is near.
+/// The start of the window of generic addresses for shared memory. No host address comes near.
 pub const SHARED_WINDOW: u64 = 1 << 60;
-/// As [`SHARED_WINDOW`]; each thread has a window of its own from here on, so that an address says whose it is.
+/// The start of the windows for local memory. Each thread has its own, so an address tells whose it is.
 pub const LOCAL_WINDOW: u64 = 2 << 60;
-/// What the windows of all threads hold.
+/// The bytes of all threads' local windows.
 pub const LOCAL_WINDOWS: u64 = 1 << 60;
-/// As [`SHARED_WINDOW`].
+/// The start of the window for parameters.
 pub const PARAM_WINDOW: u64 = 3 << 60;
-/// What a window holds: addresses of 32 bits.
+/// The bytes of one window: 32-bit addresses.
 pub const WINDOW: u64 = 1 << 32;
 
-/// No instruction: where a join is looked for, the thread's end.
+/// No instruction: the thread's end, as a join.
 pub const END: u32 = u32::MAX;
 
 /// A kernel's instructions.
 #[derive(Debug, Default)]
 pub struct Code {
     pub instructions: Vec<Instruction>,
-    /// Where each was written.
+    /// The PTX line of each, and its source file and line.
     pub places: Vec<(u32, Option<(u32, u32)>)>,
-    /// How many registers there are, those that hold constants included.
+    /// The number of registers, including those for constants.
     pub registers: crate::exec::lanes::Counts,
-    /// Registers that hold the same value all the time.
+    /// Registers with a constant value.
     pub constants: Vec<(Register, Constant)>,
-    /// Registers that may be read before they are written: 0 when a block starts, so that runs repeat.
+    /// Registers that may be read before they are written. They are set to 0 when a block starts, so that
+    /// runs repeat.
     pub cleared: Vec<Register>,
-    /// For each register that may be undefined, by its number, the lanes where it is when a thread starts.
+    /// For each register that may be undefined, by number, the lanes in which it is when a thread starts.
     pub undefined: Vec<u32>,
-    /// Those of them that no instruction writes.
+    /// The numbers of those that no instruction writes.
     pub unwritten: Vec<u32>,
 }
 
@@ -49,7 +50,7 @@ pub enum Constant {
     Dynamic(i64),
 }
 
-/// A special register that keeps its value while a block runs.
+/// A special register whose value is constant while a block runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Special {
     Tid(usize),
@@ -66,12 +67,12 @@ pub enum Special {
     LanemaskGt,
     DynamicShared,
     TotalShared,
-    /// Where the thread's window of local memory starts.
+    /// The start of the thread's local window.
     LocalWindow,
     Smid,
     Nsmid,
     Gridid,
-    /// What a driver or a cluster would set, and there is none.
+    /// 0, for values that a driver or a cluster would set.
     Zero,
     One,
 }
@@ -81,15 +82,16 @@ pub enum Special {
 pub struct Instruction {
     pub guard: Guard,
     pub operation: Operation,
-    /// What it does with values that may be undefined, where it may see any.
+    /// How the instruction treats undefined values, if it can see any.
     pub carry: Option<Box<Carry>>,
 }
 
-/// Which lanes take part: those where the predicate differs from `negated`, all where there is none.
+/// The lanes that take part: those whose predicate differs from `negated`. All lanes if there is no
+/// predicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
     pub predicate: u32,
-    /// All ones where the guard is negated.
+    /// All ones if the guard is negated.
     pub negated: u32,
 }
 
@@ -102,7 +104,7 @@ impl Guard {
 #[derive(Debug)]
 pub enum Operation {
     Lanes(Lanes, Operands),
-    /// Where the warp goes, and where paths that part here meet again.
+    /// The branch target, and the instruction where diverged paths meet again.
     Branch {
         target: u32,
         join: u32,
@@ -121,20 +123,20 @@ pub enum Operation {
     Collective(Box<Collective>),
     /// `activemask`.
     Active(Register),
-    /// `clock`, `globaltimer`: instructions that the block has issued.
+    /// `clock` and `globaltimer`: the number of instructions that the block has issued.
     Clock(Register),
     Fence(Scope),
     Copy(Box<AsyncCopy>),
     /// `cp.async.commit_group`.
     Commit,
-    /// `cp.async.wait_group`, but for so many of the last groups; or `cp.async.wait_all`.
+    /// `cp.async.wait_group`, for all but the last n groups, or `cp.async.wait_all`.
     Wait(Option<u32>),
     Print(Box<Print>),
     Assert(Box<Assert>),
     Nothing,
 }
 
-/// A memory that an address is in.
+/// The memory that an address is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
     Generic,
@@ -152,7 +154,7 @@ pub struct Address {
     pub offset: u64,
 }
 
-/// How an access is ordered with others.
+/// The memory order of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Weak,
@@ -173,7 +175,7 @@ impl Order {
     }
 }
 
-/// The threads that an order holds among.
+/// The threads among which an order holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     Block,
@@ -190,9 +192,9 @@ pub struct Load {
     /// Bytes of one value: 1, 2, 4 or 8.
     pub size: u32,
     pub signed: bool,
-    /// `.nc`: of memory that nothing writes while the kernel runs.
+    /// `.nc`: the program promises that nothing writes this memory while the kernel runs.
     pub constant: bool,
-    /// A value each, one after another in memory.
+    /// One register per value; the values are consecutive in memory.
     pub targets: Vec<Register>,
 }
 
@@ -205,7 +207,7 @@ pub struct Store {
     pub sources: Vec<Register>,
 }
 
-/// A new value from the old one and the operands, all zero-extended.
+/// Computes the new value from the old one and the operands, all zero-extended.
 pub type Update = Box<dyn Fn(u64, u64, u64) -> u64 + Send + Sync>;
 
 /// `atom` and `red`.
@@ -216,11 +218,11 @@ pub struct Atomic {
     /// Bytes of one value.
     pub size: u32,
     pub update: Update,
-    /// What it is in global memory, where that differs.
+    /// The update in global memory, if it differs.
     pub update_global: Option<Update>,
-    /// The old values, of `atom`.
+    /// The old values, for `atom`.
     pub targets: Vec<Register>,
-    /// A value each, one after another in memory.
+    /// One register per value; the values are consecutive in memory.
     pub b: Vec<Register>,
     pub c: Register,
 }
@@ -238,26 +240,26 @@ pub struct AsyncCopy {
     pub from: Address,
     /// Bytes: 4, 8 or 16.
     pub size: u32,
-    /// How many of them are read; the others are zero.
+    /// The number of bytes to read; the others are zero.
     pub reads: Option<Register>,
-    /// A predicate that says that none is read; or its opposite does.
+    /// A predicate that, if true (or false, if negated), makes the copy read nothing.
     pub ignores: Option<(Register, bool)>,
 }
 
 /// `vprintf`, which `printf` calls.
 #[derive(Debug)]
 pub struct Print {
-    /// The address of the format, and that of the arguments.
+    /// The addresses of the format and of the arguments.
     pub format: Register,
     pub arguments: Register,
-    /// How many arguments there were.
+    /// The number of arguments.
     pub result: Register,
 }
 
 /// `__assertfail`, which `assert` calls.
 #[derive(Debug)]
 pub struct Assert {
-    /// The addresses of texts.
+    /// The addresses of the texts.
     pub message: Register,
     pub file: Register,
     pub function: Register,
@@ -267,12 +269,12 @@ pub struct Assert {
 /// A block barrier.
 #[derive(Debug)]
 pub struct Barrier {
-    /// `sync` and `red` wait, `arrive` does not.
+    /// True for `sync` and `red`, false for `arrive`.
     pub waits: bool,
-    /// All lanes of a warp come at once.
+    /// Whether all lanes of a warp must arrive together.
     pub aligned: bool,
     pub index: Register,
-    /// The threads that it takes; all of the block if `None`.
+    /// The number of threads; the whole block if `None`.
     pub threads: Option<Register>,
     pub reduction: Option<Reduction>,
 }
@@ -293,19 +295,19 @@ pub enum Reduce {
     Or,
 }
 
-/// An instruction that lanes of a warp do together.
+/// An instruction that lanes of a warp run together.
 #[derive(Debug)]
 pub struct Collective {
     pub kind: CollectiveKind,
-    /// The register that holds the mask of the lanes that take part.
+    /// The register with the mask of the lanes that take part.
     pub mask: Register,
     pub target: Register,
     /// A second destination, a predicate.
     pub flag: Register,
     pub source: Register,
-    /// Takes the predicate's opposite.
+    /// Whether the source predicate is negated.
     pub negated: bool,
-    /// `shfl`: b and c.
+    /// Operands b and c of `shfl`.
     pub control: [Register; 2],
 }
 

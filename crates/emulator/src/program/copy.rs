@@ -1,4 +1,4 @@
-//! `cp.async`, decoded. (PTX ISA, "Asynchronous copy".)
+//! Decodes `cp.async`. (PTX ISA, "Asynchronous copy".)
 
 use crate::{
     alu::Words,
@@ -25,7 +25,7 @@ pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(
                     let groups = u32::try_from(groups).unwrap_or(u32::MAX);
                     decoder.emit(Operation::Wait(Some(groups)), Uses::default())
                 }
-                _ => decoder.error("the number of groups must be a constant"),
+                _ => decoder.error("`cp.async.wait_group` needs a constant number of groups"),
             }
         }
         Some(word) => {
@@ -49,7 +49,7 @@ fn copy(decoder: &mut Decoder, instruction: &ast::Instruction, mut words: Words)
     let policy = cache_policy(decoder, instruction, count, hint)?;
     let size = match operands[2] {
         Operand::Integer(size) if sizes.contains(&size) => size as u32,
-        _ => return decoder.error(format!("`cp.async` copies one of {sizes:?} bytes")),
+        _ => return decoder.error(format!("the size of this `cp.async` must be one of {sizes:?} bytes")),
     };
     let to = decoder.address(&operands[0], Space::Shared)?;
     let from = decoder.address(&operands[1], Space::Global)?;

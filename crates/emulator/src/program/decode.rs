@@ -1,4 +1,4 @@
-//! From the syntax tree of a kernel to its code: names, scopes, calls.
+//! Decodes a kernel's syntax tree: names, scopes, calls, instructions.
 
 use std::{collections::HashMap, rc::Rc};
 
@@ -21,12 +21,12 @@ use super::{
     video,
 };
 
-/// Instructions that a kernel may have, calls inlined.
+/// The most instructions in a kernel after inlining its calls.
 const MOST_INSTRUCTIONS: usize = 1 << 20;
-/// Bytes that a block or thread may declare of a memory.
+/// The most bytes that a kernel may declare of shared memory per block, or of local memory per thread.
 const MOST_BYTES: u64 = 1 << 24;
-/// Bytes of local memory a thread, to which registers that a GPU lacks go too. (CUDA C++ Programming Guide, "Technical
-/// Specifications per Compute Capability".)
+/// Local memory per thread, which also holds spilled registers. (CUDA C++ Programming Guide,
+/// "Technical Specifications per Compute Capability".)
 const THREAD_BYTES: u64 = 512 << 10;
 
 /// What a name stands for.
@@ -36,12 +36,12 @@ pub(super) enum Symbol {
         register: Register,
         bits: u32,
     },
-    /// `%r<5>`: registers of that many bits.
+    /// `%r<5>`: `count` registers of `bits` bits.
     Range {
         bits: u32,
         count: u32,
     },
-    /// Memory at a place that is known.
+    /// Memory at a known offset.
     Place {
         space: Space,
         offset: u64,
@@ -61,34 +61,34 @@ pub(super) struct Context<'a> {
     pub variables: HashMap<&'a str, &'a ast::Variable>,
 }
 
-/// A kernel in the making.
+/// A kernel that is being decoded.
 pub(super) struct Decoder<'a> {
     context: &'a Context<'a>,
     pub instructions: Vec<Instruction>,
     uses: Vec<Uses>,
-    /// Of each, where its results are undefined.
+    /// For each instruction, when its results are undefined.
     rules: Vec<Rule>,
     places: Vec<(u32, Option<(u32, u32)>)>,
     counts: Counts,
     constants: HashMap<(Bank, Constant), Register>,
     /// Innermost last.
     scopes: Vec<Names>,
-    /// The instruction that each label stands before.
+    /// The instruction that each label precedes.
     labels: Vec<Option<u32>>,
-    /// Where `ret` goes, of each function being inlined.
+    /// For each function being inlined, the label that `ret` jumps to.
     returns: Vec<u32>,
     calls: Vec<&'a str>,
     shared_bytes: u64,
     local_bytes: u64,
-    /// Module-scope shared variables that are used, each at its place.
+    /// The offsets of the module's shared variables that the kernel uses.
     module_shared: HashMap<String, u64>,
     source: Option<(u32, u32)>,
     pub line: u32,
     guard: Guard,
     rule: Rule,
-    /// A register of each bank that nobody reads.
+    /// A register of each bank for results that nobody reads.
     sinks: [Option<Register>; 4],
-    /// The carry flag of `add.cc` and its like.
+    /// The carry flag of `add.cc` and similar instructions.
     carry: Option<Register>,
     branch_targets: Rc<HashMap<String, Vec<String>>>,
 }
@@ -124,7 +124,7 @@ impl<'a> Decoder<'a> {
         Err(LoadError { line: self.line, message: message.into(), unknown: false })
     }
 
-    /// What may be right, and is not known here.
+    /// An error for PTX that may be valid but that the emulator does not support.
     fn unknown_error<T>(&self, message: impl Into<String>) -> Result<T, LoadError> {
         Err(LoadError { line: self.line, message: message.into(), unknown: true })
     }
@@ -139,7 +139,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// What a name stands for: the innermost declaration of it.
+    /// The meaning of a name in the innermost scope that declares it.
     pub(super) fn find(&mut self, name: &str) -> Result<Symbol, LoadError> {
         if let Some(symbol) = self.scopes.iter().rev().find_map(|names| names.get(name)) {
             return Ok(symbol.clone());
@@ -223,7 +223,7 @@ impl<'a> Decoder<'a> {
         *self.carry.get_or_insert_with(|| counts.add(Bank::Predicate))
     }
 
-    /// The register of this name, with its bits; `None` for what is no register.
+    /// The register of this name and its bits. `None` if the operand is not a register.
     pub(super) fn register(&mut self, operand: &Operand) -> Result<Option<(Register, u32)>, LoadError> {
         let Operand::Name(name) = operand else { return Ok(None) };
         if special(name).is_some() || is_clock(name) || matches!(name.as_str(), "_" | "WARP_SZ") {
@@ -235,21 +235,23 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// A register to write, of this bank.
+    /// Resolves an operand to a register of this bank that can be written.
     pub(super) fn target(&mut self, operand: &Operand, bank: Bank) -> Result<Register, LoadError> {
         if *operand == Operand::Name("_".to_owned()) {
             return Ok(self.sink(bank));
         }
         match self.register(operand)? {
             Some((register, _)) if register.bank == bank => Ok(register),
-            Some((register, _)) => {
-                self.error(format!("{} is {:?} where {bank:?} is needed", shown(operand), register.bank))
-            }
-            None => self.error(format!("{} is no register to write to", shown(operand))),
+            Some((register, _)) => self.error(format!(
+                "{} is a {:?} register where {bank:?} is needed",
+                shown(operand),
+                register.bank
+            )),
+            None => self.error(format!("{} is not a register, so it cannot be written", shown(operand))),
         }
     }
 
-    /// A value to read, in a register of this bank.
+    /// Resolves an operand to a register of this bank that holds its value.
     pub(super) fn source(&mut self, operand: &Operand, bank: Bank) -> Result<Register, LoadError> {
         let bits = match operand {
             Operand::Integer(bits) => *bits,
@@ -259,7 +261,7 @@ impl<'a> Decoder<'a> {
             Operand::F64(bits) => u64::from((f64::from_bits(*bits) as f32).to_bits()),
             Operand::Name(name) => return self.named(name, 0, bank),
             Operand::Sum(name, offset) => return self.named(name, *offset, bank),
-            _ => return self.error(format!("{} is no value", shown(operand))),
+            _ => return self.error(format!("{} is not a value", shown(operand))),
         };
         let bits = match bank {
             Bank::Half => bits & 0xffff,
@@ -280,7 +282,8 @@ impl<'a> Decoder<'a> {
         let constant = match self.find(name)? {
             Symbol::Register { register, .. } if register.bank == bank && offset == 0 => return Ok(register),
             Symbol::Register { register, .. } => {
-                return self.error(format!("`{name}` is {:?} where {bank:?} is needed", register.bank));
+                return self
+                    .error(format!("`{name}` is a {:?} register where {bank:?} is needed", register.bank));
             }
             Symbol::Place { space: Space::Param, offset: at } => {
                 Constant::Bits(at.wrapping_add(offset as u64))
@@ -288,15 +291,15 @@ impl<'a> Decoder<'a> {
             Symbol::Place { offset: at, .. } => Constant::Bits(at.wrapping_add(offset as u64)),
             Symbol::Dynamic => Constant::Dynamic(offset),
             Symbol::Module => Constant::Address(name.to_owned(), offset),
-            Symbol::Range { .. } | Symbol::Label(_) => return self.error(format!("`{name}` is no value")),
+            Symbol::Range { .. } | Symbol::Label(_) => return self.error(format!("`{name}` is not a value")),
         };
         if matches!(bank, Bank::Half | Bank::Predicate) {
-            return self.error(format!("the address of `{name}` needs 32 or 64 bits"));
+            return self.error(format!("the address of `{name}` needs a register of 32 or 64 bits"));
         }
         Ok(self.constant(bank, constant))
     }
 
-    /// A predicate to read, and whether its opposite is meant.
+    /// Resolves a predicate operand. Also returns whether it is negated.
     pub(super) fn predicate(&mut self, operand: &Operand) -> Result<(Register, bool), LoadError> {
         match operand {
             Operand::Not(name) => Ok((self.source(&Operand::Name(name.clone()), Bank::Predicate)?, true)),
@@ -304,11 +307,11 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// `[base+offset]` in a memory.
+    /// Resolves `[base+offset]` in a memory.
     pub(super) fn address(&mut self, operand: &Operand, space: Space) -> Result<Address, LoadError> {
         let (base, offset) = match operand {
             Operand::Address { base, offset } => (base, *offset as u64),
-            _ => return self.error(format!("{} is no address", shown(operand))),
+            _ => return self.error(format!("{} is not an address", shown(operand))),
         };
         let Some(name) = base else { return Ok(Address { space, base: None, offset }) };
         if let Some(special) = special(name) {
@@ -333,7 +336,7 @@ impl<'a> Decoder<'a> {
                 let base = self.constant(Bank::Double, Constant::Address(name.clone(), 0));
                 Address { space: Space::Global, base: Some(base), offset }
             }
-            _ => return self.error(format!("`{name}` is no address of this memory")),
+            _ => return self.error(format!("`{name}` is not an address in {space:?} memory")),
         })
     }
 
@@ -341,7 +344,8 @@ impl<'a> Decoder<'a> {
 
     pub(super) fn emit(&mut self, operation: Operation, uses: Uses) -> Result<(), LoadError> {
         if self.instructions.len() >= MOST_INSTRUCTIONS {
-            return self.unknown_error(format!("more than {MOST_INSTRUCTIONS} instructions, calls inlined"));
+            return self
+                .unknown_error(format!("more than {MOST_INSTRUCTIONS} instructions after inlining calls"));
         }
         let mut uses = uses;
         if self.guard != Guard::NONE {
@@ -367,7 +371,7 @@ impl<'a> Decoder<'a> {
         self.emit(Operation::Branch { target: label, join: END }, Uses::default())
     }
 
-    /// The statements of a scope.
+    /// Decodes the statements of a scope.
     fn block(&mut self, statements: &'a [Statement]) -> Result<(), LoadError> {
         if self.scopes.len() > 100 {
             return self.error("scopes are nested more than 100 deep");
@@ -396,14 +400,15 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// A declaration in a function's body.
+    /// Decodes a declaration in a function's body.
     fn variable(&mut self, variable: &ast::Variable) -> Result<(), LoadError> {
         self.line = variable.line;
         let space = match variable.space {
             ast::Space::Reg => {
                 let bits = bits_of(variable.ty);
                 let Some(bank) = bank_of_bits(bits).filter(|_| variable.vector <= 1) else {
-                    return self.error(format!("registers such as `{}` are not known", variable.name));
+                    return self
+                        .error(format!("registers of the type of `{}` are not supported", variable.name));
                 };
                 return match variable.registers {
                     Some(count) => {
@@ -417,7 +422,7 @@ impl<'a> Decoder<'a> {
             }
             ast::Space::Shared if variable.external => return self.declare(&variable.name, Symbol::Dynamic),
             ast::Space::Shared => Space::Shared,
-            // Parameters of calls lie beside the thread's other variables.
+            // Call parameters lie next to the thread's local variables.
             ast::Space::Local | ast::Space::Param => Space::Local,
             _ => return self.error(format!("`{}` must be declared at module scope", variable.name)),
         };
@@ -488,10 +493,10 @@ impl<'a> Decoder<'a> {
     pub(super) fn unknown<T>(&self, instruction: &ast::Instruction) -> Result<T, LoadError> {
         let name =
             [std::slice::from_ref(&instruction.name), instruction.modifiers.as_slice()].concat().join(".");
-        self.unknown_error(format!("`{name}` is not an instruction that is known"))
+        self.unknown_error(format!("`{name}` is not a supported instruction"))
     }
 
-    /// An instruction that works lane by lane.
+    /// Decodes an instruction that works lane by lane.
     fn lanes(&mut self, instruction: &ast::Instruction) -> Result<(), LoadError> {
         if instruction.operands.is_empty() {
             return self.error(format!("`{}` needs operands", instruction.name));
@@ -511,13 +516,13 @@ impl<'a> Decoder<'a> {
                 Operand::Pair(a, b) if index == 0 => {
                     given.extend([Some(Operand::Name(a.clone())), Some(Operand::Name(b.clone()))]);
                 }
-                // The opposite of a predicate is part of the operation already.
+                // The operation already includes the negation of a predicate.
                 Operand::Not(name) => given.push(Some(Operand::Name(name.clone()))),
                 operand => given.push(Some(operand.clone())),
             }
         }
         match instruction.name.as_str() {
-            // `setp` writes two predicates, and joins with a third.
+            // `setp` writes two predicates and combines the result with a third.
             "setp" | "set" => {
                 if instruction.name == "setp" && given.len() == instruction.operands.len() {
                     given.insert(1, None);
@@ -526,7 +531,7 @@ impl<'a> Decoder<'a> {
                     given.push(None);
                 }
             }
-            // The table is part of the operation already.
+            // The operation already includes the lookup table.
             "lop3" if given.len() > 4 => {
                 given.remove(4);
             }
@@ -545,7 +550,7 @@ impl<'a> Decoder<'a> {
             ));
         }
         let carries = operation.destinations == 2 && instruction.name != "setp";
-        // The others have a place for it, and start from none.
+        // Without a carry in, the operand is there but not read.
         let takes_carry = matches!(instruction.name.as_str(), "addc" | "subc" | "madc");
         let (mut operands, mut uses) = (Operands::default(), Uses::default());
         for (index, operand) in given.iter().enumerate() {
@@ -566,14 +571,14 @@ impl<'a> Decoder<'a> {
         self.emit(Operation::Lanes(operation, operands), uses)
     }
 
-    /// A plain move between registers of one bank.
+    /// Emits a plain move between registers of one bank.
     fn copy(&mut self, to: Register, from: Register) -> Result<(), LoadError> {
         let operation = crate::exec::lanes::convert(to.bank, [from.bank], |[value]| value);
         let operands = [to.index, from.index, 0, 0, 0, 0, 0, 0];
         self.emit(Operation::Lanes(operation, operands), Uses { read: vec![from], written: vec![to] })
     }
 
-    /// `mov.b32 %r1, {%rs1, %rs2}` and its opposite.
+    /// Decodes `mov.b32 %r1, {%rs1, %rs2}` and its inverse.
     fn vector_move(&mut self, instruction: &ast::Instruction) -> Result<(), LoadError> {
         self.expect(instruction, 2)?;
         let ty = match instruction.modifiers.as_slice() {
@@ -586,13 +591,13 @@ impl<'a> Decoder<'a> {
             return self.unknown(instruction);
         };
         let (parts, packs) = match (&instruction.operands[0], &instruction.operands[1]) {
-            (Operand::Vector(parts), Operand::Vector(_)) | (Operand::Vector(parts), _) => (parts, false),
+            (Operand::Vector(parts), _) => (parts, false),
             (_, Operand::Vector(parts)) => (parts, true),
             _ => return self.unknown(instruction),
         };
         let bits = bits_of(ty) / parts.len().max(1) as u32;
         let Some(part) = bank_of_bits(bits).filter(|_| matches!(parts.len(), 2 | 4)) else {
-            return self.error(format!("{} bits do not make up {} parts", bits_of(ty), parts.len()));
+            return self.error(format!("{} bits cannot be split into {} parts", bits_of(ty), parts.len()));
         };
         let (operation, order): (_, Vec<&Operand>) = if packs {
             let order = std::iter::once(&instruction.operands[0]).chain(parts).collect();
@@ -628,7 +633,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// `cvta`: between a memory's own addresses and generic ones.
+    /// Decodes `cvta`: converts between a memory's own addresses and generic ones.
     fn convert_address(&mut self, instruction: &ast::Instruction) -> Result<(), LoadError> {
         use super::code::{PARAM_WINDOW, SHARED_WINDOW};
         self.expect(instruction, 2)?;
@@ -650,7 +655,7 @@ impl<'a> Decoder<'a> {
         let source = self.source(&instruction.operands[1], Bank::Double)?;
         let operation = crate::exec::lanes::unary(move |a: u64| match to {
             true => a.wrapping_sub(window),
-            // A parameter of a function has a local address already.
+            // The parameter of a called function already has a local address.
             false if a >= super::code::WINDOW && window == PARAM_WINDOW => a,
             false => a.wrapping_add(window),
         });
@@ -658,7 +663,7 @@ impl<'a> Decoder<'a> {
         self.emit(Operation::Lanes(operation, operands), Uses { read: vec![source], written: vec![target] })
     }
 
-    /// `cvta.local`: each thread has its own window.
+    /// Decodes `cvta.local`: each thread has its own window.
     fn convert_local(&mut self, instruction: &ast::Instruction, to: bool) -> Result<(), LoadError> {
         let target = self.target(&instruction.operands[0], Bank::Double)?;
         let source = self.source(&instruction.operands[1], Bank::Double)?;
@@ -678,7 +683,7 @@ impl<'a> Decoder<'a> {
         let Some(Operand::Name(name)) = operand else { return self.error("a branch needs a label") };
         match self.find(name)? {
             Symbol::Label(label) => Ok(label),
-            _ => self.error(format!("`{name}` is no label")),
+            _ => self.error(format!("`{name}` is not a label")),
         }
     }
 
@@ -700,7 +705,7 @@ impl<'a> Decoder<'a> {
         let names = match &instruction.operands[1] {
             Operand::Name(name) => match self.branch_targets.get(name) {
                 Some(names) => names.clone(),
-                None => return self.error(format!("`{name}` is no list of branch targets")),
+                None => return self.error(format!("`{name}` is not a list of branch targets")),
             },
             Operand::Vector(operands) | Operand::Arguments(operands) => operands
                 .iter()
@@ -721,7 +726,7 @@ impl<'a> Decoder<'a> {
         )
     }
 
-    /// A call, inlined: the function's parameters are the caller's variables.
+    /// Inlines a call: the function's parameters become the caller's variables.
     fn call(&mut self, instruction: &'a ast::Instruction) -> Result<(), LoadError> {
         if instruction.modifiers.iter().any(|word| word != "uni") {
             return self.unknown(instruction);
@@ -733,16 +738,20 @@ impl<'a> Decoder<'a> {
             return self.error("a call needs a function's name");
         };
         let Some(&function) = context.functions.get(name.as_str()) else {
-            return self
-                .unknown_error(format!("`{name}` is no function; calls through registers are not known"));
+            return self.unknown_error(format!(
+                "`{name}` is not a function; calls through registers are not supported"
+            ));
         };
         if function.body.is_none() && !system::has(function) {
             return self.unknown_error(format!(
-                "the function `{name}` has no body, and this device has none for it"
+                "the function `{name}` has no body and is not part of the device runtime"
             ));
         }
-        if self.calls.contains(&name.as_str()) || function.entry {
-            return self.unknown_error(format!("`{name}` calls itself, which is not known"));
+        if function.entry {
+            return self.unknown_error(format!("`{name}` is a kernel; calling kernels is not supported"));
+        }
+        if self.calls.contains(&name.as_str()) {
+            return self.unknown_error(format!("`{name}` calls itself; recursion is not supported"));
         }
         if self.calls.len() >= 64 {
             return self.unknown_error("calls are nested more than 64 deep");
@@ -754,9 +763,11 @@ impl<'a> Decoder<'a> {
         let returned = if place > 0 { list(instruction.operands.first()) } else { &[] };
         let given = list(instruction.operands.get(place + 1));
         if given.len() != function.params.len() || returned.len() != function.returns.len() {
-            return self.error(format!("`{name}` has other parameters"));
+            let found = format!("{} parameters and {} results", given.len(), returned.len());
+            let (params, returns) = (function.params.len(), function.returns.len());
+            return self.error(format!("a call with {found}; `{name}` has {params} and {returns}"));
         }
-        // A guard holds for the whole call.
+        // The guard applies to the whole call.
         let guard = std::mem::replace(&mut self.guard, Guard::NONE);
         let after = self.label();
         if guard != Guard::NONE {
@@ -776,7 +787,7 @@ impl<'a> Decoder<'a> {
                 let symbols = arguments.into_iter().chain(results);
                 let names = symbols.map(|(formal, symbol)| (formal.name.clone(), symbol)).collect();
                 let (line, source) = (self.line, self.source);
-                // The function sees its own names only.
+                // The function sees only its own names.
                 let scopes = std::mem::replace(&mut self.scopes, vec![names]);
                 self.returns.push(after);
                 self.calls.push(&function.name);
@@ -792,7 +803,7 @@ impl<'a> Decoder<'a> {
         self.emit(Operation::Nothing, Uses::default())
     }
 
-    /// What a parameter's name stands for in the function called.
+    /// The symbol that a parameter's name stands for in the called function.
     fn argument(&mut self, formal: &ast::Variable, actual: &Operand) -> Result<Symbol, LoadError> {
         let place = match actual {
             Operand::Name(name) if special(name).is_none() => match self.find(name)? {
@@ -803,7 +814,7 @@ impl<'a> Decoder<'a> {
         };
         let bits = bits_of(formal.ty);
         let Some(bank) = bank_of_bits(bits) else {
-            return self.error(format!("a parameter such as `{}` is not known", formal.name));
+            return self.error(format!("the type of parameter `{}` is not supported", formal.name));
         };
         match (formal.space, place) {
             (ast::Space::Reg, None) => {
@@ -828,7 +839,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Loads a parameter of a call, of so many bytes.
+    /// Loads a call's parameter of `size` bytes.
     pub(super) fn load_local(&mut self, target: Register, offset: u64, size: u32) -> Result<(), LoadError> {
         let load = Load {
             address: Address { space: Space::Local, base: None, offset },
@@ -842,7 +853,7 @@ impl<'a> Decoder<'a> {
         self.emit(Operation::Load(Box::new(load)), Uses { read: vec![], written: vec![target] })
     }
 
-    /// Stores a parameter of a call, of so many bytes.
+    /// Stores a call's parameter of `size` bytes.
     pub(super) fn store_local(&mut self, source: Register, offset: u64, size: u32) -> Result<(), LoadError> {
         let store = Store {
             address: Address { space: Space::Local, base: None, offset },
@@ -854,23 +865,25 @@ impl<'a> Decoder<'a> {
         self.emit(Operation::Store(Box::new(store)), Uses { read: vec![source], written: vec![] })
     }
 
-    /// What a returned value's name stands for in the function called.
+    /// The symbol that a result's name stands for in the called function.
     fn result(&mut self, formal: &ast::Variable, actual: &Operand) -> Result<Symbol, LoadError> {
         let bits = bits_of(formal.ty);
         if formal.space == ast::Space::Reg {
-            let Some(bank) = bank_of_bits(bits) else { return self.error("a result's type is not known") };
+            let Some(bank) = bank_of_bits(bits) else {
+                return self.error(format!("the type of result `{}` is not supported", formal.name));
+            };
             return Ok(Symbol::Register { register: self.target(actual, bank)?, bits });
         }
         match actual {
             Operand::Name(name) => match self.find(name)? {
                 symbol @ Symbol::Place { space: Space::Local, .. } => Ok(symbol),
-                _ => self.error(format!("`{name}` is no `.param` variable for a result")),
+                _ => self.error(format!("`{name}` takes a result but is not a `.param` variable")),
             },
-            _ => self.error("a result needs a variable"),
+            _ => self.error("a result must go to a variable"),
         }
     }
 
-    /// Turns labels into instructions.
+    /// Replaces labels by instruction indices.
     fn resolve(&mut self) -> Result<(), LoadError> {
         let labels = &self.labels;
         let mut missing = None;
@@ -888,7 +901,7 @@ impl<'a> Decoder<'a> {
         match missing {
             Some(at) => Err(LoadError {
                 line: self.places[at].0,
-                message: "a branch to a label that is not there".to_owned(),
+                message: "a branch to an undefined label".to_owned(),
                 unknown: false,
             }),
             None => Ok(()),
@@ -896,7 +909,8 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Decodes a kernel, as far as it is known; also a function that nothing calls, to find its errors.
+/// Decodes a kernel as far as it is supported. Also decodes functions that nothing calls, to find their
+/// errors.
 pub(super) fn kernel<'a>(context: &'a Context<'a>, function: &'a ast::Function) -> Result<Kernel, LoadError> {
     let mut decoder = Decoder::new(context);
     decoder.line = function.line;
@@ -906,7 +920,8 @@ pub(super) fn kernel<'a>(context: &'a Context<'a>, function: &'a ast::Function) 
         decoder.line = param.line;
         if param.space == ast::Space::Reg {
             let Some(bank) = bank_of_bits(bits_of(param.ty)) else {
-                return decoder.error("a parameter's type is not known");
+                let name = &param.name;
+                return decoder.error(format!("the type of parameter `{name}` is not supported"));
             };
             let symbol = Symbol::Register { register: decoder.fresh(bank), bits: bits_of(param.ty) };
             decoder.declare(&param.name, symbol)?;
@@ -923,7 +938,7 @@ pub(super) fn kernel<'a>(context: &'a Context<'a>, function: &'a ast::Function) 
         decoder.declare(&param.name, Symbol::Place { space, offset })?;
     }
     if param_bytes > 32764 {
-        return decoder.error(format!("{param_bytes} bytes of parameters; a kernel has up to 32764"));
+        return decoder.error(format!("{param_bytes} bytes of parameters; a kernel has at most 32764"));
     }
     let max_threads = function.max_threads.map_or(1024, |[x, y, z]| {
         let threads = u64::from(x.max(1)) * u64::from(y.max(1)) * u64::from(z.max(1));
@@ -976,7 +991,7 @@ fn body<'a>(
     if bytes > THREAD_BYTES {
         let name = &function.name;
         let text = format!(
-            "`{name}` has {bytes} bytes of registers and local memory a thread; a thread has {THREAD_BYTES}"
+            "`{name}` needs {bytes} bytes of registers and local memory; a thread has {THREAD_BYTES}"
         );
         return decoder.error(text);
     }
@@ -1024,7 +1039,7 @@ fn branch_targets(statements: &[Statement]) -> HashMap<String, Vec<String>> {
     lists
 }
 
-/// Bytes of a variable; `None` if that is more than 2^64.
+/// A variable's bytes, or `None` if they overflow a `u64`.
 pub(super) fn variable_size(variable: &ast::Variable) -> Option<u64> {
     let element = u64::from(bits_of(variable.ty).div_ceil(8)) * u64::from(variable.vector.max(1));
     element.checked_mul(variable.len.unwrap_or(1))
@@ -1077,7 +1092,7 @@ fn special(name: &str) -> Option<Special> {
             "%ntid" => Ntid(axis),
             "%ctaid" => Ctaid(axis),
             "%nctaid" => Nctaid(axis),
-            // Clusters of one block each.
+            // Each cluster is one block.
             "%clusterid" => Ctaid(axis),
             "%nclusterid" => Nctaid(axis),
             "%cluster_ctaid" => Zero,
@@ -1111,7 +1126,7 @@ fn special(name: &str) -> Option<Special> {
     })
 }
 
-/// An operand as a message shows it.
+/// Formats an operand for a message.
 fn shown(operand: &Operand) -> String {
     match operand {
         Operand::Name(name) => format!("`{name}`"),

@@ -1,10 +1,10 @@
-//! Control flow: where paths that part meet again, and which registers are live.
+//! Control flow: where diverged paths meet again, and which registers are live.
 
 use crate::exec::lanes::{Bank, Register};
 
 use super::code::{END, Instruction, Operation};
 
-/// The instructions that can follow each; [`END`] is the thread's end.
+/// The instructions that can follow an instruction. [`END`] stands for the thread's end.
 fn successors(instructions: &[Instruction], at: usize) -> Vec<u32> {
     let next = if at + 1 < instructions.len() { at as u32 + 1 } else { END };
     let instruction = &instructions[at];
@@ -21,13 +21,13 @@ fn successors(instructions: &[Instruction], at: usize) -> Vec<u32> {
     found
 }
 
-/// Whether an instruction does nothing that a thread's end would not undo.
+/// Whether an instruction has no effect that outlives its thread, except a trap.
 fn is_idle(instruction: &Instruction) -> bool {
     use Operation::*;
     matches!(instruction.operation, Lanes(..) | Nothing | Branch { .. } | Exit | Trap(_) | Assert(_))
 }
 
-/// Which instructions a thread may come to.
+/// The instructions that a thread can reach.
 fn reachable(instructions: &[Instruction], from: u32) -> Vec<bool> {
     let mut reached = vec![false; instructions.len()];
     let mut open = vec![from];
@@ -39,8 +39,8 @@ fn reachable(instructions: &[Instruction], from: u32) -> Vec<bool> {
     reached
 }
 
-/// Whether a thread that is at `from` is on its way out, as those at `barrier` see it: it comes to no block barrier any
-/// more, and does nothing that they do, too, when they have passed theirs.
+/// Whether threads at `from` are about to exit, as seen by threads at `barrier`: they reach no block barrier,
+/// and have no effect that the others also have after their barrier.
 pub fn leaves(instructions: &[Instruction], from: u32, barrier: u32) -> bool {
     let (left, stayed) = (reachable(instructions, from), reachable(instructions, barrier));
     instructions.iter().zip(left).zip(stayed).all(|((instruction, left), stayed)| {
@@ -48,11 +48,11 @@ pub fn leaves(instructions: &[Instruction], from: u32, barrier: u32) -> bool {
     })
 }
 
-/// Straight runs of instructions, entered at the first and left at the last only.
+/// Basic blocks: entered only at the first instruction and left only at the last.
 struct Blocks {
-    /// First instruction of each, and one past the last.
+    /// The first instruction of each block, and one past the last.
     ranges: Vec<(usize, usize)>,
-    /// Blocks that can follow; `ranges.len()` is the end.
+    /// The blocks that can follow each; `ranges.len()` is the end.
     successors: Vec<Vec<usize>>,
 }
 
@@ -97,7 +97,7 @@ impl Blocks {
         Blocks { ranges, successors }
     }
 
-    /// The blocks after whose start a thread does nothing but end; the end itself, the last, is one.
+    /// Whether threads in each block have nothing left to do but exit. The last entry is the end itself.
     fn ending(&self, instructions: &[Instruction]) -> Vec<bool> {
         let idle = |&(start, end): &(usize, usize)| instructions[start..end].iter().all(is_idle);
         let mut ending: Vec<bool> = self.ranges.iter().map(|_| false).chain([true]).collect();
@@ -116,14 +116,15 @@ impl Blocks {
         ending
     }
 
-    /// Leaves out the ways to an end where there is another way on; but for loops that only these ways leave, of which
-    /// one stays, if there is such at the loop's first or last block: all turns come there, so lanes that part in one meet
-    /// before.
+    /// Removes the edges to exits from blocks that have another way on.
+    ///
+    /// A loop that can be left only by such edges keeps one, at its first or last block if possible: every
+    /// iteration passes there, so lanes that diverge within an iteration meet before it.
     fn drop_exits(&mut self, ending: &[bool]) {
         let exit = self.ranges.len();
         let mut predecessors = vec![Vec::new(); exit + 1];
         let mut dropped = vec![Vec::new(); exit];
-        // How far the longest way back goes that ends or starts at a block.
+        // The length of the longest backward edge into or out of each block.
         let mut back = vec![0; exit + 1];
         for (block, to) in self.successors.iter_mut().enumerate() {
             if !to.iter().all(|&to| ending[to]) {
@@ -157,8 +158,8 @@ impl Blocks {
         }
     }
 
-    /// Each block's immediate post-dominator, by Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm", on
-    /// the reversed graph. `None` for blocks that cannot reach the end.
+    /// The immediate post-dominator of each block. `None` if the block cannot reach the end. (Cooper, Harvey
+    /// and Kennedy, "A Simple, Fast Dominance Algorithm", on the reversed graph.)
     fn post_dominators(&self) -> Vec<Option<usize>> {
         let exit = self.ranges.len();
         let mut predecessors = vec![Vec::new(); exit + 1];
@@ -167,7 +168,7 @@ impl Blocks {
                 predecessors[to].push(block);
             }
         }
-        // Post-order of the reversed graph, from the end.
+        // Post-order of the reversed graph, starting from the end.
         let (mut order, mut number) = (Vec::new(), vec![usize::MAX; exit + 1]);
         let mut seen = vec![false; exit + 1];
         let mut stack = vec![(exit, 0)];
@@ -225,11 +226,10 @@ fn intersect(a: usize, b: usize, dominator: &[Option<usize>], number: &[usize]) 
     a
 }
 
-/// Fills in where the paths of each branch meet again.
+/// Sets the join of each branch.
 ///
-/// Early exits are left out of account: lanes that end are not waited for, so the others meet as if these had never been
-/// there. And nobody waits where all that is left is to end, because others may need that end: a barrier waits only for
-/// threads that have not.
+/// Early exits are ignored: nobody waits for lanes that have exited. No join is set where all remaining code
+/// only exits, because others may need that exit: a barrier does not wait for threads that have exited.
 pub fn set_joins(instructions: &mut [Instruction]) {
     let mut blocks = Blocks::new(instructions);
     let ending = blocks.ending(instructions);
@@ -255,24 +255,24 @@ pub struct Uses {
     pub written: Vec<Register>,
 }
 
-/// What [`liveness`] finds.
+/// The result of [`liveness`].
 pub struct Liveness {
-    /// The most 32-bit registers that hold values at a time.
+    /// The most 32-bit registers that are live at once.
     pub pressure: u32,
     /// Registers that may be read before they are written.
     pub early: Vec<Register>,
 }
 
-/// Bits that [`liveness`] may take: one for each register in each basic block.
+/// The most bits that [`liveness`] may use: one per register and basic block.
 const MOST_BITS: usize = 1 << 30;
 
-/// Which registers hold a value that is still read. `None` where there are too many of them, in too many blocks.
+/// Finds the live registers. Returns `None` if there are too many registers and basic blocks.
 pub fn liveness(
     instructions: &[Instruction],
     uses: &[Uses],
     is_constant: impl Fn(Register) -> bool,
 ) -> Option<Liveness> {
-    // Dense numbers of the registers that matter.
+    // Number the registers that are not constant.
     let mut numbers = std::collections::HashMap::new();
     let mut registers = Vec::new();
     for register in uses.iter().flat_map(|uses| uses.read.iter().chain(&uses.written)) {
@@ -293,10 +293,10 @@ pub fn liveness(
         Bank::Word | Bank::Half => 1,
         Bank::Predicate => 0,
     };
-    // Steps back over an instruction; returns by how many 32-bit registers more are live before it.
+    // Steps back over an instruction. Returns the change in live 32-bit registers.
     let step = |live: &mut Bits, at: usize| {
         let mut change = 0;
-        // A guarded instruction leaves the old value in some lanes.
+        // A guarded instruction keeps the old value in some lanes.
         if instructions[at].guard == super::code::Guard::NONE {
             for register in &uses[at].written {
                 if let Some(&number) = numbers.get(register)
@@ -357,7 +357,7 @@ impl Bits {
         Bits(vec![0; count.div_ceil(64)])
     }
 
-    /// Whether it is new.
+    /// Returns whether the number was added.
     fn insert(&mut self, number: usize) -> bool {
         let (word, bit) = (&mut self.0[number / 64], 1 << (number % 64));
         let new = *word & bit == 0;
@@ -365,7 +365,7 @@ impl Bits {
         new
     }
 
-    /// Whether it was there.
+    /// Returns whether the number was in the set.
     fn remove(&mut self, number: usize) -> bool {
         let (word, bit) = (&mut self.0[number / 64], 1 << (number % 64));
         let known = *word & bit != 0;

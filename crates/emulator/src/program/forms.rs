@@ -1,10 +1,11 @@
-//! Which instructions there are: their names, and the modifiers and types that go together.
+//! The supported instructions: their names, modifiers and types.
 //!
-//! A line is a form, as the PTX ISA's syntax has it: a name, then words of which one is written, or none where a `?`
-//! follows. Words in capitals stand for others, which `GROUPS` gives. What ISA 8.6 has for sm_90 and what ptxas takes
-//! of it, but for what this device does not have: clusters, matrices, textures, bulk copies.
+//! Each line is a form, as in the PTX ISA's syntax: a name, then groups of alternative words. One word of
+//! each group must be present; a group with `?` is optional. Words in capitals stand for the alternatives in
+//! `GROUPS`. The forms are those of ISA 8.6 for sm_90 that ptxas accepts, except for clusters, matrices,
+//! textures and bulk copies.
 //!
-//! As for ptxas, modifiers may stand in any order, and types keep theirs.
+//! As in ptxas, modifiers may come in any order, but types must keep theirs.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -283,25 +284,25 @@ const SYNC: &str = "
     .branchtargets
 ";
 
-/// Who decodes an instruction.
+/// The part of the decoder that handles an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// Branches, calls and addresses.
     Control,
-    /// What works lane by lane.
+    /// Instructions that work lane by lane.
     Lanes,
     Memory,
-    /// Barriers, fences and what a warp does together.
+    /// Barriers, fences and warp collectives.
     Sync,
 }
 
-/// One line.
+/// One line of the tables.
 #[derive(Debug)]
 pub struct Form {
     /// The instruction's name.
     pub name: &'static str,
     family: Family,
-    /// For each: the words of which one is written, and whether none may be.
+    /// The alternatives of each modifier, and whether it is optional.
     modifiers: Vec<(Vec<&'static str>, bool)>,
     types: Vec<Vec<&'static str>>,
 }
@@ -336,13 +337,13 @@ static FORMS: LazyLock<HashMap<&str, Vec<Form>>> = LazyLock::new(|| {
     forms
 });
 
-/// The words that `a|GROUP|b` stands for.
+/// Expands the alternatives `a|GROUP|b`.
 fn expand(groups: &HashMap<&str, Vec<&'static str>>, words: &'static str) -> Vec<&'static str> {
     words.split('|').flat_map(|word| groups.get(word).cloned().unwrap_or(vec![word])).collect()
 }
 
 impl Form {
-    /// All words that may be written.
+    /// All words of the form.
     pub fn words(&self) -> impl Iterator<Item = &'static str> {
         let modifiers = self.modifiers.iter().flat_map(|(alternatives, _)| alternatives);
         modifiers.chain(self.types.iter().flatten()).copied()
@@ -362,13 +363,12 @@ impl Form {
     }
 }
 
-/// Who decodes the instruction; `None` where there is none such.
+/// The part of the decoder that handles the instruction. `None` if no form fits.
 pub fn find(instruction: &Instruction) -> Option<Family> {
     let forms = FORMS.get(instruction.name.as_str())?;
     forms.iter().find(|form| form.fits(instruction)).map(|form| form.family)
 }
 
-/// All forms.
 pub fn all() -> impl Iterator<Item = &'static Form> {
     FORMS.values().flatten()
 }

@@ -1,4 +1,4 @@
-//! Loads, stores and atomics, decoded. (PTX ISA, "ld", "st", "atom", "red".)
+//! Decodes loads, stores and atomics. (PTX ISA, "ld", "st", "atom", "red".)
 
 use crate::{
     alu::{self, BF16, F16, Integer, Words, bank_of, bits_of},
@@ -22,12 +22,12 @@ pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(
         "atom" | "red" => atomic(decoder, instruction),
         "cp" => copy::decode(decoder, instruction),
         "createpolicy" => policy(decoder, instruction),
-        // Hints, which change no value.
+        // Hints do not change values.
         _ => decoder.emit(Operation::Nothing, Uses::default()),
     }
 }
 
-/// The memory that is named, generic where none is.
+/// The state space that the words name; generic by default.
 fn space(words: &mut Words) -> Space {
     let spaces =
         ["global", "shared::cta", "shared", "local", "param::entry", "param::func", "param", "const"];
@@ -41,7 +41,7 @@ fn space(words: &mut Words) -> Space {
 }
 
 fn order(words: &mut Words, default: Order) -> Order {
-    // `.mmio.relaxed` is as strong as `.relaxed`, and is never split or merged, which nothing is here.
+    // `.mmio.relaxed` is `.relaxed` without splitting or merging, which the emulator never does.
     words.take("mmio");
     match words.take_any(&["weak", "volatile", "relaxed", "acquire", "release", "acq_rel"]) {
         Some("weak") => Order::Weak,
@@ -62,7 +62,8 @@ fn scope(words: &mut Words) -> Scope {
     }
 }
 
-/// Cache operators and hints, which change no value. Whether the last operand is a cache policy.
+/// Drops cache operators and hints, which do not change values. Returns whether the last operand is a cache
+/// policy.
 fn drop_hints(words: &mut Words) -> bool {
     words.take_any(&["ca", "cg", "cs", "lu", "cv", "wb", "wt"]);
     words.take("nc");
@@ -72,7 +73,7 @@ fn drop_hints(words: &mut Words) -> bool {
     hint
 }
 
-/// What a cache policy holds: nothing that can be seen.
+/// The value of every cache policy, which has no visible effect.
 const POLICY: u64 = 0;
 
 /// `createpolicy`.
@@ -101,7 +102,7 @@ fn policy(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), L
     decoder.emit(Operation::Lanes(operation, operands), Uses { read, written: vec![target] })
 }
 
-/// How many values, and the type of each.
+/// The number of values and their type.
 fn shape(words: &mut Words) -> Result<(usize, Type), String> {
     let count = match words.take_any(&["v2", "v4", "v8"]) {
         Some("v2") => 2,
@@ -112,11 +113,11 @@ fn shape(words: &mut Words) -> Result<(usize, Type), String> {
     let ty = words.ty()?;
     match count as u32 * bits_of(ty) {
         ..=128 => Ok((count, ty)),
-        bits => Err(format!("a vector of {bits} bits; an access has up to 128")),
+        bits => Err(format!("a vector of {bits} bits; an access has at most 128")),
     }
 }
 
-/// The registers of `{a, b}`, or the only one.
+/// The operands of `{a, b}`, or the single operand.
 fn parts(operand: &Operand) -> &[Operand] {
     match operand {
         Operand::Vector(parts) => parts,
@@ -124,7 +125,7 @@ fn parts(operand: &Operand) -> &[Operand] {
     }
 }
 
-/// What the words of a load or a store say.
+/// The modifiers of a load or a store.
 struct Access {
     order: Order,
     scope: Scope,
@@ -147,7 +148,7 @@ fn access(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<Acces
     Ok(Access { order, scope, space, count, ty, policy })
 }
 
-/// The register of the cache policy that an instruction has behind so many other operands.
+/// The register of the cache policy that follows the other operands.
 pub(super) fn cache_policy(
     decoder: &mut Decoder,
     instruction: &ast::Instruction,
@@ -165,14 +166,15 @@ fn load(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), Loa
     let Access { order, scope, space, count, ty, policy } = access(decoder, instruction)?;
     let operands = parts(&instruction.operands[0]);
     if operands.len() != count {
-        return decoder.error(format!("`ld` of {count} values into {} registers", operands.len()));
+        return decoder.error(format!("`ld` loads {count} values into {} registers", operands.len()));
     }
     let mut targets = Vec::new();
     for operand in operands {
         let register = match decoder.register(operand)? {
             Some((register, bits)) if bits >= bits_of(ty) => register,
             Some((_, bits)) => {
-                return decoder.error(format!("{bits} bits do not hold a value of {}", bits_of(ty)));
+                return decoder
+                    .error(format!("a register of {bits} bits cannot hold a value of {} bits", bits_of(ty)));
             }
             None => decoder.target(operand, bank_of(ty).unwrap_or(Bank::Double))?,
         };
@@ -190,7 +192,7 @@ fn store(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), Lo
     let Access { order, scope, space, count, ty, policy } = access(decoder, instruction)?;
     let operands = parts(&instruction.operands[1]);
     if operands.len() != count {
-        return decoder.error(format!("`st` of {count} values out of {} registers", operands.len()));
+        return decoder.error(format!("`st` stores {count} values from {} registers", operands.len()));
     }
     let mut sources = Vec::new();
     for operand in operands {
@@ -202,11 +204,12 @@ fn store(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), Lo
     decoder.emit(Operation::Store(Box::new(store)), Uses { read, written: vec![] })
 }
 
-/// A value to store: of the type's bits, or the low ones of a wider register.
+/// Resolves a value to store. A register may be wider than the type; its low bits are stored.
 fn value(decoder: &mut Decoder, operand: &Operand, ty: Type) -> Result<Register, LoadError> {
     match decoder.register(operand)? {
         Some((register, bits)) if bits >= bits_of(ty) => Ok(register),
-        Some((_, bits)) => decoder.error(format!("{bits} bits are no value of {}", bits_of(ty))),
+        Some((_, bits)) => decoder
+            .error(format!("a register of {bits} bits is too narrow for a value of {} bits", bits_of(ty))),
         None => decoder.source(operand, bank_of(ty).unwrap_or(Bank::Double)),
     }
 }
@@ -221,7 +224,7 @@ fn in_space(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(),
         Space::Shared => |a: u64| a.wrapping_sub(SHARED_WINDOW) < WINDOW,
         Space::Local => |a: u64| a.wrapping_sub(LOCAL_WINDOW) < LOCAL_WINDOWS,
         Space::Param => |a: u64| a.wrapping_sub(PARAM_WINDOW) < WINDOW,
-        // Constants lie among global variables here.
+        // Constants lie among the global variables here.
         Space::Global if instruction.modifiers.iter().all(|word| word != "const") => {
             |a: u64| a < SHARED_WINDOW
         }
@@ -257,7 +260,10 @@ fn atomic(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), L
     for target in target.iter().flat_map(parts) {
         targets.push(match decoder.register(target)? {
             Some((register, bits)) if bits == bits_of(ty) => register,
-            Some(_) => return decoder.error("the register's width is not the type's"),
+            Some((_, bits)) => {
+                return decoder
+                    .error(format!("a register of {bits} bits for a value of {} bits", bits_of(ty)));
+            }
             None => decoder.target(target, bank_of(ty).unwrap_or(Bank::Double))?,
         });
     }
@@ -267,7 +273,7 @@ fn atomic(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), L
         b.push(value(decoder, operand, ty)?);
     }
     if b.len() != count || returns && targets.len() != count {
-        return decoder.error(format!("`{}` of {count} values with {} registers", instruction.name, b.len()));
+        return decoder.error(format!("`{}` has {count} values but {} registers", instruction.name, b.len()));
     }
     let c = if values == 2 { value(decoder, &operands[2], ty)? } else { b[0] };
     let read = b.iter().copied().chain([c]).chain(address.base).chain(policy).collect();
@@ -310,7 +316,7 @@ fn update(operation: &str, ty: Type) -> Option<Update> {
     })
 }
 
-/// A sum of `f32`, operands and result passed through a function.
+/// Adds two `f32`, applying `pass` to the operands and the result.
 fn sum(pass: fn(f32) -> f32) -> Update {
     let float = move |bits: u64| pass(f32::from_bits(bits as u32));
     Box::new(move |a, b, _| pass(alu::add_f32(float(a), float(b))).to_bits().into())

@@ -1,4 +1,4 @@
-//! Barriers, fences and what a warp does together, decoded. (PTX ISA, "Parallel Synchronization and Communication
+//! Decodes barriers, fences and warp collectives. (PTX ISA, "Parallel Synchronization and Communication
 //! Instructions".)
 
 use crate::{
@@ -37,9 +37,9 @@ pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(
             let target = decoder.target(&instruction.operands[0], Bank::Word)?;
             decoder.emit(Operation::Active(target), Uses { read: vec![], written: vec![target] })
         }
-        // Launches follow each other, so that there is nothing to wait for.
+        // Launches run one after another, so there is nothing to wait for.
         "nanosleep" | "griddepcontrol" => decoder.emit(Operation::Nothing, Uses::default()),
-        // A list, no instruction.
+        // A list, not an instruction.
         ".branchtargets" => Ok(()),
         _ => collective(decoder, instruction, words),
     }
@@ -80,7 +80,7 @@ fn barrier(decoder: &mut Decoder, instruction: &ast::Instruction, mut words: Wor
         let target = decoder.target(target, bank)?;
         let (source, negated) = decoder.predicate(source)?;
         uses.read.push(source);
-        // Lanes that do not take part keep what they had.
+        // Lanes that do not take part keep their old value.
         uses.written.push(target);
         reduction = Some(Reduction { kind, target, source, negated });
         operands = middle;
@@ -99,7 +99,7 @@ fn barrier(decoder: &mut Decoder, instruction: &ast::Instruction, mut words: Wor
     decoder.emit(Operation::Barrier(Box::new(barrier)), uses)
 }
 
-/// A collective in the making.
+/// A collective that is being decoded.
 struct Parts {
     collective: Collective,
     uses: Uses,

@@ -1,4 +1,4 @@
-//! Calls of functions that CUDA's device runtime has: `vprintf` and `__assertfail`. (CUDA C++ Programming Guide,
+//! Decodes calls of CUDA's device runtime: `vprintf` and `__assertfail`. (CUDA C++ Programming Guide,
 //! "Formatted Output", "Assertion"; PTX Writer's Guide to Interoperability, "System Calls".)
 
 use crate::{
@@ -14,7 +14,7 @@ use super::{
     flow::Uses,
 };
 
-/// Whether there is such a function, of the bits that parameters and result have.
+/// Whether the runtime has a function of this name with parameters and results of these sizes.
 pub fn has(function: &Function) -> bool {
     let bits = |variables: &[Variable]| -> Vec<u32> {
         let size = |variable: &Variable| match (variable.len, variable.vector) {
@@ -26,13 +26,13 @@ pub fn has(function: &Function) -> bool {
     let (results, params) = (bits(&function.returns), bits(&function.params));
     match function.name.as_str() {
         "vprintf" => results == [32] && params == [64, 64],
-        // The last is the size of a character.
+        // The last parameter is the size of a character.
         "__assertfail" => results.is_empty() && params == [64, 64, 32, 64, 64],
         _ => false,
     }
 }
 
-/// Calls a function that [`has`] knows.
+/// Emits a call of a function for which [`has`] returns `true`.
 pub fn call(
     decoder: &mut Decoder,
     name: &str,
@@ -61,11 +61,11 @@ pub fn call(
             let assert = Assert { message, file, line, function };
             decoder.emit(Operation::Assert(Box::new(assert)), Uses { read, written: vec![] })
         }
-        _ => decoder.error(format!("`{name}` has other parameters")),
+        _ => decoder.error(format!("`{name}` has different parameters")),
     }
 }
 
-/// The register of a parameter, or a new one for what is in memory, and where.
+/// The register of a parameter. For one in memory, a new register and the offset.
 fn register(
     decoder: &mut Decoder,
     formal: &Variable,
@@ -74,6 +74,6 @@ fn register(
     match (symbol, bank_of_bits(bits_of(formal.ty))) {
         (Symbol::Register { register, .. }, _) => Ok((*register, None)),
         (Symbol::Place { offset, .. }, Some(bank)) => Ok((decoder.fresh(bank), Some(*offset))),
-        _ => decoder.error(format!("a parameter such as `{}` is not known", formal.name)),
+        _ => decoder.error(format!("the type of parameter `{}` is not supported", formal.name)),
     }
 }

@@ -1,12 +1,12 @@
-//! Values that nothing defines: which instructions may come to see one.
+//! Finds the instructions that may see undefined values.
 //!
-//! A register that no instruction has written holds such a value, and so does local memory. Compilers copy them around, and
-//! combine them with others where the result is dropped, so that reading one is no fault: using one is, as an address, for
-//! where a thread goes, or as what global memory is to hold. Which registers may hold one is found here, once for a kernel;
-//! the instructions that read or write such a register, of which most kernels have none, carry on while they run in which
-//! lanes it does.
+//! Registers that no instruction has written are undefined, and so is local memory. Compilers copy undefined
+//! values, and combine them with others if the result is not used. So reading one is not a fault. Using one
+//! is: as an address, in a branch, or as a value stored to global memory. This module finds the registers
+//! that may be undefined, once per kernel; most kernels have none. The instructions that read or write such a
+//! register track at run time in which lanes it is undefined.
 //!
-//! Where part of a result may be defined, all of it counts as defined.
+//! A value that may be partly defined counts as defined.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,19 +20,19 @@ use super::{
     flow::Uses,
 };
 
-/// In which lanes a result is undefined.
+/// When a result is undefined in a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rule {
-    /// Where any source is.
+    /// If any source is.
     #[default]
     Any,
-    /// Where all sources that are registers are.
+    /// If all sources are, not counting constants.
     All,
-    /// Where all sources are; constants are defined.
+    /// If all sources are; constants count as defined.
     Whole,
-    /// `selp`: where the source is that the predicate, the last one, takes.
+    /// `selp`: if the source that the predicate (the last source) selects is.
     Select,
-    /// What lanes do together: in all of them, where the source is in all of them.
+    /// For collectives: in all lanes, if the source is in all of them.
     Together,
 }
 
@@ -42,9 +42,9 @@ impl Rule {
         match instruction.name.as_str() {
             "and" | "or" | "xor" | "lop3" => Rule::All,
             "bfi" | "prmt" | "shf" | "slct" => Rule::Whole,
-            // Joined with a predicate.
+            // Combined with a predicate.
             "set" | "setp" if has(&["and", "or", "xor"]) => Rule::Whole,
-            // Parts that make up a whole, or a copy.
+            // A copy, or parts that are packed.
             "mov" | "cvt" | "cvta" => Rule::Whole,
             "selp" => Rule::Select,
             _ => Rule::Any,
@@ -52,30 +52,31 @@ impl Rule {
     }
 }
 
-/// A register's number among those that may be undefined; `None` for any other.
+/// A register's number among those that may be undefined. `None` for other registers.
 pub type Number = Option<u32>;
 
-/// What an instruction does with values that may be undefined.
+/// How an instruction treats values that may be undefined.
 #[derive(Debug, Default)]
 pub struct Carry {
-    /// The predicate that it is guarded by.
+    /// The guard's predicate.
     pub guard: Number,
-    /// What must be defined: an address, the target of a branch.
+    /// Registers that must be defined, such as addresses and branch indices.
     pub used: Vec<u32>,
-    /// What is stored, each value by itself.
+    /// The stored values.
     pub stored: Vec<Number>,
-    /// What its results depend on, and how.
+    /// The sources of its results; `rule` says how the results depend on them.
     pub sources: Vec<Number>,
     pub rule: Rule,
     pub targets: Vec<Number>,
-    /// What it writes that is defined in any case.
+    /// Destinations that are defined in any case.
     pub defined: Vec<u32>,
 }
 
-/// Finds the instructions that may see undefined values, and notes in each what it does with them. Returns for each register
-/// that may be undefined, by its number, the lanes where it is when a thread starts; and which of them are never written.
+/// Finds the instructions that may see undefined values, and sets their `carry`.
 ///
-/// `early` are registers that may be read before they are written; `is_fixed` ones hold constants, or are read by nobody.
+/// `early` are the registers that may be read before they are written; `is_fixed` tells registers that hold
+/// constants or are never read. Returns for each register that may be undefined, by number, the lanes in
+/// which it is when a thread starts; and the numbers of those that are never written.
 pub fn find(
     instructions: &mut [Instruction],
     uses: &[Uses],
@@ -132,7 +133,7 @@ pub fn find(
     (lanes, unwritten.collect())
 }
 
-/// What an instruction reads but its guard, which is the last one of its uses; and the guard.
+/// Splits the registers that an instruction reads into its operands and its guard, which is the last.
 fn reads<'a>(instruction: &Instruction, uses: &'a Uses) -> (&'a [Register], Option<&'a Register>) {
     match uses.read.split_last() {
         Some((guard, read)) if instruction.guard != Guard::NONE => (read, Some(guard)),
@@ -164,7 +165,7 @@ fn carry(
             carry.targets = vec![number(&collective.target)];
             carry.defined.extend(number(&collective.flag));
         }
-        // What it gives is noted when it is done.
+        // `carry_loaded` sets the targets after the load.
         Operation::Load(load) => {
             carry.used.extend(load.address.base.as_ref().and_then(number));
             carry.targets = uses.written.iter().map(number).collect();

@@ -1,4 +1,4 @@
-//! Variables at module scope.
+//! Decodes module-scope variables.
 
 use crate::{
     alu::bits_of,
@@ -10,14 +10,14 @@ use super::{
     decode::{Context, variable_size},
 };
 
-/// Those in global and constant memory.
+/// Decodes the variables in global and constant memory.
 pub fn decode(variables: &[ast::Variable], context: &Context) -> Result<Vec<Variable>, LoadError> {
     let held = variables.iter().filter(|variable| matches!(variable.space, Space::Global | Space::Const));
     held.map(|variable| {
         let error = |message: String| LoadError { line: variable.line, message, unknown: false };
         if variable.external {
             return Err(error(format!(
-                "`{}` is defined in another module; there is no linker here",
+                "`{}` is defined in another module; the emulator does not link",
                 variable.name
             )));
         }
@@ -25,7 +25,7 @@ pub fn decode(variables: &[ast::Variable], context: &Context) -> Result<Vec<Vari
         let size = size.ok_or_else(|| error(format!("`{}` is too large", variable.name)))?;
         let element = bits_of(variable.ty).div_ceil(8) as usize;
         if (variable.initial.len() * element) as u64 > size {
-            return Err(error(format!("`{}` has more initial values than room", variable.name)));
+            return Err(error(format!("`{}` has more initial values than elements", variable.name)));
         }
         let mut initial = vec![0; variable.initial.len() * element];
         let mut relocations = Vec::new();
@@ -39,7 +39,7 @@ pub fn decode(variables: &[ast::Variable], context: &Context) -> Result<Vec<Vari
                 }
                 Initial::Address { name, offset, .. } => {
                     if !context.variables.contains_key(name.as_str()) {
-                        return Err(error(format!("`{name}` is no variable whose address is known")));
+                        return Err(error(format!("`{name}` is not a variable whose address is known")));
                     }
                     relocations.push(Relocation { at, size: element, name: name.clone(), addend: *offset });
                 }

@@ -1,4 +1,4 @@
-//! `vabsdiff4`, decoded. (PTX ISA, "SIMD Video Instructions".)
+//! Decodes `vabsdiff4`. (PTX ISA, "SIMD Video Instructions".)
 
 use crate::{
     alu::Words,
@@ -8,8 +8,8 @@ use crate::{
 
 use super::{LoadError, code::Operation, decode::Decoder, flow::Uses};
 
-/// Absolute differences of four pairs of bytes, each chosen from those of both sources: merged into the third source, or
-/// added to it.
+/// Decodes the absolute differences of four pairs of bytes, selected from both sources. They are merged into
+/// the third source or added to it.
 pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), LoadError> {
     decoder.expect(instruction, 4)?;
     let mut words = Words::new(instruction);
@@ -24,11 +24,13 @@ pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(
     let (Some(mask), Some(of_a), Some(of_b)) =
         (select(d.1, "3210"), select(a.1, "3210"), select(b.1, "7654"))
     else {
-        return decoder.error("a selector of bytes such as `.b3210` is needed");
+        return decoder.error("a byte selector must have one to four digits from 0 to 7, such as `.b3210`");
     };
     let descends = mask.windows(2).all(|pair| pair[0] > pair[1]) && mask.iter().all(|&place| place < 4);
     if !descends || of_a.len() != 4 || of_b.len() != 4 || c.1.is_some() {
-        return decoder.error("a destination has up to four bytes, descending; a source has four of 0 to 7");
+        return decoder.error(
+            "a destination selects up to four bytes in descending order, a source four of the bytes 0 to 7",
+        );
     }
     let operation = ternary(move |a: u32, b: u32, c: u32| {
         let bytes = (u64::from(b) << 32 | u64::from(a)).to_le_bytes();
@@ -57,7 +59,7 @@ pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(
     decoder.emit(Operation::Lanes(operation, operands), Uses { read, written: vec![target] })
 }
 
-/// An operand, and the bytes chosen of it: `%r1.b7531`.
+/// Splits `%r1.b7531` into the operand and its byte selector.
 fn split(operand: &Operand) -> (Operand, Option<&str>) {
     match operand {
         Operand::Name(name) => match name.split_once(".b") {
@@ -68,7 +70,7 @@ fn split(operand: &Operand) -> (Operand, Option<&str>) {
     }
 }
 
-/// The digits 0 to 7 of a selector, one to four.
+/// The digits of a selector: one to four from 0 to 7.
 fn digits(selector: &str) -> Option<Vec<usize>> {
     let digits: Option<Vec<usize>> =
         selector.chars().map(|digit| digit.to_digit(8).map(|digit| digit as usize)).collect();

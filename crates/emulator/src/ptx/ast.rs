@@ -1,4 +1,4 @@
-//! PTX as it is written: names unresolved, modifiers as words. (PTX ISA, "Syntax".)
+//! The syntax tree of PTX: names unresolved, modifiers as words (PTX ISA, "Syntax").
 
 /// One module.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,25 +18,25 @@ pub struct Module {
 /// A variable, a parameter, or a range of registers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variable {
-    /// Where it lies.
+    /// Its state space.
     pub space: Space,
     /// The type of one element of a vector or array.
     pub ty: Type,
     /// Elements of a vector type: 1, 2 or 4.
     pub vector: u32,
-    /// `.align`, or the type's own.
+    /// `.align`, or the natural alignment of the type.
     pub align: u32,
     /// As written, without the `<n>` of a range.
     pub name: String,
     /// `None` for a scalar, the number of elements for an array (all dimensions multiplied), 0 for `[]`.
     pub len: Option<u64>,
-    /// `%r<117>` declares `%r0` to `%r116`: 117. `None` for all else.
+    /// 117 for `%r<117>`, which declares `%r0` to `%r116`; `None` if it is not a range.
     pub registers: Option<u32>,
-    /// One value an element of a vector; those left out are zero.
+    /// One value per vector element; omitted values are zero.
     pub initial: Vec<Initial>,
     /// `.extern`.
     pub external: bool,
-    /// Where its directive begins, from 1.
+    /// The line where its directive begins, from 1.
     pub line: u32,
 }
 
@@ -45,13 +45,13 @@ pub struct Variable {
 pub enum Initial {
     /// An integer, or the bits of a float of the variable's type.
     Bits(u64),
-    /// The address of a variable, plus an offset; `generic(name)` has `generic` set.
+    /// The address of a variable, plus an offset.
     Address {
         /// The variable or function.
         name: String,
         /// In bytes.
         offset: i64,
-        /// Whether it is an address in generic space.
+        /// Whether it is a generic address: `generic(name)`.
         generic: bool,
     },
 }
@@ -104,17 +104,17 @@ pub struct Function {
     pub name: String,
     /// `.entry`, not `.func`.
     pub entry: bool,
-    /// What a device function returns: none or one.
+    /// The return parameter of a device function: none or one.
     pub returns: Vec<Variable>,
     /// In order.
     pub params: Vec<Variable>,
     /// `None` for a declaration.
     pub body: Option<Vec<Statement>>,
-    /// `.maxntid` and `.reqntid`: the most threads a block.
+    /// `.maxntid` or `.reqntid`: the most threads per block.
     pub max_threads: Option<[u32; 3]>,
-    /// Whether it was `.reqntid`: a block has just so many.
+    /// Whether `max_threads` is a `.reqntid`: a block has exactly that many threads.
     pub all_threads: bool,
-    /// Where `.entry` or `.func` stands, from 1.
+    /// The line of `.entry` or `.func`, from 1.
     pub line: u32,
 }
 
@@ -123,13 +123,13 @@ pub struct Function {
 pub enum Statement {
     /// `$L__BB0_1:`.
     Label(String),
-    /// `.reg .b32 %r<5>;`; a list is as many statements.
+    /// `.reg .b32 %r<5>;`, one statement per declared name.
     Declare(Variable),
     /// `ret;`.
     Instruction(Instruction),
     /// `{ … }`: a scope for declarations and labels.
     Block(Vec<Statement>),
-    /// `.loc`: the source of the instructions that follow.
+    /// `.loc`: the source position of the instructions that follow.
     Location {
         /// The index of a `.file`.
         file: u32,
@@ -143,12 +143,15 @@ pub enum Statement {
 /// `@!%p1 ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1+16];`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction {
-    /// Where it begins, from 1.
+    /// The line where it begins, from 1.
     pub line: u32,
     /// `@%p1`.
     pub guard: Option<Guard>,
-    /// The word before the first dot: `ld`. With their dot: `.branchtargets` and `.calltargets`, whose
-    /// operands are the targets, and `.callprototype`, which has none here. The label before it is its name.
+    /// The word before the first dot, such as `ld`.
+    ///
+    /// Three directives also count as instructions, named with their dot: `.branchtargets` and
+    /// `.calltargets`, whose operands are the targets, and `.callprototype`, without operands. The label
+    /// before such a directive is its name.
     pub name: String,
     /// The words after it: `global`, `v4`, `b32`. `::` stays inside a word: `shared::cta`.
     pub modifiers: Vec<String>,
@@ -165,34 +168,34 @@ pub struct Guard {
     pub negated: bool,
 }
 
-/// What an instruction works on.
+/// An operand of an instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand {
     /// A register, a special register with its dot (`%tid.x`), a variable, a label, a function, `_`.
     Name(String),
     /// `!%p1`.
     Not(String),
-    /// `-5`, `0x10`, `7U`: the two's complement bits.
+    /// The two's complement bits of `-5`, `0x10`, `7U`.
     Integer(u64),
-    /// `0f3F800000`: the bits.
+    /// The bits of `0f3F800000`.
     F32(u32),
-    /// `0d3FF0000000000000`, `1.5`: the bits.
+    /// The bits of `0d3FF0000000000000`, `1.5`.
     F64(u64),
     /// `{a, b}`.
     Vector(Vec<Operand>),
-    /// `[base+offset]`; no base for `[16]`.
+    /// `[base+offset]`, `[16]`.
     Address {
-        /// A register, a variable or a parameter.
+        /// A register, a variable or a parameter; `None` for `[16]`.
         base: Option<String>,
         /// In bytes.
         offset: i64,
     },
-    /// `[a, {x, y}]`: an element of a texture, a surface or a tensor; what is in the brackets, in order.
+    /// `[a, {x, y}]`, an element of a texture, a surface or a tensor: the contents of the brackets, in order.
     Element(Vec<Operand>),
     /// `%p1|%p2`: two destinations.
     Pair(String, String),
-    /// `(a, b)`, of a call.
+    /// `(a, b)`: the arguments or results of a call.
     Arguments(Vec<Operand>),
-    /// `name+4`: the address of a variable plus an offset, as a value.
+    /// `name+4`: the address of a variable plus an offset, used as a value.
     Sum(String, i64),
 }

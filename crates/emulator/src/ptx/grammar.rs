@@ -1,4 +1,4 @@
-//! What all parts of the grammar are made of.
+//! The parsers and errors that all parts of the grammar share.
 
 use super::ParseError;
 use super::number::Number;
@@ -12,24 +12,24 @@ use winnow::token::any;
 pub(super) type Input<'t> = TokenSlice<'t, Token<'t>>;
 pub(super) type Parsed<T> = ModalResult<T, Failure>;
 
-/// How deep scopes and initialisers nest. Deeper ones could exhaust the stack.
+/// The most levels of nested scopes or array dimensions. More could exhaust the stack.
 pub(super) const DEPTH: usize = 64;
 
 /// Where and why a parser stopped.
 #[derive(Debug)]
 pub(super) struct Failure {
-    /// Tokens not yet read.
+    /// The number of tokens not yet read.
     left: usize,
     cause: Cause,
 }
 
 #[derive(Debug)]
 enum Cause {
-    /// Expected this very word or sign.
+    /// Expected this word or sign.
     Exactly(&'static str),
-    /// Expected one of these, in words.
+    /// Expected one of several, described in words.
     OneOf(&'static str),
-    /// What stands there has the right form and a wrong value.
+    /// Found a token of the right form and a wrong value: the whole message.
     Wrong(String),
 }
 
@@ -45,7 +45,7 @@ impl ParserError<Input<'_>> for Failure {
     }
 }
 
-/// Names what was expected, unless the parser had already read a part of it.
+/// Names what was expected, unless the parser has already read a part of it.
 impl<'t> AddContext<Input<'t>, &'static str> for Failure {
     fn add_context(
         self,
@@ -70,7 +70,7 @@ impl FromExternalError<Input<'_>, String> for Failure {
     }
 }
 
-/// The message for a user.
+/// Turns a failure into the error for a user.
 pub(super) fn explain(Failure { left, cause }: Failure, tokens: &[Token<'_>]) -> ParseError {
     let found = tokens.len().checked_sub(left).and_then(|index| tokens.get(index));
     let line = found.or(tokens.last()).map_or(1, |token| token.line);
@@ -83,12 +83,12 @@ pub(super) fn explain(Failure { left, cause }: Failure, tokens: &[Token<'_>]) ->
     ParseError { line, message }
 }
 
-/// An error at the next token that no alternative can mend.
+/// Fails at the next token; no alternative is tried.
 pub(super) fn wrong<T>(input: &Input<'_>, why: String) -> Parsed<T> {
     Err(ErrMode::Cut(Failure::from_external_error(input, why)))
 }
 
-/// This word or sign.
+/// Parses this word or sign.
 pub(super) fn exactly<'t>(
     text: &'static str,
 ) -> impl Parser<Input<'t>, &'t Token<'t>, ErrMode<Failure>> + Copy {
@@ -98,17 +98,17 @@ pub(super) fn exactly<'t>(
     }
 }
 
-/// This word or sign; there is no alternative.
+/// Parses this word or sign; no alternative is tried.
 pub(super) fn expect<'t>(text: &'static str) -> impl Parser<Input<'t>, &'t Token<'t>, ErrMode<Failure>> {
     cut_err(exactly(text))
 }
 
-/// Whether this word or sign stands here; if so, it is read.
+/// Reads this word or sign if it comes next; whether it did.
 pub(super) fn given(text: &'static str, input: &mut Input<'_>) -> Parsed<bool> {
     Ok(opt(exactly(text)).parse_next(input)?.is_some())
 }
 
-/// Any token of a kind.
+/// Parses any token of a kind.
 pub(super) fn of<'t>(kind: Kind) -> impl Parser<Input<'t>, &'t str, ErrMode<Failure>> {
     any.verify_map(move |token: &'t Token<'t>| (token.kind == kind).then_some(token.text))
 }
@@ -117,14 +117,14 @@ pub(super) fn name<'t>(input: &mut Input<'t>) -> Parsed<&'t str> {
     cut_err(of(Kind::Word)).context("a name").parse_next(input)
 }
 
-/// A constant with its sign.
+/// Parses a constant with its sign.
 pub(super) fn number(input: &mut Input<'_>) -> Parsed<Number> {
     let negative = given("-", input)?;
     let number = of(Kind::Number).try_map(|text| Number::parse(text, negative));
     cut_err(number).context("a number").parse_next(input)
 }
 
-/// An integer with its sign, in two's complement.
+/// Parses an integer with its sign, in two's complement.
 pub(super) fn integer(input: &mut Input<'_>) -> Parsed<u64> {
     let integer = number.try_map(|number| match number {
         Number::Integer(bits) => Ok(bits),
@@ -133,7 +133,7 @@ pub(super) fn integer(input: &mut Input<'_>) -> Parsed<u64> {
     cut_err(integer).context("an integer").parse_next(input)
 }
 
-/// An integer without a sign.
+/// Parses an integer without a sign.
 pub(super) fn unsigned(input: &mut Input<'_>) -> Parsed<u64> {
     let unsigned = of(Kind::Number).try_map(|text| match Number::parse(text, false)? {
         Number::Integer(bits) => Ok(bits),
@@ -142,26 +142,26 @@ pub(super) fn unsigned(input: &mut Input<'_>) -> Parsed<u64> {
     cut_err(unsigned).context("an integer").parse_next(input)
 }
 
-/// An unsigned integer of 32 bits: a count, an index, a line.
+/// Parses an unsigned 32-bit integer: a count, an index, a line.
 pub(super) fn count(input: &mut Input<'_>) -> Parsed<u32> {
     let count =
         unsigned.try_map(|bits| u32::try_from(bits).map_err(|_| format!("{bits} does not fit 32 bits")));
     cut_err(count).parse_next(input)
 }
 
-/// `+16`, `-16` or `+-16`, or nothing.
+/// Parses `+16`, `-16`, `+-16`, or nothing, which is 0.
 pub(super) fn offset(input: &mut Input<'_>) -> Parsed<i64> {
     let plus = given("+", input)?;
     let minus = input.first().is_some_and(|token| token.text == "-");
     if plus || minus { Ok(integer(input)?.cast_signed()) } else { Ok(0) }
 }
 
-/// The line of the next token.
+/// Returns the line of the next token.
 pub(super) fn line(input: &Input<'_>) -> u32 {
     input.first().map_or(0, |token| token.line)
 }
 
-/// Items with commas between them, at least one; a list has no alternative.
+/// Parses one or more items separated by commas; no alternative is tried.
 pub(super) fn list<'t, T>(
     item: impl Parser<Input<'t>, T, ErrMode<Failure>>,
 ) -> impl Parser<Input<'t>, Vec<T>, ErrMode<Failure>> {

@@ -1,4 +1,4 @@
-//! The bodies of functions (PTX ISA, "Instruction Statements", "Instruction Operands").
+//! Function bodies (PTX ISA, "Instruction Statements", "Instruction Operands").
 
 use super::ast::{Guard, Instruction, Operand, Statement};
 use super::grammar::{
@@ -12,7 +12,7 @@ use winnow::combinator::{alt, cut_err, delimited, opt, peek, preceded, repeat, t
 use winnow::prelude::*;
 use winnow::token::any;
 
-/// `{ … }`, inside `depth` others.
+/// Parses `{ … }`, inside `depth` others.
 pub(super) fn block(depth: usize, input: &mut Input<'_>) -> Parsed<Vec<Statement>> {
     if depth == DEPTH {
         return wrong(input, format!("scopes nested more than {DEPTH} deep"));
@@ -49,7 +49,7 @@ fn statement(depth: usize, into: &mut Vec<Statement>, input: &mut Input<'_>) -> 
     Ok(())
 }
 
-/// `.loc 1 12 5`, and where it was inlined, which is left out.
+/// Parses `.loc 1 12 5`; skips where it was inlined.
 fn location(input: &mut Input<'_>) -> Parsed<Statement> {
     let (_, file, line, column) = (any, count, count, count).parse_next(input)?;
     if given(",", input)? {
@@ -72,8 +72,9 @@ fn guard(input: &mut Input<'_>) -> Parsed<Guard> {
     Ok(Guard { negated, register: name(input)?.to_owned() })
 }
 
-/// `.branchtargets a, b;`: what a branch or a call through a register may reach. A call shows the parameters
-/// of its prototype, too, so they are left out.
+/// Parses `.branchtargets a, b;` and its like: the targets of a branch or a call through a register.
+///
+/// Skips the parameters of `.callprototype`, because the call itself shows them.
 fn targets(input: &mut Input<'_>) -> Parsed<Instruction> {
     let (line, name) = (line(input), any.parse_next(input)?.text.to_owned());
     let operands = match name.as_str() {
@@ -86,7 +87,7 @@ fn targets(input: &mut Input<'_>) -> Parsed<Instruction> {
     Ok(Instruction { line, guard: None, name, modifiers: Vec::new(), operands })
 }
 
-/// The operands and the `;`.
+/// Parses the operands and the `;`.
 fn operands(input: &mut Input<'_>) -> Parsed<Vec<Operand>> {
     if given(";", input)? {
         return Ok(Vec::new());
@@ -106,7 +107,7 @@ fn operand(input: &mut Input<'_>) -> Parsed<Operand> {
     }
 }
 
-/// `%rd1+16`, `16`; or `texture, {%r1, %r2}`.
+/// Parses `%rd1+16`, `16`, or `texture, {%r1, %r2}`.
 fn address(input: &mut Input<'_>) -> Parsed<Operand> {
     let base = opt(of(Kind::Word)).parse_next(input)?.map(str::to_owned);
     let offset = match base {
@@ -136,13 +137,13 @@ fn arguments(input: &mut Input<'_>) -> Parsed<Operand> {
     delimited(any, alt((none, elements)), end).map(Operand::Arguments).parse_next(input)
 }
 
-/// Of a vector or a list of arguments.
+/// Parses the elements of a vector or a list of arguments.
 fn elements(input: &mut Input<'_>) -> Parsed<Vec<Operand>> {
     let element = alt((register.map(Operand::Name), constant));
     list(element.context("a name or a number")).parse_next(input)
 }
 
-/// A name alone, a sum or a pair.
+/// Parses a name, a sum or a pair.
 fn named(input: &mut Input<'_>) -> Parsed<Operand> {
     let name = register(input)?;
     match input.first().map(|token| token.text) {
@@ -152,7 +153,7 @@ fn named(input: &mut Input<'_>) -> Parsed<Operand> {
     }
 }
 
-/// A name, with the dot of `%tid.x`.
+/// Parses a name, including the part after the dot of `%tid.x`.
 fn register(input: &mut Input<'_>) -> Parsed<String> {
     let member = opt(of(Kind::Dotted));
     (of(Kind::Word), member)

@@ -1,4 +1,4 @@
-//! Directives at module scope and the heads of functions (PTX ISA, "Directives").
+//! Directives at module scope, and function heads (PTX ISA, "Directives").
 
 use super::ast::{Function, Module, Statement, Variable};
 use super::grammar::{Input, Parsed, count, exactly, expect, given, line, list, name, of, unsigned};
@@ -21,7 +21,7 @@ pub(super) fn module(input: &mut Input<'_>) -> Parsed<Module> {
     Ok(module)
 }
 
-/// `6.0`.
+/// Parses `6.0`.
 fn version(input: &mut Input<'_>) -> Parsed<(u32, u32)> {
     of(Kind::Number)
         .verify_map(|text| {
@@ -38,7 +38,7 @@ fn item(module: &mut Module, input: &mut Input<'_>) -> Parsed<()> {
         [Token { text: ".file", .. }, ..] => module.files.push(file(input)?),
         [Token { text: ".section", .. }, ..] => section(input)?,
         [Token { text: ".pragma", .. }, ..] => pragma(input)?,
-        // Debug data refers to it.
+        // A label that debug data refers to.
         [Token { kind: Kind::Word, .. }, Token { text: ":", .. }, ..] => {
             (any, any).void().parse_next(input)?
         }
@@ -56,12 +56,12 @@ fn item(module: &mut Module, input: &mut Input<'_>) -> Parsed<()> {
 fn address_size(input: &mut Input<'_>) -> Parsed<()> {
     let wide = |bits| match bits {
         64 => Ok(()),
-        _ => Err(format!("addresses of {bits} bits; they must have 64")),
+        _ => Err(format!("{bits}-bit addresses; only 64-bit addresses are supported")),
     };
     preceded(any, cut_err(count.try_map(wide))).parse_next(input)
 }
 
-/// `.file 1 "src/lib.rs", 1700000000, 5120`, the last two the time and size of the file.
+/// Parses `.file 1 "src/lib.rs", 1700000000, 5120`; the last two are the file's time and size.
 fn file(input: &mut Input<'_>) -> Parsed<(u32, String)> {
     let path = cut_err(of(Kind::Text)).context("a path in quotes").map(unquote);
     let (_, index, path) = (any, count, path).parse_next(input)?;
@@ -71,24 +71,24 @@ fn file(input: &mut Input<'_>) -> Parsed<(u32, String)> {
     Ok((index, path))
 }
 
-/// The string between the quotes, its escapes as written.
+/// Returns the string between the quotes, with its escapes as written.
 fn unquote(text: &str) -> String {
     text[1..text.len() - 1].to_owned()
 }
 
-/// `.section .debug_abbrev { … }`.
+/// Parses `.section .debug_abbrev { … }`.
 fn section(input: &mut Input<'_>) -> Parsed<()> {
     let content = take_till(0.., |token: &Token<'_>| token.text == "}");
     let name = cut_err(of(Kind::Dotted)).context("the name of a section");
     (any, name, expect("{"), content, expect("}")).void().parse_next(input)
 }
 
-/// `.pragma "nounroll";`
+/// Parses `.pragma "nounroll";`.
 pub(super) fn pragma(input: &mut Input<'_>) -> Parsed<()> {
     (any, list(of(Kind::Text).context("a string")), expect(";")).void().parse_next(input)
 }
 
-/// Whether the symbol is external; what else the linker would heed makes no difference to one module.
+/// Parses the linkage; whether the symbol is external. Other linkage makes no difference within one module.
 fn linkage(input: &mut Input<'_>) -> Parsed<bool> {
     let word = alt((
         exactly(".extern").value(true),
@@ -127,8 +127,9 @@ fn body(input: &mut Input<'_>) -> Parsed<Vec<Statement>> {
     block.context("`{` or `;`").parse_next(input)
 }
 
-/// Between the parameters of a function and its body: `.maxntid 256`, `.noreturn`, `.pragma "nounroll";`
-/// What they say of threads: how many a block may have, and whether it has just so many.
+/// Parses the directives between a function's parameters and its body, such as `.maxntid 256` or `.noreturn`.
+///
+/// Returns the extents of `.maxntid` or `.reqntid`, and whether a `.reqntid` was among the directives.
 pub(super) fn hints(input: &mut Input<'_>) -> Parsed<(Option<[u32; 3]>, bool)> {
     let (mut threads, mut all) = (None, false);
     loop {
@@ -155,7 +156,7 @@ pub(super) fn hints(input: &mut Input<'_>) -> Parsed<(Option<[u32; 3]>, bool)> {
     }
 }
 
-/// `.maxntid 16, 16`: what is left out is 1.
+/// Parses `.maxntid 16, 16`; an omitted extent is 1.
 fn extents(input: &mut Input<'_>) -> Parsed<[u32; 3]> {
     let more = || opt(preceded(exactly(","), count)).map(|extent| extent.unwrap_or(1));
     preceded(any, (count, more(), more())).map(<[u32; 3]>::from).parse_next(input)

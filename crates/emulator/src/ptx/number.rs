@@ -1,13 +1,13 @@
 //! Constants (PTX ISA, "Constants").
 
-/// A constant as written, without the rounding that its use may ask for.
+/// A constant as written, before its use rounds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Number {
-    /// Two's complement bits.
+    /// The two's complement bits.
     Integer(u64),
-    /// `0f3F800000`: the bits.
+    /// The bits of `0f3F800000`.
     F32(u32),
-    /// `0d3FF0000000000000` and decimals such as `1.5`: the bits.
+    /// The bits of `0d3FF0000000000000`, or of a decimal such as `1.5`.
     F64(u64),
 }
 
@@ -36,7 +36,7 @@ fn wrong(text: &str, kind: &str) -> String {
 }
 
 fn bits(digits: &str, length: usize) -> Option<u64> {
-    // `from_str_radix` would take a sign, too.
+    // `from_str_radix` would also accept a sign.
     let fits = digits.len() == length && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     fits.then(|| u64::from_str_radix(digits, 16).ok())?
 }

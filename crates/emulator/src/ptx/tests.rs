@@ -1,4 +1,4 @@
-//! Every construct, every kernel that ships, what errors say, and that no text brings the parser down.
+//! Tests every construct, every shipped kernel, error messages, and that no text crashes the parser.
 
 use super::ast::{Function, Guard, Initial, Instruction, Module, Operand, Space, Statement, Type, Variable};
 use super::parse;
@@ -301,7 +301,7 @@ fn scopes() {
 }
 
 #[test]
-fn what_errors_say_of_modules() {
+fn errors_in_modules() {
     assert_eq!(error(""), "line 1: expected `.version`, found the end of the text");
     assert_eq!(error(".target sm_70"), "line 1: expected `.version`, found `.target`");
     assert_eq!(error(".version six"), "line 1: expected a version such as `6.0`, found `six`");
@@ -309,7 +309,7 @@ fn what_errors_say_of_modules() {
     assert_eq!(error(".version 6.0\n.target 70"), "line 2: expected a target, found `70`");
     assert_eq!(
         error(".version 6.0 .target sm_70\n.address_size 32"),
-        "line 2: addresses of 32 bits; they must have 64"
+        "line 2: 32-bit addresses; only 64-bit addresses are supported"
     );
     assert_eq!(
         module_error("ret;"),
@@ -337,12 +337,12 @@ fn what_errors_say_of_modules() {
 }
 
 #[test]
-fn what_errors_say_of_variables() {
+fn errors_in_variables() {
     assert_eq!(module_error(".global .u32 x"), "line 2: expected `,` or `;`, found the end of the text");
     assert_eq!(module_error(".global .u32 ;"), "line 2: expected a name, found `;`");
     assert_eq!(
         module_error(".global .align 3 .b8 x;"),
-        "line 2: an alignment of 3, which is no power of two"
+        "line 2: an alignment of 3, which is not a power of two"
     );
     assert_eq!(module_error(".global .b8 x[a];"), "line 2: expected an integer, found `a`");
     assert_eq!(module_error(".global .b8 x[-1];"), "line 2: expected an integer, found `-`");
@@ -359,14 +359,14 @@ fn what_errors_say_of_variables() {
     assert_eq!(module_error(".global .u32 x[2] = {1, 2, 3};"), "line 2: more than 2 values in a row of `x`");
     assert_eq!(
         module_error(".global .u32 x[2][2] = {{1}, {2}};"),
-        "line 2: a row of `x` starts before the one before it is full"
+        "line 2: a row of `x` starts before the previous row is full"
     );
     assert_eq!(module_error(".global .u32 x[2] = {1 2};"), "line 2: expected `,` or `}`, found `2`");
-    assert_eq!(module_error(".global .u32 x = 1.5;"), "line 2: a float as the value of an integer");
-    assert_eq!(module_error(".global .f64 x = 1;"), "line 2: an integer as the value of a float");
+    assert_eq!(module_error(".global .u32 x = 1.5;"), "line 2: a float as the initial value of an integer");
+    assert_eq!(module_error(".global .f64 x = 1;"), "line 2: an integer as the initial value of a float");
     assert_eq!(
         module_error(".global .f16 x = 1;"),
-        "line 2: `x` has a space or a type without initial values"
+        "line 2: `x` has a space or a type that cannot have initial values"
     );
     assert_eq!(module_error(".global .u32 x = ;"), "line 2: expected a value, found `;`");
     assert_eq!(
@@ -376,7 +376,7 @@ fn what_errors_say_of_variables() {
 }
 
 #[test]
-fn what_errors_say_of_bodies() {
+fn errors_in_bodies() {
     assert_eq!(
         module_error(".entry k() {\nret;"),
         "line 3: expected an instruction, a label, a declaration or `}`, found the end of the text"
@@ -418,7 +418,7 @@ fn what_errors_say_of_bodies() {
     assert!(long.len() < 100, "{long}");
 }
 
-/// Instructions and declarations, and labels.
+/// Counts instructions and declarations together, and labels.
 fn count(body: &[Statement]) -> (usize, usize) {
     body.iter().fold((0, 0), |(statements, labels), statement| match statement {
         Statement::Label(_) => (statements, labels + 1),
@@ -432,7 +432,7 @@ fn count(body: &[Statement]) -> (usize, usize) {
 }
 
 #[test]
-fn every_kernel_that_ships() {
+fn every_shipped_kernel() {
     let kernels = crate::shipped::kernels();
     assert!(kernels.len() >= 200, "{} kernels", kernels.len());
     for (path, text) in kernels {
@@ -441,11 +441,11 @@ fn every_kernel_that_ships() {
             module.functions.iter().filter_map(|function| function.body.as_deref()).collect();
         let found = bodies.iter().map(|body| count(body)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         let code = text.split_once("\n{").expect("a body").1;
-        // A statement ends its line, except inside `{ … }` on one line.
+        // A line holds one statement, except for `{ … }` on one line.
         let lines = code.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code).trim());
         let (mut statements, mut labels) = (0, 0);
         for line in lines.filter(|line| !line.starts_with(".pragma")) {
-            // Registers that are declared together are a declaration each.
+            // Each name in a register list is a declaration.
             let declared = line.split(';').filter(|statement| statement.contains(".reg "));
             statements +=
                 line.matches(';').count() + declared.map(|names| names.matches(',').count()).sum::<usize>();
@@ -455,7 +455,7 @@ fn every_kernel_that_ships() {
     }
 }
 
-/// The words that PTX is made of, and some that it is not.
+/// Words of PTX, and some that are not.
 const WORDS: &[&str] = &[
     ".version",
     "6.0",
@@ -585,7 +585,8 @@ proptest! {
     }
 }
 
-/// Texts of repeated pieces: a parser that goes back, or recurses, would not end or would exhaust the stack.
+/// Parses long texts of one repeated piece. A parser that backtracks would not end; one that recurses would
+/// overflow the stack.
 #[test]
 fn long_texts_end_soon() {
     let pieces = [

@@ -1,4 +1,4 @@
-//! Words, numbers and signs, each with its line.
+//! Splits PTX into words, numbers, strings and signs, each with its line.
 
 use super::ParseError;
 use winnow::ascii::{digit0, digit1};
@@ -27,7 +27,7 @@ pub(super) enum Kind {
     Sign,
 }
 
-/// Cuts a text into tokens.
+/// Splits a text into tokens.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>, ParseError> {
     let mut rest = text;
     let mut line = 1;
@@ -46,7 +46,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>, ParseError> {
 
 type Lexed<T> = winnow::Result<T, winnow::error::EmptyError>;
 
-/// The line that a text which starts on `line` ends on.
+/// Returns the line on which a text ends that starts on `line`.
 fn after(line: u32, text: &str) -> u32 {
     let breaks = text.bytes().filter(|&byte| byte == b'\n').count();
     line.saturating_add(u32::try_from(breaks).unwrap_or(u32::MAX))
@@ -60,7 +60,7 @@ fn unreadable(rest: &str) -> String {
     }
 }
 
-/// White space and comments.
+/// Parses white space and comments.
 fn blank<'t>(rest: &mut &'t str) -> Lexed<&'t str> {
     let space = take_while(1.., |c: char| c.is_ascii_whitespace() || c == '\x0b').void();
     let line = ("//", take_till(0.., '\n')).void();
@@ -99,9 +99,9 @@ fn sign<'t>(rest: &mut &'t str) -> Lexed<&'t str> {
 
 fn number<'t>(rest: &mut &'t str) -> Lexed<&'t str> {
     let decimal = (digit1, alt((('.', digit0, opt(exponent)).void(), exponent.void()))).take();
-    // Not the `.2d` of a modifier.
+    // A letter after the digits makes it a modifier such as `.2d`.
     let fraction = ('.', digit1, opt(exponent), not(one_of(within_name))).take();
-    // With the letters of a prefix, of hexadecimal digits and of a suffix.
+    // Includes the letters of a prefix such as `0x`, of hexadecimal digits and of the suffix `U`.
     let other = (one_of('0'..='9'), take_while(0.., within_name)).take();
     alt((decimal, other, fraction)).parse_next(rest)
 }

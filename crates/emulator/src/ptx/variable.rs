@@ -14,6 +14,8 @@ use winnow::token::take_till;
 /// The most registers in one range: far above what compilers emit, low enough to allocate.
 const REGISTERS: u32 = 1 << 20;
 
+/// Parses a declaration.
+///
 /// `.reg .b32 %r<5>, %x;`, `.shared .align 16 .b8 tile[4096];`, `.global .u32 table[2] = {1, 2};`
 pub(super) fn declaration(external: bool, input: &mut Input<'_>) -> Parsed<Vec<Variable>> {
     let head = Variable { external, ..head(input)? };
@@ -22,7 +24,7 @@ pub(super) fn declaration(external: bool, input: &mut Input<'_>) -> Parsed<Vec<V
     Ok(variables)
 }
 
-/// `(.param .u64 .ptr .align 1 a, .param .align 8 .b8 b[16])`, or nothing.
+/// Parses `(.param .u64 .ptr .align 1 a, .param .align 8 .b8 b[16])`, or nothing.
 pub(super) fn parameters(input: &mut Input<'_>) -> Parsed<Vec<Variable>> {
     if !given("(", input)? || given(")", input)? {
         return Ok(Vec::new());
@@ -34,7 +36,7 @@ pub(super) fn parameters(input: &mut Input<'_>) -> Parsed<Vec<Variable>> {
     terminated(list(parameter), expect(")").context("`,` or `)`")).parse_next(input)
 }
 
-/// `.attribute(.managed)`, which says nothing that matters here.
+/// Parses `.attribute(.managed)` and ignores it.
 pub(super) fn attribute(input: &mut Input<'_>) -> Parsed<()> {
     if given(".attribute", input)? {
         (expect("("), take_till(0.., |token: &Token<'_>| token.text == ")"), expect(")"))
@@ -43,7 +45,7 @@ pub(super) fn attribute(input: &mut Input<'_>) -> Parsed<()> {
     Ok(())
 }
 
-/// All that the declarators of one directive share: a variable with no name.
+/// Parses what the declarators of one directive share, into a variable without a name.
 fn head(input: &mut Input<'_>) -> Parsed<Variable> {
     let line = line(input);
     let space = space(input)?;
@@ -52,7 +54,7 @@ fn head(input: &mut Input<'_>) -> Parsed<Variable> {
     let vector = vector(input)?;
     let ty = ty(input)?;
     if given(".ptr", input)? {
-        // Where a pointer points and how that is aligned: a promise that nothing here relies on.
+        // The space and alignment of a pointer's target, which nothing here uses.
         opt(self::space).parse_next(input)?;
         self::align(input)?;
     }
@@ -132,7 +134,7 @@ fn size(ty: Type) -> u32 {
 fn align(input: &mut Input<'_>) -> Parsed<Option<u32>> {
     let power = |bytes: u32| match bytes.is_power_of_two() {
         true => Ok(bytes),
-        false => Err(format!("an alignment of {bytes}, which is no power of two")),
+        false => Err(format!("an alignment of {bytes}, which is not a power of two")),
     };
     opt(preceded(exactly(".align"), cut_err(count.try_map(power)))).parse_next(input)
 }
@@ -141,7 +143,7 @@ fn vector(input: &mut Input<'_>) -> Parsed<u32> {
     alt((exactly(".v2").value(2), exactly(".v4").value(4), empty.value(1))).parse_next(input)
 }
 
-/// The name and what follows it.
+/// Parses a name with its range, dimensions and initial values.
 fn declarator(head: &Variable, input: &mut Input<'_>) -> Parsed<Variable> {
     let name = name(input)?.to_owned();
     let mut variable = Variable { name, ..head.clone() };
@@ -166,7 +168,7 @@ fn range(input: &mut Input<'_>) -> Parsed<u32> {
     cut_err(count.try_map(few)).parse_next(input)
 }
 
-/// `[4][2]`, outermost first; `[]` is 0. All of it fits 64 bits, in bytes.
+/// Parses `[4][2]`, outermost dimension first; `[]` is 0. Fails if the array's bytes exceed 64 bits.
 fn dimensions(element: u64, input: &mut Input<'_>) -> Parsed<Vec<u64>> {
     let mut dimensions = Vec::new();
     let mut bytes = element;
@@ -182,14 +184,15 @@ fn dimensions(element: u64, input: &mut Input<'_>) -> Parsed<Vec<u64>> {
     Ok(dimensions)
 }
 
-/// The values after `=`, which also settle how long a `[]` is.
+/// Parses the values after `=`, which also set the length of a `[]`.
 fn initialise(variable: &mut Variable, dimensions: &[u64], input: &mut Input<'_>) -> Parsed<()> {
     if matches!(variable.ty, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 | Type::Pred)
         || matches!(variable.space, Space::Reg | Space::Param)
     {
-        return wrong(input, format!("`{:.40}` has a space or a type without initial values", variable.name));
+        let name = &variable.name;
+        return wrong(input, format!("`{name:.40}` has a space or a type that cannot have initial values"));
     }
-    // How many values a brace takes, the outermost first.
+    // The most values within a brace, the outermost brace first.
     let lanes = (variable.vector > 1).then_some(u64::from(variable.vector));
     let mut rows: Vec<u64> = dimensions.iter().copied().chain(lanes).collect();
     for outer in (1..rows.len()).rev() {
@@ -208,7 +211,7 @@ fn initialise(variable: &mut Variable, dimensions: &[u64], input: &mut Input<'_>
     Ok(())
 }
 
-/// One value or a brace of them, which is one row of the array.
+/// Parses one value, or braces with one row of the array.
 fn values(variable: &mut Variable, rows: &[u64], input: &mut Input<'_>) -> Parsed<()> {
     if !given("{", input)? {
         variable.initial.push(value(variable.ty, input)?);
@@ -221,7 +224,7 @@ fn values(variable: &mut Variable, rows: &[u64], input: &mut Input<'_>) -> Parse
     if !start.is_multiple_of(row) {
         return wrong(
             input,
-            format!("a row of `{:.40}` starts before the one before it is full", variable.name),
+            format!("a row of `{:.40}` starts before the previous row is full", variable.name),
         );
     }
     list(|input: &mut Input<'_>| values(variable, inner, input)).parse_next(input)?;
@@ -245,15 +248,18 @@ fn value(ty: Type, input: &mut Input<'_>) -> Parsed<Initial> {
     Ok(Initial::Address { name: name.to_owned(), offset, generic })
 }
 
-/// What `ptxas` 13 makes of a number: it rounds a float of 64 bits to 32 where only these fit, and takes all
-/// other bits as they are, those of `0f…` in 64 bits, too.
+/// Converts a number to bits of the variable's type, as `ptxas` 13 does.
+///
+/// Rounds a 64-bit float to 32 bits for a 32-bit type; keeps all other bits, also those of `0f…` in 64 bits.
 fn bits(ty: Type, number: Number) -> Result<u64, String> {
     use Type::{F32, F64, S8, S16, S32, S64, U8, U16, U32, U64};
     let (float, integer) =
         (matches!(ty, F32 | F64), matches!(ty, S8 | S16 | S32 | S64 | U8 | U16 | U32 | U64));
     match number {
-        Number::Integer(_) if float => Err("an integer as the value of a float".into()),
-        Number::F32(_) | Number::F64(_) if integer => Err("a float as the value of an integer".into()),
+        Number::Integer(_) if float => Err("an integer as the initial value of a float".into()),
+        Number::F32(_) | Number::F64(_) if integer => {
+            Err("a float as the initial value of an integer".into())
+        }
         Number::F64(bits) if size(ty) == 4 => Ok((f64::from_bits(bits) as f32).to_bits().into()),
         Number::F32(bits) => Ok(bits.into()),
         Number::Integer(bits) | Number::F64(bits) => Ok(bits),

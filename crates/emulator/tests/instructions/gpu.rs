@@ -12,7 +12,7 @@ use std::error::Error;
 /// The machine's first GPU.
 pub struct Gpu {
     device: Device,
-    /// Lives as long as there are modules.
+    /// Keeps the primary context alive.
     _context: Context,
 }
 
@@ -26,7 +26,7 @@ pub struct Module {
 impl Gpu {
     /// # Errors
     ///
-    /// There is no driver, or no GPU that runs the kernels.
+    /// There is no driver, or no GPU that can run the kernels.
     pub fn new() -> Result<Gpu, Box<dyn Error>> {
         libcuda::load()?;
         cust::init(cust::CudaFlags::empty())?;
@@ -50,7 +50,7 @@ impl Gpu {
 }
 
 impl Module {
-    /// The results of a row for each thread's sources.
+    /// Runs a row; returns the results for each thread's sources.
     pub fn run(&self, row: usize, sources: &[[u64; 4]]) -> Vec<[u64; 2]> {
         let function = self.module.get_function(kernel::name(row)).expect("the module has it");
         let threads = sources.len();
@@ -60,7 +60,7 @@ impl Module {
         let columns = threads as u32 / ROWS / BLOCK.iter().product::<u32>();
         let [x, y, z] = BLOCK;
         let stream = &self.stream;
-        // SAFETY: the kernel takes three pointers, to two words, four words and `OWN` bytes a thread.
+        // SAFETY: the kernel takes three pointers, to two words, four words and `OWN` bytes per thread.
         unsafe {
             launch!(function<<<(columns, ROWS, 1), (x, y, z), 0, stream>>>(
                 results.as_device_ptr(),

@@ -1,9 +1,11 @@
-//! Values to try: those at which instructions change their minds, and random ones.
+//! Input values: edge cases and random values.
 
 use crate::instructions::value::{Format, Operand};
 
-/// The inputs of a row: its operands' edges crossed, or as many at random where that is too much, then `count` random
-/// values; in all a multiple of `unit`.
+/// Returns the inputs of a row, a multiple of `unit`.
+///
+/// First all combinations of its operands' edge cases, or random ones if there are too many; then at least
+/// `count` random inputs.
 pub fn inputs(sources: &[Operand], count: usize, unit: usize) -> Vec<[u64; 4]> {
     const MOST_EDGES: usize = 1 << 16;
     let pools: Vec<Pool> = sources.iter().map(|&source| Pool::new(source)).collect();
@@ -27,11 +29,11 @@ pub fn inputs(sources: &[Operand], count: usize, unit: usize) -> Vec<[u64; 4]> {
     (0..total).map(input).collect()
 }
 
-/// An operand's values.
+/// The values to choose from for an operand.
 struct Pool {
     operand: Operand,
     edges: Vec<u64>,
-    /// Of two values to a register, the values of one.
+    /// If the register has two values, the pool of one of them.
     part: Option<Box<Pool>>,
 }
 
@@ -59,7 +61,7 @@ impl Pool {
         self.edges[random.next() as usize % self.edges.len()]
     }
 
-    /// An edge, or any bits, or a number of moderate size and few bits.
+    /// Returns an edge case, random bits, or a number of moderate size.
     fn random(&self, random: &mut Random) -> u64 {
         if let Some(part) = &self.part {
             return part.random(random) | part.random(random) << 16;
@@ -70,7 +72,7 @@ impl Pool {
             Operand::Float(format) if kind > 1 => moderate(format, kind == 2, random),
             Operand::Float(format) => random.next() >> (64 - format.bits()),
             Operand::Integer(bits) => {
-                // A register has at least 16 bits, whatever its type.
+                // A register has at least 16 bits.
                 let shift = if kind == 1 { random.next() % 64 } else { 0 };
                 (random.next() as i64 >> shift) as u64 & u64::MAX >> (64 - bits.max(16))
             }
@@ -96,8 +98,10 @@ fn integer_edges(bits: u32) -> Vec<u64> {
     distinct(edges.into_iter().map(|bits| bits & ones).collect())
 }
 
-/// Both signs of zero, subnormals, normals at each end, numbers near one and near the limits of integers and of narrower
-/// formats, ties, infinities, quiet and signalling NaNs.
+/// Returns the edge cases of a float, with both signs.
+///
+/// Zeros, subnormals, the smallest and greatest normal numbers, numbers near one and near the limits of
+/// integers and of narrower formats, ties, infinities, quiet and signalling NaNs.
 fn float_edges(format: Format) -> Vec<u64> {
     let (infinity, last) = (format.infinity(), (1 << format.fraction) - 1);
     let small = [0, 1, 2, last / 2, last, last + 1, last + 2];
@@ -107,7 +111,7 @@ fn float_edges(format: Format) -> Vec<u64> {
     for power in [-149, -126, -24, -14, -1, 0, 1, 7, 8, 15, 16, 31, 32, 63, 64, 126, 127] {
         let Some(one) = power_of_two(format, power) else { continue };
         edges.extend([one - 1, one, one + 1, one + last / 2 + 1]);
-        // A half more, where the fraction has such a bit.
+        // One half more, if the fraction has that bit.
         if (0..format.fraction as i32).contains(&power) {
             edges.push(one + (1 << (format.fraction - 1) >> power));
         }
@@ -116,7 +120,7 @@ fn float_edges(format: Format) -> Vec<u64> {
     distinct(edges)
 }
 
-/// A number with an exponent near 0, and few bits set where it is `sparse`.
+/// Returns a number with an exponent near 0; with few fraction bits set if `sparse`.
 fn moderate(format: Format, sparse: bool, random: &mut Random) -> u64 {
     let exponent = (random.next() % 64) as i32 - 32;
     let one = power_of_two(format, exponent).or(power_of_two(format, exponent / 4)).unwrap_or(0);
@@ -125,13 +129,13 @@ fn moderate(format: Format, sparse: bool, random: &mut Random) -> u64 {
     one | fraction & ((1 << format.fraction) - 1) | bits & 1 << (format.bits() - 1)
 }
 
-/// 2^power, where that is a normal number.
+/// Returns 2^power, if that is a normal number.
 fn power_of_two(format: Format, power: i32) -> Option<u64> {
     let biased = power + (1 << (format.exponent - 1)) - 1;
     (1..(1 << format.exponent) - 1).contains(&biased).then_some((biased as u64) << format.fraction)
 }
 
-/// Numbers that are the same in each run: SplitMix64.
+/// A SplitMix64 generator, the same in each run.
 struct Random(u64);
 
 impl Random {

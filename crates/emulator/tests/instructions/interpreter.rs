@@ -1,4 +1,4 @@
-//! Rows on the emulator, below its driver calls.
+//! Rows on the emulator, without its driver API.
 
 use crate::instructions::kernel::{self, BLOCK, OWN, ROWS};
 use crate::instructions::row::Row;
@@ -24,7 +24,7 @@ impl Module {
         Module { program, loaded, memory }
     }
 
-    /// The results of a row for each thread's sources.
+    /// Runs a row; returns the results for each thread's sources.
     pub fn run(&self, row: usize, sources: &[[u64; 4]], checks: bool) -> Vec<[u64; 2]> {
         let kernel = self.program.kernel(&kernel::name(row)).expect("the module has it");
         let threads = sources.len();

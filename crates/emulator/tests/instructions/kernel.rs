@@ -1,24 +1,26 @@
-//! Rows as kernels, in PTX.
+//! Turns rows into PTX kernels.
 
 use crate::instructions::row::Row;
 use std::fmt::Write;
 
-/// Threads of a block, in x, y and z.
+/// Threads per block in x, y and z.
 pub const BLOCK: [u32; 3] = [32, 2, 2];
 /// Blocks in y.
 pub const ROWS: u32 = 2;
-/// A launch has a multiple of so many threads.
+/// The number of threads of a launch is a multiple of this.
 pub const UNIT: usize = (BLOCK[0] * BLOCK[1] * BLOCK[2] * ROWS) as usize;
-/// Bytes of each memory that are a thread's own.
+/// Bytes per thread in each memory.
 pub const OWN: usize = 32;
 
-/// The name of a row's kernel.
+/// Returns the name of a row's kernel.
 pub fn name(index: usize) -> String {
     format!("row{index}")
 }
 
-/// A module of these rows, each with its number. A kernel takes three pointers: to the results, two words of 64 bits a
-/// thread; to the sources, four a thread; and to [`OWN`] bytes a thread.
+/// Returns a module of these rows, each with its number.
+///
+/// A kernel takes three pointers: to two 64-bit words of results, four of sources, and [`OWN`] bytes per
+/// thread.
 pub fn module<'a>(rows: impl IntoIterator<Item = (usize, &'a Row)>) -> String {
     let mut text = String::from(
         ".version 8.6\n.target sm_90\n.address_size 64\n\
@@ -38,7 +40,7 @@ pub fn module<'a>(rows: impl IntoIterator<Item = (usize, &'a Row)>) -> String {
     text
 }
 
-/// The kernel loads the sources, runs the row's text, and stores the results.
+/// Writes a kernel that loads the sources, runs the row's text, and stores the results.
 fn kernel(text: &mut String, name: &str, row: &Row) -> std::fmt::Result {
     writeln!(text, ".visible .entry {name}(.param .b64 results, .param .b64 sources, .param .b64 own) {{")?;
     writeln!(text, ".reg .b32 %i<4>;\n.reg .b64 %to, %from;\n.reg .pred %p<3>;\n.reg .b32 %word;")?;
@@ -48,7 +50,7 @@ fn kernel(text: &mut String, name: &str, row: &Row) -> std::fmt::Result {
         writeln!(text, ".reg .{} {register};", operand.register())?;
     }
     let [x, y, z] = BLOCK;
-    // The thread's place in its block, %i1, and in the launch, %i0.
+    // The thread's index in its block, %i1, and in the launch, %i0.
     writeln!(
         text,
         "mov.u32 %i0, %tid.z;\nmov.u32 %i1, %tid.y;\nmad.lo.u32 %i1, %i0, {y}, %i1;\n\

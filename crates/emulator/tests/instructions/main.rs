@@ -1,11 +1,13 @@
-//! Every instruction that the emulator knows, in kernels of one instruction each: on the emulator against references
-//! that are independent of it, with values at which instructions change their minds; and, where there is a GPU, against
-//! that, bit by bit, with random values too.
+//! Every instruction that the emulator knows, in a kernel of its own.
 //!
-//! Not bit by bit, for PTX leaves it to the machine:
-//! - approximations ([`row::near`]), which must be within the error that the ISA states, or an H200 was seen to have;
-//! - a NaN of `f64` ([`value::Operand::same`]), which must be one;
-//! - clocks, and the numbers of multiprocessors, grids and hardware warps ([`row::of_machine`]), which only must be there.
+//! The results on the emulator are compared with independent references, for edge cases and random values. If
+//! there is a GPU, its results are compared with the emulator's, too.
+//!
+//! Results must be equal bit by bit, except those that PTX leaves to the machine:
+//! - approximations ([`row::near`]) must be within the error that the ISA states, or that an H200 showed;
+//! - a NaN of `f64` ([`value::Operand::same`]) must be a NaN;
+//! - clocks, and the numbers of multiprocessors, grids and hardware warps ([`row::of_machine`]), need only
+//!   exist.
 
 mod gpu;
 mod inputs;
@@ -24,10 +26,10 @@ use emulator::ptx::{
 };
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Rows of a module.
+/// Rows per module.
 const BATCH: usize = 64;
 
-/// Runs a function over all rows, a batch at a time, on all cores; gives what it gave, in order.
+/// Runs a function on all rows, one batch at a time, on all cores; returns all its results.
 fn in_batches<T: Send>(rows: &[Row], f: impl Fn(&[(usize, &Row)]) -> Vec<T> + Sync) -> Vec<T> {
     let numbered: Vec<(usize, &Row)> = rows.iter().enumerate().collect();
     let batches: Vec<&[(usize, &Row)]> = numbered.chunks(BATCH).collect();
@@ -43,7 +45,9 @@ fn in_batches<T: Send>(rows: &[Row], f: impl Fn(&[(usize, &Row)]) -> Vec<T> + Sy
     })
 }
 
-/// What is wrong with the results of a row, thread by thread. Bits must be `wanted`, those of the reference if `None`.
+/// Describes the wrong results of a row, one per thread.
+///
+/// Compares bits with `wanted`, or with the reference if it is `None`.
 fn wrong<'a>(
     row: &'a Row,
     sources: &'a [[u64; 4]],
@@ -67,7 +71,7 @@ fn wrong<'a>(
     })
 }
 
-/// The results wanted, where those found are others.
+/// Returns the wanted results if the found ones differ.
 fn unlike(row: &Row, found: &[u64], wanted: &[u64]) -> Option<String> {
     let wanted = &wanted[..found.len()];
     let mut pairs = found.iter().zip(wanted).zip(&row.results);
@@ -75,7 +79,7 @@ fn unlike(row: &Row, found: &[u64], wanted: &[u64]) -> Option<String> {
     (!same).then(|| format!("{wanted:x?}"))
 }
 
-/// The numbers wanted, where those found are too far off.
+/// Returns the wanted number if a found one is too far off.
 fn far(row: &Row, given: &[u64], found: u64, near: &row::OfNumbers) -> Option<String> {
     let numbers = |(&bits, operand): (&u64, &Operand)| operand.numbers(bits);
     let sources: Vec<Vec<f64>> = given.iter().zip(&row.sources).map(numbers).collect();
@@ -100,7 +104,7 @@ fn every_instruction_gives_what_its_reference_gives() {
     assert!(wrong.is_empty(), "{} of {} rows:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
 }
 
-/// Every word of every form that the decoder takes stands in a row of that form.
+/// Every word of every form that the decoder accepts occurs in a row of that form.
 #[test]
 fn the_table_has_every_form_that_is_known() {
     let mut instructions = Vec::new();
@@ -126,7 +130,7 @@ fn the_table_has_every_form_that_is_known() {
     assert!(missing.is_empty(), "not in the table:\n{}", missing.join("\n"));
 }
 
-/// All instructions of a body.
+/// Collects all instructions of a body.
 fn collect(statements: &[Statement], into: &mut Vec<Instruction>) {
     for statement in statements {
         match statement {
@@ -137,7 +141,7 @@ fn collect(statements: &[Statement], into: &mut Vec<Instruction>) {
     }
 }
 
-/// Needs a GPU of compute capability 9.0 or higher; elsewhere it passes, and says why.
+/// Needs a GPU of compute capability 9.0 or higher; otherwise passes and prints why.
 #[test]
 fn a_gpu_gives_the_same_bits() {
     let gpu = match gpu::Gpu::new() {
@@ -167,7 +171,7 @@ fn a_gpu_gives_the_same_bits() {
     assert!(examples.is_empty(), "the GPU's results are not the emulator's:\n{}", examples.join("\n"));
 }
 
-/// How a row went on the GPU.
+/// The comparison of a row's results on the GPU with the emulator's.
 struct Comparison {
     text: String,
     results: usize,

@@ -1,12 +1,13 @@
-//! A row of the table: one instruction, what it works on, and what it must give.
+//! A row of the table: one instruction, its operand types and its expected results.
 
 use crate::instructions::value::{Operand, Results, Value};
 
 /// One instruction, in a kernel of its own.
 pub struct Row {
-    /// PTX that reads the registers `%a`, `%b`, `%c` and `%d` and writes `%x` and `%y`, as many as there are `sources`
-    /// and `results`. It may use `%global`, `%shared` and `%local` too: 64-bit addresses of 32 bytes of each memory that
-    /// are the thread's own.
+    /// PTX that reads the registers `%a`, `%b`, `%c` and `%d` and writes `%x` and `%y`.
+    ///
+    /// It uses as many of them as there are `sources` and `results`. It may also use `%global`, `%shared` and
+    /// `%local`: 64-bit addresses of 32 bytes per thread in each memory.
     pub text: String,
     pub sources: Vec<Operand>,
     pub results: Vec<Operand>,
@@ -15,20 +16,20 @@ pub struct Row {
 
 /// A thread's results.
 type OfThread = dyn Fn(&Thread) -> Vec<u64> + Sync;
-/// A number's result and its error, `None` where PTX promises nothing.
+/// The exact result and the allowed error for some numbers; `None` if PTX guarantees nothing.
 pub type OfNumbers = dyn Fn(&[f64]) -> Option<Near> + Sync;
 
-/// What an instruction must give.
+/// The expected results of an instruction.
 pub enum Expected {
     /// These bits.
     Bits(Box<OfThread>),
-    /// A number near this one: PTX leaves the rest to the machine.
+    /// A number near this one: PTX allows an error.
     Near(Box<OfNumbers>),
-    /// What the machine has; two machines need not agree.
+    /// Any result: it depends on the machine.
     Any,
 }
 
-/// A real number, and the greatest error that a result may have.
+/// A real number, and the greatest error of a result.
 #[derive(Clone, Copy, Debug)]
 pub struct Near {
     exact: f64,
@@ -36,13 +37,14 @@ pub struct Near {
 }
 
 impl Near {
-    /// With an error in proportion to the number, and another that is not.
+    /// Allows a relative and an absolute error.
     pub fn new(exact: f64, relative: f64, absolute: f64) -> Near {
         let error = if exact.is_finite() { relative * exact.abs() } else { 0.0 };
         Near { exact, error: error + absolute }
     }
 
-    /// Whether this result of a type is within the error. A number that the type does not reach is an infinity.
+    /// Whether a result is within the error. It may be infinite if the exact number can exceed the type's
+    /// `greatest`.
     pub fn allows(&self, result: f64, greatest: f64) -> bool {
         match () {
             () if self.exact.is_nan() => result.is_nan(),
@@ -56,40 +58,40 @@ impl Near {
 
 /// One thread of a launch.
 pub struct Thread<'a> {
-    /// Its place in the launch: x fastest, then y, then z, then the block.
+    /// Its index in the launch: x fastest, then y, then z, then the block.
     pub index: usize,
-    /// All threads of the launch.
+    /// The number of threads of the launch.
     pub threads: usize,
     /// The sources of the block's threads.
     pub block: &'a [[u64; 4]],
 }
 
 impl<'a> Thread<'a> {
-    /// Its lane of the warp.
+    /// Returns its lane.
     pub fn lane(&self) -> usize {
         self.index % 32
     }
 
-    /// Its own sources.
+    /// Returns its own sources.
     pub fn sources(&self) -> &'a [u64; 4] {
         &self.block[self.index % self.block.len()]
     }
 
-    /// The sources of the warp's threads.
+    /// Returns the sources of the warp's threads.
     pub fn warp(&self) -> &'a [[u64; 4]] {
         let first = self.index % self.block.len() / 32 * 32;
         &self.block[first..first + 32]
     }
 }
 
-/// An instruction alone, such as `add.u32`: its operands are those of the function that gives its results.
+/// Makes a row of one instruction, such as `add.u32`, with the operands of its reference function.
 pub fn row<S>(instruction: impl AsRef<str>, f: impl Reference<S>) -> Row {
     let results = ["%x", "%y"][..f.results().len()].join("|");
     let operands = [results.as_str()].into_iter().chain(["%a", "%b", "%c", "%d"]).take(1 + f.sources().len());
     script(format!("{} {};", instruction.as_ref(), operands.collect::<Vec<_>>().join(", ")), f)
 }
 
-/// As [`row`], of a text that names its operands itself and may have several instructions.
+/// Makes a row of a text that names its operands itself and may have several instructions.
 pub fn script<S>(text: impl Into<String>, f: impl Reference<S>) -> Row {
     Row {
         text: text.into(),
@@ -99,7 +101,9 @@ pub fn script<S>(text: impl Into<String>, f: impl Reference<S>) -> Row {
     }
 }
 
-/// As [`script`], of what threads do together or know of the launch; the closure computes a thread's results.
+/// Makes a row like [`script`] whose results depend on other threads or on the launch.
+///
+/// `types` only gives the operand types; `f` computes a thread's results.
 pub fn of_thread<S>(
     text: impl Into<String>,
     types: impl Reference<S>,
@@ -108,13 +112,15 @@ pub fn of_thread<S>(
     Row { expected: Expected::Bits(Box::new(f)), ..script(text, types) }
 }
 
-/// As [`script`], where two machines need not agree.
+/// Makes a row like [`script`] whose results depend on the machine.
 pub fn of_machine<S>(text: impl Into<String>, types: impl Reference<S>) -> Row {
     Row { expected: Expected::Any, ..script(text, types) }
 }
 
-/// An instruction of numbers of one type whose result has an error; the function takes the numbers' exact values, of each
-/// of two to a register. `None` where PTX promises nothing.
+/// Makes a row of an approximate instruction on numbers of one type.
+///
+/// `f` takes the exact values of the sources, separately for each half of a register with two values. It
+/// returns `None` if PTX guarantees nothing.
 pub fn near<V: Value>(
     instruction: impl AsRef<str>,
     sources: usize,
@@ -129,7 +135,7 @@ pub fn near<V: Value>(
     }
 }
 
-/// A function of registers' values that an instruction must equal.
+/// A function on register values that an instruction must equal.
 pub trait Reference<S>: Sync + 'static {
     fn sources(&self) -> Vec<Operand>;
     fn results(&self) -> Vec<Operand>;

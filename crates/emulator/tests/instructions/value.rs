@@ -1,23 +1,24 @@
-//! What registers hold.
+//! Values of registers.
 
 use rustc_apfloat::Float;
 use std::cmp::Ordering;
 
 pub use rustc_apfloat::ieee::{BFloat, Double, Half, Single};
 
-/// A type of register and of what is in it.
+/// The type of a register's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
     Predicate,
-    /// An integer of so many bits, in a register of at least 16.
+    /// An integer of this many bits, in a register of at least 16 bits.
     Integer(u32),
     Float(Format),
-    /// Two values of 16 bits.
+    /// Two 16-bit integers.
     Integers,
+    /// Two 16-bit floats.
     Floats(Format),
 }
 
-/// A binary floating-point format: the bits of its exponent and of its fraction.
+/// A binary floating-point format: the number of exponent bits and of fraction bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     pub exponent: u32,
@@ -34,12 +35,12 @@ impl Format {
         1 + self.exponent + self.fraction
     }
 
-    /// The bits of an infinity.
+    /// Returns the bits of positive infinity.
     pub fn infinity(self) -> u64 {
         ((1 << self.exponent) - 1) << self.fraction
     }
 
-    /// What these bits stand for, which 64 bits hold exactly.
+    /// Returns the number with these bits, which `f64` represents exactly.
     fn number(self, bits: u64) -> f64 {
         let magnitude = bits & !(1 << (self.bits() - 1));
         let (exponent, fraction) =
@@ -50,7 +51,7 @@ impl Format {
             Ordering::Less => {
                 let significand = fraction | u64::from(exponent > 0) << self.fraction;
                 let power = exponent.max(1) - (1 << (self.exponent - 1)) + 1 - self.fraction as i32;
-                // In two steps, for the least power of all is no normal number.
+                // In two steps, because the smallest power alone is subnormal.
                 significand as f64 * 2f64.powi(power / 2) * 2f64.powi(power - power / 2)
             }
         };
@@ -59,7 +60,7 @@ impl Format {
 }
 
 impl Operand {
-    /// The PTX type of its register.
+    /// Returns the PTX type of its register.
     pub fn register(self) -> &'static str {
         match self {
             Operand::Predicate => "pred",
@@ -69,7 +70,7 @@ impl Operand {
         }
     }
 
-    /// The numbers that a register of floats holds.
+    /// Returns the numbers in a register of floats.
     pub fn numbers(self, bits: u64) -> Vec<f64> {
         match self {
             Operand::Float(format) => vec![format.number(bits)],
@@ -78,7 +79,7 @@ impl Operand {
         }
     }
 
-    /// The greatest number of the floats' format.
+    /// Returns the greatest finite number of the floats' format.
     pub fn greatest(self) -> f64 {
         match self {
             Operand::Float(format) | Operand::Floats(format) => format.number(format.infinity() - 1),
@@ -86,15 +87,17 @@ impl Operand {
         }
     }
 
-    /// Whether two results are the same: bits, but for f64 any NaN is as good as another. (PTX ISA, "Floating-Point
-    /// Instructions": NaN payloads are supported for double precision, without saying which survives.)
+    /// Whether two results have the same bits, or are both NaNs of f64.
+    ///
+    /// PTX ISA, "Floating-Point Instructions", supports NaN payloads for double precision without saying
+    /// which survives.
     pub fn same(self, a: u64, b: u64) -> bool {
         let nan = |bits: u64| f64::from_bits(bits).is_nan();
         a == b || self == Operand::Float(F64) && nan(a) && nan(b)
     }
 }
 
-/// A value of a register, as the reference computes with it.
+/// A register's value in the type with which a reference computes.
 pub trait Value: Copy {
     const OPERAND: Operand;
     fn from_register(bits: u64) -> Self;
@@ -130,7 +133,7 @@ impl Value for bool {
     }
 }
 
-/// A NaN result is the one that arithmetic gives: all ones but the sign.
+/// A NaN result has the bits that arithmetic gives: all ones except the sign.
 macro_rules! floats {
     ($($float:ident $format:ident,)*) => {$(
         impl Value for $float {
@@ -172,7 +175,7 @@ floats! { Half F16, BFloat BF16, Single F32, Double F64, }
 #[derive(Clone, Copy)]
 pub struct Exact<F>(pub F);
 
-/// Two values of 16 bits, the lower half first.
+/// Two 16-bit values, the lower half first.
 #[derive(Clone, Copy)]
 pub struct Two<T>(pub T, pub T);
 
@@ -192,7 +195,7 @@ macro_rules! pairs_of_integers {
 
 pairs_of_integers! { u16 i16 }
 
-/// What an instruction writes: a value, or two.
+/// The results of an instruction: one value or two.
 pub trait Results {
     fn operands() -> Vec<Operand>;
     fn bits(self) -> Vec<u64>;

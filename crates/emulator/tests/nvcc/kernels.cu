@@ -1,5 +1,5 @@
-// Kernels as CUDA programs have them, for `tests/nvcc.rs`: CUB's algorithms of a warp and a block, cooperative groups'
-// tiles, early exits, counters of blocks. Each takes `in`, `out` and the number of elements of `in`.
+// Typical CUDA kernels for `tests/nvcc.rs`: CUB's warp and block algorithms, tiles of cooperative groups,
+// early exits, block counters. Each takes `in`, `out` and the number of elements of `in`.
 
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
@@ -13,7 +13,7 @@ namespace cg = cooperative_groups;
 
 constexpr int BLOCK = 128;
 
-// A sum each LANES threads.
+// One sum per LANES threads.
 template <int LANES>
 __device__ void warp_reduce(const int *in, int *out, int n) {
     using Reduce = cub::WarpReduce<int, LANES>;
@@ -26,7 +26,7 @@ __device__ void warp_reduce(const int *in, int *out, int n) {
 extern "C" __global__ void warp_reduce_32(const int *in, int *out, int n) { warp_reduce<32>(in, out, n); }
 extern "C" __global__ void warp_reduce_16(const int *in, int *out, int n) { warp_reduce<16>(in, out, n); }
 extern "C" __global__ void warp_reduce_8(const int *in, int *out, int n) { warp_reduce<8>(in, out, n); }
-// No power of two: through shared memory, by the first lanes of each warp.
+// 12 is not a power of two, so CUB uses shared memory; only the first 12 lanes of each warp take part.
 extern "C" __global__ void warp_reduce_12(const int *in, int *out, int n) {
     using Reduce = cub::WarpReduce<int, 12>;
     __shared__ typename Reduce::TempStorage storage[BLOCK / 32];
@@ -51,7 +51,7 @@ __device__ void warp_scan(const int *in, int *out, int n) {
 extern "C" __global__ void warp_scan_32(const int *in, int *out, int n) { warp_scan<32>(in, out, n); }
 extern "C" __global__ void warp_scan_16(const int *in, int *out, int n) { warp_scan<16>(in, out, n); }
 
-// A sum a block.
+// One sum per block.
 template <cub::BlockReduceAlgorithm ALGORITHM>
 __device__ void block_reduce(const int *in, int *out, int n) {
     using Reduce = cub::BlockReduce<int, BLOCK, ALGORITHM>;
@@ -96,7 +96,7 @@ extern "C" __global__ void block_sort(const int *in, int *out, int n) {
     if (i < n) out[i] = key[0];
 }
 
-// A sum each tile.
+// One sum per tile.
 template <int LANES>
 __device__ void tile(const int *in, int *out, int n) {
     auto tile = cg::tiled_partition<LANES>(cg::this_thread_block());
@@ -115,7 +115,7 @@ extern "C" __global__ void tile_reduce_8(const int *in, int *out, int n) {
     int sum = cg::reduce(tile, i < n ? in[i] : 0, cg::plus<int>());
     if (tile.thread_rank() == 0) out[i / 8] = sum;
 }
-// For each element, the sum over those of its warp that have its parity.
+// For each element, the sum of the elements of its warp with the same parity.
 extern "C" __global__ void partition(const int *in, int *out, int n) {
     int i = blockIdx.x * BLOCK + threadIdx.x;
     if (i >= n) return;
@@ -125,7 +125,8 @@ extern "C" __global__ void partition(const int *in, int *out, int n) {
     out[i] = cg::reduce(part, value, cg::plus<int>());
 }
 
-// Threads past the end leave before the barrier: each other one takes the element of its block's first thread.
+// Threads past the end exit before the barrier; each other thread copies the element of its block's first
+// thread.
 extern "C" __global__ void early_exit(const int *in, int *out, int n) {
     __shared__ int shared[BLOCK];
     int i = blockIdx.x * BLOCK + threadIdx.x;
@@ -138,7 +139,7 @@ extern "C" __global__ void early_exit(const int *in, int *out, int n) {
     out[i] = first;
 }
 
-// As `early_exit`, and more may leave in a loop.
+// Like `early_exit`, but more threads exit in a loop.
 extern "C" __global__ void early_exit_loop(const int *in, int *out, int n) {
     __shared__ int shared[BLOCK];
     int i = blockIdx.x * BLOCK + threadIdx.x;
@@ -159,8 +160,8 @@ extern "C" __global__ void early_exit_loop(const int *in, int *out, int n) {
 
 __device__ unsigned count = 0;
 
-// The sum of all: the block that comes last adds the others' sums, and sets the counter back. `out` has a place for the
-// sum, and one a block.
+// The sum of all elements: the last block adds the sums of all blocks and resets the counter. `out` has room
+// for the sum, then for one sum per block.
 extern "C" __global__ void last_block(const int *in, volatile int *out, int n) {
     using Reduce = cub::BlockReduce<int, BLOCK>;
     __shared__ typename Reduce::TempStorage storage;

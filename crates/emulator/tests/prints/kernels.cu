@@ -1,11 +1,11 @@
-// Kernels for `tests/prints.rs`, which runs what nvcc makes of them, `kernels.ptx`:
+// Kernels for `tests/prints.rs`, compiled to `kernels.ptx` (which contains line numbers of this file) by
 //   nvcc -arch=sm_90 --ptx -o kernels.ptx kernels.cu
 
 #include <cassert>
 #include <cstdio>
 
-// Each thread of the first n prints three lines, the last with a text of its own in shared memory, and keeps what printf
-// gives back.
+// Each of the first n threads prints three lines, the last with a string of its own in shared memory, and
+// stores printf's return values.
 extern "C" __global__ void prints(int *counts, const char *text, int n) {
     __shared__ char own[64][2];
     int i = blockIdx.x * blockDim.x + threadIdx.x;

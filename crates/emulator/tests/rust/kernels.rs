@@ -1,17 +1,19 @@
-//! Kernels for `tests/rust.rs`, which runs their PTX, `kernels.ptx`. `cargo test -p gpu_reduce_cuda_builder --test build`
-//! compares that with what rustc makes of this file, and says where the new one is.
+//! Kernels for `tests/rust.rs`, which runs their PTX, `kernels.ptx`.
+//!
+//! `cargo test -p gpu_reduce_cuda_builder --test build` compiles this file, compares the PTX with
+//! `kernels.ptx`, and says where the new PTX is if they differ.
 #![no_std]
 
 use cuda_std::{kernel, shared_array, thread, warp};
 
-/// Threads a block.
+/// Threads per block.
 pub const BLOCK: u32 = 256;
 
-/// Reverses each BLOCK elements; threads past the end leave before the barrier.
+/// Reverses each BLOCK elements; threads past the end exit before the barrier.
 ///
 /// # Safety
 ///
-/// The launch has BLOCK threads a block, and `from` and `to` have `len` elements.
+/// The launch has BLOCK threads per block, and `from` and `to` have `len` elements.
 #[kernel]
 pub unsafe fn reverse(from: *const u32, to: *mut u32, len: u64) {
     let values = shared_array![u32; BLOCK as usize];
@@ -21,7 +23,8 @@ pub unsafe fn reverse(from: *const u32, to: *mut u32, len: u64) {
     }
     let first = thread::block_idx_x() * BLOCK;
     let count = (len as u32 - first).min(BLOCK);
-    // SAFETY: in bounds, as the caller vouches; a barrier lies between each write and the reads by other threads.
+    // SAFETY: in bounds, as the caller vouches; a barrier lies between each write and the reads by other
+    // threads.
     unsafe {
         values.write(thread::thread_idx_x(), *from.add(i as usize));
         thread::sync_threads();
@@ -29,11 +32,12 @@ pub unsafe fn reverse(from: *const u32, to: *mut u32, len: u64) {
     }
 }
 
-/// The sum of each 16 elements, by the half of a warp, to the place of each of them. Odd halves take another way.
+/// Replaces each element with the sum of its 16 elements, one half-warp each. Odd half-warps take another
+/// path.
 ///
 /// # Safety
 ///
-/// The launch has BLOCK threads a block, and `from` and `to` have an element for each thread.
+/// The launch has BLOCK threads per block, and `from` and `to` have one element per thread.
 #[kernel]
 pub unsafe fn half_sums(from: *const u32, to: *mut u32) {
     let values = shared_array![u32; BLOCK as usize];
@@ -41,8 +45,8 @@ pub unsafe fn half_sums(from: *const u32, to: *mut u32) {
     let i = thread::index_1d() as usize;
     let half = warp::lane_id() / 16;
     let mask = 0xffff << (16 * half);
-    // SAFETY: in bounds, as the caller vouches; all lanes of a mask come to what they do together, and a barrier of them
-    // lies between each write and the reads by others.
+    // SAFETY: in bounds, as the caller vouches; all lanes of a mask reach the same warp instructions, and a
+    // warp barrier lies between each write and the reads by other lanes.
     unsafe {
         let mut sum = *from.add(i);
         values.write(thread, sum);

@@ -1,4 +1,4 @@
-//! A device's part of a test of several devices.
+//! One device of a test with several devices.
 
 use cust::sys::cudaError_enum::*;
 use cust::sys::*;
@@ -30,7 +30,7 @@ const PTX: &CStr = c"
     st.global.u32 [%rd1], %rd2;
     ret;
 }
-// The same, as the host could watch it.
+// The same, visible to a host that polls the memory.
 .visible .entry store_volatile(.param .u64 to, .param .u64 value) {
     .reg .b64 %rd<3>;
     ld.param.u64 %rd1, [to];
@@ -50,7 +50,7 @@ const PTX: &CStr = c"
     red.relaxed.sys.global.add.u32 [%rd1], 1;
     ret;
 }
-// *to = 1, and then *flag
+// *to = 1, then *flag = 1 with a release
 .visible .entry release(.param .u64 to, .param .u64 flag) {
     .reg .b64 %rd<3>;
     ld.param.u64 %rd1, [to];
@@ -59,7 +59,7 @@ const PTX: &CStr = c"
     st.release.sys.global.u32 [%rd2], 1;
     ret;
 }
-// Reads *flag, and then *to = *from
+// Reads *flag with an acquire, then *to = *from
 .visible .entry acquire(.param .u64 from, .param .u64 flag, .param .u64 to) {
     .reg .b32 %r<3>;
     .reg .b64 %rd<4>;
@@ -83,7 +83,7 @@ const PTX: &CStr = c"
     ret;
 }
 ";
-/// Of the load in `copy`; the text's first line is empty.
+/// The line of the load in `copy`; the text's first line is empty.
 pub const LOAD_LINE: u32 = 13;
 
 pub const BLOCKING: u32 = 0;
@@ -113,7 +113,7 @@ pub fn synchronize(stream: CUstream) {
     ok(unsafe { cuStreamSynchronize(stream) });
 }
 
-/// The tests of a program share the devices' contexts, and faults stop these, so one runs after another.
+/// Starts a test that runs alone: the tests of a program share the devices' contexts, which faults stop.
 pub fn alone(settings: emulator::Settings) -> MutexGuard<'static, ()> {
     let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     emulator::set_settings(settings);
@@ -124,7 +124,7 @@ pub fn alone(settings: emulator::Settings) -> MutexGuard<'static, ()> {
     alone
 }
 
-/// A device with its primary context, which is current in this thread when it has been made, two streams and the kernels.
+/// A device with its primary context, two streams, an event and the kernels.
 pub struct Side {
     pub device: CUdevice,
     pub context: CUcontext,
@@ -135,6 +135,7 @@ pub struct Side {
 }
 
 impl Side {
+    /// Also makes the context current in this thread.
     pub fn new(device: CUdevice, flags: u32) -> Side {
         let (mut context, mut module) = (null_mut(), null_mut());
         let (mut stream, mut other, mut event) = (null_mut(), null_mut(), null_mut());
@@ -162,7 +163,7 @@ impl Side {
         ok(unsafe { cuCtxSynchronize() });
     }
 
-    /// Memory of the device: so many words, all of this value.
+    /// Allocates memory of `words` words, all of this value.
     pub fn memory(&self, words: usize, value: u32) -> CUdeviceptr {
         self.enter();
         let mut address = 0;
@@ -182,7 +183,7 @@ impl Side {
         function
     }
 
-    /// Launches a thread of a kernel in a stream.
+    /// Launches a kernel with one thread in a stream.
     pub fn launch(&self, name: &CStr, stream: CUstream, arguments: &[u64]) -> CUresult {
         self.launch_threads(name, stream, arguments, 1)
     }
@@ -192,11 +193,11 @@ impl Side {
         let mut each: Vec<*mut c_void> =
             arguments.iter_mut().map(|argument| (&raw mut *argument).cast()).collect();
         let each = each.as_mut_ptr();
-        // SAFETY: the kernels take as many arguments of 8 bytes as the tests pass.
+        // SAFETY: each test passes as many 8-byte arguments as its kernel takes.
         unsafe { cuLaunchKernel(self.function(name), 1, 1, 1, threads, 1, 1, 0, stream, each, null_mut()) }
     }
 
-    /// A word, once all work of the device has ended.
+    /// Waits for all work of the device, and returns the word at an address.
     pub fn word(&self, address: CUdeviceptr) -> u32 {
         self.synchronize();
         let mut word = 0u32;
@@ -218,7 +219,7 @@ impl Side {
     }
 }
 
-/// The only fault since the last call, as text.
+/// Returns the text of the only fault since the last call.
 #[track_caller]
 pub fn fault() -> String {
     let faults = emulator::take_faults();
@@ -228,7 +229,7 @@ pub fn fault() -> String {
 
 impl Drop for Side {
     fn drop(&mut self) {
-        // What a test left enabled, allocated or stopped goes with the context.
+        // Everything that a test left enabled, allocated or stopped ends with the context.
         emulator::take_faults();
         // SAFETY: the test is over, and no memory of the context is used any more.
         unsafe { cuDevicePrimaryCtxRelease_v2(self.device) };

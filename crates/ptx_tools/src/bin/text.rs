@@ -1,4 +1,4 @@
-//! Shows the PTX of `ptx/`: that of an entry point, or all in a folder, a file each.
+//! Prints the PTX of an entry point in `ptx/`, or writes all entry points to a folder.
 //!
 //! ```text
 //! cargo run --release -p ptx_tools --bin text -- sum_f32_256

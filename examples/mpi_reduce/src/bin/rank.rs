@@ -1,4 +1,4 @@
-//! A rank of the tests in `tests/ranks.rs`, which start this with `mpirun`: its argument says what it does.
+//! A rank of the tests in `tests/ranks.rs`, which start it with `mpirun`. Its argument chooses the test.
 
 use std::fmt::Debug;
 use std::process::{Command, ExitCode};
@@ -36,15 +36,16 @@ fn main() -> ExitCode {
             shown(world.reduce::<Digest, 256>(&x))
         }
         Some("device") if rank == 1 => {
-            let device = Device::emulator().expect("this build has it");
+            let device = Device::emulator().expect("this build has the emulator");
             let gone = device.upload(&x).expect("the emulator has memory");
-            // SAFETY: of no account, because the emulator knows that there is no such memory any more.
-            let view = unsafe { device.view(gone.view().as_ptr(), 1000) }.expect("it is there yet");
+            // SAFETY: the emulator checks accesses, and reports that this memory was freed.
+            let view =
+                unsafe { device.view(gone.view().as_ptr(), 1000) }.expect("the memory is still allocated");
             drop(gone);
             shown(world.reduce::<Sum, 256>(&view))
         }
         Some("memory") => {
-            // A chunk of 128 MiB, of which rank 0 has half and no room for the rest.
+            // A chunk of 128 MiB: rank 0 has half of it, and no memory for the other half.
             let x = vec![Page([1; 1 << 16]); 1000];
             if rank == 0 {
                 limit_memory(32 << 20);
@@ -68,17 +69,17 @@ fn shown<V: Debug>(result: Result<V, Error>) -> Result<String, Error> {
     result.map(|value| format!("{value:?}"))
 }
 
-/// An element that is larger than what ranks tell each other first.
+/// An element larger than the ranks' first message.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Large([u32; 20]);
 
-/// One of which a few are much.
+/// A large element, so that few of them need much memory.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(transparent)]
 struct Page([u8; 1 << 16]);
 
-/// Lets the process have so many bytes more than it has.
+/// Limits the process's memory to `more` bytes beyond its current size.
 fn limit_memory(more: usize) {
     let status = std::fs::read_to_string("/proc/self/statm").expect("the system is Linux");
     let pages: usize =
@@ -88,7 +89,7 @@ fn limit_memory(more: usize) {
     assert!(set.is_ok_and(|status| status.success()), "prlimit limits memory");
 }
 
-/// How many pages there are.
+/// Counts pages.
 #[derive(Clone, Copy, Default)]
 struct Count;
 
@@ -112,7 +113,7 @@ impl Op<Page> for Count {
     }
 }
 
-/// A digest of all elements, none of which begins with 0.
+/// A digest of all elements; panics at an element that begins with 0.
 #[derive(Clone, Copy, Default)]
 struct Digest;
 
@@ -144,7 +145,8 @@ fn hash(index: u64) -> u64 {
     h ^ (h >> 31)
 }
 
-/// Compares results of ranks with those of one slice: many lengths, dealt out in many ways, on the CPU and on the emulator.
+/// Compares the ranks' results with those of one slice, for many lengths and splits, on the CPU and on the
+/// emulator.
 fn same(world: &SimpleCommunicator) {
     let near = |hash: u64| (hash >> 11) as f64 / (1u64 << 53) as f64 - 0.5;
     let any = |index| hash(index);
@@ -154,7 +156,7 @@ fn same(world: &SimpleCommunicator) {
         check::<_, i16, 32>(world, ArgMax, len, |index| any(index) as i16);
         check::<_, f32, 32>(world, (Sum, Min, Max), len, |index| near(any(index)) as f32);
         check::<_, Large, 32>(world, Digest, len, |index| Large([1 | any(index) as u32; 20]));
-        for device in [Device::cpu(), Device::emulator().expect("this build has it")] {
+        for device in [Device::cpu(), Device::emulator().expect("this build has the emulator")] {
             check_on::<_, f64, 32>(world, &device, Var::new(1), len, |index| near(any(index)));
             check_on::<_, f32, 32>(world, &device, ExactSum, len, |index| near(any(index)) as f32);
         }
@@ -170,7 +172,7 @@ fn check<O: Op<T>, T: Item, const BLOCK: u32>(
     check_on::<O, T, BLOCK>(world, &Device::cpu(), op, len, from);
 }
 
-/// The ranks by turns are on the device and on the CPU.
+/// Every other rank uses the device, the others the CPU.
 fn check_on<O: Op<T>, T: Item, const BLOCK: u32>(
     world: &SimpleCommunicator,
     device: &Device,
@@ -180,8 +182,9 @@ fn check_on<O: Op<T>, T: Item, const BLOCK: u32>(
 ) {
     let (rank, ranks) = (world.rank() as usize, world.size() as usize);
     let data: Vec<T> = (0..len as u64).map(from).collect();
-    let expected = format!("{:?}", data.reduce_by::<O, BLOCK>(op));
-    // Ranks have as many; some none, and one nearly all; one all; and what is drawn at random, of short arrays more often.
+    let expected = format!("{:?}", data.by(op).block::<BLOCK>().run());
+    // Equal parts; some ranks with none and one with nearly all; all on the last rank; all on rank 0; and
+    // random splits, more of them for short arrays.
     let drawn = |seed: u64, rank: usize| hash(seed << 32 | rank as u64) as usize;
     let draws = if len > 10_000 { 2 } else { 12 };
     for split in 0..4 + draws {

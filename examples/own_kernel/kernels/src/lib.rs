@@ -3,20 +3,23 @@
 
 use cuda_std::{kernel, shared_array, thread};
 
-/// Threads a block.
+/// Threads per block.
 pub const BLOCK: u32 = 256;
 
-/// The dot product of two arrays: each block writes the sum of its BLOCK products to its place in `partials`.
+/// Computes the dot product of two arrays; each block writes the sum of its BLOCK products to its slot in
+/// `partials`.
 ///
 /// # Safety
 ///
-/// The launch has BLOCK threads a block, `x` and `y` have `len` elements, and `partials` has one for each block.
+/// The launch has BLOCK threads per block, `x` and `y` have `len` elements, and `partials` has one element
+/// per block.
 #[kernel]
 pub unsafe fn dot(x: *const f32, y: *const f32, len: u64, partials: *mut f32) {
     let sums = shared_array![f32; BLOCK as usize];
     let thread = thread::thread_idx_x();
     let i = thread::index_1d() as usize;
-    // SAFETY: in bounds, as the caller vouches; a barrier lies between each write and the reads by other threads.
+    // SAFETY: indices are in bounds, as the caller vouches; a barrier separates each write from reads by
+    // other threads.
     unsafe {
         sums.write(thread, if i < len as usize { *x.add(i) * *y.add(i) } else { 0.0 });
         thread::sync_threads();

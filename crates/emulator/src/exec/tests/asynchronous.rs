@@ -1,13 +1,13 @@
-//! Asynchronous copies: what they copy, and what is wrong with those that nobody has waited for.
+//! Asynchronous copies: their results, and faults if nobody waits for them.
 
 use super::{Machine, kernel};
 use crate::fault::{Fault, FaultKind, Memory};
 
-/// `%rd3` is the address of the thread's word behind `%rd1`, `%r3` that of its word of shared memory, `%rd4` of its result.
+/// `%rd3` and `%r3`: the thread's word at `%rd1` and in shared memory. `%rd4`: its result.
 const PLACES: &str = "mul.wide.u32 %rd4, %r0, 4; add.u64 %rd3, %rd1, %rd4; add.u64 %rd4, %rd0, %rd4;
     mov.u32 %r3, shared; shl.b32 %r4, %r0, 2; add.u32 %r3, %r3, %r4;";
 
-/// Runs a body with 64 words to copy, by 64 threads; the results.
+/// Runs a body with 64 threads and 64 words to copy. Returns the results.
 fn run(body: &str, seed: Option<u64>, checks: bool) -> Result<Vec<u32>, Box<Fault>> {
     let mut machine = Machine::new(&format!("{PLACES}{body}"));
     (machine.settings.seed, machine.settings.checks) = (seed, checks);
@@ -28,13 +28,13 @@ fn fault(body: &str) -> FaultKind {
 }
 
 const COPY: &str = "cp.async.ca.shared.global [%r3], [%rd3], 4;";
-/// The thread takes its neighbour's word.
+/// The thread reads its neighbour's word.
 const NEIGHBOUR: &str = "xor.b32 %r5, %r4, 4; mov.u32 %r6, shared; add.u32 %r5, %r5, %r6;
     ld.shared.u32 %r7, [%r5]; st.global.u32 [%rd4], %r7;";
 const OWN: &str = "ld.shared.u32 %r7, [%r3]; st.global.u32 [%rd4], %r7;";
 
 #[test]
-fn what_was_copied_is_there_when_it_was_waited_for() {
+fn copies_have_arrived_after_the_wait() {
     for wait in ["cp.async.wait_all;", "cp.async.commit_group; cp.async.wait_group 0;"] {
         for (seed, checks) in [(None, true), (Some(1), true), (Some(2), true), (None, false)] {
             assert_eq!(run(&format!("{COPY}{wait}{OWN}"), seed, checks).unwrap(), values());
@@ -47,7 +47,7 @@ fn what_was_copied_is_there_when_it_was_waited_for() {
     }
 }
 
-/// Two buffers by turns: while one is summed, the other is filled.
+/// Two buffers in turns: while one is summed, the other is filled.
 #[test]
 fn a_pipeline_of_two_stages_is_right_and_has_no_fault() {
     let pipeline = |pending: u32, last: &str| {
@@ -62,7 +62,8 @@ fn a_pipeline_of_two_stages_is_right_and_has_no_fault() {
             cp.async.wait_group {pending};
             bar.sync 0;
             and.b32 %r14, %r10, 1; shl.b32 %r14, %r14, 8; xor.b32 %r15, %r4, 4; add.u32 %r14, %r14, %r15;
-            mov.u32 %r16, shared; add.u32 %r14, %r14, %r16; ld.shared.u32 %r17, [%r14]; add.u32 %r11, %r11, %r17;
+            mov.u32 %r16, shared; add.u32 %r14, %r14, %r16; ld.shared.u32 %r17, [%r14];
+            add.u32 %r11, %r11, %r17;
             {last}
             mov.u32 %r10, %r12; @%p1 bra LOOP;
             st.global.u32 [%rd4], %r11;"
@@ -79,7 +80,7 @@ fn a_pipeline_of_two_stages_is_right_and_has_no_fault() {
         (0..64).map(|i| (0..8).map(|stage| values[stage * 64 + (i ^ 1)]).sum()).collect();
     for seed in [None, Some(1), Some(2), Some(3)] {
         assert_eq!(launch(&pipeline(1, "bar.sync 0;"), seed).unwrap(), expected);
-        // One stage too many may be on its way; and nothing keeps the next copy from what others still read.
+        // Too many pending groups; and no barrier between the reads and the next copy.
         let fault = launch(&pipeline(2, "bar.sync 0;"), seed).unwrap_err();
         assert!(matches!(fault.kind, FaultKind::Unfinished { .. }), "{fault}");
         let fault = launch(&pipeline(1, ""), seed).unwrap_err();
@@ -88,30 +89,31 @@ fn a_pipeline_of_two_stages_is_right_and_has_no_fault() {
 }
 
 #[test]
-fn what_nobody_has_waited_for_is_found() {
+fn use_of_unfinished_copies_is_found() {
     for body in [
         format!("{COPY}{OWN}"),
         format!("{COPY} st.shared.u32 [%r3], %r0;"),
         format!("{COPY}{COPY}"),
-        // A group that was not committed, and one of two.
+        // A group that was not committed, and waits for too few groups.
         format!("{COPY} cp.async.wait_group 0;{OWN}"),
         format!("{COPY} cp.async.commit_group;{OWN}"),
         format!("{COPY} cp.async.commit_group; cp.async.wait_group 1;{OWN}"),
-        // A barrier is no wait.
+        // A barrier does not wait for copies.
         format!("{COPY} bar.sync 0;{NEIGHBOUR} bar.sync 0; cp.async.wait_all;"),
-        // Odd threads have not waited.
+        // Odd threads do not wait.
         format!(
-            "{COPY} and.b32 %r8, %r0, 1; setp.eq.u32 %p1, %r8, 0; @%p1 cp.async.wait_all; bar.sync 0;{NEIGHBOUR}"
+            "{COPY} and.b32 %r8, %r0, 1; setp.eq.u32 %p1, %r8, 0; @%p1 cp.async.wait_all;
+            bar.sync 0;{NEIGHBOUR}"
         ),
     ] {
         let FaultKind::Unfinished { first, second } = fault(&body) else { panic!("{body}") };
         assert_eq!((first.memory, first.address), (Memory::Shared, second.address), "{body}");
     }
-    // Waited for, but with no barrier before others look.
+    // Waited for, but without a barrier before other threads read.
     let kind = fault(&format!("{COPY} cp.async.wait_all;{NEIGHBOUR}"));
     let FaultKind::Race { first, second } = kind else { panic!("{kind}") };
     assert_ne!(first.thread, second.thread);
-    // A write before the copy, by another thread.
+    // Another thread writes before the copy.
     let before = "xor.b32 %r5, %r4, 4; mov.u32 %r6, shared; add.u32 %r5, %r5, %r6; st.shared.u32 [%r5], 1;";
     assert!(matches!(fault(&format!("{before}{COPY} cp.async.wait_all;")), FaultKind::Race { .. }));
     run(&format!("{before} bar.sync 0; {COPY} cp.async.wait_all;"), None, true).unwrap();
@@ -142,8 +144,8 @@ fn operands_of_copies_are_checked() {
 }
 
 #[test]
-fn what_is_not_read_need_not_be_there() {
-    // The last word's first three bytes are read, of eight; of no address, none.
+fn bytes_that_are_not_read_need_no_allocation() {
+    // Only three bytes of the last word are read, of eight. Nothing is read from address 0.
     let body = "setp.ne.u32 %p1, %r0, 0; @%p1 bra OUT;
         cp.async.ca.shared.global [shared], [%rd1+248], 8, 7;
         cp.async.ca.shared.global [shared+8], [0], 8, 0;
@@ -158,7 +160,7 @@ fn what_is_not_read_need_not_be_there() {
 }
 
 #[test]
-fn copies_of_other_kinds_are_not_known() {
+fn other_kinds_of_copies_are_unsupported() {
     for instruction in [
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd3], 16, [shared]",
         "cp.async.mbarrier.arrive.shared.b64 [shared]",
@@ -175,7 +177,7 @@ fn copies_of_other_kinds_are_not_known() {
         ("cp.async.ca.shared.global [%r3], [%rd3]", "3 operands, not 2"),
         ("cp.async.ca.shared.global [%r3], [%rd3], 4, 4, %rd3", "4 operands, not 5"),
         ("cp.async.ca.shared.global.L2::cache_hint [%r3], [%rd3], 4", "4 operands, not 3"),
-        ("cp.async.wait_group %r3", "must be a constant"),
+        ("cp.async.wait_group %r3", "needs a constant number of groups"),
     ] {
         let module = crate::ptx::parse(&kernel(&format!("{instruction};"))).unwrap();
         let error = crate::program::Program::decode(&module).unwrap_err();

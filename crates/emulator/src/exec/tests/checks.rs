@@ -1,9 +1,10 @@
-//! Planted faults, each found by the right check; and correct kernels next to them, which raise none.
+//! Planted faults, each found by the right check, and correct kernels next to them without a fault.
 
 use super::Machine;
 use crate::fault::{Action, Fault, FaultKind, Memory};
 
-/// A tree in shared memory, by 64 threads; `step` goes between the levels.
+/// A tree reduction in shared memory by 64 threads. `step` comes before the first level, `last` before the
+/// others.
 fn tree(step: &str, last: &str) -> String {
     let mut body = "shl.b32 %r1, %r0, 2;
         mov.u32 %r2, shared; add.u32 %r2, %r2, %r1;
@@ -45,16 +46,16 @@ fn a_tree_with_its_barriers_has_no_race() {
         let counters = machine.launch(3, 64, &[]).unwrap();
         assert_eq!(counters.barriers, 9);
     }
-    // The last steps within a warp need no more than its own barrier.
+    // The levels within one warp need only a warp barrier.
     Machine::new(&tree("bar.sync 0;", "bar.warp.sync 0xffffffff;")).launch(1, 64, &[]).unwrap();
 }
 
 #[test]
 fn a_removed_block_barrier_is_a_race() {
-    // Here warp 0 reads what warp 1 has not written yet: that nothing wrote it is not what is wrong.
+    // Warp 0 reads what warp 1 has not written yet. The fault is the race, not the unwritten read.
     let found = race(Machine::new(&tree("", "bar.sync 0;")).launch(1, 64, &[]));
     assert_eq!(found, (Memory::Shared, Action::Read, Action::Write));
-    // Whatever comes first when warps are interleaved.
+    // With interleaved warps either access may come first.
     let mut machine = Machine::new(&tree("", "bar.sync 0;"));
     machine.settings.seed = Some(3);
     assert_eq!(race(machine.launch(1, 64, &[])).0, Memory::Shared);
@@ -130,7 +131,7 @@ fn a_flag_orders_warps_of_a_block() {
     Machine::new(&fenced).launch(1, 64, &[]).unwrap();
 }
 
-/// Each block stores its number; the one with the last ticket reads all of them.
+/// Each block stores its number. The block with the last ticket reads all of them.
 fn tickets(atomic: &str, before: &str, after: &str) -> String {
     format!(
         "mov.u32 %r1, %ctaid.x;
@@ -183,7 +184,7 @@ fn the_last_block_reads_what_others_released() {
     let fenced = tickets("fence.acq_rel.gpu; atom.relaxed.gpu.global", bar, bar)
         .replace("TAKEN:", "fence.acq_rel.gpu; TAKEN:");
     assert_eq!(run(&fenced, 1), Ok(190));
-    // What is missing is found: the order, the order's reach, and the barrier before it.
+    // Each missing part is found: the order, its scope, and the barrier before it.
     let blind = tickets("atom.acq_rel.gpu.global", bar, bar).replace("@%p3 bra DONE;", "");
     assert!(matches!(run(&blind, 1).unwrap_err().kind, FaultKind::Race { .. }));
     for (atomic, before) in [
@@ -196,7 +197,7 @@ fn the_last_block_reads_what_others_released() {
         let fault = run(&tickets(atomic, before, bar), 1).expect_err(atomic);
         let FaultKind::Race { first, second } = &fault.kind else { panic!("{fault}") };
         let actions = [first.action, second.action];
-        // Atomics of `.cta` race themselves; which is found first depends on the addresses.
+        // Atomics with `.cta` also race with each other. The addresses decide which race is found first.
         let atomics = atomic.contains(".cta") && actions == [Action::Atomic; 2];
         assert!(atomics || actions == [Action::Write, Action::Read], "{fault}");
         assert_eq!(first.memory, Memory::Global, "{fault}");
@@ -226,7 +227,7 @@ fn threads_of_a_block_race_in_global_memory() {
     run(&body("bar.sync 0;")).unwrap();
     let found = race(run(&body("")));
     assert_eq!(found.0, Memory::Global);
-    // In place, each thread its own: no race.
+    // Each thread updates its own element in place: no race.
     run("mul.wide.u32 %rd3, %r0, 4; add.u64 %rd4, %rd0, %rd3;
         ld.global.u32 %r1, [%rd4]; add.u32 %r1, %r1, 1; st.global.u32 [%rd4], %r1;
         ld.global.u32 %r1, [%rd4]; st.global.u32 [%rd4], %r1;")
@@ -304,7 +305,7 @@ fn a_barrier_under_a_divergent_branch_is_found() {
     assert!(text.contains("lanes 16-31 of the warp are here, lanes 0-15 are not"), "{text}");
     let guarded = "setp.lt.u32 %p1, %r0, 16; @%p1 bar.sync 0;";
     assert!(matches!(Machine::new(guarded).launch(1, 32, &[]).unwrap_err().kind, FaultKind::Barrier(_)));
-    // Threads that have ended are not waited for, and a branch of whole warps is none that diverges.
+    // Threads that have exited are not waited for, and a branch of whole warps does not diverge.
     Machine::new("setp.lt.u32 %p1, %r0, 16; @%p1 ret; bar.sync 0;").launch(1, 64, &[]).unwrap();
 }
 
@@ -334,7 +335,7 @@ fn lanes_that_never_come_to_a_shuffle_are_found() {
 
 #[test]
 fn a_loop_without_an_end_is_found() {
-    // Also one in which no warp's turn comes to its end.
+    // The second loop never uses up a warp's turn.
     for body in ["LOOP: bra LOOP;", "LOOP: bar.sync 0; bra LOOP;"] {
         for seed in [None, Some(1)] {
             let mut machine = Machine::new(body);
@@ -355,7 +356,7 @@ fn a_trap_names_its_place() {
 }
 
 #[test]
-fn of_several_faults_the_first_blocks_is_told() {
+fn of_several_faults_the_first_blocks_is_reported() {
     for threads in [1, 3] {
         let mut machine = Machine::new("mov.u32 %r1, %ctaid.x; setp.ge.u32 %p1, %r1, 5; @%p1 trap;");
         machine.settings.threads = threads;
@@ -364,7 +365,7 @@ fn of_several_faults_the_first_blocks_is_told() {
 }
 
 #[test]
-fn notes_that_are_spent_hide_races_and_invent_none() {
+fn a_full_race_log_hides_races_but_invents_none() {
     let bar = "bar.sync 0;";
     let run = |body: &str, bytes| {
         let mut machine = Machine::new(body);
@@ -386,7 +387,7 @@ fn notes_that_are_spent_hide_races_and_invent_none() {
 }
 
 #[test]
-fn more_uses_than_are_looked_at_together_are_all_looked_at() {
+fn uses_beyond_one_batch_are_all_checked() {
     let body = |last: &str| {
         format!(
             "and.b32 %r1, %r0, 31;

@@ -1,4 +1,4 @@
-//! Kernels as nvcc and rustc write them: early exits, parts of a warp, counters of blocks; and their faults.
+//! Kernels as nvcc and rustc emit them: early exits, partial warps, block counters; and their faults.
 
 use super::{Machine, kernel};
 use crate::{
@@ -6,10 +6,10 @@ use crate::{
     fault::{Fault, FaultKind},
 };
 
-/// The orders that a kernel has to be right in.
+/// The warp orders in which a kernel must be correct.
 const SEEDS: [Option<u64>; 5] = [None, Some(1), Some(2), Some(3), Some(4)];
 
-/// Launches a body in all orders, with `%rd0` a word a thread, for the result; all give the same.
+/// Runs a body in all orders and checks that they agree. `%rd0` holds one result word per thread.
 fn run(body: &str, blocks: u32, threads: u32) -> Result<Vec<u32>, Box<Fault>> {
     let mut first = None;
     for seed in SEEDS {
@@ -29,7 +29,8 @@ fn well(body: &str, blocks: u32, threads: u32) -> Vec<u32> {
     run(body, blocks, threads).unwrap_or_else(|fault| panic!("{fault}\n{body}"))
 }
 
-/// As rustc and nvcc write `if i >= n { return }`, `%r1` the thread's index in the grid: all exits branch to one `ret`.
+/// `if i >= n { return }` as rustc and nvcc emit it: all exits branch to one `ret`. `%r1` is the thread's
+/// index in the grid.
 const EARLY: &str = "mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r1, %r2, %r3, %r0;
     mul.wide.u32 %rd3, %r1, 4; add.u64 %rd3, %rd3, %rd0;
     setp.ge.u32 %p1, %r1, 300; @%p1 bra OUT;";
@@ -47,16 +48,17 @@ fn a_barrier_does_not_wait_for_threads_that_left() {
     );
     let expected: Vec<u32> = (0..512).map(|i| if i < 300 { i / 256 * 256 } else { 77 }).collect();
     assert_eq!(well(&body, 2, 256), expected);
-    // What they do on their way may take time.
+    // Threads may still work before they exit.
     let busy = body.replace(
         "@%p1 bra OUT;",
         "@!%p1 bra GO; mov.u32 %r20, 0;
-        SLOW: add.u32 %r20, %r20, 1; setp.lt.u32 %p9, %r20, %r0; @%p9 bra SLOW; st.global.u32 [%rd3], 5; bra OUT;
+        SLOW: add.u32 %r20, %r20, 1; setp.lt.u32 %p9, %r20, %r0; @%p9 bra SLOW; st.global.u32 [%rd3], 5;
+        bra OUT;
         GO:",
     );
     let slow: Vec<u32> = (0..512).map(|i| if i < 300 { i / 256 * 256 } else { 5 }).collect();
     assert_eq!(well(&busy, 2, 256), slow);
-    // Also where the number of threads is said, and where the lanes need not come at once.
+    // Also for an explicit number of threads, and for barriers that are not aligned.
     assert_eq!(well(&body.replace("bar.sync 0", "barrier.sync 0"), 2, 256), expected);
     let one_warp = body.replace("bar.sync 0;", "bar.sync 0, 32;").replace("300", "20");
     let expected: Vec<u32> = (0..32).map(|i| if i < 20 { 0 } else { 77 }).collect();
@@ -89,7 +91,7 @@ fn a_warp_does_not_wait_for_lanes_that_left() {
 
 #[test]
 fn lanes_meet_again_although_some_may_leave_between() {
-    // Odd lanes may end within their branch; behind it all others are one warp again.
+    // Odd lanes may exit within their branch. After it, all others are one warp again.
     let body = format!(
         "{EARLY}
         and.b32 %r4, %r0, 1; setp.eq.u32 %p2, %r4, 0; @%p2 bra JOIN;
@@ -107,7 +109,7 @@ fn lanes_meet_again_although_some_may_leave_between() {
     };
     let expected: Vec<u32> = (0..320).map(|i| if i == 5 || i >= 300 { 77 } else { active(i) }).collect();
     assert_eq!(well(&body, 1, 320), expected);
-    // In a loop, which has a way out in its middle as well.
+    // In a loop that can also be left in its middle.
     let body = format!(
         "{EARLY} mov.u32 %r10, 0;
         LOOP: setp.eq.u32 %p2, %r10, 9; @%p2 bra OUT;
@@ -123,7 +125,7 @@ fn lanes_meet_again_although_some_may_leave_between() {
 
 #[test]
 fn lanes_at_a_meeting_point_go_on_to_the_warps_barrier() {
-    // The lower half waits within the branch for the upper one, which would wait for it behind.
+    // The lower half waits inside the branch for the upper half, which would wait for it at the join.
     let body = "mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd0;
         setp.ge.u32 %p1, %r0, 16; @%p1 bra JOIN;
         bar.warp.sync 0xffffffff;
@@ -133,7 +135,7 @@ fn lanes_at_a_meeting_point_go_on_to_the_warps_barrier() {
     assert_eq!(well(body, 1, 32), (0..32).collect::<Vec<_>>());
 }
 
-/// A sum over parts of 16 lanes, each with a mask of its own, in shared memory and by shuffles.
+/// A sum over halves of a warp, each with its own mask, in shared memory and by shuffles.
 fn halves(step: &str) -> String {
     format!(
         "mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd0;
@@ -159,11 +161,11 @@ fn halves(step: &str) -> String {
 fn parts_of_a_warp_have_masks_of_their_own() {
     let expected: Vec<u32> = (0..64).map(|t| (0..16).map(|lane| t / 16 * 16 + lane).sum()).collect();
     assert_eq!(well(&halves("bar.warp.sync %r22;"), 1, 64), expected);
-    // And where one part has gone another way before, or comes to an instruction of its own.
+    // With one half diverged before, or at an instruction of its own.
     let apart = "setp.eq.u32 %p5, %r21, 0; @%p5 bra LOW; bar.warp.sync %r22; bra HIGH;
         LOW: bar.warp.sync 0xffff; bar.warp.sync %r22; HIGH:";
     assert_eq!(well(&halves(apart), 1, 64), expected);
-    // A mask that all others wait for, and the part that comes there later.
+    // One half waits with the full mask, and the other half arrives later.
     let later =
         "bar.warp.sync %r22; mov.u32 %r30, -1; setp.eq.u32 %p5, %r21, 0; selp.b32 %r30, 0xffff, %r30, %p5;
         bar.warp.sync %r30; @!%p5 bra HIGH; bar.warp.sync 0xffffffff; HIGH:";
@@ -178,11 +180,13 @@ fn a_barrier_of_some_lanes_orders_only_these() {
         let fault = run(&halves(step), 1, 64).expect_err(step);
         assert!(matches!(fault.kind, FaultKind::Race { .. }), "{step}: {fault}");
     }
-    // Lanes 0 to 7, then 4 to 15: what 0 wrote is ordered before 15 through 4. The other way round it is not.
+    // Lanes 0 to 7 meet, then 4 to 15: lane 4 orders lane 0's write before lane 15's read. In the other order
+    // it does not.
     let chain = |first: u32, second: u32| {
         let part = |mask: u32, label: &str| {
             format!(
-                "shr.u32 %r30, {mask}, %r20; and.b32 %r30, %r30, 1; setp.eq.u32 %p6, %r30, 0; @%p6 bra {label};
+                "shr.u32 %r30, {mask}, %r20; and.b32 %r30, %r30, 1; setp.eq.u32 %p6, %r30, 0;
+                @%p6 bra {label};
                 bar.warp.sync {mask}; {label}:"
             )
         };
@@ -206,11 +210,12 @@ fn a_barrier_of_some_lanes_orders_only_these() {
 }
 
 #[test]
-fn masks_that_are_wrong_are_called_so() {
+fn wrong_masks_are_reported() {
     for (body, text) in [
         ("shfl.sync.bfly.b32 %r9|%p2, %r0, 16, 31, 0xffff;", "lanes 16-31 are not in the mask 0x0000ffff"),
         (
-            "setp.ge.u32 %p1, %r0, 16; @%p1 bra END; shfl.sync.bfly.b32 %r9|%p2, %r0, 16, 31, 0xffff; END: bar.sync 0;",
+            "setp.ge.u32 %p1, %r0, 16; @%p1 bra END; shfl.sync.bfly.b32 %r9|%p2, %r0, 16, 31, 0xffff;
+            END: bar.sync 0;",
             "lanes 0-15 shuffle from lanes that do not take part",
         ),
         (
@@ -231,7 +236,7 @@ fn masks_that_are_wrong_are_called_so() {
     }
 }
 
-/// Each block counts itself, and the last one sets the counter back.
+/// Each block counts itself. The last block resets the counter.
 fn reset(atomic: &str, before: &str, after: &str) -> String {
     format!(
         "setp.ne.u32 %p1, %r0, 0; @%p1 bra OUT;
@@ -252,7 +257,7 @@ fn the_last_block_sets_the_counter_back() {
     well(&reset("atom.acq_rel.gpu.global.add.u32", "", ""), 5, 32);
     well(&reset("atom.global.add.u32", "fence.acq_rel.gpu;", "fence.acq_rel.gpu;"), 5, 32);
     well(&reset("atom.global.inc.u32", "membar.gl;", "membar.gl;").replace(", 1;\n", ", 9;\n"), 5, 32);
-    // As in CUDA's samples: a block barrier is behind the atomic access, and no fence.
+    // As in CUDA's samples: a block barrier instead of a fence follows the atomic access.
     let sample = reset("atom.global.inc.u32", "membar.gl;", "st.shared.u32 [shared], %r3;").replace(
         "mov.u32 %r4, %nctaid.x;",
         "OUT: bar.sync 0; ld.shared.u32 %r3, [shared]; mov.u32 %r4, %nctaid.x;",
@@ -265,7 +270,7 @@ fn the_last_block_sets_the_counter_back() {
     for body in [
         reset("atom.acquire.gpu.global.add.u32", "", ""),
         reset("atom.global.add.u32", "", ""),
-        // What is written between the fence and the atomic access is not released.
+        // A write between the fence and the atomic access is not released.
         reset(
             "atom.global.add.u32",
             "fence.acq_rel.gpu; st.global.u32 [%rd1+16], %r2;",
@@ -279,7 +284,7 @@ fn the_last_block_sets_the_counter_back() {
 
 #[test]
 fn a_volatile_flag_orders_with_fences() {
-    // Warp 1 waits for warp 0; `generic`: through addresses whose memory only the launch tells.
+    // Warp 1 waits for warp 0. With generic addresses, only the launch knows the memory.
     let flag = |space: &str, base: &str, fence: &str| {
         format!(
             "mov.u64 %rd5, shared; cvta.shared.u64 %rd5, %rd5;
@@ -293,7 +298,7 @@ fn a_volatile_flag_orders_with_fences() {
             OUT:"
         )
     };
-    // The flag is 0 before: a barrier, which orders nothing that comes after.
+    // The flag starts as 0, set before a barrier. The barrier orders nothing that comes after it.
     let body = |space, base: &str, fence| {
         let zero = format!(
             "setp.ne.u32 %p1, %r0, 0; @%p1 bra ZERO; mov.u64 %rd5, shared; cvta.shared.u64 %rd5, %rd5;
@@ -328,7 +333,7 @@ fn a_flag_may_be_named_by_shared_and_by_generic_addresses() {
 }
 
 #[test]
-fn what_is_not_known_fails_in_its_own_kernel() {
+fn unsupported_code_fails_only_its_own_kernel() {
     let others = ".func (.param .b32 o) down(.param .b32 i) { .reg .b32 %r<3>;
             { .param .b32 p; .param .b32 q; call.uni (q), down, (p); } ret; }
         .extern .func elsewhere();
@@ -349,22 +354,22 @@ fn what_is_not_known_fails_in_its_own_kernel() {
     launch("k").unwrap();
     for (name, text) in [
         ("recursive", "`down` calls itself"),
-        ("texture", "`tex.2d.v4.u32.s32` is not an instruction"),
-        ("frob", "`frob.u32` is not an instruction"),
+        ("texture", "`tex.2d.v4.u32.s32` is not a supported instruction"),
+        ("frob", "`frob.u32` is not a supported instruction"),
         ("external", "`elsewhere` has no body"),
     ] {
         let fault = launch(name).unwrap_err();
         assert!(matches!(&fault.kind, FaultKind::Unknown(message) if message.contains(text)), "{fault}");
         assert!(fault.place.is_some(), "{fault}");
     }
-    // What is wrong for any compiler is an error at once, and so is a module in which no kernel can run.
+    // Invalid PTX is an error when the module is loaded, and so is a module without a supported kernel.
     for (from, to) in [("frob.u32 a;", "mov.u32 %none, 0;"), ("ret;\n}", "frob.u32 a; }")] {
         let module = crate::ptx::parse(&text.replace(from, to)).unwrap();
         crate::program::Program::decode(&module).unwrap_err();
     }
 }
 
-/// A barrier of all blocks, as cooperative groups write it, between a store and a load of another block's word.
+/// A grid barrier as cooperative groups emit it, between a store and a load of another block's word.
 const GRID: &str = "mov.u32 %r2, %ctaid.x; mov.u32 %r3, %nctaid.x;
     mul.wide.u32 %rd3, %r2, 4; add.u64 %rd3, %rd3, %rd0;
     setp.ne.u32 %p1, %r0, 0; @%p1 bra PASS;
@@ -388,7 +393,7 @@ fn blocks_that_wait_for_each_other_need_no_thread_each() {
         let expected: Vec<u32> = (0..blocks).map(|block| block ^ 1).collect();
         assert_eq!(machine.words(out, blocks as usize), expected);
     }
-    // Each waits for the one before, on more threads than there are cores.
+    // Each block waits for the one before, on more CPU threads than there are cores.
     let chain = "setp.ne.u32 %p1, %r0, 0; @%p1 bra OUT;
         mov.u32 %r2, %ctaid.x; setp.eq.u32 %p1, %r2, 0; @%p1 bra GO;
         WAIT: ld.acquire.gpu.global.u32 %r4, [%rd1]; setp.ne.u32 %p2, %r4, %r2; @%p2 bra WAIT;
@@ -402,9 +407,9 @@ fn blocks_that_wait_for_each_other_need_no_thread_each() {
 }
 
 #[test]
-fn what_does_not_end_in_time_says_who_waits_for_what() {
+fn a_timeout_says_which_threads_wait_for_what() {
     let time_limit = std::time::Duration::from_millis(300);
-    // Thread 0 waits for one block more than there are; the others at the barrier behind.
+    // Thread 0 waits for one block too many; the others wait at the barrier after it.
     let hang = GRID.replace("mov.u32 %r3, %nctaid.x;", "mov.u32 %r3, %nctaid.x; add.u32 %r3, %r3, 1;");
     for (body, texts) in [
         (
@@ -430,7 +435,7 @@ fn what_does_not_end_in_time_says_who_waits_for_what() {
 }
 
 #[test]
-fn atomics_of_a_block_are_none_across_blocks() {
+fn block_scope_atomics_are_not_atomic_across_blocks() {
     let body = |scope: &str| format!("red.relaxed.{scope}.global.add.u32 [%rd1], 1;");
     well(&body("gpu"), 3, 32);
     well(&body("cta"), 1, 64);
@@ -439,7 +444,7 @@ fn atomics_of_a_block_are_none_across_blocks() {
 }
 
 #[test]
-fn a_constant_load_is_of_what_nothing_writes() {
+fn a_constant_load_of_written_memory_is_a_fault() {
     let body = "mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd1; ld.global.nc.u32 %r1, [%rd3];
         add.u64 %rd4, %rd3, 128; bar.sync 0; st.global.u32 [%rd4], %r1;";
     well(body, 1, 32);
@@ -452,11 +457,11 @@ fn the_threads_that_a_kernel_requires() {
     let text = kernel("").replace("c)\n{", "c)\n.reqntid 64\n{");
     Machine::new(&text).launch(1, 64, &[]).unwrap();
     let fault = Machine::new(&text).launch(1, 32, &[]).unwrap_err();
-    assert!(fault.to_string().contains("`.reqntid` says [64, 1, 1]"), "{fault}");
+    assert!(fault.to_string().contains("`.reqntid` requires [64, 1, 1]"), "{fault}");
 }
 
 #[test]
-fn memory_that_was_freed_and_memory_of_the_host_are_called_so() {
+fn freed_memory_and_host_memory_are_named() {
     let machine = Machine::new("ld.global.u32 %r1, [%rd0+8];");
     let freed = machine.upload(&[1u32; 8]);
     assert!(machine.memory.free(freed));
@@ -464,7 +469,7 @@ fn memory_that_was_freed_and_memory_of_the_host_are_called_so() {
     assert!(fault.to_string().contains("this is byte 8 of memory that was freed: 32 bytes at"), "{fault}");
     let host = vec![0u32; 1 << 20];
     let fault = machine.launch(1, 1, &[host[1 << 19..].as_ptr() as u64]).unwrap_err();
-    assert!(fault.to_string().contains("memory of the host"), "{fault}");
+    assert!(fault.to_string().contains("host memory"), "{fault}");
 }
 
 #[test]
@@ -475,6 +480,7 @@ fn a_block_is_a_cluster_of_one() {
         mov.u32 %r10, %nclusterid.x; mov.u32 %r11, %ctaid.x; sub.u32 %r3, %r3, %r11;
         add.u32 %r7, %r1, %r2; add.u32 %r7, %r7, %r3; add.u32 %r7, %r7, %r4; add.u32 %r7, %r7, %r5;
         add.u32 %r7, %r7, %r6; add.u32 %r7, %r7, %r10;
-        mad.lo.u32 %r8, %r11, 32, %r0; mul.wide.u32 %rd3, %r8, 4; add.u64 %rd3, %rd3, %rd0; st.global.u32 [%rd3], %r7;";
+        mad.lo.u32 %r8, %r11, 32, %r0; mul.wide.u32 %rd3, %r8, 4; add.u64 %rd3, %rd3, %rd0;
+        st.global.u32 [%rd3], %r7;";
     assert_eq!(well(body, 3, 32), [5; 96]);
 }

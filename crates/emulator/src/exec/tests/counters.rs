@@ -1,4 +1,4 @@
-//! Counts that can be told by hand.
+//! Counters against values computed by hand.
 
 use super::Machine;
 
@@ -24,13 +24,14 @@ fn a_small_kernel_counts_as_expected() {
     );
     let (data, sum) = (machine.upload(&[1u32; 80]), machine.upload(&[0u32]));
     let counters = machine.launch(1, 64, &[data, sum]).unwrap();
-    // 4 instructions before the body, 15 of it, `ret`; and the branch skips `mov` in half of warp 0, none of warp 1.
+    // 4 instructions before the body, 15 in it, and `ret`. Half of warp 0 and none of warp 1 branch past the
+    // `mov`.
     assert_eq!(counters.warp_instructions, 2 * (4 + 15 + 1));
-    // The branch's own guard lets 16 lanes through.
+    // The branch's guard selects 16 lanes.
     assert_eq!(counters.lane_instructions, 64 * (4 + 15 + 1) - 16 - 48);
     assert_eq!((counters.branches, counters.divergent_branches), (2, 1));
     assert_eq!((counters.blocks, counters.warps, counters.barriers), (1, 2, 2));
-    // A stride of two words: two passes.
+    // A stride of two words takes two passes.
     assert_eq!((counters.shared_store_requests, counters.shared_store_conflicts), (2, 2));
     assert_eq!((counters.shared_load_requests, counters.shared_load_conflicts), (2, 2));
     assert_eq!((counters.global_load_requests, counters.global_load_sectors), (2, 10));

@@ -1,8 +1,8 @@
-//! Branches, calls, barriers and what warps do together.
+//! Branches, calls, barriers and collectives.
 
 use super::{Machine, kernel};
 
-/// Runs a body that leaves its result in `%r9`; returns it for each of so many threads.
+/// Runs a body with `threads` threads and returns each thread's `%r9`.
 fn results(body: &str, threads: u32) -> Vec<u32> {
     let mut all = Vec::new();
     for seed in [None, Some(5)] {
@@ -20,8 +20,8 @@ fn results(body: &str, threads: u32) -> Vec<u32> {
 }
 
 #[test]
-fn lanes_that_part_meet_again() {
-    // Collatz steps: each lane its own number of turns, and an `if` in the loop.
+fn diverged_lanes_meet_again() {
+    // Collatz steps: each lane has its own number of iterations, with an `if` in the loop.
     let body = "add.u32 %r1, %r0, 1; mov.u32 %r9, 0;
         LOOP: setp.eq.u32 %p1, %r1, 1; @%p1 bra DONE;
         and.b32 %r2, %r1, 1; setp.eq.u32 %p2, %r2, 0; @%p2 bra EVEN;
@@ -43,7 +43,7 @@ fn early_returns_leave_the_others_running() {
     let body = "mov.u32 %r9, 1; setp.eq.u32 %p1, %r0, 40; @%p1 bra OUT;
         vote.sync.ballot.b32 %r9, 1, 0xffffffff;
         OUT:";
-    // Lane 8 of the second warp goes to its end, where the others do not wait for it any more.
+    // Lane 8 of the second warp exits, and the others do not wait for it.
     let found = results(body, 64);
     assert_eq!((found[0], found[39], found[40], found[63]), (u32::MAX, 0xffff_feff, 1, 0xffff_feff));
 }
@@ -88,7 +88,8 @@ fn calls_pass_parameters_and_results() {
             @%p1 bra SMALL;
             st.param.b32 [out], 99; ret;
             SMALL:
-            { .param .b32 p; .param .b32 q; st.param.b32 [p], %r1; call.uni (q), twice, (p); ld.param.b32 %r2, [q]; }
+            { .param .b32 p; .param .b32 q; st.param.b32 [p], %r1; call.uni (q), twice, (p);
+            ld.param.b32 %r2, [q]; }
             st.param.b32 [out], %r2; ret;
         }
         .func (.reg .u32 out) registers(.reg .u32 a, .reg .u32 b) { sub.u32 out, a, b; ret; }\n";
@@ -199,7 +200,7 @@ fn warps_vote_match_and_reduce() {
 
 #[test]
 fn lanes_on_different_paths_shuffle_together() {
-    // Both sides of the branch wait for the other at the one shuffle behind it; a barrier of the warp joins them within.
+    // Both sides of the branch meet at the shuffle after it, and at a warp barrier inside it.
     let body = "setp.lt.u32 %p1, %r0, 16; @%p1 bra A;
         mov.u32 %r1, 5; bar.warp.sync 0xffffffff; bra B;
         A: mov.u32 %r1, 6; bar.warp.sync 0xffffffff;
@@ -219,23 +220,23 @@ fn special_registers_tell_where_a_thread_is() {
 }
 
 #[test]
-fn what_is_not_known_is_an_error_with_its_line() {
+fn unsupported_code_is_an_error_with_its_line() {
     for (body, text) in [
-        ("frob.u32 %r1, %r2;", "`frob.u32` is not an instruction"),
-        ("add.q32 %r1, %r2, %r3;", "`add.q32` is not an instruction"),
-        ("add.rz.u32 %r1, %r2, %r3;", "`add.rz.u32` is not an instruction"),
-        ("mul.u32 %r1, %r2, %r3;", "`mul.u32` is not an instruction"),
-        ("add.u32 %r1, %rd2, %r3;", "`%rd2` is Double where Word is needed"),
+        ("frob.u32 %r1, %r2;", "`frob.u32` is not a supported instruction"),
+        ("add.q32 %r1, %r2, %r3;", "`add.q32` is not a supported instruction"),
+        ("add.rz.u32 %r1, %r2, %r3;", "`add.rz.u32` is not a supported instruction"),
+        ("mul.u32 %r1, %r2, %r3;", "`mul.u32` is not a supported instruction"),
+        ("add.u32 %r1, %rd2, %r3;", "`%rd2` is a Double register where Word is needed"),
         ("setp.lt.f16 %p1|%p2, %h1, %h2;", "no second result"),
         ("add.u32 %r1, %r2;", "`add` does not have 2 operands"),
         ("bra NOWHERE;", "`NOWHERE` is not declared"),
         ("mov.u32 %r99, 0;", "`%r99` is not declared"),
-        ("ld.global.b128 %rd1, [%rd0];", "`ld.global.b128` is not an instruction"),
+        ("ld.global.b128 %rd1, [%rd0];", "`ld.global.b128` is not a supported instruction"),
         ("ld.global.v4.b64 {%rd1, %rd2, %rd3, %rd4}, [%rd0];", "a vector of 256 bits"),
-        ("shfl.down.b32 %r1, %r2, 1, 31;", "`shfl.down.b32` is not an instruction"),
-        ("call.uni nothing, (%r1);", "`nothing` is no function"),
-        ("atom.global.add.s16 %h1, [%rd0], 1;", "is not an instruction"),
-        ("cvt.f32.s32 %r1, %r2;", "`cvt.f32.s32` is not an instruction"),
+        ("shfl.down.b32 %r1, %r2, 1, 31;", "`shfl.down.b32` is not a supported instruction"),
+        ("call.uni nothing, (%r1);", "`nothing` is not a function"),
+        ("atom.global.add.s16 %h1, [%rd0], 1;", "is not a supported instruction"),
+        ("cvt.f32.s32 %r1, %r2;", "`cvt.f32.s32` is not a supported instruction"),
     ] {
         let module = crate::ptx::parse(&kernel(body)).unwrap();
         let error = crate::program::Program::decode(&module).expect_err(body);

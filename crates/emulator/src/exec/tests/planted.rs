@@ -1,7 +1,7 @@
-//! Faults planted in kernels that ship, one at a time, each found by the right check at the right line, whatever order
-//! warps run in; the kernels as they are raise none on the same inputs.
+//! Faults planted in shipped kernels, one at a time. Each must be found by the right check at the right line,
+//! in any order of warps. The unchanged kernels must raise none on the same inputs.
 //!
-//! A plant changes one line and keeps the number of all others.
+//! A plant changes one line and keeps all line numbers.
 
 use super::Machine;
 use crate::fault::{Access, Action, Fault, FaultKind, Memory};
@@ -9,23 +9,24 @@ use crate::fault::{Access, Action, Fault, FaultKind, Memory};
 /// In order, and at random.
 const SEEDS: [Option<u64>; 5] = [None, Some(1), Some(2), Some(3), Some(4)];
 
-/// A kernel, launched so that all of it runs.
+/// A kernel with a launch that runs all of its code.
 #[derive(Clone)]
 struct Case {
     text: String,
-    /// Threads a block.
+    /// Threads per block.
     block: u32,
-    /// The bytes of each element; an accumulator and the result have as many.
+    /// The bytes of each element. An accumulator and the result have the same size.
     element: Vec<u8>,
-    /// The result's bits where there is no fault.
+    /// The bits of the correct result.
     result: u64,
     launch: fn(&Case, &Machine) -> Launched,
 }
 
-/// What a launch ended with: its result's bits, or a fault.
+/// The outcome of a launch.
 struct Launched {
+    /// The result's bits, or the fault.
     ended: Result<u64, Box<Fault>>,
-    /// Addresses past its input, its partial results and its result.
+    /// The addresses past the input, the partial results and the result.
     ends: Vec<u64>,
 }
 
@@ -42,8 +43,8 @@ impl Case {
         (self.launch)(self, &machine)
     }
 
-    /// Plants a fault in each line that holds `pattern`, one at a time: `edit` changes it, and `check` is given the
-    /// line's number and the fault, for each seed.
+    /// Plants a fault in each line that contains `pattern`, one at a time, and launches it with each seed.
+    /// `edit` changes the line; `check` gets its number and the fault.
     fn plant(
         &self,
         pattern: &str,
@@ -88,7 +89,7 @@ impl Case {
         self.text.lines().nth(access.place.line as usize - 1).unwrap()
     }
 
-    /// That a fault is a race in shared memory across this line.
+    /// Asserts that a fault is a race in shared memory between accesses before and after this line.
     fn assert_race_across(&self, line: u32, fault: &Fault) {
         let FaultKind::Race { first, second } = &fault.kind else { panic!("{fault}") };
         for access in [first, second] {
@@ -105,15 +106,15 @@ impl Case {
     }
 }
 
-/// Several chunks, the last one short, of an input that starts three elements past the alignment of memory, and ends one
-/// element into a vector. No memory is larger than what it holds.
+/// Launches several chunks, the last one short. The input starts three elements past the memory's alignment
+/// and ends one element into a vector. No allocation is larger than its contents.
 fn launch_shipped(case: &Case, machine: &Machine) -> Launched {
     let size = case.element.len();
     let row = case.block as usize * 16 / size;
     let (len, chunk) = (14 * row + 6, 4 * row);
     let chunks = len.div_ceil(chunk);
     let input = machine.upload(&case.element.repeat(3 + len));
-    // A slot has a word of 64 bits for each 32 bits of a value.
+    // A slot has a 64-bit word for each 32 bits of a value.
     let words = size / 4;
     let slots = machine.upload(&vec![0u64; chunks * words]);
     let result = machine.memory.allocate(8 * words as u64).unwrap();
@@ -141,8 +142,8 @@ fn shipped() -> [Case; 3] {
     [sum_of_f32(), min, sum_of_f64]
 }
 
-/// A tree of 64 threads in shared memory, its last steps by one warp: volatile accesses, and a warp barrier between each
-/// lane's reads and others' writes.
+/// A tree reduction by 64 threads in shared memory. One warp does the last steps with volatile accesses, and
+/// a warp barrier between each lane's reads and the others' writes.
 fn classic() -> Case {
     let mut text = "
         .version 6.0
@@ -198,19 +199,21 @@ fn launch_classic(_: &Case, machine: &Machine) -> Launched {
     Launched { ended, ends: vec![input + 256, result + 4] }
 }
 
-/// One line that branches: threads whose x passes the test, such as `lt.u32 16`, go by `these`, and the others by `those`.
+/// One line that branches: threads whose x passes `test`, such as `lt.u32 16`, run `these`, the others run
+/// `those`.
 fn branch(test: &str, these: &str, those: &str) -> String {
     let (compare, limit) = test.split_once(' ').unwrap();
     format!(
         "{{ .reg .pred %planted; .reg .b32 %thread; mov.u32 %thread, %tid.x; \
-         setp.{compare} %planted, %thread, {limit}; @!%planted bra $L__those; {} bra $L__met; $L__those: {} $L__met: }}",
+         setp.{compare} %planted, %thread, {limit}; @!%planted bra $L__those; \
+         {} bra $L__met; $L__those: {} $L__met: }}",
         these.trim(),
         those.trim()
     )
 }
 
 #[test]
-fn what_ships_raises_none() {
+fn shipped_kernels_raise_no_fault() {
     for case in shipped().into_iter().chain([classic()]) {
         for seed in SEEDS {
             assert_eq!(case.run(seed).ended, Ok(case.result), "{}", case.name());
@@ -245,7 +248,7 @@ fn each_removed_warp_barrier_is_a_race() {
 #[test]
 fn a_barrier_that_warps_go_around_is_a_race() {
     for case in shipped() {
-        // For the first warp, it is as if the barrier were removed.
+        // For the first warp, the barrier is as good as removed.
         case.plant(
             "bar.sync",
             |line| branch("ge.u32 32", line, ""),
@@ -315,7 +318,7 @@ fn lanes_that_wait_at_different_shuffles_are_a_deadlock() {
 }
 
 #[test]
-fn each_removed_store_to_shared_memory_is_a_read_of_what_nothing_wrote() {
+fn each_removed_shared_store_is_an_unwritten_read() {
     for case in shipped() {
         case.plant(
             "st.shared",
@@ -328,7 +331,7 @@ fn each_removed_store_to_shared_memory_is_a_read_of_what_nothing_wrote() {
                     "{fault}"
                 );
                 assert!(case.line(access).contains("ld.shared"), "{fault}");
-                // The reads are those behind the next barrier.
+                // The reads come after the next barrier.
                 let between = case.text.lines().take(access.place.line as usize).skip(line as usize);
                 assert_eq!(between.filter(|line| line.contains("bar.sync")).count(), 1, "{fault}");
             },
@@ -336,7 +339,7 @@ fn each_removed_store_to_shared_memory_is_a_read_of_what_nothing_wrote() {
     }
 }
 
-/// That a fault is one thread's access past the end of what it accesses, in this line.
+/// Asserts that a fault is one thread's access in this line, just past the end of its allocation.
 fn assert_past(fault: &Fault, line: u32, memory: Memory, action: Action, ends: &[u64]) {
     let FaultKind::OutOfBounds { access, near } = &fault.kind else { panic!("{fault}") };
     assert_eq!((access.memory, access.action, access.place.line), (memory, action, line), "{fault}");
@@ -347,7 +350,7 @@ fn assert_past(fault: &Fault, line: u32, memory: Memory, action: Action, ends: &
 #[test]
 fn an_index_one_too_far_is_out_of_bounds() {
     let [read, write] = [Action::Read, Action::Write];
-    // The last thread's.
+    // The last thread's store.
     classic().plant(
         "st.shared",
         |line| line.replace("]", "+4]"),
@@ -358,7 +361,7 @@ fn an_index_one_too_far_is_out_of_bounds() {
     );
     for case in shipped() {
         let size = case.element.len();
-        // The load of what is left behind the last whole vector; where order is of no account, it is before.
+        // The load of the elements after the last whole vector. In kernels that may reorder, it comes first.
         let (before, tail) = case.text.rsplit_once("ld.global.v").unwrap();
         let of_one = |line: &&str| line.contains("ld.global") && !line.contains("ld.global.v");
         case.plant(
@@ -366,7 +369,8 @@ fn an_index_one_too_far_is_out_of_bounds() {
             |line| line.replace("]", &format!("+{size}]")),
             |_, line, fault, launched| assert_past(fault, line, Memory::Global, read, &launched.ends),
         );
-        // The first word of the last block's slot, and of the result's, which is stored when the partial results are taken.
+        // The first word of the last block's slot, and that of the result, which is stored after the partial
+        // results are read.
         let (_, taken) = case.text.rsplit_once("ld.relaxed.gpu").unwrap();
         let results: Vec<_> = taken.lines().filter(|line| line.contains("st.relaxed.sys")).collect();
         let result = results[results.len() - size / 4];
@@ -384,7 +388,7 @@ fn an_index_one_too_far_is_out_of_bounds() {
 }
 
 #[test]
-fn a_slot_that_is_no_atomic_is_a_race_between_blocks() {
+fn a_slot_accessed_without_atomics_races_between_blocks() {
     for case in shipped() {
         for (access, weak) in [("st.relaxed.sys", Action::Write), ("ld.relaxed.gpu", Action::Read)] {
             case.plant(
@@ -407,7 +411,7 @@ fn a_slot_that_is_no_atomic_is_a_race_between_blocks() {
 }
 
 #[test]
-fn where_there_is_debug_information_the_source_is_named() {
+fn debug_information_names_the_source() {
     let mut case = sum_of_f32();
     let located = |(index, line): (usize, &str)| match line.contains(".shared.u32") {
         true => format!(".loc 1 {} 9 {line}", 1001 + index),
@@ -428,7 +432,8 @@ fn where_there_is_debug_information_the_source_is_named() {
     );
 }
 
-/// Each warp takes what the one before it has left: without the barrier this works by luck where warps run in order.
+/// Each warp reads what the warp before it wrote. Without the barrier this works by luck if warps run in
+/// order.
 const NEIGHBOUR: &str = "
     shl.b32 %r1, %r0, 2;
     mov.u32 %r2, shared;
@@ -444,7 +449,7 @@ const NEIGHBOUR: &str = "
     st.global.u32 [%rd3], %r4;";
 
 #[test]
-fn random_orders_bring_out_what_a_missing_barrier_spoils_and_repeat_by_seed() {
+fn random_orders_expose_a_missing_barrier_and_repeat_by_seed() {
     const THREADS: u32 = 256;
     let run = |body: &str, checks, seed| {
         let mut machine = Machine::new(body);
@@ -465,7 +470,7 @@ fn random_orders_bring_out_what_a_missing_barrier_spoils_and_repeat_by_seed() {
         let with_barrier = run(NEIGHBOUR, true, Some(seed));
         assert_eq!(with_barrier.0, right, "seed {seed}");
         with_barrier.1.unwrap();
-        // With checks, whatever the order.
+        // The checks find it in any order.
         assert!(matches!(run(&spoilt, true, Some(seed)).1, Err(FaultKind::Race { .. })), "seed {seed}");
     }
     assert!(wrong >= 15, "{wrong} of 20 seeds");

@@ -1,13 +1,14 @@
-//! What calls of `vprintf` and `__assertfail` give back, and their faults. What they print, `tests/prints.rs` reads.
+//! Results and faults of `vprintf` and `__assertfail`. The output is tested in `tests/prints.rs`.
 
 use super::{Machine, kernel};
 use crate::fault::{FaultKind, Memory};
 
-/// A module whose kernel calls `vprintf` with the addresses in `%rd10` and `%rd11`, and stores what it gives back.
+/// A module whose kernel calls `vprintf` with the addresses in `%rd10` and `%rd11`, and stores the result.
 fn printing(addresses: &str) -> String {
     let body = format!(
         "{addresses}
-        {{ .param .b64 format; st.param.b64 [format], %rd10; .param .b64 arguments; st.param.b64 [arguments+0], %rd11;
+        {{ .param .b64 format; st.param.b64 [format], %rd10; .param .b64 arguments;
+        st.param.b64 [arguments+0], %rd11;
         .param .b32 count; call.uni (count), vprintf, (format, arguments); ld.param.b32 %r2, [count]; }}
         shl.b32 %r3, %r0, 2; cvt.u64.u32 %rd3, %r3; add.u64 %rd3, %rd0, %rd3; st.global.u32 [%rd3], %r2;"
     );
@@ -21,9 +22,10 @@ fn printing(addresses: &str) -> String {
 
 #[test]
 fn printf_gives_back_how_many_arguments_it_took() {
-    // None without a format, by each second lane; a text by the others.
+    // Even lanes pass no format, odd lanes print a text.
     let machine = Machine::new(&printing(
-        ".local .align 8 .b64 given; cvta.local.u64 %rd11, 0; mov.u64 %rd12, texts; cvta.global.u64 %rd12, %rd12;
+        ".local .align 8 .b64 given; cvta.local.u64 %rd11, 0; mov.u64 %rd12, texts;
+        cvta.global.u64 %rd12, %rd12;
         mov.u64 %rd11, given; cvta.local.u64 %rd11, %rd11; st.u64 [%rd11], %rd1;
         and.b32 %r1, %r0, 1; setp.eq.u32 %p0, %r1, 0; selp.b64 %rd10, 0, %rd12, %p0;",
     ));
@@ -31,7 +33,7 @@ fn printf_gives_back_how_many_arguments_it_took() {
     let counters = machine.launch(1, 32, &[out, text]).unwrap();
     let expected: Vec<u32> = (0..32).map(|lane| if lane % 2 == 0 { u32::MAX } else { 1 }).collect();
     assert_eq!(machine.words(out, 32), expected);
-    // The host's reads do not count.
+    // The texts that `printf` reads do not count.
     assert_eq!((counters.global_load_requests, counters.global_store_requests), (0, 1));
 }
 
@@ -43,7 +45,7 @@ fn texts_and_arguments_of_printf_are_checked() {
         machine.launch(1, 1, &[out, text]).unwrap_err()
     };
     let format = "mov.u64 %rd10, texts; cvta.global.u64 %rd10, %rd10;";
-    // No arguments where the format names one; a text at no address; a format without an end.
+    // Missing arguments; a text at address 0; a format without a zero byte.
     for (addresses, expected) in [
         (format!("{format} mov.u64 %rd11, 0;"), 0),
         (
@@ -59,7 +61,7 @@ fn texts_and_arguments_of_printf_are_checked() {
         assert_eq!(access.memory, Memory::Global, "{fault}");
         assert_eq!(access.address % 16, expected % 16, "{fault}");
     }
-    // A race with another thread's store.
+    // `printf` reads a text that another thread writes.
     let machine = Machine::new(&printing(&format!(
         "{format} st.shared.u64 [shared], %rd1; mov.u64 %rd11, shared; cvta.shared.u64 %rd11, %rd11;
         setp.ne.u32 %p1, %r0, 0; @%p1 st.global.u8 [%rd1], 65;"
@@ -78,14 +80,15 @@ fn an_assertion_ends_the_launch_and_names_all_its_threads() {
     );
     let text = text.replacen(
         ".visible",
-        ".extern .func __assertfail (.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e) .noreturn;\n\
+        ".extern .func __assertfail (.param .b64 a, .param .b64 b, \
+         .param .b32 c, .param .b64 d, .param .b64 e) .noreturn;\n\
          .global .align 1 .b8 texts[] = {105, 62, 53, 0};\n.visible",
         1,
     );
     let fault = Machine::new(&text).launch(1, 32, &[]).unwrap_err();
     assert_eq!(fault.kind, FaultKind::Assert(":12: i>5: Assertion `i>5` failed".to_owned()));
     assert_eq!((fault.threads.len(), fault.code()), (6, 710));
-    // None fails; and a function that only has the name is not known.
+    // No assertion fails. A function that only has the same name is not supported.
     Machine::new(&text.replace("%r0, 5", "%r0, -1").replace("gt.u32", "gt.s32")).launch(1, 32, &[]).unwrap();
     let other =
         text.replace("(%rd10, 0, 12, %rd10, 1)", "(%rd10, 0, 12, %rd10)").replace(", .param .b64 e)", ")");

@@ -1,15 +1,15 @@
-//! Values that nothing wrote, where they are used and where they are only copied; local memory of other threads; stores to
-//! constants; parameters that were not given.
+//! Undefined values, used or only copied; other threads' local memory; stores to constants.
 
 use super::{Machine, kernel};
 use crate::fault::{Action, Fault, FaultKind, Memory};
 
-/// The fault of a body, two blocks of 32 threads with a word for each at `%rd0`, and its own word's address in `%rd9`; `%p1`
-/// is that the thread is one of a block's first four.
+/// Runs a body with two blocks of 32 threads. `%rd0` points to a word per thread, `%rd9` to the thread's own
+/// word. `%p1` is true for the first four threads of a block.
 fn run(body: &str) -> Result<(), Box<Fault>> {
     let text = format!(
         ".local .align 16 .b8 depot[32];
-        mov.u32 %r9, %ctaid.x; mad.lo.u32 %r9, %r9, 32, %r0; mul.wide.u32 %rd9, %r9, 4; add.u64 %rd9, %rd9, %rd0; setp.lt.u32 %p1, %r0, 4;
+        mov.u32 %r9, %ctaid.x; mad.lo.u32 %r9, %r9, 32, %r0; mul.wide.u32 %rd9, %r9, 4;
+        add.u64 %rd9, %rd9, %rd0; setp.lt.u32 %p1, %r0, 4;
         {body}"
     );
     let mut first = None;
@@ -17,11 +17,11 @@ fn run(body: &str) -> Result<(), Box<Fault>> {
         let mut machine = Machine::new(&text);
         (machine.settings.seed, machine.settings.checks) = (seed, checks);
         let words = machine.upload(&[1u32; 64]);
-        // A second block: what is left of the first one defines nothing.
+        // The second block must not see the first one's values as defined.
         let ended = machine.launch(2, 32, &[words, words + 128]).map(drop);
         match checks {
             true => assert_eq!(*first.get_or_insert(ended.clone()), ended, "{body}"),
-            // What comes of it may be another fault.
+            // The values may cause another fault.
             false => {
                 let found = matches!(&ended, Err(fault) if is_undefined(fault));
                 assert!(!found, "{body}");
@@ -35,7 +35,7 @@ fn is_undefined(fault: &Fault) -> bool {
     matches!(fault.kind, FaultKind::Register { .. } | FaultKind::Unwritten(_))
 }
 
-/// What depends on a register that nothing wrote, and in how many threads.
+/// Runs a body that uses an unwritten register. Returns the use and the number of threads at fault.
 fn register(body: &str) -> (&'static str, usize) {
     let fault = run(body).expect_err(body);
     assert_eq!(fault.code(), 719);
@@ -47,11 +47,11 @@ fn register(body: &str) -> (&'static str, usize) {
 }
 
 #[test]
-fn what_depends_on_an_unwritten_register_is_found() {
+fn use_of_an_unwritten_register_is_found() {
     for (body, what, threads) in [
         ("st.global.u32 [%rd9], %r5;", "what is stored", 32),
         ("add.u32 %r5, %r5, 1; st.global.u32 [%rd9], %r5;", "what is stored", 32),
-        // An accumulator that nothing sets: in a loop, through copies, shuffles and conversions.
+        // An accumulator that is never set, through a loop, copies, shuffles and conversions.
         (
             "mov.u32 %r6, 0;
             LOOP: add.u32 %r5, %r5, %r6; add.u32 %r6, %r6, 1; setp.lt.u32 %p2, %r6, 3; @%p2 bra LOOP;
@@ -60,7 +60,7 @@ fn what_depends_on_an_unwritten_register_is_found() {
             "what is stored",
             32,
         ),
-        // Set in some lanes only, or on one of two paths.
+        // Set only in some lanes, or on one of two paths.
         ("@%p1 mov.u32 %r5, 1; mul.lo.u32 %r5, %r5, 3; st.global.u32 [%rd9], %r5;", "what is stored", 28),
         (
             "@!%p1 bra JOIN; mov.u32 %r5, 1; JOIN: mad.lo.u32 %r6, %r5, 3, 1; st.global.u32 [%rd9], %r6;",
@@ -85,46 +85,50 @@ fn what_depends_on_an_unwritten_register_is_found() {
     }
     let fault = run("mov.u32 %r6, %r5;\nadd.u32 %r6, %r6, 1;\nst.global.u32 [%rd9], %r6;").unwrap_err();
     let FaultKind::Register { used, .. } = &fault.kind else { panic!("{fault}") };
-    // The first line is that of the copy.
+    // The fault's place is the copy; `used` is the store.
     assert_eq!(used.line, fault.place.as_ref().unwrap().line + 2);
 }
 
 #[test]
-fn what_compilers_make_of_undefined_values_is_no_fault() {
+fn harmless_undefined_values_are_no_fault() {
     for body in [
-        // Copied, and never used.
+        // Copied and never used.
         "mov.u32 %r6, %r5; mov.b64 %rd4, {%r5, %r6}; add.u32 %r7, %r5, 1;",
-        // Dropped again where it is not defined.
+        // Dropped again in the lanes where it is undefined.
         "@%p1 mov.u32 %r5, 1; add.u32 %r6, %r5, 1; selp.u32 %r7, %r6, 0, %p1; st.global.u32 [%rd9], %r7;",
         "@%p1 mov.u32 %r5, 1; @%p1 st.global.u32 [%rd9], %r5;",
-        "@%p1 ld.global.u32 %r5, [%rd9]; shfl.sync.down.b32 %r6, %r5, 1, 31, 0xffffffff; setp.lt.u32 %p2, %r0, 3;
+        "@%p1 ld.global.u32 %r5, [%rd9]; shfl.sync.down.b32 %r6, %r5, 1, 31, 0xffffffff;
+        setp.lt.u32 %p2, %r0, 3;
         @%p2 st.global.u32 [%rd9], %r6;",
-        // A test of it that another test overrules.
+        // A comparison of it is overruled by another condition.
         "@%p1 mov.u32 %r5, 1; setp.eq.u32 %p3, %r5, 1; and.pred %p3, %p3, %p1; @%p3 bra OUT; OUT:",
         "@%p1 mov.u32 %r5, 1; setp.eq.and.u32 %p3, %r5, 1, %p1; @%p3 bra OUT; OUT:",
-        // Both parts of a predicate's lanes write it.
+        // Complementary guards write all lanes.
         "@%p1 mov.u32 %r5, 1; @!%p1 mov.u32 %r5, 2; st.global.u32 [%rd9], %r5;",
-        "@%p1 bra A; mov.u32 %r5, 1; bra B; A: mov.u32 %r5, 2; B: add.u32 %r5, %r5, 1; st.global.u32 [%rd9], %r5;",
-        // Half of it is defined, and that half is used.
+        "@%p1 bra A; mov.u32 %r5, 1; bra B; A: mov.u32 %r5, 2; B: add.u32 %r5, %r5, 1;
+        st.global.u32 [%rd9], %r5;",
+        // Only the defined half is used.
         "mov.b64 %rd4, {%r0, %r5}; cvt.u32.u64 %r6, %rd4; st.global.u32 [%rd9], %r6;",
         "prmt.b32 %r6, %r5, %r0, 0x5410; shr.u32 %r6, %r6, 16; st.global.u32 [%rd9], %r6;",
-        // A variant that has no value, and padding.
+        // An enum variant without a value, and padding.
         "@%p1 mov.u32 %r5, 1; st.global.u32 [%rd9], %r5;",
         "and.b32 %r6, %r0, 15; mul.wide.u32 %rd4, %r6, 8; add.u64 %rd4, %rd4, %rd0; setp.lt.u32 %p2, %r9, 16;
         @%p2 st.global.v2.u32 [%rd4], {%r6, %r5};",
-        // Items past the end, exchanged through shared memory.
-        "@%p1 mov.u32 %r5, 1; shl.b32 %r6, %r0, 2; mov.u32 %r7, shared; add.u32 %r7, %r7, %r6; st.shared.u32 [%r7], %r5;
+        // Elements past the end, exchanged through shared memory.
+        "@%p1 mov.u32 %r5, 1; shl.b32 %r6, %r0, 2; mov.u32 %r7, shared; add.u32 %r7, %r7, %r6;
+        st.shared.u32 [%r7], %r5;
         bar.sync 0; ld.shared.u32 %r8, [%r7]; @%p1 st.global.u32 [%rd9], %r8;",
-        // A carry, and the second result of a test.
+        // A carry, and the second result of a comparison.
         "add.cc.u32 %r6, %r0, 1; addc.u32 %r7, %r0, 0; sub.cc.u32 %r8, %r6, %r7; add.u32 %r8, %r8, %r7;
-        st.global.u32 [%rd9], %r8; mad.lo.cc.u32 %r8, %r6, %r7, 1; st.global.u32 [%rd9], %r8; setp.lt.u32 %p4|%p5, %r0, 3; @%p5 bra OUT; OUT:",
+        st.global.u32 [%rd9], %r8; mad.lo.cc.u32 %r8, %r6, %r7, 1; st.global.u32 [%rd9], %r8;
+        setp.lt.u32 %p4|%p5, %r0, 3; @%p5 bra OUT; OUT:",
     ] {
         run(body).unwrap_or_else(|fault| panic!("{fault}\n{body}"));
     }
 }
 
 #[test]
-fn what_depends_on_unwritten_local_memory_is_found() {
+fn use_of_unwritten_local_memory_is_found() {
     let local =
         "mov.u64 %rd3, depot; cvta.local.u64 %rd4, %rd3; and.b32 %r4, %r0, 3; mul.wide.u32 %rd5, %r4, 4;
         add.u64 %rd5, %rd5, %rd3;";
@@ -132,19 +136,22 @@ fn what_depends_on_unwritten_local_memory_is_found() {
         ("ld.local.u32 %r5, [depot+8]; st.global.u32 [%rd9], %r5;", 8, 32),
         ("ld.u32 %r5, [%rd4+4]; add.u32 %r5, %r5, 1; st.global.u32 [%rd9], %r5;", 4, 32),
         (
-            "st.local.u32 [depot], 1; ld.local.v2.u32 {%r5, %r6}, [depot]; setp.eq.u32 %p2, %r6, 0; @%p2 bra OUT; OUT:",
+            "st.local.u32 [depot], 1; ld.local.v2.u32 {%r5, %r6}, [depot]; setp.eq.u32 %p2, %r6, 0;
+            @%p2 bra OUT; OUT:",
             4,
             32,
         ),
         (
-            "st.local.u32 [%rd5], 1; ld.local.u32 %r5, [depot]; add.u32 %r6, %r5, 1; st.global.u32 [%rd9], %r6;",
+            "st.local.u32 [%rd5], 1; ld.local.u32 %r5, [depot]; add.u32 %r6, %r5, 1;
+            st.global.u32 [%rd9], %r6;",
             0,
             24,
         ),
         ("@%p1 st.local.u64 [depot], %rd0; ld.local.u64 %rd6, [depot]; ld.global.u32 %r5, [%rd6];", 0, 28),
-        // A copy of nothing is nothing.
+        // A copy of an undefined value is undefined.
         (
-            "ld.local.u64 %rd6, [depot]; st.local.u64 [depot+8], %rd6; ld.local.u32 %r5, [depot+12]; st.global.u32 [%rd9], %r5;",
+            "ld.local.u64 %rd6, [depot]; st.local.u64 [depot+8], %rd6; ld.local.u32 %r5, [depot+12];
+            st.global.u32 [%rd9], %r5;",
             12,
             32,
         ),
@@ -159,11 +166,13 @@ fn what_depends_on_unwritten_local_memory_is_found() {
         assert_eq!((fault.threads.len(), fault.place.as_ref()), (threads, Some(&access.place)), "{fault}");
     }
     for body in [
-        // Read and dropped; and copied with a part that nothing wrote.
+        // Read and dropped; copied together with an unwritten part.
         "ld.local.u32 %r5, [depot];",
-        "st.local.u8 [depot], 1; ld.local.u64 %rd6, [depot]; st.local.u64 [depot+8], %rd6; ld.local.u8 %r5, [depot+8];
+        "st.local.u8 [depot], 1; ld.local.u64 %rd6, [depot]; st.local.u64 [depot+8], %rd6;
+        ld.local.u8 %r5, [depot+8];
         st.global.u32 [%rd9], %r5;",
-        "st.local.u8 [depot], 1; ld.local.u32 %r5, [depot]; and.b32 %r5, %r5, 255; st.global.u32 [%rd9], %r5;",
+        "st.local.u8 [depot], 1; ld.local.u32 %r5, [depot]; and.b32 %r5, %r5, 255;
+        st.global.u32 [%rd9], %r5;",
         "st.local.u64 [depot], 1; ld.local.v2.u64 {%rd6, %rd7}, [depot]; mul.wide.u32 %rd8, %r0, 0;
         add.u64 %rd8, %rd8, %rd0; setp.eq.u32 %p2, %r9, 0; @%p2 st.global.v2.u64 [%rd8], {%rd6, %rd7};",
         "ld.local.u8 %r5, [depot]; st.global.u8 [%rd9], %r5;",
@@ -179,15 +188,17 @@ fn what_depends_on_unwritten_local_memory_is_found() {
 fn local_memory_is_its_own_threads() {
     let run = |body: &str, blocks, threads| {
         let machine = Machine::new(&format!(
-            ".local .align 8 .b8 depot[16]; mov.u64 %rd3, depot; cvta.local.u64 %rd3, %rd3; st.u64 [%rd3+8], %rd3;
+            ".local .align 8 .b8 depot[16]; mov.u64 %rd3, depot; cvta.local.u64 %rd3, %rd3;
+            st.u64 [%rd3+8], %rd3;
             mov.u32 %r1, %ctaid.x; mov.u64 %rd4, shared;
             {body}"
         ));
         let words = machine.upload(&[0u64; 2]);
         machine.launch(blocks, threads, &[words]).map(drop)
     };
-    // The address of thread 3's goes to all by way of shared memory.
-    let told = "setp.eq.u32 %p1, %r0, 3; @%p1 st.shared.u64 [shared], %rd3; bar.sync 0; ld.shared.u64 %rd5, [shared];";
+    // Thread 3 passes the address of its local memory to all through shared memory.
+    let told = "setp.eq.u32 %p1, %r0, 3; @%p1 st.shared.u64 [shared], %rd3; bar.sync 0;
+        ld.shared.u64 %rd5, [shared];";
     for (access, address) in [
         ("ld.u32 %r2, [%rd5+8];", 8),
         ("st.u32 [%rd5], 1;", 0),
@@ -199,11 +210,11 @@ fn local_memory_is_its_own_threads() {
         assert_eq!((*block, *thread), ([0; 3], [3, 0, 0]), "{fault}");
         assert_eq!((access.address, access.memory), (address, Memory::Local), "{fault}");
         assert_eq!(fault.code(), 700);
-        assert!(fault.to_string().contains("that of thread [3, 0, 0] of block [0, 0, 0]"), "{fault}");
+        assert!(fault.to_string().contains("belongs to thread [3, 0, 0] of block [0, 0, 0]"), "{fault}");
     }
-    // Thread 3 itself may.
+    // Thread 3 itself may use it.
     run(&format!("{told} setp.ne.u32 %p2, %r0, 3; @%p2 bra OUT; ld.u32 %r2, [%rd5+8]; OUT:"), 2, 64).unwrap();
-    // By way of a shuffle, and of another block.
+    // Passed by a shuffle, and by another block.
     let fault = run(
         "mov.b64 {%r5, %r6}, %rd3; shfl.sync.idx.b32 %r5, %r5, 9, 31, 0xffffffff;
         shfl.sync.idx.b32 %r6, %r6, 9, 31, 0xffffffff; mov.b64 %rd5, {%r5, %r6}; st.u32 [%rd5+4], %r0;",
@@ -217,7 +228,8 @@ fn local_memory_is_its_own_threads() {
     let fault = run(left, 2, 1).unwrap_err();
     assert!(matches!(fault.kind, FaultKind::OtherThread { block: [0, 0, 0], .. }), "{fault}");
     assert_eq!(fault.block, [1, 0, 0]);
-    // One's own, in each block and warp, through every kind of address; past its end it is out of bounds as ever.
+    // A thread's own memory, in each block and warp, through every kind of address. Past its end is out of
+    // bounds.
     let own =
         "ld.u64 %rd5, [%rd3+8]; st.u64 [%rd5], %rd5; cvta.to.local.u64 %rd6, %rd5; ld.local.u64 %rd7, [%rd6];
         isspacep.local %p1, %rd7; @!%p1 trap; isspacep.shared %p1, %rd7; @%p1 trap;
@@ -234,7 +246,8 @@ fn constants_are_not_written() {
     let run = |body: &str| {
         let text = kernel(body).replace(
             ".extern .shared",
-            ".const .align 8 .u32 seven[2] = {7, 7};\n.global .align 8 .u32 eight[2] = {8, 8};\n.extern .shared",
+            ".const .align 8 .u32 seven[2] = {7, 7};\n\
+             .global .align 8 .u32 eight[2] = {8, 8};\n.extern .shared",
         );
         let machine = Machine::new(&text);
         let words = machine.upload(&[0u32; 32]);
@@ -247,9 +260,10 @@ fn constants_are_not_written() {
         ("st.relaxed.gpu.u32 [%rd3+4], 1;", Action::Atomic),
         ("atom.global.add.u32 %r1, [%rd3], 1;", Action::Atomic),
         ("red.add.u32 [%rd3], 1;", Action::Atomic),
-        // One lane of them all.
+        // One lane among valid ones.
         (
-            "mul.wide.u32 %rd4, %r0, 4; add.u64 %rd4, %rd4, %rd0; setp.eq.u32 %p1, %r0, 9; selp.b64 %rd4, %rd3, %rd4, %p1;
+            "mul.wide.u32 %rd4, %r0, 4; add.u64 %rd4, %rd4, %rd0; setp.eq.u32 %p1, %r0, 9;
+            selp.b64 %rd4, %rd3, %rd4, %p1;
             st.u32 [%rd4], 1;",
             Action::Write,
         ),

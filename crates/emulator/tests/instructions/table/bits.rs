@@ -1,5 +1,5 @@
-//! Logic, shifts and bit fields, by the pseudo code of the PTX ISA. ("Logic and Shift Instructions"; `bfe` to `fns`
-//! among the integer ones.)
+//! Logic, shifts and bit fields, by the pseudo code of the PTX ISA ("Logic and Shift Instructions"; `bfe` to
+//! `fns` are in "Integer Arithmetic Instructions").
 
 use crate::instructions::row::{Row, row, script};
 
@@ -20,7 +20,7 @@ pub fn rows() -> Vec<Row> {
     rows
 }
 
-/// Bit i of a value, 0 for one that it does not have.
+/// Returns a bit of a value; 0 past its end.
 fn bit(value: u64, place: u32) -> u64 {
     value.checked_shr(place).unwrap_or(0) & 1
 }
@@ -59,7 +59,10 @@ fn fields(rows: &mut Vec<Row>) {
                 }),
                 row(name("popc.b"), |a: $int| (0..$bits).map(|i| bit(a.into(), i) as u32).sum::<u32>()),
                 row(name("bfind.u"), |a: $int| highest(a.into(), $bits).unwrap_or(u32::MAX)),
-                row(name("bfind.s"), |a: $signed| highest((a ^ (a >> ($bits - 1))) as u64 & u64::from($int::MAX), $bits).unwrap_or(u32::MAX)),
+                row(name("bfind.s"), |a: $signed| {
+                    let differing = (a ^ (a >> ($bits - 1))) as u64 & u64::from($int::MAX);
+                    highest(differing, $bits).unwrap_or(u32::MAX)
+                }),
                 row(name("bfind.shiftamt.u"), |a: $int| {
                     highest(a.into(), $bits).map_or(u32::MAX, |place| $bits - 1 - place)
                 }),
@@ -99,7 +102,7 @@ fn fields(rows: &mut Vec<Row>) {
     }
 }
 
-/// How an amount past 31 is taken.
+/// A modifier and how it treats an amount above 31.
 type Amount = (&'static str, fn(u32) -> u32);
 
 const AMOUNTS: [Amount; 2] = [("wrap", |amount| amount % 32), ("clamp", |amount| amount.min(32))];
@@ -108,13 +111,14 @@ fn highest(value: u64, bits: u32) -> Option<u32> {
     (0..bits).rev().find(|&i| bit(value, i) != 0)
 }
 
-/// The bits that count of the start and the length of a field: 8, as the ISA says of all; but 32 for values of 64 bits on
-/// an H200.
+/// Returns the mask of the bits of a field's start and length that count.
+///
+/// The ISA says 8 bits for all types; an H200 uses all 32 bits for 64-bit values.
 fn field_bits(bits: u32) -> u32 {
     if bits == 64 { u32::MAX } else { 0xff }
 }
 
-/// `bfe`: bits past the field are its sign.
+/// `bfe`: bits past the field are copies of its sign.
 fn extract(a: u64, start: u32, length: u32, bits: u32, signed: bool) -> u64 {
     let [start, length] = [start, length].map(|amount| u64::from(amount & field_bits(bits)));
     let top = u64::from(bits) - 1;
@@ -150,7 +154,8 @@ fn funnel(rows: &mut Vec<Row>) {
     }
 }
 
-/// `prmt`: by selectors, and by the tables of the modes, from the byte of the result's top to that of its bottom.
+/// `prmt`, by selectors and by the tables of the modes, which list the result's bytes from the most
+/// significant.
 fn permute(rows: &mut Vec<Row>) {
     fn pick(a: u32, b: u32, selector: u32) -> u32 {
         let byte = [a.to_le_bytes(), b.to_le_bytes()].concat()[selector as usize & 7];
@@ -176,7 +181,7 @@ fn permute(rows: &mut Vec<Row>) {
     }
 }
 
-/// `fns`; the ISA says nothing of the least offset, and an H200 gives 0.
+/// `fns`. The ISA does not define the smallest offset; an H200 returns 0.
 fn nth_set(mask: u32, base: i32, offset: i32) -> u32 {
     if offset == i32::MIN {
         return 0;

@@ -1,4 +1,4 @@
-//! Comparison and selection. (PTX ISA, "Comparison and Selection Instructions", "testp", "copysign".)
+//! Comparison and selection (PTX ISA, "Comparison and Selection Instructions", "testp", "copysign").
 
 use super::float::flush;
 use crate::instructions::row::{Row, row, script};
@@ -6,7 +6,7 @@ use crate::instructions::value::{BFloat, Double, Half, Single, Two, Value};
 use rustc_apfloat::{Category, Float};
 use std::cmp::Ordering;
 
-/// A relation, by how a and b are ordered; `None` where either is NaN.
+/// A relation, by the ordering of a and b; `None` if either is NaN.
 type Relation = (&'static str, fn(Option<Ordering>) -> bool);
 
 const EQUAL: [Relation; 2] =
@@ -34,7 +34,7 @@ const UNORDERED: [Relation; 8] = [
     ("nan", |order| order.is_none()),
 ];
 
-/// How a comparison is joined with a predicate.
+/// An operator that joins a comparison with a predicate.
 type Join = (&'static str, fn(bool, bool) -> bool);
 
 const JOINS: [Join; 3] = [("and", |a, b| a && b), ("or", |a, b| a || b), ("xor", |a, b| a != b)];
@@ -72,7 +72,7 @@ pub fn rows() -> Vec<Row> {
 
 type Order<V> = fn(V, V) -> Option<Ordering>;
 
-/// `setp` and `set` of types that a register holds one of.
+/// `setp` and `set` of types with one value per register.
 fn scalar<V: Value + 'static>(rows: &mut Vec<Row>, ty: &str, relations: &[Relation], order: Order<V>) {
     for &(name, holds) in relations {
         rows.push(row(format!("setp.{name}.{ty}"), move |a: V, b: V| holds(order(a, b))));
@@ -83,7 +83,7 @@ fn scalar<V: Value + 'static>(rows: &mut Vec<Row>, ty: &str, relations: &[Relati
     set(rows, ty, small, &relations[..1], order);
 }
 
-/// `set`, alone and joined with a predicate: all ones, or 1.0, where it holds.
+/// `set`, alone and joined with a predicate: all ones, or 1.0, if the relation holds.
 fn set<V: Value + 'static>(
     rows: &mut Vec<Row>,
     ty: &str,
@@ -100,7 +100,7 @@ fn set<V: Value + 'static>(
     }
 }
 
-/// What `set` gives of 16 bits, where it holds.
+/// Returns the 16-bit result of `set` if the relation holds.
 fn true_half(to: &str) -> u16 {
     match to {
         "f16" | "f16x2" => 0x3c00,
@@ -109,7 +109,7 @@ fn true_half(to: &str) -> u16 {
     }
 }
 
-/// `set` to one type, which gives one of two values.
+/// `set` to one type: `yes` if the relation holds, else `no`.
 fn set_to<V: Value + 'static, R: Value + Sync + 'static>(
     rows: &mut Vec<Row>,
     [ty, to]: [&str; 2],
@@ -136,7 +136,7 @@ fn set_to<V: Value + 'static, R: Value + Sync + 'static>(
     }
 }
 
-/// `set` of two values in a register, which gives as many.
+/// `set` of two values per register, with two results.
 fn set_pairs<V: Value + 'static>(rows: &mut Vec<Row>, ty: &str, relations: &[Relation], order: Order<V>)
 where
     Two<V>: Value,
@@ -161,7 +161,7 @@ where
     }
 }
 
-/// `setp` with a second result, the opposite; and each joined with a predicate, its opposite for `.or`.
+/// `setp` with a second result, the negation; and both joined with a predicate, which is negated for `.or`.
 fn joined<V: Value + 'static>(rows: &mut Vec<Row>, ty: &str, relations: &[Relation], order: Order<V>) {
     for &(name, holds) in relations {
         rows.push(row(format!("setp.{name}.{ty}"), move |a: V, b: V| {
@@ -179,7 +179,7 @@ fn joined<V: Value + 'static>(rows: &mut Vec<Row>, ty: &str, relations: &[Relati
     }
 }
 
-/// `setp` of 16-bit floats, alone and two in a register, a result each.
+/// `setp` of 16-bit floats, one and two per register, with one result each.
 fn half<V: Value + 'static>(rows: &mut Vec<Row>, ty: &str, relations: &[Relation], order: Order<V>)
 where
     Two<V>: Value,

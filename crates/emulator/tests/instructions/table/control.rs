@@ -1,4 +1,4 @@
-//! Branches and calls. (PTX ISA, "Control Flow Instructions", "Miscellaneous Instructions".)
+//! Branches and calls (PTX ISA, "Control Flow Instructions", "Miscellaneous Instructions").
 
 use crate::instructions::kernel::ROWS;
 use crate::instructions::row::{Row, of_thread, script};
@@ -8,7 +8,7 @@ pub fn rows() -> Vec<Row> {
     vec![
         script("@%c bra TAKEN;\nmov.b32 %x, %b;\nbra.uni END;\nTAKEN: mov.b32 %x, %a;\nEND:", select),
         script("mov.b32 %x, %a;\n@!%c bra OTHER;\nbra END;\nOTHER: mov.b32 %x, %b;\nEND:", select),
-        // A loop that lanes leave one by one: the sum of 0 to a mod 8.
+        // A loop with a different count per lane: the sum of 0 to a mod 8.
         script(
             "and.b32 %a, %a, 7;\nmov.b32 %x, 0;\nLOOP: add.u32 %x, %x, %a;\nsub.u32 %a, %a, 1;\n\
              setp.ge.s32 %p0, %a, 0;\n@%p0 bra LOOP;",
@@ -26,20 +26,20 @@ pub fn rows() -> Vec<Row> {
              call (back), twice, (given);\nld.param.b32 %x, [back];\n}\nEND:",
             |a: u32, _b: u32, c: bool| if c { a.wrapping_mul(2) } else { a },
         ),
-        // The threads that leave have stored their result.
+        // Threads that exit early store their result first.
         script("@!%c bra ON;\nst.global.b32 [%to], %a;\nret;\nON: mov.b32 %x, %b;", select),
         script("st.global.b32 [%to], %a;\nret.uni;\nmov.b32 %x, %b;", |a: u32, _b: u32| a),
         script("@!%c bra ON;\nst.global.b32 [%to], %a;\nexit;\nON: mov.b32 %x, %b;", select),
         script("st.global.b32 [%to], %a;\n@%c exit;\nmov.b32 %x, %b;", select),
-        // No other launch is begun early, or waits.
+        // No effect: no dependent launch starts early or waits.
         script("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;\nmov.b32 %x, %a;", |a: u32| a),
-        // Ends of the launch, which no thread reaches.
+        // Instructions that stop the launch, which no thread reaches.
         script("setp.lt.u32 %p0, %a, 0;\n@%p0 trap;\nmov.b32 %x, %a;", |a: u32| a),
         script("setp.lt.u32 %p0, %a, 0;\n@%p0 brkpt;\nmov.b32 %x, %a;", |a: u32| a),
     ]
 }
 
-/// A branch by a table; `.uni` where the whole warp takes the same entry.
+/// A branch by a table; with `.uni`, the whole warp takes the same entry.
 fn switch(branch: &str) -> Row {
     let entry = if branch.ends_with(".uni") {
         "mov.u32 %word, %ctaid.x;\nand.b32 %word, %word, 3;"

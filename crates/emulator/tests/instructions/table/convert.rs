@@ -1,4 +1,4 @@
-//! `cvt`. (PTX ISA, "Data Movement and Conversion Instructions: cvt".)
+//! `cvt` (PTX ISA, "Data Movement and Conversion Instructions: cvt").
 
 use super::float::{Modifiers, ROUNDINGS, flush};
 use crate::instructions::row::{Row, row};
@@ -19,12 +19,13 @@ pub fn rows() -> Vec<Row> {
     rows
 }
 
-/// Between integers: the low bits, extended, or clamped where a value may not fit.
+/// Between integers: the low bits, extended; or clamped if a value may not fit.
 fn integers(rows: &mut Vec<Row>) {
     macro_rules! to_each {
         ($from:ident $from_type:literal: $($to:ident $to_type:literal)*) => {$(
             rows.push(row(concat!("cvt.", $to_type, ".", $from_type), |a: $from| a as $to));
-            let fits = i128::from($to::MIN) <= i128::from($from::MIN) && i128::from($from::MAX) <= i128::from($to::MAX);
+            let fits = i128::from($to::MIN) <= i128::from($from::MIN)
+                && i128::from($from::MAX) <= i128::from($to::MAX);
             if !fits {
                 rows.push(row(concat!("cvt.sat.", $to_type, ".", $from_type), |a: $from| {
                     i128::from(a).clamp($to::MIN.into(), $to::MAX.into()) as $to
@@ -62,7 +63,7 @@ fn floats_and_integers(rows: &mut Vec<Row>) {
                 for with in modifiers($ty) {
                     let name = format!("cvt.{word}{}.{}.{}", with.words(), $int_type, $ty);
                     rows.push(row(name, move |a: $float| {
-                        // Zero, or only the top bit where either type has 64 bits.
+                        // Zero, or only the top bit if either type has 64 bits.
                         if a.is_nan() {
                             return if $double || $int::BITS == 64 { 1 << ($int::BITS - 1) } else { 0 };
                         }
@@ -83,7 +84,8 @@ fn floats_and_integers(rows: &mut Vec<Row>) {
     each!(Double "f64" true: u8 "u8" i8 "s8" u16 "u16" i16 "s16" u32 "u32" i32 "s32" u64 "u64" i64 "s64");
 }
 
-/// What a conversion between integers and this type may have. Integers saturate with `.sat` and without.
+/// Returns the modifiers of conversions between integers and this type. Integers saturate with and without
+/// `.sat`.
 fn modifiers(ty: &str) -> Vec<Modifiers> {
     let ftz: &[bool] = if ty == "f32" { &[false, true] } else { &[false] };
     let sat: &[bool] = if ty == "bf16" { &[false] } else { &[false, true] };
@@ -92,7 +94,7 @@ fn modifiers(ty: &str) -> Vec<Modifiers> {
 }
 
 fn floats(rows: &mut Vec<Row>) {
-    // To a wider format every value has its own; `.ftz` and `.sat` where either type is f32, or has it.
+    // A wider format represents every value exactly. `.ftz` exists only if a type is f32.
     between::<Half, Single>(rows, ".f32.f16", false, &["", ".ftz", ".sat", ".ftz.sat"]);
     between::<Half, Double>(rows, ".f64.f16", false, &["", ".sat"]);
     between::<Single, Double>(rows, ".f64.f32", false, &["", ".ftz", ".sat", ".ftz.sat"]);
@@ -108,7 +110,7 @@ fn floats(rows: &mut Vec<Row>) {
     between::<Double, BFloat>(rows, ".bf16.f64", true, &[""]);
     between::<Half, BFloat>(rows, ".bf16.f16", true, &[""]);
     between::<BFloat, Half>(rows, ".f16.bf16", true, &[""]);
-    // These move bits, a NaN's too.
+    // These move bits, also those of a NaN.
     rows.extend([
         row("cvt.f32.bf16", |a: u16| u32::from(a) << 16),
         row("cvt.f32.f32", |a: u32| a),
@@ -116,7 +118,7 @@ fn floats(rows: &mut Vec<Row>) {
     ]);
 }
 
-/// From one format to another, in every direction of rounding where it `narrows`.
+/// From one format to another; with every rounding mode if it `narrows`.
 fn between<From, To>(rows: &mut Vec<Row>, types: &'static str, narrows: bool, modifiers: &[&str])
 where
     From: Float + FloatConvert<To> + Value + 'static,
@@ -130,24 +132,25 @@ where
                 sat: words.contains("sat"),
                 relu: words.contains("relu"),
             };
-            // `.relu` goes with `.rn` and `.rz` only.
+            // `.relu` is only allowed with `.rn` and `.rz`.
             if with.relu && matches!(word, ".rm" | ".rp") {
                 continue;
             }
-            // `.ftz` flushes what is an f32, but on an H200 not one that becomes an f16.
+            // `.ftz` flushes f32 sources and results; on an H200, not the source of a conversion to f16.
             let enter = Modifiers { ftz: with.ftz && types.ends_with(".f32") && types != ".f16.f32", ..with };
             let leave = Modifiers { ftz: with.ftz && types.starts_with(".f32"), ..with };
             rows.push(row(format!("cvt{word}{words}{types}"), move |a: From| {
                 let a = enter.source(a);
                 let result = leave.rounded(|power| a.scalbn(power).convert_r(round, &mut false).value);
-                // A NaN of f64 keeps its sign and the upper bits of its fraction on an H200; the ISA names none.
+                // A NaN result of f64 keeps the source's sign and fraction on an H200; the ISA defines no
+                // bits.
                 Exact(if types.ends_with(".f64") { result } else { To::from_register(result.to_register()) })
             }));
         }
     }
 }
 
-/// Rounded to an integer, within a format.
+/// Rounds to an integer within a format.
 fn integral<F: Float + Value + 'static>(rows: &mut Vec<Row>, ty: &str, ftz: &[bool], sat: &[bool]) {
     for (word, round) in TO_INTEGER {
         for &ftz in ftz {
@@ -161,7 +164,7 @@ fn integral<F: Float + Value + 'static>(rows: &mut Vec<Row>, ty: &str, ftz: &[bo
     }
 }
 
-/// Two numbers to a register; the first becomes the upper half.
+/// Packs two numbers into a register; the first becomes the upper half.
 fn pairs<F: Float + Value + 'static>(rows: &mut Vec<Row>, ty: &str)
 where
     Single: FloatConvert<F>,

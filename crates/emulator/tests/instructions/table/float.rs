@@ -1,11 +1,12 @@
-//! Floating-point arithmetic. (PTX ISA, "Floating-Point Instructions", "Half Precision Floating-Point Instructions".)
+//! Floating-point arithmetic (PTX ISA, "Floating-Point Instructions", "Half Precision Floating-Point
+//! Instructions").
 
 use crate::instructions::row::{Near, Row, near, row};
 use crate::instructions::value::{BFloat, Double, Half, Single, Two, Value};
 use rustc_apfloat::{ExpInt, Float, Round};
 use std::ops::Neg;
 
-/// The directions of rounding, to nearest where none is named.
+/// The rounding modes; to nearest if none is named.
 pub const ROUNDINGS: [(&str, Round); 5] = [
     ("", Round::NearestTiesToEven),
     (".rn", Round::NearestTiesToEven),
@@ -14,12 +15,12 @@ pub const ROUNDINGS: [(&str, Round); 5] = [
     (".rp", Round::TowardPositive),
 ];
 
-/// `.ftz`: a subnormal is a zero of its sign.
+/// `.ftz`: a subnormal becomes a zero of the same sign.
 pub fn flush<F: Float>(a: F) -> F {
     if a.is_denormal() { F::ZERO.copy_sign(a) } else { a }
 }
 
-/// What is done to operands and results.
+/// Modifiers that change operands or results.
 #[derive(Clone, Copy, Default)]
 pub struct Modifiers {
     pub ftz: bool,
@@ -37,7 +38,7 @@ impl Modifiers {
         let one = F::from_u128(1).value;
         match () {
             () if self.sat && a > one => one,
-            // NaN too is clamped to +0, and so is -0.
+            // NaN and -0 are also clamped to +0.
             () if self.sat => {
                 if a > F::ZERO {
                     a
@@ -50,12 +51,13 @@ impl Modifiers {
         }
     }
 
-    /// The result of an operation, which scales it by a power of two before it rounds. `.ftz` flushes what would be below
-    /// the least normal number if it were rounded with no lower limit of the exponent: PTX leaves that open, an H200 does
-    /// so.
+    /// Returns the result of an operation that scales by a power of two before it rounds.
+    ///
+    /// `.ftz` flushes a result that would be below the least normal number if it were rounded without a lower
+    /// exponent limit. PTX leaves this open; an H200 does it.
     pub fn rounded<F: Float>(self, operation: impl Fn(ExpInt) -> F) -> F {
         let result = operation(0);
-        // Twice the result has all its digits where that matters.
+        // Near the least normal number, twice the result is rounded to full precision.
         let below = operation(1).abs() < F::smallest_normalized().scalbn(1);
         self.result(if self.ftz && below { F::ZERO.copy_sign(result) } else { result })
     }
@@ -70,7 +72,7 @@ impl Modifiers {
         self.rounded(|power| a.scalbn(power).mul_add_r(b, c.scalbn(power), round).value)
     }
 
-    /// As the words of an instruction.
+    /// Returns the words in an instruction.
     pub fn words(self) -> String {
         [(self.ftz, ".ftz"), (self.relu, ".relu"), (self.sat, ".sat")]
             .iter()
@@ -106,7 +108,7 @@ pub fn rows() -> Vec<Row> {
     rows
 }
 
-/// An operation of two numbers, its result scaled by a power of two and rounded.
+/// An operation on two numbers whose result is scaled by a power of two and rounded.
 type Binary<F> = fn(F, F, ExpInt, Round) -> F;
 
 fn sums_and_products<F: Float>() -> [(&'static str, Binary<F>); 3] {
@@ -167,7 +169,7 @@ fn quotients<F: Float + Value + Sync + 'static>(rows: &mut Vec<Row>, ty: &str, m
     }
 }
 
-/// `sqrt`, rounded: the host's root to nearest, and its neighbour where its square is on the wrong side.
+/// `sqrt`, rounded: the host's root to nearest, or its neighbour if its square is on the wrong side.
 fn roots(rows: &mut Vec<Row>) {
     fn single(a: f32, round: Round) -> f32 {
         let root = a.sqrt();
@@ -177,7 +179,7 @@ fn roots(rows: &mut Vec<Row>) {
         }) as f32
     }
     fn double(a: f64, round: Round) -> f64 {
-        // Scaled by an even power of two, so that the error of the square is no subnormal.
+        // Scaled by an even power of two, so that the error of the square is not subnormal.
         let scaled = if a < 1e-200 { a * 2f64.powi(600) } else { a };
         let scale = if a < 1e-200 { 2f64.powi(-300) } else { 1.0 };
         let root = scaled.sqrt();
@@ -213,7 +215,7 @@ fn signs<F: Float + Value + Sync + 'static>(rows: &mut Vec<Row>, ty: &str, modif
     }
 }
 
-/// `min` and `max`: -0 is less than +0, and a NaN loses against a number, unless `.NaN` is given.
+/// `min` and `max`: -0 is less than +0, and a number wins over a NaN, unless `.NaN` is given.
 fn extreme<F: Float>(a: F, b: F, greater: bool, words: &str) -> F {
     let sign = a.is_negative() != b.is_negative();
     let xorsign = words.contains(".xorsign");
@@ -248,7 +250,7 @@ fn extremes<F: Float + Value + Sync + 'static>(
     }
 }
 
-/// 16-bit formats, one value and two to a register.
+/// 16-bit formats, with one and two values per register.
 fn half<F>(rows: &mut Vec<Row>, ty: &str, modifiers: &[Modifiers], fused_modifiers: &[Modifiers])
 where
     F: Float + Value + Sync + Neg<Output = F> + 'static,
@@ -302,7 +304,7 @@ where
     }
 }
 
-/// What PTX leaves to the machine, within the errors that the ISA names.
+/// Approximate functions, within the errors that the ISA states.
 fn approximations(rows: &mut Vec<Row>) {
     for (words, least) in [("", LEAST_F32), (".ftz", NORMAL_F32)] {
         let flush = move |a: f64| if a.abs() < least { 0f64.copysign(a) } else { a };
@@ -328,7 +330,7 @@ fn approximations(rows: &mut Vec<Row>) {
         rows.push(near::<Single>(format!("div.full{words}.f32"), 2, move |sources| {
             Some(Near::new(flush(sources[0]) / flush(sources[1]), ulps(2.0), least))
         }));
-        // Nothing is promised of other divisors.
+        // Nothing is guaranteed for other divisors.
         rows.push(near::<Single>(format!("div.approx{words}.f32"), 2, move |sources| {
             let (a, b) = (flush(sources[0]), flush(sources[1]));
             let promised = (NORMAL_F32..=NORMAL_F32.recip()).contains(&b.abs());
@@ -336,11 +338,12 @@ fn approximations(rows: &mut Vec<Row>) {
         }));
     }
     half_approximations::<Half>(rows, "f16", "", ((-9.9f64).exp2(), LEAST_F16), (-10.987f64).exp2());
-    // The ISA names 2^-8 for `tanh`; of 0.746 an H200's is 2.5e-7 more off, at 0.62890625 instead of 0.63281275.
+    // The ISA states 2^-8 for `tanh`. For 0.746, an H200's error is 2.5e-7 more: 0.62890625 instead of
+    // 0.63281275.
     let tanh_error = (-8f64).exp2() + (-21f64).exp2();
     half_approximations::<BFloat>(rows, "bf16", ".ftz", ((-7f64).exp2(), NORMAL_F32), tanh_error);
 
-    // The ISA names no error here, but 20 bits of fraction, and does not look at those of a NaN below.
+    // The ISA states no error here, only 20 bits of fraction; it ignores the lower bits of a NaN.
     let gross = (-18f64).exp2();
     for (name, exact) in [("rcp", f64::recip as fn(f64) -> f64), ("rsqrt", |a| a.sqrt().recip())] {
         rows.push(near::<Double>(format!("{name}.approx.ftz.f64"), 1, move |sources| {
@@ -353,17 +356,17 @@ fn approximations(rows: &mut Vec<Row>) {
     }));
 }
 
-/// The least normal number of f32 and bf16, and the least subnormal ones of f32 and f16.
+/// The least normal number of f32 and bf16, then the least subnormal numbers of f32 and f16.
 const NORMAL_F32: f64 = f32::MIN_POSITIVE as f64;
 const LEAST_F32: f64 = NORMAL_F32 / (1u32 << 23) as f64;
 const LEAST_F16: f64 = 1.0 / (1u32 << 24) as f64;
 
-/// Units in the last place of an f32, relative to the greatest number that has them.
+/// Units in the last place of an f32, as a relative error.
 fn ulps(count: f64) -> f64 {
     count * (-23f64).exp2()
 }
 
-/// `sin` and `cos`: relative and absolute error, by the size of the angle.
+/// Returns the relative and absolute errors of `sin` and `cos`, by the size of the angle.
 fn angle_error(a: f64) -> Option<(f64, f64)> {
     match (a / std::f64::consts::TAU).abs() {
         ..=1.0 => Some((0.0, (-20.5f64).exp2())),
@@ -373,8 +376,10 @@ fn angle_error(a: f64) -> Option<(f64, f64)> {
     }
 }
 
-/// `ex2` and `tanh`, one value and two to a register. The error of `ex2` is relative, and that of a result which is no
-/// normal number absolute: `.ftz` flushes it, and without that an H200 truncates it.
+/// `ex2` and `tanh`, with one and two values per register.
+///
+/// The error of `ex2` is relative; for a subnormal result it is absolute, because `.ftz` flushes the result
+/// and an H200 truncates it otherwise.
 fn half_approximations<F>(
     rows: &mut Vec<Row>,
     ty: &str,

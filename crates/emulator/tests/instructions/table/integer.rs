@@ -1,5 +1,5 @@
-//! Integer arithmetic. (PTX ISA, "Integer Arithmetic Instructions", "Extended-Precision Integer Arithmetic
-//! Instructions".)
+//! Integer arithmetic (PTX ISA, "Integer Arithmetic Instructions", "Extended-Precision Integer Arithmetic
+//! Instructions").
 
 use crate::instructions::row::{Row, row, script};
 use crate::instructions::value::Two;
@@ -17,7 +17,7 @@ pub fn rows() -> Vec<Row> {
     rows
 }
 
-/// Bits `BITS` to `2 * BITS - 1` of a product; the wrap of `i128` is above them.
+/// Bits `BITS` to `2 * BITS - 1` of a product; `i128` wraps above them.
 macro_rules! high {
     ($int:ident, $a:expr, $b:expr) => {
         (i128::from($a).wrapping_mul(i128::from($b)) >> $int::BITS) as $int
@@ -38,7 +38,7 @@ fn every_type(rows: &mut Vec<Row>) {
                 row(name("sad"), |a: $int, b: $int, c: $int| c.wrapping_add(a.abs_diff(b) as $int)),
                 row(name("min"), |a: $int, b: $int| a.min(b)),
                 row(name("max"), |a: $int, b: $int| a.max(b)),
-                // By zero PTX leaves the result to the machine, and sm_90's is all ones.
+                // PTX leaves division by zero to the machine; sm_90 returns all ones.
                 row(name("div"), |a: $int, b: $int| if b == 0 { !0 } else { a.wrapping_div(b) }),
                 row(name("rem"), |a: $int, b: $int| if b == 0 { !0 } else { a.wrapping_rem(b) }),
             ]);
@@ -74,7 +74,7 @@ fn saturating(rows: &mut Vec<Row>) {
     ]);
 }
 
-/// `mul24`, `mad24`: of the product of the low 24 bits, the low or high 32 of 48 bits.
+/// `mul24`, `mad24`: the low or high 32 bits of the 48-bit product of the low 24 bits.
 fn low_24(rows: &mut Vec<Row>) {
     fn signed(a: i32) -> i64 {
         ((i64::from(a) & 0xff_ffff) ^ 0x80_0000) - 0x80_0000
@@ -101,8 +101,9 @@ fn low_24(rows: &mut Vec<Row>) {
     ]);
 }
 
-/// `add.cc` to `madc`. The carry goes in by `add.cc` (by `sub.cc` for a borrow) where the last source is not 0, and comes
-/// out into `%y`.
+/// `add.cc` to `madc`.
+///
+/// The carry is set by an `add.cc` (a borrow by `sub.cc`) if the last source is not 0, and is read into `%y`.
 fn carries(rows: &mut Vec<Row>) {
     macro_rules! carries {
         ($($int:ident $factor:ident $ty:literal)*) => {$({
@@ -131,14 +132,16 @@ fn carries(rows: &mut Vec<Row>) {
                     text("sub.cc.TYPE %y, 0, %c;\nsubc.cc.TYPE %x, %a, %b;\nsubc.TYPE %y, 0, 0;"),
                     move |a: $int, b: $int, c: $int| difference(a, b, c != 0),
                 ),
-                // Without `.cc` the carry stays as it was.
+                // Without `.cc`, the carry does not change.
                 script(
                     text("add.cc.TYPE %y, %c, -1;\naddc.TYPE %x, %a, %b;\naddc.TYPE %y, 0, 0;"),
                     move |a: $int, b: $int, c: $int| (sum(a, b, c != 0).0, $int::from(c != 0)),
                 ),
             ]);
-            let products: [(&str, fn($int, $int) -> $int); 2] =
-                [("lo", |a, b| a.wrapping_mul(b)), ("hi", |a, b| high!($factor, a as $factor, b as $factor) as $int)];
+            let products: [(&str, fn($int, $int) -> $int); 2] = [
+                ("lo", |a, b| a.wrapping_mul(b)),
+                ("hi", |a, b| high!($factor, a as $factor, b as $factor) as $int),
+            ];
             for (part, product) in products {
                 let text = |words: &str| text(words).replace("PART", part);
                 rows.extend([
@@ -147,7 +150,9 @@ fn carries(rows: &mut Vec<Row>) {
                         move |a: $int, b: $int, c: $int| sum(product(a, b), c, false),
                     ),
                     script(
-                        text("add.cc.TYPE %y, %d, -1;\nmadc.PART.cc.TYPE %x, %a, %b, %c;\naddc.TYPE %y, 0, 0;"),
+                        text(
+                            "add.cc.TYPE %y, %d, -1;\nmadc.PART.cc.TYPE %x, %a, %b, %c;\naddc.TYPE %y, 0, 0;",
+                        ),
                         move |a: $int, b: $int, c: $int, d: $int| sum(product(a, b), c, d != 0),
                     ),
                     script(
@@ -185,7 +190,7 @@ fn dots(rows: &mut Vec<Row>) {
     }
 }
 
-/// Two values of 16 bits in a register.
+/// Two 16-bit values per register.
 fn pairs(rows: &mut Vec<Row>) {
     macro_rules! pairs {
         ($($int:ident $ty:literal)*) => {$(
@@ -201,11 +206,12 @@ fn pairs(rows: &mut Vec<Row>) {
     pairs!(u16 "u16x2" i16 "s16x2");
 }
 
-/// `vabsdiff4`: absolute differences of chosen bytes, merged into the third source or added to it. (PTX ISA, "SIMD Video
-/// Instructions".)
+/// `vabsdiff4`: absolute differences of selected bytes, merged into the third source or added to it (PTX ISA,
+/// "SIMD Video Instructions").
 fn absolute_differences(rows: &mut Vec<Row>) {
-    /// The four bytes, the first the least significant, of those of a and then of b that the selector names, the first for
-    /// the most significant byte.
+    /// Returns the bytes that the selector's digits name, the least significant first.
+    ///
+    /// Bytes 0 to 3 are those of a, 4 to 7 those of b; the first digit selects the most significant byte.
     fn chosen(a: u32, b: u32, selector: &str, signed: bool) -> [i64; 4] {
         let mut chosen = [0; 4];
         for (place, digit) in selector.bytes().rev().enumerate() {

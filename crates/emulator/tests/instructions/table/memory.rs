@@ -1,4 +1,4 @@
-//! Moves, loads, stores and atomics. (PTX ISA, "Data Movement and Conversion Instructions", "atom", "red".)
+//! Moves, loads, stores and atomics (PTX ISA, "Data Movement and Conversion Instructions", "atom", "red").
 
 use super::float::flush;
 use crate::instructions::row::{Row, Thread, of_thread, row, script};
@@ -42,8 +42,10 @@ fn moves(rows: &mut Vec<Row>) {
     ]);
 }
 
-/// Where a row's own bytes are: the space as instructions name it, and the register of their address, with what makes a
-/// generic address of it where no space is named.
+/// The places of a row's own bytes.
+///
+/// The space in the instruction, the register with the address, and PTX that converts it to a generic address
+/// if the instruction names no space.
 const PLACES: [(&str, &str, &str); 7] = [
     (".global", "%global", ""),
     (".shared", "%shared", ""),
@@ -54,12 +56,12 @@ const PLACES: [(&str, &str, &str); 7] = [
     ("", "%local", "cvta.local.u64 %local, %local;\n"),
 ];
 
-/// Calls a function of a type with each type that memory holds: its name, and more arguments.
+/// Calls a function that is generic over a type, with each memory type, its name and more arguments.
 macro_rules! for_each_type {
     ($function:ident($($argument:expr),*)) => {
         for_each_type!($function($($argument),*):
-            u8 "b8", u8 "u8", i8 "s8", u16 "b16", u16 "u16", i16 "s16", u32 "b32", u32 "u32", i32 "s32", u32 "f32",
-            u64 "b64", u64 "u64", i64 "s64", u64 "f64")
+            u8 "b8", u8 "u8", i8 "s8", u16 "b16", u16 "u16", i16 "s16",
+            u32 "b32", u32 "u32", i32 "s32", u32 "f32", u64 "b64", u64 "u64", i64 "s64", u64 "f64")
     };
     ($function:ident $arguments:tt: $($int:ident $ty:literal),*) => {
         $(for_each_type!($function $arguments $int $ty);)*
@@ -69,12 +71,12 @@ macro_rules! for_each_type {
     };
 }
 
-/// Values alone and in vectors, as many as an access has bits for.
+/// Returns the vector lengths that an access to a type can have, 1 for a scalar.
 fn vectors<V>() -> &'static [usize] {
     if size_of::<V>() < 8 { &[1, 2, 4] } else { &[1, 2] }
 }
 
-/// `.v2.b32`, and the registers that are loaded.
+/// Returns declarations, the types of an access such as `.v2.b32`, and the loaded registers.
 fn loaded<V: Value>(ty: &str, vector: usize) -> (String, String, &'static str) {
     let temporary = format!(".reg .{} %t<2>;\n", V::OPERAND.register());
     match vector {
@@ -84,7 +86,7 @@ fn loaded<V: Value>(ty: &str, vector: usize) -> (String, String, &'static str) {
     }
 }
 
-/// A text that stores GIVEN and loads LOADED, of TYPE.
+/// Adds a row whose text stores GIVEN and loads LOADED, of type TYPE.
 fn round_trip<V: Value + 'static>(ty: &str, rows: &mut Vec<Row>, vector: usize, text: &str) {
     let (declared, types, loaded) = loaded::<V>(ty, vector);
     let text = |given: &str| {
@@ -97,7 +99,7 @@ fn round_trip<V: Value + 'static>(ty: &str, rows: &mut Vec<Row>, vector: usize, 
     });
 }
 
-/// An instruction that loads LOADED, of TYPE, from memory that nobody writes: the two words given, or the sources.
+/// Adds a row that loads LOADED, of type TYPE, from read-only memory: the two given words, or the sources.
 fn load<V: Value + 'static>(
     ty: &str,
     rows: &mut Vec<Row>,
@@ -118,7 +120,7 @@ fn load<V: Value + 'static>(
     });
 }
 
-/// Every type in every memory, constants and parameters of calls too.
+/// Every type in every memory, including constants and call parameters.
 fn accesses(rows: &mut Vec<Row>) {
     fn of_type<V: Value + 'static>(ty: &str, rows: &mut Vec<Row>) {
         for &vector in vectors::<V>() {
@@ -140,7 +142,7 @@ fn accesses(rows: &mut Vec<Row>) {
         }
     }
     for_each_type!(of_type(rows));
-    // Into wider registers, extended.
+    // Loads into wider registers, extended.
     macro_rules! widening {
         ($($int:ident $ty:literal $to:ident $unsigned:ident,)*) => {$(
             rows.push(script(
@@ -150,8 +152,8 @@ fn accesses(rows: &mut Vec<Row>) {
         )*};
     }
     widening! {
-        u8 "u8" u32 u32, i8 "s8" i32 u32, u16 "u16" u32 u32, i16 "s16" i32 u32, u8 "b8" u64 u64, i8 "s8" i64 u64,
-        u16 "u16" u64 u64, i16 "s16" i64 u64, u32 "u32" u64 u64, i32 "s32" i64 u64,
+        u8 "u8" u32 u32, i8 "s8" i32 u32, u16 "u16" u32 u32, i16 "s16" i32 u32, u8 "b8" u64 u64,
+        i8 "s8" i64 u64, u16 "u16" u64 u64, i16 "s16" i64 u64, u32 "u32" u64 u64, i32 "s32" i64 u64,
     }
     rows.push(script(
         "st.global.b64 [%global], 0;\nst.global.b8 [%global+1], %a;\nld.global.b64 %x, [%global];",
@@ -161,8 +163,9 @@ fn accesses(rows: &mut Vec<Row>) {
 
 const SCOPES: [&str; 4] = ["cta", "cluster", "gpu", "sys"];
 
-/// Orders, scopes and cache operators, which change no value that a thread itself reads. Each type has each kind of
-/// access, with the next of the words that go with it.
+/// Orders, scopes and cache operators, which do not change the values that a thread reads.
+///
+/// Each type has each kind of access, and takes the words that go with it in turn.
 fn orders(rows: &mut Vec<Row>) {
     fn of_type<V: Value + 'static>(ty: &str, rows: &mut Vec<Row>, turn: &mut usize) {
         *turn += 1;
@@ -210,8 +213,9 @@ fn orders(rows: &mut Vec<Row>) {
             );
             round_trip::<V>(ty, rows, vector, &text);
         }
-        // Of one value only.
-        let text = "st.mmio.relaxed.sys.globalTYPE [%global], GIVEN;\nld.mmio.relaxed.sys.globalTYPE LOADED, [%global];";
+        // Only scalars.
+        let text = "st.mmio.relaxed.sys.globalTYPE [%global], GIVEN;\n\
+                    ld.mmio.relaxed.sys.globalTYPE LOADED, [%global];";
         round_trip::<V>(ty, rows, 1, text);
         let operator = next(&["ca", "cg", "cs"]);
         for words in [format!("{operator}.nc"), format!("nc.L1::{evict}.L2::{ahead}")] {
@@ -231,14 +235,14 @@ fn orders(rows: &mut Vec<Row>) {
     }
 }
 
-/// What the module's variables hold.
+/// The contents of the module's variables.
 const CONSTANTS: [u64; 2] = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210];
 
 /// Variables, and addresses as values.
 fn addresses(rows: &mut Vec<Row>) {
     let variable = |text: &str, result: u64| script(text, move |_: bool| result);
     for space in ["param", "param::entry"] {
-        // The first parameter, loaded by its address, is not far below what it was counted up to.
+        // The first parameter, loaded by its address, is slightly less than %to, which was computed from it.
         let text = format!(
             ".reg .b64 %t;\nmov.b64 %t, results;\ncvta.{space}.u64 %t, %t;\nisspacep.{space} %x, %t;\n\
              cvta.to.{space}.u64 %t, %t;\nld.{space}.u64 %t, [%t];\nsub.u64 %t, %to, %t;\n\
@@ -253,10 +257,21 @@ fn addresses(rows: &mut Vec<Row>) {
         variable("mov.b64 %x, globals+8;\nld.global.b64 %x, [%x];", CONSTANTS[1]),
         variable("mov.b64 %x, globals;\ncvta.global.u64 %x, %x;\nld.b64 %x, [%x+8];", CONSTANTS[1]),
         variable("mov.b64 %x, constants;\ncvta.const.u64 %x, %x;\nld.b64 %x, [%x];", CONSTANTS[0]),
-        variable("mov.b64 %x, globals;\ncvta.global.u64 %x, %x;\ncvta.to.global.u64 %x, %x;\nld.global.b64 %x, [%x];", CONSTANTS[0]),
-        variable("mov.b64 %x, constants;\ncvta.const.u64 %x, %x;\ncvta.to.const.u64 %x, %x;\nld.const.b64 %x, [%x];", CONSTANTS[0]),
+        variable(
+            "mov.b64 %x, globals;\ncvta.global.u64 %x, %x;\ncvta.to.global.u64 %x, %x;\n\
+             ld.global.b64 %x, [%x];",
+            CONSTANTS[0],
+        ),
+        variable(
+            "mov.b64 %x, constants;\ncvta.const.u64 %x, %x;\ncvta.to.const.u64 %x, %x;\n\
+             ld.const.b64 %x, [%x];",
+            CONSTANTS[0],
+        ),
         // 32 bits hold an address of shared memory.
-        script("cvt.u32.u64 %word, %shared;\nst.shared.b32 [%word], %a;\nld.shared.b32 %x, [%shared];", |a: u32| a),
+        script(
+            "cvt.u32.u64 %word, %shared;\nst.shared.b32 [%word], %a;\nld.shared.b32 %x, [%shared];",
+            |a: u32| a,
+        ),
     ]);
     for (space, at) in [("shared", "%shared"), ("local", "%local"), ("shared::cta", "%shared")] {
         let text = format!(
@@ -278,7 +293,7 @@ fn addresses(rows: &mut Vec<Row>) {
     }
 }
 
-/// Instructions that change no value.
+/// Instructions without an effect on values.
 fn hints(rows: &mut Vec<Row>) {
     for hint in [
         "prefetch.global.L1 [%global]",
@@ -302,7 +317,7 @@ fn hints(rows: &mut Vec<Row>) {
 const POLICY: &str =
     ".reg .b64 %policy;\ncreatepolicy.fractional.L2::evict_last.L2::evict_first.b64 %policy, 0.5;\n";
 
-/// What `createpolicy` makes, given to a load, which it changes in nothing.
+/// `createpolicy`; a load with the policy gives the same value.
 fn policies(rows: &mut Vec<Row>) {
     let mut policy = |text: &str| {
         let text = format!(
@@ -318,7 +333,7 @@ fn policies(rows: &mut Vec<Row>) {
             policy(&format!("range.global.L2::{primary}.L2::{secondary}.b64 %policy, [%from], 64, 128"));
         }
     }
-    // An access property is the host's to make.
+    // Only the host can make an access property, so 0 stands for one.
     let text = ".reg .b64 %policy;\ncreatepolicy.cvt.L2.b64 %policy, 0;\nmov.b64 %x, %a;";
     rows.push(script(text, |a: u64| a));
 }
@@ -352,7 +367,7 @@ fn copies(rows: &mut Vec<Row>) {
             ),
             |a: u64, b: u64| (a, b),
         ),
-        // Two groups: the first is waited for alone, then the second.
+        // Two groups: waits for the first alone, then for the second.
         script(
             "cp.async.ca.shared.global [%shared], [%from], 8;\ncp.async.commit_group;\n\
              cp.async.ca.shared.global [%shared+8], [%from+8], 8;\ncp.async.commit_group;\n\
@@ -361,7 +376,7 @@ fn copies(rows: &mut Vec<Row>) {
             |a: u64, b: u64| (a, b),
         ),
     ]);
-    // Of which some bytes are read, or none; the others are zero.
+    // Copies that read only some bytes, or none; the others become zero.
     for (operator, size) in [("ca", 4), ("ca", 8), ("ca", 16), ("cg", 16)] {
         let kept = move |[a, b]: [u64; 2], count: u32| {
             let kept =
@@ -388,7 +403,7 @@ fn copies(rows: &mut Vec<Row>) {
     }
 }
 
-/// `atom`, which gives the old value, and `red`, each in one memory or both; and the new value.
+/// `atom` with its old value, and `red`, in each of the given memories; both with the new value.
 fn atomic<V: Value + Sync + 'static>(
     rows: &mut Vec<Row>,
     memories: &[&str],
@@ -397,7 +412,7 @@ fn atomic<V: Value + Sync + 'static>(
 ) {
     for (space, at, convert) in PLACES.iter().filter(|place| memories.contains(&place.1)) {
         let bits = V::OPERAND.register();
-        // Each row has the next order and scope.
+        // The rows take the orders and scopes in turn.
         let (order, scope) = next_order(rows.len());
         let red_order = ["", ".relaxed", ".release"][rows.len() / 2 % 3];
         let around = |text: String, new: &str| {
@@ -407,7 +422,7 @@ fn atomic<V: Value + Sync + 'static>(
             let [a, b] = [0, 1].map(|place| V::from_register(thread.sources()[place]));
             update(a, b).to_register()
         };
-        // The old value comes back as it was, a NaN too.
+        // The old value comes back unchanged, also a NaN.
         let text = around(format!("atom{order}{scope}{space}.{operation} %x, [{at}], %b;"), "%y");
         rows.push(of_thread(text, |a: V, b: V| (a, b), move |thread| vec![thread.sources()[0], new(thread)]));
         if !operation.starts_with("exch") {
@@ -457,7 +472,9 @@ fn hinted<V: Value + Sync + 'static>(
     }
 }
 
-/// Atomics of vectors in global memory: the last element's old value and the first one's new value, and both after `red`.
+/// Vector atomics in global memory.
+///
+/// `atom` returns the last element's old value and the first one's new value; `red` returns both new values.
 fn vector<V: Value + Sync + 'static>(
     rows: &mut Vec<Row>,
     counts: &[usize],
@@ -504,7 +521,7 @@ fn vector<V: Value + Sync + 'static>(
     }
 }
 
-/// The orders and scopes of atomics by turns.
+/// Returns the orders and scopes of atomics in turn.
 fn next_order(turn: usize) -> (&'static str, &'static str) {
     let order = ["", ".relaxed", ".acquire", ".release", ".acq_rel"][turn / 2 % 5];
     (order, ["", ".cta", ".cluster", ".gpu", ".sys"][turn % 5])
@@ -533,7 +550,7 @@ fn atomics(rows: &mut Vec<Row>) {
         macro_rules! swaps {
             ($($int:ident $ty:literal)*) => {$(
                 let (order, scope) = next_order(rows.len());
-                // In half of the threads the value is the expected one.
+                // In half of the threads, the compared value matches.
                 let text = format!(
                     "{convert}st{space}.{ty} [{at}], %a;\n@%d mov.{ty} %b, %a;\n\
                      atom{order}{scope}{space}.cas.{ty} %x, [{at}], %b, %c;\nld{space}.{ty} %y, [{at}];",
@@ -549,7 +566,7 @@ fn atomics(rows: &mut Vec<Row>) {
     float_atomics(rows);
 }
 
-/// Sums of floats. In global memory those of f32 flush subnormals, in shared memory not. (PTX ISA, "atom".)
+/// Sums of floats. Sums of f32 flush subnormals in global memory, but not in shared memory (PTX ISA, "atom").
 fn float_atomics(rows: &mut Vec<Row>) {
     fn sum<F: Float>(a: F, b: F) -> F {
         (a + b).value

@@ -1,7 +1,8 @@
-//! The table: every instruction that the emulator knows, in every form, and what the PTX ISA says it gives.
+//! The table: every instruction that the emulator knows, in every form, with the results that the PTX ISA
+//! defines.
 //!
-//! The references share no code with the emulator: integers are Rust's, or the ISA's own pseudo code bit by bit, and
-//! floating point is that of `rustc_apfloat`, the compiler's.
+//! The references share no code with the emulator. Integer references use Rust's integers or the ISA's pseudo
+//! code, bit by bit; floating-point references use `rustc_apfloat`.
 
 mod bits;
 mod compare;
@@ -14,7 +15,7 @@ mod warp;
 
 use crate::instructions::row::Row;
 
-/// All rows.
+/// Returns all rows.
 pub fn rows() -> Vec<Row> {
     [
         integer::rows(),

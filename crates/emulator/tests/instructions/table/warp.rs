@@ -1,5 +1,5 @@
-//! What threads do together, and what they know of the launch. (PTX ISA, "Parallel Synchronization and Communication
-//! Instructions", "Special Registers".)
+//! Warp and block instructions, and special registers (PTX ISA, "Parallel Synchronization and Communication
+//! Instructions", "Special Registers").
 
 use crate::instructions::kernel::{BLOCK, ROWS};
 use crate::instructions::row::{Row, Thread, of_machine, of_thread, script};
@@ -23,7 +23,9 @@ pub fn rows() -> Vec<Row> {
 
 /// `shfl`, by the ISA's pseudo code.
 fn shuffles(rows: &mut Vec<Row>) {
-    /// The lane to read, from the lane, b and c's first five bits, and the segment's mask; and whether it is in range.
+    /// Returns the lane to read, and whether it is in range.
+    ///
+    /// Takes the lane, the low five bits of b and of c, and the segment's mask.
     type Source = fn(i32, i32, i32, i32) -> (i32, bool);
     let modes: [(&str, Source); 4] = [
         ("up", |lane, b, c, mask| (lane - b, lane - b >= lane & mask | c & !mask)),
@@ -52,7 +54,8 @@ fn shuffles(rows: &mut Vec<Row>) {
     ));
 }
 
-/// A collective for all lanes, or for those `part` only where predicate `%a` holds; in the others `%x` is 0 then.
+/// Returns a warp instruction for all lanes; with `part`, for the lanes whose `%a` holds, and `%x` is 0 in
+/// the others.
 fn guarded(part: bool, ty: &str, instruction: &str) -> String {
     if !part {
         return instruction.replace("MASK", "-1");
@@ -61,12 +64,12 @@ fn guarded(part: bool, ty: &str, instruction: &str) -> String {
     format!("{clear}\nvote.sync.ballot.b32 %word, %a, -1;\n@%a {}", instruction.replace("MASK", "%word"))
 }
 
-/// The lanes of which something holds.
+/// Returns the mask of the lanes for which something holds.
 fn ballot(thread: &Thread, holds: impl Fn(&[u64; 4]) -> bool) -> u32 {
     thread.warp().iter().rev().fold(0, |mask, sources| mask << 1 | u32::from(holds(sources)))
 }
 
-/// The lanes that take part in a [`guarded`] collective.
+/// Returns the mask of the lanes that take part in a [`guarded`] instruction.
 fn active(thread: &Thread, part: bool) -> u32 {
     ballot(thread, |sources| !part || sources[0] != 0)
 }
@@ -111,7 +114,7 @@ fn votes(rows: &mut Vec<Row>) {
     }
 }
 
-/// `match`. Few values are worth comparing: the second source's low bits.
+/// `match`, on the low bits of the second source, so that lanes often have equal values.
 fn matches(rows: &mut Vec<Row>) {
     macro_rules! matches {
         ($($int:ident $ty:literal)*) => {$(
@@ -171,9 +174,9 @@ fn reductions(rows: &mut Vec<Row>) {
     }
 }
 
-/// Values exchanged through shared memory, with a barrier between, and `bar.red`.
+/// Values exchanged through shared memory across a barrier, and `bar.red`.
 fn barriers(rows: &mut Vec<Row>) {
-    // A thread reads what the one at the other end of the block, or of the warp, has written.
+    // Each thread reads the value of the thread whose index differs by `other` in an XOR.
     let exchange = |barrier: &str, other: u32| {
         let text = format!(
             ".reg .b64 %t;\nst.shared.b32 [%shared], %a;\n{barrier}\nxor.b32 %word, %i1, {other};\n\
@@ -197,7 +200,7 @@ fn barriers(rows: &mut Vec<Row>) {
         "barrier.cta.sync 15;",
         "barrier.cta.sync.aligned 0;",
         "mov.u32 %word, 2;\nbar.sync %word;",
-        // The lower half of the block only arrives the first time.
+        // The lower half of the block only arrives at the first barrier.
         "setp.lt.u32 %p0, %i1, 64;\n@%p0 bar.arrive 1, 128;\n@!%p0 bar.sync 1, 128;\nbar.sync 0;",
         "setp.lt.u32 %p0, %i1, 64;\n@%p0 barrier.cta.arrive 1, 128;\n@!%p0 barrier.cta.sync 1, 128;\nbarrier.sync 0;",
         "setp.lt.u32 %p0, %i1, 64;\n@%p0 barrier.cta.arrive.aligned 1, 128;\n\
@@ -283,7 +286,7 @@ fn specials(rows: &mut Vec<Row>) {
     for name in ["%clock64", "%globaltimer", "%gridid"] {
         rows.push(of_machine(format!("mov.u64 %x, {name};"), |_: bool| 0u64));
     }
-    // Time passes, in whichever unit.
+    // The clock advances.
     rows.push(script(
         ".reg .b64 %t<2>;\nmov.u64 %t0, %clock64;\nbar.sync 0;\nmov.u64 %t1, %clock64;\nsetp.gt.u64 %x, %t1, %t0;",
         |_: bool| true,

@@ -1,24 +1,29 @@
-//! The kernel of columns: an array of `outer` × `reduced` × `inner` items, row-major, is reduced over the axis in the
-//! middle, and each of the outer · inner columns has the bits of reducing its items alone.
+//! The kernel of columns: reduces a row-major array of `outer` × `reduced` × `inner` items over the axis in
+//! the middle. Each of the outer · inner columns gets the bits of reducing its items alone.
 //!
-//! Neighbouring columns lie side by side, so a thread has one column, and a warp's loads are neighbours. A block has a
-//! **panel** of neighbouring columns, and several threads for each.
+//! ```text
+//! a block has a panel of neighbouring columns, and several threads for each column
+//! each thread:  folds its leaves of the column's chunk one after another (`Pairwise`)
+//! the block:    folds the threads of each column through shared memory
+//! if several blocks share a chunk:           store and count; the last block folds the parts
+//! if the column has several chunks:          store and count; the last block folds the chunks
+//! one thread of each column stores its result
+//! ```
 //!
-//! - A column is cut as its [`Plan`] says. Of a chunk's accumulators, the **leaves**, a thread has a power of two of
-//!   neighbours, an aligned part of the tree; so they fold one after another, and what waits for its neighbour is a
-//!   value for each level of the tree.
-//! - The threads of a column fold their parts of the tree through shared memory.
-//! - Where there are few columns, several blocks share a chunk; and where a column has several chunks, several blocks
-//!   share it. The last one to come folds what all have left behind; nobody waits.
+//! - Neighbouring columns lie side by side, so that a warp's loads are neighbours.
+//! - A column is cut as its [`Plan`] says. A **leaf** is one of a chunk's accumulators. A thread has 2^n
+//!   neighbouring leaves, an aligned subtree, and keeps one value for each level of it.
+//! - If there are few columns, several blocks share a chunk. No block waits: the last one to arrive goes on.
 //!
-//! What cuts the work into panels and parts, [`Cut`], is of no account for the bits. A launch has blocks of
+//! How [`Cut`] cuts the work into panels and parts does not change the bits. A launch has blocks of
 //! [`THREADS`].
 
-use crate::fold::fold_thread;
+use super::{self as shape, Shape};
+use crate::exchange::slot;
 use crate::input::Input;
 use crate::plan::PARTIALS;
-use crate::shape::{self, Shape};
-use crate::{Op, Plan, slot};
+use crate::tree::{LEVELS, Pairwise, fold_panel, fold_thread, most_at_once};
+use crate::{Op, Plan};
 use core::array::from_fn;
 use core::hint::assert_unchecked;
 use core::mem::MaybeUninit;
@@ -29,19 +34,19 @@ use cuda_std::{intrinsics, shared_array, thread};
 /// Threads in a block.
 pub const THREADS: u32 = 256;
 
-/// Threads that a multiprocessor is to have registers for, 64 each: with 40, and so with half as many loads a thread, 2^26 `f32`
-/// took an H200 a sixth to a quarter more.
+/// Threads that a multiprocessor should have registers for, 64 each. With 40 registers, and so half as many
+/// loads a thread, an H200 took a sixth to a quarter longer for 2^26 `f32`.
 pub const RESIDENT: u32 = 1024;
 
-/// Columns of an array, row-major.
+/// The columns of a row-major array.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Columns {
-    /// Columns in all: the product of the lengths of the axes that stay.
+    /// Columns: the product of the lengths of the axes that stay.
     pub count: u64,
     /// Items in a column.
     pub reduced: u64,
-    /// From an item of a column to the next.
+    /// The stride from an item of a column to the next.
     pub inner: u64,
 }
 
@@ -49,7 +54,7 @@ pub struct Columns {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Cut {
-    /// The greatest number that times `inner` is below 2^64.
+    /// The greatest number whose product with `inner` is below 2^64.
     inverse: u64,
     /// Items of a column in each chunk but the last.
     chunk: u64,
@@ -57,49 +62,48 @@ pub struct Cut {
     row: u32,
     /// Chunks of a column.
     chunks: u32,
-    /// Parts of a chunk, each for a block: 2 to the power of this.
+    /// Parts of a chunk, each for a block, as a logarithm.
     parts: u32,
-    /// Columns in a panel: 2 to the power of this.
+    /// Columns in a panel, as a logarithm.
     panel: u32,
-    /// Threads for each column: 2 to the power of this.
+    /// Threads for each column, as a logarithm.
     threads: u32,
-    /// Leaves of a thread: 2 to the power of this.
+    /// Leaves of a thread, as a logarithm.
     leaves: u32,
-    /// Panels.
     panels: u32,
-    /// For [`words`](Self::words) words of partial results.
+    /// [`words`](Self::words) words of slots for partial results.
     pub partials: *mut u64,
-    /// For [`counts`](Self::counts) of those that are there, all 0 before the launch and after it.
+    /// [`counts`](Self::counts) counters of partial results, all 0 before the launch and after it.
     pub counts: *mut u32,
 }
 
 /// Blocks that keep any GPU busy.
 const BLOCKS: u64 = 1024;
 
-/// Bytes that a block reads side by side, at least, where there are as many columns.
+/// Bytes that a block reads side by side, at least, if there are enough columns.
 const LINE: usize = 128;
 
-/// Leaves of a thread, where there are enough columns for all threads.
+/// Leaves of a thread if there are enough columns for all threads.
 const LEAVES: u32 = 32;
 
-/// Items of a thread, up to which it takes no longer than the exchange between blocks.
+/// Items of a thread that take no longer than the exchange between blocks.
 const ITEMS: u64 = 32;
 
 impl Cut {
-    /// That of columns, of which there are some, for plans of BLOCK `block` with `width` items side by side; of items
-    /// of `bytes`, and accumulators of so many words.
+    /// Cuts up columns, at least one, for plans of BLOCK `block` with `width` items side by side. Items have
+    /// `bytes` bytes, accumulators `words` words of 4 bytes.
     pub fn new(columns: &Columns, width: usize, block: u32, bytes: usize, words: usize) -> Self {
         let &Columns { count, reduced, inner } = columns;
         let plan = Plan::new(reduced, width, block);
-        // The leaves of a chunk.
+        // `leaves` first counts the leaves of a chunk, as a logarithm.
         let log = |value: u64| value.next_power_of_two().trailing_zeros();
         let mut leaves = log(reduced.clamp(1, plan.row));
-        let places = places(4 * words).ilog2();
-        let mut panel = log((LINE / bytes.max(1)).max(32) as u64).min(log(count)).min(places);
-        while panel < places && leaves + panel < LEAVES.ilog2() + places && count >> panel > BLOCKS {
+        let most = most_at_once(4 * words).ilog2();
+        let mut panel = log((LINE / bytes.max(1)).max(32) as u64).min(log(count)).min(most);
+        while panel < most && leaves + panel < LEAVES.ilog2() + most && count >> panel > BLOCKS {
             panel += 1;
         }
-        let threads = (places - panel).min(leaves);
+        let threads = (most - panel).min(leaves);
         leaves -= threads;
         let panels = count.div_ceil(1 << panel);
         let rows = plan.chunk.min(reduced).div_ceil(plan.row);
@@ -126,39 +130,31 @@ impl Cut {
         }
     }
 
-    /// Blocks of a launch; where there are more than that, no driver takes as many.
+    /// Returns the blocks of a launch. `u32::MAX` stands for more blocks as well: no driver launches that
+    /// many.
     pub fn blocks(&self) -> u32 {
         u32::try_from((u64::from(self.panels) * u64::from(self.chunks)) << self.parts).unwrap_or(u32::MAX)
     }
 
-    /// Whether several blocks have parts of a column.
+    /// Returns whether several blocks share a column.
     pub fn has_partials(&self) -> bool {
         self.chunks << self.parts > 1
     }
 
-    /// Words of the partial results, each of so many.
+    /// Returns the words of all slots, each of `words` words.
     pub fn words(&self, words: usize) -> usize {
         (self.panels as usize * self.chunks as usize * words) << (self.parts + self.panel)
     }
 
-    /// Counts of partial results.
+    /// Returns the number of counters.
     pub fn counts(&self) -> usize {
         self.panels as usize * self.counts_of_panel() as usize
     }
 
-    /// A count for each chunk, and one for all.
+    /// A counter for each chunk, and one for the column.
     #[inline(always)]
     fn counts_of_panel(&self) -> u32 {
         self.chunks + 1
-    }
-}
-
-/// Accumulators of so many bytes that a block exchanges at once, at most: 2 to some power.
-const fn places(bytes: usize) -> usize {
-    match (32 << 10) / if bytes == 0 { 1 } else { bytes } {
-        0 => 1,
-        places if places >= THREADS as usize => THREADS as usize,
-        places => 1 << places.ilog2(),
     }
 }
 
@@ -170,35 +166,35 @@ impl Shape for Columns {
 }
 
 /// The kernel as a type.
-pub type Kernel<O, P> = shape::Kernel<Columns, O, P>;
+pub type Kernel<O, P> = shape::Kernel<Columns, Columns, O, P>;
 
-/// Whose partial results fold next: those of a chunk's parts, of a column's chunks, or none.
+/// What the partial results in hand are: a chunk's parts, a column's chunks, or the whole column.
 const PARTS: u32 = 0;
 const CHUNKS: u32 = 1;
 const ALL: u32 = 2;
 
-/// Whether a thread folds several leaves at a time.
+/// Returns whether a thread folds several leaves at a time.
 const fn is_side_by_side<O: Op<I>, I: Copy + 'static>() -> bool {
     O::EXACT || size_of::<O::Accumulator>() <= 8
 }
 
-/// Items that a thread has in flight.
+/// Returns the items that a thread has in flight.
 pub const fn loads<O: Op<I>, I: Copy + 'static>() -> usize {
     let least = match size_of::<I>() {
         0..=4 => 8,
         5..=8 => 4,
         _ => 2,
     };
-    // Those that fold one after another are not held in registers.
+    // Leaves that are folded one after another do not stay in registers.
     if is_side_by_side::<O, I>() { 2 * least } else { least }
 }
 
-/// The kernel: reduces each column of `arguments.input`.
+/// Reduces each column of `arguments.input`.
 ///
 /// # Safety
 ///
-/// The launch has the [`Cut::blocks`] of [`THREADS`] that `arguments.cut` asks for; the pointers are valid as
-/// [`Arguments`] says, and nothing else uses what they point to meanwhile.
+/// The launch has [`Cut::blocks`] blocks of [`THREADS`]. The pointers are valid as [`Arguments`] says, and
+/// nothing else accesses what they point to meanwhile.
 #[inline(always)]
 pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
     arguments: Arguments<P, O, O::Output>,
@@ -207,13 +203,13 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
     let (thread, block) = (thread::thread_idx_x(), thread::block_idx_x());
     let (mut panel, mut unit) = (block, 0);
     if cut.chunks << cut.parts > 1 {
-        // SAFETY: there are some.
+        // SAFETY: there is at least one column, so at least one panel.
         unsafe { assert_unchecked(cut.panels > 0) };
         (panel, unit) = (block % cut.panels, block / cut.panels);
     }
     let (chunk, part) = (unit >> cut.parts, unit & ((1 << cut.parts) - 1));
-    let (place, number) = (thread & ((1 << cut.panel) - 1), thread >> cut.panel);
-    let column = (u64::from(panel) << cut.panel) + u64::from(place);
+    let (in_panel, number) = (thread & ((1 << cut.panel) - 1), thread >> cut.panel);
+    let column = (u64::from(panel) << cut.panel) + u64::from(in_panel);
     let is_there = column < columns.count && number >> cut.threads == 0;
     let [outer, inner] = divide(column, columns.inner, cut.inverse);
     let at = input.offset((outer * columns.reduced * columns.inner + inner) as usize);
@@ -235,15 +231,15 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         count: 1 << cut.leaves,
     };
     let mut waiting = [const { MaybeUninit::uninit() }; LEVELS];
-    let mut tree = Tree::new(&op, &mut waiting);
-    // SAFETY: these are the column's items.
+    let mut tree = Pairwise::new(&op, &mut waiting);
+    // SAFETY: the thread's leaves lie in the column.
     unsafe { chunk_of_column.fold::<O, LOADS>(&op, &mut tree) };
 
     let words = slot::words::<O::Accumulator>();
     let slots = (u64::from(panel) * u64::from(cut.chunks << cut.parts) * words as u64) << cut.panel;
-    let slots = cut.partials.wrapping_add(slots as usize + place as usize);
+    let slots = cut.partials.wrapping_add(slots as usize + in_panel as usize);
     let is_last = shared_array![u32; 1];
-    // First come the parts of a chunk, if it has some; then the chunks.
+    // A chunk's parts come first, if it has several; then the column's chunks.
     let chunks = if cut.chunks > 1 { CHUNKS } else { ALL };
     let mut stage = if cut.parts > 0 { PARTS } else { chunks };
     let all = loop {
@@ -253,7 +249,7 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         if stage == ALL {
             break value;
         }
-        // A slot for each of the parts; and that of the first for the chunk.
+        // Each part has a slot. A chunk's result goes to the slot of its first part.
         let is_part = stage == PARTS;
         let size = (words as u32) << cut.panel;
         let pitch = if is_part { size } else { size << cut.parts };
@@ -263,7 +259,7 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
             if is_part { (part, 1 << cut.parts, chunk) } else { (chunk, cut.chunks, cut.chunks) };
         let slot = |index: u32, word: usize| {
             let word = index as usize * pitch as usize + (word << cut.panel);
-            // SAFETY: there is a slot for each.
+            // SAFETY: there is a slot for each column and partial result.
             unsafe { AtomicU64::from_ptr(slots.add(word)) }
         };
         if is_there && number == 0 {
@@ -274,12 +270,12 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         thread::sync_threads();
         if thread == 0 {
             let there = panel as usize * cut.counts_of_panel() as usize + counter as usize;
-            // SAFETY: there is a count for each chunk of each panel, and one for all.
+            // SAFETY: there is a counter for each chunk of each panel, and one for the panel's columns.
             unsafe {
-                let there = AtomicU32::from_ptr(cut.counts.add(there));
-                let last = there.fetch_add(1, Ordering::AcqRel) + 1 == count;
+                let arrived = AtomicU32::from_ptr(cut.counts.add(there));
+                let last = arrived.fetch_add(1, Ordering::AcqRel) + 1 == count;
                 if last {
-                    there.store(0, Ordering::Relaxed);
+                    arrived.store(0, Ordering::Relaxed);
                 }
                 is_last.write(0, last.into());
             }
@@ -289,7 +285,7 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         if unsafe { is_last.read(0) } == 0 {
             return;
         }
-        tree = Tree::new(&op, &mut waiting);
+        tree = Pairwise::new(&op, &mut waiting);
         if is_there {
             take_partials(&op, &mut tree, count, [number, cut.threads], |index| {
                 slot::unpack(|word| slot(index, word).load(Ordering::Relaxed))
@@ -300,15 +296,15 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
     if is_there && number == 0 {
         let len = columns.reduced;
         let all = if len == 0 { all } else { op.end(all, len) };
-        // SAFETY: there is a place for each column's result.
+        // SAFETY: there is an element for each column's result.
         unsafe { slot::store(results.add(column as usize), op.finish(all, len).unwrap_or(default)) };
     }
 }
 
-/// Quotient and remainder of a number below 2^63, by the divisor's [`Cut::inverse`].
+/// Returns the quotient and the remainder of a number below 2^63, by the divisor's [`Cut::inverse`].
 #[inline(always)]
 fn divide(number: u64, divisor: u64, inverse: u64) -> [u64; 2] {
-    // The inverse is too small by one at most, and so is the quotient.
+    // The inverse is too small by at most one, and so is the quotient.
     let quotient = ((u128::from(number) * u128::from(inverse)) >> 64) as u64;
     let rest = number - quotient * divisor;
     if rest >= divisor { [quotient + 1, rest - divisor] } else { [quotient, rest] }
@@ -317,16 +313,16 @@ fn divide(number: u64, divisor: u64, inverse: u64) -> [u64; 2] {
 /// A thread's part of a column's chunk.
 struct Chunk<P> {
     at: P,
-    /// From an item to the next.
+    /// The stride from an item to the next.
     stride: usize,
-    /// The index of the first item.
+    /// The index of the chunk's first item.
     index: u64,
     items: u32,
     /// Leaves in a row.
     row: u32,
-    /// The thread's leaves, from one to another.
+    /// The thread's leaves: from the first to the end.
     leaves: [u32; 2],
-    /// How many they are, but for what is missing at the chunk's end.
+    /// Leaves of the thread, with those that are missing at the chunk's end.
     count: u32,
 }
 
@@ -335,10 +331,14 @@ impl<P: Input> Chunk<P> {
     ///
     /// # Safety
     ///
-    /// The items are there.
+    /// The chunk's items are valid.
     #[inline(always)]
-    unsafe fn fold<O: Op<P::Item>, const LOADS: usize>(&self, op: &O, tree: &mut Tree<'_, O::Accumulator>) {
-        // SAFETY: as the caller vouches.
+    unsafe fn fold<O: Op<P::Item>, const LOADS: usize>(
+        &self,
+        op: &O,
+        tree: &mut Pairwise<'_, O::Accumulator>,
+    ) {
+        // SAFETY: as the caller promises.
         unsafe {
             if is_side_by_side::<O, P::Item>() {
                 self.fold_side_by_side::<O, LOADS>(op, tree);
@@ -348,16 +348,16 @@ impl<P: Input> Chunk<P> {
         }
     }
 
-    /// LOADS leaves at a time.
+    /// Folds LOADS leaves at a time.
     ///
     /// # Safety
     ///
-    /// The items are there.
+    /// The chunk's items are valid.
     #[inline(always)]
     unsafe fn fold_side_by_side<O: Op<P::Item>, const LOADS: usize>(
         &self,
         op: &O,
-        tree: &mut Tree<'_, O::Accumulator>,
+        tree: &mut Pairwise<'_, O::Accumulator>,
     ) {
         let [mut leaf, end] = self.leaves;
         while leaf < end {
@@ -369,7 +369,7 @@ impl<P: Input> Chunk<P> {
                 let left = (self.items - item).min(self.count);
                 let index = self.index + u64::from(item);
                 let mut at = self.at.offset(item as usize * self.stride);
-                // SAFETY: so many items are left.
+                // SAFETY: `left` items are left.
                 unsafe {
                     let mut items = [P::zeroed(); LOADS];
                     if left >= LOADS as u32 {
@@ -385,14 +385,15 @@ impl<P: Input> Chunk<P> {
                             at = at.offset(self.stride);
                         }
                     } else {
-                        // The last item again and again, to no end: a branch for each would hold up the loads.
-                        for (place, item) in (1..).zip(&mut items) {
+                        // Past the end, reads the last item again and does not use it: a branch for each load
+                        // would delay the loads.
+                        for (load, item) in (1..).zip(&mut items) {
                             *item = at.read();
-                            at = at.offset(if place < left { self.stride } else { 0 });
+                            at = at.offset(if load < left { self.stride } else { 0 });
                         }
-                        for (place, item) in items.into_iter().enumerate() {
-                            if (place as u32) < left {
-                                all[place] = op.combine(all[place], op.lift(item, index + place as u64));
+                        for (load, item) in items.into_iter().enumerate() {
+                            if (load as u32) < left {
+                                all[load] = op.combine(all[load], op.lift(item, index + load as u64));
                             }
                         }
                     }
@@ -405,18 +406,18 @@ impl<P: Input> Chunk<P> {
         }
     }
 
-    /// One leaf after another, and the code of one: LOADS of their items are loaded at a time.
+    /// Folds one leaf after another, with the code of one leaf. LOADS items are loaded at a time.
     ///
     /// # Safety
     ///
-    /// The items are there.
+    /// The chunk's items are valid.
     #[inline(always)]
     unsafe fn fold_in_turn<O: Op<P::Item>, const LOADS: usize>(
         &self,
         op: &O,
-        tree: &mut Tree<'_, O::Accumulator>,
+        tree: &mut Pairwise<'_, O::Accumulator>,
     ) {
-        // A leaf, and one of its items.
+        // Goes from an item of a leaf to the leaf's next item, or to the next leaf's first.
         let [first, end] = self.leaves;
         let next = |[leaf, item]: [u32; 2]| {
             if item + self.row < self.items { [leaf, item + self.row] } else { [leaf + 1, leaf + 1] }
@@ -434,11 +435,11 @@ impl<P: Input> Chunk<P> {
                 // SAFETY: one of the chunk's items.
                 unsafe { at.read() }
             });
-            let mut place = 0;
-            while place < LOADS && folded[0] < end {
+            let mut load = 0;
+            while load < LOADS && folded[0] < end {
                 intrinsics::no_unroll();
-                // SAFETY: a place below LOADS.
-                let item = unsafe { *items.get_unchecked(place) };
+                // SAFETY: the index is below LOADS.
+                let item = unsafe { *items.get_unchecked(load) };
                 all = op.combine(all, op.lift(item, self.index + u64::from(folded[1])));
                 let leaf = folded[0];
                 folded = next(folded);
@@ -446,19 +447,18 @@ impl<P: Input> Chunk<P> {
                     tree.push(op, all);
                     all = op.identity();
                 }
-                place += 1;
+                load += 1;
             }
         }
     }
 }
 
-/// Takes the partial results of a column, of which there are `count`: partial i falls to accumulator i modulo
-/// [`PARTIALS`], and the column's threads, 2 to the power of `threads` of which this is `number`, share the
-/// accumulators.
+/// Folds the `count` partial results of a column: partial i goes to accumulator i modulo [`PARTIALS`]. The
+/// column's 2^`threads` threads, of which this is `number`, share the accumulators.
 #[inline(always)]
 fn take_partials<O: Op<I>, I: Copy + 'static>(
     op: &O,
-    tree: &mut Tree<'_, O::Accumulator>,
+    tree: &mut Pairwise<'_, O::Accumulator>,
     count: u32,
     [number, threads]: [u32; 2],
     partial: impl Fn(u32) -> O::Accumulator,
@@ -473,12 +473,12 @@ fn take_partials<O: Op<I>, I: Copy + 'static>(
         while index < count {
             intrinsics::no_unroll();
             if size_of::<O::Accumulator>() <= 8 {
-                let is_there = |place| index + place as u32 * PARTIALS < count;
-                let partials: [_; 4] = from_fn(|place| {
-                    partial(if is_there(place) { index + place as u32 * PARTIALS } else { index })
+                let is_there = |load| index + load as u32 * PARTIALS < count;
+                let partials: [_; 4] = from_fn(|load| {
+                    partial(if is_there(load) { index + load as u32 * PARTIALS } else { index })
                 });
-                for (place, partial) in partials.into_iter().enumerate() {
-                    if is_there(place) {
+                for (load, partial) in partials.into_iter().enumerate() {
+                    if is_there(load) {
                         all = op.combine(all, partial);
                     }
                 }
@@ -490,99 +490,6 @@ fn take_partials<O: Op<I>, I: Copy + 'static>(
         }
         tree.push(op, all);
         first += 1;
-    }
-}
-
-/// Folds the values of each column's threads pairwise, neighbours first; the first of them gets the result.
-///
-/// # Safety
-///
-/// Every thread of the block calls it.
-#[inline(always)]
-unsafe fn fold_panel<O: Op<I>, I: Copy + 'static>(
-    op: &O,
-    mut value: O::Accumulator,
-    panel: u32,
-    threads: u32,
-) -> O::Accumulator {
-    let places = shared_array![O::Accumulator; places(size_of::<O::Accumulator>())];
-    let thread = thread::thread_idx_x();
-    let number = thread >> panel;
-    let has_place = number >> threads == 0;
-    if threads > 0 && has_place {
-        // SAFETY: each thread has a place of its own.
-        unsafe { places.write(thread, value) };
-    }
-    for level in 0..threads {
-        intrinsics::no_unroll();
-        thread::sync_threads();
-        if has_place && number & ((2 << level) - 1) == 0 {
-            // SAFETY: written before the barrier, and by nobody since; the thread's own place is read after the next.
-            unsafe {
-                value = op.combine(value, places.read(thread + (1 << (level + panel))));
-                places.write(thread, value);
-            }
-        }
-    }
-    value
-}
-
-/// Levels of a tree: the longest rows have 2^12 leaves that a thread folds in turn, or 2^13 that it folds side by side.
-const LEVELS: usize = 14;
-
-/// A tree of accumulators that come one after another, pairwise, neighbours first; what is missing of it are
-/// identities. Of an exact operator it is one accumulator.
-struct Tree<'a, A> {
-    /// The trees that wait for their neighbours, at the place of their height: one for each bit of the number of
-    /// leaves.
-    waiting: &'a mut Waiting<A>,
-    leaves: u32,
-    all: A,
-}
-
-type Waiting<A> = [MaybeUninit<A>; LEVELS];
-
-impl<'a, A: Copy> Tree<'a, A> {
-    #[inline(always)]
-    fn new<O: Op<I, Accumulator = A>, I: Copy + 'static>(op: &O, waiting: &'a mut Waiting<A>) -> Self {
-        Self { waiting, leaves: 0, all: op.identity() }
-    }
-
-    #[inline(always)]
-    fn push<O: Op<I, Accumulator = A>, I: Copy + 'static>(&mut self, op: &O, mut tree: A) {
-        if O::EXACT {
-            self.all = op.combine(self.all, tree);
-            return;
-        }
-        let mut level = 0;
-        // SAFETY: what is there has been written, and there are not so many leaves.
-        unsafe {
-            while self.leaves >> level & 1 == 1 {
-                intrinsics::no_unroll();
-                tree = op.combine(self.waiting.get_unchecked(level).assume_init(), tree);
-                level += 1;
-            }
-            self.waiting.get_unchecked_mut(level).write(tree);
-        }
-        self.leaves += 1;
-    }
-
-    #[inline(always)]
-    fn finish<O: Op<I, Accumulator = A>, I: Copy + 'static>(&self, op: &O) -> A {
-        let mut all = self.all;
-        if O::EXACT {
-            return all;
-        }
-        let mut leaves = self.leaves;
-        while leaves > 0 {
-            intrinsics::no_unroll();
-            // SAFETY: what is there has been written.
-            all = unsafe {
-                op.combine(self.waiting.get_unchecked(leaves.trailing_zeros() as usize).assume_init(), all)
-            };
-            leaves &= leaves - 1;
-        }
-        all
     }
 }
 

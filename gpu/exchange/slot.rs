@@ -1,8 +1,8 @@
 //! Slots: how a block hands a value to another block, or to the host, with no fence and no counter.
 //!
-//! A slot is a few words of 64 bits. Each holds 32 bits of a value, and says that it does. As one access moves both,
-//! whoever sees that a word is full has what is in it: there is no second trip to memory, and nothing to order. Who takes a
-//! value out of a slot leaves it empty, so that nothing is to be cleared between launches.
+//! A slot is one or more words of 64 bits. Each word holds 32 bits of the value and a flag that says that it
+//! is full. One access moves both, so a reader that sees the flag has the bits too: it needs no second access
+//! and no ordering. The reader leaves the slot empty, so that nothing has to be cleared between launches.
 
 use bytemuck::Pod;
 use cuda_std::intrinsics;
@@ -10,22 +10,22 @@ use cuda_std::intrinsics;
 /// An empty word.
 pub const EMPTY: u64 = 0;
 
-/// Says that a word holds something.
+/// The flag of a full word.
 const FULL: u64 = 1 << 32;
 
-/// Words of a slot for values of type `V`: at least one, which says that it is full.
+/// Returns the words of a slot for values of type `V`: at least one, because an empty value has a flag too.
 pub const fn words<V>() -> usize {
     let words = size_of::<V>().div_ceil(4);
     if words == 0 { 1 } else { words }
 }
 
-/// The bytes of a value that are in word `index` of its slot.
+/// Returns the range of a value's bytes that word `index` of its slot holds.
 #[inline(always)]
 fn part(bytes: usize, index: usize) -> core::ops::Range<usize> {
     (4 * index).min(bytes)..(4 * index + 4).min(bytes)
 }
 
-/// What to store in word `index` of a value's slot.
+/// Returns word `index` of a value's slot.
 #[inline(always)]
 pub fn word<V: Pod>(value: &V, index: usize) -> u64 {
     let of_value = part(size_of::<V>(), index);
@@ -34,7 +34,7 @@ pub fn word<V: Pod>(value: &V, index: usize) -> u64 {
     FULL | u64::from(u32::from_ne_bytes(bytes))
 }
 
-/// Sets the bytes of a value that are in word `index` of its slot.
+/// Sets the bytes of a value that word `index` of its slot holds.
 #[inline(always)]
 pub fn set_word<V: Pod>(value: &mut V, index: usize, word: u32) {
     let of_value = part(size_of::<V>(), index);
@@ -42,7 +42,7 @@ pub fn set_word<V: Pod>(value: &mut V, index: usize, word: u32) {
     bytemuck::bytes_of_mut(value)[of_value].copy_from_slice(bytes);
 }
 
-/// The value that a slot's full words hold.
+/// Returns the value that a slot's full words hold.
 ///
 /// ```
 /// use gpu_reduce_kernels::slot;
@@ -60,40 +60,41 @@ pub fn unpack<V: Pod>(word: impl Fn(usize) -> u64) -> V {
     value
 }
 
-/// As [`unpack`], where all words are full.
+/// Returns the value of a slot if all of its words are full.
 pub fn full<V: Pod>(word: impl Fn(usize) -> u64) -> Option<V> {
     (0..words::<V>()).all(|index| word(index) != EMPTY).then(|| unpack(word))
 }
 
-/// As [`unpack`], for all types the same code: sets the bytes of the value.
+/// As [`unpack`], with the same code for all types: sets the bytes of the value.
 pub fn unpack_bytes(value: &mut [u8], word: impl Fn(usize) -> u64) {
     for (index, part) in value.chunks_mut(4).enumerate() {
         part.copy_from_slice(&(word(index) as u32).to_ne_bytes()[..part.len()]);
     }
 }
 
-/// Stores a value on the device. One without alignment goes there by bytes, each of which an instruction of integers has made: where the lowest byte of a
-/// register is stored that has a float, `st.b8`, ptxas 13.0 stores the number, as an integer of 8 bits.
+/// Stores a value on the device. A value of several bytes whose type has alignment 1 is stored byte by byte,
+/// and an integer instruction makes each byte: if the register holds a float, ptxas 13.0 compiles `st.b8` of
+/// its lowest byte as a conversion of the number to an 8-bit integer.
 ///
 /// # Safety
 ///
-/// The place is one for it, and nothing else uses it meanwhile.
+/// `address` is valid for a write, and nothing else accesses it meanwhile.
 #[inline(always)]
-pub unsafe fn store<V: Copy>(place: *mut V, value: V) {
+pub unsafe fn store<V: Copy>(address: *mut V, value: V) {
     let bytes = size_of::<V>();
     if align_of::<V>() > 1 || bytes == 1 {
-        // SAFETY: as the caller vouches.
-        return unsafe { place.write(value) };
+        // SAFETY: as the caller promises.
+        return unsafe { address.write(value) };
     }
-    let (from, to) = ((&raw const value).cast::<u8>(), place.cast::<u8>());
+    let (from, to) = ((&raw const value).cast::<u8>(), address.cast::<u8>());
     for index in 0..bytes.div_ceil(4) {
         let part = part(bytes, index);
         let mut word = [0; 4];
-        // SAFETY: what has no alignment has no padding.
+        // SAFETY: a type with alignment 1 has no padding.
         unsafe { from.add(part.start).copy_to(word.as_mut_ptr(), part.len()) };
         let word = u32::from_ne_bytes(word);
         for (byte, at) in part.enumerate() {
-            // SAFETY: as the caller vouches.
+            // SAFETY: as the caller promises.
             unsafe { to.add(at).write(intrinsics::byte_of(word, 8 * byte as u32) as u8) };
         }
     }

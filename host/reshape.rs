@@ -1,35 +1,36 @@
-//! Arrays of several axes, row-major: reductions over neighbouring ones.
+//! Row-major arrays of several axes: reductions over neighbouring axes.
 
 use crate::data::Data;
 use crate::{Error, Segments};
 use std::marker::PhantomData;
 use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-/// Items as an array of some axes, row-major, the last of which lies side by side: what
-/// [`Reduce::shaped`](crate::Reduce::shaped) gives.
+/// Items as a row-major array of several axes: what [`Reduce::reshape`](crate::Reduce::reshape) returns.
+///
+/// The items of the last axis lie side by side.
 ///
 /// ```
 /// use gpu_reduce::{ArgMax, Device, Reduce, Sum};
 ///
 /// let x = Device::cpu().upload(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0])?;
-/// let shaped = x.shaped(&[2, 3, 2])?;
-/// assert_eq!(shaped.over(0)?.reduce::<Sum, 256>()?.to_vec()?, [8.0, 10.0, 12.0, 14.0, 16.0, 18.0]);
-/// assert_eq!(shaped.over(1)?.reduce::<Sum, 256>()?.to_vec()?, [9.0, 12.0, 27.0, 30.0]);
-/// assert_eq!(shaped.over(1..3)?.reduce::<ArgMax, 256>()?.to_vec()?, [5, 5]);
+/// let reshaped = x.reshape(&[2, 3, 2])?;
+/// assert_eq!(reshaped.axis(0)?.reduce::<Sum, 256>()?.to_vec()?, [8.0, 10.0, 12.0, 14.0, 16.0, 18.0]);
+/// assert_eq!(reshaped.axis(1)?.reduce::<Sum, 256>()?.to_vec()?, [9.0, 12.0, 27.0, 30.0]);
+/// assert_eq!(reshaped.axis(1..3)?.reduce::<ArgMax, 256>()?.to_vec()?, [5, 5]);
 /// # Ok::<(), gpu_reduce::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Shaped<'a, D> {
+pub struct Reshaped<'a, D> {
     data: D,
     shape: Vec<usize>,
     lifetime: PhantomData<&'a ()>,
 }
 
-/// One axis, or a range of neighbouring ones; they count from 0.
+/// One axis, or a range of neighbouring axes. They count from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Axes {
     start: usize,
-    /// The one after the last, or that of the array.
+    /// The axis after the last; none for the end of the array.
     end: Option<usize>,
 }
 
@@ -63,7 +64,7 @@ macro_rules! ranges {
 
 ranges! { Range<usize> RangeInclusive<usize> RangeFrom<usize> RangeTo<usize> RangeToInclusive<usize> RangeFull }
 
-impl<'a, D: Data<'a>> Shaped<'a, D> {
+impl<'a, D: Data<'a>> Reshaped<'a, D> {
     pub(crate) fn new(data: D, shape: &[usize]) -> Result<Self, Error> {
         let len = data.len();
         if product(shape) != Some(len) {
@@ -83,27 +84,29 @@ impl<'a, D: Data<'a>> Shaped<'a, D> {
         &self.shape
     }
 
-    /// What is reduced over an axis, or over several neighbouring ones, as if they were one: there is a result for each
-    /// place in the array of the other axes, row-major. An index of an item counts along the axis.
+    /// Returns the segments to reduce over one axis, or over several neighbouring axes as if they were one.
+    ///
+    /// There is a result for each place in the row-major array of the other axes. An index, as of
+    /// [`ArgMax`](crate::ArgMax), counts along the axis.
     ///
     /// # Errors
     ///
-    /// [`Error::Axes`] where there are no such axes.
-    pub fn over(&self, axes: impl Into<Axes>) -> Result<Segments<'a, D>, Error> {
+    /// [`Error::Axes`] if there are no such axes.
+    pub fn axis(&self, axes: impl Into<Axes>) -> Result<Segments<'a, D>, Error> {
         let Axes { start, end } = axes.into();
         let axes = self.shape.len();
         let end = end.unwrap_or(axes);
         if start >= end || end > axes {
             return Err(Error::Axes { start, end, axes });
         }
-        // Of others than an axis without items there may be more than any number.
+        // The product of the other axes may overflow if the reduced one has no items.
         let count = product(&[&self.shape[..start], &self.shape[end..]].concat()).unwrap_or(usize::MAX);
         let [reduced, inner] = [start..end, end..axes].map(|axes| product(&self.shape[axes]).unwrap_or(0));
         Ok(Segments::columns(self.data.clone(), [count, reduced, inner]))
     }
 }
 
-/// The product of lengths, 0 where one of them is 0.
+/// The product of lengths; 0 if one of them is 0.
 fn product(lengths: &[usize]) -> Option<usize> {
     if lengths.contains(&0) {
         return Some(0);

@@ -1,23 +1,30 @@
-//! The kernel of runs: where runs of equal neighbouring keys begin, the key of each, and how many there are, in one
-//! pass.
+//! The kernel of runs: finds the runs of equal neighbouring keys in one pass, and returns the start and the
+//! key of each, and their number.
 //!
-//! A block takes a [tile](TILE) of keys, as the next number of a ticket says. What is unlike the key before it is a
-//! **head**. The block counts its own; how many there are before it, it adds up from what the tiles before have
-//! published, back to one that already knows all before itself (D. Merrill, M. Garland, "Single-pass Parallel Prefix
-//! Scan with Decoupled Look-back", 2016). No block waits for one that has not begun. A status is a word that holds a
-//! count and says of what, so that one access moves both, as in a [`slot`](crate::slot).
+//! ```text
+//! block:    takes the next tile by a ticket
+//!           finds the heads in its tile; a head is a key unlike the key before it
+//!           publishes how many heads its tile has
+//! warp 0:   looks back over the tiles before, and adds up their counts until one counts all heads before
+//!           publishes the count of all heads up to the tile's end
+//! block:    stores the heads' offsets and keys from there on
+//! ```
 //!
-//! Statuses are in one of two areas in turn, and each launch clears what the one before has left in the other. So
-//! launches, which follow each other, need nothing set between them, and no block has to find out that all others have
-//! read what it clears.
+//! This is decoupled look-back (D. Merrill, M. Garland, "Single-pass Parallel Prefix Scan with Decoupled
+//! Look-back", 2016). Tickets order the blocks, so no block waits for one that has not started. A status is a
+//! word with a count and a flag that says what is counted; one access moves both, as in a
+//! [`slot`](crate::slot).
+//!
+//! There are two areas of statuses, used in turn. Each launch clears what the launch before has left in the
+//! other area. So nothing has to be set between launches, and no block has to know when all others have read
+//! a status.
 
 use crate::Element;
-use crate::kernels::{self, Entry, Parameters};
+use crate::kernels::{Entry, Named, arguments};
 #[allow(unused_imports)]
 use crate::{bf16, f16};
 use bytemuck::cast;
 use core::array::from_fn;
-use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 use cuda_std::atomic::AtomicU64;
 use cuda_std::shared::Shared;
@@ -26,17 +33,17 @@ use cuda_std::{intrinsics, mem, shared_array, thread, warp};
 /// Threads in a block.
 pub const THREADS: u32 = 256;
 
-/// Threads that a multiprocessor is to have registers for: as many as it has at most, because blocks wait for memory,
-/// and for each other.
+/// Threads that a multiprocessor should have registers for: the most that it can hold, because blocks wait
+/// for memory and for each other.
 pub const RESIDENT: u32 = 2048;
 
-/// Keys in a tile: a word of heads for each thread.
+/// Keys in a tile: a thread has a word of heads.
 pub const TILE: u32 = WORD * THREADS;
 
-/// Words of state before the two areas of statuses: the first is the ticket.
+/// Words of state before the two areas of statuses. The first is the ticket.
 pub const STATE_HEAD: usize = 16;
 
-/// Keys that a word of heads is for.
+/// Keys for a word of heads, one a bit.
 const WORD: u32 = u32::BITS;
 
 /// Warps in a block.
@@ -45,62 +52,63 @@ const WARPS: u32 = THREADS / warp::WARP_SIZE;
 /// Loads that a lane has in flight.
 const BATCH: usize = 4;
 
-/// Windows that a warp looks back over at a time.
+/// Windows of 32 statuses that a warp looks back over at a time.
 const WINDOWS: usize = 4;
 
-/// What is said of a status's count, in its lowest bits: it is that of the tile's heads; or that of all up to the
-/// tile's end.
+/// The two lowest bits of a status say what it counts: the heads of the tile, or all heads up to the tile's
+/// end.
 const OF_TILE: u64 = 1;
 const OF_ALL: u64 = 2;
 const OF: u64 = 3;
 
-/// What a launch is given; the kernel's arguments in this order.
+/// The arguments of a launch; the kernel's parameters in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<K> {
     /// The keys, aligned to their type.
     pub keys: *const K,
-    /// How many there are.
+    /// Keys in the input.
     pub len: u64,
-    /// Room for the key of each run, the first of it.
+    /// Takes the first key of each run.
     pub heads: *mut K,
-    /// Room for where each run begins, and for where the last one ends: so many words for each offset.
+    /// Takes the start of each run and the end of the last, `words` words each.
     pub offsets: *mut u32,
     /// Words of an offset, 1 or 2.
     pub words: u32,
-    /// For how many offsets there is room, one more than for keys. Runs that there is none for are counted.
-    pub places: u64,
+    /// The capacity of `offsets`, one more than that of `heads`. Runs beyond it are counted only.
+    pub capacity: u64,
     /// Takes the number of runs.
     pub number: *mut u64,
-    /// What launches that follow each other have in common, and no two at a time: [`STATE_HEAD`] words and two areas,
-    /// all 0 before the first.
+    /// State that consecutive launches share, and no two launches at the same time: [`STATE_HEAD`] words and
+    /// two areas, all 0 before the first launch.
     pub state: *mut u64,
-    /// Words in an area: no launch has more tiles.
+    /// Words in an area, at least the tiles of any launch.
     pub area: u64,
 }
 
-impl<K: Copy> kernels::Arguments for Arguments<K> {
-    fn parameters(&self, parameters: &mut Parameters) {
-        let Self { keys, len, heads, offsets, words, places, number, state, area } = self;
-        parameters.push(keys);
-        parameters.push(len);
-        parameters.push(heads);
-        parameters.push(offsets);
-        parameters.push(words);
-        parameters.push(places);
-        parameters.push(number);
-        parameters.push(state);
-        parameters.push(area);
-    }
+impl<K> Arguments<K> {
+    /// Arguments without keys.
+    pub const NONE: Self = Self {
+        keys: core::ptr::null(),
+        len: 0,
+        heads: core::ptr::null_mut(),
+        offsets: core::ptr::null_mut(),
+        words: 1,
+        capacity: 0,
+        number: core::ptr::null_mut(),
+        state: core::ptr::null_mut(),
+        area: 0,
+    };
 }
+
+arguments! { [K: Copy] Arguments<K>: keys len heads offsets words capacity number state area }
 
 /// The kernel as a type.
-pub struct Kernel<K>(PhantomData<K>);
+pub type Kernel<K> = Named<Runs, Arguments<K>>;
 
-impl<K: Element> kernels::Kernel for Kernel<K> {
-    type Arguments = Arguments<K>;
-}
+/// Names the [`Kernel`].
+pub enum Runs {}
 
-/// Whether keys are one run: equal, or both NaN, as NumPy's `unique` has it.
+/// Returns whether keys belong to one run: they are equal, or both NaN, as in NumPy's `unique`.
 #[inline(always)]
 pub fn is_same<K: Element>(a: K, b: K) -> bool {
     #[allow(clippy::eq_op)]
@@ -108,30 +116,31 @@ pub fn is_same<K: Element>(a: K, b: K) -> bool {
     a == b || both_nan
 }
 
-/// Tiles of `len` keys of `size` bytes that begin at an address. There is one for no keys, too.
+/// Returns the tiles of `len` keys of `size` bytes at an address; one tile for no keys.
 pub const fn tiles(address: u64, len: u64, size: usize) -> u64 {
     let before = address % 16 / size as u64;
     let tiles = (before + len).div_ceil(TILE as u64);
     if tiles == 0 { 1 } else { tiles }
 }
 
-/// The kernel.
+/// Finds the runs of `arguments.keys`.
 ///
 /// # Safety
 ///
-/// The launch has a block of [`THREADS`] for each of the keys' [`tiles`]; the pointers are valid as [`Arguments`] says,
-/// and nothing else uses what they point to meanwhile. VECTOR is how many keys 16 bytes have.
+/// The launch has a block of [`THREADS`] for each of the keys' [`tiles`]. The pointers are valid as
+/// [`Arguments`] says, and nothing else accesses what they point to meanwhile. VECTOR is the number of keys
+/// in 16 bytes.
 #[inline(always)]
 pub unsafe fn find_runs<K: Element, const VECTOR: usize>(arguments: Arguments<K>) {
-    let Arguments { keys, len, heads, offsets, words, places, number, state, area } = arguments;
+    let Arguments { keys, len, heads, offsets, words, capacity, number, state, area } = arguments;
     let (thread, tiles) = (thread::thread_idx_x(), thread::grid_dim_x());
     let (warp, lane) = (thread / warp::WARP_SIZE, warp::lane_id());
     let shared = shared_array![u64; 1];
     let totals = shared_array![u32; WARPS as usize];
-    let list = List(shared_array![u16; List::PLACES]);
-    // SAFETY: every thread of the block is here. Of shared memory, no two write the same place without a barrier
-    // between, nor does one read what another writes. The places of `state` are for atomics alone, and what is read of
-    // the keys is in the tile.
+    let list = List(shared_array![u16; List::LEN]);
+    // SAFETY: every thread of the block is here. A barrier stands between accesses to an element of shared
+    // memory by different threads. `state` is used by atomics alone, and the keys that are read are in the
+    // tile.
     unsafe {
         if thread == 0 {
             shared.write(0, AtomicU64::from_ptr(state).fetch_add(1, Ordering::Relaxed));
@@ -140,7 +149,7 @@ pub unsafe fn find_runs<K: Element, const VECTOR: usize>(arguments: Arguments<K>
         let ticket = Ticket(shared.read(0));
         let tile = Tile::<K, VECTOR>::new(keys, len, ticket.tile());
         if thread == 0 && tile.index + 1 == tiles {
-            // All have theirs.
+            // All blocks have their tickets.
             AtomicU64::from_ptr(state).store(ticket.next(tiles), Ordering::Relaxed);
         }
         clear(state.add(STATE_HEAD + (ticket.area() ^ 1) as usize * area as usize), ticket, tiles);
@@ -164,7 +173,7 @@ pub unsafe fn find_runs<K: Element, const VECTOR: usize>(arguments: Arguments<K>
         if thread == 0 {
             publish(total.into(), OF_TILE);
         }
-        let is_listed = total > 0 && places > 0;
+        let is_listed = total > 0 && capacity > 0;
         if !is_listed {
             mask = 0;
         }
@@ -175,7 +184,7 @@ pub unsafe fn find_runs<K: Element, const VECTOR: usize>(arguments: Arguments<K>
             mask &= mask - 1;
         }
         thread::sync_threads();
-        // Before it is known how many heads there are before these: now the keys are near.
+        // Read before the number of heads before these is known: now the keys are still in the cache.
         let ranks = |first: u32| from_fn::<u32, BATCH, _>(|index| first + index as u32 * THREADS);
         let read = |first: u32| ranks(first).map(|rank| tile.read(list.read(rank.min(total - 1))));
         let mut keys = [K::zeroed(); BATCH];
@@ -191,13 +200,13 @@ pub unsafe fn find_runs<K: Element, const VECTOR: usize>(arguments: Arguments<K>
         }
         thread::sync_threads();
         let before = shared.read(0);
-        let left = places.saturating_sub(before);
+        let left = capacity.saturating_sub(before);
         let offsets_end = left.min(total.into()) as u32;
         let heads_end = left.saturating_sub(1).min(total.into()) as u32;
-        let write_offset = |place: *mut u32, offset: u64| {
-            place.write(offset as u32);
+        let write_offset = |position: *mut u32, offset: u64| {
+            position.write(offset as u32);
             if words > 1 {
-                place.add(1).write((offset >> 32) as u32);
+                position.add(1).write((offset >> 32) as u32);
             }
         };
         let heads = heads.wrapping_add(before as usize);
@@ -221,39 +230,39 @@ pub unsafe fn find_runs<K: Element, const VECTOR: usize>(arguments: Arguments<K>
             }
             first += BATCH as u32 * THREADS;
             if first < heads_end {
-                // All of these loads, too, come before the next store, which might write what they read, for all that
-                // the compiler knows.
+                // All of these loads come before the next store, too. The compiler cannot know that the store
+                // does not change what they read.
                 keys = read(first);
             }
         }
         if thread == 0 && tile.index + 1 == tiles {
             let all = before + u64::from(total);
             number.write(all);
-            if all < places {
+            if all < capacity {
                 write_offset(offsets.wrapping_add(all as usize * words as usize), len);
             }
         }
     }
 }
 
-/// Clears a block's part of what the launch before has left in its area.
+/// Clears a block's part of the area that the launch before has used.
 ///
 /// # Safety
 ///
-/// Every thread of the block calls it, and of its launch all blocks, each with its ticket.
+/// Every thread of the block calls it, and all blocks of the launch, each with its ticket.
 #[inline(always)]
 unsafe fn clear(area: *mut u64, ticket: Ticket, tiles: u32) {
     let mut tile = u64::from(ticket.tile()) + u64::from(thread::thread_idx_x()) * u64::from(tiles);
     while tile < ticket.before() {
         intrinsics::no_unroll();
-        // SAFETY: that launch had so many tiles, and this one does not use its area.
+        // SAFETY: the launch before had that many tiles, and this one does not use its area.
         unsafe { AtomicU64::from_ptr(area.add(tile as usize)).store(0, Ordering::Relaxed) };
         tile += u64::from(THREADS) * u64::from(tiles);
     }
 }
 
-/// What a block took from the state's first word: of the lower half the number of its tile, then of the tiles that the
-/// launch before had, and uppermost the area.
+/// What a block took from the first word of the state: the number of its tile in the lower half; above it the
+/// tiles of the launch before; in the highest bit the area.
 #[derive(Clone, Copy)]
 struct Ticket(u64);
 
@@ -263,7 +272,7 @@ impl Ticket {
         self.0 as u32
     }
 
-    /// Tiles of the launch before.
+    /// Returns the tiles of the launch before.
     #[inline(always)]
     fn before(self) -> u64 {
         self.0 >> 32 & 0x7fff_ffff
@@ -274,22 +283,23 @@ impl Ticket {
         self.0 >> 63
     }
 
-    /// The next launch's first.
+    /// Returns the next launch's first ticket.
     #[inline(always)]
     fn next(self, tiles: u32) -> u64 {
         (self.area() ^ 1) << 63 | u64::from(tiles) << 32
     }
 }
 
-/// A block's keys. Tiles begin at a multiple of 16 bytes; so the first may have places before the first key.
+/// A block's keys. A tile begins at a multiple of 16 bytes, so that the first tile may have positions before
+/// the first key.
 #[derive(Clone, Copy)]
 struct Tile<K, const VECTOR: usize> {
     index: u32,
-    /// Where the first place lies.
+    /// The address of position 0.
     keys: *const K,
-    /// The index of the key there.
+    /// The index of the key at position 0.
     first: u64,
-    /// The places that there are keys for.
+    /// The positions that have keys.
     start: u32,
     end: u32,
 }
@@ -308,7 +318,7 @@ impl<K: Element, const VECTOR: usize> Tile<K, VECTOR> {
         }
     }
 
-    /// The heads among the thread's places, of which each thread has as many as a word has bits: bit i for place i.
+    /// Returns the heads among the thread's 32 positions: bit i for position i.
     ///
     /// # Safety
     ///
@@ -321,19 +331,20 @@ impl<K: Element, const VECTOR: usize> Tile<K, VECTOR> {
         let of_warp = thread::thread_idx_x() / warp::WARP_SIZE * warp::WARP_SIZE * WORD;
         let first = of_warp + lane * vector;
         let mut mask = 0u32;
-        // SAFETY: all lanes of the warp are here, and what is read is there.
+        // SAFETY: all lanes of the warp are here, and the keys that are read are in the tile, or the key
+        // before it.
         unsafe {
             // The key before lane 0's next load.
             let mut before = K::zeroed();
             if lane == 0 && of_warp < self.end && (of_warp > 0 || self.index > 0) {
                 before = self.read_before(of_warp);
             }
-            let mut place = first;
-            while place < of_warp + warp::WARP_SIZE * WORD {
+            let mut position = first;
+            while position < of_warp + warp::WARP_SIZE * WORD {
                 intrinsics::no_unroll();
-                let at = self.keys.wrapping_add(place as usize);
+                let at = self.keys.wrapping_add(position as usize);
                 let loads: [[u32; 4]; BATCH] = from_fn(|load| {
-                    if load < Self::BATCH && self.is_whole(place + load as u32 * stride) {
+                    if load < Self::BATCH && self.is_whole(position + load as u32 * stride) {
                         mem::load_16_bytes(at.wrapping_add(load * stride as usize).cast())
                     } else {
                         [0; 4]
@@ -347,7 +358,7 @@ impl<K: Element, const VECTOR: usize> Tile<K, VECTOR> {
                         (mask | heads_of(if lane == 0 { before } else { below }, keys)).rotate_right(vector);
                     before = below;
                 };
-                // One by one, as loads are folded in `stage::chunk`.
+                // One by one, for the reason given in `shape::chunk`.
                 let [a, b, c, d] = loads;
                 each(a);
                 each(b);
@@ -355,11 +366,12 @@ impl<K: Element, const VECTOR: usize> Tile<K, VECTOR> {
                     each(c);
                     each(d);
                 }
-                place += Self::BATCH as u32 * stride;
+                position += Self::BATCH as u32 * stride;
             }
             mask = in_order::<VECTOR>(mask);
             if self.index == 0 || self.end < TILE {
-                // Words of which a part was not loaded, or lies behind such a part: a place a lane.
+                // Words whose keys were not all loaded, or that follow such keys: each lane checks a
+                // position.
                 for word in [0, self.end.saturating_sub(1) / WORD] {
                     if of_warp == word / warp::WARP_SIZE * warp::WARP_SIZE * WORD {
                         let heads = warp::warp_vote_ballot(warp::ALL, self.is_head(word * WORD + lane));
@@ -372,55 +384,55 @@ impl<K: Element, const VECTOR: usize> Tile<K, VECTOR> {
         mask
     }
 
-    /// Loads that a lane has in flight; of narrow keys, which have registers of their own, fewer.
+    /// Loads that a lane has in flight. Narrow keys take a register each, so they have fewer.
     const BATCH: usize = if VECTOR > 4 { 2 } else { BATCH };
 
-    /// Whether there are VECTOR keys from a place on.
+    /// Returns whether there are VECTOR keys from a position on.
     #[inline(always)]
-    fn is_whole(&self, place: u32) -> bool {
-        self.start <= place && place + VECTOR as u32 <= self.end
+    fn is_whole(&self, position: u32) -> bool {
+        self.start <= position && position + VECTOR as u32 <= self.end
     }
 
-    /// Whether there is a head at a place.
+    /// Returns whether the key at a position is a head.
     ///
     /// # Safety
     ///
-    /// The keys are there.
+    /// The tile's keys, and the key before the tile, are valid.
     #[inline(always)]
-    unsafe fn is_head(&self, place: u32) -> bool {
-        if place < self.start || place >= self.end {
+    unsafe fn is_head(&self, position: u32) -> bool {
+        if position < self.start || position >= self.end {
             return false;
         }
-        // SAFETY: there is one here; and one before, unless it is the first.
-        (self.index == 0 && place == self.start)
-            || unsafe { !is_same(self.read_before(place), self.read(place)) }
+        // SAFETY: there is a key here; and one before it, unless this is the first.
+        (self.index == 0 && position == self.start)
+            || unsafe { !is_same(self.read_before(position), self.read(position)) }
     }
 
-    /// The key at a place.
+    /// Returns the key at a position.
     ///
     /// # Safety
     ///
     /// There is one.
     #[inline(always)]
-    unsafe fn read(&self, place: u32) -> K {
-        // SAFETY: as the caller vouches.
-        unsafe { self.keys.wrapping_add(place as usize).read() }
+    unsafe fn read(&self, position: u32) -> K {
+        // SAFETY: as the caller promises.
+        unsafe { self.keys.wrapping_add(position as usize).read() }
     }
 
-    /// The key before a place.
+    /// Returns the key before a position.
     ///
     /// # Safety
     ///
     /// There is one.
     #[inline(always)]
-    unsafe fn read_before(&self, place: u32) -> K {
-        // SAFETY: as the caller vouches.
-        unsafe { self.keys.wrapping_add(place as usize).wrapping_sub(1).read() }
+    unsafe fn read_before(&self, position: u32) -> K {
+        // SAFETY: as the caller promises.
+        unsafe { self.keys.wrapping_add(position as usize).wrapping_sub(1).read() }
     }
 }
 
-/// The keys in words. Narrow ones come of shifts, because of a cast the compiler takes them apart as soon as they are
-/// loaded.
+/// Returns the keys in four words. Narrow keys are shifted out: with a cast, the compiler takes them apart as
+/// soon as they are loaded.
 #[inline(always)]
 fn keys_of<K: Element, const VECTOR: usize>(words: [u32; 4]) -> [K; VECTOR] {
     match size_of::<K>() {
@@ -430,7 +442,7 @@ fn keys_of<K: Element, const VECTOR: usize>(words: [u32; 4]) -> [K; VECTOR] {
     }
 }
 
-/// Which of neighbouring keys are unlike the one before.
+/// Returns which keys are unlike the key before them: bit i for key i.
 #[inline(always)]
 fn heads_of<K: Element, const VECTOR: usize>(mut before: K, keys: [K; VECTOR]) -> u32 {
     let mut heads = 0;
@@ -441,8 +453,8 @@ fn heads_of<K: Element, const VECTOR: usize>(mut before: K, keys: [K; VECTOR]) -
     heads
 }
 
-/// Gives each lane a word of the heads of neighbouring places, where it has VECTOR of each of its loads, which are each
-/// as many from all lanes: as many lanes as there are loads exchange theirs, as in transposing a matrix.
+/// Transposes the heads. Before, each lane has VECTOR bits of each of its loads; after, each lane has the
+/// bits of 32 neighbouring positions. As many lanes as a lane has loads exchange theirs.
 ///
 /// # Safety
 ///
@@ -454,69 +466,73 @@ unsafe fn in_order<const VECTOR: usize>(mut mask: u32) -> u32 {
     let mut stride = 1;
     while stride < loads {
         let bits = stride * vector;
-        // Of 2 · stride loads next to each other, the first half.
+        // The first half of each 2 · stride neighbouring loads.
         let lower = u32::MAX / ((1 << bits) + 1);
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         let (other, _) = unsafe { warp::warp_shuffle_xor(warp::ALL, mask, stride, 32) };
         let (keep, other) = if lane & stride == 0 { (lower, other << bits) } else { (!lower, other >> bits) };
         mask = mask & keep | other & !keep;
         stride *= 2;
     }
-    // Lane i of those has the word of load i; there are VECTOR such words of each load.
-    // SAFETY: as the caller vouches.
+    // Lane i of such a group has the word of load i, and a load has VECTOR words.
+    // SAFETY: as the caller promises.
     unsafe { warp::warp_shuffle_idx(warp::ALL, mask, lane % vector * loads + lane / vector, 32).0 }
 }
 
-/// The places of a tile's heads, in shared memory. Of 32 words that threads next to each other write at a time, each is
-/// in a bank of its own if all places are heads.
+/// The positions of a tile's heads, in shared memory. The padding puts 32 words that neighbouring threads
+/// write at the same time into different banks, if all positions are heads.
 #[derive(Clone, Copy)]
 struct List(Shared<u16>);
 
 impl List {
-    const PLACES: usize = (TILE + TILE / WORD * 2) as usize;
+    const LEN: usize = (TILE + TILE / WORD * 2) as usize;
 
     #[inline(always)]
     fn index(rank: u32) -> u32 {
         rank + rank / WORD * 2
     }
 
+    /// Returns the position of head `rank`.
+    ///
     /// # Safety
     ///
-    /// There are so many heads, and their places were written before a barrier.
+    /// The tile has more than `rank` heads, and their positions were written before a barrier.
     #[inline(always)]
     unsafe fn read(self, rank: u32) -> u32 {
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         unsafe { self.0.read(Self::index(rank)).into() }
     }
 
+    /// Sets the position of head `rank`.
+    ///
     /// # Safety
     ///
-    /// There are so many heads, and no other thread writes this one's place.
+    /// The tile has more than `rank` heads, and no other thread writes this element.
     #[inline(always)]
-    unsafe fn write(self, rank: u32, place: u32) {
-        // SAFETY: as the caller vouches.
-        unsafe { self.0.write(Self::index(rank), place as u16) }
+    unsafe fn write(self, rank: u32, position: u32) {
+        // SAFETY: as the caller promises.
+        unsafe { self.0.write(Self::index(rank), position as u16) }
     }
 }
 
-/// The heads in all tiles before one.
+/// Returns the number of heads in all tiles before `tile`.
 ///
 /// # Safety
 ///
-/// All lanes of a warp call it together; each of the tiles has published its status, or will.
+/// All lanes of a warp call it together; each of these tiles has published its status, or will.
 #[inline(always)]
 unsafe fn count_before(status: *mut u64, tile: u32) -> u64 {
     let lane = warp::lane_id();
     let (mut end, mut sum, mut is_done) = (tile, 0, false);
-    // SAFETY: as the caller vouches.
+    // SAFETY: as the caller promises.
     unsafe {
         while !is_done {
             intrinsics::no_unroll();
-            // Several windows of a warp at a time: 2^26 keys pass in less time than it takes to look at all tiles one
-            // window after another.
+            // Several windows of 32 at a time. Looking at all tiles one window after another would take
+            // longer than 2^26 keys take.
             let windows: [u64; WINDOWS] = from_fn(|window| {
                 let before = lane + window as u32 * warp::WARP_SIZE;
-                // Before the first tile there are none.
+                // Before the first tile there are no heads.
                 if before < end {
                     AtomicU64::from_ptr(status.add((end - 1 - before) as usize)).load(Ordering::Relaxed)
                 } else {
@@ -527,7 +543,7 @@ unsafe fn count_before(status: *mut u64, tile: u32) -> u64 {
             for word in windows {
                 let empty = warp::warp_vote_ballot(warp::ALL, word == 0);
                 let of_all = warp::warp_vote_ballot(warp::ALL, word & OF == OF_ALL);
-                // The lanes up to the first of them, or all.
+                // The lanes up to the nearest such status; or all lanes.
                 let nearest = of_all ^ of_all.wrapping_sub(1);
                 is_full &= empty & nearest == 0;
                 if is_full && !is_done {
@@ -544,7 +560,7 @@ unsafe fn count_before(status: *mut u64, tile: u32) -> u64 {
     sum
 }
 
-/// The sums of the values of the lanes up to each.
+/// Returns the sum of the values of all lanes up to this one.
 ///
 /// # Safety
 ///
@@ -552,14 +568,14 @@ unsafe fn count_before(status: *mut u64, tile: u32) -> u64 {
 #[inline(always)]
 unsafe fn prefix_sum(mut value: u32) -> u32 {
     for stride in [1, 2, 4, 8, 16] {
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         let (below, is_there) = unsafe { warp::warp_shuffle_up(warp::ALL, value, stride, 32) };
         value += if is_there { below } else { 0 };
     }
     value
 }
 
-/// The entry point for one type of keys.
+/// The entry point for each type of keys.
 #[cfg(feature = "reduce")]
 macro_rules! entry_points {
     ({} $($type:ident: $($row:ident)*;)*) => {$(
@@ -572,12 +588,12 @@ macro_rules! entry_points {
                 heads: *mut $type,
                 offsets: *mut u32,
                 words: u32,
-                places: u64,
+                capacity: u64,
                 number: *mut u64,
                 state: *mut u64,
                 area: u64,
             ) {
-                let arguments = Arguments { keys, len, heads, offsets, words, places, number, state, area };
+                let arguments = Arguments { keys, len, heads, offsets, words, capacity, number, state, area };
                 // SAFETY: the host launches it as `find_runs` asks.
                 unsafe { find_runs::<$type, { 16 / size_of::<$type>() }>(arguments) }
             }
@@ -602,7 +618,7 @@ crate::for_each_element! { entries! {} }
 #[cfg(not(target_arch = "nvptx64"))]
 macro_rules! aliases {
     ({} $($type:ident: $other:ident;)*) => {
-        /// The entries of keys of types that are others by another name, whose kernels these are.
+        /// The entries for key types that are aliases of others, whose kernels they use.
         pub const ALIASES: &[&[Entry]] = &[&[
             $( Entry::new::<Kernel<$type>>(concat!("runs_", stringify!($other))) ),*
         ]];

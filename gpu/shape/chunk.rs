@@ -1,15 +1,24 @@
-//! The first stage: a chunk becomes its partial result.
+//! The first stage: a block folds a chunk into its partial result.
+//!
+//! ```text
+//! head:   the items before the first 128-byte boundary, one by one
+//! tiles:  TILE_ROWS rows at a time; a thread folds WIDTH neighbouring items of each row by one load
+//! rest:   rows that are no whole tile, then the items of the load that the chunk's end cuts
+//! rotate: each accumulator moves to the thread that would have it if the chunk had no head
+//! fold:   a thread's WIDTH accumulators, then the block's, pairwise
+//! ```
 
-use crate::fold::{block_dim, fold_block, fold_thread};
+use crate::Op;
+use crate::exchange::slot;
 use crate::input::{Input, OneByOne};
 use crate::plan::{ANY_BLOCK, TILE_ROWS};
-use crate::{Op, slot};
+use crate::tree::{block_dim, fold_block, fold_thread};
 use bytemuck::Pod;
 use core::array::from_fn;
 use cuda_std::{intrinsics, shared_array, thread};
 
-/// Folds a chunk, of which there are `len` items and the first has index `start` in the whole input. Thread 0 gets its
-/// partial result, the others something of no use.
+/// Folds the `len` items of a chunk, the first of which has index `start` in the whole input. Thread 0 gets
+/// the partial result; the other threads' values are unspecified.
 ///
 /// # Safety
 ///
@@ -21,7 +30,7 @@ pub(crate) unsafe fn fold_chunk<O: Op<P::Item>, P: Input, const BLOCK: u32, cons
     len: u32,
     start: u64,
 ) -> O::Accumulator {
-    // SAFETY: as the caller vouches.
+    // SAFETY: as the caller promises.
     unsafe {
         let accumulators = match chunk.head() {
             Some(head) => fold_rows::<O, P, BLOCK, WIDTH>(op, chunk, head, len, start),
@@ -31,7 +40,7 @@ pub(crate) unsafe fn fold_chunk<O: Op<P::Item>, P: Input, const BLOCK: u32, cons
     }
 }
 
-/// As [`fold_chunk`], for a chunk that is the whole input, and has no more than WIDTH items a thread.
+/// As [`fold_chunk`], for a chunk that is the whole input and has at most WIDTH items a thread.
 ///
 /// # Safety
 ///
@@ -45,7 +54,7 @@ pub(crate) unsafe fn fold_row<O: Op<P::Item>, P: Input, const BLOCK: u32, const 
     let row = block_dim::<BLOCK>() * WIDTH as u32;
     let first = thread::thread_idx_x() * WIDTH as u32;
     let mut accumulators = [op.identity(); WIDTH];
-    // SAFETY: as the caller vouches.
+    // SAFETY: as the caller promises.
     unsafe {
         let rows = Rows { at: input.offset(first as usize), index: first.into(), row, left: len };
         fold_rest(op, &mut accumulators, rows, 1);
@@ -53,12 +62,12 @@ pub(crate) unsafe fn fold_row<O: Op<P::Item>, P: Input, const BLOCK: u32, const 
     }
 }
 
-/// A thread's place in a chunk: rows that are still to be folded.
+/// The rows of a chunk that a thread has not folded yet.
 #[derive(Clone, Copy)]
 struct Rows<P> {
-    /// Where the thread's first load of them lies, aligned for it.
+    /// The address of the thread's next load, aligned for it.
     at: P,
-    /// The index of its first item.
+    /// The index of the first item there.
     index: u64,
     /// Items in a row.
     row: u32,
@@ -67,7 +76,7 @@ struct Rows<P> {
 }
 
 impl<P: Input> Rows<P> {
-    /// Goes on by so many rows.
+    /// Goes on by `rows` rows.
     #[inline(always)]
     fn skip(&mut self, rows: u32) {
         let items = rows * self.row;
@@ -77,16 +86,17 @@ impl<P: Input> Rows<P> {
     }
 }
 
-/// Folds a chunk row by row; returns the thread's WIDTH accumulators, those of elements `WIDTH · thread ..` of each row.
+/// Folds a chunk row by row. Returns the thread's WIDTH accumulators: those of elements `WIDTH · thread ..`
+/// of each row.
 ///
-/// Loads are aligned whatever the input is. Where its first `head` elements precede a 128-byte boundary (a cache line, so
-/// that a warp reads four lines and not parts of five), rows are read from that boundary on, and thread t folds elements
-/// `head + WIDTH · t ..`. The accumulators at the end of that row are those of the head, folded first. One exchange at the
-/// end brings each accumulator to its thread.
+/// Loads are aligned whatever the chunk's address is. If `head` items precede the first 128-byte boundary (a
+/// cache line: so a warp reads four lines, not parts of five), rows are read from the boundary on, and thread
+/// t folds elements `head + WIDTH · t ..`. The accumulators at the end of that row are those of the head,
+/// which are folded first. One exchange at the end brings each accumulator to its thread.
 ///
 /// # Safety
 ///
-/// Every thread of the block calls it, with the same `len` elements at `chunk`, whose head it is.
+/// Every thread of the block calls it, with the same `len` items at `chunk`; `head` is [`Input::head`] of it.
 #[inline(always)]
 unsafe fn fold_rows<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
     op: &O,
@@ -98,8 +108,8 @@ unsafe fn fold_rows<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usi
     let width = WIDTH as u32;
     let row = block_dim::<BLOCK>() * width;
     let first = thread::thread_idx_x() * width;
-    // One item is loaded in one access wherever it lies. Of rows shorter than 128 bytes, a boundary of theirs will do.
-    // (A row is a power of two: where its length is known to the launch alone, a division would delay the first load.)
+    // One item is one access at any address. If rows are shorter than 128 bytes, a row's boundary suffices.
+    // (A row is a power of two. If only the launch knows its length, a division would delay the first load.)
     let head = if WIDTH == 1 { 0 } else { head & (row - 1) };
     let mut accumulators = [op.identity(); WIDTH];
 
@@ -148,11 +158,12 @@ unsafe fn fold_rows<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usi
     accumulators
 }
 
-/// Folds the first `head` items of a chunk where every order gives the same bits: an item a thread.
+/// Folds the first `head` items of a chunk for an exact operator, whose bits do not depend on the order: an
+/// item a thread.
 ///
 /// # Safety
 ///
-/// Every thread of the block calls it; there are so many items at `chunk`.
+/// Every thread of the block calls it; there are `head` items at `chunk`.
 #[inline(always)]
 unsafe fn fold_head<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
     op: &O,
@@ -164,19 +175,19 @@ unsafe fn fold_head<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usi
     let mut item = thread::thread_idx_x();
     while item < head {
         intrinsics::no_unroll();
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         let value = unsafe { chunk.offset(item as usize).read() };
         fold_item(op, accumulators, 0, value, start + u64::from(item));
         item += block_dim::<BLOCK>();
     }
 }
 
-/// Folds a load of each of the next `count` rows, of which there are no more than a tile, where `whole` is true for it; all are
-/// on their way before the first is folded.
+/// Folds a load of each of the next `count` rows, at most TILE_ROWS, for which `whole` is true. All loads are
+/// in flight before the first is folded.
 ///
 /// # Safety
 ///
-/// Each load that `whole` is true for lies in the chunk.
+/// Each load for which `whole` is true lies in the chunk.
 #[inline(always)]
 unsafe fn fold_loads<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     op: &O,
@@ -187,20 +198,22 @@ unsafe fn fold_loads<O: Op<P::Item>, P: Input, const WIDTH: usize>(
 ) {
     let loads: [[P::Item; WIDTH]; TILE_ROWS as usize] = from_fn(|load| {
         if (load as u32) < count && whole(load as u32) {
-            // SAFETY: as the caller vouches.
+            // SAFETY: as the caller promises.
             unsafe { at.offset(load * row as usize).load() }
         } else {
             [P::zeroed(); WIDTH]
         }
     });
-    // One by one, because a loop over them may stay one where folding takes many instructions, and they then go to memory.
+    // One by one: the compiler may keep a loop if folding takes many instructions, and then moves the loads
+    // to memory.
     let mut fold = |load, items| {
         let index = index + u64::from(load * row);
         if load >= count {
             return;
         }
         if O::EXACT {
-            // A choice of values: by a branch, the compiler moves the load into it, behind what waits for the one before.
+            // A choice of values. With a branch, the compiler moves the load into it, behind code that waits
+            // for the load before.
             let mut folded = *accumulators;
             op.fold_load(&mut folded, items, index);
             accumulators[0] = if whole(load) { folded[0] } else { accumulators[0] };
@@ -215,8 +228,9 @@ unsafe fn fold_loads<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     fold(3, d);
 }
 
-/// The rows that the end of a chunk, after its last whole tile, is folded by: as many as there are registers and predicates
-/// for, when each load and each element after them has a condition. Narrow types have more elements, and one row.
+/// Returns how many rows the end of a chunk, after its last whole tile, is folded by. Each load and each item
+/// of the cut load needs a condition, so that registers and predicates limit it. Narrow types have more items
+/// in a load, and get one row.
 const fn rest_rows(width: usize) -> u32 {
     if width <= 4 { TILE_ROWS as u32 - 1 } else { 1 }
 }
@@ -225,7 +239,7 @@ const fn rest_rows(width: usize) -> u32 {
 ///
 /// # Safety
 ///
-/// What is left of the chunk is some items, of at most `count` rows, which are no more than a tile.
+/// The chunk has at least one item left, and at most `count` rows, which are at most a tile.
 #[inline(always)]
 unsafe fn fold_rest<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     op: &O,
@@ -237,16 +251,16 @@ unsafe fn fold_rest<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     let Rows { at, index, row, left: len } = rows;
     let thread = thread::thread_idx_x();
     let first = thread * width;
-    // Items from the thread's first on: none if negative.
+    // Items from the thread's first on; negative if the thread has none.
     let left = len as i32 - first as i32;
     let whole = |load| (load * row + width) as i32 <= left;
     if O::EXACT {
-        // What the end cuts of a load falls to the first threads, an item each. The others read the last item, to no end: a
-        // branch would send the warp through all below twice.
+        // The first threads fold the items of the cut load, one each. The other threads read the last item
+        // again and do not use it: a branch would send the warp through all of the code below twice.
         let cut = len % width;
         let last = if thread < cut { len - cut + thread } else { len - 1 };
         let last = i64::from(last) - i64::from(first);
-        // SAFETY: one of the chunk's last items, of which there are some.
+        // SAFETY: one of the chunk's last items; at least one is left.
         let item = unsafe { at.offset(last as usize).read() };
         // SAFETY: whole loads before the end lie in the chunk.
         unsafe { fold_loads(op, accumulators, rows, count, whole) };
@@ -256,8 +270,8 @@ unsafe fn fold_rest<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     }
     // SAFETY: whole loads before the end lie in the chunk.
     unsafe { fold_loads(op, accumulators, rows, count, whole) };
-    // A thread whose load the end cuts has less than a load in the last row (a row is a power of two, so that the remainder
-    // is right for a negative `left` as well: a load or more).
+    // A thread's cut load has fewer than WIDTH items in the last row. (A row is a power of two. So for a
+    // negative `left` the remainder is right as well: at least a load.)
     let last_row = left as u32 & (row - 1);
     let cut = if last_row < width { last_row } else { 0 };
     let before = left as u32 - cut;
@@ -271,7 +285,7 @@ unsafe fn fold_rest<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     }
 }
 
-/// Folds one item into accumulator `lane`, or into the first, as [`Op::fold_load`].
+/// Folds one item into accumulator `lane`; into the first if the operator is exact, as [`Op::fold_load`].
 #[inline(always)]
 fn fold_item<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(
     op: &O,
@@ -284,8 +298,8 @@ fn fold_item<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(
     *accumulator = op.combine(*accumulator, op.lift(item, index));
 }
 
-/// Gives each thread the accumulators of elements `WIDTH · thread ..` of the rows; it holds those of `WIDTH · thread +
-/// head ..`, counted around the row.
+/// Moves the accumulators of elements `WIDTH · thread ..` of the rows to their thread, which holds those of
+/// `WIDTH · thread + head ..`, counted around the row.
 ///
 /// # Safety
 ///
@@ -295,9 +309,9 @@ unsafe fn rotate<O: Op<I>, I: Copy + 'static, const BLOCK: u32, const WIDTH: usi
     accumulators: &mut [O::Accumulator; WIDTH],
     head: u32,
 ) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: as the caller promises.
     unsafe {
-        // There is shared memory for so much of a block of 1,024.
+        // A block of 1,024 has shared memory for 64-bit parts of 4 accumulators a thread, not of more.
         if const { size_of::<O::Accumulator>().is_multiple_of(8) && WIDTH <= 4 } {
             rotate_by::<_, u64, BLOCK, WIDTH>(
                 accumulators,
@@ -321,11 +335,12 @@ unsafe fn rotate<O: Op<I>, I: Copy + 'static, const BLOCK: u32, const WIDTH: usi
     }
 }
 
-/// As [`rotate`], a part of so many bytes as `W` has at a time, so that there is room for accumulators of any size.
+/// As [`rotate`], a part of type `W` of each accumulator at a time, so that shared memory suffices for
+/// accumulators of any size.
 ///
 /// # Safety
 ///
-/// As there.
+/// As for [`rotate`].
 #[inline(always)]
 unsafe fn rotate_by<A: Pod, W: Pod, const BLOCK: u32, const WIDTH: usize>(
     accumulators: &mut [A; WIDTH],
@@ -333,7 +348,7 @@ unsafe fn rotate_by<A: Pod, W: Pod, const BLOCK: u32, const WIDTH: usize>(
     part: impl Fn(&A, usize) -> W,
     set: impl Fn(&mut A, usize, W),
 ) {
-    let places = shared_array![W; (if BLOCK == ANY_BLOCK { 1024 } else { BLOCK as usize }) * WIDTH];
+    let shared = shared_array![W; (if BLOCK == ANY_BLOCK { 1024 } else { BLOCK as usize }) * WIDTH];
     let row = block_dim::<BLOCK>() * WIDTH as u32;
     let first = thread::thread_idx_x() * WIDTH as u32;
     for index in 0..size_of::<A>().div_ceil(size_of::<W>()) {
@@ -341,13 +356,13 @@ unsafe fn rotate_by<A: Pod, W: Pod, const BLOCK: u32, const WIDTH: usize>(
             thread::sync_threads();
         }
         for (lane, value) in (first + head..).zip(accumulators.iter()) {
-            // SAFETY: no two threads have a place in common.
-            unsafe { places.write(lane & (row - 1), part(value, index)) };
+            // SAFETY: no two threads write the same element.
+            unsafe { shared.write(lane & (row - 1), part(value, index)) };
         }
         thread::sync_threads();
         for (lane, value) in (first..).zip(accumulators.iter_mut()) {
             // SAFETY: written before the barrier.
-            set(value, index, unsafe { places.read(lane) });
+            set(value, index, unsafe { shared.read(lane) });
         }
     }
 }

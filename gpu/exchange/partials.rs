@@ -1,47 +1,60 @@
-//! The second stage: the chunks' partial results, handed over by [slots](crate::slot), become the accumulator of all.
+//! How the blocks' partial results become one accumulator.
+//!
+//! ```text
+//! block b:         puts its partial result into slot b
+//! the last block:  lane l folds the partial results of blocks l, l + 32, l + 64 … as they come
+//!                  the 32 lanes fold pairwise
+//! ```
+//!
+//! Shapes with few blocks for each result count them instead ([`arrive`]): the last block to arrive folds
+//! all.
 
-use crate::fold::fold_warp;
-use crate::{Op, slot};
+use super::slot;
+use crate::Op;
+use crate::tree::fold_warp;
 use bytemuck::Pod;
 use core::array::from_fn;
 use core::sync::atomic::Ordering;
 use cuda_std::atomic::{AtomicU64, SystemAtomicU64};
 use cuda_std::{thread, warp};
 
-/// Puts a block's partial result into its slot, which may be in another device's memory, or in the host's.
+/// Puts a block's partial result into its slot, which may lie in another device's memory or in the host's.
 ///
 /// # Safety
 ///
-/// The slots are as [`take_all`] asks, and one thread of the block calls it.
+/// The slots are valid and this block's slot is empty; one thread of the block calls it.
 #[inline(always)]
 pub(crate) unsafe fn put<A: Pod>(slots: *mut u64, block: u32, partial: A) {
-    // One multiplication of the block's number by a slot's size, which ptxas does on uniform registers (see `reduce`).
+    // One multiplication of the block's number by a slot's size: ptxas does it in uniform registers (see
+    // `shape::whole`).
     let slot = slots.wrapping_byte_add(block as usize * (8 * slot::words::<A>()));
     for index in 0..slot::words::<A>() {
         // SAFETY: the slot is this block's.
-        let place = unsafe { SystemAtomicU64::from_ptr(slot.add(index)) };
-        place.store(slot::word(&partial, index), Ordering::Relaxed);
+        let word = unsafe { SystemAtomicU64::from_ptr(slot.add(index)) };
+        word.store(slot::word(&partial, index), Ordering::Relaxed);
     }
 }
 
-/// Takes the partial results out of the slots as they come, and leaves the slots empty; lane l folds those of blocks l,
-/// l + 32, and so on, then the lanes fold, and lane 0 gets the accumulator of all. One warp does it, with several loads in flight a lane: on an H200 that took 0.4 µs less than all
-/// warps with one load a thread and a barrier.
+/// Takes the partial results out of the slots as they come, and leaves the slots empty. Lane l folds those of
+/// blocks l, l + 32 and so on; then the lanes fold, and lane 0 gets the accumulator of all blocks.
 ///
-/// The last block waits for the others, which wait for nobody: a device that holds two blocks at a time gets them all
-/// done. (CUB's decoupled look-back waits in this way too: D. Merrill, M. Garland, "Single-pass Parallel Prefix Scan with
-/// Decoupled Look-back", 2016.)
+/// One warp does it, with several loads in flight a lane: on an H200 that took 0.4 µs less than all warps
+/// with one load a thread and a barrier.
+///
+/// The last block waits for the others, which wait for nobody. So a device that can hold two blocks at a time
+/// finishes. (CUB's decoupled look-back waits in the same way: D. Merrill, M. Garland, "Single-pass Parallel
+/// Prefix Scan with Decoupled Look-back", 2016.)
 ///
 /// # Safety
 ///
-/// Each of the blocks puts something into its slot, and one warp alone takes it.
+/// Each of the blocks puts a value into its slot, and one warp alone takes them.
 #[inline(always)]
 pub(crate) unsafe fn take_all<O: Op<I>, I: Copy + 'static>(
     op: &O,
     slots: *mut u64,
     blocks: u32,
 ) -> O::Accumulator {
-    // SAFETY: as the caller vouches.
+    // SAFETY: as the caller promises.
     unsafe {
         let of_lane = match slot::words::<O::Accumulator>() {
             1 => take_batches::<O, I, 1, LOADS>(op, slots, blocks),
@@ -57,11 +70,11 @@ pub(crate) unsafe fn take_all<O: Op<I>, I: Copy + 'static>(
     }
 }
 
-/// Loads that a lane keeps in flight in [`take_all`], up to twice as many of slots of many words: so few rounds, each of which
-/// waits for memory.
+/// Loads that a lane keeps in flight in [`take_all`]; slots of many words have up to twice as many. Each
+/// round waits for memory, so there should be few of them.
 const LOADS: usize = 8;
 
-/// As [`take_all`], BATCH slots of WORDS words a lane at a time.
+/// As [`take_all`], without the fold of the lanes: a lane takes BATCH slots of WORDS words at a time.
 #[inline(always)]
 unsafe fn take_batches<O: Op<I>, I: Copy + 'static, const WORDS: usize, const BATCH: usize>(
     op: &O,
@@ -72,13 +85,13 @@ unsafe fn take_batches<O: Op<I>, I: Copy + 'static, const WORDS: usize, const BA
     let mut first = thread::thread_idx_x();
     while first < blocks {
         let block = |slot: usize| first + slot as u32 * warp::WARP_SIZE;
-        // One address, and distances from it that are constants.
+        // One address; the others are at constant distances from it.
         let at = slots.wrapping_add(first as usize * WORDS);
         let word = |slot: usize, word: usize| {
-            // SAFETY: called for slots of blocks only.
+            // SAFETY: called only for slots of the launch's blocks.
             unsafe { AtomicU64::from_ptr(at.wrapping_add(slot * warp::WARP_SIZE as usize * WORDS + word)) }
         };
-        // Slots beyond the last count as full.
+        // Slots beyond the last block's count as full.
         let mut values =
             from_fn(|slot| [if block(slot) < blocks { slot::EMPTY } else { !slot::EMPTY }; WORDS]);
         let mut full = false;
@@ -106,7 +119,7 @@ unsafe fn take_batches<O: Op<I>, I: Copy + 'static, const WORDS: usize, const BA
     accumulator
 }
 
-/// As [`take_batches`], for slots of more words: one at a time.
+/// As [`take_batches`], for slots of more words: one slot at a time.
 #[inline(always)]
 unsafe fn take_one_by_one<O: Op<I>, I: Copy + 'static>(
     op: &O,
@@ -118,13 +131,13 @@ unsafe fn take_one_by_one<O: Op<I>, I: Copy + 'static>(
     let mut block = thread::thread_idx_x();
     while block < blocks {
         let partial = slot::unpack(|index| {
-            // SAFETY: called for words of slots of blocks only.
-            let place = unsafe { AtomicU64::from_ptr(slots.add(block as usize * words + index)) };
+            // SAFETY: called only for slots of the launch's blocks.
+            let word = unsafe { AtomicU64::from_ptr(slots.add(block as usize * words + index)) };
             loop {
-                let word = place.load(Ordering::Relaxed);
-                if word != slot::EMPTY {
-                    place.store(slot::EMPTY, Ordering::Relaxed);
-                    break word;
+                let value = word.load(Ordering::Relaxed);
+                if value != slot::EMPTY {
+                    word.store(slot::EMPTY, Ordering::Relaxed);
+                    break value;
                 }
             }
         });

@@ -1,21 +1,31 @@
-//! The kernels of many reductions at once: each segment of an array has the bits of reducing that slice alone.
+//! The kernel of many short segments: each segment of an array gets the bits of reducing that slice alone.
 //!
-//! A segment's tree is that of its [`Plan`]; which lanes fold it is of no account, and BLOCK is the tree's parameter alone: a launch has blocks of
-//! [`THREADS`].
+//! A segment's tree is that of its [`Plan`]; which lanes fold it does not change the bits. BLOCK is a
+//! parameter of the tree alone: a launch has blocks of [`THREADS`].
 //!
-//! A **position** counts the items, and for each segment what it costs beside them, [`Cut::weight`] items: shares of as many positions cost alike,
-//! whatever the segments' lengths are. A warp has the segments that start in its share.
+//! ```text
+//! cut the positions into shares, one a warp; a warp has the segments that start in its share
+//! for each batch of 256 of them:
+//!     sort them into classes: class c is segments of up to 2^c leaves
+//!     write the larger ones to the warp's list
+//!     for each class: list its segments, and fold as many at a time as the warp has lanes for
+//! ```
 //!
-//! - A **leaf** is WIDTH neighbouring items. A lane folds SLOTS of them at a time, and all their loads are on their way before the first is
-//!   folded.
-//! - **Short** segments have up to 32 · SLOTS leaves, no more than a row of their plan. This module's kernel goes through those of a warp's share by
-//!   batches: it lists a batch's by their leaves, rounded up to a power of two, and folds as many at a time as it has lanes for.
-//! - The **larger** ones it leaves to the kernel of [`rows`], by a list for each warp, and that kernel has all segments where most are larger.
+//! - A **position** counts an item, and each segment counts as [`Cut::weight`] items more, which is what it
+//!   costs beside its items. So shares of the same number of positions cost the same, whatever the segments'
+//!   lengths are.
+//! - A **leaf** is WIDTH neighbouring items. A lane folds SLOTS leaves at a time; all of their loads are in
+//!   flight before the first is folded.
+//! - **Short** segments have up to 32 · SLOTS leaves, and at most a row of their plan.
+//! - The **larger** ones are left to the kernel of [`rows`], by a list for each warp. If most segments are
+//!   larger, that kernel gets all of them.
 
-use crate::fold::fold_thread;
+use super::{self as shape, Shape};
+use crate::exchange::slot;
 use crate::input::Input;
-use crate::shape::{self, Shape};
-use crate::{Op, Plan, slot};
+pub(crate) use crate::tree::unrolled;
+use crate::tree::{fold_lanes, of_leaves, of_thread};
+use crate::{Op, Plan};
 use core::array::from_fn;
 use core::ffi::c_void;
 use core::hint::assert_unchecked;
@@ -25,34 +35,37 @@ use cuda_std::atomic::AtomicU64;
 use cuda_std::shared::Shared;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
-pub mod rows;
+pub use super::rows;
 
 /// Threads in a block.
 pub const THREADS: u32 = 256;
 
-/// Blocks that a multiprocessor has registers for: 65,536, of which each thread has up to 64.
+/// Blocks that a multiprocessor has registers for: it has 65,536, and a thread uses up to 64.
 pub const RESIDENT_BLOCKS: u32 = 4;
 
 /// Warps in a block.
 pub const WARPS: u32 = THREADS / warp::WARP_SIZE;
 
-/// The most positions in a warp's share, by the items that a thread folds side by side, where short segments are listed.
+/// The most positions in a warp's share if larger segments are listed. A thread folds `width` items side by
+/// side.
 pub const fn most_positions(width: u64) -> u64 {
     32 * width * (LARGER as u64 - 2)
 }
 
-/// Segments that start in a warp's share and are not short, and one that reaches into it, at most: each has over 32 leaves.
+/// The most larger segments in a warp's share: those that start in it, each over 32 leaves long, and one that
+/// reaches into it.
 const LARGER: u32 = 258;
 
-/// Words of a warp's list of larger segments: their number, and the index of each.
+/// Words of a warp's list of larger segments: their number, then the index of each.
 pub const LIST: usize = LARGER as usize + 1;
 
-/// Items of the longest short segments, by those that a thread folds side by side and the leaves that it has in flight.
+/// Items of the longest short segments. A thread folds `width` items side by side and has `slots` leaves in
+/// flight.
 pub const fn most_short(width: u64, slots: usize, block: u32) -> u64 {
     width << unit(slots, block)
 }
 
-/// Leaves of the longest short segments, by their logarithm.
+/// Leaves of the longest short segments, as a logarithm.
 const fn unit(slots: usize, block: u32) -> u32 {
     let (most, row) = ((32 * slots as u32).trailing_zeros(), block.trailing_zeros());
     if row < most { row } else { most }
@@ -61,64 +74,64 @@ const fn unit(slots: usize, block: u32) -> u32 {
 /// Where segments lie.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Segments {
-    /// Offsets on the device, one more than there are segments; none where all segments have the same length.
-    offsets: *const c_void,
-    /// Bytes of an offset, 4 or 8; or the segments' length.
-    size: u64,
-    /// Segments; or the most that there may be.
+pub struct SegmentBounds {
+    /// Offsets on the device, one more than segments; null if all segments have the same length.
+    pub(super) offsets: *const c_void,
+    /// Bytes of an offset, 4 or 8; or the length of all segments.
+    pub(super) size: u64,
+    /// Segments; or an upper bound of their number.
     pub count: u64,
-    /// Where their number lies on the device, if it does.
-    number: *const u64,
-    /// Items in all.
+    /// The number of segments on the device; null if the host knows it.
+    pub(super) number: *const u64,
+    /// Items in all segments' array.
     pub len: u64,
 }
 
-impl Segments {
-    /// Those that offsets say.
+impl SegmentBounds {
+    /// Segments between consecutive offsets.
     pub fn of_offsets<T>(offsets: *const T, count: u64, len: u64) -> Self {
         Self { offsets: offsets.cast(), size: size_of::<T>() as u64, count, number: core::ptr::null(), len }
     }
 
-    /// Those of a length.
+    /// Segments of one length.
     pub fn of_length(length: u64, count: u64, len: u64) -> Self {
         Self { offsets: core::ptr::null(), size: length, count, number: core::ptr::null(), len }
     }
 
-    /// Their length, if it is one.
+    /// Returns the length of all segments if they have the same.
     pub fn length(&self) -> Option<u64> {
         self.offsets.is_null().then_some(self.size)
     }
 
-    /// As many as the device's memory says there, but no more than they are here.
+    /// Reads the number of segments from the device's memory; the present number becomes the upper bound.
     #[must_use]
     pub fn with_number(self, number: *const u64) -> Self {
         Self { number, ..self }
     }
 
-    /// Whether the device's memory says how many there are.
+    /// Returns whether the number of segments is in the device's memory.
     pub fn has_number(&self) -> bool {
         !self.number.is_null()
     }
 
-    /// How many there are.
+    /// Returns the number of segments.
     #[inline(always)]
-    fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         if self.number.is_null() {
             return self.count;
         }
-        // SAFETY: it is there.
+        // SAFETY: a number that is not null is valid.
         let number = unsafe { self.number.read() };
         if number < self.count { number } else { self.count }
     }
 
-    /// Where segment `index`, or that after the last, starts.
+    /// Returns the start of segment `index`, or the end of the last.
     #[inline(always)]
-    fn start(&self, index: u64) -> u64 {
+    pub(super) fn start(&self, index: u64) -> u64 {
         if self.offsets.is_null() {
             return index * self.size;
         }
-        // SAFETY: there are so many offsets.
+        // SAFETY: there are `count + 1` offsets.
         unsafe {
             if self.size == 4 {
                 self.offsets.cast::<u32>().add(index as usize).read().into()
@@ -128,44 +141,45 @@ impl Segments {
         }
     }
 
-    /// Where a lane's segments of a batch end; of those from `left` on, what the last before them does.
+    /// Returns the ends of a lane's segments of a batch. For segments from `left` on, it is the end of
+    /// segment `left - 1`.
     #[inline(always)]
     fn stops(&self, batch: u64, lane: u32, left: u32) -> [u64; OF_LANE] {
-        let place = |group: usize| {
+        let byte = |group: usize| {
             let index = lane + 32 * group as u32;
             (batch + u64::from(if index < left { index + 1 } else { left })) * self.size
         };
         if self.offsets.is_null() {
-            return from_fn(place);
+            return from_fn(byte);
         }
-        // By halves, so that there is one code for offsets of both sizes.
+        // In halves of 32 bits, so that the same code serves offsets of both sizes.
         let (upper, mask) = (self.size as usize - 4, if self.size == 8 { u64::MAX } else { 0 });
         from_fn(|group| {
-            let place = self.offsets.wrapping_byte_add(place(group) as usize).cast::<u32>();
-            // SAFETY: there are so many offsets.
-            let [lower, upper] = unsafe { [place.read(), place.wrapping_byte_add(upper).read()] };
+            let at = self.offsets.wrapping_byte_add(byte(group) as usize).cast::<u32>();
+            // SAFETY: there are `count + 1` offsets.
+            let [lower, upper] = unsafe { [at.read(), at.wrapping_byte_add(upper).read()] };
             u64::from(lower) | (u64::from(upper) << 32 & mask)
         })
     }
 
-    /// Whether a segment lies there.
+    /// Returns whether a segment from `start` to `end` lies in the array.
     #[inline(always)]
-    fn is_valid(&self, start: u64, end: u64) -> bool {
+    pub(super) fn is_valid(&self, start: u64, end: u64) -> bool {
         start <= end && end <= self.len
     }
 
-    /// Returns for each of two positions the first of `count` segments that starts there or later, where a segment
-    /// weighs as much as `weight` items. All lanes search, half of them for each position.
+    /// Returns for each of two positions the first of `count` segments that starts there or later, where a
+    /// segment weighs as much as `weight` items. All lanes search, half of them for each position.
     ///
-    /// If offsets descend, the segment is unspecified, but the same for all warps; position 0 gives segment 0, and
-    /// positions from the last one on give `count`. So the shares of the warps cover every segment, and some warp
-    /// finds each bad one.
+    /// If offsets descend, the segment is unspecified, but the same for all warps; position 0 gives segment
+    /// 0, and positions from the last one on give `count`. So the shares of the warps cover every segment,
+    /// and some warp finds each bad one.
     ///
     /// # Safety
     ///
     /// All lanes call it together.
     #[inline(always)]
-    unsafe fn first_from(&self, count: u64, weight: u64, positions: [u64; 2]) -> [u64; 2] {
+    pub(super) unsafe fn first_from(&self, count: u64, weight: u64, positions: [u64; 2]) -> [u64; 2] {
         if self.offsets.is_null() {
             let size = (self.size + weight).max(1);
             return positions.map(|position| position.div_ceil(size).min(count));
@@ -176,14 +190,15 @@ impl Segments {
         let position = if upper { positions[1] } else { positions[0] };
         let last = self.len + weight * count;
         let (mut low, mut high) = (if position < last { 0 } else { count }, count);
-        // Of many, where it would be if all segments had one length: near it are the first probes.
+        // With many segments, the first probes are near the segment that would be found if all had the same
+        // length.
         let mut is_near = count > u64::from(PROBES * PROBES);
         let mut guess = 0;
         if is_near {
             let part = position as f64 / last as f64;
             guess = (part * count as f64) as u64;
         }
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         unsafe {
             while warp::warp_vote_any(warp::ALL, low < high) {
                 intrinsics::no_unroll();
@@ -220,42 +235,45 @@ impl Segments {
     }
 }
 
-/// What a launch is given.
-pub type Arguments<P, O, V> = shape::Arguments<Segments, P, O, V>;
+/// The arguments of a launch.
+pub type Arguments<P, O, V> = shape::Arguments<SegmentBounds, P, O, V>;
 
 /// How segments are cut up.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Cut {
-    /// BLOCK of the plans.
+    /// BLOCK of the segments' plans.
     pub block: u32,
-    /// Positions in a warp's share, at most [`most_positions`] where there are lists; or rows, of those that are short.
+    /// Positions in a warp's share, at most [`most_positions`] if there are lists; for short rows, rows in a
+    /// share.
     pub share: u32,
-    /// Items that a segment costs beside its own: a leaf's where there are lists.
+    /// Items that a segment costs beside its own: one leaf's if there are lists.
     pub weight: u32,
-    /// Parts of the chunks of larger segments, each for a warp, by their logarithm: [`places`] are for so many.
+    /// Parts of a chunk of a larger segment, as a logarithm. A warp folds a part. [`partial_slots`] counts
+    /// with it.
     pub parts: u16,
     /// Whether a segment without items may have no value.
     pub has_default: u16,
-    /// For a list of larger segments for each warp, [`LIST`] words; none where the kernel of [`rows`] has all segments.
+    /// A list of larger segments for each warp, [`LIST`] words each; null if the kernel of [`rows`] has all
+    /// segments.
     pub lists: *mut u64,
-    /// For the partial results of segments of several chunks or parts: [`places`] of them, each a [`slot`].
+    /// A [`slot`] for each partial result of segments of several chunks or parts: [`partial_slots`] of them.
     pub partials: *mut u64,
-    /// For how many of them are there: as many numbers, all 0 before the launch and after it.
+    /// Counters of these partial results, as many; all 0 before the launch and after it.
     pub counts: *mut u32,
-    /// Takes the least of what is wrong: the index of a segment whose end is before its start or past the items' end; or, of the upper half,
-    /// that of a segment that has no value.
+    /// Takes the least of all errors: the index of a segment whose end is before its start or past the
+    /// array's end; with the highest bit set, the index of a segment that has no value.
     pub wrong: *mut u64,
 }
 
 impl Cut {
-    /// What is wrong where a segment has no value, but for its index.
+    /// The bit of [`wrong`](Self::wrong) that says that a segment has no value.
     pub const NO_VALUE: u64 = 1 << 63;
 
-    /// What is wrong where nothing is.
+    /// The value of [`wrong`](Self::wrong) without an error.
     pub const NOTHING: u64 = u64::MAX;
 
-    /// Without anything.
+    /// No cut, and null pointers.
     pub const NONE: Self = Self {
         block: 0,
         share: 0,
@@ -269,30 +287,33 @@ impl Cut {
     };
 }
 
-/// Places for the partial results of segments of `len` items in all, with rows of `row` items and chunks of 2^`parts` parts.
-pub const fn places(len: u64, row: u64, parts: u16) -> u64 {
-    place(len, row, parts) + 1
+/// Returns the number of slots for the partial results of segments of `len` items in all, with rows of `row`
+/// items and chunks of 2^`parts` parts.
+pub const fn partial_slots(len: u64, row: u64, parts: u16) -> u64 {
+    first_slot(len, row, parts) + 1
 }
 
-/// The first place of a segment that starts there. One of less than a row has no partial results; one of several chunks has up to a chunk for each of its
-/// rows, the last begun, or, where chunks are [`rows::TALL_ROWS`] and more, up to 32 parts for each of these.
-const fn place(start: u64, row: u64, parts: u16) -> u64 {
+/// Returns the first slot of a segment that starts at item `start`. A segment shorter than a row has no
+/// partial results. A segment of several chunks has at most a chunk for each row that it begins; or, if
+/// chunks have [`TALL_ROWS`](rows::TALL_ROWS) rows or more, up to 32 parts for each of these chunks.
+pub(super) const fn first_slot(start: u64, row: u64, parts: u16) -> u64 {
     (2 * (start >> row.trailing_zeros())) << parts
 }
 
-impl Shape for Segments {
+impl Shape for SegmentBounds {
     type Cut = Cut;
 }
 
 /// The kernel as a type.
-pub type Kernel<O, P> = shape::Kernel<Segments, O, P>;
+pub type Kernel<O, P> = shape::Kernel<SegmentBounds, SegmentBounds, O, P>;
 
-/// The kernel: reduces the short segments of `arguments.input`, and lists the larger ones.
+/// Reduces the short segments of `arguments.input`, and lists the larger ones.
 ///
 /// # Safety
 ///
-/// The launch has blocks of [`THREADS`], as many as have a warp for each share of the positions, and there are lists for so many warps; the pointers
-/// are valid as [`Arguments`] says, and nothing else uses what they point to meanwhile. The offsets may be anything.
+/// The launch has blocks of [`THREADS`], and a warp and a list for each share of the positions. The pointers
+/// are valid as [`Arguments`] says, and nothing else accesses what they point to meanwhile. The offsets may
+/// have any values.
 #[inline(always)]
 pub unsafe fn reduce_segments<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize>(
     arguments: Arguments<P, O, O::Output>,
@@ -307,25 +328,25 @@ pub unsafe fn reduce_segments<O: Op<P::Item>, P: Input, const WIDTH: usize, cons
     unsafe { work.fold() }
 }
 
-/// The warp's number in its block.
+/// Returns the warp's number in its block.
 #[inline(always)]
-fn warp_of_block() -> u32 {
+pub(super) fn warp_of_block() -> u32 {
     thread::thread_idx_x() / warp::WARP_SIZE
 }
 
-/// The warp's number among all.
+/// Returns the warp's number in the grid.
 #[inline(always)]
-fn warp_of_grid() -> u64 {
+pub(super) fn warp_of_grid() -> u64 {
     u64::from(thread::block_idx_x() * WARPS + warp_of_block())
 }
 
 impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
-    /// The positions of this warp's share, from one to another, of so many segments.
+    /// Returns the first and the end position of this warp's share of `count` segments.
     #[inline(always)]
-    fn positions(&self, count: u64) -> [u64; 2] {
+    pub(super) fn positions(&self, count: u64) -> [u64; 2] {
         let mut share = u64::from(self.cut.share);
         if !self.shape.number.is_null() {
-            // The host knew only how many there may be.
+            // The host knew an upper bound of `count` only.
             let warps = u64::from(thread::grid_dim_x() * WARPS).max(1);
             share = (self.shape.len + u64::from(self.cut.weight) * count).div_ceil(warps).min(share);
         }
@@ -333,28 +354,28 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
         [first, first + share]
     }
 
-    /// The warp's list of larger segments.
+    /// Returns the warp's list of larger segments.
     #[inline(always)]
-    fn list(&self) -> *mut u64 {
+    pub(super) fn list(&self) -> *mut u64 {
         self.cut.lists.wrapping_add(warp_of_grid() as usize * LIST)
     }
 
-    /// Stores a segment's result, of the accumulator of its items.
+    /// Stores a segment's result, made of the accumulator of its `len` items.
     ///
     /// # Safety
     ///
-    /// It is one of the segments, and nobody else stores its result.
+    /// `segment` is the index of a segment, and nothing else stores its result.
     #[inline(always)]
-    unsafe fn deliver(&self, op: &O, segment: u64, all: O::Accumulator, len: u64) {
+    pub(super) unsafe fn deliver(&self, op: &O, segment: u64, all: O::Accumulator, len: u64) {
         let Self { results, default, cut, .. } = *self;
         let all = if len == 0 { all } else { op.end(all, len) };
-        // SAFETY: there is a place for each.
+        // SAFETY: there is an element for each result.
         unsafe {
-            let place = results.add(segment as usize);
+            let result = results.add(segment as usize);
             match op.finish(all, len) {
-                Some(output) => slot::store(place, output),
+                Some(output) => slot::store(result, output),
                 None => {
-                    slot::store(place, default);
+                    slot::store(result, default);
                     if len == 0 && cut.has_default == 0 {
                         self.is_wrong(Cut::NO_VALUE | segment);
                     }
@@ -363,16 +384,17 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
         }
     }
 
-    /// Says what is wrong, as [`Cut::wrong`] takes it.
+    /// Reports an error, as [`Cut::wrong`] describes.
     #[inline(always)]
-    fn is_wrong(&self, what: u64) {
-        // SAFETY: the place is for this.
+    pub(super) fn is_wrong(&self, what: u64) {
+        // SAFETY: the pointer is valid, and used by atomics alone.
         let least = unsafe { AtomicU64::from_ptr(self.cut.wrong) };
         least.fetch_min(what, Ordering::Relaxed);
     }
 }
 
-/// Leaves that a lane has in flight: up to four, where a thread has registers for their accumulators.
+/// Returns the leaves that a lane has in flight: four, or fewer if a thread lacks registers for their
+/// accumulators.
 pub const fn slots<O: Op<I>, I: Copy + 'static>(width: usize) -> usize {
     let bytes = size_of::<O::Accumulator>() * if O::EXACT { 2 } else { width };
     match bytes {
@@ -382,23 +404,24 @@ pub const fn slots<O: Op<I>, I: Copy + 'static>(width: usize) -> usize {
     }
 }
 
-/// What a launch is given, and what its blocks share: the items that a thread folds side by side are WIDTH, the leaves that it has in flight SLOTS.
+/// The arguments of a launch, and a block's shared memory. A thread folds WIDTH items side by side and has
+/// SLOTS leaves in flight.
 struct Short<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> {
     arguments: Arguments<P, O, O::Output>,
-    /// For each warp: where a batch's segments start, and where the last one ends.
+    /// For each warp: the starts of a batch's segments, and the end of the last.
     bounds: Shared<u64>,
-    /// For each warp: numbers of a batch's segments.
+    /// For each warp: the numbers of listed segments in the batch.
     list: Shared<u8>,
     /// The warp's number in its block.
     warp: u32,
 }
 
-/// Segments in a batch, and those of a lane: as many numbers as fit in a byte.
+/// Segments in a batch, whose numbers fit in a byte, and segments of a lane.
 const BATCH: u32 = 256;
 const OF_LANE: usize = (BATCH / warp::WARP_SIZE) as usize;
 
 impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, P, WIDTH, SLOTS> {
-    /// Reduces the segments of the warp's share that are short, and lists the others.
+    /// Reduces the short segments of the warp's share, and lists the larger ones.
     ///
     /// # Safety
     ///
@@ -411,18 +434,18 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
         let list = self.warp * BATCH;
         let unit = unit(SLOTS, cut.block);
         let most = (WIDTH as u32) << unit;
-        let places = self.arguments.list().wrapping_add(1);
+        let entries = self.arguments.list().wrapping_add(1);
         let mut larger = 0;
-        // SAFETY: as the caller vouches; places of the list are the warp's.
+        // SAFETY: as the caller promises; each warp accesses its own list and its own part of shared memory.
         unsafe {
             let count = segments.count();
             let [first, end] = segments.first_from(count, cut.weight.into(), self.arguments.positions(count));
-            // The one before may reach into the share.
+            // The segment before may reach into the share.
             if first > 0 {
                 let (start, stop) = (segments.start(first - 1), segments.start(first));
                 if segments.is_valid(start, stop) && stop - start > most.into() {
                     if lane == 0 {
-                        places.write(first - 1);
+                        entries.write(first - 1);
                     }
                     larger = 1;
                 }
@@ -440,7 +463,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                     self.bounds.write(bounds + lane + 32 * group as u32 + 1, stop);
                 }
                 warp::sync_warp(warp::ALL);
-                // Classes: of class c are segments that 2^c leaves suffice for; 15 stands for no short one. Four bits each.
+                // Four bits for each group of 32 segments: class c if 2^c leaves suffice; 15 if the segment
+                // is not short.
                 let mut classes = u32::MAX;
                 let mut present = 0;
                 let mut group = 0;
@@ -456,24 +480,24 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                     // Before any branch on these, or the compiler makes two votes of it.
                     let others = warp::warp_vote_ballot(warp::ALL, is_there & !is_short);
                     let leaves = (len as u32).div_ceil(WIDTH as u32);
-                    // The bits of the number before it.
+                    // The bits of `leaves - 1`.
                     let class = if leaves > 1 { 32 - (leaves - 1).leading_zeros() } else { 0 };
                     classes ^= if is_short { (15 ^ class) << (4 * group) } else { 0 };
                     present |= if is_short { 1 << class } else { 0 };
                     if others != 0 {
                         let segment = batch + u64::from(index);
-                        let place = larger + before(others, lane);
+                        let entry = larger + before(others, lane);
                         if is_there && !is_valid {
                             self.arguments.is_wrong(segment);
                         }
-                        if is_there && !is_short && place < LARGER {
-                            places.add(place as usize).write(segment);
+                        if is_there && !is_short && entry < LARGER {
+                            entries.add(entry as usize).write(segment);
                         }
                         larger = (larger + others.count_ones()).min(LARGER);
                     }
                     group += 1;
                 }
-                // With one slot, a list costs little beside the rest.
+                // With one slot, listing class 0 costs little beside the rest.
                 let mut class = 0;
                 if SLOTS > 1 {
                     if warp::warp_vote_any(warp::ALL, present & 1 != 0) {
@@ -498,7 +522,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                             group += 1;
                         }
                         warp::sync_warp(warp::ALL);
-                        // Lanes that a segment has, by their logarithm. Of two leaves, it would leave half the slots of four empty.
+                        // Lanes for a segment, as a logarithm. A segment of two leaves would leave two of
+                        // four slots empty.
                         let lanes = class.saturating_sub(SLOTS.trailing_zeros());
                         let mut done = 0;
                         while done < count {
@@ -523,7 +548,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
         }
     }
 
-    /// Reduces a batch's segments of a leaf, each by the lane that has its class.
+    /// Reduces a batch's segments of one leaf: each lane folds those that it has classified, without a list.
     ///
     /// # Safety
     ///
@@ -534,7 +559,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
         let lane = warp::lane_id();
         let bounds = self.warp * (BATCH + 1);
         let mut group = 0;
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         unsafe {
             while 32 * group < left {
                 intrinsics::no_unroll();
@@ -572,18 +597,19 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
         }
     }
 
-    /// Reduces the listed segments from `done` on, of which there are `count` in all, as many as there is room for, with so many lanes each.
+    /// Reduces listed segments from number `done` of `count` on, as many as there are lanes for, with
+    /// 2^`lanes` lanes each.
     ///
     /// # Safety
     ///
-    /// All lanes of the warp call it together; the lanes are as many as have the leaves.
+    /// All lanes of the warp call it together; 2^`lanes` · LEAVES leaves suffice for each of these segments.
     #[inline(always)]
     unsafe fn fold_listed<const LEAVES: usize>(&self, batch: u64, lanes: u32, done: u32, count: u32) {
         let lane = warp::lane_id();
         let bounds = self.warp * (BATCH + 1);
         let (rank, part) = (done + (lane >> lanes), lane & ((1 << lanes) - 1));
         let item = part * (LEAVES * WIDTH) as u32;
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         unsafe {
             let Arguments { input: mut at, mut op, .. } = self.arguments;
             let (mut index, mut len) = (0, 0);
@@ -613,77 +639,34 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
     }
 }
 
-/// The plan of so many items.
+/// Returns the plan of `len` items.
 #[inline(always)]
-fn plan_of<const WIDTH: usize>(len: u64, block: u32) -> Plan {
-    // SAFETY: it is a BLOCK.
+pub(super) fn plan_of<const WIDTH: usize>(len: u64, block: u32) -> Plan {
+    // SAFETY: a BLOCK is not 0.
     unsafe { assert_unchecked(block > 0) };
     let plan = Plan::cut(len, WIDTH, block);
-    // SAFETY: a chunk is some rows.
+    // SAFETY: a chunk has at least a row.
     unsafe { assert_unchecked(plan.chunk > 0) };
     plan
 }
 
-/// How many bits are set below one.
+/// Returns how many bits below bit `lane` are set.
 #[inline(always)]
 fn before(bits: u32, lane: u32) -> u32 {
     (bits & ((1 << lane) - 1)).count_ones()
 }
 
-/// Folds a thread's accumulators, as they are folded into.
+/// Returns whether each WIDTH items from `at` on are one access.
 #[inline(always)]
-fn of_thread<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(
-    op: &O,
-    values: [O::Accumulator; WIDTH],
-) -> O::Accumulator {
-    if O::EXACT { values[0] } else { fold_thread::<O, I, WIDTH>(op, values) }
-}
-
-/// Folds the accumulators of neighbouring leaves.
-#[inline(always)]
-fn of_leaves<O: Op<I>, I: Copy + 'static, const WIDTH: usize, const SLOTS: usize>(
-    op: &O,
-    values: [[O::Accumulator; WIDTH]; SLOTS],
-) -> O::Accumulator {
-    let mut leaves = [op.identity(); SLOTS];
-    unrolled::<SLOTS>(|slot| leaves[slot] = of_thread::<O, I, WIDTH>(op, values[slot]));
-    fold_thread::<O, I, SLOTS>(op, leaves)
-}
-
-/// Folds the values of 2^`lanes` neighbouring lanes, whose first gets the result.
-///
-/// # Safety
-///
-/// All lanes of the warp call it together.
-#[inline(always)]
-unsafe fn fold_lanes<O: Op<I>, I: Copy + 'static>(
-    op: &O,
-    mut value: O::Accumulator,
-    lanes: u32,
-) -> O::Accumulator {
-    let mut stride = 1;
-    let lanes = intrinsics::opaque(lanes);
-    while stride >> lanes == 0 {
-        intrinsics::no_unroll();
-        // SAFETY: as the caller vouches.
-        let (above, _) = unsafe { warp::warp_shuffle_down(warp::ALL, value, stride, 32) };
-        value = op.combine(value, above);
-        stride *= 2;
-    }
-    value
-}
-
-/// Whether WIDTH items at a time are one access from here on.
-#[inline(always)]
-fn is_aligned<P: Input>(at: P, width: usize) -> bool {
+pub(super) fn is_aligned<P: Input>(at: P, width: usize) -> bool {
     at.head().is_some_and(|head| (head as usize).is_multiple_of(width))
 }
 
-/// Folds neighbouring leaves, or what is left of them, into a thread's accumulators.
+/// Folds up to SLOTS neighbouring leaves, of which `left` items are left, into a thread's accumulators.
 ///
 /// # Safety
 ///
-/// There are so many items left.
+/// There are `left` items at `at`, or more.
 #[inline(always)]
 unsafe fn fold_leaves<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize>(
     op: &O,
@@ -694,7 +677,7 @@ unsafe fn fold_leaves<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS:
 ) {
     let slot_at = |slot: usize| at.offset(slot * WIDTH);
     let left_of = |slot: usize| left.saturating_sub((slot * WIDTH) as u32);
-    // SAFETY: as the caller vouches.
+    // SAFETY: as the caller promises.
     unsafe {
         if left >= (SLOTS * WIDTH) as u32 && is_aligned(at, WIDTH) {
             let items: [[P::Item; WIDTH]; SLOTS] = from_fn(|slot| slot_at(slot).load());
@@ -718,26 +701,30 @@ unsafe fn fold_leaves<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS:
     }
 }
 
-/// The items of a leaf, or what is left of it, one by one; where the operator is exact, [`fold_leaf`] loads them.
+/// Returns a leaf's items, of which `left` are left, loaded one by one. If the operator is exact,
+/// [`fold_leaf`] loads them instead.
 ///
 /// # Safety
 ///
-/// There are so many items left.
+/// There are `left` items at `at`, or more.
 #[inline(always)]
-unsafe fn load_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(at: P, left: u32) -> [P::Item; WIDTH] {
+pub(super) unsafe fn load_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
+    at: P,
+    left: u32,
+) -> [P::Item; WIDTH] {
     from_fn(|item| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         if !O::EXACT && (item as u32) < left { unsafe { at.offset(item).read() } } else { P::zeroed() }
     })
 }
 
-/// Folds a leaf, or what is left of it, into a thread's accumulators.
+/// Folds a leaf, of which `left` items are left, into a thread's accumulators.
 ///
 /// # Safety
 ///
-/// The items are what [`load_leaf`] gave.
+/// `items` is what [`load_leaf`] has returned for the same leaf.
 #[inline(always)]
-unsafe fn fold_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
+pub(super) unsafe fn fold_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     op: &O,
     values: &mut [O::Accumulator; WIDTH],
     items: [P::Item; WIDTH],
@@ -753,15 +740,15 @@ unsafe fn fold_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
         }
         return;
     }
-    // A loop, not a predicate for each item: ptxas 13.0.88 zeroes a pair of registers for a predicated 64-bit product of two items into it, and adds it
-    // 5 cycles later, before the zeros are there.
+    // A loop and not a predicate for each item: for a predicated 64-bit product of two items, ptxas 13.0.88
+    // zeroes a pair of registers and adds the product 5 cycles later, before the zeros are there.
     let left = left.min(WIDTH as u32);
     let mut item = 0;
     while item < left {
         intrinsics::no_unroll();
         let mut some: [P::Item; 4] = from_fn(|next| {
             if item + (next as u32) < left {
-                // SAFETY: as the caller vouches.
+                // SAFETY: as the caller promises.
                 unsafe { at.offset(item as usize + next).read() }
             } else {
                 P::zeroed()
@@ -784,30 +771,8 @@ unsafe fn fold_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     }
 }
 
-/// Calls `each` for each of up to eight: a loop over much stays one, and takes what it indexes to memory.
+/// Moves each element down by one, and the first to the end.
 #[inline(always)]
-pub(crate) fn unrolled<const COUNT: usize>(mut each: impl FnMut(usize)) {
-    each(0);
-    if COUNT > 1 {
-        each(1);
-    }
-    if COUNT > 2 {
-        each(2);
-    }
-    if COUNT > 3 {
-        each(3);
-    }
-    const { assert!(COUNT <= 4 || COUNT == 8) };
-    if COUNT > 4 {
-        each(4);
-        each(5);
-        each(6);
-        each(7);
-    }
-}
-
-/// The second becomes the first, and so on; the first the last.
-#[inline(always)]
-fn rotate<V: Copy, const N: usize>(values: &mut [V; N]) {
+pub(super) fn rotate<V: Copy, const N: usize>(values: &mut [V; N]) {
     *values = from_fn(|index| values[(index + 1) % N]);
 }

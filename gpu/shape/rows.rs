@@ -1,39 +1,52 @@
-//! The kernel of rows, segments of one length that lie one after another, and of segments that are not short: by lists, or all where most are. A warp
-//! has as many short rows as every other; or the chunks that start in its share, or, where there are too few of these, or tall ones, parts of chunks.
+//! The kernel of rows, which are segments of one length, and of segments that are not short.
+//!
+//! ```text
+//! short rows:       a warp has a share of the rows; a row gets as many lanes as it has leaves, up to 32
+//! other segments:   a warp has the chunks, or the parts of chunks, that start in its share of the positions
+//!     for each part:  fold its units; lane i keeps the value of unit i; fold the lanes
+//!                     lane i keeps the value of part i, 32 parts a round
+//!     if one warp has the whole segment: fold the rounds, and deliver the result
+//!     else: store the parts' values in slots and count them; the warp that completes the count folds all
+//! ```
+//!
+//! The segments are those on the warp's list, or all of them. Parts are for segments of few chunks, or with
+//! tall chunks.
 
-use super::{
-    Arguments, THREADS, WARPS, fold_lanes, fold_leaf, is_aligned, load_leaf, of_thread, place, plan_of,
-    rotate, unrolled, warp_of_block, warp_of_grid,
+use super::segments::{
+    Arguments, THREADS, WARPS, first_slot, fold_leaf, is_aligned, load_leaf, plan_of, rotate, warp_of_block,
+    warp_of_grid,
 };
-pub use super::{Cut, Segments};
+pub use super::segments::{Cut, SegmentBounds};
+use crate::exchange::slot;
 use crate::input::Input;
-use crate::{Op, Plan, kernels, slot};
+use crate::tree::{fold_lanes, fold_leaves_of_warp, of_thread, unrolled};
+use crate::{Op, Plan};
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
-use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 use cuda_std::atomic::{AtomicU32, AtomicU64};
 use cuda_std::shared::Shared;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
 /// The kernel as a type.
-pub struct Kernel<O, P>(PhantomData<(O, P)>);
+pub type Kernel<O, P> = super::Kernel<SegmentBounds, Larger, O, P>;
 
-impl<O: Op<P::Item> + Pod, P: Input> kernels::Kernel for Kernel<O, P> {
-    type Arguments = Arguments<P, O, O::Output>;
-}
+/// Names the [`Kernel`].
+pub enum Larger {}
 
-/// Leaves of a row of the input, no more than a row of the plan has, up to which a warp has whole rows; of longer ones it has chunks.
+/// Leaves of the longest short rows, which also have no more leaves than a row of the plan. Of longer rows a
+/// warp has chunks.
 pub const SHORT: u64 = 32 * LOADS as u64;
 
-/// Rows of a chunk from which on it is tall: its parts are as many as can be.
+/// Rows of a tall chunk, at least. It has as many parts as it can have.
 pub const TALL_ROWS: u32 = 32;
 
-/// Loads that a lane has on their way at a time.
+/// Loads that a lane has in flight.
 const LOADS: usize = 4;
 
-/// Whether a warp has whole rows, of so many items, for plans of BLOCK `block` with `width` items side by side, and accumulators of so many words of 4 bytes: of large ones
-/// it has not several at a time.
+/// Returns whether a warp reduces whole rows of `len` items, for plans of BLOCK `block` with `width` items
+/// side by side, and accumulators of `words` words of 4 bytes. Several large accumulators a lane would not
+/// fit in registers.
 pub const fn is_short(len: u64, width: u64, block: u32, words: usize) -> bool {
     if words > 16 {
         return false;
@@ -42,12 +55,12 @@ pub const fn is_short(len: u64, width: u64, block: u32, words: usize) -> bool {
     len <= most * width
 }
 
-/// The kernel: reduces each row of `arguments.input`, or each segment that is listed, or all.
+/// Reduces each row of `arguments.input`, or each listed segment, or all segments.
 ///
 /// # Safety
 ///
-/// As for [`reduce_segments`](super::reduce_segments), after which it is launched where there are lists; of rows that are [short](is_short), of at
-/// least an item, [`Cut::share`] is how many a warp has.
+/// As for [`reduce_segments`](super::segments::reduce_segments), which is launched before if there are lists.
+/// If rows are [short](is_short), they have at least an item, and [`Cut::share`] is the rows of a warp.
 #[inline(always)]
 pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
@@ -74,29 +87,32 @@ pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     }
 }
 
-/// Whether shared memory, of which a block has 48 KiB, has room for an accumulator for each thread.
+/// Returns whether the block's 48 KiB of shared memory have room for two accumulators a thread.
 const fn waits_in_shared<O: Op<I>, I: Copy + 'static>() -> bool {
     size_of::<O::Accumulator>() <= 40
 }
 
-/// What a launch is given, and what its blocks share.
+/// The arguments of a launch, and a block's shared memory.
 ///
-/// What is the same for all lanes, and seldom needed, is in shared memory, because each lane had registers for it else: where the loop over a segment's
-/// units has too few of them, and goes to memory for some, rows of 1,024 take 1.4 times as long.
+/// Values that all lanes share and seldom need are in shared memory, because each lane would have registers
+/// for them: if the loop over a segment's units has too few registers and spills, rows of 1,024 take 1.4
+/// times as long.
 struct Rows<O: Op<P::Item>, P: Input, const WIDTH: usize> {
     arguments: Arguments<P, O, O::Output>,
-    /// For each warp, the next of its segments, and where they end.
+    /// For each warp: the next of its segments, and their end.
     next: Shared<u64>,
-    /// For each warp, its share of a segment.
+    /// For each warp: its share of a segment.
     share: Shared<Share>,
-    /// The accumulators of a round of parts, where there is room for them, one for each thread, which has no registers for it; and of the chunks before.
+    /// For each thread, if there is room: the value of a part of this round, and the accumulator of the
+    /// rounds before. They take no registers then.
     heads: Shared<O::Accumulator>,
     waiting: Shared<O::Accumulator>,
 }
 
 impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
-    /// Reduces the rows `first..end`, of up to [`SHORT`] leaves: each by as many lanes as its leaves are, rounded up to a power of two, or by all,
-    /// of which each has two or four; and as many of them at a time as have LOADS loads a lane.
+    /// Reduces the rows `first..end`, of up to [`SHORT`] leaves. A row gets as many lanes as it has leaves,
+    /// rounded up to a power of two; or all lanes, with two or four leaves each. As many rows are folded at a
+    /// time as LOADS loads a lane suffice for.
     ///
     /// # Safety
     ///
@@ -109,30 +125,31 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
         let len = segments.size as u32;
         let leaves = len.div_ceil(WIDTH as u32);
         let levels = if leaves > 1 { 32 - (leaves - 1).leading_zeros() } else { 0 };
-        // Lanes, and parts for them, by their logarithms.
+        // Lanes of a row, and leaves of a lane, as logarithms.
         let lanes = levels.min(5);
         let parts = levels - lanes;
-        let place = (lane & ((1 << lanes) - 1)) * WIDTH as u32;
+        let item = (lane & ((1 << lanes) - 1)) * WIDTH as u32;
         let is_whole = len.is_multiple_of(WIDTH as u32) && is_aligned(input, WIDTH);
-        // Rows of a load, and of all.
+        // Rows of one load of all lanes, and of all LOADS loads.
         let next = 32 >> lanes;
         let most = (next * LOADS as u32) >> parts;
         let row_of = |load: usize| (load as u32 >> parts) * next;
-        let place_of =
-            |load: usize| place + (load as u32 & ((1 << parts) - 1)) * warp::WARP_SIZE * WIDTH as u32;
+        let item_of =
+            |load: usize| item + (load as u32 & ((1 << parts) - 1)) * warp::WARP_SIZE * WIDTH as u32;
         let mut row = first + u64::from(lane >> lanes);
         let mut at = input.offset((row * segments.size) as usize);
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         unsafe {
             while warp::warp_vote_any(warp::ALL, row < end) {
                 intrinsics::no_unroll();
                 let rows = if row < end { end - row } else { 0 };
                 let rows = if rows < u64::from(most) { rows as u32 } else { most };
                 let start_of = |load: usize| at.offset((row_of(load) * len) as usize);
-                let leaf_of = |load: usize| start_of(load).offset(place_of(load) as usize);
+                let leaf_of = |load: usize| start_of(load).offset(item_of(load) as usize);
                 let left_of =
-                    |load: usize| if row_of(load) < rows { len.saturating_sub(place_of(load)) } else { 0 };
-                // Words, before any load: from 64-bit comparisons between them, ptxas took some loads after what waits for others.
+                    |load: usize| if row_of(load) < rows { len.saturating_sub(item_of(load)) } else { 0 };
+                // 32-bit values, computed before any load. With 64-bit comparisons between the loads, ptxas
+                // moved some loads behind code that waits for others.
                 let lefts: [u32; LOADS] = from_fn(|load| intrinsics::opaque(left_of(load)));
                 let left_of = |load: usize| lefts[load];
                 let mut ops = [op; LOADS];
@@ -146,7 +163,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                     let items: [[P::Item; WIDTH]; LOADS] = from_fn(|load| leaf_of(load).load());
                     unrolled::<LOADS>(|load| {
                         let mut all = [op.identity(); WIDTH];
-                        ops[load].fold_load(&mut all, items[load], place_of(load).into());
+                        ops[load].fold_load(&mut all, items[load], item_of(load).into());
                         values[load] = of_thread::<O, P::Item, WIDTH>(&ops[load], all);
                     });
                 } else {
@@ -155,7 +172,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                     });
                     unrolled::<LOADS>(|load| {
                         let mut all = [op.identity(); WIDTH];
-                        let index = place_of(load).into();
+                        let index = item_of(load).into();
                         fold_leaf(&ops[load], &mut all, items[load], leaf_of(load), left_of(load), index);
                         values[load] = of_thread::<O, P::Item, WIDTH>(&ops[load], all);
                     });
@@ -170,7 +187,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                     });
                     stride *= 2;
                 }
-                if place == 0 {
+                if item == 0 {
                     if parts > 0 {
                         values[0] = ops[0].combine(values[0], values[1]);
                         values[2] = ops[2].combine(values[2], values[3]);
@@ -179,7 +196,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                         values[0] = ops[0].combine(values[0], values[2]);
                     }
                     unrolled::<LOADS>(|load| {
-                        if row_of(load) < rows && place_of(load) == 0 {
+                        if row_of(load) < rows && item_of(load) == 0 {
                             let row = row + u64::from(row_of(load));
                             self.arguments.deliver(&ops[load], row, values[load], len.into());
                         }
@@ -191,7 +208,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
         }
     }
 
-    /// Reduces the segments, or the chunks and parts of them, that start in the warp's share: those of its list, or all.
+    /// Reduces the segments, or their chunks and parts, that start in the warp's share: those on its list, or
+    /// all.
     ///
     /// # Safety
     ///
@@ -201,12 +219,12 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
         let Arguments { shape: segments, cut, .. } = self.arguments;
         let count = segments.count();
         let list = self.arguments.list();
-        // SAFETY: as the caller vouches; what the list has are segments.
+        // SAFETY: as the caller promises; the list has indices of segments.
         unsafe {
             let [first, end] = if cut.lists.is_null() {
                 let [first, end] =
                     segments.first_from(count, cut.weight.into(), self.arguments.positions(count));
-                // The one before may reach into the share.
+                // The segment before may reach into the share.
                 [first.saturating_sub(1), end]
             } else {
                 [0, list.read()]
@@ -239,7 +257,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
         }
     }
 
-    /// Reduces what starts of a segment in the warp's share.
+    /// Reduces the parts of a segment that start in the warp's share.
     ///
     /// # Safety
     ///
@@ -250,10 +268,10 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
         let lane = warp::lane_id();
         let plan = plan_of::<WIDTH>(len, cut.block);
         let row = plan.row.trailing_zeros();
-        // Of a chunk; a single one is as long as its segment.
+        // Rows of a chunk; a single chunk is as long as its segment.
         let rows = if plan.chunks > 1 { plan.chunk >> row } else { (len + plan.row - 1) >> row } as u32;
         let reach = Reach::of::<O, P::Item, WIDTH>(rows, plan.row as u32, cut.block);
-        // Units and parts of a chunk, by their logarithms.
+        // Units and parts of a chunk, as logarithms.
         let units = cut.block.trailing_zeros() - reach.unit;
         let parts = if rows >= TALL_ROWS {
             units
@@ -262,7 +280,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
         } else {
             units.min(cut.parts.into())
         };
-        // How many parts start before a position, of which each has as many positions.
+        // The parts that start before each end of the share. Parts have the same number of positions each.
         let all = plan.chunks << parts;
         let positions = self.arguments.positions(segments.count());
         let [first, end] = positions.map(|position| {
@@ -276,9 +294,9 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                 (((before + (1 << grain) - 1) >> grain) as u32).div_ceil(rows.max(1)).min(all)
             }
         });
-        let (mut part, mut place) = (first, 0);
+        let (mut part, mut in_round) = (first, 0);
         let (mut head, mut waiting) = (op.identity(), op.identity());
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         unsafe {
             if lane == 0 {
                 self.share.write(warp_of_block(), Share { segment, start, len, parts, all, first, end });
@@ -287,7 +305,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
             let op = if len > 0 { op.begin(input.offset(start as usize).read()) } else { op };
             while part < end {
                 intrinsics::no_unroll();
-                // Opaque, or what the compiler makes of it before the loop takes more registers than there are.
+                // Opaque: what the compiler would compute of it before the loop takes more registers than
+                // there are.
                 let parts = intrinsics::opaque(parts);
                 let of = self.share.read(warp_of_block());
                 let range = Plan { len: of.len, ..plan }.range(part >> parts);
@@ -302,7 +321,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                     if left > 0 {
                         let at = input.offset((of.start + item) as usize);
                         let value = fold_unit::<O, P, WIDTH>(&op, at, left, item, reach);
-                        // Lane i takes that of unit i.
+                        // Lane i keeps the value of unit i.
                         let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, 0, 32);
                         if lane == unit & ((1 << of_part) - 1) {
                             of_units = value;
@@ -318,28 +337,29 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                     }
                     return;
                 }
-                // And that of part i, of a round of 32.
+                // Lane i keeps the value of part i of the round.
                 if waits_in_shared::<O, P::Item>() {
                     if lane == 0 {
-                        self.heads.write(warp_of_block() * warp::WARP_SIZE + place, value);
+                        self.heads.write(warp_of_block() * warp::WARP_SIZE + in_round, value);
                     }
                 } else {
                     let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, 0, 32);
-                    if lane == place {
+                    if lane == in_round {
                         head = value;
                     }
                 }
                 part += 1;
-                place += 1;
-                if part == end || place == warp::WARP_SIZE {
-                    self.settle(&op, part - place, head, &mut waiting);
-                    place = 0;
+                in_round += 1;
+                if part == end || in_round == warp::WARP_SIZE {
+                    self.settle(&op, part - in_round, head, &mut waiting);
+                    in_round = 0;
                 }
             }
         }
     }
 
-    /// Takes the values of a round of parts, a lane each, and delivers the segment's result where all are there.
+    /// Folds the values of a round of parts, one a lane, into those of the rounds before. Delivers the
+    /// segment's result when all parts are there.
     ///
     /// # Safety
     ///
@@ -348,7 +368,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
     unsafe fn settle(&self, op: &O, part: u32, head: O::Accumulator, waiting: &mut O::Accumulator) {
         let lane = warp::lane_id();
         let mut head = head;
-        // SAFETY: they are the warp's, and the thread's.
+        // SAFETY: each warp, and each thread, accesses its own elements.
         let of = unsafe {
             warp::sync_warp(warp::ALL);
             let of = self.share.read(warp_of_block());
@@ -360,11 +380,11 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
         };
         let cut = self.arguments.cut;
         let (all, chunks) = (of.all, of.all >> of.parts);
-        let place = place(of.start, u64::from(cut.block) * WIDTH as u64, cut.parts) as usize;
+        let first = first_slot(of.start, u64::from(cut.block) * WIDTH as u64, cut.parts) as usize;
         let is_end = part + warp::WARP_SIZE >= of.end;
         let words = slot::words::<O::Accumulator>();
-        let slot_of = |part: u32| cut.partials.wrapping_add((place + part as usize) * words);
-        // SAFETY: as the caller vouches; the places are the segment's.
+        let slot_of = |part: u32| cut.partials.wrapping_add((first + part as usize) * words);
+        // SAFETY: as the caller promises; the slots are the segment's.
         unsafe {
             if of.end - of.first == all {
                 self.add(op, [chunks, of.parts], part, head, waiting);
@@ -384,11 +404,11 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                 warp::sync_warp(warp::ALL);
                 let mut is_last = false;
                 if lane == 0 {
-                    let there = AtomicU32::from_ptr(cut.counts.add(place));
+                    let arrived = AtomicU32::from_ptr(cut.counts.add(first));
                     let more = of.end - of.first;
-                    is_last = there.fetch_add(more, Ordering::AcqRel) + more == all;
+                    is_last = arrived.fetch_add(more, Ordering::AcqRel) + more == all;
                     if is_last {
-                        there.store(0, Ordering::Relaxed);
+                        arrived.store(0, Ordering::Relaxed);
                     }
                 }
                 if !warp::warp_vote_any(warp::ALL, is_last) {
@@ -407,7 +427,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                         part += warp::WARP_SIZE;
                         continue;
                     }
-                    // All on their way before the first is added.
+                    // All loads are in flight before the first value is added.
                     let mut heads: [O::Accumulator; LOADS] =
                         from_fn(|next| partial(part + lane + warp::WARP_SIZE * next as u32));
                     let mut next = 0;
@@ -434,7 +454,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
         }
     }
 
-    /// Adds the values of a round of parts to those of the chunks before, of which lane i has every 32nd from chunk i on.
+    /// Folds the values of a round of parts into the chunks' accumulators: the partial result of chunk i goes
+    /// to lane i modulo 32.
     ///
     /// # Safety
     ///
@@ -451,21 +472,21 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
         let chunk = part >> parts;
         let ahead = warp::lane_id().wrapping_sub(chunk) % warp::WARP_SIZE;
         let is_there = ahead < (warp::WARP_SIZE >> parts) && chunk + ahead < chunks;
-        // SAFETY: as the caller vouches; the place is the thread's.
+        // SAFETY: as the caller promises; each thread accesses its own element.
         unsafe {
             let value = fold_lanes::<O, P::Item>(op, head, parts);
             let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, (ahead << parts) % 32, 32);
-            let place = thread::thread_idx_x();
+            let thread = thread::thread_idx_x();
             let mut all = op.identity();
             if part > 0 {
-                all = if waits_in_shared::<O, P::Item>() { self.waiting.read(place) } else { *waiting };
+                all = if waits_in_shared::<O, P::Item>() { self.waiting.read(thread) } else { *waiting };
             }
             if is_there {
-                // The tree of one partial result has its bits.
+                // A single partial result is not combined with the identity, so that its bits stay.
                 all = if chunks > 1 { op.combine(all, value) } else { value };
             }
             if waits_in_shared::<O, P::Item>() {
-                self.waiting.write(place, all);
+                self.waiting.write(thread, all);
             } else {
                 *waiting = all;
             }
@@ -480,22 +501,23 @@ struct Share {
     segment: u64,
     start: u64,
     len: u64,
-    /// Parts of a chunk, by their logarithm.
+    /// Parts of a chunk, as a logarithm.
     parts: u32,
-    /// Parts of all chunks, and which of them are the warp's, from one to another.
+    /// Parts of all chunks; the warp has the parts `first..end`.
     all: u32,
     first: u32,
     end: u32,
 }
 
-/// Which loads of a chunk a lane has on their way at a time: their places are i · near + j · far, i and j 0 or 1.
+/// Which four loads of a chunk a lane has in flight: those at item i · near + j · far, for i and j of 0 and
+/// 1.
 #[derive(Clone, Copy)]
 struct Reach {
-    /// Leaves of a unit in each row, by their logarithm.
+    /// Leaves of a unit in each row, as a logarithm.
     unit: u32,
     near: u32,
     far: u32,
-    /// From such loads to the next.
+    /// Items from these loads to the next four.
     step: u32,
 }
 
@@ -507,12 +529,12 @@ impl Reach {
     /// A leaf of four rows.
     const TALL: u32 = 5;
 
-    /// That of chunks of so many rows of `row` items.
+    /// Returns the reach for chunks of `rows` rows of `row` items.
     #[inline(always)]
     fn of<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(rows: u32, row: u32, block: u32) -> Self {
         let line = warp::WARP_SIZE * WIDTH as u32;
         let has_room = has_room::<O, I>(WIDTH);
-        // Whether a lane has registers for what several leaves of a row have come to; or needs none.
+        // Whether a lane has registers for the results of several leaves of a row, or needs none.
         let is_wide = O::EXACT || if has_room { WIDTH > 1 } else { size_of::<O::Accumulator>() <= 24 };
         if rows >= TALL_ROWS
             || block < 64
@@ -526,24 +548,24 @@ impl Reach {
         }
     }
 
-    /// The place of a load.
+    /// Returns the item of a load.
     #[inline(always)]
     fn offset(&self, load: usize) -> u32 {
         (load % 2) as u32 * self.near + (load / 2) as u32 * self.far
     }
 }
 
-/// Whether a lane has registers for the accumulators of several loads.
+/// Returns whether a lane has registers for the accumulators of several loads.
 const fn has_room<O: Op<I>, I: Copy + 'static>(width: usize) -> bool {
     !O::EXACT && size_of::<O::Accumulator>() * width <= 16
 }
 
-/// Folds a unit of a chunk, which begins at `at` with the item of this index, and `left` items before the chunk's end; the first lane gets its
-/// value.
+/// Folds a unit of a chunk. It begins at `at` with the item of index `index`, and `left` items of the chunk
+/// are left. Lane 0 gets the result.
 ///
 /// # Safety
 ///
-/// All lanes of the warp call it together; there are so many items left.
+/// All lanes of the warp call it together; there are `left` items at `at`.
 #[inline(always)]
 unsafe fn fold_unit<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     op: &O,
@@ -552,16 +574,16 @@ unsafe fn fold_unit<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     index: u64,
     reach: Reach,
 ) -> O::Accumulator {
-    let place = warp::lane_id() * WIDTH as u32;
+    let item = warp::lane_id() * WIDTH as u32;
     let (mut at, mut left, mut index) =
-        (at.offset(place as usize), left.saturating_sub(place), index + u64::from(place));
+        (at.offset(item as usize), left.saturating_sub(item), index + u64::from(item));
     let is_aligned = is_aligned(at, WIDTH);
-    // Those of one leaf, or of two that are side by side; or four leaves.
+    // The accumulators of one leaf, or of two leaves side by side, or of four leaves.
     let mut all = [[op.identity(); WIDTH]; 2];
-    // Of operators without registers for that, what each of four leaves has come to.
+    // The results of four leaves, if there are no registers for their accumulators.
     let mut leaves = [op.identity(); LOADS];
     let is_wide = !O::EXACT && size_of::<O::Accumulator>() <= 24 && reach.unit == Reach::WIDE;
-    // SAFETY: as the caller vouches.
+    // SAFETY: as the caller promises.
     unsafe {
         while warp::warp_vote_any(warp::ALL, left > 0) {
             intrinsics::no_unroll();
@@ -652,37 +674,5 @@ unsafe fn fold_unit<O: Op<P::Item>, P: Input, const WIDTH: usize>(
             (false, false) => op.identity(),
         });
         fold_leaves_of_warp::<O, P::Item>(op, leaves)
-    }
-}
-
-/// Folds the leaves of a warp, of which lane i has leaf 32 k + i at place k; the first lane gets the result. Neighbours exchange half of what they
-/// have, so that each has as many fewer, instead of all leaves of a place moving at once.
-///
-/// # Safety
-///
-/// All lanes of the warp call it together.
-#[inline(always)]
-unsafe fn fold_leaves_of_warp<O: Op<I>, I: Copy + 'static>(
-    op: &O,
-    leaves: [O::Accumulator; LOADS],
-) -> O::Accumulator {
-    let lane = warp::lane_id();
-    // SAFETY: as the caller vouches.
-    unsafe {
-        let exchange = |[first, second]: [O::Accumulator; 2], stride: u32| {
-            // Asked anew after the shuffle, of which the compiler would else make one for each answer.
-            let is_upper = || intrinsics::opaque(lane & stride) != 0;
-            let (keep, give) = if is_upper() { (second, first) } else { (first, second) };
-            let (take, _) = warp::warp_shuffle_xor(warp::ALL, give, stride, 32);
-            if is_upper() { op.combine(take, keep) } else { op.combine(keep, take) }
-        };
-        let [a, b, c, d] = leaves;
-        let mut value = exchange([exchange([a, b], 1), exchange([c, d], 1)], 2);
-        // Then lane i has, of place i modulo 4, a part.
-        for stride in [4, 8, 16, 1, 2] {
-            let (above, _) = warp::warp_shuffle_down(warp::ALL, value, stride, 32);
-            value = op.combine(value, above);
-        }
-        value
     }
 }

@@ -1,18 +1,19 @@
-//! The production kernel: one launch a reduction.
+//! The kernel that reduces a whole input in one launch.
 //!
 //! ```text
-//! block b:  fold chunk b into BLOCK · WIDTH accumulators, 16-byte loads, TILE_ROWS of them in flight a thread
-//!           fold them pairwise: within a thread, across lanes by shuffles, across warps through shared memory
+//! block b:  fold chunk b into BLOCK · WIDTH accumulators by 16-byte loads, TILE_ROWS in flight a thread
+//!           fold them pairwise: in a thread, across lanes by shuffles, across warps through shared memory
 //!           thread 0 puts the partial result into slot b
 //! the last block, when it has done that:
-//!           takes the partial results from the slots as they come, folds them the same way, stores the result
+//!           takes the partial results from the slots as they come, folds them in the same way
+//!           stores the result
 //! ```
 
+use super::chunk;
+use crate::Op;
+use crate::exchange::{partials, slot};
 use crate::input::Input;
-use crate::kernels::{self, Parameters};
-use crate::stage::{chunk, partials};
-use crate::{Op, slot};
-use bytemuck::Pod;
+use crate::kernels::{self, Named, Parameters};
 use core::ffi::c_void;
 use core::hint::assert_unchecked;
 use core::marker::PhantomData;
@@ -22,31 +23,35 @@ use cuda_std::atomic::SystemAtomicU64;
 use cuda_std::intrinsics::apart;
 use cuda_std::{thread, warp};
 
-/// What a launch is given. The kernel's arguments are the fields in this order, the input's pointers one by one; those of an
-/// operator without parameters end before it.
+/// The arguments of a launch. The kernel's parameters are the fields in this order, the input's pointers one
+/// by one. For an operator of size 0 they end before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<P, O, V> {
-    /// The items of the launch's chunks, aligned to their type: of all, or of those that lie on a device.
+    /// The items of the launch's chunks, aligned to their type: the whole input, or the part on one device.
     pub input: P,
     /// Items in a chunk.
     pub chunk: u32,
-    /// Chunks before those of the launch.
+    /// Chunks of the whole input before the first chunk of the launch.
     pub before: u32,
-    /// Items in the input; where there are none, those of all.
+    /// Items in the input of the launch; if it has none, the items of the whole input.
     pub len: u64,
-    /// A [`slot`] for each block's partial result, empty before the launch, and before these the slots of the chunks before.
+    /// A [`slot`] for each block's partial result, empty before the launch. The slots of the chunks before
+    /// lie before them.
     pub slots: *mut u64,
-    /// Where the result goes. If somewhere, the last block takes all partial results, those of the chunks before too, and leaves the slots empty.
+    /// Where the result goes. If it goes anywhere, the last block takes the partial results of all chunks,
+    /// including those before the launch's, and leaves the slots empty.
     pub result: Target<V>,
-    /// The first item of all.
+    /// The first item of the whole input.
     pub first: P,
     /// The operator.
     pub op: O,
 }
 
-/// Where a result goes: to a place on the device; or its accumulator to an empty slot in host memory; or nowhere, and partial results stay in
-/// their slots. It is an address, whose two uppermost bits, which no address has, say which. (In two arguments, the second of which the kernel's end had to wait for,
-/// an H200 took 50 ns longer.)
+/// Where a result goes: to an address on the device; or its accumulator to an empty slot in host memory; or
+/// nowhere, and partial results stay in their slots.
+///
+/// It is an address whose two highest bits, which no address uses, say which. (With two arguments, the
+/// kernel's end had to wait for the second: 50 ns more on an H200.)
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Target<V>(u64, PhantomData<*mut V>);
@@ -55,12 +60,12 @@ impl<V> Target<V> {
     const HOST: u64 = 1 << 63;
     const NONE: u64 = 1 << 62;
 
-    /// A place on the device.
-    pub fn device(place: *mut V) -> Self {
-        Self(place.addr() as u64, PhantomData)
+    /// The result goes to this address on the device.
+    pub fn device(address: *mut V) -> Self {
+        Self(address.addr() as u64, PhantomData)
     }
 
-    /// Nowhere.
+    /// The result goes nowhere.
     pub const fn none() -> Self {
         Self(Self::HOST | Self::NONE, PhantomData)
     }
@@ -70,7 +75,7 @@ impl<V> Target<V> {
         self.0 & Self::NONE != 0
     }
 
-    /// The place on the device; or the slot in host memory.
+    /// Returns the address on the device, or the slot in host memory as an error.
     #[inline(always)]
     pub(crate) fn place(self) -> Result<*mut V, *mut u64> {
         let address = self.0 & !Self::HOST;
@@ -81,7 +86,7 @@ impl<V> Target<V> {
         }
     }
 
-    /// A [`slot`] in host memory.
+    /// The accumulator goes to this [`slot`] in host memory.
     pub fn host(slot: *mut u64) -> Self {
         Self(slot.addr() as u64 | Self::HOST, PhantomData)
     }
@@ -97,8 +102,8 @@ impl<P: Input, O: Copy, V: Copy> kernels::Arguments for Arguments<P, O, V> {
     }
 }
 
-/// Adds the parameters that follow the input's, those of the first item among them: for a host that knows of the result's type nothing, and of the operator no more
-/// than where it lies, so that one code launches all.
+/// Adds the parameters that follow the input's pointers. It needs neither the result's type nor the
+/// operator's, so that the host has one launch function for all of them.
 pub fn push_rest<V: Copy>(
     parameters: &mut Parameters,
     (chunk, before, len, slots): (&u32, &u32, &u64, &*mut u64),
@@ -116,46 +121,47 @@ pub fn push_rest<V: Copy>(
 }
 
 /// The kernel as a type.
-pub struct Kernel<O, P>(PhantomData<(O, P)>);
+pub type Kernel<O, P> = Named<Whole, Arguments<P, O, <O as Op<<P as Input>::Item>>::Output>>;
 
-/// The kernel for a row at most, as a type.
-pub struct RowKernel<O, P>(PhantomData<(O, P)>);
+/// The kernel for inputs of a row at most, as a type.
+pub type RowKernel<O, P> = Named<Row, Arguments<P, O, <O as Op<<P as Input>::Item>>::Output>>;
 
-impl<O: Op<P::Item> + Pod, P: Input> kernels::Kernel for Kernel<O, P> {
-    type Arguments = Arguments<P, O, O::Output>;
-}
+/// Names [`Kernel`].
+pub enum Whole {}
 
-impl<O: Op<P::Item> + Pod, P: Input> kernels::Kernel for RowKernel<O, P> {
-    type Arguments = Arguments<P, O, O::Output>;
-}
+/// Names [`RowKernel`].
+pub enum Row {}
 
-/// The kernel: reduces `arguments.input`, a block each chunk.
+/// Reduces `arguments.input`: a block folds a chunk.
 ///
 /// # Safety
 ///
-/// The launch has BLOCK threads a block (or any number of them that is a BLOCK, where BLOCK is
-/// [`ANY_BLOCK`](crate::plan::ANY_BLOCK)) and a block for each chunk of the input by the [`Plan`](crate::Plan) of all items, with the
-/// [`width`](crate::op::width) that WIDTH is, or two for no items; the pointers are valid as [`Arguments`] says, and nothing else uses what they
-/// point to meanwhile, but for the slots, to which others bring their partial results. Where it takes these, the others have been launched.
+/// - The launch has BLOCK threads a block; or any valid BLOCK of them, if BLOCK is
+///   [`ANY_BLOCK`](crate::plan::ANY_BLOCK).
+/// - It has a block for each of its chunks by the [`Plan`](crate::Plan) of all items, or two blocks for no
+///   items. WIDTH is the operator's [`width`](crate::op::width).
+/// - The pointers are valid as [`Arguments`] says. Nothing else accesses what they point to meanwhile, but
+///   for the slots, into which other launches put their partial results. If this launch takes those, the
+///   other launches have been enqueued.
 #[inline(always)]
 pub unsafe fn reduce<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: as the caller promises.
     unsafe { O::reduce_on_gpu::<P, BLOCK, WIDTH>(arguments, false) }
 }
 
-/// What both kernels do by an operator that has no way of its own.
+/// What both kernels do for an operator that does not replace [`Op::reduce_on_gpu`].
 ///
 /// # Safety
 ///
-/// As for [`reduce`], or where it `is_row`, for [`reduce_row`].
+/// As for [`reduce`]; or as for [`reduce_row`] if `is_row`.
 #[inline(always)]
 pub(crate) unsafe fn by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
     is_row: bool,
 ) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: as the caller promises.
     unsafe {
         if is_row {
             row_by_tree::<O, P, BLOCK, WIDTH>(arguments);
@@ -165,7 +171,7 @@ pub(crate) unsafe fn by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const W
     }
 }
 
-/// What the kernel does.
+/// Folds a chunk a block; the last block folds the partial results.
 ///
 /// # Safety
 ///
@@ -177,25 +183,25 @@ unsafe fn chunks_by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH
     let Arguments { input, chunk, before, len, slots, result, first, op } = arguments;
     let (block, blocks, thread) = (thread::block_idx_x(), thread::grid_dim_x(), thread::thread_idx_x());
     let (start, index) = (u64::from(block) * u64::from(chunk), u64::from(before + block) * u64::from(chunk));
-    // SAFETY: there is an item.
+    // SAFETY: the input has an item.
     let op = op.begin(unsafe { first.read() });
-    // SAFETY: the chunk lies in the input; every thread of the block is here.
+    // SAFETY: the chunk lies in the input, and every thread of the block is here.
     let partial = unsafe {
         let len = (len - start).min(chunk.into()) as u32;
         op.fold_on_gpu::<P, BLOCK, WIDTH>(input.offset(start as usize), len, index)
     };
     if blocks == 1 {
         if thread == 0 {
-            // SAFETY: as the caller vouches; this is one thread of the block.
+            // SAFETY: as the caller promises; one thread of the block calls it.
             unsafe { deliver::<O, P::Item>(&op, partial, len, result, Some(slots)) };
         }
         return;
     }
-    // These are branches, not one condition, so that ptxas keeps the block's number in uniform registers: on an H200 that
-    // took 2% less time in the mean of 108 cases.
+    // Branches and not one condition, so that ptxas keeps the block's number in uniform registers: 2% less
+    // time on an H200 in the mean of 108 cases.
     let last = block == blocks - 1;
     if thread == 0 {
-        // SAFETY: this is one thread of the block.
+        // SAFETY: one thread of the block calls it.
         unsafe { partials::put(slots, block, partial) };
         if !last {
             return;
@@ -203,40 +209,42 @@ unsafe fn chunks_by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH
     } else if !last || thread >= warp::WARP_SIZE {
         return;
     }
-    // Asked by who is left, not by all.
+    // Only the last block's first warp asks.
     if apart(|| result.is_none()) {
         return;
     }
-    // SAFETY: something comes to each slot; this is one warp, and all of it.
+    // SAFETY: each slot gets a value, and the whole of one warp is here.
     let accumulator = unsafe {
         let slots = slots.sub(before as usize * slot::words::<O::Accumulator>());
         partials::take_all::<O, P::Item>(&op, slots, before + blocks)
     };
-    // By the lane's number, which is the thread's here: of that, the compiler knows in which lane it is since the branch above,
-    // and makes a copy of all between for it.
+    // The lane's number equals the thread's here. But of the thread's number, the compiler knows since the
+    // branch above whether it is 0, and would copy all code between for that case.
     if warp::lane_id() == 0 {
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller promises.
         unsafe { deliver::<O, P::Item>(&op, accumulator, len, result, None) };
     }
 }
 
-/// The kernel for an input that is no longer than a row, whatever BLOCK is: missing items are the identity, which leaves all bits
-/// as they are, so that rows of all lengths are one tree. It is a launch, a load and the tree, and has not an instruction more: a
-/// GPU fetches instructions from memory, and for 1,000 `f32` a kernel of both cost an H200 30 ns more here and there.
+/// Reduces an input that is no longer than a row, for any BLOCK. Missing items are the identity, which
+/// changes no bits, so that rows of all lengths have the same tree.
+///
+/// The kernel is a launch, a load and the tree, without one instruction more: a GPU fetches instructions from
+/// memory. A kernel of both functions cost an H200 up to 30 ns more for 1,000 `f32`.
 ///
 /// # Safety
 ///
-/// The launch is one block of BLOCK threads, with one for each WIDTH items; the input is aligned for loads; and as [`reduce`]
-/// asks.
+/// The launch is one block of BLOCK threads, one for each WIDTH items or more; the input is aligned for
+/// loads; otherwise as for [`reduce`].
 #[inline(always)]
 pub unsafe fn reduce_row<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: as the caller promises.
     unsafe { O::reduce_on_gpu::<P, BLOCK, WIDTH>(arguments, true) }
 }
 
-/// What the kernel for a row does.
+/// Folds the row and delivers its result.
 ///
 /// # Safety
 ///
@@ -246,7 +254,7 @@ unsafe fn row_by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: u
     arguments: Arguments<P, O, O::Output>,
 ) {
     let Arguments { input, len, result, op, .. } = arguments;
-    // SAFETY: as the caller vouches.
+    // SAFETY: as the caller promises.
     unsafe {
         let op = op.begin(input.read());
         let all = chunk::fold_row::<O, P, BLOCK, WIDTH>(&op, input, len as u32);
@@ -256,8 +264,11 @@ unsafe fn row_by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: u
     }
 }
 
-/// Stores the result of all items' accumulator on the device, zeros where there is no value; or that accumulator in the host's
-/// slot, and the host makes the result of it; or, for a result that goes nowhere, puts it into the block's slot.
+/// Delivers the accumulator of all items to the target:
+///
+/// - on the device, stores the result, or zeros if there is no value;
+/// - in host memory, puts the accumulator into the slot, and the host makes the result of it;
+/// - nowhere: puts the partial result into the block's `slot`.
 ///
 /// # Safety
 ///
@@ -270,15 +281,15 @@ unsafe fn deliver<O: Op<I>, I: Copy + 'static>(
     result: Target<O::Output>,
     slot: Option<*mut u64>,
 ) {
-    // SAFETY: as the field says.
+    // SAFETY: `Arguments::len` is not 0: if the launch has no items, it counts those of the whole input.
     unsafe { assert_unchecked(len > 0) };
     let (partial, all) = (all, op.end(all, len));
-    // SAFETY: as the caller vouches.
+    // SAFETY: as the caller promises.
     unsafe {
         match (result.place(), slot) {
-            (Ok(place), _) => match op.finish(all, len) {
-                Some(output) => slot::store(place, output),
-                None => place.write_bytes(0, 1),
+            (Ok(address), _) => match op.finish(all, len) {
+                Some(output) => slot::store(address, output),
+                None => address.write_bytes(0, 1),
             },
             (Err(_), Some(slot)) if result.is_none() => partials::put(slot, 0, partial),
             (Err(slot), _) => {

@@ -1,0 +1,99 @@
+//! Exact sums on a GPU: what a block does for a chunk, and what the last block does with the chunks' sums.
+//!
+//! - A thread sums a **tile** at a time, the items of up to four loads that it has in flight, by windows in
+//!   registers ([`windows`]). All lanes of a warp have the same windows ([`thread`] chooses them). If they
+//!   take all items of all lanes, what each window was moved by is added to an integer in a register.
+//! - A block's sum is in shared memory: **digits** of 32 bits, each with room for the carries of 2^31
+//!   additions ([`digits`]). Warps add to them by atomics. Carries are propagated once, in the end.
+//! - Blocks hand their sums over in [slots](crate::slot). The last block adds them up digit by digit, and
+//!   rounds.
+//!
+//! ```text
+//! for each tile of the chunk:
+//!     if the warp's windows take the tile: moved += what the tile moves each window by
+//!     else: choose other windows, or add the tile bit by bit
+//! digits += the warp's moved
+//! barrier
+//! if this is not the last block: put the digits into the block's slot
+//! else: digits += those of all other blocks' slots; the result is the digits, rounded
+//! ```
+
+mod digits;
+mod thread;
+mod windows;
+
+use crate::fold::block_dim;
+use crate::input::{Input, OneByOne};
+use crate::op::exact::{Fixed, OfExactSum, Terms};
+use crate::reduce::Arguments;
+use crate::slot;
+use core::sync::atomic::Ordering;
+use cuda_std::atomic::SystemAtomicU64;
+use cuda_std::{shared_array, warp};
+use digits::Digits;
+use thread::ThreadSum;
+pub(crate) use windows::Float;
+
+/// What the kernel does, with tiles of LOADS loads and TERMS terms a thread.
+///
+/// # Safety
+///
+/// As for [`reduce`](crate::reduce::reduce).
+#[inline(always)]
+pub(crate) unsafe fn reduce<
+    O: OfExactSum<P::Item, Accumulator = Fixed<W>>,
+    P: Input<Item: Terms<N>>,
+    const BLOCK: u32,
+    const WIDTH: usize,
+    const N: usize,
+    const W: usize,
+    const LOADS: usize,
+    const TERMS: usize,
+>(
+    arguments: Arguments<P, O, O::Output>,
+) {
+    use cuda_std::thread;
+    const { assert!(LOADS * WIDTH * N == TERMS, "terms of a tile") };
+    let Arguments { input, chunk, before, len, slots, result, .. } = arguments;
+    let digits = Digits::<W>(shared_array![u32; 4 * W + 1]);
+    let (block, blocks) = (thread::block_idx_x(), thread::grid_dim_x());
+    let start = u64::from(block) * u64::from(chunk);
+    let items = (len - start).min(chunk.into()) as u32;
+    // SAFETY: all threads of the block are here; the chunk lies in the input; each block has a slot.
+    unsafe {
+        let at = input.offset(start as usize);
+        let sum = ThreadSum::<P::Item, N, W, TERMS>::new(digits);
+        match at.head() {
+            Some(head) => sum.add_chunk::<P, BLOCK, WIDTH, LOADS>(at, head, items),
+            None => sum.add_chunk::<OneByOne<P>, BLOCK, WIDTH, LOADS>(OneByOne(at), 0, items),
+        }
+        thread::sync_threads();
+        let words = slot::words::<Fixed<W>>();
+        if block + 1 < blocks || result.is_none() {
+            if thread::thread_idx_x() < warp::WARP_SIZE {
+                digits.carry_over();
+                digits.put(slots.wrapping_add(block as usize * words));
+            }
+            return;
+        }
+        if before + block > 0 {
+            digits.take::<BLOCK>(slots.sub(before as usize * words), before + block);
+            thread::sync_threads();
+        }
+        if thread::thread_idx_x() >= warp::WARP_SIZE {
+            return;
+        }
+        digits.carry_over();
+        match result.place() {
+            Ok(place) => {
+                let output = O::of_sum(digits, len);
+                if warp::lane_id() == 0 {
+                    slot::store(place, output);
+                }
+            }
+            Err(slot) => digits.each_word(|index, word| {
+                SystemAtomicU64::from_ptr(slot.add(index)).store(slot::word(&word, 0), Ordering::Relaxed);
+            }),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The sum of exponentials of distances from one number: how a chunk is first folded for
+//! [`LogSumExp`](crate::LogSumExp).
+//!
+//! Most chunks need one exponential an item, of the item's distance from the first item. [`Near`] sums these.
+//! Its sum shows if an item was too far above the first for an `f64`. Then the chunk is folded once more, by
+//! the general operator.
+
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::cpu::{self, Source};
+use crate::element::{Dtype, Element};
+use crate::input::{Input, OneByOne};
+use crate::op::exponential::{NEAR, exp};
+use crate::op::{Op, two_sum};
+use crate::stage::chunk;
+use bytemuck::{Pod, Zeroable};
+use cuda_std::{shared_array, thread};
+
+/// Sums exponentials of distances from `origin`, the first item, or NaN if that does not serve.
+///
+/// Items far below the origin count as if they were at a distance of −[`NEAR`]: they do not matter beside the
+/// origin. Items far above, and NaN, count as so much that the sum [will not do](Self::will_do).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Near {
+    pub(crate) origin: f64,
+}
+
+impl Near {
+    /// Distances from the first item, if it is a number below 2^30 in magnitude.
+    #[inline(always)]
+    pub(crate) fn from(first: f64) -> Self {
+        const MOST: f64 = (1 << 30) as f64;
+        Self { origin: if first.abs() < MOST { first } else { f64::NAN } }
+    }
+
+    /// Whether no item of a sum was too far above the origin.
+    #[inline(always)]
+    pub(crate) fn will_do(self, sum: f64) -> bool {
+        const EXP_NEAR: f64 = 3.7730203009299397e260;
+        sum < EXP_NEAR && !self.origin.is_nan()
+    }
+
+    /// An item's distance and its rounding error.
+    #[inline(always)]
+    pub(crate) fn distance<T: Element>(self, element: T) -> [f64; 2] {
+        let value = element.as_f64();
+        let (least, most) = (self.origin - NEAR, self.origin + 1.1 * NEAR);
+        // The minimum first: a NaN is not less than `most`, and becomes it.
+        match T::DTYPE {
+            // In `f32`, for which a GPU has instructions.
+            Dtype::F16 | Dtype::Bf16 | Dtype::F32 => {
+                let value = at_least(at_most(value as f32, most as f32), least as f32);
+                [f64::from(value) - self.origin, 0.0]
+            }
+            _ => {
+                let value = if value < most { value } else { most };
+                two_sum(if value > least { value } else { least }, -self.origin)
+            }
+        }
+    }
+
+    /// Folds a chunk on a CPU: by these distances if they will do, and `of_near` makes an accumulator of the
+    /// sum; else by the general operator.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    pub(crate) fn fold_chunk<O: Op<S::Item>, S: Source<Item: Element>>(
+        &self,
+        general: &O,
+        of_near: impl Fn(f64) -> O::Accumulator,
+        chunk: S,
+        first: u64,
+        row: usize,
+    ) -> O::Accumulator {
+        let near = cpu::fold_chunk(self, chunk, first, row);
+        if self.will_do(near) { of_near(near) } else { cpu::fold_chunk(general, chunk, first, row) }
+    }
+
+    /// Folds a chunk of `len` items by a block, as [`fold_chunk`](Self::fold_chunk). Thread 0 gets the
+    /// result.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Op::fold_on_gpu`].
+    #[inline(always)]
+    pub unsafe fn fold_on_gpu<
+        O: Op<P::Item>,
+        P: Input<Item: Element>,
+        const BLOCK: u32,
+        const WIDTH: usize,
+    >(
+        &self,
+        general: &O,
+        of_near: impl Fn(f64) -> O::Accumulator,
+        chunk: P,
+        len: u32,
+        start: u64,
+    ) -> O::Accumulator {
+        let is_near = shared_array![u32; 1];
+        // SAFETY: as the caller vouches. All threads are at the barrier, and read the same value.
+        unsafe {
+            let near = chunk::fold_chunk::<_, P, BLOCK, WIDTH>(self, chunk, len, start);
+            if thread::thread_idx_x() == 0 {
+                is_near.write(0, self.will_do(near).into());
+            }
+            thread::sync_threads();
+            if is_near.read(0) == 1 {
+                return of_near(near);
+            }
+            // One item at a time: there is no shared memory for another exchange.
+            chunk::fold_chunk::<_, OneByOne<P>, BLOCK, WIDTH>(general, OneByOne(chunk), len, start)
+        }
+    }
+}
+
+/// The smaller of `value` and `most`; `most` for NaN.
+#[inline(always)]
+fn at_most(value: f32, most: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        cuda_std::intrinsics::fmin_f32(value, most)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        if value < most { value } else { most }
+    }
+}
+
+/// The larger of `value` and `least`; `least` for NaN.
+#[inline(always)]
+fn at_least(value: f32, least: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        cuda_std::intrinsics::fmax_f32(value, least)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        if value > least { value } else { least }
+    }
+}
+
+impl<T: Element> Op<T> for Near {
+    const NAME: &'static str = "logsumexp";
+    type Accumulator = f64;
+    type Output = f64;
+    const EXACT: bool = false;
+
+    #[inline(always)]
+    fn identity(&self) -> f64 {
+        0.0
+    }
+
+    #[inline(always)]
+    fn lift(&self, element: T, _: u64) -> f64 {
+        exp::<T>(self.distance(element))
+    }
+
+    #[inline(always)]
+    fn combine(&self, a: f64, b: f64) -> f64 {
+        a + b
+    }
+
+    #[inline(always)]
+    fn finish(&self, all: f64, _: u64) -> Option<f64> {
+        Some(all)
+    }
+}

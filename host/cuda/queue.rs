@@ -1,0 +1,428 @@
+//! Enqueuing requests on a stream.
+
+use super::Gpu;
+use super::modules::{Compiled, Grid, no_kernel};
+use super::scratch::{Partials, Scratch, area_bytes, largest, pinned};
+use crate::request::{Request, Shape, Types};
+use crate::{Error, Plan};
+use cust::stream::Stream;
+use cust::sys::{self, CUstream, CUstreamCaptureStatus_enum as CUstreamCaptureStatus};
+use gpu_reduce_kernels::columns::{self, Columns};
+use gpu_reduce_kernels::kernels::Parameters;
+use gpu_reduce_kernels::plan::least_block;
+use gpu_reduce_kernels::reduce::{self, Target};
+use gpu_reduce_kernels::segments::{
+    self, Cut, SegmentBounds, THREADS, WARPS, most_positions, most_short, partial_slots,
+};
+use gpu_reduce_kernels::shape::push_rest;
+use gpu_reduce_kernels::{rows, runs, slot};
+use std::any::TypeId;
+use std::mem::{ManuallyDrop, transmute};
+use std::ops::Deref;
+use std::ptr::null_mut;
+
+/// A stream, ours or another library's, with its scratch memory.
+pub struct Queue {
+    pub(super) stream: Handle,
+    pub(super) scratch: Scratch,
+    /// Whether the stream is being captured.
+    pub(super) is_capturing: bool,
+}
+
+/// A stream's handle. If the stream is ours, dropping the handle destroys it.
+pub struct Handle {
+    stream: ManuallyDrop<Stream>,
+    is_own: bool,
+}
+
+impl Deref for Handle {
+    type Target = Stream;
+
+    fn deref(&self) -> &Stream {
+        &self.stream
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.is_own {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.stream) }
+        }
+    }
+}
+
+impl Handle {
+    pub(super) fn new(gpu: &Gpu) -> Result<Self, Error> {
+        Ok(Self { stream: ManuallyDrop::new(gpu.new_stream()?), is_own: true })
+    }
+
+    /// A stream that another library owns.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a stream and outlives the handle.
+    pub(super) unsafe fn of(raw: CUstream) -> Self {
+        const { assert!(size_of::<Stream>() == size_of::<CUstream>()) };
+        // SAFETY: cust has no function for it. Its stream is the driver's handle and nothing else, as the size says and
+        // the assertion below checks. The stream is not destroyed here.
+        let stream = ManuallyDrop::new(unsafe { transmute::<CUstream, Stream>(raw) });
+        assert_eq!(stream.as_inner(), raw);
+        Self { stream, is_own: false }
+    }
+
+    /// As [`of`](Self::of). Fails unless the stream belongs to the device's primary context, which is entered.
+    ///
+    /// # Safety
+    ///
+    /// As for [`of`](Self::of).
+    pub(super) unsafe fn of_primary(gpu: &Gpu, raw: CUstream) -> Result<Self, Error> {
+        // Handles 0 to 2 are the default streams of the context that is entered.
+        if raw.addr() > 2 {
+            let mut context = null_mut();
+            // SAFETY: as the caller vouches.
+            gpu.done("asking for a stream's context", unsafe { sys::cuStreamGetCtx(raw, &mut context) })?;
+            if context != gpu.raw_context() {
+                return Err(gpu.other_context("the stream", context));
+            }
+        }
+        // SAFETY: as the caller vouches.
+        Ok(unsafe { Self::of(raw) })
+    }
+}
+
+/// Words of slots that a queue allocates at its first launch: enough for any plan with accumulators of 8 bytes.
+const SLOT_WORDS: usize = 2 * 2048;
+
+/// Tiles of keys that a queue allocates for at its first search for runs: 2^23 keys.
+const RUNS_TILES: u64 = 1024;
+
+/// Words of the state of the kernel that finds runs, for up to `tiles` tiles.
+fn runs_words(tiles: u64) -> usize {
+    runs::STATE_HEAD + 2 * tiles as usize
+}
+
+impl Queue {
+    pub(super) fn new(gpu: &Gpu) -> Result<Self, Error> {
+        Ok(Self { stream: Handle::new(gpu)?, scratch: Scratch::default(), is_capturing: false })
+    }
+
+    /// Returns `words` words of empty slots in host memory.
+    pub(super) fn host_slots_for(&mut self, gpu: &Gpu, words: usize) -> Result<*mut u64, Error> {
+        let last = largest(
+            &mut self.scratch.host_slots,
+            self.is_capturing,
+            |slots| words <= slots.len(),
+            |_| pinned(gpu, words.next_power_of_two(), slot::EMPTY),
+        )?;
+        Ok(last.as_mut_ptr())
+    }
+
+    /// Gives up all slots, because some are not empty. All work has ended. A graph may still use them: then they are
+    /// leaked.
+    pub(super) fn forget_slots(&mut self) {
+        let Scratch { slots, host_slots, is_captured, .. } = &mut self.scratch;
+        let (slots, host_slots) = (std::mem::take(slots), std::mem::take(host_slots));
+        if *is_captured {
+            std::mem::forget((slots, host_slots));
+        }
+    }
+
+    /// Returns `words` words of empty slots.
+    pub(super) fn slots_for(&mut self, gpu: &Gpu, words: usize) -> Result<*mut u64, Error> {
+        let Scratch { slots, source, .. } = &mut self.scratch;
+        let likely = words.next_power_of_two().max(SLOT_WORDS);
+        let last = largest(
+            slots,
+            self.is_capturing,
+            |slots| words <= slots.len(),
+            |_| source.empty_slots(gpu, &self.stream, words, likely),
+        )?;
+        Ok(last.as_device_ptr().as_mut_ptr())
+    }
+
+    /// Returns partial results with `words` words of slots and `counts` counters.
+    fn partials_for(&mut self, gpu: &Gpu, words: usize, counts: usize) -> Result<&mut Partials, Error> {
+        let Scratch { partials, source, .. } = &mut self.scratch;
+        largest(
+            partials,
+            self.is_capturing,
+            |partials| partials.has(words, counts),
+            |last| {
+                let (old_words, old_counts) =
+                    last.map_or((0, 0), |last| (last.slots.len(), last.counts.len()));
+                let likely = [words.max(old_words), counts.max(old_counts)];
+                Partials::new(gpu, &self.stream, source, [words, counts], likely)
+            },
+        )
+    }
+
+    /// Asks the driver whether the stream is being captured. Called before anything is enqueued.
+    pub(super) fn check_capture(&mut self, gpu: &Gpu) -> Result<(), Error> {
+        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the stream is live.
+        let asked = unsafe { sys::cuStreamIsCapturing(self.stream.as_inner(), &mut status) };
+        gpu.done("asking whether a stream is being captured", asked)?;
+        self.is_capturing = status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        self.scratch.is_captured |= self.is_capturing;
+        Ok(())
+    }
+
+    /// Enqueues a request, and returns the kernel that serves it.
+    ///
+    /// `report` is memory of the host that the launch writes: the accumulator's slot of a whole array, which then stays
+    /// off the device; or a word that says what is wrong with segments, as [`Cut::wrong`] does. Without it, the result
+    /// of a whole array goes to the request's `results`, and what is wrong with segments to the queue's own word.
+    ///
+    /// # Safety
+    ///
+    /// Until the stream has been synchronized, the items, the offsets, `report` and the places of results stay, and
+    /// nothing else writes to them. The request's types are those of its operator and items. The context is entered.
+    pub(super) unsafe fn enqueue(
+        &mut self,
+        gpu: &Gpu,
+        request: &Request,
+        report: Option<*mut u64>,
+    ) -> Result<&'static Compiled, Error> {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            match &request.shape {
+                &Shape::Whole { len, head } => {
+                    let target = report.map_or(Target::device(request.results.cast()), Target::host);
+                    self.enqueue_whole(gpu, request, (len, head), target)
+                }
+                Shape::Segments(segments) => self.enqueue_segments(gpu, request, segments, report),
+                Shape::Columns(columns) => self.enqueue_columns(gpu, request, columns),
+                Shape::Runs(arguments) => self.enqueue_runs(gpu, request.by.types, *arguments),
+            }
+        }
+    }
+
+    /// Launches a kernel of the request's types.
+    ///
+    /// # Safety
+    ///
+    /// As for [`enqueue`](Self::enqueue), and the parameters are those of the kernel.
+    unsafe fn launch(
+        &self,
+        gpu: &Gpu,
+        types: &Types,
+        (kernel, block): (TypeId, u32),
+        grid: Grid,
+        parameters: &Parameters,
+    ) -> Result<&'static Compiled, Error> {
+        // SAFETY: as the caller vouches.
+        let kernel = unsafe { gpu.launch_if_compiled(kernel, types.own, &self.stream, grid, parameters) }?;
+        kernel.ok_or_else(|| no_kernel((types.name)(), block))
+    }
+
+    unsafe fn enqueue_whole(
+        &mut self,
+        gpu: &Gpu,
+        request: &Request,
+        (len, head): (u64, Option<u32>),
+        result: Target<()>,
+    ) -> Result<&'static Compiled, Error> {
+        let Request { by, input, .. } = request;
+        let (types, block) = (by.types, by.block);
+        let launch = |stream: &Stream, kernel, grid: Grid, chunk: u64, slots| {
+            let mut parameters = *input;
+            // No device has memory for chunks of 2^32 items.
+            let part = (&(chunk as u32), &0, &len, &slots);
+            reduce::push_rest(&mut parameters, part, &result, input, by.op);
+            // SAFETY: as the caller vouches; the parameters are those of the kernel.
+            unsafe { gpu.launch_if_compiled(kernel, types.own, stream, grid, &parameters) }
+        };
+        // An input of up to a row has the same bits with the least BLOCK whose row holds it.
+        let least = least_block(len, types.width);
+        if least <= block {
+            let is_aligned = head.is_some_and(|head| (head as usize).is_multiple_of(types.width));
+            let kernel = if is_aligned { types.row_kernel } else { types.kernel };
+            let grid = Grid { blocks: 1, block: least, resident: least };
+            let slots = self.slots_for(gpu, 0)?;
+            if let Some(kernel) = launch(&self.stream, kernel, grid, len, slots)? {
+                return Ok(kernel);
+            }
+        }
+        let plan = Plan::new(len, types.width, block);
+        let slots = self.slots_for(gpu, plan.chunks as usize * types.words)?;
+        let grid = Grid { blocks: plan.chunks, block, resident: block };
+        launch(&self.stream, types.kernel, grid, plan.chunk, slots)?
+            .ok_or_else(|| no_kernel((types.name)(), block))
+    }
+
+    unsafe fn enqueue_segments(
+        &mut self,
+        gpu: &Gpu,
+        request: &Request,
+        segments: &SegmentBounds,
+        wrong: Option<*mut u64>,
+    ) -> Result<&'static Compiled, Error> {
+        let &Request { by, results, .. } = request;
+        let (types, block, width) = (by.types, by.block, by.types.width as u64);
+        let Needs { mut cut, blocks, places, lists } = Needs::of(gpu, types, segments, block);
+        cut.has_default = by.has_default.into();
+        let partials = self.partials_for(gpu, places * types.words, places)?;
+        cut.partials = partials.slots.as_device_ptr().as_mut_ptr();
+        cut.counts = partials.counts.as_device_ptr().as_mut_ptr();
+        cut.wrong = wrong.unwrap_or(partials.wrong.as_device_ptr().as_mut_ptr());
+        let has_lists = lists > 0;
+        if has_lists {
+            let Scratch { lists: areas, source, .. } = &mut self.scratch;
+            let area = largest(
+                areas,
+                self.is_capturing,
+                |area| lists <= area.len(),
+                |_| source.area(gpu, lists, lists.next_power_of_two()),
+            )?;
+            cut.lists = area.as_device_ptr().as_mut_ptr();
+        }
+        let mut parameters = request.input;
+        push_rest(&mut parameters, (segments, &cut, &results), by.default, by.op);
+        let grid = Grid { blocks, block: THREADS, resident: THREADS * segments::RESIDENT_BLOCKS };
+        // SAFETY: as the caller vouches; the scratch memory is large enough for these segments.
+        unsafe {
+            if has_lists {
+                let kernel = self.launch(gpu, types, (types.segments_kernel, block), grid, &parameters)?;
+                if segments.len <= most_short(width, types.slots, block) {
+                    return Ok(kernel);
+                }
+            }
+            self.launch(gpu, types, (types.rows_kernel, block), grid, &parameters)
+        }
+    }
+
+    unsafe fn enqueue_columns(
+        &mut self,
+        gpu: &Gpu,
+        request: &Request,
+        columns: &Columns,
+    ) -> Result<&'static Compiled, Error> {
+        let &Request { by, results, .. } = request;
+        let types = by.types;
+        let mut cut = columns::Cut::new(columns, types.width, by.block, types.bytes, types.words);
+        if cut.has_partials() {
+            let partials = self.partials_for(gpu, cut.words(types.words), cut.counts())?;
+            cut.partials = partials.slots.as_device_ptr().as_mut_ptr();
+            cut.counts = partials.counts.as_device_ptr().as_mut_ptr();
+        }
+        let mut parameters = request.input;
+        push_rest(&mut parameters, (columns, &cut, &results), by.default, by.op);
+        let grid = Grid { blocks: cut.blocks(), block: columns::THREADS, resident: columns::RESIDENT };
+        // SAFETY: as the caller vouches; the scratch memory is large enough for these columns.
+        unsafe { self.launch(gpu, types, (types.columns_kernel, by.block), grid, &parameters) }
+    }
+
+    unsafe fn enqueue_runs(
+        &mut self,
+        gpu: &Gpu,
+        types: &Types,
+        arguments: runs::Arguments<u8>,
+    ) -> Result<&'static Compiled, Error> {
+        let tiles = runs::tiles(arguments.keys.addr() as u64, arguments.len, types.bytes);
+        let words = runs_words(tiles);
+        let Scratch { runs, source, .. } = &mut self.scratch;
+        let likely = runs_words(tiles.next_power_of_two().max(RUNS_TILES));
+        let state = largest(
+            runs,
+            self.is_capturing,
+            |state| words <= state.len(),
+            |_| source.empty_slots(gpu, &self.stream, words, likely),
+        )?;
+        let area = ((state.len() - runs::STATE_HEAD) / 2) as u64;
+        let state = state.as_device_ptr().as_mut_ptr();
+        let arguments = runs::Arguments { state, area, ..arguments };
+        let parameters = Parameters::of(&arguments);
+        let grid = Grid { blocks: tiles as u32, block: runs::THREADS, resident: runs::RESIDENT };
+        // SAFETY: as the caller vouches; the state is large enough for these tiles.
+        unsafe { self.launch(gpu, types, (types.kernel, runs::THREADS), grid, &parameters) }
+    }
+}
+
+impl Gpu {
+    /// Returns the bytes of lent memory that a request of this shape takes.
+    pub fn scratch_bytes(&self, types: &Types, shape: &Shape, block: u32) -> usize {
+        match shape {
+            &Shape::Whole { len, .. } => {
+                area_bytes::<u64>(Plan::new(len, types.width, block).chunks as usize * types.words)
+            }
+            Shape::Segments(segments) => {
+                let Needs { places, lists, .. } = Needs::of(self, types, segments, block);
+                Partials::bytes(places * types.words, places) + area_bytes::<u64>(lists)
+            }
+            Shape::Columns(columns) => {
+                let cut = columns::Cut::new(columns, types.width, block, types.bytes, types.words);
+                if cut.has_partials() { Partials::bytes(cut.words(types.words), cut.counts()) } else { 0 }
+            }
+            // The keys may begin within a tile, wherever they lie.
+            Shape::Runs(arguments) => {
+                area_bytes::<u64>(runs_words(runs::tiles(0, arguments.len, types.bytes) + 1))
+            }
+        }
+    }
+}
+
+/// Positions that are worth a warp if short segments are listed.
+const LEAST_SHARE: u64 = 64;
+
+/// Short segments are listed if segments have fewer leaves than this on average, and each warp has more than [`FEW`].
+const LARGER_ON_AVERAGE: u64 = 96;
+const FEW: u64 = 2;
+
+/// Leaves that are folded in the time that a segment takes besides, if there are no lists.
+const WEIGHT: u64 = 64;
+
+/// Leaves of a chunk that are worth a warp if there are more warps than chunks: the exchange between warps takes 3 µs.
+const LEAST_PART: u64 = 160;
+
+/// How segments are cut up, and the scratch memory that they need.
+struct Needs {
+    /// Without pointers to the memory.
+    cut: Cut,
+    blocks: u32,
+    /// Partial results, and words of lists.
+    places: usize,
+    lists: usize,
+}
+
+impl Needs {
+    fn of(gpu: &Gpu, types: &Types, segments: &SegmentBounds, block: u32) -> Self {
+        let warps = (gpu.multiprocessors * segments::RESIDENT_BLOCKS * WARPS).into();
+        let (width, row) = (types.width as u64, u64::from(block) * types.width as u64);
+        let (cut, warps, has_lists) = cut_for(segments, [width, warps], block, types.words);
+        let blocks = warps.div_ceil(WARPS.into()) as u32;
+        // Short rows have no partial results.
+        let places = if cut.weight > 0 { partial_slots(segments.len, row, cut.parts) as usize } else { 1 };
+        let lists = if has_lists { (blocks * WARPS) as usize * segments::LIST } else { 0 };
+        Self { cut, blocks, places, lists }
+    }
+}
+
+/// Returns how segments are cut up for `warps` warps, how many warps they keep busy, and whether short segments are
+/// listed.
+fn cut_for(segments: &SegmentBounds, [width, warps]: [u64; 2], block: u32, words: usize) -> (Cut, u64, bool) {
+    let count = segments.count.max(1);
+    let average = segments.len / count;
+    let mut cut = Cut { block, ..Cut::NONE };
+    if segments.length().is_some_and(|length| rows::is_short(length, width, block, words)) {
+        cut.share = count.div_ceil(warps) as u32;
+        return (cut, count.div_ceil(cut.share.into()), false);
+    }
+    let has_lists = segments.has_number()
+        || segments.length().is_none() && average < LARGER_ON_AVERAGE * width && count > FEW * warps;
+    let mut waves = 1;
+    if has_lists {
+        cut.weight = width as u32;
+        waves = (segments.len + width * count).div_ceil(most_positions(width) * warps).max(1);
+    } else {
+        cut.weight = (WEIGHT * width) as u32;
+        let chunks = u64::from(Plan::new(average, width as usize, block).chunks);
+        let parts = warps.div_ceil(count * chunks).next_power_of_two();
+        cut.parts = parts.min(average / chunks / (LEAST_PART * width)).max(1).ilog2().min(5) as u16;
+    }
+    let positions = segments.len + u64::from(cut.weight) * count;
+    let least = if has_lists { LEAST_SHARE } else { cut.weight.into() };
+    let share = positions.div_ceil(waves * warps).max(least);
+    cut.share = share as u32;
+    (cut, positions.div_ceil(share), has_lists)
+}

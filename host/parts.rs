@@ -1,0 +1,153 @@
+//! From chunks to the result: fold each chunk into its partial result, merge the partial results, finish.
+//!
+//! [`Partial`](crate::Partial), [`Reducer`](crate::Reducer), ranks and sharded data stand on these steps.
+
+use crate::cpu::{self, Source};
+use crate::cuda::Gpu;
+use crate::data::Data;
+use crate::place::Place::{Cpu, Gpu as OnGpu};
+use crate::request::Types;
+use crate::sharded::{GpuShard, ShardsCall, SlotsOfChunks};
+use crate::shares::Shares;
+use crate::{BLOCKS, Error, Item, Op, Plan, View};
+use gpu_reduce_kernels::op::Folder;
+use gpu_reduce_kernels::slot;
+use std::ops::Range;
+
+/// Folds consecutive chunks, whose items are `elements`, into their partial results. The whole begins with
+/// `first`.
+pub fn fold<O: Op<T>, T: Item>(
+    op: &O,
+    elements: View<T>,
+    plan: &Plan,
+    chunks: Range<u32>,
+    first: T,
+) -> Result<Vec<O::Accumulator>, Error> {
+    op.fold_by_parts(&Chunks { elements, plan, chunks, first })
+}
+
+/// Merges the partial results of all chunks, by an operator that has [begun](Op::begin).
+pub fn merge<O: Op<S::Item>, S: Source>(op: &O, partials: &[O::Accumulator]) -> O::Accumulator {
+    match *partials {
+        [all] => all,
+        _ => cpu::merge::<O, S>(op, partials),
+    }
+}
+
+/// Returns the result of `len` items from the partial results of all chunks, by an operator that has
+/// [begun](Op::begin).
+pub fn finish<O: Op<S::Item>, S: Source>(op: &O, partials: &[O::Accumulator], len: u64) -> Option<O::Output> {
+    op.finish(op.end(merge::<O, S>(op, partials), len), len)
+}
+
+/// Reads the partial results of consecutive chunks from their slots.
+pub fn from_slots<O: Op<I>, I: Copy + 'static>(
+    op: &O,
+    slots: &[SlotsOfChunks],
+    chunks: Range<u32>,
+) -> Result<Vec<O::Accumulator>, Error> {
+    let words = const { slot::words::<O::Accumulator>() };
+    let mut partials = vec![op.identity(); chunks.len()];
+    for SlotsOfChunks { chunks: of_slots, words: all } in slots {
+        for (index, chunk) in of_slots.iter().cloned().flatten().enumerate() {
+            let slot = &all[index * words..][..words];
+            let partial = O::of_slot(|index| slot[index]).ok_or_else(|| Error::Launch {
+                kernel: O::NAME.to_owned(),
+                device: "one of several devices".to_owned(),
+                reason: "it has left no result".to_owned(),
+            });
+            partials[(chunk - chunks.start) as usize] = partial?;
+        }
+    }
+    Ok(partials)
+}
+
+/// Returns the first of some elements.
+pub fn first_of<T: Item>(elements: View<T>) -> Result<T, Error> {
+    Ok(match elements.0 {
+        Cpu(elements) => elements[0],
+        OnGpu(_) => elements.slice(..1)?.to_vec()?[0],
+    })
+}
+
+/// Consecutive chunks of a whole that begins with `first`, and their items.
+struct Chunks<'a, T: Item> {
+    elements: View<'a, T>,
+    plan: &'a Plan,
+    chunks: Range<u32>,
+    first: T,
+}
+
+impl<T: Item> Folder<T> for Chunks<'_, T> {
+    type Error = Error;
+
+    fn has<O: Op<T>>(&self) -> Result<bool, Error> {
+        match self.elements.place()? {
+            Cpu(_) => Ok(true),
+            OnGpu((gpu, _)) => Ok(self.block::<O>(gpu)?.is_some()),
+        }
+    }
+
+    fn fold<O: Op<T>>(&self, op: &O) -> Result<Vec<O::Accumulator>, Error> {
+        let Self { elements, plan, ref chunks, first } = *self;
+        let (gpu, pointer) = match elements.place()? {
+            Cpu(elements) => return Ok(cpu::partials(&op.begin(first), elements, plan, chunks.clone())),
+            OnGpu(place) => place,
+        };
+        match self.block::<O>(gpu)? {
+            Some(block) => self.fold_on_gpu(op, gpu, pointer, block),
+            None => self.fold_copies(&op.begin(first)),
+        }
+    }
+}
+
+impl<T: Item> Chunks<'_, T> {
+    /// Returns the BLOCK by which a kernel folds rows of the plan, if there is such a kernel.
+    fn block<O: Op<T>>(&self, gpu: &Gpu) -> Result<Option<u32>, Error> {
+        let types = Types::of::<O, *const T>();
+        let block = (self.plan.row / types.width as u64) as u32;
+        Ok((BLOCKS.contains(&block) && gpu.has_kernel(types, block)?).then_some(block))
+    }
+
+    fn fold_on_gpu<O: Op<T>>(
+        &self,
+        op: &O,
+        gpu: &'static Gpu,
+        pointer: *const T,
+        block: u32,
+    ) -> Result<Vec<O::Accumulator>, Error> {
+        let Self { elements, plan, ref chunks, ref first } = *self;
+        let (len, array) = (elements.len() as u64, (pointer.addr() as u64, size_of::<T>()));
+        let call = ShardsCall {
+            of: Types::of::<O, *const T>(),
+            shards: &[GpuShard { gpu, len, arrays: vec![array] }],
+            shares: &Shares::new(plan.elements(chunks.clone()).start, [len]),
+            first: &[((&raw const *first).addr() as u64, size_of::<T>())],
+            first_gpu: None,
+            plan: *plan,
+            block,
+            op: (&raw const *op).cast(),
+        };
+        let mut partials = Ok(Vec::new());
+        // SAFETY: the elements are borrowed, and the types are the call's.
+        unsafe {
+            gpu.reduce_shards(&call, &mut |slots, _| {
+                partials = from_slots::<O, T>(op, slots, chunks.clone());
+            })?;
+        }
+        partials
+    }
+
+    /// Folds on the CPU, from a copy of one chunk at a time, by an operator that has begun.
+    fn fold_copies<O: Op<T>>(&self, op: &O) -> Result<Vec<O::Accumulator>, Error> {
+        let Self { elements, plan, ref chunks, .. } = *self;
+        let start = plan.elements(chunks.clone()).start;
+        let mut partials = Vec::with_capacity(chunks.len());
+        for chunk in chunks.clone() {
+            let items = plan.range(chunk);
+            let items = elements.slice((items.start - start) as usize..(items.end - start) as usize)?;
+            partials.extend(cpu::partials(op, &items.to_vec()?[..], plan, chunk..chunk + 1));
+        }
+        Ok(partials)
+    }
+}

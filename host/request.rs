@@ -1,0 +1,177 @@
+//! A request: what is reduced, by what, how and where to, with its types erased. The code that launches requests is
+//! compiled once, with the library, and not for each operator and element type that a program uses.
+
+use crate::{Element, Kernels, Op};
+use gpu_reduce_kernels::columns::{self, Columns};
+use gpu_reduce_kernels::input::Input;
+use gpu_reduce_kernels::kernels::Parameters;
+use gpu_reduce_kernels::op::width;
+use gpu_reduce_kernels::reduce::{Kernel, RowKernel};
+use gpu_reduce_kernels::runs;
+use gpu_reduce_kernels::segments::{self, SegmentBounds, rows};
+use gpu_reduce_kernels::slot;
+use std::any::{TypeId, type_name};
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a launch needs to know of the types of an operator and its input.
+pub struct Types {
+    /// The kernel of whole arrays; for keys, the kernel that finds runs.
+    pub kernel: TypeId,
+    pub row_kernel: TypeId,
+    pub segments_kernel: TypeId,
+    pub rows_kernel: TypeId,
+    pub columns_kernel: TypeId,
+    /// The kernel's type in words, for errors.
+    pub name: fn() -> &'static str,
+    /// The kernels that the operator's crate has compiled.
+    pub own: Kernels,
+    pub width: usize,
+    /// Leaves that a lane has in flight in the kernel of short segments.
+    pub slots: usize,
+    /// Bytes of an element; of a pair, of the larger one.
+    pub bytes: usize,
+    /// Words of a slot for an accumulator.
+    pub words: usize,
+    /// Whether these words are a full slot.
+    pub is_full: fn(&[AtomicU64]) -> bool,
+    /// Whether the operator may depend on the first item: it has fields to keep it in.
+    pub looks_at_first: bool,
+}
+
+impl Types {
+    /// Returns the types of operator `O` over input `P`: a constant.
+    pub const fn of<O: Op<P::Item>, P: Input>() -> &'static Self {
+        const {
+            &Self {
+                kernel: TypeId::of::<Kernel<O, P>>(),
+                row_kernel: TypeId::of::<RowKernel<O, P>>(),
+                segments_kernel: TypeId::of::<segments::Kernel<O, P>>(),
+                rows_kernel: TypeId::of::<rows::Kernel<O, P>>(),
+                columns_kernel: TypeId::of::<columns::Kernel<O, P>>(),
+                name: type_name::<Kernel<O, P>>,
+                own: O::KERNELS,
+                width: width::<O, P::Item>(P::BYTES),
+                slots: segments::slots::<O, P::Item>(width::<O, P::Item>(P::BYTES)),
+                bytes: P::BYTES,
+                words: slot::words::<O::Accumulator>(),
+                is_full: |words| O::of_slot(|index| words[index].load(Ordering::Relaxed)).is_some(),
+                looks_at_first: size_of::<O>() > 0,
+            }
+        }
+    }
+
+    /// Returns the types of the search for runs of keys: a constant.
+    const fn of_keys<K: Element>() -> &'static Self {
+        const {
+            let kernel = TypeId::of::<runs::Kernel<K>>();
+            &Self {
+                kernel,
+                row_kernel: kernel,
+                segments_kernel: kernel,
+                rows_kernel: kernel,
+                columns_kernel: kernel,
+                name: type_name::<runs::Kernel<K>>,
+                own: Kernels::NONE,
+                width: 1,
+                slots: 1,
+                bytes: size_of::<K>(),
+                words: 1,
+                is_full: |_| true,
+                looks_at_first: false,
+            }
+        }
+    }
+}
+
+/// What is reduced: how the items of an input fall into reductions.
+#[derive(Clone, Copy)]
+pub enum Shape {
+    /// All items, of which there are `len` and at least one. `head` is the input's [`head`](Input::head).
+    Whole { len: u64, head: Option<u32> },
+    /// Each segment.
+    Segments(SegmentBounds),
+    /// Each column.
+    Columns(Columns),
+    /// No reduction: the runs of keys are found.
+    Runs(runs::Arguments<u8>),
+}
+
+/// An operator without its type, and BLOCK.
+#[derive(Clone, Copy)]
+pub struct Operation<'a> {
+    pub types: &'static Types,
+    pub op: *const c_void,
+    /// The result of a segment or column that has no value; null for a whole array.
+    pub default: *const c_void,
+    /// Whether an empty segment gets `default`. If not, it is an error where the operator has no value for no items.
+    pub has_default: bool,
+    pub block: u32,
+    borrowed: PhantomData<&'a ()>,
+}
+
+impl<'a> Operation<'a> {
+    /// An operator over a whole array that lies behind `P`.
+    pub fn whole<O: Op<P::Item>, P: Input>(op: &'a O, block: u32) -> Self {
+        let op = (&raw const *op).cast();
+        let types = Types::of::<O, P>();
+        Self { types, op, default: null(), has_default: false, block, borrowed: PhantomData }
+    }
+
+    /// An operator over each of many segments or columns.
+    pub fn each<O: Op<P::Item>, P: Input>(
+        op: &'a O,
+        (default, has_default): (&'a O::Output, bool),
+        block: u32,
+    ) -> Self {
+        let default = (&raw const *default).cast();
+        Self { default, has_default, ..Self::whole::<O, P>(op, block) }
+    }
+
+    /// The request to reduce all of `len` items.
+    pub fn of_whole(self, input: &'a impl Input, len: u64) -> Request<'a> {
+        self.request(input, Shape::Whole { len, head: input.head() }, null_mut::<()>())
+    }
+
+    /// The request to reduce an input, with the results of segments or columns on the device.
+    pub fn request<V>(self, input: &'a impl Input, shape: Shape, results: *mut V) -> Request<'a> {
+        let mut parameters = Parameters::NONE;
+        input.parameters(&mut parameters);
+        self.with_parameters(parameters, shape, results.cast())
+    }
+
+    /// As [`request`](Self::request), for an input that is given as kernel parameters.
+    pub fn with_parameters(self, input: Parameters, shape: Shape, results: *mut c_void) -> Request<'a> {
+        Request { by: self, input, shape, results }
+    }
+}
+
+/// What is reduced, by what, how and where to.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    pub by: Operation<'a>,
+    pub input: Parameters,
+    pub shape: Shape,
+    /// Where results go on the device; null if the host takes the result of a whole array.
+    pub results: *mut c_void,
+}
+
+impl Request<'_> {
+    /// The request to find the runs of keys, of which there are some.
+    pub fn runs<K: Element>(arguments: runs::Arguments<K>) -> Self {
+        let runs::Arguments { keys, len, heads, offsets, words, capacity, number, state, area } = arguments;
+        let (keys, heads) = (keys.cast(), heads.cast());
+        let arguments = runs::Arguments { keys, len, heads, offsets, words, capacity, number, state, area };
+        let by = Operation {
+            types: Types::of_keys::<K>(),
+            op: null(),
+            default: null(),
+            has_default: false,
+            block: runs::THREADS,
+            borrowed: PhantomData,
+        };
+        Self { by, input: Parameters::NONE, shape: Shape::Runs(arguments), results: null_mut() }
+    }
+}
