@@ -66,6 +66,7 @@ fn have_a_fault(device: &Device, data: &[i32]) {
     let _context = cust::context::Context::new(cust::device::Device::get_device(0).unwrap()).unwrap();
     let gone: View<i32> = {
         // So large that the driver unmaps it when it is freed.
+        // SAFETY: nothing reads the memory.
         let buffer = unsafe { DeviceBuffer::<i32>::uninitialized(1 << 26) }.unwrap();
         let first = std::ptr::without_provenance(buffer.as_device_ptr().as_raw() as usize);
         // SAFETY: the memory is freed too early: this is the fault under test, in a process of its own.

@@ -126,6 +126,7 @@ fn what_is_too_little_is_told() {
             let why = unsafe { x.reduce_into::<Sum, 32>(stream, &mut sum) };
             assert_eq!(why, Err(Error::Scratch { needed: bytes, left: (bytes - 8).next_multiple_of(8) }));
             // A reduction that needs less has enough.
+            // SAFETY: both buffers live until the stream has been waited for.
             unsafe {
                 x.slice(..100)
                     .unwrap()
