@@ -497,8 +497,7 @@ fn every_operator_has_a_reference() {
     const EXACT: [&str; 4] = ["exact_sum", "exact_sum_twofold", "exact_mean", "exact_dot"];
     let exact = include_str!("exact.rs");
     let text = std::fs::read_to_string(CASES).expect(CASES);
-    let cases: Vec<Case> =
-        text.lines().map(|line| Case(serde_json::from_str(line).expect("JSON"))).collect();
+    let cases: Vec<Case> = text.lines().map(|line| Case(serde_json::from_str(line).expect("JSON"))).collect();
     let integers = for_each_integer_operator! { rows! { integers } };
     let mut others = for_each_operator! { rows! { elements } };
     others.extend(for_each_pair_operator! { rows! { pairs } });
