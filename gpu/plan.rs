@@ -162,7 +162,7 @@ impl Plan {
     ///
     /// Unless `index` is below `parts`.
     pub const fn part(&self, index: u32, parts: u32) -> core::ops::Range<u64> {
-        assert!(index < parts, "a part is one of so many");
+        assert!(index < parts, "a part has an index below the number of parts");
         let chunks = self.chunks as u64;
         let (start, end) = (chunks * index as u64 / parts as u64, chunks * (index as u64 + 1) / parts as u64);
         self.elements(start as u32..end as u32)

@@ -134,11 +134,17 @@ pub use error::Error;
 pub use foreign::ArrayItem;
 pub use gpu_reduce_kernels::op::every::*;
 pub use gpu_reduce_kernels::{
-    Element, Kernels, Op, Plan, bf16, f16, for_each_alias, for_each_block, for_each_comparison,
-    for_each_element, for_each_integer, for_each_integer_operator, for_each_operator, for_each_pair_operator,
+    Element, Kernels, Op, Plan, bf16, f16, op::Both, op::exact::ExactElement, op::exact::ExactFactor,
+    op::width,
 };
+// For the library's own crates, tests and benchmarks.
+#[cfg(feature = "ladder")]
+#[doc(hidden)]
+pub use gpu_reduce_kernels::for_each_rung;
+#[doc(hidden)]
 pub use gpu_reduce_kernels::{
-    op::Both, op::default_block, op::exact::ExactElement, op::exact::ExactFactor, op::width, plan::BLOCKS,
+    for_each_alias, for_each_block, for_each_comparison, for_each_element, for_each_integer,
+    for_each_integer_operator, for_each_operator, for_each_pair_operator, op::default_block, plan::BLOCKS,
     plan::max_chunks,
 };
 pub use operators::{One, Operators, Several};
@@ -158,7 +164,6 @@ pub use sharded::{Devices, Sharded, Shards};
 pub use stream::Stream;
 #[cfg(feature = "ladder")]
 pub use {
-    gpu_reduce_kernels::for_each_rung,
     gpu_reduce_kernels::ladder::{LadderElement, LadderOp},
     ladder::{Variant, variant},
     merge::{Merged, merge_sorted},

@@ -11,12 +11,13 @@ use std::time::Duration;
 
 /// A result that a device is still computing.
 ///
-/// [`Reduce::reduce_async`](crate::Reduce::reduce_async) and [`Segments::reduce_async`](crate::Segments::reduce_async)
-/// return it. Wait for it, ask whether it is there, or await it under any executor. It also gives the error of a launch
-/// that failed, or of the device. Dropping it waits for nothing and discards the result.
+/// [`Reduce::reduce_async`](crate::Reduce::reduce_async) and
+/// [`Segments::reduce_async`](crate::Segments::reduce_async) return it. Wait for it, ask whether it is there,
+/// or await it under any executor. It also gives the error of a launch that failed, or of the device.
+/// Dropping it waits for nothing and discards the result.
 ///
-/// It borrows the data until it is dropped. (If it is forgotten, by [`std::mem::forget`] say, and the data are then
-/// written or freed, the reduction reads them meanwhile, but nobody gets its result.)
+/// It borrows the data until it is dropped. (If it is forgotten, by [`std::mem::forget`] say, and the data
+/// are then written or freed, the reduction reads them meanwhile, but nobody gets its result.)
 ///
 /// ```
 /// use gpu_reduce::{Device, Max, Reduce, Sum};

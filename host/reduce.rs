@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 /// Data that can be reduced.
 ///
-/// Buffers and views reduce on the device where they lie, and slices in host memory on the CPU. A pair of two reduces
-/// item by item, by an operator of pairs. (A GPU would not help slices: a CPU thread sums data in the time that it takes
-/// to copy them to the GPU.)
+/// Buffers and views reduce on the device where they lie, and slices in host memory on the CPU. A pair of two
+/// reduces item by item, by an operator of pairs. (A GPU would not help slices: a CPU thread sums data in the
+/// time that it takes to copy them to the GPU.)
 ///
-/// The result's bits depend on the elements, their number, the operator and `BLOCK` alone: not on the device, its size,
-/// the data's alignment, nor the number of threads. `BLOCK`, the threads of a block on a GPU, is a power of two from 32 to
-/// 1024; another does not compile.
+/// The result's bits depend on the elements, their number, the operator and `BLOCK` alone: not on the device,
+/// its size, the data's alignment, nor the number of threads. `BLOCK`, the threads of a block on a GPU, is a
+/// power of two from 32 to 1024; another does not compile.
 ///
 /// ```
 /// use gpu_reduce::{Min, Reduce, Sum};
@@ -36,9 +36,10 @@ use std::sync::Arc;
 /// [1, 2, 3].reduce::<Sum, 48>();
 /// ```
 ///
-/// Without `use gpu_reduce::Reduce`, the compiler finds the method `reduce` of iterators instead, and says that a `Vec` is
-/// not an iterator. The one-line functions, as [`sum`], need no `use`. A `VecDeque` lies in two pieces: join them by
-/// [`make_contiguous`](std::collections::VecDeque::make_contiguous), or give both to a [`Reducer`](crate::Reducer).
+/// Without `use gpu_reduce::Reduce`, the compiler finds the method `reduce` of iterators instead, and says
+/// that a `Vec` is not an iterator. The one-line functions, as [`sum`], need no `use`. A `VecDeque` lies in
+/// two pieces: join them by [`make_contiguous`](std::collections::VecDeque::make_contiguous), or give both to
+/// a [`Reducer`](crate::Reducer).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be reduced",
     label = "not an array in host or device memory, nor a pair of two",
@@ -75,13 +76,14 @@ pub trait Reduce {
     /// # Errors
     ///
     /// [`Error::EmptyInput`] if there are no items and the operator has no value for none; of a pair,
-    /// [`Error::LengthMismatch`] and [`Error::DeviceMismatch`]; on a GPU also [`Error::NoKernel`], [`Error::Launch`],
-    /// [`Error::OutOfMemory`] and [`Error::Driver`].
+    /// [`Error::LengthMismatch`] and [`Error::DeviceMismatch`]; on a GPU also [`Error::NoKernel`],
+    /// [`Error::Launch`], [`Error::OutOfMemory`] and [`Error::Driver`].
     fn reduce<O: Op<Self::Item> + Default, const BLOCK: u32>(&self) -> Result<O::Output, Error> {
         self.by(O::default()).block::<BLOCK>().run()
     }
 
-    /// Describes the reduction by an operator, or by several in a tuple, which is then run as [`Reduction`] says.
+    /// Describes the reduction by an operator, or by several in a tuple, which is then run as [`Reduction`]
+    /// says.
     ///
     /// ```
     /// use gpu_reduce::{Max, Min, Reduce, Sum, Var};
@@ -130,12 +132,13 @@ pub trait Reduce {
         self.by(O::default()).block::<BLOCK>().run_async(stream)
     }
 
-    /// Enqueues the reduction on a stream of the device where the items lie. When the stream gets there, the result goes
-    /// to the first element of `result`, on the same device.
+    /// Enqueues the reduction on a stream of the device where the items lie. When the stream gets there, the
+    /// result goes to the first element of `result`, on the same device.
     ///
-    /// The call waits for nothing. It allocates and clears scratch memory only if it is the first of its kind on the
-    /// stream; after that it may be captured in a CUDA graph ([`Stream::as_raw`]). If the operator has no value for the
-    /// items, the element becomes zero. On the CPU the result is there when the call returns.
+    /// The call waits for nothing. It allocates and clears scratch memory only if it is the first of its kind
+    /// on the stream; after that it may be captured in a CUDA graph ([`Stream::as_raw`]). If the operator has
+    /// no value for the items, the element becomes zero. On the CPU the result is there when the call
+    /// returns.
     ///
     /// ```
     /// use gpu_reduce::{Device, Reduce, Sum};
@@ -153,15 +156,16 @@ pub trait Reduce {
     ///
     /// # Safety
     ///
-    /// Until the stream has been synchronized, neither the items nor `result` are freed, the items are not written, and
-    /// the element of `result` is neither read nor written. What is enqueued on the same stream may do so. The same holds
-    /// for a graph that captured the call, each time it runs. Graphs that were captured on one `Stream`, and what is
-    /// enqueued there, run one after the other.
+    /// Until the stream has been synchronized, neither the items nor `result` are freed, the items are not
+    /// written, and the element of `result` is neither read nor written. What is enqueued on the same stream
+    /// may do so. The same holds for a graph that captured the call, each time it runs. Graphs that were
+    /// captured on one `Stream`, and what is enqueued there, run one after the other.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`] if `result` has no element, [`Error::DeviceMismatch`], [`Error::Capture`] of a first call
-    /// while the stream is captured, and as [`reduce`](Self::reduce). A launch that fails later is an error of the stream.
+    /// [`Error::OutOfBounds`] if `result` has no element, [`Error::DeviceMismatch`], [`Error::Capture`] of a
+    /// first call while the stream is captured, and as [`reduce`](Self::reduce). A launch that fails later is
+    /// an error of the stream.
     unsafe fn reduce_into<'r, O: Op<Self::Item, Output: Item> + Default, const BLOCK: u32>(
         &self,
         stream: &Stream,
@@ -173,13 +177,14 @@ pub trait Reduce {
 
     /// Returns the segments between consecutive offsets, or the [`Runs`] of keys.
     ///
-    /// Offsets are `u32` or `u64`, on the host or where the items lie. They do not descend, and there is one more of them
-    /// than there are segments. Items before the first offset and after the last one are left out.
+    /// Offsets are `u32` or `u64`, on the host or where the items lie. They do not descend, and there is one
+    /// more of them than there are segments. Items before the first offset and after the last one are left
+    /// out.
     ///
     /// # Errors
     ///
-    /// [`Error::BadOffset`] of offsets on the host; [`Error::NoOffsets`]; of [`Runs`], [`Error::LengthMismatch`] and
-    /// [`Error::DeviceMismatch`].
+    /// [`Error::BadOffset`] of offsets on the host; [`Error::NoOffsets`]; of [`Runs`],
+    /// [`Error::LengthMismatch`] and [`Error::DeviceMismatch`].
     fn segments<'a>(
         &'a self,
         offsets: impl Into<Offsets<'a>>,
@@ -219,8 +224,8 @@ pub trait Reduce {
         }
     }
 
-    /// Returns the items as a row-major array with axes of these lengths, to be reduced over [some](Reshaped::axis) of
-    /// them.
+    /// Returns the items as a row-major array with axes of these lengths, to be reduced over
+    /// [some](Reshaped::axis) of them.
     ///
     /// # Errors
     ///
@@ -369,7 +374,8 @@ for_each_integer_operator! { one_line! { element } }
 for_each_pair_operator! { one_line! { pair } }
 for_each_comparison! { one_line! { comparison } }
 
-/// Reduces by any operator, one of your own or several in a tuple, with the BLOCK that the one-line functions choose.
+/// Reduces by any operator, one of your own or several in a tuple, with the BLOCK that the one-line functions
+/// choose.
 ///
 /// ```
 /// use gpu_reduce::{Max, Min, Sum, Var};

@@ -16,9 +16,10 @@ use std::slice;
 
 /// A reduction of a whole array that has not started: what [`Reduce::by`](crate::Reduce::by) returns.
 ///
-/// [`block`](Self::block) chooses BLOCK; without it, the library chooses one by the length of the input, as the one-line
-/// functions do. Then one of these runs it: [`run`](Self::run) waits for the result, [`run_async`](Self::run_async)
-/// returns at once, and [`run_into`](Self::run_into) leaves the result on the device.
+/// [`block`](Self::block) chooses BLOCK; without it, the library chooses one by the length of the input, as
+/// the one-line functions do. Then one of these runs it: [`run`](Self::run) waits for the result,
+/// [`run_async`](Self::run_async) returns at once, and [`run_into`](Self::run_into) leaves the result on the
+/// device.
 ///
 /// ```
 /// use gpu_reduce::{Max, Min, Reduce, Sum, Var};
@@ -42,8 +43,8 @@ impl<'a, D: Data<'a>, O: Op<D::Item>> Reduction<'a, D, O> {
         Self { data, op, block: None, lifetime: PhantomData }
     }
 
-    /// Chooses BLOCK, the threads of a block on a GPU: a power of two from 32 to 1024. The bits of a float's sum, and of
-    /// other operators for which the order counts, depend on it.
+    /// Chooses BLOCK, the threads of a block on a GPU: a power of two from 32 to 1024. The bits of a float's
+    /// sum, and of other operators for which the order counts, depend on it.
     ///
     /// Another BLOCK does not compile.
     pub fn block<const BLOCK: u32>(self) -> Self {
@@ -74,8 +75,8 @@ impl<'a, D: Data<'a>, O: Op<D::Item>> Reduction<'a, D, O> {
         self.op.by_parts(&starting).unwrap_or_else(Pending::from)
     }
 
-    /// Enqueues the reduction on a stream of the device where the items lie. The result goes to the first element of
-    /// `result`, as with [`Reduce::reduce_into`](crate::Reduce::reduce_into).
+    /// Enqueues the reduction on a stream of the device where the items lie. The result goes to the first
+    /// element of `result`, as with [`Reduce::reduce_into`](crate::Reduce::reduce_into).
     ///
     /// # Safety
     ///
@@ -107,8 +108,8 @@ impl<'a, D: Data<'a>, O: Op<D::Item>> Reduction<'a, D, O> {
     }
 }
 
-/// Whether several operators can reduce these data together: they fold as many items side by side, and there is a
-/// kernel for them. Each operator alone says what the result of no items is.
+/// Whether several operators can reduce these data together: they fold as many items side by side, and there
+/// is a kernel for them. Each operator alone says what the result of no items is.
 fn has_kernel<'a, D: Data<'a>, O: Op<D::Item>>(data: &D, block: u32) -> Result<bool, Error> {
     if data.is_empty() || !const { fold_alike::<O, D::Item>(D::Pointers::BYTES) } {
         return Ok(false);
@@ -140,7 +141,8 @@ impl<'a, D: Data<'a>> Reducer<D::Item> for Blocking<'a, D> {
         has_kernel::<D, O>(&self.data, self.block)
     }
 
-    /// Compiled for each operator and element type that a program uses, and so only what depends on these types.
+    /// Compiled for each operator and element type that a program uses, and so only what depends on these
+    /// types.
     fn reduce<O: Op<D::Item>>(&self, op: &O) -> Result<O::Output, Error> {
         if const { D::MAY_BE_SHARDED }
             && let Some(sharded) = Located::of(&self.data)?
@@ -169,9 +171,9 @@ impl<'a, D: Data<'a>> Reducer<D::Item> for Blocking<'a, D> {
     }
 }
 
-/// Reduces data on a GPU: writes the accumulator to `all`, which holds the identity, and returns the number of items. If
-/// there are no items, it returns 0 wherever the data lie. CPU data is returned unreduced. The same code for all
-/// operators.
+/// Reduces data on a GPU: writes the accumulator to `all`, which holds the identity, and returns the number
+/// of items. If there are no items, it returns 0 wherever the data lie. CPU data is returned unreduced. The
+/// same code for all operators.
 ///
 /// # Safety
 ///
@@ -228,9 +230,9 @@ impl<'a, D: Data<'a>> Reducer<D::Item> for Starting<'a, '_, D> {
             (Gpu((_, items)), Some(stream)) => {
                 let len = data.len() as u64;
                 let request = Operation::whole::<O, D::Pointers>(&op, *block).of_whole(&items, len);
-                // SAFETY: the types are these. The items are borrowed until the result is taken or discarded. If it is
-                // discarded, they are only read, whatever has become of their memory, and freeing it waits for the
-                // device.
+                // SAFETY: the types are these. The items are borrowed until the result is taken or discarded.
+                // If it is discarded, they are only read, whatever has become of their memory, and freeing it
+                // waits for the device.
                 let launched = unsafe { stream.launch(&request)? };
                 Ok(Pending::new(launched, move |launched| {
                     let words = launched.words();

@@ -1,5 +1,6 @@
-//! A request: what is reduced, by what, how and where to, with its types erased. The code that launches requests is
-//! compiled once, with the library, and not for each operator and element type that a program uses.
+//! A request: what is reduced, by what, how and where to, with its types erased. The code that launches
+//! requests is compiled once, with the library, and not for each operator and element type that a program
+//! uses.
 
 use crate::{Element, Kernels, Op};
 use gpu_reduce_kernels::columns::{self, Columns};
@@ -106,7 +107,8 @@ pub struct Operation<'a> {
     pub op: *const c_void,
     /// The result of a segment or column that has no value; null for a whole array.
     pub default: *const c_void,
-    /// Whether an empty segment gets `default`. If not, it is an error where the operator has no value for no items.
+    /// Whether an empty segment gets `default`. If not, it is an error where the operator has no value for no
+    /// items.
     pub has_default: bool,
     pub block: u32,
     borrowed: PhantomData<&'a ()>,

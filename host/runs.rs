@@ -10,8 +10,8 @@ use std::ptr::null_mut;
 
 /// The runs of equal neighbouring keys, and where each begins: what [`Reduce::runs`] returns.
 ///
-/// They are segments of any array with as many items. Keys are equal as in NumPy's `unique`: −0.0 equals +0.0, and NaN
-/// equals NaN.
+/// They are segments of any array with as many items. Keys are equal as in NumPy's `unique`: −0.0 equals
+/// +0.0, and NaN equals NaN.
 ///
 /// ```
 /// use gpu_reduce::{Device, Max, Mean, Reduce};
@@ -84,8 +84,8 @@ impl<K: Element> Runs<K> {
         }
     }
 
-    /// The runs of keys on several devices. A run that crosses from one device to the next is joined. The result lies on
-    /// the first device.
+    /// The runs of keys on several devices. A run that crosses from one device to the next is joined. The
+    /// result lies on the first device.
     fn of_shards(shards: &[View<'_, K>]) -> Result<Self, Error> {
         let device = shards.first().map_or(Device::cpu(), |shard| shard.device());
         let (mut keys, mut starts, mut len) = (Vec::<K>::new(), Vec::new(), 0);
@@ -178,8 +178,8 @@ impl<K: Element> Runs<K> {
         }
     }
 
-    /// Returns the key of each run: its first key, bit for bit. After [`find`](Self::find), it has as many elements as there
-    /// is room for; those after the last run are unchanged.
+    /// Returns the key of each run: its first key, bit for bit. After [`find`](Self::find), it has as many
+    /// elements as there is room for; those after the last run are unchanged.
     pub fn keys(&self) -> &Buffer<K> {
         &self.keys
     }
@@ -194,8 +194,8 @@ impl<K: Element> Runs<K> {
         &self.number
     }
 
-    /// Returns the bytes of scratch memory that [`find`](Self::find) takes if the caller [lends](Stream::with_scratch) it
-    /// to the stream; 0 on the CPU.
+    /// Returns the bytes of scratch memory that [`find`](Self::find) takes if the caller
+    /// [lends](Stream::with_scratch) it to the stream; 0 on the CPU.
     pub fn scratch_bytes(&self) -> usize {
         let Some(gpu) = self.keys.gpu() else { return 0 };
         let request = Request::runs(Arguments::<K> { len: self.len as u64, ..Arguments::NONE });
@@ -204,11 +204,11 @@ impl<K: Element> Runs<K> {
 
     /// Enqueues the search for the runs of keys on a stream of the device where they lie.
     ///
-    /// The call waits for nothing, and allocates scratch memory only if it is the first of its kind; after that it may be
-    /// captured in a CUDA graph, as [`Reduce::reduce_into`]. Only the device knows how many runs there are. Work that is
-    /// enqueued on the same stream later, as [`Segments::reduce_into`](crate::Segments::reduce_into), reads the number
-    /// there. Runs for which there is no room are counted and left out. On the CPU the runs are found when the call
-    /// returns.
+    /// The call waits for nothing, and allocates scratch memory only if it is the first of its kind; after
+    /// that it may be captured in a CUDA graph, as [`Reduce::reduce_into`]. Only the device knows how many
+    /// runs there are. Work that is enqueued on the same stream later, as
+    /// [`Segments::reduce_into`](crate::Segments::reduce_into), reads the number there. Runs for which there
+    /// is no room are counted and left out. On the CPU the runs are found when the call returns.
     ///
     /// ```
     /// use gpu_reduce::{Device, Reduce, Runs, Sum};
@@ -233,14 +233,14 @@ impl<K: Element> Runs<K> {
     ///
     /// # Safety
     ///
-    /// Until the stream has been synchronized, neither the keys nor `self` are freed, the keys are not written, and only
-    /// work on the same stream uses `self`.
+    /// Until the stream has been synchronized, neither the keys nor `self` are freed, the keys are not
+    /// written, and only work on the same stream uses `self`.
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`] if there are more or fewer keys than `self` was made for, [`Error::DeviceMismatch`],
-    /// [`Error::Launch`], [`Error::OutOfMemory`] and [`Error::Driver`]. A launch that fails later is an error of the
-    /// stream.
+    /// [`Error::LengthMismatch`] if there are more or fewer keys than `self` was made for,
+    /// [`Error::DeviceMismatch`], [`Error::Launch`], [`Error::OutOfMemory`] and [`Error::Driver`]. A launch
+    /// that fails later is an error of the stream.
     pub unsafe fn find<'a, Q>(&mut self, keys: &'a Q, stream: &Stream) -> Result<(), Error>
     where
         Q: Reduce<Data<'a> = View<'a, K>> + ?Sized,
@@ -278,7 +278,8 @@ impl<K: Element> Runs<K> {
     }
 }
 
-/// Reduces the values of each run of equal neighbouring keys, with BLOCK 256. Returns the key of each run, and its result.
+/// Reduces the values of each run of equal neighbouring keys, with BLOCK 256. Returns the key of each run,
+/// and its result.
 ///
 /// ```
 /// let (keys, sums) = gpu_reduce::reduce_by_key(&[7u8, 7, 3, 3, 7], &[1i32, 2, 3, 4, 5], gpu_reduce::Sum)?;

@@ -1,4 +1,5 @@
-//! Many reductions at once: segments, rows and columns of an array, each with the bits of reducing that slice alone.
+//! Many reductions at once: segments, rows and columns of an array, each with the bits of reducing that slice
+//! alone.
 
 mod sharded;
 
@@ -47,8 +48,8 @@ pub struct Segments<'a, D> {
 
 /// Where segments lie: offsets, or the [`Runs`] of keys.
 ///
-/// Offsets are `u32` or `u64`, on the host or on the data's device. They do not descend, and there is one more of them
-/// than there are segments. Of [`Runs`], there are as many keys as items, on the data's device.
+/// Offsets are `u32` or `u64`, on the host or on the data's device. They do not descend, and there is one
+/// more of them than there are segments. Of [`Runs`], there are as many keys as items, on the data's device.
 #[derive(Clone, Copy)]
 pub struct Offsets<'a>(Bounds<'a>, Option<OfKeys<'a>>);
 
@@ -311,8 +312,8 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         Self { data, bounds, count: count as u64, number: None, lifetime: PhantomData }
     }
 
-    /// Returns the number of segments; of runs that were [found on a stream](Runs::find), the number that there is
-    /// room for.
+    /// Returns the number of segments; of runs that were [found on a stream](Runs::find), the number that
+    /// there is room for.
     pub fn len(&self) -> usize {
         self.count as usize
     }
@@ -324,13 +325,13 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
 
     /// Reduces each segment, and waits. The results lie where the items do.
     ///
-    /// An index among the results, as of [`ArgMax`](crate::ArgMax), counts from the segment's start. For an operator with
-    /// parameters, several operators, or a result for empty segments, see [`by`](Self::by).
+    /// An index among the results, as of [`ArgMax`](crate::ArgMax), counts from the segment's start. For an
+    /// operator with parameters, several operators, or a result for empty segments, see [`by`](Self::by).
     ///
     /// # Errors
     ///
-    /// [`Error::EmptySegment`] if a segment has no items and the operator has no value for none, [`Error::BadOffset`] of
-    /// offsets on a device, and as [`Reduce::reduce`](crate::Reduce::reduce).
+    /// [`Error::EmptySegment`] if a segment has no items and the operator has no value for none,
+    /// [`Error::BadOffset`] of offsets on a device, and as [`Reduce::reduce`](crate::Reduce::reduce).
     pub fn reduce<O: Op<D::Item, Output: Item> + Default, const BLOCK: u32>(
         &self,
     ) -> Result<Buffer<O::Output>, Error> {
@@ -354,10 +355,11 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         SegmentReduction { segments: self.clone(), ops, defaults: None, block: DEFAULT_BLOCK }
     }
 
-    /// Starts the reduction of each segment on a stream, as [`Reduce::reduce_async`](crate::Reduce::reduce_async).
+    /// Starts the reduction of each segment on a stream, as
+    /// [`Reduce::reduce_async`](crate::Reduce::reduce_async).
     ///
-    /// Before it returns, it allocates the buffer of results and copies offsets from the host to the GPU. Of [`Runs`]
-    /// that were found on a stream, it waits for their number.
+    /// Before it returns, it allocates the buffer of results and copies offsets from the host to the GPU. Of
+    /// [`Runs`] that were found on a stream, it waits for their number.
     ///
     /// ```
     /// use gpu_reduce::{Device, Reduce, Sum};
@@ -377,25 +379,28 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         self.start(O::default(), None, BLOCK, stream).unwrap_or_else(Pending::from)
     }
 
-    /// Enqueues the reduction of each segment on a stream, as [`Reduce::reduce_into`](crate::Reduce::reduce_into).
+    /// Enqueues the reduction of each segment on a stream, as
+    /// [`Reduce::reduce_into`](crate::Reduce::reduce_into).
     ///
     /// `results` has a place for each segment; a segment that has no value gets zero. If the items lie on
-    /// [several GPUs](crate::Sharded) and there are offsets, this call waits for the stream and for the results.
+    /// [several GPUs](crate::Sharded) and there are offsets, this call waits for the stream and for the
+    /// results.
     ///
-    /// No error can be returned for bad offsets on a device, because they are read when the stream reaches this work.
-    /// A segment whose end lies before its start or past the items' end is not reduced, and its place is not written.
-    /// The results of the other segments are then unspecified, and so are those of segments that are enqueued on the
-    /// same stream later. No other memory is written or read. [`reduce`](Self::reduce) and
-    /// [`reduce_async`](Self::reduce_async) return [`Error::BadOffset`] instead.
+    /// No error can be returned for bad offsets on a device, because they are read when the stream reaches
+    /// this work. A segment whose end lies before its start or past the items' end is not reduced, and its
+    /// place is not written. The results of the other segments are then unspecified, and so are those of
+    /// segments that are enqueued on the same stream later. No other memory is written or read.
+    /// [`reduce`](Self::reduce) and [`reduce_async`](Self::reduce_async) return [`Error::BadOffset`] instead.
     ///
     /// # Safety
     ///
-    /// As there; the offsets stay as the items do.
+    /// As for [`Reduce::reduce_into`](crate::Reduce::reduce_into); the offsets stay as the items do.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`] if `results` has fewer places than there are segments; [`Error::DeviceMismatch`], also for
-    /// offsets on the host of items on a GPU; and as [`Reduce::reduce_into`](crate::Reduce::reduce_into).
+    /// [`Error::OutOfBounds`] if `results` has fewer places than there are segments;
+    /// [`Error::DeviceMismatch`], also for offsets on the host of items on a GPU; and as
+    /// [`Reduce::reduce_into`](crate::Reduce::reduce_into).
     pub unsafe fn reduce_into<'r, O: Op<D::Item, Output: Item> + Default, const BLOCK: u32>(
         &self,
         stream: &Stream,
@@ -413,7 +418,8 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         Ok(Self { count, number: None, ..self.clone() })
     }
 
-    /// Compiled for each operator and element type that a program uses, and so only what depends on these types.
+    /// Compiled for each operator and element type that a program uses, and so only what depends on these
+    /// types.
     pub(crate) fn run<O: Op<D::Item, Output: Item>>(
         &self,
         op: O,
@@ -435,7 +441,8 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         }
     }
 
-    /// Reduces data on a GPU. CPU data is returned unreduced. The same code for all operators with results of one type.
+    /// Reduces data on a GPU. CPU data is returned unreduced. The same code for all operators with results of
+    /// one type.
     ///
     /// # Safety
     ///
@@ -458,7 +465,8 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         let mut copies = Copies::default();
         let len = this.data.len() as u64;
         let shape = this.bounds.on_gpu(gpu, &mut copies, this.count, len)?;
-        // SAFETY: as the caller vouches; the items and the offsets stay, and there is a place for each result.
+        // SAFETY: as the caller vouches; the items and the offsets stay, and there is a place for each
+        // result.
         let wrong = unsafe { gpu.run(&operation.request(&items, shape, places), &mut [])? };
         this.bounds.error(wrong, len, if_empty).map_or(Ok(Gpu(results)), Err)
     }
@@ -596,8 +604,9 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         let mut copies = Copies::default();
         let (bounds, len) = (this.bounds, this.data.len() as u64);
         let shape = bounds.on_gpu(gpu, &mut copies, this.count, len)?;
-        // SAFETY: the types are these. Results and copies are kept until the work has ended, or freed, which waits for
-        // the device. Items and offsets are borrowed as long; if the result is discarded, they are only read.
+        // SAFETY: the types are these. Results and copies are kept until the work has ended, or freed, which
+        // waits for the device. Items and offsets are borrowed as long; if the result is discarded, they are
+        // only read.
         let launched = unsafe { queue.launch(&operation.request(&items, shape, places))? };
         Ok(Pending::new(launched, move |launched| {
             drop(copies);
@@ -611,10 +620,11 @@ const DEFAULT_BLOCK: u32 = 256;
 
 /// The reduction of each segment, which has not started: what [`Segments::by`] returns.
 ///
-/// [`or`](Self::or) sets the result of segments that have no value, and [`block`](Self::block) chooses BLOCK, which is 256
-/// otherwise. Then one of these runs it: [`run`](Self::run) waits for the results, [`run_async`](Self::run_async) returns
-/// at once, and [`run_into`](Self::run_into) writes them to places on the device. Several operators, in a tuple, run one
-/// after another, and give a buffer each, with the bits that each has alone.
+/// [`or`](Self::or) sets the result of segments that have no value, and [`block`](Self::block) chooses BLOCK,
+/// which is 256 otherwise. Then one of these runs it: [`run`](Self::run) waits for the results,
+/// [`run_async`](Self::run_async) returns at once, and [`run_into`](Self::run_into) writes them to places on
+/// the device. Several operators, in a tuple, run one after another, and give a buffer each, with the bits
+/// that each has alone.
 ///
 /// ```
 /// use gpu_reduce::{Max, Min, Reduce};
@@ -651,8 +661,8 @@ impl<'a, D: Data<'a>, O: Operators<D::Item, M>, M> SegmentReduction<'a, D, O, M>
     ///
     /// # Errors
     ///
-    /// As [`Segments::reduce`]; of several operators, the error of the first that has one. After [`or`](Self::or) there
-    /// is no [`Error::EmptySegment`].
+    /// As [`Segments::reduce`]; of several operators, the error of the first that has one. After
+    /// [`or`](Self::or) there is no [`Error::EmptySegment`].
     pub fn run(self) -> Result<O::Buffers, Error> {
         self.ops.run(&self.segments, self.defaults, self.block)
     }
@@ -664,8 +674,8 @@ impl<'a, D: Data<'a>, O: Operators<D::Item, M>, M> SegmentReduction<'a, D, O, M>
 }
 
 impl<'a, D: Data<'a>, O: Op<D::Item, Output: Item>> SegmentReduction<'a, D, O, One> {
-    /// Enqueues the reduction on a stream, as [`Segments::reduce_into`]. A segment that has no value gets the result that
-    /// [`or`](Self::or) set, or zero.
+    /// Enqueues the reduction on a stream, as [`Segments::reduce_into`]. A segment that has no value gets the
+    /// result that [`or`](Self::or) set, or zero.
     ///
     /// # Safety
     ///

@@ -9,19 +9,22 @@ use std::marker::PhantomData;
 
 /// A queue of work for a device.
 ///
-/// It is one of ours ([`Device::stream`]), or belongs to another library ([`Device::stream_from_raw`]; cust's by
-/// `TryFrom`). Work that anyone enqueued on it before is done before. On the CPU it is always empty: work is done at once.
+/// It is one of ours ([`Device::stream`]), or belongs to another library ([`Device::stream_from_raw`]; cust's
+/// by `TryFrom`). Work that anyone enqueued on it before is done before. On the CPU it is always empty: work
+/// is done at once.
 ///
-/// A stream owns the scratch memory of its reductions, and leaves it for other streams when it is dropped, which waits for
-/// nothing. So a new stream for each call costs a microsecond or two. Several threads may enqueue on a stream.
+/// A stream owns the scratch memory of its reductions, and leaves it for other streams when it is dropped,
+/// which waits for nothing. So a new stream for each call costs a microsecond or two. Several threads may
+/// enqueue on a stream.
 ///
-/// Our streams, like cust's, do not synchronize with the legacy default stream by themselves; but the driver refuses
-/// synchronous copies, by any thread, while one of them is captured, and the capture is then invalid.
+/// Our streams, like cust's, do not synchronize with the legacy default stream by themselves; but the driver
+/// refuses synchronous copies, by any thread, while one of them is captured, and the capture is then invalid.
 ///
-/// A stream of [several devices](crate::Devices::stream) has a queue on each, and work runs where its items lie.
+/// A stream of [several devices](crate::Devices::stream) has a queue on each, and work runs where its items
+/// lie.
 ///
-/// See [`Reduce::reduce_into`](crate::Reduce::reduce_into), [`Reduce::reduce_async`](crate::Reduce::reduce_async) and
-/// [`upload`](Self::upload).
+/// See [`Reduce::reduce_into`](crate::Reduce::reduce_into),
+/// [`Reduce::reduce_async`](crate::Reduce::reduce_async) and [`upload`](Self::upload).
 pub struct Stream<'a>(Place<(), Vec<GpuStream>>, PhantomData<&'a ()>);
 
 impl Stream<'static> {
@@ -51,11 +54,12 @@ impl<'a> Stream<'a> {
 
     /// Returns the same stream, with scratch memory that the caller lends it.
     ///
-    /// Calls take scratch memory from it and not from the driver. The first call of a kind, and one that needs more than
-    /// those before, takes what its `scratch_bytes` says ([`Reduction`](crate::Reduction::scratch_bytes),
-    /// [`SegmentReduction`](crate::SegmentReduction::scratch_bytes), [`Runs`](crate::Runs::scratch_bytes)); so the sum
-    /// suffices for several. `run_async` takes as much as `run_into`, except that segments and rows have memory of their
-    /// own. On the CPU nothing is needed.
+    /// Calls take scratch memory from it and not from the driver. The first call of a kind, and one that
+    /// needs more than those before, takes what its `scratch_bytes` says
+    /// ([`Reduction`](crate::Reduction::scratch_bytes),
+    /// [`SegmentReduction`](crate::SegmentReduction::scratch_bytes), [`Runs`](crate::Runs::scratch_bytes));
+    /// so the sum suffices for several. `run_async` takes as much as `run_into`, except that segments and
+    /// rows have memory of their own. On the CPU nothing is needed.
     ///
     /// ```
     /// use gpu_reduce::{Device, Reduce, Sum};
@@ -76,8 +80,8 @@ impl<'a> Stream<'a> {
     ///
     /// # Safety
     ///
-    /// Nothing else uses the memory until the returned stream has been synchronized after the last call on it, nor while a
-    /// graph runs that was captured on it.
+    /// Nothing else uses the memory until the returned stream has been synchronized after the last call on
+    /// it, nor while a graph runs that was captured on it.
     ///
     /// # Errors
     ///
@@ -161,8 +165,9 @@ impl<'a> Stream<'a> {
 
     /// Enqueues a copy of host elements to the first elements of `to`, which may have more.
     ///
-    /// From [pinned](Device::pinned) memory the call returns at once, and other streams run meanwhile. Of other memory the
-    /// driver makes a copy first, for which it may wait. On the CPU the copy is done when the call returns.
+    /// From [pinned](Device::pinned) memory the call returns at once, and other streams run meanwhile. Of
+    /// other memory the driver makes a copy first, for which it may wait. On the CPU the copy is done when
+    /// the call returns.
     ///
     /// ```
     /// use gpu_reduce::{Device, Reduce, Sum};
@@ -185,9 +190,9 @@ impl<'a> Stream<'a> {
     ///
     /// # Safety
     ///
-    /// Until the stream has been synchronized, neither side is freed, `from` is not written, and the elements of `to` are
-    /// neither read nor written. What is enqueued on the same stream may do so. The same holds for a graph that captured
-    /// the copy, each time it runs: it copies what `from` holds then.
+    /// Until the stream has been synchronized, neither side is freed, `from` is not written, and the elements
+    /// of `to` are neither read nor written. What is enqueued on the same stream may do so. The same holds
+    /// for a graph that captured the copy, each time it runs: it copies what `from` holds then.
     ///
     /// # Errors
     ///
@@ -210,8 +215,8 @@ impl<'a> Stream<'a> {
 
     /// Enqueues a copy of a device's elements to the first elements of `to`, host memory that may have more.
     ///
-    /// To [pinned](Device::pinned) memory the call returns at once. To other memory the driver may wait for the copy, and
-    /// so for everything enqueued before. On the CPU the copy is done when the call returns.
+    /// To [pinned](Device::pinned) memory the call returns at once. To other memory the driver may wait for
+    /// the copy, and so for everything enqueued before. On the CPU the copy is done when the call returns.
     ///
     /// # Safety
     ///
@@ -238,14 +243,14 @@ impl<'a> Stream<'a> {
         Ok(())
     }
 
-    /// Returns the `CUstream`, for functions of the driver such as those that capture a graph; none on the CPU. It lives as
-    /// long as the stream.
+    /// Returns the `CUstream`, for functions of the driver such as those that capture a graph; none on the
+    /// CPU. It lives as long as the stream.
     pub fn as_raw(&self) -> Option<*mut c_void> {
         self.first().map(GpuStream::as_raw)
     }
 
-    /// Makes later work of this stream wait for the work that another stream, given by its handle, has so far. The host
-    /// does not wait. On the CPU everything is done already.
+    /// Makes later work of this stream wait for the work that another stream, given by its handle, has so
+    /// far. The host does not wait. On the CPU everything is done already.
     ///
     /// # Safety
     ///

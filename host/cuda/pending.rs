@@ -20,7 +20,8 @@ use std::mem::{ManuallyDrop, swap, take};
 pub struct Outcome {
     event: Event,
     words: LockedBuffer<u64>,
-    /// The partial results of segments. They are not the stream's, because bad offsets may leave them in a bad state.
+    /// The partial results of segments. They are not the stream's, because bad offsets may leave them in a
+    /// bad state.
     partials: Vec<Partials>,
     /// Whether the first word says what is wrong with segments.
     is_of_segments: bool,
@@ -83,8 +84,8 @@ impl Gpu {
 }
 
 impl GpuStream {
-    /// Enqueues a request for the host to take later: the words are the accumulator's slot of a whole array; or the first
-    /// word says what is wrong with segments, as [`Cut::wrong`] does.
+    /// Enqueues a request for the host to take later: the words are the accumulator's slot of a whole array;
+    /// or the first word says what is wrong with segments, as [`Cut::wrong`] does.
     ///
     /// # Safety
     ///
@@ -113,8 +114,8 @@ impl GpuStream {
         part.map(Launched::from)
     }
 
-    /// Enqueues what `work` enqueues, which gets `words.0` words with the value `words.1` to report in, and returns the
-    /// kernel that it launched.
+    /// Enqueues what `work` enqueues, which gets `words.0` words with the value `words.1` to report in, and
+    /// returns the kernel that it launched.
     pub(super) fn launched(
         &self,
         words: (usize, u64),

@@ -64,14 +64,15 @@ impl Handle {
     /// `raw` is a stream and outlives the handle.
     pub(super) unsafe fn of(raw: CUstream) -> Self {
         const { assert!(size_of::<Stream>() == size_of::<CUstream>()) };
-        // SAFETY: cust has no function for it. Its stream is the driver's handle and nothing else, as the size says and
-        // the assertion below checks. The stream is not destroyed here.
+        // SAFETY: cust has no function for it. Its stream is the driver's handle and nothing else, as the
+        // size says and the assertion below checks. The stream is not destroyed here.
         let stream = ManuallyDrop::new(unsafe { transmute::<CUstream, Stream>(raw) });
         assert_eq!(stream.as_inner(), raw);
         Self { stream, is_own: false }
     }
 
-    /// As [`of`](Self::of). Fails unless the stream belongs to the device's primary context, which is entered.
+    /// As [`of`](Self::of). Fails unless the stream belongs to the device's primary context, which is
+    /// entered.
     ///
     /// # Safety
     ///
@@ -91,7 +92,8 @@ impl Handle {
     }
 }
 
-/// Words of slots that a queue allocates at its first launch: enough for any plan with accumulators of 8 bytes.
+/// Words of slots that a queue allocates at its first launch: enough for any plan with accumulators of 8
+/// bytes.
 const SLOT_WORDS: usize = 2 * 2048;
 
 /// Tiles of keys that a queue allocates for at its first search for runs: 2^23 keys.
@@ -118,8 +120,8 @@ impl Queue {
         Ok(last.as_mut_ptr())
     }
 
-    /// Gives up all slots, because some are not empty. All work has ended. A graph may still use them: then they are
-    /// leaked.
+    /// Gives up all slots, because some are not empty. All work has ended. A graph may still use them: then
+    /// they are leaked.
     pub(super) fn forget_slots(&mut self) {
         let Scratch { slots, host_slots, is_captured, .. } = &mut self.scratch;
         let (slots, host_slots) = (std::mem::take(slots), std::mem::take(host_slots));
@@ -170,14 +172,16 @@ impl Queue {
 
     /// Enqueues a request, and returns the kernel that serves it.
     ///
-    /// `report` is memory of the host that the launch writes: the accumulator's slot of a whole array, which then stays
-    /// off the device; or a word that says what is wrong with segments, as [`Cut::wrong`] does. Without it, the result
-    /// of a whole array goes to the request's `results`, and what is wrong with segments to the queue's own word.
+    /// `report` is memory of the host that the launch writes: the accumulator's slot of a whole array, which
+    /// then stays off the device; or a word that says what is wrong with segments, as [`Cut::wrong`] does.
+    /// Without it, the result of a whole array goes to the request's `results`, and what is wrong with
+    /// segments to the queue's own word.
     ///
     /// # Safety
     ///
-    /// Until the stream has been synchronized, the items, the offsets, `report` and the places of results stay, and
-    /// nothing else writes to them. The request's types are those of its operator and items. The context is entered.
+    /// Until the stream has been synchronized, the items, the offsets, `report` and the places of results
+    /// stay, and nothing else writes to them. The request's types are those of its operator and items. The
+    /// context is entered.
     pub(super) unsafe fn enqueue(
         &mut self,
         gpu: &Gpu,
@@ -365,14 +369,16 @@ impl Gpu {
 /// Positions that are worth a warp if short segments are listed.
 const LEAST_SHARE: u64 = 64;
 
-/// Short segments are listed if segments have fewer leaves than this on average, and each warp has more than [`FEW`].
+/// Short segments are listed if segments have fewer leaves than this on average, and each warp has more than
+/// [`FEW`].
 const LARGER_ON_AVERAGE: u64 = 96;
 const FEW: u64 = 2;
 
 /// Leaves that are folded in the time that a segment takes besides, if there are no lists.
 const WEIGHT: u64 = 64;
 
-/// Leaves of a chunk that are worth a warp if there are more warps than chunks: the exchange between warps takes 3 µs.
+/// Leaves of a chunk that are worth a warp if there are more warps than chunks: the exchange between warps
+/// takes 3 µs.
 const LEAST_PART: u64 = 160;
 
 /// How segments are cut up, and the scratch memory that they need.
@@ -398,8 +404,8 @@ impl Needs {
     }
 }
 
-/// Returns how segments are cut up for `warps` warps, how many warps they keep busy, and whether short segments are
-/// listed.
+/// Returns how segments are cut up for `warps` warps, how many warps they keep busy, and whether short
+/// segments are listed.
 fn cut_for(segments: &SegmentBounds, [width, warps]: [u64; 2], block: u32, words: usize) -> (Cut, u64, bool) {
     let count = segments.count.max(1);
     let average = segments.len / count;

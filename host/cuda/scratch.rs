@@ -1,4 +1,5 @@
-//! Scratch memory: what launches need beside items and results. Each stream owns some, and its launches reuse it.
+//! Scratch memory: what launches need beside items and results. Each stream owns some, and its launches reuse
+//! it.
 
 use super::{Gpu, lock};
 use crate::Error;
@@ -14,12 +15,12 @@ use std::sync::atomic::AtomicU64;
 
 /// The scratch memory of a stream. Launches of one stream run one after another, so they share it.
 ///
-/// Each list holds allocations of one kind. The last one is in use. It is at least twice as large as the one before it,
-/// which is kept because a graph that was captured with it may still use it.
+/// Each list holds allocations of one kind. The last one is in use. It is at least twice as large as the one
+/// before it, which is kept because a graph that was captured with it may still use it.
 #[derive(Default)]
 pub struct Scratch {
-    /// Slots for the partial results of blocks. They are empty between launches: the block that takes a partial result
-    /// empties its slot.
+    /// Slots for the partial results of blocks. They are empty between launches: the block that takes a
+    /// partial result empties its slot.
     pub(super) slots: Vec<Area<u64>>,
     pub(super) partials: Vec<Partials>,
     /// Lists of segments that are not short.
@@ -41,8 +42,8 @@ pub enum Source {
     /// The driver. Allocations are as large as calls of their kind are likely to need later.
     #[default]
     Driver,
-    /// Memory that the caller has lent: the address and number of the bytes that are left. Each call takes just what it
-    /// needs.
+    /// Memory that the caller has lent: the address and number of the bytes that are left. Each call takes
+    /// just what it needs.
     Lent(u64, usize),
 }
 
@@ -102,8 +103,8 @@ impl Source {
         Ok(Area::Lent(area))
     }
 
-    /// As [`area`](Self::area), for empty slots. Zeros are copied, because clearing memory is a kernel: if a second
-    /// stream runs one, each kernel takes 0.2 µs longer from then on (H200).
+    /// As [`area`](Self::area), for empty slots. Zeros are copied, because clearing memory is a kernel: if a
+    /// second stream runs one, each kernel takes 0.2 µs longer from then on (H200).
     pub(super) fn empty_slots(
         &mut self,
         gpu: &Gpu,
@@ -114,8 +115,8 @@ impl Source {
         let mut slots = self.area::<u64>(gpu, words, likely)?;
         let empty = vec![slot::EMPTY; slots.len()];
         if !slots.is_empty() {
-            // SAFETY: launches that use the memory follow in the same stream. The driver has copied pageable memory
-            // when the call returns (CUDA driver API, "API synchronization behavior").
+            // SAFETY: launches that use the memory follow in the same stream. The driver has copied pageable
+            // memory when the call returns (CUDA driver API, "API synchronization behavior").
             unsafe { slots.async_copy_from(&empty, stream) }
                 .map_err(|error| gpu.failed("copying to the device", error))?;
         }
@@ -167,8 +168,8 @@ impl Partials {
     }
 }
 
-/// Reuses the last allocation if it is large enough, else appends a larger one. `new` gets the last allocation to learn
-/// its size.
+/// Reuses the last allocation if it is large enough, else appends a larger one. `new` gets the last
+/// allocation to learn its size.
 pub(super) fn largest<T>(
     all: &mut Vec<T>,
     is_capturing: bool,
@@ -205,7 +206,8 @@ impl Gpu {
     /// Keeps the scratch memory of a stream that is dropped. The context is entered.
     pub(super) fn keep(&self, scratch: Scratch, stream: &Stream) {
         if let Source::Lent(..) = scratch.source {
-            // The caller owns the memory. Lists of segments that were launched are freed, which waits for the device.
+            // The caller owns the memory. Lists of segments that were launched are freed, which waits for the
+            // device.
             return;
         }
         let last = Event::new(EventFlags::DISABLE_TIMING).and_then(|last| last.record(stream).map(|()| last));
@@ -228,7 +230,8 @@ pub(super) fn words_of<'a>(
     if words > pinned_words.len() {
         *pinned_words = pinned(gpu, words, slot::EMPTY)?;
     }
-    // SAFETY: the memory has that many words, aligned. Host and device access them by atomics alone meanwhile.
+    // SAFETY: the memory has that many words, aligned. Host and device access them by atomics alone
+    // meanwhile.
     Ok(unsafe { std::slice::from_raw_parts(pinned_words.as_mut_ptr().cast(), words) })
 }
 

@@ -51,8 +51,8 @@ impl GpuStream {
         Self::with(gpu, unsafe { Handle::of_primary(gpu, raw.cast())? })
     }
 
-    /// Takes the scratch memory of a stream that was dropped, if that was the same stream or its last use has ended: so
-    /// streams do not wait for each other.
+    /// Takes the scratch memory of a stream that was dropped, if that was the same stream or its last use has
+    /// ended: so streams do not wait for each other.
     fn with(gpu: &'static Gpu, stream: Handle) -> Result<Self, Error> {
         let raw = stream.as_inner();
         let mut queue = Queue { stream, scratch: Scratch::default(), is_capturing: false };
@@ -87,8 +87,8 @@ impl GpuStream {
         self.gpu
     }
 
-    /// Locks the first of several streams while something is enqueued on all of them, so that all streams see such calls
-    /// in the same order.
+    /// Locks the first of several streams while something is enqueued on all of them, so that all streams see
+    /// such calls in the same order.
     pub(super) fn turn(&self) -> Result<MutexGuard<'_, ()>, Error> {
         check_fork(self.gpu)?;
         Ok(lock(&self.turn))
@@ -130,7 +130,8 @@ impl GpuStream {
     ///
     /// # Safety
     ///
-    /// Both sides have that many bytes. They stay until the stream has been synchronized, and nothing else uses them.
+    /// Both sides have that many bytes. They stay until the stream has been synchronized, and nothing else
+    /// uses them.
     pub unsafe fn upload(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<(), Error> {
         let _entered = self.gpu.enter()?;
         // SAFETY: as the caller vouches; the stream is live.
@@ -165,7 +166,8 @@ impl GpuStream {
     ///
     /// # Safety
     ///
-    /// `place` has as many bytes. They stay until the stream has been synchronized, and nothing else uses them.
+    /// `place` has as many bytes. They stay until the stream has been synchronized, and nothing else uses
+    /// them.
     pub unsafe fn fill(&self, place: *mut u8, value: &[u8]) -> Result<(), Error> {
         // The driver keeps the value of a memset. A graph that is replayed would read host memory again.
         self.enter(|gpu, queue| {
@@ -194,7 +196,8 @@ impl GpuStream {
     ///
     /// # Safety
     ///
-    /// As for [`Queue::enqueue`], but the context need not be entered. Offsets do not descend, nor go past the end.
+    /// As for [`Queue::enqueue`], but the context need not be entered. Offsets do not descend, nor go past
+    /// the end.
     pub unsafe fn enqueue(&self, request: &Request) -> Result<(), Error> {
         // SAFETY: as the caller vouches.
         self.enter(|gpu, queue| unsafe { queue.enqueue(gpu, request, None).map(drop) })
@@ -213,11 +216,12 @@ impl Drop for GpuStream {
     }
 }
 
-/// A stream and pinned memory for a call that waits. A call takes one and gives it back, so that threads do not wait for
-/// each other and nothing is allocated twice.
+/// A stream and pinned memory for a call that waits. A call takes one and gives it back, so that threads do
+/// not wait for each other and nothing is allocated twice.
 pub struct Workspace {
     pub(super) queue: Queue,
-    /// A slot in pinned memory, to which the kernel hands the result; or a slot for each chunk. Empty between calls.
+    /// A slot in pinned memory, to which the kernel hands the result; or a slot for each chunk. Empty between
+    /// calls.
     pub(super) result: LockedBuffer<u64>,
 }
 
@@ -235,13 +239,13 @@ impl Gpu {
         Stream::new(StreamFlags::NON_BLOCKING, None).map_err(|error| self.failed("creating a stream", error))
     }
 
-    /// Serves a request and waits. The accumulator of a whole array goes to `all`, its bytes. Returns what is wrong with
-    /// segments, as [`Cut::wrong`] does, or [`Cut::NOTHING`]; or how many runs there are.
+    /// Serves a request and waits. The accumulator of a whole array goes to `all`, its bytes. Returns what is
+    /// wrong with segments, as [`Cut::wrong`] does, or [`Cut::NOTHING`]; or how many runs there are.
     ///
     /// # Safety
     ///
-    /// Nothing else writes to the items, the offsets and the places of results meanwhile. The request's types are those
-    /// of its operator and items, and `all` are the bytes of an accumulator.
+    /// Nothing else writes to the items, the offsets and the places of results meanwhile. The request's types
+    /// are those of its operator and items, and `all` are the bytes of an accumulator.
     pub unsafe fn run(&self, request: &Request, all: &mut [u8]) -> Result<u64, Error> {
         self.with_workspace(|Workspace { queue, result }| {
             if let Shape::Whole { .. } = request.shape {
@@ -281,8 +285,8 @@ impl Gpu {
     }
 }
 
-/// Waits until a launch has filled these words: first by polling, then by the driver, which also knows whether the launch
-/// failed. On an H200 a call over 2^10 `f32` takes 7.1 µs with polling, and 9.0 without.
+/// Waits until a launch has filled these words: first by polling, then by the driver, which also knows
+/// whether the launch failed. On an H200 a call over 2^10 `f32` takes 7.1 µs with polling, and 9.0 without.
 fn wait(words: &[AtomicU64], synchronize: impl FnOnce() -> CudaResult<()>) -> CudaResult<()> {
     const POLLS: u32 = 2000;
     let full = || words.iter().all(|word| word.load(Ordering::Relaxed) != slot::EMPTY);

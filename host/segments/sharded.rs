@@ -1,5 +1,5 @@
-//! Rows, segments and columns of items that lie on several GPUs. Each GPU reduces the segments whose items it has all of;
-//! the segments that cross from one GPU to another are reduced by all of those together.
+//! Rows, segments and columns of items that lie on several GPUs. Each GPU reduces the segments whose items it
+//! has all of; the segments that cross from one GPU to another are reduced by all of those together.
 
 use super::{Bounds, Copies, IfEmpty, Segments, check, pointer};
 use crate::cuda::{
@@ -52,8 +52,8 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
             let Gpu(places) = results.whole_mut() else {
                 unreachable!("results lie where the first items do")
             };
-            // SAFETY: the types are these. The items are borrowed until the result is taken; if it is discarded, they are
-            // only read.
+            // SAFETY: the types are these. The items are borrowed until the result is taken; if it is
+            // discarded, they are only read.
             let launched = unsafe {
                 launch_columns_of_shards(streams, located.shards(), gpu, operation, columns, places.cast())?
             };
@@ -76,8 +76,8 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
                 ),
             };
             let stream = stream_of(streams, gpu)?;
-            // SAFETY: as above. Results and copies are kept until the work has ended, or freed, which waits for the
-            // device.
+            // SAFETY: as above. Results and copies are kept until the work has ended, or freed, which waits
+            // for the device.
             launched.push(unsafe {
                 stream.launch(&operation.request(&pointers, Shape::Segments(segments), places))?
             });
@@ -177,8 +177,8 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         let (mut start, mut first) = (0, 0);
         for (index, shard) in shards.into_iter().enumerate() {
             let end = start + shard.len() as u64;
-            // The first segment that begins after the shard. Segments that begin at the very end have no items, and go to
-            // the last shard.
+            // The first segment that begins after the shard. Segments that begin at the very end have no
+            // items, and go to the last shard.
             let begin = match index == last {
                 true => self.len(),
                 false => first + offsets[first..self.len()].partition_point(|&offset| offset < end),

@@ -4,8 +4,8 @@
 
 use gpu_reduce::{
     Buffer, Comparison, CountWhere, Device, Element, Error, LogSumExp, NanStd, NanVar, Op, Reduce, Std,
-    SumWhere, Var, bf16, f16, for_each_element, for_each_integer_operator, for_each_operator,
-    for_each_pair_operator,
+    SumWhere, Var, bf16, f16, for_each_comparison, for_each_element, for_each_integer,
+    for_each_integer_operator, for_each_operator, for_each_pair_operator,
 };
 use serde_json::Value;
 use std::fmt::Debug;
@@ -478,4 +478,42 @@ fn exponentials_of_distant_elements() {
             }
         }
     }
+}
+
+macro_rules! rows {
+    ({ $table:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+        vec![$((stringify!($name), stringify!($op))),*]
+    };
+}
+
+macro_rules! types {
+    ({} $($type:ident: $($row:ident)*;)*) => { [$(stringify!($type)),*] };
+}
+
+/// Every operator of the tables has a reference that does not use the operator's own code, for every type:
+/// cases of NumPy here, or integers of any length in `exact.rs`.
+#[test]
+fn every_operator_has_a_reference() {
+    const EXACT: [&str; 4] = ["exact_sum", "exact_sum_twofold", "exact_mean", "exact_dot"];
+    let exact = include_str!("exact.rs");
+    let text = std::fs::read_to_string(CASES).expect(CASES);
+    let cases: Vec<Case> = text.lines().map(|line| Case(serde_json::from_str(line).expect("JSON"))).collect();
+    let integers = for_each_integer_operator! { rows! { integers } };
+    let mut others = for_each_operator! { rows! { elements } };
+    others.extend(for_each_pair_operator! { rows! { pairs } });
+    others.extend(for_each_comparison! { rows! { comparisons } });
+    let types = for_each_element! { types! {} };
+    let mut lack = Vec::new();
+    for (operators, types) in [(integers, &for_each_integer! { types! {} }[..]), (others, &types[..])] {
+        for (name, op) in operators {
+            if EXACT.contains(&name) {
+                let is_tested = exact.contains(&format!("{op}")) && exact.contains("BigInt");
+                lack.extend((!is_tested).then_some(format!("{name} in exact.rs")));
+                continue;
+            }
+            let has = |of: &str| cases.iter().any(|case| case.text("op") == name && case.text("dtype") == of);
+            lack.extend(types.iter().filter(|of| !has(of)).map(|of| format!("{name} of {of}")));
+        }
+    }
+    assert!(lack.is_empty(), "no case in tests/reference/numpy_cases.py for {lack:?}");
 }

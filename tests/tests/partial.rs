@@ -126,7 +126,8 @@ fn parts_on_devices() {
     }
 }
 
-/// Checks a part of elements on the emulator by several operators: its bits, and that no element is copied to the CPU.
+/// Checks a part of elements on the emulator by several operators: its bits, and that no element is copied to
+/// the CPU.
 fn check_on_emulator<O: Op<f32>>(op: O) {
     let Ok(device) = Device::emulator() else { return eprintln!("skipped: no emulator") };
     let data = samples(20_000, f32::any);

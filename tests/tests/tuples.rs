@@ -39,6 +39,38 @@ fn tuples_in_every_shape() {
     }
 }
 
+/// Several operators on a stream, of a whole array and of segments: with a kernel of their own, by one after
+/// another, and over shards. Each result has the bits of the blocking call.
+#[test]
+fn tuples_on_streams() {
+    let host = samples(6_000, f32::any);
+    for device in devices() {
+        let x = device.upload(&host).unwrap();
+        let stream = device.stream().unwrap();
+        let compiled = x.reduce_async::<(Sum, Min, Max), 256>(&stream);
+        let one_by_one = x.by((Max, ArgMax, Var::new(1), Sum)).block::<64>().run_async(&stream);
+        let nested = x.reduce_async::<((Sum, Max), (Min, ArgMax)), 32>(&stream);
+        let (sums, maxima, places) =
+            x.rows(75).unwrap().by((Sum, Max, ArgMax)).block::<32>().run_async(&stream).wait().unwrap();
+        let shown = |result: &dyn Debug| format!("{result:?}");
+        assert_eq!(shown(&compiled.wait()), shown(&host.reduce::<(Sum, Min, Max), 256>()), "{device}");
+        let expected = host.by((Max, ArgMax, Var::new(1), Sum)).block::<64>().run();
+        assert_eq!(shown(&one_by_one.wait()), shown(&expected), "{device}");
+        assert_eq!(
+            shown(&nested.wait()),
+            shown(&host.reduce::<((Sum, Max), (Min, ArgMax)), 32>()),
+            "{device}"
+        );
+        let rows = host.rows(75).unwrap();
+        assert_eq!(text(&sums), text(&rows.reduce::<Sum, 32>().unwrap()), "{device}");
+        assert_eq!(text(&maxima), text(&rows.reduce::<Max, 32>().unwrap()), "{device}");
+        assert_eq!(text(&places), text(&rows.reduce::<ArgMax, 32>().unwrap()), "{device}");
+        let ended = x.reduce_async::<(Max, ArgMax), 256>(&stream);
+        stream.synchronize().unwrap();
+        assert!(ended.is_done(), "{device}");
+    }
+}
+
 #[test]
 fn tuples_of_six() {
     let x = [3.0f32, 1.0, 2.0, 5.0];
@@ -60,8 +92,7 @@ fn tuples_without_a_value() {
         let segments = x.segments(&[0u32, 1, 1, 3]).unwrap();
         let error = segments.by((Sum, Max, Min)).block::<256>().run().err();
         assert_eq!(error, Some(Error::EmptySegment { op: "max", segment: 1 }));
-        // Reductions of whole inputs also name the first operator without a kernel, in every way to call
-        // them.
+        // Reductions of whole inputs also name the first operator without a value, in every way to call them.
         let (none, stream) = (x.slice(3..).unwrap(), device.stream().unwrap());
         let of_max = Err(Error::EmptyInput { op: "max" });
         assert_eq!(none.reduce::<(Sum, Max, Min), 256>(), of_max);
