@@ -133,17 +133,6 @@ pub trait Summand: Accumulator {
     fn plus(self, other: Self) -> Self;
 }
 
-impl<V: Summand, const N: usize> Summand for [V; N]
-where
-    [V; N]: Accumulator,
-{
-    const NOTHING: Self = [V::NOTHING; N];
-    #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        core::array::from_fn(|index| self[index].plus(other[index]))
-    }
-}
-
 /// The types of sums and products: `i64` and `u64`, which wrap, `f32` and `f64`.
 pub trait Wide: Summand + ConstZero + ConstOne + PartialOrd + Display + Debug {
     /// The type of sums of squares that must not overflow: `f64`, except for `f64` itself.

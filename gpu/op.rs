@@ -160,7 +160,9 @@ mod prelude {
     pub use crate::op::{OnCpu, Op};
     pub use crate::table;
     pub use bytemuck::{Pod, Zeroable};
-    pub use num_traits::{Bounded, ConstOne, ConstZero};
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub use num_traits::Bounded;
+    pub use num_traits::{ConstOne, ConstZero};
 }
 
 /// The operators of the library's tables.

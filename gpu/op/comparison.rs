@@ -67,7 +67,7 @@ impl<T: Element> Range<T> {
 
 impl<T: Element> Predicate<T> for Range<T> {
     #[inline(always)]
-    fn holds(&self, element: T) -> bool {
+    fn holds(self, element: T) -> bool {
         let [low, high, nan, side] = self.0;
         let key = element.key(nan);
         ((low <= key) & (key <= high)) != (side == T::Key::max_value())

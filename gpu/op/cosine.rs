@@ -18,12 +18,20 @@ impl<T: Element> Op<(T, T)> for Cosine {
     const EXACT: bool = false;
     const ON_CPU: Option<OnCpu<Self, (T, T)>> = table::on_cpu::<_, _, T>();
 
-    accumulators_add_up! { [f64; 3] }
+    #[inline(always)]
+    fn identity(&self) -> [f64; 3] {
+        [-0.0; 3]
+    }
 
     #[inline(always)]
     fn lift(&self, (a, b): (T, T), _: u64) -> [f64; 3] {
         let (a, b) = (a.as_f64(), b.as_f64());
         [a * b, a * a, b * b]
+    }
+
+    #[inline(always)]
+    fn combine(&self, a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
+        [a[0] + b[0], a[1] + b[1], a[2] + b[2]]
     }
 
     #[inline(always)]

@@ -10,7 +10,7 @@ pub struct CountNan;
 
 impl<T: Element> Predicate<T> for CountNan {
     #[inline(always)]
-    fn holds(&self, element: T) -> bool {
+    fn holds(self, element: T) -> bool {
         element.widen().is_nan()
     }
 }

@@ -11,7 +11,7 @@ pub struct CountNonzero;
 
 impl<T: Element> Predicate<T> for CountNonzero {
     #[inline(always)]
-    fn holds(&self, element: T) -> bool {
+    fn holds(self, element: T) -> bool {
         is_nonzero(element)
     }
 }

@@ -6,7 +6,7 @@ use crate::op::Op;
 /// A condition on an element.
 pub trait Predicate<T>: Copy + Send + Sync + 'static {
     /// Whether the condition holds.
-    fn holds(&self, element: T) -> bool;
+    fn holds(self, element: T) -> bool;
 }
 
 /// The number of elements for which a condition holds.

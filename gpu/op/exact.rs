@@ -90,7 +90,8 @@ macro_rules! exact_operator {
 
             #[inline(always)]
             fn fold_load<const N: usize>(&self, all: &mut [State<$T>; N], items: [$item; N], _: u64) {
-                each_of(items, |item| $T::$sums::add(&mut all[0], item));
+                let sum = &mut all[0];
+                each_of(items, |item| $T::$sums::add(sum, item));
             }
 
             #[inline(always)]

@@ -1,6 +1,6 @@
+use crate::agent::near::Near;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::Source;
-use crate::agent::near::Near;
 use crate::element::Element;
 use crate::input::Input;
 use crate::op::exponential::{NEAR, exp, plus_ln};
@@ -153,9 +153,7 @@ mod tests {
     /// Compares both folds of items at these distances from the first. Returns whether all chunks were near.
     fn check<T: Element>(first: f64, distances: &[f64], from: impl Fn(f64) -> T) -> bool {
         let mixed = |i: usize| distances[i.wrapping_mul(0x9e37_79b9) / 7 % distances.len()];
-        let items = (0..900)
-            .map(|i| from(first + if i == 0 { 0.0 } else { mixed(i) }))
-            .collect::<Vec<_>>();
+        let items = (0..900).map(|i| from(first + if i == 0 { 0.0 } else { mixed(i) })).collect::<Vec<_>>();
         let op = LogSumExp::default().begin(items[0]);
         let mut is_near = true;
         for len in [1, 2, 3, 16, 17, 100, 129, 900] {

@@ -19,16 +19,6 @@ pub struct Counted<V> {
     count: u64,
 }
 
-impl<V: Summand> Summand for Counted<V> {
-    const NOTHING: Self = Self { sum: V::NOTHING, count: 0 };
-
-    #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        let (sum, other_sum) = (self.sum, other.sum);
-        Self { sum: sum.plus(other_sum), count: self.count + other.count }
-    }
-}
-
 impl<T: Element> Op<T> for NanMean {
     const NAME: &'static str = "nanmean";
     type Accumulator = Counted<T::Total>;
@@ -36,11 +26,18 @@ impl<T: Element> Op<T> for NanMean {
     const EXACT: bool = T::Total::EXACT;
     const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
 
-    accumulators_add_up! { Counted<T::Total> }
+    #[inline(always)]
+    fn identity(&self) -> Counted<T::Total> {
+        Counted { sum: T::Total::NOTHING, count: 0 }
+    }
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> Counted<T::Total> {
-        if element.widen().is_nan() { Counted::NOTHING } else { Counted { sum: element.total(), count: 1 } }
+        if element.widen().is_nan() {
+            Op::<T>::identity(self)
+        } else {
+            Counted { sum: element.total(), count: 1 }
+        }
     }
 
     /// Folds the sum and the count one after the other, by other operators' folds: a chunk fits in a cache.
@@ -56,6 +53,12 @@ impl<T: Element> Op<T> for NanMean {
         // For floats, `T::Wide` is `T::Total`.
         let sum = bytemuck::cast(cpu::fold_by_table(&NanSum, chunk, first, row));
         Counted { sum, count: len - nans }
+    }
+
+    #[inline(always)]
+    fn combine(&self, a: Counted<T::Total>, b: Counted<T::Total>) -> Counted<T::Total> {
+        let (sum, other) = (a.sum, b.sum);
+        Counted { sum: sum.plus(other), count: a.count + b.count }
     }
 
     #[inline(always)]

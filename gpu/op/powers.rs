@@ -26,20 +26,25 @@ impl<T: Element, const DEGREE: u32> Op<T> for Standardized<DEGREE> {
         self.0.lift(element, 0)
     }
 
-    /// NaN if the standard deviation is rounding error alone, as in SciPy.
     #[inline(always)]
     fn finish(&self, all: Powers, count: u64) -> Option<T::Real> {
-        let [mean, second, third, fourth] = all.finished(count);
-        let noise = f64::EPSILON * mean;
-        let value = if second <= noise * noise {
-            f64::NAN
-        } else if DEGREE == 3 {
-            third / (second * sqrt(second))
-        } else {
-            fourth / (second * second) - 3.0
-        };
-        Some(T::real(value))
+        Some(standardized::<T>(all.finished(count), DEGREE))
     }
+}
+
+/// Returns the moment of this degree in units of the standard deviation; NaN if that is rounding error alone, as
+/// in SciPy.
+#[inline(always)]
+fn standardized<T: Element>([mean, second, third, fourth]: [f64; 4], degree: u32) -> T::Real {
+    let noise = f64::EPSILON * mean;
+    let value = if second <= noise * noise {
+        f64::NAN
+    } else if degree == 3 {
+        third / (second * sqrt(second))
+    } else {
+        fourth / (second * second) - 3.0
+    };
+    T::real(value)
 }
 
 /// The sums of the first to the fourth powers of distances from one element; after `end`, the moments.
@@ -51,8 +56,9 @@ impl Summand for Powers {
     const NOTHING: Self = Self([-0.0; 4]);
 
     #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        Self(self.0.plus(other.0))
+    fn plus(self, Self([a, b, c, d]): Self) -> Self {
+        let Self([first, second, third, fourth]) = self;
+        Self([first + a, second + b, third + c, fourth + d])
     }
 }
 

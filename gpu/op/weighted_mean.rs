@@ -17,12 +17,20 @@ impl<T: Element> Op<(T, T)> for WeightedMean {
     const EXACT: bool = false;
     const ON_CPU: Option<OnCpu<Self, (T, T)>> = table::on_cpu::<_, _, T>();
 
-    accumulators_add_up! { [f64; 2] }
+    #[inline(always)]
+    fn identity(&self) -> [f64; 2] {
+        [-0.0; 2]
+    }
 
     #[inline(always)]
     fn lift(&self, (a, b): (T, T), _: u64) -> [f64; 2] {
         let (value, weight) = (a.as_f64(), b.as_f64());
         [value * weight, weight]
+    }
+
+    #[inline(always)]
+    fn combine(&self, a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
+        [a[0] + b[0], a[1] + b[1]]
     }
 
     #[inline(always)]

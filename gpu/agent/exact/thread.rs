@@ -127,12 +127,34 @@ impl<I: Terms<N>, const N: usize, const W: usize, const TERMS: usize> ThreadSum<
                 let mut failed = None;
                 if self.level == 0 {
                     turns = turns.min(I::OnGpu::FULL);
-                    (turns, failed) =
-                        self.take_tiles::<FEW, _, _, _>(&mut at, turns, tile, load, I::OnGpu::FEW);
+                    let mut more = turns;
+                    let mut moved = [I::OnGpu::UNMOVED; FEW];
+                    while more > 0 {
+                        intrinsics::no_unroll();
+                        failed = self.take(&load(at), I::OnGpu::FEW, &mut moved);
+                        if failed.is_some() {
+                            break;
+                        }
+                        at = at.offset(tile as usize);
+                        more -= 1;
+                    }
+                    turns -= more;
+                    self.add_moved(moved);
                 } else if self.level == 1 {
                     turns = turns.min(RETRY - self.since);
-                    (turns, failed) =
-                        self.take_tiles::<MANY, _, _, _>(&mut at, turns, tile, load, I::OnGpu::MANY);
+                    let mut more = turns;
+                    let mut moved = [I::OnGpu::UNMOVED; MANY];
+                    while more > 0 {
+                        intrinsics::no_unroll();
+                        failed = self.take(&load(at), I::OnGpu::MANY, &mut moved);
+                        if failed.is_some() {
+                            break;
+                        }
+                        at = at.offset(tile as usize);
+                        more -= 1;
+                    }
+                    turns -= more;
+                    self.add_moved(moved);
                 } else {
                     turns = turns.min(RETRY - self.since);
                     self.add_one_by_one::<P, WIDTH>(at, row, first, turns << tile.trailing_zeros(), false);
@@ -165,41 +187,6 @@ impl<I: Terms<N>, const N: usize, const W: usize, const TERMS: usize> ThreadSum<
         unrolled::<WIDTH>(|item| most = most.max(magnitude(opaque(items[item]).terms_on_gpu()[0])));
         // SAFETY: as the caller vouches.
         self.high = Spacing::<I::OnGpu, TERMS>::high_for(unsafe { most_of_warp(most) });
-    }
-
-    /// Sums up to `turns` tiles by `count` windows, and adds what these were moved by to the block's sum.
-    /// Stops at a tile that does not fit. Returns the number of tiles that were added, and as
-    /// [`take`](Self::take), of the last one.
-    ///
-    /// # Safety
-    ///
-    /// All lanes of the warp call it together; the tiles lie in the input.
-    #[inline(always)]
-    unsafe fn take_tiles<const COUNT: usize, P: Input<Item = I>, const WIDTH: usize, const LOADS: usize>(
-        &mut self,
-        at: &mut P,
-        turns: u32,
-        tile: u32,
-        load: impl Fn(P) -> Tile<I, WIDTH, LOADS>,
-        count: usize,
-    ) -> (u32, Option<u32>) {
-        let mut failed = None;
-        let mut more = turns;
-        let mut moved = [I::OnGpu::UNMOVED; COUNT];
-        // SAFETY: as the caller vouches.
-        unsafe {
-            while more > 0 {
-                intrinsics::no_unroll();
-                failed = self.take(&load(*at), count, &mut moved);
-                if failed.is_some() {
-                    break;
-                }
-                *at = at.offset(tile as usize);
-                more -= 1;
-            }
-            self.add_moved(moved);
-        }
-        (turns - more, failed)
     }
 
     /// Adds to `moved` how far a tile moves the first `count` windows. If they do not take all items of all

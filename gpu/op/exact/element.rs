@@ -1,7 +1,7 @@
 //! What the exact operators sum, and how: elements, and pairs of elements, whose products are summed.
 
 use super::OfExactSum;
-use super::round::{Exact, F32, F64, as_f64s, mean, rounded};
+use super::round::{Exact, F32, F64, as_f64s, quotient, rounded};
 use super::state::{Fixed, Sum};
 use crate::agent;
 use crate::element::{Accumulator, Element};
@@ -34,10 +34,7 @@ pub trait ExactElement: Element {
 
     /// The `f64` nearest to the sum of `count` elements, and the `f64` nearest to the difference.
     #[doc(hidden)]
-    #[inline(always)]
-    fn as_f64s(sum: impl Exact, count: u64) -> [f64; 2] {
-        as_f64s(sum, count, Self::Sums::LOW)
-    }
+    fn as_f64s(sum: impl Exact, count: u64) -> [f64; 2];
 
     /// The number nearest to the mean of `count` elements; NaN for a count of 0.
     #[doc(hidden)]
@@ -134,6 +131,12 @@ pub(crate) trait Terms<const N: usize>: Copy + 'static {
         const { assert!(N == 1, "one term is the item") };
         sum.add_f64(self.terms()[0], Self::LOW);
     }
+
+    /// Adds the item to a sum of its own lane: as [`add_to`](Self::add_to), or a product by its factors.
+    #[inline(always)]
+    fn add_alone(self, sum: &mut impl Sum) {
+        self.add_to(sum);
+    }
 }
 
 /// Sums items of N terms by windows: on a CPU by FEW of them first, on a GPU by tiles of LOADS loads, TERMS
@@ -149,7 +152,7 @@ impl<I: Terms<N>, const N: usize, const W: usize, const FEW: usize, const LOADS:
 
     #[inline(always)]
     fn add(sum: &mut Fixed<W>, item: I) {
-        item.add_to(sum);
+        item.add_alone(sum);
     }
 
     #[inline(always)]
@@ -212,6 +215,11 @@ impl<I: Integer> Summing<I> for AsIntegers {
     const LOW: i32 = 0;
 
     #[inline(always)]
+    fn alone(item: I) -> i128 {
+        item.value()
+    }
+
+    #[inline(always)]
     fn add(sum: &mut i128, item: I) {
         *sum = sum.wrapping_add(item.value());
     }
@@ -248,19 +256,28 @@ impl<I: Integer> Summing<I> for AsIntegers {
 }
 
 macro_rules! floats {
-    ($($type:ident $format:ident sum $sum:tt products $products:tt)*) => {$(
+    ($($type:ident $format:ident from $low:literal, $least:literal sum $sum:tt products $products:tt)*) => {$(
         impl ExactElement for $type {
             type Rounded = Self::Real;
             type Sums = floats!(@by $sum);
 
             #[inline(always)]
             fn rounded(sum: impl Exact, count: u64) -> Self::Real {
-                Self::real(rounded(&sum, count, <Self::Sums as Summing<Self>>::LOW, $format))
+                Self::real(rounded(&sum, count, $low, $format))
+            }
+
+            #[inline(always)]
+            fn as_f64s(sum: impl Exact, count: u64) -> [f64; 2] {
+                as_f64s(sum, count, $low)
             }
 
             #[inline(always)]
             fn mean(sum: impl Exact, count: u64) -> Self::Real {
-                mean(&sum, count, <Self::Sums as Summing<Self>>::LOW, $format, Self::real)
+                if count == 0 {
+                    return Self::real(f64::NAN);
+                }
+                // SAFETY: checked above.
+                Self::real(unsafe { quotient(&sum, count, $low, $format) })
             }
         }
 
@@ -269,7 +286,7 @@ macro_rules! floats {
 
             #[inline(always)]
             fn rounded_products(sum: impl Exact, count: u64) -> Self::Rounded {
-                rounded(&sum, count, <Self::Dots as Summing<(Self, Self)>>::LOW, $format) as Self::Rounded
+                rounded(&sum, count, $least, $format) as Self::Rounded
             }
         }
     )*};
@@ -279,16 +296,16 @@ macro_rules! floats {
 }
 
 floats! {
-    f16 F32
+    f16 F32 from -24, -48
         sum (1 terms, [u64; 2], 1 windows, 2 loads of 16)
         products (1 terms, [u64; 3], 1 windows, 2 loads of 16)
-    bf16 F32
+    bf16 F32 from -133, -266
         sum (1 terms, [u64; 6], 1 windows, 2 loads of 16)
         products (1 terms, [u64; 10], 1 windows, 2 loads of 16)
-    f32 F32
+    f32 F32 from -149, -298
         sum (1 terms, [u64; 6], 1 windows, 4 loads of 16)
         products (1 terms, [u64; 10], 2 windows, 4 loads of 16)
-    f64 F64
+    f64 F64 from -1074, -2148
         sum (1 terms, [u64; 34], 2 windows, 4 loads of 8)
         products (2 terms, [u64; 67], 3 windows, 4 loads of 16)
 }
@@ -324,6 +341,11 @@ macro_rules! terms {
             #[inline(always)]
             fn terms_on_gpu(self) -> [f64; 1] {
                 self.terms()
+            }
+
+            #[inline(always)]
+            fn add_alone(self, sum: &mut impl Sum) {
+                sum.add_product(f64::from(self.0), f64::from(self.1), Self::LOW);
             }
         })?
     )*};
@@ -380,8 +402,17 @@ macro_rules! integers {
             }
 
             #[inline(always)]
+            fn as_f64s(sum: impl Exact, count: u64) -> [f64; 2] {
+                as_f64s(sum, count, 0)
+            }
+
+            #[inline(always)]
             fn mean(sum: impl Exact, count: u64) -> f64 {
-                mean(&sum, count, 0, F64, |mean| mean)
+                if count == 0 {
+                    return f64::NAN;
+                }
+                // SAFETY: checked above.
+                unsafe { quotient(&sum, count, 0, F64) }
             }
         }
 

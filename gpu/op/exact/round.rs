@@ -179,24 +179,13 @@ pub(super) fn as_f64s(mut sum: impl Exact, count: u64, low: i32) -> [f64; 2] {
     [nearest, rounded(&sum, 0, low, F64)]
 }
 
-/// The sum of `count` items, divided by the count, rounded once, and converted by `real`; NaN for a count of
-/// 0.
-#[inline(always)]
-pub(super) fn mean<R>(sum: &impl Exact, count: u64, low: i32, format: Format, real: impl Fn(f64) -> R) -> R {
-    if count == 0 {
-        return real(f64::NAN);
-    }
-    // SAFETY: the count is not 0.
-    real(unsafe { quotient(sum, count, low, format) })
-}
-
 /// The sum of `count` items, divided by the count and rounded once.
 ///
 /// # Safety
 ///
 /// The count is not 0.
 #[inline(always)]
-unsafe fn quotient(sum: &impl Exact, count: u64, low: i32, format: Format) -> f64 {
+pub(super) unsafe fn quotient(sum: &impl Exact, count: u64, low: i32, format: Format) -> f64 {
     let mut leading = sum.leading();
     if let Some(special) = leading.special(count) {
         return special;
