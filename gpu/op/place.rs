@@ -92,7 +92,7 @@ impl Place {
     /// Returns the place of a key, the least of which comes first if `LEAST`, else the greatest.
     #[inline(always)]
     pub(super) fn of<K: Key, const LEAST: bool>(key: K, index: u64) -> Self {
-        Self { key: if LEAST { key.wide() } else { !key.wide() }, index }
+        if LEAST { Self { key: key.wide(), index } } else { Self { key: !key.wide(), index } }
     }
 
     /// Returns the place with the lesser key; of equal keys, the one with the lesser index.
