@@ -64,7 +64,7 @@ pub trait ReduceRanks<T: Item>: Communicator {
         &self,
         local: &'a (impl Reduce<Item = T, Data<'a> = View<'a, T>> + ?Sized),
     ) -> Result<O::Output, Error> {
-        self.by(O::default()).block::<BLOCK>().run()
+        self.reduce_by::<O, BLOCK>(O::default(), local)
     }
 
     /// As [`reduce`](Self::reduce), by an operator with parameters, the same ones on all ranks.
