@@ -184,11 +184,11 @@ fn what_is_no_shape() {
     let message = |error: Option<Error>| error.map(|error| error.to_string()).unwrap();
     assert_eq!(
         message(x.reshape(&[2, 5]).err()),
-        "axes of 2 × 5 do not make up 12 items: give lengths whose product is that"
+        "axes of 2 × 5 do not make up 12 items: give lengths whose product is 12"
     );
     assert_eq!(
         message(x.reshape(&[]).err()),
-        "no axes do not make up 12 items: give lengths whose product is that"
+        "no axes do not make up 12 items: give lengths whose product is 12"
     );
     assert!(x.reshape(&[usize::MAX, 2]).is_err());
     assert!(x.reshape(&[0, 12]).is_err());
