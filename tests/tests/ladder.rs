@@ -268,6 +268,6 @@ fn empty_inputs_and_the_cpu() {
     assert_eq!(x.reduce_with::<variant::Production, Sum, 32>(), Ok(5.0));
     let error = x.reduce_with::<variant::Sequential, Sum, 32>().unwrap_err();
     assert_eq!(error, Error::NoVariant { variant: "sequential" });
-    assert!(error.to_string().starts_with("sequential runs on GPUs"), "{error}");
+    assert!(error.to_string().starts_with("sequential runs only on GPUs"), "{error}");
     assert_eq!(x.argmin_by_halving::<32>(), Err(Error::NoVariant { variant: "argmin_halving" }));
 }
