@@ -18,7 +18,7 @@
 //! from the driver's figures.
 //!
 //! Times are those of the launches only: a CUDA graph of back-to-back reductions, captured from
-//! `Reduce::enqueue`. Inputs rotate over buffers that together exceed four times the L2 cache; an input under
+//! `Reduce::reduce_into`. Inputs rotate over buffers that together exceed four times the L2 cache; an input under
 //! 16 MiB has one buffer, which stays in L2. Each time is the median of 15 replays after 3 to warm up.
 //! `examples/speed.rs` makes a table and a chart of the output of this and other programs.
 

@@ -55,7 +55,7 @@ impl CudaArray<'_> {
     ///
     /// Work that is enqueued on `stream` after this call waits for the work that the array's own stream has
     /// so far. Before a reduction without a stream, such as [`reduce`](crate::Reduce::reduce), wait for
-    /// `stream` ([`Stream::wait`]). A stream that is being captured can wait only for a stream of the same
+    /// `stream` ([`Stream::synchronize`]). A stream that is being captured can wait only for a stream of the same
     /// capture: otherwise set [`CudaArray::stream`] to None.
     ///
     /// # Safety

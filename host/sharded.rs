@@ -384,7 +384,7 @@ impl<'a, D: Data<'a>> Located<'a, D> {
     ///
     /// # Safety
     ///
-    /// As for [`Reduce::enqueue`]; `place` is a place for the result on the GPU `on`.
+    /// As for [`Reduce::reduce_into`]; `place` is a place for the result on the GPU `on`.
     pub unsafe fn enqueue<O: Op<D::Item, Output: Item>>(
         &self,
         op: &O,
