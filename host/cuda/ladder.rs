@@ -119,17 +119,17 @@ pub fn argmin_by_halving<T: LadderElement>(elements: Part<T>, block: u32) -> Res
                     }
                 }
             };
-        launch(true, len, null(), null(), (indices_at, keys_at))?;
+        let mut kernel = launch(true, len, null(), null(), (indices_at, keys_at))?;
         loop {
             let blocks = len.div_ceil(u64::from(block));
             if blocks == 1 {
-                return Ok(());
+                return gpu.launched(kernel, stream.synchronize());
             }
             let (indices, keys) = (pointer(&places, indices_at), pointer(&places, keys_at));
             indices_at += blocks as usize * 8;
             keys_at += blocks as usize * size;
             len = blocks;
-            launch(false, len, indices, keys, (indices_at, keys_at))?;
+            kernel = launch(false, len, indices, keys, (indices_at, keys_at))?;
         }
     })?;
     let (mut index, mut key) = (0u64, T::Key::zeroed());
