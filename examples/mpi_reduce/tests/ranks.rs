@@ -50,8 +50,8 @@ fn no_elements_at_all() {
 fn a_rank_that_disagrees_is_told_to_all() {
     let disagrees = |rank, what, found, expected| {
         let text = format!(
-            "rank {rank} disagrees with rank 0 on the {what}: {found}, not {expected}; all ranks must make the \
-             same call"
+            "rank {rank} disagrees with rank 0 on the {what}: {found}, not {expected}; all ranks must make \
+             the same call"
         );
         all(3, &text)
     };
