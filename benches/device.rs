@@ -17,7 +17,7 @@
 //! Unknown operators and types are named on stderr. The first line printed is the memory's peak bandwidth,
 //! from the driver's figures.
 //!
-//! Times are those of the launches only: a CUDA graph of back-to-back reductions, captured from
+//! Only the launches are timed: a CUDA graph of back-to-back reductions, captured from
 //! `Reduce::reduce_into`. Inputs rotate over buffers that together exceed four times the L2 cache; an input under
 //! 16 MiB has one buffer, which stays in L2. Each time is the median of 15 replays after 3 to warm up.
 //! `examples/speed.rs` makes a table and a chart of the output of this and other programs.
@@ -50,7 +50,7 @@ const HOT_BYTES: usize = 16 << 20;
 struct Arguments {
     /// Lines of OP DTYPE N [SEGMENT].
     cases: PathBuf,
-    /// Threads per block; the default is that of the one-line functions.
+    /// Threads per block. By default, as many as the one-line functions launch.
     #[arg(long)]
     block: Option<u32>,
     /// The kind of floats: `uniform`, `normal`, `sorted` normal ones, `spread` over magnitudes of 2^±60, or

@@ -13,7 +13,7 @@
 //! | `gpu_reduce-upload` | `gpu.upload(&x)`, then the one-line function on the buffer |
 //!
 //! Times are medians of 15 runs after 2 to warm up. A run of a short input has as many calls as read 2^20
-//! elements. BLOCK is that of the one-line functions. If there is a GPU, it is open from the start. Compare
+//! elements. BLOCK is as in the one-line functions. If there is a GPU, it is open from the start. Compare
 //! `peers/host.py`.
 
 mod common;

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --bench latency`
 //!
-//! - `first_sum` and the steps around it are those of a program that starts. It opens the device (`open`: the
+//! - `first_sum` and the steps around it time a program that starts. It opens the device (`open`: the
 //!   driver and the context), uploads 2^10 `f32` (`upload`), sums them for the first time (`first_sum`: the
 //!   driver compiles the kernel) and again (`second_sum`), and takes the maximum of 2^10 `i32` for the first
 //!   time (`first_max`). The bench starts itself as that program three times: with an `empty` compile cache

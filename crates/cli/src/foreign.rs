@@ -65,7 +65,7 @@ pub fn by_name(path: &Path) -> Option<&'static str> {
     FORMATS.iter().find(|format| is_named(path, format.extensions)).map(|format| format.name)
 }
 
-/// Whether the extension is that of text without tables.
+/// Whether files with this extension hold text without tables.
 pub fn is_named_text(path: &Path) -> bool {
     is_named(path, TEXTS)
 }

@@ -235,7 +235,7 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherTypes`]; those of [`Selection::parse`].
+    /// [`Error::OtherTypes`]; if [`Selection::parse`] fails.
     pub fn typed(mut self) -> Result<Input, Error> {
         let count = self.files.len();
         for File { path, dtype, format } in &mut self.files {
@@ -293,8 +293,8 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// If a file's length does not fit its type or header; those of [`Selection::parse`] and
-    /// [`Columns::read`].
+    /// If a file's length does not fit its type or header; if [`Selection::parse`] or
+    /// [`Columns::read`] fails.
     pub fn values<T: Element + FromStr>(&self) -> Result<(Cow<'_, [T]>, Rows), Error> {
         let (mut values, mut rows) = (Cow::Borrowed(&[][..]), Rows::default());
         for file in &self.files {

@@ -83,7 +83,7 @@ struct Args {
 }
 
 impl Args {
-    /// The quantities to compute: those of `--op`, or the default.
+    /// The quantities to compute: what `--op` names, or the default.
     fn quantities(&self) -> Vec<Quantity> {
         const DEFAULT: &[Quantity] = &[Quantity::Sum, Quantity::Min, Quantity::Max, Quantity::Mean];
         let mut quantities = if self.op.is_empty() { DEFAULT.to_vec() } else { self.op.clone() };
@@ -168,7 +168,7 @@ fn report(
         report.number("missing", missing);
     }
     if !device.is_cpu() {
-        // The first pass loads the kernels, so that the time below is that of the reductions alone.
+        // The first pass loads the kernels, so that the time below has the reductions alone.
         reduce(numbers, missing, args)?;
     }
     let load = start.elapsed();

@@ -104,7 +104,7 @@ pub trait Numbers {
 ///
 /// # Errors
 ///
-/// Those of [`Input::values`].
+/// If [`Input::values`] fails.
 pub fn of(input: &Input) -> Result<(Box<dyn Numbers + '_>, Rows), error::Error> {
     macro_rules! of_type {
         ($($T:ident)*) => {
