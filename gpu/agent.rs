@@ -1,4 +1,287 @@
-//! What a block does for an operator that needs more than a fold.
+//! Agents: how the library folds by an operator, where [`Op::lift`] and [`Op::combine`], item by item, are not
+//! the fastest way, or not the only step.
+//!
+//! - [`Fold`], the agent of every operator of another crate, does with an operator what its methods say.
+//! - [`Listed`] is a plain operator of the library, whose folds are compiled with the library.
+//! - [`extremes`]: SIMD on a CPU for extremes and their indices. [`chunks`]: a chunk on a CPU by cheaper
+//!   operators. [`several`]: tuples. [`near`]: `LogSumExp`. [`exact`]: exact sums.
 
+pub(crate) mod chunks;
 pub(crate) mod exact;
+pub(crate) mod extremes;
 pub(crate) mod near;
+pub mod several;
+
+use crate::input::Input;
+use crate::op::Op;
+use crate::reduce::{self, Arguments};
+use crate::stage::chunk;
+use crate::table::{Items, Row};
+use several::Reducer;
+#[cfg(not(target_arch = "nvptx64"))]
+use {
+    crate::host_simd::{self, Folds, Source},
+    crate::slot,
+    several::Folder,
+    std::vec::Vec,
+};
+
+/// How the library folds items of type `I` by operator `O`. [`Op::agent`] returns it.
+pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
+    /// How many accumulators a thread has room for. Buffers of accumulators rely on it.
+    const ROOM: Room = Room::of::<O, I>();
+
+    /// The BLOCK of large inputs if the call names none: 1,024 if a multiprocessor has registers for two such
+    /// blocks (`sum` of 2^28 `f32`: 237.3 µs; with 512, 238.9), else 512 (`argmin` of 2^24: 20.7 µs; with
+    /// 1,024, 22.5).
+    const LARGE_BLOCK: u32 = 512;
+
+    /// Folds an item into an accumulator.
+    #[inline(always)]
+    fn fold_item(self, op: &O, all: &mut O::Accumulator, item: I, index: u64) {
+        *all = op.combine(*all, op.lift(item, index));
+    }
+
+    /// Folds WIDTH neighbouring items, the first of which has index `index`, each into its own accumulator.
+    /// If the operator is [`EXACT`](Op::EXACT), folds all into the first: 16 accumulators of 64 bits would
+    /// take half of a thread's registers.
+    #[inline(always)]
+    fn fold_load<const WIDTH: usize>(
+        self,
+        op: &O,
+        all: &mut [O::Accumulator; WIDTH],
+        items: [I; WIDTH],
+        index: u64,
+    ) {
+        if O::EXACT {
+            all[0] = op.combine(all[0], op.lift_load(items, index));
+        } else {
+            for (place, &item) in items.iter().enumerate() {
+                all[place] = op.combine(all[place], op.lift(item, index + place as u64));
+            }
+        }
+    }
+
+    /// Returns the accumulator of a chunk of `len` items, folded by a block, to thread 0.
+    ///
+    /// # Safety
+    ///
+    /// Every thread of the block must call it, with the same items.
+    #[inline(always)]
+    unsafe fn fold_on_gpu<P: Input<Item = I>, const BLOCK: u32, const WIDTH: usize>(
+        self,
+        op: &O,
+        chunk: P,
+        len: u32,
+        start: u64,
+    ) -> O::Accumulator {
+        // SAFETY: as the caller vouches.
+        unsafe { chunk::fold_chunk::<O, P, BLOCK, WIDTH>(op, chunk, len, start) }
+    }
+
+    /// The body of the kernel of whole inputs or, if `is_row`, of a row.
+    ///
+    /// # Safety
+    ///
+    /// As for [`reduce::reduce`], or [`reduce::reduce_row`].
+    #[inline(always)]
+    unsafe fn reduce_on_gpu<P: Input<Item = I>, const BLOCK: u32, const WIDTH: usize>(
+        self,
+        arguments: Arguments<P, O, O::Output>,
+        is_row: bool,
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe { reduce::by_tree::<O, P, BLOCK, WIDTH>(arguments, is_row) }
+    }
+
+    /// Returns the operator's folds over a source.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn folds<S: Source<Item = I>>(self) -> Folds {
+        Folds::of::<O, S>()
+    }
+
+    /// Returns the accumulator of neighbouring items, the first of which has index `first`. Called on a CPU,
+    /// and only if the operator is [`EXACT`](Op::EXACT). This becomes SIMD if accumulators are integers.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn fold_items<S: Source<Item = I>>(self, op: &O, items: S, first: u64) -> O::Accumulator {
+        host_simd::fold_in_turn::<true, _, _>(op, items, first)
+    }
+
+    /// Returns the accumulator of a chunk on a CPU, folded in rows of `row` items. Its first item has index
+    /// `first`.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn fold_chunk<S: Source<Item = I>>(self, op: &O, chunk: S, first: u64, row: usize) -> O::Accumulator {
+        host_simd::fold_chunk(op, chunk, first, row)
+    }
+
+    /// Returns the partial result in a slot's words, or `None` while the slot is not full.
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn of_slot(self, word: impl Fn(usize) -> u64) -> Option<O::Accumulator> {
+        slot::full(word)
+    }
+
+    /// Calls `each` with the name and the parameters of each operator in this one.
+    fn each_part(self, op: &O, each: &mut dyn FnMut(&'static str, &[u8])) {
+        each(O::NAME, op.parameters());
+    }
+
+    /// Returns the name of the first operator in this one that has no result for no items.
+    fn without_value(self, _op: &O) -> &'static str {
+        O::NAME
+    }
+
+    /// Reduces by this operator, or by its parts one after another if there is no kernel for all of them.
+    #[inline(always)]
+    fn by_parts<R: Reducer<I>>(self, op: &O, reducer: &R) -> Result<R::Outcome<O::Output>, R::Error> {
+        reducer.reduce(op)
+    }
+
+    /// Folds chunks by this operator. Several operators without a kernel of their own fold by each part.
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn fold_by_parts<F: Folder<I>>(self, op: &O, folder: &F) -> Result<Vec<O::Accumulator>, F::Error> {
+        folder.fold(op)
+    }
+}
+
+mod sealed {
+    use super::*;
+
+    /// An agent of this crate.
+    pub trait Sealed {}
+
+    impl Sealed for Fold {}
+    impl Sealed for Listed {}
+    impl Sealed for several::Pair {}
+    impl<N> Sealed for several::As<N> {}
+    impl<F> Sealed for chunks::ChunksBy<F> {}
+    impl Sealed for chunks::SumThenCount {}
+    impl Sealed for chunks::MiddlingFirst {}
+    impl<S> Sealed for exact::Sums<S> {}
+    impl<const LEAST: bool> Sealed for extremes::OneExtreme<LEAST> {}
+    impl Sealed for extremes::BothExtremes {}
+    impl<const LEAST: bool, const SKIPS_NAN: bool> Sealed for extremes::FirstPlace<LEAST, SKIPS_NAN> {}
+    impl Sealed for extremes::BothPlaces {}
+    impl<const ALL: bool> Sealed for extremes::Decided<ALL> {}
+    impl Sealed for near::NearFirst {}
+    #[cfg(not(target_arch = "nvptx64"))]
+    impl Sealed for crate::element::alias::AsBytes {}
+}
+
+/// Folds by the operator's own methods.
+#[derive(Clone, Copy)]
+pub(crate) struct Fold;
+
+impl<O: Op<I>, I: Copy + 'static> Agent<O, I> for Fold {}
+
+/// What all agents of the table's operators have of their row.
+macro_rules! of_row {
+    () => {
+        of_row! { O }
+    };
+    ($op:ty) => {
+        const LARGE_BLOCK: u32 = <$op as Row>::LARGE_BLOCK;
+
+        #[cfg(not(target_arch = "nvptx64"))]
+        #[inline(always)]
+        fn folds<Q: Source<Item = I>>(self) -> Folds {
+            <$op as Row>::TABLE[<$op as Row>::INDEX][<I as Items>::DTYPE as usize]
+        }
+    };
+}
+use of_row;
+
+/// Folds by the operator's own methods, which the library has compiled for CPUs.
+#[derive(Clone, Copy)]
+pub struct Listed;
+
+impl<O: Op<I> + Row, I: Items> Agent<O, I> for Listed {
+    of_row! {}
+}
+
+/// How many accumulators a thread has room for: for several operators in one, the least and the most over
+/// those that are not [`EXACT`](Op::EXACT).
+#[derive(Clone, Copy)]
+pub struct Room {
+    pub(crate) least: usize,
+    /// 0 if all are exact.
+    most: usize,
+}
+
+impl Room {
+    /// Returns the room for accumulators of the operator's size.
+    const fn of<O: Op<I>, I: Copy + 'static>() -> Self {
+        if O::EXACT {
+            return Self { least: 16, most: 0 };
+        }
+        let bytes = size_of::<O::Accumulator>();
+        let room = least(power_of_two(64, bytes), if bytes > 4 { 4 } else { 8 });
+        Self { least: room, most: room }
+    }
+
+    /// Returns the room of two operators in one.
+    const fn of_both(a: Self, b: Self) -> Self {
+        Self { least: least(a.least, b.least), most: if a.most > b.most { a.most } else { b.most } }
+    }
+}
+
+/// Returns the room of an operator.
+pub(crate) const fn room<O: Op<I>, I: Copy + 'static>() -> Room {
+    const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> Room {
+        A::ROOM
+    }
+    of::<O, I, _>(O::agent)
+}
+
+/// Returns the BLOCK of large inputs of an operator if the call names none.
+pub(crate) const fn large_block<O: Op<I>, I: Copy + 'static>() -> u32 {
+    const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> u32 {
+        A::LARGE_BLOCK
+    }
+    of::<O, I, _>(O::agent)
+}
+
+/// Returns WIDTH, the number of items that a thread folds side by side, a power of two.
+///
+/// It is the number of items of a 16-byte load (of the wider array, if there are two), but no more than
+/// - have 64 bytes of accumulators, a quarter of the registers of a thread in a block of 1,024, and
+/// - fit in 32 KiB of shared memory for a block of 1,024, four or eight bytes of each at a time.
+///
+/// An [`EXACT`](Op::EXACT) operator has one accumulator a thread, so that these limits do not apply.
+pub const fn width<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> usize {
+    least(power_of_two(16, item_bytes), room::<O, I>().least)
+}
+
+/// Returns the BLOCK of calls that name none, for an input of `bytes` bytes: the fastest one over all types.
+///
+/// Measured on an H200 by graph replays: 4,096 `f32` took 1.28 µs with 256 and 1.34 with 512; 2^20 took 2.41
+/// with 512 and 2.57 with 1,024; 2^26 took 61.3 with 1,024 and 61.6 with 512. (Up to 8 KiB are a row,
+/// launched with the least BLOCK.)
+pub const fn default_block<O: Op<I>, I: Copy + 'static>(bytes: u64) -> u32 {
+    match bytes {
+        0x2001..=0x4000 => 256,
+        0..=0x200_0000 => 512,
+        _ => large_block::<O, I>(),
+    }
+}
+
+/// Whether all parts of an operator fold equally many items side by side, so that each has the bits that it
+/// has alone.
+pub const fn fold_alike<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> bool {
+    let (of_items, room) = (power_of_two(16, item_bytes), room::<O, I>());
+    room.most == 0 || least(of_items, room.least) == least(of_items, room.most)
+}
+
+/// Returns how many parts of `size` bytes fit in `bytes`, rounded down to a power of two; at least 1.
+const fn power_of_two(bytes: usize, size: usize) -> usize {
+    match bytes.checked_div(size) {
+        None | Some(0) => 1,
+        Some(count) => 1 << count.ilog2(),
+    }
+}
+
+const fn least(a: usize, b: usize) -> usize {
+    if a < b { a } else { b }
+}

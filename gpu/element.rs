@@ -111,7 +111,7 @@ pub trait Element:
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
-mod alias;
+pub(crate) mod alias;
 
 mod sealed {
     /// Kernels are found by type, and their bits depend on the arithmetic here.

@@ -14,8 +14,8 @@
 //! So only the chunk is read from memory. `strips.rs` has the loops, `avx512.rs` the pairwise folds in
 //! registers.
 //!
-//! If an operator is exact, the order does not matter, and [`Op::fold_items`] folds the chunk. `exact.rs`
-//! does so for exact sums.
+//! If an operator is exact, the order does not matter, and [`Agent::fold_items`] folds the chunk:
+//! `exact.rs` for exact sums, `extremes.rs` for extremes.
 //!
 //! Every operator and type is compiled here several times, so loops are written to become little code. Loops
 //! without SIMD are kept from being unrolled. SIMD is the work of the compiler's vectoriser, which keeps the
@@ -27,6 +27,7 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub(crate) mod exact;
+pub(crate) mod extremes;
 mod pairwise;
 mod source;
 mod strips;
@@ -36,6 +37,7 @@ mod tests;
 pub use pairwise::Pairwise;
 pub use source::Source;
 
+use crate::agent::Agent;
 use crate::op::Op;
 use crate::plan::PARTIALS;
 use core::mem::MaybeUninit;
@@ -115,7 +117,7 @@ pub(crate) fn fold_by_table<O: Op<S::Item>, S: Source>(
     let mut all = MaybeUninit::<O::Accumulator>::uninit();
     // SAFETY: the folds are for these types, and they write the accumulator.
     unsafe {
-        (S::folds::<O>().chunk)(
+        (O::agent().folds::<S>().chunk)(
             (&raw const *op).cast(),
             (&raw const chunk).cast(),
             0..chunk.len(),
@@ -212,7 +214,12 @@ trait Compiled<S: Source>: Op<S::Item> {
         // SAFETY: as the caller vouches.
         unsafe {
             let (op, source) = (&*op.cast::<Self>(), *source.cast::<S>());
-            place.cast::<Self::Accumulator>().write(op.fold_chunk(source.part(range), first, row));
+            place.cast::<Self::Accumulator>().write(Self::agent().fold_chunk(
+                op,
+                source.part(range),
+                first,
+                row,
+            ));
         }
     }
 

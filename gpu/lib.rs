@@ -18,7 +18,8 @@
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate std;
 
-mod agent;
+#[doc(hidden)]
+pub mod agent;
 pub mod element;
 mod exchange;
 #[cfg(not(target_arch = "nvptx64"))]

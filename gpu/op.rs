@@ -1,8 +1,11 @@
 //! The operators: the trait [`Op`], and a file for each operator of the library.
 
-/// Declares an operator without parameters: `NAME: MODULE::GENERIC<ARGUMENTS>`, by [`forward!`].
+/// Declares an operator without parameters: `NAME: MODULE::GENERIC<ARGUMENTS>, AGENT`, by [`forward!`].
 macro_rules! operator {
-    ($(#[$doc:meta])* $op:ident $name:literal $(, $bound:path)?: $module:ident::$generic:ident<$($argument:literal),+>) => {
+    (
+        $(#[$doc:meta])* $op:ident $name:literal $(, $bound:path)?:
+        $module:ident::$generic:ident<$($argument:literal),+>, $agent:expr
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
         #[repr(C)]
@@ -10,24 +13,26 @@ macro_rules! operator {
 
         forward! {
             $op, $name $(, $bound)?: |_op| crate::op::$module::$generic<$($argument),+>
-                = crate::op::$module::$generic::<$($argument),+>
+                = crate::op::$module::$generic::<$($argument),+>,
+            agent $agent
         }
     };
 }
 
 /// Implements [`Op`] for elements by forwarding to a generic operator. `begin` is given if the operator
-/// depends on the first element; `chunk`, if another operator of the table folds chunks in the same way, so
-/// that its compiled folds are used.
+/// depends on the first element.
 macro_rules! forward {
     ($op:ty, $name:literal $(, $bound:path)?: |$this:ident| $generic:ty = $value:expr
-     $(, begin |$first:ident| $begun:expr)? $(, chunk $same:expr)?) => {
+     $(, begin |$first:ident| $begun:expr)?, agent $agent:expr) => {
         impl<T: crate::Element $(+ $bound)?> crate::op::Op<T> for $op {
             const NAME: &'static str = $name;
             type Accumulator = <$generic as crate::op::Op<T>>::Accumulator;
             type Output = <$generic as crate::op::Op<T>>::Output;
             const EXACT: bool = <$generic as crate::op::Op<T>>::EXACT;
-            const LARGE_BLOCK: u32 = <$generic as crate::op::Op<T>>::LARGE_BLOCK;
-            const ON_CPU: Option<crate::op::OnCpu<Self, T>> = crate::table::on_cpu::<_, _, T>();
+
+            fn agent() -> impl crate::agent::Agent<Self, T> {
+                $agent
+            }
 
             fn parameters(&self) -> &[u8] {
                 bytemuck::bytes_of(self)
@@ -67,38 +72,6 @@ macro_rules! forward {
             }
 
             #[inline(always)]
-            fn fold_load<const WIDTH: usize>(
-                &self,
-                all: &mut [Self::Accumulator; WIDTH],
-                items: [T; WIDTH],
-                index: u64,
-            ) {
-                let $this = self;
-                $value.fold_load(all, items, index);
-            }
-
-            #[cfg(not(target_arch = "nvptx64"))]
-            #[inline(always)]
-            fn fold_items<S: crate::cpu::Source<Item = T>>(&self, items: S, first: u64) -> Self::Accumulator {
-                let $this = self;
-                $value.fold_items(items, first)
-            }
-
-            $(
-                #[cfg(not(target_arch = "nvptx64"))]
-                #[inline(always)]
-                fn fold_chunk<S: crate::cpu::Source<Item = T>>(
-                    &self,
-                    chunk: S,
-                    first: u64,
-                    row: usize,
-                ) -> Self::Accumulator {
-                    let $this = self;
-                    crate::cpu::fold_by_table(&$same, chunk, first, row)
-                }
-            )?
-
-            #[inline(always)]
             fn combine(&self, a: Self::Accumulator, b: Self::Accumulator) -> Self::Accumulator {
                 let $this = self;
                 crate::op::Op::<T>::combine(&$value, a, b)
@@ -129,19 +102,19 @@ macro_rules! accumulators_add_up {
 }
 
 mod bits;
-mod counts;
+pub(crate) mod counts;
 #[macro_use]
 pub mod exact;
-mod extremes;
-mod place;
+pub(crate) mod extremes;
+pub(crate) mod place;
 mod powers;
-mod quantifiers;
+pub(crate) mod quantifiers;
 #[macro_use]
 mod spread;
 
 macro_rules! operators {
     ({ $of:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
-        $(mod $name;)*
+        $(pub(crate) mod $name;)*
 
         mod $of {
             $(pub use super::$name::$op;)*
@@ -156,12 +129,10 @@ crate::for_each_comparison! { operators! { comparisons } }
 
 /// What most operators' files use.
 mod prelude {
+    pub use crate::agent::{Agent, Listed};
     pub use crate::element::{Dtype, Element, Summand, Total, Wide};
-    pub use crate::op::{OnCpu, Op};
-    pub use crate::table;
+    pub use crate::op::Op;
     pub use bytemuck::{Pod, Zeroable};
-    #[cfg(not(target_arch = "nvptx64"))]
-    pub use num_traits::Bounded;
     pub use num_traits::{ConstOne, ConstZero};
 }
 
@@ -173,7 +144,7 @@ pub mod every {
 
 mod comparison;
 pub(crate) mod exponential;
-mod squares;
+pub(crate) mod squares;
 pub(crate) mod together;
 
 /// Returns the correctly rounded square root.
@@ -212,24 +183,16 @@ fn fma(a: f64, b: f64, c: f64) -> f64 {
     }
 }
 
+pub use crate::agent::{default_block, width};
 pub(crate) use compensated_sum::{Compensated, Twofold};
 pub use every::*;
 pub(crate) use squares::{Scaled, Squares};
 pub use together::Both;
 
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::cpu::{self, Source};
+use crate::agent::{Agent, Fold};
 use crate::element::Accumulator;
-use crate::input::Input;
 use crate::kernels::Kernels;
-use crate::reduce::{self, Arguments};
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::slot;
-use crate::stage::chunk;
-#[cfg(not(target_arch = "nvptx64"))]
-use ::std::vec::Vec;
 use core::fmt::Debug;
-use core::marker::PhantomData;
 
 /// A reduction operator over items of type `I`.
 ///
@@ -301,20 +264,12 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     /// operator without kernels reduces on the CPU only; on a GPU it is an error.
     const KERNELS: Kernels = Kernels::NONE;
 
-    /// How many accumulators a thread has room for, see [`width`].
-    #[doc(hidden)]
-    const ROOM: Room<Self, I> = Room::of_accumulator();
-
-    /// The BLOCK of large inputs if the call names none: 1,024 if a multiprocessor has registers for two such
-    /// blocks (`sum` of 2^28 `f32`: 237.3 µs; with 512, 238.9), else 512 (`argmin` of 2^24: 20.7 µs; with
-    /// 1,024, 22.5).
-    #[doc(hidden)]
-    const LARGE_BLOCK: u32 = 512;
-
-    /// The folds over slices on a CPU that the operator's crate has compiled, so that programs need not
-    /// compile them again.
-    #[doc(hidden)]
-    const ON_CPU: Option<OnCpu<Self, I>> = None;
+    /// Returns how the library folds by the operator. Every operator of another crate has the agent that folds
+    /// by the methods below; [`Agent`] is private, so that only the library has others.
+    #[inline(always)]
+    fn agent() -> impl Agent<Self, I> {
+        Fold
+    }
 
     /// Returns the operator that reduces items of which `first` is the first. Called once, before any item is
     /// lifted. For operators that fold the distances of items from one of them.
@@ -340,18 +295,6 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
         &[]
     }
 
-    /// Calls `each` with the name and the parameters of each operator in this one.
-    #[doc(hidden)]
-    fn each_part(&self, each: &mut dyn FnMut(&'static str, &[u8])) {
-        each(Self::NAME, self.parameters());
-    }
-
-    /// Returns the name of the first operator in this one that has no result for no items.
-    #[doc(hidden)]
-    fn without_value(&self) -> &'static str {
-        Self::NAME
-    }
-
     /// Returns the accumulator of no items. Combining it with another leaves the other's bits.
     fn identity(&self) -> Self::Accumulator;
 
@@ -368,263 +311,10 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
             .fold(self.identity(), |all, (index, item)| self.combine(all, self.lift(item, index)))
     }
 
-    /// Returns the accumulator of neighbouring items, the first of which has index `first`. Called on a CPU,
-    /// and only if the operator is [`EXACT`](Op::EXACT). The default becomes SIMD if accumulators are
-    /// integers.
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[doc(hidden)]
-    #[inline(always)]
-    fn fold_items<S: Source<Item = I>>(&self, items: S, first: u64) -> Self::Accumulator {
-        cpu::fold_in_turn::<true, _, _>(self, items, first)
-    }
-
-    /// Folds an item into an accumulator.
-    #[doc(hidden)]
-    #[inline(always)]
-    fn fold_item(&self, all: &mut Self::Accumulator, item: I, index: u64) {
-        *all = self.combine(*all, self.lift(item, index));
-    }
-
-    /// Folds WIDTH neighbouring items, the first of which has index `index`, each into its own accumulator.
-    /// If the operator is [`EXACT`](Op::EXACT), folds all into the first: 16 accumulators of 64 bits would
-    /// take half of a thread's registers.
-    #[doc(hidden)]
-    #[inline(always)]
-    fn fold_load<const WIDTH: usize>(
-        &self,
-        all: &mut [Self::Accumulator; WIDTH],
-        items: [I; WIDTH],
-        index: u64,
-    ) {
-        if Self::EXACT {
-            all[0] = self.combine(all[0], self.lift_load(items, index));
-        } else {
-            for (place, &item) in items.iter().enumerate() {
-                all[place] = self.combine(all[place], self.lift(item, index + place as u64));
-            }
-        }
-    }
-
-    /// Returns the accumulator of a chunk on a CPU, folded in rows of `row` items. Its first item has index
-    /// `first`.
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[doc(hidden)]
-    #[inline(always)]
-    fn fold_chunk<S: Source<Item = I>>(&self, chunk: S, first: u64, row: usize) -> Self::Accumulator {
-        cpu::fold_chunk(self, chunk, first, row)
-    }
-
-    /// Returns the accumulator of a chunk of `len` items, folded by a block, to thread 0.
-    ///
-    /// # Safety
-    ///
-    /// Every thread of the block must call it, with the same items.
-    #[doc(hidden)]
-    #[inline(always)]
-    unsafe fn fold_on_gpu<P: Input<Item = I>, const BLOCK: u32, const WIDTH: usize>(
-        &self,
-        chunk: P,
-        len: u32,
-        start: u64,
-    ) -> Self::Accumulator {
-        // SAFETY: as the caller vouches.
-        unsafe { chunk::fold_chunk::<Self, P, BLOCK, WIDTH>(self, chunk, len, start) }
-    }
-
-    /// The body of the kernel of whole inputs or, if `is_row`, of a row.
-    ///
-    /// # Safety
-    ///
-    /// As for [`reduce::reduce`], or [`reduce::reduce_row`].
-    #[doc(hidden)]
-    #[inline(always)]
-    unsafe fn reduce_on_gpu<P: Input<Item = I>, const BLOCK: u32, const WIDTH: usize>(
-        arguments: Arguments<P, Self, Self::Output>,
-        is_row: bool,
-    ) {
-        // SAFETY: as the caller vouches.
-        unsafe { reduce::by_tree::<Self, P, BLOCK, WIDTH>(arguments, is_row) }
-    }
-
-    /// Returns the partial result in a slot's words, or `None` while the slot is not full.
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[doc(hidden)]
-    fn of_slot(word: impl Fn(usize) -> u64) -> Option<Self::Accumulator> {
-        slot::full(word)
-    }
-
-    /// Reduces by this operator, or by its parts one after another if there is no kernel for all of them.
-    #[doc(hidden)]
-    #[inline(always)]
-    fn by_parts<R: Reducer<I>>(&self, reducer: &R) -> Result<R::Outcome<Self::Output>, R::Error> {
-        reducer.reduce(self)
-    }
-
-    /// Folds chunks by this operator. Several operators without a kernel of their own fold by each part.
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[doc(hidden)]
-    fn fold_by_parts<F: Folder<I>>(&self, folder: &F) -> Result<Vec<Self::Accumulator>, F::Error> {
-        folder.fold(self)
-    }
-
     /// Combines two accumulators.
     fn combine(&self, a: Self::Accumulator, b: Self::Accumulator) -> Self::Accumulator;
 
     /// Returns the result of `count` items, or `None` if they have none, as the minimum of no items. Make a
     /// NaN canonical here, so that all devices agree on its bits.
     fn finish(&self, all: Self::Accumulator, count: u64) -> Option<Self::Output>;
-}
-
-/// The position of an operator's folds in a table.
-#[derive(Debug)]
-pub struct OnCpu<O, I> {
-    #[cfg(not(target_arch = "nvptx64"))]
-    pub(crate) table: &'static crate::table::FoldsTable,
-    #[cfg(not(target_arch = "nvptx64"))]
-    pub(crate) row: usize,
-    #[cfg(not(target_arch = "nvptx64"))]
-    pub(crate) column: usize,
-    pub(crate) types: PhantomData<fn(O, I)>,
-}
-
-/// A way to reduce some items by any operator: [`Op::by_parts`] calls it.
-#[doc(hidden)]
-pub trait Reducer<I: Copy + 'static> {
-    /// The error of a reduction.
-    type Error;
-
-    /// What a reduction returns: its result, or a result that is pending.
-    type Outcome<V: Copy + Send + 'static>;
-
-    /// Whether it can reduce by the operator at once: on a GPU, whether there is a kernel for it.
-    ///
-    /// # Errors
-    ///
-    /// Those of finding the kernel.
-    fn has<O: Op<I>>(&self) -> Result<bool, Self::Error>;
-
-    /// Reduces the items.
-    ///
-    /// # Errors
-    ///
-    /// Those of the reduction.
-    fn reduce<O: Op<I>>(&self, op: &O) -> Result<Self::Outcome<O::Output>, Self::Error>;
-
-    /// Joins two outcomes.
-    fn join<A: Copy + Send + 'static, B: Copy + Send + 'static>(
-        a: Self::Outcome<A>,
-        b: Self::Outcome<B>,
-    ) -> Self::Outcome<Both<A, B>>;
-
-    /// Converts an outcome.
-    fn map<A: Copy + Send + 'static, B: Copy + Send + 'static>(
-        a: Self::Outcome<A>,
-        map: fn(A) -> B,
-    ) -> Self::Outcome<B>;
-}
-
-/// A way to fold chunks into partial results, whatever the operator: [`Op::fold_by_parts`] calls it.
-#[cfg(not(target_arch = "nvptx64"))]
-#[doc(hidden)]
-pub trait Folder<I: Copy + 'static> {
-    /// The error of a fold.
-    type Error;
-
-    /// Whether it can fold by the operator where the items lie: on a GPU, whether there is a kernel for it.
-    ///
-    /// # Errors
-    ///
-    /// Those of finding the kernel.
-    fn has<O: Op<I>>(&self) -> Result<bool, Self::Error>;
-
-    /// Returns the partial result of each chunk.
-    ///
-    /// # Errors
-    ///
-    /// Those of the fold.
-    fn fold<O: Op<I>>(&self, op: &O) -> Result<Vec<O::Accumulator>, Self::Error>;
-}
-
-/// Returns WIDTH, the number of items that a thread folds side by side, a power of two.
-///
-/// It is the number of items of a 16-byte load (of the wider array, if there are two), but no more than
-/// - have 64 bytes of accumulators, a quarter of the registers of a thread in a block of 1,024, and
-/// - fit in 32 KiB of shared memory for a block of 1,024, four or eight bytes of each at a time.
-///
-/// An [`EXACT`](Op::EXACT) operator has one accumulator a thread, so that these limits do not apply.
-pub const fn width<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> usize {
-    least(power_of_two(16, item_bytes), O::ROOM.least)
-}
-
-/// Returns the BLOCK of calls that name none, for an input of `bytes` bytes: the fastest one over all types.
-///
-/// Measured on an H200 by graph replays: 4,096 `f32` took 1.28 µs with 256 and 1.34 with 512; 2^20 took 2.41
-/// with 512 and 2.57 with 1,024; 2^26 took 61.3 with 1,024 and 61.6 with 512. (Up to 8 KiB are a row,
-/// launched with the least BLOCK.)
-pub const fn default_block<O: Op<I>, I: Copy + 'static>(bytes: u64) -> u32 {
-    match bytes {
-        0x2001..=0x4000 => 256,
-        0..=0x200_0000 => 512,
-        _ => O::LARGE_BLOCK,
-    }
-}
-
-/// Whether all parts of an operator fold equally many items side by side, so that each has the bits that it
-/// has alone.
-#[doc(hidden)]
-pub const fn fold_alike<O: Op<I>, I: Copy + 'static>(item_bytes: usize) -> bool {
-    let of_items = power_of_two(16, item_bytes);
-    O::ROOM.most == 0 || least(of_items, O::ROOM.least) == least(of_items, O::ROOM.most)
-}
-
-/// How many accumulators a thread has room for: for several operators in one, the least and the most over
-/// those that are not [`EXACT`](Op::EXACT).
-///
-/// Buffers of accumulators rely on it, so that only this crate makes one. Operators of other crates have that
-/// of their accumulator's size.
-#[doc(hidden)]
-pub struct Room<O, I> {
-    pub(crate) least: usize,
-    /// 0 if all are exact.
-    most: usize,
-    of: PhantomData<fn(O, I)>,
-}
-
-impl<O: Op<I>, I: Copy + 'static> Room<O, I> {
-    /// Returns the room for accumulators of the operator's size.
-    const fn of_accumulator() -> Self {
-        if O::EXACT {
-            return Self { least: 16, most: 0, of: PhantomData };
-        }
-        let bytes = size_of::<O::Accumulator>();
-        let room = least(power_of_two(64, bytes), if bytes > 4 { 4 } else { 8 });
-        Self { least: room, most: room, of: PhantomData }
-    }
-
-    /// Returns another operator's room.
-    pub(crate) const fn same_as<P: Op<J>, J: Copy + 'static>() -> Self {
-        Self { least: P::ROOM.least, most: P::ROOM.most, of: PhantomData }
-    }
-
-    /// Returns the room of two operators in one.
-    pub(crate) const fn of_both<A: Op<I>, B: Op<I>>() -> Self {
-        let (a, b) = (A::ROOM, B::ROOM);
-        Self {
-            least: least(a.least, b.least),
-            most: if a.most > b.most { a.most } else { b.most },
-            of: PhantomData,
-        }
-    }
-}
-
-/// Returns how many parts of `size` bytes fit in `bytes`, rounded down to a power of two; at least 1.
-const fn power_of_two(bytes: usize, size: usize) -> usize {
-    match bytes.checked_div(size) {
-        None | Some(0) => 1,
-        Some(count) => 1 << count.ilog2(),
-    }
-}
-
-const fn least(a: usize, b: usize) -> usize {
-    if a < b { a } else { b }
 }

@@ -7,9 +7,10 @@
 /// The operators of elements: calls `$callback! { { ARGUMENTS } ROW ROW … }`.
 ///
 /// A row is `NAME: OPERATOR BLOCKS;` after the documentation of its one-line function. BLOCKS says which
-/// kernels of whole inputs are compiled: `each` for one kernel for each BLOCK, which is fastest, or `any` for
-/// one kernel for every BLOCK, a twelfth of the code. Segments, rows and columns always have one kernel for
-/// every BLOCK.
+/// kernels of whole inputs are compiled: `each` for one kernel for each BLOCK, which is fastest, or `any` or
+/// `large` for one kernel for every BLOCK, a twelfth of the code. If a call names no BLOCK, large inputs have
+/// 1,024 threads a block with `each` and `large`, and 512 with `any`. Segments, rows and columns always have
+/// one kernel for every BLOCK.
 #[macro_export]
 macro_rules! for_each_operator {
     ($callback:ident! { $($arguments:tt)* }) => {
@@ -127,35 +128,35 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::norm_max(&[3i8, -128])?, 128.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            norm_max: NormMax any;
+            norm_max: NormMax large;
             /// Whether any element is nonzero. A NaN is nonzero.
             ///
             /// ```
             /// assert!(gpu_reduce::any(&[0i32, 2, 0])?);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            any: Any any;
+            any: Any large;
             /// Whether all elements are nonzero. A NaN is nonzero.
             ///
             /// ```
             /// assert!(!gpu_reduce::all(&[1.0f64, -0.0])?);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            all: All any;
+            all: All large;
             /// The number of nonzero elements. A NaN is nonzero.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::count_nonzero(&[0.0f32, 2.0, f32::NAN])?, 2);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            count_nonzero: CountNonzero any;
+            count_nonzero: CountNonzero large;
             /// The number of elements that are NaN.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::count_nan(&[0.0f32, 2.0, f32::NAN])?, 1);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            count_nan: CountNan any;
+            count_nan: CountNan large;
             /// The sum of the elements that are not NaN; see [`NanSum`](crate::NanSum) for its type.
             ///
             /// ```
@@ -389,7 +390,7 @@ macro_rules! for_each_comparison {
             /// assert_eq!(gpu_reduce::count_where(&[1.0f32, 3.0, 2.0], Greater(1.5))?, 2);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            count_where: CountWhere any;
+            count_where: CountWhere large;
             /// The sum of the elements for which a comparison holds; see [`SumWhere`](crate::SumWhere) for
             /// its type.
             ///
@@ -415,30 +416,27 @@ macro_rules! of {
     ($kind:ident source $type:ident) => { &[$type] };
 }
 
-#[cfg(not(target_arch = "nvptx64"))]
+/// The [`Row`] of an operator.
 macro_rules! row {
-    (comparison $op:ident $index:expr) => {
-        row! { @row [T: Element] [crate::op::$op<T>] $index }
+    (comparison $op:ident $blocks:ident $index:expr) => {
+        row! { @row [T: Element] [crate::op::$op<T>] $blocks $index }
     };
-    ($kind:ident $op:ident $index:expr) => {
-        row! { @row [] [crate::op::$op] $index }
+    ($kind:ident $op:ident $blocks:ident $index:expr) => {
+        row! { @row [] [crate::op::$op] $blocks $index }
     };
-    (@row [$($generics:tt)*] [$op:ty] $index:expr) => {
+    (@row [$($generics:tt)*] [$op:ty] $blocks:ident $index:expr) => {
         impl<$($generics)*> Row for $op {
+            const LARGE_BLOCK: u32 = row! { @large $blocks };
+
+            #[cfg(not(target_arch = "nvptx64"))]
             const TABLE: &'static FoldsTable = &FOLDS;
+
+            #[cfg(not(target_arch = "nvptx64"))]
             const INDEX: usize = $index as usize;
         }
     };
-}
-
-#[cfg(target_arch = "nvptx64")]
-macro_rules! row {
-    (comparison $op:ident $index:expr) => {
-        impl<T: Element> Row for crate::op::$op<T> {}
-    };
-    ($kind:ident $op:ident $index:expr) => {
-        impl Row for crate::op::$op {}
-    };
+    (@large any) => { 512 };
+    (@large $blocks:ident) => { 1024 };
 }
 
 /// The kernels of several operators in one pass.
@@ -470,7 +468,7 @@ macro_rules! table {
             #[cfg(not(target_arch = "nvptx64"))]
             enum Index { $($name),* }
 
-            $( row! { $kind $op Index::$name } )*
+            $( row! { $kind $op $blocks Index::$name } )*
 
             #[cfg(not(target_arch = "nvptx64"))]
             static FOLDS: FoldsTable = &[$( $crate::$for_each_type! { folds! { $kind $op } } ),*];
@@ -490,6 +488,9 @@ macro_rules! compiled {
         #[cfg(feature = "reduce")]
         $crate::for_each_block! { reduce_entries! { $($row)* } }
         compiled! { @shapes $($row)* }
+    };
+    (@large $($row:tt)*) => {
+        compiled! { @any $($row)* }
     };
     (@any $($row:tt)*) => {
         #[cfg(feature = "reduce")]
@@ -547,8 +548,11 @@ macro_rules! folds {
     };
 }
 
-/// An operator's position in its table, by which its folds are found. Only for the library's operators.
+/// What an operator of the library has of its row.
 pub(crate) trait Row {
+    /// The BLOCK of large inputs if the call names none, see [`Agent::LARGE_BLOCK`].
+    const LARGE_BLOCK: u32;
+
     /// The folds of the table.
     #[cfg(not(target_arch = "nvptx64"))]
     const TABLE: &'static FoldsTable;
@@ -562,34 +566,30 @@ pub(crate) trait Row {
 #[cfg(not(target_arch = "nvptx64"))]
 pub(crate) type FoldsTable = &'static [&'static [Folds]];
 
-/// Returns the position of the folds that are compiled here, for [`Op::ON_CPU`] over items of element type
-/// `T`.
-pub(crate) const fn on_cpu<O: Op<I> + Row, I: Copy + 'static, T: Element>() -> Option<OnCpu<O, I>> {
-    #[cfg(not(target_arch = "nvptx64"))]
-    return Some(OnCpu { table: O::TABLE, row: O::INDEX, column: T::DTYPE as usize, types: PhantomData });
-    #[cfg(target_arch = "nvptx64")]
-    None
+/// Items of the library's operators: elements, or pairs of them.
+pub(crate) trait Items: Copy + 'static {
+    /// The elements' type.
+    const DTYPE: Dtype;
 }
 
-#[cfg(not(target_arch = "nvptx64"))]
-impl<O, I> OnCpu<O, I> {
-    /// Looks the folds up.
-    #[inline]
-    pub(crate) fn folds(&self) -> Folds {
-        self.table[self.row][self.column]
-    }
+impl<T: Element> Items for T {
+    const DTYPE: Dtype = <T as Element>::DTYPE;
 }
 
+impl<T: Element> Items for (T, T) {
+    const DTYPE: Dtype = <T as Element>::DTYPE;
+}
+
+#[allow(unused_imports)]
+use crate::agent::Agent;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::cpu::Folds;
+use crate::element::Dtype;
 use crate::kernels::Entry;
-use crate::op::OnCpu;
 #[allow(unused_imports)]
 use crate::{Element, Op};
 #[allow(unused_imports)]
 use crate::{bf16, columns, f16, reduce, reduce_entries, rows, segments, shape_entries};
-#[cfg(not(target_arch = "nvptx64"))]
-use core::marker::PhantomData;
 
 for_each_operator! { table! { elements element for_each_element } }
 for_each_integer_operator! { table! { integers integer for_each_integer } }

@@ -2,6 +2,7 @@
 
 use crate::{Element, Item, Op, Plan, parts, threads};
 use bytemuck::Zeroable;
+use gpu_reduce_kernels::agent::Agent;
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::cpu::Folds;
 pub use gpu_reduce_kernels::cpu::{Source, simd};
@@ -67,7 +68,7 @@ pub fn merge<O: Op<S::Item>, S: Source>(op: &O, partials: &[O::Accumulator]) -> 
     // SAFETY: the fold is for these types, and writes the accumulator.
     unsafe {
         let (op, place) = ((&raw const *op).cast(), all.as_mut_ptr().cast());
-        (S::folds::<O>().partials)(op, partials.as_ptr().cast(), partials.len(), place);
+        (O::agent().folds::<S>().partials)(op, partials.as_ptr().cast(), partials.len(), place);
         all.assume_init()
     }
 }
@@ -188,7 +189,7 @@ fn reduce_columns<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
             && columns.count <= results.len() as u64
     );
     let plan = Plan::new(reduced, const { width::<O, S::Item>(P::BYTES) }, block);
-    let folds = S::folds::<O>();
+    let folds = O::agent().folds::<S>();
     // SAFETY: each column has items.
     let begin = |first: usize| op.begin(unsafe { items.get(first) });
     let results = Places { first: results.as_mut_ptr().cast(), bytes: size_of::<O::Output>() };
@@ -469,7 +470,7 @@ unsafe impl Sync for Erased {}
 impl Erased {
     fn of<O: Op<S::Item>, S: Source>(op: &O, items: &S, first: u64) -> Self {
         Self {
-            folds: S::folds::<O>(),
+            folds: O::agent().folds::<S>(),
             op: (&raw const *op).cast(),
             items: (&raw const *items).cast(),
             first,

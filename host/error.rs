@@ -1,6 +1,7 @@
 //! The one error type.
 
 use crate::Op;
+use gpu_reduce_kernels::agent::Agent;
 
 /// What went wrong, the offending value, and what to do.
 ///
@@ -455,6 +456,6 @@ pub enum Error {
 impl Error {
     /// The error for an empty input of an operator that has no value for it.
     pub(crate) fn empty<O: Op<I>, I: Copy + 'static>(op: &O) -> Self {
-        Self::EmptyInput { op: op.without_value() }
+        Self::EmptyInput { op: O::agent().without_value(op) }
     }
 }

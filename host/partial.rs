@@ -9,8 +9,9 @@ pub(crate) use form::checksum;
 
 use crate::{Error, Item, Op, Plan, Reduce, View, parts};
 use bytemuck::bytes_of;
+use gpu_reduce_kernels::agent::{Agent, fold_alike};
 use gpu_reduce_kernels::input::Input;
-use gpu_reduce_kernels::op::{fold_alike, width};
+use gpu_reduce_kernels::op::width;
 use gpu_reduce_kernels::plan::assert_block;
 use std::any::type_name;
 use std::fmt::{self, Write};
@@ -232,14 +233,14 @@ pub(crate) fn finish<O: Op<T>, T: Item>(
 /// Returns the operator's name; of several operators, all names.
 pub(crate) fn name<O: Op<T>, T: Item>(op: &O) -> String {
     let mut names = Vec::new();
-    op.each_part(&mut |name, _| names.push(name));
+    O::agent().each_part(op, &mut |name, _| names.push(name));
     names.join(", ")
 }
 
 /// Returns the operator's parameters as bytes.
 fn parameters_of<O: Op<T>, T: Item>(op: &O) -> Vec<u8> {
     let mut all = Vec::new();
-    op.each_part(&mut |_, bytes| all.extend(bytes));
+    O::agent().each_part(op, &mut |_, bytes| all.extend(bytes));
     all
 }
 

@@ -10,7 +10,8 @@ use crate::request::Types;
 use crate::sharded::{GpuShard, ShardsCall, SlotsOfChunks};
 use crate::shares::Shares;
 use crate::{BLOCKS, Error, Item, Op, Plan, View};
-use gpu_reduce_kernels::op::Folder;
+use gpu_reduce_kernels::agent::Agent;
+use gpu_reduce_kernels::agent::several::Folder;
 use gpu_reduce_kernels::slot;
 use std::ops::Range;
 
@@ -23,7 +24,7 @@ pub fn fold<O: Op<T>, T: Item>(
     chunks: Range<u32>,
     first: T,
 ) -> Result<Vec<O::Accumulator>, Error> {
-    op.fold_by_parts(&Chunks { elements, plan, chunks, first })
+    O::agent().fold_by_parts(op, &Chunks { elements, plan, chunks, first })
 }
 
 /// Merges the partial results of all chunks, by an operator that has [begun](Op::begin).
@@ -51,7 +52,7 @@ pub fn from_slots<O: Op<I>, I: Copy + 'static>(
     for SlotsOfChunks { chunks: of_slots, words: all } in slots {
         for (index, chunk) in of_slots.iter().cloned().flatten().enumerate() {
             let slot = &all[index * words..][..words];
-            let partial = O::of_slot(|index| slot[index]).ok_or_else(|| Error::Launch {
+            let partial = O::agent().of_slot(|index| slot[index]).ok_or_else(|| Error::Launch {
                 kernel: O::NAME.to_owned(),
                 device: "one of several devices".to_owned(),
                 reason: "it has left no result".to_owned(),

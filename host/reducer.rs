@@ -1,9 +1,10 @@
 //! Reductions of items that come piece by piece.
 
 use crate::{Error, Item, Op, Plan, parts, threads};
+use gpu_reduce_kernels::agent::fold_alike;
 use gpu_reduce_kernels::cpu::Pairwise;
 use gpu_reduce_kernels::input::Input;
-use gpu_reduce_kernels::op::{fold_alike, width};
+use gpu_reduce_kernels::op::width;
 use gpu_reduce_kernels::plan::assert_block;
 use rayon::prelude::*;
 use std::fmt;

@@ -7,8 +7,9 @@ use crate::request::{Operation, Types};
 use crate::sharded::Located;
 use crate::{Both, Device, Error, Item, Op, Stream, ViewMut, cpu, default_block};
 use bytemuck::{Zeroable, bytes_of};
+use gpu_reduce_kernels::agent::several::Reducer;
+use gpu_reduce_kernels::agent::{Agent, fold_alike};
 use gpu_reduce_kernels::input::Input;
-use gpu_reduce_kernels::op::{Reducer, fold_alike};
 use gpu_reduce_kernels::plan::assert_block;
 use gpu_reduce_kernels::slot;
 use std::marker::PhantomData;
@@ -64,7 +65,7 @@ impl<'a, D: Data<'a>, O: Op<D::Item>> Reduction<'a, D, O> {
     /// As [`Reduce::reduce`](crate::Reduce::reduce).
     pub fn run(self) -> Result<O::Output, Error> {
         let block = self.chosen_block();
-        self.op.by_parts(&Blocking { data: self.data, block, lifetime: PhantomData })
+        O::agent().by_parts(&self.op, &Blocking { data: self.data, block, lifetime: PhantomData })
     }
 
     /// Starts the reduction on a stream of the device where the items lie, and returns at once, as
@@ -72,7 +73,7 @@ impl<'a, D: Data<'a>, O: Op<D::Item>> Reduction<'a, D, O> {
     pub fn run_async(self, stream: &Stream) -> Pending<'a, O::Output> {
         let block = self.chosen_block();
         let starting = Starting { data: self.data, block, stream, lifetime: PhantomData };
-        self.op.by_parts(&starting).unwrap_or_else(Pending::from)
+        O::agent().by_parts(&self.op, &starting).unwrap_or_else(Pending::from)
     }
 
     /// Enqueues the reduction on a stream of the device where the items lie. The result goes to the first

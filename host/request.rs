@@ -3,6 +3,7 @@
 //! uses.
 
 use crate::{Element, Kernels, Op};
+use gpu_reduce_kernels::agent::Agent;
 use gpu_reduce_kernels::columns::{self, Columns};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::kernels::Parameters;
@@ -58,7 +59,7 @@ impl Types {
                 slots: segments::slots::<O, P::Item>(width::<O, P::Item>(P::BYTES)),
                 bytes: P::BYTES,
                 words: slot::words::<O::Accumulator>(),
-                is_full: |words| O::of_slot(|index| words[index].load(Ordering::Relaxed)).is_some(),
+                is_full: |words| O::agent().of_slot(|index| words[index].load(Ordering::Relaxed)).is_some(),
                 looks_at_first: size_of::<O>() > 0,
             }
         }

@@ -22,17 +22,69 @@ mod digits;
 mod thread;
 mod windows;
 
+use super::{Agent, of_row};
 use crate::fold::block_dim;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::host_simd::{Folds, Source};
 use crate::input::{Input, OneByOne};
-use crate::op::exact::{Fixed, OfExactSum, Terms};
+use crate::op::exact::{Fixed, OfExactSum, Summing, Terms, each_of};
 use crate::reduce::Arguments;
 use crate::slot;
+use crate::table::{Items, Row};
+use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 use cuda_std::atomic::SystemAtomicU64;
 use cuda_std::{shared_array, warp};
 use digits::Digits;
 use thread::ThreadSum;
 pub(crate) use windows::Float;
+
+/// Sums exactly, as `S` does.
+pub(crate) struct Sums<S>(pub PhantomData<fn() -> S>);
+
+impl<S> Clone for Sums<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Sums<S> {}
+
+impl<I: Items, S: Summing<I>, O: OfExactSum<I, Accumulator = S::State> + Row> Agent<O, I> for Sums<S> {
+    of_row! {}
+
+    #[inline(always)]
+    fn fold_item(self, _: &O, all: &mut S::State, item: I, _: u64) {
+        S::add(all, item);
+    }
+
+    #[inline(always)]
+    fn fold_load<const WIDTH: usize>(self, _: &O, all: &mut [S::State; WIDTH], items: [I; WIDTH], _: u64) {
+        let sum = &mut all[0];
+        each_of(items, |item| S::add(sum, item));
+    }
+
+    #[inline(always)]
+    unsafe fn reduce_on_gpu<P: Input<Item = I>, const BLOCK: u32, const WIDTH: usize>(
+        self,
+        arguments: Arguments<P, O, O::Output>,
+        is_row: bool,
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe { S::reduce_on_gpu::<O, P, BLOCK, WIDTH>(arguments, is_row) }
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn fold_items<Q: Source<Item = I>>(self, _: &O, items: Q, _: u64) -> S::State {
+        S::sum(items)
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn of_slot(self, word: impl Fn(usize) -> u64) -> Option<S::State> {
+        S::of_slot(word)
+    }
+}
 
 /// What the kernel does, with tiles of LOADS loads and TERMS terms a thread.
 ///

@@ -5,13 +5,16 @@
 //! Its sum shows if an item was too far above the first for an `f64`. Then the chunk is folded once more, by
 //! the general operator.
 
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::cpu::{self, Source};
+use super::{Agent, Room, of_row, room};
 use crate::element::{Dtype, Element};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::host_simd::{self, Folds, Source};
 use crate::input::{Input, OneByOne};
 use crate::op::exponential::{NEAR, exp};
-use crate::op::{Op, two_sum};
+use crate::op::logsumexp::Exponentials;
+use crate::op::{LogSumExp, Op, two_sum};
 use crate::stage::chunk;
+use crate::table::{Items, Row};
 use bytemuck::{Pod, Zeroable};
 use cuda_std::{shared_array, thread};
 
@@ -58,56 +61,54 @@ impl Near {
             }
         }
     }
+}
 
-    /// Folds a chunk on a CPU: by these distances if they will do, and `of_near` makes an accumulator of the
-    /// sum; else by the general operator.
+/// Folds a chunk for [`LogSumExp`]: by [`Near`] if its distances will do, else once more by the operator.
+#[derive(Clone, Copy)]
+pub(crate) struct NearFirst;
+
+impl<I: Element> Agent<LogSumExp, I> for NearFirst {
+    of_row! { LogSumExp }
+    const ROOM: Room = room::<Near, I>();
+
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
-    pub(crate) fn fold_chunk<O: Op<S::Item>, S: Source<Item: Element>>(
-        &self,
-        general: &O,
-        of_near: impl Fn(f64) -> O::Accumulator,
+    fn fold_chunk<S: Source<Item = I>>(
+        self,
+        op: &LogSumExp,
         chunk: S,
         first: u64,
         row: usize,
-    ) -> O::Accumulator {
-        let near = cpu::fold_chunk(self, chunk, first, row);
-        if self.will_do(near) { of_near(near) } else { cpu::fold_chunk(general, chunk, first, row) }
+    ) -> Exponentials {
+        let sum = host_simd::fold_chunk(&op.near, chunk, first, row);
+        if op.near.will_do(sum) {
+            Exponentials::near(sum)
+        } else {
+            host_simd::fold_chunk(op, chunk, first, row)
+        }
     }
 
-    /// Folds a chunk of `len` items by a block, as [`fold_chunk`](Self::fold_chunk). Thread 0 gets the
-    /// result.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Op::fold_on_gpu`].
     #[inline(always)]
-    pub unsafe fn fold_on_gpu<
-        O: Op<P::Item>,
-        P: Input<Item: Element>,
-        const BLOCK: u32,
-        const WIDTH: usize,
-    >(
-        &self,
-        general: &O,
-        of_near: impl Fn(f64) -> O::Accumulator,
+    unsafe fn fold_on_gpu<P: Input<Item = I>, const BLOCK: u32, const WIDTH: usize>(
+        self,
+        op: &LogSumExp,
         chunk: P,
         len: u32,
         start: u64,
-    ) -> O::Accumulator {
+    ) -> Exponentials {
         let is_near = shared_array![u32; 1];
         // SAFETY: as the caller vouches. All threads are at the barrier, and read the same value.
         unsafe {
-            let near = chunk::fold_chunk::<_, P, BLOCK, WIDTH>(self, chunk, len, start);
+            let sum = chunk::fold_chunk::<_, P, BLOCK, WIDTH>(&op.near, chunk, len, start);
             if thread::thread_idx_x() == 0 {
-                is_near.write(0, self.will_do(near).into());
+                is_near.write(0, op.near.will_do(sum).into());
             }
             thread::sync_threads();
             if is_near.read(0) == 1 {
-                return of_near(near);
+                return Exponentials::near(sum);
             }
             // One item at a time: there is no shared memory for another exchange.
-            chunk::fold_chunk::<_, OneByOne<P>, BLOCK, WIDTH>(general, OneByOne(chunk), len, start)
+            chunk::fold_chunk::<_, OneByOne<P>, BLOCK, WIDTH>(op, OneByOne(chunk), len, start)
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Types that reduce as another type: `usize` as `u64`, `isize` as `i64`, `bool` as `u8`. They share its
 //! folds and kernels, and have its bits.
 
-use crate::op::{OnCpu, Op};
-use core::marker::PhantomData;
+use crate::agent::{Agent, Room, large_block, room};
+use crate::host_simd::{Folds, Source};
+use crate::op::Op;
 
 /// The element types that reduce as another type: calls `$callback! { { ARGUMENTS } ROW ROW … }`. A row is
 /// `TYPE: OTHER;`. There are none if pointers do not have 64 bits.
@@ -62,6 +63,35 @@ of_bytes! {
     [f64; 4] => [f64; 4]: |value| value;
 }
 
+/// Folds `bool` as the operator folds `u8`.
+#[derive(Clone, Copy)]
+pub(crate) struct AsBytes;
+
+impl<A, O> Agent<O, bool> for AsBytes
+where
+    O: Op<bool, Accumulator = A> + Op<u8, Accumulator = A>,
+{
+    const ROOM: Room = room::<O, u8>();
+    const LARGE_BLOCK: u32 = large_block::<O, u8>();
+
+    /// A `&[bool]` is folded as the `&[u8]` that it is.
+    fn folds<S: Source<Item = bool>>(self) -> Folds {
+        <O as Op<u8>>::agent().folds::<&[u8]>()
+    }
+
+    fn fold_item(self, op: &O, all: &mut A, item: bool, index: u64) {
+        <O as Op<u8>>::agent().fold_item(op, all, item.into(), index);
+    }
+
+    fn fold_load<const WIDTH: usize>(self, op: &O, all: &mut [A; WIDTH], items: [bool; WIDTH], index: u64) {
+        <O as Op<u8>>::agent().fold_load(op, all, items.map(u8::from), index);
+    }
+
+    fn of_slot(self, word: impl Fn(usize) -> u64) -> Option<A> {
+        <O as Op<u8>>::agent().of_slot(word)
+    }
+}
+
 macro_rules! of_bools {
     ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
         impl Op<bool> for crate::op::$op {
@@ -69,12 +99,10 @@ macro_rules! of_bools {
             type Accumulator = <Self as Op<u8>>::Accumulator;
             type Output = <<Self as Op<u8>>::Output as OfBytes>::OfBools;
             const EXACT: bool = <Self as Op<u8>>::EXACT;
-            const ROOM: crate::op::Room<Self, bool> = crate::op::Room::same_as::<Self, u8>();
-            const LARGE_BLOCK: u32 = <Self as Op<u8>>::LARGE_BLOCK;
-            const ON_CPU: Option<OnCpu<Self, bool>> = match <Self as Op<u8>>::ON_CPU {
-                Some(OnCpu { table, row, column, .. }) => Some(OnCpu { table, row, column, types: PhantomData }),
-                None => None,
-            };
+
+            fn agent() -> impl Agent<Self, bool> {
+                AsBytes
+            }
 
             #[inline(always)]
             fn begin(&self, first: bool) -> Self {
@@ -103,20 +131,6 @@ macro_rules! of_bools {
             #[inline(always)]
             fn lift_load<const N: usize>(&self, items: [bool; N], index: u64) -> Self::Accumulator {
                 <Self as Op<u8>>::lift_load(self, items.map(u8::from), index)
-            }
-
-            #[inline(always)]
-            fn fold_item(&self, all: &mut Self::Accumulator, item: bool, index: u64) {
-                <Self as Op<u8>>::fold_item(self, all, item.into(), index);
-            }
-
-            #[inline(always)]
-            fn fold_load<const WIDTH: usize>(&self, all: &mut [Self::Accumulator; WIDTH], items: [bool; WIDTH], index: u64) {
-                <Self as Op<u8>>::fold_load(self, all, items.map(u8::from), index);
-            }
-
-            fn of_slot(word: impl Fn(usize) -> u64) -> Option<Self::Accumulator> {
-                <Self as Op<u8>>::of_slot(word)
             }
 
             #[inline(always)]

@@ -1,7 +1,5 @@
 //! What a CPU folds: slices, and pairs of slices.
 
-use super::Folds;
-use crate::op::Op;
 use bytemuck::NoUninit;
 use core::array;
 use core::ops::Range;
@@ -65,19 +63,6 @@ pub trait Source: Copy + Send + Sync + sealed::Sealed {
     /// As many items were gathered to `place`, which outlives their use.
     #[doc(hidden)]
     unsafe fn gathered(place: *const u8, items: usize) -> Self;
-
-    /// An operator's folds over this type of source, those that the operator's crate has compiled if it has
-    /// any.
-    #[inline(always)]
-    fn folds<O: Op<Self::Item>>() -> Folds {
-        // The condition is constant, so one branch is compiled. (There is one type of source for items of a
-        // type, and the table's folds are for it: a pair is not plain, so there are no slices of pairs.)
-        if const { O::ON_CPU.is_some() } {
-            const { O::ON_CPU }.map_or_else(|| unreachable!(), |compiled| compiled.folds())
-        } else {
-            Folds::of::<O, Self>()
-        }
-    }
 }
 
 mod sealed {

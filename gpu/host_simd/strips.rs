@@ -1,6 +1,7 @@
 //! The fold of a chunk by strips, in memory or in registers.
 
 use super::{FEW, Pairwise, Source, fold_in_turn, scalar};
+use crate::agent::{Agent, room};
 use crate::op::Op;
 use core::array;
 use core::mem::MaybeUninit;
@@ -39,7 +40,8 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
             return false;
         }
         // The longest row of a single operator always fits, so the strips in memory are not compiled for it.
-        let always = const { O::ROOM.least * 1024 * size_of::<O::Accumulator>() <= LONGEST_ROW_BYTES };
+        let always =
+            const { room::<O, S::Item>().least * 1024 * size_of::<O::Accumulator>() <= LONGEST_ROW_BYTES };
         always || self.row * bytes <= LONGEST_ROW_BYTES
     }
 
@@ -48,7 +50,7 @@ impl<O: Op<S::Item>, S: Source> Fold<'_, O, S> {
     pub(super) fn anywhere<const VECTORS: bool>(&self) -> O::Accumulator {
         if O::EXACT {
             return if VECTORS {
-                self.op.fold_items(self.chunk, self.first)
+                O::agent().fold_items(self.op, self.chunk, self.first)
             } else {
                 fold_in_turn::<false, _, _>(self.op, self.chunk, self.first)
             };

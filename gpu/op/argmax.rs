@@ -3,5 +3,5 @@ operator! {
     ///
     /// The result is a `u64`. If there is a NaN, it is the index of the first one, as in NumPy and PyTorch.
     /// −0.0 is below +0.0. Empty input is an error.
-    ArgMax "argmax": place::FirstExtreme<false, false>
+    ArgMax "argmax": place::FirstExtreme<false, false>, crate::agent::extremes::FirstPlace::<false, false>
 }

@@ -3,5 +3,5 @@ operator! {
     ///
     /// The result is a `u64`. If there is a NaN, it is the index of the first one, as in NumPy and PyTorch.
     /// −0.0 is below +0.0. Empty input is an error.
-    ArgMin "argmin": place::FirstExtreme<true, false>
+    ArgMin "argmin": place::FirstExtreme<true, false>, crate::agent::extremes::FirstPlace::<true, false>
 }

@@ -1,9 +1,6 @@
+use crate::agent::extremes::BothPlaces;
 use super::place::Place;
-#[cfg(not(target_arch = "nvptx64"))]
-use super::place::first_extremes;
 use super::{ArgMax, ArgMin};
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::cpu::Source;
 use crate::op::prelude::*;
 
 /// The indices of the smallest and of the largest element, as [`ArgMin`](crate::ArgMin) and
@@ -19,7 +16,10 @@ impl<T: Element> Op<T> for ArgMinMax {
     type Accumulator = [Place; 2];
     type Output = [u64; 2];
     const EXACT: bool = true;
-    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
+
+    fn agent() -> impl Agent<Self, T> {
+        BothPlaces
+    }
 
     #[inline(always)]
     fn identity(&self) -> [Place; 2] {
@@ -34,12 +34,6 @@ impl<T: Element> Op<T> for ArgMinMax {
     #[inline(always)]
     fn lift_load<const N: usize>(&self, load: [T; N], index: u64) -> [Place; 2] {
         [ArgMin.lift_load(load, index), ArgMax.lift_load(load, index)]
-    }
-
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[inline(always)]
-    fn fold_items<S: Source<Item = T>>(&self, items: S, first: u64) -> [Place; 2] {
-        first_extremes::<T, S, true, true>(items, first, [T::Key::min_value(), T::Key::max_value()])
     }
 
     #[inline(always)]

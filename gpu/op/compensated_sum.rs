@@ -18,7 +18,10 @@ impl<T: Element> Op<T> for CompensatedSum {
     type Accumulator = Sums<T>;
     type Output = T::Wide;
     const EXACT: bool = T::Wide::EXACT;
-    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
+
+    fn agent() -> impl Agent<Self, T> {
+        Listed
+    }
 
     accumulators_add_up! { Sums<T> }
 

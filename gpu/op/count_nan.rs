@@ -15,4 +15,4 @@ impl<T: Element> Predicate<T> for CountNan {
     }
 }
 
-forward! { CountNan, "count_nan": |op| Count<CountNan> = Count(*op) }
+forward! { CountNan, "count_nan": |op| Count<CountNan> = Count(*op), agent Listed }

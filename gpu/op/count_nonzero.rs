@@ -16,4 +16,4 @@ impl<T: Element> Predicate<T> for CountNonzero {
     }
 }
 
-forward! { CountNonzero, "count_nonzero": |op| Count<CountNonzero> = Count(*op) }
+forward! { CountNonzero, "count_nonzero": |op| Count<CountNonzero> = Count(*op), agent Listed }

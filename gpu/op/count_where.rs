@@ -18,4 +18,4 @@ impl<T: Element> CountWhere<T> {
     }
 }
 
-forward! { CountWhere<T>, "count_where": |op| Count<Range<T>> = Count(op.0) }
+forward! { CountWhere<T>, "count_where": |op| Count<Range<T>> = Count(op.0), agent Listed }

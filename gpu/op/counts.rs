@@ -18,7 +18,6 @@ impl<T: Element, P: Predicate<T>> Op<T> for Count<P> {
     type Accumulator = u64;
     type Output = u64;
     const EXACT: bool = true;
-    const LARGE_BLOCK: u32 = 1024;
 
     #[inline(always)]
     fn identity(&self) -> u64 {

@@ -15,7 +15,10 @@ impl<T: Element> Op<(T, T)> for Dot {
     type Accumulator = T::Wide;
     type Output = T::Wide;
     const EXACT: bool = T::Wide::EXACT;
-    const ON_CPU: Option<OnCpu<Self, (T, T)>> = table::on_cpu::<_, _, T>();
+
+    fn agent() -> impl Agent<Self, (T, T)> {
+        Listed
+    }
 
     accumulators_add_up! { T::Wide }
 

@@ -32,12 +32,12 @@ macro_rules! exact_operator {
         $(#[$doc:meta])* $op:ident $name:literal over $item:ty, $T:ident: $element:ident, $sums:ident;
         $output:ty, |$sum:ident, $count:ident| $finish:expr
     ) => {
-        use crate::input::Input;
-        use crate::op::exact::{Exact, $element, OfExactSum, Summing, each_of};
-        use crate::op::{OnCpu, Op};
-        use crate::reduce::Arguments;
-        use crate::table;
+        use crate::agent::Agent;
+        use crate::agent::exact::Sums;
+        use crate::op::Op;
+        use crate::op::exact::{Exact, $element, OfExactSum, Summing};
         use bytemuck::{Pod, Zeroable};
+        use core::marker::PhantomData;
 
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -51,7 +51,10 @@ macro_rules! exact_operator {
             type Accumulator = State<$T>;
             type Output = $output;
             const EXACT: bool = true;
-            const ON_CPU: Option<OnCpu<Self, $item>> = table::on_cpu::<_, _, $T>();
+
+            fn agent() -> impl Agent<Self, $item> {
+                Sums::<$T::$sums>(PhantomData)
+            }
 
             #[inline(always)]
             fn identity(&self) -> State<$T> {
@@ -61,37 +64,6 @@ macro_rules! exact_operator {
             #[inline(always)]
             fn lift(&self, item: $item, _: u64) -> State<$T> {
                 $T::$sums::alone(item)
-            }
-
-            #[cfg(not(target_arch = "nvptx64"))]
-            #[inline(always)]
-            fn fold_items<S: crate::cpu::Source<Item = $item>>(&self, items: S, _: u64) -> State<$T> {
-                $T::$sums::sum(items)
-            }
-
-            #[inline(always)]
-            unsafe fn reduce_on_gpu<P: Input<Item = $item>, const BLOCK: u32, const WIDTH: usize>(
-                arguments: Arguments<P, Self, Self::Output>,
-                is_row: bool,
-            ) {
-                // SAFETY: as the caller vouches.
-                unsafe { $T::$sums::reduce_on_gpu::<Self, P, BLOCK, WIDTH>(arguments, is_row) }
-            }
-
-            #[cfg(not(target_arch = "nvptx64"))]
-            fn of_slot(word: impl Fn(usize) -> u64) -> Option<State<$T>> {
-                $T::$sums::of_slot(word)
-            }
-
-            #[inline(always)]
-            fn fold_item(&self, all: &mut State<$T>, item: $item, _: u64) {
-                $T::$sums::add(all, item);
-            }
-
-            #[inline(always)]
-            fn fold_load<const N: usize>(&self, all: &mut [State<$T>; N], items: [$item; N], _: u64) {
-                let sum = &mut all[0];
-                each_of(items, |item| $T::$sums::add(sum, item));
             }
 
             #[inline(always)]

@@ -21,5 +21,5 @@ pub struct Kurtosis {
 forward! {
     Kurtosis, "kurtosis": |op| Standardized<4> = Standardized::<4>(Moments { origin: op.origin }),
     begin |first| Self { origin: first.as_f64() },
-    chunk Moments { origin: op.origin }
+    agent crate::agent::chunks::ChunksBy(|op: &Self| Moments { origin: op.origin })
 }

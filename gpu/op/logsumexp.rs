@@ -1,11 +1,8 @@
-use crate::agent::near::Near;
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::cpu::Source;
+use crate::agent::Agent;
+use crate::agent::near::{Near, NearFirst};
 use crate::element::Element;
-use crate::input::Input;
 use crate::op::exponential::{NEAR, exp, plus_ln};
-use crate::op::{OnCpu, Op, Room, two_sum};
-use crate::table;
+use crate::op::{Op, two_sum};
 use bytemuck::{Pod, Zeroable};
 
 /// The logarithm of the sum of the elements' exponentials, ln Σ eˣ, without overflow on the way.
@@ -21,7 +18,7 @@ use bytemuck::{Pod, Zeroable};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct LogSumExp {
-    near: Near,
+    pub(crate) near: Near,
 }
 
 /// A sum of exponentials of distances from an origin.
@@ -37,6 +34,12 @@ pub struct Exponentials {
 impl Exponentials {
     const NONE: Self = Self { sum: 0.0, from: 0 };
 
+    /// A sum of exponentials of distances from the first element.
+    #[inline(always)]
+    pub(crate) fn near(sum: f64) -> Self {
+        Self { sum, from: 0 }
+    }
+
     /// The origin, if the first element is `first`.
     #[inline(always)]
     fn from(self, first: f64) -> f64 {
@@ -49,8 +52,10 @@ impl<T: Element> Op<T> for LogSumExp {
     type Accumulator = Exponentials;
     type Output = T::Real;
     const EXACT: bool = false;
-    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
-    const ROOM: Room<Self, T> = Room::same_as::<Near, T>();
+
+    fn agent() -> impl Agent<Self, T> {
+        NearFirst
+    }
 
     fn parameters(&self) -> &[u8] {
         bytemuck::bytes_of(self)
@@ -76,32 +81,14 @@ impl<T: Element> Op<T> for LogSumExp {
         let sum = exp::<T>(self.near.distance(element));
         let value = element.as_f64();
         if self.near.will_do(sum) {
-            Exponentials { sum, from: 0 }
+            Exponentials::near(sum)
         } else if value == f64::NEG_INFINITY {
             Exponentials::NONE
         } else if value.is_nan() {
-            Exponentials { sum: value, from: 0 }
+            Exponentials::near(value)
         } else {
             Exponentials { sum: 1.0, from: !value.to_bits() }
         }
-    }
-
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[inline(always)]
-    fn fold_chunk<S: Source<Item = T>>(&self, chunk: S, first: u64, row: usize) -> Exponentials {
-        self.near.fold_chunk(self, |sum| Exponentials { sum, from: 0 }, chunk, first, row)
-    }
-
-    #[inline(always)]
-    unsafe fn fold_on_gpu<P: Input<Item = T>, const BLOCK: u32, const WIDTH: usize>(
-        &self,
-        chunk: P,
-        len: u32,
-        start: u64,
-    ) -> Exponentials {
-        let of_near = |sum| Exponentials { sum, from: 0 };
-        // SAFETY: as the caller vouches.
-        unsafe { self.near.fold_on_gpu::<_, P, BLOCK, WIDTH>(self, of_near, chunk, len, start) }
     }
 
     #[inline(always)]
@@ -160,7 +147,7 @@ mod tests {
             let (chunk, items) = (&items[..len], &items[items.len() - len..]);
             for items in [chunk, items] {
                 is_near &= op.near.will_do(cpu::fold_chunk(&op.near, items, 0, 128));
-                let (any, general) = (op.fold_chunk(items, 0, 128), cpu::fold_chunk(&op, items, 0, 128));
+                let (any, general) = (NearFirst.fold_chunk(&op, items, 0, 128), cpu::fold_chunk(&op, items, 0, 128));
                 assert_eq!(bytes_of(&any), bytes_of(&general), "{} {first} {distances:?} {len}", T::NAME);
             }
         }

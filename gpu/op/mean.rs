@@ -14,7 +14,10 @@ impl<T: Element> Op<T> for Mean {
     type Accumulator = T::Total;
     type Output = T::Real;
     const EXACT: bool = T::Total::EXACT;
-    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
+
+    fn agent() -> impl Agent<Self, T> {
+        Listed
+    }
 
     accumulators_add_up! { T::Total }
 

@@ -1,6 +1,5 @@
+use crate::agent::extremes::BothExtremes;
 use super::{Max, Min};
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::cpu::Source;
 use crate::op::prelude::*;
 
 /// The smallest and the largest element, as [`Min`](crate::Min) and [`Max`](crate::Max) return them.
@@ -15,7 +14,10 @@ impl<T: Element> Op<T> for MinMax {
     type Accumulator = [T::Key; 2];
     type Output = [T; 2];
     const EXACT: bool = true;
-    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
+
+    fn agent() -> impl Agent<Self, T> {
+        BothExtremes
+    }
 
     #[inline(always)]
     fn identity(&self) -> [T::Key; 2] {
@@ -30,20 +32,6 @@ impl<T: Element> Op<T> for MinMax {
     #[inline(always)]
     fn lift_load<const N: usize>(&self, load: [T; N], _: u64) -> [T::Key; 2] {
         [Min.lift_load(load, 0), Max.lift_load(load, 0)]
-    }
-
-    /// Two variables become SIMD; an array of two does not.
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[inline(always)]
-    fn fold_items<S: Source<Item = T>>(&self, items: S, _: u64) -> [T::Key; 2] {
-        let (mut least, mut greatest) = (T::Key::max_value(), T::Key::min_value());
-        for i in 0..items.len() {
-            // SAFETY: `i` is in bounds.
-            let item = unsafe { items.get(i) };
-            least = least.min(item.key(T::Key::min_value()));
-            greatest = greatest.max(item.key(T::Key::max_value()));
-        }
-        [least, greatest]
     }
 
     #[inline(always)]

@@ -20,7 +20,10 @@ impl<T: Element> Op<T> for Moments {
     type Accumulator = Powers;
     type Output = [T::Real; 4];
     const EXACT: bool = false;
-    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
+
+    fn agent() -> impl Agent<Self, T> {
+        Listed
+    }
 
     accumulators_add_up! { Powers }
 

@@ -12,7 +12,10 @@ impl<T: Element> Op<T> for NanSum {
     type Accumulator = T::Wide;
     type Output = T::Wide;
     const EXACT: bool = T::Wide::EXACT;
-    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
+
+    fn agent() -> impl Agent<Self, T> {
+        Listed
+    }
 
     accumulators_add_up! { T::Wide }
 

@@ -12,8 +12,10 @@ impl<T: Element> Op<T> for NormMax {
     type Accumulator = u64;
     type Output = T::Real;
     const EXACT: bool = true;
-    const LARGE_BLOCK: u32 = 1024;
-    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
+
+    fn agent() -> impl Agent<Self, T> {
+        Listed
+    }
 
     #[inline(always)]
     fn identity(&self) -> u64 {

@@ -20,5 +20,5 @@ pub struct Skewness {
 forward! {
     Skewness, "skewness": |op| Standardized<3> = Standardized::<3>(Moments { origin: op.origin }),
     begin |first| Self { origin: first.as_f64() },
-    chunk Moments { origin: op.origin }
+    agent crate::agent::chunks::ChunksBy(|op: &Self| Moments { origin: op.origin })
 }

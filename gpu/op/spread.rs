@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 
 /// The struct of an operator by the generic operator [`Variance`].
 macro_rules! spread {
-    ($(#[$doc:meta])* $op:ident $name:literal: $spread:ident, root $root:literal $(, chunk $same:ident)?) => {
+    ($(#[$doc:meta])* $op:ident $name:literal: $spread:ident, root $root:literal, agent $agent:expr) => {
         use crate::op::spread::{Variance, $spread};
         use bytemuck::{Pod, Zeroable};
 
@@ -40,8 +40,8 @@ macro_rules! spread {
 
         forward! {
             $op, $name: |op| Variance<$spread, $root> = Variance::<$spread, $root>::new(op.ddof, op.origin),
-            begin |first| Self { origin: first.as_f64(), ..*op }
-            $(, chunk crate::op::$same { ddof: op.ddof, origin: op.origin })?
+            begin |first| Self { origin: first.as_f64(), ..*op },
+            agent $agent
         }
     };
 }

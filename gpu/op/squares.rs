@@ -100,7 +100,7 @@ impl Squares for Scaled {
 /// square root.
 #[cfg(not(target_arch = "nvptx64"))]
 #[derive(Clone, Copy)]
-pub(super) struct Middling;
+pub(crate) struct Middling;
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl<T: Element> Op<T> for Middling {

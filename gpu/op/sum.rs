@@ -15,8 +15,10 @@ impl<T: Element> Op<T> for Sum {
     type Accumulator = T::Wide;
     type Output = T::Wide;
     const EXACT: bool = T::Wide::EXACT;
-    const LARGE_BLOCK: u32 = 1024;
-    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
+
+    fn agent() -> impl Agent<Self, T> {
+        Listed
+    }
 
     accumulators_add_up! { T::Wide }
 

@@ -24,7 +24,10 @@ impl<T: Element> Op<T> for SumWhere<T> {
     type Accumulator = T::Wide;
     type Output = T::Wide;
     const EXACT: bool = T::Wide::EXACT;
-    const ON_CPU: Option<OnCpu<Self, T>> = table::on_cpu::<_, _, T>();
+
+    fn agent() -> impl Agent<Self, T> {
+        Listed
+    }
 
     fn parameters(&self) -> &[u8] {
         bytemuck::bytes_of(self)

@@ -15,7 +15,10 @@ impl<T: Element> Op<(T, T)> for WeightedMean {
     type Accumulator = [f64; 2];
     type Output = T::Real;
     const EXACT: bool = false;
-    const ON_CPU: Option<OnCpu<Self, (T, T)>> = table::on_cpu::<_, _, T>();
+
+    fn agent() -> impl Agent<Self, (T, T)> {
+        Listed
+    }
 
     #[inline(always)]
     fn identity(&self) -> [f64; 2] {

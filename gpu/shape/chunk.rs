@@ -9,6 +9,7 @@
 //! ```
 
 use crate::Op;
+use crate::agent::Agent;
 use crate::exchange::slot;
 use crate::input::{Input, OneByOne};
 use crate::plan::{ANY_BLOCK, TILE_ROWS};
@@ -215,10 +216,10 @@ unsafe fn fold_loads<O: Op<P::Item>, P: Input, const WIDTH: usize>(
             // A choice of values. With a branch, the compiler moves the load into it, behind code that waits
             // for the load before.
             let mut folded = *accumulators;
-            op.fold_load(&mut folded, items, index);
+            O::agent().fold_load(op, &mut folded, items, index);
             accumulators[0] = if whole(load) { folded[0] } else { accumulators[0] };
         } else if whole(load) {
-            op.fold_load(accumulators, items, index);
+            O::agent().fold_load(op, accumulators, items, index);
         }
     };
     let [a, b, c, d] = loads;
@@ -285,7 +286,7 @@ unsafe fn fold_rest<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     }
 }
 
-/// Folds one item into accumulator `lane`; into the first if the operator is exact, as [`Op::fold_load`].
+/// Folds one item into accumulator `lane`; into the first if the operator is exact, as [`Agent::fold_load`].
 #[inline(always)]
 fn fold_item<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(
     op: &O,

@@ -19,6 +19,7 @@
 //! [`THREADS`].
 
 use super::{self as shape, Shape};
+use crate::agent::Agent;
 use crate::exchange::slot;
 use crate::input::Input;
 use crate::plan::PARTIALS;
@@ -377,11 +378,11 @@ impl<P: Input> Chunk<P> {
                             *item = at.read();
                             at = at.offset(self.stride);
                         }
-                        op.fold_load(&mut all, items, index);
+                        O::agent().fold_load(op, &mut all, items, index);
                     } else if O::EXACT {
                         for index in index..index + u64::from(left) {
                             intrinsics::no_unroll();
-                            op.fold_item(&mut all[0], at.read(), index);
+                            O::agent().fold_item(op, &mut all[0], at.read(), index);
                             at = at.offset(self.stride);
                         }
                     } else {

@@ -17,6 +17,7 @@ use super::segments::{
     warp_of_grid,
 };
 pub use super::segments::{Cut, SegmentBounds};
+use crate::agent::Agent;
 use crate::exchange::slot;
 use crate::input::Input;
 use crate::tree::{fold_lanes, fold_leaves_of_warp, of_thread, unrolled};
@@ -163,7 +164,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                     let items: [[P::Item; WIDTH]; LOADS] = from_fn(|load| leaf_of(load).load());
                     unrolled::<LOADS>(|load| {
                         let mut all = [op.identity(); WIDTH];
-                        ops[load].fold_load(&mut all, items[load], item_of(load).into());
+                        O::agent().fold_load(&ops[load], &mut all, items[load], item_of(load).into());
                         values[load] = of_thread::<O, P::Item, WIDTH>(&ops[load], all);
                     });
                 } else {
@@ -632,7 +633,12 @@ unsafe fn fold_unit<O: Op<P::Item>, P: Input, const WIDTH: usize>(
                         if is_wide {
                             all[0] = [op.identity(); WIDTH];
                         }
-                        op.fold_load(&mut all[0], items[load], index + u64::from(reach.offset(load)));
+                        O::agent().fold_load(
+                            op,
+                            &mut all[0],
+                            items[load],
+                            index + u64::from(reach.offset(load)),
+                        );
                         if is_wide {
                             leaves[load] = of_thread::<O, P::Item, WIDTH>(op, all[0]);
                         }

@@ -21,6 +21,7 @@
 //!   larger, that kernel gets all of them.
 
 use super::{self as shape, Shape};
+use crate::agent::Agent;
 use crate::exchange::slot;
 use crate::input::Input;
 pub(crate) use crate::tree::unrolled;
@@ -682,7 +683,7 @@ unsafe fn fold_leaves<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS:
         if left >= (SLOTS * WIDTH) as u32 && is_aligned(at, WIDTH) {
             let items: [[P::Item; WIDTH]; SLOTS] = from_fn(|slot| slot_at(slot).load());
             unrolled::<SLOTS>(|slot| {
-                op.fold_load(&mut values[slot], items[slot], index + (slot * WIDTH) as u64)
+                O::agent().fold_load(op, &mut values[slot], items[slot], index + (slot * WIDTH) as u64)
             });
         } else if left > 0 {
             let items: [[P::Item; WIDTH]; SLOTS] =
@@ -757,13 +758,13 @@ pub(super) unsafe fn fold_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
         let mut next = item;
         if left - item >= 4 {
             for value in some {
-                op.fold_item(&mut values[0], value, index + u64::from(next));
+                O::agent().fold_item(op, &mut values[0], value, index + u64::from(next));
                 next += 1;
             }
         }
         while next < left.min(item + 4) {
             intrinsics::no_unroll();
-            op.fold_item(&mut values[0], some[0], index + u64::from(next));
+            O::agent().fold_item(op, &mut values[0], some[0], index + u64::from(next));
             rotate(&mut some);
             next += 1;
         }

@@ -11,6 +11,7 @@
 
 use super::chunk;
 use crate::Op;
+use crate::agent::Agent;
 use crate::exchange::{partials, slot};
 use crate::input::Input;
 use crate::kernels::{self, Named, Parameters};
@@ -148,10 +149,10 @@ pub unsafe fn reduce<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: us
     arguments: Arguments<P, O, O::Output>,
 ) {
     // SAFETY: as the caller promises.
-    unsafe { O::reduce_on_gpu::<P, BLOCK, WIDTH>(arguments, false) }
+    unsafe { O::agent().reduce_on_gpu::<P, BLOCK, WIDTH>(arguments, false) }
 }
 
-/// What both kernels do for an operator that does not replace [`Op::reduce_on_gpu`].
+/// What both kernels do for an operator whose agent does not replace [`Agent::reduce_on_gpu`].
 ///
 /// # Safety
 ///
@@ -188,7 +189,7 @@ unsafe fn chunks_by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH
     // SAFETY: the chunk lies in the input, and every thread of the block is here.
     let partial = unsafe {
         let len = (len - start).min(chunk.into()) as u32;
-        op.fold_on_gpu::<P, BLOCK, WIDTH>(input.offset(start as usize), len, index)
+        O::agent().fold_on_gpu::<P, BLOCK, WIDTH>(&op, input.offset(start as usize), len, index)
     };
     if blocks == 1 {
         if thread == 0 {
@@ -241,7 +242,7 @@ pub unsafe fn reduce_row<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH
     arguments: Arguments<P, O, O::Output>,
 ) {
     // SAFETY: as the caller promises.
-    unsafe { O::reduce_on_gpu::<P, BLOCK, WIDTH>(arguments, true) }
+    unsafe { O::agent().reduce_on_gpu::<P, BLOCK, WIDTH>(arguments, true) }
 }
 
 /// Folds the row and delivers its result.

@@ -82,7 +82,7 @@ pub trait Summing<I: Copy + 'static> {
     #[cfg(not(target_arch = "nvptx64"))]
     fn sum<S: Source<Item = I>>(items: S) -> Self::State;
 
-    /// As [`Op::of_slot`](crate::Op::of_slot).
+    /// The sum in a slot's words, or `None` while the slot is not full.
     #[cfg(not(target_arch = "nvptx64"))]
     fn of_slot(word: impl Fn(usize) -> u64) -> Option<Self::State>;
 

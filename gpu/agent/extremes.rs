@@ -1,0 +1,124 @@
+//! Extremes, their first indices, and quantifiers: SIMD on a CPU, one comparison a load on a GPU.
+
+use super::{Agent, of_row};
+use crate::element::Element;
+use crate::op::Op;
+use crate::op::place::Place;
+use crate::table::{Items, Row};
+#[cfg(not(target_arch = "nvptx64"))]
+use {
+    crate::element::Dtype,
+    crate::host_simd::extremes::{LANES, extreme_of_floats, first_extremes},
+    crate::host_simd::{Folds, Source, fold_in_turn, for_each_block},
+    crate::op::extremes::Extreme,
+    crate::op::quantifiers::is_nonzero,
+    num_traits::Bounded,
+};
+
+/// Folds by [`Extreme<LEAST>`](crate::op::extremes::Extreme).
+#[derive(Clone, Copy)]
+pub(crate) struct OneExtreme<const LEAST: bool>;
+
+impl<I: Element, O: Op<I, Accumulator = I::Key> + Row, const LEAST: bool> Agent<O, I> for OneExtreme<LEAST> {
+    of_row! {}
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn fold_items<S: Source<Item = I>>(self, op: &O, items: S, first: u64) -> I::Key {
+        if const { matches!(I::DTYPE, Dtype::F32 | Dtype::F64) } && items.len() >= LANES {
+            extreme_of_floats::<I, S, LEAST>(items)
+        } else {
+            fold_in_turn::<true, _, _>(op, items, first)
+        }
+    }
+}
+
+/// Folds by both extremes.
+#[derive(Clone, Copy)]
+pub(crate) struct BothExtremes;
+
+impl<I: Element, O: Op<I, Accumulator = [I::Key; 2]> + Row> Agent<O, I> for BothExtremes {
+    of_row! {}
+
+    /// Two variables become SIMD; an array of two does not.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn fold_items<S: Source<Item = I>>(self, _: &O, items: S, _: u64) -> [I::Key; 2] {
+        let (mut least, mut greatest) = (I::Key::max_value(), I::Key::min_value());
+        for i in 0..items.len() {
+            // SAFETY: `i` is in bounds.
+            let item = unsafe { items.get(i) };
+            least = least.min(item.key(I::Key::min_value()));
+            greatest = greatest.max(item.key(I::Key::max_value()));
+        }
+        [least, greatest]
+    }
+}
+
+/// Folds by [`FirstExtreme<LEAST, SKIPS_NAN>`](crate::op::place::FirstExtreme).
+#[derive(Clone, Copy)]
+pub(crate) struct FirstPlace<const LEAST: bool, const SKIPS_NAN: bool>;
+
+impl<I: Element, O: Op<I, Accumulator = Place> + Row, const LEAST: bool, const SKIPS_NAN: bool> Agent<O, I>
+    for FirstPlace<LEAST, SKIPS_NAN>
+{
+    of_row! {}
+
+    /// A load follows those before it, so that of equal keys the earlier place stays.
+    #[inline(always)]
+    fn fold_load<const WIDTH: usize>(self, op: &O, all: &mut [Place; WIDTH], items: [I; WIDTH], index: u64) {
+        let place = op.lift_load(items, index);
+        // The place of no item may have the same key, too.
+        let is_first = size_of::<I>() == 8 && all[0].index == Place::NONE.index;
+        all[0] = if place.key < all[0].key || is_first { place } else { all[0] };
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn fold_items<S: Source<Item = I>>(self, _: &O, items: S, first: u64) -> Place {
+        let nan = if SKIPS_NAN { Extreme::<LEAST>::worst() } else { Extreme::<LEAST>::best() };
+        if LEAST {
+            first_extremes::<I, S, true, false>(items, first, [nan; 2])[0]
+        } else {
+            first_extremes::<I, S, false, true>(items, first, [nan; 2])[1]
+        }
+    }
+}
+
+/// Folds by the first places of both extremes.
+#[derive(Clone, Copy)]
+pub(crate) struct BothPlaces;
+
+impl<I: Element, O: Op<I, Accumulator = [Place; 2]> + Row> Agent<O, I> for BothPlaces {
+    of_row! {}
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn fold_items<S: Source<Item = I>>(self, _: &O, items: S, first: u64) -> [Place; 2] {
+        first_extremes::<I, S, true, true>(items, first, [I::Key::min_value(), I::Key::max_value()])
+    }
+}
+
+/// Folds by whether all items are nonzero if `ALL`, else by whether any is.
+#[derive(Clone, Copy)]
+pub(crate) struct Decided<const ALL: bool>;
+
+impl<I: Element, O: Op<I, Accumulator = u32> + Row, const ALL: bool> Agent<O, I> for Decided<ALL> {
+    of_row! {}
+
+    /// Stops after the first block that decides the result.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn fold_items<S: Source<Item = I>>(self, _: &O, items: S, _: u64) -> u32 {
+        let mut all = ALL;
+        for_each_block::<1024, S>(items, |block, _| {
+            for i in 0..block.len() {
+                // SAFETY: `i` is in bounds.
+                let is_nonzero = is_nonzero(unsafe { block.get(i) });
+                all = if ALL { all & is_nonzero } else { all | is_nonzero };
+            }
+            all == ALL
+        });
+        all.into()
+    }
+}
