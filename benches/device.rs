@@ -124,7 +124,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     macro_rules! for_op {
         (
             { $run:ident $input:ident $kind:ident $type:ident }
-            $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*
+            $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*
         ) => {
             match $run.case.kernel() {
                 $(stringify!($name) => {
@@ -279,7 +279,7 @@ impl Case<'_> {
     /// The number of elements in an input. The second of two arrays follows the first, at a boundary.
     fn items(&self) -> usize {
         macro_rules! is_pair {
-            ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+            ({} $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {
                 matches!(self.op, $(stringify!($name))|*)
             };
         }

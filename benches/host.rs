@@ -67,7 +67,7 @@ fn in_cache<T: ExactElement>(sample: impl Fn(usize) -> T) -> Result<(), Error> {
     for n in [10, 100, 1_000, 10_000, 100_000, x.len()] {
         let x = &x[..n];
         macro_rules! operators {
-            ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+            ({} $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
                 let op = concat!("host_", stringify!($name));
                 case("lanes", op, x, |x| Ok(lanes::<gpu_reduce::$op, T>(x)))?;
                 case("gpu_reduce-1-thread", op, x, gpu_reduce::$name)?;

@@ -143,9 +143,12 @@ impl Kernels {
 macro_rules! reduce_entries {
     ($row:tt $($block:literal)*) => {
         $(
-            $crate::with_inputs! { reduce_entries ["_" reduce $block] $row }
+            $crate::reduce_entries! { @whole $row $block }
             $crate::with_inputs! { reduce_entries ["_row_" reduce_row $block] $row }
         )*
+    };
+    (@whole $row:tt $block:literal) => {
+        $crate::with_inputs! { reduce_entries ["_" reduce $block] $row }
     };
     (
         @kernel [$suffix:literal $kernel:ident $block:literal]

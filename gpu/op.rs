@@ -113,7 +113,7 @@ pub(crate) mod quantifiers;
 mod spread;
 
 macro_rules! operators {
-    ({ $of:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+    ({ $of:ident } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {
         $(pub(crate) mod $name;)*
 
         mod $of {

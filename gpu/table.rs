@@ -6,11 +6,15 @@
 
 /// The operators of elements: calls `$callback! { { ARGUMENTS } ROW ROW … }`.
 ///
-/// A row is `NAME: OPERATOR BLOCKS;` after the documentation of its one-line function. BLOCKS says which
-/// kernels of whole inputs are compiled: `each` for one kernel for each BLOCK, which is fastest, or `any` or
-/// `large` for one kernel for every BLOCK, a twelfth of the code. If a call names no BLOCK, large inputs have
-/// 1,024 threads a block with `each` and `large`, and 512 with `any`. Segments, rows and columns always have
-/// one kernel for every BLOCK.
+/// A row is `NAME: OPERATOR BLOCKS COPIES;` after the documentation of its one-line function. BLOCKS says
+/// which kernels of whole inputs are compiled: `each` for one kernel for each BLOCK, which is fastest, or
+/// `any` or `large` for one kernel for every BLOCK, a twelfth of the code. If a call names no BLOCK, large
+/// inputs have 1,024 threads a block with `each` and `large`, and 512 with `any`. Segments, rows and columns
+/// always have one kernel for every BLOCK.
+///
+/// COPIES names kernels that would be the same as others, which serve instead: `as OTHER` those of the row
+/// OTHER, for all types; `integers as OTHER` those of OTHER for integers; `signed as unsigned` and `i64 as
+/// u64` those of the unsigned types; `rows as wholes`, the kernel of whole inputs, for floats that are a row.
 #[macro_export]
 macro_rules! for_each_operator {
     ($callback:ident! { $($arguments:tt)* }) => {
@@ -22,7 +26,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::sum(&[1u8, 2, 255])?, 258);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            sum: Sum each;
+            sum: Sum each i64 as u64;
             /// The product of a slice or a buffer; see [`Prod`](crate::Prod) for its type. For no elements it
             /// is 1.
             ///
@@ -30,14 +34,14 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::prod(&[1.5f64, 2.0])?, 3.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            prod: Prod each;
+            prod: Prod each i64 as u64;
             /// The sum of the squares of a slice or a buffer; see [`SumSq`](crate::SumSq) for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::sumsq(&[3i8, -4])?, 25);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            sumsq: SumSq each;
+            sumsq: SumSq each i64 as u64;
             /// The smallest element of a slice or a buffer. A NaN makes it NaN. Empty input is an error.
             ///
             /// ```
@@ -105,7 +109,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::std(&[1.0f32, 5.0])?, 2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            std: Std any;
+            std: Std any as var;
             /// The L1 norm, the sum of the magnitudes; see [`NormL1`](crate::NormL1) for its type.
             ///
             /// ```
@@ -135,49 +139,49 @@ macro_rules! for_each_operator {
             /// assert!(gpu_reduce::any(&[0i32, 2, 0])?);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            any: Any large;
+            any: Any large signed as unsigned;
             /// Whether all elements are nonzero. A NaN is nonzero.
             ///
             /// ```
             /// assert!(!gpu_reduce::all(&[1.0f64, -0.0])?);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            all: All large;
+            all: All large signed as unsigned;
             /// The number of nonzero elements. A NaN is nonzero.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::count_nonzero(&[0.0f32, 2.0, f32::NAN])?, 2);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            count_nonzero: CountNonzero large;
+            count_nonzero: CountNonzero large signed as unsigned;
             /// The number of elements that are NaN.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::count_nan(&[0.0f32, 2.0, f32::NAN])?, 1);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            count_nan: CountNan large;
+            count_nan: CountNan large signed as unsigned;
             /// The sum of the elements that are not NaN; see [`NanSum`](crate::NanSum) for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::nansum(&[1.0f32, 2.0, f32::NAN])?, 3.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            nansum: NanSum any;
+            nansum: NanSum any integers as sum;
             /// The smallest element that is not NaN. If all are NaN, it is NaN. Empty input is an error.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::nanmin(&[1.0f32, 2.0, f32::NAN])?, 1.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            nanmin: NanMin any;
+            nanmin: NanMin any integers as min;
             /// The largest element that is not NaN. If all are NaN, it is NaN. Empty input is an error.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::nanmax(&[1.0f32, 2.0, f32::NAN])?, 2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            nanmax: NanMax any;
+            nanmax: NanMax any integers as max;
             /// The index of the smallest element that is not NaN; of the first one if there are several. If
             /// all are NaN, it is 0. Empty input is an error.
             ///
@@ -185,7 +189,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::nanargmin(&[f32::NAN, 2.0, 1.0])?, 2);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            nanargmin: NanArgMin any;
+            nanargmin: NanArgMin any integers as argmin;
             /// The index of the largest element that is not NaN; of the first one if there are several. If
             /// all are NaN, it is 0. Empty input is an error.
             ///
@@ -193,7 +197,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::nanargmax(&[f32::NAN, 2.0, 1.0])?, 1);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            nanargmax: NanArgMax any;
+            nanargmax: NanArgMax any integers as argmax;
             /// The mean of the elements that are not NaN; see [`NanMean`](crate::NanMean) for its type. If
             /// there are none, it is NaN.
             ///
@@ -217,7 +221,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::nanstd(&[1.0f32, f32::NAN, 5.0])?, 2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            nanstd: NanStd any;
+            nanstd: NanStd any as nanvar;
             /// The mean, and the second, third and fourth central moments; see [`Moments`](crate::Moments)
             /// for their type.
             ///
@@ -240,7 +244,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::kurtosis(&[-1.0f32, 1.0, -1.0, 1.0])?, -2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            kurtosis: Kurtosis any;
+            kurtosis: Kurtosis any as skewness;
             /// The logarithm of the sum of exponentials, without overflow; see
             /// [`LogSumExp`](crate::LogSumExp) for its type.
             ///
@@ -256,7 +260,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::compensated_sum(&[1e16_f64, 1.0, 1.0, -1e16])?, 2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            compensated_sum: CompensatedSum any;
+            compensated_sum: CompensatedSum any integers as sum;
             /// The exact sum, rounded once to the nearest number; see [`ExactSum`](crate::ExactSum) for its
             /// type.
             ///
@@ -265,7 +269,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::exact_sum(&[i64::MAX, 1])?, 1i128 << 63);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            exact_sum: ExactSum any;
+            exact_sum: ExactSum any rows as wholes;
             /// The exact sum as two `f64`, the nearest one and the one nearest to the rest; see
             /// [`ExactSumTwofold`](crate::ExactSumTwofold).
             ///
@@ -273,7 +277,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::exact_sum_twofold(&[1e30f64, 1.0])?, [1e30, 1.0]);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            exact_sum_twofold: ExactSumTwofold any;
+            exact_sum_twofold: ExactSumTwofold any rows as wholes;
             /// The exact mean, rounded once to the nearest number; see [`ExactMean`](crate::ExactMean) for
             /// its type.
             ///
@@ -281,7 +285,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::exact_mean(&[f32::MAX, f32::MAX])?, f32::MAX);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            exact_mean: ExactMean any;
+            exact_mean: ExactMean any rows as wholes;
         }
     };
 }
@@ -298,21 +302,21 @@ macro_rules! for_each_integer_operator {
             /// assert_eq!(gpu_reduce::bit_and(&[0b1110u8, 0b0111])?, 0b0110);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            bit_and: BitAnd any;
+            bit_and: BitAnd any signed as unsigned;
             /// The bits that are set in any element.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::bit_or(&[0b1010u8, 0b0010])?, 0b1010);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            bit_or: BitOr any;
+            bit_or: BitOr any signed as unsigned;
             /// The bits that are set in an odd number of elements.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::bit_xor(&[0b1010u8, 0b0010])?, 0b1000);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            bit_xor: BitXor any;
+            bit_xor: BitXor any signed as unsigned;
         }
     };
 }
@@ -331,7 +335,7 @@ macro_rules! for_each_pair_operator {
             /// assert_eq!(gpu_reduce::dot(&[1i8, 2, 3], &[4i8, 5, -6])?, -4);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            dot: Dot any;
+            dot: Dot any i64 as u64;
             /// The sum of the squared differences of two slices or buffers of the same length; see
             /// [`DistanceSquared`](crate::DistanceSquared) for its type.
             ///
@@ -339,7 +343,7 @@ macro_rules! for_each_pair_operator {
             /// assert_eq!(gpu_reduce::distance_squared(&[1.0f32, 5.0], &[4.0f32, 1.0])?, 25.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            distance_squared: DistanceSquared any;
+            distance_squared: DistanceSquared any i64 as u64;
             /// The sum of the magnitudes of the differences of two slices or buffers of the same length; see
             /// [`DistanceL1`](crate::DistanceL1) for its type.
             ///
@@ -370,7 +374,7 @@ macro_rules! for_each_pair_operator {
             /// assert_eq!(gpu_reduce::exact_dot(&[1e20f32, 1.0, -1e20], &[1e10f32, 2.0, 1e10])?, 2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            exact_dot: ExactDot any;
+            exact_dot: ExactDot any rows as wholes;
         }
     };
 }
@@ -418,15 +422,15 @@ macro_rules! of {
 
 /// The [`Row`] of an operator.
 macro_rules! row {
-    (comparison $op:ident $blocks:ident $index:expr) => {
-        row! { @row [T: Element] [crate::op::$op<T>] $blocks $index }
+    (comparison $op:ident $how:tt $index:expr) => {
+        row! { @row [T: Element] [crate::op::$op<T>] $how $index }
     };
-    ($kind:ident $op:ident $blocks:ident $index:expr) => {
-        row! { @row [] [crate::op::$op] $blocks $index }
+    ($kind:ident $op:ident $how:tt $index:expr) => {
+        row! { @row [] [crate::op::$op] $how $index }
     };
-    (@row [$($generics:tt)*] [$op:ty] $blocks:ident $index:expr) => {
+    (@row [$($generics:tt)*] [$op:ty] $how:tt $index:expr) => {
         impl<$($generics)*> Row for $op {
-            const LARGE_BLOCK: u32 = row! { @large $blocks };
+            const LARGE_BLOCK: u32 = row! { @large $how };
 
             #[cfg(not(target_arch = "nvptx64"))]
             const TABLE: &'static FoldsTable = &FOLDS;
@@ -435,40 +439,100 @@ macro_rules! row {
             const INDEX: usize = $index as usize;
         }
     };
-    (@large any) => { 512 };
-    (@large $blocks:ident) => { 1024 };
+    (@large [any $($copies:ident)*]) => { 512 };
+    (@large $how:tt) => { 1024 };
+}
+
+/// Where a row's kernels of a type are: calls `$then! { @own … }` if they are compiled for it, `@exact` if
+/// all but that of a row are, or `@copy` if they would be copies of other kernels, with the name and the type
+/// of the kernels.
+macro_rules! kernels_of {
+    ($then:ident $args:tt $name:ident i8 [$blocks:ident signed as unsigned]) => {
+        $then! { @copy $args $name u8 }
+    };
+    ($then:ident $args:tt $name:ident i16 [$blocks:ident signed as unsigned]) => {
+        $then! { @copy $args $name u16 }
+    };
+    ($then:ident $args:tt $name:ident i32 [$blocks:ident signed as unsigned]) => {
+        $then! { @copy $args $name u32 }
+    };
+    ($then:ident $args:tt $name:ident i64 [$blocks:ident signed as unsigned]) => {
+        $then! { @copy $args $name u64 }
+    };
+    ($then:ident $args:tt $name:ident i64 [$blocks:ident i64 as u64]) => {
+        $then! { @copy $args $name u64 }
+    };
+    ($then:ident $args:tt $name:ident f16 [$blocks:ident rows as wholes]) => {
+        $then! { @exact $args $name f16 }
+    };
+    ($then:ident $args:tt $name:ident bf16 [$blocks:ident rows as wholes]) => {
+        $then! { @exact $args $name bf16 }
+    };
+    ($then:ident $args:tt $name:ident f32 [$blocks:ident rows as wholes]) => {
+        $then! { @exact $args $name f32 }
+    };
+    ($then:ident $args:tt $name:ident f64 [$blocks:ident rows as wholes]) => {
+        $then! { @exact $args $name f64 }
+    };
+    ($then:ident $args:tt $name:ident f16 [$blocks:ident integers as $other:ident]) => {
+        $then! { @own $args $name f16 }
+    };
+    ($then:ident $args:tt $name:ident bf16 [$blocks:ident integers as $other:ident]) => {
+        $then! { @own $args $name bf16 }
+    };
+    ($then:ident $args:tt $name:ident f32 [$blocks:ident integers as $other:ident]) => {
+        $then! { @own $args $name f32 }
+    };
+    ($then:ident $args:tt $name:ident f64 [$blocks:ident integers as $other:ident]) => {
+        $then! { @own $args $name f64 }
+    };
+    // The sum of `i64` is itself a copy.
+    ($then:ident $args:tt $name:ident i64 [$blocks:ident integers as sum]) => {
+        $then! { @copy $args sum u64 }
+    };
+    ($then:ident $args:tt $name:ident $type:ident [$blocks:ident integers as $other:ident]) => {
+        $then! { @copy $args $other $type }
+    };
+    ($then:ident $args:tt $name:ident $type:ident [$blocks:ident as $other:ident]) => {
+        $then! { @copy $args $other $type }
+    };
+    ($then:ident $args:tt $name:ident $type:ident [$blocks:ident $($how:ident)*]) => {
+        $then! { @own $args $name $type }
+    };
 }
 
 /// The kernels of several operators in one pass.
 macro_rules! together {
-    ($($name:ident: $op:ident $blocks:ident;)*) => {
+    ($($name:ident: $op:ident $($how:ident)+;)*) => {
         mod together {
             use super::*;
 
-            $( $crate::for_each_element! { compiled! { together $name $op $blocks } } )*
+            $( $crate::for_each_element! { compiled! { together $name $op [$($how)+] } } )*
 
-            pub(super) const ENTRIES: &[&[Entry]] = &[$( $crate::for_each_element! { entries! { together $name $op } } ),*];
+            pub(super) const ENTRIES: &[&[Entry]] =
+                &[$( $crate::for_each_element! { entries! { together $name $op [$($how)+] } } ),*];
 
             #[cfg(not(target_arch = "nvptx64"))]
-            pub(super) const ALIASES: &[&[Entry]] = aliases! { { together } $($name: $op $blocks;)* };
+            pub(super) const ALIASES: &[&[Entry]] = aliases! { { together } $($name: $op $($how)+;)* };
         }
     };
 }
 
 macro_rules! table {
-    ({ $table:ident $kind:ident $for_each_type:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+    ({ $table:ident $kind:ident $for_each_type:ident } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {
         mod $table {
             use super::*;
 
-            $( $crate::$for_each_type! { compiled! { $kind $name $op $blocks } } )*
+            $( $crate::$for_each_type! { compiled! { $kind $name $op [$($how)+] } } )*
 
-            pub(super) const ENTRIES: &[&[Entry]] = &[$( $crate::$for_each_type! { entries! { $kind $name $op } } ),*];
+            pub(super) const ENTRIES: &[&[Entry]] =
+                &[$( $crate::$for_each_type! { entries! { $kind $name $op [$($how)+] } } ),*];
 
             #[allow(non_camel_case_types)]
             #[cfg(not(target_arch = "nvptx64"))]
             enum Index { $($name),* }
 
-            $( row! { $kind $op $blocks Index::$name } )*
+            $( row! { $kind $op [$($how)+] Index::$name } )*
 
             #[cfg(not(target_arch = "nvptx64"))]
             static FOLDS: FoldsTable = &[$( $crate::$for_each_type! { folds! { $kind $op } } ),*];
@@ -478,11 +542,18 @@ macro_rules! table {
 
 /// A row's entry points, in the families whose features are on.
 macro_rules! compiled {
-    ({ pair $name:ident $op:ident $blocks:ident } $($type:ident: $($row:ident)*;)*) => {
-        $( compiled! { @$blocks [concat!(stringify!($name), "_", stringify!($type))] crate::op::$op, $type, $type } )*
+    ({ $kind:ident $name:ident $op:ident $how:tt } $($type:ident: $($row:ident)*;)*) => {
+        $( kernels_of! { compiled [$kind $op $how] $name $type $how } )*
     };
-    ({ $kind:ident $name:ident $op:ident $blocks:ident } $($type:ident: $($row:ident)*;)*) => {
-        $( compiled! { @$blocks [concat!(stringify!($name), "_", stringify!($type))] of!($kind operator $op $type), $type } )*
+    (@copy $($copy:tt)*) => {};
+    (@exact [$kind:ident $op:ident $how:tt] $name:ident $type:ident) => {
+        compiled! { @own [$kind $op [wholes]] $name $type }
+    };
+    (@own [pair $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident) => {
+        compiled! { @$blocks [concat!(stringify!($name), "_", stringify!($type))] crate::op::$op, $type, $type }
+    };
+    (@own [$kind:ident $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident) => {
+        compiled! { @$blocks [concat!(stringify!($name), "_", stringify!($type))] of!($kind operator $op $type), $type }
     };
     (@each $($row:tt)*) => {
         #[cfg(feature = "reduce")]
@@ -497,6 +568,11 @@ macro_rules! compiled {
         reduce_entries! { { $($row)* } 0 }
         compiled! { @shapes $($row)* }
     };
+    (@wholes $($row:tt)*) => {
+        #[cfg(feature = "reduce")]
+        reduce_entries! { @whole { $($row)* } 0 }
+        compiled! { @shapes $($row)* }
+    };
     (@shapes $($row:tt)*) => {
         #[cfg(feature = "segments")]
         shape_entries! { segments $($row)* }
@@ -507,23 +583,35 @@ macro_rules! compiled {
     };
 }
 
+/// The entries of a row: which kernels each type has.
 macro_rules! entries {
-    ({ $kind:ident $name:ident $op:ident } $($type:ident: $($row:ident)*;)*) => {
-        entries! { @rows $kind $name $op [$($type $type),*] }
+    ({ $kind:ident $name:ident $op:ident $how:tt } $($type:ident: $($row:ident)*;)*) => {
+        entries! { @flat $( kernels_of! { entries [$kind $op $type] $name $type $how } ),* }
     };
-    ({ alias $kind:ident $name:ident $op:ident } $($type:ident: $other:ident;)*) => {
-        entries! { @rows $kind $name $op [$($type $other),*] }
+    // Rows of another type's kernels.
+    ({ alias $kind:ident $name:ident $op:ident $how:tt } $($type:ident: $other:ident;)*) => {
+        entries! { @flat $( kernels_of! { entries [$kind $op $type] $name $other $how } ),* }
     };
-    (@rows $kind:ident $name:ident $op:ident [$($type:ident $compiled:ident),*]) => {
-        &[$(
-            entries! { @entry reduce::Kernel $kind $name $op $type $compiled "" },
-            entries! { @entry reduce::RowKernel $kind $name $op $type $compiled "_row" },
-            entries! { @entry segments::Kernel $kind $name $op $type $compiled "_segments" },
-            entries! { @entry rows::Kernel $kind $name $op $type $compiled "_rows" },
-            entries! { @entry columns::Kernel $kind $name $op $type $compiled "_columns" },
-        )*]
+    (@flat $($of_type:expr),*) => {{
+        const ENTRIES: &[[Entry; 5]] = &[$($of_type),*];
+        ENTRIES.as_flattened()
+    }};
+    (@exact $args:tt $name:ident $compiled:ident) => {
+        entries! { @kernels $args $name $compiled "" }
     };
-    (@entry $family:ident::$kernel:ident $kind:ident $name:ident $op:ident $type:ident $compiled:ident $shape:literal) => {
+    (@$own:ident $args:tt $name:ident $compiled:ident) => {
+        entries! { @kernels $args $name $compiled "_row" }
+    };
+    (@kernels $args:tt $name:ident $compiled:ident $row:literal) => {
+        [
+            entries! { @entry reduce::Kernel $args $name $compiled "" },
+            entries! { @entry reduce::RowKernel $args $name $compiled $row },
+            entries! { @entry segments::Kernel $args $name $compiled "_segments" },
+            entries! { @entry rows::Kernel $args $name $compiled "_rows" },
+            entries! { @entry columns::Kernel $args $name $compiled "_columns" },
+        ]
+    };
+    (@entry $family:ident::$kernel:ident [$kind:ident $op:ident $type:ident] $name:ident $compiled:ident $shape:literal) => {
         Entry::new::<$family::$kernel<of!($kind operator $op $type), of!($kind input $type)>>(
             concat!(stringify!($name), "_", stringify!($compiled), $shape)
         )
@@ -533,11 +621,11 @@ macro_rules! entries {
 /// The entries of types that use another type's kernels.
 #[cfg(not(target_arch = "nvptx64"))]
 macro_rules! aliases {
-    ({ $kind:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
-        &[$( $crate::for_each_alias! { entries! { alias $kind $name $op } } ),*]
+    ({ $kind:ident } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {
+        &[$( $crate::for_each_alias! { entries! { alias $kind $name $op [$($how)+] } } ),*]
     };
-    ({ $kind:ident $types:tt } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
-        &[$( entries! { @rows $kind $name $op $types } ),*]
+    ({ $kind:ident $type:ident $other:ident } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {
+        &[$( entries! { { alias $kind $name $op [$($how)+] } $type: $other; } ),*]
     };
 }
 
@@ -598,7 +686,7 @@ for_each_comparison! { table! { comparisons comparison for_each_element } }
 together! {
     sum_min_max: SumMinMax any;
     mean_var: MeanVar any;
-    mean_std: MeanStd any;
+    mean_std: MeanStd any as mean_var;
 }
 
 /// The entry points of all tables, whose PTX the host library embeds.
@@ -610,7 +698,7 @@ pub const TABLES: &[&[&[Entry]]] = &[
     together::ENTRIES,
     crate::runs::ENTRIES,
     #[cfg(not(target_arch = "nvptx64"))]
-    for_each_operator! { aliases! { element [bool u8] } },
+    for_each_operator! { aliases! { element bool u8 } },
     #[cfg(not(target_arch = "nvptx64"))]
     for_each_operator! { aliases! { element } },
     #[cfg(not(target_arch = "nvptx64"))]

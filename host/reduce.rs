@@ -334,20 +334,20 @@ host_data! {
 
 /// A one-line function: of one array, of two, or of one and a comparison.
 macro_rules! one_line {
-    ({ element } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+    ({ element } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
         one_line! {
             $(#[$doc])*
             $name [D: Reduce + ?Sized] [data: &D] crate::$op, D::Item => data, crate::$op::default()
         }
     )*};
-    ({ pair } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+    ({ pair } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
         one_line! {
             $(#[$doc])*
             $name [A: Reduce + ?Sized, B: Reduce + ?Sized] [first: &A, second: &B] crate::$op, (A::Item, B::Item) =>
             &(first, second), crate::$op::default()
         }
     )*};
-    ({ comparison } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+    ({ comparison } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
         one_line! {
             $(#[$doc])*
             $name [D: Reduce<Item: Element> + ?Sized] [data: &D, comparison: Comparison<D::Item>] crate::$op<D::Item>, D::Item =>

@@ -45,7 +45,7 @@ pub struct Case {
 }
 
 macro_rules! pairs {
-    ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+    ({} $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {
         /// The operators of two arrays.
         const OF_PAIRS: &[&str] = &[$(stringify!($name)),*];
     };

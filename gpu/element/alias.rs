@@ -93,7 +93,7 @@ where
 }
 
 macro_rules! of_bools {
-    ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+    ({} $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
         impl Op<bool> for crate::op::$op {
             const NAME: &'static str = <Self as Op<u8>>::NAME;
             type Accumulator = <Self as Op<u8>>::Accumulator;

@@ -68,7 +68,7 @@ fn check<O: Op<T> + Default, T: Element>(from: impl Fn(usize) -> T) {
 #[test]
 fn instruction_sets_agree() {
     macro_rules! operators {
-        ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+        ({} $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
             let scrambled = |i: usize| (i as u32).wrapping_mul(0x9e37_79b9);
             check::<$op, f64>(|i| f64::from(scrambled(i)) * 2f64.powi(-31) - 1.0);
             check::<$op, f32>(|i| (scrambled(i) >> 8) as f32 * 2f32.powi(-23) - 1.0);

@@ -113,7 +113,7 @@ fn on_drawn(run: &dyn Fn(Drawn) -> Result<(), TestCaseError>) -> Result<(), Test
 }
 
 macro_rules! test_operators {
-    ({ $kind:ident $for_each_type:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+    ({ $kind:ident $for_each_type:ident } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
         #[test]
         fn $name() {
             $for_each_type! { check_types! { $kind $op } }

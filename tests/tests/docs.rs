@@ -226,7 +226,7 @@ macro_rules! of_no_items {
 macro_rules! operators {
     (
         { $kind:ident $items:literal $for_each_type:ident }
-        $($(#[doc = $doc:literal])* $name:ident: $op:ident $blocks:ident;)*
+        $($(#[doc = $doc:literal])* $name:ident: $op:ident $($how:ident)+;)*
     ) => {
         vec![$(Operator {
             name: stringify!($name),

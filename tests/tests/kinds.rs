@@ -97,7 +97,7 @@ where
 const LENGTHS: [usize; 5] = [0, 1, 63, 1_000, 9_001];
 
 macro_rules! each {
-    ({ $of:ident $to:ident $all:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+    ({ $of:ident $to:ident $all:ident } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {
         for len in LENGTHS {
             let all: Vec<$to> = (0..len as u64).map(|index| $all(hash(index))).collect();
             let same: Vec<$of> = all.iter().map(|&element| named::$of(element)).collect();

@@ -305,7 +305,7 @@ fn single<T: Element>(inputs: &Inputs<T>) -> impl Iterator<Item = (&Device, &Buf
 
 /// Checks the operator with the case's name, and returns whether there is one.
 macro_rules! operators {
-    ({ $case:ident $inputs:ident $wrong:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+    ({ $case:ident $inputs:ident $wrong:ident } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {
         match $case.text("op") {
             $(stringify!($name) => {
                 let one_line = Some(gpu_reduce::$name(&$inputs[0].x));
@@ -318,7 +318,7 @@ macro_rules! operators {
 }
 
 macro_rules! pair_operators {
-    ({ $case:ident $inputs:ident $wrong:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+    ({ $case:ident $inputs:ident $wrong:ident } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {
         match $case.text("op") {
             $(stringify!($name) => {
                 let pairs = $inputs.iter().map(|input| (&input.device, (&input.x, &input.y)));
@@ -481,7 +481,7 @@ fn exponentials_of_distant_elements() {
 }
 
 macro_rules! rows {
-    ({ $table:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {
+    ({ $table:ident } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {
         vec![$((stringify!($name), stringify!($op))),*]
     };
 }

@@ -150,7 +150,7 @@ macro_rules! check_types {
 }
 
 macro_rules! operators {
-    ({ $kind:ident $for_each_type:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+    ({ $kind:ident $for_each_type:ident } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
         mod $name {
             use super::*;
 

@@ -69,7 +69,7 @@ fn check<O: Op<T>, T: Sample, const BLOCK: u32>(op: O, lengths: &[usize]) {
 #[test]
 fn parts_have_the_bits_of_one_slice() {
     macro_rules! all {
-        ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+        ({} $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
             check::<_, f32, 64>(gpu_reduce::$op::default(), &[0, 1, 2049, 8193, 40_000]);
             check::<_, i8, 32>(gpu_reduce::$op::default(), &[0, 1, 257, 4097, 20_000]);
             check::<_, f64, 32>(gpu_reduce::$op::default(), &[1, 63, 513, 20_000]);
@@ -77,7 +77,7 @@ fn parts_have_the_bits_of_one_slice() {
     }
     for_each_operator! { all! {} }
     macro_rules! integers {
-        ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+        ({} $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
             check::<_, u16, 64>(gpu_reduce::$op::default(), &[0, 1, 5000, 40_000]);
         )*};
     }

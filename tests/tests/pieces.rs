@@ -60,7 +60,7 @@ fn check<O: Op<T> + Default, T: Sample, const BLOCK: u32>(lengths: &[usize]) {
 #[test]
 fn pieces_have_the_bits_of_one_slice() {
     macro_rules! all {
-        ({} $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+        ({} $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
             check::<gpu_reduce::$op, f32, 64>(&[0, 1, 31, 33, 255, 257, 2047, 2049, 8191, 8193, 40_000]);
             check::<gpu_reduce::$op, i8, 32>(&[0, 1, 255, 257, 4095, 4097, 20_000]);
             check::<gpu_reduce::$op, f64, 32>(&[0, 1, 63, 65, 513, 20_000]);

@@ -102,7 +102,7 @@ fn check<H: Host, O: Op<H::Item, Output: Item + Debug>>(shapes: &Shapes<H>, op: 
 }
 
 macro_rules! test_operators {
-    ({ $kind:ident $for_each_type:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+    ({ $kind:ident $for_each_type:ident } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
         #[test]
         fn $name() {
             $for_each_type! { check_types! { $kind $op } }

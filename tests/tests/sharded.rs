@@ -117,7 +117,7 @@ fn check_pairs<O: Op<(T, T), Output: Item> + Default, T: Sample, const BLOCK: u3
 }
 
 macro_rules! test_operators {
-    ({ $check:ident } $($(#[$doc:meta])* $name:ident: $op:ident $blocks:ident;)*) => {$(
+    ({ $check:ident } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
         #[test]
         fn $name() {
             $check!($op);
