@@ -66,17 +66,17 @@
 //!   GPU.
 //! - `emulator`: [`Device::emulator`], a GPU in software that checks kernels as it runs them, and the module
 //!   `emulator` with its counters, settings and faults.
-//! - `arrow`: `ReduceArray` reduces arrays of the crate `arrow-array`, and skips and counts nulls.
-//! - `ndarray`: `ReduceAxis`, `sum_axis`, `mean_axis` and so on reduce arrays and views of the crate
+//! - `arrow`: `interop::ReduceArray` reduces arrays of the crate `arrow-array`, and skips and counts nulls.
+//! - `ndarray`: `interop::ReduceAxis`, `sum_axis`, `mean_axis` and so on reduce arrays and views of the crate
 //!   `ndarray`, with any strides, over an axis.
 //! - `dlpack`: DLPack 1 with the crate `dlpark`. `View::from_dlpack` and `ViewMut::from_dlpack` borrow
-//!   tensors of other libraries, and `Buffer::into_dlpack` gives a buffer to them. ([`CudaArray`] for
+//!   tensors of other libraries, and `Buffer::into_dlpack` gives a buffer to them. ([`interop::CudaArray`] for
 //!   `__cuda_array_interface__` needs no feature.)
 //! - `serde`: serialises a [`Partial`] as its bytes.
-//! - `mpi`: `ReduceRanks` reduces data spread over the ranks of a communicator of the crate `mpi`. It needs
+//! - `mpi`: `multi::ReduceRanks` reduces data spread over the ranks of a communicator of the crate `mpi`. It needs
 //!   an MPI library and libclang.
 //! - `ladder`: the classic kernels beside the production one, for study: `Buffer::reduce_with`,
-//!   `Buffer::time_with` and `merge_sorted`.
+//!   `Buffer::time_with` and `study::merge_sorted`.
 
 #[cfg(feature = "arrow")]
 mod arrow;
@@ -122,21 +122,66 @@ mod threads;
 #[doc(no_inline)]
 pub use emulator;
 
-#[cfg(feature = "arrow")]
-pub use arrow::{Nullable, ReduceArray};
-#[cfg(feature = "ndarray")]
-pub use axes::*;
 pub use buffer::{Buffer, Item, View, ViewMut};
-pub use cuda_array::CudaArray;
 pub use data::Data;
 pub use device::Device;
 pub use error::Error;
-pub use foreign::ArrayItem;
 pub use gpu_reduce_kernels::op::every::*;
-pub use gpu_reduce_kernels::{
-    Element, Kernels, Op, Plan, bf16, f16, op::Both, op::exact::ExactElement, op::exact::ExactFactor,
-    op::width,
-};
+pub use gpu_reduce_kernels::{Element, Kernels, Op, Plan, bf16, f16, op::Both, op::width};
+#[cfg(target_endian = "little")]
+pub use partial::Partial;
+pub use pending::Pending;
+pub use pinned::PinnedBuffer;
+pub use reduce::*;
+pub use reducer::Reducer;
+pub use reduction::Reduction;
+pub use runs::reduce_by_key;
+pub use stream::Stream;
+
+/// Segments, rows, columns and runs of keys: the types that [`Reduce`]'s methods for them return.
+pub mod shapes {
+    pub use crate::operators::{One, Operators, Several};
+    pub use crate::reshape::{Axes, Reshaped};
+    pub use crate::runs::Runs;
+    pub use crate::segments::{Offsets, SegmentReduction, Segments};
+}
+
+/// Data on several GPUs, and on the ranks of an MPI communicator.
+pub mod multi {
+    #[cfg(all(feature = "mpi", target_endian = "little"))]
+    pub use crate::ranks::ReduceRanks;
+    pub use crate::sharded::{Devices, Sharded, Shards};
+}
+
+/// Arrays of other libraries: `__cuda_array_interface__`, and with their features Arrow and `ndarray`.
+/// (DLPack tensors are taken by [`View::from_dlpack`](crate::View) and given by
+/// [`Buffer::into_dlpack`](crate::Buffer).)
+pub mod interop {
+    #[cfg(feature = "arrow")]
+    pub use crate::arrow::{Nullable, ReduceArray};
+    #[cfg(feature = "ndarray")]
+    pub use crate::axes::*;
+    pub use crate::cuda_array::CudaArray;
+    pub use crate::foreign::ArrayItem;
+}
+
+/// The classic kernels beside the production one, for study, and merging of sorted lists.
+#[cfg(feature = "ladder")]
+pub mod study {
+    pub use crate::ladder::{Variant, variant};
+    pub use crate::merge::{Merged, merge_sorted};
+    pub use gpu_reduce_kernels::ladder::{LadderElement, LadderOp};
+}
+
+pub use gpu_reduce_kernels::op::exact::{ExactElement, ExactFactor};
+
+// What the modules above have was here before.
+#[cfg(feature = "ladder")]
+#[doc(hidden)]
+pub use study::*;
+#[doc(hidden)]
+pub use {interop::*, multi::*, shapes::*};
+
 // For the library's own crates, tests and benchmarks.
 #[cfg(feature = "ladder")]
 #[doc(hidden)]
@@ -146,27 +191,6 @@ pub use gpu_reduce_kernels::{
     for_each_alias, for_each_block, for_each_comparison, for_each_element, for_each_integer,
     for_each_integer_operator, for_each_operator, for_each_pair_operator, op::default_block, plan::BLOCKS,
     plan::max_chunks,
-};
-pub use operators::{One, Operators, Several};
-#[cfg(target_endian = "little")]
-pub use partial::Partial;
-pub use pending::Pending;
-pub use pinned::PinnedBuffer;
-#[cfg(all(feature = "mpi", target_endian = "little"))]
-pub use ranks::ReduceRanks;
-pub use reduce::*;
-pub use reducer::Reducer;
-pub use reduction::Reduction;
-pub use reshape::{Axes, Reshaped};
-pub use runs::{Runs, reduce_by_key};
-pub use segments::{Offsets, SegmentReduction, Segments};
-pub use sharded::{Devices, Sharded, Shards};
-pub use stream::Stream;
-#[cfg(feature = "ladder")]
-pub use {
-    gpu_reduce_kernels::ladder::{LadderElement, LadderOp},
-    ladder::{Variant, variant},
-    merge::{Merged, merge_sorted},
 };
 
 #[cfg(doctest)]
