@@ -187,7 +187,7 @@ macro_rules! of_row {
         #[cfg(not(target_arch = "nvptx64"))]
         #[inline(always)]
         fn folds<Q: Source<Item = I>>(self) -> Folds {
-            <$op as Row>::TABLE[<$op as Row>::INDEX][<I as Items>::DTYPE as usize]
+            <$op as Row>::TABLE[<$op as Row>::INDEX][<I as crate::table::Items>::DTYPE as usize]
         }
     };
 }

@@ -4,7 +4,7 @@ use super::{Agent, of_row};
 use crate::element::Element;
 use crate::op::Op;
 use crate::op::place::Place;
-use crate::table::{Items, Row};
+use crate::table::Row;
 #[cfg(not(target_arch = "nvptx64"))]
 use {
     crate::element::Dtype,

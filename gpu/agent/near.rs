@@ -14,7 +14,7 @@ use crate::op::exponential::{NEAR, exp};
 use crate::op::logsumexp::Exponentials;
 use crate::op::{LogSumExp, Op, two_sum};
 use crate::stage::chunk;
-use crate::table::{Items, Row};
+use crate::table::Row;
 use bytemuck::{Pod, Zeroable};
 use cuda_std::{shared_array, thread};
 

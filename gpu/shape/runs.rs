@@ -575,10 +575,30 @@ unsafe fn prefix_sum(mut value: u32) -> u32 {
     value
 }
 
+/// The name of the kernel for a type of keys. Keys are compared for equality, so signed integers have the
+/// kernels of unsigned ones.
+macro_rules! name_of {
+    (i8) => {
+        "runs_u8"
+    };
+    (i16) => {
+        "runs_u16"
+    };
+    (i32) => {
+        "runs_u32"
+    };
+    (i64) => {
+        "runs_u64"
+    };
+    ($type:ident) => {
+        concat!("runs_", stringify!($type))
+    };
+}
+
 /// The entry point for each type of keys.
 #[cfg(feature = "reduce")]
 macro_rules! entry_points {
-    ({} $($type:ident: $($row:ident)*;)*) => {$(
+    ($($type:ident)*) => {$(
         const _: () = {
             #[cuda_std::kernel(name = concat!("runs_", stringify!($type), "_256"))]
             #[allow(clippy::too_many_arguments)]
@@ -602,13 +622,13 @@ macro_rules! entry_points {
 }
 
 #[cfg(feature = "reduce")]
-crate::for_each_element! { entry_points! {} }
+entry_points! { u8 u16 u32 u64 f16 bf16 f32 f64 }
 
 macro_rules! entries {
     ({} $($type:ident: $($row:ident)*;)*) => {
         /// The entry points.
         pub const ENTRIES: &[&[Entry]] = &[&[
-            $( Entry::new::<Kernel<$type>>(concat!("runs_", stringify!($type))) ),*
+            $( Entry::new::<Kernel<$type>>(name_of!($type)) ),*
         ]];
     };
 }
@@ -620,7 +640,7 @@ macro_rules! aliases {
     ({} $($type:ident: $other:ident;)*) => {
         /// The entries for key types that are aliases of others, whose kernels they use.
         pub const ALIASES: &[&[Entry]] = &[&[
-            $( Entry::new::<Kernel<$type>>(concat!("runs_", stringify!($other))) ),*
+            $( Entry::new::<Kernel<$type>>(name_of!($other)) ),*
         ]];
     };
 }
