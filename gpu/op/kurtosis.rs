@@ -11,23 +11,15 @@ use bytemuck::{Pod, Zeroable};
 /// It is computed in `f64` from the powers of the distances to the first element: if that element is far from
 /// all n others, rounding errors grow up to a few times n. It is NaN for no elements, if an element is not
 /// finite, or if a fourth power overflows. 64-bit integers are first converted to the nearest `f64`.
-#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Kurtosis {
     /// The first element.
     origin: f64,
-    /// The moment's degree. The kernels read it, so that skewness and kurtosis have the same.
-    degree: u64,
-}
-
-impl Default for Kurtosis {
-    fn default() -> Self {
-        Self { origin: 0.0, degree: 4 }
-    }
 }
 
 forward! {
-    Kurtosis, "kurtosis": |op| Standardized = Standardized { moments: Moments { origin: op.origin }, degree: op.degree },
-    begin |first| Self { origin: first.as_f64(), ..*op },
+    Kurtosis, "kurtosis": |op| Standardized<4> = Standardized::<4>(Moments { origin: op.origin }),
+    begin |first| Self { origin: first.as_f64() },
     agent crate::agent::chunks::ChunksBy(|op: &Self| Moments { origin: op.origin })
 }

@@ -6,13 +6,10 @@ use bytemuck::{Pod, Zeroable};
 
 /// The central moment of degree 3 or 4 in units of the standard deviation; of degree 4, less 3.
 #[derive(Clone, Copy)]
-pub struct Standardized {
-    pub moments: Moments,
-    pub degree: u64,
-}
+pub struct Standardized<const DEGREE: u32>(pub Moments);
 
-impl<T: Element> Op<T> for Standardized {
-    const NAME: &'static str = "standardized moment";
+impl<T: Element, const DEGREE: u32> Op<T> for Standardized<DEGREE> {
+    const NAME: &'static str = if DEGREE == 3 { "skewness" } else { "kurtosis" };
     type Accumulator = Powers;
     type Output = T::Real;
     const EXACT: bool = false;
@@ -21,24 +18,24 @@ impl<T: Element> Op<T> for Standardized {
 
     #[inline(always)]
     fn end(&self, all: Powers, count: u64) -> Powers {
-        Op::<T>::end(&self.moments, all, count)
+        Op::<T>::end(&self.0, all, count)
     }
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> Powers {
-        self.moments.lift(element, 0)
+        self.0.lift(element, 0)
     }
 
     #[inline(always)]
     fn finish(&self, all: Powers, count: u64) -> Option<T::Real> {
-        Some(standardized::<T>(all.finished(count), self.degree))
+        Some(standardized::<T>(all.finished(count), DEGREE))
     }
 }
 
 /// Returns the moment of this degree in units of the standard deviation; NaN if that is rounding error alone, as
 /// in SciPy.
 #[inline(always)]
-fn standardized<T: Element>([mean, second, third, fourth]: [f64; 4], degree: u64) -> T::Real {
+fn standardized<T: Element>([mean, second, third, fourth]: [f64; 4], degree: u32) -> T::Real {
     let noise = f64::EPSILON * mean;
     let value = if second <= noise * noise {
         f64::NAN

@@ -17,28 +17,19 @@ macro_rules! spread {
         /// is not above `ddof` (NumPy may divide by zero then), or if an element that counts is not finite.
         /// It is computed in `f64` from the distances to one element. 64-bit integers are first converted to
         /// the nearest `f64`.
-        #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
         #[repr(C)]
         pub struct $op {
             pub(in crate::op) ddof: u64,
             /// The first element.
             pub(in crate::op) origin: f64,
-            /// Whether the result is the square root. The kernels read it, so that both results have the same.
-            pub(in crate::op) root: u64,
-        }
-
-        impl Default for $op {
-            /// Divides by the number of elements.
-            fn default() -> Self {
-                Self::new(0)
-            }
         }
 
         impl $op {
             /// Divides by the number of elements less `ddof`, as NumPy: 0 for a whole population, 1 for a
             /// sample.
             pub const fn new(ddof: u64) -> Self {
-                Self { ddof, origin: 0.0, root: $root as u64 }
+                Self { ddof, origin: 0.0 }
             }
 
             /// Returns the degrees of freedom that are subtracted from the number of elements.
@@ -48,31 +39,30 @@ macro_rules! spread {
         }
 
         forward! {
-            $op, $name: |op| Variance<$spread> = Variance::<$spread>::new(op.ddof, op.origin, op.root != 0),
+            $op, $name: |op| Variance<$spread, $root> = Variance::<$spread, $root>::new(op.ddof, op.origin),
             begin |first| Self { origin: first.as_f64(), ..*op },
             agent $agent
         }
     };
 }
 
-/// The variance, or if `root` the standard deviation, of the items that `S` counts.
+/// The variance, or if `ROOT` the standard deviation, of the items that `S` counts.
 #[derive(Clone, Copy)]
-pub struct Variance<S> {
+pub struct Variance<S, const ROOT: bool> {
     ddof: u64,
     origin: f64,
-    root: bool,
     of: PhantomData<S>,
 }
 
-impl<S> Variance<S> {
+impl<S, const ROOT: bool> Variance<S, ROOT> {
     #[inline(always)]
-    pub(super) fn new(ddof: u64, origin: f64, root: bool) -> Self {
-        Self { ddof, origin, root, of: PhantomData }
+    pub(super) fn new(ddof: u64, origin: f64) -> Self {
+        Self { ddof, origin, of: PhantomData }
     }
 }
 
-impl<T: Element, S: Distances> Op<T> for Variance<S> {
-    const NAME: &'static str = "var";
+impl<T: Element, S: Distances, const ROOT: bool> Op<T> for Variance<S, ROOT> {
+    const NAME: &'static str = if ROOT { "std" } else { "var" };
     type Accumulator = S;
     type Output = T::Real;
     const EXACT: bool = false;
@@ -87,7 +77,7 @@ impl<T: Element, S: Distances> Op<T> for Variance<S> {
     #[inline(always)]
     fn finish(&self, all: S, count: u64) -> Option<T::Real> {
         let variance = all.variance::<T>(count, self.ddof);
-        Some(T::real(if self.root { sqrt(variance) } else { variance }))
+        Some(T::real(if ROOT { sqrt(variance) } else { variance }))
     }
 }
 

@@ -196,8 +196,8 @@ pub unsafe fn enqueue_columns_of_shards(
     match gpu.0 {}
 }
 
-pub fn meet(_: &[GpuStream]) -> Result<(), Error> {
-    Ok(())
+pub fn meet(_: &[GpuStream]) -> Result<bool, Error> {
+    Ok(false)
 }
 
 pub fn stream_of<'s>(_: &'s [GpuStream], gpu: &Gpu) -> Result<&'s GpuStream, Error> {

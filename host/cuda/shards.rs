@@ -386,13 +386,28 @@ fn names(streams: &[GpuStream]) -> String {
     names.join(", ")
 }
 
+/// Returns which streams are being captured.
+fn captured(streams: &[GpuStream]) -> Result<Vec<bool>, Error> {
+    streams.iter().map(|stream| stream.enter(|_, queue| Ok(queue.is_capturing))).collect()
+}
+
+/// Fails if any stream is being captured: the host would wait for the result.
+fn refuse_capture(streams: &[GpuStream]) -> Result<(), Error> {
+    if captured(streams)?.contains(&true) { Err(Error::Capture) } else { Ok(()) }
+}
+
 /// Makes each stream wait for the work that all have so far. The host does not wait.
-pub fn meet(streams: &[GpuStream]) -> Result<(), Error> {
+///
+/// If only some of the streams are being captured, it makes the others wait for these, with which they join
+/// the capture; what they have so far is not part of it. Returns whether the streams are captured.
+pub fn meet(streams: &[GpuStream]) -> Result<bool, Error> {
+    let captured = captured(streams)?;
+    let is_captured = captured.contains(&true);
     let mut given = Vec::with_capacity(streams.len());
-    for stream in streams {
+    for (stream, &gives) in streams.iter().zip(&captured) {
         given.push(stream.enter(|gpu, queue| {
-            if queue.is_capturing {
-                return Err(Error::Capture);
+            if is_captured && !gives {
+                return Ok(Vec::new());
             }
             // An event for each of the other streams: waiting takes the event.
             let event = || {
@@ -413,7 +428,7 @@ pub fn meet(streams: &[GpuStream]) -> Result<(), Error> {
                 .map_err(|error| gpu.failed("having a stream wait for another", error))
         })?;
     }
-    Ok(())
+    Ok(is_captured)
 }
 
 /// Launches a reduction of items on several GPUs, each on its stream.
@@ -431,6 +446,7 @@ pub unsafe fn launch_shards(
     let batches = call.batches(false);
     call.shards.iter().try_for_each(|shard| stream_of(streams, shard.gpu).map(drop))?;
     let _turn = streams.first().map(GpuStream::turn).transpose()?;
+    refuse_capture(streams)?;
     let copies = call.copies(&batches);
     if copies {
         meet(streams)?;
@@ -476,13 +492,16 @@ pub unsafe fn enqueue_shards(
         reach &= shard.gpu.reaches(on)?;
     }
     let _turn = streams.first().map(GpuStream::turn).transpose()?;
+    if captured(streams)?.contains(&true) {
+        // The stream that has the slots may have to join the capture first.
+        meet(streams)?;
+    }
     let words = (call.plan.chunks + MERGING_BLOCKS) as usize * call.of.words;
-    let slots = home.enter(|gpu, queue| match () {
-        () if queue.is_capturing => Err(Error::Capture),
-        () if reach => queue.slots_for(gpu, words),
-        () => queue.host_slots_for(gpu, words),
+    let slots = home.enter(|gpu, queue| match reach {
+        true => queue.slots_for(gpu, words),
+        false => queue.host_slots_for(gpu, words),
     })?;
-    meet(streams)?;
+    let is_captured = meet(streams)?;
     let enqueued = call.assign().iter().try_for_each(|assigned| {
         let slots = slots.wrapping_add(assigned.chunks.start as usize * call.of.words);
         // SAFETY: as the caller vouches; the slots stay until the stream has ended, and are empty when the
@@ -492,14 +511,20 @@ pub unsafe fn enqueue_shards(
         };
         stream_of(streams, call.shards[assigned.share].gpu)?.enter(enqueue)
     });
-    let enqueued = enqueued.and_then(|()| meet(streams)).and_then(|()| {
+    let enqueued = enqueued.and_then(|()| meet(streams)).and_then(|_| {
         let slots = slots.wrapping_add(call.plan.chunks as usize * call.of.words);
         // SAFETY: as the caller vouches; the slots before its own are filled.
         home.enter(|gpu, queue| unsafe {
             queue.enqueue_chunks(gpu, call, None, slots, Target::device(result)).map(drop)
-        })
+        })?;
+        // A capture ends in the stream where it began, which may be another.
+        if is_captured { meet(streams).map(drop) } else { Ok(()) }
     });
     enqueued.inspect_err(|_| {
+        // What is captured does not run.
+        if is_captured {
+            return;
+        }
         // No launch takes the partial results that are in slots already.
         streams.iter().for_each(|stream| drop(stream.synchronize()));
         let _ = home.enter(|_, queue| {
@@ -527,6 +552,7 @@ pub unsafe fn launch_columns_of_shards(
     let _turn = streams.first().map(GpuStream::turn).transpose()?;
     let home = stream_of(streams, on)?;
     shards.iter().try_for_each(|shard| stream_of(streams, shard.gpu).map(drop))?;
+    refuse_capture(streams)?;
     meet(streams)?;
     let part = home.launched((1, Cut::NOTHING), |gpu, queue, _| {
         // SAFETY: as the caller vouches.
@@ -557,7 +583,7 @@ pub unsafe fn enqueue_columns_of_shards(
         // SAFETY: as the caller vouches.
         unsafe { queue.enqueue_gathered_columns(gpu, shards, operation, columns, results).map(drop) }
     })?;
-    meet(streams)
+    meet(streams).map(drop)
 }
 
 impl Queue {

@@ -164,7 +164,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
             // SAFETY: as above.
             unsafe { located.part(items).enqueue(&op, block, streams, on, places.wrapping_add(segment))? };
         }
-        meet(streams)
+        meet(streams).map(drop)
     }
 
     /// Returns which segments lie on which of the shards that have items.

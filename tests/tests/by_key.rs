@@ -8,7 +8,7 @@ use gpu_reduce::{
 };
 use std::ops::Range;
 use std::ptr::null_mut;
-use support::{Sample, devices, hash, samples};
+use support::{Sample, devices, hash, is_taken, samples};
 
 /// Keys in a tile of the kernel.
 const TILE: usize = 8192;
@@ -93,16 +93,23 @@ for_each_element! { test_types! {} }
 
 fn test_type<K: Sample>() {
     const LEN: usize = 3 * TILE + 77;
+    let mut case = K::NAME.bytes().map(usize::from).sum::<usize>();
+    let mut check = |keys: &[K], starts: &[usize], name: &str| {
+        case += 1;
+        if is_taken(case) {
+            check::<K>(keys, starts, name);
+        }
+    };
     let starts = [0, 1, 3, 16 / size_of::<K>() + 1];
-    check::<K>(&[], &[0], "no keys");
+    check(&[], &[0], "no keys");
     for len in [1, 2, 15, 16, 17, 31, 32, 33, 100, 1023, 1025, TILE - 1, TILE, TILE + 1] {
-        check::<K>(&keys_of(lengths(len, |hash| (hash % 4) as usize)), &[0, 1], &format!("{len} keys"));
+        check(&keys_of(lengths(len, |hash| (hash % 4) as usize)), &[0, 1], &format!("{len} keys"));
     }
     for run in [1, 2, 3, 100] {
-        check::<K>(&keys_of(lengths(LEN, |_| run)), &starts[..2], &format!("runs of {run}"));
+        check(&keys_of(lengths(LEN, |_| run)), &starts[..2], &format!("runs of {run}"));
     }
-    check::<K>(&keys_of([LEN]), &starts[..2], "one run");
-    check::<K>(&keys_of(lengths(LEN, |hash| 1 << (hash % 12))), &starts, "runs of many lengths");
+    check(&keys_of([LEN]), &starts[..2], "one run");
+    check(&keys_of(lengths(LEN, |hash| 1 << (hash % 12))), &starts, "runs of many lengths");
     // A run begins at each of these keys.
     let mut edges: Vec<usize> =
         (1..=3).flat_map(|tile| (tile * TILE - 2..=tile * TILE + 2).step_by(1)).collect();
@@ -111,7 +118,7 @@ fn test_type<K: Sample>() {
         let edges: Vec<usize> =
             [0].into_iter().chain(edges.iter().copied().step_by(keep)).chain([LEN]).collect();
         let lengths = edges.windows(2).map(|ends| ends[1] - ends[0]);
-        check::<K>(&keys_of(lengths), &starts[..2], "runs at tiles' edges");
+        check(&keys_of(lengths), &starts[..2], "runs at tiles' edges");
     }
 }
 

@@ -477,7 +477,8 @@ fn sizes() {
     let packed: Vec<u64> =
         files("ptx", ".ptx.br").iter().map(|file| fs::metadata(file).unwrap().len()).collect();
     let source = read("gpu/table.rs");
-    let tuples = source.split("\ntogether! {").nth(1).unwrap().split('}').next().unwrap().matches(';').count();
+    let tuples =
+        source.split("\ntogether! {").nth(1).unwrap().split('}').next().unwrap().matches(';').count();
     let operators = integers + others;
     let thousands = |number: usize| format!("{},{:03}", number / 1000, number % 1000);
     for count in [

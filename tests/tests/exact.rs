@@ -8,7 +8,7 @@ use num_bigint::BigInt;
 use proptest::prelude::*;
 use std::fmt::Debug;
 use std::sync::LazyLock;
-use support::{devices, hash};
+use support::{devices, hash, is_taken};
 
 /// A number is held as an integer that is divided by two to this power.
 const SCALE: u32 = 1074 + 64;
@@ -187,7 +187,8 @@ const LENGTHS: [usize; 12] = [0, 1, 2, 15, 17, 31, 33, 100, 4095, 4097, 9000, 20
 #[test]
 fn magnitudes_of_every_spread() {
     for (turn, len) in LENGTHS.into_iter().enumerate() {
-        for (low, high) in [(-1, 1), (-10, 10), (-30, 0), (-60, 60), (-126, 127), (-149, -120), (100, 127)] {
+        let spreads = [(-1, 1), (-10, 10), (-30, 0), (-60, 60), (-126, 127), (-149, -120), (100, 127)];
+        for (_, (low, high)) in spreads.into_iter().enumerate().filter(|(index, _)| is_taken(index + turn)) {
             let seed = 1_000_000 * turn as u64;
             let items: Vec<f64> = (0..len as u64).map(|i| float64(hash(seed + i), low..high)).collect();
             check(&items, &format!("{len} f64, {low}..{high}"));
@@ -211,9 +212,9 @@ fn magnitudes_of_every_spread() {
 
 #[test]
 fn long_inputs_of_all_threads() {
-    let items: Vec<f64> = (0..3_000_000).map(|i| float64(hash(i), -60..60)).collect();
+    let items: Vec<f64> = (0..1_000_000).map(|i| float64(hash(i), -60..60)).collect();
     check(&items, "f64");
-    let items: Vec<f32> = (0..3_000_000).map(|i| float64(hash(i), -3..0) as f32).collect();
+    let items: Vec<f32> = (0..1_000_000).map(|i| float64(hash(i), -3..0) as f32).collect();
     check(&items, "f32");
 }
 

@@ -1,5 +1,6 @@
 //! Data on several devices: the bits of the same data on one device, whatever the shards' lengths.
 
+use cust::sys::{self, cudaError_enum::CUDA_SUCCESS};
 use gpu_reduce::emulator::{self, Settings};
 use gpu_reduce::{
     ArgMax, Buffer, Device, Devices, Dot, Element, Error, ExactSum, Item, Max, Min, Op, Reduce, Sharded,
@@ -7,6 +8,7 @@ use gpu_reduce::{
 };
 use std::fmt::Debug;
 use std::process::Command;
+use std::ptr::null_mut;
 use std::sync::Once;
 use support::{Sample, devices, hash, samples};
 
@@ -374,6 +376,76 @@ fn what_is_refused() {
     let error = unsafe { x.reduce_into::<Sum, 256>(&stream, &mut none) };
     assert!(matches!(error, Err(Error::OutOfBounds { .. })), "{error:?}");
     assert_eq!(x.reduce::<Sum, 256>(), data.reduce::<Sum, 256>());
+}
+
+/// Enqueued calls that a graph captures, whichever stream the capture begins in. Each replay reduces what the
+/// shards hold then.
+#[test]
+fn graphs_replay_with_new_data() {
+    let Some(devices) = several() else { return };
+    let one = &devices.as_slice()[0];
+    let _context = cust::context::Context::new(cust::device::Device::get_device(0).unwrap()).unwrap();
+    const LEN: usize = 60_000;
+    for begin in 0..devices.as_slice().len() {
+        let mut data = samples(LEN, f32::any);
+        let mut buffers = shards(&devices, &data, &[17_001, 41_000]);
+        let own: Vec<_> = devices.as_slice().iter().map(|device| device.stream().unwrap()).collect();
+        let raw: Vec<sys::CUstream> = own.iter().map(|stream| stream.as_raw().unwrap().cast()).collect();
+        let stream = Stream::together(own).unwrap();
+        let mut results = one.zeros::<f32>(2).unwrap();
+        let mut rows = one.zeros::<f32>(LEN / 100).unwrap();
+        let mut columns = one.zeros::<f32>(100).unwrap();
+        let mut enqueue = |buffers: &[(Buffer<f32>, usize)]| {
+            let x = views(buffers);
+            // SAFETY: the buffers outlive the graph; what is written between replays is when the streams have
+            // been waited for.
+            unsafe {
+                x.reduce_into::<Sum, 64>(&stream, results.slice_mut(..1).unwrap())?;
+                x.reduce_into::<Var, 64>(&stream, results.slice_mut(1..).unwrap())?;
+                x.rows(100)?.reduce_into::<Sum, 64>(&stream, &mut rows)?;
+                x.columns(100)?.reduce_into::<Max, 64>(&stream, &mut columns)
+            }
+        };
+        let (mut graph, mut executable) = (null_mut(), null_mut());
+        let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        enqueue(&buffers).unwrap();
+        stream.synchronize().unwrap();
+        // SAFETY: the stream is live, and the graph's executable is destroyed after its last use.
+        unsafe {
+            assert_eq!(sys::cuStreamBeginCapture_v2(raw[begin], mode), CUDA_SUCCESS);
+            assert_eq!(views(&buffers).reduce_async::<Sum, 64>(&stream).wait(), Err(Error::Capture));
+            enqueue(&buffers).unwrap();
+            assert_eq!(sys::cuStreamEndCapture(raw[begin], &mut graph), CUDA_SUCCESS);
+            assert_eq!(sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0), CUDA_SUCCESS);
+        }
+        for round in 0..4 {
+            let mut start = 0;
+            for (buffer, skipped) in &mut buffers {
+                let len = buffer.len() - *skipped;
+                let part: Vec<f32> =
+                    (start..start + len).map(|index| f32::any(hash((index + round * LEN) as u64))).collect();
+                buffer.write(*skipped, &part).unwrap();
+                data[start..start + len].copy_from_slice(&part);
+                start += len;
+            }
+            // SAFETY: as above.
+            assert_eq!(unsafe { sys::cuGraphLaunch(executable, raw[begin]) }, CUDA_SUCCESS);
+            stream.synchronize().unwrap();
+            let case = format!("round {round}, captured from stream {begin}");
+            let expected = [data.reduce::<Sum, 64>().unwrap(), data.reduce::<Var, 64>().unwrap()];
+            assert_eq!(shown(results.to_vec().unwrap()), shown(expected), "{case}");
+            let sums: Vec<f32> = data.chunks(100).map(|row| row.reduce::<Sum, 64>().unwrap()).collect();
+            assert_eq!(shown(rows.to_vec().unwrap()), shown(sums), "{case}");
+            let column = |index: usize| data.iter().skip(index).step_by(100).copied().collect::<Vec<_>>();
+            let most: Vec<f32> = (0..100).map(|index| column(index).reduce::<Max, 64>().unwrap()).collect();
+            assert_eq!(shown(columns.to_vec().unwrap()), shown(most), "{case}");
+        }
+        // SAFETY: as above.
+        unsafe {
+            assert_eq!(sys::cuGraphExecDestroy(executable), CUDA_SUCCESS);
+            assert_eq!(sys::cuGraphDestroy(graph), CUDA_SUCCESS);
+        }
+    }
 }
 
 /// Several threads, each with its own streams, or all with the same.
