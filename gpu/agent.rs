@@ -36,6 +36,18 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
     /// 1,024, 22.5).
     const LARGE_BLOCK: u32 = 512;
 
+    /// Whether parts of an array reduce as arrays of their own, wherever they begin, and their accumulators
+    /// combine to that of the whole: the operator is [`EXACT`](Op::EXACT), and has no [`begin`](Op::begin) and
+    /// no [`end`](Op::end).
+    #[cfg(not(target_arch = "nvptx64"))]
+    const IN_PARTS: bool = false;
+
+    /// Returns the accumulator of the same items with indices that are greater by `by`.
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn moved(self, all: O::Accumulator, _by: u64) -> O::Accumulator {
+        all
+    }
+
     /// Folds an item into an accumulator.
     #[inline(always)]
     fn fold_item(self, op: &O, all: &mut O::Accumulator, item: I, index: u64) {
@@ -185,6 +197,9 @@ macro_rules! of_row {
         const LARGE_BLOCK: u32 = <$op as Row>::LARGE_BLOCK;
 
         #[cfg(not(target_arch = "nvptx64"))]
+        const IN_PARTS: bool = <$op as crate::op::Op<I>>::EXACT;
+
+        #[cfg(not(target_arch = "nvptx64"))]
         #[inline(always)]
         fn folds<Q: Source<Item = I>>(self) -> Folds {
             <$op as Row>::TABLE[<$op as Row>::INDEX][<I as crate::table::Items>::DTYPE as usize]
@@ -239,6 +254,15 @@ pub(crate) const fn room<O: Op<I>, I: Copy + 'static>() -> Room {
 pub(crate) const fn large_block<O: Op<I>, I: Copy + 'static>() -> u32 {
     const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> u32 {
         A::LARGE_BLOCK
+    }
+    of::<O, I, _>(O::agent)
+}
+
+/// Whether parts of an array reduce as arrays of their own, see [`Agent::IN_PARTS`].
+#[cfg(not(target_arch = "nvptx64"))]
+pub const fn in_parts<O: Op<I>, I: Copy + 'static>() -> bool {
+    const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> bool {
+        A::IN_PARTS
     }
     of::<O, I, _>(O::agent)
 }

@@ -41,18 +41,33 @@ pub fn finish<O: Op<S::Item>, S: Source>(op: &O, partials: &[O::Accumulator], le
     op.finish(op.end(merge::<O, S>(op, partials), len), len)
 }
 
+/// Combines the accumulators of parts that have reduced as arrays of their own, each with the index of its
+/// first item in the whole.
+pub fn join<O: Op<I>, I: Copy + 'static>(
+    op: &O,
+    parts: impl Iterator<Item = (u64, O::Accumulator)>,
+) -> O::Accumulator {
+    parts.fold(op.identity(), |all, (start, part)| op.combine(all, O::agent().moved(part, start)))
+}
+
+/// Returns the partial result in the words of a chunk's slot; `None` if the slot is not full.
+pub fn of_slot<O: Op<I>, I: Copy + 'static>(_: &O, word: &dyn Fn(usize) -> u64) -> Option<O::Accumulator> {
+    O::agent().of_slot(word)
+}
+
 /// Reads the partial results of consecutive chunks from their slots.
 pub fn from_slots<O: Op<I>, I: Copy + 'static>(
     op: &O,
     slots: &[SlotsOfChunks],
     chunks: Range<u32>,
+    of_slot: impl Fn(&O, &dyn Fn(usize) -> u64) -> Option<O::Accumulator>,
 ) -> Result<Vec<O::Accumulator>, Error> {
     let words = const { slot::words::<O::Accumulator>() };
     let mut partials = vec![op.identity(); chunks.len()];
     for SlotsOfChunks { chunks: of_slots, words: all } in slots {
         for (index, chunk) in of_slots.iter().cloned().flatten().enumerate() {
             let slot = &all[index * words..][..words];
-            let partial = O::agent().of_slot(|index| slot[index]).ok_or_else(|| Error::Launch {
+            let partial = of_slot(op, &|index| slot[index]).ok_or_else(|| Error::Launch {
                 kernel: O::NAME.to_owned(),
                 device: "one of several devices".to_owned(),
                 reason: "it has left no result".to_owned(),
@@ -121,11 +136,12 @@ impl<T: Item> Chunks<'_, T> {
         let (len, array) = (elements.len() as u64, (pointer.addr() as u64, size_of::<T>()));
         let call = ShardsCall {
             of: Types::of::<O, *const T>(),
-            shards: &[GpuShard { gpu, len, arrays: vec![array] }],
+            shards: &[GpuShard { gpu, len, arrays: vec![array], head: None }],
             shares: &Shares::new(plan.elements(chunks.clone()).start, [len]),
             first: &[((&raw const *first).addr() as u64, size_of::<T>())],
             first_gpu: None,
             plan: *plan,
+            in_parts: false,
             block,
             op: (&raw const *op).cast(),
         };
@@ -133,7 +149,7 @@ impl<T: Item> Chunks<'_, T> {
         // SAFETY: the elements are borrowed, and the types are the call's.
         unsafe {
             gpu.reduce_shards(&call, &mut |slots, _| {
-                partials = from_slots::<O, T>(op, slots, chunks.clone());
+                partials = from_slots::<O, T>(op, slots, chunks.clone(), of_slot);
             })?;
         }
         partials

@@ -8,6 +8,7 @@ use crate::place::Place::{Cpu, Gpu};
 use crate::shares::{Assignment, Shares};
 use crate::{Error, Item, Op, Partial, Plan, Reduce, View, parts};
 use bytemuck::{Zeroable, bytes_of, bytes_of_mut, cast_slice, checked};
+use gpu_reduce_kernels::agent::in_parts;
 use messages::{Ranks, Terms};
 use mpi::traits::Communicator;
 use std::any::type_name;
@@ -41,7 +42,8 @@ use std::slice;
 ///
 /// The ranks exchange what they reduce, and the number of their elements. If a chunk of the whole array's
 /// [`Plan`] lies on several ranks, they send it to the one with most of it. Each rank folds its chunks, and
-/// sends the partial results, 2,048 at most in all, to all ranks, once.
+/// sends the partial results, 2,048 at most in all, to all ranks, once. Where the order does not matter
+/// (integers, extremes, counts, exact sums), each rank reduces its own elements and sends one accumulator.
 ///
 /// # Errors
 ///
@@ -110,31 +112,66 @@ impl<C: Communicator + ?Sized, O: Op<T>, T: Item> Local<'_, C, O, T> {
             return finish(&self.op, T::zeroed(), 0, &[]);
         };
         let shares = Shares::new(0, lens.iter().copied());
+        if const { in_parts::<O, T>() } {
+            return self.reduce_in_parts::<BLOCK>(first, &lens, &shares);
+        }
         let plan = Partial::<O, T, BLOCK>::plan(shares.len());
         let deal = Deal { assigned: shares.assign(&plan), plan, shares };
         let split = self.exchange(&deal)?;
-        let partials = catch_unwind(AssertUnwindSafe(|| self.partials(&deal, &split, first)));
-        let (own, failed) = match &partials {
-            Ok(Ok(partials)) => (&partials[..], None),
+        let mut counts = vec![0; lens.len()];
+        deal.assigned.iter().for_each(|assigned| counts[assigned.share] += assigned.chunks.len());
+        let partials = self.gather(&counts, || self.partials(&deal, &split, first))?;
+        finish(&self.op, first, plan.len, &partials)
+    }
+
+    /// Reduces each rank's elements as an array of their own, and joins the ranks' accumulators.
+    fn reduce_in_parts<const BLOCK: u32>(
+        &self,
+        first: T,
+        lens: &[u64],
+        shares: &Shares,
+    ) -> Result<O::Output, Error> {
+        let counts: Vec<_> = lens.iter().map(|&len| usize::from(len > 0)).collect();
+        let own = || {
+            if self.elements.is_empty() {
+                return Ok(Vec::new());
+            }
+            let plan = Partial::<O, T, BLOCK>::plan(self.elements.len() as u64);
+            let partials = parts::fold(&self.op, self.elements, &plan, 0..plan.chunks, first)?;
+            Ok(vec![parts::merge::<O, &[T]>(&self.op, &partials)])
+        };
+        let all = self.gather(&counts, own)?;
+        let starts = (0..lens.len()).filter(|&rank| lens[rank] > 0).map(|rank| shares.range(rank).start);
+        let all = parts::join(&self.op, starts.zip(all));
+        self.op.finish(all, shares.len()).ok_or_else(|| Error::empty(&self.op))
+    }
+
+    /// Returns the accumulators of all ranks, of which each has `counts`, in the order of the ranks. Fails on
+    /// all ranks if one fails; if `own` panics, the panic continues when the other ranks know.
+    fn gather(
+        &self,
+        counts: &[usize],
+        own: impl FnOnce() -> Result<Vec<O::Accumulator>, Error>,
+    ) -> Result<Vec<O::Accumulator>, Error> {
+        let size = size_of::<O::Accumulator>();
+        let bytes: Vec<_> = counts.iter().map(|count| count * size).collect();
+        let own = catch_unwind(AssertUnwindSafe(own));
+        let (sent, failed) = match &own {
+            Ok(Ok(own)) => (&own[..], None),
             Ok(Err(error)) => (&[][..], Some(error.to_string())),
             Err(_) => (&[][..], Some("it panicked".into())),
         };
-        let size = size_of::<O::Accumulator>();
-        let mut counts = vec![0; lens.len()];
-        deal.assigned.iter().for_each(|assigned| counts[assigned.share] += assigned.chunks.len() * size);
-        let all = self.ranks.gather(&counts, cast_slice(own), failed);
-        if let Err(panic) = partials {
-            // The other ranks know by now.
+        let all = self.ranks.gather(&bytes, cast_slice(sent), failed);
+        if let Err(panic) = own {
             resume_unwind(panic);
         }
         let all = all?;
-        let partial = |chunk: usize| {
-            let mut partial = O::Accumulator::zeroed();
-            bytes_of_mut(&mut partial).copy_from_slice(&all[chunk * size..][..size]);
-            partial
+        let accumulator = |index: usize| {
+            let mut accumulator = O::Accumulator::zeroed();
+            bytes_of_mut(&mut accumulator).copy_from_slice(&all[index * size..][..size]);
+            accumulator
         };
-        let partials: Vec<_> = (0..plan.chunks as usize).map(partial).collect();
-        finish(&self.op, first, plan.len, &partials)
+        Ok((0..counts.iter().sum()).map(accumulator).collect())
     }
 
     /// Returns the first element of the whole array, and the number of each rank's elements; `None` if there

@@ -3,7 +3,7 @@
 //! uses.
 
 use crate::{Element, Kernels, Op};
-use gpu_reduce_kernels::agent::Agent;
+use gpu_reduce_kernels::agent::{Agent, in_parts};
 use gpu_reduce_kernels::columns::{self, Columns};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::kernels::Parameters;
@@ -39,6 +39,8 @@ pub struct Types {
     pub words: usize,
     /// Whether these words are a full slot.
     pub is_full: fn(&[AtomicU64]) -> bool,
+    /// Whether parts of an array reduce as arrays of their own, and their accumulators combine.
+    pub in_parts: bool,
     /// Whether the operator may depend on the first item: it has fields to keep it in.
     pub looks_at_first: bool,
 }
@@ -60,6 +62,7 @@ impl Types {
                 bytes: P::BYTES,
                 words: slot::words::<O::Accumulator>(),
                 is_full: |words| O::agent().of_slot(|index| words[index].load(Ordering::Relaxed)).is_some(),
+                in_parts: in_parts::<O, P::Item>(),
                 looks_at_first: size_of::<O>() > 0,
             }
         }
@@ -82,6 +85,7 @@ impl Types {
                 bytes: size_of::<K>(),
                 words: 1,
                 is_full: |_| true,
+                in_parts: false,
                 looks_at_first: false,
             }
         }
@@ -118,8 +122,11 @@ pub struct Operation<'a> {
 impl<'a> Operation<'a> {
     /// An operator over a whole array that lies behind `P`.
     pub fn whole<O: Op<P::Item>, P: Input>(op: &'a O, block: u32) -> Self {
-        let op = (&raw const *op).cast();
-        let types = Types::of::<O, P>();
+        Self::of_types(Types::of::<O, P>(), (&raw const *op).cast(), block)
+    }
+
+    /// As [`whole`](Self::whole), with the types erased already.
+    pub fn of_types(types: &'static Types, op: *const c_void, block: u32) -> Self {
         Self { types, op, default: null(), has_default: false, block, borrowed: PhantomData }
     }
 

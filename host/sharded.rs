@@ -9,8 +9,10 @@ use crate::place::Place::{Cpu, Gpu as OnGpu};
 use crate::request::Types;
 use crate::shares::Shares;
 use crate::{Buffer, Device, Error, Item, Op, Plan, Reduce, Stream, parts, threads};
+use gpu_reduce_kernels::agent::in_parts;
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::width;
+use gpu_reduce_kernels::slot;
 use rayon::prelude::*;
 use std::ffi::c_void;
 use std::fmt;
@@ -235,6 +237,8 @@ pub struct GpuShard {
     pub len: u64,
     /// The address of each array's items (a pair has two arrays), and the size of an element.
     pub arrays: Vec<(u64, usize)>,
+    /// The input's [`head`](Input::head); `None` serves as well.
+    pub head: Option<u32>,
 }
 
 /// A reduction of items on several GPUs, or of some chunks of them.
@@ -250,6 +254,9 @@ pub struct ShardsCall<'a> {
     pub first_gpu: Option<&'static Gpu>,
     /// The plan of the whole array.
     pub plan: Plan,
+    /// Whether each shard reduces as an array of its own, and has a slot for its accumulator. Shards then take
+    /// the place of chunks.
+    pub in_parts: bool,
     pub block: u32,
     pub op: *const c_void,
 }
@@ -291,7 +298,7 @@ impl<'a, D: Data<'a>> Located<'a, D> {
             };
             let mut arrays = Vec::new();
             pointers.arrays(&mut |address, bytes| arrays.push((address, bytes)));
-            shards.push(GpuShard { gpu, len: part.len() as u64, arrays });
+            shards.push(GpuShard { gpu, len: part.len() as u64, arrays, head: pointers.head() });
         }
         Ok(Some(Self::new(shards)))
     }
@@ -307,7 +314,7 @@ impl<'a, D: Data<'a>> Located<'a, D> {
             let skipped = part.start - self.shares.range(shard).start;
             let GpuShard { gpu, arrays, .. } = &self.shards[shard];
             let arrays = arrays.iter().map(|&(start, bytes)| (start + skipped * bytes as u64, bytes));
-            GpuShard { gpu, len: part.end - part.start, arrays: arrays.collect() }
+            GpuShard { gpu, len: part.end - part.start, arrays: arrays.collect(), head: None }
         });
         Self::new(parts.collect())
     }
@@ -333,22 +340,39 @@ impl<'a, D: Data<'a>> Located<'a, D> {
         self.shards[0].gpu
     }
 
-    fn call<O: Op<D::Item>>(&self, op: &O, block: u32) -> ShardsCall<'_> {
+    fn call<O: Op<D::Item>>(&self, op: &O, block: u32, in_parts: bool) -> ShardsCall<'_> {
         let Self { shards, shares, .. } = self;
         let plan = Plan::new(shares.len(), const { width::<O, D::Item>(D::Pointers::BYTES) }, block);
         let of = Types::of::<O, D::Pointers>();
         let (first, first_gpu) = (&shards[0].arrays[..], Some(self.first_gpu()));
-        ShardsCall { of, shards, shares, first, first_gpu, plan, block, op: (&raw const *op).cast() }
+        ShardsCall {
+            of,
+            shards,
+            shares,
+            first,
+            first_gpu,
+            plan,
+            in_parts,
+            block,
+            op: (&raw const *op).cast(),
+        }
+    }
+
+    /// Returns where the shards begin if each reduces as an array of its own.
+    fn starts<O: Op<D::Item>>(&self) -> Option<Vec<u64>> {
+        let start = |shard| self.shares.range(shard).start;
+        const { in_parts::<O, D::Item>() }.then(|| (0..self.shards.len()).map(start).collect())
     }
 
     /// Reduces, as [`Reduce::reduce`].
     pub fn reduce<O: Op<D::Item>>(&self, op: &O, block: u32) -> Result<O::Output, Error> {
-        let call = self.call(op, block);
+        let starts = self.starts::<O>();
+        let call = self.call(op, block, starts.is_some());
         let mut output = None;
         // SAFETY: the items are borrowed, and the types are the call's.
         unsafe {
             self.first_gpu().reduce_shards(&call, &mut |slots, first| {
-                output = Some(finish::<O, D>(op, &call.plan, slots, first));
+                output = Some(finish::<O, D>(op, &call.plan, starts.as_deref(), slots, first));
             })?;
         }
         output.unwrap_or_else(|| Err(Error::empty(op)))
@@ -372,12 +396,13 @@ impl<'a, D: Data<'a>> Located<'a, D> {
         block: u32,
         streams: &[GpuStream],
     ) -> Result<(Launched, SlotLayout), Error> {
-        let call = self.call(op, block);
+        let starts = self.starts::<O>();
+        let call = self.call(op, block, starts.is_some());
         let plan = call.plan;
         // SAFETY: the items are borrowed until the work is done, or nobody asks for its result; the types are
         // the call's.
         let (launched, chunks) = unsafe { launch_shards(streams, &call)? };
-        Ok((launched, SlotLayout { plan, chunks }))
+        Ok((launched, SlotLayout { plan, starts, chunks }))
     }
 
     /// As [`Reduce::reduce_into`].
@@ -394,13 +419,15 @@ impl<'a, D: Data<'a>> Located<'a, D> {
         place: *mut O::Output,
     ) -> Result<(), Error> {
         // SAFETY: as the caller vouches; the types are the call's.
-        unsafe { enqueue_shards(streams, &self.call(op, block), on, place.cast()) }
+        unsafe { enqueue_shards(streams, &self.call(op, block, false), on, place.cast()) }
     }
 }
 
 /// Which chunks have their slots in the words of which part of launched work.
 pub(crate) struct SlotLayout {
     plan: Plan,
+    /// Where the shards begin if each has reduced as an array of its own.
+    starts: Option<Vec<u64>>,
     /// The chunks of each part.
     chunks: Vec<SlotOrder>,
 }
@@ -417,19 +444,26 @@ impl SlotLayout {
             SlotsOfChunks { chunks, words }
         });
         let slots: Vec<_> = slots.collect();
-        let first = if const { size_of::<O>() > 0 } { parts.next().unwrap_or_default() } else { &[] };
-        finish::<O, D>(op, &self.plan, &slots, first)
+        let looks_at_first = const { size_of::<O>() > 0 } && self.starts.is_none();
+        let first = if looks_at_first { parts.next().unwrap_or_default() } else { &[] };
+        finish::<O, D>(op, &self.plan, self.starts.as_deref(), &slots, first)
     }
 }
 
 /// Returns the result from the slots of all chunks, and from the words of the first item if the operator has
-/// fields.
+/// fields; or from the slots of all shards if `starts` says where these begin.
 fn finish<'a, O: Op<D::Item>, D: Data<'a>>(
     op: &O,
     plan: &Plan,
+    starts: Option<&[u64]>,
     slots: &[SlotsOfChunks],
     first: &[u64],
 ) -> Result<O::Output, Error> {
+    if let Some(starts) = starts {
+        let of_shards = parts::from_slots(op, slots, 0..starts.len() as u32, |_, word| slot::full(word))?;
+        let all = parts::join(op, starts.iter().copied().zip(of_shards));
+        return op.finish(all, plan.len).ok_or_else(|| Error::empty(op));
+    }
     let mut begun = *op;
     if const { size_of::<O>() > 0 } {
         let mut next = first.as_ptr().expose_provenance();
@@ -441,6 +475,6 @@ fn finish<'a, O: Op<D::Item>, D: Data<'a>>(
         // SAFETY: the bytes of an item's elements were copied there, each to a place of its alignment.
         begun = op.begin(unsafe { input.read() });
     }
-    let partials = parts::from_slots::<O, D::Item>(op, slots, 0..plan.chunks)?;
+    let partials = parts::from_slots(op, slots, 0..plan.chunks, parts::of_slot)?;
     parts::finish::<O, D::Slices>(&begun, &partials, plan.len).ok_or_else(|| Error::empty(op))
 }

@@ -83,6 +83,11 @@ impl<I: Element, O: Op<I, Accumulator = Place> + Row, const LEAST: bool, const S
             first_extremes::<I, S, false, true>(items, first, [nan; 2])[1]
         }
     }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn moved(self, all: Place, by: u64) -> Place {
+        all.moved(by)
+    }
 }
 
 /// Folds by the first places of both extremes.
@@ -96,6 +101,11 @@ impl<I: Element, O: Op<I, Accumulator = [Place; 2]> + Row> Agent<O, I> for BothP
     #[inline(always)]
     fn fold_items<S: Source<Item = I>>(self, _: &O, items: S, first: u64) -> [Place; 2] {
         first_extremes::<I, S, true, true>(items, first, [I::Key::min_value(), I::Key::max_value()])
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn moved(self, all: [Place; 2], by: u64) -> [Place; 2] {
+        all.map(|place| place.moved(by))
     }
 }
 

@@ -5,6 +5,7 @@ use crate::op::{Both, Op};
 use core::array::from_fn;
 #[cfg(not(target_arch = "nvptx64"))]
 use {
+    super::in_parts,
     crate::host_simd::{self, Source},
     std::vec::Vec,
 };
@@ -71,6 +72,18 @@ pub(crate) struct Pair;
 
 impl<I: Copy + 'static, A: Op<I>, B: Op<I>> Agent<Both<A, B>, I> for Pair {
     const ROOM: Room = Room::of_both(room::<A, I>(), room::<B, I>());
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    const IN_PARTS: bool = in_parts::<A, I>() && in_parts::<B, I>();
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn moved(
+        self,
+        Both(of_a, of_b): Both<A::Accumulator, B::Accumulator>,
+        by: u64,
+    ) -> Both<A::Accumulator, B::Accumulator> {
+        Both(A::agent().moved(of_a, by), B::agent().moved(of_b, by))
+    }
 
     #[inline(always)]
     fn fold_load<const WIDTH: usize>(
@@ -167,6 +180,14 @@ impl<N> Copy for As<N> {}
 
 impl<I: Copy + 'static, N: Op<I>, O: Nested<I, N>> Agent<O, I> for As<N> {
     const ROOM: Room = room::<N, I>();
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    const IN_PARTS: bool = in_parts::<N, I>();
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn moved(self, all: O::Accumulator, by: u64) -> O::Accumulator {
+        N::agent().moved(all, by)
+    }
 
     fn each_part(self, op: &O, each: &mut dyn FnMut(&'static str, &[u8])) {
         N::agent().each_part(&op.nested(), each);

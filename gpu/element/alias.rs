@@ -1,7 +1,7 @@
 //! Types that reduce as another type: `usize` as `u64`, `isize` as `i64`, `bool` as `u8`. They share its
 //! folds and kernels, and have its bits.
 
-use crate::agent::{Agent, Room, large_block, room};
+use crate::agent::{Agent, Room, in_parts, large_block, room};
 use crate::host_simd::{Folds, Source};
 use crate::op::Op;
 
@@ -73,6 +73,11 @@ where
 {
     const ROOM: Room = room::<O, u8>();
     const LARGE_BLOCK: u32 = large_block::<O, u8>();
+    const IN_PARTS: bool = in_parts::<O, u8>();
+
+    fn moved(self, all: A, by: u64) -> A {
+        <O as Op<u8>>::agent().moved(all, by)
+    }
 
     /// A `&[bool]` is folded as the `&[u8]` that it is.
     fn folds<S: Source<Item = bool>>(self) -> Folds {

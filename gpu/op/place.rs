@@ -70,6 +70,13 @@ impl Place {
         if LEAST { Self { key: key.wide(), index } } else { Self { key: !key.wide(), index } }
     }
 
+    /// Returns the place with an index that is greater by `by`.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) fn moved(self, by: u64) -> Self {
+        let index = if self.index == Self::NONE.index { self.index } else { self.index + by };
+        Self { index, ..self }
+    }
+
     /// Returns the place with the lesser key; of equal keys, the one with the lesser index.
     #[inline(always)]
     pub(crate) fn first(self, other: Self) -> Self {

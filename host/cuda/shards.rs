@@ -12,7 +12,7 @@ use super::scratch::{Area, area_bytes, largest, words_of};
 use super::stream::{GpuStream, Workspace};
 use super::{Gpu, lock};
 use crate::Error;
-use crate::request::{Operation, Request, Shape, Types};
+use crate::request::{Operation, Request, Shape};
 use crate::sharded::{FIRST_BYTES, GpuShard, ShardsCall, SlotOrder, SlotsOfChunks};
 use crate::shares::Assignment;
 use cust::error::{CudaError, CudaResult};
@@ -25,8 +25,8 @@ use gpu_reduce_kernels::reduce::{self, Target};
 use gpu_reduce_kernels::segments::Cut;
 use gpu_reduce_kernels::slot;
 use std::ffi::c_void;
-use std::ptr::without_provenance_mut;
-use std::sync::atomic::AtomicU64;
+use std::ptr::{null_mut, without_provenance_mut};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Assignments that one GPU folds, by a launch for each; their slots follow one another.
 struct Batch {
@@ -45,8 +45,12 @@ impl Batch {
 }
 
 impl ShardsCall<'_> {
-    /// Assigns all chunks, split chunks first.
+    /// Assigns all chunks, split chunks first; or each shard, in place of a chunk, to itself.
     fn assign(&self) -> Vec<Assignment> {
+        if self.in_parts {
+            let part = |share| Assignment { share, chunks: share as u32..share as u32 + 1, is_split: false };
+            return (0..self.shards.len()).map(part).collect();
+        }
         let mut assigned = self.shares.assign(&self.plan);
         assigned.sort_by_key(|assigned| !assigned.is_split);
         assigned
@@ -73,12 +77,12 @@ impl ShardsCall<'_> {
     /// Returns whether items are copied between devices, so that streams have to wait for each other.
     fn copies(&self, batches: &[Batch]) -> bool {
         let mut assigned = batches.iter().flat_map(|batch| &batch.assigned);
-        self.of.looks_at_first || assigned.any(|assigned| assigned.is_split)
+        !self.in_parts && (self.of.looks_at_first || assigned.any(|assigned| assigned.is_split))
     }
 
     /// Returns the GPU of the first item if the operator looks at it.
     fn first_comes_from(&self) -> Option<&'static Gpu> {
-        self.first_gpu.filter(|_| self.of.looks_at_first)
+        self.first_gpu.filter(|_| self.of.looks_at_first && !self.in_parts)
     }
 
     /// Returns the words of the host's memory for the first item.
@@ -248,9 +252,21 @@ impl Queue {
         let mut kernel = None;
         for assigned in &batch.assigned {
             // SAFETY: as the caller vouches.
-            let launched =
-                unsafe { self.enqueue_chunks(batch.gpu, call, Some(assigned), slots, Target::none())? };
-            kernel = Some(launched);
+            kernel = Some(unsafe {
+                if call.in_parts {
+                    let GpuShard { len, ref arrays, head, .. } = call.shards[assigned.share];
+                    let mut input = Parameters::NONE;
+                    arrays.iter().for_each(|(address, _)| input.push(address));
+                    let request = Operation::of_types(call.of, call.op, call.block).with_parameters(
+                        input,
+                        Shape::Whole { len, head },
+                        null_mut(),
+                    );
+                    self.enqueue(batch.gpu, &request, Some(slots))?
+                } else {
+                    self.enqueue_chunks(batch.gpu, call, Some(assigned), slots, Target::none())?
+                }
+            });
             slots = slots.wrapping_add(assigned.chunks.len() * call.of.words);
         }
         Ok(kernel)
@@ -269,7 +285,12 @@ struct RunningBatch {
 
 impl RunningBatch {
     /// Waits for the partial results: polls the slots for a while, then waits for the stream.
-    fn wait(&mut self, of: &Types) -> Result<(), Error> {
+    fn wait(&mut self, call: &ShardsCall) -> Result<(), Error> {
+        let of = call.of;
+        let is_full = |slot: &[AtomicU64]| match call.in_parts {
+            true => slot.iter().all(|word| word.load(Ordering::Relaxed) != slot::EMPTY),
+            false => (of.is_full)(slot),
+        };
         const LOOKS: u32 = 2000;
         let Self { batch, workspace, kernel, .. } = self;
         // SAFETY: the memory has these words, aligned; until they are full, both sides only use atomic
@@ -282,7 +303,7 @@ impl RunningBatch {
         let mut empty = slots.chunks(of.words).peekable();
         let mut looks = 0;
         while let Some(slot) = empty.peek() {
-            if (of.is_full)(slot) {
+            if is_full(slot) {
                 empty.next();
             } else if looks < LOOKS {
                 looks += 1;
@@ -290,7 +311,7 @@ impl RunningBatch {
             } else {
                 let _entered = batch.gpu.enter()?;
                 launched(workspace.queue.stream.synchronize())?;
-                if !empty.all(|slot| (of.is_full)(slot)) {
+                if !empty.all(is_full) {
                     return launched(Err(CudaError::LaunchFailed));
                 }
                 break;
@@ -319,7 +340,7 @@ impl Gpu {
             // SAFETY: as the caller vouches; all is waited for below.
             unsafe { start(call, batch, first_words) }.map(|batch| running.push(batch))
         });
-        let waited = running.iter_mut().map(|batch| batch.wait(call.of)).fold(launched, Result::and);
+        let waited = running.iter_mut().map(|batch| batch.wait(call)).fold(launched, Result::and);
         if let Err(error) = waited {
             // Work that still runs ends before its memory is freed.
             for RunningBatch { batch, workspace, .. } in running {
