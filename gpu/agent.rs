@@ -1,10 +1,10 @@
 //! Agents: how the library folds by an operator, where [`Op::lift`] and [`Op::combine`], item by item, are not
 //! the fastest way, or not the only step.
 //!
-//! - [`Fold`], the agent of every operator of another crate, does with an operator what its methods say.
-//! - [`Listed`] is a plain operator of the library, whose folds are compiled with the library.
-//! - [`extremes`]: SIMD on a CPU for extremes and their indices. [`chunks`]: a chunk on a CPU by cheaper
-//!   operators. [`several`]: tuples. [`near`]: `LogSumExp`. [`exact`]: exact sums.
+//! - `Fold`, the agent of every operator of another crate, does with an operator what its methods say.
+//! - `Listed` is for the plain operators of the library's table, whose folds are compiled with the library.
+//! - `extremes` has SIMD on a CPU for extremes and their indices, `chunks` folds a chunk on a CPU by cheaper
+//!   operators, `several` is for tuples, `near` for `LogSumExp`, and `exact` for exact sums.
 
 pub(crate) mod chunks;
 pub(crate) mod exact;
