@@ -194,17 +194,13 @@ macro_rules! for_each_row {
             exact_2: Exact<u16, 1>, u16;
             exact_4: Exact<u32, 1>, u32;
             exact_8: Exact<u64, 1>, u64;
-            exact_12: Exact<u32, 3>, u32;
             exact_16: Exact<u64, 2>, u32;
-            exact_24: Exact<u64, 3>, u32;
             exact_40: Exact<u32, 10>, u32;
             ordered_1: Ordered<u8, 1>, u8;
             ordered_2: Ordered<u16, 1>, u16;
             ordered_4: Ordered<u32, 1>, u32;
             ordered_8: Ordered<u64, 1>, u32;
-            ordered_12: Ordered<u32, 3>, u32;
             ordered_16: Ordered<u32, 4>, u32;
-            ordered_24: Ordered<u64, 3>, u32;
             ordered_40: Ordered<u64, 5>, u32;
             ordered_64: Ordered<u64, 8>, u32;
             ordered_3: Ordered<u8, 3>, u32;
@@ -212,7 +208,6 @@ macro_rules! for_each_row {
             // Loads of fewer than 16 bytes, because accumulators are wider than items.
             ordered_4_of_bytes: Ordered<u32, 1>, u8;
             ordered_8_of_bytes: Ordered<u64, 1>, u8;
-            ordered_16_of_bytes: Ordered<u64, 2>, u8;
             // Items that are structs.
             exact_4_of_colours: Exact<u32, 1>, Colour;
             ordered_4_of_colours: Ordered<u32, 1>, Colour;
