@@ -1,5 +1,5 @@
-//! Agents: how the library folds by an operator, where [`Op::lift`] and [`Op::combine`], item by item, are not
-//! the fastest way, or not the only step.
+//! Agents: how the library folds by an operator, where [`Op::lift`] and [`Op::combine`], item by item, are
+//! not the fastest way, or not the only step.
 //!
 //! - `Fold`, the agent of every operator of another crate, does with an operator what its methods say.
 //! - `Listed` is for the plain operators of the library's table, whose folds are compiled with the library.
@@ -37,8 +37,8 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
     const LARGE_BLOCK: u32 = 512;
 
     /// Whether parts of an array reduce as arrays of their own, wherever they begin, and their accumulators
-    /// combine to that of the whole: the operator is [`EXACT`](Op::EXACT), and has no [`begin`](Op::begin) and
-    /// no [`end`](Op::end).
+    /// combine to that of the whole: the operator is [`EXACT`](Op::EXACT), and has no [`begin`](Op::begin)
+    /// and no [`end`](Op::end).
     #[cfg(not(target_arch = "nvptx64"))]
     const IN_PARTS: bool = false;
 

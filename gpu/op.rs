@@ -204,8 +204,9 @@ use core::fmt::Debug;
 /// for which it must be plain, too.
 ///
 /// A tuple of two to six operators is an operator: it computes all results in one pass over memory, with the
-/// bits that each has alone. On a GPU this needs a compiled kernel; the library has those of `(Sum, Min, Max)`,
-/// `(Mean, Var)` and `(Mean, Std)`. Without one, the operators run one after another. See [`Both`].
+/// bits that each has alone. On a GPU this needs a compiled kernel; the library has those of
+/// `(Sum, Min, Max)`, `(Mean, Var)` and `(Mean, Std)`. Without one, the operators run one after another. See
+/// [`Both`].
 ///
 /// The [plan](crate::plan) fixes the order in which accumulators combine. It is not the order of the items,
 /// so [`combine`](Op::combine) must be commutative, and associative up to rounding.
@@ -264,8 +265,8 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     /// operator without kernels reduces on the CPU only; on a GPU it is an error.
     const KERNELS: Kernels = Kernels::NONE;
 
-    /// Returns how the library folds by the operator. Every operator of another crate has the agent that folds
-    /// by the methods below; [`Agent`] is private, so that only the library has others.
+    /// Returns how the library folds by the operator. Operators of other crates leave this method as it is:
+    /// their agent folds by the methods below. Only the library can make other agents.
     #[inline(always)]
     fn agent() -> impl Agent<Self, I> {
         Fold
@@ -279,9 +280,9 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
         *self
     }
 
-    /// Removes from the accumulator of all `count` items what depends on the first item. Called once, after the
-    /// last combine, on the operator that [`begin`](Op::begin) returned. [`finish`](Op::finish) may be called on
-    /// the original operator.
+    /// Removes from the accumulator of all `count` items what depends on the first item. Called once, after
+    /// the last combine, on the operator that [`begin`](Op::begin) returned. [`finish`](Op::finish) may be
+    /// called on the original operator.
     #[inline(always)]
     fn end(&self, all: Self::Accumulator, _count: u64) -> Self::Accumulator {
         all

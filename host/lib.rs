@@ -70,11 +70,11 @@
 //! - `ndarray`: `interop::ReduceAxis`, `sum_axis`, `mean_axis` and so on reduce arrays and views of the crate
 //!   `ndarray`, with any strides, over an axis.
 //! - `dlpack`: DLPack 1 with the crate `dlpark`. `View::from_dlpack` and `ViewMut::from_dlpack` borrow
-//!   tensors of other libraries, and `Buffer::into_dlpack` gives a buffer to them. ([`interop::CudaArray`] for
-//!   `__cuda_array_interface__` needs no feature.)
+//!   tensors of other libraries, and `Buffer::into_dlpack` gives a buffer to them.
+//!   ([`interop::CudaArray`] for `__cuda_array_interface__` needs no feature.)
 //! - `serde`: serialises a [`Partial`] as its bytes.
-//! - `mpi`: `multi::ReduceRanks` reduces data spread over the ranks of a communicator of the crate `mpi`. It needs
-//!   an MPI library and libclang.
+//! - `mpi`: `multi::ReduceRanks` reduces data spread over the ranks of a communicator of the crate `mpi`. It
+//!   needs an MPI library and libclang.
 //! - `ladder`: the classic kernels beside the production one, for study: `Buffer::reduce_with`,
 //!   `Buffer::time_with` and `study::merge_sorted`.
 

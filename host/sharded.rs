@@ -254,8 +254,8 @@ pub struct ShardsCall<'a> {
     pub first_gpu: Option<&'static Gpu>,
     /// The plan of the whole array.
     pub plan: Plan,
-    /// Whether each shard reduces as an array of its own, and has a slot for its accumulator. Shards then take
-    /// the place of chunks.
+    /// Whether each shard reduces as an array of its own, and has a slot for its accumulator. Shards then
+    /// take the place of chunks.
     pub in_parts: bool,
     pub block: u32,
     pub op: *const c_void,

@@ -1,4 +1,5 @@
 spread! {
     /// The standard deviation of the elements that are not NaN.
-    NanStd "nanstd": NanSpread, root true, agent crate::agent::chunks::ChunksBy(|op: &Self| crate::op::NanVar { ddof: op.ddof, origin: op.origin })
+    NanStd "nanstd": NanSpread, root true,
+    agent crate::agent::chunks::ChunksBy(|op: &Self| crate::op::NanVar { ddof: op.ddof, origin: op.origin })
 }

@@ -1,4 +1,5 @@
 spread! {
     /// The standard deviation: the square root of the variance.
-    Std "std": Spread, root true, agent crate::agent::chunks::ChunksBy(|op: &Self| crate::op::Var { ddof: op.ddof, origin: op.origin })
+    Std "std": Spread, root true,
+    agent crate::agent::chunks::ChunksBy(|op: &Self| crate::op::Var { ddof: op.ddof, origin: op.origin })
 }

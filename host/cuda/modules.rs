@@ -30,8 +30,8 @@ const LIBRARY: &[&[Kernels]] = &[
         let mut kernels = [Kernels::NONE; table::TABLES.len()];
         let mut index = 0;
         while index < kernels.len() {
-            // SAFETY: `ptx/` is compiled from the tables' entry points. Where the table names another kernel's,
-            // the two have the same arguments and do the same.
+            // SAFETY: `ptx/` is compiled from the tables' entry points. Where the table names another
+            // kernel's, the two have the same arguments and do the same.
             kernels[index] = unsafe { Kernels::new(table::TABLES[index], EMBEDDED) };
             index += 1;
         }
