@@ -43,7 +43,8 @@ pub struct Devices(Vec<Device>);
 /// that are pairs.
 ///
 /// Each GPU folds the [chunks](Plan) that lie on it. If a chunk lies on several GPUs, they copy it to the one
-/// with most of it.
+/// with most of it. Integers, extremes, counts and exact sums need no plan: their order does not matter, so
+/// each GPU reduces its shards as arrays of their own.
 ///
 /// ```
 /// use gpu_reduce::{Device, Reduce, Sharded, Sum};
