@@ -12,10 +12,14 @@
 /// inputs have 1,024 threads a block with `each` and `large`, and 512 with `any`. Segments, rows and columns
 /// always have one kernel for every BLOCK.
 ///
-/// COPIES names kernels that would be the same as others, which serve instead: `integers as OTHER` those of
-/// the row OTHER for integers; `signed as unsigned` and `i64 as u64` those of the unsigned types; `rows as
-/// wholes` that of whole inputs for floats that are a row. (`var` and `std` have kernels each, though they
-/// differ in the last step alone: one for both took 3% longer for short rows.)
+/// COPIES says which kernels are not compiled, because other kernels do the same:
+/// - `integers as OTHER`: integers are reduced by the kernels of the row OTHER;
+/// - `signed as unsigned`: signed integers by the kernels of the unsigned type of the same size;
+/// - `i64 as u64`: `i64` by the kernels of `u64`;
+/// - `rows as wholes`: floats that are a row by the kernel of whole inputs.
+///
+/// (`var` and `std` have kernels of their own, though only the last step differs: with one kernel for both,
+/// short rows took 3% longer.)
 #[macro_export]
 macro_rules! for_each_operator {
     ($callback:ident! { $($arguments:tt)* }) => {
@@ -444,9 +448,9 @@ macro_rules! row {
     (@large $how:tt) => { 1024 };
 }
 
-/// Where a row's kernels of a type are: calls `$then! { @own … }` if they are compiled for it, `@exact` if
-/// all but that of a row are, or `@copy` if they would be copies of other kernels, with the name and the type
-/// of the kernels.
+/// Finds the kernels that serve a row and a type, and calls `$then!` with their name and type: `@own` if they
+/// are compiled for this row and type, `@exact` if all are compiled but the kernel of inputs of a row, or
+/// `@copy` if another row's or type's kernels serve.
 macro_rules! kernels_of {
     ($then:ident $args:tt $name:ident i8 [$blocks:ident signed as unsigned]) => {
         $then! { @copy $args $name u8 }

@@ -175,7 +175,7 @@ pub mod study {
 
 pub use gpu_reduce_kernels::op::exact::{ExactElement, ExactFactor};
 
-// What the modules above have was here before.
+// The paths that these items had before the modules above.
 #[cfg(feature = "ladder")]
 #[doc(hidden)]
 pub use study::*;

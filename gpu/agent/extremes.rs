@@ -64,7 +64,7 @@ impl<I: Element, O: Op<I, Accumulator = Place> + Row, const LEAST: bool, const S
 {
     of_row! {}
 
-    /// A load follows those before it, so that of equal keys the earlier place stays.
+    /// Loads come in the order of their indices: if a later load has an equal key, the earlier place stays.
     #[inline(always)]
     fn fold_load<const WIDTH: usize>(self, op: &O, all: &mut [Place; WIDTH], items: [I; WIDTH], index: u64) {
         let place = op.lift_load(items, index);

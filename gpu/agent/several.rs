@@ -22,14 +22,14 @@ pub trait Reducer<I: Copy + 'static> {
     ///
     /// # Errors
     ///
-    /// Those of finding the kernel.
+    /// The kernel could not be found or loaded.
     fn has<O: Op<I>>(&self) -> Result<bool, Self::Error>;
 
     /// Reduces the items.
     ///
     /// # Errors
     ///
-    /// Those of the reduction.
+    /// The reduction failed.
     fn reduce<O: Op<I>>(&self, op: &O) -> Result<Self::Outcome<O::Output>, Self::Error>;
 
     /// Joins two outcomes.
@@ -55,14 +55,14 @@ pub trait Folder<I: Copy + 'static> {
     ///
     /// # Errors
     ///
-    /// Those of finding the kernel.
+    /// The kernel could not be found or loaded.
     fn has<O: Op<I>>(&self) -> Result<bool, Self::Error>;
 
     /// Returns the partial result of each chunk.
     ///
     /// # Errors
     ///
-    /// Those of the fold.
+    /// The fold failed.
     fn fold<O: Op<I>>(&self, op: &O) -> Result<Vec<O::Accumulator>, Self::Error>;
 }
 
