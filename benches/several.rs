@@ -9,9 +9,11 @@
 //!   medians of blocking calls.
 //! - `sum` of few elements on each device: blocking; `enqueued` with the result on the first device, and
 //!   waited for; `launched`, and waited for.
-//! - `part_sum`: the part of one GPU among many, a `Partial` of 2^30 elements that are `chunks` chunks of a
-//!   whole.
-//! - `fold_sum`: the last step, which folds the partial results of a whole on the CPU.
+//! - `sum_shards`: all elements in 64 shards on one device; `sum_partials`: in 64 `Partial`s, one after
+//!   another.
+//! - `part_sum`: the part of one GPU among many, a `Partial` of `chunks` chunks of a whole of `parts` times
+//!   2^30 elements. `part_max`: 2^30 elements by an operator without order.
+//! - `fold_sum`: the last step, which folds `chunks` partial results on the CPU.
 //!
 //! Compare `peers/nccl.py`. `docs/scale.md` simulates more GPUs than exist from these times.
 
@@ -19,7 +21,7 @@ mod common;
 
 use clap::Parser;
 use common::{median_us, print_case, samples};
-use gpu_reduce::{Buffer, Device, Devices, ExactSum, Partial, Reduce, Sharded, Sum, View};
+use gpu_reduce::{Buffer, Device, Devices, ExactSum, Max, Partial, Reduce, Sharded, Sum, View};
 use std::error::Error;
 
 #[derive(Parser)]
@@ -43,6 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     println!(r#"{{"impl":"devices","count":{}}}"#, devices.as_slice().len());
     large(&devices, len)?;
+    many(&devices.as_slice()[0], len)?;
     for per_device in [1 << 10, 1 << 20, 1 << 24] {
         small(&devices, per_device)?;
     }
@@ -56,28 +59,64 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The number of elements in a part.
 const PART: usize = 1 << 30;
 
-/// Times a part that has all chunks of a whole, half of them, a quarter and so on; and the fold of all
-/// chunks.
+/// Times parts of 1, 2, 4 … chunks of a whole; a part that is a whole, half of a whole, a quarter and so on; and
+/// the fold of a whole's partial results.
 fn parts<const BLOCK: u32>(part: &Buffer<f32>) -> Result<(), Box<dyn Error>> {
-    let chunks = Partial::<Sum, f32, BLOCK>::plan(PART as u64).chunks;
-    for parts in (0..).map(|power| 1 << power).take_while(|&parts| parts <= chunks) {
-        let len = PART as u64 * u64::from(parts);
-        let start = PART as u64 * u64::from(parts / 2);
-        let partial = Partial::<_, _, BLOCK>::new(Sum, len, -0.5f32);
-        let us = median_us(10, 1, || partial.clone().add(start, part))?;
-        let chunks = chunks / parts;
+    let print = |op, n, parts, chunks, us| {
         println!(
-            r#"{{"impl":"gpu_reduce","op":"part_sum","dtype":"f32","n":{PART},"block":{BLOCK},"chunks":{chunks},"us":{us:.2}}}"#
+            r#"{{"impl":"gpu_reduce","op":"{op}","dtype":"f32","n":{n},"block":{BLOCK},"parts":{parts},"chunks":{chunks},"us":{us:.2}}}"#
         );
+    };
+    let powers = (0..).map(|power| 1 << power);
+    let plan_of = |parts| Partial::<Sum, f32, BLOCK>::plan(PART as u64 * u64::from(parts));
+    let few = powers.clone().map(|chunks| (4, chunks, chunks as usize * plan_of(4).chunk as usize));
+    let many = powers.take(11).map(|parts| (parts, plan_of(parts).chunks / parts, PART));
+    for (parts, chunks, n) in few.take_while(|&(_, _, n)| n <= PART).chain(many) {
+        let plan = plan_of(parts);
+        let start = if parts > 1 { PART as u64 } else { 0 };
+        let partial = Partial::<_, _, BLOCK>::new(Sum, plan.len, part.slice(..1)?.to_vec()?[0]);
+        let elements = part.slice(..n)?;
+        let us = median_us(10, 1, || partial.clone().add(start, &elements))?;
+        print("part_sum", n, parts, chunks, us);
     }
-    let elements = samples(1 << 23);
-    let mut all = Partial::<_, _, BLOCK>::new(Sum, elements.len() as u64, elements[0]);
-    all.add(0, &elements[..])?;
-    let chunks = Partial::<Sum, f32, BLOCK>::plan(elements.len() as u64).chunks;
-    let us = median_us(1000, 1, || all.finish())?;
-    println!(
-        r#"{{"impl":"gpu_reduce","op":"fold_sum","dtype":"f32","n":{chunks},"block":{BLOCK},"chunks":{chunks},"us":{us:.2}}}"#
-    );
+    let us = median_us(10, 1, || part.reduce::<Max, BLOCK>())?;
+    print("part_max", PART, 1, 0, us);
+    for len in [1 << 23, PART] {
+        let first = part.slice(..1)?.to_vec()?[0];
+        let mut all = Partial::<_, _, BLOCK>::new(Sum, len as u64, first);
+        all.add(0, &part.slice(..len)?)?;
+        let chunks = Partial::<Sum, f32, BLOCK>::plan(len as u64).chunks;
+        let us = median_us(1000, 1, || all.finish())?;
+        print("fold_sum", chunks as usize, 1, chunks, us);
+    }
+    Ok(())
+}
+
+/// Times all elements in 64 parts on one device.
+fn many(device: &Device, len: usize) -> Result<(), Box<dyn Error>> {
+    const PARTS: u32 = 64;
+    let all = filled(device, &samples(1 << 26), len)?;
+    let expected = all.reduce::<Sum, 1024>()?;
+    let plan = Partial::<Sum, f32, 1024>::plan(len as u64);
+    let of = |part| {
+        let range = plan.part(part, PARTS);
+        (range.start, all.slice(range.start as usize..range.end as usize))
+    };
+    let views: Vec<View<f32>> = (0..PARTS).map(|part| of(part).1).collect::<Result<_, _>>()?;
+    let shards = Sharded::from(views);
+    assert_eq!(shards.reduce::<Sum, 1024>()?.to_bits(), expected.to_bits(), "the bits differ");
+    let us = median_us(20, 1, || shards.reduce::<Sum, 1024>())?;
+    print_case::<f32>("gpu_reduce", "sum_shards", len, us);
+    let first = all.slice(..1)?.to_vec()?[0];
+    let us = median_us(20, 1, || {
+        let mut whole = Partial::<_, _, 1024>::new(Sum, len as u64, first);
+        for part in 0..PARTS {
+            let (start, elements) = of(part);
+            whole.add(start, &elements?)?;
+        }
+        whole.finish()
+    })?;
+    print_case::<f32>("gpu_reduce", "sum_partials", len, us);
     Ok(())
 }
 

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! A GPU's part takes the measured time for its number of chunks. Two all-gathers follow, each of log2(GPUs)
-//! rounds, rounded up. A round takes the measured time between processes of one machine plus the network's latency. Then
-//! the partial results are folded. The network's latency and bandwidth are assumptions.
+//! rounds, rounded up. A round takes the measured time between processes of one machine plus the network's
+//! latency. Partial results are folded before and after the second. The network's latency and bandwidth are
+//! assumptions.
 
 /// The files in `examples/common/`.
 #[path = "common"]
@@ -70,7 +71,7 @@ fn run(args: &Args) -> Result<(), Error> {
     let network = Network { latency_us: args.latency, gbps: args.bandwidth };
     let model = Model::new(&measured, args.block, network)?;
     let mut text = markdown(&beside_measured(&measured, &model));
-    for (title, len) in [("in all", In::All(1 << 32)), ("a GPU", In::Each(1 << 30))] {
+    for (title, len) in [("in all", In::All(1 << 34)), ("a GPU", In::Each(1 << 30))] {
         text += &format!("\n{}\n", markdown(&table(&model, title, len)).trim_end());
     }
     io::stdout().write_all(text.as_bytes()).map_err(Error::Print)
@@ -85,7 +86,7 @@ enum In {
 
 /// The measurements on one or two GPUs, beside their simulation.
 fn beside_measured(measured: &Measured, model: &Model) -> Vec<Vec<String>> {
-    let header = ["sum of `f32`", "µs, measured", "µs, simulated", "ratio"].map(str::to_owned);
+    let header = ["`f32`", "µs, measured", "µs, simulated", "ratio"].map(str::to_owned);
     let mut lines = vec![header.to_vec()];
     for (what, us, simulated) in model.beside(measured) {
         lines.push(vec![what, rounded(us), rounded(simulated), short(simulated / us)]);
@@ -98,8 +99,8 @@ fn table(model: &Model, title: &str, len: In) -> Vec<Vec<String>> {
         In::All(len) | In::Each(len) => length(len as usize),
     };
     let first = format!("GPUs, {elements} {title}");
-    let header =
-        [&first, "chunks a GPU", "µs", "TB/s", "times one", "KB received", "limit"].map(str::to_owned);
+    let header = [&first, "chunks a GPU", "µs", "TB/s", "times one", "without order", "KB received", "limit"]
+        .map(str::to_owned);
     let mut lines = vec![header.to_vec()];
     let rate = |gpus: u32| {
         let all = match len {
@@ -107,24 +108,24 @@ fn table(model: &Model, title: &str, len: In) -> Vec<Vec<String>> {
             In::Each(len) => len * u64::from(gpus),
         };
         let simulated = model.sum(gpus, all);
-        let tbps = all as f64 * 4.0 / simulated.us / 1e6;
+        let tbps = [simulated.us, simulated.us_without_order].map(|us| all as f64 * 4.0 / us / 1e6);
         (simulated, tbps)
     };
-    let (_, one) = rate(1);
+    let (_, [one, one_without_order]) = rate(1);
     for gpus in (0..=10).map(|power| 1 << power) {
-        let (simulated, tbps) = rate(gpus);
+        let (simulated, [tbps, without_order]) = rate(gpus);
         let limit = match simulated.limit {
             Limit::Memory => "memory",
             Limit::Chunks => "chunks",
             Limit::Messages => "messages",
         };
-        let chunks = short(f64::from(model.chunks) / f64::from(gpus));
         lines.push(vec![
             gpus.to_string(),
-            chunks,
+            simulated.chunks.to_string(),
             rounded(simulated.us),
             short(tbps),
             short(tbps / one),
+            short(without_order / one_without_order),
             short(simulated.bytes as f64 / 1e3),
             limit.to_owned(),
         ]);

@@ -39,7 +39,7 @@ pub use source::Source;
 
 use crate::agent::Agent;
 use crate::op::Op;
-use crate::plan::PARTIALS;
+use crate::plan::{self, GROUP, PARTIALS};
 use core::mem::MaybeUninit;
 use core::ops::Range;
 #[cfg(target_arch = "x86_64")]
@@ -237,11 +237,19 @@ trait Compiled<S: Source>: Op<S::Item> {
             // SAFETY: as the caller vouches.
             return unsafe { place.cast::<Self::Accumulator>().write(all) };
         }
+        let groups = plan::groups(count as u32) as usize;
         let mut tree = Pairwise::new();
         for lane in 0..count.min(PARTIALS as usize) {
             let mut all = op.identity();
-            for partial in (lane..count).step_by(PARTIALS as usize) {
-                all = op.combine(all, partials[scalar(partial)]);
+            for partial in (lane..if groups > 0 { groups } else { count }).step_by(PARTIALS as usize) {
+                let partial = scalar(partial);
+                let partial = if groups > 0 {
+                    let start = partial * GROUP as usize;
+                    fold_pairwise(op, &partials[start..count.min(start + GROUP as usize)])
+                } else {
+                    partials[partial]
+                };
+                all = op.combine(all, partial);
             }
             tree.push(op, all);
         }
@@ -251,6 +259,26 @@ trait Compiled<S: Source>: Op<S::Item> {
 }
 
 impl<O: Op<S::Item>, S: Source> Compiled<S> for O {}
+
+/// Folds accumulators pairwise, neighbours first; small ones eight at a time.
+#[inline(never)]
+pub fn fold_pairwise<O: Op<I>, I: Copy + 'static>(op: &O, all: &[O::Accumulator]) -> O::Accumulator {
+    let at_once = if const { size_of::<O::Accumulator>() <= 16 } { 8 } else { 1 };
+    let mut tree = Pairwise::new();
+    for few in all.chunks(at_once) {
+        let mut leaves = [op.identity(); 8];
+        leaves[..few.len()].copy_from_slice(few);
+        let mut stride = 1;
+        while stride < at_once {
+            for left in (0..8).step_by(2 * stride) {
+                leaves[left] = op.combine(leaves[left], leaves[left + stride]);
+            }
+            stride *= 2;
+        }
+        tree.push(op, leaves[0]);
+    }
+    tree.finish(op)
+}
 
 /// The instruction set that folds use on this processor.
 pub fn simd() -> &'static str {
@@ -327,7 +355,8 @@ pub struct Folds {
 
     /// Folds partial results: `(op, partials, count, all)`.
     ///
-    /// Partial result i goes into accumulator i mod [`PARTIALS`], and these fold pairwise, to `all`.
+    /// Partial result i goes into accumulator i mod [`PARTIALS`], and these fold pairwise, to `all`; by
+    /// [groups](crate::Plan::groups) first if there are many.
     ///
     /// # Safety
     ///

@@ -10,14 +10,21 @@
 //! - The accumulators fold pairwise, neighbours first, into the chunk's partial result: a perfect binary
 //!   tree.
 //! - [`PARTIALS`] accumulators fold the partial results in the same way: partial i goes to accumulator i
-//!   modulo 32.
+//!   modulo 32. If there are more than [`MOST_PARTIALS`], each [`GROUP`] of neighbours folds pairwise first,
+//!   and the groups' results take the place of the partial results.
 //!
-//! An input of up to [`SINGLE_ROWS`] rows is one chunk. For longer inputs a chunk is a row at first, and
-//! grows with the input: slowly, so that every multiprocessor has a block, but not more blocks than the last
-//! one can wait for. When there are [`max_chunks`], chunks grow by tiles.
+//! How many chunks there are:
+//!
+//! - An input of up to [`SINGLE_ROWS`] rows is one chunk.
+//! - For longer inputs a chunk is a row at first, and grows with the input: slowly, so that every
+//!   multiprocessor has a block, but not more blocks than the last one can wait for.
+//! - When there are [`max_chunks`], chunks grow by tiles.
+//! - Inputs of more than [`few_rows`] (2 GiB in loads of 16 bytes and with a BLOCK of 1,024) have chunks of [`CHUNK_ROWS`] rows: so many
+//!   of them that no GPU waits long for the last ones, and that a thousand GPUs have some hundreds each.
+//! - When there are [`MOST_CHUNKS`], chunks grow by tiles again.
 //!
 //! Missing elements are the operator's identity. The rounding error of a float sum is bounded by the longest
-//! path of this tree, [`Plan::depth`]: 1,049 roundings for 2^30 `f32` and a BLOCK of 1,024, when a loop has
+//! path of this tree, [`Plan::depth`]: 92 roundings for 2^30 `f32` and a BLOCK of 1,024, when a loop has
 //! 2^30.
 //!
 //! The constants were measured on an H200 (132 multiprocessors of 2,048 threads), `f32` sums by graph
@@ -54,7 +61,26 @@ pub const fn least_block(len: u64, width: usize) -> u32 {
 /// Accumulators of the partial results: one for each lane of the warp that folds them.
 pub const PARTIALS: u32 = 32;
 
-/// Returns the most chunks of an input: their threads are 2^17, half of what the largest GPUs hold at a time.
+/// Partial results that fold without groups, at most: one warp folds them.
+pub const MOST_PARTIALS: u32 = 2048;
+
+/// Partial results of a group: those of a block's threads.
+pub const GROUP: u32 = 1024;
+
+/// Rows of a chunk of inputs with more than [`few_rows`]. One block reads them in some 8 µs, the time that all
+/// others may have to wait for the last one.
+pub const CHUNK_ROWS: u64 = 64;
+
+/// Chunks of an input, at most: their groups are as many as a group has chunks.
+pub const MOST_CHUNKS: u64 = (GROUP * GROUP) as u64;
+
+/// Returns the rows up to which an input has few chunks. Longer inputs have at least eight times
+/// [`max_chunks`].
+pub const fn few_rows(block: u32) -> u64 {
+    8 * max_chunks(block) * CHUNK_ROWS
+}
+
+/// Returns the most chunks of an input of up to [`few_rows`]: their threads are 2^17, half of what the largest GPUs hold at a time.
 /// At least 256, two for each multiprocessor; at most 2,048, because one warp folds the partial results.
 pub const fn max_chunks(block: u32) -> u64 {
     match (1 << 17) / block as u64 {
@@ -86,6 +112,12 @@ pub const fn assert_block(block: u32) {
     );
 }
 
+/// Returns the number of groups of so many partial results; 0 if there are no more than [`MOST_PARTIALS`].
+#[inline(always)]
+pub const fn groups(partials: u32) -> u32 {
+    if partials > MOST_PARTIALS { partials.div_ceil(GROUP) } else { 0 }
+}
+
 /// The plan of one reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -111,12 +143,19 @@ impl Plan {
     pub const fn new(len: u64, width: usize, block: u32) -> Self {
         assert_block(block);
         assert!(width.is_power_of_two() && width <= 16, "a thread folds 1, 2, 4, 8 or 16 items side by side");
-        Self::cut(len, width, block)
+        Self::on_a_device(len, width, block, false)
     }
 
-    /// As [`new`](Self::new), without the checks.
+    /// As [`new`](Self::new), without the checks, for an input on one device. If the order does not matter,
+    /// because the operator is [`EXACT`](crate::Op::EXACT), there are few chunks, however long the input is.
     #[inline(always)]
-    pub(crate) const fn cut(len: u64, width: usize, block: u32) -> Self {
+    pub const fn on_a_device(len: u64, width: usize, block: u32, is_exact: bool) -> Self {
+        Self::cut(len, width, block, if is_exact { u64::MAX } else { few_rows(block) })
+    }
+
+    /// As [`new`](Self::new), without the checks, with few chunks for inputs of up to `few` rows.
+    #[inline(always)]
+    const fn cut(len: u64, width: usize, block: u32, few: u64) -> Self {
         let row = block as u64 * width as u64;
         // A row is a power of two, and a division takes longer than a short input.
         let rows = (len >> row.trailing_zeros()) + (len & (row - 1) != 0) as u64;
@@ -128,8 +167,12 @@ impl Plan {
             TILE_ROWS
         } else if rows <= max_chunks(block) * 2 * TILE_ROWS {
             2 * TILE_ROWS
-        } else {
+        } else if rows <= few {
             rows.div_ceil(max_chunks(block)).next_multiple_of(TILE_ROWS)
+        } else if rows <= MOST_CHUNKS * CHUNK_ROWS {
+            CHUNK_ROWS
+        } else {
+            rows.div_ceil(MOST_CHUNKS).next_multiple_of(TILE_ROWS)
         };
         let chunk = chunk_rows * row;
         // SAFETY: `chunk_rows` and `row` are not 0, and their product is less than twice a length.
@@ -172,8 +215,43 @@ impl Plan {
     /// many roundings of the sum of magnitudes.
     pub const fn depth(&self) -> u64 {
         let rows = self.chunk.div_ceil(self.row);
-        let partials = self.chunks.div_ceil(PARTIALS) as u64;
-        rows + self.row.ilog2() as u64 + partials + PARTIALS.ilog2() as u64
+        let groups = self.groups();
+        let (of_group, partials) = if groups > 0 { (GROUP.ilog2(), groups) } else { (0, self.chunks) };
+        let of_partials = partials.div_ceil(PARTIALS) + PARTIALS.ilog2();
+        rows + self.row.ilog2() as u64 + (of_group + of_partials) as u64
+    }
+
+    /// Returns the number of groups of partial results; 0 if there are no more than [`MOST_PARTIALS`].
+    pub const fn groups(&self) -> u32 {
+        groups(self.chunks)
+    }
+
+    /// Cuts consecutive chunks into ranges whose partial results fold pairwise into one: as few as possible. A
+    /// range is a group or a half, a quarter … of a group, and without groups it is a chunk.
+    ///
+    /// ```
+    /// use gpu_reduce_kernels::Plan;
+    ///
+    /// // The chunks from 1,020 on, and all of the second group.
+    /// let plan = Plan::new(1 << 30, 4, 1024);
+    /// let trees: Vec<_> = plan.trees(1020..2048).collect();
+    /// assert_eq!(trees, [1020..1024, 1024..2048]);
+    /// ```
+    pub fn trees(&self, chunks: core::ops::Range<u32>) -> impl Iterator<Item = core::ops::Range<u32>> {
+        let most = if self.groups() > 0 { GROUP } else { 1 };
+        let (mut start, end, all) = (chunks.start, chunks.end, self.chunks);
+        core::iter::from_fn(move || {
+            (start < end).then(|| {
+                let mut size = most;
+                // The last chunk ends its group: the missing ones are the identity.
+                while !start.is_multiple_of(size) || start + size > if end < all { end } else { u32::MAX } {
+                    size /= 2;
+                }
+                let tree = start..end.min(start + size);
+                start = tree.end;
+                tree
+            })
+        })
     }
 }
 
@@ -198,7 +276,7 @@ mod tests {
         for width in [1, 2, 4, 8, 16] {
             for block in BLOCKS {
                 let plan = Plan::new(u64::MAX, width, block);
-                assert!(plan.chunks as u64 <= max_chunks(block), "{plan:?}");
+                assert!(plan.chunks as u64 <= MOST_CHUNKS, "{plan:?}");
                 assert_eq!(plan.range(plan.chunks - 1).end, u64::MAX, "{plan:?}");
             }
         }

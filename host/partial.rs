@@ -141,7 +141,10 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
     /// Returns the first range of elements that are missing, or `None` if the part is complete.
     pub fn missing(&self) -> Option<Range<u64>> {
         let all = if self.plan.len == 0 { 0 } else { self.plan.chunks };
-        self.first_run((0..all).filter(|&chunk| !self.has(chunk)))
+        // The chunks are in order: up to the first missing one, each has its number's place.
+        let start = (0..).zip(&self.chunks).take_while(|&(place, &(chunk, _))| chunk == place).count();
+        let end = self.chunks.get(start).map_or(all, |&(chunk, _)| chunk);
+        (start < end as usize).then(|| self.plan.elements(start as u32..end))
     }
 
     /// Returns the result.
@@ -178,6 +181,12 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
 
     /// Fails if the part has any of these chunks, which are in order.
     fn check_new(&self, chunks: impl Iterator<Item = u32>) -> Result<(), Error> {
+        let last = self.chunks.last().map(|&(chunk, _)| chunk);
+        let mut chunks = chunks.peekable();
+        // Parts mostly come in order.
+        if last < chunks.peek().copied() {
+            return Ok(());
+        }
         match self.first_run(chunks.filter(|&chunk| self.has(chunk))) {
             Some(Range { start, end }) => Err(Error::Twice { start, end, len: self.plan.len }),
             None => Ok(()),
@@ -199,8 +208,13 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
     }
 
     fn insert(&mut self, chunks: impl IntoIterator<Item = (u32, O::Accumulator)>) {
+        let before = self.chunks.len();
         self.chunks.extend(chunks);
-        self.chunks.sort_unstable_by_key(|&(chunk, _)| chunk);
+        if before > 0 && self.chunks.get(before).is_some_and(|&(chunk, _)| chunk < self.chunks[before - 1].0)
+        {
+            // Two runs in order: a stable sort merges them.
+            self.chunks.sort_by_key(|&(chunk, _)| chunk);
+        }
     }
 }
 

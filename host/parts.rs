@@ -13,6 +13,8 @@ use crate::{BLOCKS, Error, Item, Op, Plan, View};
 use gpu_reduce_kernels::agent::Agent;
 use gpu_reduce_kernels::agent::several::Folder;
 use gpu_reduce_kernels::slot;
+#[cfg(any(test, feature = "mpi"))]
+use gpu_reduce_kernels::{cpu::fold_pairwise, plan::GROUP};
 use std::ops::Range;
 
 /// Folds consecutive chunks, whose items are `elements`, into their partial results. The whole begins with
@@ -39,6 +41,40 @@ pub fn merge<O: Op<S::Item>, S: Source>(op: &O, partials: &[O::Accumulator]) -> 
 /// [begun](Op::begin).
 pub fn finish<O: Op<S::Item>, S: Source>(op: &O, partials: &[O::Accumulator], len: u64) -> Option<O::Output> {
     op.finish(op.end(merge::<O, S>(op, partials), len), len)
+}
+
+/// Folds the partial results of one of the plan's [trees](Plan::trees), by an operator that has begun.
+#[cfg(any(test, feature = "mpi"))]
+pub fn fold_tree<O: Op<I>, I: Copy + 'static>(op: &O, partials: &[O::Accumulator]) -> O::Accumulator {
+    match *partials {
+        [one] => one,
+        _ => fold_pairwise(op, partials),
+    }
+}
+
+/// Joins the results of the plan's [trees](Plan::trees), in order and without gaps, to those of groups, or of
+/// chunks if there are no groups.
+#[cfg(any(test, feature = "mpi"))]
+pub fn join_trees<O: Op<I>, I: Copy + 'static>(
+    op: &O,
+    plan: &Plan,
+    trees: impl Iterator<Item = (Range<u32>, O::Accumulator)>,
+) -> Vec<O::Accumulator> {
+    let most = if plan.groups() > 0 { GROUP } else { 1 };
+    let mut joined = Vec::<(Range<u32>, O::Accumulator)>::new();
+    for (mut tree, mut result) in trees {
+        // The left half of a tree whose right half this is. The last chunk ends all trees that it lies in.
+        let is_whole = |tree: &Range<u32>, size| tree.len() as u32 == size || tree.end == plan.chunks;
+        while let Some((left, of_left)) = joined.pop_if(|(left, _)| {
+            let size = left.len() as u32;
+            size < most && left.start.is_multiple_of(2 * size) && is_whole(&tree, size)
+        }) {
+            tree = left.start..tree.end;
+            result = op.combine(of_left, result);
+        }
+        joined.push((tree, result));
+    }
+    joined.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Combines the accumulators of parts that have reduced as arrays of their own, each with the index of its
@@ -166,5 +202,45 @@ impl<T: Item> Chunks<'_, T> {
             partials.extend(cpu::partials(op, &items.to_vec()?[..], plan, chunk..chunk + 1));
         }
         Ok(partials)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sum;
+
+    /// Parts of any chunks send one result for each tree, and these join to the bits of all chunks.
+    #[test]
+    fn trees_join_to_the_whole() {
+        let mut seed = 1u64;
+        let mut random = |below: u32| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as u32 % below
+        };
+        for (len, chunks) in [(1000 * 128, 125), ((1 << 27) + 128, 16_385), (2147 * 8192 * 8 + 1, 17_177)] {
+            let plan = Plan::new(len, 4, 32);
+            assert_eq!(plan.chunks, chunks);
+            let partials: Vec<f32> =
+                (0..chunks).map(|chunk| (chunk as f32 * 0.37).sin() * 1e3 + chunk as f32).collect();
+            let expected = merge::<Sum, &[f32]>(&Sum, &partials);
+            for parts in [1, 2, 3, 64, 1000] {
+                let mut bounds: Vec<u32> = (1..parts).map(|_| random(chunks + 1)).collect();
+                bounds.extend([0, chunks]);
+                bounds.sort_unstable();
+                let trees = bounds.windows(2).flat_map(|part| plan.trees(part[0]..part[1]));
+                let results = trees.map(|tree| {
+                    let of_tree = &partials[tree.start as usize..tree.end as usize];
+                    (tree, fold_tree::<Sum, f32>(&Sum, of_tree))
+                });
+                let joined = join_trees::<Sum, f32>(&Sum, &plan, results);
+                assert_eq!(joined.len() as u32, if plan.groups() > 0 { plan.groups() } else { chunks });
+                assert_eq!(
+                    merge::<Sum, &[f32]>(&Sum, &joined).to_bits(),
+                    expected.to_bits(),
+                    "{parts} parts"
+                );
+            }
+        }
     }
 }

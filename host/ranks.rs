@@ -42,7 +42,8 @@ use std::slice;
 ///
 /// The ranks exchange what they reduce, and the number of their elements. If a chunk of the whole array's
 /// [`Plan`] lies on several ranks, they send it to the one with most of it. Each rank folds its chunks, and
-/// sends the partial results, 2,048 at most in all, to all ranks, once. Where the order does not matter
+/// sends the partial results to all ranks, once: 2,048 at most in all, or, of an array with more chunks, those
+/// of whole groups of chunks, and of halves, quarters … of the groups that lie on several ranks. Where the order does not matter
 /// (integers, extremes, counts, exact sums), each rank reduces its own elements and sends one accumulator.
 ///
 /// # Errors
@@ -99,6 +100,15 @@ struct Deal {
     assigned: Vec<Assignment>,
 }
 
+impl Deal {
+    /// Returns the chunks that a rank folds, which are consecutive.
+    fn chunks_of(&self, rank: usize) -> Range<u32> {
+        let mut of_rank = self.assigned.iter().filter(|assigned| assigned.share == rank);
+        let first = of_rank.next().map_or(0..0, |assigned| assigned.chunks.clone());
+        first.start..of_rank.next_back().map_or(first.end, |assigned| assigned.chunks.end)
+    }
+}
+
 /// A chunk that this rank folds and that others have elements of, gathered from all of them.
 type SplitChunk<T> = (u32, Vec<T>);
 
@@ -118,10 +128,19 @@ impl<C: Communicator + ?Sized, O: Op<T>, T: Item> Local<'_, C, O, T> {
         let plan = Partial::<O, T, BLOCK>::plan(shares.len());
         let deal = Deal { assigned: shares.assign(&plan), plan, shares };
         let split = self.exchange(&deal)?;
-        let mut counts = vec![0; lens.len()];
-        deal.assigned.iter().for_each(|assigned| counts[assigned.share] += assigned.chunks.len());
-        let partials = self.gather(&counts, || self.partials(&deal, &split, first))?;
-        finish(&self.op, first, plan.len, &partials)
+        let trees_of = |rank| deal.plan.trees(deal.chunks_of(rank));
+        let counts: Vec<_> = (0..lens.len()).map(|rank| trees_of(rank).count()).collect();
+        let op = self.op.begin(first);
+        let own = || {
+            let partials = self.partials(&deal, &split, first)?;
+            let start = deal.chunks_of(self.ranks.me()).start;
+            let index = |chunk: u32| (chunk - start) as usize;
+            let of_tree = |tree: Range<u32>| &partials[index(tree.start)..index(tree.end)];
+            Ok(trees_of(self.ranks.me()).map(|tree| parts::fold_tree(&op, of_tree(tree))).collect())
+        };
+        let all = self.gather(&counts, own)?;
+        let partials = parts::join_trees(&op, &deal.plan, (0..lens.len()).flat_map(trees_of).zip(all));
+        finish(&self.op, first, deal.plan.len, &partials)
     }
 
     /// Reduces each rank's elements as an array of their own, and joins the ranks' accumulators.

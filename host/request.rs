@@ -2,7 +2,7 @@
 //! requests is compiled once, with the library, and not for each operator and element type that a program
 //! uses.
 
-use crate::{Element, Kernels, Op};
+use crate::{Element, Kernels, Op, Plan};
 use gpu_reduce_kernels::agent::{Agent, in_parts};
 use gpu_reduce_kernels::columns::{self, Columns};
 use gpu_reduce_kernels::input::Input;
@@ -39,6 +39,8 @@ pub struct Types {
     pub words: usize,
     /// Whether these words are a full slot.
     pub is_full: fn(&[AtomicU64]) -> bool,
+    /// Whether the operator is [`EXACT`](Op::EXACT), so that the order does not matter.
+    pub is_exact: bool,
     /// Whether parts of an array reduce as arrays of their own, and their accumulators combine.
     pub in_parts: bool,
     /// Whether the operator may depend on the first item: it has fields to keep it in.
@@ -62,10 +64,21 @@ impl Types {
                 bytes: P::BYTES,
                 words: slot::words::<O::Accumulator>(),
                 is_full: |words| O::agent().of_slot(|index| words[index].load(Ordering::Relaxed)).is_some(),
+                is_exact: O::EXACT,
                 in_parts: in_parts::<O, P::Item>(),
                 looks_at_first: size_of::<O>() > 0,
             }
         }
+    }
+
+    /// Returns the plan of `len` items on one device.
+    pub const fn plan_on_a_device(&self, len: u64, block: u32) -> Plan {
+        Plan::on_a_device(len, self.width, block, self.is_exact)
+    }
+
+    /// Returns how columns are cut up.
+    pub fn cut_columns(&self, columns: &Columns, block: u32) -> columns::Cut {
+        columns::Cut::new(columns, [self.width, self.bytes, self.words], block, self.is_exact)
     }
 
     /// Returns the types of the search for runs of keys: a constant.
@@ -85,6 +98,7 @@ impl Types {
                 bytes: size_of::<K>(),
                 words: 1,
                 is_full: |_| true,
+                is_exact: true,
                 in_parts: false,
                 looks_at_first: false,
             }

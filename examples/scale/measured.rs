@@ -18,6 +18,9 @@ pub struct Time {
     /// The number of chunks of the whole array that these elements were.
     #[serde(default)]
     pub chunks: u32,
+    /// The number of parts of 2^30 elements that the whole array has.
+    #[serde(default)]
+    pub parts: u32,
     /// The number of ranks in the communicator.
     #[serde(default)]
     pub ranks: u32,

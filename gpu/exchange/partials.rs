@@ -6,12 +6,16 @@
 //!                  the 32 lanes fold pairwise
 //! ```
 //!
+//! Many partial results are folded by [groups](crate::Plan::groups) first, a block for each, in a launch of
+//! their own ([`fold_group`]).
+//!
 //! Shapes with few blocks for each result count them instead ([`arrive`]): the last block to arrive folds
 //! all.
 
 use super::slot;
 use crate::Op;
-use crate::tree::fold_warp;
+use crate::plan::GROUP;
+use crate::tree::{fold_block, fold_warp};
 use bytemuck::Pod;
 use core::array::from_fn;
 use core::sync::atomic::Ordering;
@@ -33,6 +37,35 @@ pub(crate) unsafe fn put<A: Pod>(slots: *mut u64, block: u32, partial: A) {
         let word = unsafe { SystemAtomicU64::from_ptr(slot.add(index)) };
         word.store(slot::word(&partial, index), Ordering::Relaxed);
     }
+}
+
+/// Folds a group of the `before` partial results whose slots lie before `slots` and are full: a thread takes
+/// one out of its slot, and the block folds them pairwise. Thread 0 gets the group's result.
+///
+/// # Safety
+///
+/// The slots are valid, and nothing else accesses those of the group; every thread of a block of [`GROUP`]
+/// threads calls it.
+#[inline(always)]
+pub(crate) unsafe fn fold_group<O: Op<I>, I: Copy + 'static, const BLOCK: u32>(
+    op: &O,
+    slots: *mut u64,
+    before: u32,
+    group: u32,
+) -> O::Accumulator {
+    let words = slot::words::<O::Accumulator>();
+    let index = group * GROUP + thread::thread_idx_x();
+    let mut partial = op.identity();
+    if index < before {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let slot = slots.sub((before - index) as usize * words);
+            partial = slot::unpack(|word| slot.add(word).read());
+            (0..words).for_each(|word| slot.add(word).write(slot::EMPTY));
+        }
+    }
+    // SAFETY: every thread of the block is here.
+    unsafe { fold_block::<O, I, BLOCK>(op, partial) }
 }
 
 /// Takes the partial results out of the slots as they come, and leaves the slots empty. Lane l folds those of

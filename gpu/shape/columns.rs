@@ -6,7 +6,8 @@
 //! each thread:  folds its leaves of the column's chunk one after another (`Pairwise`)
 //! the block:    folds the threads of each column through shared memory
 //! if several blocks share a chunk:           store and count; the last block folds the parts
-//! if the column has several chunks:          store and count; the last block folds the chunks
+//! if the column has groups of chunks:        store and count; the last block folds the group's chunks
+//! if the column has several chunks:          store and count; the last block folds the chunks, or groups
 //! one thread of each column stores its result
 //! ```
 //!
@@ -22,7 +23,7 @@ use super::{self as shape, Shape};
 use crate::agent::Agent;
 use crate::exchange::slot;
 use crate::input::Input;
-use crate::plan::PARTIALS;
+use crate::plan::{self, GROUP, PARTIALS};
 use crate::tree::{LEVELS, Pairwise, fold_panel, fold_thread, most_at_once};
 use crate::{Op, Plan};
 use core::array::from_fn;
@@ -93,9 +94,11 @@ const ITEMS: u64 = 32;
 impl Cut {
     /// Cuts up columns, at least one, for plans of BLOCK `block` with `width` items side by side. Items have
     /// `bytes` bytes, accumulators `words` words of 4 bytes.
-    pub fn new(columns: &Columns, width: usize, block: u32, bytes: usize, words: usize) -> Self {
+    ///
+    /// `is_exact` says whether the operator is [`EXACT`](Op::EXACT).
+    pub fn new(columns: &Columns, [width, bytes, words]: [usize; 3], block: u32, is_exact: bool) -> Self {
         let &Columns { count, reduced, inner } = columns;
-        let plan = Plan::new(reduced, width, block);
+        let plan = Plan::on_a_device(reduced, width, block, is_exact);
         // `leaves` first counts the leaves of a chunk, as a logarithm.
         let log = |value: u64| value.next_power_of_two().trailing_zeros();
         let mut leaves = log(reduced.clamp(1, plan.row));
@@ -152,10 +155,10 @@ impl Cut {
         self.panels as usize * self.counts_of_panel() as usize
     }
 
-    /// A counter for each chunk, and one for the column.
+    /// A counter for each chunk, one for the column, and one for each group of chunks.
     #[inline(always)]
     fn counts_of_panel(&self) -> u32 {
-        self.chunks + 1
+        self.chunks + 1 + plan::groups(self.chunks)
     }
 }
 
@@ -169,10 +172,12 @@ impl Shape for Columns {
 /// The kernel as a type.
 pub type Kernel<O, P> = shape::Kernel<Columns, Columns, O, P>;
 
-/// What the partial results in hand are: a chunk's parts, a column's chunks, or the whole column.
+/// What the partial results in hand are: a chunk's parts, a group's chunks, a column's chunks or groups, or the
+/// whole column.
 const PARTS: u32 = 0;
 const CHUNKS: u32 = 1;
-const ALL: u32 = 2;
+const GROUPS: u32 = 2;
+const ALL: u32 = 3;
 
 /// Returns whether a thread folds several leaves at a time.
 const fn is_side_by_side<O: Op<I>, I: Copy + 'static>() -> bool {
@@ -240,8 +245,15 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
     let slots = (u64::from(panel) * u64::from(cut.chunks << cut.parts) * words as u64) << cut.panel;
     let slots = cut.partials.wrapping_add(slots as usize + in_panel as usize);
     let is_last = shared_array![u32; 1];
-    // A chunk's parts come first, if it has several; then the column's chunks.
-    let chunks = if cut.chunks > 1 { CHUNKS } else { ALL };
+    // A chunk's parts come first, if it has several; then a group's chunks; then the column's chunks or groups.
+    let groups = if O::EXACT { 0 } else { plan::groups(cut.chunks) };
+    let chunks = if groups > 0 {
+        CHUNKS
+    } else if cut.chunks > 1 {
+        GROUPS
+    } else {
+        ALL
+    };
     let mut stage = if cut.parts > 0 { PARTS } else { chunks };
     let all = loop {
         intrinsics::no_unroll();
@@ -250,16 +262,23 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         if stage == ALL {
             break value;
         }
-        // Each part has a slot. A chunk's result goes to the slot of its first part.
-        let is_part = stage == PARTS;
-        let size = (words as u32) << cut.panel;
-        let pitch = if is_part { size } else { size << cut.parts };
-        let slots =
-            slots.wrapping_add(if is_part { (chunk << cut.parts) as usize * size as usize } else { 0 });
-        let (index, count, counter) =
-            if is_part { (part, 1 << cut.parts, chunk) } else { (chunk, cut.chunks, cut.chunks) };
+        // Each part has a slot. A chunk's result goes to the slot of its first part, a group's to that of its
+        // first chunk. `first` is the first slot of this stage, and 2^`pitch` slots make one.
+        let group = chunk / GROUP;
+        let of_group = GROUP.ilog2();
+        let [first, pitch, index, count, counter] = match stage {
+            PARTS => [chunk << cut.parts, 0, part, 1 << cut.parts, chunk],
+            CHUNKS => {
+                let first = group * GROUP;
+                let count = (cut.chunks - first).min(GROUP);
+                [first << cut.parts, cut.parts, chunk - first, count, cut.chunks + 1 + group]
+            }
+            _ if groups > 0 => [0, cut.parts + of_group, group, groups, cut.chunks],
+            _ => [0, cut.parts, chunk, cut.chunks, cut.chunks],
+        };
         let slot = |index: u32, word: usize| {
-            let word = index as usize * pitch as usize + (word << cut.panel);
+            let slot = first as usize + ((index as usize) << pitch);
+            let word = (slot * words + word) << cut.panel;
             // SAFETY: there is a slot for each column and partial result.
             unsafe { AtomicU64::from_ptr(slots.add(word)) }
         };
@@ -288,11 +307,16 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         }
         tree = Pairwise::new(&op, &mut waiting);
         if is_there {
-            take_partials(&op, &mut tree, count, [number, cut.threads], |index| {
+            let row = if stage == CHUNKS { GROUP } else { PARTIALS };
+            take_partials(&op, &mut tree, [count, row], [number, cut.threads], |index| {
                 slot::unpack(|word| slot(index, word).load(Ordering::Relaxed))
             });
         }
-        stage = if is_part { chunks } else { ALL };
+        stage = match stage {
+            PARTS => chunks,
+            CHUNKS => GROUPS,
+            _ => ALL,
+        };
     };
     if is_there && number == 0 {
         let len = columns.reduced;
@@ -454,19 +478,19 @@ impl<P: Input> Chunk<P> {
     }
 }
 
-/// Folds the `count` partial results of a column: partial i goes to accumulator i modulo [`PARTIALS`]. The
-/// column's 2^`threads` threads, of which this is `number`, share the accumulators.
+/// Folds the `count` partial results of a column: partial i goes to accumulator i modulo `row`. The column's
+/// 2^`threads` threads, of which this is `number`, share the accumulators.
 #[inline(always)]
 fn take_partials<O: Op<I>, I: Copy + 'static>(
     op: &O,
     tree: &mut Pairwise<'_, O::Accumulator>,
-    count: u32,
+    [count, row]: [u32; 2],
     [number, threads]: [u32; 2],
     partial: impl Fn(u32) -> O::Accumulator,
 ) {
-    let share = PARTIALS >> threads.min(PARTIALS.ilog2());
+    let share = row >> threads.min(row.trailing_zeros());
     let mut first = number * share;
-    let end = (first + share).min(PARTIALS).min(count);
+    let end = (first + share).min(row).min(count);
     while first < end {
         intrinsics::no_unroll();
         let mut all = op.identity();
@@ -474,19 +498,18 @@ fn take_partials<O: Op<I>, I: Copy + 'static>(
         while index < count {
             intrinsics::no_unroll();
             if size_of::<O::Accumulator>() <= 8 {
-                let is_there = |load| index + load as u32 * PARTIALS < count;
-                let partials: [_; 4] = from_fn(|load| {
-                    partial(if is_there(load) { index + load as u32 * PARTIALS } else { index })
-                });
+                let is_there = |load| index + load as u32 * row < count;
+                let partials: [_; 4] =
+                    from_fn(|load| partial(if is_there(load) { index + load as u32 * row } else { index }));
                 for (load, partial) in partials.into_iter().enumerate() {
                     if is_there(load) {
                         all = op.combine(all, partial);
                     }
                 }
-                index += 4 * PARTIALS;
+                index += 4 * row;
             } else {
                 all = op.combine(all, partial(index));
-                index += PARTIALS;
+                index += row;
             }
         }
         tree.push(op, all);

@@ -7,6 +7,7 @@
 //!                     lane i keeps the value of part i, 32 parts a round
 //!     if one warp has the whole segment: fold the rounds, and deliver the result
 //!     else: store the parts' values in slots and count them; the warp that completes the count folds all
+//!           (of many chunks, a warp that completes a group of parts folds these first)
 //! ```
 //!
 //! The segments are those on the warp's list, or all of them. Parts are for segments of few chunks, or with
@@ -20,6 +21,7 @@ pub use super::segments::{Cut, SegmentBounds};
 use crate::agent::Agent;
 use crate::exchange::slot;
 use crate::input::Input;
+use crate::plan::{self, GROUP};
 use crate::tree::{fold_lanes, fold_leaves_of_warp, of_thread, unrolled};
 use crate::{Op, Plan};
 use bytemuck::{Pod, Zeroable};
@@ -267,7 +269,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
     unsafe fn fold_segment(&self, segment: u64, start: u64, len: u64) {
         let Arguments { input, shape: segments, op, cut, .. } = self.arguments;
         let lane = warp::lane_id();
-        let plan = plan_of::<WIDTH>(len, cut.block);
+        let plan = plan_of::<O, P::Item, WIDTH>(len, cut.block);
         let row = plan.row.trailing_zeros();
         // Rows of a chunk; a single chunk is as long as its segment.
         let rows = if plan.chunks > 1 { plan.chunk >> row } else { (len + plan.row - 1) >> row } as u32;
@@ -380,45 +382,44 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
             of
         };
         let cut = self.arguments.cut;
-        let (all, chunks) = (of.all, of.all >> of.parts);
+        let (mut all, mut chunks) = (of.all, of.all >> of.parts);
         let first = first_slot(of.start, u64::from(cut.block) * WIDTH as u64, cut.parts) as usize;
         let is_end = part + warp::WARP_SIZE >= of.end;
         let words = slot::words::<O::Accumulator>();
         let slot_of = |part: u32| cut.partials.wrapping_add((first + part as usize) * words);
+        let has_groups = !O::EXACT && plan::groups(chunks) > 0;
         // SAFETY: as the caller promises; the slots are the segment's.
         unsafe {
-            if of.end - of.first == all {
+            if of.end - of.first == all && !has_groups {
                 self.add(op, [chunks, of.parts], part, head, waiting);
                 if !is_end {
                     return;
                 }
             } else {
                 if part + lane < of.end {
-                    let slot = slot_of(part + lane);
-                    for word in 0..words {
-                        AtomicU64::from_ptr(slot.add(word)).store(slot::word(&head, word), Ordering::Relaxed);
-                    }
+                    store_slot(slot_of(part + lane), head);
                 }
                 if !is_end {
                     return;
                 }
-                warp::sync_warp(warp::ALL);
-                let mut is_last = false;
-                if lane == 0 {
-                    let arrived = AtomicU32::from_ptr(cut.counts.add(first));
-                    let more = of.end - of.first;
-                    is_last = arrived.fetch_add(more, Ordering::AcqRel) + more == all;
-                    if is_last {
-                        arrived.store(0, Ordering::Relaxed);
-                    }
+                let mut more = of.end - of.first;
+                // The parts of a slot, as a logarithm.
+                let mut of_slot = 0;
+                if has_groups {
+                    more = self.fold_groups(op, first, &of);
+                    of_slot = GROUP.ilog2();
                 }
-                if !warp::warp_vote_any(warp::ALL, is_last) {
+                if !has_arrived(cut.counts.add(first), more, all) {
                     return;
                 }
-                warp::sync_warp(warp::ALL);
+                // Each group of parts has become one. A group of chunks has as many of these as a chunk had
+                // parts; the last one may lack some.
+                all = (all + (1 << of_slot) - 1) >> of_slot;
+                chunks = (chunks + (1 << of_slot) - 1) >> of_slot;
                 let partial = |part: u32| {
-                    let slot = slot_of(if part < all { part } else { 0 });
-                    slot::unpack(|word| AtomicU64::from_ptr(slot.add(word)).load(Ordering::Relaxed))
+                    let slot = slot_of(if part < all { part << of_slot } else { 0 });
+                    let value = load_slot(slot);
+                    if O::EXACT || part < all { value } else { op.identity() }
                 };
                 let mut part = 0;
                 while part < all {
@@ -453,6 +454,74 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                 self.arguments.deliver(op, of.segment, value, of.len);
             }
         }
+    }
+
+    /// Folds the groups of parts that are complete with the warp's parts: each [`GROUP`] of parts pairwise, to
+    /// the slot of its first part. (There are as many levels above the chunks, and more above the parts.)
+    /// Returns how many parts these groups have.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp call it together; the warp's parts are in their slots, the first of which is
+    /// `first`.
+    #[inline(always)]
+    unsafe fn fold_groups(&self, op: &O, first: usize, of: &Share) -> u32 {
+        let lane = warp::lane_id();
+        let cut = self.arguments.cut;
+        let words = slot::words::<O::Accumulator>();
+        let mut complete = 0;
+        let mut start = of.first - of.first % GROUP;
+        while start < of.end {
+            intrinsics::no_unroll();
+            let end = of.all.min(start + GROUP);
+            let more = of.end.min(end) - of.first.max(start);
+            // SAFETY: as the caller promises; the first counter is the segment's, the next ones the groups'.
+            unsafe {
+                let slot_of = |part: u32| cut.partials.wrapping_add((first + part as usize) * words);
+                let count = cut.counts.add(first + 1 + (start / GROUP) as usize);
+                if has_arrived(count, more, end - start) {
+                    let mut of_rounds = op.identity();
+                    // Lane i keeps the value of round i.
+                    let mut fold = |part: u32, value: O::Accumulator| {
+                        let value = fold_lanes::<O, P::Item>(op, value, 5);
+                        let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, 0, 32);
+                        if lane == (part - start) / warp::WARP_SIZE {
+                            of_rounds = value;
+                        }
+                    };
+                    let partial = |part: u32| {
+                        let value = load_slot(slot_of(if part < end { part } else { start }));
+                        if part < end { value } else { op.identity() }
+                    };
+                    let mut part = start;
+                    while part < end {
+                        intrinsics::no_unroll();
+                        if size_of::<O::Accumulator>() > 16 {
+                            fold(part, partial(part + lane));
+                            part += warp::WARP_SIZE;
+                            continue;
+                        }
+                        // All loads are in flight before the first fold.
+                        let mut values: [O::Accumulator; LOADS] =
+                            from_fn(|load| partial(part + lane + warp::WARP_SIZE * load as u32));
+                        let next = part + LOADS as u32 * warp::WARP_SIZE;
+                        while part < next {
+                            intrinsics::no_unroll();
+                            fold(part, values[0]);
+                            rotate(&mut values);
+                            part += warp::WARP_SIZE;
+                        }
+                    }
+                    let of_group = fold_lanes::<O, P::Item>(op, of_rounds, 5);
+                    if lane == 0 {
+                        store_slot(slot_of(start), of_group);
+                    }
+                    complete += end - start;
+                }
+            }
+            start += GROUP;
+        }
+        complete
     }
 
     /// Folds the values of a round of parts into the chunks' accumulators: the partial result of chunk i goes
@@ -492,6 +561,55 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                 *waiting = all;
             }
         }
+    }
+}
+
+/// Stores a value in a slot.
+///
+/// # Safety
+///
+/// The slot is valid.
+#[inline(always)]
+unsafe fn store_slot<A: Pod>(slot: *mut u64, value: A) {
+    for word in 0..slot::words::<A>() {
+        // SAFETY: as the caller promises.
+        unsafe { AtomicU64::from_ptr(slot.add(word)).store(slot::word(&value, word), Ordering::Relaxed) };
+    }
+}
+
+/// Returns the value in a full slot.
+///
+/// # Safety
+///
+/// The slot is valid.
+#[inline(always)]
+unsafe fn load_slot<A: Pod>(slot: *mut u64) -> A {
+    // SAFETY: as the caller promises.
+    slot::unpack(|word| unsafe { AtomicU64::from_ptr(slot.add(word)).load(Ordering::Relaxed) })
+}
+
+/// Counts `more` of `all` values that the warp has stored. Returns whether these are the last, and then sets
+/// the counter to 0, and the warp sees all values.
+///
+/// # Safety
+///
+/// All lanes of the warp call it together; the counter is valid.
+#[inline(always)]
+unsafe fn has_arrived(count: *mut u32, more: u32, all: u32) -> bool {
+    let mut is_last = false;
+    // SAFETY: as the caller promises.
+    unsafe {
+        warp::sync_warp(warp::ALL);
+        if warp::lane_id() == 0 {
+            let arrived = AtomicU32::from_ptr(count);
+            is_last = arrived.fetch_add(more, Ordering::AcqRel) + more == all;
+            if is_last {
+                arrived.store(0, Ordering::Relaxed);
+            }
+        }
+        let is_last = warp::warp_vote_any(warp::ALL, is_last);
+        warp::sync_warp(warp::ALL);
+        is_last
     }
 }
 

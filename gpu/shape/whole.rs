@@ -8,6 +8,9 @@
 //!           takes the partial results from the slots as they come, folds them in the same way
 //!           stores the result
 //! ```
+//!
+//! If there are [groups](crate::Plan::groups) of partial results, the blocks leave them in their slots, and a
+//! second launch has a block for each group in place of each chunk.
 
 use super::chunk;
 use crate::Op;
@@ -15,6 +18,7 @@ use crate::agent::Agent;
 use crate::exchange::{partials, slot};
 use crate::input::Input;
 use crate::kernels::{self, Named, Parameters};
+use crate::plan::{ANY_BLOCK, GROUP};
 use core::ffi::c_void;
 use core::hint::assert_unchecked;
 use core::marker::PhantomData;
@@ -30,14 +34,14 @@ use cuda_std::{thread, warp};
 pub struct Arguments<P, O, V> {
     /// The items of the launch's chunks, aligned to their type: the whole input, or the part on one device.
     pub input: P,
-    /// Items in a chunk.
+    /// Items in a chunk; or [`GROUPS`], and the launch folds groups of partial results, and no items.
     pub chunk: u32,
-    /// Chunks of the whole input before the first chunk of the launch.
+    /// Chunks of the whole input before the first chunk of the launch; or all chunks, if it folds groups.
     pub before: u32,
     /// Items in the input of the launch; if it has none, the items of the whole input.
     pub len: u64,
     /// A [`slot`] for each block's partial result, empty before the launch. The slots of the chunks before
-    /// lie before them.
+    /// lie before them. The launch empties those that it takes.
     pub slots: *mut u64,
     /// Where the result goes. If it goes anywhere, the last block takes the partial results of all chunks,
     /// including those before the launch's, and leaves the slots empty.
@@ -47,6 +51,10 @@ pub struct Arguments<P, O, V> {
     /// The operator.
     pub op: O,
 }
+
+/// Stands for the items of a chunk in a launch of 1,024 threads a block that folds groups. (Chunks have whole
+/// rows of a power of two of items.)
+pub const GROUPS: u32 = u32::MAX;
 
 /// Where a result goes: to an address on the device; or its accumulator to an empty slot in host memory; or
 /// nowhere, and partial results stay in their slots.
@@ -139,8 +147,8 @@ pub enum Row {}
 ///
 /// - The launch has BLOCK threads a block; or any valid BLOCK of them, if BLOCK is
 ///   [`ANY_BLOCK`](crate::plan::ANY_BLOCK).
-/// - It has a block for each of its chunks by the [`Plan`](crate::Plan) of all items, or two blocks for no
-///   items. WIDTH is the operator's [`width`](crate::op::width).
+/// - It has a block for each of its chunks by the [`Plan`](crate::Plan) of all items, or for each group of
+///   partial results, which other launches have left, or two blocks for no items. WIDTH is the operator's [`width`](crate::op::width).
 /// - The pointers are valid as [`Arguments`] says. Nothing else accesses what they point to meanwhile, but
 ///   for the slots, into which other launches put their partial results. If this launch takes those, the
 ///   other launches have been enqueued.
@@ -186,10 +194,15 @@ unsafe fn chunks_by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH
     let (start, index) = (u64::from(block) * u64::from(chunk), u64::from(before + block) * u64::from(chunk));
     // SAFETY: the input has an item.
     let op = op.begin(unsafe { first.read() });
-    // SAFETY: the chunk lies in the input, and every thread of the block is here.
+    let is_of_groups = const { !O::EXACT && (BLOCK == GROUP || BLOCK == ANY_BLOCK) } && chunk == GROUPS;
+    // SAFETY: the chunk lies in the input, or the group's slots are full; every thread of the block is here.
     let partial = unsafe {
-        let len = (len - start).min(chunk.into()) as u32;
-        O::agent().fold_on_gpu::<P, BLOCK, WIDTH>(&op, input.offset(start as usize), len, index)
+        if is_of_groups {
+            apart(|| partials::fold_group::<O, P::Item, BLOCK>(&op, slots, before, block))
+        } else {
+            let len = (len - start).min(chunk.into()) as u32;
+            O::agent().fold_on_gpu::<P, BLOCK, WIDTH>(&op, input.offset(start as usize), len, index)
+        }
     };
     if blocks == 1 {
         if thread == 0 {
@@ -214,6 +227,8 @@ unsafe fn chunks_by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH
     if apart(|| result.is_none()) {
         return;
     }
+    // The blocks have taken the partial results of the groups.
+    let before = if is_of_groups { 0 } else { before };
     // SAFETY: each slot gets a value, and the whole of one warp is here.
     let accumulator = unsafe {
         let slots = slots.sub(before as usize * slot::words::<O::Accumulator>());

@@ -9,7 +9,7 @@ use cust::stream::Stream;
 use cust::sys::{self, CUstream, CUstreamCaptureStatus_enum as CUstreamCaptureStatus};
 use gpu_reduce_kernels::columns::{self, Columns};
 use gpu_reduce_kernels::kernels::Parameters;
-use gpu_reduce_kernels::plan::least_block;
+use gpu_reduce_kernels::plan::{GROUP, least_block};
 use gpu_reduce_kernels::reduce::{self, Target};
 use gpu_reduce_kernels::segments::{
     self, Cut, SegmentBounds, THREADS, WARPS, most_positions, most_short, partial_slots,
@@ -229,10 +229,10 @@ impl Queue {
     ) -> Result<&'static Compiled, Error> {
         let Request { by, input, .. } = request;
         let (types, block) = (by.types, by.block);
-        let launch = |stream: &Stream, kernel, grid: Grid, chunk: u64, slots| {
+        let launch = |stream: &Stream, kernel, grid: Grid, (chunk, before): (u64, u32), slots, result| {
             let mut parameters = *input;
             // No device has memory for chunks of 2^32 items.
-            let part = (&(chunk as u32), &0, &len, &slots);
+            let part = (&(chunk as u32), &before, &len, &slots);
             reduce::push_rest(&mut parameters, part, &result, input, by.op);
             // SAFETY: as the caller vouches; the parameters are those of the kernel.
             unsafe { gpu.launch_if_compiled(kernel, types.own, stream, grid, &parameters) }
@@ -244,15 +244,23 @@ impl Queue {
             let kernel = if is_aligned { types.row_kernel } else { types.kernel };
             let grid = Grid { blocks: 1, block: least, resident: least };
             let slots = self.slots_for(gpu, 0)?;
-            if let Some(kernel) = launch(&self.stream, kernel, grid, len, slots)? {
+            if let Some(kernel) = launch(&self.stream, kernel, grid, (len, 0), slots, result)? {
                 return Ok(kernel);
             }
         }
-        let plan = Plan::new(len, types.width, block);
-        let slots = self.slots_for(gpu, plan.chunks as usize * types.words)?;
+        let plan = types.plan_on_a_device(len, block);
+        let slots = self.slots_for(gpu, slots_of(&plan) * types.words)?;
         let grid = Grid { blocks: plan.chunks, block, resident: block };
-        launch(&self.stream, types.kernel, grid, plan.chunk, slots)?
-            .ok_or_else(|| no_kernel((types.name)(), block))
+        let (chunks, groups) = (plan.chunks, plan.groups());
+        let result_of_chunks = if groups > 0 { Target::none() } else { result };
+        let mut kernel = launch(&self.stream, types.kernel, grid, (plan.chunk, 0), slots, result_of_chunks)?;
+        if groups > 0 {
+            let grid = Grid { blocks: groups, block: GROUP, resident: GROUP };
+            let slots = slots.wrapping_add(chunks as usize * types.words);
+            kernel =
+                launch(&self.stream, types.kernel, grid, (reduce::GROUPS.into(), chunks), slots, result)?;
+        }
+        kernel.ok_or_else(|| no_kernel((types.name)(), block))
     }
 
     unsafe fn enqueue_segments(
@@ -304,7 +312,7 @@ impl Queue {
     ) -> Result<&'static Compiled, Error> {
         let &Request { by, results, .. } = request;
         let types = by.types;
-        let mut cut = columns::Cut::new(columns, types.width, by.block, types.bytes, types.words);
+        let mut cut = types.cut_columns(columns, by.block);
         if cut.has_partials() {
             let partials = self.partials_for(gpu, cut.words(types.words), cut.counts())?;
             cut.partials = partials.slots.as_device_ptr().as_mut_ptr();
@@ -348,14 +356,14 @@ impl Gpu {
     pub fn scratch_bytes(&self, types: &Types, shape: &Shape, block: u32) -> usize {
         match shape {
             &Shape::Whole { len, .. } => {
-                area_bytes::<u64>(Plan::new(len, types.width, block).chunks as usize * types.words)
+                area_bytes::<u64>(slots_of(&types.plan_on_a_device(len, block)) * types.words)
             }
             Shape::Segments(segments) => {
                 let Needs { places, lists, .. } = Needs::of(self, types, segments, block);
                 Partials::bytes(places * types.words, places) + area_bytes::<u64>(lists)
             }
             Shape::Columns(columns) => {
-                let cut = columns::Cut::new(columns, types.width, block, types.bytes, types.words);
+                let cut = types.cut_columns(columns, block);
                 if cut.has_partials() { Partials::bytes(cut.words(types.words), cut.counts()) } else { 0 }
             }
             // The keys may begin within a tile, wherever they lie.
@@ -364,6 +372,11 @@ impl Gpu {
             }
         }
     }
+}
+
+/// Returns the slots of an input's chunks and of their groups.
+fn slots_of(plan: &Plan) -> usize {
+    plan.chunks as usize + plan.groups() as usize
 }
 
 /// Positions that are worth a warp if short segments are listed.
@@ -395,7 +408,7 @@ impl Needs {
     fn of(gpu: &Gpu, types: &Types, segments: &SegmentBounds, block: u32) -> Self {
         let warps = (gpu.multiprocessors * segments::RESIDENT_BLOCKS * WARPS).into();
         let (width, row) = (types.width as u64, u64::from(block) * types.width as u64);
-        let (cut, warps, has_lists) = cut_for(segments, [width, warps], block, types.words);
+        let (cut, warps, has_lists) = cut_for(segments, [width, warps], block, (types.words, types.is_exact));
         let blocks = warps.div_ceil(WARPS.into()) as u32;
         // Short rows have no partial results.
         let places = if cut.weight > 0 { partial_slots(segments.len, row, cut.parts) as usize } else { 1 };
@@ -406,7 +419,12 @@ impl Needs {
 
 /// Returns how segments are cut up for `warps` warps, how many warps they keep busy, and whether short
 /// segments are listed.
-fn cut_for(segments: &SegmentBounds, [width, warps]: [u64; 2], block: u32, words: usize) -> (Cut, u64, bool) {
+fn cut_for(
+    segments: &SegmentBounds,
+    [width, warps]: [u64; 2],
+    block: u32,
+    (words, is_exact): (usize, bool),
+) -> (Cut, u64, bool) {
     let count = segments.count.max(1);
     let average = segments.len / count;
     let mut cut = Cut { block, ..Cut::NONE };
@@ -422,7 +440,7 @@ fn cut_for(segments: &SegmentBounds, [width, warps]: [u64; 2], block: u32, words
         waves = (segments.len + width * count).div_ceil(most_positions(width) * warps).max(1);
     } else {
         cut.weight = (WEIGHT * width) as u32;
-        let chunks = u64::from(Plan::new(average, width as usize, block).chunks);
+        let chunks = u64::from(Plan::on_a_device(average, width as usize, block, is_exact).chunks);
         let parts = warps.div_ceil(count * chunks).next_power_of_two();
         cut.parts = parts.min(average / chunks / (LEAST_PART * width)).max(1).ilog2().min(5) as u16;
     }

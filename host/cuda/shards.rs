@@ -15,12 +15,13 @@ use crate::Error;
 use crate::request::{Operation, Request, Shape};
 use crate::sharded::{FIRST_BYTES, GpuShard, ShardsCall, SlotOrder, SlotsOfChunks};
 use crate::shares::Assignment;
-use cust::error::{CudaError, CudaResult};
+use cust::error::CudaResult;
 use cust::event::{Event, EventFlags};
 use cust::stream::StreamWaitEventFlags;
 use cust::sys::{self, CUresult};
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::kernels::Parameters;
+use gpu_reduce_kernels::plan::GROUP;
 use gpu_reduce_kernels::reduce::{self, Target};
 use gpu_reduce_kernels::segments::Cut;
 use gpu_reduce_kernels::slot;
@@ -124,7 +125,7 @@ unsafe fn copy(queue: &Queue, to: u64, from: u64, bytes: usize) -> Result<(), CU
     }
 }
 
-/// Blocks of the launch that merges all partial results: the last of several blocks does.
+/// Blocks of the launch that merges all partial results without groups: the last of several blocks does.
 const MERGING_BLOCKS: u32 = 2;
 
 impl Queue {
@@ -201,7 +202,8 @@ impl Queue {
         Ok((arrays, firsts))
     }
 
-    /// Enqueues a launch that folds assigned chunks, or without any, one that merges all partial results.
+    /// Enqueues a launch that folds assigned chunks, or without any, one that merges all partial results, by
+    /// groups if there are any. (What has no order needs no groups.)
     /// Returns the kernel.
     ///
     /// # Safety
@@ -218,6 +220,7 @@ impl Queue {
         result: Target<()>,
     ) -> Result<&'static Compiled, Error> {
         let &ShardsCall { of, plan, block, op, .. } = call;
+        let has_groups = !of.is_exact && plan.groups() > 0;
         // SAFETY: as the caller vouches.
         let (arrays, firsts) = unsafe { self.arrays_of(gpu, call, assigned)? };
         let (mut parameters, mut of_first) = (Parameters::NONE, Parameters::NONE);
@@ -228,10 +231,12 @@ impl Queue {
                 let items = plan.elements(chunks.clone());
                 (items.end - items.start, plan.chunk as u32, chunks.start, chunks.len() as u32)
             }
+            None if has_groups => (plan.len, reduce::GROUPS, plan.chunks, plan.groups()),
             None => (plan.len, 0, plan.chunks, MERGING_BLOCKS),
         };
         reduce::push_rest(&mut parameters, (&chunk, &before, &len, &slots), &result, &of_first, op);
-        let grid = Grid { blocks, block, resident: block };
+        let threads = if has_groups && assigned.is_none() { GROUP } else { block };
+        let grid = Grid { blocks, block: threads, resident: threads };
         // SAFETY: as the caller vouches; the parameters are those of the kernel, which is one for the call's
         // types.
         let kernel = unsafe { gpu.launch_if_compiled(of.kernel, of.own, &self.stream, grid, &parameters) }?;
@@ -310,11 +315,8 @@ impl RunningBatch {
                 std::hint::spin_loop();
             } else {
                 let _entered = batch.gpu.enter()?;
-                launched(workspace.queue.stream.synchronize())?;
-                if !empty.all(is_full) {
-                    return launched(Err(CudaError::LaunchFailed));
-                }
-                break;
+                // If a slot is not full then, whoever reads it reports that.
+                return launched(workspace.queue.stream.synchronize());
             }
         }
         Ok(())
@@ -517,7 +519,7 @@ pub unsafe fn enqueue_shards(
         // The stream that has the slots may have to join the capture first.
         meet(streams)?;
     }
-    let words = (call.plan.chunks + MERGING_BLOCKS) as usize * call.of.words;
+    let words = (call.plan.chunks + call.plan.groups().max(MERGING_BLOCKS)) as usize * call.of.words;
     let slots = home.enter(|gpu, queue| match reach {
         true => queue.slots_for(gpu, words),
         false => queue.host_slots_for(gpu, words),

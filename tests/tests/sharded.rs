@@ -13,7 +13,7 @@ use std::sync::Once;
 use support::{Sample, devices, hash, samples};
 
 /// All GPUs, or the three emulated ones if there is none. A single GPU stands for several.
-fn several() -> Option<Devices> {
+pub fn several() -> Option<Devices> {
     static EMULATOR: Once = Once::new();
     EMULATOR.call_once(|| emulator::set_settings(Settings { devices: 3, ..emulator::settings() }));
     let gpu = devices().pop().filter(|device| !device.is_cpu())?;

@@ -170,9 +170,20 @@ fn planned<O: Op<I, Output: Item> + Pod, I: Items>(op: &O, items: &[I], block: u
             fold(op, column.map(|index| op.lift(items[index], index as u64)))
         })
     };
-    let all = match plan.chunks as usize {
+    let chunks = plan.chunks as usize;
+    // Neighbours of a group; chunks that are missing are the identity.
+    let group = |group: usize| {
+        tree(op, 1024 * group..1024 * (group + 1), &|index| {
+            if index < chunks { chunk(index) } else { op.identity() }
+        })
+    };
+    let rows = |count: usize, of: &dyn Fn(usize) -> O::Accumulator| {
+        tree(op, 0..32, &|lane| fold(op, (lane..count).step_by(32).map(of)))
+    };
+    let all = match chunks {
         1 => chunk(0),
-        chunks => tree(op, 0..32, &|lane| fold(op, (lane..chunks).step_by(32).map(chunk))),
+        2..=2048 => rows(chunks, &chunk),
+        _ => rows(chunks.div_ceil(1024), &group),
     };
     op.finish(op.end(all, len), len)
 }
