@@ -76,10 +76,10 @@ fn parts<const BLOCK: u32>(part: &Buffer<f32>) -> Result<(), Box<dyn Error>> {
         let start = if parts > 1 { PART as u64 } else { 0 };
         let partial = Partial::<_, _, BLOCK>::new(Sum, plan.len, part.slice(..1)?.to_vec()?[0]);
         let elements = part.slice(..n)?;
-        let us = median_us(10, 1, || partial.clone().add(start, &elements))?;
+        let us = median_us(30, 1, || partial.clone().add(start, &elements))?;
         print("part_sum", n, parts, chunks, us);
     }
-    let us = median_us(10, 1, || part.reduce::<Max, BLOCK>())?;
+    let us = median_us(30, 1, || part.reduce::<Max, BLOCK>())?;
     print("part_max", PART, 1, 0, us);
     for len in [1 << 23, PART] {
         let first = part.slice(..1)?.to_vec()?[0];

@@ -137,7 +137,7 @@ impl Kernels {
 }
 
 /// The entry points of the kernels for whole inputs, for an operator of one input or of two: one for each
-/// BLOCK. [`kernels!`](crate::kernels!) and the library's own table use it.
+/// BLOCK, and `@groups` one for groups of partial results. [`kernels!`](crate::kernels!) and the library's own table use it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! reduce_entries {
@@ -149,6 +149,9 @@ macro_rules! reduce_entries {
     };
     (@whole $row:tt $block:literal) => {
         $crate::with_inputs! { reduce_entries ["_" reduce $block] $row }
+    };
+    (@groups $row:tt) => {
+        $crate::with_inputs! { reduce_entries ["_groups_" reduce_groups 1024] $row }
     };
     (
         @kernel [$suffix:literal $kernel:ident $block:literal]
@@ -194,8 +197,8 @@ macro_rules! with_inputs {
     };
 }
 
-/// The entry point of the kernel of `segments`, of `rows` or of `columns`, for an operator of one input or of
-/// two.
+/// The entry point of the kernel of `segments` or of `columns`, or those of `rows`, for an operator of one input
+/// or of two.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! shape_entries {
@@ -206,6 +209,7 @@ macro_rules! shape_entries {
     };
     (rows $($row:tt)*) => {
         $crate::with_inputs! { shape_entries [rows "_rows_0" SegmentBounds reduce_rows WIDTH] { $($row)* } }
+        $crate::with_inputs! { shape_entries [rows "_long_0" SegmentBounds reduce_long_rows WIDTH] { $($row)* } }
     };
     (columns $($row:tt)*) => {
         $crate::with_inputs! { shape_entries [columns "_columns_256" Columns reduce_columns LOADS] { $($row)* } }
@@ -255,6 +259,7 @@ macro_rules! kernels {
             use $crate::reduce_entries;
             $( $crate::for_each_block! { reduce_entries! { [stringify!($name)] $op, $($item),+ } } )*
             $(
+                $crate::reduce_entries! { @groups { [stringify!($name)] $op, $($item),+ } }
                 $crate::shape_entries! { segments [stringify!($name)] $op, $($item),+ }
                 $crate::shape_entries! { rows [stringify!($name)] $op, $($item),+ }
                 $crate::shape_entries! { columns [stringify!($name)] $op, $($item),+ }
@@ -272,8 +277,10 @@ macro_rules! kernels {
             const ENTRIES: &[Entry] = &[$(
                 $crate::reduce_kernel!(@entry reduce::Kernel $name "" $op, $($item),+),
                 $crate::reduce_kernel!(@entry reduce::RowKernel $name "_row" $op, $($item),+),
+                $crate::reduce_kernel!(@entry reduce::GroupsKernel $name "_groups" $op, $($item),+),
                 $crate::reduce_kernel!(@entry segments::Kernel $name "_segments" $op, $($item),+),
                 $crate::reduce_kernel!(@entry rows::Kernel $name "_rows" $op, $($item),+),
+                $crate::reduce_kernel!(@entry rows::LongKernel $name "_long" $op, $($item),+),
                 $crate::reduce_kernel!(@entry columns::Kernel $name "_columns" $op, $($item),+),
             )*];
             // SAFETY: the entry points are those above, which the crate's build script has compiled.

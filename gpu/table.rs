@@ -560,6 +560,8 @@ macro_rules! compiled {
     (@each $($row:tt)*) => {
         #[cfg(feature = "reduce")]
         $crate::for_each_block! { reduce_entries! { $($row)* } }
+        #[cfg(feature = "reduce")]
+        reduce_entries! { @groups { $($row)* } }
         compiled! { @shapes $($row)* }
     };
     (@large $($row:tt)*) => {
@@ -568,6 +570,8 @@ macro_rules! compiled {
     (@any $($row:tt)*) => {
         #[cfg(feature = "reduce")]
         reduce_entries! { { $($row)* } 0 }
+        #[cfg(feature = "reduce")]
+        reduce_entries! { @groups { $($row)* } }
         compiled! { @shapes $($row)* }
     };
     (@wholes $($row:tt)*) => {
@@ -595,7 +599,7 @@ macro_rules! entries {
         entries! { @flat $( kernels_of! { entries [$kind $op $type] $name $other $how } ),* }
     };
     (@flat $($of_type:expr),*) => {{
-        const ENTRIES: &[[Entry; 5]] = &[$($of_type),*];
+        const ENTRIES: &[[Entry; 7]] = &[$($of_type),*];
         ENTRIES.as_flattened()
     }};
     (@exact $args:tt $name:ident $compiled:ident) => {
@@ -608,8 +612,10 @@ macro_rules! entries {
         [
             entries! { @entry reduce::Kernel $args $name $compiled "" },
             entries! { @entry reduce::RowKernel $args $name $compiled $row },
+            entries! { @entry reduce::GroupsKernel $args $name $compiled "_groups" },
             entries! { @entry segments::Kernel $args $name $compiled "_segments" },
             entries! { @entry rows::Kernel $args $name $compiled "_rows" },
+            entries! { @entry rows::LongKernel $args $name $compiled "_long" },
             entries! { @entry columns::Kernel $args $name $compiled "_columns" },
         ]
     };

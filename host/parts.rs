@@ -208,7 +208,9 @@ impl<T: Item> Chunks<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Sum;
+    use crate::{Kernels, Partial, Reduce, Sum, width};
+
+    const BLOCK: u32 = 32;
 
     /// Parts of any chunks send one result for each tree, and these join to the bits of all chunks.
     #[test]
@@ -241,6 +243,103 @@ mod tests {
                     "{parts} parts"
                 );
             }
+        }
+    }
+
+    /// Its accumulator is a hash of the whole tree that made it. It is so large that a thread folds one item at a
+    /// time.
+    #[derive(Clone, Copy, Default)]
+    struct Tree;
+
+    impl Tree {
+        const NONE: [u64; 8] = [0; 8];
+    }
+
+    impl Op<u8> for Tree {
+        type Accumulator = [u64; 8];
+        type Output = u64;
+        const NAME: &'static str = "tree";
+        const EXACT: bool = false;
+        const KERNELS: Kernels = Kernels::NONE;
+
+        fn identity(&self) -> [u64; 8] {
+            Self::NONE
+        }
+
+        fn lift(&self, item: u8, index: u64) -> [u64; 8] {
+            let mut leaf = Self::NONE;
+            leaf[0] = (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(item);
+            leaf
+        }
+
+        fn combine(&self, a: [u64; 8], b: [u64; 8]) -> [u64; 8] {
+            match (a[0], b[0]) {
+                (0, _) => b,
+                (_, 0) => a,
+                (left, right) => {
+                    let mut tree = Self::NONE;
+                    tree[0] = left.wrapping_mul(31).rotate_left(7) ^ right | 1;
+                    tree
+                }
+            }
+        }
+
+        fn finish(&self, all: [u64; 8], _: u64) -> Option<u64> {
+            Some(all[0])
+        }
+    }
+
+    /// The tree of the plan's description.
+    fn described(items: &[u8]) -> u64 {
+        let plan = Plan::new(items.len() as u64, 1, BLOCK);
+        let leaf = |index: usize| Tree.lift(items[index], index as u64);
+        fn pairwise(values: &mut [[u64; 8]]) -> [u64; 8] {
+            let mut stride = 1;
+            while stride < values.len() {
+                for left in (0..values.len() - stride).step_by(2 * stride) {
+                    values[left] = Tree.combine(values[left], values[left + stride]);
+                }
+                stride *= 2;
+            }
+            values[0]
+        }
+        let chunk = |chunk: u32| {
+            let range = plan.range(chunk);
+            let mut row = [Tree::NONE; BLOCK as usize];
+            for index in range.start as usize..range.end as usize {
+                let place = (index - range.start as usize) % BLOCK as usize;
+                row[place] = Tree.combine(row[place], leaf(index));
+            }
+            pairwise(&mut row)
+        };
+        let chunks: Vec<_> = (0..plan.chunks).map(chunk).collect();
+        let mut row = [Tree::NONE; 32];
+        for (index, group) in chunks.chunks(1024).enumerate() {
+            row[index % 32] = Tree.combine(row[index % 32], pairwise(&mut group.to_vec()));
+        }
+        pairwise(&mut row)[0]
+    }
+
+    #[test]
+    fn cpus_follow_the_plan() {
+        const LEN: usize = (1 << 25) + 12_345;
+        assert_eq!(width::<Tree, u8>(1), 1);
+        let items: Vec<u8> = (0..LEN).map(|index| (index * 7 + index / 1000) as u8).collect();
+        let expected = described(&items);
+        assert_eq!(items.by(Tree).block::<BLOCK>().run(), Ok(expected));
+        // The same in parts, which come in any order.
+        let plan = Partial::<Tree, u8, BLOCK>::plan(LEN as u64);
+        assert_eq!(plan.groups(), 17);
+        for parts in [2, 3, 64, 1000] {
+            let mut cuts: Vec<u32> = (1..parts).map(|part| part * 7919 % plan.chunks).collect();
+            cuts.extend([0, plan.chunks]);
+            cuts.sort_unstable();
+            let mut all = Partial::<_, _, BLOCK>::new(Tree, LEN as u64, items[0]);
+            for chunks in cuts.windows(2).rev() {
+                let range = plan.elements(chunks[0]..chunks[1]);
+                all.add(range.start, &items[range.start as usize..range.end as usize]).unwrap();
+            }
+            assert_eq!(all.finish(), Ok(expected), "{parts} parts");
         }
     }
 }

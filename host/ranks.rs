@@ -7,7 +7,7 @@ use crate::partial::{finish, name, parameters};
 use crate::place::Place::{Cpu, Gpu};
 use crate::shares::{Assignment, Shares};
 use crate::{Error, Item, Op, Partial, Plan, Reduce, View, parts};
-use bytemuck::{Zeroable, bytes_of, bytes_of_mut, cast_slice, checked};
+use bytemuck::{Zeroable, bytes_of, bytes_of_mut, cast_slice, checked, pod_read_unaligned};
 use gpu_reduce_kernels::agent::in_parts;
 use messages::{Ranks, Terms};
 use mpi::traits::Communicator;
@@ -44,7 +44,8 @@ use std::slice;
 /// [`Plan`] lies on several ranks, they send it to the one with most of it. Each rank folds its chunks, and
 /// sends the partial results to all ranks, once: 2,048 at most in all, or, of an array with more chunks, those
 /// of whole groups of chunks, and of halves, quarters … of the groups that lie on several ranks. Where the order does not matter
-/// (integers, extremes, counts, exact sums), each rank reduces its own elements and sends one accumulator.
+/// (integers, extremes, counts, exact sums), each rank reduces its own elements and sends one accumulator, with
+/// the first message if it has 64 bytes at most.
 ///
 /// # Errors
 ///
@@ -118,13 +119,13 @@ impl<C: Communicator + ?Sized, O: Op<T>, T: Item> Local<'_, C, O, T> {
             assert!(size_of::<T>() > 0, "elements have bytes");
             assert!(size_of::<O::Accumulator>() <= 1 << 19, "an accumulator has up to 512 KiB");
         }
+        if const { in_parts::<O, T>() } {
+            return self.reduce_in_parts::<BLOCK>();
+        }
         let Some((first, lens)) = self.agree(BLOCK)? else {
             return finish(&self.op, T::zeroed(), 0, &[]);
         };
         let shares = Shares::new(0, lens.iter().copied());
-        if const { in_parts::<O, T>() } {
-            return self.reduce_in_parts::<BLOCK>(first, &lens, &shares);
-        }
         let plan = Partial::<O, T, BLOCK>::plan(shares.len());
         let deal = Deal { assigned: shares.assign(&plan), plan, shares };
         let split = self.exchange(&deal)?;
@@ -143,25 +144,37 @@ impl<C: Communicator + ?Sized, O: Op<T>, T: Item> Local<'_, C, O, T> {
         finish(&self.op, first, deal.plan.len, &partials)
     }
 
-    /// Reduces each rank's elements as an array of their own, and joins the ranks' accumulators.
-    fn reduce_in_parts<const BLOCK: u32>(
-        &self,
-        first: T,
-        lens: &[u64],
-        shares: &Shares,
-    ) -> Result<O::Output, Error> {
-        let counts: Vec<_> = lens.iter().map(|&len| usize::from(len > 0)).collect();
+    /// Reduces each rank's elements as an array of their own, and joins the ranks' accumulators. The first
+    /// message has the accumulator; a second one follows only for large accumulators.
+    fn reduce_in_parts<const BLOCK: u32>(&self) -> Result<O::Output, Error> {
         let own = || {
-            if self.elements.is_empty() {
-                return Ok(Vec::new());
-            }
             let plan = Partial::<O, T, BLOCK>::plan(self.elements.len() as u64);
-            let partials = parts::fold(&self.op, self.elements, &plan, 0..plan.chunks, first)?;
-            Ok(vec![parts::merge::<O, &[T]>(&self.op, &partials)])
+            if plan.len == 0 {
+                return Ok::<_, Error>(self.op.identity());
+            }
+            // The operator does not look at the first element.
+            let partials = parts::fold(&self.op, self.elements, &plan, 0..plan.chunks, T::zeroed())?;
+            Ok(parts::merge::<O, &[T]>(&self.op, &partials))
         };
-        let all = self.gather(&counts, own)?;
-        let starts = (0..lens.len()).filter(|&rank| lens[rank] > 0).map(|rank| shares.range(rank).start);
-        let all = parts::join(&self.op, starts.zip(all));
+        let own = catch_unwind(AssertUnwindSafe(own));
+        let said = match &own {
+            Ok(Ok(own)) => Ok(bytes_of(own)),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("it panicked".into()),
+        };
+        let agreed = self.ranks.agree(&self.terms(BLOCK), self.elements.len() as u64, said);
+        let own = own.unwrap_or_else(|panic| resume_unwind(panic));
+        let (agreed, own) = (agreed?, own?);
+        let lens = agreed.lens();
+        let of_rank = |rank| agreed.bytes_of(rank, size_of::<O::Accumulator>());
+        let all = match (0..lens.len()).map(of_rank).collect::<Option<Vec<_>>>() {
+            Some(all) => all.iter().map(|bytes| pod_read_unaligned(bytes)).collect(),
+            None => self.gather(&vec![1; lens.len()], || Ok(vec![own]))?,
+        };
+        let shares = Shares::new(0, lens.iter().copied());
+        let starts = (0..lens.len()).map(|rank| shares.range(rank).start);
+        let of_ranks = lens.iter().zip(starts.zip(all)).filter(|&(&len, _)| len > 0);
+        let all = parts::join(&self.op, of_ranks.map(|(_, of_rank)| of_rank));
         self.op.finish(all, shares.len()).ok_or_else(|| Error::empty(&self.op))
     }
 
@@ -196,22 +209,27 @@ impl<C: Communicator + ?Sized, O: Op<T>, T: Item> Local<'_, C, O, T> {
     /// Returns the first element of the whole array, and the number of each rank's elements; `None` if there
     /// are none.
     fn agree(&self, block: u32) -> Result<Option<(T, Vec<u64>)>, Error> {
-        let terms: Terms = [
+        let first = if self.elements.is_empty() { Ok(T::zeroed()) } else { parts::first_of(self.elements) };
+        let said = first.as_ref().map(|first| bytes_of(first));
+        let agreed = self.ranks.agree(&self.terms(block), self.elements.len() as u64, said)?;
+        let lens = agreed.lens();
+        let Some(rank) = lens.iter().position(|&len| len > 0) else { return Ok(None) };
+        let bytes = self.ranks.bytes_of(&agreed, rank, bytes_of(&first?));
+        let first = checked::try_pod_read_unaligned(&bytes)
+            .map_err(|why| Error::Rank { rank, reason: format!("its first element: {why}") })?;
+        Ok(Some((first, lens)))
+    }
+
+    /// Returns what all ranks have to agree on.
+    fn terms(&self, block: u32) -> Terms {
+        [
             ("operator", format!("{} ({})", name(&self.op), type_name::<O>())),
             ("operator's parameters", parameters(&self.op)),
             ("elements' type", type_name::<T>().into()),
             ("element's size", size_of::<T>().to_string()),
             ("accumulator's size", size_of::<O::Accumulator>().to_string()),
             ("BLOCK", block.to_string()),
-        ];
-        let first = if self.elements.is_empty() { Ok(T::zeroed()) } else { parts::first_of(self.elements) };
-        let own = first.as_ref().map(|first| bytes_of(first));
-        let Some((rank, bytes, lens)) = self.ranks.agree(&terms, self.elements.len() as u64, own)? else {
-            return Ok(None);
-        };
-        let first = checked::try_pod_read_unaligned(&bytes)
-            .map_err(|why| Error::Rank { rank, reason: format!("its first element: {why}") })?;
-        Ok(Some((first, lens)))
+        ]
     }
 
     /// Sends this rank's elements of split chunks to the ranks that fold them, and returns the split chunks

@@ -8,7 +8,7 @@ use gpu_reduce_kernels::columns::{self, Columns};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::op::width;
-use gpu_reduce_kernels::reduce::{Kernel, RowKernel};
+use gpu_reduce_kernels::reduce::{GroupsKernel, Kernel, RowKernel};
 use gpu_reduce_kernels::runs;
 use gpu_reduce_kernels::segments::{self, SegmentBounds, rows};
 use gpu_reduce_kernels::slot;
@@ -23,8 +23,10 @@ pub struct Types {
     /// The kernel of whole arrays; for keys, the kernel that finds runs.
     pub kernel: TypeId,
     pub row_kernel: TypeId,
+    pub groups_kernel: TypeId,
     pub segments_kernel: TypeId,
     pub rows_kernel: TypeId,
+    pub long_rows_kernel: TypeId,
     pub columns_kernel: TypeId,
     /// The kernel's type in words, for errors.
     pub name: fn() -> &'static str,
@@ -54,8 +56,10 @@ impl Types {
             &Self {
                 kernel: TypeId::of::<Kernel<O, P>>(),
                 row_kernel: TypeId::of::<RowKernel<O, P>>(),
+                groups_kernel: TypeId::of::<GroupsKernel<O, P>>(),
                 segments_kernel: TypeId::of::<segments::Kernel<O, P>>(),
                 rows_kernel: TypeId::of::<rows::Kernel<O, P>>(),
+                long_rows_kernel: TypeId::of::<rows::LongKernel<O, P>>(),
                 columns_kernel: TypeId::of::<columns::Kernel<O, P>>(),
                 name: type_name::<Kernel<O, P>>,
                 own: O::KERNELS,
@@ -88,8 +92,10 @@ impl Types {
             &Self {
                 kernel,
                 row_kernel: kernel,
+                groups_kernel: kernel,
                 segments_kernel: kernel,
                 rows_kernel: kernel,
+                long_rows_kernel: kernel,
                 columns_kernel: kernel,
                 name: type_name::<runs::Kernel<K>>,
                 own: Kernels::NONE,

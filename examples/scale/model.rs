@@ -97,10 +97,12 @@ impl Model {
     }
 
     /// The time of a GPU's part, which has this many elements in this many chunks, until the host has the
-    /// chunks' partial results.
+    /// chunks' partial results: that of the most chunks that were measured, and no more than these, scaled from
+    /// the time of one chunk on.
     fn part_us(&self, chunks: u32, elements: u64) -> f64 {
+        let least = self.parts.last().map_or(0.0, |&(_, _, us)| us);
         let measured = self.parts.iter().find(|&&(count, _, _)| count <= chunks);
-        measured.map_or(0.0, |&(_, n, us)| self.scaled((n, us), elements))
+        measured.map_or(0.0, |&(_, n, us)| least + (us - least) * elements as f64 / n as f64)
     }
 
     /// The time of an all-gather of `bytes` in all.
@@ -128,10 +130,9 @@ impl Model {
         let [claims, sums] = [CLAIM * others, (trees * BYTES).div_ceil(u64::from(gpus)) * others + others];
         let folds_us = self.fold_us * (u64::from(chunks) + trees) as f64;
         let messages_us = self.gather_us(gpus, claims) + self.gather_us(gpus, sums) + folds_us;
-        let one_accumulator = (BYTES + 1) * others;
-        let us_without_order = self.scaled(self.without_order, len / u64::from(gpus))
-            + self.gather_us(gpus, claims)
-            + self.gather_us(gpus, one_accumulator);
+        // The first message has the accumulator.
+        let us_without_order =
+            self.scaled(self.without_order, len / u64::from(gpus)) + self.gather_us(gpus, claims);
         let whole_us = self.scaled(self.whole, len / u64::from(gpus));
         let limit = match () {
             () if messages_us > part_us / 2.0 => Limit::Messages,

@@ -40,21 +40,21 @@ pub(crate) unsafe fn put<A: Pod>(slots: *mut u64, block: u32, partial: A) {
 }
 
 /// Folds a group of the `before` partial results whose slots lie before `slots` and are full: a thread takes
-/// one out of its slot, and the block folds them pairwise. Thread 0 gets the group's result.
+/// one out of its slot, and the block folds them pairwise. Thread 0 gets the group's result. Block b folds group
+/// b.
 ///
 /// # Safety
 ///
 /// The slots are valid, and nothing else accesses those of the group; every thread of a block of [`GROUP`]
 /// threads calls it.
 #[inline(always)]
-pub(crate) unsafe fn fold_group<O: Op<I>, I: Copy + 'static, const BLOCK: u32>(
+pub(crate) unsafe fn fold_group<O: Op<I>, I: Copy + 'static>(
     op: &O,
     slots: *mut u64,
     before: u32,
-    group: u32,
 ) -> O::Accumulator {
     let words = slot::words::<O::Accumulator>();
-    let index = group * GROUP + thread::thread_idx_x();
+    let index = thread::block_idx_x() * GROUP + thread::thread_idx_x();
     let mut partial = op.identity();
     if index < before {
         // SAFETY: as the caller promises.
@@ -65,7 +65,7 @@ pub(crate) unsafe fn fold_group<O: Op<I>, I: Copy + 'static, const BLOCK: u32>(
         }
     }
     // SAFETY: every thread of the block is here.
-    unsafe { fold_block::<O, I, BLOCK>(op, partial) }
+    unsafe { fold_block::<O, I, GROUP>(op, partial) }
 }
 
 /// Takes the partial results out of the slots as they come, and leaves the slots empty. Lane l folds those of

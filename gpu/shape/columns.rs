@@ -307,10 +307,17 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         }
         tree = Pairwise::new(&op, &mut waiting);
         if is_there {
-            let row = if stage == CHUNKS { GROUP } else { PARTIALS };
-            take_partials(&op, &mut tree, [count, row], [number, cut.threads], |index| {
-                slot::unpack(|word| slot(index, word).load(Ordering::Relaxed))
-            });
+            let partial = |index| slot::unpack(|word| slot(index, word).load(Ordering::Relaxed));
+            if stage == CHUNKS && !O::EXACT {
+                // The threads of the column share the group's chunks.
+                let share = GROUP >> cut.threads;
+                for index in number * share..count.min((number + 1) * share) {
+                    intrinsics::no_unroll();
+                    tree.push(&op, partial(index));
+                }
+            } else {
+                take_partials(&op, &mut tree, count, [number, cut.threads], partial);
+            }
         }
         stage = match stage {
             PARTS => chunks,
@@ -478,19 +485,19 @@ impl<P: Input> Chunk<P> {
     }
 }
 
-/// Folds the `count` partial results of a column: partial i goes to accumulator i modulo `row`. The column's
-/// 2^`threads` threads, of which this is `number`, share the accumulators.
+/// Folds the `count` partial results of a column: partial i goes to accumulator i modulo [`PARTIALS`]. The
+/// column's 2^`threads` threads, of which this is `number`, share the accumulators.
 #[inline(always)]
 fn take_partials<O: Op<I>, I: Copy + 'static>(
     op: &O,
     tree: &mut Pairwise<'_, O::Accumulator>,
-    [count, row]: [u32; 2],
+    count: u32,
     [number, threads]: [u32; 2],
     partial: impl Fn(u32) -> O::Accumulator,
 ) {
-    let share = row >> threads.min(row.trailing_zeros());
+    let share = PARTIALS >> threads.min(PARTIALS.ilog2());
     let mut first = number * share;
-    let end = (first + share).min(row).min(count);
+    let end = (first + share).min(PARTIALS).min(count);
     while first < end {
         intrinsics::no_unroll();
         let mut all = op.identity();
@@ -498,18 +505,19 @@ fn take_partials<O: Op<I>, I: Copy + 'static>(
         while index < count {
             intrinsics::no_unroll();
             if size_of::<O::Accumulator>() <= 8 {
-                let is_there = |load| index + load as u32 * row < count;
-                let partials: [_; 4] =
-                    from_fn(|load| partial(if is_there(load) { index + load as u32 * row } else { index }));
+                let is_there = |load| index + load as u32 * PARTIALS < count;
+                let partials: [_; 4] = from_fn(|load| {
+                    partial(if is_there(load) { index + load as u32 * PARTIALS } else { index })
+                });
                 for (load, partial) in partials.into_iter().enumerate() {
                     if is_there(load) {
                         all = op.combine(all, partial);
                     }
                 }
-                index += 4 * row;
+                index += 4 * PARTIALS;
             } else {
                 all = op.combine(all, partial(index));
-                index += row;
+                index += PARTIALS;
             }
         }
         tree.push(op, all);

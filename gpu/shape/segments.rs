@@ -642,10 +642,10 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
 
 /// Returns the plan of `len` items.
 #[inline(always)]
-pub(super) fn plan_of<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(len: u64, block: u32) -> Plan {
+pub(super) fn plan_of<const WIDTH: usize>(len: u64, block: u32, may_have_groups: bool) -> Plan {
     // SAFETY: a BLOCK is not 0.
     unsafe { assert_unchecked(block > 0) };
-    let plan = Plan::on_a_device(len, WIDTH, block, O::EXACT);
+    let plan = Plan::on_a_device(len, WIDTH, block, !may_have_groups);
     // SAFETY: a chunk has at least a row.
     unsafe { assert_unchecked(plan.chunk > 0) };
     plan

@@ -1,4 +1,5 @@
-//! The kernel that reduces a whole input in one launch.
+//! The kernel that reduces a whole input in one launch, or in two if there are
+//! [groups](crate::Plan::groups) of partial results.
 //!
 //! ```text
 //! block b:  fold chunk b into BLOCK · WIDTH accumulators by 16-byte loads, TILE_ROWS in flight a thread
@@ -9,8 +10,8 @@
 //!           stores the result
 //! ```
 //!
-//! If there are [groups](crate::Plan::groups) of partial results, the blocks leave them in their slots, and a
-//! second launch has a block for each group in place of each chunk.
+//! If there are groups, the blocks leave the partial results in their slots. The second launch has a block for
+//! each group, which folds that group's slots pairwise; then it goes on as above.
 
 use super::chunk;
 use crate::Op;
@@ -18,7 +19,7 @@ use crate::agent::Agent;
 use crate::exchange::{partials, slot};
 use crate::input::Input;
 use crate::kernels::{self, Named, Parameters};
-use crate::plan::{ANY_BLOCK, GROUP};
+use crate::plan::GROUP;
 use core::ffi::c_void;
 use core::hint::assert_unchecked;
 use core::marker::PhantomData;
@@ -34,14 +35,14 @@ use cuda_std::{thread, warp};
 pub struct Arguments<P, O, V> {
     /// The items of the launch's chunks, aligned to their type: the whole input, or the part on one device.
     pub input: P,
-    /// Items in a chunk; or [`GROUPS`], and the launch folds groups of partial results, and no items.
+    /// Items in a chunk.
     pub chunk: u32,
     /// Chunks of the whole input before the first chunk of the launch; or all chunks, if it folds groups.
     pub before: u32,
     /// Items in the input of the launch; if it has none, the items of the whole input.
     pub len: u64,
     /// A [`slot`] for each block's partial result, empty before the launch. The slots of the chunks before
-    /// lie before them. The launch empties those that it takes.
+    /// lie before them.
     pub slots: *mut u64,
     /// Where the result goes. If it goes anywhere, the last block takes the partial results of all chunks,
     /// including those before the launch's, and leaves the slots empty.
@@ -51,10 +52,6 @@ pub struct Arguments<P, O, V> {
     /// The operator.
     pub op: O,
 }
-
-/// Stands for the items of a chunk in a launch of 1,024 threads a block that folds groups. (Chunks have whole
-/// rows of a power of two of items.)
-pub const GROUPS: u32 = u32::MAX;
 
 /// Where a result goes: to an address on the device; or its accumulator to an empty slot in host memory; or
 /// nowhere, and partial results stay in their slots.
@@ -135,11 +132,17 @@ pub type Kernel<O, P> = Named<Whole, Arguments<P, O, <O as Op<<P as Input>::Item
 /// The kernel for inputs of a row at most, as a type.
 pub type RowKernel<O, P> = Named<Row, Arguments<P, O, <O as Op<<P as Input>::Item>>::Output>>;
 
+/// The kernel that folds groups of partial results, as a type.
+pub type GroupsKernel<O, P> = Named<Groups, Arguments<P, O, <O as Op<<P as Input>::Item>>::Output>>;
+
 /// Names [`Kernel`].
 pub enum Whole {}
 
 /// Names [`RowKernel`].
 pub enum Row {}
+
+/// Names [`GroupsKernel`].
+pub enum Groups {}
 
 /// Reduces `arguments.input`: a block folds a chunk.
 ///
@@ -147,8 +150,8 @@ pub enum Row {}
 ///
 /// - The launch has BLOCK threads a block; or any valid BLOCK of them, if BLOCK is
 ///   [`ANY_BLOCK`](crate::plan::ANY_BLOCK).
-/// - It has a block for each of its chunks by the [`Plan`](crate::Plan) of all items, or for each group of
-///   partial results, which other launches have left, or two blocks for no items. WIDTH is the operator's [`width`](crate::op::width).
+/// - It has a block for each of its chunks by the [`Plan`](crate::Plan) of all items, or two blocks for no
+///   items. WIDTH is the operator's [`width`](crate::op::width).
 /// - The pointers are valid as [`Arguments`] says. Nothing else accesses what they point to meanwhile, but
 ///   for the slots, into which other launches put their partial results. If this launch takes those, the
 ///   other launches have been enqueued.
@@ -194,15 +197,10 @@ unsafe fn chunks_by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH
     let (start, index) = (u64::from(block) * u64::from(chunk), u64::from(before + block) * u64::from(chunk));
     // SAFETY: the input has an item.
     let op = op.begin(unsafe { first.read() });
-    let is_of_groups = const { !O::EXACT && (BLOCK == GROUP || BLOCK == ANY_BLOCK) } && chunk == GROUPS;
-    // SAFETY: the chunk lies in the input, or the group's slots are full; every thread of the block is here.
+    // SAFETY: the chunk lies in the input, and every thread of the block is here.
     let partial = unsafe {
-        if is_of_groups {
-            apart(|| partials::fold_group::<O, P::Item, BLOCK>(&op, slots, before, block))
-        } else {
-            let len = (len - start).min(chunk.into()) as u32;
-            O::agent().fold_on_gpu::<P, BLOCK, WIDTH>(&op, input.offset(start as usize), len, index)
-        }
+        let len = (len - start).min(chunk.into()) as u32;
+        O::agent().fold_on_gpu::<P, BLOCK, WIDTH>(&op, input.offset(start as usize), len, index)
     };
     if blocks == 1 {
         if thread == 0 {
@@ -227,8 +225,6 @@ unsafe fn chunks_by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH
     if apart(|| result.is_none()) {
         return;
     }
-    // The blocks have taken the partial results of the groups.
-    let before = if is_of_groups { 0 } else { before };
     // SAFETY: each slot gets a value, and the whole of one warp is here.
     let accumulator = unsafe {
         let slots = slots.sub(before as usize * slot::words::<O::Accumulator>());
@@ -239,6 +235,41 @@ unsafe fn chunks_by_tree<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH
     if warp::lane_id() == 0 {
         // SAFETY: as the caller promises.
         unsafe { deliver::<O, P::Item>(&op, accumulator, len, result, None) };
+    }
+}
+
+/// Folds the groups of partial results that earlier launches have left in the slots before the launch's own: a
+/// block folds a group. The last block folds the groups' results.
+///
+/// # Safety
+///
+/// The launch has a block of [`GROUP`] threads for each group, and there are several; otherwise as for
+/// [`reduce`].
+#[inline(always)]
+pub unsafe fn reduce_groups<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usize>(
+    arguments: Arguments<P, O, O::Output>,
+) {
+    const { assert!(BLOCK == GROUP, "a thread for each partial result") };
+    // The order does not matter, so there are no groups.
+    if const { O::EXACT } {
+        return;
+    }
+    let Arguments { before, len, slots, result, first, op, .. } = arguments;
+    let (block, blocks, thread) = (thread::block_idx_x(), thread::grid_dim_x(), thread::thread_idx_x());
+    // SAFETY: as the caller promises; every thread of the block is here, and each block puts a value into its
+    // slot.
+    unsafe {
+        let op = op.begin(first.read());
+        let of_group = partials::fold_group::<O, P::Item>(&op, slots, before);
+        if thread == 0 {
+            partials::put(slots, block, of_group);
+        }
+        if block == blocks - 1 && thread < warp::WARP_SIZE {
+            let accumulator = partials::take_all::<O, P::Item>(&op, slots, blocks);
+            if thread == 0 {
+                deliver::<O, P::Item>(&op, accumulator, len, result, None);
+            }
+        }
     }
 }
 

@@ -257,8 +257,7 @@ impl Queue {
         if groups > 0 {
             let grid = Grid { blocks: groups, block: GROUP, resident: GROUP };
             let slots = slots.wrapping_add(chunks as usize * types.words);
-            kernel =
-                launch(&self.stream, types.kernel, grid, (reduce::GROUPS.into(), chunks), slots, result)?;
+            kernel = launch(&self.stream, types.groups_kernel, grid, (0, chunks), slots, result)?;
         }
         kernel.ok_or_else(|| no_kernel((types.name)(), block))
     }
@@ -300,7 +299,11 @@ impl Queue {
                     return Ok(kernel);
                 }
             }
-            self.launch(gpu, types, (types.rows_kernel, block), grid, &parameters)
+            // The length of the longest segment, if it is known.
+            let longest = segments.length().unwrap_or(segments.len);
+            let has_groups = types.plan_on_a_device(longest, block).groups() > 0;
+            let kernel = if has_groups { types.long_rows_kernel } else { types.rows_kernel };
+            self.launch(gpu, types, (kernel, block), grid, &parameters)
         }
     }
 

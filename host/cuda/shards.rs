@@ -57,17 +57,23 @@ impl ShardsCall<'_> {
         assigned
     }
 
-    /// Returns what each GPU folds. If `split_apart`, split chunks are batches of their own: the host then
-    /// need not wait for them last, as one chunk takes one block longer than the other chunks take all
-    /// blocks.
-    fn batches(&self, split_apart: bool) -> Vec<Batch> {
+    /// Returns what each GPU folds.
+    ///
+    /// If `apart`, each batch gets a stream of its own. Then split chunks are apart, because one chunk takes
+    /// one block longer than the other chunks take all blocks, and the others are two batches for each GPU: a
+    /// launch begins while the one before ends. (2^32 `f32` in 64 shards on one H100 took 7% longer than in one
+    /// by launches in one stream.)
+    fn batches(&self, apart: bool) -> Vec<Batch> {
         let mut batches = Vec::<Batch>::new();
         for assigned in self.assign() {
             let gpu = self.shards[assigned.share].gpu;
             let fits = |batch: &&mut Batch| {
-                batch.gpu == gpu && !(split_apart && assigned.is_split != batch.assigned[0].is_split)
+                batch.gpu == gpu && !(apart && assigned.is_split != batch.assigned[0].is_split)
             };
-            match batches.iter_mut().find(fits) {
+            let most = if apart && !assigned.is_split { 2 } else { 1 };
+            let is_new = batches.iter_mut().filter(fits).count() < most;
+            let fewest = batches.iter_mut().filter(fits).min_by_key(|batch| batch.assigned.len());
+            match fewest.filter(|_| !is_new) {
                 Some(batch) => batch.assigned.push(assigned),
                 None => batches.push(Batch { gpu, assigned: vec![assigned] }),
             }
@@ -231,15 +237,16 @@ impl Queue {
                 let items = plan.elements(chunks.clone());
                 (items.end - items.start, plan.chunk as u32, chunks.start, chunks.len() as u32)
             }
-            None if has_groups => (plan.len, reduce::GROUPS, plan.chunks, plan.groups()),
+            None if has_groups => (plan.len, 0, plan.chunks, plan.groups()),
             None => (plan.len, 0, plan.chunks, MERGING_BLOCKS),
         };
         reduce::push_rest(&mut parameters, (&chunk, &before, &len, &slots), &result, &of_first, op);
-        let threads = if has_groups && assigned.is_none() { GROUP } else { block };
+        let folds_groups = has_groups && assigned.is_none();
+        let (kernel, threads) = if folds_groups { (of.groups_kernel, GROUP) } else { (of.kernel, block) };
         let grid = Grid { blocks, block: threads, resident: threads };
         // SAFETY: as the caller vouches; the parameters are those of the kernel, which is one for the call's
         // types.
-        let kernel = unsafe { gpu.launch_if_compiled(of.kernel, of.own, &self.stream, grid, &parameters) }?;
+        let kernel = unsafe { gpu.launch_if_compiled(kernel, of.own, &self.stream, grid, &parameters) }?;
         kernel.ok_or_else(|| no_kernel((of.name)(), block))
     }
 

@@ -13,9 +13,8 @@ use mpi::traits::*;
 /// What all ranks have to agree on: what it is, and the value as text.
 pub type Terms = [(&'static str, String); 6];
 
-/// The message of a rank to all others: hashes of its terms, the number of its elements, whether it failed to
-/// read the first one, and the bytes of the first one. If these do not fit, only the first element of the
-/// whole array is sent.
+/// The message of a rank to all others: hashes of its terms, the number of its elements, whether it failed, and
+/// the bytes of its first element or of its accumulator, if they fit.
 type Header = [u64; 16];
 
 /// Words of a header.
@@ -25,6 +24,21 @@ const FIRST: usize = 8;
 
 /// Bytes of a message: MPI counts up to 2^31.
 const PIECE: usize = 1 << 30;
+
+/// What all ranks have said.
+pub struct Agreed(Vec<Header>);
+
+impl Agreed {
+    /// Returns the number of each rank's elements.
+    pub fn lens(&self) -> Vec<u64> {
+        self.0.iter().map(|header| header[LEN]).collect()
+    }
+
+    /// Returns a rank's bytes, if they fit in the message.
+    pub fn bytes_of(&self, rank: usize, len: usize) -> Option<Vec<u8>> {
+        Some(cast_slice(&self.0[rank][FIRST..]).get(..len)?.to_vec())
+    }
+}
 
 /// The ranks of a communicator; all of them make the same calls.
 pub struct Ranks<'a, C: ?Sized>(pub &'a C);
@@ -51,29 +65,31 @@ impl<C: Communicator + ?Sized> Ranks<'_, C> {
         Error::Rank { rank, reason: self.told(rank, own.map_or(String::new(), |error| error.to_string())) }
     }
 
-    /// Checks that all ranks agree on the terms. Returns the first rank with elements, the bytes of its first
-    /// element, and the number of each rank's elements; `None` if no rank has any.
-    #[expect(clippy::type_complexity, reason = "three things, once")]
-    pub fn agree(
+    /// Checks that no rank has failed, and that all agree on the terms.
+    pub fn agree<E: ToString>(
         &self,
         terms: &Terms,
         len: u64,
-        first: Result<&[u8], &Error>,
-    ) -> Result<Option<(usize, Vec<u8>, Vec<u64>)>, Error> {
-        let own = first.unwrap_or_default();
+        own: Result<&[u8], E>,
+    ) -> Result<Agreed, Error> {
+        let (own, failed) = match own {
+            Ok(own) => (own, None),
+            Err(error) => (&[][..], Some(error)),
+        };
         let mut header: Header = [0; 16];
         for (hash, (_, term)) in header.iter_mut().zip(terms) {
             *hash = checksum(term.as_bytes());
         }
         header[LEN] = len;
-        header[FAILED] = first.is_err().into();
-        let fits =
-            cast_slice_mut(&mut header[FIRST..]).get_mut(..own.len()).map(|place| place.copy_from_slice(own));
+        header[FAILED] = failed.is_some().into();
+        if let Some(place) = cast_slice_mut(&mut header[FIRST..]).get_mut(..own.len()) {
+            place.copy_from_slice(own);
+        }
         let mut headers = vec![[0; 16]; self.0.size() as usize];
         self.0.all_gather_into(&header[..], headers.as_flattened_mut());
 
         if let Some(rank) = headers.iter().position(|header| header[FAILED] != 0) {
-            return Err(self.failed(rank, first.err()));
+            return Err(self.failed(rank, failed));
         }
         for (rank, header) in headers.iter().enumerate() {
             if let Some(term) = (0..terms.len()).find(|&term| header[term] != headers[0][term]) {
@@ -82,13 +98,16 @@ impl<C: Communicator + ?Sized> Ranks<'_, C> {
                 return Err(Error::Disagree { what, rank, found, expected });
             }
         }
-        let Some(rank) = headers.iter().position(|header| header[LEN] > 0) else { return Ok(None) };
-        let mut first = own.to_vec();
-        match fits {
-            Some(()) => first.copy_from_slice(&cast_slice(&headers[rank][FIRST..])[..own.len()]),
-            None => self.0.process_at_rank(rank as Rank).broadcast_into(&mut first[..]),
-        }
-        Ok(Some((rank, first, headers.iter().map(|header| header[LEN]).collect())))
+        Ok(Agreed(headers))
+    }
+
+    /// Returns the bytes of a rank, of which each has as many.
+    pub fn bytes_of(&self, agreed: &Agreed, rank: usize, own: &[u8]) -> Vec<u8> {
+        agreed.bytes_of(rank, own.len()).unwrap_or_else(|| {
+            let mut bytes = own.to_vec();
+            self.0.process_at_rank(rank as Rank).broadcast_into(&mut bytes[..]);
+            bytes
+        })
     }
 
     /// Returns this rank's value if all ranks have one, else the first rank's error.

@@ -40,7 +40,12 @@ pub fn longest(len: usize) -> usize {
 /// Whether a test takes this case of many alike: every third, or all if `GPU_REDUCE_TEST_ALL` is set. Tests
 /// count their cases on from another number for each operator, type or BLOCK, so that together they take all.
 pub fn is_taken(case: usize) -> bool {
-    case.is_multiple_of(3) || std::env::var_os("GPU_REDUCE_TEST_ALL").is_some()
+    case.is_multiple_of(3) || takes_all()
+}
+
+/// Whether `GPU_REDUCE_TEST_ALL` is set.
+pub fn takes_all() -> bool {
+    std::env::var_os("GPU_REDUCE_TEST_ALL").is_some()
 }
 
 /// The configuration of a property test: `cases` random cases, or `PROPTEST_CASES` if that is set.

@@ -42,6 +42,11 @@ fn ranks_have_the_bits_of_one_slice() {
 }
 
 #[test]
+fn ranks_send_groups() {
+    assert_eq!(said(3, "groups"), all(3, "the same"));
+}
+
+#[test]
 fn no_elements_at_all() {
     assert_eq!(said(3, "empty"), all(3, "min of an empty input has no value: check the length first"));
 }

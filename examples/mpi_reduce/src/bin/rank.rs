@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 
 use bytemuck::{Pod, Zeroable};
 use gpu_reduce::{
-    ArgMax, Device, Error, ExactSum, Item, LogSumExp, Max, Min, Op, Reduce, ReduceRanks, Sum, Var,
+    ArgMax, Device, Error, ExactSum, Item, LogSumExp, Max, Min, Op, Partial, Reduce, ReduceRanks, Sum, Var,
 };
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
@@ -18,6 +18,10 @@ fn main() -> ExitCode {
     let result = match std::env::args().nth(1).as_deref() {
         Some("same") => {
             same(&world);
+            Ok("the same".into())
+        }
+        Some("groups") => {
+            groups(&world);
             Ok("the same".into())
         }
         Some("empty") => {
@@ -138,6 +142,32 @@ impl Op<Large> for Digest {
     }
 }
 
+/// A sum with so large an accumulator that a thread folds one element at a time, and arrays have groups of chunks
+/// soonest.
+#[derive(Clone, Copy, Default)]
+struct Wide;
+
+impl Op<f32> for Wide {
+    const NAME: &'static str = "wide";
+    type Accumulator = [f32; 16];
+    type Output = f32;
+    const EXACT: bool = false;
+
+    fn identity(&self) -> [f32; 16] {
+        [-0.0; 16]
+    }
+    fn lift(&self, item: f32, _: u64) -> [f32; 16] {
+        [item; 16]
+    }
+    fn combine(&self, mut a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
+        a[0] += b[0];
+        a
+    }
+    fn finish(&self, all: [f32; 16], _: u64) -> Option<f32> {
+        Some(all[0])
+    }
+}
+
 fn hash(index: u64) -> u64 {
     let mut h = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     h = (h ^ (h >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -161,6 +191,17 @@ fn same(world: &SimpleCommunicator) {
             check_on::<_, f32, 32>(world, &device, ExactSum, len, |index| near(any(index)) as f32);
         }
     }
+}
+
+/// An array with groups of chunks, of which each rank has some whole and some in part.
+fn groups(world: &SimpleCommunicator) {
+    let len = (1 << 25) + 12_345;
+    assert_eq!(Partial::<Wide, f32, 32>::plan(len as u64).groups(), 17);
+    let data: Vec<f32> = (0..len).map(|index| (index % 1009) as f32 * 0.37).collect();
+    let (rank, ranks) = (world.rank() as usize, world.size() as usize);
+    let cut = |rank| if rank == ranks { len } else { len / 7 * rank + 1000 * rank };
+    let sum = world.reduce::<Wide, 32>(&data[cut(rank)..cut(rank + 1)]).map(f32::to_bits);
+    assert_eq!(sum, data.reduce::<Wide, 32>().map(f32::to_bits));
 }
 
 fn check<O: Op<T>, T: Item, const BLOCK: u32>(

@@ -30,7 +30,7 @@ const LADDER: &str = "ladder";
 
 /// What follows a type in the name of a kernel, in the order in which an operator's kernels of a type are
 /// packed.
-const SHAPES: [&str; 4] = ["row", "segments", "rows", "columns"];
+const SHAPES: [&str; 6] = ["row", "segments", "rows", "columns", "groups", "long"];
 
 /// The types, those first that are reduced most.
 const TYPES: [&str; 12] = ["f32", "f64", "i32", "i64", "u32", "u64", "f16", "bf16", "i8", "u8", "i16", "u16"];
@@ -144,7 +144,7 @@ fn path(ptx: &Path, file: &str) -> PathBuf {
 }
 
 /// The file of an entry point, which is that of its operator, or of the ladder, and its place there:
-/// `sum_f32_256`, `sum_f32_row_1024`, `sum_f32_segments_0`, `sum_f32_rows_0` and `sum_f32_columns_256` are in
+/// `sum_f32_256`, `sum_f32_row_1024`, `sum_f32_groups_1024`, `sum_f32_segments_0` and so on are in
 /// `sum`.
 fn place<'a>(family: &str, entry: &'a str) -> Option<(&'a str, Place<'a>)> {
     let (kernel, block) = entry.rsplit_once('_')?;
@@ -179,6 +179,7 @@ mod tests {
             ("bit_or_u16_segments_0", Some(("bit_or", 11, 2, 0))),
             ("dot_i8_rows_0", Some(("dot", 8, 3, 0))),
             ("dot_i8_columns_256", Some(("dot", 8, 4, 256))),
+            ("dot_i8_groups_1024", Some(("dot", 8, 5, 1024))),
             ("runs_bf16_256", Some(("runs", 7, 0, 256))),
             ("sum_f32", None),
             ("sum_256", None),
