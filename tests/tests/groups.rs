@@ -113,9 +113,9 @@ fn long_inputs_have_the_bits_of_the_cpu() {
     let halves: Vec<f16> = floats.iter().map(|&x| f16::from_f32(x)).collect();
     check::<Sum, f32, 32>(device, &floats, (1 << 27) + 4321, &devices);
     check::<Sum, f32, 256>(device, &floats, (1 << 28) + 4321, &devices);
-    check::<Sum, f32, 1024>(device, &floats, (1 << 29) + 77_777, &devices);
-    check::<Var, f32, 512>(device, &floats, (1 << 28) + 4321, &devices);
+    check::<Sum, f32, 1024>(device, &floats, (1 << 30) + 77_777, &devices);
+    check::<Var, f32, 512>(device, &floats, (1 << 29) + 4321, &devices);
     check::<LogSumExp, f32, 128>(device, &floats, (1 << 28) + 4321, &devices);
-    check::<Moments, u8, 1024>(device, &bytes, (1 << 28) + 4321, &devices);
+    check::<Moments, u8, 1024>(device, &bytes, (1 << 30) + 4321, &devices);
     check::<Sum, f16, 64>(device, &halves, (1 << 29) + 4321, &devices);
 }

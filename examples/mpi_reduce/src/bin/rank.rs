@@ -195,8 +195,8 @@ fn same(world: &SimpleCommunicator) {
 
 /// An array with groups of chunks, of which each rank has some whole and some in part.
 fn groups(world: &SimpleCommunicator) {
-    let len = (1 << 25) + 12_345;
-    assert_eq!(Partial::<Wide, f32, 32>::plan(len as u64).groups(), 17);
+    let len = (1 << 25) + (1 << 23) + 12_345;
+    assert_eq!(Partial::<Wide, f32, 32>::plan(len as u64).groups(), 3);
     let data: Vec<f32> = (0..len).map(|index| (index % 1009) as f32 * 0.37).collect();
     let (rank, ranks) = (world.rank() as usize, world.size() as usize);
     let cut = |rank| if rank == ranks { len } else { len / 7 * rank + 1000 * rank };
