@@ -183,6 +183,7 @@ pub fn no_kernel(name: &str, block: u32) -> Error {
 pub mod tests {
     use super::*;
     use crate::BLOCKS;
+    use gpu_reduce_kernels::plan::GROUP;
     use gpu_reduce_kernels::runs;
 
     fn all() -> impl Iterator<Item = &'static Ptx> + Clone {
@@ -219,12 +220,23 @@ pub mod tests {
         let kernels = all().flat_map(|ptx| ptx.kernels);
         let mut embedded: Vec<_> = kernels.clone().map(|(name, _)| *name).collect();
         embedded.sort();
+        // Exact sums of floats have no order, and so no groups.
+        names.retain(|name| {
+            let is_exact = name.starts_with("exact_") && name.ends_with("_groups");
+            !is_exact || embedded.contains(name)
+        });
         assert_eq!(names, embedded);
         for (name, entries) in kernels.filter(|(name, _)| !name.starts_with("merge_")) {
             let blocks: Vec<_> = entries.iter().map(|&(block, _)| block).collect();
             let of_threads = name.starts_with("runs_") || name.ends_with("_columns");
-            let threads = if of_threads { &[runs::THREADS][..] } else { &[ANY_BLOCK] };
-            assert!(blocks == BLOCKS || blocks == threads, "{name}");
+            let threads = if of_threads {
+                &[runs::THREADS]
+            } else if name.ends_with("_groups") {
+                &[GROUP]
+            } else {
+                &[ANY_BLOCK]
+            };
+            assert!(blocks == BLOCKS || blocks == *threads, "{name}");
         }
     }
 
@@ -239,6 +251,6 @@ pub mod tests {
     fn what_embedding_adds_is_small() {
         let bytes: usize = all().map(|ptx| ptx.packed.len()).sum();
         let of_ladder = if cfg!(feature = "ladder") { 100_000 } else { 0 };
-        assert!(bytes < 4_000_000 + of_ladder, "{bytes} bytes");
+        assert!(bytes < 4_500_000 + of_ladder, "{bytes} bytes");
     }
 }
