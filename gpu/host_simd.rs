@@ -39,7 +39,7 @@ pub use source::Source;
 
 use crate::agent::Agent;
 use crate::op::Op;
-use crate::plan::{self, GROUP, PARTIALS};
+use crate::plan::{GROUP, PARTIALS, groups};
 use core::mem::MaybeUninit;
 use core::ops::Range;
 #[cfg(target_arch = "x86_64")]
@@ -237,7 +237,7 @@ trait Compiled<S: Source>: Op<S::Item> {
             // SAFETY: as the caller vouches.
             return unsafe { place.cast::<Self::Accumulator>().write(all) };
         }
-        let groups = plan::groups(count as u32) as usize;
+        let groups = groups(count as u32) as usize;
         let mut tree = Pairwise::new();
         for lane in 0..count.min(PARTIALS as usize) {
             let mut all = op.identity();

@@ -261,14 +261,22 @@ pub unsafe fn reduce_groups<O: Op<P::Item>, P: Input, const BLOCK: u32, const WI
     unsafe {
         let op = op.begin(first.read());
         let of_group = partials::fold_group::<O, P::Item>(&op, slots, before);
+        // Branches as in `chunks_by_tree`, so that the first warp stays together.
+        let last = block == blocks - 1;
         if thread == 0 {
             partials::put(slots, block, of_group);
-        }
-        if block == blocks - 1 && thread < warp::WARP_SIZE {
-            let accumulator = partials::take_all::<O, P::Item>(&op, slots, blocks);
-            if thread == 0 {
-                deliver::<O, P::Item>(&op, accumulator, len, result, None);
+            if !last {
+                return;
             }
+        } else if !last || thread >= warp::WARP_SIZE {
+            return;
+        }
+        if apart(|| result.is_none()) {
+            return;
+        }
+        let accumulator = partials::take_all::<O, P::Item>(&op, slots, blocks);
+        if warp::lane_id() == 0 {
+            deliver::<O, P::Item>(&op, accumulator, len, result, None);
         }
     }
 }
