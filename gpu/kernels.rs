@@ -137,7 +137,8 @@ impl Kernels {
 }
 
 /// The entry points of the kernels for whole inputs, for an operator of one input or of two: one for each
-/// BLOCK, and `@groups` one for groups of partial results. [`kernels!`](crate::kernels!) and the library's own table use it.
+/// BLOCK, and `@groups` one for groups of partial results. [`kernels!`](crate::kernels!) and the library's own
+/// table use it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! reduce_entries {

@@ -65,7 +65,7 @@ pub const PARTIALS: u32 = 32;
 /// Partial results that fold without groups, at most: one warp folds them.
 pub const MOST_PARTIALS: u32 = 2048;
 
-/// Partial results of a group: those of a block's threads.
+/// Partial results of a group. A block folds them, one a thread.
 pub const GROUP: u32 = 1024;
 
 /// Returns the rows of a chunk of inputs with more than [`few_rows`]: 512 items a thread, or 64 rows of more than
@@ -84,7 +84,8 @@ pub const fn few_rows(block: u32) -> u64 {
     512 * max_chunks(block)
 }
 
-/// Returns the most chunks of an input of up to [`few_rows`]: their threads are 2^17, half of what the largest GPUs hold at a time.
+/// Returns the most chunks of an input of up to [`few_rows`]: their threads are 2^17, half of what the largest
+/// GPUs hold at a time.
 /// At least 256, two for each multiprocessor; at most 2,048, because one warp folds the partial results.
 pub const fn max_chunks(block: u32) -> u64 {
     match (1 << 17) / block as u64 {

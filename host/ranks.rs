@@ -43,9 +43,9 @@ use std::slice;
 /// The ranks exchange what they reduce, and the number of their elements. If a chunk of the whole array's
 /// [`Plan`] lies on several ranks, they send it to the one with most of it. Each rank folds its chunks, and
 /// sends the partial results to all ranks, once: 2,048 at most in all, or, of an array with more chunks, those
-/// of whole groups of chunks, and of halves, quarters … of the groups that lie on several ranks. Where the order does not matter
-/// (integers, extremes, counts, exact sums), each rank reduces its own elements and sends one accumulator, with
-/// the first message if it has 64 bytes at most.
+/// of whole groups of chunks, and of halves, quarters … of the groups that lie on several ranks. Where the order
+/// does not matter (integers, extremes, counts, exact sums), each rank reduces its own elements and sends one
+/// accumulator, with the first message if it has 64 bytes at most.
 ///
 /// # Errors
 ///
