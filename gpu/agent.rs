@@ -12,8 +12,10 @@ pub(crate) mod extremes;
 pub(crate) mod near;
 pub mod several;
 
+use crate::element::Element;
 use crate::input::Input;
 use crate::op::Op;
+use crate::op::tally::OfTally;
 use crate::reduce::{self, Arguments};
 use crate::stage::chunk;
 use crate::table::{Items, Row};
@@ -151,11 +153,32 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
         reducer.reduce(op)
     }
 
+    /// Reduces the items of each index: adds them up in any order if the operator allows that.
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn by_index<S: Scatter<I>>(self, op: &O, scatter: S) -> S::Outcome<O::Output> {
+        scatter.in_order(op)
+    }
+
     /// Folds chunks by this operator. Several operators without a kernel of their own fold by each part.
     #[cfg(not(target_arch = "nvptx64"))]
     fn fold_by_parts<F: Folder<I>>(self, op: &O, folder: &F) -> Result<Vec<O::Accumulator>, F::Error> {
         folder.fold(op)
     }
+}
+
+/// A way to reduce the items of each index: [`Agent::by_index`] calls one of its methods.
+#[cfg(not(target_arch = "nvptx64"))]
+pub trait Scatter<I: Copy + 'static> {
+    /// What it returns for results of a type.
+    type Outcome<V: Copy + Send + 'static>;
+
+    /// Reduces each index's items in their order.
+    fn in_order<O: Op<I>>(self, op: &O) -> Self::Outcome<O::Output>;
+
+    /// Adds up each index's items.
+    fn tally<O: OfTally<I>>(self, op: &O) -> Self::Outcome<O::Output>
+    where
+        I: Element;
 }
 
 mod sealed {
@@ -166,6 +189,7 @@ mod sealed {
 
     impl Sealed for Fold {}
     impl Sealed for Listed {}
+    impl Sealed for Tally {}
     impl Sealed for several::Pair {}
     impl<N> Sealed for several::As<N> {}
     impl<F> Sealed for chunks::ChunksBy<F> {}
@@ -191,18 +215,21 @@ impl<O: Op<I>, I: Copy + 'static> Agent<O, I> for Fold {}
 /// What all agents of the table's operators have of their row.
 macro_rules! of_row {
     () => {
-        of_row! { O }
+        of_row! { O, I }
     };
     ($op:ty) => {
+        of_row! { $op, I }
+    };
+    ($op:ty, $item:ty) => {
         const LARGE_BLOCK: u32 = <$op as Row>::LARGE_BLOCK;
 
         #[cfg(not(target_arch = "nvptx64"))]
-        const IN_PARTS: bool = <$op as crate::op::Op<I>>::EXACT;
+        const IN_PARTS: bool = <$op as crate::op::Op<$item>>::EXACT;
 
         #[cfg(not(target_arch = "nvptx64"))]
         #[inline(always)]
-        fn folds<Q: Source<Item = I>>(self) -> Folds {
-            <$op as Row>::TABLE[<$op as Row>::INDEX][<I as crate::table::Items>::DTYPE as usize]
+        fn folds<Q: Source<Item = $item>>(self) -> Folds {
+            <$op as Row>::TABLE[<$op as Row>::INDEX][<$item as crate::table::Items>::DTYPE as usize]
         }
     };
 }
@@ -214,6 +241,19 @@ pub struct Listed;
 
 impl<O: Op<I> + Row, I: Items> Agent<O, I> for Listed {
     of_row! {}
+}
+
+/// As [`Listed`], for operators that make something of a sum, which items can be added to in any order.
+#[derive(Clone, Copy)]
+pub struct Tally;
+
+impl<O: OfTally<T> + Row, T: Element> Agent<O, T> for Tally {
+    of_row! { O, T }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn by_index<S: Scatter<T>>(self, op: &O, scatter: S) -> S::Outcome<O::Output> {
+        scatter.tally(op)
+    }
 }
 
 /// How many accumulators a thread has room for: for several operators in one, the least and the most over

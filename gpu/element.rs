@@ -1,5 +1,6 @@
 //! The element types, in one table, and the arithmetic that operators do on them.
 
+use crate::op::tally::Tallied;
 use crate::op::{Compensated, Scaled, Squares, Twofold};
 use bytemuck::Pod;
 use core::fmt::{Debug, Display};
@@ -134,7 +135,7 @@ pub trait Summand: Accumulator {
 }
 
 /// The types of sums and products: `i64` and `u64`, which wrap, `f32` and `f64`.
-pub trait Wide: Summand + ConstZero + ConstOne + PartialOrd + Display + Debug {
+pub trait Wide: Summand + Tallied + ConstZero + ConstOne + PartialOrd + Display + Debug {
     /// The type of sums of squares that must not overflow: `f64`, except for `f64` itself.
     type Squares: Squares;
     /// The type of compensated sums.

@@ -129,7 +129,7 @@ crate::for_each_comparison! { operators! { comparisons } }
 
 /// What most operators' files use.
 mod prelude {
-    pub use crate::agent::{Agent, Listed};
+    pub use crate::agent::{Agent, Listed, Tally};
     pub use crate::element::{Dtype, Element, Summand, Total, Wide};
     pub use crate::op::Op;
     pub use bytemuck::{Pod, Zeroable};
@@ -145,6 +145,7 @@ pub mod every {
 mod comparison;
 pub(crate) mod exponential;
 pub(crate) mod squares;
+pub mod tally;
 pub(crate) mod together;
 
 /// Returns the correctly rounded square root.

@@ -709,6 +709,7 @@ pub const TABLES: &[&[&[Entry]]] = &[
     comparisons::ENTRIES,
     together::ENTRIES,
     crate::runs::ENTRIES,
+    crate::shape::index::ENTRIES,
     #[cfg(not(target_arch = "nvptx64"))]
     for_each_operator! { aliases! { element bool u8 } },
     #[cfg(not(target_arch = "nvptx64"))]
@@ -723,4 +724,6 @@ pub const TABLES: &[&[&[Entry]]] = &[
     together::ALIASES,
     #[cfg(not(target_arch = "nvptx64"))]
     crate::runs::ALIASES,
+    #[cfg(not(target_arch = "nvptx64"))]
+    crate::shape::index::ALIASES,
 ];

@@ -84,6 +84,11 @@ impl<I: Items, S: Summing<I>, O: OfExactSum<I, Accumulator = S::State> + Row> Ag
     fn of_slot(self, word: impl Fn(usize) -> u64) -> Option<S::State> {
         S::of_slot(word)
     }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn by_index<Q: super::Scatter<I>>(self, op: &O, scatter: Q) -> Q::Outcome<O::Output> {
+        op.by_index(scatter)
+    }
 }
 
 /// What the kernel does, with tiles of LOADS loads and TERMS terms a thread.

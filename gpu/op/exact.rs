@@ -31,6 +31,7 @@ macro_rules! exact_operator {
     (
         $(#[$doc:meta])* $op:ident $name:literal over $item:ty, $T:ident: $element:ident, $sums:ident;
         $output:ty, |$sum:ident, $count:ident| $finish:expr
+        $(, tally counts $counts:literal, |$of_tally:ident, $low:ident, $items:ident| $tally:expr)?
     ) => {
         use crate::agent::Agent;
         use crate::agent::exact::Sums;
@@ -82,7 +83,27 @@ macro_rules! exact_operator {
             fn of_sum($sum: impl Exact, $count: u64) -> $output {
                 $finish
             }
+
+            $(
+                #[cfg(not(target_arch = "nvptx64"))]
+                fn by_index<S: crate::agent::Scatter<$item>>(&self, scatter: S) -> S::Outcome<$output> {
+                    // The item is an element.
+                    let _ = stringify!($counts);
+                    scatter.tally(self)
+                }
+            )?
         }
+
+        $(
+            impl<$T: $element> crate::op::tally::OfTally<$item> for $op {
+                const COUNTS: bool = $counts;
+
+                #[inline(always)]
+                fn of_tally($of_tally: &impl Exact, $low: i32, $items: u64) -> $output {
+                    $tally
+                }
+            }
+        )?
     };
 }
 
@@ -96,6 +117,7 @@ pub(crate) use element::Integer;
 pub use element::{ExactElement, ExactFactor};
 pub(crate) use element::{Summing, Terms};
 pub use round::{Exact, Leading};
+pub(crate) use round::{mean_of, sum_of};
 pub use state::Fixed;
 pub(crate) use state::{INFINITE, MINUS_INFINITE, NAN, NOT_MINUS_ZERO, Sum, each_of};
 
@@ -104,4 +126,10 @@ pub(crate) use state::{INFINITE, MINUS_INFINITE, NAN, NOT_MINUS_ZERO, Sum, each_
 pub trait OfExactSum<I: Copy + 'static>: Op<I> {
     /// The result of `count` items.
     fn of_sum(sum: impl Exact, count: u64) -> Self::Output;
+
+    /// As [`Agent::by_index`](crate::agent::Agent::by_index).
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn by_index<S: crate::agent::Scatter<I>>(&self, scatter: S) -> S::Outcome<Self::Output> {
+        scatter.in_order(self)
+    }
 }

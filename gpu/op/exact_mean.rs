@@ -5,5 +5,6 @@ exact_operator! {
     /// and overflow on the way does not matter, as for an [`ExactSum`](crate::ExactSum). Of no elements it is
     /// NaN.
     ExactMean "exact_mean" over T, T: ExactElement, Sums;
-    T::Real, |sum, count| T::mean(sum, count)
+    T::Real, |sum, count| T::mean(sum, count),
+    tally counts true, |sum, low, count| T::mean_from(sum, low, count)
 }

@@ -17,5 +17,6 @@ exact_operator! {
     /// assert_eq!(Op::<f32>::finish(&ExactSum, sum(sum(a, b), c), 3), Some(1.0));
     /// ```
     ExactSum "exact_sum" over T, T: ExactElement, Sums;
-    T::Rounded, |sum, count| T::rounded(sum, count)
+    T::Rounded, |sum, count| T::rounded(sum, count),
+    tally counts false, |sum, low, _count| T::rounded_from(sum, low)
 }

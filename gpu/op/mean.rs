@@ -1,4 +1,6 @@
+use crate::op::exact::Exact;
 use crate::op::prelude::*;
+use crate::op::tally::{OfTally, Tallied};
 
 /// The arithmetic mean.
 ///
@@ -16,7 +18,7 @@ impl<T: Element> Op<T> for Mean {
     const EXACT: bool = T::Total::EXACT;
 
     fn agent() -> impl Agent<Self, T> {
-        Listed
+        Tally
     }
 
     accumulators_add_up! { T::Total }
@@ -34,5 +36,20 @@ impl<T: Element> Op<T> for Mean {
     #[inline(always)]
     fn finish(&self, all: T::Total, count: u64) -> Option<T::Real> {
         Some(T::real(all.to_f64() / count as f64))
+    }
+}
+
+impl<T: Element> OfTally<T> for Mean {
+    const COUNTS: bool = true;
+
+    #[inline(always)]
+    fn of_tally(sum: &impl Exact, low: i32, count: u64) -> T::Real {
+        if count == 0 {
+            return T::real(f64::NAN);
+        }
+        if T::Total::EXACT {
+            return T::real(sum.lowest().to_f64() / count as f64);
+        }
+        T::real(T::Wide::mean_of(sum, low, count))
     }
 }

@@ -1,4 +1,6 @@
+use crate::op::exact::Exact;
 use crate::op::prelude::*;
+use crate::op::tally::{OfTally, Tallied};
 use bytemuck::cast;
 use cuda_std::intrinsics::{dp2a_lo_i32, dp2a_lo_u32, dp4a_i32, dp4a_u32};
 
@@ -17,7 +19,7 @@ impl<T: Element> Op<T> for Sum {
     const EXACT: bool = T::Wide::EXACT;
 
     fn agent() -> impl Agent<Self, T> {
-        Listed
+        Tally
     }
 
     accumulators_add_up! { T::Wide }
@@ -46,5 +48,14 @@ impl<T: Element> Op<T> for Sum {
     #[inline(always)]
     fn finish(&self, all: T::Wide, count: u64) -> Option<T::Wide> {
         Some(if count == 0 { T::Wide::ZERO } else { all.canonical() })
+    }
+}
+
+impl<T: Element> OfTally<T> for Sum {
+    const COUNTS: bool = false;
+
+    #[inline(always)]
+    fn of_tally(sum: &impl Exact, low: i32, _: u64) -> T::Wide {
+        T::Wide::of_exact(sum, low)
     }
 }

@@ -55,6 +55,23 @@ macro_rules! shared_array {
     }};
 }
 
+#[cfg(target_arch = "nvptx64")]
+core::arch::global_asm!(".extern .shared .align 16 .b8 dynamic_shared[];");
+
+/// Returns the block's dynamic shared memory as an array: its bytes are an argument of the launch. It is
+/// 16-byte aligned, and uninitialised.
+#[inline(always)]
+pub fn dynamic_shared<T: Pod>() -> Shared<T> {
+    on_device! {
+        let address: u32;
+        // SAFETY: takes the address of a variable of the module.
+        unsafe {
+            asm!("mov.u32 {}, dynamic_shared;", out(reg32) address, options(pure, nomem, nostack, preserves_flags));
+            Shared::at(address)
+        }
+    }
+}
+
 /// Loads and stores of plain values: a value of 1, 2, 4 or 8 bytes in one access, others word by word, or
 /// byte by byte if their size is not a multiple of 4.
 macro_rules! accesses {

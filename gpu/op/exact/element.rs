@@ -9,6 +9,7 @@ use crate::element::{Accumulator, Element};
 use crate::host_simd::{self, Source};
 use crate::input::Input;
 use crate::op::fma;
+use crate::op::tally::Tallied;
 use crate::reduce::{self, Arguments};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::slot;
@@ -31,6 +32,20 @@ pub trait ExactElement: Element {
     /// The number nearest to the sum of `count` elements.
     #[doc(hidden)]
     fn rounded(sum: impl Exact, count: u64) -> Self::Rounded;
+
+    /// The number nearest to a sum of elements, some of which there are. Its lowest bit is worth 2^`low`.
+    #[doc(hidden)]
+    fn rounded_from(sum: &impl Exact, low: i32) -> Self::Rounded;
+
+    /// The number nearest to the mean of `count` elements; NaN for a count of 0. The sum's lowest bit is worth
+    /// 2^`low`.
+    #[doc(hidden)]
+    fn mean_from(sum: &impl Exact, low: i32, count: u64) -> Self::Real {
+        if count == 0 {
+            return Self::real(f64::NAN);
+        }
+        Self::real(Self::Wide::mean_of(sum, low, count))
+    }
 
     /// The `f64` nearest to the sum of `count` elements, and the `f64` nearest to the difference.
     #[doc(hidden)]
@@ -267,6 +282,11 @@ macro_rules! floats {
             }
 
             #[inline(always)]
+            fn rounded_from(sum: &impl Exact, low: i32) -> Self::Real {
+                Self::Wide::of_exact(sum, low)
+            }
+
+            #[inline(always)]
             fn as_f64s(sum: impl Exact, count: u64) -> [f64; 2] {
                 as_f64s(sum, count, $low)
             }
@@ -398,6 +418,11 @@ macro_rules! integers {
 
             #[inline(always)]
             fn rounded(sum: impl Exact, _: u64) -> i128 {
+                sum.lowest()
+            }
+
+            #[inline(always)]
+            fn rounded_from(sum: &impl Exact, _: i32) -> i128 {
                 sum.lowest()
             }
 

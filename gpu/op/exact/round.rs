@@ -166,6 +166,19 @@ pub(super) fn rounded(sum: &impl Exact, count: u64, low: i32, format: Format) ->
     leading.special(count).unwrap_or_else(|| leading.nearest(low, format))
 }
 
+/// The `f64`, or if not IS_WIDE the `f32`, nearest to a sum of items, some of which there are.
+#[inline(always)]
+pub(crate) fn sum_of<const IS_WIDE: bool>(sum: &impl Exact, low: i32) -> f64 {
+    rounded(sum, 1, low, if IS_WIDE { F64 } else { F32 })
+}
+
+/// The `f64`, or if not IS_WIDE the `f32`, nearest to a sum divided by a count, which is not 0.
+#[inline(always)]
+pub(crate) fn mean_of<const IS_WIDE: bool>(sum: &impl Exact, low: i32, count: u64) -> f64 {
+    // SAFETY: the count is at least 1.
+    unsafe { quotient(sum, count.max(1), low, if IS_WIDE { F64 } else { F32 }) }
+}
+
 /// The `f64` nearest to the sum of `count` items, and the `f64` nearest to the difference.
 #[inline(always)]
 #[expect(clippy::eq_op, reason = "x - x is 0 if x is finite, else NaN")]

@@ -202,6 +202,24 @@ impl<const W: usize> Fixed<W> {
         }
     }
 
+    /// The sum of 2 W digits, each an integer of 64 bits worth 2^32 times the one
+    /// before.
+    #[inline(always)]
+    pub(crate) fn of_digits(digit: impl Fn(usize) -> u64) -> Self {
+        let mut sum = Self::ZERO;
+        let mut carry = 0i64;
+        each_word::<W>(|index| {
+            let mut word = 0;
+            for half in 0..2 {
+                let value = i128::from(digit(2 * index + half) as i64) + i128::from(carry);
+                word |= u64::from(value as u32) << (32 * half);
+                carry = (value >> 32) as i64;
+            }
+            sum.words[index] = word;
+        });
+        sum
+    }
+
     /// The sum of both.
     #[inline(always)]
     pub(super) fn plus(mut self, other: Self) -> Self {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p ptx_tools --bin rebuild                      compiles all kernels, and writes what differs
+//! cargo run --release -p ptx_tools --bin rebuild -- --family FAMILY   compiles one family: for a try, as the others may have changed too
 //! cargo run --release -p ptx_tools --bin rebuild -- --changed         names the sources that changed since then
 //! cargo run --release -p ptx_tools --bin rebuild -- --compare FAMILY  compiles one family, compares it with `ptx/`
 //! ```
@@ -23,14 +24,15 @@ use std::time::Instant;
 use std::{env, fs};
 
 /// The features of `gpu/` that have kernels, those first that take longest.
-const FAMILIES: [&str; 5] = ["segments", "columns", "rows", "reduce", LADDER];
+const FAMILIES: [&str; 6] = ["segments", "columns", "rows", "reduce", "index", LADDER];
 
 /// The family of the classic kernels, which have a file of their own.
 const LADDER: &str = "ladder";
 
 /// What follows a type in the name of a kernel, in the order in which an operator's kernels of a type are
 /// packed.
-const SHAPES: [&str; 6] = ["row", "segments", "rows", "columns", "groups", "long"];
+const SHAPES: [&str; 9] =
+    ["row", "segments", "rows", "columns", "groups", "long", "index", "rest", "finish"];
 
 /// The types, those first that are reduced most.
 const TYPES: [&str; 12] = ["f32", "f64", "i32", "i64", "u32", "u64", "f16", "bf16", "i8", "u8", "i16", "u16"];
@@ -53,24 +55,34 @@ fn main() -> Result<(), Failure> {
     let target = exe.ancestors().nth(2).ok_or("no target folder")?;
     let arguments: Vec<_> = env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => rebuild(&root, target),
+        [] => rebuild(&root, target, &FAMILIES),
+        ["--family", family] if FAMILIES.contains(&family) => rebuild(&root, target, &[family]),
         ["--changed"] => {
             Sources::changed(&root)?.iter().for_each(|name| println!("{name}"));
             Ok(())
         }
         ["--compare", family] if FAMILIES.contains(&family) => compare(&root, target, family),
-        _ => Err(format!("nothing, --changed, or --compare and one of {}", FAMILIES.join(", ")).into()),
+        _ => Err(format!("nothing, --changed, or --family or --compare and one of {}", FAMILIES.join(", ")).into()),
     }
 }
 
-/// Compiles and packs all families.
-fn rebuild(root: &Path, target: &Path) -> Result<(), Failure> {
+/// Compiles and packs families. The kernels of the others stay.
+fn rebuild(root: &Path, target: &Path, families: &[&str]) -> Result<(), Failure> {
     let sources = Sources::now(root)?;
-    let built: Vec<_> =
-        FAMILIES.par_iter().map(|family| compile(root, family, target)).collect::<Result<_, _>>()?;
+    let mut built: Vec<_> =
+        families.par_iter().map(|family| compile(root, family, target)).collect::<Result<_, _>>()?;
+    let mut names = families.to_vec();
+    if families.len() < FAMILIES.len() {
+        let [kernels, ladder] = TABLES;
+        for (name, table) in [("reduce", kernels), (LADDER, ladder)] {
+            let modules: Vec<_> = table.iter().map(Ptx::modules).collect::<Option<_>>().ok_or("ptx/ is damaged")?;
+            names.insert(0, name);
+            built.insert(0, (built.last().map(|(comment, _)| comment.clone()).unwrap_or_default(), modules.into_iter().flatten().collect()));
+        }
+    }
 
     let mut files: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
-    for (family, (_, modules)) in FAMILIES.iter().zip(&built) {
+    for (family, (_, modules)) in names.iter().zip(&built) {
         for (entry, module) in modules {
             let (file, place) =
                 place(family, entry).ok_or_else(|| format!("{entry} is no name of a kernel"))?;

@@ -1,0 +1,278 @@
+//! Sums by index: what an item adds to the sum that its index names.
+//!
+//! Numbers are added as integers, which add exactly in any order. A float is an integer times a power of two.
+//! Most floats of an array fit in a **window**: they are multiples of its lowest bit, 2^LOW, and have no bit
+//! above its highest. Such floats are added as integers of 64 bits (`f64`: of 92). What a float of any other
+//! size adds is kept beside, in digits that have room for every float ([`Outside`]).
+
+use super::exact::{Exact, Fixed, INFINITE, MINUS_INFINITE, NAN, NOT_MINUS_ZERO};
+use super::{Op, exact};
+use crate::Element;
+
+/// What an item adds: an integer of up to 96 bits, or its negative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addend {
+    /// The lower 64 bits of the magnitude.
+    pub low: u64,
+    /// The bits above.
+    pub high: u32,
+    /// Whether it is subtracted.
+    pub is_negative: bool,
+}
+
+impl Addend {
+    /// The addend.
+    #[inline(always)]
+    pub fn value(self) -> i128 {
+        let magnitude = i128::from(self.low) | i128::from(self.high) << 64;
+        if self.is_negative { -magnitude } else { magnitude }
+    }
+}
+
+/// A float that is not in the window: a magnitude times 2^shift in units of the least subnormal, or flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outside {
+    /// The significand.
+    pub magnitude: u64,
+    /// The place of its lowest bit.
+    pub shift: u32,
+    /// Whether it is subtracted.
+    pub is_negative: bool,
+    /// [`NAN`], [`INFINITE`], [`MINUS_INFINITE`] or [`MINUS_ZERO`]; then the magnitude is 0. Else
+    /// [`NOT_MINUS_ZERO`].
+    pub flags: u32,
+}
+
+/// Flag: an item was −0.0.
+pub const MINUS_ZERO: u32 = 16;
+
+/// Bit of a set of steps: there was a NaN or an infinity.
+pub const SPECIAL_STEP: u64 = 1 << 62;
+
+/// Bit of a set of steps: there was a −0.0.
+pub const MINUS_ZERO_STEP: u64 = 1 << 63;
+
+impl Outside {
+    /// The steps, of `step` bits each, in which the float of `digits` bits lies: bit k for the bits from k ·
+    /// `step` on.
+    #[inline(always)]
+    pub fn steps(self, step: u32, digits: u32) -> u64 {
+        match self.flags {
+            MINUS_ZERO => MINUS_ZERO_STEP,
+            flags if flags & !(NOT_MINUS_ZERO as u32) != 0 => SPECIAL_STEP,
+            _ => 1 << (self.shift / step.max(1)) | 1 << ((self.shift + digits - 1) / step.max(1)),
+        }
+    }
+
+    /// Returns what the number adds to a digit of 32 bits, or to the flags, which are the last of `count` words.
+    #[inline(always)]
+    pub fn digit(self, digit: usize, count: usize) -> u64 {
+        if digit + 1 == count {
+            return u64::from(self.flags & !(NOT_MINUS_ZERO as u32));
+        }
+        let part = self.part(32 * digit as u32, 32).low;
+        if self.is_negative { part.wrapping_neg() } else { part }
+    }
+
+    /// The part of the magnitude that lies in the `step` bits from bit number `first` on, in units of that
+    /// bit.
+    #[inline(always)]
+    pub fn part(self, first: u32, step: u32) -> Addend {
+        let (magnitude, shift) = (u128::from(self.magnitude), self.shift as i32 - first as i32);
+        let value = match shift {
+            0.. => magnitude.unbounded_shl(shift as u32),
+            _ => magnitude.unbounded_shr(shift.unsigned_abs()),
+        };
+        let value = value & ((1 << step) - 1);
+        Addend { low: value as u64, high: (value >> 64) as u32, is_negative: self.is_negative }
+    }
+}
+
+/// Numbers that are summed by index: `i64`, `u64`, `f32`, `f64`.
+pub trait Tallied: Copy {
+    /// Words of 32 bits of an item's addend.
+    const PARTS: u32;
+
+    /// An addend's unit is 2^LOW.
+    const LOW: i32;
+
+    /// Bits of a step outside of the window; 0 if nothing is outside.
+    const STEP: u32;
+
+    /// Bits of a significand.
+    const DIGITS: u32;
+
+    /// Digits of 32 bits, in a word of 64 each, for what is outside, and a word of flags; 0 if nothing is.
+    const REST: usize;
+
+    /// What the number adds if it is in the window.
+    fn addend(self) -> Option<Addend>;
+
+    /// The number as one that is outside.
+    fn outside(self) -> Outside;
+
+    /// The number nearest to a sum of which the lowest bit is worth 2^`low`. Integers wrap.
+    fn of_exact(sum: &impl Exact, low: i32) -> Self;
+
+    /// The `f64` or `f32` nearest to the mean of `count` numbers, which is not 0.
+    fn mean_of(sum: &impl Exact, low: i32, count: u64) -> f64;
+
+    /// Calls `then` with the sum of what is in the window, in units of 2^LOW, and of what is outside: `digit`
+    /// returns the words. The lowest bit of that sum is worth 2^`low`, its second argument.
+    fn with_rest<R>(sum: i128, digit: impl Fn(usize) -> u64, then: impl Finish<R>) -> R;
+}
+
+/// What is made of an exact sum of any type.
+pub trait Finish<R> {
+    /// Makes it. The sum's lowest bit is worth 2^`low`.
+    fn finish(self, sum: &impl Exact, low: i32) -> R;
+}
+
+macro_rules! integers {
+    ($($type:ident)*) => {$(
+        impl Tallied for $type {
+            const PARTS: u32 = 2;
+            const LOW: i32 = 0;
+            const STEP: u32 = 0;
+            const DIGITS: u32 = 64;
+            const REST: usize = 0;
+
+            #[inline(always)]
+            #[allow(unused_comparisons)]
+            fn addend(self) -> Option<Addend> {
+                let is_negative = self < 0;
+                let low = if is_negative { (self as u64).wrapping_neg() } else { self as u64 };
+                Some(Addend { low, high: 0, is_negative })
+            }
+
+            #[inline(always)]
+            fn outside(self) -> Outside {
+                Outside { magnitude: 0, shift: 0, is_negative: false, flags: NOT_MINUS_ZERO as u32 }
+            }
+
+            #[inline(always)]
+            fn of_exact(sum: &impl Exact, _: i32) -> Self {
+                sum.lowest() as $type
+            }
+
+            #[inline(always)]
+            fn mean_of(sum: &impl Exact, low: i32, count: u64) -> f64 {
+                exact::mean_of::<true>(sum, low, count)
+            }
+
+            #[inline(always)]
+            fn with_rest<R>(sum: i128, _: impl Fn(usize) -> u64, then: impl Finish<R>) -> R {
+                then.finish(&sum, 0)
+            }
+        }
+    )*};
+}
+
+integers! { i64 u64 }
+
+macro_rules! floats {
+    ($($type:ident $is_wide:literal, $digits:literal digits, $exponents:literal exponents, window of $bits:literal from $offset:literal, unit 2 ^ $least:literal,
+       $parts:literal parts, $step:literal steps, $words:literal words;)*) => {$(
+        impl Tallied for $type {
+            const PARTS: u32 = $parts;
+            const LOW: i32 = $least + $offset;
+            const STEP: u32 = $step;
+            const DIGITS: u32 = $digits;
+            const REST: usize = 2 * $words + 1;
+
+            #[inline(always)]
+            fn addend(self) -> Option<Addend> {
+                const MOST: i32 = $bits - $digits;
+                let bits = self.to_bits();
+                let magnitude = bits << 1 >> 1;
+                let exponent = (magnitude >> ($digits - 1)) as i32;
+                let fraction = magnitude & ((1 << ($digits - 1)) - 1);
+                let significand = if exponent > 0 { fraction | 1 << ($digits - 1) } else { fraction };
+                let shift = if exponent > 1 { exponent - 1 } else { 0 } - $offset;
+                let is_negative = magnitude != bits;
+                if shift > MOST {
+                    return None;
+                }
+                if shift >= 0 {
+                    let low = (significand as u64) << shift;
+                    let high = if $bits > 64 { (significand as u64).unbounded_shr(64 - shift as u32) } else { 0 };
+                    return Some(Addend { low, high: high as u32, is_negative });
+                }
+                let shift = shift.unsigned_abs();
+                let low = significand.unbounded_shr(shift);
+                // Smaller than the window's lowest bit, or −0.0.
+                if low.unbounded_shl(shift) != significand || (low == 0 && is_negative) {
+                    return None;
+                }
+                Some(Addend { low: low as u64, high: 0, is_negative })
+            }
+
+            #[inline(always)]
+            fn outside(self) -> Outside {
+                let bits = self.to_bits();
+                let magnitude = bits << 1 >> 1;
+                let exponent = (magnitude >> ($digits - 1)) as u32;
+                let fraction = (magnitude & ((1 << ($digits - 1)) - 1)) as u64;
+                let is_negative = magnitude != bits;
+                let is_special = exponent == (1 << $exponents) - 1;
+                let flags = match (is_special, fraction == 0, is_negative) {
+                    (true, false, _) => NAN as u32,
+                    (true, true, false) => INFINITE as u32,
+                    (true, true, true) => MINUS_INFINITE as u32,
+                    (false, true, true) if exponent == 0 => MINUS_ZERO,
+                    _ => 0,
+                };
+                let significand = if exponent > 0 { fraction | 1 << ($digits - 1) } else { fraction };
+                Outside {
+                    magnitude: if is_special { 0 } else { significand },
+                    shift: if exponent > 1 && !is_special { exponent - 1 } else { 0 },
+                    is_negative,
+                    flags: if flags == MINUS_ZERO { flags } else { flags | NOT_MINUS_ZERO as u32 },
+                }
+            }
+
+            #[inline(always)]
+            fn of_exact(sum: &impl Exact, low: i32) -> Self {
+                exact::sum_of::<$is_wide>(sum, low) as $type
+            }
+
+            #[inline(always)]
+            fn mean_of(sum: &impl Exact, low: i32, count: u64) -> f64 {
+                exact::mean_of::<$is_wide>(sum, low, count)
+            }
+
+            #[inline(always)]
+            fn with_rest<R>(sum: i128, digit: impl Fn(usize) -> u64, then: impl Finish<R>) -> R {
+                let mut all = Fixed::<$words>::of_digits(&digit);
+                let flags = digit(2 * $words) as u32;
+                let only_minus_zeros = flags & (MINUS_ZERO | NOT_MINUS_ZERO as u32) == MINUS_ZERO;
+                all.flags = u64::from(flags & !MINUS_ZERO);
+                if !only_minus_zeros {
+                    all.flags |= NOT_MINUS_ZERO;
+                }
+                let magnitude = sum.unsigned_abs();
+                for piece in 0..3 {
+                    let part = (magnitude >> (48 * piece)) as u64 & ((1 << 48) - 1);
+                    all.add(part, $offset + 48 * piece, sum < 0);
+                }
+                then.finish(&all, $least)
+            }
+        }
+    )*};
+}
+
+floats! {
+    f32 false, 24 digits, 8 exponents, window of 64 from 109, unit 2 ^ -149, 2 parts, 64 steps, 6 words;
+    f64 true, 53 digits, 11 exponents, window of 92 from 1006, unit 2 ^ -1074, 3 parts, 96 steps, 34 words;
+}
+
+/// Operators that make something of an exact sum, by which items can be added up in any order. Of floats,
+/// sums and means by index are therefore the correctly rounded ones.
+pub trait OfTally<T: Element>: Op<T> {
+    /// Whether it needs the number of items.
+    const COUNTS: bool;
+
+    /// The result of `count` items, which are not counted if none are needed. The sum's lowest bit is worth
+    /// 2^`low`.
+    fn of_tally(sum: &impl Exact, low: i32, count: u64) -> Self::Output;
+}

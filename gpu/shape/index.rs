@@ -1,0 +1,945 @@
+//! The kernels of sums by index: each item has an index, which names the sum that it is added to.
+//!
+//! ```text
+//! add,     block b:  clears a table in shared memory, a sum for each index
+//!                    adds the items of part b to the table, by atomics; lists those that are outside of the window
+//!                    stores the table as table b
+//! rest,    block b:  adds the listed items of part b to digits in global memory; if they are too many to
+//!                    list, reads part b again for each step of bits in which some lie
+//! finish,  block b:  adds up 32 sums of all tables, and rounds
+//! ```
+//!
+//! Sums are integers ([`tally`](crate::op::tally)), so that no order matters. A sum in a table is words of 32
+//! bits, the lowest first, because shared memory adds words of 32 bits at once. An addition carries into the
+//! next word if the old value that it returns says so. Words begin in their middle, at 2^31, so that sums near
+//! zero do not carry at each change of sign. If there are few indices, the table has several **copies** of each
+//! sum, for lanes that would otherwise wait for each other.
+
+use crate::element::Element;
+use crate::kernels::{Entry, Named, arguments};
+use crate::op::exact::{Exact, NOT_MINUS_ZERO};
+use crate::op::tally::{Finish, MINUS_ZERO_STEP, OfTally, Outside, SPECIAL_STEP, Tallied};
+use crate::segments::unrolled;
+#[allow(unused_imports)]
+use crate::{bf16, f16};
+use core::array::from_fn;
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering;
+use cuda_std::atomic::{AtomicU64, SystemAtomicU64};
+use cuda_std::shared::{Shared, dynamic_shared};
+use cuda_std::{intrinsics, mem, shared_array, thread, warp};
+
+/// Threads in a block.
+pub const THREADS: u32 = 1024;
+
+/// The most copies of a sum in a table.
+pub const COPIES: u32 = 32;
+
+/// Indices that a block of the last kernel finishes.
+pub const FINISHED: u32 = warp::WARP_SIZE;
+
+/// Items that a block lists because they are outside of the window.
+pub const LIST: u32 = 2047;
+
+/// Words of a block's list: their number, and their places in the block's part.
+pub const LIST_WORDS: u32 = LIST + 1;
+
+/// Words of the state between launches, all 0: the complement of the least place of an index that is too large;
+/// the steps in which items lie that are outside; blocks of the last kernel that have ended.
+pub const STATE: usize = 3;
+
+/// Neighbouring items that a thread loads together.
+const VECTOR: usize = 4;
+
+/// Such loads that a thread has in flight.
+const BATCH: usize = 2;
+
+/// Items that a block loads together; a part has a multiple of it.
+pub const TILE: u64 = THREADS as u64 * VECTOR as u64;
+
+/// A word of a table at first.
+const MIDDLE: u32 = 1 << 31;
+
+/// Returns the words of a sum in a table, with a word for the number of items if that is needed.
+pub const fn words<T: Element, const COUNTS: bool>() -> u32 {
+    <T::Wide as Tallied>::PARTS + 1 + COUNTS as u32
+}
+
+/// The arguments of all three kernels; the parameters in this order.
+#[derive(Clone, Copy, Debug)]
+pub struct Arguments<T> {
+    /// The items, aligned to their type.
+    pub items: *const T,
+    /// An index for each item, `index_words` words of 32 bits each.
+    pub indices: *const u32,
+    /// 1 or 2.
+    pub index_words: u32,
+    /// Copies of each sum in a table, a power of two up to [`COPIES`].
+    pub copies: u32,
+    /// Items in the input.
+    pub len: u64,
+    /// The number of sums; each index is less.
+    pub count: u32,
+    /// Blocks of the first two kernels.
+    pub blocks: u32,
+    /// Items of a block's part, a multiple of [`TILE`]; the last block's part may be smaller.
+    pub part: u64,
+    /// Room for a table of each block.
+    pub tables: *mut u32,
+    /// For each sum [`Tallied::REST`] words, all 0 between launches.
+    pub rest: *mut u64,
+    /// [`LIST_WORDS`] for each block.
+    pub lists: *mut u64,
+    /// [`STATE`] words.
+    pub state: *mut u64,
+}
+
+arguments! {
+    [T: Copy] Arguments<T>: items indices index_words copies len count blocks part tables rest lists state
+}
+
+/// The arguments of the last kernel beside the others.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<V> {
+    /// A place for each sum.
+    pub results: *mut V,
+    /// Takes the least place of an index that is too large, or `u64::MAX`. If there is one, no result is
+    /// written.
+    pub wrong: *mut u64,
+    /// 1 if the sums are added to what is there, else 0. The items must be counted: where there are none, what
+    /// is there stays.
+    pub onto: u32,
+    /// 1 if the items were counted, else 0.
+    pub counted: u32,
+}
+
+/// The kernel that adds, as a type: items of type `T`, which are counted too if `COUNTS`.
+pub type Add<T, const COUNTS: bool> = Named<Adds<COUNTS>, Arguments<T>>;
+
+/// The kernel for items that are outside of the window, as a type.
+pub type Rest<T> = Named<Rests, Arguments<T>>;
+
+/// The kernel that finishes, as a type.
+pub type Finished<O, T> = Named<(O, Finishes), Arguments<T>>;
+
+/// Names [`Add`].
+pub enum Adds<const COUNTS: bool> {}
+
+/// Names [`Rest`].
+pub enum Rests {}
+
+/// Names [`Finished`].
+pub enum Finishes {}
+
+/// A block's table in shared memory.
+#[derive(Clone, Copy)]
+struct Table<const PARTS: u32> {
+    words: Shared<u32>,
+    /// The number of sums, times their copies.
+    slots: u32,
+    copies: u32,
+}
+
+impl<const PARTS: u32> Table<PARTS> {
+    #[inline(always)]
+    fn new<T>(arguments: &Arguments<T>) -> Self {
+        let Arguments { count, copies, .. } = *arguments;
+        Self { words: dynamic_shared(), slots: count * copies, copies }
+    }
+
+    /// Sets all sums to zero, and the words after them, up to `words` words for each sum.
+    ///
+    /// # Safety
+    ///
+    /// All threads of the block call it, with a barrier before they use the table.
+    #[inline(always)]
+    unsafe fn clear(self, words: u32) {
+        let mut at = thread::thread_idx_x();
+        while at < words * self.slots {
+            // SAFETY: it is in bounds.
+            unsafe { self.words.write(at, if at < PARTS * self.slots { MIDDLE } else { 0 }) };
+            at += THREADS;
+        }
+    }
+
+    /// Returns the lane's slot of a sum.
+    #[inline(always)]
+    fn slot(self, index: u32) -> u32 {
+        index * self.copies + (warp::lane_id() & (self.copies - 1))
+    }
+
+    /// Adds to a sum.
+    ///
+    /// # Safety
+    ///
+    /// The slot is in bounds.
+    #[inline(always)]
+    unsafe fn add(self, slot: u32, value: i128) {
+        let (is_negative, magnitude) = (value < 0, value.unsigned_abs());
+        let mut carry = 0u32;
+        for part in 0..PARTS {
+            let (word, over) = ((magnitude >> (32 * part)) as u32).overflowing_add(carry);
+            let mut next = u32::from(over);
+            if word != 0 {
+                let change = if is_negative { word.wrapping_neg() } else { word };
+                // SAFETY: as the caller vouches; all threads use atomics.
+                let old = unsafe { self.words.fetch_add(part * self.slots + slot, change) };
+                let carries = if is_negative { old < word } else { old.checked_add(word).is_none() };
+                next |= u32::from(carries);
+            }
+            carry = next;
+        }
+        // What is left is less than 2^32, for 2^32 items at most are added.
+        let upper = ((magnitude >> (32 * PARTS)) as u32).wrapping_add(carry);
+        if upper != 0 {
+            let change = if is_negative { upper.wrapping_neg() } else { upper };
+            // SAFETY: as above.
+            unsafe { self.words.fetch_add(PARTS * self.slots + slot, change) };
+        }
+    }
+
+    /// Counts items of a sum.
+    ///
+    /// # Safety
+    ///
+    /// The slot is in bounds, and the table has a word for counts.
+    #[inline(always)]
+    unsafe fn count(self, slot: u32, items: u32) {
+        // SAFETY: as the caller vouches; all threads use atomics.
+        unsafe { self.words.fetch_add((PARTS + 1) * self.slots + slot, items) };
+    }
+
+    /// Calls `each` with each index, its sum, and the word after the sum if `COUNTS`, added up over all
+    /// copies.
+    ///
+    /// # Safety
+    ///
+    /// All threads of the block call it, after a barrier.
+    #[inline(always)]
+    unsafe fn each_sum<const COUNTS: bool>(self, each: impl Fn(u32, i128, u32)) {
+        let mut first = 0;
+        while first < self.slots {
+            intrinsics::no_unroll();
+            let slot = first + thread::thread_idx_x();
+            let (mut sum, mut items) = (0i128, 0);
+            if slot < self.slots {
+                // SAFETY: it is in bounds, and nobody writes.
+                let word = |part: u32| unsafe { self.words.read(part * self.slots + slot) };
+                sum = i128::from(word(PARTS) as i32) << (32 * PARTS);
+                for part in 0..PARTS {
+                    sum += (i128::from(word(part)) - i128::from(MIDDLE)) << (32 * part);
+                }
+                if COUNTS {
+                    items = word(PARTS + 1);
+                }
+            }
+            let mut lanes = 1;
+            while lanes < self.copies {
+                intrinsics::no_unroll();
+                // SAFETY: all lanes are here.
+                unsafe {
+                    sum += warp::warp_shuffle_xor(warp::ALL, Words::of(sum), lanes, 32).0.value();
+                    if COUNTS {
+                        items += warp::warp_shuffle_xor(warp::ALL, items, lanes, 32).0;
+                    }
+                }
+                lanes *= 2;
+            }
+            if slot < self.slots && slot & (self.copies - 1) == 0 {
+                each(slot / self.copies, sum, items);
+            }
+            first += THREADS;
+        }
+    }
+}
+
+/// An integer of 128 bits, as shuffles move it.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Words([u64; 2]);
+
+impl Words {
+    #[inline(always)]
+    fn of(value: i128) -> Self {
+        Self([value as u64, (value >> 64) as u64])
+    }
+
+    #[inline(always)]
+    fn value(self) -> i128 {
+        i128::from(self.0[0]) | i128::from(self.0[1]) << 64
+    }
+}
+
+/// The items of a block's part.
+#[derive(Clone, Copy)]
+struct Part<T> {
+    items: *const T,
+    indices: *const u32,
+    index_words: u32,
+    /// The part's first item in the input.
+    start: u64,
+    len: u64,
+}
+
+/// Neighbouring items: their indices, which are [`NONE`](Self::NONE) for items that there are not, and for
+/// indices that are too large.
+#[derive(Clone, Copy)]
+struct Load<T> {
+    indices: [u32; VECTOR],
+    items: [T; VECTOR],
+}
+
+impl<T: Element> Load<T> {
+    const NONE: u32 = u32::MAX;
+}
+
+impl<T: Element> Part<T> {
+    #[inline(always)]
+    fn new(arguments: &Arguments<T>) -> Self {
+        let Arguments { items, indices, index_words, len, part, .. } = *arguments;
+        let start = u64::from(thread::block_idx_x()) * part;
+        Self {
+            items: items.wrapping_add(start as usize),
+            indices: indices.wrapping_add(start as usize * index_words as usize),
+            index_words,
+            start,
+            len: len.saturating_sub(start).min(part),
+        }
+    }
+
+    /// Whether loads of several items lie at multiples of their size.
+    #[inline(always)]
+    fn is_aligned(&self) -> bool {
+        self.items.addr().is_multiple_of((VECTOR * size_of::<T>()).min(16))
+            && self.indices.addr().is_multiple_of(16)
+    }
+
+    /// Returns the index of an item of the part.
+    ///
+    /// # Safety
+    ///
+    /// There is such an item.
+    #[inline(always)]
+    unsafe fn index(&self, place: u64) -> u32 {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let at = self.indices.add(place as usize * self.index_words as usize);
+            let upper = if self.index_words > 1 { at.add(1).read() } else { 0 };
+            if upper == 0 { at.read() } else { Load::<T>::NONE }
+        }
+    }
+
+    /// Loads items from a place on.
+    ///
+    /// # Safety
+    ///
+    /// The part [is aligned](Self::is_aligned) if `is_aligned` says so, and the place a multiple of VECTOR.
+    #[inline(always)]
+    unsafe fn load(&self, place: u64, is_aligned: bool) -> Load<T> {
+        let mut load = Load { indices: [Load::<T>::NONE; VECTOR], items: [T::zeroed(); VECTOR] };
+        // SAFETY: only items of the part are read.
+        unsafe {
+            if is_aligned && place + VECTOR as u64 <= self.len {
+                let at = self.indices.add(place as usize * self.index_words as usize);
+                if self.index_words == 1 {
+                    load.indices = mem::load_16_bytes(at.cast());
+                } else {
+                    let [a, b]: [[[u32; 2]; 2]; 2] =
+                        [mem::load_16_bytes(at.cast()), mem::load_16_bytes(at.add(VECTOR).cast())];
+                    let short = |[low, high]: [u32; 2]| if high == 0 { low } else { Load::<T>::NONE };
+                    load.indices = [short(a[0]), short(a[1]), short(b[0]), short(b[1])];
+                }
+                let at = self.items.add(place as usize);
+                load.items = match size_of::<T>() {
+                    8 => {
+                        let [a, b]: [[T; 2]; 2] =
+                            [mem::load_16_bytes(at.cast()), mem::load_16_bytes(at.add(2).cast())];
+                        [a[0], a[1], b[0], b[1]]
+                    }
+                    4 => mem::load_16_bytes(at.cast()),
+                    2 => mem::load_8_bytes(at.cast()),
+                    _ => mem::load_4_bytes(at.cast()),
+                };
+            } else {
+                for item in 0..VECTOR {
+                    let place = place + item as u64;
+                    if place < self.len {
+                        load.indices[item] = self.index(place);
+                        load.items[item] = self.items.add(place as usize).read();
+                    }
+                }
+            }
+        }
+        load
+    }
+
+    /// Gives all items to `each`, as loads of neighbouring ones. All lanes of a warp call it together, also for
+    /// loads without items.
+    ///
+    /// # Safety
+    ///
+    /// All threads of the block call it, as `each` asks.
+    #[inline(always)]
+    unsafe fn each_load(&self, each: &mut impl EachLoad<T>) {
+        let is_aligned = self.is_aligned();
+        let mut place = u64::from(thread::thread_idx_x()) * VECTOR as u64;
+        let end = self.len.next_multiple_of(TILE * BATCH as u64);
+        while place < end {
+            intrinsics::no_unroll();
+            // SAFETY: it is aligned as it says.
+            unsafe {
+                let [a, b] = from_fn(|load| self.load(place + load as u64 * TILE, is_aligned));
+                each.add(place, a);
+                each.add(place + TILE, b);
+            }
+            place += BATCH as u64 * TILE;
+        }
+    }
+}
+
+/// What is done with loads of items.
+trait EachLoad<T> {
+    /// Takes neighbouring items, the first of which has a place in the block's part.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of a warp call it together; as the implementation says.
+    unsafe fn add(&mut self, place: u64, load: Load<T>);
+}
+
+/// Items of one index that a thread has added up.
+#[derive(Clone, Copy)]
+struct Run {
+    index: u32,
+    sum: i128,
+    items: u32,
+}
+
+/// Adds items to a table.
+struct Adding<T, const COUNTS: bool, const PARTS: u32> {
+    table: Table<PARTS>,
+    part: Part<T>,
+    count: u32,
+    state: *mut u64,
+    /// The block's list, and in shared memory its length.
+    list: *mut u64,
+    listed: Shared<u32>,
+    /// The steps in which the thread's items lie that are outside of the window.
+    steps: u64,
+}
+
+impl<T: Element, const COUNTS: bool, const PARTS: u32> Adding<T, COUNTS, PARTS> {
+    /// Adds what a thread has added up.
+    ///
+    /// # Safety
+    ///
+    /// The index is one of the table.
+    #[inline(always)]
+    unsafe fn flush(&self, run: Run) {
+        if run.items > 0 {
+            let slot = self.table.slot(run.index);
+            // SAFETY: as the caller vouches.
+            unsafe {
+                self.table.add(slot, run.sum);
+                if COUNTS {
+                    self.table.count(slot, run.items);
+                }
+            }
+        }
+    }
+
+    /// Lists items that are outside of the window, and notes the first whose index is too large: of the load at
+    /// a place, those whose bits are set. It is seldom called, and reads the items once more.
+    #[inline(always)]
+    fn set_aside(&mut self, place: u64, mut left: u32) {
+        while left != 0 {
+            intrinsics::no_unroll();
+            let place = place + u64::from(left.trailing_zeros());
+            left &= left - 1;
+            if place >= self.part.len {
+                return;
+            }
+            // SAFETY: there is such an item, the list has room, and all threads use atomics.
+            unsafe {
+                if self.part.index(place) >= self.count {
+                    let wrong = !(self.part.start + place);
+                    AtomicU64::from_ptr(self.state).fetch_max(wrong, Ordering::Relaxed);
+                    continue;
+                }
+                let item = self.part.items.add(place as usize).read().widen();
+                self.steps |= item.outside().steps(T::Wide::STEP, T::Wide::DIGITS);
+                let number = self.listed.fetch_add(0, 1);
+                if number < LIST {
+                    self.list.add(1 + number as usize).write(place);
+                }
+            }
+        }
+    }
+}
+
+impl<T: Element, const COUNTS: bool, const PARTS: u32> EachLoad<T> for Adding<T, COUNTS, PARTS> {
+    /// The table has been cleared, and nobody reads it.
+    #[inline(always)]
+    unsafe fn add(&mut self, place: u64, Load { indices, items }: Load<T>) {
+        let mut run = Run { index: indices[0], sum: 0, items: 0 };
+        let (mut is_one, mut aside) = (true, 0);
+        unrolled::<VECTOR>(|item| {
+            let index = indices[item];
+            if index != run.index {
+                // SAFETY: its index has been checked, if it has items.
+                unsafe { self.flush(run) };
+                (is_one, run) = (false, Run { index, sum: 0, items: 0 });
+            }
+            let addend = items[item].widen().addend();
+            if index >= self.count || addend.is_none() {
+                aside |= 1 << item;
+            }
+            if index < self.count {
+                run.sum += addend.map_or(0, |addend| addend.value());
+                run.items += 1;
+            }
+        });
+        // SAFETY: all lanes are here; the index has been checked.
+        unsafe {
+            // A warp whose items have one index adds them up first.
+            let (first, _) = warp::warp_shuffle_idx(warp::ALL, run.index, 0, 32);
+            if warp::warp_vote_all(warp::ALL, is_one && run.index == first && run.items > 0) {
+                let mut lanes = warp::WARP_SIZE / 2;
+                while lanes > 0 {
+                    intrinsics::no_unroll();
+                    run.sum += warp::warp_shuffle_xor(warp::ALL, Words::of(run.sum), lanes, 32).0.value();
+                    if COUNTS {
+                        run.items += warp::warp_shuffle_xor(warp::ALL, run.items, lanes, 32).0;
+                    }
+                    lanes /= 2;
+                }
+                if warp::lane_id() > 0 {
+                    run.items = 0;
+                }
+            }
+            self.flush(run);
+        }
+        if aside != 0 {
+            self.set_aside(place, aside);
+        }
+    }
+}
+
+/// Adds up the items of each block's part.
+///
+/// # Safety
+///
+/// The launch has `arguments.blocks` blocks of [`THREADS`], with shared memory for a table. The pointers are
+/// valid as [`Arguments`] says, and nothing else accesses what they point to meanwhile, other than to read items
+/// and indices. PARTS are those of the type.
+#[inline(always)]
+pub unsafe fn add<T: Element, const COUNTS: bool, const PARTS: u32>(arguments: Arguments<T>) {
+    const { assert!(PARTS == <T::Wide as Tallied>::PARTS) };
+    let table = Table::<PARTS>::new(&arguments);
+    let part = Part::new(&arguments);
+    let Arguments { count, tables, lists, state, .. } = arguments;
+    let (block, words) = (thread::block_idx_x(), words::<T, COUNTS>());
+    let listed = shared_array![u32; 4];
+    let list = lists.wrapping_add(block as usize * LIST_WORDS as usize);
+    // SAFETY: all threads of the block are here, and barriers stand between clearing, adding and reading.
+    unsafe {
+        table.clear(words);
+        if thread::thread_idx_x() < 4 {
+            listed.write(thread::thread_idx_x(), 0);
+        }
+        thread::sync_threads();
+        let mut adding = Adding::<T, COUNTS, PARTS> { table, part, count, state, list, listed, steps: 0 };
+        part.each_load(&mut adding);
+        let steps = adding.steps;
+        if T::Wide::STEP > 0 && steps != 0 {
+            listed.fetch_or(1, steps as u32);
+            listed.fetch_or(2, (steps >> 32) as u32);
+        }
+        thread::sync_threads();
+        if T::Wide::STEP > 0 && thread::thread_idx_x() == 0 {
+            list.write(listed.read(0).into());
+            let steps = u64::from(listed.read(1)) | u64::from(listed.read(2)) << 32;
+            if steps != 0 {
+                AtomicU64::from_ptr(state.add(1)).fetch_or(steps, Ordering::Relaxed);
+            }
+        }
+        let to = tables.wrapping_add(block as usize * words as usize * count as usize);
+        let to = |word: u32, index: u32| to.wrapping_add(word as usize * count as usize + index as usize);
+        table.each_sum::<COUNTS>(|index, sum, items| {
+            for word in 0..=PARTS {
+                to(word, index).write((sum >> (32 * word)) as u32);
+            }
+            if COUNTS {
+                to(PARTS + 1, index).write(items);
+            }
+        });
+    }
+}
+
+/// Adds what lies in a step of bits to a table, of items that are outside of the window.
+struct AddingStep<const PARTS: u32> {
+    table: Table<PARTS>,
+    count: u32,
+    step: u32,
+}
+
+impl<T: Element, const PARTS: u32> EachLoad<T> for AddingStep<PARTS> {
+    /// The table has been cleared, and nobody reads it.
+    #[inline(always)]
+    unsafe fn add(&mut self, _: u64, Load { indices, items }: Load<T>) {
+        unrolled::<VECTOR>(|item| {
+            let wide = items[item].widen();
+            if indices[item] < self.count && wide.addend().is_none() {
+                let part = wide.outside().part(self.step * T::Wide::STEP, T::Wide::STEP);
+                // SAFETY: the index is one of the table.
+                unsafe { self.table.add(self.table.slot(indices[item]), part.value()) };
+            }
+        });
+    }
+}
+
+/// Raises the flags of each index's items.
+struct Raising {
+    flags: Shared<u32>,
+    count: u32,
+    /// The flags that matter.
+    mask: u32,
+}
+
+impl<T: Element> EachLoad<T> for Raising {
+    /// The flags have been cleared, and nobody reads them.
+    #[inline(always)]
+    unsafe fn add(&mut self, _: u64, Load { indices, items }: Load<T>) {
+        unrolled::<VECTOR>(|item| {
+            let flags = items[item].widen().outside().flags & self.mask;
+            if indices[item] < self.count && flags != 0 {
+                // SAFETY: there is a word for each index, and all threads use atomics.
+                unsafe { self.flags.fetch_or(indices[item], flags) };
+            }
+        });
+    }
+}
+
+/// Adds what is outside of the window.
+///
+/// # Safety
+///
+/// As for [`add`], which has run with the same arguments.
+#[inline(always)]
+pub unsafe fn rest<T: Element, const PARTS: u32>(arguments: Arguments<T>) {
+    const { assert!(PARTS == <T::Wide as Tallied>::PARTS) };
+    let Arguments { count, rest, lists, state, .. } = arguments;
+    let table = Table::<PARTS>::new(&arguments);
+    let part = Part::new(&arguments);
+    let list = lists.wrapping_add(thread::block_idx_x() as usize * LIST_WORDS as usize);
+    let digit = |index: u32, digit: u32| {
+        rest.wrapping_add(index as usize * T::Wide::REST + digit as usize)
+    };
+    let raise = |index: u32, flags: u32| {
+        // SAFETY: there are such words, and all threads use atomics.
+        unsafe {
+            AtomicU64::from_ptr(digit(index, T::Wide::REST as u32 - 1)).fetch_or(flags.into(), Ordering::Relaxed)
+        };
+    };
+    let add = |index: u32, first: u32, value: i128| {
+        let (is_negative, mut magnitude, mut place) = (value < 0, value.unsigned_abs(), first);
+        while magnitude != 0 {
+            let word = u64::from(magnitude as u32);
+            let change = if is_negative { word.wrapping_neg() } else { word };
+            if word != 0 {
+                // SAFETY: as above.
+                unsafe { AtomicU64::from_ptr(digit(index, place)).fetch_add(change, Ordering::Relaxed) };
+            }
+            magnitude >>= 32;
+            place += 1;
+        }
+    };
+    // SAFETY: all threads of the block are here, and barriers stand between clearing, adding and reading.
+    unsafe {
+        let steps = state.add(1).read();
+        // Nothing is written if an index is wrong.
+        if steps == 0 || state.read() != 0 {
+            return;
+        }
+        let listed = list.read();
+        let is_listed = listed <= LIST.into();
+        if is_listed {
+            let mut number = thread::thread_idx_x();
+            while u64::from(number) < listed {
+                intrinsics::no_unroll();
+                let place = list.add(1 + number as usize).read();
+                let Outside { magnitude, shift, is_negative, flags } =
+                    part.items.add(place as usize).read().widen().outside();
+                let index = part.index(place);
+                let value = i128::from(magnitude) << (shift % 32);
+                add(index, shift / 32, if is_negative { -value } else { value });
+                if flags & !(NOT_MINUS_ZERO as u32) != 0 {
+                    raise(index, flags);
+                }
+                number += THREADS;
+            }
+        } else {
+            let mut left = steps & !(SPECIAL_STEP | MINUS_ZERO_STEP);
+            while left != 0 {
+                intrinsics::no_unroll();
+                let step = left.trailing_zeros();
+                left &= left - 1;
+                thread::sync_threads();
+                table.clear(PARTS + 1);
+                thread::sync_threads();
+                part.each_load(&mut AddingStep { table, count, step });
+                thread::sync_threads();
+                table.each_sum::<false>(|index, sum, _| add(index, step * (T::Wide::STEP / 32), sum));
+            }
+        }
+        let looks_for_others = steps & MINUS_ZERO_STEP != 0;
+        if looks_for_others || (!is_listed && steps & SPECIAL_STEP != 0) {
+            let mask = if looks_for_others { u32::MAX } else { !(NOT_MINUS_ZERO as u32) };
+            thread::sync_threads();
+            let mut at = thread::thread_idx_x();
+            while at < count {
+                table.words.write(at, 0);
+                at += THREADS;
+            }
+            thread::sync_threads();
+            part.each_load(&mut Raising { flags: table.words, count, mask });
+            thread::sync_threads();
+            let mut at = thread::thread_idx_x();
+            while at < count {
+                let flags = table.words.read(at);
+                if flags != 0 {
+                    raise(at, flags);
+                }
+                at += THREADS;
+            }
+        }
+    }
+}
+
+/// Finishes by an operator.
+struct ByOp<O, T>(u64, PhantomData<fn() -> (O, T)>);
+
+impl<O: OfTally<T>, T: Element> Finish<O::Output> for ByOp<O, T> {
+    #[inline(always)]
+    fn finish(self, sum: &impl Exact, low: i32) -> O::Output {
+        O::of_tally(sum, low, self.0)
+    }
+}
+
+/// Adds up all tables, and stores the results.
+///
+/// # Safety
+///
+/// As for [`add`]; it and [`rest`] have run with the same arguments. The launch has a block of [`THREADS`] for
+/// each [`FINISHED`] sums. There are the places of [`Target`], and nothing else accesses them meanwhile.
+#[inline(always)]
+pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target: Target<O::Output>) {
+    const TABLES: usize = 5;
+    let Arguments { count, blocks, tables, rest, state, .. } = arguments;
+    let Target { results, wrong, onto, counted } = target;
+    let parts = const { <T::Wide as Tallied>::PARTS };
+    let words = parts + 1 + counted;
+    let (lane, warp) = (warp::lane_id(), thread::thread_idx_x() / warp::WARP_SIZE);
+    let index = thread::block_idx_x() * FINISHED + lane;
+    let sums = shared_array![u64; 2 * 1024];
+    let counts = shared_array![u64; 1024];
+    let is_there = index < count;
+    // SAFETY: all threads of the block are here, and barriers stand between accesses by different threads.
+    unsafe {
+        let (is_wrong, steps) = (state.read() != 0, state.add(1).read());
+        let (mut sum, mut items) = (0i128, 0u64);
+        let mut first = warp;
+        while first < blocks {
+            intrinsics::no_unroll();
+            let of_tables: [[u32; 5]; TABLES] = from_fn(|place| {
+                let block = first + place as u32 * (THREADS / warp::WARP_SIZE);
+                let is_there = is_there && block < blocks;
+                from_fn(|word| {
+                    let at = (block as usize * words as usize + word) * count as usize + index as usize;
+                    if is_there && (word as u32) < words { tables.wrapping_add(at).read() } else { 0 }
+                })
+            });
+            for of_table in of_tables {
+                let mut value = i128::from(of_table[parts as usize] as i32) << (32 * parts);
+                for part in 0..parts {
+                    value += i128::from(of_table[part as usize]) << (32 * part);
+                }
+                sum += value;
+                items += u64::from(of_table[parts as usize + 1]);
+            }
+            first += TABLES as u32 * (THREADS / warp::WARP_SIZE);
+        }
+        let mine = thread::thread_idx_x();
+        let mut half = THREADS / 2;
+        loop {
+            sums.write(2 * mine, sum as u64);
+            sums.write(2 * mine + 1, (sum >> 64) as u64);
+            counts.write(mine, items);
+            thread::sync_threads();
+            if half < warp::WARP_SIZE {
+                break;
+            }
+            if mine < half {
+                let other = mine + half;
+                sum += Words([sums.read(2 * other), sums.read(2 * other + 1)]).value();
+                items += counts.read(other);
+            }
+            thread::sync_threads();
+            half /= 2;
+        }
+        if warp == 0 && is_there {
+            let place = results.wrapping_add(index as usize);
+            let word = |digit: usize| rest.wrapping_add(index as usize * T::Wide::REST + digit);
+            let mut before = None;
+            if onto != 0 && size_of::<O::Output>() == size_of::<T::Wide>() {
+                // The result of a sum is of this type.
+                let value = place.cast::<T::Wide>().read();
+                match value.addend() {
+                    Some(addend) => sum += addend.value(),
+                    None => before = Some(value.outside()),
+                }
+            }
+            let then = ByOp::<O, T>(items, PhantomData);
+            let result = if steps == 0 && before.is_none() {
+                then.finish(&sum, T::Wide::LOW)
+            } else {
+                let digit = |digit: usize| {
+                    let value = if steps == 0 { 0 } else { word(digit).read() };
+                    let before = before.map_or(0, |before| before.digit(digit, T::Wide::REST));
+                    if digit + 1 < T::Wide::REST {
+                        return value.wrapping_add(before);
+                    }
+                    // If there is no −0.0, nobody has looked for other items.
+                    value | before | if steps & MINUS_ZERO_STEP == 0 { NOT_MINUS_ZERO } else { 0 }
+                };
+                T::Wide::with_rest(sum, digit, then)
+            };
+            if !is_wrong && (onto == 0 || items > 0) {
+                place.write(result);
+            }
+            if steps != 0 {
+                for digit in 0..T::Wide::REST {
+                    intrinsics::no_unroll();
+                    word(digit).write(0);
+                }
+            }
+        }
+        thread::sync_threads();
+        if mine == 0 {
+            let ended = AtomicU64::from_ptr(state.add(2)).fetch_add(1, Ordering::AcqRel);
+            if ended + 1 == u64::from(thread::grid_dim_x()) {
+                SystemAtomicU64::from_ptr(wrong).store(!state.read(), Ordering::Relaxed);
+                for word in 0..STATE {
+                    AtomicU64::from_ptr(state.add(word)).store(0, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}
+
+/// The entry points: those that add, for each type, and for floats those for what is outside; those that finish,
+/// for each type of sums.
+#[cfg(feature = "index")]
+macro_rules! entry_points {
+    ({} $($type:ident: $dtype:ident $kind:ident $($row:ident)*;)*) => {$(
+        entry_points! { @add "sum" $type false }
+        entry_points! { @add "mean" $type true }
+        entry_points! { @rest $kind $type }
+    )*};
+    (@add $name:literal $type:ident $counts:literal) => {
+        entry_points! {
+            @kernel concat!($name, "_", stringify!($type), "_index_1024"), $type, [] |arguments|
+            add::<$type, $counts, { <<$type as Element>::Wide as Tallied>::PARTS }>(arguments)
+        }
+    };
+    (@rest integer $type:ident) => {};
+    (@rest float $type:ident) => {
+        entry_points! {
+            @kernel concat!("sum_", stringify!($type), "_rest_1024"), $type, [] |arguments|
+            rest::<$type, { <<$type as Element>::Wide as Tallied>::PARTS }>(arguments)
+        }
+    };
+    (@finish $($name:literal $op:ident $type:ident)*) => {$(
+        entry_points! {
+            @kernel concat!($name, "_", stringify!($type), "_finish_1024"), $type,
+            [results: *mut <crate::op::$op as crate::Op<$type>>::Output, wrong: *mut u64, onto: u32, counted: u32] |arguments|
+            finish::<crate::op::$op, $type>(arguments, Target { results, wrong, onto, counted })
+        }
+    )*};
+    (@kernel $name:expr, $type:ident, [$($parameter:ident: $of:ty),*] |$arguments:ident| $call:expr) => {
+        const _: () = {
+            #[cuda_std::kernel(name = $name)]
+            #[allow(clippy::too_many_arguments)]
+            pub unsafe fn entry(
+                items: *const $type,
+                indices: *const u32,
+                index_words: u32,
+                copies: u32,
+                len: u64,
+                count: u32,
+                blocks: u32,
+                part: u64,
+                tables: *mut u32,
+                rest: *mut u64,
+                lists: *mut u64,
+                state: *mut u64,
+                $($parameter: $of),*
+            ) {
+                let $arguments = Arguments {
+                    items, indices, index_words, copies, len, count, blocks, part, tables, rest, lists, state
+                };
+                // SAFETY: the host launches it as the function asks.
+                unsafe { $call }
+            }
+        };
+    };
+}
+
+#[cfg(feature = "index")]
+crate::for_each_element! { entry_points! {} }
+#[cfg(feature = "index")]
+entry_points! {
+    @finish
+    "sum" Sum i64 "sum" Sum u64 "sum" Sum f32 "sum" Sum f64
+    "mean" Mean i64 "mean" Mean f32 "mean" Mean f64
+    "exact_sum" ExactSum i64
+    "exact_mean" ExactMean i64
+}
+
+macro_rules! entries {
+    ({} $($type:ident: $dtype:ident $kind:ident $wide:ident $($key:ident)?;)*) => {
+        /// The entry points.
+        pub const ENTRIES: &[&[Entry]] = &[$(entries! { @of $type $kind $type $wide }),*];
+    };
+    ({ alias } $($type:ident: $other:ident;)*) => {
+        /// The entries for types that are aliases of others, whose kernels they use.
+        pub const ALIASES: &[&[Entry]] = &[$(entries! { @alias $type $other }),*];
+    };
+    (@alias $type:ident i64) => { entries! { @of $type integer i64 i64 } };
+    (@alias $type:ident u64) => { entries! { @of $type integer u64 u64 } };
+    (@of $type:ident integer $compiled:ident $wide:ident) => {
+        &[
+            Entry::new::<Add<$type, false>>(concat!("sum_", stringify!($compiled), "_index")),
+            Entry::new::<Add<$type, true>>(concat!("mean_", stringify!($compiled), "_index")),
+            Entry::new::<Finished<crate::op::Sum, $type>>(concat!("sum_", stringify!($wide), "_finish")),
+            Entry::new::<Finished<crate::op::Mean, $type>>("mean_i64_finish"),
+            Entry::new::<Finished<crate::op::ExactSum, $type>>("exact_sum_i64_finish"),
+            Entry::new::<Finished<crate::op::ExactMean, $type>>("exact_mean_i64_finish"),
+        ]
+    };
+    (@of $type:ident float $compiled:ident $wide:ident) => {
+        &[
+            Entry::new::<Add<$type, false>>(concat!("sum_", stringify!($compiled), "_index")),
+            Entry::new::<Add<$type, true>>(concat!("mean_", stringify!($compiled), "_index")),
+            Entry::new::<Rest<$type>>(concat!("sum_", stringify!($compiled), "_rest")),
+            Entry::new::<Finished<crate::op::Sum, $type>>(concat!("sum_", stringify!($wide), "_finish")),
+            Entry::new::<Finished<crate::op::Mean, $type>>(concat!("mean_", stringify!($wide), "_finish")),
+            Entry::new::<Finished<crate::op::ExactSum, $type>>(concat!("sum_", stringify!($wide), "_finish")),
+            Entry::new::<Finished<crate::op::ExactMean, $type>>(concat!("mean_", stringify!($wide), "_finish")),
+        ]
+    };
+}
+
+crate::for_each_element! { entries! {} }
+#[cfg(not(target_arch = "nvptx64"))]
+crate::for_each_alias! { entries! { alias } }
