@@ -155,7 +155,7 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
 
     /// Reduces the items of each index: adds them up in any order if the operator allows that.
     #[cfg(not(target_arch = "nvptx64"))]
-    fn by_index<S: Scatter<I>>(self, op: &O, scatter: S) -> S::Outcome<O::Output> {
+    fn by_index<S: Scatter<I, O::Output>>(self, op: &O, scatter: S) -> S::Outcome {
         scatter.in_order(op)
     }
 
@@ -166,17 +166,17 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
     }
 }
 
-/// A way to reduce the items of each index: [`Agent::by_index`] calls one of its methods.
+/// A way to reduce the items of each index to a result of type `V`: [`Agent::by_index`] calls one of its methods.
 #[cfg(not(target_arch = "nvptx64"))]
-pub trait Scatter<I: Copy + 'static> {
-    /// What it returns for results of a type.
-    type Outcome<V: Copy + Send + 'static>;
+pub trait Scatter<I: Copy + 'static, V> {
+    /// What it returns.
+    type Outcome;
 
     /// Reduces each index's items in their order.
-    fn in_order<O: Op<I>>(self, op: &O) -> Self::Outcome<O::Output>;
+    fn in_order<O: Op<I, Output = V>>(self, op: &O) -> Self::Outcome;
 
     /// Adds up each index's items.
-    fn tally<O: OfTally<I>>(self, op: &O) -> Self::Outcome<O::Output>
+    fn tally<O: OfTally<I, Output = V>>(self, op: &O) -> Self::Outcome
     where
         I: Element;
 }
@@ -251,7 +251,7 @@ impl<O: OfTally<T> + Row, T: Element> Agent<O, T> for Tally {
     of_row! { O, T }
 
     #[cfg(not(target_arch = "nvptx64"))]
-    fn by_index<S: Scatter<T>>(self, op: &O, scatter: S) -> S::Outcome<O::Output> {
+    fn by_index<S: Scatter<T, O::Output>>(self, op: &O, scatter: S) -> S::Outcome {
         scatter.tally(op)
     }
 }

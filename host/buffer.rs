@@ -83,6 +83,11 @@ impl<T: Item> Buffer<T> {
         }))
     }
 
+    /// A buffer on the CPU of these elements.
+    pub(crate) fn of_host(data: Vec<T>) -> Self {
+        Self(Cpu(data))
+    }
+
     pub(crate) fn zeros(device: &Device, len: usize) -> Result<Self, Error> {
         Ok(Self(match &device.0 {
             Cpu(()) => Cpu(zeroed(len)?),

@@ -6,7 +6,7 @@
 //! - `queue`: enqueues requests on a stream; `scratch`: the memory for it;
 //! - `stream`: streams that callers enqueue on, and calls that wait;
 //! - `pending`: pending results;
-//! - `shards`: reduces on several GPUs;
+//! - `shards`: reduces on several GPUs; `tally`: sums by index;
 //! - `memory`, `staging`: memory and copies;
 //! - `of_cust`: conversions from and to cust's memory and streams;
 //! - `ladder`: the classic kernels (feature `ladder`).
@@ -25,6 +25,7 @@ mod scratch;
 mod shards;
 mod staging;
 mod stream;
+mod tally;
 
 pub use memory::{Memory, Pinned};
 pub use pending::Launched;
@@ -38,7 +39,7 @@ use cust::context::legacy::{ContextStack, CurrentContext};
 use cust::context::{Context, ContextHandle};
 use cust::device::{Device, DeviceAttribute};
 use cust::error::CudaError;
-use cust::sys::{self, CUcontext, CUresult};
+use cust::sys::{self, CUcontext, CUdevice_attribute, CUresult};
 use pending::Outcome;
 use scratch::Spare;
 use staging::Staging;
@@ -54,6 +55,8 @@ pub struct Gpu {
     name: String,
     peak_bandwidth: f64,
     multiprocessors: u32,
+    /// Bytes of dynamic shared memory that a block may have.
+    most_shared: u32,
     context: Context,
     loaded: modules::Loaded,
     workspaces: Mutex<Vec<Workspace>>,
@@ -130,6 +133,14 @@ impl Gpu {
         );
         driver::check_capability(&format!("{device} ({name})"), capability)?;
         let multiprocessors = attribute(DeviceAttribute::MultiprocessorCount)? as u32;
+        let mut most_shared = 0;
+        // SAFETY: the device is one, and there is a place for the answer.
+        let asked = unsafe {
+            let optional = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+            sys::cuDeviceGetAttribute(&mut most_shared, optional, raw.as_raw())
+        };
+        // A little is left for what kernels declare themselves. Drivers that do not know the attribute have 48 KiB.
+        let most_shared = if asked == CUresult::CUDA_SUCCESS { most_shared as u32 } else { 48 << 10 } - 1024;
         // The clock is in kHz and the width in bits. The memory transfers data twice per clock period.
         let clock = f64::from(attribute(DeviceAttribute::MemoryClockRate)?) * 1e3;
         let bus = f64::from(attribute(DeviceAttribute::GlobalMemoryBusWidth)?) / 8.0;
@@ -144,6 +155,7 @@ impl Gpu {
             name,
             peak_bandwidth,
             multiprocessors,
+            most_shared,
             context,
             loaded,
             workspaces,

@@ -3,7 +3,8 @@
 use crate::cuda::Gpu;
 use crate::place::Place::{self, Cpu, Gpu as OnGpu};
 use crate::sharded::Shards;
-use crate::{Device, Error, Item, View, cpu::Source};
+use crate::by_index::Order;
+use crate::{Buffer, Device, Error, Item, Reduce, View, cpu::Source};
 use gpu_reduce_kernels::input::Input;
 use std::ops::Range;
 
@@ -28,6 +29,14 @@ pub trait Data<'a>: Clone + sealed::Sealed {
     #[doc(hidden)]
     type Shard: Shard<'a>
         + Data<'a, Shard = Self::Shard, Item = Self::Item, Slices = Self::Slices, Pointers = Self::Pointers>;
+
+    /// Copies of items.
+    #[doc(hidden)]
+    type Owned: Reduce<Item = Self::Item>;
+
+    /// Copies items in an order to the device where they lie.
+    #[doc(hidden)]
+    fn gather(&self, order: &Order) -> Result<Self::Owned, Error>;
 
     /// Whether the items may be on several devices.
     #[doc(hidden)]
@@ -87,7 +96,15 @@ impl<'a, T: Item> Data<'a> for View<'a, T> {
     type Slices = &'a [T];
     type Pointers = *const T;
     type Shard = Self;
+    type Owned = Buffer<T>;
     const MAY_BE_SHARDED: bool = false;
+
+    fn gather(&self, order: &Order) -> Result<Buffer<T>, Error> {
+        match self.0 {
+            Cpu(items) => Ok(Buffer::of_host(order.gather(items))),
+            OnGpu(_) => self.device().upload(&order.gather(&self.to_vec()?)),
+        }
+    }
 
     fn shards(&self) -> Result<Vec<Self>, Error> {
         Ok(vec![*self])
@@ -110,7 +127,12 @@ impl<'a, A: Data<'a>, B: Data<'a>> Data<'a> for (A, B) {
     type Slices = (A::Slices, B::Slices);
     type Pointers = (A::Pointers, B::Pointers);
     type Shard = (A::Shard, B::Shard);
+    type Owned = (A::Owned, B::Owned);
     const MAY_BE_SHARDED: bool = A::MAY_BE_SHARDED || B::MAY_BE_SHARDED;
+
+    fn gather(&self, order: &Order) -> Result<Self::Owned, Error> {
+        Ok((self.0.gather(order)?, self.1.gather(order)?))
+    }
 
     fn shards(&self) -> Result<Vec<Self::Shard>, Error> {
         let (first, second) = (self.0.shards()?, self.1.shards()?);

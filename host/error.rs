@@ -377,6 +377,24 @@ pub enum Error {
         segment: u64,
     },
 
+    /// An index is negative, or too large.
+    #[error("index {place} is {index}, not in 0..{count}: give indices of the {count} results, or more results")]
+    BadIndex {
+        /// The place of the first wrong index, counted from 0.
+        place: u64,
+        /// The index.
+        index: i128,
+        /// The number of results.
+        count: usize,
+    },
+
+    /// There are more than 2^31 results.
+    #[error("{count} results are too many: up to 2^31 are possible in one call")]
+    TooManyGroups {
+        /// The number of results.
+        count: usize,
+    },
+
     /// A shape does not match the number of items.
     #[error("{shape} do not make up {len} items: give lengths whose product is {len}")]
     Shape {

@@ -83,6 +83,7 @@ mod arrow;
 #[cfg(feature = "ndarray")]
 mod axes;
 mod buffer;
+mod by_index;
 mod cpu;
 #[cfg_attr(not(gpu), path = "cuda/absent.rs")]
 mod cuda;
@@ -123,6 +124,7 @@ mod threads;
 pub use emulator;
 
 pub use buffer::{Buffer, Item, View, ViewMut};
+pub use by_index::{bincount, bincount_weighted, scatter_add};
 pub use data::Data;
 pub use device::Device;
 pub use error::Error;
@@ -138,8 +140,9 @@ pub use reduction::Reduction;
 pub use runs::reduce_by_key;
 pub use stream::Stream;
 
-/// Segments, rows, columns and runs of keys: the types that [`Reduce`]'s methods for them return.
+/// Segments, rows, columns, runs of keys and items by index: the types that [`Reduce`]'s methods for them return.
 pub mod shapes {
+    pub use crate::by_index::{ByIndex, IndexReduction, Indices};
     pub use crate::operators::{One, Operators, Several};
     pub use crate::reshape::{Axes, Reshaped};
     pub use crate::runs::Runs;

@@ -1,9 +1,32 @@
-//! One operator, or several in a tuple, over many segments.
+//! One operator, or several in a tuple, over many segments, or over the items of many indices.
 
-use crate::data::Data;
-use crate::{Buffer, Error, Item, Op, Pending, Segments, Stream};
+use crate::{Buffer, Error, Item, Op, Pending, Stream};
 
-/// One operator, or two to six in a tuple, by which [`Segments::by`] reduces.
+/// What reduces to a result for each part: segments, or the items of each index.
+pub trait Parts<'a, I: Copy + 'static>: Sized {
+    /// Reduces each part, and waits.
+    fn run<O: Op<I, Output: Item>>(
+        &self,
+        op: O,
+        default: Option<O::Output>,
+        block: u32,
+    ) -> Result<Buffer<O::Output>, Error>;
+
+    /// Starts the reduction of each part on a stream.
+    fn start<O: Op<I, Output: Item>>(
+        &self,
+        op: O,
+        default: Option<O::Output>,
+        block: u32,
+        stream: &Stream,
+    ) -> Result<Pending<'a, Buffer<O::Output>>, Error>;
+
+    /// Returns the parts with their number, which is copied from the device if it lies there.
+    fn counted(&self) -> Result<Self, Error>;
+}
+
+/// One operator, or two to six in a tuple, by which [`Segments::by`](crate::Segments::by) and
+/// [`ByIndex::by`](crate::ByIndex::by) reduce.
 ///
 /// `M` says which: the compiler infers it.
 pub trait Operators<I: Copy + 'static, M>: Copy + sealed::Sealed<M> {
@@ -13,20 +36,20 @@ pub trait Operators<I: Copy + 'static, M>: Copy + sealed::Sealed<M> {
     /// A buffer of results; of a tuple, a tuple of buffers.
     type Buffers;
 
-    /// Reduces each segment by one operator after the other.
+    /// Reduces each part by one operator after the other.
     #[doc(hidden)]
-    fn run<'a, D: Data<'a, Item = I>>(
+    fn run<'a, P: Parts<'a, I>>(
         self,
-        segments: &Segments<'a, D>,
+        parts: &P,
         defaults: Option<Self::Outputs>,
         block: u32,
     ) -> Result<Self::Buffers, Error>;
 
     /// As [`run`](Self::run), on a stream.
     #[doc(hidden)]
-    fn start<'a, D: Data<'a, Item = I>>(
+    fn start<'a, P: Parts<'a, I>>(
         self,
-        segments: &Segments<'a, D>,
+        parts: &P,
         defaults: Option<Self::Outputs>,
         block: u32,
         stream: &Stream,
@@ -51,23 +74,23 @@ impl<I: Copy + 'static, O: Op<I, Output: Item>> Operators<I, One> for O {
     type Outputs = O::Output;
     type Buffers = Buffer<O::Output>;
 
-    fn run<'a, D: Data<'a, Item = I>>(
+    fn run<'a, P: Parts<'a, I>>(
         self,
-        segments: &Segments<'a, D>,
+        parts: &P,
         default: Option<O::Output>,
         block: u32,
     ) -> Result<Self::Buffers, Error> {
-        segments.run(self, default, block)
+        parts.run(self, default, block)
     }
 
-    fn start<'a, D: Data<'a, Item = I>>(
+    fn start<'a, P: Parts<'a, I>>(
         self,
-        segments: &Segments<'a, D>,
+        parts: &P,
         default: Option<O::Output>,
         block: u32,
         stream: &Stream,
     ) -> Pending<'a, Self::Buffers> {
-        segments.start(self, default, block, stream).unwrap_or_else(Pending::from)
+        parts.start(self, default, block, stream).unwrap_or_else(Pending::from)
     }
 }
 
@@ -91,32 +114,32 @@ macro_rules! tuples {
             type Outputs = ($($op::Output),+);
             type Buffers = ($(Buffer<$op::Output>),+);
 
-            fn run<'a, Q: Data<'a, Item = I>>(
+            fn run<'a, P: Parts<'a, I>>(
                 self,
-                segments: &Segments<'a, Q>,
+                parts: &P,
                 defaults: Option<Self::Outputs>,
                 block: u32,
             ) -> Result<Self::Buffers, Error> {
-                let segments = segments.counted()?;
-                Ok(($(segments.run(self.$place, defaults.map(|defaults| defaults.$place), block)?),+))
+                let parts = parts.counted()?;
+                Ok(($(parts.run(self.$place, defaults.map(|defaults| defaults.$place), block)?),+))
             }
 
             #[allow(non_snake_case)]
-            fn start<'a, Q: Data<'a, Item = I>>(
+            fn start<'a, P: Parts<'a, I>>(
                 self,
-                segments: &Segments<'a, Q>,
+                parts: &P,
                 defaults: Option<Self::Outputs>,
                 block: u32,
                 stream: &Stream,
             ) -> Pending<'a, Self::Buffers> {
-                let segments = match segments.counted() {
-                    Ok(segments) => segments,
+                let parts = match parts.counted() {
+                    Ok(parts) => parts,
                     Err(error) => return error.into(),
                 };
                 let nested = joined!($(
                     Operators::<I, One>::start(
                         self.$place,
-                        &segments,
+                        &parts,
                         defaults.map(|defaults| defaults.$place),
                         block,
                         stream,

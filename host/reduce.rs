@@ -3,7 +3,7 @@
 use crate::data::{Data, gpu_of, lies_on};
 use crate::place::Place::{Cpu, Gpu};
 use crate::{
-    Buffer, Comparison, Device, Element, Error, Item, Offsets, Op, Pending, PinnedBuffer, Reduction,
+    Buffer, ByIndex, Comparison, Device, Element, Error, Indices, Item, Offsets, Op, Pending, PinnedBuffer, Reduction,
     Reshaped, Runs, Segments, Stream, View, ViewMut, for_each_comparison, for_each_integer_operator,
     for_each_operator, for_each_pair_operator,
 };
@@ -232,6 +232,22 @@ pub trait Reduce {
     /// [`Error::Shape`] if the product of the lengths is not the number of items.
     fn reshape(&self, shape: &[usize]) -> Result<Reshaped<'_, Self::Data<'_>>, Error> {
         Reshaped::new(self.data(), shape)
+    }
+
+    /// Returns the items with an index each, which names the one of `count` results that the item belongs to.
+    ///
+    /// Indices are `u32`, `u64`, `i32`, `i64` or `usize`, on the items' device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LengthMismatch`], [`Error::DeviceMismatch`]; [`Error::TooManyGroups`] for more than 2^31
+    /// results.
+    fn by_index<'a>(
+        &'a self,
+        indices: impl Into<Indices<'a>>,
+        count: usize,
+    ) -> Result<ByIndex<'a, Self::Data<'a>>, Error> {
+        ByIndex::new(self.data(), indices.into(), count)
     }
 
     /// Finds the runs of equal neighbouring items, which are the keys of as many values on the same device:

@@ -6,7 +6,9 @@ use crate::{Element, Kernels, Op, Plan};
 use gpu_reduce_kernels::agent::{Agent, in_parts};
 use gpu_reduce_kernels::columns::{self, Columns};
 use gpu_reduce_kernels::input::Input;
+use gpu_reduce_kernels::index;
 use gpu_reduce_kernels::kernels::Parameters;
+use gpu_reduce_kernels::op::tally::{OfTally, Tallied};
 use gpu_reduce_kernels::op::width;
 use gpu_reduce_kernels::reduce::{GroupsKernel, Kernel, RowKernel};
 use gpu_reduce_kernels::runs;
@@ -108,6 +110,47 @@ impl Types {
                 in_parts: false,
                 looks_at_first: false,
             }
+        }
+    }
+}
+
+/// What a launch that sums by index needs to know of the types of an operator and its items.
+pub struct TallyTypes {
+    pub add: TypeId,
+    pub add_to_cells: TypeId,
+    pub rest: TypeId,
+    pub finish: TypeId,
+    /// The types in words, for errors.
+    pub name: fn() -> &'static str,
+    /// Words of 32 bits of a sum in a table.
+    pub words: u32,
+    /// Words of 64 bits of a sum for what is outside of the window; 0 if nothing is.
+    pub rest_words: usize,
+    /// Whether items are counted.
+    pub counts: bool,
+}
+
+impl TallyTypes {
+    /// Returns the types of an operator over items: a constant.
+    pub const fn of<O: OfTally<T>, T: Element>() -> &'static Self {
+        const { if O::COUNTS { Self::counted::<O, T>() } else { &Self::with::<O, T, false>() } }
+    }
+
+    /// As [`of`](Self::of), if the items must be counted anyway.
+    pub const fn counted<O: OfTally<T>, T: Element>() -> &'static Self {
+        const { &Self::with::<O, T, true>() }
+    }
+
+    const fn with<O: OfTally<T>, T: Element, const COUNTS: bool>() -> Self {
+        Self {
+            add: TypeId::of::<index::Add<T, COUNTS>>(),
+            add_to_cells: TypeId::of::<index::AddToCells<T, COUNTS>>(),
+            rest: TypeId::of::<index::Rest<T>>(),
+            finish: TypeId::of::<index::Finished<O, T>>(),
+            name: type_name::<index::Finished<O, T>>,
+            words: index::words::<T, COUNTS>(),
+            rest_words: <T::Wide as Tallied>::REST,
+            counts: COUNTS,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Runs of equal neighbouring keys, by which values reduce.
 
 use crate::data::{Data, gpu_of, other_device};
+use crate::operators::Parts;
 use crate::place::Place::{Cpu, Gpu};
 use crate::request::Request;
 use crate::segments::{OfKeys, Offsets};

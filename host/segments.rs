@@ -5,7 +5,7 @@ mod sharded;
 
 use crate::cpu::{Many, OfTypes};
 use crate::data::{Data, gpu_of, lies_on, other_device};
-use crate::operators::One;
+use crate::operators::{One, Parts};
 use crate::place::Place::{self, Cpu, Gpu};
 use crate::request::{Operation, Shape, Types};
 use crate::sharded::Located;
@@ -411,36 +411,6 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         unsafe { self.enqueue(O::default(), Zeroable::zeroed(), BLOCK, stream, results.into()) }
     }
 
-    /// Returns these segments with their number, which is copied from the device if it lies there.
-    pub(crate) fn counted(&self) -> Result<Self, Error> {
-        let Some(number) = self.number else { return Ok(self.clone()) };
-        let count = number.to_vec()?.first().map_or(0, |&number| number.min(self.count));
-        Ok(Self { count, number: None, ..self.clone() })
-    }
-
-    /// Compiled for each operator and element type that a program uses, and so only what depends on these
-    /// types.
-    pub(crate) fn run<O: Op<D::Item, Output: Item>>(
-        &self,
-        op: O,
-        default: Option<O::Output>,
-        block: u32,
-    ) -> Result<Buffer<O::Output>, Error> {
-        let if_empty = IfEmpty::of(&op, default);
-        if const { D::MAY_BE_SHARDED }
-            && let Some(located) = Located::of(&self.data)?
-        {
-            return self.start_on_shards(&located, op, if_empty, block, &located.streams()?)?.wait();
-        }
-        let value = default.unwrap_or(Zeroable::zeroed());
-        let operation = Operation::each::<O, D::Pointers>(&op, (&value, default.is_some()), block);
-        // SAFETY: the types are these.
-        match unsafe { self.run_on_gpu(operation, if_empty)? } {
-            Gpu(results) => Ok(results),
-            Cpu(items) => self.run_on_host(&OfTypes::<_, _, D::Pointers>::new(&op, items, block), if_empty),
-        }
-    }
-
     /// Reduces data on a GPU. CPU data is returned unreduced. The same code for all operators with results of
     /// one type.
     ///
@@ -575,8 +545,33 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         }
     }
 
-    /// Starts the reduction of each segment on a stream.
-    pub(crate) fn start<O: Op<D::Item, Output: Item>>(
+}
+
+impl<'a, D: Data<'a>> Parts<'a, D::Item> for Segments<'a, D> {
+    /// Compiled for each operator and element type that a program uses, and so only what depends on these
+    /// types.
+    fn run<O: Op<D::Item, Output: Item>>(
+        &self,
+        op: O,
+        default: Option<O::Output>,
+        block: u32,
+    ) -> Result<Buffer<O::Output>, Error> {
+        let if_empty = IfEmpty::of(&op, default);
+        if const { D::MAY_BE_SHARDED }
+            && let Some(located) = Located::of(&self.data)?
+        {
+            return self.start_on_shards(&located, op, if_empty, block, &located.streams()?)?.wait();
+        }
+        let value = default.unwrap_or(Zeroable::zeroed());
+        let operation = Operation::each::<O, D::Pointers>(&op, (&value, default.is_some()), block);
+        // SAFETY: the types are these.
+        match unsafe { self.run_on_gpu(operation, if_empty)? } {
+            Gpu(results) => Ok(results),
+            Cpu(items) => self.run_on_host(&OfTypes::<_, _, D::Pointers>::new(&op, items, block), if_empty),
+        }
+    }
+
+    fn start<O: Op<D::Item, Output: Item>>(
         &self,
         op: O,
         default: Option<O::Output>,
@@ -612,6 +607,12 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
             drop(copies);
             bounds.error(launched.words()[0], len, if_empty).map_or(Ok(results), Err)
         }))
+    }
+
+    fn counted(&self) -> Result<Self, Error> {
+        let Some(number) = self.number else { return Ok(self.clone()) };
+        let count = number.to_vec()?.first().map_or(0, |&number| number.min(self.count));
+        Ok(Self { count, number: None, ..self.clone() })
     }
 }
 

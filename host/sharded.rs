@@ -1,6 +1,7 @@
 //! Data on several GPUs. Each GPU folds the chunks that lie on it; the result has the bits of the same data
 //! on one GPU.
 
+use crate::by_index::Order;
 use crate::cpu::Source;
 use crate::cuda::{Gpu, GpuStream, Launched, enqueue_shards, launch_shards};
 use crate::data::{Data, PlaceOf, Shard, gpu_of};
@@ -194,7 +195,17 @@ where
     type Slices = V::Slices;
     type Pointers = V::Pointers;
     type Shard = V;
+    type Owned = V::Owned;
     const MAY_BE_SHARDED: bool = true;
+
+    fn gather(&self, order: &Order) -> Result<V::Owned, Error> {
+        let shards = self.0.as_ref().map_err(Error::clone)?;
+        let some = shards.iter().find(|shard| !shard.is_empty()).or(shards.first());
+        match some {
+            Some(shard) if shard.len() == self.len() => shard.gather(order),
+            _ => Err(Error::SeveralDevices { devices: names(shards) }),
+        }
+    }
 
     fn shards(&self) -> Result<Vec<V>, Error> {
         self.0.as_ref().map(|shards| shards.to_vec()).map_err(Error::clone)

@@ -86,7 +86,7 @@ impl<I: Items, S: Summing<I>, O: OfExactSum<I, Accumulator = S::State> + Row> Ag
     }
 
     #[cfg(not(target_arch = "nvptx64"))]
-    fn by_index<Q: super::Scatter<I>>(self, op: &O, scatter: Q) -> Q::Outcome<O::Output> {
+    fn by_index<Q: super::Scatter<I, O::Output>>(self, op: &O, scatter: Q) -> Q::Outcome {
         op.by_index(scatter)
     }
 }

@@ -86,9 +86,8 @@ macro_rules! exact_operator {
 
             $(
                 #[cfg(not(target_arch = "nvptx64"))]
-                fn by_index<S: crate::agent::Scatter<$item>>(&self, scatter: S) -> S::Outcome<$output> {
-                    // The item is an element.
-                    let _ = stringify!($counts);
+                fn by_index<S: crate::agent::Scatter<$item, $output>>(&self, scatter: S) -> S::Outcome {
+                    const { assert!(<Self as crate::op::tally::OfTally<$item>>::COUNTS == $counts) };
                     scatter.tally(self)
                 }
             )?
@@ -129,7 +128,7 @@ pub trait OfExactSum<I: Copy + 'static>: Op<I> {
 
     /// As [`Agent::by_index`](crate::agent::Agent::by_index).
     #[cfg(not(target_arch = "nvptx64"))]
-    fn by_index<S: crate::agent::Scatter<I>>(&self, scatter: S) -> S::Outcome<Self::Output> {
+    fn by_index<S: crate::agent::Scatter<I, Self::Output>>(&self, scatter: S) -> S::Outcome {
         scatter.in_order(self)
     }
 }

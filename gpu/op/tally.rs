@@ -46,6 +46,9 @@ pub struct Outside {
 /// Flag: an item was −0.0.
 pub const MINUS_ZERO: u32 = 16;
 
+/// Flag: an item was not −0.0.
+pub const OTHERS: u64 = NOT_MINUS_ZERO;
+
 /// Bit of a set of steps: there was a NaN or an infinity.
 pub const SPECIAL_STEP: u64 = 1 << 62;
 

@@ -6,7 +6,7 @@
 //!                    stores the table as table b
 //! rest,    block b:  adds the listed items of part b to digits in global memory; if they are too many to
 //!                    list, reads part b again for each step of bits in which some lie
-//! finish,  block b:  adds up 32 sums of all tables, and rounds
+//! finish,  block b:  adds up 32 sums of all tables, and rounds; of cells, rounds 1,024
 //! ```
 //!
 //! Sums are integers ([`tally`](crate::op::tally)), so that no order matters. A sum in a table is words of 32
@@ -14,6 +14,8 @@
 //! next word if the old value that it returns says so. Words begin in their middle, at 2^31, so that sums near
 //! zero do not carry at each change of sign. If there are few indices, the table has several **copies** of each
 //! sum, for lanes that would otherwise wait for each other.
+//!
+//! More sums than shared memory has room for are **cells** in global memory, to which all blocks add.
 
 use crate::element::Element;
 use crate::kernels::{Entry, Named, arguments};
@@ -35,7 +37,7 @@ pub const THREADS: u32 = 1024;
 /// The most copies of a sum in a table.
 pub const COPIES: u32 = 32;
 
-/// Indices that a block of the last kernel finishes.
+/// Sums of tables that a block of the last kernel finishes. Of cells, it is [`THREADS`].
 pub const FINISHED: u32 = warp::WARP_SIZE;
 
 /// Items that a block lists because they are outside of the window.
@@ -47,6 +49,9 @@ pub const LIST_WORDS: u32 = LIST + 1;
 /// Words of the state between launches, all 0: the complement of the least place of an index that is too large;
 /// the steps in which items lie that are outside; blocks of the last kernel that have ended.
 pub const STATE: usize = 3;
+
+/// Words of a cell: a sum of 128 bits, the lower half first, and the number of items if they are counted.
+pub const CELL: usize = 3;
 
 /// Neighbouring items that a thread loads together.
 const VECTOR: usize = 4;
@@ -68,13 +73,13 @@ pub const fn words<T: Element, const COUNTS: bool>() -> u32 {
 /// The arguments of all three kernels; the parameters in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<T> {
-    /// The items, aligned to their type.
+    /// The items, aligned to their type; null if each is 1, for types of one byte.
     pub items: *const T,
     /// An index for each item, `index_words` words of 32 bits each.
     pub indices: *const u32,
     /// 1 or 2.
     pub index_words: u32,
-    /// Copies of each sum in a table, a power of two up to [`COPIES`].
+    /// Copies of each sum in a table, a power of two up to [`COPIES`]; 0 if there are cells.
     pub copies: u32,
     /// Items in the input.
     pub len: u64,
@@ -84,7 +89,7 @@ pub struct Arguments<T> {
     pub blocks: u32,
     /// Items of a block's part, a multiple of [`TILE`]; the last block's part may be smaller.
     pub part: u64,
-    /// Room for a table of each block.
+    /// Room for a table of each block; or [`CELL`] words of 64 bits for each sum, all 0 between launches.
     pub tables: *mut u32,
     /// For each sum [`Tallied::REST`] words, all 0 between launches.
     pub rest: *mut u64,
@@ -116,6 +121,9 @@ pub struct Target<V> {
 /// The kernel that adds, as a type: items of type `T`, which are counted too if `COUNTS`.
 pub type Add<T, const COUNTS: bool> = Named<Adds<COUNTS>, Arguments<T>>;
 
+/// As [`Add`], but adds to cells.
+pub type AddToCells<T, const COUNTS: bool> = Named<AddsToCells<COUNTS>, Arguments<T>>;
+
 /// The kernel for items that are outside of the window, as a type.
 pub type Rest<T> = Named<Rests, Arguments<T>>;
 
@@ -125,11 +133,87 @@ pub type Finished<O, T> = Named<(O, Finishes), Arguments<T>>;
 /// Names [`Add`].
 pub enum Adds<const COUNTS: bool> {}
 
+/// Names [`AddToCells`].
+pub enum AddsToCells<const COUNTS: bool> {}
+
 /// Names [`Rest`].
 pub enum Rests {}
 
 /// Names [`Finished`].
 pub enum Finishes {}
+
+/// Sums that threads add to.
+trait Sums: Copy {
+    /// Adds to a sum, and if COUNTS to the number of its items.
+    ///
+    /// # Safety
+    ///
+    /// There is such a sum.
+    unsafe fn add_run<const COUNTS: bool>(self, index: u32, sum: i128, items: u32);
+}
+
+/// Cells in global memory.
+#[derive(Clone, Copy)]
+struct Cells(*mut u64);
+
+impl Cells {
+    /// Sums near zero do not carry at each change of sign.
+    const MIDDLE: u64 = 1 << 63;
+
+    /// Returns a word of a cell.
+    #[inline(always)]
+    fn word(self, index: u32, word: usize) -> *mut u64 {
+        self.0.wrapping_add(CELL * index as usize + word)
+    }
+
+    /// Returns a sum and its number of items, and clears the cell.
+    ///
+    /// # Safety
+    ///
+    /// There is such a cell, and nobody else uses it.
+    #[inline(always)]
+    unsafe fn take(self, index: u32) -> (i128, u64) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let [low, high, items] = [0, 1, 2].map(|word| self.word(index, word).replace(0));
+            let sum = i128::from(low.wrapping_add(Self::MIDDLE)) - i128::from(Self::MIDDLE);
+            (sum + (i128::from(high as i64) << 64), items)
+        }
+    }
+}
+
+impl Sums for Cells {
+    #[inline(always)]
+    unsafe fn add_run<const COUNTS: bool>(self, index: u32, sum: i128, items: u32) {
+        // SAFETY: as the caller vouches; all threads use atomics.
+        unsafe {
+            let atomic = |word| AtomicU64::from_ptr(self.word(index, word));
+            let (low, mut high) = (sum as u64, (sum >> 64) as u64);
+            let old = atomic(0).fetch_add(low, Ordering::Relaxed).wrapping_add(Self::MIDDLE);
+            high = high.wrapping_add(old.overflowing_add(low).1.into());
+            if high != 0 {
+                atomic(1).fetch_add(high, Ordering::Relaxed);
+            }
+            if COUNTS {
+                atomic(2).fetch_add(items.into(), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl<const PARTS: u32> Sums for Table<PARTS> {
+    #[inline(always)]
+    unsafe fn add_run<const COUNTS: bool>(self, index: u32, sum: i128, items: u32) {
+        let slot = self.slot(index);
+        // SAFETY: as the caller vouches.
+        unsafe {
+            self.add(slot, sum);
+            if COUNTS {
+                self.count(slot, items);
+            }
+        }
+    }
+}
 
 /// A block's table in shared memory.
 #[derive(Clone, Copy)]
@@ -276,6 +360,7 @@ struct Part<T> {
     items: *const T,
     indices: *const u32,
     index_words: u32,
+    is_ones: bool,
     /// The part's first item in the input.
     start: u64,
     len: u64,
@@ -302,6 +387,7 @@ impl<T: Element> Part<T> {
             items: items.wrapping_add(start as usize),
             indices: indices.wrapping_add(start as usize * index_words as usize),
             index_words,
+            is_ones: items.is_null(),
             start,
             len: len.saturating_sub(start).min(part),
         }
@@ -329,6 +415,20 @@ impl<T: Element> Part<T> {
         }
     }
 
+    /// Returns an item of the part.
+    ///
+    /// # Safety
+    ///
+    /// There is such an item.
+    #[inline(always)]
+    unsafe fn item(&self, place: u64) -> T {
+        if size_of::<T>() == 1 && self.is_ones {
+            return T::one();
+        }
+        // SAFETY: as the caller vouches.
+        unsafe { self.items.add(place as usize).read() }
+    }
+
     /// Loads items from a place on.
     ///
     /// # Safety
@@ -349,8 +449,10 @@ impl<T: Element> Part<T> {
                     let short = |[low, high]: [u32; 2]| if high == 0 { low } else { Load::<T>::NONE };
                     load.indices = [short(a[0]), short(a[1]), short(b[0]), short(b[1])];
                 }
-                let at = self.items.add(place as usize);
+                let at = self.items.wrapping_add(place as usize);
                 load.items = match size_of::<T>() {
+                    // Nothing to count but bytes.
+                    1 if self.is_ones => [T::one(); VECTOR],
                     8 => {
                         let [a, b]: [[T; 2]; 2] =
                             [mem::load_16_bytes(at.cast()), mem::load_16_bytes(at.add(2).cast())];
@@ -365,7 +467,7 @@ impl<T: Element> Part<T> {
                     let place = place + item as u64;
                     if place < self.len {
                         load.indices[item] = self.index(place);
-                        load.items[item] = self.items.add(place as usize).read();
+                        load.items[item] = self.item(place);
                     }
                 }
             }
@@ -415,9 +517,9 @@ struct Run {
     items: u32,
 }
 
-/// Adds items to a table.
-struct Adding<T, const COUNTS: bool, const PARTS: u32> {
-    table: Table<PARTS>,
+/// Adds items to sums.
+struct Adding<S, T, const COUNTS: bool> {
+    sums: S,
     part: Part<T>,
     count: u32,
     state: *mut u64,
@@ -428,23 +530,54 @@ struct Adding<T, const COUNTS: bool, const PARTS: u32> {
     steps: u64,
 }
 
-impl<T: Element, const COUNTS: bool, const PARTS: u32> Adding<T, COUNTS, PARTS> {
+impl<S: Sums, T: Element, const COUNTS: bool> Adding<S, T, COUNTS> {
+    /// Adds items to sums that have been cleared. Then lists the block's items that are outside of the window,
+    /// and notes their steps.
+    ///
+    /// # Safety
+    ///
+    /// As for [`add`] or [`add_to_cells`]; all threads of the block call it.
+    #[inline(always)]
+    unsafe fn run(arguments: &Arguments<T>, sums: S) {
+        let Arguments { count, lists, state, .. } = *arguments;
+        let listed = shared_array![u32; 4];
+        let list = lists.wrapping_add(thread::block_idx_x() as usize * LIST_WORDS as usize);
+        // SAFETY: as the caller vouches, and barriers stand between clearing, adding and reading.
+        unsafe {
+            if thread::thread_idx_x() < 4 {
+                listed.write(thread::thread_idx_x(), 0);
+            }
+            thread::sync_threads();
+            let part = Part::new(arguments);
+            let mut adding = Self { sums, part, count, state, list, listed, steps: 0 };
+            part.each_load(&mut adding);
+            let steps = adding.steps;
+            if T::Wide::STEP > 0 {
+                // Without a condition: the compiler would make a barrier for each of its ways.
+                listed.fetch_or(1, steps as u32);
+                listed.fetch_or(2, (steps >> 32) as u32);
+            }
+            thread::sync_threads();
+            if T::Wide::STEP > 0 && thread::thread_idx_x() == 0 {
+                list.write(listed.read(0).into());
+                let steps = u64::from(listed.read(1)) | u64::from(listed.read(2)) << 32;
+                if steps != 0 {
+                    AtomicU64::from_ptr(state.add(1)).fetch_or(steps, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
     /// Adds what a thread has added up.
     ///
     /// # Safety
     ///
-    /// The index is one of the table.
+    /// There is such a sum.
     #[inline(always)]
     unsafe fn flush(&self, run: Run) {
         if run.items > 0 {
-            let slot = self.table.slot(run.index);
             // SAFETY: as the caller vouches.
-            unsafe {
-                self.table.add(slot, run.sum);
-                if COUNTS {
-                    self.table.count(slot, run.items);
-                }
-            }
+            unsafe { self.sums.add_run::<COUNTS>(run.index, run.sum, run.items) };
         }
     }
 
@@ -466,7 +599,7 @@ impl<T: Element, const COUNTS: bool, const PARTS: u32> Adding<T, COUNTS, PARTS> 
                     AtomicU64::from_ptr(self.state).fetch_max(wrong, Ordering::Relaxed);
                     continue;
                 }
-                let item = self.part.items.add(place as usize).read().widen();
+                let item = self.part.item(place).widen();
                 self.steps |= item.outside().steps(T::Wide::STEP, T::Wide::DIGITS);
                 let number = self.listed.fetch_add(0, 1);
                 if number < LIST {
@@ -477,8 +610,8 @@ impl<T: Element, const COUNTS: bool, const PARTS: u32> Adding<T, COUNTS, PARTS> 
     }
 }
 
-impl<T: Element, const COUNTS: bool, const PARTS: u32> EachLoad<T> for Adding<T, COUNTS, PARTS> {
-    /// The table has been cleared, and nobody reads it.
+impl<S: Sums, T: Element, const COUNTS: bool> EachLoad<T> for Adding<S, T, COUNTS> {
+    /// The sums have been cleared, and nobody reads them.
     #[inline(always)]
     unsafe fn add(&mut self, place: u64, Load { indices, items }: Load<T>) {
         let mut run = Run { index: indices[0], sum: 0, items: 0 };
@@ -536,33 +669,12 @@ impl<T: Element, const COUNTS: bool, const PARTS: u32> EachLoad<T> for Adding<T,
 pub unsafe fn add<T: Element, const COUNTS: bool, const PARTS: u32>(arguments: Arguments<T>) {
     const { assert!(PARTS == <T::Wide as Tallied>::PARTS) };
     let table = Table::<PARTS>::new(&arguments);
-    let part = Part::new(&arguments);
-    let Arguments { count, tables, lists, state, .. } = arguments;
+    let Arguments { count, tables, .. } = arguments;
     let (block, words) = (thread::block_idx_x(), words::<T, COUNTS>());
-    let listed = shared_array![u32; 4];
-    let list = lists.wrapping_add(block as usize * LIST_WORDS as usize);
     // SAFETY: all threads of the block are here, and barriers stand between clearing, adding and reading.
     unsafe {
         table.clear(words);
-        if thread::thread_idx_x() < 4 {
-            listed.write(thread::thread_idx_x(), 0);
-        }
-        thread::sync_threads();
-        let mut adding = Adding::<T, COUNTS, PARTS> { table, part, count, state, list, listed, steps: 0 };
-        part.each_load(&mut adding);
-        let steps = adding.steps;
-        if T::Wide::STEP > 0 && steps != 0 {
-            listed.fetch_or(1, steps as u32);
-            listed.fetch_or(2, (steps >> 32) as u32);
-        }
-        thread::sync_threads();
-        if T::Wide::STEP > 0 && thread::thread_idx_x() == 0 {
-            list.write(listed.read(0).into());
-            let steps = u64::from(listed.read(1)) | u64::from(listed.read(2)) << 32;
-            if steps != 0 {
-                AtomicU64::from_ptr(state.add(1)).fetch_or(steps, Ordering::Relaxed);
-            }
-        }
+        Adding::<_, T, COUNTS>::run(&arguments, table);
         let to = tables.wrapping_add(block as usize * words as usize * count as usize);
         let to = |word: u32, index: u32| to.wrapping_add(word as usize * count as usize + index as usize);
         table.each_sum::<COUNTS>(|index, sum, items| {
@@ -573,6 +685,106 @@ pub unsafe fn add<T: Element, const COUNTS: bool, const PARTS: u32>(arguments: A
                 to(PARTS + 1, index).write(items);
             }
         });
+    }
+}
+
+/// Adds up the items of each block's part in cells.
+///
+/// # Safety
+///
+/// As for [`add`], without shared memory for a table; there are cells.
+#[inline(always)]
+pub unsafe fn add_to_cells<T: Element, const COUNTS: bool>(arguments: Arguments<T>) {
+    // SAFETY: as the caller vouches.
+    unsafe { Adding::<_, T, COUNTS>::run(&arguments, Cells(arguments.tables.cast())) };
+}
+
+/// Adds items that are outside of the window to digits.
+struct AddingOutside {
+    digits: Digits,
+    count: u32,
+}
+
+impl<T: Element> EachLoad<T> for AddingOutside {
+    /// Nobody reads the digits.
+    #[inline(always)]
+    unsafe fn add(&mut self, _: u64, Load { indices, items }: Load<T>) {
+        unrolled::<VECTOR>(|item| {
+            let wide = items[item].widen();
+            if indices[item] < self.count && wide.addend().is_none() {
+                self.digits.add_outside(indices[item], wide.outside(), u32::MAX);
+            }
+        });
+    }
+}
+
+/// Raises the flag that says that there are other items than −0.0.
+struct RaisingOthers {
+    digits: Digits,
+    count: u32,
+}
+
+impl<T: Element> EachLoad<T> for RaisingOthers {
+    /// Nobody reads the flags.
+    #[inline(always)]
+    unsafe fn add(&mut self, _: u64, Load { indices, items }: Load<T>) {
+        unrolled::<VECTOR>(|item| {
+            let flags = items[item].widen().outside().flags & NOT_MINUS_ZERO as u32;
+            if indices[item] < self.count && flags != 0 {
+                self.digits.raise(indices[item], flags);
+            }
+        });
+    }
+}
+
+/// Digits in global memory, for what is outside of the window.
+#[derive(Clone, Copy)]
+struct Digits {
+    rest: *mut u64,
+    /// Words for each sum.
+    words: usize,
+}
+
+impl Digits {
+    #[inline(always)]
+    fn word(self, index: u32, digit: u32) -> *mut u64 {
+        self.rest.wrapping_add(index as usize * self.words + digit as usize)
+    }
+
+    /// Raises flags of a sum.
+    #[inline(always)]
+    fn raise(self, index: u32, flags: u32) {
+        let word = self.word(index, self.words as u32 - 1);
+        // SAFETY: there are such words, and all threads use atomics.
+        unsafe { AtomicU64::from_ptr(word).fetch_or(flags.into(), Ordering::Relaxed) };
+    }
+
+    /// Adds to the digits of a sum, from digit `first` on.
+    #[inline(always)]
+    fn add(self, index: u32, first: u32, value: i128) {
+        let (is_negative, mut magnitude, mut place) = (value < 0, value.unsigned_abs(), first);
+        while magnitude != 0 {
+            intrinsics::no_unroll();
+            let word = u64::from(magnitude as u32);
+            let change = if is_negative { word.wrapping_neg() } else { word };
+            if word != 0 {
+                // SAFETY: as above.
+                unsafe { AtomicU64::from_ptr(self.word(index, place)).fetch_add(change, Ordering::Relaxed) };
+            }
+            magnitude >>= 32;
+            place += 1;
+        }
+    }
+
+    /// Adds a number that is outside, and raises those of its flags that `mask` has.
+    #[inline(always)]
+    fn add_outside(self, index: u32, outside: Outside, mask: u32) {
+        let Outside { magnitude, shift, is_negative, flags } = outside;
+        let value = i128::from(magnitude) << (shift % 32);
+        self.add(index, shift / 32, if is_negative { -value } else { value });
+        if flags & mask & !(NOT_MINUS_ZERO as u32) != 0 {
+            self.raise(index, flags);
+        }
     }
 }
 
@@ -632,28 +844,7 @@ pub unsafe fn rest<T: Element, const PARTS: u32>(arguments: Arguments<T>) {
     let table = Table::<PARTS>::new(&arguments);
     let part = Part::new(&arguments);
     let list = lists.wrapping_add(thread::block_idx_x() as usize * LIST_WORDS as usize);
-    let digit = |index: u32, digit: u32| {
-        rest.wrapping_add(index as usize * T::Wide::REST + digit as usize)
-    };
-    let raise = |index: u32, flags: u32| {
-        // SAFETY: there are such words, and all threads use atomics.
-        unsafe {
-            AtomicU64::from_ptr(digit(index, T::Wide::REST as u32 - 1)).fetch_or(flags.into(), Ordering::Relaxed)
-        };
-    };
-    let add = |index: u32, first: u32, value: i128| {
-        let (is_negative, mut magnitude, mut place) = (value < 0, value.unsigned_abs(), first);
-        while magnitude != 0 {
-            let word = u64::from(magnitude as u32);
-            let change = if is_negative { word.wrapping_neg() } else { word };
-            if word != 0 {
-                // SAFETY: as above.
-                unsafe { AtomicU64::from_ptr(digit(index, place)).fetch_add(change, Ordering::Relaxed) };
-            }
-            magnitude >>= 32;
-            place += 1;
-        }
-    };
+    let digits = Digits { rest, words: T::Wide::REST };
     // SAFETY: all threads of the block are here, and barriers stand between clearing, adding and reading.
     unsafe {
         let steps = state.add(1).read();
@@ -668,16 +859,12 @@ pub unsafe fn rest<T: Element, const PARTS: u32>(arguments: Arguments<T>) {
             while u64::from(number) < listed {
                 intrinsics::no_unroll();
                 let place = list.add(1 + number as usize).read();
-                let Outside { magnitude, shift, is_negative, flags } =
-                    part.items.add(place as usize).read().widen().outside();
-                let index = part.index(place);
-                let value = i128::from(magnitude) << (shift % 32);
-                add(index, shift / 32, if is_negative { -value } else { value });
-                if flags & !(NOT_MINUS_ZERO as u32) != 0 {
-                    raise(index, flags);
-                }
+                let outside = part.item(place).widen().outside();
+                digits.add_outside(part.index(place), outside, u32::MAX);
                 number += THREADS;
             }
+        } else if arguments.copies == 0 {
+            part.each_load(&mut AddingOutside { digits, count });
         } else {
             let mut left = steps & !(SPECIAL_STEP | MINUS_ZERO_STEP);
             while left != 0 {
@@ -689,11 +876,15 @@ pub unsafe fn rest<T: Element, const PARTS: u32>(arguments: Arguments<T>) {
                 thread::sync_threads();
                 part.each_load(&mut AddingStep { table, count, step });
                 thread::sync_threads();
-                table.each_sum::<false>(|index, sum, _| add(index, step * (T::Wide::STEP / 32), sum));
+                table.each_sum::<false>(|index, sum, _| digits.add(index, step * (T::Wide::STEP / 32), sum));
             }
         }
         let looks_for_others = steps & MINUS_ZERO_STEP != 0;
-        if looks_for_others || (!is_listed && steps & SPECIAL_STEP != 0) {
+        if arguments.copies == 0 {
+            if looks_for_others {
+                part.each_load(&mut RaisingOthers { digits, count });
+            }
+        } else if looks_for_others || (!is_listed && steps & SPECIAL_STEP != 0) {
             let mask = if looks_for_others { u32::MAX } else { !(NOT_MINUS_ZERO as u32) };
             thread::sync_threads();
             let mut at = thread::thread_idx_x();
@@ -708,7 +899,7 @@ pub unsafe fn rest<T: Element, const PARTS: u32>(arguments: Arguments<T>) {
             while at < count {
                 let flags = table.words.read(at);
                 if flags != 0 {
-                    raise(at, flags);
+                    digits.raise(at, flags);
                 }
                 at += THREADS;
             }
@@ -731,16 +922,18 @@ impl<O: OfTally<T>, T: Element> Finish<O::Output> for ByOp<O, T> {
 /// # Safety
 ///
 /// As for [`add`]; it and [`rest`] have run with the same arguments. The launch has a block of [`THREADS`] for
-/// each [`FINISHED`] sums. There are the places of [`Target`], and nothing else accesses them meanwhile.
+/// each [`FINISHED`] sums, or each [`THREADS`] cells. There are the places of [`Target`], and nothing else accesses them meanwhile.
 #[inline(always)]
 pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target: Target<O::Output>) {
     const TABLES: usize = 5;
-    let Arguments { count, blocks, tables, rest, state, .. } = arguments;
+    let Arguments { copies, count, blocks, tables, rest, state, .. } = arguments;
     let Target { results, wrong, onto, counted } = target;
     let parts = const { <T::Wide as Tallied>::PARTS };
     let words = parts + 1 + counted;
     let (lane, warp) = (warp::lane_id(), thread::thread_idx_x() / warp::WARP_SIZE);
-    let index = thread::block_idx_x() * FINISHED + lane;
+    // A cell a thread; of tables, a sum a lane, and warps share the tables.
+    let (has_cells, mine) = (copies == 0, thread::thread_idx_x());
+    let index = if has_cells { thread::index_1d() } else { thread::block_idx_x() * FINISHED + lane };
     let sums = shared_array![u64; 2 * 1024];
     let counts = shared_array![u64; 1024];
     let is_there = index < count;
@@ -749,6 +942,12 @@ pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target:
         let (is_wrong, steps) = (state.read() != 0, state.add(1).read());
         let (mut sum, mut items) = (0i128, 0u64);
         let mut first = warp;
+        if has_cells {
+            first = blocks;
+            if is_there {
+                (sum, items) = Cells(tables.cast()).take(index);
+            }
+        }
         while first < blocks {
             intrinsics::no_unroll();
             let of_tables: [[u32; 5]; TABLES] = from_fn(|place| {
@@ -769,8 +968,7 @@ pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target:
             }
             first += TABLES as u32 * (THREADS / warp::WARP_SIZE);
         }
-        let mine = thread::thread_idx_x();
-        let mut half = THREADS / 2;
+        let mut half = if has_cells { 0 } else { THREADS / 2 };
         loop {
             sums.write(2 * mine, sum as u64);
             sums.write(2 * mine + 1, (sum >> 64) as u64);
@@ -787,7 +985,7 @@ pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target:
             thread::sync_threads();
             half /= 2;
         }
-        if warp == 0 && is_there {
+        if (warp == 0 || has_cells) && is_there {
             let place = results.wrapping_add(index as usize);
             let word = |digit: usize| rest.wrapping_add(index as usize * T::Wide::REST + digit);
             let mut before = None;
@@ -828,7 +1026,8 @@ pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target:
         if mine == 0 {
             let ended = AtomicU64::from_ptr(state.add(2)).fetch_add(1, Ordering::AcqRel);
             if ended + 1 == u64::from(thread::grid_dim_x()) {
-                SystemAtomicU64::from_ptr(wrong).store(!state.read(), Ordering::Relaxed);
+                let complement = AtomicU64::from_ptr(state).load(Ordering::Relaxed);
+                SystemAtomicU64::from_ptr(wrong).store(!complement, Ordering::Relaxed);
                 for word in 0..STATE {
                     AtomicU64::from_ptr(state.add(word)).store(0, Ordering::Relaxed);
                 }
@@ -844,12 +1043,20 @@ macro_rules! entry_points {
     ({} $($type:ident: $dtype:ident $kind:ident $($row:ident)*;)*) => {$(
         entry_points! { @add "sum" $type false }
         entry_points! { @add "mean" $type true }
+        entry_points! { @cells "sum" $type false }
+        entry_points! { @cells "mean" $type true }
         entry_points! { @rest $kind $type }
     )*};
     (@add $name:literal $type:ident $counts:literal) => {
         entry_points! {
             @kernel concat!($name, "_", stringify!($type), "_index_1024"), $type, [] |arguments|
             add::<$type, $counts, { <<$type as Element>::Wide as Tallied>::PARTS }>(arguments)
+        }
+    };
+    (@cells $name:literal $type:ident $counts:literal) => {
+        entry_points! {
+            @kernel concat!($name, "_", stringify!($type), "_cells_1024"), $type, [] |arguments|
+            add_to_cells::<$type, $counts>(arguments)
         }
     };
     (@rest integer $type:ident) => {};
@@ -920,7 +1127,9 @@ macro_rules! entries {
     (@of $type:ident integer $compiled:ident $wide:ident) => {
         &[
             Entry::new::<Add<$type, false>>(concat!("sum_", stringify!($compiled), "_index")),
+            Entry::new::<AddToCells<$type, false>>(concat!("sum_", stringify!($compiled), "_cells")),
             Entry::new::<Add<$type, true>>(concat!("mean_", stringify!($compiled), "_index")),
+            Entry::new::<AddToCells<$type, true>>(concat!("mean_", stringify!($compiled), "_cells")),
             Entry::new::<Finished<crate::op::Sum, $type>>(concat!("sum_", stringify!($wide), "_finish")),
             Entry::new::<Finished<crate::op::Mean, $type>>("mean_i64_finish"),
             Entry::new::<Finished<crate::op::ExactSum, $type>>("exact_sum_i64_finish"),
@@ -930,7 +1139,9 @@ macro_rules! entries {
     (@of $type:ident float $compiled:ident $wide:ident) => {
         &[
             Entry::new::<Add<$type, false>>(concat!("sum_", stringify!($compiled), "_index")),
+            Entry::new::<AddToCells<$type, false>>(concat!("sum_", stringify!($compiled), "_cells")),
             Entry::new::<Add<$type, true>>(concat!("mean_", stringify!($compiled), "_index")),
+            Entry::new::<AddToCells<$type, true>>(concat!("mean_", stringify!($compiled), "_cells")),
             Entry::new::<Rest<$type>>(concat!("sum_", stringify!($compiled), "_rest")),
             Entry::new::<Finished<crate::op::Sum, $type>>(concat!("sum_", stringify!($wide), "_finish")),
             Entry::new::<Finished<crate::op::Mean, $type>>(concat!("mean_", stringify!($wide), "_finish")),

@@ -1,6 +1,7 @@
 //! A build without GPUs: the types of `cuda`, without values. Code that has one compiles, and never runs.
 
 use crate::Error;
+use crate::by_index::Tally;
 use crate::request::{Operation, Request, Shape, Types};
 use crate::sharded::{GpuShard, ShardsCall, SlotOrder, SlotsOfChunks};
 use gpu_reduce_kernels::columns::Columns;
@@ -55,6 +56,7 @@ absent! {
         fn has_kernel(&self, &Types, u32) -> Result<bool, Error>;
         fn scratch_bytes(&self, &Types, &Shape, u32) -> usize;
         fn check_memory(&self, u64, usize) -> Result<(), Error>;
+        fn tally_bytes(&self, &Tally) -> usize;
     }
     Memory {
         fn gpu(&self) -> &'static Gpu;
@@ -69,6 +71,7 @@ absent! {
         fn gpu(&self) -> &'static Gpu;
         fn as_raw(&self) -> *mut c_void;
         fn synchronize(&self) -> Result<(), Error>;
+        fn wait_unless_captured(&self) -> Result<(), Error>;
     }
     Launched {
         fn is_done(&self) -> Result<bool, Error>;
@@ -84,6 +87,7 @@ absent! { unsafe
         fn run(&self, &Request, &mut [u8]) -> Result<u64, Error>;
         fn reduce_shards(&self, &ShardsCall, &mut dyn FnMut(&[SlotsOfChunks], &[u64])) -> Result<(), Error>;
         fn copy(&self, u64, u64, usize) -> Result<(), Error>;
+        fn tally(&self, &Tally) -> Result<u64, Error>;
     }
     GpuStream {
         fn come_after(&self, *mut c_void) -> Result<(), Error>;
@@ -93,6 +97,8 @@ absent! { unsafe
         fn enqueue(&self, &Request) -> Result<(), Error>;
         fn enqueue_to(&self, Request, usize, u64) -> Result<(), Error>;
         fn launch(&self, &Request) -> Result<Launched, Error>;
+        fn enqueue_tally(&self, &Tally) -> Result<(), Error>;
+        fn launch_tally(&self, &Tally) -> Result<Launched, Error>;
     }
 }
 

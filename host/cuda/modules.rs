@@ -7,6 +7,7 @@ use cust::error::CudaError;
 use cust::function::Function;
 use cust::module::{Module, ModuleJitOption};
 use cust::stream::Stream;
+use cust::sys::{self, CUfunction_attribute};
 #[cfg(any(test, feature = "ladder"))]
 use gpu_reduce_kernels::kernels::Kernel;
 use gpu_reduce_kernels::kernels::{Kernels, Parameters, Ptx};
@@ -104,9 +105,32 @@ impl Gpu {
         grid: Grid,
         parameters: &Parameters,
     ) -> Result<Option<&'static Compiled>, Error> {
-        let Some(kernel) = self.kernel(of, own, grid.block, grid.resident)? else { return Ok(None) };
         // SAFETY: the caller's contract.
-        unsafe { stream.launch(&kernel.function, grid.blocks, grid.block, 0, parameters.as_slice()) }
+        unsafe { self.launch_with_shared(of, own, stream, (grid, 0), parameters) }
+    }
+
+    /// As [`launch_if_compiled`](Self::launch_if_compiled), with bytes of dynamic shared memory for each block.
+    ///
+    /// # Safety
+    ///
+    /// As for [`launch_if_compiled`](Self::launch_if_compiled).
+    pub(super) unsafe fn launch_with_shared(
+        &self,
+        of: TypeId,
+        own: Kernels,
+        stream: &Stream,
+        (grid, shared): (Grid, u32),
+        parameters: &Parameters,
+    ) -> Result<Option<&'static Compiled>, Error> {
+        let Some(kernel) = self.kernel(of, own, grid.block, grid.resident)? else { return Ok(None) };
+        if shared > 0 {
+            let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function is one of the context.
+            let set = unsafe { sys::cuFuncSetAttribute(kernel.function.to_raw(), most, self.most_shared as i32) };
+            self.done("asking for shared memory", set)?;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { stream.launch(&kernel.function, grid.blocks, grid.block, shared, parameters.as_slice()) }
             .map_err(|error| self.launch_failed(&kernel.name, error))?;
         Ok(Some(kernel))
     }

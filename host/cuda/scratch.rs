@@ -1,6 +1,7 @@
 //! Scratch memory: what launches need beside items and results. Each stream owns some, and its launches reuse
 //! it.
 
+use super::tally::TallyScratch;
 use super::{Gpu, lock};
 use crate::Error;
 use cust::event::{Event, EventFlags};
@@ -31,6 +32,8 @@ pub struct Scratch {
     pub(super) copies: Vec<Area<u64>>,
     /// Slots in host memory, for partial results of devices that cannot access this device's memory.
     pub(super) host_slots: Vec<LockedBuffer<u64>>,
+    /// For sums by index.
+    pub(super) tally: TallyScratch,
     /// Whether a graph may use the memory at any time.
     pub(super) is_captured: bool,
     pub(super) source: Source,

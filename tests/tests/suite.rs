@@ -6,6 +6,7 @@
 
 mod algebra;
 mod axes;
+mod by_index;
 mod by_key;
 mod calls;
 mod columns;

@@ -31,8 +31,8 @@ const LADDER: &str = "ladder";
 
 /// What follows a type in the name of a kernel, in the order in which an operator's kernels of a type are
 /// packed.
-const SHAPES: [&str; 9] =
-    ["row", "segments", "rows", "columns", "groups", "long", "index", "rest", "finish"];
+const SHAPES: [&str; 10] =
+    ["row", "segments", "rows", "columns", "groups", "long", "index", "cells", "rest", "finish"];
 
 /// The types, those first that are reduced most.
 const TYPES: [&str; 12] = ["f32", "f64", "i32", "i64", "u32", "u64", "f16", "bf16", "i8", "u8", "i16", "u16"];

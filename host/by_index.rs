@@ -1,0 +1,609 @@
+//! Reductions by index: each item has an index, which names the result that it belongs to.
+
+mod indices;
+mod tally;
+
+use crate::cpu::Source;
+use crate::data::{Data, gpu_of, lies_on, other_device};
+use crate::operators::{One, Operators, Parts};
+use crate::place::Place::{Cpu, Gpu};
+use crate::request::TallyTypes;
+use crate::{Buffer, Device, Element, Error, Item, Op, Pending, Reduce, Stream, Sum, ViewMut, cuda};
+use bytemuck::Zeroable;
+use gpu_reduce_kernels::agent::{Agent, Scatter};
+use gpu_reduce_kernels::input::Input;
+use gpu_reduce_kernels::op::tally::OfTally;
+use gpu_reduce_kernels::plan::assert_block;
+use gpu_reduce_kernels::segments::Cut;
+pub use indices::{Indices, Order};
+use indices::{AnyIndices, on_host, with_indices};
+use std::ffi::c_void;
+use std::ptr::{null, null_mut, without_provenance};
+use tally::Items;
+
+/// Items with an index each: what [`Reduce::by_index`] returns.
+///
+/// Each result depends on the items of its index alone, and on their order: it has the same bits on every
+/// device, for any number of threads, whatever the other items are.
+///
+/// - **Sums and means of floats are the correctly rounded ones**, those of [`ExactSum`](crate::ExactSum) and
+///   [`ExactMean`](crate::ExactMean), in any order of the items. They are added as integers.
+/// - Every other operator has the bits of reducing the items of an index, in their order, as a slice. For these
+///   the items are sorted first.
+///
+/// ```
+/// use gpu_reduce::{Device, Max, Mean, Reduce, Sum};
+///
+/// let device = Device::default_device();
+/// let x = device.upload(&[1.0f32, 2.0, 4.0, 8.0])?;
+/// let indices = device.upload(&[2u32, 0, 2, 2])?;
+/// let groups = x.by_index(&indices, 3)?;
+/// assert_eq!(groups.reduce::<Sum, 256>()?.to_vec()?, [2.0, 0.0, 13.0]);
+/// assert_eq!(groups.by(Max).or(-1.0).run()?.to_vec()?, [2.0, -1.0, 8.0]);
+/// # Ok::<(), gpu_reduce::Error>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct ByIndex<'a, D> {
+    data: D,
+    indices: Indices<'a>,
+    count: usize,
+}
+
+/// The most results.
+const MOST: usize = 1 << 31;
+
+impl<'a, D: Data<'a>> ByIndex<'a, D> {
+    pub(crate) fn new(data: D, indices: Indices<'a>, count: usize) -> Result<Self, Error> {
+        if data.len() != indices.len() {
+            return Err(Error::LengthMismatch { first: data.len(), second: indices.len() });
+        }
+        if count > MOST {
+            return Err(Error::TooManyGroups { count });
+        }
+        let groups = Self { data, indices, count };
+        if !groups.data.is_empty() {
+            lies_on(gpu_of(&groups.data.place()?), &indices.device())?;
+        }
+        Ok(groups)
+    }
+
+    /// Returns the number of results.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are no results.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Reduces the items of each index, and waits. The results lie where the items do.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadIndex`] names the first index that is negative or too large. [`Error::EmptySegment`] if an
+    /// index has no items and the operator has no value for none; [`Error::SeveralDevices`]; and as
+    /// [`Reduce::reduce`].
+    pub fn reduce<O: Op<D::Item, Output: Item> + Default, const BLOCK: u32>(
+        &self,
+    ) -> Result<Buffer<O::Output>, Error> {
+        const { assert_block(BLOCK) };
+        self.run(O::default(), None, BLOCK)
+    }
+
+    /// Describes the reduction by an operator, or by several in a tuple, which is then run as
+    /// [`IndexReduction`] says.
+    ///
+    /// ```
+    /// use gpu_reduce::{Mean, Reduce, Sum};
+    ///
+    /// let x = [1.0f64, 2.0, 6.0];
+    /// let (sums, means) = x.by_index(&[1i64, 0, 1], 2)?.by((Sum, Mean)).run()?;
+    /// assert_eq!((sums.to_vec()?, means.to_vec()?), (vec![2.0, 7.0], vec![2.0, 3.5]));
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    pub fn by<O: Operators<D::Item, M>, M>(&self, ops: O) -> IndexReduction<'a, D, O, M> {
+        IndexReduction { groups: self.clone(), ops, defaults: None, block: 256 }
+    }
+
+    /// Starts the reduction of the items of each index on a stream, as [`Reduce::reduce_async`].
+    ///
+    /// Operators for which the items are sorted run before the call returns.
+    pub fn reduce_async<O: Op<D::Item, Output: Item> + Default, const BLOCK: u32>(
+        &self,
+        stream: &Stream,
+    ) -> Pending<'a, Buffer<O::Output>> {
+        const { assert_block(BLOCK) };
+        self.start(O::default(), None, BLOCK, stream).unwrap_or_else(Pending::from)
+    }
+
+    /// Enqueues the reduction of the items of each index on a stream, as [`Reduce::reduce_into`]. `results` has
+    /// a place for each.
+    ///
+    /// No error can be returned for a bad index, which is found when the stream reaches this work: then no
+    /// result is written. Operators for which the items are sorted wait for the stream and for the results,
+    /// and cannot be captured.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Reduce::reduce_into`]; the indices stay as the items do.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`] if `results` has fewer places than there are results, and as
+    /// [`Reduce::reduce_into`].
+    pub unsafe fn reduce_into<'r, O: Op<D::Item, Output: Item> + Default, const BLOCK: u32>(
+        &self,
+        stream: &Stream,
+        results: impl Into<ViewMut<'r, O::Output>>,
+    ) -> Result<(), Error> {
+        const { assert_block(BLOCK) };
+        // SAFETY: as the caller vouches.
+        unsafe { self.enqueue(O::default(), None, BLOCK, stream, results.into()) }
+    }
+
+    /// Adds each item to the result of its index, exactly, and rounds once.
+    fn add_to(&self, results: ViewMut<'_, <Sum as Op<D::Item>>::Output>) -> Result<(), Error>
+    where
+        D::Item: Element,
+    {
+        let results = results.slice_mut(..self.count)?;
+        if self.data.is_empty() {
+            return Ok(());
+        }
+        let on = results.device();
+        match (self.data.place()?, results.into_places()) {
+            (Cpu(values), Cpu(results)) => self.tally_on_host::<Sum, _, _>(Some(values), true, results),
+            (Gpu((gpu, items)), Gpu(results)) if on == Device(Gpu(gpu)) => {
+                // SAFETY: the types are these, and all is borrowed.
+                unsafe {
+                    let request = self.request::<Sum, D::Item>(gpu, address(&items), true, results)?;
+                    self.check(gpu.tally(&request)?)
+                }
+            }
+            (place, _) => Err(other_device(gpu_of(&place), &on)),
+        }
+    }
+
+    /// What adds up items on a GPU.
+    fn request<O: OfTally<T>, T: Element>(
+        &self,
+        gpu: &'static cuda::Gpu,
+        items: *const c_void,
+        onto: bool,
+        results: *mut O::Output,
+    ) -> Result<Tally, Error> {
+        request::<O, T>(gpu, items, &self.indices, self.count, onto, results)
+    }
+
+    /// Returns the error of the first wrong index that a GPU has found.
+    fn check(&self, wrong: u64) -> Result<(), Error> {
+        check(wrong, &self.indices, self.count)
+    }
+
+    fn tally_on_host<O: OfTally<T>, S: Source<Item = T>, T: Element>(
+        &self,
+        values: Option<S>,
+        onto: bool,
+        results: &mut [O::Output],
+    ) -> Result<(), Error> {
+        tally_on_host::<O, S, T>(&self.indices, values, onto, results)
+    }
+
+    /// Enqueues the reduction. An index that has no value gets `default`, or zero.
+    ///
+    /// # Safety
+    ///
+    /// As for [`reduce_into`](Self::reduce_into).
+    unsafe fn enqueue<O: Op<D::Item, Output: Item>>(
+        &self,
+        op: O,
+        default: Option<O::Output>,
+        block: u32,
+        stream: &Stream,
+        results: ViewMut<'_, O::Output>,
+    ) -> Result<(), Error> {
+        let results = results.slice_mut(..self.count)?;
+        let groups = Running { groups: self, default, block };
+        O::agent().by_index(&op, Enqueuing { groups, stream, results })
+    }
+}
+
+/// What adds up items on a GPU; of no items, each is 1.
+fn request<O: OfTally<T>, T: Element>(
+    gpu: &'static cuda::Gpu,
+    items: *const c_void,
+    indices: &Indices,
+    count: usize,
+    onto: bool,
+    results: *mut O::Output,
+) -> Result<Tally, Error> {
+    let len = indices.len() as u64;
+    let (indices, index_words) = indices.on_gpu(gpu)?;
+    let types = if onto { TallyTypes::counted::<O, T>() } else { TallyTypes::of::<O, T>() };
+    Ok(Tally { types, items, indices, index_words, len, count: count as u32, onto, results: results.cast() })
+}
+
+/// Adds up items on the CPU; of no items, each is 1.
+fn tally_on_host<O: OfTally<T>, S: Source<Item = T>, T: Element>(
+    indices: &Indices,
+    values: Option<S>,
+    onto: bool,
+    results: &mut [O::Output],
+) -> Result<(), Error> {
+    with_indices!(indices.0, |view| {
+        let items = Items { values, indices: &on_host(view)? };
+        if let Some(place) = items.first_wrong(results.len()) {
+            return Err(indices.error(place as u64, results.len()));
+        }
+        items.reduce::<O>(onto, results);
+        Ok(())
+    })
+}
+
+/// Items that are added up on a GPU.
+pub struct Tally {
+    pub types: &'static TallyTypes,
+    /// None if each item is 1.
+    pub items: *const c_void,
+    pub indices: *const u32,
+    pub index_words: u32,
+    pub len: u64,
+    pub count: u32,
+    /// Whether the sums are added to the results.
+    pub onto: bool,
+    pub results: *mut c_void,
+}
+
+/// The address of the items of one array.
+fn address(items: &impl Input) -> *const c_void {
+    let mut address = 0;
+    items.arrays(&mut |at, _| address = at);
+    without_provenance(address as usize)
+}
+
+impl<'a, D: Data<'a>> Parts<'a, D::Item> for ByIndex<'a, D> {
+    fn run<O: Op<D::Item, Output: Item>>(
+        &self,
+        op: O,
+        default: Option<O::Output>,
+        block: u32,
+    ) -> Result<Buffer<O::Output>, Error> {
+        O::agent().by_index(&op, Running { groups: self, default, block })
+    }
+
+    fn start<O: Op<D::Item, Output: Item>>(
+        &self,
+        op: O,
+        default: Option<O::Output>,
+        block: u32,
+        stream: &Stream,
+    ) -> Result<Pending<'a, Buffer<O::Output>>, Error> {
+        let groups = Running { groups: self, default, block };
+        O::agent().by_index(&op, Starting { groups, stream })
+    }
+
+    fn counted(&self) -> Result<Self, Error> {
+        Ok(self.clone())
+    }
+}
+
+/// The reduction of each index's items, for which the caller waits.
+struct Running<'g, 'a, D, V> {
+    groups: &'g ByIndex<'a, D>,
+    default: Option<V>,
+    block: u32,
+}
+
+impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Running<'_, 'a, D, V> {
+    type Outcome = Result<Buffer<V>, Error>;
+
+    fn in_order<O: Op<D::Item, Output = V>>(self, op: &O) -> Result<Buffer<V>, Error> {
+        let Self { groups: &ByIndex { ref data, ref indices, count, .. }, default, block } = self;
+        let order = indices.order(count)?;
+        data.gather(&order)?.segments(&order.offsets)?.run(*op, default, block)
+    }
+
+    fn tally<O: OfTally<D::Item, Output = V>>(self, _: &O) -> Result<Buffer<V>, Error>
+    where
+        D::Item: Element,
+    {
+        let groups = self.groups;
+        let place = groups.data.place()?;
+        let device = Device(gpu_of(&place).map_or(Cpu(()), Gpu));
+        if groups.data.is_empty() {
+            return device.upload(&vec![O::of_tally(&0i128, 0, 0); groups.count]);
+        }
+        let mut results = device.zeros(groups.count)?;
+        match (place, results.whole_mut()) {
+            (Cpu(values), Cpu(results)) => groups.tally_on_host::<O, _, _>(Some(values), false, results)?,
+            (Gpu((gpu, items)), Gpu(results)) => {
+                let request = groups.request::<O, D::Item>(gpu, address(&items), false, results)?;
+                // SAFETY: the types are these, and all is borrowed.
+                groups.check(unsafe { gpu.tally(&request)? })?;
+            }
+            _ => unreachable!("results lie where the items do"),
+        }
+        Ok(results)
+    }
+}
+
+/// The reduction of each index's items on a stream.
+struct Starting<'g, 'a, D, V> {
+    groups: Running<'g, 'a, D, V>,
+    stream: &'g Stream<'g>,
+}
+
+impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Starting<'_, 'a, D, V> {
+    type Outcome = Result<Pending<'a, Buffer<V>>, Error>;
+
+    fn in_order<O: Op<D::Item, Output = V>>(self, op: &O) -> Self::Outcome {
+        self.stream.on(gpu_of(&self.groups.groups.data.place()?))?;
+        Ok(Pending::done(self.groups.in_order(op)))
+    }
+
+    fn tally<O: OfTally<D::Item, Output = V>>(self, op: &O) -> Self::Outcome
+    where
+        D::Item: Element,
+    {
+        let groups = self.groups.groups;
+        let place = groups.data.place()?;
+        let (gpu, items, queue) = match (place, self.stream.on(gpu_of(&place))?) {
+            (Gpu((gpu, items)), Some(queue)) if !groups.data.is_empty() => (gpu, items, queue),
+            _ => return Ok(Pending::done(self.groups.tally(op))),
+        };
+        let mut results = Device(Gpu(gpu)).zeros(groups.count)?;
+        let Gpu(places) = results.whole_mut() else { unreachable!("results lie where the items do") };
+        let request = groups.request::<O, D::Item>(gpu, address(&items), false, places)?;
+        // SAFETY: the types are these. The results are kept until the work has ended, or freed, which waits for
+        // the device. Items and indices are borrowed as long; if the result is discarded, they are only read.
+        let launched = unsafe { queue.launch_tally(&request)? };
+        let (indices, count) = (groups.indices, groups.count);
+        Ok(Pending::new(launched, move |launched| {
+            check(launched.words()[0], &indices, count).map(|()| results)
+        }))
+    }
+}
+
+/// The reduction of each index's items to places on a device, in the order of a stream.
+struct Enqueuing<'g, 'a, 'r, D, V: Item> {
+    groups: Running<'g, 'a, D, V>,
+    stream: &'g Stream<'g>,
+    results: ViewMut<'r, V>,
+}
+
+impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Enqueuing<'_, 'a, '_, D, V> {
+    type Outcome = Result<(), Error>;
+
+    fn in_order<O: Op<D::Item, Output = V>>(self, op: &O) -> Result<(), Error> {
+        let Self { groups: Running { groups, default, block }, stream, results } = self;
+        if let Some(stream) = stream.on(results.gpu())? {
+            // Nothing can be enqueued: the host sorts.
+            stream.wait_unless_captured()?;
+        }
+        let default = default.unwrap_or(Zeroable::zeroed());
+        let reduced = Running { groups, default: Some(default), block }.in_order(op)?;
+        results.write(&reduced.to_vec()?)
+    }
+
+    fn tally<O: OfTally<D::Item, Output = V>>(self, op: &O) -> Result<(), Error>
+    where
+        D::Item: Element,
+    {
+        let Self { groups: Running { groups, .. }, stream, results } = self;
+        let on = stream.device();
+        let queue = stream.on(results.gpu())?;
+        if groups.data.is_empty() {
+            let value = O::of_tally(&0i128, 0, 0);
+            return match (results.into_places(), queue) {
+                (Cpu(results), _) => {
+                    results.fill(value);
+                    Ok(())
+                }
+                (Gpu(results), Some(queue)) => (0..groups.count).try_for_each(|index| {
+                    // SAFETY: as the caller of `enqueue` vouches.
+                    unsafe { queue.fill(results.wrapping_add(index).cast(), bytemuck::bytes_of(&value)) }
+                }),
+                (Gpu(_), None) => unreachable!("`on` has checked it"),
+            };
+        }
+        let _ = op;
+        match (groups.data.place()?, results.into_places(), queue) {
+            (Cpu(values), Cpu(results), None) => groups.tally_on_host::<O, _, _>(Some(values), false, results),
+            (Gpu((gpu, items)), Gpu(results), Some(queue)) if gpu == queue.gpu() => {
+                let request = groups.request::<O, D::Item>(gpu, address(&items), false, results)?;
+                // SAFETY: as the caller of `enqueue` vouches.
+                unsafe { queue.enqueue_tally(&request) }
+            }
+            (place, ..) => Err(other_device(gpu_of(&place), &on)),
+        }
+    }
+}
+
+/// Returns the error of the first wrong index that a GPU has found.
+fn check(wrong: u64, indices: &Indices, count: usize) -> Result<(), Error> {
+    if wrong == Cut::NOTHING { Ok(()) } else { Err(indices.error(wrong, count)) }
+}
+
+/// The reduction of each index's items, which has not started: what [`ByIndex::by`] returns.
+///
+/// [`or`](Self::or) sets the result of indices that have no value, and [`block`](Self::block) chooses BLOCK,
+/// which is 256 otherwise. Then [`run`](Self::run), [`run_async`](Self::run_async) or
+/// [`run_into`](Self::run_into) runs it. Several operators, in a tuple, run one after another, and give a buffer
+/// each.
+#[must_use = "a reduction does nothing until it is run"]
+pub struct IndexReduction<'a, D: Data<'a>, O: Operators<D::Item, M>, M> {
+    groups: ByIndex<'a, D>,
+    ops: O,
+    defaults: Option<O::Outputs>,
+    block: u32,
+}
+
+impl<'a, D: Data<'a>, O: Operators<D::Item, M>, M> IndexReduction<'a, D, O, M> {
+    /// Sets the result of indices that have no value: for a tuple, a tuple of results.
+    pub fn or(self, defaults: O::Outputs) -> Self {
+        Self { defaults: Some(defaults), ..self }
+    }
+
+    /// Chooses BLOCK, as [`Reduction::block`](crate::Reduction::block).
+    pub fn block<const BLOCK: u32>(self) -> Self {
+        const { assert_block(BLOCK) };
+        Self { block: BLOCK, ..self }
+    }
+
+    /// Reduces the items of each index, and waits. The results lie where the items do.
+    ///
+    /// # Errors
+    ///
+    /// As [`ByIndex::reduce`]; of several operators, the error of the first that has one. After
+    /// [`or`](Self::or) there is no [`Error::EmptySegment`].
+    pub fn run(self) -> Result<O::Buffers, Error> {
+        self.ops.run(&self.groups, self.defaults, self.block)
+    }
+
+    /// Starts the reduction on a stream, as [`ByIndex::reduce_async`].
+    pub fn run_async(self, stream: &Stream) -> Pending<'a, O::Buffers> {
+        self.ops.start(&self.groups, self.defaults, self.block, stream)
+    }
+}
+
+impl<'a, D: Data<'a>, O: Op<D::Item, Output: Item>> IndexReduction<'a, D, O, One> {
+    /// Enqueues the reduction on a stream, as [`ByIndex::reduce_into`]. An index that has no value gets the
+    /// result that [`or`](Self::or) set, or zero.
+    ///
+    /// # Safety
+    ///
+    /// As for [`ByIndex::reduce_into`].
+    ///
+    /// # Errors
+    ///
+    /// As [`ByIndex::reduce_into`].
+    pub unsafe fn run_into<'r>(
+        self,
+        stream: &Stream,
+        results: impl Into<ViewMut<'r, O::Output>>,
+    ) -> Result<(), Error> {
+        // SAFETY: as the caller vouches.
+        unsafe { self.groups.enqueue(self.ops, self.defaults, self.block, stream, results.into()) }
+    }
+
+    /// Returns the bytes of scratch memory that [`run_into`](Self::run_into) takes if the caller
+    /// [lends](Stream::with_scratch) it to the stream; 0 on the CPU, and for operators for which the items are
+    /// sorted.
+    pub fn scratch_bytes(&self) -> usize {
+        O::agent().by_index(&self.ops, ScratchBytes(&self.groups))
+    }
+}
+
+/// The bytes of scratch memory of a reduction.
+struct ScratchBytes<'g, 'a, D>(&'g ByIndex<'a, D>);
+
+impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for ScratchBytes<'_, 'a, D> {
+    type Outcome = usize;
+
+    fn in_order<O: Op<D::Item, Output = V>>(self, _: &O) -> usize {
+        0
+    }
+
+    fn tally<O: OfTally<D::Item, Output = V>>(self, _: &O) -> usize
+    where
+        D::Item: Element,
+    {
+        match self.0.data.place() {
+            Ok(Gpu((gpu, items))) => self
+                .0
+                .request::<O, D::Item>(gpu, address(&items), false, null_mut())
+                .map_or(0, |request| gpu.tally_bytes(&request)),
+            _ => 0,
+        }
+    }
+}
+
+/// Counts how often each index occurs, as NumPy's `bincount`.
+///
+/// ```
+/// let counts = gpu_reduce::bincount(&[2u32, 0, 2, 2], 4)?;
+/// assert_eq!(counts.to_vec()?, [1, 0, 3, 0]);
+/// # Ok::<(), gpu_reduce::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`ByIndex::reduce`].
+pub fn bincount<'a>(indices: impl Into<Indices<'a>>, count: usize) -> Result<Buffer<u64>, Error> {
+    let indices = indices.into();
+    if count > MOST {
+        return Err(Error::TooManyGroups { count });
+    }
+    let device = indices.device();
+    let mut counts = device.zeros::<u64>(count)?;
+    if indices.is_empty() {
+        return Ok(counts);
+    }
+    match (&device.0, counts.whole_mut()) {
+        (Cpu(()), Cpu(counts)) => {
+            tally_on_host::<Sum, &[u8], u8>(&indices, None, false, counts)?;
+        }
+        (Gpu(gpu), Gpu(counts)) => {
+            let request = request::<Sum, u8>(gpu, null(), &indices, count, false, counts)?;
+            // SAFETY: the types are these, and all is borrowed.
+            check(unsafe { gpu.tally(&request)? }, &indices, count)?;
+        }
+        _ => unreachable!("counts lie where the indices do"),
+    }
+    Ok(counts)
+}
+
+/// Sums the weights of each index, as NumPy's `bincount` with weights. Sums of floats are the correctly rounded
+/// ones, in any order.
+///
+/// ```
+/// let sums = gpu_reduce::bincount_weighted(&[2u32, 0, 2], &[1.0f64, 0.5, 0.25], 3)?;
+/// assert_eq!(sums.to_vec()?, [0.5, 0.0, 1.25]);
+/// # Ok::<(), gpu_reduce::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error::LengthMismatch`], [`Error::DeviceMismatch`], and as [`ByIndex::reduce`].
+pub fn bincount_weighted<'a, D: Reduce<Item: Element> + ?Sized>(
+    indices: impl Into<Indices<'a>>,
+    weights: &'a D,
+    count: usize,
+) -> Result<Buffer<<Sum as Op<D::Item>>::Output>, Error>
+where
+    Sum: Op<D::Item, Output: Item>,
+{
+    weights.by_index(indices, count)?.run(Sum, None, 256)
+}
+
+/// Adds each element to the element of `sums` that its index names, as PyTorch's `index_add_`.
+///
+/// Each sum, with what was there, is computed exactly and rounded once, so that the order of the elements does
+/// not matter. An element to which nothing is added keeps its bits. After an error `sums` is unchanged.
+///
+/// ```
+/// use gpu_reduce::Device;
+///
+/// let device = Device::default_device();
+/// let (x, indices) = (device.upload(&[1.0f32, 2.0, 4.0])?, device.upload(&[1i64, 1, 0])?);
+/// let mut sums = device.upload(&[0.5f32, 0.25, 8.0])?;
+/// gpu_reduce::scatter_add(&x, &indices, &mut sums)?;
+/// assert_eq!(sums.to_vec()?, [4.5, 3.25, 8.0]);
+/// # Ok::<(), gpu_reduce::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error::LengthMismatch`], [`Error::DeviceMismatch`], and as [`ByIndex::reduce`].
+pub fn scatter_add<'a, 'r, D: Reduce<Item: Element> + ?Sized>(
+    x: &'a D,
+    indices: impl Into<Indices<'a>>,
+    sums: impl Into<ViewMut<'r, <Sum as Op<D::Item>>::Output>>,
+) -> Result<(), Error>
+where
+    Sum: Op<D::Item, Output: Item>,
+{
+    let sums = sums.into();
+    x.by_index(indices, sums.len())?.add_to(sums)
+}

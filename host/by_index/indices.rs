@@ -1,0 +1,181 @@
+//! Indices of any integer type, and the order of items by their index.
+
+use crate::data::Data;
+use crate::place::Place::{Cpu, Gpu};
+use crate::{Buffer, Device, Error, View, cuda, threads};
+use rayon::prelude::*;
+
+/// A type of indices.
+pub trait Index: Copy + Send + Sync {
+    /// The index; of a negative one, more than any index.
+    fn get(self) -> u64;
+}
+
+/// The index of each item: `u32`, `u64`, `i32`, `i64`, or `usize`, on the host or on the items' device.
+#[derive(Clone, Copy, Debug)]
+pub struct Indices<'a>(pub(super) AnyIndices<'a>);
+
+/// Indices with their type.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum AnyIndices<'a> {
+    U32(View<'a, u32>),
+    U64(View<'a, u64>),
+    I32(View<'a, i32>),
+    I64(View<'a, i64>),
+    Usize(View<'a, usize>),
+}
+
+/// Calls `$work` with the view of indices, whatever their type.
+macro_rules! with_indices {
+    ($indices:expr, |$view:ident| $work:expr) => {
+        match $indices {
+            AnyIndices::U32($view) => $work,
+            AnyIndices::U64($view) => $work,
+            AnyIndices::I32($view) => $work,
+            AnyIndices::I64($view) => $work,
+            AnyIndices::Usize($view) => $work,
+        }
+    };
+}
+pub(super) use with_indices;
+
+macro_rules! indices {
+    ($($type:ident $variant:ident)*) => {$(
+        impl Index for $type {
+            #[inline(always)]
+            fn get(self) -> u64 {
+                i64::try_from(self).map_or(u64::MAX, |index| index as u64)
+            }
+        }
+
+        impl<'a> From<View<'a, $type>> for Indices<'a> {
+            fn from(indices: View<'a, $type>) -> Self {
+                Self(AnyIndices::$variant(indices))
+            }
+        }
+
+        impl<'a> From<&'a Buffer<$type>> for Indices<'a> {
+            fn from(indices: &'a Buffer<$type>) -> Self {
+                indices.view().into()
+            }
+        }
+
+        impl<'a> From<&'a [$type]> for Indices<'a> {
+            fn from(indices: &'a [$type]) -> Self {
+                View::host(indices).into()
+            }
+        }
+
+        impl<'a> From<&'a Vec<$type>> for Indices<'a> {
+            fn from(indices: &'a Vec<$type>) -> Self {
+                indices[..].into()
+            }
+        }
+
+        impl<'a, const N: usize> From<&'a [$type; N]> for Indices<'a> {
+            fn from(indices: &'a [$type; N]) -> Self {
+                indices[..].into()
+            }
+        }
+    )*};
+}
+
+indices! { u32 U32 u64 U64 i32 I32 i64 I64 usize Usize }
+
+impl<'a> Indices<'a> {
+    /// Returns the number of indices.
+    pub fn len(&self) -> usize {
+        with_indices!(self.0, |view| view.len())
+    }
+
+    /// Whether there are no indices.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The device where they lie.
+    pub(super) fn device(&self) -> Device {
+        with_indices!(self.0, |view| view.device())
+    }
+
+    /// The address of the indices on a GPU, and the words of each.
+    pub(super) fn on_gpu(&self, gpu: &'static cuda::Gpu) -> Result<(*const u32, u32), Error> {
+        with_indices!(self.0, |view| match view.place()? {
+            Gpu((own, indices)) if own == gpu => Ok((indices.cast(), words_of(indices))),
+            _ => Err(Error::DeviceMismatch { buffer: self.device().to_string(), device: gpu.to_string() }),
+        })
+    }
+
+    /// Returns the order of items by their index, each of which is below `count`.
+    pub(super) fn order(&self, count: usize) -> Result<Order, Error> {
+        with_indices!(self.0, |view| {
+            let indices = on_host(view)?;
+            match indices.iter().position(|index| index.get() >= count as u64) {
+                Some(place) => Err(self.error(place as u64, count)),
+                None => Ok(Order::of(&indices, count)),
+            }
+        })
+    }
+
+    /// Returns the error of the index at a place.
+    pub(super) fn error(&self, place: u64, count: usize) -> Error {
+        let index = |place: usize| -> Result<i128, Error> {
+            with_indices!(self.0, |view| {
+                let index = view.slice(place..place + 1)?.to_vec()?;
+                Ok(index.first().map_or(0, |&index| index as i128))
+            })
+        };
+        match index(place as usize) {
+            Ok(index) => Error::BadIndex { place, index, count },
+            Err(error) => error,
+        }
+    }
+}
+
+fn words_of<X>(_: *const X) -> u32 {
+    (size_of::<X>() / size_of::<u32>()) as u32
+}
+
+/// The places of items in the order of their indices, items of one index in their own order; and where those
+/// of each index begin.
+pub struct Order {
+    pub places: Vec<usize>,
+    /// One more than there are indices.
+    pub offsets: Vec<u64>,
+}
+
+impl Order {
+    /// Sorts by counting. The indices are below `count`.
+    pub fn of<X: Index>(indices: &[X], count: usize) -> Self {
+        let mut offsets = vec![0u64; count + 1];
+        indices.iter().for_each(|index| offsets[index.get() as usize + 1] += 1);
+        for index in 1..=count {
+            offsets[index] += offsets[index - 1];
+        }
+        let mut next = offsets.clone();
+        let mut places = vec![0; indices.len()];
+        for (place, index) in indices.iter().enumerate() {
+            let next = &mut next[index.get() as usize];
+            places[*next as usize] = place;
+            *next += 1;
+        }
+        Self { places, offsets }
+    }
+
+    /// The elements in this order.
+    pub fn gather<T: Copy + Send + Sync>(&self, elements: &[T]) -> Vec<T> {
+        let element = |&place: &usize| elements[place];
+        if size_of_val(elements) < 1 << 20 {
+            return self.places.iter().map(element).collect();
+        }
+        threads::install(|| self.places.par_iter().map(element).collect())
+    }
+}
+
+/// The elements of a view on the host.
+pub(super) fn on_host<T: crate::Item>(view: View<'_, T>) -> Result<std::borrow::Cow<'_, [T]>, Error> {
+    Ok(match view.0 {
+        Cpu(elements) => elements.into(),
+        Gpu(_) => view.to_vec()?.into(),
+    })
+}

@@ -1,0 +1,351 @@
+//! Reductions by index, on every device, against the reduction of each index's items as a slice.
+
+use bytemuck::bytes_of;
+use gpu_reduce::{
+    ArgMax, Device, Element, Error, ExactElement, ExactMean, ExactSum, Item, Max, Mean, Min, Op, Prod, Reduce,
+    Sum, SumSq, Var, bf16, bincount, bincount_weighted, f16, for_each_element, scatter_add,
+};
+use std::fmt::Debug;
+use support::{Sample, devices, hash, is_taken, samples};
+
+/// The items of each index, in their order.
+fn groups<T: Copy>(items: &[T], indices: &[u32], count: usize) -> Vec<Vec<T>> {
+    let mut groups = vec![Vec::new(); count];
+    items.iter().zip(indices).for_each(|(&item, &index)| groups[index as usize].push(item));
+    groups
+}
+
+fn assert_same<V: Item + Debug>(got: &[V], expected: &[V], case: &str) {
+    assert_eq!(got.len(), expected.len(), "{case}");
+    let differs = got.iter().zip(expected).position(|(got, expected)| bytes_of(got) != bytes_of(expected));
+    if let Some(index) = differs {
+        panic!("{case}: result {index} is {:?}, not {:?}", got[index], expected[index]);
+    }
+}
+
+/// Checks an operator: its results are those of another operator over each index's items.
+fn check<T: Element, O: Op<T, Output = V> + Default, E: Op<T, Output = V> + Default, V: Item + Debug>(
+    items: &[T],
+    indices: &[u32],
+    count: usize,
+    case: &str,
+) {
+    let expected: Vec<V> = groups(items, indices, count)
+        .iter()
+        .map(|group| group.reduce::<E, 256>().unwrap_or(V::zeroed()))
+        .collect();
+    for device in devices() {
+        let case = format!("{case}: {} of {} on {device}", O::NAME, T::NAME);
+        let (x, on_device) = (device.upload(items).unwrap(), device.upload(indices).unwrap());
+        // Twice, because the first call must leave nothing behind.
+        for _ in 0..2 {
+            let groups = x.by_index(&on_device, count).unwrap();
+            let got = groups.by(O::default()).or(V::zeroed()).run();
+            let got = got.unwrap_or_else(|error| panic!("{case}: {error}"));
+            assert_same(&got.to_vec().unwrap(), &expected, &case);
+        }
+    }
+}
+
+/// Indices by a distribution: uniform, skewed, sorted, all the same, in short runs.
+fn indices(len: usize, count: usize, distribution: usize) -> Vec<u32> {
+    let uniform = |place: usize| (hash(place as u64 ^ 0x5eed) % count as u64) as u32;
+    let index = |place: usize| match distribution {
+        0 => uniform(place),
+        1 => {
+            let part = f64::from(hash(place as u64) as u32) / 2f64.powi(32);
+            (count as f64 * part.powi(4)) as u32
+        }
+        2 => (place * count / len.max(1)) as u32,
+        3 => count as u32 - 1,
+        _ => uniform(place / 7),
+    };
+    (0..len).map(index).collect()
+}
+
+macro_rules! sums {
+    ({ $of:ident } $($type:ident: $dtype:ident $kind:ident $($row:ident)*;)*) => {$(
+        sums! { @$kind $of $type }
+    )*};
+    (@integer $of:ident $type:ident) => {
+        $of::<$type, Sum, Sum, _>();
+        $of::<$type, Mean, Mean, _>();
+    };
+    (@float $of:ident $type:ident) => {
+        $of::<$type, Sum, ExactSum, _>();
+        $of::<$type, Mean, ExactMean, _>();
+    };
+}
+
+fn sums_of<T: Sample, O: Op<T, Output = V> + Default, E: Op<T, Output = V> + Default, V: Item + Debug>() {
+    let cases = [
+        (0, 3), (1, 1), (1, 5), (5, 2), (31, 1), (1000, 1), (4097, 3), (5000, 40), (8192, 700), (9001, 3000),
+        (3000, 30_000),
+    ];
+    for (case, (len, count)) in cases.into_iter().enumerate() {
+        let items = samples(len, |index| T::any(index + 7));
+        let indices = indices(len, count, case % 5);
+        check::<T, O, E, V>(&items, &indices, count, &format!("{len} items of {count} indices"));
+    }
+}
+
+#[test]
+fn sums_and_means_of_every_type() {
+    for_each_element! { sums! { sums_of } }
+}
+
+#[test]
+fn exact_operators_of_every_type() {
+    fn of<T: Sample + ExactElement<Rounded: Item>>() {
+        let (items, indices) = (samples(6000, T::any), indices(6000, 50, 0));
+        check::<T, ExactSum, ExactSum, _>(&items, &indices, 50, "6000 items");
+        check::<T, ExactMean, ExactMean, _>(&items, &indices, 50, "6000 items");
+    }
+    macro_rules! all {
+        ({} $($type:ident: $($row:ident)*;)*) => { $( of::<$type>(); )* };
+    }
+    for_each_element! { all! {} }
+}
+
+/// Floats of these kinds, by number.
+fn float(kind: usize, place: u64) -> f64 {
+    let bits = hash(place.wrapping_mul(31) + kind as u64);
+    let part = f64::from(bits as u32) / 2f64.powi(32);
+    match kind {
+        // In the window; small and large; a wide range; all bits.
+        0 => part - 0.5,
+        1 => (part - 0.5) * 2f64.powi(-100),
+        2 => (part - 0.5) * 2f64.powi(100),
+        3 => (part - 0.5) * 2f64.powi((bits >> 32) as i32 % 120),
+        4 => f64::from_bits(bits),
+        5 => f64::from_bits(bits >> 12),
+        // What cancels; zeros of both signs, and these alone.
+        6 => [1e30, -1e30, 2f64.powi(-60), 1.5][place as usize % 4],
+        7 => [-0.0, 0.0, 1.0, -1.0][(bits >> 40) as usize % 4],
+        8 => -0.0,
+        9 => [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1.0, f64::MAX, 0.5, -0.0][(bits >> 40) as usize % 7],
+        _ => [f64::INFINITY, 1.0, f64::MIN_POSITIVE][(bits >> 40) as usize % 3],
+    }
+}
+
+#[test]
+fn floats_of_every_size() {
+    for kind in 0..11 {
+        for (case, (len, count)) in [(700, 7), (9000, 300), (9000, 4), (2000, 40_000)].into_iter().enumerate() {
+            if !is_taken(kind + case) && kind < 4 {
+                continue;
+            }
+            let indices = indices(len, count, (case + kind) % 5);
+            let name = format!("floats of kind {kind}, {len} items of {count} indices");
+            let doubles: Vec<f64> = (0..len as u64).map(|place| float(kind, place)).collect();
+            check::<f64, Sum, ExactSum, _>(&doubles, &indices, count, &name);
+            check::<f64, Mean, ExactMean, _>(&doubles, &indices, count, &name);
+            let singles: Vec<f32> = doubles.iter().map(|&value| value as f32).collect();
+            check::<f32, Sum, ExactSum, _>(&singles, &indices, count, &name);
+            if kind % 3 == 0 {
+                let halves: Vec<_> = doubles.iter().map(|&value| f16::from_f64(value)).collect();
+                check::<f16, Sum, ExactSum, _>(&halves, &indices, count, &name);
+                let brains: Vec<_> = doubles.iter().map(|&value| bf16::from_f64(value)).collect();
+                check::<bf16, Mean, ExactMean, _>(&brains, &indices, count, &name);
+            }
+        }
+    }
+}
+
+/// More items that are outside of the window than a block lists.
+#[test]
+fn many_floats_outside_of_the_window() {
+    let len = 40_000;
+    for kind in [4, 7, 9] {
+        let items: Vec<f32> = (0..len).map(|place| float(kind, place) as f32 * 1e-30).collect();
+        for count in [2, 40_000] {
+            let indices = indices(len as usize, count, 0);
+            check::<f32, Sum, ExactSum, _>(&items, &indices, count, &format!("kind {kind}, {count} indices"));
+        }
+    }
+}
+
+#[test]
+fn operators_whose_order_matters() {
+    let (len, count) = (3000, 20);
+    let (items, indices) = (samples(len, f32::any), indices(len, count, 1));
+    check::<f32, Var, Var, _>(&items, &indices, count, "in order");
+    check::<f32, Prod, Prod, _>(&items, &indices, count, "in order");
+    check::<f32, SumSq, SumSq, _>(&items, &indices, count, "in order");
+    check::<f32, Max, Max, _>(&items, &indices, count, "in order");
+    check::<f32, Min, Min, _>(&items, &indices, count, "in order");
+    check::<f32, ArgMax, ArgMax, _>(&items, &indices, count, "in order");
+}
+
+#[test]
+fn the_order_of_items_does_not_matter() {
+    let len = 5000;
+    let items: Vec<f64> = (0..len).map(|place| float(4, place)).filter(|value| value.is_finite()).collect();
+    let indices = indices(items.len(), 30, 0);
+    let mut pairs: Vec<_> = items.iter().copied().zip(indices).collect();
+    for device in devices() {
+        let mut all: Vec<Vec<f64>> = Vec::new();
+        for turn in 0..3 {
+            pairs.sort_by_key(|&(value, index)| hash(value.to_bits() ^ u64::from(index) ^ turn));
+            let (items, indices): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
+            let (x, on_device) = (device.upload(&items).unwrap(), device.upload(&indices).unwrap());
+            all.push(x.by_index(&on_device, 30).unwrap().reduce::<Sum, 256>().unwrap().to_vec().unwrap());
+        }
+        assert_same(&all[0], &all[1], "another order");
+        assert_same(&all[0], &all[2], "another order");
+    }
+}
+
+#[test]
+fn every_type_of_indices_and_any_address() {
+    let len = 4500;
+    let items = samples(len, f32::any);
+    let short = indices(len, 60, 0);
+    let expected: Vec<f32> =
+        groups(&items[3..], &short[3..], 60).iter().map(|group| group.reduce::<ExactSum, 256>().unwrap()).collect();
+    for device in devices() {
+        let x = device.upload(&items).unwrap();
+        let x = x.slice(3..).unwrap();
+        macro_rules! of {
+            ($($type:ident)*) => {$(
+                let indices: Vec<$type> = short.iter().map(|&index| index as $type).collect();
+                let indices = device.upload(&indices).unwrap();
+                let groups = x.by_index(indices.slice(3..).unwrap(), 60).unwrap();
+                let got = groups.reduce::<Sum, 32>().unwrap().to_vec().unwrap();
+                assert_same(&got, &expected, &format!("{} on {device}", stringify!($type)));
+            )*};
+        }
+        of! { u32 i32 u64 i64 usize }
+    }
+}
+
+#[test]
+fn wrong_indices() {
+    let count = 9;
+    for device in devices() {
+        let x = device.upload(&samples(5000, f32::any)).unwrap();
+        for (first, wrong) in [(0usize, 9i64), (4999, -1), (1234, i64::MAX), (77, 1 << 32)] {
+            let mut indices = vec![0i64; 5000];
+            indices[first] = wrong;
+            if first < 4000 {
+                indices[4500] = 10;
+            }
+            let indices = device.upload(&indices).unwrap();
+            let error = Error::BadIndex { place: first as u64, index: wrong.into(), count };
+            let groups = x.by_index(&indices, count).unwrap();
+            assert_eq!(groups.reduce::<Sum, 256>().map(drop), Err(error.clone()), "{device}");
+            assert_eq!(groups.reduce::<Max, 256>().map(drop), Err(error.clone()), "{device}");
+            let mut sums = device.upload(&[1.0f32; 9]).unwrap();
+            assert_eq!(scatter_add(&x, &indices, &mut sums), Err(error.clone()), "{device}");
+            assert_eq!(sums.to_vec().unwrap(), [1.0; 9], "{device}");
+            assert_eq!(bincount(&indices, count).map(drop), Err(error), "{device}");
+        }
+        // The next call is right.
+        let zeros = device.upload(&vec![0u32; 5000]).unwrap();
+        let sum = x.by_index(&zeros, 1).unwrap().reduce::<Sum, 256>().unwrap().to_vec().unwrap();
+        assert_same(&sum, &[x.reduce::<ExactSum, 256>().unwrap()], "after an error");
+        let none = x.by_index(&zeros, 0).unwrap().reduce::<Sum, 256>().map(drop);
+        assert_eq!(none, Err(Error::BadIndex { place: 0, index: 0, count: 0 }));
+        let short = device.upload(&[0u32; 3]).unwrap();
+        let error = Error::LengthMismatch { first: 5000, second: 3 };
+        assert_eq!(x.by_index(&short, 1).map(drop), Err(error));
+    }
+    let error = [1.0f32].by_index(&[0u32], (1 << 31) + 1).map(drop);
+    assert_eq!(error, Err(Error::TooManyGroups { count: (1 << 31) + 1 }));
+}
+
+#[test]
+fn counts_and_sums_onto_others() {
+    let len = 7000;
+    for (count, distribution) in [(5, 1), (1000, 0), (50_000, 0)] {
+        let indices = indices(len, count, distribution);
+        let mut counts = vec![0u64; count];
+        indices.iter().for_each(|&index| counts[index as usize] += 1);
+        let x: Vec<f32> = (0..len as u64).map(|place| float(3, place) as f32).collect();
+        let before: Vec<f32> = (0..count as u64).map(|place| float(7 + (place % 3) as usize, place) as f32).collect();
+        let sums: Vec<f32> = groups(&x, &indices, count)
+            .into_iter()
+            .zip(&before)
+            .map(|(mut group, &before)| {
+                if group.is_empty() {
+                    return before;
+                }
+                group.push(before);
+                group.reduce::<ExactSum, 256>().unwrap()
+            })
+            .collect();
+        let integers: Vec<i32> = (0..len as u64).map(|place| hash(place) as i32).collect();
+        let mut of_integers = vec![i64::MAX - 5; count];
+        integers.iter().zip(&indices).for_each(|(&value, &index)| {
+            let sum = &mut of_integers[index as usize];
+            *sum = sum.wrapping_add(value.into());
+        });
+        for device in devices() {
+            let case = format!("{count} indices on {device}");
+            let (x, at) = (device.upload(&x).unwrap(), device.upload(&indices).unwrap());
+            assert_same(&bincount(&at, count).unwrap().to_vec().unwrap(), &counts, &case);
+            let mut onto = device.upload(&before).unwrap();
+            scatter_add(&x, &at, &mut onto).unwrap();
+            assert_same(&onto.to_vec().unwrap(), &sums, &case);
+            let mut onto = device.upload(&vec![i64::MAX - 5; count]).unwrap();
+            scatter_add(&device.upload(&integers).unwrap(), &at, &mut onto).unwrap();
+            assert_same(&onto.to_vec().unwrap(), &of_integers, &case);
+            let weighted = bincount_weighted(&at, &x, count).unwrap().to_vec().unwrap();
+            let by_index = x.by_index(&at, count).unwrap().reduce::<Sum, 256>().unwrap().to_vec().unwrap();
+            assert_same(&weighted, &by_index, &case);
+        }
+    }
+}
+
+#[test]
+fn on_streams() {
+    let (len, count) = (5000, 33);
+    let (items, indices) = (samples(len, f64::any), indices(len, count, 0));
+    for device in devices() {
+        let (x, at) = (device.upload(&items).unwrap(), device.upload(&indices).unwrap());
+        let groups = x.by_index(&at, count).unwrap();
+        let (sums, means, largest) = groups.by((Sum, Mean, Max)).run().unwrap();
+        let bytes = groups.by(Mean).scratch_bytes();
+        let mut scratch = device.zeros::<u64>(bytes.div_ceil(8).max(1)).unwrap();
+        let stream = device.stream().unwrap();
+        let pending = groups.reduce_async::<Sum, 256>(&stream);
+        assert_same(&pending.wait().unwrap().to_vec().unwrap(), &sums.to_vec().unwrap(), "async");
+        let pending = groups.by((Mean, Max)).run_async(&stream);
+        let (of_means, of_largest) = pending.wait().unwrap();
+        assert_same(&of_means.to_vec().unwrap(), &means.to_vec().unwrap(), "async");
+        assert_same(&of_largest.to_vec().unwrap(), &largest.to_vec().unwrap(), "async");
+        let mut into = device.upload(&vec![7.0f64; count + 1]).unwrap();
+        // SAFETY: all of them stay until the stream has been synchronized.
+        unsafe {
+            let stream = device.stream().unwrap().with_scratch(scratch.view_mut()).unwrap();
+            groups.by(Mean).run_into(&stream, &mut into).unwrap();
+            stream.synchronize().unwrap();
+        }
+        assert_same(&into.to_vec().unwrap()[..count], &means.to_vec().unwrap(), "into");
+        assert_eq!(into.to_vec().unwrap()[count], 7.0);
+        // SAFETY: as above.
+        unsafe {
+            groups.reduce_into::<Max, 256>(&stream, &mut into).unwrap();
+            stream.synchronize().unwrap();
+        }
+        assert_same(&into.to_vec().unwrap()[..count], &largest.to_vec().unwrap(), "into");
+    }
+}
+
+#[test]
+fn no_items() {
+    for device in devices() {
+        let (x, at) = (device.upload::<f32>(&[]).unwrap(), device.upload::<u32>(&[]).unwrap());
+        let groups = x.by_index(&at, 3).unwrap();
+        assert_eq!(groups.reduce::<Sum, 256>().unwrap().to_vec().unwrap(), [0.0; 3]);
+        assert!(groups.reduce::<Mean, 256>().unwrap().to_vec().unwrap().iter().all(|mean| mean.is_nan()));
+        assert_eq!(groups.reduce::<Max, 256>().map(drop), Err(Error::EmptySegment { op: "max", segment: 0 }));
+        assert_eq!(bincount(&at, 2).unwrap().to_vec().unwrap(), [0, 0]);
+        let mut sums = device.upload(&[1.5f32]).unwrap();
+        scatter_add(&x, &at, &mut sums).unwrap();
+        assert_eq!(sums.to_vec().unwrap(), [1.5]);
+        assert_eq!(x.by_index(&at, 0).unwrap().reduce::<Sum, 256>().unwrap().len(), 0);
+    }
+    // Device::cpu is one of them, and host data lie there.
+    let _ = Device::cpu();
+}
