@@ -8,26 +8,7 @@
 use super::exact::{Exact, Fixed, INFINITE, MINUS_INFINITE, NAN, NOT_MINUS_ZERO};
 use super::{Op, exact};
 use crate::Element;
-
-/// What an item adds: an integer of up to 96 bits, or its negative.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Addend {
-    /// The lower 64 bits of the magnitude.
-    pub low: u64,
-    /// The bits above.
-    pub high: u32,
-    /// Whether it is subtracted.
-    pub is_negative: bool,
-}
-
-impl Addend {
-    /// The addend.
-    #[inline(always)]
-    pub fn value(self) -> i128 {
-        let magnitude = i128::from(self.low) | i128::from(self.high) << 64;
-        if self.is_negative { -magnitude } else { magnitude }
-    }
-}
+use core::ops::AddAssign;
 
 /// A float that is not in the window: a magnitude times 2^shift in units of the least subnormal, or flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,21 +54,28 @@ impl Outside {
         if digit + 1 == count {
             return u64::from(self.flags & !(NOT_MINUS_ZERO as u32));
         }
-        let part = self.part(32 * digit as u32, 32).low;
-        if self.is_negative { part.wrapping_neg() } else { part }
+        self.part(32 * digit as u32, 32) as u64
     }
 
-    /// The part of the magnitude that lies in the `step` bits from bit number `first` on, in units of that
-    /// bit.
+    /// The part of the number that lies in the `step` bits from bit number `first` on, in units of that bit.
     #[inline(always)]
-    pub fn part(self, first: u32, step: u32) -> Addend {
-        let (magnitude, shift) = (u128::from(self.magnitude), self.shift as i32 - first as i32);
-        let value = match shift {
-            0.. => magnitude.unbounded_shl(shift as u32),
-            _ => magnitude.unbounded_shr(shift.unsigned_abs()),
+    pub fn part(self, first: u32, step: u32) -> i128 {
+        let shift = self.shift as i32 - first as i32;
+        let value = if step <= 64 {
+            let value = match shift {
+                0.. => self.magnitude.unbounded_shl(shift as u32),
+                _ => self.magnitude.unbounded_shr(shift.unsigned_abs()),
+            };
+            i128::from(value & u64::MAX.unbounded_shr(64 - step))
+        } else {
+            let magnitude = i128::from(self.magnitude);
+            let value = match shift {
+                0.. => magnitude.unbounded_shl(shift as u32),
+                _ => magnitude.unbounded_shr(shift.unsigned_abs()),
+            };
+            value & ((1 << step) - 1)
         };
-        let value = value & ((1 << step) - 1);
-        Addend { low: value as u64, high: (value >> 64) as u32, is_negative: self.is_negative }
+        if self.is_negative { -value } else { value }
     }
 }
 
@@ -108,8 +96,11 @@ pub trait Tallied: Copy {
     /// Digits of 32 bits, in a word of 64 each, for what is outside, and a word of flags; 0 if nothing is.
     const REST: usize;
 
+    /// What up to four items add together: `i64` or `i128`.
+    type Sum: Copy + Default + AddAssign + Into<i128>;
+
     /// What the number adds if it is in the window.
-    fn addend(self) -> Option<Addend>;
+    fn addend(self) -> Option<Self::Sum>;
 
     /// The number as one that is outside.
     fn outside(self) -> Outside;
@@ -140,12 +131,11 @@ macro_rules! integers {
             const DIGITS: u32 = 64;
             const REST: usize = 0;
 
+            type Sum = i128;
+
             #[inline(always)]
-            #[allow(unused_comparisons)]
-            fn addend(self) -> Option<Addend> {
-                let is_negative = self < 0;
-                let low = if is_negative { (self as u64).wrapping_neg() } else { self as u64 };
-                Some(Addend { low, high: 0, is_negative })
+            fn addend(self) -> Option<i128> {
+                Some(self.into())
             }
 
             #[inline(always)]
@@ -174,7 +164,7 @@ macro_rules! integers {
 integers! { i64 u64 }
 
 macro_rules! floats {
-    ($($type:ident $is_wide:literal, $digits:literal digits, $exponents:literal exponents, window of $bits:literal from $offset:literal, unit 2 ^ $least:literal,
+    ($($type:ident $is_wide:literal, $digits:literal digits, $exponents:literal exponents, window from $offset:literal in $sum:ident, unit 2 ^ $least:literal,
        $parts:literal parts, $step:literal steps, $words:literal words;)*) => {$(
         impl Tallied for $type {
             const PARTS: u32 = $parts;
@@ -183,31 +173,11 @@ macro_rules! floats {
             const DIGITS: u32 = $digits;
             const REST: usize = 2 * $words + 1;
 
+            type Sum = $sum;
+
             #[inline(always)]
-            fn addend(self) -> Option<Addend> {
-                const MOST: i32 = $bits - $digits;
-                let bits = self.to_bits();
-                let magnitude = bits << 1 >> 1;
-                let exponent = (magnitude >> ($digits - 1)) as i32;
-                let fraction = magnitude & ((1 << ($digits - 1)) - 1);
-                let significand = if exponent > 0 { fraction | 1 << ($digits - 1) } else { fraction };
-                let shift = if exponent > 1 { exponent - 1 } else { 0 } - $offset;
-                let is_negative = magnitude != bits;
-                if shift > MOST {
-                    return None;
-                }
-                if shift >= 0 {
-                    let low = (significand as u64) << shift;
-                    let high = if $bits > 64 { (significand as u64).unbounded_shr(64 - shift as u32) } else { 0 };
-                    return Some(Addend { low, high: high as u32, is_negative });
-                }
-                let shift = shift.unsigned_abs();
-                let low = significand.unbounded_shr(shift);
-                // Smaller than the window's lowest bit, or −0.0.
-                if low.unbounded_shl(shift) != significand || (low == 0 && is_negative) {
-                    return None;
-                }
-                Some(Addend { low: low as u64, high: 0, is_negative })
+            fn addend(self) -> Option<$sum> {
+                addend::$type(self)
             }
 
             #[inline(always)]
@@ -265,8 +235,58 @@ macro_rules! floats {
 }
 
 floats! {
-    f32 false, 24 digits, 8 exponents, window of 64 from 109, unit 2 ^ -149, 2 parts, 64 steps, 6 words;
-    f64 true, 53 digits, 11 exponents, window of 92 from 1006, unit 2 ^ -1074, 3 parts, 96 steps, 34 words;
+    f32 false, 24 digits, 8 exponents, window from 111 in i64, unit 2 ^ -149, 2 parts, 64 steps, 6 words;
+    f64 true, 53 digits, 11 exponents, window from 1006 in i128, unit 2 ^ -1074, 3 parts, 96 steps, 34 words;
+}
+
+/// What floats add that are in the window.
+mod addend {
+    use super::Tallied;
+
+    /// A multiple of 2^−38 less than 2^22: an integer of 60 bits, so that four of them are one of 64.
+    #[inline(always)]
+    pub fn f32(value: f32) -> Option<i64> {
+        const _: () = assert!(<f32 as Tallied>::LOW == -38);
+        const UNITS: f32 = (1u64 << 38) as f32;
+        const END: f32 = (1u64 << 60) as f32;
+        let units = value * UNITS;
+        #[cfg(target_arch = "nvptx64")]
+        let whole = cuda_std::intrinsics::trunc_f32(units);
+        #[cfg(not(target_arch = "nvptx64"))]
+        let whole = units.trunc();
+        let is_inside = (units == whole) & (units.abs() < END) & (value.to_bits() != 1 << 31);
+        // SAFETY: it is a number less than 2^60.
+        if is_inside { Some(unsafe { units.to_int_unchecked() }) } else { None }
+    }
+
+    /// A multiple of 2^−68 less than 2^24: an integer of 92 bits.
+    #[inline(always)]
+    pub fn f64(value: f64) -> Option<i128> {
+        const OFFSET: i32 = <f64 as Tallied>::LOW + 1074;
+        const MOST: i32 = 92 - 53;
+        let bits = value.to_bits();
+        let magnitude = bits & (u64::MAX >> 1);
+        let exponent = (magnitude >> 52) as i32;
+        let fraction = magnitude & ((1 << 52) - 1);
+        let significand = if exponent > 0 { fraction | 1 << 52 } else { fraction };
+        let shift = if exponent > 1 { exponent - 1 } else { 0 } - OFFSET;
+        let is_negative = magnitude != bits;
+        if shift > MOST {
+            return None;
+        }
+        let addend = if shift >= 0 {
+            i128::from(significand) << shift
+        } else {
+            let shift = shift.unsigned_abs();
+            let rest = significand.unbounded_shr(shift);
+            // It has bits below the window, or is −0.0.
+            if rest.unbounded_shl(shift) != significand || (rest == 0 && is_negative) {
+                return None;
+            }
+            i128::from(rest)
+        };
+        Some(if is_negative { -addend } else { addend })
+    }
 }
 
 /// Operators that make something of an exact sum, by which items can be added up in any order. Of floats,

@@ -149,7 +149,7 @@ trait Sums: Copy {
     /// # Safety
     ///
     /// There is such a sum.
-    unsafe fn add_run<const COUNTS: bool>(self, index: u32, sum: i128, items: u32);
+    unsafe fn add_run<const COUNTS: bool>(self, index: u32, sum: impl Into<i128>, items: u32);
 }
 
 /// Cells in global memory.
@@ -184,7 +184,8 @@ impl Cells {
 
 impl Sums for Cells {
     #[inline(always)]
-    unsafe fn add_run<const COUNTS: bool>(self, index: u32, sum: i128, items: u32) {
+    unsafe fn add_run<const COUNTS: bool>(self, index: u32, sum: impl Into<i128>, items: u32) {
+        let sum = sum.into();
         // SAFETY: as the caller vouches; all threads use atomics.
         unsafe {
             let atomic = |word| AtomicU64::from_ptr(self.word(index, word));
@@ -203,7 +204,7 @@ impl Sums for Cells {
 
 impl<const PARTS: u32> Sums for Table<PARTS> {
     #[inline(always)]
-    unsafe fn add_run<const COUNTS: bool>(self, index: u32, sum: i128, items: u32) {
+    unsafe fn add_run<const COUNTS: bool>(self, index: u32, sum: impl Into<i128>, items: u32) {
         let slot = self.slot(index);
         // SAFETY: as the caller vouches.
         unsafe {
@@ -258,27 +259,29 @@ impl<const PARTS: u32> Table<PARTS> {
     ///
     /// The slot is in bounds.
     #[inline(always)]
-    unsafe fn add(self, slot: u32, value: i128) {
-        let (is_negative, magnitude) = (value < 0, value.unsigned_abs());
-        let mut carry = 0u32;
-        for part in 0..PARTS {
-            let (word, over) = ((magnitude >> (32 * part)) as u32).overflowing_add(carry);
-            let mut next = u32::from(over);
-            if word != 0 {
-                let change = if is_negative { word.wrapping_neg() } else { word };
-                // SAFETY: as the caller vouches; all threads use atomics.
-                let old = unsafe { self.words.fetch_add(part * self.slots + slot, change) };
-                let carries = if is_negative { old < word } else { old.checked_add(word).is_none() };
-                next |= u32::from(carries);
+    unsafe fn add(self, slot: u32, value: impl Into<i128>) {
+        let value = value.into();
+        let (mut carry, mut at) = (0u32, slot);
+        unrolled::<4>(|part| {
+            if part as u32 >= PARTS {
+                return;
             }
-            carry = next;
-        }
-        // What is left is less than 2^32, for 2^32 items at most are added.
-        let upper = ((magnitude >> (32 * PARTS)) as u32).wrapping_add(carry);
+            let (word, over) = ((value >> (32 * part)) as u32).overflowing_add(carry);
+            carry = over.into();
+            // The first word is seldom 0.
+            if part == 0 || word != 0 {
+                // SAFETY: as the caller vouches; all threads use atomics.
+                let old = unsafe { self.words.fetch_add(at, word) };
+                carry += u32::from(old.overflowing_add(word).1);
+            }
+            at += self.slots;
+        });
+        // What is left is less than 2^32, for 2^32 items at most are added. Of a small negative value it is −1,
+        // and a carry.
+        let upper = ((value >> (32 * PARTS)) as u32).wrapping_add(carry);
         if upper != 0 {
-            let change = if is_negative { upper.wrapping_neg() } else { upper };
             // SAFETY: as above.
-            unsafe { self.words.fetch_add(PARTS * self.slots + slot, change) };
+            unsafe { self.words.fetch_add(at, upper) };
         }
     }
 
@@ -511,9 +514,9 @@ trait EachLoad<T> {
 
 /// Items of one index that a thread has added up.
 #[derive(Clone, Copy)]
-struct Run {
+struct Run<S> {
     index: u32,
-    sum: i128,
+    sum: S,
     items: u32,
 }
 
@@ -528,6 +531,8 @@ struct Adding<S, T, const COUNTS: bool> {
     listed: Shared<u32>,
     /// The steps in which the thread's items lie that are outside of the window.
     steps: u64,
+    /// Whether the list is known to be full.
+    is_full: bool,
 }
 
 impl<S: Sums, T: Element, const COUNTS: bool> Adding<S, T, COUNTS> {
@@ -549,7 +554,7 @@ impl<S: Sums, T: Element, const COUNTS: bool> Adding<S, T, COUNTS> {
             }
             thread::sync_threads();
             let part = Part::new(arguments);
-            let mut adding = Self { sums, part, count, state, list, listed, steps: 0 };
+            let mut adding = Self { sums, part, count, state, list, listed, steps: 0, is_full: false };
             part.each_load(&mut adding);
             let steps = adding.steps;
             if T::Wide::STEP > 0 {
@@ -574,7 +579,7 @@ impl<S: Sums, T: Element, const COUNTS: bool> Adding<S, T, COUNTS> {
     ///
     /// There is such a sum.
     #[inline(always)]
-    unsafe fn flush(&self, run: Run) {
+    unsafe fn flush(&self, run: Run<impl Into<i128>>) {
         if run.items > 0 {
             // SAFETY: as the caller vouches.
             unsafe { self.sums.add_run::<COUNTS>(run.index, run.sum, run.items) };
@@ -601,9 +606,12 @@ impl<S: Sums, T: Element, const COUNTS: bool> Adding<S, T, COUNTS> {
                 }
                 let item = self.part.item(place).widen();
                 self.steps |= item.outside().steps(T::Wide::STEP, T::Wide::DIGITS);
-                let number = self.listed.fetch_add(0, 1);
-                if number < LIST {
-                    self.list.add(1 + number as usize).write(place);
+                if !self.is_full {
+                    let number = self.listed.fetch_add(0, 1);
+                    self.is_full = number >= LIST;
+                    if !self.is_full {
+                        self.list.add(1 + number as usize).write(place);
+                    }
                 }
             }
         }
@@ -614,21 +622,22 @@ impl<S: Sums, T: Element, const COUNTS: bool> EachLoad<T> for Adding<S, T, COUNT
     /// The sums have been cleared, and nobody reads them.
     #[inline(always)]
     unsafe fn add(&mut self, place: u64, Load { indices, items }: Load<T>) {
-        let mut run = Run { index: indices[0], sum: 0, items: 0 };
+        let none = <T::Wide as Tallied>::Sum::default();
+        let mut run = Run { index: indices[0], sum: none, items: 0 };
         let (mut is_one, mut aside) = (true, 0);
         unrolled::<VECTOR>(|item| {
             let index = indices[item];
             if index != run.index {
                 // SAFETY: its index has been checked, if it has items.
                 unsafe { self.flush(run) };
-                (is_one, run) = (false, Run { index, sum: 0, items: 0 });
+                (is_one, run) = (false, Run { index, sum: none, items: 0 });
             }
             let addend = items[item].widen().addend();
             if index >= self.count || addend.is_none() {
                 aside |= 1 << item;
             }
             if index < self.count {
-                run.sum += addend.map_or(0, |addend| addend.value());
+                run.sum += addend.unwrap_or(none);
                 run.items += 1;
             }
         });
@@ -637,20 +646,19 @@ impl<S: Sums, T: Element, const COUNTS: bool> EachLoad<T> for Adding<S, T, COUNT
             // A warp whose items have one index adds them up first.
             let (first, _) = warp::warp_shuffle_idx(warp::ALL, run.index, 0, 32);
             if warp::warp_vote_all(warp::ALL, is_one && run.index == first && run.items > 0) {
-                let mut lanes = warp::WARP_SIZE / 2;
+                let (mut sum, mut items, mut lanes) = (run.sum.into(), run.items, warp::WARP_SIZE / 2);
                 while lanes > 0 {
                     intrinsics::no_unroll();
-                    run.sum += warp::warp_shuffle_xor(warp::ALL, Words::of(run.sum), lanes, 32).0.value();
-                    if COUNTS {
-                        run.items += warp::warp_shuffle_xor(warp::ALL, run.items, lanes, 32).0;
-                    }
+                    sum += warp::warp_shuffle_xor(warp::ALL, Words::of(sum), lanes, 32).0.value();
+                    items += warp::warp_shuffle_xor(warp::ALL, items, lanes, 32).0;
                     lanes /= 2;
                 }
-                if warp::lane_id() > 0 {
-                    run.items = 0;
+                if warp::lane_id() == 0 {
+                    self.flush(Run { index: first, sum, items });
                 }
+            } else {
+                self.flush(run);
             }
-            self.flush(run);
         }
         if aside != 0 {
             self.set_aside(place, aside);
@@ -804,7 +812,7 @@ impl<T: Element, const PARTS: u32> EachLoad<T> for AddingStep<PARTS> {
             if indices[item] < self.count && wide.addend().is_none() {
                 let part = wide.outside().part(self.step * T::Wide::STEP, T::Wide::STEP);
                 // SAFETY: the index is one of the table.
-                unsafe { self.table.add(self.table.slot(indices[item]), part.value()) };
+                unsafe { self.table.add(self.table.slot(indices[item]), part) };
             }
         });
     }
@@ -993,7 +1001,7 @@ pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target:
                 // The result of a sum is of this type.
                 let value = place.cast::<T::Wide>().read();
                 match value.addend() {
-                    Some(addend) => sum += addend.value(),
+                    Some(addend) => sum += addend.into(),
                     None => before = Some(value.outside()),
                 }
             }

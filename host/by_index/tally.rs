@@ -50,7 +50,7 @@ impl<W: Tallied> Sums<W> {
     #[inline(always)]
     fn add(&mut self, index: usize, value: W) {
         match value.addend() {
-            Some(addend) => self.sums[index] += addend.value(),
+            Some(addend) => self.sums[index] += addend.into(),
             None => self.add_outside(index, value),
         }
         if let Some(count) = self.counts.get_mut(index) {
@@ -225,7 +225,7 @@ impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
                 // SAFETY: the result of a sum is of this type, which has any bits.
                 let value = unsafe { std::mem::transmute_copy::<O::Output, T::Wide>(result) };
                 match value.addend() {
-                    Some(addend) => sum += addend.value(),
+                    Some(addend) => sum += addend.into(),
                     None => before = Some(value.outside()),
                 }
             }

@@ -81,6 +81,8 @@ instructions! {
     fmin_f64(a: f64 => reg64, b: f64 => reg64) -> f64, reg64 = "min.f64 {}, {}, {};";
     /// Returns the larger, as [`fmax_f32`].
     fmax_f64(a: f64 => reg64, b: f64 => reg64) -> f64, reg64 = "max.f64 {}, {}, {};";
+    /// Rounds to an integer, towards zero. (PTX ISA, "cvt".)
+    trunc_f32(a: f32 => reg32) -> f32, reg32 = "cvt.rzi.f32.f32 {}, {};";
     /// Returns the square root, correctly rounded. (PTX ISA, "sqrt".)
     sqrt_f64(a: f64 => reg64) -> f64, reg64 = "sqrt.rn.f64 {}, {};";
     /// Returns `a · b + c`, rounded once. (PTX ISA, "fma".)

@@ -1,0 +1,130 @@
+//! Times reductions by index of data on a GPU; prints a JSON line per case:
+//!
+//! ```text
+//! cargo bench --bench groups -- [--log2 26] [--groups 1,10,100] [--of sum_f32,mean_f64,max_f32] [--data KIND]
+//! ```
+//!
+//! Indices are `i32`: uniform, or most in few groups (skew 1: `⌊G·u⁴⌋`), sorted (2), or all the same (3). Each time is
+//! the median of five launches after one to warm up, by the device's events.
+
+#[path = "common/kinds.rs"]
+mod kinds;
+
+use clap::Parser;
+use cust::event::{Event, EventFlags};
+use cust::stream::Stream as CustStream;
+use gpu_reduce::{Buffer, Device, Element, Item, Max, Mean, Min, Op, Reduce, Stream, Sum, Var};
+use kinds::{hash, kinds, single};
+use rayon::prelude::*;
+use std::error::Error;
+use std::mem::ManuallyDrop;
+
+#[derive(Parser)]
+struct Arguments {
+    /// The logarithm of the number of items.
+    #[arg(long, default_value_t = 26)]
+    log2: u32,
+    /// Numbers of groups.
+    #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000,10000,100000,1000000,10000000,100000000")]
+    groups: Vec<usize>,
+    /// Operators and types.
+    #[arg(long, value_delimiter = ',', default_value = "sum_f32")]
+    of: Vec<String>,
+    /// The distributions of indices.
+    #[arg(long, value_delimiter = ',', default_value = "0,1")]
+    skew: Vec<u32>,
+    /// The kind of floats, as of the benchmark `device`.
+    #[arg(long, default_value = "uniform")]
+    data: String,
+    /// Passed by `cargo bench`.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let device = Device::cuda(0)?;
+    // For the events.
+    let _context = cust::quick_init()?;
+    eprintln!("{device}");
+    let n = 1usize << arguments.log2;
+    for &count in &arguments.groups {
+        for &skew in &arguments.skew {
+            let part = |place: usize| (hash(place as u64 + 77) >> 11) as f64 / (1u64 << 53) as f64;
+            let index = |place: usize| match skew {
+                0 => (part(place) * count as f64) as i32,
+                1 => (part(place).powi(4) * count as f64) as i32,
+                2 => (place as u128 * count as u128 / n as u128) as i32,
+                _ => count as i32 / 2,
+            };
+            let indices: Vec<i32> = (0..n).into_par_iter().map(index).collect();
+            let indices = device.upload(&indices)?;
+            for name in &arguments.of {
+                let time = match &name[..] {
+                    "sum_f32" => time::<f32, Sum>(&device, &arguments, &indices, count)?,
+                    "mean_f32" => time::<f32, Mean>(&device, &arguments, &indices, count)?,
+                    "max_f32" => time::<f32, Max>(&device, &arguments, &indices, count)?,
+                    "min_f32" => time::<f32, Min>(&device, &arguments, &indices, count)?,
+                    "var_f32" => time::<f32, Var>(&device, &arguments, &indices, count)?,
+                    "sum_f64" => time::<f64, Sum>(&device, &arguments, &indices, count)?,
+                    "sum_i32" => time::<i32, Sum>(&device, &arguments, &indices, count)?,
+                    "sum_i64" => time::<i64, Sum>(&device, &arguments, &indices, count)?,
+                    "sum_u8" => time::<u8, Sum>(&device, &arguments, &indices, count)?,
+                    _ => return Err(format!("no case {name}").into()),
+                };
+                println!(
+                    "{{\"impl\":\"gpu_reduce {name}\",\"data\":\"{}\",\"skew\":{skew},\"groups\":{count},\"n\":{n},\"us\":{:.1},\"Gitems\":{:.1}}}",
+                    arguments.data,
+                    time,
+                    n as f64 / time / 1e3
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Microseconds of a reduction.
+fn time<T: Element + Item, O: Op<T, Output: Item> + Default>(
+    device: &Device,
+    arguments: &Arguments,
+    indices: &Buffer<i32>,
+    count: usize,
+) -> Result<f64, Box<dyn Error>> {
+    let kinds = kinds();
+    let kind = kinds.iter().find(|(name, _)| *name == arguments.data).ok_or("no such kind of floats")?;
+    let value = |place: usize| {
+        let hash = hash(place as u64);
+        let value = single(kind.0, kind.1(hash));
+        // Integers do not have 0.5.
+        let is_float = T::from(0.5).is_some_and(|half| half != T::zero());
+        if is_float { T::from(value) } else { T::from(hash as u8 >> 1) }.unwrap_or(T::zero())
+    };
+    let items: Vec<T> = (0..indices.len()).into_par_iter().map(value).collect();
+    let items = device.upload(&items)?;
+    let mut results = device.zeros::<O::Output>(count)?;
+    let stream = device.stream()?;
+    let groups = items.by_index(indices, count)?;
+    let mut times = Vec::new();
+    for turn in 0..6 {
+        let [start, end] = [Event::new(EventFlags::DEFAULT)?, Event::new(EventFlags::DEFAULT)?];
+        record(&start, &stream)?;
+        // SAFETY: all stays until the stream has been synchronized.
+        unsafe { groups.reduce_into::<O, 256>(&stream, &mut results)? };
+        record(&end, &stream)?;
+        stream.synchronize()?;
+        if turn > 0 {
+            times.push(f64::from(end.elapsed_time_f32(&start)?) * 1e3);
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}
+
+/// Records an event on a stream of ours.
+fn record(event: &Event, stream: &Stream) -> Result<(), Box<dyn Error>> {
+    let raw = stream.as_raw().ok_or("not on a GPU")?;
+    // SAFETY: the stream is live, and is not dropped here.
+    let stream = ManuallyDrop::new(unsafe { std::mem::transmute::<*mut std::ffi::c_void, CustStream>(raw) });
+    Ok(event.record(&stream)?)
+}
