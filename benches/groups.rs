@@ -25,7 +25,11 @@ struct Arguments {
     #[arg(long, default_value_t = 26)]
     log2: u32,
     /// Numbers of groups.
-    #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000,10000,100000,1000000,10000000,100000000")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "1,10,100,1000,10000,100000,1000000,10000000,100000000"
+    )]
     groups: Vec<usize>,
     /// Operators and types.
     #[arg(long, value_delimiter = ',', default_value = "sum_f32")]

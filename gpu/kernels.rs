@@ -31,13 +31,13 @@ pub trait Arguments: Copy {
 /// The addresses of a kernel's parameters, as the driver takes them.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameters {
-    addresses: [*mut c_void; 16],
+    addresses: [*mut c_void; 20],
     len: usize,
 }
 
 impl Parameters {
     /// No parameters.
-    pub const NONE: Self = Self { addresses: [core::ptr::null_mut(); 16], len: 0 };
+    pub const NONE: Self = Self { addresses: [core::ptr::null_mut(); 20], len: 0 };
 
     /// Returns the parameters of `arguments`, which must not move as long as these are used.
     pub fn of(arguments: &impl Arguments) -> Self {
@@ -50,7 +50,7 @@ impl Parameters {
     ///
     /// # Panics
     ///
-    /// After the sixteenth.
+    /// After the twentieth.
     pub fn push<V: Copy>(&mut self, value: &V) {
         self.push_address((&raw const *value).cast());
     }
@@ -59,7 +59,7 @@ impl Parameters {
     ///
     /// # Panics
     ///
-    /// After the sixteenth.
+    /// After the twentieth.
     pub fn push_address(&mut self, address: *const c_void) {
         self.addresses[self.len] = address.cast_mut();
         self.len += 1;

@@ -710,6 +710,7 @@ pub const TABLES: &[&[&[Entry]]] = &[
     together::ENTRIES,
     crate::runs::ENTRIES,
     crate::shape::index::ENTRIES,
+    crate::shape::deal::ENTRIES,
     #[cfg(not(target_arch = "nvptx64"))]
     for_each_operator! { aliases! { element bool u8 } },
     #[cfg(not(target_arch = "nvptx64"))]

@@ -15,8 +15,8 @@ use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::tally::OfTally;
 use gpu_reduce_kernels::plan::assert_block;
 use gpu_reduce_kernels::segments::Cut;
-pub use indices::{Indices, Order};
 use indices::{AnyIndices, on_host, with_indices};
+pub use indices::{Indices, Order};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut, without_provenance};
 use tally::Items;
@@ -409,7 +409,9 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Enqueuing<'_, 'a, '_, D, 
         }
         let _ = op;
         match (groups.data.place()?, results.into_places(), queue) {
-            (Cpu(values), Cpu(results), None) => groups.tally_on_host::<O, _, _>(Some(values), false, results),
+            (Cpu(values), Cpu(results), None) => {
+                groups.tally_on_host::<O, _, _>(Some(values), false, results)
+            }
             (Gpu((gpu, items)), Gpu(results), Some(queue)) if gpu == queue.gpu() => {
                 let request = groups.request::<O, D::Item>(gpu, address(&items), false, results)?;
                 // SAFETY: as the caller of `enqueue` vouches.

@@ -1,9 +1,9 @@
 //! The inputs of reductions: a view, shards on several devices, or a pair of these.
 
+use crate::by_index::Order;
 use crate::cuda::Gpu;
 use crate::place::Place::{self, Cpu, Gpu as OnGpu};
 use crate::sharded::Shards;
-use crate::by_index::Order;
 use crate::{Buffer, Device, Error, Item, Reduce, View, cpu::Source};
 use gpu_reduce_kernels::input::Input;
 use std::ops::Range;

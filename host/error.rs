@@ -378,7 +378,9 @@ pub enum Error {
     },
 
     /// An index is negative, or too large.
-    #[error("index {place} is {index}, not in 0..{count}: give indices of the {count} results, or more results")]
+    #[error(
+        "index {place} is {index}, not in 0..{count}: give indices of the {count} results, or more results"
+    )]
     BadIndex {
         /// The place of the first wrong index, counted from 0.
         place: u64,

@@ -3,9 +3,9 @@
 use crate::data::{Data, gpu_of, lies_on};
 use crate::place::Place::{Cpu, Gpu};
 use crate::{
-    Buffer, ByIndex, Comparison, Device, Element, Error, Indices, Item, Offsets, Op, Pending, PinnedBuffer, Reduction,
-    Reshaped, Runs, Segments, Stream, View, ViewMut, for_each_comparison, for_each_integer_operator,
-    for_each_operator, for_each_pair_operator,
+    Buffer, ByIndex, Comparison, Device, Element, Error, Indices, Item, Offsets, Op, Pending, PinnedBuffer,
+    Reduction, Reshaped, Runs, Segments, Stream, View, ViewMut, for_each_comparison,
+    for_each_integer_operator, for_each_operator, for_each_pair_operator,
 };
 use std::borrow::Cow;
 use std::rc::Rc;

@@ -6,7 +6,6 @@ use crate::{Element, Kernels, Op, Plan};
 use gpu_reduce_kernels::agent::{Agent, in_parts};
 use gpu_reduce_kernels::columns::{self, Columns};
 use gpu_reduce_kernels::input::Input;
-use gpu_reduce_kernels::index;
 use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::op::tally::{OfTally, Tallied};
 use gpu_reduce_kernels::op::width;
@@ -14,6 +13,7 @@ use gpu_reduce_kernels::reduce::{GroupsKernel, Kernel, RowKernel};
 use gpu_reduce_kernels::runs;
 use gpu_reduce_kernels::segments::{self, SegmentBounds, rows};
 use gpu_reduce_kernels::slot;
+use gpu_reduce_kernels::{deal, index};
 use std::any::{TypeId, type_name};
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -117,11 +117,14 @@ impl Types {
 /// What a launch that sums by index needs to know of the types of an operator and its items.
 pub struct TallyTypes {
     pub add: TypeId,
-    pub add_to_cells: TypeId,
     pub rest: TypeId,
     pub finish: TypeId,
     /// The types in words, for errors.
     pub name: fn() -> &'static str,
+    /// The kernel that moves items of this size.
+    pub move_items: TypeId,
+    /// Bytes of an item.
+    pub bytes: usize,
     /// Words of 32 bits of a sum in a table.
     pub words: u32,
     /// Words of 64 bits of a sum for what is outside of the window; 0 if nothing is.
@@ -144,10 +147,16 @@ impl TallyTypes {
     const fn with<O: OfTally<T>, T: Element, const COUNTS: bool>() -> Self {
         Self {
             add: TypeId::of::<index::Add<T, COUNTS>>(),
-            add_to_cells: TypeId::of::<index::AddToCells<T, COUNTS>>(),
             rest: TypeId::of::<index::Rest<T>>(),
             finish: TypeId::of::<index::Finished<O, T>>(),
             name: type_name::<index::Finished<O, T>>,
+            move_items: match size_of::<T>() {
+                1 => TypeId::of::<deal::Move<u8>>(),
+                2 => TypeId::of::<deal::Move<u16>>(),
+                4 => TypeId::of::<deal::Move<u32>>(),
+                _ => TypeId::of::<deal::Move<u64>>(),
+            },
+            bytes: size_of::<T>(),
             words: index::words::<T, COUNTS>(),
             rest_words: <T::Wide as Tallied>::REST,
             counts: COUNTS,

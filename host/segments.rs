@@ -544,7 +544,6 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
             (place, ..) => Err(other_device(gpu_of(&place), &on)),
         }
     }
-
 }
 
 impl<'a, D: Data<'a>> Parts<'a, D::Item> for Segments<'a, D> {

@@ -6,7 +6,7 @@
 //!                    stores the table as table b
 //! rest,    block b:  adds the listed items of part b to digits in global memory; if they are too many to
 //!                    list, reads part b again for each step of bits in which some lie
-//! finish,  block b:  adds up 32 sums of all tables, and rounds; of cells, rounds 1,024
+//! finish,  block b:  adds up some sums of all tables, and rounds
 //! ```
 //!
 //! Sums are integers ([`tally`](crate::op::tally)), so that no order matters. A sum in a table is words of 32
@@ -15,7 +15,9 @@
 //! zero do not carry at each change of sign. If there are few indices, the table has several **copies** of each
 //! sum, for lanes that would otherwise wait for each other.
 //!
-//! More sums than shared memory has room for are **cells** in global memory, to which all blocks add.
+//! If there are more sums than a table has room for, the items are dealt to **buckets** first
+//! ([`deal`](super::deal)): a bucket has the items of a range of indices, for which a table has room. A part is
+//! then a part of a bucket.
 
 use crate::element::Element;
 use crate::kernels::{Entry, Named, arguments};
@@ -37,24 +39,25 @@ pub const THREADS: u32 = 1024;
 /// The most copies of a sum in a table.
 pub const COPIES: u32 = 32;
 
-/// Sums of tables that a block of the last kernel finishes. Of cells, it is [`THREADS`].
+/// Threads in a block of the last kernel, and the sums that it finishes if items were dealt.
+pub const FINISHING: u32 = 256;
+
+/// Sums that a block of the last kernel finishes if items were not dealt: the warps share the tables.
 pub const FINISHED: u32 = warp::WARP_SIZE;
 
 /// Items that a block lists because they are outside of the window.
-pub const LIST: u32 = 2047;
+pub const LIST: u32 = 511;
 
 /// Words of a block's list: their number, and their places in the block's part.
 pub const LIST_WORDS: u32 = LIST + 1;
 
 /// Words of the state between launches, all 0: the complement of the least place of an index that is too large;
-/// the steps in which items lie that are outside; blocks of the last kernel that have ended.
-pub const STATE: usize = 3;
-
-/// Words of a cell: a sum of 128 bits, the lower half first, and the number of items if they are counted.
-pub const CELL: usize = 3;
+/// the steps in which items lie that are outside; blocks that have ended of the kernel that deals, and of the last
+/// one.
+pub const STATE: usize = 4;
 
 /// Neighbouring items that a thread loads together.
-const VECTOR: usize = 4;
+pub(super) const VECTOR: usize = 4;
 
 /// Such loads that a thread has in flight.
 const BATCH: usize = 2;
@@ -79,7 +82,7 @@ pub struct Arguments<T> {
     pub indices: *const u32,
     /// 1 or 2.
     pub index_words: u32,
-    /// Copies of each sum in a table, a power of two up to [`COPIES`]; 0 if there are cells.
+    /// Copies of each sum in a table, a power of two up to [`COPIES`].
     pub copies: u32,
     /// Items in the input.
     pub len: u64,
@@ -89,7 +92,7 @@ pub struct Arguments<T> {
     pub blocks: u32,
     /// Items of a block's part, a multiple of [`TILE`]; the last block's part may be smaller.
     pub part: u64,
-    /// Room for a table of each block; or [`CELL`] words of 64 bits for each sum, all 0 between launches.
+    /// Room for a table of each block.
     pub tables: *mut u32,
     /// For each sum [`Tallied::REST`] words, all 0 between launches.
     pub rest: *mut u64,
@@ -97,10 +100,12 @@ pub struct Arguments<T> {
     pub lists: *mut u64,
     /// [`STATE`] words.
     pub state: *mut u64,
+    /// Where the buckets' items lie, if they were dealt.
+    pub buckets: Buckets,
 }
 
 arguments! {
-    [T: Copy] Arguments<T>: items indices index_words copies len count blocks part tables rest lists state
+    [T: Copy] Arguments<T>: items indices index_words copies len count blocks part tables rest lists state buckets
 }
 
 /// The arguments of the last kernel beside the others.
@@ -121,9 +126,6 @@ pub struct Target<V> {
 /// The kernel that adds, as a type: items of type `T`, which are counted too if `COUNTS`.
 pub type Add<T, const COUNTS: bool> = Named<Adds<COUNTS>, Arguments<T>>;
 
-/// As [`Add`], but adds to cells.
-pub type AddToCells<T, const COUNTS: bool> = Named<AddsToCells<COUNTS>, Arguments<T>>;
-
 /// The kernel for items that are outside of the window, as a type.
 pub type Rest<T> = Named<Rests, Arguments<T>>;
 
@@ -133,88 +135,11 @@ pub type Finished<O, T> = Named<(O, Finishes), Arguments<T>>;
 /// Names [`Add`].
 pub enum Adds<const COUNTS: bool> {}
 
-/// Names [`AddToCells`].
-pub enum AddsToCells<const COUNTS: bool> {}
-
 /// Names [`Rest`].
 pub enum Rests {}
 
 /// Names [`Finished`].
 pub enum Finishes {}
-
-/// Sums that threads add to.
-trait Sums: Copy {
-    /// Adds to a sum, and if COUNTS to the number of its items.
-    ///
-    /// # Safety
-    ///
-    /// There is such a sum.
-    unsafe fn add_run<const COUNTS: bool>(self, index: u32, sum: impl Into<i128>, items: u32);
-}
-
-/// Cells in global memory.
-#[derive(Clone, Copy)]
-struct Cells(*mut u64);
-
-impl Cells {
-    /// Sums near zero do not carry at each change of sign.
-    const MIDDLE: u64 = 1 << 63;
-
-    /// Returns a word of a cell.
-    #[inline(always)]
-    fn word(self, index: u32, word: usize) -> *mut u64 {
-        self.0.wrapping_add(CELL * index as usize + word)
-    }
-
-    /// Returns a sum and its number of items, and clears the cell.
-    ///
-    /// # Safety
-    ///
-    /// There is such a cell, and nobody else uses it.
-    #[inline(always)]
-    unsafe fn take(self, index: u32) -> (i128, u64) {
-        // SAFETY: as the caller vouches.
-        unsafe {
-            let [low, high, items] = [0, 1, 2].map(|word| self.word(index, word).replace(0));
-            let sum = i128::from(low.wrapping_add(Self::MIDDLE)) - i128::from(Self::MIDDLE);
-            (sum + (i128::from(high as i64) << 64), items)
-        }
-    }
-}
-
-impl Sums for Cells {
-    #[inline(always)]
-    unsafe fn add_run<const COUNTS: bool>(self, index: u32, sum: impl Into<i128>, items: u32) {
-        let sum = sum.into();
-        // SAFETY: as the caller vouches; all threads use atomics.
-        unsafe {
-            let atomic = |word| AtomicU64::from_ptr(self.word(index, word));
-            let (low, mut high) = (sum as u64, (sum >> 64) as u64);
-            let old = atomic(0).fetch_add(low, Ordering::Relaxed).wrapping_add(Self::MIDDLE);
-            high = high.wrapping_add(old.overflowing_add(low).1.into());
-            if high != 0 {
-                atomic(1).fetch_add(high, Ordering::Relaxed);
-            }
-            if COUNTS {
-                atomic(2).fetch_add(items.into(), Ordering::Relaxed);
-            }
-        }
-    }
-}
-
-impl<const PARTS: u32> Sums for Table<PARTS> {
-    #[inline(always)]
-    unsafe fn add_run<const COUNTS: bool>(self, index: u32, sum: impl Into<i128>, items: u32) {
-        let slot = self.slot(index);
-        // SAFETY: as the caller vouches.
-        unsafe {
-            self.add(slot, sum);
-            if COUNTS {
-                self.count(slot, items);
-            }
-        }
-    }
-}
 
 /// A block's table in shared memory.
 #[derive(Clone, Copy)]
@@ -227,8 +152,7 @@ struct Table<const PARTS: u32> {
 
 impl<const PARTS: u32> Table<PARTS> {
     #[inline(always)]
-    fn new<T>(arguments: &Arguments<T>) -> Self {
-        let Arguments { count, copies, .. } = *arguments;
+    fn new(count: u32, copies: u32) -> Self {
         Self { words: dynamic_shared(), slots: count * copies, copies }
     }
 
@@ -359,40 +283,39 @@ impl Words {
 
 /// The items of a block's part.
 #[derive(Clone, Copy)]
-struct Part<T> {
-    items: *const T,
-    indices: *const u32,
-    index_words: u32,
-    is_ones: bool,
+pub(super) struct Part<T> {
+    pub items: *const T,
+    pub indices: *const u32,
+    pub index_words: u32,
+    pub is_ones: bool,
     /// The part's first item in the input.
-    start: u64,
-    len: u64,
+    pub start: u64,
+    pub len: u32,
 }
 
 /// Neighbouring items: their indices, which are [`NONE`](Self::NONE) for items that there are not, and for
 /// indices that are too large.
 #[derive(Clone, Copy)]
-struct Load<T> {
-    indices: [u32; VECTOR],
-    items: [T; VECTOR],
+pub(super) struct Load<T> {
+    pub indices: [u32; VECTOR],
+    pub items: [T; VECTOR],
 }
 
-impl<T: Element> Load<T> {
-    const NONE: u32 = u32::MAX;
+impl<T> Load<T> {
+    pub const NONE: u32 = u32::MAX;
 }
 
 impl<T: Element> Part<T> {
+    /// The part of `len` items from `start` on.
     #[inline(always)]
-    fn new(arguments: &Arguments<T>) -> Self {
-        let Arguments { items, indices, index_words, len, part, .. } = *arguments;
-        let start = u64::from(thread::block_idx_x()) * part;
+    pub fn new(items: *const T, (indices, index_words): (*const u32, u32), start: u64, len: u32) -> Self {
         Self {
             items: items.wrapping_add(start as usize),
             indices: indices.wrapping_add(start as usize * index_words as usize),
             index_words,
             is_ones: items.is_null(),
             start,
-            len: len.saturating_sub(start).min(part),
+            len,
         }
     }
 
@@ -409,10 +332,10 @@ impl<T: Element> Part<T> {
     ///
     /// There is such an item.
     #[inline(always)]
-    unsafe fn index(&self, place: u64) -> u32 {
+    pub unsafe fn index(&self, place: u32) -> u32 {
         // SAFETY: as the caller vouches.
         unsafe {
-            let at = self.indices.add(place as usize * self.index_words as usize);
+            let at = self.indices.add((place << (self.index_words - 1)) as usize);
             let upper = if self.index_words > 1 { at.add(1).read() } else { 0 };
             if upper == 0 { at.read() } else { Load::<T>::NONE }
         }
@@ -424,7 +347,7 @@ impl<T: Element> Part<T> {
     ///
     /// There is such an item.
     #[inline(always)]
-    unsafe fn item(&self, place: u64) -> T {
+    unsafe fn item(&self, place: u32) -> T {
         if size_of::<T>() == 1 && self.is_ones {
             return T::one();
         }
@@ -438,12 +361,12 @@ impl<T: Element> Part<T> {
     ///
     /// The part [is aligned](Self::is_aligned) if `is_aligned` says so, and the place a multiple of VECTOR.
     #[inline(always)]
-    unsafe fn load(&self, place: u64, is_aligned: bool) -> Load<T> {
+    unsafe fn load(&self, place: u32, is_aligned: bool) -> Load<T> {
         let mut load = Load { indices: [Load::<T>::NONE; VECTOR], items: [T::zeroed(); VECTOR] };
         // SAFETY: only items of the part are read.
         unsafe {
-            if is_aligned && place + VECTOR as u64 <= self.len {
-                let at = self.indices.add(place as usize * self.index_words as usize);
+            if is_aligned && place + VECTOR as u32 <= self.len {
+                let at = self.indices.add((place << (self.index_words - 1)) as usize);
                 if self.index_words == 1 {
                     load.indices = mem::load_16_bytes(at.cast());
                 } else {
@@ -467,7 +390,7 @@ impl<T: Element> Part<T> {
                 };
             } else {
                 for item in 0..VECTOR {
-                    let place = place + item as u64;
+                    let place = place + item as u32;
                     if place < self.len {
                         load.indices[item] = self.index(place);
                         load.items[item] = self.item(place);
@@ -485,31 +408,108 @@ impl<T: Element> Part<T> {
     ///
     /// All threads of the block call it, as `each` asks.
     #[inline(always)]
-    unsafe fn each_load(&self, each: &mut impl EachLoad<T>) {
+    pub unsafe fn each_load(&self, each: &mut impl EachLoad<T>) {
         let is_aligned = self.is_aligned();
-        let mut place = u64::from(thread::thread_idx_x()) * VECTOR as u64;
-        let end = self.len.next_multiple_of(TILE * BATCH as u64);
+        let mut place = thread::thread_idx_x() * VECTOR as u32;
+        let end = self.len.next_multiple_of(TILE as u32 * BATCH as u32);
         while place < end {
             intrinsics::no_unroll();
             // SAFETY: it is aligned as it says.
             unsafe {
-                let [a, b] = from_fn(|load| self.load(place + load as u64 * TILE, is_aligned));
+                let [a, b] = from_fn(|load| self.load(place + load as u32 * TILE as u32, is_aligned));
                 each.add(place, a);
-                each.add(place + TILE, b);
+                each.add(place + TILE as u32, b);
             }
-            place += BATCH as u64 * TILE;
+            place += BATCH as u32 * TILE as u32;
         }
     }
 }
 
 /// What is done with loads of items.
-trait EachLoad<T> {
+pub(super) trait EachLoad<T> {
     /// Takes neighbouring items, the first of which has a place in the block's part.
     ///
     /// # Safety
     ///
     /// All lanes of a warp call it together; as the implementation says.
-    unsafe fn add(&mut self, place: u64, load: Load<T>);
+    unsafe fn add(&mut self, place: u32, load: Load<T>);
+}
+
+/// Where items lie that were dealt to buckets: a table of three words of 64 bits for each bucket and one more.
+///
+/// The words of bucket b are the number of parts in all buckets before it, its first item, and its number of items.
+/// A bucket has `1 << log2` indices. Its items' indices count from the bucket's first one.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Buckets {
+    /// The table; null if items were not dealt.
+    pub table: *mut u64,
+    /// The logarithm of a bucket's number of indices.
+    pub log2: u64,
+}
+
+impl Buckets {
+    /// Items were not dealt.
+    pub const NONE: Self = Self { table: core::ptr::null_mut(), log2: 0 };
+
+    /// Returns the parts before a bucket.
+    #[inline(always)]
+    unsafe fn parts_before(&self, bucket: u32) -> u32 {
+        // SAFETY: as the caller vouches: there is such a bucket, or one before.
+        unsafe { self.table.add(3 * bucket as usize).read() as u32 }
+    }
+}
+
+/// What a block adds up.
+struct Task<T> {
+    part: Part<T>,
+    /// The first of its sums, and their number.
+    first: u32,
+    count: u32,
+}
+
+impl<T: Element> Task<T> {
+    /// Returns the block's task, if there is one.
+    ///
+    /// # Safety
+    ///
+    /// The arguments are as they say.
+    #[inline(always)]
+    unsafe fn of(arguments: &Arguments<T>) -> Option<Self> {
+        let Arguments { items, indices, index_words, len, count, part, ref buckets, .. } = *arguments;
+        let block = thread::block_idx_x();
+        if buckets.table.is_null() {
+            let start = u64::from(block) * part;
+            let len = len.saturating_sub(start).min(part) as u32;
+            return Some(Self {
+                part: Part::new(items, (indices, index_words), start, len),
+                first: 0,
+                count,
+            });
+        }
+        // SAFETY: there are these buckets.
+        unsafe {
+            // The last bucket whose parts begin at the block or before.
+            let (mut low, mut high) = (0, ((count - 1) >> buckets.log2) + 1);
+            if block >= buckets.parts_before(high) {
+                return None;
+            }
+            while low + 1 < high {
+                let middle = low + (high - low) / 2;
+                if buckets.parts_before(middle) <= block {
+                    low = middle;
+                } else {
+                    high = middle;
+                }
+            }
+            let before = u64::from(block - buckets.parts_before(low)) * part;
+            let [start, of_bucket] = [1, 2].map(|word| buckets.table.add(3 * low as usize + word).read());
+            let len = (of_bucket - before).min(part) as u32;
+            let part = Part::new(items, (indices, index_words), start + before, len);
+            let first = low << buckets.log2;
+            Some(Self { part, first, count: (count - first).min(1 << buckets.log2) })
+        }
+    }
 }
 
 /// Items of one index that a thread has added up.
@@ -520,9 +520,9 @@ struct Run<S> {
     items: u32,
 }
 
-/// Adds items to sums.
-struct Adding<S, T, const COUNTS: bool> {
-    sums: S,
+/// Adds items to a table.
+struct Adding<T, const COUNTS: bool, const PARTS: u32> {
+    table: Table<PARTS>,
     part: Part<T>,
     count: u32,
     state: *mut u64,
@@ -535,16 +535,16 @@ struct Adding<S, T, const COUNTS: bool> {
     is_full: bool,
 }
 
-impl<S: Sums, T: Element, const COUNTS: bool> Adding<S, T, COUNTS> {
-    /// Adds items to sums that have been cleared. Then lists the block's items that are outside of the window,
+impl<T: Element, const COUNTS: bool, const PARTS: u32> Adding<T, COUNTS, PARTS> {
+    /// Adds items to a table that has been cleared. Then lists the block's items that are outside of the window,
     /// and notes their steps.
     ///
     /// # Safety
     ///
-    /// As for [`add`] or [`add_to_cells`]; all threads of the block call it.
+    /// As for [`add`]; all threads of the block call it.
     #[inline(always)]
-    unsafe fn run(arguments: &Arguments<T>, sums: S) {
-        let Arguments { count, lists, state, .. } = *arguments;
+    unsafe fn run(arguments: &Arguments<T>, Task { part, count, .. }: Task<T>, table: Table<PARTS>) {
+        let Arguments { lists, state, .. } = *arguments;
         let listed = shared_array![u32; 4];
         let list = lists.wrapping_add(thread::block_idx_x() as usize * LIST_WORDS as usize);
         // SAFETY: as the caller vouches, and barriers stand between clearing, adding and reading.
@@ -553,8 +553,7 @@ impl<S: Sums, T: Element, const COUNTS: bool> Adding<S, T, COUNTS> {
                 listed.write(thread::thread_idx_x(), 0);
             }
             thread::sync_threads();
-            let part = Part::new(arguments);
-            let mut adding = Self { sums, part, count, state, list, listed, steps: 0, is_full: false };
+            let mut adding = Self { table, part, count, state, list, listed, steps: 0, is_full: false };
             part.each_load(&mut adding);
             let steps = adding.steps;
             if T::Wide::STEP > 0 {
@@ -582,17 +581,23 @@ impl<S: Sums, T: Element, const COUNTS: bool> Adding<S, T, COUNTS> {
     unsafe fn flush(&self, run: Run<impl Into<i128>>) {
         if run.items > 0 {
             // SAFETY: as the caller vouches.
-            unsafe { self.sums.add_run::<COUNTS>(run.index, run.sum, run.items) };
+            unsafe {
+                let slot = self.table.slot(run.index);
+                self.table.add(slot, run.sum);
+                if COUNTS {
+                    self.table.count(slot, run.items);
+                }
+            }
         }
     }
 
     /// Lists items that are outside of the window, and notes the first whose index is too large: of the load at
     /// a place, those whose bits are set. It is seldom called, and reads the items once more.
     #[inline(always)]
-    fn set_aside(&mut self, place: u64, mut left: u32) {
+    fn set_aside(&mut self, place: u32, mut left: u32) {
         while left != 0 {
             intrinsics::no_unroll();
-            let place = place + u64::from(left.trailing_zeros());
+            let place = place + left.trailing_zeros();
             left &= left - 1;
             if place >= self.part.len {
                 return;
@@ -600,7 +605,7 @@ impl<S: Sums, T: Element, const COUNTS: bool> Adding<S, T, COUNTS> {
             // SAFETY: there is such an item, the list has room, and all threads use atomics.
             unsafe {
                 if self.part.index(place) >= self.count {
-                    let wrong = !(self.part.start + place);
+                    let wrong = !(self.part.start + u64::from(place));
                     AtomicU64::from_ptr(self.state).fetch_max(wrong, Ordering::Relaxed);
                     continue;
                 }
@@ -610,7 +615,7 @@ impl<S: Sums, T: Element, const COUNTS: bool> Adding<S, T, COUNTS> {
                     let number = self.listed.fetch_add(0, 1);
                     self.is_full = number >= LIST;
                     if !self.is_full {
-                        self.list.add(1 + number as usize).write(place);
+                        self.list.add(1 + number as usize).write(place.into());
                     }
                 }
             }
@@ -618,10 +623,10 @@ impl<S: Sums, T: Element, const COUNTS: bool> Adding<S, T, COUNTS> {
     }
 }
 
-impl<S: Sums, T: Element, const COUNTS: bool> EachLoad<T> for Adding<S, T, COUNTS> {
-    /// The sums have been cleared, and nobody reads them.
+impl<T: Element, const COUNTS: bool, const PARTS: u32> EachLoad<T> for Adding<T, COUNTS, PARTS> {
+    /// The table has been cleared, and nobody reads it.
     #[inline(always)]
-    unsafe fn add(&mut self, place: u64, Load { indices, items }: Load<T>) {
+    unsafe fn add(&mut self, place: u32, Load { indices, items }: Load<T>) {
         let none = <T::Wide as Tallied>::Sum::default();
         let mut run = Run { index: indices[0], sum: none, items: 0 };
         let (mut is_one, mut aside) = (true, 0);
@@ -676,70 +681,24 @@ impl<S: Sums, T: Element, const COUNTS: bool> EachLoad<T> for Adding<S, T, COUNT
 #[inline(always)]
 pub unsafe fn add<T: Element, const COUNTS: bool, const PARTS: u32>(arguments: Arguments<T>) {
     const { assert!(PARTS == <T::Wide as Tallied>::PARTS) };
-    let table = Table::<PARTS>::new(&arguments);
-    let Arguments { count, tables, .. } = arguments;
-    let (block, words) = (thread::block_idx_x(), words::<T, COUNTS>());
+    // SAFETY: as the caller vouches.
+    let Some(task) = (unsafe { Task::of(&arguments) }) else { return };
+    let Arguments { copies, tables, ref buckets, count: all, .. } = arguments;
+    let table = Table::<PARTS>::new(task.count, copies);
+    let words = words::<T, COUNTS>();
+    let of_table = if buckets.table.is_null() { all } else { 1 << buckets.log2 } as usize;
     // SAFETY: all threads of the block are here, and barriers stand between clearing, adding and reading.
     unsafe {
         table.clear(words);
-        Adding::<_, T, COUNTS>::run(&arguments, table);
-        let to = tables.wrapping_add(block as usize * words as usize * count as usize);
-        let to = |word: u32, index: u32| to.wrapping_add(word as usize * count as usize + index as usize);
+        Adding::<T, COUNTS, PARTS>::run(&arguments, task, table);
+        let to = tables.wrapping_add(thread::block_idx_x() as usize * words as usize * of_table);
+        let to = |word: u32, index: u32| to.wrapping_add(word as usize * of_table + index as usize);
         table.each_sum::<COUNTS>(|index, sum, items| {
             for word in 0..=PARTS {
                 to(word, index).write((sum >> (32 * word)) as u32);
             }
             if COUNTS {
                 to(PARTS + 1, index).write(items);
-            }
-        });
-    }
-}
-
-/// Adds up the items of each block's part in cells.
-///
-/// # Safety
-///
-/// As for [`add`], without shared memory for a table; there are cells.
-#[inline(always)]
-pub unsafe fn add_to_cells<T: Element, const COUNTS: bool>(arguments: Arguments<T>) {
-    // SAFETY: as the caller vouches.
-    unsafe { Adding::<_, T, COUNTS>::run(&arguments, Cells(arguments.tables.cast())) };
-}
-
-/// Adds items that are outside of the window to digits.
-struct AddingOutside {
-    digits: Digits,
-    count: u32,
-}
-
-impl<T: Element> EachLoad<T> for AddingOutside {
-    /// Nobody reads the digits.
-    #[inline(always)]
-    unsafe fn add(&mut self, _: u64, Load { indices, items }: Load<T>) {
-        unrolled::<VECTOR>(|item| {
-            let wide = items[item].widen();
-            if indices[item] < self.count && wide.addend().is_none() {
-                self.digits.add_outside(indices[item], wide.outside(), u32::MAX);
-            }
-        });
-    }
-}
-
-/// Raises the flag that says that there are other items than −0.0.
-struct RaisingOthers {
-    digits: Digits,
-    count: u32,
-}
-
-impl<T: Element> EachLoad<T> for RaisingOthers {
-    /// Nobody reads the flags.
-    #[inline(always)]
-    unsafe fn add(&mut self, _: u64, Load { indices, items }: Load<T>) {
-        unrolled::<VECTOR>(|item| {
-            let flags = items[item].widen().outside().flags & NOT_MINUS_ZERO as u32;
-            if indices[item] < self.count && flags != 0 {
-                self.digits.raise(indices[item], flags);
             }
         });
     }
@@ -784,13 +743,13 @@ impl Digits {
         }
     }
 
-    /// Adds a number that is outside, and raises those of its flags that `mask` has.
+    /// Adds a number that is outside, and raises its flags.
     #[inline(always)]
-    fn add_outside(self, index: u32, outside: Outside, mask: u32) {
+    fn add_outside(self, index: u32, outside: Outside) {
         let Outside { magnitude, shift, is_negative, flags } = outside;
         let value = i128::from(magnitude) << (shift % 32);
         self.add(index, shift / 32, if is_negative { -value } else { value });
-        if flags & mask & !(NOT_MINUS_ZERO as u32) != 0 {
+        if flags & !(NOT_MINUS_ZERO as u32) != 0 {
             self.raise(index, flags);
         }
     }
@@ -806,7 +765,7 @@ struct AddingStep<const PARTS: u32> {
 impl<T: Element, const PARTS: u32> EachLoad<T> for AddingStep<PARTS> {
     /// The table has been cleared, and nobody reads it.
     #[inline(always)]
-    unsafe fn add(&mut self, _: u64, Load { indices, items }: Load<T>) {
+    unsafe fn add(&mut self, _: u32, Load { indices, items }: Load<T>) {
         unrolled::<VECTOR>(|item| {
             let wide = items[item].widen();
             if indices[item] < self.count && wide.addend().is_none() {
@@ -829,7 +788,7 @@ struct Raising {
 impl<T: Element> EachLoad<T> for Raising {
     /// The flags have been cleared, and nobody reads them.
     #[inline(always)]
-    unsafe fn add(&mut self, _: u64, Load { indices, items }: Load<T>) {
+    unsafe fn add(&mut self, _: u32, Load { indices, items }: Load<T>) {
         unrolled::<VECTOR>(|item| {
             let flags = items[item].widen().outside().flags & self.mask;
             if indices[item] < self.count && flags != 0 {
@@ -848,16 +807,21 @@ impl<T: Element> EachLoad<T> for Raising {
 #[inline(always)]
 pub unsafe fn rest<T: Element, const PARTS: u32>(arguments: Arguments<T>) {
     const { assert!(PARTS == <T::Wide as Tallied>::PARTS) };
-    let Arguments { count, rest, lists, state, .. } = arguments;
-    let table = Table::<PARTS>::new(&arguments);
-    let part = Part::new(&arguments);
+    let Arguments { copies, rest, lists, state, .. } = arguments;
+    // SAFETY: as the caller vouches.
+    if unsafe { state.add(1).read() } == 0 {
+        return;
+    }
+    // SAFETY: as the caller vouches.
+    let Some(Task { part, first, count }) = (unsafe { Task::of(&arguments) }) else { return };
+    let table = Table::<PARTS>::new(count, copies);
     let list = lists.wrapping_add(thread::block_idx_x() as usize * LIST_WORDS as usize);
-    let digits = Digits { rest, words: T::Wide::REST };
+    let digits = Digits { rest: rest.wrapping_add(first as usize * T::Wide::REST), words: T::Wide::REST };
     // SAFETY: all threads of the block are here, and barriers stand between clearing, adding and reading.
     unsafe {
         let steps = state.add(1).read();
         // Nothing is written if an index is wrong.
-        if steps == 0 || state.read() != 0 {
+        if state.read() != 0 {
             return;
         }
         let listed = list.read();
@@ -866,13 +830,11 @@ pub unsafe fn rest<T: Element, const PARTS: u32>(arguments: Arguments<T>) {
             let mut number = thread::thread_idx_x();
             while u64::from(number) < listed {
                 intrinsics::no_unroll();
-                let place = list.add(1 + number as usize).read();
+                let place = list.add(1 + number as usize).read() as u32;
                 let outside = part.item(place).widen().outside();
-                digits.add_outside(part.index(place), outside, u32::MAX);
+                digits.add_outside(part.index(place), outside);
                 number += THREADS;
             }
-        } else if arguments.copies == 0 {
-            part.each_load(&mut AddingOutside { digits, count });
         } else {
             let mut left = steps & !(SPECIAL_STEP | MINUS_ZERO_STEP);
             while left != 0 {
@@ -888,11 +850,7 @@ pub unsafe fn rest<T: Element, const PARTS: u32>(arguments: Arguments<T>) {
             }
         }
         let looks_for_others = steps & MINUS_ZERO_STEP != 0;
-        if arguments.copies == 0 {
-            if looks_for_others {
-                part.each_load(&mut RaisingOthers { digits, count });
-            }
-        } else if looks_for_others || (!is_listed && steps & SPECIAL_STEP != 0) {
+        if looks_for_others || (!is_listed && steps & SPECIAL_STEP != 0) {
             let mask = if looks_for_others { u32::MAX } else { !(NOT_MINUS_ZERO as u32) };
             thread::sync_threads();
             let mut at = thread::thread_idx_x();
@@ -929,40 +887,42 @@ impl<O: OfTally<T>, T: Element> Finish<O::Output> for ByOp<O, T> {
 ///
 /// # Safety
 ///
-/// As for [`add`]; it and [`rest`] have run with the same arguments. The launch has a block of [`THREADS`] for
-/// each [`FINISHED`] sums, or each [`THREADS`] cells. There are the places of [`Target`], and nothing else accesses them meanwhile.
+/// As for [`add`]; it and [`rest`] have run with the same arguments. The launch has a block of [`FINISHING`] threads for
+/// each [`FINISHED`] sums; if items were dealt, for each [`FINISHING`]. There are the places of [`Target`], and
+/// nothing else accesses them meanwhile.
 #[inline(always)]
 pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target: Target<O::Output>) {
     const TABLES: usize = 5;
-    let Arguments { copies, count, blocks, tables, rest, state, .. } = arguments;
+    const WARPS: u32 = FINISHING / warp::WARP_SIZE;
+    let Arguments { count, blocks, tables, rest, state, ref buckets, .. } = arguments;
     let Target { results, wrong, onto, counted } = target;
     let parts = const { <T::Wide as Tallied>::PARTS };
     let words = parts + 1 + counted;
-    let (lane, warp) = (warp::lane_id(), thread::thread_idx_x() / warp::WARP_SIZE);
-    // A cell a thread; of tables, a sum a lane, and warps share the tables.
-    let (has_cells, mine) = (copies == 0, thread::thread_idx_x());
-    let index = if has_cells { thread::index_1d() } else { thread::block_idx_x() * FINISHED + lane };
-    let sums = shared_array![u64; 2 * 1024];
-    let counts = shared_array![u64; 1024];
+    let (lane, mine) = (warp::lane_id(), thread::thread_idx_x());
+    // If items were dealt, a sum a thread; else a sum a lane, and warps share the tables.
+    let is_dealt = !buckets.table.is_null();
+    let index = if is_dealt { thread::index_1d() } else { thread::block_idx_x() * FINISHED + lane };
+    let sums = shared_array![u64; 2 * FINISHING as usize];
+    let counts = shared_array![u64; FINISHING as usize];
     let is_there = index < count;
+    let (warp, step) = (mine / warp::WARP_SIZE, if is_dealt { 1 } else { WARPS });
     // SAFETY: all threads of the block are here, and barriers stand between accesses by different threads.
     unsafe {
         let (is_wrong, steps) = (state.read() != 0, state.add(1).read());
         let (mut sum, mut items) = (0i128, 0u64);
-        let mut first = warp;
-        if has_cells {
-            first = blocks;
-            if is_there {
-                (sum, items) = Cells(tables.cast()).take(index);
-            }
+        let (mut first, mut end, mut at, mut of_table) = (warp, blocks, index, count);
+        if is_dealt {
+            let bucket = index.min(count - 1) >> buckets.log2;
+            (first, end) = (buckets.parts_before(bucket), buckets.parts_before(bucket + 1));
+            (at, of_table) = (index & ((1 << buckets.log2) - 1), 1 << buckets.log2);
         }
-        while first < blocks {
+        while first < end {
             intrinsics::no_unroll();
             let of_tables: [[u32; 5]; TABLES] = from_fn(|place| {
-                let block = first + place as u32 * (THREADS / warp::WARP_SIZE);
-                let is_there = is_there && block < blocks;
+                let block = first + place as u32 * step;
+                let is_there = is_there && block < end;
                 from_fn(|word| {
-                    let at = (block as usize * words as usize + word) * count as usize + index as usize;
+                    let at = (block as usize * words as usize + word) * of_table as usize + at as usize;
                     if is_there && (word as u32) < words { tables.wrapping_add(at).read() } else { 0 }
                 })
             });
@@ -974,9 +934,9 @@ pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target:
                 sum += value;
                 items += u64::from(of_table[parts as usize + 1]);
             }
-            first += TABLES as u32 * (THREADS / warp::WARP_SIZE);
+            first += TABLES as u32 * step;
         }
-        let mut half = if has_cells { 0 } else { THREADS / 2 };
+        let mut half = if is_dealt { 0 } else { FINISHING / 2 };
         loop {
             sums.write(2 * mine, sum as u64);
             sums.write(2 * mine + 1, (sum >> 64) as u64);
@@ -993,7 +953,7 @@ pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target:
             thread::sync_threads();
             half /= 2;
         }
-        if (warp == 0 || has_cells) && is_there {
+        if (warp == 0 || is_dealt) && is_there {
             let place = results.wrapping_add(index as usize);
             let word = |digit: usize| rest.wrapping_add(index as usize * T::Wide::REST + digit);
             let mut before = None;
@@ -1032,7 +992,7 @@ pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target:
         }
         thread::sync_threads();
         if mine == 0 {
-            let ended = AtomicU64::from_ptr(state.add(2)).fetch_add(1, Ordering::AcqRel);
+            let ended = AtomicU64::from_ptr(state.add(3)).fetch_add(1, Ordering::AcqRel);
             if ended + 1 == u64::from(thread::grid_dim_x()) {
                 let complement = AtomicU64::from_ptr(state).load(Ordering::Relaxed);
                 SystemAtomicU64::from_ptr(wrong).store(!complement, Ordering::Relaxed);
@@ -1051,20 +1011,12 @@ macro_rules! entry_points {
     ({} $($type:ident: $dtype:ident $kind:ident $($row:ident)*;)*) => {$(
         entry_points! { @add "sum" $type false }
         entry_points! { @add "mean" $type true }
-        entry_points! { @cells "sum" $type false }
-        entry_points! { @cells "mean" $type true }
         entry_points! { @rest $kind $type }
     )*};
     (@add $name:literal $type:ident $counts:literal) => {
         entry_points! {
             @kernel concat!($name, "_", stringify!($type), "_index_1024"), $type, [] |arguments|
             add::<$type, $counts, { <<$type as Element>::Wide as Tallied>::PARTS }>(arguments)
-        }
-    };
-    (@cells $name:literal $type:ident $counts:literal) => {
-        entry_points! {
-            @kernel concat!($name, "_", stringify!($type), "_cells_1024"), $type, [] |arguments|
-            add_to_cells::<$type, $counts>(arguments)
         }
     };
     (@rest integer $type:ident) => {};
@@ -1076,7 +1028,7 @@ macro_rules! entry_points {
     };
     (@finish $($name:literal $op:ident $type:ident)*) => {$(
         entry_points! {
-            @kernel concat!($name, "_", stringify!($type), "_finish_1024"), $type,
+            @kernel concat!($name, "_", stringify!($type), "_finish_256"), $type,
             [results: *mut <crate::op::$op as crate::Op<$type>>::Output, wrong: *mut u64, onto: u32, counted: u32] |arguments|
             finish::<crate::op::$op, $type>(arguments, Target { results, wrong, onto, counted })
         }
@@ -1098,10 +1050,11 @@ macro_rules! entry_points {
                 rest: *mut u64,
                 lists: *mut u64,
                 state: *mut u64,
+                buckets: Buckets,
                 $($parameter: $of),*
             ) {
                 let $arguments = Arguments {
-                    items, indices, index_words, copies, len, count, blocks, part, tables, rest, lists, state
+                    items, indices, index_words, copies, len, count, blocks, part, tables, rest, lists, state, buckets
                 };
                 // SAFETY: the host launches it as the function asks.
                 unsafe { $call }
@@ -1135,9 +1088,7 @@ macro_rules! entries {
     (@of $type:ident integer $compiled:ident $wide:ident) => {
         &[
             Entry::new::<Add<$type, false>>(concat!("sum_", stringify!($compiled), "_index")),
-            Entry::new::<AddToCells<$type, false>>(concat!("sum_", stringify!($compiled), "_cells")),
             Entry::new::<Add<$type, true>>(concat!("mean_", stringify!($compiled), "_index")),
-            Entry::new::<AddToCells<$type, true>>(concat!("mean_", stringify!($compiled), "_cells")),
             Entry::new::<Finished<crate::op::Sum, $type>>(concat!("sum_", stringify!($wide), "_finish")),
             Entry::new::<Finished<crate::op::Mean, $type>>("mean_i64_finish"),
             Entry::new::<Finished<crate::op::ExactSum, $type>>("exact_sum_i64_finish"),
@@ -1147,9 +1098,7 @@ macro_rules! entries {
     (@of $type:ident float $compiled:ident $wide:ident) => {
         &[
             Entry::new::<Add<$type, false>>(concat!("sum_", stringify!($compiled), "_index")),
-            Entry::new::<AddToCells<$type, false>>(concat!("sum_", stringify!($compiled), "_cells")),
             Entry::new::<Add<$type, true>>(concat!("mean_", stringify!($compiled), "_index")),
-            Entry::new::<AddToCells<$type, true>>(concat!("mean_", stringify!($compiled), "_cells")),
             Entry::new::<Rest<$type>>(concat!("sum_", stringify!($compiled), "_rest")),
             Entry::new::<Finished<crate::op::Sum, $type>>(concat!("sum_", stringify!($wide), "_finish")),
             Entry::new::<Finished<crate::op::Mean, $type>>(concat!("mean_", stringify!($wide), "_finish")),

@@ -98,12 +98,15 @@ impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
     pub fn first_wrong(&self, count: usize) -> Option<usize> {
         const PIECE: usize = 1 << 16;
         // Without a branch for each index, this becomes SIMD.
-        let has_wrong = |piece: &[X]| piece.iter().fold(false, |has, index| has | (index.get() >= count as u64));
+        let has_wrong =
+            |piece: &[X]| piece.iter().fold(false, |has, index| has | (index.get() >= count as u64));
         let pieces = || self.indices.par_chunks(PIECE).enumerate();
         let wrong = if self.indices.len() < PARALLEL {
             has_wrong(self.indices).then_some(0)
         } else {
-            threads::install(|| pieces().filter(|(_, piece)| has_wrong(piece)).map(|(at, _)| at * PIECE).min())
+            threads::install(|| {
+                pieces().filter(|(_, piece)| has_wrong(piece)).map(|(at, _)| at * PIECE).min()
+            })
         };
         wrong.map(|start| {
             let found = self.indices[start..].iter().position(|index| index.get() >= count as u64);
@@ -137,7 +140,8 @@ impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
             let mut sums = Sums::new(count, is_counted);
             let share = len.div_ceil(threads::count()).max(PARALLEL / 2).max(8 * count);
             if is_parallel && share < len {
-                let shares: Vec<_> = (0..len).step_by(share).map(|start| start..len.min(start + share)).collect();
+                let shares: Vec<_> =
+                    (0..len).step_by(share).map(|start| start..len.min(start + share)).collect();
                 let add = |places: Range<usize>| {
                     let mut sums = Sums::new(count, is_counted);
                     self.add(places, &mut sums);
@@ -164,7 +168,9 @@ impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
         let finish = |(number, (sums, results)): (usize, (Sums<T::Wide>, &mut [O::Output]))| {
             self.finish::<O>(sums, number * range, onto, results);
         };
-        threads::install(|| all.into_par_iter().zip(results.par_chunks_mut(range)).enumerate().for_each(finish));
+        threads::install(|| {
+            all.into_par_iter().zip(results.par_chunks_mut(range)).enumerate().for_each(finish)
+        });
     }
 
     /// Deals out a slab of items by the range of their index, and adds them up.

@@ -126,7 +126,8 @@ impl Gpu {
         if shared > 0 {
             let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: the function is one of the context.
-            let set = unsafe { sys::cuFuncSetAttribute(kernel.function.to_raw(), most, self.most_shared as i32) };
+            let set =
+                unsafe { sys::cuFuncSetAttribute(kernel.function.to_raw(), most, self.most_shared as i32) };
             self.done("asking for shared memory", set)?;
         }
         // SAFETY: the caller's contract.
@@ -252,10 +253,10 @@ pub mod tests {
         assert_eq!(names, embedded);
         for (name, entries) in kernels.filter(|(name, _)| !name.starts_with("merge_")) {
             let blocks: Vec<_> = entries.iter().map(|&(block, _)| block).collect();
-            let of_threads = name.starts_with("runs_") || name.ends_with("_columns");
-            let threads = if of_threads {
+            let has_end = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
+            let threads = if name.starts_with("runs_") || has_end(&["_columns", "_finish"]) {
                 &[runs::THREADS]
-            } else if name.ends_with("_groups") {
+            } else if name.starts_with("deal_") || has_end(&["_groups", "_index", "_rest"]) {
                 &[GROUP]
             } else {
                 &[ANY_BLOCK]

@@ -10,7 +10,10 @@ use crate::Error;
 use crate::by_index::Tally;
 use cust::stream::Stream;
 use cust::sys;
-use gpu_reduce_kernels::index::{Arguments, CELL, COPIES, FINISHED, LIST_WORDS, STATE, THREADS, TILE};
+use gpu_reduce_kernels::deal::{self, ALIGNED};
+use gpu_reduce_kernels::index::{
+    Arguments, Buckets, COPIES, FINISHED, FINISHING, LIST_WORDS, STATE, THREADS, TILE,
+};
 use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::segments::Cut;
 use std::any::TypeId;
@@ -22,86 +25,135 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct TallyScratch {
     /// Tables of blocks.
     tables: Vec<Area<u64>>,
-    /// All zeros between launches: cells, what is outside, the state.
-    cells: Vec<Area<u64>>,
+    lists: Vec<Area<u64>>,
+    /// All zeros between launches.
     rest: Vec<Area<u64>>,
     state: Vec<Area<u64>>,
-    lists: Vec<Area<u64>>,
+    /// Items that are dealt to buckets: their counts, the buckets' table, the items, their indices.
+    dealt: [Vec<Area<u64>>; 4],
 }
 
 /// How items are dealt to blocks, and the words of 64 bits of scratch memory.
 struct Needs {
     blocks: u32,
     part: u64,
-    /// 0 if there are cells.
     copies: u32,
+    /// Bytes of shared memory of a table.
     shared: u32,
     tables: usize,
-    cells: usize,
     rest: usize,
     lists: usize,
+    dealt: Option<Dealt>,
 }
 
+/// How items are dealt to buckets.
+struct Dealt {
+    /// The logarithm of a bucket's number of indices, and the number of buckets.
+    log2: u32,
+    buckets: u32,
+    blocks: u32,
+    part: u32,
+    /// Words of each area.
+    areas: [usize; 4],
+}
+
+/// The most items in one deal, which counts them in 32 bits.
+const MOST_DEALT: u64 = 1 << 31;
+
 impl Needs {
-    fn of(gpu: &Gpu, tally: &Tally) -> Self {
+    fn of(gpu: &Gpu, tally: &Tally) -> Result<Self, Error> {
         let &Tally { types, len, count, .. } = tally;
-        let tiles = len.div_ceil(TILE);
-        // A word of a table has room for what 2^31 items add.
-        let most = u64::from(gpu.multiprocessors).max(len >> 30);
-        let part = tiles.div_ceil(most.min(tiles).max(1)).max(1) * TILE;
-        let blocks = len.div_ceil(part) as u32;
-        let bytes = u64::from(types.words) * 4;
-        let slots = u64::from(gpu.most_shared) / bytes;
         let sums = count as usize;
-        let (copies, tables, cells) = match slots / u64::from(count.max(1)) {
-            0 => (0, 0, CELL * sums),
-            copies => {
-                // No more than are worth being cleared.
-                let copies = copies.min((part / u64::from(count.max(1))).max(1)).min(COPIES.into());
-                (1 << copies.ilog2(), (blocks as usize * types.words as usize * sums).div_ceil(2), 0)
-            }
-        };
-        Self {
-            blocks,
-            part,
-            copies,
-            shared: (u64::from(count) * u64::from(copies) * bytes) as u32,
-            tables,
-            cells,
-            rest: types.rest_words * sums,
-            lists: if types.rest_words > 0 { (blocks * LIST_WORDS) as usize } else { 0 },
+        let bytes = types.words * 4;
+        let slots = gpu.most_shared / bytes;
+        let multiprocessors = u64::from(gpu.multiprocessors);
+        let rest = types.rest_words * sums;
+        let lists =
+            |blocks: u32| if types.rest_words > 0 { blocks as usize * LIST_WORDS as usize } else { 0 };
+        if count <= slots {
+            // A word of a table has room for what 2^31 items add.
+            let (part, blocks) = parts(len, multiprocessors.max(len >> 30));
+            // No more copies than are worth being cleared.
+            let copies = u64::from(slots / count.max(1)).min((part / u64::from(count.max(1))).max(1));
+            let copies = 1 << copies.min(COPIES.into()).ilog2();
+            let tables = (blocks as usize * types.words as usize * sums).div_ceil(2);
+            let shared = count * copies * bytes;
+            return Ok(Self {
+                blocks,
+                part,
+                copies,
+                shared,
+                tables,
+                rest,
+                lists: lists(blocks),
+                dealt: None,
+            });
         }
+        let log2 = slots.ilog2();
+        let buckets = ((count - 1) >> log2) + 1;
+        if len >= MOST_DEALT || buckets * 4 > gpu.most_shared {
+            return Err(Error::TooManyGroups { count: sums });
+        }
+        // Two parts for each multiprocessor, and one more for each bucket at most.
+        let (part, _) = parts(len, 2 * multiprocessors);
+        let blocks = len.div_ceil(part) as u32 + buckets;
+        let tables = ((blocks as usize * types.words as usize) << log2).div_ceil(2);
+        let (of_deal, deals) = parts(len, multiprocessors);
+        let places = len as usize + buckets as usize * ALIGNED as usize;
+        let areas = [
+            (buckets as usize * deals as usize).div_ceil(2),
+            3 * (buckets as usize + 1),
+            (places * types.bytes).div_ceil(8),
+            places.div_ceil(2),
+        ];
+        let dealt = Dealt { log2, buckets, blocks: deals, part: of_deal as u32, areas };
+        let (shared, lists) = (bytes << log2, lists(blocks));
+        Ok(Self { blocks, part, copies: 1, shared, tables, rest, lists, dealt: Some(dealt) })
     }
 
     /// The words of all areas.
-    fn areas(&self) -> [usize; 5] {
-        let &Self { tables, cells, rest, lists, .. } = self;
-        [tables, cells, rest, lists, STATE]
+    fn areas(&self) -> impl Iterator<Item = usize> {
+        let of_dealt = self.dealt.as_ref().map_or([0; 4], |dealt| dealt.areas);
+        [self.tables, self.rest, self.lists, STATE + 1].into_iter().chain(of_dealt).filter(|&words| words > 0)
     }
 }
 
+/// Returns the items of a part, and the parts, of which there are `most` at most.
+fn parts(len: u64, most: u64) -> (u64, u32) {
+    let tiles = len.div_ceil(TILE);
+    let part = tiles.div_ceil(most.min(tiles).max(1)).max(1) * TILE;
+    (part, len.div_ceil(part) as u32)
+}
+
 /// Returns an area of at least this many words.
-fn area<'a>(
-    areas: &'a mut Vec<Area<u64>>,
+fn area(
+    areas: &mut Vec<Area<u64>>,
     is_capturing: bool,
     gpu: &Gpu,
     source: &mut Source,
     words: usize,
-) -> Result<&'a mut Area<u64>, Error> {
+) -> Result<*mut u64, Error> {
+    if words == 0 {
+        return Ok(null_mut());
+    }
     let likely = if words > 1 << 20 { words } else { words.next_power_of_two() };
-    largest(areas, is_capturing, |area| words <= area.len(), |_| source.area(gpu, words, likely))
+    let area = largest(areas, is_capturing, |area| words <= area.len(), |_| source.area(gpu, words, likely))?;
+    Ok(area.as_device_ptr().as_mut_ptr())
 }
 
 /// As [`area`], of zeros.
-fn zeros<'a>(
-    areas: &'a mut Vec<Area<u64>>,
+fn zeros(
+    areas: &mut Vec<Area<u64>>,
     is_capturing: bool,
     gpu: &Gpu,
     (source, stream): (&mut Source, &Stream),
     words: usize,
-) -> Result<&'a mut Area<u64>, Error> {
+) -> Result<*mut u64, Error> {
+    if words == 0 {
+        return Ok(null_mut());
+    }
     let likely = if words > 1 << 20 { words } else { words.next_power_of_two() };
-    largest(
+    let area = largest(
         areas,
         is_capturing,
         |area| words <= area.len(),
@@ -115,7 +167,8 @@ fn zeros<'a>(
             }
             Ok(area)
         },
-    )
+    )?;
+    Ok(area.as_device_ptr().as_mut_ptr())
 }
 
 impl Queue {
@@ -133,29 +186,58 @@ impl Queue {
         wrong: Option<*mut u64>,
     ) -> Result<&'static Compiled, Error> {
         let &Tally { types, items, indices, index_words, len, count, onto, results } = tally;
-        let needs = Needs::of(gpu, tally);
-        let Needs { blocks, part, copies, shared, .. } = needs;
+        let Needs { blocks, part, copies, shared, tables, rest, lists, dealt } = Needs::of(gpu, tally)?;
         let is_capturing = self.is_capturing;
-        let (scratch, source) = (&mut self.scratch.tally, &mut self.scratch.source);
+        let (scratch, source, stream) = (&mut self.scratch.tally, &mut self.scratch.source, &self.stream);
         // The last word takes the place of a wrong index.
-        let state = zeros(&mut scratch.state, is_capturing, gpu, (source, &self.stream), STATE + 1)?;
-        let state = state.as_device_ptr().as_mut_ptr();
-        let mut tables = null_mut();
-        if copies > 0 {
-            tables = area(&mut scratch.tables, is_capturing, gpu, source, needs.tables)?.as_device_ptr().as_mut_ptr();
-        } else if count > 0 {
-            let cells = zeros(&mut scratch.cells, is_capturing, gpu, (source, &self.stream), needs.cells)?;
-            tables = cells.as_device_ptr().as_mut_ptr();
-        }
-        let (mut rest, mut lists) = (null_mut(), null_mut());
-        if types.rest_words > 0 {
-            rest = zeros(&mut scratch.rest, is_capturing, gpu, (source, &self.stream), needs.rest)?
-                .as_device_ptr()
-                .as_mut_ptr();
-            lists = area(&mut scratch.lists, is_capturing, gpu, source, needs.lists)?.as_device_ptr().as_mut_ptr();
+        let state = zeros(&mut scratch.state, is_capturing, gpu, (source, stream), STATE + 1)?;
+        let tables = area(&mut scratch.tables, is_capturing, gpu, source, tables)?;
+        let rest = zeros(&mut scratch.rest, is_capturing, gpu, (source, stream), rest)?;
+        let lists = area(&mut scratch.lists, is_capturing, gpu, source, lists)?;
+        let launch = |kernel: TypeId, (blocks, block): (u32, u32), shared: u32, parameters: &Parameters| {
+            if blocks == 0 {
+                return Ok(None);
+            }
+            let grid = Grid { blocks, block, resident: THREADS };
+            // SAFETY: as the caller vouches; the parameters are those of the kernel, and the memory suffices.
+            let kernel = unsafe {
+                gpu.launch_with_shared(kernel, crate::Kernels::NONE, stream, (grid, shared), parameters)
+            }?;
+            kernel.map(Some).ok_or_else(|| no_kernel((types.name)(), block))
+        };
+        let (mut items, mut indices, mut index_words) = (items.cast::<u8>(), indices, index_words);
+        let mut buckets = Buckets::NONE;
+        if let Some(Dealt { log2, buckets: number, blocks, part: of_block, areas }) = dealt {
+            let mut places = [null_mut::<u64>(); 4];
+            for (place, (areas, words)) in places.iter_mut().zip(scratch.dealt.iter_mut().zip(areas)) {
+                *place = area(areas, is_capturing, gpu, source, words)?;
+            }
+            let [counts, table, dealt, dealt_indices] = places;
+            buckets = Buckets { table, log2: log2.into() };
+            let arguments = deal::Arguments {
+                items,
+                indices,
+                index_words,
+                count,
+                len,
+                blocks,
+                part: of_block,
+                counts: counts.cast(),
+                of_part: part,
+                buckets,
+                dealt: dealt.cast(),
+                dealt_indices: dealt_indices.cast(),
+                state,
+            };
+            let parameters = Parameters::of(&arguments);
+            let shared = number * 4;
+            launch(TypeId::of::<deal::Count>(), (blocks, THREADS), shared, &parameters)?;
+            launch(TypeId::of::<deal::Scan>(), (number.div_ceil(deal::WARPS), THREADS), 0, &parameters)?;
+            launch(types.move_items, (blocks, THREADS), shared, &parameters)?;
+            (items, indices, index_words) = (dealt.cast(), dealt_indices.cast(), 1);
         }
         let arguments = Arguments {
-            items: items.cast::<u8>(),
+            items,
             indices,
             index_words,
             copies,
@@ -167,19 +249,12 @@ impl Queue {
             rest,
             lists,
             state,
+            buckets,
         };
         let mut parameters = Parameters::of(&arguments);
-        let launch = |kernel: TypeId, blocks: u32, shared: u32, parameters: &Parameters| {
-            let grid = Grid { blocks, block: THREADS, resident: THREADS };
-            // SAFETY: as the caller vouches; the parameters are those of the kernel, and the memory suffices.
-            let kernel = unsafe {
-                gpu.launch_with_shared(kernel, crate::Kernels::NONE, &self.stream, (grid, shared), parameters)
-            }?;
-            kernel.ok_or_else(|| no_kernel((types.name)(), THREADS))
-        };
-        launch(if copies > 0 { types.add } else { types.add_to_cells }, blocks, shared, &parameters)?;
+        launch(types.add, (blocks, THREADS), shared, &parameters)?;
         if types.rest_words > 0 {
-            launch(types.rest, blocks, shared, &parameters)?;
+            launch(types.rest, (blocks, THREADS), shared, &parameters)?;
         }
         let wrong = wrong.unwrap_or(state.wrapping_add(STATE));
         let (onto, counted) = (u32::from(onto), u32::from(types.counts));
@@ -187,8 +262,9 @@ impl Queue {
         parameters.push(&wrong);
         parameters.push(&onto);
         parameters.push(&counted);
-        let of_block = if copies > 0 { FINISHED } else { THREADS };
-        launch(types.finish, count.div_ceil(of_block).max(1), 0, &parameters)
+        let of_block = if buckets.table.is_null() { FINISHED } else { FINISHING };
+        let finished = launch(types.finish, (count.div_ceil(of_block).max(1), FINISHING), 0, &parameters)?;
+        finished.ok_or_else(|| no_kernel((types.name)(), FINISHING))
     }
 }
 
@@ -212,9 +288,8 @@ impl Gpu {
 
     /// The bytes of lent memory that [`Queue::enqueue_tally`] takes.
     pub fn tally_bytes(&self, tally: &Tally) -> usize {
-        let [areas @ .., _] = Needs::of(self, tally).areas();
-        let some = areas.into_iter().filter(|&words| words > 0).chain([STATE + 1]);
-        some.map(area_bytes::<u64>).fold(0, usize::saturating_add)
+        let needs = Needs::of(self, tally);
+        needs.map_or(0, |needs| needs.areas().map(area_bytes::<u64>).fold(0, usize::saturating_add))
     }
 }
 

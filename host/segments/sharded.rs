@@ -2,11 +2,11 @@
 //! has all of; the segments that cross from one GPU to another are reduced by all of those together.
 
 use super::{Bounds, Copies, IfEmpty, Segments, check, pointer};
-use crate::operators::Parts;
 use crate::cuda::{
     GpuStream, Launched, enqueue_columns_of_shards, launch_columns_of_shards, meet, stream_of,
 };
 use crate::data::{Data, Shard};
+use crate::operators::Parts;
 use crate::pending::Pending;
 use crate::place::Place::{Cpu, Gpu};
 use crate::request::{Operation, Shape};

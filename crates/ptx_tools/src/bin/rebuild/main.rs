@@ -31,8 +31,10 @@ const LADDER: &str = "ladder";
 
 /// What follows a type in the name of a kernel, in the order in which an operator's kernels of a type are
 /// packed.
-const SHAPES: [&str; 10] =
-    ["row", "segments", "rows", "columns", "groups", "long", "index", "cells", "rest", "finish"];
+const SHAPES: [&str; 12] = [
+    "row", "segments", "rows", "columns", "groups", "long", "index", "rest", "finish", "count", "scan",
+    "move",
+];
 
 /// The types, those first that are reduced most.
 const TYPES: [&str; 12] = ["f32", "f64", "i32", "i64", "u32", "u64", "f16", "bf16", "i8", "u8", "i16", "u16"];
@@ -62,7 +64,10 @@ fn main() -> Result<(), Failure> {
             Ok(())
         }
         ["--compare", family] if FAMILIES.contains(&family) => compare(&root, target, family),
-        _ => Err(format!("nothing, --changed, or --family or --compare and one of {}", FAMILIES.join(", ")).into()),
+        _ => {
+            Err(format!("nothing, --changed, or --family or --compare and one of {}", FAMILIES.join(", "))
+                .into())
+        }
     }
 }
 
@@ -75,9 +80,16 @@ fn rebuild(root: &Path, target: &Path, families: &[&str]) -> Result<(), Failure>
     if families.len() < FAMILIES.len() {
         let [kernels, ladder] = TABLES;
         for (name, table) in [("reduce", kernels), (LADDER, ladder)] {
-            let modules: Vec<_> = table.iter().map(Ptx::modules).collect::<Option<_>>().ok_or("ptx/ is damaged")?;
+            let modules: Vec<_> =
+                table.iter().map(Ptx::modules).collect::<Option<_>>().ok_or("ptx/ is damaged")?;
             names.insert(0, name);
-            built.insert(0, (built.last().map(|(comment, _)| comment.clone()).unwrap_or_default(), modules.into_iter().flatten().collect()));
+            built.insert(
+                0,
+                (
+                    built.last().map(|(comment, _)| comment.clone()).unwrap_or_default(),
+                    modules.into_iter().flatten().collect(),
+                ),
+            );
         }
     }
 

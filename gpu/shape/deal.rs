@@ -1,0 +1,373 @@
+//! The kernels that deal items to buckets by their index, before [`index`](super::index) adds them up.
+//!
+//! ```text
+//! count,  block b:  counts the items of part b for each bucket
+//! scan,   warp w:   of bucket w, adds up the counts of the blocks before each
+//!         the last block to end: adds up the items, and the parts, of the buckets before each
+//! move,   block b:  moves each item of part b to the next place that the block has in its bucket
+//! ```
+//!
+//! The items of a bucket have no order.
+
+use super::index::{Buckets, EachLoad, Load, Part, THREADS, VECTOR};
+use crate::Element;
+use crate::kernels::{Entry, Named, arguments};
+use crate::segments::unrolled;
+use core::sync::atomic::Ordering;
+use cuda_std::atomic::AtomicU64;
+use cuda_std::shared::{Shared, dynamic_shared};
+use cuda_std::{intrinsics, shared_array, thread, warp};
+
+/// Warps in a block, each of which scans a bucket.
+pub const WARPS: u32 = THREADS / warp::WARP_SIZE;
+
+/// A bucket begins at a multiple of this number of items.
+pub const ALIGNED: u64 = VECTOR as u64;
+
+/// The arguments of all three kernels; the parameters in this order.
+#[derive(Clone, Copy, Debug)]
+pub struct Arguments<T> {
+    /// The items, aligned to their type; null if each is 1.
+    pub items: *const T,
+    /// An index for each item, `index_words` words of 32 bits each.
+    pub indices: *const u32,
+    /// 1 or 2.
+    pub index_words: u32,
+    /// The number of indices; each index is less.
+    pub count: u32,
+    /// Items in the input.
+    pub len: u64,
+    /// Blocks of the kernels that count and that move.
+    pub blocks: u32,
+    /// Items of a block's part.
+    pub part: u32,
+    /// For each bucket a word for each block.
+    pub counts: *mut u32,
+    /// Items of a part of a bucket.
+    pub of_part: u64,
+    /// The buckets.
+    pub buckets: Buckets,
+    /// The items by bucket, and their indices.
+    pub dealt: *mut T,
+    /// See above.
+    pub dealt_indices: *mut u32,
+    /// The state of [`index`](super::index).
+    pub state: *mut u64,
+}
+
+arguments! {
+    [T: Copy] Arguments<T>:
+    items indices index_words count len blocks part counts of_part buckets dealt dealt_indices state
+}
+
+/// The kernel that counts, as a type.
+pub type Count = Named<Counts, Arguments<u8>>;
+
+/// The kernel that scans, as a type.
+pub type Scan = Named<Scans, Arguments<u8>>;
+
+/// The kernel that moves items of type `T`, as a type.
+pub type Move<T> = Named<Moves, Arguments<T>>;
+
+/// Names [`Count`].
+pub enum Counts {}
+
+/// Names [`Scan`].
+pub enum Scans {}
+
+/// Names [`Move`].
+pub enum Moves {}
+
+impl<T: Element> Arguments<T> {
+    /// The number of buckets.
+    #[inline(always)]
+    fn number(&self) -> u32 {
+        ((self.count - 1) >> self.buckets.log2) + 1
+    }
+
+    /// The block's part.
+    #[inline(always)]
+    fn of_block(&self) -> Part<T> {
+        let start = u64::from(thread::block_idx_x()) * u64::from(self.part);
+        let len = self.len.saturating_sub(start).min(self.part.into()) as u32;
+        Part::new(self.items, (self.indices, self.index_words), start, len)
+    }
+}
+
+/// Takes places in buckets for items: the next ones of each bucket, by counters in shared memory.
+struct Taking<T, const MOVES: bool> {
+    next: Shared<u32>,
+    part: Part<T>,
+    count: u32,
+    log2: u32,
+    dealt: *mut T,
+    dealt_indices: *mut u32,
+    state: *mut u64,
+}
+
+impl<T: Element, const MOVES: bool> Taking<T, MOVES> {
+    /// Moves an item to a place.
+    ///
+    /// # Safety
+    ///
+    /// There is such a place, and no other item comes there.
+    #[inline(always)]
+    unsafe fn put(&self, place: u32, index: u32, item: T) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            self.dealt_indices.wrapping_add(place as usize).write(index & ((1 << self.log2) - 1));
+            self.dealt.wrapping_add(place as usize).write(item);
+        }
+    }
+}
+
+impl<T: Element, const MOVES: bool> EachLoad<T> for Taking<T, MOVES> {
+    /// The counters have been set, and nobody reads them.
+    #[inline(always)]
+    unsafe fn add(&mut self, place: u32, Load { indices, items }: Load<T>) {
+        let bucket = indices.map(|index| index >> self.log2);
+        let mut is_one = true;
+        unrolled::<VECTOR>(|item| is_one &= (indices[item] < self.count) & (bucket[item] == bucket[0]));
+        // SAFETY: all lanes are here; there is a counter for each bucket, and all threads use atomics.
+        unsafe {
+            let (first, _) = warp::warp_shuffle_idx(warp::ALL, bucket[0], 0, 32);
+            if warp::warp_vote_all(warp::ALL, is_one && bucket[0] == first) {
+                let mut next = 0;
+                if warp::lane_id() == 0 {
+                    next = self.next.fetch_add(first, warp::WARP_SIZE * VECTOR as u32);
+                }
+                (next, _) = warp::warp_shuffle_idx(warp::ALL, next, 0, 32);
+                if MOVES {
+                    unrolled::<VECTOR>(|item| {
+                        self.put(
+                            next + item as u32 * warp::WARP_SIZE + warp::lane_id(),
+                            indices[item],
+                            items[item],
+                        );
+                    });
+                }
+                return;
+            }
+            unrolled::<VECTOR>(|item| {
+                if indices[item] < self.count {
+                    let next = self.next.fetch_add(bucket[item], 1);
+                    if MOVES {
+                        self.put(next, indices[item], items[item]);
+                    }
+                } else if !MOVES && place + (item as u32) < self.part.len {
+                    let wrong = !(self.part.start + u64::from(place) + item as u64);
+                    AtomicU64::from_ptr(self.state).fetch_max(wrong, Ordering::Relaxed);
+                }
+            });
+        }
+    }
+}
+
+/// Counts the items of each block for each bucket.
+///
+/// # Safety
+///
+/// The launch has `arguments.blocks` blocks of [`THREADS`], with a word of shared memory for each bucket. The
+/// pointers are valid as [`Arguments`] says, and nothing else accesses what they point to meanwhile, other than to
+/// read items and indices.
+#[inline(always)]
+pub unsafe fn count(arguments: Arguments<u8>) {
+    let next = dynamic_shared::<u32>();
+    let (part, number) = (Arguments { items: core::ptr::null(), ..arguments }.of_block(), arguments.number());
+    let Arguments { count, counts, blocks, buckets, dealt, dealt_indices, state, .. } = arguments;
+    // SAFETY: all threads of the block are here, and barriers stand between clearing, adding and reading.
+    unsafe {
+        let mut bucket = thread::thread_idx_x();
+        while bucket < number {
+            next.write(bucket, 0);
+            bucket += THREADS;
+        }
+        thread::sync_threads();
+        let log2 = buckets.log2 as u32;
+        part.each_load(&mut Taking::<u8, false> { next, part, count, log2, dealt, dealt_indices, state });
+        thread::sync_threads();
+        let mut bucket = thread::thread_idx_x();
+        while bucket < number {
+            let of_block = bucket as usize * blocks as usize + thread::block_idx_x() as usize;
+            counts.wrapping_add(of_block).write(next.read(bucket));
+            bucket += THREADS;
+        }
+    }
+}
+
+/// Finds where the items of each block begin in each bucket, and where buckets begin.
+///
+/// # Safety
+///
+/// As for [`count`], which has run with the same arguments. The launch has a block of [`THREADS`] for each
+/// [`WARPS`] buckets.
+#[inline(always)]
+pub unsafe fn scan(arguments: Arguments<u8>) {
+    let number = arguments.number();
+    let Arguments { counts, blocks, of_part, buckets, state, .. } = arguments;
+    let (lane, thread) = (warp::lane_id(), thread::thread_idx_x());
+    let of_warps = shared_array![u64; 2 * WARPS as usize];
+    let is_last = shared_array![u32; 4];
+    let bucket = thread::block_idx_x() * WARPS + thread / warp::WARP_SIZE;
+    let word = |bucket: u32, word: usize| buckets.table.wrapping_add(3 * bucket as usize + word);
+    // SAFETY: all threads of the block are here, and barriers stand between accesses by different threads. Other
+    // blocks read what this one writes after its release.
+    unsafe {
+        if bucket < number {
+            let (mut before, mut first) = (0u32, 0);
+            while first < blocks {
+                intrinsics::no_unroll();
+                let place = counts.wrapping_add(bucket as usize * blocks as usize + (first + lane) as usize);
+                let count = if first + lane < blocks { place.read() } else { 0 };
+                let upto = prefix_sum(count);
+                if first + lane < blocks {
+                    place.write(before + upto - count);
+                }
+                before += warp::warp_shuffle_idx(warp::ALL, upto, 31, 32).0;
+                first += warp::WARP_SIZE;
+            }
+            if lane == 0 {
+                word(bucket, 2).write(before.into());
+            }
+        }
+        thread::sync_threads();
+        if thread == 0 {
+            let ended = AtomicU64::from_ptr(state.add(2)).fetch_add(1, Ordering::AcqRel);
+            is_last.write(0, u32::from(ended + 1 == u64::from(thread::grid_dim_x())));
+        }
+        thread::sync_threads();
+        if is_last.read(0) == 0 {
+            return;
+        }
+        // Each thread adds up its buckets, then the block the threads' sums.
+        let share = number.div_ceil(THREADS);
+        let mine = thread * share..((thread + 1) * share).min(number);
+        let of = |bucket: u32| {
+            let len = AtomicU64::from_ptr(word(bucket, 2)).load(Ordering::Relaxed);
+            (len.next_multiple_of(ALIGNED), len.div_ceil(of_part))
+        };
+        let (mut items, mut parts) = (0u64, 0u64);
+        for bucket in mine.clone() {
+            let (len, of_bucket) = of(bucket);
+            (items, parts) = (items + len, parts + of_bucket);
+        }
+        let (upto_items, upto_parts) = (prefix_sum(items as u32), prefix_sum(parts as u32));
+        let warp = thread / warp::WARP_SIZE;
+        if lane == warp::WARP_SIZE - 1 {
+            of_warps.write(2 * warp, upto_items.into());
+            of_warps.write(2 * warp + 1, upto_parts.into());
+        }
+        thread::sync_threads();
+        let (mut start, mut part) = (u64::from(upto_items) - items, u64::from(upto_parts) - parts);
+        for before in 0..warp {
+            start += of_warps.read(2 * before);
+            part += of_warps.read(2 * before + 1);
+        }
+        for bucket in mine {
+            let (len, of_bucket) = of(bucket);
+            word(bucket, 0).write(part);
+            word(bucket, 1).write(start);
+            (start, part) = (start + len, part + of_bucket);
+            if bucket + 1 == number {
+                word(number, 0).write(part);
+            }
+        }
+        if thread == 0 {
+            AtomicU64::from_ptr(state.add(2)).store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Moves the items of each block to their buckets.
+///
+/// # Safety
+///
+/// As for [`count`]; it and [`scan`] have run with the same arguments. There is room for all items, and for
+/// [`ALIGNED`] more of each bucket.
+#[inline(always)]
+pub unsafe fn move_items<T: Element>(arguments: Arguments<T>) {
+    let next = dynamic_shared::<u32>();
+    let (part, number) = (arguments.of_block(), arguments.number());
+    let Arguments { count, counts, blocks, buckets, dealt, dealt_indices, state, .. } = arguments;
+    // SAFETY: all threads of the block are here, and a barrier stands between setting the counters and their use.
+    unsafe {
+        let mut bucket = thread::thread_idx_x();
+        while bucket < number {
+            let of_block = bucket as usize * blocks as usize + thread::block_idx_x() as usize;
+            let start = buckets.table.wrapping_add(3 * bucket as usize + 1).read() as u32;
+            next.write(bucket, start + counts.wrapping_add(of_block).read());
+            bucket += THREADS;
+        }
+        thread::sync_threads();
+        let log2 = buckets.log2 as u32;
+        part.each_load(&mut Taking::<T, true> { next, part, count, log2, dealt, dealt_indices, state });
+    }
+}
+
+/// Returns the sum of the values of all lanes up to this one.
+///
+/// # Safety
+///
+/// All lanes of the warp call it together.
+#[inline(always)]
+unsafe fn prefix_sum(mut value: u32) -> u32 {
+    for stride in [1, 2, 4, 8, 16] {
+        // SAFETY: as the caller vouches.
+        let (below, is_there) = unsafe { warp::warp_shuffle_up(warp::ALL, value, stride, 32) };
+        value += if is_there { below } else { 0 };
+    }
+    value
+}
+
+/// The entry points: items are moved by their size.
+#[cfg(feature = "index")]
+macro_rules! entry_points {
+    ($($name:literal $type:ident: $call:expr;)*) => {$(
+        const _: () = {
+            #[cuda_std::kernel(name = $name)]
+            #[allow(clippy::too_many_arguments)]
+            pub unsafe fn entry(
+                items: *const $type,
+                indices: *const u32,
+                index_words: u32,
+                count: u32,
+                len: u64,
+                blocks: u32,
+                part: u32,
+                counts: *mut u32,
+                of_part: u64,
+                buckets: Buckets,
+                dealt: *mut $type,
+                dealt_indices: *mut u32,
+                state: *mut u64,
+            ) {
+                let arguments = Arguments {
+                    items, indices, index_words, count, len, blocks, part, counts, of_part, buckets, dealt,
+                    dealt_indices, state
+                };
+                // SAFETY: the host launches it as the function asks.
+                unsafe { ($call)(arguments) }
+            }
+        };
+    )*};
+}
+
+#[cfg(feature = "index")]
+entry_points! {
+    "deal_u8_count_1024" u8: self::count;
+    "deal_u8_scan_1024" u8: scan;
+    "deal_u8_move_1024" u8: move_items::<u8>;
+    "deal_u16_move_1024" u16: move_items::<u16>;
+    "deal_u32_move_1024" u32: move_items::<u32>;
+    "deal_u64_move_1024" u64: move_items::<u64>;
+}
+
+/// The entry points.
+pub const ENTRIES: &[&[Entry]] = &[&[
+    Entry::new::<Count>("deal_u8_count"),
+    Entry::new::<Scan>("deal_u8_scan"),
+    Entry::new::<Move<u8>>("deal_u8_move"),
+    Entry::new::<Move<u16>>("deal_u16_move"),
+    Entry::new::<Move<u32>>("deal_u32_move"),
+    Entry::new::<Move<u64>>("deal_u64_move"),
+]];
