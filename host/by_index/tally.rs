@@ -165,11 +165,14 @@ impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
         for start in (0..len).step_by(SLAB) {
             self.add_slab(start..len.min(start + SLAB), range, &mut all);
         }
-        let finish = |(number, (sums, results)): (usize, (Sums<T::Wide>, &mut [O::Output]))| {
+        let finish = |number: usize, sums: Sums<T::Wide>, results: &mut [O::Output]| {
             self.finish::<O>(sums, number * range, onto, results);
         };
         threads::install(|| {
-            all.into_par_iter().zip(results.par_chunks_mut(range)).enumerate().for_each(finish)
+            all.into_par_iter()
+                .zip(results.par_chunks_mut(range))
+                .enumerate()
+                .for_each(|(number, (sums, results))| finish(number, sums, results))
         });
     }
 
