@@ -19,8 +19,7 @@ pub struct Outside {
     pub shift: u32,
     /// Whether it is subtracted.
     pub is_negative: bool,
-    /// [`NAN`], [`INFINITE`], [`MINUS_INFINITE`] or [`MINUS_ZERO`]; then the magnitude is 0. Else
-    /// [`NOT_MINUS_ZERO`].
+    /// Of −0.0 [`MINUS_ZERO`]; else [`OTHERS`], and a flag of a NaN or an infinity, whose magnitude is 0.
     pub flags: u32,
 }
 

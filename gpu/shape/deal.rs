@@ -7,7 +7,8 @@
 //! move,   block b:  moves each item of part b to the next place that the block has in its bucket
 //! ```
 //!
-//! The items of a bucket have no order.
+//! The items of a bucket have no order. A block sorts 8,192 items by bucket in shared memory first, if there is room,
+//! so that it writes neighbours to neighbouring places (2^26 `f32` of 62 buckets on an H100 take 2.1 ms without).
 
 use super::index::{Buckets, EachLoad, Load, Part, THREADS, VECTOR};
 use crate::Element;
@@ -15,7 +16,7 @@ use crate::kernels::{Entry, Named, arguments};
 use crate::segments::unrolled;
 use core::sync::atomic::Ordering;
 use cuda_std::atomic::AtomicU64;
-use cuda_std::shared::{Shared, dynamic_shared};
+use cuda_std::shared::{Shared, dynamic_shared, dynamic_shared_from};
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
 /// Warps in a block, each of which scans a bucket.
@@ -53,11 +54,13 @@ pub struct Arguments<T> {
     pub dealt_indices: *mut u32,
     /// The state of [`index`](super::index).
     pub state: *mut u64,
+    /// Whether blocks sort their items in shared memory before they move them: 0 if it has no room.
+    pub sorts: u32,
 }
 
 arguments! {
     [T: Copy] Arguments<T>:
-    items indices index_words count len blocks part counts of_part buckets dealt dealt_indices state
+    items indices index_words count len blocks part counts of_part buckets dealt dealt_indices state sorts
 }
 
 /// The kernel that counts, as a type.
@@ -278,6 +281,134 @@ pub unsafe fn scan(arguments: Arguments<u8>) {
     }
 }
 
+/// Items that a block sorts at a time.
+pub const SORTED: u32 = THREADS * 8;
+
+/// Returns the bytes of shared memory of the kernel that moves items of `size` bytes, if it sorts them.
+pub const fn sorting_bytes(buckets: u32, size: u32) -> u32 {
+    SORTED * (size + 4) + 12 * buckets
+}
+
+/// Sorts items by bucket in shared memory, then moves them.
+struct Sorting<T> {
+    taking: Taking<T, true>,
+    /// How many of the items belong to each bucket, and where they begin.
+    counts: Shared<u32>,
+    starts: Shared<u32>,
+    items: Shared<T>,
+    indices: Shared<u32>,
+    of_warps: Shared<u32>,
+    number: u32,
+}
+
+impl<T: Element> Sorting<T> {
+    /// Moves all items of the part.
+    ///
+    /// # Safety
+    ///
+    /// All threads of the block call it; the counters of the next places have been set.
+    #[inline(always)]
+    unsafe fn run(&self) {
+        let part = self.taking.part;
+        let (is_aligned, thread) = (part.is_aligned(), thread::thread_idx_x());
+        let mut first = 0;
+        while first < part.len {
+            intrinsics::no_unroll();
+            let place = first + thread * VECTOR as u32;
+            // SAFETY: barriers stand between accesses by different threads.
+            unsafe {
+                let mut bucket = thread;
+                while bucket < self.number {
+                    self.counts.write(bucket, 0);
+                    bucket += THREADS;
+                }
+                thread::sync_threads();
+                let [a, b] = [0, SORTED / 2].map(|of_load| part.load(place + of_load, is_aligned));
+                let (of_a, of_b) = (self.ranks(a), self.ranks(b));
+                thread::sync_threads();
+                self.find_starts();
+                thread::sync_threads();
+                self.sort(a, of_a);
+                self.sort(b, of_b);
+                thread::sync_threads();
+                let end = self.starts.read(self.number - 1) + self.counts.read(self.number - 1);
+                let mut sorted = thread;
+                while sorted < end {
+                    let (index, item) = (self.indices.read(sorted), self.items.read(sorted));
+                    let bucket = index >> self.taking.log2;
+                    let next = self.taking.next.read(bucket) + sorted - self.starts.read(bucket);
+                    self.taking.put(next, index, item);
+                    sorted += THREADS;
+                }
+                thread::sync_threads();
+                let mut bucket = thread;
+                while bucket < self.number {
+                    self.taking.next.write(bucket, self.taking.next.read(bucket) + self.counts.read(bucket));
+                    bucket += THREADS;
+                }
+            }
+            first += SORTED;
+        }
+    }
+
+    /// Counts a load's items; returns how many of each item's bucket came before.
+    #[inline(always)]
+    unsafe fn ranks(&self, Load { indices, .. }: Load<T>) -> [u32; VECTOR] {
+        indices.map(|index| {
+            if index >= self.taking.count {
+                return 0;
+            }
+            // SAFETY: there is a counter for each bucket, and all threads use atomics.
+            unsafe { self.counts.fetch_add(index >> self.taking.log2, 1) }
+        })
+    }
+
+    /// Puts a load's items where they belong among the sorted ones.
+    #[inline(always)]
+    unsafe fn sort(&self, Load { indices, items }: Load<T>, ranks: [u32; VECTOR]) {
+        unrolled::<VECTOR>(|item| {
+            if indices[item] < self.taking.count {
+                // SAFETY: there are as many places as items.
+                unsafe {
+                    let at = self.starts.read(indices[item] >> self.taking.log2) + ranks[item];
+                    self.indices.write(at, indices[item]);
+                    self.items.write(at, items[item]);
+                }
+            }
+        });
+    }
+
+    /// Adds up the counts of the buckets before each.
+    #[inline(always)]
+    unsafe fn find_starts(&self) {
+        let (thread, lane) = (thread::thread_idx_x(), warp::lane_id());
+        let share = self.number.div_ceil(THREADS);
+        let mine = (thread * share).min(self.number)..((thread + 1) * share).min(self.number);
+        // SAFETY: all threads of the block are here, with a barrier between.
+        unsafe {
+            let mut sum = 0;
+            for bucket in mine.clone() {
+                intrinsics::no_unroll();
+                sum += self.counts.read(bucket);
+            }
+            let upto = prefix_sum(sum);
+            if lane == warp::WARP_SIZE - 1 {
+                self.of_warps.write(thread / warp::WARP_SIZE, upto);
+            }
+            thread::sync_threads();
+            let of_lane = self.of_warps.read(lane);
+            let of_warps = prefix_sum(of_lane) - of_lane;
+            let (before, _) = warp::warp_shuffle_idx(warp::ALL, of_warps, thread / warp::WARP_SIZE, 32);
+            let mut start = before + upto - sum;
+            for bucket in mine {
+                intrinsics::no_unroll();
+                self.starts.write(bucket, start);
+                start += self.counts.read(bucket);
+            }
+        }
+    }
+}
+
 /// Moves the items of each block to their buckets.
 ///
 /// # Safety
@@ -286,9 +417,11 @@ pub unsafe fn scan(arguments: Arguments<u8>) {
 /// [`ALIGNED`] more of each bucket.
 #[inline(always)]
 pub unsafe fn move_items<T: Element>(arguments: Arguments<T>) {
-    let next = dynamic_shared::<u32>();
     let (part, number) = (arguments.of_block(), arguments.number());
-    let Arguments { count, counts, blocks, buckets, dealt, dealt_indices, state, .. } = arguments;
+    let Arguments { count, counts, blocks, buckets, dealt, dealt_indices, state, sorts, .. } = arguments;
+    let room = if sorts == 0 { 0 } else { SORTED * (size_of::<T>() as u32 + 4) };
+    let next = dynamic_shared_from::<u32>(room);
+    let of_warps = shared_array![u32; WARPS as usize];
     // SAFETY: all threads of the block are here, and a barrier stands between setting the counters and their use.
     unsafe {
         let mut bucket = thread::thread_idx_x();
@@ -300,7 +433,21 @@ pub unsafe fn move_items<T: Element>(arguments: Arguments<T>) {
         }
         thread::sync_threads();
         let log2 = buckets.log2 as u32;
-        part.each_load(&mut Taking::<T, true> { next, part, count, log2, dealt, dealt_indices, state });
+        let mut taking = Taking::<T, true> { next, part, count, log2, dealt, dealt_indices, state };
+        if sorts == 0 {
+            part.each_load(&mut taking);
+            return;
+        }
+        let sorting = Sorting {
+            taking,
+            counts: next.from(number),
+            starts: next.from(2 * number),
+            items: dynamic_shared(),
+            indices: dynamic_shared_from(SORTED * size_of::<T>() as u32),
+            of_warps,
+            number,
+        };
+        sorting.run();
     }
 }
 
@@ -340,10 +487,11 @@ macro_rules! entry_points {
                 dealt: *mut $type,
                 dealt_indices: *mut u32,
                 state: *mut u64,
+                sorts: u32,
             ) {
                 let arguments = Arguments {
                     items, indices, index_words, count, len, blocks, part, counts, of_part, buckets, dealt,
-                    dealt_indices, state
+                    dealt_indices, state, sorts
                 };
                 // SAFETY: the host launches it as the function asks.
                 unsafe { ($call)(arguments) }

@@ -321,7 +321,7 @@ impl<T: Element> Part<T> {
 
     /// Whether loads of several items lie at multiples of their size.
     #[inline(always)]
-    fn is_aligned(&self) -> bool {
+    pub fn is_aligned(&self) -> bool {
         self.items.addr().is_multiple_of((VECTOR * size_of::<T>()).min(16))
             && self.indices.addr().is_multiple_of(16)
     }
@@ -361,7 +361,7 @@ impl<T: Element> Part<T> {
     ///
     /// The part [is aligned](Self::is_aligned) if `is_aligned` says so, and the place a multiple of VECTOR.
     #[inline(always)]
-    unsafe fn load(&self, place: u32, is_aligned: bool) -> Load<T> {
+    pub unsafe fn load(&self, place: u32, is_aligned: bool) -> Load<T> {
         let mut load = Load { indices: [Load::<T>::NONE; VECTOR], items: [T::zeroed(); VECTOR] };
         // SAFETY: only items of the part are read.
         unsafe {

@@ -213,6 +213,8 @@ impl Queue {
                 *place = area(areas, is_capturing, gpu, source, words)?;
             }
             let [counts, table, dealt, dealt_indices] = places;
+            let sorting = deal::sorting_bytes(number, types.bytes as u32);
+            let sorts = sorting <= gpu.most_shared;
             buckets = Buckets { table, log2: log2.into() };
             let arguments = deal::Arguments {
                 items,
@@ -228,11 +230,13 @@ impl Queue {
                 dealt: dealt.cast(),
                 dealt_indices: dealt_indices.cast(),
                 state,
+                sorts: sorts.into(),
             };
             let parameters = Parameters::of(&arguments);
             let shared = number * 4;
             launch(TypeId::of::<deal::Count>(), (blocks, THREADS), shared, &parameters)?;
             launch(TypeId::of::<deal::Scan>(), (number.div_ceil(deal::WARPS), THREADS), 0, &parameters)?;
+            let shared = if sorts { sorting } else { shared };
             launch(types.move_items, (blocks, THREADS), shared, &parameters)?;
             (items, indices, index_words) = (dealt.cast(), dealt_indices.cast(), 1);
         }

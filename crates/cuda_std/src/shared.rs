@@ -72,6 +72,13 @@ pub fn dynamic_shared<T: Pod>() -> Shared<T> {
     }
 }
 
+/// As [`dynamic_shared`], without its first `bytes` bytes, a multiple of 16.
+#[inline(always)]
+pub fn dynamic_shared_from<T: Pod>(bytes: u32) -> Shared<T> {
+    let Shared { address, element } = dynamic_shared();
+    Shared { address: address + bytes, element }
+}
+
 /// Loads and stores of plain values: a value of 1, 2, 4 or 8 bytes in one access, others word by word, or
 /// byte by byte if their size is not a multiple of 4.
 macro_rules! accesses {
@@ -185,6 +192,12 @@ impl<T: Pod> Shared<T> {
     #[doc(hidden)]
     pub fn on_host(_length: usize) -> Self {
         on_device!(unreachable!())
+    }
+
+    /// Returns the array from element `index` on.
+    #[inline(always)]
+    pub fn from(self, index: u32) -> Self {
+        Self { address: self.address + index * size_of::<T>() as u32, element: PhantomData }
     }
 
     #[cfg(target_arch = "nvptx64")]
