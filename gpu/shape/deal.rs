@@ -7,7 +7,7 @@
 //! move,   block b:  moves each item of part b to the next place that the block has in its bucket
 //! ```
 //!
-//! The items of a bucket have no order. A block sorts 8,192 items by bucket in shared memory first, if there is room,
+//! The items of a bucket have no order. A block sorts 4,096 items by bucket in shared memory first, if there is room,
 //! so that it writes neighbours to neighbouring places (2^26 `f32` of 62 buckets on an H100 take 2.1 ms without).
 
 use super::index::{Buckets, EachLoad, Load, Part, THREADS, VECTOR};
@@ -282,7 +282,7 @@ pub unsafe fn scan(arguments: Arguments<u8>) {
 }
 
 /// Items that a block sorts at a time.
-pub const SORTED: u32 = THREADS * 8;
+pub const SORTED: u32 = THREADS * VECTOR as u32;
 
 /// Returns the bytes of shared memory of the kernel that moves items of `size` bytes, if it sorts them.
 pub const fn sorting_bytes(buckets: u32, size: u32) -> u32 {
@@ -323,13 +323,12 @@ impl<T: Element> Sorting<T> {
                     bucket += THREADS;
                 }
                 thread::sync_threads();
-                let [a, b] = [0, SORTED / 2].map(|of_load| part.load(place + of_load, is_aligned));
-                let (of_a, of_b) = (self.ranks(a), self.ranks(b));
+                let load = part.load(place, is_aligned);
+                let ranks = self.ranks(load);
                 thread::sync_threads();
                 self.find_starts();
                 thread::sync_threads();
-                self.sort(a, of_a);
-                self.sort(b, of_b);
+                self.sort(load, ranks);
                 thread::sync_threads();
                 let end = self.starts.read(self.number - 1) + self.counts.read(self.number - 1);
                 let mut sorted = thread;
