@@ -33,6 +33,9 @@ use cuda_std::atomic::{AtomicU64, SystemAtomicU64};
 use cuda_std::shared::{Shared, dynamic_shared};
 use cuda_std::{intrinsics, mem, shared_array, thread, warp};
 
+#[cfg(feature = "index")]
+cuda_std::declare_dynamic_shared!();
+
 /// Threads in a block.
 pub const THREADS: u32 = 1024;
 

@@ -55,11 +55,19 @@ macro_rules! shared_array {
     }};
 }
 
-#[cfg(target_arch = "nvptx64")]
-core::arch::global_asm!(".extern .shared .align 16 .b8 dynamic_shared[];");
+/// Declares the block's dynamic shared memory, for [`dynamic_shared`](crate::shared::dynamic_shared): once in a crate
+/// of kernels that use it, outside of functions.
+#[macro_export]
+macro_rules! declare_dynamic_shared {
+    () => {
+        #[cfg(target_arch = "nvptx64")]
+        ::core::arch::global_asm!(".extern .shared .align 16 .b8 dynamic_shared[];");
+    };
+}
 
 /// Returns the block's dynamic shared memory as an array: its bytes are an argument of the launch. It is
-/// 16-byte aligned, and uninitialised.
+/// 16-byte aligned, and uninitialised. The crate of kernels
+/// [declares](crate::declare_dynamic_shared) it; else the driver refuses the kernel.
 #[inline(always)]
 pub fn dynamic_shared<T: Pod>() -> Shared<T> {
     on_device! {
