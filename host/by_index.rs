@@ -386,7 +386,7 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Enqueuing<'_, 'a, '_, D, 
         results.write(&reduced.to_vec()?)
     }
 
-    fn tally<O: OfTally<D::Item, Output = V>>(self, op: &O) -> Result<(), Error>
+    fn tally<O: OfTally<D::Item, Output = V>>(self, _: &O) -> Result<(), Error>
     where
         D::Item: Element,
     {
@@ -407,7 +407,6 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Enqueuing<'_, 'a, '_, D, 
                 (Gpu(_), None) => unreachable!("`on` has checked it"),
             };
         }
-        let _ = op;
         match (groups.data.place()?, results.into_places(), queue) {
             (Cpu(values), Cpu(results), None) => {
                 groups.tally_on_host::<O, _, _>(Some(values), false, results)

@@ -566,7 +566,7 @@ unsafe fn count_before(status: *mut u64, tile: u32) -> u64 {
 ///
 /// All lanes of the warp call it together.
 #[inline(always)]
-unsafe fn prefix_sum(mut value: u32) -> u32 {
+pub(super) unsafe fn prefix_sum(mut value: u32) -> u32 {
     for stride in [1, 2, 4, 8, 16] {
         // SAFETY: as the caller promises.
         let (below, is_there) = unsafe { warp::warp_shuffle_up(warp::ALL, value, stride, 32) };

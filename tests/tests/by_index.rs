@@ -23,7 +23,7 @@ fn assert_same<V: Item + Debug>(got: &[V], expected: &[V], case: &str) {
     }
 }
 
-/// Checks an operator: its results are those of another operator over each index's items.
+/// Checks that operator `O` by index gives what operator `E` gives for each index's items as a slice.
 fn check<T: Element, O: Op<T, Output = V> + Default, E: Op<T, Output = V> + Default, V: Item + Debug>(
     items: &[T],
     indices: &[u32],
