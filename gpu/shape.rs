@@ -3,13 +3,14 @@
 //! - [`whole`]: one input, one result; `chunk` is what a block does with its part.
 //! - [`segments`]: many short segments; [`rows`]: rows of one length, and longer segments.
 //! - [`columns`]: the columns of an array.
-//! - [`index`]: sums by index; [`deal`]: items dealt to buckets for it.
+//! - [`index`]: sums by index; [`deal`]: items dealt to buckets for it; [`order`]: items sorted by index.
 //! - [`runs`]: the runs of equal neighbouring keys.
 
 pub(crate) mod chunk;
 pub mod columns;
 pub mod deal;
 pub mod index;
+pub mod order;
 pub mod rows;
 pub mod runs;
 pub mod segments;

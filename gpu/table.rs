@@ -711,6 +711,7 @@ pub const TABLES: &[&[&[Entry]]] = &[
     crate::runs::ENTRIES,
     crate::shape::index::ENTRIES,
     crate::shape::deal::ENTRIES,
+    crate::shape::order::ENTRIES,
     #[cfg(not(target_arch = "nvptx64"))]
     for_each_operator! { aliases! { element bool u8 } },
     #[cfg(not(target_arch = "nvptx64"))]

@@ -99,6 +99,11 @@ impl<T: Item> Buffer<T> {
         }))
     }
 
+    /// A buffer on a GPU whose elements have any bits until they are written.
+    pub(crate) fn room(gpu: &'static cuda::Gpu, len: usize) -> Result<Self, Error> {
+        Ok(Self(Gpu(OnGpu { memory: Memory::new(gpu, len.saturating_mul(size_of::<T>()))?, len })))
+    }
+
     /// The GPU that holds the elements; none on the CPU.
     pub(crate) fn gpu(&self) -> Option<&'static cuda::Gpu> {
         self.view().gpu()

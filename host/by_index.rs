@@ -301,7 +301,7 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Running<'_, 'a, D, V> {
     fn in_order<O: Op<D::Item, Output = V>>(self, op: &O) -> Result<Buffer<V>, Error> {
         let Self { groups: &ByIndex { ref data, ref indices, count, .. }, default, block } = self;
         let order = indices.order(count)?;
-        data.gather(&order)?.segments(&order.offsets)?.run(*op, default, block)
+        data.gather(&order)?.segments(order.offsets())?.run(*op, default, block)
     }
 
     fn tally<O: OfTally<D::Item, Output = V>>(self, _: &O) -> Result<Buffer<V>, Error>

@@ -6,7 +6,7 @@
 //! - `queue`: enqueues requests on a stream; `scratch`: the memory for it;
 //! - `stream`: streams that callers enqueue on, and calls that wait;
 //! - `pending`: pending results;
-//! - `shards`: reduces on several GPUs; `tally`: sums by index;
+//! - `shards`: reduces on several GPUs; `tally`: sums by index; `order`: items sorted by index;
 //! - `memory`, `staging`: memory and copies;
 //! - `of_cust`: conversions from and to cust's memory and streams;
 //! - `ladder`: the classic kernels (feature `ladder`).
@@ -19,6 +19,7 @@ pub mod ladder;
 mod memory;
 mod modules;
 mod of_cust;
+mod order;
 mod pending;
 mod queue;
 mod scratch;
@@ -28,6 +29,7 @@ mod stream;
 mod tally;
 
 pub use memory::{Memory, Pinned};
+pub use order::{MOST_ORDERED, Sorting};
 pub use pending::Launched;
 pub use shards::{
     enqueue_columns_of_shards, enqueue_shards, launch_columns_of_shards, launch_shards, meet, stream_of,

@@ -100,9 +100,20 @@ impl<'a, T: Item> Data<'a> for View<'a, T> {
     const MAY_BE_SHARDED: bool = false;
 
     fn gather(&self, order: &Order) -> Result<Buffer<T>, Error> {
-        match self.0 {
-            Cpu(items) => Ok(Buffer::of_host(order.gather(items))),
-            OnGpu(_) => self.device().upload(&order.gather(&self.to_vec()?)),
+        match (self.0, order) {
+            (Cpu(items), _) => Ok(Buffer::of_host(order.gather(items)?)),
+            (OnGpu(part), Order::OfGpu { places, .. }) => {
+                let mut copies = Buffer::<T>::room(part.gpu, places.len())?;
+                let layout = (size_of::<T>(), align_of::<T>());
+                if let (OnGpu(to), OnGpu(from)) = (copies.whole_mut(), places.view().place()?) {
+                    // SAFETY: there is a place for each copy, and an item at each place.
+                    unsafe {
+                        part.gpu.gather(part.pointer().cast(), layout, from.1, places.len(), to.cast())?
+                    };
+                }
+                Ok(copies)
+            }
+            (OnGpu(_), _) => self.device().upload(&order.gather(&self.to_vec()?)?),
         }
     }
 

@@ -23,8 +23,8 @@ use cuda_std::{intrinsics, shared_array, thread, warp};
 /// Warps in a block, each of which scans a bucket.
 pub const WARPS: u32 = THREADS / warp::WARP_SIZE;
 
-/// A bucket begins at a multiple of this number of items.
-pub const ALIGNED: u64 = VECTOR as u64;
+/// A bucket begins at a multiple of this number of items, so that its items can be loaded together.
+pub const ALIGNED: u32 = VECTOR as u32;
 
 /// The arguments of all three kernels; the parameters in this order.
 #[derive(Clone, Copy, Debug)]
@@ -57,11 +57,16 @@ pub struct Arguments<T> {
     pub state: *mut u64,
     /// Whether blocks sort their items in shared memory before they move them: 0 if it has no room.
     pub sorts: u32,
+    /// An index's bucket is `(index >> buckets.log2) & mask`.
+    pub mask: u32,
+    /// A bucket begins at a multiple of this number of items. If it is 1, items whose index is too large are kept,
+    /// as those of the last index.
+    pub aligned: u32,
 }
 
 arguments! {
     [T: Copy] Arguments<T>:
-    items indices index_words count len blocks part counts of_part buckets dealt dealt_indices state sorts
+    items indices index_words count len blocks part counts of_part buckets dealt dealt_indices state sorts mask aligned
 }
 
 /// The kernel that counts, as a type.
@@ -85,13 +90,13 @@ pub enum Moves {}
 impl<T: Element> Arguments<T> {
     /// The number of buckets.
     #[inline(always)]
-    fn number(&self) -> u32 {
-        ((self.count - 1) >> self.buckets.log2) + 1
+    pub fn number(&self) -> u32 {
+        ((self.count - 1) >> self.buckets.log2).min(self.mask) + 1
     }
 
     /// The block's part.
     #[inline(always)]
-    fn of_block(&self) -> Part<T> {
+    pub(super) fn of_block(&self) -> Part<T> {
         let start = u64::from(thread::block_idx_x()) * u64::from(self.part);
         let len = self.len.saturating_sub(start).min(self.part.into()) as u32;
         Part::new(self.items, (self.indices, self.index_words), start, len)
@@ -104,6 +109,9 @@ struct Taking<T, const MOVES: bool> {
     part: Part<T>,
     count: u32,
     log2: u32,
+    mask: u32,
+    /// Whether items whose index is too large are taken for those of the last index.
+    keeps_wrong: bool,
     dealt: *mut T,
     dealt_indices: *mut u32,
     state: *mut u64,
@@ -129,7 +137,7 @@ impl<T: Element, const MOVES: bool> EachLoad<T> for Taking<T, MOVES> {
     /// The counters have been set, and nobody reads them.
     #[inline(always)]
     unsafe fn add(&mut self, place: u32, Load { indices, items }: Load<T>) {
-        let bucket = indices.map(|index| index >> self.log2);
+        let bucket = indices.map(|index| (index >> self.log2) & self.mask);
         let mut is_one = true;
         unrolled::<VECTOR>(|item| is_one &= (indices[item] < self.count) & (bucket[item] == bucket[0]));
         // SAFETY: all lanes are here; there is a counter for each bucket, and all threads use atomics.
@@ -161,6 +169,9 @@ impl<T: Element, const MOVES: bool> EachLoad<T> for Taking<T, MOVES> {
                 } else if !MOVES && place + (item as u32) < self.part.len {
                     let wrong = !(self.part.start + u64::from(place) + item as u64);
                     AtomicU64::from_ptr(self.state).fetch_max(wrong, Ordering::Relaxed);
+                    if self.keeps_wrong {
+                        self.next.fetch_add(((self.count - 1) >> self.log2) & self.mask, 1);
+                    }
                 }
             });
         }
@@ -178,7 +189,8 @@ impl<T: Element, const MOVES: bool> EachLoad<T> for Taking<T, MOVES> {
 pub unsafe fn count(arguments: Arguments<u8>) {
     let next = dynamic_shared::<u32>();
     let (part, number) = (Arguments { items: core::ptr::null(), ..arguments }.of_block(), arguments.number());
-    let Arguments { count, counts, blocks, buckets, dealt, dealt_indices, state, .. } = arguments;
+    let Arguments { count, counts, blocks, buckets, dealt, dealt_indices, state, mask, aligned, .. } =
+        arguments;
     // SAFETY: all threads of the block are here, and barriers stand between clearing, adding and reading.
     unsafe {
         let mut bucket = thread::thread_idx_x();
@@ -188,7 +200,17 @@ pub unsafe fn count(arguments: Arguments<u8>) {
         }
         thread::sync_threads();
         let log2 = buckets.log2 as u32;
-        part.each_load(&mut Taking::<u8, false> { next, part, count, log2, dealt, dealt_indices, state });
+        part.each_load(&mut Taking::<u8, false> {
+            next,
+            part,
+            count,
+            log2,
+            mask,
+            keeps_wrong: aligned == 1,
+            dealt,
+            dealt_indices,
+            state,
+        });
         thread::sync_threads();
         let mut bucket = thread::thread_idx_x();
         while bucket < number {
@@ -208,7 +230,7 @@ pub unsafe fn count(arguments: Arguments<u8>) {
 #[inline(always)]
 pub unsafe fn scan(arguments: Arguments<u8>) {
     let number = arguments.number();
-    let Arguments { counts, blocks, of_part, buckets, state, .. } = arguments;
+    let Arguments { counts, blocks, of_part, buckets, state, aligned, .. } = arguments;
     let (lane, thread) = (warp::lane_id(), thread::thread_idx_x());
     let of_warps = shared_array![u64; 2 * WARPS as usize];
     let is_last = shared_array![u32; 4];
@@ -248,7 +270,7 @@ pub unsafe fn scan(arguments: Arguments<u8>) {
         let mine = thread * share..((thread + 1) * share).min(number);
         let of = |bucket: u32| {
             let len = AtomicU64::from_ptr(word(bucket, 2)).load(Ordering::Relaxed);
-            (len.next_multiple_of(ALIGNED), len.div_ceil(of_part))
+            (len.next_multiple_of(aligned.into()), len.div_ceil(of_part))
         };
         let (mut items, mut parts) = (0u64, 0u64);
         for bucket in mine.clone() {
@@ -418,7 +440,8 @@ impl<T: Element> Sorting<T> {
 #[inline(always)]
 pub unsafe fn move_items<T: Element>(arguments: Arguments<T>) {
     let (part, number) = (arguments.of_block(), arguments.number());
-    let Arguments { count, counts, blocks, buckets, dealt, dealt_indices, state, sorts, .. } = arguments;
+    let Arguments { count, counts, blocks, buckets, dealt, dealt_indices, state, sorts, mask, .. } =
+        arguments;
     let room = if sorts == 0 { 0 } else { SORTED * (size_of::<T>() as u32 + 4) };
     let next = dynamic_shared_from::<u32>(room);
     let of_warps = shared_array![u32; WARPS as usize];
@@ -433,7 +456,17 @@ pub unsafe fn move_items<T: Element>(arguments: Arguments<T>) {
         }
         thread::sync_threads();
         let log2 = buckets.log2 as u32;
-        let mut taking = Taking::<T, true> { next, part, count, log2, dealt, dealt_indices, state };
+        let mut taking = Taking::<T, true> {
+            next,
+            part,
+            count,
+            log2,
+            mask,
+            keeps_wrong: false,
+            dealt,
+            dealt_indices,
+            state,
+        };
         if sorts == 0 {
             part.each_load(&mut taking);
             return;
@@ -473,10 +506,12 @@ macro_rules! entry_points {
                 dealt_indices: *mut u32,
                 state: *mut u64,
                 sorts: u32,
+                mask: u32,
+                aligned: u32,
             ) {
                 let arguments = Arguments {
                     items, indices, index_words, count, len, blocks, part, counts, of_part, buckets, dealt,
-                    dealt_indices, state, sorts
+                    dealt_indices, state, sorts, mask, aligned
                 };
                 // SAFETY: the host launches it as the function asks.
                 unsafe { ($call)(arguments) }

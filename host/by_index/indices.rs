@@ -2,7 +2,9 @@
 
 use crate::data::Data;
 use crate::place::Place::{Cpu, Gpu};
-use crate::{Buffer, Device, Error, View, cuda, threads};
+use crate::segments::Offsets;
+use crate::{Buffer, Device, Error, Item, View, cuda, threads};
+use gpu_reduce_kernels::segments::Cut;
 use rayon::prelude::*;
 
 /// A type of indices.
@@ -106,8 +108,21 @@ impl<'a> Indices<'a> {
         })
     }
 
-    /// Returns the order of items by their index, each of which is below `count`.
+    /// Returns the order of items by their index, each of which is below `count`, for items where the indices lie.
     pub(super) fn order(&self, count: usize) -> Result<Order, Error> {
+        if let (Gpu(gpu), 1..=cuda::MOST_ORDERED, 1..) = (&self.device().0, self.len(), count) {
+            let (indices, index_words) = self.on_gpu(gpu)?;
+            let (mut places, mut offsets) = (Buffer::room(gpu, self.len())?, Buffer::room(gpu, count + 1)?);
+            if let (Gpu(places), Gpu(offsets)) = (places.whole_mut(), offsets.whole_mut()) {
+                let sorting = cuda::Sorting { indices, index_words, len: self.len(), count, places, offsets };
+                // SAFETY: the indices are borrowed, and the rest is this call's own.
+                let wrong = unsafe { gpu.sort(&sorting)? };
+                if wrong != Cut::NOTHING {
+                    return Err(self.error(wrong, count));
+                }
+            }
+            return Ok(Order::OfGpu { places, offsets });
+        }
         with_indices!(self.0, |view| {
             let indices = on_host(view)?;
             match indices.iter().position(|index| index.get() >= count as u64) {
@@ -137,16 +152,15 @@ fn words_of<X>(_: *const X) -> u32 {
 }
 
 /// The places of items in the order of their indices, items of one index in their own order; and where those
-/// of each index begin.
-pub struct Order {
-    pub places: Vec<usize>,
-    /// One more than there are indices.
-    pub offsets: Vec<u64>,
+/// of each index begin, and the last end.
+pub enum Order {
+    OfHost { places: Vec<usize>, offsets: Vec<u64> },
+    OfGpu { places: Buffer<u32>, offsets: Buffer<u32> },
 }
 
 impl Order {
     /// Sorts by counting. The indices are below `count`.
-    pub fn of<X: Index>(indices: &[X], count: usize) -> Self {
+    fn of<X: Index>(indices: &[X], count: usize) -> Self {
         let mut offsets = vec![0u64; count + 1];
         indices.iter().for_each(|index| offsets[index.get() as usize + 1] += 1);
         for index in 1..=count {
@@ -159,21 +173,36 @@ impl Order {
             places[*next as usize] = place;
             *next += 1;
         }
-        Self { places, offsets }
+        Self::OfHost { places, offsets }
+    }
+
+    /// Where the items of each index begin.
+    pub fn offsets(&self) -> Offsets<'_> {
+        match self {
+            Self::OfHost { offsets, .. } => offsets.into(),
+            Self::OfGpu { offsets, .. } => offsets.into(),
+        }
     }
 
     /// The elements in this order.
-    pub fn gather<T: Copy + Send + Sync>(&self, elements: &[T]) -> Vec<T> {
-        let element = |&place: &usize| elements[place];
-        if size_of_val(elements) < 1 << 20 {
-            return self.places.iter().map(element).collect();
+    pub fn gather<T: Item>(&self, elements: &[T]) -> Result<Vec<T>, Error> {
+        match self {
+            Self::OfHost { places, .. } => {
+                let element = |&place: &usize| elements[place];
+                if size_of_val(elements) < 1 << 20 {
+                    return Ok(places.iter().map(element).collect());
+                }
+                Ok(threads::install(|| places.par_iter().map(element).collect()))
+            }
+            Self::OfGpu { places, .. } => {
+                Ok(places.to_vec()?.into_iter().map(|place| elements[place as usize]).collect())
+            }
         }
-        threads::install(|| self.places.par_iter().map(element).collect())
     }
 }
 
 /// The elements of a view on the host.
-pub(super) fn on_host<T: crate::Item>(view: View<'_, T>) -> Result<std::borrow::Cow<'_, [T]>, Error> {
+pub(super) fn on_host<T: Item>(view: View<'_, T>) -> Result<std::borrow::Cow<'_, [T]>, Error> {
     Ok(match view.0 {
         Cpu(elements) => elements.into(),
         Gpu(_) => view.to_vec()?.into(),

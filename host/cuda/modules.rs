@@ -209,7 +209,7 @@ pub mod tests {
     use super::*;
     use crate::BLOCKS;
     use gpu_reduce_kernels::plan::GROUP;
-    use gpu_reduce_kernels::runs;
+    use gpu_reduce_kernels::{order, runs};
 
     fn all() -> impl Iterator<Item = &'static Ptx> + Clone {
         #[cfg(feature = "ladder")]
@@ -254,7 +254,9 @@ pub mod tests {
         for (name, entries) in kernels.filter(|(name, _)| !name.starts_with("merge_")) {
             let blocks: Vec<_> = entries.iter().map(|&(block, _)| block).collect();
             let has_end = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
-            let threads = if name.starts_with("runs_") || has_end(&["_columns", "_finish"]) {
+            let threads = if name.starts_with("order_") {
+                &[order::THREADS]
+            } else if name.starts_with("runs_") || has_end(&["_columns", "_finish"]) {
                 &[runs::THREADS]
             } else if name.starts_with("deal_") || has_end(&["_groups", "_index", "_rest"]) {
                 &[GROUP]

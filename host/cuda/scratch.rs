@@ -1,6 +1,7 @@
 //! Scratch memory: what launches need beside items and results. Each stream owns some, and its launches reuse
 //! it.
 
+use super::order::OrderScratch;
 use super::tally::TallyScratch;
 use super::{Gpu, lock};
 use crate::Error;
@@ -9,9 +10,11 @@ use cust::memory::{
     AsyncCopyDestination, DeviceBuffer, DeviceCopy, DevicePointer, DeviceSlice, LockedBuffer,
 };
 use cust::stream::Stream;
+use cust::sys;
 use gpu_reduce_kernels::segments::Cut;
 use gpu_reduce_kernels::slot;
 use std::ops::{Deref, DerefMut};
+use std::ptr::null_mut;
 use std::sync::atomic::AtomicU64;
 
 /// The scratch memory of a stream. Launches of one stream run one after another, so they share it.
@@ -34,6 +37,8 @@ pub struct Scratch {
     pub(super) host_slots: Vec<LockedBuffer<u64>>,
     /// For sums by index.
     pub(super) tally: TallyScratch,
+    /// For the order of items by index.
+    pub(super) order: OrderScratch,
     /// Whether a graph may use the memory at any time.
     pub(super) is_captured: bool,
     pub(super) source: Source,
@@ -194,6 +199,52 @@ pub(super) fn largest<T>(
         None => new(None)?,
     };
     Ok(all.push_mut(last))
+}
+
+/// Returns an area of at least this many words.
+pub(super) fn area(
+    areas: &mut Vec<Area<u64>>,
+    is_capturing: bool,
+    gpu: &Gpu,
+    source: &mut Source,
+    words: usize,
+) -> Result<*mut u64, Error> {
+    if words == 0 {
+        return Ok(null_mut());
+    }
+    let likely = if words > 1 << 20 { words } else { words.next_power_of_two() };
+    let area = largest(areas, is_capturing, |area| words <= area.len(), |_| source.area(gpu, words, likely))?;
+    Ok(area.as_device_ptr().as_mut_ptr())
+}
+
+/// As [`area`], of zeros.
+pub(super) fn zeros(
+    areas: &mut Vec<Area<u64>>,
+    is_capturing: bool,
+    gpu: &Gpu,
+    (source, stream): (&mut Source, &Stream),
+    words: usize,
+) -> Result<*mut u64, Error> {
+    if words == 0 {
+        return Ok(null_mut());
+    }
+    let likely = if words > 1 << 20 { words } else { words.next_power_of_two() };
+    let area = largest(
+        areas,
+        is_capturing,
+        |area| words <= area.len(),
+        |_| {
+            let area = source.area::<u64>(gpu, words, likely)?;
+            let address = area.as_device_ptr().as_raw();
+            if !area.is_empty() {
+                // SAFETY: the memory is the area's; launches that use it follow in the same stream.
+                let set = unsafe { sys::cuMemsetD32Async(address, 0, 2 * area.len(), stream.as_inner()) };
+                gpu.done("clearing memory", set)?;
+            }
+            Ok(area)
+        },
+    )?;
+    Ok(area.as_device_ptr().as_mut_ptr())
 }
 
 /// Scratch memory of a stream that was dropped, for the next stream.

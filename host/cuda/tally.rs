@@ -4,12 +4,10 @@ use super::Gpu;
 use super::modules::{Compiled, Grid, no_kernel};
 use super::pending::Launched;
 use super::queue::Queue;
-use super::scratch::{Area, Source, area_bytes, largest};
+use super::scratch::{Area, area, area_bytes, zeros};
 use super::stream::{GpuStream, Workspace};
 use crate::Error;
 use crate::by_index::Tally;
-use cust::stream::Stream;
-use cust::sys;
 use gpu_reduce_kernels::deal::{self, ALIGNED};
 use gpu_reduce_kernels::index::{
     Arguments, Buckets, COPIES, FINISHED, FINISHING, LIST_WORDS, STATE, THREADS, TILE,
@@ -58,7 +56,7 @@ struct Dealt {
 }
 
 /// The most items in one deal, which counts them in 32 bits.
-const MOST_DEALT: u64 = 1 << 31;
+pub(super) const MOST_DEALT: u64 = 1 << 31;
 
 impl Needs {
     fn of(gpu: &Gpu, tally: &Tally) -> Result<Self, Error> {
@@ -119,56 +117,10 @@ impl Needs {
 }
 
 /// Returns the items of a part, and the parts, of which there are `most` at most.
-fn parts(len: u64, most: u64) -> (u64, u32) {
+pub(super) fn parts(len: u64, most: u64) -> (u64, u32) {
     let tiles = len.div_ceil(TILE);
     let part = tiles.div_ceil(most.min(tiles).max(1)).max(1) * TILE;
     (part, len.div_ceil(part) as u32)
-}
-
-/// Returns an area of at least this many words.
-fn area(
-    areas: &mut Vec<Area<u64>>,
-    is_capturing: bool,
-    gpu: &Gpu,
-    source: &mut Source,
-    words: usize,
-) -> Result<*mut u64, Error> {
-    if words == 0 {
-        return Ok(null_mut());
-    }
-    let likely = if words > 1 << 20 { words } else { words.next_power_of_two() };
-    let area = largest(areas, is_capturing, |area| words <= area.len(), |_| source.area(gpu, words, likely))?;
-    Ok(area.as_device_ptr().as_mut_ptr())
-}
-
-/// As [`area`], of zeros.
-fn zeros(
-    areas: &mut Vec<Area<u64>>,
-    is_capturing: bool,
-    gpu: &Gpu,
-    (source, stream): (&mut Source, &Stream),
-    words: usize,
-) -> Result<*mut u64, Error> {
-    if words == 0 {
-        return Ok(null_mut());
-    }
-    let likely = if words > 1 << 20 { words } else { words.next_power_of_two() };
-    let area = largest(
-        areas,
-        is_capturing,
-        |area| words <= area.len(),
-        |_| {
-            let area = source.area::<u64>(gpu, words, likely)?;
-            let address = area.as_device_ptr().as_raw();
-            if !area.is_empty() {
-                // SAFETY: the memory is the area's; launches that use it follow in the same stream.
-                let set = unsafe { sys::cuMemsetD32Async(address, 0, 2 * area.len(), stream.as_inner()) };
-                gpu.done("clearing memory", set)?;
-            }
-            Ok(area)
-        },
-    )?;
-    Ok(area.as_device_ptr().as_mut_ptr())
 }
 
 impl Queue {
@@ -231,6 +183,8 @@ impl Queue {
                 dealt_indices: dealt_indices.cast(),
                 state,
                 sorts: sorts.into(),
+                mask: u32::MAX,
+                aligned: ALIGNED,
             };
             let parameters = Parameters::of(&arguments);
             let shared = number * 4;

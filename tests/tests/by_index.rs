@@ -2,7 +2,7 @@
 
 use bytemuck::bytes_of;
 use gpu_reduce::{
-    ArgMax, Device, Element, Error, ExactElement, ExactMean, ExactSum, Item, Max, Mean, Min, Op, Prod,
+    ArgMax, Device, Dot, Element, Error, ExactElement, ExactMean, ExactSum, Item, Max, Mean, Min, Op, Prod,
     Reduce, Sum, SumSq, Var, bf16, bincount, bincount_weighted, f16, for_each_element, scatter_add,
 };
 use std::fmt::Debug;
@@ -187,6 +187,32 @@ fn operators_whose_order_matters() {
     check::<f32, Max, Max, _>(&items, &indices, count, "in order");
     check::<f32, Min, Min, _>(&items, &indices, count, "in order");
     check::<f32, ArgMax, ArgMax, _>(&items, &indices, count, "in order");
+    // Several tiles, blocks and digits, and items of every size.
+    for (case, (len, count)) in
+        [(1, 1), (4096, 2), (9000, 512), (21_000, 700), (4097, 300_000)].into_iter().enumerate()
+    {
+        let at = self::indices(len, count, case);
+        let name = format!("{len} items of {count} indices");
+        check::<i8, Prod, Prod, _>(&samples(len, i8::any), &at, count, &name);
+        check::<u16, Max, Max, _>(&samples(len, u16::any), &at, count, &name);
+        check::<f64, SumSq, SumSq, _>(&samples(len, f64::any), &at, count, &name);
+    }
+}
+
+#[test]
+fn pairs_by_index() {
+    let (len, count) = (6000, 40);
+    let indices = indices(len, count, 1);
+    let (x, y) = (samples(len, f32::any), samples(len, |place| f32::any(place + 9)));
+    let (of_x, of_y) = (groups(&x, &indices, count), groups(&y, &indices, count));
+    let dot = |(x, y): (&Vec<f32>, &Vec<f32>)| (x, y).reduce::<Dot, 256>().unwrap();
+    let expected: Vec<f32> = of_x.iter().zip(&of_y).map(dot).collect();
+    for device in devices() {
+        let (x, y) = (device.upload(&x).unwrap(), device.upload(&y).unwrap());
+        let at = device.upload(&indices).unwrap();
+        let got = (&x, &y).by_index(&at, count).unwrap().by(Dot).or(0.0).run().unwrap();
+        assert_same(&got.to_vec().unwrap(), &expected, &format!("dot on {device}"));
+    }
 }
 
 #[test]

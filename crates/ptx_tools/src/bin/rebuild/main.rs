@@ -31,9 +31,9 @@ const LADDER: &str = "ladder";
 
 /// What follows a type in the name of a kernel, in the order in which an operator's kernels of a type are
 /// packed.
-const SHAPES: [&str; 12] = [
+const SHAPES: [&str; 14] = [
     "row", "segments", "rows", "columns", "groups", "long", "index", "rest", "finish", "count", "scan",
-    "move",
+    "move", "offsets", "gather",
 ];
 
 /// The types, those first that are reduced most.

@@ -1,0 +1,425 @@
+//! The kernels that sort items by their index and keep the order of equal ones: a stable radix sort.
+//!
+//! ```text
+//! for each digit of the indices, the lowest first:
+//!     count, scan:  the kernels of [`deal`](super::deal); a digit's value is a bucket
+//!     move:         moves the index and the place of each item to its bucket, in order
+//! offsets:  finds where each index begins among the sorted ones
+//! gather:   copies items in the order of their places
+//! ```
+//!
+//! Only places are sorted; items of any size are copied once. A block moves 4,096 items at a time: each warp ranks its
+//! 256 by votes, so that equal digits keep their order, and the block sorts them in shared memory, so that
+//! neighbours are written to neighbouring places.
+
+use super::deal::Arguments;
+use super::index::TILE;
+use super::runs::prefix_sum;
+use crate::kernels::{Entry, Named, arguments};
+use crate::segments::unrolled;
+use bytemuck::Pod;
+use cuda_std::shared::Shared;
+use cuda_std::{intrinsics, shared_array, thread, warp};
+
+/// Threads in a block of these kernels.
+pub const THREADS: u32 = 512;
+
+/// The most bits of a digit: one thread for each value.
+pub const DIGIT: u32 = THREADS.ilog2();
+
+/// Items of a thread in a tile.
+const ITEMS: usize = TILE as usize / THREADS as usize;
+
+/// Warps in a block, and items of a warp in a tile.
+const WARPS: u32 = THREADS / warp::WARP_SIZE;
+const OF_WARP: u32 = TILE as u32 / WARPS;
+
+/// The kernel that moves, as a type. Its items are the former places; null if they are in order.
+pub type Move = Named<Moves, Arguments<u32>>;
+
+/// The kernel that finds where each index begins, as a type.
+pub type FindOffsets = Named<FindsOffsets, Offsets>;
+
+/// The kernel that copies items in units of type `T`, as a type.
+pub type Gather<T> = Named<Gathers, Copies<T>>;
+
+/// Names [`Move`].
+pub enum Moves {}
+
+/// Names [`FindOffsets`].
+pub enum FindsOffsets {}
+
+/// Names [`Gather`].
+pub enum Gathers {}
+
+/// What a block knows of the digits of the tile that it moves.
+#[derive(Clone, Copy)]
+struct Tile {
+    log2: u32,
+    mask: u32,
+    /// For each warp and each digit's value the items that it has; then those of the warps before.
+    counts: Shared<u32>,
+    /// Where the items of each digit's value begin in the sorted tile.
+    starts: Shared<u32>,
+    of_warps: Shared<u32>,
+}
+
+impl Tile {
+    #[inline(always)]
+    fn digit(self, index: u32) -> u32 {
+        (index >> self.log2) & self.mask
+    }
+
+    /// Counts the warp's items. Returns how many with the same digit come before each in the warp.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp call it; nobody else accesses its counts.
+    #[inline(always)]
+    unsafe fn rank(self, indices: [Option<u32>; ITEMS]) -> [u32; ITEMS] {
+        let (warp, lane) = (thread::thread_idx_x() / warp::WARP_SIZE, warp::lane_id());
+        let mut ranks = [0; ITEMS];
+        // SAFETY: all lanes are here, and meet between accesses by different ones.
+        unsafe {
+            for part in 0..THREADS / warp::WARP_SIZE {
+                self.counts.write(warp * THREADS + part * warp::WARP_SIZE + lane, 0);
+            }
+            warp::sync_warp(warp::ALL);
+            unrolled::<ITEMS>(|item| {
+                let digit = self.digit(indices[item].unwrap_or(0));
+                let mut same = warp::warp_vote_ballot(warp::ALL, indices[item].is_some());
+                for bit in 0..DIGIT {
+                    let is_set = digit >> bit & 1 != 0;
+                    let set = warp::warp_vote_ballot(warp::ALL, is_set);
+                    same &= if is_set { set } else { !set };
+                }
+                let counts = warp * THREADS + digit;
+                let before = self.counts.read(counts);
+                warp::sync_warp(warp::ALL);
+                let below = same & ((1 << lane) - 1);
+                if below == 0 && indices[item].is_some() {
+                    self.counts.write(counts, before + same.count_ones());
+                }
+                warp::sync_warp(warp::ALL);
+                ranks[item] = before + below.count_ones();
+            });
+        }
+        ranks
+    }
+
+    /// Adds up the counts of the warps before each, and of the digits before each. Returns the number of items whose
+    /// digit has the thread's number as its value.
+    ///
+    /// # Safety
+    ///
+    /// All threads of the block call it, after a barrier, and before one.
+    #[inline(always)]
+    unsafe fn scan(self) -> u32 {
+        let (digit, lane) = (thread::thread_idx_x(), warp::lane_id());
+        let mut count = 0;
+        // SAFETY: all threads of the block are here, with barriers between accesses by different ones.
+        unsafe {
+            for warp in 0..WARPS {
+                let at = warp * THREADS + digit;
+                let of_warp = self.counts.read(at);
+                self.counts.write(at, count);
+                count += of_warp;
+            }
+            let upto = prefix_sum(count);
+            if lane == warp::WARP_SIZE - 1 {
+                self.of_warps.write(digit / warp::WARP_SIZE, upto);
+            }
+            thread::sync_threads();
+            let of_lane = if lane < WARPS { self.of_warps.read(lane) } else { 0 };
+            let of_warps = prefix_sum(of_lane) - of_lane;
+            let (before, _) = warp::warp_shuffle_idx(warp::ALL, of_warps, digit / warp::WARP_SIZE, 32);
+            self.starts.write(digit, before + upto - count);
+        }
+        count
+    }
+}
+
+/// Moves the items of each block's part to their buckets.
+///
+/// # Safety
+///
+/// As for [`deal::count`](super::deal::count) and [`scan`](super::deal::scan), which have run with the same
+/// arguments; the launch has blocks of [`THREADS`].
+#[inline(always)]
+pub unsafe fn move_in_order(arguments: Arguments<u32>) {
+    let (part, number) = (arguments.of_block(), arguments.number());
+    let Arguments { items, count, counts, blocks, buckets, dealt, dealt_indices, mask, .. } = arguments;
+    // The sorted tile lies where the counts were.
+    let sorted = shared_array![u32; 2 * TILE as usize];
+    let next = shared_array![u32; THREADS as usize];
+    let (starts, of_warps) = (shared_array![u32; THREADS as usize], shared_array![u32; WARPS as usize]);
+    let tile = Tile { log2: buckets.log2 as u32, mask, counts: sorted, starts, of_warps };
+    let (mine, warp) = (thread::thread_idx_x(), thread::thread_idx_x() / warp::WARP_SIZE);
+    // SAFETY: all threads of the block are here, and barriers stand between accesses by different ones; there is a
+    // place for each item.
+    unsafe {
+        let mut place_of_mine = 0;
+        if mine < number {
+            let start = buckets.table.wrapping_add(3 * mine as usize + 1).read() as u32;
+            let of_block = mine as usize * blocks as usize + thread::block_idx_x() as usize;
+            place_of_mine = start + counts.wrapping_add(of_block).read();
+        }
+        let mut first = 0;
+        while first < part.len {
+            intrinsics::no_unroll();
+            let place =
+                |item: usize| first + warp * OF_WARP + item as u32 * warp::WARP_SIZE + warp::lane_id();
+            let (mut indices, mut places) = ([None; ITEMS], [0; ITEMS]);
+            unrolled::<ITEMS>(|item| {
+                let place = place(item);
+                if place < part.len {
+                    indices[item] = Some(part.index(place).min(count - 1));
+                    let at = part.start as usize + place as usize;
+                    places[item] = if items.is_null() { at as u32 } else { items.wrapping_add(at).read() };
+                }
+            });
+            thread::sync_threads();
+            let ranks = tile.rank(indices);
+            thread::sync_threads();
+            let of_mine = tile.scan();
+            next.write(mine, place_of_mine.wrapping_sub(starts.read(mine)));
+            place_of_mine += of_mine;
+            thread::sync_threads();
+            let mut to = [0; ITEMS];
+            unrolled::<ITEMS>(|item| {
+                let digit = tile.digit(indices[item].unwrap_or(0));
+                to[item] = starts.read(digit) + tile.counts.read(warp * THREADS + digit) + ranks[item];
+            });
+            thread::sync_threads();
+            unrolled::<ITEMS>(|item| {
+                if let Some(index) = indices[item] {
+                    sorted.write(to[item], index);
+                    sorted.write(TILE as u32 + to[item], places[item]);
+                }
+            });
+            thread::sync_threads();
+            let len = (part.len - first).min(TILE as u32);
+            unrolled::<ITEMS>(|item| {
+                let at = item as u32 * THREADS + mine;
+                if at < len {
+                    let (index, place) = (sorted.read(at), sorted.read(TILE as u32 + at));
+                    let to = next.read(tile.digit(index)).wrapping_add(at) as usize;
+                    dealt_indices.wrapping_add(to).write(index);
+                    dealt.wrapping_add(to).write(place);
+                }
+            });
+            first += TILE as u32;
+        }
+    }
+}
+
+/// The arguments of the kernel that finds offsets; the parameters in this order.
+#[derive(Clone, Copy, Debug)]
+pub struct Offsets {
+    /// Sorted indices.
+    pub indices: *const u32,
+    /// Their number.
+    pub len: u32,
+    /// The number of indices; each index is less.
+    pub count: u32,
+    /// Indices that a block looks for.
+    pub share: u32,
+    /// A place for each index, and one more.
+    pub offsets: *mut u32,
+}
+
+arguments! { [] Offsets: indices len count share offsets }
+
+impl Offsets {
+    /// Returns where an index begins, which is in a range.
+    ///
+    /// # Safety
+    ///
+    /// There are so many indices.
+    #[inline(always)]
+    unsafe fn find(&self, index: u32, mut low: u32, mut high: u32) -> u32 {
+        while low < high {
+            intrinsics::no_unroll();
+            let middle = low + (high - low) / 2;
+            // SAFETY: as the caller vouches.
+            if unsafe { self.indices.add(middle as usize).read() } < index {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+/// Finds where each index begins among the sorted ones, and where the last ends.
+///
+/// # Safety
+///
+/// The launch has blocks of [`THREADS`], enough of them for `arguments.count` and one more. The pointers are valid as
+/// [`Offsets`] says.
+#[inline(always)]
+pub unsafe fn find_offsets(arguments: Offsets) {
+    let Offsets { len, count, share, offsets, .. } = arguments;
+    let first = thread::block_idx_x() * share;
+    let last = first + (share - 1).min(count - first);
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let (mut low, mut high) = (0, len);
+        if share > THREADS {
+            low = arguments.find(first, low, high);
+            high = arguments.find(last, low, high);
+        }
+        let mut index = first + thread::thread_idx_x();
+        while index <= last {
+            intrinsics::no_unroll();
+            offsets.add(index as usize).write(arguments.find(index, low, high));
+            index += THREADS;
+        }
+    }
+}
+
+/// The arguments of the kernel that copies items; the parameters in this order.
+#[derive(Clone, Copy, Debug)]
+pub struct Copies<T> {
+    /// The items.
+    pub items: *const T,
+    /// Units of an item.
+    pub units: u32,
+    /// The place of each item.
+    pub places: *const u32,
+    /// Units of all copies.
+    pub len: u64,
+    /// A place for each unit.
+    pub copies: *mut T,
+}
+
+arguments! { [T: Copy] Copies<T>: items units places len copies }
+
+/// Copies items.
+///
+/// # Safety
+///
+/// The launch has blocks of [`THREADS`]. The pointers are valid as [`Copies`] says.
+#[inline(always)]
+pub unsafe fn gather<T: Pod>(arguments: Copies<T>) {
+    const BATCH: usize = 4;
+    let Copies { items, units, places, len, copies } = arguments;
+    let mut first = u64::from(thread::block_idx_x()) * u64::from(THREADS) * BATCH as u64;
+    while first < len {
+        intrinsics::no_unroll();
+        let mut batch = [T::zeroed(); BATCH];
+        let at = |copy: usize| first + copy as u64 * u64::from(THREADS) + u64::from(thread::thread_idx_x());
+        unrolled::<BATCH>(|copy| {
+            if at(copy) < len {
+                let (item, unit) = if units == 1 {
+                    (at(copy), 0)
+                } else {
+                    (at(copy) / u64::from(units), at(copy) % u64::from(units))
+                };
+                // SAFETY: as the caller vouches.
+                unsafe {
+                    let place = u64::from(places.add(item as usize).read());
+                    batch[copy] = items.add((place * u64::from(units) + unit) as usize).read();
+                }
+            }
+        });
+        unrolled::<BATCH>(|copy| {
+            if at(copy) < len {
+                // SAFETY: as the caller vouches.
+                unsafe { copies.add(at(copy) as usize).write(batch[copy]) };
+            }
+        });
+        first += u64::from(thread::grid_dim_x()) * u64::from(THREADS) * BATCH as u64;
+    }
+}
+
+/// The entry points.
+#[cfg(feature = "index")]
+mod entry_points {
+    use super::*;
+    use crate::shape::index::Buckets;
+
+    #[cuda_std::kernel(name = "order_u8_move_512")]
+    #[allow(clippy::too_many_arguments)]
+    pub unsafe fn move_512(
+        items: *const u32,
+        indices: *const u32,
+        index_words: u32,
+        count: u32,
+        len: u64,
+        blocks: u32,
+        part: u32,
+        counts: *mut u32,
+        of_part: u64,
+        buckets: Buckets,
+        dealt: *mut u32,
+        dealt_indices: *mut u32,
+        state: *mut u64,
+        sorts: u32,
+        mask: u32,
+        aligned: u32,
+    ) {
+        let arguments = Arguments {
+            items,
+            indices,
+            index_words,
+            count,
+            len,
+            blocks,
+            part,
+            counts,
+            of_part,
+            buckets,
+            dealt,
+            dealt_indices,
+            state,
+            sorts,
+            mask,
+            aligned,
+        };
+        // SAFETY: the host launches it as the function asks.
+        unsafe { move_in_order(arguments) }
+    }
+
+    #[cuda_std::kernel(name = "order_u8_offsets_512")]
+    pub unsafe fn offsets_512(indices: *const u32, len: u32, count: u32, share: u32, offsets: *mut u32) {
+        // SAFETY: the host launches it as the function asks.
+        unsafe { find_offsets(Offsets { indices, len, count, share, offsets }) }
+    }
+
+    macro_rules! gather_entries {
+        ($($name:literal $type:ident;)*) => {$(
+            const _: () = {
+                #[cuda_std::kernel(name = $name)]
+                pub unsafe fn entry(
+                    items: *const $type,
+                    units: u32,
+                    places: *const u32,
+                    len: u64,
+                    copies: *mut $type,
+                ) {
+                    // SAFETY: the host launches it as the function asks.
+                    unsafe { gather(Copies { items, units, places, len, copies }) }
+                }
+            };
+        )*};
+    }
+
+    gather_entries! {
+        "order_u8_gather_512" u8;
+        "order_u16_gather_512" u16;
+        "order_u32_gather_512" u32;
+        "order_u64_gather_512" u64;
+    }
+}
+
+/// The entry points' names.
+pub const ENTRIES: &[&[Entry]] = &[&[
+    Entry::new::<Move>("order_u8_move"),
+    Entry::new::<FindOffsets>("order_u8_offsets"),
+    Entry::new::<Gather<u8>>("order_u8_gather"),
+    Entry::new::<Gather<u16>>("order_u16_gather"),
+    Entry::new::<Gather<u32>>("order_u32_gather"),
+    Entry::new::<Gather<u64>>("order_u64_gather"),
+]];
