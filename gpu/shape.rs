@@ -4,12 +4,14 @@
 //! - [`segments`]: many short segments; [`rows`]: rows of one length, and longer segments.
 //! - [`columns`]: the columns of an array.
 //! - [`index`]: sums by index; [`deal`]: items dealt to buckets for it; [`order`]: items sorted by index.
+//! - [`keys`]: keys of any value, which get numbers.
 //! - [`runs`]: the runs of equal neighbouring keys.
 
 pub(crate) mod chunk;
 pub mod columns;
 pub mod deal;
 pub mod index;
+pub mod keys;
 pub mod order;
 pub mod rows;
 pub mod runs;

@@ -712,6 +712,7 @@ pub const TABLES: &[&[&[Entry]]] = &[
     crate::shape::index::ENTRIES,
     crate::shape::deal::ENTRIES,
     crate::shape::order::ENTRIES,
+    crate::shape::keys::ENTRIES,
     #[cfg(not(target_arch = "nvptx64"))]
     for_each_operator! { aliases! { element bool u8 } },
     #[cfg(not(target_arch = "nvptx64"))]
@@ -728,4 +729,6 @@ pub const TABLES: &[&[&[Entry]]] = &[
     crate::runs::ALIASES,
     #[cfg(not(target_arch = "nvptx64"))]
     crate::shape::index::ALIASES,
+    #[cfg(not(target_arch = "nvptx64"))]
+    crate::shape::keys::ALIASES,
 ];

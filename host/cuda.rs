@@ -6,7 +6,7 @@
 //! - `queue`: enqueues requests on a stream; `scratch`: the memory for it;
 //! - `stream`: streams that callers enqueue on, and calls that wait;
 //! - `pending`: pending results;
-//! - `shards`: reduces on several GPUs; `tally`: sums by index; `order`: items sorted by index;
+//! - `shards`: reduces on several GPUs; `tally`: sums by index; `order`: items sorted by index; `keys`: numbers for keys;
 //! - `memory`, `staging`: memory and copies;
 //! - `of_cust`: conversions from and to cust's memory and streams;
 //! - `ladder`: the classic kernels (feature `ladder`).
@@ -14,6 +14,7 @@
 //! In a build without GPUs, `absent` replaces this module.
 
 mod driver;
+mod keys;
 #[cfg(feature = "ladder")]
 pub mod ladder;
 mod memory;
@@ -28,6 +29,7 @@ mod staging;
 mod stream;
 mod tally;
 
+pub use keys::KeyColumn;
 pub use memory::{Memory, Pinned};
 pub use order::{MOST_ORDERED, Sorting};
 pub use pending::Launched;

@@ -104,11 +104,11 @@ impl<'a, T: Item> Data<'a> for View<'a, T> {
             (Cpu(items), _) => Ok(Buffer::of_host(order.gather(items)?)),
             (OnGpu(part), Order::OfGpu { places, .. }) => {
                 let mut copies = Buffer::<T>::room(part.gpu, places.len())?;
-                let layout = (size_of::<T>(), align_of::<T>());
+                let layout = [size_of::<T>(), align_of::<T>()];
                 if let (OnGpu(to), OnGpu(from)) = (copies.whole_mut(), places.view().place()?) {
                     // SAFETY: there is a place for each copy, and an item at each place.
                     unsafe {
-                        part.gpu.gather(part.pointer().cast(), layout, from.1, places.len(), to.cast())?
+                        part.gpu.gather(part.pointer().cast(), layout, (from.1, places.len()), to.cast())?
                     };
                 }
                 Ok(copies)

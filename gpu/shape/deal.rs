@@ -35,7 +35,7 @@ pub struct Arguments<T> {
     pub indices: *const u32,
     /// 1 or 2.
     pub index_words: u32,
-    /// The number of indices; each index is less.
+    /// The number of indices; each index is less. 0 stands for 2^32.
     pub count: u32,
     /// Items in the input.
     pub len: u64,
@@ -88,10 +88,16 @@ pub enum Scans {}
 pub enum Moves {}
 
 impl<T: Element> Arguments<T> {
+    /// The last index.
+    #[inline(always)]
+    pub fn last(&self) -> u32 {
+        self.count.wrapping_sub(1)
+    }
+
     /// The number of buckets.
     #[inline(always)]
     pub fn number(&self) -> u32 {
-        ((self.count - 1) >> self.buckets.log2).min(self.mask) + 1
+        (self.last() >> self.buckets.log2).min(self.mask) + 1
     }
 
     /// The block's part.
@@ -107,7 +113,8 @@ impl<T: Element> Arguments<T> {
 struct Taking<T, const MOVES: bool> {
     next: Shared<u32>,
     part: Part<T>,
-    count: u32,
+    /// The last index.
+    last: u32,
     log2: u32,
     mask: u32,
     /// Whether items whose index is too large are taken for those of the last index.
@@ -139,7 +146,8 @@ impl<T: Element, const MOVES: bool> EachLoad<T> for Taking<T, MOVES> {
     unsafe fn add(&mut self, place: u32, Load { indices, items }: Load<T>) {
         let bucket = indices.map(|index| (index >> self.log2) & self.mask);
         let mut is_one = true;
-        unrolled::<VECTOR>(|item| is_one &= (indices[item] < self.count) & (bucket[item] == bucket[0]));
+        let is_right = |item: usize| indices[item] <= self.last && place + (item as u32) < self.part.len;
+        unrolled::<VECTOR>(|item| is_one &= is_right(item) & (bucket[item] == bucket[0]));
         // SAFETY: all lanes are here; there is a counter for each bucket, and all threads use atomics.
         unsafe {
             let (first, _) = warp::warp_shuffle_idx(warp::ALL, bucket[0], 0, 32);
@@ -161,7 +169,7 @@ impl<T: Element, const MOVES: bool> EachLoad<T> for Taking<T, MOVES> {
                 return;
             }
             unrolled::<VECTOR>(|item| {
-                if indices[item] < self.count {
+                if is_right(item) {
                     let next = self.next.fetch_add(bucket[item], 1);
                     if MOVES {
                         self.put(next, indices[item], items[item]);
@@ -170,7 +178,7 @@ impl<T: Element, const MOVES: bool> EachLoad<T> for Taking<T, MOVES> {
                     let wrong = !(self.part.start + u64::from(place) + item as u64);
                     AtomicU64::from_ptr(self.state).fetch_max(wrong, Ordering::Relaxed);
                     if self.keeps_wrong {
-                        self.next.fetch_add(((self.count - 1) >> self.log2) & self.mask, 1);
+                        self.next.fetch_add((self.last >> self.log2) & self.mask, 1);
                     }
                 }
             });
@@ -189,8 +197,8 @@ impl<T: Element, const MOVES: bool> EachLoad<T> for Taking<T, MOVES> {
 pub unsafe fn count(arguments: Arguments<u8>) {
     let next = dynamic_shared::<u32>();
     let (part, number) = (Arguments { items: core::ptr::null(), ..arguments }.of_block(), arguments.number());
-    let Arguments { count, counts, blocks, buckets, dealt, dealt_indices, state, mask, aligned, .. } =
-        arguments;
+    let last = arguments.last();
+    let Arguments { counts, blocks, buckets, dealt, dealt_indices, state, mask, aligned, .. } = arguments;
     // SAFETY: all threads of the block are here, and barriers stand between clearing, adding and reading.
     unsafe {
         let mut bucket = thread::thread_idx_x();
@@ -203,7 +211,7 @@ pub unsafe fn count(arguments: Arguments<u8>) {
         part.each_load(&mut Taking::<u8, false> {
             next,
             part,
-            count,
+            last,
             log2,
             mask,
             keeps_wrong: aligned == 1,
@@ -377,7 +385,7 @@ impl<T: Element> Sorting<T> {
     #[inline(always)]
     unsafe fn ranks(&self, Load { indices, .. }: Load<T>) -> [u32; VECTOR] {
         indices.map(|index| {
-            if index >= self.taking.count {
+            if index > self.taking.last {
                 return 0;
             }
             // SAFETY: there is a counter for each bucket, and all threads use atomics.
@@ -389,7 +397,7 @@ impl<T: Element> Sorting<T> {
     #[inline(always)]
     unsafe fn sort(&self, Load { indices, items }: Load<T>, ranks: [u32; VECTOR]) {
         unrolled::<VECTOR>(|item| {
-            if indices[item] < self.taking.count {
+            if indices[item] <= self.taking.last {
                 // SAFETY: there are as many places as items.
                 unsafe {
                     let at = self.starts.read(indices[item] >> self.taking.log2) + ranks[item];
@@ -440,8 +448,8 @@ impl<T: Element> Sorting<T> {
 #[inline(always)]
 pub unsafe fn move_items<T: Element>(arguments: Arguments<T>) {
     let (part, number) = (arguments.of_block(), arguments.number());
-    let Arguments { count, counts, blocks, buckets, dealt, dealt_indices, state, sorts, mask, .. } =
-        arguments;
+    let last = arguments.last();
+    let Arguments { counts, blocks, buckets, dealt, dealt_indices, state, sorts, mask, .. } = arguments;
     let room = if sorts == 0 { 0 } else { SORTED * (size_of::<T>() as u32 + 4) };
     let next = dynamic_shared_from::<u32>(room);
     let of_warps = shared_array![u32; WARPS as usize];
@@ -459,7 +467,7 @@ pub unsafe fn move_items<T: Element>(arguments: Arguments<T>) {
         let mut taking = Taking::<T, true> {
             next,
             part,
-            count,
+            last,
             log2,
             mask,
             keeps_wrong: false,

@@ -147,8 +147,8 @@ impl Tile {
 /// arguments; the launch has blocks of [`THREADS`].
 #[inline(always)]
 pub unsafe fn move_in_order(arguments: Arguments<u32>) {
-    let (part, number) = (arguments.of_block(), arguments.number());
-    let Arguments { items, count, counts, blocks, buckets, dealt, dealt_indices, mask, .. } = arguments;
+    let (part, number, last) = (arguments.of_block(), arguments.number(), arguments.last());
+    let Arguments { items, counts, blocks, buckets, dealt, dealt_indices, mask, .. } = arguments;
     // The sorted tile lies where the counts were.
     let sorted = shared_array![u32; 2 * TILE as usize];
     let next = shared_array![u32; THREADS as usize];
@@ -173,7 +173,7 @@ pub unsafe fn move_in_order(arguments: Arguments<u32>) {
             unrolled::<ITEMS>(|item| {
                 let place = place(item);
                 if place < part.len {
-                    indices[item] = Some(part.index(place).min(count - 1));
+                    indices[item] = Some(part.index(place).min(last));
                     let at = part.start as usize + place as usize;
                     places[item] = if items.is_null() { at as u32 } else { items.wrapping_add(at).read() };
                 }
@@ -284,9 +284,11 @@ pub unsafe fn find_offsets(arguments: Offsets) {
 pub struct Copies<T> {
     /// The items.
     pub items: *const T,
-    /// Units of an item.
+    /// Units of an item that are copied, and from one item to the next.
     pub units: u32,
-    /// The place of each item.
+    /// See above.
+    pub stride: u32,
+    /// The place of each item; null if they are in order.
     pub places: *const u32,
     /// Units of all copies.
     pub len: u64,
@@ -294,9 +296,9 @@ pub struct Copies<T> {
     pub copies: *mut T,
 }
 
-arguments! { [T: Copy] Copies<T>: items units places len copies }
+arguments! { [T: Copy] Copies<T>: items units stride places len copies }
 
-/// Copies items.
+/// Copies items, or parts of them.
 ///
 /// # Safety
 ///
@@ -304,7 +306,7 @@ arguments! { [T: Copy] Copies<T>: items units places len copies }
 #[inline(always)]
 pub unsafe fn gather<T: Pod>(arguments: Copies<T>) {
     const BATCH: usize = 4;
-    let Copies { items, units, places, len, copies } = arguments;
+    let Copies { items, units, stride, places, len, copies } = arguments;
     let mut first = u64::from(thread::block_idx_x()) * u64::from(THREADS) * BATCH as u64;
     while first < len {
         intrinsics::no_unroll();
@@ -319,8 +321,8 @@ pub unsafe fn gather<T: Pod>(arguments: Copies<T>) {
                 };
                 // SAFETY: as the caller vouches.
                 unsafe {
-                    let place = u64::from(places.add(item as usize).read());
-                    batch[copy] = items.add((place * u64::from(units) + unit) as usize).read();
+                    let place = if places.is_null() { item } else { places.add(item as usize).read().into() };
+                    batch[copy] = items.add((place * u64::from(stride) + unit) as usize).read();
                 }
             }
         });
@@ -395,12 +397,13 @@ mod entry_points {
                 pub unsafe fn entry(
                     items: *const $type,
                     units: u32,
+                    stride: u32,
                     places: *const u32,
                     len: u64,
                     copies: *mut $type,
                 ) {
                     // SAFETY: the host launches it as the function asks.
-                    unsafe { gather(Copies { items, units, places, len, copies }) }
+                    unsafe { gather(Copies { items, units, stride, places, len, copies }) }
                 }
             };
         )*};

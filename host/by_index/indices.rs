@@ -6,6 +6,7 @@ use crate::segments::Offsets;
 use crate::{Buffer, Device, Error, Item, View, cuda, threads};
 use gpu_reduce_kernels::segments::Cut;
 use rayon::prelude::*;
+use std::ptr::null;
 
 /// A type of indices.
 pub trait Index: Copy + Send + Sync {
@@ -114,9 +115,10 @@ impl<'a> Indices<'a> {
             let (indices, index_words) = self.on_gpu(gpu)?;
             let (mut places, mut offsets) = (Buffer::room(gpu, self.len())?, Buffer::room(gpu, count + 1)?);
             if let (Gpu(places), Gpu(offsets)) = (places.whole_mut(), offsets.whole_mut()) {
-                let sorting = cuda::Sorting { indices, index_words, len: self.len(), count, places, offsets };
+                let (len, indices_count) = (self.len(), count as u64);
+                let sorting = cuda::Sorting { former: null(), indices, index_words, len, count: indices_count, places };
                 // SAFETY: the indices are borrowed, and the rest is this call's own.
-                let wrong = unsafe { gpu.sort(&sorting)? };
+                let wrong = unsafe { gpu.sort(&sorting, offsets)? };
                 if wrong != Cut::NOTHING {
                     return Err(self.error(wrong, count));
                 }

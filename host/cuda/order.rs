@@ -1,21 +1,22 @@
 //! The order of items by their index on a GPU: a stable radix sort.
 
 use super::Gpu;
-use super::modules::{Compiled, Grid, no_kernel};
+use super::modules::{Grid, no_kernel};
 use super::queue::Queue;
 use super::scratch::{Area, area, zeros};
 use super::stream::Workspace;
 use super::tally::{MOST_DEALT, parts};
 use crate::Error;
 use cust::memory::{CopyDestination, DevicePointer, DeviceSlice};
+use cust::sys;
 use gpu_reduce_kernels::deal::{self, Arguments, WARPS};
 use gpu_reduce_kernels::index::{self, Buckets, STATE};
 use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::order::{Copies, DIGIT, FindOffsets, Gather, Move, Offsets, THREADS};
 use gpu_reduce_kernels::segments::Cut;
-use std::any::{TypeId, type_name};
+use std::any::TypeId;
 use std::ffi::c_void;
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 
 /// The most items that a GPU sorts.
 pub const MOST_ORDERED: usize = MOST_DEALT as usize - 1;
@@ -35,53 +36,56 @@ pub struct OrderScratch {
 
 /// Items that are sorted by their index.
 pub struct Sorting {
+    /// The former place of each item; null if they are in order.
+    pub former: *const u32,
     pub indices: *const u32,
     pub index_words: u32,
     /// At least one item, and at most [`MOST_ORDERED`].
     pub len: usize,
-    /// The number of indices.
-    pub count: usize,
+    /// The number of indices, 2^32 at most.
+    pub count: u64,
     /// Takes the place of each item.
     pub places: *mut u32,
-    /// Takes where each index begins, and where the last ends.
-    pub offsets: *mut u32,
 }
 
 impl Queue {
-    /// Enqueues a kernel.
+    /// Enqueues a kernel of the library's tables, with bytes of shared memory, unless the grid has no blocks.
     ///
     /// # Safety
     ///
-    /// The parameters are those of the kernel, and what they point to suffices.
-    unsafe fn launch_of<K: 'static>(
+    /// The parameters are those of the kernel, and what they point to suffices. The context is entered.
+    pub(super) unsafe fn launch_one(
         &self,
         gpu: &Gpu,
+        kernel: TypeId,
         (blocks, block): (u32, u32),
         shared: u32,
         parameters: &Parameters,
-    ) -> Result<&'static Compiled, Error> {
+    ) -> Result<(), Error> {
+        if blocks == 0 {
+            return Ok(());
+        }
         let grid = (Grid { blocks, block, resident: index::THREADS }, shared);
         // SAFETY: as the caller vouches.
-        let kernel = unsafe {
-            gpu.launch_with_shared(TypeId::of::<K>(), crate::Kernels::NONE, &self.stream, grid, parameters)
-        };
-        kernel?.ok_or_else(|| no_kernel(type_name::<K>(), block))
+        let kernel =
+            unsafe { gpu.launch_with_shared(kernel, crate::Kernels::NONE, &self.stream, grid, parameters) }?;
+        kernel.map(drop).ok_or_else(|| no_kernel("for keys or indices", block))
     }
 
-    /// Enqueues the sort. Returns the last kernel, and the word of the device that takes the complement of the place
-    /// of the first wrong index, or 0. The work that resets that word is the caller's.
+    /// Enqueues the sort of items by their indices, each less than `count`, which is 2^32 at most. Returns the sorted
+    /// indices, and the word of the device that takes the complement of the place of the first wrong index, or 0. The
+    /// work that resets that word is the caller's.
     ///
     /// # Safety
     ///
-    /// Until the stream has been synchronized, the indices and what takes the order stay, and nothing else accesses
+    /// Until the stream has been synchronized, the indices and what takes the places stay, and nothing else accesses
     /// them. The context is entered.
-    unsafe fn enqueue_order(
+    pub(super) unsafe fn enqueue_sort(
         &mut self,
         gpu: &Gpu,
-        sorting: &Sorting,
-    ) -> Result<(&'static Compiled, *mut u64), Error> {
-        let &Sorting { indices, index_words, len, count, places, offsets } = sorting;
-        let bits = (usize::BITS - (count - 1).leading_zeros()).max(1);
+        &Sorting { former, indices, index_words, len, count, places }: &Sorting,
+    ) -> Result<(*const u32, *mut u64), Error> {
+        let bits = (u64::BITS - (count - 1).leading_zeros()).max(1);
         let passes = bits.div_ceil(DIGIT);
         let digit = bits.div_ceil(passes);
         let (of_block, blocks) = parts(len as u64, 2 * u64::from(gpu.multiprocessors));
@@ -92,16 +96,15 @@ impl Queue {
         let counts = area(&mut scratch.counts, is_capturing, gpu, source, words.div_ceil(2))?;
         let table = area(&mut scratch.table, is_capturing, gpu, source, 3 * ((1 << digit) + 1))?;
         let mut of_passes = [[null_mut::<u32>(); 2]; 2];
-        for (buffer, [of_indices, of_places]) in of_passes.iter_mut().enumerate() {
+        for (buffer, [of_indices, of_places]) in (0..).zip(&mut of_passes) {
             let words = |is_needed| if is_needed { len.div_ceil(2) } else { 0 };
-            let buffer = buffer as u32;
-            let at = buffer as usize;
-            let (has_indices, has_places) = (buffer < passes, buffer + 1 < passes);
-            *of_indices =
-                area(&mut scratch.indices[at], is_capturing, gpu, source, words(has_indices))?.cast();
-            *of_places = area(&mut scratch.places[at], is_capturing, gpu, source, words(has_places))?.cast();
+            let areas = [&mut scratch.indices[buffer], &mut scratch.places[buffer]];
+            let [has_indices, has_places] = [buffer < passes as usize, buffer + 1 < passes as usize];
+            let [indices, places] = areas;
+            *of_indices = area(indices, is_capturing, gpu, source, words(has_indices))?.cast();
+            *of_places = area(places, is_capturing, gpu, source, words(has_places))?.cast();
         }
-        let (mut from, mut sorted) = ((null(), indices, index_words), null_mut());
+        let mut from = (former, indices, index_words);
         for pass in 0..passes {
             let [to_indices, mut to_places] = of_passes[pass as usize % 2];
             if pass + 1 == passes {
@@ -127,90 +130,112 @@ impl Queue {
                 aligned: 1,
             };
             let (number, parameters) = (arguments.number(), Parameters::of(&arguments));
+            let counting = TypeId::of::<deal::Count>();
             // SAFETY: as the caller vouches; the scratch memory suffices.
             unsafe {
-                self.launch_of::<deal::Count>(gpu, (blocks, index::THREADS), number * 4, &parameters)?;
-                let scanning = number.div_ceil(WARPS);
-                self.launch_of::<deal::Scan>(gpu, (scanning, index::THREADS), 0, &parameters)?;
-                self.launch_of::<Move>(gpu, (blocks, THREADS), 0, &parameters)?;
+                self.launch_one(gpu, counting, (blocks, index::THREADS), number * 4, &parameters)?;
+                let scanning = (number.div_ceil(WARPS), index::THREADS);
+                self.launch_one(gpu, TypeId::of::<deal::Scan>(), scanning, 0, &parameters)?;
+                self.launch_one(gpu, TypeId::of::<Move>(), (blocks, THREADS), 0, &parameters)?;
             }
-            (from, sorted) = ((to_places.cast_const(), to_indices.cast_const(), 1), to_indices);
+            from = (to_places.cast_const(), to_indices.cast_const(), 1);
         }
-        let most = gpu.multiprocessors * 16;
-        let share = (count as u32 + 1).div_ceil(most).next_multiple_of(THREADS);
-        let blocks = (count as u32 + 1).div_ceil(share);
-        let arguments = Offsets { indices: sorted, len: len as u32, count: count as u32, share, offsets };
-        // SAFETY: as above.
-        let kernel =
-            unsafe { self.launch_of::<FindOffsets>(gpu, (blocks, THREADS), 0, &Parameters::of(&arguments))? };
-        Ok((kernel, state))
+        Ok((from.1, state))
+    }
+
+    /// Enqueues the copies of parts of items: of each item, `size` bytes in units of `unit` bytes, from one item to the
+    /// next `stride` bytes.
+    ///
+    /// # Safety
+    ///
+    /// Places and items are there, and room for the copies, until the stream has been synchronized. The context is
+    /// entered.
+    pub(super) unsafe fn enqueue_gather(
+        &self,
+        gpu: &Gpu,
+        items: *const c_void,
+        [size, unit, stride]: [usize; 3],
+        (places, len): (*const u32, usize),
+        copies: *mut c_void,
+    ) -> Result<(), Error> {
+        let unit = unit.min(8);
+        let [units, stride] = [size, stride].map(|bytes| (bytes / unit) as u32);
+        let kernel = match unit {
+            1 => TypeId::of::<Gather<u8>>(),
+            2 => TypeId::of::<Gather<u16>>(),
+            4 => TypeId::of::<Gather<u32>>(),
+            _ => TypeId::of::<Gather<u64>>(),
+        };
+        let len = len as u64 * u64::from(units);
+        let arguments = Copies::<u8> { items: items.cast(), units, stride, places, len, copies: copies.cast() };
+        let blocks = len.div_ceil(u64::from(THREADS) * 4).min(u64::from(gpu.multiprocessors) * 16) as u32;
+        // SAFETY: as the caller vouches.
+        unsafe { self.launch_one(gpu, kernel, (blocks, THREADS), 0, &Parameters::of(&arguments)) }
     }
 }
 
 impl Gpu {
-    /// Sorts items by their index, and waits. Returns the place of the first wrong index, or [`Cut::NOTHING`].
+    /// Sorts items by their index, and waits. `offsets` take where each index begins, and where the last ends. Returns
+    /// the place of the first wrong index, or [`Cut::NOTHING`].
     ///
     /// # Safety
     ///
-    /// As for [`Queue::enqueue_order`], until the call returns; but the context need not be entered.
-    pub unsafe fn sort(&self, sorting: &Sorting) -> Result<u64, Error> {
+    /// As for [`Queue::enqueue_sort`], until the call returns; but the context need not be entered.
+    pub unsafe fn sort(&self, sorting: &Sorting, offsets: *mut u32) -> Result<u64, Error> {
         self.with_workspace(|Workspace { queue, .. }| {
             // SAFETY: as the caller vouches; the word is the queue's.
             unsafe {
-                let (kernel, state) = queue.enqueue_order(self, sorting)?;
-                self.launched(kernel, queue.stream.synchronize())?;
-                let mut word = DeviceSlice::from_raw_parts(DevicePointer::<u64>::from_raw(state as u64), 1);
-                let mut wrong = [0];
-                word.copy_to(&mut wrong).map_err(|error| self.failed("copying to the host", error))?;
-                word.copy_from(&[0]).map_err(|error| self.failed("copying to the device", error))?;
-                Ok(if wrong[0] == 0 { Cut::NOTHING } else { !wrong[0] })
+                let (indices, state) = queue.enqueue_sort(self, sorting)?;
+                let (len, count) = (sorting.len as u32, sorting.count as u32);
+                let most = self.multiprocessors * 16;
+                let share = (count + 1).div_ceil(most).next_multiple_of(THREADS);
+                let blocks = (count + 1).div_ceil(share);
+                let parameters = Offsets { indices, len, count, share, offsets };
+                let parameters = Parameters::of(&parameters);
+                queue.launch_one(self, TypeId::of::<FindOffsets>(), (blocks, THREADS), 0, &parameters)?;
+                let wrong = queue.take_word(self, state)?;
+                Ok(if wrong == 0 { Cut::NOTHING } else { !wrong })
             }
         })
     }
 
-    /// Copies `len` items of a size, aligned to `align`, in the order of `places`, and waits.
+    /// Copies `len` items of a size and an alignment in the order of `places`, and waits.
     ///
     /// # Safety
     ///
-    /// Places and items are there, and room for the copies, until the call returns.
+    /// As for [`Queue::enqueue_gather`], until the call returns; but the context need not be entered.
     pub unsafe fn gather(
         &self,
         items: *const c_void,
-        (size, align): (usize, usize),
-        places: *const u32,
-        len: usize,
+        [size, align]: [usize; 2],
+        places: (*const u32, usize),
         copies: *mut c_void,
     ) -> Result<(), Error> {
-        let unit = align.min(8);
-        let units = size / unit;
-        let len = (len * units) as u64;
-        if len == 0 {
-            return Ok(());
-        }
-        let grid = (len.div_ceil(u64::from(THREADS) * 4)).min(u64::from(self.multiprocessors) * 16) as u32;
         self.with_workspace(|Workspace { queue, .. }| {
-            macro_rules! launch {
-                ($type:ty) => {{
-                    let (items, copies) = (items.cast(), copies.cast());
-                    let arguments = Copies::<$type> { items, units: units as u32, places, len, copies };
-                    // SAFETY: as the caller vouches.
-                    unsafe {
-                        queue.launch_of::<Gather<$type>>(
-                            self,
-                            (grid, THREADS),
-                            0,
-                            &Parameters::of(&arguments),
-                        )
-                    }
-                }};
-            }
-            let kernel = match unit {
-                1 => launch!(u8),
-                2 => launch!(u16),
-                4 => launch!(u32),
-                _ => launch!(u64),
-            }?;
-            self.launched(kernel, queue.stream.synchronize())
+            // SAFETY: as the caller vouches.
+            unsafe { queue.enqueue_gather(self, items, [size, align, size], places, copies)? };
+            self.done("copying items", unsafe { sys::cuStreamSynchronize(queue.stream.as_inner()) })
         })
+    }
+}
+
+impl Queue {
+    /// Waits for the stream. Returns a word of device memory, and sets it to 0.
+    ///
+    /// # Safety
+    ///
+    /// It is such a word. The context is entered.
+    pub(super) unsafe fn take_word(&self, gpu: &Gpu, word: *mut u64) -> Result<u64, Error> {
+        // SAFETY: as the caller vouches; the copies have ended when the call returns.
+        unsafe {
+            let mut word = DeviceSlice::from_raw_parts(DevicePointer::from_raw(word as u64), 1);
+            let mut value = [0];
+            self.stream
+                .synchronize()
+                .and_then(|()| word.copy_to(&mut value))
+                .and_then(|()| if value[0] == 0 { Ok(()) } else { word.copy_from(&[0]) })
+                .map_err(|error| gpu.failed("waiting for kernels of keys or indices", error))?;
+            Ok(value[0])
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Scratch memory: what launches need beside items and results. Each stream owns some, and its launches reuse
 //! it.
 
+use super::keys::KeysScratch;
 use super::order::OrderScratch;
 use super::tally::TallyScratch;
 use super::{Gpu, lock};
@@ -39,6 +40,8 @@ pub struct Scratch {
     pub(super) tally: TallyScratch,
     /// For the order of items by index.
     pub(super) order: OrderScratch,
+    /// For numbers of keys.
+    pub(super) keys: KeysScratch,
     /// Whether a graph may use the memory at any time.
     pub(super) is_captured: bool,
     pub(super) source: Source,

@@ -1,0 +1,531 @@
+//! The kernels that number the keys of items: equal keys get one number, for reductions by index.
+//!
+//! ```text
+//! encode:   writes the bits of keys, which order as the keys do, where keys are floats, small, or of several columns
+//! collect:  inserts all keys into a table of hashes; a slot has the place of the first item with its key
+//! list:     lists the slots' places; the host's next launches sort them by key, or leave them by place
+//! build:    inserts the sorted keys into a smaller table; a slot has the number of its key
+//! look up:  finds the number of each item's key
+//! ```
+//!
+//! A slot is a word of 64 bits: the upper half is a **tag**, the key or a hash of it; the lower half a place or a
+//! number. Keys of more than 32 bits are compared where they lie. No order of the threads shows in the result: a
+//! slot keeps the least place, and slots are only read in the order of their keys.
+
+use super::order::THREADS;
+use crate::Element;
+use crate::element::Key;
+use crate::kernels::{Entry, Named, arguments};
+use crate::segments::unrolled;
+use bytemuck::Pod;
+use core::sync::atomic::Ordering;
+use cuda_std::atomic::{AtomicU64, BlockAtomicU64};
+use cuda_std::shared::{Shared, dynamic_shared};
+use cuda_std::{intrinsics, thread, warp};
+
+/// A slot without a key.
+pub const EMPTY: u64 = u64::MAX;
+
+/// Words of 64 bits of the state, all 0 before the first kernel: keys in the table; whether they are too many.
+pub const STATE: usize = 2;
+
+/// Keys that a thread has in flight.
+const BATCH: usize = 4;
+
+/// Keys that a block looks at together.
+pub const TILE: u64 = THREADS as u64 * BATCH as u64;
+
+/// Keys that the threads of a multiprocessor have in flight at most.
+pub const IN_FLIGHT: usize = 2048 * BATCH;
+
+/// Slots of a block's own table in shared memory, of the kernel that collects: keys that it has seen.
+pub const SEEN: u32 = 4096;
+
+/// The kernel that encodes keys of type `K`, as a type.
+pub type Encode<K> = Named<Encodes, Encoding<K>>;
+
+/// The kernel that collects keys of bits `B`, as a type.
+pub type Collect<B> = Named<Collects, Arguments<B>>;
+
+/// The kernel that lists slots, as a type.
+pub type List = Named<Lists, Arguments<u8>>;
+
+/// The kernel that builds the table of numbers, as a type.
+pub type Build<B> = Named<Builds, Arguments<B>>;
+
+/// The kernel that looks keys up, as a type.
+pub type LookUp<B> = Named<LooksUp, Arguments<B>>;
+
+/// Names [`Encode`].
+pub enum Encodes {}
+
+/// Names [`Collect`].
+pub enum Collects {}
+
+/// Names [`List`].
+pub enum Lists {}
+
+/// Names [`Build`].
+pub enum Builds {}
+
+/// Names [`LookUp`].
+pub enum LooksUp {}
+
+/// Bits of a key.
+pub trait Bits: Pod + PartialEq {
+    /// Whether the tag is the key.
+    const IS_TAG: bool;
+
+    /// The tag, and a hash of the key.
+    fn tag(self) -> (u32, u32);
+}
+
+impl Bits for u32 {
+    const IS_TAG: bool = true;
+
+    /// The hash is the finalizer of MurmurHash3 (A. Appleby, public domain).
+    #[inline(always)]
+    fn tag(self) -> (u32, u32) {
+        let mut hash = self;
+        hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
+        hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
+        (self, hash ^ hash >> 16)
+    }
+}
+
+/// The finalizer of MurmurHash3.
+#[inline(always)]
+fn mixed(mut hash: u64) -> u64 {
+    hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash = (hash ^ hash >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ hash >> 33
+}
+
+impl Bits for u64 {
+    const IS_TAG: bool = false;
+
+    #[inline(always)]
+    fn tag(self) -> (u32, u32) {
+        let hash = mixed(self);
+        ((hash >> 32) as u32, hash as u32)
+    }
+}
+
+impl Bits for u128 {
+    const IS_TAG: bool = false;
+
+    #[inline(always)]
+    fn tag(self) -> (u32, u32) {
+        (mixed((self >> 64) as u64 ^ 0x9e37_79b9_7f4a_7c15) ^ self as u64).tag()
+    }
+}
+
+/// Returns the bits of a key, of which the lowest `8 * size_of::<K>()` count. They order as keys do: both zeros are
+/// equal, and NaN, all of them equal, come last.
+#[inline(always)]
+pub fn bits<K: Element>(key: K) -> u64 {
+    use num_traits::Bounded;
+    let key = if key == K::zero() { K::zero() } else { key };
+    let key = key.key(K::Key::max_value()).wide();
+    key.wrapping_sub(K::Key::min_value().wide()) as u64
+}
+
+/// The arguments of the kernel that encodes; the parameters in this order.
+#[derive(Clone, Copy, Debug)]
+pub struct Encoding<K> {
+    /// The keys.
+    pub keys: *const K,
+    /// The place of the key of each item; null if they are in order.
+    pub places: *const u32,
+    /// Items.
+    pub len: u64,
+    /// Takes the lowest byte of the first item's key.
+    pub bits: *mut u8,
+    /// Bytes from one item to the next.
+    pub stride: u32,
+}
+
+arguments! { [K: Copy] Encoding<K>: keys places len bits stride }
+
+/// Writes the bits of keys.
+///
+/// # Safety
+///
+/// The launch has blocks of [`THREADS`]. The pointers are valid as [`Encoding`] says.
+#[inline(always)]
+pub unsafe fn encode<K: Element>(arguments: Encoding<K>) {
+    let Encoding { keys, places, len, bits: to, stride } = arguments;
+    let mut item = u64::from(thread::block_idx_x()) * u64::from(THREADS) + u64::from(thread::thread_idx_x());
+    let is_aligned = (to.addr() | stride as usize).is_multiple_of(size_of::<K>());
+    while item < len {
+        intrinsics::no_unroll();
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let place = if places.is_null() { item } else { places.add(item as usize).read().into() };
+            let bits = bits(keys.add(place as usize).read());
+            let to = to.add(item as usize * stride as usize);
+            match size_of::<K>() {
+                2 if is_aligned => to.cast::<u16>().write(bits as u16),
+                4 if is_aligned => to.cast::<u32>().write(bits as u32),
+                8 if is_aligned => to.cast::<u64>().write(bits),
+                size => {
+                    for byte in 0..size {
+                        to.add(byte).write((bits >> (8 * byte)) as u8);
+                    }
+                }
+            }
+        }
+        item += u64::from(thread::grid_dim_x()) * u64::from(THREADS);
+    }
+}
+
+/// The arguments of the other kernels; the parameters in this order.
+#[derive(Clone, Copy, Debug)]
+pub struct Arguments<B> {
+    /// The items' keys, aligned to words of 32 bits, or to their size if it is smaller.
+    pub keys: *const B,
+    /// Items.
+    pub len: u64,
+    /// Items of a block's part.
+    pub part: u64,
+    /// The table of hashes.
+    pub table: *mut u64,
+    /// The number of its slots, a power of two, less 1.
+    pub mask: u32,
+    /// The most keys of the table.
+    pub most: u32,
+    /// Places of items with different keys, which are in the order of their numbers for the last two kernels.
+    pub places: *mut u32,
+    /// How many there are.
+    pub count: u32,
+    /// Takes the number of each item's key.
+    pub numbers: *mut u32,
+    /// [`STATE`] words.
+    pub state: *mut u64,
+}
+
+arguments! { [B: Copy] Arguments<B>: keys len part table mask most places count numbers state }
+
+impl<B: Bits> Arguments<B> {
+    /// Returns the key at a place. All words of a key are read at once.
+    ///
+    /// # Safety
+    ///
+    /// There is such an item.
+    #[inline(always)]
+    unsafe fn key(&self, place: u32) -> B {
+        // SAFETY: as the caller vouches.
+        unsafe { self.keys.add(place as usize).read() }
+    }
+
+    /// Calls `each` with the items of the block's part: a batch of places and keys, none past the end.
+    #[inline(always)]
+    fn each_batch(&self, mut each: impl FnMut([Option<(u32, B)>; BATCH]) -> bool) {
+        let start = u64::from(thread::block_idx_x()) * self.part;
+        let end = (start + self.part).min(self.len);
+        let mut first = start;
+        while first < end {
+            intrinsics::no_unroll();
+            let mut batch = [None; BATCH];
+            unrolled::<BATCH>(|item| {
+                let place = first + item as u64 * u64::from(THREADS) + u64::from(thread::thread_idx_x());
+                if place < end {
+                    // SAFETY: there is such an item.
+                    batch[item] = Some((place as u32, unsafe { self.key(place as u32) }));
+                }
+            });
+            if !each(batch) {
+                return;
+            }
+            first += TILE;
+        }
+    }
+
+    /// Inserts a key, or lowers its place. Returns whether it is new.
+    ///
+    /// # Safety
+    ///
+    /// The table has room, and all threads use atomics.
+    #[inline(always)]
+    unsafe fn insert(&self, key: B, place: u32) -> bool {
+        let (tag, mut slot) = key.tag();
+        let new = u64::from(tag) << 32 | u64::from(place);
+        loop {
+            intrinsics::no_unroll();
+            slot &= self.mask;
+            // SAFETY: as the caller vouches; slots have places of items.
+            unsafe {
+                let word = AtomicU64::from_ptr(self.table.add(slot as usize));
+                let mut seen = word.load(Ordering::Relaxed);
+                if seen == EMPTY {
+                    seen = word.compare_and_swap(EMPTY, new, Ordering::Relaxed);
+                    if seen == EMPTY {
+                        return true;
+                    }
+                }
+                if (seen >> 32) as u32 == tag && (B::IS_TAG || self.key(seen as u32) == key) {
+                    if new < seen {
+                        word.fetch_min(new, Ordering::Relaxed);
+                    }
+                    return false;
+                }
+            }
+            slot = slot.wrapping_add(1);
+        }
+    }
+}
+
+/// Inserts the keys of each block's part into the table.
+///
+/// # Safety
+///
+/// The launch has a block of [`THREADS`] for each part, with [`SEEN`] slots of shared memory. The pointers are valid as
+/// [`Arguments`] says, and nothing else accesses the table or the state meanwhile, or writes keys. The table is empty,
+/// and has room for twice `arguments.most` keys, and for those that the threads of all resident blocks have in flight.
+#[inline(always)]
+pub unsafe fn collect<B: Bits>(arguments: Arguments<B>) {
+    let Arguments { most, state, .. } = arguments;
+    let seen: Shared<u64> = dynamic_shared();
+    // SAFETY: a barrier stands between clearing and use; all threads use atomics from there on.
+    unsafe {
+        let mut slot = thread::thread_idx_x();
+        while slot < SEEN {
+            seen.write(slot, EMPTY);
+            slot += THREADS;
+        }
+        thread::sync_threads();
+        arguments.each_batch(|batch| {
+            let mut new = 0u32;
+            unrolled::<BATCH>(|item| {
+                let Some((place, key)) = batch[item] else { return };
+                let (tag, hash) = key.tag();
+                // The table's lowest bits are others.
+                let own = BlockAtomicU64::from_ptr(seen.from(hash >> (32 - SEEN.ilog2())).as_mut_ptr());
+                let word = own.load(Ordering::Relaxed);
+                let is_seen = word != EMPTY
+                    && (word >> 32) as u32 == tag
+                    && (B::IS_TAG || arguments.key(word as u32) == key);
+                if is_seen && word as u32 <= place {
+                    return;
+                }
+                new += u32::from(arguments.insert(key, place));
+                own.store(u64::from(tag) << 32 | u64::from(place), Ordering::Relaxed);
+            });
+            let mut lanes = warp::WARP_SIZE / 2;
+            while lanes > 0 {
+                new += warp::warp_shuffle_xor(warp::ALL, new, lanes, 32).0;
+                lanes /= 2;
+            }
+            let number = AtomicU64::from_ptr(state);
+            let mut is_full = false;
+            if new > 0 && warp::lane_id() == 0 {
+                is_full = number.fetch_add(new.into(), Ordering::Relaxed) + u64::from(new) > most.into();
+                if is_full {
+                    AtomicU64::from_ptr(state.add(1)).store(1, Ordering::Relaxed);
+                }
+            }
+            !warp::warp_vote_any(warp::ALL, is_full)
+        });
+    }
+}
+
+/// Lists the places of all slots.
+///
+/// # Safety
+///
+/// As for [`collect`], which has run; the first word of the state is 0, and there is room for each key's place.
+#[inline(always)]
+pub unsafe fn list(arguments: Arguments<u8>) {
+    let Arguments { table, mask, places, state, .. } = arguments;
+    let mut first = u64::from(thread::block_idx_x()) * u64::from(THREADS);
+    while first <= mask.into() {
+        intrinsics::no_unroll();
+        let slot = first + u64::from(thread::thread_idx_x());
+        // SAFETY: as the caller vouches; all lanes are here.
+        unsafe {
+            let word = if slot <= mask.into() { table.add(slot as usize).read() } else { EMPTY };
+            let taken = warp::warp_vote_ballot(warp::ALL, word != EMPTY);
+            let mut before = 0;
+            if warp::lane_id() == 0 && taken != 0 {
+                let number = AtomicU64::from_ptr(state);
+                before = number.fetch_add(taken.count_ones().into(), Ordering::Relaxed) as u32;
+            }
+            before = warp::warp_shuffle_idx(warp::ALL, before, 0, 32).0;
+            if word != EMPTY {
+                let below = (taken & ((1 << warp::lane_id()) - 1)).count_ones();
+                places.add((before + below) as usize).write(word as u32);
+            }
+        }
+        first += u64::from(thread::grid_dim_x()) * u64::from(THREADS);
+    }
+}
+
+/// Inserts the keys at `arguments.places` with their numbers.
+///
+/// # Safety
+///
+/// The launch has blocks of [`THREADS`], a thread for each key. The pointers are valid as [`Arguments`] says, the keys
+/// differ, and the table is empty and larger than their number.
+#[inline(always)]
+pub unsafe fn build<B: Bits>(arguments: Arguments<B>) {
+    let Arguments { table, mask, places, count, .. } = arguments;
+    let number = thread::index_1d();
+    if number >= count {
+        return;
+    }
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let (tag, mut slot) = arguments.key(places.add(number as usize).read()).tag();
+        let new = u64::from(tag) << 32 | u64::from(number);
+        loop {
+            intrinsics::no_unroll();
+            slot &= mask;
+            let word = AtomicU64::from_ptr(table.add(slot as usize));
+            if word.compare_and_swap(EMPTY, new, Ordering::Relaxed) == EMPTY {
+                return;
+            }
+            slot = slot.wrapping_add(1);
+        }
+    }
+}
+
+/// Finds the number of the key of each item of the block's part.
+///
+/// # Safety
+///
+/// As for [`build`], which has run; the launch has a block of [`THREADS`] for each part. If `most` is not 0, it has
+/// shared memory for the table.
+#[inline(always)]
+pub unsafe fn look_up<B: Bits>(arguments: Arguments<B>) {
+    let Arguments { table, mask, most, places, numbers, .. } = arguments;
+    let is_shared = most != 0;
+    let copy: Shared<u64> = dynamic_shared();
+    // SAFETY: as the caller vouches; a barrier stands between writing the copy and reading it.
+    unsafe {
+        if is_shared {
+            let mut slot = thread::thread_idx_x();
+            while slot <= mask {
+                copy.write(slot, table.add(slot as usize).read());
+                slot += THREADS;
+            }
+        }
+        thread::sync_threads();
+        arguments.each_batch(|batch| {
+            unrolled::<BATCH>(|item| {
+                let Some((place, key)) = batch[item] else { return };
+                let (tag, mut slot) = key.tag();
+                loop {
+                    intrinsics::no_unroll();
+                    slot &= mask;
+                    let word =
+                        if is_shared { copy.read(slot) } else { table.add(slot as usize).read() };
+                    let is_found = (word >> 32) as u32 == tag
+                        && (B::IS_TAG || arguments.key(places.add(word as u32 as usize).read()) == key);
+                    if is_found {
+                        numbers.add(place as usize).write(word as u32);
+                        return;
+                    }
+                    slot = slot.wrapping_add(1);
+                }
+            });
+            true
+        });
+    }
+}
+
+/// The entry points.
+#[cfg(feature = "index")]
+mod entry_points {
+    use super::*;
+    use crate::{bf16, f16};
+
+    macro_rules! encoding {
+        ({} $($type:ident: $dtype:ident $kind:ident $($row:ident)*;)*) => {$(
+            const _: () = {
+                #[cuda_std::kernel(name = concat!("keys_", stringify!($type), "_encode_512"))]
+                pub unsafe fn entry(
+                    keys: *const $type,
+                    places: *const u32,
+                    len: u64,
+                    bits: *mut u8,
+                    stride: u32,
+                ) {
+                    // SAFETY: the host launches it as the function asks.
+                    unsafe { encode(Encoding { keys, places, len, bits, stride }) }
+                }
+            };
+        )*};
+    }
+    crate::for_each_element! { encoding! {} }
+
+    macro_rules! entries {
+        ($($name:literal $type:ident $function:ident;)*) => {$(
+            const _: () = {
+                #[cuda_std::kernel(name = $name)]
+                #[allow(clippy::too_many_arguments)]
+                pub unsafe fn entry(
+                    keys: *const $type,
+                    len: u64,
+                    part: u64,
+                    table: *mut u64,
+                    mask: u32,
+                    most: u32,
+                    places: *mut u32,
+                    count: u32,
+                    numbers: *mut u32,
+                    state: *mut u64,
+                ) {
+                    let arguments =
+                        Arguments { keys, len, part, table, mask, most, places, count, numbers, state };
+                    // SAFETY: the host launches it as the function asks.
+                    unsafe { $function(arguments) }
+                }
+            };
+        )*};
+    }
+
+    entries! {
+        "keys_u8_list_512" u8 list;
+        "keys_u32_collect_512" u32 collect;
+        "keys_u64_collect_512" u64 collect;
+        "wide_keys_u64_collect_512" u128 collect;
+        "keys_u32_build_512" u32 build;
+        "keys_u64_build_512" u64 build;
+        "wide_keys_u64_build_512" u128 build;
+        "keys_u32_look_512" u32 look_up;
+        "keys_u64_look_512" u64 look_up;
+        "wide_keys_u64_look_512" u128 look_up;
+    }
+}
+
+macro_rules! entries {
+    ({} $($type:ident: $dtype:ident $kind:ident $($row:ident)*;)*) => {
+        /// The entry points' names.
+        pub const ENTRIES: &[&[Entry]] = &[
+            &[$(Entry::new::<Encode<$type>>(concat!("keys_", stringify!($type), "_encode"))),*],
+            &[
+                Entry::new::<List>("keys_u8_list"),
+                Entry::new::<Collect<u32>>("keys_u32_collect"),
+                Entry::new::<Collect<u64>>("keys_u64_collect"),
+                Entry::new::<Collect<u128>>("wide_keys_u64_collect"),
+                Entry::new::<Build<u32>>("keys_u32_build"),
+                Entry::new::<Build<u64>>("keys_u64_build"),
+                Entry::new::<Build<u128>>("wide_keys_u64_build"),
+                Entry::new::<LookUp<u32>>("keys_u32_look"),
+                Entry::new::<LookUp<u64>>("keys_u64_look"),
+                Entry::new::<LookUp<u128>>("wide_keys_u64_look"),
+            ],
+        ];
+    };
+    ({ alias } $($type:ident: $other:ident;)*) => {
+        /// The entries for types that are aliases of others, whose kernels they use.
+        pub const ALIASES: &[&[Entry]] =
+            &[&[$(Entry::new::<Encode<$type>>(concat!("keys_", stringify!($other), "_encode"))),*]];
+    };
+}
+
+#[allow(unused_imports)]
+use crate::{bf16, f16};
+crate::for_each_element! { entries! {} }
+#[cfg(not(target_arch = "nvptx64"))]
+crate::for_each_alias! { entries! { alias } }
