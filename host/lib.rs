@@ -98,6 +98,9 @@ mod foreign;
 mod ladder;
 #[cfg(feature = "ladder")]
 mod merge;
+#[cfg(test)]
+#[path = "group_by/number.rs"]
+mod number; // Until `group_by` uses it.
 mod operators;
 #[cfg(target_endian = "little")]
 mod partial;
