@@ -18,6 +18,7 @@ use kinds::{hash, kinds, single};
 use rayon::prelude::*;
 use std::error::Error;
 use std::mem::ManuallyDrop;
+use std::time::Instant;
 
 #[derive(Parser)]
 struct Arguments {
@@ -37,6 +38,9 @@ struct Arguments {
     /// The distributions of indices.
     #[arg(long, value_delimiter = ',', default_value = "0,1")]
     skew: Vec<u32>,
+    /// Keys of any value in place of indices: `i32` or `i64`. The time is that of the whole call, which waits.
+    #[arg(long)]
+    keys: Option<String>,
     /// The kind of floats, as of the benchmark `device`.
     #[arg(long, default_value = "uniform")]
     data: String,
@@ -62,6 +66,21 @@ fn main() -> Result<(), Box<dyn Error>> {
                 _ => count as i32 / 2,
             };
             let indices: Vec<i32> = (0..n).into_par_iter().map(index).collect();
+            if let Some(keys) = &arguments.keys {
+                let key = |&index: &i32| hash(index as u64 ^ 0x6b65) as i64;
+                let time = match &keys[..] {
+                    "i32" => {
+                        time_keys(&device, &indices.par_iter().map(|at| key(at) as i32).collect::<Vec<_>>())?
+                    }
+                    "i64" => time_keys(&device, &indices.par_iter().map(key).collect::<Vec<_>>())?,
+                    _ => return Err(format!("no keys of type {keys}").into()),
+                };
+                println!(
+                    "{{\"impl\":\"gpu_reduce sum_f32 by {keys}\",\"skew\":{skew},\"groups\":{count},\"n\":{n},\"us\":{time:.1},\"Gitems\":{:.1}}}",
+                    n as f64 / time / 1e3
+                );
+                continue;
+            }
             let indices = device.upload(&indices)?;
             for name in &arguments.of {
                 let time = match &name[..] {
@@ -120,6 +139,25 @@ fn time<T: Element + Item, O: Op<T, Output: Item> + Default>(
         if turn > 0 {
             times.push(f64::from(end.elapsed_time_f32(&start)?) * 1e3);
         }
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}
+
+/// Microseconds of a sum by keys of any value: the median of five calls after one to warm up.
+fn time_keys<K: Element + Item>(device: &Device, keys: &[K]) -> Result<f64, Box<dyn Error>> {
+    let keys = device.upload(keys)?;
+    let items: Vec<f32> =
+        (0..keys.len()).into_par_iter().map(|place| hash(place as u64) as u8 as f32).collect();
+    let items = device.upload(&items)?;
+    let mut times = Vec::new();
+    for turn in 0..6 {
+        let start = Instant::now();
+        let sums = items.group_by(&keys)?.reduce::<Sum, 256>()?;
+        if turn > 0 {
+            times.push(start.elapsed().as_secs_f64() * 1e6);
+        }
+        drop(sums);
     }
     times.sort_by(f64::total_cmp);
     Ok(times[times.len() / 2])

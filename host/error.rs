@@ -400,6 +400,20 @@ pub enum Error {
         count: usize,
     },
 
+    /// The columns of keys are too wide.
+    #[error("keys of {bytes} bytes are too wide: all columns together have 16 bytes at most")]
+    KeysTooWide {
+        /// Bytes of a key of all columns.
+        bytes: usize,
+    },
+
+    /// There are more keys than a GPU numbers in one call.
+    #[error("{len} keys are too many for one call on a GPU: fewer than 2^31 are possible")]
+    TooManyKeys {
+        /// The number of keys.
+        len: usize,
+    },
+
     /// A shape does not match the number of items.
     #[error("{shape} do not make up {len} items: give lengths whose product is {len}")]
     Shape {

@@ -94,13 +94,11 @@ mod device;
 mod dlpack;
 mod error;
 mod foreign;
+mod group_by;
 #[cfg(feature = "ladder")]
 mod ladder;
 #[cfg(feature = "ladder")]
 mod merge;
-#[cfg(test)]
-#[path = "group_by/number.rs"]
-mod number; // Until `group_by` uses it.
 mod operators;
 #[cfg(target_endian = "little")]
 mod partial;
@@ -146,6 +144,7 @@ pub use stream::Stream;
 /// Segments, rows, columns, runs of keys and items by index: the types that [`Reduce`]'s methods for them return.
 pub mod shapes {
     pub use crate::by_index::{ByIndex, IndexReduction, Indices};
+    pub use crate::group_by::{GroupBy, Groups, Keys};
     pub use crate::operators::{One, Operators, Several};
     pub use crate::reshape::{Axes, Reshaped};
     pub use crate::runs::Runs;

@@ -3,8 +3,8 @@
 use crate::data::{Data, gpu_of, lies_on};
 use crate::place::Place::{Cpu, Gpu};
 use crate::{
-    Buffer, ByIndex, Comparison, Device, Element, Error, Indices, Item, Offsets, Op, Pending, PinnedBuffer,
-    Reduction, Reshaped, Runs, Segments, Stream, View, ViewMut, for_each_comparison,
+    Buffer, ByIndex, Comparison, Device, Element, Error, GroupBy, Indices, Item, Keys, Offsets, Op, Pending,
+    PinnedBuffer, Reduction, Reshaped, Runs, Segments, Stream, View, ViewMut, for_each_comparison,
     for_each_integer_operator, for_each_operator, for_each_pair_operator,
 };
 use std::borrow::Cow;
@@ -248,6 +248,22 @@ pub trait Reduce {
         count: usize,
     ) -> Result<ByIndex<'a, Self::Data<'a>>, Error> {
         ByIndex::new(self.data(), indices.into(), count)
+    }
+
+    /// Groups the items by their keys, which lie on the same device. Keys are elements of any type, or several columns
+    /// of them, in any order; see [`Keys`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LengthMismatch`], and as [`Groups::of`](crate::Groups::of).
+    fn group_by<'a, Q>(
+        &'a self,
+        keys: &'a Q,
+    ) -> Result<GroupBy<'a, Self, <Q::Data<'a> as Data<'a>>::Owned>, Error>
+    where
+        Q: Reduce<Data<'a>: Keys<'a>> + ?Sized,
+    {
+        GroupBy::new(self, keys.data())
     }
 
     /// Finds the runs of equal neighbouring items, which are the keys of as many values on the same device:

@@ -417,8 +417,7 @@ pub unsafe fn look_up<B: Bits>(arguments: Arguments<B>) {
                 loop {
                     intrinsics::no_unroll();
                     slot &= mask;
-                    let word =
-                        if is_shared { copy.read(slot) } else { table.add(slot as usize).read() };
+                    let word = if is_shared { copy.read(slot) } else { table.add(slot as usize).read() };
                     let is_found = (word >> 32) as u32 == tag
                         && (B::IS_TAG || arguments.key(places.add(word as u32 as usize).read()) == key);
                     if is_found {

@@ -116,7 +116,8 @@ impl<'a> Indices<'a> {
             let (mut places, mut offsets) = (Buffer::room(gpu, self.len())?, Buffer::room(gpu, count + 1)?);
             if let (Gpu(places), Gpu(offsets)) = (places.whole_mut(), offsets.whole_mut()) {
                 let (len, indices_count) = (self.len(), count as u64);
-                let sorting = cuda::Sorting { former: null(), indices, index_words, len, count: indices_count, places };
+                let sorting =
+                    cuda::Sorting { former: null(), indices, index_words, len, count: indices_count, places };
                 // SAFETY: the indices are borrowed, and the rest is this call's own.
                 let wrong = unsafe { gpu.sort(&sorting, offsets)? };
                 if wrong != Cut::NOTHING {
@@ -176,6 +177,25 @@ impl Order {
             *next += 1;
         }
         Self::OfHost { places, offsets }
+    }
+
+    /// An order without indices, of items on a GPU.
+    pub fn of_gpu(places: Buffer<u32>) -> Result<Self, Error> {
+        let offsets = Buffer::zeros(&places.device(), 0)?;
+        Ok(Self::OfGpu { places, offsets })
+    }
+
+    /// As [`of_gpu`](Self::of_gpu), of items on the host.
+    pub fn of_host(places: Vec<usize>) -> Self {
+        Self::OfHost { places, offsets: Vec::new() }
+    }
+
+    /// The number of places.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::OfHost { places, .. } => places.len(),
+            Self::OfGpu { places, .. } => places.len(),
+        }
     }
 
     /// Where the items of each index begin.

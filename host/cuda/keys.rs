@@ -8,12 +8,12 @@ use super::stream::Workspace;
 use super::tally::parts;
 use crate::place::Place;
 use crate::{Buffer, Element, Error};
-use gpu_reduce_kernels::element::Dtype;
 use cust::sys;
+use gpu_reduce_kernels::element::Dtype;
+use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::keys::{
     Arguments, Build, Collect, EMPTY, Encode, Encoding, IN_FLIGHT, List, LookUp, SEEN, STATE,
 };
-use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::order::THREADS;
 use std::any::TypeId;
 use std::ffi::c_void;
@@ -181,7 +181,8 @@ impl Gpu {
                 };
                 let listed: *mut u32 = room!(listed, count * 4).cast();
                 (arguments.places, arguments.count) = (listed, count as u32);
-                let listing = (slots.div_ceil(THREADS as usize)).min(self.multiprocessors as usize * 4) as u32;
+                let listing =
+                    (slots.div_ceil(THREADS as usize)).min(self.multiprocessors as usize * 4) as u32;
                 let parameters = Parameters::of(&arguments);
                 queue.launch_one(self, TypeId::of::<List>(), (listing, THREADS), 0, &parameters)?;
                 queue.take_word(self, state)?;
@@ -210,8 +211,14 @@ impl Gpu {
                         let first = bits.add(4 * word).cast();
                         queue.enqueue_gather(self, first, [4, 4, stride], (former, count), words.cast())?;
                         let (indices, index_words) = (words.cast_const(), 1);
-                        let sorting =
-                            Sorting { former, indices, index_words, len: count, count: 1 << 32, places: order };
+                        let sorting = Sorting {
+                            former,
+                            indices,
+                            index_words,
+                            len: count,
+                            count: 1 << 32,
+                            places: order,
+                        };
                         queue.enqueue_sort(self, &sorting)?;
                         former = order;
                     }

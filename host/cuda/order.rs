@@ -167,7 +167,8 @@ impl Queue {
             _ => TypeId::of::<Gather<u64>>(),
         };
         let len = len as u64 * u64::from(units);
-        let arguments = Copies::<u8> { items: items.cast(), units, stride, places, len, copies: copies.cast() };
+        let arguments =
+            Copies::<u8> { items: items.cast(), units, stride, places, len, copies: copies.cast() };
         let blocks = len.div_ceil(u64::from(THREADS) * 4).min(u64::from(gpu.multiprocessors) * 16) as u32;
         // SAFETY: as the caller vouches.
         unsafe { self.launch_one(gpu, kernel, (blocks, THREADS), 0, &Parameters::of(&arguments)) }

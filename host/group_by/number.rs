@@ -97,7 +97,6 @@ impl Bits for u128 {
 }
 
 /// Keys with a number each.
-#[derive(Debug, PartialEq)]
 pub struct Numbered<B> {
     /// The number of each item's key.
     pub numbers: Vec<u32>,
@@ -125,28 +124,31 @@ pub fn number<B: Bits>(len: usize, get: impl Fn(usize) -> B + Sync) -> Numbered<
 }
 
 impl<B: Bits> Numbered<B> {
-    /// Renumbers the keys in the order of their first appearance.
-    pub fn by_appearance(self) -> Self {
+    /// Returns the numbers, and the first item of each. If `by_place`, these order the numbers, in place of the keys.
+    pub fn with_places(self, by_place: bool) -> (Vec<u32>, Vec<usize>) {
         const NOT_FOUND: u32 = u32::MAX;
-        let Self { mut numbers, keys: sorted } = self;
-        let mut ranks = vec![NOT_FOUND; sorted.len()];
-        let mut keys = Vec::with_capacity(sorted.len());
+        let Self { mut numbers, keys } = self;
+        let (mut ranks, mut places) = (vec![NOT_FOUND; keys.len()], Vec::with_capacity(keys.len()));
         // Usually all have been found long before the last place.
-        let mut places = numbers.iter();
-        while keys.len() < sorted.len()
-            && let Some(&number) = places.next()
+        let mut items = numbers.iter().enumerate();
+        while places.len() < keys.len()
+            && let Some((place, &number)) = items.next()
         {
             let rank = &mut ranks[number as usize];
             if *rank == NOT_FOUND {
-                *rank = keys.len() as u32;
-                keys.push(sorted[number as usize]);
+                *rank = places.len() as u32;
+                places.push(place);
             }
+        }
+        if !by_place {
+            let places = ranks.iter().map(|&rank| places[rank as usize]).collect();
+            return (numbers, places);
         }
         let share = share_of_thread(numbers.len());
         in_shares(&mut numbers, share, |_, share| {
             share.iter_mut().for_each(|number| *number = ranks[*number as usize]);
         });
-        Self { numbers, keys }
+        (numbers, places)
     }
 }
 
@@ -428,40 +430,35 @@ mod tests {
     use super::*;
     use std::fmt::Debug;
 
-    /// Numbers by sorting, in ascending order and by appearance.
-    fn expected<B: Bits>(items: &[B]) -> [Numbered<B>; 2] {
+    /// Numbers by sorting, with the first item of each number: in ascending order, and by appearance.
+    fn expected<B: Bits>(items: &[B]) -> [(Vec<u32>, Vec<usize>); 2] {
         let mut keys = items.to_vec();
         keys.sort_unstable();
         keys.dedup();
-        let rank = |key: &B| keys.binary_search(key).unwrap();
-        let numbers: Vec<_> = items.iter().map(|key| rank(key) as u32).collect();
-        let mut numbers_by_appearance = vec![None; keys.len()];
-        let mut keys_by_appearance = Vec::new();
-        let by_appearance = items.iter().map(|&key| {
-            *numbers_by_appearance[rank(&key)].get_or_insert_with(|| {
-                keys_by_appearance.push(key);
-                keys_by_appearance.len() as u32 - 1
-            })
-        });
-        let by_appearance = by_appearance.collect();
-        [Numbered { numbers, keys }, Numbered { numbers: by_appearance, keys: keys_by_appearance }]
+        let ranks: Vec<_> = items.iter().map(|key| keys.binary_search(key).unwrap()).collect();
+        let mut places = vec![usize::MAX; keys.len()];
+        ranks.iter().enumerate().rev().for_each(|(place, &rank)| places[rank] = place);
+        let mut sorted = places.clone();
+        sorted.sort_unstable();
+        let by_place = ranks.iter().map(|&rank| sorted.binary_search(&places[rank]).unwrap() as u32);
+        let by_place = (by_place.collect(), sorted);
+        [(ranks.into_iter().map(|rank| rank as u32).collect(), places), by_place]
     }
 
     fn check<B: Bits + Debug>(items: &[B], case: &str) {
-        let [ascending, by_appearance] = expected(items);
+        let [ascending, by_place] = expected(items);
         let get = |place| items[place];
-        let numbered = number(items.len(), get);
-        assert!(numbered == ascending, "{case}");
-        assert!(numbered.by_appearance() == by_appearance, "{case}, by appearance");
+        assert!(number(items.len(), get).with_places(false) == ascending, "{case}");
+        assert!(number(items.len(), get).with_places(true) == by_place, "{case}, by place");
         if items.is_empty() {
             return;
         }
         let mut numbers = vec![0; items.len()];
         let keys = by_partition(&mut numbers, &get, 7);
-        assert!(Numbered { numbers, keys } == ascending, "{case}, by partition");
+        assert!(Numbered { numbers, keys }.with_places(false) == ascending, "{case}, by partition");
         let mut numbers = vec![0; items.len()];
         let keys = by_share(&mut numbers, &get, 7, items.len()).unwrap();
-        assert!(Numbered { numbers, keys } == ascending, "{case}, by share");
+        assert!(Numbered { numbers, keys }.with_places(false) == ascending, "{case}, by share");
     }
 
     fn check_types(len: usize, key: impl Fn(u64) -> u64, case: &str) {

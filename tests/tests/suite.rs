@@ -20,6 +20,7 @@ mod exact;
 mod failures;
 mod foreign;
 mod fork;
+mod group_by;
 mod kinds;
 mod ladder;
 mod ladder_cli;

@@ -812,9 +812,10 @@ impl State<'_> {
         self.fault(request.warp, request.at, 1 << lane, kind)
     }
 
-    /// Checks that no two lanes of one store write different values to the same place.
+    /// Checks that no two lanes of one store write different values to the same place. Of a relaxed store they
+    /// may: each is atomic.
     fn check_clash(&self, request: &Request, values: &Values, memory: Where) -> Result<(), Box<Fault>> {
-        if self.checks.is_none() || request.is_contiguous() {
+        if self.checks.is_none() || request.kind.is_atomic() || request.is_contiguous() {
             return Ok(());
         }
         let mut order = [(0, 0); LANES];

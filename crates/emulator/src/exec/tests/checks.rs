@@ -82,6 +82,9 @@ fn lanes_of_one_store_may_agree_and_not_differ() {
     store("7").launch(1, 32, &[]).unwrap();
     assert_eq!(race(store("%r0").launch(1, 32, &[])), (Memory::Shared, Action::Write, Action::Write));
     assert_eq!(race(store("7").launch(1, 64, &[])), (Memory::Shared, Action::Write, Action::Write));
+    // Each lane's relaxed store is atomic.
+    let body = "mov.u32 %r2, shared; st.relaxed.cta.shared.u32 [%r2], %r0;";
+    Machine::new(body).launch(1, 64, &[]).unwrap();
 }
 
 #[test]
