@@ -12,7 +12,6 @@
 //! number. Keys of more than 32 bits are compared where they lie. No order of the threads shows in the result: a
 //! slot keeps the least place, and slots are only read in the order of their keys.
 
-use super::order::THREADS;
 use crate::Element;
 use crate::element::Key;
 use crate::kernels::{Entry, Named, arguments};
@@ -22,6 +21,9 @@ use core::sync::atomic::Ordering;
 use cuda_std::atomic::{AtomicU64, BlockAtomicU64};
 use cuda_std::shared::{Shared, dynamic_shared};
 use cuda_std::{intrinsics, thread, warp};
+
+/// Threads in a block of these kernels.
+pub const THREADS: u32 = 1024;
 
 /// A slot without a key.
 pub const EMPTY: u64 = u64::MAX;
@@ -38,8 +40,9 @@ pub const TILE: u64 = THREADS as u64 * BATCH as u64;
 /// Keys that the threads of a multiprocessor have in flight at most.
 pub const IN_FLIGHT: usize = 2048 * BATCH;
 
-/// Slots of a block's own table in shared memory, of the kernel that collects: keys that it has seen.
-pub const SEEN: u32 = 4096;
+/// Slots of a block's own table in shared memory, of the kernel that collects: keys that it has seen. (2^26 `u32` of
+/// 10,000 keys on an H100 take 605 µs with 4,096 slots.)
+pub const MOST_SEEN: u32 = 8192;
 
 /// The kernel that encodes keys of type `K`, as a type.
 pub type Encode<K> = Named<Encodes, Encoding<K>>;
@@ -196,7 +199,7 @@ pub struct Arguments<B> {
     pub most: u32,
     /// Places of items with different keys, which are in the order of their numbers for the last two kernels.
     pub places: *mut u32,
-    /// How many there are.
+    /// How many there are. Of the kernel that collects: slots of a block's own table, a power of two.
     pub count: u32,
     /// Takes the number of each item's key.
     pub numbers: *mut u32,
@@ -279,17 +282,18 @@ impl<B: Bits> Arguments<B> {
 ///
 /// # Safety
 ///
-/// The launch has a block of [`THREADS`] for each part, with [`SEEN`] slots of shared memory. The pointers are valid as
+/// The launch has a block of [`THREADS`] for each part, with `arguments.count` slots of shared memory. The pointers are valid as
 /// [`Arguments`] says, and nothing else accesses the table or the state meanwhile, or writes keys. The table is empty,
 /// and has room for twice `arguments.most` keys, and for those that the threads of all resident blocks have in flight.
 #[inline(always)]
 pub unsafe fn collect<B: Bits>(arguments: Arguments<B>) {
-    let Arguments { most, state, .. } = arguments;
+    let Arguments { most, state, count: slots, .. } = arguments;
+    let unused_bits = slots.leading_zeros() + 1;
     let seen: Shared<u64> = dynamic_shared();
     // SAFETY: a barrier stands between clearing and use; all threads use atomics from there on.
     unsafe {
         let mut slot = thread::thread_idx_x();
-        while slot < SEEN {
+        while slot < slots {
             seen.write(slot, EMPTY);
             slot += THREADS;
         }
@@ -300,7 +304,7 @@ pub unsafe fn collect<B: Bits>(arguments: Arguments<B>) {
                 let Some((place, key)) = batch[item] else { return };
                 let (tag, hash) = key.tag();
                 // The table's lowest bits are others.
-                let own = BlockAtomicU64::from_ptr(seen.from(hash >> (32 - SEEN.ilog2())).as_mut_ptr());
+                let own = BlockAtomicU64::from_ptr(seen.from(hash >> unused_bits).as_mut_ptr());
                 let word = own.load(Ordering::Relaxed);
                 let is_seen = word != EMPTY
                     && (word >> 32) as u32 == tag
@@ -441,7 +445,7 @@ mod entry_points {
     macro_rules! encoding {
         ({} $($type:ident: $dtype:ident $kind:ident $($row:ident)*;)*) => {$(
             const _: () = {
-                #[cuda_std::kernel(name = concat!("keys_", stringify!($type), "_encode_512"))]
+                #[cuda_std::kernel(name = concat!("keys_", stringify!($type), "_encode_1024"))]
                 pub unsafe fn entry(
                     keys: *const $type,
                     places: *const u32,
@@ -484,16 +488,16 @@ mod entry_points {
     }
 
     entries! {
-        "keys_u8_list_512" u8 list;
-        "keys_u32_collect_512" u32 collect;
-        "keys_u64_collect_512" u64 collect;
-        "wide_keys_u64_collect_512" u128 collect;
-        "keys_u32_build_512" u32 build;
-        "keys_u64_build_512" u64 build;
-        "wide_keys_u64_build_512" u128 build;
-        "keys_u32_look_512" u32 look_up;
-        "keys_u64_look_512" u64 look_up;
-        "wide_keys_u64_look_512" u128 look_up;
+        "keys_u8_list_1024" u8 list;
+        "keys_u32_collect_1024" u32 collect;
+        "keys_u64_collect_1024" u64 collect;
+        "wide_keys_u64_collect_1024" u128 collect;
+        "keys_u32_build_1024" u32 build;
+        "keys_u64_build_1024" u64 build;
+        "wide_keys_u64_build_1024" u128 build;
+        "keys_u32_look_1024" u32 look_up;
+        "keys_u64_look_1024" u64 look_up;
+        "wide_keys_u64_look_1024" u128 look_up;
     }
 }
 

@@ -12,12 +12,15 @@ use cust::sys;
 use gpu_reduce_kernels::element::Dtype;
 use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::keys::{
-    Arguments, Build, Collect, EMPTY, Encode, Encoding, IN_FLIGHT, List, LookUp, SEEN, STATE,
+    Arguments, Build, Collect, EMPTY, Encode, Encoding, IN_FLIGHT, List, LookUp, MOST_SEEN, STATE, THREADS,
 };
-use gpu_reduce_kernels::order::THREADS;
 use std::any::TypeId;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
+
+/// The largest table that blocks copy to shared memory: larger ones leave too few threads on a multiprocessor, and are
+/// read through its cache.
+const MOST_COPIED: usize = 32 << 10;
 
 /// Scratch memory of numbers for keys.
 #[derive(Default)]
@@ -167,15 +170,17 @@ impl Gpu {
                 let whole = (2 * len).next_power_of_two();
                 let in_flight = self.multiprocessors as usize * IN_FLIGHT;
                 let mut slots = (2 * in_flight).next_power_of_two().min(whole);
+                let seen = MOST_SEEN.min(1 << (self.most_shared / 8).ilog2());
+                arguments.count = seen;
                 let count = loop {
                     arguments.table = room!(table, slots * 8);
                     (arguments.mask, arguments.most) = ((slots - 1) as u32, (slots / 2) as u32);
                     queue.empty(self, arguments.table, slots)?;
                     let parameters = Parameters::of(&arguments);
-                    queue.launch_one(self, kernels.collect, (blocks, THREADS), SEEN * 8, &parameters)?;
-                    let count = queue.take_word(self, state)? as usize;
-                    if queue.take_word(self, state.add(1))? == 0 {
-                        break count;
+                    queue.launch_one(self, kernels.collect, (blocks, THREADS), seen * 8, &parameters)?;
+                    let [count, is_full] = queue.take_words(self, state)?;
+                    if is_full == 0 {
+                        break count as usize;
                     }
                     slots = (slots * 8).min(whole);
                 };
@@ -185,7 +190,7 @@ impl Gpu {
                     (slots.div_ceil(THREADS as usize)).min(self.multiprocessors as usize * 4) as u32;
                 let parameters = Parameters::of(&arguments);
                 queue.launch_one(self, TypeId::of::<List>(), (listing, THREADS), 0, &parameters)?;
-                queue.take_word(self, state)?;
+                queue.clear(self, state, STATE)?;
 
                 let mut places = Buffer::<u32>::room(self, count)?;
                 let Place::Gpu(to) = places.whole_mut() else { unreachable!("it is on a GPU") };
@@ -229,7 +234,7 @@ impl Gpu {
                 arguments.table = room!(table, slots * 8);
                 queue.empty(self, arguments.table, slots)?;
                 let bytes = slots * 8;
-                let is_shared = bytes <= self.most_shared as usize;
+                let is_shared = bytes <= MOST_COPIED.min(self.most_shared as usize);
                 (arguments.mask, arguments.most, arguments.places) =
                     ((slots - 1) as u32, u32::from(is_shared), to);
                 let parameters = Parameters::of(&arguments);
@@ -237,7 +242,7 @@ impl Gpu {
                 queue.launch_one(self, kernels.build, (building, THREADS), 0, &parameters)?;
                 let shared = if is_shared { bytes as u32 } else { 0 };
                 queue.launch_one(self, kernels.look_up, (blocks, THREADS), shared, &parameters)?;
-                queue.take_word(self, state)?;
+                self.done("numbering keys", sys::cuStreamSynchronize(queue.stream.as_inner()))?;
                 Ok(places)
             }
         })?;

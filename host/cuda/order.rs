@@ -7,7 +7,6 @@ use super::scratch::{Area, area, zeros};
 use super::stream::Workspace;
 use super::tally::{MOST_DEALT, parts};
 use crate::Error;
-use cust::memory::{CopyDestination, DevicePointer, DeviceSlice};
 use cust::sys;
 use gpu_reduce_kernels::deal::{self, Arguments, WARPS};
 use gpu_reduce_kernels::index::{self, Buckets, STATE};
@@ -194,7 +193,7 @@ impl Gpu {
                 let parameters = Offsets { indices, len, count, share, offsets };
                 let parameters = Parameters::of(&parameters);
                 queue.launch_one(self, TypeId::of::<FindOffsets>(), (blocks, THREADS), 0, &parameters)?;
-                let wrong = queue.take_word(self, state)?;
+                let [wrong] = queue.take_words(self, state)?;
                 Ok(if wrong == 0 { Cut::NOTHING } else { !wrong })
             }
         })
@@ -221,22 +220,36 @@ impl Gpu {
 }
 
 impl Queue {
-    /// Waits for the stream. Returns a word of device memory, and sets it to 0.
+    /// Waits for the stream. Returns words of device memory, and sets them to 0.
     ///
     /// # Safety
     ///
-    /// It is such a word. The context is entered.
-    pub(super) unsafe fn take_word(&self, gpu: &Gpu, word: *mut u64) -> Result<u64, Error> {
-        // SAFETY: as the caller vouches; the copies have ended when the call returns.
+    /// There are such words. The context is entered.
+    pub(super) unsafe fn take_words<const N: usize>(
+        &self,
+        gpu: &Gpu,
+        words: *mut u64,
+    ) -> Result<[u64; N], Error> {
+        let mut values = [0u64; N];
+        // SAFETY: as the caller vouches; the copy has ended when the stream has been synchronized.
         unsafe {
-            let mut word = DeviceSlice::from_raw_parts(DevicePointer::from_raw(word as u64), 1);
-            let mut value = [0];
-            self.stream
-                .synchronize()
-                .and_then(|()| word.copy_to(&mut value))
-                .and_then(|()| if value[0] == 0 { Ok(()) } else { word.copy_from(&[0]) })
-                .map_err(|error| gpu.failed("waiting for kernels of keys or indices", error))?;
-            Ok(value[0])
+            let stream = self.stream.as_inner();
+            let copied = sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), words as u64, 8 * N, stream);
+            gpu.done("copying to the host", copied)?;
+            self.clear(gpu, words, N)?;
+            gpu.done("waiting for kernels of keys or indices", sys::cuStreamSynchronize(stream))?;
         }
+        Ok(values)
+    }
+
+    /// Enqueues what sets words of device memory to 0.
+    ///
+    /// # Safety
+    ///
+    /// As for [`take_words`](Self::take_words).
+    pub(super) unsafe fn clear(&self, gpu: &Gpu, words: *mut u64, count: usize) -> Result<(), Error> {
+        // SAFETY: as the caller vouches.
+        let set = unsafe { sys::cuMemsetD32Async(words as u64, 0, 2 * count, self.stream.as_inner()) };
+        gpu.done("clearing memory", set)
     }
 }
