@@ -713,6 +713,7 @@ pub const TABLES: &[&[&[Entry]]] = &[
     crate::shape::deal::ENTRIES,
     crate::shape::order::ENTRIES,
     crate::shape::keys::ENTRIES,
+    crate::shape::indices::ENTRIES,
     #[cfg(not(target_arch = "nvptx64"))]
     for_each_operator! { aliases! { element bool u8 } },
     #[cfg(not(target_arch = "nvptx64"))]
@@ -731,4 +732,6 @@ pub const TABLES: &[&[&[Entry]]] = &[
     crate::shape::index::ALIASES,
     #[cfg(not(target_arch = "nvptx64"))]
     crate::shape::keys::ALIASES,
+    #[cfg(not(target_arch = "nvptx64"))]
+    crate::shape::indices::ALIASES,
 ];

@@ -104,6 +104,14 @@ impl<T: Item> Buffer<T> {
         Ok(Self(Gpu(OnGpu { memory: Memory::new(gpu, len.saturating_mul(size_of::<T>()))?, len })))
     }
 
+    /// Drops the elements from `len` on.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        match &mut self.0 {
+            Cpu(elements) => elements.truncate(len),
+            Gpu(buffer) => buffer.len = buffer.len.min(len),
+        }
+    }
+
     /// The GPU that holds the elements; none on the CPU.
     pub(crate) fn gpu(&self) -> Option<&'static cuda::Gpu> {
         self.view().gpu()

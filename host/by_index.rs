@@ -11,11 +11,12 @@ use crate::request::TallyTypes;
 use crate::{Buffer, Device, Element, Error, Item, Op, Pending, Reduce, Stream, Sum, ViewMut, cuda};
 use bytemuck::Zeroable;
 use gpu_reduce_kernels::agent::{Agent, Scatter};
+use gpu_reduce_kernels::indices::Rows;
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::tally::OfTally;
 use gpu_reduce_kernels::plan::assert_block;
 use gpu_reduce_kernels::segments::Cut;
-use indices::{AnyIndices, on_host, with_indices};
+use indices::{AnyIndices, elements_of_rows, on_host, with_indices};
 pub use indices::{Indices, Order};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut, without_provenance};
@@ -578,7 +579,68 @@ where
     weights.by_index(indices, count)?.run(Sum, None, 256)
 }
 
-/// Adds each element to the element of `sums` that its index names, as PyTorch's `index_add_`.
+/// Makes indices for the elements of rows, of `columns` elements each, from indices that number the rows: `x` is an
+/// array of rows, and `x.by_index(&row_indices(&indices, columns, count)?, count * columns)` reduces each column of the
+/// rows of an index, as PyTorch's `index_add_` of two dimensions. They lie where the indices do.
+///
+/// ```
+/// use gpu_reduce::{Device, Reduce, Sum, row_indices};
+///
+/// let device = Device::default_device();
+/// let gradients = device.upload(&[1.0f32, 2.0, 10.0, 20.0, 100.0, 200.0])?;
+/// let tokens = device.upload(&[1i64, 0, 1])?;
+/// let indices = row_indices(&tokens, 2, 2)?;
+/// let sums = gradients.by_index(&indices, 2 * 2)?.reduce::<Sum, 256>()?;
+/// assert_eq!(sums.to_vec()?, [10.0, 20.0, 101.0, 202.0]);
+/// # Ok::<(), gpu_reduce::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error::BadIndex`] names the first row whose index is negative or too large. [`Error::TooManyGroups`] for more
+/// than 2^31 results, [`Error::TooManyKeys`] for 2^31 elements on a GPU, [`Error::OutOfMemory`], [`Error::Launch`],
+/// [`Error::Driver`].
+pub fn row_indices<'a>(
+    indices: impl Into<Indices<'a>>,
+    columns: usize,
+    count: usize,
+) -> Result<Buffer<u32>, Error> {
+    let indices = indices.into();
+    let results = count.saturating_mul(columns);
+    if results > MOST {
+        return Err(Error::TooManyGroups { count: results });
+    }
+    let len = indices.len().saturating_mul(columns);
+    let Gpu(gpu) = indices.device().0 else {
+        indices.check_on_host(count)?;
+        return with_indices!(indices.0, |view| {
+            Ok(Buffer::of_host(elements_of_rows(&on_host(view)?, columns)))
+        });
+    };
+    if len > cuda::MOST_ORDERED {
+        return Err(Error::TooManyKeys { len });
+    }
+    let mut elements = Buffer::room(gpu, len)?;
+    if let (Gpu(elements), 1..) = (elements.whole_mut(), len) {
+        let (at, index_words) = indices.on_gpu(gpu)?;
+        let (len, columns, count_of_rows) = (len as u32, columns as u32, count as u32);
+        let rows = Rows {
+            indices: at,
+            index_words,
+            count: count_of_rows,
+            len,
+            columns,
+            elements,
+            wrong: null_mut(),
+        };
+        // SAFETY: the indices are borrowed, and there is room for all.
+        check(unsafe { gpu.expand(rows)? }, &indices, count)?;
+    }
+    Ok(elements)
+}
+
+/// Adds each element to the element of `sums` that its index names, as PyTorch's `index_add_`. For rows see
+/// [`row_indices`].
 ///
 /// Each sum, with what was there, is computed exactly and rounded once, so that the order of the elements does
 /// not matter. An element to which nothing is added keeps its bits. After an error `sums` is unchanged.

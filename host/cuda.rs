@@ -14,6 +14,7 @@
 //! In a build without GPUs, `absent` replaces this module.
 
 mod driver;
+mod indices;
 mod keys;
 #[cfg(feature = "ladder")]
 pub mod ladder;

@@ -400,6 +400,13 @@ pub enum Error {
         count: usize,
     },
 
+    /// The bins of a histogram are wrong.
+    #[error("bins: {reason}")]
+    BadBins {
+        /// What is wrong, and what to give.
+        reason: String,
+    },
+
     /// The columns of keys are too wide.
     #[error("keys of {bytes} bytes are too wide: all columns together have 16 bytes at most")]
     KeysTooWide {

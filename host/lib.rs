@@ -95,6 +95,7 @@ mod dlpack;
 mod error;
 mod foreign;
 mod group_by;
+mod histogram;
 #[cfg(feature = "ladder")]
 mod ladder;
 #[cfg(feature = "ladder")]
@@ -125,12 +126,13 @@ mod threads;
 pub use emulator;
 
 pub use buffer::{Buffer, Item, View, ViewMut};
-pub use by_index::{bincount, bincount_weighted, scatter_add};
+pub use by_index::{bincount, bincount_weighted, row_indices, scatter_add};
 pub use data::Data;
 pub use device::Device;
 pub use error::Error;
 pub use gpu_reduce_kernels::op::every::*;
 pub use gpu_reduce_kernels::{Element, Kernels, Op, Plan, bf16, f16, op::Both, op::width};
+pub use histogram::{histogram, histogram_weighted};
 #[cfg(target_endian = "little")]
 pub use partial::Partial;
 pub use pending::Pending;
@@ -145,6 +147,7 @@ pub use stream::Stream;
 pub mod shapes {
     pub use crate::by_index::{ByIndex, IndexReduction, Indices};
     pub use crate::group_by::{GroupBy, Groups, Keys};
+    pub use crate::histogram::{Bins, Histogram};
     pub use crate::operators::{One, Operators, Several};
     pub use crate::reshape::{Axes, Reshaped};
     pub use crate::runs::Runs;

@@ -126,13 +126,16 @@ impl<'a> Indices<'a> {
             }
             return Ok(Order::OfGpu { places, offsets });
         }
-        with_indices!(self.0, |view| {
-            let indices = on_host(view)?;
-            match indices.iter().position(|index| index.get() >= count as u64) {
-                Some(place) => Err(self.error(place as u64, count)),
-                None => Ok(Order::of(&indices, count)),
-            }
-        })
+        self.check_on_host(count)?;
+        with_indices!(self.0, |view| Ok(Order::of(&on_host(view)?, count)))
+    }
+
+    /// Returns an error if an index is not below `count`.
+    pub(super) fn check_on_host(&self, count: usize) -> Result<(), Error> {
+        let is_wrong = |index: u64| index >= count as u64;
+        let wrong =
+            with_indices!(self.0, |view| on_host(view)?.iter().position(|index| is_wrong(index.get())));
+        wrong.map_or(Ok(()), |place| Err(self.error(place as u64, count)))
     }
 
     /// Returns the error of the index at a place.
@@ -221,6 +224,24 @@ impl Order {
             }
         }
     }
+}
+
+/// The indices of the elements of rows, which have been checked.
+pub(super) fn elements_of_rows<X: Index>(indices: &[X], columns: usize) -> Vec<u32> {
+    let first = |index: &X| index.get() as u32 * columns as u32;
+    if indices.len() * columns < 1 << 16 {
+        return indices
+            .iter()
+            .flat_map(|index| (0..columns as u32).map(move |at| first(index) + at))
+            .collect();
+    }
+    let mut elements = vec![0; indices.len() * columns];
+    threads::install(|| {
+        elements.par_chunks_mut(columns).zip(indices).with_min_len((1 << 14) / columns + 1).for_each(
+            |(elements, index)| elements.iter_mut().zip(first(index)..).for_each(|(to, at)| *to = at),
+        );
+    });
+    elements
 }
 
 /// The elements of a view on the host.

@@ -27,7 +27,7 @@ pub struct OrderScratch {
     counts: Vec<Area<u64>>,
     table: Vec<Area<u64>>,
     /// All zeros between launches.
-    state: Vec<Area<u64>>,
+    pub(super) state: Vec<Area<u64>>,
     /// Indices and places between passes.
     indices: [Vec<Area<u64>>; 2],
     places: [Vec<Area<u64>>; 2],

@@ -3,7 +3,8 @@
 use bytemuck::bytes_of;
 use gpu_reduce::{
     ArgMax, Device, Dot, Element, Error, ExactElement, ExactMean, ExactSum, Item, Max, Mean, Min, Op, Prod,
-    Reduce, Sum, SumSq, Var, bf16, bincount, bincount_weighted, f16, for_each_element, scatter_add,
+    Reduce, Sum, SumSq, Var, bf16, bincount, bincount_weighted, f16, for_each_element, row_indices,
+    scatter_add,
 };
 use std::fmt::Debug;
 use support::{Sample, devices, hash, is_taken, samples};
@@ -389,4 +390,39 @@ fn no_items() {
     }
     // Device::cpu is one of them, and host data lie there.
     let _ = Device::cpu();
+}
+
+#[test]
+fn rows_by_index() {
+    for (rows, columns, count) in [(0, 3, 2), (50, 1, 7), (700, 5, 30), (40, 300, 9), (9, 0, 4)] {
+        let (items, indices) = (samples(rows * columns, f32::any), indices(rows, count, 1));
+        let of_elements: Vec<u32> = indices
+            .iter()
+            .flat_map(|index| (0..columns as u32).map(move |column| index * columns as u32 + column))
+            .collect();
+        let expected: Vec<f32> = groups(&items, &of_elements, count * columns)
+            .iter()
+            .map(|group| group.reduce::<ExactSum, 256>().unwrap())
+            .collect();
+        for device in devices() {
+            let case = format!("{rows} rows of {columns} on {device}");
+            let (x, short) = (device.upload(&items).unwrap(), device.upload(&indices).unwrap());
+            let long: Vec<i64> = indices.iter().map(|&index| index.into()).collect();
+            let long = device.upload(&long).unwrap();
+            let elements = row_indices(&long, columns, count).unwrap();
+            assert_same(&elements.to_vec().unwrap(), &of_elements, &case);
+            let elements = row_indices(&short, columns, count).unwrap();
+            let sums = x.by_index(&elements, count * columns).unwrap().reduce::<Sum, 256>().unwrap();
+            assert_same(&sums.to_vec().unwrap(), &expected, &case);
+        }
+    }
+    for device in devices() {
+        let indices = device.upload(&[0i32, 1, 5, -1]).unwrap();
+        let error = Err(Error::BadIndex { place: 2, index: 5, count: 2 });
+        assert_eq!(row_indices(&indices, 3, 2).map(drop), error, "{device}");
+        let error = Err(Error::TooManyGroups { count: 5 << 30 });
+        assert_eq!(row_indices(&indices, 1 << 30, 5).map(drop), error, "{device}");
+        // The next call is right.
+        assert_eq!(row_indices(&indices.slice(..2).unwrap().to_vec().unwrap(), 1, 2).unwrap().len(), 2);
+    }
 }

@@ -21,6 +21,7 @@ mod failures;
 mod foreign;
 mod fork;
 mod group_by;
+mod histogram;
 mod kinds;
 mod ladder;
 mod ladder_cli;
