@@ -301,8 +301,8 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Running<'_, 'a, D, V> {
 
     fn in_order<O: Op<D::Item, Output = V>>(self, op: &O) -> Result<Buffer<V>, Error> {
         let Self { groups: &ByIndex { ref data, ref indices, count, .. }, default, block } = self;
-        let order = indices.order(count)?;
-        data.gather(&order)?.segments(order.offsets())?.run(*op, default, block)
+        let (sorted, order) = data.sort(indices, count)?;
+        sorted.segments(order.offsets())?.run(*op, default, block)
     }
 
     fn tally<O: OfTally<D::Item, Output = V>>(self, _: &O) -> Result<Buffer<V>, Error>
@@ -378,13 +378,16 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Enqueuing<'_, 'a, '_, D, 
 
     fn in_order<O: Op<D::Item, Output = V>>(self, op: &O) -> Result<(), Error> {
         let Self { groups: Running { groups, default, block }, stream, results } = self;
-        if let Some(stream) = stream.on(results.gpu())? {
-            // Nothing can be enqueued: the host sorts.
-            stream.wait_unless_captured()?;
+        let queue = stream.on(results.gpu())?;
+        if let Some(queue) = queue {
+            // The sort allocates, and the host looks at what it finds.
+            queue.wait_unless_captured()?;
         }
-        let default = default.unwrap_or(Zeroable::zeroed());
-        let reduced = Running { groups, default: Some(default), block }.in_order(op)?;
-        results.write(&reduced.to_vec()?)
+        let (sorted, order) = groups.data.sort(&groups.indices, groups.count)?;
+        let segments = sorted.segments(order.offsets())?;
+        // SAFETY: as the caller of `enqueue` vouches; what was sorted stays until the stream has been waited for.
+        unsafe { segments.enqueue(*op, default.unwrap_or(Zeroable::zeroed()), block, stream, results)? };
+        queue.map_or(Ok(()), |queue| queue.synchronize())
     }
 
     fn tally<O: OfTally<D::Item, Output = V>>(self, _: &O) -> Result<(), Error>

@@ -1,6 +1,6 @@
 //! The inputs of reductions: a view, shards on several devices, or a pair of these.
 
-use crate::by_index::Order;
+use crate::by_index::{Indices, Order};
 use crate::cuda::Gpu;
 use crate::place::Place::{self, Cpu, Gpu as OnGpu};
 use crate::sharded::Shards;
@@ -37,6 +37,13 @@ pub trait Data<'a>: Clone + sealed::Sealed {
     /// Copies items in an order to the device where they lie.
     #[doc(hidden)]
     fn gather(&self, order: &Order) -> Result<Self::Owned, Error>;
+
+    /// Copies items in the order of their indices, which are below `count`. Returns where those of each begin.
+    #[doc(hidden)]
+    fn sort(&self, indices: &Indices, count: usize) -> Result<(Self::Owned, Order), Error> {
+        let order = indices.order(count)?;
+        Ok((self.gather(&order)?, order))
+    }
 
     /// Whether the items may be on several devices.
     #[doc(hidden)]
@@ -114,6 +121,27 @@ impl<'a, T: Item> Data<'a> for View<'a, T> {
                 Ok(copies)
             }
             (OnGpu(_), _) => self.device().upload(&order.gather(&self.to_vec()?)?),
+        }
+    }
+
+    fn sort(&self, indices: &Indices, count: usize) -> Result<(Buffer<T>, Order), Error> {
+        match self.0 {
+            OnGpu(part)
+                if matches!(size_of::<T>(), 1 | 2 | 4 | 8)
+                    && align_of::<T>() == size_of::<T>()
+                    && indices.can_be_sorted(count) =>
+            {
+                let mut sorted = Buffer::<T>::room(part.gpu, indices.len())?;
+                let OnGpu(to) = sorted.whole_mut() else { unreachable!("it lies on a GPU") };
+                let items = (part.pointer().cast(), size_of::<T>());
+                // SAFETY: there are as many items as indices, and room for them.
+                let offsets = unsafe { indices.sort(part.gpu, count, items, to.cast())? };
+                Ok((sorted, Order::without_places(offsets)?))
+            }
+            _ => {
+                let order = indices.order(count)?;
+                Ok((self.gather(&order)?, order))
+            }
         }
     }
 

@@ -497,7 +497,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
     /// # Safety
     ///
     /// As for [`reduce_into`](Self::reduce_into).
-    unsafe fn enqueue<O: Op<D::Item, Output: Item>>(
+    pub(crate) unsafe fn enqueue<O: Op<D::Item, Output: Item>>(
         &self,
         op: O,
         default: O::Output,

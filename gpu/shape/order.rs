@@ -8,18 +8,20 @@
 //! gather:   copies items in the order of their places
 //! ```
 //!
-//! Only places are sorted; items of any size are copied once. A block moves 4,096 items at a time: each warp ranks its
+//! Items of 1, 2, 4 or 8 bytes are moved with their indices; of others only places are, and the items are copied once. A
+//! block moves 4,096 items at a time: each warp ranks its
 //! 256 by votes, so that equal digits keep their order, and the block sorts them in shared memory, so that
 //! neighbours are written to neighbouring places.
 
 use super::deal::Arguments;
 use super::index::TILE;
 use super::runs::prefix_sum;
+use crate::Element;
 use crate::kernels::{Entry, Named, arguments};
 use crate::segments::unrolled;
 use bytemuck::Pod;
-use cuda_std::shared::Shared;
-use cuda_std::{intrinsics, shared_array, thread, warp};
+use cuda_std::shared::{Shared, dynamic_shared, dynamic_shared_from};
+use cuda_std::{intrinsics, thread, warp};
 
 /// Threads in a block of these kernels.
 pub const THREADS: u32 = 512;
@@ -34,8 +36,8 @@ const ITEMS: usize = TILE as usize / THREADS as usize;
 const WARPS: u32 = THREADS / warp::WARP_SIZE;
 const OF_WARP: u32 = TILE as u32 / WARPS;
 
-/// The kernel that moves, as a type. Its items are the former places; null if they are in order.
-pub type Move = Named<Moves, Arguments<u32>>;
+/// The kernel that moves items of type `T`, as a type. Items of `u32` may be null: then they are their places.
+pub type Move<T> = Named<Moves, Arguments<T>>;
 
 /// The kernel that finds where each index begins, as a type.
 pub type FindOffsets = Named<FindsOffsets, Offsets>;
@@ -57,6 +59,8 @@ pub enum Gathers {}
 struct Tile {
     log2: u32,
     mask: u32,
+    /// Bits of a digit.
+    bits: u32,
     /// For each warp and each digit's value the items that it has; then those of the warps before.
     counts: Shared<u32>,
     /// Where the items of each digit's value begin in the sorted tile.
@@ -88,7 +92,8 @@ impl Tile {
             unrolled::<ITEMS>(|item| {
                 let digit = self.digit(indices[item].unwrap_or(0));
                 let mut same = warp::warp_vote_ballot(warp::ALL, indices[item].is_some());
-                for bit in 0..DIGIT {
+                for bit in 0..self.bits {
+                    intrinsics::no_unroll();
                     let is_set = digit >> bit & 1 != 0;
                     let set = warp::warp_vote_ballot(warp::ALL, is_set);
                     same &= if is_set { set } else { !set };
@@ -139,21 +144,33 @@ impl Tile {
     }
 }
 
+/// Returns the bytes of shared memory for the counts or a sorted tile of items of `size` bytes.
+const fn sorted_bytes(size: u32) -> u32 {
+    let (sorted, counts) = ((4 + size) * TILE as u32, 4 * WARPS * THREADS);
+    if sorted > counts { sorted } else { counts }
+}
+
+/// Returns the bytes of dynamic shared memory of the kernel that moves items of `size` bytes.
+pub const fn moving_bytes(size: u32) -> u32 {
+    sorted_bytes(size) + 4 * (2 * THREADS + WARPS)
+}
+
 /// Moves the items of each block's part to their buckets.
 ///
 /// # Safety
 ///
 /// As for [`deal::count`](super::deal::count) and [`scan`](super::deal::scan), which have run with the same
-/// arguments; the launch has blocks of [`THREADS`].
+/// arguments; the launch has blocks of [`THREADS`], with [`moving_bytes`] of shared memory.
 #[inline(always)]
-pub unsafe fn move_in_order(arguments: Arguments<u32>) {
+pub unsafe fn move_in_order<T: Element>(arguments: Arguments<T>) {
     let (part, number, last) = (arguments.of_block(), arguments.number(), arguments.last());
     let Arguments { items, counts, blocks, buckets, dealt, dealt_indices, mask, .. } = arguments;
     // The sorted tile lies where the counts were.
-    let sorted = shared_array![u32; 2 * TILE as usize];
-    let next = shared_array![u32; THREADS as usize];
-    let (starts, of_warps) = (shared_array![u32; THREADS as usize], shared_array![u32; WARPS as usize]);
-    let tile = Tile { log2: buckets.log2 as u32, mask, counts: sorted, starts, of_warps };
+    let (sorted, sorted_items) = (dynamic_shared::<u32>(), dynamic_shared_from::<T>(4 * TILE as u32));
+    let next = dynamic_shared_from::<u32>(sorted_bytes(size_of::<T>() as u32));
+    let (starts, of_warps) = (next.from(THREADS), next.from(2 * THREADS));
+    let bits = 32 - mask.leading_zeros();
+    let tile = Tile { log2: buckets.log2 as u32, mask, bits, counts: sorted, starts, of_warps };
     let (mine, warp) = (thread::thread_idx_x(), thread::thread_idx_x() / warp::WARP_SIZE);
     // SAFETY: all threads of the block are here, and barriers stand between accesses by different ones; there is a
     // place for each item.
@@ -169,13 +186,17 @@ pub unsafe fn move_in_order(arguments: Arguments<u32>) {
             intrinsics::no_unroll();
             let place =
                 |item: usize| first + warp * OF_WARP + item as u32 * warp::WARP_SIZE + warp::lane_id();
-            let (mut indices, mut places) = ([None; ITEMS], [0; ITEMS]);
+            let (mut indices, mut of_tile) = ([None; ITEMS], [T::zeroed(); ITEMS]);
             unrolled::<ITEMS>(|item| {
                 let place = place(item);
                 if place < part.len {
                     indices[item] = Some(part.index(place).min(last));
                     let at = part.start as usize + place as usize;
-                    places[item] = if items.is_null() { at as u32 } else { items.wrapping_add(at).read() };
+                    of_tile[item] = if size_of::<T>() == 4 && items.is_null() {
+                        core::mem::transmute_copy(&(at as u32))
+                    } else {
+                        items.wrapping_add(at).read()
+                    };
                 }
             });
             thread::sync_threads();
@@ -194,7 +215,7 @@ pub unsafe fn move_in_order(arguments: Arguments<u32>) {
             unrolled::<ITEMS>(|item| {
                 if let Some(index) = indices[item] {
                     sorted.write(to[item], index);
-                    sorted.write(TILE as u32 + to[item], places[item]);
+                    sorted_items.write(to[item], of_tile[item]);
                 }
             });
             thread::sync_threads();
@@ -202,10 +223,10 @@ pub unsafe fn move_in_order(arguments: Arguments<u32>) {
             unrolled::<ITEMS>(|item| {
                 let at = item as u32 * THREADS + mine;
                 if at < len {
-                    let (index, place) = (sorted.read(at), sorted.read(TILE as u32 + at));
+                    let (index, item) = (sorted.read(at), sorted_items.read(at));
                     let to = next.read(tile.digit(index)).wrapping_add(at) as usize;
                     dealt_indices.wrapping_add(to).write(index);
-                    dealt.wrapping_add(to).write(place);
+                    dealt.wrapping_add(to).write(item);
                 }
             });
             first += TILE as u32;
@@ -342,46 +363,45 @@ mod entry_points {
     use super::*;
     use crate::shape::index::Buckets;
 
-    #[cuda_std::kernel(name = "order_u8_move_512")]
-    #[allow(clippy::too_many_arguments)]
-    pub unsafe fn move_512(
-        items: *const u32,
-        indices: *const u32,
-        index_words: u32,
-        count: u32,
-        len: u64,
-        blocks: u32,
-        part: u32,
-        counts: *mut u32,
-        of_part: u64,
-        buckets: Buckets,
-        dealt: *mut u32,
-        dealt_indices: *mut u32,
-        state: *mut u64,
-        sorts: u32,
-        mask: u32,
-        aligned: u32,
-    ) {
-        let arguments = Arguments {
-            items,
-            indices,
-            index_words,
-            count,
-            len,
-            blocks,
-            part,
-            counts,
-            of_part,
-            buckets,
-            dealt,
-            dealt_indices,
-            state,
-            sorts,
-            mask,
-            aligned,
-        };
-        // SAFETY: the host launches it as the function asks.
-        unsafe { move_in_order(arguments) }
+    macro_rules! move_entries {
+        ($($name:literal $type:ident;)*) => {$(
+            const _: () = {
+                #[cuda_std::kernel(name = $name)]
+                #[allow(clippy::too_many_arguments)]
+                pub unsafe fn entry(
+                    items: *const $type,
+                    indices: *const u32,
+                    index_words: u32,
+                    count: u32,
+                    len: u64,
+                    blocks: u32,
+                    part: u32,
+                    counts: *mut u32,
+                    of_part: u64,
+                    buckets: Buckets,
+                    dealt: *mut $type,
+                    dealt_indices: *mut u32,
+                    state: *mut u64,
+                    sorts: u32,
+                    mask: u32,
+                    aligned: u32,
+                ) {
+                    let arguments = Arguments {
+                        items, indices, index_words, count, len, blocks, part, counts, of_part, buckets, dealt,
+                        dealt_indices, state, sorts, mask, aligned
+                    };
+                    // SAFETY: the host launches it as the function asks.
+                    unsafe { move_in_order(arguments) }
+                }
+            };
+        )*};
+    }
+
+    move_entries! {
+        "order_u8_move_512" u8;
+        "order_u16_move_512" u16;
+        "order_u32_move_512" u32;
+        "order_u64_move_512" u64;
     }
 
     #[cuda_std::kernel(name = "order_u8_offsets_512")]
@@ -419,7 +439,10 @@ mod entry_points {
 
 /// The entry points' names.
 pub const ENTRIES: &[&[Entry]] = &[&[
-    Entry::new::<Move>("order_u8_move"),
+    Entry::new::<Move<u8>>("order_u8_move"),
+    Entry::new::<Move<u16>>("order_u16_move"),
+    Entry::new::<Move<u32>>("order_u32_move"),
+    Entry::new::<Move<u64>>("order_u64_move"),
     Entry::new::<FindOffsets>("order_u8_offsets"),
     Entry::new::<Gather<u8>>("order_u8_gather"),
     Entry::new::<Gather<u16>>("order_u16_gather"),

@@ -6,6 +6,7 @@ use crate::segments::Offsets;
 use crate::{Buffer, Device, Error, Item, View, cuda, threads};
 use gpu_reduce_kernels::segments::Cut;
 use rayon::prelude::*;
+use std::ffi::c_void;
 use std::ptr::null;
 
 /// A type of indices.
@@ -110,24 +111,53 @@ impl<'a> Indices<'a> {
     }
 
     /// Returns the order of items by their index, each of which is below `count`, for items where the indices lie.
-    pub(super) fn order(&self, count: usize) -> Result<Order, Error> {
-        if let (Gpu(gpu), 1..=cuda::MOST_ORDERED, 1..) = (&self.device().0, self.len(), count) {
-            let (indices, index_words) = self.on_gpu(gpu)?;
-            let (mut places, mut offsets) = (Buffer::room(gpu, self.len())?, Buffer::room(gpu, count + 1)?);
-            if let (Gpu(places), Gpu(offsets)) = (places.whole_mut(), offsets.whole_mut()) {
-                let (len, indices_count) = (self.len(), count as u64);
-                let sorting =
-                    cuda::Sorting { former: null(), indices, index_words, len, count: indices_count, places };
-                // SAFETY: the indices are borrowed, and the rest is this call's own.
-                let wrong = unsafe { gpu.sort(&sorting, offsets)? };
-                if wrong != Cut::NOTHING {
-                    return Err(self.error(wrong, count));
-                }
+    pub fn order(&self, count: usize) -> Result<Order, Error> {
+        match self.device().0 {
+            Gpu(gpu) if self.can_be_sorted(count) => {
+                let mut places = Buffer::<u32>::room(gpu, self.len())?;
+                let Gpu(sorted) = places.whole_mut() else { unreachable!("they lie on a GPU") };
+                // SAFETY: there is room for a place of each item.
+                let offsets = unsafe { self.sort(gpu, count, (null(), 4), sorted.cast())? };
+                Ok(Order::OfGpu { places, offsets })
             }
-            return Ok(Order::OfGpu { places, offsets });
+            _ => {
+                self.check_on_host(count)?;
+                with_indices!(self.0, |view| Ok(Order::of(&on_host(view)?, count)))
+            }
         }
-        self.check_on_host(count)?;
-        with_indices!(self.0, |view| Ok(Order::of(&on_host(view)?, count)))
+    }
+
+    /// Whether a GPU can sort the items.
+    pub fn can_be_sorted(&self, count: usize) -> bool {
+        count > 0 && (1..=cuda::MOST_ORDERED).contains(&self.len())
+    }
+
+    /// Sorts items of 1, 2, 4 or 8 bytes by their index on the GPU where these lie; null stands for their places. Returns
+    /// where those of each index begin.
+    ///
+    /// # Safety
+    ///
+    /// There are as many items, and room for them.
+    pub unsafe fn sort(
+        &self,
+        gpu: &'static cuda::Gpu,
+        count: usize,
+        (items, bytes): (*const c_void, usize),
+        sorted: *mut c_void,
+    ) -> Result<Buffer<u32>, Error> {
+        let mut offsets = Buffer::room(gpu, count + 1)?;
+        let (indices, index_words) = self.on_gpu(gpu)?;
+        let len = self.len();
+        if let Gpu(offsets) = offsets.whole_mut() {
+            let sorting =
+                cuda::Sorting { items, bytes, indices, index_words, len, count: count as u64, sorted };
+            // SAFETY: as the caller vouches; the indices are borrowed.
+            let wrong = unsafe { gpu.sort(&sorting, offsets)? };
+            if wrong != Cut::NOTHING {
+                return Err(self.error(wrong, count));
+            }
+        }
+        Ok(offsets)
     }
 
     /// Returns an error if an index is not below `count`.
@@ -185,6 +215,12 @@ impl Order {
     /// An order without indices, of items on a GPU.
     pub fn of_gpu(places: Buffer<u32>) -> Result<Self, Error> {
         let offsets = Buffer::zeros(&places.device(), 0)?;
+        Ok(Self::OfGpu { places, offsets })
+    }
+
+    /// Where the items of each index begin, of items on a GPU that have been sorted.
+    pub fn without_places(offsets: Buffer<u32>) -> Result<Self, Error> {
+        let places = Buffer::zeros(&offsets.device(), 0)?;
         Ok(Self::OfGpu { places, offsets })
     }
 

@@ -195,10 +195,15 @@ impl Gpu {
                 let mut places = Buffer::<u32>::room(self, count)?;
                 let Place::Gpu(to) = places.whole_mut() else { unreachable!("it is on a GPU") };
                 if is_by_place {
-                    let (former, indices) = (listed.cast_const(), listed.cast_const());
-                    let count = len as u64;
-                    let sorting =
-                        Sorting { former, indices, index_words: 1, len: places.len(), count, places: to };
+                    let sorting = Sorting {
+                        items: listed.cast(),
+                        bytes: 4,
+                        indices: listed,
+                        index_words: 1,
+                        len: count,
+                        count: len as u64,
+                        sorted: to.cast(),
+                    };
                     queue.enqueue_sort(self, &sorting)?;
                 } else {
                     let bits: *mut u8 = room!(bits[1], count * stride).cast();
@@ -215,14 +220,14 @@ impl Gpu {
                     for (word, &order) in (0..all_bytes.div_ceil(4)).zip(orders.iter().cycle()) {
                         let first = bits.add(4 * word).cast();
                         queue.enqueue_gather(self, first, [4, 4, stride], (former, count), words.cast())?;
-                        let (indices, index_words) = (words.cast_const(), 1);
                         let sorting = Sorting {
-                            former,
-                            indices,
-                            index_words,
+                            items: former.cast(),
+                            bytes: 4,
+                            indices: words,
+                            index_words: 1,
                             len: count,
                             count: 1 << 32,
-                            places: order,
+                            sorted: order.cast(),
                         };
                         queue.enqueue_sort(self, &sorting)?;
                         former = order;

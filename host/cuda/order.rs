@@ -11,7 +11,7 @@ use cust::sys;
 use gpu_reduce_kernels::deal::{self, Arguments, WARPS};
 use gpu_reduce_kernels::index::{self, Buckets, STATE};
 use gpu_reduce_kernels::kernels::Parameters;
-use gpu_reduce_kernels::order::{Copies, DIGIT, FindOffsets, Gather, Move, Offsets, THREADS};
+use gpu_reduce_kernels::order::{Copies, DIGIT, FindOffsets, Gather, Move, Offsets, THREADS, moving_bytes};
 use gpu_reduce_kernels::segments::Cut;
 use std::any::TypeId;
 use std::ffi::c_void;
@@ -28,23 +28,24 @@ pub struct OrderScratch {
     table: Vec<Area<u64>>,
     /// All zeros between launches.
     pub(super) state: Vec<Area<u64>>,
-    /// Indices and places between passes.
+    /// Indices and items between passes.
     indices: [Vec<Area<u64>>; 2],
-    places: [Vec<Area<u64>>; 2],
+    items: [Vec<Area<u64>>; 2],
 }
 
 /// Items that are sorted by their index.
 pub struct Sorting {
-    /// The former place of each item; null if they are in order.
-    pub former: *const u32,
+    /// Items of 1, 2, 4 or 8 bytes; null for their places, of 4 bytes.
+    pub items: *const c_void,
+    pub bytes: usize,
     pub indices: *const u32,
     pub index_words: u32,
     /// At least one item, and at most [`MOST_ORDERED`].
     pub len: usize,
     /// The number of indices, 2^32 at most.
     pub count: u64,
-    /// Takes the place of each item.
-    pub places: *mut u32,
+    /// Takes the sorted items.
+    pub sorted: *mut c_void,
 }
 
 impl Queue {
@@ -82,7 +83,7 @@ impl Queue {
     pub(super) unsafe fn enqueue_sort(
         &mut self,
         gpu: &Gpu,
-        &Sorting { former, indices, index_words, len, count, places }: &Sorting,
+        &Sorting { items, bytes, indices, index_words, len, count, sorted }: &Sorting,
     ) -> Result<(*const u32, *mut u64), Error> {
         let bits = (u64::BITS - (count - 1).leading_zeros()).max(1);
         let passes = bits.div_ceil(DIGIT);
@@ -94,20 +95,25 @@ impl Queue {
         let words = (blocks as usize) << digit;
         let counts = area(&mut scratch.counts, is_capturing, gpu, source, words.div_ceil(2))?;
         let table = area(&mut scratch.table, is_capturing, gpu, source, 3 * ((1 << digit) + 1))?;
-        let mut of_passes = [[null_mut::<u32>(); 2]; 2];
-        for (buffer, [of_indices, of_places]) in (0..).zip(&mut of_passes) {
-            let words = |is_needed| if is_needed { len.div_ceil(2) } else { 0 };
-            let areas = [&mut scratch.indices[buffer], &mut scratch.places[buffer]];
-            let [has_indices, has_places] = [buffer < passes as usize, buffer + 1 < passes as usize];
-            let [indices, places] = areas;
-            *of_indices = area(indices, is_capturing, gpu, source, words(has_indices))?.cast();
-            *of_places = area(places, is_capturing, gpu, source, words(has_places))?.cast();
+        let mut of_passes = [(null_mut::<u32>(), null_mut::<u8>()); 2];
+        for (buffer, (of_indices, of_items)) in (0..).zip(&mut of_passes) {
+            let words = |bytes: usize, is_needed| if is_needed { (len * bytes).div_ceil(8) } else { 0 };
+            let (indices, items) = (&mut scratch.indices[buffer], &mut scratch.items[buffer]);
+            let [has_indices, has_items] = [buffer < passes as usize, buffer + 1 < passes as usize];
+            *of_indices = area(indices, is_capturing, gpu, source, words(4, has_indices))?.cast();
+            *of_items = area(items, is_capturing, gpu, source, words(bytes, has_items))?.cast();
         }
-        let mut from = (former, indices, index_words);
+        let moving = match bytes {
+            1 => TypeId::of::<Move<u8>>(),
+            2 => TypeId::of::<Move<u16>>(),
+            4 => TypeId::of::<Move<u32>>(),
+            _ => TypeId::of::<Move<u64>>(),
+        };
+        let mut from = (items.cast::<u8>(), indices, index_words);
         for pass in 0..passes {
-            let [to_indices, mut to_places] = of_passes[pass as usize % 2];
+            let (to_indices, mut to) = of_passes[pass as usize % 2];
             if pass + 1 == passes {
-                to_places = places;
+                to = sorted.cast();
             }
             let (items, indices, index_words) = from;
             let arguments = Arguments {
@@ -121,7 +127,7 @@ impl Queue {
                 counts: counts.cast(),
                 of_part: of_block,
                 buckets: Buckets { table, log2: (pass * digit).into() },
-                dealt: to_places,
+                dealt: to,
                 dealt_indices: to_indices,
                 state,
                 sorts: 0,
@@ -135,9 +141,10 @@ impl Queue {
                 self.launch_one(gpu, counting, (blocks, index::THREADS), number * 4, &parameters)?;
                 let scanning = (number.div_ceil(WARPS), index::THREADS);
                 self.launch_one(gpu, TypeId::of::<deal::Scan>(), scanning, 0, &parameters)?;
-                self.launch_one(gpu, TypeId::of::<Move>(), (blocks, THREADS), 0, &parameters)?;
+                let shared = moving_bytes(bytes as u32);
+                self.launch_one(gpu, moving, (blocks, THREADS), shared, &parameters)?;
             }
-            from = (to_places.cast_const(), to_indices.cast_const(), 1);
+            from = (to.cast_const(), to_indices.cast_const(), 1);
         }
         Ok((from.1, state))
     }
