@@ -82,33 +82,44 @@ impl Tile {
     #[inline(always)]
     unsafe fn rank(self, indices: [Option<u32>; ITEMS]) -> [u32; ITEMS] {
         let (warp, lane) = (thread::thread_idx_x() / warp::WARP_SIZE, warp::lane_id());
-        let mut ranks = [0; ITEMS];
+        let (mut same, mut before) = ([0; ITEMS], [0; ITEMS]);
         // SAFETY: all lanes are here, and meet between accesses by different ones.
         unsafe {
             for part in 0..THREADS / warp::WARP_SIZE {
                 self.counts.write(warp * THREADS + part * warp::WARP_SIZE + lane, 0);
             }
             warp::sync_warp(warp::ALL);
+            // The lanes whose items have the same digit.
             unrolled::<ITEMS>(|item| {
-                let digit = self.digit(indices[item].unwrap_or(0));
-                let mut same = warp::warp_vote_ballot(warp::ALL, indices[item].is_some());
-                for bit in 0..self.bits {
-                    intrinsics::no_unroll();
-                    let is_set = digit >> bit & 1 != 0;
+                same[item] = warp::warp_vote_ballot(warp::ALL, indices[item].is_some());
+            });
+            for bit in 0..self.bits {
+                intrinsics::no_unroll();
+                unrolled::<ITEMS>(|item| {
+                    let is_set = self.digit(indices[item].unwrap_or(0)) >> bit & 1 != 0;
                     let set = warp::warp_vote_ballot(warp::ALL, is_set);
-                    same &= if is_set { set } else { !set };
+                    same[item] &= if is_set { set } else { !set };
+                });
+            }
+            // The first of them counts all.
+            unrolled::<ITEMS>(|item| {
+                if let Some(index) = indices[item]
+                    && same[item] & ((1 << lane) - 1) == 0
+                {
+                    let counts = warp * THREADS + self.digit(index);
+                    before[item] = self.counts.fetch_add(counts, same[item].count_ones());
                 }
-                let counts = warp * THREADS + digit;
-                let before = self.counts.read(counts);
                 warp::sync_warp(warp::ALL);
-                let below = same & ((1 << lane) - 1);
-                if below == 0 && indices[item].is_some() {
-                    self.counts.write(counts, before + same.count_ones());
-                }
-                warp::sync_warp(warp::ALL);
-                ranks[item] = before + below.count_ones();
+            });
+            unrolled::<ITEMS>(|item| {
+                let first = same[item].trailing_zeros();
+                before[item] = warp::warp_shuffle_idx(warp::ALL, before[item], first, 32).0;
             });
         }
+        let mut ranks = [0; ITEMS];
+        unrolled::<ITEMS>(|item| {
+            ranks[item] = before[item] + (same[item] & ((1 << lane) - 1)).count_ones();
+        });
         ranks
     }
 
