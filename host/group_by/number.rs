@@ -11,6 +11,7 @@
 //!
 //! Hashes have a random seed, so that nobody can choose keys that collide. The result does not depend on it.
 
+use crate::simd::with_avx2;
 use crate::threads;
 use rayon::prelude::*;
 use std::hash::{BuildHasher, RandomState};
@@ -226,27 +227,6 @@ fn by_range<B: Bits>(
         });
     });
     keys
-}
-
-/// Calls `work`, compiled for AVX2 and an instruction that counts bits if the processor has them.
-#[inline(always)]
-fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
-    #[cfg(target_arch = "x86_64")]
-    {
-        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-        fn for_avx2<R>(work: impl FnOnce() -> R) -> R {
-            work()
-        }
-        if is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2")
-            && is_x86_feature_detected!("popcnt")
-        {
-            // SAFETY: the processor has the features that the function needs.
-            return unsafe { for_avx2(work) };
-        }
-    }
-    work()
 }
 
 /// A hash table of keys, which are numbered in the order in which they come.
