@@ -124,9 +124,6 @@ struct Sums<T> {
 impl<T: Element> Sums<T> {
     const WORDS: usize = words::<T>();
 
-    /// Whether fewer than 2^31 items may add up to more than a part holds.
-    const CARRIES: bool = T::Wide::STEP > 0;
-
     fn new(len: usize, is_counted: bool) -> Self {
         let copies = if len <= 1 << 6 {
             4
@@ -179,13 +176,12 @@ impl<T: Element> Sums<T> {
         let mut high_bits = [0; 2];
         for (&place, &[low, high]) in places[..len].iter().zip(&*parts) {
             if Self::WORDS == 1 {
-                self.parts[place as usize] += low;
-                continue;
-            }
-            let (sums, _) = self.parts.as_chunks_mut::<2>();
-            let sums = &mut sums[place as usize];
-            *sums = [sums[0] + low, sums[1] + high];
-            if Self::CARRIES {
+                let sum = &mut self.parts[place as usize];
+                *sum += low;
+                high_bits[0] |= *sum ^ *sum << 1;
+            } else {
+                let sums = &mut self.parts.as_chunks_mut::<2>().0[place as usize];
+                *sums = [sums[0] + low, sums[1] + high];
                 high_bits = [0, 1].map(|part| high_bits[part] | (sums[part] ^ sums[part] << 1));
             }
         }
