@@ -52,11 +52,6 @@ const fn half<W: Tallied>() -> u32 {
     if W::STEP == 0 { 32 } else { 46 }
 }
 
-/// The parts of an item that are added: an integer of 32 bits or fewer has one.
-const fn words<T: Element>() -> usize {
-    if T::Wide::STEP == 0 && size_of::<T>() <= 4 { 1 } else { 2 }
-}
-
 /// Splits an item in the window: it is `low` + 2^half · `high`, in units of 2^LOW. An item that is not in the
 /// window has parts of 0, and the third value is false.
 ///
@@ -66,10 +61,10 @@ const fn words<T: Element>() -> usize {
 fn split<T: Element>(value: T) -> (i64, i64, bool) {
     let half = const { half::<T::Wide>() };
     if T::Wide::STEP == 0 {
-        let value: i128 = value.widen().addend().unwrap_or_default().into();
-        if words::<T>() == 1 {
-            return (value as i64, 0, true);
+        if size_of::<T>() <= 4 {
+            return (value.to_i64().unwrap_or_default(), 0, true);
         }
+        let value: i128 = value.widen().addend().unwrap_or_default().into();
         return (i64::from(value as u32), (value >> half) as i64, true);
     }
     let value = value.as_f64();
@@ -113,7 +108,7 @@ struct Sums<T> {
     /// one sum do not wait for each other.
     copies: u32,
     /// The sums of the parts of items since the last carry.
-    parts: Vec<i64>,
+    parts: Vec<[i64; 2]>,
     /// The number of items of each sum; none if they are not counted.
     counts: Vec<u64>,
     /// What has been carried; empty before the first carry.
@@ -122,8 +117,6 @@ struct Sums<T> {
 }
 
 impl<T: Element> Sums<T> {
-    const WORDS: usize = words::<T>();
-
     fn new(len: usize, is_counted: bool) -> Self {
         let copies = if len <= 1 << 6 {
             4
@@ -135,81 +128,76 @@ impl<T: Element> Sums<T> {
         Self {
             len,
             copies,
-            parts: vec![0; Self::WORDS * len << copies],
+            parts: vec![[0; 2]; len << copies],
             counts: vec![0; if is_counted { len << copies } else { 0 }],
             carried: Vec::new(),
             outside: Outsides::new(),
         }
     }
 
-    /// Adds `len` items. `load` copies the indices and the values of a range of them.
+    /// Adds `len` items, whose indices and values the functions return.
     #[inline(always)]
-    fn add(&mut self, len: usize, load: impl Fn(Range<usize>, &mut [u32], &mut [T])) {
-        let mut block = Block { places: [0; BLOCK], values: [T::zeroed(); BLOCK], parts: [[0; 2]; BLOCK] };
+    fn add(&mut self, len: usize, index: impl Fn(usize) -> u32, value: impl Fn(usize) -> T) {
         for start in (0..len).step_by(BLOCK) {
             let len = BLOCK.min(len - start);
-            load(start..start + len, &mut block.places[..len], &mut block.values[..len]);
-            self.add_block(&mut block, len);
+            self.add_block(len, |item| index(start + item), |item| value(start + item));
         }
     }
 
-    /// Adds the first `len` items of a block.
+    /// Adds up to BLOCK items.
     #[inline(always)]
-    fn add_block(&mut self, block: &mut Block<T>, len: usize) {
-        let Block { places, values, parts } = block;
+    fn add_block(&mut self, len: usize, index: impl Fn(usize) -> u32, value: impl Fn(usize) -> T) {
+        let (mut places, mut parts) = ([0; BLOCK], [[0; 2]; BLOCK]);
+        let (places, parts) = (&mut places[..len], &mut parts[..len]);
         let mut all_inside = true;
-        for (parts, &mut value) in parts.iter_mut().zip(values) {
-            let (low, high, is_inside) = split(value);
+        for (item, parts) in parts.iter_mut().enumerate() {
+            let (low, high, is_inside) = split(value(item));
             *parts = [low, high];
             all_inside &= is_inside;
         }
         let mask = (1 << self.copies) - 1;
-        for (item, place) in (0..).zip(places.iter_mut()) {
-            *place = *place << self.copies | (item & mask);
+        for (item, place) in places.iter_mut().enumerate() {
+            *place = index(item) << self.copies | (item as u32 & mask);
         }
         if self.len > CACHED {
-            for &place in &places[..len] {
-                prefetch(self.parts.as_ptr().wrapping_add(Self::WORDS * place as usize));
+            for &place in &*places {
+                prefetch(self.parts.as_ptr().wrapping_add(place as usize));
                 prefetch(self.counts.as_ptr().wrapping_add(place as usize));
             }
         }
         let mut high_bits = [0; 2];
-        for (&place, &[low, high]) in places[..len].iter().zip(&*parts) {
-            if Self::WORDS == 1 {
-                let sum = &mut self.parts[place as usize];
-                *sum += low;
-                high_bits[0] |= *sum ^ *sum << 1;
-            } else {
-                let sums = &mut self.parts.as_chunks_mut::<2>().0[place as usize];
-                *sums = [sums[0] + low, sums[1] + high];
-                high_bits = [0, 1].map(|part| high_bits[part] | (sums[part] ^ sums[part] << 1));
-            }
+        for (&place, &[low, high]) in places.iter().zip(&*parts) {
+            let sums = &mut self.parts[place as usize];
+            *sums = [sums[0] + low, sums[1] + high];
+            high_bits = [0, 1].map(|part| high_bits[part] | (sums[part] ^ sums[part] << 1));
         }
         if !self.counts.is_empty() {
-            places[..len].iter().for_each(|&place| self.counts[place as usize] += 1);
+            places.iter().for_each(|&place| self.counts[place as usize] += 1);
         }
         // A part whose highest two bits differ has a magnitude of 2^62 or more. A block adds less than 2^54.
         if high_bits[0] | high_bits[1] < 0 {
             self.carry();
         }
         if !all_inside {
-            self.add_outside(block, len);
+            let mut values = [T::zeroed(); BLOCK];
+            values[..len].iter_mut().enumerate().for_each(|(item, copy)| *copy = value(item));
+            self.add_outside(places, parts, &values);
         }
     }
 
-    /// Adds what is outside of the window.
+    /// Adds the items of a block that are outside of the window.
     #[inline(never)]
-    fn add_outside(&mut self, block: &Block<T>, len: usize) {
+    fn add_outside(&mut self, places: &[u32], parts: &[[i64; 2]], values: &[T; BLOCK]) {
         let (mut items, mut count) = ([0; BLOCK], 0);
-        for (item, (value, parts)) in block.values[..len].iter().zip(&block.parts).enumerate() {
+        for (item, (value, parts)) in values.iter().zip(parts).enumerate() {
             items[count] = item;
             count += usize::from(*parts == [0; 2] && value.as_f64().to_bits() != 0);
         }
         let items = &items[..count];
         let mut outsides = [(0, Outside { magnitude: 0, shift: 0, is_negative: false, flags: 0 }); BLOCK];
         for (&item, at) in items.iter().zip(&mut outsides) {
-            let index = (block.places[item] >> self.copies) as usize;
-            *at = (self.outside.place(index, self.len), block.values[item].widen().outside());
+            let index = (places[item] >> self.copies) as usize;
+            *at = (self.outside.place(index, self.len), values[item].widen().outside());
             prefetch(self.outside.words.as_ptr().wrapping_add(at.0 + at.1.shift as usize / 32));
         }
         for &(place, outside) in &outsides[..count] {
@@ -221,18 +209,16 @@ impl<T: Element> Sums<T> {
     #[cold]
     fn carry(&mut self) {
         self.carried.resize(self.len, 0);
-        for (carried, parts) in self.carried.iter_mut().zip(self.parts.chunks_mut(Self::WORDS << self.copies))
-        {
+        for (carried, parts) in self.carried.iter_mut().zip(self.parts.chunks_mut(1 << self.copies)) {
             *carried += sum_of::<T>(parts);
-            parts.fill(0);
+            parts.fill([0; 2]);
         }
     }
 
     /// The sum of what is in the window.
     fn sum(&self, index: usize) -> i128 {
         let carried = self.carried.get(index).copied().unwrap_or(0);
-        let words = Self::WORDS << self.copies;
-        carried + sum_of::<T>(&self.parts[words * index..words * (index + 1)])
+        carried + sum_of::<T>(&self.parts[index << self.copies..(index + 1) << self.copies])
     }
 
     /// The number of items of a sum; 1 if they are not counted.
@@ -245,7 +231,8 @@ impl<T: Element> Sums<T> {
     /// Adds the sums of the same range.
     fn merge(&mut self, other: Self) {
         let mut high_bits = 0;
-        for (part, other) in self.parts.iter_mut().zip(other.parts) {
+        let others = other.parts.as_flattened();
+        for (part, other) in self.parts.as_flattened_mut().iter_mut().zip(others) {
             *part += other;
             high_bits |= *part ^ *part << 1;
         }
@@ -261,20 +248,9 @@ impl<T: Element> Sums<T> {
 
 /// The sum of the copies of a sum's parts.
 #[inline(always)]
-fn sum_of<T: Element>(parts: &[i64]) -> i128 {
-    if words::<T>() == 1 {
-        return parts.iter().map(|&part| i128::from(part)).sum();
-    }
+fn sum_of<T: Element>(parts: &[[i64; 2]]) -> i128 {
     let half = const { half::<T::Wide>() };
-    parts.as_chunks().0.iter().map(|&[low, high]| i128::from(low) + (i128::from(high) << half)).sum()
-}
-
-/// Items that are added together.
-struct Block<T> {
-    /// The index of each, and then the place of its parts.
-    places: [u32; BLOCK],
-    values: [T; BLOCK],
-    parts: [[i64; 2]; BLOCK],
+    parts.iter().map(|&[low, high]| i128::from(low) + (i128::from(high) << half)).sum()
 }
 
 /// What floats add that are outside of the window.
@@ -377,25 +353,14 @@ impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
     /// Adds up the items of a range of places, whose indices have been checked.
     fn add(&self, range: Range<usize>, sums: &mut Sums<T>) {
         let indices = &self.indices[range.clone()];
-        let load_indices = |range: Range<usize>, places: &mut [u32]| {
-            places.iter_mut().zip(&indices[range]).for_each(|(place, index)| *place = index.get() as u32);
-        };
+        // SAFETY: the items are those of the range.
+        let index = |item: usize| unsafe { indices.get_unchecked(item) }.get() as u32;
         match self.values {
-            Some(values) => with_avx2(|| {
-                sums.add(range.len(), |part, places, items| {
-                    for (item, place) in items.iter_mut().zip(range.start + part.start..) {
-                        // SAFETY: there are as many values as indices.
-                        *item = unsafe { values.get(place) };
-                    }
-                    load_indices(part, places);
-                });
-            }),
-            None => with_avx2(|| {
-                sums.add(range.len(), |part, places, items| {
-                    items.fill(T::one());
-                    load_indices(part, places);
-                });
-            }),
+            // SAFETY: there are as many values as indices.
+            Some(values) => {
+                with_avx2(|| sums.add(range.len(), index, |item| unsafe { values.get(range.start + item) }))
+            }
+            None => with_avx2(|| sums.add(range.len(), index, |_| T::one())),
         }
     }
 
@@ -482,13 +447,9 @@ impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
         let add = |(number, sums): (usize, &mut Sums<T>)| {
             for (dealt, starts) in dealt.chunks(SHARE).zip(&starts) {
                 let items = &dealt[starts[number] as usize..starts[number + 1] as usize];
-                with_avx2(|| {
-                    sums.add(items.len(), |range, places, values| {
-                        for ((place, value), item) in places.iter_mut().zip(values).zip(&items[range]) {
-                            (*place, *value) = *item;
-                        }
-                    });
-                });
+                // SAFETY: `add` calls it with places below the length.
+                let item = |place: usize| unsafe { *items.get_unchecked(place) };
+                with_avx2(|| sums.add(items.len(), |place| item(place).0, |place| item(place).1));
             }
         };
         threads::install(|| all.par_iter_mut().enumerate().for_each(add));
