@@ -353,12 +353,13 @@ impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
     /// Adds up the items of a range of places, whose indices have been checked.
     fn add(&self, range: Range<usize>, sums: &mut Sums<T>) {
         let indices = &self.indices[range.clone()];
-        // SAFETY: the items are those of the range.
+        // SAFETY: `add` calls it with items below the length.
         let index = |item: usize| unsafe { indices.get_unchecked(item) }.get() as u32;
         match self.values {
-            // SAFETY: there are as many values as indices.
             Some(values) => {
-                with_avx2(|| sums.add(range.len(), index, |item| unsafe { values.get(range.start + item) }))
+                // SAFETY: there are as many values as indices.
+                let value = |item: usize| unsafe { values.get(range.start + item) };
+                with_avx2(|| sums.add(range.len(), index, value));
             }
             None => with_avx2(|| sums.add(range.len(), index, |_| T::one())),
         }
