@@ -1,13 +1,13 @@
 //! Times reductions by index of data on a GPU or the CPU; prints a JSON line per case:
 //!
 //! ```text
-//! cargo bench --bench groups -- [--log2 26] [--groups 1,10,100] [--of sum_f32,mean_f64,max_f32] [--data KIND]
+//! cargo bench --bench groups -- [--log2 26] [--groups 1,10,100] [--of sum_f32,mean_f64] [--data KIND]
 //! RAYON_NUM_THREADS=1 cargo bench --bench groups -- --device cpu
 //! ```
 //!
-//! Indices are `i32` or, with `--wide`, `i64`: uniform, or most in few groups (skew 1: `⌊G·u⁴⌋`), sorted (2), or
-//! all the same (3). Each time is the median of five runs after one to warm up: of a GPU by its events, of the
-//! CPU by the clock. Compare `peers/groups.py`.
+//! Indices are `i32` or, with `--wide`, `i64`: uniform, or most in few groups (skew 1: `⌊G·u⁴⌋`), sorted (2),
+//! or all the same (3). Each time is the median of five runs after one to warm up: of a GPU by its events, of
+//! the CPU by the clock. Compare `peers/groups.py`.
 
 #[path = "common/kinds.rs"]
 mod kinds;

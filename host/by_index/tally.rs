@@ -1,8 +1,8 @@
 //! Sums by index on the CPU.
 //!
-//! If the sums fit in a cache, each thread adds its shares of the items to sums of its own, which are then added
-//! up. If not, items are dealt to ranges of the sums first, a slab of the input at a time, so that a thread has
-//! one range in its cache.
+//! If the sums fit in a cache, each thread adds its shares of the items to sums of its own, which are then
+//! added up. If not, items are dealt to ranges of the sums first, a slab of the input at a time, so that a
+//! thread has one range in its cache.
 //!
 //! An item in the window is split into two integers ([`split`]), by the same steps for every item, so that
 //! they become SIMD. Both are added as integers of 64 bits, exactly. Before they can overflow, they are
@@ -55,8 +55,8 @@ const fn half<W: Tallied>() -> u32 {
 /// Splits an item in the window: it is `low` + 2^half · `high`, in units of 2^LOW. An item that is not in the
 /// window has parts of 0, and the third value is false.
 ///
-/// A float becomes an integer as it is added to a float whose lowest bit is worth the unit: the sum is rounded
-/// to a multiple of it, which its lowest bits are.
+/// A float becomes an integer as it is added to a float whose lowest bit is worth the unit: the sum is
+/// rounded to a multiple of it, which its lowest bits are.
 #[inline(always)]
 fn split<T: Element>(value: T) -> (i64, i64, bool) {
     let half = const { half::<T::Wide>() };
@@ -104,8 +104,8 @@ fn prefetch<V>(_place: *const V) {
 /// Sums of a range of indices.
 struct Sums<T> {
     len: usize,
-    /// There are 2^`copies` of the parts and counts of each sum, side by side, so that consecutive additions to
-    /// one sum do not wait for each other.
+    /// There are 2^`copies` of the parts and counts of each sum, side by side, so that consecutive additions
+    /// to one sum do not wait for each other.
     copies: u32,
     /// The sums of the parts of items since the last carry.
     parts: Vec<[i64; 2]>,

@@ -2,10 +2,10 @@
 //!
 //! The keys choose one of three ways:
 //!
-//! - Keys of a small range ([`by_range`]): a bitmap has a bit for each value of the range, which is set if the
-//!   value occurs. A key's number is the count of set bits below its own.
-//! - Few keys ([`by_share`]): each thread numbers its share of the items by a hash table in its cache. The keys
-//!   of all tables are sorted, and the shares renumbered.
+//! - Keys of a small range ([`by_range`]): a bitmap has a bit for each value of the range, which is set if
+//!   the value occurs. A key's number is the count of set bits below its own.
+//! - Few keys ([`by_share`]): each thread numbers its share of the items by a hash table in its cache. The
+//!   keys of all tables are sorted, and the shares renumbered.
 //! - Many keys ([`by_partition`]): keys are dealt to partitions by their hash, so that the hash table of a
 //!   partition fits in a cache.
 //!
