@@ -1,11 +1,14 @@
-//! Times reductions by index of data on a GPU; prints a JSON line per case:
+//! Times reductions by index of data on a GPU or the CPU; prints a JSON line per case:
 //!
 //! ```text
-//! cargo bench --bench groups -- [--log2 26] [--groups 1,10,100] [--of sum_f32,mean_f64,max_f32] [--data KIND]
+//! cargo bench --bench groups -- [--log2 26] [--groups 1,10,100] [--of sum_f32,mean_f64] [--data KIND]
+//! cargo bench --bench groups -- --keys i64
+//! RAYON_NUM_THREADS=1 cargo bench --bench groups -- --device cpu
 //! ```
 //!
-//! Indices are `i32`: uniform, or most in few groups (skew 1: `⌊G·u⁴⌋`), sorted (2), or all the same (3). Each time is
-//! the median of five launches after one to warm up, by the device's events.
+//! Indices are `i32` or, with `--wide`, `i64`: uniform, or most in few groups (skew 1: `⌊G·u⁴⌋`), sorted (2),
+//! or all the same (3). Each time is the median of five runs after one to warm up: of a GPU by its events, of
+//! the CPU by the clock. Compare `peers/groups.py`.
 
 #[path = "common/kinds.rs"]
 mod kinds;
@@ -13,7 +16,8 @@ mod kinds;
 use clap::Parser;
 use cust::event::{Event, EventFlags};
 use cust::stream::Stream as CustStream;
-use gpu_reduce::{Buffer, Device, Element, Item, Max, Mean, Min, Op, Reduce, Stream, Sum, Var};
+use gpu_reduce::shapes::Indices;
+use gpu_reduce::{Device, Element, Item, Max, Mean, Min, Op, Reduce, Stream, Sum, Var};
 use kinds::{hash, kinds, single};
 use rayon::prelude::*;
 use std::error::Error;
@@ -22,6 +26,12 @@ use std::time::Instant;
 
 #[derive(Parser)]
 struct Arguments {
+    /// `cuda` or `cpu`.
+    #[arg(long, default_value = "cuda")]
+    device: String,
+    /// Whether indices are `i64`.
+    #[arg(long)]
+    wide: bool,
     /// The logarithm of the number of items.
     #[arg(long, default_value_t = 26)]
     log2: u32,
@@ -51,9 +61,10 @@ struct Arguments {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
-    let device = Device::cuda(0)?;
+    let is_cpu = arguments.device == "cpu";
+    let device = if is_cpu { Device::cpu() } else { Device::cuda(0)? };
     // For the events.
-    let _context = cust::quick_init()?;
+    let _context = if is_cpu { None } else { Some(cust::quick_init()?) };
     eprintln!("{device}");
     let n = 1usize << arguments.log2;
     for &count in &arguments.groups {
@@ -81,22 +92,26 @@ fn main() -> Result<(), Box<dyn Error>> {
                 );
                 continue;
             }
-            let indices = device.upload(&indices)?;
+            let wide = arguments.wide.then(|| indices.par_iter().map(|&index| i64::from(index)).collect());
+            let (narrow, wide) =
+                (device.upload(&indices)?, device.upload::<i64>(&wide.unwrap_or(Vec::new()))?);
+            let indices = if arguments.wide { Indices::from(&wide) } else { Indices::from(&narrow) };
             for name in &arguments.of {
                 let time = match &name[..] {
-                    "sum_f32" => time::<f32, Sum>(&device, &arguments, &indices, count)?,
-                    "mean_f32" => time::<f32, Mean>(&device, &arguments, &indices, count)?,
-                    "max_f32" => time::<f32, Max>(&device, &arguments, &indices, count)?,
-                    "min_f32" => time::<f32, Min>(&device, &arguments, &indices, count)?,
-                    "var_f32" => time::<f32, Var>(&device, &arguments, &indices, count)?,
-                    "sum_f64" => time::<f64, Sum>(&device, &arguments, &indices, count)?,
-                    "sum_i32" => time::<i32, Sum>(&device, &arguments, &indices, count)?,
-                    "sum_i64" => time::<i64, Sum>(&device, &arguments, &indices, count)?,
-                    "sum_u8" => time::<u8, Sum>(&device, &arguments, &indices, count)?,
+                    "sum_f32" => time::<f32, Sum>(&device, &arguments, indices, count)?,
+                    "mean_f32" => time::<f32, Mean>(&device, &arguments, indices, count)?,
+                    "max_f32" => time::<f32, Max>(&device, &arguments, indices, count)?,
+                    "min_f32" => time::<f32, Min>(&device, &arguments, indices, count)?,
+                    "var_f32" => time::<f32, Var>(&device, &arguments, indices, count)?,
+                    "sum_f64" => time::<f64, Sum>(&device, &arguments, indices, count)?,
+                    "mean_f64" => time::<f64, Mean>(&device, &arguments, indices, count)?,
+                    "sum_i32" => time::<i32, Sum>(&device, &arguments, indices, count)?,
+                    "sum_i64" => time::<i64, Sum>(&device, &arguments, indices, count)?,
+                    "sum_u8" => time::<u8, Sum>(&device, &arguments, indices, count)?,
                     _ => return Err(format!("no case {name}").into()),
                 };
                 println!(
-                    "{{\"impl\":\"gpu_reduce {name}\",\"data\":\"{}\",\"skew\":{skew},\"groups\":{count},\"n\":{n},\"us\":{:.1},\"Gitems\":{:.1}}}",
+                    "{{\"impl\":\"gpu_reduce {name}\",\"data\":\"{}\",\"skew\":{skew},\"groups\":{count},\"n\":{n},\"us\":{:.1},\"Gitems\":{:.2}}}",
                     arguments.data,
                     time,
                     n as f64 / time / 1e3
@@ -111,14 +126,15 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn time<T: Element + Item, O: Op<T, Output: Item> + Default>(
     device: &Device,
     arguments: &Arguments,
-    indices: &Buffer<i32>,
+    indices: Indices<'_>,
     count: usize,
 ) -> Result<f64, Box<dyn Error>> {
     let kinds = kinds();
     let kind = kinds.iter().find(|(name, _)| *name == arguments.data).ok_or("no such kind of floats")?;
     let value = |place: usize| {
         let hash = hash(place as u64);
-        let value = single(kind.0, kind.1(hash));
+        let value = kind.1(hash);
+        let value = if T::NAME == "f64" { value } else { single(kind.0, value).into() };
         // Integers do not have 0.5.
         let is_float = T::from(0.5).is_some_and(|half| half != T::zero());
         if is_float { T::from(value) } else { T::from(hash as u8 >> 1) }.unwrap_or(T::zero())
@@ -130,14 +146,22 @@ fn time<T: Element + Item, O: Op<T, Output: Item> + Default>(
     let groups = items.by_index(indices, count)?;
     let mut times = Vec::new();
     for turn in 0..6 {
-        let [start, end] = [Event::new(EventFlags::DEFAULT)?, Event::new(EventFlags::DEFAULT)?];
-        record(&start, &stream)?;
         // SAFETY: all stays until the stream has been synchronized.
-        unsafe { groups.reduce_into::<O, 256>(&stream, &mut results)? };
-        record(&end, &stream)?;
-        stream.synchronize()?;
+        let mut run = || unsafe { groups.reduce_into::<O, 256>(&stream, &mut results) };
+        let time = if arguments.device == "cpu" {
+            let start = Instant::now();
+            run()?;
+            start.elapsed().as_secs_f64() * 1e6
+        } else {
+            let [start, end] = [Event::new(EventFlags::DEFAULT)?, Event::new(EventFlags::DEFAULT)?];
+            record(&start, &stream)?;
+            run()?;
+            record(&end, &stream)?;
+            stream.synchronize()?;
+            f64::from(end.elapsed_time_f32(&start)?) * 1e3
+        };
         if turn > 0 {
-            times.push(f64::from(end.elapsed_time_f32(&start)?) * 1e3);
+            times.push(time);
         }
     }
     times.sort_by(f64::total_cmp);

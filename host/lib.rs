@@ -118,6 +118,7 @@ mod runs;
 mod segments;
 mod sharded;
 mod shares;
+mod simd;
 mod stream;
 mod threads;
 

@@ -890,8 +890,8 @@ impl<O: OfTally<T>, T: Element> Finish<O::Output> for ByOp<O, T> {
 ///
 /// # Safety
 ///
-/// As for [`add`]; it and [`rest`] have run with the same arguments. The launch has a block of [`FINISHING`] threads for
-/// each [`FINISHED`] sums; if items were dealt, for each [`FINISHING`]. There are the places of [`Target`], and
+/// As for [`add`]; it and [`rest`] have run with the same arguments. The launch has blocks of [`FINISHING`] threads,
+/// each of which finishes [`FINISHED`] sums at a time; if items were dealt, [`FINISHING`]. There are the places of [`Target`], and
 /// nothing else accesses them meanwhile.
 #[inline(always)]
 pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target: Target<O::Output>) {
@@ -904,94 +904,101 @@ pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target:
     let (lane, mine) = (warp::lane_id(), thread::thread_idx_x());
     // If items were dealt, a sum a thread; else a sum a lane, and warps share the tables.
     let is_dealt = !buckets.table.is_null();
-    let index = if is_dealt { thread::index_1d() } else { thread::block_idx_x() * FINISHED + lane };
+    let of_block = if is_dealt { FINISHING } else { FINISHED };
     let sums = shared_array![u64; 2 * FINISHING as usize];
     let counts = shared_array![u64; FINISHING as usize];
-    let is_there = index < count;
     let (warp, step) = (mine / warp::WARP_SIZE, if is_dealt { 1 } else { WARPS });
+    let mut first_sum = thread::block_idx_x() * of_block;
     // SAFETY: all threads of the block are here, and barriers stand between accesses by different threads.
     unsafe {
         let (is_wrong, steps) = (state.read() != 0, state.add(1).read());
-        let (mut sum, mut items) = (0i128, 0u64);
-        let (mut first, mut end, mut at, mut of_table) = (warp, blocks, index, count);
-        if is_dealt {
-            let bucket = index.min(count - 1) >> buckets.log2;
-            (first, end) = (buckets.parts_before(bucket), buckets.parts_before(bucket + 1));
-            (at, of_table) = (index & ((1 << buckets.log2) - 1), 1 << buckets.log2);
-        }
-        while first < end {
+        while first_sum < count {
             intrinsics::no_unroll();
-            let of_tables: [[u32; 5]; TABLES] = from_fn(|place| {
-                let block = first + place as u32 * step;
-                let is_there = is_there && block < end;
-                from_fn(|word| {
-                    let at = (block as usize * words as usize + word) * of_table as usize + at as usize;
-                    if is_there && (word as u32) < words { tables.wrapping_add(at).read() } else { 0 }
-                })
-            });
-            for of_table in of_tables {
-                let mut value = i128::from(of_table[parts as usize] as i32) << (32 * parts);
-                for part in 0..parts {
-                    value += i128::from(of_table[part as usize]) << (32 * part);
-                }
-                sum += value;
-                items += u64::from(of_table[parts as usize + 1]);
+            let index = first_sum + if is_dealt { mine } else { lane };
+            let is_there = index < count;
+            let (mut sum, mut items) = (0i128, 0u64);
+            let (mut first, mut end, mut at, mut of_table) = (warp, blocks, index, count);
+            if is_dealt {
+                let bucket = index.min(count - 1) >> buckets.log2;
+                (first, end) = (buckets.parts_before(bucket), buckets.parts_before(bucket + 1));
+                (at, of_table) = (index & ((1 << buckets.log2) - 1), 1 << buckets.log2);
             }
-            first += TABLES as u32 * step;
-        }
-        let mut half = if is_dealt { 0 } else { FINISHING / 2 };
-        loop {
-            sums.write(2 * mine, sum as u64);
-            sums.write(2 * mine + 1, (sum >> 64) as u64);
-            counts.write(mine, items);
-            thread::sync_threads();
-            if half < warp::WARP_SIZE {
-                break;
-            }
-            if mine < half {
-                let other = mine + half;
-                sum += Words([sums.read(2 * other), sums.read(2 * other + 1)]).value();
-                items += counts.read(other);
-            }
-            thread::sync_threads();
-            half /= 2;
-        }
-        if (warp == 0 || is_dealt) && is_there {
-            let place = results.wrapping_add(index as usize);
-            let word = |digit: usize| rest.wrapping_add(index as usize * T::Wide::REST + digit);
-            let mut before = None;
-            if onto != 0 && size_of::<O::Output>() == size_of::<T::Wide>() {
-                // The result of a sum is of this type.
-                let value = place.cast::<T::Wide>().read();
-                match value.addend() {
-                    Some(addend) => sum += addend.into(),
-                    None => before = Some(value.outside()),
-                }
-            }
-            let then = ByOp::<O, T>(items, PhantomData);
-            let result = if steps == 0 && before.is_none() {
-                then.finish(&sum, T::Wide::LOW)
-            } else {
-                let digit = |digit: usize| {
-                    let value = if steps == 0 { 0 } else { word(digit).read() };
-                    let before = before.map_or(0, |before| before.digit(digit, T::Wide::REST));
-                    if digit + 1 < T::Wide::REST {
-                        return value.wrapping_add(before);
+            while first < end {
+                intrinsics::no_unroll();
+                let of_tables: [[u32; 5]; TABLES] = from_fn(|place| {
+                    let block = first + place as u32 * step;
+                    let is_there = is_there && block < end;
+                    from_fn(|word| {
+                        let at = (block as usize * words as usize + word) * of_table as usize + at as usize;
+                        if is_there && (word as u32) < words { tables.wrapping_add(at).read() } else { 0 }
+                    })
+                });
+                for of_table in of_tables {
+                    let mut value = i128::from(of_table[parts as usize] as i32) << (32 * parts);
+                    for part in 0..parts {
+                        value += i128::from(of_table[part as usize]) << (32 * part);
                     }
-                    // If there is no −0.0, nobody has looked for other items.
-                    value | before | if steps & MINUS_ZERO_STEP == 0 { NOT_MINUS_ZERO } else { 0 }
-                };
-                T::Wide::with_rest(sum, digit, then)
-            };
-            if !is_wrong && (onto == 0 || items > 0) {
-                place.write(result);
+                    sum += value;
+                    items += u64::from(of_table[parts as usize + 1]);
+                }
+                first += TABLES as u32 * step;
             }
-            if steps != 0 {
-                for digit in 0..T::Wide::REST {
-                    intrinsics::no_unroll();
-                    word(digit).write(0);
+            let mut half = if is_dealt { 0 } else { FINISHING / 2 };
+            loop {
+                sums.write(2 * mine, sum as u64);
+                sums.write(2 * mine + 1, (sum >> 64) as u64);
+                counts.write(mine, items);
+                thread::sync_threads();
+                if half < warp::WARP_SIZE {
+                    break;
+                }
+                if mine < half {
+                    let other = mine + half;
+                    sum += Words([sums.read(2 * other), sums.read(2 * other + 1)]).value();
+                    items += counts.read(other);
+                }
+                thread::sync_threads();
+                half /= 2;
+            }
+            if (warp == 0 || is_dealt) && is_there {
+                let place = results.wrapping_add(index as usize);
+                let word = |digit: usize| rest.wrapping_add(index as usize * T::Wide::REST + digit);
+                let mut before = None;
+                if onto != 0 && size_of::<O::Output>() == size_of::<T::Wide>() {
+                    // The result of a sum is of this type.
+                    let value = place.cast::<T::Wide>().read();
+                    match value.addend() {
+                        Some(addend) => sum += addend.into(),
+                        None => before = Some(value.outside()),
+                    }
+                }
+                let then = ByOp::<O, T>(items, PhantomData);
+                let result = if steps == 0 && before.is_none() {
+                    then.finish(&sum, T::Wide::LOW)
+                } else {
+                    let digit = |digit: usize| {
+                        let value = if steps == 0 { 0 } else { word(digit).read() };
+                        let before = before.map_or(0, |before| before.digit(digit, T::Wide::REST));
+                        if digit + 1 < T::Wide::REST {
+                            return value.wrapping_add(before);
+                        }
+                        // If there is no −0.0, nobody has looked for other items.
+                        value | before | if steps & MINUS_ZERO_STEP == 0 { NOT_MINUS_ZERO } else { 0 }
+                    };
+                    T::Wide::with_rest(sum, digit, then)
+                };
+                if !is_wrong && (onto == 0 || items > 0) {
+                    place.write(result);
+                }
+                if steps != 0 {
+                    for digit in 0..T::Wide::REST {
+                        intrinsics::no_unroll();
+                        word(digit).write(0);
+                    }
                 }
             }
+            first_sum += thread::grid_dim_x() * of_block;
+            thread::sync_threads();
         }
         thread::sync_threads();
         if mine == 0 {

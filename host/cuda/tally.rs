@@ -221,7 +221,9 @@ impl Queue {
         parameters.push(&onto);
         parameters.push(&counted);
         let of_block = if buckets.table.is_null() { FINISHED } else { FINISHING };
-        let finished = launch(types.finish, (count.div_ceil(of_block).max(1), FINISHING), 0, &parameters)?;
+        // Each block counts itself at its end, one after another.
+        let finishing = count.div_ceil(of_block).clamp(1, 32 * gpu.multiprocessors);
+        let finished = launch(types.finish, (finishing, FINISHING), 0, &parameters)?;
         finished.ok_or_else(|| no_kernel((types.name)(), FINISHING))
     }
 }

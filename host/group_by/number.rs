@@ -2,15 +2,16 @@
 //!
 //! The keys choose one of three ways:
 //!
-//! - Keys of a small range ([`by_range`]): a bitmap has a bit for each value of the range, which is set if the
-//!   value occurs. A key's number is the count of set bits below its own.
-//! - Few keys ([`by_share`]): each thread numbers its share of the items by a hash table in its cache. The keys
-//!   of all tables are sorted, and the shares renumbered.
+//! - Keys of a small range ([`by_range`]): a bitmap has a bit for each value of the range, which is set if
+//!   the value occurs. A key's number is the count of set bits below its own.
+//! - Few keys ([`by_share`]): each thread numbers its share of the items by a hash table in its cache. The
+//!   keys of all tables are sorted, and the shares renumbered.
 //! - Many keys ([`by_partition`]): keys are dealt to partitions by their hash, so that the hash table of a
 //!   partition fits in a cache.
 //!
 //! Hashes have a random seed, so that nobody can choose keys that collide. The result does not depend on it.
 
+use crate::simd::with_avx2;
 use crate::threads;
 use rayon::prelude::*;
 use std::hash::{BuildHasher, RandomState};
@@ -228,27 +229,6 @@ fn by_range<B: Bits>(
         });
     });
     keys
-}
-
-/// Calls `work`, compiled for AVX2 and an instruction that counts bits if the processor has them.
-#[inline(always)]
-fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
-    #[cfg(target_arch = "x86_64")]
-    {
-        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-        fn for_avx2<R>(work: impl FnOnce() -> R) -> R {
-            work()
-        }
-        if is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2")
-            && is_x86_feature_detected!("popcnt")
-        {
-            // SAFETY: the processor has the features that the function needs.
-            return unsafe { for_avx2(work) };
-        }
-    }
-    work()
 }
 
 /// A hash table of keys, which are numbered in the order in which they come.

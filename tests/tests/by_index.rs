@@ -165,6 +165,46 @@ fn floats_of_every_size() {
     }
 }
 
+/// As many items and sums as the CPU takes in each of its ways: copies of few sums, sums in a shared cache, and
+/// items dealt to ranges.
+#[test]
+fn many_items_on_the_cpu() {
+    let len = 300_000;
+    for (count, kinds) in [(3, 0..11), (100_000, 3..8), (3_000_000, 4..8)] {
+        for kind in kinds {
+            let indices = indices(len, count, kind % 2);
+            let items: Vec<f64> = (0..len as u64).map(|place| float(kind, place)).collect();
+            let groups = groups(&items, &indices, count);
+            let expected: Vec<f64> =
+                groups.iter().map(|group| group.reduce::<ExactSum, 256>().unwrap_or(0.0)).collect();
+            let sums = items.by_index(&indices, count).unwrap().reduce::<Sum, 256>().unwrap();
+            assert_same(&sums.to_vec().unwrap(), &expected, &format!("kind {kind}, {count} indices"));
+        }
+    }
+}
+
+/// Sums in the window of more than 64 bits.
+#[test]
+fn sums_that_carry_on_the_cpu() {
+    let indices = indices(600_000, 2, 0);
+    for sign in [1.0, -1.0] {
+        let items = vec![sign * (2f64.powi(24) - 1.0); indices.len()];
+        let expected: Vec<f64> = groups(&items, &indices, 2)
+            .iter()
+            .map(|group| group.reduce::<ExactSum, 256>().unwrap())
+            .collect();
+        let sums = items.by_index(&indices, 2).unwrap().reduce::<Sum, 256>().unwrap();
+        assert_same(&sums.to_vec().unwrap(), &expected, "window's greatest");
+    }
+}
+
+#[test]
+fn zeros_of_both_signs_added_on_the_cpu() {
+    let mut sums = Device::cpu().upload(&[0.0f32, -0.0, -0.0, -0.0]).unwrap();
+    scatter_add(&[-0.0f32, -0.0, 0.0, -0.0], &[0u32, 1, 2, 2], &mut sums).unwrap();
+    assert_same(&sums.to_vec().unwrap(), &[0.0, -0.0, 0.0, -0.0], "zeros");
+}
+
 /// More items that are outside of the window than a block lists.
 #[test]
 fn many_floats_outside_of_the_window() {
