@@ -1,103 +1,218 @@
-//! The keys of a table's rows.
+//! The keys of a table's rows, and the groups that rows of equal keys form.
 
-use std::collections::HashMap;
-use std::mem::{replace, take};
+use std::hash::BuildHasher;
 
-/// The keys of all rows, numbered in the order in which their texts first appear.
-#[derive(Clone)]
-pub struct Keys {
-    /// The keys' column: its name in the header, or its index without one.
-    pub column: String,
-    of_rows: Vec<u64>,
-    of_texts: HashMap<Vec<u8>, u64>,
+use hashbrown::{HashMap, HashSet, HashTable};
+use rayon::prelude::*;
+
+/// Distinct texts, numbered in the order in which they first appear.
+#[derive(Default)]
+pub struct Texts {
+    /// All texts, one after another.
+    bytes: Vec<u8>,
+    /// Where each text ends in `bytes`.
+    ends: Vec<usize>,
+    /// The numbers of texts that [`packed`] packs.
+    short: HashMap<u64, u32>,
+    /// The numbers of other texts.
+    long: HashTable<u32>,
 }
 
-/// The keys of all rows as ranks: how many smaller keys there are.
-pub struct Ranks {
-    /// As in [`Keys`].
-    pub column: String,
-    pub of_rows: Vec<u64>,
-    /// The text of each rank; the first of equal keys.
-    pub texts: Vec<Vec<u8>>,
+impl Texts {
+    /// Returns the number of a text, which is added if it is new.
+    pub fn number(&mut self, text: &[u8]) -> u32 {
+        let Texts { bytes, ends, short, long } = self;
+        if let Some(packed) = packed(text) {
+            return *short.entry(packed).or_insert_with(|| add(text, bytes, ends));
+        }
+        let hasher = short.hasher();
+        let hash = hasher.hash_one(text);
+        if let Some(&number) = long.find(hash, |&number| text_of(bytes, ends, number) == text) {
+            return number;
+        }
+        let number = add(text, bytes, ends);
+        long.insert_unique(hash, number, |&number| hasher.hash_one(text_of(bytes, ends, number)));
+        number
+    }
+
+    /// The text with this number.
+    pub fn get(&self, number: u32) -> &[u8] {
+        text_of(&self.bytes, &self.ends, number)
+    }
+
+    /// The number of texts.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).map(|number| self.get(number as u32))
+    }
+}
+
+/// Adds a text; returns its number.
+fn add(text: &[u8], bytes: &mut Vec<u8>, ends: &mut Vec<usize>) -> u32 {
+    bytes.extend_from_slice(text);
+    ends.push(bytes.len());
+    saturated(ends.len() - 1)
+}
+
+/// The number, or the maximum of u32 if it is greater: the library refuses that many groups.
+fn saturated(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn text_of<'a>(bytes: &'a [u8], ends: &[usize], number: u32) -> &'a [u8] {
+    let number = number as usize;
+    let start = if number == 0 { 0 } else { ends[number - 1] };
+    &bytes[start..ends[number]]
+}
+
+/// The text as an integer, if it has less than 8 bytes. Its highest byte that is not zero is the length.
+fn packed(text: &[u8]) -> Option<u64> {
+    let pack = |packed, &byte: &u8| packed << 8 | u64::from(byte);
+    (text.len() < size_of::<u64>()).then(|| text.iter().fold(text.len() as u64, pack))
+}
+
+/// The keys of all rows in one column.
+pub struct Keys {
+    /// The column's name in the header, or its index without one.
+    column: String,
+    texts: Texts,
+    /// The numbers of the texts of [`push_bits`](Self::push_bits).
+    of_bits: HashMap<u64, u32>,
+    /// The number of each row's text.
+    of_rows: Vec<u32>,
 }
 
 impl Keys {
     /// No keys yet.
     pub fn of_column(column: String) -> Keys {
-        Keys { column, of_rows: Vec::new(), of_texts: HashMap::new() }
+        Keys { column, texts: Texts::default(), of_bits: HashMap::new(), of_rows: Vec::new() }
     }
 
     /// Adds the next row's key.
     pub fn push(&mut self, text: &[u8]) {
         let number = self.number(text);
+        self.push_number(number);
+    }
+
+    /// Adds the next row's key, whose text is asked for once for these bits.
+    pub fn push_bits(&mut self, bits: u64, text: impl FnOnce() -> String) {
+        let number = || self.texts.number(text().as_bytes());
+        self.of_rows.push(*self.of_bits.entry(bits).or_insert_with(number));
+    }
+
+    /// Adds the next row's key, which has this number.
+    pub fn push_number(&mut self, number: u32) {
         self.of_rows.push(number);
     }
 
-    /// Appends the keys of the next file.
-    pub fn append(&mut self, next: &Keys) {
-        let mut numbers = vec![0; next.of_texts.len()];
-        // In order of their numbers, so that new texts are numbered as they appear.
-        let mut texts: Vec<_> = next.of_texts.iter().collect();
-        texts.sort_by_key(|&(_, &number)| number);
-        for (text, &number) in texts {
-            numbers[number as usize] = self.number(text);
-        }
-        self.of_rows.extend(next.of_rows.iter().map(|&number| numbers[number as usize]));
+    /// Returns the number of a text, which the next row has.
+    pub fn number(&mut self, text: &[u8]) -> u32 {
+        self.texts.number(text)
     }
 
-    fn number(&mut self, text: &[u8]) -> u64 {
-        if let Some(&number) = self.of_texts.get(text) {
-            return number;
+    /// Appends the keys of the next rows.
+    pub fn append(&mut self, next: Keys) {
+        if self.of_rows.is_empty() {
+            (self.texts, self.of_rows) = (next.texts, next.of_rows);
+            return;
         }
-        let number = self.of_texts.len() as u64;
-        self.of_texts.insert(text.to_vec(), number);
-        number
+        let numbers: Vec<u32> = next.texts.iter().map(|text| self.texts.number(text)).collect();
+        self.of_rows.par_extend(next.of_rows.par_iter().map(|&number| numbers[number as usize]));
     }
 
-    /// Ranks the keys by value if all are integers or all are numbers, else by the bytes of their texts.
-    /// Empty keys do not count in this choice, and are ranked after numbers.
-    pub fn ranked(self) -> Ranks {
-        let mut texts = vec![Vec::new(); self.of_texts.len()];
-        for (text, number) in self.of_texts {
-            texts[number as usize] = text;
-        }
+    /// Groups the rows of equal keys. Keys are compared by value if all are integers or all are numbers, else
+    /// by the bytes of their texts. Empty keys do not count in this choice, and come after numbers. The label
+    /// of equal keys is the first.
+    fn groups(self) -> Groups {
+        let Keys { column: name, texts, mut of_rows, .. } = self;
         let values = values(&texts, integer).or_else(|| values(&texts, float));
-        let mut sorted: Vec<usize> = (0..texts.len()).collect();
+        let mut sorted: Vec<u32> = (0..saturated(texts.len())).collect();
+        // These sorts are stable, so the first of equal keys stays first.
         match &values {
-            Some(values) => sorted.sort_by_key(|&key| values[key]),
-            None => sorted.sort_by(|&a, &b| texts[a].cmp(&texts[b])),
+            Some(values) => sorted.par_sort_by_key(|&key| values[key as usize]),
+            None => sorted.par_sort_by(|&a, &b| texts.get(a).cmp(texts.get(b))),
         }
 
-        let are_equal = |a: usize, b: usize| values.as_ref().is_some_and(|values| values[a] == values[b]);
-        let mut ranks = vec![0; texts.len()];
-        let mut of_ranks = Vec::new();
+        let are_equal =
+            |a: u32, b: u32| values.as_ref().is_some_and(|values| values[a as usize] == values[b as usize]);
+        let (mut groups, mut of_groups) = (vec![0; texts.len()], Vec::new());
         for equal in sorted.chunk_by(|&a, &b| are_equal(a, b)) {
-            equal.iter().for_each(|&key| ranks[key] = of_ranks.len() as u64);
-            of_ranks.push(take(&mut texts[equal[0]]));
+            equal.iter().for_each(|&key| groups[key as usize] = of_groups.len() as u32);
+            of_groups.push(equal[0]);
         }
-        Ranks {
-            column: self.column,
-            of_rows: self.of_rows.into_iter().map(|key| ranks[key as usize]).collect(),
-            texts: of_ranks,
-        }
+        of_rows.par_iter_mut().for_each(|key| *key = groups[*key as usize]);
+        let count = of_groups.len();
+        Groups { columns: vec![Labels { name, texts, of_groups }], of_rows, count }
     }
 }
 
-impl Ranks {
-    /// The first key that has rows again after a row of another key.
-    pub fn that_comes_back(&self) -> Option<&[u8]> {
-        let mut is_seen = vec![false; self.texts.len()];
-        let mut runs = self.of_rows.chunk_by(|a, b| a == b).map(|run| run[0] as usize);
-        let rank = runs.find(|&rank| replace(&mut is_seen[rank], true))?;
-        Some(&self.texts[rank])
+/// The groups of rows whose keys are equal in all columns, in ascending order of the first column's keys, then
+/// of the next column's.
+pub struct Groups {
+    pub columns: Vec<Labels>,
+    /// The group of each row.
+    pub of_rows: Vec<u32>,
+    count: usize,
+}
+
+/// The keys of all groups in one column.
+pub struct Labels {
+    /// The name of the column.
+    pub name: String,
+    texts: Texts,
+    /// The number of each group's text.
+    of_groups: Vec<u32>,
+}
+
+impl Groups {
+    /// Groups rows by their keys in each column; `None` without a column.
+    pub fn of(columns: Vec<Keys>) -> Option<Groups> {
+        columns.into_iter().map(Keys::groups).reduce(Groups::split)
     }
 
-    /// Sorts the keys. Returns the former row of each key; equal keys keep their order.
-    pub fn sort(&mut self) -> Vec<usize> {
-        let mut rows: Vec<usize> = (0..self.of_rows.len()).collect();
-        rows.sort_by_key(|&row| self.of_rows[row]);
-        self.of_rows.sort_unstable();
-        rows
+    /// The number of groups.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Splits the groups by the keys of further columns.
+    fn split(mut self, by: Groups) -> Groups {
+        const CHUNK: usize = 1 << 16;
+        let pair = |&group: &u32, &by: &u32| u64::from(group) << u32::BITS | u64::from(by);
+        let chunks = self.of_rows.par_chunks(CHUNK).zip(by.of_rows.par_chunks(CHUNK));
+        let of_chunks =
+            chunks.map(|(a, b)| a.iter().zip(b).map(|(a, b)| pair(a, b)).collect::<HashSet<u64>>());
+        let distinct = of_chunks.reduce(HashSet::new, |mut all, of_chunk| {
+            all.extend(of_chunk);
+            all
+        });
+        let mut pairs: Vec<u64> = distinct.into_iter().collect();
+        pairs.par_sort_unstable();
+
+        let numbers: HashMap<u64, u32> = pairs.iter().copied().zip(0..).collect();
+        let rows = self.of_rows.par_iter_mut().zip(&by.of_rows);
+        rows.for_each(|(group, by)| *group = numbers[&pair(group, by)]);
+        self.columns.iter_mut().for_each(|labels| labels.spread(&pairs, |pair| (pair >> u32::BITS) as u32));
+        self.columns.extend(by.columns.into_iter().map(|mut labels| {
+            labels.spread(&pairs, |pair| pair as u32);
+            labels
+        }));
+        Groups { count: pairs.len(), ..self }
+    }
+}
+
+impl Labels {
+    /// The key of a group.
+    pub fn get(&self, group: usize) -> &[u8] {
+        self.texts.get(self.of_groups[group])
+    }
+
+    /// Gives each pair the label of its group, which `group` finds in the pair.
+    fn spread(&mut self, pairs: &[u64], group: fn(u64) -> u32) {
+        self.of_groups = pairs.iter().map(|&pair| self.of_groups[group(pair) as usize]).collect();
     }
 }
 
@@ -105,8 +220,8 @@ impl Ranks {
 type Value = (bool, i128);
 
 /// The values of all texts; `None` if `parse` fails on a text that is not empty.
-fn values(texts: &[Vec<u8>], parse: fn(&str) -> Option<i128>) -> Option<Vec<Value>> {
-    let value = |text: &Vec<u8>| match text.is_empty() {
+fn values(texts: &Texts, parse: fn(&str) -> Option<i128>) -> Option<Vec<Value>> {
+    let value = |text: &[u8]| match text.is_empty() {
         true => Some((true, 0)),
         false => Some((false, parse(str::from_utf8(text).ok()?)?)),
     };
