@@ -30,6 +30,7 @@ use super::error::{Error, shown};
 use super::foreign;
 use super::input::{Dtype, Rows, cast};
 use super::keys::Keys;
+use super::memory;
 use super::progress::Progress;
 use super::table::{Column, Selection};
 
@@ -156,7 +157,9 @@ impl Columns {
         });
         let groups: Vec<_> = groups.collect();
         let progress = Progress::endless("reading numbers");
-        let (mut values, mut rows) = (reserved(first_row), Rows::of_columns(&self.by));
+        let (mut values, mut rows) = (Vec::new(), Rows::of_columns(&self.by));
+        memory::reserve(&mut values, first_row);
+        rows.reserve(first_row);
         for some in groups.chunks(rayon::current_num_threads()) {
             let parts: Vec<Result<(Vec<T>, _), _>> = some.par_iter().map(read).collect();
             for part in parts {
@@ -199,7 +202,9 @@ impl Columns {
     ) -> Result<(Vec<T>, Rows), Error> {
         let failed = |error| self.failed(error);
         let place = |column: &Column| wanted.iter().position(|&index| index == column.index).unwrap_or(0);
-        let (mut values, mut rows, mut row) = (reserved(count), Rows::of_columns(&self.by), first_row);
+        let (mut values, mut rows, mut row) = (Vec::new(), Rows::of_columns(&self.by), first_row);
+        memory::reserve(&mut values, count);
+        rows.reserve(count);
         for batch in batches {
             let batch = batch.map_err(failed)?;
             let numbers = plain(batch.column(place(&self.column))).map_err(failed)?;
@@ -336,13 +341,6 @@ fn dtype_of(data_type: &DataType) -> Option<Dtype> {
 
 fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
-}
-
-/// A vector with room for `count` numbers, if there is memory for them.
-fn reserved<T>(count: usize) -> Vec<T> {
-    let mut values = Vec::new();
-    _ = values.try_reserve_exact(count);
-    values
 }
 
 /// Appends `numbers`, which has no nulls.

@@ -6,6 +6,7 @@ use bytemuck::cast_slice;
 use rayon::prelude::*;
 
 use super::input::Dtype;
+use super::memory;
 use super::records::Parsed;
 
 /// The numbers parsed so far, as i64 or f64.
@@ -48,6 +49,17 @@ impl Parsed for Inferred {
         }
         self.make_floats().push(float);
         true
+    }
+
+    fn len(&self) -> usize {
+        self.floats.as_ref().map_or(self.integers.len(), Vec::len)
+    }
+
+    fn reserve(&mut self, count: usize) {
+        match &mut self.floats {
+            Some(floats) => memory::reserve(floats, count),
+            None => memory::reserve(&mut self.integers, count),
+        }
     }
 
     fn push_all(&mut self, mut next: Inferred) {

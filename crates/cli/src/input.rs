@@ -201,6 +201,11 @@ impl Rows {
         Rows { keys, missing: 0 }
     }
 
+    /// Reserves memory for the keys of `count` more rows.
+    pub fn reserve(&mut self, count: usize) {
+        self.keys.iter_mut().for_each(|keys| keys.reserve(count));
+    }
+
     /// Appends the keys and missing rows of the next piece or file.
     pub fn append(&mut self, next: Rows) {
         self.missing += next.missing;

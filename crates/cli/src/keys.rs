@@ -1,9 +1,12 @@
 //! The keys of a table's rows, and the groups that rows of equal keys form.
 
 use std::hash::BuildHasher;
+use std::str::FromStr;
 
 use hashbrown::{HashMap, HashSet, HashTable};
 use rayon::prelude::*;
+
+use super::memory;
 
 /// Distinct texts, numbered in the order in which they first appear.
 #[derive(Default)]
@@ -113,12 +116,13 @@ impl Keys {
         self.texts.number(text)
     }
 
+    /// Reserves memory for `count` more rows.
+    pub fn reserve(&mut self, count: usize) {
+        memory::reserve(&mut self.of_rows, count);
+    }
+
     /// Appends the keys of the next rows.
     pub fn append(&mut self, next: Keys) {
-        if self.of_rows.is_empty() {
-            (self.texts, self.of_rows) = (next.texts, next.of_rows);
-            return;
-        }
         let numbers: Vec<u32> = next.texts.iter().map(|text| self.texts.number(text)).collect();
         self.of_rows.par_extend(next.of_rows.par_iter().map(|&number| numbers[number as usize]));
     }
@@ -128,22 +132,11 @@ impl Keys {
     /// of equal keys is the first.
     fn groups(self) -> Groups {
         let Keys { column: name, texts, mut of_rows, .. } = self;
-        let values = values(&texts, integer).or_else(|| values(&texts, float));
-        let mut sorted: Vec<u32> = (0..saturated(texts.len())).collect();
-        // These sorts are stable, so the first of equal keys stays first.
-        match &values {
-            Some(values) => sorted.par_sort_by_key(|&key| values[key as usize]),
-            None => sorted.par_sort_by(|&a, &b| texts.get(a).cmp(texts.get(b))),
-        }
-
-        let are_equal =
-            |a: u32, b: u32| values.as_ref().is_some_and(|values| values[a as usize] == values[b as usize]);
-        let (mut groups, mut of_groups) = (vec![0; texts.len()], Vec::new());
-        for equal in sorted.chunk_by(|&a, &b| are_equal(a, b)) {
-            equal.iter().for_each(|&key| groups[key as usize] = of_groups.len() as u32);
-            of_groups.push(equal[0]);
-        }
-        of_rows.par_iter_mut().for_each(|key| *key = groups[*key as usize]);
+        let numbers =
+            || ranked(&texts, number(integer::<i64>)).or_else(|| ranked(&texts, number(integer::<i128>)));
+        let ranks = numbers().or_else(|| ranked(&texts, number(float))).or_else(|| ranked(&texts, Some));
+        let Ranks { of_texts, labels: of_groups } = ranks.unwrap_or_default();
+        of_rows.par_iter_mut().for_each(|key| *key = of_texts[*key as usize]);
         let count = of_groups.len();
         Groups { columns: vec![Labels { name, texts, of_groups }], of_rows, count }
     }
@@ -216,25 +209,48 @@ impl Labels {
     }
 }
 
-/// Whether the text is empty, and an integer in the order of its value.
-type Value = (bool, i128);
-
-/// The values of all texts; `None` if `parse` fails on a text that is not empty.
-fn values(texts: &Texts, parse: fn(&str) -> Option<i128>) -> Option<Vec<Value>> {
-    let value = |text: &[u8]| match text.is_empty() {
-        true => Some((true, 0)),
-        false => Some((false, parse(str::from_utf8(text).ok()?)?)),
-    };
-    texts.iter().map(value).collect()
+/// The ranks of texts: how many smaller values there are.
+#[derive(Default)]
+struct Ranks {
+    of_texts: Vec<u32>,
+    /// The number of each rank's text; of equal values, the first text.
+    labels: Vec<u32>,
 }
 
-fn integer(text: &str) -> Option<i128> {
+/// Ranks texts by their values; `None` if a text has no value.
+fn ranked<'a, V: Ord + Send>(
+    texts: &'a Texts,
+    value: impl Fn(&'a [u8]) -> Option<V> + Sync,
+) -> Option<Ranks> {
+    let valued = |number| Some((value(texts.get(number))?, number));
+    let sorted: Option<Vec<_>> = (0..saturated(texts.len())).into_par_iter().map(valued).collect();
+    let mut sorted = sorted?;
+    sorted.par_sort_unstable();
+
+    let mut ranks = Ranks { of_texts: vec![0; texts.len()], labels: Vec::new() };
+    for equal in sorted.chunk_by(|(a, _), (b, _)| a == b) {
+        let rank = ranks.labels.len() as u32;
+        equal.iter().for_each(|&(_, text)| ranks.of_texts[text as usize] = rank);
+        ranks.labels.push(equal[0].1);
+    }
+    Some(ranks)
+}
+
+/// The value of a text that is empty or a number. Empty texts come last.
+fn number<V: Default>(parse: fn(&str) -> Option<V>) -> impl Fn(&[u8]) -> Option<(bool, V)> {
+    move |text| match text.is_empty() {
+        true => Some((true, V::default())),
+        false => Some((false, parse(str::from_utf8(text).ok()?)?)),
+    }
+}
+
+fn integer<I: FromStr>(text: &str) -> Option<I> {
     text.parse().ok()
 }
 
 /// An integer in the order of a float's value. Both zeros are equal, and so are all NaNs, which come last.
 /// `None` for an integer so large that a float may not distinguish it from the next.
-fn float(text: &str) -> Option<i128> {
+fn float(text: &str) -> Option<i64> {
     const PRECISE: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
     let value: f64 = text.parse().ok()?;
     let is_integer = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-'));
@@ -242,5 +258,5 @@ fn float(text: &str) -> Option<i128> {
         return None;
     }
     let bits = if value.is_nan() { f64::NAN.to_bits() } else { (value + 0.0).to_bits() } as i64;
-    Some(if bits < 0 { !i128::from(bits & i64::MAX) } else { bits.into() })
+    Some(if bits < 0 { !(bits & i64::MAX) } else { bits })
 }

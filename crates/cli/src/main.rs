@@ -16,6 +16,7 @@ mod histogram;
 mod inferred;
 mod input;
 mod keys;
+mod memory;
 mod npy;
 mod npz;
 mod numbers;

@@ -11,6 +11,7 @@ use rayon::prelude::*;
 
 use super::error::Error;
 use super::input::{Dtype, Rows};
+use super::memory;
 use super::progress::Progress;
 use super::table::{self, Column};
 
@@ -18,6 +19,12 @@ use super::table::{self, Column};
 pub trait Parsed: Default + Send {
     /// Adds the number of the next field; returns false if the field is not a number.
     fn push_text(&mut self, text: &[u8]) -> bool;
+
+    /// The number of numbers.
+    fn len(&self) -> usize;
+
+    /// Reserves memory for `count` more numbers.
+    fn reserve(&mut self, count: usize);
 
     /// Appends the numbers of the next fields.
     fn push_all(&mut self, next: Self);
@@ -27,6 +34,14 @@ impl<T: Element + FromStr> Parsed for Vec<T> {
     fn push_text(&mut self, text: &[u8]) -> bool {
         let value = str::from_utf8(text).ok().and_then(|text| text.parse().ok());
         value.map(|value| self.push(value)).is_some()
+    }
+
+    fn len(&self) -> usize {
+        self[..].len()
+    }
+
+    fn reserve(&mut self, count: usize) {
+        memory::reserve(self, count);
     }
 
     fn push_all(&mut self, next: Vec<T>) {
@@ -65,19 +80,26 @@ impl Records<'_> {
         let progress = Progress::new("parsing", self.bytes.len());
         let (mut parsed, mut rows) = (P::default(), Rows::of_columns(self.by));
         let mut pieces = Pieces { bytes: self.bytes, start, delimiter: self.delimiter };
-        loop {
-            let some: Vec<_> = pieces.by_ref().take(TURNS * rayon::current_num_threads()).collect();
-            if some.is_empty() {
-                return Ok((parsed, rows));
-            }
-            let read: Vec<_> = some.into_par_iter().map(|piece| self.read_piece::<P>(piece)).collect();
+        let mut some = || pieces.by_ref().take(TURNS * rayon::current_num_threads()).collect::<Vec<_>>();
+        let mut now = some();
+        while let Some(&Range { end, .. }) = now.last() {
+            let read = || now.par_iter().map(|piece| self.read_piece::<P>(piece.clone())).collect::<Vec<_>>();
+            let (read, next) = rayon::join(read, &mut some);
             for piece in read {
                 let (numbers, of_piece) = piece?;
                 parsed.push_all(numbers);
                 rows.append(of_piece);
             }
-            progress.set(pieces.start);
+            if now[0].start == start {
+                // The rest has about as many rows for its length, or a few more.
+                let count = parsed.len() * (self.bytes.len() - end) / (end - start);
+                parsed.reserve(count + count / 16);
+                rows.reserve(count + count / 16);
+            }
+            progress.set(end);
+            now = next;
         }
+        Ok((parsed, rows))
     }
 
     /// Reads the rows of a piece.
