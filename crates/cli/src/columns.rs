@@ -123,11 +123,11 @@ impl Columns {
             Kind::Parquet => self.read_row_groups(&wanted),
             Kind::Arrow => {
                 let batches = FileReader::try_new(bytes, projection).map_err(failed)?;
-                self.read_batches(batches, &wanted, 0, 0)
+                self.read_batches(batches, &wanted, 0, 0, &Rows::of_columns(&self.by))
             }
             Kind::Stream => {
                 let batches = StreamReader::try_new(bytes, projection).map_err(failed)?;
-                self.read_batches(batches, &wanted, 0, 0)
+                self.read_batches(batches, &wanted, 0, 0, &Rows::of_columns(&self.by))
             }
         };
         guarded(|| Ok(read())).map_err(failed)?
@@ -140,12 +140,12 @@ impl Columns {
         let failed = |error: ParquetError| self.failed(error.into());
         let metadata = self.with_dictionaries().map_err(failed)?;
         let mask = ProjectionMask::roots(metadata.parquet_schema(), wanted.iter().copied());
-        let read = |&(group, first_row, count): &(usize, usize, usize)| {
+        let read = |&(group, first_row, count): &(usize, usize, usize), before: &Rows| {
             let reader =
                 ParquetRecordBatchReaderBuilder::new_with_metadata(self.bytes.clone(), metadata.clone());
             let reader = reader.with_projection(mask.clone()).with_row_groups(vec![group]);
             let batches = reader.with_batch_size(BATCH).build().map_err(failed)?;
-            self.read_batches(batches, wanted, first_row, count)
+            self.read_batches(batches, wanted, first_row, count, before)
         };
 
         let mut first_row = 0_usize;
@@ -161,7 +161,8 @@ impl Columns {
         memory::reserve(&mut values, first_row);
         rows.reserve(first_row);
         for some in groups.chunks(rayon::current_num_threads()) {
-            let parts: Vec<Result<(Vec<T>, _), _>> = some.par_iter().map(read).collect();
+            let parts: Vec<Result<(Vec<T>, _), _>> =
+                some.par_iter().map(|group| read(group, &rows)).collect();
             for part in parts {
                 let (of_group, rows_of_group) = part?;
                 values.par_extend(of_group);
@@ -191,18 +192,19 @@ impl Columns {
         Ok(ArrowReaderMetadata::try_new(metadata.metadata().clone(), options).unwrap_or(metadata))
     }
 
-    /// Reads batches of rows, which have the `wanted` columns. The first row is number `first_row` of the file;
-    /// there are about `count` rows.
+    /// Reads batches of rows, which have the `wanted` columns. The first row is number `first_row` of the file,
+    /// after the rows `before`; there are about `count` rows.
     fn read_batches<T: Element>(
         &self,
         batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
         wanted: &[usize],
         first_row: usize,
         count: usize,
+        before: &Rows,
     ) -> Result<(Vec<T>, Rows), Error> {
         let failed = |error| self.failed(error);
         let place = |column: &Column| wanted.iter().position(|&index| index == column.index).unwrap_or(0);
-        let (mut values, mut rows, mut row) = (Vec::new(), Rows::of_columns(&self.by), first_row);
+        let (mut values, mut rows, mut row) = (Vec::new(), before.part(), first_row);
         memory::reserve(&mut values, count);
         rows.reserve(count);
         for batch in batches {
@@ -221,8 +223,8 @@ impl Columns {
             };
             row += numbers.len();
             push_numbers(&kept(&numbers)?, &mut values);
-            for (keys, by) in rows.keys.iter_mut().zip(&self.by) {
-                push_keys(&kept(batch.column(place(by)))?, keys).map_err(failed)?;
+            for ((keys, before), by) in rows.keys.iter_mut().zip(&before.keys).zip(&self.by) {
+                push_keys(&kept(batch.column(place(by)))?, before, keys).map_err(failed)?;
             }
         }
         Ok((values, rows))
@@ -360,61 +362,62 @@ fn bytes_of(numbers: &ArrayRef, size: usize) -> impl Deref<Target = [u8]> + use<
     data.buffers()[0].slice_with_length(data.offset() * size, data.len() * size)
 }
 
-/// Appends the keys of rows.
-fn push_keys(rows: &ArrayRef, keys: &mut Keys) -> Result<(), ArrowError> {
+/// Appends the keys of rows, which come after those `before` and in `keys`.
+fn push_keys(rows: &ArrayRef, before: &Keys, keys: &mut Keys) -> Result<(), ArrowError> {
     if let Some(dictionary) = rows.as_any_dictionary_opt() {
         match (1..=rows.len()).contains(&dictionary.values().len()) {
-            true => push_entries(dictionary, keys),
-            false => push_keys(&plain(rows)?, keys)?,
+            true => push_entries(dictionary, before, keys),
+            false => push_keys(&plain(rows)?, before, keys)?,
         }
         return Ok(());
     }
     match rows.data_type() {
-        DataType::Utf8 => push_texts(rows.as_string::<i32>(), keys),
-        DataType::LargeUtf8 => push_texts(rows.as_string::<i64>(), keys),
-        DataType::Utf8View => push_texts(rows.as_string_view(), keys),
+        DataType::Utf8 => push_texts(rows.as_string::<i32>(), before, keys),
+        DataType::LargeUtf8 => push_texts(rows.as_string::<i64>(), before, keys),
+        DataType::Utf8View => push_texts(rows.as_string_view(), before, keys),
         data_type => match data_type.primitive_width() {
-            Some(1) => push_bits::<1>(rows, keys),
-            Some(2) => push_bits::<2>(rows, keys),
-            Some(4) => push_bits::<4>(rows, keys),
-            Some(8) => push_bits::<8>(rows, keys),
-            _ => (0..rows.len()).for_each(|row| keys.push(key(rows, row).as_bytes())),
+            Some(1) => push_bits::<1>(rows, before, keys),
+            Some(2) => push_bits::<2>(rows, before, keys),
+            Some(4) => push_bits::<4>(rows, before, keys),
+            Some(8) => push_bits::<8>(rows, before, keys),
+            _ => (0..rows.len()).for_each(|row| keys.push(before, key(rows, row).as_bytes())),
         },
     }
     Ok(())
 }
 
 /// Appends keys that are entries of a dictionary.
-fn push_entries(dictionary: &dyn AnyDictionaryArray, keys: &mut Keys) {
+fn push_entries(dictionary: &dyn AnyDictionaryArray, before: &Keys, keys: &mut Keys) {
     let (entries, nulls) = (dictionary.values(), dictionary.nulls());
     let mut numbers = vec![None; entries.len()];
     for (row, entry) in dictionary.normalized_keys().into_iter().enumerate() {
         if nulls.is_some_and(|nulls| nulls.is_null(row)) {
-            keys.push(b"");
+            keys.push(before, b"");
             continue;
         }
-        let number = numbers[entry].get_or_insert_with(|| keys.number(key(entries, entry).as_bytes()));
+        let number =
+            numbers[entry].get_or_insert_with(|| keys.number(before, key(entries, entry).as_bytes()));
         keys.push_number(*number);
     }
 }
 
 /// Appends keys that are text; nulls are empty.
-fn push_texts<'a>(rows: impl IntoIterator<Item = Option<&'a str>>, keys: &mut Keys) {
-    rows.into_iter().for_each(|text| keys.push(text.unwrap_or_default().as_bytes()));
+fn push_texts<'a>(rows: impl IntoIterator<Item = Option<&'a str>>, before: &Keys, keys: &mut Keys) {
+    rows.into_iter().for_each(|text| keys.push(before, text.unwrap_or_default().as_bytes()));
 }
 
 /// Appends keys that are numbers of `SIZE` bytes. Each is converted to text once.
-fn push_bits<const SIZE: usize>(rows: &ArrayRef, keys: &mut Keys) {
+fn push_bits<const SIZE: usize>(rows: &ArrayRef, before: &Keys, keys: &mut Keys) {
     let (bytes, nulls) = (bytes_of(rows, SIZE), rows.nulls());
     let (numbers, _) = bytes.as_chunks::<SIZE>();
     for (row, number) in numbers.iter().enumerate() {
         if nulls.is_some_and(|nulls| nulls.is_null(row)) {
-            keys.push(b"");
+            keys.push(before, b"");
             continue;
         }
         let mut bits = [0; size_of::<u64>()];
         bits[..SIZE].copy_from_slice(number);
-        keys.push_bits(u64::from_le_bytes(bits), || key(rows, row));
+        keys.push_bits(before, u64::from_le_bytes(bits), || key(rows, row));
     }
 }
 

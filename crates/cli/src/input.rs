@@ -201,12 +201,17 @@ impl Rows {
         Rows { keys, missing: 0 }
     }
 
+    /// No rows of a part yet, which comes after these rows.
+    pub fn part(&self) -> Rows {
+        Rows { keys: self.keys.iter().map(Keys::part).collect(), missing: 0 }
+    }
+
     /// Reserves memory for the keys of `count` more rows.
     pub fn reserve(&mut self, count: usize) {
         self.keys.iter_mut().for_each(|keys| keys.reserve(count));
     }
 
-    /// Appends the keys and missing rows of the next piece or file.
+    /// Appends the keys and missing rows of a part, or those of the next file.
     pub fn append(&mut self, next: Rows) {
         self.missing += next.missing;
         match self.keys.is_empty() {

@@ -10,7 +10,7 @@ use super::memory;
 
 /// Distinct texts, numbered in the order in which they first appear.
 #[derive(Default)]
-pub struct Texts {
+struct Texts {
     /// All texts, one after another.
     bytes: Vec<u8>,
     /// Where each text ends in `bytes`.
@@ -22,42 +22,49 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// Returns the number of a text, which is added if it is new.
-    pub fn number(&mut self, text: &[u8]) -> u32 {
-        let Texts { bytes, ends, short, long } = self;
-        if let Some(packed) = packed(text) {
-            return *short.entry(packed).or_insert_with(|| add(text, bytes, ends));
+    /// The number of a text, if it is there.
+    fn find(&self, text: &[u8]) -> Option<u32> {
+        match packed(text) {
+            Some(packed) => self.short.get(&packed).copied(),
+            None => {
+                let is_text = |&number: &u32| self.get(number) == text;
+                self.long.find(self.short.hasher().hash_one(text), is_text).copied()
+            }
         }
-        let hasher = short.hasher();
-        let hash = hasher.hash_one(text);
-        if let Some(&number) = long.find(hash, |&number| text_of(bytes, ends, number) == text) {
+    }
+
+    /// Returns the number of a text, which is added if it is new.
+    fn number(&mut self, text: &[u8]) -> u32 {
+        if let Some(number) = self.find(text) {
             return number;
         }
-        let number = add(text, bytes, ends);
-        long.insert_unique(hash, number, |&number| hasher.hash_one(text_of(bytes, ends, number)));
+        let Texts { bytes, ends, short, long } = self;
+        let number = saturated(ends.len());
+        bytes.extend_from_slice(text);
+        ends.push(bytes.len());
+        match packed(text) {
+            Some(packed) => _ = short.insert(packed, number),
+            None => {
+                let hash = |&number: &u32| short.hasher().hash_one(text_of(bytes, ends, number));
+                long.insert_unique(hash(&number), number, hash);
+            }
+        }
         number
     }
 
     /// The text with this number.
-    pub fn get(&self, number: u32) -> &[u8] {
+    fn get(&self, number: u32) -> &[u8] {
         text_of(&self.bytes, &self.ends, number)
     }
 
     /// The number of texts.
-    pub fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.ends.len()
     }
 
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).map(|number| self.get(number as u32))
     }
-}
-
-/// Adds a text; returns its number.
-fn add(text: &[u8], bytes: &mut Vec<u8>, ends: &mut Vec<usize>) -> u32 {
-    bytes.extend_from_slice(text);
-    ends.push(bytes.len());
-    saturated(ends.len() - 1)
 }
 
 /// The number, or the maximum of u32 if it is greater: the library refuses that many groups.
@@ -77,10 +84,14 @@ fn packed(text: &[u8]) -> Option<u64> {
     (text.len() < size_of::<u64>()).then(|| text.iter().fold(text.len() as u64, pack))
 }
 
-/// The keys of all rows in one column.
+/// The keys of rows in one column. Threads read the parts of a file at the same time: a part has the numbers of
+/// the rows before, which are known, and further numbers for new texts.
 pub struct Keys {
     /// The column's name in the header, or its index without one.
     column: String,
+    /// How many texts are known from the rows before.
+    known: u32,
+    /// The new texts. Their numbers follow those of the known texts.
     texts: Texts,
     /// The numbers of the texts of [`push_bits`](Self::push_bits).
     of_bits: HashMap<u64, u32>,
@@ -91,29 +102,40 @@ pub struct Keys {
 impl Keys {
     /// No keys yet.
     pub fn of_column(column: String) -> Keys {
-        Keys { column, texts: Texts::default(), of_bits: HashMap::new(), of_rows: Vec::new() }
+        let (texts, of_bits, of_rows) = (Texts::default(), HashMap::new(), Vec::new());
+        Keys { column, known: 0, texts, of_bits, of_rows }
     }
 
-    /// Adds the next row's key.
-    pub fn push(&mut self, text: &[u8]) {
-        let number = self.number(text);
+    /// No keys of a part yet, which comes after these rows.
+    pub fn part(&self) -> Keys {
+        Keys { known: saturated(self.texts.len()), ..Keys::of_column(self.column.clone()) }
+    }
+
+    /// Adds the key of the next row of a part, which comes after the rows `before`.
+    pub fn push(&mut self, before: &Keys, text: &[u8]) {
+        let number = self.number(before, text);
         self.push_number(number);
     }
 
-    /// Adds the next row's key, whose text is asked for once for these bits.
-    pub fn push_bits(&mut self, bits: u64, text: impl FnOnce() -> String) {
-        let number = || self.texts.number(text().as_bytes());
-        self.of_rows.push(*self.of_bits.entry(bits).or_insert_with(number));
+    /// As [`push`](Self::push). The text is asked for once for these bits.
+    pub fn push_bits(&mut self, before: &Keys, bits: u64, text: impl FnOnce() -> String) {
+        let number = before.of_bits.get(&bits).or_else(|| self.of_bits.get(&bits)).copied();
+        let number = number.unwrap_or_else(|| {
+            let number = self.number(before, text().as_bytes());
+            self.of_bits.insert(bits, number);
+            number
+        });
+        self.push_number(number);
     }
 
-    /// Adds the next row's key, which has this number.
+    /// Adds the key of the next row, which has this number.
     pub fn push_number(&mut self, number: u32) {
         self.of_rows.push(number);
     }
 
-    /// Returns the number of a text, which the next row has.
-    pub fn number(&mut self, text: &[u8]) -> u32 {
-        self.texts.number(text)
+    /// Returns the number of the text of the next row.
+    pub fn number(&mut self, before: &Keys, text: &[u8]) -> u32 {
+        before.texts.find(text).unwrap_or_else(|| self.known.saturating_add(self.texts.number(text)))
     }
 
     /// Reserves memory for `count` more rows.
@@ -121,10 +143,15 @@ impl Keys {
         memory::reserve(&mut self.of_rows, count);
     }
 
-    /// Appends the keys of the next rows.
+    /// Appends the keys of a part, or those of the next file.
     pub fn append(&mut self, next: Keys) {
         let numbers: Vec<u32> = next.texts.iter().map(|text| self.texts.number(text)).collect();
-        self.of_rows.par_extend(next.of_rows.par_iter().map(|&number| numbers[number as usize]));
+        let number = |number: u32| match number.checked_sub(next.known) {
+            Some(new) => numbers[new as usize],
+            None => number,
+        };
+        self.of_bits.extend(next.of_bits.into_iter().map(|(bits, text)| (bits, number(text))));
+        self.of_rows.par_extend(next.of_rows.into_par_iter().map(number));
     }
 
     /// Groups the rows of equal keys. Keys are compared by value if all are integers or all are numbers, else

@@ -83,7 +83,8 @@ impl Records<'_> {
         let mut some = || pieces.by_ref().take(TURNS * rayon::current_num_threads()).collect::<Vec<_>>();
         let mut now = some();
         while let Some(&Range { end, .. }) = now.last() {
-            let read = || now.par_iter().map(|piece| self.read_piece::<P>(piece.clone())).collect::<Vec<_>>();
+            let read =
+                || now.par_iter().map(|piece| self.read_piece::<P>(piece.clone(), &rows)).collect::<Vec<_>>();
             let (read, next) = rayon::join(read, &mut some);
             for piece in read {
                 let (numbers, of_piece) = piece?;
@@ -102,12 +103,18 @@ impl Records<'_> {
         Ok((parsed, rows))
     }
 
-    /// Reads the rows of a piece.
-    fn read_piece<P: Parsed>(&self, piece: Range<usize>) -> Result<(P, Rows), Error> {
-        let mut read = (P::default(), Rows::of_columns(self.by));
+    /// Reads the rows of a piece, which comes after the rows `before`.
+    fn read_piece<P: Parsed>(&self, piece: Range<usize>, before: &Rows) -> Result<(P, Rows), Error> {
+        let mut read = (P::default(), before.part());
         let mut lines = Lines::new(&self.bytes[..piece.end], piece.start, self.delimiter);
         while let Some(start) = lines.next() {
-            self.push(start, lines.fields.len(), |index| lines.fields[index].trim_ascii(), &mut read)?;
+            self.push(
+                start,
+                lines.fields.len(),
+                |index| lines.fields[index].trim_ascii(),
+                before,
+                &mut read,
+            )?;
         }
         if lines.at == piece.end {
             return Ok(read);
@@ -125,7 +132,7 @@ impl Records<'_> {
             if offset(reader.position().byte()) == self.bytes.len() {
                 table::check_closed(self.bytes, start, self.delimiter)?;
             }
-            self.push(start, record.len(), |index| &record[index], &mut read)?;
+            self.push(start, record.len(), |index| &record[index], before, &mut read)?;
         }
         Ok(read)
     }
@@ -137,6 +144,7 @@ impl Records<'_> {
         start: usize,
         width: usize,
         field: impl Fn(usize) -> &'f [u8],
+        before: &Rows,
         (parsed, rows): &mut (P, Rows),
     ) -> Result<(), Error> {
         let line = || table::line_of_record(self.bytes, start);
@@ -146,7 +154,8 @@ impl Records<'_> {
         }
         let text = field(self.column.index);
         if parsed.push_text(text) {
-            rows.keys.iter_mut().zip(self.by).for_each(|(keys, by)| keys.push(field(by.index)));
+            let keys = rows.keys.iter_mut().zip(&before.keys);
+            keys.zip(self.by).for_each(|((keys, before), by)| keys.push(before, field(by.index)));
         } else if self.skip_missing && table::is_missing(text) {
             rows.missing += 1;
         } else {
@@ -177,7 +186,7 @@ impl Pieces<'_> {
     /// Where the piece that starts at `start` ends: after the first line end outside of quotes behind its
     /// least length.
     fn end(&self) -> usize {
-        const LEAST: usize = 1 << 19;
+        const LEAST: usize = 1 << 18;
         let Pieces { bytes, start, delimiter } = *self;
         let least = bytes.len().min(start + LEAST);
         // A place outside of quotes.

@@ -1798,6 +1798,25 @@ fn keys_in_many_pieces() {
     }
 }
 
+/// Keys that are known from earlier pieces, and new keys late in the file, short and long.
+#[test]
+fn new_keys_in_later_pieces() {
+    const ROWS: usize = 600_000;
+    let key = |row: usize| match row % 700 + row / 200_000 * 100 {
+        key if key % 2 == 0 => format!("k{key:04}"),
+        key => format!("a longer key {key:04}"),
+    };
+    let (mut lines, mut counts) = ("k,x\n".to_owned(), std::collections::BTreeMap::new());
+    for row in 0..ROWS {
+        let key = key(row);
+        lines += &format!("{key},1\n");
+        *counts.entry(key).or_insert(0) += 1;
+    }
+    let expected =
+        counts.iter().fold("k,sum\n".to_owned(), |csv, (key, count)| csv + &format!("{key},{count}\n"));
+    assert_eq!(printed(&["--by", "k", "--op", "sum"], &[&file(".csv", lines)]), expected);
+}
+
 /// Fields in pieces that are integers, before and after fields that are not.
 #[test]
 fn types_of_pieces() {
