@@ -1,7 +1,7 @@
 //! Memory for the items of whole files.
 
 /// Reserves room for `count` more items, if there is memory for them. On Linux it is in huge pages, because
-/// page faults take a third of the time of reading a Parquet file with small pages.
+/// faults of small pages are a third of the CPU time of reading a Parquet file.
 pub fn reserve<T>(items: &mut Vec<T>, count: usize) {
     if items.try_reserve_exact(count).is_err() {
         return;
