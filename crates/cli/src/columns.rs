@@ -1,26 +1,36 @@
 //! Parquet and Arrow files: the numbers of one column.
 
 use std::io::Cursor;
+use std::ops::Deref;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
+use std::sync::Arc;
 
+use arrow_array::array::AnyDictionaryArray;
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, downcast_primitive_array};
 use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_ipc::{MessageHeader, root_as_message};
-use arrow_schema::{ArrowError, DataType, SchemaRef};
+use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
 use arrow_select::filter::filter;
 use arrow_select::take::take;
 use bytes::Bytes;
 use csv::ByteRecord;
+use gpu_reduce::Element;
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
 use parquet::basic::Compression;
+use parquet::errors::ParquetError;
+use rayon::prelude::*;
 
 use super::error::{Error, shown};
 use super::foreign;
-use super::input::{Dtype, Rows};
+use super::input::{Dtype, Rows, cast};
+use super::keys::Keys;
+use super::memory;
 use super::progress::Progress;
 use super::table::{Column, Selection};
 
@@ -39,11 +49,9 @@ pub struct Columns {
     bytes: Bytes,
     kind: Kind,
     column: Column,
-    by: Option<Column>,
+    by: Vec<Column>,
     skip_missing: bool,
 }
-
-type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
 
 impl Columns {
     /// Recognises the format by the file's first bytes or its name.
@@ -71,7 +79,7 @@ impl Columns {
             return Err(Error::Encrypted { what: "the Parquet file".into() });
         }
         let malformed = |error| Error::Columns { kind, error };
-        let (schema, _) = guarded(|| batches(kind, &bytes, None)).map_err(malformed)?;
+        let schema = guarded(|| schema(kind, &bytes)).map_err(malformed)?;
         let fields = schema.fields();
         if fields.is_empty() {
             return Err(Error::NoColumns);
@@ -82,14 +90,14 @@ impl Columns {
         let Some(dtype) = dtype_of(values_of(found)) else {
             return Err(Error::NotNumbers { column: column.name, found: found.to_string() });
         };
-        if let Some(by) = &by {
+        for by in &by {
             let found = fields[by.index].data_type();
             if dtype_of(values_of(found)).is_none() && !is_text(values_of(found)) {
                 return Err(Error::NotKeys { column: by.name.clone(), found: found.to_string() });
             }
         }
         if let Kind::Parquet = kind {
-            for column in [Some(&column), by.as_ref()].into_iter().flatten() {
+            for column in by.iter().chain([&column]) {
                 if let Some(error) = guarded(|| unread(&bytes, column)).map_err(malformed)? {
                     return Err(error);
                 }
@@ -98,29 +106,110 @@ impl Columns {
         Ok((Columns { bytes, kind, column, by, skip_missing: selection.skip_missing }, dtype))
     }
 
-    /// Returns the bytes of the numbers; adds keys and missing rows to `rows`.
+    /// Returns the numbers, and the keys and missing rows. `T` is the type of the numbers.
     ///
     /// # Errors
     ///
     /// [`Error::Columns`] if the file is malformed; [`Error::Null`] at a null, unless missing values are
     /// skipped.
-    pub fn read(&self, rows: &mut Rows) -> Result<Vec<u8>, Error> {
-        let failed = |error| Error::Columns { kind: self.kind, error };
-        let mut wanted = vec![self.column.index];
-        wanted.extend(self.by.as_ref().map(|by| by.index));
+    pub fn read<T: Element>(&self) -> Result<(Vec<T>, Rows), Error> {
+        let mut wanted: Vec<usize> =
+            self.by.iter().chain([&self.column]).map(|column| column.index).collect();
         wanted.sort_unstable();
         wanted.dedup();
-        let place = |column: &Column| wanted.iter().position(|&index| index == column.index);
-        let (_, mut batches) = guarded(|| batches(self.kind, &self.bytes, Some(&wanted))).map_err(failed)?;
+        let failed = |error| self.failed(error);
+        let (bytes, projection) = (Cursor::new(self.bytes.clone()), Some(wanted.clone()));
+        let read = || match self.kind {
+            Kind::Parquet => self.read_row_groups(&wanted),
+            Kind::Arrow => {
+                let batches = FileReader::try_new(bytes, projection).map_err(failed)?;
+                self.read_batches(batches, &wanted, 0, 0, &Rows::of_columns(&self.by))
+            }
+            Kind::Stream => {
+                let batches = StreamReader::try_new(bytes, projection).map_err(failed)?;
+                self.read_batches(batches, &wanted, 0, 0, &Rows::of_columns(&self.by))
+            }
+        };
+        guarded(|| Ok(read())).map_err(failed)?
+    }
 
+    /// Reads the row groups of a Parquet file, one on each thread.
+    fn read_row_groups<T: Element>(&self, wanted: &[usize]) -> Result<(Vec<T>, Rows), Error> {
+        /// Rows of a batch, which stays in a cache.
+        const BATCH: usize = 1 << 14;
+        let failed = |error: ParquetError| self.failed(error.into());
+        let metadata = self.with_dictionaries().map_err(failed)?;
+        let mask = ProjectionMask::roots(metadata.parquet_schema(), wanted.iter().copied());
+        let read = |&(group, first_row, count): &(usize, usize, usize), before: &Rows| {
+            let reader =
+                ParquetRecordBatchReaderBuilder::new_with_metadata(self.bytes.clone(), metadata.clone());
+            let reader = reader.with_projection(mask.clone()).with_row_groups(vec![group]);
+            let batches = reader.with_batch_size(BATCH).build().map_err(failed)?;
+            self.read_batches(batches, wanted, first_row, count, before)
+        };
+
+        let mut first_row = 0_usize;
+        let groups = metadata.metadata().row_groups().iter().enumerate().map(|(group, metadata)| {
+            let count = usize::try_from(metadata.num_rows()).unwrap_or(0);
+            let first = first_row;
+            first_row = first_row.saturating_add(count);
+            (group, first, count)
+        });
+        let groups: Vec<_> = groups.collect();
         let progress = Progress::endless("reading numbers");
-        let (mut values, mut row) = (Vec::new(), 0);
-        if let Some(by) = &self.by {
-            rows.keys_of(&by.name);
+        let (mut values, mut rows) = (Vec::new(), Rows::of_columns(&self.by));
+        memory::reserve(&mut values, first_row);
+        rows.reserve(first_row);
+        for some in groups.chunks(rayon::current_num_threads()) {
+            let parts: Vec<Result<(Vec<T>, _), _>> =
+                some.par_iter().map(|group| read(group, &rows)).collect();
+            for part in parts {
+                let (of_group, rows_of_group) = part?;
+                values.par_extend(of_group);
+                rows.append(rows_of_group);
+            }
+            progress.set(size_of_val(&values[..]));
         }
-        while let Some(batch) = guarded(|| batches.next().transpose()).map_err(failed)? {
-            let of = |column: &Column| plain(batch.column(place(column).unwrap_or(0))).map_err(failed);
-            let mut numbers = of(&self.column)?;
+        Ok((values, rows))
+    }
+
+    /// The metadata of the Parquet file, such that keys that are text have the dictionary of the file.
+    fn with_dictionaries(&self) -> Result<ArrowReaderMetadata, ParquetError> {
+        let metadata = ArrowReaderMetadata::load(&self.bytes, ArrowReaderOptions::new())?;
+        let schema = metadata.schema();
+        let of_field = |(index, field): (usize, &FieldRef)| {
+            let values = match field.data_type() {
+                text if !is_text(text) || self.by.iter().all(|by| by.index != index) => return field.clone(),
+                DataType::LargeUtf8 => DataType::LargeUtf8,
+                _ => DataType::Utf8,
+            };
+            let dictionary = DataType::Dictionary(DataType::Int32.into(), values.into());
+            Arc::new(field.as_ref().clone().with_data_type(dictionary))
+        };
+        let fields: Vec<FieldRef> = schema.fields().iter().enumerate().map(of_field).collect();
+        let options = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields)));
+        // Keys are decoded if the reader refuses this schema.
+        Ok(ArrowReaderMetadata::try_new(metadata.metadata().clone(), options).unwrap_or(metadata))
+    }
+
+    /// Reads batches of rows, which have the `wanted` columns. The first row is number `first_row` of the file,
+    /// after the rows `before`; there are about `count` rows.
+    fn read_batches<T: Element>(
+        &self,
+        batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
+        wanted: &[usize],
+        first_row: usize,
+        count: usize,
+        before: &Rows,
+    ) -> Result<(Vec<T>, Rows), Error> {
+        let failed = |error| self.failed(error);
+        let place = |column: &Column| wanted.iter().position(|&index| index == column.index).unwrap_or(0);
+        let (mut values, mut rows, mut row) = (Vec::new(), before.part(), first_row);
+        memory::reserve(&mut values, count);
+        rows.reserve(count);
+        for batch in batches {
+            let batch = batch.map_err(failed)?;
+            let numbers = plain(batch.column(place(&self.column))).map_err(failed)?;
             let is_there = numbers.logical_nulls().filter(|nulls| nulls.null_count() > 0);
             if let Some(nulls) = is_there.as_ref().filter(|_| !self.skip_missing) {
                 let null = (0..nulls.len()).find(|&index| nulls.is_null(index)).unwrap_or(0);
@@ -128,21 +217,21 @@ impl Columns {
             }
             rows.missing += is_there.as_ref().map_or(0, |nulls| nulls.null_count()) as u64;
             let is_there = is_there.map(|nulls| BooleanArray::new(nulls.into_inner(), None));
-            let kept = |array: ArrayRef| match &is_there {
-                None => Ok(array),
-                Some(is_there) => filter(&array, is_there).map_err(failed),
+            let kept = |array: &ArrayRef| match &is_there {
+                None => Ok(array.clone()),
+                Some(is_there) => filter(array, is_there).map_err(failed),
             };
             row += numbers.len();
-            numbers = kept(numbers)?;
-            push_bytes(&numbers, &mut values);
-            if let Some(by) = &self.by {
-                let keys = kept(of(by)?)?;
-                let of_rows = rows.keys_of(&by.name);
-                (0..keys.len()).for_each(|index| of_rows.push(key(&keys, index).as_bytes()));
+            push_numbers(&kept(&numbers)?, &mut values);
+            for ((keys, before), by) in rows.keys.iter_mut().zip(&before.keys).zip(&self.by) {
+                push_keys(&kept(batch.column(place(by)))?, before, keys).map_err(failed)?;
             }
-            progress.set(values.len());
         }
-        Ok(values)
+        Ok((values, rows))
+    }
+
+    fn failed(&self, error: ArrowError) -> Error {
+        Error::Columns { kind: self.kind, error }
     }
 }
 
@@ -208,29 +297,13 @@ fn guarded<R>(read: impl FnOnce() -> Result<R, ArrowError>) -> Result<R, ArrowEr
     result.unwrap_or_else(|_| Err(ArrowError::ParseError("its parts are inconsistent".into())))
 }
 
-/// Returns the schema and the record batches. With `wanted`, the batches have only the columns of these
-/// indices, in ascending order.
-fn batches(kind: Kind, bytes: &Bytes, wanted: Option<&[usize]>) -> Result<(SchemaRef, Batches), ArrowError> {
-    let bytes = bytes.clone();
-    let columns = wanted.map(<[usize]>::to_vec);
+/// The schema of a file.
+fn schema(kind: Kind, bytes: &Bytes) -> Result<SchemaRef, ArrowError> {
+    let cursor = Cursor::new(bytes.clone());
     Ok(match kind {
-        Kind::Parquet => {
-            let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
-            let schema = builder.schema().clone();
-            let mask = match columns {
-                Some(columns) => ProjectionMask::roots(builder.parquet_schema(), columns),
-                None => ProjectionMask::all(),
-            };
-            (schema, Box::new(builder.with_projection(mask).build()?))
-        }
-        Kind::Arrow => {
-            let reader = FileReader::try_new(Cursor::new(bytes), columns)?;
-            (reader.schema(), Box::new(reader))
-        }
-        Kind::Stream => {
-            let reader = StreamReader::try_new(Cursor::new(bytes), columns)?;
-            (reader.schema(), Box::new(reader))
-        }
+        Kind::Parquet => ArrowReaderMetadata::load(bytes, ArrowReaderOptions::new())?.schema().clone(),
+        Kind::Arrow => FileReader::try_new(cursor, None)?.schema(),
+        Kind::Stream => StreamReader::try_new(cursor, None)?.schema(),
     })
 }
 
@@ -272,15 +345,79 @@ fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-/// Appends the bytes of `numbers`, which has no nulls.
-fn push_bytes(numbers: &ArrayRef, bytes: &mut Vec<u8>) {
+/// Appends `numbers`, which has no nulls.
+fn push_numbers<T: Element>(numbers: &ArrayRef, values: &mut Vec<T>) {
     match numbers.as_boolean_opt() {
-        Some(truths) => bytes.extend(truths.values().iter().map(u8::from)),
-        None => {
-            let data = numbers.to_data();
-            let size = data.data_type().primitive_width().unwrap_or(0);
-            bytes.extend_from_slice(&data.buffers()[0][data.offset() * size..][..data.len() * size]);
+        Some(truths) => {
+            let bytes: Vec<u8> = truths.values().iter().map(u8::from).collect();
+            values.extend_from_slice(&cast(&bytes));
         }
+        None => values.extend_from_slice(&cast(&bytes_of(numbers, size_of::<T>()))),
+    }
+}
+
+/// The bytes of an array of numbers of this size.
+fn bytes_of(numbers: &ArrayRef, size: usize) -> impl Deref<Target = [u8]> + use<> {
+    let data = numbers.to_data();
+    data.buffers()[0].slice_with_length(data.offset() * size, data.len() * size)
+}
+
+/// Appends the keys of rows, which come after those `before` and in `keys`.
+fn push_keys(rows: &ArrayRef, before: &Keys, keys: &mut Keys) -> Result<(), ArrowError> {
+    if let Some(dictionary) = rows.as_any_dictionary_opt() {
+        match (1..=rows.len()).contains(&dictionary.values().len()) {
+            true => push_entries(dictionary, before, keys),
+            false => push_keys(&plain(rows)?, before, keys)?,
+        }
+        return Ok(());
+    }
+    match rows.data_type() {
+        DataType::Utf8 => push_texts(rows.as_string::<i32>(), before, keys),
+        DataType::LargeUtf8 => push_texts(rows.as_string::<i64>(), before, keys),
+        DataType::Utf8View => push_texts(rows.as_string_view(), before, keys),
+        data_type => match data_type.primitive_width() {
+            Some(1) => push_bits::<1>(rows, before, keys),
+            Some(2) => push_bits::<2>(rows, before, keys),
+            Some(4) => push_bits::<4>(rows, before, keys),
+            Some(8) => push_bits::<8>(rows, before, keys),
+            _ => (0..rows.len()).for_each(|row| keys.push(before, key(rows, row).as_bytes())),
+        },
+    }
+    Ok(())
+}
+
+/// Appends keys that are entries of a dictionary.
+fn push_entries(dictionary: &dyn AnyDictionaryArray, before: &Keys, keys: &mut Keys) {
+    let (entries, nulls) = (dictionary.values(), dictionary.nulls());
+    let mut numbers = vec![None; entries.len()];
+    for (row, entry) in dictionary.normalized_keys().into_iter().enumerate() {
+        if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+            keys.push(before, b"");
+            continue;
+        }
+        let number =
+            numbers[entry].get_or_insert_with(|| keys.number(before, key(entries, entry).as_bytes()));
+        keys.push_number(*number);
+    }
+}
+
+/// Appends keys that are text; nulls are empty.
+fn push_texts<'a>(rows: impl IntoIterator<Item = Option<&'a str>>, before: &Keys, keys: &mut Keys) {
+    rows.into_iter().for_each(|text| keys.push(before, text.unwrap_or_default().as_bytes()));
+}
+
+/// Appends keys that are numbers of `SIZE` bytes. Each is converted to text once.
+fn push_bits<const SIZE: usize>(rows: &ArrayRef, before: &Keys, keys: &mut Keys) {
+    let (bytes, nulls) = (bytes_of(rows, SIZE), rows.nulls());
+    let (numbers, _) = bytes.as_chunks::<SIZE>();
+    for (row, number) in numbers.iter().enumerate() {
+        if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+            keys.push(before, b"");
+            continue;
+        }
+        let mut bits = [0; size_of::<u64>()];
+        bits[..SIZE].copy_from_slice(number);
+        keys.push_bits(before, u64::from_le_bytes(bits), || key(rows, row));
     }
 }
 

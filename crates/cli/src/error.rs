@@ -59,13 +59,6 @@ pub enum Error {
     NotOnGpus { quantity: String },
     #[error("{quantity} of {slice} {index} has no value: it has no elements")]
     EmptySlice { quantity: String, slice: String, index: u64 },
-    #[error(
-        "the rows of key {} in column {} are not together: --sort gives a result for each key, --runs one \
-         for each run of equal keys",
-        shown(key),
-        shown(column)
-    )]
-    KeyComesBack { key: String, column: String },
 
     #[error("--{axis}s is for raw and .npy files; --by COLUMN is for CSV, Parquet and Arrow files")]
     NoMatrix { axis: Axis },

@@ -3,8 +3,11 @@
 use std::mem::take;
 
 use bytemuck::cast_slice;
+use rayon::prelude::*;
 
 use super::input::Dtype;
+use super::memory;
+use super::records::Parsed;
 
 /// The numbers parsed so far, as i64 or f64.
 #[derive(Default)]
@@ -19,9 +22,15 @@ pub struct Inferred {
     too_large: Option<String>,
 }
 
-impl Inferred {
-    /// Adds the next field; returns whether it is a number.
-    pub fn push(&mut self, text: &str) -> bool {
+impl Parsed for Inferred {
+    fn push_text(&mut self, text: &[u8]) -> bool {
+        if let (Some(floats), None) = (&mut self.floats, &self.too_large)
+            && let Some(float) = short_decimal(text)
+        {
+            floats.push(float);
+            return true;
+        }
+        let Ok(text) = str::from_utf8(text) else { return false };
         if self.floats.is_none()
             && let Ok(integer) = text.parse()
         {
@@ -40,6 +49,40 @@ impl Inferred {
         }
         self.make_floats().push(float);
         true
+    }
+
+    fn len(&self) -> usize {
+        self.floats.as_ref().map_or(self.integers.len(), Vec::len)
+    }
+
+    fn reserve(&mut self, count: usize) {
+        match &mut self.floats {
+            Some(floats) => memory::reserve(floats, count),
+            None => memory::reserve(&mut self.integers, count),
+        }
+    }
+
+    fn push_all(&mut self, mut next: Inferred) {
+        let are_integers = self.are_integers() && next.are_integers();
+        if self.floats.is_none() && next.floats.is_none() {
+            let count = self.integers.len();
+            self.negative_zeros.extend(next.negative_zeros.iter().map(|index| count + index));
+            self.integers.push_all(next.integers);
+            return;
+        }
+        self.make_floats();
+        next.make_floats();
+        if let (Some(floats), Some(next)) = (&mut self.floats, next.floats) {
+            floats.push_all(next);
+        }
+        self.too_large = self.too_large.take().or(next.too_large).filter(|_| are_integers);
+    }
+}
+
+impl Inferred {
+    /// Whether every field is an integer.
+    fn are_integers(&self) -> bool {
+        self.floats.is_none() || self.too_large.is_some()
     }
 
     /// The type of the numbers; `None` without any.
@@ -71,11 +114,39 @@ impl Inferred {
     fn make_floats(&mut self) -> &mut Vec<f64> {
         let Inferred { integers, negative_zeros, floats, .. } = self;
         floats.get_or_insert_with(|| {
-            let mut floats: Vec<f64> = take(integers).into_iter().map(|integer| integer as f64).collect();
+            let mut floats: Vec<f64> = take(integers).into_par_iter().map(|integer| integer as f64).collect();
             negative_zeros.drain(..).for_each(|index| floats[index] = -0.0);
             floats
         })
     }
+}
+
+/// Parses a decimal number without an exponent whose digits form an integer of at most 2^53; other numbers are
+/// `None`. As in `str::parse`, the result is the nearest float: the quotient of two integers that floats
+/// represent is rounded once.
+fn short_decimal(text: &[u8]) -> Option<f64> {
+    const POWERS: [f64; 16] =
+        [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+    let (is_negative, number) = match text {
+        [b'-', number @ ..] => (true, number),
+        number => (false, number),
+    };
+    if number.len() > POWERS.len() {
+        return None;
+    }
+    let (mut digits, mut integer, mut point) = (0, 0, None);
+    for &byte in number {
+        match byte {
+            b'0'..=b'9' => (digits, integer) = (digits + 1, integer * 10 + u64::from(byte - b'0')),
+            b'.' if point.is_none() => point = Some(digits),
+            _ => return None,
+        }
+    }
+    if digits == 0 || integer > 1 << f64::MANTISSA_DIGITS {
+        return None;
+    }
+    let float = integer as f64 / POWERS[digits - point.unwrap_or(digits)];
+    Some(if is_negative { -float } else { float })
 }
 
 /// Whether a number is written only with digits and perhaps a sign.

@@ -1,6 +1,7 @@
 //! The input files: their formats, and their numbers.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,9 +14,10 @@ use super::columns::Columns;
 use super::error::{Error, shown};
 use super::inferred::Inferred;
 use super::keys::Keys;
+use super::records::Parsed as _;
 use super::report::say;
 use super::results::Value;
-use super::table::Selection;
+use super::table::{Column, Selection};
 use super::{file, foreign, npy, npz};
 
 #[cfg(target_endian = "big")]
@@ -71,14 +73,16 @@ pub struct InputArgs {
     column: Option<String>,
 
     /// Print a result for each key as CSV: the keys are in this column of a CSV, Parquet or Arrow file, the
-    /// values in --column.
+    /// values in --column. Several columns, separated by commas, give a result for each combination of keys.
     ///
-    /// The rows of a key must be together; --sort sorts them first, and --runs gives a result for each run of
-    /// equal keys. Keys are compared as numbers if all are numbers, else as text. Indices, such as those of
-    /// argmax, count from the first row of the key. With this option, as with --column, a file without
-    /// another known format is read as CSV.
-    #[arg(long, value_name = "COLUMN", group = "slices")]
-    by: Option<String>,
+    /// The rows of a key may be anywhere. Keys are compared as numbers if all are numbers, else as text.
+    /// Results are in ascending order of the keys: numbers by value, then NaN, then empty keys; text by its
+    /// bytes. Sums and means of floats are the correctly rounded ones, as those of exact_sum and exact_mean.
+    /// Indices, such as those of argmax, count the rows of the key from 0. A column whose name has a comma is
+    /// named by its index. With this option, as with --column, a file without another known format is read as
+    /// CSV.
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',', group = "slices")]
+    by: Vec<String>,
 
     /// The first row of the CSV file names the columns.
     ///
@@ -135,7 +139,7 @@ impl InputArgs {
     fn csv_options(&self) -> [(bool, &'static str); 6] {
         [
             (self.column.is_some(), "--column"),
-            (self.by.is_some(), "--by"),
+            (!self.by.is_empty(), "--by"),
             (self.skip_missing, "--skip-missing"),
             (self.header, "--header"),
             (self.no_header, "--no-header"),
@@ -175,8 +179,8 @@ struct File {
 enum Format {
     Npy(npy::Header, Bytes),
     Csv(Selection, Bytes),
-    /// A parsed column of a CSV file without --dtype.
-    Parsed(Inferred, Rows),
+    /// A parsed column of a CSV file without --dtype. The first call of [`File::values`] takes the rows.
+    Parsed(Inferred, Cell<Rows>),
     Columns(Columns),
     Raw(Bytes),
 }
@@ -184,25 +188,35 @@ enum Format {
 /// What a table has besides its numbers.
 #[derive(Default)]
 pub struct Rows {
-    /// The key of each row, with --by.
-    pub keys: Option<Keys>,
+    /// The keys of the rows in each column of --by.
+    pub keys: Vec<Keys>,
     /// The number of rows that were left out because they have no value.
     pub missing: u64,
 }
 
 impl Rows {
-    /// The keys; creates them for the column of this name.
-    pub fn keys_of(&mut self, column: &str) -> &mut Keys {
-        self.keys.get_or_insert_with(|| Keys::of_column(column.to_owned()))
+    /// No rows yet, with keys in these columns.
+    pub fn of_columns(by: &[Column]) -> Rows {
+        let keys = by.iter().map(|column| Keys::of_column(column.name.clone())).collect();
+        Rows { keys, missing: 0 }
     }
 
-    /// Appends the keys and missing rows of the next file.
-    fn append(&mut self, next: &Rows) {
+    /// No rows of a part yet, which comes after these rows.
+    pub fn part(&self) -> Rows {
+        Rows { keys: self.keys.iter().map(Keys::part).collect(), missing: 0 }
+    }
+
+    /// Reserves memory for the keys of `count` more rows.
+    pub fn reserve(&mut self, count: usize) {
+        self.keys.iter_mut().for_each(|keys| keys.reserve(count));
+    }
+
+    /// Appends the keys and missing rows of a part, or those of the next file.
+    pub fn append(&mut self, next: Rows) {
         self.missing += next.missing;
-        match (&mut self.keys, &next.keys) {
-            (Some(keys), Some(next)) => keys.append(next),
-            (keys @ None, next) => *keys = next.clone(),
-            (Some(_), None) => {}
+        match self.keys.is_empty() {
+            true => self.keys = next.keys,
+            false => self.keys.iter_mut().zip(next.keys).for_each(|(keys, next)| keys.append(next)),
         }
     }
 }
@@ -240,11 +254,10 @@ impl Files {
         let count = self.files.len();
         for File { path, dtype, format } in &mut self.files {
             if let (None, Format::Csv(selection, bytes)) = (&dtype, &format) {
-                let (mut inferred, mut rows) = (Inferred::default(), Rows::default());
-                let parsed = selection.parse(bytes, Dtype::f64, &mut |text| inferred.push(text), &mut rows);
-                parsed.map_err(|error| in_file(count, path, error))?;
+                let parsed = selection.parse::<Inferred>(bytes, Dtype::f64);
+                let (inferred, rows) = parsed.map_err(|error| in_file(count, path, error))?;
                 *dtype = inferred.dtype();
-                *format = Format::Parsed(inferred, rows);
+                *format = Format::Parsed(inferred, Cell::new(rows));
             }
         }
         let has = |dtype| self.files.iter().any(|file| file.dtype == Some(dtype));
@@ -445,17 +458,19 @@ impl File {
         let size = size_of::<T>();
         let bytes = match &self.format {
             Format::Csv(selection, bytes) => {
-                let values = values.to_mut();
-                let mut parse = |text: &str| text.parse().map(|value| values.push(value)).is_ok();
-                return selection.parse(bytes, dtype, &mut parse, rows);
+                let (of_file, rows_of_file) = selection.parse::<Vec<T>>(bytes, dtype)?;
+                values.to_mut().push_all(of_file);
+                rows.append(rows_of_file);
+                return Ok(());
             }
             Format::Parsed(inferred, of_file) => {
-                rows.append(of_file);
+                rows.append(of_file.take());
                 Cow::Borrowed(inferred.bytes())
             }
             Format::Columns(columns) => {
-                let bytes = columns.read(rows)?;
-                values.to_mut().extend_from_slice(&cast(&bytes));
+                let (of_file, rows_of_file) = columns.read()?;
+                values.to_mut().push_all(of_file);
+                rows.append(rows_of_file);
                 return Ok(());
             }
             Format::Npy(header, bytes) => npy_data(header, bytes, size)?,
@@ -488,7 +503,7 @@ impl Display for Axis {
 
 /// `bytes` as numbers; copies them only if they are not aligned for `T`. Their length must be a multiple of
 /// the size of `T`.
-fn cast<T: Element>(bytes: &[u8]) -> Cow<'_, [T]> {
+pub fn cast<T: Element>(bytes: &[u8]) -> Cow<'_, [T]> {
     match bytemuck::try_cast_slice(bytes) {
         Ok(values) => Cow::Borrowed(values),
         Err(_) => Cow::Owned(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()),

@@ -1,125 +1,283 @@
-//! The keys of a table's rows.
+//! The keys of a table's rows, and the groups that rows of equal keys form.
 
-use std::collections::HashMap;
-use std::mem::{replace, take};
+use std::hash::BuildHasher;
+use std::str::FromStr;
 
-/// The keys of all rows, numbered in the order in which their texts first appear.
-#[derive(Clone)]
-pub struct Keys {
-    /// The keys' column: its name in the header, or its index without one.
-    pub column: String,
-    of_rows: Vec<u64>,
-    of_texts: HashMap<Vec<u8>, u64>,
+use hashbrown::{HashMap, HashSet, HashTable};
+use rayon::prelude::*;
+
+use super::memory;
+
+/// Distinct texts, numbered in the order in which they first appear.
+#[derive(Default)]
+struct Texts {
+    /// All texts, one after another.
+    bytes: Vec<u8>,
+    /// Where each text ends in `bytes`.
+    ends: Vec<usize>,
+    /// The numbers of texts that [`packed`] packs.
+    short: HashMap<u64, u32>,
+    /// The numbers of other texts.
+    long: HashTable<u32>,
 }
 
-/// The keys of all rows as ranks: how many smaller keys there are.
-pub struct Ranks {
-    /// As in [`Keys`].
-    pub column: String,
-    pub of_rows: Vec<u64>,
-    /// The text of each rank; the first of equal keys.
-    pub texts: Vec<Vec<u8>>,
+impl Texts {
+    /// The number of a text, if it is there.
+    fn find(&self, text: &[u8]) -> Option<u32> {
+        match packed(text) {
+            Some(packed) => self.short.get(&packed).copied(),
+            None => {
+                let is_text = |&number: &u32| self.get(number) == text;
+                self.long.find(self.short.hasher().hash_one(text), is_text).copied()
+            }
+        }
+    }
+
+    /// Returns the number of a text, which is added if it is new.
+    fn number(&mut self, text: &[u8]) -> u32 {
+        if let Some(number) = self.find(text) {
+            return number;
+        }
+        let Texts { bytes, ends, short, long } = self;
+        let number = saturated(ends.len());
+        bytes.extend_from_slice(text);
+        ends.push(bytes.len());
+        match packed(text) {
+            Some(packed) => _ = short.insert(packed, number),
+            None => {
+                let hash = |&number: &u32| short.hasher().hash_one(text_of(bytes, ends, number));
+                long.insert_unique(hash(&number), number, hash);
+            }
+        }
+        number
+    }
+
+    /// The text with this number.
+    fn get(&self, number: u32) -> &[u8] {
+        text_of(&self.bytes, &self.ends, number)
+    }
+
+    /// The number of texts.
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).map(|number| self.get(number as u32))
+    }
+}
+
+/// The number, or the maximum of u32 if it is greater: the library refuses that many groups.
+fn saturated(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn text_of<'a>(bytes: &'a [u8], ends: &[usize], number: u32) -> &'a [u8] {
+    let number = number as usize;
+    let start = if number == 0 { 0 } else { ends[number - 1] };
+    &bytes[start..ends[number]]
+}
+
+/// The text as an integer, if it has less than 8 bytes. Its highest byte that is not zero is the length.
+fn packed(text: &[u8]) -> Option<u64> {
+    let pack = |packed, &byte: &u8| packed << 8 | u64::from(byte);
+    (text.len() < size_of::<u64>()).then(|| text.iter().fold(text.len() as u64, pack))
+}
+
+/// The keys of rows in one column. Threads read the parts of a file at the same time: a part has the numbers of
+/// the rows before, which are known, and further numbers for new texts.
+pub struct Keys {
+    /// The column's name in the header, or its index without one.
+    column: String,
+    /// How many texts are known from the rows before.
+    known: u32,
+    /// The new texts. Their numbers follow those of the known texts.
+    texts: Texts,
+    /// The numbers of the texts of [`push_bits`](Self::push_bits).
+    of_bits: HashMap<u64, u32>,
+    /// The number of each row's text.
+    of_rows: Vec<u32>,
 }
 
 impl Keys {
     /// No keys yet.
     pub fn of_column(column: String) -> Keys {
-        Keys { column, of_rows: Vec::new(), of_texts: HashMap::new() }
+        let (texts, of_bits, of_rows) = (Texts::default(), HashMap::new(), Vec::new());
+        Keys { column, known: 0, texts, of_bits, of_rows }
     }
 
-    /// Adds the next row's key.
-    pub fn push(&mut self, text: &[u8]) {
-        let number = self.number(text);
+    /// No keys of a part yet, which comes after these rows.
+    pub fn part(&self) -> Keys {
+        Keys { known: saturated(self.texts.len()), ..Keys::of_column(self.column.clone()) }
+    }
+
+    /// Adds the key of the next row of a part, which comes after the rows `before`.
+    pub fn push(&mut self, before: &Keys, text: &[u8]) {
+        let number = self.number(before, text);
+        self.push_number(number);
+    }
+
+    /// As [`push`](Self::push). The text is asked for once for these bits.
+    pub fn push_bits(&mut self, before: &Keys, bits: u64, text: impl FnOnce() -> String) {
+        let number = before.of_bits.get(&bits).or_else(|| self.of_bits.get(&bits)).copied();
+        let number = number.unwrap_or_else(|| {
+            let number = self.number(before, text().as_bytes());
+            self.of_bits.insert(bits, number);
+            number
+        });
+        self.push_number(number);
+    }
+
+    /// Adds the key of the next row, which has this number.
+    pub fn push_number(&mut self, number: u32) {
         self.of_rows.push(number);
     }
 
-    /// Appends the keys of the next file.
-    pub fn append(&mut self, next: &Keys) {
-        let mut numbers = vec![0; next.of_texts.len()];
-        // In order of their numbers, so that new texts are numbered as they appear.
-        let mut texts: Vec<_> = next.of_texts.iter().collect();
-        texts.sort_by_key(|&(_, &number)| number);
-        for (text, &number) in texts {
-            numbers[number as usize] = self.number(text);
-        }
-        self.of_rows.extend(next.of_rows.iter().map(|&number| numbers[number as usize]));
+    /// Returns the number of the text of the next row.
+    pub fn number(&mut self, before: &Keys, text: &[u8]) -> u32 {
+        before.texts.find(text).unwrap_or_else(|| self.known.saturating_add(self.texts.number(text)))
     }
 
-    fn number(&mut self, text: &[u8]) -> u64 {
-        if let Some(&number) = self.of_texts.get(text) {
-            return number;
-        }
-        let number = self.of_texts.len() as u64;
-        self.of_texts.insert(text.to_vec(), number);
-        number
+    /// Reserves memory for `count` more rows.
+    pub fn reserve(&mut self, count: usize) {
+        memory::reserve(&mut self.of_rows, count);
     }
 
-    /// Ranks the keys by value if all are integers or all are numbers, else by the bytes of their texts.
-    /// Empty keys do not count in this choice, and are ranked after numbers.
-    pub fn ranked(self) -> Ranks {
-        let mut texts = vec![Vec::new(); self.of_texts.len()];
-        for (text, number) in self.of_texts {
-            texts[number as usize] = text;
-        }
-        let values = values(&texts, integer).or_else(|| values(&texts, float));
-        let mut sorted: Vec<usize> = (0..texts.len()).collect();
-        match &values {
-            Some(values) => sorted.sort_by_key(|&key| values[key]),
-            None => sorted.sort_by(|&a, &b| texts[a].cmp(&texts[b])),
-        }
+    /// Appends the keys of a part, or those of the next file.
+    pub fn append(&mut self, next: Keys) {
+        let numbers: Vec<u32> = next.texts.iter().map(|text| self.texts.number(text)).collect();
+        let number = |number: u32| match number.checked_sub(next.known) {
+            Some(new) => numbers[new as usize],
+            None => number,
+        };
+        self.of_bits.extend(next.of_bits.into_iter().map(|(bits, text)| (bits, number(text))));
+        self.of_rows.par_extend(next.of_rows.into_par_iter().map(number));
+    }
 
-        let are_equal = |a: usize, b: usize| values.as_ref().is_some_and(|values| values[a] == values[b]);
-        let mut ranks = vec![0; texts.len()];
-        let mut of_ranks = Vec::new();
-        for equal in sorted.chunk_by(|&a, &b| are_equal(a, b)) {
-            equal.iter().for_each(|&key| ranks[key] = of_ranks.len() as u64);
-            of_ranks.push(take(&mut texts[equal[0]]));
-        }
-        Ranks {
-            column: self.column,
-            of_rows: self.of_rows.into_iter().map(|key| ranks[key as usize]).collect(),
-            texts: of_ranks,
-        }
+    /// Groups the rows of equal keys. Keys are compared by value if all are integers or all are numbers, else
+    /// by the bytes of their texts. Empty keys do not count in this choice, and come after numbers. The label
+    /// of equal keys is the first.
+    fn groups(self) -> Groups {
+        let Keys { column: name, texts, mut of_rows, .. } = self;
+        let numbers =
+            || ranked(&texts, number(integer::<i64>)).or_else(|| ranked(&texts, number(integer::<i128>)));
+        let ranks = numbers().or_else(|| ranked(&texts, number(float))).or_else(|| ranked(&texts, Some));
+        let Ranks { of_texts, labels: of_groups } = ranks.unwrap_or_default();
+        of_rows.par_iter_mut().for_each(|key| *key = of_texts[*key as usize]);
+        let count = of_groups.len();
+        Groups { columns: vec![Labels { name, texts, of_groups }], of_rows, count }
     }
 }
 
-impl Ranks {
-    /// The first key that has rows again after a row of another key.
-    pub fn that_comes_back(&self) -> Option<&[u8]> {
-        let mut is_seen = vec![false; self.texts.len()];
-        let mut runs = self.of_rows.chunk_by(|a, b| a == b).map(|run| run[0] as usize);
-        let rank = runs.find(|&rank| replace(&mut is_seen[rank], true))?;
-        Some(&self.texts[rank])
+/// The groups of rows whose keys are equal in all columns, in ascending order of the first column's keys, then
+/// of the next column's.
+pub struct Groups {
+    pub columns: Vec<Labels>,
+    /// The group of each row.
+    pub of_rows: Vec<u32>,
+    count: usize,
+}
+
+/// The keys of all groups in one column.
+pub struct Labels {
+    /// The name of the column.
+    pub name: String,
+    texts: Texts,
+    /// The number of each group's text.
+    of_groups: Vec<u32>,
+}
+
+impl Groups {
+    /// Groups rows by their keys in each column; `None` without a column.
+    pub fn of(columns: Vec<Keys>) -> Option<Groups> {
+        columns.into_iter().map(Keys::groups).reduce(Groups::split)
     }
 
-    /// Sorts the keys. Returns the former row of each key; equal keys keep their order.
-    pub fn sort(&mut self) -> Vec<usize> {
-        let mut rows: Vec<usize> = (0..self.of_rows.len()).collect();
-        rows.sort_by_key(|&row| self.of_rows[row]);
-        self.of_rows.sort_unstable();
-        rows
+    /// The number of groups.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Splits the groups by the keys of further columns.
+    fn split(mut self, by: Groups) -> Groups {
+        const CHUNK: usize = 1 << 16;
+        let pair = |&group: &u32, &by: &u32| u64::from(group) << u32::BITS | u64::from(by);
+        let chunks = self.of_rows.par_chunks(CHUNK).zip(by.of_rows.par_chunks(CHUNK));
+        let of_chunks =
+            chunks.map(|(a, b)| a.iter().zip(b).map(|(a, b)| pair(a, b)).collect::<HashSet<u64>>());
+        let distinct = of_chunks.reduce(HashSet::new, |mut all, of_chunk| {
+            all.extend(of_chunk);
+            all
+        });
+        let mut pairs: Vec<u64> = distinct.into_iter().collect();
+        pairs.par_sort_unstable();
+
+        let numbers: HashMap<u64, u32> = pairs.iter().copied().zip(0..).collect();
+        let rows = self.of_rows.par_iter_mut().zip(&by.of_rows);
+        rows.for_each(|(group, by)| *group = numbers[&pair(group, by)]);
+        self.columns.iter_mut().for_each(|labels| labels.spread(&pairs, |pair| (pair >> u32::BITS) as u32));
+        self.columns.extend(by.columns.into_iter().map(|mut labels| {
+            labels.spread(&pairs, |pair| pair as u32);
+            labels
+        }));
+        Groups { count: pairs.len(), ..self }
     }
 }
 
-/// Whether the text is empty, and an integer in the order of its value.
-type Value = (bool, i128);
+impl Labels {
+    /// The key of a group.
+    pub fn get(&self, group: usize) -> &[u8] {
+        self.texts.get(self.of_groups[group])
+    }
 
-/// The values of all texts; `None` if `parse` fails on a text that is not empty.
-fn values(texts: &[Vec<u8>], parse: fn(&str) -> Option<i128>) -> Option<Vec<Value>> {
-    let value = |text: &Vec<u8>| match text.is_empty() {
-        true => Some((true, 0)),
+    /// Gives each pair the label of its group, which `group` finds in the pair.
+    fn spread(&mut self, pairs: &[u64], group: fn(u64) -> u32) {
+        self.of_groups = pairs.iter().map(|&pair| self.of_groups[group(pair) as usize]).collect();
+    }
+}
+
+/// The ranks of texts: how many smaller values there are.
+#[derive(Default)]
+struct Ranks {
+    of_texts: Vec<u32>,
+    /// The number of each rank's text; of equal values, the first text.
+    labels: Vec<u32>,
+}
+
+/// Ranks texts by their values; `None` if a text has no value.
+fn ranked<'a, V: Ord + Send>(
+    texts: &'a Texts,
+    value: impl Fn(&'a [u8]) -> Option<V> + Sync,
+) -> Option<Ranks> {
+    let valued = |number| Some((value(texts.get(number))?, number));
+    let sorted: Option<Vec<_>> = (0..saturated(texts.len())).into_par_iter().map(valued).collect();
+    let mut sorted = sorted?;
+    sorted.par_sort_unstable();
+
+    let mut ranks = Ranks { of_texts: vec![0; texts.len()], labels: Vec::new() };
+    for equal in sorted.chunk_by(|(a, _), (b, _)| a == b) {
+        let rank = ranks.labels.len() as u32;
+        equal.iter().for_each(|&(_, text)| ranks.of_texts[text as usize] = rank);
+        ranks.labels.push(equal[0].1);
+    }
+    Some(ranks)
+}
+
+/// The value of a text that is empty or a number. Empty texts come last.
+fn number<V: Default>(parse: fn(&str) -> Option<V>) -> impl Fn(&[u8]) -> Option<(bool, V)> {
+    move |text| match text.is_empty() {
+        true => Some((true, V::default())),
         false => Some((false, parse(str::from_utf8(text).ok()?)?)),
-    };
-    texts.iter().map(value).collect()
+    }
 }
 
-fn integer(text: &str) -> Option<i128> {
+fn integer<I: FromStr>(text: &str) -> Option<I> {
     text.parse().ok()
 }
 
 /// An integer in the order of a float's value. Both zeros are equal, and so are all NaNs, which come last.
 /// `None` for an integer so large that a float may not distinguish it from the next.
-fn float(text: &str) -> Option<i128> {
+fn float(text: &str) -> Option<i64> {
     const PRECISE: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
     let value: f64 = text.parse().ok()?;
     let is_integer = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-'));
@@ -127,5 +285,5 @@ fn float(text: &str) -> Option<i128> {
         return None;
     }
     let bits = if value.is_nan() { f64::NAN.to_bits() } else { (value + 0.0).to_bits() } as i64;
-    Some(if bits < 0 { !i128::from(bits & i64::MAX) } else { bits.into() })
+    Some(if bits < 0 { !(bits & i64::MAX) } else { bits })
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! gpu-reduce [--op sum] [--device auto] [--dtype f32] [--column NAME]
-//!     [--rows N | --columns N | --by NAME [--sort | --runs]]
+//!     [--rows N | --columns N | --by NAME,... [--runs]]
 //!     [--json | --csv] [--plot FILE.svg] [--output FILE.npy] FILE...
 //! ```
 
@@ -16,10 +16,12 @@ mod histogram;
 mod inferred;
 mod input;
 mod keys;
+mod memory;
 mod npy;
 mod npz;
 mod numbers;
 mod progress;
+mod records;
 mod report;
 mod results;
 mod slices;
@@ -38,7 +40,7 @@ use device::DeviceArg;
 use error::Error;
 use gpu_reduce::Device;
 use input::{Files, InputArgs};
-use keys::Keys;
+use keys::Groups;
 use numbers::{Numbers, Quantity};
 use progress::Progress;
 use report::{FormatArgs, Report, Times, say};
@@ -118,13 +120,9 @@ fn run(args: &Args) -> Result<(), Error> {
     let input = files.typed()?;
     let (mut numbers, rows) = numbers::of(&input)?;
     let numbers = &mut *numbers;
-    let mut keys = rows.keys.map(Keys::ranked);
-    if let Some(keys) = keys.as_mut().filter(|_| args.slices.sort()) {
-        numbers.permute(&keys.sort());
-    }
     let count = numbers.bytes().len() / numbers.size();
     let missing = input.skips_missing().then_some(rows.missing);
-    if let Some(slices) = args.slices.of(&input, count, keys, &device)? {
+    if let Some(slices) = args.slices.of(&input, count, Groups::of(rows.keys), &device)? {
         load(numbers, &device)?;
         let results = reduce_each(numbers, &slices, args)?;
         args.slices.put(&slices, &results, args.format.format())?;
@@ -200,9 +198,11 @@ fn reduce_each(numbers: &dyn Numbers, slices: &Slices, args: &Args) -> Result<Ve
         Err(Error::Reduce(gpu_reduce::Error::NoKernel { .. })) => {
             Err(Error::NotOnGpus { quantity: quantity.name() })
         }
-        Err(Error::Reduce(gpu_reduce::Error::EmptySegment { segment, .. })) => {
-            Err(Error::EmptySlice { quantity: quantity.name(), slice: slices.name.clone(), index: segment })
-        }
+        Err(Error::Reduce(gpu_reduce::Error::EmptySegment { segment, .. })) => Err(Error::EmptySlice {
+            quantity: quantity.name(),
+            slice: slices.names().join(","),
+            index: segment,
+        }),
         Err(error) => Err(error),
     };
     args.quantities().into_iter().map(each).collect()

@@ -7,10 +7,10 @@ use std::str::FromStr;
 use bytemuck::cast_slice;
 use clap::ValueEnum;
 use gpu_reduce::{
-    All, Any, ArgMax, ArgMin, BitAnd, BitOr, BitXor, Buffer, CompensatedSum, CountNan, CountNonzero, Device,
-    Element, Error, ExactElement, ExactMean, ExactSum, ExactSumTwofold, Kurtosis, LogSumExp, Max, Mean, Min,
-    MinMax, Moments, NanArgMax, NanArgMin, NanMax, NanMean, NanMin, NanStd, NanSum, NanVar, NormL1, NormL2,
-    NormMax, Op, Prod, Reduce, Segments, Skewness, Std, Sum, SumSq, Var, View, bf16, f16,
+    All, Any, ArgMax, ArgMin, BitAnd, BitOr, BitXor, Buffer, ByIndex, CompensatedSum, CountNan, CountNonzero,
+    Device, Element, Error, ExactElement, ExactMean, ExactSum, ExactSumTwofold, Kurtosis, LogSumExp, Max,
+    Mean, Min, MinMax, Moments, NanArgMax, NanArgMin, NanMax, NanMean, NanMin, NanStd, NanSum, NanVar,
+    NormL1, NormL2, NormMax, Op, Prod, Reduce, Segments, Skewness, Std, Sum, SumSq, Var, View, bf16, f16,
 };
 
 use super::error;
@@ -84,9 +84,6 @@ pub trait Numbers {
     /// Copies the numbers of `range` to the device.
     fn upload(&mut self, range: Range<usize>) -> Result<(), Error>;
 
-    /// Reorders the numbers: keeps those at the indices in `order`, in that order.
-    fn permute(&mut self, order: &[usize]);
-
     /// Reduces all numbers. The result has the bits of [`reduce_each`](Self::reduce_each) with one slice.
     fn reduce(&self, quantity: Quantity, ddof: u64) -> Result<Results, error::Error>;
 
@@ -147,7 +144,7 @@ impl<T: Number> Typed<'_, T> {
         let data = self.data();
         let target = match slices {
             None => Target::All(data),
-            Some(slices) => Target::Each(slices.of(&data)?),
+            Some(slices) => slices.of(&data)?,
         };
         let results = target.quantity(quantity, ddof)?;
         match quantity {
@@ -183,7 +180,7 @@ impl<T: Number> Typed<'_, T> {
         let data = floats.view();
         let target = match slices {
             None => Target::All(data),
-            Some(slices) => Target::Each(slices.of(&data)?),
+            Some(slices) => slices.of(&data)?,
         };
         let mut floats = target.outputs(op)?;
         // The product of an overflow to infinity and a zero is NaN; the true product is 0.
@@ -220,10 +217,6 @@ impl<T: Number> Numbers for Typed<'_, T> {
         buffer.as_mut().map_or(Ok(()), |buffer| buffer.write(range.start, &values[range]))
     }
 
-    fn permute(&mut self, order: &[usize]) {
-        self.values = order.iter().map(|&index| self.values[index]).collect();
-    }
-
     fn reduce(&self, quantity: Quantity, ddof: u64) -> Result<Results, error::Error> {
         self.quantity(None, quantity, ddof)
     }
@@ -248,6 +241,8 @@ pub enum Target<'a, T: Element> {
     All(View<'a, T>),
     /// Slices, with a result each.
     Each(Segments<'a, View<'a, T>>),
+    /// Groups, with a result each.
+    ByIndex(ByIndex<'a, View<'a, T>>),
 }
 
 impl<T: Number> Target<'_, T> {
@@ -313,6 +308,7 @@ impl<T: Number> Target<'_, T> {
         match self {
             Target::All(data) => Ok(vec![data.by(op).block::<256>().run()?]),
             Target::Each(segments) => segments.by(op).block::<256>().run()?.to_vec(),
+            Target::ByIndex(groups) => groups.by(op).block::<256>().run()?.to_vec(),
         }
     }
 }

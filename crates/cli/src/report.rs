@@ -1,5 +1,6 @@
 //! Prints results as text, CSV or JSON.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
@@ -182,13 +183,13 @@ fn csv_of_each(
         false => text.to_vec(),
     };
     let mut csv = csv::Writer::from_writer(io::BufWriter::new(to));
-    csv.write_field(shown(slices.name.as_bytes()))?;
+    slices.names().iter().try_for_each(|name| csv.write_field(shown(name.as_bytes())))?;
     for (name, results) in columns {
         names(name, results.width()).try_for_each(|name| csv.write_field(name))?;
     }
     csv.write_record(None::<&str>)?;
     for index in 0..slices.len() {
-        csv.write_field(shown(&slices.label(index)))?;
+        slices.labels(index).iter().try_for_each(|label| csv.write_field(shown(label)))?;
         for (_, results) in columns {
             results.texts(index).try_for_each(|number| csv.write_field(number))?;
         }
@@ -200,14 +201,20 @@ fn csv_of_each(
 fn json_of_each(slices: &Slices, columns: &[(String, Results)], to: impl Write) -> io::Result<()> {
     let mut to = io::BufWriter::new(to);
     write!(to, "[")?;
+    let names = slices.names();
     for index in 0..slices.len() {
-        let label = String::from_utf8_lossy(&slices.label(index)).into_owned();
-        let label = if slices.are_numbered() { label } else { string(&label) };
-        write!(to, "{}\n{{{}: {label}", if index > 0 { "," } else { "" }, string(&slices.name))?;
-        for (name, results) in columns {
-            write!(to, ", {}: {}", string(name), json(&results.texts(index).collect::<Vec<_>>()))?;
-        }
-        write!(to, "}}")?;
+        let label = |label: &Cow<[u8]>| match String::from_utf8_lossy(label) {
+            label if slices.are_numbered() => label.into_owned(),
+            label => string(&label),
+        };
+        let labels = slices.labels(index);
+        let labels =
+            names.iter().zip(&labels).map(|(name, text)| format!("{}: {}", string(name), label(text)));
+        let result = |(name, results): &(String, Results)| {
+            format!("{}: {}", string(name), json(&results.texts(index).collect::<Vec<_>>()))
+        };
+        let members: Vec<_> = labels.chain(columns.iter().map(result)).collect();
+        write!(to, "{}\n{{{}}}", if index > 0 { "," } else { "" }, members.join(", "))?;
     }
     writeln!(to, "\n]")?;
     to.flush()

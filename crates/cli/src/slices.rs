@@ -1,15 +1,16 @@
-//! Slices that are reduced separately: rows, columns, and runs of equal keys.
+//! Slices that are reduced separately: rows, columns, and groups or runs of rows of equal keys.
 
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use gpu_reduce::{Device, Element, Reduce as _, Runs, Segments, View};
+use gpu_reduce::{Buffer, Device, Element, Reduce as _, Runs, View};
 
 use super::error::Error;
 use super::input::{Axis, Files, Input};
-use super::keys::Ranks;
+use super::keys::Groups;
+use super::numbers::Target;
 use super::report::Format;
 use super::results::Results;
 use super::{foreign, npy};
@@ -29,16 +30,9 @@ pub struct SlicesArgs {
     #[arg(long, value_name = "N", num_args = 0..=1, value_parser = number, group = "slices")]
     columns: Option<Option<usize>>,
 
-    /// With --by, sort the rows by key first, which gives one result for each key, in ascending order. The
-    /// rows of one key keep their order.
-    ///
-    /// Numbers are sorted by value, then NaN, then empty keys; text is sorted by its bytes.
+    /// With --by, print a result for each run of consecutive rows of one key, in the order of the file: a key
+    /// with several runs has several results. They have the bits of reducing the run alone.
     #[arg(long, requires = "by")]
-    sort: bool,
-
-    /// With --by, print a result for each run of consecutive rows of one key: a key with several runs has
-    /// several results.
-    #[arg(long, requires = "by", conflicts_with = "sort")]
     runs: bool,
 
     /// Write the results of one operator to a NumPy .npy file, without keys, instead of printing CSV.
@@ -53,39 +47,34 @@ fn number(text: &str) -> Result<usize, &'static str> {
 }
 
 impl SlicesArgs {
-    /// Returns the slices that the options ask for, if they do, of an input of `len` numbers: runs of equal
-    /// keys, found on `device`, if there are `keys`; else rows or columns.
+    /// Returns the slices that the options ask for, if they do, of an input of `len` numbers: its `groups`, or
+    /// with --runs their runs, found on `device`; else rows or columns.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyComesBack`] if a key has several runs, without --runs; those of [`Input::matrix`] and
-    /// [`Reduce::runs`](gpu_reduce::Reduce::runs).
+    /// Those of [`Input::matrix`], [`Device::upload`] and [`Reduce::runs`](gpu_reduce::Reduce::runs).
     pub fn of(
         &self,
         input: &Input,
         len: usize,
-        keys: Option<Ranks>,
+        groups: Option<Groups>,
         device: &Device,
     ) -> Result<Option<Slices>, Error> {
-        if let Some(ranks) = keys.as_ref().filter(|_| !self.runs)
-            && let Some(key) = ranks.that_comes_back()
-        {
-            let key = String::from_utf8_lossy(key).into();
-            return Err(Error::KeyComesBack { key, column: ranks.column.clone() });
-        }
-        if let Some(Ranks { column, of_rows, texts }) = keys {
-            let runs = device.upload(&of_rows)?.runs()?;
-            let ranks = runs.keys().to_vec()?;
-            return Ok(Some(Slices { name: column, bounds: Bounds::Keys { runs, ranks, texts } }));
+        if let Some(groups) = groups {
+            let indices = if device.is_cpu() { None } else { Some(device.upload(&groups.of_rows)?) };
+            if !self.runs {
+                return Ok(Some(Slices::Groups { groups, indices }));
+            }
+            let runs = match &indices {
+                None => groups.of_rows.runs()?,
+                Some(indices) => indices.runs()?,
+            };
+            let of_runs = runs.keys().to_vec()?;
+            return Ok(Some(Slices::Runs { runs, of_runs, groups }));
         }
         let Some((axis, number)) = self.axis() else { return Ok(None) };
         let (shape, kept) = input.matrix(axis, number, len)?;
-        Ok(Some(Slices { name: axis.to_string(), bounds: Bounds::Matrix { shape, kept } }))
-    }
-
-    /// Whether to sort the keys.
-    pub fn sort(&self) -> bool {
-        self.sort
+        Ok(Some(Slices::Matrix { axis, shape, kept }))
     }
 
     /// The axis of `--rows` or `--columns`, and the number N if given.
@@ -132,53 +121,66 @@ impl SlicesArgs {
 }
 
 /// The slices to reduce.
-pub struct Slices {
-    /// The name of their labels: `row`, `column`, or the keys' column.
-    pub name: String,
-    bounds: Bounds,
-}
-
-enum Bounds {
+pub enum Slices {
     /// The rows or columns of a matrix: one slice for each index of the axis `kept`, 0 or 1.
-    Matrix { shape: [usize; 2], kept: usize },
-    /// Runs of equal keys: the rank of each run's key, and the text of each rank.
-    Keys { runs: Runs<u64>, ranks: Vec<u64>, texts: Vec<Vec<u8>> },
+    Matrix { axis: Axis, shape: [usize; 2], kept: usize },
+    /// Groups of rows of equal keys; with their indices on the device, if that is a GPU.
+    Groups { groups: Groups, indices: Option<Buffer<u32>> },
+    /// Runs of rows of equal keys, and the group of each run.
+    Runs { runs: Runs<u32>, of_runs: Vec<u32>, groups: Groups },
 }
 
 impl Slices {
     /// The number of slices.
     pub fn len(&self) -> usize {
-        match &self.bounds {
-            Bounds::Matrix { shape, kept } => shape[*kept],
-            Bounds::Keys { ranks, .. } => ranks.len(),
+        match self {
+            Slices::Matrix { shape, kept, .. } => shape[*kept],
+            Slices::Groups { groups, .. } => groups.len(),
+            Slices::Runs { of_runs, .. } => of_runs.len(),
         }
     }
 
     /// Whether the labels are indices, not keys.
     pub fn are_numbered(&self) -> bool {
-        matches!(self.bounds, Bounds::Matrix { .. })
+        matches!(self, Slices::Matrix { .. })
     }
 
-    /// The index or the key of a slice.
-    pub fn label(&self, index: usize) -> Cow<'_, [u8]> {
-        match &self.bounds {
-            Bounds::Matrix { .. } => index.to_string().into_bytes().into(),
-            Bounds::Keys { ranks, texts, .. } => texts[ranks[index] as usize][..].into(),
+    /// The names of the labels: `row`, `column`, or the keys' columns.
+    pub fn names(&self) -> Vec<String> {
+        match self {
+            Slices::Matrix { axis, .. } => vec![axis.to_string()],
+            Slices::Groups { groups, .. } | Slices::Runs { groups, .. } => {
+                groups.columns.iter().map(|labels| labels.name.clone()).collect()
+            }
         }
+    }
+
+    /// The labels of a slice: its index or its keys.
+    pub fn labels(&self, index: usize) -> Vec<Cow<'_, [u8]>> {
+        let (groups, group) = match self {
+            Slices::Matrix { .. } => return vec![index.to_string().into_bytes().into()],
+            Slices::Groups { groups, .. } => (groups, index),
+            Slices::Runs { groups, of_runs, .. } => (groups, of_runs[index] as usize),
+        };
+        groups.columns.iter().map(|labels| labels.get(group).into()).collect()
     }
 
     /// Divides `data` into the slices.
     ///
     /// # Errors
     ///
-    /// Those of [`Reduce::segments`](gpu_reduce::Reduce::segments).
-    pub fn of<'a, T: Element>(
-        &'a self,
-        data: &'a View<'a, T>,
-    ) -> Result<Segments<'a, View<'a, T>>, gpu_reduce::Error> {
-        match &self.bounds {
-            Bounds::Matrix { shape, kept } => data.reshape(shape)?.axis(1 - kept),
-            Bounds::Keys { runs, .. } => data.segments(runs),
-        }
+    /// Those of [`Reduce::segments`](gpu_reduce::Reduce::segments) and
+    /// [`Reduce::by_index`](gpu_reduce::Reduce::by_index).
+    pub fn of<'a, T: Element>(&'a self, data: &'a View<'a, T>) -> Result<Target<'a, T>, gpu_reduce::Error> {
+        Ok(match self {
+            Slices::Matrix { shape, kept, .. } => Target::Each(data.reshape(shape)?.axis(1 - kept)?),
+            Slices::Runs { runs, .. } => Target::Each(data.segments(runs)?),
+            Slices::Groups { groups, indices: None } => {
+                Target::ByIndex(data.by_index(&groups.of_rows, groups.len())?)
+            }
+            Slices::Groups { groups, indices: Some(indices) } => {
+                Target::ByIndex(data.by_index(indices, groups.len())?)
+            }
+        })
     }
 }

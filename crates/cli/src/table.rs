@@ -6,7 +6,7 @@ use csv::{ByteRecord, ReaderBuilder, Trim};
 
 use super::error::{Error, quoted, shown};
 use super::input::{Dtype, Rows};
-use super::progress::Progress;
+use super::records::{Parsed, Records};
 
 /// What to read from a CSV file.
 pub struct Selection {
@@ -14,8 +14,8 @@ pub struct Selection {
     pub delimiter: Option<u8>,
     /// The column's name or its index from 0; not needed if there is only one.
     pub column: Option<String>,
-    /// The name or index of the keys' column.
-    pub by: Option<String>,
+    /// The names or indices of the keys' columns.
+    pub by: Vec<String>,
     /// Whether the first row is a header, if the user says so.
     pub header: Option<bool>,
     /// Whether to leave out rows without a value.
@@ -23,89 +23,37 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Calls `parse` on each field of the column. `parse` returns whether the field is a number of type
-    /// `dtype`. Adds keys and missing rows to `rows`.
+    /// Parses the fields of the column as numbers of type `dtype`; also returns the keys and missing rows.
     ///
     /// # Errors
     ///
     /// If the column is not found or is ambiguous, if the first row may be a header or data, if a row has the
     /// wrong number of fields or no valid number in the column, and if a quote is never closed.
-    pub fn parse(
-        &self,
-        bytes: &[u8],
-        dtype: Dtype,
-        parse: &mut dyn FnMut(&str) -> bool,
-        rows: &mut Rows,
-    ) -> Result<(), Error> {
+    pub fn parse<P: Parsed>(&self, bytes: &[u8], dtype: Dtype) -> Result<(P, Rows), Error> {
         let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
         let delimiter = self.delimiter.unwrap_or_else(|| guess_delimiter(bytes));
         let mut reader = reader(bytes, delimiter);
-        let mut record = ByteRecord::new();
-        let mut more = reader.read_byte_record(&mut record)?;
-        if !more {
-            return match (self.header, &self.by) {
-                (Some(false), by) => {
-                    by.iter().for_each(|by| _ = rows.keys_of(by));
-                    Ok(())
+        let mut first = ByteRecord::new();
+        if !reader.read_byte_record(&mut first)? {
+            return match self.header {
+                Some(false) => {
+                    let of_name = |name: &String| Column { index: 0, name: name.clone() };
+                    let by: Vec<_> = self.by.iter().map(of_name).collect();
+                    Ok((P::default(), Rows::of_columns(&by)))
                 }
                 _ => Err(Error::NoHeader),
             };
         }
-        // The last record may have swallowed the rest of the file after an open quote.
-        let is_closed = |record: &ByteRecord, end: u64| match (record.position(), end as usize == bytes.len())
-        {
-            (Some(start), true) if is_unclosed(&bytes[start.byte() as usize..], delimiter) => {
-                Err(Error::Unclosed { line: line_of_record(bytes, start.byte() as usize) })
-            }
-            _ => Ok(()),
-        };
-        is_closed(&record, reader.position().byte())?;
-        let header = self.is_header(&record)?;
-        let (column, by) = self.find_columns(&record, header)?;
-        let (index, width) = (column.index, record.len());
-        if let Some(by) = &by {
-            rows.keys_of(&by.name);
+        let end = reader.position().byte() as usize;
+        if end == bytes.len() {
+            check_closed(bytes, 0, delimiter)?;
         }
-        if header {
-            more = reader.read_byte_record(&mut record)?;
-        }
-
-        let progress = Progress::new("parsing", bytes.len());
-        let mut count = 0_usize;
-        while more {
-            is_closed(&record, reader.position().byte())?;
-            let start = record.position().map_or(0, |position| position.byte() as usize);
-            let line = || line_of_record(bytes, start);
-            if record.len() != width {
-                let first = if header { "header" } else { "first" };
-                return Err(Error::Fields { line: line(), found: record.len(), first, expected: width });
-            }
-            let field = &record[index];
-            if str::from_utf8(field).is_ok_and(&mut *parse) {
-                if let Some(by) = &by {
-                    rows.keys_of(&by.name).push(&record[by.index]);
-                }
-            } else if !is_missing(field) {
-                let hint = if has_separators(&lossy(field)) { SEPARATORS } else { "" };
-                return Err(Error::Value {
-                    line: line(),
-                    column: column.name,
-                    text: lossy(field),
-                    dtype,
-                    hint,
-                });
-            } else if self.skip_missing {
-                rows.missing += 1;
-            } else {
-                return Err(Error::Missing { line: line(), column: column.name, text: lossy(field) });
-            }
-            count += 1;
-            if count.is_multiple_of(1 << 16) {
-                progress.set(start);
-            }
-            more = reader.read_byte_record(&mut record)?;
-        }
-        Ok(())
+        let header = self.is_header(&first)?;
+        let (column, by) = self.find_columns(&first, header)?;
+        let (column, by, width) = (&column, &by[..], first.len());
+        let records =
+            Records { bytes, delimiter, header, width, column, by, dtype, skip_missing: self.skip_missing };
+        records.read(if header { end } else { 0 })
     }
 
     /// Whether the `first` row of a file is a header.
@@ -135,13 +83,13 @@ impl Selection {
         Ok(true)
     }
 
-    /// Finds the column of the numbers, by name, by index, or as the only one besides the keys' column; and
-    /// the keys' column, if there is one. `first` is the first row; `header` says whether it is a header.
+    /// Finds the column of the numbers, by name, by index, or as the only one besides the keys' columns; and
+    /// the keys' columns. `first` is the first row; `header` says whether it is a header.
     ///
     /// # Errors
     ///
     /// If a column does not exist, or if several match.
-    pub fn find_columns(&self, first: &ByteRecord, header: bool) -> Result<(Column, Option<Column>), Error> {
+    pub fn find_columns(&self, first: &ByteRecord, header: bool) -> Result<(Column, Vec<Column>), Error> {
         let of_index = |index: usize| {
             let name = if header { lossy(&first[index]) } else { index.to_string() };
             Column { index, name }
@@ -150,8 +98,8 @@ impl Selection {
             let index = if header { find_named(wanted, first) } else { find_unnamed(wanted, first.len()) };
             index.map(of_index)
         };
-        let by = self.by.as_ref().map(find).transpose()?;
-        let others = || (0..first.len()).filter(|&index| by.as_ref().is_none_or(|by| by.index != index));
+        let by: Vec<Column> = self.by.iter().map(find).collect::<Result<_, _>>()?;
+        let others = || (0..first.len()).filter(|&index| by.iter().all(|by| by.index != index));
         let column = match (&self.column, others().count()) {
             (Some(wanted), _) => find(wanted)?,
             (None, 0 | 1) => of_index(others().next().unwrap_or(0)),
@@ -174,9 +122,8 @@ pub struct Column {
     pub name: String,
 }
 
-/// A reader that accepts rows of any length; [`Selection::parse`] refuses the wrong ones and names their
-/// line.
-fn reader<R: Read>(bytes: R, delimiter: u8) -> csv::Reader<R> {
+/// A reader that accepts rows of any length; [`Records::read`] refuses the wrong ones and names their line.
+pub fn reader<R: Read>(bytes: R, delimiter: u8) -> csv::Reader<R> {
     let mut builder = ReaderBuilder::new();
     builder.has_headers(false).delimiter(delimiter).flexible(true).trim(Trim::All).from_reader(bytes)
 }
@@ -198,13 +145,33 @@ fn guess_delimiter(bytes: &[u8]) -> u8 {
     b"\t;|".iter().copied().find(separates).unwrap_or(b',')
 }
 
-/// Whether the last row of a file has an open quote: a row appended to it would become part of it.
-fn is_unclosed(row: &[u8], delimiter: u8) -> bool {
-    row.contains(&b'"') && reader(row.chain(&b"\n0"[..]), delimiter).into_byte_records().count() == 1
+/// Checks that the last row of a file, which starts at this offset, has no open quote: a row appended to it
+/// would become part of it.
+///
+/// # Errors
+///
+/// [`Error::Unclosed`].
+pub fn check_closed(bytes: &[u8], start: usize, delimiter: u8) -> Result<(), Error> {
+    let row = &bytes[start..];
+    let is_open = || reader(row.chain(&b"\n0"[..]), delimiter).into_byte_records().count() == 1;
+    match row.contains(&b'"') && is_open() {
+        true => Err(Error::Unclosed { line: line_of_record(bytes, start) }),
+        false => Ok(()),
+    }
+}
+
+/// The error of a field that is not a number.
+pub fn no_number(field: &[u8], column: &str, line: usize, dtype: Dtype) -> Error {
+    let (text, column) = (lossy(field), column.to_owned());
+    if is_missing(field) {
+        return Error::Missing { line, column, text };
+    }
+    let hint = if has_separators(&text) { SEPARATORS } else { "" };
+    Error::Value { line, column, text, dtype, hint }
 }
 
 /// Whether a field stands for a missing value.
-fn is_missing(field: &[u8]) -> bool {
+pub fn is_missing(field: &[u8]) -> bool {
     const MISSING: [&str; 7] = ["", "NA", "N/A", "#N/A", "<NA>", "NULL", "None"];
     MISSING.iter().any(|missing| field.eq_ignore_ascii_case(missing.as_bytes()))
 }
@@ -276,7 +243,7 @@ fn lossy(field: &[u8]) -> String {
 
 /// The line, from 1, of the CSV record at the offset `start`. The csv crate's own line count omits the line
 /// ends and blank lines that it skips at the start of a record.
-fn line_of_record(bytes: &[u8], start: usize) -> usize {
+pub fn line_of_record(bytes: &[u8], start: usize) -> usize {
     let skipped = bytes[start..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     1 + bytes[..start + skipped].iter().filter(|&&byte| byte == b'\n').count()
 }

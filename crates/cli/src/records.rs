@@ -1,0 +1,278 @@
+//! The rows of a CSV file. The file is cut into pieces, which threads read at the same time.
+
+use std::io::Read as _;
+use std::ops::Range;
+use std::str::FromStr;
+
+use csv::ByteRecord;
+use gpu_reduce::Element;
+use memchr::{memchr, memchr2, memchr3};
+use rayon::prelude::*;
+
+use super::error::Error;
+use super::input::{Dtype, Rows};
+use super::memory;
+use super::progress::Progress;
+use super::table::{self, Column};
+
+/// The numbers that fields are parsed to.
+pub trait Parsed: Default + Send {
+    /// Adds the number of the next field; returns false if the field is not a number.
+    fn push_text(&mut self, text: &[u8]) -> bool;
+
+    /// The number of numbers.
+    fn len(&self) -> usize;
+
+    /// Reserves memory for `count` more numbers.
+    fn reserve(&mut self, count: usize);
+
+    /// Appends the numbers of the next fields.
+    fn push_all(&mut self, next: Self);
+}
+
+impl<T: Element + FromStr> Parsed for Vec<T> {
+    fn push_text(&mut self, text: &[u8]) -> bool {
+        let value = str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        value.map(|value| self.push(value)).is_some()
+    }
+
+    fn len(&self) -> usize {
+        self[..].len()
+    }
+
+    fn reserve(&mut self, count: usize) {
+        memory::reserve(self, count);
+    }
+
+    fn push_all(&mut self, next: Vec<T>) {
+        match self.is_empty() {
+            true => *self = next,
+            false => self.par_extend(next),
+        }
+    }
+}
+
+/// The rows of a CSV file after its header, and what to read of them.
+pub struct Records<'a> {
+    /// The whole file.
+    pub bytes: &'a [u8],
+    pub delimiter: u8,
+    /// Whether the first row is a header.
+    pub header: bool,
+    /// The number of fields in each row.
+    pub width: usize,
+    pub column: &'a Column,
+    pub by: &'a [Column],
+    pub dtype: Dtype,
+    pub skip_missing: bool,
+}
+
+impl Records<'_> {
+    /// Reads the rows from the offset `start` on.
+    ///
+    /// # Errors
+    ///
+    /// The error of the first row that has the wrong number of fields or no valid number in the column, or whose
+    /// quote is never closed.
+    pub fn read<P: Parsed>(&self, start: usize) -> Result<(P, Rows), Error> {
+        /// Pieces of each thread between two updates of the progress bar.
+        const TURNS: usize = 8;
+        let progress = Progress::new("parsing", self.bytes.len());
+        let (mut parsed, mut rows) = (P::default(), Rows::of_columns(self.by));
+        let mut pieces = Pieces { bytes: self.bytes, start, delimiter: self.delimiter };
+        let mut some = || pieces.by_ref().take(TURNS * rayon::current_num_threads()).collect::<Vec<_>>();
+        let mut now = some();
+        while let Some(&Range { end, .. }) = now.last() {
+            let read =
+                || now.par_iter().map(|piece| self.read_piece::<P>(piece.clone(), &rows)).collect::<Vec<_>>();
+            let (read, next) = rayon::join(read, &mut some);
+            for piece in read {
+                let (numbers, of_piece) = piece?;
+                parsed.push_all(numbers);
+                rows.append(of_piece);
+            }
+            if now[0].start == start {
+                // The rest has about as many rows for its length, or a few more.
+                let count = parsed.len() * (self.bytes.len() - end) / (end - start);
+                parsed.reserve(count + count / 16);
+                rows.reserve(count + count / 16);
+            }
+            progress.set(end);
+            now = next;
+        }
+        Ok((parsed, rows))
+    }
+
+    /// Reads the rows of a piece, which comes after the rows `before`.
+    fn read_piece<P: Parsed>(&self, piece: Range<usize>, before: &Rows) -> Result<(P, Rows), Error> {
+        let mut read = (P::default(), before.part());
+        let mut lines = Lines::new(&self.bytes[..piece.end], piece.start, self.delimiter);
+        while let Some(start) = lines.next() {
+            self.push(
+                start,
+                lines.fields.len(),
+                |index| lines.fields[index].trim_ascii(),
+                before,
+                &mut read,
+            )?;
+        }
+        if lines.at == piece.end {
+            return Ok(read);
+        }
+
+        // The csv crate reads the piece from the first row with escaped quotes on. It would remove a byte order
+        // mark at the start: a line end before prevents that.
+        let start = lines.at;
+        let rest = &self.bytes[start..piece.end];
+        let mut reader = table::reader((&b"\n"[..]).chain(rest), self.delimiter);
+        let offset = |of_reader: u64| (start + of_reader as usize).saturating_sub(1);
+        let mut record = ByteRecord::new();
+        while reader.read_byte_record(&mut record)? {
+            let start = offset(record.position().map_or(0, csv::Position::byte));
+            if offset(reader.position().byte()) == self.bytes.len() {
+                table::check_closed(self.bytes, start, self.delimiter)?;
+            }
+            self.push(start, record.len(), |index| &record[index], before, &mut read)?;
+        }
+        Ok(read)
+    }
+
+    /// Adds the row at the offset `start`, whose number of fields is `width`.
+    #[inline(always)]
+    fn push<'f, P: Parsed>(
+        &self,
+        start: usize,
+        width: usize,
+        field: impl Fn(usize) -> &'f [u8],
+        before: &Rows,
+        (parsed, rows): &mut (P, Rows),
+    ) -> Result<(), Error> {
+        let line = || table::line_of_record(self.bytes, start);
+        if width != self.width {
+            let first = if self.header { "header" } else { "first" };
+            return Err(Error::Fields { line: line(), found: width, first, expected: self.width });
+        }
+        let text = field(self.column.index);
+        if parsed.push_text(text) {
+            let keys = rows.keys.iter_mut().zip(&before.keys);
+            keys.zip(self.by).for_each(|((keys, before), by)| keys.push(before, field(by.index)));
+        } else if self.skip_missing && table::is_missing(text) {
+            rows.missing += 1;
+        } else {
+            return Err(table::no_number(text, &self.column.name, line(), self.dtype));
+        }
+        Ok(())
+    }
+}
+
+/// The pieces of the bytes from `start` on. Each ends where a row ends.
+struct Pieces<'a> {
+    bytes: &'a [u8],
+    start: usize,
+    delimiter: u8,
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        let start = self.start;
+        self.start = self.end();
+        (start < self.start).then_some(start..self.start)
+    }
+}
+
+impl Pieces<'_> {
+    /// Where the piece that starts at `start` ends: after the first line end outside of quotes behind its
+    /// least length.
+    fn end(&self) -> usize {
+        const LEAST: usize = 1 << 18;
+        let Pieces { bytes, start, delimiter } = *self;
+        let least = bytes.len().min(start + LEAST);
+        // A place outside of quotes.
+        let mut at = start;
+        loop {
+            let found = match memchr(b'"', &bytes[at..least.max(at)]) {
+                Some(quote) => at + quote,
+                None => {
+                    at = at.max(least);
+                    match memchr2(b'"', b'\n', &bytes[at..]) {
+                        Some(found) if bytes[at + found] == b'\n' => return at + found + 1,
+                        Some(quote) => at + quote,
+                        None => return bytes.len(),
+                    }
+                }
+            };
+            // A quote within a field that does not start with one is an ordinary character.
+            let is_opening = found == start || [delimiter, b'\r', b'\n'].contains(&bytes[found - 1]);
+            at = if is_opening { end_of_quoted(bytes, found) } else { found + 1 };
+        }
+    }
+}
+
+/// Where the quoted text that starts at `start` ends: after its closing quote, or at the end of the file.
+fn end_of_quoted(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    loop {
+        match memchr(b'"', &bytes[at..]) {
+            None => return bytes.len(),
+            // Two quotes stand for one in the text.
+            Some(quote) if bytes.get(at + quote + 1) == Some(&b'"') => at += quote + 2,
+            Some(quote) => return at + quote + 1,
+        }
+    }
+}
+
+/// Splits rows into fields, as long as no field has a quote to remove within.
+struct Lines<'a> {
+    bytes: &'a [u8],
+    /// Where the next row starts, or blank lines before it.
+    at: usize,
+    delimiter: u8,
+    /// The fields of the last row, without the quotes around them.
+    fields: Vec<&'a [u8]>,
+}
+
+impl<'a> Lines<'a> {
+    fn new(bytes: &'a [u8], at: usize, delimiter: u8) -> Lines<'a> {
+        Lines { bytes, at, delimiter, fields: Vec::new() }
+    }
+
+    /// Reads the next row; returns its offset. `None` at the end, or before a row that needs the csv crate.
+    fn next(&mut self) -> Option<usize> {
+        let Lines { bytes, delimiter, .. } = *self;
+        while let Some(b'\r' | b'\n') = bytes.get(self.at) {
+            self.at += 1;
+        }
+        let start = self.at;
+        if start == bytes.len() {
+            return None;
+        }
+        self.fields.clear();
+        let mut at = start;
+        loop {
+            let rest = &bytes[at..];
+            let field;
+            (field, at) = match rest {
+                [b'"', quoted @ ..] => {
+                    let length = memchr(b'"', quoted)?;
+                    (&quoted[..length], at + length + 2)
+                }
+                _ => {
+                    let length = memchr3(delimiter, b'\r', b'\n', rest).unwrap_or(rest.len());
+                    (&rest[..length], at + length)
+                }
+            };
+            self.fields.push(field);
+            match bytes.get(at) {
+                None | Some(b'\r' | b'\n') => {
+                    self.at = at;
+                    return Some(start);
+                }
+                Some(&byte) if byte == delimiter => at += 1,
+                // A quote is escaped, or text follows the closing quote.
+                Some(_) => return None,
+            }
+        }
+    }
+}
