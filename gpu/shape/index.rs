@@ -29,7 +29,7 @@ use crate::{bf16, f16};
 use core::array::from_fn;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
-use cuda_std::atomic::{AtomicU64, SystemAtomicU64};
+use cuda_std::atomic::{AtomicU32, AtomicU64, SystemAtomicU64};
 use cuda_std::shared::{Shared, dynamic_shared};
 use cuda_std::{intrinsics, mem, shared_array, thread, warp};
 
@@ -76,6 +76,11 @@ pub const fn words<T: Element, const COUNTS: bool>() -> u32 {
     <T::Wide as Tallied>::PARTS + 1 + COUNTS as u32
 }
 
+/// Returns the words of 64 bits of a bit for each of `count` sums.
+pub const fn rest_bits(count: usize) -> usize {
+    count.div_ceil(64)
+}
+
 /// The arguments of all three kernels; the parameters in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<T> {
@@ -97,7 +102,8 @@ pub struct Arguments<T> {
     pub part: u64,
     /// Room for a table of each block.
     pub tables: *mut u32,
-    /// For each sum [`Tallied::REST`] words, all 0 between launches.
+    /// A bit for each sum, [`rest_bits`] words, then for each sum [`Tallied::REST`] words: all 0 between launches. The
+    /// bit says whether the words are not.
     pub rest: *mut u64,
     /// [`LIST_WORDS`] for each block.
     pub lists: *mut u64,
@@ -710,29 +716,53 @@ pub unsafe fn add<T: Element, const COUNTS: bool, const PARTS: u32>(arguments: A
 /// Digits in global memory, for what is outside of the window.
 #[derive(Clone, Copy)]
 struct Digits {
+    /// See [`Arguments::rest`].
     rest: *mut u64,
+    /// The number of sums.
+    count: u32,
+    /// The sum of index 0.
+    first: u32,
     /// Words for each sum.
     words: usize,
 }
 
 impl Digits {
     #[inline(always)]
-    fn word(self, index: u32, digit: u32) -> *mut u64 {
-        self.rest.wrapping_add(index as usize * self.words + digit as usize)
+    fn word(self, index: u32, digit: usize) -> *mut u64 {
+        let before = rest_bits(self.count as usize) + (self.first + index) as usize * self.words;
+        self.rest.wrapping_add(before + digit)
+    }
+
+    /// The word with the bit of a sum.
+    #[inline(always)]
+    fn bits(self, index: u32) -> *mut u32 {
+        self.rest.cast::<u32>().wrapping_add((self.first + index) as usize / 32)
+    }
+
+    /// Notes that a sum has digits or flags.
+    #[inline(always)]
+    fn mark(self, index: u32) {
+        // SAFETY: there is such a word, and all threads use atomics.
+        let bits = unsafe { AtomicU32::from_ptr(self.bits(index)) };
+        bits.fetch_or(1 << ((self.first + index) % 32), Ordering::Relaxed);
     }
 
     /// Raises flags of a sum.
     #[inline(always)]
     fn raise(self, index: u32, flags: u32) {
-        let word = self.word(index, self.words as u32 - 1);
+        let word = self.word(index, self.words - 1);
         // SAFETY: there are such words, and all threads use atomics.
         unsafe { AtomicU64::from_ptr(word).fetch_or(flags.into(), Ordering::Relaxed) };
+        self.mark(index);
     }
 
     /// Adds to the digits of a sum, from digit `first` on.
     #[inline(always)]
     fn add(self, index: u32, first: u32, value: i128) {
-        let (is_negative, mut magnitude, mut place) = (value < 0, value.unsigned_abs(), first);
+        let (is_negative, mut magnitude, mut place) = (value < 0, value.unsigned_abs(), first as usize);
+        if magnitude != 0 {
+            self.mark(index);
+        }
         while magnitude != 0 {
             intrinsics::no_unroll();
             let word = u64::from(magnitude as u32);
@@ -810,7 +840,7 @@ impl<T: Element> EachLoad<T> for Raising {
 #[inline(always)]
 pub unsafe fn rest<T: Element, const PARTS: u32>(arguments: Arguments<T>) {
     const { assert!(PARTS == <T::Wide as Tallied>::PARTS) };
-    let Arguments { copies, rest, lists, state, .. } = arguments;
+    let Arguments { copies, rest, lists, state, count: all, .. } = arguments;
     // SAFETY: as the caller vouches.
     if unsafe { state.add(1).read() } == 0 {
         return;
@@ -819,7 +849,7 @@ pub unsafe fn rest<T: Element, const PARTS: u32>(arguments: Arguments<T>) {
     let Some(Task { part, first, count }) = (unsafe { Task::of(&arguments) }) else { return };
     let table = Table::<PARTS>::new(count, copies);
     let list = lists.wrapping_add(thread::block_idx_x() as usize * LIST_WORDS as usize);
-    let digits = Digits { rest: rest.wrapping_add(first as usize * T::Wide::REST), words: T::Wide::REST };
+    let digits = Digits { rest, count: all, first, words: T::Wide::REST };
     // SAFETY: all threads of the block are here, and barriers stand between clearing, adding and reading.
     unsafe {
         let steps = state.add(1).read();
@@ -960,9 +990,21 @@ pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target:
                 thread::sync_threads();
                 half /= 2;
             }
+            let digits = Digits { rest, count, first: 0, words: T::Wide::REST };
+            let mut has_rest = false;
+            if steps != 0 && (warp == 0 || is_dealt) {
+                // A warp has the sums of a word of bits.
+                if is_there {
+                    has_rest = digits.bits(index).read() >> (index % 32) & 1 != 0;
+                }
+                warp::sync_warp(warp::ALL);
+                if is_there && lane == 0 {
+                    digits.bits(index).write(0);
+                }
+            }
             if (warp == 0 || is_dealt) && is_there {
                 let place = results.wrapping_add(index as usize);
-                let word = |digit: usize| rest.wrapping_add(index as usize * T::Wide::REST + digit);
+                let word = |digit: usize| digits.word(index, digit);
                 let mut before = None;
                 if onto != 0 && size_of::<O::Output>() == size_of::<T::Wide>() {
                     // The result of a sum is of this type.
@@ -973,11 +1015,11 @@ pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target:
                     }
                 }
                 let then = ByOp::<O, T>(items, PhantomData);
-                let result = if steps == 0 && before.is_none() {
+                let result = if !has_rest && before.is_none() {
                     then.finish(&sum, T::Wide::LOW)
                 } else {
                     let digit = |digit: usize| {
-                        let value = if steps == 0 { 0 } else { word(digit).read() };
+                        let value = if has_rest { word(digit).read() } else { 0 };
                         let before = before.map_or(0, |before| before.digit(digit, T::Wide::REST));
                         if digit + 1 < T::Wide::REST {
                             return value.wrapping_add(before);
@@ -990,7 +1032,7 @@ pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target:
                 if !is_wrong && (onto == 0 || items > 0) {
                     place.write(result);
                 }
-                if steps != 0 {
+                if has_rest {
                     for digit in 0..T::Wide::REST {
                         intrinsics::no_unroll();
                         word(digit).write(0);

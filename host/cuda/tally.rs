@@ -10,7 +10,7 @@ use crate::Error;
 use crate::by_index::Tally;
 use gpu_reduce_kernels::deal::{self, ALIGNED};
 use gpu_reduce_kernels::index::{
-    Arguments, Buckets, COPIES, FINISHED, FINISHING, LIST_WORDS, STATE, THREADS, TILE,
+    Arguments, Buckets, COPIES, FINISHED, FINISHING, LIST_WORDS, STATE, THREADS, TILE, rest_bits,
 };
 use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::segments::Cut;
@@ -65,7 +65,7 @@ impl Needs {
         let bytes = types.words * 4;
         let slots = gpu.most_shared / bytes;
         let multiprocessors = u64::from(gpu.multiprocessors);
-        let rest = types.rest_words * sums;
+        let rest = if types.rest_words > 0 { rest_bits(sums) + types.rest_words * sums } else { 0 };
         let lists =
             |blocks: u32| if types.rest_words > 0 { blocks as usize * LIST_WORDS as usize } else { 0 };
         if count <= slots {
