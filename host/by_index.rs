@@ -7,7 +7,7 @@ use crate::cpu::Source;
 use crate::data::{Data, gpu_of, lies_on, other_device};
 use crate::operators::{One, Operators, Parts};
 use crate::place::Place::{Cpu, Gpu};
-use crate::request::TallyTypes;
+use crate::request::{MOST_ORDERED, TallyTypes};
 use crate::{Buffer, Device, Element, Error, Item, Op, Pending, Reduce, Stream, Sum, ViewMut, cuda};
 use bytemuck::Zeroable;
 use gpu_reduce_kernels::agent::{Agent, Scatter};
@@ -620,7 +620,7 @@ pub fn row_indices<'a>(
             Ok(Buffer::of_host(elements_of_rows(&on_host(view)?, columns)))
         });
     };
-    if len > cuda::MOST_ORDERED {
+    if len > MOST_ORDERED {
         return Err(Error::TooManyKeys { len });
     }
     let mut elements = Buffer::room(gpu, len)?;

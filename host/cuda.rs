@@ -30,9 +30,7 @@ mod staging;
 mod stream;
 mod tally;
 
-pub use keys::KeyColumn;
 pub use memory::{Memory, Pinned};
-pub use order::{MOST_ORDERED, Sorting};
 pub use pending::Launched;
 pub use shards::{
     enqueue_columns_of_shards, enqueue_shards, launch_columns_of_shards, launch_shards, meet, stream_of,

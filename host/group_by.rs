@@ -3,10 +3,10 @@
 mod number;
 
 use crate::by_index::{IndexReduction, Order};
-use crate::cuda::{KeyColumn, MOST_ORDERED};
 use crate::data::{Data, gpu_of, lies_on};
 use crate::operators::Operators;
 use crate::place::Place::{Cpu, Gpu};
+use crate::request::{KeyColumn, MOST_ORDERED};
 use crate::{Buffer, Device, Element, Error, Item, Op, Pending, Reduce, Stream, View};
 use gpu_reduce_kernels::keys::bits;
 use gpu_reduce_kernels::plan::assert_block;

@@ -81,7 +81,7 @@ impl Edges {
     fn of<T: Element + Item>(bins: Bins, items: View<'_, T>) -> Result<Self, Error> {
         let (count, range) = match bins {
             Bins::Edges(edges) => {
-                let descends = |pair: &[f64]| !(pair[0] <= pair[1]);
+                let descends = |pair: &[f64]| pair[0] > pair[1] || pair[0].is_nan() || pair[1].is_nan();
                 if let Some(at) = edges.windows(2).position(descends) {
                     let (place, before, edge) = (at + 1, edges[at], edges[at + 1]);
                     return Err(bad(format!(

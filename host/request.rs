@@ -5,8 +5,10 @@
 use crate::{Element, Kernels, Op, Plan};
 use gpu_reduce_kernels::agent::{Agent, in_parts};
 use gpu_reduce_kernels::columns::{self, Columns};
+use gpu_reduce_kernels::element::Dtype;
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::kernels::Parameters;
+use gpu_reduce_kernels::keys::Encode;
 use gpu_reduce_kernels::op::tally::{OfTally, Tallied};
 use gpu_reduce_kernels::op::width;
 use gpu_reduce_kernels::reduce::{GroupsKernel, Kernel, RowKernel};
@@ -161,6 +163,41 @@ impl TallyTypes {
             rest_words: <T::Wide as Tallied>::REST,
             counts: COUNTS,
         }
+    }
+}
+
+/// The most items that a GPU deals or sorts: it counts them in 32 bits.
+pub const MOST_ORDERED: usize = (1 << 31) - 1;
+
+/// Items that are sorted by their index.
+pub struct Sorting {
+    /// Items of 1, 2, 4 or 8 bytes; null for their places, of 4 bytes.
+    pub items: *const c_void,
+    pub bytes: usize,
+    pub indices: *const u32,
+    pub index_words: u32,
+    /// At least one item, and at most [`MOST_ORDERED`].
+    pub len: usize,
+    /// The number of indices, 2^32 at most.
+    pub count: u64,
+    /// Takes the sorted items.
+    pub sorted: *mut c_void,
+}
+
+/// A column of keys on a GPU.
+pub struct KeyColumn {
+    pub keys: *const c_void,
+    /// The kernel that encodes it.
+    pub encode: TypeId,
+    pub bytes: usize,
+    pub is_float: bool,
+}
+
+impl KeyColumn {
+    /// The column at an address.
+    pub fn new<K: Element>(keys: *const K) -> Self {
+        let is_float = matches!(K::DTYPE, Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64);
+        Self { keys: keys.cast(), encode: TypeId::of::<Encode<K>>(), bytes: size_of::<K>(), is_float }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::data::Data;
 use crate::place::Place::{Cpu, Gpu};
+use crate::request::{MOST_ORDERED, Sorting};
 use crate::segments::Offsets;
 use crate::{Buffer, Device, Error, Item, View, cuda, threads};
 use gpu_reduce_kernels::segments::Cut;
@@ -129,7 +130,7 @@ impl<'a> Indices<'a> {
 
     /// Whether a GPU can sort the items.
     pub fn can_be_sorted(&self, count: usize) -> bool {
-        count > 0 && (1..=cuda::MOST_ORDERED).contains(&self.len())
+        count > 0 && (1..=MOST_ORDERED).contains(&self.len())
     }
 
     /// Sorts items of 1, 2, 4 or 8 bytes by their index on the GPU where these lie; null stands for their places. Returns
@@ -149,8 +150,7 @@ impl<'a> Indices<'a> {
         let (indices, index_words) = self.on_gpu(gpu)?;
         let len = self.len();
         if let Gpu(offsets) = offsets.whole_mut() {
-            let sorting =
-                cuda::Sorting { items, bytes, indices, index_words, len, count: count as u64, sorted };
+            let sorting = Sorting { items, bytes, indices, index_words, len, count: count as u64, sorted };
             // SAFETY: as the caller vouches; the indices are borrowed.
             let wrong = unsafe { gpu.sort(&sorting, offsets)? };
             if wrong != Cut::NOTHING {

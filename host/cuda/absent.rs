@@ -1,10 +1,11 @@
 //! A build without GPUs: the types of `cuda`, without values. Code that has one compiles, and never runs.
 
-use crate::Error;
 use crate::by_index::Tally;
-use crate::request::{Operation, Request, Shape, Types};
+use crate::request::{KeyColumn, Operation, Request, Shape, Sorting, Types};
 use crate::sharded::{GpuShard, ShardsCall, SlotOrder, SlotsOfChunks};
+use crate::{Buffer, Error};
 use gpu_reduce_kernels::columns::Columns;
+use gpu_reduce_kernels::indices::{Bins, Rows};
 use std::convert::Infallible;
 use std::ffi::c_void;
 use std::fmt;
@@ -88,6 +89,10 @@ absent! { unsafe
         fn reduce_shards(&self, &ShardsCall, &mut dyn FnMut(&[SlotsOfChunks], &[u64])) -> Result<(), Error>;
         fn copy(&self, u64, u64, usize) -> Result<(), Error>;
         fn tally(&self, &Tally) -> Result<u64, Error>;
+        fn sort(&self, &Sorting, *mut u32) -> Result<u64, Error>;
+        fn gather(&self, *const c_void, [usize; 2], (*const u32, usize), *mut c_void) -> Result<(), Error>;
+        fn number(&self, &[KeyColumn], usize, bool) -> Result<(Buffer<u32>, Buffer<u32>), Error>;
+        fn expand(&self, Rows) -> Result<u64, Error>;
     }
     GpuStream {
         fn come_after(&self, *mut c_void) -> Result<(), Error>;
@@ -155,6 +160,21 @@ impl GpuStream {
     }
 
     pub fn lend(&mut self, _: u64, _: usize) -> Result<(), Error> {
+        match self.0 {}
+    }
+}
+
+impl Gpu {
+    /// # Safety
+    ///
+    /// It is never called.
+    pub unsafe fn find_bins<T>(
+        &self,
+        _: *const T,
+        _: usize,
+        _: Bins,
+        _: *const f64,
+    ) -> Result<Buffer<u32>, Error> {
         match self.0 {}
     }
 }

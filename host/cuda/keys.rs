@@ -1,21 +1,19 @@
 //! Numbers for the keys of items on a GPU.
 
 use super::Gpu;
-use super::order::Sorting;
 use super::queue::Queue;
 use super::scratch::{Area, area, zeros};
 use super::stream::Workspace;
 use super::tally::parts;
 use crate::place::Place;
-use crate::{Buffer, Element, Error};
+use crate::request::{KeyColumn, Sorting};
+use crate::{Buffer, Error};
 use cust::sys;
-use gpu_reduce_kernels::element::Dtype;
 use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::keys::{
-    Arguments, Build, Collect, EMPTY, Encode, Encoding, IN_FLIGHT, List, LookUp, MOST_SEEN, STATE, THREADS,
+    Arguments, Build, Collect, EMPTY, Encoding, IN_FLIGHT, List, LookUp, MOST_SEEN, STATE, THREADS,
 };
 use std::any::TypeId;
-use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
 /// The largest table that blocks copy to shared memory: larger ones leave too few threads on a multiprocessor, and are
@@ -34,22 +32,6 @@ pub struct KeysScratch {
     /// Orders of these while they are sorted, and a word of each key.
     orders: [Vec<Area<u64>>; 2],
     words: Vec<Area<u64>>,
-}
-
-/// A column of keys on a GPU.
-pub struct KeyColumn {
-    keys: *const c_void,
-    encode: TypeId,
-    bytes: usize,
-    is_float: bool,
-}
-
-impl KeyColumn {
-    /// The column at an address.
-    pub fn new<K: Element>(keys: *const K) -> Self {
-        let is_float = matches!(K::DTYPE, Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64);
-        Self { keys: keys.cast(), encode: TypeId::of::<Encode<K>>(), bytes: size_of::<K>(), is_float }
-    }
 }
 
 /// The kernels of keys of some bytes.

@@ -5,8 +5,9 @@ use super::modules::{Grid, no_kernel};
 use super::queue::Queue;
 use super::scratch::{Area, area, zeros};
 use super::stream::Workspace;
-use super::tally::{MOST_DEALT, parts};
+use super::tally::parts;
 use crate::Error;
+use crate::request::Sorting;
 use cust::sys;
 use gpu_reduce_kernels::deal::{self, Arguments, WARPS};
 use gpu_reduce_kernels::index::{self, Buckets, STATE};
@@ -16,9 +17,6 @@ use gpu_reduce_kernels::segments::Cut;
 use std::any::TypeId;
 use std::ffi::c_void;
 use std::ptr::null_mut;
-
-/// The most items that a GPU sorts.
-pub const MOST_ORDERED: usize = MOST_DEALT as usize - 1;
 
 /// Scratch memory of the order of items.
 #[derive(Default)]
@@ -31,21 +29,6 @@ pub struct OrderScratch {
     /// Indices and items between passes.
     indices: [Vec<Area<u64>>; 2],
     items: [Vec<Area<u64>>; 2],
-}
-
-/// Items that are sorted by their index.
-pub struct Sorting {
-    /// Items of 1, 2, 4 or 8 bytes; null for their places, of 4 bytes.
-    pub items: *const c_void,
-    pub bytes: usize,
-    pub indices: *const u32,
-    pub index_words: u32,
-    /// At least one item, and at most [`MOST_ORDERED`].
-    pub len: usize,
-    /// The number of indices, 2^32 at most.
-    pub count: u64,
-    /// Takes the sorted items.
-    pub sorted: *mut c_void,
 }
 
 impl Queue {
@@ -219,9 +202,11 @@ impl Gpu {
         copies: *mut c_void,
     ) -> Result<(), Error> {
         self.with_workspace(|Workspace { queue, .. }| {
-            // SAFETY: as the caller vouches.
-            unsafe { queue.enqueue_gather(self, items, [size, align, size], places, copies)? };
-            self.done("copying items", unsafe { sys::cuStreamSynchronize(queue.stream.as_inner()) })
+            // SAFETY: as the caller vouches; the stream is live.
+            unsafe {
+                queue.enqueue_gather(self, items, [size, align, size], places, copies)?;
+                self.done("copying items", sys::cuStreamSynchronize(queue.stream.as_inner()))
+            }
         })
     }
 }

@@ -8,6 +8,7 @@ use super::scratch::{Area, area, area_bytes, zeros};
 use super::stream::{GpuStream, Workspace};
 use crate::Error;
 use crate::by_index::Tally;
+use crate::request::MOST_ORDERED;
 use gpu_reduce_kernels::deal::{self, ALIGNED};
 use gpu_reduce_kernels::index::{
     Arguments, Buckets, COPIES, FINISHED, FINISHING, LIST_WORDS, STATE, THREADS, TILE, rest_bits,
@@ -55,9 +56,6 @@ struct Dealt {
     areas: [usize; 4],
 }
 
-/// The most items in one deal, which counts them in 32 bits.
-pub(super) const MOST_DEALT: u64 = 1 << 31;
-
 impl Needs {
     fn of(gpu: &Gpu, tally: &Tally) -> Result<Self, Error> {
         let &Tally { types, len, count, .. } = tally;
@@ -89,7 +87,7 @@ impl Needs {
         }
         let log2 = slots.ilog2();
         let buckets = ((count - 1) >> log2) + 1;
-        if len >= MOST_DEALT || buckets * 4 > gpu.most_shared {
+        if len > MOST_ORDERED as u64 || buckets * 4 > gpu.most_shared {
             return Err(Error::TooManyGroups { count: sums });
         }
         // Two parts for each multiprocessor, and one more for each bucket at most.

@@ -9,7 +9,7 @@ use support::{Sample, devices, hash, is_taken, samples};
 
 /// Orders keys by value; zeros are equal, and NaN come last and are equal.
 fn by_value<K: Element>(a: &K, b: &K) -> Ordering {
-    let is_nan = |key: &K| key != key;
+    let is_nan = |key: &K| key.partial_cmp(key).is_none();
     a.partial_cmp(b).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
 }
 
@@ -67,7 +67,7 @@ fn place_of_key(distribution: usize, place: usize, len: usize) -> usize {
         }
         3 => place / 3,
         4 => uniform % (2 * len + 1),
-        _ => uniform % 50 << 12,
+        _ => (uniform % 50) << 12,
     }
 }
 
@@ -128,7 +128,7 @@ fn extremes_and_special_values() {
 #[test]
 fn many_keys() {
     let len = 60_000;
-    let keys: Vec<u64> = (0..len).map(|place| hash(place)).collect();
+    let keys: Vec<u64> = (0..len).map(hash).collect();
     check(&keys, "all different");
     let keys: Vec<u32> = (0..len).map(|place| hash(place % 20_000) as u32).collect();
     check(&keys, "three of each");
