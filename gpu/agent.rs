@@ -153,7 +153,7 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
         reducer.reduce(op)
     }
 
-    /// Reduces the items of each index: adds them up in any order if the operator allows that.
+    /// Reduces the items of each index: in any order if the operator allows that.
     #[cfg(not(target_arch = "nvptx64"))]
     fn by_index<S: Scatter<I, O::Output>>(self, op: &O, scatter: S) -> S::Outcome {
         scatter.in_order(op)
@@ -179,6 +179,12 @@ pub trait Scatter<I: Copy + 'static, V> {
     fn tally<O: OfTally<I, Output = V>>(self, op: &O) -> Self::Outcome
     where
         I: Element;
+
+    /// Finds the extreme of each index's items. `V` is `I`.
+    fn extreme<O, const LEAST: bool, const SKIPS_NAN: bool>(self, op: &O) -> Self::Outcome
+    where
+        I: Element,
+        O: Op<I, Accumulator = I::Key, Output = V>;
 }
 
 mod sealed {
@@ -196,7 +202,7 @@ mod sealed {
     impl Sealed for chunks::SumThenCount {}
     impl Sealed for chunks::MiddlingFirst {}
     impl<S> Sealed for exact::Sums<S> {}
-    impl<const LEAST: bool> Sealed for extremes::OneExtreme<LEAST> {}
+    impl<const LEAST: bool, const SKIPS_NAN: bool> Sealed for extremes::OneExtreme<LEAST, SKIPS_NAN> {}
     impl Sealed for extremes::BothExtremes {}
     impl<const LEAST: bool, const SKIPS_NAN: bool> Sealed for extremes::FirstPlace<LEAST, SKIPS_NAN> {}
     impl Sealed for extremes::BothPlaces {}

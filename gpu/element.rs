@@ -183,6 +183,9 @@ impl Total for i128 {
 pub trait Key: Accumulator + Bounded + Ord + Debug {
     /// Converts to a 64-bit integer that orders as the key does.
     fn wide(self) -> i64;
+
+    /// Returns the key of such an integer.
+    fn of_wide(wide: i64) -> Self;
 }
 
 macro_rules! summands {
@@ -282,6 +285,11 @@ macro_rules! keys {
             #[inline(always)]
             fn wide(self) -> i64 {
                 (self as i64).wrapping_add($from)
+            }
+
+            #[inline(always)]
+            fn of_wide(wide: i64) -> Self {
+                wide.wrapping_sub($from) as $type
             }
         }
     )*};

@@ -4,6 +4,7 @@
 //! - [`segments`]: many short segments; [`rows`]: rows of one length, and longer segments.
 //! - [`columns`]: the columns of an array.
 //! - [`index`]: sums by index; [`deal`]: items dealt to buckets for it; [`order`]: items sorted by index.
+//! - [`extremes`]: extremes by index.
 //! - [`indices`]: indices of elements of rows, and of bins.
 //! - [`keys`]: keys of any value, which get numbers.
 //! - [`runs`]: the runs of equal neighbouring keys.
@@ -11,6 +12,7 @@
 pub(crate) mod chunk;
 pub mod columns;
 pub mod deal;
+pub mod extremes;
 pub mod index;
 pub mod indices;
 pub mod keys;

@@ -1,5 +1,6 @@
 //! Reductions by index: each item has an index, which names the result that it belongs to.
 
+mod extremes;
 mod indices;
 mod tally;
 
@@ -7,10 +8,11 @@ use crate::cpu::Source;
 use crate::data::{Data, gpu_of, lies_on, other_device};
 use crate::operators::{One, Operators, Parts};
 use crate::place::Place::{Cpu, Gpu};
-use crate::request::{MOST_ORDERED, TallyTypes};
+use crate::request::{Extremes, MOST_ORDERED, TallyTypes};
 use crate::{Buffer, Device, Element, Error, Item, Op, Pending, Reduce, Stream, Sum, ViewMut, cuda};
 use bytemuck::Zeroable;
 use gpu_reduce_kernels::agent::{Agent, Scatter};
+use gpu_reduce_kernels::extremes::{Finish, Offer, bits};
 use gpu_reduce_kernels::indices::Rows;
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::tally::OfTally;
@@ -18,6 +20,7 @@ use gpu_reduce_kernels::plan::assert_block;
 use gpu_reduce_kernels::segments::Cut;
 use indices::{AnyIndices, elements_of_rows, on_host, with_indices};
 pub use indices::{Indices, Order};
+use std::any::TypeId;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut, without_provenance};
 use tally::Items;
@@ -49,6 +52,9 @@ pub struct ByIndex<'a, D> {
     indices: Indices<'a>,
     count: usize,
 }
+
+/// As many zeros as the largest element has.
+static ZEROS: u64 = 0;
 
 /// The most results.
 const MOST: usize = 1 << 31;
@@ -191,6 +197,67 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
         tally_on_host::<O, S, T>(&self.indices, values, onto, results)
     }
 
+    /// What finds extremes on a GPU. Results are items.
+    fn extremes<const LEAST: bool, const SKIPS_NAN: bool>(
+        &self,
+        gpu: &'static cuda::Gpu,
+        items: *const c_void,
+        default: &Option<impl Item>,
+        results: *mut impl Item,
+    ) -> Result<Extremes, Error>
+    where
+        D::Item: Element,
+    {
+        let (indices, index_words) = self.indices.on_gpu(gpu)?;
+        Ok(Extremes {
+            offer: TypeId::of::<Offer<D::Item, LEAST, SKIPS_NAN>>(),
+            finish: TypeId::of::<Finish<D::Item, LEAST>>(),
+            items,
+            indices,
+            index_words,
+            len: self.data.len(),
+            count: self.count,
+            bits: bits::<D::Item>(self.count),
+            results: results.cast(),
+            // Without one, any item.
+            default: default
+                .as_ref()
+                .map_or((&raw const ZEROS).cast(), |default| (&raw const *default).cast()),
+            has_default: default.is_some(),
+        })
+    }
+
+    /// Finds extremes on the CPU.
+    fn extremes_on_host<O, S, const LEAST: bool, const SKIPS_NAN: bool>(
+        &self,
+        op: &O,
+        values: S,
+        default: Option<O::Output>,
+        results: &mut [O::Output],
+    ) -> Result<(), Error>
+    where
+        D::Item: Element,
+        S: Source<Item = D::Item>,
+        O: Op<D::Item, Accumulator = <D::Item as Element>::Key>,
+    {
+        self.indices.check_on_host(self.count)?;
+        let extremes = with_indices!(self.indices.0, |view| {
+            let indices = on_host(view)?;
+            extremes::extremes::<D::Item, S, _, LEAST, SKIPS_NAN>(values, &indices, self.count)
+        });
+        let without = extremes.iter().position(Option::is_none);
+        if let (Some(segment), None) = (without, &default) {
+            return Err(Error::EmptySegment { op: O::NAME, segment: segment as u64 });
+        }
+        for (result, extreme) in results.iter_mut().zip(extremes) {
+            let of_items = extreme.and_then(|key| op.finish(key, 1));
+            if let Some(value) = of_items.or(default) {
+                *result = value;
+            }
+        }
+        Ok(())
+    }
+
     /// Enqueues the reduction. An index that has no value gets `default`, or zero.
     ///
     /// # Safety
@@ -327,6 +394,34 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Running<'_, 'a, D, V> {
         }
         Ok(results)
     }
+
+    fn extreme<O, const LEAST: bool, const SKIPS_NAN: bool>(self, op: &O) -> Result<Buffer<V>, Error>
+    where
+        D::Item: Element,
+        O: Op<D::Item, Accumulator = <D::Item as Element>::Key, Output = V>,
+    {
+        let Self { groups, default, .. } = self;
+        let place = groups.data.place()?;
+        let device = Device(gpu_of(&place).map_or(Cpu(()), Gpu));
+        let mut results = device.zeros(groups.count)?;
+        match (place, results.whole_mut()) {
+            (Cpu(values), Cpu(results)) => {
+                groups.extremes_on_host::<O, _, LEAST, SKIPS_NAN>(op, values, default, results)?
+            }
+            (Gpu((gpu, items)), Gpu(results)) => {
+                let extremes =
+                    groups.extremes::<LEAST, SKIPS_NAN>(gpu, address(&items), &default, results)?;
+                // SAFETY: the types are these, and all is borrowed.
+                let [wrong, empty] = unsafe { gpu.extremes(&extremes)? };
+                groups.check(wrong.unwrap_or(Cut::NOTHING))?;
+                if let Some(segment) = empty {
+                    return Err(Error::EmptySegment { op: O::NAME, segment });
+                }
+            }
+            _ => unreachable!("results lie where the items do"),
+        }
+        Ok(results)
+    }
 }
 
 /// The reduction of each index's items on a stream.
@@ -363,6 +458,15 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Starting<'_, 'a, D, V> {
         Ok(Pending::new(launched, move |launched| {
             check(launched.words()[0], &indices, count).map(|()| results)
         }))
+    }
+
+    fn extreme<O, const LEAST: bool, const SKIPS_NAN: bool>(self, op: &O) -> Self::Outcome
+    where
+        D::Item: Element,
+        O: Op<D::Item, Accumulator = <D::Item as Element>::Key, Output = V>,
+    {
+        self.stream.on(gpu_of(&self.groups.groups.data.place()?))?;
+        Ok(Pending::done(self.groups.extreme::<O, LEAST, SKIPS_NAN>(op)))
     }
 }
 
@@ -419,6 +523,29 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Enqueuing<'_, 'a, '_, D, 
                 let request = groups.request::<O, D::Item>(gpu, address(&items), false, results)?;
                 // SAFETY: as the caller of `enqueue` vouches.
                 unsafe { queue.enqueue_tally(&request) }
+            }
+            (place, ..) => Err(other_device(gpu_of(&place), &on)),
+        }
+    }
+
+    fn extreme<O, const LEAST: bool, const SKIPS_NAN: bool>(self, op: &O) -> Result<(), Error>
+    where
+        D::Item: Element,
+        O: Op<D::Item, Accumulator = <D::Item as Element>::Key, Output = V>,
+    {
+        let Self { groups: Running { groups, default, .. }, stream, results } = self;
+        let default = Some(default.unwrap_or(Zeroable::zeroed()));
+        let on = stream.device();
+        let queue = stream.on(results.gpu())?;
+        match (groups.data.place()?, results.into_places(), queue) {
+            (Cpu(values), Cpu(results), None) => {
+                groups.extremes_on_host::<O, _, LEAST, SKIPS_NAN>(op, values, default, results)
+            }
+            (Gpu((gpu, items)), Gpu(results), Some(queue)) if gpu == queue.gpu() => {
+                let extremes =
+                    groups.extremes::<LEAST, SKIPS_NAN>(gpu, address(&items), &default, results)?;
+                // SAFETY: as the caller of `enqueue` vouches.
+                unsafe { queue.enqueue_extremes(&extremes) }
             }
             (place, ..) => Err(other_device(gpu_of(&place), &on)),
         }
@@ -519,6 +646,20 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for ScratchBytes<'_, 'a, D> {
                 .0
                 .request::<O, D::Item>(gpu, address(&items), false, null_mut())
                 .map_or(0, |request| gpu.tally_bytes(&request)),
+            _ => 0,
+        }
+    }
+
+    fn extreme<O, const LEAST: bool, const SKIPS_NAN: bool>(self, _: &O) -> usize
+    where
+        D::Item: Element,
+        O: Op<D::Item, Accumulator = <D::Item as Element>::Key, Output = V>,
+    {
+        match self.0.data.place() {
+            Ok(Gpu((gpu, items))) => self
+                .0
+                .extremes::<LEAST, SKIPS_NAN>(gpu, address(&items), &None::<V>, null_mut::<V>())
+                .map_or(0, |extremes| gpu.extremes_bytes(&extremes)),
             _ => 0,
         }
     }

@@ -7,6 +7,7 @@
 //! - `stream`: streams that callers enqueue on, and calls that wait;
 //! - `pending`: pending results;
 //! - `shards`: reduces on several GPUs; `tally`: sums by index; `order`: items sorted by index; `keys`: numbers for keys;
+//!   `extremes`: extremes by index; `indices`: indices that kernels make;
 //! - `memory`, `staging`: memory and copies;
 //! - `of_cust`: conversions from and to cust's memory and streams;
 //! - `ladder`: the classic kernels (feature `ladder`).
@@ -14,6 +15,7 @@
 //! In a build without GPUs, `absent` replaces this module.
 
 mod driver;
+mod extremes;
 mod indices;
 mod keys;
 #[cfg(feature = "ladder")]

@@ -184,6 +184,24 @@ pub struct Sorting {
     pub sorted: *mut c_void,
 }
 
+/// Extremes by index on a GPU.
+pub struct Extremes {
+    /// The kernels.
+    pub offer: TypeId,
+    pub finish: TypeId,
+    pub items: *const c_void,
+    pub indices: *const u32,
+    pub index_words: u32,
+    pub len: usize,
+    pub count: usize,
+    /// Words of 32 bits of the results' bits.
+    pub bits: usize,
+    pub results: *mut c_void,
+    /// The result of indices without items, if there is one; else any item.
+    pub default: *const c_void,
+    pub has_default: bool,
+}
+
 /// A column of keys on a GPU.
 pub struct KeyColumn {
     pub keys: *const c_void,

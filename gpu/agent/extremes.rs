@@ -7,6 +7,7 @@ use crate::op::place::Place;
 use crate::table::Row;
 #[cfg(not(target_arch = "nvptx64"))]
 use {
+    super::Scatter,
     crate::element::Dtype,
     crate::host_simd::extremes::{LANES, extreme_of_floats, first_extremes},
     crate::host_simd::{Folds, Source, fold_in_turn, for_each_block},
@@ -15,21 +16,32 @@ use {
     num_traits::Bounded,
 };
 
-/// Folds by [`Extreme<LEAST>`](crate::op::extremes::Extreme).
+/// Folds by [`Extreme<LEAST>`](crate::op::extremes::Extreme), or by
+/// [`NanExtreme<LEAST>`](crate::op::extremes::NanExtreme) if it skips NaN.
 #[derive(Clone, Copy)]
-pub(crate) struct OneExtreme<const LEAST: bool>;
+pub(crate) struct OneExtreme<const LEAST: bool, const SKIPS_NAN: bool>;
 
-impl<I: Element, O: Op<I, Accumulator = I::Key> + Row, const LEAST: bool> Agent<O, I> for OneExtreme<LEAST> {
+impl<I, O, const LEAST: bool, const SKIPS_NAN: bool> Agent<O, I> for OneExtreme<LEAST, SKIPS_NAN>
+where
+    I: Element,
+    O: Op<I, Accumulator = I::Key, Output = I> + Row,
+{
     of_row! {}
 
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
     fn fold_items<S: Source<Item = I>>(self, op: &O, items: S, first: u64) -> I::Key {
-        if const { matches!(I::DTYPE, Dtype::F32 | Dtype::F64) } && items.len() >= LANES {
+        let is_float = const { !SKIPS_NAN && matches!(I::DTYPE, Dtype::F32 | Dtype::F64) };
+        if is_float && items.len() >= LANES {
             extreme_of_floats::<I, S, LEAST>(items)
         } else {
             fold_in_turn::<true, _, _>(op, items, first)
         }
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn by_index<S: Scatter<I, I>>(self, op: &O, scatter: S) -> S::Outcome {
+        scatter.extreme::<O, LEAST, SKIPS_NAN>(op)
     }
 }
 

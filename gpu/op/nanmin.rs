@@ -3,5 +3,5 @@ operator! {
     ///
     /// The result has the elements' type; it is NaN if all elements are. −0.0 is below +0.0. Empty input is
     /// an error.
-    NanMin "nanmin": extremes::NanExtreme<true>, crate::agent::Listed
+    NanMin "nanmin": extremes::NanExtreme<true>, crate::agent::extremes::OneExtreme::<true, true>
 }

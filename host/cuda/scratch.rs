@@ -1,6 +1,7 @@
 //! Scratch memory: what launches need beside items and results. Each stream owns some, and its launches reuse
 //! it.
 
+use super::extremes::ExtremesScratch;
 use super::keys::KeysScratch;
 use super::order::OrderScratch;
 use super::tally::TallyScratch;
@@ -40,6 +41,8 @@ pub struct Scratch {
     pub(super) tally: TallyScratch,
     /// For the order of items by index.
     pub(super) order: OrderScratch,
+    /// For extremes by index.
+    pub(super) extremes: ExtremesScratch,
     /// For numbers of keys.
     pub(super) keys: KeysScratch,
     /// Whether a graph may use the memory at any time.

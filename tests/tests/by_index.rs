@@ -2,9 +2,9 @@
 
 use bytemuck::bytes_of;
 use gpu_reduce::{
-    ArgMax, Device, Dot, Element, Error, ExactElement, ExactMean, ExactSum, Item, Max, Mean, Min, Op, Prod,
-    Reduce, Sum, SumSq, Var, bf16, bincount, bincount_weighted, f16, for_each_element, row_indices,
-    scatter_add,
+    ArgMax, Device, Dot, Element, Error, ExactElement, ExactMean, ExactSum, Item, Max, Mean, Min, NanMax,
+    NanMin, Op, Prod, Reduce, Sum, SumSq, Var, bf16, bincount, bincount_weighted, f16, for_each_element,
+    row_indices, scatter_add,
 };
 use std::fmt::Debug;
 use support::{Sample, devices, hash, is_taken, samples};
@@ -237,6 +237,50 @@ fn operators_whose_order_matters() {
         check::<i8, Prod, Prod, _>(&samples(len, i8::any), &at, count, &name);
         check::<u16, Max, Max, _>(&samples(len, u16::any), &at, count, &name);
         check::<f64, SumSq, SumSq, _>(&samples(len, f64::any), &at, count, &name);
+    }
+}
+
+fn extremes_of<T: Sample + Item>() {
+    for (case, (len, count)) in [(1, 1), (3000, 20), (9000, 4000), (5000, 60_000)].into_iter().enumerate() {
+        let mut items = samples(len, |index| T::any(index + 3));
+        // Those that lose against all others.
+        for place in (0..len).step_by(7) {
+            items[place] = if place % 2 == 0 { T::max_value() } else { T::min_value() };
+        }
+        let at = indices(len, count, case);
+        let name = format!("{len} items of {count} indices");
+        check::<T, Max, Max, _>(&items, &at, count, &name);
+        check::<T, Min, Min, _>(&items, &at, count, &name);
+        check::<T, NanMax, NanMax, _>(&items, &at, count, &name);
+        check::<T, NanMin, NanMin, _>(&items, &at, count, &name);
+    }
+}
+
+#[test]
+fn extremes_of_every_type() {
+    macro_rules! all {
+        ({} $($type:ident: $($row:ident)*;)*) => { $( extremes_of::<$type>(); )* };
+    }
+    for_each_element! { all! {} }
+    let nan: Vec<f32> = (0..600).map(|place| if place % 3 == 0 { 1.5 } else { f32::NAN }).collect();
+    let at = indices(600, 500, 0);
+    check::<f32, NanMax, NanMax, _>(&nan, &at, 500, "NaN");
+    check::<f32, Min, Min, _>(&nan, &at, 500, "NaN");
+}
+
+#[test]
+fn an_index_without_items_has_no_extreme() {
+    for device in devices() {
+        for len in [3usize, 70_000] {
+            let x = device.upload(&vec![i64::MIN; len]).unwrap();
+            let at: Vec<u32> = (0..len).map(|place| [0, 1, 3][place % 3]).collect();
+            let at = device.upload(&at).unwrap();
+            let groups = x.by_index(&at, 5).unwrap();
+            let empty = groups.reduce::<Max, 256>().map(drop);
+            assert_eq!(empty, Err(Error::EmptySegment { op: "max", segment: 2 }), "{device}");
+            let results = groups.by(Max).or(7).run().unwrap().to_vec().unwrap();
+            assert_eq!(results, [i64::MIN, i64::MIN, 7, i64::MIN, 7], "{device}");
+        }
     }
 }
 
