@@ -216,7 +216,7 @@ pub struct GroupBy<'a, X: ?Sized, K> {
 }
 
 impl<'a, X: Reduce + ?Sized, K> GroupBy<'a, X, K> {
-    pub(crate) fn new<D: Keys<'a, Owned = K>>(items: &'a X, keys: D) -> Result<Self, Error> {
+    pub(crate) fn new<'k, D: Keys<'k, Owned = K>>(items: &'a X, keys: D) -> Result<Self, Error> {
         let (first, second) = (items.data().len(), keys.len());
         if first != second {
             return Err(Error::LengthMismatch { first, second });

@@ -256,12 +256,12 @@ pub trait Reduce {
     /// # Errors
     ///
     /// [`Error::LengthMismatch`], and as [`Groups::of`](crate::Groups::of).
-    fn group_by<'a, Q>(
-        &'a self,
-        keys: &'a Q,
-    ) -> Result<GroupBy<'a, Self, <Q::Data<'a> as Data<'a>>::Owned>, Error>
+    fn group_by<'k, Q>(
+        &self,
+        keys: &'k Q,
+    ) -> Result<GroupBy<'_, Self, <Q::Data<'k> as Data<'k>>::Owned>, Error>
     where
-        Q: Reduce<Data<'a>: Keys<'a>> + ?Sized,
+        Q: Reduce<Data<'k>: Keys<'k>> + ?Sized,
     {
         GroupBy::new(self, keys.data())
     }

@@ -313,7 +313,7 @@ pub unsafe fn collect<B: Bits>(arguments: Arguments<B>) {
                     return;
                 }
                 new += u32::from(arguments.insert(key, place));
-                own.store(u64::from(tag) << 32 | u64::from(place), Ordering::Relaxed);
+                own.swap(u64::from(tag) << 32 | u64::from(place), Ordering::Relaxed);
             });
             let mut lanes = warp::WARP_SIZE / 2;
             while lanes > 0 {
