@@ -151,7 +151,7 @@ impl Gpu {
                 // A table for twice as many keys as there are items always suffices.
                 let whole = (2 * len).next_power_of_two();
                 let in_flight = self.multiprocessors as usize * IN_FLIGHT;
-                let mut slots = (2 * in_flight).next_power_of_two().min(whole);
+                let mut slots = (2 * in_flight + 1).next_power_of_two().min(whole);
                 let seen = MOST_SEEN.min(1 << (self.most_shared / 8).ilog2());
                 arguments.count = seen;
                 let count = loop {
