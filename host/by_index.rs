@@ -18,8 +18,8 @@ use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::tally::OfTally;
 use gpu_reduce_kernels::plan::assert_block;
 use gpu_reduce_kernels::segments::Cut;
-use indices::{AnyIndices, elements_of_rows, on_host, with_indices};
 pub use indices::{Indices, Order};
+use indices::{elements_of_rows, with_words};
 use std::any::TypeId;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut, without_provenance};
@@ -240,10 +240,10 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
         S: Source<Item = D::Item>,
         O: Op<D::Item, Accumulator = <D::Item as Element>::Key>,
     {
-        self.indices.check_on_host(self.count)?;
-        let extremes = with_indices!(self.indices.0, |view| {
-            let indices = on_host(view)?;
-            extremes::extremes::<D::Item, S, _, LEAST, SKIPS_NAN>(values, &indices, self.count)
+        let words = self.indices.words()?;
+        self.indices.check_on_host(&words, self.count)?;
+        let extremes = with_words!(words, |indices| {
+            extremes::extremes::<D::Item, S, _, LEAST, SKIPS_NAN>(values, indices, self.count)
         });
         let without = extremes.iter().position(Option::is_none);
         if let (Some(segment), None) = (without, &default) {
@@ -299,8 +299,8 @@ fn tally_on_host<O: OfTally<T>, S: Source<Item = T>, T: Element>(
     onto: bool,
     results: &mut [O::Output],
 ) -> Result<(), Error> {
-    with_indices!(indices.0, |view| {
-        let items = Items { values, indices: &on_host(view)? };
+    with_words!(indices.words()?, |words| {
+        let items = Items { values, indices: words };
         if let Some(place) = items.first_wrong(results.len()) {
             return Err(indices.error(place as u64, results.len()));
         }
@@ -756,10 +756,9 @@ pub fn row_indices<'a>(
     }
     let len = indices.len().saturating_mul(columns);
     let Gpu(gpu) = indices.device().0 else {
-        indices.check_on_host(count)?;
-        return with_indices!(indices.0, |view| {
-            Ok(Buffer::of_host(elements_of_rows(&on_host(view)?, columns)))
-        });
+        let words = indices.words()?;
+        indices.check_on_host(&words, count)?;
+        return with_words!(words, |rows| Ok(Buffer::of_host(elements_of_rows(rows, columns))));
     };
     if len > MOST_ORDERED {
         return Err(Error::TooManyKeys { len });

@@ -7,13 +7,60 @@ use crate::segments::Offsets;
 use crate::{Buffer, Device, Error, Item, View, cuda, threads};
 use gpu_reduce_kernels::segments::Cut;
 use rayon::prelude::*;
+use std::borrow::Cow;
 use std::ffi::c_void;
 use std::ptr::null;
 
-/// A type of indices.
+/// A type of the words of indices: `u32` or `u64`.
 pub trait Index: Copy + Send + Sync {
     /// The index; of a negative one, more than any index.
     fn get(self) -> u64;
+}
+
+impl Index for u32 {
+    #[inline(always)]
+    fn get(self) -> u64 {
+        self.into()
+    }
+}
+
+impl Index for u64 {
+    #[inline(always)]
+    fn get(self) -> u64 {
+        self
+    }
+}
+
+/// Indices on the host, as unsigned integers: a negative one is more than 2^31, and so too large. Whatever folds by
+/// them is compiled for these two types.
+pub(super) enum Words<'a> {
+    Short(Cow<'a, [u32]>),
+    Long(Cow<'a, [u64]>),
+}
+
+/// Calls `$work` with the slice of words, whatever their type.
+macro_rules! with_words {
+    ($words:expr, |$slice:ident| $work:expr) => {
+        match $words {
+            $crate::by_index::indices::Words::Short(words) => {
+                let $slice = &words[..];
+                $work
+            }
+            $crate::by_index::indices::Words::Long(words) => {
+                let $slice = &words[..];
+                $work
+            }
+        }
+    };
+}
+pub(super) use with_words;
+
+/// Indices of another type with as many bits, as words.
+fn words<X: Item + bytemuck::Pod, W: bytemuck::Pod>(indices: Cow<'_, [X]>) -> Cow<'_, [W]> {
+    match indices {
+        Cow::Borrowed(indices) => bytemuck::cast_slice(indices).into(),
+        Cow::Owned(indices) => bytemuck::cast_vec(indices).into(),
+    }
 }
 
 /// The index of each item: `u32`, `u64`, `i32`, `i64`, or `usize`, on the host or on the items' device.
@@ -42,17 +89,9 @@ macro_rules! with_indices {
         }
     };
 }
-pub(super) use with_indices;
 
 macro_rules! indices {
     ($($type:ident $variant:ident)*) => {$(
-        impl Index for $type {
-            #[inline(always)]
-            fn get(self) -> u64 {
-                i64::try_from(self).map_or(u64::MAX, |index| index as u64)
-            }
-        }
-
         impl<'a> From<View<'a, $type>> for Indices<'a> {
             fn from(indices: View<'a, $type>) -> Self {
                 Self(AnyIndices::$variant(indices))
@@ -122,8 +161,9 @@ impl<'a> Indices<'a> {
                 Ok(Order::OfGpu { places, offsets })
             }
             _ => {
-                self.check_on_host(count)?;
-                with_indices!(self.0, |view| Ok(Order::of(&on_host(view)?, count)))
+                let words = self.words()?;
+                self.check_on_host(&words, count)?;
+                with_words!(words, |indices| Ok(Order::of(indices, count)))
             }
         }
     }
@@ -160,11 +200,27 @@ impl<'a> Indices<'a> {
         Ok(offsets)
     }
 
-    /// Returns an error if an index is not below `count`.
-    pub(super) fn check_on_host(&self, count: usize) -> Result<(), Error> {
-        let is_wrong = |index: u64| index >= count as u64;
-        let wrong =
-            with_indices!(self.0, |view| on_host(view)?.iter().position(|index| is_wrong(index.get())));
+    /// The indices on the host.
+    pub(super) fn words(&self) -> Result<Words<'a>, Error> {
+        Ok(match self.0 {
+            AnyIndices::U32(view) => Words::Short(on_host(view)?),
+            AnyIndices::U64(view) => Words::Long(on_host(view)?),
+            AnyIndices::I32(view) => Words::Short(words(on_host(view)?)),
+            AnyIndices::I64(view) => Words::Long(words(on_host(view)?)),
+            AnyIndices::Usize(view) if size_of::<usize>() == 4 => Words::Short(words(on_host(view)?)),
+            AnyIndices::Usize(view) => Words::Long(words(on_host(view)?)),
+        })
+    }
+
+    /// Returns an error if one of the indices, which `words` has, is not below `count`.
+    pub(super) fn check_on_host(&self, words: &Words, count: usize) -> Result<(), Error> {
+        fn first_wrong<X: Index>(indices: &[X], count: usize) -> Option<usize> {
+            indices.iter().position(|index| index.get() >= count as u64)
+        }
+        let wrong = match words {
+            Words::Short(indices) => first_wrong(indices, count),
+            Words::Long(indices) => first_wrong(indices, count),
+        };
         wrong.map_or(Ok(()), |place| Err(self.error(place as u64, count)))
     }
 
@@ -281,7 +337,7 @@ pub(super) fn elements_of_rows<X: Index>(indices: &[X], columns: usize) -> Vec<u
 }
 
 /// The elements of a view on the host.
-pub(super) fn on_host<T: Item>(view: View<'_, T>) -> Result<std::borrow::Cow<'_, [T]>, Error> {
+fn on_host<T: Item>(view: View<'_, T>) -> Result<Cow<'_, [T]>, Error> {
     Ok(match view.0 {
         Cpu(elements) => elements.into(),
         Gpu(_) => view.to_vec()?.into(),
