@@ -48,7 +48,7 @@ struct Arguments {
     /// The distributions of indices.
     #[arg(long, value_delimiter = ',', default_value = "0,1")]
     skew: Vec<u32>,
-    /// Keys of any value in place of indices: `i32` or `i64`. The time is that of the whole call, which waits.
+    /// Groups by keys of any value, of type `i32` or `i64`, in place of indices. Times the whole call.
     #[arg(long)]
     keys: Option<String>,
     /// The kind of floats, as of the benchmark `device`.

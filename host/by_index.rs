@@ -299,14 +299,10 @@ fn tally_on_host<O: OfTally<T>, S: Source<Item = T>, T: Element>(
     onto: bool,
     results: &mut [O::Output],
 ) -> Result<(), Error> {
-    with_words!(indices.words()?, |words| {
-        let items = Items { values, indices: words };
-        if let Some(place) = items.first_wrong(results.len()) {
-            return Err(indices.error(place as u64, results.len()));
-        }
-        items.reduce::<O>(onto, results);
-        Ok(())
-    })
+    let words = indices.words()?;
+    indices.check_on_host(&words, results.len())?;
+    with_words!(words, |indices| Items { values, indices }.reduce::<O>(onto, results));
+    Ok(())
 }
 
 /// Items that are added up on a GPU.

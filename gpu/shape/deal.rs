@@ -60,7 +60,7 @@ pub struct Arguments<T> {
     /// An index's bucket is `(index >> buckets.log2) & mask`.
     pub mask: u32,
     /// A bucket begins at a multiple of this number of items. If it is 1, items whose index is too large are kept,
-    /// as those of the last index.
+    /// as if they had the last index.
     pub aligned: u32,
 }
 
@@ -492,7 +492,7 @@ pub unsafe fn move_items<T: Element>(arguments: Arguments<T>) {
     }
 }
 
-/// The entry points: items are moved by their size.
+/// Makes entry points of kernels that take [`Arguments`]; items are moved by their size.
 #[cfg(feature = "index")]
 macro_rules! entry_points {
     ($($name:literal $type:ident: $call:expr;)*) => {$(
@@ -527,6 +527,9 @@ macro_rules! entry_points {
         };
     )*};
 }
+
+#[cfg(feature = "index")]
+pub(super) use entry_points;
 
 #[cfg(feature = "index")]
 entry_points! {

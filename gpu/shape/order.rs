@@ -372,47 +372,14 @@ pub unsafe fn gather<T: Pod>(arguments: Copies<T>) {
 #[cfg(feature = "index")]
 mod entry_points {
     use super::*;
+    use crate::shape::deal;
     use crate::shape::index::Buckets;
 
-    macro_rules! move_entries {
-        ($($name:literal $type:ident;)*) => {$(
-            const _: () = {
-                #[cuda_std::kernel(name = $name)]
-                #[allow(clippy::too_many_arguments)]
-                pub unsafe fn entry(
-                    items: *const $type,
-                    indices: *const u32,
-                    index_words: u32,
-                    count: u32,
-                    len: u64,
-                    blocks: u32,
-                    part: u32,
-                    counts: *mut u32,
-                    of_part: u64,
-                    buckets: Buckets,
-                    dealt: *mut $type,
-                    dealt_indices: *mut u32,
-                    state: *mut u64,
-                    sorts: u32,
-                    mask: u32,
-                    aligned: u32,
-                ) {
-                    let arguments = Arguments {
-                        items, indices, index_words, count, len, blocks, part, counts, of_part, buckets, dealt,
-                        dealt_indices, state, sorts, mask, aligned
-                    };
-                    // SAFETY: the host launches it as the function asks.
-                    unsafe { move_in_order(arguments) }
-                }
-            };
-        )*};
-    }
-
-    move_entries! {
-        "order_u8_move_512" u8;
-        "order_u16_move_512" u16;
-        "order_u32_move_512" u32;
-        "order_u64_move_512" u64;
+    deal::entry_points! {
+        "order_u8_move_512" u8: move_in_order::<u8>;
+        "order_u16_move_512" u16: move_in_order::<u16>;
+        "order_u32_move_512" u32: move_in_order::<u32>;
+        "order_u64_move_512" u64: move_in_order::<u64>;
     }
 
     #[cuda_std::kernel(name = "order_u8_offsets_512")]

@@ -4,6 +4,7 @@ use crate::data::Data;
 use crate::place::Place::{Cpu, Gpu};
 use crate::request::{MOST_ORDERED, Sorting};
 use crate::segments::Offsets;
+use crate::simd::with_avx2;
 use crate::{Buffer, Device, Error, Item, View, cuda, threads};
 use gpu_reduce_kernels::segments::Cut;
 use rayon::prelude::*;
@@ -214,9 +215,6 @@ impl<'a> Indices<'a> {
 
     /// Returns an error if one of the indices, which `words` has, is not below `count`.
     pub(super) fn check_on_host(&self, words: &Words, count: usize) -> Result<(), Error> {
-        fn first_wrong<X: Index>(indices: &[X], count: usize) -> Option<usize> {
-            indices.iter().position(|index| index.get() >= count as u64)
-        }
         let wrong = match words {
             Words::Short(indices) => first_wrong(indices, count),
             Words::Long(indices) => first_wrong(indices, count),
@@ -316,6 +314,27 @@ impl Order {
             }
         }
     }
+}
+
+/// Returns the place of the first index that is not below `count`.
+fn first_wrong<X: Index>(indices: &[X], count: usize) -> Option<usize> {
+    const PIECE: usize = 1 << 16;
+    // Without a branch for each index, this becomes SIMD.
+    let has_wrong = |piece: &[X]| {
+        with_avx2(|| piece.iter().fold(false, |has, index| has | (index.get() >= count as u64)))
+    };
+    let wrong = if indices.len() < PIECE {
+        has_wrong(indices).then_some(0)
+    } else {
+        threads::install(|| {
+            let pieces = indices.par_chunks(PIECE).enumerate();
+            pieces.filter(|(_, piece)| has_wrong(piece)).map(|(at, _)| at * PIECE).min()
+        })
+    };
+    wrong.map(|start| {
+        let found = indices[start..].iter().position(|index| index.get() >= count as u64);
+        start + found.unwrap_or(0)
+    })
 }
 
 /// The indices of the elements of rows, which have been checked.

@@ -329,27 +329,6 @@ impl<O: OfTally<T>, T: Element> Finish<O::Output> for ByOp<O, T> {
 }
 
 impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
-    /// Returns the first item whose index is not below `count`.
-    pub fn first_wrong(&self, count: usize) -> Option<usize> {
-        const PIECE: usize = 1 << 16;
-        // Without a branch for each index, this becomes SIMD.
-        let has_wrong = |piece: &[X]| {
-            with_avx2(|| piece.iter().fold(false, |has, index| has | (index.get() >= count as u64)))
-        };
-        let pieces = || self.indices.par_chunks(PIECE).enumerate();
-        let wrong = if self.indices.len() < PARALLEL {
-            has_wrong(self.indices).then_some(0)
-        } else {
-            threads::install(|| {
-                pieces().filter(|(_, piece)| has_wrong(piece)).map(|(at, _)| at * PIECE).min()
-            })
-        };
-        wrong.map(|start| {
-            let found = self.indices[start..].iter().position(|index| index.get() >= count as u64);
-            start + found.unwrap_or(0)
-        })
-    }
-
     /// Adds up the items of a range of places, whose indices have been checked.
     fn add(&self, range: Range<usize>, sums: &mut Sums<T>) {
         let indices = &self.indices[range.clone()];

@@ -77,9 +77,9 @@ pub struct InputArgs {
     ///
     /// The rows of a key may be anywhere. Keys are compared as numbers if all are numbers, else as text.
     /// Results are in ascending order of the keys: numbers by value, then NaN, then empty keys; text by its
-    /// bytes. Sums and means of floats are the correctly rounded ones, as those of exact_sum and exact_mean.
-    /// Indices, such as those of argmax, count the rows of the key from 0. A column whose name has a comma is
-    /// named by its index. With this option, as with --column, a file without another known format is read as
+    /// bytes. Sums and means of floats are correctly rounded, as exact_sum and exact_mean compute them. The
+    /// index that argmax gives counts the rows of the key from 0. A column whose name has a comma is named by
+    /// its index. With this option, as with --column, a file without another known format is read as
     /// CSV.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', group = "slices")]
     by: Vec<String>,
@@ -211,7 +211,7 @@ impl Rows {
         self.keys.iter_mut().for_each(|keys| keys.reserve(count));
     }
 
-    /// Appends the keys and missing rows of a part, or those of the next file.
+    /// Appends the keys and missing rows of a part of a file, or of the next file.
     pub fn append(&mut self, next: Rows) {
         self.missing += next.missing;
         match self.keys.is_empty() {

@@ -91,7 +91,7 @@ pub struct Keys {
     column: String,
     /// How many texts are known from the rows before.
     known: u32,
-    /// The new texts. Their numbers follow those of the known texts.
+    /// The new texts, whose numbers come after the known texts' numbers.
     texts: Texts,
     /// The numbers of the texts of [`push_bits`](Self::push_bits).
     of_bits: HashMap<u64, u32>,
@@ -143,7 +143,7 @@ impl Keys {
         memory::reserve(&mut self.of_rows, count);
     }
 
-    /// Appends the keys of a part, or those of the next file.
+    /// Appends the keys of a part of a file, or of the next file.
     pub fn append(&mut self, next: Keys) {
         let numbers: Vec<u32> = next.texts.iter().map(|text| self.texts.number(text)).collect();
         let number = |number: u32| match number.checked_sub(next.known) {

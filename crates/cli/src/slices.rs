@@ -52,7 +52,7 @@ impl SlicesArgs {
     ///
     /// # Errors
     ///
-    /// Those of [`Input::matrix`], [`Device::upload`] and [`Reduce::runs`](gpu_reduce::Reduce::runs).
+    /// The errors of [`Input::matrix`], [`Device::upload`] and [`Reduce::runs`](gpu_reduce::Reduce::runs).
     pub fn of(
         &self,
         input: &Input,
@@ -169,7 +169,7 @@ impl Slices {
     ///
     /// # Errors
     ///
-    /// Those of [`Reduce::segments`](gpu_reduce::Reduce::segments) and
+    /// The errors of [`Reduce::segments`](gpu_reduce::Reduce::segments) and
     /// [`Reduce::by_index`](gpu_reduce::Reduce::by_index).
     pub fn of<'a, T: Element>(&'a self, data: &'a View<'a, T>) -> Result<Target<'a, T>, gpu_reduce::Error> {
         Ok(match self {

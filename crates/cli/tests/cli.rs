@@ -1692,7 +1692,7 @@ fn keys_that_come_back() {
     );
 }
 
-/// Sums and means by key are the correctly rounded ones; those of runs have the bits of the run alone.
+/// Sums and means by key are correctly rounded. A run's sum and mean have the bits that the run alone has.
 #[test]
 fn sums_by_key_are_correctly_rounded() {
     let lines = file(".csv", "k,x\na,1e16\nb,1\na,1\na,-1e16\nb,0.1\nb,0.2\n");
