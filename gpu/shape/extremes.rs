@@ -245,8 +245,8 @@ macro_rules! entry_points {
         entry_points! { @offer "max" $type false false }
         entry_points! { @offer "min" $type true false }
         entry_points! { @nan $kind $type }
-        entry_points! { @finish "max" $type false }
-        entry_points! { @finish "min" $type true }
+        entry_points! { @finish "maxima" $type false }
+        entry_points! { @finish "minima" $type true }
     )*};
     (@nan integer $type:ident) => {};
     (@nan float $type:ident) => {
@@ -255,13 +255,13 @@ macro_rules! entry_points {
     };
     (@offer $name:literal $type:ident $least:literal $skips:literal) => {
         entry_points! {
-            @kernel concat!($name, "_", stringify!($type), "_offer_1024"), $type, [] |arguments|
+            @kernel concat!("extremes_", stringify!($type), "_", $name, "_1024"), $type, [] |arguments|
             offer_items::<$type, $least, $skips>(arguments)
         }
     };
     (@finish $name:literal $type:ident $least:literal) => {
         entry_points! {
-            @kernel concat!($name, "_", stringify!($type), "_won_1024"), $type,
+            @kernel concat!("extremes_", stringify!($type), "_", $name, "_1024"), $type,
             [results: *mut $type, default: $type, has_default: u32] |arguments|
             finish::<$type, $least>(arguments, Target { results, default, has_default })
         }
@@ -306,19 +306,19 @@ macro_rules! entries {
     };
     // The kernels that skip NaN are the others' where there is none.
     (@of integer $type:ident $compiled:ident) => {
-        entries! { @named $type $compiled "max_" "min_" }
+        entries! { @named $type $compiled "_max" "_min" }
     };
     (@of float $type:ident $compiled:ident) => {
-        entries! { @named $type $compiled "nanmax_" "nanmin_" }
+        entries! { @named $type $compiled "_nanmax" "_nanmin" }
     };
     (@named $type:ident $compiled:ident $nanmax:literal $nanmin:literal) => {
         &[
-            Entry::new::<Offer<$type, false, false>>(concat!("max_", stringify!($compiled), "_offer")),
-            Entry::new::<Offer<$type, true, false>>(concat!("min_", stringify!($compiled), "_offer")),
-            Entry::new::<Offer<$type, false, true>>(concat!($nanmax, stringify!($compiled), "_offer")),
-            Entry::new::<Offer<$type, true, true>>(concat!($nanmin, stringify!($compiled), "_offer")),
-            Entry::new::<Finish<$type, false>>(concat!("max_", stringify!($compiled), "_won")),
-            Entry::new::<Finish<$type, true>>(concat!("min_", stringify!($compiled), "_won")),
+            Entry::new::<Offer<$type, false, false>>(concat!("extremes_", stringify!($compiled), "_max")),
+            Entry::new::<Offer<$type, true, false>>(concat!("extremes_", stringify!($compiled), "_min")),
+            Entry::new::<Offer<$type, false, true>>(concat!("extremes_", stringify!($compiled), $nanmax)),
+            Entry::new::<Offer<$type, true, true>>(concat!("extremes_", stringify!($compiled), $nanmin)),
+            Entry::new::<Finish<$type, false>>(concat!("extremes_", stringify!($compiled), "_maxima")),
+            Entry::new::<Finish<$type, true>>(concat!("extremes_", stringify!($compiled), "_minima")),
         ]
     };
 }
