@@ -3,7 +3,7 @@
 //! ```text
 //! count,  block b:  counts the items of part b for each bucket
 //! scan,   warp w:   of bucket w, adds up the counts of the blocks before each
-//!         the last block to end: adds up the items, and the parts, of the buckets before each
+//!         the last block to end: adds up the items of the buckets before each
 //! move,   block b:  moves each item of part b to the next place that the block has in its bucket
 //! ```
 //!
@@ -15,6 +15,8 @@ use super::runs::prefix_sum;
 use crate::Element;
 use crate::kernels::{Entry, Named, arguments};
 use crate::segments::unrolled;
+use bytemuck::cast;
+use core::array::from_fn;
 use core::sync::atomic::Ordering;
 use cuda_std::atomic::AtomicU64;
 use cuda_std::shared::{Shared, dynamic_shared, dynamic_shared_from};
@@ -45,8 +47,6 @@ pub struct Arguments<T> {
     pub part: u32,
     /// For each bucket a word for each block.
     pub counts: *mut u32,
-    /// Items of a part of a bucket.
-    pub of_part: u64,
     /// The buckets.
     pub buckets: Buckets,
     /// The items by bucket, and their indices.
@@ -59,14 +59,18 @@ pub struct Arguments<T> {
     pub sorts: u32,
     /// An index's bucket is `(index >> buckets.log2) & mask`.
     pub mask: u32,
-    /// A bucket begins at a multiple of this number of items. If it is 1, items whose index is too large are kept,
-    /// as if they had the last index.
+    /// A bucket begins at a multiple of this number of items.
     pub aligned: u32,
+    /// The bits of an index that are dealt with its item.
+    pub kept: u32,
+    /// The logarithm of the number of buckets, or more. If the items have been dealt before to larger buckets, of
+    /// that number of these, it is that number's.
+    pub window: u32,
 }
 
 arguments! {
     [T: Copy] Arguments<T>:
-    items indices index_words count len blocks part counts of_part buckets dealt dealt_indices state sorts mask aligned
+    items indices index_words count len blocks part counts buckets dealt dealt_indices state sorts mask aligned kept window
 }
 
 /// The kernel that counts, as a type.
@@ -109,7 +113,8 @@ impl<T: Element> Arguments<T> {
     }
 }
 
-/// Takes places in buckets for items: the next ones of each bucket, by counters in shared memory.
+/// Takes places in buckets for items: the next ones of each bucket, by counters in shared memory. An item whose index
+/// is too large belongs to the last index.
 struct Taking<T, const MOVES: bool> {
     next: Shared<u32>,
     part: Part<T>,
@@ -117,14 +122,42 @@ struct Taking<T, const MOVES: bool> {
     last: u32,
     log2: u32,
     mask: u32,
-    /// Whether items whose index is too large are taken for those of the last index.
-    keeps_wrong: bool,
+    kept: u32,
     dealt: *mut T,
     dealt_indices: *mut u32,
     state: *mut u64,
 }
 
 impl<T: Element, const MOVES: bool> Taking<T, MOVES> {
+    #[inline(always)]
+    fn new(next: Shared<u32>, part: Part<T>, arguments: &Arguments<T>) -> Self {
+        let &Arguments { ref buckets, mask, kept, dealt, dealt_indices, state, .. } = arguments;
+        let (last, log2) = (arguments.last(), buckets.log2 as u32);
+        Self { next, part, last, log2, mask, kept, dealt, dealt_indices, state }
+    }
+
+    /// Returns the bucket of an index.
+    #[inline(always)]
+    fn bucket(&self, index: u32) -> u32 {
+        (index.min(self.last) >> self.log2) & self.mask
+    }
+
+    /// Whether all items of the warp's loads are there and belong to one bucket. The first one's place is given.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of a warp call it.
+    #[inline(always)]
+    unsafe fn is_one(&self, place: u32, bucket: [u32; VECTOR]) -> bool {
+        let mut is_one = place + VECTOR as u32 <= self.part.len;
+        unrolled::<VECTOR>(|item| is_one &= bucket[item] == bucket[0]);
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (first, _) = warp::warp_shuffle_idx(warp::ALL, bucket[0], 0, 32);
+            warp::warp_vote_all(warp::ALL, is_one && bucket[0] == first)
+        }
+    }
+
     /// Moves an item to a place.
     ///
     /// # Safety
@@ -134,7 +167,7 @@ impl<T: Element, const MOVES: bool> Taking<T, MOVES> {
     unsafe fn put(&self, place: u32, index: u32, item: T) {
         // SAFETY: as the caller vouches.
         unsafe {
-            self.dealt_indices.wrapping_add(place as usize).write(index & ((1 << self.log2) - 1));
+            self.dealt_indices.wrapping_add(place as usize).write(index & self.kept);
             self.dealt.wrapping_add(place as usize).write(item);
         }
     }
@@ -144,45 +177,53 @@ impl<T: Element, const MOVES: bool> EachLoad<T> for Taking<T, MOVES> {
     /// The counters have been set, and nobody reads them.
     #[inline(always)]
     unsafe fn add(&mut self, place: u32, Load { indices, items }: Load<T>) {
-        let bucket = indices.map(|index| (index >> self.log2) & self.mask);
-        let mut is_one = true;
-        let is_right = |item: usize| indices[item] <= self.last && place + (item as u32) < self.part.len;
-        unrolled::<VECTOR>(|item| is_one &= is_right(item) & (bucket[item] == bucket[0]));
+        let bucket = indices.map(|index| self.bucket(index));
         // SAFETY: all lanes are here; there is a counter for each bucket, and all threads use atomics.
         unsafe {
-            let (first, _) = warp::warp_shuffle_idx(warp::ALL, bucket[0], 0, 32);
-            if warp::warp_vote_all(warp::ALL, is_one && bucket[0] == first) {
-                let mut next = 0;
-                if warp::lane_id() == 0 {
-                    next = self.next.fetch_add(first, warp::WARP_SIZE * VECTOR as u32);
-                }
-                (next, _) = warp::warp_shuffle_idx(warp::ALL, next, 0, 32);
+            if !MOVES {
+                unrolled::<VECTOR>(|item| {
+                    if indices[item] > self.last && place + (item as u32) < self.part.len {
+                        let wrong = !(self.part.start + u64::from(place) + item as u64);
+                        AtomicU64::from_ptr(self.state).fetch_max(wrong, Ordering::Relaxed);
+                    }
+                });
+            }
+            if self.is_one(place, bucket) {
+                let next = add_of_warp(self.next, bucket[0], warp::WARP_SIZE * VECTOR as u32);
                 if MOVES {
                     unrolled::<VECTOR>(|item| {
-                        self.put(
-                            next + item as u32 * warp::WARP_SIZE + warp::lane_id(),
-                            indices[item],
-                            items[item],
-                        );
+                        let place = next + item as u32 * warp::WARP_SIZE + warp::lane_id();
+                        self.put(place, indices[item].min(self.last), items[item]);
                     });
                 }
                 return;
             }
             unrolled::<VECTOR>(|item| {
-                if is_right(item) {
+                if place + (item as u32) < self.part.len {
                     let next = self.next.fetch_add(bucket[item], 1);
                     if MOVES {
-                        self.put(next, indices[item], items[item]);
-                    }
-                } else if !MOVES && place + (item as u32) < self.part.len {
-                    let wrong = !(self.part.start + u64::from(place) + item as u64);
-                    AtomicU64::from_ptr(self.state).fetch_max(wrong, Ordering::Relaxed);
-                    if self.keeps_wrong {
-                        self.next.fetch_add((self.last >> self.log2) & self.mask, 1);
+                        self.put(next, indices[item].min(self.last), items[item]);
                     }
                 }
             });
         }
+    }
+}
+
+/// Adds to a counter once for a warp; returns what it was.
+///
+/// # Safety
+///
+/// All lanes of the warp call it, and all threads use atomics. There is such a counter.
+#[inline(always)]
+unsafe fn add_of_warp(counters: Shared<u32>, counter: u32, count: u32) -> u32 {
+    let mut before = 0;
+    // SAFETY: as the caller vouches.
+    unsafe {
+        if warp::lane_id() == 0 {
+            before = counters.fetch_add(counter, count);
+        }
+        warp::warp_shuffle_idx(warp::ALL, before, 0, 32).0
     }
 }
 
@@ -197,8 +238,7 @@ impl<T: Element, const MOVES: bool> EachLoad<T> for Taking<T, MOVES> {
 pub unsafe fn count(arguments: Arguments<u8>) {
     let next = dynamic_shared::<u32>();
     let (part, number) = (Arguments { items: core::ptr::null(), ..arguments }.of_block(), arguments.number());
-    let last = arguments.last();
-    let Arguments { counts, blocks, buckets, dealt, dealt_indices, state, mask, aligned, .. } = arguments;
+    let Arguments { counts, blocks, .. } = arguments;
     // SAFETY: all threads of the block are here, and barriers stand between clearing, adding and reading.
     unsafe {
         let mut bucket = thread::thread_idx_x();
@@ -207,18 +247,7 @@ pub unsafe fn count(arguments: Arguments<u8>) {
             bucket += THREADS;
         }
         thread::sync_threads();
-        let log2 = buckets.log2 as u32;
-        part.each_load(&mut Taking::<u8, false> {
-            next,
-            part,
-            last,
-            log2,
-            mask,
-            keeps_wrong: aligned == 1,
-            dealt,
-            dealt_indices,
-            state,
-        });
+        part.each_load(&mut Taking::<u8, false>::new(next, part, &arguments));
         thread::sync_threads();
         let mut bucket = thread::thread_idx_x();
         while bucket < number {
@@ -238,12 +267,11 @@ pub unsafe fn count(arguments: Arguments<u8>) {
 #[inline(always)]
 pub unsafe fn scan(arguments: Arguments<u8>) {
     let number = arguments.number();
-    let Arguments { counts, blocks, of_part, buckets, state, aligned, .. } = arguments;
+    let Arguments { counts, blocks, buckets, state, aligned, .. } = arguments;
     let (lane, thread) = (warp::lane_id(), thread::thread_idx_x());
-    let of_warps = shared_array![u64; 2 * WARPS as usize];
+    let of_warps = shared_array![u32; WARPS as usize];
     let is_last = shared_array![u32; 4];
     let bucket = thread::block_idx_x() * WARPS + thread / warp::WARP_SIZE;
-    let word = |bucket: u32, word: usize| buckets.table.wrapping_add(3 * bucket as usize + word);
     // SAFETY: all threads of the block are here, and barriers stand between accesses by different threads. Other
     // blocks read what this one writes after its release.
     unsafe {
@@ -261,7 +289,7 @@ pub unsafe fn scan(arguments: Arguments<u8>) {
                 first += warp::WARP_SIZE;
             }
             if lane == 0 {
-                word(bucket, 2).write(before.into());
+                buckets.word(bucket, 1).write(before.into());
             }
         }
         thread::sync_threads();
@@ -276,35 +304,27 @@ pub unsafe fn scan(arguments: Arguments<u8>) {
         // Each thread adds up its buckets, then the block the threads' sums.
         let share = number.div_ceil(THREADS);
         let mine = thread * share..((thread + 1) * share).min(number);
-        let of = |bucket: u32| {
-            let len = AtomicU64::from_ptr(word(bucket, 2)).load(Ordering::Relaxed);
-            (len.next_multiple_of(aligned.into()), len.div_ceil(of_part))
+        let room = |bucket: u32| {
+            let len = AtomicU64::from_ptr(buckets.word(bucket, 1)).load(Ordering::Relaxed);
+            (len as u32).next_multiple_of(aligned)
         };
-        let (mut items, mut parts) = (0u64, 0u64);
+        let mut items = 0;
         for bucket in mine.clone() {
-            let (len, of_bucket) = of(bucket);
-            (items, parts) = (items + len, parts + of_bucket);
+            items += room(bucket);
         }
-        let (upto_items, upto_parts) = (prefix_sum(items as u32), prefix_sum(parts as u32));
+        let upto = prefix_sum(items);
         let warp = thread / warp::WARP_SIZE;
         if lane == warp::WARP_SIZE - 1 {
-            of_warps.write(2 * warp, upto_items.into());
-            of_warps.write(2 * warp + 1, upto_parts.into());
+            of_warps.write(warp, upto);
         }
         thread::sync_threads();
-        let (mut start, mut part) = (u64::from(upto_items) - items, u64::from(upto_parts) - parts);
+        let mut start = upto - items;
         for before in 0..warp {
-            start += of_warps.read(2 * before);
-            part += of_warps.read(2 * before + 1);
+            start += of_warps.read(before);
         }
         for bucket in mine {
-            let (len, of_bucket) = of(bucket);
-            word(bucket, 0).write(part);
-            word(bucket, 1).write(start);
-            (start, part) = (start + len, part + of_bucket);
-            if bucket + 1 == number {
-                word(number, 0).write(part);
-            }
+            buckets.word(bucket, 0).write(start.into());
+            start += room(bucket);
         }
         if thread == 0 {
             AtomicU64::from_ptr(state.add(2)).store(0, Ordering::Relaxed);
@@ -312,27 +332,46 @@ pub unsafe fn scan(arguments: Arguments<u8>) {
     }
 }
 
-/// Items that a block sorts at a time.
-pub const SORTED: u32 = THREADS * VECTOR as u32;
+/// Threads in a block of the kernel that moves.
+pub const MOVING: u32 = 512;
 
-/// Returns the bytes of shared memory of the kernel that moves items of `size` bytes, if it sorts them.
-pub const fn sorting_bytes(buckets: u32, size: u32) -> u32 {
-    SORTED * (size + 4) + 12 * buckets
+/// Stands for a bucket and a rank where there is no item.
+const NONE: u32 = u32::MAX;
+
+/// Returns the loads that a thread has of a tile, of items of `size` bytes.
+const fn loads(size: usize) -> usize {
+    if size > 4 { 2 } else { 3 }
 }
 
-/// Sorts items by bucket in shared memory, then moves them.
-struct Sorting<T> {
+/// Returns the items of `size` bytes that a block sorts at a time.
+const fn tile(size: usize) -> u32 {
+    MOVING * (VECTOR * loads(size)) as u32
+}
+
+/// Returns the bytes of shared memory of the kernel that moves items of `size` bytes, if it sorts them.
+pub const fn sorting_bytes(buckets: u32, size: usize) -> u32 {
+    tile(size) * (size as u32 + 4) + 12 * buckets
+}
+
+/// Sorts tiles of items by bucket in shared memory, then moves them.
+struct Sorting<T, const LOADS: usize> {
     taking: Taking<T, true>,
-    /// How many of the items belong to each bucket, and where they begin.
+    /// The number of buckets, and the logarithm of the number of those that the items of a tile may belong to.
+    number: u32,
+    window: u64,
+    /// How many items of the tile belong to each bucket; then where they begin among the sorted ones.
     counts: Shared<u32>,
-    starts: Shared<u32>,
+    /// What is added to an item's place among the sorted ones to get its place in its bucket.
+    shifts: Shared<u32>,
+    /// The sorted items and their indices; if items have 4 bytes, in turn.
     items: Shared<T>,
     indices: Shared<u32>,
     of_warps: Shared<u32>,
-    number: u32,
 }
 
-impl<T: Element> Sorting<T> {
+impl<T: Element, const LOADS: usize> Sorting<T, LOADS> {
+    const TILE: u32 = MOVING * (VECTOR * LOADS) as u32;
+
     /// Moves all items of the part.
     ///
     /// # Safety
@@ -340,80 +379,177 @@ impl<T: Element> Sorting<T> {
     /// All threads of the block call it; the counters of the next places have been set.
     #[inline(always)]
     unsafe fn run(&self) {
-        let part = self.taking.part;
-        let (is_aligned, thread) = (part.is_aligned(), thread::thread_idx_x());
+        let taking = &self.taking;
+        let (part, thread) = (taking.part, thread::thread_idx_x());
         let mut first = 0;
+        // SAFETY: there are these items.
+        let (mut loads, mut ends) = unsafe { self.load(first) };
         while first < part.len {
             intrinsics::no_unroll();
-            let place = first + thread * VECTOR as u32;
+            let len = (part.len - first).min(Self::TILE);
+            let [low, high] = ends.map(|index| u64::from(taking.bucket(index)) >> self.window);
+            let low = (low << self.window) as u32;
+            let high = ((high + 1) << self.window).min(self.number.into()) as u32;
             // SAFETY: barriers stand between accesses by different threads.
             unsafe {
-                let mut bucket = thread;
-                while bucket < self.number {
+                let mut bucket = low + thread;
+                while bucket < high {
+                    intrinsics::no_unroll();
                     self.counts.write(bucket, 0);
-                    bucket += THREADS;
+                    bucket += MOVING;
                 }
                 thread::sync_threads();
-                let load = part.load(place, is_aligned);
-                let ranks = self.ranks(load);
+                let mut ranks = [[0; VECTOR]; LOADS];
+                unrolled::<LOADS>(|load| {
+                    ranks[load] = self.ranks(Self::place(first, load), loads[load].indices)
+                });
                 thread::sync_threads();
-                self.find_starts();
+                self.find_starts(low, high);
                 thread::sync_threads();
-                self.sort(load, ranks);
+                unrolled::<LOADS>(|load| {
+                    let Load { indices, items } = loads[load];
+                    let starts =
+                        ranks[load].map(|rank| self.counts.read(if rank == NONE { low } else { rank >> 16 }));
+                    unrolled::<VECTOR>(|item| {
+                        let rank = ranks[load][item];
+                        if rank != NONE {
+                            let at = starts[item] + (rank & 0xffff);
+                            self.set(at, indices[item].min(taking.last), items[item]);
+                        }
+                    });
+                });
                 thread::sync_threads();
-                let end = self.starts.read(self.number - 1) + self.counts.read(self.number - 1);
-                let mut sorted = thread;
-                while sorted < end {
-                    let (index, item) = (self.indices.read(sorted), self.items.read(sorted));
-                    let bucket = index >> self.taking.log2;
-                    let next = self.taking.next.read(bucket) + sorted - self.starts.read(bucket);
-                    self.taking.put(next, index, item);
-                    sorted += THREADS;
+                first += Self::TILE;
+                // The next tile's items are on their way while this one's are moved.
+                if first < part.len {
+                    (loads, ends) = self.load(first);
                 }
-                thread::sync_threads();
-                let mut bucket = thread;
-                while bucket < self.number {
-                    self.taking.next.write(bucket, self.taking.next.read(bucket) + self.counts.read(bucket));
-                    bucket += THREADS;
-                }
+                // A loop would wait for them.
+                unrolled::<LOADS>(|load| {
+                    let at = |item: usize| (load * VECTOR + item) as u32 * MOVING + thread;
+                    let sorted: [(u32, T); VECTOR] = from_fn(|item| self.get(at(item).min(len - 1)));
+                    let shifts = sorted.map(|(index, _)| self.shifts.read(index >> taking.log2));
+                    unrolled::<VECTOR>(|item| {
+                        if at(item) < len {
+                            let (index, value) = sorted[item];
+                            taking.put(shifts[item].wrapping_add(at(item)), index, value);
+                        }
+                    });
+                });
             }
-            first += SORTED;
         }
     }
 
-    /// Counts a load's items; returns how many of each item's bucket came before.
+    /// Puts an item and its index among the sorted ones.
+    ///
+    /// # Safety
+    ///
+    /// It is a place of the tile, which no other thread accesses.
     #[inline(always)]
-    unsafe fn ranks(&self, Load { indices, .. }: Load<T>) -> [u32; VECTOR] {
-        indices.map(|index| {
-            if index > self.taking.last {
-                return 0;
+    unsafe fn set(&self, at: u32, index: u32, item: T) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            if size_of::<T>() == 4 {
+                dynamic_shared().write(at, [index, cast(item)]);
+            } else {
+                self.indices.write(at, index);
+                self.items.write(at, item);
             }
-            // SAFETY: there is a counter for each bucket, and all threads use atomics.
-            unsafe { self.counts.fetch_add(index >> self.taking.log2, 1) }
-        })
+        }
     }
 
-    /// Puts a load's items where they belong among the sorted ones.
+    /// Returns an item of the sorted ones, and its index.
+    ///
+    /// # Safety
+    ///
+    /// The place has been set, with a barrier since.
     #[inline(always)]
-    unsafe fn sort(&self, Load { indices, items }: Load<T>, ranks: [u32; VECTOR]) {
-        unrolled::<VECTOR>(|item| {
-            if indices[item] <= self.taking.last {
-                // SAFETY: there are as many places as items.
-                unsafe {
-                    let at = self.starts.read(indices[item] >> self.taking.log2) + ranks[item];
-                    self.indices.write(at, indices[item]);
-                    self.items.write(at, items[item]);
+    unsafe fn get(&self, at: u32) -> (u32, T) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            if size_of::<T>() == 4 {
+                let [index, item]: [u32; 2] = dynamic_shared().read(at);
+                (index, cast(item))
+            } else {
+                (self.indices.read(at), self.items.read(at))
+            }
+        }
+    }
+
+    /// Returns the place of the first item of a load.
+    #[inline(always)]
+    fn place(first: u32, load: usize) -> u32 {
+        first + (load as u32 * MOVING + thread::thread_idx_x()) * VECTOR as u32
+    }
+
+    /// Loads the thread's items of the tile that begins at a place; and the tile's first and last index, between which
+    /// the others' buckets are if the items have been dealt before.
+    ///
+    /// # Safety
+    ///
+    /// The part has such an item.
+    #[inline(always)]
+    unsafe fn load(&self, first: u32) -> ([Load<T>; LOADS], [u32; 2]) {
+        let part = self.taking.part;
+        let is_aligned = part.is_aligned();
+        let (mut loads, mut ends) = ([Load::none(); LOADS], [0, self.taking.last]);
+        // SAFETY: there are these items, and they are aligned as it says.
+        unsafe {
+            // Without a condition between the loads: each would wait for those before.
+            if is_aligned && part.index_words == 1 && first + Self::TILE <= part.len {
+                unrolled::<LOADS>(|load| loads[load] = part.load_aligned(Self::place(first, load)));
+            } else {
+                unrolled::<LOADS>(|load| loads[load] = part.load(Self::place(first, load), is_aligned));
+            }
+            if self.window < u32::BITS.into() {
+                ends = [first, (first + Self::TILE).min(part.len) - 1].map(|place| part.index(place));
+            }
+        }
+        (loads, ends)
+    }
+
+    /// Counts a load's items. Returns the bucket of each, and in the lower half of the word how many came before it; or
+    /// [`NONE`].
+    ///
+    /// # Safety
+    ///
+    /// All lanes of a warp call it. There is a counter for each bucket, and all threads use atomics.
+    #[inline(always)]
+    unsafe fn ranks(&self, place: u32, indices: [u32; VECTOR]) -> [u32; VECTOR] {
+        let bucket = indices.map(|index| self.taking.bucket(index));
+        let mut ranks = [NONE; VECTOR];
+        // SAFETY: as the caller vouches.
+        unsafe {
+            if self.taking.is_one(place, bucket) {
+                let first = add_of_warp(self.counts, bucket[0], warp::WARP_SIZE * VECTOR as u32);
+                let first = first + warp::lane_id() * VECTOR as u32;
+                unrolled::<VECTOR>(|item| ranks[item] = bucket[0] << 16 | (first + item as u32));
+            } else {
+                let count = |item: usize| bucket[item] << 16 | self.counts.fetch_add(bucket[item], 1);
+                if place + VECTOR as u32 <= self.taking.part.len {
+                    unrolled::<VECTOR>(|item| ranks[item] = count(item));
+                } else {
+                    unrolled::<VECTOR>(|item| {
+                        if place + (item as u32) < self.taking.part.len {
+                            ranks[item] = count(item);
+                        }
+                    });
                 }
             }
-        });
+        }
+        ranks
     }
 
-    /// Adds up the counts of the buckets before each.
+    /// Adds up the counts of the buckets before each, from `low` up to `high`, and takes places in the buckets.
+    ///
+    /// # Safety
+    ///
+    /// All threads of the block call it, with a barrier before and after.
     #[inline(always)]
-    unsafe fn find_starts(&self) {
+    unsafe fn find_starts(&self, low: u32, high: u32) {
         let (thread, lane) = (thread::thread_idx_x(), warp::lane_id());
-        let share = self.number.div_ceil(THREADS);
-        let mine = (thread * share).min(self.number)..((thread + 1) * share).min(self.number);
+        let share = (high - low).div_ceil(MOVING);
+        let mine = (low + thread * share).min(high)..(low + (thread + 1) * share).min(high);
         // SAFETY: all threads of the block are here, with a barrier between.
         unsafe {
             let mut sum = 0;
@@ -426,14 +562,17 @@ impl<T: Element> Sorting<T> {
                 self.of_warps.write(thread / warp::WARP_SIZE, upto);
             }
             thread::sync_threads();
-            let of_lane = self.of_warps.read(lane);
+            let of_lane = if lane < MOVING / warp::WARP_SIZE { self.of_warps.read(lane) } else { 0 };
             let of_warps = prefix_sum(of_lane) - of_lane;
             let (before, _) = warp::warp_shuffle_idx(warp::ALL, of_warps, thread / warp::WARP_SIZE, 32);
             let mut start = before + upto - sum;
             for bucket in mine {
                 intrinsics::no_unroll();
-                self.starts.write(bucket, start);
-                start += self.counts.read(bucket);
+                let (count, next) = (self.counts.read(bucket), self.taking.next.read(bucket));
+                self.counts.write(bucket, start);
+                self.shifts.write(bucket, next.wrapping_sub(start));
+                self.taking.next.write(bucket, next + count);
+                start += count;
             }
         }
     }
@@ -446,49 +585,32 @@ impl<T: Element> Sorting<T> {
 /// As for [`count`]; it and [`scan`] have run with the same arguments. There is room for all items, and for
 /// [`ALIGNED`] more of each bucket.
 #[inline(always)]
-pub unsafe fn move_items<T: Element>(arguments: Arguments<T>) {
+pub unsafe fn move_items<T: Element, const LOADS: usize>(arguments: Arguments<T>) {
+    const { assert!(LOADS == loads(size_of::<T>())) };
     let (part, number) = (arguments.of_block(), arguments.number());
-    let last = arguments.last();
-    let Arguments { counts, blocks, buckets, dealt, dealt_indices, state, sorts, mask, .. } = arguments;
-    let room = if sorts == 0 { 0 } else { SORTED * (size_of::<T>() as u32 + 4) };
+    let Arguments { counts, blocks, buckets, sorts, window, .. } = arguments;
+    let room = if sorts == 0 { 0 } else { tile(size_of::<T>()) * (size_of::<T>() as u32 + 4) };
     let next = dynamic_shared_from::<u32>(room);
-    let of_warps = shared_array![u32; WARPS as usize];
+    let of_warps = shared_array![u32; (MOVING / warp::WARP_SIZE) as usize];
     // SAFETY: all threads of the block are here, and a barrier stands between setting the counters and their use.
     unsafe {
         let mut bucket = thread::thread_idx_x();
         while bucket < number {
             let of_block = bucket as usize * blocks as usize + thread::block_idx_x() as usize;
-            let start = buckets.table.wrapping_add(3 * bucket as usize + 1).read() as u32;
+            let start = buckets.word(bucket, 0).read() as u32;
             next.write(bucket, start + counts.wrapping_add(of_block).read());
-            bucket += THREADS;
+            bucket += MOVING;
         }
         thread::sync_threads();
-        let log2 = buckets.log2 as u32;
-        let mut taking = Taking::<T, true> {
-            next,
-            part,
-            last,
-            log2,
-            mask,
-            keeps_wrong: false,
-            dealt,
-            dealt_indices,
-            state,
-        };
+        let mut taking = Taking::<T, true>::new(next, part, &arguments);
         if sorts == 0 {
-            part.each_load(&mut taking);
+            part.each_load_of::<MOVING>(&mut taking);
             return;
         }
-        let sorting = Sorting {
-            taking,
-            counts: next.from(number),
-            starts: next.from(2 * number),
-            items: dynamic_shared(),
-            indices: dynamic_shared_from(SORTED * size_of::<T>() as u32),
-            of_warps,
-            number,
-        };
-        sorting.run();
+        let (counts, shifts) = (next.from(number), next.from(2 * number));
+        let indices = dynamic_shared_from(tile(size_of::<T>()) * size_of::<T>() as u32);
+        let (items, window) = (dynamic_shared(), window.into());
+        Sorting::<T, LOADS> { taking, number, window, counts, shifts, items, indices, of_warps }.run();
     }
 }
 
@@ -508,7 +630,6 @@ macro_rules! entry_points {
                 blocks: u32,
                 part: u32,
                 counts: *mut u32,
-                of_part: u64,
                 buckets: Buckets,
                 dealt: *mut $type,
                 dealt_indices: *mut u32,
@@ -516,10 +637,12 @@ macro_rules! entry_points {
                 sorts: u32,
                 mask: u32,
                 aligned: u32,
+                kept: u32,
+                window: u32,
             ) {
                 let arguments = Arguments {
-                    items, indices, index_words, count, len, blocks, part, counts, of_part, buckets, dealt,
-                    dealt_indices, state, sorts, mask, aligned
+                    items, indices, index_words, count, len, blocks, part, counts, buckets, dealt,
+                    dealt_indices, state, sorts, mask, aligned, kept, window
                 };
                 // SAFETY: the host launches it as the function asks.
                 unsafe { ($call)(arguments) }
@@ -535,10 +658,10 @@ pub(super) use entry_points;
 entry_points! {
     "deal_u8_count_1024" u8: self::count;
     "deal_u8_scan_1024" u8: scan;
-    "deal_u8_move_1024" u8: move_items::<u8>;
-    "deal_u16_move_1024" u16: move_items::<u16>;
-    "deal_u32_move_1024" u32: move_items::<u32>;
-    "deal_u64_move_1024" u64: move_items::<u64>;
+    "deal_u8_move_512" u8: move_items::<u8, 3>;
+    "deal_u16_move_512" u16: move_items::<u16, 3>;
+    "deal_u32_move_512" u32: move_items::<u32, 3>;
+    "deal_u64_move_512" u64: move_items::<u64, 2>;
 }
 
 /// The entry points.

@@ -16,8 +16,8 @@
 //! sum, for lanes that would otherwise wait for each other.
 //!
 //! If there are more sums than a table has room for, the items are dealt to **buckets** first
-//! ([`deal`](super::deal)): a bucket has the items of a range of indices, for which a table has room. A part is
-//! then a part of a bucket.
+//! ([`deal`](super::deal)): a bucket has the items of a range of indices, for which a table has room. A block's
+//! part has items of several buckets then, and the block makes a table for each, one after another.
 
 use crate::element::Element;
 use crate::kernels::{Entry, Named, arguments};
@@ -100,12 +100,12 @@ pub struct Arguments<T> {
     pub blocks: u32,
     /// Items of a block's part, a multiple of [`TILE`]; the last block's part may be smaller.
     pub part: u64,
-    /// Room for a table of each block.
+    /// Room for a table of each block, and one more for each bucket.
     pub tables: *mut u32,
     /// A bit for each sum, [`rest_bits`] words, then for each sum [`Tallied::REST`] words: all 0 between launches. The
     /// bit says whether the words are not.
     pub rest: *mut u64,
-    /// [`LIST_WORDS`] for each block.
+    /// [`LIST_WORDS`] for each table.
     pub lists: *mut u64,
     /// [`STATE`] words.
     pub state: *mut u64,
@@ -186,35 +186,43 @@ impl<const PARTS: u32> Table<PARTS> {
         index * self.copies + (warp::lane_id() & (self.copies - 1))
     }
 
-    /// Adds to a sum.
+    /// Adds to sums, word by word, so that the additions of a word are under way together.
     ///
     /// # Safety
     ///
-    /// The slot is in bounds.
+    /// The slots are in bounds.
     #[inline(always)]
-    unsafe fn add(self, slot: u32, value: impl Into<i128>) {
-        let value = value.into();
-        let (mut carry, mut at) = (0u32, slot);
+    unsafe fn add<const N: usize>(self, slots: [u32; N], values: [impl Into<i128>; N]) {
+        let values: [i128; N] = values.map(Into::into);
+        let mut carries = [0u32; N];
         unrolled::<4>(|part| {
             if part as u32 >= PARTS {
                 return;
             }
-            let (word, over) = ((value >> (32 * part)) as u32).overflowing_add(carry);
-            carry = over.into();
+            let mut words = [0; N];
+            unrolled::<N>(|item| {
+                let (word, over) = ((values[item] >> (32 * part)) as u32).overflowing_add(carries[item]);
+                (words[item], carries[item]) = (word, over.into());
+            });
             // The first word is seldom 0.
-            if part == 0 || word != 0 {
+            if part == 0 || words != [0; N] {
                 // SAFETY: as the caller vouches; all threads use atomics.
-                let old = unsafe { self.words.fetch_add(at, word) };
-                carry += u32::from(old.overflowing_add(word).1);
+                let add = |item: usize| unsafe {
+                    self.words.fetch_add(slots[item] + part as u32 * self.slots, words[item])
+                };
+                let old: [u32; N] = from_fn(add);
+                unrolled::<N>(|item| carries[item] += u32::from(old[item].overflowing_add(words[item]).1));
             }
-            at += self.slots;
         });
         // What is left is less than 2^32, for 2^32 items at most are added. Of a small negative value it is −1,
         // and a carry.
-        let upper = ((value >> (32 * PARTS)) as u32).wrapping_add(carry);
-        if upper != 0 {
-            // SAFETY: as above.
-            unsafe { self.words.fetch_add(at, upper) };
+        let upper: [u32; N] =
+            from_fn(|item| ((values[item] >> (32 * PARTS)) as u32).wrapping_add(carries[item]));
+        if upper != [0; N] {
+            unrolled::<N>(|item| {
+                // SAFETY: as above.
+                unsafe { self.words.fetch_add(slots[item] + PARTS * self.slots, upper[item]) };
+            });
         }
     }
 
@@ -266,7 +274,7 @@ impl<const PARTS: u32> Table<PARTS> {
                 lanes *= 2;
             }
             if slot < self.slots && slot & (self.copies - 1) == 0 {
-                each(slot / self.copies, sum, items);
+                each(slot >> self.copies.trailing_zeros(), sum, items);
             }
             first += THREADS;
         }
@@ -310,8 +318,14 @@ pub(super) struct Load<T> {
     pub items: [T; VECTOR],
 }
 
-impl<T> Load<T> {
+impl<T: Element> Load<T> {
     pub const NONE: u32 = u32::MAX;
+
+    /// No items.
+    #[inline(always)]
+    pub fn none() -> Self {
+        Self { indices: [Self::NONE; VECTOR], items: [T::zeroed(); VECTOR] }
+    }
 }
 
 impl<T: Element> Part<T> {
@@ -371,32 +385,19 @@ impl<T: Element> Part<T> {
     /// The part [is aligned](Self::is_aligned) if `is_aligned` says so, and the place a multiple of VECTOR.
     #[inline(always)]
     pub unsafe fn load(&self, place: u32, is_aligned: bool) -> Load<T> {
-        let mut load = Load { indices: [Load::<T>::NONE; VECTOR], items: [T::zeroed(); VECTOR] };
+        let mut load = Load::none();
         // SAFETY: only items of the part are read.
         unsafe {
             if is_aligned && place + VECTOR as u32 <= self.len {
-                let at = self.indices.add((place << (self.index_words - 1)) as usize);
                 if self.index_words == 1 {
-                    load.indices = mem::load_16_bytes(at.cast());
-                } else {
-                    let [a, b]: [[[u32; 2]; 2]; 2] =
-                        [mem::load_16_bytes(at.cast()), mem::load_16_bytes(at.add(VECTOR).cast())];
-                    let short = |[low, high]: [u32; 2]| if high == 0 { low } else { Load::<T>::NONE };
-                    load.indices = [short(a[0]), short(a[1]), short(b[0]), short(b[1])];
+                    return self.load_aligned(place);
                 }
-                let at = self.items.wrapping_add(place as usize);
-                load.items = match size_of::<T>() {
-                    // Nothing to count but bytes.
-                    1 if self.is_ones => [T::one(); VECTOR],
-                    8 => {
-                        let [a, b]: [[T; 2]; 2] =
-                            [mem::load_16_bytes(at.cast()), mem::load_16_bytes(at.add(2).cast())];
-                        [a[0], a[1], b[0], b[1]]
-                    }
-                    4 => mem::load_16_bytes(at.cast()),
-                    2 => mem::load_8_bytes(at.cast()),
-                    _ => mem::load_4_bytes(at.cast()),
-                };
+                let at = self.indices.add((place * self.index_words) as usize);
+                let [a, b]: [[[u32; 2]; 2]; 2] =
+                    [mem::load_16_bytes(at.cast()), mem::load_16_bytes(at.add(VECTOR).cast())];
+                let short = |[low, high]: [u32; 2]| if high == 0 { low } else { Load::<T>::NONE };
+                load.indices = [short(a[0]), short(a[1]), short(b[0]), short(b[1])];
+                load.items = self.load_items(place);
             } else {
                 for item in 0..VECTOR {
                     let place = place + item as u32;
@@ -410,6 +411,43 @@ impl<T: Element> Part<T> {
         load
     }
 
+    /// Loads neighbouring items, whose indices are of 32 bits.
+    ///
+    /// # Safety
+    ///
+    /// The part [is aligned](Self::is_aligned), the place a multiple of VECTOR, and the items are there.
+    #[inline(always)]
+    pub unsafe fn load_aligned(&self, place: u32) -> Load<T> {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let indices = mem::load_16_bytes(self.indices.add(place as usize).cast());
+            Load { indices, items: self.load_items(place) }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`load_aligned`](Self::load_aligned).
+    #[inline(always)]
+    unsafe fn load_items(&self, place: u32) -> [T; VECTOR] {
+        let at = self.items.wrapping_add(place as usize);
+        // SAFETY: as the caller vouches.
+        unsafe {
+            match size_of::<T>() {
+                // Nothing to count but bytes.
+                1 if self.is_ones => [T::one(); VECTOR],
+                8 => {
+                    let [a, b]: [[T; 2]; 2] =
+                        [mem::load_16_bytes(at.cast()), mem::load_16_bytes(at.add(2).cast())];
+                    [a[0], a[1], b[0], b[1]]
+                }
+                4 => mem::load_16_bytes(at.cast()),
+                2 => mem::load_8_bytes(at.cast()),
+                _ => mem::load_4_bytes(at.cast()),
+            }
+        }
+    }
+
     /// Gives all items to `each`, as loads of neighbouring ones. All lanes of a warp call it together, also for
     /// loads without items.
     ///
@@ -418,18 +456,36 @@ impl<T: Element> Part<T> {
     /// All threads of the block call it, as `each` asks.
     #[inline(always)]
     pub unsafe fn each_load(&self, each: &mut impl EachLoad<T>) {
+        // SAFETY: as the caller vouches.
+        unsafe { self.each_load_of::<THREADS>(each) }
+    }
+
+    /// The same in a block of `BLOCK` threads.
+    ///
+    /// # Safety
+    ///
+    /// As for [`each_load`](Self::each_load).
+    #[inline(always)]
+    pub unsafe fn each_load_of<const BLOCK: u32>(&self, each: &mut impl EachLoad<T>) {
+        let tile = const { BLOCK * VECTOR as u32 };
         let is_aligned = self.is_aligned();
         let mut place = thread::thread_idx_x() * VECTOR as u32;
-        let end = self.len.next_multiple_of(TILE as u32 * BATCH as u32);
+        let end = self.len.next_multiple_of(tile * BATCH as u32);
         while place < end {
             intrinsics::no_unroll();
+            let places: [u32; BATCH] = from_fn(|load| place + load as u32 * tile);
             // SAFETY: it is aligned as it says.
             unsafe {
-                let [a, b] = from_fn(|load| self.load(place + load as u32 * TILE as u32, is_aligned));
-                each.add(place, a);
-                each.add(place + TILE as u32, b);
+                let loads: [Load<T>; BATCH] =
+                    if is_aligned && self.index_words == 1 && places[BATCH - 1] + VECTOR as u32 <= self.len {
+                        // Without a condition between the loads, where one would wait for the other.
+                        places.map(|place| self.load_aligned(place))
+                    } else {
+                        places.map(|place| self.load(place, is_aligned))
+                    };
+                unrolled::<BATCH>(|load| each.add(places[load], loads[load]));
             }
-            place += BATCH as u32 * TILE as u32;
+            place += BATCH as u32 * tile;
         }
     }
 }
@@ -444,9 +500,9 @@ pub(super) trait EachLoad<T> {
     unsafe fn add(&mut self, place: u32, load: Load<T>);
 }
 
-/// Where items lie that were dealt to buckets: a table of three words of 64 bits for each bucket and one more.
+/// Where items lie that were dealt to buckets: a table of two words of 64 bits for each bucket, its first item and its
+/// number of items. The buckets follow one another.
 ///
-/// The words of bucket b are the number of parts in all buckets before it, its first item, and its number of items.
 /// A bucket has `1 << log2` indices. Its items' indices count from the bucket's first one.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -461,72 +517,114 @@ impl Buckets {
     /// Items were not dealt.
     pub const NONE: Self = Self { table: core::ptr::null_mut(), log2: 0 };
 
-    /// Returns the parts before a bucket.
+    /// Returns a word of a bucket.
     #[inline(always)]
-    unsafe fn parts_before(&self, bucket: u32) -> u32 {
-        // SAFETY: as the caller vouches: there is such a bucket, or one before.
-        unsafe { self.table.add(3 * bucket as usize).read() as u32 }
+    pub(super) fn word(&self, bucket: u32, word: usize) -> *mut u64 {
+        self.table.wrapping_add(2 * bucket as usize + word)
+    }
+
+    /// Returns a bucket's first item, and the end of its items.
+    ///
+    /// # Safety
+    ///
+    /// There is such a bucket.
+    #[inline(always)]
+    unsafe fn items(&self, bucket: u32) -> (u64, u64) {
+        // SAFETY: as the caller vouches.
+        let [start, len] = [0, 1].map(|word| unsafe { self.word(bucket, word).read() });
+        (start, start + len)
     }
 }
 
-/// What a block adds up.
+/// What a block adds up to one table.
 struct Task<T> {
     part: Part<T>,
     /// The first of its sums, and their number.
     first: u32,
     count: u32,
+    /// The number of its table and of its list.
+    number: u32,
 }
 
-impl<T: Element> Task<T> {
-    /// Returns the block's task, if there is one.
+/// The tasks of a block. Without buckets it is one: the block's part. With buckets, the part is one of all dealt items,
+/// and may have items of several buckets: a task each.
+///
+/// A task's number is the block's and the bucket's together. Both ascend, and one of them does from each task to the next,
+/// so that it is the task's alone.
+struct Tasks<'a, T> {
+    arguments: &'a Arguments<T>,
+    /// The next bucket, and their number.
+    bucket: u32,
+    buckets: u32,
+    /// The block's part.
+    start: u64,
+    end: u64,
+}
+
+impl<'a, T: Element> Tasks<'a, T> {
+    /// The tasks of the block.
     ///
     /// # Safety
     ///
     /// The arguments are as they say.
     #[inline(always)]
-    unsafe fn of(arguments: &Arguments<T>) -> Option<Self> {
-        let Arguments { items, indices, index_words, len, count, part, ref buckets, .. } = *arguments;
-        let block = thread::block_idx_x();
+    unsafe fn of(arguments: &'a Arguments<T>) -> Self {
+        let &Arguments { len, count, part, ref buckets, .. } = arguments;
+        let start = u64::from(thread::block_idx_x()) * part;
         if buckets.table.is_null() {
-            let start = u64::from(block) * part;
-            let len = len.saturating_sub(start).min(part) as u32;
-            return Some(Self {
-                part: Part::new(items, (indices, index_words), start, len),
-                first: 0,
-                count,
-            });
+            let end = (start + part).min(len);
+            return Self { arguments, bucket: 0, buckets: 1, start, end };
         }
-        // SAFETY: there are these buckets.
-        unsafe {
-            // The last bucket whose parts begin at the block or before.
-            let (mut low, mut high) = (0, ((count - 1) >> buckets.log2) + 1);
-            if block >= buckets.parts_before(high) {
-                return None;
+        let number = ((count - 1) >> buckets.log2) + 1;
+        // The first bucket that ends after the part's start.
+        let (mut low, mut high) = (0, number);
+        while low < high {
+            intrinsics::no_unroll();
+            let middle = low + (high - low) / 2;
+            // SAFETY: there is this bucket.
+            if unsafe { buckets.items(middle).1 } <= start {
+                low = middle + 1;
+            } else {
+                high = middle;
             }
-            while low + 1 < high {
-                let middle = low + (high - low) / 2;
-                if buckets.parts_before(middle) <= block {
-                    low = middle;
-                } else {
-                    high = middle;
-                }
-            }
-            let before = u64::from(block - buckets.parts_before(low)) * part;
-            let [start, of_bucket] = [1, 2].map(|word| buckets.table.add(3 * low as usize + word).read());
-            let len = (of_bucket - before).min(part) as u32;
-            let part = Part::new(items, (indices, index_words), start + before, len);
-            let first = low << buckets.log2;
-            Some(Self { part, first, count: (count - first).min(1 << buckets.log2) })
         }
+        Self { arguments, bucket: low, buckets: number, start, end: start + part }
     }
-}
 
-/// Items of one index that a thread has added up.
-#[derive(Clone, Copy)]
-struct Run<S> {
-    index: u32,
-    sum: S,
-    items: u32,
+    /// Returns the next task.
+    ///
+    /// # Safety
+    ///
+    /// As for [`of`](Self::of).
+    #[inline(always)]
+    unsafe fn next(&mut self) -> Option<Task<T>> {
+        let &Arguments { items, indices, index_words, count, ref buckets, .. } = self.arguments;
+        let bucket = self.bucket;
+        let of_part =
+            |start: u64, end: u64| Part::new(items, (indices, index_words), start, (end - start) as u32);
+        if buckets.table.is_null() {
+            self.bucket = 1;
+            let part = of_part(self.start.min(self.end), self.end);
+            return (bucket == 0).then_some(Task { part, first: 0, count, number: thread::block_idx_x() });
+        }
+        if bucket >= self.buckets {
+            return None;
+        }
+        // SAFETY: there is this bucket.
+        let (start, end) = unsafe { buckets.items(bucket) };
+        if start >= self.end {
+            return None;
+        }
+        self.bucket += 1;
+        let first = bucket << buckets.log2;
+        let (start, end) = (start.max(self.start), end.min(self.end));
+        Some(Task {
+            part: of_part(start, end.max(start)),
+            first,
+            count: (count - first).min(1 << buckets.log2),
+            number: thread::block_idx_x() + bucket,
+        })
+    }
 }
 
 /// Adds items to a table.
@@ -552,10 +650,10 @@ impl<T: Element, const COUNTS: bool, const PARTS: u32> Adding<T, COUNTS, PARTS> 
     ///
     /// As for [`add`]; all threads of the block call it.
     #[inline(always)]
-    unsafe fn run(arguments: &Arguments<T>, Task { part, count, .. }: Task<T>, table: Table<PARTS>) {
+    unsafe fn run(arguments: &Arguments<T>, Task { part, count, number, .. }: Task<T>, table: Table<PARTS>) {
         let Arguments { lists, state, .. } = *arguments;
         let listed = shared_array![u32; 4];
-        let list = lists.wrapping_add(thread::block_idx_x() as usize * LIST_WORDS as usize);
+        let list = lists.wrapping_add(number as usize * LIST_WORDS as usize);
         // SAFETY: as the caller vouches, and barriers stand between clearing, adding and reading.
         unsafe {
             if thread::thread_idx_x() < 4 {
@@ -581,21 +679,19 @@ impl<T: Element, const COUNTS: bool, const PARTS: u32> Adding<T, COUNTS, PARTS> 
         }
     }
 
-    /// Adds what a thread has added up.
+    /// Adds to sums, and to the numbers of their items.
     ///
     /// # Safety
     ///
-    /// There is such a sum.
+    /// There are such sums.
     #[inline(always)]
-    unsafe fn flush(&self, run: Run<impl Into<i128>>) {
-        if run.items > 0 {
-            // SAFETY: as the caller vouches.
-            unsafe {
-                let slot = self.table.slot(run.index);
-                self.table.add(slot, run.sum);
-                if COUNTS {
-                    self.table.count(slot, run.items);
-                }
+    unsafe fn flush<const N: usize>(&self, indices: [u32; N], sums: [impl Into<i128>; N], items: [u32; N]) {
+        let slots = indices.map(|index| self.table.slot(index));
+        // SAFETY: as the caller vouches.
+        unsafe {
+            self.table.add(slots, sums);
+            if COUNTS {
+                unrolled::<N>(|item| self.table.count(slots[item], items[item]));
             }
         }
     }
@@ -637,41 +733,42 @@ impl<T: Element, const COUNTS: bool, const PARTS: u32> EachLoad<T> for Adding<T,
     #[inline(always)]
     unsafe fn add(&mut self, place: u32, Load { indices, items }: Load<T>) {
         let none = <T::Wide as Tallied>::Sum::default();
-        let mut run = Run { index: indices[0], sum: none, items: 0 };
-        let (mut is_one, mut aside) = (true, 0);
+        let (mut sums, mut of_item, mut aside, mut is_one) = ([none; VECTOR], [0; VECTOR], 0, true);
+        // An item whose index is too large adds nothing to the first sum.
+        let mut at = [0; VECTOR];
         unrolled::<VECTOR>(|item| {
-            let index = indices[item];
-            if index != run.index {
-                // SAFETY: its index has been checked, if it has items.
-                unsafe { self.flush(run) };
-                (is_one, run) = (false, Run { index, sum: none, items: 0 });
-            }
             let addend = items[item].widen().addend();
-            if index >= self.count || addend.is_none() {
+            if indices[item] < self.count {
+                (at[item], sums[item], of_item[item]) = (indices[item], addend.unwrap_or(none), 1);
+            }
+            if indices[item] >= self.count || addend.is_none() {
                 aside |= 1 << item;
             }
-            if index < self.count {
-                run.sum += addend.unwrap_or(none);
-                run.items += 1;
-            }
+            is_one &= indices[item] == indices[0];
         });
-        // SAFETY: all lanes are here; the index has been checked.
+        is_one &= indices[0] < self.count;
+        // SAFETY: all lanes are here; the indices have been checked.
         unsafe {
-            // A warp whose items have one index adds them up first.
-            let (first, _) = warp::warp_shuffle_idx(warp::ALL, run.index, 0, 32);
-            if warp::warp_vote_all(warp::ALL, is_one && run.index == first && run.items > 0) {
-                let (mut sum, mut items, mut lanes) = (run.sum.into(), run.items, warp::WARP_SIZE / 2);
+            let (first, _) = warp::warp_shuffle_idx(warp::ALL, indices[0], 0, 32);
+            if warp::warp_vote_all(warp::ALL, is_one && indices[0] == first) {
+                // The warp adds its items up first.
+                let mut sum = none;
+                unrolled::<VECTOR>(|item| sum += sums[item]);
+                let (mut sum, mut lanes) = (sum.into(), warp::WARP_SIZE / 2);
                 while lanes > 0 {
                     intrinsics::no_unroll();
                     sum += warp::warp_shuffle_xor(warp::ALL, Words::of(sum), lanes, 32).0.value();
-                    items += warp::warp_shuffle_xor(warp::ALL, items, lanes, 32).0;
                     lanes /= 2;
                 }
                 if warp::lane_id() == 0 {
-                    self.flush(Run { index: first, sum, items });
+                    self.flush([first], [sum], [warp::WARP_SIZE * VECTOR as u32]);
                 }
-            } else {
-                self.flush(run);
+            } else if is_one {
+                let mut sum = none;
+                unrolled::<VECTOR>(|item| sum += sums[item]);
+                self.flush([at[0]], [sum], [VECTOR as u32]);
+            } else if aside != (1 << VECTOR) - 1 || COUNTS {
+                self.flush(at, sums, of_item);
             }
         }
         if aside != 0 {
@@ -690,26 +787,32 @@ impl<T: Element, const COUNTS: bool, const PARTS: u32> EachLoad<T> for Adding<T,
 #[inline(always)]
 pub unsafe fn add<T: Element, const COUNTS: bool, const PARTS: u32>(arguments: Arguments<T>) {
     const { assert!(PARTS == <T::Wide as Tallied>::PARTS) };
-    // SAFETY: as the caller vouches.
-    let Some(task) = (unsafe { Task::of(&arguments) }) else { return };
     let Arguments { copies, tables, ref buckets, count: all, .. } = arguments;
-    let table = Table::<PARTS>::new(task.count, copies);
     let words = words::<T, COUNTS>();
     let of_table = if buckets.table.is_null() { all } else { 1 << buckets.log2 } as usize;
     // SAFETY: all threads of the block are here, and barriers stand between clearing, adding and reading.
     unsafe {
-        table.clear(words);
-        Adding::<T, COUNTS, PARTS>::run(&arguments, task, table);
-        let to = tables.wrapping_add(thread::block_idx_x() as usize * words as usize * of_table);
-        let to = |word: u32, index: u32| to.wrapping_add(word as usize * of_table + index as usize);
-        table.each_sum::<COUNTS>(|index, sum, items| {
-            for word in 0..=PARTS {
-                to(word, index).write((sum >> (32 * word)) as u32);
+        let mut tasks = Tasks::of(&arguments);
+        while let Some(task) = tasks.next() {
+            intrinsics::no_unroll();
+            if task.part.len == 0 && !buckets.table.is_null() {
+                continue;
             }
-            if COUNTS {
-                to(PARTS + 1, index).write(items);
-            }
-        });
+            let table = Table::<PARTS>::new(task.count, copies);
+            let to = tables.wrapping_add(task.number as usize * words as usize * of_table);
+            let to = |word: u32, index: u32| to.wrapping_add(word as usize * of_table + index as usize);
+            table.clear(words);
+            Adding::<T, COUNTS, PARTS>::run(&arguments, task, table);
+            table.each_sum::<COUNTS>(|index, sum, items| {
+                for word in 0..=PARTS {
+                    to(word, index).write((sum >> (32 * word)) as u32);
+                }
+                if COUNTS {
+                    to(PARTS + 1, index).write(items);
+                }
+            });
+            thread::sync_threads();
+        }
     }
 }
 
@@ -804,7 +907,7 @@ impl<T: Element, const PARTS: u32> EachLoad<T> for AddingStep<PARTS> {
             if indices[item] < self.count && wide.addend().is_none() {
                 let part = wide.outside().part(self.step * T::Wide::STEP, T::Wide::STEP);
                 // SAFETY: the index is one of the table.
-                unsafe { self.table.add(self.table.slot(indices[item]), part) };
+                unsafe { self.table.add([self.table.slot(indices[item])], [part]) };
             }
         });
     }
@@ -841,67 +944,71 @@ impl<T: Element> EachLoad<T> for Raising {
 pub unsafe fn rest<T: Element, const PARTS: u32>(arguments: Arguments<T>) {
     const { assert!(PARTS == <T::Wide as Tallied>::PARTS) };
     let Arguments { copies, rest, lists, state, count: all, .. } = arguments;
-    // SAFETY: as the caller vouches.
-    if unsafe { state.add(1).read() } == 0 {
-        return;
-    }
-    // SAFETY: as the caller vouches.
-    let Some(Task { part, first, count }) = (unsafe { Task::of(&arguments) }) else { return };
-    let table = Table::<PARTS>::new(count, copies);
-    let list = lists.wrapping_add(thread::block_idx_x() as usize * LIST_WORDS as usize);
-    let digits = Digits { rest, count: all, first, words: T::Wide::REST };
     // SAFETY: all threads of the block are here, and barriers stand between clearing, adding and reading.
     unsafe {
         let steps = state.add(1).read();
         // Nothing is written if an index is wrong.
-        if state.read() != 0 {
+        if steps == 0 || state.read() != 0 {
             return;
         }
-        let listed = list.read();
-        let is_listed = listed <= LIST.into();
-        if is_listed {
-            let mut number = thread::thread_idx_x();
-            while u64::from(number) < listed {
-                intrinsics::no_unroll();
-                let place = list.add(1 + number as usize).read() as u32;
-                let outside = part.item(place).widen().outside();
-                digits.add_outside(part.index(place), outside);
-                number += THREADS;
+        let mut tasks = Tasks::of(&arguments);
+        while let Some(Task { part, first, count, number }) = tasks.next() {
+            intrinsics::no_unroll();
+            if part.len == 0 {
+                continue;
             }
-        } else {
-            let mut left = steps & !(SPECIAL_STEP | MINUS_ZERO_STEP);
-            while left != 0 {
-                intrinsics::no_unroll();
-                let step = left.trailing_zeros();
-                left &= left - 1;
-                thread::sync_threads();
-                table.clear(PARTS + 1);
-                thread::sync_threads();
-                part.each_load(&mut AddingStep { table, count, step });
-                thread::sync_threads();
-                table.each_sum::<false>(|index, sum, _| digits.add(index, step * (T::Wide::STEP / 32), sum));
-            }
-        }
-        let looks_for_others = steps & MINUS_ZERO_STEP != 0;
-        if looks_for_others || (!is_listed && steps & SPECIAL_STEP != 0) {
-            let mask = if looks_for_others { u32::MAX } else { !(NOT_MINUS_ZERO as u32) };
-            thread::sync_threads();
-            let mut at = thread::thread_idx_x();
-            while at < count {
-                table.words.write(at, 0);
-                at += THREADS;
-            }
-            thread::sync_threads();
-            part.each_load(&mut Raising { flags: table.words, count, mask });
-            thread::sync_threads();
-            let mut at = thread::thread_idx_x();
-            while at < count {
-                let flags = table.words.read(at);
-                if flags != 0 {
-                    digits.raise(at, flags);
+            let table = Table::<PARTS>::new(count, copies);
+            let list = lists.wrapping_add(number as usize * LIST_WORDS as usize);
+            let digits = Digits { rest, count: all, first, words: T::Wide::REST };
+            let listed = list.read();
+            let is_listed = listed <= LIST.into();
+            if is_listed {
+                let mut number = thread::thread_idx_x();
+                while u64::from(number) < listed {
+                    intrinsics::no_unroll();
+                    let place = list.add(1 + number as usize).read() as u32;
+                    let outside = part.item(place).widen().outside();
+                    digits.add_outside(part.index(place), outside);
+                    number += THREADS;
                 }
-                at += THREADS;
+            } else {
+                let mut left = steps & !(SPECIAL_STEP | MINUS_ZERO_STEP);
+                while left != 0 {
+                    intrinsics::no_unroll();
+                    let step = left.trailing_zeros();
+                    left &= left - 1;
+                    thread::sync_threads();
+                    table.clear(PARTS + 1);
+                    thread::sync_threads();
+                    part.each_load(&mut AddingStep { table, count, step });
+                    thread::sync_threads();
+                    table.each_sum::<false>(|index, sum, _| {
+                        digits.add(index, step * (T::Wide::STEP / 32), sum)
+                    });
+                }
             }
+            let looks_for_others = steps & MINUS_ZERO_STEP != 0;
+            if looks_for_others || (!is_listed && steps & SPECIAL_STEP != 0) {
+                let mask = if looks_for_others { u32::MAX } else { !(NOT_MINUS_ZERO as u32) };
+                thread::sync_threads();
+                let mut at = thread::thread_idx_x();
+                while at < count {
+                    table.words.write(at, 0);
+                    at += THREADS;
+                }
+                thread::sync_threads();
+                part.each_load(&mut Raising { flags: table.words, count, mask });
+                thread::sync_threads();
+                let mut at = thread::thread_idx_x();
+                while at < count {
+                    let flags = table.words.read(at);
+                    if flags != 0 {
+                        digits.raise(at, flags);
+                    }
+                    at += THREADS;
+                }
+            }
+            thread::sync_threads();
         }
     }
 }
@@ -925,9 +1032,9 @@ impl<O: OfTally<T>, T: Element> Finish<O::Output> for ByOp<O, T> {
 /// nothing else accesses them meanwhile.
 #[inline(always)]
 pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target: Target<O::Output>) {
-    const TABLES: usize = 5;
+    const TABLES: usize = 4;
     const WARPS: u32 = FINISHING / warp::WARP_SIZE;
-    let Arguments { count, blocks, tables, rest, state, ref buckets, .. } = arguments;
+    let Arguments { count, blocks, part, tables, rest, state, ref buckets, .. } = arguments;
     let Target { results, wrong, onto, counted } = target;
     let parts = const { <T::Wide as Tallied>::PARTS };
     let words = parts + 1 + counted;
@@ -947,48 +1054,62 @@ pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target:
             let index = first_sum + if is_dealt { mine } else { lane };
             let is_there = index < count;
             let (mut sum, mut items) = (0i128, 0u64);
-            let (mut first, mut end, mut at, mut of_table) = (warp, blocks, index, count);
+            let (mut first, mut end, mut at_in_table, mut of_table) = (warp, blocks, index, count);
             if is_dealt {
                 let bucket = index.min(count - 1) >> buckets.log2;
-                (first, end) = (buckets.parts_before(bucket), buckets.parts_before(bucket + 1));
-                (at, of_table) = (index & ((1 << buckets.log2) - 1), 1 << buckets.log2);
-            }
-            while first < end {
-                intrinsics::no_unroll();
-                let of_tables: [[u32; 5]; TABLES] = from_fn(|place| {
-                    let block = first + place as u32 * step;
-                    let is_there = is_there && block < end;
-                    from_fn(|word| {
-                        let at = (block as usize * words as usize + word) * of_table as usize + at as usize;
-                        if is_there && (word as u32) < words { tables.wrapping_add(at).read() } else { 0 }
-                    })
-                });
-                for of_table in of_tables {
-                    let mut value = i128::from(of_table[parts as usize] as i32) << (32 * parts);
-                    for part in 0..parts {
-                        value += i128::from(of_table[part as usize]) << (32 * part);
-                    }
-                    sum += value;
-                    items += u64::from(of_table[parts as usize + 1]);
+                let (start, end_of_items) = buckets.items(bucket);
+                if start < end_of_items {
+                    first = bucket + start as u32 / (part as u32).max(1);
+                    end = bucket + (end_of_items - 1) as u32 / (part as u32).max(1) + 1;
+                } else {
+                    (first, end) = (0, 0);
                 }
+                (at_in_table, of_table) = (index & ((1 << buckets.log2) - 1), 1 << buckets.log2);
+            }
+            while is_there && first < end {
+                intrinsics::no_unroll();
+                let mut of_tables = [[0; 5]; TABLES];
+                unrolled::<TABLES>(|place| {
+                    let table = first + place as u32 * step;
+                    if table < end {
+                        let word = |word: u32| {
+                            let at = (table as usize * words as usize + word as usize) * of_table as usize;
+                            tables.wrapping_add(at + at_in_table as usize).read()
+                        };
+                        for part in 0..=parts {
+                            of_tables[place][part as usize] = word(part);
+                        }
+                        if counted != 0 {
+                            of_tables[place][4] = word(parts + 1);
+                        }
+                    }
+                });
+                unrolled::<TABLES>(|place| {
+                    let of_table = of_tables[place];
+                    if first + place as u32 * step < end {
+                        sum += i128::from(of_table[parts as usize] as i32) << (32 * parts);
+                        for part in 0..parts {
+                            sum += i128::from(of_table[part as usize]) << (32 * part);
+                        }
+                        items += u64::from(of_table[4]);
+                    }
+                });
                 first += TABLES as u32 * step;
             }
             let mut half = if is_dealt { 0 } else { FINISHING / 2 };
-            loop {
+            while half > 0 {
+                intrinsics::no_unroll();
                 sums.write(2 * mine, sum as u64);
                 sums.write(2 * mine + 1, (sum >> 64) as u64);
                 counts.write(mine, items);
                 thread::sync_threads();
-                if half < warp::WARP_SIZE {
-                    break;
-                }
                 if mine < half {
                     let other = mine + half;
                     sum += Words([sums.read(2 * other), sums.read(2 * other + 1)]).value();
                     items += counts.read(other);
                 }
                 thread::sync_threads();
-                half /= 2;
+                half = if half > warp::WARP_SIZE { half / 2 } else { 0 };
             }
             let digits = Digits { rest, count, first: 0, words: T::Wide::REST };
             let mut has_rest = false;
@@ -1040,7 +1161,6 @@ pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target:
                 }
             }
             first_sum += thread::grid_dim_x() * of_block;
-            thread::sync_threads();
         }
         thread::sync_threads();
         if mine == 0 {

@@ -188,7 +188,7 @@ pub unsafe fn move_in_order<T: Element>(arguments: Arguments<T>) {
     unsafe {
         let mut place_of_mine = 0;
         if mine < number {
-            let start = buckets.table.wrapping_add(3 * mine as usize + 1).read() as u32;
+            let start = buckets.word(mine, 0).read() as u32;
             let of_block = mine as usize * blocks as usize + thread::block_idx_x() as usize;
             place_of_mine = start + counts.wrapping_add(of_block).read();
         }

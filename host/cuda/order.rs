@@ -77,7 +77,7 @@ impl Queue {
         let state = zeros(&mut scratch.state, is_capturing, gpu, (&mut *source, stream), STATE)?;
         let words = (blocks as usize) << digit;
         let counts = area(&mut scratch.counts, is_capturing, gpu, source, words.div_ceil(2))?;
-        let table = area(&mut scratch.table, is_capturing, gpu, source, 3 * ((1 << digit) + 1))?;
+        let table = area(&mut scratch.table, is_capturing, gpu, source, 2 << digit)?;
         let mut of_passes = [(null_mut::<u32>(), null_mut::<u8>()); 2];
         for (buffer, (of_indices, of_items)) in (0..).zip(&mut of_passes) {
             let words = |bytes: usize, is_needed| if is_needed { (len * bytes).div_ceil(8) } else { 0 };
@@ -108,7 +108,6 @@ impl Queue {
                 blocks,
                 part: of_block as u32,
                 counts: counts.cast(),
-                of_part: of_block,
                 buckets: Buckets { table, log2: (pass * digit).into() },
                 dealt: to,
                 dealt_indices: to_indices,
@@ -116,6 +115,8 @@ impl Queue {
                 sorts: 0,
                 mask: (1 << digit) - 1,
                 aligned: 1,
+                kept: u32::MAX,
+                window: u32::BITS,
             };
             let (number, parameters) = (arguments.number(), Parameters::of(&arguments));
             let counting = TypeId::of::<deal::Count>();

@@ -28,8 +28,9 @@ pub struct TallyScratch {
     /// All zeros between launches.
     rest: Vec<Area<u64>>,
     state: Vec<Area<u64>>,
-    /// Items that are dealt to buckets: their counts, the buckets' table, the items, their indices.
-    dealt: [Vec<Area<u64>>; 4],
+    /// Items that are dealt to buckets: their counts, the buckets' table, the items and their indices, and these
+    /// after the first of two steps.
+    dealt: [Vec<Area<u64>>; AREAS],
 }
 
 /// How items are dealt to blocks, and the words of 64 bits of scratch memory.
@@ -45,15 +46,22 @@ struct Needs {
     dealt: Option<Dealt>,
 }
 
+/// Areas of scratch memory for items that are dealt.
+const AREAS: usize = 6;
+
+/// The most buckets to which items are dealt in one step: of more, a tile has too few items for each.
+const BUCKETS: u32 = 256;
+
 /// How items are dealt to buckets.
 struct Dealt {
-    /// The logarithm of a bucket's number of indices, and the number of buckets.
+    /// The logarithm of a bucket's number of indices.
     log2: u32,
-    buckets: u32,
+    /// If items are dealt in two steps, the logarithm of the buckets that are one bucket at first.
+    window: Option<u32>,
     blocks: u32,
     part: u32,
     /// Words of each area.
-    areas: [usize; 4],
+    areas: [usize; AREAS],
 }
 
 impl Needs {
@@ -90,26 +98,26 @@ impl Needs {
         if len > MOST_ORDERED as u64 || buckets * 4 > gpu.most_shared {
             return Err(Error::TooManyGroups { count: sums });
         }
-        // Two parts for each multiprocessor, and one more for each bucket at most.
-        let (part, _) = parts(len, 2 * multiprocessors);
-        let blocks = len.div_ceil(part) as u32 + buckets;
-        let tables = ((blocks as usize * types.words as usize) << log2).div_ceil(2);
-        let (of_deal, deals) = parts(len, multiprocessors);
         let places = len as usize + buckets as usize * ALIGNED as usize;
-        let areas = [
-            (buckets as usize * deals as usize).div_ceil(2),
-            3 * (buckets as usize + 1),
-            (places * types.bytes).div_ceil(8),
-            places.div_ceil(2),
-        ];
-        let dealt = Dealt { log2, buckets, blocks: deals, part: of_deal as u32, areas };
-        let (shared, lists) = (bytes << log2, lists(blocks));
+        let (part, blocks) = parts(places as u64, multiprocessors);
+        let tables = blocks + buckets;
+        let window =
+            (buckets > BUCKETS).then(|| u32::BITS - (buckets - 1).leading_zeros()).map(|bits| bits / 2);
+        let (of_deal, deals) = parts(len, 2 * multiprocessors);
+        let of_first = if window.is_some() { len as usize } else { 0 };
+        let [items, indices] =
+            [types.bytes, 4].map(|bytes| [places, of_first].map(|places| (places * bytes).div_ceil(8)));
+        let counts = (buckets as usize * deals as usize).div_ceil(2);
+        let areas = [counts, 2 * buckets as usize, items[0], indices[0], items[1], indices[1]];
+        let dealt = Dealt { log2, window, blocks: deals, part: of_deal as u32, areas };
+        let (shared, lists) = (bytes << log2, lists(tables));
+        let tables = ((tables as usize * types.words as usize) << log2).div_ceil(2);
         Ok(Self { blocks, part, copies: 1, shared, tables, rest, lists, dealt: Some(dealt) })
     }
 
     /// The words of all areas.
     fn areas(&self) -> impl Iterator<Item = usize> {
-        let of_dealt = self.dealt.as_ref().map_or([0; 4], |dealt| dealt.areas);
+        let of_dealt = self.dealt.as_ref().map_or([0; AREAS], |dealt| dealt.areas);
         [self.tables, self.rest, self.lists, STATE + 1].into_iter().chain(of_dealt).filter(|&words| words > 0)
     }
 }
@@ -157,40 +165,48 @@ impl Queue {
         };
         let (mut items, mut indices, mut index_words) = (items.cast::<u8>(), indices, index_words);
         let mut buckets = Buckets::NONE;
-        if let Some(Dealt { log2, buckets: number, blocks, part: of_block, areas }) = dealt {
-            let mut places = [null_mut::<u64>(); 4];
+        if let Some(Dealt { log2, window, blocks, part: of_block, areas, .. }) = dealt {
+            let mut places = [null_mut::<u64>(); AREAS];
             for (place, (areas, words)) in places.iter_mut().zip(scratch.dealt.iter_mut().zip(areas)) {
                 *place = area(areas, is_capturing, gpu, source, words)?;
             }
-            let [counts, table, dealt, dealt_indices] = places;
-            let sorting = deal::sorting_bytes(number, types.bytes as u32);
-            let sorts = sorting <= gpu.most_shared;
-            buckets = Buckets { table, log2: log2.into() };
-            let arguments = deal::Arguments {
-                items,
-                indices,
-                index_words,
-                count,
-                len,
-                blocks,
-                part: of_block,
-                counts: counts.cast(),
-                of_part: part,
-                buckets,
-                dealt: dealt.cast(),
-                dealt_indices: dealt_indices.cast(),
-                state,
-                sorts: sorts.into(),
-                mask: u32::MAX,
-                aligned: ALIGNED,
-            };
-            let parameters = Parameters::of(&arguments);
-            let shared = number * 4;
-            launch(TypeId::of::<deal::Count>(), (blocks, THREADS), shared, &parameters)?;
-            launch(TypeId::of::<deal::Scan>(), (number.div_ceil(deal::WARPS), THREADS), 0, &parameters)?;
-            let shared = if sorts { sorting } else { shared };
-            launch(types.move_items, (blocks, THREADS), shared, &parameters)?;
-            (items, indices, index_words) = (dealt.cast(), dealt_indices.cast(), 1);
+            let [counts, table, last, last_indices, first, first_indices] = places;
+            let of_first = window.map(|window| (window, first, first_indices));
+            for step in [of_first, Some((0, last, last_indices))].into_iter().flatten() {
+                let (larger, dealt, dealt_indices) = step;
+                let is_last = dealt == last;
+                buckets = Buckets { table, log2: (log2 + larger).into() };
+                let mut arguments = deal::Arguments {
+                    items,
+                    indices,
+                    index_words,
+                    count,
+                    len,
+                    blocks,
+                    part: of_block,
+                    counts: counts.cast(),
+                    buckets,
+                    dealt: dealt.cast(),
+                    dealt_indices: dealt_indices.cast(),
+                    state,
+                    sorts: 1,
+                    mask: u32::MAX,
+                    aligned: if is_last { ALIGNED } else { 1 },
+                    kept: if is_last { (1 << log2) - 1 } else { u32::MAX },
+                    window: window.filter(|_| is_last).unwrap_or(u32::BITS),
+                };
+                let number = arguments.number();
+                let mut shared = deal::sorting_bytes(number, types.bytes);
+                if shared > gpu.most_shared {
+                    (arguments.sorts, shared) = (0, number * 4);
+                }
+                let parameters = Parameters::of(&arguments);
+                let scanning = (number.div_ceil(deal::WARPS), THREADS);
+                launch(TypeId::of::<deal::Count>(), (blocks, THREADS), number * 4, &parameters)?;
+                launch(TypeId::of::<deal::Scan>(), scanning, 0, &parameters)?;
+                launch(types.move_items, (blocks, deal::MOVING), shared, &parameters)?;
+                (items, indices, index_words) = (dealt.cast(), dealt_indices.cast(), 1);
+            }
         }
         let arguments = Arguments {
             items,

@@ -18,6 +18,12 @@ pub trait Exact {
 
     /// Its lowest 128 bits.
     fn lowest(&self) -> i128;
+
+    /// The sum, if it is finite, known to be small, and no negative zero.
+    #[inline(always)]
+    fn small(&self) -> Option<i64> {
+        None
+    }
 }
 
 /// The first bits of a sum's magnitude, the sticky bit, the sign and the flags.
@@ -137,6 +143,11 @@ impl Exact for i128 {
     fn lowest(&self) -> i128 {
         *self
     }
+
+    #[inline(always)]
+    fn small(&self) -> Option<i64> {
+        (*self).try_into().ok()
+    }
 }
 
 impl Fixed<2> {
@@ -169,6 +180,13 @@ pub(super) fn rounded(sum: &impl Exact, count: u64, low: i32, format: Format) ->
 /// The `f64`, or if not IS_WIDE the `f32`, nearest to a sum of items, some of which there are.
 #[inline(always)]
 pub(crate) fn sum_of<const IS_WIDE: bool>(sum: &impl Exact, low: i32) -> f64 {
+    // A conversion rounds to the nearest, ties to even; scaling rounds no more, for nothing is subnormal.
+    if !IS_WIDE
+        && low >= -126
+        && let Some(small) = sum.small()
+    {
+        return scaled(1, low) * f64::from(small as f32);
+    }
     rounded(sum, 1, low, if IS_WIDE { F64 } else { F32 })
 }
 
