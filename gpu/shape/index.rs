@@ -68,6 +68,9 @@ const BATCH: usize = 2;
 /// Items that a block loads together; a part has a multiple of it.
 pub const TILE: u64 = THREADS as u64 * VECTOR as u64;
 
+/// Items that a block adds in the time in which it clears and stores a table for a bucket (measured on an H100).
+pub const TABLE_COST: u64 = 8 * TILE;
+
 /// A word of a table at first.
 const MIDDLE: u32 = 1 << 31;
 
@@ -98,7 +101,8 @@ pub struct Arguments<T> {
     pub count: u32,
     /// Blocks of the first two kernels.
     pub blocks: u32,
-    /// Items of a block's part, a multiple of [`TILE`]; the last block's part may be smaller.
+    /// Items of a block's part, a multiple of [`TILE`]; the last block's part may be smaller. If items were dealt, a table
+    /// counts as [`TABLE_COST`] items.
     pub part: u64,
     /// Room for a table of each block, and one more for each bucket.
     pub tables: *mut u32,
@@ -523,16 +527,18 @@ impl Buckets {
         self.table.wrapping_add(2 * bucket as usize + word)
     }
 
-    /// Returns a bucket's first item, and the end of its items.
+    /// Returns where a bucket's items begin and end in the work of all blocks, and how far that is from where they
+    /// lie: before them is the work of each table so far.
     ///
     /// # Safety
     ///
     /// There is such a bucket.
     #[inline(always)]
-    unsafe fn items(&self, bucket: u32) -> (u64, u64) {
+    unsafe fn work(&self, bucket: u32) -> (u64, u64, u64) {
         // SAFETY: as the caller vouches.
         let [start, len] = [0, 1].map(|word| unsafe { self.word(bucket, word).read() });
-        (start, start + len)
+        let of_tables = (u64::from(bucket) + 1) * TABLE_COST;
+        (start + of_tables, start + of_tables + len, of_tables)
     }
 }
 
@@ -546,8 +552,8 @@ struct Task<T> {
     number: u32,
 }
 
-/// The tasks of a block. Without buckets it is one: the block's part. With buckets, the part is one of all dealt items,
-/// and may have items of several buckets: a task each.
+/// The tasks of a block. Without buckets it is one: the block's part. With buckets, the part is one of the
+/// [work](Buckets::work) of all items and tables, and may have items of several buckets: a task each.
 ///
 /// A task's number is the block's and the bucket's together. Both ascend, and one of them does from each task to the next,
 /// so that it is the task's alone.
@@ -582,7 +588,7 @@ impl<'a, T: Element> Tasks<'a, T> {
             intrinsics::no_unroll();
             let middle = low + (high - low) / 2;
             // SAFETY: there is this bucket.
-            if unsafe { buckets.items(middle).1 } <= start {
+            if unsafe { buckets.work(middle).1 } <= start {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -611,7 +617,7 @@ impl<'a, T: Element> Tasks<'a, T> {
             return None;
         }
         // SAFETY: there is this bucket.
-        let (start, end) = unsafe { buckets.items(bucket) };
+        let (start, end, of_tables) = unsafe { buckets.work(bucket) };
         if start >= self.end {
             return None;
         }
@@ -619,7 +625,7 @@ impl<'a, T: Element> Tasks<'a, T> {
         let first = bucket << buckets.log2;
         let (start, end) = (start.max(self.start), end.min(self.end));
         Some(Task {
-            part: of_part(start, end.max(start)),
+            part: of_part(start - of_tables, end.max(start) - of_tables),
             first,
             count: (count - first).min(1 << buckets.log2),
             number: thread::block_idx_x() + bucket,
@@ -1057,7 +1063,7 @@ pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target:
             let (mut first, mut end, mut at_in_table, mut of_table) = (warp, blocks, index, count);
             if is_dealt {
                 let bucket = index.min(count - 1) >> buckets.log2;
-                let (start, end_of_items) = buckets.items(bucket);
+                let (start, end_of_items, _) = buckets.work(bucket);
                 if start < end_of_items {
                     first = bucket + start as u32 / (part as u32).max(1);
                     end = bucket + (end_of_items - 1) as u32 / (part as u32).max(1) + 1;

@@ -17,7 +17,6 @@ use crate::element::Key;
 use crate::kernels::{Entry, Named, arguments};
 use crate::segments::unrolled;
 use bytemuck::Pod;
-use core::array::from_fn;
 use core::sync::atomic::Ordering;
 use cuda_std::atomic::{AtomicU64, BlockAtomicU64};
 use cuda_std::shared::{Shared, dynamic_shared};
@@ -245,31 +244,22 @@ impl<B: Bits> Arguments<B> {
         }
     }
 
-    /// Returns the word of a slot, of which the lowest bits of the number count.
-    ///
-    /// # Safety
-    ///
-    /// All threads use atomics.
-    #[inline(always)]
-    unsafe fn slot(&self, slot: u32) -> &AtomicU64 {
-        // SAFETY: there is such a slot, and as the caller vouches.
-        unsafe { AtomicU64::from_ptr(self.table.add((slot & self.mask) as usize)) }
-    }
-
-    /// Inserts a key, or lowers its place. Returns whether it is new. `seen` is what its first slot had.
+    /// Inserts a key, or lowers its place. Returns whether it is new.
     ///
     /// # Safety
     ///
     /// The table has room, and all threads use atomics.
     #[inline(always)]
-    unsafe fn insert(&self, key: B, place: u32, mut seen: u64) -> bool {
+    unsafe fn insert(&self, key: B, place: u32) -> bool {
         let (tag, mut slot) = key.tag();
         let new = u64::from(tag) << 32 | u64::from(place);
         loop {
             intrinsics::no_unroll();
+            slot &= self.mask;
             // SAFETY: as the caller vouches; slots have places of items.
             unsafe {
-                let word = self.slot(slot);
+                let word = AtomicU64::from_ptr(self.table.add(slot as usize));
+                let mut seen = word.load(Ordering::Relaxed);
                 if seen == EMPTY {
                     seen = word.compare_and_swap(EMPTY, new, Ordering::Relaxed);
                     if seen == EMPTY {
@@ -282,9 +272,8 @@ impl<B: Bits> Arguments<B> {
                     }
                     return false;
                 }
-                slot = slot.wrapping_add(1);
-                seen = self.slot(slot).load(Ordering::Relaxed);
             }
+            slot = slot.wrapping_add(1);
         }
     }
 }
@@ -311,31 +300,20 @@ pub unsafe fn collect<B: Bits>(arguments: Arguments<B>) {
         thread::sync_threads();
         arguments.each_batch(|batch| {
             let mut new = 0u32;
-            let tags = batch.map(|item| item.map_or((0, 0), |(_, key)| key.tag()));
-            // The table's lowest bits are others.
-            let own =
-                |item: usize| BlockAtomicU64::from_ptr(seen.from(tags[item].1 >> unused_bits).as_mut_ptr());
-            let of_own: [u64; BATCH] = from_fn(|item| own(item).load(Ordering::Relaxed));
-            // The first slots of all keys that the block has not seen are read together.
-            let (mut is_left, mut firsts) = ([false; BATCH], [EMPTY; BATCH]);
             unrolled::<BATCH>(|item| {
                 let Some((place, key)) = batch[item] else { return };
-                let (word, (tag, hash)) = (of_own[item], tags[item]);
+                let (tag, hash) = key.tag();
+                // The table's lowest bits are others.
+                let own = BlockAtomicU64::from_ptr(seen.from(hash >> unused_bits).as_mut_ptr());
+                let word = own.load(Ordering::Relaxed);
                 let is_seen = word != EMPTY
                     && (word >> 32) as u32 == tag
                     && (B::IS_TAG || arguments.key(word as u32) == key);
-                if !is_seen || word as u32 > place {
-                    is_left[item] = true;
-                    firsts[item] = arguments.slot(hash).load(Ordering::Relaxed);
+                if is_seen && word as u32 <= place {
+                    return;
                 }
-            });
-            unrolled::<BATCH>(|item| {
-                if let Some((place, key)) = batch[item]
-                    && is_left[item]
-                {
-                    new += u32::from(arguments.insert(key, place, firsts[item]));
-                    own(item).swap(u64::from(tags[item].0) << 32 | u64::from(place), Ordering::Relaxed);
-                }
+                new += u32::from(arguments.insert(key, place));
+                own.swap(u64::from(tag) << 32 | u64::from(place), Ordering::Relaxed);
             });
             let mut lanes = warp::WARP_SIZE / 2;
             while lanes > 0 {
@@ -436,20 +414,14 @@ pub unsafe fn look_up<B: Bits>(arguments: Arguments<B>) {
             }
         }
         thread::sync_threads();
-        let read = |slot: u32| table.add((slot & mask) as usize).read();
         arguments.each_batch(|batch| {
-            let tags = batch.map(|item| item.map_or((0, 0), |(_, key)| key.tag()));
-            // The first slots of all are read together.
-            let firsts: [u64; BATCH] = if is_shared {
-                tags.map(|(_, slot)| copy.read(slot & mask))
-            } else {
-                tags.map(|(_, slot)| read(slot))
-            };
             unrolled::<BATCH>(|item| {
                 let Some((place, key)) = batch[item] else { return };
-                let ((tag, mut slot), mut word) = (tags[item], firsts[item]);
+                let (tag, mut slot) = key.tag();
                 loop {
                     intrinsics::no_unroll();
+                    slot &= mask;
+                    let word = if is_shared { copy.read(slot) } else { table.add(slot as usize).read() };
                     let is_found = (word >> 32) as u32 == tag
                         && (B::IS_TAG || arguments.key(places.add(word as u32 as usize).read()) == key);
                     if is_found {
@@ -457,7 +429,6 @@ pub unsafe fn look_up<B: Bits>(arguments: Arguments<B>) {
                         return;
                     }
                     slot = slot.wrapping_add(1);
-                    word = if is_shared { copy.read(slot & mask) } else { read(slot) };
                 }
             });
             true

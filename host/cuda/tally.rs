@@ -11,7 +11,7 @@ use crate::by_index::Tally;
 use crate::request::MOST_ORDERED;
 use gpu_reduce_kernels::deal::{self, ALIGNED};
 use gpu_reduce_kernels::index::{
-    Arguments, Buckets, COPIES, FINISHED, FINISHING, LIST_WORDS, STATE, THREADS, TILE, rest_bits,
+    Arguments, Buckets, COPIES, FINISHED, FINISHING, LIST_WORDS, STATE, TABLE_COST, THREADS, TILE, rest_bits,
 };
 use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::segments::Cut;
@@ -99,7 +99,7 @@ impl Needs {
             return Err(Error::TooManyGroups { count: sums });
         }
         let places = len as usize + buckets as usize * ALIGNED as usize;
-        let (part, blocks) = parts(places as u64, multiprocessors);
+        let (part, blocks) = parts(places as u64 + u64::from(buckets) * TABLE_COST, multiprocessors);
         let tables = blocks + buckets;
         let window =
             (buckets > BUCKETS).then(|| u32::BITS - (buckets - 1).leading_zeros()).map(|bits| bits / 2);

@@ -7,7 +7,7 @@ use gpu_reduce::{
     row_indices, scatter_add,
 };
 use std::fmt::Debug;
-use support::{Sample, devices, hash, is_taken, samples};
+use support::{Sample, devices, gpu, hash, is_taken, samples};
 
 /// The items of each index, in their order.
 fn groups<T: Copy>(items: &[T], indices: &[u32], count: usize) -> Vec<Vec<T>> {
@@ -102,6 +102,28 @@ fn sums_of<T: Sample, O: Op<T, Output = V> + Default, E: Op<T, Output = V> + Def
 #[test]
 fn sums_and_means_of_every_type() {
     for_each_element! { sums! { sums_of } }
+}
+
+/// So many sums that items are dealt to buckets in two steps.
+#[test]
+fn more_sums_than_one_step_deals() {
+    fn of<T: Sample + ExactElement<Rounded: Item>>(len: usize, count: usize, distribution: usize)
+    where
+        Sum: Op<T, Output = <ExactSum as Op<T>>::Output>,
+        ExactSum: Op<T, Output: Item + Debug>,
+    {
+        let items = samples(len, |index| T::any(index + 7));
+        let case = format!("{len} items of {count} indices, distribution {distribution}");
+        check::<T, Sum, ExactSum, _>(&items, &indices(len, count, distribution), count, &case);
+    }
+    of::<f32>(20_000, 4_300_000, 1);
+    // The emulator would take minutes.
+    if gpu().is_some() {
+        for distribution in 0..5 {
+            of::<f32>(3_000_001, 6_000_000, distribution);
+            of::<f64>(2_000_003, 3_000_000, distribution);
+        }
+    }
 }
 
 #[test]
