@@ -119,7 +119,11 @@ impl<S: Source, X: Index> Items<'_, S, X> {
             let mut table = vec![0; count];
             self.each(range, greatest, &bits, |batch| {
                 for &(index, word) in batch {
-                    table[index] = rule.combine(table[index], word);
+                    // Most items change nothing: then the next item need not wait for a store.
+                    let all = rule.combine(table[index], word);
+                    if all != table[index] {
+                        table[index] = all;
+                    }
                 }
             });
             table.iter().zip(&words).for_each(|(&word, all)| offer(rule, all, word));

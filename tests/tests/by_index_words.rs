@@ -283,6 +283,19 @@ fn items_of_the_least_rank() {
 }
 
 #[test]
+fn no_results() {
+    for device in devices() {
+        let (x, at) = (device.upload(&[1.0f64; 9]).unwrap(), device.upload(&[0u32; 9]).unwrap());
+        let error = Error::BadIndex { place: 0, index: 0, count: 0 };
+        let groups = x.by_index(&at, 0).unwrap();
+        assert_eq!(groups.reduce::<ArgMax, 256>().map(drop), Err(error.clone()), "{device}");
+        assert_eq!(groups.reduce::<CountNan, 256>().map(drop), Err(error), "{device}");
+        let (x, at) = (x.slice(..0).unwrap(), at.slice(..0).unwrap());
+        assert_eq!(x.by_index(at, 0).unwrap().reduce::<MinMax, 256>().unwrap().len(), 0, "{device}");
+    }
+}
+
+#[test]
 fn places_of_groups_by_key() {
     for device in devices() {
         let keys = device.upload(&[30i16, -1, 30, -1, 5]).unwrap();
