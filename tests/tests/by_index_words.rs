@@ -9,7 +9,7 @@ use gpu_reduce::{
     Element, Error, Item, Max, MinMax, NanArgMax, NanArgMin, NanMin, Op, Reduce, Sum, bf16, f16,
 };
 use std::fmt::Debug;
-use support::{Sample, devices, hash, samples};
+use support::{Sample, devices, hash, is_taken, samples};
 
 /// The places of the items of each index.
 fn places(at: &[u32], count: usize) -> Vec<Vec<usize>> {
@@ -99,9 +99,9 @@ fn items<T: Sample>(len: usize, case: usize) -> Vec<T> {
     (0..len as u64).map(item).collect()
 }
 
-fn all_of<T: Sample + Item>() {
-    for (case, (len, count, at)) in cases().enumerate() {
-        let x = items::<T>(len, case);
+fn all_of<T: Sample + Item>(shift: usize) {
+    for (case, (len, count, at)) in cases().enumerate().filter(|(case, _)| is_taken(case + shift)) {
+        let x = items::<T>(len, case / 3);
         let by = (&at[..], count);
         check(ArgMax, &x, by, 99, |places| first(&x, places, false, false));
         check(ArgMin, &x, by, 99, |places| first(&x, places, true, false));
@@ -133,14 +133,14 @@ fn all_of<T: Sample + Item>() {
 
 #[test]
 fn places_tests_and_counts() {
-    all_of::<i8>();
-    all_of::<i32>();
-    all_of::<isize>();
-    all_of::<u16>();
-    all_of::<u64>();
-    all_of::<f16>();
-    all_of::<f32>();
-    all_of::<f64>();
+    all_of::<i8>(0);
+    all_of::<i32>(1);
+    all_of::<isize>(2);
+    all_of::<u16>(3);
+    all_of::<u64>(4);
+    all_of::<f16>(5);
+    all_of::<f32>(6);
+    all_of::<f64>(7);
 }
 
 #[test]
