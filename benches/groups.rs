@@ -17,7 +17,10 @@ use clap::Parser;
 use cust::event::{Event, EventFlags};
 use cust::stream::Stream as CustStream;
 use gpu_reduce::shapes::Indices;
-use gpu_reduce::{Device, Element, Item, Max, Mean, Min, Op, Reduce, Stream, Sum, Var};
+use gpu_reduce::{
+    Any, ArgMax, BitOr, BitXor, CountNonzero, Device, Element, Item, Max, Mean, Min, MinMax, Op, Reduce,
+    Stream, Sum, Var,
+};
 use kinds::{hash, kinds, single};
 use rayon::prelude::*;
 use std::error::Error;
@@ -108,6 +111,15 @@ fn main() -> Result<(), Box<dyn Error>> {
                     "sum_i32" => time::<i32, Sum>(&device, &arguments, indices, count)?,
                     "sum_i64" => time::<i64, Sum>(&device, &arguments, indices, count)?,
                     "sum_u8" => time::<u8, Sum>(&device, &arguments, indices, count)?,
+                    "max_f64" => time::<f64, Max>(&device, &arguments, indices, count)?,
+                    "minmax_f32" => time::<f32, MinMax>(&device, &arguments, indices, count)?,
+                    "argmax_f32" => time::<f32, ArgMax>(&device, &arguments, indices, count)?,
+                    "argmax_f64" => time::<f64, ArgMax>(&device, &arguments, indices, count)?,
+                    "any_f32" => time::<f32, Any>(&device, &arguments, indices, count)?,
+                    "count_nonzero_f32" => time::<f32, CountNonzero>(&device, &arguments, indices, count)?,
+                    "bit_or_u32" => time::<u32, BitOr>(&device, &arguments, indices, count)?,
+                    "bit_xor_u32" => time::<u32, BitXor>(&device, &arguments, indices, count)?,
+                    "bit_xor_u64" => time::<u64, BitXor>(&device, &arguments, indices, count)?,
                     _ => return Err(format!("no case {name}").into()),
                 };
                 println!(

@@ -3,8 +3,9 @@
 //!
 //! - `Fold`, the agent of every operator of another crate, does with an operator what its methods say.
 //! - `Listed` is for the plain operators of the library's table, whose folds are compiled with the library.
-//! - `extremes` has SIMD on a CPU for extremes and their indices, `chunks` folds a chunk on a CPU by cheaper
-//!   operators, `several` is for tuples, `near` for `LogSumExp`, and `exact` for exact sums.
+//! - `extremes` has SIMD on a CPU for extremes and their indices, and is for what reduces by index to words;
+//!   `chunks` folds a chunk on a CPU by cheaper operators, `several` is for tuples, `near` for `LogSumExp`, and
+//!   `exact` for exact sums.
 
 pub(crate) mod chunks;
 pub(crate) mod exact;
@@ -24,6 +25,7 @@ use several::Reducer;
 use {
     crate::host_simd::{self, Folds, Source},
     crate::slot,
+    crate::words::Words,
     several::Folder,
     std::vec::Vec,
 };
@@ -156,7 +158,16 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
     /// Reduces the items of each index: in any order if the operator allows that.
     #[cfg(not(target_arch = "nvptx64"))]
     fn by_index<S: Scatter<I, O::Output>>(self, op: &O, scatter: S) -> S::Outcome {
-        scatter.in_order(op)
+        match self.words(op) {
+            Some(words) => scatter.to_words(op, words),
+            None => scatter.in_order(op),
+        }
+    }
+
+    /// Returns how items are reduced by index to a word for each result, if they can be.
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn words(self, _op: &O) -> Option<Words<O::Output>> {
+        None
     }
 
     /// Folds chunks by this operator. Several operators without a kernel of their own fold by each part.
@@ -180,11 +191,8 @@ pub trait Scatter<I: Copy + 'static, V> {
     where
         I: Element;
 
-    /// Finds the extreme of each index's items. `V` is `I`.
-    fn extreme<O, const LEAST: bool, const SKIPS_NAN: bool>(self, op: &O) -> Self::Outcome
-    where
-        I: Element,
-        O: Op<I, Accumulator = I::Key, Output = V>;
+    /// Reduces each index's items to words.
+    fn to_words<O: Op<I, Output = V>>(self, op: &O, words: Words<V>) -> Self::Outcome;
 }
 
 mod sealed {
@@ -207,6 +215,8 @@ mod sealed {
     impl<const LEAST: bool, const SKIPS_NAN: bool> Sealed for extremes::FirstPlace<LEAST, SKIPS_NAN> {}
     impl Sealed for extremes::BothPlaces {}
     impl<const ALL: bool> Sealed for extremes::Decided<ALL> {}
+    impl<const OPERATION: char> Sealed for extremes::Bitwise<OPERATION> {}
+    impl Sealed for extremes::Counting {}
     impl Sealed for near::NearFirst {}
     #[cfg(not(target_arch = "nvptx64"))]
     impl Sealed for crate::element::alias::AsBytes {}

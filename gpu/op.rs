@@ -142,7 +142,7 @@ pub mod every {
     pub use super::{comparisons::*, elements::*, integers::*, pairs::*};
 }
 
-mod comparison;
+pub(crate) mod comparison;
 pub(crate) mod exponential;
 pub(crate) mod squares;
 pub mod tally;

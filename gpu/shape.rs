@@ -4,7 +4,7 @@
 //! - [`segments`]: many short segments; [`rows`]: rows of one length, and longer segments.
 //! - [`columns`]: the columns of an array.
 //! - [`index`]: sums by index; [`deal`]: items dealt to buckets for it; [`order`]: items sorted by index.
-//! - [`extremes`]: extremes by index.
+//! - [`words`]: extremes, places, bits, tests and counts by index.
 //! - [`indices`]: indices of elements of rows, and of bins.
 //! - [`keys`]: keys of any value, which get numbers.
 //! - [`runs`]: the runs of equal neighbouring keys.
@@ -12,7 +12,6 @@
 pub(crate) mod chunk;
 pub mod columns;
 pub mod deal;
-pub mod extremes;
 pub mod index;
 pub mod indices;
 pub mod keys;
@@ -21,6 +20,7 @@ pub mod rows;
 pub mod runs;
 pub mod segments;
 pub mod whole;
+pub mod words;
 
 use crate::Op;
 use crate::input::Input;

@@ -714,7 +714,7 @@ pub const TABLES: &[&[&[Entry]]] = &[
     crate::shape::order::ENTRIES,
     crate::shape::keys::ENTRIES,
     crate::shape::indices::ENTRIES,
-    crate::shape::extremes::ENTRIES,
+    crate::shape::words::ENTRIES,
     #[cfg(not(target_arch = "nvptx64"))]
     for_each_operator! { aliases! { element bool u8 } },
     #[cfg(not(target_arch = "nvptx64"))]
@@ -735,6 +735,4 @@ pub const TABLES: &[&[&[Entry]]] = &[
     crate::shape::keys::ALIASES,
     #[cfg(not(target_arch = "nvptx64"))]
     crate::shape::indices::ALIASES,
-    #[cfg(not(target_arch = "nvptx64"))]
-    crate::shape::extremes::ALIASES,
 ];

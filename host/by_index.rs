@@ -1,26 +1,25 @@
 //! Reductions by index: each item has an index, which names the result that it belongs to.
 
-mod extremes;
 mod indices;
 mod tally;
+mod words;
 
 use crate::cpu::Source;
 use crate::data::{Data, gpu_of, lies_on, other_device};
 use crate::operators::{One, Operators, Parts};
 use crate::place::Place::{Cpu, Gpu};
-use crate::request::{Extremes, MOST_ORDERED, TallyTypes};
+use crate::request::{MOST_ORDERED, TallyTypes, ToWords};
 use crate::{Buffer, Device, Element, Error, Item, Op, Pending, Reduce, Stream, Sum, ViewMut, cuda};
 use bytemuck::Zeroable;
 use gpu_reduce_kernels::agent::{Agent, Scatter};
-use gpu_reduce_kernels::extremes::{Finish, Offer, bits};
 use gpu_reduce_kernels::indices::Rows;
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::tally::OfTally;
 use gpu_reduce_kernels::plan::assert_block;
 use gpu_reduce_kernels::segments::Cut;
+use gpu_reduce_kernels::words::{STATE, Words};
 pub use indices::{Indices, Order};
 use indices::{elements_of_rows, with_words};
-use std::any::TypeId;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut, without_provenance};
 use tally::Items;
@@ -32,16 +31,19 @@ use tally::Items;
 ///
 /// - **Sums and means of floats are the correctly rounded ones**, those of [`ExactSum`](crate::ExactSum) and
 ///   [`ExactMean`](crate::ExactMean), in any order of the items. They are added as integers.
-/// - Every other operator has the bits of reducing the items of an index, in their order, as a slice. For these
-///   the items are sorted first.
+/// - [`ArgMax`](crate::ArgMax) and the other operators that return indices return those of the whole array, of
+///   equal items the first.
+/// - Every other operator has the bits of reducing the items of an index, in their order, as a slice. Unless these
+///   are extremes, bits, [`Any`](crate::Any), [`All`](crate::All) or counts, the items are sorted first.
 ///
 /// ```
-/// use gpu_reduce::{Device, Max, Mean, Reduce, Sum};
+/// use gpu_reduce::{ArgMax, Device, Max, Reduce, Sum};
 ///
 /// let device = Device::default_device();
 /// let x = device.upload(&[1.0f32, 2.0, 4.0, 8.0])?;
 /// let indices = device.upload(&[2u32, 0, 2, 2])?;
 /// let groups = x.by_index(&indices, 3)?;
+/// assert_eq!(groups.by(ArgMax).or(0).run()?.to_vec()?, [1, 0, 3]);
 /// assert_eq!(groups.reduce::<Sum, 256>()?.to_vec()?, [2.0, 0.0, 13.0]);
 /// assert_eq!(groups.by(Max).or(-1.0).run()?.to_vec()?, [2.0, -1.0, 8.0]);
 /// # Ok::<(), gpu_reduce::Error>(())
@@ -52,9 +54,6 @@ pub struct ByIndex<'a, D> {
     indices: Indices<'a>,
     count: usize,
 }
-
-/// As many zeros as the largest element has.
-static ZEROS: u64 = 0;
 
 /// The most results.
 const MOST: usize = 1 << 31;
@@ -197,65 +196,49 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
         tally_on_host::<O, S, T>(&self.indices, values, onto, results)
     }
 
-    /// What finds extremes on a GPU. Results are items.
-    fn extremes<const LEAST: bool, const SKIPS_NAN: bool>(
+    /// What reduces to words on a GPU.
+    fn to_words<V: Item>(
         &self,
         gpu: &'static cuda::Gpu,
         items: *const c_void,
-        default: &Option<impl Item>,
-        results: *mut impl Item,
-    ) -> Result<Extremes, Error>
-    where
-        D::Item: Element,
-    {
+        words: &Words<V>,
+        default: Option<V>,
+        results: *mut V,
+    ) -> Result<ToWords, Error> {
         let (indices, index_words) = self.indices.on_gpu(gpu)?;
-        Ok(Extremes {
-            offer: TypeId::of::<Offer<D::Item, LEAST, SKIPS_NAN>>(),
-            finish: TypeId::of::<Finish<D::Item, LEAST>>(),
+        let rules = *words.rules();
+        Ok(ToWords {
+            rules,
             items,
             indices,
             index_words,
             len: self.data.len(),
             count: self.count,
-            bits: bits::<D::Item>(self.count),
             results: results.cast(),
-            // Without one, any item.
-            default: default
-                .as_ref()
-                .map_or((&raw const ZEROS).cast(), |default| (&raw const *default).cast()),
-            has_default: default.is_some(),
+            bytes: size_of::<V>() / rules.parts().len(),
+            default: default.map(|default| words::parts_of(&rules, default)),
         })
     }
 
-    /// Finds extremes on the CPU.
-    fn extremes_on_host<O, S, const LEAST: bool, const SKIPS_NAN: bool>(
+    /// Reduces to words on the CPU, by the operator of this name.
+    ///
+    /// # Safety
+    ///
+    /// The words are those of an operator for such values.
+    unsafe fn to_words_on_host<V: Item>(
         &self,
-        op: &O,
-        values: S,
-        default: Option<O::Output>,
-        results: &mut [O::Output],
-    ) -> Result<(), Error>
-    where
-        D::Item: Element,
-        S: Source<Item = D::Item>,
-        O: Op<D::Item, Accumulator = <D::Item as Element>::Key>,
-    {
-        let words = self.indices.words()?;
-        self.indices.check_on_host(&words, self.count)?;
-        let extremes = with_words!(words, |indices| {
-            extremes::extremes::<D::Item, S, _, LEAST, SKIPS_NAN>(values, indices, self.count)
+        op: &'static str,
+        (words, default): (&Words<V>, Option<V>),
+        values: impl Source,
+        results: &mut [V],
+    ) -> Result<(), Error> {
+        let indices = self.indices.words()?;
+        self.indices.check_on_host(&indices, self.count)?;
+        let without = with_words!(indices, |indices| {
+            // SAFETY: as the caller vouches.
+            unsafe { words::reduce(words, values, indices, default, results) }
         });
-        let without = extremes.iter().position(Option::is_none);
-        if let (Some(segment), None) = (without, &default) {
-            return Err(Error::EmptySegment { op: O::NAME, segment: segment as u64 });
-        }
-        for (result, extreme) in results.iter_mut().zip(extremes) {
-            let of_items = extreme.and_then(|key| op.finish(key, 1));
-            if let Some(value) = of_items.or(default) {
-                *result = value;
-            }
-        }
-        Ok(())
+        without.map_or(Ok(()), |segment| Err(Error::EmptySegment { op, segment: segment as u64 }))
     }
 
     /// Enqueues the reduction. An index that has no value gets `default`, or zero.
@@ -391,28 +374,21 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Running<'_, 'a, D, V> {
         Ok(results)
     }
 
-    fn extreme<O, const LEAST: bool, const SKIPS_NAN: bool>(self, op: &O) -> Result<Buffer<V>, Error>
-    where
-        D::Item: Element,
-        O: Op<D::Item, Accumulator = <D::Item as Element>::Key, Output = V>,
-    {
+    fn to_words<O: Op<D::Item, Output = V>>(self, _: &O, words: Words<V>) -> Result<Buffer<V>, Error> {
         let Self { groups, default, .. } = self;
         let place = groups.data.place()?;
         let device = Device(gpu_of(&place).map_or(Cpu(()), Gpu));
         let mut results = device.zeros(groups.count)?;
         match (place, results.whole_mut()) {
             (Cpu(values), Cpu(results)) => {
-                groups.extremes_on_host::<O, _, LEAST, SKIPS_NAN>(op, values, default, results)?
+                // SAFETY: the words are the operator's.
+                unsafe { groups.to_words_on_host(O::NAME, (&words, default), values, results)? }
             }
             (Gpu((gpu, items)), Gpu(results)) => {
-                let extremes =
-                    groups.extremes::<LEAST, SKIPS_NAN>(gpu, address(&items), &default, results)?;
-                // SAFETY: the types are these, and all is borrowed.
-                let [wrong, empty] = unsafe { gpu.extremes(&extremes)? };
-                groups.check(wrong.unwrap_or(Cut::NOTHING))?;
-                if let Some(segment) = empty {
-                    return Err(Error::EmptySegment { op: O::NAME, segment });
-                }
+                let to = groups.to_words(gpu, address(&items), &words, default, results)?;
+                // SAFETY: the rules are the operator's, and all is borrowed.
+                let state = unsafe { gpu.reduce_to_words(&to)? };
+                check_words(state, O::NAME, &groups.indices, groups.count)?;
             }
             _ => unreachable!("results lie where the items do"),
         }
@@ -456,13 +432,23 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Starting<'_, 'a, D, V> {
         }))
     }
 
-    fn extreme<O, const LEAST: bool, const SKIPS_NAN: bool>(self, op: &O) -> Self::Outcome
-    where
-        D::Item: Element,
-        O: Op<D::Item, Accumulator = <D::Item as Element>::Key, Output = V>,
-    {
-        self.stream.on(gpu_of(&self.groups.groups.data.place()?))?;
-        Ok(Pending::done(self.groups.extreme::<O, LEAST, SKIPS_NAN>(op)))
+    fn to_words<O: Op<D::Item, Output = V>>(self, op: &O, words: Words<V>) -> Self::Outcome {
+        let Running { groups, default, .. } = self.groups;
+        let place = groups.data.place()?;
+        let (gpu, items, queue) = match (place, self.stream.on(gpu_of(&place))?) {
+            (Gpu((gpu, items)), Some(queue)) => (gpu, items, queue),
+            _ => return Ok(Pending::done(self.groups.to_words(op, words))),
+        };
+        let mut results = Device(Gpu(gpu)).zeros(groups.count)?;
+        let Gpu(places) = results.whole_mut() else { unreachable!("results lie where the items do") };
+        let to = groups.to_words(gpu, address(&items), &words, default, places)?;
+        // SAFETY: the rules are the operator's; for the memory see `tally`.
+        let launched = unsafe { queue.launch_to_words(&to)? };
+        let (indices, count) = (groups.indices, groups.count);
+        Ok(Pending::new(launched, move |launched| {
+            let state = [launched.words()[0], launched.words()[1]];
+            check_words(state, O::NAME, &indices, count).map(|()| results)
+        }))
     }
 }
 
@@ -524,24 +510,20 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Enqueuing<'_, 'a, '_, D, 
         }
     }
 
-    fn extreme<O, const LEAST: bool, const SKIPS_NAN: bool>(self, op: &O) -> Result<(), Error>
-    where
-        D::Item: Element,
-        O: Op<D::Item, Accumulator = <D::Item as Element>::Key, Output = V>,
-    {
+    fn to_words<O: Op<D::Item, Output = V>>(self, _: &O, words: Words<V>) -> Result<(), Error> {
         let Self { groups: Running { groups, default, .. }, stream, results } = self;
         let default = Some(default.unwrap_or(Zeroable::zeroed()));
         let on = stream.device();
         let queue = stream.on(results.gpu())?;
         match (groups.data.place()?, results.into_places(), queue) {
             (Cpu(values), Cpu(results), None) => {
-                groups.extremes_on_host::<O, _, LEAST, SKIPS_NAN>(op, values, default, results)
+                // SAFETY: the words are the operator's.
+                unsafe { groups.to_words_on_host(O::NAME, (&words, default), values, results) }
             }
             (Gpu((gpu, items)), Gpu(results), Some(queue)) if gpu == queue.gpu() => {
-                let extremes =
-                    groups.extremes::<LEAST, SKIPS_NAN>(gpu, address(&items), &default, results)?;
-                // SAFETY: as the caller of `enqueue` vouches.
-                unsafe { queue.enqueue_extremes(&extremes) }
+                let to = groups.to_words(gpu, address(&items), &words, default, results)?;
+                // SAFETY: the rules are the operator's; as the caller of `enqueue` vouches.
+                unsafe { queue.enqueue_to_words(&to) }
             }
             (place, ..) => Err(other_device(gpu_of(&place), &on)),
         }
@@ -551,6 +533,21 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Enqueuing<'_, 'a, '_, D, 
 /// Returns the error of the first wrong index that a GPU has found.
 fn check(wrong: u64, indices: &Indices, count: usize) -> Result<(), Error> {
     if wrong == Cut::NOTHING { Ok(()) } else { Err(indices.error(wrong, count)) }
+}
+
+/// Returns the error of the first wrong index, or of the first index without a result, that a GPU has found
+/// while it reduced to words.
+fn check_words(
+    [wrong, empty]: [u64; STATE],
+    op: &'static str,
+    indices: &Indices,
+    count: usize,
+) -> Result<(), Error> {
+    match (wrong, empty) {
+        (0, 0) => Ok(()),
+        (0, _) => Err(Error::EmptySegment { op, segment: !empty }),
+        _ => Err(indices.error(!wrong, count)),
+    }
 }
 
 /// The reduction of each index's items, which has not started: what [`ByIndex::by`] returns.
@@ -646,16 +643,12 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for ScratchBytes<'_, 'a, D> {
         }
     }
 
-    fn extreme<O, const LEAST: bool, const SKIPS_NAN: bool>(self, _: &O) -> usize
-    where
-        D::Item: Element,
-        O: Op<D::Item, Accumulator = <D::Item as Element>::Key, Output = V>,
-    {
+    fn to_words<O: Op<D::Item, Output = V>>(self, _: &O, words: Words<V>) -> usize {
         match self.0.data.place() {
             Ok(Gpu((gpu, items))) => self
                 .0
-                .extremes::<LEAST, SKIPS_NAN>(gpu, address(&items), &None::<V>, null_mut::<V>())
-                .map_or(0, |extremes| gpu.extremes_bytes(&extremes)),
+                .to_words(gpu, address(&items), &words, None, null_mut())
+                .map_or(0, |to| gpu.bytes_to_words(&to)),
             _ => 0,
         }
     }

@@ -7,7 +7,7 @@
 //! - `stream`: streams that callers enqueue on, and calls that wait;
 //! - `pending`: pending results;
 //! - `shards`: reduces on several GPUs; `tally`: sums by index; `order`: items sorted by index; `keys`: numbers for keys;
-//!   `extremes`: extremes by index; `indices`: indices that kernels make;
+//!   `words`: extremes, places, bits and counts by index; `indices`: indices that kernels make;
 //! - `memory`, `staging`: memory and copies;
 //! - `of_cust`: conversions from and to cust's memory and streams;
 //! - `ladder`: the classic kernels (feature `ladder`).
@@ -15,7 +15,6 @@
 //! In a build without GPUs, `absent` replaces this module.
 
 mod driver;
-mod extremes;
 mod indices;
 mod keys;
 #[cfg(feature = "ladder")]
@@ -31,6 +30,7 @@ mod shards;
 mod staging;
 mod stream;
 mod tally;
+mod words;
 
 pub use memory::{Memory, Pinned};
 pub use pending::Launched;

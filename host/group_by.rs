@@ -186,7 +186,8 @@ fn number_on_host<'a, D: Keys<'a>>(keys: &D::Slices, len: usize, by_place: bool)
 /// Items that are grouped by keys: what [`Reduce::group_by`] returns.
 ///
 /// Each result depends on the items of its group alone, and on their order, as with [`ByIndex`](crate::ByIndex):
-/// sums and means of floats are the correctly rounded ones, in any order of the items.
+/// sums and means of floats are the correctly rounded ones, in any order of the items. Operators that return
+/// indices, as [`ArgMax`](crate::ArgMax), return those of the whole array.
 ///
 /// ```
 /// use gpu_reduce::{Device, Max, Mean, Reduce, Sum};

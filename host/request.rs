@@ -15,6 +15,7 @@ use gpu_reduce_kernels::reduce::{GroupsKernel, Kernel, RowKernel};
 use gpu_reduce_kernels::runs;
 use gpu_reduce_kernels::segments::{self, SegmentBounds, rows};
 use gpu_reduce_kernels::slot;
+use gpu_reduce_kernels::words::Rules;
 use gpu_reduce_kernels::{deal, index};
 use std::any::{TypeId, type_name};
 use std::ffi::c_void;
@@ -184,22 +185,19 @@ pub struct Sorting {
     pub sorted: *mut c_void,
 }
 
-/// Extremes by index on a GPU.
-pub struct Extremes {
-    /// The kernels.
-    pub offer: TypeId,
-    pub finish: TypeId,
+/// A reduction by index to words on a GPU.
+pub struct ToWords {
+    pub rules: Rules,
     pub items: *const c_void,
     pub indices: *const u32,
     pub index_words: u32,
     pub len: usize,
     pub count: usize,
-    /// Words of 32 bits of the results' bits.
-    pub bits: usize,
+    /// A place for each result, whose parts have `bytes` bytes each.
     pub results: *mut c_void,
-    /// The result of indices without items, if there is one; else any item.
-    pub default: *const c_void,
-    pub has_default: bool,
+    pub bytes: usize,
+    /// The parts of the result of indices without items, if there is one.
+    pub default: Option<[u64; 2]>,
 }
 
 /// A column of keys on a GPU.

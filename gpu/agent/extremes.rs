@@ -1,18 +1,20 @@
-//! Extremes, their first indices, and quantifiers: SIMD on a CPU, one comparison a load on a GPU.
+//! Extremes, their first indices, quantifiers, bits and counts, which reduce by index to words. The first
+//! three have SIMD on a CPU, and one comparison a load on a GPU.
 
 use super::{Agent, of_row};
 use crate::element::Element;
 use crate::op::Op;
+use crate::op::counts::Predicate;
 use crate::op::place::Place;
 use crate::table::Row;
 #[cfg(not(target_arch = "nvptx64"))]
 use {
-    super::Scatter,
     crate::element::Dtype,
     crate::host_simd::extremes::{LANES, extreme_of_floats, first_extremes},
     crate::host_simd::{Folds, Source, fold_in_turn, for_each_block},
     crate::op::extremes::Extreme,
     crate::op::quantifiers::is_nonzero,
+    crate::words::Words,
     num_traits::Bounded,
 };
 
@@ -40,8 +42,8 @@ where
     }
 
     #[cfg(not(target_arch = "nvptx64"))]
-    fn by_index<S: Scatter<I, I>>(self, op: &O, scatter: S) -> S::Outcome {
-        scatter.extreme::<O, LEAST, SKIPS_NAN>(op)
+    fn words(self, _: &O) -> Option<Words<I>> {
+        Some(Words::extreme(LEAST, SKIPS_NAN))
     }
 }
 
@@ -49,7 +51,7 @@ where
 #[derive(Clone, Copy)]
 pub(crate) struct BothExtremes;
 
-impl<I: Element, O: Op<I, Accumulator = [I::Key; 2]> + Row> Agent<O, I> for BothExtremes {
+impl<I: Element, O: Op<I, Accumulator = [I::Key; 2], Output = [I; 2]> + Row> Agent<O, I> for BothExtremes {
     of_row! {}
 
     /// Two variables become SIMD; an array of two does not.
@@ -65,14 +67,21 @@ impl<I: Element, O: Op<I, Accumulator = [I::Key; 2]> + Row> Agent<O, I> for Both
         }
         [least, greatest]
     }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn words(self, _: &O) -> Option<Words<[I; 2]>> {
+        Some(Words::extremes())
+    }
 }
 
 /// Folds by [`FirstExtreme<LEAST, SKIPS_NAN>`](crate::op::place::FirstExtreme).
 #[derive(Clone, Copy)]
 pub(crate) struct FirstPlace<const LEAST: bool, const SKIPS_NAN: bool>;
 
-impl<I: Element, O: Op<I, Accumulator = Place> + Row, const LEAST: bool, const SKIPS_NAN: bool> Agent<O, I>
-    for FirstPlace<LEAST, SKIPS_NAN>
+impl<I, O, const LEAST: bool, const SKIPS_NAN: bool> Agent<O, I> for FirstPlace<LEAST, SKIPS_NAN>
+where
+    I: Element,
+    O: Op<I, Accumulator = Place, Output = u64> + Row,
 {
     of_row! {}
 
@@ -100,13 +109,18 @@ impl<I: Element, O: Op<I, Accumulator = Place> + Row, const LEAST: bool, const S
     fn moved(self, all: Place, by: u64) -> Place {
         all.moved(by)
     }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn words(self, _: &O) -> Option<Words<u64>> {
+        Some(Words::place::<I>(LEAST, SKIPS_NAN))
+    }
 }
 
 /// Folds by the first places of both extremes.
 #[derive(Clone, Copy)]
 pub(crate) struct BothPlaces;
 
-impl<I: Element, O: Op<I, Accumulator = [Place; 2]> + Row> Agent<O, I> for BothPlaces {
+impl<I: Element, O: Op<I, Accumulator = [Place; 2], Output = [u64; 2]> + Row> Agent<O, I> for BothPlaces {
     of_row! {}
 
     #[cfg(not(target_arch = "nvptx64"))]
@@ -119,13 +133,20 @@ impl<I: Element, O: Op<I, Accumulator = [Place; 2]> + Row> Agent<O, I> for BothP
     fn moved(self, all: [Place; 2], by: u64) -> [Place; 2] {
         all.map(|place| place.moved(by))
     }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn words(self, _: &O) -> Option<Words<[u64; 2]>> {
+        Some(Words::places::<I>())
+    }
 }
 
 /// Folds by whether all items are nonzero if `ALL`, else by whether any is.
 #[derive(Clone, Copy)]
 pub(crate) struct Decided<const ALL: bool>;
 
-impl<I: Element, O: Op<I, Accumulator = u32> + Row, const ALL: bool> Agent<O, I> for Decided<ALL> {
+impl<I: Element, O: Op<I, Accumulator = u32, Output = bool> + Row, const ALL: bool> Agent<O, I>
+    for Decided<ALL>
+{
     of_row! {}
 
     /// Stops after the first block that decides the result.
@@ -142,5 +163,36 @@ impl<I: Element, O: Op<I, Accumulator = u32> + Row, const ALL: bool> Agent<O, I>
             all == ALL
         });
         all.into()
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn words(self, _: &O) -> Option<Words<bool>> {
+        Some(if ALL { Words::all::<I>() } else { Words::any::<I>() })
+    }
+}
+
+/// Folds by [`Bits<OPERATION>`](crate::op::bits::Bits).
+#[derive(Clone, Copy)]
+pub(crate) struct Bitwise<const OPERATION: char>;
+
+impl<I: Element, O: Op<I, Output = I> + Row, const OPERATION: char> Agent<O, I> for Bitwise<OPERATION> {
+    of_row! {}
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn words(self, _: &O) -> Option<Words<I>> {
+        Some(Words::bits(OPERATION))
+    }
+}
+
+/// Folds by [`Count`](crate::op::counts::Count).
+#[derive(Clone, Copy)]
+pub(crate) struct Counting;
+
+impl<I: Element, O: Op<I, Output = u64> + Row + Predicate<I>> Agent<O, I> for Counting {
+    of_row! {}
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn words(self, op: &O) -> Option<Words<u64>> {
+        Some(Words::count(op.range()))
     }
 }

@@ -4,6 +4,7 @@
 use crate::agent::{Agent, Room, in_parts, large_block, room};
 use crate::host_simd::{Folds, Source};
 use crate::op::Op;
+use crate::words::Words;
 
 /// The element types that reduce as another type: calls `$callback! { { ARGUMENTS } ROW ROW … }`. A row is
 /// `TYPE: OTHER;`. There are none if pointers do not have 64 bits.
@@ -69,7 +70,8 @@ pub(crate) struct AsBytes;
 
 impl<A, O> Agent<O, bool> for AsBytes
 where
-    O: Op<bool, Accumulator = A> + Op<u8, Accumulator = A>,
+    O: Op<u8, Accumulator = A, Output: OfBytes>
+        + Op<bool, Accumulator = A, Output = <<O as Op<u8>>::Output as OfBytes>::OfBools>,
 {
     const ROOM: Room = room::<O, u8>();
     const LARGE_BLOCK: u32 = large_block::<O, u8>();
@@ -94,6 +96,10 @@ where
 
     fn of_slot(self, word: impl Fn(usize) -> u64) -> Option<A> {
         <O as Op<u8>>::agent().of_slot(word)
+    }
+
+    fn words(self, op: &O) -> Option<Words<<O as Op<bool>>::Output>> {
+        <O as Op<u8>>::agent().words(op).map(Words::of_bools)
     }
 }
 

@@ -2,7 +2,6 @@
 #![allow(clippy::multiple_bound_locations, reason = "in what `derive(Pod)` makes")]
 
 use crate::element::{Element, Summand, Wide};
-use crate::op::counts::Predicate;
 use bytemuck::{Pod, Zeroable, bytes_of_mut};
 use num_traits::{Bounded, ConstZero};
 
@@ -35,7 +34,7 @@ pub enum Comparison<T> {
 pub struct Range<T: Element>([T::Key; 4]);
 
 impl<T: Element> Range<T> {
-    pub(super) fn new(comparison: Comparison<T>) -> Self {
+    pub(crate) fn new(comparison: Comparison<T>) -> Self {
         use Comparison::*;
         let (Less(scalar) | LessEqual(scalar) | Greater(scalar) | GreaterEqual(scalar) | Equal(scalar)
         | NotEqual(scalar)) = comparison;
@@ -63,13 +62,28 @@ impl<T: Element> Range<T> {
             _ => [greatest, least, greatest, within],
         })
     }
-}
 
-impl<T: Element> Predicate<T> for Range<T> {
+    /// Returns the range that holds for NaNs alone.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) fn of_nan() -> Self {
+        let (least, greatest) = (T::Key::min_value(), T::Key::max_value());
+        // Of integers the range is empty.
+        let high = if T::Wide::EXACT { least } else { greatest };
+        Self([greatest, high, greatest, least])
+    }
+
+    /// Whether the comparison holds for an element.
     #[inline(always)]
-    fn holds(self, element: T) -> bool {
+    pub(super) fn holds(self, element: T) -> bool {
         let [low, high, nan, side] = self.0;
         let key = element.key(nan);
         ((low <= key) & (key <= high)) != (side == T::Key::max_value())
+    }
+
+    /// Returns the least and the greatest key of the range, the key of a NaN, and whether it holds for those outside.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) fn keys(self) -> ([T::Key; 3], bool) {
+        let [low, high, nan, side] = self.0;
+        ([low, high, nan], side == T::Key::max_value())
     }
 }

@@ -1,3 +1,6 @@
+use crate::agent::extremes::Counting;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::op::comparison::Range;
 use crate::op::counts::{Count, Predicate};
 use crate::op::prelude::*;
 
@@ -13,6 +16,11 @@ impl<T: Element> Predicate<T> for CountNan {
     fn holds(self, element: T) -> bool {
         element.widen().is_nan()
     }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn range(self) -> Range<T> {
+        Range::of_nan()
+    }
 }
 
-forward! { CountNan, "count_nan": |op| Count<CountNan> = Count(*op), agent Listed }
+forward! { CountNan, "count_nan": |op| Count<CountNan> = Count(*op), agent Counting }

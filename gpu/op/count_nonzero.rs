@@ -1,3 +1,6 @@
+use crate::agent::extremes::Counting;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::op::comparison::{Comparison, Range};
 use crate::op::counts::{Count, Predicate};
 use crate::op::prelude::*;
 use crate::op::quantifiers::is_nonzero;
@@ -14,6 +17,11 @@ impl<T: Element> Predicate<T> for CountNonzero {
     fn holds(self, element: T) -> bool {
         is_nonzero(element)
     }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn range(self) -> Range<T> {
+        Range::new(Comparison::NotEqual(T::zero()))
+    }
 }
 
-forward! { CountNonzero, "count_nonzero": |op| Count<CountNonzero> = Count(*op), agent Listed }
+forward! { CountNonzero, "count_nonzero": |op| Count<CountNonzero> = Count(*op), agent Counting }

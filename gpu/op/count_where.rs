@@ -1,7 +1,8 @@
 #![allow(clippy::multiple_bound_locations, reason = "in what `derive(Pod)` makes")]
 
+use crate::agent::extremes::Counting;
 use crate::op::comparison::{Comparison, Range};
-use crate::op::counts::Count;
+use crate::op::counts::{Count, Predicate};
 use crate::op::prelude::*;
 
 /// The number of elements for which a comparison with a scalar holds.
@@ -18,4 +19,16 @@ impl<T: Element> CountWhere<T> {
     }
 }
 
-forward! { CountWhere<T>, "count_where": |op| Count<Range<T>> = Count(op.0), agent Listed }
+impl<T: Element> Predicate<T> for CountWhere<T> {
+    #[inline(always)]
+    fn holds(self, element: T) -> bool {
+        self.0.holds(element)
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn range(self) -> Range<T> {
+        self.0
+    }
+}
+
+forward! { CountWhere<T>, "count_where": |op| Count<CountWhere<T>> = Count(*op), agent Counting }

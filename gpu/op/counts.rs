@@ -2,11 +2,17 @@
 
 use crate::element::Element;
 use crate::op::Op;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::op::comparison::Range;
 
 /// A condition on an element.
-pub trait Predicate<T>: Copy + Send + Sync + 'static {
+pub trait Predicate<T: Element>: Copy + Send + Sync + 'static {
     /// Whether the condition holds.
     fn holds(self, element: T) -> bool;
+
+    /// The condition as a range of keys.
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn range(self) -> Range<T>;
 }
 
 /// The number of elements for which a condition holds.

@@ -1,7 +1,6 @@
 #![allow(clippy::multiple_bound_locations, reason = "in what `derive(Pod)` makes")]
 
 use crate::op::comparison::{Comparison, Range};
-use crate::op::counts::Predicate;
 use crate::op::prelude::*;
 
 /// The sum of the elements for which a comparison with a scalar holds.

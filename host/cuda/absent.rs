@@ -1,7 +1,7 @@
 //! A build without GPUs: the types of `cuda`, without values. Code that has one compiles, and never runs.
 
 use crate::by_index::Tally;
-use crate::request::{Extremes, KeyColumn, Operation, Request, Shape, Sorting, Types};
+use crate::request::{KeyColumn, Operation, Request, Shape, Sorting, ToWords, Types};
 use crate::sharded::{GpuShard, ShardsCall, SlotOrder, SlotsOfChunks};
 use crate::{Buffer, Error};
 use gpu_reduce_kernels::columns::Columns;
@@ -58,7 +58,7 @@ absent! {
         fn scratch_bytes(&self, &Types, &Shape, u32) -> usize;
         fn check_memory(&self, u64, usize) -> Result<(), Error>;
         fn tally_bytes(&self, &Tally) -> usize;
-        fn extremes_bytes(&self, &Extremes) -> usize;
+        fn bytes_to_words(&self, &ToWords) -> usize;
     }
     Memory {
         fn gpu(&self) -> &'static Gpu;
@@ -94,7 +94,7 @@ absent! { unsafe
         fn gather(&self, *const c_void, [usize; 2], (*const u32, usize), *mut c_void) -> Result<(), Error>;
         fn number(&self, &[KeyColumn], usize, bool) -> Result<(Buffer<u32>, Buffer<u32>), Error>;
         fn expand(&self, Rows) -> Result<u64, Error>;
-        fn extremes(&self, &Extremes) -> Result<[Option<u64>; 2], Error>;
+        fn reduce_to_words(&self, &ToWords) -> Result<[u64; 2], Error>;
     }
     GpuStream {
         fn come_after(&self, *mut c_void) -> Result<(), Error>;
@@ -105,8 +105,9 @@ absent! { unsafe
         fn enqueue_to(&self, Request, usize, u64) -> Result<(), Error>;
         fn launch(&self, &Request) -> Result<Launched, Error>;
         fn enqueue_tally(&self, &Tally) -> Result<(), Error>;
-        fn enqueue_extremes(&self, &Extremes) -> Result<(), Error>;
+        fn enqueue_to_words(&self, &ToWords) -> Result<(), Error>;
         fn launch_tally(&self, &Tally) -> Result<Launched, Error>;
+        fn launch_to_words(&self, &ToWords) -> Result<Launched, Error>;
     }
 }
 

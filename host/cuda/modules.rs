@@ -258,10 +258,10 @@ pub mod tests {
                 &[order::THREADS]
             } else if name.starts_with("runs_") || has_end(&["_columns", "_finish"]) {
                 &[runs::THREADS]
-            } else if ["deal_", "extremes_", "indices_", "keys_", "wide_keys_"]
+            } else if ["deal_", "indices_", "keys_", "wide_keys_"]
                 .iter()
                 .any(|family| name.starts_with(family))
-                || has_end(&["_groups", "_index", "_rest"])
+                || has_end(&["_groups", "_index", "_rest", "_offer"])
             {
                 &[GROUP]
             } else {

@@ -241,6 +241,9 @@ impl Queue {
     ///
     /// As for [`take_words`](Self::take_words).
     pub(super) unsafe fn clear(&self, gpu: &Gpu, words: *mut u64, count: usize) -> Result<(), Error> {
+        if count == 0 {
+            return Ok(());
+        }
         // SAFETY: as the caller vouches.
         let set = unsafe { sys::cuMemsetD32Async(words as u64, 0, 2 * count, self.stream.as_inner()) };
         gpu.done("clearing memory", set)

@@ -1,10 +1,10 @@
 //! Scratch memory: what launches need beside items and results. Each stream owns some, and its launches reuse
 //! it.
 
-use super::extremes::ExtremesScratch;
 use super::keys::KeysScratch;
 use super::order::OrderScratch;
 use super::tally::TallyScratch;
+use super::words::WordsScratch;
 use super::{Gpu, lock};
 use crate::Error;
 use cust::event::{Event, EventFlags};
@@ -41,8 +41,8 @@ pub struct Scratch {
     pub(super) tally: TallyScratch,
     /// For the order of items by index.
     pub(super) order: OrderScratch,
-    /// For extremes by index.
-    pub(super) extremes: ExtremesScratch,
+    /// For reductions by index to words.
+    pub(super) words: WordsScratch,
     /// For numbers of keys.
     pub(super) keys: KeysScratch,
     /// Whether a graph may use the memory at any time.

@@ -78,7 +78,7 @@ pub struct InputArgs {
     /// The rows of a key may be anywhere. Keys are compared as numbers if all are numbers, else as text.
     /// Results are in ascending order of the keys: numbers by value, then NaN, then empty keys; text by its
     /// bytes. Sums and means of floats are correctly rounded, as exact_sum and exact_mean compute them. The
-    /// index that argmax gives counts the rows of the key from 0. A column whose name has a comma is named by
+    /// index that argmax gives counts all rows from 0. A column whose name has a comma is named by
     /// its index. With this option, as with --column, a file without another known format is read as
     /// CSV.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', group = "slices")]

@@ -881,9 +881,11 @@ fn runs_of_equal_keys() {
     let sum: &[&str] = &["--op", "sum"];
     let sorted = |options: &[&str], file: &Path| csv(&[options, sum].concat(), file);
     assert_eq!(sorted(&["--by", "city"], &cities), "city,sum\n\"a, \"\"b\"\"\",5\noslo,7\nrome,3\n");
-    // Indices count within the rows of a key, which keep their order.
+    // Indices count all rows; of a run, its own.
     let places = csv(&["--by", "city", "--op", "argmax", "--dtype", "i8"], &cities);
-    assert_eq!(places, "city,argmax\n\"a, \"\"b\"\"\",0\noslo,2\nrome,0\n");
+    assert_eq!(places, "city,argmax\n\"a, \"\"b\"\"\",4\noslo,3\nrome,2\n");
+    let of_runs = csv(&["--by", "city", "--runs", "--op", "argmax", "--dtype", "i8"], &cities);
+    assert_eq!(of_runs, "city,argmax\noslo,1\nrome,0\noslo,0\n\"a, \"\"b\"\"\",0\n");
 
     // Integers are compared by value, even beyond 64 bits; the first text of equal keys is printed.
     let integers = "k,x\n10,1\n9,2\n-3,4\n010,8\n36893488147419103233,16\n36893488147419103232,32\n";

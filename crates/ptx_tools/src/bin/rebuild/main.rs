@@ -31,10 +31,9 @@ const LADDER: &str = "ladder";
 
 /// What follows a type in the name of a kernel, in the order in which an operator's kernels of a type are
 /// packed.
-const SHAPES: [&str; 27] = [
+const SHAPES: [&str; 22] = [
     "row", "segments", "rows", "columns", "groups", "long", "index", "rest", "finish", "count", "scan",
-    "move", "offsets", "gather", "encode", "collect", "list", "build", "look", "expand", "bin", "max",
-    "nanmax", "maxima", "min", "nanmin", "minima",
+    "move", "offsets", "gather", "encode", "collect", "list", "build", "look", "expand", "bin", "offer",
 ];
 
 /// The types, those first that are reduced most.
