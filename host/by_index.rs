@@ -1,8 +1,8 @@
 //! Reductions by index: each item has an index, which names the result that it belongs to.
 
 mod extremes;
-mod indices;
-mod tally;
+pub(crate) mod indices;
+pub(crate) mod tally;
 
 use crate::cpu::Source;
 use crate::data::{Data, gpu_of, lies_on, other_device};

@@ -1,7 +1,7 @@
 //! The messages of ranks to each other, in bytes.
 
 use crate::Error;
-use crate::partial::checksum;
+use crate::partial::form::checksum;
 use bytemuck::{cast_slice, cast_slice_mut};
 use mpi::Count;
 use mpi::collective::SystemOperation;
