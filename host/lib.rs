@@ -73,8 +73,8 @@
 //!   tensors of other libraries, and `Buffer::into_dlpack` gives a buffer to them.
 //!   ([`interop::CudaArray`] for `__cuda_array_interface__` needs no feature.)
 //! - `serde`: serialises a [`Partial`] and [`PartialGroups`] as their bytes.
-//! - `mpi`: `multi::ReduceRanks` reduces data spread over the ranks of a communicator of the crate `mpi`. It
-//!   needs an MPI library and libclang.
+//! - `mpi`: `multi::ReduceRanks` reduces data spread over the ranks of a communicator of the crate `mpi`, and
+//!   `multi::MergeRanks` merges groups by key. It needs an MPI library and libclang.
 //! - `ladder`: the classic kernels beside the production one, for study: `Buffer::reduce_with`,
 //!   `Buffer::time_with` and `study::merge_sorted`.
 
@@ -162,7 +162,7 @@ pub mod shapes {
 /// Data on several GPUs, and on the ranks of an MPI communicator.
 pub mod multi {
     #[cfg(all(feature = "mpi", target_endian = "little"))]
-    pub use crate::ranks::ReduceRanks;
+    pub use crate::ranks::{MergeRanks, ReduceRanks};
     pub use crate::sharded::{Devices, Sharded, Shards};
 }
 

@@ -226,6 +226,12 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
         Ok((K::columns(all.keys.iter().collect()), Buffer::of_host(results)))
     }
 
+    /// The operator.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn op(&self) -> O {
+        self.op
+    }
+
     /// What the sums hold, if the operator makes something of sums.
     fn layout(&self) -> Option<Layout> {
         O::agent().by_index(&self.op, LayoutOf)

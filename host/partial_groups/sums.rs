@@ -11,7 +11,7 @@ use crate::cpu::Source;
 use crate::threads;
 use gpu_reduce_kernels::agent::Scatter;
 use gpu_reduce_kernels::op::Op;
-use gpu_reduce_kernels::op::tally::{MINUS_ZERO, OTHERS, OfTally, Tallied};
+use gpu_reduce_kernels::op::tally::{Finish, MINUS_ZERO, OTHERS, OfTally, Tallied};
 use rayon::prelude::*;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -201,6 +201,10 @@ impl Sums {
 
 /// What the operator makes of a sum.
 fn result<O: OfTally<T>, T: Element>(sum: &Sum) -> O::Output {
+    let then = ByOp::<O, T>(sum.count, PhantomData);
+    if let Some(units) = in_window::<T::Wide>(sum) {
+        return then.finish(&units, T::Wide::LOW);
+    }
     let low = if T::Wide::REST == 0 { u128::from(sum.word(0)) | u128::from(sum.word(1)) << 64 } else { 0 };
     let digit = |digit: usize| {
         if digit + 1 == T::Wide::REST {
@@ -208,7 +212,24 @@ fn result<O: OfTally<T>, T: Element>(sum: &Sum) -> O::Output {
         }
         u64::from((sum.word(digit / 2) >> (32 * (digit % 2))) as u32)
     };
-    T::Wide::with_rest(low as i128, digit, ByOp::<O, T>(sum.count, PhantomData))
+    T::Wide::with_rest(low as i128, digit, then)
+}
+
+/// A finite sum of floats in units of 2^LOW, if it is a multiple of that, of up to 128 bits: most are.
+#[inline(always)]
+fn in_window<W: Tallied>(sum: &Sum) -> Option<i128> {
+    let (place, shift) = (W::BELOW as usize / 64, W::BELOW % 64);
+    if shift == 0 || u64::from(sum.flags) != OTHERS || usize::from(sum.first) < place || sum.end() > place + 3
+    {
+        return None;
+    }
+    let [low, middle, high] = [0, 1, 2].map(|index| sum.word(place + index));
+    let above = high as i64 >> (shift - 1);
+    if low << (64 - shift) != 0 || !(-1..=0).contains(&above) {
+        return None;
+    }
+    let below = (u128::from(low) | u128::from(middle) << 64) >> shift;
+    Some((below | u128::from(high) << (128 - shift)) as i128)
 }
 
 impl Sums {
