@@ -139,7 +139,7 @@ pub use histogram::{histogram, histogram_weighted};
 #[cfg(target_endian = "little")]
 pub use partial::Partial;
 #[cfg(target_endian = "little")]
-pub use partial_groups::{GroupKey, PartialGroups};
+pub use partial_groups::{GroupKey, IndexKey, PartialGroups};
 pub use pending::Pending;
 pub use pinned::PinnedBuffer;
 pub use reduce::*;

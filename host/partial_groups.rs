@@ -4,8 +4,9 @@ mod form;
 mod keys;
 mod sums;
 
-pub use keys::GroupKey;
+pub use keys::{GroupKey, IndexKey};
 
+use crate::buffer::zeroed;
 use crate::by_index::indices::on_host;
 use crate::cpu::Source;
 use crate::data::{Data, gpu_of, lies_on};
@@ -70,14 +71,14 @@ use sums::{Layout, LayoutOf, Numbered, Sums};
 /// # Keys
 ///
 /// All that [`group_by`](Reduce::group_by) takes: elements, or pairs of columns, `&(&a, &b)`, of 16 bytes at most.
-/// Indices are keys, too; those without items are not there. Zeros are one key, which is +0.0 in the end, and NaN are
+/// Indices are keys, too, with [results by index](Self::finish_by_index). Zeros are one key, which is +0.0 in the end, and NaN are
 /// one, which is the canonical NaN: the first item is not known.
 ///
 /// # Size
 ///
 /// A part has, for each group, the bytes of its key and an accumulator. The accumulator of a sum or mean is the
 /// significant words of the exact sum: 8 to 24 bytes if a group's floats have similar magnitudes, and up to 48 (`f32`)
-/// or 272 (`f64`). As bytes a group of 100 floats takes some 10 to 16 with its key.
+/// or 272 (`f64`). As bytes, a group of up to 10,000 such floats takes some 15 to 21 with a key of 8 bytes.
 ///
 #[doc = include_str!("partial_groups/form.md")]
 pub struct PartialGroups<O: Op<T>, K: GroupKey, T: Copy + 'static> {
@@ -169,7 +170,7 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
     /// # Errors
     ///
     /// As [`add`](Self::add).
-    pub fn add_groups<'a, C, D>(&mut self, groups: &Groups<C>, items: &'a D) -> Result<(), Error>
+    pub fn add_groups<C, D>(&mut self, groups: &Groups<C>, items: &D) -> Result<(), Error>
     where
         C: Reduce<Item = K>,
         K: GroupKey<Columns = C>,
@@ -210,7 +211,53 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
         O::Output: Item,
     {
         let all = self.all();
-        let results = match &all.accumulators {
+        let results = self.results(&all)?;
+        Ok((K::columns(all.keys.iter().collect()), Buffer::of_host(results)))
+    }
+
+    /// Returns a result for each index, `0..count`, if the keys are indices, as
+    /// [`by_index`](Reduce::by_index) does; of an index without items, `without`. Others may follow.
+    ///
+    /// ```
+    /// use gpu_reduce::{PartialGroups, Sharded, Sum};
+    ///
+    /// // Shards may be buffers on several GPUs.
+    /// let indices = Sharded::from(vec![vec![3u32, 0], vec![3]]);
+    /// let x = Sharded::from(vec![vec![0.5f32, 2.0], vec![1.0]]);
+    /// let mut part = PartialGroups::new(Sum);
+    /// part.add(&indices, &x)?;
+    /// assert_eq!(part.finish_by_index(4, 0.0)?.to_vec()?, [2.0, 0.0, 0.0, 1.5]);
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadIndex`] for an index that is negative or too large, with its place among the indices that there are;
+    /// [`Error::OutOfMemory`], and as [`finish`](Self::finish).
+    pub fn finish_by_index(&self, count: usize, without: O::Output) -> Result<Buffer<O::Output>, Error>
+    where
+        K: IndexKey,
+        O::Output: Item,
+    {
+        let all = self.all();
+        let indices = || all.keys.iter().map(K::index);
+        let wrong = |&(_, index): &(u64, i128)| index < 0 || index >= count as i128;
+        if let Some((place, index)) = (0..).zip(indices()).find(wrong) {
+            return Err(Error::BadIndex { place, index, count });
+        }
+        let mut results = zeroed(count)?;
+        results.fill(without);
+        for (index, result) in indices().zip(self.results(&all)?) {
+            results[index as usize] = result;
+        }
+        Ok(Buffer::of_host(results))
+    }
+
+    fn results(&self, all: &Run<O::Accumulator, K>) -> Result<Vec<O::Output>, Error>
+    where
+        O::Output: Item,
+    {
+        Ok(match &all.accumulators {
             Accumulators::Sums(sums) => {
                 let results = O::agent().by_index(&self.op, sums);
                 results.unwrap_or_else(|| unreachable!("the operator makes something of sums"))
@@ -222,8 +269,7 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
                 };
                 each.iter().enumerate().map(result).collect::<Result<_, _>>()?
             }
-        };
-        Ok((K::columns(all.keys.iter().collect()), Buffer::of_host(results)))
+        })
     }
 
     /// The operator.
@@ -320,7 +366,7 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
                 for_each_of_both(a, b, |key, of_a, of_b| {
                     keys.push(key);
                     all.extend(match (of_a, of_b) {
-                        (Some(a), Some(b)) => Some((self.op.combine(a.0, b.0), a.1 + b.1)),
+                        (Some(a), Some(b)) => Some((self.op.combine(a.0, b.0), a.1.wrapping_add(b.1))),
                         (one, other) => one.or(other).copied(),
                     });
                 });

@@ -321,7 +321,7 @@ impl<T: Element> Outsides<T> {
 }
 
 /// The exact sum of an index's items.
-pub struct ExactSum<'a> {
+pub struct IndexSum<'a> {
     /// What lies in the window, in units of 2^LOW.
     pub sum: i128,
     /// The number of items; 1 if they are not counted.
@@ -375,12 +375,12 @@ impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
 
     /// Calls `each` with the exact sum of each index, in their order. All indices have been checked, and each has
     /// items.
-    pub fn each_sum(&self, count: usize, is_counted: bool, mut each: impl FnMut(ExactSum)) {
+    pub fn each_sum(&self, count: usize, is_counted: bool, mut each: impl FnMut(IndexSum)) {
         let (all, range) = self.all(count, is_counted);
         let minus_zeros = self.minus_zeros(&all, count);
         for index in 0..count {
             let (sums, place) = (&all[index / range], index % range);
-            each(ExactSum {
+            each(IndexSum {
                 sum: sums.sum(place),
                 count: sums.count(place),
                 outside: sums.outside.words(place),

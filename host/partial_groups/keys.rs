@@ -6,6 +6,18 @@ use std::marker::PhantomData;
 
 /// A key of groups: an element of the twelve types, or a pair of keys, `(a, b)` or `(a, (b, c))`, of at most 16 bytes
 /// together.
+///
+/// ```
+/// use gpu_reduce::{Error, GroupKey, PartialGroups, Sum};
+///
+/// fn merged<K: GroupKey>(
+///     mut parts: Vec<PartialGroups<Sum, K, f64>>,
+/// ) -> Result<Option<PartialGroups<Sum, K, f64>>, Error> {
+///     let Some(mut all) = parts.pop() else { return Ok(None) };
+///     parts.into_iter().try_for_each(|part| all.merge(part))?;
+///     Ok(Some(all))
+/// }
+/// ```
 pub trait GroupKey: Copy + 'static {
     /// Bytes of a key.
     #[doc(hidden)]
@@ -54,6 +66,27 @@ crate::for_each_element! { keys! {} }
 // As elements are.
 #[cfg(target_pointer_width = "64")]
 keys! { {} usize:; isize:; }
+
+/// A key that may be an index: `u32`, `u64`, `i32`, `i64` or `usize`.
+pub trait IndexKey: GroupKey {
+    /// The index with these bits.
+    #[doc(hidden)]
+    fn index(bits: u128) -> i128;
+}
+
+macro_rules! indices {
+    ($($type:ident)*) => {$(
+        impl IndexKey for $type {
+            fn index(bits: u128) -> i128 {
+                key_of_bits::<$type>(bits as u64) as i128
+            }
+        }
+    )*};
+}
+
+indices! { u32 u64 i32 i64 }
+#[cfg(target_pointer_width = "64")]
+indices! { usize }
 
 impl<A: GroupKey, B: GroupKey> GroupKey for (A, B) {
     const BYTES: usize = A::BYTES + B::BYTES;

@@ -6,7 +6,7 @@
 //! added up.
 
 use crate::Element;
-use crate::by_index::tally::{ByOp, ExactSum, Items};
+use crate::by_index::tally::{ByOp, IndexSum, Items};
 use crate::cpu::Source;
 use crate::threads;
 use gpu_reduce_kernels::agent::Scatter;
@@ -152,8 +152,8 @@ impl Sums {
     }
 
     /// Appends a sum by index.
-    fn push_exact<W: Tallied>(&mut self, layout: Layout, exact: ExactSum) {
-        let ExactSum { sum, count, outside, has_others } = exact;
+    fn push_exact<W: Tallied>(&mut self, layout: Layout, exact: IndexSum) {
+        let IndexSum { sum, count, outside, has_others } = exact;
         let others = if has_others { OTHERS as u8 } else { 0 };
         // What is in the window, in two or three words.
         let (place, shift) = (W::BELOW / 64, W::BELOW % 64);

@@ -324,6 +324,38 @@ fn shards() {
 }
 
 #[test]
+fn results_by_index() {
+    let (len, count) = (2000, 700);
+    let indices: Vec<i64> = (0..len as u64).map(|place| (hash(place) % 650) as i64).collect();
+    let items: Vec<f32> = (0..len as u64).map(|place| float(3, place) as f32).collect();
+    for device in devices() {
+        let shards = |ends: &[usize]| ends.windows(2).map(|ends| ends[0]..ends[1]).collect::<Vec<_>>();
+        let shards = shards(&[0, 5, 5, 1234, len]);
+        let of_indices: Vec<_> =
+            shards.iter().map(|range| device.upload(&indices[range.clone()]).unwrap()).collect();
+        let of_items: Vec<_> =
+            shards.iter().map(|range| device.upload(&items[range.clone()]).unwrap()).collect();
+        let mut part = PartialGroups::new(Sum);
+        part.add(&Sharded::from(of_indices), &Sharded::from(of_items)).unwrap();
+        let expected =
+            items.by_index(&indices, count).unwrap().reduce::<Sum, 256>().unwrap().to_vec().unwrap();
+        assert_same(&part.finish_by_index(count, 0.0).unwrap(), &expected, "sums by index of shards");
+        let error = part.finish_by_index(600, 0.0).unwrap_err();
+        assert!(matches!(error, Error::BadIndex { place: 1.., index: 600, count: 600 }), "{error}");
+    }
+    let mut part = PartialGroups::new(Max);
+    part.add(&[1i32, -3], &[1u8, 2]).unwrap();
+    let error = part.finish_by_index(5, 0).unwrap_err();
+    assert!(matches!(error, Error::BadIndex { place: 0, index: -3, count: 5 }), "{error}");
+    let mut part = PartialGroups::new(Max);
+    part.add(&[usize::MAX], &[1u8]).unwrap();
+    let error = part.finish_by_index(5, 0).unwrap_err();
+    assert!(matches!(error, Error::BadIndex { place: 0, count: 5, .. }), "{error}");
+    let error = part.finish_by_index(usize::MAX, 0).unwrap_err();
+    assert!(matches!(error, Error::BadIndex { .. }), "{error}");
+}
+
+#[test]
 fn groups_that_are_numbered() {
     for device in devices() {
         let groups = Groups::of(&device.upload(&[3u16, 1, 3]).unwrap()).unwrap();
