@@ -46,6 +46,11 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
     #[cfg(not(target_arch = "nvptx64"))]
     const IN_PARTS: bool = false;
 
+    /// Whether items of groups may come in any order and in any pieces: sums, which are exact then, and operators
+    /// that reduce [in parts](Self::IN_PARTS) and do not tell places.
+    #[cfg(not(target_arch = "nvptx64"))]
+    const IN_ANY_ORDER: bool = Self::IN_PARTS;
+
     /// Returns the accumulator of the same items with indices that are greater by `by`.
     #[cfg(not(target_arch = "nvptx64"))]
     fn moved(self, all: O::Accumulator, _by: u64) -> O::Accumulator {
@@ -267,6 +272,9 @@ impl<O: OfTally<T> + Row, T: Element> Agent<O, T> for Tally {
     of_row! { O, T }
 
     #[cfg(not(target_arch = "nvptx64"))]
+    const IN_ANY_ORDER: bool = true;
+
+    #[cfg(not(target_arch = "nvptx64"))]
     fn by_index<S: Scatter<T, O::Output>>(self, op: &O, scatter: S) -> S::Outcome {
         scatter.tally(op)
     }
@@ -319,6 +327,15 @@ pub(crate) const fn large_block<O: Op<I>, I: Copy + 'static>() -> u32 {
 pub const fn in_parts<O: Op<I>, I: Copy + 'static>() -> bool {
     const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> bool {
         A::IN_PARTS
+    }
+    of::<O, I, _>(O::agent)
+}
+
+/// Whether items of groups may come in any order, see [`Agent::IN_ANY_ORDER`].
+#[cfg(not(target_arch = "nvptx64"))]
+pub const fn in_any_order<O: Op<I>, I: Copy + 'static>() -> bool {
+    const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> bool {
+        A::IN_ANY_ORDER
     }
     of::<O, I, _>(O::agent)
 }

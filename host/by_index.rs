@@ -1,7 +1,7 @@
 //! Reductions by index: each item has an index, which names the result that it belongs to.
 
-mod indices;
-mod tally;
+pub(crate) mod indices;
+pub(crate) mod tally;
 mod words;
 
 use crate::cpu::Source;

@@ -38,6 +38,10 @@ pub trait Data<'a>: Clone + sealed::Sealed {
     #[doc(hidden)]
     fn gather(&self, order: &Order) -> Result<Self::Owned, Error>;
 
+    /// Copies the items to the host.
+    #[doc(hidden)]
+    fn to_host(&self) -> Result<Self::Owned, Error>;
+
     /// Copies items in the order of their indices, which are below `count`. Returns where those of each begin.
     #[doc(hidden)]
     fn sort(&self, indices: &Indices, count: usize) -> Result<(Self::Owned, Order), Error> {
@@ -124,6 +128,10 @@ impl<'a, T: Item> Data<'a> for View<'a, T> {
         }
     }
 
+    fn to_host(&self) -> Result<Buffer<T>, Error> {
+        Ok(Buffer::of_host(self.to_vec()?))
+    }
+
     fn sort(&self, indices: &Indices, count: usize) -> Result<(Buffer<T>, Order), Error> {
         match self.0 {
             OnGpu(part)
@@ -171,6 +179,10 @@ impl<'a, A: Data<'a>, B: Data<'a>> Data<'a> for (A, B) {
 
     fn gather(&self, order: &Order) -> Result<Self::Owned, Error> {
         Ok((self.0.gather(order)?, self.1.gather(order)?))
+    }
+
+    fn to_host(&self) -> Result<Self::Owned, Error> {
+        Ok((self.0.to_host()?, self.1.to_host()?))
     }
 
     fn shards(&self) -> Result<Vec<Self::Shard>, Error> {

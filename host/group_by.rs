@@ -114,7 +114,7 @@ impl<K> Groups<K> {
         Self::new(keys.data(), true)
     }
 
-    fn new<'a, D: Keys<'a, Owned = K>>(keys: D, by_place: bool) -> Result<Self, Error> {
+    pub(crate) fn new<'a, D: Keys<'a, Owned = K>>(keys: D, by_place: bool) -> Result<Self, Error> {
         if D::BYTES > 16 {
             return Err(Error::KeysTooWide { bytes: D::BYTES });
         }

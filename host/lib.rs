@@ -25,7 +25,7 @@
 //! - [`Sum`], [`Min`], [`Mean`] and so on are operators over every [`Element`] type. An operator of your own
 //!   is an `impl` of [`Op`].
 //! - A [`Reducer`] takes elements piece by piece. A [`Partial`] is a partial result, which can be sent as
-//!   bytes.
+//!   bytes. [`PartialGroups`] are both for groups by key.
 //!
 //! The result's bits depend only on the elements, their number, the operator and BLOCK, as [`Plan`]
 //! describes.
@@ -72,9 +72,9 @@
 //! - `dlpack`: DLPack 1 with the crate `dlpark`. `View::from_dlpack` and `ViewMut::from_dlpack` borrow
 //!   tensors of other libraries, and `Buffer::into_dlpack` gives a buffer to them.
 //!   ([`interop::CudaArray`] for `__cuda_array_interface__` needs no feature.)
-//! - `serde`: serialises a [`Partial`] as its bytes.
-//! - `mpi`: `multi::ReduceRanks` reduces data spread over the ranks of a communicator of the crate `mpi`. It
-//!   needs an MPI library and libclang.
+//! - `serde`: serialises a [`Partial`] and [`PartialGroups`] as their bytes.
+//! - `mpi`: `multi::ReduceRanks` reduces data spread over the ranks of a communicator of the crate `mpi`, and
+//!   `multi::MergeRanks` merges groups by key. It needs an MPI library and libclang.
 //! - `ladder`: the classic kernels beside the production one, for study: `Buffer::reduce_with`,
 //!   `Buffer::time_with` and `study::merge_sorted`.
 
@@ -103,6 +103,8 @@ mod merge;
 mod operators;
 #[cfg(target_endian = "little")]
 mod partial;
+#[cfg(target_endian = "little")]
+mod partial_groups;
 mod parts;
 mod pending;
 mod pinned;
@@ -136,6 +138,8 @@ pub use gpu_reduce_kernels::{Element, Kernels, Op, Plan, bf16, f16, op::Both, op
 pub use histogram::{histogram, histogram_weighted};
 #[cfg(target_endian = "little")]
 pub use partial::Partial;
+#[cfg(target_endian = "little")]
+pub use partial_groups::{GroupKey, IndexKey, PartialGroups};
 pub use pending::Pending;
 pub use pinned::PinnedBuffer;
 pub use reduce::*;
@@ -158,7 +162,7 @@ pub mod shapes {
 /// Data on several GPUs, and on the ranks of an MPI communicator.
 pub mod multi {
     #[cfg(all(feature = "mpi", target_endian = "little"))]
-    pub use crate::ranks::ReduceRanks;
+    pub use crate::ranks::{MergeRanks, ReduceRanks};
     pub use crate::sharded::{Devices, Sharded, Shards};
 }
 

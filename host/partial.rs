@@ -1,11 +1,8 @@
 //! Parts of one reduction, made apart: by other processes, on other machines, at other times.
 
-mod form;
+pub(crate) mod form;
 #[cfg(feature = "serde")]
 mod of_serde;
-
-#[cfg(feature = "mpi")]
-pub(crate) use form::checksum;
 
 use crate::{Error, Item, Op, Plan, Reduce, View, parts};
 use bytemuck::bytes_of;
@@ -55,6 +52,8 @@ use std::ops::Range;
 /// assert_eq!(all.finish()?, x.by(Var::new(1)).block::<256>().run()?);
 /// # Ok::<(), gpu_reduce::Error>(())
 /// ```
+///
+/// Groups by key, whose parts may have any items, are [`PartialGroups`](crate::PartialGroups).
 ///
 /// A tuple of operators is allowed as with a [`Reducer`](crate::Reducer). An operator of your own that has
 /// fields returns them from [`Op::parameters`].
@@ -245,32 +244,32 @@ pub(crate) fn finish<O: Op<T>, T: Item>(
 }
 
 /// Returns the operator's name; of several operators, all names.
-pub(crate) fn name<O: Op<T>, T: Item>(op: &O) -> String {
+pub(crate) fn name<O: Op<T>, T: Copy + 'static>(op: &O) -> String {
     let mut names = Vec::new();
     O::agent().each_part(op, &mut |name, _| names.push(name));
     names.join(", ")
 }
 
 /// Returns the operator's parameters as bytes.
-fn parameters_of<O: Op<T>, T: Item>(op: &O) -> Vec<u8> {
+pub(crate) fn parameters_of<O: Op<T>, T: Copy + 'static>(op: &O) -> Vec<u8> {
     let mut all = Vec::new();
     O::agent().each_part(op, &mut |_, bytes| all.extend(bytes));
     all
 }
 
 /// Returns the operator's parameters as text.
-pub(crate) fn parameters<O: Op<T>, T: Item>(op: &O) -> String {
+pub(crate) fn parameters<O: Op<T>, T: Copy + 'static>(op: &O) -> String {
     hex(&parameters_of(op))
 }
 
 /// Returns a type's name without its modules, as `f16` or `Point`.
-fn name_of_type<T>() -> String {
+pub(crate) fn name_of_type<T>() -> String {
     let parts = type_name::<T>().split_inclusive(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
     parts.filter_map(|part| part.rsplit("::").next()).collect()
 }
 
 /// Returns bytes as text.
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::from("0x");
     for byte in bytes {
         // Writing to a string never fails.
@@ -280,7 +279,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Fails unless both are the same.
-fn same(what: &'static str, found: &str, expected: &str) -> Result<(), Error> {
+pub(crate) fn same(what: &'static str, found: &str, expected: &str) -> Result<(), Error> {
     if found == expected {
         return Ok(());
     }

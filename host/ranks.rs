@@ -6,7 +6,7 @@ use crate::buffer::zeroed;
 use crate::partial::{finish, name, parameters};
 use crate::place::Place::{Cpu, Gpu};
 use crate::shares::{Assignment, Shares};
-use crate::{Error, Item, Op, Partial, Plan, Reduce, View, parts};
+use crate::{Error, GroupKey, Item, Op, Partial, PartialGroups, Plan, Reduce, View, parts};
 use bytemuck::{Zeroable, bytes_of, bytes_of_mut, cast_slice, checked, pod_read_unaligned};
 use gpu_reduce_kernels::agent::in_parts;
 use messages::{Ranks, Terms};
@@ -84,6 +84,80 @@ pub trait ReduceRanks<T: Item>: Communicator {
         Local::<_, O, T> { ranks: Ranks(self), op, elements: local.data() }.reduce::<BLOCK>()
     }
 }
+
+/// Groups by key whose items lie on the ranks of an MPI communicator.
+///
+/// With the feature `mpi`, for intra-communicators of the crate `mpi`.
+///
+/// Each rank makes a part of its items, in pieces of any lengths, in host memory or on devices of its own. All ranks
+/// make the call, as a collective operation, and all get the merged part. Its results have the bits of
+/// [`group_by`](Reduce::group_by) with all items at once.
+///
+/// ```no_run
+/// use gpu_reduce::{MergeRanks, PartialGroups, Sum};
+/// use mpi::traits::*;
+///
+/// let universe = mpi::initialize().expect("MPI has not been initialised before");
+/// let world = universe.world();
+/// let mut part = PartialGroups::new(Sum);
+/// part.add(&[7i64, world.rank().into()], &[0.1f32, 1.0])?;
+/// let (keys, sums) = world.merge_groups(&part)?.finish()?;
+/// # Ok::<(), gpu_reduce::Error>(())
+/// ```
+///
+/// # What is sent
+///
+/// The ranks exchange what their parts are of. Then half of the ranks send their parts, as
+/// [bytes](PartialGroups::to_bytes), to the other half, which merges them, and so on, until rank 0 has all and sends
+/// them to all ranks.
+pub trait MergeRanks: Communicator {
+    /// Merges the parts of all ranks.
+    ///
+    /// # Errors
+    ///
+    /// The same on all ranks: [`Error::Disagree`] if a rank's part is of another operator, or of other types, than that
+    /// of rank 0; [`Error::Rank`] if a rank fails.
+    fn merge_groups<O: Op<T>, K: GroupKey, T: Copy + 'static>(
+        &self,
+        own: &PartialGroups<O, K, T>,
+    ) -> Result<PartialGroups<O, K, T>, Error> {
+        // Keeps the caller's messages apart from these.
+        let (op, comm) = (own.op(), self.duplicate());
+        let ranks = Ranks(&comm);
+        let terms = [
+            ("operator", format!("{} ({})", name(&op), type_name::<O>())),
+            ("operator's parameters", parameters(&op)),
+            ("elements' type", type_name::<T>().into()),
+            ("keys' type", type_name::<K>().into()),
+            ("element's size", size_of::<T>().to_string()),
+            ("accumulator's size", size_of::<O::Accumulator>().to_string()),
+        ];
+        ranks.agree(&terms, 0, Ok::<_, Error>(&[]))?;
+        let (me, count) = (ranks.me(), self.size() as usize);
+        let mut merged = Ok(Cow::Borrowed(own));
+        let mut step = 1;
+        while step < count && me.is_multiple_of(step) {
+            let other = me ^ step;
+            if me < other && other < count {
+                let bytes = ranks.receive(other);
+                merged = merged.and_then(|mut all: Cow<PartialGroups<O, K, T>>| {
+                    all.to_mut().merge(PartialGroups::from_bytes(op, &bytes)?)?;
+                    Ok(all)
+                });
+            } else if me > other {
+                // Of a rank that has failed, nothing is merged; it says so below.
+                ranks.send(other, &merged.as_ref().map_or(Vec::new(), |all| all.to_bytes()));
+                break;
+            }
+            step *= 2;
+        }
+        let all = ranks.all(merged)?;
+        let bytes = ranks.told(0, if me == 0 { all.to_bytes() } else { Vec::new() });
+        ranks.all(PartialGroups::from_bytes(op, &bytes))
+    }
+}
+
+impl<C: Communicator + ?Sized> MergeRanks for C {}
 
 impl<C: Communicator + ?Sized, T: Item> ReduceRanks<T> for C {}
 

@@ -18,7 +18,7 @@ use std::fmt;
 /// are folded as those of a [`Plan`], and their partial results are merged pairwise.
 ///
 /// The operators of a tuple have to fold the same number of items side by side, as `(Sum, Min, Max)` do;
-/// others do not compile.
+/// others do not compile. Groups by key that come piece by piece are [`PartialGroups`](crate::PartialGroups).
 ///
 /// ```
 /// use gpu_reduce::{Reduce, Reducer, Sum};

@@ -199,12 +199,11 @@ where
     const MAY_BE_SHARDED: bool = true;
 
     fn gather(&self, order: &Order) -> Result<V::Owned, Error> {
-        let shards = self.0.as_ref().map_err(Error::clone)?;
-        let some = shards.iter().find(|shard| !shard.is_empty()).or(shards.first());
-        match some {
-            Some(shard) if shard.len() == self.len() => shard.gather(order),
-            _ => Err(Error::SeveralDevices { devices: names(shards) }),
-        }
+        self.only()?.gather(order)
+    }
+
+    fn to_host(&self) -> Result<V::Owned, Error> {
+        self.only()?.to_host()
     }
 
     fn shards(&self) -> Result<Vec<V>, Error> {
@@ -226,6 +225,21 @@ where
                 Some(shard) => shard.place(),
                 None => Ok(Cpu(Source::none())),
             },
+            _ => Err(Error::SeveralDevices { devices: names(shards) }),
+        }
+    }
+}
+
+impl<'a, V> Shards<V>
+where
+    V: Shard<'a> + Data<'a, Shard = V>,
+{
+    /// Returns the shard that has all items.
+    fn only(&self) -> Result<&V, Error> {
+        let shards = self.0.as_ref().map_err(Error::clone)?;
+        let some = shards.iter().find(|shard| !shard.is_empty()).or(shards.first());
+        match some {
+            Some(shard) if shard.len() == self.len() => Ok(shard),
             _ => Err(Error::SeveralDevices { devices: names(shards) }),
         }
     }

@@ -85,6 +85,9 @@ where
 {
     of_row! {}
 
+    #[cfg(not(target_arch = "nvptx64"))]
+    const IN_ANY_ORDER: bool = false;
+
     /// Loads come in the order of their indices: if a later load has an equal key, the earlier place stays.
     #[inline(always)]
     fn fold_load<const WIDTH: usize>(self, op: &O, all: &mut [Place; WIDTH], items: [I; WIDTH], index: u64) {
@@ -122,6 +125,9 @@ pub(crate) struct BothPlaces;
 
 impl<I: Element, O: Op<I, Accumulator = [Place; 2], Output = [u64; 2]> + Row> Agent<O, I> for BothPlaces {
     of_row! {}
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    const IN_ANY_ORDER: bool = false;
 
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]

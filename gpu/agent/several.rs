@@ -5,7 +5,7 @@ use crate::op::{Both, Op};
 use core::array::from_fn;
 #[cfg(not(target_arch = "nvptx64"))]
 use {
-    super::in_parts,
+    super::{in_any_order, in_parts},
     crate::host_simd::{self, Source},
     std::vec::Vec,
 };
@@ -75,6 +75,10 @@ impl<I: Copy + 'static, A: Op<I>, B: Op<I>> Agent<Both<A, B>, I> for Pair {
 
     #[cfg(not(target_arch = "nvptx64"))]
     const IN_PARTS: bool = in_parts::<A, I>() && in_parts::<B, I>();
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    const IN_ANY_ORDER: bool =
+        <Self as Agent<Both<A, B>, I>>::IN_PARTS && in_any_order::<A, I>() && in_any_order::<B, I>();
 
     #[cfg(not(target_arch = "nvptx64"))]
     fn moved(
@@ -183,6 +187,9 @@ impl<I: Copy + 'static, N: Op<I>, O: Nested<I, N>> Agent<O, I> for As<N> {
 
     #[cfg(not(target_arch = "nvptx64"))]
     const IN_PARTS: bool = in_parts::<N, I>();
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    const IN_ANY_ORDER: bool = in_any_order::<N, I>();
 
     #[cfg(not(target_arch = "nvptx64"))]
     fn moved(self, all: O::Accumulator, by: u64) -> O::Accumulator {

@@ -86,6 +86,9 @@ pub trait Tallied: Copy {
     /// An addend's unit is 2^LOW.
     const LOW: i32;
 
+    /// Bits of the sum of all that are below the window.
+    const BELOW: u32;
+
     /// Bits of a step outside of the window; 0 if nothing is outside.
     const STEP: u32;
 
@@ -126,6 +129,7 @@ macro_rules! integers {
         impl Tallied for $type {
             const PARTS: u32 = 2;
             const LOW: i32 = 0;
+            const BELOW: u32 = 0;
             const STEP: u32 = 0;
             const DIGITS: u32 = 64;
             const REST: usize = 0;
@@ -168,6 +172,7 @@ macro_rules! floats {
         impl Tallied for $type {
             const PARTS: u32 = $parts;
             const LOW: i32 = $least + $offset;
+            const BELOW: u32 = $offset;
             const STEP: u32 = $step;
             const DIGITS: u32 = $digits;
             const REST: usize = 2 * $words + 1;

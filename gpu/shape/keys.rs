@@ -133,6 +133,13 @@ pub fn bits<K: Element>(key: K) -> u64 {
     key.wrapping_sub(K::Key::min_value().wide()) as u64
 }
 
+/// Returns the key with these bits: of zeros the positive one, of NaN the canonical one.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn key_of_bits<K: Element>(bits: u64) -> K {
+    use num_traits::Bounded;
+    K::from_key(K::Key::of_wide((bits as i64).wrapping_add(K::Key::min_value().wide())))
+}
+
 /// The arguments of the kernel that encodes; the parameters in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoding<K> {

@@ -356,7 +356,7 @@ pub(super) fn elements_of_rows<X: Index>(indices: &[X], columns: usize) -> Vec<u
 }
 
 /// The elements of a view on the host.
-fn on_host<T: Item>(view: View<'_, T>) -> Result<Cow<'_, [T]>, Error> {
+pub fn on_host<T: Item>(view: View<'_, T>) -> Result<Cow<'_, [T]>, Error> {
     Ok(match view.0 {
         Cpu(elements) => elements.into(),
         Gpu(_) => view.to_vec()?.into(),

@@ -320,7 +320,20 @@ impl<T: Element> Outsides<T> {
     }
 }
 
-struct ByOp<O, T>(u64, PhantomData<fn() -> (O, T)>);
+/// The exact sum of an index's items.
+pub struct IndexSum<'a> {
+    /// What lies in the window, in units of 2^LOW.
+    pub sum: i128,
+    /// The number of items; 1 if they are not counted.
+    pub count: u64,
+    /// The REST words of what lies outside.
+    pub outside: Option<&'a [u64]>,
+    /// Whether an item was not −0.0.
+    pub has_others: bool,
+}
+
+/// Makes what the operator makes of the sum of so many items.
+pub struct ByOp<O, T>(pub u64, pub PhantomData<fn() -> (O, T)>);
 
 impl<O: OfTally<T>, T: Element> Finish<O::Output> for ByOp<O, T> {
     fn finish(self, sum: &impl Exact, low: i32) -> O::Output {
@@ -356,16 +369,43 @@ impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
     /// Stores what the operator makes of each sum; if `onto`, of the sum and what is there, where there are
     /// items. All indices have been checked.
     pub fn reduce<O: OfTally<T>>(&self, onto: bool, results: &mut [O::Output]) {
-        let (len, count) = (self.indices.len(), results.len());
-        let is_counted = O::COUNTS || onto;
+        let (all, range) = self.all(results.len(), O::COUNTS || onto);
+        self.finish::<O>(&all, range, onto, results);
+    }
+
+    /// Calls `each` with the exact sum of each index, in their order. All indices have been checked, and each has
+    /// items.
+    pub fn each_sum(&self, count: usize, is_counted: bool, mut each: impl FnMut(IndexSum)) {
+        let (all, range) = self.all(count, is_counted);
+        let minus_zeros = self.minus_zeros(&all, count);
+        for index in 0..count {
+            let (sums, place) = (&all[index / range], index % range);
+            each(IndexSum {
+                sum: sums.sum(place),
+                count: sums.count(place),
+                outside: sums.outside.words(place),
+                has_others: minus_zeros.get(index).is_none_or(|only| !only.load(Relaxed)),
+            });
+        }
+    }
+
+    /// Adds up all items. Returns the sums of ranges of indices, and how many a range has.
+    fn all(&self, count: usize, is_counted: bool) -> (Vec<Sums<T>>, usize) {
         let is_small = count <= CACHED || count * threads::count() <= SHARED;
-        if is_small || len <= count / 16 {
-            let sums = self.by_share(count, is_counted);
-            return self.finish::<O>(&[sums], count, onto, results);
+        if is_small || self.indices.len() <= count / 16 {
+            return (vec![self.by_share(count, is_counted)], count.max(1));
         }
         let range = CACHED.max(count.div_ceil(MOST_RANGES).next_power_of_two());
-        let all = self.by_range(count, range, is_counted);
-        self.finish::<O>(&all, range, onto, results);
+        (self.by_range(count, range, is_counted), range)
+    }
+
+    /// Whether each index has no item other than −0.0; nothing if there is no −0.0.
+    fn minus_zeros(&self, all: &[Sums<T>], count: usize) -> Vec<AtomicBool> {
+        if all.iter().any(|sums| sums.outside.has_minus_zero()) {
+            self.only_minus_zeros(count)
+        } else {
+            Vec::new()
+        }
     }
 
     /// Adds up all items; threads have sums of their own.
@@ -437,11 +477,7 @@ impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
 
     /// Stores the results of all sums, of which each has `range`.
     fn finish<O: OfTally<T>>(&self, all: &[Sums<T>], range: usize, onto: bool, results: &mut [O::Output]) {
-        let minus_zeros = if all.iter().any(|sums| sums.outside.has_minus_zero()) {
-            self.only_minus_zeros(results.len())
-        } else {
-            Vec::new()
-        };
+        let minus_zeros = self.minus_zeros(all, results.len());
         let finish = |(index, result): (usize, &mut O::Output)| {
             let (sums, place) = (&all[index / range], index % range);
             let count = sums.count(place);

@@ -20,14 +20,8 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
     /// Returns the part as bytes, to be sent to where it is merged.
     pub fn to_bytes(&self) -> Vec<u8> {
         let Self { op, plan, first, chunks } = self;
-        let mut bytes = [MAGIC, &VERSION.to_le_bytes()[..], &[0; 8]].concat();
-        let mut field = |field: &[u8]| {
-            bytes.extend((field.len() as u32).to_le_bytes());
-            bytes.extend(field);
-        };
-        field(name(op).as_bytes());
-        field(&parameters_of(op));
-        field(name_of_type::<T>().as_bytes());
+        let mut bytes =
+            begun(MAGIC, [name(op).as_bytes(), &parameters_of(op), name_of_type::<T>().as_bytes()]);
         bytes.extend(BLOCK.to_le_bytes());
         for number in [plan.len, plan.row, plan.chunk] {
             bytes.extend(number.to_le_bytes());
@@ -39,10 +33,7 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
         }
         chunks.iter().for_each(|(chunk, _)| bytes.extend(chunk.to_le_bytes()));
         chunks.iter().for_each(|(_, partial)| bytes.extend(bytes_of(partial)));
-        let all = (bytes.len() + CHECKSUM) as u64;
-        bytes[LENGTH].copy_from_slice(&all.to_le_bytes());
-        bytes.extend(checksum(&bytes).to_le_bytes());
-        bytes
+        closed(bytes)
     }
 
     /// Reads the bytes that [`to_bytes`](Self::to_bytes) returned, of a reduction by the same operator.
@@ -53,7 +44,7 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
     /// [`Error::ReductionMismatch`] if they are of another operator or other parameters, another element type,
     /// another BLOCK or another plan.
     pub fn from_bytes(op: O, bytes: &[u8]) -> Result<Self, Error> {
-        let mut rest = Rest(checked_content(bytes)?);
+        let mut rest = Rest(checked_content(MAGIC, bytes)?);
         same("operator", &rest.text()?, &name(&op))?;
         same("operator's parameters", &hex(rest.field()?), &parameters(&op))?;
         same("elements' type", &rest.text()?, &name_of_type::<T>())?;
@@ -76,11 +67,29 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
     }
 }
 
+/// Returns bytes that begin with `magic`, and have these fields.
+pub(crate) fn begun<const N: usize>(magic: &[u8; 8], fields: [&[u8]; N]) -> Vec<u8> {
+    let mut bytes = [magic, &VERSION.to_le_bytes()[..], &[0; 8]].concat();
+    for field in fields {
+        bytes.extend((field.len() as u32).to_le_bytes());
+        bytes.extend(field);
+    }
+    bytes
+}
+
+/// Returns bytes that have [begun](begun), with their number and the checksum.
+pub(crate) fn closed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let all = (bytes.len() + CHECKSUM) as u64;
+    bytes[LENGTH].copy_from_slice(&all.to_le_bytes());
+    bytes.extend(checksum(&bytes).to_le_bytes());
+    bytes
+}
+
 /// Checks the number of bytes and the checksum, and returns the bytes between them.
-fn checked_content(bytes: &[u8]) -> Result<&[u8], Error> {
+pub(crate) fn checked_content<'a>(magic: &[u8; 8], bytes: &'a [u8]) -> Result<&'a [u8], Error> {
     let mut rest = Rest(bytes);
-    if rest.take(MAGIC.len() as u64).ok() != Some(MAGIC) {
-        return Err(bad("they do not begin with `gpu_part`".into()));
+    if rest.take(magic.len() as u64).ok() != Some(magic) {
+        return Err(bad(format!("they do not begin with `{}`", magic.escape_ascii())));
     }
     let version = rest.u32()?;
     if version != VERSION {
@@ -107,10 +116,10 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
 }
 
 /// Bytes that have not been read.
-struct Rest<'a>(&'a [u8]);
+pub(crate) struct Rest<'a>(pub &'a [u8]);
 
 impl<'a> Rest<'a> {
-    fn take(&mut self, count: u64) -> Result<&'a [u8], Error> {
+    pub fn take(&mut self, count: u64) -> Result<&'a [u8], Error> {
         let (taken, rest) = usize::try_from(count)
             .ok()
             .and_then(|count| self.0.split_at_checked(count))
@@ -119,25 +128,25 @@ impl<'a> Rest<'a> {
         Ok(taken)
     }
 
-    fn u32(&mut self) -> Result<u32, Error> {
+    pub fn u32(&mut self) -> Result<u32, Error> {
         let mut number = 0u32;
         bytes_of_mut(&mut number).copy_from_slice(self.take(4)?);
         Ok(number)
     }
 
-    fn u64(&mut self) -> Result<u64, Error> {
+    pub fn u64(&mut self) -> Result<u64, Error> {
         let mut number = 0u64;
         bytes_of_mut(&mut number).copy_from_slice(self.take(8)?);
         Ok(number)
     }
 
     /// Reads a length and as many bytes.
-    fn field(&mut self) -> Result<&'a [u8], Error> {
+    pub fn field(&mut self) -> Result<&'a [u8], Error> {
         let count = self.u32()?;
         self.take(count.into())
     }
 
-    fn text(&mut self) -> Result<Cow<'a, str>, Error> {
+    pub fn text(&mut self) -> Result<Cow<'a, str>, Error> {
         self.field().map(String::from_utf8_lossy)
     }
 
@@ -171,10 +180,10 @@ impl<'a> Rest<'a> {
     }
 }
 
-fn bad(why: String) -> Error {
+pub(crate) fn bad(why: String) -> Error {
     Error::BadPartial(why)
 }
 
-fn cut_off() -> Error {
+pub(crate) fn cut_off() -> Error {
     bad("they are cut off".into())
 }

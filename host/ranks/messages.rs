@@ -1,7 +1,7 @@
 //! The messages of ranks to each other, in bytes.
 
 use crate::Error;
-use crate::partial::checksum;
+use crate::partial::form::checksum;
 use bytemuck::{cast_slice, cast_slice_mut};
 use mpi::Count;
 use mpi::collective::SystemOperation;
@@ -49,20 +49,27 @@ impl<C: Communicator + ?Sized> Ranks<'_, C> {
         self.0.rank() as usize
     }
 
-    /// Broadcasts a rank's text to all.
-    fn told(&self, rank: usize, own: String) -> String {
+    /// Broadcasts a rank's bytes to all.
+    pub fn told(&self, rank: usize, mut own: Vec<u8>) -> Vec<u8> {
         let rank = self.0.process_at_rank(rank as Rank);
         let mut len = own.len() as u64;
         rank.broadcast_into(&mut len);
-        let mut bytes = own.into_bytes();
-        bytes.resize(len as usize, 0);
-        rank.broadcast_into(&mut bytes[..]);
-        String::from_utf8_lossy(&bytes).into_owned()
+        own.resize(len as usize, 0);
+        own.chunks_mut(PIECE).for_each(|piece| rank.broadcast_into(piece));
+        own
+    }
+
+    /// Broadcasts a rank's text to all.
+    fn told_text(&self, rank: usize, own: String) -> String {
+        String::from_utf8_lossy(&self.told(rank, own.into_bytes())).into_owned()
     }
 
     /// Broadcasts a rank's error, and returns it.
     fn failed<E: ToString>(&self, rank: usize, own: Option<E>) -> Error {
-        Error::Rank { rank, reason: self.told(rank, own.map_or(String::new(), |error| error.to_string())) }
+        Error::Rank {
+            rank,
+            reason: self.told_text(rank, own.map_or(String::new(), |error| error.to_string())),
+        }
     }
 
     /// Checks that no rank has failed, and that all agree on the terms.
@@ -94,7 +101,7 @@ impl<C: Communicator + ?Sized> Ranks<'_, C> {
         for (rank, header) in headers.iter().enumerate() {
             if let Some(term) = (0..terms.len()).find(|&term| header[term] != headers[0][term]) {
                 let (what, own) = &terms[term];
-                let [expected, found] = [0, rank].map(|rank| self.told(rank, own.clone()));
+                let [expected, found] = [0, rank].map(|rank| self.told_text(rank, own.clone()));
                 return Err(Error::Disagree { what, rank, found, expected });
             }
         }
@@ -124,7 +131,12 @@ impl<C: Communicator + ?Sized> Ranks<'_, C> {
     /// Sends to some ranks and receives from others: at most one message between any two.
     pub fn exchange(&self, sent: &[(usize, &[u8])], received: Vec<(usize, &mut [u8])>) {
         // Keeps the caller's messages apart from these.
-        let comm = self.0.duplicate();
+        Ranks(&self.0.duplicate()).transfer(sent, received);
+    }
+
+    /// As [`exchange`](Self::exchange), among these ranks alone, on a communicator without other messages.
+    fn transfer(&self, sent: &[(usize, &[u8])], received: Vec<(usize, &mut [u8])>) {
+        let comm = self.0;
         scope(|scope| {
             let mut requests: Vec<Request<[u8], &LocalScope>> = Vec::new();
             for (from, place) in received {
@@ -139,6 +151,21 @@ impl<C: Communicator + ?Sized> Ranks<'_, C> {
             }
             requests.into_iter().for_each(Request::wait_without_status);
         });
+    }
+
+    /// Sends bytes to a rank, which [receives](Self::receive) them, on a communicator without other messages.
+    pub fn send(&self, to: usize, bytes: &[u8]) {
+        self.transfer(&[(to, &(bytes.len() as u64).to_le_bytes())], Vec::new());
+        self.transfer(&[(to, bytes)], Vec::new());
+    }
+
+    /// Receives bytes from a rank.
+    pub fn receive(&self, from: usize) -> Vec<u8> {
+        let mut len = [0; 8];
+        self.transfer(&[], vec![(from, &mut len)]);
+        let mut bytes = vec![0; u64::from_le_bytes(len) as usize];
+        self.transfer(&[], vec![(from, &mut bytes)]);
+        bytes
     }
 
     /// Gathers the bytes of all ranks, `counts` of each, in the order of the ranks. A rank that failed says

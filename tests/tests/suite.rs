@@ -33,6 +33,7 @@ mod numpy;
 mod operators;
 mod own_op;
 mod partial;
+mod partial_groups;
 mod pieces;
 mod pinned;
 mod pipeline_cli;

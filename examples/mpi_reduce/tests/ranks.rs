@@ -47,6 +47,16 @@ fn ranks_send_groups() {
 }
 
 #[test]
+fn ranks_merge_groups_by_key() {
+    for ranks in [1, 2, 3, 7] {
+        assert_eq!(said(ranks, "keys"), all(ranks, "the same"));
+    }
+    let disagrees =
+        "rank 1 disagrees with rank 0 on the keys' type: i64, not u64; all ranks must make the same call";
+    assert_eq!(said(3, "keys-type"), all(3, disagrees));
+}
+
+#[test]
 fn no_elements_at_all() {
     assert_eq!(said(3, "empty"), all(3, "min of an empty input has no value: check the length first"));
 }

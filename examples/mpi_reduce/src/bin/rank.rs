@@ -5,7 +5,8 @@ use std::process::{Command, ExitCode};
 
 use bytemuck::{Pod, Zeroable};
 use gpu_reduce::{
-    ArgMax, Device, Error, ExactSum, Item, LogSumExp, Max, Min, Op, Partial, Reduce, ReduceRanks, Sum, Var,
+    ArgMax, Device, Error, ExactSum, Item, LogSumExp, Max, Mean, MergeRanks, Min, Op, Partial, PartialGroups,
+    Reduce, ReduceRanks, Sum, Var,
 };
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
@@ -24,6 +25,12 @@ fn main() -> ExitCode {
             groups(&world);
             Ok("the same".into())
         }
+        Some("keys") => {
+            keys(&world);
+            Ok("the same".into())
+        }
+        Some("keys-type") if rank == 1 => shown(world.merge_groups(&PartialGroups::<_, i64, f32>::new(Sum))),
+        Some("keys-type") => shown(world.merge_groups(&PartialGroups::<_, u64, f32>::new(Sum))),
         Some("empty") => {
             let sum = world.reduce::<Sum, 256>(&x[..0]);
             assert_eq!(sum, Ok(0.0));
@@ -190,6 +197,42 @@ fn same(world: &SimpleCommunicator) {
             check_on::<_, f64, 32>(world, &device, Var::new(1), len, |index| near(any(index)));
             check_on::<_, f32, 32>(world, &device, ExactSum, len, |index| near(any(index)) as f32);
         }
+    }
+}
+
+/// Groups by key of items that the ranks have in pieces.
+fn keys(world: &SimpleCommunicator) {
+    let (me, ranks) = (world.rank() as usize, world.size() as usize);
+    for len in [0, 1, 1000, 30_000] {
+        let keys: Vec<i32> = (0..len).map(|index| hash(hash(index) % 500) as i32).collect();
+        let x: Vec<f64> =
+            (0..len).map(|index| f64::from_bits(hash(index) >> 12) - hash(index) as f64).collect();
+        let mut part = PartialGroups::new(Sum);
+        let mut means = PartialGroups::new(Mean);
+        let mut maxima = PartialGroups::new(Max);
+        for (place, (keys, x)) in keys.chunks(777).zip(x.chunks(777)).enumerate() {
+            if hash(place as u64) as usize % ranks == me {
+                part.add(keys, x).expect("keys and items are as many");
+                means.add(keys, x).expect("keys and items are as many");
+                maxima.add(keys, x).expect("keys and items are as many");
+            }
+        }
+        let groups = x.group_by(&keys).expect("keys and items are as many");
+        let bits = |sums: &[f64]| -> Vec<u64> { sums.iter().map(|sum| sum.to_bits()).collect() };
+        let merged = |part: Result<(gpu_reduce::Buffer<i32>, gpu_reduce::Buffer<f64>), Error>| {
+            let (found, results) = part.expect("ranks agree");
+            assert_eq!(found.to_vec(), groups.keys().to_vec());
+            bits(&results.to_vec().expect("results are on the CPU"))
+        };
+        let whole = |results: Result<gpu_reduce::Buffer<f64>, Error>| {
+            bits(&results.and_then(|results| results.to_vec()).expect("results are on the CPU"))
+        };
+        let sums = merged(world.merge_groups(&part).and_then(|all| all.finish()));
+        assert_eq!(sums, whole(groups.reduce::<Sum, 256>()));
+        let of_means = merged(world.merge_groups(&means).and_then(|all| all.finish()));
+        assert_eq!(of_means, whole(groups.reduce::<Mean, 256>()));
+        let greatest = merged(world.merge_groups(&maxima).and_then(|all| all.finish()));
+        assert_eq!(greatest, whole(groups.reduce::<Max, 256>()));
     }
 }
 

@@ -1,0 +1,448 @@
+//! Groups in parts: made from pieces of the data, by other processes, on other machines, at other times.
+
+mod form;
+mod keys;
+mod sums;
+
+pub use keys::{GroupKey, IndexKey};
+
+use crate::buffer::zeroed;
+use crate::by_index::indices::on_host;
+use crate::cpu::Source;
+use crate::data::{Data, gpu_of, lies_on};
+use crate::partial::{name, parameters, same};
+use crate::place::Place::{Cpu, Gpu};
+use crate::{Buffer, Error, Groups, Item, Keys, Op, Reduce, threads};
+use gpu_reduce_kernels::agent::{Agent, in_any_order};
+use keys::KeyList;
+use rayon::prelude::*;
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+use sums::{Layout, LayoutOf, Numbered, Sums};
+
+/// Groups in parts: the partial results of items by key, made from pieces of the data.
+///
+/// Each worker adds the pieces that it has, and sends its part as [bytes](Self::to_bytes). Whoever gathers the parts
+/// [merges](Self::merge) them, in any order and any grouping. The results have the bits of
+/// [`group_by`](Reduce::group_by) with all items at once: sums and means of floats are the correctly rounded ones,
+/// because a part holds them exactly. A part has no items, and the length of the data need not be known: it is also the
+/// [`Reducer`](crate::Reducer) of groups.
+///
+/// ```
+/// use gpu_reduce::{PartialGroups, Sum};
+///
+/// let mut here = PartialGroups::new(Sum);
+/// here.add(&[30i64, 10, 30], &[1e30f32, 2.0, 1.0])?;
+///
+/// // Elsewhere.
+/// let mut there = PartialGroups::new(Sum);
+/// there.add(&[30i64, 20], &[-1e30f32, 8.0])?;
+/// let bytes = there.to_bytes();
+///
+/// here.merge(PartialGroups::from_bytes(Sum, &bytes)?)?;
+/// let (keys, sums) = here.finish()?;
+/// assert_eq!(keys.to_vec()?, [10, 20, 30]);
+/// assert_eq!(sums.to_vec()?, [2.0, 8.0, 1.0]);
+/// # Ok::<(), gpu_reduce::Error>(())
+/// ```
+///
+/// # Operators
+///
+/// Those for which the order of the items does not matter: sums and means of any numbers, extremes, counts, bits,
+/// exact operators, what adds up integers. (Those for which a [`Sharded`](crate::Sharded) array needs no plan, and
+/// sums and means.) Other operators do not compile: those whose order counts, those that tell places, such as
+/// `ArgMax`, for a place depends on the cut, and operators of your own.
+///
+/// ```compile_fail
+/// use gpu_reduce::{PartialGroups, Var};
+///
+/// let part = PartialGroups::<Var, i32, f64>::new(Var::default());
+/// ```
+///
+/// ```compile_fail
+/// use gpu_reduce::{ArgMax, PartialGroups};
+///
+/// let part = PartialGroups::<ArgMax, i32, f64>::new(ArgMax);
+/// ```
+///
+/// # Keys
+///
+/// All that [`group_by`](Reduce::group_by) takes: elements, or pairs of columns, `&(&a, &b)`, of 16 bytes at most.
+/// Indices are keys, too, with [results by index](Self::finish_by_index). Zeros are one key, which is +0.0 in the end, and NaN are
+/// one, which is the canonical NaN: the first item is not known.
+///
+/// # Size
+///
+/// A part has, for each group, the bytes of its key and an accumulator. The accumulator of a sum or mean is the
+/// significant words of the exact sum: 8 to 24 bytes if a group's floats have similar magnitudes, and up to 48 (`f32`)
+/// or 272 (`f64`). As bytes, a group of up to 10,000 such floats takes some 15 to 21 with a key of 8 bytes.
+///
+#[doc = include_str!("partial_groups/form.md")]
+pub struct PartialGroups<O: Op<T>, K: GroupKey, T: Copy + 'static> {
+    op: O,
+    /// Groups of pieces. Each has at most half as many groups as the one before, so that a group is merged once for
+    /// each doubling.
+    runs: Vec<Run<O::Accumulator, K>>,
+    of: PhantomData<fn() -> T>,
+}
+
+/// Groups that ascend by key.
+#[derive(Clone)]
+struct Run<A, K> {
+    keys: KeyList<K>,
+    accumulators: Accumulators<A>,
+}
+
+/// What groups have accumulated.
+#[derive(Clone)]
+enum Accumulators<A> {
+    /// Exact sums, of operators that make something of a sum.
+    Sums(Sums),
+    /// The operator's accumulators, and the number of items.
+    Each(Vec<(A, u64)>),
+}
+
+impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
+    /// Returns a part without groups.
+    pub fn new(op: O) -> Self {
+        const {
+            assert!(
+                in_any_order::<O, T>(),
+                "the order of the items counts for this operator, or it tells their places: it has no partial groups"
+            );
+            assert!(K::BYTES <= 16, "keys have at most 16 bytes, all columns together");
+        }
+        Self { op, runs: Vec::new(), of: PhantomData }
+    }
+
+    /// Adds items, each to the group of its key.
+    ///
+    /// Keys and items lie on one device, or as [`Sharded`](crate::Sharded) on several, cut at the same places. A GPU
+    /// numbers its keys; the numbers and the items are then copied to the CPU, which adds them up.
+    ///
+    /// # Errors
+    ///
+    /// If there is an error, the part stays as it was. [`Error::LengthMismatch`], [`Error::ShardMismatch`],
+    /// [`Error::DeviceMismatch`]; as [`Groups::of`].
+    pub fn add<'a, Q, D>(&mut self, keys: &'a Q, items: &'a D) -> Result<(), Error>
+    where
+        Q: Reduce<Item = K, Data<'a>: Data<'a, Shard: Keys<'a, Owned = K::Columns>>> + ?Sized,
+        D: Reduce<Item = T> + ?Sized,
+    {
+        let data = (keys.data(), items.data());
+        let (first, second) = (data.0.len(), data.1.len());
+        if first != second {
+            return Err(Error::LengthMismatch { first, second });
+        }
+        let shards: Vec<_> = data.shards()?.into_iter().filter(|shard| !shard.is_empty()).collect();
+        let run = |shard: (_, _)| {
+            // Fails if they lie on different devices.
+            shard.place()?;
+            let (keys, items) = shard;
+            self.run(&Groups::new(keys, false)?, items)
+        };
+        let runs: Vec<_> = if shards.len() == 1 {
+            shards.into_iter().map(run).collect::<Result<_, _>>()?
+        } else {
+            threads::install(|| shards.into_par_iter().map(run).collect::<Result<_, _>>())?
+        };
+        runs.into_iter().for_each(|run| self.push(run));
+        Ok(())
+    }
+
+    /// Adds items that are grouped already: [`Groups::of`] numbers keys once, for several arrays and operators.
+    ///
+    /// ```
+    /// use gpu_reduce::{Groups, Max, Mean, PartialGroups};
+    ///
+    /// let groups = Groups::of(&[7i32, -3, 7])?;
+    /// let (mut means, mut maxima) = (PartialGroups::new(Mean), PartialGroups::new(Max));
+    /// means.add_groups(&groups, &[1.0f32, 2.0, 4.0])?;
+    /// maxima.add_groups(&groups, &[10u8, 20, 40])?;
+    /// assert_eq!(means.finish()?.1.to_vec()?, [2.0, 2.5]);
+    /// assert_eq!(maxima.finish()?.1.to_vec()?, [20, 40]);
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    pub fn add_groups<C, D>(&mut self, groups: &Groups<C>, items: &D) -> Result<(), Error>
+    where
+        C: Reduce<Item = K>,
+        K: GroupKey<Columns = C>,
+        D: Reduce<Item = T> + ?Sized,
+    {
+        let items = items.data();
+        let (first, second) = (groups.numbers().len(), items.len());
+        if first != second {
+            return Err(Error::LengthMismatch { first, second });
+        }
+        if first > 0 {
+            lies_on(gpu_of(&items.place()?), &groups.numbers().device())?;
+            let run = self.run(groups, items)?;
+            self.push(run);
+        }
+        Ok(())
+    }
+
+    /// Adds the groups of another part.
+    ///
+    /// # Errors
+    ///
+    /// If there is an error, the part stays as it was. [`Error::ReductionMismatch`] if the other part is by an
+    /// operator with other parameters.
+    pub fn merge(&mut self, other: Self) -> Result<(), Error> {
+        same("operator's parameters", &parameters(&other.op), &parameters(&self.op))?;
+        other.runs.into_iter().for_each(|run| self.push(run));
+        Ok(())
+    }
+
+    /// Returns the keys in ascending order, and the result of each group, in host memory. Others may follow.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptySegment`] if the operator has no value for a group, with the group's place.
+    pub fn finish(&self) -> Result<(K::Columns, Buffer<O::Output>), Error>
+    where
+        O::Output: Item,
+    {
+        let all = self.all();
+        let results = self.results(&all)?;
+        Ok((K::columns(all.keys.iter().collect()), Buffer::of_host(results)))
+    }
+
+    /// Returns a result for each index, `0..count`, if the keys are indices, as
+    /// [`by_index`](Reduce::by_index) does; of an index without items, `without`. Others may follow.
+    ///
+    /// ```
+    /// use gpu_reduce::{PartialGroups, Sharded, Sum};
+    ///
+    /// // Shards may be buffers on several GPUs.
+    /// let indices = Sharded::from(vec![vec![3u32, 0], vec![3]]);
+    /// let x = Sharded::from(vec![vec![0.5f32, 2.0], vec![1.0]]);
+    /// let mut part = PartialGroups::new(Sum);
+    /// part.add(&indices, &x)?;
+    /// assert_eq!(part.finish_by_index(4, 0.0)?.to_vec()?, [2.0, 0.0, 0.0, 1.5]);
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadIndex`] for an index that is negative or too large, with its place among the indices that there are;
+    /// [`Error::OutOfMemory`], and as [`finish`](Self::finish).
+    pub fn finish_by_index(&self, count: usize, without: O::Output) -> Result<Buffer<O::Output>, Error>
+    where
+        K: IndexKey,
+        O::Output: Item,
+    {
+        let all = self.all();
+        let indices = || all.keys.iter().map(K::index);
+        let wrong = |&(_, index): &(u64, i128)| index < 0 || index >= count as i128;
+        if let Some((place, index)) = (0..).zip(indices()).find(wrong) {
+            return Err(Error::BadIndex { place, index, count });
+        }
+        let mut results = zeroed(count)?;
+        results.fill(without);
+        for (index, result) in indices().zip(self.results(&all)?) {
+            results[index as usize] = result;
+        }
+        Ok(Buffer::of_host(results))
+    }
+
+    fn results(&self, all: &Run<O::Accumulator, K>) -> Result<Vec<O::Output>, Error>
+    where
+        O::Output: Item,
+    {
+        Ok(match &all.accumulators {
+            Accumulators::Sums(sums) => {
+                let results = O::agent().by_index(&self.op, sums);
+                results.unwrap_or_else(|| unreachable!("the operator makes something of sums"))
+            }
+            Accumulators::Each(each) => {
+                let result = |(group, &(all, count)): (usize, &(O::Accumulator, u64))| {
+                    let no_value = || Error::EmptySegment { op: O::NAME, segment: group as u64 };
+                    self.op.finish(all, count).ok_or_else(no_value)
+                };
+                each.iter().enumerate().map(result).collect::<Result<_, _>>()?
+            }
+        })
+    }
+
+    /// The operator.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn op(&self) -> O {
+        self.op
+    }
+
+    /// What the sums hold, if the operator makes something of sums.
+    fn layout(&self) -> Option<Layout> {
+        O::agent().by_index(&self.op, LayoutOf)
+    }
+
+    /// Returns the groups of items on one device, whose keys have been numbered.
+    fn run<'a>(
+        &self,
+        groups: &Groups<K::Columns>,
+        items: impl Data<'a, Item = T>,
+    ) -> Result<Run<O::Accumulator, K>, Error> {
+        let mut bits = K::bits(groups.keys())?;
+        let mut numbers = on_host(groups.numbers().view())?;
+        let count = groups.len();
+        if !bits.is_sorted() {
+            // They are numbered in the order of appearance.
+            let mut order: Vec<_> = (0..count).collect();
+            order.sort_unstable_by_key(|&group| bits[group]);
+            let mut ranks = vec![0; count];
+            order.iter().zip(0..).for_each(|(&group, rank)| ranks[group] = rank);
+            numbers.to_mut().iter_mut().for_each(|number| *number = ranks[*number as usize]);
+            bits.sort_unstable();
+        }
+        let keys = KeyList::of(&bits);
+        let accumulators = match items.place()? {
+            Cpu(items) => self.accumulate(Numbered { items, numbers: &numbers, count }),
+            Gpu(_) => match items.to_host()?.data().place()? {
+                Cpu(items) => self.accumulate(Numbered { items, numbers: &numbers, count }),
+                Gpu(_) => unreachable!("they have been copied to the host"),
+            },
+        };
+        Ok(Run { keys, accumulators })
+    }
+
+    fn accumulate<S: Source<Item = T>>(&self, items: Numbered<S>) -> Accumulators<O::Accumulator> {
+        match O::agent().by_index(&self.op, items) {
+            Some(sums) => Accumulators::Sums(sums),
+            None => Accumulators::Each(each(&self.op, items)),
+        }
+    }
+
+    /// Adds groups.
+    fn push(&mut self, mut run: Run<O::Accumulator, K>) {
+        while let Some(last) = self.runs.pop_if(|last| last.keys.len() < 2 * run.keys.len()) {
+            run = self.both(&last, &run);
+        }
+        self.runs.push(run);
+    }
+
+    /// Returns all groups.
+    fn all(&self) -> Cow<'_, Run<O::Accumulator, K>> {
+        let mut runs = self.runs.iter().rev();
+        let Some(last) = runs.next() else {
+            return Cow::Owned(Run { keys: KeyList::with_capacity(0), accumulators: self.none() });
+        };
+        runs.fold(Cow::Borrowed(last), |all, run| Cow::Owned(self.both(run, &all)))
+    }
+
+    /// Accumulators of no groups.
+    fn none(&self) -> Accumulators<O::Accumulator> {
+        match self.layout() {
+            Some(_) => Accumulators::Sums(Sums::default()),
+            None => Accumulators::Each(Vec::new()),
+        }
+    }
+
+    /// Returns the groups of both.
+    fn both(&self, a: &Run<O::Accumulator, K>, b: &Run<O::Accumulator, K>) -> Run<O::Accumulator, K> {
+        let mut keys = KeyList::with_capacity(a.keys.len() + b.keys.len());
+        let accumulators = match (&a.accumulators, &b.accumulators, self.layout()) {
+            (Accumulators::Sums(of_a), Accumulators::Sums(of_b), Some(layout)) => {
+                let mut sums = Sums::for_both(of_a, of_b);
+                let (a, b) = (a.keys.iter().zip(of_a.iter()), b.keys.iter().zip(of_b.iter()));
+                for_each_of_both(a, b, |key, of_a, of_b| {
+                    keys.push(key);
+                    match (of_a, of_b) {
+                        (Some(a), Some(b)) => sums.push_both(layout, a, b),
+                        (one, other) => one.or(other).into_iter().for_each(|sum| sums.push(layout, sum)),
+                    }
+                });
+                Accumulators::Sums(sums)
+            }
+            (Accumulators::Each(of_a), Accumulators::Each(of_b), _) => {
+                let mut all = Vec::with_capacity(of_a.len() + of_b.len());
+                let (a, b) = (a.keys.iter().zip(of_a), b.keys.iter().zip(of_b));
+                for_each_of_both(a, b, |key, of_a, of_b| {
+                    keys.push(key);
+                    all.extend(match (of_a, of_b) {
+                        (Some(a), Some(b)) => Some((self.op.combine(a.0, b.0), a.1.wrapping_add(b.1))),
+                        (one, other) => one.or(other).copied(),
+                    });
+                });
+                Accumulators::Each(all)
+            }
+            _ => unreachable!("accumulators of one operator are of one kind"),
+        };
+        Run { keys, accumulators }
+    }
+}
+
+/// Calls `each` with each key of either list, and what the lists have for it.
+fn for_each_of_both<V>(
+    a: impl Iterator<Item = (u128, V)>,
+    b: impl Iterator<Item = (u128, V)>,
+    mut each: impl FnMut(u128, Option<V>, Option<V>),
+) {
+    let (mut a, mut b) = (a.peekable(), b.peekable());
+    loop {
+        let order = match (a.peek(), b.peek()) {
+            (Some((a, _)), Some((b, _))) => a.cmp(b),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return,
+        };
+        let of_a = if order.is_le() { a.next() } else { None };
+        let of_b = if order.is_ge() { b.next() } else { None };
+        if let Some(key) = of_a.as_ref().or(of_b.as_ref()).map(|&(key, _)| key) {
+            each(key, of_a.map(|(_, value)| value), of_b.map(|(_, value)| value));
+        }
+    }
+}
+
+/// Items for which it is worth waking threads.
+const PARALLEL: usize = 1 << 16;
+
+/// Folds the items of each group, and counts them. Threads have accumulators of their own.
+fn each<O: Op<S::Item>, S: Source>(op: &O, all: Numbered<S>) -> Vec<(O::Accumulator, u64)> {
+    let Numbered { items, numbers, count } = all;
+    let fold = |places: Range<usize>| {
+        let mut groups = vec![(op.identity(), 0); count];
+        for (place, &number) in (places.start..).zip(&numbers[places]) {
+            let (all, count) = &mut groups[number as usize];
+            // SAFETY: there are as many items as numbers.
+            O::agent().fold_item(op, all, unsafe { items.get(place) }, 0);
+            *count += 1;
+        }
+        groups
+    };
+    let len = numbers.len();
+    // A thread's share has several items for each group, or merging them would take longer than adding.
+    let share = (len / threads::count()).max(PARALLEL / 2).max(8 * count);
+    if len < PARALLEL || share >= len {
+        return fold(0..len);
+    }
+    let merge = |mut groups: Vec<_>, others: Vec<_>| {
+        for ((all, count), (other, others)) in groups.iter_mut().zip(others) {
+            (*all, *count) = (op.combine(*all, other), *count + others);
+        }
+        groups
+    };
+    let shares = (0..len.div_ceil(share)).into_par_iter();
+    let all = shares.map(|number| fold(number * share..len.min((number + 1) * share)));
+    threads::install(|| all.reduce_with(merge)).unwrap_or_default()
+}
+
+impl<O: Op<T>, K: GroupKey, T: Copy + 'static> Clone for PartialGroups<O, K, T> {
+    fn clone(&self) -> Self {
+        Self { op: self.op, runs: self.runs.clone(), of: PhantomData }
+    }
+}
+
+/// `PartialGroups { op: "sum", groups: [1000, 20] }`: the groups of pieces that have not been merged.
+impl<O: Op<T>, K: GroupKey, T: Copy + 'static> fmt::Debug for PartialGroups<O, K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let groups: Vec<_> = self.runs.iter().map(|run| run.keys.len()).collect();
+        f.debug_struct("PartialGroups").field("op", &name(&self.op)).field("groups", &groups).finish()
+    }
+}
