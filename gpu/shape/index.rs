@@ -487,7 +487,16 @@ impl<T: Element> Part<T> {
                     } else {
                         places.map(|place| self.load(place, is_aligned))
                     };
-                unrolled::<BATCH>(|load| each.add(places[load], loads[load]));
+                let [first, second] = loads;
+                let (mut load, mut at) = (first, place);
+                loop {
+                    intrinsics::no_unroll();
+                    each.add(at, load);
+                    if at != place {
+                        break;
+                    }
+                    (load, at) = (second, places[1]);
+                }
             }
             place += BATCH as u32 * tile;
         }
@@ -756,23 +765,21 @@ impl<T: Element, const COUNTS: bool, const PARTS: u32> EachLoad<T> for Adding<T,
         // SAFETY: all lanes are here; the indices have been checked.
         unsafe {
             let (first, _) = warp::warp_shuffle_idx(warp::ALL, indices[0], 0, 32);
-            if warp::warp_vote_all(warp::ALL, is_one && indices[0] == first) {
-                // The warp adds its items up first.
+            let is_one_of_warp = warp::warp_vote_all(warp::ALL, is_one && indices[0] == first);
+            if is_one {
                 let mut sum = none;
                 unrolled::<VECTOR>(|item| sum += sums[item]);
-                let (mut sum, mut lanes) = (sum.into(), warp::WARP_SIZE / 2);
-                while lanes > 0 {
+                let (mut sum, mut items, mut lanes) = (sum.into(), VECTOR as u32, warp::WARP_SIZE / 2);
+                // The warp adds its items up first.
+                while is_one_of_warp && lanes > 0 {
                     intrinsics::no_unroll();
                     sum += warp::warp_shuffle_xor(warp::ALL, Words::of(sum), lanes, 32).0.value();
+                    items *= 2;
                     lanes /= 2;
                 }
-                if warp::lane_id() == 0 {
-                    self.flush([first], [sum], [warp::WARP_SIZE * VECTOR as u32]);
+                if !is_one_of_warp || warp::lane_id() == 0 {
+                    self.flush([at[0]], [sum], [items]);
                 }
-            } else if is_one {
-                let mut sum = none;
-                unrolled::<VECTOR>(|item| sum += sums[item]);
-                self.flush([at[0]], [sum], [VECTOR as u32]);
             } else if aside != (1 << VECTOR) - 1 || COUNTS {
                 self.flush(at, sums, of_item);
             }
