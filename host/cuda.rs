@@ -6,7 +6,7 @@
 //! - `queue`: enqueues requests on a stream; `scratch`: the memory for it;
 //! - `stream`: streams that callers enqueue on, and calls that wait;
 //! - `pending`: pending results;
-//! - `shards`: reduces on several GPUs; `tally`: sums by index; `order`: items sorted by index; `keys`: numbers for keys;
+//! - `shards`: reduces on several GPUs; `deal`: items dealt by their index; `tally`: sums by index; `order`: items sorted by index; `keys`: numbers for keys;
 //!   `words`: extremes, places, bits and counts by index; `indices`: indices that kernels make;
 //! - `memory`, `staging`: memory and copies;
 //! - `of_cust`: conversions from and to cust's memory and streams;
@@ -14,6 +14,7 @@
 //!
 //! In a build without GPUs, `absent` replaces this module.
 
+mod deal;
 mod driver;
 mod indices;
 mod keys;

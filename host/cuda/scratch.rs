@@ -1,6 +1,7 @@
 //! Scratch memory: what launches need beside items and results. Each stream owns some, and its launches reuse
 //! it.
 
+use super::deal::DealScratch;
 use super::keys::KeysScratch;
 use super::order::OrderScratch;
 use super::tally::TallyScratch;
@@ -37,6 +38,8 @@ pub struct Scratch {
     pub(super) copies: Vec<Area<u64>>,
     /// Slots in host memory, for partial results of devices that cannot access this device's memory.
     pub(super) host_slots: Vec<LockedBuffer<u64>>,
+    /// For items that are dealt by their index.
+    pub(super) dealt: DealScratch,
     /// For sums by index.
     pub(super) tally: TallyScratch,
     /// For the order of items by index.

@@ -1,6 +1,7 @@
 //! Sums by index on a GPU: three launches, and their scratch memory.
 
 use super::Gpu;
+use super::deal::{AREAS, Dealing, Dealt};
 use super::modules::{Compiled, Grid, no_kernel};
 use super::pending::Launched;
 use super::queue::Queue;
@@ -8,15 +9,12 @@ use super::scratch::{Area, area, area_bytes, zeros};
 use super::stream::{GpuStream, Workspace};
 use crate::Error;
 use crate::by_index::Tally;
-use crate::request::MOST_ORDERED;
-use gpu_reduce_kernels::deal::{self, ALIGNED};
 use gpu_reduce_kernels::index::{
-    Arguments, Buckets, COPIES, FINISHED, FINISHING, LIST_WORDS, STATE, TABLE_COST, THREADS, TILE, rest_bits,
+    Arguments, Buckets, COPIES, FINISHED, FINISHING, LIST_WORDS, STATE, THREADS, TILE, rest_bits,
 };
 use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::segments::Cut;
 use std::any::TypeId;
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Scratch memory of sums by index.
@@ -28,9 +26,6 @@ pub struct TallyScratch {
     /// All zeros between launches.
     rest: Vec<Area<u64>>,
     state: Vec<Area<u64>>,
-    /// Items that are dealt to buckets: their counts, the buckets' table, the items and their indices, and these
-    /// after the first of two steps.
-    dealt: [Vec<Area<u64>>; AREAS],
 }
 
 /// How items are dealt to blocks, and the words of 64 bits of scratch memory.
@@ -43,25 +38,7 @@ struct Needs {
     tables: usize,
     rest: usize,
     lists: usize,
-    dealt: Option<Dealt>,
-}
-
-/// Areas of scratch memory for items that are dealt.
-const AREAS: usize = 6;
-
-/// The most buckets to which items are dealt in one step: of more, a tile has too few items for each.
-const BUCKETS: u32 = 256;
-
-/// How items are dealt to buckets.
-struct Dealt {
-    /// The logarithm of a bucket's number of indices.
-    log2: u32,
-    /// If items are dealt in two steps, the logarithm of the buckets that are one bucket at first.
-    window: Option<u32>,
-    blocks: u32,
-    part: u32,
-    /// Words of each area.
-    areas: [usize; AREAS],
+    dealt: Option<Dealing>,
 }
 
 impl Needs {
@@ -93,23 +70,8 @@ impl Needs {
                 dealt: None,
             });
         }
-        let log2 = slots.ilog2();
-        let buckets = ((count - 1) >> log2) + 1;
-        if len > MOST_ORDERED as u64 || buckets * 4 > gpu.most_shared {
-            return Err(Error::TooManyGroups { count: sums });
-        }
-        let places = len as usize + buckets as usize * ALIGNED as usize;
-        let (part, blocks) = parts(places as u64 + u64::from(buckets) * TABLE_COST, multiprocessors);
-        let tables = blocks + buckets;
-        let window =
-            (buckets > BUCKETS).then(|| u32::BITS - (buckets - 1).leading_zeros()).map(|bits| bits / 2);
-        let (of_deal, deals) = parts(len, 2 * multiprocessors);
-        let of_first = if window.is_some() { len as usize } else { 0 };
-        let [items, indices] =
-            [types.bytes, 4].map(|bytes| [places, of_first].map(|places| (places * bytes).div_ceil(8)));
-        let counts = (buckets as usize * deals as usize).div_ceil(2);
-        let areas = [counts, 2 * buckets as usize, items[0], indices[0], items[1], indices[1]];
-        let dealt = Dealt { log2, window, blocks: deals, part: of_deal as u32, areas };
+        let dealt = Dealing::new(gpu, len, count, types.bytes, slots)?;
+        let &Dealing { log2, part, blocks, tables, .. } = &dealt;
         let (shared, lists) = (bytes << log2, lists(tables));
         let tables = ((tables as usize * types.words as usize) << log2).div_ceil(2);
         Ok(Self { blocks, part, copies: 1, shared, tables, rest, lists, dealt: Some(dealt) })
@@ -152,6 +114,13 @@ impl Queue {
         let tables = area(&mut scratch.tables, is_capturing, gpu, source, tables)?;
         let rest = zeros(&mut scratch.rest, is_capturing, gpu, (source, stream), rest)?;
         let lists = area(&mut scratch.lists, is_capturing, gpu, source, lists)?;
+        let mut input = Dealt { items, indices, index_words, buckets: Buckets::NONE };
+        if let Some(dealing) = &dealt {
+            // SAFETY: as the caller vouches; the state has these words.
+            input = unsafe { self.enqueue_deal(gpu, dealing, types.move_items, input, state)? };
+        }
+        let Dealt { items, indices, index_words, buckets } = input;
+        let (items, stream) = (items.cast::<u8>(), &self.stream);
         let launch = |kernel: TypeId, (blocks, block): (u32, u32), shared: u32, parameters: &Parameters| {
             if blocks == 0 {
                 return Ok(None);
@@ -163,51 +132,6 @@ impl Queue {
             }?;
             kernel.map(Some).ok_or_else(|| no_kernel((types.name)(), block))
         };
-        let (mut items, mut indices, mut index_words) = (items.cast::<u8>(), indices, index_words);
-        let mut buckets = Buckets::NONE;
-        if let Some(Dealt { log2, window, blocks, part: of_block, areas, .. }) = dealt {
-            let mut places = [null_mut::<u64>(); AREAS];
-            for (place, (areas, words)) in places.iter_mut().zip(scratch.dealt.iter_mut().zip(areas)) {
-                *place = area(areas, is_capturing, gpu, source, words)?;
-            }
-            let [counts, table, last, last_indices, first, first_indices] = places;
-            let of_first = window.map(|window| (window, first, first_indices));
-            for step in [of_first, Some((0, last, last_indices))].into_iter().flatten() {
-                let (larger, dealt, dealt_indices) = step;
-                let is_last = dealt == last;
-                buckets = Buckets { table, log2: (log2 + larger).into() };
-                let mut arguments = deal::Arguments {
-                    items,
-                    indices,
-                    index_words,
-                    count,
-                    len,
-                    blocks,
-                    part: of_block,
-                    counts: counts.cast(),
-                    buckets,
-                    dealt: dealt.cast(),
-                    dealt_indices: dealt_indices.cast(),
-                    state,
-                    sorts: 1,
-                    mask: u32::MAX,
-                    aligned: if is_last { ALIGNED } else { 1 },
-                    kept: if is_last { (1 << log2) - 1 } else { u32::MAX },
-                    window: window.filter(|_| is_last).unwrap_or(u32::BITS),
-                };
-                let number = arguments.number();
-                let mut shared = deal::sorting_bytes(number, types.bytes);
-                if shared > gpu.most_shared {
-                    (arguments.sorts, shared) = (0, number * 4);
-                }
-                let parameters = Parameters::of(&arguments);
-                let scanning = (number.div_ceil(deal::WARPS), THREADS);
-                launch(TypeId::of::<deal::Count>(), (blocks, THREADS), number * 4, &parameters)?;
-                launch(TypeId::of::<deal::Scan>(), scanning, 0, &parameters)?;
-                launch(types.move_items, (blocks, deal::MOVING), shared, &parameters)?;
-                (items, indices, index_words) = (dealt.cast(), dealt_indices.cast(), 1);
-            }
-        }
         let arguments = Arguments {
             items,
             indices,
