@@ -283,9 +283,10 @@ fn tally_on_host<O: OfTally<T>, S: Source<Item = T>, T: Element>(
     results: &mut [O::Output],
 ) -> Result<(), Error> {
     let words = indices.words()?;
-    indices.check_on_host(&words, results.len())?;
-    with_words!(words, |indices| Items { values, indices }.reduce::<O>(onto, results));
-    Ok(())
+    if with_words!(&words, |indices| Items { values, indices }.reduce::<O>(onto, results)) {
+        return Ok(());
+    }
+    indices.check_on_host(&words, results.len())
 }
 
 /// Items that are added up on a GPU.

@@ -101,6 +101,7 @@ mod ladder;
 #[cfg(feature = "ladder")]
 mod merge;
 mod operators;
+mod pages;
 #[cfg(target_endian = "little")]
 mod partial;
 #[cfg(target_endian = "little")]

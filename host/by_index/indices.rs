@@ -4,7 +4,7 @@ use crate::data::Data;
 use crate::place::Place::{Cpu, Gpu};
 use crate::request::{MOST_ORDERED, Sorting};
 use crate::segments::Offsets;
-use crate::simd::with_avx2;
+use crate::simd::with_simd;
 use crate::{Buffer, Device, Error, Item, View, cuda, threads};
 use gpu_reduce_kernels::segments::Cut;
 use rayon::prelude::*;
@@ -317,11 +317,14 @@ impl Order {
 }
 
 /// Returns the place of the first index that is not below `count`.
-fn first_wrong<X: Index>(indices: &[X], count: usize) -> Option<usize> {
+pub(super) fn first_wrong<X: Index>(indices: &[X], count: usize) -> Option<usize> {
     const PIECE: usize = 1 << 16;
     // Without a branch for each index, this becomes SIMD.
     let has_wrong = |piece: &[X]| {
-        with_avx2(|| piece.iter().fold(false, |has, index| has | (index.get() >= count as u64)))
+        with_simd(
+            #[inline(always)]
+            || piece.iter().fold(false, |has, index| has | (index.get() >= count as u64)),
+        )
     };
     let wrong = if indices.len() < PIECE {
         has_wrong(indices).then_some(0)

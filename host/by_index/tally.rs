@@ -4,17 +4,20 @@
 //! added up. If not, items are dealt to ranges of the sums first, a slab of the input at a time, so that a
 //! thread has one range in its cache.
 //!
-//! An item in the window is split into two integers ([`split`]), by the same steps for every item, so that
-//! they become SIMD. Both are added as integers of 64 bits, exactly. Before they can overflow, they are
-//! carried to integers of 128 bits.
+//! An item in the window is one integer of 64 bits or two ([`split`]), by the same steps for every item, so that they
+//! become SIMD. Integers add exactly; what overflows is carried to integers of 128 bits. `f64` has two parts, and so
+//! have other items of which many do not fit in one.
 
-use super::indices::Index;
+use super::indices::{Index, first_wrong};
 use crate::cpu::Source;
-use crate::simd::with_avx2;
+use crate::pages::zeros;
+use crate::simd::with_simd;
 use crate::{Element, threads};
+use gpu_reduce_kernels::element::Dtype;
 use gpu_reduce_kernels::op::exact::Exact;
 use gpu_reduce_kernels::op::tally::{Finish, MINUS_ZERO, OTHERS, OfTally, Outside, Tallied};
 use rayon::prelude::*;
+use std::array;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -26,8 +29,8 @@ const PARALLEL: usize = 1 << 16;
 /// Sums that fit in the cache of a core.
 const CACHED: usize = 1 << 14;
 
-/// Sums of all threads that fit in the cache that cores share.
-const SHARED: usize = 1 << 21;
+/// Parts of sums of all threads that fit in the cache that cores share.
+const SHARED: usize = 1 << 22;
 
 /// Items of a share that is dealt to ranges.
 const SHARE: usize = 1 << 19;
@@ -47,25 +50,34 @@ pub struct Items<'a, S, X> {
     pub indices: &'a [X],
 }
 
-/// The bits of the low part of an item.
-const fn half<W: Tallied>() -> u32 {
-    if W::STEP == 0 { 32 } else { 46 }
+/// The bits of the low part of an item of two parts. To find the only part of a float, half of its bits.
+const fn half<W: Tallied, const PARTS: usize>() -> u32 {
+    match (W::STEP, PARTS) {
+        (0, _) => 32,
+        (_, 1) => 30,
+        _ => 46,
+    }
 }
 
-/// Splits an item in the window: it is `low` + 2^half · `high`, in units of 2^LOW. An item that is not in the
-/// window has parts of 0, and the third value is false.
+/// Splits an item in the window of one or two PARTS: it is the first part, and if there are two, 2^half times the
+/// second, in units of 2^LOW. An item that is not in the window has parts of 0, and the second value is false.
 ///
 /// A float becomes an integer as it is added to a float whose lowest bit is worth the unit: the sum is
 /// rounded to a multiple of it, which its lowest bits are.
 #[inline(always)]
-fn split<T: Element>(value: T) -> (i64, i64, bool) {
-    let half = const { half::<T::Wide>() };
+fn split<T: Element, const PARTS: usize>(value: T) -> ([i64; PARTS], bool) {
+    let half = const { half::<T::Wide, PARTS>() };
+    let mut parts = [0; PARTS];
     if T::Wide::STEP == 0 {
-        if size_of::<T>() <= 4 {
-            return (value.to_i64().unwrap_or_default(), 0, true);
+        let value: i128 = match T::DTYPE {
+            Dtype::U64 => value.to_u64().unwrap_or_default().into(),
+            _ => value.to_i64().unwrap_or_default().into(),
+        };
+        match &mut parts[..] {
+            [low, high] => (*low, *high) = (i64::from(value as u32), (value >> half) as i64),
+            parts => parts[0] = value as i64,
         }
-        let value: i128 = value.widen().addend().unwrap_or_default().into();
-        return (i64::from(value as u32), (value >> half) as i64, true);
+        return (parts, true);
     }
     let value = value.as_f64();
     let (high, rounded) = in_units(value, T::Wide::LOW + half as i32);
@@ -74,7 +86,12 @@ fn split<T: Element>(value: T) -> (i64, i64, bool) {
     let is_inside = (value.abs() < power_of_two(T::Wide::LOW + 2 * half as i32))
         & (rounded == rest)
         & (value.to_bits() != (-0.0f64).to_bits());
-    if is_inside { (low, high, true) } else { (0, 0, false) }
+    match &mut parts[..] {
+        parts if !is_inside => parts.fill(0),
+        [first, second] => (*first, *second) = (low, high),
+        parts => parts[0] = low + (high << half),
+    }
+    (parts, is_inside)
 }
 
 /// Rounds to a multiple of 2^`unit`. Returns the multiple, and its value.
@@ -102,13 +119,13 @@ fn prefetch<V>(_place: *const V) {
 }
 
 /// Sums of a range of indices.
-struct Sums<T> {
+struct Sums<T, const PARTS: usize> {
     len: usize,
     /// There are 2^`copies` of the parts and counts of each sum, side by side, so that consecutive additions
     /// to one sum do not wait for each other.
     copies: u32,
-    /// The sums of the parts of items since the last carry.
-    parts: Vec<[i64; 2]>,
+    /// The sums of the parts of items, without what has been carried.
+    parts: Vec<[i64; PARTS]>,
     /// The number of items of each sum; none if they are not counted.
     counts: Vec<u64>,
     /// What has been carried; empty before the first carry.
@@ -116,7 +133,10 @@ struct Sums<T> {
     outside: Outsides<T>,
 }
 
-impl<T: Element> Sums<T> {
+impl<T: Element, const PARTS: usize> Sums<T, PARTS> {
+    /// Whether parts are `u64`, not `i64`.
+    const IS_UNSIGNED: bool = matches!(T::DTYPE, Dtype::U64);
+
     fn new(len: usize, is_counted: bool) -> Self {
         let copies = if len <= 1 << 6 {
             4
@@ -128,70 +148,102 @@ impl<T: Element> Sums<T> {
         Self {
             len,
             copies,
-            parts: vec![[0; 2]; len << copies],
-            counts: vec![0; if is_counted { len << copies } else { 0 }],
+            parts: zeros(len << copies),
+            counts: zeros(if is_counted { len << copies } else { 0 }),
             carried: Vec::new(),
             outside: Outsides::new(),
         }
     }
 
-    /// Adds `len` items, whose indices and values the functions return.
+    /// Adds `len` items, whose indices and values the functions return. Returns whether all indices are below the
+    /// number of sums; if not, the sums are of no use.
     #[inline(always)]
-    fn add(&mut self, len: usize, index: impl Fn(usize) -> u32, value: impl Fn(usize) -> T) {
+    fn add(&mut self, len: usize, index: impl Fn(usize) -> u64, value: impl Fn(usize) -> T) -> bool {
+        let (mut places, mut parts) = ([0; BLOCK], [[0; PARTS]; BLOCK]);
         for start in (0..len).step_by(BLOCK) {
             let len = BLOCK.min(len - start);
-            self.add_block(len, |item| index(start + item), |item| value(start + item));
-        }
-    }
-
-    /// Adds up to BLOCK items.
-    #[inline(always)]
-    fn add_block(&mut self, len: usize, index: impl Fn(usize) -> u32, value: impl Fn(usize) -> T) {
-        let (mut places, mut parts) = ([0; BLOCK], [[0; 2]; BLOCK]);
-        let (places, parts) = (&mut places[..len], &mut parts[..len]);
-        let mut all_inside = true;
-        for (item, parts) in parts.iter_mut().enumerate() {
-            let (low, high, is_inside) = split(value(item));
-            *parts = [low, high];
-            all_inside &= is_inside;
-        }
-        let mask = (1 << self.copies) - 1;
-        for (item, place) in places.iter_mut().enumerate() {
-            *place = index(item) << self.copies | (item as u32 & mask);
-        }
-        if self.len > CACHED {
-            for &place in &*places {
-                prefetch(self.parts.as_ptr().wrapping_add(place as usize));
-                prefetch(self.counts.as_ptr().wrapping_add(place as usize));
+            let block = (&mut places[..len], &mut parts[..len]);
+            if !self.add_block(block, |item| index(start + item), |item| value(start + item)) {
+                return false;
             }
         }
-        let mut high_bits = [0; 2];
-        for (&place, &[low, high]) in places.iter().zip(&*parts) {
-            let sums = &mut self.parts[place as usize];
-            *sums = [sums[0] + low, sums[1] + high];
-            high_bits = [0, 1].map(|part| high_bits[part] | (sums[part] ^ sums[part] << 1));
+        true
+    }
+
+    /// Adds up to BLOCK items, for whose places and parts there is room.
+    #[inline(always)]
+    fn add_block(
+        &mut self,
+        (places, parts): (&mut [u32], &mut [[i64; PARTS]]),
+        index: impl Fn(usize) -> u64,
+        value: impl Fn(usize) -> T,
+    ) -> bool {
+        let (mask, end) = ((1 << self.copies) - 1, self.len as u64);
+        let (mut has_wrong, mut all_inside) = (false, true);
+        for (item, place) in places.iter_mut().enumerate() {
+            let index = index(item);
+            has_wrong |= index >= end;
+            *place = (index as u32) << self.copies | (item as u32 & mask);
         }
+        if has_wrong {
+            return false;
+        }
+        for (item, parts) in parts.iter_mut().enumerate() {
+            let (split, is_inside) = split::<T, PARTS>(value(item));
+            *parts = split;
+            all_inside &= is_inside;
+        }
+        if self.len > CACHED {
+            let sums = self.parts.as_ptr();
+            places.iter().for_each(|&place| prefetch(sums.wrapping_add(place as usize)));
+        }
+        self.add_parts(places, parts);
         if !self.counts.is_empty() {
             places.iter().for_each(|&place| self.counts[place as usize] += 1);
         }
-        // A part whose highest two bits differ has a magnitude of 2^62 or more. A block adds less than 2^54.
-        if high_bits[0] | high_bits[1] < 0 {
-            self.carry();
-        }
         if !all_inside {
             let mut values = [T::zeroed(); BLOCK];
-            values[..len].iter_mut().enumerate().for_each(|(item, copy)| *copy = value(item));
+            values[..places.len()].iter_mut().enumerate().for_each(|(item, copy)| *copy = value(item));
             self.add_outside(places, parts, &values);
+        }
+        true
+    }
+
+    /// Adds the parts of items to the sums at their places.
+    #[inline(always)]
+    fn add_parts(&mut self, places: &[u32], parts: &[[i64; PARTS]]) {
+        let mut high_bits = [0; PARTS];
+        for (&place, parts) in places.iter().zip(parts) {
+            let sum = &mut self.parts[place as usize];
+            if PARTS == 1 {
+                let (next, overflows) = if Self::IS_UNSIGNED {
+                    let (next, overflows) = (sum[0] as u64).overflowing_add(parts[0] as u64);
+                    (next as i64, overflows)
+                } else {
+                    sum[0].overflowing_add(parts[0])
+                };
+                sum[0] = next;
+                if overflows {
+                    self.carry(place, if !Self::IS_UNSIGNED && parts[0] < 0 { -1 } else { 1 });
+                }
+            } else {
+                *sum = array::from_fn(|part| sum[part] + parts[part]);
+                high_bits = array::from_fn(|part| high_bits[part] | (sum[part] ^ sum[part] << 1));
+            }
+        }
+        // One of two parts whose highest two bits differ has a magnitude of 2^62 or more. A block adds less than 2^54.
+        if PARTS == 2 && high_bits.iter().any(|&bits| bits < 0) {
+            places.iter().for_each(|&place| self.carry(place, 0));
         }
     }
 
     /// Adds the items of a block that are outside of the window.
     #[inline(never)]
-    fn add_outside(&mut self, places: &[u32], parts: &[[i64; 2]], values: &[T; BLOCK]) {
+    fn add_outside(&mut self, places: &[u32], parts: &[[i64; PARTS]], values: &[T; BLOCK]) {
         let (mut items, mut count) = ([0; BLOCK], 0);
         for (item, (value, parts)) in values.iter().zip(parts).enumerate() {
             items[count] = item;
-            count += usize::from(*parts == [0; 2] && value.as_f64().to_bits() != 0);
+            count += usize::from(*parts == [0; PARTS] && value.as_f64().to_bits() != 0);
         }
         let items = &items[..count];
         let mut outsides = [(0, Outside { magnitude: 0, shift: 0, is_negative: false, flags: 0 }); BLOCK];
@@ -205,20 +257,38 @@ impl<T: Element> Sums<T> {
         }
     }
 
-    /// Moves all parts to integers of 128 bits.
+    /// Carries the parts at a place, and `overflows` times 2^64, to an integer of 128 bits.
     #[cold]
-    fn carry(&mut self) {
-        self.carried.resize(self.len, 0);
-        for (carried, parts) in self.carried.iter_mut().zip(self.parts.chunks_mut(1 << self.copies)) {
-            *carried += sum_of::<T>(parts);
-            parts.fill([0; 2]);
+    #[inline(never)]
+    fn carry(&mut self, place: u32, overflows: i128) {
+        let parts = std::mem::replace(&mut self.parts[place as usize], [0; PARTS]);
+        let index = (place >> self.copies) as usize;
+        self.carried()[index] += Self::sum_of(&[parts]) + (overflows << 64);
+    }
+
+    /// What has been carried.
+    fn carried(&mut self) -> &mut [i128] {
+        if self.carried.is_empty() {
+            self.carried = zeros(self.len);
         }
+        &mut self.carried
+    }
+
+    /// The sum of the copies of a sum's parts.
+    #[inline(always)]
+    fn sum_of(copies: &[[i64; PARTS]]) -> i128 {
+        let of_copy = |parts: &[i64; PARTS]| match parts[..] {
+            [low, high] => i128::from(low) + (i128::from(high) << half::<T::Wide, PARTS>()),
+            _ if Self::IS_UNSIGNED => i128::from(parts[0] as u64),
+            _ => i128::from(parts[0]),
+        };
+        copies.iter().map(of_copy).sum()
     }
 
     /// The sum of what is in the window.
     fn sum(&self, index: usize) -> i128 {
         let carried = self.carried.get(index).copied().unwrap_or(0);
-        carried + sum_of::<T>(&self.parts[index << self.copies..(index + 1) << self.copies])
+        carried + Self::sum_of(&self.parts[index << self.copies..(index + 1) << self.copies])
     }
 
     /// The number of items of a sum; 1 if they are not counted.
@@ -230,35 +300,25 @@ impl<T: Element> Sums<T> {
 
     /// Adds the sums of the same range.
     fn merge(&mut self, other: Self) {
-        let mut high_bits = 0;
-        let others = other.parts.as_flattened();
-        for (part, other) in self.parts.as_flattened_mut().iter_mut().zip(others) {
-            *part += other;
-            high_bits |= *part ^ *part << 1;
+        (0..).zip(&other.parts).for_each(|(place, &parts)| self.add_parts(&[place], &[parts]));
+        if !other.carried.is_empty() {
+            self.carried().iter_mut().zip(other.carried).for_each(|(sum, other)| *sum += other);
         }
-        if high_bits < 0 {
-            self.carry();
-        }
-        self.carried.resize(self.carried.len().max(other.carried.len()), 0);
-        self.carried.iter_mut().zip(other.carried).for_each(|(sum, other)| *sum += other);
         self.counts.iter_mut().zip(other.counts).for_each(|(count, other)| *count += other);
         self.outside.merge(other.outside);
     }
-}
-
-/// The sum of the copies of a sum's parts.
-#[inline(always)]
-fn sum_of<T: Element>(parts: &[[i64; 2]]) -> i128 {
-    let half = const { half::<T::Wide>() };
-    parts.iter().map(|&[low, high]| i128::from(low) + (i128::from(high) << half)).sum()
 }
 
 /// What floats add that are outside of the window.
 struct Outsides<T> {
     /// The number of each index that has words, from 1 on; 0 if it has none. Empty if nothing is outside.
     numbers: Vec<u32>,
-    /// REST words of each number.
+    /// REST words of each number, and zeros for more.
     words: Vec<u64>,
+    /// How many numbers there are.
+    count: usize,
+    /// The flags of all items.
+    flags: u64,
     of: PhantomData<T>,
 }
 
@@ -266,18 +326,24 @@ impl<T: Element> Outsides<T> {
     const REST: usize = T::Wide::REST;
 
     fn new() -> Self {
-        Self { numbers: Vec::new(), words: Vec::new(), of: PhantomData }
+        Self { numbers: Vec::new(), words: Vec::new(), count: 0, flags: 0, of: PhantomData }
     }
 
     /// Where the words of one of `len` indices begin, which are made if there are none.
     fn place(&mut self, index: usize, len: usize) -> usize {
         if self.numbers.is_empty() {
-            self.numbers = vec![0; len];
+            self.numbers = zeros(len);
         }
         let number = &mut self.numbers[index];
         if *number == 0 {
-            self.words.resize(self.words.len() + Self::REST, 0);
-            *number = (self.words.len() / Self::REST) as u32;
+            let place = self.count * Self::REST;
+            if place == self.words.len() {
+                let mut words = zeros((2 * place).max(Self::REST << 4));
+                words[..place].copy_from_slice(&self.words);
+                self.words = words;
+            }
+            self.count += 1;
+            *number = self.count as u32;
         }
         (*number as usize - 1) * Self::REST
     }
@@ -288,7 +354,7 @@ impl<T: Element> Outsides<T> {
         let words = &mut self.words[place..place + Self::REST];
         let mut magnitude = u128::from(outside.magnitude) << (outside.shift % 32);
         let first = outside.shift as usize / 32;
-        for word in &mut words[first..first + 3] {
+        for word in &mut words[first..][..const { (T::Wide::DIGITS as usize + 31).div_ceil(32) }] {
             // Without a branch on the sign, which cannot be predicted.
             let sign = u64::from(outside.is_negative).wrapping_neg();
             *word = word.wrapping_add((u64::from(magnitude as u32) ^ sign).wrapping_sub(sign));
@@ -297,6 +363,7 @@ impl<T: Element> Outsides<T> {
         let flags = outside.digit(Self::REST - 1, Self::REST);
         if flags != 0 {
             words[Self::REST - 1] |= flags;
+            self.flags |= flags;
         }
     }
 
@@ -306,6 +373,7 @@ impl<T: Element> Outsides<T> {
     }
 
     fn merge(&mut self, other: Self) {
+        self.flags |= other.flags;
         for index in 0..other.numbers.len() {
             let Some(others) = other.words(index) else { continue };
             let place = self.place(index, other.numbers.len());
@@ -313,10 +381,6 @@ impl<T: Element> Outsides<T> {
                 *word = if digit + 1 < Self::REST { word.wrapping_add(other) } else { *word | other };
             }
         }
-    }
-
-    fn has_minus_zero(&self) -> bool {
-        self.words.chunks(Self::REST.max(1)).any(|words| words[Self::REST - 1] & u64::from(MINUS_ZERO) != 0)
     }
 }
 
@@ -342,18 +406,24 @@ impl<O: OfTally<T>, T: Element> Finish<O::Output> for ByOp<O, T> {
 }
 
 impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
-    /// Adds up the items of a range of places, whose indices have been checked.
-    fn add(&self, range: Range<usize>, sums: &mut Sums<T>) {
+    /// Adds up the items of a range of places. Returns whether all their indices are below the number of sums.
+    fn add<const PARTS: usize>(&self, range: Range<usize>, sums: &mut Sums<T, PARTS>) -> bool {
         let indices = &self.indices[range.clone()];
         // SAFETY: `add` calls it with items below the length.
-        let index = |item: usize| unsafe { indices.get_unchecked(item) }.get() as u32;
+        let index = |item: usize| unsafe { indices.get_unchecked(item) }.get();
         match self.values {
             Some(values) => {
                 // SAFETY: there are as many values as indices.
                 let value = |item: usize| unsafe { values.get(range.start + item) };
-                with_avx2(|| sums.add(range.len(), index, value));
+                with_simd(
+                    #[inline(always)]
+                    || sums.add(range.len(), index, value),
+                )
             }
-            None => with_avx2(|| sums.add(range.len(), index, |_| T::one())),
+            None => with_simd(
+                #[inline(always)]
+                || sums.add(range.len(), index, |_| T::one()),
+            ),
         }
     }
 
@@ -367,16 +437,21 @@ impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
     }
 
     /// Stores what the operator makes of each sum; if `onto`, of the sum and what is there, where there are
-    /// items. All indices have been checked.
-    pub fn reduce<O: OfTally<T>>(&self, onto: bool, results: &mut [O::Output]) {
-        let (all, range) = self.all(results.len(), O::COUNTS || onto);
-        self.finish::<O>(&all, range, onto, results);
+    /// items. Returns whether all indices are below the number of results; if not, these are unchanged.
+    pub fn reduce<O: OfTally<T>>(&self, onto: bool, results: &mut [O::Output]) -> bool {
+        match T::DTYPE {
+            Dtype::F64 => self.reduce_parts::<O, 2>(onto, results),
+            Dtype::I64 | Dtype::U64 | Dtype::F32 | Dtype::Bf16 if self.has_long() => {
+                self.reduce_parts::<O, 2>(onto, results)
+            }
+            _ => self.reduce_parts::<O, 1>(onto, results),
+        }
     }
 
     /// Calls `each` with the exact sum of each index, in their order. All indices have been checked, and each has
     /// items.
     pub fn each_sum(&self, count: usize, is_counted: bool, mut each: impl FnMut(IndexSum)) {
-        let (all, range) = self.all(count, is_counted);
+        let Some((all, range)) = self.all::<2>(count, is_counted) else { return };
         let minus_zeros = self.minus_zeros(&all, count);
         for index in 0..count {
             let (sums, place) = (&all[index / range], index % range);
@@ -389,62 +464,100 @@ impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
         }
     }
 
-    /// Adds up all items. Returns the sums of ranges of indices, and how many a range has.
-    fn all(&self, count: usize, is_counted: bool) -> (Vec<Sums<T>>, usize) {
-        let is_small = count <= CACHED || count * threads::count() <= SHARED;
+    /// Adds up all items. Returns the sums of ranges of indices, and how many a range has; `None` if an index is wrong.
+    fn all<const PARTS: usize>(
+        &self,
+        count: usize,
+        is_counted: bool,
+    ) -> Option<(Vec<Sums<T, PARTS>>, usize)> {
+        let is_small = count <= CACHED || count * threads::count() * PARTS <= SHARED;
         if is_small || self.indices.len() <= count / 16 {
-            return (vec![self.by_share(count, is_counted)], count.max(1));
+            return Some((vec![self.by_share(count, is_counted)?], count.max(1)));
         }
         let range = CACHED.max(count.div_ceil(MOST_RANGES).next_power_of_two());
-        (self.by_range(count, range, is_counted), range)
+        Some((self.by_range(count, range, is_counted)?, range))
     }
 
     /// Whether each index has no item other than −0.0; nothing if there is no −0.0.
-    fn minus_zeros(&self, all: &[Sums<T>], count: usize) -> Vec<AtomicBool> {
-        if all.iter().any(|sums| sums.outside.has_minus_zero()) {
+    fn minus_zeros<const PARTS: usize>(&self, all: &[Sums<T, PARTS>], count: usize) -> Vec<AtomicBool> {
+        if all.iter().any(|sums| sums.outside.flags & u64::from(MINUS_ZERO) != 0) {
             self.only_minus_zeros(count)
         } else {
             Vec::new()
         }
     }
 
-    /// Adds up all items; threads have sums of their own.
-    fn by_share(&self, count: usize, is_counted: bool) -> Sums<T> {
+    /// Whether many items, of some all over the array, are better split into two parts: floats in the window of two
+    /// parts alone, or integers so large that their sums often overflow.
+    fn has_long(&self) -> bool {
+        const SAMPLE: usize = 1 << 10;
+        const SHORT: f64 = (1u64 << 57) as f64;
+        let step = self.indices.len().div_ceil(SAMPLE).max(1);
+        let is_long = |&place: &usize| {
+            let value = self.value(place);
+            if T::Wide::STEP == 0 {
+                return value.as_f64().abs() >= SHORT;
+            }
+            !split::<T, 1>(value).1 && split::<T, 2>(value).1
+        };
+        let places = (0..self.indices.len()).step_by(step);
+        16 * places.clone().filter(is_long).count() > places.len()
+    }
+
+    fn reduce_parts<O: OfTally<T>, const PARTS: usize>(&self, onto: bool, results: &mut [O::Output]) -> bool {
+        let Some((all, range)) = self.all::<PARTS>(results.len(), O::COUNTS || onto) else { return false };
+        self.finish::<O, PARTS>(&all, range, onto, results);
+        true
+    }
+
+    /// Adds up all items; threads have sums of their own. `None` if an index is wrong.
+    fn by_share<const PARTS: usize>(&self, count: usize, is_counted: bool) -> Option<Sums<T, PARTS>> {
         let len = self.indices.len();
         let add = |places: Range<usize>| {
             let mut sums = Sums::new(count, is_counted);
-            self.add(places, &mut sums);
-            sums
+            self.add(places, &mut sums).then_some(sums)
         };
         let share = (len / threads::count()).max(PARALLEL / 2).max(8 * count);
         if len < PARALLEL || share >= len {
             return add(0..len);
         }
-        let merge = |mut sums: Sums<T>, other| {
+        let merge = |mut sums: Sums<T, PARTS>, other| {
             sums.merge(other);
-            sums
+            Some(sums)
         };
         let shares = (0..len.div_ceil(share)).into_par_iter();
         let all = shares.map(|number| add(number * share..len.min((number + 1) * share)));
-        threads::install(|| all.reduce_with(merge)).expect("there are items")
+        threads::install(|| all.try_reduce_with(merge)).expect("there are items")
     }
 
-    /// Adds up all items, range by range of `range` indices.
-    fn by_range(&self, count: usize, range: usize, is_counted: bool) -> Vec<Sums<T>> {
-        let mut all: Vec<_> = (0..count)
-            .step_by(range)
-            .map(|first| Sums::<T>::new(range.min(count - first), is_counted))
-            .collect();
+    /// Adds up all items, range by range of `range` indices. `None` if an index is wrong.
+    fn by_range<const PARTS: usize>(
+        &self,
+        count: usize,
+        range: usize,
+        is_counted: bool,
+    ) -> Option<Vec<Sums<T, PARTS>>> {
+        if first_wrong(self.indices, count).is_some() {
+            return None;
+        }
+        let mut all: Vec<_> =
+            (0..count).step_by(range).map(|first| Sums::new(range.min(count - first), is_counted)).collect();
         let slab = SHARE * SHARES.max(threads::count());
         let mut dealt = vec![(0u32, T::zeroed()); slab.min(self.indices.len())];
         for (number, indices) in self.indices.chunks(slab).enumerate() {
             self.add_slab(number * slab, range, &mut dealt[..indices.len()], &mut all);
         }
-        all
+        Some(all)
     }
 
     /// Deals the items from `first` on by the range of their index, to as many places, and adds them up.
-    fn add_slab(&self, first: usize, range: usize, dealt: &mut [(u32, T)], all: &mut [Sums<T>]) {
+    fn add_slab<const PARTS: usize>(
+        &self,
+        first: usize,
+        range: usize,
+        dealt: &mut [(u32, T)],
+        all: &mut [Sums<T, PARTS>],
+    ) {
         let shift = range.ilog2();
         // Returns where each range of a share begins, and the last one ends.
         let deal = |(share, dealt): (usize, &mut [(u32, T)])| {
@@ -464,19 +577,28 @@ impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
             starts
         };
         let starts: Vec<_> = threads::install(|| dealt.par_chunks_mut(SHARE).enumerate().map(deal).collect());
-        let add = |(number, sums): (usize, &mut Sums<T>)| {
+        let add = |(number, sums): (usize, &mut Sums<T, PARTS>)| {
             for (dealt, starts) in dealt.chunks(SHARE).zip(&starts) {
                 let items = &dealt[starts[number] as usize..starts[number + 1] as usize];
                 // SAFETY: `add` calls it with places below the length.
                 let item = |place: usize| unsafe { *items.get_unchecked(place) };
-                with_avx2(|| sums.add(items.len(), |place| item(place).0, |place| item(place).1));
+                with_simd(
+                    #[inline(always)]
+                    || sums.add(items.len(), |place| item(place).0.into(), |place| item(place).1),
+                );
             }
         };
         threads::install(|| all.par_iter_mut().enumerate().for_each(add));
     }
 
     /// Stores the results of all sums, of which each has `range`.
-    fn finish<O: OfTally<T>>(&self, all: &[Sums<T>], range: usize, onto: bool, results: &mut [O::Output]) {
+    fn finish<O: OfTally<T>, const PARTS: usize>(
+        &self,
+        all: &[Sums<T, PARTS>],
+        range: usize,
+        onto: bool,
+        results: &mut [O::Output],
+    ) {
         let minus_zeros = self.minus_zeros(all, results.len());
         let finish = |(index, result): (usize, &mut O::Output)| {
             let (sums, place) = (&all[index / range], index % range);

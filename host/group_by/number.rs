@@ -11,8 +11,10 @@
 //!
 //! Hashes have a random seed, so that nobody can choose keys that collide. The result does not depend on it.
 
-use crate::simd::with_avx2;
+use crate::pages::zeros;
+use crate::simd::with_simd;
 use crate::threads;
+use bytemuck::Pod;
 use rayon::prelude::*;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -36,7 +38,7 @@ const PARTITIONS: usize = 1 << PARTITION_BITS;
 const PARTITION_BITS: u32 = 10;
 
 /// The bits of a key, which ascend with its value: `u32`, `u64` or `u128`.
-pub trait Bits: Copy + Ord + Default + Send + Sync + 'static {
+pub trait Bits: Pod + Ord + Default + Send + Sync {
     /// A hash of which all bits depend on all bits of the key.
     fn hash(self, seed: u64) -> u64;
 
@@ -108,7 +110,7 @@ pub struct Numbered<B> {
 /// Numbers keys in ascending order. `get(place)` returns the key of an item. There are at most 2^31 different
 /// keys.
 pub fn number<B: Bits>(len: usize, get: impl Fn(usize) -> B + Sync) -> Numbered<B> {
-    let mut numbers = vec![0; len];
+    let mut numbers = zeros(len);
     if len == 0 {
         return Numbered { numbers, keys: Vec::new() };
     }
@@ -175,12 +177,15 @@ fn in_shares<R: Send>(
 fn extremes<B: Bits>(len: usize, get: &(impl Fn(usize) -> B + Sync)) -> (B, B) {
     let of = |places: Range<usize>| {
         let first = get(places.start);
-        with_avx2(|| {
-            places.fold((first, first), |(least, greatest), place| {
-                let key = get(place);
-                (least.min(key), greatest.max(key))
-            })
-        })
+        with_simd(
+            #[inline(always)]
+            || {
+                places.fold((first, first), |(least, greatest), place| {
+                    let key = get(place);
+                    (least.min(key), greatest.max(key))
+                })
+            },
+        )
     };
     if len < PARALLEL {
         return of(0..len);
@@ -220,13 +225,16 @@ fn by_range<B: Bits>(
         }
     }
     in_shares(numbers, share, |first, numbers| {
-        with_avx2(|| {
-            for (place, number) in (first..).zip(numbers) {
-                let value = get(place).above(least) as usize;
-                let (bits, before) = words[value / 64];
-                *number = before + (bits & ((1 << (value % 64)) - 1)).count_ones();
-            }
-        });
+        with_simd(
+            #[inline(always)]
+            || {
+                for (place, number) in (first..).zip(numbers) {
+                    let value = get(place).above(least) as usize;
+                    let (bits, before) = words[value / 64];
+                    *number = before + (bits & ((1 << (value % 64)) - 1)).count_ones();
+                }
+            },
+        );
     });
     keys
 }
@@ -349,7 +357,7 @@ fn by_partition<B: Bits>(numbers: &mut [u32], get: &(impl Fn(usize) -> B + Sync)
     // Where the partitions of each share begin, and the last one ends.
     let mut starts: Vec<Vec<u32>> = Vec::new();
     let slab = SHARE * SHARES.max(threads::count());
-    let mut dealt = vec![B::default(); slab.min(numbers.len())];
+    let mut dealt: Vec<B> = zeros(slab.min(numbers.len()));
     for (index, numbers) in numbers.chunks_mut(slab).enumerate() {
         let dealt = &mut dealt[..numbers.len()];
         let deal = |(share, dealt): (usize, &mut [B])| {

@@ -220,6 +220,29 @@ fn sums_that_carry_on_the_cpu() {
     }
 }
 
+/// Few enough items that overflow a sum of 64 bits, or leave the window of one part, that the CPU keeps to one part; and
+/// so many that it does not.
+#[test]
+fn large_items_among_small_ones() {
+    let len = 20_000;
+    for every in [2, 40] {
+        let is_large = |place: u64| hash(place) % every == 0;
+        for count in [1, 7, 3000] {
+            let (indices, case) = (indices(len, count, 0), format!("one of {every}, {count} indices"));
+            let signed = |place| if is_large(place) { hash(!place) as i64 } else { place as i64 - 9000 };
+            let signed: Vec<_> = (0..len as u64).map(signed).collect();
+            check::<i64, Sum, Sum, _>(&signed, &indices, count, &case);
+            check::<i64, Mean, Mean, _>(&signed, &indices, count, &case);
+            let unsigned = |place| if is_large(place) { u64::MAX - place } else { place };
+            let unsigned: Vec<_> = (0..len as u64).map(unsigned).collect();
+            check::<u64, Mean, Mean, _>(&unsigned, &indices, count, &case);
+            let float = |place| (place as f32 - 9000.25) * if is_large(place) { 4096.0 } else { 1.0 };
+            let floats: Vec<_> = (0..len as u64).map(float).collect();
+            check::<f32, Sum, ExactSum, _>(&floats, &indices, count, &case);
+        }
+    }
+}
+
 #[test]
 fn zeros_of_both_signs_added_on_the_cpu() {
     let mut sums = Device::cpu().upload(&[0.0f32, -0.0, -0.0, -0.0]).unwrap();
