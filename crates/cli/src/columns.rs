@@ -9,7 +9,10 @@ use std::sync::Arc;
 use arrow_array::array::AnyDictionaryArray;
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
-use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, downcast_primitive_array};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, downcast_integer_array,
+    downcast_primitive_array,
+};
 use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_ipc::{MessageHeader, root_as_message};
 use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
@@ -375,8 +378,14 @@ fn push_keys(rows: &ArrayRef, before: &Keys, keys: &mut Keys) -> Result<(), Arro
         DataType::Utf8 => push_texts(rows.as_string::<i32>(), before, keys),
         DataType::LargeUtf8 => push_texts(rows.as_string::<i64>(), before, keys),
         DataType::Utf8View => push_texts(rows.as_string_view(), before, keys),
+        data_type if data_type.is_integer() => {
+            let rows = &**rows;
+            downcast_integer_array! {
+                rows => push_integers(rows, before, keys),
+                _ => {}
+            }
+        }
         data_type => match data_type.primitive_width() {
-            Some(1) => push_bits::<1>(rows, before, keys),
             Some(2) => push_bits::<2>(rows, before, keys),
             Some(4) => push_bits::<4>(rows, before, keys),
             Some(8) => push_bits::<8>(rows, before, keys),
@@ -406,6 +415,20 @@ fn push_texts<'a>(rows: impl IntoIterator<Item = Option<&'a str>>, before: &Keys
     rows.into_iter().for_each(|text| keys.push(before, text.unwrap_or_default().as_bytes()));
 }
 
+/// Appends keys that are integers; nulls are empty.
+fn push_integers<T>(rows: &PrimitiveArray<T>, before: &Keys, keys: &mut Keys)
+where
+    T: ArrowPrimitiveType<Native: TryInto<i64> + ToString>,
+{
+    for row in rows {
+        match row.map(|integer| integer.try_into().map_err(|_| integer)) {
+            Some(Ok(integer)) => keys.push_integer(before, integer),
+            Some(Err(integer)) => keys.push(before, integer.to_string().as_bytes()),
+            None => keys.push(before, b""),
+        }
+    }
+}
+
 /// Appends keys that are numbers of `SIZE` bytes. Each is converted to text once.
 fn push_bits<const SIZE: usize>(rows: &ArrayRef, before: &Keys, keys: &mut Keys) {
     let (bytes, nulls) = (bytes_of(rows, SIZE), rows.nulls());
@@ -423,7 +446,7 @@ fn push_bits<const SIZE: usize>(rows: &ArrayRef, before: &Keys, keys: &mut Keys)
 
 /// The key at `index` as text; empty for a null.
 fn key(keys: &ArrayRef, index: usize) -> String {
-    fn number<T: ArrowPrimitiveType>(keys: &arrow_array::PrimitiveArray<T>, index: usize) -> String {
+    fn number<T: ArrowPrimitiveType>(keys: &PrimitiveArray<T>, index: usize) -> String {
         format!("{:?}", keys.value(index))
     }
     if keys.is_null(index) {

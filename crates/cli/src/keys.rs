@@ -1,5 +1,6 @@
 //! The keys of a table's rows, and the groups that rows of equal keys form.
 
+use std::borrow::Cow;
 use std::hash::BuildHasher;
 use std::str::FromStr;
 
@@ -89,6 +90,8 @@ fn packed(text: &[u8]) -> Option<u64> {
 pub struct Keys {
     /// The column's name in the header, or its index without one.
     column: String,
+    /// The key of each row, if all are integers of which the text is known by the value. Then there are no texts.
+    integers: Option<Vec<i64>>,
     /// How many texts are known from the rows before.
     known: u32,
     /// The new texts, whose numbers come after the known texts' numbers.
@@ -103,18 +106,30 @@ impl Keys {
     /// No keys yet.
     pub fn of_column(column: String) -> Keys {
         let (texts, of_bits, of_rows) = (Texts::default(), HashMap::new(), Vec::new());
-        Keys { column, known: 0, texts, of_bits, of_rows }
+        Keys { column, integers: Some(Vec::new()), known: 0, texts, of_bits, of_rows }
     }
 
     /// No keys of a part yet, which comes after these rows.
     pub fn part(&self) -> Keys {
-        Keys { known: saturated(self.texts.len()), ..Keys::of_column(self.column.clone()) }
+        let integers = self.integers.as_ref().map(|_| Vec::new());
+        Keys { integers, known: saturated(self.texts.len()), ..Keys::of_column(self.column.clone()) }
     }
 
     /// Adds the key of the next row of a part, which comes after the rows `before`.
     pub fn push(&mut self, before: &Keys, text: &[u8]) {
+        if let (Some(integers), Some(integer)) = (&mut self.integers, plain_integer(text)) {
+            return integers.push(integer);
+        }
         let number = self.number(before, text);
         self.push_number(number);
+    }
+
+    /// As [`push`](Self::push) of the integer's text.
+    pub fn push_integer(&mut self, before: &Keys, integer: i64) {
+        match &mut self.integers {
+            Some(integers) => integers.push(integer),
+            None => self.push_bits(before, integer as u64, || integer.to_string()),
+        }
     }
 
     /// As [`push`](Self::push). The text is asked for once for these bits.
@@ -135,16 +150,36 @@ impl Keys {
 
     /// Returns the number of the text of the next row.
     pub fn number(&mut self, before: &Keys, text: &[u8]) -> u32 {
+        self.become_texts();
         before.texts.find(text).unwrap_or_else(|| self.known.saturating_add(self.texts.number(text)))
     }
 
     /// Reserves memory for `count` more rows.
     pub fn reserve(&mut self, count: usize) {
-        memory::reserve(&mut self.of_rows, count);
+        match &mut self.integers {
+            Some(integers) => memory::reserve(integers, count),
+            None => memory::reserve(&mut self.of_rows, count),
+        }
+    }
+
+    /// Numbers the texts of the integers, if all keys were integers until now.
+    fn become_texts(&mut self) {
+        let Some(integers) = self.integers.take() else { return };
+        let mut numbers = HashMap::new();
+        let Keys { texts, of_rows, .. } = self;
+        let mut number = |integer: i64| {
+            *numbers.entry(integer).or_insert_with(|| texts.number(integer.to_string().as_bytes()))
+        };
+        of_rows.extend(integers.into_iter().map(&mut number));
     }
 
     /// Appends the keys of a part of a file, or of the next file.
-    pub fn append(&mut self, next: Keys) {
+    pub fn append(&mut self, mut next: Keys) {
+        if let (Some(integers), Some(next)) = (&mut self.integers, &mut next.integers) {
+            return integers.append(next);
+        }
+        self.become_texts();
+        next.become_texts();
         let numbers: Vec<u32> = next.texts.iter().map(|text| self.texts.number(text)).collect();
         let number = |number: u32| match number.checked_sub(next.known) {
             Some(new) => numbers[new as usize],
@@ -157,15 +192,27 @@ impl Keys {
     /// Groups the rows of equal keys. Keys are compared by value if all are integers or all are numbers, else
     /// by the bytes of their texts. Empty keys do not count in this choice, and come after numbers. The label
     /// of equal keys is the first.
-    fn groups(self) -> Groups {
-        let Keys { column: name, texts, mut of_rows, .. } = self;
+    ///
+    /// # Errors
+    ///
+    /// Those of [`gpu_reduce::Groups::of`].
+    fn groups(self) -> Result<Groups, gpu_reduce::Error> {
+        let Keys { column: name, integers, texts, mut of_rows, .. } = self;
+        if let Some(integers) = integers {
+            let groups = gpu_reduce::Groups::of(&integers)?;
+            let (of_rows, count) = (groups.numbers().to_vec()?, groups.len());
+            let values = Values::Integers(groups.into_keys().to_vec()?);
+            let of_groups = (0..saturated(count)).collect();
+            return Ok(Groups { columns: vec![Labels { name, values, of_groups }], of_rows, count });
+        }
         let numbers =
             || ranked(&texts, number(integer::<i64>)).or_else(|| ranked(&texts, number(integer::<i128>)));
         let ranks = numbers().or_else(|| ranked(&texts, number(float))).or_else(|| ranked(&texts, Some));
         let Ranks { of_texts, labels: of_groups } = ranks.unwrap_or_default();
         of_rows.par_iter_mut().for_each(|key| *key = of_texts[*key as usize]);
         let count = of_groups.len();
-        Groups { columns: vec![Labels { name, texts, of_groups }], of_rows, count }
+        let values = Values::Texts(texts);
+        Ok(Groups { columns: vec![Labels { name, values, of_groups }], of_rows, count })
     }
 }
 
@@ -182,15 +229,26 @@ pub struct Groups {
 pub struct Labels {
     /// The name of the column.
     pub name: String,
-    texts: Texts,
-    /// The number of each group's text.
+    values: Values,
+    /// The number of each group's value.
     of_groups: Vec<u32>,
+}
+
+/// Distinct keys, by their numbers.
+enum Values {
+    Texts(Texts),
+    Integers(Vec<i64>),
 }
 
 impl Groups {
     /// Groups rows by their keys in each column; `None` without a column.
-    pub fn of(columns: Vec<Keys>) -> Option<Groups> {
-        columns.into_iter().map(Keys::groups).reduce(Groups::split)
+    ///
+    /// # Errors
+    ///
+    /// Those of [`gpu_reduce::Groups::of`].
+    pub fn of(columns: Vec<Keys>) -> Result<Option<Groups>, gpu_reduce::Error> {
+        let groups: Vec<_> = columns.into_iter().map(Keys::groups).collect::<Result<_, _>>()?;
+        Ok(groups.into_iter().reduce(Groups::split))
     }
 
     /// The number of groups.
@@ -226,8 +284,12 @@ impl Groups {
 
 impl Labels {
     /// The key of a group.
-    pub fn get(&self, group: usize) -> &[u8] {
-        self.texts.get(self.of_groups[group])
+    pub fn get(&self, group: usize) -> Cow<'_, [u8]> {
+        let number = self.of_groups[group];
+        match &self.values {
+            Values::Texts(texts) => texts.get(number).into(),
+            Values::Integers(integers) => integers[number as usize].to_string().into_bytes().into(),
+        }
     }
 
     /// Gives each pair the label of its group, which `group` finds in the pair.
@@ -269,6 +331,33 @@ fn number<V: Default>(parse: fn(&str) -> Option<V>) -> impl Fn(&[u8]) -> Option<
         true => Some((true, V::default())),
         false => Some((false, parse(str::from_utf8(text).ok()?)?)),
     }
+}
+
+/// An integer, if this is how its value is written.
+fn plain_integer(text: &[u8]) -> Option<i64> {
+    /// As many digits cannot overflow.
+    const SAFE: usize = 18;
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    match digits {
+        [b'0'] if !is_negative => return Some(0),
+        [b'1'..=b'9', ..] => {}
+        _ => return None,
+    }
+    if digits.len() > SAFE {
+        return integer(str::from_utf8(text).ok()?);
+    }
+    let mut magnitude = 0;
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        magnitude = 10 * magnitude + i64::from(digit);
+    }
+    Some(if is_negative { -magnitude } else { magnitude })
 }
 
 fn integer<I: FromStr>(text: &str) -> Option<I> {

@@ -122,7 +122,7 @@ fn run(args: &Args) -> Result<(), Error> {
     let numbers = &mut *numbers;
     let count = numbers.bytes().len() / numbers.size();
     let missing = input.skips_missing().then_some(rows.missing);
-    if let Some(slices) = args.slices.of(&input, count, Groups::of(rows.keys), &device)? {
+    if let Some(slices) = args.slices.of(&input, count, Groups::of(rows.keys)?, &device)? {
         load(numbers, &device)?;
         let results = reduce_each(numbers, &slices, args)?;
         args.slices.put(&slices, &results, args.format.format())?;

@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
+use std::ops::Range;
 use std::time::Duration;
 
+use rayon::prelude::*;
 use serde_json::to_string;
 
 use super::error::{Error, printable};
@@ -182,20 +184,42 @@ fn csv_of_each(
         true => printable(&String::from_utf8_lossy(text)).into_bytes(),
         false => text.to_vec(),
     };
-    let mut csv = csv::Writer::from_writer(io::BufWriter::new(to));
+    let mut csv = csv::Writer::from_writer(to);
     slices.names().iter().try_for_each(|name| csv.write_field(shown(name.as_bytes())))?;
     for (name, results) in columns {
         names(name, results.width()).try_for_each(|name| csv.write_field(name))?;
     }
     csv.write_record(None::<&str>)?;
-    for index in 0..slices.len() {
-        slices.labels(index).iter().try_for_each(|label| csv.write_field(shown(label)))?;
-        for (_, results) in columns {
-            results.texts(index).try_for_each(|number| csv.write_field(number))?;
+    csv.flush()?;
+    let of_chunk = |chunk: Range<usize>| {
+        let mut csv = csv::Writer::from_writer(Vec::new());
+        for index in chunk {
+            slices.labels(index).iter().try_for_each(|label| csv.write_field(shown(label)))?;
+            for (_, results) in columns {
+                results.texts(index).try_for_each(|number| csv.write_field(number))?;
+            }
+            csv.write_record(None::<&str>)?;
         }
-        csv.write_record(None::<&str>)?;
+        csv.into_inner().map_err(|error| error.into_error().into())
+    };
+    in_chunks(slices.len(), &mut csv.into_inner().map_err(|error| error.into_error())?, of_chunk)
+}
+
+/// Writes what `of_chunk` returns for each chunk of `0..len`, in their order. Threads call it.
+fn in_chunks<E: From<io::Error> + Send>(
+    len: usize,
+    to: &mut impl Write,
+    of_chunk: impl Fn(Range<usize>) -> Result<Vec<u8>, E> + Sync,
+) -> Result<(), E> {
+    const CHUNK: usize = 1 << 13;
+    let turn = CHUNK * 4 * rayon::current_num_threads();
+    for start in (0..len).step_by(turn) {
+        let end = len.min(start + turn);
+        let chunks = (start..end).into_par_iter().step_by(CHUNK);
+        let texts: Vec<_> = chunks.map(|start| of_chunk(start..end.min(start + CHUNK))).collect();
+        texts.into_iter().try_for_each(|text| Ok::<_, E>(to.write_all(&text?)?))?;
     }
-    Ok(csv.flush()?)
+    Ok(to.flush()?)
 }
 
 fn json_of_each(slices: &Slices, columns: &[(String, Results)], to: impl Write) -> io::Result<()> {

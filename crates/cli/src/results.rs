@@ -71,7 +71,7 @@ pub trait Value: Output + Debug {
 }
 
 /// Numbers of any one type.
-trait Numbers {
+trait Numbers: Sync {
     fn len(&self) -> usize;
 
     fn text(&self, index: usize) -> String;

@@ -162,7 +162,7 @@ impl Slices {
             Slices::Groups { groups, .. } => (groups, index),
             Slices::Runs { groups, of_runs, .. } => (groups, of_runs[index] as usize),
         };
-        groups.columns.iter().map(|labels| labels.get(group).into()).collect()
+        groups.columns.iter().map(|labels| labels.get(group)).collect()
     }
 
     /// Divides `data` into the slices.
