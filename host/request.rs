@@ -133,23 +133,23 @@ pub struct TallyTypes {
     /// Words of 64 bits of a sum for what is outside of the window; 0 if nothing is.
     pub rest_words: usize,
     /// Whether items are counted.
-    pub counts: bool,
+    pub is_counted: bool,
 }
 
 impl TallyTypes {
     /// Returns the types of an operator over items: a constant.
     pub const fn of<O: OfTally<T>, T: Element>() -> &'static Self {
-        const { if O::COUNTS { Self::counted::<O, T>() } else { &Self::with::<O, T, false>() } }
+        const { if O::COUNTS { Self::counted::<O, T>() } else { &Self::with::<O, T>(false) } }
     }
 
     /// As [`of`](Self::of), if the items must be counted anyway.
     pub const fn counted<O: OfTally<T>, T: Element>() -> &'static Self {
-        const { &Self::with::<O, T, true>() }
+        const { &Self::with::<O, T>(true) }
     }
 
-    const fn with<O: OfTally<T>, T: Element, const COUNTS: bool>() -> Self {
+    const fn with<O: OfTally<T>, T: Element>(is_counted: bool) -> Self {
         Self {
-            add: TypeId::of::<index::Add<T, COUNTS>>(),
+            add: TypeId::of::<index::Add<T>>(),
             rest: TypeId::of::<index::Rest<T>>(),
             finish: TypeId::of::<index::Finished<O, T>>(),
             name: type_name::<index::Finished<O, T>>,
@@ -160,9 +160,9 @@ impl TallyTypes {
                 _ => TypeId::of::<deal::Move<u64>>(),
             },
             bytes: size_of::<T>(),
-            words: index::words::<T, COUNTS>(),
+            words: index::words::<T>(is_counted),
             rest_words: <T::Wide as Tallied>::REST,
-            counts: COUNTS,
+            is_counted,
         }
     }
 }

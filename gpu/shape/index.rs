@@ -75,8 +75,8 @@ pub const TABLE_COST: u64 = 8 * TILE;
 const MIDDLE: u32 = 1 << 31;
 
 /// Returns the words of a sum in a table, with a word for the number of items if that is needed.
-pub const fn words<T: Element, const COUNTS: bool>() -> u32 {
-    <T::Wide as Tallied>::PARTS + 1 + COUNTS as u32
+pub const fn words<T: Element>(is_counted: bool) -> u32 {
+    <T::Wide as Tallied>::PARTS + 1 + is_counted as u32
 }
 
 /// Returns the words of 64 bits of a bit for each of `count` sums.
@@ -95,6 +95,8 @@ pub struct Arguments<T> {
     pub index_words: u32,
     /// Copies of each sum in a table, a power of two up to [`COPIES`].
     pub copies: u32,
+    /// 1 if the items of each sum are counted, else 0.
+    pub counted: u32,
     /// Items in the input.
     pub len: u64,
     /// The number of sums; each index is less.
@@ -118,7 +120,7 @@ pub struct Arguments<T> {
 }
 
 arguments! {
-    [T: Copy] Arguments<T>: items indices index_words copies len count blocks part tables rest lists state buckets
+    [T: Copy] Arguments<T>: items indices index_words copies counted len count blocks part tables rest lists state buckets
 }
 
 /// The arguments of the last kernel beside the others.
@@ -132,12 +134,10 @@ pub struct Target<V> {
     /// 1 if the sums are added to what is there, else 0. The items must be counted: where there are none, what
     /// is there stays.
     pub onto: u32,
-    /// 1 if the items were counted, else 0.
-    pub counted: u32,
 }
 
-/// The kernel that adds, as a type: items of type `T`, which are counted too if `COUNTS`.
-pub type Add<T, const COUNTS: bool> = Named<Adds<COUNTS>, Arguments<T>>;
+/// The kernel that adds items of type `T`, as a type.
+pub type Add<T> = Named<Adds, Arguments<T>>;
 
 /// The kernel for items that are outside of the window, as a type.
 pub type Rest<T> = Named<Rests, Arguments<T>>;
@@ -146,7 +146,7 @@ pub type Rest<T> = Named<Rests, Arguments<T>>;
 pub type Finished<O, T> = Named<(O, Finishes), Arguments<T>>;
 
 /// Names [`Add`].
-pub enum Adds<const COUNTS: bool> {}
+pub enum Adds {}
 
 /// Names [`Rest`].
 pub enum Rests {}
@@ -241,14 +241,14 @@ impl<const PARTS: u32> Table<PARTS> {
         unsafe { self.words.fetch_add((PARTS + 1) * self.slots + slot, items) };
     }
 
-    /// Calls `each` with each index, its sum, and the word after the sum if `COUNTS`, added up over all
+    /// Calls `each` with each index, its sum, and the word after the sum if `is_counted`, added up over all
     /// copies.
     ///
     /// # Safety
     ///
     /// All threads of the block call it, after a barrier.
     #[inline(always)]
-    unsafe fn each_sum<const COUNTS: bool>(self, each: impl Fn(u32, i128, u32)) {
+    unsafe fn each_sum(self, is_counted: bool, each: impl Fn(u32, i128, u32)) {
         let mut first = 0;
         while first < self.slots {
             intrinsics::no_unroll();
@@ -261,7 +261,7 @@ impl<const PARTS: u32> Table<PARTS> {
                 for part in 0..PARTS {
                     sum += (i128::from(word(part)) - i128::from(MIDDLE)) << (32 * part);
                 }
-                if COUNTS {
+                if is_counted {
                     items = word(PARTS + 1);
                 }
             }
@@ -271,7 +271,7 @@ impl<const PARTS: u32> Table<PARTS> {
                 // SAFETY: all lanes are here.
                 unsafe {
                     sum += warp::warp_shuffle_xor(warp::ALL, Words::of(sum), lanes, 32).0.value();
-                    if COUNTS {
+                    if is_counted {
                         items += warp::warp_shuffle_xor(warp::ALL, items, lanes, 32).0;
                     }
                 }
@@ -551,23 +551,26 @@ impl Buckets {
     }
 }
 
-/// What a block adds up to one table.
-struct Task<T> {
-    part: Part<T>,
-    /// The first of its sums, and their number.
-    first: u32,
-    count: u32,
+/// What a block has for one table.
+pub(super) struct Task<T> {
+    pub part: Part<T>,
+    /// The first of its indices, and their number.
+    pub first: u32,
+    pub count: u32,
     /// The number of its table and of its list.
-    number: u32,
+    pub number: u32,
 }
 
 /// The tasks of a block. Without buckets it is one: the block's part. With buckets, the part is one of the
 /// [work](Buckets::work) of all items and tables, and may have items of several buckets: a task each.
 ///
-/// A task's number is the block's and the bucket's together. Both ascend, and one of them does from each task to the next,
-/// so that it is the task's alone.
-struct Tasks<'a, T> {
-    arguments: &'a Arguments<T>,
+/// A task's number is the block's and the bucket's together. Both ascend, and one of them does from each task to the
+/// next, so that it is the task's alone.
+pub(super) struct Tasks<T> {
+    items: *const T,
+    indices: (*const u32, u32),
+    count: u32,
+    table: Buckets,
     /// The next bucket, and their number.
     bucket: u32,
     buckets: u32,
@@ -576,75 +579,77 @@ struct Tasks<'a, T> {
     end: u64,
 }
 
-impl<'a, T: Element> Tasks<'a, T> {
-    /// The tasks of the block.
+impl<T: Element> Tasks<T> {
+    /// The tasks of the block, whose share is `part` of `len` items, or of the work.
     ///
     /// # Safety
     ///
-    /// The arguments are as they say.
+    /// The buckets are as they say.
     #[inline(always)]
-    unsafe fn of(arguments: &'a Arguments<T>) -> Self {
-        let &Arguments { len, count, part, ref buckets, .. } = arguments;
+    pub unsafe fn new(
+        items: *const T,
+        indices: (*const u32, u32),
+        count: u32,
+        (len, part): (u64, u64),
+        table: Buckets,
+    ) -> Self {
         let start = u64::from(thread::block_idx_x()) * part;
-        if buckets.table.is_null() {
-            let end = (start + part).min(len);
-            return Self { arguments, bucket: 0, buckets: 1, start, end };
-        }
-        let number = ((count - 1) >> buckets.log2) + 1;
-        // The first bucket that ends after the part's start.
-        let (mut low, mut high) = (0, number);
-        while low < high {
-            intrinsics::no_unroll();
-            let middle = low + (high - low) / 2;
-            // SAFETY: there is this bucket.
-            if unsafe { buckets.work(middle).1 } <= start {
-                low = middle + 1;
-            } else {
-                high = middle;
+        let (mut low, mut buckets, mut end) = (0, 1, (start + part).min(len));
+        if !table.table.is_null() {
+            (buckets, end) = (((count - 1) >> table.log2) + 1, start + part);
+            // The first bucket that ends after the part's start.
+            let mut high = buckets;
+            while low < high {
+                intrinsics::no_unroll();
+                let middle = low + (high - low) / 2;
+                // SAFETY: there is this bucket.
+                if unsafe { table.work(middle).1 } <= start {
+                    low = middle + 1;
+                } else {
+                    high = middle;
+                }
             }
         }
-        Self { arguments, bucket: low, buckets: number, start, end: start + part }
+        Self { items, indices, count, table, bucket: low, buckets, start: start.min(end), end }
     }
 
     /// Returns the next task.
     ///
     /// # Safety
     ///
-    /// As for [`of`](Self::of).
+    /// As for [`new`](Self::new).
     #[inline(always)]
-    unsafe fn next(&mut self) -> Option<Task<T>> {
-        let &Arguments { items, indices, index_words, count, ref buckets, .. } = self.arguments;
-        let bucket = self.bucket;
-        let of_part =
-            |start: u64, end: u64| Part::new(items, (indices, index_words), start, (end - start) as u32);
-        if buckets.table.is_null() {
-            self.bucket = 1;
-            let part = of_part(self.start.min(self.end), self.end);
-            return (bucket == 0).then_some(Task { part, first: 0, count, number: thread::block_idx_x() });
-        }
+    pub unsafe fn next(&mut self) -> Option<Task<T>> {
+        let &mut Self { count, table, bucket, .. } = self;
         if bucket >= self.buckets {
             return None;
         }
-        // SAFETY: there is this bucket.
-        let (start, end, of_tables) = unsafe { buckets.work(bucket) };
-        if start >= self.end {
-            return None;
+        let (mut start, mut end, mut before, mut first) = (self.start, self.end, 0, 0);
+        if !table.table.is_null() {
+            // SAFETY: there is this bucket.
+            let (first_item, end_of_items, of_tables) = unsafe { table.work(bucket) };
+            if first_item >= end {
+                return None;
+            }
+            (start, before, first) = (start.max(first_item), of_tables, bucket << table.log2);
+            end = end.min(end_of_items).max(start);
         }
         self.bucket += 1;
-        let first = bucket << buckets.log2;
-        let (start, end) = (start.max(self.start), end.min(self.end));
+        let of_table = if table.table.is_null() { count } else { 1 << table.log2 };
         Some(Task {
-            part: of_part(start - of_tables, end.max(start) - of_tables),
+            part: Part::new(self.items, self.indices, start - before, (end - start) as u32),
             first,
-            count: (count - first).min(1 << buckets.log2),
+            count: (count - first).min(of_table),
             number: thread::block_idx_x() + bucket,
         })
     }
 }
 
 /// Adds items to a table.
-struct Adding<T, const COUNTS: bool, const PARTS: u32> {
+struct Adding<T, const PARTS: u32> {
     table: Table<PARTS>,
+    /// Whether items are counted.
+    is_counted: bool,
     part: Part<T>,
     count: u32,
     state: *mut u64,
@@ -657,7 +662,7 @@ struct Adding<T, const COUNTS: bool, const PARTS: u32> {
     is_full: bool,
 }
 
-impl<T: Element, const COUNTS: bool, const PARTS: u32> Adding<T, COUNTS, PARTS> {
+impl<T: Element, const PARTS: u32> Adding<T, PARTS> {
     /// Adds items to a table that has been cleared. Then lists the block's items that are outside of the window,
     /// and notes their steps.
     ///
@@ -675,7 +680,9 @@ impl<T: Element, const COUNTS: bool, const PARTS: u32> Adding<T, COUNTS, PARTS> 
                 listed.write(thread::thread_idx_x(), 0);
             }
             thread::sync_threads();
-            let mut adding = Self { table, part, count, state, list, listed, steps: 0, is_full: false };
+            let is_counted = arguments.counted != 0;
+            let mut adding =
+                Self { table, is_counted, part, count, state, list, listed, steps: 0, is_full: false };
             part.each_load(&mut adding);
             let steps = adding.steps;
             if T::Wide::STEP > 0 {
@@ -705,7 +712,7 @@ impl<T: Element, const COUNTS: bool, const PARTS: u32> Adding<T, COUNTS, PARTS> 
         // SAFETY: as the caller vouches.
         unsafe {
             self.table.add(slots, sums);
-            if COUNTS {
+            if self.is_counted {
                 unrolled::<N>(|item| self.table.count(slots[item], items[item]));
             }
         }
@@ -743,7 +750,7 @@ impl<T: Element, const COUNTS: bool, const PARTS: u32> Adding<T, COUNTS, PARTS> 
     }
 }
 
-impl<T: Element, const COUNTS: bool, const PARTS: u32> EachLoad<T> for Adding<T, COUNTS, PARTS> {
+impl<T: Element, const PARTS: u32> EachLoad<T> for Adding<T, PARTS> {
     /// The table has been cleared, and nobody reads it.
     #[inline(always)]
     unsafe fn add(&mut self, place: u32, Load { indices, items }: Load<T>) {
@@ -780,7 +787,7 @@ impl<T: Element, const COUNTS: bool, const PARTS: u32> EachLoad<T> for Adding<T,
                 if !is_one_of_warp || warp::lane_id() == 0 {
                     self.flush([at[0]], [sum], [items]);
                 }
-            } else if aside != (1 << VECTOR) - 1 || COUNTS {
+            } else if aside != (1 << VECTOR) - 1 || self.is_counted {
                 self.flush(at, sums, of_item);
             }
         }
@@ -798,14 +805,15 @@ impl<T: Element, const COUNTS: bool, const PARTS: u32> EachLoad<T> for Adding<T,
 /// valid as [`Arguments`] says, and nothing else accesses what they point to meanwhile, other than to read items
 /// and indices. PARTS are those of the type.
 #[inline(always)]
-pub unsafe fn add<T: Element, const COUNTS: bool, const PARTS: u32>(arguments: Arguments<T>) {
+pub unsafe fn add<T: Element, const PARTS: u32>(arguments: Arguments<T>) {
     const { assert!(PARTS == <T::Wide as Tallied>::PARTS) };
-    let Arguments { copies, tables, ref buckets, count: all, .. } = arguments;
-    let words = words::<T, COUNTS>();
+    let Arguments { items, indices, index_words, copies, tables, len, part, buckets, count: all, .. } =
+        arguments;
+    let (is_counted, words) = (arguments.counted != 0, words::<T>(arguments.counted != 0));
     let of_table = if buckets.table.is_null() { all } else { 1 << buckets.log2 } as usize;
     // SAFETY: all threads of the block are here, and barriers stand between clearing, adding and reading.
     unsafe {
-        let mut tasks = Tasks::of(&arguments);
+        let mut tasks = Tasks::new(items, (indices, index_words), all, (len, part), buckets);
         while let Some(task) = tasks.next() {
             intrinsics::no_unroll();
             if task.part.len == 0 && !buckets.table.is_null() {
@@ -815,12 +823,12 @@ pub unsafe fn add<T: Element, const COUNTS: bool, const PARTS: u32>(arguments: A
             let to = tables.wrapping_add(task.number as usize * words as usize * of_table);
             let to = |word: u32, index: u32| to.wrapping_add(word as usize * of_table + index as usize);
             table.clear(words);
-            Adding::<T, COUNTS, PARTS>::run(&arguments, task, table);
-            table.each_sum::<COUNTS>(|index, sum, items| {
+            Adding::<T, PARTS>::run(&arguments, task, table);
+            table.each_sum(is_counted, |index, sum, items| {
                 for word in 0..=PARTS {
                     to(word, index).write((sum >> (32 * word)) as u32);
                 }
-                if COUNTS {
+                if is_counted {
                     to(PARTS + 1, index).write(items);
                 }
             });
@@ -956,7 +964,20 @@ impl<T: Element> EachLoad<T> for Raising {
 #[inline(always)]
 pub unsafe fn rest<T: Element, const PARTS: u32>(arguments: Arguments<T>) {
     const { assert!(PARTS == <T::Wide as Tallied>::PARTS) };
-    let Arguments { copies, rest, lists, state, count: all, .. } = arguments;
+    let Arguments {
+        items,
+        indices,
+        index_words,
+        copies,
+        rest,
+        lists,
+        state,
+        len,
+        part,
+        buckets,
+        count: all,
+        ..
+    } = arguments;
     // SAFETY: all threads of the block are here, and barriers stand between clearing, adding and reading.
     unsafe {
         let steps = state.add(1).read();
@@ -964,7 +985,7 @@ pub unsafe fn rest<T: Element, const PARTS: u32>(arguments: Arguments<T>) {
         if steps == 0 || state.read() != 0 {
             return;
         }
-        let mut tasks = Tasks::of(&arguments);
+        let mut tasks = Tasks::new(items, (indices, index_words), all, (len, part), buckets);
         while let Some(Task { part, first, count, number }) = tasks.next() {
             intrinsics::no_unroll();
             if part.len == 0 {
@@ -995,9 +1016,8 @@ pub unsafe fn rest<T: Element, const PARTS: u32>(arguments: Arguments<T>) {
                     thread::sync_threads();
                     part.each_load(&mut AddingStep { table, count, step });
                     thread::sync_threads();
-                    table.each_sum::<false>(|index, sum, _| {
-                        digits.add(index, step * (T::Wide::STEP / 32), sum)
-                    });
+                    table
+                        .each_sum(false, |index, sum, _| digits.add(index, step * (T::Wide::STEP / 32), sum));
                 }
             }
             let looks_for_others = steps & MINUS_ZERO_STEP != 0;
@@ -1047,8 +1067,8 @@ impl<O: OfTally<T>, T: Element> Finish<O::Output> for ByOp<O, T> {
 pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target: Target<O::Output>) {
     const TABLES: usize = 4;
     const WARPS: u32 = FINISHING / warp::WARP_SIZE;
-    let Arguments { count, blocks, part, tables, rest, state, ref buckets, .. } = arguments;
-    let Target { results, wrong, onto, counted } = target;
+    let Arguments { counted, count, blocks, part, tables, rest, state, ref buckets, .. } = arguments;
+    let Target { results, wrong, onto } = target;
     let parts = const { <T::Wide as Tallied>::PARTS };
     let words = parts + 1 + counted;
     let (lane, mine) = (warp::lane_id(), thread::thread_idx_x());
@@ -1194,14 +1214,13 @@ pub unsafe fn finish<O: OfTally<T>, T: Element>(arguments: Arguments<T>, target:
 #[cfg(feature = "index")]
 macro_rules! entry_points {
     ({} $($type:ident: $dtype:ident $kind:ident $($row:ident)*;)*) => {$(
-        entry_points! { @add "sum" $type false }
-        entry_points! { @add "mean" $type true }
+        entry_points! { @add $type }
         entry_points! { @rest $kind $type }
     )*};
-    (@add $name:literal $type:ident $counts:literal) => {
+    (@add $type:ident) => {
         entry_points! {
-            @kernel concat!($name, "_", stringify!($type), "_index_1024"), $type, [] |arguments|
-            add::<$type, $counts, { <<$type as Element>::Wide as Tallied>::PARTS }>(arguments)
+            @kernel concat!("sum_", stringify!($type), "_index_1024"), $type, [] |arguments|
+            add::<$type, { <<$type as Element>::Wide as Tallied>::PARTS }>(arguments)
         }
     };
     (@rest integer $type:ident) => {};
@@ -1214,8 +1233,8 @@ macro_rules! entry_points {
     (@finish $($name:literal $op:ident $type:ident)*) => {$(
         entry_points! {
             @kernel concat!($name, "_", stringify!($type), "_finish_256"), $type,
-            [results: *mut <crate::op::$op as crate::Op<$type>>::Output, wrong: *mut u64, onto: u32, counted: u32] |arguments|
-            finish::<crate::op::$op, $type>(arguments, Target { results, wrong, onto, counted })
+            [results: *mut <crate::op::$op as crate::Op<$type>>::Output, wrong: *mut u64, onto: u32] |arguments|
+            finish::<crate::op::$op, $type>(arguments, Target { results, wrong, onto })
         }
     )*};
     (@kernel $name:expr, $type:ident, [$($parameter:ident: $of:ty),*] |$arguments:ident| $call:expr) => {
@@ -1227,6 +1246,7 @@ macro_rules! entry_points {
                 indices: *const u32,
                 index_words: u32,
                 copies: u32,
+                counted: u32,
                 len: u64,
                 count: u32,
                 blocks: u32,
@@ -1239,7 +1259,8 @@ macro_rules! entry_points {
                 $($parameter: $of),*
             ) {
                 let $arguments = Arguments {
-                    items, indices, index_words, copies, len, count, blocks, part, tables, rest, lists, state, buckets
+                    items, indices, index_words, copies, counted, len, count, blocks, part, tables, rest, lists, state,
+                    buckets
                 };
                 // SAFETY: the host launches it as the function asks.
                 unsafe { $call }
@@ -1272,8 +1293,7 @@ macro_rules! entries {
     (@alias $type:ident u64) => { entries! { @of $type integer u64 u64 } };
     (@of $type:ident integer $compiled:ident $wide:ident) => {
         &[
-            Entry::new::<Add<$type, false>>(concat!("sum_", stringify!($compiled), "_index")),
-            Entry::new::<Add<$type, true>>(concat!("mean_", stringify!($compiled), "_index")),
+            Entry::new::<Add<$type>>(concat!("sum_", stringify!($compiled), "_index")),
             Entry::new::<Finished<crate::op::Sum, $type>>(concat!("sum_", stringify!($wide), "_finish")),
             Entry::new::<Finished<crate::op::Mean, $type>>("mean_i64_finish"),
             Entry::new::<Finished<crate::op::ExactSum, $type>>("exact_sum_i64_finish"),
@@ -1282,8 +1302,7 @@ macro_rules! entries {
     };
     (@of $type:ident float $compiled:ident $wide:ident) => {
         &[
-            Entry::new::<Add<$type, false>>(concat!("sum_", stringify!($compiled), "_index")),
-            Entry::new::<Add<$type, true>>(concat!("mean_", stringify!($compiled), "_index")),
+            Entry::new::<Add<$type>>(concat!("sum_", stringify!($compiled), "_index")),
             Entry::new::<Rest<$type>>(concat!("sum_", stringify!($compiled), "_rest")),
             Entry::new::<Finished<crate::op::Sum, $type>>(concat!("sum_", stringify!($wide), "_finish")),
             Entry::new::<Finished<crate::op::Mean, $type>>(concat!("mean_", stringify!($wide), "_finish")),

@@ -16,8 +16,11 @@
 //! The word of a **place** has the item's rank above the complement of the place: the greatest rank wins, and
 //! of equal ones the first. If the two do not fit, there are two passes: the first finds the greatest rank of
 //! each index, and the second the first place that has it.
+//!
+//! If there are more results than a table has room for, the items are [dealt](super::deal) to buckets first, as they
+//! are for sums; but for places, which a dealt item does not know.
 
-use super::index::{EachLoad, FINISHING, Load, Part, THREADS, VECTOR};
+use super::index::{Buckets, EachLoad, FINISHING, Load, Part, THREADS, Task, Tasks, VECTOR};
 use crate::Element;
 use crate::kernels::{Entry, Named, arguments};
 use crate::segments::unrolled;
@@ -206,7 +209,7 @@ pub struct Arguments<T> {
     pub count: u32,
     /// Items in the input.
     pub len: u64,
-    /// Items of a block's part.
+    /// Items of a block's part; if items were dealt, a part of the work of all.
     pub part: u64,
     /// A word for each result, 0 between launches.
     pub words: *mut u64,
@@ -222,13 +225,15 @@ pub struct Arguments<T> {
     pub has_table: u32,
     /// The logarithm of the number of copies of each word in the table, up to 5.
     pub log2_copies: u32,
+    /// Where the buckets' items lie, if they were dealt.
+    pub buckets: Buckets,
     /// What words are.
     pub rule: Rule,
 }
 
 arguments! {
     [T: Copy] Arguments<T>:
-    items indices index_words count len part words bits state greatest has_table log2_copies rule
+    items indices index_words count len part words bits state greatest has_table log2_copies buckets rule
 }
 
 /// The arguments of the kernel that finishes; the parameters in this order.
@@ -278,6 +283,9 @@ pub enum Finishes {}
 struct Offering<'a, T> {
     arguments: &'a Arguments<T>,
     part: Part<T>,
+    /// The first index of the table, and their number.
+    first: u32,
+    count: u32,
     table: Shared<u64>,
 }
 
@@ -285,7 +293,7 @@ impl<T: Element + Into<u64>> EachLoad<T> for Offering<'_, T> {
     /// The table has been cleared, and nobody reads it.
     #[inline(always)]
     unsafe fn add(&mut self, place: u32, Load { indices, items }: Load<T>) {
-        let Arguments { count, words: all, bits, state, greatest, has_table, log2_copies, ref rule, .. } =
+        let Arguments { words: all, bits, state, greatest, has_table, log2_copies, ref rule, .. } =
             *self.arguments;
         let place = self.part.start + u64::from(place);
         let items = items.map(|item| -> u64 { item.into() });
@@ -295,8 +303,9 @@ impl<T: Element + Into<u64>> EachLoad<T> for Offering<'_, T> {
             rule.words(items.map(|item| item as u32), place)
         };
         unrolled::<VECTOR>(|item| {
-            let (index, mut word, place) = (indices[item], words[item], place + item as u64);
-            if index < count {
+            let (in_table, mut word, place) = (indices[item], words[item], place + item as u64);
+            let index = self.first + in_table;
+            if in_table < self.count {
                 // SAFETY: there is a word for each index, and all threads use atomics where others write.
                 unsafe {
                     if !greatest.is_null() {
@@ -304,7 +313,7 @@ impl<T: Element + Into<u64>> EachLoad<T> for Offering<'_, T> {
                     }
                     if has_table != 0 {
                         let copy = warp::lane_id() & ((1 << log2_copies) - 1);
-                        offer_to_table(rule, self.table.from(index << log2_copies | copy), word);
+                        offer_to_table(rule, self.table.from(in_table << log2_copies | copy), word);
                     } else {
                         offer(rule, all.add(index as usize), word);
                     }
@@ -411,28 +420,41 @@ unsafe fn offer_to_table(rule: &Rule, to: Shared<u64>, word: u64) {
 /// other than to read items and indices.
 #[inline(always)]
 pub unsafe fn offer_items<T: Element + Into<u64>>(arguments: Arguments<T>) {
-    let Arguments { items, indices, index_words, count, len, part, words, has_table, log2_copies, .. } =
-        arguments;
-    let start = u64::from(thread::block_idx_x()) * part;
-    let len = len.saturating_sub(start).min(part) as u32;
-    let part = Part::new(items, (indices, index_words), start, len);
+    let Arguments {
+        items,
+        indices,
+        index_words,
+        count,
+        len,
+        part,
+        words,
+        has_table,
+        log2_copies,
+        buckets,
+        ..
+    } = arguments;
     let table: Shared<u64> = dynamic_shared();
-    let of_table = if has_table != 0 { count << log2_copies } else { 0 };
     // SAFETY: all threads of the block are here, and barriers stand between clearing, offering and reading.
     unsafe {
-        let mut at = thread::thread_idx_x();
-        while at < of_table {
-            table.write(at, 0);
-            at += THREADS;
-        }
-        thread::sync_threads();
-        part.each_load(&mut Offering { arguments: &arguments, part, table });
-        thread::sync_threads();
-        let mut at = thread::thread_idx_x();
-        while at < of_table {
+        let mut tasks = Tasks::new(items, (indices, index_words), count, (len, part), buckets);
+        while let Some(Task { part, first, count, .. }) = tasks.next() {
             intrinsics::no_unroll();
-            offer(&arguments.rule, words.add((at >> log2_copies) as usize), table.read(at));
-            at += THREADS;
+            let of_table = if has_table != 0 && part.len > 0 { count << log2_copies } else { 0 };
+            let mut at = thread::thread_idx_x();
+            while at < of_table {
+                table.write(at, 0);
+                at += THREADS;
+            }
+            thread::sync_threads();
+            part.each_load(&mut Offering { arguments: &arguments, part, first, count, table });
+            thread::sync_threads();
+            let mut at = thread::thread_idx_x();
+            while at < of_table {
+                intrinsics::no_unroll();
+                offer(&arguments.rule, words.add((first + (at >> log2_copies)) as usize), table.read(at));
+                at += THREADS;
+            }
+            thread::sync_threads();
         }
     }
 }
@@ -503,6 +525,7 @@ macro_rules! entry_points {
                 greatest: *const u64,
                 has_table: u32,
                 log2_copies: u32,
+                buckets: Buckets,
                 rule: Rule,
             ) {
                 let arguments = Arguments {
@@ -518,6 +541,7 @@ macro_rules! entry_points {
                     greatest,
                     has_table,
                     log2_copies,
+                    buckets,
                     rule,
                 };
                 // SAFETY: the host launches it as the function asks.

@@ -137,6 +137,7 @@ impl Queue {
             indices,
             index_words,
             copies,
+            counted: types.is_counted.into(),
             len,
             count,
             blocks,
@@ -153,11 +154,10 @@ impl Queue {
             launch(types.rest, (blocks, THREADS), shared, &parameters)?;
         }
         let wrong = wrong.unwrap_or(state.wrapping_add(STATE));
-        let (onto, counted) = (u32::from(onto), u32::from(types.counts));
+        let onto = u32::from(onto);
         parameters.push(&results);
         parameters.push(&wrong);
         parameters.push(&onto);
-        parameters.push(&counted);
         let of_block = if buckets.table.is_null() { FINISHED } else { FINISHING };
         // Each block counts itself at its end, one after another.
         let finishing = count.div_ceil(of_block).clamp(1, 32 * gpu.multiprocessors);

@@ -1,6 +1,7 @@
 //! Reductions by index to words on a GPU.
 
 use super::Gpu;
+use super::deal::{AREAS, Dealing, Dealt};
 use super::pending::Launched;
 use super::queue::Queue;
 use super::scratch::{Area, area, area_bytes, zeros};
@@ -9,7 +10,7 @@ use super::tally::parts;
 use crate::Error;
 use crate::request::ToWords;
 use cust::sys;
-use gpu_reduce_kernels::index::{COPIES, FINISHING, THREADS};
+use gpu_reduce_kernels::index::{Buckets, COPIES, FINISHING, THREADS};
 use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::words::{Arguments, Finish, Kind, Rule, STATE, Target};
 use std::any::TypeId;
@@ -25,16 +26,18 @@ pub struct WordsScratch {
     greatest: Vec<Area<u64>>,
 }
 
-/// Words of 64 bits of scratch memory.
+/// Words of 64 bits of scratch memory, and how items are dealt.
 struct Needs {
     words: usize,
     bits: usize,
     greatest: usize,
+    dealt: Option<Dealing>,
 }
 
 impl Needs {
-    fn of(to: &ToWords) -> Self {
-        let mut needs = Self { words: to.count, bits: 0, greatest: 0 };
+    fn of(gpu: &Gpu, to: &ToWords) -> Self {
+        let mut needs = Self { words: to.count, bits: 0, greatest: 0, dealt: None };
+        let mut has_places = false;
         for rule in rules(to) {
             if rule.needs_bits(to.rules.is_long) {
                 needs.bits = to.count.div_ceil(64);
@@ -42,9 +45,20 @@ impl Needs {
             if rule.kind == Kind::Place {
                 needs.greatest = to.count;
             }
+            has_places |= matches!(rule.kind, Kind::Place | Kind::Packed);
+        }
+        if !has_places && to.count > slots(gpu) as usize {
+            let (len, count) = (to.len as u64, to.count as u32);
+            // What is too much to be dealt is combined in global memory.
+            needs.dealt = Dealing::new(gpu, len, count, to.rules.item_bytes, slots(gpu)).ok();
         }
         needs
     }
+}
+
+/// Returns the words for which a table has room.
+fn slots(gpu: &Gpu) -> u32 {
+    gpu.most_shared / 8
 }
 
 /// The rule of each part of a result.
@@ -62,25 +76,34 @@ impl Queue {
     /// nothing else writes to them. The rules are those of the items and the results. The context is entered.
     unsafe fn enqueue_to_words(&mut self, gpu: &Gpu, to: &ToWords) -> Result<*mut u64, Error> {
         let &ToWords { ref rules, items, indices, index_words, len, count, results, bytes, default } = to;
-        let needs = Needs::of(to);
+        let needs = Needs::of(gpu, to);
         let is_capturing = self.is_capturing;
         let (scratch, source, stream) = (&mut self.scratch.words, &mut self.scratch.source, &self.stream);
         let words = zeros(&mut scratch.words, is_capturing, gpu, (source, stream), needs.words)?;
         let bits = zeros(&mut scratch.bits, is_capturing, gpu, (source, stream), needs.bits)?;
-        let state = zeros(&mut scratch.state, is_capturing, gpu, (source, stream), STATE)?;
+        // The kernels that deal have a word more.
+        let state = zeros(&mut scratch.state, is_capturing, gpu, (source, stream), STATE + 1)?;
         let greatest = area(&mut scratch.greatest, is_capturing, gpu, source, needs.greatest)?;
         // A word of a table has room for what 2^30 items add.
-        let (part, blocks) = parts(len as u64, u64::from(2 * gpu.multiprocessors).max(len as u64 >> 30));
-        let slots = gpu.most_shared as usize / 8;
-        let has_table = count <= slots;
+        let (mut part, mut blocks) =
+            parts(len as u64, u64::from(2 * gpu.multiprocessors).max(len as u64 >> 30));
+        let slots = slots(gpu) as usize;
+        let has_table = count <= slots || needs.dealt.is_some();
+        let mut of_table = count;
         let stride = (bytes * rules.parts().len()) as u32;
         // SAFETY: as the caller vouches; the parameters are those of the kernels.
         unsafe {
             self.clear(gpu, state, STATE)?;
+            let mut input = Dealt { items, indices, index_words, buckets: Buckets::NONE };
+            if let Some(dealing) = &needs.dealt {
+                input = self.enqueue_deal(gpu, dealing, rules.moving, input, state)?;
+                (part, blocks, of_table) = (dealing.part, dealing.blocks, 1 << dealing.log2);
+            }
+            let Dealt { items, indices, index_words, buckets } = input;
             for (number, rule) in self::rules(to).enumerate() {
                 let copies = if has_table && rule.adds_up() {
                     // No more copies than are worth being cleared.
-                    (slots / count.max(1)).min(part as usize / count.max(1)).clamp(1, COPIES as usize)
+                    (slots / of_table.max(1)).min(part as usize / of_table.max(1)).clamp(1, COPIES as usize)
                 } else {
                     1
                 };
@@ -98,9 +121,10 @@ impl Queue {
                     greatest: null(),
                     has_table: has_table.into(),
                     log2_copies,
+                    buckets,
                     rule,
                 };
-                let shared = if has_table { 8 << log2_copies } else { 0 } * count as u32;
+                let shared = if has_table { 8 << log2_copies } else { 0 } * of_table as u32;
                 if rule.kind == Kind::Place {
                     self.clear(gpu, greatest, count)?;
                     let first = Arguments { words: greatest, ..arguments };
@@ -148,8 +172,10 @@ impl Gpu {
 
     /// The bytes of lent memory that [`Queue::enqueue_to_words`] takes.
     pub fn bytes_to_words(&self, to: &ToWords) -> usize {
-        let Needs { words, bits, greatest } = Needs::of(to);
-        [words, bits, STATE, greatest].into_iter().filter(|&words| words > 0).map(area_bytes::<u64>).sum()
+        let Needs { words, bits, greatest, dealt } = Needs::of(self, to);
+        let of_dealt = dealt.map_or([0; AREAS], |dealt| dealt.areas);
+        let areas = [words, bits, STATE + 1, greatest].into_iter().chain(of_dealt);
+        areas.filter(|&words| words > 0).map(area_bytes::<u64>).sum()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The rules of the library's operators.
 
 use super::{Kind, Offer, Rule};
+use crate::deal::Move;
 use crate::element::{Element, Summand};
 use crate::op::comparison::{Comparison, Range};
 use bytemuck::{NoUninit, cast};
@@ -19,20 +20,32 @@ pub struct Rules {
     parts: usize,
     /// The kernel that offers.
     pub offer: TypeId,
+    /// The kernel that deals items.
+    pub moving: TypeId,
+    /// Bytes of an item.
+    pub item_bytes: usize,
     /// Whether items have 8 bytes.
     pub is_long: bool,
 }
 
 impl Rules {
     fn new<T: Element>(rules: &[Rule]) -> Self {
-        let offer = match size_of::<T>() {
-            1 => TypeId::of::<Offer<u8>>(),
-            2 => TypeId::of::<Offer<u16>>(),
-            4 => TypeId::of::<Offer<u32>>(),
-            _ => TypeId::of::<Offer<u64>>(),
+        let item_bytes = size_of::<T>();
+        let (offer, moving) = match item_bytes {
+            1 => (TypeId::of::<Offer<u8>>(), TypeId::of::<Move<u8>>()),
+            2 => (TypeId::of::<Offer<u16>>(), TypeId::of::<Move<u16>>()),
+            4 => (TypeId::of::<Offer<u32>>(), TypeId::of::<Move<u32>>()),
+            _ => (TypeId::of::<Offer<u64>>(), TypeId::of::<Move<u64>>()),
         };
         let last = rules[rules.len() - 1];
-        Self { rules: [rules[0], last], parts: rules.len(), offer, is_long: size_of::<T>() == 8 }
+        Self {
+            rules: [rules[0], last],
+            parts: rules.len(),
+            offer,
+            moving,
+            item_bytes,
+            is_long: item_bytes == 8,
+        }
     }
 
     /// Returns the rule of each part of a result.
