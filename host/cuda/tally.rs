@@ -160,7 +160,7 @@ impl Queue {
         parameters.push(&onto);
         let of_block = if buckets.table.is_null() { FINISHED } else { FINISHING };
         // Each block counts itself at its end, one after another.
-        let finishing = count.div_ceil(of_block).clamp(1, 32 * gpu.multiprocessors);
+        let finishing = count.div_ceil(of_block).clamp(1, 8 * gpu.multiprocessors);
         let finished = launch(types.finish, (finishing, FINISHING), 0, &parameters)?;
         finished.ok_or_else(|| no_kernel((types.name)(), FINISHING))
     }

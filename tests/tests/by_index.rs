@@ -226,7 +226,7 @@ fn sums_that_carry_on_the_cpu() {
 fn large_items_among_small_ones() {
     let len = 20_000;
     for every in [2, 40] {
-        let is_large = |place: u64| hash(place) % every == 0;
+        let is_large = |place: u64| hash(place).is_multiple_of(every);
         for count in [1, 7, 3000] {
             let (indices, case) = (indices(len, count, 0), format!("one of {every}, {count} indices"));
             let signed = |place| if is_large(place) { hash(!place) as i64 } else { place as i64 - 9000 };
