@@ -62,8 +62,11 @@ pub const STATE: usize = 4;
 /// Neighbouring items that a thread loads together.
 pub(super) const VECTOR: usize = 4;
 
-/// Such loads that a thread has in flight.
-const BATCH: usize = 2;
+/// Returns the number of such loads that a thread has in flight, of items of `size` bytes: of larger ones there are
+/// registers for one.
+const fn batch(size: usize) -> u32 {
+    if size > 4 { 1 } else { 2 }
+}
 
 /// Items that a block loads together; a part has a multiple of it.
 pub const TILE: u64 = THREADS as u64 * VECTOR as u64;
@@ -471,34 +474,33 @@ impl<T: Element> Part<T> {
     /// As for [`each_load`](Self::each_load).
     #[inline(always)]
     pub unsafe fn each_load_of<const BLOCK: u32>(&self, each: &mut impl EachLoad<T>) {
-        let tile = const { BLOCK * VECTOR as u32 };
+        let (tile, batch) = const { (BLOCK * VECTOR as u32, batch(size_of::<T>())) };
         let is_aligned = self.is_aligned();
         let mut place = thread::thread_idx_x() * VECTOR as u32;
-        let end = self.len.next_multiple_of(tile * BATCH as u32);
+        let end = self.len.next_multiple_of(tile * batch);
         while place < end {
             intrinsics::no_unroll();
-            let places: [u32; BATCH] = from_fn(|load| place + load as u32 * tile);
+            let last = place + (batch - 1) * tile;
             // SAFETY: it is aligned as it says.
             unsafe {
-                let loads: [Load<T>; BATCH] =
-                    if is_aligned && self.index_words == 1 && places[BATCH - 1] + VECTOR as u32 <= self.len {
+                let [mut load, second] =
+                    if is_aligned && self.index_words == 1 && last + VECTOR as u32 <= self.len {
                         // Without a condition between the loads, where one would wait for the other.
-                        places.map(|place| self.load_aligned(place))
+                        [place, last].map(|place| self.load_aligned(place))
                     } else {
-                        places.map(|place| self.load(place, is_aligned))
+                        [place, last].map(|place| self.load(place, is_aligned))
                     };
-                let [first, second] = loads;
-                let (mut load, mut at) = (first, place);
+                let mut at = place;
                 loop {
                     intrinsics::no_unroll();
                     each.add(at, load);
-                    if at != place {
+                    if at == last {
                         break;
                     }
-                    (load, at) = (second, places[1]);
+                    (load, at) = (second, last);
                 }
             }
-            place += BATCH as u32 * tile;
+            place += batch * tile;
         }
     }
 }

@@ -254,7 +254,7 @@ pub mod tests {
         for (name, entries) in kernels.filter(|(name, _)| !name.starts_with("merge_")) {
             let blocks: Vec<_> = entries.iter().map(|&(block, _)| block).collect();
             let has_end = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
-            let threads = if name.starts_with("order_") {
+            let threads = if name.starts_with("order_") || name.ends_with("_move") {
                 &[order::THREADS]
             } else if name.starts_with("runs_") || has_end(&["_columns", "_finish"]) {
                 &[runs::THREADS]
