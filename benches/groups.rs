@@ -18,8 +18,8 @@ use cust::event::{Event, EventFlags};
 use cust::stream::Stream as CustStream;
 use gpu_reduce::shapes::Indices;
 use gpu_reduce::{
-    Any, ArgMax, BitOr, BitXor, CountNonzero, Device, Element, Item, Max, Mean, Min, MinMax, Op, Reduce,
-    Stream, Sum, Var,
+    Any, ArgMax, BitOr, BitXor, CountNonzero, Device, Element, Item, Max, Mean, Min, MinMax, NanVar, Op,
+    Reduce, Stream, Sum, Var,
 };
 use kinds::{hash, kinds, single};
 use rayon::prelude::*;
@@ -106,6 +106,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                     "max_f32" => time::<f32, Max>(&device, &arguments, indices, count)?,
                     "min_f32" => time::<f32, Min>(&device, &arguments, indices, count)?,
                     "var_f32" => time::<f32, Var>(&device, &arguments, indices, count)?,
+                    "nanvar_f32" => time::<f32, NanVar>(&device, &arguments, indices, count)?,
+                    "var_f64" => time::<f64, Var>(&device, &arguments, indices, count)?,
                     "sum_f64" => time::<f64, Sum>(&device, &arguments, indices, count)?,
                     "mean_f64" => time::<f64, Mean>(&device, &arguments, indices, count)?,
                     "sum_i32" => time::<i32, Sum>(&device, &arguments, indices, count)?,

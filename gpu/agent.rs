@@ -4,18 +4,21 @@
 //! - `Fold`, the agent of every operator of another crate, does with an operator what its methods say.
 //! - `Listed` is for the plain operators of the library's table, whose folds are compiled with the library.
 //! - `extremes` has SIMD on a CPU for extremes and their indices, and is for what reduces by index to words;
-//!   `chunks` folds a chunk on a CPU by cheaper operators, `several` is for tuples, `near` for `LogSumExp`, and
-//!   `exact` for exact sums.
+//!   `chunks` folds a chunk on a CPU by cheaper operators, `several` is for tuples, `near` for `LogSumExp`,
+//!   `spread` for variances, and `exact` for exact sums.
 
 pub(crate) mod chunks;
 pub(crate) mod exact;
 pub(crate) mod extremes;
 pub(crate) mod near;
 pub mod several;
+pub(crate) mod spread;
 
 use crate::element::Element;
 use crate::input::Input;
 use crate::op::Op;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::op::center::OfSquares;
 use crate::op::tally::OfTally;
 use crate::reduce::{self, Arguments};
 use crate::stage::chunk;
@@ -196,6 +199,11 @@ pub trait Scatter<I: Copy + 'static, V> {
     where
         I: Element;
 
+    /// Adds up the squares of the distances of each index's items from their mean.
+    fn spread<O: OfSquares<I>>(self, op: &O) -> Self::Outcome
+    where
+        I: Element<Real = V>;
+
     /// Reduces each index's items to words.
     fn to_words<O: Op<I, Output = V>>(self, op: &O, words: Words<V>) -> Self::Outcome;
 }
@@ -223,6 +231,7 @@ mod sealed {
     impl<const OPERATION: char> Sealed for extremes::Bitwise<OPERATION> {}
     impl Sealed for extremes::Counting {}
     impl Sealed for near::NearFirst {}
+    impl Sealed for spread::Spreads {}
     #[cfg(not(target_arch = "nvptx64"))]
     impl Sealed for crate::element::alias::AsBytes {}
 }

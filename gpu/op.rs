@@ -102,6 +102,7 @@ macro_rules! accumulators_add_up {
 }
 
 mod bits;
+pub mod center;
 pub(crate) mod counts;
 #[macro_use]
 pub mod exact;
@@ -185,6 +186,7 @@ fn fma(a: f64, b: f64, c: f64) -> f64 {
 }
 
 pub use crate::agent::{default_block, width};
+pub(crate) use center::Centers;
 pub(crate) use compensated_sum::{Compensated, Twofold};
 pub use every::*;
 pub(crate) use squares::{Scaled, Squares};

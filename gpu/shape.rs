@@ -4,11 +4,13 @@
 //! - [`segments`]: many short segments; [`rows`]: rows of one length, and longer segments.
 //! - [`columns`]: the columns of an array.
 //! - [`index`]: sums by index; [`deal`]: items dealt to buckets for it; [`order`]: items sorted by index.
+//! - [`center`]: variances by index, from sums by index.
 //! - [`words`]: extremes, places, bits, tests and counts by index.
 //! - [`indices`]: indices of elements of rows, and of bins.
 //! - [`keys`]: keys of any value, which get numbers.
 //! - [`runs`]: the runs of equal neighbouring keys.
 
+pub mod center;
 pub(crate) mod chunk;
 pub mod columns;
 pub mod deal;

@@ -6,8 +6,9 @@
 //! - `queue`: enqueues requests on a stream; `scratch`: the memory for it;
 //! - `stream`: streams that callers enqueue on, and calls that wait;
 //! - `pending`: pending results;
-//! - `shards`: reduces on several GPUs; `deal`: items dealt by their index; `tally`: sums by index; `order`: items sorted by index; `keys`: numbers for keys;
-//!   `words`: extremes, places, bits and counts by index; `indices`: indices that kernels make;
+//! - `shards`: reduces on several GPUs; `deal`: items dealt by their index; `tally`: sums by index; `order`: items
+//!   sorted by index; `keys`: numbers for keys; `spread`: variances by index; `words`: extremes, places, bits and
+//!   counts by index; `indices`: indices that kernels make;
 //! - `memory`, `staging`: memory and copies;
 //! - `of_cust`: conversions from and to cust's memory and streams;
 //! - `ladder`: the classic kernels (feature `ladder`).
@@ -28,6 +29,7 @@ mod pending;
 mod queue;
 mod scratch;
 mod shards;
+mod spread;
 mod staging;
 mod stream;
 mod tally;

@@ -2,6 +2,7 @@
 //! requests is compiled once, with the library, and not for each operator and element type that a program
 //! uses.
 
+use crate::by_index::Tally;
 use crate::{Element, Kernels, Op, Plan};
 use gpu_reduce_kernels::agent::{Agent, in_parts};
 use gpu_reduce_kernels::columns::{self, Columns};
@@ -198,6 +199,20 @@ pub struct ToWords {
     pub bytes: usize,
     /// The parts of the result of indices without items, if there is one.
     pub default: Option<[u64; 2]>,
+}
+
+/// Variances by index on a GPU.
+pub struct Spread {
+    /// The items, whose means are found first.
+    pub items: Tally,
+    pub dtype: Dtype,
+    /// What is subtracted from the numbers of items.
+    pub ddof: u64,
+    /// Whether results are square roots.
+    pub is_root: bool,
+    /// A place for each result, an `f32` or `f64`.
+    pub results: *mut c_void,
+    pub result_bytes: usize,
 }
 
 /// A column of keys on a GPU.

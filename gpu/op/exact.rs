@@ -116,7 +116,7 @@ pub(crate) use element::Integer;
 pub use element::{ExactElement, ExactFactor};
 pub(crate) use element::{Summing, Terms};
 pub use round::{Exact, Leading};
-pub(crate) use round::{mean_of, sum_of};
+pub(crate) use round::{center_of, mean_of, sum_of};
 pub use state::Fixed;
 pub(crate) use state::{INFINITE, MINUS_INFINITE, NAN, NOT_MINUS_ZERO, Sum, each_of};
 

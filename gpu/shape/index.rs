@@ -1280,6 +1280,7 @@ entry_points! {
     "mean" Mean i64 "mean" Mean f32 "mean" Mean f64
     "exact_sum" ExactSum i64
     "exact_mean" ExactMean i64
+    "center" Centers i64 "center" Centers f32 "center" Centers f64
 }
 
 macro_rules! entries {
@@ -1300,6 +1301,7 @@ macro_rules! entries {
             Entry::new::<Finished<crate::op::Mean, $type>>("mean_i64_finish"),
             Entry::new::<Finished<crate::op::ExactSum, $type>>("exact_sum_i64_finish"),
             Entry::new::<Finished<crate::op::ExactMean, $type>>("exact_mean_i64_finish"),
+            Entry::new::<Finished<crate::op::Centers, $type>>("center_i64_finish"),
         ]
     };
     (@of $type:ident float $compiled:ident $wide:ident) => {
@@ -1310,6 +1312,7 @@ macro_rules! entries {
             Entry::new::<Finished<crate::op::Mean, $type>>(concat!("mean_", stringify!($wide), "_finish")),
             Entry::new::<Finished<crate::op::ExactSum, $type>>(concat!("sum_", stringify!($wide), "_finish")),
             Entry::new::<Finished<crate::op::ExactMean, $type>>(concat!("mean_", stringify!($wide), "_finish")),
+            Entry::new::<Finished<crate::op::Centers, $type>>(concat!("center_", stringify!($wide), "_finish")),
         ]
     };
 }

@@ -46,7 +46,7 @@ arguments! { [] Rows: indices index_words count len columns elements wrong }
 
 /// Calls `each` with the thread's items of `len`.
 #[inline(always)]
-fn each_item(len: u64, mut each: impl FnMut(u64)) {
+pub(super) fn each_item(len: u64, mut each: impl FnMut(u64)) {
     let mut item = u64::from(thread::block_idx_x()) * u64::from(THREADS) + u64::from(thread::thread_idx_x());
     while item < len {
         intrinsics::no_unroll();

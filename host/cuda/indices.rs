@@ -13,7 +13,7 @@ use std::any::TypeId;
 
 impl Gpu {
     /// The grid for a number of items.
-    fn grid(&self, len: usize) -> (u32, u32) {
+    pub(super) fn grid(&self, len: usize) -> (u32, u32) {
         (len.div_ceil(THREADS as usize).min(self.multiprocessors as usize * 16) as u32, THREADS)
     }
 

@@ -261,7 +261,7 @@ pub mod tests {
             } else if ["deal_", "indices_", "keys_", "wide_keys_"]
                 .iter()
                 .any(|family| name.starts_with(family))
-                || has_end(&["_groups", "_index", "_rest", "_offer"])
+                || has_end(&["_groups", "_index", "_rest", "_offer", "_square", "_divide"])
             {
                 &[GROUP]
             } else {

@@ -4,6 +4,7 @@
 use super::deal::DealScratch;
 use super::keys::KeysScratch;
 use super::order::OrderScratch;
+use super::spread::SpreadScratch;
 use super::tally::TallyScratch;
 use super::words::WordsScratch;
 use super::{Gpu, lock};
@@ -46,6 +47,8 @@ pub struct Scratch {
     pub(super) order: OrderScratch,
     /// For reductions by index to words.
     pub(super) words: WordsScratch,
+    /// For variances by index.
+    pub(super) spread: SpreadScratch,
     /// For numbers of keys.
     pub(super) keys: KeysScratch,
     /// Whether a graph may use the memory at any time.

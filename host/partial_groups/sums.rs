@@ -11,6 +11,7 @@ use crate::cpu::Source;
 use crate::threads;
 use gpu_reduce_kernels::agent::Scatter;
 use gpu_reduce_kernels::op::Op;
+use gpu_reduce_kernels::op::center::OfSquares;
 use gpu_reduce_kernels::op::tally::{Finish, MINUS_ZERO, OTHERS, OfTally, Tallied};
 use gpu_reduce_kernels::words::Words;
 use rayon::prelude::*;
@@ -309,6 +310,13 @@ impl<I: Copy + 'static, V> Scatter<I, V> for LayoutOf {
         Some(Layout::of::<O, I>())
     }
 
+    fn spread<O: OfSquares<I>>(self, _: &O) -> Option<Layout>
+    where
+        I: Element<Real = V>,
+    {
+        None
+    }
+
     fn to_words<O: Op<I, Output = V>>(self, _: &O, _: Words<V>) -> Option<Layout> {
         None
     }
@@ -327,6 +335,13 @@ impl<I: Copy + 'static, V: Copy + Send> Scatter<I, V> for &Sums {
         I: Element,
     {
         Some(self.finish::<O, I>())
+    }
+
+    fn spread<O: OfSquares<I>>(self, _: &O) -> Option<Vec<V>>
+    where
+        I: Element<Real = V>,
+    {
+        None
     }
 
     fn to_words<O: Op<I, Output = V>>(self, _: &O, _: Words<V>) -> Option<Vec<V>> {
@@ -361,6 +376,13 @@ impl<S: Source, V> Scatter<S::Item, V> for Numbered<'_, S> {
             sums.push_exact::<<S::Item as Element>::Wide>(layout, sum);
         });
         Some(sums)
+    }
+
+    fn spread<O: OfSquares<S::Item>>(self, _: &O) -> Option<Sums>
+    where
+        S::Item: Element<Real = V>,
+    {
+        None
     }
 
     fn to_words<O: Op<S::Item, Output = V>>(self, _: &O, _: Words<V>) -> Option<Sums> {

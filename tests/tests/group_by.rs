@@ -2,7 +2,8 @@
 
 use bytemuck::bytes_of;
 use gpu_reduce::{
-    Buffer, Element, Error, ExactSum, Groups, Item, Max, Mean, Reduce, Sum, Var, bf16, f16, for_each_element,
+    Buffer, Element, Error, ExactSum, Groups, Item, Max, Mean, NanVar, Reduce, Sum, bf16, f16,
+    for_each_element,
 };
 use std::cmp::Ordering;
 use support::{Sample, devices, hash, is_taken, samples};
@@ -183,14 +184,14 @@ fn reductions_by_key() {
     let bits = |results: Vec<f32>| results.into_iter().map(f32::to_bits).collect::<Vec<_>>();
     let sums = bits(slices.iter().map(|group| group.reduce::<ExactSum, 256>().unwrap()).collect());
     let largest = bits(slices.iter().map(|group| group.reduce::<Max, 256>().unwrap()).collect());
-    let spreads = bits(slices.iter().map(|group| group.reduce::<Var, 256>().unwrap()).collect());
+    let spreads = bits(slices.iter().map(|group| group.reduce::<NanVar, 256>().unwrap()).collect());
     for device in devices() {
         let (x, on_device) = (device.upload(&items).unwrap(), device.upload(&keys).unwrap());
         let grouped = x.group_by(&on_device).unwrap();
         let of = |results: Buffer<f32>| bits(results.to_vec().unwrap());
         assert_eq!(grouped.keys().to_vec().unwrap().len(), groups.len());
         assert_eq!(of(grouped.reduce::<Sum, 256>().unwrap()), sums, "{device}");
-        let (of_max, of_var) = grouped.by((Max, Var::default())).unwrap().run().unwrap();
+        let (of_max, of_var) = grouped.by((Max, NanVar::default())).unwrap().run().unwrap();
         assert_eq!((of(of_max), of(of_var)), (largest.clone(), spreads.clone()), "{device}");
         let stream = device.stream().unwrap();
         let pending = grouped.reduce_async::<Sum, 256>(&stream).unwrap();

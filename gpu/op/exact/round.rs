@@ -221,14 +221,26 @@ pub(super) unsafe fn quotient(sum: &impl Exact, count: u64, low: i32, format: Fo
     if let Some(special) = leading.special(count) {
         return special;
     }
-    let mut rest = 0;
     // Of 129 bits divided by 64 more than 64 are left, enough to round.
-    for word in leading.words.iter_mut().rev() {
+    // SAFETY: as the caller vouches.
+    let rest = unsafe { divide_words(&mut leading.words, count) };
+    leading.sticky |= rest != 0;
+    leading.nearest(low, format)
+}
+
+/// Divides words, the lowest first, by a count, and returns the remainder.
+///
+/// # Safety
+///
+/// The count is not 0.
+#[inline(always)]
+unsafe fn divide_words(words: &mut [u64; 4], count: u64) -> u64 {
+    let mut rest = 0;
+    for word in words.iter_mut().rev() {
         // SAFETY: as the caller vouches.
         (*word, rest) = unsafe { divide(rest, *word, count) };
     }
-    leading.sticky |= rest != 0;
-    leading.nearest(low, format)
+    rest
 }
 
 /// Quotient and remainder of two words by one word larger than the upper: D. E. Knuth, "The Art of Computer
@@ -258,6 +270,24 @@ unsafe fn divide(upper: u64, lower: u64, divisor: u64) -> (u64, u64) {
         quotient = quotient << 32 | digit;
     }
     (quotient, rest >> (shift % 64))
+}
+
+/// The sum of `count` items divided by the count: the nearest `f64`, and the rest, which is rounded to an `f64` and NaN
+/// if the mean is not finite.
+///
+/// The quotient has 129 bits at least, less those of the count. What is below is left out.
+#[inline(always)]
+#[expect(clippy::eq_op, reason = "x - x is 0 if x is finite, else NaN")]
+pub(crate) fn center_of(sum: &impl Exact, low: i32, count: u64) -> [f64; 2] {
+    let leading = sum.leading();
+    if let Some(special) = leading.special(count) {
+        return [special, special - special];
+    }
+    let Leading { mut words, place, is_negative, .. } = leading;
+    // SAFETY: the count is at least 1.
+    unsafe { divide_words(&mut words, count.max(1)) };
+    let [mean, rest] = as_f64s(Fixed { words, flags: NOT_MINUS_ZERO }, 1, low + place);
+    if is_negative { [-mean, -rest] } else { [mean, rest] }
 }
 
 /// `mantissa · 2^exponent` as an `f64`; infinite if it is too large.
