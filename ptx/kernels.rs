@@ -508,6 +508,18 @@
         version: (6, 0),
         capability: (7, 0),
         kernels: &[
+            ("center_f32_finish", &[(256, 47384)]),
+            ("center_f64_finish", &[(256, 56843)]),
+            ("center_i64_finish", &[(256, 37645)]),
+            ("center_u8_square", &[(1024, 5887)]),
+            ("center_u8_divide", &[(1024, 2953)]),
+        ],
+        packed: include_bytes!("center.ptx.br"),
+    },
+    Ptx {
+        version: (6, 0),
+        capability: (7, 0),
+        kernels: &[
             ("compensated_sum_f32", &[(0, 19554)]),
             ("compensated_sum_f32_row", &[(0, 6156)]),
             ("compensated_sum_f32_segments", &[(0, 27423)]),
@@ -1783,7 +1795,7 @@
             ("mean_f32_columns", &[(256, 19273)]),
             ("mean_f32_groups", &[(1024, 7272)]),
             ("mean_f32_long", &[(0, 53996)]),
-            ("mean_f32_finish", &[(256, 40567)]),
+            ("mean_f32_finish", &[(256, 40602)]),
             ("mean_f64", &[(0, 16348)]),
             ("mean_f64_row", &[(0, 5294)]),
             ("mean_f64_segments", &[(0, 30804)]),
