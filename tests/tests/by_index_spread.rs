@@ -151,7 +151,7 @@ fn of_every_size() {
     check(&samples(3000, |place| of(place, 60)), &at, 61, "2^±60");
     check(&samples(3000, |place| of(place, 55) as f32), &at, 61, "2^±55");
     // One item is much larger than the others.
-    let one = |place: u64| if place % 50 == 0 { 1e12 } else { of(place, 3) };
+    let one = |place: u64| if place.is_multiple_of(50) { 1e12 } else { of(place, 3) };
     check(&samples(3000, one), &at, 61, "one is large");
     check(&samples(3000, |place| one(place) as f32), &at, 61, "one is large");
 }
