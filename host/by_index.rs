@@ -34,8 +34,8 @@ use tally::Items;
 /// - **Sums and means of floats are the correctly rounded ones**, those of [`ExactSum`](crate::ExactSum) and
 ///   [`ExactMean`](crate::ExactMean), in any order of the items. They are added as integers.
 /// - **[`Var`](crate::Var) and [`Std`](crate::Std)** do not depend on the order of the items either: they add up
-///   squared distances from the exact mean. The relative error is at most 8 · 2^-53, and of results that are `f32`
-///   that of one rounding more. If squares of distances overflow an `f64`, the result is infinite.
+///   squared distances from the exact mean. The relative error is at most 8 · 2^-53. A result that is an
+///   `f32` is rounded to it afterwards. If squares of distances overflow an `f64`, the result is infinite.
 /// - [`ArgMax`](crate::ArgMax) and the other operators that return indices return those of the whole array, of
 ///   equal items the first.
 /// - Every other operator has the bits of reducing the items of an index, in their order, as a slice. Unless these

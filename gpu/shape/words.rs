@@ -2,9 +2,9 @@
 //! places, bits, tests and counts.
 //!
 //! ```text
-//! offer,   block b:  combines the words of the items of part b with those of a table in shared memory, then
-//!                    the table with the results' words in global memory; without room for a table, combines
-//!                    the items' words with the results'
+//! offer,   block b:  makes a word of each item of part b, and combines it with the word of its index in a table in
+//!                    shared memory; then combines each word of the table with the result's word in global memory.
+//!                    If there is no room for a table, items' words are combined with results' words at once
 //! finish:  makes a result of each word, and sets the word to 0
 //! ```
 //!
@@ -130,8 +130,8 @@ impl Rule {
         ((low <= rank) & (rank <= high)) != (self.is_outside != 0)
     }
 
-    /// Returns the words of neighbouring items, the first of which has this place. 0 is the word of no items,
-    /// and for the greatest of long items that of the least rank, too.
+    /// Returns the words of neighbouring items, the first of which has this place. An index without
+    /// items has the word 0. If items have 8 bytes and the greatest wins, an item of the least rank has the word 0, too.
     #[inline(always)]
     pub fn words<B: Bits, const N: usize>(&self, items: [B; N], place: u64) -> [u64; N] {
         let ranks = items.map(|item| self.rank(item));

@@ -195,7 +195,7 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// Those of [`gpu_reduce::Groups::of`].
+    /// If [`gpu_reduce::Groups::of`] cannot number the keys: its errors.
     fn groups(self) -> Result<Groups, gpu_reduce::Error> {
         let Keys { column: name, integers, texts, mut of_rows, .. } = self;
         if let Some(integers) = integers {
@@ -245,7 +245,7 @@ impl Groups {
     ///
     /// # Errors
     ///
-    /// Those of [`gpu_reduce::Groups::of`].
+    /// If [`gpu_reduce::Groups::of`] cannot number the keys: its errors.
     pub fn of(columns: Vec<Keys>) -> Result<Option<Groups>, gpu_reduce::Error> {
         let groups: Vec<_> = columns.into_iter().map(Keys::groups).collect::<Result<_, _>>()?;
         Ok(groups.into_iter().reduce(Groups::split))

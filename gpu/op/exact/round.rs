@@ -275,7 +275,7 @@ unsafe fn divide(upper: u64, lower: u64, divisor: u64) -> (u64, u64) {
 /// The sum of `count` items divided by the count: the nearest `f64`, and the rest, which is rounded to an `f64` and NaN
 /// if the mean is not finite.
 ///
-/// The quotient has 129 bits at least, less those of the count. What is below is left out.
+/// The division gives at least 129 bits less the number of bits of the count. Bits below these are left out.
 #[inline(always)]
 #[expect(clippy::eq_op, reason = "x - x is 0 if x is finite, else NaN")]
 pub(crate) fn center_of(sum: &impl Exact, low: i32, count: u64) -> [f64; 2] {

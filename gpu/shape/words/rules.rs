@@ -114,8 +114,8 @@ impl Words<bool> {
 }
 
 impl<V> Words<V> {
-    /// The rules of `u8` for items of type `bool`: what they make of bytes that are 0 or 1 has the bits of a
-    /// `W`.
+    /// Returns these rules of `u8` for items of type `bool`, whose bytes are 0 or 1. Of such bytes the rules make
+    /// results that have the bits of a `W`.
     pub(crate) fn of_bools<W>(self) -> Words<W> {
         Words(self.0, PhantomData)
     }
