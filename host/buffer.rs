@@ -104,6 +104,14 @@ impl<T: Item> Buffer<T> {
         Ok(Self(Gpu(OnGpu { memory: Memory::new(gpu, len.saturating_mul(size_of::<T>()))?, len })))
     }
 
+    /// A buffer for results that are all written before anybody reads one: zeros on the CPU, any bits on a GPU.
+    pub(crate) fn for_results(device: &Device, len: usize) -> Result<Self, Error> {
+        match device.0 {
+            Cpu(()) => Self::zeros(device, len),
+            Gpu(gpu) => Self::room(gpu, len),
+        }
+    }
+
     /// Drops the elements from `len` on.
     pub(crate) fn truncate(&mut self, len: usize) {
         match &mut self.0 {

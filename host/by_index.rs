@@ -367,7 +367,7 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Running<'_, 'a, D, V> {
         if groups.data.is_empty() {
             return device.upload(&vec![O::of_tally(&0i128, 0, 0); groups.count]);
         }
-        let mut results = device.zeros(groups.count)?;
+        let mut results = Buffer::for_results(&device, groups.count)?;
         match (place, results.whole_mut()) {
             (Cpu(values), Cpu(results)) => groups.tally_on_host::<O, _, _>(Some(values), false, results)?,
             (Gpu((gpu, items)), Gpu(results)) => {
@@ -391,7 +391,7 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Running<'_, 'a, D, V> {
         let Self { groups, default, .. } = self;
         let place = groups.data.place()?;
         let device = Device(gpu_of(&place).map_or(Cpu(()), Gpu));
-        let mut results = device.zeros(groups.count)?;
+        let mut results = Buffer::for_results(&device, groups.count)?;
         match (place, results.whole_mut()) {
             (Cpu(values), Cpu(results)) => {
                 // SAFETY: the words are the operator's.
@@ -433,7 +433,7 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Starting<'_, 'a, D, V> {
             (Gpu((gpu, items)), Some(queue)) if !groups.data.is_empty() => (gpu, items, queue),
             _ => return Ok(Pending::done(self.groups.tally(op))),
         };
-        let mut results = Device(Gpu(gpu)).zeros(groups.count)?;
+        let mut results = Buffer::room(gpu, groups.count)?;
         let Gpu(places) = results.whole_mut() else { unreachable!("results lie where the items do") };
         let request = groups.request::<O, D::Item>(gpu, address(&items), false, places)?;
         // SAFETY: the types are these. The results are kept until the work has ended, or freed, which waits for
@@ -459,7 +459,7 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Starting<'_, 'a, D, V> {
             (Gpu((gpu, items)), Some(queue)) => (gpu, items, queue),
             _ => return Ok(Pending::done(self.groups.to_words(op, words))),
         };
-        let mut results = Device(Gpu(gpu)).zeros(groups.count)?;
+        let mut results = Buffer::room(gpu, groups.count)?;
         let Gpu(places) = results.whole_mut() else { unreachable!("results lie where the items do") };
         let to = groups.to_words(gpu, address(&items), &words, default, places)?;
         // SAFETY: the rules are the operator's; for the memory see `tally`.

@@ -463,7 +463,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         if have_no_items && !this.is_empty() && !if_empty.is_defined {
             return Err(if_empty.error(0));
         }
-        let results = device.zeros(this.len())?;
+        let results = Buffer::for_results(device, this.len())?;
         Ok((this, results))
     }
 

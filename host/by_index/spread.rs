@@ -93,7 +93,7 @@ pub(super) fn run<'a, D: Data<'a, Item: Element<Real = V>>, O: OfSquares<D::Item
     if groups.data.is_empty() {
         return device.upload(&vec![D::Item::real(f64::NAN); groups.count]);
     }
-    let mut results = device.zeros(groups.count)?;
+    let mut results = Buffer::for_results(&device, groups.count)?;
     match (place, results.whole_mut()) {
         (Cpu(values), Cpu(results)) => groups.spread_on_host(op, values, results)?,
         (Gpu((gpu, items)), Gpu(results)) => {
@@ -116,7 +116,7 @@ pub(super) fn start<'a, D: Data<'a, Item: Element<Real = V>>, O: OfSquares<D::It
         (Gpu((gpu, items)), Some(queue)) if !groups.data.is_empty() => (gpu, items, queue),
         _ => return Ok(Pending::done(run(groups, op))),
     };
-    let mut results = Device(Gpu(gpu)).zeros(groups.count)?;
+    let mut results = Buffer::room(gpu, groups.count)?;
     let Gpu(places) = results.whole_mut() else { unreachable!("results lie where the items do") };
     let spread = groups.spread(op, gpu, address(&items), places)?;
     // SAFETY: the types are these. The results are kept until the work has ended, or freed, which waits for the

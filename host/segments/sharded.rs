@@ -65,7 +65,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         for Local { first, items, offsets } in local {
             let Gpu((gpu, pointers)) = items.place()? else { unreachable!("shards lie on GPUs") };
             let (count, len) = (offsets.len() as u64 - 1, items.len() as u64);
-            let mut part = Device(Gpu(gpu)).zeros::<O::Output>(count as usize)?;
+            let mut part = Buffer::<O::Output>::room(gpu, count as usize)?;
             let Gpu(places) = part.whole_mut() else { unreachable!("it lies where the items do") };
             let mut copies = Copies::default();
             let segments = match this.bounds {
