@@ -17,6 +17,7 @@
 
 mod deal;
 mod driver;
+mod in_order;
 mod indices;
 mod keys;
 #[cfg(feature = "ladder")]
