@@ -119,6 +119,8 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
     }
 
     /// Starts the reduction of the items of each index on a stream, as [`Reduce::reduce_async`].
+    ///
+    /// If items are to be sorted and there are 2^31 of them or more, it runs before the call returns.
     pub fn reduce_async<O: Op<D::Item, Output: Item> + Default, const BLOCK: u32>(
         &self,
         stream: &Stream,
@@ -131,8 +133,8 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
     /// a place for each.
     ///
     /// No error can be returned for a bad index, which is found when the stream reaches this work: then no
-    /// result is written. Only if items are to be sorted and there are 2^31 of them or more, the call waits for the
-    /// stream and for the results, and cannot be captured.
+    /// result is written. If items are to be sorted and there are 2^31 of them or more, the call waits for the stream
+    /// and for the results, and cannot be captured.
     ///
     /// # Safety
     ///
