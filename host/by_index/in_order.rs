@@ -1,5 +1,5 @@
-//! Reductions by index by operators for which the order of the items counts: the items are sorted by index, and those of
-//! each index reduce as a segment.
+//! Reductions by index by operators for which the order of the items counts: the items are sorted by index,
+//! and those of each index reduce as a segment.
 
 use super::{ByIndex, Enqueuing, Running, Starting};
 use crate::data::{Data, gpu_of, other_device};
@@ -64,8 +64,8 @@ pub(super) fn start<'a, D: Data<'a>, O: Op<D::Item, Output: Item>>(
     let value = default.unwrap_or(Zeroable::zeroed());
     let operation = Operation::each::<O, D::Pointers>(op, (&value, default.is_some()), block);
     let in_order = groups.in_order(operation, (gpu, items), places)?;
-    // SAFETY: the types are these. The results are kept until the work has ended, or freed, which waits for the
-    // device. Items and indices are borrowed as long; if the result is discarded, they are only read.
+    // SAFETY: the types are these. The results are kept until the work has ended, or freed, which waits for
+    // the device. Items and indices are borrowed as long; if the result is discarded, they are only read.
     let launched = unsafe { queue.launch_in_order(&in_order)? };
     let (indices, count) = (groups.indices, groups.count);
     Ok(Pending::new(launched, move |launched| match *launched.words() {

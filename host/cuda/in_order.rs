@@ -1,7 +1,7 @@
 //! Reductions by index of sorted items on a GPU: a sort, copies of items, and the kernels of segments.
 //!
-//! If an index is wrong, its item is sorted to the last index, so that no kernel leaves the memory. The kernels of segments
-//! then find that there are no segments, and write nothing.
+//! If an index is wrong, its item is sorted to the last index, so that no kernel leaves the memory. The
+//! kernels of segments then find that there are no segments, and write nothing.
 
 use super::Gpu;
 use super::modules::Compiled;
@@ -82,15 +82,15 @@ fn segments(&InOrder { len, count, .. }: &InOrder, offsets: *const u32) -> Segme
 }
 
 impl Queue {
-    /// Enqueues a reduction by index of sorted items. Returns the last kernel, and the word of the device that takes the
-    /// complement of the place of the first wrong index, or 0. `report` is memory of the host for what [`Cut::wrong`]
-    /// takes.
+    /// Enqueues a reduction by index of sorted items. Returns the last kernel, and the word of the device
+    /// that takes the complement of the place of the first wrong index, or 0. `report` is memory of the host
+    /// for what [`Cut::wrong`] takes.
     ///
     /// # Safety
     ///
-    /// Until the stream has been synchronized, the items, the indices, `report` and the places of results stay, and
-    /// nothing else writes to them. The operation's types are those of its operator and the items. The context is
-    /// entered.
+    /// Until the stream has been synchronized, the items, the indices, `report` and the places of results
+    /// stay, and nothing else writes to them. The operation's types are those of its operator and the items.
+    /// The context is entered.
     unsafe fn enqueue_in_order(
         &mut self,
         gpu: &Gpu,
@@ -163,8 +163,9 @@ impl GpuStream {
         self.enter(|gpu, queue| unsafe { queue.enqueue_in_order(gpu, request, None).map(drop) })
     }
 
-    /// As [`enqueue_in_order`](Self::enqueue_in_order). The first word tells the host the first index that has no value,
-    /// as [`Cut::wrong`] does; the second one is the complement of the place of the first wrong index, or 0.
+    /// As [`enqueue_in_order`](Self::enqueue_in_order). The first word tells the host the first index that
+    /// has no value, as [`Cut::wrong`] does; the second one is the complement of the place of the first wrong
+    /// index, or 0.
     ///
     /// # Safety
     ///

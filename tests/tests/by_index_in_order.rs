@@ -1,4 +1,5 @@
-//! Reductions by index of sorted items that are enqueued on a stream, on every device, against the call that waits.
+//! Reductions by index of sorted items that are enqueued on a stream, on every device, against the call that
+//! waits.
 
 use crate::by_index::{assert_same, indices};
 use cust::sys::{self, cudaError_enum::CUDA_SUCCESS};
@@ -10,7 +11,8 @@ use std::fmt::Debug;
 use std::ptr::null_mut;
 use support::{Sample, devices, is_taken, samples};
 
-/// Calls `work` with a stream that has `bytes` bytes of scratch memory, waits, and checks that no others were written.
+/// Calls `work` with a stream that has `bytes` bytes of scratch memory, waits, and checks that no others were
+/// written.
 fn lent(device: &Device, bytes: usize, work: impl FnOnce(&Stream)) {
     const GUARD: usize = 32;
     let words = GUARD..GUARD + bytes.div_ceil(8);
@@ -70,8 +72,8 @@ fn check<'a, D: Data<'a>, O: Op<D::Item, Output = V>, V: Item + Debug>(
     }
 }
 
-/// Lengths, numbers of results, and distributions of indices: one pass and several, one block and several, short
-/// segments and long ones.
+/// Lengths, numbers of results, and distributions of indices: one pass and several, one block and several,
+/// short segments and long ones.
 const CASES: [(usize, usize, usize); 5] = [(0, 3, 0), (9000, 2, 0), (4097, 40, 1), (2000, 700, 0), (1, 1, 0)];
 
 #[test]
@@ -103,7 +105,7 @@ fn calls_that_enqueue_give_what_calls_that_wait_do() {
     of::<f64, NanMean>(2);
 }
 
-/// Indices that are sorted in three passes.
+/// Indices that are sorted in three passes, and a wrong one among them.
 #[test]
 fn many_results_are_enqueued() {
     let (len, count) = (3000, 270_000);
@@ -112,10 +114,17 @@ fn many_results_are_enqueued() {
         let at = device.upload(&indices(len, count, 0)).unwrap();
         let groups = x.by_index(&at, count).unwrap();
         let expected = groups.by(SumSq).or(0.0).run().unwrap().to_vec().unwrap();
+        let wrong = device.upload(&[&[count as u32], &indices(len - 1, count, 0)[..]].concat()).unwrap();
+        let of_wrong = x.by_index(&wrong, count).unwrap();
         let mut results = device.zeros::<f64>(count).unwrap();
         lent(&device, groups.by(SumSq).scratch_bytes(), |stream| {
             // SAFETY: all of them stay until the stream has been synchronized.
-            unsafe { groups.by(SumSq).run_into(stream, &mut results).unwrap() };
+            unsafe {
+                groups.by(SumSq).run_into(stream, &mut results).unwrap();
+                if !device.is_cpu() {
+                    of_wrong.by(SumSq).or(1.0).run_into(stream, &mut results).unwrap();
+                }
+            }
         });
         assert_same(&results.to_vec().unwrap(), &expected, &device.to_string());
     }
@@ -180,8 +189,8 @@ fn a_wrong_index_writes_nothing() {
     }
 }
 
-/// A call that is captured and replayed with other items, other indices, and a wrong one. The stream's memory is its
-/// own or lent.
+/// A call that is captured and replayed with other items, other indices, and a wrong one. The stream's memory
+/// is its own or lent.
 #[test]
 fn a_graph_replays_with_new_items_and_indices() {
     let Some(device) = devices().pop().filter(|device| !device.is_cpu()) else { return };
@@ -203,7 +212,8 @@ fn a_graph_replays_with_new_items_and_indices() {
     for stream in [device.stream().unwrap(), of_lent] {
         let raw: sys::CUstream = stream.as_raw().unwrap().cast();
         let mut enqueue = || {
-            // SAFETY: the buffers outlive the graph. The stream has been waited for whenever they are written.
+            // SAFETY: the buffers outlive the graph. The stream has been waited for whenever they are
+            // written.
             unsafe {
                 let groups = x.by_index(&at, count).unwrap();
                 groups.by(Prod).or(3.0).run_into(&stream, &mut products).unwrap();
