@@ -1,5 +1,6 @@
 //! Reductions by index: each item has an index, which names the result that it belongs to.
 
+mod in_order;
 pub(crate) mod indices;
 mod spread;
 pub(crate) mod tally;
@@ -119,7 +120,7 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
 
     /// Starts the reduction of the items of each index on a stream, as [`Reduce::reduce_async`].
     ///
-    /// Operators for which the items are sorted run before the call returns.
+    /// If items are to be sorted and there are 2^31 of them or more, it runs before the call returns.
     pub fn reduce_async<O: Op<D::Item, Output: Item> + Default, const BLOCK: u32>(
         &self,
         stream: &Stream,
@@ -132,8 +133,8 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
     /// a place for each.
     ///
     /// No error can be returned for a bad index, which is found when the stream reaches this work: then no
-    /// result is written. Operators for which the items are sorted wait for the stream and for the results,
-    /// and cannot be captured.
+    /// result is written. If items are to be sorted and there are 2^31 of them or more, the call waits for the stream
+    /// and for the results, and cannot be captured.
     ///
     /// # Safety
     ///
@@ -352,9 +353,7 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Running<'_, 'a, D, V> {
     type Outcome = Result<Buffer<V>, Error>;
 
     fn in_order<O: Op<D::Item, Output = V>>(self, op: &O) -> Result<Buffer<V>, Error> {
-        let Self { groups: &ByIndex { ref data, ref indices, count, .. }, default, block } = self;
-        let (sorted, order) = data.sort(indices, count)?;
-        sorted.segments(order.offsets())?.run(*op, default, block)
+        in_order::run(self, op)
     }
 
     fn tally<O: OfTally<D::Item, Output = V>>(self, _: &O) -> Result<Buffer<V>, Error>
@@ -419,8 +418,7 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Starting<'_, 'a, D, V> {
     type Outcome = Result<Pending<'a, Buffer<V>>, Error>;
 
     fn in_order<O: Op<D::Item, Output = V>>(self, op: &O) -> Self::Outcome {
-        self.stream.on(gpu_of(&self.groups.groups.data.place()?))?;
-        Ok(Pending::done(self.groups.in_order(op)))
+        in_order::start(self, op)
     }
 
     fn tally<O: OfTally<D::Item, Output = V>>(self, op: &O) -> Self::Outcome
@@ -483,17 +481,8 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Enqueuing<'_, 'a, '_, D, 
     type Outcome = Result<(), Error>;
 
     fn in_order<O: Op<D::Item, Output = V>>(self, op: &O) -> Result<(), Error> {
-        let Self { groups: Running { groups, default, block }, stream, results } = self;
-        let queue = stream.on(results.gpu())?;
-        if let Some(queue) = queue {
-            // The sort allocates, and the host looks at what it finds.
-            queue.wait_unless_captured()?;
-        }
-        let (sorted, order) = groups.data.sort(&groups.indices, groups.count)?;
-        let segments = sorted.segments(order.offsets())?;
-        // SAFETY: as the caller of `enqueue` vouches; what was sorted stays until the stream has been waited for.
-        unsafe { segments.enqueue(*op, default.unwrap_or(Zeroable::zeroed()), block, stream, results)? };
-        queue.map_or(Ok(()), |queue| queue.synchronize())
+        // SAFETY: as the caller of `enqueue` vouches.
+        unsafe { in_order::enqueue(self, op) }
     }
 
     fn tally<O: OfTally<D::Item, Output = V>>(self, _: &O) -> Result<(), Error>
@@ -655,21 +644,20 @@ impl<'a, D: Data<'a>, O: Op<D::Item, Output: Item>> IndexReduction<'a, D, O, One
     }
 
     /// Returns the bytes of scratch memory that [`run_into`](Self::run_into) takes if the caller
-    /// [lends](Stream::with_scratch) it to the stream; 0 on the CPU, and for operators for which the items are
-    /// sorted.
+    /// [lends](Stream::with_scratch) it to the stream; 0 on the CPU. Sorted items are copied to this memory.
     pub fn scratch_bytes(&self) -> usize {
-        O::agent().by_index(&self.ops, ScratchBytes(&self.groups))
+        O::agent().by_index(&self.ops, ScratchBytes(&self.groups, self.block))
     }
 }
 
-/// The bytes of scratch memory of a reduction.
-struct ScratchBytes<'g, 'a, D>(&'g ByIndex<'a, D>);
+/// The bytes of scratch memory of a reduction with a BLOCK.
+struct ScratchBytes<'g, 'a, D>(&'g ByIndex<'a, D>, u32);
 
 impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for ScratchBytes<'_, 'a, D> {
     type Outcome = usize;
 
-    fn in_order<O: Op<D::Item, Output = V>>(self, _: &O) -> usize {
-        0
+    fn in_order<O: Op<D::Item, Output = V>>(self, op: &O) -> usize {
+        in_order::scratch_bytes(self.0, op, self.1)
     }
 
     fn tally<O: OfTally<D::Item, Output = V>>(self, _: &O) -> usize

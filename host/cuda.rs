@@ -7,8 +7,8 @@
 //! - `stream`: streams that callers enqueue on, and calls that wait;
 //! - `pending`: pending results;
 //! - `shards`: reduces on several GPUs; `deal`: items dealt by their index; `tally`: sums by index; `order`: items
-//!   sorted by index; `keys`: numbers for keys; `spread`: variances by index; `words`: extremes, places, bits and
-//!   counts by index; `indices`: indices that kernels make;
+//!   sorted by index; `in_order`: reductions of these; `keys`: numbers for keys; `spread`: variances by index; `words`:
+//!   extremes, places, bits and counts by index; `indices`: indices that kernels make;
 //! - `memory`, `staging`: memory and copies;
 //! - `of_cust`: conversions from and to cust's memory and streams;
 //! - `ladder`: the classic kernels (feature `ladder`).
@@ -17,6 +17,7 @@
 
 mod deal;
 mod driver;
+mod in_order;
 mod indices;
 mod keys;
 #[cfg(feature = "ladder")]

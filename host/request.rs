@@ -186,6 +186,21 @@ pub struct Sorting {
     pub sorted: *mut c_void,
 }
 
+/// A reduction by index of sorted items on a GPU.
+pub struct InOrder<'a> {
+    pub operation: Operation<'a>,
+    /// The address of each array's items (a pair has two arrays), and the bytes of an item.
+    pub arrays: Vec<(u64, usize)>,
+    pub indices: *const u32,
+    pub index_words: u32,
+    /// At most [`MOST_ORDERED`].
+    pub len: usize,
+    /// At least one index.
+    pub count: usize,
+    /// A place for each result.
+    pub results: *mut c_void,
+}
+
 /// A reduction by index to words on a GPU.
 pub struct ToWords {
     pub rules: Rules,

@@ -3063,7 +3063,7 @@
             ("order_u64_move", &[(512, 28524)]),
             ("order_u64_gather", &[(512, 6568)]),
             ("order_u8_move", &[(512, 28136)]),
-            ("order_u8_offsets", &[(512, 2743)]),
+            ("order_u8_offsets", &[(512, 3093)]),
             ("order_u8_gather", &[(512, 6098)]),
             ("order_u16_move", &[(512, 28513)]),
             ("order_u16_gather", &[(512, 6570)]),

@@ -4,7 +4,7 @@
 //! for each digit of the indices, the lowest first:
 //!     count, scan:  the kernels of [`deal`](super::deal); a digit's value is a bucket
 //!     move:         moves the index and the place of each item to its bucket, in order
-//! offsets:  finds where each index begins among the sorted ones
+//! offsets:  finds where each index begins among the sorted ones; tells whether all indices are right
 //! gather:   copies items in the order of their places
 //! ```
 //!
@@ -14,7 +14,7 @@
 //! neighbours are written to neighbouring places.
 
 use super::deal::Arguments;
-use super::index::TILE;
+use super::index::{STATE, TILE};
 use super::runs::prefix_sum;
 use crate::Element;
 use crate::kernels::{Entry, Named, arguments};
@@ -256,11 +256,14 @@ pub struct Offsets {
     pub count: u32,
     /// Indices that a block looks for.
     pub share: u32,
+    /// The state of [`index`](super::index), and a word more: that takes the number of indices, or 0 if the state has the
+    /// place of a wrong index.
+    pub state: *mut u64,
     /// A place for each index, and one more.
     pub offsets: *mut u32,
 }
 
-arguments! { [] Offsets: indices len count share offsets }
+arguments! { [] Offsets: indices len count share state offsets }
 
 impl Offsets {
     /// Returns where an index begins, which is in a range.
@@ -292,11 +295,14 @@ impl Offsets {
 /// [`Offsets`] says.
 #[inline(always)]
 pub unsafe fn find_offsets(arguments: Offsets) {
-    let Offsets { len, count, share, offsets, .. } = arguments;
+    let Offsets { len, count, share, state, offsets, .. } = arguments;
     let first = thread::block_idx_x() * share;
     let last = first + (share - 1).min(count - first);
     // SAFETY: as the caller vouches.
     unsafe {
+        if first + thread::thread_idx_x() == 0 {
+            state.add(STATE).write(if state.read() == 0 { count.into() } else { 0 });
+        }
         let (mut low, mut high) = (0, len);
         if share > THREADS {
             low = arguments.find(first, low, high);
@@ -383,9 +389,16 @@ mod entry_points {
     }
 
     #[cuda_std::kernel(name = "order_u8_offsets_512")]
-    pub unsafe fn offsets_512(indices: *const u32, len: u32, count: u32, share: u32, offsets: *mut u32) {
+    pub unsafe fn offsets_512(
+        indices: *const u32,
+        len: u32,
+        count: u32,
+        share: u32,
+        state: *mut u64,
+        offsets: *mut u32,
+    ) {
         // SAFETY: the host launches it as the function asks.
-        unsafe { find_offsets(Offsets { indices, len, count, share, offsets }) }
+        unsafe { find_offsets(Offsets { indices, len, count, share, state, offsets }) }
     }
 
     macro_rules! gather_entries {

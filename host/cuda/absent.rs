@@ -1,7 +1,7 @@
 //! A build without GPUs: the types of `cuda`, without values. Code that has one compiles, and never runs.
 
 use crate::by_index::Tally;
-use crate::request::{KeyColumn, Operation, Request, Shape, Sorting, Spread, ToWords, Types};
+use crate::request::{InOrder, KeyColumn, Operation, Request, Shape, Sorting, Spread, ToWords, Types};
 use crate::sharded::{GpuShard, ShardsCall, SlotOrder, SlotsOfChunks};
 use crate::{Buffer, Error};
 use gpu_reduce_kernels::columns::Columns;
@@ -60,6 +60,7 @@ absent! {
         fn tally_bytes(&self, &Tally) -> usize;
         fn spread_bytes(&self, &Spread) -> usize;
         fn bytes_to_words(&self, &ToWords) -> usize;
+        fn in_order_bytes(&self, &InOrder) -> usize;
     }
     Memory {
         fn gpu(&self) -> &'static Gpu;
@@ -112,6 +113,8 @@ absent! { unsafe
         fn launch_tally(&self, &Tally) -> Result<Launched, Error>;
         fn launch_spread(&self, &Spread) -> Result<Launched, Error>;
         fn launch_to_words(&self, &ToWords) -> Result<Launched, Error>;
+        fn enqueue_in_order(&self, &InOrder) -> Result<(), Error>;
+        fn launch_in_order(&self, &InOrder) -> Result<Launched, Error>;
     }
 }
 

@@ -24,11 +24,50 @@ pub struct OrderScratch {
     /// Counts of blocks, and the table of buckets.
     counts: Vec<Area<u64>>,
     table: Vec<Area<u64>>,
-    /// All zeros between launches.
+    /// All zeros between launches, but for the last word of the order's [`STATE`] and one more.
     pub(super) state: Vec<Area<u64>>,
     /// Indices and items between passes.
     indices: [Vec<Area<u64>>; 2],
     items: [Vec<Area<u64>>; 2],
+}
+
+/// How items are sorted, and the words of 64 bits of scratch memory.
+pub(super) struct SortNeeds {
+    passes: u32,
+    /// Bits of a digit.
+    digit: u32,
+    /// Items of a block, and blocks.
+    of_block: u32,
+    blocks: u32,
+    counts: usize,
+    table: usize,
+    indices: [usize; 2],
+    items: [usize; 2],
+}
+
+impl SortNeeds {
+    pub(super) fn of(gpu: &Gpu, &Sorting { len, count, bytes, .. }: &Sorting) -> Self {
+        let bits = (u64::BITS - (count - 1).leading_zeros()).max(1);
+        let passes = bits.div_ceil(DIGIT);
+        let digit = bits.div_ceil(passes);
+        let (of_block, blocks) = parts(len as u64, 2 * u64::from(gpu.multiprocessors));
+        let words = |bytes: usize, is_needed: bool| if is_needed { (len * bytes).div_ceil(8) } else { 0 };
+        Self {
+            passes,
+            digit,
+            of_block: of_block as u32,
+            blocks,
+            counts: ((blocks as usize) << digit).div_ceil(2),
+            table: 2 << digit,
+            indices: [words(4, true), words(4, passes > 1)],
+            items: [words(bytes, passes > 1), words(bytes, passes > 2)],
+        }
+    }
+
+    /// The words of all areas but the state's.
+    pub(super) fn areas(&self) -> impl Iterator<Item = usize> {
+        [self.counts, self.table].into_iter().chain(self.indices).chain(self.items)
+    }
 }
 
 impl Queue {
@@ -55,6 +94,12 @@ impl Queue {
         kernel.map(drop).ok_or_else(|| no_kernel("for keys or indices", block))
     }
 
+    /// The state of [`index`] for the sort of items, and a word more: [`Offsets::state`].
+    pub(super) fn state_of_order(&mut self, gpu: &Gpu) -> Result<*mut u64, Error> {
+        let (scratch, source) = (&mut self.scratch.order, &mut self.scratch.source);
+        zeros(&mut scratch.state, self.is_capturing, gpu, (source, &self.stream), STATE + 1)
+    }
+
     /// Enqueues the sort of items by their indices, each less than `count`, which is 2^32 at most. Returns the sorted
     /// indices, and the word of the device that takes the complement of the place of the first wrong index, or 0. The
     /// work that resets that word is the caller's.
@@ -66,25 +111,21 @@ impl Queue {
     pub(super) unsafe fn enqueue_sort(
         &mut self,
         gpu: &Gpu,
-        &Sorting { items, bytes, indices, index_words, len, count, sorted }: &Sorting,
+        sorting: &Sorting,
     ) -> Result<(*const u32, *mut u64), Error> {
-        let bits = (u64::BITS - (count - 1).leading_zeros()).max(1);
-        let passes = bits.div_ceil(DIGIT);
-        let digit = bits.div_ceil(passes);
-        let (of_block, blocks) = parts(len as u64, 2 * u64::from(gpu.multiprocessors));
-        let (is_capturing, stream) = (self.is_capturing, &self.stream);
+        let &Sorting { items, bytes, indices, index_words, len, count, sorted } = sorting;
+        let needs = SortNeeds::of(gpu, sorting);
+        let SortNeeds { passes, digit, of_block, blocks, .. } = needs;
+        let state = self.state_of_order(gpu)?;
+        let is_capturing = self.is_capturing;
         let (scratch, source) = (&mut self.scratch.order, &mut self.scratch.source);
-        let state = zeros(&mut scratch.state, is_capturing, gpu, (&mut *source, stream), STATE)?;
-        let words = (blocks as usize) << digit;
-        let counts = area(&mut scratch.counts, is_capturing, gpu, source, words.div_ceil(2))?;
-        let table = area(&mut scratch.table, is_capturing, gpu, source, 2 << digit)?;
+        let counts = area(&mut scratch.counts, is_capturing, gpu, source, needs.counts)?;
+        let table = area(&mut scratch.table, is_capturing, gpu, source, needs.table)?;
         let mut of_passes = [(null_mut::<u32>(), null_mut::<u8>()); 2];
         for (buffer, (of_indices, of_items)) in (0..).zip(&mut of_passes) {
-            let words = |bytes: usize, is_needed| if is_needed { (len * bytes).div_ceil(8) } else { 0 };
             let (indices, items) = (&mut scratch.indices[buffer], &mut scratch.items[buffer]);
-            let [has_indices, has_items] = [buffer < passes as usize, buffer + 1 < passes as usize];
-            *of_indices = area(indices, is_capturing, gpu, source, words(4, has_indices))?.cast();
-            *of_items = area(items, is_capturing, gpu, source, words(bytes, has_items))?.cast();
+            *of_indices = area(indices, is_capturing, gpu, source, needs.indices[buffer])?.cast();
+            *of_items = area(items, is_capturing, gpu, source, needs.items[buffer])?.cast();
         }
         let moving = match bytes {
             1 => TypeId::of::<Move<u8>>(),
@@ -106,7 +147,7 @@ impl Queue {
                 count: count as u32,
                 len: len as u64,
                 blocks,
-                part: of_block as u32,
+                part: of_block,
                 counts: counts.cast(),
                 buckets: Buckets { table, log2: (pass * digit).into() },
                 dealt: to,
@@ -131,6 +172,29 @@ impl Queue {
             from = (to.cast_const(), to_indices.cast_const(), 1);
         }
         Ok((from.1, state))
+    }
+
+    /// Enqueues the search for where each index begins among those that [`enqueue_sort`](Self::enqueue_sort) has
+    /// returned.
+    ///
+    /// # Safety
+    ///
+    /// As for [`enqueue_sort`](Self::enqueue_sort). There is an offset for each index, and one more.
+    pub(super) unsafe fn enqueue_offsets(
+        &self,
+        gpu: &Gpu,
+        sorting: &Sorting,
+        (indices, state): (*const u32, *mut u64),
+        offsets: *mut u32,
+    ) -> Result<(), Error> {
+        let (len, count) = (sorting.len as u32, sorting.count as u32);
+        let most = gpu.multiprocessors * 16;
+        let share = (count + 1).div_ceil(most).next_multiple_of(THREADS);
+        let blocks = (count + 1).div_ceil(share);
+        let parameters = Offsets { indices, len, count, share, state, offsets };
+        let (kernel, parameters) = (TypeId::of::<FindOffsets>(), Parameters::of(&parameters));
+        // SAFETY: as the caller vouches.
+        unsafe { self.launch_one(gpu, kernel, (blocks, THREADS), 0, &parameters) }
     }
 
     /// Enqueues the copies of parts of items: of each item, `size` bytes in units of `unit` bytes, from one item to the
@@ -177,13 +241,7 @@ impl Gpu {
             // SAFETY: as the caller vouches; the word is the queue's.
             unsafe {
                 let (indices, state) = queue.enqueue_sort(self, sorting)?;
-                let (len, count) = (sorting.len as u32, sorting.count as u32);
-                let most = self.multiprocessors * 16;
-                let share = (count + 1).div_ceil(most).next_multiple_of(THREADS);
-                let blocks = (count + 1).div_ceil(share);
-                let parameters = Offsets { indices, len, count, share, offsets };
-                let parameters = Parameters::of(&parameters);
-                queue.launch_one(self, TypeId::of::<FindOffsets>(), (blocks, THREADS), 0, &parameters)?;
+                queue.enqueue_offsets(self, sorting, (indices, state), offsets)?;
                 let [wrong] = queue.take_words(self, state)?;
                 Ok(if wrong == 0 { Cut::NOTHING } else { !wrong })
             }

@@ -19,7 +19,7 @@ use gpu_reduce_kernels::{rows, runs, slot};
 use std::any::TypeId;
 use std::mem::{ManuallyDrop, transmute};
 use std::ops::Deref;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
 /// A stream, ours or another library's, with its scratch memory.
 pub struct Queue {
@@ -195,7 +195,7 @@ impl Queue {
                     let target = report.map_or(Target::device(request.results.cast()), Target::host);
                     self.enqueue_whole(gpu, request, (len, head), target)
                 }
-                Shape::Segments(segments) => self.enqueue_segments(gpu, request, segments, report),
+                Shape::Segments(segments) => self.enqueue_segments(gpu, request, (segments, null()), report),
                 Shape::Columns(columns) => self.enqueue_columns(gpu, request, columns),
                 Shape::Runs(arguments) => self.enqueue_runs(gpu, request.by.types, *arguments),
             }
@@ -262,11 +262,17 @@ impl Queue {
         kernel.ok_or_else(|| no_kernel((types.name)(), block))
     }
 
-    unsafe fn enqueue_segments(
+    /// Enqueues a reduction of segments. `number`, if it is not null, is a word of the device that has the number of
+    /// segments, or 0: then no result is written.
+    ///
+    /// # Safety
+    ///
+    /// As for [`enqueue`](Self::enqueue).
+    pub(super) unsafe fn enqueue_segments(
         &mut self,
         gpu: &Gpu,
         request: &Request,
-        segments: &SegmentBounds,
+        (segments, number): (&SegmentBounds, *const u64),
         wrong: Option<*mut u64>,
     ) -> Result<&'static Compiled, Error> {
         let &Request { by, results, .. } = request;
@@ -288,8 +294,10 @@ impl Queue {
             )?;
             cut.lists = area.as_device_ptr().as_mut_ptr();
         }
+        // Segments are cut up for their number as the host knows it: as many as there are unless there are none.
+        let bounds = if number.is_null() { *segments } else { segments.with_number(number) };
         let mut parameters = request.input;
-        push_rest(&mut parameters, (segments, &cut, &results), by.default, by.op);
+        push_rest(&mut parameters, (&bounds, &cut, &results), by.default, by.op);
         let grid = Grid { blocks, block: THREADS, resident: THREADS * segments::RESIDENT_BLOCKS };
         // SAFETY: as the caller vouches; the scratch memory is large enough for these segments.
         unsafe {

@@ -2,6 +2,7 @@
 //! it.
 
 use super::deal::DealScratch;
+use super::in_order::InOrderScratch;
 use super::keys::KeysScratch;
 use super::order::OrderScratch;
 use super::spread::SpreadScratch;
@@ -45,6 +46,8 @@ pub struct Scratch {
     pub(super) tally: TallyScratch,
     /// For the order of items by index.
     pub(super) order: OrderScratch,
+    /// For reductions by index of sorted items.
+    pub(super) in_order: InOrderScratch,
     /// For reductions by index to words.
     pub(super) words: WordsScratch,
     /// For variances by index.

@@ -7,6 +7,7 @@
 mod algebra;
 mod axes;
 mod by_index;
+mod by_index_in_order;
 mod by_index_spread;
 mod by_index_words;
 mod by_key;

@@ -400,6 +400,51 @@ fn results_stay_on_the_device() {
     enqueued::<Sums<f32, 3>, Place>();
 }
 
+/// Enqueues a reduction by index, whose items are sorted, and starts one: the results are those of each index's items.
+fn by_index<O: Op<I, Output: Item> + Pod, I: Items>() {
+    let count = 20;
+    let items: Vec<I> = (0..900).map(|index| I::from_hash(support::hash(index))).collect();
+    let indices: Vec<u32> = (0..900).map(|index| (support::hash(index + 7) % count) as u32).collect();
+    let op: O = pod_read_unaligned(&[0x93; 16][..size_of::<O>()]);
+    let of_index = |index: u64| {
+        let of_index = items.iter().zip(&indices).filter(|&(_, &at)| u64::from(at) == index);
+        let items: Vec<I> = of_index.map(|(&item, _)| item).collect();
+        planned(&op, &items, 64).unwrap_or(O::Output::zeroed())
+    };
+    let expected: Vec<_> = (0..count).map(of_index).collect();
+    for device in &*DEVICES {
+        let buffers = I::upload(&items, [3, 5], device);
+        let views = I::views(&buffers, [3, 5]);
+        let at = device.upload(&indices).unwrap();
+        let groups = views.by_index(&at, count as usize).unwrap();
+        let reduction = || groups.by(op).or(O::Output::zeroed()).block::<64>();
+        let mut scratch = device.zeros::<u64>(reduction().scratch_bytes().div_ceil(8).max(1)).unwrap();
+        let mut results = device.zeros(expected.len()).unwrap();
+        // SAFETY: the buffers stay, and are not used otherwise, until the stream has been waited for.
+        let pending = unsafe {
+            let stream = device.stream().unwrap().with_scratch(scratch.view_mut()).unwrap();
+            reduction().run_into(&stream, &mut results).unwrap();
+            stream.synchronize().unwrap();
+            reduction().run_async(&device.stream().unwrap())
+        };
+        for results in [&results, &pending.wait().unwrap(), &reduction().run().unwrap()] {
+            assert_eq!(bytes_of_all(&results.to_vec().unwrap()), bytes_of_all(&expected), "{device}");
+        }
+    }
+}
+
+/// Items of 1 byte, 3, 8 (aligned to 4), 12 and 24, and pairs.
+#[test]
+fn items_of_any_size_by_index() {
+    by_index::<Exact<u8, 1>, u8>();
+    by_index::<Ordered<u32, 1>, Colour>();
+    by_index::<Ordered<u32, 1>, Point>();
+    by_index::<Sums<f32, 3>, Place>();
+    by_index::<Exact<u64, 1>, Triple>();
+    by_index::<Ordered<u32, 3>, (u8, f64)>();
+    by_index::<Sums<f64, 5>, (Colour, u16)>();
+}
+
 /// More partial results than a stream's scratch memory holds at the start.
 #[test]
 fn slots_grow() {
