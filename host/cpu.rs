@@ -9,7 +9,6 @@ pub use gpu_reduce_kernels::cpu::{Source, simd};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::width;
 use gpu_reduce_kernels::runs::is_same;
-use rayon::prelude::*;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -167,7 +166,11 @@ pub fn reduce_segments<V: Item>(
     if let [_] = parts[..] {
         return parts.pop().and_then(reduce_part);
     }
-    threads::install(|| parts.into_par_iter().filter_map(reduce_part).min())
+    let found = threads::map_parts(&mut parts, 1, &|_, part| {
+        let (first, part) = &mut part[0];
+        reduce_part((*first, part))
+    });
+    found.into_iter().flatten().min()
 }
 
 /// As [`Many::columns`].
@@ -320,8 +323,10 @@ impl ColumnsOnCpu<'_> {
         if len * count as usize * bytes < PARALLEL_BYTES {
             return (0..all).for_each(panel);
         }
-        let task = TASK as usize / (len * width * outer);
-        threads::install(|| (0..all).into_par_iter().with_min_len(task.max(1)).for_each(panel));
+        let task = (TASK as usize / (len * width * outer)).max(1);
+        threads::each(all.div_ceil(task), &|number| {
+            (number * task..all.min((number + 1) * task)).for_each(panel);
+        });
     }
 
     /// Reduces a panel's columns.
@@ -348,7 +353,7 @@ impl ColumnsOnCpu<'_> {
                 });
             };
             if chunks > 1 {
-                in_parallel(chunks, &chunk)
+                threads::each(chunks, &chunk)
             } else {
                 chunk(0)
             }
@@ -406,7 +411,7 @@ pub fn count_runs<K: Element>(keys: &[K]) -> Vec<usize> {
     if size_of_val(keys) < PARALLEL_BYTES {
         return (0..pieces).map(count).collect();
     }
-    threads::install(|| (0..pieces).into_par_iter().map(count).collect())
+    threads::map(pieces, &count)
 }
 
 /// Writes the first key and the start of each run, and the end of the last run, as far as there is room.
@@ -427,9 +432,9 @@ pub fn write_runs<K: Element, T: Send>(
     if let Some(end) = starts.first_mut() {
         *end = start_of(keys.len());
     }
-    let write = |(first, heads, starts): (usize, &mut [K], &mut [T])| {
+    let write = |(first, heads, starts): &mut (usize, &mut [K], &mut [T])| {
         let mut run = 0;
-        for first in (first..keys.len().min(first + PIECE)).step_by(STRETCH) {
+        for first in (*first..keys.len().min(*first + PIECE)).step_by(STRETCH) {
             let stretch = first..keys.len().min(first + STRETCH);
             if count_heads(keys, stretch.clone()) == 0 {
                 continue;
@@ -447,9 +452,9 @@ pub fn write_runs<K: Element, T: Send>(
         }
     };
     if size_of_val(keys) < PARALLEL_BYTES {
-        return pieces.into_iter().for_each(write);
+        return pieces.iter_mut().for_each(write);
     }
-    threads::install(|| pieces.into_par_iter().for_each(write));
+    threads::each_part(&mut pieces, 1, &|_, piece| write(&mut piece[0]));
 }
 
 /// An operator and items without their types, so that the code that uses them is compiled once.
@@ -512,7 +517,7 @@ impl Erased {
             unsafe { self.chunk(range, plan.row, places.at(index)) };
         };
         if parallel {
-            in_parallel(chunks.len(), &fold);
+            threads::each(chunks.len(), &fold);
         } else {
             (0..chunks.len()).for_each(fold);
         }
@@ -565,9 +570,4 @@ impl Places {
     fn from(self, index: usize) -> Self {
         Self { first: self.first.wrapping_byte_add(index * self.bytes), ..self }
     }
-}
-
-/// Calls `work` with each index below `count`, on rayon's threads.
-fn in_parallel(count: usize, work: &(dyn Fn(usize) + Sync)) {
-    threads::install(|| (0..count).into_par_iter().for_each(work));
 }

@@ -422,15 +422,14 @@ fn each<O: Op<S::Item>, S: Source>(op: &O, all: Numbered<S>) -> Vec<(O::Accumula
     if len < PARALLEL || share >= len {
         return fold(0..len);
     }
-    let merge = |mut groups: Vec<_>, others: Vec<_>| {
+    let merge = |groups: &mut Vec<_>, others: Vec<_>| {
         for ((all, count), (other, others)) in groups.iter_mut().zip(others) {
             (*all, *count) = (op.combine(*all, other), *count + others);
         }
-        groups
     };
-    let shares = (0..len.div_ceil(share)).into_par_iter();
-    let all = shares.map(|number| fold(number * share..len.min((number + 1) * share)));
-    threads::install(|| all.reduce_with(merge)).unwrap_or_default()
+    let shares =
+        threads::map(len.div_ceil(share), &|number| fold(number * share..len.min((number + 1) * share)));
+    threads::merged(shares, &merge).unwrap_or_default()
 }
 
 impl<O: Op<T>, K: GroupKey, T: Copy + 'static> Clone for PartialGroups<O, K, T> {

@@ -6,7 +6,6 @@ use gpu_reduce_kernels::cpu::Pairwise;
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::width;
 use gpu_reduce_kernels::plan::assert_block;
-use rayon::prelude::*;
 use std::fmt;
 
 /// A reduction on the CPU of items that come piece by piece, such as those of a file that does not fit in
@@ -211,8 +210,7 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Reducer<O, T, BLOCK> {
             return fold_strip(0, &mut self.accumulators);
         }
         let strip = row.div_ceil(threads::count()).next_multiple_of(LEAST_STRIP);
-        let strips = self.accumulators.par_chunks_mut(strip).enumerate();
-        threads::install(|| strips.for_each(|(index, part)| fold_strip(index * strip, part)));
+        threads::each_part(&mut self.accumulators, strip, &|index, part| fold_strip(index * strip, part));
     }
 }
 

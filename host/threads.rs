@@ -1,12 +1,14 @@
 //! The threads that reduce on the CPU: rayon's, or a pool of its own in a child of `fork`, which has none of
 //! its parent's threads.
 
+use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::cell::Cell;
 use std::panic::resume_unwind;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicPtr, AtomicU32};
+use std::sync::{Mutex, PoisonError};
 
 /// The number of forks between the process that loaded the library and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -72,6 +74,59 @@ pub fn install<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     let (mut work, mut result) = (Some(work), None);
     on_own_pool(forks, &mut || result = work.take().map(|work| work()));
     result.expect("the pool has called it")
+}
+
+/// Calls `work` with each number below `count`, on several threads. It is not generic: what rayon makes of work of a type
+/// of its own is some 10 KB of code.
+pub fn each(count: usize, work: &(dyn Fn(usize) + Sync)) {
+    install(|| (0..count).into_par_iter().with_max_len(1).for_each(work));
+}
+
+/// Calls `work` with each number below `count`, on several threads. Returns the results in the order of the numbers.
+pub fn map<R: Send>(count: usize, work: &(dyn Fn(usize) -> R + Sync)) -> Vec<R> {
+    let mut results: Vec<_> = (0..count).map(|_| None).collect();
+    each_part(&mut results, 1, &|number, result| result[0] = Some(work(number)));
+    results.into_iter().flatten().collect()
+}
+
+/// Calls `work` with each part of `size` places, the last one of what is left, and its number, on several threads.
+pub fn each_part<T: Send>(places: &mut [T], size: usize, work: &(dyn Fn(usize, &mut [T]) + Sync)) {
+    let parts: Vec<_> = places.chunks_mut(size).map(Mutex::new).collect();
+    each(parts.len(), &|number| {
+        // No other thread has this number.
+        let mut part = parts[number].lock().unwrap_or_else(PoisonError::into_inner);
+        work(number, &mut part);
+    });
+}
+
+/// As [`map`], with each part of `size` places.
+pub fn map_parts<T: Send, R: Send>(
+    places: &mut [T],
+    size: usize,
+    work: &(dyn Fn(usize, &mut [T]) -> R + Sync),
+) -> Vec<R> {
+    let mut parts: Vec<_> = places.chunks_mut(size).map(|part| (part, None)).collect();
+    each_part(&mut parts, 1, &|number, part| {
+        let (places, result) = &mut part[0];
+        *result = Some(work(number, places));
+    });
+    parts.into_iter().filter_map(|(_, result)| result).collect()
+}
+
+/// Merges values in pairs of neighbours, then the results, and so on, on several threads. `None` if there are no values.
+pub fn merged<V: Send>(values: Vec<V>, merge: &(dyn Fn(&mut V, V) + Sync)) -> Option<V> {
+    let mut values: Vec<_> = values.into_iter().map(Some).collect();
+    while values.len() > 1 {
+        each_part(&mut values, 2, &|_, pair| {
+            if let [Some(value), other] = pair
+                && let Some(other) = other.take()
+            {
+                merge(value, other);
+            }
+        });
+        values.retain(Option::is_some);
+    }
+    values.pop().flatten()
 }
 
 /// The number of threads that work given to [`install`] runs on.

@@ -329,10 +329,11 @@ pub(super) fn first_wrong<X: Index>(indices: &[X], count: usize) -> Option<usize
     let wrong = if indices.len() < PIECE {
         has_wrong(indices).then_some(0)
     } else {
-        threads::install(|| {
-            let pieces = indices.par_chunks(PIECE).enumerate();
-            pieces.filter(|(_, piece)| has_wrong(piece)).map(|(at, _)| at * PIECE).min()
-        })
+        let len = indices.len();
+        let is_wrong = threads::map(len.div_ceil(PIECE), &|piece| {
+            has_wrong(&indices[piece * PIECE..len.min((piece + 1) * PIECE)])
+        });
+        is_wrong.into_iter().position(|is_wrong| is_wrong).map(|piece| piece * PIECE)
     };
     wrong.map(|start| {
         let found = indices[start..].iter().position(|index| index.get() >= count as u64);

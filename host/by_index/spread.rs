@@ -9,7 +9,6 @@ use crate::place::Place::{Cpu, Gpu};
 use crate::request::Spread;
 use crate::{Buffer, Device, Element, Error, Item, Pending, Sum, cuda, threads};
 use gpu_reduce_kernels::op::center::{Center, Centers, OfSquares};
-use rayon::prelude::*;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
@@ -30,24 +29,22 @@ fn reduce<O: OfSquares<T>, T: Element, S: Source<Item = T>, X: Index>(
         let value = unsafe { values.get(place) };
         centers[indices[place].get() as usize].square(value)
     };
-    let squares: Vec<_> = if indices.len() < PARALLEL {
-        (0..indices.len()).map(square).collect()
-    } else {
-        threads::install(|| {
-            (0..indices.len()).into_par_iter().with_min_len(PARALLEL / 4).map(square).collect()
-        })
-    };
+    let mut squares = vec![0.0; indices.len()];
+    in_parts(&mut squares, &|place, to| *to = square(place));
     let mut sums = vec![0.0f64; results.len()];
     Items { values: Some(&squares[..]), indices }.reduce::<Sum>(false, &mut sums);
-    let divide = |((result, center), sum): ((&mut T::Real, &Center), f64)| {
-        *result = T::real(center.spread(sum, op.ddof(), O::IS_ROOT));
+    in_parts(results, &|index, result| {
+        *result = T::real(centers[index].spread(sums[index], op.ddof(), O::IS_ROOT));
+    });
+}
+
+/// Calls `each` for each place, on several threads if there are many.
+fn in_parts<V: Send>(places: &mut [V], each: &(impl Fn(usize, &mut V) + Sync)) {
+    let part = if places.len() < PARALLEL { places.len().max(1) } else { PARALLEL / 4 };
+    let run = |number: usize, places: &mut [V]| {
+        (number * part..).zip(places).for_each(|(place, to)| each(place, to));
     };
-    if results.len() < PARALLEL {
-        results.iter_mut().zip(&centers).zip(sums).for_each(divide);
-    } else {
-        let all = results.par_iter_mut().zip(&centers).zip(sums).with_min_len(PARALLEL / 4);
-        threads::install(|| all.for_each(divide));
-    }
+    if places.len() <= part { run(0, places) } else { threads::each_part(places, part, &run) }
 }
 
 impl<'a, D: Data<'a, Item: Element<Real: Item>>> ByIndex<'a, D> {

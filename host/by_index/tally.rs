@@ -16,7 +16,6 @@ use crate::{Element, threads};
 use gpu_reduce_kernels::element::Dtype;
 use gpu_reduce_kernels::op::exact::Exact;
 use gpu_reduce_kernels::op::tally::{Finish, MINUS_ZERO, OTHERS, OfTally, Outside, Tallied};
-use rayon::prelude::*;
 use std::array;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -521,13 +520,9 @@ impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
         if len < PARALLEL || share >= len {
             return add(0..len);
         }
-        let merge = |mut sums: Sums<T, PARTS>, other| {
-            sums.merge(other);
-            Some(sums)
-        };
-        let shares = (0..len.div_ceil(share)).into_par_iter();
-        let all = shares.map(|number| add(number * share..len.min((number + 1) * share)));
-        threads::install(|| all.try_reduce_with(merge)).expect("there are items")
+        let shares =
+            threads::map(len.div_ceil(share), &|number| add(number * share..len.min((number + 1) * share)));
+        threads::merged(shares.into_iter().collect::<Option<_>>()?, &Sums::merge)
     }
 
     /// Adds up all items, range by range of `range` indices. `None` if an index is wrong.
@@ -560,7 +555,7 @@ impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
     ) {
         let shift = range.ilog2();
         // Returns where each range of a share begins, and the last one ends.
-        let deal = |(share, dealt): (usize, &mut [(u32, T)])| {
+        let deal = |share: usize, dealt: &mut [(u32, T)]| {
             let places = first + share * SHARE..first + share * SHARE + dealt.len();
             let indices = &self.indices[places.clone()];
             // Counts are two places further: after their sum, and after each item has moved the place of the
@@ -576,19 +571,19 @@ impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
             }
             starts
         };
-        let starts: Vec<_> = threads::install(|| dealt.par_chunks_mut(SHARE).enumerate().map(deal).collect());
-        let add = |(number, sums): (usize, &mut Sums<T, PARTS>)| {
+        let starts = threads::map_parts(dealt, SHARE, &deal);
+        let add = |number: usize, sums: &mut [Sums<T, PARTS>]| {
             for (dealt, starts) in dealt.chunks(SHARE).zip(&starts) {
                 let items = &dealt[starts[number] as usize..starts[number + 1] as usize];
                 // SAFETY: `add` calls it with places below the length.
                 let item = |place: usize| unsafe { *items.get_unchecked(place) };
                 with_simd(
                     #[inline(always)]
-                    || sums.add(items.len(), |place| item(place).0.into(), |place| item(place).1),
+                    || sums[0].add(items.len(), |place| item(place).0.into(), |place| item(place).1),
                 );
             }
         };
-        threads::install(|| all.par_iter_mut().enumerate().for_each(add));
+        threads::each_part(all, 1, &add);
     }
 
     /// Stores the results of all sums, of which each has `range`.
@@ -639,20 +634,25 @@ impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
         if results.len() < PARALLEL / 16 {
             return results.iter_mut().enumerate().for_each(finish);
         }
-        threads::install(|| results.par_iter_mut().with_min_len(1 << 10).enumerate().for_each(finish));
+        threads::each_part(results, 1 << 10, &|part, results| {
+            (part << 10..).zip(results).for_each(finish);
+        });
     }
 
     /// Whether each index has no item other than −0.0.
     #[cold]
     fn only_minus_zeros(&self, count: usize) -> Vec<AtomicBool> {
         let all: Vec<_> = (0..count).map(|_| AtomicBool::new(true)).collect();
-        let look = |(place, index): (usize, &X)| {
-            let only = &all[index.get() as usize];
+        let look = |place: usize| {
+            let only = &all[self.indices[place].get() as usize];
             if only.load(Relaxed) && self.value(place).widen().outside().flags != MINUS_ZERO {
                 only.store(false, Relaxed);
             }
         };
-        threads::install(|| self.indices.par_iter().with_min_len(PARALLEL).enumerate().for_each(look));
+        let len = self.indices.len();
+        threads::each(len.div_ceil(PARALLEL), &|part| {
+            (part * PARALLEL..len.min((part + 1) * PARALLEL)).for_each(look);
+        });
         all
     }
 }

@@ -4,7 +4,6 @@
 use super::indices::Index;
 use crate::{Item, cpu::Source, threads};
 use gpu_reduce_kernels::words::{Kind, Rule, Rules, Words, bits_of, store};
-use rayon::prelude::*;
 use std::mem::transmute_copy;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -52,8 +51,10 @@ pub unsafe fn reduce<S: Source, X: Index, V: Item>(
         first = if results.len() < PARALLEL {
             results.iter_mut().enumerate().filter_map(finish).min()
         } else {
-            let results = results.par_iter_mut().with_min_len(PARALLEL / 4).enumerate();
-            threads::install(|| results.filter_map(finish).min())
+            let found = threads::map_parts(results, PARALLEL / 4, &|part, results| {
+                (part * (PARALLEL / 4)..).zip(results).filter_map(finish).min()
+            });
+            found.into_iter().flatten().min()
         };
     }
     first
@@ -131,9 +132,7 @@ impl<S: Source, X: Index> Items<'_, S, X> {
         if shares == 1 {
             fold(0);
         } else {
-            threads::install(|| {
-                (0..shares).into_par_iter().for_each(|number| fold((number * share).min(len)))
-            });
+            threads::each(shares, &|number| fold((number * share).min(len)));
         }
         Found { words, bits }
     }

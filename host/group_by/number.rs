@@ -169,8 +169,7 @@ fn in_shares<R: Send>(
     if share >= numbers.len() {
         return vec![work(0, numbers)];
     }
-    let shares = numbers.par_chunks_mut(share).enumerate();
-    threads::install(|| shares.map(|(index, numbers)| work(index * share, numbers)).collect())
+    threads::map_parts(numbers, share, &|index, numbers| work(index * share, numbers))
 }
 
 /// The least and the greatest key of items, at least one.
@@ -190,10 +189,10 @@ fn extremes<B: Bits>(len: usize, get: &(impl Fn(usize) -> B + Sync)) -> (B, B) {
     if len < PARALLEL {
         return of(0..len);
     }
-    let pieces = (0..len.div_ceil(PARALLEL)).into_par_iter();
-    let all = pieces.map(|piece| of(piece * PARALLEL..len.min((piece + 1) * PARALLEL)));
+    let all =
+        threads::map(len.div_ceil(PARALLEL), &|piece| of(piece * PARALLEL..len.min((piece + 1) * PARALLEL)));
     let both = |a: (B, B), b: (B, B)| (a.0.min(b.0), a.1.max(b.1));
-    threads::install(|| all.reduce_with(both)).expect("there are items")
+    all.into_iter().reduce(both).expect("there are items")
 }
 
 /// Numbers keys of which none is more than `range` above the least one. Returns the keys.
@@ -360,7 +359,7 @@ fn by_partition<B: Bits>(numbers: &mut [u32], get: &(impl Fn(usize) -> B + Sync)
     let mut dealt: Vec<B> = zeros(slab.min(numbers.len()));
     for (index, numbers) in numbers.chunks_mut(slab).enumerate() {
         let dealt = &mut dealt[..numbers.len()];
-        let deal = |(share, dealt): (usize, &mut [B])| {
+        let deal = |share: usize, dealt: &mut [B]| {
             let first = index * slab + share * SHARE;
             let keys = || (first..first + dealt.len()).map(get);
             // Counts are two places further: after their sum, and after each key has moved the place of the
@@ -375,18 +374,18 @@ fn by_partition<B: Bits>(numbers: &mut [u32], get: &(impl Fn(usize) -> B + Sync)
             }
             starts
         };
-        let shares: Vec<_> = threads::install(|| dealt.par_chunks_mut(SHARE).enumerate().map(deal).collect());
+        let shares = threads::map_parts(dealt, SHARE, &deal);
         // SAFETY: atomics have the layout of integers, and are not used otherwise meanwhile.
         let numbers = unsafe { &*(&raw mut *numbers as *const [AtomicU32]) };
-        let number = |(partition, table): (usize, &mut Table<B>)| {
+        let number = |partition: usize, table: &mut [Table<B>]| {
             for (share, starts) in shares.iter().enumerate() {
                 let [start, end] = [partition, partition + 1].map(|at| share * SHARE + starts[at] as usize);
                 for (&key, number) in dealt[start..end].iter().zip(&numbers[start..end]) {
-                    number.store(table.number(key, key.hash(seed)), Relaxed);
+                    number.store(table[0].number(key, key.hash(seed)), Relaxed);
                 }
             }
         };
-        threads::install(|| tables.par_iter_mut().enumerate().for_each(number));
+        threads::each_part(&mut tables, 1, &number);
         starts.extend(shares);
     }
     drop(dealt);
