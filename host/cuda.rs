@@ -311,7 +311,7 @@ mod tests {
             Err(why) => return eprintln!("skipped, no GPU: {why}"),
         };
         let bad = gpu.with_workspace(|_| {
-            gpu.compile("bad", &c".version 99.9\n.target sm_70\n.address_size 64\n".to_owned(), 32, 32)
+            gpu.compile("bad", &c".version 99.9\n.target sm_70\n.address_size 64\n".to_owned(), 32)
                 .map(|_| ())
         });
         assert!(matches!(bad, Err(Error::Launch { .. })), "{bad:?}");

@@ -46,8 +46,11 @@ const LIBRARY: &[&[Kernels]] = &[
     },
 ];
 
-/// Compiled kernels by type and BLOCK, kept for the program's life. `None` if no table has the kernel.
-pub type Loaded = Mutex<HashMap<(TypeId, u32), Option<&'static Compiled>>>;
+/// The most threads of a block, for which a kernel for any block is compiled.
+const MOST_THREADS: u32 = 1024;
+
+/// Compiled kernels by type, BLOCK and threads that their registers suffice for, kept for the program's life. `None` if no table has the kernel.
+pub type Loaded = Mutex<HashMap<(TypeId, u32, u32), Option<&'static Compiled>>>;
 
 /// A compiled kernel.
 pub struct Compiled {
@@ -66,7 +69,8 @@ impl Compiled {
 pub struct Grid {
     pub blocks: u32,
     pub block: u32,
-    /// Threads per multiprocessor that the registers must suffice for, at least those of a block.
+    /// Threads per multiprocessor that the registers must suffice for: those of a block, or of several blocks if the
+    /// kernel is always launched with blocks of this size.
     pub resident: u32,
 }
 
@@ -145,7 +149,7 @@ impl Gpu {
         resident: u32,
     ) -> Result<Option<&'static Compiled>, Error> {
         let mut loaded = lock(&self.loaded);
-        if let Some(&kernel) = loaded.get(&(of, block)) {
+        if let Some(&kernel) = loaded.get(&(of, block, resident)) {
             return Ok(kernel);
         }
         let found = LIBRARY.iter().copied().flatten().chain([&own]).find_map(|kernels| kernels.find(of));
@@ -155,15 +159,17 @@ impl Gpu {
         });
         let mut kernel = None;
         if let Some((name, entry_block, ptx)) = entry {
-            kernel = loaded.get(&(of, entry_block)).copied().flatten();
+            let has_any_block = entry_block == ANY_BLOCK && resident == block;
+            let threads = if has_any_block { MOST_THREADS } else { entry_block.max(resident) };
+            kernel = loaded.get(&(of, entry_block, threads)).copied().flatten();
             if kernel.is_none() {
                 let name = format!("{name}_{entry_block}");
-                let function = self.compile(&name, &ptx, entry_block, resident)?;
+                let function = self.compile(&name, &ptx, threads)?;
                 kernel = Some(&*Box::leak(Box::new(Compiled { name, function })));
-                loaded.insert((of, entry_block), kernel);
+                loaded.insert((of, entry_block, threads), kernel);
             }
         }
-        loaded.insert((of, block), kernel);
+        loaded.insert((of, block, resident), kernel);
         Ok(kernel)
     }
 
@@ -173,18 +179,15 @@ impl Gpu {
         Ok(self.kernel(of.kernel, of.own, block, block)?.is_some())
     }
 
-    /// Compiles a module by the driver.
+    /// Compiles a module by the driver, for so many threads of a multiprocessor.
     pub(super) fn compile(
         &self,
         name: &str,
         ptx: &CString,
-        block: u32,
-        resident: u32,
+        threads: u32,
     ) -> Result<Function<'static>, Error> {
-        // A block's threads must fit in the 65,536 registers of a multiprocessor, which are allocated in
-        // eights.
-        let most_threads = if block == ANY_BLOCK { 1024 } else { block };
-        let registers = (65536 / most_threads.max(resident) / 8 * 8).min(255);
+        // They must fit in the 65,536 registers of a multiprocessor, which are allocated in eights.
+        let registers = (65536 / threads / 8 * 8).min(255);
         let failed = |error| self.launch_failed(name, error);
         let module =
             Module::from_ptx_cstr(ptx, &[ModuleJitOption::MaxRegisters(registers)]).map_err(failed)?;
