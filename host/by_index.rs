@@ -3,6 +3,7 @@
 pub(crate) mod indices;
 mod spread;
 pub(crate) mod tally;
+mod terms;
 mod words;
 
 use crate::cpu::Source;
@@ -13,18 +14,21 @@ use crate::request::{MOST_ORDERED, TallyTypes, ToWords};
 use crate::{Buffer, Device, Element, Error, Item, Op, Pending, Reduce, Stream, Sum, ViewMut, cuda};
 use bytemuck::Zeroable;
 use gpu_reduce_kernels::agent::{Agent, Scatter};
+use gpu_reduce_kernels::element::Dtype;
 use gpu_reduce_kernels::indices::Rows;
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::center::OfSquares;
 use gpu_reduce_kernels::op::tally::OfTally;
 use gpu_reduce_kernels::plan::assert_block;
 use gpu_reduce_kernels::segments::Cut;
+use gpu_reduce_kernels::terms::Range;
 use gpu_reduce_kernels::words::{STATE, Words};
 pub use indices::{Indices, Order};
 use indices::{elements_of_rows, with_words};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut, without_provenance};
 use tally::Items;
+use terms::{Multiply, Pick, PickCounted};
 
 /// Items with an index each: what [`Reduce::by_index`] returns.
 ///
@@ -310,9 +314,15 @@ pub struct Tally {
 
 /// The address of the items of one array.
 fn address(items: &impl Input) -> *const c_void {
-    let mut address = 0;
-    items.arrays(&mut |at, _| address = at);
-    without_provenance(address as usize)
+    addresses(items)[0]
+}
+
+/// The addresses of the items of two arrays; of one, twice the same.
+fn addresses(items: &impl Input) -> [*const c_void; 2] {
+    let mut addresses = Vec::with_capacity(2);
+    items.arrays(&mut |at, _| addresses.push(without_provenance(at as usize)));
+    let first = addresses.first().copied().unwrap_or(null());
+    [first, addresses.get(1).copied().unwrap_or(first)]
 }
 
 impl<'a, D: Data<'a>> Parts<'a, D::Item> for ByIndex<'a, D> {
@@ -380,6 +390,32 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Running<'_, 'a, D, V> {
         Ok(results)
     }
 
+    fn tally_where<O: OfTally<D::Item, Output = V>>(
+        self,
+        op: &O,
+        range: Range<D::Item>,
+    ) -> Result<Buffer<V>, Error>
+    where
+        D::Item: Element,
+    {
+        if range.holds_for_integers() {
+            self.tally(op)
+        } else if O::COUNTS {
+            terms::run::<D, _, O, V>(self.groups, PickCounted(range))
+        } else {
+            terms::run::<D, _, O, V>(self.groups, Pick(range))
+        }
+    }
+
+    fn tally_products<O: OfTally<P, Output = V>, P: Element>(
+        self,
+        _: &O,
+        dtype: Dtype,
+        multiply: impl Fn(D::Item) -> P + Copy + Send + Sync,
+    ) -> Result<Buffer<V>, Error> {
+        terms::run::<D, _, O, V>(self.groups, Multiply(dtype, multiply))
+    }
+
     fn spread<O: OfSquares<D::Item>>(self, op: &O) -> Result<Buffer<V>, Error>
     where
         D::Item: Element<Real = V>,
@@ -443,6 +479,28 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Starting<'_, 'a, D, V> {
         Ok(Pending::new(launched, move |launched| {
             check(launched.words()[0], &indices, count).map(|()| results)
         }))
+    }
+
+    fn tally_where<O: OfTally<D::Item, Output = V>>(self, op: &O, range: Range<D::Item>) -> Self::Outcome
+    where
+        D::Item: Element,
+    {
+        if range.holds_for_integers() {
+            self.tally(op)
+        } else if O::COUNTS {
+            terms::start::<D, _, O, V>(self, PickCounted(range))
+        } else {
+            terms::start::<D, _, O, V>(self, Pick(range))
+        }
+    }
+
+    fn tally_products<O: OfTally<P, Output = V>, P: Element>(
+        self,
+        _: &O,
+        dtype: Dtype,
+        multiply: impl Fn(D::Item) -> P + Copy + Send + Sync,
+    ) -> Self::Outcome {
+        terms::start::<D, _, O, V>(self, Multiply(dtype, multiply))
     }
 
     fn spread<O: OfSquares<D::Item>>(self, op: &O) -> Self::Outcome
@@ -518,6 +576,31 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Enqueuing<'_, 'a, '_, D, 
             }
             (place, ..) => Err(other_device(gpu_of(&place), &on)),
         }
+    }
+
+    fn tally_where<O: OfTally<D::Item, Output = V>>(self, op: &O, range: Range<D::Item>) -> Result<(), Error>
+    where
+        D::Item: Element,
+    {
+        if range.holds_for_integers() {
+            self.tally(op)
+        } else if O::COUNTS {
+            // SAFETY: as the caller of `enqueue` vouches.
+            unsafe { terms::enqueue::<D, _, O, V>(self, PickCounted(range)) }
+        } else {
+            // SAFETY: as the caller of `enqueue` vouches.
+            unsafe { terms::enqueue::<D, _, O, V>(self, Pick(range)) }
+        }
+    }
+
+    fn tally_products<O: OfTally<P, Output = V>, P: Element>(
+        self,
+        _: &O,
+        dtype: Dtype,
+        multiply: impl Fn(D::Item) -> P + Copy + Send + Sync,
+    ) -> Result<(), Error> {
+        // SAFETY: as the caller of `enqueue` vouches.
+        unsafe { terms::enqueue::<D, _, O, V>(self, Multiply(dtype, multiply)) }
     }
 
     fn spread<O: OfSquares<D::Item>>(self, op: &O) -> Result<(), Error>
@@ -683,6 +766,28 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for ScratchBytes<'_, 'a, D> {
                 .map_or(0, |request| gpu.tally_bytes(&request)),
             _ => 0,
         }
+    }
+
+    fn tally_where<O: OfTally<D::Item, Output = V>>(self, op: &O, range: Range<D::Item>) -> usize
+    where
+        D::Item: Element,
+    {
+        if range.holds_for_integers() {
+            self.tally(op)
+        } else if O::COUNTS {
+            terms::scratch_bytes::<D, _, O>(self.0, PickCounted(range))
+        } else {
+            terms::scratch_bytes::<D, _, O>(self.0, Pick(range))
+        }
+    }
+
+    fn tally_products<O: OfTally<P, Output = V>, P: Element>(
+        self,
+        _: &O,
+        dtype: Dtype,
+        multiply: impl Fn(D::Item) -> P + Copy + Send + Sync,
+    ) -> usize {
+        terms::scratch_bytes::<D, _, O>(self.0, Multiply(dtype, multiply))
     }
 
     fn spread<O: OfSquares<D::Item>>(self, op: &O) -> usize

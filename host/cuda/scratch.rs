@@ -6,6 +6,7 @@ use super::keys::KeysScratch;
 use super::order::OrderScratch;
 use super::spread::SpreadScratch;
 use super::tally::TallyScratch;
+use super::terms::TermsScratch;
 use super::words::WordsScratch;
 use super::{Gpu, lock};
 use crate::Error;
@@ -47,6 +48,8 @@ pub struct Scratch {
     pub(super) order: OrderScratch,
     /// For reductions by index to words.
     pub(super) words: WordsScratch,
+    /// For sums by index of terms.
+    pub(super) terms: TermsScratch,
     /// For variances by index.
     pub(super) spread: SpreadScratch,
     /// For numbers of keys.

@@ -8,6 +8,7 @@ mod algebra;
 mod axes;
 mod by_index;
 mod by_index_spread;
+mod by_index_terms;
 mod by_index_words;
 mod by_key;
 mod calls;
