@@ -36,14 +36,17 @@ use terms::{Multiply, Pick, PickCounted};
 /// device, for any number of threads, whatever the other items are.
 ///
 /// - **Sums and means of floats are the correctly rounded ones**, those of [`ExactSum`](crate::ExactSum) and
-///   [`ExactMean`](crate::ExactMean), in any order of the items. They are added as integers.
+///   [`ExactMean`](crate::ExactMean), in any order of the items. They are added as integers. So are those of some items:
+///   [`NanSum`](crate::NanSum), [`NanMean`](crate::NanMean) and [`SumWhere`](crate::SumWhere).
 /// - **[`Var`](crate::Var) and [`Std`](crate::Std)** do not depend on the order of the items either: they add up
 ///   squared distances from the exact mean. The relative error is at most 8 · 2^-53. A result that is an
 ///   `f32` is rounded to it afterwards. If squares of distances overflow an `f64`, the result is infinite.
 /// - [`ArgMax`](crate::ArgMax) and the other operators that return indices return those of the whole array, of
 ///   equal items the first.
-/// - Every other operator has the bits of reducing the items of an index, in their order, as a slice. Unless these
-///   are extremes, bits, [`Any`](crate::Any), [`All`](crate::All) or counts, the items are sorted first.
+/// - Every other operator has the bits of reducing the items of an index, in their order, as a slice. The items are
+///   sorted first, unless the operator is an extreme, a count, one of bits, [`Any`](crate::Any), [`All`](crate::All), a
+///   [`Dot`](crate::Dot) or [`SumSq`](crate::SumSq) of integers, or an [`ExactDot`](crate::ExactDot) of numbers of up
+///   to 4 bytes.
 ///
 /// ```
 /// use gpu_reduce::{ArgMax, Device, Max, Reduce, Sum};
@@ -319,10 +322,12 @@ fn address(items: &impl Input) -> *const c_void {
 
 /// The addresses of the items of two arrays; of one, twice the same.
 fn addresses(items: &impl Input) -> [*const c_void; 2] {
-    let mut addresses = Vec::with_capacity(2);
-    items.arrays(&mut |at, _| addresses.push(without_provenance(at as usize)));
-    let first = addresses.first().copied().unwrap_or(null());
-    [first, addresses.get(1).copied().unwrap_or(first)]
+    let (mut addresses, mut arrays) = ([null(); 2], 0);
+    items.arrays(&mut |at, _| {
+        addresses[arrays..].fill(without_provenance(at as usize));
+        arrays += 1;
+    });
+    addresses
 }
 
 impl<'a, D: Data<'a>> Parts<'a, D::Item> for ByIndex<'a, D> {

@@ -95,7 +95,7 @@ fn picked_items_of_every_type() {
     {
         let shift = size_of::<T>() + T::NAME.len();
         let cases =
-            [(1, 1), (31, 2), (1000, 1), (5000, 40), (4097, 900), (2100, 30_000)].into_iter().enumerate();
+            [(1, 1), (31, 2), (1000, 1), (5000, 40), (4097, 900), (1000, 20_000)].into_iter().enumerate();
         for (case, (len, count)) in cases.filter(|(case, _)| is_taken(case + shift)) {
             let at = indices(len, count, case % 5);
             let items = samples(len, |index| T::any(index + 7));
@@ -109,7 +109,7 @@ fn picked_items_of_every_type() {
 #[test]
 fn picked_floats_of_every_kind() {
     for kind in [0, 4, 5, 7, 8, 9, 10] {
-        for (case, (len, count)) in [(700, 7), (6000, 300), (2000, 40_000)].into_iter().enumerate() {
+        for (case, (len, count)) in [(700, 7), (3000, 300), (500, 900)].into_iter().enumerate() {
             if !is_taken(kind + case) {
                 continue;
             }
@@ -212,7 +212,7 @@ fn products_of_every_type() {
     }
     macro_rules! all {
         ({} $($type:ident: $($row:ident)*;)*) => {$(
-            of::<$type>(&[(1, 1), (33, 2), (3000, 1), (5000, 40), (4097, 900), (2100, 30_000)]);
+            of::<$type>(&[(1, 1), (33, 2), (3000, 1), (5000, 40), (4097, 900), (500, 20_000)]);
         )*};
     }
     for_each_element! { all! {} }
@@ -364,7 +364,7 @@ where
 fn on_streams() {
     for device in devices() {
         // So many that items are dealt to buckets, too.
-        for count in [33, 40_000] {
+        for count in [33, 20_000] {
             // The items at the places of wrong indices are among those that are skipped.
             let of = |place: u64| if place.is_multiple_of(2) { f64::NAN } else { float(0, place) };
             let doubles = device.upload(&(0..4500).map(of).collect::<Vec<_>>()).unwrap();
@@ -374,12 +374,14 @@ fn on_streams() {
             let singles = singles.slice(1..).unwrap();
             let shorts = device.upload(&samples(4500, i16::any)).unwrap();
             on_a_stream(&device, &singles, NanMean, count);
+            if count == 33 {
+                on_a_stream(&device, &doubles, NanMean, count);
+                on_a_stream(&device, &(&singles, &singles), ExactDot, count);
+                on_a_stream(&device, &shorts, SumSq, count);
+            }
             on_a_stream(&device, &singles, NanSum, count);
-            on_a_stream(&device, &doubles, NanMean, count);
             on_a_stream(&device, &shorts, SumWhere::new(Comparison::Less(0)), count);
-            on_a_stream(&device, &(&singles, &singles), ExactDot, count);
             on_a_stream(&device, &(&shorts, &shorts), Dot, count);
-            on_a_stream(&device, &shorts, SumSq, count);
         }
     }
 }
