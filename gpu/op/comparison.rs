@@ -79,7 +79,7 @@ impl<T: Element> Range<T> {
         Self([low, high, nan, T::Key::max_value()])
     }
 
-    /// Whether the comparison holds for all integers, whatever it holds for among floats.
+    /// Whether the elements are integers, and the comparison holds for all of them.
     #[cfg(not(target_arch = "nvptx64"))]
     pub fn holds_for_integers(self) -> bool {
         let ([low, high, _], is_outside) = self.keys();
