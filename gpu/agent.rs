@@ -5,7 +5,7 @@
 //! - `Listed` is for the plain operators of the library's table, whose folds are compiled with the library.
 //! - `extremes` has SIMD on a CPU for extremes and their indices, and is for what reduces by index to words;
 //!   `chunks` folds a chunk on a CPU by cheaper operators, `several` is for tuples, `near` for `LogSumExp`,
-//!   `spread` for variances, and `exact` for exact sums.
+//!   `spread` for variances, `terms` for sums of picked items and of products, and `exact` for exact sums.
 
 pub(crate) mod chunks;
 pub(crate) mod exact;
@@ -13,6 +13,7 @@ pub(crate) mod extremes;
 pub(crate) mod near;
 pub mod several;
 pub(crate) mod spread;
+pub(crate) mod terms;
 
 use crate::element::Element;
 use crate::input::Input;
@@ -26,7 +27,9 @@ use crate::table::{Items, Row};
 use several::Reducer;
 #[cfg(not(target_arch = "nvptx64"))]
 use {
+    crate::element::Dtype,
     crate::host_simd::{self, Folds, Source},
+    crate::op::comparison::Range,
     crate::slot,
     crate::words::Words,
     several::Folder,
@@ -199,6 +202,21 @@ pub trait Scatter<I: Copy + 'static, V> {
     where
         I: Element;
 
+    /// Adds up those of each index's items for which a comparison holds. If the operator counts its items, these alone
+    /// are counted; if not, the items add nothing that is a negative zero.
+    fn tally_where<O: OfTally<I, Output = V>>(self, op: &O, range: Range<I>) -> Self::Outcome
+    where
+        I: Element;
+
+    /// Adds up the products that `multiply` makes of each index's items, which have factors of type `dtype`: the two
+    /// of a pair, or one twice. Products of integers have their 64 lowest bits; other products are `f64`.
+    fn tally_products<O: OfTally<P, Output = V>, P: Element>(
+        self,
+        op: &O,
+        dtype: Dtype,
+        multiply: impl Fn(I) -> P + Copy + Send + Sync,
+    ) -> Self::Outcome;
+
     /// Adds up the squares of the distances of each index's items from their mean.
     fn spread<O: OfSquares<I>>(self, op: &O) -> Self::Outcome
     where
@@ -232,6 +250,8 @@ mod sealed {
     impl Sealed for extremes::Counting {}
     impl Sealed for near::NearFirst {}
     impl Sealed for spread::Spreads {}
+    impl Sealed for terms::Picked {}
+    impl Sealed for terms::Products {}
     #[cfg(not(target_arch = "nvptx64"))]
     impl Sealed for crate::element::alias::AsBytes {}
 }

@@ -66,7 +66,7 @@ pub trait Element:
 
     /// The type of sums and products: `i64` or `u64` for integers, `f32` for `f16`, `bf16` and `f32`, `f64`
     /// for `f64`.
-    type Wide: Wide;
+    type Wide: Wide + Element<Wide = Self::Wide>;
 
     /// An integer that orders as the element does.
     type Key: Key;

@@ -189,6 +189,7 @@ pub use crate::agent::{default_block, width};
 pub(crate) use center::Centers;
 pub(crate) use compensated_sum::{Compensated, Twofold};
 pub use every::*;
+pub(crate) use exact::Narrow;
 pub(crate) use squares::{Scaled, Squares};
 pub use together::Both;
 

@@ -6,6 +6,7 @@
 //! - [`index`]: sums by index; [`deal`]: items dealt to buckets for it; [`order`]: items sorted by index.
 //! - [`center`]: variances by index, from sums by index.
 //! - [`words`]: extremes, places, bits, tests and counts by index.
+//! - [`terms`]: the terms of sums by index of picked items and of products.
 //! - [`indices`]: indices of elements of rows, and of bins.
 //! - [`keys`]: keys of any value, which get numbers.
 //! - [`runs`]: the runs of equal neighbouring keys.
@@ -21,6 +22,7 @@ pub mod order;
 pub mod rows;
 pub mod runs;
 pub mod segments;
+pub mod terms;
 pub mod whole;
 pub mod words;
 

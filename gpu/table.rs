@@ -716,6 +716,7 @@ pub const TABLES: &[&[&[Entry]]] = &[
     crate::shape::indices::ENTRIES,
     crate::shape::words::ENTRIES,
     crate::shape::center::ENTRIES,
+    crate::shape::terms::ENTRIES,
     #[cfg(not(target_arch = "nvptx64"))]
     for_each_operator! { aliases! { element bool u8 } },
     #[cfg(not(target_arch = "nvptx64"))]

@@ -4,6 +4,7 @@ mod in_order;
 pub(crate) mod indices;
 mod spread;
 pub(crate) mod tally;
+mod terms;
 mod words;
 
 use crate::cpu::Source;
@@ -14,18 +15,21 @@ use crate::request::{MOST_ORDERED, TallyTypes, ToWords};
 use crate::{Buffer, Device, Element, Error, Item, Op, Pending, Reduce, Stream, Sum, ViewMut, cuda};
 use bytemuck::Zeroable;
 use gpu_reduce_kernels::agent::{Agent, Scatter};
+use gpu_reduce_kernels::element::Dtype;
 use gpu_reduce_kernels::indices::Rows;
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::center::OfSquares;
 use gpu_reduce_kernels::op::tally::OfTally;
 use gpu_reduce_kernels::plan::assert_block;
 use gpu_reduce_kernels::segments::Cut;
+use gpu_reduce_kernels::terms::Range;
 use gpu_reduce_kernels::words::{STATE, Words};
 pub use indices::{Indices, Order};
 use indices::{elements_of_rows, with_words};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut, without_provenance};
 use tally::Items;
+use terms::{Multiply, Pick, PickCounted};
 
 /// Items with an index each: what [`Reduce::by_index`] returns.
 ///
@@ -33,14 +37,17 @@ use tally::Items;
 /// device, for any number of threads, whatever the other items are.
 ///
 /// - **Sums and means of floats are the correctly rounded ones**, those of [`ExactSum`](crate::ExactSum) and
-///   [`ExactMean`](crate::ExactMean), in any order of the items. They are added as integers.
+///   [`ExactMean`](crate::ExactMean), in any order of the items. They are added as integers. So are those of some items:
+///   [`NanSum`](crate::NanSum), [`NanMean`](crate::NanMean) and [`SumWhere`](crate::SumWhere).
 /// - **[`Var`](crate::Var) and [`Std`](crate::Std)** do not depend on the order of the items either: they add up
 ///   squared distances from the exact mean. The relative error is at most 8 · 2^-53. A result that is an
 ///   `f32` is rounded to it afterwards. If squares of distances overflow an `f64`, the result is infinite.
 /// - [`ArgMax`](crate::ArgMax) and the other operators that return indices return those of the whole array, of
 ///   equal items the first.
-/// - Every other operator has the bits of reducing the items of an index, in their order, as a slice. Unless these
-///   are extremes, bits, [`Any`](crate::Any), [`All`](crate::All) or counts, the items are sorted first.
+/// - Every other operator has the bits of reducing the items of an index, in their order, as a slice. The items are
+///   sorted first, unless the operator is an extreme, a count, one of bits, [`Any`](crate::Any), [`All`](crate::All), a
+///   [`Dot`](crate::Dot) or [`SumSq`](crate::SumSq) of integers, or an [`ExactDot`](crate::ExactDot) of numbers of up
+///   to 4 bytes.
 ///
 /// ```
 /// use gpu_reduce::{ArgMax, Device, Max, Reduce, Sum};
@@ -311,9 +318,17 @@ pub struct Tally {
 
 /// The address of the items of one array.
 fn address(items: &impl Input) -> *const c_void {
-    let mut address = 0;
-    items.arrays(&mut |at, _| address = at);
-    without_provenance(address as usize)
+    addresses(items)[0]
+}
+
+/// The addresses of the items of two arrays; of one, twice the same.
+fn addresses(items: &impl Input) -> [*const c_void; 2] {
+    let (mut addresses, mut arrays) = ([null(); 2], 0);
+    items.arrays(&mut |at, _| {
+        addresses[arrays..].fill(without_provenance(at as usize));
+        arrays += 1;
+    });
+    addresses
 }
 
 impl<'a, D: Data<'a>> Parts<'a, D::Item> for ByIndex<'a, D> {
@@ -377,6 +392,32 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Running<'_, 'a, D, V> {
             _ => unreachable!("results lie where the items do"),
         }
         Ok(results)
+    }
+
+    fn tally_where<O: OfTally<D::Item, Output = V>>(
+        self,
+        op: &O,
+        range: Range<D::Item>,
+    ) -> Result<Buffer<V>, Error>
+    where
+        D::Item: Element,
+    {
+        if range.holds_for_integers() {
+            self.tally(op)
+        } else if O::COUNTS {
+            terms::run::<D, _, O, V>(self.groups, PickCounted(range))
+        } else {
+            terms::run::<D, _, O, V>(self.groups, Pick(range))
+        }
+    }
+
+    fn tally_products<O: OfTally<P, Output = V>, P: Element>(
+        self,
+        _: &O,
+        dtype: Dtype,
+        multiply: impl Fn(D::Item) -> P + Copy + Send + Sync,
+    ) -> Result<Buffer<V>, Error> {
+        terms::run::<D, _, O, V>(self.groups, Multiply(dtype, multiply))
     }
 
     fn spread<O: OfSquares<D::Item>>(self, op: &O) -> Result<Buffer<V>, Error>
@@ -443,6 +484,28 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Starting<'_, 'a, D, V> {
         }))
     }
 
+    fn tally_where<O: OfTally<D::Item, Output = V>>(self, op: &O, range: Range<D::Item>) -> Self::Outcome
+    where
+        D::Item: Element,
+    {
+        if range.holds_for_integers() {
+            self.tally(op)
+        } else if O::COUNTS {
+            terms::start::<D, _, O, V>(self, PickCounted(range))
+        } else {
+            terms::start::<D, _, O, V>(self, Pick(range))
+        }
+    }
+
+    fn tally_products<O: OfTally<P, Output = V>, P: Element>(
+        self,
+        _: &O,
+        dtype: Dtype,
+        multiply: impl Fn(D::Item) -> P + Copy + Send + Sync,
+    ) -> Self::Outcome {
+        terms::start::<D, _, O, V>(self, Multiply(dtype, multiply))
+    }
+
     fn spread<O: OfSquares<D::Item>>(self, op: &O) -> Self::Outcome
     where
         D::Item: Element<Real = V>,
@@ -507,6 +570,31 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Enqueuing<'_, 'a, '_, D, 
             }
             (place, ..) => Err(other_device(gpu_of(&place), &on)),
         }
+    }
+
+    fn tally_where<O: OfTally<D::Item, Output = V>>(self, op: &O, range: Range<D::Item>) -> Result<(), Error>
+    where
+        D::Item: Element,
+    {
+        if range.holds_for_integers() {
+            self.tally(op)
+        } else if O::COUNTS {
+            // SAFETY: as the caller of `enqueue` vouches.
+            unsafe { terms::enqueue::<D, _, O, V>(self, PickCounted(range)) }
+        } else {
+            // SAFETY: as the caller of `enqueue` vouches.
+            unsafe { terms::enqueue::<D, _, O, V>(self, Pick(range)) }
+        }
+    }
+
+    fn tally_products<O: OfTally<P, Output = V>, P: Element>(
+        self,
+        _: &O,
+        dtype: Dtype,
+        multiply: impl Fn(D::Item) -> P + Copy + Send + Sync,
+    ) -> Result<(), Error> {
+        // SAFETY: as the caller of `enqueue` vouches.
+        unsafe { terms::enqueue::<D, _, O, V>(self, Multiply(dtype, multiply)) }
     }
 
     fn spread<O: OfSquares<D::Item>>(self, op: &O) -> Result<(), Error>
@@ -671,6 +759,28 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for ScratchBytes<'_, 'a, D> {
                 .map_or(0, |request| gpu.tally_bytes(&request)),
             _ => 0,
         }
+    }
+
+    fn tally_where<O: OfTally<D::Item, Output = V>>(self, op: &O, range: Range<D::Item>) -> usize
+    where
+        D::Item: Element,
+    {
+        if range.holds_for_integers() {
+            self.tally(op)
+        } else if O::COUNTS {
+            terms::scratch_bytes::<D, _, O>(self.0, PickCounted(range))
+        } else {
+            terms::scratch_bytes::<D, _, O>(self.0, Pick(range))
+        }
+    }
+
+    fn tally_products<O: OfTally<P, Output = V>, P: Element>(
+        self,
+        _: &O,
+        dtype: Dtype,
+        multiply: impl Fn(D::Item) -> P + Copy + Send + Sync,
+    ) -> usize {
+        terms::scratch_bytes::<D, _, O>(self.0, Multiply(dtype, multiply))
     }
 
     fn spread<O: OfSquares<D::Item>>(self, op: &O) -> usize

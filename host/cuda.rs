@@ -7,8 +7,9 @@
 //! - `stream`: streams that callers enqueue on, and calls that wait;
 //! - `pending`: pending results;
 //! - `shards`: reduces on several GPUs; `deal`: items dealt by their index; `tally`: sums by index; `order`: items
-//!   sorted by index; `in_order`: reductions of these; `keys`: numbers for keys; `spread`: variances by index; `words`:
-//!   extremes, places, bits and counts by index; `indices`: indices that kernels make;
+//!   sorted by index; `in_order`: reductions of these; `keys`: numbers for keys; `spread`: variances by index; `terms`:
+//!   sums by index of picked items and of products; `words`: extremes, places, bits and counts by index; `indices`:
+//!   indices that kernels make;
 //! - `memory`, `staging`: memory and copies;
 //! - `of_cust`: conversions from and to cust's memory and streams;
 //! - `ladder`: the classic kernels (feature `ladder`).
@@ -34,6 +35,7 @@ mod spread;
 mod staging;
 mod stream;
 mod tally;
+mod terms;
 mod words;
 
 pub use memory::{Memory, Pinned};

@@ -16,7 +16,8 @@ use gpu_reduce_kernels::reduce::{GroupsKernel, Kernel, RowKernel};
 use gpu_reduce_kernels::runs;
 use gpu_reduce_kernels::segments::{self, SegmentBounds, rows};
 use gpu_reduce_kernels::slot;
-use gpu_reduce_kernels::words::Rules;
+use gpu_reduce_kernels::terms::{self, Range};
+use gpu_reduce_kernels::words::{Rule, Rules};
 use gpu_reduce_kernels::{deal, index};
 use std::any::{TypeId, type_name};
 use std::ffi::c_void;
@@ -228,6 +229,44 @@ pub struct Spread {
     /// A place for each result, an `f32` or `f64`.
     pub results: *mut c_void,
     pub result_bytes: usize,
+}
+
+/// Sums by index of terms that a GPU makes of items.
+pub struct Terms {
+    /// The sums; their items are the terms.
+    pub sums: Tally,
+    pub making: Making,
+    /// Bytes of a result; if items are dropped, 4 or 8.
+    pub result_bytes: usize,
+}
+
+/// How terms are made of items.
+pub enum Making {
+    /// Items that do not pass the test become 0, and so do items with the bits of `zero`.
+    Pick {
+        /// The kernel for items of this size.
+        kernel: TypeId,
+        items: *const c_void,
+        zero: u64,
+        rule: Rule,
+        /// Whether items that do not pass are not counted. Then the results have 4 or 8 bytes.
+        drops: bool,
+    },
+    /// Products of items at two addresses, which may be equal.
+    Multiply { dtype: Dtype, items: [*const c_void; 2] },
+}
+
+impl Making {
+    /// Picks the items for which a comparison holds.
+    pub fn pick<T: Element>(range: Range<T>, items: *const c_void, zero: u64, drops: bool) -> Self {
+        let kernel = match size_of::<T>() {
+            1 => TypeId::of::<terms::Pick<u8>>(),
+            2 => TypeId::of::<terms::Pick<u16>>(),
+            4 => TypeId::of::<terms::Pick<u32>>(),
+            _ => TypeId::of::<terms::Pick<u64>>(),
+        };
+        Self::Pick { kernel, items, zero, rule: range.rule(), drops }
+    }
 }
 
 /// A column of keys on a GPU.

@@ -7,8 +7,10 @@ use crate::op::{NanMean, NormL2, Op};
 use crate::table::{Items, Row};
 #[cfg(not(target_arch = "nvptx64"))]
 use {
+    crate::agent::Scatter,
     crate::element::{Summand, Wide},
     crate::host_simd::{self, Folds, Source},
+    crate::op::comparison::Range,
     crate::op::nanmean::Counted,
     crate::op::squares::Middling,
     crate::op::{CountNan, Mean, NanSum, Squares},
@@ -58,6 +60,11 @@ impl<I: Element> Agent<NanMean, I> for SumThenCount {
         // For floats, `I::Wide` is `I::Total`.
         let sum = bytemuck::cast(host_simd::fold_by_table(&NanSum, chunk, first, row));
         Counted { sum, count: len - nans }
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn by_index<S: Scatter<I, I::Real>>(self, _: &NanMean, scatter: S) -> S::Outcome {
+        scatter.tally_where(&Mean, Range::of_numbers())
     }
 }
 

@@ -72,9 +72,24 @@ impl<T: Element> Range<T> {
         Self([greatest, high, greatest, least])
     }
 
+    /// Returns the range that holds for all elements but NaNs.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) fn of_numbers() -> Self {
+        let Self([low, high, nan, _]) = Self::of_nan();
+        Self([low, high, nan, T::Key::max_value()])
+    }
+
+    /// Whether the elements are integers, and the comparison holds for all of them.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn holds_for_integers(self) -> bool {
+        let ([low, high, _], is_outside) = self.keys();
+        let (least, greatest) = (T::Key::min_value(), T::Key::max_value());
+        T::Wide::EXACT && if is_outside { low > high } else { (low, high) == (least, greatest) }
+    }
+
     /// Whether the comparison holds for an element.
     #[inline(always)]
-    pub(super) fn holds(self, element: T) -> bool {
+    pub fn holds(self, element: T) -> bool {
         let [low, high, nan, side] = self.0;
         let key = element.key(nan);
         ((low <= key) & (key <= high)) != (side == T::Key::max_value())

@@ -1,3 +1,4 @@
+use crate::agent::terms::Products;
 use crate::op::prelude::*;
 use bytemuck::cast;
 use cuda_std::intrinsics::{dp4a_i32, dp4a_u32};
@@ -17,7 +18,7 @@ impl<T: Element> Op<(T, T)> for Dot {
     const EXACT: bool = T::Wide::EXACT;
 
     fn agent() -> impl Agent<Self, (T, T)> {
-        Listed
+        Products
     }
 
     accumulators_add_up! { T::Wide }

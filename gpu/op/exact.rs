@@ -32,6 +32,7 @@ macro_rules! exact_operator {
         $(#[$doc:meta])* $op:ident $name:literal over $item:ty, $T:ident: $element:ident, $sums:ident;
         $output:ty, |$sum:ident, $count:ident| $finish:expr
         $(, tally counts $counts:literal, |$of_tally:ident, $low:ident, $items:ident| $tally:expr)?
+        $(, by index $by_index:ident)?
     ) => {
         use crate::agent::Agent;
         use crate::agent::exact::Sums;
@@ -91,6 +92,13 @@ macro_rules! exact_operator {
                     scatter.tally(self)
                 }
             )?
+
+            $(
+                #[cfg(not(target_arch = "nvptx64"))]
+                fn by_index<S: crate::agent::Scatter<$item, $output>>(&self, scatter: S) -> S::Outcome {
+                    $T::$by_index(self, scatter)
+                }
+            )?
         }
 
         $(
@@ -111,6 +119,7 @@ mod round;
 mod state;
 
 use crate::op::Op;
+use crate::op::tally::OfTally;
 #[cfg(not(target_arch = "nvptx64"))]
 pub(crate) use element::Integer;
 pub use element::{ExactElement, ExactFactor};
@@ -119,6 +128,38 @@ pub use round::{Exact, Leading};
 pub(crate) use round::{center_of, mean_of, sum_of};
 pub use state::Fixed;
 pub(crate) use state::{INFINITE, MINUS_INFINITE, NAN, NOT_MINUS_ZERO, Sum, each_of};
+
+/// The sum of `f64`, rounded once to an `f32`: what is made of the products of smaller floats.
+#[derive(Clone, Copy, Debug)]
+pub struct Narrow;
+
+impl Op<f64> for Narrow {
+    const NAME: &'static str = "narrow";
+    type Accumulator = f64;
+    type Output = f32;
+    const EXACT: bool = false;
+
+    accumulators_add_up! { f64 }
+
+    #[inline(always)]
+    fn lift(&self, element: f64, _: u64) -> f64 {
+        element
+    }
+
+    #[inline(always)]
+    fn finish(&self, all: f64, _: u64) -> Option<f32> {
+        Some((all + 0.0) as f32)
+    }
+}
+
+impl OfTally<f64> for Narrow {
+    const COUNTS: bool = false;
+
+    #[inline(always)]
+    fn of_tally(sum: &impl Exact, low: i32, _: u64) -> f32 {
+        sum_of::<false>(sum, low) as f32
+    }
+}
 
 /// Operators that make something of an exact sum, wherever it is held.
 #[doc(hidden)]

@@ -1,3 +1,4 @@
+use crate::agent::terms::Picked;
 use crate::op::prelude::*;
 
 /// The sum of the elements that are not NaN.
@@ -14,7 +15,7 @@ impl<T: Element> Op<T> for NanSum {
     const EXACT: bool = T::Wide::EXACT;
 
     fn agent() -> impl Agent<Self, T> {
-        Listed
+        Picked
     }
 
     accumulators_add_up! { T::Wide }

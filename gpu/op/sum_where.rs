@@ -1,5 +1,6 @@
 #![allow(clippy::multiple_bound_locations, reason = "in what `derive(Pod)` makes")]
 
+use crate::agent::terms::Picked;
 use crate::op::comparison::{Comparison, Range};
 use crate::op::prelude::*;
 
@@ -16,6 +17,12 @@ impl<T: Element> SumWhere<T> {
     pub fn new(comparison: Comparison<T>) -> Self {
         Self(Range::new(comparison))
     }
+
+    /// The comparison as a range of keys.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) fn range(&self) -> Range<T> {
+        self.0
+    }
 }
 
 impl<T: Element> Op<T> for SumWhere<T> {
@@ -25,7 +32,7 @@ impl<T: Element> Op<T> for SumWhere<T> {
     const EXACT: bool = T::Wide::EXACT;
 
     fn agent() -> impl Agent<Self, T> {
-        Listed
+        Picked
     }
 
     fn parameters(&self) -> &[u8] {

@@ -1,3 +1,4 @@
+use crate::agent::terms::Products;
 use crate::op::prelude::*;
 
 /// The sum of the squares of the elements.
@@ -15,7 +16,7 @@ impl<T: Element> Op<T> for SumSq {
     const EXACT: bool = T::Wide::EXACT;
 
     fn agent() -> impl Agent<Self, T> {
-        Listed
+        Products
     }
 
     accumulators_add_up! { T::Wide }

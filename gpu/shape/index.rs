@@ -1233,12 +1233,15 @@ macro_rules! entry_points {
         }
     };
     (@finish $($name:literal $op:ident $type:ident)*) => {$(
+        entry_points! { @finishing concat!($name, "_", stringify!($type), "_finish_256") => $op $type }
+    )*};
+    (@finishing $name:expr => $op:ident $type:ident) => {
         entry_points! {
-            @kernel concat!($name, "_", stringify!($type), "_finish_256"), $type,
+            @kernel $name, $type,
             [results: *mut <crate::op::$op as crate::Op<$type>>::Output, wrong: *mut u64, onto: u32] |arguments|
             finish::<crate::op::$op, $type>(arguments, Target { results, wrong, onto })
         }
-    )*};
+    };
     (@kernel $name:expr, $type:ident, [$($parameter:ident: $of:ty),*] |$arguments:ident| $call:expr) => {
         const _: () = {
             #[cuda_std::kernel(name = $name)]
@@ -1282,11 +1285,16 @@ entry_points! {
     "exact_mean" ExactMean i64
     "center" Centers i64 "center" Centers f32 "center" Centers f64
 }
+#[cfg(feature = "index")]
+entry_points! { @finishing "sum_f64_narrow_256" => Narrow f64 }
 
 macro_rules! entries {
     ({} $($type:ident: $dtype:ident $kind:ident $wide:ident $($key:ident)?;)*) => {
         /// The entry points.
-        pub const ENTRIES: &[&[Entry]] = &[$(entries! { @of $type $kind $type $wide }),*];
+        pub const ENTRIES: &[&[Entry]] = &[
+            $(entries! { @of $type $kind $type $wide }),*,
+            &[Entry::new::<Finished<crate::op::Narrow, f64>>("sum_f64_narrow")],
+        ];
     };
     ({ alias } $($type:ident: $other:ident;)*) => {
         /// The entries for types that are aliases of others, whose kernels they use.

@@ -130,6 +130,12 @@ impl Rule {
         ((low <= rank) & (rank <= high)) != (self.is_outside != 0)
     }
 
+    /// Whether an item passes the test.
+    #[inline(always)]
+    pub(super) fn picks<B: Bits>(&self, bits: B) -> bool {
+        self.passes(self.rank(bits))
+    }
+
     /// Returns the words of neighbouring items, the first of which has this place. An index without
     /// items has the word 0. If items have 8 bytes and the greatest wins, an item of the least rank has the word 0, too.
     #[inline(always)]

@@ -43,6 +43,28 @@ const MOST_RANGES: usize = 1 << 11;
 /// Items that are split at a time.
 const BLOCK: usize = 128;
 
+/// Values that are added up.
+pub trait Values: Copy + Send + Sync {
+    type Item: Copy;
+
+    /// The value of an item.
+    ///
+    /// # Safety
+    ///
+    /// `index` is less than the number of items.
+    unsafe fn get(self, index: usize) -> Self::Item;
+}
+
+impl<S: Source> Values for S {
+    type Item = S::Item;
+
+    #[inline(always)]
+    unsafe fn get(self, index: usize) -> S::Item {
+        // SAFETY: as the caller vouches.
+        unsafe { Source::get(self, index) }
+    }
+}
+
 /// The items of sums by index: an index for each, and a value, which is 1 if there are no values.
 pub struct Items<'a, S, X> {
     pub values: Option<S>,
@@ -404,7 +426,7 @@ impl<O: OfTally<T>, T: Element> Finish<O::Output> for ByOp<O, T> {
     }
 }
 
-impl<T: Element, S: Source<Item = T>, X: Index> Items<'_, S, X> {
+impl<T: Element, S: Values<Item = T>, X: Index> Items<'_, S, X> {
     /// Adds up the items of a range of places. Returns whether all their indices are below the number of sums.
     fn add<const PARTS: usize>(&self, range: Range<usize>, sums: &mut Sums<T, PARTS>) -> bool {
         let indices = &self.indices[range.clone()];

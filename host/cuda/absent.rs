@@ -1,7 +1,7 @@
 //! A build without GPUs: the types of `cuda`, without values. Code that has one compiles, and never runs.
 
 use crate::by_index::Tally;
-use crate::request::{InOrder, KeyColumn, Operation, Request, Shape, Sorting, Spread, ToWords, Types};
+use crate::request::{InOrder, KeyColumn, Operation, Request, Shape, Sorting, Spread, Terms, ToWords, Types};
 use crate::sharded::{GpuShard, ShardsCall, SlotOrder, SlotsOfChunks};
 use crate::{Buffer, Error};
 use gpu_reduce_kernels::columns::Columns;
@@ -59,6 +59,7 @@ absent! {
         fn check_memory(&self, u64, usize) -> Result<(), Error>;
         fn tally_bytes(&self, &Tally) -> usize;
         fn spread_bytes(&self, &Spread) -> usize;
+        fn bytes_of_terms(&self, &Terms) -> usize;
         fn bytes_to_words(&self, &ToWords) -> usize;
         fn in_order_bytes(&self, &InOrder) -> usize;
     }
@@ -93,6 +94,7 @@ absent! { unsafe
         fn copy(&self, u64, u64, usize) -> Result<(), Error>;
         fn tally(&self, &Tally) -> Result<u64, Error>;
         fn spread(&self, &Spread) -> Result<u64, Error>;
+        fn tally_terms(&self, &Terms) -> Result<u64, Error>;
         fn sort(&self, &Sorting, *mut u32) -> Result<u64, Error>;
         fn gather(&self, *const c_void, [usize; 2], (*const u32, usize), *mut c_void) -> Result<(), Error>;
         fn number(&self, &[KeyColumn], usize, bool) -> Result<(Buffer<u32>, Buffer<u32>), Error>;
@@ -109,9 +111,11 @@ absent! { unsafe
         fn launch(&self, &Request) -> Result<Launched, Error>;
         fn enqueue_tally(&self, &Tally) -> Result<(), Error>;
         fn enqueue_spread(&self, &Spread) -> Result<(), Error>;
+        fn enqueue_terms(&self, &Terms) -> Result<(), Error>;
         fn enqueue_to_words(&self, &ToWords) -> Result<(), Error>;
         fn launch_tally(&self, &Tally) -> Result<Launched, Error>;
         fn launch_spread(&self, &Spread) -> Result<Launched, Error>;
+        fn launch_terms(&self, &Terms) -> Result<Launched, Error>;
         fn launch_to_words(&self, &ToWords) -> Result<Launched, Error>;
         fn enqueue_in_order(&self, &InOrder) -> Result<(), Error>;
         fn launch_in_order(&self, &InOrder) -> Result<Launched, Error>;

@@ -7,6 +7,7 @@ use super::keys::KeysScratch;
 use super::order::OrderScratch;
 use super::spread::SpreadScratch;
 use super::tally::TallyScratch;
+use super::terms::TermsScratch;
 use super::words::WordsScratch;
 use super::{Gpu, lock};
 use crate::Error;
@@ -50,6 +51,8 @@ pub struct Scratch {
     pub(super) in_order: InOrderScratch,
     /// For reductions by index to words.
     pub(super) words: WordsScratch,
+    /// For sums by index of terms.
+    pub(super) terms: TermsScratch,
     /// For variances by index.
     pub(super) spread: SpreadScratch,
     /// For numbers of keys.

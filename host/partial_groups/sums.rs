@@ -10,9 +10,11 @@ use crate::by_index::tally::{ByOp, IndexSum, Items};
 use crate::cpu::Source;
 use crate::threads;
 use gpu_reduce_kernels::agent::Scatter;
+use gpu_reduce_kernels::element::Dtype;
 use gpu_reduce_kernels::op::Op;
 use gpu_reduce_kernels::op::center::OfSquares;
 use gpu_reduce_kernels::op::tally::{Finish, MINUS_ZERO, OTHERS, OfTally, Tallied};
+use gpu_reduce_kernels::terms;
 use gpu_reduce_kernels::words::Words;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -309,6 +311,22 @@ impl<I: Copy + 'static, V> Scatter<I, V> for LayoutOf {
         Some(Layout::of::<O, I>())
     }
 
+    fn tally_where<O: OfTally<I, Output = V>>(self, _: &O, _: terms::Range<I>) -> Option<Layout>
+    where
+        I: Element,
+    {
+        None
+    }
+
+    fn tally_products<O: OfTally<P, Output = V>, P: Element>(
+        self,
+        _: &O,
+        _: Dtype,
+        _: impl Fn(I) -> P + Copy + Send + Sync,
+    ) -> Option<Layout> {
+        None
+    }
+
     fn spread<O: OfSquares<I>>(self, _: &O) -> Option<Layout>
     where
         I: Element<Real = V>,
@@ -334,6 +352,22 @@ impl<I: Copy + 'static, V: Copy + Send> Scatter<I, V> for &Sums {
         I: Element,
     {
         Some(self.finish::<O, I>())
+    }
+
+    fn tally_where<O: OfTally<I, Output = V>>(self, _: &O, _: terms::Range<I>) -> Option<Vec<V>>
+    where
+        I: Element,
+    {
+        None
+    }
+
+    fn tally_products<O: OfTally<P, Output = V>, P: Element>(
+        self,
+        _: &O,
+        _: Dtype,
+        _: impl Fn(I) -> P + Copy + Send + Sync,
+    ) -> Option<Vec<V>> {
+        None
     }
 
     fn spread<O: OfSquares<I>>(self, _: &O) -> Option<Vec<V>>
@@ -375,6 +409,22 @@ impl<S: Source, V> Scatter<S::Item, V> for Numbered<'_, S> {
             sums.push_exact::<<S::Item as Element>::Wide>(layout, sum);
         });
         Some(sums)
+    }
+
+    fn tally_where<O: OfTally<S::Item, Output = V>>(self, _: &O, _: terms::Range<S::Item>) -> Option<Sums>
+    where
+        S::Item: Element,
+    {
+        None
+    }
+
+    fn tally_products<O: OfTally<P, Output = V>, P: Element>(
+        self,
+        _: &O,
+        _: Dtype,
+        _: impl Fn(S::Item) -> P + Copy + Send + Sync,
+    ) -> Option<Sums> {
+        None
     }
 
     fn spread<O: OfSquares<S::Item>>(self, _: &O) -> Option<Sums>

@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use support::{Sample, devices, gpu, hash, is_taken, samples};
 
 /// The items of each index, in their order.
-fn groups<T: Copy>(items: &[T], indices: &[u32], count: usize) -> Vec<Vec<T>> {
+pub(crate) fn groups<T: Copy>(items: &[T], indices: &[u32], count: usize) -> Vec<Vec<T>> {
     let mut groups = vec![Vec::new(); count];
     items.iter().zip(indices).for_each(|(&item, &index)| groups[index as usize].push(item));
     groups
@@ -140,7 +140,7 @@ fn exact_operators_of_every_type() {
 }
 
 /// Floats of these kinds, by number.
-fn float(kind: usize, place: u64) -> f64 {
+pub(crate) fn float(kind: usize, place: u64) -> f64 {
     let bits = hash(place.wrapping_mul(31) + kind as u64);
     let part = f64::from(bits as u32) / 2f64.powi(32);
     match kind {

@@ -9,6 +9,7 @@ mod axes;
 mod by_index;
 mod by_index_in_order;
 mod by_index_spread;
+mod by_index_terms;
 mod by_index_words;
 mod by_key;
 mod calls;

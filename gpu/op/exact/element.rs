@@ -1,15 +1,21 @@
 //! What the exact operators sum, and how: elements, and pairs of elements, whose products are summed.
 
+#[cfg(not(target_arch = "nvptx64"))]
+use super::Narrow;
 use super::OfExactSum;
 use super::round::{Exact, F32, F64, as_f64s, quotient, rounded};
 use super::state::{Fixed, Sum};
 use crate::agent;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::element::Wide;
 use crate::element::{Accumulator, Element};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::host_simd::{self, Source};
 use crate::input::Input;
 use crate::op::fma;
 use crate::op::tally::Tallied;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::op::{ExactDot, ExactSum};
 use crate::reduce::{self, Arguments};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::slot;
@@ -65,6 +71,14 @@ pub trait ExactFactor: ExactElement {
     /// The number nearest to the sum of `count` products.
     #[doc(hidden)]
     fn rounded_products(sum: impl Exact, count: u64) -> Self::Rounded;
+
+    /// As [`Agent::by_index`](agent::Agent::by_index): adds products up in any order if they fit in 64 bits.
+    #[doc(hidden)]
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn products_by_index<S: agent::Scatter<(Self, Self), Self::Rounded>>(
+        op: &ExactDot,
+        scatter: S,
+    ) -> S::Outcome;
 }
 
 /// How items of type `I` are summed: one by one, side by side on a CPU, by a kernel on a GPU.
@@ -308,8 +322,23 @@ macro_rules! floats {
             fn rounded_products(sum: impl Exact, count: u64) -> Self::Rounded {
                 rounded(&sum, count, $least, $format) as Self::Rounded
             }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            fn products_by_index<S: agent::Scatter<(Self, Self), Self::Rounded>>(
+                op: &ExactDot,
+                scatter: S,
+            ) -> S::Outcome {
+                floats!(@by_index $format $type op scatter)
+            }
         }
     )*};
+    (@by_index F32 $type:ident $op:ident $scatter:ident) => {{
+        let _ = $op;
+        $scatter.tally_products(&Narrow, <$type>::DTYPE, |(a, b): ($type, $type)| a.as_f64() * b.as_f64())
+    }};
+    (@by_index F64 $type:ident $op:ident $scatter:ident) => {
+        $scatter.in_order($op)
+    };
     (@by ($n:literal terms, [u64; $w:literal], $few:literal windows, $loads:literal loads of $t:literal)) => {
         Windowed<$n, $w, $few, $loads, $t>
     };
@@ -447,6 +476,15 @@ macro_rules! integers {
             #[inline(always)]
             fn rounded_products(sum: impl Exact, _: u64) -> i128 {
                 sum.lowest()
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            fn products_by_index<S: agent::Scatter<(Self, Self), i128>>(op: &ExactDot, scatter: S) -> S::Outcome {
+                if size_of::<Self>() > 4 {
+                    return scatter.in_order(op);
+                }
+                let multiply = |(a, b): (Self, Self)| Wide::times(a.widen(), b.widen());
+                scatter.tally_products(&ExactSum, Self::DTYPE, multiply)
             }
         }
     )*};

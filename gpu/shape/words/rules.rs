@@ -121,6 +121,19 @@ impl<V> Words<V> {
     }
 }
 
+impl<T: Element> Range<T> {
+    /// Returns the rule whose test an item passes if the comparison holds for it.
+    pub fn rule(self) -> Rule {
+        Rule::test(self, Kind::Count)
+    }
+
+    /// Returns the bits of −0.0; of integers 0.
+    pub fn minus_zero(self) -> u64 {
+        let all = all::<T>();
+        if T::Wide::EXACT { 0 } else { all ^ all >> 1 }
+    }
+}
+
 impl Rule {
     /// The items are integers, and ranks have their bits.
     fn plain(kind: Kind) -> Self {
