@@ -18,8 +18,8 @@ use cust::event::{Event, EventFlags};
 use cust::stream::Stream as CustStream;
 use gpu_reduce::shapes::Indices;
 use gpu_reduce::{
-    Any, ArgMax, BitOr, BitXor, CountNonzero, Device, Element, Item, Max, Mean, Min, MinMax, NanVar, Op,
-    Reduce, Stream, Sum, Var,
+    Any, ArgMax, BitOr, BitXor, CountNonzero, Device, Element, Item, Max, Mean, Min, MinMax, NanMean, NanSum,
+    NanVar, Op, Prod, Reduce, Stream, Sum, SumSq, Var,
 };
 use kinds::{hash, kinds, single};
 use rayon::prelude::*;
@@ -105,6 +105,10 @@ fn main() -> Result<(), Box<dyn Error>> {
                     "mean_f32" => time::<f32, Mean>(&device, &arguments, indices, count)?,
                     "max_f32" => time::<f32, Max>(&device, &arguments, indices, count)?,
                     "min_f32" => time::<f32, Min>(&device, &arguments, indices, count)?,
+                    "nansum_f32" => time::<f32, NanSum>(&device, &arguments, indices, count)?,
+                    "nanmean_f32" => time::<f32, NanMean>(&device, &arguments, indices, count)?,
+                    "sumsq_i32" => time::<i32, SumSq>(&device, &arguments, indices, count)?,
+                    "prod_f32" => time::<f32, Prod>(&device, &arguments, indices, count)?,
                     "var_f32" => time::<f32, Var>(&device, &arguments, indices, count)?,
                     "nanvar_f32" => time::<f32, NanVar>(&device, &arguments, indices, count)?,
                     "var_f64" => time::<f64, Var>(&device, &arguments, indices, count)?,
