@@ -50,9 +50,7 @@ use cust::context::legacy::{ContextStack, CurrentContext};
 use cust::context::{Context, ContextHandle};
 use cust::device::{Device, DeviceAttribute};
 use cust::error::CudaError;
-use cust::memory::DeviceBuffer;
 use cust::sys::{self, CUcontext, CUdevice_attribute, CUresult};
-use memory::Kept;
 use pending::Outcome;
 use scratch::Spare;
 use staging::Staging;
@@ -76,7 +74,6 @@ pub struct Gpu {
     scratches: Mutex<Vec<Spare>>,
     outcomes: Mutex<Vec<Outcome>>,
     stagings: Mutex<Vec<Staging>>,
-    kept: Mutex<Kept<DeviceBuffer<u8>>>,
     /// Other GPUs by their index, and whether this GPU's kernels can access their memory.
     peers: Mutex<Vec<(usize, bool)>>,
 }
@@ -163,7 +160,7 @@ impl Gpu {
         let current = CurrentContext::get_current().map_err(failed("asking for the current context"))?;
         let context = Context::new(raw).map_err(failed("creating the context"))?;
         CurrentContext::set_current(&current).map_err(failed("restoring the caller's context"))?;
-        let (loaded, workspaces, scratches, outcomes, stagings, kept, peers) = Default::default();
+        let (loaded, workspaces, scratches, outcomes, stagings, peers) = Default::default();
         Ok(Self {
             index,
             name,
@@ -176,7 +173,6 @@ impl Gpu {
             scratches,
             outcomes,
             stagings,
-            kept,
             peers,
         })
     }

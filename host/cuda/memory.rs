@@ -1,7 +1,7 @@
 //! GPU memory, pinned host memory, and copies.
 
+use super::Gpu;
 use super::staging::STAGED_BYTES;
-use super::{Gpu, lock};
 use crate::Error;
 use crate::buffer::host_out_of_memory;
 use cust::error::{CudaError, CudaResult};
@@ -10,58 +10,15 @@ use cust::memory::{
 };
 use cust::stream::Stream;
 use cust::sys::{self, CUcontext, CUpointer_attribute_enum as Attribute, CUresult};
-use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::fmt;
-use std::mem::{self, ManuallyDrop};
+use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
 
 /// Memory on a GPU. Its copies have ended when a call returns.
 pub struct Memory {
     gpu: &'static Gpu,
     bytes: ManuallyDrop<DeviceBuffer<u8>>,
-}
-
-/// Small memory that was dropped, for later calls: results mostly. To allocate and to free takes the driver 30 µs each,
-/// of any size up to 4 MB (H100, driver 580), and a reduction of short rows 3.
-pub struct Kept<M> {
-    /// Bytes of each, those first that were dropped first.
-    memory: VecDeque<(usize, M)>,
-    bytes: usize,
-}
-
-impl<M> Default for Kept<M> {
-    fn default() -> Self {
-        Self { memory: VecDeque::new(), bytes: 0 }
-    }
-}
-
-impl<M> Kept<M> {
-    /// The most bytes of one allocation that is kept.
-    const SMALL: usize = 4 << 20;
-
-    /// The most bytes of all.
-    const MOST: usize = 64 << 20;
-
-    fn take(&mut self, bytes: usize) -> Option<M> {
-        let place = self.memory.iter().rposition(|&(of, _)| of == bytes)?;
-        self.bytes -= bytes;
-        self.memory.remove(place).map(|(_, memory)| memory)
-    }
-
-    /// Returns what has to be freed.
-    fn keep(&mut self, bytes: usize, memory: M) -> Vec<M> {
-        self.memory.push_back((bytes, memory));
-        self.bytes += bytes;
-        let mut freed = Vec::new();
-        while self.bytes > Self::MOST
-            && let Some((bytes, memory)) = self.memory.pop_front()
-        {
-            self.bytes -= bytes;
-            freed.push(memory);
-        }
-        freed
-    }
 }
 
 /// Page-locked host memory, which a GPU can copy from and to asynchronously.
@@ -73,13 +30,7 @@ pub struct Pinned {
 impl Gpu {
     pub(super) fn allocate<V: DeviceCopy>(&self, len: usize) -> Result<DeviceBuffer<V>, Error> {
         // SAFETY: the callers write the memory before they read it.
-        let mut allocated = unsafe { DeviceBuffer::uninitialized(len) };
-        if let Err(CudaError::OutOfMemory) = allocated {
-            mem::take(&mut *lock(&self.kept));
-            // SAFETY: as above.
-            allocated = unsafe { DeviceBuffer::uninitialized(len) };
-        }
-        allocated.map_err(|error| match error {
+        unsafe { DeviceBuffer::uninitialized(len) }.map_err(|error| match error {
             CudaError::OutOfMemory => {
                 let free = cust::memory::mem_get_info().ok().map(|(free, _)| free);
                 let requested = len.saturating_mul(size_of::<V>());
@@ -184,8 +135,7 @@ impl Memory {
     /// Allocates uninitialised memory. Write or clear it before it is read.
     pub fn new(gpu: &'static Gpu, bytes: usize) -> Result<Self, Error> {
         let _entered = gpu.enter()?;
-        let kept = lock(&gpu.kept).take(bytes);
-        Ok(Self { gpu, bytes: ManuallyDrop::new(kept.map_or_else(|| gpu.allocate(bytes), Ok)?) })
+        Ok(Self { gpu, bytes: ManuallyDrop::new(gpu.allocate(bytes)?) })
     }
 
     pub fn gpu(&self) -> &'static Gpu {
@@ -237,19 +187,9 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // Freeing needs a current context. If that fails, the process is ending (or was forked).
-        let Ok(_entered) = self.gpu.enter() else { return };
-        // SAFETY: taken only here.
-        let memory = unsafe { ManuallyDrop::take(&mut self.bytes) };
-        let bytes = memory.len();
-        // The emulator's checks know what has been freed, and what has not been written.
-        if !(1..=Kept::<()>::SMALL).contains(&bytes) || self.gpu.is_emulator() {
-            return;
-        }
-        // As freeing does: work that still uses the memory ends before others get it.
-        // SAFETY: a call without arguments.
-        if unsafe { sys::cuCtxSynchronize() } == CUresult::CUDA_SUCCESS {
-            let freed = lock(&self.gpu.kept).keep(bytes, memory);
-            drop(freed);
+        if let Ok(_entered) = self.gpu.enter() {
+            // SAFETY: dropped only here.
+            unsafe { ManuallyDrop::drop(&mut self.bytes) }
         }
     }
 }
@@ -304,23 +244,5 @@ impl Drop for Pinned {
             // SAFETY: dropped only here.
             unsafe { ManuallyDrop::drop(&mut self.bytes) }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Kept;
-
-    #[test]
-    fn memory_that_is_kept() {
-        const PART: usize = Kept::<()>::MOST / 4;
-        let mut kept = Kept::default();
-        for number in 0..4 {
-            assert_eq!(kept.keep(PART + number % 2, number), if number < 3 { vec![] } else { vec![0] });
-        }
-        assert_eq!(kept.take(PART - 1), None);
-        assert_eq!([kept.take(PART), kept.take(PART)], [Some(2), None]);
-        assert_eq!([kept.take(PART + 1), kept.take(PART + 1), kept.take(PART + 1)], [Some(3), Some(1), None]);
-        assert_eq!(kept.bytes, 0);
     }
 }
