@@ -202,8 +202,8 @@ pub trait Scatter<I: Copy + 'static, V> {
     where
         I: Element;
 
-    /// Adds up those of each index's items for which a comparison holds. If the operator counts its items, these alone
-    /// are counted; if not, the items add nothing that is a negative zero.
+    /// Adds up, of each index, the items that lie in a range. An operator that counts items counts these alone. For one that
+    /// does not count, every other item becomes +0.0, and so does a negative zero.
     fn tally_where<O: OfTally<I, Output = V>>(self, op: &O, range: Range<I>) -> Self::Outcome
     where
         I: Element;

@@ -37,7 +37,7 @@ use terms::{Multiply, Pick, PickCounted};
 /// device, for any number of threads, whatever the other items are.
 ///
 /// - **Sums and means of floats are the correctly rounded ones**, those of [`ExactSum`](crate::ExactSum) and
-///   [`ExactMean`](crate::ExactMean), in any order of the items. They are added as integers. So are those of some items:
+///   [`ExactMean`](crate::ExactMean), in any order of the items. They are added as integers. The same holds for
 ///   [`NanSum`](crate::NanSum), [`NanMean`](crate::NanMean) and [`SumWhere`](crate::SumWhere).
 /// - **[`Var`](crate::Var) and [`Std`](crate::Std)** do not depend on the order of the items either: they add up
 ///   squared distances from the exact mean. The relative error is at most 8 · 2^-53. A result that is an

@@ -89,7 +89,8 @@ pub fn map<R: Send>(count: usize, work: &(dyn Fn(usize) -> R + Sync)) -> Vec<R> 
     results.into_iter().flatten().collect()
 }
 
-/// Calls `work` with each part of `size` places, the last one of what is left, and its number, on several threads.
+/// Cuts `places` into parts of `size` places, of which the last may be shorter. Calls `work` with the number of each part
+/// and the part, on several threads.
 pub fn each_part<T: Send>(places: &mut [T], size: usize, work: &(dyn Fn(usize, &mut [T]) + Sync)) {
     let parts: Vec<_> = places.chunks_mut(size).map(Mutex::new).collect();
     each(parts.len(), &|number| {

@@ -36,7 +36,8 @@ impl<T: Element> Agent<SumWhere<T>, T> for Picked {
     }
 }
 
-/// By index, adds up the products of integers. Those of floats are rounded in the items' order.
+/// Reduces products by index: products of integers are added in any order; items that are floats are sorted first, because
+/// the rounding of their sums depends on the order.
 #[derive(Clone, Copy)]
 pub(crate) struct Products;
 

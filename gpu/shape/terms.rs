@@ -200,7 +200,8 @@ unsafe fn multiply_all<T: Element>(arguments: Factors) {
     });
 }
 
-/// The bits of the product of two integers, which wraps to 64 bits, or of the nearest `f64` to that of two floats.
+/// Returns the bits of a product: of two integers, it is an integer that wraps at 64 bits; of two floats, it is rounded to
+/// the nearest `f64`.
 #[inline(always)]
 fn product_bits<T: Element>(a: T, b: T) -> u64 {
     match T::DTYPE {

@@ -1,5 +1,5 @@
 //! Reductions by index by operators for which the order of the items counts: the items are sorted by index,
-//! and those of each index reduce as a segment.
+//! and the items of one index are then reduced as a segment.
 
 use super::{ByIndex, Enqueuing, Running, Starting};
 use crate::data::{Data, gpu_of, other_device};
@@ -107,12 +107,12 @@ pub(super) unsafe fn enqueue<'a, D: Data<'a>, O: Op<D::Item, Output: Item>>(
         };
     }
     if let Some(queue) = queue {
-        // So many items are sorted on the host.
+        // The host sorts more items than a GPU can; it needs what the stream writes before.
         queue.wait_unless_captured()?;
     }
     let (sorted, order) = groups.data.sort(&groups.indices, groups.count)?;
     let segments = sorted.segments(order.offsets())?;
-    // SAFETY: as the caller vouches; what was sorted stays until the stream has been waited for.
+    // SAFETY: as the caller vouches; the sorted items and their offsets are dropped after `synchronize` below.
     unsafe { segments.enqueue(*op, default, block, stream, results)? };
     queue.map_or(Ok(()), |queue| queue.synchronize())
 }

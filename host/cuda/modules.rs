@@ -69,8 +69,8 @@ impl Compiled {
 pub struct Grid {
     pub blocks: u32,
     pub block: u32,
-    /// Threads per multiprocessor that the registers must suffice for: those of a block, or of several blocks if the
-    /// kernel is always launched with blocks of this size.
+    /// Threads that a multiprocessor must have registers for at a time: `block`, or more, so that several blocks fit. More
+    /// is for kernels that are always launched with blocks of this size.
     pub resident: u32,
 }
 
@@ -179,7 +179,8 @@ impl Gpu {
         Ok(self.kernel(of.kernel, of.own, block, block)?.is_some())
     }
 
-    /// Compiles a module by the driver, for so many threads of a multiprocessor.
+    /// Has the driver compile a module, with so few registers a thread that a multiprocessor has them for `threads`
+    /// threads at a time.
     pub(super) fn compile(
         &self,
         name: &str,

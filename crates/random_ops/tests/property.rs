@@ -400,7 +400,8 @@ fn results_stay_on_the_device() {
     enqueued::<Sums<f32, 3>, Place>();
 }
 
-/// Enqueues a reduction by index, whose items are sorted, and starts one: the results are those of each index's items.
+/// Reduces by index on a stream, by `run_into` and by `run_async`, and compares each result with the reduction of that
+/// index's items as a slice.
 fn by_index<O: Op<I, Output: Item> + Pod, I: Items>() {
     let count = 20;
     let items: Vec<I> = (0..900).map(|index| I::from_hash(support::hash(index))).collect();
