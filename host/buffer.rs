@@ -284,7 +284,10 @@ impl<'a, T: Item> ViewMut<'a, T> {
     pub fn as_mut_ptr(self) -> *mut T {
         match self.0 {
             Cpu(data) => data.as_mut_ptr(),
-            Gpu(part) => part.pointer().cast_mut(),
+            Gpu(part) => {
+                part.gpu.expose();
+                part.pointer().cast_mut()
+            }
         }
     }
 
@@ -401,7 +404,10 @@ impl<'a, T: Item> View<'a, T> {
     pub fn as_ptr(self) -> *const T {
         match self.0 {
             Cpu(data) => data.as_ptr(),
-            Gpu(part) => part.pointer(),
+            Gpu(part) => {
+                part.gpu.expose();
+                part.pointer()
+            }
         }
     }
 

@@ -10,7 +10,7 @@
 //!   sorted by index; `in_order`: reductions of these; `keys`: numbers for keys; `spread`: variances by index; `terms`:
 //!   sums by index of picked items and of products; `words`: extremes, places, bits and counts by index; `indices`:
 //!   indices that kernels make;
-//! - `memory`, `staging`: memory and copies;
+//! - `memory`, `kept`, `staging`: memory and copies;
 //! - `of_cust`: conversions from and to cust's memory and streams;
 //! - `ladder`: the classic kernels (feature `ladder`).
 //!
@@ -20,6 +20,7 @@ mod deal;
 mod driver;
 mod in_order;
 mod indices;
+mod kept;
 mod keys;
 #[cfg(feature = "ladder")]
 pub mod ladder;
@@ -51,6 +52,7 @@ use cust::context::{Context, ContextHandle};
 use cust::device::{Device, DeviceAttribute};
 use cust::error::CudaError;
 use cust::sys::{self, CUcontext, CUdevice_attribute, CUresult};
+use kept::Keeper;
 use pending::Outcome;
 use scratch::Spare;
 use staging::Staging;
@@ -74,6 +76,9 @@ pub struct Gpu {
     scratches: Mutex<Vec<Spare>>,
     outcomes: Mutex<Vec<Outcome>>,
     stagings: Mutex<Vec<Staging>>,
+    keeper: Keeper,
+    /// The most bytes of memory that is kept.
+    most_kept: usize,
     /// Other GPUs by their index, and whether this GPU's kernels can access their memory.
     peers: Mutex<Vec<(usize, bool)>>,
 }
@@ -160,7 +165,8 @@ impl Gpu {
         let current = CurrentContext::get_current().map_err(failed("asking for the current context"))?;
         let context = Context::new(raw).map_err(failed("creating the context"))?;
         CurrentContext::set_current(&current).map_err(failed("restoring the caller's context"))?;
-        let (loaded, workspaces, scratches, outcomes, stagings, peers) = Default::default();
+        let memory = raw.total_memory().map_err(failed("asking for the device's memory"))?;
+        let (loaded, workspaces, scratches, outcomes, stagings, keeper, peers) = Default::default();
         Ok(Self {
             index,
             name,
@@ -173,6 +179,8 @@ impl Gpu {
             scratches,
             outcomes,
             stagings,
+            keeper,
+            most_kept: memory / 32,
             peers,
         })
     }
@@ -225,7 +233,8 @@ impl Gpu {
         self.context.get_inner()
     }
 
-    /// Runs `work` with a value taken from `spares`, or a new one. Puts it back unless `work` fails.
+    /// Runs `work`, which waits for what it enqueues, with a value taken from `spares`, or a new one. Puts it back
+    /// unless `work` fails.
     fn with_spare<S, R>(
         &self,
         spares: &Mutex<Vec<S>>,
@@ -235,7 +244,9 @@ impl Gpu {
         let _entered = self.enter()?;
         let spare = lock(spares).pop();
         let mut spare = spare.map_or_else(|| new(self), Ok)?;
+        let unwaited = self.keeper.unwaited();
         let result = work(&mut spare)?;
+        std::mem::forget(unwaited);
         lock(spares).push(spare);
         Ok(result)
     }

@@ -3,10 +3,13 @@
 //! ```text
 //! encode:   writes the bits of keys, which order as the keys do, where keys are floats, small, or of several columns
 //! collect:  inserts all keys into a table of hashes; a slot has the place of the first item with its key
-//! list:     lists the slots' places; the host's next launches sort them by key, or leave them by place
+//! list:     lists the slots' places
+//! rank:     sorts a few of them by key, or by place (launches of [`order`](crate::order) sort many)
 //! build:    inserts the sorted keys into a smaller table; a slot has the number of its key
-//! look up:  finds the number of each item's key
+//! look up:  finds the number of each item's key, or says that one is missing
 //! ```
+//!
+//! Of many items the host collects the keys of the first ones only, and those of all if the last kernel misses one.
 //!
 //! A slot is a word of 64 bits: the upper half is a **tag**, the key or a hash of it; the lower half a place or a
 //! number. Keys of more than 32 bits are compared where they lie. No order of the threads shows in the result: a
@@ -28,8 +31,9 @@ pub const THREADS: u32 = 1024;
 /// A slot without a key.
 pub const EMPTY: u64 = u64::MAX;
 
-/// Words of 64 bits of the state, all 0 before the first kernel: keys in the table; whether they are too many.
-pub const STATE: usize = 2;
+/// Words of 64 bits of the state, all 0 before the first kernel: keys in the table; whether they are too many; keys
+/// that are listed; how many of these come in the second half of the items first.
+pub const STATE: usize = 4;
 
 /// Keys that a thread has in flight.
 const BATCH: usize = 4;
@@ -44,6 +48,9 @@ pub const IN_FLIGHT: usize = 2048 * BATCH;
 /// 10,000 keys on an H100 take 605 µs with 4,096 slots.)
 pub const MOST_SEEN: u32 = 8192;
 
+/// Slots that a warp lists together.
+pub const LISTED: u32 = 256;
+
 /// The kernel that encodes keys of type `K`, as a type.
 pub type Encode<K> = Named<Encodes, Encoding<K>>;
 
@@ -52,6 +59,9 @@ pub type Collect<B> = Named<Collects, Arguments<B>>;
 
 /// The kernel that lists slots, as a type.
 pub type List = Named<Lists, Arguments<u8>>;
+
+/// The kernel that ranks, as a type.
+pub type Rank = Named<Ranks, Ranking>;
 
 /// The kernel that builds the table of numbers, as a type.
 pub type Build<B> = Named<Builds, Arguments<B>>;
@@ -67,6 +77,9 @@ pub enum Collects {}
 
 /// Names [`List`].
 pub enum Lists {}
+
+/// Names [`Rank`].
+pub enum Ranks {}
 
 /// Names [`Build`].
 pub enum Builds {}
@@ -208,13 +221,15 @@ pub struct Arguments<B> {
     pub places: *mut u32,
     /// How many there are. Of the kernel that collects: slots of a block's own table, a power of two.
     pub count: u32,
+    /// Keys by their numbers, unless tags are keys. The kernel that builds the table writes them.
+    pub numbered: *mut B,
     /// Takes the number of each item's key.
     pub numbers: *mut u32,
     /// [`STATE`] words.
     pub state: *mut u64,
 }
 
-arguments! { [B: Copy] Arguments<B>: keys len part table mask most places count numbers state }
+arguments! { [B: Copy] Arguments<B>: keys len part table mask most places count numbered numbers state }
 
 impl<B: Bits> Arguments<B> {
     /// Returns the key at a place. All words of a key are read at once.
@@ -340,34 +355,109 @@ pub unsafe fn collect<B: Bits>(arguments: Arguments<B>) {
     }
 }
 
-/// Lists the places of all slots.
+/// Lists the places of all slots, in any order.
 ///
 /// # Safety
 ///
-/// As for [`collect`], which has run; the first word of the state is 0, and there is room for each key's place.
+/// As for [`collect`], which has run; there is room for the place of each key. The number of slots is a multiple of
+/// [`LISTED`].
 #[inline(always)]
 pub unsafe fn list(arguments: Arguments<u8>) {
-    let Arguments { table, mask, places, state, .. } = arguments;
-    let mut first = u64::from(thread::block_idx_x()) * u64::from(THREADS);
-    while first <= mask.into() {
-        intrinsics::no_unroll();
-        let slot = first + u64::from(thread::thread_idx_x());
-        // SAFETY: as the caller vouches; all lanes are here.
-        unsafe {
-            let word = if slot <= mask.into() { table.add(slot as usize).read() } else { EMPTY };
-            let taken = warp::warp_vote_ballot(warp::ALL, word != EMPTY);
+    let Arguments { len, table, mask, places, state, .. } = arguments;
+    let half = (len / 2) as u32;
+    let mut first = thread::index_1d() / warp::WARP_SIZE * LISTED;
+    // SAFETY: as the caller vouches; all lanes of a warp are here.
+    unsafe {
+        while first <= mask {
+            intrinsics::no_unroll();
+            let mut words = [EMPTY; (LISTED / warp::WARP_SIZE) as usize];
+            let (mut taken, mut late) = (0, 0);
+            unrolled::<{ (LISTED / warp::WARP_SIZE) as usize }>(|item| {
+                let slot = first + item as u32 * warp::WARP_SIZE + warp::lane_id();
+                words[item] = table.add(slot as usize).read();
+            });
+            let mut of_lane = [0; (LISTED / warp::WARP_SIZE) as usize];
+            unrolled::<{ (LISTED / warp::WARP_SIZE) as usize }>(|item| {
+                let is_taken = words[item] != EMPTY;
+                let lanes = warp::warp_vote_ballot(warp::ALL, is_taken);
+                of_lane[item] = taken + (lanes & ((1 << warp::lane_id()) - 1)).count_ones();
+                taken += lanes.count_ones();
+                let is_late = is_taken && words[item] as u32 >= half;
+                late += warp::warp_vote_ballot(warp::ALL, is_late).count_ones();
+            });
             let mut before = 0;
             if warp::lane_id() == 0 && taken != 0 {
-                let number = AtomicU64::from_ptr(state);
-                before = number.fetch_add(taken.count_ones().into(), Ordering::Relaxed) as u32;
+                let [listed, lately] = [2, 3].map(|word| AtomicU64::from_ptr(state.add(word)));
+                before = listed.fetch_add(taken.into(), Ordering::Relaxed) as u32;
+                if late != 0 {
+                    lately.fetch_add(late.into(), Ordering::Relaxed);
+                }
             }
             before = warp::warp_shuffle_idx(warp::ALL, before, 0, 32).0;
-            if word != EMPTY {
-                let below = (taken & ((1 << warp::lane_id()) - 1)).count_ones();
-                places.add((before + below) as usize).write(word as u32);
-            }
+            unrolled::<{ (LISTED / warp::WARP_SIZE) as usize }>(|item| {
+                if words[item] != EMPTY {
+                    places.add((before + of_lane[item]) as usize).write(words[item] as u32);
+                }
+            });
+            first += thread::grid_dim_x() * (THREADS / warp::WARP_SIZE) * LISTED;
         }
-        first += u64::from(thread::grid_dim_x()) * u64::from(THREADS);
+    }
+}
+
+/// The arguments of the kernel that ranks; the parameters in this order.
+#[derive(Clone, Copy, Debug)]
+pub struct Ranking {
+    /// The bits of different keys, the lowest word first.
+    pub bits: *const u32,
+    /// Words of a key.
+    pub words: u32,
+    /// A place of each key.
+    pub places: *const u32,
+    /// Keys.
+    pub count: u32,
+    /// Takes the places in the order of the keys.
+    pub ranked: *mut u32,
+}
+
+arguments! { [] Ranking: bits words places count ranked }
+
+/// Sorts places by their keys: each warp counts the keys below one.
+///
+/// # Safety
+///
+/// The launch has blocks of [`THREADS`], a warp for each key. The pointers are valid as [`Ranking`] says.
+#[inline(always)]
+pub unsafe fn rank(arguments: Ranking) {
+    let Ranking { bits, words, places, count, ranked } = arguments;
+    let own = thread::index_1d() / warp::WARP_SIZE;
+    if own >= count {
+        return;
+    }
+    // SAFETY: as the caller vouches; all lanes of a warp are here.
+    unsafe {
+        let [own_bits, own_place] = [bits.add((own * words) as usize), places.add(own as usize)];
+        let mut below = 0u32;
+        let mut other = warp::lane_id();
+        while other < count {
+            intrinsics::no_unroll();
+            let other_bits = bits.add((other * words) as usize);
+            let mut is_below = false;
+            for word in 0..words as usize {
+                intrinsics::no_unroll();
+                let [own, other] = [own_bits.add(word).read(), other_bits.add(word).read()];
+                is_below = other < own || other == own && is_below;
+            }
+            below += u32::from(is_below);
+            other += warp::WARP_SIZE;
+        }
+        let mut lanes = warp::WARP_SIZE / 2;
+        while lanes > 0 {
+            below += warp::warp_shuffle_xor(warp::ALL, below, lanes, 32).0;
+            lanes /= 2;
+        }
+        if warp::lane_id() == 0 {
+            ranked.add(below as usize).write(own_place.read());
+        }
     }
 }
 
@@ -379,14 +469,18 @@ pub unsafe fn list(arguments: Arguments<u8>) {
 /// differ, and the table is empty and larger than their number.
 #[inline(always)]
 pub unsafe fn build<B: Bits>(arguments: Arguments<B>) {
-    let Arguments { table, mask, places, count, .. } = arguments;
+    let Arguments { table, mask, places, count, numbered, .. } = arguments;
     let number = thread::index_1d();
     if number >= count {
         return;
     }
     // SAFETY: as the caller vouches.
     unsafe {
-        let (tag, mut slot) = arguments.key(places.add(number as usize).read()).tag();
+        let key = arguments.key(places.add(number as usize).read());
+        if !B::IS_TAG {
+            numbered.add(number as usize).write(key);
+        }
+        let (tag, mut slot) = key.tag();
         let new = u64::from(tag) << 32 | u64::from(number);
         loop {
             intrinsics::no_unroll();
@@ -400,7 +494,8 @@ pub unsafe fn build<B: Bits>(arguments: Arguments<B>) {
     }
 }
 
-/// Finds the number of the key of each item of the block's part.
+/// Finds the number of the key of each item of the block's part. If a key is not in the table, sets the first word
+/// of the state to 1, and the thread stops.
 ///
 /// # Safety
 ///
@@ -408,7 +503,7 @@ pub unsafe fn build<B: Bits>(arguments: Arguments<B>) {
 /// shared memory for the table.
 #[inline(always)]
 pub unsafe fn look_up<B: Bits>(arguments: Arguments<B>) {
-    let Arguments { table, mask, most, places, numbers, .. } = arguments;
+    let Arguments { table, mask, most, numbered, numbers, state, .. } = arguments;
     let is_shared = most != 0;
     let copy: Shared<u64> = dynamic_shared();
     // SAFETY: as the caller vouches; a barrier stands between writing the copy and reading it.
@@ -422,6 +517,7 @@ pub unsafe fn look_up<B: Bits>(arguments: Arguments<B>) {
         }
         thread::sync_threads();
         arguments.each_batch(|batch| {
+            let mut is_missing = false;
             unrolled::<BATCH>(|item| {
                 let Some((place, key)) = batch[item] else { return };
                 let (tag, mut slot) = key.tag();
@@ -429,8 +525,12 @@ pub unsafe fn look_up<B: Bits>(arguments: Arguments<B>) {
                     intrinsics::no_unroll();
                     slot &= mask;
                     let word = if is_shared { copy.read(slot) } else { table.add(slot as usize).read() };
+                    if word == EMPTY {
+                        is_missing = true;
+                        return;
+                    }
                     let is_found = (word >> 32) as u32 == tag
-                        && (B::IS_TAG || arguments.key(places.add(word as u32 as usize).read()) == key);
+                        && (B::IS_TAG || numbered.add(word as u32 as usize).read() == key);
                     if is_found {
                         numbers.add(place as usize).write(word as u32);
                         return;
@@ -438,7 +538,10 @@ pub unsafe fn look_up<B: Bits>(arguments: Arguments<B>) {
                     slot = slot.wrapping_add(1);
                 }
             });
-            true
+            if is_missing {
+                AtomicU64::from_ptr(state).store(1, Ordering::Relaxed);
+            }
+            !is_missing
         });
     }
 }
@@ -468,6 +571,12 @@ mod entry_points {
     }
     crate::for_each_element! { encoding! {} }
 
+    #[cuda_std::kernel(name = "keys_u32_rank_1024")]
+    pub unsafe fn rank_entry(bits: *const u32, words: u32, places: *const u32, count: u32, ranked: *mut u32) {
+        // SAFETY: the host launches it as the function asks.
+        unsafe { rank(Ranking { bits, words, places, count, ranked }) }
+    }
+
     macro_rules! entries {
         ($($name:literal $type:ident $function:ident;)*) => {$(
             const _: () = {
@@ -482,11 +591,13 @@ mod entry_points {
                     most: u32,
                     places: *mut u32,
                     count: u32,
+                    numbered: *mut $type,
                     numbers: *mut u32,
                     state: *mut u64,
                 ) {
-                    let arguments =
-                        Arguments { keys, len, part, table, mask, most, places, count, numbers, state };
+                    let arguments = Arguments {
+                        keys, len, part, table, mask, most, places, count, numbered, numbers, state,
+                    };
                     // SAFETY: the host launches it as the function asks.
                     unsafe { $function(arguments) }
                 }
@@ -515,6 +626,7 @@ macro_rules! entries {
             &[$(Entry::new::<Encode<$type>>(concat!("keys_", stringify!($type), "_encode"))),*],
             &[
                 Entry::new::<List>("keys_u8_list"),
+                Entry::new::<Rank>("keys_u32_rank"),
                 Entry::new::<Collect<u32>>("keys_u32_collect"),
                 Entry::new::<Collect<u64>>("keys_u64_collect"),
                 Entry::new::<Collect<u128>>("wide_keys_u64_collect"),

@@ -54,6 +54,7 @@ absent! {
         fn index(&self) -> usize;
         fn peak_bandwidth(&self) -> f64;
         fn is_emulator(&self) -> bool;
+        fn expose(&self);
         fn has_kernel(&self, &Types, u32) -> Result<bool, Error>;
         fn scratch_bytes(&self, &Types, &Shape, u32) -> usize;
         fn check_memory(&self, u64, usize) -> Result<(), Error>;

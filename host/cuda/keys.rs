@@ -11,7 +11,8 @@ use crate::{Buffer, Error};
 use cust::sys;
 use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::keys::{
-    Arguments, Build, Collect, EMPTY, Encoding, IN_FLIGHT, List, LookUp, MOST_SEEN, STATE, THREADS,
+    Arguments, Build, Collect, EMPTY, Encoding, IN_FLIGHT, LISTED, List, LookUp, MOST_SEEN, Rank, Ranking,
+    STATE, THREADS, TILE,
 };
 use std::any::TypeId;
 use std::ptr::{null, null_mut};
@@ -29,6 +30,8 @@ pub struct KeysScratch {
     bits: [Vec<Area<u64>>; 2],
     /// Places of items with different keys, before they are sorted.
     listed: Vec<Area<u64>>,
+    /// Keys by their numbers.
+    numbered: Vec<Area<u64>>,
     /// Orders of these while they are sorted, and a word of each key.
     orders: [Vec<Area<u64>>; 2],
     words: Vec<Area<u64>>,
@@ -87,6 +90,237 @@ impl Queue {
     }
 }
 
+/// The most keys that are ranked, rather than sorted.
+const MOST_RANKED: usize = 4096;
+
+/// The least number of items for which the table of numbers is tried with the keys of the first items.
+const LEAST_TRIED: usize = 1 << 21;
+
+/// The share of the items, one in as many, whose keys are collected for the try.
+const TRIED: usize = 16;
+
+/// A call of [`Gpu::number`].
+struct Numbering<'a> {
+    gpu: &'static Gpu,
+    queue: &'a mut Queue,
+    columns: &'a [KeyColumn],
+    kernels: Kernels,
+    /// Bytes of an item's bits.
+    stride: usize,
+    /// All items.
+    len: usize,
+    arguments: Arguments<u8>,
+}
+
+impl Numbering<'_> {
+    /// Bytes of a key of all columns.
+    fn bytes(&self) -> usize {
+        self.columns.iter().map(|column| column.bytes).sum()
+    }
+
+    /// Whether the kernels compare keys as they are: integers of 4 and 8 bytes.
+    fn is_plain(&self) -> bool {
+        matches!(self.columns, [KeyColumn { bytes: 4 | 8, is_float: false, .. }])
+    }
+
+    /// Returns an area of the scratch memory of at least these bytes.
+    fn room(
+        &mut self,
+        of: impl FnOnce(&mut KeysScratch) -> &mut Vec<Area<u64>>,
+        bytes: usize,
+    ) -> Result<*mut u64, Error> {
+        let (scratch, is_capturing) = (&mut self.queue.scratch, self.queue.is_capturing);
+        area(of(&mut scratch.keys), is_capturing, self.gpu, &mut scratch.source, bytes.div_ceil(8))
+    }
+
+    /// Enqueues a kernel of the arguments.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Gpu::number`]; the arguments suit the kernel.
+    unsafe fn launch(&self, kernel: TypeId, grid: (u32, u32), shared: u32) -> Result<(), Error> {
+        // SAFETY: as the caller vouches.
+        unsafe { self.queue.launch_one(self.gpu, kernel, grid, shared, &Parameters::of(&self.arguments)) }
+    }
+
+    /// Sets the items of the next kernels, from the first one on. Returns their blocks, at most so many for each
+    /// multiprocessor.
+    fn set_items(&mut self, len: usize, blocks: u64) -> u32 {
+        self.arguments.len = len as u64;
+        let (part, blocks) = parts(len as u64, blocks * u64::from(self.gpu.multiprocessors));
+        self.arguments.part = part;
+        blocks
+    }
+
+    /// Writes the bits of all keys, unless the kernels compare keys as they are.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Gpu::number`].
+    unsafe fn encode(&mut self) -> Result<(), Error> {
+        if self.is_plain() {
+            self.arguments.keys = self.columns[0].keys.cast();
+            return Ok(());
+        }
+        let (len, stride, mut first) = (self.len, self.stride, self.bytes());
+        let bits: *mut u8 = self.room(|keys| &mut keys.bits[0], len * stride)?.cast();
+        self.arguments.keys = bits;
+        // SAFETY: as the caller vouches; the bits have room.
+        unsafe {
+            if first < stride {
+                let stream = self.queue.stream.as_inner();
+                let set = sys::cuMemsetD8Async(bits as u64, 0, len * stride, stream);
+                self.gpu.done("clearing memory", set)?;
+            }
+            for column in self.columns {
+                first -= column.bytes;
+                self.queue.encode(self.gpu, column, (null(), len), bits.add(first), stride)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists the places of the first `len` items' keys, and waits. Returns how many keys differ, and how many of them
+    /// came in the second half of these items first.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Gpu::number`].
+    unsafe fn collect(&mut self, len: usize) -> Result<[usize; 2], Error> {
+        // Of a part of the items, fewer blocks begin with the same keys.
+        let blocks = self.set_items(len, if len < self.len { 1 } else { 4 });
+        // A table for twice as many keys as there are items always suffices.
+        let whole = (2 * len).next_power_of_two().max(LISTED as usize);
+        let in_flight = (self.gpu.multiprocessors as usize * IN_FLIGHT).min(blocks as usize * TILE as usize);
+        let mut slots = (2 * in_flight + 1).next_power_of_two().min(whole);
+        let seen = MOST_SEEN.min(1 << (self.gpu.most_shared / 8).ilog2());
+        // SAFETY: as the caller vouches; the table has room.
+        unsafe {
+            loop {
+                self.arguments.table = self.room(|keys| &mut keys.table, slots * 8)?;
+                let arguments = &mut self.arguments;
+                (arguments.mask, arguments.most, arguments.count) =
+                    ((slots - 1) as u32, (slots / 2) as u32, seen);
+                self.queue.empty(self.gpu, arguments.table, slots)?;
+                self.launch(self.kernels.collect, (blocks, THREADS), seen * 8)?;
+                // It has at most all keys of the table.
+                self.arguments.places = self.room(|keys| &mut keys.listed, slots * 4)?.cast();
+                let listing = slots.div_ceil(LISTED as usize * THREADS as usize / 32);
+                let listing = listing.min(self.gpu.multiprocessors as usize * 4) as u32;
+                self.launch(TypeId::of::<List>(), (listing, THREADS), 0)?;
+                let [count, is_full, _, late] =
+                    self.queue.take_words::<STATE>(self.gpu, self.arguments.state)?;
+                if is_full == 0 {
+                    return Ok([count, late].map(|keys| keys as usize));
+                }
+                slots = (slots * 8).min(whole);
+            }
+        }
+    }
+
+    /// Sorts the listed places, by themselves or by their keys.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Gpu::number`]; `count` places are listed.
+    unsafe fn sort(&mut self, count: usize, is_by_place: bool) -> Result<Buffer<u32>, Error> {
+        let (gpu, stride, listed) = (self.gpu, self.stride, self.arguments.places);
+        let mut places = Buffer::<u32>::room(gpu, count)?;
+        let Place::Gpu(to) = places.whole_mut() else { unreachable!("it is on a GPU") };
+        let sorting = |items: *const u32, indices: *const u32, below: usize, sorted: *mut u32| Sorting {
+            items: items.cast(),
+            bytes: 4,
+            indices: indices.cast(),
+            index_words: 1,
+            len: count,
+            count: below as u64,
+            sorted: sorted.cast(),
+        };
+        let rank = |queue: &Queue, bits: *const u32, words: usize| {
+            let ranking =
+                Ranking { bits, words: words as u32, places: listed, count: count as u32, ranked: to };
+            let blocks = count.div_ceil(THREADS as usize / 32) as u32;
+            // SAFETY: as the caller vouches; there is a warp for each key.
+            unsafe {
+                queue.launch_one(gpu, TypeId::of::<Rank>(), (blocks, THREADS), 0, &Parameters::of(&ranking))
+            }
+        };
+        // SAFETY: as the caller vouches; the scratch memory has room.
+        unsafe {
+            if is_by_place {
+                if count <= MOST_RANKED {
+                    rank(self.queue, listed, 1)?;
+                } else {
+                    self.queue.enqueue_sort(gpu, &sorting(listed, listed, self.len, to))?;
+                }
+                return Ok(places);
+            }
+            let bits: *mut u8 = self.room(|keys| &mut keys.bits[1], count * stride)?.cast();
+            if self.is_plain() {
+                self.queue.encode(gpu, &self.columns[0], (listed, count), bits, stride)?;
+            } else {
+                let layout = [stride, 4, stride];
+                self.queue.enqueue_gather(
+                    gpu,
+                    self.arguments.keys.cast(),
+                    layout,
+                    (listed, count),
+                    bits.cast(),
+                )?;
+            }
+            if count <= MOST_RANKED {
+                rank(self.queue, bits.cast(), stride / 4)?;
+                return Ok(places);
+            }
+            let words: *mut u32 = self.room(|keys| &mut keys.words, count * 4)?.cast();
+            let mut former = null::<u32>();
+            for word in 0..self.bytes().div_ceil(4) {
+                let order: *mut u32 = self.room(|keys| &mut keys.orders[word % 2], count * 4)?.cast();
+                let first = bits.add(4 * word).cast();
+                self.queue.enqueue_gather(gpu, first, [4, 4, stride], (former, count), words.cast())?;
+                self.queue.enqueue_sort(gpu, &sorting(former, words, 1 << 32, order))?;
+                former = order;
+            }
+            self.queue.enqueue_gather(gpu, listed.cast(), [4, 4, 4], (former, count), to.cast())?;
+        }
+        Ok(places)
+    }
+
+    /// Looks all items up among the keys at these places, and waits. Returns whether all were found.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Gpu::number`]; the places are on the GPU, and their keys differ.
+    unsafe fn look_up(&mut self, places: &mut Buffer<u32>) -> Result<bool, Error> {
+        let count = places.len();
+        let blocks = self.set_items(self.len, 4);
+        let Place::Gpu(at) = places.whole_mut() else { unreachable!("they are on a GPU") };
+        let slots = (count * 3 + 1).next_power_of_two();
+        let bytes = slots * 8;
+        let is_shared = bytes <= MOST_COPIED.min(self.gpu.most_shared as usize);
+        // SAFETY: as the caller vouches; the table has room.
+        unsafe {
+            let table = self.room(|keys| &mut keys.table, bytes)?;
+            self.queue.empty(self.gpu, table, slots)?;
+            let numbered: *mut u64 = self.room(|keys| &mut keys.numbered, count * self.stride)?;
+            self.arguments = Arguments {
+                numbered: numbered.cast(),
+                table,
+                mask: (slots - 1) as u32,
+                most: u32::from(is_shared),
+                places: at,
+                count: count as u32,
+                ..self.arguments
+            };
+            self.launch(self.kernels.build, (count.div_ceil(THREADS as usize) as u32, THREADS), 0)?;
+            let shared = if is_shared { bytes as u32 } else { 0 };
+            self.launch(self.kernels.look_up, (blocks, THREADS), shared)?;
+            let [missing] = self.queue.take_words(self.gpu, self.arguments.state)?;
+            Ok(missing == 0)
+        }
+    }
+}
+
 impl Gpu {
     /// Numbers the keys of `len` items, at least one, and waits. The first of several columns orders first. Returns
     /// the number of each item's key, and for each number the place of the first item with its key: in the order of
@@ -103,133 +337,43 @@ impl Gpu {
     ) -> Result<(Buffer<u32>, Buffer<u32>), Error> {
         let mut numbers = Buffer::<u32>::room(self, len)?;
         let Place::Gpu(to_numbers) = numbers.whole_mut() else { unreachable!("it is on a GPU") };
-        let all_bytes: usize = columns.iter().map(|column| column.bytes).sum();
-        let (stride, kernels) = Kernels::of(all_bytes);
         let places = self.with_workspace(|Workspace { queue, .. }| {
-            let capturing = queue.is_capturing;
-            macro_rules! room {
-                ($area:ident $([$number:literal])?, $bytes:expr) => {{
-                    let super::scratch::Scratch { keys, source, .. } = &mut queue.scratch;
-                    let bytes: usize = $bytes;
-                    area(&mut keys.$area$([$number])?, capturing, self, source, bytes.div_ceil(8))?
-                }};
-            }
-            // SAFETY: as the caller vouches; the scratch memory suffices.
+            let scratch = &mut queue.scratch;
+            let source = (&mut scratch.source, &*queue.stream);
+            let state = zeros(&mut scratch.keys.state, queue.is_capturing, self, source, STATE)?;
+            let (stride, kernels) = Kernels::of(columns.iter().map(|column| column.bytes).sum());
+            let arguments = Arguments {
+                keys: null(),
+                len: 0,
+                part: 0,
+                table: null_mut(),
+                mask: 0,
+                most: 0,
+                places: null_mut(),
+                count: 0,
+                numbered: null_mut(),
+                numbers: to_numbers,
+                state,
+            };
+            let mut numbering = Numbering { gpu: self, queue, columns, kernels, stride, len, arguments };
+            // SAFETY: as the caller vouches.
             unsafe {
-                // Integers of 4 and 8 bytes are compared as they are.
-                let is_plain = matches!(columns, [KeyColumn { bytes: 4 | 8, is_float: false, .. }]);
-                let keys: *const u8 = if is_plain {
-                    columns[0].keys.cast()
-                } else {
-                    let bits: *mut u8 = room!(bits[0], len * stride).cast();
-                    if all_bytes < stride {
-                        let set = sys::cuMemsetD8Async(bits as u64, 0, len * stride, queue.stream.as_inner());
-                        self.done("clearing memory", set)?;
+                numbering.encode()?;
+                // Usually all keys come among the first items, most often if no key comes in the second half of
+                // these first. They have the first item of each key too.
+                if len >= LEAST_TRIED {
+                    let [count, late] = numbering.collect(len / TRIED)?;
+                    if late == 0 {
+                        let mut places = numbering.sort(count, is_by_place)?;
+                        if numbering.look_up(&mut places)? {
+                            return Ok(places);
+                        }
                     }
-                    let mut first = all_bytes;
-                    for column in columns {
-                        first -= column.bytes;
-                        queue.encode(self, column, (null(), len), bits.add(first), stride)?;
-                    }
-                    bits
-                };
-                let (scratch, source) = (&mut queue.scratch.keys, &mut queue.scratch.source);
-                let state = zeros(&mut scratch.state, capturing, self, (source, &queue.stream), STATE)?;
-                let (part, blocks) = parts(len as u64, 4 * u64::from(self.multiprocessors));
-                let mut arguments = Arguments::<u8> {
-                    keys,
-                    len: len as u64,
-                    part,
-                    table: null_mut(),
-                    mask: 0,
-                    most: 0,
-                    places: null_mut(),
-                    count: 0,
-                    numbers: to_numbers,
-                    state,
-                };
-                // A table for twice as many keys as there are items always suffices.
-                let whole = (2 * len).next_power_of_two();
-                let in_flight = self.multiprocessors as usize * IN_FLIGHT;
-                let mut slots = (2 * in_flight + 1).next_power_of_two().min(whole);
-                let seen = MOST_SEEN.min(1 << (self.most_shared / 8).ilog2());
-                arguments.count = seen;
-                let count = loop {
-                    arguments.table = room!(table, slots * 8);
-                    (arguments.mask, arguments.most) = ((slots - 1) as u32, (slots / 2) as u32);
-                    queue.empty(self, arguments.table, slots)?;
-                    let parameters = Parameters::of(&arguments);
-                    queue.launch_one(self, kernels.collect, (blocks, THREADS), seen * 8, &parameters)?;
-                    let [count, is_full] = queue.take_words(self, state)?;
-                    if is_full == 0 {
-                        break count as usize;
-                    }
-                    slots = (slots * 8).min(whole);
-                };
-                let listed: *mut u32 = room!(listed, count * 4).cast();
-                (arguments.places, arguments.count) = (listed, count as u32);
-                let listing =
-                    (slots.div_ceil(THREADS as usize)).min(self.multiprocessors as usize * 4) as u32;
-                let parameters = Parameters::of(&arguments);
-                queue.launch_one(self, TypeId::of::<List>(), (listing, THREADS), 0, &parameters)?;
-                queue.clear(self, state, STATE)?;
-
-                let mut places = Buffer::<u32>::room(self, count)?;
-                let Place::Gpu(to) = places.whole_mut() else { unreachable!("it is on a GPU") };
-                if is_by_place {
-                    let sorting = Sorting {
-                        items: listed.cast(),
-                        bytes: 4,
-                        indices: listed,
-                        index_words: 1,
-                        len: count,
-                        count: len as u64,
-                        sorted: to.cast(),
-                    };
-                    queue.enqueue_sort(self, &sorting)?;
-                } else {
-                    let bits: *mut u8 = room!(bits[1], count * stride).cast();
-                    if is_plain {
-                        queue.encode(self, &columns[0], (listed, count), bits, stride)?;
-                    } else {
-                        let layout = [stride, 4, stride];
-                        queue.enqueue_gather(self, keys.cast(), layout, (listed, count), bits.cast())?;
-                    }
-                    let words: *mut u32 = room!(words, count * 4).cast();
-                    let orders: [*mut u32; 2] =
-                        [room!(orders[0], count * 4).cast(), room!(orders[1], count * 4).cast()];
-                    let mut former = null::<u32>();
-                    for (word, &order) in (0..all_bytes.div_ceil(4)).zip(orders.iter().cycle()) {
-                        let first = bits.add(4 * word).cast();
-                        queue.enqueue_gather(self, first, [4, 4, stride], (former, count), words.cast())?;
-                        let sorting = Sorting {
-                            items: former.cast(),
-                            bytes: 4,
-                            indices: words,
-                            index_words: 1,
-                            len: count,
-                            count: 1 << 32,
-                            sorted: order.cast(),
-                        };
-                        queue.enqueue_sort(self, &sorting)?;
-                        former = order;
-                    }
-                    queue.enqueue_gather(self, listed.cast(), [4, 4, 4], (former, count), to.cast())?;
                 }
-                // The table of numbers.
-                let slots = (count * 3 / 2 + 1).next_power_of_two();
-                arguments.table = room!(table, slots * 8);
-                queue.empty(self, arguments.table, slots)?;
-                let bytes = slots * 8;
-                let is_shared = bytes <= MOST_COPIED.min(self.most_shared as usize);
-                (arguments.mask, arguments.most, arguments.places) =
-                    ((slots - 1) as u32, u32::from(is_shared), to);
-                let parameters = Parameters::of(&arguments);
-                let building = count.div_ceil(THREADS as usize) as u32;
-                queue.launch_one(self, kernels.build, (building, THREADS), 0, &parameters)?;
-                let shared = if is_shared { bytes as u32 } else { 0 };
-                queue.launch_one(self, kernels.look_up, (blocks, THREADS), shared, &parameters)?;
-                self.done("numbering keys", sys::cuStreamSynchronize(queue.stream.as_inner()))?;
+                let [count, _] = numbering.collect(len)?;
+                let mut places = numbering.sort(count, is_by_place)?;
+                let all = numbering.look_up(&mut places)?;
+                debug_assert!(all, "the table has all keys");
                 Ok(places)
             }
         })?;

@@ -30,7 +30,8 @@ pub struct Pinned {
 impl Gpu {
     pub(super) fn allocate<V: DeviceCopy>(&self, len: usize) -> Result<DeviceBuffer<V>, Error> {
         // SAFETY: the callers write the memory before they read it.
-        unsafe { DeviceBuffer::uninitialized(len) }.map_err(|error| match error {
+        let allocated = self.with_all_memory(|| unsafe { DeviceBuffer::uninitialized(len) });
+        allocated.map_err(|error| match error {
             CudaError::OutOfMemory => {
                 let free = cust::memory::mem_get_info().ok().map(|(free, _)| free);
                 let requested = len.saturating_mul(size_of::<V>());
@@ -135,7 +136,8 @@ impl Memory {
     /// Allocates uninitialised memory. Write or clear it before it is read.
     pub fn new(gpu: &'static Gpu, bytes: usize) -> Result<Self, Error> {
         let _entered = gpu.enter()?;
-        Ok(Self { gpu, bytes: ManuallyDrop::new(gpu.allocate(bytes)?) })
+        let kept = gpu.keeper.take(bytes);
+        Ok(Self { gpu, bytes: ManuallyDrop::new(kept.map_or_else(|| gpu.allocate(bytes), Ok)?) })
     }
 
     pub fn gpu(&self) -> &'static Gpu {
@@ -188,8 +190,8 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // Freeing needs a current context. If that fails, the process is ending (or was forked).
         if let Ok(_entered) = self.gpu.enter() {
-            // SAFETY: dropped only here.
-            unsafe { ManuallyDrop::drop(&mut self.bytes) }
+            // SAFETY: taken only here.
+            self.gpu.keep_memory(unsafe { ManuallyDrop::take(&mut self.bytes) });
         }
     }
 }

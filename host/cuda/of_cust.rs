@@ -140,6 +140,7 @@ impl<T: Item + DeviceCopy> View<'_, T> {
                 Err(Error::DeviceMismatch { buffer: self.device().to_string(), device: SOME_GPU.to_owned() })
             }
             Place::Gpu(part) => {
+                part.gpu.expose();
                 let first = DevicePointer::from_raw(part.address);
                 // SAFETY: the view has `len` elements; the caller vouches for their lifetime.
                 Ok(unsafe { DeviceSlice::from_raw_parts(first, part.len) })

@@ -167,6 +167,9 @@ impl Queue {
         gpu.done("asking whether a stream is being captured", asked)?;
         self.is_capturing = status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         self.scratch.is_captured |= self.is_capturing;
+        if self.is_capturing {
+            gpu.expose();
+        }
         Ok(())
     }
 

@@ -718,6 +718,10 @@ impl Gpu {
                     CUresult::CUDA_SUCCESS | CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
                 )
         };
+        if reaches {
+            self.expose();
+            other.expose();
+        }
         peers.push((other.index, reaches));
         Ok(reaches)
     }

@@ -134,6 +134,7 @@ impl GpuStream {
     /// uses them.
     pub unsafe fn upload(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<(), Error> {
         let _entered = self.gpu.enter()?;
+        let _unwaited = self.gpu.keeper.unwaited();
         // SAFETY: as the caller vouches; the stream is live.
         let copied = unsafe { sys::cuMemcpyHtoDAsync_v2(to.addr() as u64, from.cast(), bytes, self.raw) };
         self.gpu.done("copying to the device", copied)
@@ -146,6 +147,7 @@ impl GpuStream {
     /// As for [`upload`](Self::upload).
     pub unsafe fn download(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<(), Error> {
         let _entered = self.gpu.enter()?;
+        let _unwaited = self.gpu.keeper.unwaited();
         // SAFETY: as the caller vouches; the stream is live.
         let copied = unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from.addr() as u64, bytes, self.raw) };
         self.gpu.done("copying from the device", copied)
@@ -159,6 +161,7 @@ impl GpuStream {
         let _entered = self.gpu.enter()?;
         let mut queue = lock(&self.queue);
         queue.check_capture(self.gpu)?;
+        let _unwaited = self.gpu.keeper.unwaited();
         work(self.gpu, &mut queue)
     }
 

@@ -137,6 +137,20 @@ fn many_keys() {
     check(&keys, "low bits are 0");
 }
 
+/// So many items that a GPU tries the keys of the first ones: these are all, or one comes later.
+#[test]
+fn keys_that_come_late() {
+    let len = (1 << 21) + 5;
+    let mut keys: Vec<u32> = (0..len).map(|place| hash(place % 1000) as u32).collect();
+    keys[0] = u32::MAX;
+    check(&keys, "all come early");
+    keys[len as usize - 2] = 7;
+    check(&keys, "one comes late");
+    let mut keys: Vec<f64> = (0..len).map(|place| (place % 5000) as f64 - 0.5).collect();
+    keys[1 << 20] = f64::NAN;
+    check(&keys, "NaN comes late");
+}
+
 #[test]
 fn several_columns() {
     for (case, len) in [1usize, 700, 5000].into_iter().enumerate() {
