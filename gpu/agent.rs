@@ -276,7 +276,7 @@ macro_rules! of_row {
         #[cfg(not(target_arch = "nvptx64"))]
         const IN_PARTS: bool = <$op as crate::op::Op<$item>>::EXACT;
 
-        #[cfg(not(target_arch = "nvptx64"))]
+        #[cfg(not(any(test, target_arch = "nvptx64")))]
         #[inline(always)]
         fn folds<Q: Source<Item = $item>>(self) -> Folds {
             <$op as Row>::TABLE[<$op as Row>::INDEX][<$item as crate::table::Items>::DTYPE as usize]

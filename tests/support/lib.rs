@@ -37,10 +37,10 @@ pub fn longest(len: usize) -> usize {
     }
 }
 
-/// Whether a test takes this case of many alike: every third, or all if `GPU_REDUCE_TEST_ALL` is set. Tests
+/// Whether a test takes this case of many alike: every fifth, or all if `GPU_REDUCE_TEST_ALL` is set. Tests
 /// count their cases on from another number for each operator, type or BLOCK, so that together they take all.
 pub fn is_taken(case: usize) -> bool {
-    case.is_multiple_of(3) || takes_all()
+    case.is_multiple_of(5) || takes_all()
 }
 
 /// Whether `GPU_REDUCE_TEST_ALL` is set.

@@ -141,14 +141,27 @@ fn many_keys() {
 #[test]
 fn keys_that_come_late() {
     let len = (1 << 21) + 5;
-    let mut keys: Vec<u32> = (0..len).map(|place| hash(place % 1000) as u32).collect();
+    let mut keys: Vec<u32> = (0..len as u64).map(|place| hash(place % 1000) as u32).collect();
     keys[0] = u32::MAX;
-    check(&keys, "all come early");
-    keys[len as usize - 2] = 7;
-    check(&keys, "one comes late");
-    let mut keys: Vec<f64> = (0..len).map(|place| (place % 5000) as f64 - 0.5).collect();
-    keys[1 << 20] = f64::NAN;
-    check(&keys, "NaN comes late");
+    let mut numbers: Vec<u32> = (0..len).map(|place| place as u32 % 1000).collect();
+    for device in devices() {
+        let groups = Groups::in_order_of_appearance(&device.upload(&keys).unwrap()).unwrap();
+        assert_eq!(groups.keys().to_vec().unwrap()[..2], [u32::MAX, keys[1]], "on {device}");
+        numbers.iter_mut().skip(1000).step_by(1000).for_each(|number| *number = 1000);
+        assert!(groups.numbers().to_vec().unwrap() == numbers, "on {device}");
+        let late = len - 2;
+        let with_late: Vec<u32> = [&keys[..late], &[7], &keys[late + 1..]].concat();
+        let groups = Groups::of(&device.upload(&with_late).unwrap()).unwrap();
+        let mut different = with_late.clone();
+        different.sort_unstable();
+        different.dedup();
+        assert_eq!(groups.keys().to_vec().unwrap(), different, "on {device}");
+        let number = |key| different.binary_search(key).unwrap() as u32;
+        assert!(
+            groups.numbers().to_vec().unwrap().into_iter().eq(with_late.iter().map(number)),
+            "on {device}"
+        );
+    }
 }
 
 #[test]
