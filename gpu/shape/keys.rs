@@ -9,6 +9,14 @@
 //! look up:  finds the number of each item's key, or says that one is missing
 //! ```
 //!
+//! If most keys differ, tables of them are far larger than caches. Then the keys of all items are sorted with their
+//! places:
+//!
+//! ```text
+//! tell:     counts the sorted keys that differ from the one before
+//! assign:   counts again, in order: the number of each key, which goes to its item's place
+//! ```
+//!
 //! Of many items the host collects the keys of the first ones only, and those of all if the last kernel misses one.
 //!
 //! A slot is a word of 64 bits: the upper half is a **tag**, the key or a hash of it; the lower half a place or a
@@ -23,7 +31,7 @@ use bytemuck::Pod;
 use core::sync::atomic::Ordering;
 use cuda_std::atomic::{AtomicU64, BlockAtomicU64};
 use cuda_std::shared::{Shared, dynamic_shared};
-use cuda_std::{intrinsics, thread, warp};
+use cuda_std::{intrinsics, shared_array, thread, warp};
 
 /// Threads in a block of these kernels.
 pub const THREADS: u32 = 1024;
@@ -60,6 +68,12 @@ pub type Collect<B> = Named<Collects, Arguments<B>>;
 /// The kernel that lists slots, as a type.
 pub type List = Named<Lists, Arguments<u8>>;
 
+/// The kernel that tells sorted keys apart, as a type.
+pub type Tell<B> = Named<Tells, Sorted<B>>;
+
+/// The kernel that numbers sorted keys, as a type.
+pub type Assign<B> = Named<Assigns, Sorted<B>>;
+
 /// The kernel that ranks, as a type.
 pub type Rank = Named<Ranks, Ranking>;
 
@@ -77,6 +91,12 @@ pub enum Collects {}
 
 /// Names [`List`].
 pub enum Lists {}
+
+/// Names [`Tell`].
+pub enum Tells {}
+
+/// Names [`Assign`].
+pub enum Assigns {}
 
 /// Names [`Rank`].
 pub enum Ranks {}
@@ -337,11 +357,7 @@ pub unsafe fn collect<B: Bits>(arguments: Arguments<B>) {
                 new += u32::from(arguments.insert(key, place));
                 own.swap(u64::from(tag) << 32 | u64::from(place), Ordering::Relaxed);
             });
-            let mut lanes = warp::WARP_SIZE / 2;
-            while lanes > 0 {
-                new += warp::warp_shuffle_xor(warp::ALL, new, lanes, 32).0;
-                lanes /= 2;
-            }
+            new = warp_sum(new);
             let number = AtomicU64::from_ptr(state);
             let mut is_full = false;
             if new > 0 && warp::lane_id() == 0 {
@@ -404,6 +420,153 @@ pub unsafe fn list(arguments: Arguments<u8>) {
     }
 }
 
+/// The arguments of the kernels of sorted keys; the parameters in this order.
+#[derive(Clone, Copy, Debug)]
+pub struct Sorted<B> {
+    /// The keys of all items, sorted.
+    pub keys: *const B,
+    /// The place of each key's item.
+    pub places: *const u32,
+    /// Items.
+    pub len: u64,
+    /// Items of a block's part.
+    pub part: u64,
+    /// A count for each block, 0 before the first kernel.
+    pub counts: *mut u64,
+    /// Takes the number of keys; 0 before the first kernel.
+    pub count: *mut u64,
+    /// Takes the number of each item's key.
+    pub numbers: *mut u32,
+    /// Takes the place of the first item with each key.
+    pub firsts: *mut u32,
+}
+
+arguments! { [B: Copy] Sorted<B>: keys places len part counts count numbers firsts }
+
+impl<B: Bits> Sorted<B> {
+    /// The block's part.
+    #[inline(always)]
+    fn part(&self) -> (u64, u64) {
+        let start = u64::from(thread::block_idx_x()) * self.part;
+        (start, (start + self.part).min(self.len))
+    }
+
+    /// Whether a key differs from the one before, or is the first.
+    ///
+    /// # Safety
+    ///
+    /// There is such a key.
+    #[inline(always)]
+    unsafe fn is_new(&self, at: u64) -> bool {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let key = self.keys.add(at as usize);
+            at == 0 || key.read() != key.sub(1).read()
+        }
+    }
+}
+
+/// The sum of a number over the lanes of a warp.
+///
+/// # Safety
+///
+/// All lanes call it.
+#[inline(always)]
+unsafe fn warp_sum(mut number: u32) -> u32 {
+    let mut lanes = warp::WARP_SIZE / 2;
+    while lanes > 0 {
+        // SAFETY: as the caller vouches.
+        number += unsafe { warp::warp_shuffle_xor(warp::ALL, number, lanes, 32).0 };
+        lanes /= 2;
+    }
+    number
+}
+
+/// Counts the keys of each block's part that differ from the one before.
+///
+/// # Safety
+///
+/// The launch has a block of [`THREADS`] for each part. The pointers are valid as [`Sorted`] says, and nothing else
+/// accesses the counts meanwhile.
+#[inline(always)]
+pub unsafe fn tell<B: Bits>(sorted: Sorted<B>) {
+    let (start, end) = sorted.part();
+    let mut new = 0;
+    let mut at = start + u64::from(thread::thread_idx_x());
+    // SAFETY: as the caller vouches; all lanes are there at last.
+    unsafe {
+        while at < end {
+            intrinsics::no_unroll();
+            new += u32::from(sorted.is_new(at));
+            at += u64::from(THREADS);
+        }
+        new = warp_sum(new);
+        if warp::lane_id() == 0 && new > 0 {
+            for count in [sorted.counts.add(thread::block_idx_x() as usize), sorted.count] {
+                AtomicU64::from_ptr(count).fetch_add(new.into(), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Numbers the keys of each block's part.
+///
+/// # Safety
+///
+/// As for [`tell`], which has run; there is room for the first place of each key.
+#[inline(always)]
+pub unsafe fn assign<B: Bits>(sorted: Sorted<B>) {
+    const WARPS: u32 = THREADS / warp::WARP_SIZE;
+    const { assert!(WARPS == warp::WARP_SIZE) };
+    let of_warps = shared_array![u32; WARPS as usize];
+    let (thread, lane) = (thread::thread_idx_x(), warp::lane_id());
+    let (start, end) = sorted.part();
+    // SAFETY: as the caller vouches; all threads of the block are at each barrier, and at each vote all lanes.
+    unsafe {
+        // Keys in the parts of the blocks before.
+        let mut before = 0;
+        let mut block = thread;
+        while block < thread::block_idx_x() {
+            before += sorted.counts.add(block as usize).read() as u32;
+            block += THREADS;
+        }
+        before = warp_sum(before);
+        if lane == 0 {
+            of_warps.write(thread / warp::WARP_SIZE, before);
+        }
+        thread::sync_threads();
+        before = warp_sum(of_warps.read(lane));
+        thread::sync_threads();
+        let mut first = start;
+        while first < end {
+            intrinsics::no_unroll();
+            let at = first + u64::from(thread);
+            let is_new = at < end && sorted.is_new(at);
+            let lanes = warp::warp_vote_ballot(warp::ALL, is_new);
+            if lane == 0 {
+                of_warps.write(thread / warp::WARP_SIZE, lanes.count_ones());
+            }
+            thread::sync_threads();
+            let of_warp = of_warps.read(lane);
+            let all = warp_sum(of_warp);
+            let of_former = if lane < thread / warp::WARP_SIZE { of_warp } else { 0 };
+            let of_lanes = (lanes & (u32::MAX >> (warp::WARP_SIZE - 1 - lane))).count_ones();
+            // The number of this key is one less than how many there are so far.
+            let number = before + warp_sum(of_former) + of_lanes - 1;
+            if at < end {
+                let place = sorted.places.add(at as usize).read();
+                sorted.numbers.add(place as usize).write(number);
+                if is_new {
+                    sorted.firsts.add(number as usize).write(place);
+                }
+            }
+            before += all;
+            first += u64::from(THREADS);
+            thread::sync_threads();
+        }
+    }
+}
+
 /// The arguments of the kernel that ranks; the parameters in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct Ranking {
@@ -450,11 +613,7 @@ pub unsafe fn rank(arguments: Ranking) {
             below += u32::from(is_below);
             other += warp::WARP_SIZE;
         }
-        let mut lanes = warp::WARP_SIZE / 2;
-        while lanes > 0 {
-            below += warp::warp_shuffle_xor(warp::ALL, below, lanes, 32).0;
-            lanes /= 2;
-        }
+        below = warp_sum(below);
         if warp::lane_id() == 0 {
             ranked.add(below as usize).write(own_place.read());
         }
@@ -577,6 +736,36 @@ mod entry_points {
         unsafe { rank(Ranking { bits, words, places, count, ranked }) }
     }
 
+    macro_rules! sorted_entries {
+        ($($name:literal $type:ident $function:ident;)*) => {$(
+            const _: () = {
+                #[cuda_std::kernel(name = $name)]
+                pub unsafe fn entry(
+                    keys: *const $type,
+                    places: *const u32,
+                    len: u64,
+                    part: u64,
+                    counts: *mut u64,
+                    count: *mut u64,
+                    numbers: *mut u32,
+                    firsts: *mut u32,
+                ) {
+                    // SAFETY: the host launches it as the function asks.
+                    unsafe { $function(Sorted { keys, places, len, part, counts, count, numbers, firsts }) }
+                }
+            };
+        )*};
+    }
+
+    sorted_entries! {
+        "keys_u32_tell_1024" u32 tell;
+        "keys_u64_tell_1024" u64 tell;
+        "wide_keys_u64_tell_1024" u128 tell;
+        "keys_u32_assign_1024" u32 assign;
+        "keys_u64_assign_1024" u64 assign;
+        "wide_keys_u64_assign_1024" u128 assign;
+    }
+
     macro_rules! entries {
         ($($name:literal $type:ident $function:ident;)*) => {$(
             const _: () = {
@@ -627,6 +816,12 @@ macro_rules! entries {
             &[
                 Entry::new::<List>("keys_u8_list"),
                 Entry::new::<Rank>("keys_u32_rank"),
+                Entry::new::<Tell<u32>>("keys_u32_tell"),
+                Entry::new::<Tell<u64>>("keys_u64_tell"),
+                Entry::new::<Tell<u128>>("wide_keys_u64_tell"),
+                Entry::new::<Assign<u32>>("keys_u32_assign"),
+                Entry::new::<Assign<u64>>("keys_u64_assign"),
+                Entry::new::<Assign<u128>>("wide_keys_u64_assign"),
                 Entry::new::<Collect<u32>>("keys_u32_collect"),
                 Entry::new::<Collect<u64>>("keys_u64_collect"),
                 Entry::new::<Collect<u128>>("wide_keys_u64_collect"),

@@ -11,8 +11,8 @@ use crate::{Buffer, Error};
 use cust::sys;
 use gpu_reduce_kernels::kernels::Parameters;
 use gpu_reduce_kernels::keys::{
-    Arguments, Build, Collect, EMPTY, Encoding, IN_FLIGHT, LISTED, List, LookUp, MOST_SEEN, Rank, Ranking,
-    STATE, THREADS, TILE,
+    Arguments, Assign, Build, Collect, EMPTY, Encoding, IN_FLIGHT, LISTED, List, LookUp, MOST_SEEN, Rank,
+    Ranking, STATE, Sorted, THREADS, TILE, Tell,
 };
 use std::any::TypeId;
 use std::ptr::{null, null_mut};
@@ -42,6 +42,8 @@ struct Kernels {
     collect: TypeId,
     build: TypeId,
     look_up: TypeId,
+    tell: TypeId,
+    assign: TypeId,
 }
 
 impl Kernels {
@@ -53,6 +55,8 @@ impl Kernels {
                     collect: TypeId::of::<Collect<$type>>(),
                     build: TypeId::of::<Build<$type>>(),
                     look_up: TypeId::of::<LookUp<$type>>(),
+                    tell: TypeId::of::<Tell<$type>>(),
+                    assign: TypeId::of::<Assign<$type>>(),
                 }
             };
         }
@@ -94,7 +98,7 @@ impl Queue {
 const MOST_RANKED: usize = 4096;
 
 /// The least number of items for which the table of numbers is tried with the keys of the first items.
-const LEAST_TRIED: usize = 1 << 21;
+const LEAST_TRIED: usize = 1 << 19;
 
 /// The share of the items, one in as many, whose keys are collected for the try.
 const TRIED: usize = 16;
@@ -110,6 +114,19 @@ struct Numbering<'a> {
     /// All items.
     len: usize,
     arguments: Arguments<u8>,
+}
+
+/// A sort of items of 4 bytes by indices of 4 bytes.
+fn sorting(items: *const u32, indices: *const u32, len: usize, below: usize, sorted: *mut u32) -> Sorting {
+    Sorting {
+        items: items.cast(),
+        bytes: 4,
+        indices,
+        index_words: 1,
+        len,
+        count: below as u64,
+        sorted: sorted.cast(),
+    }
 }
 
 impl Numbering<'_> {
@@ -227,15 +244,6 @@ impl Numbering<'_> {
         let (gpu, stride, listed) = (self.gpu, self.stride, self.arguments.places);
         let mut places = Buffer::<u32>::room(gpu, count)?;
         let Place::Gpu(to) = places.whole_mut() else { unreachable!("it is on a GPU") };
-        let sorting = |items: *const u32, indices: *const u32, below: usize, sorted: *mut u32| Sorting {
-            items: items.cast(),
-            bytes: 4,
-            indices: indices.cast(),
-            index_words: 1,
-            len: count,
-            count: below as u64,
-            sorted: sorted.cast(),
-        };
         let rank = |queue: &Queue, bits: *const u32, words: usize| {
             let ranking =
                 Ranking { bits, words: words as u32, places: listed, count: count as u32, ranked: to };
@@ -251,7 +259,7 @@ impl Numbering<'_> {
                 if count <= MOST_RANKED {
                     rank(self.queue, listed, 1)?;
                 } else {
-                    self.queue.enqueue_sort(gpu, &sorting(listed, listed, self.len, to))?;
+                    self.queue.enqueue_sort(gpu, &sorting(listed, listed, count, self.len, to))?;
                 }
                 return Ok(places);
             }
@@ -272,18 +280,78 @@ impl Numbering<'_> {
                 rank(self.queue, bits.cast(), stride / 4)?;
                 return Ok(places);
             }
-            let words: *mut u32 = self.room(|keys| &mut keys.words, count * 4)?.cast();
-            let mut former = null::<u32>();
-            for word in 0..self.bytes().div_ceil(4) {
-                let order: *mut u32 = self.room(|keys| &mut keys.orders[word % 2], count * 4)?.cast();
-                let first = bits.add(4 * word).cast();
-                self.queue.enqueue_gather(gpu, first, [4, 4, stride], (former, count), words.cast())?;
-                self.queue.enqueue_sort(gpu, &sorting(former, words, 1 << 32, order))?;
-                former = order;
-            }
-            self.queue.enqueue_gather(gpu, listed.cast(), [4, 4, 4], (former, count), to.cast())?;
+            let (order, _) = self.order(bits, count)?;
+            self.queue.enqueue_gather(gpu, listed.cast(), [4, 4, 4], (order, count), to.cast())?;
         }
         Ok(places)
+    }
+
+    /// Sorts keys by their bits. Returns the places of the sorted keys, and their last words.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Gpu::number`]; there are bits of `count` keys.
+    unsafe fn order(&mut self, bits: *const u8, count: usize) -> Result<(*const u32, *const u32), Error> {
+        let mut words = bits.cast::<u32>();
+        let (mut former, mut sorted) = (null::<u32>(), null());
+        for word in 0..self.bytes().div_ceil(4) {
+            let order: *mut u32 = self.room(|keys| &mut keys.orders[word % 2], count * 4)?.cast();
+            // SAFETY: as the caller vouches; the scratch memory has room.
+            unsafe {
+                if self.stride > 4 {
+                    let of_keys: *mut u32 = self.room(|keys| &mut keys.words, count * 4)?.cast();
+                    let (first, layout) = (bits.add(4 * word).cast(), [4, 4, self.stride]);
+                    self.queue.enqueue_gather(self.gpu, first, layout, (former, count), of_keys.cast())?;
+                    words = of_keys;
+                }
+                let sorting = sorting(former, words, count, 1 << 32, order);
+                (sorted, _) = self.queue.enqueue_sort(self.gpu, &sorting)?;
+            }
+            former = order;
+        }
+        Ok((former, sorted))
+    }
+
+    /// Numbers all items by sorting their keys, and waits. Returns the first place of each key.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Gpu::number`].
+    unsafe fn number_by_sorting(&mut self) -> Result<Buffer<u32>, Error> {
+        let (gpu, len, stride) = (self.gpu, self.len, self.stride);
+        // SAFETY: as the caller vouches; the scratch memory has room.
+        unsafe {
+            if self.is_plain() {
+                let bits: *mut u8 = self.room(|keys| &mut keys.bits[0], len * stride)?.cast();
+                self.queue.encode(gpu, &self.columns[0], (null(), len), bits, stride)?;
+                self.arguments.keys = bits;
+            }
+            let bits = self.arguments.keys;
+            let (places, words) = self.order(bits, len)?;
+            let mut keys = words.cast::<u8>();
+            if stride > 4 {
+                let sorted = self.room(|keys| &mut keys.bits[1], len * stride)?;
+                let layout = [stride, 4, stride];
+                self.queue.enqueue_gather(gpu, bits.cast(), layout, (places, len), sorted.cast())?;
+                keys = sorted.cast();
+            }
+            let (part, blocks) = parts(len as u64, 4 * u64::from(gpu.multiprocessors));
+            let counts = self.room(|keys| &mut keys.table, blocks as usize * 8)?;
+            self.queue.clear(gpu, counts, blocks as usize)?;
+            let Arguments { numbers, state: count, .. } = self.arguments;
+            let mut sorted =
+                Sorted { keys, places, len: len as u64, part, counts, count, numbers, firsts: null_mut() };
+            let grid = (blocks, THREADS);
+            self.queue.launch_one(gpu, self.kernels.tell, grid, 0, &Parameters::of(&sorted))?;
+            let [count] = self.queue.take_words(gpu, count)?;
+            let mut firsts = Buffer::<u32>::room(gpu, count as usize)?;
+            let Place::Gpu(to) = firsts.whole_mut() else { unreachable!("it is on a GPU") };
+            sorted.firsts = to;
+            self.queue.launch_one(gpu, self.kernels.assign, grid, 0, &Parameters::of(&sorted))?;
+            let waited = sys::cuStreamSynchronize(self.queue.stream.as_inner());
+            gpu.done("numbering keys", waited)?;
+            Ok(firsts)
+        }
     }
 
     /// Looks all items up among the keys at these places, and waits. Returns whether all were found.
@@ -362,7 +430,15 @@ impl Gpu {
                 // Usually all keys come among the first items, most often if no key comes in the second half of
                 // these first. They have the first item of each key too.
                 if len >= LEAST_TRIED {
-                    let [count, late] = numbering.collect(len / TRIED)?;
+                    let tried = len / TRIED;
+                    let [count, late] = numbering.collect(tried)?;
+                    // So many keys that to look each item up in the table takes longer than to sort them.
+                    if count > tried / 8 * 7 && !is_by_place {
+                        match numbering.number_by_sorting() {
+                            Err(Error::OutOfMemory { .. }) => {}
+                            numbered => return numbered,
+                        }
+                    }
                     if late == 0 {
                         let mut places = numbering.sort(count, is_by_place)?;
                         if numbering.look_up(&mut places)? {

@@ -6,7 +6,7 @@ use gpu_reduce::{
     for_each_element,
 };
 use std::cmp::Ordering;
-use support::{Sample, devices, hash, is_taken, samples};
+use support::{Sample, devices, hash, is_taken, samples, takes_all};
 
 /// Orders keys by value; zeros are equal, and NaN come last and are equal.
 fn by_value<K: Element>(a: &K, b: &K) -> Ordering {
@@ -140,7 +140,7 @@ fn many_keys() {
 /// So many items that a GPU tries the keys of the first ones: these are all, or one comes later.
 #[test]
 fn keys_that_come_late() {
-    let len = (1 << 21) + 5;
+    let len = (1 << 19) + 5;
     let mut keys: Vec<u32> = (0..len as u64).map(|place| hash(place % 1000) as u32).collect();
     keys[0] = u32::MAX;
     let mut numbers: Vec<u32> = (0..len).map(|place| place as u32 % 1000).collect();
@@ -161,6 +161,29 @@ fn keys_that_come_late() {
             groups.numbers().to_vec().unwrap().into_iter().eq(with_late.iter().map(number)),
             "on {device}"
         );
+    }
+}
+
+/// So many items and keys that a GPU sorts the keys.
+#[test]
+fn most_keys_differ() {
+    fn check_one<K: Element + Item>(keys: &[K]) {
+        let groups = groups_of(keys, by_value);
+        let numbers = numbers_of(&groups, keys.len());
+        let expected: Vec<_> = groups.iter().map(|places| keys[places[0]]).collect();
+        for device in devices() {
+            let got = Groups::of(&device.upload(keys).unwrap()).unwrap();
+            let of_groups = got.keys().to_vec().unwrap();
+            assert_eq!(of_groups.len(), expected.len(), "{} on {device}", K::NAME);
+            assert!(of_groups.iter().zip(&expected).all(|(a, b)| bytes_of(a) == bytes_of(b)), "{}", K::NAME);
+            assert!(got.numbers().to_vec().unwrap() == numbers, "{} on {device}", K::NAME);
+        }
+    }
+    let len = (1 << 19) + 7;
+    check_one(&(0..len).map(|place| hash(place % 400_000) as i32 >> 1).collect::<Vec<_>>());
+    if takes_all() {
+        let any = |place: u64| f64::from_bits(hash(place % 300_000) >> (place % 3 * 20));
+        check_one(&(0..len).map(any).collect::<Vec<_>>());
     }
 }
 

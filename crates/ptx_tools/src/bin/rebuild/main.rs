@@ -31,10 +31,10 @@ const LADDER: &str = "ladder";
 
 /// What follows a type in the name of a kernel, in the order in which an operator's kernels of a type are
 /// packed.
-const SHAPES: [&str; 29] = [
+const SHAPES: [&str; 31] = [
     "row", "segments", "rows", "columns", "groups", "long", "index", "rest", "finish", "count", "scan",
-    "move", "offsets", "gather", "encode", "collect", "list", "rank", "build", "look", "expand", "bin",
-    "offer", "square", "divide", "pick", "multiply", "keep", "narrow",
+    "move", "offsets", "gather", "encode", "collect", "list", "rank", "tell", "assign", "build", "look",
+    "expand", "bin", "offer", "square", "divide", "pick", "multiply", "keep", "narrow",
 ];
 
 /// The types, those first that are reduced most.
