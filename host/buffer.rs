@@ -18,7 +18,8 @@ impl<T: NoUninit + CheckedBitPattern + Zeroable + Send + Sync> Item for T {}
 
 /// An array on a device.
 ///
-/// Dropping it frees the memory.
+/// Dropping it frees the memory. Memory of a GPU may be kept for later buffers and results instead, up to a 32nd of the
+/// GPU's memory in all.
 ///
 /// ```
 /// use gpu_reduce::{Device, Max, Reduce};
