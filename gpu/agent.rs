@@ -276,9 +276,12 @@ macro_rules! of_row {
         #[cfg(not(target_arch = "nvptx64"))]
         const IN_PARTS: bool = <$op as crate::op::Op<$item>>::EXACT;
 
-        #[cfg(not(any(test, target_arch = "nvptx64")))]
+        #[cfg(not(target_arch = "nvptx64"))]
         #[inline(always)]
         fn folds<Q: Source<Item = $item>>(self) -> Folds {
+            #[cfg(test)]
+            return Folds::of::<$op, Q>();
+            #[cfg(not(test))]
             <$op as Row>::TABLE[<$op as Row>::INDEX][<$item as crate::table::Items>::DTYPE as usize]
         }
     };

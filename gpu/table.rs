@@ -665,25 +665,25 @@ pub(crate) type FoldsTable = &'static [&'static [Folds]];
 /// Items of the library's operators: elements, or pairs of them.
 pub(crate) trait Items: Copy + 'static {
     /// The elements' type.
-    #[cfg(not(target_arch = "nvptx64"))]
+    #[cfg(not(any(test, target_arch = "nvptx64")))]
     const DTYPE: Dtype;
 }
 
 impl<T: Element> Items for T {
-    #[cfg(not(target_arch = "nvptx64"))]
+    #[cfg(not(any(test, target_arch = "nvptx64")))]
     const DTYPE: Dtype = <T as Element>::DTYPE;
 }
 
 impl<T: Element> Items for (T, T) {
-    #[cfg(not(target_arch = "nvptx64"))]
+    #[cfg(not(any(test, target_arch = "nvptx64")))]
     const DTYPE: Dtype = <T as Element>::DTYPE;
 }
 
 #[allow(unused_imports)]
 use crate::agent::Agent;
-#[cfg(not(target_arch = "nvptx64"))]
+#[cfg(not(any(test, target_arch = "nvptx64")))]
 use crate::cpu::Folds;
-#[cfg(not(target_arch = "nvptx64"))]
+#[cfg(not(any(test, target_arch = "nvptx64")))]
 use crate::element::Dtype;
 use crate::kernels::Entry;
 #[allow(unused_imports)]

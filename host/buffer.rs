@@ -448,6 +448,13 @@ impl<T: Item> fmt::Debug for View<'_, T> {
     }
 }
 
+/// As for a [`Buffer`].
+impl<T: Item> fmt::Debug for ViewMut<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        describe("ViewMut", self.len(), &self.device(), f)
+    }
+}
+
 /// Formats an array without its elements.
 pub(crate) fn describe(name: &str, len: usize, device: &Device, f: &mut fmt::Formatter) -> fmt::Result {
     f.debug_struct(name).field("len", &len).field("device", &format_args!("{device}")).finish()

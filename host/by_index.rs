@@ -27,6 +27,7 @@ use gpu_reduce_kernels::words::{STATE, Words};
 pub use indices::{Indices, Order};
 use indices::{elements_of_rows, with_words};
 use std::ffi::c_void;
+use std::fmt;
 use std::ptr::{null, null_mut, without_provenance};
 use tally::Items;
 use terms::{Multiply, Pick, PickCounted};
@@ -66,6 +67,15 @@ pub struct ByIndex<'a, D> {
     data: D,
     indices: Indices<'a>,
     count: usize,
+}
+
+impl<D: fmt::Debug> fmt::Debug for ByIndex<'_, D> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("ByIndex")
+            .field("data", &self.data)
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The most results.
@@ -681,6 +691,13 @@ pub struct IndexReduction<'a, D: Data<'a>, O: Operators<D::Item, M>, M> {
     ops: O,
     defaults: Option<O::Outputs>,
     block: u32,
+}
+
+impl<'a, D: Data<'a> + fmt::Debug, O: Operators<D::Item, M>, M> fmt::Debug for IndexReduction<'a, D, O, M> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Self { groups, block, .. } = self;
+        f.debug_struct("IndexReduction").field("groups", groups).field("block", block).finish_non_exhaustive()
+    }
 }
 
 impl<'a, D: Data<'a>, O: Operators<D::Item, M>, M> IndexReduction<'a, D, O, M> {

@@ -454,6 +454,21 @@ pub enum Error {
         kernel: String,
     },
 
+    /// An operator does not do what [`Op`](crate::Op) asks of it: what [`check_op`](crate::check_op) returns.
+    #[error("{op} breaks a law of operators ({law}): items {items} give {got} in place of {expected}")]
+    BrokenLaw {
+        /// The operator.
+        op: &'static str,
+        /// The law.
+        law: &'static str,
+        /// The items.
+        items: String,
+        /// The result, or accumulator, that breaks the law.
+        got: String,
+        /// What it should be.
+        expected: String,
+    },
+
     /// A variant that runs only on GPUs got data on the CPU.
     #[error(
         "{variant} runs only on GPUs, and the data is on the CPU: upload it to a GPU or to Device::emulator()"

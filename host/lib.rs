@@ -84,6 +84,7 @@ mod arrow;
 mod axes;
 mod buffer;
 mod by_index;
+mod check;
 mod cpu;
 #[cfg_attr(not(gpu), path = "cuda/absent.rs")]
 mod cuda;
@@ -131,6 +132,7 @@ pub use emulator;
 
 pub use buffer::{Buffer, Item, View, ViewMut};
 pub use by_index::{bincount, bincount_weighted, row_indices, scatter_add};
+pub use check::check_op;
 pub use data::Data;
 pub use device::Device;
 pub use error::Error;

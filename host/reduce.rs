@@ -360,6 +360,8 @@ host_data! {
     [] Box<[T]>;
     [] Rc<[T]>;
     [] Arc<[T]>;
+    [] Rc<Vec<T>>;
+    [] Arc<Vec<T>>;
     [] Cow<'_, [T]>;
     [] PinnedBuffer<T>;
 }

@@ -16,6 +16,7 @@ use bytemuck::Zeroable;
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::plan::assert_block;
 use gpu_reduce_kernels::segments::{Cut, SegmentBounds};
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::dangling;
@@ -46,15 +47,24 @@ pub struct Segments<'a, D> {
     lifetime: PhantomData<&'a ()>,
 }
 
+impl<D: fmt::Debug> fmt::Debug for Segments<'_, D> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Segments")
+            .field("data", &self.data)
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Where segments lie: offsets, or the [`Runs`] of keys.
 ///
 /// Offsets are `u32` or `u64`, on the host or on the data's device. They do not descend, and there is one
 /// more of them than there are segments. Of [`Runs`], there are as many keys as items, on the data's device.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Offsets<'a>(Bounds<'a>, Option<OfKeys<'a>>);
 
 /// What is known of segments that are runs of keys.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct OfKeys<'a> {
     /// The number of keys.
     pub len: usize,
@@ -62,7 +72,7 @@ pub(crate) struct OfKeys<'a> {
     pub number: Option<View<'a, u64>>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Bounds<'a> {
     /// Segments of one length.
     Length(u64),
@@ -643,6 +653,16 @@ pub struct SegmentReduction<'a, D: Data<'a>, O: Operators<D::Item, M>, M> {
     ops: O,
     defaults: Option<O::Outputs>,
     block: u32,
+}
+
+impl<'a, D: Data<'a> + fmt::Debug, O: Operators<D::Item, M>, M> fmt::Debug for SegmentReduction<'a, D, O, M> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Self { segments, block, .. } = self;
+        f.debug_struct("SegmentReduction")
+            .field("segments", segments)
+            .field("block", block)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a, D: Data<'a>, O: Operators<D::Item, M>, M> SegmentReduction<'a, D, O, M> {

@@ -61,7 +61,7 @@ pub struct Sharded<S>(Vec<S>);
 /// The items of a [`Sharded`], where they lie.
 ///
 /// Each shard is asked once where its items lie, when this is made.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Shards<V>(Result<Arc<[V]>, Error>);
 
 impl Devices {

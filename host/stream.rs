@@ -5,6 +5,7 @@ use crate::data::{Data, gpu_of, other_device};
 use crate::place::Place::{self, Cpu, Gpu};
 use crate::{Device, Error, Item, View, ViewMut};
 use std::ffi::c_void;
+use std::fmt;
 use std::marker::PhantomData;
 
 /// A queue of work for a device.
@@ -26,6 +27,17 @@ use std::marker::PhantomData;
 /// See [`Reduce::reduce_into`](crate::Reduce::reduce_into),
 /// [`Reduce::reduce_async`](crate::Reduce::reduce_async) and [`upload`](Self::upload).
 pub struct Stream<'a>(Place<(), Vec<GpuStream>>, PhantomData<&'a ()>);
+
+impl fmt::Debug for Stream<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let mut devices = f.debug_list();
+        match &self.0 {
+            Cpu(()) => devices.entry(&format_args!("cpu")),
+            Gpu(streams) => devices.entries(streams.iter().map(GpuStream::gpu)),
+        };
+        devices.finish()
+    }
+}
 
 impl Stream<'static> {
     pub(crate) fn new(device: &Device) -> Result<Self, Error> {

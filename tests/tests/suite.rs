@@ -30,6 +30,7 @@ mod kinds;
 mod ladder;
 mod ladder_cli;
 mod launches;
+mod laws;
 mod long;
 mod merge;
 mod numpy;

@@ -2,7 +2,7 @@
 //! one.
 
 use custom_op::{BoundingBox, Complex, ComplexSum, Histogram, Point, Powers};
-use gpu_reduce::{Device, Error, Item, Op, Reduce};
+use gpu_reduce::{Device, Error, Item, Op, Reduce, check_op};
 
 /// Reduces on both devices, with a small, a medium and the largest BLOCK.
 fn on_both<O: Op<T>, T: Item>(op: O, items: &[T]) -> [Result<O::Output, Error>; 3] {
@@ -13,6 +13,17 @@ fn on_both<O: Op<T>, T: Item>(op: O, items: &[T]) -> [Result<O::Output, Error>; 
     });
     assert_eq!(format!("{cpu:?}"), format!("{gpu:?}"));
     cpu
+}
+
+/// The laws of operators, and every device and BLOCK.
+#[test]
+fn laws() {
+    let points = [[0.0, 1.0, -2.0], [5.0, -0.0, 2.5], [0.0, 1.0, -2.0]].map(Point);
+    check_op(&BoundingBox, &points).unwrap();
+    let numbers = [(1.0, -0.5), (0.25, 3.0), (-7.0, 0.0)].map(|(re, im)| Complex { re, im });
+    check_op::<_, Complex<f64>>(&ComplexSum, &numbers).unwrap();
+    check_op(&Histogram { start: 0.0, width: 1.0 }, &[0.5f32, 15.5, 3.0, -1.0, f32::NAN]).unwrap();
+    check_op(&Powers { c: 2.0, p: 3 }, &[1.0, 2.0, -4.5, 0.0]).unwrap();
 }
 
 #[test]
