@@ -10,10 +10,11 @@ use memmap2::Mmap;
 
 use super::error::Error;
 use super::foreign;
+use super::memory;
 use super::progress::Progress;
 
 /// The name of standard input on the command line.
-const STANDARD_INPUT: &str = "-";
+pub const STANDARD_INPUT: &str = "-";
 
 /// Returns the bytes of the file at `path`, or of standard input. Regular files are mapped; pipes, devices
 /// and files of unknown length are read.
@@ -63,12 +64,19 @@ pub fn decompressed(path: &Path, bytes: Bytes) -> Result<(PathBuf, Bytes), Error
     }
 }
 
-/// Reads to the end.
+/// Reads to the end, or until little memory is left.
 fn whole(mut from: impl Read, progress: &Progress) -> io::Result<Bytes> {
-    const PIECE: u64 = 1 << 20;
+    const PIECE: usize = 1 << 20;
     let mut bytes = Vec::new();
-    while from.by_ref().take(PIECE).read_to_end(&mut bytes)? > 0 {
+    loop {
+        if bytes.capacity() - bytes.len() < PIECE && !memory::double(&mut bytes, PIECE) {
+            let read = bytes.len() >> 20;
+            let why = format!("it does not fit in memory, which is full after {read} MiB");
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, why));
+        }
+        if from.by_ref().take(PIECE as u64).read_to_end(&mut bytes)? == 0 {
+            return Ok(bytes.into());
+        }
         progress.set(bytes.len());
     }
-    Ok(bytes.into())
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt::{self, Display};
+use std::io::{IsTerminal, stdin};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -116,11 +117,12 @@ pub struct InputArgs {
     raw: bool,
 
     /// CSV, NumPy .npy and .npz, Parquet and Arrow files, raw little-endian numbers (with --dtype), and any
-    /// of these compressed by gzip or Zstandard; - is standard input. Several files form one input.
+    /// of these compressed by gzip or Zstandard; - is standard input, and so is no file if it is no terminal.
+    /// Several files form one input.
     ///
     /// Text, archives and other known formats are not read as raw numbers without --raw. Files are mapped
     /// into memory: they must not change while the program runs.
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required = stdin().is_terminal(), value_name = "FILE")]
     files: Vec<PathBuf>,
 }
 
@@ -228,12 +230,14 @@ impl Files {
     ///
     /// If a file cannot be read, is malformed, has another type than asked for, or has an unsupported format.
     pub fn open(args: &InputArgs) -> Result<Files, Error> {
-        if args.files.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+        if args.files.iter().filter(|path| path.as_os_str() == file::STANDARD_INPUT).count() > 1 {
             return Err(Error::TwiceStandardInput);
         }
+        let standard_input = [PathBuf::from(file::STANDARD_INPUT)];
+        let paths = if args.files.is_empty() { &standard_input[..] } else { &args.files };
         let mut files = Vec::new();
-        for path in &args.files {
-            let (dtype, format) = open(args, path).map_err(|error| in_file(args.files.len(), path, error))?;
+        for path in paths {
+            let (dtype, format) = open(args, path).map_err(|error| in_file(paths.len(), path, error))?;
             files.push(File { path: path.clone(), dtype, format });
         }
         Ok(Files { files, skip_missing: args.skip_missing })

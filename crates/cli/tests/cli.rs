@@ -32,6 +32,20 @@ fn piped(options: &[&str], input: &[u8]) -> Output {
     child.wait_with_output().expect("the program ends")
 }
 
+/// What never ends is refused when memory is full, before the system ends the program.
+#[cfg(target_os = "linux")]
+#[test]
+fn more_than_memory_holds() {
+    let limited = format!("ulimit -v 1500000; exec {PROGRAM} --device cpu --dtype u8 --raw /dev/zero");
+    let output = Command::new("sh").args(["-c", &limited]).output().expect("a shell");
+    let stderr = text(output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("cannot read `/dev/zero`: it does not fit in memory, which is full after"),
+        "{stderr}"
+    );
+}
+
 /// The standard output of a successful run on the CPU.
 #[track_caller]
 fn printed(options: &[&str], files: &[&Path]) -> String {
@@ -1079,6 +1093,8 @@ fn standard_input_and_several_files() {
     let output = piped(&["-"], b"");
     let nothing = "error: the input is empty: if it should hold raw numbers, name their type with --dtype\n";
     assert_eq!((text(output.stderr), output.status.code()), (nothing.into(), Some(1)));
+    let output = piped(&["--op", "sum"], b"1\n2\n");
+    assert_eq!(text(output.stdout), "count  2\nsum    3\n");
     let output = piped(&["-", "-"], b"1\n");
     let twice = "error: standard input, `-`, is given twice, but can be read only once\n";
     assert_eq!((text(output.stderr), output.status.code()), (twice.into(), Some(1)));
