@@ -213,8 +213,8 @@ use core::fmt::Debug;
 /// [`Both`].
 ///
 /// The [plan](crate::plan) fixes the order in which accumulators combine. It is not the order of the items,
-/// so [`combine`](Op::combine) must be commutative, and associative up to rounding. An operator that is not gives other
-/// results on a GPU than in one's head, and no error: have `gpu_reduce::check_op(&op, &samples)` in its tests.
+/// so [`combine`](Op::combine) must be commutative, and associative up to rounding. If it is not, results are wrong
+/// and no error says so: have `gpu_reduce::check_op(&op, &samples)` in the operator's tests.
 ///
 /// ```
 /// use bytemuck::{Pod, Zeroable};

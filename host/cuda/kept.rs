@@ -24,7 +24,7 @@ pub struct Keeper {
     is_exposed: AtomicBool,
 }
 
-/// Sets that work may be left behind, when it is dropped.
+/// Records, when it is dropped, that work may still run.
 pub struct Unwaited<'a>(&'a Keeper);
 
 impl Drop for Unwaited<'_> {
@@ -34,7 +34,7 @@ impl Drop for Unwaited<'_> {
 }
 
 impl Keeper {
-    /// The work that follows may be left behind, if the value is dropped rather than [forgotten](std::mem::forget).
+    /// Call it before work is enqueued. [Forget](std::mem::forget) the value if the work has been waited for.
     pub fn unwaited(&self) -> Unwaited<'_> {
         Unwaited(self)
     }
@@ -52,7 +52,7 @@ impl Keeper {
 }
 
 impl Gpu {
-    /// What the library does not see may use memory from now on.
+    /// Records that others may use memory from now on: other libraries, graphs, other GPUs.
     pub fn expose(&self) {
         self.keeper.is_exposed.store(true, Ordering::SeqCst);
     }
