@@ -61,8 +61,8 @@ const NEAR: f64 = 1.0 / 64.0;
 ///
 /// # Errors
 ///
-/// [`Error::BrokenLaw`] names the law and the items that break it. Those of [`Reduce::reduce`], among them
-/// [`Error::NoKernel`] if an operator with kernels has none for these items.
+/// [`Error::BrokenLaw`] names the law and the items that break it. The errors of [`Reduce::reduce`], for example
+/// [`Error::NoKernel`] if the operator has kernels, but none for these items.
 pub fn check_op<O: Op<T>, T: Item + Debug>(op: &O, samples: &[T]) -> Result<(), Error> {
     let step = samples.len().div_ceil(TRIED).max(1);
     let tried: Vec<T> = samples.iter().step_by(step).copied().collect();
@@ -132,11 +132,12 @@ fn check_laws<O: Op<T>, T: Item + Debug>(op: &O, items: [T; 3]) -> Result<(), Er
     Ok(())
 }
 
-/// The numbers in a text, and what is left of it.
+/// Returns a text without its numbers, and the numbers.
 fn numbers(text: &str) -> (String, Vec<f64>) {
+    let separates = |c: char| !(c.is_alphanumeric() || "+-.".contains(c));
     let (mut rest, mut numbers) = (String::new(), Vec::new());
-    for word in text.split_inclusive(|c: char| !(c.is_alphanumeric() || "+-.".contains(c))) {
-        let number = word.trim_end_matches(|c: char| !(c.is_alphanumeric() || "+-.".contains(c)));
+    for word in text.split_inclusive(separates) {
+        let number = word.trim_end_matches(separates);
         match number.parse::<f64>() {
             Ok(value) if !value.is_nan() => {
                 numbers.push(value);

@@ -17,7 +17,8 @@
 //! assign:   counts again, in order: the number of each key, which goes to its item's place
 //! ```
 //!
-//! Of many items the host collects the keys of the first ones only, and those of all if the last kernel misses one.
+//! From some number of items on, the host first collects only the keys of the first items. If the last kernel then
+//! finds an item without a number, the host collects the keys of all items.
 //!
 //! A slot is a word of 64 bits: the upper half is a **tag**, the key or a hash of it; the lower half a place or a
 //! number. Keys of more than 32 bits are compared where they lie. No order of the threads shows in the result: a

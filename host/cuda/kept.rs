@@ -39,7 +39,7 @@ impl Keeper {
         Unwaited(self)
     }
 
-    /// Returns memory of so many bytes, if some is kept.
+    /// Returns kept memory of exactly `bytes` bytes, if there is any.
     pub fn take(&self, bytes: usize) -> Option<DeviceBuffer<u8>> {
         lock(&self.kept).take(bytes)
     }

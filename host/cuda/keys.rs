@@ -160,7 +160,7 @@ impl Numbering<'_> {
         unsafe { self.queue.launch_one(self.gpu, kernel, grid, shared, &Parameters::of(&self.arguments)) }
     }
 
-    /// Sets the items of the next kernels, from the first one on. Returns their blocks, at most so many for each
+    /// Has the next kernels work on the first `len` items. Returns the number of blocks: at most `blocks` for each
     /// multiprocessor.
     fn set_items(&mut self, len: usize, blocks: u64) -> u32 {
         self.arguments.len = len as u64;
@@ -432,7 +432,7 @@ impl Gpu {
                 if len >= LEAST_TRIED {
                     let tried = len / TRIED;
                     let [count, late] = numbering.collect(tried)?;
-                    // So many keys that to look each item up in the table takes longer than to sort them.
+                    // With so many different keys, sorting all keys is faster than looking them up in a table.
                     if count > tried / 8 * 7 && !is_by_place {
                         match numbering.number_by_sorting() {
                             Err(Error::OutOfMemory { .. }) => {}

@@ -137,7 +137,7 @@ fn many_keys() {
     check(&keys, "low bits are 0");
 }
 
-/// So many items that a GPU tries the keys of the first ones: these are all, or one comes later.
+/// A GPU tries a table of the first items' keys: of all keys, and of all but one, which comes later.
 #[test]
 fn keys_that_come_late() {
     let len = (1 << 19) + 5;
@@ -164,7 +164,7 @@ fn keys_that_come_late() {
     }
 }
 
-/// So many items and keys that a GPU sorts the keys.
+/// Most keys differ, and a GPU numbers them by sorting.
 #[test]
 fn most_keys_differ() {
     fn check_one<K: Element + Item>(keys: &[K]) {

@@ -402,12 +402,12 @@ fn is_inherited(name: &str) -> bool {
     OF_THE_USER.iter().any(starts_with) || !OF_A_BUILD.iter().any(starts_with)
 }
 
-/// Writes a file, unless it already has this content: a rewrite would rebuild what depends on it.
 /// Whether this is the program by which `cargo clippy` calls the compiler.
 fn is_clippy(wrapper: &Path) -> bool {
     wrapper.file_stem().is_some_and(|name| name == "clippy-driver")
 }
 
+/// Writes a file, unless it already has this content: a rewrite would rebuild what depends on it.
 fn write(path: &Path, content: &[u8]) -> Result<(), CudaBuilderError> {
     match fs::read(path) {
         Ok(old) if old == content => Ok(()),
