@@ -63,6 +63,9 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
         all
     }
 
+    /// Whether a block folds a chunk by [`fold_load`](Self::fold_load) as fast as by [`fold_on_gpu`](Self::fold_on_gpu).
+    const FOLDS_BY_LOADS: bool = true;
+
     /// Folds an item into an accumulator.
     #[inline(always)]
     fn fold_item(self, op: &O, all: &mut O::Accumulator, item: I, index: u64) {
@@ -186,6 +189,14 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
     fn fold_by_parts<F: Folder<I>>(self, op: &O, folder: &F) -> Result<Vec<O::Accumulator>, F::Error> {
         folder.fold(op)
     }
+}
+
+/// Returns [`Agent::FOLDS_BY_LOADS`] of an operator's agent.
+pub const fn folds_by_loads<O: Op<I>, I: Copy + 'static>() -> bool {
+    const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> bool {
+        A::FOLDS_BY_LOADS
+    }
+    of::<O, I, _>(O::agent)
 }
 
 /// A way to reduce the items of each index to a result of type `V`: [`Agent::by_index`] calls one of its methods.

@@ -50,6 +50,18 @@ pub trait Input: Copy + 'static {
     /// There are WIDTH items. This is a multiple of WIDTH items from the end of [`head`](Self::head), which
     /// is not `None`.
     unsafe fn load<const WIDTH: usize>(self) -> [Self::Item; WIDTH];
+
+    /// Loads the WIDTH items from here on, which lie anywhere. Narrow items come in words of 4 bytes, so that up to 3
+    /// bytes before and after are read too.
+    ///
+    /// # Safety
+    ///
+    /// There are WIDTH items, and 4 bytes before and after.
+    #[inline(always)]
+    unsafe fn load_anywhere<const WIDTH: usize>(self) -> [Self::Item; WIDTH] {
+        // SAFETY: as the caller promises.
+        from_fn(|index| unsafe { self.offset(index).read() })
+    }
 }
 
 /// Returns whether WIDTH elements, from a boundary on, lie at a multiple of their size.
@@ -111,6 +123,41 @@ impl<T: Zeroable + Copy + 'static> Input for *const T {
             }
         }
     }
+
+    #[inline(always)]
+    unsafe fn load_anywhere<const WIDTH: usize>(self) -> [T; WIDTH] {
+        // SAFETY: as the caller promises. The last word has a byte of the items, or is the one before again.
+        unsafe {
+            match size_of::<[T; WIDTH]>() {
+                16 if size_of::<T>() < 4 => of_words::<T, WIDTH, 4>(self),
+                8 if size_of::<T>() < 4 => of_words::<T, WIDTH, 2>(self),
+                4 if size_of::<T>() < 4 => of_words::<T, WIDTH, 1>(self),
+                _ => from_fn(|index| self.add(index).read()),
+            }
+        }
+    }
+}
+
+/// Returns the items of WORDS words of 4 bytes that begin anywhere.
+///
+/// # Safety
+///
+/// As for [`Input::load_anywhere`]; WORDS words are WIDTH items.
+#[inline(always)]
+unsafe fn of_words<T: Copy, const WIDTH: usize, const WORDS: usize>(at: *const T) -> [T; WIDTH] {
+    let within = at.addr() % 4;
+    let first = at.wrapping_byte_sub(within).cast::<u32>();
+    let bits = 8 * within as u32;
+    // SAFETY: as the caller promises; any bits of memory are a word, and the words' bytes are the items'.
+    unsafe {
+        let words: [u32; WORDS] = from_fn(|index| first.add(index).read());
+        let last = first.add(if within == 0 { WORDS - 1 } else { WORDS }).read();
+        let shifted: [u32; WORDS] = from_fn(|index| {
+            let above = if index + 1 < WORDS { words[index + 1] } else { last };
+            ((u64::from(above) << 32 | u64::from(words[index])) >> bits) as u32
+        });
+        (&raw const shifted).cast::<[T; WIDTH]>().read_unaligned()
+    }
 }
 
 impl<A: Input, B: Input> Input for (A, B) {
@@ -157,6 +204,13 @@ impl<A: Input, B: Input> Input for (A, B) {
     unsafe fn load<const WIDTH: usize>(self) -> [Self::Item; WIDTH] {
         // SAFETY: as the caller promises.
         let (first, second) = unsafe { (self.0.load::<WIDTH>(), self.1.load::<WIDTH>()) };
+        from_fn(|index| (first[index], second[index]))
+    }
+
+    #[inline(always)]
+    unsafe fn load_anywhere<const WIDTH: usize>(self) -> [Self::Item; WIDTH] {
+        // SAFETY: as the caller promises.
+        let (first, second) = unsafe { (self.0.load_anywhere::<WIDTH>(), self.1.load_anywhere::<WIDTH>()) };
         from_fn(|index| (first[index], second[index]))
     }
 }

@@ -210,7 +210,7 @@ macro_rules! shape_entries {
     };
     (rows $($row:tt)*) => {
         $crate::with_inputs! { shape_entries [rows "_rows_0" SegmentBounds reduce_rows WIDTH] { $($row)* } }
-        $crate::with_inputs! { shape_entries [rows "_long_0" SegmentBounds reduce_long_rows WIDTH] { $($row)* } }
+        $crate::with_inputs! { shape_entries [chunks "_chunks_0" SegmentBounds reduce_chunks WIDTH] { $($row)* } }
     };
     (columns $($row:tt)*) => {
         $crate::with_inputs! { shape_entries [columns "_columns_256" Columns reduce_columns LOADS] { $($row)* } }
@@ -281,7 +281,7 @@ macro_rules! kernels {
                 $crate::reduce_kernel!(@entry reduce::GroupsKernel $name "_groups" $op, $($item),+),
                 $crate::reduce_kernel!(@entry segments::Kernel $name "_segments" $op, $($item),+),
                 $crate::reduce_kernel!(@entry rows::Kernel $name "_rows" $op, $($item),+),
-                $crate::reduce_kernel!(@entry rows::LongKernel $name "_long" $op, $($item),+),
+                $crate::reduce_kernel!(@entry chunks::Kernel $name "_chunks" $op, $($item),+),
                 $crate::reduce_kernel!(@entry columns::Kernel $name "_columns" $op, $($item),+),
             )*];
             // SAFETY: the entry points are those above, which the crate's build script has compiled.

@@ -37,7 +37,9 @@ mod tree;
 // The paths that the rest of the repository uses.
 pub use exchange::slot;
 pub use shape::whole as reduce;
-pub use shape::{center, columns, deal, index, indices, keys, order, rows, runs, segments, terms, words};
+pub use shape::{
+    center, chunks, columns, deal, index, indices, keys, order, rows, runs, segments, terms, words,
+};
 pub(crate) use tree as fold;
 pub(crate) mod stage {
     pub(crate) use crate::shape::chunk;

@@ -1,7 +1,8 @@
 //! The shapes of reductions, a kernel each, and the arguments that the kernels of many reductions share.
 //!
 //! - [`whole`]: one input, one result; `chunk` is what a block does with its part.
-//! - [`segments`]: many short segments; [`rows`]: rows of one length, and longer segments.
+//! - [`segments`]: many short segments; [`rows`]: short rows, and larger segments;
+//!   [`chunks`]: other rows, and segments of gigabytes.
 //! - [`columns`]: the columns of an array.
 //! - [`index`]: sums by index; [`deal`]: items dealt to buckets for it; [`order`]: items sorted by index.
 //! - [`center`]: variances by index, from sums by index.
@@ -13,6 +14,7 @@
 
 pub mod center;
 pub(crate) mod chunk;
+pub mod chunks;
 pub mod columns;
 pub mod deal;
 pub mod index;

@@ -615,7 +615,7 @@ macro_rules! entries {
             entries! { @entry reduce::GroupsKernel $args $name $compiled "_groups" },
             entries! { @entry segments::Kernel $args $name $compiled "_segments" },
             entries! { @entry rows::Kernel $args $name $compiled "_rows" },
-            entries! { @entry rows::LongKernel $args $name $compiled "_long" },
+            entries! { @entry chunks::Kernel $args $name $compiled "_chunks" },
             entries! { @entry columns::Kernel $args $name $compiled "_columns" },
         ]
     };
@@ -689,7 +689,7 @@ use crate::kernels::Entry;
 #[allow(unused_imports)]
 use crate::{Element, Op};
 #[allow(unused_imports)]
-use crate::{bf16, columns, f16, reduce, reduce_entries, rows, segments, shape_entries};
+use crate::{bf16, chunks, columns, f16, reduce, reduce_entries, rows, segments, shape_entries};
 
 for_each_operator! { table! { elements element for_each_element } }
 for_each_integer_operator! { table! { integers integer for_each_integer } }

@@ -178,6 +178,39 @@ pub(crate) unsafe fn fold_leaves_of_warp<O: Op<I>, I: Copy + 'static>(
     }
 }
 
+/// Folds four values a lane, each over the warp's lanes and by an operator of its own. Lane k gets the result of
+/// value k, for k below 4.
+///
+/// # Safety
+///
+/// All lanes of the warp call it together.
+#[inline(always)]
+pub(crate) unsafe fn fold_slots_of_warp<O: Op<I>, I: Copy + 'static>(
+    ops: [O; 4],
+    values: [O::Accumulator; 4],
+) -> O::Accumulator {
+    let lane = warp::lane_id();
+    // SAFETY: as the caller promises.
+    unsafe {
+        let exchange = |ops: [O; 2], [first, second]: [O::Accumulator; 2], stride: u32| {
+            let is_upper = || intrinsics::opaque(lane & stride) != 0;
+            let (keep, give) = if is_upper() { (second, first) } else { (first, second) };
+            let (take, _) = warp::warp_shuffle_xor(warp::ALL, give, stride, 32);
+            let op = if is_upper() { ops[1] } else { ops[0] };
+            (op, if is_upper() { op.combine(take, keep) } else { op.combine(keep, take) })
+        };
+        let ([a, b, c, d], [e, f, g, h]) = (values, ops);
+        let (first, a) = exchange([e, f], [a, b], 1);
+        let (second, c) = exchange([g, h], [c, d], 1);
+        let (op, mut value) = exchange([first, second], [a, c], 2);
+        for stride in [4, 8, 16] {
+            let (above, _) = warp::warp_shuffle_down(warp::ALL, value, stride, 32);
+            value = op.combine(value, above);
+        }
+        value
+    }
+}
+
 /// Returns how many accumulators of `bytes` bytes each a block exchanges at once, at most: a power of two.
 pub(crate) const fn most_at_once(bytes: usize) -> usize {
     match (32 << 10) / if bytes == 0 { 1 } else { bytes } {

@@ -14,7 +14,7 @@ use gpu_reduce_kernels::op::tally::{OfTally, Tallied};
 use gpu_reduce_kernels::op::width;
 use gpu_reduce_kernels::reduce::{GroupsKernel, Kernel, RowKernel};
 use gpu_reduce_kernels::runs;
-use gpu_reduce_kernels::segments::{self, SegmentBounds, rows};
+use gpu_reduce_kernels::segments::{self, SegmentBounds, chunks, rows};
 use gpu_reduce_kernels::slot;
 use gpu_reduce_kernels::terms::{self, Range};
 use gpu_reduce_kernels::words::{Rule, Rules};
@@ -33,7 +33,7 @@ pub struct Types {
     pub groups_kernel: TypeId,
     pub segments_kernel: TypeId,
     pub rows_kernel: TypeId,
-    pub long_rows_kernel: TypeId,
+    pub chunks_kernel: TypeId,
     pub columns_kernel: TypeId,
     /// The kernel's type in words, for errors.
     pub name: fn() -> &'static str,
@@ -42,6 +42,8 @@ pub struct Types {
     pub width: usize,
     /// Leaves that a lane has in flight in the kernel of short segments.
     pub slots: usize,
+    /// Whether a block can fold several chunks of rows.
+    pub folds_several: bool,
     /// Bytes of an element; of a pair, of the larger one.
     pub bytes: usize,
     /// Words of a slot for an accumulator.
@@ -66,12 +68,13 @@ impl Types {
                 groups_kernel: TypeId::of::<GroupsKernel<O, P>>(),
                 segments_kernel: TypeId::of::<segments::Kernel<O, P>>(),
                 rows_kernel: TypeId::of::<rows::Kernel<O, P>>(),
-                long_rows_kernel: TypeId::of::<rows::LongKernel<O, P>>(),
+                chunks_kernel: TypeId::of::<chunks::Kernel<O, P>>(),
                 columns_kernel: TypeId::of::<columns::Kernel<O, P>>(),
                 name: type_name::<Kernel<O, P>>,
                 own: O::KERNELS,
                 width: width::<O, P::Item>(P::BYTES),
                 slots: segments::slots::<O, P::Item>(width::<O, P::Item>(P::BYTES)),
+                folds_several: chunks::folds_several::<O, P::Item>(),
                 bytes: P::BYTES,
                 words: slot::words::<O::Accumulator>(),
                 is_full: |words| O::agent().of_slot(|index| words[index].load(Ordering::Relaxed)).is_some(),
@@ -102,12 +105,13 @@ impl Types {
                 groups_kernel: kernel,
                 segments_kernel: kernel,
                 rows_kernel: kernel,
-                long_rows_kernel: kernel,
+                chunks_kernel: kernel,
                 columns_kernel: kernel,
                 name: type_name::<runs::Kernel<K>>,
                 own: Kernels::NONE,
                 width: 1,
                 slots: 1,
+                folds_several: false,
                 bytes: size_of::<K>(),
                 words: 1,
                 is_full: |_| true,

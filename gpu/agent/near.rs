@@ -70,6 +70,7 @@ pub(crate) struct NearFirst;
 impl<I: Element> Agent<LogSumExp, I> for NearFirst {
     of_row! { LogSumExp }
     const ROOM: Room = room::<Near, I>();
+    const FOLDS_BY_LOADS: bool = false;
 
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]

@@ -15,12 +15,12 @@
 use super::slot;
 use crate::Op;
 use crate::plan::GROUP;
-use crate::tree::{fold_block, fold_warp};
+use crate::tree::{fold_block, fold_lanes, fold_warp};
 use bytemuck::Pod;
 use core::array::from_fn;
 use core::sync::atomic::Ordering;
 use cuda_std::atomic::{AtomicU64, SystemAtomicU64};
-use cuda_std::{thread, warp};
+use cuda_std::{intrinsics, thread, warp};
 
 /// Puts a block's partial result into its slot, which may lie in another device's memory or in the host's.
 ///
@@ -103,6 +103,63 @@ pub(crate) unsafe fn take_all<O: Op<I>, I: Copy + 'static>(
     }
 }
 
+/// Takes up to [`GROUP`] partial results out of the slots as they come, folds them pairwise, and leaves the slots
+/// empty. Lane 0 gets the result.
+///
+/// # Safety
+///
+/// As for [`take_all`].
+#[inline(always)]
+pub(crate) unsafe fn take_group<O: Op<I>, I: Copy + 'static>(
+    op: &O,
+    slots: *mut u64,
+    count: u32,
+) -> O::Accumulator {
+    let words = slot::words::<O::Accumulator>();
+    let lane = warp::lane_id();
+    let mut of_rounds = op.identity();
+    for round in 0..GROUP / warp::WARP_SIZE {
+        intrinsics::no_unroll();
+        let index = round * warp::WARP_SIZE + lane;
+        let mut value = op.identity();
+        // SAFETY: as the caller promises; all lanes are here.
+        unsafe {
+            if index < count {
+                value = take::<O::Accumulator>(slots.add(index as usize * words));
+            }
+            let value = fold_lanes::<O, I>(op, value, 5);
+            // Lane i keeps the value of round i.
+            let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, 0, warp::WARP_SIZE);
+            if lane == round {
+                of_rounds = value;
+            }
+        }
+    }
+    // SAFETY: as above.
+    unsafe { fold_lanes::<O, I>(op, of_rounds, 5) }
+}
+
+/// Takes the value out of a slot as soon as it is full, and leaves the slot empty.
+///
+/// # Safety
+///
+/// The slot is valid, and a value is put into it.
+#[inline(always)]
+unsafe fn take<A: Pod>(slot: *mut u64) -> A {
+    let mut taken = A::zeroed();
+    for index in 0..slot::words::<A>() {
+        // SAFETY: as the caller promises.
+        let word = unsafe { AtomicU64::from_ptr(slot.add(index)) };
+        let mut value = word.load(Ordering::Relaxed);
+        while value == slot::EMPTY {
+            value = word.load(Ordering::Relaxed);
+        }
+        word.store(slot::EMPTY, Ordering::Relaxed);
+        slot::set_word(&mut taken, index, value as u32);
+    }
+    taken
+}
+
 /// Loads that a lane keeps in flight in [`take_all`]; slots of many words have up to twice as many. Each
 /// round waits for memory, so there should be few of them.
 const LOADS: usize = 8;
@@ -163,17 +220,8 @@ unsafe fn take_one_by_one<O: Op<I>, I: Copy + 'static>(
     let mut accumulator = op.identity();
     let mut block = thread::thread_idx_x();
     while block < blocks {
-        let partial = slot::unpack(|index| {
-            // SAFETY: called only for slots of the launch's blocks.
-            let word = unsafe { AtomicU64::from_ptr(slots.add(block as usize * words + index)) };
-            loop {
-                let value = word.load(Ordering::Relaxed);
-                if value != slot::EMPTY {
-                    word.store(slot::EMPTY, Ordering::Relaxed);
-                    break value;
-                }
-            }
-        });
+        // SAFETY: called only for slots of the launch's blocks.
+        let partial = unsafe { take(slots.add(block as usize * words)) };
         accumulator = op.combine(accumulator, partial);
         block += warp::WARP_SIZE;
     }

@@ -14,7 +14,8 @@
 //! - Neighbouring columns lie side by side, so that a warp's loads are neighbours.
 //! - A column is cut as its [`Plan`] says. A **leaf** is one of a chunk's accumulators. A thread has 2^n
 //!   neighbouring leaves, an aligned subtree, and keeps one value for each level of it.
-//! - If there are few columns, several blocks share a chunk. No block waits: the last one to arrive goes on.
+//! - If there are few columns, several blocks share a chunk. No block waits: the last one to arrive goes on. Neighbouring
+//!   threads load neighbouring leaves then, and give each other the accumulators of their own ones in the end.
 //!
 //! How [`Cut`] cuts the work into panels and parts does not change the bits. A launch has blocks of
 //! [`THREADS`].
@@ -112,9 +113,18 @@ impl Cut {
         let panels = count.div_ceil(1 << panel);
         let rows = plan.chunk.min(reduced).div_ceil(plan.row);
         let mut parts = 0;
+        // The threads of few columns load side by side if each has leaves for half of its loads. It has no more than these
+        // if there are up to four columns of many rows: then a block reads whole cache lines.
+        let half = match bytes {
+            0..=4 => 3,
+            5..=8 => 2,
+            _ => 1,
+        };
+        let is_very_few = panel <= 2 && rows >= 16;
+        let least = if threads <= half { 0 } else { half + u32::from(!is_very_few) };
         while parts < PARTIALS.ilog2()
-            && leaves > 0
-            && (panels * u64::from(plan.chunks)) << parts < BLOCKS
+            && leaves > least
+            && ((panels * u64::from(plan.chunks)) << parts < BLOCKS || is_very_few)
             && rows << leaves > ITEMS
         {
             (parts, leaves) = (parts + 1, leaves - 1);
@@ -235,6 +245,8 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         row: cut.row,
         leaves: [leaf, (leaf + (1 << cut.leaves)).min(items)],
         count: 1 << cut.leaves,
+        number: [number, 1 << cut.threads],
+        column: in_panel,
     };
     let mut waiting = [const { MaybeUninit::uninit() }; LEVELS];
     let mut tree = Pairwise::new(&op, &mut waiting);
@@ -356,6 +368,10 @@ struct Chunk<P> {
     leaves: [u32; 2],
     /// Leaves of the thread, with those that are missing at the chunk's end.
     count: u32,
+    /// The number of the thread among those of the column, and the number of these.
+    number: [u32; 2],
+    /// The number of the column in its panel.
+    column: u32,
 }
 
 impl<P: Input> Chunk<P> {
@@ -373,7 +389,12 @@ impl<P: Input> Chunk<P> {
         // SAFETY: as the caller promises.
         unsafe {
             if is_side_by_side::<O, P::Item>() {
-                self.fold_side_by_side::<O, LOADS>(op, tree);
+                // The same for the whole block.
+                if self.number[1] >= LOADS as u32 && self.count >= LOADS as u32 / 2 {
+                    self.fold_together::<O, LOADS>(op, tree);
+                } else {
+                    self.fold_side_by_side::<O, LOADS>(op, tree);
+                }
             } else {
                 self.fold_in_turn::<O, LOADS>(op, tree);
             }
@@ -435,6 +456,102 @@ impl<P: Input> Chunk<P> {
             let all = if O::EXACT { all[0] } else { fold_thread::<O, P::Item, LOADS>(op, all) };
             tree.push(op, all);
             leaf += LOADS as u32;
+        }
+    }
+
+    /// Folds half of LOADS leaves at a time of every thread of the column together: a load of neighbouring threads is of
+    /// neighbouring leaves, so that a warp reads whole lines though it has few columns. Then each thread gets its own leaves
+    /// from the others.
+    ///
+    /// # Safety
+    ///
+    /// The chunk's items are valid, and every thread of the block calls it.
+    #[inline(always)]
+    unsafe fn fold_together<O: Op<P::Item>, const LOADS: usize>(
+        &self,
+        op: &O,
+        tree: &mut Pairwise<'_, O::Accumulator>,
+    ) {
+        let [number, threads] = self.number;
+        // Leaves of a thread at a time. The loads are of two rows.
+        let loads = LOADS as u32 / 2;
+        // The leaves of the first thread of the column.
+        let first = self.leaves[0] - number * self.count;
+        // From a load's leaf to the next load's: the leaves of as many threads as have that many leaves together.
+        let step = threads / loads * self.count;
+        let shift = step.trailing_zeros();
+        let stride = self.stride << shift;
+        // From the last load of a row to the first of the next.
+        let to_next = (self.row as usize * self.stride).wrapping_sub((loads as usize - 1) * stride);
+        let mut before = 0;
+        while before < self.count {
+            intrinsics::no_unroll();
+            let mut all = [op.identity(); LOADS];
+            let mut item = first + number / loads * self.count + number % loads + before;
+            while item < self.items {
+                intrinsics::no_unroll();
+                let more = self.items - item;
+                let mut left = ((more.min(self.row) + step - 1) >> shift).min(loads);
+                if more > self.row {
+                    left = loads + (((more - self.row).min(self.row) + step - 1) >> shift);
+                }
+                let mut at = self.at.offset(item as usize * self.stride);
+                // SAFETY: `left` loads are left.
+                unsafe {
+                    let mut items = [P::zeroed(); LOADS];
+                    for (load, item) in (1..).zip(&mut items) {
+                        *item = at.read();
+                        let next = if load == loads { to_next } else { stride };
+                        at = at.offset(if load < left { next } else { 0 });
+                    }
+                    let index = self.index + u64::from(item);
+                    for (load, item) in items.into_iter().enumerate() {
+                        let (row, place) = (load as u32 / loads, load as u32 % loads);
+                        if (load as u32) < left {
+                            let index = index + u64::from(place << shift) + u64::from(row * self.row);
+                            O::agent().fold_item(
+                                op,
+                                &mut all[if O::EXACT { 0 } else { place as usize }],
+                                item,
+                                index,
+                            );
+                        }
+                    }
+                }
+                item += 2 * self.row;
+            }
+            if !O::EXACT {
+                // SAFETY: every thread of the block is here.
+                unsafe { self.give_back::<O, LOADS>(&mut all) };
+            }
+            let all = if O::EXACT { all[0] } else { fold_thread::<O, P::Item, LOADS>(op, all) };
+            tree.push(op, all);
+            before += loads;
+        }
+    }
+
+    /// Gives each thread the values of its own neighbouring leaves. Before, value i of thread t was of leaf i · threads + t.
+    ///
+    /// # Safety
+    ///
+    /// Every thread of the block calls it.
+    #[inline(always)]
+    unsafe fn give_back<O: Op<P::Item>, const LOADS: usize>(&self, all: &mut [O::Accumulator; LOADS]) {
+        let loads = LOADS as u32 / 2;
+        let shared = shared_array![u32; THREADS as usize * LOADS / 2];
+        let [number, threads] = self.number;
+        let first = self.column * threads * loads;
+        for word in 0..size_of::<O::Accumulator>().div_ceil(4) {
+            thread::sync_threads();
+            for (load, value) in (0..).zip(&all[..LOADS / 2]) {
+                // SAFETY: no two threads write the same element.
+                unsafe { shared.write(first + load * threads + number, slot::word(value, word) as u32) };
+            }
+            thread::sync_threads();
+            for (load, value) in (0..).zip(&mut all[..LOADS / 2]) {
+                // SAFETY: written before the barrier.
+                slot::set_word(value, word, unsafe { shared.read(first + number * loads + load) });
+            }
         }
     }
 

@@ -1,4 +1,5 @@
-//! The kernel of rows, which are segments of one length, and of segments that are not short.
+//! The kernel of short rows, which are segments of one length, and of segments that are not short. (Other rows have the
+//! kernel of [`chunks`](super::chunks).)
 //!
 //! ```text
 //! short rows:       a warp has a share of the rows; a row gets as many lanes as it has leaves, up to 32
@@ -7,25 +8,25 @@
 //!                     lane i keeps the value of part i, 32 parts a round
 //!     if one warp has the whole segment: fold the rounds, and deliver the result
 //!     else: store the parts' values in slots and count them; the warp that completes the count folds all
-//!           (of a LONG segment, a warp that completes a group of parts folds these first)
 //! ```
 //!
 //! The segments are those on the warp's list, or all of them. Parts are for segments of few chunks, or with
-//! tall chunks.
+//! tall chunks. Segments of more than [`few_rows`] are left to the kernel of `chunks`, by a list.
 
 use super::segments::{
-    Arguments, THREADS, WARPS, first_slot, fold_leaf, is_aligned, load_leaf, plan_of, rotate, warp_of_block,
-    warp_of_grid,
+    Arguments, THREADS, WARPS, first_slot, fold_leaf, is_aligned, load_leaf, most_long, plan_of, rotate,
+    warp_of_block, warp_of_grid,
 };
 pub use super::segments::{Cut, SegmentBounds};
 use crate::agent::Agent;
 use crate::exchange::slot;
 use crate::input::Input;
-use crate::plan::{self, GROUP};
+use crate::plan::few_rows;
 use crate::tree::{fold_lanes, fold_leaves_of_warp, of_thread, unrolled};
 use crate::{Op, Plan};
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
+use core::hint::assert_unchecked;
 use core::sync::atomic::Ordering;
 use cuda_std::atomic::{AtomicU32, AtomicU64};
 use cuda_std::shared::Shared;
@@ -34,15 +35,8 @@ use cuda_std::{intrinsics, shared_array, thread, warp};
 /// The kernel as a type.
 pub type Kernel<O, P> = super::Kernel<SegmentBounds, Larger, O, P>;
 
-/// The kernel for segments of any length, as a type. It takes up to 4% longer than [`Kernel`], whose segments
-/// have no [groups](crate::Plan::groups) of chunks.
-pub type LongKernel<O, P> = super::Kernel<SegmentBounds, Long, O, P>;
-
 /// Names the [`Kernel`].
 pub enum Larger {}
-
-/// Names the [`LongKernel`].
-pub enum Long {}
 
 /// Leaves of the longest short rows, which also have no more leaves than a row of the plan. Of longer rows a
 /// warp has chunks.
@@ -76,36 +70,8 @@ pub const fn is_short(len: u64, width: u64, block: u32, words: usize) -> bool {
 pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
-    // SAFETY: as the caller promises.
-    unsafe { reduce::<O, P, WIDTH, false>(arguments) }
-}
-
-/// As [`reduce_rows`], for segments of any length, by an operator whose order matters.
-///
-/// # Safety
-///
-/// As for [`reduce_rows`], but for the last sentence.
-#[inline(always)]
-pub unsafe fn reduce_long_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
-    arguments: Arguments<P, O, O::Output>,
-) {
-    if const { !O::EXACT } {
-        // SAFETY: as the caller promises.
-        unsafe { reduce::<O, P, WIDTH, true>(arguments) }
-    }
-}
-
-/// What both kernels do.
-///
-/// # Safety
-///
-/// As for [`reduce_rows`], or for [`reduce_long_rows`] if LONG.
-#[inline(always)]
-unsafe fn reduce<O: Op<P::Item>, P: Input, const WIDTH: usize, const LONG: bool>(
-    arguments: Arguments<P, O, O::Output>,
-) {
     let Arguments { shape: segments, cut, .. } = arguments;
-    let work = Rows::<O, P, WIDTH, LONG> {
+    let work = Rows::<O, P, WIDTH> {
         arguments,
         next: shared_array![u64; 2 * WARPS as usize],
         share: shared_array![Share; WARPS as usize],
@@ -136,7 +102,7 @@ const fn waits_in_shared<O: Op<I>, I: Copy + 'static>() -> bool {
 /// Values that all lanes share and seldom need are in shared memory, because each lane would have registers
 /// for them: if the loop over a segment's units has too few registers and spills, rows of 1,024 take 1.4
 /// times as long.
-struct Rows<O: Op<P::Item>, P: Input, const WIDTH: usize, const LONG: bool> {
+struct Rows<O: Op<P::Item>, P: Input, const WIDTH: usize> {
     arguments: Arguments<P, O, O::Output>,
     /// For each warp: the next of its segments, and their end.
     next: Shared<u64>,
@@ -148,7 +114,7 @@ struct Rows<O: Op<P::Item>, P: Input, const WIDTH: usize, const LONG: bool> {
     waiting: Shared<O::Accumulator>,
 }
 
-impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const LONG: bool> Rows<O, P, WIDTH, LONG> {
+impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
     /// Reduces the rows `first..end`, of up to [`SHORT`] leaves. A row gets as many lanes as it has leaves,
     /// rounded up to a power of two; or all lanes, with two or four leaves each. As many rows are folded at a
     /// time as LOADS loads a lane suffice for.
@@ -305,7 +271,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const LONG: bool> Rows<O, P, 
     unsafe fn fold_segment(&self, segment: u64, start: u64, len: u64) {
         let Arguments { input, shape: segments, op, cut, .. } = self.arguments;
         let lane = warp::lane_id();
-        let plan = plan_of::<WIDTH>(len, cut.block, LONG);
+        let plan = plan_of::<WIDTH>(len, cut.block, false);
         let row = plan.row.trailing_zeros();
         // Rows of a chunk; a single chunk is as long as its segment.
         let rows = if plan.chunks > 1 { plan.chunk >> row } else { (len + plan.row - 1) >> row } as u32;
@@ -333,6 +299,13 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const LONG: bool> Rows<O, P, 
                 (((before + (1 << grain) - 1) >> grain) as u32).div_ceil(rows.max(1)).min(all)
             }
         });
+        if !O::EXACT && !cut.long.is_null() && len > few_rows(cut.block) << row {
+            if first == 0 && end > 0 && lane == 0 {
+                // SAFETY: the list has a number and room for [`most_long`] segments.
+                unsafe { self.list_long(segment) };
+            }
+            return;
+        }
         let (mut part, mut in_round) = (first, 0);
         let (mut head, mut waiting) = (op.identity(), op.identity());
         // SAFETY: as the caller promises.
@@ -390,13 +363,29 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const LONG: bool> Rows<O, P, 
                 part += 1;
                 in_round += 1;
                 if part == end || in_round == warp::WARP_SIZE {
-                    if LONG && plan::groups(plan.chunks) > 0 {
-                        self.settle_long(&op, part - in_round, head, &mut waiting);
-                    } else {
-                        self.settle(&op, part - in_round, head, &mut waiting);
-                    }
+                    self.settle(&op, part - in_round, head, &mut waiting);
                     in_round = 0;
                 }
+            }
+        }
+    }
+
+    /// Puts a segment on the list of long ones. (There is no room only if offsets descend.)
+    ///
+    /// # Safety
+    ///
+    /// There is a list, and one lane calls it once for a segment.
+    #[inline(always)]
+    unsafe fn list_long(&self, segment: u64) {
+        let Arguments { shape: segments, cut, .. } = self.arguments;
+        // SAFETY: a BLOCK is not 0. (Else the division could panic.)
+        unsafe { assert_unchecked(cut.block > 0) };
+        let most = most_long(segments.len, u64::from(cut.block) * WIDTH as u64, cut.block);
+        // SAFETY: as the caller promises.
+        unsafe {
+            let place = AtomicU64::from_ptr(cut.long).fetch_add(1, Ordering::Relaxed);
+            if place < most {
+                cut.long.add(1 + place as usize).write(segment);
             }
         }
     }
@@ -497,133 +486,6 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const LONG: bool> Rows<O, P, 
         }
     }
 
-    /// As [`settle`](Self::settle), for a segment with groups of chunks.
-    ///
-    /// # Safety
-    ///
-    /// All lanes of the warp call it together, for one round of the share after another.
-    #[inline(always)]
-    unsafe fn settle_long(&self, op: &O, part: u32, head: O::Accumulator, waiting: &mut O::Accumulator) {
-        let lane = warp::lane_id();
-        let mut head = head;
-        // SAFETY: each warp, and each thread, accesses its own elements.
-        let of = unsafe {
-            warp::sync_warp(warp::ALL);
-            let of = self.share.read(warp_of_block());
-            if waits_in_shared::<O, P::Item>() && part + lane < of.end {
-                head = self.heads.read(thread::thread_idx_x());
-            }
-            warp::sync_warp(warp::ALL);
-            of
-        };
-        let cut = self.arguments.cut;
-        let first = first_slot(of.start, u64::from(cut.block) * WIDTH as u64, cut.parts) as usize;
-        let words = slot::words::<O::Accumulator>();
-        let slot_of = |part: u32| cut.partials.wrapping_add((first + part as usize) * words);
-        // SAFETY: as the caller promises; the slots are the segment's.
-        unsafe {
-            if part + lane < of.end {
-                store_slot(slot_of(part + lane), head);
-            }
-            if part + warp::WARP_SIZE < of.end {
-                return;
-            }
-            let of_groups = self.fold_groups(op, first, &of);
-            if of_groups == 0 || !has_arrived(cut.counts.add(first), of_groups, of.all) {
-                return;
-            }
-            // Each group of parts is in the slot of its first. A group of chunks has as many groups of parts as a
-            // chunk has parts; the last one may lack some.
-            let (all, chunks) = (of.all.div_ceil(GROUP), (of.all >> of.parts).div_ceil(GROUP));
-            let mut part = 0;
-            while part < all {
-                intrinsics::no_unroll();
-                let group = part + lane;
-                let value = load_slot(slot_of(if group < all { group * GROUP } else { 0 }));
-                let value = if group < all { value } else { op.identity() };
-                self.add(op, [chunks, of.parts], part, value, waiting);
-                part += warp::WARP_SIZE;
-            }
-            let value = if waits_in_shared::<O, P::Item>() {
-                self.waiting.read(thread::thread_idx_x())
-            } else {
-                *waiting
-            };
-            let value = fold_lanes::<O, P::Item>(op, value, 5);
-            if lane == 0 {
-                self.arguments.deliver(op, of.segment, value, of.len);
-            }
-        }
-    }
-
-    /// Folds the groups of parts that are complete with the warp's parts: each [`GROUP`] of parts pairwise, to
-    /// the slot of its first part. (There are as many levels above the chunks, and more above the parts.)
-    /// Returns how many parts these groups have.
-    ///
-    /// # Safety
-    ///
-    /// All lanes of the warp call it together; the warp's parts are in their slots, the first of which is
-    /// `first`.
-    #[inline(always)]
-    unsafe fn fold_groups(&self, op: &O, first: usize, of: &Share) -> u32 {
-        let lane = warp::lane_id();
-        let cut = self.arguments.cut;
-        let words = slot::words::<O::Accumulator>();
-        let mut complete = 0;
-        let mut start = of.first - of.first % GROUP;
-        while start < of.end {
-            intrinsics::no_unroll();
-            let end = of.all.min(start + GROUP);
-            let more = of.end.min(end) - of.first.max(start);
-            // SAFETY: as the caller promises; the first counter is the segment's, the next ones the groups'.
-            unsafe {
-                let slot_of = |part: u32| cut.partials.wrapping_add((first + part as usize) * words);
-                let count = cut.counts.add(first + 1 + (start / GROUP) as usize);
-                if has_arrived(count, more, end - start) {
-                    let mut of_rounds = op.identity();
-                    // Lane i keeps the value of round i.
-                    let mut fold = |part: u32, value: O::Accumulator| {
-                        let value = fold_lanes::<O, P::Item>(op, value, 5);
-                        let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, 0, 32);
-                        if lane == (part - start) / warp::WARP_SIZE {
-                            of_rounds = value;
-                        }
-                    };
-                    let partial = |part: u32| {
-                        let value = load_slot(slot_of(if part < end { part } else { start }));
-                        if part < end { value } else { op.identity() }
-                    };
-                    let mut part = start;
-                    while part < end {
-                        intrinsics::no_unroll();
-                        if size_of::<O::Accumulator>() > 16 {
-                            fold(part, partial(part + lane));
-                            part += warp::WARP_SIZE;
-                            continue;
-                        }
-                        // All loads are in flight before the first fold.
-                        let mut values: [O::Accumulator; LOADS] =
-                            from_fn(|load| partial(part + lane + warp::WARP_SIZE * load as u32));
-                        let next = part + LOADS as u32 * warp::WARP_SIZE;
-                        while part < next {
-                            intrinsics::no_unroll();
-                            fold(part, values[0]);
-                            rotate(&mut values);
-                            part += warp::WARP_SIZE;
-                        }
-                    }
-                    let of_group = fold_lanes::<O, P::Item>(op, of_rounds, 5);
-                    if lane == 0 {
-                        store_slot(slot_of(start), of_group);
-                    }
-                    complete += end - start;
-                }
-            }
-            start += GROUP;
-        }
-        complete
-    }
-
     /// Folds the values of a round of parts into the chunks' accumulators: the partial result of chunk i goes
     /// to lane i modulo 32.
     ///
@@ -661,55 +523,6 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const LONG: bool> Rows<O, P, 
                 *waiting = all;
             }
         }
-    }
-}
-
-/// Stores a value in a slot.
-///
-/// # Safety
-///
-/// The slot is valid.
-#[inline(always)]
-unsafe fn store_slot<A: Pod>(slot: *mut u64, value: A) {
-    for word in 0..slot::words::<A>() {
-        // SAFETY: as the caller promises.
-        unsafe { AtomicU64::from_ptr(slot.add(word)).store(slot::word(&value, word), Ordering::Relaxed) };
-    }
-}
-
-/// Returns the value in a full slot.
-///
-/// # Safety
-///
-/// The slot is valid.
-#[inline(always)]
-unsafe fn load_slot<A: Pod>(slot: *mut u64) -> A {
-    // SAFETY: as the caller promises.
-    slot::unpack(|word| unsafe { AtomicU64::from_ptr(slot.add(word)).load(Ordering::Relaxed) })
-}
-
-/// Counts `more` of `all` values that the warp has stored. Returns whether these are the last, and then sets
-/// the counter to 0, and the warp sees all values.
-///
-/// # Safety
-///
-/// All lanes of the warp call it together; the counter is valid.
-#[inline(always)]
-unsafe fn has_arrived(count: *mut u32, more: u32, all: u32) -> bool {
-    let mut is_last = false;
-    // SAFETY: as the caller promises.
-    unsafe {
-        warp::sync_warp(warp::ALL);
-        if warp::lane_id() == 0 {
-            let arrived = AtomicU32::from_ptr(count);
-            is_last = arrived.fetch_add(more, Ordering::AcqRel) + more == all;
-            if is_last {
-                arrived.store(0, Ordering::Relaxed);
-            }
-        }
-        let is_last = warp::warp_vote_any(warp::ALL, is_last);
-        warp::sync_warp(warp::ALL);
-        is_last
     }
 }
 

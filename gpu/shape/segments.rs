@@ -24,6 +24,7 @@ use super::{self as shape, Shape};
 use crate::agent::Agent;
 use crate::exchange::slot;
 use crate::input::Input;
+use crate::plan::few_rows;
 pub(crate) use crate::tree::unrolled;
 use crate::tree::{fold_lanes, of_leaves, of_thread};
 use crate::{Op, Plan};
@@ -36,7 +37,7 @@ use cuda_std::atomic::AtomicU64;
 use cuda_std::shared::Shared;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
-pub use super::rows;
+pub use super::{chunks, rows};
 
 /// Threads in a block.
 pub const THREADS: u32 = 256;
@@ -246,18 +247,23 @@ pub struct Cut {
     /// BLOCK of the segments' plans.
     pub block: u32,
     /// Positions in a warp's share, at most [`most_positions`] if there are lists; for short rows, rows in a
-    /// share.
+    /// share; for the kernel of [`chunks`], items in a chunk.
     pub share: u32,
-    /// Items that a segment costs beside its own: one leaf's if there are lists.
+    /// Items that a segment costs beside its own: one leaf's if there are lists; for the kernel of [`chunks`],
+    /// chunks of a row.
     pub weight: u32,
     /// Parts of a chunk of a larger segment, as a logarithm. A warp folds a part. [`partial_slots`] counts
-    /// with it.
+    /// with it. For the kernel of [`chunks`]: 1 if a block folds several chunks, else 0.
     pub parts: u16,
     /// Whether a segment without items may have no value.
     pub has_default: u16,
     /// A list of larger segments for each warp, [`LIST`] words each; null if the kernel of [`rows`] has all
     /// segments.
     pub lists: *mut u64,
+    /// A list of the segments of more than [`few_rows`](crate::plan::few_rows) rows, which are left to the kernel of
+    /// [`chunks`]: their number, 0 before the launch, then the index of each, [`most_long`] at most. Null if
+    /// there are none, and for rows.
+    pub long: *mut u64,
     /// A [`slot`] for each partial result of segments of several chunks or parts: [`partial_slots`] of them.
     pub partials: *mut u64,
     /// Counters of these partial results, as many; all 0 before the launch and after it.
@@ -282,10 +288,17 @@ impl Cut {
         parts: 0,
         has_default: 0,
         lists: null_mut(),
+        long: null_mut(),
         partials: null_mut(),
         counts: null_mut(),
         wrong: null_mut(),
     };
+}
+
+/// Returns the most segments of more than [`few_rows`] rows of `row` items that `len` items have.
+pub const fn most_long(len: u64, row: u64, block: u32) -> u64 {
+    let least = few_rows(block) * row;
+    if least == 0 { 0 } else { len / least }
 }
 
 /// Returns the number of slots for the partial results of segments of `len` items in all, with rows of `row`
@@ -640,12 +653,13 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
     }
 }
 
-/// Returns the plan of `len` items.
+/// Returns the plan of `len` items; unless `is_long`, they have at most [`few_rows`] rows, or their order does not
+/// matter.
 #[inline(always)]
-pub(super) fn plan_of<const WIDTH: usize>(len: u64, block: u32, may_have_groups: bool) -> Plan {
+pub(super) fn plan_of<const WIDTH: usize>(len: u64, block: u32, is_long: bool) -> Plan {
     // SAFETY: a BLOCK is not 0.
     unsafe { assert_unchecked(block > 0) };
-    let plan = Plan::on_a_device(len, WIDTH, block, !may_have_groups);
+    let plan = Plan::on_a_device(len, WIDTH, block, !is_long);
     // SAFETY: a chunk has at least a row.
     unsafe { assert_unchecked(plan.chunk > 0) };
     plan

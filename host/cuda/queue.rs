@@ -9,13 +9,13 @@ use cust::stream::Stream;
 use cust::sys::{self, CUstream, CUstreamCaptureStatus_enum as CUstreamCaptureStatus};
 use gpu_reduce_kernels::columns::{self, Columns};
 use gpu_reduce_kernels::kernels::Parameters;
-use gpu_reduce_kernels::plan::{GROUP, least_block};
+use gpu_reduce_kernels::plan::{GROUP, few_rows, least_block};
 use gpu_reduce_kernels::reduce::{self, Target};
 use gpu_reduce_kernels::segments::{
     self, Cut, SegmentBounds, THREADS, WARPS, most_positions, most_short, partial_slots,
 };
 use gpu_reduce_kernels::shape::push_rest;
-use gpu_reduce_kernels::{rows, runs, slot};
+use gpu_reduce_kernels::{chunks, rows, runs, slot};
 use std::any::TypeId;
 use std::mem::{ManuallyDrop, transmute};
 use std::ops::Deref;
@@ -280,14 +280,19 @@ impl Queue {
     ) -> Result<&'static Compiled, Error> {
         let &Request { by, results, .. } = request;
         let (types, block, width) = (by.types, by.block, by.types.width as u64);
-        let Needs { mut cut, blocks, resident, places, lists } = Needs::of(gpu, types, segments, block);
+        let needs = Needs::of(gpu, types, segments, block);
+        let mut cut = needs.cut;
         cut.has_default = by.has_default.into();
-        let partials = self.partials_for(gpu, places * types.words, places)?;
+        let partials = self.partials_for(gpu, needs.places * types.words, needs.places)?;
         cut.partials = partials.slots.as_device_ptr().as_mut_ptr();
         cut.counts = partials.counts.as_device_ptr().as_mut_ptr();
         cut.wrong = wrong.unwrap_or(partials.wrong.as_device_ptr().as_mut_ptr());
-        let has_lists = lists > 0;
-        if has_lists {
+        let mut slots = null_mut();
+        if needs.slots > 0 {
+            slots = self.slots_for(gpu, needs.slots * types.words)?;
+        }
+        let lists = needs.lists + needs.long;
+        if lists > 0 {
             let Scratch { lists: areas, source, .. } = &mut self.scratch;
             let area = largest(
                 areas,
@@ -295,26 +300,42 @@ impl Queue {
                 |area| lists <= area.len(),
                 |_| source.area(gpu, lists, lists.next_power_of_two()),
             )?;
-            cut.lists = area.as_device_ptr().as_mut_ptr();
+            let area = area.as_device_ptr().as_mut_ptr();
+            if needs.lists > 0 {
+                cut.lists = area;
+            }
+            if needs.long > 0 {
+                cut.long = area.wrapping_add(needs.lists);
+            }
         }
         // Segments are cut up for their number as the host knows it: as many as there are unless there are none.
         let bounds = if number.is_null() { *segments } else { segments.with_number(number) };
-        let mut parameters = request.input;
-        push_rest(&mut parameters, (&bounds, &cut, &results), by.default, by.op);
-        let grid = Grid { blocks, block: THREADS, resident: THREADS * resident };
+        let parameters = |cut: &Cut| {
+            let mut parameters = request.input;
+            push_rest(&mut parameters, (&bounds, cut, &results), by.default, by.op);
+            parameters
+        };
         // SAFETY: as the caller vouches; the scratch memory is large enough for these segments.
         unsafe {
-            if has_lists {
-                let kernel = self.launch(gpu, types, (types.segments_kernel, block), grid, &parameters)?;
-                if segments.len <= most_short(width, types.slots, block) {
-                    return Ok(kernel);
+            let mut kernel = None;
+            if let Some(grid) = needs.warps {
+                if needs.long > 0 {
+                    self.clear(gpu, cut.long, 1)?;
+                }
+                let parameters = parameters(&cut);
+                if needs.lists > 0 {
+                    kernel =
+                        Some(self.launch(gpu, types, (types.segments_kernel, block), grid, &parameters)?);
+                }
+                if needs.lists == 0 || segments.len > most_short(width, types.slots, block) {
+                    kernel = Some(self.launch(gpu, types, (types.rows_kernel, block), grid, &parameters)?);
                 }
             }
-            // The length of the longest segment, if it is known.
-            let longest = segments.length().unwrap_or(segments.len);
-            let has_groups = types.plan_on_a_device(longest, block).groups() > 0;
-            let kernel = if has_groups { types.long_rows_kernel } else { types.rows_kernel };
-            self.launch(gpu, types, (kernel, block), grid, &parameters)
+            if let Some(grid) = needs.chunks {
+                let parameters = parameters(&Cut { partials: slots, ..cut });
+                kernel = Some(self.launch(gpu, types, (types.chunks_kernel, block), grid, &parameters)?);
+            }
+            kernel.ok_or_else(|| no_kernel((types.name)(), block))
         }
     }
 
@@ -373,8 +394,10 @@ impl Gpu {
                 area_bytes::<u64>(slots_of(&types.plan_on_a_device(len, block)) * types.words)
             }
             Shape::Segments(segments) => {
-                let Needs { places, lists, .. } = Needs::of(self, types, segments, block);
-                Partials::bytes(places * types.words, places) + area_bytes::<u64>(lists)
+                let Needs { places, lists, long, slots, .. } = Needs::of(self, types, segments, block);
+                Partials::bytes(places * types.words, places)
+                    + area_bytes::<u64>(lists + long)
+                    + area_bytes::<u64>(slots * types.words)
             }
             Shape::Columns(columns) => {
                 let cut = types.cut_columns(columns, block);
@@ -408,21 +431,31 @@ const WEIGHT: u64 = 64;
 /// takes 3 µs.
 const LEAST_PART: u64 = 160;
 
-/// How segments are cut up, and the scratch memory that they need.
+/// How segments are cut up, the launches, and the scratch memory that they need.
 struct Needs {
     /// Without pointers to the memory.
     cut: Cut,
-    blocks: u32,
-    /// Blocks of a multiprocessor.
-    resident: u32,
-    /// Partial results, and words of lists.
+    /// The grid of the kernels whose warps have segments.
+    warps: Option<Grid>,
+    /// The grid of the kernel whose blocks have chunks.
+    chunks: Option<Grid>,
+    /// Partial results of warps.
     places: usize,
+    /// Words of lists of larger segments, and of the list of long ones.
     lists: usize,
+    long: usize,
+    /// Partial results of chunks.
+    slots: usize,
 }
 
 impl Needs {
     fn of(gpu: &Gpu, types: &Types, segments: &SegmentBounds, block: u32) -> Self {
         let (width, row) = (types.width as u64, u64::from(block) * types.width as u64);
+        if let Some(length) = segments.length()
+            && let Some(needs) = Self::of_rows(types, (segments.count, length), block)
+        {
+            return needs;
+        }
         let cut_for = |resident: u32| {
             let warps = (gpu.multiprocessors * resident * WARPS).into();
             (resident, cut_for(segments, [width, warps], block, (types.words, types.is_exact)))
@@ -434,12 +467,70 @@ impl Needs {
             (resident, cut, warps, has_lists) = (wanted, other, warps_of_other, false);
         }
         let blocks = warps.div_ceil(WARPS.into()) as u32;
+        let grid = Grid { blocks, block: THREADS, resident: THREADS * resident };
         // Short rows have no partial results.
         let places = if cut.weight > 0 { partial_slots(segments.len, row, cut.parts) as usize } else { 1 };
         let lists = if has_lists { (blocks * WARPS) as usize * segments::LIST } else { 0 };
-        Self { cut, blocks, resident, places, lists }
+        let mut needs = Self { cut, warps: Some(grid), chunks: None, places, lists, long: 0, slots: 0 };
+        let longest = segments.length().unwrap_or(segments.len);
+        if !types.is_exact && longest > few_rows(block) * row {
+            let most = segments::most_long(segments.len, row, block);
+            let blocks = chunks::most_blocks(segments.len, most, types.width, block);
+            needs.chunks = Some(Grid { blocks: blocks as u32, block, resident: block });
+            needs.long = 1 + most as usize;
+            needs.slots = (blocks + blocks / u64::from(GROUP) + most) as usize;
+        }
+        needs
+    }
+
+    /// How rows are cut up for the kernel whose blocks have a chunk or several; none for rows that the kernels of warps are
+    /// faster for: short ones, and rows of few lines (rows of their plans) by operators with large accumulators, which
+    /// cost a block much to fold (exact sums of rows of 600 `f32`: 107 against 305 GB/s on an H100).
+    fn of_rows(types: &Types, (count, length): (u64, u64), block: u32) -> Option<Self> {
+        let width = types.width as u64;
+        if rows::is_short(length, width, block, types.words) {
+            return None;
+        }
+        let plan = types.plan_on_a_device(length, block);
+        let lines = plan.chunk.min(length).div_ceil(plan.row);
+        if types.words > LARGE && lines < 3 {
+            return None;
+        }
+        let blocks = count.checked_mul(plan.chunks.into()).filter(|&blocks| blocks <= MOST_BLOCKS)?;
+        let mut cut = Cut { block, share: plan.chunk as u32, weight: plan.chunks, ..Cut::NONE };
+        let mut grid = Grid { blocks: blocks as u32, block, resident: block.max(1024) };
+        if types.folds_several && are_several(types, &plan, lines) {
+            (cut.parts, cut.share) = (1, (lines * plan.row) as u32);
+            grid.blocks = blocks.div_ceil(chunks::of_block(lines)) as u32;
+            if types.words <= 2 {
+                grid.resident = 1536;
+            }
+        }
+        let slots = if plan.chunks > 1 { count as usize * chunks::slots(&plan) as usize } else { 0 };
+        Some(Self { cut, warps: None, chunks: Some(grid), places: 1, lists: 0, long: 0, slots })
     }
 }
+
+/// Words of accumulators that a block folds slowly.
+const LARGE: usize = 10;
+
+/// Returns whether a block folds several chunks of so many lines faster than one (H100, GB/s with several and with one: sums
+/// of rows of 600 `f32` 2,609 and 1,103; of 16,384 2,893 and 1,647; of 2^18 2,993 and 3,004, but `argmax` 2,414 and 2,895;
+/// of 3,001 2,988 and 3,095).
+fn are_several(types: &Types, plan: &Plan, lines: u64) -> bool {
+    let is_aligned = plan.len.is_multiple_of(types.width as u64);
+    let is_wide = types.width > 4;
+    match lines {
+        1 => true,
+        2 if plan.chunks > 1 || !is_wide => true,
+        2 | 3 if plan.chunks == 1 => is_wide && is_aligned && types.words == 1,
+        3 | 4 => plan.chunks > 1 && !is_aligned,
+        _ => false,
+    }
+}
+
+/// The most blocks of a launch.
+const MOST_BLOCKS: u64 = i32::MAX as u64;
 
 /// Returns the blocks of a multiprocessor that are fastest where the kernel of rows has all segments (H100):
 ///

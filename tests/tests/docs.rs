@@ -494,7 +494,8 @@ fn sizes() {
     let mean = |bytes: &[usize]| bytes.iter().sum::<usize>() as f64 / bytes.len() as f64 / 1e3;
     for (before, size) in [
         ("for short segments, ", mean(&of("_segments"))),
-        ("for rows and larger segments, ", mean(&of("_rows"))),
+        ("for short rows and larger segments, ", mean(&of("_rows"))),
+        ("and for segments of gigabytes, ", mean(&of("_chunks"))),
         ("for columns, ", mean(&of("_columns"))),
         ("entry points, ", all.iter().sum::<usize>() as f64 / 1e6),
         (" files of ", packed.iter().sum::<u64>() as f64 / 1e6),

@@ -62,6 +62,11 @@ fn check<O: Op<T, Output: PartialEq + Debug + Item> + Default, T: Element, const
     assert!(Partial::<O, T, BLOCK>::plan((items.len() - short) as u64).groups() > 0);
     let segments = x.segments(&offsets).unwrap().reduce::<O, BLOCK>().unwrap();
     assert_eq!(segments.to_vec().unwrap(), expected, "segments");
+    if takes_all {
+        let row = x.slice(short..).unwrap();
+        let row = row.rows(len - short).unwrap().reduce::<O, BLOCK>().unwrap();
+        assert_eq!(row.to_vec().unwrap(), expected[1..], "a row");
+    }
     // Two columns.
     let interleaved: Vec<T> =
         (0..some.len()).flat_map(|index| [some[index], some[(index + 5) % some.len()]]).collect();
@@ -98,6 +103,23 @@ fn devices_have_the_bits_of_the_cpu() {
     emulator::set_settings(Settings { checks: false, threads: 2, ..emulator::settings() });
     let len = (width::<Moments, u8>(1) << 25) + 12_345;
     check::<Moments, u8, 32>(&devices.as_slice()[0], &bytes(), len, &devices);
+}
+
+/// Segments and rows that are long, but have no groups. (For a BLOCK of 256 or less, all long ones have groups.)
+#[test]
+fn long_segments_without_groups_have_the_bits_of_their_slices() {
+    let Some(device) = gpu() else { return };
+    let floats: Vec<f32> = (0..(1 << 20) + 7).map(|index| (hash(index) >> 40) as f32 * 0.37 - 20.0).collect();
+    let len = (1 << 28) + 4_321;
+    let items = repeated(&floats, len);
+    let plan = Partial::<Sum, f32, 512>::plan(len as u64);
+    assert!(plan.groups() == 0 && plan.chunks > 512, "{plan:?}");
+    let expected = [items[..77].reduce::<Sum, 512>().unwrap(), items[77..].reduce::<Sum, 512>().unwrap()];
+    let x = device.upload(&items).unwrap();
+    let segments = x.segments(&[0u64, 77, len as u64]).unwrap().reduce::<Sum, 512>().unwrap();
+    assert_eq!(segments.to_vec().unwrap(), expected, "segments");
+    let row = x.slice(77..).unwrap().rows(len - 77).unwrap().reduce::<Sum, 512>().unwrap();
+    assert_eq!(row.to_vec().unwrap(), expected[1..], "a row");
 }
 
 /// Every BLOCK, and rows of full width: gigabytes, for a GPU.

@@ -32,7 +32,7 @@ const LADDER: &str = "ladder";
 /// What follows a type in the name of a kernel, in the order in which an operator's kernels of a type are
 /// packed.
 const SHAPES: [&str; 31] = [
-    "row", "segments", "rows", "columns", "groups", "long", "index", "rest", "finish", "count", "scan",
+    "row", "segments", "rows", "columns", "groups", "chunks", "index", "rest", "finish", "count", "scan",
     "move", "offsets", "gather", "encode", "collect", "list", "rank", "tell", "assign", "build", "look",
     "expand", "bin", "offer", "square", "divide", "pick", "multiply", "keep", "narrow",
 ];
@@ -88,7 +88,8 @@ fn rebuild(root: &Path, target: &Path, families: &[&str]) -> Result<(), Failure>
                 0,
                 (
                     built.last().map(|(comment, _)| comment.clone()).unwrap_or_default(),
-                    modules.into_iter().flatten().collect(),
+                    // A kernel that has lost its place is one of a shape that is no more.
+                    modules.into_iter().flatten().filter(|(entry, _)| place(name, entry).is_some()).collect(),
                 ),
             );
         }

@@ -1,0 +1,430 @@
+//! The kernel of rows that are not short, and of segments with more than [`few_rows`](crate::plan::few_rows) rows. A
+//! block folds one chunk, as it does of a whole input, or several short ones. (A **line** is a row of the plan.)
+//!
+//! ```text
+//! a block for each chunk:
+//!     fold the chunk
+//!     if it is the whole row: deliver the result
+//!     else: put the partial result into the chunk's slot
+//!     the last chunk's block: take the partial results from the slots as they come, fold them, deliver
+//!     (if there are groups: the block of a group's last chunk folds the group, the very last block the groups)
+//! a block for several chunks of few lines each:
+//!     load LOADS lines, all loads in flight: four chunks of a line, or two of two lines, or one
+//!     fold each chunk's lines in a thread, then over the lanes of a warp, then over the warps
+//!     deliver the results or put the partial results into the slots, as above
+//! ```
+//!
+//! Rows have their chunks one after another. Segments between offsets are those on the list that the kernel of
+//! [`rows`](super::rows) has made.
+
+use super::segments::{Arguments, fold_leaf, is_aligned, load_leaf, most_long, plan_of, rotate};
+pub use super::segments::{Cut, SegmentBounds};
+use crate::agent::{Agent, folds_by_loads};
+use crate::exchange::{partials, slot};
+use crate::input::Input;
+use crate::plan::{ANY_BLOCK, GROUP, chunk_rows};
+use crate::tree::{fold_lanes, fold_slots_of_warp, of_thread, unrolled};
+use crate::{Op, Plan};
+use core::array::from_fn;
+use core::hint::assert_unchecked;
+use cuda_std::shared::Shared;
+use cuda_std::{intrinsics, shared_array, thread, warp};
+
+/// The kernel as a type.
+pub type Kernel<O, P> = super::Kernel<SegmentBounds, Chunks, O, P>;
+
+/// Names the [`Kernel`].
+pub enum Chunks {}
+
+/// Lines of a block that folds several chunks: a thread has a load of each in flight.
+pub const LOADS: usize = 4;
+
+/// Returns whether a block can fold several chunks: a thread has registers for their accumulators, and needs no other way
+/// to fold than by loads.
+pub const fn folds_several<O: Op<I>, I: Copy + 'static>() -> bool {
+    slot::words::<O::Accumulator>() <= 10 && folds_by_loads::<O, I>()
+}
+
+/// Returns the chunks of a block that folds several chunks, each of `lines` lines.
+pub const fn of_block(lines: u64) -> u64 {
+    match lines {
+        1 => 4,
+        2 => 2,
+        _ => 1,
+    }
+}
+
+/// Returns the slots of a segment's partial results.
+pub const fn slots(plan: &Plan) -> u32 {
+    plan.chunks + plan.groups()
+}
+
+/// Returns the blocks for up to `segments` listed segments of `len` items in all.
+pub const fn most_blocks(len: u64, segments: u64, width: usize, block: u32) -> u64 {
+    len / (chunk_rows(width) * block as u64 * width as u64) + segments
+}
+
+/// Reduces each row of `arguments.input`, or each segment on the list of [long](Cut::long) ones.
+///
+/// # Safety
+///
+/// The launch has [`Cut::block`] threads a block. [`Cut::share`] is the items of a chunk, a whole number of lines, and
+/// [`Cut::weight`] the chunks of a row.
+///
+/// If [`Cut::parts`] is 0, there is a block for each chunk of each row; for listed segments there are [`most_blocks`]. If
+/// it is 1, there is a block for each [`of_block`] chunks of rows, a chunk has at most [`LOADS`] lines, and the operator
+/// [folds several](folds_several).
+///
+/// At [`Cut::partials`] are empty slots, [`slots`] for each row of several chunks, and for each listed segment. Otherwise
+/// as for [`reduce_segments`](super::segments::reduce_segments).
+#[inline(always)]
+pub unsafe fn reduce_chunks<O: Op<P::Item>, P: Input, const WIDTH: usize>(
+    arguments: Arguments<P, O, O::Output>,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if const { folds_several::<O, P::Item>() } && arguments.cut.parts > 0 {
+            Lines::<O, P, WIDTH>::new(arguments).fold();
+        } else if let Some((segment, chunk)) = find::<O, P, WIDTH>(&arguments) {
+            fold::<O, P, WIDTH>(arguments, segment, chunk);
+        }
+    }
+}
+
+/// A segment, how it is cut up, and where its slots begin.
+#[derive(Clone, Copy)]
+struct Segment {
+    index: u64,
+    start: u64,
+    plan: Plan,
+    first_slot: usize,
+}
+
+/// Returns the segment of the block's chunk, and the chunk's number.
+///
+/// # Safety
+///
+/// As for [`reduce_chunks`].
+#[inline(always)]
+unsafe fn find<O: Op<P::Item>, P: Input, const WIDTH: usize>(
+    arguments: &Arguments<P, O, O::Output>,
+) -> Option<(Segment, u32)> {
+    let Arguments { shape: segments, cut, .. } = arguments;
+    let block = thread::block_idx_x();
+    if segments.offsets.is_null() {
+        let chunks = cut.weight;
+        // (A division by 0 would be a call.)
+        let chunks = chunks.max(1);
+        let (index, chunk) = if chunks > 1 { (block / chunks, block % chunks) } else { (block, 0) };
+        let row = u64::from(cut.block) * WIDTH as u64;
+        let plan = Plan { len: segments.size, row, chunk: cut.share.into(), chunks };
+        let first_slot = index as usize * slots(&plan) as usize;
+        let index = u64::from(index);
+        return Some((Segment { index, start: index * segments.size, plan, first_slot }, chunk));
+    }
+    if const { O::EXACT } {
+        return None;
+    }
+    let (mut before, mut first_slot) = (0, 0);
+    // SAFETY: a BLOCK is not 0. (Else the division could panic.)
+    unsafe { assert_unchecked(cut.block > 0) };
+    let most = most_long(segments.len, u64::from(cut.block) * WIDTH as u64, cut.block);
+    // SAFETY: the list has so many segments. (If offsets descend, more may have been found.)
+    unsafe {
+        for entry in 0..cut.long.read().min(most) as usize {
+            intrinsics::no_unroll();
+            let index = cut.long.add(1 + entry).read();
+            let start = segments.start(index);
+            let plan = plan_of::<WIDTH>(segments.start(index + 1) - start, cut.block, true);
+            // If offsets descend, the segments may have more chunks than there are blocks. Their results are not used.
+            if before + plan.chunks > thread::grid_dim_x() {
+                return None;
+            }
+            if block - before < plan.chunks {
+                return Some((Segment { index, start, plan, first_slot }, block - before));
+            }
+            before += plan.chunks;
+            first_slot += slots(&plan) as usize;
+        }
+    }
+    None
+}
+
+/// Folds a chunk. The block of the last chunk delivers the segment's result.
+///
+/// # Safety
+///
+/// Every thread of the block calls it, and the block of each other chunk of the segment does so too or has.
+#[inline(always)]
+unsafe fn fold<O: Op<P::Item>, P: Input, const WIDTH: usize>(
+    arguments: Arguments<P, O, O::Output>,
+    Segment { index, start, plan, first_slot }: Segment,
+    chunk: u32,
+) {
+    let Arguments { input, cut, op, .. } = arguments;
+    let (thread, chunks) = (thread::thread_idx_x(), plan.chunks);
+    let input = input.offset(start as usize);
+    let range = plan.range(chunk);
+    // SAFETY: the segment has an item, and the chunk lies in it.
+    let (op, partial) = unsafe {
+        let op = op.begin(input.read());
+        let (chunk, len) = (input.offset(range.start as usize), (range.end - range.start) as u32);
+        (op, O::agent().fold_on_gpu::<P, ANY_BLOCK, WIDTH>(&op, chunk, len, range.start))
+    };
+    if chunks == 1 {
+        if thread == 0 {
+            // SAFETY: as the caller promises.
+            unsafe { arguments.deliver(&op, index, partial, plan.len) };
+        }
+        return;
+    }
+    let words = slot::words::<O::Accumulator>();
+    let slots = cut.partials.wrapping_add(first_slot * words);
+    let groups = if O::EXACT { 0 } else { plan.groups() };
+    let is_last = chunk == chunks - 1;
+    // SAFETY: each block puts a value into its slot, and each slot is taken once. The whole of one warp is here.
+    unsafe {
+        if thread == 0 {
+            partials::put(slots, chunk, partial);
+        }
+        if thread >= warp::WARP_SIZE || !(is_last || groups > 0 && chunk % GROUP == GROUP - 1) {
+            return;
+        }
+        let (mut taken, mut count) = (slots, chunks);
+        if groups > 0 {
+            let group = chunk / GROUP;
+            let first = group * GROUP;
+            let of_group =
+                partials::take_group::<O, P::Item>(&op, slots.add(first as usize * words), chunk + 1 - first);
+            let of_groups = slots.add(chunks as usize * words);
+            if thread == 0 {
+                partials::put(of_groups, group, of_group);
+            }
+            if !is_last {
+                return;
+            }
+            (taken, count) = (of_groups, groups);
+        }
+        let all = partials::take_all::<O, P::Item>(&op, taken, count);
+        if warp::lane_id() == 0 {
+            arguments.deliver(&op, index, all, plan.len);
+        }
+    }
+}
+
+/// A block that folds several chunks. It has LOADS slots for their lines; a chunk has one, two or four of them.
+struct Lines<O: Op<P::Item>, P: Input, const WIDTH: usize> {
+    arguments: Arguments<P, O, O::Output>,
+    /// For each slot, the values of warps.
+    of_warps: Shared<O::Accumulator>,
+    /// The row and the number of the first chunk.
+    first: [u32; 2],
+    /// Chunks from there on to the last row's end.
+    chunks: u32,
+    /// Lines of a row and of a chunk.
+    lines: u32,
+    of_chunk: u32,
+    /// Slots of a chunk, as a logarithm.
+    shift: u32,
+    /// Whether loads are single accesses.
+    is_aligned: bool,
+}
+
+/// What a thread has of a line: the items from `at` on, `left` of which are in the row.
+#[derive(Clone, Copy)]
+struct Leaf {
+    row: u32,
+    /// The chunk's number in the row.
+    chunk: u32,
+    /// The index of the first item in the row.
+    item: u32,
+    left: u32,
+    is_whole: bool,
+}
+
+impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
+    #[inline(always)]
+    fn new(arguments: Arguments<P, O, O::Output>) -> Self {
+        let Arguments { input, shape: segments, cut, .. } = arguments;
+        let line = thread::block_dim_x() * WIDTH as u32;
+        let log = line.trailing_zeros();
+        let of_chunk = cut.share >> log;
+        let shift = if of_chunk > 2 { 2 } else { of_chunk - 1 };
+        let chunks = cut.weight.max(1);
+        let first = thread::block_idx_x() * (LOADS as u32 >> shift);
+        let row = if chunks > 1 { first / chunks } else { first };
+        Self {
+            arguments,
+            of_warps: shared_array![O::Accumulator; if folds_several::<O, P::Item>() { LOADS * 32 } else { 1 }],
+            first: [row, first - row * chunks],
+            chunks: segments.count as u32 * chunks - first,
+            lines: (segments.size as u32 + line - 1) >> log,
+            of_chunk,
+            shift,
+            is_aligned: (segments.size as u32).is_multiple_of(WIDTH as u32) && is_aligned(input, WIDTH),
+        }
+    }
+
+    /// Returns what the thread has of the line of a slot.
+    #[inline(always)]
+    fn leaf(&self, slot: usize) -> Leaf {
+        let Arguments { shape: segments, cut, .. } = self.arguments;
+        let (slot, len) = (slot as u32, segments.size as u32);
+        let unit = slot >> self.shift;
+        let line = slot & ((1 << self.shift) - 1);
+        let [mut row, mut chunk] = [self.first[0], self.first[1] + unit];
+        if cut.weight <= 1 {
+            (row, chunk) = (row + unit, 0);
+        } else if chunk >= cut.weight {
+            // A row of several chunks has more of them than a block.
+            (row, chunk) = (row + 1, chunk - cut.weight);
+        }
+        let number = chunk * self.of_chunk + line;
+        let is_there = unit < self.chunks && line < self.of_chunk && number < self.lines;
+        let item = (number * thread::block_dim_x() + thread::thread_idx_x()) * WIDTH as u32;
+        let left = if is_there { len.saturating_sub(item) } else { 0 };
+        // Loads that are no single access read bytes before and after: not at the array's ends.
+        let is_inside =
+            (row > 0 || item >= 4) && (left >= WIDTH as u32 + 4 || u64::from(row) + 1 < segments.count);
+        let is_whole = left >= WIDTH as u32 && (self.is_aligned || is_inside);
+        Leaf { row, chunk, item, left, is_whole }
+    }
+
+    /// Returns where a leaf's items lie.
+    #[inline(always)]
+    fn at(&self, Leaf { row, item, .. }: Leaf) -> P {
+        let Arguments { input, shape: segments, .. } = self.arguments;
+        input.offset(row as usize * segments.size as usize).offset(item as usize)
+    }
+
+    /// Returns the operator that has seen a row's first item.
+    ///
+    /// # Safety
+    ///
+    /// There is such a row.
+    #[inline(always)]
+    unsafe fn op_of(&self, row: u32) -> O {
+        let Arguments { input, shape: segments, op, .. } = self.arguments;
+        // SAFETY: as the caller promises; rows have items.
+        op.begin(unsafe { input.offset(row as usize * segments.size as usize).read() })
+    }
+
+    /// Folds the chunks. Delivers the results of rows of one chunk, and of the rows whose last chunk is here.
+    ///
+    /// # Safety
+    ///
+    /// As for [`reduce_chunks`].
+    #[inline(always)]
+    unsafe fn fold(&self) {
+        let op = self.arguments.op;
+        let leaves: [Leaf; LOADS] = from_fn(|slot| self.leaf(slot));
+        let mask = (1 << self.shift) - 1;
+        let is_fast = leaves.iter().fold(true, |all, leaf| all & (leaf.is_whole || leaf.left == 0));
+        let mut ops = [op; LOADS];
+        let mut values = [op.identity(); LOADS];
+        // SAFETY: the rows have these items. All lanes of each warp are here.
+        unsafe {
+            unrolled::<LOADS>(|slot| {
+                if leaves[slot].left > 0 {
+                    ops[slot] = self.op_of(leaves[slot].row);
+                }
+            });
+            let mut all = [op.identity(); WIDTH];
+            if warp::warp_vote_all(warp::ALL, is_fast) {
+                let loads: [[P::Item; WIDTH]; LOADS] = from_fn(|slot| {
+                    if !leaves[slot].is_whole {
+                        [P::zeroed(); WIDTH]
+                    } else if self.is_aligned {
+                        self.at(leaves[slot]).load()
+                    } else {
+                        self.at(leaves[slot]).load_anywhere()
+                    }
+                });
+                unrolled::<LOADS>(|slot| {
+                    if leaves[slot].is_whole {
+                        O::agent().fold_load(&ops[slot], &mut all, loads[slot], leaves[slot].item.into());
+                    }
+                    values[slot] = of_thread::<O, P::Item, WIDTH>(&ops[slot], all);
+                    if slot as u32 & mask == mask {
+                        all = [op.identity(); WIDTH];
+                    }
+                });
+            } else {
+                let mut loads: [[P::Item; WIDTH]; LOADS] = intrinsics::apart(|| {
+                    from_fn(|slot| load_leaf::<O, P, WIDTH>(self.at(leaves[slot]), leaves[slot].left))
+                });
+                let mut slot = 0;
+                while slot < LOADS as u32 {
+                    intrinsics::no_unroll();
+                    let leaf = self.leaf(slot as usize);
+                    if leaf.left > 0 {
+                        fold_leaf(&ops[0], &mut all, loads[0], self.at(leaf), leaf.left, leaf.item.into());
+                    }
+                    values[0] = of_thread::<O, P::Item, WIDTH>(&ops[0], all);
+                    if slot & mask == mask {
+                        all = [op.identity(); WIDTH];
+                    }
+                    rotate(&mut loads);
+                    rotate(&mut ops);
+                    rotate(&mut values);
+                    slot += 1;
+                }
+            }
+            self.settle(ops, values);
+        }
+    }
+
+    /// Folds the threads' values of each slot. The chunk's result is in its last slot.
+    ///
+    /// # Safety
+    ///
+    /// Every thread of the block calls it.
+    #[inline(always)]
+    unsafe fn settle(&self, ops: [O; LOADS], values: [O::Accumulator; LOADS]) {
+        let Arguments { cut, shape: segments, op, .. } = self.arguments;
+        let (thread, threads, lane) = (thread::thread_idx_x(), thread::block_dim_x(), warp::lane_id());
+        let log = threads.trailing_zeros() - 5;
+        let mask = (1 << self.shift) - 1;
+        let words = slot::words::<O::Accumulator>();
+        // SAFETY: as the caller promises; each warp writes elements of its own, which are read after the barrier.
+        unsafe {
+            let value = fold_slots_of_warp::<O, P::Item>(ops, values);
+            if lane < LOADS as u32 {
+                self.of_warps.write((lane << log) + thread / warp::WARP_SIZE, value);
+            }
+            thread::sync_threads();
+            if thread >> 5 >= (LOADS << log).div_ceil(32) as u32 {
+                return;
+            }
+            let slot = (thread >> log).min(LOADS as u32 - 1);
+            let leaf = self.leaf(slot as usize);
+            // The slot's line may be past the chunk's last. Its row is there.
+            let is_there = (slot >> self.shift) < self.chunks;
+            let op_of_slot = if is_there { self.op_of(leaf.row) } else { op };
+            let mut value = self.of_warps.read(thread.min((LOADS << log) as u32 - 1));
+            value = fold_lanes::<O, P::Item>(&op_of_slot, value, log);
+            let is_first = thread & ((1 << log) - 1) == 0 && thread >> log < LOADS as u32;
+            let is_result = is_first && is_there && slot & mask == mask;
+            if cut.weight <= 1 {
+                if is_result {
+                    self.arguments.deliver(&op_of_slot, leaf.row.into(), value, segments.size);
+                }
+                return;
+            }
+            let slots_of = |row: u32| cut.partials.wrapping_add(row as usize * cut.weight as usize * words);
+            if is_result {
+                partials::put(slots_of(leaf.row), leaf.chunk, value);
+            }
+            // A row of several chunks has more of them than a block, so that it ends one row at most.
+            let row = self.first[0];
+            let last = cut.weight - self.first[1] - 1;
+            if thread < warp::WARP_SIZE && last < LOADS as u32 >> self.shift {
+                let op = self.op_of(row);
+                let all = partials::take_all::<O, P::Item>(&op, slots_of(row), cut.weight);
+                if lane == 0 {
+                    self.arguments.deliver(&op, row.into(), all, segments.size);
+                }
+            }
+        }
+    }
+}
