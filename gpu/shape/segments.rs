@@ -296,6 +296,7 @@ impl Cut {
 }
 
 /// Returns the most segments of more than [`few_rows`] rows of `row` items that `len` items have.
+#[allow(clippy::manual_checked_ops)] // `checked_div` has no `unwrap_or` in a constant function.
 pub const fn most_long(len: u64, row: u64, block: u32) -> u64 {
     let least = few_rows(block) * row;
     if least == 0 { 0 } else { len / least }
