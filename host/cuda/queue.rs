@@ -332,7 +332,9 @@ impl Queue {
                 }
             }
             if let Some(grid) = needs.chunks {
-                let parameters = parameters(&Cut { partials: slots, ..cut });
+                // A block has one chunk of a listed segment.
+                let parts = if needs.long > 0 { 0 } else { cut.parts };
+                let parameters = parameters(&Cut { partials: slots, parts, ..cut });
                 kernel = Some(self.launch(gpu, types, (types.chunks_kernel, block), grid, &parameters)?);
             }
             kernel.ok_or_else(|| no_kernel((types.name)(), block))
