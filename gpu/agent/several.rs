@@ -1,6 +1,6 @@
 //! Several operators in one: [`Both`] and tuples.
 
-use super::{Agent, Room, room};
+use super::{Agent, Room, folds_by_loads, room};
 use crate::op::{Both, Op};
 use core::array::from_fn;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -184,6 +184,7 @@ impl<N> Copy for As<N> {}
 
 impl<I: Copy + 'static, N: Op<I>, O: Nested<I, N>> Agent<O, I> for As<N> {
     const ROOM: Room = room::<N, I>();
+    const FOLDS_BY_LOADS: bool = folds_by_loads::<N, I>();
 
     #[cfg(not(target_arch = "nvptx64"))]
     const IN_PARTS: bool = in_parts::<N, I>();
