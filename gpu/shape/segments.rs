@@ -260,7 +260,7 @@ pub struct Cut {
     /// A list of larger segments for each warp, [`LIST`] words each; null if the kernel of [`rows`] has all
     /// segments.
     pub lists: *mut u64,
-    /// A list of the segments of more than [`few_rows`](crate::plan::few_rows) rows, which are left to the kernel of
+    /// A list of the segments of more than [`few_rows`] rows, which are left to the kernel of
     /// [`chunks`]: their number, 0 before the launch, then the index of each, [`most_long`] at most. Null if
     /// there are none, and for rows.
     pub long: *mut u64,
