@@ -129,7 +129,7 @@ unsafe fn find<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     // SAFETY: a BLOCK is not 0. (Else the division could panic.)
     unsafe { assert_unchecked(cut.block > 0) };
     let most = most_long(segments.len, u64::from(cut.block) * WIDTH as u64, cut.block);
-    // SAFETY: the list has so many segments. (If offsets descend, more may have been found.)
+    // SAFETY: the list holds the first `most` of the segments that it counts. (It counts more only if offsets descend.)
     unsafe {
         for entry in 0..cut.long.read().min(most) as usize {
             intrinsics::no_unroll();
@@ -230,7 +230,7 @@ struct Lines<O: Op<P::Item>, P: Input, const WIDTH: usize> {
     is_aligned: bool,
 }
 
-/// What a thread has of a line: the items from `at` on, `left` of which are in the row.
+/// The items of a line that a thread folds.
 #[derive(Clone, Copy)]
 struct Leaf {
     row: u32,
@@ -238,6 +238,7 @@ struct Leaf {
     chunk: u32,
     /// The index of the first item in the row.
     item: u32,
+    /// Items of the row from there on; 0 if the slot has no line, or the line no item for the thread.
     left: u32,
     is_whole: bool,
 }

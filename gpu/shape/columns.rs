@@ -14,8 +14,9 @@
 //! - Neighbouring columns lie side by side, so that a warp's loads are neighbours.
 //! - A column is cut as its [`Plan`] says. A **leaf** is one of a chunk's accumulators. A thread has 2^n
 //!   neighbouring leaves, an aligned subtree, and keeps one value for each level of it.
-//! - If there are few columns, several blocks share a chunk. No block waits: the last one to arrive goes on. Neighbouring
-//!   threads load neighbouring leaves then, and give each other the accumulators of their own ones in the end.
+//! - If there are few columns, several blocks share a chunk. No block waits: the last one to arrive goes on. Then
+//!   neighbouring threads load neighbouring leaves. At the end of a chunk each thread gets the accumulators of its own
+//!   leaves from the threads that loaded them.
 //!
 //! How [`Cut`] cuts the work into panels and parts does not change the bits. A launch has blocks of
 //! [`THREADS`].
@@ -368,7 +369,7 @@ struct Chunk<P> {
     leaves: [u32; 2],
     /// Leaves of the thread, with those that are missing at the chunk's end.
     count: u32,
-    /// The number of the thread among those of the column, and the number of these.
+    /// Which of the column's threads this one is, counted from 0; and how many threads the column has.
     number: [u32; 2],
     /// The number of the column in its panel.
     column: u32,
@@ -389,7 +390,7 @@ impl<P: Input> Chunk<P> {
         // SAFETY: as the caller promises.
         unsafe {
             if is_side_by_side::<O, P::Item>() {
-                // The same for the whole block.
+                // All threads of the block take the same branch.
                 if self.number[1] >= LOADS as u32 && self.count >= LOADS as u32 / 2 {
                     self.fold_together::<O, LOADS>(op, tree);
                 } else {
