@@ -325,8 +325,9 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
         let mut values = [op.identity(); LOADS];
         // SAFETY: the rows have these items. All lanes of each warp are here.
         unsafe {
+            // (A thread without items of a row combines those of its neighbours.)
             unrolled::<LOADS>(|slot| {
-                if leaves[slot].left > 0 {
+                if (slot as u32) >> self.shift < self.chunks {
                     ops[slot] = self.op_of(leaves[slot].row);
                 }
             });
