@@ -21,7 +21,9 @@ mod common;
 
 use clap::Parser;
 use common::{median_us, print_case, samples};
-use gpu_reduce::{Buffer, Device, Devices, ExactSum, Max, Partial, Reduce, Sharded, Sum, View};
+use gpu_reduce::{
+    Block, Buffer, Device, Devices, ExactSum, Max, Partial, Reduce, Sharded, Sum, Threads, View,
+};
 use std::error::Error;
 
 #[derive(Parser)]
@@ -61,7 +63,10 @@ const PART: usize = 1 << 30;
 
 /// Times parts of 1, 2, 4 … chunks of a whole; a part that is a whole, half of a whole, a quarter and so on; and
 /// the fold of a whole's partial results.
-fn parts<const BLOCK: u32>(part: &Buffer<f32>) -> Result<(), Box<dyn Error>> {
+fn parts<const BLOCK: u32>(part: &Buffer<f32>) -> Result<(), Box<dyn Error>>
+where
+    Threads<BLOCK>: Block,
+{
     let print = |op, n, parts, chunks, us| {
         println!(
             r#"{{"impl":"gpu_reduce","op":"{op}","dtype":"f32","n":{n},"block":{BLOCK},"parts":{parts},"chunks":{chunks},"us":{us:.2}}}"#

@@ -305,6 +305,7 @@ keys! { i8: 0 i16: 0 i32: 0 i64: 0 u8: 0 u16: 0 u32: 0 u64: -0x8000_0000_0000_00
 macro_rules! elements {
     ({} $($type:ident: $dtype:ident $kind:ident $wide:ident $($key:ident)?;)*) => {$(
         impl sealed::Sealed for $type {}
+        #[diagnostic::do_not_recommend]
         impl Element for $type {
             const DTYPE: Dtype = Dtype::$dtype;
             const NAME: &'static str = stringify!($type);

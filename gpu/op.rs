@@ -86,6 +86,16 @@ macro_rules! forward {
     };
 }
 
+/// Declares the value of an operator with private fields, which has the name of its type, as those without fields have:
+/// `(Sum, Skewness)` is a tuple of operators.
+macro_rules! by_name {
+    ($op:ident { $($field:ident: $value:expr),+ }) => {
+        /// The operator with the parameters of its [`Default`].
+        #[allow(non_upper_case_globals)]
+        pub const $op: $op = $op { $($field: $value),+ };
+    };
+}
+
 /// The methods of an [`Op`] whose accumulators are [`Summand`](crate::element::Summand)s.
 macro_rules! accumulators_add_up {
     ($accumulator:ty) => {

@@ -109,14 +109,6 @@ macro_rules! for_each_block {
     };
 }
 
-/// Fails to compile, from a `const` block, unless `block` is a power of two from 32 to 1024.
-pub const fn assert_block(block: u32) {
-    assert!(
-        block.is_power_of_two() && 32 <= block && block <= 1024,
-        "BLOCK must be a power of two from 32 to 1024"
-    );
-}
-
 /// Returns the number of groups of so many partial results; 0 if there are no more than [`MOST_PARTIALS`].
 #[inline(always)]
 pub const fn groups(partials: u32) -> u32 {
@@ -146,7 +138,10 @@ impl Plan {
     /// load.
     #[inline]
     pub const fn new(len: u64, width: usize, block: u32) -> Self {
-        assert_block(block);
+        assert!(
+            block.is_power_of_two() && 32 <= block && block <= 1024,
+            "BLOCK must be a power of two from 32 to 1024"
+        );
         assert!(width.is_power_of_two() && width <= 16, "a thread folds 1, 2, 4, 8 or 16 items side by side");
         Self::on_a_device(len, width, block, false)
     }

@@ -1,6 +1,6 @@
 //! Reductions of Arrow arrays.
 
-use crate::{Error, Item, Op, Reduce, Reducer};
+use crate::{Block, Error, Item, Op, Parameterless, Reduce, Reducer, Threads};
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{Array, PrimitiveArray};
 use std::slice;
@@ -37,9 +37,12 @@ pub trait ReduceArray {
     /// # Errors
     ///
     /// [`Error::EmptyInput`] if there are valid items but the operator has no value for their number.
-    fn reduce_valid<O: Op<<Self::Type as ArrowPrimitiveType>::Native> + Default, const BLOCK: u32>(
+    fn reduce_valid<O: Op<<Self::Type as ArrowPrimitiveType>::Native> + Parameterless, const BLOCK: u32>(
         &self,
-    ) -> Result<Nullable<O::Output>, Error> {
+    ) -> Result<Nullable<O::Output>, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         self.reduce_valid_by::<O, BLOCK>(O::default())
     }
 
@@ -51,7 +54,10 @@ pub trait ReduceArray {
     fn reduce_valid_by<O: Op<<Self::Type as ArrowPrimitiveType>::Native>, const BLOCK: u32>(
         &self,
         op: O,
-    ) -> Result<Nullable<O::Output>, Error> {
+    ) -> Result<Nullable<O::Output>, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         let arrays = self.arrays();
         let nulls = arrays.iter().map(|array| array.null_count()).sum();
         let valid = arrays.iter().map(|array| array.len()).sum::<usize>() - nulls;

@@ -2,7 +2,10 @@
 
 use crate::buffer::with_room;
 use crate::place::Place::{Cpu, Gpu};
-use crate::{ArgMax, ArgMin, Device, Error, Item, Max, Mean, Min, Op, Prod, Reduce, Std, Sum, Var};
+use crate::{
+    ArgMax, ArgMin, Block, Device, Error, Item, Max, Mean, Min, Op, Parameterless, Prod, Reduce, Std, Sum,
+    Threads, Var,
+};
 use ndarray::{Array, ArrayD, ArrayRef, ArrayViewD, Axis, Dimension, RemoveAxis, Slice};
 use std::cmp::Reverse;
 
@@ -48,10 +51,13 @@ pub trait ReduceAxis {
     ///
     /// [`Error::Axes`] if the array does not have `axis`; [`Error::EmptySegment`] if the axis is empty and
     /// the operator has no value for that; [`Error::OutOfMemory`].
-    fn reduce_axis<O: Op<Self::Elem, Output: Item> + Default, const BLOCK: u32>(
+    fn reduce_axis<O: Op<Self::Elem, Output: Item> + Parameterless, const BLOCK: u32>(
         &self,
         axis: Axis,
-    ) -> Result<Results<Self, O>, Error> {
+    ) -> Result<Results<Self, O>, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         self.reduce_axis_by::<O, BLOCK>(O::default(), axis)
     }
 
@@ -64,7 +70,10 @@ pub trait ReduceAxis {
         &self,
         op: O,
         axis: Axis,
-    ) -> Result<Results<Self, O>, Error> {
+    ) -> Result<Results<Self, O>, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         reduce_over::<_, _, O, BLOCK>(self.array(), op, axis, &Device::cpu())
     }
 
@@ -74,11 +83,14 @@ pub trait ReduceAxis {
     ///
     /// As for [`reduce_axis`](Self::reduce_axis); on a GPU also [`Error::NoKernel`], [`Error::Launch`] and
     /// [`Error::Driver`].
-    fn reduce_axis_on<O: Op<Self::Elem, Output: Item> + Default, const BLOCK: u32>(
+    fn reduce_axis_on<O: Op<Self::Elem, Output: Item> + Parameterless, const BLOCK: u32>(
         &self,
         axis: Axis,
         device: &Device,
-    ) -> Result<Results<Self, O>, Error> {
+    ) -> Result<Results<Self, O>, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         reduce_over::<_, _, O, BLOCK>(self.array(), O::default(), axis, device)
     }
 
@@ -89,7 +101,10 @@ pub trait ReduceAxis {
     /// # Errors
     ///
     /// As for [`Reduce::reduce`]; [`Error::OutOfMemory`].
-    fn reduce_all<O: Op<Self::Elem> + Default, const BLOCK: u32>(&self) -> Result<O::Output, Error> {
+    fn reduce_all<O: Op<Self::Elem> + Parameterless, const BLOCK: u32>(&self) -> Result<O::Output, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         self.reduce_all_by::<O, BLOCK>(O::default())
     }
 
@@ -98,7 +113,10 @@ pub trait ReduceAxis {
     /// # Errors
     ///
     /// As for [`reduce_all`](Self::reduce_all).
-    fn reduce_all_by<O: Op<Self::Elem>, const BLOCK: u32>(&self, op: O) -> Result<O::Output, Error> {
+    fn reduce_all_by<O: Op<Self::Elem>, const BLOCK: u32>(&self, op: O) -> Result<O::Output, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         match self.array().as_slice() {
             Some(items) => items.by(op).block::<BLOCK>().run(),
             None => gathered(self.array())?.by(op).block::<BLOCK>().run(),
@@ -132,7 +150,10 @@ fn reduce_over<T: Item, D: RemoveAxis, O: Op<T, Output: Item>, const BLOCK: u32>
     op: O,
     Axis(axis): Axis,
     device: &Device,
-) -> Result<Array<O::Output, D::Smaller>, Error> {
+) -> Result<Array<O::Output, D::Smaller>, Error>
+where
+    Threads<BLOCK>: Block,
+{
     let axes = array.ndim();
     if axis >= axes {
         return Err(Error::Axes { start: axis, end: axis.saturating_add(1), axes });

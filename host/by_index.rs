@@ -12,7 +12,10 @@ use crate::data::{Data, gpu_of, lies_on, other_device};
 use crate::operators::{One, Operators, Parts};
 use crate::place::Place::{Cpu, Gpu};
 use crate::request::{MOST_ORDERED, TallyTypes, ToWords};
-use crate::{Buffer, Device, Element, Error, Item, Op, Pending, Reduce, Stream, Sum, ViewMut, cuda};
+use crate::{
+    Block, Buffer, Device, Element, Error, Item, Op, Parameterless, Pending, Reduce, Stream, Sum, Threads,
+    ViewMut, cuda,
+};
 use bytemuck::Zeroable;
 use gpu_reduce_kernels::agent::{Agent, Scatter};
 use gpu_reduce_kernels::element::Dtype;
@@ -20,7 +23,6 @@ use gpu_reduce_kernels::indices::Rows;
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::center::OfSquares;
 use gpu_reduce_kernels::op::tally::OfTally;
-use gpu_reduce_kernels::plan::assert_block;
 use gpu_reduce_kernels::segments::Cut;
 use gpu_reduce_kernels::terms::Range;
 use gpu_reduce_kernels::words::{STATE, Words};
@@ -113,10 +115,12 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
     /// [`Error::BadIndex`] names the first index that is negative or too large. [`Error::EmptySegment`] if an
     /// index has no items and the operator has no value for none; [`Error::SeveralDevices`]; and as
     /// [`Reduce::reduce`].
-    pub fn reduce<O: Op<D::Item, Output: Item> + Default, const BLOCK: u32>(
+    pub fn reduce<O: Op<D::Item, Output: Item> + Parameterless, const BLOCK: u32>(
         &self,
-    ) -> Result<Buffer<O::Output>, Error> {
-        const { assert_block(BLOCK) };
+    ) -> Result<Buffer<O::Output>, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         self.run(O::default(), None, BLOCK)
     }
 
@@ -138,11 +142,13 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
     /// Starts the reduction of the items of each index on a stream, as [`Reduce::reduce_async`].
     ///
     /// If items are to be sorted and there are 2^31 of them or more, it runs before the call returns.
-    pub fn reduce_async<O: Op<D::Item, Output: Item> + Default, const BLOCK: u32>(
+    pub fn reduce_async<O: Op<D::Item, Output: Item> + Parameterless, const BLOCK: u32>(
         &self,
         stream: &Stream,
-    ) -> Pending<'a, Buffer<O::Output>> {
-        const { assert_block(BLOCK) };
+    ) -> Pending<'a, Buffer<O::Output>>
+    where
+        Threads<BLOCK>: Block,
+    {
         self.start(O::default(), None, BLOCK, stream).unwrap_or_else(Pending::from)
     }
 
@@ -161,12 +167,14 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
     ///
     /// [`Error::OutOfBounds`] if `results` has fewer places than there are results, and as
     /// [`Reduce::reduce_into`].
-    pub unsafe fn reduce_into<'r, O: Op<D::Item, Output: Item> + Default, const BLOCK: u32>(
+    pub unsafe fn reduce_into<'r, O: Op<D::Item, Output: Item> + Parameterless, const BLOCK: u32>(
         &self,
         stream: &Stream,
         results: impl Into<ViewMut<'r, O::Output>>,
-    ) -> Result<(), Error> {
-        const { assert_block(BLOCK) };
+    ) -> Result<(), Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         // SAFETY: as the caller vouches.
         unsafe { self.enqueue(O::default(), None, BLOCK, stream, results.into()) }
     }
@@ -707,8 +715,10 @@ impl<'a, D: Data<'a>, O: Operators<D::Item, M>, M> IndexReduction<'a, D, O, M> {
     }
 
     /// Chooses BLOCK, as [`Reduction::block`](crate::Reduction::block).
-    pub fn block<const BLOCK: u32>(self) -> Self {
-        const { assert_block(BLOCK) };
+    pub fn block<const BLOCK: u32>(self) -> Self
+    where
+        Threads<BLOCK>: Block,
+    {
         Self { block: BLOCK, ..self }
     }
 

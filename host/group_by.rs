@@ -7,9 +7,10 @@ use crate::data::{Data, gpu_of, lies_on};
 use crate::operators::Operators;
 use crate::place::Place::{Cpu, Gpu};
 use crate::request::{KeyColumn, MOST_ORDERED};
-use crate::{Buffer, Device, Element, Error, Item, Op, Pending, Reduce, Stream, View};
+use crate::{
+    Block, Buffer, Device, Element, Error, Item, Op, Parameterless, Pending, Reduce, Stream, Threads, View,
+};
 use gpu_reduce_kernels::keys::bits;
-use gpu_reduce_kernels::plan::assert_block;
 use number::number;
 
 /// Keys: an array of keys, or several columns of keys, in pairs, `(&a, &b)` or `(&a, (&b, &c))`.
@@ -256,10 +257,12 @@ impl<'a, X: Reduce + ?Sized, K> GroupBy<'a, X, K> {
     /// # Errors
     ///
     /// As [`ByIndex::reduce`](crate::ByIndex::reduce).
-    pub fn reduce<O: Op<X::Item, Output: Item> + Default, const BLOCK: u32>(
+    pub fn reduce<O: Op<X::Item, Output: Item> + Parameterless, const BLOCK: u32>(
         &self,
-    ) -> Result<Buffer<O::Output>, Error> {
-        const { assert_block(BLOCK) };
+    ) -> Result<Buffer<O::Output>, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         self.items.by_index(&self.groups.numbers, self.groups.len)?.reduce::<O, BLOCK>()
     }
 
@@ -281,11 +284,13 @@ impl<'a, X: Reduce + ?Sized, K> GroupBy<'a, X, K> {
     /// # Errors
     ///
     /// As [`Reduce::by_index`].
-    pub fn reduce_async<O: Op<X::Item, Output: Item> + Default, const BLOCK: u32>(
+    pub fn reduce_async<O: Op<X::Item, Output: Item> + Parameterless, const BLOCK: u32>(
         &self,
         stream: &Stream,
-    ) -> Result<Pending<'_, Buffer<O::Output>>, Error> {
-        const { assert_block(BLOCK) };
+    ) -> Result<Pending<'_, Buffer<O::Output>>, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         Ok(self.items.by_index(&self.groups.numbers, self.groups.len)?.reduce_async::<O, BLOCK>(stream))
     }
 }

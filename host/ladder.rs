@@ -2,10 +2,9 @@
 
 use crate::cuda::ladder;
 use crate::place::Place::{Cpu, Gpu};
-use crate::{Buffer, Error, LadderElement, LadderOp, Min, Op, Reduce, View};
+use crate::{Block, Buffer, Error, LadderElement, LadderOp, Min, Op, Reduce, Threads, View};
 use bytemuck::Zeroable;
 use gpu_reduce_kernels::ladder::{ArgMin, Kernel};
-use gpu_reduce_kernels::plan::assert_block;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
@@ -39,7 +38,9 @@ pub trait Variant {
     fn reduce<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(
         view: View<'_, T>,
         repeats: NonZeroU32,
-    ) -> Result<(O::Output, Duration), Error>;
+    ) -> Result<(O::Output, Duration), Error>
+    where
+        Threads<BLOCK>: Block;
 }
 
 impl<K: Kernel> Variant for K {
@@ -48,7 +49,10 @@ impl<K: Kernel> Variant for K {
     fn reduce<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(
         view: View<'_, T>,
         repeats: NonZeroU32,
-    ) -> Result<(O::Output, Duration), Error> {
+    ) -> Result<(O::Output, Duration), Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         match view.0 {
             Cpu(_) => Err(Error::NoVariant { variant: K::NAME }),
             Gpu(part) => ladder::reduce_with::<K, O, T>(part, BLOCK, repeats),
@@ -62,7 +66,10 @@ impl Variant for variant::Production {
     fn reduce<O: LadderOp<T>, T: LadderElement, const BLOCK: u32>(
         view: View<'_, T>,
         repeats: NonZeroU32,
-    ) -> Result<(O::Output, Duration), Error> {
+    ) -> Result<(O::Output, Duration), Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         match view.0 {
             Cpu(_) => {
                 let start = Instant::now();
@@ -93,8 +100,10 @@ impl<T: LadderElement> View<'_, T> {
     /// # Errors
     ///
     /// As for [`Buffer::reduce_with`].
-    pub fn reduce_with<V: Variant, O: LadderOp<T>, const BLOCK: u32>(self) -> Result<O::Output, Error> {
-        const { assert_block(BLOCK) };
+    pub fn reduce_with<V: Variant, O: LadderOp<T>, const BLOCK: u32>(self) -> Result<O::Output, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         if self.is_empty() {
             let op = O::default();
             return op.finish(op.identity(), 0).ok_or_else(|| Error::empty(&op));
@@ -110,7 +119,10 @@ impl<T: LadderElement> View<'_, T> {
     pub fn time_with<V: Variant, O: LadderOp<T>, const BLOCK: u32>(
         self,
         repeats: NonZeroU32,
-    ) -> Result<(O::Output, Duration), Error> {
+    ) -> Result<(O::Output, Duration), Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         let warm_up = self.reduce_with::<V, O, BLOCK>()?;
         if self.is_empty() { Ok((warm_up, Duration::ZERO)) } else { V::reduce::<O, T, BLOCK>(self, repeats) }
     }
@@ -120,8 +132,10 @@ impl<T: LadderElement> View<'_, T> {
     /// # Errors
     ///
     /// As for [`Buffer::argmin_by_halving`].
-    pub fn argmin_by_halving<const BLOCK: u32>(self) -> Result<(usize, T), Error> {
-        const { assert_block(BLOCK) };
+    pub fn argmin_by_halving<const BLOCK: u32>(self) -> Result<(usize, T), Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         if self.is_empty() {
             return Err(Error::EmptyInput { op: <Min as Op<T>>::NAME });
         }
@@ -151,7 +165,10 @@ impl<T: LadderElement> Buffer<T> {
     ///
     /// [`Error::NoVariant`] on the CPU, except for [`Production`](variant::Production); otherwise as for
     /// [`Reduce::reduce`].
-    pub fn reduce_with<V: Variant, O: LadderOp<T>, const BLOCK: u32>(&self) -> Result<O::Output, Error> {
+    pub fn reduce_with<V: Variant, O: LadderOp<T>, const BLOCK: u32>(&self) -> Result<O::Output, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         self.view().reduce_with::<V, O, BLOCK>()
     }
 
@@ -181,7 +198,10 @@ impl<T: LadderElement> Buffer<T> {
     pub fn time_with<V: Variant, O: LadderOp<T>, const BLOCK: u32>(
         &self,
         repeats: NonZeroU32,
-    ) -> Result<(O::Output, Duration), Error> {
+    ) -> Result<(O::Output, Duration), Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         self.view().time_with::<V, O, BLOCK>(repeats)
     }
 
@@ -200,7 +220,10 @@ impl<T: LadderElement> Buffer<T> {
     /// # Errors
     ///
     /// [`Error::EmptyInput`]; [`Error::NoVariant`] on the CPU; on a GPU as for [`Reduce::reduce`].
-    pub fn argmin_by_halving<const BLOCK: u32>(&self) -> Result<(usize, T), Error> {
+    pub fn argmin_by_halving<const BLOCK: u32>(&self) -> Result<(usize, T), Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         self.view().argmin_by_halving::<BLOCK>()
     }
 }

@@ -82,6 +82,7 @@
 mod arrow;
 #[cfg(feature = "ndarray")]
 mod axes;
+mod block;
 mod buffer;
 mod by_index;
 mod check;
@@ -130,6 +131,7 @@ mod threads;
 #[doc(no_inline)]
 pub use emulator;
 
+pub use block::{Block, Parameterless, Threads};
 pub use buffer::{Buffer, Item, View, ViewMut};
 pub use by_index::{bincount, bincount_weighted, row_indices, scatter_add};
 pub use check::check_op;

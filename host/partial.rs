@@ -4,12 +4,11 @@ pub(crate) mod form;
 #[cfg(feature = "serde")]
 mod of_serde;
 
-use crate::{Error, Item, Op, Plan, Reduce, View, parts};
+use crate::{Block, Error, Item, Op, Plan, Reduce, Threads, View, parts};
 use bytemuck::bytes_of;
 use gpu_reduce_kernels::agent::{Agent, fold_alike};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::width;
-use gpu_reduce_kernels::plan::assert_block;
 use std::any::type_name;
 use std::fmt::{self, Write};
 use std::ops::Range;
@@ -69,11 +68,13 @@ pub struct Partial<O: Op<T>, T: Item, const BLOCK: u32> {
     chunks: Vec<(u32, O::Accumulator)>,
 }
 
-impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
+impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK>
+where
+    Threads<BLOCK>: Block,
+{
     /// Returns the plan of a whole array of `len` elements. [`Plan::part`] cuts it into parts.
     pub fn plan(len: u64) -> Plan {
         const {
-            assert_block(BLOCK);
             assert!(
                 fold_alike::<O, T>(<*const T as Input>::BYTES),
                 "these operators fold different numbers of items side by side: reduce by each alone"

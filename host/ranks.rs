@@ -6,7 +6,10 @@ use crate::buffer::zeroed;
 use crate::partial::{finish, name, parameters};
 use crate::place::Place::{Cpu, Gpu};
 use crate::shares::{Assignment, Shares};
-use crate::{Error, GroupKey, Item, Op, Partial, PartialGroups, Plan, Reduce, View, parts};
+use crate::{
+    Block, Error, GroupKey, Item, Op, Parameterless, Partial, PartialGroups, Plan, Reduce, Threads, View,
+    parts,
+};
 use bytemuck::{Zeroable, bytes_of, bytes_of_mut, cast_slice, checked, pod_read_unaligned};
 use gpu_reduce_kernels::agent::in_parts;
 use messages::{Ranks, Terms};
@@ -64,10 +67,13 @@ pub trait ReduceRanks<T: Item>: Communicator {
     ///
     /// The same on all ranks: [`Error::Disagree`], [`Error::Rank`], and [`Error::EmptyInput`] if there are no
     /// elements and the operator has no value for none.
-    fn reduce<'a, O: Op<T> + Default, const BLOCK: u32>(
+    fn reduce<'a, O: Op<T> + Parameterless, const BLOCK: u32>(
         &self,
         local: &'a (impl Reduce<Item = T, Data<'a> = View<'a, T>> + ?Sized),
-    ) -> Result<O::Output, Error> {
+    ) -> Result<O::Output, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         self.reduce_by::<O, BLOCK>(O::default(), local)
     }
 
@@ -80,7 +86,10 @@ pub trait ReduceRanks<T: Item>: Communicator {
         &self,
         op: O,
         local: &'a (impl Reduce<Item = T, Data<'a> = View<'a, T>> + ?Sized),
-    ) -> Result<O::Output, Error> {
+    ) -> Result<O::Output, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         Local::<_, O, T> { ranks: Ranks(self), op, elements: local.data() }.reduce::<BLOCK>()
     }
 }
@@ -188,7 +197,10 @@ impl Deal {
 type SplitChunk<T> = (u32, Vec<T>);
 
 impl<C: Communicator + ?Sized, O: Op<T>, T: Item> Local<'_, C, O, T> {
-    fn reduce<const BLOCK: u32>(&self) -> Result<O::Output, Error> {
+    fn reduce<const BLOCK: u32>(&self) -> Result<O::Output, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         const {
             assert!(size_of::<T>() > 0, "elements have bytes");
             assert!(size_of::<O::Accumulator>() <= 1 << 19, "an accumulator has up to 512 KiB");
@@ -220,7 +232,10 @@ impl<C: Communicator + ?Sized, O: Op<T>, T: Item> Local<'_, C, O, T> {
 
     /// Reduces each rank's elements as an array of their own, and joins the ranks' accumulators. The first
     /// message has the accumulator; a second one follows only for large accumulators.
-    fn reduce_in_parts<const BLOCK: u32>(&self) -> Result<O::Output, Error> {
+    fn reduce_in_parts<const BLOCK: u32>(&self) -> Result<O::Output, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         let own = || {
             let plan = Partial::<O, T, BLOCK>::plan(self.elements.len() as u64);
             if plan.len == 0 {

@@ -3,9 +3,9 @@
 use crate::data::{Data, gpu_of, lies_on};
 use crate::place::Place::{Cpu, Gpu};
 use crate::{
-    Buffer, ByIndex, Comparison, Device, Element, Error, GroupBy, Indices, Item, Keys, Offsets, Op, Pending,
-    PinnedBuffer, Reduction, Reshaped, Runs, Segments, Stream, View, ViewMut, for_each_comparison,
-    for_each_integer_operator, for_each_operator, for_each_pair_operator,
+    Block, Buffer, ByIndex, Comparison, Device, Element, Error, GroupBy, Indices, Item, Keys, Offsets, Op,
+    Parameterless, Pending, PinnedBuffer, Reduction, Reshaped, Runs, Segments, Stream, Threads, View,
+    ViewMut, for_each_comparison, for_each_integer_operator, for_each_operator, for_each_pair_operator,
 };
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -78,7 +78,10 @@ pub trait Reduce {
     /// [`Error::EmptyInput`] if there are no items and the operator has no value for none; of a pair,
     /// [`Error::LengthMismatch`] and [`Error::DeviceMismatch`]; on a GPU also [`Error::NoKernel`],
     /// [`Error::Launch`], [`Error::OutOfMemory`] and [`Error::Driver`].
-    fn reduce<O: Op<Self::Item> + Default, const BLOCK: u32>(&self) -> Result<O::Output, Error> {
+    fn reduce<O: Op<Self::Item> + Parameterless, const BLOCK: u32>(&self) -> Result<O::Output, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         self.by(O::default()).block::<BLOCK>().run()
     }
 
@@ -102,10 +105,13 @@ pub trait Reduce {
     /// # Errors
     ///
     /// As [`reduce`](Self::reduce), and [`Error::DeviceMismatch`] for a buffer that lies elsewhere.
-    fn reduce_on<O: Op<Self::Item> + Default, const BLOCK: u32>(
+    fn reduce_on<O: Op<Self::Item> + Parameterless, const BLOCK: u32>(
         &self,
         device: &Device,
-    ) -> Result<O::Output, Error> {
+    ) -> Result<O::Output, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         let data = self.data();
         lies_on(gpu_of(&data.place()?), device)?;
         Reduction::new(data, O::default()).block::<BLOCK>().run()
@@ -125,10 +131,13 @@ pub trait Reduce {
     /// assert_eq!(sum.wait()?, 4.0);
     /// # Ok::<(), gpu_reduce::Error>(())
     /// ```
-    fn reduce_async<'a, O: Op<Self::Item> + Default, const BLOCK: u32>(
+    fn reduce_async<'a, O: Op<Self::Item> + Parameterless, const BLOCK: u32>(
         &'a self,
         stream: &Stream,
-    ) -> Pending<'a, O::Output> {
+    ) -> Pending<'a, O::Output>
+    where
+        Threads<BLOCK>: Block,
+    {
         self.by(O::default()).block::<BLOCK>().run_async(stream)
     }
 
@@ -166,11 +175,14 @@ pub trait Reduce {
     /// [`Error::OutOfBounds`] if `result` has no element, [`Error::DeviceMismatch`], [`Error::Capture`] of a
     /// first call while the stream is captured, and as [`reduce`](Self::reduce). A launch that fails later is
     /// an error of the stream.
-    unsafe fn reduce_into<'r, O: Op<Self::Item, Output: Item> + Default, const BLOCK: u32>(
+    unsafe fn reduce_into<'r, O: Op<Self::Item, Output: Item> + Parameterless, const BLOCK: u32>(
         &self,
         stream: &Stream,
         result: impl Into<ViewMut<'r, O::Output>>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         // SAFETY: as the caller vouches.
         unsafe { self.by(O::default()).block::<BLOCK>().run_into(stream, result) }
     }
@@ -280,6 +292,7 @@ pub trait Reduce {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Item> Reduce for View<'_, T> {
     type Item = T;
     type Data<'a>
@@ -292,6 +305,7 @@ impl<T: Item> Reduce for View<'_, T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Item> Reduce for Buffer<T> {
     type Item = T;
     type Data<'a> = View<'a, T>;
@@ -301,6 +315,7 @@ impl<T: Item> Reduce for Buffer<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<A: Reduce, B: Reduce> Reduce for (A, B) {
     type Item = (A::Item, B::Item);
     type Data<'a>
@@ -313,6 +328,7 @@ impl<A: Reduce, B: Reduce> Reduce for (A, B) {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<D: Reduce + ?Sized> Reduce for &D {
     type Item = D::Item;
     type Data<'a>
@@ -324,10 +340,13 @@ impl<D: Reduce + ?Sized> Reduce for &D {
         D::data(self)
     }
 
-    fn reduce_on<O: Op<D::Item> + Default, const BLOCK: u32>(
+    fn reduce_on<O: Op<D::Item> + Parameterless, const BLOCK: u32>(
         &self,
         device: &Device,
-    ) -> Result<O::Output, Error> {
+    ) -> Result<O::Output, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         D::reduce_on::<O, BLOCK>(self, device)
     }
 }
@@ -335,6 +354,7 @@ impl<D: Reduce + ?Sized> Reduce for &D {
 /// Host data, which can be copied to a device.
 macro_rules! host_data {
     ($([$($generics:tt)*] $data:ty;)*) => {$(
+        #[diagnostic::do_not_recommend]
         impl<T: Item, $($generics)*> Reduce for $data {
             type Item = T;
             type Data<'a> = View<'a, T> where Self: 'a;
@@ -343,7 +363,7 @@ macro_rules! host_data {
                 View::host(self)
             }
 
-            fn reduce_on<O: Op<T> + Default, const BLOCK: u32>(&self, device: &Device) -> Result<O::Output, Error> {
+            fn reduce_on<O: Op<T> + Parameterless, const BLOCK: u32>(&self, device: &Device) -> Result<O::Output, Error> where Threads<BLOCK>: Block {
                 match &device.0 {
                     Cpu(()) => self.reduce::<O, BLOCK>(),
                     Gpu(_) => device.upload(self)?.reduce::<O, BLOCK>(),
@@ -371,36 +391,68 @@ macro_rules! one_line {
     ({ element } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
         one_line! {
             $(#[$doc])*
-            $name [D: Reduce + ?Sized] [data: &D] crate::$op, D::Item => data, crate::$op::default()
+            $name [D: ReduceBy<crate::$op> + ?Sized] [data: &D] D::Output => data.reduce_by(crate::$op::default())
         }
     )*};
     ({ pair } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
         one_line! {
             $(#[$doc])*
-            $name [A: Reduce + ?Sized, B: Reduce + ?Sized] [first: &A, second: &B] crate::$op, (A::Item, B::Item) =>
-            &(first, second), crate::$op::default()
+            $name [A: Reduce + ?Sized, B: Reduce + ?Sized] [first: &A, second: &B]
+            <crate::$op as Op<(A::Item, B::Item)>>::Output, crate::$op: Op<(A::Item, B::Item)> =>
+            reduce(&(first, second), crate::$op::default())
         }
     )*};
     ({ comparison } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
         one_line! {
             $(#[$doc])*
-            $name [D: Reduce<Item: Element> + ?Sized] [data: &D, comparison: Comparison<D::Item>] crate::$op<D::Item>, D::Item =>
-            data, crate::$op::new(comparison)
+            $name [D: Reduce<Item: Element> + ?Sized] [data: &D, comparison: Comparison<D::Item>]
+            <crate::$op<D::Item> as Op<D::Item>>::Output, crate::$op<D::Item>: Op<D::Item> =>
+            reduce(data, crate::$op::new(comparison))
         }
     )*};
-    ($(#[$doc:meta])* $name:ident [$($generics:tt)*] [$($arguments:tt)*] $op:ty, $item:ty => $data:expr, $value:expr) => {
+    (
+        $(#[$doc:meta])* $name:ident [$($generics:tt)*] [$($arguments:tt)*] $output:ty $(, $op:ty: $bound:path)? => $value:expr
+    ) => {
         $(#[$doc])*
         ///
         /// # Errors
         ///
         /// As [`Reduce::reduce`].
-        pub fn $name<$($generics)*>($($arguments)*) -> Result<<$op as Op<$item>>::Output, Error>
-        where
-            $op: Op<$item>,
+        pub fn $name<$($generics)*>($($arguments)*) -> Result<$output, Error>
+        $(where $op: $bound)?
         {
-            reduce($data, $value)
+            $value
         }
     };
+}
+
+/// Data that the operator `O` reduces: any that [`Reduce`], if the operator takes their items. The one-line functions, as
+/// [`sum`], have this bound.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be reduced by `{O}`: pass an array of numbers",
+    label = "not an array of items that the operator takes",
+    note = "arrays are slices, `Vec`, boxed and shared slices, buffers, views, and pairs of these; collect an iterator first",
+    note = "numbers are `i8` to `i64`, `u8` to `u64`, `usize`, `isize`, `f16`, `bf16`, `f32`, `f64`, and of most operators `bool`"
+)]
+pub trait ReduceBy<O>: Reduce {
+    /// The operator's result.
+    type Output;
+
+    /// Reduces the items by the operator, as [`reduce`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Reduce::reduce`].
+    fn reduce_by(&self, op: O) -> Result<Self::Output, Error>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<D: Reduce + ?Sized, O: Op<D::Item>> ReduceBy<O> for D {
+    type Output = O::Output;
+
+    fn reduce_by(&self, op: O) -> Result<O::Output, Error> {
+        self.by(op).run()
+    }
 }
 
 for_each_operator! { one_line! { element } }

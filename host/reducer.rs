@@ -1,11 +1,10 @@
 //! Reductions of items that come piece by piece.
 
-use crate::{Error, Item, Op, Plan, parts, threads};
+use crate::{Block, Error, Item, Op, Plan, Threads, parts, threads};
 use gpu_reduce_kernels::agent::fold_alike;
 use gpu_reduce_kernels::cpu::Pairwise;
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::op::width;
-use gpu_reduce_kernels::plan::assert_block;
 use std::fmt;
 
 /// A reduction on the CPU of items that come piece by piece, such as those of a file that does not fit in
@@ -60,7 +59,10 @@ const PARALLEL_BYTES: usize = 1 << 20;
 /// The fewest accumulators for which another thread pays.
 const LEAST_STRIP: usize = 128;
 
-impl<O: Op<T>, T: Item, const BLOCK: u32> Reducer<O, T, BLOCK> {
+impl<O: Op<T>, T: Item, const BLOCK: u32> Reducer<O, T, BLOCK>
+where
+    Threads<BLOCK>: Block,
+{
     /// Returns a reduction of any number of items.
     pub fn new(op: O) -> Self {
         Self::of(op, None)
@@ -73,7 +75,6 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Reducer<O, T, BLOCK> {
 
     fn of(op: O, len: Option<u64>) -> Self {
         const {
-            assert_block(BLOCK);
             assert!(
                 fold_alike::<O, T>(<*const T as Input>::BYTES),
                 "these operators fold different numbers of items side by side: take a Reducer for each"

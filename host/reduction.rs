@@ -5,12 +5,11 @@ use crate::pending::Pending;
 use crate::place::Place::{self, Cpu, Gpu};
 use crate::request::{Operation, Types};
 use crate::sharded::Located;
-use crate::{Both, Device, Error, Item, Op, Stream, ViewMut, cpu, default_block};
+use crate::{Block, Both, Device, Error, Item, Op, Stream, Threads, ViewMut, cpu, default_block};
 use bytemuck::{Zeroable, bytes_of};
 use gpu_reduce_kernels::agent::several::Reducer;
 use gpu_reduce_kernels::agent::{Agent, fold_alike};
 use gpu_reduce_kernels::input::Input;
-use gpu_reduce_kernels::plan::assert_block;
 use gpu_reduce_kernels::slot;
 use std::marker::PhantomData;
 use std::slice;
@@ -48,8 +47,10 @@ impl<'a, D: Data<'a>, O: Op<D::Item>> Reduction<'a, D, O> {
     /// sum, and of other operators for which the order counts, depend on it.
     ///
     /// Another BLOCK does not compile.
-    pub fn block<const BLOCK: u32>(self) -> Self {
-        const { assert_block(BLOCK) };
+    pub fn block<const BLOCK: u32>(self) -> Self
+    where
+        Threads<BLOCK>: Block,
+    {
         Self { block: Some(BLOCK), ..self }
     }
 

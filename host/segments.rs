@@ -10,11 +10,11 @@ use crate::place::Place::{self, Cpu, Gpu};
 use crate::request::{Operation, Shape, Types};
 use crate::sharded::Located;
 use crate::{
-    Buffer, Device, Element, Error, Item, Op, Operators, Pending, Runs, Stream, View, ViewMut, cpu, cuda,
+    Block, Buffer, Device, Element, Error, Item, Op, Operators, Parameterless, Pending, Runs, Stream,
+    Threads, View, ViewMut, cpu, cuda,
 };
 use bytemuck::Zeroable;
 use gpu_reduce_kernels::columns::Columns;
-use gpu_reduce_kernels::plan::assert_block;
 use gpu_reduce_kernels::segments::{Cut, SegmentBounds};
 use std::fmt;
 use std::marker::PhantomData;
@@ -342,10 +342,12 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
     ///
     /// [`Error::EmptySegment`] if a segment has no items and the operator has no value for none,
     /// [`Error::BadOffset`] of offsets on a device, and as [`Reduce::reduce`](crate::Reduce::reduce).
-    pub fn reduce<O: Op<D::Item, Output: Item> + Default, const BLOCK: u32>(
+    pub fn reduce<O: Op<D::Item, Output: Item> + Parameterless, const BLOCK: u32>(
         &self,
-    ) -> Result<Buffer<O::Output>, Error> {
-        const { assert_block(BLOCK) };
+    ) -> Result<Buffer<O::Output>, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         self.run(O::default(), None, BLOCK)
     }
 
@@ -381,11 +383,13 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
     /// assert_eq!(sums.wait()?.to_vec()?, [3.0, 7.0]);
     /// # Ok::<(), gpu_reduce::Error>(())
     /// ```
-    pub fn reduce_async<O: Op<D::Item, Output: Item> + Default, const BLOCK: u32>(
+    pub fn reduce_async<O: Op<D::Item, Output: Item> + Parameterless, const BLOCK: u32>(
         &self,
         stream: &Stream,
-    ) -> Pending<'a, Buffer<O::Output>> {
-        const { assert_block(BLOCK) };
+    ) -> Pending<'a, Buffer<O::Output>>
+    where
+        Threads<BLOCK>: Block,
+    {
         self.start(O::default(), None, BLOCK, stream).unwrap_or_else(Pending::from)
     }
 
@@ -411,12 +415,14 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
     /// [`Error::OutOfBounds`] if `results` has fewer places than there are segments;
     /// [`Error::DeviceMismatch`], also for offsets on the host of items on a GPU; and as
     /// [`Reduce::reduce_into`](crate::Reduce::reduce_into).
-    pub unsafe fn reduce_into<'r, O: Op<D::Item, Output: Item> + Default, const BLOCK: u32>(
+    pub unsafe fn reduce_into<'r, O: Op<D::Item, Output: Item> + Parameterless, const BLOCK: u32>(
         &self,
         stream: &Stream,
         results: impl Into<ViewMut<'r, O::Output>>,
-    ) -> Result<(), Error> {
-        const { assert_block(BLOCK) };
+    ) -> Result<(), Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         // SAFETY: as the caller vouches.
         unsafe { self.enqueue(O::default(), Zeroable::zeroed(), BLOCK, stream, results.into()) }
     }
@@ -672,8 +678,10 @@ impl<'a, D: Data<'a>, O: Operators<D::Item, M>, M> SegmentReduction<'a, D, O, M>
     }
 
     /// Chooses BLOCK, as [`Reduction::block`](crate::Reduction::block).
-    pub fn block<const BLOCK: u32>(self) -> Self {
-        const { assert_block(BLOCK) };
+    pub fn block<const BLOCK: u32>(self) -> Self
+    where
+        Threads<BLOCK>: Block,
+    {
         Self { block: BLOCK, ..self }
     }
 

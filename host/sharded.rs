@@ -168,6 +168,7 @@ impl<S: Reduce> fmt::Debug for Sharded<S> {
 /// The items of one device in a shard of type `S`.
 type ShardOf<'a, S> = <<S as Reduce>::Data<'a> as Data<'a>>::Shard;
 
+#[diagnostic::do_not_recommend]
 impl<S: Reduce> Reduce for Sharded<S> {
     type Item = S::Item;
     type Data<'a>

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use gpu_reduce::emulator::{self, Settings};
-use gpu_reduce::{Device, Reduce, Sum, View};
+use gpu_reduce::{Block, Device, Reduce, Sum, Threads, View};
 use indicatif::ProgressBar;
 
 use super::error::Error;
@@ -71,7 +71,10 @@ impl Job {
         each!(32 64 128 256 512 1024)
     }
 
-    fn run_block<T: Sample, const BLOCK: u32>(&self) -> Result<Vec<Record>, Error> {
+    fn run_block<T: Sample, const BLOCK: u32>(&self) -> Result<Vec<Record>, Error>
+    where
+        Threads<BLOCK>: Block,
+    {
         let host = samples::<T>(self.lengths.iter().copied().max().unwrap_or(0));
         let buffer = self.device.upload(&host)?;
         let mut rungs = rungs::<T, BLOCK>();
@@ -106,7 +109,10 @@ impl Job {
 }
 
 /// Reduces on the emulator; returns the result and the counters.
-fn count<T: Sample, const BLOCK: u32>(rung: &Rung<T>, view: View<T>) -> Result<(T::Wide, Record), Error> {
+fn count<T: Sample, const BLOCK: u32>(rung: &Rung<T>, view: View<T>) -> Result<(T::Wide, Record), Error>
+where
+    Threads<BLOCK>: Block,
+{
     emulator::take_counters();
     let result = (rung.reduce)(view)?;
     let record = Record::new::<T>(rung.name, view.len(), BLOCK, &view.device());
@@ -114,14 +120,20 @@ fn count<T: Sample, const BLOCK: u32>(rung: &Rung<T>, view: View<T>) -> Result<(
 }
 
 /// Reduces on a GPU; returns the result and the time of the launches.
-fn time<T: Sample, const BLOCK: u32>(rung: &Rung<T>, view: View<T>) -> Result<(T::Wide, Record), Error> {
+fn time<T: Sample, const BLOCK: u32>(rung: &Rung<T>, view: View<T>) -> Result<(T::Wide, Record), Error>
+where
+    Threads<BLOCK>: Block,
+{
     let (result, time) = median(|repeats| (rung.time)(view, repeats))?;
     let record = Record::new::<T>(rung.name, view.len(), BLOCK, &view.device());
     Ok((result, record.timed::<T>(time, view.device().peak_bandwidth())))
 }
 
 /// Times the CPU, with the threads of the current pool.
-fn time_cpu<T: Sample, const BLOCK: u32>(name: &str, data: &[T]) -> Result<Record, Error> {
+fn time_cpu<T: Sample, const BLOCK: u32>(name: &str, data: &[T]) -> Result<Record, Error>
+where
+    Threads<BLOCK>: Block,
+{
     let (_, time) = median(|repeats| {
         let start = Instant::now();
         let results: Result<Vec<_>, _> = (0..repeats.get()).map(|_| data.reduce::<Sum, BLOCK>()).collect();

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use gpu_reduce::{Element, Error, LadderElement, Sum, Variant, View, for_each_rung, variant};
+use gpu_reduce::{Block, Element, Error, LadderElement, Sum, Threads, Variant, View, for_each_rung, variant};
 
 /// A variant for one type and BLOCK.
 pub struct Rung<T: Element> {
@@ -15,7 +15,10 @@ pub struct Rung<T: Element> {
 type Timed<T> = Result<(<T as Element>::Wide, Duration), Error>;
 
 /// All variants: the ladder from the first kernel to the production kernel, then those beside the ladder.
-pub fn rungs<T: LadderElement, const BLOCK: u32>() -> Vec<Rung<T>> {
+pub fn rungs<T: LadderElement, const BLOCK: u32>() -> Vec<Rung<T>>
+where
+    Threads<BLOCK>: Block,
+{
     macro_rules! rungs {
         ({} $($rung:ident: $name:ident;)*) => {
             vec![$(rung::<variant::$rung, T, BLOCK>()),*]
@@ -27,7 +30,10 @@ pub fn rungs<T: LadderElement, const BLOCK: u32>() -> Vec<Rung<T>> {
     rungs
 }
 
-fn rung<V: Variant, T: LadderElement, const BLOCK: u32>() -> Rung<T> {
+fn rung<V: Variant, T: LadderElement, const BLOCK: u32>() -> Rung<T>
+where
+    Threads<BLOCK>: Block,
+{
     Rung {
         name: V::NAME,
         reduce: |view| view.reduce_with::<V, Sum, BLOCK>(),

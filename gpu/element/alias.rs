@@ -106,6 +106,7 @@ where
 
 macro_rules! of_bools {
     ({} $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
+        #[diagnostic::do_not_recommend]
         impl Op<bool> for crate::op::$op {
             const NAME: &'static str = <Self as Op<u8>>::NAME;
             type Accumulator = <Self as Op<u8>>::Accumulator;

@@ -18,6 +18,8 @@ pub struct Kurtosis {
     origin: f64,
 }
 
+by_name! { Kurtosis { origin: 0.0 } }
+
 forward! {
     Kurtosis, "kurtosis": |op| Standardized<4> = Standardized::<4>(Moments { origin: op.origin }),
     begin |first| Self { origin: first.as_f64() },

@@ -15,6 +15,8 @@ pub struct Moments {
     pub(in crate::op) origin: f64,
 }
 
+by_name! { Moments { origin: 0.0 } }
+
 impl<T: Element> Op<T> for Moments {
     const NAME: &'static str = "moments";
     type Accumulator = Powers;

@@ -17,6 +17,8 @@ pub struct Skewness {
     origin: f64,
 }
 
+by_name! { Skewness { origin: 0.0 } }
+
 forward! {
     Skewness, "skewness": |op| Standardized<3> = Standardized::<3>(Moments { origin: op.origin }),
     begin |first| Self { origin: first.as_f64() },

@@ -38,6 +38,8 @@ macro_rules! spread {
             }
         }
 
+        by_name! { $op { ddof: 0, origin: 0.0 } }
+
         forward! {
             $op, $name: |op| Variance<$spread, $root> = Variance::<$spread, $root>::new(op.ddof, op.origin),
             begin |first| Self { origin: first.as_f64(), ..*op },

@@ -1,7 +1,7 @@
 //! A part of a reduction as bytes: writing and reading.
 
 use super::{Partial, hex, name, name_of_type, parameters, parameters_of, same};
-use crate::{Error, Item, Op, Plan};
+use crate::{Block, Error, Item, Op, Plan, Threads};
 use bytemuck::{bytes_of, bytes_of_mut, checked};
 use gpu_reduce_kernels::element::Accumulator;
 use std::borrow::Cow;
@@ -16,7 +16,10 @@ const LENGTH: Range<usize> = 12..20;
 /// Bytes of the checksum at the end.
 const CHECKSUM: usize = 8;
 
-impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK> {
+impl<O: Op<T>, T: Item, const BLOCK: u32> Partial<O, T, BLOCK>
+where
+    Threads<BLOCK>: Block,
+{
     /// Returns the part as bytes, to be sent to where it is merged.
     pub fn to_bytes(&self) -> Vec<u8> {
         let Self { op, plan, first, chunks } = self;

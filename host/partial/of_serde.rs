@@ -1,7 +1,7 @@
 //! Parts of a reduction, serialised as their bytes.
 
 use super::Partial;
-use crate::{Error, GroupKey, Item, Op, PartialGroups};
+use crate::{Block, Error, GroupKey, Item, Op, Parameterless, PartialGroups, Threads};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use std::fmt;
@@ -12,7 +12,10 @@ trait FromBytes: Sized {
     fn from_bytes(bytes: &[u8]) -> Result<Self, Error>;
 }
 
-impl<O: Op<T> + Default, T: Item, const BLOCK: u32> FromBytes for Partial<O, T, BLOCK> {
+impl<O: Op<T> + Parameterless, T: Item, const BLOCK: u32> FromBytes for Partial<O, T, BLOCK>
+where
+    Threads<BLOCK>: Block,
+{
     fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         Self::from_bytes(O::default(), bytes)
     }
@@ -25,7 +28,10 @@ impl<O: Op<T> + Default, K: GroupKey, T: Copy + 'static> FromBytes for PartialGr
 }
 
 /// Serialises the bytes of [`to_bytes`](Partial::to_bytes).
-impl<O: Op<T>, T: Item, const BLOCK: u32> Serialize for Partial<O, T, BLOCK> {
+impl<O: Op<T>, T: Item, const BLOCK: u32> Serialize for Partial<O, T, BLOCK>
+where
+    Threads<BLOCK>: Block,
+{
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(&self.to_bytes())
     }
@@ -33,7 +39,10 @@ impl<O: Op<T>, T: Item, const BLOCK: u32> Serialize for Partial<O, T, BLOCK> {
 
 /// Reads the bytes by [`from_bytes`](Partial::from_bytes) with the operator's default; other parameters are
 /// an error.
-impl<'de, O: Op<T> + Default, T: Item, const BLOCK: u32> Deserialize<'de> for Partial<O, T, BLOCK> {
+impl<'de, O: Op<T> + Parameterless, T: Item, const BLOCK: u32> Deserialize<'de> for Partial<O, T, BLOCK>
+where
+    Threads<BLOCK>: Block,
+{
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_bytes(Bytes(PhantomData))
     }

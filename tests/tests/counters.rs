@@ -2,13 +2,14 @@
 //! each kernel, over as many elements as the block covers.
 
 use gpu_reduce::emulator::{self, Counters};
-use gpu_reduce::{Device, LadderElement, LadderOp, Sum, Variant, variant::*};
+use gpu_reduce::{Block, Device, LadderElement, LadderOp, Sum, Threads, Variant, variant::*};
 use std::sync::{Mutex, PoisonError};
 use support::for_each_block;
 
 /// The counters of a sum by one block.
 fn count<V: Variant, T: LadderElement, const BLOCK: u32>(len: u32) -> Counters
 where
+    Threads<BLOCK>: Block,
     Sum: LadderOp<T>,
 {
     static LAST_LAUNCH: Mutex<()> = Mutex::new(());
@@ -22,12 +23,18 @@ where
 }
 
 /// As [`count`] with `f32`, for a kernel that loads one element per thread.
-fn one<V: Variant, const BLOCK: u32>() -> Counters {
+fn one<V: Variant, const BLOCK: u32>() -> Counters
+where
+    Threads<BLOCK>: Block,
+{
     count::<V, f32, BLOCK>(BLOCK)
 }
 
 /// As [`count`] with `f32`, for a kernel that loads two elements per thread.
-fn two<V: Variant, const BLOCK: u32>() -> Counters {
+fn two<V: Variant, const BLOCK: u32>() -> Counters
+where
+    Threads<BLOCK>: Block,
+{
     count::<V, f32, BLOCK>(2 * BLOCK)
 }
 

@@ -1,8 +1,8 @@
 //! Exact sums compared with sums of big integers.
 
 use gpu_reduce::{
-    Device, ExactDot, ExactElement, ExactMean, ExactSum, ExactSumTwofold, Item, Op, Reduce, Reducer, Sharded,
-    View, bf16, exact_dot, exact_mean, exact_sum, f16,
+    Block, Device, ExactDot, ExactElement, ExactMean, ExactSum, ExactSumTwofold, Item, Op, Reduce, Reducer,
+    Sharded, Threads, View, bf16, exact_dot, exact_mean, exact_sum, f16,
 };
 use num_bigint::BigInt;
 use proptest::prelude::*;
@@ -105,7 +105,10 @@ fn on_devices<T: Item>(items: &[T], mut check: impl FnMut(&Device, View<T>)) {
 fn left_there<O: Op<T, Output: Item> + Default, T: Item, const BLOCK: u32>(
     device: &Device,
     x: &View<T>,
-) -> O::Output {
+) -> O::Output
+where
+    Threads<BLOCK>: Block,
+{
     let mut place = device.zeros(1).unwrap();
     let stream = device.stream().unwrap();
     // SAFETY: both outlive what is enqueued, and nothing else uses them.

@@ -3,8 +3,8 @@
 use crate::sharded::several;
 use gpu_reduce::emulator::{self, Settings};
 use gpu_reduce::{
-    Buffer, Device, Devices, Element, Item, LogSumExp, Moments, Op, Partial, Reduce, Sharded, Sum, Var, f16,
-    width,
+    Block, Buffer, Device, Devices, Element, Item, LogSumExp, Moments, Op, Partial, Reduce, Sharded, Sum,
+    Threads, Var, f16, width,
 };
 use std::fmt::Debug;
 use std::ops::Range;
@@ -34,7 +34,9 @@ fn check<O: Op<T, Output: PartialEq + Debug + Item> + Default, T: Element, const
     some: &[T],
     len: usize,
     devices: &Devices,
-) {
+) where
+    Threads<BLOCK>: Block,
+{
     let items = &repeated(some, len)[..];
     let expected = items.reduce::<O, BLOCK>().unwrap();
     assert!(Partial::<O, T, BLOCK>::plan(items.len() as u64).groups() > 0);

@@ -2,8 +2,8 @@
 //! boundary, aligned and not, against the reference; special values; argmin.
 
 use gpu_reduce::{
-    Device, Error, LadderElement, LadderOp, Max, Min, Prod, Reduce, Sum, Variant, View, for_each_rung,
-    variant,
+    Block, Device, Error, LadderElement, LadderOp, Max, Min, Prod, Reduce, Sum, Threads, Variant, View,
+    for_each_rung, variant,
 };
 use std::fmt::Debug;
 use std::num::NonZeroU32;
@@ -87,7 +87,9 @@ fn table<O: LadderOp<T>, T: Sample + LadderElement + Reference<O>>(sample: fn(u6
 fn test_case<V: Variant, O: LadderOp<T>, T: Reference<O> + LadderElement, const BLOCK: u32>(
     view: View<T>,
     expected: &T::Expected,
-) {
+) where
+    Threads<BLOCK>: Block,
+{
     check::<O, T>(V::NAME, BLOCK, view, view.reduce_with::<V, O, BLOCK>(), expected);
 }
 

@@ -3,9 +3,9 @@
 
 use bytemuck::{Pod, Zeroable};
 use gpu_reduce::{
-    ArgMax, Comparison, CountWhere, Device, Error, ExactSum, Item, LogSumExp, Max, Mean, Min, Op, Partial,
-    Plan, Reduce, Std, Sum, SumWhere, Var, for_each_element, for_each_integer, for_each_integer_operator,
-    for_each_operator,
+    ArgMax, Block, Comparison, CountWhere, Device, Error, ExactSum, Item, LogSumExp, Max, Mean, Min, Op,
+    Partial, Plan, Reduce, Std, Sum, SumWhere, Threads, Var, for_each_element, for_each_integer,
+    for_each_integer_operator, for_each_operator,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -24,7 +24,10 @@ fn merged<O: Op<T>, T: Item, const BLOCK: u32>(
     op: O,
     mut parts: Vec<Partial<O, T, BLOCK>>,
     seed: u64,
-) -> Partial<O, T, BLOCK> {
+) -> Partial<O, T, BLOCK>
+where
+    Threads<BLOCK>: Block,
+{
     for turn in 0.. {
         let draw = |i: u64, parts: &Vec<_>| hash(seed.wrapping_mul(31) + 2 * turn + i) as usize % parts.len();
         let one = parts.swap_remove(draw(0, &parts));
@@ -40,7 +43,10 @@ fn merged<O: Op<T>, T: Item, const BLOCK: u32>(
 }
 
 /// `data` in `count` parts.
-fn parts<O: Op<T>, T: Item, const BLOCK: u32>(op: O, data: &[T], count: u32) -> Vec<Partial<O, T, BLOCK>> {
+fn parts<O: Op<T>, T: Item, const BLOCK: u32>(op: O, data: &[T], count: u32) -> Vec<Partial<O, T, BLOCK>>
+where
+    Threads<BLOCK>: Block,
+{
     let len = data.len() as u64;
     let plan = Partial::<O, T, BLOCK>::plan(len);
     let part = |index| {
@@ -52,7 +58,10 @@ fn parts<O: Op<T>, T: Item, const BLOCK: u32>(op: O, data: &[T], count: u32) -> 
     (0..count).map(part).collect()
 }
 
-fn check<O: Op<T>, T: Sample, const BLOCK: u32>(op: O, lengths: &[usize]) {
+fn check<O: Op<T>, T: Sample, const BLOCK: u32>(op: O, lengths: &[usize])
+where
+    Threads<BLOCK>: Block,
+{
     let data = samples(lengths.last().map_or(0, |&last| last), T::any);
     for &len in lengths {
         let data = &data[..len];
@@ -413,7 +422,10 @@ fn some_bytes() -> Vec<u8> {
     two.to_bytes()
 }
 
-fn read<O: Op<T>, T: Item, const BLOCK: u32>(op: O, bytes: &[u8]) -> Error {
+fn read<O: Op<T>, T: Item, const BLOCK: u32>(op: O, bytes: &[u8]) -> Error
+where
+    Threads<BLOCK>: Block,
+{
     Partial::<O, T, BLOCK>::from_bytes(op, bytes).map(|_| ()).unwrap_err()
 }
 
@@ -600,7 +612,10 @@ static COUNTING: Counting = Counting;
 
 /// Reads any bytes. Accepted ones are written back the same, and reading allocates no more than a few times
 /// their size.
-fn fuzz<O: Op<T>, T: Item, const BLOCK: u32>(op: O, bytes: &[u8]) -> bool {
+fn fuzz<O: Op<T>, T: Item, const BLOCK: u32>(op: O, bytes: &[u8]) -> bool
+where
+    Threads<BLOCK>: Block,
+{
     let before = ALLOCATED.get();
     let read = Partial::<O, T, BLOCK>::from_bytes(op, bytes);
     let allocated = ALLOCATED.get() - before;

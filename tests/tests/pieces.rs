@@ -3,8 +3,8 @@
 use arrow_array::types::{Float32Type, Float64Type, Int8Type, UInt64Type};
 use arrow_array::{Array, ArrowPrimitiveType, Float32Array, Int32Array, PrimitiveArray};
 use gpu_reduce::{
-    ArgMax, ArgMin, Device, Element, Error, Max, Mean, Min, Nullable, Op, Reduce, ReduceArray, Reducer, Sum,
-    Var, bf16, for_each_element, for_each_operator,
+    ArgMax, ArgMin, Block, Device, Element, Error, Max, Mean, Min, Nullable, Op, Reduce, ReduceArray,
+    Reducer, Sum, Threads, Var, bf16, for_each_element, for_each_operator,
 };
 use std::fmt::Debug;
 use std::io::Write;
@@ -20,7 +20,10 @@ fn pushed<O: Op<T>, T: Element, const BLOCK: u32>(
     mut reducer: Reducer<O, T, BLOCK>,
     data: &[T],
     mut length: impl FnMut() -> usize,
-) -> Result<O::Output, Error> {
+) -> Result<O::Output, Error>
+where
+    Threads<BLOCK>: Block,
+{
     let mut rest = data;
     while !rest.is_empty() {
         let (piece, others) = rest.split_at(length().min(rest.len()));
@@ -32,7 +35,10 @@ fn pushed<O: Op<T>, T: Element, const BLOCK: u32>(
     reducer.finish()
 }
 
-fn check<O: Op<T> + Default, T: Sample, const BLOCK: u32>(lengths: &[usize]) {
+fn check<O: Op<T> + Default, T: Sample, const BLOCK: u32>(lengths: &[usize])
+where
+    Threads<BLOCK>: Block,
+{
     let data = samples(lengths.last().map_or(0, |&last| last), T::any);
     for &len in lengths {
         let data = &data[..len];

@@ -1,6 +1,6 @@
 //! Properties that hold for any data, on every device, with random inputs.
 
-use gpu_reduce::{Max, Min, Op, Prod, Reduce, Sum};
+use gpu_reduce::{Block, Max, Min, Op, Prod, Reduce, Sum, Threads};
 use proptest::prelude::*;
 use std::sync::LazyLock;
 use support::devices;
@@ -8,7 +8,10 @@ use support::devices;
 static DEVICES: LazyLock<Vec<gpu_reduce::Device>> = LazyLock::new(devices);
 
 /// Returns the result, which must be the same on all devices and for all containers of the data.
-fn everywhere<O: Op<T> + Default, T: gpu_reduce::Element, const BLOCK: u32>(data: &[T]) -> O::Output {
+fn everywhere<O: Op<T> + Default, T: gpu_reduce::Element, const BLOCK: u32>(data: &[T]) -> O::Output
+where
+    Threads<BLOCK>: Block,
+{
     let host = data.reduce::<O, BLOCK>().unwrap();
     for device in &*DEVICES {
         // With other data beside it, and not aligned.

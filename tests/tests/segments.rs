@@ -1,8 +1,8 @@
 //! Many reductions at once: each segment and row has the bits of reducing its slice alone, on every device.
 
 use gpu_reduce::{
-    ArgMax, ArgMin, Buffer, Device, Dot, Error, Item, LogSumExp, Max, Mean, Min, NanVar, Op, Plan, Prod,
-    Reduce, Sum, SumSq, Var, bf16, f16, width,
+    ArgMax, ArgMin, Block, Buffer, Device, Dot, Error, Item, LogSumExp, Max, Mean, Min, NanVar, Op, Plan,
+    Prod, Reduce, Sum, SumSq, Threads, Var, bf16, f16, width,
 };
 use support::{Sample, checks, devices, for_each_block, hash, is_taken, longest, samples};
 
@@ -156,7 +156,10 @@ fn long_segments_within_a_block() {
     let host = samples(offsets[offsets.len() - 1] as usize, f32::any);
     for device in devices() {
         let x = device.upload(&host).unwrap();
-        fn alone<const BLOCK: u32>(host: &[f32], offsets: &[u32]) -> Vec<String> {
+        fn alone<const BLOCK: u32>(host: &[f32], offsets: &[u32]) -> Vec<String>
+        where
+            Threads<BLOCK>: Block,
+        {
             let sums = offsets
                 .windows(2)
                 .map(|ends| host[ends[0] as usize..ends[1] as usize].reduce::<Sum, BLOCK>());

@@ -3,8 +3,9 @@
 use cust::sys::{self, cudaError_enum::CUDA_SUCCESS};
 use gpu_reduce::emulator::{self, Settings};
 use gpu_reduce::{
-    ArgMax, Buffer, Device, Devices, Dot, Element, Error, ExactSum, Item, Max, Min, Op, Reduce, Sharded,
-    Stream, Sum, Var, View, bf16, f16, for_each_element, for_each_operator, for_each_pair_operator,
+    ArgMax, Block, Buffer, Device, Devices, Dot, Element, Error, ExactSum, Item, Max, Min, Op, Reduce,
+    Sharded, Stream, Sum, Threads, Var, View, bf16, f16, for_each_element, for_each_operator,
+    for_each_pair_operator,
 };
 use std::fmt::Debug;
 use std::process::Command;
@@ -66,7 +67,9 @@ fn compare<O: Op<D::Item, Output: Item> + Default, D: Reduce, H: Reduce<Item = D
     devices: &Devices,
     stream: &Stream,
     case: &str,
-) {
+) where
+    Threads<BLOCK>: Block,
+{
     let case = format!("{} of {case}, BLOCK {BLOCK}", O::NAME);
     let expected = host.reduce::<O, BLOCK>();
     // Twice: what the first call leaves behind does not disturb the second.
@@ -88,7 +91,10 @@ fn compare<O: Op<D::Item, Output: Item> + Default, D: Reduce, H: Reduce<Item = D
     }
 }
 
-fn check<O: Op<T, Output: Item> + Default, T: Sample, const BLOCK: u32>(lengths: &[usize]) {
+fn check<O: Op<T, Output: Item> + Default, T: Sample, const BLOCK: u32>(lengths: &[usize])
+where
+    Threads<BLOCK>: Block,
+{
     let Some(devices) = several() else { return };
     let stream = devices.stream().unwrap();
     for &len in lengths {
@@ -101,7 +107,10 @@ fn check<O: Op<T, Output: Item> + Default, T: Sample, const BLOCK: u32>(lengths:
     }
 }
 
-fn check_pairs<O: Op<(T, T), Output: Item> + Default, T: Sample, const BLOCK: u32>(len: usize) {
+fn check_pairs<O: Op<(T, T), Output: Item> + Default, T: Sample, const BLOCK: u32>(len: usize)
+where
+    Threads<BLOCK>: Block,
+{
     let Some(devices) = several() else { return };
     let stream = devices.stream().unwrap();
     let (a, b) = (samples(len, T::any), samples(len, |hash| T::any(hash.rotate_left(17))));

@@ -4,7 +4,9 @@
 //! `GPU_REDUCE_TEST_LEN` sets the longest input, [`len`] elements if it is not set; the emulator reduces
 //! inputs up to [`EMULATED`].
 
-use gpu_reduce::{Buffer, Element, Max, Min, Op, Plan, Prod, Reduce, Sum, View, for_each_element, width};
+use gpu_reduce::{
+    Block, Buffer, Element, Max, Min, Op, Plan, Prod, Reduce, Sum, Threads, View, for_each_element, width,
+};
 use std::sync::Mutex;
 use support::reference::Reference;
 use support::{Sample, devices, for_each_block, lengths, samples};
@@ -105,7 +107,9 @@ fn test_case<O: Op<T> + Default, T: Reference<O>, const BLOCK: u32>(
     views: &[View<T>],
     offset: usize,
     expected: &T::Expected,
-) {
+) where
+    Threads<BLOCK>: Block,
+{
     let plan = Plan::new(views[0].len() as u64, width::<O, T>(size_of::<T>()), BLOCK);
     let mut first = None;
     for view in views {

@@ -2,8 +2,8 @@
 //! operator has alone.
 
 use gpu_reduce::{
-    ArgMax, Buffer, Cosine, Data, Dot, Error, Item, Max, Mean, Min, NanSum, Op, Operators, Partial, Reduce,
-    Reducer, Segments, Sum, Var, WeightedMean, bf16, f16,
+    ArgMax, Block, Buffer, Cosine, Data, Dot, Error, Item, Max, Mean, Min, NanSum, Op, Operators, Partial,
+    Reduce, Reducer, Segments, Sum, Threads, Var, WeightedMean, bf16, f16,
 };
 use std::fmt::Debug;
 use support::{Sample, devices, for_each_block, hash, samples};
@@ -13,7 +13,10 @@ fn text<R: Item + Debug>(results: &Buffer<R>) -> Vec<String> {
 }
 
 /// Three operators together, and each alone.
-fn check<'a, D: Data<'a, Item = f32>, const BLOCK: u32>(case: &str, segments: &Segments<'a, D>) {
+fn check<'a, D: Data<'a, Item = f32>, const BLOCK: u32>(case: &str, segments: &Segments<'a, D>)
+where
+    Threads<BLOCK>: Block,
+{
     let (sums, maxima, variances) = segments.by((Sum, Max, Var::default())).block::<BLOCK>().run().unwrap();
     assert_eq!(text(&sums), text(&segments.reduce::<Sum, BLOCK>().unwrap()), "{case}");
     assert_eq!(text(&maxima), text(&segments.reduce::<Max, BLOCK>().unwrap()), "{case}");
@@ -116,7 +119,9 @@ fn check_pairs<'a, D: Data<'a, Item = (f32, f32)>, const BLOCK: u32>(
     case: &str,
     segments: &Segments<'a, D>,
     alone: impl Fn(usize) -> [String; 3],
-) {
+) where
+    Threads<BLOCK>: Block,
+{
     let got = segments.by((Dot, Cosine, WeightedMean)).block::<BLOCK>().run();
     let (dots, cosines, means) = match got {
         Err(error @ Error::NoKernel { .. }) => return eprintln!("skipped: {error}"),
@@ -132,7 +137,10 @@ fn check_pairs<'a, D: Data<'a, Item = (f32, f32)>, const BLOCK: u32>(
 fn pairs_in_every_shape() {
     let (a, b) = (samples(6_000, f32::any), samples(6_001, |hash| f32::any(hash ^ 5)));
     let keys: Vec<i32> = (0..6_000).map(|index| (hash(index / 50) % 3) as i32).collect();
-    fn alone<const BLOCK: u32>(a: Vec<f32>, b: Vec<f32>) -> [String; 3] {
+    fn alone<const BLOCK: u32>(a: Vec<f32>, b: Vec<f32>) -> [String; 3]
+    where
+        Threads<BLOCK>: Block,
+    {
         let pair = (a, b);
         [
             format!("{:?}", pair.reduce::<Dot, BLOCK>().unwrap()),

@@ -34,6 +34,9 @@
 #![cfg_attr(target_arch = "nvptx64", feature(link_llvm_intrinsics))]
 #![cfg_attr(not(target_arch = "nvptx64"), allow(dead_code, unused_variables))]
 
+#[cfg(target_arch = "nvptx64")]
+use core::ffi::c_char;
+
 pub mod atomic;
 pub mod intrinsics;
 pub mod mem;
@@ -54,10 +57,26 @@ macro_rules! on_device {
 }
 pub(crate) use on_device;
 
-/// A panic in a kernel ends the launch with `CUDA_ERROR_LAUNCH_FAILED`.
+/// A panic in a kernel is a failed assertion: it prints the file and the line that panicked, and ends the launch with
+/// `CUDA_ERROR_ASSERT`. (To format its message would take calls through registers, and a stack whose size no compiler
+/// knows.)
 #[cfg(target_arch = "nvptx64")]
 #[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    // SAFETY: `trap` has no precondition.
-    unsafe { core::arch::nvptx::trap() }
+fn panic(info: &core::panic::PanicInfo) -> ! {
+    unsafe extern "C" {
+        /// (PTX Writer's Guide to Interoperability, "System Calls".)
+        fn __assertfail(
+            message: *const c_char,
+            file: *const c_char,
+            line: u32,
+            function: *const c_char,
+            char_bytes: usize,
+        );
+    }
+    let (file, line) = info.location().map_or((c"", 0), |place| (place.file_as_c_str(), place.line()));
+    // SAFETY: the texts are constants that end in a zero; `trap` has no precondition.
+    unsafe {
+        __assertfail(c"no panic".as_ptr(), file.as_ptr(), line, c"kernel".as_ptr(), 1);
+        core::arch::nvptx::trap()
+    }
 }

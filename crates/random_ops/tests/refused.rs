@@ -1,7 +1,7 @@
 //! Operators that are not compiled for GPUs reduce on the CPU; elsewhere the error says what to do.
 
 use bytemuck::{Pod, Zeroable};
-use gpu_reduce::{Error, Item, Kernels, Op, Reduce};
+use gpu_reduce::{Block, Error, Item, Kernels, Op, Reduce, Threads};
 use gpu_reduce_kernels::kernels::{Entry, Ptx};
 use gpu_reduce_kernels::reduce::Kernel;
 use random_ops::{Exact, Value};
@@ -69,7 +69,9 @@ fn refused<O: Op<I, Output: Item>, I: Value + Pod + Send + Sync, const BLOCK: u3
     op: O,
     expected: O::Output,
     what: &[&str],
-) {
+) where
+    Threads<BLOCK>: Block,
+{
     let items = [I::zeroed(); 1000];
     for device in devices() {
         let x = device.upload(&items).unwrap();

@@ -51,5 +51,21 @@ fn dot() -> Result<(), Box<dyn Error>> {
     let (file, line) = fault.place.and_then(|place| place.source).ok_or("debug information")?;
     let source = include_str!("../kernels/src/lib.rs").lines().nth(line as usize - 1).unwrap_or_default();
     assert!(file.ends_with("lib.rs") && source.contains("*x.add(i)"), "{file}:{line}: {source}");
+
+    // A panic: a failed assertion with the line that panicked.
+    let (indices, gathered) = (DeviceBuffer::from_slice(&[3u32, 256, 5])?, upload(&[0.0; 3])?);
+    // SAFETY: there are as many values as the kernel is told, and three threads.
+    unsafe {
+        launch!(module.gather<<<1, 3, 0, stream>>>(
+            x.as_device_ptr(), 256u64, indices.as_device_ptr(), gathered.as_device_ptr()
+        ))?;
+    }
+    assert_eq!(stream.synchronize(), Err(CudaError::AssertError));
+    let fault = emulator::take_faults().remove(0);
+    let line = include_str!("../kernels/src/lib.rs").lines().position(|line| line.contains("values[*indices"));
+    let place = format!("lib.rs:{}: kernel: Assertion `no panic` failed", line.ok_or("a line")? + 1);
+    let text = fault.to_string();
+    assert!(text.contains(&place) && text.contains("core::panicking::panic_bounds_check"), "{text}");
+    assert_eq!(fault.threads, [[1, 0, 0]]);
     Ok(())
 }

@@ -72,7 +72,11 @@ impl State<'_> {
             eprintln!(
                 "{place}: block: [{bx},{by},{bz}], thread: [{x},{y},{z}] Assertion `{message}` failed."
             );
-            first.get_or_insert(format!("{place}: Assertion `{message}` failed"));
+            let within = match &assert.callers[..] {
+                [] => String::new(),
+                callers => format!(", in {}", callers.join(" > ")),
+            };
+            first.get_or_insert(format!("{place}: Assertion `{message}` failed{within}"));
         }
         self.fault(warp.index, at, active, FaultKind::Assert(first.unwrap_or_default()))
     }

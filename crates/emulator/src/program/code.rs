@@ -264,6 +264,8 @@ pub struct Assert {
     pub file: Register,
     pub function: Register,
     pub line: Register,
+    /// The device functions that called it, outermost first, without the kernel.
+    pub callers: Vec<String>,
 }
 
 /// A block barrier.

@@ -461,6 +461,11 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
+    /// Returns the device functions being inlined, outermost first. Rust's names are demangled.
+    pub(super) fn callers(&self) -> Vec<String> {
+        self.calls.iter().map(|name| format!("{:#}", rustc_demangle::demangle(name))).collect()
+    }
+
     fn control(&mut self, instruction: &'a ast::Instruction) -> Result<(), LoadError> {
         match instruction.name.as_str() {
             "bra" => self.branch(instruction),

@@ -58,7 +58,7 @@ pub fn call(
             }
         }
         (&[message, file, line, function, _], []) => {
-            let assert = Assert { message, file, line, function };
+            let assert = Assert { message, file, line, function, callers: decoder.callers() };
             decoder.emit(Operation::Assert(Box::new(assert)), Uses { read, written: vec![] })
         }
         _ => decoder.error(format!("`{name}` has different parameters")),

@@ -5,8 +5,8 @@ use std::process::{Command, ExitCode};
 
 use bytemuck::{Pod, Zeroable};
 use gpu_reduce::{
-    ArgMax, Device, Error, ExactSum, Item, LogSumExp, Max, Mean, MergeRanks, Min, Op, Partial, PartialGroups,
-    Reduce, ReduceRanks, Sum, Var,
+    ArgMax, Block, Device, Error, ExactSum, Item, LogSumExp, Max, Mean, MergeRanks, Min, Op, Partial,
+    PartialGroups, Reduce, ReduceRanks, Sum, Threads, Var,
 };
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
@@ -252,7 +252,9 @@ fn check<O: Op<T>, T: Item, const BLOCK: u32>(
     op: O,
     len: usize,
     from: impl Fn(u64) -> T,
-) {
+) where
+    Threads<BLOCK>: Block,
+{
     check_on::<O, T, BLOCK>(world, &Device::cpu(), op, len, from);
 }
 
@@ -263,7 +265,9 @@ fn check_on<O: Op<T>, T: Item, const BLOCK: u32>(
     op: O,
     len: usize,
     from: impl Fn(u64) -> T,
-) {
+) where
+    Threads<BLOCK>: Block,
+{
     let (rank, ranks) = (world.rank() as usize, world.size() as usize);
     let data: Vec<T> = (0..len as u64).map(from).collect();
     let expected = format!("{:?}", data.by(op).block::<BLOCK>().run());

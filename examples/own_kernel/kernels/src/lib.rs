@@ -36,3 +36,18 @@ pub unsafe fn dot(x: *const f32, y: *const f32, len: u64, partials: *mut f32) {
         }
     }
 }
+
+/// Writes the value at each index into the thread's slot. Panics if an index is out of bounds.
+///
+/// # Safety
+///
+/// There are `len` values. `indices` and `gathered` have an element for each thread of the launch.
+#[kernel]
+pub unsafe fn gather(values: *const f32, len: u64, indices: *const u32, gathered: *mut f32) {
+    let i = thread::index_1d() as usize;
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let values = core::slice::from_raw_parts(values, len as usize);
+        *gathered.add(i) = values[*indices.add(i) as usize];
+    }
+}
