@@ -3,6 +3,7 @@
 //! A kernel's identity is its type, [`Kernel`]. A crate's table, [`Kernels`], says under which names the
 //! crate has compiled which kernels. [`Arguments`] lists a launch's parameters for the driver.
 
+use crate::Op;
 use core::any::TypeId;
 use core::ffi::c_void;
 use core::marker::PhantomData;
@@ -136,6 +137,19 @@ impl Kernels {
     }
 }
 
+/// Fails to compile if a GPU cannot reduce items of type `I` by the operator. [`kernels!`](crate::kernels!) calls it for
+/// each row.
+#[doc(hidden)]
+pub const fn check_row<O: Op<I>, I: Copy + 'static>() {
+    assert!(
+        size_of::<O::Accumulator>() <= MOST_ACCUMULATOR_BYTES,
+        "an accumulator has more than 1,536 bytes: 32 of them must fit in a block's shared memory"
+    );
+}
+
+/// The bytes of an accumulator, at most: 32 fill the 48 KiB of shared memory that a block has without being asked for.
+const MOST_ACCUMULATOR_BYTES: usize = 1536;
+
 /// The entry points of the kernels for whole inputs, for an operator of one input or of two: one for each
 /// BLOCK, and `@groups` one for groups of partial results. [`kernels!`](crate::kernels!) and the library's own
 /// table use it.
@@ -258,6 +272,7 @@ macro_rules! kernels {
     ($($name:ident: $op:ty, $($item:ty),+;)*) => {
         const _: () = {
             use $crate::reduce_entries;
+            $( const _: () = $crate::kernels::check_row::<$op, ($($item),+)>(); )*
             $( $crate::for_each_block! { reduce_entries! { [stringify!($name)] $op, $($item),+ } } )*
             $(
                 $crate::reduce_entries! { @groups { [stringify!($name)] $op, $($item),+ } }

@@ -266,8 +266,9 @@ pub trait Op<I: Copy + 'static>: Copy + Send + Sync + 'static {
     /// The operator's name in errors, as `sum`.
     const NAME: &'static str;
 
-    /// The type of partial results: any plain value of up to 1,536 bytes. The warps of a block exchange up to
-    /// 32 of them through shared memory; if they do not fit, the GPU's driver fails to compile the kernel.
+    /// The type of partial results: any plain value of up to 1,536 bytes, so that 32 of them fit in a block's shared
+    /// memory. Numbers are plain, and arrays of them, and structs with `#[repr(C)]` and
+    /// `#[derive(Clone, Copy, Pod, Zeroable)]`; an `Option` is a value and a flag, for example a `u32`.
     type Accumulator: Accumulator;
 
     /// The type of results. It must be plain for results that stay on a device.

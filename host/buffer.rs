@@ -12,8 +12,13 @@ use std::ops::{Bound, Range, RangeBounds};
 ///
 /// It is any plain value, such as a number, a `bool`, or a `#[repr(C)]` struct that derives
 /// [`Pod`](bytemuck::Pod).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an item: it is not plain bytes",
+    note = "numbers, `bool`, arrays of these, and structs with `#[repr(C)]` and `#[derive(Clone, Copy, Pod, Zeroable)]` (of bytemuck) are"
+)]
 pub trait Item: NoUninit + CheckedBitPattern + Zeroable + Send + Sync {}
 
+#[diagnostic::do_not_recommend]
 impl<T: NoUninit + CheckedBitPattern + Zeroable + Send + Sync> Item for T {}
 
 /// An array on a device.

@@ -133,6 +133,13 @@ pub enum CudaBuilderError {
     /// The kernel crate does not compile; cargo printed why on standard error.
     #[error("the kernel crate in {} does not compile; cargo printed why on standard error", .0.display())]
     BuildFailed(PathBuf),
+    /// The kernel crate does not compile, and its `src/lib.rs` has no `#![no_std]`.
+    #[error(
+        "the kernel crate in {} does not compile; cargo printed why on standard error. GPUs have no standard library: \
+         write #![no_std] on the first line of its src/lib.rs",
+        .0.display()
+    )]
+    UsesStd(PathBuf),
     /// The kernel crate has no kernels.
     #[error("the kernel crate in {} has no kernel: mark a public function with #[kernel]", .0.display())]
     NoKernels(PathBuf),
@@ -326,7 +333,10 @@ impl CudaBuilder {
         cargo.args(&self.build_args).args(["--", "-Zno-link"]).arg(emit);
         cargo.env("CARGO_ENCODED_RUSTFLAGS", rustflags.join("\x1f")).stdout(Stdio::null());
         if !cargo.status().map_err(CudaBuilderError::CargoNotFound)?.success() {
-            return Err(CudaBuilderError::BuildFailed(folder.to_owned()));
+            let source = fs::read_to_string(folder.join("src/lib.rs"));
+            let has_std = source.is_ok_and(|source| !source.contains("no_std"));
+            let error = if has_std { CudaBuilderError::UsesStd } else { CudaBuilderError::BuildFailed };
+            return Err(error(folder.to_owned()));
         }
 
         // Ends in `#name@version`, or in `/name#version` if the folder has the package's name.

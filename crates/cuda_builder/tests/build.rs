@@ -144,6 +144,15 @@ fn what_is_no_crate_and_what_does_not_compile_are_errors() {
         matches!(&error, CudaBuilderError::CratePathDoesntExist(path) if path.ends_with("errors/src")),
         "{error}"
     );
+    let std = fixture.join("std");
+    fs::create_dir_all(std.join("src")).unwrap();
+    fs::write(std.join("Cargo.toml"), "[package]\nname = \"std_kernels\"\n[workspace]\n").unwrap();
+    fs::write(std.join("src/lib.rs"), "pub fn kernel() {}\n").unwrap();
+    let error = of(&std);
+    assert!(
+        matches!(error, CudaBuilderError::NoToolchain(_)) || error.to_string().contains("write #![no_std]"),
+        "{error}"
+    );
     let error = of(&fixture);
     assert!(matches!(error, CudaBuilderError::BuildFailed(_) | CudaBuilderError::NoToolchain(_)), "{error}");
 }

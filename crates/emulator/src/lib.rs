@@ -123,7 +123,9 @@
 //! output at once. The lines of one thread keep their order, each call's text stays whole, and the order
 //! across threads is unspecified. Conversions and return values are those of CUDA's `printf`. An `assert`
 //! that fails (`__assertfail`) prints a line on standard error in CUDA's wording and is a
-//! [`FaultKind::Assert`](fault::FaultKind::Assert); later calls fail with `CUDA_ERROR_ASSERT`.
+//! [`FaultKind::Assert`](fault::FaultKind::Assert); later calls fail with `CUDA_ERROR_ASSERT`. A panic of a Rust kernel
+//! is such an assertion, with the file and the line that panicked. The fault also names the functions of `core` that
+//! were called, for example `core::panicking::panic_bounds_check`.
 //!
 //! # Several devices
 //!
