@@ -4,9 +4,10 @@ use crate::buffer::with_room;
 use crate::place::Place::{Cpu, Gpu};
 use crate::{
     ArgMax, ArgMin, Block, Device, Error, Item, Max, Mean, Min, Op, Parameterless, Prod, Reduce, Std, Sum,
-    Threads, Var,
+    Threads, Var, Whole,
 };
-use ndarray::{Array, ArrayD, ArrayRef, ArrayViewD, Axis, Dimension, RemoveAxis, Slice};
+use ndarray::{Array, ArrayBase, ArrayD, ArrayRef, ArrayViewD, Axis, Dimension, RemoveAxis, Slice};
+use std::borrow::Cow;
 use std::cmp::Reverse;
 
 /// Reduces arrays and views of the crate `ndarray` over an axis.
@@ -117,10 +118,7 @@ pub trait ReduceAxis {
     where
         Threads<BLOCK>: Block,
     {
-        match self.array().as_slice() {
-            Some(items) => items.by(op).block::<BLOCK>().run(),
-            None => gathered(self.array())?.by(op).block::<BLOCK>().run(),
-        }
+        self.array().whole()?.by(op).block::<BLOCK>().run()
     }
 }
 
@@ -142,6 +140,35 @@ impl<T: Item, D: RemoveAxis> ReduceAxis for ArrayRef<T, D> {
 
     fn array(&self) -> &Self {
         self
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Item, D: Dimension> Whole for ArrayRef<T, D> {
+    type Item = T;
+    type Data<'a>
+        = Cow<'a, [T]>
+    where
+        Self: 'a;
+
+    fn whole(&self) -> Result<Cow<'_, [T]>, Error> {
+        Ok(match self.as_slice() {
+            Some(items) => Cow::Borrowed(items),
+            None => Cow::Owned(gathered(self)?),
+        })
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<S: ndarray::Data<Elem: Item>, D: Dimension> Whole for ArrayBase<S, D> {
+    type Item = S::Elem;
+    type Data<'a>
+        = Cow<'a, [S::Elem]>
+    where
+        Self: 'a;
+
+    fn whole(&self) -> Result<Cow<'_, [S::Elem]>, Error> {
+        (**self).whole()
     }
 }
 

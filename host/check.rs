@@ -64,6 +64,36 @@ const NEAR: f64 = 1.0 / 64.0;
 /// [`Error::BrokenLaw`] names the law and the items that break it. The errors of [`Reduce::reduce`], for example
 /// [`Error::NoKernel`] if the operator has kernels, but none for these items.
 pub fn check_op<O: Op<T>, T: Item + Debug>(op: &O, samples: &[T]) -> Result<(), Error> {
+    check(op, samples, |device, items| device.upload(items))
+}
+
+/// Checks an operator of pairs, as [`check_op`].
+///
+/// ```
+/// use gpu_reduce::{Dot, check_pair_op};
+///
+/// check_pair_op(&Dot, &[(1.5f32, 2.0), (-0.25, 4.0), (0.0, -1.0)])?;
+/// # Ok::<(), gpu_reduce::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`check_op`].
+pub fn check_pair_op<O: Op<(A, B)>, A: Item + Debug, B: Item + Debug>(
+    op: &O,
+    samples: &[(A, B)],
+) -> Result<(), Error> {
+    check(op, samples, |device, items| {
+        let (first, second): (Vec<A>, Vec<B>) = items.iter().copied().unzip();
+        Ok((device.upload(&first)?, device.upload(&second)?))
+    })
+}
+
+fn check<O: Op<T>, T: Copy + Debug + 'static, R: Reduce<Item = T>>(
+    op: &O,
+    samples: &[T],
+    upload: impl Fn(&Device, &[T]) -> Result<R, Error>,
+) -> Result<(), Error> {
     let step = samples.len().div_ceil(TRIED).max(1);
     let tried: Vec<T> = samples.iter().step_by(step).copied().collect();
     for &a in &tried {
@@ -73,11 +103,11 @@ pub fn check_op<O: Op<T>, T: Item + Debug>(op: &O, samples: &[T]) -> Result<(), 
             }
         }
     }
-    check_devices(op, samples)
+    check_devices(op, samples, upload)
 }
 
 /// Checks the laws by three items, which are the first of a reduction.
-fn check_laws<O: Op<T>, T: Item + Debug>(op: &O, items: [T; 3]) -> Result<(), Error> {
+fn check_laws<O: Op<T>, T: Copy + Debug + 'static>(op: &O, items: [T; 3]) -> Result<(), Error> {
     let broken = |law: &'static str, results: [String; 2]| {
         let [got, expected] = results;
         let items = format!("{items:?}");
@@ -150,7 +180,11 @@ fn numbers(text: &str) -> (String, Vec<f64>) {
 }
 
 /// Checks that devices agree, for every BLOCK.
-fn check_devices<O: Op<T>, T: Item + Debug>(op: &O, samples: &[T]) -> Result<(), Error> {
+fn check_devices<O: Op<T>, T: Copy + Debug + 'static, R: Reduce<Item = T>>(
+    op: &O,
+    samples: &[T],
+    upload: impl Fn(&Device, &[T]) -> Result<R, Error>,
+) -> Result<(), Error> {
     let other = Device::cuda(0).or_else(|_| Device::emulator()).ok();
     for len in LENGTHS {
         let items: Vec<T> = samples.iter().cycle().take(len).copied().collect();
@@ -158,7 +192,7 @@ fn check_devices<O: Op<T>, T: Item + Debug>(op: &O, samples: &[T]) -> Result<(),
         macro_rules! blocks {
             ($($block:literal)*) => {$({
                 let shown = |device: &Device| {
-                    let result = device.upload(&items)?.by(*op).block::<$block>().run();
+                    let result = upload(device, &items)?.by(*op).block::<$block>().run();
                     match result {
                         Ok(_) | Err(Error::EmptyInput { .. }) => Ok(format!("{result:?}")),
                         Err(error) => Err(error),

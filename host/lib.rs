@@ -134,7 +134,7 @@ pub use emulator;
 pub use block::{Block, Parameterless, Threads};
 pub use buffer::{Buffer, Item, View, ViewMut};
 pub use by_index::{bincount, bincount_weighted, row_indices, scatter_add};
-pub use check::check_op;
+pub use check::{check_op, check_pair_op};
 pub use data::Data;
 pub use device::Device;
 pub use error::Error;

@@ -391,67 +391,69 @@ macro_rules! one_line {
     ({ element } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
         one_line! {
             $(#[$doc])*
-            $name [D: ReduceBy<crate::$op> + ?Sized] [data: &D] D::Output => data.reduce_by(crate::$op::default())
+            $name [D: Whole + ?Sized] [data: &D] crate::$op, D::Item => data.whole()?, crate::$op::default()
         }
     )*};
     ({ pair } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
         one_line! {
             $(#[$doc])*
-            $name [A: Reduce + ?Sized, B: Reduce + ?Sized] [first: &A, second: &B]
-            <crate::$op as Op<(A::Item, B::Item)>>::Output, crate::$op: Op<(A::Item, B::Item)> =>
-            reduce(&(first, second), crate::$op::default())
+            $name [A: Whole + ?Sized, B: Whole + ?Sized] [first: &A, second: &B] crate::$op, (A::Item, B::Item) =>
+            (first.whole()?, second.whole()?), crate::$op::default()
         }
     )*};
     ({ comparison } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
         one_line! {
             $(#[$doc])*
-            $name [D: Reduce<Item: Element> + ?Sized] [data: &D, comparison: Comparison<D::Item>]
-            <crate::$op<D::Item> as Op<D::Item>>::Output, crate::$op<D::Item>: Op<D::Item> =>
-            reduce(data, crate::$op::new(comparison))
+            $name [D: Whole<Item: Element> + ?Sized] [data: &D, comparison: Comparison<D::Item>] crate::$op<D::Item>,
+            D::Item => data.whole()?, crate::$op::new(comparison)
         }
     )*};
-    (
-        $(#[$doc:meta])* $name:ident [$($generics:tt)*] [$($arguments:tt)*] $output:ty $(, $op:ty: $bound:path)? => $value:expr
-    ) => {
+    ($(#[$doc:meta])* $name:ident [$($generics:tt)*] [$($arguments:tt)*] $op:ty, $item:ty => $data:expr, $value:expr) => {
         $(#[$doc])*
         ///
         /// # Errors
         ///
         /// As [`Reduce::reduce`].
-        pub fn $name<$($generics)*>($($arguments)*) -> Result<$output, Error>
-        $(where $op: $bound)?
+        pub fn $name<$($generics)*>($($arguments)*) -> Result<<$op as Op<$item>>::Output, Error>
+        where
+            $op: Op<$item>,
         {
-            $value
+            $data.by($value).run()
         }
     };
 }
 
-/// Data that the operator `O` reduces: any that [`Reduce`], if the operator takes their items. The one-line functions, as
-/// [`sum`], have this bound.
+/// Data that the one-line functions, as [`sum`], reduce as a whole: all that [`Reduce`], and with the feature `ndarray`
+/// arrays and views of the crate `ndarray`, in row-major order.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be reduced by `{O}`: pass an array of numbers",
-    label = "not an array of items that the operator takes",
-    note = "arrays are slices, `Vec`, boxed and shared slices, buffers, views, and pairs of these; collect an iterator first",
-    note = "numbers are `i8` to `i64`, `u8` to `u64`, `usize`, `isize`, `f16`, `bf16`, `f32`, `f64`, and of most operators `bool`"
+    message = "`{Self}` cannot be reduced: pass an array of numbers or other plain values",
+    label = "not an array in host or device memory",
+    note = "arrays are slices, `Vec`, boxed and shared slices, buffers, views, and pairs of these; collect an iterator first"
 )]
-pub trait ReduceBy<O>: Reduce {
-    /// The operator's result.
-    type Output;
+pub trait Whole {
+    /// An element; of a pair, a pair of elements.
+    type Item: Copy + 'static;
 
-    /// Reduces the items by the operator, as [`reduce`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Reduce::reduce`].
-    fn reduce_by(&self, op: O) -> Result<Self::Output, Error>;
+    /// The data, or a copy of them in order.
+    #[doc(hidden)]
+    type Data<'a>: Reduce<Item = Self::Item>
+    where
+        Self: 'a;
+
+    #[doc(hidden)]
+    fn whole(&self) -> Result<Self::Data<'_>, Error>;
 }
 
 #[diagnostic::do_not_recommend]
-impl<D: Reduce + ?Sized, O: Op<D::Item>> ReduceBy<O> for D {
-    type Output = O::Output;
+impl<D: Reduce + ?Sized> Whole for D {
+    type Item = D::Item;
+    type Data<'a>
+        = &'a D
+    where
+        Self: 'a;
 
-    fn reduce_by(&self, op: O) -> Result<O::Output, Error> {
-        self.by(op).run()
+    fn whole(&self) -> Result<&D, Error> {
+        Ok(self)
     }
 }
 
@@ -475,6 +477,6 @@ for_each_comparison! { one_line! { comparison } }
 /// # Errors
 ///
 /// As [`Reduce::reduce`].
-pub fn reduce<D: Reduce + ?Sized, O: Op<D::Item>>(data: &D, op: O) -> Result<O::Output, Error> {
-    data.by(op).run()
+pub fn reduce<D: Whole + ?Sized, O: Op<D::Item>>(data: &D, op: O) -> Result<O::Output, Error> {
+    data.whole()?.by(op).run()
 }

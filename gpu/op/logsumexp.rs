@@ -21,6 +21,8 @@ pub struct LogSumExp {
     pub(crate) near: Near,
 }
 
+by_name! { LogSumExp { near: Near { origin: 0.0 } } }
+
 /// A sum of exponentials of distances from an origin.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]

@@ -204,3 +204,32 @@ fn what_is_no_axis() {
     assert_eq!(max_axis(&none, Axis(1)).err(), Some(Error::EmptySegment { op: "max", segment: 0 }));
     assert_eq!(none.reduce_axis_on::<Max, 32>(Axis(0), &Device::cpu()).unwrap().len(), 0);
 }
+
+/// The one-line functions take arrays and views of any order, with the bits of their items in row-major order.
+#[test]
+fn whole_arrays_in_one_line() {
+    let x = Array::from_shape_fn((7, 30, 11), |(a, b, c)| hash((a * 330 + b * 11 + c) as u64) as i32 as f32);
+    let items: Vec<f32> = x.iter().copied().collect();
+    assert_eq!(gpu_reduce::sum(&x), gpu_reduce::sum(&items));
+    assert_eq!(gpu_reduce::reduce(&x, (Mean, Max)), gpu_reduce::reduce(&items, (Mean, Max)));
+    let above = gpu_reduce::Comparison::Greater(0.0);
+    assert_eq!(gpu_reduce::count_where(&x, above), gpu_reduce::count_where(&items, above));
+
+    let transposed = x.t();
+    let items: Vec<f32> = transposed.iter().copied().collect();
+    assert_eq!(gpu_reduce::argmax(&transposed), gpu_reduce::argmax(&items));
+    let view = x.slice(s![..;-2, 3.., ..;3]);
+    let items: Vec<f32> = view.iter().copied().collect();
+    assert_eq!(gpu_reduce::sum(&view), gpu_reduce::sum(&items));
+    assert_eq!(gpu_reduce::sum(&view.into_dyn()), gpu_reduce::sum(&items));
+    assert_eq!(gpu_reduce::dot(&view.t(), &items).unwrap(), {
+        let turned: Vec<f32> = view.t().iter().copied().collect();
+        gpu_reduce::dot(&turned, &items).unwrap()
+    });
+    let of_array: &ndarray::ArrayRef<f32, _> = &x;
+    assert_eq!(gpu_reduce::min(of_array), gpu_reduce::min(&x));
+
+    assert_eq!(gpu_reduce::sum(&ndarray::arr0(5u8)), Ok(5));
+    assert_eq!(gpu_reduce::sum(&Array::<f64, _>::zeros((3, 0))), Ok(0.0));
+    assert_eq!(gpu_reduce::max(&Array::<f64, _>::zeros(0)), Err(Error::EmptyInput { op: "max" }));
+}

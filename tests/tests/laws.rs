@@ -1,6 +1,8 @@
 //! `check_op`: the library's operators keep the laws, and of others it names the law that they break.
 
-use gpu_reduce::{Error, ExactElement, Item, Op, Sum, check_op, for_each_operator};
+use gpu_reduce::{
+    Error, ExactElement, Item, Op, Sum, check_op, check_pair_op, for_each_operator, for_each_pair_operator,
+};
 use support::Sample;
 
 /// Operators of the library on these items.
@@ -17,6 +19,49 @@ fn all_keep_the_laws<T: Sample + ExactElement + Item>(items: &[T]) {
 fn operators_of_the_library() {
     all_keep_the_laws(&[1.0f32, -2.5, 0.0, -0.0, 3.0, 3.0, 0.125, 7.0]);
     check_op(&Sum, &[3i16, -7, 0, 1, i16::MAX, i16::MIN, 3]).unwrap();
+}
+
+#[test]
+fn operators_of_pairs() {
+    let pairs = [(1.0f32, 2.0f32), (-2.5, 0.5), (0.0, -0.0), (3.0, 3.0), (0.125, -7.0)];
+    macro_rules! check {
+        ({} $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
+            check_pair_op(&gpu_reduce::$op::default(), &pairs).unwrap_or_else(|error| panic!("{error}"));
+        )*};
+    }
+    for_each_pair_operator! { check! {} }
+}
+
+/// The difference of each pair's elements, kept from the last pair: no law holds.
+#[derive(Clone, Copy)]
+struct LastDifference;
+
+impl Op<(f64, u32)> for LastDifference {
+    const NAME: &'static str = "last_difference";
+    type Accumulator = f64;
+    type Output = f64;
+    const EXACT: bool = false;
+
+    fn identity(&self) -> f64 {
+        0.0
+    }
+    fn lift(&self, (a, b): (f64, u32), _: u64) -> f64 {
+        a - f64::from(b)
+    }
+    fn combine(&self, a: f64, b: f64) -> f64 {
+        if b == 0.0 { a } else { b }
+    }
+    fn finish(&self, all: f64, _: u64) -> Option<f64> {
+        Some(all)
+    }
+}
+
+#[test]
+fn an_operator_of_pairs_that_breaks_a_law() {
+    let error = check_pair_op(&LastDifference, &[(1.5, 1), (7.0, 2)]).unwrap_err();
+    let Error::BrokenLaw { op, law, items, .. } = error else { panic!("{error}") };
+    assert_eq!((op, law), ("last_difference", "combine(b, c) is combine(c, b)"));
+    assert_eq!(items, "[(1.5, 1), (1.5, 1), (7.0, 2)]");
 }
 
 /// The operators that break a law.

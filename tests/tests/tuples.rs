@@ -234,3 +234,17 @@ fn nested_tuples_of_halves() {
     check::<f16>();
     check::<bf16>();
 }
+
+/// Each operator without needed parameters is a value by its name.
+#[test]
+fn operators_by_name() {
+    let x = [1.0f32, 2.0, 4.0, 9.0];
+    macro_rules! alone_and_beside_a_sum {
+        ({} $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$(
+            let (sum, value) = x.by((Sum, gpu_reduce::$op)).run().unwrap();
+            assert_eq!((sum, value), (16.0, gpu_reduce::$name(&x).unwrap()));
+        )*};
+    }
+    gpu_reduce::for_each_operator! { alone_and_beside_a_sum! {} }
+    assert_eq!(gpu_reduce::Skewness, gpu_reduce::Skewness::default());
+}
