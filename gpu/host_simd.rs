@@ -23,6 +23,8 @@
 //! loops before it looks for vectors, and then finds poor ones (`f64` sums took twice the time with
 //! iterators).
 #![allow(clippy::needless_range_loop)]
+// Strips are for the vectors of x86-64.
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_imports))]
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
