@@ -17,6 +17,46 @@
 //! # Ok::<(), gpu_reduce::Error>(())
 //! ```
 //!
+//! # By task
+//!
+//! The same calls take data in host memory and on a device.
+//!
+//! ```
+//! use gpu_reduce::{ArgMax, ExactSum, Max, Mean, Min, Reduce, Reducer, Sum, Var, check_op};
+//!
+//! let x = [1.0f32, 2.0, 3.0, 10.0, 0.5, 1.5];
+//!
+//! // Several operators in one pass; an operator with a parameter (the `ddof` of NumPy).
+//! assert_eq!(x.by((Min, ArgMax, Mean)).run()?, (0.5, 3, 3.0));
+//! assert_eq!(gpu_reduce::reduce(&[1.0f32, 2.0, 6.0], Var::new(1))?, 7.0);
+//!
+//! // Rows and columns of a matrix, an axis of an array with several, segments between offsets.
+//! assert_eq!(x.rows(3)?.reduce::<Sum, 256>()?.to_vec()?, [6.0, 12.0]);
+//! assert_eq!(x.columns(3)?.reduce::<Max, 256>()?.to_vec()?, [10.0, 2.0, 3.0]);
+//! assert_eq!(x.reshape(&[3, 2, 1])?.axis(0)?.reduce::<Sum, 256>()?.to_vec()?, [4.5, 13.5]);
+//! assert_eq!(x.segments(&[0u32, 1, 4, 6])?.reduce::<Sum, 256>()?.to_vec()?, [1.0, 15.0, 2.0]);
+//!
+//! // Keys in any order, as `GROUP BY`; runs of equal keys; indices of the results, as `scatter_add`.
+//! let groups = x.group_by(&[7u8, 2, 7, 2, 7, 2])?;
+//! assert_eq!(groups.keys().to_vec()?, [2, 7]);
+//! assert_eq!(groups.reduce::<Sum, 256>()?.to_vec()?, [13.5, 4.5]);
+//! assert_eq!(x.segments(&[7u8, 7, 2, 2, 2, 7].runs()?)?.reduce::<Max, 256>()?.to_vec()?, [2.0, 10.0, 1.5]);
+//! assert_eq!(x.by_index(&[1u32, 0, 1, 0, 1, 0], 2)?.reduce::<Sum, 256>()?.to_vec()?, [13.5, 4.5]);
+//!
+//! // The correctly rounded sum, whatever the order; two arrays; data that come in pieces.
+//! assert_eq!([1e30f32, 1.0, -1e30].reduce::<ExactSum, 256>()?, 1.0);
+//! assert_eq!(gpu_reduce::dot(&x[..3], &[1.0, 0.5, 2.0])?, 8.0);
+//! let mut pieces = Reducer::<Sum, f32, 256>::new(Sum);
+//! pieces.push(&x[..4])?;
+//! assert_eq!(pieces.finish()?, 16.0);
+//!
+//! // An operator of your own is an `impl` of `Op`; in its tests, `check_op` tries the laws.
+//! check_op(&Sum, &x)?;
+//! # Ok::<(), gpu_reduce::Error>(())
+//! ```
+//!
+//! # The types
+//!
 //! - A [`Device`] runs reductions, a [`Buffer`] holds data on it, and a [`View`] borrows a range of a buffer.
 //! - [`Reduce`] is the typed call, `reduce::<Op, BLOCK>()`. [`sum`], [`min`], [`mean()`] and so on are
 //!   one-line forms. [`Reduce::by`] takes operators with parameters, and several at once.
@@ -29,6 +69,17 @@
 //!
 //! The result's bits depend only on the elements, their number, the operator and BLOCK, as [`Plan`]
 //! describes.
+//!
+//! # Platforms
+//!
+//! GPUs work on Linux on x86-64 and aarch64. Elsewhere the same API runs on the CPU. Tests run on Linux on x86-64 only;
+//! for aarch64 Linux, Windows, macOS and wasm32, CI checks that the library compiles.
+//!
+//! Calls on the CPU use rayon's threads: those of the caller's pool within
+//! [`ThreadPool::install`](rayon::ThreadPool::install), else of the global pool. Calls block their thread until the
+//! result is there; in a program with tokio, call them by `spawn_blocking`, or enqueue by [`Reduce::reduce_async`] and
+//! ask [`Pending::is_done`]. A library that is loaded at run time (a plugin) can use GPUs; it finds the driver when it
+//! opens a device.
 //!
 //! # After `fork`
 //!
