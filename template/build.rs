@@ -1,0 +1,3 @@
+fn main() {
+    cuda_builder::CudaBuilder::new(".").embed().unwrap();
+}
