@@ -2,6 +2,7 @@
 //!
 //! - [`op`]: what an operator is, [`Op`], and the operators, a file each;
 //! - [`element`]: the number types that they reduce, [`Element`], and in what they accumulate;
+//! - [`math`]: functions of floats with the same bits everywhere, for operators;
 //! - [`plan`]: how an input is cut into chunks, a function of its length, the types and BLOCK alone;
 //! - [`input`]: how a block reads one array, or two together;
 //! - `tree`: every tree on a device: in a thread, in a warp, in a block;
@@ -28,6 +29,7 @@ pub mod input;
 pub mod kernels;
 #[cfg(feature = "ladder")]
 pub mod ladder;
+pub mod math;
 pub mod op;
 pub mod plan;
 pub mod shape;

@@ -190,7 +190,7 @@ pub use data::Data;
 pub use device::Device;
 pub use error::Error;
 pub use gpu_reduce_kernels::op::every::*;
-pub use gpu_reduce_kernels::{Element, Kernels, Op, Plan, bf16, f16, op::Both, op::width};
+pub use gpu_reduce_kernels::{Element, Kernels, Op, Plan, bf16, f16, math, op::Both, op::width};
 pub use histogram::{histogram, histogram_weighted};
 #[cfg(target_endian = "little")]
 pub use partial::Partial;

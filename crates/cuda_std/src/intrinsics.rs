@@ -83,6 +83,22 @@ instructions! {
     fmax_f64(a: f64 => reg64, b: f64 => reg64) -> f64, reg64 = "max.f64 {}, {}, {};";
     /// Rounds to an integer, towards zero. (PTX ISA, "cvt".)
     trunc_f32(a: f32 => reg32) -> f32, reg32 = "cvt.rzi.f32.f32 {}, {};";
+    /// Rounds to an integer, as [`trunc_f32`].
+    trunc_f64(a: f64 => reg64) -> f64, reg64 = "cvt.rzi.f64.f64 {}, {};";
+    /// Rounds to an integer, downwards. (PTX ISA, "cvt".)
+    floor_f32(a: f32 => reg32) -> f32, reg32 = "cvt.rmi.f32.f32 {}, {};";
+    /// Rounds to an integer, as [`floor_f32`].
+    floor_f64(a: f64 => reg64) -> f64, reg64 = "cvt.rmi.f64.f64 {}, {};";
+    /// Rounds to an integer, upwards. (PTX ISA, "cvt".)
+    ceil_f32(a: f32 => reg32) -> f32, reg32 = "cvt.rpi.f32.f32 {}, {};";
+    /// Rounds to an integer, as [`ceil_f32`].
+    ceil_f64(a: f64 => reg64) -> f64, reg64 = "cvt.rpi.f64.f64 {}, {};";
+    /// Rounds to the nearest integer, ties to even. (PTX ISA, "cvt".)
+    round_ties_even_f32(a: f32 => reg32) -> f32, reg32 = "cvt.rni.f32.f32 {}, {};";
+    /// Rounds to an integer, as [`round_ties_even_f32`].
+    round_ties_even_f64(a: f64 => reg64) -> f64, reg64 = "cvt.rni.f64.f64 {}, {};";
+    /// Returns the square root, correctly rounded. (PTX ISA, "sqrt".)
+    sqrt_f32(a: f32 => reg32) -> f32, reg32 = "sqrt.rn.f32 {}, {};";
     /// Returns the square root, correctly rounded. (PTX ISA, "sqrt".)
     sqrt_f64(a: f64 => reg64) -> f64, reg64 = "sqrt.rn.f64 {}, {};";
     /// Returns `a · b + c`, rounded once. (PTX ISA, "fma".)

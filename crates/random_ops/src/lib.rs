@@ -4,9 +4,11 @@
 //! The crate is laid out like a user's: operators, a table, a build script.
 #![no_std]
 
+mod functions;
 mod item;
 mod word;
 
+pub use functions::{Float as FloatOfFunctions, Functions, SPECIAL, special_item};
 pub use item::{Colour, Place, Point, Triple, Value};
 pub use word::{Float, Word};
 
@@ -218,6 +220,10 @@ macro_rules! for_each_row {
             sums_4: Sums<f32, 1>, f32;
             sums_12_of_places: Sums<f32, 3>, Place;
             sums_24: Sums<f64, 3>, f64;
+            functions_8_of_f16: Functions<f16>, u64;
+            functions_8_of_bf16: Functions<bf16>, u64;
+            functions_8_of_f32: Functions<f32>, u64;
+            functions_8_of_f64: Functions<f64>, u64;
             // Two inputs.
             exact_8_of_two: Exact<u64, 1>, u8, f64;
             ordered_8_of_two: Ordered<u64, 1>, f32, u32;
@@ -227,5 +233,5 @@ macro_rules! for_each_row {
     };
 }
 
-use gpu_reduce_kernels::kernels;
+use gpu_reduce_kernels::{bf16, f16, kernels};
 for_each_row! { kernels }

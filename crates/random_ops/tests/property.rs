@@ -2,11 +2,13 @@
 //! the bits of the plan, which plain recursion computes here.
 
 use bytemuck::{Pod, Zeroable, bytes_of, pod_read_unaligned};
-use gpu_reduce::{Buffer, Device, Error, Item, Op, Plan, Reduce, View, width};
+use gpu_reduce::{Buffer, Device, Error, Item, Op, Plan, Reduce, View, bf16, f16, width};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestRunner;
-use random_ops::{Colour, Exact, Ordered, Place, Point, Sums, Triple, Value, for_each_row};
+use random_ops::{
+    Colour, Exact, Functions, Ordered, Place, Point, SPECIAL, Sums, Triple, Value, for_each_row, special_item,
+};
 use std::io::{self, Write};
 use std::sync::LazyLock;
 use support::for_each_block;
@@ -455,4 +457,29 @@ fn slots_grow() {
     for device in &*DEVICES {
         assert_eq!(device.upload(&items).unwrap().by(op).block::<32>().run().ok(), expected, "{device}");
     }
+}
+
+/// Every function of `gpu_reduce::math` has the bits of the CPU on all devices: of special arguments in pairs, and of
+/// random ones.
+fn functions<F: random_ops::FloatOfFunctions>() {
+    let special = (0..SPECIAL).flat_map(|x| (0..SPECIAL).map(move |y| special_item(x, y)));
+    let items: Vec<u64> = special.chain((0..1_500).map(support::hash)).collect();
+    for (index, name) in (0..).zip(Functions::<F>::NAMES) {
+        let op = Functions::<F>(index, std::marker::PhantomData);
+        let expected: Vec<_> = items.iter().map(|&item| op.finish(item, 1).unwrap()).collect();
+        for device in &*DEVICES {
+            let items = device.upload(&items).unwrap();
+            // Rows of one item: each result is one value.
+            let values = items.rows(1).unwrap().by(op).block::<64>().run().unwrap().to_vec().unwrap();
+            assert_eq!(values, expected, "{name} of {} on {device}", std::any::type_name::<F>());
+        }
+    }
+}
+
+#[test]
+fn functions_of_floats() {
+    functions::<f16>();
+    functions::<bf16>();
+    functions::<f32>();
+    functions::<f64>();
 }

@@ -794,12 +794,13 @@ impl<'a> Decoder<'a> {
                 let (line, source) = (self.line, self.source);
                 // The function sees only its own names.
                 let scopes = std::mem::replace(&mut self.scopes, vec![names]);
+                let lists = std::mem::replace(&mut self.branch_targets, Rc::new(branch_targets(body)));
                 self.returns.push(after);
                 self.calls.push(&function.name);
                 self.block(body)?;
                 self.calls.pop();
                 self.returns.pop();
-                self.scopes = scopes;
+                (self.scopes, self.branch_targets) = (scopes, lists);
                 (self.line, self.source) = (line, source);
             }
             None => system::call(self, name, &arguments, &results)?,

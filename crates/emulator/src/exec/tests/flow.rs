@@ -74,6 +74,33 @@ fn switches_go_where_their_index_says() {
     assert_eq!(results(body, 32), expected);
 }
 
+/// LLVM gives the first list of each function the same name.
+#[test]
+fn functions_have_their_own_lists_of_targets() {
+    let switch = |first: u32, after: &str| {
+        format!(
+            "ts: .branchtargets A{first}, B{first};
+            brx.idx %r1, ts;
+            A{first}: mov.u32 %r9, {first}; {after}
+            B{first}: mov.u32 %r9, {}; {after}",
+            first + 1
+        )
+    };
+    let function = format!(
+        ".func (.reg .u32 out) chosen(.reg .u32 %r1) {{ .reg .b32 %r9; {} }}\n",
+        switch(40, "mov.u32 out, %r9; ret;")
+    );
+    let text = kernel(&format!(
+        "and.b32 %r1, %r0, 1; {} E: call (%r8), chosen, (%r1); add.u32 %r9, %r9, %r8;
+        mul.wide.u32 %rd9, %r0, 4; add.u64 %rd9, %rd9, %rd0; st.global.u32 [%rd9], %r9;",
+        switch(10, "bra E;")
+    ));
+    let machine = Machine::new(&text.replace(".visible", &format!("{function}.visible")));
+    let out = machine.memory.allocate(128).unwrap();
+    machine.launch(1, 32, &[out]).unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(machine.words(out, 32), (0..32).map(|thread| [50, 52][thread % 2]).collect::<Vec<_>>());
+}
+
 #[test]
 fn calls_pass_parameters_and_results() {
     let functions = ".func (.param .b32 out) twice(.param .b32 in) {
