@@ -1182,7 +1182,7 @@
             ("exact_dot_bf16_segments", &[(0, 98673)]),
             ("exact_dot_bf16_rows", &[(0, 215884)]),
             ("exact_dot_bf16_columns", &[(256, 113283)]),
-            ("exact_dot_bf16_chunks", &[(0, 380435)]),
+            ("exact_dot_bf16_chunks", &[(0, 382277)]),
             ("exact_dot_i8", &[(0, 97497)]),
             ("exact_dot_i8_row", &[(0, 16545)]),
             ("exact_dot_i8_segments", &[(0, 54346)]),
