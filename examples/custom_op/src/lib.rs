@@ -143,8 +143,8 @@ impl Op<f32> for Histogram {
 
 /// A map before the reduction: the sum of |x − c|^p, with `c` and `p` given at run time.
 ///
-/// The functions are those of [`math`], which have the same bits on every device. `distance.powf(p)` would be that of
-/// the C library on a CPU.
+/// The functions are those of [`math`], which have the same bits on every device. `distance.powf(p)` would be
+/// that of the C library on a CPU.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Powers {
