@@ -226,6 +226,9 @@ use core::fmt::Debug;
 /// so [`combine`](Op::combine) must be commutative, and associative up to rounding. If it is not, results are wrong
 /// and no error says so: have `gpu_reduce::check_op(&op, &samples)` in the operator's tests.
 ///
+/// Use the functions of [`math`](crate::math) for square roots, exponentials and so on: `x.exp()` of `std` or of
+/// `num_traits::Float` has other bits on a CPU than on a GPU.
+///
 /// ```
 /// use bytemuck::{Pod, Zeroable};
 /// use gpu_reduce_kernels::Op;

@@ -6,8 +6,8 @@ use core::marker::PhantomData;
 use gpu_reduce_kernels::math::{self, bf16, f16};
 use gpu_reduce_kernels::{Kernels, Op};
 
-/// The bits of the value of one function for one float type, of arguments that are made from the exclusive or of all
-/// items. The first field is the function's index in [`NAMES`](Functions::NAMES), modulo their number.
+/// The bits of the value of one function for one float type, of arguments that are made from the exclusive or
+/// of all items. The first field is the function's index in [`NAMES`](Functions::NAMES), modulo their number.
 ///
 /// [`finish`](Op::finish) computes them, because a kernel has that code a few times only.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]

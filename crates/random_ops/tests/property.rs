@@ -459,8 +459,8 @@ fn slots_grow() {
     }
 }
 
-/// Every function of `gpu_reduce::math` has the bits of the CPU on all devices: of special arguments in pairs, and of
-/// random ones.
+/// Every function of `gpu_reduce::math` has the bits of the CPU on all devices: of special arguments in pairs,
+/// and of random ones.
 fn functions<F: random_ops::FloatOfFunctions>() {
     let special = (0..SPECIAL).flat_map(|x| (0..SPECIAL).map(move |y| special_item(x, y)));
     let items: Vec<u64> = special.chain((0..1_500).map(support::hash)).collect();

@@ -22,7 +22,7 @@ fn main() -> Result<(), Error> {
         let numbers = device.upload(&numbers)?.reduce::<ComplexSum, 256>()?;
         let bins = Histogram { start: -1.0, width: 0.125 };
         let bins = device.upload(&values)?.by(bins).block::<256>().run()?;
-        let powers = device.upload(&doubles)?.by(Powers { c: 0.5, p: 3 }).block::<256>().run()?;
+        let powers = device.upload(&doubles)?.by(Powers { c: 0.5, p: 2.5 }).block::<256>().run()?;
         let text = format!("{points:?}\n{numbers:?}\n{bins:?}\n{powers:?}");
         println!("{device}\n{text}\n");
         results.push(text);

@@ -7,7 +7,7 @@
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
 use core::fmt::Debug;
-use gpu_reduce_kernels::{Kernels, Op};
+use gpu_reduce_kernels::{Kernels, Op, math};
 use num_traits::float::FloatCore;
 
 // The kernels to compile for GPUs: a row for each operator and element type.
@@ -142,13 +142,16 @@ impl Op<f32> for Histogram {
 }
 
 /// A map before the reduction: the sum of |x − c|^p, with `c` and `p` given at run time.
+///
+/// The functions are those of [`math`], which have the same bits on every device. `distance.powf(p)` would be
+/// that of the C library on a CPU.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Powers {
     /// The number to subtract from each element.
     pub c: f64,
-    /// The power, an integer: a float power would have different bits on different machines.
-    pub p: u64,
+    /// The power.
+    pub p: f64,
 }
 
 impl Op<f64> for Powers {
@@ -163,8 +166,7 @@ impl Op<f64> for Powers {
     }
 
     fn lift(&self, number: f64, _: u64) -> f64 {
-        let distance = (number - self.c).abs();
-        (0..self.p).fold(1.0, |power, _| power * distance)
+        math::powf(math::abs(number - self.c), self.p)
     }
 
     fn combine(&self, a: f64, b: f64) -> f64 {
