@@ -1,4 +1,4 @@
-//! Parquet and Arrow files: the numbers of one column.
+//! Parquet and Arrow files: the numbers of columns.
 
 use std::io::Cursor;
 use std::ops::Deref;
@@ -13,6 +13,7 @@ use arrow_array::{
     Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, downcast_integer_array,
     downcast_primitive_array,
 };
+use arrow_buffer::NullBuffer;
 use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_ipc::{MessageHeader, root_as_message};
 use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
@@ -20,7 +21,6 @@ use arrow_select::filter::filter;
 use arrow_select::take::take;
 use bytes::Bytes;
 use csv::ByteRecord;
-use gpu_reduce::Element;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
@@ -31,11 +31,12 @@ use rayon::prelude::*;
 
 use super::error::{Error, shown};
 use super::foreign;
-use super::input::{Dtype, Rows, cast};
+use super::input::Dtype;
 use super::keys::Keys;
 use super::memory;
 use super::progress::Progress;
-use super::table::{Column, Selection};
+use super::rows::Rows;
+use super::table::{Column, Selected, Selection};
 
 /// The file format.
 #[derive(Clone, Copy, Debug)]
@@ -51,10 +52,14 @@ pub enum Kind {
 pub struct Columns {
     bytes: Bytes,
     kind: Kind,
-    column: Column,
-    by: Vec<Column>,
+    selected: Selected,
+    /// The type of each column of numbers.
+    dtypes: Vec<Dtype>,
     skip_missing: bool,
 }
+
+/// The numbers of each column with their type, and what else there is.
+type Table = (Vec<(Dtype, Vec<u8>)>, Rows);
 
 impl Columns {
     /// Recognises the format by the file's first bytes or its name.
@@ -71,13 +76,18 @@ impl Columns {
         }
     }
 
-    /// Finds the wanted columns; also returns the type of the numbers.
+    /// Finds the wanted columns, of which those of numbers have the type `dtype`, if that is given.
     ///
     /// # Errors
     ///
     /// [`Error::Columns`] if the file is malformed; [`Error::Encrypted`]; [`Error::Compression`]; an error if
-    /// the column does not exist or holds no numbers.
-    pub fn open(kind: Kind, bytes: Bytes, selection: &Selection) -> Result<(Columns, Dtype), Error> {
+    /// a column does not exist, holds no numbers, or numbers of another type.
+    pub fn open(
+        kind: Kind,
+        bytes: Bytes,
+        selection: &Selection,
+        dtype: Option<Dtype>,
+    ) -> Result<Columns, Error> {
         if has_encrypted_footer(&bytes) {
             return Err(Error::Encrypted { what: "the Parquet file".into() });
         }
@@ -88,36 +98,43 @@ impl Columns {
             return Err(Error::NoColumns);
         }
         let names = ByteRecord::from(fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>());
-        let (column, by) = selection.find_columns(&names, true)?;
-        let found = fields[column.index].data_type();
-        let Some(dtype) = dtype_of(values_of(found)) else {
-            return Err(Error::NotNumbers { column: column.name, found: found.to_string() });
+        let selected = selection.find_columns(&names, true)?;
+        let of_column = |column: &Column| {
+            let found = fields[column.index].data_type();
+            dtype_of(values_of(found))
+                .ok_or_else(|| Error::NotNumbers { column: column.name.clone(), found: found.to_string() })
         };
-        for by in &by {
+        let dtypes: Vec<Dtype> = selected.columns.iter().map(of_column).collect::<Result<_, _>>()?;
+        for by in &selected.by {
             let found = fields[by.index].data_type();
             if dtype_of(values_of(found)).is_none() && !is_text(values_of(found)) {
                 return Err(Error::NotKeys { column: by.name.clone(), found: found.to_string() });
             }
         }
         if let Kind::Parquet = kind {
-            for column in by.iter().chain([&column]) {
+            for column in selected.by.iter().chain(&selected.columns) {
                 if let Some(error) = guarded(|| unread(&bytes, column)).map_err(malformed)? {
                     return Err(error);
                 }
             }
         }
-        Ok((Columns { bytes, kind, column, by, skip_missing: selection.skip_missing }, dtype))
+        if let Some(dtype) = dtype
+            && let Some(held) = dtypes.iter().find(|&&held| held != dtype)
+        {
+            return Err(Error::OtherDtype { held: format!("{held:?}"), dtype });
+        }
+        Ok(Columns { bytes, kind, selected, dtypes, skip_missing: selection.skip_missing })
     }
 
-    /// Returns the numbers, and the keys and missing rows. `T` is the type of the numbers.
+    /// Returns the numbers, and the keys and missing rows.
     ///
     /// # Errors
     ///
     /// [`Error::Columns`] if the file is malformed; [`Error::Null`] at a null, unless missing values are
     /// skipped.
-    pub fn read<T: Element>(&self) -> Result<(Vec<T>, Rows), Error> {
-        let mut wanted: Vec<usize> =
-            self.by.iter().chain([&self.column]).map(|column| column.index).collect();
+    pub fn read(&self) -> Result<Table, Error> {
+        let Selected { columns, by } = &self.selected;
+        let mut wanted: Vec<usize> = by.iter().chain(columns).map(|column| column.index).collect();
         wanted.sort_unstable();
         wanted.dedup();
         let failed = |error| self.failed(error);
@@ -126,18 +143,28 @@ impl Columns {
             Kind::Parquet => self.read_row_groups(&wanted),
             Kind::Arrow => {
                 let batches = FileReader::try_new(bytes, projection).map_err(failed)?;
-                self.read_batches(batches, &wanted, 0, 0, &Rows::of_columns(&self.by))
+                self.read_batches(batches, &wanted, 0, 0, &Rows::of(&self.selected))
             }
             Kind::Stream => {
                 let batches = StreamReader::try_new(bytes, projection).map_err(failed)?;
-                self.read_batches(batches, &wanted, 0, 0, &Rows::of_columns(&self.by))
+                self.read_batches(batches, &wanted, 0, 0, &Rows::of(&self.selected))
             }
         };
         guarded(|| Ok(read())).map_err(failed)?
     }
 
+    /// No numbers of each column, with memory for `count`.
+    fn nothing(&self, count: usize) -> Vec<(Dtype, Vec<u8>)> {
+        let of_type = |&dtype: &Dtype| {
+            let mut numbers = Vec::new();
+            memory::reserve(&mut numbers, count.saturating_mul(dtype.size()));
+            (dtype, numbers)
+        };
+        self.dtypes.iter().map(of_type).collect()
+    }
+
     /// Reads the row groups of a Parquet file, one on each thread.
-    fn read_row_groups<T: Element>(&self, wanted: &[usize]) -> Result<(Vec<T>, Rows), Error> {
+    fn read_row_groups(&self, wanted: &[usize]) -> Result<Table, Error> {
         /// Rows of a batch, which stays in a cache.
         const BATCH: usize = 1 << 14;
         let failed = |error: ParquetError| self.failed(error.into());
@@ -160,20 +187,19 @@ impl Columns {
         });
         let groups: Vec<_> = groups.collect();
         let progress = Progress::endless("reading numbers");
-        let (mut values, mut rows) = (Vec::new(), Rows::of_columns(&self.by));
-        memory::reserve(&mut values, first_row);
+        let (mut columns, mut rows) = (self.nothing(first_row), Rows::of(&self.selected));
         rows.reserve(first_row);
         for some in groups.chunks(rayon::current_num_threads()) {
-            let parts: Vec<Result<(Vec<T>, _), _>> =
-                some.par_iter().map(|group| read(group, &rows)).collect();
+            let parts: Vec<Result<Table, _>> = some.par_iter().map(|group| read(group, &rows)).collect();
             for part in parts {
                 let (of_group, rows_of_group) = part?;
-                values.par_extend(of_group);
+                let pairs = columns.par_iter_mut().zip(of_group);
+                pairs.for_each(|((_, numbers), (_, next))| numbers.extend_from_slice(&next));
                 rows.append(rows_of_group);
             }
-            progress.set(size_of_val(&values[..]));
+            progress.set(columns.iter().map(|(_, numbers)| numbers.len()).sum());
         }
-        Ok((values, rows))
+        Ok((columns, rows))
     }
 
     /// The metadata of the Parquet file, such that keys that are text have the dictionary of the file.
@@ -182,7 +208,9 @@ impl Columns {
         let schema = metadata.schema();
         let of_field = |(index, field): (usize, &FieldRef)| {
             let values = match field.data_type() {
-                text if !is_text(text) || self.by.iter().all(|by| by.index != index) => return field.clone(),
+                text if !is_text(text) || self.selected.by.iter().all(|by| by.index != index) => {
+                    return field.clone();
+                }
                 DataType::LargeUtf8 => DataType::LargeUtf8,
                 _ => DataType::Utf8,
             };
@@ -197,40 +225,39 @@ impl Columns {
 
     /// Reads batches of rows, which have the `wanted` columns. The first row is number `first_row` of the file,
     /// after the rows `before`; there are about `count` rows.
-    fn read_batches<T: Element>(
+    fn read_batches(
         &self,
         batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
         wanted: &[usize],
         first_row: usize,
         count: usize,
         before: &Rows,
-    ) -> Result<(Vec<T>, Rows), Error> {
+    ) -> Result<Table, Error> {
         let failed = |error| self.failed(error);
         let place = |column: &Column| wanted.iter().position(|&index| index == column.index).unwrap_or(0);
-        let (mut values, mut rows, mut row) = (Vec::new(), before.part(), first_row);
-        memory::reserve(&mut values, count);
+        let (mut columns, mut rows, mut row) = (self.nothing(count), before.part(), first_row);
         rows.reserve(count);
         for batch in batches {
             let batch = batch.map_err(failed)?;
-            let numbers = plain(batch.column(place(&self.column))).map_err(failed)?;
-            let is_there = numbers.logical_nulls().filter(|nulls| nulls.null_count() > 0);
-            if let Some(nulls) = is_there.as_ref().filter(|_| !self.skip_missing) {
-                let null = (0..nulls.len()).find(|&index| nulls.is_null(index)).unwrap_or(0);
-                return Err(Error::Null { row: row + null, column: self.column.name.clone() });
+            let mut nulls = Vec::new();
+            for (column, (_, numbers)) in self.selected.columns.iter().zip(&mut columns) {
+                let array = plain(batch.column(place(column))).map_err(failed)?;
+                let of_column = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+                if let Some(nulls) = of_column.as_ref().filter(|_| !self.skip_missing) {
+                    let null = (0..nulls.len()).find(|&index| nulls.is_null(index)).unwrap_or(0);
+                    return Err(Error::Null { row: row + null, column: column.name.clone() });
+                }
+                push_numbers(&without(&array, of_column.as_ref()).map_err(failed)?, numbers);
+                nulls.push(of_column);
             }
-            rows.missing += is_there.as_ref().map_or(0, |nulls| nulls.null_count()) as u64;
-            let is_there = is_there.map(|nulls| BooleanArray::new(nulls.into_inner(), None));
-            let kept = |array: &ArrayRef| match &is_there {
-                None => Ok(array.clone()),
-                Some(is_there) => filter(array, is_there).map_err(failed),
-            };
-            row += numbers.len();
-            push_numbers(&kept(&numbers)?, &mut values);
-            for ((keys, before), by) in rows.keys.iter_mut().zip(&before.keys).zip(&self.by) {
-                push_keys(&kept(batch.column(place(by)))?, before, keys).map_err(failed)?;
+            row += batch.num_rows();
+            let all_null = rows.push_nulls(batch.num_rows(), &nulls);
+            for ((keys, before), by) in rows.keys.iter_mut().zip(&before.keys).zip(&self.selected.by) {
+                let array = without(batch.column(place(by)), all_null.as_ref()).map_err(failed)?;
+                push_keys(&array, before, keys).map_err(failed)?;
             }
         }
-        Ok((values, rows))
+        Ok((columns, rows))
     }
 
     fn failed(&self, error: ArrowError) -> Error {
@@ -348,14 +375,19 @@ fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-/// Appends `numbers`, which has no nulls.
-fn push_numbers<T: Element>(numbers: &ArrayRef, values: &mut Vec<T>) {
-    match numbers.as_boolean_opt() {
-        Some(truths) => {
-            let bytes: Vec<u8> = truths.values().iter().map(u8::from).collect();
-            values.extend_from_slice(&cast(&bytes));
-        }
-        None => values.extend_from_slice(&cast(&bytes_of(numbers, size_of::<T>()))),
+/// The array without the items that are null here.
+fn without(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<ArrayRef, ArrowError> {
+    match nulls {
+        None => Ok(array.clone()),
+        Some(nulls) => filter(array, &BooleanArray::new(nulls.inner().clone(), None)),
+    }
+}
+
+/// Appends the bytes of an array of numbers without nulls.
+fn push_numbers(array: &ArrayRef, numbers: &mut Vec<u8>) {
+    match array.as_boolean_opt() {
+        Some(truths) => numbers.extend(truths.values().iter().map(u8::from)),
+        None => numbers.extend_from_slice(&bytes_of(array, array.data_type().primitive_width().unwrap_or(0))),
     }
 }
 

@@ -159,6 +159,14 @@ pub enum Error {
     NoHeader,
     #[error("there are several columns or arrays; choose one with --column: {columns}")]
     WhichColumn { columns: String },
+    #[error("a .npz file is read one array at a time, not {arrays}: choose one with --column")]
+    OneArray { arrays: String },
+    #[error("column {column} is chosen twice: name each column once")]
+    TwiceColumn { column: String },
+    #[error("`{}` has {found} of the columns, but the first file {first}: rename them", path.display())]
+    OtherColumns { path: PathBuf, found: usize, first: usize },
+    #[error("--{option} takes one column, but there are {columns}: choose one with --column")]
+    OneColumn { option: &'static str, columns: usize },
     #[error("there is no column or array {column}; there are {columns}")]
     UnknownColumn { column: String, columns: String },
     #[error("several columns are named {column}; choose one by its index: {indices}")]

@@ -2,9 +2,10 @@
 
 use std::mem::take;
 
-use bytemuck::cast_slice;
+use bytes::Bytes;
 use rayon::prelude::*;
 
+use super::fields::{short_decimal, short_integer};
 use super::input::Dtype;
 use super::memory;
 use super::records::Parsed;
@@ -30,6 +31,10 @@ impl Parsed for Inferred {
             floats.push(float);
             return true;
         }
+        if let (None, Some(integer)) = (&self.floats, short_integer(text)) {
+            self.integers.push(integer);
+            return true;
+        }
         let Ok(text) = str::from_utf8(text) else { return false };
         if self.floats.is_none()
             && let Ok(integer) = text.parse()
@@ -49,10 +54,6 @@ impl Parsed for Inferred {
         }
         self.make_floats().push(float);
         true
-    }
-
-    fn len(&self) -> usize {
-        self.floats.as_ref().map_or(self.integers.len(), Vec::len)
     }
 
     fn reserve(&mut self, count: usize) {
@@ -103,10 +104,10 @@ impl Inferred {
     }
 
     /// The bytes of the numbers.
-    pub fn bytes(&self) -> &[u8] {
-        match &self.floats {
-            Some(floats) => cast_slice(floats),
-            None => cast_slice(&self.integers),
+    pub fn into_bytes(self) -> Bytes {
+        match self.floats {
+            Some(floats) => memory::into_bytes(floats),
+            None => memory::into_bytes(self.integers),
         }
     }
 
@@ -119,34 +120,6 @@ impl Inferred {
             floats
         })
     }
-}
-
-/// Parses a decimal number without an exponent whose digits form an integer of at most 2^53; other numbers are
-/// `None`. As in `str::parse`, the result is the nearest float: the quotient of two integers that floats
-/// represent is rounded once.
-fn short_decimal(text: &[u8]) -> Option<f64> {
-    const POWERS: [f64; 16] =
-        [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
-    let (is_negative, number) = match text {
-        [b'-', number @ ..] => (true, number),
-        number => (false, number),
-    };
-    if number.len() > POWERS.len() {
-        return None;
-    }
-    let (mut digits, mut integer, mut point) = (0, 0, None);
-    for &byte in number {
-        match byte {
-            b'0'..=b'9' => (digits, integer) = (digits + 1, integer * 10 + u64::from(byte - b'0')),
-            b'.' if point.is_none() => point = Some(digits),
-            _ => return None,
-        }
-    }
-    if digits == 0 || integer > 1 << f64::MANTISSA_DIGITS {
-        return None;
-    }
-    let float = integer as f64 / POWERS[digits - point.unwrap_or(digits)];
-    Some(if is_negative { -float } else { float })
 }
 
 /// Whether a number is written only with digits and perhaps a sign.

@@ -1,25 +1,24 @@
 //! The input files: their formats, and their numbers.
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::fmt::{self, Display};
 use std::io::{IsTerminal, stdin};
+use std::mem::take;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use bytes::Bytes;
 use clap::ValueEnum;
-use gpu_reduce::{Element, f16};
+use gpu_reduce::{Element, bf16, f16};
 
 use super::columns::Columns;
 use super::error::{Error, shown};
 use super::inferred::Inferred;
 use super::keys::Keys;
-use super::records::Parsed as _;
 use super::report::say;
 use super::results::Value;
-use super::table::{Column, Selection};
-use super::{file, foreign, npy, npz};
+use super::rows::Rows;
+use super::table::Selection;
+use super::{file, foreign, memory, npy, npz};
 
 #[cfg(target_endian = "big")]
 compile_error!("this program reinterprets little-endian input in memory, so it needs a little-endian target");
@@ -54,6 +53,29 @@ pub enum Dtype {
     f64,
 }
 
+/// Evaluates an expression with the type `$T` that a [`Dtype`] names.
+macro_rules! with_type {
+    ($dtype:expr, $T:ident => $value:expr) => {
+        with_type!(@ $dtype, $T => $value, i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64)
+    };
+    (@ $dtype:expr, $T:ident => $value:expr, $($type:ident)*) => {
+        match $dtype {
+            $(Dtype::$type => {
+                type $T = $type;
+                $value
+            })*
+        }
+    };
+}
+pub(crate) use with_type;
+
+impl Dtype {
+    /// The size of a number in bytes.
+    pub fn size(self) -> usize {
+        with_type!(self, T => size_of::<T>())
+    }
+}
+
 /// The files, and how to read them.
 #[derive(clap::Args)]
 pub struct InputArgs {
@@ -66,12 +88,12 @@ pub struct InputArgs {
     dtype: Option<Dtype>,
 
     /// The column of a CSV, Parquet or Arrow file, or the array of a .npz file: its name, or its index from
-    /// 0.
+    /// 0. Several columns, separated by commas or by giving the option again, have results each.
     ///
     /// With this option, --header, --no-header, --delimiter or --skip-missing, a file without another known
     /// format is read as CSV.
     #[arg(long)]
-    column: Option<String>,
+    column: Vec<String>,
 
     /// Print a result for each key as CSV: the keys are in this column of a CSV, Parquet or Arrow file, the
     /// values in --column. Several columns, separated by commas, give a result for each combination of keys.
@@ -104,7 +126,7 @@ pub struct InputArgs {
     delimiter: Option<u8>,
 
     /// Leave out the rows of a CSV, Parquet or Arrow file that have no value in the column, and print their
-    /// number.
+    /// number. Of several columns, each leaves out its own.
     ///
     /// In CSV, a missing value is an empty field or `NA`, `N/A`, `#N/A`, `<NA>`, `NULL` or `None`, in any
     /// case; blank lines are not rows. NaN is a number: nansum and the like leave it out.
@@ -140,7 +162,7 @@ impl InputArgs {
     /// The options that mark a file as CSV, and whether each is given.
     fn csv_options(&self) -> [(bool, &'static str); 6] {
         [
-            (self.column.is_some(), "--column"),
+            (!self.column.is_empty(), "--column"),
             (!self.by.is_empty(), "--by"),
             (self.skip_missing, "--skip-missing"),
             (self.header, "--header"),
@@ -158,67 +180,57 @@ impl InputArgs {
     }
 }
 
-/// Opened files of known formats; CSV columns may have no type yet.
+/// Opened files of known formats.
 pub struct Files {
     files: Vec<File>,
     skip_missing: bool,
 }
 
-/// Opened files whose numbers have one known type.
+/// Files that were read.
 pub struct Input {
     files: Vec<File>,
-    dtype: Dtype,
+    /// The columns of numbers; files without columns have one.
+    pub columns: Vec<Series>,
+    /// What else the tables have.
+    pub rows: Rows,
     skip_missing: bool,
+}
+
+/// The numbers of a column of all files.
+pub struct Series {
+    pub dtype: Dtype,
+    /// Whether the type was inferred from the fields of a CSV file.
+    pub is_inferred: bool,
+    /// The numbers of each file.
+    pub parts: Vec<Bytes>,
 }
 
 struct File {
     path: PathBuf,
-    /// The type of the numbers; `None` for a CSV column without --dtype until it is parsed.
-    dtype: Option<Dtype>,
     format: Format,
 }
 
 enum Format {
-    Npy(npy::Header, Bytes),
-    Csv(Selection, Bytes),
-    /// A parsed column of a CSV file without --dtype. The first call of [`File::values`] takes the rows.
-    Parsed(Inferred, Cell<Rows>),
+    Npy(npy::Header, Dtype, Bytes),
+    /// CSV; without a type, each column has the type that its fields need.
+    Csv(Selection, Option<Dtype>, Bytes),
     Columns(Columns),
-    Raw(Bytes),
+    Raw(Dtype, Bytes),
 }
 
-/// What a table has besides its numbers.
-#[derive(Default)]
-pub struct Rows {
-    /// The keys of the rows in each column of --by.
-    pub keys: Vec<Keys>,
-    /// The number of rows that were left out because they have no value.
-    pub missing: u64,
+/// The numbers of a column of a file.
+enum Part {
+    Typed(Dtype, Bytes),
+    /// Those of a CSV file without --dtype.
+    Inferred(Inferred),
 }
 
-impl Rows {
-    /// No rows yet, with keys in these columns.
-    pub fn of_columns(by: &[Column]) -> Rows {
-        let keys = by.iter().map(|column| Keys::of_column(column.name.clone())).collect();
-        Rows { keys, missing: 0 }
-    }
-
-    /// No rows of a part yet, which comes after these rows.
-    pub fn part(&self) -> Rows {
-        Rows { keys: self.keys.iter().map(Keys::part).collect(), missing: 0 }
-    }
-
-    /// Reserves memory for the keys of `count` more rows.
-    pub fn reserve(&mut self, count: usize) {
-        self.keys.iter_mut().for_each(|keys| keys.reserve(count));
-    }
-
-    /// Appends the keys and missing rows of a part of a file, or of the next file.
-    pub fn append(&mut self, next: Rows) {
-        self.missing += next.missing;
-        match self.keys.is_empty() {
-            true => self.keys = next.keys,
-            false => self.keys.iter_mut().zip(next.keys).for_each(|(keys, next)| keys.append(next)),
+impl Part {
+    /// The type of the numbers; `None` for a CSV column without any.
+    fn dtype(&self) -> Option<Dtype> {
+        match self {
+            Part::Typed(dtype, _) => Some(*dtype),
+            Part::Inferred(inferred) => inferred.dtype(),
         }
     }
 }
@@ -237,8 +249,8 @@ impl Files {
         let paths = if args.files.is_empty() { &standard_input[..] } else { &args.files };
         let mut files = Vec::new();
         for path in paths {
-            let (dtype, format) = open(args, path).map_err(|error| in_file(paths.len(), path, error))?;
-            files.push(File { path: path.clone(), dtype, format });
+            let format = open(args, path).map_err(|error| in_file(paths.len(), path, error))?;
+            files.push(File { path: path.clone(), format });
         }
         Ok(Files { files, skip_missing: args.skip_missing })
     }
@@ -248,27 +260,42 @@ impl Files {
         self.files.iter().any(|file| matches!(file.format, Format::Csv(..) | Format::Columns(_)))
     }
 
-    /// Finds the type of all numbers. Parses CSV columns without --dtype: they are i64 if all fields are
-    /// integers that fit and no other file holds f64; else f64.
+    /// Reads the numbers, keys and missing rows of all files in their order.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherTypes`]; if [`Selection::parse`] fails.
-    pub fn typed(mut self) -> Result<Input, Error> {
-        let count = self.files.len();
-        for File { path, dtype, format } in &mut self.files {
-            if let (None, Format::Csv(selection, bytes)) = (&dtype, &format) {
-                let parsed = selection.parse::<Inferred>(bytes, Dtype::f64);
-                let (inferred, rows) = parsed.map_err(|error| in_file(count, path, error))?;
-                *dtype = inferred.dtype();
-                *format = Format::Parsed(inferred, Cell::new(rows));
+    /// [`Error::OtherTypes`], [`Error::OtherColumns`]; if a file's length does not fit its type or header; if
+    /// [`Selection::parse`] or [`Columns::read`] fails.
+    pub fn read(self) -> Result<Input, Error> {
+        let Files { files, skip_missing } = self;
+        let (mut rows, mut columns) = (Rows::default(), Vec::new());
+        for File { path, format } in &files {
+            let (parts, of_file) = format.read().map_err(|error| in_file(files.len(), path, error))?;
+            rows.append(of_file);
+            columns.resize_with(if columns.is_empty() { parts.len() } else { columns.len() }, Vec::new);
+            if columns.len() != parts.len() {
+                let (found, first) = (parts.len(), columns.len());
+                return Err(Error::OtherColumns { path: path.clone(), found, first });
             }
+            columns.iter_mut().zip(parts).for_each(|(column, part)| column.push(part));
         }
-        let has = |dtype| self.files.iter().any(|file| file.dtype == Some(dtype));
-        let of_csv = if has(Dtype::i64) && !has(Dtype::f64) { Dtype::i64 } else { Dtype::f64 };
-        for File { path, dtype, format } in &mut self.files {
-            if let Format::Parsed(inferred, _) = format {
-                *dtype = Some(of_csv);
+        let columns =
+            columns.into_iter().map(|parts| of_one_type(&files, parts)).collect::<Result<_, _>>()?;
+        Ok(Input { files, columns, rows, skip_missing })
+    }
+}
+
+/// Converts the parts of a column, one of each file, to one type. CSV columns without --dtype are i64 if all
+/// fields are integers that fit and no other file holds f64; else f64.
+fn of_one_type(files: &[File], parts: Vec<Part>) -> Result<Series, Error> {
+    let has = |dtype| parts.iter().any(|part| part.dtype() == Some(dtype));
+    let of_csv = if has(Dtype::i64) && !has(Dtype::f64) { Dtype::i64 } else { Dtype::f64 };
+    let mut series = Series { dtype: of_csv, is_inferred: false, parts: Vec::new() };
+    for (part, File { path, .. }) in parts.into_iter().zip(files) {
+        let (dtype, bytes) = match part {
+            Part::Typed(dtype, bytes) => (dtype, bytes),
+            Part::Inferred(mut inferred) => {
+                series.is_inferred = true;
                 if let Some(field) = inferred.become_of(of_csv) {
                     say(&format!(
                         "note: `{}`: {} does not fit i64, so this column of integers is read as f64, which \
@@ -277,48 +304,64 @@ impl Files {
                         shown(field)
                     ));
                 }
+                (of_csv, inferred.into_bytes())
+            }
+        };
+        let first = if series.parts.is_empty() { dtype } else { series.dtype };
+        if dtype != first {
+            return Err(Error::OtherTypes { path: path.clone(), dtype, first });
+        }
+        series.dtype = first;
+        series.parts.push(bytes);
+    }
+    Ok(series)
+}
+
+impl Series {
+    /// The number of numbers.
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(Bytes::len).sum::<usize>() / self.dtype.size()
+    }
+
+    /// The numbers. `T` is the type that `dtype` names. The numbers of a single file are not copied if its
+    /// layout allows it.
+    pub fn values<T: Element>(&self) -> Cow<'_, [T]> {
+        match &self.parts[..] {
+            [part] => cast(part),
+            parts => {
+                let mut values = Vec::new();
+                memory::reserve(&mut values, self.len());
+                parts.iter().for_each(|part| values.extend_from_slice(&cast::<T>(part)));
+                values.into()
             }
         }
-        let first = self.files.first().and_then(|file| file.dtype).ok_or(Error::NoDtype)?;
-        for File { path, dtype, .. } in &self.files {
-            if let Some(dtype) = dtype.filter(|&dtype| dtype != first) {
-                return Err(Error::OtherTypes { path: path.clone(), dtype, first });
-            }
-        }
-        Ok(Input { files: self.files, dtype: first, skip_missing: self.skip_missing })
     }
 }
 
 impl Input {
-    /// The type of the numbers.
-    pub fn dtype(&self) -> Dtype {
-        self.dtype
-    }
-
-    /// Whether the type was inferred from the fields of a CSV file.
-    pub fn is_inferred(&self) -> bool {
-        self.files.iter().any(|file| matches!(file.format, Format::Parsed(..)))
-    }
-
     /// Whether rows without a value are left out.
     pub fn skips_missing(&self) -> bool {
         self.skip_missing
     }
 
-    /// Returns the numbers of all files in order, and what else their tables have. `T` is the type that
-    /// [`dtype`](Self::dtype) names. The numbers of a single file are not copied if its layout allows it.
-    ///
-    /// # Errors
-    ///
-    /// If a file's length does not fit its type or header; if [`Selection::parse`] or
-    /// [`Columns::read`] fails.
-    pub fn values<T: Element + FromStr>(&self) -> Result<(Cow<'_, [T]>, Rows), Error> {
-        let (mut values, mut rows) = (Cow::Borrowed(&[][..]), Rows::default());
-        for file in &self.files {
-            let read = file.values(self.dtype, &mut values, &mut rows);
-            read.map_err(|error| in_file(self.files.len(), &file.path, error))?;
-        }
-        Ok((values, rows))
+    /// The name of a column of numbers; empty for files without columns.
+    pub fn name(&self, column: usize) -> &str {
+        self.rows.columns.get(column).map_or("", |column| &column.name)
+    }
+
+    /// The rows without a value in a column of numbers, besides the rows without any value.
+    pub fn absent(&self, column: usize) -> &[usize] {
+        self.rows.columns.get(column).map_or(&[], |column| &column.absent)
+    }
+
+    /// The number of rows without a value in a column of numbers.
+    pub fn missing(&self, column: usize) -> u64 {
+        self.rows.missing + self.absent(column).len() as u64
+    }
+
+    /// Takes the keys of the rows in each column of --by.
+    pub fn take_keys(&mut self) -> Vec<Keys> {
+        take(&mut self.rows.keys)
     }
 
     /// Returns the matrix that the `len` numbers form: the lengths of its axes, the second of which is
@@ -356,7 +399,7 @@ impl Input {
     fn shape(&self) -> Result<Option<(String, [usize; 2], bool)>, Error> {
         let mut all: Option<(String, [usize; 2], bool)> = None;
         for File { format, .. } in &self.files {
-            let Format::Npy(npy::Header { shape, axes, fortran_order, .. }, _) = format else {
+            let Format::Npy(npy::Header { shape, axes, fortran_order, .. }, ..) = format else {
                 return Ok(None);
             };
             let lengths = match axes[..] {
@@ -386,21 +429,21 @@ fn in_file(files: usize, path: &Path, error: Error) -> Error {
     }
 }
 
-/// Finds the format of a file and the type of its numbers, which is `None` for a CSV column without --dtype.
+/// Finds the format of a file and the type of its numbers.
 ///
 /// A file is raw with --raw; else it has the format of its first bytes or its extension; else it is CSV if an
 /// option for CSV is given, or if it is text and --dtype is not given; else it is raw.
-fn open(args: &InputArgs, path: &Path) -> Result<(Option<Dtype>, Format), Error> {
+fn open(args: &InputArgs, path: &Path) -> Result<Format, Error> {
     let dtype = args.dtype;
     let bytes = file::read(path)?;
     if args.raw {
-        return Ok((Some(dtype.ok_or(Error::NoDtype)?), Format::Raw(bytes)));
+        return Ok(Format::Raw(dtype.ok_or(Error::NoDtype)?, bytes));
     }
     let (inner, mut bytes) = file::decompressed(path, bytes)?;
     let path = || path.to_owned();
     let selection = || Selection {
         delimiter: args.delimiter.or(foreign::is_named(&inner, &["tsv", "tab"]).then_some(b'\t')),
-        column: args.column.clone(),
+        columns: args.column.clone(),
         by: args.by.clone(),
         header: (args.header || args.no_header).then_some(args.header),
         skip_missing: args.skip_missing,
@@ -409,14 +452,15 @@ fn open(args: &InputArgs, path: &Path) -> Result<(Option<Dtype>, Format), Error>
     let (mut is_npy, mut allowed) =
         (bytes.starts_with(npy::MAGIC) || foreign::is_named(&inner, &["npy"]), &[][..]);
     if npz::is_archive(&bytes)
-        && let Some(array) = npz::array(&bytes, args.column.as_deref())?
+        && let Some(array) = npz::array(&bytes, &args.column)?
     {
         (bytes, is_npy, allowed) = (array, true, &["--column"]);
     }
     if is_npy {
         args.none_but(allowed, "a NumPy file, which has no named columns or keys")?;
         let header = npy::Header::parse(&bytes)?;
-        return Ok((Some(npy_dtype(&header.descr, dtype)?), Format::Npy(header, bytes)));
+        let dtype = npy_dtype(&header.descr, dtype)?;
+        return Ok(Format::Npy(header, dtype, bytes));
     }
     if let Some(what) = foreign::by_magic(&bytes) {
         return Err(Error::Foreign { path: path(), what });
@@ -426,11 +470,7 @@ fn open(args: &InputArgs, path: &Path) -> Result<(Option<Dtype>, Format), Error>
             &["--column", "--by", "--skip-missing"],
             "a Parquet or Arrow file, whose columns have types and names",
         )?;
-        let (columns, of_file) = Columns::open(kind, bytes, &selection())?;
-        return match dtype.filter(|&dtype| dtype != of_file) {
-            Some(dtype) => Err(Error::OtherDtype { held: format!("{of_file:?}"), dtype }),
-            None => Ok((Some(of_file), Format::Columns(columns))),
-        };
+        return Ok(Format::Columns(Columns::open(kind, bytes, &selection(), dtype)?));
     }
     let is_text = foreign::is_text(&bytes);
     let is_csv =
@@ -439,7 +479,7 @@ fn open(args: &InputArgs, path: &Path) -> Result<(Option<Dtype>, Format), Error>
         if foreign::has_nul(&bytes) {
             return Err(Error::NotText { path: path() });
         }
-        return Ok((dtype, Format::Csv(selection(), bytes)));
+        return Ok(Format::Csv(selection(), dtype, bytes));
     }
     if let Some(what) = foreign::by_name(&inner) {
         return Err(Error::Foreign { path: path(), what });
@@ -448,44 +488,35 @@ fn open(args: &InputArgs, path: &Path) -> Result<(Option<Dtype>, Format), Error>
         return Err(Error::Text { path: path() });
     }
     let dtype = dtype.ok_or(if bytes.is_empty() { Error::Nothing } else { Error::NoDtype })?;
-    Ok((Some(dtype), Format::Raw(bytes)))
+    Ok(Format::Raw(dtype, bytes))
 }
 
-impl File {
-    /// Appends the numbers to `values` and their keys and missing rows to `rows`. `dtype` is `T`.
-    fn values<'a, T: Element + FromStr>(
-        &'a self,
-        dtype: Dtype,
-        values: &mut Cow<'a, [T]>,
-        rows: &mut Rows,
-    ) -> Result<(), Error> {
-        let size = size_of::<T>();
-        let bytes = match &self.format {
-            Format::Csv(selection, bytes) => {
-                let (of_file, rows_of_file) = selection.parse::<Vec<T>>(bytes, dtype)?;
-                values.to_mut().push_all(of_file);
-                rows.append(rows_of_file);
-                return Ok(());
+impl Format {
+    /// Reads the columns of numbers, of which files without columns have one, and what else a table has.
+    fn read(&self) -> Result<(Vec<Part>, Rows), Error> {
+        let typed = |dtype, bytes| (vec![Part::Typed(dtype, bytes)], Rows::default());
+        Ok(match self {
+            Format::Csv(selection, None, bytes) => {
+                let (columns, rows) = selection.parse(bytes, Dtype::f64)?;
+                (columns.into_iter().map(Part::Inferred).collect(), rows)
             }
-            Format::Parsed(inferred, of_file) => {
-                rows.append(of_file.take());
-                Cow::Borrowed(inferred.bytes())
-            }
+            Format::Csv(selection, Some(dtype), bytes) => with_type!(*dtype, T => {
+                let (columns, rows) = selection.parse::<Vec<T>>(bytes, *dtype)?;
+                let typed = |numbers| Part::Typed(*dtype, memory::into_bytes(numbers));
+                (columns.into_iter().map(typed).collect(), rows)
+            }),
             Format::Columns(columns) => {
-                let (of_file, rows_of_file) = columns.read()?;
-                values.to_mut().push_all(of_file);
-                rows.append(rows_of_file);
-                return Ok(());
+                let (numbers, rows) = columns.read()?;
+                (numbers.into_iter().map(|(dtype, bytes)| Part::Typed(dtype, bytes.into())).collect(), rows)
             }
-            Format::Npy(header, bytes) => npy_data(header, bytes, size)?,
-            Format::Raw(bytes) if bytes.len().is_multiple_of(size) => Cow::Borrowed(&bytes[..]),
-            Format::Raw(bytes) => return Err(Error::Partial { bytes: bytes.len(), dtype, size }),
-        };
-        match bytes {
-            Cow::Borrowed(bytes) if values.is_empty() => *values = cast(bytes),
-            bytes => values.to_mut().extend_from_slice(&cast(&bytes)),
-        }
-        Ok(())
+            Format::Npy(header, dtype, bytes) => typed(*dtype, npy_data(header, bytes, dtype.size())?),
+            Format::Raw(dtype, bytes) if bytes.len().is_multiple_of(dtype.size()) => {
+                typed(*dtype, bytes.clone())
+            }
+            Format::Raw(dtype, bytes) => {
+                return Err(Error::Partial { bytes: bytes.len(), dtype: *dtype, size: dtype.size() });
+            }
+        })
     }
 }
 
@@ -519,8 +550,8 @@ pub fn cast<T: Element>(bytes: &[u8]) -> Cow<'_, [T]> {
 /// # Errors
 ///
 /// [`Error::Shape`] if the number of elements differs from the shape.
-fn npy_data<'a>(header: &npy::Header, file: &'a [u8], size: usize) -> Result<Cow<'a, [u8]>, Error> {
-    let data = &file[header.start..];
+fn npy_data(header: &npy::Header, file: &Bytes, size: usize) -> Result<Bytes, Error> {
+    let data = file.slice(header.start..);
     let npy::Header { descr, shape, count, .. } = header;
     match count.checked_mul(size) {
         Some(bytes) if bytes == data.len() => {}
@@ -531,7 +562,7 @@ fn npy_data<'a>(header: &npy::Header, file: &'a [u8], size: usize) -> Result<Cow
         }
     }
     if !descr.starts_with('>') || size == 1 {
-        return Ok(data.into());
+        return Ok(data);
     }
     let mut swapped = data.to_vec();
     swapped.chunks_exact_mut(size).for_each(<[u8]>::reverse);

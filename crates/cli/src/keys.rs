@@ -7,6 +7,7 @@ use std::str::FromStr;
 use hashbrown::{HashMap, HashSet, HashTable};
 use rayon::prelude::*;
 
+use super::fields::short_integer;
 use super::memory;
 
 /// Distinct texts, numbered in the order in which they first appear.
@@ -222,7 +223,8 @@ pub struct Groups {
     pub columns: Vec<Labels>,
     /// The group of each row.
     pub of_rows: Vec<u32>,
-    count: usize,
+    /// The number of groups.
+    pub count: usize,
 }
 
 /// The keys of all groups in one column.
@@ -249,11 +251,6 @@ impl Groups {
     pub fn of(columns: Vec<Keys>) -> Result<Option<Groups>, gpu_reduce::Error> {
         let groups: Vec<_> = columns.into_iter().map(Keys::groups).collect::<Result<_, _>>()?;
         Ok(groups.into_iter().reduce(Groups::split))
-    }
-
-    /// The number of groups.
-    pub fn len(&self) -> usize {
-        self.count
     }
 
     /// Splits the groups by the keys of further columns.
@@ -335,29 +332,10 @@ fn number<V: Default>(parse: fn(&str) -> Option<V>) -> impl Fn(&[u8]) -> Option<
 
 /// An integer, if this is how its value is written.
 fn plain_integer(text: &[u8]) -> Option<i64> {
-    /// As many digits cannot overflow.
-    const SAFE: usize = 18;
-    let (is_negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        digits => (false, digits),
-    };
-    match digits {
-        [b'0'] if !is_negative => return Some(0),
-        [b'1'..=b'9', ..] => {}
-        _ => return None,
-    }
-    if digits.len() > SAFE {
-        return integer(str::from_utf8(text).ok()?);
-    }
-    let mut magnitude = 0;
-    for byte in digits {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        magnitude = 10 * magnitude + i64::from(digit);
-    }
-    Some(if is_negative { -magnitude } else { magnitude })
+    short_integer(text).or_else(|| {
+        let integer: i64 = integer(str::from_utf8(text).ok()?)?;
+        (integer.to_string().as_bytes() == text).then_some(integer)
+    })
 }
 
 fn integer<I: FromStr>(text: &str) -> Option<I> {

@@ -2,14 +2,16 @@
 //! or key:
 //!
 //! ```text
-//! gpu-reduce [--op sum] [--device auto] [--dtype f32] [--column NAME]
+//! gpu-reduce [--op sum] [--device auto] [--dtype f32] [--column NAME,...]
 //!     [--rows N | --columns N | --by NAME,... [--runs]]
 //!     [--json | --csv] [--plot FILE.svg] [--output FILE.npy] FILE...
 //! ```
 
 mod columns;
 mod device;
+mod division;
 mod error;
+mod fields;
 mod file;
 mod foreign;
 mod histogram;
@@ -21,9 +23,11 @@ mod npy;
 mod npz;
 mod numbers;
 mod progress;
+mod quantile;
 mod records;
 mod report;
 mod results;
+mod rows;
 mod slices;
 mod table;
 
@@ -37,12 +41,14 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use device::DeviceArg;
+use division::Division;
 use error::Error;
 use gpu_reduce::Device;
-use input::{Files, InputArgs};
+use input::{Files, Input, InputArgs};
 use keys::Groups;
 use numbers::{Numbers, Quantity};
 use progress::Progress;
+use quantile::Level;
 use report::{FormatArgs, Report, Times, say};
 use results::Results;
 use slices::{Slices, SlicesArgs};
@@ -60,6 +66,11 @@ struct Args {
     /// not fit is f64, with a note.
     #[arg(long, value_delimiter = ',')]
     op: Vec<Quantity>,
+
+    /// Compute these quantiles, separated by commas: 0.5 is the median. Between two numbers they are
+    /// interpolated linearly, as NumPy does by default. They and median are computed on the CPU.
+    #[arg(long, value_name = "LEVELS", value_delimiter = ',')]
+    quantile: Vec<Level>,
 
     /// Degrees of freedom subtracted from the count in var and std: 0 for a population, 1 for a sample.
     #[arg(long, default_value_t = 0)]
@@ -85,10 +96,14 @@ struct Args {
 }
 
 impl Args {
-    /// The quantities to compute: what `--op` names, or the default.
+    /// The quantities to compute: what `--op` and `--quantile` name, or the default.
     fn quantities(&self) -> Vec<Quantity> {
         const DEFAULT: &[Quantity] = &[Quantity::Sum, Quantity::Min, Quantity::Max, Quantity::Mean];
-        let mut quantities = if self.op.is_empty() { DEFAULT.to_vec() } else { self.op.clone() };
+        let quantiles = self.quantile.iter().copied().map(Quantity::Quantile);
+        let mut quantities: Vec<_> = self.op.iter().copied().chain(quantiles).collect();
+        if quantities.is_empty() {
+            quantities = DEFAULT.to_vec();
+        }
         quantities.sort();
         quantities.dedup();
         quantities
@@ -117,26 +132,60 @@ fn run(args: &Args) -> Result<(), Error> {
     let files = Files::open(&args.input)?;
     args.slices.check(&files, args.quantities().len())?;
 
-    let input = files.typed()?;
-    let (mut numbers, rows) = numbers::of(&input)?;
-    let numbers = &mut *numbers;
-    let count = numbers.bytes().len() / numbers.size();
-    let missing = input.skips_missing().then_some(rows.missing);
-    if let Some(slices) = args.slices.of(&input, count, Groups::of(rows.keys)?, &device)? {
-        load(numbers, &device)?;
-        let results = reduce_each(numbers, &slices, args)?;
-        args.slices.put(&slices, &results, args.format.format())?;
-        if let Some(missing) = missing {
-            say(&format!("missing  {missing}"));
+    let mut input = files.read()?;
+    let groups = Groups::of(input.take_keys())?;
+    match args.slices.of(&input, groups, &device)? {
+        Some(slices) => reduce_slices(&input, &slices, args, &device),
+        None => reduce_columns(&input, args, &device, start),
+    }
+}
+
+/// Reduces each column and prints the results. The load time counts from `start`.
+fn reduce_columns(input: &Input, args: &Args, device: &Device, start: Instant) -> Result<(), Error> {
+    let (mut reports, mut times) = (Vec::new(), Times::none(device));
+    for (column, series) in input.columns.iter().enumerate() {
+        let start = if column == 0 { start } else { Instant::now() };
+        let mut numbers = numbers::of(series);
+        let missing = input.skips_missing().then_some(input.missing(column));
+        reports.push((input.name(column), report(&mut *numbers, missing, args, device, start, &mut times)?));
+        if let Some(path) = &args.plot {
+            match input.columns.len() {
+                1 => numbers.histogram().draw(path)?,
+                columns => return Err(Error::OneColumn { option: "plot", columns }),
+            }
         }
-        return Ok(());
     }
-    let (report, times) = report(numbers, missing, args, &device, start)?;
-    if let Some(path) = &args.plot {
-        numbers.histogram().draw(path)?;
-    }
-    args.format.format().print(&report)?;
+    args.format.format().print(&reports)?;
     times.print();
+    Ok(())
+}
+
+/// Reduces the slices of each column and prints the results.
+fn reduce_slices(input: &Input, slices: &Slices, args: &Args, device: &Device) -> Result<(), Error> {
+    let mut results = Vec::new();
+    for (column, series) in input.columns.iter().enumerate() {
+        let mut numbers = numbers::of(series);
+        load(&mut *numbers, device)?;
+        let of_column = match input.absent(column) {
+            [] => reduce_each(&*numbers, slices, &slices.division, args)?,
+            absent => {
+                let (division, places) = slices.division.without(absent, device)?;
+                let results = reduce_each(&*numbers, slices, &division, args)?;
+                results.into_iter().map(|(name, results)| (name, results.at(Some(places.clone())))).collect()
+            }
+        };
+        let named = |(name, of_quantity): (String, Results)| match input.columns.len() {
+            1 => (name, of_quantity),
+            _ => (format!("{}_{name}", input.name(column)), of_quantity),
+        };
+        results.extend(of_column.into_iter().map(named));
+    }
+    args.slices.put(slices, &results, args.format.format())?;
+    for column in (0..input.columns.len()).filter(|_| input.skips_missing()) {
+        let name =
+            if input.columns.len() == 1 { "missing" } else { &format!("{}_missing", input.name(column)) };
+        say(&format!("{name}  {}", input.missing(column)));
+    }
     Ok(())
 }
 
@@ -151,14 +200,16 @@ fn load(numbers: &mut dyn Numbers, device: &Device) -> Result<(), Error> {
     Ok(in_pieces("uploading", bytes, |piece| numbers.upload(piece.start / size..piece.end / size))?)
 }
 
-/// Reduces all numbers. The load time counts from `start`; `missing` is the number of rows left out.
+/// Reduces all numbers, and adds to the times: that of loading counts from `start`. `missing` is the number of
+/// rows left out.
 fn report(
     numbers: &mut dyn Numbers,
     missing: Option<u64>,
     args: &Args,
     device: &Device,
     start: Instant,
-) -> Result<(Report, Times), Error> {
+    times: &mut Times,
+) -> Result<Report, Error> {
     load(numbers, device)?;
     let bytes = numbers.bytes().len();
     let mut report = Report::new(bytes / numbers.size());
@@ -187,13 +238,18 @@ fn report(
         };
         report.result(&quantity.name(), result.as_ref(), &note);
     }
-    let speed = (reduced.passes * bytes) as f64 / 1e9 / reduced.time.as_secs_f64();
-    Ok((report, Times { device: device.to_string(), load, time: reduced.time, speed }))
+    times.add(load, reduced.time, reduced.passes * bytes);
+    Ok(report)
 }
 
-/// Computes each quantity of `args` for each slice; returns them with their names.
-fn reduce_each(numbers: &dyn Numbers, slices: &Slices, args: &Args) -> Result<Vec<(String, Results)>, Error> {
-    let each = |quantity: Quantity| match numbers.reduce_each(slices, quantity, args.ddof) {
+/// Computes each quantity of `args` for each slice of a column; returns them with their names.
+fn reduce_each(
+    numbers: &dyn Numbers,
+    slices: &Slices,
+    division: &Division,
+    args: &Args,
+) -> Result<Vec<(String, Results)>, Error> {
+    let each = |quantity: Quantity| match numbers.reduce_each(division, quantity, args.ddof) {
         Ok(results) => Ok((quantity.name(), results)),
         Err(Error::Reduce(gpu_reduce::Error::NoKernel { .. })) => {
             Err(Error::NotOnGpus { quantity: quantity.name() })
@@ -219,7 +275,9 @@ struct Reduced {
 
 /// Computes each quantity of `args` over all numbers.
 fn reduce(numbers: &dyn Numbers, missing: Option<u64>, args: &Args) -> Result<Reduced, Error> {
-    let wanted = args.quantities();
+    let mut wanted = args.quantities();
+    // Each report has it.
+    wanted.retain(|&quantity| quantity != Quantity::Count);
     let mut reduced = Reduced { quantities: Vec::new(), passes: 0, time: Duration::ZERO };
     let bytes = numbers.bytes().len();
     let progress = Progress::new("reducing", wanted.len() * bytes);
@@ -234,7 +292,11 @@ fn reduce(numbers: &dyn Numbers, missing: Option<u64>, args: &Args) -> Result<Re
         reduced.passes += 1;
         let result = match result {
             Ok(result) => Some(result),
-            Err(Error::Reduce(gpu_reduce::Error::EmptyInput { .. })) if args.op.is_empty() => None,
+            Err(Error::Reduce(gpu_reduce::Error::EmptyInput { .. }))
+                if args.op.is_empty() && args.quantile.is_empty() =>
+            {
+                None
+            }
             Err(Error::Reduce(gpu_reduce::Error::EmptyInput { .. })) => {
                 let without =
                     missing.map_or(String::new(), |missing| format!(" without its {missing} missing values"));

@@ -1,5 +1,21 @@
 //! Memory for whole files and their items.
 
+use bytemuck::{NoUninit, cast_slice};
+use bytes::Bytes;
+
+/// The memory of the items, as bytes.
+pub fn into_bytes<T: NoUninit + Send>(items: Vec<T>) -> Bytes {
+    struct Items<T>(Vec<T>);
+
+    impl<T: NoUninit> AsRef<[u8]> for Items<T> {
+        fn as_ref(&self) -> &[u8] {
+            cast_slice(&self.0)
+        }
+    }
+
+    Bytes::from_owner(Items(items))
+}
+
 /// Reserves room for `count` more items, if there is memory for them. On Linux it is in huge pages, because
 /// faults of small pages are a third of the CPU time of reading a Parquet file.
 pub fn reserve<T>(items: &mut Vec<T>, count: usize) {

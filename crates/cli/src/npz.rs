@@ -7,7 +7,7 @@ use csv::ByteRecord;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use super::error::Error;
+use super::error::{Error, quoted};
 use super::table::{find_named, which};
 
 /// Whether the bytes are a zip archive, perhaps an empty one.
@@ -15,13 +15,13 @@ pub fn is_archive(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
 }
 
-/// Returns the `.npy` file of the array with this name or index, or of the only array; `None` if the archive
-/// has no arrays.
+/// Returns the `.npy` file of the array with the one wanted name or index, or of the only array; `None` if
+/// the archive has no arrays.
 ///
 /// # Errors
 ///
 /// [`Error::Npz`] if the archive is malformed; an error if the array does not exist, or if several match.
-pub fn array(bytes: &Bytes, wanted: Option<&str>) -> Result<Option<Bytes>, Error> {
+pub fn array(bytes: &Bytes, wanted: &[String]) -> Result<Option<Bytes>, Error> {
     let mut archive = ZipArchive::new(Cursor::new(bytes))?;
     let members = (0..archive.len())
         .filter_map(|member| Some((member, archive.name_for_index(member)?.strip_suffix(".npy")?)));
@@ -29,9 +29,10 @@ pub fn array(bytes: &Bytes, wanted: Option<&str>) -> Result<Option<Bytes>, Error
     let names = ByteRecord::from(names);
     let index = match (wanted, members.len()) {
         (_, 0) => return Ok(None),
-        (Some(wanted), _) => find_named(wanted, &names)?,
-        (None, 1) => 0,
-        (None, _) => return Err(which(&names)),
+        ([wanted], _) => find_named(wanted, &names)?,
+        ([], 1) => 0,
+        ([], _) => return Err(which(&names)),
+        (several, _) => return Err(Error::OneArray { arrays: quoted(several.iter().cloned()) }),
     };
     let mut array = Vec::new();
     archive.by_index(members[index])?.read_to_end(&mut array).map_err(ZipError::Io)?;

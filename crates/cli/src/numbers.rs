@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::str::FromStr;
 
 use bytemuck::cast_slice;
 use clap::ValueEnum;
@@ -13,17 +12,19 @@ use gpu_reduce::{
     NormL1, NormL2, NormMax, Op, Prod, Reduce, Segments, Skewness, Std, Sum, SumSq, Var, View, bf16, f16,
 };
 
+use super::division::Division;
 use super::error;
 use super::histogram::Histogram;
-use super::input::{Dtype, Input, Rows};
+use super::input::{Dtype, Series, with_type};
+use super::quantile::{self, Level};
 use super::report::say;
 use super::results::{self, Output, Results, Value};
-use super::slices::Slices;
 
-/// The operators of `--op`.
+/// The operators of `--op`, and of `--quantile`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum Quantity {
+    Count,
     Sum,
     Prod,
     Min,
@@ -32,6 +33,9 @@ pub enum Quantity {
     Mean,
     Var,
     Std,
+    Median,
+    #[value(skip)]
+    Quantile(Level),
     Sumsq,
     NormL1,
     NormL2,
@@ -64,9 +68,12 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// The name on the command line.
+    /// The name on the command line; of a quantile, `quantile_` and its level.
     pub fn name(self) -> String {
-        self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
+        match self {
+            Quantity::Quantile(level) => format!("quantile_{}", level.0),
+            _ => self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned()),
+        }
     }
 }
 
@@ -94,26 +101,14 @@ pub trait Numbers {
     fn histogram(&self) -> Histogram;
 
     /// Reduces each slice.
-    fn reduce_each(&self, slices: &Slices, quantity: Quantity, ddof: u64) -> Result<Results, error::Error>;
+    fn reduce_each(&self, slices: &Division, quantity: Quantity, ddof: u64) -> Result<Results, error::Error>;
 }
 
-/// Reads the numbers of the input, with the keys and missing rows of its tables.
-///
-/// # Errors
-///
-/// If [`Input::values`] fails.
-pub fn of(input: &Input) -> Result<(Box<dyn Numbers + '_>, Rows), error::Error> {
-    macro_rules! of_type {
-        ($($T:ident)*) => {
-            match input.dtype() { $(Dtype::$T => typed::<$T>(input),)* }
-        };
-    }
-    of_type!(i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64)
-}
-
-fn typed<T: Number + FromStr>(input: &Input) -> Result<(Box<dyn Numbers + '_>, Rows), error::Error> {
-    let (values, rows) = input.values::<T>()?;
-    Ok((Box::new(Typed { values, buffer: None, may_not_wrap: input.is_inferred() }), rows))
+/// The numbers of a column.
+pub fn of(series: &Series) -> Box<dyn Numbers + '_> {
+    with_type!(series.dtype, T => {
+        Box::new(Typed::<T> { values: series.values(), buffer: None, may_not_wrap: series.is_inferred })
+    })
 }
 
 /// Numbers of type `T`.
@@ -137,14 +132,20 @@ impl<T: Number> Typed<'_, T> {
     /// Reduces all numbers, or each slice.
     fn quantity(
         &self,
-        slices: Option<&Slices>,
+        slices: Option<&Division>,
         quantity: Quantity,
         ddof: u64,
     ) -> Result<Results, error::Error> {
+        match quantity {
+            Quantity::Count => return Ok(u64::results(self.counts(slices))),
+            Quantity::Median => return self.quantiles(slices, 0.5, "median"),
+            Quantity::Quantile(Level(level)) => return self.quantiles(slices, level, "quantile"),
+            _ => {}
+        }
         let data = self.data();
         let target = match slices {
             None => Target::All(data),
-            Some(slices) => slices.of(&data)?,
+            Some(slices) => slices.divide(&data)?,
         };
         let results = target.quantity(quantity, ddof)?;
         match quantity {
@@ -160,6 +161,36 @@ impl<T: Number> Typed<'_, T> {
         }
     }
 
+    /// The number of numbers, or of each slice's.
+    fn counts(&self, slices: Option<&Division>) -> Vec<u64> {
+        match slices {
+            None => vec![self.values.len() as u64],
+            Some(slices) => slices.counts().into_iter().map(|count| count as u64).collect(),
+        }
+    }
+
+    /// The quantiles of all numbers, or of each slice, computed on the CPU for the operator `op`.
+    fn quantiles(
+        &self,
+        slices: Option<&Division>,
+        level: f64,
+        op: &'static str,
+    ) -> Result<Results, error::Error> {
+        let (mut values, counts) = match slices {
+            None => (self.values.to_vec(), vec![self.values.len()]),
+            Some(slices) => (slices.arranged(&self.values), slices.counts()),
+        };
+        if let Some(segment) = counts.iter().position(|&count| count == 0) {
+            return Err(match slices {
+                None => Error::EmptyInput { op },
+                Some(_) => Error::EmptySegment { op, segment: segment as u64 },
+            }
+            .into());
+        }
+        let quantiles = quantile::of_each(&mut values, &counts, level);
+        Ok(T::Real::results(quantiles.into_iter().map(T::real).collect()))
+    }
+
     /// Whether the sum of the numbers' powers may overflow i64.
     fn may_wrap(&self, power: i32) -> bool {
         let largest = self.values.iter().map(|value| value.as_f64().abs()).fold(0.0, f64::max);
@@ -170,7 +201,7 @@ impl<T: Number> Typed<'_, T> {
     fn unless_too_large(
         &self,
         results: Results,
-        slices: Option<&Slices>,
+        slices: Option<&Division>,
         op: impl Op<f64, Output = f64>,
         quantity: Quantity,
     ) -> Result<Results, error::Error> {
@@ -180,7 +211,7 @@ impl<T: Number> Typed<'_, T> {
         let data = floats.view();
         let target = match slices {
             None => Target::All(data),
-            Some(slices) => slices.of(&data)?,
+            Some(slices) => slices.divide(&data)?,
         };
         let mut floats = target.outputs(op)?;
         // The product of an overflow to infinity and a zero is NaN; the true product is 0.
@@ -229,7 +260,7 @@ impl<T: Number> Numbers for Typed<'_, T> {
         Histogram::of(&self.values)
     }
 
-    fn reduce_each(&self, slices: &Slices, quantity: Quantity, ddof: u64) -> Result<Results, error::Error> {
+    fn reduce_each(&self, slices: &Division, quantity: Quantity, ddof: u64) -> Result<Results, error::Error> {
         self.quantity(Some(slices), quantity, ddof)
     }
 }
@@ -282,7 +313,7 @@ impl<T: Number> Target<'_, T> {
             Quantity::ExactSum => self.reduce(ExactSum),
             Quantity::ExactSumTwofold => self.reduce(ExactSumTwofold),
             Quantity::ExactMean => self.reduce(ExactMean),
-            Quantity::BitAnd | Quantity::BitOr | Quantity::BitXor => return T::bits(self, quantity),
+            _ => return T::bits(self, quantity),
         };
         Ok(results?)
     }

@@ -2,26 +2,23 @@
 
 use std::io::Read as _;
 use std::ops::Range;
-use std::str::FromStr;
 
 use csv::ByteRecord;
-use gpu_reduce::Element;
 use memchr::{memchr, memchr2, memchr3};
 use rayon::prelude::*;
 
 use super::error::Error;
-use super::input::{Dtype, Rows};
+use super::fields::Field;
+use super::input::Dtype;
 use super::memory;
 use super::progress::Progress;
-use super::table::{self, Column};
+use super::rows::Rows;
+use super::table::{self, Selected};
 
 /// The numbers that fields are parsed to.
 pub trait Parsed: Default + Send {
     /// Adds the number of the next field; returns false if the field is not a number.
     fn push_text(&mut self, text: &[u8]) -> bool;
-
-    /// The number of numbers.
-    fn len(&self) -> usize;
 
     /// Reserves memory for `count` more numbers.
     fn reserve(&mut self, count: usize);
@@ -30,14 +27,9 @@ pub trait Parsed: Default + Send {
     fn push_all(&mut self, next: Self);
 }
 
-impl<T: Element + FromStr> Parsed for Vec<T> {
+impl<T: Field> Parsed for Vec<T> {
     fn push_text(&mut self, text: &[u8]) -> bool {
-        let value = str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-        value.map(|value| self.push(value)).is_some()
-    }
-
-    fn len(&self) -> usize {
-        self[..].len()
+        T::parse(text).map(|value| self.push(value)).is_some()
     }
 
     fn reserve(&mut self, count: usize) {
@@ -61,8 +53,7 @@ pub struct Records<'a> {
     pub header: bool,
     /// The number of fields in each row.
     pub width: usize,
-    pub column: &'a Column,
-    pub by: &'a [Column],
+    pub selected: &'a Selected,
     pub dtype: Dtype,
     pub skip_missing: bool,
 }
@@ -72,13 +63,13 @@ impl Records<'_> {
     ///
     /// # Errors
     ///
-    /// The error of the first row that has the wrong number of fields or no valid number in the column, or whose
-    /// quote is never closed.
-    pub fn read<P: Parsed>(&self, start: usize) -> Result<(P, Rows), Error> {
+    /// The error of the first row that has the wrong number of fields or no valid number in a column, or
+    /// whose quote is never closed.
+    pub fn read<P: Parsed>(&self, start: usize) -> Result<(Vec<P>, Rows), Error> {
         /// Pieces of each thread between two updates of the progress bar.
         const TURNS: usize = 8;
         let progress = Progress::new("parsing", self.bytes.len());
-        let (mut parsed, mut rows) = (P::default(), Rows::of_columns(self.by));
+        let (mut parsed, mut rows) = (self.nothing::<P>(), Rows::of(self.selected));
         let mut pieces = Pieces { bytes: self.bytes, start, delimiter: self.delimiter };
         let mut some = || pieces.by_ref().take(TURNS * rayon::current_num_threads()).collect::<Vec<_>>();
         let mut now = some();
@@ -88,13 +79,13 @@ impl Records<'_> {
             let (read, next) = rayon::join(read, &mut some);
             for piece in read {
                 let (numbers, of_piece) = piece?;
-                parsed.push_all(numbers);
+                parsed.iter_mut().zip(numbers).for_each(|(parsed, numbers)| parsed.push_all(numbers));
                 rows.append(of_piece);
             }
             if now[0].start == start {
                 // The rest has about as many rows for its length, or a few more.
-                let count = parsed.len() * (self.bytes.len() - end) / (end - start);
-                parsed.reserve(count + count / 16);
+                let count = rows.count * (self.bytes.len() - end) / (end - start);
+                parsed.iter_mut().for_each(|parsed| parsed.reserve(count + count / 16));
                 rows.reserve(count + count / 16);
             }
             progress.set(end);
@@ -103,9 +94,14 @@ impl Records<'_> {
         Ok((parsed, rows))
     }
 
+    /// No numbers yet of each column.
+    fn nothing<P: Parsed>(&self) -> Vec<P> {
+        self.selected.columns.iter().map(|_| P::default()).collect()
+    }
+
     /// Reads the rows of a piece, which comes after the rows `before`.
-    fn read_piece<P: Parsed>(&self, piece: Range<usize>, before: &Rows) -> Result<(P, Rows), Error> {
-        let mut read = (P::default(), before.part());
+    fn read_piece<P: Parsed>(&self, piece: Range<usize>, before: &Rows) -> Result<(Vec<P>, Rows), Error> {
+        let mut read = (self.nothing(), before.part());
         let mut lines = Lines::new(&self.bytes[..piece.end], piece.start, self.delimiter);
         while let Some(start) = lines.next() {
             self.push(
@@ -145,22 +141,32 @@ impl Records<'_> {
         width: usize,
         field: impl Fn(usize) -> &'f [u8],
         before: &Rows,
-        (parsed, rows): &mut (P, Rows),
+        (parsed, rows): &mut (Vec<P>, Rows),
     ) -> Result<(), Error> {
         let line = || table::line_of_record(self.bytes, start);
         if width != self.width {
             let first = if self.header { "header" } else { "first" };
             return Err(Error::Fields { line: line(), found: width, first, expected: self.width });
         }
-        let text = field(self.column.index);
-        if parsed.push_text(text) {
-            let keys = rows.keys.iter_mut().zip(&before.keys);
-            keys.zip(self.by).for_each(|((keys, before), by)| keys.push(before, field(by.index)));
-        } else if self.skip_missing && table::is_missing(text) {
-            rows.missing += 1;
-        } else {
-            return Err(table::no_number(text, &self.column.name, line(), self.dtype));
+        let mut is_absent = true;
+        for (place, column) in self.selected.columns.iter().enumerate() {
+            let text = field(column.index);
+            if parsed[place].push_text(text) {
+                is_absent = false;
+            } else if self.skip_missing && table::is_missing(text) {
+                rows.columns[place].absent.push(rows.count);
+            } else {
+                return Err(table::no_number(text, &column.name, line(), self.dtype));
+            }
         }
+        if is_absent {
+            rows.columns.iter_mut().for_each(|column| _ = column.absent.pop());
+            rows.missing += 1;
+            return Ok(());
+        }
+        rows.count += 1;
+        let keys = rows.keys.iter_mut().zip(&before.keys);
+        keys.zip(&self.selected.by).for_each(|((keys, before), by)| keys.push(before, field(by.index)));
         Ok(())
     }
 }
@@ -259,7 +265,7 @@ impl<'a> Lines<'a> {
                     (&quoted[..length], at + length + 2)
                 }
                 _ => {
-                    let length = memchr3(delimiter, b'\r', b'\n', rest).unwrap_or(rest.len());
+                    let length = length_of_plain(rest, delimiter);
                     (&rest[..length], at + length)
                 }
             };
@@ -275,4 +281,26 @@ impl<'a> Lines<'a> {
             }
         }
     }
+}
+
+/// The length of a field without quotes: up to a delimiter or line end. Most fields are short: two words are
+/// searched here, because a call of memchr takes longer.
+fn length_of_plain(bytes: &[u8], delimiter: u8) -> usize {
+    const WORDS: usize = 2;
+    const ONES: u64 = u64::MAX / 0xff;
+    let (words, _) = bytes.as_chunks();
+    for (index, &word) in words.iter().take(WORDS).enumerate() {
+        // The lowest bit that is set is in the first byte that is equal.
+        let equal = |byte: u8| {
+            let different = u64::from_le_bytes(word) ^ (ONES * u64::from(byte));
+            different.wrapping_sub(ONES) & !different & (ONES << 7)
+        };
+        let found = equal(delimiter) | equal(b'\r') | equal(b'\n');
+        if found != 0 {
+            return index * size_of::<u64>() + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let searched = words.len().min(WORDS) * size_of::<u64>();
+    let found = memchr3(delimiter, b'\r', b'\n', &bytes[searched..]);
+    found.map_or(bytes.len(), |found| searched + found)
 }

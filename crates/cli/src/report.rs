@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::ops::Range;
 use std::time::Duration;
 
+use gpu_reduce::Device;
 use rayon::prelude::*;
 use serde_json::to_string;
 
@@ -84,6 +85,21 @@ impl Report {
         let numbers: Vec<String> = result.texts(0).collect();
         self.add(name, numbers.join(" ") + note, numbers);
     }
+
+    /// Writes a line for each result.
+    fn write_text(&self, to: &mut impl Write) -> io::Result<()> {
+        let width = self.0.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
+        self.0.iter().try_for_each(|Entry { name, text, .. }| writeln!(to, "{name:<width$}  {text}"))
+    }
+
+    /// The results as members of a JSON object.
+    fn members(&self) -> String {
+        let member = |Entry { name, numbers, .. }: &Entry| {
+            let value = if numbers.is_empty() { "null".to_owned() } else { json(numbers) };
+            format!("{}: {value}", string(name))
+        };
+        self.0.iter().map(member).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// The times of a run.
@@ -93,14 +109,27 @@ pub struct Times {
     pub load: Duration,
     /// Time of the reductions.
     pub time: Duration,
-    /// Speed of the reductions in GB/s.
-    pub speed: f64,
+    /// Bytes that the reductions read.
+    pub bytes: usize,
 }
 
 impl Times {
+    /// No time yet.
+    pub fn none(device: &Device) -> Times {
+        Times { device: device.to_string(), load: Duration::ZERO, time: Duration::ZERO, bytes: 0 }
+    }
+
+    /// Adds the times of the next column.
+    pub fn add(&mut self, load: Duration, time: Duration, bytes: usize) {
+        self.load += load;
+        self.time += time;
+        self.bytes += bytes;
+    }
+
     /// Prints the times on stderr.
     pub fn print(&self) {
-        let Times { device, load, time, speed } = self;
+        let Times { device, load, time, bytes } = self;
+        let speed = *bytes as f64 / 1e9 / time.as_secs_f64();
         say(&format!("device  {device}\nload    {load:.3?}\ntime    {time:.3?}\nGB/s    {speed:.2}"));
     }
 }
@@ -111,25 +140,23 @@ pub fn say(lines: &str) {
 }
 
 impl Format {
-    /// Prints a report.
+    /// Prints the reports of columns with their names. One report is printed without a name.
     ///
     /// # Errors
     ///
     /// [`Error::Print`].
-    pub fn print(self, Report(entries): &Report) -> Result<(), Error> {
+    pub fn print(self, reports: &[(&str, Report)]) -> Result<(), Error> {
         let mut to = io::stdout().lock();
-        let written = match self {
-            Format::Text => {
-                let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
-                entries.iter().try_for_each(|Entry { name, text, .. }| writeln!(to, "{name:<width$}  {text}"))
-            }
-            Format::Csv => csv_of(entries, &mut to).map_err(io_error),
-            Format::Json => {
-                let members = entries.iter().map(|Entry { name, numbers, .. }| {
-                    let value = if numbers.is_empty() { "null".to_owned() } else { json(numbers) };
-                    format!("{}: {value}", string(name))
-                });
-                writeln!(to, "{{{}}}", members.collect::<Vec<_>>().join(", "))
+        let written = match (self, reports) {
+            (Format::Text, [(_, report)]) => report.write_text(&mut to),
+            (Format::Text, _) => write_table(reports, &mut to),
+            (Format::Csv, _) => csv_of(reports, &mut to).map_err(io_error),
+            (Format::Json, [(_, report)]) => writeln!(to, "{{{}}}", report.members()),
+            (Format::Json, _) => {
+                let object = |(name, report): &(&str, Report)| {
+                    format!("\n{{\"column\": {}, {}}}", string(name), report.members())
+                };
+                writeln!(to, "[{}\n]", reports.iter().map(object).collect::<Vec<_>>().join(","))
             }
         };
         written.map_err(Error::Print)
@@ -158,19 +185,45 @@ fn io_error(error: csv::Error) -> io::Error {
     }
 }
 
-fn csv_of(entries: &[Entry], to: impl Write) -> csv::Result<()> {
+/// Writes a row of names and a row for each of several columns; the columns of text are aligned.
+fn write_table(reports: &[(&str, Report)], to: &mut impl Write) -> io::Result<()> {
+    let names = reports.first().map(|(_, Report(entries))| entries.iter().map(|entry| entry.name.clone()));
+    let header: Vec<String> = ["column".to_owned()].into_iter().chain(names.into_iter().flatten()).collect();
+    let row = |(name, Report(entries)): &(&str, Report)| {
+        let texts = entries.iter().map(|entry| entry.text.clone());
+        [printable(name)].into_iter().chain(texts).collect()
+    };
+    let rows: Vec<Vec<String>> = [header].into_iter().chain(reports.iter().map(row)).collect();
+    let width = |place: usize| rows.iter().map(|row| row[place].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    rows.iter().try_for_each(|row| {
+        let cells = row.iter().zip(&widths).map(|(text, width)| format!("{text:<width$}"));
+        writeln!(to, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())
+    })
+}
+
+fn csv_of(reports: &[(&str, Report)], to: impl Write) -> csv::Result<()> {
     let mut csv = csv::Writer::from_writer(to);
-    for Entry { name, numbers, .. } in entries {
+    let are_named = reports.len() > 1;
+    if are_named {
+        csv.write_field("column")?;
+    }
+    for Entry { name, numbers, .. } in reports.iter().take(1).flat_map(|(_, Report(entries))| entries) {
         names(name, numbers.len().max(1)).try_for_each(|name| csv.write_field(name))?;
     }
     csv.write_record(None::<&str>)?;
-    for Entry { numbers, .. } in entries {
-        match &numbers[..] {
-            [] => csv.write_field("")?,
-            numbers => numbers.iter().try_for_each(|number| csv.write_field(number))?,
+    for (name, Report(entries)) in reports {
+        if are_named {
+            csv.write_field(name)?;
         }
+        for Entry { numbers, .. } in entries {
+            match &numbers[..] {
+                [] => csv.write_field("")?,
+                numbers => numbers.iter().try_for_each(|number| csv.write_field(number))?,
+            }
+        }
+        csv.write_record(None::<&str>)?;
     }
-    csv.write_record(None::<&str>)?;
     Ok(csv.flush()?)
 }
 
@@ -252,6 +305,7 @@ fn names(name: &str, width: usize) -> impl Iterator<Item = String> {
 /// One number as JSON, or several as a list.
 fn json(numbers: &[String]) -> String {
     let number = |number: &String| match number.as_str() {
+        "" => "null".to_owned(),
         "NaN" => string("NaN"),
         "inf" => string("Infinity"),
         "-inf" => string("-Infinity"),

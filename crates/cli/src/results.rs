@@ -10,18 +10,34 @@ pub struct Results {
     numbers: Box<dyn Numbers>,
     /// The numbers per result.
     width: usize,
+    /// For each slice the index of its result, if not all slices have one.
+    places: Option<Vec<Option<u32>>>,
 }
 
 impl Results {
+    fn new(numbers: Box<dyn Numbers>, width: usize) -> Results {
+        Results { numbers, width, places: None }
+    }
+
+    /// These results, as those of the slices that have one.
+    pub fn at(self, places: Option<Vec<Option<u32>>>) -> Results {
+        Results { places, ..self }
+    }
+
     /// The number of results.
     pub fn len(&self) -> usize {
         self.numbers.len() / self.width
     }
 
-    /// The numbers of the result at `index` as text, with enough digits to identify each; floats have a
-    /// decimal point.
+    /// The numbers of the result of slice `index` as text, with enough digits to identify each; floats have a
+    /// decimal point. Empty texts if the slice has no result.
     pub fn texts(&self, index: usize) -> impl Iterator<Item = String> {
-        (index * self.width..(index + 1) * self.width).map(|number| self.numbers.text(number))
+        let place =
+            self.places.as_ref().map_or(Some(index), |places| places[index].map(|place| place as usize));
+        (0..self.width).map(move |number| match place {
+            Some(place) => self.numbers.text(place * self.width + number),
+            None => String::new(),
+        })
     }
 
     /// The numbers per result.
@@ -60,7 +76,7 @@ where
     Self: Item,
 {
     fn results(outputs: Vec<[V; N]>) -> Results {
-        Results { numbers: Box::new(outputs.into_flattened()), width: N }
+        Results::new(Box::new(outputs.into_flattened()), N)
     }
 }
 
@@ -107,7 +123,7 @@ macro_rules! values {
 
         impl Output for $V {
             fn results(outputs: Vec<$V>) -> Results {
-                Results { numbers: Box::new(outputs), width: 1 }
+                Results::new(Box::new(outputs), 1)
             }
         }
     )*};

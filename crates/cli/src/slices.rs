@@ -5,12 +5,12 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use gpu_reduce::{Buffer, Device, Element, Reduce as _, Runs, View};
+use gpu_reduce::Device;
 
+use super::division::Division;
 use super::error::Error;
-use super::input::{Axis, Files, Input};
-use super::keys::Groups;
-use super::numbers::Target;
+use super::input::{Axis, Files, Input, Series};
+use super::keys::{Groups, Labels};
 use super::report::Format;
 use super::results::Results;
 use super::{foreign, npy};
@@ -47,34 +47,28 @@ fn number(text: &str) -> Result<usize, &'static str> {
 }
 
 impl SlicesArgs {
-    /// Returns the slices that the options ask for, if they do, of an input of `len` numbers: its `groups`, or
-    /// with --runs their runs, found on `device`; else rows or columns.
+    /// Returns the slices that the options ask for, if they do: the `groups` of the input's rows, or with
+    /// --runs their runs, found on `device`; else rows or columns.
     ///
     /// # Errors
     ///
-    /// The errors of [`Input::matrix`], [`Device::upload`] and [`Reduce::runs`](gpu_reduce::Reduce::runs).
+    /// The errors of [`Input::matrix`] and [`Division::of`].
     pub fn of(
         &self,
         input: &Input,
-        len: usize,
         groups: Option<Groups>,
         device: &Device,
     ) -> Result<Option<Slices>, Error> {
-        if let Some(groups) = groups {
-            let indices = if device.is_cpu() { None } else { Some(device.upload(&groups.of_rows)?) };
-            if !self.runs {
-                return Ok(Some(Slices::Groups { groups, indices }));
-            }
-            let runs = match &indices {
-                None => groups.of_rows.runs()?,
-                Some(indices) => indices.runs()?,
-            };
-            let of_runs = runs.keys().to_vec()?;
-            return Ok(Some(Slices::Runs { runs, of_runs, groups }));
+        if let Some(Groups { columns, of_rows, count }) = groups {
+            let (of_rows, of_runs) = if self.runs { numbered(&of_rows) } else { (of_rows, None) };
+            let count = of_runs.as_ref().map_or(count, Vec::len);
+            let division = Division::of(of_rows, count, self.runs, device)?;
+            return Ok(Some(Slices { labels: By::Keys { columns, of_runs }, division }));
         }
         let Some((axis, number)) = self.axis() else { return Ok(None) };
+        let len = input.columns.iter().map(Series::len).sum();
         let (shape, kept) = input.matrix(axis, number, len)?;
-        Ok(Some(Slices::Matrix { axis, shape, kept }))
+        Ok(Some(Slices { labels: By::Index(axis), division: Division::Matrix { shape, kept } }))
     }
 
     /// The axis of `--rows` or `--columns`, and the number N if given.
@@ -105,10 +99,11 @@ impl SlicesArgs {
     ///
     /// # Errors
     ///
-    /// [`Error::Print`], [`Error::Write`], [`Error::NoDescr`].
+    /// [`Error::Print`], [`Error::Write`], [`Error::NoDescr`], [`Error::OneColumn`].
     pub fn put(&self, slices: &Slices, columns: &[(String, Results)], format: Format) -> Result<(), Error> {
-        let (Some(path), [(name, results)]) = (&self.output, columns) else {
-            return format.print_each(slices, columns);
+        let Some(path) = &self.output else { return format.print_each(slices, columns) };
+        let [(name, results)] = columns else {
+            return Err(Error::OneColumn { option: "output", columns: columns.len() });
         };
         let descr = results.descr().ok_or_else(|| Error::NoDescr { quantity: name.clone() })?;
         let write = || {
@@ -120,67 +115,60 @@ impl SlicesArgs {
     }
 }
 
+/// The number of each row's run of equal groups, and the group of each run.
+fn numbered(of_rows: &[u32]) -> (Vec<u32>, Option<Vec<u32>>) {
+    let mut of_runs = Vec::new();
+    let number = |&group: &u32| {
+        if of_runs.last() != Some(&group) {
+            of_runs.push(group);
+        }
+        of_runs.len() as u32 - 1
+    };
+    (of_rows.iter().map(number).collect(), Some(of_runs))
+}
+
 /// The slices to reduce.
-pub enum Slices {
-    /// The rows or columns of a matrix: one slice for each index of the axis `kept`, 0 or 1.
-    Matrix { axis: Axis, shape: [usize; 2], kept: usize },
-    /// Groups of rows of equal keys; with their indices on the device, if that is a GPU.
-    Groups { groups: Groups, indices: Option<Buffer<u32>> },
-    /// Runs of rows of equal keys, and the group of each run.
-    Runs { runs: Runs<u32>, of_runs: Vec<u32>, groups: Groups },
+pub struct Slices {
+    labels: By,
+    /// How a column with a value in each row is divided.
+    pub division: Division,
+}
+
+/// What identifies the slices.
+enum By {
+    /// Indices of rows or columns.
+    Index(Axis),
+    /// Keys; of runs, those of the group of each run.
+    Keys { columns: Vec<Labels>, of_runs: Option<Vec<u32>> },
 }
 
 impl Slices {
     /// The number of slices.
     pub fn len(&self) -> usize {
-        match self {
-            Slices::Matrix { shape, kept, .. } => shape[*kept],
-            Slices::Groups { groups, .. } => groups.len(),
-            Slices::Runs { of_runs, .. } => of_runs.len(),
-        }
+        self.division.len()
     }
 
     /// Whether the labels are indices, not keys.
     pub fn are_numbered(&self) -> bool {
-        matches!(self, Slices::Matrix { .. })
+        matches!(self.labels, By::Index(_))
     }
 
     /// The names of the labels: `row`, `column`, or the keys' columns.
     pub fn names(&self) -> Vec<String> {
-        match self {
-            Slices::Matrix { axis, .. } => vec![axis.to_string()],
-            Slices::Groups { groups, .. } | Slices::Runs { groups, .. } => {
-                groups.columns.iter().map(|labels| labels.name.clone()).collect()
-            }
+        match &self.labels {
+            By::Index(axis) => vec![axis.to_string()],
+            By::Keys { columns, .. } => columns.iter().map(|labels| labels.name.clone()).collect(),
         }
     }
 
     /// The labels of a slice: its index or its keys.
     pub fn labels(&self, index: usize) -> Vec<Cow<'_, [u8]>> {
-        let (groups, group) = match self {
-            Slices::Matrix { .. } => return vec![index.to_string().into_bytes().into()],
-            Slices::Groups { groups, .. } => (groups, index),
-            Slices::Runs { groups, of_runs, .. } => (groups, of_runs[index] as usize),
-        };
-        groups.columns.iter().map(|labels| labels.get(group)).collect()
-    }
-
-    /// Divides `data` into the slices.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Reduce::segments`](gpu_reduce::Reduce::segments) and
-    /// [`Reduce::by_index`](gpu_reduce::Reduce::by_index).
-    pub fn of<'a, T: Element>(&'a self, data: &'a View<'a, T>) -> Result<Target<'a, T>, gpu_reduce::Error> {
-        Ok(match self {
-            Slices::Matrix { shape, kept, .. } => Target::Each(data.reshape(shape)?.axis(1 - kept)?),
-            Slices::Runs { runs, .. } => Target::Each(data.segments(runs)?),
-            Slices::Groups { groups, indices: None } => {
-                Target::ByIndex(data.by_index(&groups.of_rows, groups.len())?)
+        match &self.labels {
+            By::Index(_) => vec![index.to_string().into_bytes().into()],
+            By::Keys { columns, of_runs } => {
+                let group = of_runs.as_ref().map_or(index, |of_runs| of_runs[index] as usize);
+                columns.iter().map(|labels| labels.get(group)).collect()
             }
-            Slices::Groups { groups, indices: Some(indices) } => {
-                Target::ByIndex(data.by_index(indices, groups.len())?)
-            }
-        })
+        }
     }
 }

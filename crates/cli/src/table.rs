@@ -1,19 +1,21 @@
-//! CSV files: finds the delimiter, the header and the columns, and reads the numbers of one column.
+//! CSV files: finds the delimiter, the header and the columns, and reads the numbers of columns.
 
 use std::io::Read;
 
 use csv::{ByteRecord, ReaderBuilder, Trim};
 
 use super::error::{Error, quoted, shown};
-use super::input::{Dtype, Rows};
+use super::input::Dtype;
 use super::records::{Parsed, Records};
+use super::rows::Rows;
 
-/// What to read from a CSV file.
+/// What to read from a table.
 pub struct Selection {
     /// The delimiter, if the user or the file's name says it.
     pub delimiter: Option<u8>,
-    /// The column's name or its index from 0; not needed if there is only one.
-    pub column: Option<String>,
+    /// The names or the indices from 0 of the columns, perhaps several separated by commas; none are needed
+    /// if there is only one.
+    pub columns: Vec<String>,
     /// The names or indices of the keys' columns.
     pub by: Vec<String>,
     /// Whether the first row is a header, if the user says so.
@@ -23,13 +25,13 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Parses the fields of the column as numbers of type `dtype`; also returns the keys and missing rows.
+    /// Parses the fields of each column as numbers of type `dtype`; also returns the keys and missing rows.
     ///
     /// # Errors
     ///
-    /// If the column is not found or is ambiguous, if the first row may be a header or data, if a row has the
-    /// wrong number of fields or no valid number in the column, and if a quote is never closed.
-    pub fn parse<P: Parsed>(&self, bytes: &[u8], dtype: Dtype) -> Result<(P, Rows), Error> {
+    /// If a column is not found or is ambiguous, if the first row may be a header or data, if a row has the
+    /// wrong number of fields or no valid number in a column, and if a quote is never closed.
+    pub fn parse<P: Parsed>(&self, bytes: &[u8], dtype: Dtype) -> Result<(Vec<P>, Rows), Error> {
         let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
         let delimiter = self.delimiter.unwrap_or_else(|| guess_delimiter(bytes));
         let mut reader = reader(bytes, delimiter);
@@ -37,9 +39,14 @@ impl Selection {
         if !reader.read_byte_record(&mut first)? {
             return match self.header {
                 Some(false) => {
-                    let of_name = |name: &String| Column { index: 0, name: name.clone() };
-                    let by: Vec<_> = self.by.iter().map(of_name).collect();
-                    Ok((P::default(), Rows::of_columns(&by)))
+                    let of_name = |name: &str| Column { index: 0, name: name.to_owned() };
+                    let columns = match &self.columns[..] {
+                        [] => vec![of_name("0")],
+                        names => names.iter().flat_map(|name| name.split(',')).map(of_name).collect(),
+                    };
+                    let selected =
+                        Selected { columns, by: self.by.iter().map(|name| of_name(name)).collect() };
+                    Ok((selected.columns.iter().map(|_| P::default()).collect(), Rows::of(&selected)))
                 }
                 _ => Err(Error::NoHeader),
             };
@@ -49,33 +56,34 @@ impl Selection {
             check_closed(bytes, 0, delimiter)?;
         }
         let header = self.is_header(&first)?;
-        let (column, by) = self.find_columns(&first, header)?;
-        let (column, by, width) = (&column, &by[..], first.len());
+        let (selected, width) = (&self.find_columns(&first, header)?, first.len());
         let records =
-            Records { bytes, delimiter, header, width, column, by, dtype, skip_missing: self.skip_missing };
+            Records { bytes, delimiter, header, width, selected, dtype, skip_missing: self.skip_missing };
         records.read(if header { end } else { 0 })
     }
 
     /// Whether the `first` row of a file is a header.
     ///
     /// If the user does not say: a row of numbers only is data; a row without numbers is a header. A mixed
-    /// row, such as `name,2021`, is a header if it names a wanted column. If its field in the column may also
+    /// row, such as `name,2021`, is a header if it names a wanted column. If its field in a column may also
     /// be the first number, the user has to say.
     fn is_header(&self, first: &ByteRecord) -> Result<bool, Error> {
         if let Some(header) = self.header {
             return Ok(header);
         }
-        let names_a_field = |wanted: &&String| first.iter().any(|field| field == wanted.as_bytes());
-        let mut wanted = self.column.iter().chain(&self.by).filter(names_a_field);
+        let names_a_field = |wanted: &&str| first.iter().any(|field| field == wanted.as_bytes());
+        let wanted = self.columns.iter().flat_map(|wanted| split(wanted, first));
+        let mut wanted = wanted.chain(self.by.iter().map(String::as_str)).filter(names_a_field);
         if first.iter().all(is_number) {
             return match wanted.next() {
                 None if first.iter().any(has_digit) => Ok(false),
                 _ => Err(self.ambiguous(first)),
             };
         }
-        let (Column { index, .. }, _) = self.find_columns(first, true)?;
-        let may_be_data = looks_numeric(&first[index]) || is_missing(&first[index]);
-        let says_missing = is_missing(&first[index]) && !first[index].is_empty();
+        let Selected { columns, .. } = self.find_columns(first, true)?;
+        let mut fields = columns.iter().map(|column| &first[column.index]);
+        let may_be_data = fields.clone().any(|field| looks_numeric(field) || is_missing(field));
+        let says_missing = fields.any(|field| is_missing(field) && !field.is_empty());
         let has_only_a_name = wanted.any(|wanted| index_below(wanted, first.len()).is_none());
         if (says_missing || first.iter().any(looks_numeric)) && may_be_data && !has_only_a_name {
             return Err(self.ambiguous(first));
@@ -83,37 +91,54 @@ impl Selection {
         Ok(true)
     }
 
-    /// Finds the column of the numbers, by name, by index, or as the only one besides the keys' columns; and
+    /// Finds the columns of the numbers, by name, by index, or as the only one besides the keys' columns; and
     /// the keys' columns. `first` is the first row; `header` says whether it is a header.
     ///
     /// # Errors
     ///
-    /// If a column does not exist, or if several match.
-    pub fn find_columns(&self, first: &ByteRecord, header: bool) -> Result<(Column, Vec<Column>), Error> {
+    /// If a column does not exist or is named twice, or if several match.
+    pub fn find_columns(&self, first: &ByteRecord, header: bool) -> Result<Selected, Error> {
         let of_index = |index: usize| {
             let name = if header { lossy(&first[index]) } else { index.to_string() };
             Column { index, name }
         };
-        let find = |wanted: &String| {
+        let find = |wanted: &str| {
             let index = if header { find_named(wanted, first) } else { find_unnamed(wanted, first.len()) };
             index.map(of_index)
         };
-        let by: Vec<Column> = self.by.iter().map(find).collect::<Result<_, _>>()?;
+        let by: Vec<Column> = self.by.iter().map(|wanted| find(wanted)).collect::<Result<_, _>>()?;
         let others = || (0..first.len()).filter(|&index| by.iter().all(|by| by.index != index));
-        let column = match (&self.column, others().count()) {
-            (Some(wanted), _) => find(wanted)?,
-            (None, 0 | 1) => of_index(others().next().unwrap_or(0)),
-            (None, _) => {
+        let columns = match (&self.columns[..], others().count()) {
+            ([], 0 | 1) => vec![of_index(others().next().unwrap_or(0))],
+            ([], _) => {
                 let names = others().map(|index| of_index(index).name).collect::<Vec<_>>();
                 return Err(which(&ByteRecord::from(names)));
             }
+            (wanted, _) => {
+                let wanted = wanted.iter().flat_map(|wanted| split(wanted, first));
+                wanted.map(find).collect::<Result<Vec<_>, _>>()?
+            }
         };
-        Ok((column, by))
+        let is_again = |(place, column): &(usize, &Column)| {
+            columns[..*place].iter().any(|before| before.index == column.index)
+        };
+        match columns.iter().enumerate().find(is_again) {
+            Some((_, column)) => Err(Error::TwiceColumn { column: shown(&column.name) }),
+            None => Ok(Selected { columns, by }),
+        }
     }
 
     fn ambiguous(&self, first: &ByteRecord) -> Error {
         Error::MaybeHeader { row: quoted(first.iter().map(lossy)) }
     }
+}
+
+/// The columns to read.
+pub struct Selected {
+    /// The columns of numbers.
+    pub columns: Vec<Column>,
+    /// The columns of keys.
+    pub by: Vec<Column>,
 }
 
 /// A column's index, and its name in the header, or its index as text without a header.
@@ -190,6 +215,14 @@ fn has_separators(text: &str) -> bool {
 /// The error of choosing no column among several.
 pub fn which(names: &ByteRecord) -> Error {
     Error::WhichColumn { columns: quoted(names.iter().map(lossy)) }
+}
+
+/// The columns that an option names in a file with these column names: one whose name has commas, or several
+/// between commas.
+fn split<'a>(wanted: &'a str, names: &ByteRecord) -> impl Iterator<Item = &'a str> + use<'a> {
+    let is_one = names.iter().any(|name| name == wanted.as_bytes());
+    let (one, several) = if is_one { (Some(wanted), None) } else { (None, Some(wanted.split(','))) };
+    one.into_iter().chain(several.into_iter().flatten().map(str::trim))
 }
 
 /// Finds a column by name, or else by index, among `names`.

@@ -8,6 +8,9 @@ use std::process::{Command, Output, Stdio};
 use gpu_reduce::{Element, Reduce, Sum, bf16, f16};
 use tempfile::TempPath;
 
+#[path = "cli/several.rs"]
+mod several;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_gpu-reduce");
 
 /// Creates a file of these bytes, deleted on drop.
