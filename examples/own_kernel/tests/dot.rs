@@ -62,7 +62,8 @@ fn dot() -> Result<(), Box<dyn Error>> {
     }
     assert_eq!(stream.synchronize(), Err(CudaError::AssertError));
     let fault = emulator::take_faults().remove(0);
-    let line = include_str!("../kernels/src/lib.rs").lines().position(|line| line.contains("values[*indices"));
+    let line =
+        include_str!("../kernels/src/lib.rs").lines().position(|line| line.contains("values[*indices"));
     let place = format!("lib.rs:{}: kernel: Assertion `no panic` failed", line.ok_or("a line")? + 1);
     let text = fault.to_string();
     assert!(text.contains(&place) && text.contains("core::panicking::panic_bounds_check"), "{text}");
