@@ -1,4 +1,4 @@
-//! What a typed call checks before it compiles: the number of threads in a block, and that the operator needs no
+//! Bounds of typed calls, which the compiler checks: a block can have that many threads, and the operator needs no
 //! parameters.
 
 /// A number of threads in a block on a GPU: the BLOCK of a call.
