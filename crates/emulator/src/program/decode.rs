@@ -461,9 +461,9 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Returns the device functions being inlined, outermost first. Rust's names are demangled.
+    /// Returns the device functions being inlined, outermost first, without the kernel. Rust's names are demangled.
     pub(super) fn callers(&self) -> Vec<String> {
-        self.calls.iter().map(|name| format!("{:#}", rustc_demangle::demangle(name))).collect()
+        self.calls.iter().skip(1).map(|name| format!("{:#}", rustc_demangle::demangle(name))).collect()
     }
 
     fn control(&mut self, instruction: &'a ast::Instruction) -> Result<(), LoadError> {
