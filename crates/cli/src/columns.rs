@@ -8,7 +8,11 @@ use std::sync::Arc;
 
 use arrow_array::array::AnyDictionaryArray;
 use arrow_array::cast::AsArray;
-use arrow_array::types::ArrowPrimitiveType;
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
+    Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+};
 use arrow_array::{
     Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, downcast_integer_array,
     downcast_primitive_array,
@@ -16,7 +20,7 @@ use arrow_array::{
 use arrow_buffer::NullBuffer;
 use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_ipc::{MessageHeader, root_as_message};
-use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef, TimeUnit};
 use arrow_select::filter::filter;
 use arrow_select::take::take;
 use bytes::Bytes;
@@ -107,7 +111,7 @@ impl Columns {
         let dtypes: Vec<Dtype> = selected.columns.iter().map(of_column).collect::<Result<_, _>>()?;
         for by in &selected.by {
             let found = fields[by.index].data_type();
-            if dtype_of(values_of(found)).is_none() && !is_text(values_of(found)) {
+            if !is_key(values_of(found)) {
                 return Err(Error::NotKeys { column: by.name.clone(), found: found.to_string() });
             }
         }
@@ -371,6 +375,21 @@ fn dtype_of(data_type: &DataType) -> Option<Dtype> {
     })
 }
 
+/// Whether values of the type can be keys.
+fn is_key(data_type: &DataType) -> bool {
+    dtype_of(data_type).is_some()
+        || is_text(data_type)
+        || data_type.is_decimal()
+        || matches!(
+            data_type,
+            DataType::Date32
+                | DataType::Date64
+                | DataType::Time32(_)
+                | DataType::Time64(_)
+                | DataType::Timestamp(..)
+        )
+}
+
 fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
@@ -476,7 +495,8 @@ fn push_bits<const SIZE: usize>(rows: &ArrayRef, before: &Keys, keys: &mut Keys)
     }
 }
 
-/// The key at `index` as text; empty for a null.
+/// The key at `index` as text; empty for a null. Dates and times are written as in ISO 8601, times with a zone in
+/// UTC.
 fn key(keys: &ArrayRef, index: usize) -> String {
     fn number<T: ArrowPrimitiveType>(keys: &PrimitiveArray<T>, index: usize) -> String {
         format!("{:?}", keys.value(index))
@@ -484,7 +504,36 @@ fn key(keys: &ArrayRef, index: usize) -> String {
     if keys.is_null(index) {
         return String::new();
     }
+    /// An instant; out of range of the calendar, its number.
+    macro_rules! instant {
+        ($Type:ident, $method:ident) => {{
+            let keys = keys.as_primitive::<$Type>();
+            keys.$method(index).map_or(keys.value(index).to_string(), |instant| format!("{instant:?}"))
+        }};
+    }
     let keys = &**keys;
+    match keys.data_type() {
+        DataType::Date32 => return instant!(Date32Type, value_as_date),
+        DataType::Date64 => return instant!(Date64Type, value_as_date),
+        DataType::Time32(TimeUnit::Second) => return instant!(Time32SecondType, value_as_time),
+        DataType::Time32(_) => return instant!(Time32MillisecondType, value_as_time),
+        DataType::Time64(TimeUnit::Microsecond) => return instant!(Time64MicrosecondType, value_as_time),
+        DataType::Time64(_) => return instant!(Time64NanosecondType, value_as_time),
+        DataType::Timestamp(unit, zone) => {
+            let text = match unit {
+                TimeUnit::Second => instant!(TimestampSecondType, value_as_datetime),
+                TimeUnit::Millisecond => instant!(TimestampMillisecondType, value_as_datetime),
+                TimeUnit::Microsecond => instant!(TimestampMicrosecondType, value_as_datetime),
+                TimeUnit::Nanosecond => instant!(TimestampNanosecondType, value_as_datetime),
+            };
+            return if zone.is_some() { text + "Z" } else { text };
+        }
+        DataType::Decimal32(..) => return keys.as_primitive::<Decimal32Type>().value_as_string(index),
+        DataType::Decimal64(..) => return keys.as_primitive::<Decimal64Type>().value_as_string(index),
+        DataType::Decimal128(..) => return keys.as_primitive::<Decimal128Type>().value_as_string(index),
+        DataType::Decimal256(..) => return keys.as_primitive::<Decimal256Type>().value_as_string(index),
+        _ => {}
+    }
     downcast_primitive_array! {
         keys => number(keys, index),
         DataType::Utf8 => keys.as_string::<i32>().value(index).to_owned(),

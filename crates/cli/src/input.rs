@@ -125,21 +125,30 @@ pub struct InputArgs {
     #[arg(long, value_name = "CHARACTER", value_parser = delimiter)]
     delimiter: Option<u8>,
 
+    /// Skip the lines of a CSV file that start with this character.
+    #[arg(long, value_name = "CHARACTER", value_parser = character)]
+    comment: Option<u8>,
+
     /// Leave out the rows of a CSV, Parquet or Arrow file that have no value in the column, and print their
     /// number. Of several columns, each leaves out its own.
     ///
     /// In CSV, a missing value is an empty field or `NA`, `N/A`, `#N/A`, `<NA>`, `NULL` or `None`, in any
-    /// case; blank lines are not rows. NaN is a number: nansum and the like leave it out.
+    /// case, or a word of --missing; blank lines are not rows. NaN is a number: nansum and the like leave it out.
     #[arg(long)]
     skip_missing: bool,
 
+    /// Words that stand for a missing value in CSV too, separated by commas, such as `-` or `-999`.
+    #[arg(long, value_name = "WORDS", value_delimiter = ',', allow_hyphen_values = true)]
+    missing: Vec<String>,
+
     /// Read the files' bytes as numbers of the type --dtype, whatever their names and contents.
     #[arg(long, requires = "dtype")]
-    #[arg(conflicts_with_all = ["column", "by", "header", "no_header", "delimiter", "skip_missing"])]
+    #[arg(conflicts_with_all = ["column", "by", "header", "no_header", "delimiter", "comment"])]
+    #[arg(conflicts_with_all = ["skip_missing", "missing"])]
     raw: bool,
 
     /// CSV, NumPy .npy and .npz, Parquet and Arrow files, raw little-endian numbers (with --dtype), and any
-    /// of these compressed by gzip or Zstandard; - is standard input, and so is no file if it is no terminal.
+    /// of these compressed by gzip, Zstandard, bzip2, xz, LZ4, or as the only file of a zip archive; - is standard input, and so is no file if it is no terminal.
     /// Several files form one input.
     ///
     /// Text, archives and other known formats are not read as raw numbers without --raw. Files are mapped
@@ -158,9 +167,17 @@ fn delimiter(text: &str) -> Result<u8, &'static str> {
     }
 }
 
+/// Parses `--comment`.
+fn character(text: &str) -> Result<u8, &'static str> {
+    match text.as_bytes() {
+        &[byte] if byte.is_ascii_punctuation() && byte != b'"' => Ok(byte),
+        _ => Err("not a single ASCII punctuation character, such as `#`"),
+    }
+}
+
 impl InputArgs {
     /// The options that mark a file as CSV, and whether each is given.
-    fn csv_options(&self) -> [(bool, &'static str); 6] {
+    fn csv_options(&self) -> [(bool, &'static str); 8] {
         [
             (!self.column.is_empty(), "--column"),
             (!self.by.is_empty(), "--by"),
@@ -168,6 +185,8 @@ impl InputArgs {
             (self.header, "--header"),
             (self.no_header, "--no-header"),
             (self.delimiter.is_some(), "--delimiter"),
+            (self.comment.is_some(), "--comment"),
+            (!self.missing.is_empty(), "--missing"),
         ]
     }
 
@@ -445,8 +464,10 @@ fn open(args: &InputArgs, path: &Path) -> Result<Format, Error> {
         delimiter: args.delimiter.or(foreign::is_named(&inner, &["tsv", "tab"]).then_some(b'\t')),
         columns: args.column.clone(),
         by: args.by.clone(),
+        comment: args.comment,
         header: (args.header || args.no_header).then_some(args.header),
         skip_missing: args.skip_missing,
+        missing: args.missing.clone(),
     };
 
     let (mut is_npy, mut allowed) =
@@ -471,6 +492,9 @@ fn open(args: &InputArgs, path: &Path) -> Result<Format, Error> {
             "a Parquet or Arrow file, whose columns have types and names",
         )?;
         return Ok(Format::Columns(Columns::open(kind, bytes, &selection(), dtype)?));
+    }
+    if let Some(text) = foreign::of_utf16(&bytes).filter(|text| dtype.is_none() || foreign::is_text(text)) {
+        bytes = text;
     }
     let is_text = foreign::is_text(&bytes);
     let is_csv =
