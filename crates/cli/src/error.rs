@@ -7,7 +7,8 @@ use arrow_schema::ArrowError;
 use zip::result::ZipError;
 
 use super::columns::Kind;
-use super::input::{Axis, Dtype};
+use super::dtype::Dtype;
+use super::input::Axis;
 
 /// A reason why the program has no result.
 #[derive(Debug, thiserror::Error)]

@@ -40,7 +40,8 @@ fn other<N: FromStr>(field: &[u8]) -> Option<N> {
     text.parse().ok().or_else(|| plain(text)?.parse().ok())
 }
 
-/// A hexadecimal integer, such as `0x1f`, as a decimal one, or a percentage, such as `12.5 %`, with an exponent.
+/// A hexadecimal integer, such as `0x1f`, as a decimal one, or a percentage, such as `12.5 %`, with an
+/// exponent.
 pub fn plain(text: &str) -> Option<String> {
     if let Some(number) = text.strip_suffix('%') {
         let is_part = |byte| matches!(byte, b'0'..=b'9' | b'.' | b'+' | b'-');
@@ -54,8 +55,8 @@ pub fn plain(text: &str) -> Option<String> {
     Some(format!("{sign}{integer}"))
 }
 
-/// Parses an integer of at most 18 digits, which cannot overflow, if this is how its value is written: without
-/// `+`, leading zeros or `-0`.
+/// Parses an integer of at most 18 digits, which cannot overflow, if this is how its value is written:
+/// without `+`, leading zeros or `-0`.
 pub fn short_integer(field: &[u8]) -> Option<i64> {
     const MOST: usize = 18;
     let (is_negative, number) = signed(field);
@@ -69,8 +70,8 @@ pub fn short_integer(field: &[u8]) -> Option<i64> {
     rest.is_empty().then_some(if is_negative { -magnitude } else { magnitude })
 }
 
-/// Parses a decimal number without an exponent whose digits form an integer of at most 2^53; other numbers are
-/// `None`. As in `str::parse`, the result is the nearest float: the quotient of two integers that floats
+/// Parses a decimal number without an exponent whose digits form an integer of at most 2^53; other numbers
+/// are `None`. As in `str::parse`, the result is the nearest float: the quotient of two integers that floats
 /// represent is rounded once.
 pub fn short_decimal(field: &[u8]) -> Option<f64> {
     /// As many digits cannot overflow.

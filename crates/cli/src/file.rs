@@ -42,8 +42,8 @@ pub fn read(path: &Path) -> Result<Bytes, Error> {
     read().map_err(|source| Error::Read { path: path.into(), source })
 }
 
-/// Decompresses gzip, Zstandard, bzip2, xz and LZ4 data, and removes `.gz` and the like from the path; of a zip
-/// archive with one file, returns that. Returns other data unchanged.
+/// Decompresses gzip, Zstandard, bzip2, xz and LZ4 data, and removes `.gz` and the like from the path; of a
+/// zip archive with one file, returns that. Returns other data unchanged.
 ///
 /// # Errors
 ///

@@ -5,8 +5,8 @@ use std::mem::take;
 use bytes::Bytes;
 use rayon::prelude::*;
 
+use super::dtype::Dtype;
 use super::fields::{plain, short_decimal, short_integer};
-use super::input::Dtype;
 use super::memory;
 use super::records::Parsed;
 

@@ -7,9 +7,9 @@ use csv::ByteRecord;
 use memchr::{memchr, memchr2, memchr3};
 use rayon::prelude::*;
 
+use super::dtype::Dtype;
 use super::error::Error;
 use super::fields::Field;
-use super::input::Dtype;
 use super::memory;
 use super::progress::Progress;
 use super::rows::Rows;
@@ -116,8 +116,8 @@ impl Records<'_> {
             return Ok(read);
         }
 
-        // The csv crate reads the piece from the first row with escaped quotes on. It would remove a byte order
-        // mark at the start: a line end before prevents that.
+        // The csv crate reads the piece from the first row with escaped quotes on. It would remove a byte
+        // order mark at the start: a line end before prevents that.
         let start = lines.at;
         let rest = &self.bytes[start..piece.end];
         let mut reader = table::reader((&b"\n"[..]).chain(rest), self.dialect);
@@ -150,6 +150,10 @@ impl Records<'_> {
         if width != self.width {
             let first = if self.header { "header" } else { "first" };
             return Err(Error::Fields { line: line(), found: width, first, expected: self.width });
+        }
+        let conditions = &self.selected.conditions;
+        if !conditions.iter().all(|(column, condition)| condition.holds(field(column.index))) {
+            return Ok(());
         }
         let mut is_absent = true;
         for (place, column) in self.selected.columns.iter().enumerate() {

@@ -5,9 +5,10 @@ use std::io::Read;
 use csv::{ByteRecord, ReaderBuilder, Trim};
 use memchr::memchr2;
 
+use super::conditions::Condition;
+use super::dtype::Dtype;
 use super::error::{Error, quoted, shown};
 use super::fields::Field as _;
-use super::input::Dtype;
 use super::records::{Parsed, Records};
 use super::rows::Rows;
 
@@ -28,6 +29,8 @@ pub struct Selection {
     pub skip_missing: bool,
     /// Words that stand for a missing value, besides those that always do.
     pub missing: Vec<String>,
+    /// Conditions of the rows to read.
+    pub conditions: Vec<Condition>,
 }
 
 /// How a CSV file is written.
@@ -61,8 +64,8 @@ impl Selection {
                         [] => vec![of_name("0")],
                         names => names.iter().flat_map(|name| name.split(',')).map(of_name).collect(),
                     };
-                    let selected =
-                        Selected { columns, by: self.by.iter().map(|name| of_name(name)).collect() };
+                    let by = self.by.iter().map(|name| of_name(name)).collect();
+                    let selected = Selected { columns, by, conditions: Vec::new() };
                     Ok((selected.columns.iter().map(|_| P::default()).collect(), Rows::of(&selected)))
                 }
                 _ => Err(Error::NoHeader),
@@ -89,7 +92,8 @@ impl Selection {
         }
         let names_a_field = |wanted: &&str| first.iter().any(|field| field == wanted.as_bytes());
         let wanted = self.columns.iter().flat_map(|wanted| split(wanted, first));
-        let mut wanted = wanted.chain(self.by.iter().map(String::as_str)).filter(names_a_field);
+        let others = self.by.iter().chain(self.conditions.iter().map(|condition| &condition.column));
+        let mut wanted = wanted.chain(others.map(String::as_str)).filter(names_a_field);
         if first.iter().all(is_number) {
             return match wanted.next() {
                 None if first.iter().any(has_digit) => Ok(false),
@@ -109,7 +113,7 @@ impl Selection {
     }
 
     /// Finds the columns of the numbers, by name, by index, or as the only one besides the keys' columns; and
-    /// the keys' columns. `first` is the first row; `header` says whether it is a header.
+    /// the columns of keys and conditions. `first` is the first row; `header` says whether it is a header.
     ///
     /// # Errors
     ///
@@ -136,12 +140,14 @@ impl Selection {
                 wanted.map(find).collect::<Result<Vec<_>, _>>()?
             }
         };
+        let condition = |condition: &Condition| Ok((find(&condition.column)?, condition.clone()));
+        let conditions = self.conditions.iter().map(condition).collect::<Result<_, Error>>()?;
         let is_again = |(place, column): &(usize, &Column)| {
             columns[..*place].iter().any(|before| before.index == column.index)
         };
         match columns.iter().enumerate().find(is_again) {
             Some((_, column)) => Err(Error::TwiceColumn { column: shown(&column.name) }),
-            None => Ok(Selected { columns, by }),
+            None => Ok(Selected { columns, by, conditions }),
         }
     }
 
@@ -161,6 +167,15 @@ pub struct Selected {
     pub columns: Vec<Column>,
     /// The columns of keys.
     pub by: Vec<Column>,
+    /// The columns of conditions.
+    pub conditions: Vec<(Column, Condition)>,
+}
+
+impl Selected {
+    /// All columns; one with several uses comes again.
+    pub fn all(&self) -> impl Iterator<Item = &Column> {
+        self.by.iter().chain(&self.columns).chain(self.conditions.iter().map(|(column, _)| column))
+    }
 }
 
 /// A column's index, and its name in the header, or its index as text without a header.
@@ -282,8 +297,8 @@ fn is_number(field: &[u8]) -> bool {
     str::from_utf8(field).is_ok_and(|text| text.parse::<f64>().is_ok())
 }
 
-/// Whether this is a number, or may be one in another notation, such as `0x1f`, `1,000`, `$5` or `2026-11-21`: it
-/// has digits and no letters.
+/// Whether this is a number, or may be one in another notation, such as `0x1f`, `1,000`, `$5` or
+/// `2026-11-21`: it has digits and no letters.
 fn looks_numeric(field: &[u8]) -> bool {
     is_number(field)
         || f64::parse(field).is_some()

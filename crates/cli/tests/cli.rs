@@ -8,6 +8,8 @@ use std::process::{Command, Output, Stdio};
 use gpu_reduce::{Element, Reduce, Sum, bf16, f16};
 use tempfile::TempPath;
 
+#[path = "cli/conditions.rs"]
+mod conditions;
 #[path = "cli/kinds.rs"]
 mod kinds;
 #[path = "cli/several.rs"]
