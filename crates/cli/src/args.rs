@@ -14,12 +14,13 @@ pub struct InputArgs {
     /// have.
     ///
     /// Without it, a CSV column of integers only is i64; any other is f64. NumPy's names work too, such as
-    /// float32. Booleans are u8, 0 and 1.
+    /// float32. Booleans are u8, 0 and 1. In CSV, `0x1f` is hexadecimal, and `12.5 %` is 0.125.
     #[arg(long, ignore_case = true)]
     pub dtype: Option<Dtype>,
 
     /// The column of a CSV, Parquet or Arrow file, or the array of a .npz file: its name, or its index from
-    /// 0. Several columns, separated by commas or by giving the option again, have results each.
+    /// 0. Several columns, separated by commas or by giving the option again, have results each. A name
+    /// that has a comma is given whole, in an option of its own.
     ///
     /// With this option, --header, --no-header, --delimiter or --skip-missing, a file without another known
     /// format is read as CSV.
