@@ -1,24 +1,15 @@
 //! Parquet and Arrow files: the numbers of columns.
 
 use std::io::Cursor;
-use std::ops::Deref;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::array::AnyDictionaryArray;
-use arrow_array::cast::AsArray;
-use arrow_array::types::ArrowPrimitiveType;
-use arrow_array::{
-    Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, downcast_integer_array,
-    downcast_primitive_array,
-};
-use arrow_buffer::NullBuffer;
+use arrow_array::{Array as _, BooleanArray, RecordBatch};
 use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_ipc::{MessageHeader, root_as_message};
 use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
-use arrow_select::filter::filter;
-use arrow_select::take::take;
+use arrow_select::filter::filter_record_batch;
 use bytes::Bytes;
 use csv::ByteRecord;
 use parquet::arrow::ProjectionMask;
@@ -29,10 +20,12 @@ use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use rayon::prelude::*;
 
+use super::arrays::{
+    dtype_of, is_key, is_text, plain, push_keys, push_numbers, values_of, which_hold, without,
+};
+use super::dtype::Dtype;
 use super::error::{Error, shown};
 use super::foreign;
-use super::input::Dtype;
-use super::keys::Keys;
 use super::memory;
 use super::progress::Progress;
 use super::rows::Rows;
@@ -105,14 +98,14 @@ impl Columns {
                 .ok_or_else(|| Error::NotNumbers { column: column.name.clone(), found: found.to_string() })
         };
         let dtypes: Vec<Dtype> = selected.columns.iter().map(of_column).collect::<Result<_, _>>()?;
-        for by in &selected.by {
+        for by in selected.all() {
             let found = fields[by.index].data_type();
-            if dtype_of(values_of(found)).is_none() && !is_text(values_of(found)) {
+            if !is_key(values_of(found)) {
                 return Err(Error::NotKeys { column: by.name.clone(), found: found.to_string() });
             }
         }
         if let Kind::Parquet = kind {
-            for column in selected.by.iter().chain(&selected.columns) {
+            for column in selected.all() {
                 if let Some(error) = guarded(|| unread(&bytes, column)).map_err(malformed)? {
                     return Err(error);
                 }
@@ -133,8 +126,7 @@ impl Columns {
     /// [`Error::Columns`] if the file is malformed; [`Error::Null`] at a null, unless missing values are
     /// skipped.
     pub fn read(&self) -> Result<Table, Error> {
-        let Selected { columns, by } = &self.selected;
-        let mut wanted: Vec<usize> = by.iter().chain(columns).map(|column| column.index).collect();
+        let mut wanted: Vec<usize> = self.selected.all().map(|column| column.index).collect();
         wanted.sort_unstable();
         wanted.dedup();
         let failed = |error| self.failed(error);
@@ -223,8 +215,8 @@ impl Columns {
         Ok(ArrowReaderMetadata::try_new(metadata.metadata().clone(), options).unwrap_or(metadata))
     }
 
-    /// Reads batches of rows, which have the `wanted` columns. The first row is number `first_row` of the file,
-    /// after the rows `before`; there are about `count` rows.
+    /// Reads batches of rows, which have the `wanted` columns. The first row is number `first_row` of the
+    /// file, after the rows `before`; there are about `count` rows.
     fn read_batches(
         &self,
         batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
@@ -238,19 +230,32 @@ impl Columns {
         let (mut columns, mut rows, mut row) = (self.nothing(count), before.part(), first_row);
         rows.reserve(count);
         for batch in batches {
-            let batch = batch.map_err(failed)?;
+            let whole = batch.map_err(failed)?;
+            let mut is_kept: Option<BooleanArray> = None;
+            for (column, condition) in &self.selected.conditions {
+                let holds = which_hold(whole.column(place(column)), condition).map_err(failed)?;
+                let both =
+                    is_kept.map_or(holds.values().clone(), |is_kept| is_kept.values() & holds.values());
+                is_kept = Some(BooleanArray::new(both, None));
+            }
+            let batch = match &is_kept {
+                None => whole.clone(),
+                Some(is_kept) => filter_record_batch(&whole, is_kept).map_err(failed)?,
+            };
             let mut nulls = Vec::new();
             for (column, (_, numbers)) in self.selected.columns.iter().zip(&mut columns) {
                 let array = plain(batch.column(place(column))).map_err(failed)?;
                 let of_column = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
                 if let Some(nulls) = of_column.as_ref().filter(|_| !self.skip_missing) {
                     let null = (0..nulls.len()).find(|&index| nulls.is_null(index)).unwrap_or(0);
+                    let kept = is_kept.as_ref().and_then(|kept| kept.values().set_indices().nth(null));
+                    let null = kept.unwrap_or(null);
                     return Err(Error::Null { row: row + null, column: column.name.clone() });
                 }
                 push_numbers(&without(&array, of_column.as_ref()).map_err(failed)?, numbers);
                 nulls.push(of_column);
             }
-            row += batch.num_rows();
+            row += whole.num_rows();
             let all_null = rows.push_nulls(batch.num_rows(), &nulls);
             for ((keys, before), by) in rows.keys.iter_mut().zip(&before.keys).zip(&self.selected.by) {
                 let array = without(batch.column(place(by)), all_null.as_ref()).map_err(failed)?;
@@ -335,161 +340,4 @@ fn schema(kind: Kind, bytes: &Bytes) -> Result<SchemaRef, ArrowError> {
         Kind::Arrow => FileReader::try_new(cursor, None)?.schema(),
         Kind::Stream => StreamReader::try_new(cursor, None)?.schema(),
     })
-}
-
-/// The type of the values; for a dictionary, the type of its entries.
-fn values_of(data_type: &DataType) -> &DataType {
-    match data_type {
-        DataType::Dictionary(_, values) => values,
-        _ => data_type,
-    }
-}
-
-/// The array, decoded if it is a dictionary.
-fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    match array.as_any_dictionary_opt() {
-        Some(dictionary) => take(dictionary.values(), dictionary.keys(), None),
-        None => Ok(array.clone()),
-    }
-}
-
-/// The matching [`Dtype`], if the type is numeric or boolean.
-fn dtype_of(data_type: &DataType) -> Option<Dtype> {
-    Some(match data_type {
-        DataType::Int8 => Dtype::i8,
-        DataType::Int16 => Dtype::i16,
-        DataType::Int32 => Dtype::i32,
-        DataType::Int64 => Dtype::i64,
-        DataType::UInt8 | DataType::Boolean => Dtype::u8,
-        DataType::UInt16 => Dtype::u16,
-        DataType::UInt32 => Dtype::u32,
-        DataType::UInt64 => Dtype::u64,
-        DataType::Float16 => Dtype::f16,
-        DataType::Float32 => Dtype::f32,
-        DataType::Float64 => Dtype::f64,
-        _ => return None,
-    })
-}
-
-fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
-}
-
-/// The array without the items that are null here.
-fn without(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<ArrayRef, ArrowError> {
-    match nulls {
-        None => Ok(array.clone()),
-        Some(nulls) => filter(array, &BooleanArray::new(nulls.inner().clone(), None)),
-    }
-}
-
-/// Appends the bytes of an array of numbers without nulls.
-fn push_numbers(array: &ArrayRef, numbers: &mut Vec<u8>) {
-    match array.as_boolean_opt() {
-        Some(truths) => numbers.extend(truths.values().iter().map(u8::from)),
-        None => numbers.extend_from_slice(&bytes_of(array, array.data_type().primitive_width().unwrap_or(0))),
-    }
-}
-
-/// The bytes of an array of numbers of this size.
-fn bytes_of(numbers: &ArrayRef, size: usize) -> impl Deref<Target = [u8]> + use<> {
-    let data = numbers.to_data();
-    data.buffers()[0].slice_with_length(data.offset() * size, data.len() * size)
-}
-
-/// Appends the keys of rows, which come after those `before` and in `keys`.
-fn push_keys(rows: &ArrayRef, before: &Keys, keys: &mut Keys) -> Result<(), ArrowError> {
-    if let Some(dictionary) = rows.as_any_dictionary_opt() {
-        match (1..=rows.len()).contains(&dictionary.values().len()) {
-            true => push_entries(dictionary, before, keys),
-            false => push_keys(&plain(rows)?, before, keys)?,
-        }
-        return Ok(());
-    }
-    match rows.data_type() {
-        DataType::Utf8 => push_texts(rows.as_string::<i32>(), before, keys),
-        DataType::LargeUtf8 => push_texts(rows.as_string::<i64>(), before, keys),
-        DataType::Utf8View => push_texts(rows.as_string_view(), before, keys),
-        data_type if data_type.is_integer() => {
-            let rows = &**rows;
-            downcast_integer_array! {
-                rows => push_integers(rows, before, keys),
-                _ => {}
-            }
-        }
-        data_type => match data_type.primitive_width() {
-            Some(2) => push_bits::<2>(rows, before, keys),
-            Some(4) => push_bits::<4>(rows, before, keys),
-            Some(8) => push_bits::<8>(rows, before, keys),
-            _ => (0..rows.len()).for_each(|row| keys.push(before, key(rows, row).as_bytes())),
-        },
-    }
-    Ok(())
-}
-
-/// Appends keys that are entries of a dictionary.
-fn push_entries(dictionary: &dyn AnyDictionaryArray, before: &Keys, keys: &mut Keys) {
-    let (entries, nulls) = (dictionary.values(), dictionary.nulls());
-    let mut numbers = vec![None; entries.len()];
-    for (row, entry) in dictionary.normalized_keys().into_iter().enumerate() {
-        if nulls.is_some_and(|nulls| nulls.is_null(row)) {
-            keys.push(before, b"");
-            continue;
-        }
-        let number =
-            numbers[entry].get_or_insert_with(|| keys.number(before, key(entries, entry).as_bytes()));
-        keys.push_number(*number);
-    }
-}
-
-/// Appends keys that are text; nulls are empty.
-fn push_texts<'a>(rows: impl IntoIterator<Item = Option<&'a str>>, before: &Keys, keys: &mut Keys) {
-    rows.into_iter().for_each(|text| keys.push(before, text.unwrap_or_default().as_bytes()));
-}
-
-/// Appends keys that are integers; nulls are empty.
-fn push_integers<T>(rows: &PrimitiveArray<T>, before: &Keys, keys: &mut Keys)
-where
-    T: ArrowPrimitiveType<Native: TryInto<i64> + ToString>,
-{
-    for row in rows {
-        match row.map(|integer| integer.try_into().map_err(|_| integer)) {
-            Some(Ok(integer)) => keys.push_integer(before, integer),
-            Some(Err(integer)) => keys.push(before, integer.to_string().as_bytes()),
-            None => keys.push(before, b""),
-        }
-    }
-}
-
-/// Appends keys that are numbers of `SIZE` bytes. Each is converted to text once.
-fn push_bits<const SIZE: usize>(rows: &ArrayRef, before: &Keys, keys: &mut Keys) {
-    let (bytes, nulls) = (bytes_of(rows, SIZE), rows.nulls());
-    let (numbers, _) = bytes.as_chunks::<SIZE>();
-    for (row, number) in numbers.iter().enumerate() {
-        if nulls.is_some_and(|nulls| nulls.is_null(row)) {
-            keys.push(before, b"");
-            continue;
-        }
-        let mut bits = [0; size_of::<u64>()];
-        bits[..SIZE].copy_from_slice(number);
-        keys.push_bits(before, u64::from_le_bytes(bits), || key(rows, row));
-    }
-}
-
-/// The key at `index` as text; empty for a null.
-fn key(keys: &ArrayRef, index: usize) -> String {
-    fn number<T: ArrowPrimitiveType>(keys: &PrimitiveArray<T>, index: usize) -> String {
-        format!("{:?}", keys.value(index))
-    }
-    if keys.is_null(index) {
-        return String::new();
-    }
-    let keys = &**keys;
-    downcast_primitive_array! {
-        keys => number(keys, index),
-        DataType::Utf8 => keys.as_string::<i32>().value(index).to_owned(),
-        DataType::LargeUtf8 => keys.as_string::<i64>().value(index).to_owned(),
-        DataType::Utf8View => keys.as_string_view().value(index).to_owned(),
-        _ => keys.as_boolean().value(index).to_string(),
-    }
 }

@@ -32,8 +32,8 @@ impl Division {
         Ok(Division::Runs { of_rows, count, runs })
     }
 
-    /// The slices without the rows `absent`, which ascend; for each slice also the index of what is left of it,
-    /// if anything is.
+    /// The slices without the rows `absent`, which ascend; for each slice also the index of what is left of
+    /// it, if anything is.
     ///
     /// # Errors
     ///

@@ -7,7 +7,8 @@ use arrow_schema::ArrowError;
 use zip::result::ZipError;
 
 use super::columns::Kind;
-use super::input::{Axis, Dtype};
+use super::dtype::Dtype;
+use super::input::Axis;
 
 /// A reason why the program has no result.
 #[derive(Debug, thiserror::Error)]
@@ -102,7 +103,7 @@ pub enum Error {
     Shape { shape: String, count: usize, size: usize, bytes: usize, hint: &'static str },
     #[error("{option} is for CSV files; this is {what}")]
     NotCsv { option: &'static str, what: &'static str },
-    #[error("not a valid .npz file, or cut off: {0}")]
+    #[error("not a valid zip archive, as .npz files are, or cut off: {0}")]
     Npz(#[from] ZipError),
 
     #[error("not a valid {kind:?} file, or cut off: {}", printable(&error.to_string()))]
@@ -119,7 +120,10 @@ pub enum Error {
     NoColumns,
     #[error("column {} holds {found}, which is not a supported type of number", shown(column))]
     NotNumbers { column: String, found: String },
-    #[error("column {} holds {found}, which cannot be keys: keys are text or numbers", shown(column))]
+    #[error(
+        "column {} holds {found}, which cannot be keys: keys are text, numbers, dates or times",
+        shown(column)
+    )]
     NotKeys { column: String, found: String },
     #[error(
         "row {row} (counted from 0) has no value in column {}: --skip-missing leaves such rows out",

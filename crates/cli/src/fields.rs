@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use gpu_reduce::{Element, bf16, f16};
 
-/// Parses a field as [`FromStr`] does.
+/// Parses a field as [`FromStr`] does, or as [`plain`] writes it.
 pub trait Field: Element {
     fn parse(field: &[u8]) -> Option<Self>;
 }
@@ -36,11 +36,27 @@ fn float(field: &[u8]) -> Option<f64> {
 }
 
 fn other<N: FromStr>(field: &[u8]) -> Option<N> {
-    str::from_utf8(field).ok()?.parse().ok()
+    let text = str::from_utf8(field).ok()?;
+    text.parse().ok().or_else(|| plain(text)?.parse().ok())
 }
 
-/// Parses an integer of at most 18 digits, which cannot overflow, if this is how its value is written: without
-/// `+`, leading zeros or `-0`.
+/// A hexadecimal integer, such as `0x1f`, as a decimal one, or a percentage, such as `12.5 %`, with an
+/// exponent.
+pub fn plain(text: &str) -> Option<String> {
+    if let Some(number) = text.strip_suffix('%') {
+        let is_part = |byte| matches!(byte, b'0'..=b'9' | b'.' | b'+' | b'-');
+        let number = number.trim_end();
+        return number.bytes().all(is_part).then(|| format!("{number}e-2"));
+    }
+    let (sign, number) = text.split_at(usize::from(text.starts_with(['+', '-'])));
+    let digits = number.strip_prefix("0x").or_else(|| number.strip_prefix("0X"))?;
+    // The parser would accept a second sign.
+    let integer = u128::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))?;
+    Some(format!("{sign}{integer}"))
+}
+
+/// Parses an integer of at most 18 digits, which cannot overflow, if this is how its value is written:
+/// without `+`, leading zeros or `-0`.
 pub fn short_integer(field: &[u8]) -> Option<i64> {
     const MOST: usize = 18;
     let (is_negative, number) = signed(field);
@@ -54,8 +70,8 @@ pub fn short_integer(field: &[u8]) -> Option<i64> {
     rest.is_empty().then_some(if is_negative { -magnitude } else { magnitude })
 }
 
-/// Parses a decimal number without an exponent whose digits form an integer of at most 2^53; other numbers are
-/// `None`. As in `str::parse`, the result is the nearest float: the quotient of two integers that floats
+/// Parses a decimal number without an exponent whose digits form an integer of at most 2^53; other numbers
+/// are `None`. As in `str::parse`, the result is the nearest float: the quotient of two integers that floats
 /// represent is rounded once.
 pub fn short_decimal(field: &[u8]) -> Option<f64> {
     /// As many digits cannot overflow.

@@ -1,17 +1,20 @@
 //! Reads a file or standard input, and decompresses it.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use bzip2::read::MultiBzDecoder;
 use flate2::read::MultiGzDecoder;
+use lz4_flex::frame::FrameDecoder;
+use lzma_rust2::XzReader;
 use memmap2::Mmap;
+use zip::ZipArchive;
 
 use super::error::Error;
-use super::foreign;
-use super::memory;
 use super::progress::Progress;
+use super::{foreign, memory, npz};
 
 /// The name of standard input on the command line.
 pub const STANDARD_INPUT: &str = "-";
@@ -39,8 +42,8 @@ pub fn read(path: &Path) -> Result<Bytes, Error> {
     read().map_err(|source| Error::Read { path: path.into(), source })
 }
 
-/// Decompresses gzip and Zstandard data, and removes `.gz` or `.zst` from the path. Returns other data
-/// unchanged.
+/// Decompresses gzip, Zstandard, bzip2, xz and LZ4 data, and removes `.gz` and the like from the path; of a
+/// zip archive with one file, returns that. Returns other data unchanged.
 ///
 /// # Errors
 ///
@@ -48,13 +51,33 @@ pub fn read(path: &Path) -> Result<Bytes, Error> {
 pub fn decompressed(path: &Path, bytes: Bytes) -> Result<(PathBuf, Bytes), Error> {
     const GZIP: &[u8] = b"\x1f\x8b\x08";
     const ZSTANDARD: &[u8] = b"\x28\xb5\x2f\xfd";
+    const BZIP2: &[u8] = b"BZh";
+    const XZ: &[u8] = b"\xfd7zXZ\0";
+    const LZ4: &[u8] = b"\x04\x22\x4d\x18";
+    // The first block of compressed bytes, or the end of none.
+    let is_bzip2_block = |rest: &[u8]| rest.starts_with(b"1AY&SY") || rest.starts_with(b"\x17rE8P\x90");
 
-    let inner = if foreign::is_named(path, &["gz", "zst"]) { path.with_extension("") } else { path.into() };
+    let is_packed = foreign::is_named(path, &["gz", "zst", "bz2", "xz", "lz4"]);
+    let inner = if is_packed { path.with_extension("") } else { path.into() };
+    let packed = &bytes[..];
     let unpack = |decoder: &mut dyn Read| whole(decoder, &Progress::endless("decompressing"));
-    let (format, unpacked) = if bytes.starts_with(GZIP) {
-        ("gzip", unpack(&mut MultiGzDecoder::new(&bytes[..])))
-    } else if bytes.starts_with(ZSTANDARD) {
-        ("Zstandard", zstd::Decoder::new(&bytes[..]).and_then(|mut decoder| unpack(&mut decoder)))
+    let (format, unpacked) = if packed.starts_with(GZIP) {
+        ("gzip", unpack(&mut MultiGzDecoder::new(packed)))
+    } else if packed.starts_with(ZSTANDARD) {
+        ("Zstandard", zstd::Decoder::new(packed).and_then(|mut decoder| unpack(&mut decoder)))
+    } else if packed.starts_with(BZIP2) && packed.get(BZIP2.len() + 1..).is_some_and(is_bzip2_block) {
+        ("bzip2", unpack(&mut MultiBzDecoder::new(packed)))
+    } else if packed.starts_with(XZ) {
+        ("xz", unpack(&mut XzReader::new(packed, true)))
+    } else if packed.starts_with(LZ4) {
+        ("LZ4", unpack(&mut FrameDecoder::new(packed)))
+    } else if npz::is_archive(packed)
+        && let Some((name, mut member)) = npz::only_file(&mut ZipArchive::new(Cursor::new(packed))?)?
+    {
+        return match unpack(&mut member) {
+            Ok(bytes) => Ok((name, bytes)),
+            Err(source) => Err(Error::Compressed { format: "zip", source }),
+        };
     } else {
         return Ok((inner, bytes));
     };

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use bytes::Bytes;
+
 /// A format that this program does not read.
 struct Foreign {
     name: &'static str,
@@ -17,13 +19,13 @@ macro_rules! formats {
 }
 
 const FORMATS: &[Foreign] = formats! {
-    "a zip archive (as .xlsx files are) but not a .npz file":
+    "a zip archive (as .xlsx files are) that is no .npz file and has not one file":
         ["zip", "npz", "xlsx", "ods", "pt", "pth"], Some((0, b"PK\x03\x04"));
     "a tar archive compressed by gzip": ["tgz"], None;
-    "compressed by bzip2": ["bz2", "tbz2"], Some((4, b"1AY&SY"));
-    "compressed by xz": ["xz", "txz", "lzma"], Some((0, b"\xfd7zXZ\0"));
+    "a tar archive compressed by bzip2": ["tbz2"], None;
+    "a tar archive compressed by xz": ["txz"], None;
+    "compressed by LZMA without xz": ["lzma"], None;
     "a tar archive compressed by Zstandard": ["tzst"], None;
-    "compressed by LZ4": ["lz4"], Some((0, b"\x04\x22\x4d\x18"));
     "compressed by Brotli": ["br"], None;
     "a 7z archive": ["7z"], Some((0, b"7z\xbc\xaf\x27\x1c"));
     "a RAR archive": ["rar"], Some((0, b"Rar!\x1a\x07"));
@@ -82,6 +84,20 @@ pub fn is_text(bytes: &[u8]) -> bool {
     start.contains('\n')
         && start.chars().all(|c| !c.is_control() || matches!(c, '\t' | '\r' | '\n'))
         && start.split([' ', '\t', '\r', '\n', ',', ';', '|', '"']).any(|word| word.parse::<f64>().is_ok())
+}
+
+/// UTF-16 text that starts with a byte order mark, as UTF-8; `None` for other bytes.
+pub fn of_utf16(bytes: &[u8]) -> Option<Bytes> {
+    let (mark, units) = bytes.split_first_chunk()?;
+    let unit = match mark {
+        b"\xff\xfe" => u16::from_le_bytes,
+        b"\xfe\xff" => u16::from_be_bytes,
+        _ => return None,
+    };
+    let (units, rest) = units.as_chunks();
+    let text: String =
+        char::decode_utf16(units.iter().map(|&bytes| unit(bytes))).collect::<Result<_, _>>().ok()?;
+    rest.is_empty().then(|| text.into_bytes().into())
 }
 
 /// Whether one of the first 1024 bytes is NUL, as in UTF-16 and binary files but not in UTF-8 text.

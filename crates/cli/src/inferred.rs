@@ -5,8 +5,8 @@ use std::mem::take;
 use bytes::Bytes;
 use rayon::prelude::*;
 
-use super::fields::{short_decimal, short_integer};
-use super::input::Dtype;
+use super::dtype::Dtype;
+use super::fields::{plain, short_decimal, short_integer};
 use super::memory;
 use super::records::Parsed;
 
@@ -45,7 +45,10 @@ impl Parsed for Inferred {
             self.integers.push(integer);
             return true;
         }
-        let Ok(float) = text.parse::<f64>() else { return false };
+        let Ok(float) = text.parse::<f64>() else {
+            return plain(text)
+                .is_some_and(|text| text.parse::<f64>().is_ok() && self.push_text(text.as_bytes()));
+        };
         let is_first = self.floats.is_none();
         if !is_integer(text) {
             self.too_large = None;

@@ -2,15 +2,15 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
-use std::io::{IsTerminal, stdin};
 use std::mem::take;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use clap::ValueEnum;
 use gpu_reduce::{Element, bf16, f16};
 
+use super::args::InputArgs;
 use super::columns::Columns;
+use super::dtype::{Dtype, cast, with_type};
 use super::error::{Error, shown};
 use super::inferred::Inferred;
 use super::keys::Keys;
@@ -19,166 +19,6 @@ use super::results::Value;
 use super::rows::Rows;
 use super::table::Selection;
 use super::{file, foreign, memory, npy, npz};
-
-#[cfg(target_endian = "big")]
-compile_error!("this program reinterprets little-endian input in memory, so it needs a little-endian target");
-
-/// The type of the numbers.
-#[expect(non_camel_case_types, reason = "each variant has the name of its Rust type")]
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-pub enum Dtype {
-    #[value(alias = "int8")]
-    i8,
-    #[value(alias = "int16")]
-    i16,
-    #[value(alias = "int32")]
-    i32,
-    #[value(alias = "int64")]
-    i64,
-    #[value(alias = "uint8")]
-    u8,
-    #[value(alias = "uint16")]
-    u16,
-    #[value(alias = "uint32")]
-    u32,
-    #[value(alias = "uint64")]
-    u64,
-    #[value(aliases = ["float16", "half"])]
-    f16,
-    #[value(alias = "bfloat16")]
-    bf16,
-    #[value(aliases = ["float32", "float"])]
-    f32,
-    #[value(aliases = ["float64", "double"])]
-    f64,
-}
-
-/// Evaluates an expression with the type `$T` that a [`Dtype`] names.
-macro_rules! with_type {
-    ($dtype:expr, $T:ident => $value:expr) => {
-        with_type!(@ $dtype, $T => $value, i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64)
-    };
-    (@ $dtype:expr, $T:ident => $value:expr, $($type:ident)*) => {
-        match $dtype {
-            $(Dtype::$type => {
-                type $T = $type;
-                $value
-            })*
-        }
-    };
-}
-pub(crate) use with_type;
-
-impl Dtype {
-    /// The size of a number in bytes.
-    pub fn size(self) -> usize {
-        with_type!(self, T => size_of::<T>())
-    }
-}
-
-/// The files, and how to read them.
-#[derive(clap::Args)]
-pub struct InputArgs {
-    /// The type of a raw file's numbers; the type to parse a CSV column as; the type that other files must
-    /// have.
-    ///
-    /// Without it, a CSV column of integers only is i64; any other is f64. NumPy's names work too, such as
-    /// float32. Booleans are u8, 0 and 1.
-    #[arg(long, ignore_case = true)]
-    dtype: Option<Dtype>,
-
-    /// The column of a CSV, Parquet or Arrow file, or the array of a .npz file: its name, or its index from
-    /// 0. Several columns, separated by commas or by giving the option again, have results each.
-    ///
-    /// With this option, --header, --no-header, --delimiter or --skip-missing, a file without another known
-    /// format is read as CSV.
-    #[arg(long)]
-    column: Vec<String>,
-
-    /// Print a result for each key as CSV: the keys are in this column of a CSV, Parquet or Arrow file, the
-    /// values in --column. Several columns, separated by commas, give a result for each combination of keys.
-    ///
-    /// The rows of a key may be anywhere. Keys are compared as numbers if all are numbers, else as text.
-    /// Results are in ascending order of the keys: numbers by value, then NaN, then empty keys; text by its
-    /// bytes. Sums and means of floats are correctly rounded, as exact_sum and exact_mean compute them. The
-    /// index that argmax gives counts all rows from 0. A column whose name has a comma is named by
-    /// its index. With this option, as with --column, a file without another known format is read as
-    /// CSV.
-    #[arg(long, value_name = "COLUMNS", value_delimiter = ',', group = "slices")]
-    by: Vec<String>,
-
-    /// The first row of the CSV file names the columns.
-    ///
-    /// By default, a first row of numbers only is data, and any other is a header. If the first field of the
-    /// column may be either, the program asks for --header or --no-header.
-    #[arg(long, conflicts_with = "no_header")]
-    header: bool,
-
-    /// The first row of the CSV file is data; --column is an index.
-    #[arg(long)]
-    no_header: bool,
-
-    /// The character between two fields of a CSV file, or `tab`.
-    ///
-    /// By default it is the first of tab, semicolon, bar and comma that splits the first rows into the same
-    /// number of fields.
-    #[arg(long, value_name = "CHARACTER", value_parser = delimiter)]
-    delimiter: Option<u8>,
-
-    /// Leave out the rows of a CSV, Parquet or Arrow file that have no value in the column, and print their
-    /// number. Of several columns, each leaves out its own.
-    ///
-    /// In CSV, a missing value is an empty field or `NA`, `N/A`, `#N/A`, `<NA>`, `NULL` or `None`, in any
-    /// case; blank lines are not rows. NaN is a number: nansum and the like leave it out.
-    #[arg(long)]
-    skip_missing: bool,
-
-    /// Read the files' bytes as numbers of the type --dtype, whatever their names and contents.
-    #[arg(long, requires = "dtype")]
-    #[arg(conflicts_with_all = ["column", "by", "header", "no_header", "delimiter", "skip_missing"])]
-    raw: bool,
-
-    /// CSV, NumPy .npy and .npz, Parquet and Arrow files, raw little-endian numbers (with --dtype), and any
-    /// of these compressed by gzip or Zstandard; - is standard input, and so is no file if it is no terminal.
-    /// Several files form one input.
-    ///
-    /// Text, archives and other known formats are not read as raw numbers without --raw. Files are mapped
-    /// into memory: they must not change while the program runs.
-    #[arg(required = stdin().is_terminal(), value_name = "FILE")]
-    files: Vec<PathBuf>,
-}
-
-/// Parses `--delimiter`.
-fn delimiter(text: &str) -> Result<u8, &'static str> {
-    match text.as_bytes() {
-        b"tab" | b"\\t" => Ok(b'\t'),
-        &[b'"' | b'\r' | b'\n'] => Err("it cannot separate fields"),
-        &[byte] if byte.is_ascii() => Ok(byte),
-        _ => Err("neither a single ASCII character nor `tab`"),
-    }
-}
-
-impl InputArgs {
-    /// The options that mark a file as CSV, and whether each is given.
-    fn csv_options(&self) -> [(bool, &'static str); 6] {
-        [
-            (!self.column.is_empty(), "--column"),
-            (!self.by.is_empty(), "--by"),
-            (self.skip_missing, "--skip-missing"),
-            (self.header, "--header"),
-            (self.no_header, "--no-header"),
-            (self.delimiter.is_some(), "--delimiter"),
-        ]
-    }
-
-    /// Fails if an option for CSV other than `allowed` is given for a file that is `what`.
-    fn none_but(&self, allowed: &[&str], what: &'static str) -> Result<(), Error> {
-        match self.csv_options().into_iter().find(|&(given, option)| given && !allowed.contains(&option)) {
-            Some((_, option)) => Err(Error::NotCsv { option, what }),
-            None => Ok(()),
-        }
-    }
-}
 
 /// Opened files of known formats.
 pub struct Files {
@@ -445,8 +285,11 @@ fn open(args: &InputArgs, path: &Path) -> Result<Format, Error> {
         delimiter: args.delimiter.or(foreign::is_named(&inner, &["tsv", "tab"]).then_some(b'\t')),
         columns: args.column.clone(),
         by: args.by.clone(),
+        comment: args.comment,
         header: (args.header || args.no_header).then_some(args.header),
         skip_missing: args.skip_missing,
+        missing: args.missing.clone(),
+        conditions: args.conditions.as_ref().map_or(Vec::new(), |conditions| conditions.0.clone()),
     };
 
     let (mut is_npy, mut allowed) =
@@ -467,10 +310,13 @@ fn open(args: &InputArgs, path: &Path) -> Result<Format, Error> {
     }
     if let Some(kind) = Columns::kind(&inner, &bytes) {
         args.none_but(
-            &["--column", "--by", "--skip-missing"],
+            &["--column", "--by", "--where", "--skip-missing"],
             "a Parquet or Arrow file, whose columns have types and names",
         )?;
         return Ok(Format::Columns(Columns::open(kind, bytes, &selection(), dtype)?));
+    }
+    if let Some(text) = foreign::of_utf16(&bytes).filter(|text| dtype.is_none() || foreign::is_text(text)) {
+        bytes = text;
     }
     let is_text = foreign::is_text(&bytes);
     let is_csv =
@@ -533,15 +379,6 @@ impl Display for Axis {
             Axis::Row => "row",
             Axis::Column => "column",
         })
-    }
-}
-
-/// `bytes` as numbers; copies them only if they are not aligned for `T`. Their length must be a multiple of
-/// the size of `T`.
-pub fn cast<T: Element>(bytes: &[u8]) -> Cow<'_, [T]> {
-    match bytemuck::try_cast_slice(bytes) {
-        Ok(values) => Cow::Borrowed(values),
-        Err(_) => Cow::Owned(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()),
     }
 }
 

@@ -7,9 +7,13 @@
 //!     [--json | --csv] [--plot FILE.svg] [--output FILE.npy] FILE...
 //! ```
 
+mod args;
+mod arrays;
 mod columns;
+mod conditions;
 mod device;
 mod division;
+mod dtype;
 mod error;
 mod fields;
 mod file;
@@ -33,18 +37,20 @@ mod table;
 
 use std::convert::Infallible;
 use std::hint::black_box;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _, stdout};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::Parser;
+use args::InputArgs;
+use clap::{CommandFactory as _, Parser};
+use clap_complete::Shell;
 use device::DeviceArg;
 use division::Division;
 use error::Error;
 use gpu_reduce::Device;
-use input::{Files, Input, InputArgs};
+use input::{Files, Input};
 use keys::Groups;
 use numbers::{Numbers, Quantity};
 use progress::Progress;
@@ -91,6 +97,10 @@ struct Args {
     #[arg(long, value_name = "FILE.svg", conflicts_with = "slices")]
     plot: Option<PathBuf>,
 
+    /// Print what makes this shell complete the options: in bash, `source <(gpu-reduce --completions bash)`.
+    #[arg(long, value_name = "SHELL", exclusive = true)]
+    completions: Option<Shell>,
+
     #[command(flatten)]
     input: InputArgs,
 }
@@ -124,6 +134,11 @@ fn main() -> ExitCode {
 
 /// Runs the program.
 fn run(args: &Args) -> Result<(), Error> {
+    if let Some(shell) = args.completions {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Args::command(), "gpu-reduce", &mut script);
+        return stdout().write_all(&script).map_err(Error::Print);
+    }
     if let Some(path) = args.plot.as_ref().filter(|path| !foreign::is_named(path, &["svg"])) {
         return Err(Error::NotSvgName { path: path.clone() });
     }
@@ -200,8 +215,8 @@ fn load(numbers: &mut dyn Numbers, device: &Device) -> Result<(), Error> {
     Ok(in_pieces("uploading", bytes, |piece| numbers.upload(piece.start / size..piece.end / size))?)
 }
 
-/// Reduces all numbers, and adds to the times: that of loading counts from `start`. `missing` is the number of
-/// rows left out.
+/// Reduces all numbers, and adds to the times: that of loading counts from `start`. `missing` is the number
+/// of rows left out.
 fn report(
     numbers: &mut dyn Numbers,
     missing: Option<u64>,

@@ -1,6 +1,7 @@
 //! NumPy's `.npz` archives: zip files of `.npy` files.
 
-use std::io::{Cursor, Read};
+use std::io::{Cursor, Read, Seek};
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use csv::ByteRecord;
@@ -13,6 +14,26 @@ use super::table::{find_named, which};
 /// Whether the bytes are a zip archive, perhaps an empty one.
 pub fn is_archive(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
+}
+
+/// The only file in an archive, and its name, if it is no `.npy` file.
+///
+/// # Errors
+///
+/// [`Error::Npz`] if the archive is malformed.
+pub fn only_file<R: Read + Seek>(
+    archive: &mut ZipArchive<R>,
+) -> Result<Option<(PathBuf, impl Read + use<'_, R>)>, Error> {
+    let mut files = archive.file_names().filter(|name| !name.ends_with('/'));
+    let Some(name) = files.next().filter(|name| !name.ends_with(".npy")).map(PathBuf::from) else {
+        return Ok(None);
+    };
+    if files.next().is_some() {
+        return Ok(None);
+    }
+    drop(files);
+    let index = (0..archive.len()).find(|&index| archive.name_for_index(index).map(Path::new) == Some(&name));
+    Ok(Some((name, archive.by_index(index.unwrap_or(0))?)))
 }
 
 /// Returns the `.npy` file of the array with the one wanted name or index, or of the only array; `None` if

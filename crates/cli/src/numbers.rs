@@ -13,9 +13,10 @@ use gpu_reduce::{
 };
 
 use super::division::Division;
+use super::dtype::{Dtype, with_type};
 use super::error;
 use super::histogram::Histogram;
-use super::input::{Dtype, Series, with_type};
+use super::input::Series;
 use super::quantile::{self, Level};
 use super::report::say;
 use super::results::{self, Output, Results, Value};

@@ -34,8 +34,8 @@ impl Ord for Level {
     }
 }
 
-/// The quantile of each slice; NaN if it has a NaN. The slices have these lengths, none of which is 0, and lie
-/// one after the other in `values`, whose order changes.
+/// The quantile of each slice; NaN if it has a NaN. The slices have these lengths, none of which is 0, and
+/// lie one after the other in `values`, whose order changes.
 pub fn of_each<T: Element>(mut values: &mut [T], lengths: &[usize], level: f64) -> Vec<f64> {
     let slices: Vec<&mut [T]> = lengths.iter().filter_map(|&length| values.split_off_mut(..length)).collect();
     slices.into_par_iter().map(|slice| of(slice, level)).collect()

@@ -7,13 +7,13 @@ use csv::ByteRecord;
 use memchr::{memchr, memchr2, memchr3};
 use rayon::prelude::*;
 
+use super::dtype::Dtype;
 use super::error::Error;
 use super::fields::Field;
-use super::input::Dtype;
 use super::memory;
 use super::progress::Progress;
 use super::rows::Rows;
-use super::table::{self, Selected};
+use super::table::{self, Dialect, Selected, Selection};
 
 /// The numbers that fields are parsed to.
 pub trait Parsed: Default + Send {
@@ -48,14 +48,14 @@ impl<T: Field> Parsed for Vec<T> {
 pub struct Records<'a> {
     /// The whole file.
     pub bytes: &'a [u8],
-    pub delimiter: u8,
+    pub dialect: Dialect,
     /// Whether the first row is a header.
     pub header: bool,
     /// The number of fields in each row.
     pub width: usize,
     pub selected: &'a Selected,
     pub dtype: Dtype,
-    pub skip_missing: bool,
+    pub selection: &'a Selection,
 }
 
 impl Records<'_> {
@@ -70,7 +70,7 @@ impl Records<'_> {
         const TURNS: usize = 8;
         let progress = Progress::new("parsing", self.bytes.len());
         let (mut parsed, mut rows) = (self.nothing::<P>(), Rows::of(self.selected));
-        let mut pieces = Pieces { bytes: self.bytes, start, delimiter: self.delimiter };
+        let mut pieces = Pieces { bytes: self.bytes, start, dialect: self.dialect };
         let mut some = || pieces.by_ref().take(TURNS * rayon::current_num_threads()).collect::<Vec<_>>();
         let mut now = some();
         while let Some(&Range { end, .. }) = now.last() {
@@ -102,7 +102,7 @@ impl Records<'_> {
     /// Reads the rows of a piece, which comes after the rows `before`.
     fn read_piece<P: Parsed>(&self, piece: Range<usize>, before: &Rows) -> Result<(Vec<P>, Rows), Error> {
         let mut read = (self.nothing(), before.part());
-        let mut lines = Lines::new(&self.bytes[..piece.end], piece.start, self.delimiter);
+        let mut lines = Lines::new(&self.bytes[..piece.end], piece.start, self.dialect);
         while let Some(start) = lines.next() {
             self.push(
                 start,
@@ -116,17 +116,20 @@ impl Records<'_> {
             return Ok(read);
         }
 
-        // The csv crate reads the piece from the first row with escaped quotes on. It would remove a byte order
-        // mark at the start: a line end before prevents that.
+        // The csv crate reads the piece from the first row with escaped quotes on. It would remove a byte
+        // order mark at the start: a line end before prevents that.
         let start = lines.at;
         let rest = &self.bytes[start..piece.end];
-        let mut reader = table::reader((&b"\n"[..]).chain(rest), self.delimiter);
+        let mut reader = table::reader((&b"\n"[..]).chain(rest), self.dialect);
         let offset = |of_reader: u64| (start + of_reader as usize).saturating_sub(1);
         let mut record = ByteRecord::new();
         while reader.read_byte_record(&mut record)? {
             let start = offset(record.position().map_or(0, csv::Position::byte));
+            if table::start_of_row(self.bytes, start, self.dialect.comment) == self.bytes.len() {
+                break; // a comment without a line end
+            }
             if offset(reader.position().byte()) == self.bytes.len() {
-                table::check_closed(self.bytes, start, self.delimiter)?;
+                table::check_closed(self.bytes, start, self.dialect)?;
             }
             self.push(start, record.len(), |index| &record[index], before, &mut read)?;
         }
@@ -143,20 +146,28 @@ impl Records<'_> {
         before: &Rows,
         (parsed, rows): &mut (Vec<P>, Rows),
     ) -> Result<(), Error> {
-        let line = || table::line_of_record(self.bytes, start);
+        let line = || table::line_of_record(self.bytes, start, self.dialect.comment);
         if width != self.width {
             let first = if self.header { "header" } else { "first" };
             return Err(Error::Fields { line: line(), found: width, first, expected: self.width });
         }
+        let conditions = &self.selected.conditions;
+        if !conditions.iter().all(|(column, condition)| condition.holds(field(column.index))) {
+            return Ok(());
+        }
         let mut is_absent = true;
         for (place, column) in self.selected.columns.iter().enumerate() {
             let text = field(column.index);
-            if parsed[place].push_text(text) {
+            let is_word = self.selection.is_word(text);
+            if !is_word && parsed[place].push_text(text) {
                 is_absent = false;
-            } else if self.skip_missing && table::is_missing(text) {
+            } else if !is_word && !table::is_missing(text) {
+                return Err(table::no_number(text, &column.name, line(), self.dtype));
+            } else if self.selection.skip_missing {
                 rows.columns[place].absent.push(rows.count);
             } else {
-                return Err(table::no_number(text, &column.name, line(), self.dtype));
+                let text = String::from_utf8_lossy(text).into();
+                return Err(Error::Missing { line: line(), column: column.name.clone(), text });
             }
         }
         if is_absent {
@@ -175,7 +186,7 @@ impl Records<'_> {
 struct Pieces<'a> {
     bytes: &'a [u8],
     start: usize,
-    delimiter: u8,
+    dialect: Dialect,
 }
 
 impl Iterator for Pieces<'_> {
@@ -193,8 +204,23 @@ impl Pieces<'_> {
     /// least length.
     fn end(&self) -> usize {
         const LEAST: usize = 1 << 18;
-        let Pieces { bytes, start, delimiter } = *self;
+        let Pieces { bytes, start, dialect: Dialect { comment, .. } } = *self;
         let least = bytes.len().min(start + LEAST);
+        if comment.is_none() {
+            return self.end_of_rows(start, least);
+        }
+        // Quotes in comments are ordinary characters.
+        let mut at = start;
+        while at < least {
+            at = table::start_of_row(bytes, at, comment);
+            at = self.end_of_rows(at, at);
+        }
+        at
+    }
+
+    /// The first end of a row behind the offset `least`; one starts at `start`.
+    fn end_of_rows(&self, start: usize, least: usize) -> usize {
+        let Pieces { bytes, dialect: Dialect { delimiter, .. }, .. } = *self;
         // A place outside of quotes.
         let mut at = start;
         loop {
@@ -234,22 +260,20 @@ struct Lines<'a> {
     bytes: &'a [u8],
     /// Where the next row starts, or blank lines before it.
     at: usize,
-    delimiter: u8,
+    dialect: Dialect,
     /// The fields of the last row, without the quotes around them.
     fields: Vec<&'a [u8]>,
 }
 
 impl<'a> Lines<'a> {
-    fn new(bytes: &'a [u8], at: usize, delimiter: u8) -> Lines<'a> {
-        Lines { bytes, at, delimiter, fields: Vec::new() }
+    fn new(bytes: &'a [u8], at: usize, dialect: Dialect) -> Lines<'a> {
+        Lines { bytes, at, dialect, fields: Vec::new() }
     }
 
     /// Reads the next row; returns its offset. `None` at the end, or before a row that needs the csv crate.
     fn next(&mut self) -> Option<usize> {
-        let Lines { bytes, delimiter, .. } = *self;
-        while let Some(b'\r' | b'\n') = bytes.get(self.at) {
-            self.at += 1;
-        }
+        let Lines { bytes, dialect: Dialect { delimiter, comment }, .. } = *self;
+        self.at = table::start_of_row(bytes, self.at, comment);
         let start = self.at;
         if start == bytes.len() {
             return None;

@@ -28,7 +28,7 @@ pub struct OfColumn {
 
 impl Rows {
     /// No rows yet of a table with these columns.
-    pub fn of(Selected { columns, by }: &Selected) -> Rows {
+    pub fn of(Selected { columns, by, .. }: &Selected) -> Rows {
         let of_column = |column: &Column| OfColumn { name: column.name.clone(), absent: Vec::new() };
         Rows {
             columns: columns.iter().map(of_column).collect(),
@@ -52,8 +52,8 @@ impl Rows {
         self.keys.iter_mut().for_each(|keys| keys.reserve(count));
     }
 
-    /// Adds rows, some of which are null in some columns. Returns the rows that are null in all columns, if any
-    /// are: they are left out.
+    /// Adds rows, some of which are null in some columns. Returns the rows that are null in all columns, if
+    /// any are: they are left out.
     pub fn push_nulls(&mut self, count: usize, nulls: &[Option<NullBuffer>]) -> Option<NullBuffer> {
         let of_columns: Option<Vec<&NullBuffer>> = nulls.iter().map(Option::as_ref).collect();
         let in_none = of_columns.and_then(|nulls| {

@@ -3,9 +3,12 @@
 use std::io::Read;
 
 use csv::{ByteRecord, ReaderBuilder, Trim};
+use memchr::memchr2;
 
+use super::conditions::Condition;
+use super::dtype::Dtype;
 use super::error::{Error, quoted, shown};
-use super::input::Dtype;
+use super::fields::Field as _;
 use super::records::{Parsed, Records};
 use super::rows::Rows;
 
@@ -13,6 +16,8 @@ use super::rows::Rows;
 pub struct Selection {
     /// The delimiter, if the user or the file's name says it.
     pub delimiter: Option<u8>,
+    /// What lines that are comments start with.
+    pub comment: Option<u8>,
     /// The names or the indices from 0 of the columns, perhaps several separated by commas; none are needed
     /// if there is only one.
     pub columns: Vec<String>,
@@ -22,6 +27,18 @@ pub struct Selection {
     pub header: Option<bool>,
     /// Whether to leave out rows without a value.
     pub skip_missing: bool,
+    /// Words that stand for a missing value, besides those that always do.
+    pub missing: Vec<String>,
+    /// Conditions of the rows to read.
+    pub conditions: Vec<Condition>,
+}
+
+/// How a CSV file is written.
+#[derive(Clone, Copy)]
+pub struct Dialect {
+    pub delimiter: u8,
+    /// What lines that are comments start with.
+    pub comment: Option<u8>,
 }
 
 impl Selection {
@@ -33,10 +50,13 @@ impl Selection {
     /// wrong number of fields or no valid number in a column, and if a quote is never closed.
     pub fn parse<P: Parsed>(&self, bytes: &[u8], dtype: Dtype) -> Result<(Vec<P>, Rows), Error> {
         let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
-        let delimiter = self.delimiter.unwrap_or_else(|| guess_delimiter(bytes));
-        let mut reader = reader(bytes, delimiter);
+        let comment = self.comment;
+        let delimiter = self.delimiter.unwrap_or_else(|| guess_delimiter(bytes, comment));
+        let dialect = Dialect { delimiter, comment };
+        let mut reader = reader(bytes, dialect);
         let mut first = ByteRecord::new();
-        if !reader.read_byte_record(&mut first)? {
+        let is_empty = start_of_row(bytes, 0, comment) == bytes.len();
+        if is_empty || !reader.read_byte_record(&mut first)? {
             return match self.header {
                 Some(false) => {
                     let of_name = |name: &str| Column { index: 0, name: name.to_owned() };
@@ -44,8 +64,8 @@ impl Selection {
                         [] => vec![of_name("0")],
                         names => names.iter().flat_map(|name| name.split(',')).map(of_name).collect(),
                     };
-                    let selected =
-                        Selected { columns, by: self.by.iter().map(|name| of_name(name)).collect() };
+                    let by = self.by.iter().map(|name| of_name(name)).collect();
+                    let selected = Selected { columns, by, conditions: Vec::new() };
                     Ok((selected.columns.iter().map(|_| P::default()).collect(), Rows::of(&selected)))
                 }
                 _ => Err(Error::NoHeader),
@@ -53,12 +73,11 @@ impl Selection {
         }
         let end = reader.position().byte() as usize;
         if end == bytes.len() {
-            check_closed(bytes, 0, delimiter)?;
+            check_closed(bytes, 0, dialect)?;
         }
         let header = self.is_header(&first)?;
         let (selected, width) = (&self.find_columns(&first, header)?, first.len());
-        let records =
-            Records { bytes, delimiter, header, width, selected, dtype, skip_missing: self.skip_missing };
+        let records = Records { bytes, dialect, header, width, selected, dtype, selection: self };
         records.read(if header { end } else { 0 })
     }
 
@@ -73,7 +92,8 @@ impl Selection {
         }
         let names_a_field = |wanted: &&str| first.iter().any(|field| field == wanted.as_bytes());
         let wanted = self.columns.iter().flat_map(|wanted| split(wanted, first));
-        let mut wanted = wanted.chain(self.by.iter().map(String::as_str)).filter(names_a_field);
+        let others = self.by.iter().chain(self.conditions.iter().map(|condition| &condition.column));
+        let mut wanted = wanted.chain(others.map(String::as_str)).filter(names_a_field);
         if first.iter().all(is_number) {
             return match wanted.next() {
                 None if first.iter().any(has_digit) => Ok(false),
@@ -82,6 +102,7 @@ impl Selection {
         }
         let Selected { columns, .. } = self.find_columns(first, true)?;
         let mut fields = columns.iter().map(|column| &first[column.index]);
+        let is_missing = |field: &[u8]| self.is_word(field) || is_missing(field);
         let may_be_data = fields.clone().any(|field| looks_numeric(field) || is_missing(field));
         let says_missing = fields.any(|field| is_missing(field) && !field.is_empty());
         let has_only_a_name = wanted.any(|wanted| index_below(wanted, first.len()).is_none());
@@ -92,7 +113,7 @@ impl Selection {
     }
 
     /// Finds the columns of the numbers, by name, by index, or as the only one besides the keys' columns; and
-    /// the keys' columns. `first` is the first row; `header` says whether it is a header.
+    /// the columns of keys and conditions. `first` is the first row; `header` says whether it is a header.
     ///
     /// # Errors
     ///
@@ -119,13 +140,20 @@ impl Selection {
                 wanted.map(find).collect::<Result<Vec<_>, _>>()?
             }
         };
+        let condition = |condition: &Condition| Ok((find(&condition.column)?, condition.clone()));
+        let conditions = self.conditions.iter().map(condition).collect::<Result<_, Error>>()?;
         let is_again = |(place, column): &(usize, &Column)| {
             columns[..*place].iter().any(|before| before.index == column.index)
         };
         match columns.iter().enumerate().find(is_again) {
             Some((_, column)) => Err(Error::TwiceColumn { column: shown(&column.name) }),
-            None => Ok(Selected { columns, by }),
+            None => Ok(Selected { columns, by, conditions }),
         }
+    }
+
+    /// Whether a field is a word that stands for a missing value in this file.
+    pub fn is_word(&self, field: &[u8]) -> bool {
+        self.missing.iter().any(|word| word.as_bytes() == field)
     }
 
     fn ambiguous(&self, first: &ByteRecord) -> Error {
@@ -139,6 +167,15 @@ pub struct Selected {
     pub columns: Vec<Column>,
     /// The columns of keys.
     pub by: Vec<Column>,
+    /// The columns of conditions.
+    pub conditions: Vec<(Column, Condition)>,
+}
+
+impl Selected {
+    /// All columns; one with several uses comes again.
+    pub fn all(&self) -> impl Iterator<Item = &Column> {
+        self.by.iter().chain(&self.columns).chain(self.conditions.iter().map(|(column, _)| column))
+    }
 }
 
 /// A column's index, and its name in the header, or its index as text without a header.
@@ -148,19 +185,22 @@ pub struct Column {
 }
 
 /// A reader that accepts rows of any length; [`Records::read`] refuses the wrong ones and names their line.
-pub fn reader<R: Read>(bytes: R, delimiter: u8) -> csv::Reader<R> {
+pub fn reader<R: Read>(bytes: R, Dialect { delimiter, comment }: Dialect) -> csv::Reader<R> {
     let mut builder = ReaderBuilder::new();
-    builder.has_headers(false).delimiter(delimiter).flexible(true).trim(Trim::All).from_reader(bytes)
+    builder.has_headers(false).delimiter(delimiter).comment(comment);
+    builder.flexible(true).trim(Trim::All).from_reader(bytes)
 }
 
 /// Guesses the delimiter: the first of tab, semicolon and bar that splits the first rows into the same number
 /// of fields, more than one; else a comma.
-fn guess_delimiter(bytes: &[u8]) -> u8 {
+fn guess_delimiter(bytes: &[u8], comment: Option<u8>) -> u8 {
     const ROWS: usize = 16;
     const START: usize = 64 << 10;
     let start = &bytes[..bytes.len().min(START)];
     let separates = |&delimiter: &u8| {
-        let rows = reader(start, delimiter).into_byte_records().take(ROWS).map_while(Result::ok);
+        // A comment without a line end would be a row.
+        let reader = reader(start.chain(&b"\n"[..]), Dialect { delimiter, comment });
+        let rows = reader.into_byte_records().take(ROWS).map_while(Result::ok);
         let mut widths: Vec<usize> = rows.map(|row| row.len()).collect();
         if start.len() < bytes.len() && (2..ROWS).contains(&widths.len()) {
             widths.pop(); // the last row is cut off
@@ -176,11 +216,11 @@ fn guess_delimiter(bytes: &[u8]) -> u8 {
 /// # Errors
 ///
 /// [`Error::Unclosed`].
-pub fn check_closed(bytes: &[u8], start: usize, delimiter: u8) -> Result<(), Error> {
+pub fn check_closed(bytes: &[u8], start: usize, dialect: Dialect) -> Result<(), Error> {
     let row = &bytes[start..];
-    let is_open = || reader(row.chain(&b"\n0"[..]), delimiter).into_byte_records().count() == 1;
+    let is_open = || reader(row.chain(&b"\n0"[..]), dialect).into_byte_records().count() == 1;
     match row.contains(&b'"') && is_open() {
-        true => Err(Error::Unclosed { line: line_of_record(bytes, start) }),
+        true => Err(Error::Unclosed { line: line_of_record(bytes, start, dialect.comment) }),
         false => Ok(()),
     }
 }
@@ -188,9 +228,6 @@ pub fn check_closed(bytes: &[u8], start: usize, delimiter: u8) -> Result<(), Err
 /// The error of a field that is not a number.
 pub fn no_number(field: &[u8], column: &str, line: usize, dtype: Dtype) -> Error {
     let (text, column) = (lossy(field), column.to_owned());
-    if is_missing(field) {
-        return Error::Missing { line, column, text };
-    }
     let hint = if has_separators(&text) { SEPARATORS } else { "" };
     Error::Value { line, column, text, dtype, hint }
 }
@@ -260,10 +297,12 @@ fn is_number(field: &[u8]) -> bool {
     str::from_utf8(field).is_ok_and(|text| text.parse::<f64>().is_ok())
 }
 
-/// Whether this is a number, or may be one in another notation, such as `1,000`, `$5` or `2026-11-21`: it has
-/// digits and no letters.
+/// Whether this is a number, or may be one in another notation, such as `0x1f`, `1,000`, `$5` or
+/// `2026-11-21`: it has digits and no letters.
 fn looks_numeric(field: &[u8]) -> bool {
-    is_number(field) || has_digit(field) && !lossy(field).chars().any(char::is_alphabetic)
+    is_number(field)
+        || f64::parse(field).is_some()
+        || has_digit(field) && !lossy(field).chars().any(char::is_alphabetic)
 }
 
 fn has_digit(field: &[u8]) -> bool {
@@ -275,8 +314,20 @@ fn lossy(field: &[u8]) -> String {
 }
 
 /// The line, from 1, of the CSV record at the offset `start`. The csv crate's own line count omits the line
-/// ends and blank lines that it skips at the start of a record.
-pub fn line_of_record(bytes: &[u8], start: usize) -> usize {
-    let skipped = bytes[start..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-    1 + bytes[..start + skipped].iter().filter(|&&byte| byte == b'\n').count()
+/// ends, blank lines and comments that it skips at the start of a record.
+pub fn line_of_record(bytes: &[u8], start: usize, comment: Option<u8>) -> usize {
+    1 + bytes[..start_of_row(bytes, start, comment)].iter().filter(|&&byte| byte == b'\n').count()
+}
+
+/// Where the row after the offset `at` starts: after line ends, blank lines and comments.
+pub fn start_of_row(bytes: &[u8], mut at: usize, comment: Option<u8>) -> usize {
+    loop {
+        match bytes.get(at) {
+            Some(b'\r' | b'\n') => at += 1,
+            Some(&byte) if Some(byte) == comment => {
+                at += memchr2(b'\r', b'\n', &bytes[at..]).unwrap_or(bytes.len() - at);
+            }
+            _ => return at,
+        }
+    }
 }

@@ -8,6 +8,10 @@ use std::process::{Command, Output, Stdio};
 use gpu_reduce::{Element, Reduce, Sum, bf16, f16};
 use tempfile::TempPath;
 
+#[path = "cli/conditions.rs"]
+mod conditions;
+#[path = "cli/kinds.rs"]
+mod kinds;
 #[path = "cli/several.rs"]
 mod several;
 
@@ -409,7 +413,7 @@ fn known_formats_are_not_raw() {
     let xlsx = std::fs::read(data("no_arrays.zip")).expect("the file is there");
     let tar = [&[b'x'; 257][..], b"ustar"].concat();
     let (x, u8) = (&["--column", "x"][..], &["--dtype", "u8"][..]);
-    let zip = "a zip archive (as .xlsx files are) but not a .npz file";
+    let zip = "a zip archive (as .xlsx files are) that is no .npz file and has not one file";
     for (options, extension, content, what) in [
         // Formats known by extension, and by first bytes.
         (u8, ".npz", &b""[..], zip),
@@ -420,7 +424,7 @@ fn known_formats_are_not_raw() {
         (u8, "", b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
         (&[], ".feather", b"FEA1....", "a Feather file of version 1"),
         // Options for CSV do not override a known format.
-        (x, ".csv", b"\x28\xb5\x2f\xfe\x04\x22\x4d\x18".split_at(4).1, "compressed by LZ4"),
+        (x, ".csv", b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
     ] {
         let file = file(extension, content);
         let message = format!(
@@ -434,7 +438,7 @@ fn known_formats_are_not_raw() {
     }
 
     let utf16: Vec<_> = "\u{feff}x\n1\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
-    for (options, extension, content) in [(x, ".txt", &utf16[..]), (&[], ".csv", &[1, 0, 2, 0])] {
+    for (options, extension, content) in [(x, ".txt", &utf16[2..]), (&[], ".csv", &[1, 0, 2, 0])] {
         let file = file(extension, content);
         let message = format!(
             "`{}` has NUL bytes, as UTF-16 and binary files do, so it is not CSV: save it as UTF-8, or \
@@ -1216,11 +1220,6 @@ fn files_of_other_programs() {
             "column `day` holds Date32, which is not a supported type of number",
         );
         expect_error(
-            &["--column", "count", "--by", "day"],
-            &file,
-            "column `day` holds Date32, which cannot be keys: keys are text or numbers",
-        );
-        expect_error(
             &["--column", "count", "--dtype", "f64"],
             &file,
             "the file holds `i32`, but --dtype says f64",
@@ -1877,7 +1876,7 @@ fn floats_of_csv() {
     for options in [&["--by", "k", "--op", "max"][..], &["--by", "k", "--op", "max", "--dtype", "f64"]] {
         assert_eq!(printed(options, &[&file(".csv", &lines)]), expected);
     }
-    for bad in [".", "-", "-.", "1.2.3", "1,5", "--1", "1-", "0x1", "1 2", "- 1", ""] {
+    for bad in [".", "-", "-.", "1.2.3", "1,5", "--1", "1-", "0x1g", "1 2", "- 1", ""] {
         let bad = file(".csv", format!("x;k\n0.5;1\n{bad};2\n"));
         let output = run(&["--column", "x"], &bad);
         assert_eq!((text(output.stdout), output.status.code()), (String::new(), Some(1)));

@@ -1,10 +1,15 @@
-"""Makes the test files in this folder with numpy, pandas, polars and pyarrow from PyPI."""
+"""Makes the test files in this folder with lz4, numpy, pandas, polars and pyarrow from PyPI."""
 
 import base64
+import bz2
 import gzip
 import io
+import lzma
 import zipfile
+from datetime import date, datetime, time, timezone
+from decimal import Decimal
 
+import lz4.frame
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -92,3 +97,24 @@ with open("array.npy.gz", "wb") as file:
 
 with zipfile.ZipFile("no_arrays.zip", "w") as archive:
     archive.writestr(zipfile.ZipInfo("xl/workbook.xml"), "<workbook/>")
+    archive.writestr(zipfile.ZipInfo("xl/styles.xml"), "<styleSheet/>")
+
+# Two parts each, as those tools append them.
+halves = [b"x,y\n1,2\n", b"3,4\n5,6\n"]
+for name, compress in [("bz2", bz2.compress), ("xz", lzma.compress), ("lz4", lz4.frame.compress)]:
+    with open(f"parts.csv.{name}", "wb") as file:
+        file.write(b"".join(compress(half) for half in halves))
+with zipfile.ZipFile("one.zip", "w", zipfile.ZIP_DEFLATED) as file:
+    file.writestr("folder/", b"")
+    file.writestr("folder/parts.csv", b"".join(halves))
+
+instants = pa.table({
+    "x": [1, 2, 4, 8],
+    "day": pa.array([date(2024, 2, 29), date(1969, 12, 31), None, date(2024, 2, 29)]),
+    "time": pa.array([time(9, 5, 0, 250000), time(9, 5), time(9, 5), None], pa.time64("us")),
+    "local": pa.array([datetime(2024, 2, 29, 9, 5), datetime(1950, 1, 1)] * 2, pa.timestamp("ms")),
+    "utc": pa.array([datetime(2024, 2, 29, 9, 5, tzinfo=timezone.utc)] * 4, pa.timestamp("ns", "Europe/Oslo")),
+    "decimal": pa.array([Decimal("10.50"), Decimal("-9.75"), Decimal("10.50"), None], pa.decimal128(10, 2)),
+})
+pa.parquet.write_table(instants, "instants.parquet")
+pa.feather.write_feather(instants, "instants.arrow", compression="uncompressed")
