@@ -44,7 +44,7 @@ macro_rules! floats {
                     0 if kind < 8 => $from(NUMBERS[kind]),
                     0 => [$type::MAX, $type::MIN_POSITIVE, $type::EPSILON, $type::from_bits(1)][kind - 8],
                     1 => $from((hash as i64 >> (hash / 4 % 24)) as f64 / (1u64 << 56) as f64),
-                    _ => $type::from_bits($bits(hash >> 8 | hash << 56)),
+                    _ => $type::from_bits($bits(hash.rotate_right(8))),
                 }
             }
 
