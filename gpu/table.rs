@@ -99,7 +99,7 @@ macro_rules! for_each_operator {
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             mean: Mean any;
-            /// The variance of a slice or a buffer, as a whole population; see [`Var`](crate::Var) for that
+            /// The variance of a slice or a buffer, as a whole population; see [`Var`](struct@crate::Var) for that
             /// of a sample.
             ///
             /// ```
@@ -107,7 +107,7 @@ macro_rules! for_each_operator {
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             var: Var any;
-            /// The standard deviation of a slice or a buffer, as a whole population; see [`Std`](crate::Std)
+            /// The standard deviation of a slice or a buffer, as a whole population; see [`Std`](struct@crate::Std)
             /// for that of a sample.
             ///
             /// ```
@@ -212,7 +212,7 @@ macro_rules! for_each_operator {
             /// ```
             nanmean: NanMean any;
             /// The variance of the elements that are not NaN, as a whole population; see
-            /// [`NanVar`](crate::NanVar) for that of a sample.
+            /// [`NanVar`](struct@crate::NanVar) for that of a sample.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::nanvar(&[1.0f32, f32::NAN, 5.0])?, 4.0);
@@ -220,14 +220,14 @@ macro_rules! for_each_operator {
             /// ```
             nanvar: NanVar any;
             /// The standard deviation of the elements that are not NaN, as a whole population; see
-            /// [`NanStd`](crate::NanStd) for that of a sample.
+            /// [`NanStd`](struct@crate::NanStd) for that of a sample.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::nanstd(&[1.0f32, f32::NAN, 5.0])?, 2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             nanstd: NanStd any;
-            /// The mean, and the second, third and fourth central moments; see [`Moments`](crate::Moments)
+            /// The mean, and the second, third and fourth central moments; see [`Moments`](struct@crate::Moments)
             /// for their type.
             ///
             /// ```
@@ -235,14 +235,14 @@ macro_rules! for_each_operator {
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             moments: Moments any;
-            /// The skewness; see [`Skewness`](crate::Skewness) for its type.
+            /// The skewness; see [`Skewness`](struct@crate::Skewness) for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::skewness(&[-1.0f32, 0.0, 1.0])?, 0.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
             skewness: Skewness any;
-            /// The excess kurtosis, which is 0 for a normal distribution; see [`Kurtosis`](crate::Kurtosis)
+            /// The excess kurtosis, which is 0 for a normal distribution; see [`Kurtosis`](struct@crate::Kurtosis)
             /// for its type.
             ///
             /// ```
@@ -251,7 +251,7 @@ macro_rules! for_each_operator {
             /// ```
             kurtosis: Kurtosis any;
             /// The logarithm of the sum of exponentials, without overflow; see
-            /// [`LogSumExp`](crate::LogSumExp) for its type.
+            /// [`LogSumExp`](struct@crate::LogSumExp) for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::logsumexp(&[1000.0f32, 1000.0])?, 1000.0 + 2f32.ln());

@@ -290,7 +290,7 @@ of_axis! {
     argmin_axis: ArgMin;
     /// The indices of the largest elements along an axis: the first if several are equal, or the first NaN.
     argmax_axis: ArgMax;
-    /// Variances over an axis, with the count minus `ddof` as divisor; see [`Var`].
+    /// Variances over an axis, with the count minus `ddof` as divisor; see [`Var`](struct@Var).
     ///
     /// ```
     /// use ndarray::{Axis, array};
@@ -300,7 +300,7 @@ of_axis! {
     /// # Ok::<(), gpu_reduce::Error>(())
     /// ```
     var_axis: Var (ddof: u64);
-    /// Standard deviations over an axis, with the count minus `ddof` as divisor; see [`Std`].
+    /// Standard deviations over an axis, with the count minus `ddof` as divisor; see [`Std`](struct@Std).
     std_axis: Std (ddof: u64);
 }
 

@@ -42,7 +42,7 @@ use terms::{Multiply, Pick, PickCounted};
 /// - **Sums and means of floats are the correctly rounded ones**, those of [`ExactSum`](crate::ExactSum) and
 ///   [`ExactMean`](crate::ExactMean), in any order of the items. They are added as integers. The same holds for
 ///   [`NanSum`](crate::NanSum), [`NanMean`](crate::NanMean) and [`SumWhere`](crate::SumWhere).
-/// - **[`Var`](crate::Var) and [`Std`](crate::Std)** do not depend on the order of the items either: they add up
+/// - **[`Var`](struct@crate::Var) and [`Std`](struct@crate::Std)** do not depend on the order of the items either: they add up
 ///   squared distances from the exact mean. The relative error is at most 8 · 2^-53. A result that is an
 ///   `f32` is rounded to it afterwards. If squares of distances overflow an `f64`, the result is infinite.
 /// - [`ArgMax`](crate::ArgMax) and the other operators that return indices return those of the whole array, of

@@ -1,5 +1,5 @@
 //! The sum of exponentials of distances from one number: how a chunk is first folded for
-//! [`LogSumExp`](crate::LogSumExp).
+//! [`LogSumExp`](struct@crate::LogSumExp).
 //!
 //! Most chunks need one exponential an item, of the item's distance from the first item. [`Near`] sums these.
 //! Its sum shows if an item was too far above the first for an `f64`. Then the chunk is folded once more, by
@@ -63,7 +63,7 @@ impl Near {
     }
 }
 
-/// Folds a chunk for [`LogSumExp`]: by [`Near`] if its distances will do, else once more by the operator.
+/// Folds a chunk for [`LogSumExp`](struct@crate::LogSumExp): by [`Near`] if its distances will do, else once more by the operator.
 #[derive(Clone, Copy)]
 pub(crate) struct NearFirst;
 

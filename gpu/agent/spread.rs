@@ -24,7 +24,7 @@ impl<T: Element> Agent<Var, T> for Spreads {
     }
 }
 
-/// Chunks of a [`Std`] are folded by the functions of [`Var`], because both operators have the same accumulators.
+/// Chunks of a [`Std`](struct@crate::Std) are folded by the functions of [`Var`](struct@crate::Var), because both operators have the same accumulators.
 impl<T: Element> Agent<Std, T> for Spreads {
     of_row! { Std, T }
 
