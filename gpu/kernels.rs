@@ -85,7 +85,7 @@ macro_rules! arguments {
 }
 pub(crate) use arguments;
 
-/// The kernels that a crate has compiled. Its operators name them as [`Op::KERNELS`](crate::Op::KERNELS).
+/// The kernels that a crate has compiled. Its operators name them as [`Op::KERNELS`].
 #[derive(Clone, Copy, Debug)]
 pub struct Kernels {
     entries: &'static [&'static [Entry]],
