@@ -7,7 +7,7 @@
 //! assert_eq!(math::max(-0.0f32, 0.0).to_bits(), 0);
 //! ```
 //!
-//! They are functions and not methods, because the methods of `std` come before those of a trait. `x.exp()`
+//! This module has functions, not methods, because a method of `std` hides a trait's method of the same name. `x.exp()`
 //! on a CPU is the C library's exponential, even in a `no_std` crate, if any dependency links `std`. So it is
 //! with `num_traits::Float`, whose functions are also the C library's if any crate enables its feature `std`.
 //! No error says so; `gpu_reduce::check_op` finds it.
@@ -18,7 +18,7 @@
 //! correctly rounded for all types, and [`mul_add`] for `f32` and `f64`. On a GPU each is one instruction,
 //! [`round`] a few.
 //!
-//! The others are those of the crate [`libm`](https://docs.rs/libm), compiled for each device. Another
+//! The other functions come from the crate [`libm`](https://docs.rs/libm), compiled for each device. Another
 //! version of it, by another `Cargo.lock`, may give other bits. The largest errors that were found, in ulps
 //! (units in the last place; 0.5 is correctly rounded):
 //!

@@ -69,7 +69,7 @@ impl Columns {
         }
     }
 
-    /// Finds the wanted columns, of which those of numbers have the type `dtype`, if that is given.
+    /// Finds the wanted columns. If `dtype` is given, the columns of numbers must have that type.
     ///
     /// # Errors
     ///

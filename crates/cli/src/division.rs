@@ -32,8 +32,8 @@ impl Division {
         Ok(Division::Runs { of_rows, count, runs })
     }
 
-    /// The slices without the rows `absent`, which ascend; for each slice also the index of what is left of
-    /// it, if anything is.
+    /// Leaves out the rows `absent`, which ascend. Returns the slices that still have rows, and for each slice
+    /// of `self` its index among these, or `None` if it has no rows left.
     ///
     /// # Errors
     ///

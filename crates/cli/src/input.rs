@@ -61,7 +61,7 @@ enum Format {
 /// The numbers of a column of a file.
 enum Part {
     Typed(Dtype, Bytes),
-    /// Those of a CSV file without --dtype.
+    /// The numbers of a CSV file without --dtype, whose types are inferred.
     Inferred(Inferred),
 }
 

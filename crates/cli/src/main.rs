@@ -215,8 +215,8 @@ fn load(numbers: &mut dyn Numbers, device: &Device) -> Result<(), Error> {
     Ok(in_pieces("uploading", bytes, |piece| numbers.upload(piece.start / size..piece.end / size))?)
 }
 
-/// Reduces all numbers, and adds to the times: that of loading counts from `start`. `missing` is the number
-/// of rows left out.
+/// Reduces all numbers, and adds the times of loading (since `start`) and of reducing to the times so far.
+/// `missing` is the number of rows left out.
 fn report(
     numbers: &mut dyn Numbers,
     missing: Option<u64>,

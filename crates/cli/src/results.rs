@@ -19,7 +19,8 @@ impl Results {
         Results { numbers, width, places: None }
     }
 
-    /// These results, as those of the slices that have one.
+    /// Assigns the results to slices: `places` has the index of each slice's result, or `None` for a slice
+    /// without a result.
     pub fn at(self, places: Option<Vec<Option<u32>>>) -> Results {
         Results { places, ..self }
     }

@@ -138,7 +138,7 @@ pub struct Slices {
 enum By {
     /// Indices of rows or columns.
     Index(Axis),
-    /// Keys; of runs, those of the group of each run.
+    /// Keys of groups. For runs, `of_runs` has the group of each run, whose keys label the run.
     Keys { columns: Vec<Labels>, of_runs: Option<Vec<u32>> },
 }
 

@@ -143,8 +143,8 @@ impl Op<f32> for Histogram {
 
 /// A map before the reduction: the sum of |x − c|^p, with `c` and `p` given at run time.
 ///
-/// The functions are those of [`math`], which have the same bits on every device. `distance.powf(p)` would be
-/// that of the C library on a CPU.
+/// It calls the functions of [`math`], which have the same bits on every device. The method `distance.powf(p)` would
+/// call the C library on a CPU, with other bits.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Powers {
