@@ -77,8 +77,8 @@
 //!
 //! Calls on the CPU use rayon's threads: those of the caller's pool within
 //! [`ThreadPool::install`](rayon::ThreadPool::install), else of the global pool. Calls block their thread until the
-//! result is there; in a program with tokio, call them by `spawn_blocking`, or enqueue by [`Reduce::reduce_async`] and
-//! ask [`Pending::is_done`]. A library that is loaded at run time (a plugin) can use GPUs; it finds the driver when it
+//! result is there; in a program with tokio, call them by `spawn_blocking`, or await what [`Reduce::reduce_async`]
+//! returns. A library that is loaded at run time (a plugin) can use GPUs; it finds the driver when it
 //! opens a device.
 //!
 //! # After `fork`

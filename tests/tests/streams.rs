@@ -8,12 +8,11 @@ use gpu_reduce::{
     ViewMut,
 };
 use std::future::Future;
-use std::pin::pin;
 use std::ptr::without_provenance;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::thread;
 use support::{devices, lengths, samples};
+use tokio::runtime::Builder;
 
 /// The device under test that is not the CPU, with its primary context current on this thread.
 fn gpu() -> Option<(Device, cust::context::Context)> {
@@ -22,21 +21,35 @@ fn gpu() -> Option<(Device, cust::context::Context)> {
     Some((device, context))
 }
 
-/// A minimal executor.
+/// Waits for the future in an executor of one thread.
 fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
+    Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+/// Tasks of tokio that await results, and one that leaves a reduction to a thread that may block.
+#[test]
+fn tasks_of_tokio() {
+    let runtime = Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    for device in devices() {
+        let data = samples(70_000, |hash| (hash % 2000) as f32 * 1e-3 - 1.0);
+        let expected = data.reduce::<Sum, 256>();
+        let x = Arc::new(device.upload(&data).unwrap());
+        let tasks: Vec<_> = (0..8)
+            .map(|_| (device.clone(), x.clone()))
+            .map(|(device, x)| {
+                runtime.spawn(async move {
+                    let stream = device.stream()?;
+                    x.reduce_async::<Sum, 256>(&stream).await
+                })
+            })
+            .collect();
+        let blocking = runtime.spawn_blocking(move || gpu_reduce::sum(&*x));
+        runtime.block_on(async {
+            for task in tasks {
+                assert_eq!(task.await.unwrap(), expected, "{device}");
+            }
+            assert_eq!(blocking.await.unwrap(), gpu_reduce::sum(&data), "{device}");
+        });
     }
 }
 

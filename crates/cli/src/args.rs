@@ -3,8 +3,10 @@
 use std::io::{IsTerminal, stdin};
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use gpu_reduce_dynamic::Dtype;
+
 use super::conditions::Conditions;
-use super::dtype::Dtype;
 use super::error::Error;
 
 /// The files, and how to read them.
@@ -15,7 +17,7 @@ pub struct InputArgs {
     ///
     /// Without it, a CSV column of integers only is i64; any other is f64. NumPy's names work too, such as
     /// float32. Booleans are u8, 0 and 1. In CSV, `0x1f` is hexadecimal, and `12.5 %` is 0.125.
-    #[arg(long, ignore_case = true)]
+    #[arg(long, ignore_case = true, value_parser = dtype())]
     pub dtype: Option<Dtype>,
 
     /// The column of a CSV, Parquet or Arrow file, or the array of a .npz file: its name, or its index from
@@ -98,6 +100,13 @@ pub struct InputArgs {
     /// into memory: they must not change while the program runs.
     #[arg(required = stdin().is_terminal(), value_name = "FILE")]
     pub files: Vec<PathBuf>,
+}
+
+/// Parses `--dtype`.
+fn dtype() -> impl TypedValueParser<Value = Dtype> {
+    let value = |dtype: &Dtype| PossibleValue::new(dtype.name()).aliases(dtype.aliases());
+    let values = PossibleValuesParser::new(Dtype::ALL.iter().map(value));
+    values.try_map(|name| name.to_lowercase().parse::<Dtype>())
 }
 
 /// Parses `--delimiter`.

@@ -4,6 +4,7 @@ use std::ops::Deref;
 
 use arrow_array::array::AnyDictionaryArray;
 use arrow_array::cast::AsArray;
+use arrow_array::temporal_conversions::{as_date, as_datetime, as_time};
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
     Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType,
@@ -12,15 +13,16 @@ use arrow_array::types::{
 use arrow_array::{
     Array, ArrayRef, BooleanArray, PrimitiveArray, downcast_integer_array, downcast_primitive_array,
 };
-use arrow_buffer::{BooleanBuffer, NullBuffer};
+use arrow_buffer::{BooleanBuffer, NullBuffer, i256};
 use arrow_schema::{ArrowError, DataType, TimeUnit};
 use arrow_select::filter::filter;
 use arrow_select::take::take;
-use gpu_reduce::{Element as _, bf16, f16};
+use gpu_reduce::Element as _;
+use gpu_reduce_dynamic::{Dtype, cast, with_type};
 
 use super::conditions::Condition;
-use super::dtype::{Dtype, cast, with_type};
 use super::keys::Keys;
+use super::units;
 
 /// The type of the values; for a dictionary, the type of its entries.
 pub fn values_of(data_type: &DataType) -> &DataType {
@@ -38,7 +40,7 @@ pub fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     }
 }
 
-/// The matching [`Dtype`], if the type is numeric or boolean.
+/// The matching [`Dtype`], if the type is a number or a boolean.
 pub fn dtype_of(data_type: &DataType) -> Option<Dtype> {
     Some(match data_type {
         DataType::Int8 => Dtype::i8,
@@ -101,12 +103,33 @@ pub fn without(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<ArrayRef,
     }
 }
 
-/// Appends the bytes of an array of numbers without nulls.
-pub fn push_numbers(array: &ArrayRef, numbers: &mut Vec<u8>) {
-    match array.as_boolean_opt() {
-        Some(truths) => numbers.extend(truths.values().iter().map(u8::from)),
-        None => numbers.extend_from_slice(&bytes_of(array, array.data_type().primitive_width().unwrap_or(0))),
+/// Appends the bytes of an array of numbers, dates or times without nulls. Decimals become numbers of type
+/// `dtype`: f64, or i64 without their point. Returns the first that does not fit i64.
+pub fn push_numbers(array: &ArrayRef, dtype: Dtype, numbers: &mut Vec<u8>) -> Result<(), String> {
+    macro_rules! decimals {
+        ($Type:ident, $scale:expr, $to_i128:expr) => {{
+            let decimals = array.as_primitive::<$Type>();
+            for (index, &decimal) in decimals.values().iter().enumerate() {
+                let integer: Option<i128> = $to_i128(decimal);
+                let too_large = || decimals.value_as_string(index);
+                if dtype == Dtype::f64 {
+                    numbers.extend(units::float(integer.ok_or_else(too_large)?, $scale).to_le_bytes());
+                } else {
+                    let integer = integer.and_then(|integer| i64::try_from(integer).ok());
+                    numbers.extend(integer.ok_or_else(too_large)?.to_le_bytes());
+                }
+            }
+        }};
     }
+    match *array.data_type() {
+        DataType::Boolean => numbers.extend(array.as_boolean().values().iter().map(u8::from)),
+        DataType::Decimal32(_, scale) => decimals!(Decimal32Type, scale, |decimal: i32| Some(decimal.into())),
+        DataType::Decimal64(_, scale) => decimals!(Decimal64Type, scale, |decimal: i64| Some(decimal.into())),
+        DataType::Decimal128(_, scale) => decimals!(Decimal128Type, scale, Some),
+        DataType::Decimal256(_, scale) => decimals!(Decimal256Type, scale, i256::to_i128),
+        _ => numbers.extend_from_slice(&bytes_of(array, array.data_type().primitive_width().unwrap_or(0))),
+    }
+    Ok(())
 }
 
 /// The bytes of an array of numbers of this size.
@@ -203,35 +226,22 @@ fn key(keys: &ArrayRef, index: usize) -> String {
     if keys.is_null(index) {
         return String::new();
     }
-    /// An instant; out of range of the calendar, its number.
-    macro_rules! instant {
-        ($Type:ident, $method:ident) => {{
-            let keys = keys.as_primitive::<$Type>();
-            keys.$method(index).map_or(keys.value(index).to_string(), |instant| format!("{instant:?}"))
-        }};
-    }
     let keys = &**keys;
-    match keys.data_type() {
-        DataType::Date32 => return instant!(Date32Type, value_as_date),
-        DataType::Date64 => return instant!(Date64Type, value_as_date),
-        DataType::Time32(TimeUnit::Second) => return instant!(Time32SecondType, value_as_time),
-        DataType::Time32(_) => return instant!(Time32MillisecondType, value_as_time),
-        DataType::Time64(TimeUnit::Microsecond) => return instant!(Time64MicrosecondType, value_as_time),
-        DataType::Time64(_) => return instant!(Time64NanosecondType, value_as_time),
-        DataType::Timestamp(unit, zone) => {
-            let text = match unit {
-                TimeUnit::Second => instant!(TimestampSecondType, value_as_datetime),
-                TimeUnit::Millisecond => instant!(TimestampMillisecondType, value_as_datetime),
-                TimeUnit::Microsecond => instant!(TimestampMicrosecondType, value_as_datetime),
-                TimeUnit::Nanosecond => instant!(TimestampNanosecondType, value_as_datetime),
-            };
-            return if zone.is_some() { text + "Z" } else { text };
-        }
+    let data_type = keys.data_type();
+    match data_type {
         DataType::Decimal32(..) => return keys.as_primitive::<Decimal32Type>().value_as_string(index),
         DataType::Decimal64(..) => return keys.as_primitive::<Decimal64Type>().value_as_string(index),
         DataType::Decimal128(..) => return keys.as_primitive::<Decimal128Type>().value_as_string(index),
         DataType::Decimal256(..) => return keys.as_primitive::<Decimal256Type>().value_as_string(index),
         _ => {}
+    }
+    if data_type.is_temporal() {
+        let data = keys.to_data();
+        let integer = match data_type.primitive_width() {
+            Some(4) => data.buffer::<i32>(0)[index].into(),
+            _ => data.buffer::<i64>(0)[index],
+        };
+        return moment(data_type, integer);
     }
     downcast_primitive_array! {
         keys => number(keys, index),
@@ -239,5 +249,33 @@ fn key(keys: &ArrayRef, index: usize) -> String {
         DataType::LargeUtf8 => keys.as_string::<i64>().value(index).to_owned(),
         DataType::Utf8View => keys.as_string_view().value(index).to_owned(),
         _ => keys.as_boolean().value(index).to_string(),
+    }
+}
+
+/// A date or time, which this integer stands for in an array of the type; out of range of the calendar, the
+/// integer.
+pub fn moment(data_type: &DataType, integer: i64) -> String {
+    macro_rules! text {
+        ($as:ident, $Type:ident) => {
+            $as::<$Type>(integer).map_or(integer.to_string(), |moment| format!("{moment:?}"))
+        };
+    }
+    match data_type {
+        DataType::Date32 => text!(as_date, Date32Type),
+        DataType::Date64 => text!(as_date, Date64Type),
+        DataType::Time32(TimeUnit::Second) => text!(as_time, Time32SecondType),
+        DataType::Time32(_) => text!(as_time, Time32MillisecondType),
+        DataType::Time64(TimeUnit::Microsecond) => text!(as_time, Time64MicrosecondType),
+        DataType::Time64(_) => text!(as_time, Time64NanosecondType),
+        DataType::Timestamp(unit, zone) => {
+            let text = match unit {
+                TimeUnit::Second => text!(as_datetime, TimestampSecondType),
+                TimeUnit::Millisecond => text!(as_datetime, TimestampMillisecondType),
+                TimeUnit::Microsecond => text!(as_datetime, TimestampMicrosecondType),
+                TimeUnit::Nanosecond => text!(as_datetime, TimestampNanosecondType),
+            };
+            if zone.is_some() { text + "Z" } else { text }
+        }
+        _ => integer.to_string(),
     }
 }

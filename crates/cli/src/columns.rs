@@ -12,6 +12,7 @@ use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 use bytes::Bytes;
 use csv::ByteRecord;
+use gpu_reduce_dynamic::Dtype;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
@@ -23,13 +24,13 @@ use rayon::prelude::*;
 use super::arrays::{
     dtype_of, is_key, is_text, plain, push_keys, push_numbers, values_of, which_hold, without,
 };
-use super::dtype::Dtype;
 use super::error::{Error, shown};
 use super::foreign;
 use super::memory;
 use super::progress::Progress;
 use super::rows::Rows;
 use super::table::{Column, Selected, Selection};
+use super::units::Unit;
 
 /// The file format.
 #[derive(Clone, Copy, Debug)]
@@ -46,13 +47,13 @@ pub struct Columns {
     bytes: Bytes,
     kind: Kind,
     selected: Selected,
-    /// The type of each column of numbers.
-    dtypes: Vec<Dtype>,
+    /// The type of each column of numbers, and what they stand for.
+    types: Vec<(Dtype, Option<Unit>)>,
     skip_missing: bool,
 }
 
-/// The numbers of each column with their type, and what else there is.
-type Table = (Vec<(Dtype, Vec<u8>)>, Rows);
+/// The bytes of the numbers of each column, and what else there is.
+type Table = (Vec<Vec<u8>>, Rows);
 
 impl Columns {
     /// Recognises the format by the file's first bytes or its name.
@@ -94,11 +95,26 @@ impl Columns {
         let selected = selection.find_columns(&names, true)?;
         let of_column = |column: &Column| {
             let found = fields[column.index].data_type();
-            dtype_of(values_of(found))
-                .ok_or_else(|| Error::NotNumbers { column: column.name.clone(), found: found.to_string() })
+            let of_number = || dtype_of(values_of(found)).map(|dtype| (dtype, None));
+            let held = match Unit::of(values_of(found)) {
+                Some(unit) if unit.scale().is_some() && dtype == Some(Dtype::f64) => (Dtype::f64, None),
+                Some(unit) => (unit.dtype(), Some(unit)),
+                None => of_number().ok_or_else(|| Error::NotNumbers {
+                    column: column.name.clone(),
+                    found: found.to_string(),
+                })?,
+            };
+            match dtype {
+                Some(dtype) if held != (dtype, None) => {
+                    let held = held.1.map_or(format!("{:?}", held.0), |unit| unit.to_string());
+                    Err(Error::OtherDtype { held, dtype })
+                }
+                _ => Ok(held),
+            }
         };
-        let dtypes: Vec<Dtype> = selected.columns.iter().map(of_column).collect::<Result<_, _>>()?;
-        for by in selected.all() {
+        let types: Vec<_> = selected.columns.iter().map(of_column).collect::<Result<_, _>>()?;
+        let keys = selected.by.iter().chain(selected.conditions.iter().map(|(column, _)| column));
+        for by in keys {
             let found = fields[by.index].data_type();
             if !is_key(values_of(found)) {
                 return Err(Error::NotKeys { column: by.name.clone(), found: found.to_string() });
@@ -111,12 +127,12 @@ impl Columns {
                 }
             }
         }
-        if let Some(dtype) = dtype
-            && let Some(held) = dtypes.iter().find(|&&held| held != dtype)
-        {
-            return Err(Error::OtherDtype { held: format!("{held:?}"), dtype });
-        }
-        Ok(Columns { bytes, kind, selected, dtypes, skip_missing: selection.skip_missing })
+        Ok(Columns { bytes, kind, selected, types, skip_missing: selection.skip_missing })
+    }
+
+    /// The type of each column of numbers, and what they stand for.
+    pub fn types(&self) -> impl Iterator<Item = (Dtype, Option<Unit>)> {
+        self.types.iter().cloned()
     }
 
     /// Returns the numbers, and the keys and missing rows.
@@ -146,13 +162,13 @@ impl Columns {
     }
 
     /// No numbers of each column, with memory for `count`.
-    fn nothing(&self, count: usize) -> Vec<(Dtype, Vec<u8>)> {
-        let of_type = |&dtype: &Dtype| {
+    fn nothing(&self, count: usize) -> Vec<Vec<u8>> {
+        let of_type = |(dtype, _): &(Dtype, _)| {
             let mut numbers = Vec::new();
             memory::reserve(&mut numbers, count.saturating_mul(dtype.size()));
-            (dtype, numbers)
+            numbers
         };
-        self.dtypes.iter().map(of_type).collect()
+        self.types.iter().map(of_type).collect()
     }
 
     /// Reads the row groups of a Parquet file, one on each thread.
@@ -186,10 +202,10 @@ impl Columns {
             for part in parts {
                 let (of_group, rows_of_group) = part?;
                 let pairs = columns.par_iter_mut().zip(of_group);
-                pairs.for_each(|((_, numbers), (_, next))| numbers.extend_from_slice(&next));
+                pairs.for_each(|(numbers, next)| numbers.extend_from_slice(&next));
                 rows.append(rows_of_group);
             }
-            progress.set(columns.iter().map(|(_, numbers)| numbers.len()).sum());
+            progress.set(columns.iter().map(Vec::len).sum());
         }
         Ok((columns, rows))
     }
@@ -243,7 +259,9 @@ impl Columns {
                 Some(is_kept) => filter_record_batch(&whole, is_kept).map_err(failed)?,
             };
             let mut nulls = Vec::new();
-            for (column, (_, numbers)) in self.selected.columns.iter().zip(&mut columns) {
+            for ((column, (dtype, _)), numbers) in
+                self.selected.columns.iter().zip(&self.types).zip(&mut columns)
+            {
                 let array = plain(batch.column(place(column))).map_err(failed)?;
                 let of_column = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
                 if let Some(nulls) = of_column.as_ref().filter(|_| !self.skip_missing) {
@@ -252,7 +270,9 @@ impl Columns {
                     let null = kept.unwrap_or(null);
                     return Err(Error::Null { row: row + null, column: column.name.clone() });
                 }
-                push_numbers(&without(&array, of_column.as_ref()).map_err(failed)?, numbers);
+                let array = without(&array, of_column.as_ref()).map_err(failed)?;
+                push_numbers(&array, *dtype, numbers)
+                    .map_err(|value| Error::LargeDecimal { column: column.name.clone(), value })?;
                 nulls.push(of_column);
             }
             row += whole.num_rows();

@@ -1,8 +1,7 @@
 //! How the numbers of a column are divided into slices.
 
 use gpu_reduce::{Buffer, Device, Element, Error, Reduce as _, Runs, View};
-
-use super::numbers::Target;
+use gpu_reduce_dynamic::Target;
 
 /// The slices of a column's numbers.
 pub enum Division {

@@ -4,11 +4,12 @@ use std::io;
 use std::path::PathBuf;
 
 use arrow_schema::ArrowError;
+use gpu_reduce_dynamic::Dtype;
 use zip::result::ZipError;
 
 use super::columns::Kind;
-use super::dtype::Dtype;
 use super::input::Axis;
+use super::units::Unit;
 
 /// A reason why the program has no result.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +22,7 @@ pub enum Error {
     )]
     Empty { quantity: String, without: String },
     #[error("bit_and, bit_or and bit_xor take integers, not {dtype}")]
-    NotIntegers { dtype: &'static str },
+    NotIntegers { dtype: Dtype },
     #[error("cannot print the result: {0}")]
     Print(#[source] io::Error),
     #[error("cannot write `{}`: {source}", path.display())]
@@ -121,6 +122,16 @@ pub enum Error {
     #[error("column {} holds {found}, which is not a supported type of number", shown(column))]
     NotNumbers { column: String, found: String },
     #[error(
+        "column {} holds the decimal {value}, whose digits do not fit i64: read the column as floats with \
+         --dtype f64",
+        shown(column)
+    )]
+    LargeDecimal { column: String, value: String },
+    #[error("{quantity} of {} is not computed{}", unit.name(), of_floats(unit))]
+    NotOfUnit { quantity: String, unit: Unit },
+    #[error("`{}` holds {held}, but the first file holds {first}", path.display())]
+    OtherUnits { path: PathBuf, held: String, first: String },
+    #[error(
         "column {} holds {found}, which cannot be keys: keys are text, numbers, dates or times",
         shown(column)
     )]
@@ -189,6 +200,11 @@ pub enum Error {
     #[error("line {line}: {} in column {} is not a valid {dtype:?}{hint}", shown(text), shown(column))]
     Value { line: usize, column: String, text: String, dtype: Dtype, hint: &'static str },
     #[error(
+        "column {} holds numbers and dates, or dates and times in several forms: write all fields in one form",
+        shown(column)
+    )]
+    Mixed { column: String },
+    #[error(
         "line {line}: {} in column {} is a missing value: --skip-missing leaves such rows out",
         shown(text),
         shown(column)
@@ -201,6 +217,23 @@ pub enum Error {
     Unclosed { line: usize },
     #[error(transparent)]
     Csv(#[from] csv::Error),
+}
+
+/// What to do about an operator that decimals do not have.
+fn of_floats(unit: &Unit) -> &'static str {
+    match unit.scale() {
+        Some(_) => ": read the column as floats with --dtype f64",
+        None => ": choose count, min, max, mean or median",
+    }
+}
+
+impl From<gpu_reduce_dynamic::Error> for Error {
+    fn from(error: gpu_reduce_dynamic::Error) -> Error {
+        match error {
+            gpu_reduce_dynamic::Error::Reduce(error) => Error::Reduce(error),
+            gpu_reduce_dynamic::Error::NotIntegers { dtype, .. } => Error::NotIntegers { dtype },
+        }
+    }
 }
 
 /// A word from a file, safe to print: control characters are escaped and a long word is cut.

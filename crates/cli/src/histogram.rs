@@ -4,11 +4,11 @@ use std::fmt::Display;
 use std::fs;
 use std::path::Path;
 
+use gpu_reduce_dynamic::Number;
 use plotters::prelude::*;
 use rayon::prelude::*;
 
 use super::error::Error;
-use super::numbers::Number;
 
 /// Counts of the numbers in ranges of equal width.
 pub struct Histogram {

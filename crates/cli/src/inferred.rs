@@ -1,14 +1,15 @@
-//! The numbers of a CSV column of unknown type: i64 if all are integers that fit, else f64.
+//! The numbers of a CSV column of unknown type: i64 if all are integers that fit, or dates or times; else f64.
 
 use std::mem::take;
 
 use bytes::Bytes;
+use gpu_reduce_dynamic::Dtype;
 use rayon::prelude::*;
 
-use super::dtype::Dtype;
 use super::fields::{plain, short_decimal, short_integer};
 use super::memory;
 use super::records::Parsed;
+use super::units::{self, Unit};
 
 /// The numbers parsed so far, as i64 or f64.
 #[derive(Default)]
@@ -21,10 +22,15 @@ pub struct Inferred {
     floats: Option<Vec<f64>>,
     /// The first integer that does not fit i64, as long as every field is an integer.
     too_large: Option<String>,
+    /// What all fields are, and the integers that stand for them, if they are dates or times.
+    moments: Option<(Unit, Vec<i64>)>,
 }
 
 impl Parsed for Inferred {
     fn push_text(&mut self, text: &[u8]) -> bool {
+        if self.moments.is_some() {
+            return self.push_moment(text);
+        }
         if let (Some(floats), None) = (&mut self.floats, &self.too_large)
             && let Some(float) = short_decimal(text)
         {
@@ -46,8 +52,10 @@ impl Parsed for Inferred {
             return true;
         }
         let Ok(float) = text.parse::<f64>() else {
-            return plain(text)
-                .is_some_and(|text| text.parse::<f64>().is_ok() && self.push_text(text.as_bytes()));
+            return match plain(text) {
+                Some(text) => text.parse::<f64>().is_ok() && self.push_text(text.as_bytes()),
+                None => self.push_moment(text.as_bytes()),
+            };
         };
         let is_first = self.floats.is_none();
         if !is_integer(text) {
@@ -60,19 +68,32 @@ impl Parsed for Inferred {
     }
 
     fn reserve(&mut self, count: usize) {
-        match &mut self.floats {
-            Some(floats) => memory::reserve(floats, count),
-            None => memory::reserve(&mut self.integers, count),
+        match (&mut self.floats, &mut self.moments) {
+            (Some(floats), _) => memory::reserve(floats, count),
+            (_, Some((_, moments))) => memory::reserve(moments, count),
+            _ => memory::reserve(&mut self.integers, count),
         }
     }
 
-    fn push_all(&mut self, mut next: Inferred) {
+    fn push_all(&mut self, mut next: Inferred) -> bool {
+        if self.dtype().is_none() || next.dtype().is_none() {
+            if self.dtype().is_none() {
+                *self = next;
+            }
+            return true;
+        }
+        match (&mut self.moments, next.moments.take()) {
+            (Some((unit, moments)), Some((of_next, next))) if *unit == of_next => {
+                return moments.push_all(next);
+            }
+            (None, None) => {}
+            _ => return false,
+        }
         let are_integers = self.are_integers() && next.are_integers();
         if self.floats.is_none() && next.floats.is_none() {
             let count = self.integers.len();
             self.negative_zeros.extend(next.negative_zeros.iter().map(|index| count + index));
-            self.integers.push_all(next.integers);
-            return;
+            return self.integers.push_all(next.integers);
         }
         self.make_floats();
         next.make_floats();
@@ -80,6 +101,7 @@ impl Parsed for Inferred {
             floats.push_all(next);
         }
         self.too_large = self.too_large.take().or(next.too_large).filter(|_| are_integers);
+        true
     }
 }
 
@@ -91,9 +113,33 @@ impl Inferred {
 
     /// The type of the numbers; `None` without any.
     pub fn dtype(&self) -> Option<Dtype> {
-        match &self.floats {
-            Some(_) => Some(Dtype::f64),
-            None => (!self.integers.is_empty()).then_some(Dtype::i64),
+        match (&self.floats, &self.moments) {
+            (Some(_), _) => Some(Dtype::f64),
+            (_, Some(_)) => Some(Dtype::i64),
+            _ => (!self.integers.is_empty()).then_some(Dtype::i64),
+        }
+    }
+
+    /// What the numbers stand for, if the fields are dates or times.
+    pub fn unit(&self) -> Option<Unit> {
+        self.moments.as_ref().map(|(unit, _)| unit.clone())
+    }
+
+    /// Adds the date or time of the next field; returns false if it is none, or another than the fields
+    /// before.
+    fn push_moment(&mut self, text: &[u8]) -> bool {
+        let parsed = str::from_utf8(text).ok().and_then(units::parse);
+        let is_first = self.dtype().is_none();
+        match (parsed, &mut self.moments) {
+            (Some((unit, moment)), None) if is_first => {
+                self.moments = Some((unit, vec![moment]));
+                true
+            }
+            (Some((unit, moment)), Some((of_all, moments))) if *of_all == unit => {
+                moments.push(moment);
+                true
+            }
+            _ => false,
         }
     }
 
@@ -108,9 +154,10 @@ impl Inferred {
 
     /// The bytes of the numbers.
     pub fn into_bytes(self) -> Bytes {
-        match self.floats {
-            Some(floats) => memory::into_bytes(floats),
-            None => memory::into_bytes(self.integers),
+        match (self.floats, self.moments) {
+            (Some(floats), _) => memory::into_bytes(floats),
+            (_, Some((_, moments))) => memory::into_bytes(moments),
+            _ => memory::into_bytes(self.integers),
         }
     }
 

@@ -6,18 +6,18 @@ use std::mem::take;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use gpu_reduce::{Element, bf16, f16};
+use gpu_reduce::{Element, f16};
+use gpu_reduce_dynamic::{Dtype, Value, cast, with_type};
 
 use super::args::InputArgs;
 use super::columns::Columns;
-use super::dtype::{Dtype, cast, with_type};
 use super::error::{Error, shown};
 use super::inferred::Inferred;
 use super::keys::Keys;
 use super::report::say;
-use super::results::Value;
 use super::rows::Rows;
 use super::table::Selection;
+use super::units::Unit;
 use super::{file, foreign, memory, npy, npz};
 
 /// Opened files of known formats.
@@ -39,6 +39,8 @@ pub struct Input {
 /// The numbers of a column of all files.
 pub struct Series {
     pub dtype: Dtype,
+    /// What the numbers stand for, if they are integers that stand for something else.
+    pub unit: Option<Unit>,
     /// Whether the type was inferred from the fields of a CSV file.
     pub is_inferred: bool,
     /// The numbers of each file.
@@ -60,7 +62,7 @@ enum Format {
 
 /// The numbers of a column of a file.
 enum Part {
-    Typed(Dtype, Bytes),
+    Typed(Dtype, Option<Unit>, Bytes),
     /// The numbers of a CSV file without --dtype, whose types are inferred.
     Inferred(Inferred),
 }
@@ -69,8 +71,16 @@ impl Part {
     /// The type of the numbers; `None` for a CSV column without any.
     fn dtype(&self) -> Option<Dtype> {
         match self {
-            Part::Typed(dtype, _) => Some(*dtype),
+            Part::Typed(dtype, ..) => Some(*dtype),
             Part::Inferred(inferred) => inferred.dtype(),
+        }
+    }
+
+    /// What the numbers stand for, if they are not numbers.
+    fn unit(&self) -> Option<Unit> {
+        match self {
+            Part::Typed(_, unit, _) => unit.clone(),
+            Part::Inferred(inferred) => inferred.unit(),
         }
     }
 }
@@ -130,10 +140,16 @@ impl Files {
 fn of_one_type(files: &[File], parts: Vec<Part>) -> Result<Series, Error> {
     let has = |dtype| parts.iter().any(|part| part.dtype() == Some(dtype));
     let of_csv = if has(Dtype::i64) && !has(Dtype::f64) { Dtype::i64 } else { Dtype::f64 };
-    let mut series = Series { dtype: of_csv, is_inferred: false, parts: Vec::new() };
+    let unit = parts.iter().find(|part| part.dtype().is_some()).and_then(Part::unit);
+    let mut series = Series { dtype: of_csv, unit, is_inferred: false, parts: Vec::new() };
     for (part, File { path, .. }) in parts.into_iter().zip(files) {
+        if part.dtype().is_some() && part.unit() != series.unit {
+            let name = |unit: Option<Unit>| unit.map_or("numbers".to_owned(), |unit| unit.to_string());
+            let (held, first) = (name(part.unit()), name(series.unit));
+            return Err(Error::OtherUnits { path: path.clone(), held, first });
+        }
         let (dtype, bytes) = match part {
-            Part::Typed(dtype, bytes) => (dtype, bytes),
+            Part::Typed(dtype, _, bytes) => (dtype, bytes),
             Part::Inferred(mut inferred) => {
                 series.is_inferred = true;
                 if let Some(field) = inferred.become_of(of_csv) {
@@ -340,7 +356,7 @@ fn open(args: &InputArgs, path: &Path) -> Result<Format, Error> {
 impl Format {
     /// Reads the columns of numbers, of which files without columns have one, and what else a table has.
     fn read(&self) -> Result<(Vec<Part>, Rows), Error> {
-        let typed = |dtype, bytes| (vec![Part::Typed(dtype, bytes)], Rows::default());
+        let typed = |dtype, bytes| (vec![Part::Typed(dtype, None, bytes)], Rows::default());
         Ok(match self {
             Format::Csv(selection, None, bytes) => {
                 let (columns, rows) = selection.parse(bytes, Dtype::f64)?;
@@ -348,12 +364,13 @@ impl Format {
             }
             Format::Csv(selection, Some(dtype), bytes) => with_type!(*dtype, T => {
                 let (columns, rows) = selection.parse::<Vec<T>>(bytes, *dtype)?;
-                let typed = |numbers| Part::Typed(*dtype, memory::into_bytes(numbers));
+                let typed = |numbers| Part::Typed(*dtype, None, memory::into_bytes(numbers));
                 (columns.into_iter().map(typed).collect(), rows)
             }),
             Format::Columns(columns) => {
                 let (numbers, rows) = columns.read()?;
-                (numbers.into_iter().map(|(dtype, bytes)| Part::Typed(dtype, bytes.into())).collect(), rows)
+                let typed = |((dtype, unit), bytes): (_, Vec<u8>)| Part::Typed(dtype, unit, bytes.into());
+                (columns.types().zip(numbers).map(typed).collect(), rows)
             }
             Format::Npy(header, dtype, bytes) => typed(*dtype, npy_data(header, bytes, dtype.size())?),
             Format::Raw(dtype, bytes) if bytes.len().is_multiple_of(dtype.size()) => {

@@ -13,7 +13,6 @@ mod columns;
 mod conditions;
 mod device;
 mod division;
-mod dtype;
 mod error;
 mod fields;
 mod file;
@@ -34,6 +33,7 @@ mod results;
 mod rows;
 mod slices;
 mod table;
+mod units;
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -106,12 +106,17 @@ struct Args {
 }
 
 impl Args {
+    /// Whether the user names no quantity.
+    fn is_default(&self) -> bool {
+        self.op.is_empty() && self.quantile.is_empty()
+    }
+
     /// The quantities to compute: what `--op` and `--quantile` name, or the default.
     fn quantities(&self) -> Vec<Quantity> {
         const DEFAULT: &[Quantity] = &[Quantity::Sum, Quantity::Min, Quantity::Max, Quantity::Mean];
         let quantiles = self.quantile.iter().copied().map(Quantity::Quantile);
         let mut quantities: Vec<_> = self.op.iter().copied().chain(quantiles).collect();
-        if quantities.is_empty() {
+        if self.is_default() {
             quantities = DEFAULT.to_vec();
         }
         quantities.sort();
@@ -165,7 +170,7 @@ fn reduce_columns(input: &Input, args: &Args, device: &Device, start: Instant) -
         reports.push((input.name(column), report(&mut *numbers, missing, args, device, start, &mut times)?));
         if let Some(path) = &args.plot {
             match input.columns.len() {
-                1 => numbers.histogram().draw(path)?,
+                1 => numbers.histogram()?.draw(path)?,
                 columns => return Err(Error::OneColumn { option: "plot", columns }),
             }
         }
@@ -239,6 +244,7 @@ fn report(
     let reduced = reduce(numbers, missing, args)?;
     for (quantity, result) in &reduced.quantities {
         let note = match (quantity, result) {
+            (_, None) if bytes == 0 => " (empty input)".into(),
             (Quantity::Var | Quantity::Std | Quantity::Nanvar | Quantity::Nanstd, Some(_)) => {
                 format!(" (ddof {})", args.ddof)
             }
@@ -265,7 +271,8 @@ fn reduce_each(
     args: &Args,
 ) -> Result<Vec<(String, Results)>, Error> {
     let each = |quantity: Quantity| match numbers.reduce_each(division, quantity, args.ddof) {
-        Ok(results) => Ok((quantity.name(), results)),
+        Ok(results) => Ok(Some((quantity.name(), results))),
+        Err(Error::NotOfUnit { .. }) if args.is_default() => Ok(None),
         Err(Error::Reduce(gpu_reduce::Error::NoKernel { .. })) => {
             Err(Error::NotOnGpus { quantity: quantity.name() })
         }
@@ -276,7 +283,7 @@ fn reduce_each(
         }),
         Err(error) => Err(error),
     };
-    args.quantities().into_iter().map(each).collect()
+    args.quantities().into_iter().filter_map(|quantity| each(quantity).transpose()).collect()
 }
 
 /// The results of [`reduce`].
@@ -307,11 +314,8 @@ fn reduce(numbers: &dyn Numbers, missing: Option<u64>, args: &Args) -> Result<Re
         reduced.passes += 1;
         let result = match result {
             Ok(result) => Some(result),
-            Err(Error::Reduce(gpu_reduce::Error::EmptyInput { .. }))
-                if args.op.is_empty() && args.quantile.is_empty() =>
-            {
-                None
-            }
+            Err(Error::Reduce(gpu_reduce::Error::EmptyInput { .. })) if args.is_default() => None,
+            Err(Error::NotOfUnit { .. }) if args.is_default() => None,
             Err(Error::Reduce(gpu_reduce::Error::EmptyInput { .. })) => {
                 let without =
                     missing.map_or(String::new(), |missing| format!(" without its {missing} missing values"));

@@ -5,21 +5,17 @@ use std::ops::Range;
 
 use bytemuck::cast_slice;
 use clap::ValueEnum;
-use gpu_reduce::{
-    All, Any, ArgMax, ArgMin, BitAnd, BitOr, BitXor, Buffer, ByIndex, CompensatedSum, CountNan, CountNonzero,
-    Device, Element, Error, ExactElement, ExactMean, ExactSum, ExactSumTwofold, Kurtosis, LogSumExp, Max,
-    Mean, Min, MinMax, Moments, NanArgMax, NanArgMin, NanMax, NanMean, NanMin, NanStd, NanSum, NanVar,
-    NormL1, NormL2, NormMax, Op, Prod, Reduce, Segments, Skewness, Std, Sum, SumSq, Var, View, bf16, f16,
-};
+use gpu_reduce::{Buffer, Device, Element, Error, ExactMean, Mean, Reduce, View};
+use gpu_reduce_dynamic::{Number, Operator, Target, with_type};
 
 use super::division::Division;
-use super::dtype::{Dtype, with_type};
 use super::error;
 use super::histogram::Histogram;
 use super::input::Series;
 use super::quantile::{self, Level};
 use super::report::say;
-use super::results::{self, Output, Results, Value};
+use super::results::Results;
+use super::units::Measured;
 
 /// The operators of `--op`, and of `--quantile`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -76,6 +72,11 @@ impl Quantity {
             _ => self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned()),
         }
     }
+
+    /// The library's operator; none of a count, a median or a quantile.
+    fn operator(self) -> Option<Operator> {
+        self.name().parse().ok()
+    }
 }
 
 /// Numbers of any type in host memory, and on a device after an upload.
@@ -99,7 +100,7 @@ pub trait Numbers {
     fn text(&self, index: usize) -> String;
 
     /// The distribution of the numbers.
-    fn histogram(&self) -> Histogram;
+    fn histogram(&self) -> Result<Histogram, error::Error>;
 
     /// Reduces each slice.
     fn reduce_each(&self, slices: &Division, quantity: Quantity, ddof: u64) -> Result<Results, error::Error>;
@@ -107,9 +108,13 @@ pub trait Numbers {
 
 /// The numbers of a column.
 pub fn of(series: &Series) -> Box<dyn Numbers + '_> {
-    with_type!(series.dtype, T => {
+    let numbers: Box<dyn Numbers> = with_type!(series.dtype, T => {
         Box::new(Typed::<T> { values: series.values(), buffer: None, may_not_wrap: series.is_inferred })
-    })
+    });
+    match &series.unit {
+        None => numbers,
+        Some(unit) => Box::new(Measured { numbers, unit }),
+    }
 }
 
 /// Numbers of type `T`.
@@ -137,27 +142,32 @@ impl<T: Number> Typed<'_, T> {
         quantity: Quantity,
         ddof: u64,
     ) -> Result<Results, error::Error> {
-        match quantity {
-            Quantity::Count => return Ok(u64::results(self.counts(slices))),
-            Quantity::Median => return self.quantiles(slices, 0.5, "median"),
-            Quantity::Quantile(Level(level)) => return self.quantiles(slices, level, "quantile"),
-            _ => {}
-        }
+        let operator = match (quantity, quantity.operator()) {
+            (_, Some(operator)) => operator,
+            (Quantity::Quantile(Level(level)), _) => return self.quantiles(slices, level, "quantile"),
+            (Quantity::Median, _) => return self.quantiles(slices, 0.5, "median"),
+            _ => return Ok(self.counts(slices).into()),
+        };
         let data = self.data();
         let target = match slices {
             None => Target::All(data),
             Some(slices) => slices.divide(&data)?,
         };
-        let results = target.quantity(quantity, ddof)?;
+        let results = match quantity {
+            Quantity::Mean => means(&target)?,
+            _ => target.reduce(operator, ddof)?.into(),
+        };
         match quantity {
             _ if !(T::IS_INTEGER && self.may_not_wrap) => Ok(results),
             Quantity::Sum | Quantity::Nansum | Quantity::CompensatedSum if self.may_wrap(1) => {
-                let exact = target.reduce(ExactSum)?;
+                let exact: Results = target.reduce(Operator::ExactSum, 0)?.into();
                 let is_same = (0..results.len()).all(|index| results.texts(index).eq(exact.texts(index)));
                 Ok(if is_same { results } else { exact })
             }
-            Quantity::Prod => self.unless_too_large(results, slices, Prod, quantity),
-            Quantity::Sumsq if self.may_wrap(2) => self.unless_too_large(results, slices, SumSq, quantity),
+            Quantity::Prod => self.unless_too_large(results, slices, gpu_reduce::Prod, quantity),
+            Quantity::Sumsq if self.may_wrap(2) => {
+                self.unless_too_large(results, slices, gpu_reduce::SumSq, quantity)
+            }
             _ => Ok(results),
         }
     }
@@ -189,7 +199,7 @@ impl<T: Number> Typed<'_, T> {
             .into());
         }
         let quantiles = quantile::of_each(&mut values, &counts, level);
-        Ok(T::Real::results(quantiles.into_iter().map(T::real).collect()))
+        Ok(quantiles.into_iter().map(T::real).collect::<Vec<_>>().into())
     }
 
     /// Whether the sum of the numbers' powers may overflow i64.
@@ -203,7 +213,7 @@ impl<T: Number> Typed<'_, T> {
         &self,
         results: Results,
         slices: Option<&Division>,
-        op: impl Op<f64, Output = f64>,
+        op: impl gpu_reduce::Op<f64, Output = f64>,
         quantity: Quantity,
     ) -> Result<Results, error::Error> {
         let floats: Vec<f64> = self.values.iter().map(|value| value.as_f64()).collect();
@@ -226,7 +236,7 @@ impl<T: Number> Typed<'_, T> {
             return Ok(results);
         }
         say(&format!("note: {} does not fit i64, so it is computed in f64", quantity.name()));
-        Ok(f64::results(floats))
+        Ok(floats.into())
     }
 }
 
@@ -257,8 +267,8 @@ impl<T: Number> Numbers for Typed<'_, T> {
         format!("{:?}", self.values[index])
     }
 
-    fn histogram(&self) -> Histogram {
-        Histogram::of(&self.values)
+    fn histogram(&self) -> Result<Histogram, error::Error> {
+        Ok(Histogram::of(&self.values))
     }
 
     fn reduce_each(&self, slices: &Division, quantity: Quantity, ddof: u64) -> Result<Results, error::Error> {
@@ -266,121 +276,14 @@ impl<T: Number> Numbers for Typed<'_, T> {
     }
 }
 
-/// The data to reduce. BLOCK is always 256, so that all numbers have the bits of one slice with the same
-/// numbers.
-pub enum Target<'a, T: Element> {
-    /// All numbers, with one result.
-    All(View<'a, T>),
-    /// Slices, with a result each.
-    Each(Segments<'a, View<'a, T>>),
-    /// Groups, with a result each.
-    ByIndex(ByIndex<'a, View<'a, T>>),
-}
-
-impl<T: Number> Target<'_, T> {
-    fn quantity(&self, quantity: Quantity, ddof: u64) -> Result<Results, error::Error> {
-        let results = match quantity {
-            Quantity::Sum => self.reduce(Sum),
-            Quantity::Prod => self.reduce(Prod),
-            Quantity::Min => self.reduce(Min),
-            Quantity::Max => self.reduce(Max),
-            Quantity::Minmax => self.reduce(MinMax),
-            Quantity::Mean => self.mean(),
-            Quantity::Var => self.reduce(Var::new(ddof)),
-            Quantity::Std => self.reduce(Std::new(ddof)),
-            Quantity::Sumsq => self.reduce(SumSq),
-            Quantity::NormL1 => self.reduce(NormL1),
-            Quantity::NormL2 => self.reduce(NormL2),
-            Quantity::NormMax => self.reduce(NormMax),
-            Quantity::Argmin => self.reduce(ArgMin),
-            Quantity::Argmax => self.reduce(ArgMax),
-            Quantity::Any => self.reduce(Any),
-            Quantity::All => self.reduce(All),
-            Quantity::CountNonzero => self.reduce(CountNonzero),
-            Quantity::CountNan => self.reduce(CountNan),
-            Quantity::Nansum => self.reduce(NanSum),
-            Quantity::Nanmin => self.reduce(NanMin),
-            Quantity::Nanmax => self.reduce(NanMax),
-            Quantity::Nanmean => self.reduce(NanMean),
-            Quantity::Nanvar => self.reduce(NanVar::new(ddof)),
-            Quantity::Nanstd => self.reduce(NanStd::new(ddof)),
-            Quantity::Nanargmin => self.reduce(NanArgMin),
-            Quantity::Nanargmax => self.reduce(NanArgMax),
-            Quantity::Moments => self.reduce(Moments::default()),
-            Quantity::Skewness => self.reduce(Skewness::default()),
-            Quantity::Kurtosis => self.reduce(Kurtosis::default()),
-            Quantity::Logsumexp => self.reduce(LogSumExp::default()),
-            Quantity::CompensatedSum => self.reduce(CompensatedSum),
-            Quantity::ExactSum => self.reduce(ExactSum),
-            Quantity::ExactSumTwofold => self.reduce(ExactSumTwofold),
-            Quantity::ExactMean => self.reduce(ExactMean),
-            _ => return T::bits(self, quantity),
-        };
-        Ok(results?)
-    }
-
-    /// The mean; the exact mean where the sum overflows.
-    fn mean(&self) -> Result<Results, Error> {
-        let mut means = self.outputs(Mean)?;
-        let is_finite = |mean: T::Real| mean.into().is_finite();
-        if !means.iter().all(|&mean| is_finite(mean)) {
-            for (mean, exact) in means.iter_mut().zip(self.outputs(ExactMean)?) {
-                *mean = if is_finite(*mean) { *mean } else { exact };
-            }
-        }
-        Ok(T::Real::results(means))
-    }
-
-    fn reduce<O: Op<T, Output: Output>>(&self, op: O) -> Result<Results, Error> {
-        results::of(self.outputs(op))
-    }
-
-    /// Calls the operator. Compiled for each operator and type, so keep it small.
-    fn outputs<O: Op<T, Output: Output>>(&self, op: O) -> Result<Vec<O::Output>, Error> {
-        match self {
-            Target::All(data) => Ok(vec![data.by(op).block::<256>().run()?]),
-            Target::Each(segments) => segments.by(op).block::<256>().run()?.to_vec(),
-            Target::ByIndex(groups) => groups.by(op).block::<256>().run()?.to_vec(),
+/// The means; the exact ones where a sum overflows.
+fn means<T: Number>(target: &Target<T>) -> Result<Results, Error> {
+    let mut means = target.outputs(Mean)?;
+    let is_finite = |mean: T::Real| mean.into().is_finite();
+    if !means.iter().all(|&mean| is_finite(mean)) {
+        for (mean, exact) in means.iter_mut().zip(target.outputs(ExactMean)?) {
+            *mean = if is_finite(*mean) { *mean } else { exact };
         }
     }
+    Ok(means.into())
 }
-
-/// A number type: what differs between integers and floats.
-pub trait Number: ExactElement<Wide: Output, Real: Value + Into<f64>, Rounded: Value> + Value {
-    /// Whether the type is an integer.
-    const IS_INTEGER: bool;
-
-    /// Reduces the bits of integers; an error for floats.
-    fn bits(target: &Target<Self>, quantity: Quantity) -> Result<Results, error::Error>;
-}
-
-macro_rules! integers {
-    ($($T:ident)*) => {$(
-        impl Number for $T {
-            const IS_INTEGER: bool = true;
-
-            fn bits(target: &Target<$T>, quantity: Quantity) -> Result<Results, error::Error> {
-                Ok(match quantity {
-                    Quantity::BitAnd => target.reduce(BitAnd)?,
-                    Quantity::BitOr => target.reduce(BitOr)?,
-                    _ => target.reduce(BitXor)?,
-                })
-            }
-        }
-    )*};
-}
-
-macro_rules! floats {
-    ($($T:ident)*) => {$(
-        impl Number for $T {
-            const IS_INTEGER: bool = false;
-
-            fn bits(_: &Target<$T>, _: Quantity) -> Result<Results, error::Error> {
-                Err(error::Error::NotIntegers { dtype: stringify!($T) })
-            }
-        }
-    )*};
-}
-
-integers!(i8 i16 i32 i64 u8 u16 u32 u64);
-floats!(f16 bf16 f32 f64);

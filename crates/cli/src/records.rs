@@ -4,10 +4,10 @@ use std::io::Read as _;
 use std::ops::Range;
 
 use csv::ByteRecord;
+use gpu_reduce_dynamic::Dtype;
 use memchr::{memchr, memchr2, memchr3};
 use rayon::prelude::*;
 
-use super::dtype::Dtype;
 use super::error::Error;
 use super::fields::Field;
 use super::memory;
@@ -23,8 +23,8 @@ pub trait Parsed: Default + Send {
     /// Reserves memory for `count` more numbers.
     fn reserve(&mut self, count: usize);
 
-    /// Appends the numbers of the next fields.
-    fn push_all(&mut self, next: Self);
+    /// Appends the numbers of the next fields; returns false if they are of another kind.
+    fn push_all(&mut self, next: Self) -> bool;
 }
 
 impl<T: Field> Parsed for Vec<T> {
@@ -36,11 +36,12 @@ impl<T: Field> Parsed for Vec<T> {
         memory::reserve(self, count);
     }
 
-    fn push_all(&mut self, next: Vec<T>) {
+    fn push_all(&mut self, next: Vec<T>) -> bool {
         match self.is_empty() {
             true => *self = next,
             false => self.par_extend(next),
         }
+        true
     }
 }
 
@@ -79,7 +80,12 @@ impl Records<'_> {
             let (read, next) = rayon::join(read, &mut some);
             for piece in read {
                 let (numbers, of_piece) = piece?;
-                parsed.iter_mut().zip(numbers).for_each(|(parsed, numbers)| parsed.push_all(numbers));
+                for ((parsed, numbers), column) in parsed.iter_mut().zip(numbers).zip(&self.selected.columns)
+                {
+                    if !parsed.push_all(numbers) {
+                        return Err(Error::Mixed { column: column.name.clone() });
+                    }
+                }
                 rows.append(of_piece);
             }
             if now[0].start == start {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gpu_reduce::Device;
 use rayon::prelude::*;
-use serde_json::to_string;
+use serde_json::{Value, from_str, to_string};
 
 use super::error::{Error, printable};
 use super::results::Results;
@@ -29,7 +29,7 @@ pub struct FormatArgs {
     /// Print JSON: an object with the results by name, or a list of objects, one for each row, column or key.
     ///
     /// Numbers have all their digits; NaN and infinities, which JSON lacks, are the strings "NaN", "Infinity"
-    /// and "-Infinity". Results of several numbers are lists; a result without a value is null.
+    /// and "-Infinity"; dates and times are strings. Results of several numbers are lists; a result without a value is null.
     #[arg(long)]
     json: bool,
 
@@ -77,10 +77,10 @@ impl Report {
         self.add(name, text.clone(), vec![text]);
     }
 
-    /// Adds a result. `None` is printed as having no value. The `note` appears only in the text format.
+    /// Adds a result; `None` is printed as "none". The `note` appears only in the text format.
     pub fn result(&mut self, name: &str, result: Option<&Results>, note: &str) {
         let Some(result) = result else {
-            return self.add(name, "none (empty input)".into(), Vec::new());
+            return self.add(name, "none".to_owned() + note, Vec::new());
         };
         let numbers: Vec<String> = result.texts(0).collect();
         self.add(name, numbers.join(" ") + note, numbers);
@@ -306,10 +306,11 @@ fn names(name: &str, width: usize) -> impl Iterator<Item = String> {
 fn json(numbers: &[String]) -> String {
     let number = |number: &String| match number.as_str() {
         "" => "null".to_owned(),
-        "NaN" => string("NaN"),
         "inf" => string("Infinity"),
         "-inf" => string("-Infinity"),
-        number => number.to_owned(),
+        number if from_str::<Value>(number).is_ok() => number.to_owned(),
+        // NaN, a date or a time.
+        other => string(other),
     };
     match numbers {
         [one] => number(one),

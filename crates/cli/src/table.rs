@@ -3,10 +3,10 @@
 use std::io::Read;
 
 use csv::{ByteRecord, ReaderBuilder, Trim};
+use gpu_reduce_dynamic::Dtype;
 use memchr::memchr2;
 
 use super::conditions::Condition;
-use super::dtype::Dtype;
 use super::error::{Error, quoted, shown};
 use super::fields::Field as _;
 use super::records::{Parsed, Records};

@@ -134,6 +134,94 @@ fn dates_times_and_decimals_as_keys() {
     }
 }
 
+#[test]
+fn dates_times_and_decimals_as_values() {
+    for name in ["instants.parquet", "instants.arrow"] {
+        let of = |column, op| {
+            let args = ["--column", column, "--op", op, "--skip-missing", "--csv"];
+            printed(&args, &[&data(name)]).lines().nth(1).expect("the results").to_owned()
+        };
+        assert_eq!(of("day", "min,max,mean"), "3,1,1969-12-31,2024-02-29,2006-02-09", "{name}");
+        assert_eq!(of("day", "median,argmin"), "3,1,2024-02-29,1");
+        assert_eq!(of("time", "minmax,mean"), "3,1,09:05:00,09:05:00.250,09:05:00.083333");
+        assert_eq!(of("local", "min,max"), "4,0,1950-01-01T00:00:00,2024-02-29T09:05:00");
+        assert_eq!(
+            of("utc", "max,mean,median"),
+            "4,0,2024-02-29T09:05:00Z,2024-02-29T09:05:00Z,2024-02-29T09:05:00Z"
+        );
+        assert_eq!(of("decimal", "sum,min,max,mean,median"), "3,1,11.25,-9.75,10.50,3.75,10.5");
+        assert_eq!(of("decimal", "any,count_nonzero,exact_mean"), "3,1,true,3,3.75");
+        let floats = ["--column", "decimal", "--skip-missing", "--op", "sum,std", "--dtype", "f64", "--csv"];
+        assert_eq!(printed(&floats, &[&data(name)]), "count,missing,sum,std\n3,1,11.25,9.545941546018392\n");
+
+        let by = text(run(&["--by", "x", "--column", "day", "--skip-missing"], &data(name)).stdout);
+        assert_eq!(
+            by,
+            "x,min,max,mean\n1,2024-02-29,2024-02-29,2024-02-29\n2,1969-12-31,1969-12-31,1969-12-31\n\
+             8,2024-02-29,2024-02-29,2024-02-29\n"
+        );
+        let two = printed(&["--column", "day,x", "--skip-missing"], &[&data(name)]);
+        let lines = [
+            "column  count  missing  sum   min         max         mean",
+            "day     3      1        none  1969-12-31  2024-02-29  2006-02-09",
+            "x       4      0        15    1           8           3.75",
+        ];
+        assert_eq!(two.lines().collect::<Vec<_>>(), lines);
+        let json = printed(&["--column", "day", "--skip-missing", "--json", "--op", "min"], &[&data(name)]);
+        assert_eq!(json, "{\"count\": 3, \"missing\": 1, \"min\": \"1969-12-31\"}\n");
+
+        let skip = |column, more| ["--column", column, "--skip-missing", "--op", more];
+        expect_error(
+            &skip("day", "sum"),
+            &data(name),
+            "sum of dates is not computed: choose count, min, max, mean or median",
+        );
+        expect_error(
+            &skip("decimal", "var"),
+            &data(name),
+            "var of decimals is not computed: read the column as floats with --dtype f64",
+        );
+        let dtype = ["--column", "day", "--skip-missing", "--dtype", "i64"];
+        expect_error(&dtype, &data(name), "the file holds `Date32`, but --dtype says i64");
+    }
+}
+
+#[test]
+fn dates_and_times_in_csv() {
+    let of = |fields: &str| {
+        let args = ["--header", "--csv", "--op", "min,max,mean"];
+        printed(&args, &[&file(".csv", format!("t\n{fields}\n"))]).lines().nth(1).expect("results").to_owned()
+    };
+    assert_eq!(of("2024-02-29\n1969-12-31\n2024-02-29"), "3,1969-12-31,2024-02-29,2006-02-09");
+    assert_eq!(of("09:05\n09:05:00.25"), "2,09:05:00,09:05:00.250,09:05:00.125");
+    let local = "2024-02-29T09:05:00,2024-02-29T12:00:00.500,2024-02-29T10:32:30.250";
+    assert_eq!(of("2024-02-29 09:05\n2024-02-29T12:00:00.5"), format!("2,{local}"));
+    let utc = "2024-02-29T09:05:00Z,2024-02-29T09:05:00Z,2024-02-29T09:05:00Z";
+    assert_eq!(of("2024-02-29 10:05:00+01:00"), format!("1,{utc}"));
+
+    let bad =
+        ["2024-02-30", "2024-2-1", "24-02-01", "9:05", "25:00", "2024-02-29T09:05:00.0000001", "2024-02-29x"];
+    for bad in bad {
+        let output = run(&["--header"], &file(".csv", format!("t\n{bad}\n")));
+        assert_eq!((text(output.stdout), output.status.code()), (String::new(), Some(1)), "{bad}");
+    }
+    for other in ["5", "2024-02-29T00:00:00", "09:05"] {
+        let mixed = file(".csv", format!("t\n2024-02-29\n{other}\n"));
+        let message = format!("line 3: `{other}` in column `t` is not a valid f64");
+        expect_error(&["--header"], &mixed, &message);
+        // Threads read these pieces.
+        let days = "2024-02-29\n".repeat(100_000);
+        let others = format!("{other}\n").repeat(100_000);
+        let message = "column `t` holds numbers and dates, or dates and times in several forms: write all \
+                       fields in one form";
+        let far = run(&["--header"], &file(".csv", format!("t\n{days}{others}")));
+        let far = text(far.stderr);
+        assert!(far.contains(message) || far.contains("is not a valid f64"), "{far}");
+    }
+    let many = "2024-02-29\n1969-12-31\n".repeat(100_000);
+    assert_eq!(of(&many), "200000,1969-12-31,2024-02-29,1997-01-30");
+}
+
 /// Digits of each length, with a point at each place, as keys of themselves and as values.
 #[test]
 fn digits() {
