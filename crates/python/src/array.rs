@@ -1,0 +1,257 @@
+//! Arrays of other libraries: their elements where they lie.
+
+use std::ptr::{null_mut, without_provenance};
+
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
+use arrow_array::ffi_stream::{ArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::{Array as _, ArrayRef, make_array};
+use arrow_schema::DataType;
+use arrow_select::concat::concat;
+use dlpark::ffi::DLDeviceType;
+use dlpark::python::{DlpackStream, ImportRequest, ImportedDlpack, StreamArg};
+use gpu_reduce::{Device, Element, Error, Stream, View};
+use gpu_reduce_dynamic::Dtype;
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyCapsuleMethods, PyTuple};
+
+use crate::error::of_library;
+use crate::kind::Kind;
+use crate::numpy::numpy;
+
+/// An array, whose owner keeps its elements.
+pub struct Array<'py> {
+    pub kind: Kind,
+    pub shape: Vec<usize>,
+    /// The distance of two neighbours of each axis, in elements.
+    pub strides: Vec<isize>,
+    first: *const u8,
+    pub device: Device,
+    /// Which elements are there, if some are null: of Arrow's arrays, which have one axis.
+    pub valid: Option<Vec<bool>>,
+    /// The tensor to whose library the results go; NumPy's if none.
+    pub home: Option<Bound<'py, PyAny>>,
+    _owner: Owner,
+}
+
+/// What keeps the elements until it is dropped.
+#[expect(dead_code, reason = "they are dropped")]
+enum Owner {
+    Buffer(PyUntypedBuffer),
+    Tensor(ImportedDlpack),
+    Arrow(ArrayRef),
+}
+
+impl<'py> Array<'py> {
+    /// The array of a Python object: a NumPy array or another buffer, an Arrow array, a tensor, or what NumPy
+    /// makes an array of.
+    pub fn of(object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let py = object.py();
+        if object.is_exact_instance(numpy(py)?.ndarray.bind(py)) {
+            return Self::of_numpy(object);
+        }
+        for (protocol, import) in [
+            ("__arrow_c_array__", Self::of_arrow as fn(&Bound<'py, PyAny>) -> PyResult<Self>),
+            ("__arrow_c_stream__", Self::of_arrow_stream),
+            ("__dlpack__", Self::of_tensor),
+        ] {
+            if object.hasattr(protocol)? && !object.is_instance(numpy(py)?.generic.bind(py))? {
+                return import(object);
+            }
+        }
+        Self::of_numpy(&numpy(py)?.module.bind(py).call_method1("asarray", (object,))?)
+    }
+
+    /// As [`of`](Self::of), of an array with one axis.
+    pub fn of_one_axis(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
+        let array = Self::of(object)?;
+        match array.shape.len() {
+            1 => Ok(array),
+            axes => Err(PyValueError::new_err(format!("{name} has {axes} axes, not one"))),
+        }
+    }
+
+    fn of_numpy(object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let py = object.py();
+        let refused = || -> PyResult<Self> {
+            if object.getattr("ndim")?.extract::<usize>()? == 0 {
+                let mut one = Self::of_numpy(&object.call_method1("reshape", (1,))?)?;
+                (one.shape, one.strides) = (Vec::new(), Vec::new());
+                return Ok(one);
+            }
+            let dtype = object.getattr("dtype")?;
+            // Another byte order.
+            if "iufb".contains(&dtype.getattr("kind")?.extract::<String>()?)
+                && !dtype.getattr("isnative")?.extract::<bool>()?
+            {
+                let native = dtype.call_method1("newbyteorder", ("=",))?;
+                return Self::of_numpy(&object.call_method1("astype", (native,))?);
+            }
+            if dtype.getattr("name")?.extract::<String>()? == "bfloat16" {
+                let mut bits = Self::of_numpy(&object.call_method1("view", ("uint16",))?)?;
+                bits.kind = Dtype::bf16.into();
+                return Ok(bits);
+            }
+            Err(PyTypeError::new_err(format!(
+                "arrays of {dtype} are not reduced: only numbers and booleans are"
+            )))
+        };
+        let Ok(buffer) = PyUntypedBuffer::get(object) else { return refused() };
+        let Some(kind) = Kind::of_buffer(buffer.format()) else { return refused() };
+        let size = kind.dtype.size();
+        let is_whole = |stride: &isize| stride % size as isize == 0;
+        if !buffer.strides().iter().all(is_whole) || buffer.buf_ptr().addr() % size != 0 {
+            return Self::of_numpy(&numpy(py)?.module.bind(py).call_method1("array", (object,))?);
+        }
+        Ok(Self {
+            kind,
+            shape: buffer.shape().to_vec(),
+            strides: buffer.strides().iter().map(|stride| stride / size as isize).collect(),
+            first: buffer.buf_ptr().cast(),
+            device: Device::cpu(),
+            valid: None,
+            home: None,
+            _owner: Owner::Buffer(buffer),
+        })
+    }
+
+    fn of_tensor(object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let request = ImportRequest::new(object.as_borrowed())?;
+        let at = request.device()?;
+        let (device, tensor) = match at.device_type {
+            DLDeviceType::CPU | DLDeviceType::CUDAHOST => (Device::cpu(), request.import(None, None)?),
+            DLDeviceType::CUDA | DLDeviceType::CUDAMANAGED => {
+                let device =
+                    Device::cuda(at.device_id.try_into().unwrap_or(usize::MAX)).map_err(of_library)?;
+                let stream = device.stream().map_err(of_library)?;
+                let tensor = request.import(Some(&Waiting(&stream)), None)?;
+                // What was enqueued before the call has written the elements.
+                stream.synchronize().map_err(of_library)?;
+                (device, tensor)
+            }
+            other => {
+                let why = format!("a tensor on a device of DLPack's type {} cannot be reduced", other.0);
+                return Err(PyTypeError::new_err(why));
+            }
+        };
+        let wrong = |why: dlpark::tensor::Error| PyValueError::new_err(why.to_string());
+        let described = tensor.validate().map_err(wrong)?;
+        let kind = Kind::of_tensor(described.dtype()).ok_or_else(|| {
+            let dtype = described.dtype();
+            PyTypeError::new_err(format!(
+                "tensors of type code {} with {} bits and {} lanes are not reduced",
+                dtype.code.0, dtype.bits, dtype.lanes
+            ))
+        })?;
+        let strides =
+            described.strides_or_compact().map_err(wrong)?.iter().map(|&stride| stride as isize).collect();
+        Ok(Self {
+            kind,
+            shape: described.shape().iter().map(|&length| length as usize).collect(),
+            strides,
+            first: described.data_ptr().cast(),
+            device,
+            valid: None,
+            home: Some(object.clone()),
+            _owner: Owner::Tensor(tensor),
+        })
+    }
+
+    fn of_arrow(object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let capsules: Bound<PyTuple> = object.call_method0("__arrow_c_array__")?.cast_into()?;
+        let capsule =
+            |index: usize| -> PyResult<Bound<PyCapsule>> { Ok(capsules.get_item(index)?.cast_into()?) };
+        let schema = capsule(0)?.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
+        let array = capsule(1)?.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
+        // SAFETY: capsules of these names hold these structs; moving out leaves them released.
+        let data = unsafe { from_ffi(FFI_ArrowArray::from_raw(array.as_ptr()), schema.as_ref()) };
+        Self::of_chunk(make_array(data.map_err(|error| PyValueError::new_err(error.to_string()))?))
+    }
+
+    fn of_arrow_stream(object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let capsule: Bound<PyCapsule> = object.call_method0("__arrow_c_stream__")?.cast_into()?;
+        let stream = capsule.pointer_checked(Some(c"arrow_array_stream"))?.cast::<FFI_ArrowArrayStream>();
+        let wrong = |error: arrow_schema::ArrowError| PyValueError::new_err(error.to_string());
+        // SAFETY: a capsule of this name holds this struct; moving out leaves it released.
+        let stream = unsafe { FFI_ArrowArrayStream::from_raw(stream.as_ptr()) };
+        let chunks: Result<Vec<ArrayRef>, _> = ArrayStreamReader::try_new(stream).map_err(wrong)?.collect();
+        let chunks = chunks.map_err(wrong)?;
+        let chunks: Vec<&dyn arrow_array::Array> = chunks.iter().map(AsRef::as_ref).collect();
+        match chunks[..] {
+            [] => Err(PyValueError::new_err("the stream has no arrays")),
+            _ => Self::of_chunk(concat(&chunks).map_err(wrong)?),
+        }
+    }
+
+    fn of_chunk(array: ArrayRef) -> PyResult<Self> {
+        let dtype = match array.data_type() {
+            DataType::Int8 => Dtype::i8,
+            DataType::Int16 => Dtype::i16,
+            DataType::Int32 => Dtype::i32,
+            DataType::Int64 => Dtype::i64,
+            DataType::UInt8 => Dtype::u8,
+            DataType::UInt16 => Dtype::u16,
+            DataType::UInt32 => Dtype::u32,
+            DataType::UInt64 => Dtype::u64,
+            DataType::Float16 => Dtype::f16,
+            DataType::Float32 => Dtype::f32,
+            DataType::Float64 => Dtype::f64,
+            other => return Err(PyTypeError::new_err(format!("Arrow arrays of {other} are not reduced"))),
+        };
+        let data = array.to_data();
+        let first = data.buffers()[0].as_ptr().wrapping_add(data.offset() * dtype.size());
+        let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+        Ok(Self {
+            kind: dtype.into(),
+            shape: vec![array.len()],
+            strides: vec![1],
+            first,
+            device: Device::cpu(),
+            valid: nulls.map(|nulls| nulls.iter().collect()),
+            home: None,
+            _owner: Owner::Arrow(array),
+        })
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether the elements lie side by side in row-major order.
+    pub fn is_contiguous(&self) -> bool {
+        let mut next = 1;
+        self.len() == 0
+            || self.shape.iter().zip(&self.strides).rev().all(|(&length, &stride)| {
+                let is_next = length == 1 || stride == next;
+                next *= length as isize;
+                is_next
+            })
+    }
+
+    /// The first element.
+    pub fn first<T: Element>(&self) -> *const T {
+        self.first.cast()
+    }
+
+    /// The elements, which lie side by side from the first on. `T` is the type that `kind` names.
+    pub fn view<T: Element>(&self) -> Result<View<'_, T>, Error> {
+        let (first, len) = match self.len() {
+            0 => (without_provenance(align_of::<T>()), 0),
+            len => (self.first(), len),
+        };
+        // SAFETY: the owner keeps the elements.
+        unsafe { self.device.view(first, len) }
+    }
+}
+
+/// The stream that reads a tensor's elements.
+struct Waiting<'a>(&'a Stream<'a>);
+
+// SAFETY: it is a stream of the device, and lives.
+unsafe impl DlpackStream for Waiting<'_> {
+    fn as_python_arg(&self, _: Python, _: dlpark::ffi::DLDevice) -> PyResult<StreamArg> {
+        Ok(dlpark::python::consumer::stream::cuda(self.0.as_raw().unwrap_or(null_mut())))
+    }
+}

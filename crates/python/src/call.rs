@@ -1,0 +1,279 @@
+//! A call of a function: its arguments, by NumPy's names.
+
+use gpu_reduce::Element;
+use gpu_reduce_dynamic::{Number, Operator, Target, with_type};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString, PyTuple};
+
+use crate::array::Array;
+use crate::error::exception;
+use crate::kind::Kind;
+use crate::lanes::{self, Choice};
+use crate::numpy::numpy;
+use crate::output::{Shape, into_out, numpy_name, to_python, type_of};
+
+/// The arguments of a function of one array.
+#[derive(Default)]
+pub struct Call<'a, 'py> {
+    pub axis: Option<&'a Bound<'py, PyAny>>,
+    pub dtype: Option<&'a Bound<'py, PyAny>>,
+    pub out: Option<&'a Bound<'py, PyAny>>,
+    pub keepdims: bool,
+    pub initial: Option<&'a Bound<'py, PyAny>>,
+    pub mask: Option<&'a Bound<'py, PyAny>>,
+    /// The degrees of freedom of a variance or standard deviation.
+    pub ddof: f64,
+}
+
+impl<'py> Call<'_, 'py> {
+    /// Reduces `x` by an operator.
+    pub fn run(&self, x: &Bound<'py, PyAny>, operator: Operator) -> PyResult<Bound<'py, PyAny>> {
+        let py = x.py();
+        let array = match self.dtype {
+            None => Array::of(x)?,
+            Some(dtype) => Array::of(&as_type(x, dtype)?)?,
+        };
+        let mut result = with_type!(array.kind.dtype, T => self.reduce::<T>(py, &array, operator)?);
+        if let (Some(initial), false) = (self.initial, is_extreme(operator)) {
+            let with = if operator == Operator::Prod { "multiply" } else { "add" };
+            result = numpy(py)?.module.bind(py).call_method1(with, (result, initial))?;
+        }
+        if let Some(dtype) = self.dtype {
+            result = as_type(&result, dtype)?;
+        }
+        match self.out {
+            None => Ok(result),
+            Some(out) => into_out(&result, out),
+        }
+    }
+
+    fn reduce<T: Number>(
+        &self,
+        py: Python<'py>,
+        array: &Array<'py>,
+        operator: Operator,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let are_reduced = self.are_reduced(py, array.shape.len())?;
+        let takes_ddof =
+            matches!(operator, Operator::Var | Operator::Std | Operator::NanVar | Operator::NanStd);
+        let ddof = if takes_ddof { self.ddof } else { 0.0 };
+        let is_whole = ddof >= 0.0 && ddof.fract() == 0.0;
+        if !is_whole {
+            return self.with_correction(py, array, operator);
+        }
+        let run = |target: &Target<T>| target.reduce(operator, ddof as u64);
+        let (mask, flags);
+        let mut choice = Choice::ALL;
+        if let Some(valid) = &array.valid {
+            if self.mask.is_some() {
+                return Err(PyTypeError::new_err("a mask cannot be given for an Arrow array with nulls"));
+            }
+            choice.mask = Some((valid, vec![1]));
+        } else if let Some(given) = self.mask.filter(|given| !is_true(given)) {
+            mask = self.mask_of(given, array)?;
+            let mut copy = Vec::new();
+            let view = lanes::contiguous::<u8>(&mask, &mut copy).map_err(crate::error::of_library)?;
+            flags = view
+                .to_vec()
+                .map_err(crate::error::of_library)?
+                .iter()
+                .map(|&flag| flag != 0)
+                .collect::<Vec<_>>();
+            choice.mask = Some((&flags, broadcast(&mask.shape, &array.shape)?));
+        }
+        if let Some(initial) = self.initial.filter(|_| is_extreme(operator)) {
+            choice.initial = Some(element::<T>(initial)?);
+        }
+        let reduced = lanes::reduce(py, array, &are_reduced, &choice, run).map_err(exception)?;
+        let name = type_of(operator, array.kind, reduced.values.type_name());
+        let shape = self.shape(array, &are_reduced, &reduced.order);
+        let result = to_python(py, &reduced.values, name, &shape, array.home.as_ref())?;
+        match (&array.valid, operator) {
+            (
+                Some(valid),
+                Operator::ArgMin | Operator::ArgMax | Operator::NanArgMin | Operator::NanArgMax,
+            ) => {
+                let among: usize = result.extract()?;
+                let place = (0..valid.len()).filter(|&place| valid[place]).nth(among).unwrap_or(0);
+                numpy(py)?.scalar(py, "i64").map_or(Ok(result), |scalar| scalar.call1((place,)))
+            }
+            _ => Ok(result),
+        }
+    }
+
+    /// A variance or standard deviation whose correction is no whole number of degrees of freedom.
+    fn with_correction(
+        &self,
+        py: Python<'py>,
+        array: &Array<'py>,
+        operator: Operator,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let are_reduced = self.are_reduced(py, array.shape.len())?;
+        if self.mask.is_some() || matches!(operator, Operator::NanVar | Operator::NanStd) {
+            return Err(PyValueError::new_err(
+                "with a mask or NaNs left out, the correction must be a whole number",
+            ));
+        }
+        let count: usize =
+            (0..are_reduced.len()).filter(|&axis| are_reduced[axis]).map(|axis| array.shape[axis]).product();
+        let whole = Call { axis: self.axis, keepdims: self.keepdims, ..Call::default() };
+        let of_population = with_type!(array.kind.dtype, T => whole.reduce::<T>(py, array, operator)?);
+        let factor = count as f64 / (count as f64 - self.ddof).max(0.0);
+        let factor = if operator == Operator::Std { factor.sqrt() } else { factor };
+        let scaled = of_population.mul(factor)?;
+        match array.kind.dtype.name() {
+            "f32" | "f16" => {
+                scaled.call_method1("astype", (numpy_name(array.kind.dtype.name()),)).or(Ok(scaled))
+            }
+            _ => Ok(scaled),
+        }
+    }
+
+    /// Whether each axis is reduced.
+    fn are_reduced(&self, py: Python<'py>, axes: usize) -> PyResult<Vec<bool>> {
+        let Some(given) = self.axis else { return Ok(vec![true; axes]) };
+        let mut are_reduced = vec![false; axes];
+        let mut reduce = |axis: Bound<'py, PyAny>| {
+            let place = index_of(&axis, axes)?;
+            if are_reduced[place] {
+                return Err(PyValueError::new_err("duplicate value in 'axis'"));
+            }
+            are_reduced[place] = true;
+            Ok(())
+        };
+        match given.cast::<PyTuple>() {
+            Ok(several) => several.iter().try_for_each(&mut reduce)?,
+            Err(_) => reduce(given.clone())?,
+        }
+        _ = py;
+        Ok(are_reduced)
+    }
+
+    /// The shape of the results, whose axes are `order`.
+    fn shape(&self, array: &Array, are_reduced: &[bool], order: &[usize]) -> Shape {
+        let returned: Vec<usize> = (0..are_reduced.len())
+            .filter(|&axis| self.keepdims || !are_reduced[axis])
+            .map(|axis| if are_reduced[axis] { 1 } else { array.shape[axis] })
+            .collect();
+        let mut places: Vec<usize> = (0..order.len()).collect();
+        places.sort_by_key(|&place| order[place]);
+        Shape {
+            lengths: order.iter().map(|&axis| array.shape[axis]).collect(),
+            places,
+            returned: (!returned.is_empty()).then_some(returned),
+        }
+    }
+
+    fn mask_of(&self, given: &Bound<'py, PyAny>, array: &Array<'py>) -> PyResult<Array<'py>> {
+        let mask = Array::of(given)?;
+        match (mask.kind, mask.device.is_cpu() && array.device.is_cpu()) {
+            (Kind::BOOL, true) => Ok(mask),
+            (Kind::BOOL, false) => {
+                Err(PyTypeError::new_err("arrays on a GPU are reduced without a mask only"))
+            }
+            _ => Err(PyTypeError::new_err("a mask is an array of booleans")),
+        }
+    }
+}
+
+/// The operators whose `initial` takes part as one more element.
+fn is_extreme(operator: Operator) -> bool {
+    matches!(operator, Operator::Min | Operator::Max | Operator::NanMin | Operator::NanMax)
+}
+
+fn is_true(object: &Bound<PyAny>) -> bool {
+    object.is_exact_instance_of::<pyo3::types::PyBool>() && object.is_truthy().unwrap_or(false)
+}
+
+/// The distances of an array's elements along the axes of a larger shape, to which it is repeated.
+fn broadcast(from: &[usize], to: &[usize]) -> PyResult<Vec<isize>> {
+    let refused =
+        || PyValueError::new_err(format!("a mask of shape {from:?} does not fit an array of shape {to:?}"));
+    let more = to.len().checked_sub(from.len()).ok_or_else(refused)?;
+    let mut strides = vec![0; to.len()];
+    let mut next = 1;
+    for (axis, &length) in from.iter().enumerate().rev() {
+        if length != 1 {
+            strides[more + axis] = next;
+            if length != to[more + axis] {
+                return Err(refused());
+            }
+        }
+        next *= length as isize;
+    }
+    Ok(strides)
+}
+
+/// The axis with this number, which counts from the end if it is negative.
+pub fn index_of(axis: &Bound<PyAny>, axes: usize) -> PyResult<usize> {
+    let py = axis.py();
+    let number: isize =
+        axis.extract().map_err(|_| PyTypeError::new_err("axis is an integer or a tuple of integers"))?;
+    let place = if number < 0 { number + axes as isize } else { number };
+    if (0..axes as isize).contains(&place) {
+        return Ok(place as usize);
+    }
+    let error = py.import("numpy.exceptions")?.getattr("AxisError")?.call1((number, axes))?;
+    Err(PyErr::from_value(error))
+}
+
+/// An array or a scalar with elements of another type of its library.
+fn as_type<'py>(x: &Bound<'py, PyAny>, dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    if x.hasattr("astype")? {
+        return x.call_method1("astype", (dtype,));
+    }
+    if x.hasattr("__dlpack__")? {
+        return x.call_method1("to", (dtype,));
+    }
+    numpy(py)?.module.bind(py).call_method1("asarray", (x, dtype))
+}
+
+/// A number of Python or NumPy as an element.
+fn element<T: Number + Element>(number: &Bound<PyAny>) -> PyResult<T> {
+    let py = number.py();
+    let scalar = numpy(py)?.module.bind(py).call_method1("asarray", (number, numpy_name(T::TYPE.name())))?;
+    let array = Array::of(&scalar)?;
+    let items = array.view::<T>().and_then(|view| view.to_vec()).map_err(crate::error::of_library)?;
+    items.first().copied().ok_or_else(|| PyValueError::new_err("initial is one number"))
+}
+
+/// The operators that names say: one, or several in a list or tuple.
+pub enum Operators {
+    One(Operator),
+    Several(Vec<Operator>),
+}
+
+impl Operators {
+    pub fn of(names: &Bound<PyAny>) -> PyResult<Operators> {
+        let one = |name: &Bound<PyAny>| -> PyResult<Operator> {
+            let name: String = name.extract()?;
+            name.parse().map_err(|_| {
+                let names =
+                    Operator::ALL.iter().map(|operator| operator.name()).collect::<Vec<_>>().join(", ");
+                PyValueError::new_err(format!("there is no operator {name:?}; there are {names}"))
+            })
+        };
+        if names.is_instance_of::<PyString>() {
+            return Ok(Operators::One(one(names)?));
+        }
+        let several = names.try_iter()?.map(|name| one(&name?)).collect::<PyResult<_>>()?;
+        Ok(Operators::Several(several))
+    }
+
+    /// What `run` returns for the operator, or a list of it for several.
+    pub fn map<'py>(
+        &self,
+        py: Python<'py>,
+        run: impl Fn(Operator) -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match self {
+            Operators::One(operator) => run(*operator),
+            Operators::Several(several) => {
+                let results = several.iter().map(|&operator| run(operator)).collect::<PyResult<Vec<_>>>()?;
+                Ok(PyList::new(py, results)?.into_any())
+            }
+        }
+    }
+}

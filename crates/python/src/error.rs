@@ -1,0 +1,31 @@
+//! The exceptions for errors of the library.
+
+use gpu_reduce::Error;
+use pyo3::PyErr;
+use pyo3::exceptions::{PyIndexError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
+
+/// The exception of the type that NumPy has for such an error.
+pub fn exception(error: gpu_reduce_dynamic::Error) -> PyErr {
+    match error {
+        gpu_reduce_dynamic::Error::Reduce(error) => of_library(error),
+        error @ gpu_reduce_dynamic::Error::NotIntegers { .. } => PyTypeError::new_err(error.to_string()),
+    }
+}
+
+/// As [`exception`].
+pub fn of_library(error: Error) -> PyErr {
+    let text = error.to_string();
+    match error {
+        Error::EmptyInput { op } | Error::EmptySegment { op, .. } => PyValueError::new_err(format!(
+            "zero-size array to reduction operation {op} which has no identity"
+        )),
+        Error::OutOfMemory { .. } => PyMemoryError::new_err(text),
+        Error::BadIndex { .. } => PyIndexError::new_err(text),
+        Error::BadOffset { .. }
+        | Error::NoOffsets
+        | Error::LengthMismatch { .. }
+        | Error::Shape { .. }
+        | Error::TooManyGroups { .. } => PyValueError::new_err(text),
+        _ => PyRuntimeError::new_err(text),
+    }
+}

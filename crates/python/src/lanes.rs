@@ -1,0 +1,173 @@
+//! The lanes of an array: what is reduced to one result each when some axes are.
+
+use std::ops::Range;
+
+use gpu_reduce::{Element, Error, Reduce, View};
+use gpu_reduce_dynamic::{Error as Failure, Number, PairOperator, Pairs, Target, Values};
+use pyo3::prelude::*;
+
+use crate::array::Array;
+
+/// Inputs from this size in bytes on are reduced without Python's lock.
+const LARGE: usize = 1 << 16;
+
+/// Which elements take part, and what takes part in each lane besides.
+pub struct Choice<'a, T> {
+    /// Booleans, and their distances along the array's axes.
+    pub mask: Option<(&'a [bool], Vec<isize>)>,
+    pub initial: Option<T>,
+}
+
+impl<T> Choice<'_, T> {
+    /// All elements, and nothing besides.
+    pub const ALL: Self = Self { mask: None, initial: None };
+}
+
+/// Results of lanes.
+pub struct Reduced {
+    pub values: Values,
+    /// The axes of the results in their order. Axes of length 1 may be left out.
+    pub order: Vec<usize>,
+}
+
+/// Reduces over axes, where `are_reduced` says so. Each result has the bits of reducing its lane alone, in the
+/// row-major order of the lane's axes.
+pub fn reduce<T: Number>(
+    py: Python,
+    array: &Array,
+    are_reduced: &[bool],
+    choice: &Choice<T>,
+    run: impl Fn(&Target<T>) -> Result<Values, Failure> + Sync,
+) -> Result<Reduced, Failure> {
+    let kept: Vec<usize> = (0..are_reduced.len()).filter(|&axis| !are_reduced[axis]).collect();
+    let is_large = array.len() * size_of::<T>() >= LARGE;
+    let detached = |target: &Target<T>| if is_large { py.detach(|| run(target)) } else { run(target) };
+    if choice.mask.is_none() && choice.initial.is_none() {
+        if kept.is_empty() && array.is_contiguous() {
+            return Ok(Reduced { values: detached(&Target::All(array.view()?))?, order: kept });
+        }
+        if let Some((mut order, range)) = in_memory_order(array, are_reduced) {
+            // An axis at the end, if none of several elements is reduced.
+            let shape: Vec<usize> = order.iter().map(|&axis| array.shape[axis]).chain([1]).collect();
+            let items = array.view::<T>()?;
+            let target = Target::Each(items.reshape(&shape)?.axis(range.clone())?);
+            let values = detached(&target)?;
+            order.drain(range.start..range.end.min(order.len()));
+            return Ok(Reduced { values, order });
+        }
+    }
+    check_on_host(array)?;
+    if array.len() == 0 && choice.initial.is_none() && (0..kept.len()).any(|place| array.shape[kept[place]] == 0) {
+        // Without lanes there is no result, but the operator may refuse an axis without elements, as NumPy's do.
+        let is_empty = (0..are_reduced.len()).any(|axis| are_reduced[axis] && array.shape[axis] == 0);
+        if is_empty {
+            run(&Target::All(<[T]>::data(&[])))?;
+        }
+    }
+    let lanes = Lanes::of(array, are_reduced, choice);
+    let target = match kept.is_empty() {
+        true => Target::All(lanes.items.data()),
+        false => Target::Each(lanes.items.segments(&lanes.offsets)?),
+    };
+    Ok(Reduced { values: detached(&target)?, order: kept })
+}
+
+/// The dot products over the last axis of two arrays with the same shape.
+pub fn dot<T: Number>(py: Python, arrays: [&Array; 2], operator: PairOperator) -> Result<Values, Failure> {
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    let (a, b) = (contiguous::<T>(arrays[0], &mut a)?, contiguous::<T>(arrays[1], &mut b)?);
+    let Some((&len, rows)) = arrays[0].shape.split_last().filter(|(_, rows)| !rows.is_empty()) else {
+        return py.detach(|| Pairs::All(a, b).reduce(operator));
+    };
+    let rows: usize = rows.iter().product();
+    let offsets: Vec<u64> = (0..=rows as u64).map(|row| row * len as u64).collect();
+    let pairs = (a, b);
+    let segments = pairs.segments(&offsets)?;
+    py.detach(|| Pairs::Each(segments).reduce(operator))
+}
+
+/// The elements in row-major order; `copy` holds them if they lie otherwise.
+pub fn contiguous<'a, T: Element>(array: &'a Array, copy: &'a mut Vec<T>) -> Result<View<'a, T>, Error> {
+    if array.is_contiguous() {
+        return array.view();
+    }
+    check_on_host(array)?;
+    *copy = Lanes::of(array, &vec![true; array.shape.len()], &Choice::ALL).items;
+    Ok(copy.data())
+}
+
+fn check_on_host(array: &Array) -> Result<(), Error> {
+    match array.device.is_cpu() {
+        true => Ok(()),
+        false => Err(Error::NotContiguous {
+            shape: format!("{:?}", array.shape),
+            strides: format!("{:?} elements", array.strides),
+        }),
+    }
+}
+
+/// The axes of several elements, those with the largest strides first, and the range of these that is reduced: if the
+/// elements lie without gaps, and the reduced axes are neighbours in the order of their numbers.
+fn in_memory_order(array: &Array, are_reduced: &[bool]) -> Option<(Vec<usize>, Range<usize>)> {
+    let Array { shape, strides, .. } = array;
+    let mut order: Vec<usize> = (0..shape.len()).filter(|&axis| shape[axis] != 1).collect();
+    order.sort_by_key(|&axis| std::cmp::Reverse(strides[axis]));
+    let mut next = 1;
+    for &axis in order.iter().rev() {
+        if strides[axis] != next || shape[axis] == 0 {
+            return None;
+        }
+        next *= shape[axis] as isize;
+    }
+    let places: Vec<usize> = (0..order.len()).filter(|&place| are_reduced[order[place]]).collect();
+    let start = places.first().copied().unwrap_or(order.len());
+    let are_neighbours = places.iter().copied().eq(start..start + places.len());
+    let ascend = places.is_sorted_by_key(|&place| order[place]);
+    (are_neighbours && ascend).then(|| (order, start..start + places.len().max(1)))
+}
+
+/// Copies of the elements that take part, one lane after the other.
+struct Lanes<T> {
+    items: Vec<T>,
+    offsets: Vec<u64>,
+}
+
+impl<T: Element> Lanes<T> {
+    fn of(array: &Array, are_reduced: &[bool], Choice { mask, initial }: &Choice<T>) -> Self {
+        let axes = |reduced| (0..are_reduced.len()).filter(move |&axis| are_reduced[axis] == reduced);
+        let of_mask = |axis: usize| mask.as_ref().map_or(0, |(_, strides)| strides[axis]);
+        let axis = |axis: usize| (array.shape[axis], [array.strides[axis], of_mask(axis)]);
+        let kept: Vec<_> = axes(false).map(axis).collect();
+        let mut reduced: Vec<_> = axes(true).map(axis).collect();
+        let (len, strides) = reduced.pop().unwrap_or((1, [0, 0]));
+
+        let lanes = kept.iter().map(|(length, _)| length).product::<usize>();
+        let mut items = Vec::with_capacity(array.len() + initial.map_or(0, |_| lanes));
+        let mut offsets = Vec::with_capacity(lanes + 1);
+        offsets.push(0);
+        each_place(&kept, [0, 0], &mut |place| {
+            items.extend(*initial);
+            each_place(&reduced, place, &mut |[mut at, mut at_mask]| {
+                for _ in 0..len {
+                    if mask.as_ref().is_none_or(|(mask, _)| mask[at_mask as usize]) {
+                        // SAFETY: the array has an element there.
+                        items.push(unsafe { array.first::<T>().offset(at).read() });
+                    }
+                    at += strides[0];
+                    at_mask += strides[1];
+                }
+            });
+            offsets.push(items.len() as u64);
+        });
+        Self { items, offsets }
+    }
+}
+
+/// Calls `visit` with each place of two arrays with these axes, in row-major order. An axis is its length and
+/// the distances of its neighbours in both.
+fn each_place(axes: &[(usize, [isize; 2])], at: [isize; 2], visit: &mut impl FnMut([isize; 2])) {
+    let Some((&(length, [a, b]), inner)) = axes.split_first() else { return visit(at) };
+    for index in 0..length as isize {
+        each_place(inner, [at[0] + index * a, at[1] + index * b], visit);
+    }
+}
