@@ -57,7 +57,10 @@ pub fn reduce<T: Number>(
         }
     }
     check_on_host(array)?;
-    if array.len() == 0 && choice.initial.is_none() && (0..kept.len()).any(|place| array.shape[kept[place]] == 0) {
+    if array.len() == 0
+        && choice.initial.is_none()
+        && (0..kept.len()).any(|place| array.shape[kept[place]] == 0)
+    {
         // Without lanes there is no result, but the operator may refuse an axis without elements, as NumPy's do.
         let is_empty = (0..are_reduced.len()).any(|axis| are_reduced[axis] && array.shape[axis] == 0);
         if is_empty {

@@ -269,7 +269,12 @@ fn vector_norm<'py>(x: &Any<'py>, axis: Given<'_, 'py>, keepdims: bool, ord: f64
     match ord {
         2.0 => call.run(x, Operator::NormL2),
         1.0 => call.run(x, Operator::NormL1),
-        0.0 => call.run(x, Operator::CountNonzero)?.call_method1("astype", ("float64",)),
+        0.0 => {
+            let kind = Array::of(x)?.kind;
+            let is_float = matches!(kind.dtype, Dtype::f16 | Dtype::bf16 | Dtype::f32 | Dtype::f64);
+            let name = if is_float { kind.dtype.aliases()[0] } else { "float64" };
+            call.run(x, Operator::CountNonzero)?.call_method1("astype", (name,))
+        }
         f64::INFINITY => call.run(x, Operator::NormMax),
         other => Err(PyValueError::new_err(format!("ord is 2, 1, 0 or inf, not {other}"))),
     }
@@ -281,7 +286,7 @@ fn vector_norm<'py>(x: &Any<'py>, axis: Given<'_, 'py>, keepdims: bool, ord: f64
 /// >>> vecdot(np.array([[1, 2], [3, 4]]), np.array([10, 1]))
 /// array([12, 34])
 #[pyfunction]
-#[pyo3(signature = (x1, x2, axis=-1))]
+#[pyo3(signature = (x1, x2, axis=-1), text_signature = "(x1, x2, axis=-1)")]
 fn vecdot<'py>(x1: &Any<'py>, x2: &Any<'py>, axis: isize) -> PyResult<Any<'py>> {
     dot(x1, x2, axis, PairOperator::Dot)
 }
@@ -292,7 +297,7 @@ fn vecdot<'py>(x1: &Any<'py>, x2: &Any<'py>, axis: isize) -> PyResult<Any<'py>> 
 /// >>> exact_dot(np.array([1e200, 1.0, -1e200]), np.array([1e100, 2.0, 1e100]))
 /// np.float64(2.0)
 #[pyfunction]
-#[pyo3(signature = (x1, x2, axis=-1))]
+#[pyo3(signature = (x1, x2, axis=-1), text_signature = "(x1, x2, axis=-1)")]
 fn exact_dot<'py>(x1: &Any<'py>, x2: &Any<'py>, axis: isize) -> PyResult<Any<'py>> {
     dot(x1, x2, axis, PairOperator::ExactDot)
 }

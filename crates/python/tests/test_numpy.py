@@ -82,7 +82,11 @@ def test_any_floats(x, data):
         for name in ["min", "max", "nanmin", "nanmax"]:
             try:
                 theirs = getattr(np, name[-3:] if name[0] == "n" else name)
-                theirs = (np.fmin if name == "nanmin" else np.fmax).reduce(x, axis=axis) if name[0] == "n" else theirs(x, axis=axis)
+                theirs = (
+                    (np.fmin if name == "nanmin" else np.fmax).reduce(x, axis=axis)
+                    if name[0] == "n"
+                    else theirs(x, axis=axis)
+                )
             except ValueError:
                 with pytest.raises(ValueError, match="zero-size array to reduction operation"):
                     getattr(gpu_reduce, name)(x, axis=axis)

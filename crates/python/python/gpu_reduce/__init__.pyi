@@ -1,0 +1,383 @@
+from collections.abc import Sequence
+from typing import Any, TypeAlias, overload
+
+from numpy.typing import ArrayLike, DTypeLike
+
+__version__: str
+__all__ = [
+    "__version__",
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "bincount",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "compensated_sum",
+    "count_nan",
+    "count_nonzero",
+    "devices",
+    "exact_dot",
+    "exact_mean",
+    "exact_sum",
+    "group_by",
+    "histogram",
+    "index_add",
+    "kurtosis",
+    "logsumexp",
+    "max",
+    "mean",
+    "min",
+    "minmax",
+    "moments",
+    "nanargmax",
+    "nanargmin",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nanstd",
+    "nansum",
+    "nanvar",
+    "prod",
+    "reduce",
+    "segment_reduce",
+    "show_config",
+    "skewness",
+    "std",
+    "sum",
+    "sumsq",
+    "var",
+    "vecdot",
+    "vector_norm",
+]
+
+# Arrays are NumPy's, buffers, DLPack tensors, Arrow arrays, or what NumPy makes an array of. Results are NumPy's scalars
+# and arrays, or tensors of the input's library.
+_Array: TypeAlias = Any
+_Axis: TypeAlias = int | tuple[int, ...] | None
+_Where: TypeAlias = ArrayLike | None
+
+def sum(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    initial: float | None = None,
+    where: _Where = None,
+) -> _Array: ...
+def prod(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    initial: float | None = None,
+    where: _Where = None,
+) -> _Array: ...
+def sumsq(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    initial: float | None = None,
+    where: _Where = None,
+) -> _Array: ...
+def nansum(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    initial: float | None = None,
+    where: _Where = None,
+) -> _Array: ...
+def compensated_sum(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    initial: float | None = None,
+    where: _Where = None,
+) -> _Array: ...
+def bitwise_and(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    initial: float | None = None,
+    where: _Where = None,
+) -> _Array: ...
+def bitwise_or(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    initial: float | None = None,
+    where: _Where = None,
+) -> _Array: ...
+def bitwise_xor(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    initial: float | None = None,
+    where: _Where = None,
+) -> _Array: ...
+def min(
+    x: _Array,
+    axis: _Axis = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    initial: float | None = None,
+    where: _Where = None,
+) -> _Array: ...
+def max(
+    x: _Array,
+    axis: _Axis = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    initial: float | None = None,
+    where: _Where = None,
+) -> _Array: ...
+def nanmin(
+    x: _Array,
+    axis: _Axis = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    initial: float | None = None,
+    where: _Where = None,
+) -> _Array: ...
+def nanmax(
+    x: _Array,
+    axis: _Axis = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    initial: float | None = None,
+    where: _Where = None,
+) -> _Array: ...
+def exact_sum(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    *,
+    where: _Where = None,
+) -> _Array: ...
+def mean(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    *,
+    where: _Where = None,
+) -> _Array: ...
+def nanmean(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    *,
+    where: _Where = None,
+) -> _Array: ...
+def exact_mean(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    *,
+    where: _Where = None,
+) -> _Array: ...
+def skewness(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    *,
+    where: _Where = None,
+) -> _Array: ...
+def kurtosis(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    *,
+    where: _Where = None,
+) -> _Array: ...
+def logsumexp(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    *,
+    where: _Where = None,
+) -> _Array: ...
+def moments(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    *,
+    where: _Where = None,
+) -> tuple[_Array, _Array, _Array, _Array]: ...
+def var(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    ddof: float = 0.0,
+    keepdims: bool = False,
+    *,
+    where: _Where = None,
+    correction: float | None = None,
+) -> _Array: ...
+def std(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    ddof: float = 0.0,
+    keepdims: bool = False,
+    *,
+    where: _Where = None,
+    correction: float | None = None,
+) -> _Array: ...
+def nanvar(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    ddof: float = 0.0,
+    keepdims: bool = False,
+    *,
+    where: _Where = None,
+    correction: float | None = None,
+) -> _Array: ...
+def nanstd(
+    x: _Array,
+    axis: _Axis = None,
+    dtype: DTypeLike | None = None,
+    out: _Array | None = None,
+    ddof: float = 0.0,
+    keepdims: bool = False,
+    *,
+    where: _Where = None,
+    correction: float | None = None,
+) -> _Array: ...
+def argmin(
+    x: _Array,
+    axis: int | None = None,
+    out: _Array | None = None,
+    *,
+    keepdims: bool = False,
+) -> _Array: ...
+def argmax(
+    x: _Array,
+    axis: int | None = None,
+    out: _Array | None = None,
+    *,
+    keepdims: bool = False,
+) -> _Array: ...
+def nanargmin(
+    x: _Array,
+    axis: int | None = None,
+    out: _Array | None = None,
+    *,
+    keepdims: bool = False,
+) -> _Array: ...
+def nanargmax(
+    x: _Array,
+    axis: int | None = None,
+    out: _Array | None = None,
+    *,
+    keepdims: bool = False,
+) -> _Array: ...
+def any(
+    x: _Array,
+    axis: _Axis = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    *,
+    where: _Where = None,
+) -> _Array: ...
+def all(
+    x: _Array,
+    axis: _Axis = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    *,
+    where: _Where = None,
+) -> _Array: ...
+def count_nonzero(
+    x: _Array,
+    axis: _Axis = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    *,
+    where: _Where = None,
+) -> _Array: ...
+def count_nan(
+    x: _Array,
+    axis: _Axis = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    *,
+    where: _Where = None,
+) -> _Array: ...
+def minmax(
+    x: _Array,
+    axis: _Axis = None,
+    out: _Array | None = None,
+    keepdims: bool = False,
+    *,
+    where: _Where = None,
+) -> tuple[_Array, _Array]: ...
+@overload
+def reduce(
+    x: _Array, ops: str, axis: _Axis = None, keepdims: bool = False, *, ddof: float = 0.0, where: _Where = None
+) -> _Array: ...
+@overload
+def reduce(
+    x: _Array,
+    ops: Sequence[str],
+    axis: _Axis = None,
+    keepdims: bool = False,
+    *,
+    ddof: float = 0.0,
+    where: _Where = None,
+) -> list[_Array]: ...
+def vector_norm(x: _Array, axis: _Axis = None, keepdims: bool = False, ord: float = 2.0) -> _Array: ...
+def vecdot(x1: _Array, x2: _Array, axis: int = -1) -> _Array: ...
+def exact_dot(x1: _Array, x2: _Array, axis: int = -1) -> _Array: ...
+@overload
+def segment_reduce(x: _Array, offsets: _Array, ops: str, *, ddof: int = 0) -> _Array: ...
+@overload
+def segment_reduce(x: _Array, offsets: _Array, ops: Sequence[str], *, ddof: int = 0) -> list[_Array]: ...
+@overload
+def group_by(keys: _Array, x: _Array, ops: str, *, ddof: int = 0) -> tuple[_Array, _Array]: ...
+@overload
+def group_by(keys: _Array, x: _Array, ops: Sequence[str], *, ddof: int = 0) -> tuple[_Array, list[_Array]]: ...
+def bincount(x: _Array, weights: _Array | None = None, minlength: int = 0) -> _Array: ...
+def histogram(
+    x: _Array,
+    bins: int | ArrayLike | None = None,
+    range: tuple[float, float] | None = None,
+    weights: _Array | None = None,
+) -> tuple[_Array, _Array]: ...
+def index_add(out: _Array, index: _Array, x: _Array) -> _Array: ...
+def devices() -> list[str]: ...
+def show_config() -> dict[str, Any]: ...
