@@ -425,15 +425,22 @@ macro_rules! of {
     ($kind:ident source $type:ident) => { &[$type] };
 }
 
-/// The [`Row`] of an operator.
+/// The [`Row`] of an operator, and its name as text.
 macro_rules! row {
-    (comparison $op:ident $how:tt $index:expr) => {
-        row! { @row [T: Element] [crate::op::$op<T>] $how $index }
+    (comparison $name:ident $op:ident $how:tt $index:expr) => {
+        row! { @row [T: Element] $name [crate::op::$op<T>] $how $index }
     };
-    ($kind:ident $op:ident $how:tt $index:expr) => {
-        row! { @row [] [crate::op::$op] $how $index }
+    ($kind:ident $name:ident $op:ident $how:tt $index:expr) => {
+        row! { @row [] $name [crate::op::$op] $how $index }
     };
-    (@row [$($generics:tt)*] [$op:ty] $how:tt $index:expr) => {
+    (@row [$($generics:tt)*] $name:ident [$op:ty] $how:tt $index:expr) => {
+        /// The name of the one-line function, as `sum`.
+        impl<$($generics)*> core::fmt::Display for $op {
+            fn fmt(&self, f: &mut core::fmt::Formatter) -> core::fmt::Result {
+                f.write_str(stringify!($name))
+            }
+        }
+
         impl<$($generics)*> Row for $op {
             const LARGE_BLOCK: u32 = row! { @large $how };
 
@@ -534,7 +541,7 @@ macro_rules! table {
             #[cfg(not(any(test, target_arch = "nvptx64")))]
             enum Index { $($name),* }
 
-            $( row! { $kind $op [$($how)+] Index::$name } )*
+            $( row! { $kind $name $op [$($how)+] Index::$name } )*
 
             #[cfg(not(any(test, target_arch = "nvptx64")))]
             static FOLDS: FoldsTable = &[$( $crate::$for_each_type! { folds! { $kind $op } } ),*];

@@ -37,6 +37,16 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Devices(Vec<Device>);
 
+/// The devices' names: `cuda:0 (NVIDIA H200), cuda:1 (NVIDIA H200)`.
+impl fmt::Display for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (index, device) in self.0.iter().enumerate() {
+            write!(f, "{}{device}", if index > 0 { ", " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
 /// Data in shards, which reduce as one array.
 ///
 /// A shard is a [`Buffer`] or a [`View`](crate::View) on one device. Shards may have any lengths, and several

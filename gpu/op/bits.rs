@@ -6,7 +6,7 @@ use bytemuck::{bytes_of, cast, pod_read_unaligned};
 use num_traits::PrimInt;
 
 /// Combines the elements by the bitwise operation `&`, `|` or `^`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Bits<const OPERATION: char>;
 
 impl<const OPERATION: char> Bits<OPERATION> {

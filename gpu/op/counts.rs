@@ -16,7 +16,7 @@ pub trait Predicate<T: Element>: Copy + Send + Sync + 'static {
 }
 
 /// The number of elements for which a condition holds.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Count<P>(pub P);
 
 impl<T: Element, P: Predicate<T>> Op<T> for Count<P> {

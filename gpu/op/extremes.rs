@@ -7,7 +7,7 @@ use core::ops::{Shl, Shr};
 use num_traits::{Bounded, ConstZero};
 
 /// The least element if `LEAST`, else the greatest. A NaN has the key that wins against all others.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Extreme<const LEAST: bool>;
 
 impl<const LEAST: bool> Extreme<LEAST> {
@@ -86,7 +86,7 @@ impl<T: Element, const LEAST: bool> Op<T> for Extreme<LEAST> {
 }
 
 /// As [`Extreme`], but a NaN has the key that loses against all others.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct NanExtreme<const LEAST: bool>;
 
 impl<T: Element, const LEAST: bool> Op<T> for NanExtreme<LEAST> {

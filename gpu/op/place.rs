@@ -8,7 +8,7 @@ use num_traits::{Bounded, ConstZero};
 
 /// The index of the first least element if `LEAST`, else of the first greatest. The first NaN wins against
 /// all other elements, or if `SKIPS_NAN` loses.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct FirstExtreme<const LEAST: bool, const SKIPS_NAN: bool>;
 
 impl<const LEAST: bool, const SKIPS_NAN: bool> FirstExtreme<LEAST, SKIPS_NAN> {

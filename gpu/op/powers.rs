@@ -5,7 +5,7 @@ use crate::op::{Moments, Op, sqrt};
 use bytemuck::{Pod, Zeroable};
 
 /// The central moment of degree 3 or 4 in units of the standard deviation; of degree 4, less 3.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Standardized<const DEGREE: u32>(pub Moments);
 
 impl<T: Element, const DEGREE: u32> Op<T> for Standardized<DEGREE> {

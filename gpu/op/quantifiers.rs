@@ -5,7 +5,7 @@ use crate::op::Op;
 use num_traits::ConstZero;
 
 /// Whether all elements are not zero if `ALL`, else whether any is not.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Quantifier<const ALL: bool>;
 
 impl<T: Element, const ALL: bool> Op<T> for Quantifier<ALL> {

@@ -49,7 +49,7 @@ macro_rules! spread {
 }
 
 /// The variance, or if `ROOT` the standard deviation, of the items that `S` counts.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Variance<S, const ROOT: bool> {
     ddof: u64,
     origin: f64,
