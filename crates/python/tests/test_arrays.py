@@ -66,11 +66,11 @@ def test_bfloat16():
     assert gpu_reduce.max(x.reshape(1, 3), axis=0).tolist() == x.tolist()
 
 
-def test_a_thousand_calls_keep_no_memory():
+def test_thousands_of_calls_keep_no_memory():
     x, bad = np.ones((50, 40)), np.array(["text"])
 
     def calls():
-        for _ in range(1000):
+        for _ in range(5000):
             gpu_reduce.sum(x, axis=0)
             gpu_reduce.sum(x.T, axis=(0, 1))
             gpu_reduce.var(Tensor(x), axis=1)
@@ -85,7 +85,7 @@ def test_a_thousand_calls_keep_no_memory():
     gc.collect()
     after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert after - before < 20_000
+    assert after - before < 100_000
 
 
 def test_threads():
