@@ -117,6 +117,13 @@ impl<'py> Array<'py> {
     }
 
     fn of_tensor(object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        // PyTorch's, whose gradient would be lost without a word.
+        if object.getattr_opt("requires_grad")?.is_some_and(|requires| requires.is_truthy().unwrap_or(false))
+        {
+            return Err(PyTypeError::new_err(
+                "the tensor requires a gradient, which is not computed: use x.detach()",
+            ));
+        }
         let request = ImportRequest::new(object.as_borrowed())?;
         let at = request.device()?;
         let (device, tensor) = match at.device_type {

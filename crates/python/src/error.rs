@@ -8,7 +8,8 @@ use pyo3::exceptions::{PyIndexError, PyMemoryError, PyRuntimeError, PyTypeError,
 pub fn exception(error: gpu_reduce_dynamic::Error) -> PyErr {
     match error {
         gpu_reduce_dynamic::Error::Reduce(error) => of_library(error),
-        error @ gpu_reduce_dynamic::Error::NotIntegers { .. } => PyTypeError::new_err(error.to_string()),
+        gpu_reduce_dynamic::Error::OtherPartial { .. } => PyValueError::new_err(error.to_string()),
+        _ => PyTypeError::new_err(error.to_string()),
     }
 }
 

@@ -1,7 +1,9 @@
 //! The lanes of an array: what is reduced to one result each when some axes are.
 
 use std::ops::Range;
+use std::slice::from_raw_parts;
 
+use bytemuck::cast_slice;
 use gpu_reduce::{Element, Error, Reduce, View};
 use gpu_reduce_dynamic::{Error as Failure, Number, PairOperator, Pairs, Target, Values};
 use pyo3::prelude::*;
@@ -97,6 +99,20 @@ pub fn contiguous<'a, T: Element>(array: &'a Array, copy: &'a mut Vec<T>) -> Res
     check_on_host(array)?;
     *copy = Lanes::of(array, &vec![true; array.shape.len()], &Choice::ALL).items;
     Ok(copy.data())
+}
+
+/// The bytes of the elements that are there, in row-major order; `copy` holds them if they lie otherwise.
+pub fn items_of<'a, T: Element>(array: &'a Array, copy: &'a mut Vec<T>) -> Result<&'a [u8], Error> {
+    check_on_host(array)?;
+    if let Some(valid) = &array.valid {
+        *copy = Lanes::of(array, &[true], &Choice { mask: Some((valid, vec![1])), initial: None }).items;
+    } else if array.len() > 0 && array.is_contiguous() {
+        // SAFETY: the array has this many elements side by side, and keeps them.
+        return Ok(unsafe { from_raw_parts(array.first::<u8>(), array.len() * size_of::<T>()) });
+    } else {
+        *copy = Lanes::of(array, &vec![true; array.shape.len()], &Choice::ALL).items;
+    }
+    Ok(cast_slice(copy))
 }
 
 fn check_on_host(array: &Array) -> Result<(), Error> {

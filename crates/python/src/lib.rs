@@ -7,6 +7,7 @@ mod kind;
 mod lanes;
 mod numpy;
 mod output;
+mod partial;
 mod parts;
 
 use call::{Call, Operators};
@@ -394,6 +395,7 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(parts::bincount, module)?)?;
     module.add_function(wrap_pyfunction!(parts::histogram_of, module)?)?;
     module.add_function(wrap_pyfunction!(parts::index_add, module)?)?;
+    module.add_class::<partial::Parts>()?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
     module.add_function(wrap_pyfunction!(show_config, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))

@@ -80,6 +80,14 @@ fn reduced<'py, T: Number>(
     })
 }
 
+/// The indices of elements, in row-major order.
+pub fn indices_of(array: &Array) -> PyResult<Vec<i64>> {
+    with_integers!(array, "indices", view => {
+        let indices = view.to_vec().map_err(of_library)?.into_iter();
+        indices.map(|index| i64::try_from(index).map_err(|_| PyValueError::new_err("an index is too large"))).collect()
+    })
+}
+
 fn offsets_of(array: &Array) -> PyResult<Vec<u64>> {
     with_integers!(array, "offsets", view => {
         let offsets = view.to_vec().map_err(of_library)?.into_iter();

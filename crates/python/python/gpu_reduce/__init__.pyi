@@ -1,10 +1,11 @@
 from collections.abc import Sequence
-from typing import Any, TypeAlias, overload
+from typing import Any, Self, TypeAlias, final, overload
 
 from numpy.typing import ArrayLike, DTypeLike
 
 __version__: str
 __all__ = [
+    "Partial",
     "__version__",
     "all",
     "any",
@@ -379,5 +380,13 @@ def histogram(
     weights: _Array | None = None,
 ) -> tuple[_Array, _Array]: ...
 def index_add(out: _Array, index: _Array, x: _Array) -> _Array: ...
+
+@final
+class Partial:
+    def __new__(cls, op: str, dtype: DTypeLike, size: int | None = None) -> Self: ...
+    def add(self, x: _Array, index: _Array | None = None) -> None: ...
+    def merge(self, other: Partial) -> None: ...
+    def finish(self) -> _Array: ...
+
 def devices() -> list[str]: ...
 def show_config() -> dict[str, Any]: ...

@@ -1,0 +1,161 @@
+//! Reductions in parts, which merge in any order.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use gpu_reduce::Reduce;
+use gpu_reduce_dynamic::{Dtype, Operator, Partial, Target, with_type};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple, PyType};
+
+use crate::array::Array;
+use crate::error::exception;
+use crate::kind::Kind;
+use crate::lanes::items_of;
+use crate::output::{Shape, to_python, type_of};
+use crate::parts::indices_of;
+
+/// A reduction in parts: of pieces of the data, by threads, processes or machines, that merge in any order.
+///
+/// The result does not depend on how the data are cut, who reduces which piece, and in what order the parts merge.
+/// `op` is the name of an operator for which the order of the elements does not matter: sums and means, which are
+/// correctly rounded, extremes, counts, bits, exact operators. With `size`, there are results for the indices 0 to
+/// size - 1, and `add` takes an index of each element. Parts pickle.
+///
+/// >>> import numpy as np
+/// >>> here, there = Partial("sum", "float64"), Partial("sum", "float64")
+/// >>> here.add(np.array([1e300, 1.0]))
+/// >>> there.add(np.array([-1e300]))
+/// >>> here.merge(there)
+/// >>> here.finish()
+/// np.float64(1.0)
+#[pyclass(module = "gpu_reduce", name = "Partial", frozen)]
+pub struct Parts {
+    part: Mutex<Partial>,
+    kind: Kind,
+    size: Option<usize>,
+}
+
+impl Parts {
+    fn part(&self) -> MutexGuard<'_, Partial> {
+        self.part.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of(op: &str, dtype: &Bound<PyAny>, size: Option<usize>, bytes: Option<&[u8]>) -> PyResult<Self> {
+        let operator: Operator =
+            op.parse().map_err(|_| PyValueError::new_err(format!("there is no operator {op:?}")))?;
+        let name: String =
+            dtype.py().import("numpy")?.call_method1("dtype", (dtype,))?.getattr("name")?.extract()?;
+        let kind = match (&name[..], name.parse::<Dtype>()) {
+            ("bool", _) => Kind::BOOL,
+            (_, Ok(dtype)) => dtype.into(),
+            _ => return Err(PyTypeError::new_err(format!("arrays of {name} are not reduced"))),
+        };
+        let part = match bytes {
+            None => Partial::new(operator, kind.dtype),
+            Some(bytes) => Partial::from_bytes(operator, kind.dtype, bytes),
+        };
+        Ok(Self { part: Mutex::new(part.map_err(exception)?), kind, size })
+    }
+
+    fn dtype(&self) -> &'static str {
+        if self.kind.is_bool { "bool" } else { self.kind.dtype.aliases()[0] }
+    }
+}
+
+#[pymethods]
+impl Parts {
+    #[new]
+    #[pyo3(signature = (op, dtype, size=None))]
+    fn new(op: &str, dtype: &Bound<PyAny>, size: Option<usize>) -> PyResult<Self> {
+        Self::of(op, dtype, size, None)
+    }
+
+    /// Adds the elements of an array, of any axes; with `size`, each to the result of its index.
+    #[pyo3(signature = (x, index=None))]
+    fn add(&self, x: &Bound<PyAny>, index: Option<&Bound<PyAny>>) -> PyResult<()> {
+        let array = Array::of(x)?;
+        if array.kind != self.kind {
+            let why = format!("the elements are not {}: convert them", self.dtype());
+            return Err(PyTypeError::new_err(why));
+        }
+        let mut indices = match (index, self.size) {
+            (None, None) => vec![0; array.len()],
+            (Some(index), Some(_)) => indices_of(&Array::of(index)?)?,
+            (None, Some(_)) => {
+                return Err(PyValueError::new_err("with a size, add takes an index of each element"));
+            }
+            (Some(_), None) => return Err(PyValueError::new_err("without a size, add takes no index")),
+        };
+        if indices.len() != array.len() {
+            let why = format!("there are {} elements and {} indices", array.len(), indices.len());
+            return Err(PyValueError::new_err(why));
+        }
+        if let Some(valid) = &array.valid {
+            let mut valid = valid.iter();
+            indices.retain(|_| valid.next() == Some(&true));
+        }
+        with_type!(self.kind.dtype, T => {
+            let mut copy = Vec::<T>::new();
+            let items = items_of(&array, &mut copy).map_err(crate::error::of_library)?;
+            x.py().detach(|| self.part().add(&indices, items)).map_err(exception)
+        })
+    }
+
+    /// Adds what another part has, which stays as it is.
+    fn merge(&self, other: &Self) -> PyResult<()> {
+        let (operator, dtype, bytes) = {
+            let other = other.part();
+            (other.operator(), other.dtype(), other.to_bytes())
+        };
+        if (other.kind, other.size) != (self.kind, self.size) {
+            return Err(PyValueError::new_err("the parts differ in their type or size"));
+        }
+        let other = Partial::from_bytes(operator, dtype, &bytes).map_err(exception)?;
+        self.part().merge(other).map_err(exception)
+    }
+
+    /// The result, or with `size` an array of results. Others may follow.
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let part = self.part();
+        let values = match (part.finish(self.size.unwrap_or(1)), self.size) {
+            (Ok(values), _) => values,
+            // Nothing was added: the value of no elements, or that there is none.
+            (Err(_), None) => with_type!(self.kind.dtype, T => {
+                Target::All(<[T]>::data(&[])).reduce(part.operator(), 0)
+            })
+            .map_err(exception)?,
+            (Err(error), Some(_)) => return Err(exception(error)),
+        };
+        let name = type_of(part.operator(), self.kind, values.type_name());
+        let shape = self.size.map_or(Shape::scalar(), Shape::of_len);
+        to_python(py, &values, name, &shape, None)
+    }
+
+    /// The part with the bytes that pickling has made.
+    #[classmethod]
+    fn _of_bytes(
+        _: &Bound<PyType>,
+        op: &str,
+        dtype: &Bound<PyAny>,
+        size: Option<usize>,
+        bytes: &[u8],
+    ) -> PyResult<Self> {
+        Self::of(op, dtype, size, Some(bytes))
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let (name, bytes) = {
+            let part = self.part();
+            (part.operator().name(), part.to_bytes())
+        };
+        let of_bytes = PyType::new::<Self>(py).getattr("_of_bytes")?;
+        let arguments = (name, self.dtype(), self.size, PyBytes::new(py, &bytes));
+        (of_bytes, arguments).into_pyobject(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let size = self.size.map_or(String::new(), |size| format!(", size={size}"));
+        format!("Partial({:?}, {:?}{size})", self.part().operator().name(), self.dtype())
+    }
+}
