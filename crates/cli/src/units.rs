@@ -35,6 +35,7 @@ impl Unit {
             DataType::Duration(TimeUnit::Microsecond) => decimal(6),
             DataType::Duration(TimeUnit::Nanosecond) => decimal(9),
             DataType::Timestamp(unit, Some(_)) => DataType::Timestamp(unit, Some("UTC".into())),
+            DataType::Interval(_) => return None,
             ref moment if moment.is_temporal() => moment.clone(),
             _ => return None,
         }))

@@ -51,6 +51,13 @@ impl<'py> Array<'py> {
         if object.is_exact_instance(numpy(py)?.ndarray.bind(py)) {
             return Self::of_numpy(object);
         }
+        if object.is_instance(numpy(py)?.ndarray.bind(py))? {
+            if object.hasattr("mask")? {
+                let why = "a masked array is not reduced: pass x.data, with where=~numpy.ma.getmaskarray(x)";
+                return Err(PyTypeError::new_err(why));
+            }
+            return Self::of_numpy(object);
+        }
         for (protocol, import) in [
             ("__arrow_c_array__", Self::of_arrow as fn(&Bound<'py, PyAny>) -> PyResult<Self>),
             ("__arrow_c_stream__", Self::of_arrow_stream),
@@ -63,9 +70,18 @@ impl<'py> Array<'py> {
         Self::of_numpy(&numpy(py)?.module.bind(py).call_method1("asarray", (object,))?)
     }
 
-    /// As [`of`](Self::of), of an array with one axis.
-    pub fn of_one_axis(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
+    /// As [`of`](Self::of), of an array without nulls.
+    pub fn without_nulls(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
         let array = Self::of(object)?;
+        match array.valid {
+            None => Ok(array),
+            Some(_) => Err(PyValueError::new_err(format!("{name} has nulls: fill them, or leave them out"))),
+        }
+    }
+
+    /// As [`of`](Self::of), of an array with one axis and without nulls.
+    pub fn of_one_axis(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
+        let array = Self::without_nulls(object, name)?;
         match array.shape.len() {
             1 => Ok(array),
             axes => Err(PyValueError::new_err(format!("{name} has {axes} axes, not one"))),

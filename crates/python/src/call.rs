@@ -110,10 +110,10 @@ impl<'py> Call<'_, 'py> {
         operator: Operator,
     ) -> PyResult<Bound<'py, PyAny>> {
         let are_reduced = self.are_reduced(py, array.shape.len())?;
-        if self.mask.is_some() || matches!(operator, Operator::NanVar | Operator::NanStd) {
-            return Err(PyValueError::new_err(
-                "with a mask or NaNs left out, the correction must be a whole number",
-            ));
+        let leaves_out = matches!(operator, Operator::NanVar | Operator::NanStd);
+        if self.mask.is_some() || array.valid.is_some() || leaves_out {
+            let why = "if a mask, nulls or NaNs leave elements out, the correction is a whole number";
+            return Err(PyValueError::new_err(why));
         }
         let count: usize =
             (0..are_reduced.len()).filter(|&axis| are_reduced[axis]).map(|axis| array.shape[axis]).product();

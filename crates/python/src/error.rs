@@ -26,6 +26,8 @@ pub fn of_library(error: Error) -> PyErr {
         | Error::NoOffsets
         | Error::LengthMismatch { .. }
         | Error::Shape { .. }
+        | Error::NotContiguous { .. }
+        | Error::DeviceMismatch { .. }
         | Error::TooManyGroups { .. } => PyValueError::new_err(text),
         _ => PyRuntimeError::new_err(text),
     }

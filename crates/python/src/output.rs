@@ -207,6 +207,9 @@ pub fn into_out<'py>(results: &Bound<'py, PyAny>, out: &Bound<'py, PyAny>) -> Py
     if !has.eq(&needed)? {
         return Err(PyValueError::new_err(format!("out has the shape {has}, but the results have {needed}")));
     }
-    out.set_item(py.Ellipsis(), results)?;
+    match out.is_instance(numpy(py)?.ndarray.bind(py))? {
+        true => _ = module.call_method1("copyto", (out, results, "same_kind"))?,
+        false => out.set_item(py.Ellipsis(), results)?,
+    }
     Ok(out.clone())
 }

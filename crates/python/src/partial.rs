@@ -117,17 +117,21 @@ impl Parts {
 
     /// The result, or with `size` an array of results. Others may follow.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let part = self.part();
-        let values = match (part.finish(self.size.unwrap_or(1)), self.size) {
+        // The part is not held while Python runs, for another thread may wait for it with Python's lock.
+        let (operator, finished) = {
+            let part = self.part();
+            (part.operator(), part.finish(self.size.unwrap_or(1)))
+        };
+        let values = match (finished, self.size) {
             (Ok(values), _) => values,
             // Nothing was added: the value of no elements, or that there is none.
             (Err(_), None) => with_type!(self.kind.dtype, T => {
-                Target::All(<[T]>::data(&[])).reduce(part.operator(), 0)
+                Target::All(<[T]>::data(&[])).reduce(operator, 0)
             })
             .map_err(exception)?,
             (Err(error), Some(_)) => return Err(exception(error)),
         };
-        let name = type_of(part.operator(), self.kind, values.type_name());
+        let name = type_of(operator, self.kind, values.type_name());
         let shape = self.size.map_or(Shape::scalar(), Shape::of_len);
         to_python(py, &values, name, &shape, None)
     }

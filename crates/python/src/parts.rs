@@ -1,15 +1,15 @@
 //! Segments, groups, bins, and sums by index.
 
 use gpu_reduce::{Device, Groups, Reduce, histogram, scatter_add};
-use gpu_reduce_dynamic::{Dtype, Number, Target, Values, with_type};
+use gpu_reduce_dynamic::{Dtype, Number, Target, Values, cast, with_type};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::array::Array;
 use crate::call::Operators;
 use crate::error::{exception, of_library};
-use crate::lanes::contiguous;
+use crate::lanes::{contiguous, items_of};
 use crate::numpy::numpy;
 use crate::output::{Shape, to_python, type_of};
 
@@ -102,7 +102,7 @@ fn offsets_of(array: &Array) -> PyResult<Vec<u64>> {
 /// `keys` is an array, or a tuple or list of arrays, of numbers or texts, in any order. Returns the key of each
 /// group in ascending order (of several columns, a tuple), and the results of `ops`, which is the name of an
 /// operator or a list of names. Sums and means of floats are correctly rounded, so that the order of the rows
-/// does not matter.
+/// does not matter. Nulls of Arrow arrays are left out of x, and refused in keys.
 ///
 /// >>> import numpy as np
 /// >>> group_by(np.array([7, 3, 7]), np.array([1.0, 2.0, 4.0]), ["sum", "max"])
@@ -116,11 +116,22 @@ pub fn group_by<'py>(
     ddof: u64,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let py = x.py();
-    let (array, operators) = (Array::of_one_axis(x, "x")?, Operators::of(ops)?);
-    let groups = Grouped::of(keys)?;
+    let (array, operators) = (Array::of(x)?, Operators::of(ops)?);
+    if array.shape.len() != 1 {
+        return Err(PyValueError::new_err(format!("x has {} axes, not one", array.shape.len())));
+    }
+    let mut groups = Grouped::of(keys)?;
+    if groups.numbers.len() != array.len() {
+        let (keys, items) = (groups.numbers.len(), array.len());
+        return Err(PyValueError::new_err(format!("there are {items} elements and {keys} keys")));
+    }
+    if let Some(valid) = &array.valid {
+        let mut valid = valid.iter();
+        groups.numbers.retain(|_| valid.next() == Some(&true));
+    }
     let results = with_type!(array.kind.dtype, T => {
         let mut copy = Vec::<T>::new();
-        let items = contiguous(&array, &mut copy).map_err(of_library)?;
+        let items = cast::<T>(items_of(&array, &mut copy).map_err(of_library)?);
         let target = Target::ByIndex(items.by_index(&groups.numbers, groups.count).map_err(of_library)?);
         reduced(py, &array, &target, &operators, ddof)?
     });
@@ -142,6 +153,12 @@ impl<'py> Grouped<'py> {
             (_, Ok(columns)) => columns.iter().collect(),
             _ => return Self::of_column(keys),
         };
+        // A list of numbers or texts is a column itself.
+        if let Some(first) = columns.first()
+            && (first.is_instance_of::<PyString>() || !first.hasattr("__len__")?)
+        {
+            return Self::of_column(keys);
+        }
         let columns = columns.iter().map(Self::of_column).collect::<PyResult<Vec<_>>>()?;
         let Some((first, rest)) = columns.split_first() else {
             return Err(PyValueError::new_err("there are no columns of keys"));
@@ -192,9 +209,6 @@ impl<'py> Grouped<'py> {
             }
             Err(error) => return Err(error),
         };
-        if array.valid.is_some() {
-            return Err(PyValueError::new_err("keys have nulls: fill them, or leave these rows out"));
-        }
         with_type!(array.kind.dtype, T => {
             let mut copy = Vec::<T>::new();
             let view = contiguous(&array, &mut copy).map_err(of_library)?;
@@ -260,7 +274,7 @@ pub fn histogram_of<'py>(
     weights: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let py = x.py();
-    let array = Array::of(x)?;
+    let array = Array::without_nulls(x, "x")?;
     let given;
     let count = bins.map_or(Ok(10), |bins| bins.extract::<usize>());
     let bins = match (count, range, bins) {
@@ -316,7 +330,7 @@ pub fn index_add<'py>(
     x: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    let (sums, array) = (Array::of(out)?, Array::of(x)?);
+    let (sums, array) = (Array::without_nulls(out, "out")?, Array::without_nulls(x, "x")?);
     let index = Array::of_one_axis(index, "index")?;
     if sums.kind != array.kind || !sums.device.is_cpu() || sums.shape.is_empty() || sums.shape.len() > 2 {
         return Err(PyTypeError::new_err("out and x are arrays on the CPU of one type with one or two axes"));

@@ -56,6 +56,18 @@ def test_arrow():
         gpu_reduce.sum(pyarrow.array(["a"]))
     keys, sums = gpu_reduce.group_by(polars.Series([2, 1, 2]), polars.Series([1.0, 2.0, 4.0]), "sum")
     assert keys.tolist() == [1, 2] and sums.tolist() == [2.0, 5.0]
+    keys, sums = gpu_reduce.group_by([2, 1, 2, 3], polars.Series([1.0, 2.0, None, None]), "sum")
+    assert keys.tolist() == [1, 2, 3] and sums.tolist() == [2.0, 1.0, 0.0]
+    nulls = pyarrow.array([1, None])
+    for bad in [
+        lambda: gpu_reduce.group_by(nulls, [1, 2], "sum"),
+        lambda: gpu_reduce.segment_reduce(nulls, np.array([0, 2]), "sum"),
+        lambda: gpu_reduce.bincount(nulls),
+        lambda: gpu_reduce.histogram(nulls),
+        lambda: gpu_reduce.index_add(np.zeros(2, "i8"), np.array([0, 1]), nulls),
+    ]:
+        with pytest.raises(ValueError, match="has nulls"):
+            bad()
 
 
 def test_bfloat16():

@@ -143,6 +143,9 @@ def test_types():
             gpu_reduce.sum(bad)
     with pytest.raises(TypeError, match="takes integers, not f64"):
         gpu_reduce.bitwise_or(np.ones(3))
+    with pytest.raises(TypeError, match="masked array"):
+        gpu_reduce.sum(np.ma.masked_array([1, 2], mask=[True, False]))
+    assert gpu_reduce.sum(np.ones(3).view(type("Subclass", (np.ndarray,), {}))) == 3
     readonly = np.ones(3)
     readonly.flags.writeable = False
     assert gpu_reduce.sum(readonly) == 3
@@ -155,6 +158,8 @@ def test_out_and_axes():
     same(out, np.sum(x, axis=0))
     with pytest.raises(ValueError, match="out has the shape"):
         gpu_reduce.sum(x, axis=1, out=out)
+    with pytest.raises(TypeError, match="same_kind"):
+        gpu_reduce.sum(x, axis=0, out=np.empty(4, "i4"))
     for axis in [2, -3, (0, 5)]:
         with pytest.raises(np.exceptions.AxisError):
             gpu_reduce.sum(x, axis=axis)
