@@ -29,7 +29,7 @@ pub use dtype::{Dtype, cast};
 pub use gpu_reduce;
 pub use number::{Number, Pairs, Target};
 pub use operator::{Operator, PairOperator};
-pub use partial::Partial;
+pub use partial::{Partial, PartialError};
 pub use values::{Value, Values};
 
 /// Why there are no values.
@@ -45,24 +45,5 @@ pub enum Error {
         operator: Operator,
         /// The type of the elements.
         dtype: Dtype,
-    },
-    /// The operator has no parts: the order of the items counts for it, or it tells their places.
-    #[error(
-        "{operator} of {dtype} has no parts that merge in any order: choose a sum, a mean, an extreme, a count, or an \
-         exact operator"
-    )]
-    InOrder {
-        /// The operator.
-        operator: Operator,
-        /// The type of the elements.
-        dtype: Dtype,
-    },
-    /// Parts of different reductions do not merge.
-    #[error("a part by {found} does not merge with one by {expected}")]
-    OtherPartial {
-        /// The other part's operator and type.
-        found: String,
-        /// This part's operator and type.
-        expected: String,
     },
 }

@@ -6,6 +6,33 @@ use gpu_reduce::{Op, PartialGroups, bf16, f16};
 
 use crate::{Dtype, Error, Number, Operator, Value, Values, cast, with_type};
 
+/// Why a part cannot be made, added to, merged or finished.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PartialError {
+    /// The reduction's error.
+    #[error(transparent)]
+    Reduce(#[from] Error),
+    /// The operator has no parts: the order of the items counts for it, or it tells their places.
+    #[error(
+        "{operator} of {dtype} has no parts that merge in any order: choose a sum, a mean, an extreme, a count, or an \
+         exact operator"
+    )]
+    InOrder {
+        /// The operator.
+        operator: Operator,
+        /// The type of the elements.
+        dtype: Dtype,
+    },
+    /// Parts of different reductions do not merge.
+    #[error("a part by {found} does not merge with one by {expected}")]
+    Other {
+        /// The other part's operator and type.
+        found: String,
+        /// This part's operator and type.
+        expected: String,
+    },
+}
+
 /// Groups in parts by index: [`PartialGroups`] with the keys `i64`. It takes items on the CPU.
 ///
 /// ```
@@ -18,7 +45,7 @@ use crate::{Dtype, Error, Number, Operator, Value, Values, cast, with_type};
 ///
 /// here.merge(Partial::from_bytes(Operator::Sum, Dtype::f32, &there.to_bytes())?)?;
 /// assert_eq!(format!("{:?}", here.finish(3)?), r#"["2.0", "1.0", "0.0"]"#);
-/// # Ok::<(), gpu_reduce_dynamic::Error>(())
+/// # Ok::<(), gpu_reduce_dynamic::PartialError>(())
 /// ```
 pub struct Partial {
     operator: Operator,
@@ -31,9 +58,9 @@ impl Partial {
     ///
     /// # Errors
     ///
-    /// [`Error::InOrder`] if the order of the items counts for the operator, or it tells their places;
+    /// [`PartialError::InOrder`] if the order of the items counts for the operator, or it tells their places;
     /// [`Error::NotIntegers`].
-    pub fn new(operator: Operator, dtype: Dtype) -> Result<Self, Error> {
+    pub fn new(operator: Operator, dtype: Dtype) -> Result<Self, PartialError> {
         let part = with_type!(dtype, T => <T as Parts>::part(operator, None)?);
         Ok(Self { operator, dtype, part })
     }
@@ -43,7 +70,7 @@ impl Partial {
     /// # Errors
     ///
     /// As [`new`](Self::new), and [`gpu_reduce::Error::BadPartial`].
-    pub fn from_bytes(operator: Operator, dtype: Dtype, bytes: &[u8]) -> Result<Self, Error> {
+    pub fn from_bytes(operator: Operator, dtype: Dtype, bytes: &[u8]) -> Result<Self, PartialError> {
         let part = with_type!(dtype, T => <T as Parts>::part(operator, Some(bytes))?);
         Ok(Self { operator, dtype, part })
     }
@@ -61,16 +88,16 @@ impl Partial {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherPartial`] if it has another operator or type.
-    pub fn merge(&mut self, other: Self) -> Result<(), Error> {
-        let mismatch = Error::OtherPartial {
+    /// [`PartialError::Other`] if it has another operator or type.
+    pub fn merge(&mut self, other: Self) -> Result<(), PartialError> {
+        let mismatch = PartialError::Other {
             found: format!("{} of {}", other.operator, other.dtype),
             expected: format!("{} of {}", self.operator, self.dtype),
         };
         if (self.operator, self.dtype) != (other.operator, other.dtype) {
             return Err(mismatch);
         }
-        self.part.merge(other.part.into_any())
+        Ok(self.part.merge(other.part.into_any())?)
     }
 
     /// The results of the indices `0..count`. Others may follow.
@@ -166,17 +193,17 @@ impl<T: Number, O: Op<T, Output: Value> + Send + Sync> Part for (O, PartialGroup
 /// Parts of items of one type.
 trait Parts: Number {
     /// A part by the operator, with these bytes if given.
-    fn part(operator: Operator, bytes: Option<&[u8]>) -> Result<Box<dyn Part>, Error>;
+    fn part(operator: Operator, bytes: Option<&[u8]>) -> Result<Box<dyn Part>, PartialError>;
 }
 
 /// A part by an operator of the library.
 fn part<T: Number, O: Op<T, Output: Value> + Send + Sync>(
     op: O,
     bytes: Option<&[u8]>,
-) -> Result<Box<dyn Part>, Error> {
+) -> Result<Box<dyn Part>, PartialError> {
     let groups = match bytes {
         None => PartialGroups::<O, i64, T>::new(op),
-        Some(bytes) => PartialGroups::from_bytes(op, bytes)?,
+        Some(bytes) => PartialGroups::from_bytes(op, bytes).map_err(Error::from)?,
     };
     Ok(Box::new((op, groups)))
 }
@@ -187,13 +214,13 @@ macro_rules! parts {
     (@one $T:ident [$($op:ident)*]) => {
         impl Parts for $T {
             #[allow(unreachable_patterns, reason = "integers have operators of bits")]
-            fn part(operator: Operator, bytes: Option<&[u8]>) -> Result<Box<dyn Part>, Error> {
+            fn part(operator: Operator, bytes: Option<&[u8]>) -> Result<Box<dyn Part>, PartialError> {
                 match operator {
                     $(Operator::$op => part::<$T, _>(gpu_reduce::$op, bytes),)*
                     Operator::BitAnd | Operator::BitOr | Operator::BitXor => {
-                        Err(Error::NotIntegers { operator, dtype: <$T as Number>::TYPE })
+                        Err(Error::NotIntegers { operator, dtype: <$T as Number>::TYPE }.into())
                     }
-                    operator => Err(Error::InOrder { operator, dtype: <$T as Number>::TYPE }),
+                    operator => Err(PartialError::InOrder { operator, dtype: <$T as Number>::TYPE }),
                 }
             }
         }

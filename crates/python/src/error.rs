@@ -1,6 +1,7 @@
 //! The exceptions for errors of the library.
 
 use gpu_reduce::Error;
+use gpu_reduce_dynamic::PartialError;
 use pyo3::PyErr;
 use pyo3::exceptions::{PyIndexError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
 
@@ -8,8 +9,16 @@ use pyo3::exceptions::{PyIndexError, PyMemoryError, PyRuntimeError, PyTypeError,
 pub fn exception(error: gpu_reduce_dynamic::Error) -> PyErr {
     match error {
         gpu_reduce_dynamic::Error::Reduce(error) => of_library(error),
-        gpu_reduce_dynamic::Error::OtherPartial { .. } => PyValueError::new_err(error.to_string()),
-        _ => PyTypeError::new_err(error.to_string()),
+        error @ gpu_reduce_dynamic::Error::NotIntegers { .. } => PyTypeError::new_err(error.to_string()),
+    }
+}
+
+/// As [`exception`].
+pub fn of_partial(error: PartialError) -> PyErr {
+    match error {
+        PartialError::Reduce(error) => exception(error),
+        error @ PartialError::InOrder { .. } => PyTypeError::new_err(error.to_string()),
+        error @ PartialError::Other { .. } => PyValueError::new_err(error.to_string()),
     }
 }
 

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 
 use crate::array::Array;
-use crate::error::exception;
+use crate::error::{exception, of_partial};
 use crate::kind::Kind;
 use crate::lanes::items_of;
 use crate::output::{Shape, to_python, type_of};
@@ -55,7 +55,7 @@ impl Parts {
             None => Partial::new(operator, kind.dtype),
             Some(bytes) => Partial::from_bytes(operator, kind.dtype, bytes),
         };
-        Ok(Self { part: Mutex::new(part.map_err(exception)?), kind, size })
+        Ok(Self { part: Mutex::new(part.map_err(of_partial)?), kind, size })
     }
 
     fn dtype(&self) -> &'static str {
@@ -111,8 +111,8 @@ impl Parts {
         if (other.kind, other.size) != (self.kind, self.size) {
             return Err(PyValueError::new_err("the parts differ in their type or size"));
         }
-        let other = Partial::from_bytes(operator, dtype, &bytes).map_err(exception)?;
-        self.part().merge(other).map_err(exception)
+        let other = Partial::from_bytes(operator, dtype, &bytes).map_err(of_partial)?;
+        self.part().merge(other).map_err(of_partial)
     }
 
     /// The result, or with `size` an array of results. Others may follow.
