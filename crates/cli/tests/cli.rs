@@ -1554,8 +1554,9 @@ fn histograms() {
 #[test]
 fn progress() {
     let some = "yes 1.25 | head -n 500000";
-    let command = format!("{{ {some}; sleep 3; {some}; }} | {PROGRAM} --device cpu --op sum -");
-    let on_terminal = Command::new("script").args(["-qec", &command, "/dev/null"]).output();
+    let command = format!("{{ {some}; sleep 1.2; {some}; }} | {PROGRAM} --device cpu --op sum -");
+    let on_terminal =
+        Command::new("script").args(["-qec", &command, "/dev/null"]).env("TERM", "xterm").output();
     let Ok(on_terminal) = on_terminal else { return eprintln!("skipped: there is no `script`") };
     let shown = String::from_utf8_lossy(&on_terminal.stdout).into_owned();
     assert!(shown.contains("sum    1250000.0") && shown.contains("reading"), "{shown}");
