@@ -7,7 +7,7 @@ pub struct Results {
     values: Values,
     /// For each slice the index of its result, if not all slices have one.
     places: Option<Vec<Option<u32>>>,
-    /// Makes other texts of those of the numbers.
+    /// Converts the text of each number, if the numbers stand for something else.
     convert: Option<Convert>,
 }
 

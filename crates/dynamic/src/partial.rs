@@ -100,7 +100,7 @@ impl Partial {
         Ok(self.part.merge(other.part.into_any())?)
     }
 
-    /// The results of the indices `0..count`. Others may follow.
+    /// The results of the indices `0..count`. More items may be added after it.
     ///
     /// # Errors
     ///

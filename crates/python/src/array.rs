@@ -149,7 +149,7 @@ impl<'py> Array<'py> {
                     Device::cuda(at.device_id.try_into().unwrap_or(usize::MAX)).map_err(of_library)?;
                 let stream = device.stream().map_err(of_library)?;
                 let tensor = request.import(Some(&Waiting(&stream)), None)?;
-                // What was enqueued before the call has written the elements.
+                // The import made this stream wait for the work that writes the elements: wait until it is done.
                 stream.synchronize().map_err(of_library)?;
                 (device, tensor)
             }

@@ -54,7 +54,7 @@ impl<'py> Call<'_, 'py> {
         array: &Array<'py>,
         operator: Operator,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let are_reduced = self.are_reduced(py, array.shape.len())?;
+        let are_reduced = self.are_reduced(array.shape.len())?;
         let takes_ddof =
             matches!(operator, Operator::Var | Operator::Std | Operator::NanVar | Operator::NanStd);
         let ddof = if takes_ddof { self.ddof } else { 0.0 };
@@ -109,7 +109,7 @@ impl<'py> Call<'_, 'py> {
         array: &Array<'py>,
         operator: Operator,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let are_reduced = self.are_reduced(py, array.shape.len())?;
+        let are_reduced = self.are_reduced(array.shape.len())?;
         let leaves_out = matches!(operator, Operator::NanVar | Operator::NanStd);
         if self.mask.is_some() || array.valid.is_some() || leaves_out {
             let why = "if a mask, nulls or NaNs leave elements out, the correction is a whole number";
@@ -131,7 +131,7 @@ impl<'py> Call<'_, 'py> {
     }
 
     /// Whether each axis is reduced.
-    fn are_reduced(&self, py: Python<'py>, axes: usize) -> PyResult<Vec<bool>> {
+    fn are_reduced(&self, axes: usize) -> PyResult<Vec<bool>> {
         let Some(given) = self.axis else { return Ok(vec![true; axes]) };
         let mut are_reduced = vec![false; axes];
         let mut reduce = |axis: Bound<'py, PyAny>| {
@@ -146,7 +146,6 @@ impl<'py> Call<'_, 'py> {
             Ok(several) => several.iter().try_for_each(&mut reduce)?,
             Err(_) => reduce(given.clone())?,
         }
-        _ = py;
         Ok(are_reduced)
     }
 

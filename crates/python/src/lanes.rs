@@ -1,4 +1,4 @@
-//! The lanes of an array: what is reduced to one result each when some axes are.
+//! Reductions over some axes of an array. A lane is the elements that are reduced to one result.
 
 use std::ops::Range;
 use std::slice::from_raw_parts;

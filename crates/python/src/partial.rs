@@ -115,7 +115,7 @@ impl Parts {
         self.part().merge(other).map_err(of_partial)
     }
 
-    /// The result, or with `size` an array of results. Others may follow.
+    /// The result, or with `size` an array of results. More elements may be added after it.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         // The part is not held while Python runs, for another thread may wait for it with Python's lock.
         let (operator, finished) = {
