@@ -181,6 +181,21 @@ impl Plan {
         Self { len, row, chunk, chunks }
     }
 
+    /// Returns a number that inputs of up to `len` items have at most as chunks, if these have up to [`few_rows`] rows.
+    /// (Some shorter inputs have more chunks than longer ones.)
+    pub const fn most_chunks(len: u64, width: usize, block: u32) -> u64 {
+        let rows = len.div_ceil(block as u64 * width as u64);
+        // Chunks of 1 to 4 rows, of 4, and of 8 and more.
+        match rows {
+            0..=SINGLE_ROWS => 1,
+            ..=32 => rows,
+            ..=128 => 32,
+            ..=512 => rows.div_ceil(TILE_ROWS),
+            ..=1024 => 128,
+            _ => rows.div_ceil(2 * TILE_ROWS),
+        }
+    }
+
     /// Returns the elements of chunk `index`.
     pub const fn range(&self, index: u32) -> core::ops::Range<u64> {
         let start = index as u64 * self.chunk;
@@ -269,6 +284,21 @@ mod tests {
     #[should_panic = "a thread folds 1, 2, 4, 8 or 16 items side by side"]
     fn rows_of_no_items() {
         Plan::new(10, 0, 1024);
+    }
+
+    #[test]
+    fn no_shorter_input_has_more_chunks() {
+        for (width, block) in [(1, 32), (4, 256), (16, 1024)] {
+            let row = width as u64 * u64::from(block);
+            let mut most = 0;
+            for rows in 1..20_000 {
+                for len in [rows * row - row + 1, rows * row] {
+                    most = most.max(u64::from(Plan::new(len, width, block).chunks));
+                    let bound = Plan::most_chunks(len, width, block);
+                    assert!(most <= bound, "{len} items: {most} chunks, at most {bound}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Rows have their chunks one after another. Segments between offsets are those on the list that the kernel of
-//! [`rows`](super::rows) has made.
+//! [`rows`](super::rows) has made; or, if the array is short, all, with as many blocks each as a segment may have chunks.
 
 use super::segments::{Arguments, fold_leaf, is_aligned, load_leaf, most_long, plan_of, rotate};
 pub use super::segments::{Cut, SegmentBounds};
@@ -64,18 +64,20 @@ pub const fn most_blocks(len: u64, segments: u64, width: usize, block: u32) -> u
     len / (chunk_rows(width) * block as u64 * width as u64) + segments
 }
 
-/// Reduces each row of `arguments.input`, or each segment on the list of [long](Cut::long) ones.
+/// Reduces each row of `arguments.input`, or each segment on the list of [long](Cut::long) ones, or each segment.
 ///
 /// # Safety
 ///
 /// The launch has [`Cut::block`] threads a block. [`Cut::share`] is the items of a chunk, a whole number of lines, and
 /// [`Cut::weight`] the chunks of a row.
 ///
-/// If [`Cut::parts`] is 0, there is a block for each chunk of each row; for listed segments there are [`most_blocks`]. If
+/// If [`Cut::parts`] is 0, there is a block for each chunk of each row; for listed segments there are [`most_blocks`].
+/// Without a list, segments between offsets have [`Cut::weight`] blocks each, at least as many as
+/// [`chunks`](Plan::most_chunks) of an input as long as the array. If
 /// it is 1, there is a block for each [`of_block`] chunks of rows, a chunk has at most [`LOADS`] lines, and the operator
 /// [folds several](folds_several).
 ///
-/// At [`Cut::partials`] are empty slots, [`slots`] for each row of several chunks, and for each listed segment. Otherwise
+/// At [`Cut::partials`] are empty slots, [`slots`] for each row of several chunks, and for each segment. Otherwise
 /// as for [`reduce_segments`](super::segments::reduce_segments).
 #[inline(always)]
 pub unsafe fn reduce_chunks<O: Op<P::Item>, P: Input, const WIDTH: usize>(
@@ -122,6 +124,10 @@ unsafe fn find<O: Op<P::Item>, P: Input, const WIDTH: usize>(
         let index = u64::from(index);
         return Some((Segment { index, start: index * segments.size, plan, first_slot }, chunk));
     }
+    if cut.long.is_null() {
+        // SAFETY: as the caller promises.
+        return unsafe { find_between_offsets::<O, P, WIDTH>(arguments) };
+    }
     if const { O::EXACT } {
         return None;
     }
@@ -148,6 +154,39 @@ unsafe fn find<O: Op<P::Item>, P: Input, const WIDTH: usize>(
         }
     }
     None
+}
+
+/// As [`find`], for all segments between offsets: each has as many blocks as it may have chunks. Reports a segment that
+/// does not lie in the array, and delivers the result of a segment without items.
+///
+/// # Safety
+///
+/// As for [`reduce_chunks`].
+#[inline(always)]
+unsafe fn find_between_offsets<O: Op<P::Item>, P: Input, const WIDTH: usize>(
+    arguments: &Arguments<P, O, O::Output>,
+) -> Option<(Segment, u32)> {
+    let Arguments { shape: segments, cut, op, .. } = arguments;
+    // (A division by 0 would be a call.)
+    let most = cut.weight.max(1);
+    let block = thread::block_idx_x();
+    let (index, chunk) = (block / most, block % most);
+    let segment = u64::from(index);
+    let (start, stop) = (segments.start(segment), segments.start(segment + 1));
+    if !segments.is_valid(start, stop) {
+        arguments.is_wrong(segment);
+        return None;
+    }
+    if start == stop {
+        if chunk == 0 && thread::thread_idx_x() == 0 {
+            // SAFETY: this thread alone stores the segment's result.
+            unsafe { arguments.deliver(op, segment, op.identity(), 0) };
+        }
+        return None;
+    }
+    let plan = plan_of::<WIDTH>(stop - start, cut.block, false);
+    let first_slot = index as usize * most as usize;
+    (chunk < plan.chunks).then_some((Segment { index: segment, start, plan, first_slot }, chunk))
 }
 
 /// Folds a chunk. The block of the last chunk delivers the segment's result.

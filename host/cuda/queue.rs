@@ -458,6 +458,9 @@ impl Needs {
         {
             return needs;
         }
+        if let Some(needs) = Self::of_few(types, segments, block) {
+            return needs;
+        }
         let cut_for = |resident: u32| {
             let warps = (gpu.multiprocessors * resident * WARPS).into();
             (resident, cut_for(segments, [width, warps], block, (types.words, types.is_exact)))
@@ -483,6 +486,21 @@ impl Needs {
             needs.slots = (blocks + blocks / u64::from(GROUP) + most) as usize;
         }
         needs
+    }
+
+    /// How segments between offsets are cut up if they and their items are few: a block for each chunk that one may have.
+    /// The kernels of warps search for each warp's segments first, and a warp takes longer for a segment.
+    fn of_few(types: &Types, segments: &SegmentBounds, block: u32) -> Option<Self> {
+        let SegmentBounds { count, len, .. } = *segments;
+        if segments.length().is_some() || segments.has_number() || types.words > LARGE {
+            return None;
+        }
+        let most = Plan::most_chunks(len, types.width, block);
+        let blocks = count.checked_mul(most).filter(|&blocks| (1..=FEW_BLOCKS).contains(&blocks))?;
+        let cut = Cut { block, weight: most as u32, ..Cut::NONE };
+        let grid = Grid { blocks: blocks as u32, block, resident: block.max(1024) };
+        let slots = if most > 1 { blocks as usize } else { 0 };
+        Some(Self { cut, warps: None, chunks: Some(grid), places: 1, lists: 0, long: 0, slots })
     }
 
     /// How rows are cut up for the kernel whose blocks have a chunk or several; none for rows that the kernels of warps are
@@ -537,6 +555,9 @@ fn are_several(types: &Types, plan: &Plan, lines: u64) -> bool {
         _ => false,
     }
 }
+
+/// Blocks of a launch for [few](Needs::of_few) segments, at most. A block without a chunk takes 0.6 ns (H100).
+const FEW_BLOCKS: u64 = 1024;
 
 /// The most blocks of a launch.
 const MOST_BLOCKS: u64 = i32::MAX as u64;
