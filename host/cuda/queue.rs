@@ -522,9 +522,11 @@ impl Needs {
         if types.folds_several && are_several(types, &plan, lines) {
             (cut.parts, cut.share) = (1, (lines * plan.row) as u32);
             grid.blocks = blocks.div_ceil(chunks::of_block(lines)) as u32;
-            if types.words <= 2 {
-                grid.resident = 1536;
-            }
+            grid.resident = match types.words {
+                ..=2 => 1536,
+                3 => 1280,
+                _ => grid.resident,
+            };
         }
         let slots = if plan.chunks > 1 { count as usize * chunks::slots(&plan) as usize } else { 0 };
         Some(Self { cut, warps: None, chunks: Some(grid), places: 1, lists: 0, long: 0, slots })
@@ -557,7 +559,7 @@ fn are_several(types: &Types, plan: &Plan, lines: u64) -> bool {
 }
 
 /// Blocks of a launch for [few](Needs::of_few) segments, at most. A block without a chunk takes 0.6 ns (H100).
-const FEW_BLOCKS: u64 = 1024;
+const FEW_BLOCKS: u64 = 2048;
 
 /// The most blocks of a launch.
 const MOST_BLOCKS: u64 = i32::MAX as u64;
