@@ -67,6 +67,11 @@ fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
                 x.segments(&offsets).unwrap().by(op).or(default).block::<BLOCK>().run(),
                 &of_segments,
             );
+            // So few that each has some blocks.
+            let few = &offsets[..40];
+            let first = x.slice(..few[39] as usize).unwrap();
+            let got = first.segments(few).unwrap().by(op).or(default).block::<BLOCK>().run();
+            compare(&format!("{case}, few"), got, &of_segments[..39]);
             let on_device = device.upload(&short).unwrap();
             compare(
                 &case,

@@ -101,17 +101,25 @@ pub fn contiguous<'a, T: Element>(array: &'a Array, copy: &'a mut Vec<T>) -> Res
     Ok(copy.data())
 }
 
-/// The bytes of the elements that are there, in row-major order; `copy` holds them if they lie otherwise.
-pub fn items_of<'a, T: Element>(array: &'a Array, copy: &'a mut Vec<T>) -> Result<&'a [u8], Error> {
-    check_on_host(array)?;
-    if let Some(valid) = &array.valid {
-        *copy = Lanes::of(array, &[true], &Choice { mask: Some((valid, vec![1])), initial: None }).items;
-    } else if array.len() > 0 && array.is_contiguous() {
+/// The elements that are there, in row-major order; `copy` holds them if they lie otherwise.
+pub fn items_of<'a, T: Element>(array: &'a Array, copy: &'a mut Vec<T>) -> Result<View<'a, T>, Error> {
+    match &array.valid {
+        None => contiguous(array, copy),
+        Some(valid) => {
+            *copy = Lanes::of(array, &[true], &Choice { mask: Some((valid, vec![1])), initial: None }).items;
+            Ok(copy.data())
+        }
+    }
+}
+
+/// The bytes of the elements that are there, in row-major order; `copy` holds them if they lie otherwise or on a GPU.
+pub fn bytes_of<'a, T: Element>(array: &'a Array, copy: &'a mut Vec<T>) -> Result<&'a [u8], Error> {
+    if array.valid.is_none() && array.device.is_cpu() && array.len() > 0 && array.is_contiguous() {
         // SAFETY: the array has this many elements side by side, and keeps them.
         return Ok(unsafe { from_raw_parts(array.first::<u8>(), array.len() * size_of::<T>()) });
-    } else {
-        *copy = Lanes::of(array, &vec![true; array.shape.len()], &Choice::ALL).items;
     }
+    let mut held = Vec::new();
+    *copy = items_of::<T>(array, &mut held)?.to_vec()?;
     Ok(cast_slice(copy))
 }
 

@@ -1,7 +1,7 @@
 //! Results as Python's objects.
 
 use gpu_reduce_dynamic::{Dtype, Operator, Values};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyTuple};
 
@@ -109,6 +109,13 @@ fn one<'py>(
     match home {
         None if shape.returned.is_none() => array.get_item(()),
         None => Ok(array),
+        // Tensors have no objects.
+        Some(home) if held == "i128" => {
+            let array = array.call_method1("astype", ("i8",)).map_err(|_| {
+                PyOverflowError::new_err("an exact sum does not fit int64, the widest type of tensors")
+            })?;
+            at_home(&array, home, "i64")
+        }
         Some(home) => at_home(&array, home, name),
     }
 }

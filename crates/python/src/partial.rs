@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyTuple, PyType};
 use crate::array::Array;
 use crate::error::{exception, of_partial};
 use crate::kind::Kind;
-use crate::lanes::items_of;
+use crate::lanes::bytes_of;
 use crate::output::{Shape, to_python, type_of};
 use crate::parts::indices_of;
 
@@ -97,7 +97,7 @@ impl Parts {
         }
         with_type!(self.kind.dtype, T => {
             let mut copy = Vec::<T>::new();
-            let items = items_of(&array, &mut copy).map_err(crate::error::of_library)?;
+            let items = bytes_of(&array, &mut copy).map_err(crate::error::of_library)?;
             x.py().detach(|| self.part().add(&indices, items)).map_err(exception)
         })
     }

@@ -1,7 +1,7 @@
 //! Segments, groups, bins, and sums by index.
 
 use gpu_reduce::{Device, Groups, Reduce, histogram, scatter_add};
-use gpu_reduce_dynamic::{Dtype, Number, Target, Values, cast, with_type};
+use gpu_reduce_dynamic::{Dtype, Number, Target, Values, with_type};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
@@ -131,8 +131,14 @@ pub fn group_by<'py>(
     }
     let results = with_type!(array.kind.dtype, T => {
         let mut copy = Vec::<T>::new();
-        let items = cast::<T>(items_of(&array, &mut copy).map_err(of_library)?);
-        let target = Target::ByIndex(items.by_index(&groups.numbers, groups.count).map_err(of_library)?);
+        let items = items_of(&array, &mut copy).map_err(of_library)?;
+        // The groups' numbers lie where the elements do.
+        let numbers = match array.device.is_cpu() {
+            true => None,
+            false => Some(array.device.upload(&groups.numbers).map_err(of_library)?),
+        };
+        let numbers = numbers.as_ref().map_or(groups.numbers.data(), |numbers| numbers.data());
+        let target = Target::ByIndex(items.by_index(numbers, groups.count).map_err(of_library)?);
         reduced(py, &array, &target, &operators, ddof)?
     });
     Ok((groups.keys, results))
