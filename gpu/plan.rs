@@ -184,14 +184,15 @@ impl Plan {
     /// Returns a number that inputs of up to `len` items have at most as chunks, if these have up to [`few_rows`] rows.
     /// (Some shorter inputs have more chunks than longer ones.)
     pub const fn most_chunks(len: u64, width: usize, block: u32) -> u64 {
+        const { assert!(SINGLE_ROWS == 8) };
         let rows = len.div_ceil(block as u64 * width as u64);
         // Chunks of 1 to 4 rows, of 4, and of 8 and more.
         match rows {
             0..=SINGLE_ROWS => 1,
-            ..=32 => rows,
-            ..=128 => 32,
-            ..=512 => rows.div_ceil(TILE_ROWS),
-            ..=1024 => 128,
+            9..=32 => rows,
+            33..=128 => 32,
+            129..=512 => rows.div_ceil(TILE_ROWS),
+            513..=1024 => 128,
             _ => rows.div_ceil(2 * TILE_ROWS),
         }
     }

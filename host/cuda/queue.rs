@@ -518,15 +518,15 @@ impl Needs {
         }
         let blocks = count.checked_mul(plan.chunks.into()).filter(|&blocks| blocks <= MOST_BLOCKS)?;
         let mut cut = Cut { block, share: plan.chunk as u32, weight: plan.chunks, ..Cut::NONE };
-        let mut grid = Grid { blocks: blocks as u32, block, resident: block.max(1024) };
+        // Five blocks of 256 threads have 48 registers a thread, which places and pairs of numbers fit in.
+        let resident = if matches!(types.words, 3 | 4) { 1280 } else { block.max(1024) };
+        let mut grid = Grid { blocks: blocks as u32, block, resident };
         if types.folds_several && are_several(types, &plan, lines) {
             (cut.parts, cut.share) = (1, (lines * plan.row) as u32);
             grid.blocks = blocks.div_ceil(chunks::of_block(lines)) as u32;
-            grid.resident = match types.words {
-                ..=2 => 1536,
-                3 => 1280,
-                _ => grid.resident,
-            };
+            if types.words <= 2 {
+                grid.resident = 1536;
+            }
         }
         let slots = if plan.chunks > 1 { count as usize * chunks::slots(&plan) as usize } else { 0 };
         Some(Self { cut, warps: None, chunks: Some(grid), places: 1, lists: 0, long: 0, slots })

@@ -495,7 +495,7 @@ fn sizes() {
     for (before, size) in [
         ("for short segments, ", mean(&of("_segments"))),
         ("for short rows and larger segments, ", mean(&of("_rows"))),
-        ("and for segments of gigabytes, ", mean(&of("_chunks"))),
+        ("few segments and segments of gigabytes, ", mean(&of("_chunks"))),
         ("for columns, ", mean(&of("_columns"))),
         ("entry points, ", all.iter().sum::<usize>() as f64 / 1e6),
         (" files of ", packed.iter().sum::<u64>() as f64 / 1e6),
