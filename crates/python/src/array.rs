@@ -1,6 +1,7 @@
 //! Arrays of other libraries: their elements where they lie.
 
 use std::ptr::{null_mut, without_provenance};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_array::ffi_stream::{ArrayStreamReader, FFI_ArrowArrayStream};
@@ -145,12 +146,16 @@ impl<'py> Array<'py> {
         let (device, tensor) = match at.device_type {
             DLDeviceType::CPU | DLDeviceType::CUDAHOST => (Device::cpu(), request.import(None, None)?),
             DLDeviceType::CUDA | DLDeviceType::CUDAMANAGED => {
-                let device =
-                    Device::cuda(at.device_id.try_into().unwrap_or(usize::MAX)).map_err(of_library)?;
-                let stream = device.stream().map_err(of_library)?;
+                let index = at.device_id.try_into().unwrap_or(usize::MAX);
+                let device = Device::cuda(index).map_err(of_library)?;
+                let stream = match spare(index) {
+                    Some(stream) => stream,
+                    None => device.stream().map_err(of_library)?,
+                };
                 let tensor = request.import(Some(&Waiting(&stream)), None)?;
                 // The import made this stream wait for the work that writes the elements: wait until it is done.
                 stream.synchronize().map_err(of_library)?;
+                spares().push((index, stream));
                 (device, tensor)
             }
             other => {
@@ -267,6 +272,20 @@ impl<'py> Array<'py> {
         // SAFETY: the owner keeps the elements.
         unsafe { self.device.view(first, len) }
     }
+}
+
+/// Streams that calls have waited by, and their GPUs, for later calls: to make one takes longer than a reduction.
+static SPARES: Mutex<Vec<(usize, Stream<'static>)>> = Mutex::new(Vec::new());
+
+fn spares() -> MutexGuard<'static, Vec<(usize, Stream<'static>)>> {
+    SPARES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes a stream of a GPU, if there is one.
+fn spare(index: usize) -> Option<Stream<'static>> {
+    let mut spares = spares();
+    let place = spares.iter().position(|&(of, _)| of == index)?;
+    Some(spares.swap_remove(place).1)
 }
 
 /// The stream that reads a tensor's elements.
