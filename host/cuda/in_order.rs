@@ -147,8 +147,10 @@ impl Gpu {
         let areas = sort.iter().flat_map(SortNeeds::areas).chain([STATE + 1, offsets, places, copies]);
         let bytes = areas.filter(|&words| words > 0).map(area_bytes::<u64>).fold(0, usize::saturating_add);
         let InOrder { operation, .. } = request;
-        let shape = Shape::Segments(segments(request, std::ptr::dangling()));
-        bytes.saturating_add(self.scratch_bytes(operation.types, &shape, operation.block))
+        let segments = segments(request, std::ptr::dangling());
+        let has_number = request.len > 0;
+        let of_segments = self.bytes_of_segments(operation.types, &segments, operation.block, !has_number);
+        bytes.saturating_add(of_segments)
     }
 }
 

@@ -280,7 +280,8 @@ impl Queue {
     ) -> Result<&'static Compiled, Error> {
         let &Request { by, results, .. } = request;
         let (types, block, width) = (by.types, by.block, by.types.width as u64);
-        let needs = Needs::of(gpu, types, segments, block);
+        // The kernel of few segments does not read the number.
+        let needs = Needs::of(gpu, types, segments, block, number.is_null());
         let mut cut = needs.cut;
         cut.has_default = by.has_default.into();
         let partials = self.partials_for(gpu, needs.places * types.words, needs.places)?;
@@ -395,12 +396,7 @@ impl Gpu {
             &Shape::Whole { len, .. } => {
                 area_bytes::<u64>(slots_of(&types.plan_on_a_device(len, block)) * types.words)
             }
-            Shape::Segments(segments) => {
-                let Needs { places, lists, long, slots, .. } = Needs::of(self, types, segments, block);
-                Partials::bytes(places * types.words, places)
-                    + area_bytes::<u64>(lists + long)
-                    + area_bytes::<u64>(slots * types.words)
-            }
+            Shape::Segments(segments) => self.bytes_of_segments(types, segments, block, true),
             Shape::Columns(columns) => {
                 let cut = types.cut_columns(columns, block);
                 if cut.has_partials() { Partials::bytes(cut.words(types.words), cut.counts()) } else { 0 }
@@ -410,6 +406,23 @@ impl Gpu {
                 area_bytes::<u64>(runs_words(runs::tiles(0, arguments.len, types.bytes) + 1))
             }
         }
+    }
+}
+
+impl Gpu {
+    /// Returns the bytes of lent memory that segments take, which may be [few](Needs::of_few), or not as
+    /// [`Queue::enqueue_segments`] has it with a number.
+    pub(super) fn bytes_of_segments(
+        &self,
+        types: &Types,
+        segments: &SegmentBounds,
+        block: u32,
+        may_be_few: bool,
+    ) -> usize {
+        let Needs { places, lists, long, slots, .. } = Needs::of(self, types, segments, block, may_be_few);
+        Partials::bytes(places * types.words, places)
+            + area_bytes::<u64>(lists + long)
+            + area_bytes::<u64>(slots * types.words)
     }
 }
 
@@ -451,14 +464,14 @@ struct Needs {
 }
 
 impl Needs {
-    fn of(gpu: &Gpu, types: &Types, segments: &SegmentBounds, block: u32) -> Self {
+    fn of(gpu: &Gpu, types: &Types, segments: &SegmentBounds, block: u32, may_be_few: bool) -> Self {
         let (width, row) = (types.width as u64, u64::from(block) * types.width as u64);
         if let Some(length) = segments.length()
             && let Some(needs) = Self::of_rows(types, (segments.count, length), block)
         {
             return needs;
         }
-        if let Some(needs) = Self::of_few(types, segments, block) {
+        if may_be_few && let Some(needs) = Self::of_few(types, segments, block) {
             return needs;
         }
         let cut_for = |resident: u32| {
