@@ -181,8 +181,8 @@ impl Plan {
         Self { len, row, chunk, chunks }
     }
 
-    /// Returns a number that inputs of up to `len` items have at most as chunks, if these have up to [`few_rows`] rows.
-    /// (Some shorter inputs have more chunks than longer ones.)
+    /// Returns an upper bound of the chunks of every input of up to `len` items, which are at most [`few_rows`] rows. (Some
+    /// inputs have more chunks than longer ones.)
     pub const fn most_chunks(len: u64, width: usize, block: u32) -> u64 {
         const { assert!(SINGLE_ROWS == 8) };
         let rows = len.div_ceil(block as u64 * width as u64);

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Rows have their chunks one after another. Segments between offsets are those on the list that the kernel of
-//! [`rows`](super::rows) has made; or, if the array is short, all, with as many blocks each as a segment may have chunks.
+//! [`rows`](super::rows) has made; or, if segments are few, all of them, each with a block for each chunk that it may have.
 
 use super::segments::{Arguments, fold_leaf, is_aligned, load_leaf, most_long, plan_of, rotate};
 pub use super::segments::{Cut, SegmentBounds};
@@ -72,10 +72,9 @@ pub const fn most_blocks(len: u64, segments: u64, width: usize, block: u32) -> u
 /// [`Cut::weight`] the chunks of a row.
 ///
 /// If [`Cut::parts`] is 0, there is a block for each chunk of each row; for listed segments there are [`most_blocks`].
-/// Without a list, segments between offsets have [`Cut::weight`] blocks each, at least as many as
-/// [`chunks`](Plan::most_chunks) of an input as long as the array. If
-/// it is 1, there is a block for each [`of_block`] chunks of rows, a chunk has at most [`LOADS`] lines, and the operator
-/// [folds several](folds_several).
+/// Without a list, each segment between offsets has [`Cut::weight`] blocks: the [most chunks](Plan::most_chunks) of an
+/// input as long as the array. If `parts` is 1, there is a block for each [`of_block`] chunks of rows, a chunk has at most
+/// [`LOADS`] lines, and the operator [folds several](folds_several).
 ///
 /// At [`Cut::partials`] are empty slots, [`slots`] for each row of several chunks, and for each segment. Otherwise
 /// as for [`reduce_segments`](super::segments::reduce_segments).

@@ -407,11 +407,9 @@ impl Gpu {
             }
         }
     }
-}
 
-impl Gpu {
-    /// Returns the bytes of lent memory that segments take, which may be [few](Needs::of_few), or not as
-    /// [`Queue::enqueue_segments`] has it with a number.
+    /// Returns the bytes of lent memory that segments take. If a device counts them, `may_be_few` is false: then they are
+    /// not cut up as [few](Needs::of_few) ones.
     pub(super) fn bytes_of_segments(
         &self,
         types: &Types,

@@ -67,7 +67,7 @@ fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
                 x.segments(&offsets).unwrap().by(op).or(default).block::<BLOCK>().run(),
                 &of_segments,
             );
-            // So few that each has some blocks.
+            // Few segments, each of which has a block for each chunk that it may have.
             let few = &offsets[..40];
             let first = x.slice(..few[39] as usize).unwrap();
             let got = first.segments(few).unwrap().by(op).or(default).block::<BLOCK>().run();
