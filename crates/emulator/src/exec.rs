@@ -9,6 +9,7 @@ mod counting;
 mod grid;
 pub(crate) mod lanes;
 mod log;
+mod order;
 mod print;
 mod race;
 mod shadow;
@@ -17,11 +18,8 @@ mod tests;
 mod undefined;
 mod warp;
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{
-    Mutex, Once, PoisonError,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::collections::HashMap;
+use std::sync::Once;
 use std::time::Duration;
 
 use crate::{
@@ -34,16 +32,13 @@ use crate::{
 };
 
 pub(crate) use self::clocks::Kind;
-use self::{block::Block, grid::Grid, log::Log};
+use self::grid::Grid;
 
 /// Guards the message that races are looked for only in part of a launch.
 static PART: Once = Once::new();
 
-/// The most blocks that wait for each other at a time: the most that an H200 holds.
-const RESIDENT: usize = 132 * 32;
-/// How long a CPU thread first sleeps if all its blocks wait; it doubles the time up to [`MOST_PAUSE`].
-const PAUSE: Duration = Duration::from_micros(20);
-const MOST_PAUSE: Duration = Duration::from_millis(1);
+/// The most blocks that an H200 holds at a time.
+pub const MOST_RESIDENT: u64 = 132 * 32;
 
 /// The most bytes of shared memory per block, that of an H200.
 const SHARED_LIMIT: u64 = 227 * 1024;
@@ -57,6 +52,8 @@ pub struct Launch<'a> {
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory per block.
     pub dynamic_shared: u32,
+    /// Blocks that the device holds at a time; the others start when these have ended.
+    pub resident: u64,
     /// The parameters, laid out as in [`Kernel::params`].
     ///
     /// At most [`Kernel::param_bytes`] bytes. If there are fewer, a kernel that reads past them is at fault.
@@ -72,8 +69,10 @@ pub struct Settings {
     pub checks: bool,
     /// The seed of a random order of execution.
     ///
-    /// With a seed, warps and the diverged paths of a warp interleave at random, one instruction at a time.
-    /// Without one, a warp runs until it must wait, then the next one runs.
+    /// With a seed, the warps of a block and the diverged paths of a warp interleave at random, one instruction at a time,
+    /// and so do blocks, some instructions at a time, of which up to 2 to 128 run beside each other; the seed draws how many. The same seed gives the
+    /// same order each time, so one CPU thread runs all blocks, whatever [`threads`](Self::threads) is. A fault names
+    /// its seed. Without a seed, a block runs until it must wait, and so does a warp, then the next one.
     pub seed: Option<u64>,
     /// The number of CPU threads that run blocks, at least 1.
     pub threads: usize,
@@ -199,7 +198,7 @@ pub(crate) fn run(
 ) -> Result<Counters, Box<Fault>> {
     let refused = |place, kind| {
         let (kernel, block) = (kernel.name.clone(), [0; 3]);
-        Err(Box::new(Fault { kernel, place, block, threads: Vec::new(), kind }))
+        Err(Box::new(Fault { kernel, place, block, threads: Vec::new(), seed: None, kind }))
     };
     if let Some(unknown) = &kernel.unknown {
         let place = Place { line: unknown.line, source: None };
@@ -209,67 +208,7 @@ pub(crate) fn run(
         return refused(None, FaultKind::Launch(message));
     }
     let grid = Grid::new(program, module, kernel, launch, memory, settings);
-    let blocks = launch.grid.iter().map(|&count| u64::from(count)).product::<u64>();
-    let next = AtomicU64::new(0);
-    // The lowest block with a fault so far; later blocks need not start.
-    let failed = AtomicU64::new(u64::MAX);
-    let workers = settings.threads.clamp(1, 1024).min(usize::try_from(blocks).unwrap_or(usize::MAX));
-    // The blocks that wait for others, by number. Any CPU thread may resume them.
-    let waiting = Mutex::new(BTreeMap::<u64, Block>::new());
-    let held = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
-    let work = || {
-        let mut worker = Worker { grid: &grid, failed: &failed, spare: None, found: Found::default() };
-        let begin =
-            || Some(next.fetch_add(1, Relaxed)).filter(|&number| number < blocks.min(failed.load(Relaxed)));
-        let (mut from, mut moved, mut pause) = (0, false, PAUSE);
-        loop {
-            let block = {
-                let mut waiting = held();
-                let number = waiting.range(from..).next().map(|(&number, _)| number);
-                number.and_then(|number| waiting.remove(&number))
-            };
-            if let Some(block) = block {
-                from = block.number() + 1;
-                match worker.resume(block) {
-                    Some(block) => _ = held().insert(block.number(), block),
-                    None => moved = true,
-                }
-                continue;
-            }
-            // All waiting blocks have been resumed once. Start as many new blocks as wait, so that resuming
-            // the waiting ones takes a bounded share of the time.
-            let count = held().len();
-            let room = RESIDENT.saturating_sub(count);
-            let more = if moved { 1 } else { count.max(1) };
-            for number in (0..more.min(room)).map_while(|_| begin()) {
-                moved = true;
-                let block = worker.begin(number);
-                if let Some(block) = worker.resume(block) {
-                    held().insert(number, block);
-                }
-            }
-            match (moved, count) {
-                (true, _) => pause = PAUSE,
-                (false, 0) => return worker.found,
-                // Another CPU thread runs what they wait for; give it the core.
-                (false, _) if workers > 1 => {
-                    std::thread::sleep(pause);
-                    pause = (2 * pause).min(MOST_PAUSE);
-                }
-                (false, _) => {}
-            }
-            (from, moved) = (0, false);
-        }
-    };
-    let results: Vec<_> = if workers == 1 {
-        vec![work()]
-    } else {
-        std::thread::scope(|scope| {
-            let running: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-            let results = running.into_iter().map(|worker| worker.join());
-            results.map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-        })
-    };
+    let results = order::run(&grid);
     let mut counters = Counters::default();
     let (mut logs, mut faults, mut suspicions) = (Vec::new(), Vec::new(), Vec::new());
     for found in results {
@@ -301,57 +240,6 @@ pub(crate) fn run(
             }
             Ok(counters)
         }
-    }
-}
-
-/// The results of the blocks of a CPU thread; faults with the number of their block.
-#[derive(Default)]
-struct Found<'g> {
-    counters: Counters,
-    logs: Vec<Log<'g>>,
-    fault: Option<(u64, Box<Fault>)>,
-    suspicion: Option<(u64, Box<Fault>)>,
-}
-
-/// A CPU thread that runs blocks.
-struct Worker<'g> {
-    grid: &'g Grid<'g>,
-    /// The lowest block with a fault so far.
-    failed: &'g AtomicU64,
-    /// An ended block, whose memory the next block reuses.
-    spare: Option<Block<'g>>,
-    found: Found<'g>,
-}
-
-impl<'g> Worker<'g> {
-    fn begin(&mut self, number: u64) -> Block<'g> {
-        let mut block = self.spare.take().unwrap_or_else(|| Block::new(self.grid));
-        block.start(number);
-        block
-    }
-
-    /// Resumes a block; returns it if it waits for others.
-    fn resume(&mut self, mut block: Block<'g>) -> Option<Block<'g>> {
-        let number = block.number();
-        let found = &mut self.found;
-        match block.resume() {
-            Ok(None) if self.failed.load(Relaxed) == u64::MAX => return Some(block),
-            // Dropped: it may wait for the block at fault.
-            Ok(None) => {}
-            Ok(Some(done)) => {
-                found.logs.extend(done.log);
-                let suspicion = done.suspicion.map(|suspicion| (number, suspicion));
-                found.suspicion = found.suspicion.take().or(suspicion);
-            }
-            Err(fault) => {
-                self.failed.fetch_min(number, Relaxed);
-                let first = found.fault.take().filter(|earlier| earlier.0 < number);
-                found.fault = first.or(Some((number, fault)));
-            }
-        }
-        found.counters += block.take_counters();
-        self.spare = Some(block);
-        None
     }
 }
 

@@ -275,6 +275,19 @@ pub enum FaultKind {
         /// Where the threads of the block were, and what they waited for.
         waiting: String,
     },
+    /// Blocks that wait for blocks that never start, because the device has no room for them.
+    #[error(
+        "the grid has {blocks} blocks, but the device holds only {resident} of this kernel at a time, which wait for others: \
+         {waiting}. Launch at most {resident} blocks (cuOccupancyMaxActiveBlocksPerMultiprocessor)"
+    )]
+    Resident {
+        /// Blocks that the device holds at a time.
+        resident: u64,
+        /// Blocks of the grid.
+        blocks: u64,
+        /// Where the threads of the first block were, and what they waited for.
+        waiting: String,
+    },
     /// `trap` or `brkpt`.
     #[error("the kernel stopped itself with `{0}`")]
     Trap(&'static str),
@@ -303,6 +316,8 @@ pub struct Fault {
     pub block: [u32; 3],
     /// The indices of the threads at fault in the block, all of one warp; empty if there are none.
     pub threads: Vec<[u32; 3]>,
+    /// The [seed](crate::Settings::seed) of the launch, if it had one: with it, the same order of execution comes again.
+    pub seed: Option<u64>,
     /// What went wrong.
     pub kind: FaultKind,
 }
@@ -325,7 +340,7 @@ impl Fault {
             | FaultKind::OtherThread { .. }
             | FaultKind::Replay(_) => 700,
             FaultKind::Misaligned(_) => 716,
-            FaultKind::Endless { .. } | FaultKind::Timeout { .. } => 702,
+            FaultKind::Endless { .. } | FaultKind::Timeout { .. } | FaultKind::Resident { .. } => 702,
             FaultKind::Launch(_) => 701,
             FaultKind::Assert(_) => 710,
             FaultKind::Unknown(_) => 715,
@@ -350,6 +365,9 @@ impl fmt::Display for Fault {
         }
         if let Some(place) = &self.place {
             write!(f, ", {place}")?;
+        }
+        if let Some(seed) = self.seed {
+            write!(f, ", in the order of seed {seed}")?;
         }
         write!(f, ": {}", self.kind)
     }

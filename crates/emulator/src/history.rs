@@ -260,6 +260,7 @@ fn fault(bytes: &Range<u64>, first: &Use, second: &Use) -> Fault {
         place: second.place.clone(),
         block: [0; 3],
         threads: Vec::new(),
+        seed: None,
         kind: FaultKind::DeviceRace { first: first.describe(bytes), second: second.describe(bytes) },
     }
 }

@@ -109,7 +109,12 @@
 //!
 //! **Launches that do not end** are stopped by [`Settings::time_limit`]; the fault says which threads waited,
 //! where and for what. Blocks that poll memory let others run, so a barrier of all blocks of a grid does not
-//! need one CPU thread per block.
+//! need one CPU thread per block. A grid with such a barrier must have no more blocks than the device holds at a time, which
+//! `cuOccupancyMaxActiveBlocksPerMultiprocessor` tells: if all that it holds wait for others, that is a fault at once.
+//!
+//! **Orders.** Without a seed, blocks and warps run one after another as far as they can, which hides faults that
+//! depend on the order. [`Settings::seed`] mixes blocks, warps and diverged lanes, each seed in its own order, the same every time;
+//! [`compare_seeds`] runs a test under several seeds and tells whose results differ.
 //!
 //! A fault stops the context for all threads that use it. Put a test that plants a fault in a test program of
 //! its own, or serialise it with the other tests.
@@ -207,6 +212,7 @@ mod counters;
 mod driver;
 pub mod fault;
 mod history;
+mod seeds;
 #[cfg(test)]
 #[path = "../tests/shipped/mod.rs"]
 mod shipped;
@@ -225,6 +231,7 @@ pub use counters::Counters;
 pub use driver::{last_counters, last_load_error, take_calls, take_counters, take_faults};
 pub use exec::Settings;
 pub use fault::Fault;
+pub use seeds::{SeedsDiffer, compare_seeds};
 
 use libcuda::LoadError;
 use std::str::FromStr;
@@ -262,7 +269,7 @@ static SETTINGS: LazyLock<RwLock<Settings>> = LazyLock::new(|| RwLock::new(from_
 /// | variable | value | default |
 /// | --- | --- | --- |
 /// | `GPU_REDUCE_EMULATOR_CHECKS` | 0 or 1: [`checks`](Settings::checks) off or on | on |
-/// | `GPU_REDUCE_EMULATOR_SEED` | [`seed`](Settings::seed) of a random order of warps | warps run in order |
+/// | `GPU_REDUCE_EMULATOR_SEED` | [`seed`](Settings::seed) of a random order of blocks and warps | they run in order |
 /// | `GPU_REDUCE_EMULATOR_THREADS` | CPU [`threads`](Settings::threads) | the machine's parallelism |
 /// | `GPU_REDUCE_EMULATOR_TIME_LIMIT` | seconds per launch, the [`time_limit`](Settings::time_limit) | 60 |
 /// | `GPU_REDUCE_EMULATOR_DEVICES` | number of [`devices`](Settings::devices) | 1 |

@@ -17,7 +17,13 @@ fn run(text: &str) -> Result<(), String> {
     let settings = Settings { instruction_limit: 100_000, ..Settings::default() };
     for kernel in program.kernels() {
         let params = vec![0; kernel.param_bytes];
-        let launch = Launch { grid: [1; 3], block: [64, 1, 1], dynamic_shared: 0, params: &params };
+        let launch = Launch {
+            grid: [1; 3],
+            block: [64, 1, 1],
+            dynamic_shared: 0,
+            resident: exec::MOST_RESIDENT,
+            params: &params,
+        };
         exec::launch(&program, &loaded, kernel, &launch, &memory, &settings)
             .map_err(|fault| fault.to_string())?;
     }

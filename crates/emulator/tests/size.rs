@@ -53,8 +53,13 @@ fn a_launch_takes_no_more_memory_than_its_notes_may() {
     let settings = Settings { race_log_bytes: 32 << 20, ..Settings::default() };
     let run = |blocks: u32, threads: u32, rounds: u32| {
         let params = [&data.to_ne_bytes()[..], &rounds.to_ne_bytes()].concat();
-        let launch =
-            Launch { grid: [blocks, 1, 1], block: [threads, 1, 1], dynamic_shared: 0, params: &params };
+        let launch = Launch {
+            grid: [blocks, 1, 1],
+            block: [threads, 1, 1],
+            dynamic_shared: 0,
+            resident: exec::MOST_RESIDENT,
+            params: &params,
+        };
         let counters =
             exec::launch(&program, &loaded, &program.kernels()[0], &launch, &memory, &settings).unwrap();
         assert_eq!(counters.atomic_operations, u64::from(blocks) * u64::from(threads) * u64::from(rounds));

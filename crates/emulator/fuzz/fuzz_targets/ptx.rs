@@ -23,7 +23,7 @@ fuzz_target!(|text: &str| {
     for kernel in program.kernels() {
         let pointers = data.to_ne_bytes().into_iter().cycle();
         let params: Vec<u8> = pointers.take(kernel.param_bytes).collect();
-        let launch = Launch { grid: [2, 1, 1], block: [40, 1, 1], dynamic_shared: 64, params: &params };
+        let launch = Launch { grid: [2, 1, 1], block: [40, 1, 1], dynamic_shared: 64, resident: exec::MOST_RESIDENT, params: &params };
         for seed in [None, Some(1)] {
             let settings = Settings { seed, instruction_limit: 1000, ..Settings::default() };
             let _ = exec::launch(&program, &loaded, kernel, &launch, &memory, &settings);

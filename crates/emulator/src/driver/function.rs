@@ -85,6 +85,12 @@ impl Function {
         Ok(())
     }
 
+    /// Returns the number of blocks of this size that the device holds at a time.
+    pub fn resident(&self, block: [u32; 3], dynamic_shared: u32) -> Answer<u64> {
+        let blocks = self.resources()?.blocks(block.iter().product(), dynamic_shared as usize);
+        Ok(u64::from(blocks * MULTIPROCESSORS))
+    }
+
     fn resources(&self) -> Answer<Resources> {
         let kernel = self.kernel()?;
         // Like the driver's compiler, limits the registers so that the kernel's largest block can run.

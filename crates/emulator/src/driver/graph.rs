@@ -382,6 +382,7 @@ unsafe fn replay(nodes: &[Node], stream: CUstream) -> Answer {
                             place: None,
                             block: [0; 3],
                             threads: Vec::new(),
+                            seed: None,
                             kind: FaultKind::Replay(work.to_string()),
                         },
                     );

@@ -74,7 +74,9 @@ impl Captured {
             (owned.context, owned.object.clone())
         };
         let Captured { grid, block, dynamic_shared, ref params, .. } = *self;
-        run(context, &function, &Launch { grid, block, dynamic_shared, params }, moment, device)
+        let resident = function.resident(block, dynamic_shared)?;
+        let launch = Launch { grid, block, dynamic_shared, resident, params };
+        run(context, &function, &launch, moment, device)
     }
 }
 
@@ -202,8 +204,9 @@ api! {
         };
         let kernel = function.kernel()?;
         let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-        let launch = Launch { grid, block, dynamic_shared, params: &[] };
+        let launch = Launch { grid, block, dynamic_shared, resident: 0, params: &[] };
         check(kernel, function.max_dynamic, &launch)?;
+        let resident = function.resident(block, dynamic_shared)?;
         let params = parameters(kernel, each, extra)?;
         let captured = || Captured { function: handle, grid, block, dynamic_shared, params: params.clone() };
         let moment = {
@@ -213,6 +216,6 @@ api! {
             }
             state.begin_work(stream)?
         };
-        run(context, &function, &Launch { params: &params, ..launch }, moment, &device).map(drop)
+        run(context, &function, &Launch { resident, params: &params, ..launch }, moment, &device).map(drop)
     }
 }

@@ -34,6 +34,20 @@ const BARRIERS: usize = 16;
 pub struct Block<'g> {
     warps: Vec<Warp>,
     state: State<'g>,
+    /// Whether it waited for other blocks when it last ran.
+    has_waited: bool,
+}
+
+/// Where a block is after [`Block::resume`].
+pub enum Progress<'g> {
+    Ended(Box<Done<'g>>),
+    /// It has run all its instructions of this turn.
+    Goes,
+    /// All its warps poll memory.
+    Waits {
+        /// Whether none has read another value than when it last waited.
+        stuck: bool,
+    },
 }
 
 /// The state of a block without its warps, so that both can be borrowed at once.
@@ -86,6 +100,13 @@ struct BarrierState {
     vector: Vector,
 }
 
+/// Why a block does not run on.
+enum Run {
+    Ended,
+    Goes,
+    Waits,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     /// Its turn is over.
@@ -122,7 +143,7 @@ impl<'g> Block<'g> {
             suspicion: None,
             random: Random(0),
         };
-        Block { warps: warps.collect(), state }
+        Block { warps: warps.collect(), state, has_waited: false }
     }
 
     /// Returns and resets the counters.
@@ -130,16 +151,23 @@ impl<'g> Block<'g> {
         std::mem::take(&mut self.state.counters)
     }
 
-    /// Runs the block until it ends. Returns `None` if it waits for other blocks.
-    pub fn resume(&mut self) -> Result<Option<Done<'g>>, Box<Fault>> {
-        self.warps.iter_mut().for_each(|warp| warp.polls = 0);
+    /// Runs the block until it ends or waits for other blocks; with a seed, for `turn` instructions at most.
+    pub fn resume(&mut self, turn: u64) -> Result<Progress<'g>, Box<Fault>> {
+        if std::mem::take(&mut self.has_waited) {
+            self.warps.iter_mut().for_each(|warp| (warp.polls, warp.has_seen) = (0, false));
+        }
         let ran = match self.state.grid.settings.seed {
             None => self.run_in_order(),
-            Some(_) => self.run_at_random(),
+            Some(_) => self.run_at_random(turn),
         };
-        if let Ok(false) = ran {
-            self.check_time()?;
-            return Ok(None);
+        match ran {
+            Ok(Run::Goes) => return Ok(Progress::Goes),
+            Ok(Run::Waits) => {
+                self.check_time()?;
+                self.has_waited = true;
+                return Ok(Progress::Waits { stuck: !self.warps.iter().any(|warp| warp.has_seen) });
+            }
+            Ok(Run::Ended) | Err(_) => {}
         }
         let suspicion = self.state.suspicion.take();
         match (ran, suspicion) {
@@ -148,7 +176,7 @@ impl<'g> Block<'g> {
             (Ok(_), suspicion) => {
                 let next = Log::new(0, &self.state.grid.room);
                 let log = self.state.checks.as_mut().map(|checks| std::mem::replace(&mut checks.log, next));
-                Ok(Some(Done { log: log.and_then(Log::finish), suspicion }))
+                Ok(Progress::Ended(Box::new(Done { log: log.and_then(Log::finish), suspicion })))
             }
         }
     }
@@ -166,13 +194,24 @@ impl<'g> Block<'g> {
             return Ok(());
         }
         let limit = grid.settings.time_limit;
+        Err(self.fault_of_waiting(FaultKind::Timeout { limit, waiting: self.waiting() }))
+    }
+
+    /// Returns the fault of a grid whose first blocks wait for blocks that never start.
+    pub fn never_resident(&self) -> Box<Fault> {
+        let (resident, blocks) = (self.state.grid.resident, self.state.grid.blocks());
+        self.fault_of_waiting(FaultKind::Resident { resident, blocks, waiting: self.waiting() })
+    }
+
+    /// Returns a fault where the block waits.
+    fn fault_of_waiting(&self, kind: FaultKind) -> Box<Fault> {
         let ready = |path: &&Path| path.state == Waits::Ready;
         let warp = self.warps.iter().find(|warp| warp.paths.iter().any(|path| ready(&path)));
         let warp = warp.or(self.warps.first());
         let path = warp.and_then(|warp| warp.paths.iter().find(ready).or(warp.paths.first()));
         let (at, mask) = path.map_or((0, 0), |path| (path.at, path.mask));
         let warp = warp.map_or(0, |warp| warp.index);
-        Err(self.state.fault(warp, at, mask, FaultKind::Timeout { limit, waiting: self.waiting() }))
+        self.state.fault(warp, at, mask, kind)
     }
 
     pub fn number(&self) -> u64 {
@@ -191,6 +230,7 @@ impl<'g> Block<'g> {
         state.limit = grid.settings.instruction_limit;
         state.random =
             Random::new(grid.settings.seed.unwrap_or(0) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        self.has_waited = false;
         state.counters.blocks += 1;
         state.counters.warps += u64::from(grid.warps);
         state.shared.fill(0);
@@ -209,8 +249,7 @@ impl<'g> Block<'g> {
         }
     }
 
-    /// Returns `true` if the block has ended, `false` if it waits for other blocks.
-    fn run_in_order(&mut self) -> Result<bool, Box<Fault>> {
+    fn run_in_order(&mut self) -> Result<Run, Box<Fault>> {
         loop {
             let (mut moved, mut long) = (false, false);
             for index in 0..self.warps.len() {
@@ -226,24 +265,24 @@ impl<'g> Block<'g> {
                 }
             }
             if !moved && self.ended()? {
-                return Ok(true);
+                return Ok(Run::Ended);
             }
             if long {
                 if self.waits() {
-                    return Ok(false);
+                    return Ok(Run::Waits);
                 }
                 self.check_time()?;
             }
         }
     }
 
-    /// Like [`Self::run_in_order`], with a random warp for each instruction.
-    fn run_at_random(&mut self) -> Result<bool, Box<Fault>> {
+    /// Like [`Self::run_in_order`], with a random warp for each instruction, and `turn` instructions at most.
+    fn run_at_random(&mut self, turn: u64) -> Result<Run, Box<Fault>> {
         for step in 1u64.. {
             let ready = self.warps.iter().filter(|warp| warp.ready().next().is_some()).count();
             if ready == 0 {
                 match self.ended()? {
-                    true => break,
+                    true => return Ok(Run::Ended),
                     false => continue,
                 }
             }
@@ -253,14 +292,18 @@ impl<'g> Block<'g> {
                 self.state.run(warp, 1)?;
             }
             self.pass_barriers()?;
-            if step.is_multiple_of(u64::from(TURN)) {
-                if self.waits() {
-                    return Ok(false);
-                }
+            if step.is_multiple_of(u64::from(POLLS)) && self.waits() {
+                return Ok(Run::Waits);
+            }
+            let is_over = step >= turn;
+            if is_over || step.is_multiple_of(u64::from(TURN)) {
                 self.check_time()?;
             }
+            if is_over {
+                return Ok(Run::Goes);
+            }
         }
-        Ok(true)
+        Ok(Run::Goes)
     }
 
     /// Releases the threads that wait at complete barriers.
@@ -899,6 +942,7 @@ impl<'g> State<'g> {
             place: Some(self.grid.place(at)),
             block: self.index,
             threads: lanes(mask).map(|lane| self.grid.thread(warp, lane as u32)).collect(),
+            seed: self.grid.settings.seed,
             kind,
         })
     }
@@ -942,15 +986,15 @@ pub fn shown(mask: u32) -> String {
 
 /// A xorshift64* generator: a seed gives the same order on every machine.
 #[derive(Clone, Copy, Debug)]
-struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    fn new(seed: u64) -> Random {
+    pub fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1)
     }
 
     /// Returns a number below `limit`, or 0 if `limit` is 0.
-    fn below(&mut self, limit: usize) -> usize {
+    pub fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;

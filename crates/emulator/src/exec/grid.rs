@@ -39,6 +39,8 @@ pub struct Grid<'a> {
     /// The device that the launch runs on.
     pub device: u32,
     files: &'a [(u32, String)],
+    /// Blocks that the device holds at a time.
+    pub resident: u64,
     pub threads: u32,
     pub warps: u32,
     pub shared_bytes: usize,
@@ -108,6 +110,7 @@ impl<'a> Grid<'a> {
             forbidden,
             device: memory.owner().device,
             files: &program.files,
+            resident: launch.resident.max(1),
             threads,
             warps: threads.div_ceil(LANES as u32),
             shared_bytes,
@@ -120,6 +123,11 @@ impl<'a> Grid<'a> {
             memory,
             start: Instant::now(),
         }
+    }
+
+    /// The number of blocks.
+    pub fn blocks(&self) -> u64 {
+        self.launch.grid.iter().map(|&count| u64::from(count)).product()
     }
 
     /// Counts one more event and returns the new count.
@@ -168,8 +176,7 @@ impl<'a> Grid<'a> {
         let number = window.checked_sub(LOCAL_WINDOW)? >> 32;
         let (thread, bits) = ((number & ((1 << THREAD_BITS) - 1)) as u32, number >> THREAD_BITS);
         let block = if block & WINDOW_BLOCKS == bits { block } else { bits };
-        let blocks = self.launch.grid.iter().map(|&count| u64::from(count)).product::<u64>();
-        (thread < self.threads && block < blocks)
+        (thread < self.threads && block < self.blocks())
             .then(|| (self.block_index(block), self.thread(thread / LANES as u32, thread % LANES as u32)))
     }
 

@@ -476,6 +476,7 @@ fn fault(grid: &Grid, logs: &[Log], [first, second]: Pair) -> Box<Fault> {
         place: Some(second.place.clone()),
         block: second.block,
         threads: vec![second.thread],
+        seed: grid.settings.seed,
         kind: if constant {
             FaultKind::Constant { first, second }
         } else {

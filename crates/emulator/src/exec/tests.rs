@@ -5,6 +5,7 @@ mod checks;
 mod compilers;
 mod counters;
 mod flow;
+mod orders;
 mod planted;
 mod prints;
 mod undefined;
@@ -25,6 +26,7 @@ pub struct Machine {
     pub memory: Memory,
     pub settings: Settings,
     pub dynamic_shared: u32,
+    pub resident: u64,
 }
 
 impl Machine {
@@ -36,7 +38,14 @@ impl Machine {
         let program = Program::decode(&module).unwrap_or_else(|error| panic!("{error}\n{text}"));
         let memory = Memory::new(1 << 30);
         let loaded = Loaded::new(&program, &memory).expect("the memory suffices");
-        Machine { program, loaded, memory, settings: Settings::default(), dynamic_shared: 256 }
+        Machine {
+            program,
+            loaded,
+            memory,
+            settings: Settings::default(),
+            dynamic_shared: 256,
+            resident: exec::MOST_RESIDENT,
+        }
     }
 
     /// Allocates memory that holds these values.
@@ -62,7 +71,8 @@ impl Machine {
         let mut params: Vec<u8> = pointers.iter().flat_map(|pointer| pointer.to_le_bytes()).collect();
         params.resize(kernel.param_bytes, 0);
         let (grid, block) = ([blocks, 1, 1], [threads, 1, 1]);
-        let launch = Launch { grid, block, dynamic_shared: self.dynamic_shared, params: &params };
+        let Machine { dynamic_shared, resident, .. } = *self;
+        let launch = Launch { grid, block, dynamic_shared, resident, params: &params };
         exec::launch(&self.program, &self.loaded, kernel, &launch, &self.memory, &self.settings)
     }
 }

@@ -69,6 +69,8 @@ pub struct Warp {
     /// with the same value.
     pub watched: Option<(u32, u64, u64)>,
     pub polls: u32,
+    /// Whether a poll has read another value, or from another place, than the one before.
+    pub has_seen: bool,
     /// Local memory, lane by lane.
     pub local: Vec<u8>,
     /// Whether each byte of `local` is defined.
@@ -112,6 +114,7 @@ impl Warp {
             polled: false,
             watched: None,
             polls: 0,
+            has_seen: true,
             defined: vec![false; local.len()],
             local,
             copies: Vec::new(),
@@ -127,7 +130,7 @@ impl Warp {
         self.joins.clear();
         self.paths.clear();
         (self.torn, self.alone, self.polled) = (false, 0, false);
-        (self.watched, self.polls) = (None, 0);
+        (self.watched, self.polls, self.has_seen) = (None, 0, true);
         self.paths.push(Path { at: 0, mask: lanes, join: NONE, state: State::Ready });
         self.local.fill(0);
         self.copies.clear();
@@ -214,8 +217,11 @@ impl Warp {
     pub fn poll(&mut self, at: u32, address: u64, value: u64) {
         self.polled = true;
         let watched = Some((at, address, value));
-        self.polls = if self.watched == watched { self.polls.saturating_add(1) } else { 0 };
-        self.watched = watched;
+        if self.watched == watched {
+            self.polls = self.polls.saturating_add(1);
+        } else {
+            (self.watched, self.polls, self.has_seen) = (watched, 0, true);
+        }
     }
 
     /// Records that a path ran `instructions`. If it polls memory while all others wait at joins, one of them

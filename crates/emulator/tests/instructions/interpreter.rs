@@ -34,7 +34,13 @@ impl Module {
         self.memory.write(buffers[1], &bytes).expect("in bounds");
         let params: Vec<u8> = buffers.iter().flat_map(|buffer| buffer.to_le_bytes()).collect();
         let columns = threads as u32 / ROWS / BLOCK.iter().product::<u32>();
-        let launch = Launch { grid: [columns, ROWS, 1], block: BLOCK, dynamic_shared: 0, params: &params };
+        let launch = Launch {
+            grid: [columns, ROWS, 1],
+            block: BLOCK,
+            dynamic_shared: 0,
+            resident: exec::MOST_RESIDENT,
+            params: &params,
+        };
         let settings = Settings { checks, ..Settings::default() };
         exec::launch(&self.program, &self.loaded, kernel, &launch, &self.memory, &settings)
             .unwrap_or_else(|fault| panic!("{fault}"));

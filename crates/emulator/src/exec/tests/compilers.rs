@@ -348,7 +348,13 @@ fn unsupported_code_fails_only_its_own_kernel() {
     let launch = |name: &str| {
         let kernel = machine.program.kernel(name).unwrap();
         let params = vec![0; kernel.param_bytes];
-        let launch = Launch { grid: [1; 3], block: [32, 1, 1], dynamic_shared: 0, params: &params };
+        let launch = Launch {
+            grid: [1; 3],
+            block: [32, 1, 1],
+            dynamic_shared: 0,
+            resident: exec::MOST_RESIDENT,
+            params: &params,
+        };
         exec::launch(&machine.program, &machine.loaded, kernel, &launch, &machine.memory, &machine.settings)
     };
     launch("k").unwrap();
@@ -429,7 +435,9 @@ fn a_timeout_says_which_threads_wait_for_what() {
             for text in texts {
                 assert!(waiting.contains(text), "{fault}");
             }
-            assert_eq!((fault.block, fault.code()), ([0; 3], 702));
+            assert_eq!(fault.code(), 702);
+            // With a seed, any block may be the one that notices.
+            assert!(seed.is_some() || fault.block == [0; 3], "{fault}");
         }
     }
 }
