@@ -212,8 +212,15 @@ where
         self.chunks.extend(chunks);
         if before > 0 && self.chunks.get(before).is_some_and(|&(chunk, _)| chunk < self.chunks[before - 1].0)
         {
-            // Two runs in order: a stable sort merges them.
-            self.chunks.sort_by_key(|&(chunk, _)| chunk);
+            // Two runs in order. (Merged by hand: a sort of its own for each operator compiles to much code.)
+            let second = self.chunks.split_off(before);
+            let first = std::mem::replace(&mut self.chunks, Vec::with_capacity(before + second.len()));
+            let (mut first, mut second) = (first.into_iter().peekable(), second.into_iter().peekable());
+            while let (Some(a), Some(b)) = (first.peek(), second.peek()) {
+                let least = if a.0 <= b.0 { first.next() } else { second.next() };
+                self.chunks.extend(least);
+            }
+            self.chunks.extend(first.chain(second));
         }
     }
 }

@@ -15,7 +15,6 @@ use crate::place::Place::{Cpu, Gpu};
 use crate::{Buffer, Error, Groups, Item, Keys, Op, Reduce, threads};
 use gpu_reduce_kernels::agent::{Agent, in_any_order};
 use keys::KeyList;
-use rayon::prelude::*;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
@@ -147,7 +146,7 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
         let runs: Vec<_> = if shards.len() == 1 {
             shards.into_iter().map(run).collect::<Result<_, _>>()?
         } else {
-            threads::install(|| shards.into_par_iter().map(run).collect::<Result<_, _>>())?
+            threads::map(shards.len(), &|number| run(shards[number])).into_iter().collect::<Result<_, _>>()?
         };
         runs.into_iter().for_each(|run| self.push(run));
         Ok(())
@@ -294,12 +293,7 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
         let count = groups.len();
         if !bits.is_sorted() {
             // They are numbered in the order of appearance.
-            let mut order: Vec<_> = (0..count).collect();
-            order.sort_unstable_by_key(|&group| bits[group]);
-            let mut ranks = vec![0; count];
-            order.iter().zip(0..).for_each(|(&group, rank)| ranks[group] = rank);
-            numbers.to_mut().iter_mut().for_each(|number| *number = ranks[*number as usize]);
-            bits.sort_unstable();
+            sort(&mut bits, numbers.to_mut());
         }
         let keys = KeyList::of(&bits);
         let accumulators = match items.place()? {
@@ -376,6 +370,17 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
         };
         Run { keys, accumulators }
     }
+}
+
+/// Sorts keys, and renumbers the items' numbers of keys. (One function for all operators, keys and items: a sort compiles to
+/// much code.)
+fn sort(keys: &mut [u128], numbers: &mut [u32]) {
+    let mut order: Vec<_> = (0..keys.len()).collect();
+    order.sort_unstable_by_key(|&key| keys[key]);
+    let mut ranks = vec![0; keys.len()];
+    order.iter().zip(0..).for_each(|(&key, rank)| ranks[key] = rank);
+    numbers.iter_mut().for_each(|number| *number = ranks[*number as usize]);
+    keys.sort_unstable();
 }
 
 /// Calls `each` with each key of either list, and what the lists have for it.

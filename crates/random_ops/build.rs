@@ -6,6 +6,14 @@ use cuda_builder::{CudaBuilder, CudaBuilderError::NoToolchain};
 use std::{env, fs, path::Path};
 
 fn main() {
+    println!("cargo::rerun-if-env-changed=GPU_REDUCE_TEST_PART");
+    println!(r#"cargo::rustc-check-cfg=cfg(part, values("0", "1", "2"))"#);
+    let part = env::var("GPU_REDUCE_TEST_PART");
+    for other in ["0", "1", "2"] {
+        if part.as_ref().map_or(true, |part| part == other) {
+            println!("cargo::rustc-cfg=part=\"{other}\"");
+        }
+    }
     match CudaBuilder::new(".").embed() {
         Err(why @ NoToolchain(_)) => {
             let out = env::var("OUT_DIR").unwrap();

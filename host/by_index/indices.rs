@@ -307,7 +307,14 @@ impl Order {
                 if size_of_val(elements) < 1 << 20 {
                     return Ok(places.iter().map(element).collect());
                 }
-                Ok(threads::install(|| places.par_iter().map(element).collect()))
+                let mut gathered = vec![T::zeroed(); places.len()];
+                threads::each_part(&mut gathered, PIECE, &|part, gathered| {
+                    gathered
+                        .iter_mut()
+                        .zip(&places[part * PIECE..])
+                        .for_each(|(to, place)| *to = element(place));
+                });
+                Ok(gathered)
             }
             Self::OfGpu { places, .. } => {
                 Ok(places.to_vec()?.into_iter().map(|place| elements[place as usize]).collect())
@@ -316,9 +323,11 @@ impl Order {
     }
 }
 
+/// Items that a thread takes at a time.
+const PIECE: usize = 1 << 16;
+
 /// Returns the place of the first index that is not below `count`.
 pub(super) fn first_wrong<X: Index>(indices: &[X], count: usize) -> Option<usize> {
-    const PIECE: usize = 1 << 16;
     // Without a branch for each index, this becomes SIMD.
     let has_wrong = |piece: &[X]| {
         with_simd(

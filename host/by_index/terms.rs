@@ -11,7 +11,6 @@ use bytemuck::Zeroable;
 use gpu_reduce_kernels::element::Dtype;
 use gpu_reduce_kernels::op::tally::OfTally;
 use gpu_reduce_kernels::terms::Range;
-use rayon::prelude::*;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
@@ -130,7 +129,11 @@ fn counted<M: Make<S::Item>, S: Values, X: Index>(
     if indices.len() < PARALLEL {
         return (0..indices.len()).map(index).collect();
     }
-    threads::install(|| (0..indices.len()).into_par_iter().with_min_len(PARALLEL / 4).map(index).collect())
+    let mut counted = vec![0; indices.len()];
+    threads::each_part(&mut counted, PARALLEL / 4, &|part, counted| {
+        counted.iter_mut().zip(part * (PARALLEL / 4)..).for_each(|(to, place)| *to = index(place));
+    });
+    counted
 }
 
 impl<'a, D: Data<'a>> ByIndex<'a, D> {

@@ -37,11 +37,28 @@ pub fn longest(len: usize) -> usize {
     }
 }
 
-/// Whether a test takes this case of many alike: every fifth, or all if `GPU_REDUCE_TEST_ALL` is set. Tests
-/// count their cases on from another number for each operator, type or BLOCK, so that together they take all.
+/// Whether a test takes this case of many alike: every fifth, with `GPU_REDUCE_TEST_PART` a third of these, or all if
+/// `GPU_REDUCE_TEST_ALL` is set. Tests count their cases on from another number for each operator, type or BLOCK, so that
+/// together they take all.
 pub fn is_taken(case: usize) -> bool {
-    case.is_multiple_of(5) || takes_all()
+    takes_all() || case.is_multiple_of(5) && is_of_part(case / 5)
 }
+
+/// Whether a test takes this case: all of them, or with `GPU_REDUCE_TEST_PART` a third.
+pub fn is_of_part(case: usize) -> bool {
+    PART.is_none_or(|part| case % 3 == part)
+}
+
+/// The part of the tests that `GPU_REDUCE_TEST_PART` has picked.
+const PART: Option<usize> = if cfg!(part = "0") {
+    Some(0)
+} else if cfg!(part = "1") {
+    Some(1)
+} else if cfg!(part = "2") {
+    Some(2)
+} else {
+    None
+};
 
 /// Whether `GPU_REDUCE_TEST_ALL` is set.
 pub fn takes_all() -> bool {
@@ -106,7 +123,18 @@ float_samples! { f16: f16::from_f64; bf16: bf16::from_f64; f32: |value| value as
 
 /// `len` samples.
 pub fn samples<T: Element>(len: usize, sample: impl Fn(u64) -> T + Sync) -> Vec<T> {
-    (0..len as u64).into_par_iter().map(|index| sample(hash(index))).collect()
+    // Not generic over `sample`: what rayon makes of each function takes long to compile.
+    fn fill<T: Element>(len: usize, sample: &(dyn Fn(u64) -> T + Sync)) -> Vec<T> {
+        (0..len as u64).into_par_iter().map(|index| sample(hash(index))).collect()
+    }
+    fill(len, &sample)
+}
+
+/// The numbers below `len` in a mixed order.
+pub fn mixed(len: usize) -> Vec<usize> {
+    let mut order: Vec<_> = (0..len).collect();
+    order.sort_by_key(|&place| hash(place as u64));
+    order
 }
 
 /// Lengths around every boundary of the plan, up to `limit`, ascending: 0, 1, a load, a warp, a block, a row,
@@ -143,11 +171,34 @@ pub fn lengths<T: Element, const BLOCK: u32>(limit: usize) -> Vec<usize> {
     lengths
 }
 
-/// Runs `$body` with each BLOCK as `$block` in turn.
+#[cfg(not(any(part = "0", part = "1", part = "2")))]
+pub use gpu_reduce::for_each_block as of_part;
+
+macro_rules! parts {
+    ($d:tt $($part:literal: $($block:literal)*;)*) => {$(
+        /// The BLOCKs of a third of the tests, in the form of `gpu_reduce::for_each_block!`.
+        #[cfg(part = $part)]
+        #[macro_export]
+        macro_rules! of_part {
+            ($d callback:ident! { $d ($d arguments:tt)* }) => {
+                $d callback! { { $d ($d arguments)* } $($block)* }
+            };
+        }
+    )*};
+}
+
+parts! {
+    $
+    "0": 32 256;
+    "1": 64 512;
+    "2": 128 1024;
+}
+
+/// Runs `$body` with each BLOCK as `$block` in turn; with `GPU_REDUCE_TEST_PART`, with two of them.
 #[macro_export]
 macro_rules! for_each_block {
     (|$block:ident| $body:expr) => {
-        gpu_reduce::for_each_block! { for_each_block! { |$block| $body } }
+        $crate::of_part! { for_each_block! { |$block| $body } }
     };
     ({ |$block:ident| $body:expr } $($value:literal)*) => {
         $({

@@ -4,7 +4,7 @@ use crate::by_index::{assert_same, indices};
 use gpu_reduce::{Device, Element, Error, Item, Max, NanVar, Reduce, Std, Var, bf16, f16, for_each_element};
 use num_bigint::BigInt;
 use std::fmt::Debug;
-use support::{Sample, devices, hash, is_taken, samples};
+use support::{Sample, devices, hash, is_taken, mixed, samples};
 
 /// A finite number times 2^1074.
 fn big(value: f64) -> BigInt {
@@ -54,8 +54,7 @@ where
     items.iter().zip(at).for_each(|(&item, &index)| groups[index as usize].push(item));
     let exact: Vec<_> = groups.iter().map(|group| exact(group)).collect();
     let [of_var, of_std] = bounds::<T::Real>();
-    let mut order: Vec<_> = (0..items.len()).collect();
-    order.sort_by_key(|&place| hash(place as u64));
+    let order = mixed(items.len());
     let mixed: Vec<_> = order.iter().map(|&place| items[place]).collect();
     let mixed_at: Vec<_> = order.iter().map(|&place| i64::from(at[place])).collect();
     for ddof in [0, 1] {

@@ -8,7 +8,7 @@ use gpu_reduce::{
 };
 use std::fmt::Debug;
 use std::ops::Add;
-use support::{Sample, devices, hash, is_taken, samples};
+use support::{Sample, devices, hash, is_taken, mixed, samples};
 
 /// Checks that operator `op` by index gives what operator `E` gives for those of each index's items for which `holds`
 /// is true, and then `finish`: in two orders of the items.
@@ -24,8 +24,7 @@ fn check<T: Element, O: Op<T, Output = V>, E: Op<T, Output = V> + Default, V: It
         .map(|group| group.into_iter().filter(|&item| holds(item)).collect::<Vec<_>>())
         .map(|group| finish(group.reduce::<E, 256>().unwrap()))
         .collect();
-    let mut order: Vec<_> = (0..items.len()).collect();
-    order.sort_by_key(|&place| hash(place as u64));
+    let order = mixed(items.len());
     let mixed: Vec<_> = order.iter().map(|&place| items[place]).collect();
     let mixed_at: Vec<_> = order.iter().map(|&place| i64::from(at[place])).collect();
     for device in devices() {

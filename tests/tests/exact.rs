@@ -8,7 +8,7 @@ use num_bigint::BigInt;
 use proptest::prelude::*;
 use std::fmt::Debug;
 use std::sync::LazyLock;
-use support::{devices, hash, is_taken};
+use support::{devices, hash, is_of_part, is_taken};
 
 /// A number is held as an integer that is divided by two to this power.
 const SCALE: u32 = 1074 + 64;
@@ -482,7 +482,7 @@ fn dot_products_of_any_magnitude() {
             cases.extend([(a, b), (twice, against)]);
         }
     }
-    for (index, (a, b)) in cases.iter().enumerate() {
+    for (index, (a, b)) in cases.iter().enumerate().filter(|&(index, _)| is_of_part(index)) {
         let (context, len) = (format!("case {index} of {}", a.len()), a.len());
         let expected = expected_dot(a, b);
         let of = |range: std::ops::Range<usize>| expected_dot(&a[range.clone()], &b[range]);

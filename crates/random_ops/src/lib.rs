@@ -188,49 +188,89 @@ impl<F: Float, const N: usize, I: Value> Op<I> for Sums<F, N> {
 
 /// The rows of the table, for tests: calls `$callback! { ROW ROW … }`. Names contain the size of the
 /// accumulator in bytes.
+///
+/// (It needs `from_part_0!` to `from_end!` in scope.) With `GPU_REDUCE_TEST_PART` 0, 1 or 2 they are those of this part alone: rustc takes about ten seconds for the kernels of
+/// a row.
 #[macro_export]
 macro_rules! for_each_row {
     ($callback:ident) => {
-        $callback! {
-            exact_1: Exact<u8, 1>, u8;
-            exact_2: Exact<u16, 1>, u16;
-            exact_4: Exact<u32, 1>, u32;
-            exact_8: Exact<u64, 1>, u64;
-            exact_16: Exact<u64, 2>, u32;
-            exact_40: Exact<u32, 10>, u32;
-            ordered_1: Ordered<u8, 1>, u8;
-            ordered_2: Ordered<u16, 1>, u16;
-            ordered_4: Ordered<u32, 1>, u32;
-            ordered_8: Ordered<u64, 1>, u32;
-            ordered_16: Ordered<u32, 4>, u32;
-            ordered_40: Ordered<u64, 5>, u32;
-            ordered_64: Ordered<u64, 8>, u32;
-            ordered_3: Ordered<u8, 3>, u32;
-            ordered_6: Ordered<u16, 3>, u16;
-            // Loads of fewer than 16 bytes, because accumulators are wider than items.
-            ordered_4_of_bytes: Ordered<u32, 1>, u8;
-            ordered_8_of_bytes: Ordered<u64, 1>, u8;
-            // Items that are structs.
-            exact_4_of_colours: Exact<u32, 1>, Colour;
-            ordered_4_of_colours: Ordered<u32, 1>, Colour;
-            ordered_4_of_points: Ordered<u32, 1>, Point;
-            ordered_2_of_places: Ordered<u16, 1>, Place;
-            exact_8_of_triples: Exact<u64, 1>, Triple;
-            // Floats.
-            sums_4: Sums<f32, 1>, f32;
-            sums_12_of_places: Sums<f32, 3>, Place;
-            sums_24: Sums<f64, 3>, f64;
-            functions_8_of_f16: Functions<f16>, u64;
-            functions_8_of_bf16: Functions<bf16>, u64;
-            functions_8_of_f32: Functions<f32>, u64;
-            functions_8_of_f64: Functions<f64>, u64;
-            // Two inputs.
-            exact_8_of_two: Exact<u64, 1>, u8, f64;
-            ordered_8_of_two: Ordered<u64, 1>, f32, u32;
-            ordered_12_of_two: Ordered<u32, 3>, u8, f64;
-            sums_40_of_two: Sums<f64, 5>, Colour, u16;
-        }
+        from_part_0! { $callback; }
     };
+}
+
+macro_rules! parts {
+    ($d:tt $($part:literal $name:ident $next:ident { $($rows:tt)* })*) => {$(
+        #[doc(hidden)]
+        #[cfg(part = $part)]
+        #[macro_export]
+        macro_rules! $name {
+            ($d callback:ident; $d ($d before:tt)*) => {
+                $next! { $d callback; $d ($d before)* $($rows)* }
+            };
+        }
+
+        #[doc(hidden)]
+        #[cfg(not(part = $part))]
+        #[macro_export]
+        macro_rules! $name {
+            ($d callback:ident; $d ($d before:tt)*) => {
+                $next! { $d callback; $d ($d before)* }
+            };
+        }
+    )*};
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! from_end {
+    ($callback:ident; $($rows:tt)*) => {
+        $callback! { $($rows)* }
+    };
+}
+
+parts! {
+    $
+    // What the tests of single shapes take.
+    "0" from_part_0 from_part_1 {
+        exact_1: Exact<u8, 1>, u8;
+        ordered_40: Ordered<u64, 5>, u32;
+        ordered_4_of_colours: Ordered<u32, 1>, Colour;
+        ordered_4_of_points: Ordered<u32, 1>, Point;
+        sums_12_of_places: Sums<f32, 3>, Place;
+        exact_8_of_triples: Exact<u64, 1>, Triple;
+        ordered_12_of_two: Ordered<u32, 3>, u8, f64;
+        sums_40_of_two: Sums<f64, 5>, Colour, u16;
+    }
+    "1" from_part_1 from_part_2 {
+        functions_8_of_f16: Functions<f16>, u64;
+        functions_8_of_bf16: Functions<bf16>, u64;
+        functions_8_of_f32: Functions<f32>, u64;
+        functions_8_of_f64: Functions<f64>, u64;
+        exact_2: Exact<u16, 1>, u16;
+        exact_4: Exact<u32, 1>, u32;
+        exact_8: Exact<u64, 1>, u64;
+        exact_16: Exact<u64, 2>, u32;
+        exact_40: Exact<u32, 10>, u32;
+        exact_4_of_colours: Exact<u32, 1>, Colour;
+        exact_8_of_two: Exact<u64, 1>, u8, f64;
+    }
+    "2" from_part_2 from_end {
+        ordered_1: Ordered<u8, 1>, u8;
+        ordered_2: Ordered<u16, 1>, u16;
+        ordered_4: Ordered<u32, 1>, u32;
+        ordered_8: Ordered<u64, 1>, u32;
+        ordered_16: Ordered<u32, 4>, u32;
+        ordered_64: Ordered<u64, 8>, u32;
+        ordered_3: Ordered<u8, 3>, u32;
+        ordered_6: Ordered<u16, 3>, u16;
+        // Loads of fewer than 16 bytes, because accumulators are wider than items.
+        ordered_4_of_bytes: Ordered<u32, 1>, u8;
+        ordered_8_of_bytes: Ordered<u64, 1>, u8;
+        ordered_2_of_places: Ordered<u16, 1>, Place;
+        sums_4: Sums<f32, 1>, f32;
+        sums_24: Sums<f64, 3>, f64;
+        ordered_8_of_two: Ordered<u64, 1>, f32, u32;
+    }
 }
 
 use gpu_reduce_kernels::{bf16, f16, kernels};

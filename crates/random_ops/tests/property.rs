@@ -9,6 +9,7 @@ use proptest::test_runner::TestRunner;
 use random_ops::{
     Colour, Exact, Functions, Ordered, Place, Point, SPECIAL, Sums, Triple, Value, for_each_row, special_item,
 };
+use random_ops::{from_end, from_part_0, from_part_1, from_part_2};
 use std::io::{self, Write};
 use std::sync::LazyLock;
 use support::for_each_block;
@@ -370,6 +371,7 @@ macro_rules! items {
 for_each_row! { tests }
 
 /// Enqueues reductions by several operators of a family on one stream; the results stay on the device.
+#[cfg(part = "0")]
 fn enqueued<O: Op<I, Output: Item> + Pod, I: Items>() {
     for device in &*DEVICES {
         let items: Vec<I> = (0..3000).map(|index| I::from_hash(support::hash(index))).collect();
@@ -394,6 +396,7 @@ fn enqueued<O: Op<I, Output: Item> + Pod, I: Items>() {
     }
 }
 
+#[cfg(part = "0")]
 #[test]
 fn results_stay_on_the_device() {
     enqueued::<Exact<u8, 1>, u8>();
@@ -404,6 +407,7 @@ fn results_stay_on_the_device() {
 
 /// Reduces by index on a stream, by `run_into` and by `run_async`, and compares each result with the reduction of that
 /// index's items as a slice.
+#[cfg(part = "0")]
 fn by_index<O: Op<I, Output: Item> + Pod, I: Items>() {
     let count = 20;
     let items: Vec<I> = (0..900).map(|index| I::from_hash(support::hash(index))).collect();
@@ -437,6 +441,7 @@ fn by_index<O: Op<I, Output: Item> + Pod, I: Items>() {
 }
 
 /// Items of 1 byte, 3, 8 (aligned to 4), 12 and 24, and pairs.
+#[cfg(part = "0")]
 #[test]
 fn items_of_any_size_by_index() {
     by_index::<Exact<u8, 1>, u8>();
@@ -449,6 +454,7 @@ fn items_of_any_size_by_index() {
 }
 
 /// More partial results than a stream's scratch memory holds at the start.
+#[cfg(part = "0")]
 #[test]
 fn slots_grow() {
     let op = Ordered::<u64, 5>(bytemuck::Zeroable::zeroed(), std::marker::PhantomData);
@@ -461,6 +467,7 @@ fn slots_grow() {
 
 /// Every function of `gpu_reduce::math` has the bits of the CPU on all devices: of special arguments in pairs,
 /// and of random ones.
+#[cfg(part = "1")]
 fn functions<F: random_ops::FloatOfFunctions>() {
     let special = (0..SPECIAL).flat_map(|x| (0..SPECIAL).map(move |y| special_item(x, y)));
     let items: Vec<u64> = special.chain((0..400).map(support::hash)).collect();
@@ -476,6 +483,7 @@ fn functions<F: random_ops::FloatOfFunctions>() {
     }
 }
 
+#[cfg(part = "1")]
 #[test]
 fn functions_of_floats() {
     functions::<f16>();
