@@ -195,7 +195,18 @@ pub enum FaultKind {
         /// The instruction that uses it.
         used: Place,
     },
-    /// A read of memory that nothing wrote; in local memory, only if an instruction depends on the value.
+    /// An instruction depends on a value that a shuffle took from a lane that did not take part.
+    #[error(
+        "a shuffle from lanes that have ended or do not take part: {what} at {used} depends on its value. Shuffle among lanes that \
+         are all there, or drop the value by a condition on the lane"
+    )]
+    Shuffle {
+        /// What depends on it, such as an address.
+        what: &'static str,
+        /// The instruction that uses it.
+        used: Place,
+    },
+    /// A read of memory that nothing wrote; in local and shared memory, only if an instruction depends on the value.
     #[error("read of unwritten memory: {0}. Initialise it first")]
     Unwritten(Box<Access>),
     /// A write to a `.const` variable, which kernels can only read.

@@ -86,8 +86,8 @@
 //! that have not ended. The PTX ISA says so of shuffles, votes and reductions, and GPUs since sm_70 do so for
 //! barriers, too. So a kernel may return early (`if i >= n { return; }`) before a block barrier, or before a
 //! shuffle with the mask of the whole warp. Reading an ended lane's value by a shuffle is a fault if the
-//! instruction names the lane (`idx`, `bfly`); `up` and `down` may read past the participating lanes, because
-//! reductions and scans drop what they read there. A `bar.sync` is a fault, at once, if part of a warp goes
+//! instruction names the lane (`idx`, `bfly`); `up` and `down` may read past the participating lanes, as
+//! reductions and scans that drop what they read there, but what depends on such a value is a fault. A `bar.sync` is a fault, at once, if part of a warp goes
 //! around it and then does the same work as the others. The parts of a diverged warp may each pass their own
 //! mask, and a warp barrier orders only the lanes of its mask.
 //!
@@ -95,12 +95,13 @@
 //! makes it a release. A block barrier acquires what relaxed reads before it have seen, because CUDA's
 //! samples rely on that (`threadFenceReduction`).
 //!
-//! **Values that nothing wrote**, in a register or in local memory, are faults where they are used: as an
+//! **Values that nothing wrote**, in a register, in local or in shared memory, are faults where they are used: as an
 //! address, in a branch or a guard, or by an atomic. Storing one to global memory is a fault if it is stored
-//! by itself and comes from local memory or from a register that no instruction ever writes; other stores are
+//! by itself and comes from memory or from a register that no instruction ever writes; other stores are
 //! not, because padding between fields is copied along. Copying such a value elsewhere, or computing a result
-//! that is then dropped, is no fault, because compilers do both. If part of a value may be defined, all of it
-//! counts as defined.
+//! that is then dropped, is no fault, because compilers do both, and merges read an item too many. If part of a value may
+//! be defined, all of it counts as defined. A value that a shuffle (`up`, `down`) takes from a lane that has ended or does not
+//! take part counts as one that nothing wrote.
 //!
 //! **Other spaces.** The generic address of a thread's local memory carries its owner. Another thread that
 //! uses the address is at fault, and the fault names the owner; on a GPU the access would reach the accessing

@@ -84,6 +84,7 @@ const KERNELS: &[(&str, Expected)] = &[
     ("block_scan_raking", scans::<BLOCK>),
     ("block_scan_warps", scans::<BLOCK>),
     ("block_sort", sorted),
+    ("block_merge_sort", sorted),
     ("tile_4", sums::<4>),
     ("tile_16", sums::<16>),
     ("tile_reduce_8", sums::<8>),

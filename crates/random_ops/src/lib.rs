@@ -273,5 +273,7 @@ parts! {
     }
 }
 
-use gpu_reduce_kernels::{bf16, f16, kernels};
+use gpu_reduce_kernels::kernels;
+#[allow(unused_imports, reason = "a part of the rows has none")]
+use gpu_reduce_kernels::{bf16, f16};
 for_each_row! { kernels }

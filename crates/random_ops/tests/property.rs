@@ -2,10 +2,13 @@
 //! the bits of the plan, which plain recursion computes here.
 
 use bytemuck::{Pod, Zeroable, bytes_of, pod_read_unaligned};
-use gpu_reduce::{Buffer, Device, Error, Item, Op, Plan, Reduce, View, bf16, f16, width};
+use gpu_reduce::{Buffer, Device, Error, Item, Op, Plan, Reduce, View, width};
+#[allow(unused_imports, reason = "a part of the tests has none")]
+use gpu_reduce::{bf16, f16};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestRunner;
+#[allow(unused_imports, reason = "a part of the tests has not every operator")]
 use random_ops::{
     Colour, Exact, Functions, Ordered, Place, Point, SPECIAL, Sums, Triple, Value, for_each_row, special_item,
 };

@@ -9,8 +9,8 @@ use crate::{
     fault::{Action, Fault, FaultKind, Memory as Where},
     memory::Allocation,
     program::code::{
-        Address, AsyncCopy, Atomic, LOCAL_WINDOW, LOCAL_WINDOWS, Load, Order, PARAM_WINDOW, SHARED_WINDOW,
-        Scope, Space, Store, WINDOW,
+        Address, AsyncCopy, Atomic, LOCAL_WINDOW, LOCAL_WINDOWS, Load, Operation, Order, PARAM_WINDOW,
+        SHARED_WINDOW, Scope, Space, Store, WINDOW,
     },
 };
 
@@ -249,8 +249,11 @@ impl State<'_> {
                 self.counters.shared_load_requests += 1;
                 self.counters.shared_load_conflicts +=
                     bank_conflicts(request.addresses, request.mask, request.bytes);
-                self.check_shared(request)?;
+                let unwritten = self.check_shared(request)?;
                 copy_out(&self.shared, request, values);
+                if unwritten != 0 {
+                    self.read_unwritten(warp, request, unwritten, values.len());
+                }
                 Ok(())
             }
             Space::Local => self.read_local(warp, request, values),
@@ -304,6 +307,9 @@ impl State<'_> {
                 self.check_shared(request)?;
                 self.check_clash(request, values, Where::Shared)?;
                 copy_in(&mut self.shared, request, values);
+                if self.wide.is_some() {
+                    self.write_undefined(warp, request, values.len());
+                }
                 Ok(())
             }
             Space::Local => self.write_local(warp, request, values),
@@ -327,7 +333,7 @@ impl State<'_> {
         let places = self.check_local(request, warp)?;
         let (offsets, request) = (request.addresses, Request { addresses: &places, ..*request });
         copy_out(&warp.local, &request, values);
-        if self.checks.is_none() || self.grid.code.instructions[request.at as usize].carry.is_none() {
+        if self.checks.is_none() || self.carry_of(request.at).is_none() {
             return Ok(());
         }
         for (element, void) in warp.void[..values.len()].iter_mut().enumerate() {
@@ -335,7 +341,8 @@ impl State<'_> {
                 // A partly defined value counts as defined: the program may use only that part.
                 if !warp.defined[request.range(lane, element)].contains(&true) {
                     if void.lanes == 0 {
-                        void.offset = offsets[lane] + element as u64 * u64::from(request.size);
+                        let offset = offsets[lane] + element as u64 * u64::from(request.size);
+                        void.from = Some((Where::Local, offset));
                     }
                     void.lanes |= 1 << lane;
                 }
@@ -419,7 +426,10 @@ impl State<'_> {
                 // PTX has vector atomics only for global memory.
                 Space::Shared if count == 1 => {
                     self.counters.shared_atomic_requests += 1;
-                    self.check_shared(&request)?;
+                    let unwritten = self.check_shared(&request)?;
+                    if unwritten != 0 {
+                        self.suspect_unwritten(&request, unwritten, Where::Shared);
+                    }
                     let mut values = [[0; LANES]];
                     for lane in lanes(mask) {
                         let one = Request { mask: 1 << lane, ..request };
@@ -761,9 +771,10 @@ impl State<'_> {
     }
 
     /// Checks bounds, alignment, unwritten bytes and races in shared memory.
-    fn check_shared(&mut self, request: &Request) -> Result<(), Box<Fault>> {
+    /// Checks an access to shared memory. Returns the lanes that read what nothing wrote.
+    fn check_shared(&mut self, request: &Request) -> Result<u32, Box<Fault>> {
         self.check_range(request, self.shared.len() as u64, Where::Shared)?;
-        let Some(checks) = &mut self.checks else { return Ok(()) };
+        let Some(checks) = &mut self.checks else { return Ok(0) };
         checks.serial += 1;
         let (bytes, warp) = (request.bytes as usize, request.warp as usize);
         let moment = Moment {
@@ -788,10 +799,48 @@ impl State<'_> {
                 checks.shadow.mark_written(address, bytes);
             }
         }
-        if unwritten != 0 {
-            self.suspect_unwritten(request, unwritten, Where::Shared);
+        Ok(unwritten)
+    }
+
+    /// Records which values that lanes have read from shared memory are undefined.
+    #[cold]
+    fn read_unwritten(&mut self, warp: &mut Warp, request: &Request, mask: u32, count: usize) {
+        let operation = &self.grid.code.instructions[request.at as usize].operation;
+        // (`printf` uses what it reads.)
+        if !matches!(operation, Operation::Load(_)) || !self.widen() {
+            return self.suspect_unwritten(request, mask, Where::Shared);
         }
-        Ok(())
+        self.follow(warp);
+        let Some(checks) = &self.checks else { return };
+        for (element, void) in warp.void[..count].iter_mut().enumerate() {
+            for lane in lanes(mask) {
+                // A partly defined value counts as defined: the program may use only that part.
+                let range = request.range(lane, element);
+                if !checks.shadow.is_partly_written(range.start, range.len()) {
+                    if void.lanes == 0 {
+                        void.from = Some((Where::Shared, range.start as u64));
+                        void.origin = self.stored_undefined.get(&range.start).copied();
+                    }
+                    void.lanes |= 1 << lane;
+                }
+            }
+        }
+    }
+
+    /// Marks the places in shared memory to which lanes have written undefined values.
+    #[cold]
+    fn write_undefined(&mut self, warp: &Warp, request: &Request, count: usize) {
+        let Some(carry) = self.carry_of(request.at) else { return };
+        let Some(checks) = &mut self.checks else { return };
+        for (element, void) in warp.void[..count].iter().enumerate() {
+            for lane in lanes(void.lanes & request.mask) {
+                let range = request.range(lane, element);
+                checks.shadow.mark_unwritten(range.start, range.len());
+                if let Some(origin) = warp.origin_of_stored(carry, element) {
+                    self.stored_undefined.insert(range.start, origin);
+                }
+            }
+        }
     }
 
     fn race(&self, request: &Request, before: Moment, lane: usize) -> Box<Fault> {
@@ -856,12 +905,17 @@ impl State<'_> {
     /// Records a read of unwritten memory. The block runs on: if another thread wrote there without
     /// synchronisation, the race is the real fault, and the unwritten read only its symptom.
     fn suspect_unwritten(&mut self, request: &Request, mask: u32, memory: Where) {
-        if self.suspicion.is_some() {
-            return;
-        }
         let access = self.access(request, mask, memory);
-        self.suspicion = Some(self.fault(request.warp, request.at, mask, FaultKind::Unwritten(access)));
-        self.limit = self.limit.min(self.issued() + AFTERMATH);
+        let fault = self.fault(request.warp, request.at, mask, FaultKind::Unwritten(access));
+        self.suspect(fault);
+    }
+
+    /// Records a fault that is reported unless there is a race. The first one counts.
+    pub fn suspect(&mut self, fault: Box<Fault>) {
+        if self.suspicion.is_none() {
+            self.suspicion = Some(fault);
+            self.limit = self.limit.min(self.issued() + AFTERMATH);
+        }
     }
 
     fn read_only(&self, request: &Request, mask: u32) -> Box<Fault> {

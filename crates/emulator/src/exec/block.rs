@@ -1,6 +1,6 @@
 //! A block: schedules its warps, and holds its barriers and shared memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::{
     counters::Counters,
@@ -8,8 +8,10 @@ use crate::{
     program::{
         code::{
             Barrier, Collective, CollectiveKind, Guard, Instruction, Operation, Reduce, Reduction, Scope,
+            Shuffle,
         },
         flow,
+        undefined::{Carries, Tracked},
     },
 };
 
@@ -19,7 +21,7 @@ use super::{
     lanes::{ALL, LANES, Register, collect, lanes},
     log::Log,
     shadow::Shadow,
-    undefined::Undefined,
+    undefined::{Origin, Undefined},
     warp::{NONE, Path, State as Waits, Warp},
 };
 
@@ -68,6 +70,10 @@ pub struct State<'g> {
     pub limit: u64,
     /// A fault that is reported unless a race turns out to be its cause.
     pub suspicion: Option<Box<Fault>>,
+    /// The registers that are tracked, and what instructions do with them, if nearly all may be undefined.
+    pub wide: Option<(&'g Tracked, &'g Carries)>,
+    /// The origins of undefined values that were stored to shared memory, by address.
+    pub stored_undefined: HashMap<usize, Origin>,
     random: Random,
 }
 
@@ -141,6 +147,8 @@ impl<'g> Block<'g> {
             issued: 0,
             limit: 0,
             suspicion: None,
+            wide: None,
+            stored_undefined: HashMap::new(),
             random: Random(0),
         };
         Block { warps: warps.collect(), state, has_waited: false }
@@ -233,6 +241,8 @@ impl<'g> Block<'g> {
         self.has_waited = false;
         state.counters.blocks += 1;
         state.counters.warps += u64::from(grid.warps);
+        state.wide = None;
+        state.stored_undefined.clear();
         state.shared.fill(0);
         if let Some(checks) = &mut state.checks {
             checks.clocks.clear();
@@ -244,7 +254,7 @@ impl<'g> Block<'g> {
             warp.start(grid.lanes_of(warp.index));
             if state.checks.is_some() {
                 warp.undefined.clear();
-                warp.undefined.extend(grid.code.undefined.iter().map(|&lanes| Undefined::new(lanes)));
+                warp.undefined.extend(grid.code.tracked.lanes.iter().map(|&lanes| Undefined::new(lanes)));
             }
         }
     }
@@ -427,7 +437,7 @@ impl BarrierState {
 impl<'g> State<'g> {
     /// Runs a warp for at most `turn` instructions.
     fn run(&mut self, warp: &mut Warp, turn: u32) -> Result<Stop, Box<Fault>> {
-        let carries = self.checks.is_some() && !self.grid.code.undefined.is_empty();
+        let may_be_undefined = !self.grid.code.tracked.lanes.is_empty();
         let mut left = turn;
         let stop = loop {
             if left == 0 {
@@ -448,7 +458,8 @@ impl<'g> State<'g> {
                 }
                 break Stop::Blocked;
             };
-            match carries {
+            self.follow(warp);
+            match self.checks.is_some() && (may_be_undefined || self.wide.is_some()) {
                 true => self.run_path::<true>(warp, path, &mut left)?,
                 false => self.run_path::<false>(warp, path, &mut left)?,
             }
@@ -489,7 +500,8 @@ impl<'g> State<'g> {
                 break Ok(());
             }
             *left -= 1;
-            let Instruction { guard, operation, carry } = &instructions[at as usize];
+            let Instruction { guard, operation, .. } = &instructions[at as usize];
+            let carry = if CARRIES { self.carry_of(at) } else { None };
             let active = if *guard == Guard::NONE {
                 mask
             } else {
@@ -527,10 +539,18 @@ impl<'g> State<'g> {
                     {
                         break Err(fault);
                     }
-                    if CARRIES && let Some(carry) = carry {
+                    // (The block may have begun to track more registers just now.)
+                    let widens = !CARRIES && self.wide.is_some();
+                    if (CARRIES || widens)
+                        && let Some(carry) = self.carry_of(at)
+                    {
                         warp.carry_loaded(carry, load, at);
                     }
                     at += 1;
+                    if widens {
+                        warp.paths[path].at = at;
+                        break Ok(());
+                    }
                     if warp.polls >= POLLS {
                         warp.rest(path, at);
                         break Ok(());
@@ -641,6 +661,10 @@ impl<'g> State<'g> {
                     }
                     warp.paths[path].at = at;
                     match self.collective(warp, path, active, collective) {
+                        Ok(true) if !CARRIES && self.wide.is_some() => {
+                            warp.paths[path].at = at + 1;
+                            break Ok(());
+                        }
                         Ok(true) => at += 1,
                         Ok(false) => break Ok(()),
                         Err(fault) => break Err(fault),
@@ -924,10 +948,15 @@ impl<'g> State<'g> {
             return Ok(());
         }
         let outside = super::collective::run(&mut warp.registers, collective, active);
-        if outside != 0 && self.checks.is_some() {
+        if outside == 0 || self.checks.is_none() {
+            return Ok(());
+        }
+        if !matches!(collective.kind, CollectiveKind::Shuffle(Shuffle::Up | Shuffle::Down)) {
             let text = format!("lanes {} shuffle from lanes that do not take part", shown(outside));
             return Err(self.fault(warp.index, at, outside, FaultKind::Mask(text)));
         }
+        // Scans and sums over part of a warp read past its end, and drop the value.
+        self.carry_shuffled(warp, outside, at);
         Ok(())
     }
 

@@ -3,11 +3,10 @@
 
 use crate::program::code::{Collective, CollectiveKind, Shuffle, WarpReduce};
 
-use super::lanes::{ALL, Bank, LANES, Registers, collect, lanes};
+use super::lanes::{ALL, Bank, LANES, Register, Registers, collect, lanes};
 
 /// Runs a collective for the lanes that take part. Returns the lanes that shuffle from a lane that does not
-/// take part, whose value is undefined. Not for `up` and `down`: scans over part of a warp read past its end
-/// and drop the value.
+/// take part, whose value is undefined.
 pub fn run(registers: &mut Registers, collective: &Collective, active: u32) -> u32 {
     let Collective { kind, target, flag, source, negated, control, .. } = collective;
     let values = registers.wide(*source);
@@ -19,10 +18,8 @@ pub fn run(registers: &mut Registers, collective: &Collective, active: u32) -> u
     let (results, flags) = match kind {
         CollectiveKind::Barrier => return 0,
         CollectiveKind::Shuffle(mode) => {
-            let (b, c) = (registers.wide(control[0]), registers.wide(control[1]));
-            let from: [(usize, bool); LANES] =
-                std::array::from_fn(|lane| source_lane(*mode, lane as i32, b[lane] as i32, c[lane] as i32));
-            if matches!(mode, Shuffle::Butterfly | Shuffle::Index) && active != ALL {
+            let from = source_lanes(registers, *mode, *control);
+            if active != ALL {
                 outside = active & collect(|lane| active >> from[lane].0 & 1 == 0);
             }
             (from.map(|(lane, _)| values[lane]), collect(|lane| from[lane].1))
@@ -53,6 +50,19 @@ pub fn run(registers: &mut Registers, collective: &Collective, active: u32) -> u
     let flags: [u64; LANES] = std::array::from_fn(|lane| u64::from(flags >> lane & 1));
     registers.set_wide(*flag, &flags, active);
     outside
+}
+
+/// The source lane of each lane, and whether it is in range, if this is a shuffle.
+pub fn shuffled(registers: &Registers, collective: &Collective) -> Option<[(usize, bool); LANES]> {
+    match collective.kind {
+        CollectiveKind::Shuffle(mode) => Some(source_lanes(registers, mode, collective.control)),
+        _ => None,
+    }
+}
+
+fn source_lanes(registers: &Registers, mode: Shuffle, control: [Register; 2]) -> [(usize, bool); LANES] {
+    let (b, c) = (registers.wide(control[0]), registers.wide(control[1]));
+    std::array::from_fn(|lane| source_lane(mode, lane as i32, b[lane] as i32, c[lane] as i32))
 }
 
 fn splat(value: u64) -> ([u64; LANES], u32) {

@@ -40,6 +40,16 @@ impl Shadow {
         self.written[address..address + bytes].iter().all(|&written| written)
     }
 
+    /// Whether any of these bytes has been written.
+    pub fn is_partly_written(&self, address: usize, bytes: usize) -> bool {
+        self.written[address..address + bytes].contains(&true)
+    }
+
+    /// Marks bytes to which an undefined value was written.
+    pub fn mark_unwritten(&mut self, address: usize, bytes: usize) {
+        self.written[address..address + bytes].fill(false);
+    }
+
     #[inline(always)]
     pub fn mark_written(&mut self, address: usize, bytes: usize) {
         self.written[address..address + bytes].fill(true);

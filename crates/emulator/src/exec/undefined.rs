@@ -4,11 +4,12 @@ use crate::{
     fault::{Action, Fault, FaultKind, Memory as Where},
     program::{
         code::{Load, Operation},
-        undefined::{Carry, Number, Rule},
+        undefined::{Carry, Number, Rule, Tracked},
     },
 };
 
-use super::{block::State, warp::Warp};
+use super::{block::State, collective, lanes::collect, warp::Warp};
+use std::collections::HashMap;
 
 /// A register that may be undefined.
 #[derive(Clone, Copy, Debug)]
@@ -21,20 +22,31 @@ pub struct Undefined {
 
 /// The instruction that read an undefined value.
 #[derive(Clone, Copy, Debug)]
-struct Origin {
+pub struct Origin {
     at: u32,
-    /// The offset and size, if it read local memory.
-    local: Option<(u64, u32)>,
+    cause: Cause,
     /// Whether the value was used in a computation since, not only copied.
     computed: bool,
+}
+
+/// What an instruction read that is undefined.
+#[derive(Clone, Copy, Debug)]
+enum Cause {
+    Register,
+    /// Memory, at an offset, and the size.
+    Memory(Where, u64, u32),
+    /// The value of a lane that did not take part in the shuffle.
+    Shuffle,
 }
 
 /// The undefined lanes of one value of the current load or store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Void {
     pub lanes: u32,
-    /// The local offset that the first of these lanes loaded from.
-    pub offset: u64,
+    /// Where the first of these lanes loaded from.
+    pub from: Option<(Where, u64)>,
+    /// The origin of what the first of these lanes loaded, if it was stored to shared memory undefined.
+    pub origin: Option<Origin>,
 }
 
 impl Undefined {
@@ -44,7 +56,7 @@ impl Undefined {
     }
 
     fn origin(&self, at: u32) -> Origin {
-        self.origin.unwrap_or(Origin { at, local: None, computed: false })
+        self.origin.unwrap_or(Origin { at, cause: Cause::Register, computed: false })
     }
 }
 
@@ -67,14 +79,80 @@ impl Warp {
     /// Records which lanes of a load's targets are undefined.
     pub fn carry_loaded(&mut self, carry: &Carry, load: &Load, at: u32) {
         let void = std::mem::take(&mut self.void);
-        for (&target, Void { lanes, offset }) in carry.targets.iter().zip(void) {
-            let origin = Origin { at, local: Some((offset, load.size)), computed: false };
+        for (&target, Void { lanes, from, origin }) in carry.targets.iter().zip(void) {
+            let cause =
+                from.map_or(Cause::Register, |(memory, offset)| Cause::Memory(memory, offset, load.size));
+            let origin = origin.unwrap_or(Origin { at, cause, computed: false });
             self.set_undefined(target, lanes, lanes, Some(origin));
         }
     }
+
+    /// The origin of the value that a store stores to this element.
+    pub fn origin_of_stored(&self, carry: &Carry, element: usize) -> Option<Origin> {
+        carry.stored[element].and_then(|number| self.undefined[number as usize].origin)
+    }
 }
 
-impl State<'_> {
+impl Warp {
+    /// Goes on with other tracked registers, among which are the ones so far.
+    fn track(&mut self, before: &Tracked, now: &Tracked) {
+        let so_far: HashMap<_, _> = before.registers.iter().zip(self.undefined.drain(..)).collect();
+        let state = |register| so_far.get(register).copied().unwrap_or(Undefined::new(0));
+        self.undefined = now.registers.iter().map(state).collect();
+        self.is_wide = true;
+    }
+}
+
+impl<'g> State<'g> {
+    /// How an instruction treats values that may be undefined.
+    pub fn carry_of(&self, at: u32) -> Option<&'g Carry> {
+        match self.wide {
+            Some((_, carries)) => carries[at as usize].as_deref(),
+            None => self.grid.code.instructions[at as usize].carry.as_deref(),
+        }
+    }
+
+    fn tracked(&self) -> &'g Tracked {
+        self.wide.map_or(&self.grid.code.tracked, |(tracked, _)| tracked)
+    }
+
+    /// Tracks nearly all registers of the block from now on, as the block has read shared memory that nothing wrote, or a
+    /// lane that has ended. Returns `false` if that cannot be.
+    #[cold]
+    pub fn widen(&mut self) -> bool {
+        let code = self.grid.code;
+        if self.wide.is_none()
+            && let Some(wide) = &code.wide
+        {
+            let (tracked, carries) = wide.get(&code.instructions);
+            self.wide = Some((tracked, carries));
+        }
+        self.wide.is_some()
+    }
+
+    /// Makes a warp track what the block does.
+    pub fn follow(&self, warp: &mut Warp) {
+        if let Some((tracked, _)) = self.wide
+            && !warp.is_wide
+        {
+            warp.track(&self.grid.code.tracked, tracked);
+        }
+    }
+
+    /// Records the lanes whose shuffle has read a lane that does not take part.
+    #[cold]
+    pub fn carry_shuffled(&mut self, warp: &mut Warp, lanes: u32, at: u32) {
+        if !self.widen() {
+            return;
+        }
+        self.follow(warp);
+        let Some(carry) = self.carry_of(at) else { return };
+        let origin = Origin { at, cause: Cause::Shuffle, computed: false };
+        for &target in &carry.targets {
+            warp.set_undefined(target, lanes, lanes, Some(origin));
+        }
+    }
+
     /// Runs before an instruction. Checks that the values it uses are defined, and records which of its
     /// results are undefined.
     ///
@@ -87,13 +165,14 @@ impl State<'_> {
         at: u32,
     ) -> Result<(), Box<Fault>> {
         let operation = &self.grid.code.instructions[at as usize].operation;
-        let unsure = warp.lanes_of(carry.guard) & mask;
+        let mut unsure = warp.lanes_of(carry.guard) & mask;
         if unsure != 0 && !matches!(operation, Operation::Lanes(..)) {
             let what = match operation {
                 Operation::Branch { .. } => "the branch",
                 _ => "whether to run the instruction",
             };
-            return Err(self.undefined(warp, carry.guard, unsure, (at, what)));
+            self.used(warp, carry.guard, unsure, (at, what))?;
+            unsure = 0;
         }
         for &number in &carry.used {
             let lanes = warp.lanes_of(Some(number)) & active;
@@ -103,7 +182,7 @@ impl State<'_> {
                     Operation::Atomic(_) => "the address or an operand",
                     _ => "an operand",
                 };
-                return Err(self.undefined(warp, Some(number), lanes, (at, what)));
+                self.used(warp, Some(number), lanes, (at, what))?;
             }
         }
         for (void, &stored) in warp.void.iter_mut().zip(&carry.stored) {
@@ -116,6 +195,13 @@ impl State<'_> {
                 let Operation::Lanes(_, operands) = operation else { return Ok(()) };
                 let first = warp.registers.predicate[operands[3] as usize];
                 lanes(a) & first | lanes(b) & !first
+            }
+            (Rule::Together, [source, ..])
+                if let Operation::Collective(collective) = operation
+                    && let Some(from) = collective::shuffled(&warp.registers, collective) =>
+            {
+                let undefined = lanes(source);
+                collect(|lane| undefined >> from[lane].0 & 1 != 0)
             }
             (Rule::Any, sources) => sources.iter().fold(0, |all, source| all | lanes(source)),
             (Rule::Together, [source, ..]) if active & !lanes(source) != 0 => 0,
@@ -141,41 +227,62 @@ impl State<'_> {
     /// Checks that a store to global memory stores defined values.
     ///
     /// Copies of undefined values are allowed in general: an enum's other variant or a struct's padding. They
-    /// are a fault if they are the only value stored, have at least 4 bytes, and came from local memory or a
-    /// register that no instruction ever writes.
-    pub fn check_defined(&self, warp: &Warp, size: u32, mask: u32, at: u32) -> Result<(), Box<Fault>> {
-        let Some(carry) = &self.grid.code.instructions[at as usize].carry else { return Ok(()) };
-        let alone = carry.stored.len() == 1 && size >= 4;
-        for (number, void) in carry.stored.iter().zip(&warp.void) {
-            let lanes = void.lanes & mask;
+    /// are a fault if they are the only value stored, have at least 4 bytes or came from shared memory, and came from memory or
+    /// a register that no instruction ever writes; or if they were computed with.
+    pub fn check_defined(
+        &mut self,
+        warp: &mut Warp,
+        size: u32,
+        mask: u32,
+        at: u32,
+    ) -> Result<(), Box<Fault>> {
+        let Some(carry) = self.carry_of(at) else { return Ok(()) };
+        let is_alone = carry.stored.len() == 1;
+        for (place, &number) in carry.stored.iter().enumerate() {
+            let lanes = warp.void[place].lanes & mask;
             let Some(register) = number.filter(|_| lanes != 0) else { continue };
-            let wrong = match warp.undefined[register as usize].origin {
-                Some(origin) => origin.computed || origin.local.is_some() && alone,
-                None => self.grid.code.unwritten.contains(&register) && alone,
+            let is_wrong = match warp.undefined[register as usize].origin {
+                Some(Origin { computed: true, .. }) => true,
+                Some(Origin { cause: Cause::Memory(Where::Shared, ..) | Cause::Shuffle, .. }) => is_alone,
+                Some(Origin { cause: Cause::Memory(..), .. }) => is_alone && size >= 4,
+                Some(Origin { cause: Cause::Register, .. }) => false,
+                None => self.tracked().unwritten.contains(&register) && is_alone && size >= 4,
             };
-            if wrong {
-                return Err(self.undefined(warp, *number, lanes, (at, "what is stored")));
+            if is_wrong {
+                self.used(warp, number, lanes, (at, "what is stored"))?;
             }
         }
         Ok(())
     }
 
-    fn undefined(
-        &self,
-        warp: &Warp,
+    /// An instruction depends on a register in lanes in which it is undefined.
+    ///
+    /// If it came from shared memory, the block runs on: if another thread wrote there without synchronisation, the race is
+    /// the real fault.
+    fn used(
+        &mut self,
+        warp: &mut Warp,
         number: Number,
         mask: u32,
         (at, what): (u32, &'static str),
-    ) -> Box<Fault> {
+    ) -> Result<(), Box<Fault>> {
         let register = number.map_or(Undefined::new(0), |number| warp.undefined[number as usize]);
         let origin = register.origin(at);
-        let kind = match origin.local {
-            None => FaultKind::Register { what, used: self.grid.place(at) },
-            Some(place) => {
+        let used = self.grid.place(at);
+        let kind = match origin.cause {
+            Cause::Register => FaultKind::Register { what, used },
+            Cause::Shuffle => FaultKind::Shuffle { what, used },
+            Cause::Memory(memory, offset, size) => {
                 let who = (warp.index, mask.trailing_zeros(), origin.at);
-                FaultKind::Unwritten(self.describe(Action::Read, Where::Local, place, who))
+                FaultKind::Unwritten(self.describe(Action::Read, memory, (offset, size), who))
             }
         };
-        self.fault(warp.index, origin.at, mask, kind)
+        let fault = self.fault(warp.index, origin.at, mask, kind);
+        if !matches!(origin.cause, Cause::Memory(Where::Shared, ..)) {
+            return Err(fault);
+        }
+        self.suspect(fault);
+        warp.set_undefined(number, 0, mask, None);
+        Ok(())
     }
 }

@@ -77,6 +77,8 @@ pub struct Warp {
     pub defined: Vec<bool>,
     /// The state of each register that may be undefined, by number.
     pub undefined: Vec<Undefined>,
+    /// Whether these are the registers of [`wide`](super::block::State::wide).
+    pub is_wide: bool,
     /// The undefined lanes of each value of the current load or store.
     pub void: [Void; 8],
     /// Asynchronous copies that some lanes have not waited for.
@@ -120,6 +122,7 @@ impl Warp {
             copies: Vec::new(),
             groups: [0; LANES],
             undefined: Vec::new(),
+            is_wide: false,
             void: [Void::default(); 8],
         }
     }
@@ -131,6 +134,7 @@ impl Warp {
         self.paths.clear();
         (self.torn, self.alone, self.polled) = (false, 0, false);
         (self.watched, self.polls, self.has_seen) = (None, 0, true);
+        self.is_wide = false;
         self.paths.push(Path { at: 0, mask: lanes, join: NONE, state: State::Ready });
         self.local.fill(0);
         self.copies.clear();

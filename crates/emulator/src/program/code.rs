@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::exec::lanes::{Lanes, Operands, Register};
 
-use super::undefined::Carry;
+use super::undefined::{Carry, Tracked, Wide};
 
 /// The start of the window of generic addresses for shared memory. No host address comes near.
 pub const SHARED_WINDOW: u64 = 1 << 60;
@@ -33,10 +33,10 @@ pub struct Code {
     /// Registers that may be read before they are written. They are set to 0 when a block starts, so that
     /// runs repeat.
     pub cleared: Vec<Register>,
-    /// For each register that may be undefined, by number, the lanes in which it is when a thread starts.
-    pub undefined: Vec<u32>,
-    /// The numbers of those that no instruction writes.
-    pub unwritten: Vec<u32>,
+    /// The registers that may be undefined. What each instruction does with them is in its `carry`.
+    pub tracked: Tracked,
+    /// The same if shared memory that nothing wrote is read too, or a lane that has ended; most kernels never do.
+    pub wide: Option<Wide>,
 }
 
 /// A value that is known before the first instruction.

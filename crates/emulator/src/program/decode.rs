@@ -1001,14 +1001,14 @@ fn body<'a>(
         );
         return decoder.error(text);
     }
-    let (undefined, unwritten) = undefined::find(
-        &mut decoder.instructions,
-        &decoder.uses,
-        &decoder.rules,
-        &liveness.early,
-        decoder.local_bytes > 0,
-        |register| fixed.contains(&register),
-    );
+    let has_local = decoder.local_bytes > 0;
+    let (uses, rules, early) = (decoder.uses, decoder.rules, liveness.early.clone());
+    let sources = undefined::Sources { uses, rules, early, fixed, has_local };
+    let (tracked, carries) = undefined::find(&decoder.instructions, &sources, false);
+    for (instruction, carry) in decoder.instructions.iter_mut().zip(carries) {
+        instruction.carry = carry;
+    }
+    let wide = undefined::Wide::new(&decoder.instructions, sources);
     kernel.shared_bytes = decoder.shared_bytes as usize;
     kernel.local_bytes = decoder.local_bytes as usize;
     kernel.registers = liveness.pressure;
@@ -1018,8 +1018,8 @@ fn body<'a>(
         registers: decoder.counts,
         constants,
         cleared: liveness.early,
-        undefined,
-        unwritten,
+        tracked,
+        wide,
     };
     Ok(())
 }

@@ -1,14 +1,19 @@
 //! Finds the instructions that may see undefined values.
 //!
-//! Registers that no instruction has written are undefined, and so is local memory. Compilers copy undefined
+//! Registers that no instruction has written are undefined, and so are local and shared memory. Compilers copy undefined
 //! values, and combine them with others if the result is not used. So reading one is not a fault. Using one
 //! is: as an address, in a branch, or as a value stored to global memory. This module finds the registers
 //! that may be undefined, once per kernel; most kernels have none. The instructions that read or write such a
 //! register track at run time in which lanes it is undefined.
 //!
+//! Every load from shared memory may read what nothing wrote, and every shuffle may read from a lane that has ended, so that
+//! nearly all registers may be undefined then. They are tracked only in a block where that has happened, from then on
+//! ([`Wide`]).
+//!
 //! A value that may be partly defined counts as defined.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
 
 use crate::{
     exec::lanes::{ALL, Register},
@@ -16,7 +21,7 @@ use crate::{
 };
 
 use super::{
-    code::{Guard, Instruction, Operation, Space},
+    code::{CollectiveKind, Guard, Instruction, Operation, Space},
     flow::Uses,
 };
 
@@ -72,39 +77,88 @@ pub struct Carry {
     pub defined: Vec<u32>,
 }
 
-/// Finds the instructions that may see undefined values, and sets their `carry`.
-///
-/// `early` are the registers that may be read before they are written; `is_fixed` tells registers that hold
-/// constants or are never read. Returns for each register that may be undefined, by number, the lanes in
-/// which it is when a thread starts; and the numbers of those that are never written.
-pub fn find(
-    instructions: &mut [Instruction],
-    uses: &[Uses],
-    rules: &[Rule],
-    early: &[Register],
-    has_local: bool,
-    is_fixed: impl Fn(Register) -> bool,
-) -> (Vec<u32>, Vec<u32>) {
+/// The registers that may be undefined.
+#[derive(Debug, Default)]
+pub struct Tracked {
+    /// The registers by number.
+    pub registers: Vec<Register>,
+    /// By number, the lanes in which the register is undefined when a thread starts.
+    pub lanes: Vec<u32>,
+    /// The numbers of those that no instruction writes.
+    pub unwritten: Vec<u32>,
+}
+
+/// What [`find`] needs to know of a kernel.
+#[derive(Debug)]
+pub struct Sources {
+    pub uses: Vec<Uses>,
+    pub rules: Vec<Rule>,
+    /// Registers that may be read before they are written.
+    pub early: Vec<Register>,
+    /// Registers that hold constants or are never read.
+    pub fixed: HashSet<Register>,
+    pub has_local: bool,
+}
+
+/// The registers that may be undefined if shared memory that nothing wrote is read, or a lane that has ended; found when
+/// that happens.
+#[derive(Debug)]
+pub struct Wide {
+    sources: Sources,
+    found: OnceLock<(Tracked, Carries)>,
+}
+
+/// What each instruction does with values that may be undefined.
+pub type Carries = Vec<Option<Box<Carry>>>;
+
+impl Wide {
+    /// `None` if no instruction loads from shared memory, and none shuffles.
+    pub fn new(instructions: &[Instruction], sources: Sources) -> Option<Wide> {
+        let may_read = |instruction: &Instruction| match &instruction.operation {
+            Operation::Load(load) => matches!(load.address.space, Space::Shared | Space::Generic),
+            operation => is_shuffle(operation),
+        };
+        instructions.iter().any(may_read).then(|| Wide { sources, found: OnceLock::new() })
+    }
+
+    pub fn get(&self, instructions: &[Instruction]) -> &(Tracked, Carries) {
+        self.found.get_or_init(|| find(instructions, &self.sources, true))
+    }
+}
+
+fn is_shuffle(operation: &Operation) -> bool {
+    matches!(operation, Operation::Collective(collective) if matches!(collective.kind, CollectiveKind::Shuffle(_)))
+}
+
+/// Finds the registers that may be undefined, and the instructions that may see them. `is_wide` says whether loads from
+/// shared memory may be of places that nothing wrote, and shuffles from lanes that have ended.
+pub fn find(instructions: &[Instruction], sources: &Sources, is_wide: bool) -> (Tracked, Carries) {
+    let Sources { uses, rules, early, fixed, has_local } = sources;
+    let is_fixed = |register: Register| fixed.contains(&register);
     let mut numbers: HashMap<Register, u32> = HashMap::new();
     for &register in early {
         let next = numbers.len() as u32;
         numbers.entry(register).or_insert(next);
     }
-    let mut changed = !early.is_empty() || has_local;
+    let mut changed = !early.is_empty() || *has_local || is_wide;
     while changed {
         changed = false;
         for ((instruction, uses), &rule) in instructions.iter().zip(uses).zip(rules) {
             let may = |register: &Register| numbers.contains_key(register);
             let (read, guard) = reads(instruction, uses);
             let carries = match &instruction.operation {
-                Operation::Load(load) => {
-                    has_local && !matches!(load.address.space, Space::Global | Space::Shared)
-                }
+                Operation::Load(load) => match load.address.space {
+                    Space::Global => false,
+                    Space::Shared => is_wide,
+                    Space::Generic => is_wide || *has_local,
+                    _ => *has_local,
+                },
                 Operation::Lanes(..) if guard.is_some_and(may) => true,
                 Operation::Lanes(..) if rule == Rule::Whole => read.iter().all(may),
                 Operation::Lanes(..) if rule == Rule::All => {
                     read.iter().any(may) && read.iter().all(|register| may(register) || is_fixed(*register))
                 }
+                operation if is_wide && is_shuffle(operation) => true,
                 Operation::Lanes(..) | Operation::Collective(_) => read.iter().any(may),
                 _ => false,
             };
@@ -114,23 +168,21 @@ pub fn find(
             }
         }
     }
-    if numbers.is_empty() {
-        return Default::default();
-    }
-    for ((instruction, uses), &rule) in instructions.iter_mut().zip(uses).zip(rules) {
+    let of = |((instruction, uses), &rule): ((&Instruction, &Uses), &Rule)| {
         let touched = uses.read.iter().chain(&uses.written).any(|register| numbers.contains_key(register));
-        if touched {
-            instruction.carry = Some(Box::new(carry(instruction, uses, rule, &numbers, &is_fixed)));
-        }
-    }
+        touched.then(|| Box::new(carry(instruction, uses, rule, &numbers, is_fixed)))
+    };
+    let carries = instructions.iter().zip(uses).zip(rules).map(of).collect();
+    let mut registers: Vec<_> = numbers.keys().copied().collect();
+    registers.sort_unstable_by_key(|register| numbers[register]);
     let mut lanes = vec![0; numbers.len()];
     for register in early {
         lanes[numbers[register] as usize] = ALL;
     }
     let written: HashSet<&Register> = uses.iter().flat_map(|uses| &uses.written).collect();
     let unwritten = early.iter().filter(|register| !written.contains(register));
-    let unwritten = unwritten.map(|register| numbers[register]);
-    (lanes, unwritten.collect())
+    let unwritten = unwritten.map(|register| numbers[register]).collect();
+    (Tracked { registers, lanes, unwritten }, carries)
 }
 
 /// Splits the registers that an instruction reads into its operands and its guard, which is the last.

@@ -239,13 +239,38 @@ fn threads_of_a_block_race_in_global_memory() {
 
 #[test]
 fn unwritten_memory_is_not_read() {
-    let fault =
-        Machine::new("mov.u32 %r2, shared; ld.shared.u32 %r1, [%r2+8];").launch(1, 40, &[]).unwrap_err();
-    let FaultKind::Unwritten(access) = &fault.kind else { panic!("{fault}") };
-    assert_eq!((access.memory, access.address, access.bytes), (Memory::Shared, 8, 4));
+    let shared = |rest: &str| {
+        let machine = Machine::new(&format!(
+            "mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd0; mov.u32 %r2, shared; ld.shared.u32 %r1, [%r2+8]; {rest}"
+        ));
+        machine.launch(1, 40, &[machine.upload(&[0u32; 40])])
+    };
+    // Read and dropped, as CUB's merges do with an item too many.
+    shared("setp.lt.u32 %p1, %r0, 64; selp.u32 %r1, 5, %r1, %p1; st.global.u32 [%rd3], %r1;").unwrap();
+    shared(
+        "add.u32 %r3, %r1, 1; shl.b32 %r5, %r0, 2; add.u32 %r5, %r5, %r2; st.shared.u32 [%r5+64], %r3;
+        ld.shared.u32 %r4, [%r5+64];",
+    )
+    .unwrap();
+    for used in [
+        "st.global.u32 [%rd3], %r1;",
+        "cvt.u8.u32 %h1, %r1; st.global.u8 [%rd3], %h1;",
+        "setp.eq.u32 %p1, %r1, 0; @%p1 bra OUT; OUT:",
+        "red.global.add.u32 [%rd3], %r1;",
+        // By way of another place in shared memory, a lane, and arithmetic.
+        "setp.eq.u32 %p1, %r0, 3; @%p1 st.shared.u32 [%r2+20], %r1; @!%p1 bra OUT; ld.shared.u32 %r3, [%r2+20];
+        add.u32 %r3, %r3, 1; st.global.u32 [%rd3], %r3; OUT:",
+        "setp.lt.u32 %p1, %r0, 32; @!%p1 bra OUT; selp.u32 %r1, 7, %r1, %p2; shfl.sync.bfly.b32 %r3, %r1, 1, 31, 0xffffffff;
+        st.global.u32 [%rd3], %r3; OUT:",
+    ] {
+        let used = format!("setp.lt.u32 %p2, %r0, 2; {used}");
+        let fault = shared(&used).expect_err(&used);
+        let FaultKind::Unwritten(access) = &fault.kind else { panic!("{fault}") };
+        assert_eq!((access.memory, access.address, access.bytes), (Memory::Shared, 8, 4), "{used}: {fault}");
+        assert_eq!(fault.code(), 719);
+    }
+    let fault = shared("st.global.u32 [%rd3], %r1;").unwrap_err();
     assert_eq!(fault.threads.len(), 32);
-    assert_eq!(fault.code(), 719);
-
     let machine =
         Machine::new("mul.wide.u32 %rd3, %r0, 4; add.u64 %rd4, %rd0, %rd3; ld.global.u32 %r1, [%rd4];");
     let data = machine.memory.allocate(128).unwrap();

@@ -134,6 +134,34 @@ fn harmless_undefined_values_are_no_fault() {
     }
 }
 
+/// Lanes 20 to 31 have ended: lanes 4 to 15 shuffle from them.
+#[test]
+fn what_a_shuffle_takes_from_an_ended_lane_is_undefined() {
+    let body = |mode: &str, rest: &str| {
+        format!(
+            "setp.ge.u32 %p2, %r0, 20; @%p2 exit; shfl.sync.{mode}.b32 %r6, %r0, 16, 31, 0xffffffff;
+            add.u32 %r6, %r6, 1; {rest}"
+        )
+    };
+    for (rest, what) in [
+        ("st.global.u32 [%rd9], %r6;", "what is stored"),
+        ("setp.eq.u32 %p3, %r6, 0; @%p3 bra OUT; OUT:", "the branch"),
+        ("red.global.add.u32 [%rd0], %r6;", "the address or an operand"),
+        // A lane passes it on.
+        ("shfl.sync.down.b32 %r7, %r6, 0, 31, 0xfffff; st.global.u32 [%rd9], %r7;", "what is stored"),
+    ] {
+        let fault = run(&body("down", rest)).expect_err(rest);
+        let FaultKind::Shuffle { what: found, .. } = fault.kind else { panic!("{fault}") };
+        assert_eq!((found, fault.threads.len(), fault.code()), (what, 12, 719), "{fault}");
+        assert_eq!(fault.threads[0], [4, 0, 0], "{fault}");
+    }
+    for rest in
+        ["", "@%p1 st.global.u32 [%rd9], %r6;", "selp.u32 %r6, %r6, 0, %p1; st.global.u32 [%rd9], %r6;"]
+    {
+        run(&body("down", rest)).unwrap_or_else(|fault| panic!("{fault}\n{rest}"));
+    }
+}
+
 #[test]
 fn use_of_unwritten_local_memory_is_found() {
     let local =
