@@ -1,12 +1,16 @@
-//! Says whether the library has GPUs: those of NVIDIA, with the feature `cuda`, on Linux.
+//! Says whether the library has GPUs: those of NVIDIA, with the feature `cuda`, on Linux; and whether it is compiled with
+//! optimisations.
 
 fn main() -> Result<(), std::env::VarError> {
-    println!("cargo::rustc-check-cfg=cfg(gpu)");
+    println!("cargo::rustc-check-cfg=cfg(gpu, optimised)");
     println!("cargo::rerun-if-changed=build.rs");
     let architecture = std::env::var("CARGO_CFG_TARGET_ARCH")?;
     let linux = std::env::var("CARGO_CFG_TARGET_OS")? == "linux";
     if cfg!(feature = "cuda") && linux && ["x86_64", "aarch64"].contains(&&*architecture) {
         println!("cargo::rustc-cfg=gpu");
+    }
+    if std::env::var("OPT_LEVEL")? != "0" {
+        println!("cargo::rustc-cfg=optimised");
     }
     Ok(())
 }

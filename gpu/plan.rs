@@ -193,7 +193,8 @@ impl Plan {
             33..=128 => 32,
             129..=512 => rows.div_ceil(TILE_ROWS),
             513..=1024 => 128,
-            _ => rows.div_ceil(2 * TILE_ROWS),
+            _ if rows < max_chunks(block) * 2 * TILE_ROWS => rows.div_ceil(2 * TILE_ROWS),
+            _ => max_chunks(block),
         }
     }
 

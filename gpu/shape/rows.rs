@@ -59,6 +59,13 @@ pub const fn is_short(len: u64, width: u64, block: u32, words: usize) -> bool {
     len <= most * width
 }
 
+/// Returns how many rows of `len` items, one at least, a warp folds at a time, if they are [short](is_short).
+pub const fn at_once(len: u64, width: u64) -> u64 {
+    let leaves = len.div_ceil(width).next_power_of_two().trailing_zeros();
+    let lanes = if leaves < 5 { leaves } else { 5 };
+    ((warp::WARP_SIZE as u64 * LOADS as u64) >> lanes) >> (leaves - lanes)
+}
+
 /// Reduces each row of `arguments.input`, or each listed segment, or all segments.
 ///
 /// # Safety

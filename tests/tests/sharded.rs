@@ -152,6 +152,7 @@ for_each_operator! { test_operators! { of_elements } }
 for_each_pair_operator! { test_operators! { of_pairs } }
 
 #[test]
+#[cfg_attr(any(part = "1", part = "2"), ignore = "of part 0")]
 fn types() {
     macro_rules! types {
         ({} $($type:ident: $($row:ident)*;)*) => {$(
@@ -179,6 +180,7 @@ fn several_operators() {
 
 /// Chunks of several tiles; more of them if `GPU_REDUCE_TEST_LEN` is as long as an input.
 #[test]
+#[cfg_attr(any(part = "0", part = "1"), ignore = "of part 2")]
 fn long() {
     check::<Sum, f32, 256>(&[3 << 20]);
     check::<Var, f32, 512>(&[(3 << 20) + 1]);
@@ -192,6 +194,7 @@ fn long() {
 }
 
 #[test]
+#[cfg_attr(any(part = "0", part = "1"), ignore = "of part 2")]
 fn shapes() {
     let Some(devices) = several() else { return };
     let stream = devices.stream().unwrap();
@@ -255,6 +258,7 @@ fn shapes() {
 
 /// Enqueued copies go through the host.
 #[test]
+#[cfg_attr(any(part = "0", part = "1"), ignore = "of part 2")]
 fn without_peer_access() {
     let Some(devices) = several() else { return };
     if !devices.as_slice()[0].is_emulator() {
@@ -272,6 +276,7 @@ fn without_peer_access() {
 }
 
 #[test]
+#[cfg_attr(any(part = "0", part = "2"), ignore = "of part 1")]
 fn keys() {
     let Some(devices) = several() else { return };
     let len = 60_000;

@@ -407,8 +407,10 @@ impl<'a> Decoder<'a> {
             ast::Space::Reg => {
                 let bits = bits_of(variable.ty);
                 let Some(bank) = bank_of_bits(bits).filter(|_| variable.vector <= 1) else {
-                    return self
-                        .error(format!("registers of the type of `{}` are not supported", variable.name));
+                    return self.unknown_error(format!(
+                        "registers of the type of `{}` are not supported",
+                        variable.name
+                    ));
                 };
                 return match variable.registers {
                     Some(count) => {

@@ -94,6 +94,8 @@ fn ty(input: &mut Input<'_>) -> Parsed<Type> {
         ".b32" => Some(Type::B32),
         ".b64" => Some(Type::B64),
         ".b128" => Some(Type::B128),
+        // Handles, which only instructions for textures and surfaces read.
+        ".texref" | ".samplerref" | ".surfref" => Some(Type::B64),
         ".u8" => Some(Type::U8),
         ".u16" => Some(Type::U16),
         ".u32" => Some(Type::U32),

@@ -271,3 +271,34 @@ fn unsupported_code_is_an_error_with_its_line() {
         assert_eq!(error.line, 16, "{body}: {error}");
     }
 }
+
+/// What one kernel of a module needs and the emulator does not have keeps no other from running.
+#[test]
+fn what_cannot_run_fails_in_its_own_kernel() {
+    let head = ".version 8.3\n.target sm_90\n.address_size 64\n\
+        .func (.param .u32 out) twice(.param .u32 in) { ret; }\n\
+        .func (.param .u32 out) thrice(.param .u32 in) { ret; }\n\
+        .global .align 8 .u64 table[2] = {twice, thrice};\n.global .texref image;\n.global .surfref surface;\n";
+    let good = ".visible .entry good() { ret; }\n";
+    for (body, text) in [
+        (".reg .b128 %q<3>;", "registers of the type of `%q` are not supported"),
+        (
+            ".reg .b64 %rd<3>; .reg .b32 %r<3>; .param .u32 in; .param .u32 out;
+            ld.global.u64 %rd1, [table+8]; one: .callprototype (.param .u32 _) _ (.param .u32 _);
+            call (out), %rd1, (in), one;",
+            "`.callprototype` is not a supported instruction",
+        ),
+        (
+            ".reg .b32 %r<9>; tex.1d.v4.s32.s32 {%r1, %r2, %r3, %r4}, [image, {%r5}];",
+            "`tex.1d.v4.s32.s32` is not a supported instruction",
+        ),
+    ] {
+        let text_of_module = format!("{head}.visible .entry bad() {{ {body} ret; }}\n{good}");
+        let module = crate::ptx::parse(&text_of_module).unwrap_or_else(|error| panic!("{error}\n{body}"));
+        let program =
+            crate::program::Program::decode(&module).unwrap_or_else(|error| panic!("{error}\n{body}"));
+        let unknown = program.kernel("bad").unwrap().unknown.as_ref().expect(body);
+        assert!(unknown.message.contains(text), "{body}: {unknown}");
+        assert!(program.kernel("good").unwrap().unknown.is_none());
+    }
+}
