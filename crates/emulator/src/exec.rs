@@ -69,10 +69,11 @@ pub struct Settings {
     pub checks: bool,
     /// The seed of a random order of execution.
     ///
-    /// With a seed, the warps of a block and the diverged paths of a warp interleave at random, one instruction at a time,
-    /// and so do blocks, some instructions at a time, of which up to 2 to 128 run beside each other; the seed draws how many. The same seed gives the
-    /// same order each time, so one CPU thread runs all blocks, whatever [`threads`](Self::threads) is. A fault names
-    /// its seed. Without a seed, a block runs until it must wait, and so does a warp, then the next one.
+    /// With a seed, the warps of a block and the diverged paths of a warp interleave at random, one instruction
+    /// at a time. So do 2 to 128 blocks, some instructions at a time; the seed draws how many. One CPU thread
+    /// runs all blocks then, whatever [`threads`](Self::threads) is, so that the same seed gives the same order
+    /// each time. A fault names its seed. Without a seed, a block runs until it must wait, and so does a warp;
+    /// then the next one runs.
     pub seed: Option<u64>,
     /// The number of CPU threads that run blocks, at least 1.
     pub threads: usize,

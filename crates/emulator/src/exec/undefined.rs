@@ -94,7 +94,7 @@ impl Warp {
 }
 
 impl Warp {
-    /// Goes on with other tracked registers, among which are the ones so far.
+    /// Tracks other registers from now on, among which are those that it tracked before.
     fn track(&mut self, before: &Tracked, now: &Tracked) {
         let so_far: HashMap<_, _> = before.registers.iter().zip(self.undefined.drain(..)).collect();
         let state = |register| so_far.get(register).copied().unwrap_or(Undefined::new(0));
