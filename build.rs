@@ -1,5 +1,5 @@
-//! Says whether the library has GPUs: those of NVIDIA, with the feature `cuda`, on Linux; and whether it is compiled with
-//! optimisations.
+//! Sets two conditions: `gpu` if the library has GPUs (those of NVIDIA, with the feature `cuda`, on Linux), and
+//! `optimised` if it is compiled with optimisations.
 
 fn main() -> Result<(), std::env::VarError> {
     println!("cargo::rustc-check-cfg=cfg(gpu, optimised)");

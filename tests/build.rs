@@ -1,4 +1,4 @@
-//! Picks what the tests take of many alike: with `GPU_REDUCE_TEST_PART` 0, 1 or 2, two of six BLOCKs; else all.
+//! Sets the condition `part` to the value of `GPU_REDUCE_TEST_PART`, which picks a third of the tests' BLOCKs and cases.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

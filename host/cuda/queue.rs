@@ -429,8 +429,8 @@ fn slots_of(plan: &Plan) -> usize {
     plan.chunks as usize + plan.groups() as usize
 }
 
-/// Warps that short rows are dealt to before a warp folds as many of them at a time as it can. Sums of `f32` on an H200, µs
-/// where each warp had as few rows as it could, and now: 10,000 rows of 6 3.09 and 1.61, of 26 3.23 and 1.82, of 64 2.72 and
+/// A warp takes as many short rows as it folds at a time, but fewer if then fewer warps than this would have rows. Sums of
+/// `f32` on an H200, µs when rows were dealt to as many warps as the GPU holds, and now: 10,000 rows of 6 3.09 and 1.61, of 26 3.23 and 1.82, of 64 2.72 and
 /// 2.09; 100,000 of 10 3.67 and 2.70; 1,000 of 4 1.61 and 1.47.
 const LEAST_WARPS: u64 = 32;
 
@@ -576,8 +576,9 @@ fn are_several(types: &Types, plan: &Plan, lines: u64) -> bool {
     }
 }
 
-/// Blocks of a launch for [few](Needs::of_few) segments, at most; or as many as there are this many loads of `width` items,
-/// 32 KiB. A block without a chunk takes 0.6 ns (H100), a tenth of the time that these take to load.
+/// A launch for [few](Needs::of_few) segments has at most `FEW_BLOCKS` blocks, or a block for each `LOADS_OF_BLOCK` loads
+/// (32 KiB) of the array if these are more. A block without a chunk takes 0.6 ns (H100), a tenth of the time in which 32 KiB
+/// are loaded.
 const FEW_BLOCKS: u64 = 2048;
 const LOADS_OF_BLOCK: u64 = 2048;
 

@@ -192,8 +192,8 @@ fn one_segment() {
     }
 }
 
-/// Few segments with as many chunks as an input of few chunks may have. On the emulator one, on a GPU also several beside
-/// empty and short ones, of so many items that each has a block for each chunk that it may have.
+/// Segments so long that they have as many chunks as `max_chunks` allows: each gets a block for each of its chunks. The
+/// emulator has one such segment; a GPU also has several, with empty and short segments between them.
 #[test]
 fn few_long_segments() {
     let host = samples(1_100_005, f64::any);

@@ -7,8 +7,8 @@ use std::fmt;
 /// Afterwards the settings are as before.
 ///
 /// `work` returns what must not depend on the order: what a kernel has computed, or the faults of its launches
-/// ([`take_faults`](crate::take_faults)). The settings are those of the whole program, so no other thread should launch
-/// kernels meanwhile.
+/// ([`take_faults`](crate::take_faults)). All threads of a program share the emulator's settings, so no other thread
+/// should launch kernels while this runs.
 ///
 /// # Errors
 ///

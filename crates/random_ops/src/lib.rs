@@ -189,8 +189,8 @@ impl<F: Float, const N: usize, I: Value> Op<I> for Sums<F, N> {
 /// The rows of the table, for tests: calls `$callback! { ROW ROW … }`. Names contain the size of the
 /// accumulator in bytes.
 ///
-/// (It needs `from_part_0!` to `from_end!` in scope.) With `GPU_REDUCE_TEST_PART` 0, 1 or 2 they are those of this part alone: rustc takes about ten seconds for the kernels of
-/// a row.
+/// With `GPU_REDUCE_TEST_PART` 0, 1 or 2 these are the rows of that part alone, because rustc takes about ten seconds
+/// to compile the kernels of a row. Who calls this macro imports `from_part_0`, `from_part_1`, `from_part_2` and `from_end` too.
 #[macro_export]
 macro_rules! for_each_row {
     ($callback:ident) => {
@@ -230,7 +230,7 @@ macro_rules! from_end {
 
 parts! {
     $
-    // What the tests of single shapes take.
+    // Those that tests beside the tests of rows use.
     "0" from_part_0 from_part_1 {
         exact_1: Exact<u8, 1>, u8;
         ordered_40: Ordered<u64, 5>, u32;

@@ -436,7 +436,7 @@ fn a_timeout_says_which_threads_wait_for_what() {
                 assert!(waiting.contains(text), "{fault}");
             }
             assert_eq!(fault.code(), 702);
-            // With a seed, any block may be the one that notices.
+            // With a seed, any block may be running when the limit has passed.
             assert!(seed.is_some() || fault.block == [0; 3], "{fault}");
         }
     }
