@@ -1,16 +1,12 @@
-//! Sets two conditions: `gpu` if the library has GPUs (those of NVIDIA, with the feature `cuda`, on Linux), and
-//! `optimised` if it is compiled with optimisations.
+//! Sets the condition `gpu` if the library has GPUs: those of NVIDIA, with the feature `cuda`, on Linux.
 
 fn main() -> Result<(), std::env::VarError> {
-    println!("cargo::rustc-check-cfg=cfg(gpu, optimised)");
+    println!("cargo::rustc-check-cfg=cfg(gpu)");
     println!("cargo::rerun-if-changed=build.rs");
     let architecture = std::env::var("CARGO_CFG_TARGET_ARCH")?;
     let linux = std::env::var("CARGO_CFG_TARGET_OS")? == "linux";
     if cfg!(feature = "cuda") && linux && ["x86_64", "aarch64"].contains(&&*architecture) {
         println!("cargo::rustc-cfg=gpu");
-    }
-    if std::env::var("OPT_LEVEL")? != "0" {
-        println!("cargo::rustc-cfg=optimised");
     }
     Ok(())
 }

@@ -29,6 +29,7 @@ use several::Reducer;
 use {
     crate::element::Dtype,
     crate::host_simd::{self, Folds, Source},
+    crate::kernels::Kernels,
     crate::op::comparison::Range,
     crate::slot,
     crate::words::Words,
@@ -45,6 +46,10 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
     /// blocks (`sum` of 2^28 `f32`: 237.3 µs; with 512, 238.9), else 512 (`argmin` of 2^24: 20.7 µs; with
     /// 1,024, 22.5).
     const LARGE_BLOCK: u32 = 512;
+
+    /// The kernels that are compiled for the operator: those of its crate, or the library's.
+    #[cfg(not(target_arch = "nvptx64"))]
+    const KERNELS: Kernels = O::KERNELS;
 
     /// Whether parts of an array reduce as arrays of their own, wherever they begin, and their accumulators
     /// combine to that of the whole: the operator is [`EXACT`](Op::EXACT), and has no [`begin`](Op::begin)
@@ -285,21 +290,21 @@ macro_rules! of_row {
         const LARGE_BLOCK: u32 = <$op as Row>::LARGE_BLOCK;
 
         #[cfg(not(target_arch = "nvptx64"))]
-        const IN_PARTS: bool = <$op as crate::op::Op<$item>>::EXACT;
+        const KERNELS: crate::Kernels = <$op as Row>::KERNELS;
 
         #[cfg(not(target_arch = "nvptx64"))]
+        const IN_PARTS: bool = <$op as crate::op::Op<$item>>::EXACT;
+
+        #[cfg(all(feature = "folds", not(any(test, target_arch = "nvptx64"))))]
         #[inline(always)]
-        fn folds<Q: Source<Item = $item>>(self) -> Folds {
-            #[cfg(test)]
-            return Folds::of::<$op, Q>();
-            #[cfg(not(test))]
-            <$op as Row>::TABLE[<$op as Row>::INDEX][<$item as crate::table::Items>::DTYPE as usize]
+        fn folds<Q: crate::host_simd::Source<Item = $item>>(self) -> crate::host_simd::Folds {
+            <$op as Row>::FOLDS[<$item as crate::table::Items>::DTYPE as usize]
         }
     };
 }
 use of_row;
 
-/// Folds by the operator's own methods, which the library has compiled for CPUs.
+/// Folds by the operator's own methods, which the library compiles for CPUs with its feature `folds`.
 #[derive(Clone, Copy)]
 pub struct Listed;
 
@@ -361,6 +366,15 @@ pub(crate) const fn room<O: Op<I>, I: Copy + 'static>() -> Room {
 pub(crate) const fn large_block<O: Op<I>, I: Copy + 'static>() -> u32 {
     const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> u32 {
         A::LARGE_BLOCK
+    }
+    of::<O, I, _>(O::agent)
+}
+
+/// Returns the kernels that are compiled for an operator, see [`Agent::KERNELS`].
+#[cfg(not(target_arch = "nvptx64"))]
+pub const fn kernels<O: Op<I>, I: Copy + 'static>() -> Kernels {
+    const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> Kernels {
+        A::KERNELS
     }
     of::<O, I, _>(O::agent)
 }

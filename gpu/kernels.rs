@@ -89,7 +89,7 @@ pub(crate) use arguments;
 #[derive(Clone, Copy, Debug)]
 pub struct Kernels {
     entries: &'static [&'static [Entry]],
-    ptx: &'static [Ptx],
+    ptx: &'static [&'static Ptx],
 }
 
 /// The entry points of one kernel, named `NAME_BLOCK`.
@@ -116,7 +116,7 @@ impl Kernels {
     ///
     /// In the PTX, the entry points under an entry's name are those of the entry's kernel, and take its
     /// arguments.
-    pub const unsafe fn new(entries: &'static [&'static [Entry]], ptx: &'static [Ptx]) -> Self {
+    pub const unsafe fn new(entries: &'static [&'static [Entry]], ptx: &'static [&'static Ptx]) -> Self {
         Self { entries, ptx }
     }
 
@@ -128,7 +128,7 @@ impl Kernels {
     /// Returns the name and the PTX of the kernel of this type, if it was compiled.
     pub fn find(&self, kernel: TypeId) -> Option<(&'static str, &'static Ptx)> {
         let name = self.entries.iter().copied().flatten().find(|entry| entry.kernel == kernel)?.name;
-        Some((name, self.ptx.iter().find(|ptx| ptx.has(name))?))
+        Some((name, self.ptx.iter().copied().find(|ptx| ptx.has(name))?))
     }
 
     /// Returns the names of all kernels in the table, compiled or not.

@@ -37,6 +37,7 @@ mod pairs_interleaved;
 mod pairs_reversed;
 mod sequential;
 mod shuffle;
+#[cfg(any(target_arch = "nvptx64", all(feature = "ptx", target_os = "linux")))]
 pub mod table;
 mod unrolled;
 mod unrolled_last_warp;

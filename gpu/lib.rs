@@ -32,6 +32,14 @@ pub mod ladder;
 pub mod math;
 pub mod op;
 pub mod plan;
+/// The PTX of the library's kernels, a static for each operator's.
+#[cfg(all(feature = "ptx", target_os = "linux"))]
+#[doc(hidden)]
+pub mod ptx {
+    pub mod kernels;
+    #[cfg(feature = "ladder")]
+    pub mod ladder;
+}
 pub mod shape;
 pub mod table;
 mod tree;

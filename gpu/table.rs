@@ -415,6 +415,7 @@ macro_rules! for_each_comparison {
 }
 
 /// The type of an operator, of its input or of its source, by the kind of table.
+#[allow(unused_macros)] // in a build for CPUs alone
 macro_rules! of {
     (comparison operator $op:ident $type:ident) => { crate::op::$op<$type> };
     (together operator $op:ident $type:ident) => { crate::op::together::$op };
@@ -427,30 +428,51 @@ macro_rules! of {
 
 /// The [`Row`] of an operator, and its name as text.
 macro_rules! row {
-    (comparison $name:ident $op:ident $how:tt $index:expr) => {
-        row! { @row [T: Element] $name [crate::op::$op<T>] $how $index }
+    (comparison $($row:tt)*) => {
+        row! { @row [T: Element] [<T>] comparison $($row)* }
     };
-    ($kind:ident $name:ident $op:ident $how:tt $index:expr) => {
-        row! { @row [] $name [crate::op::$op] $how $index }
+    ($kind:ident $($row:tt)*) => {
+        row! { @row [] [] $kind $($row)* }
     };
-    (@row [$($generics:tt)*] $name:ident [$op:ty] $how:tt $index:expr) => {
+    (@row [$($generics:tt)*] [$($of:tt)*] $kind:ident $for_each_type:ident $name:ident $op:ident $how:tt) => {
         /// The name of the one-line function, as `sum`.
-        impl<$($generics)*> core::fmt::Display for $op {
+        impl<$($generics)*> core::fmt::Display for crate::op::$op $($of)* {
             fn fmt(&self, f: &mut core::fmt::Formatter) -> core::fmt::Result {
                 f.write_str(stringify!($name))
             }
         }
 
-        impl<$($generics)*> Row for $op {
+        impl<$($generics)*> Row for crate::op::$op $($of)* {
             const LARGE_BLOCK: u32 = row! { @large $how };
 
-            #[cfg(not(any(test, target_arch = "nvptx64")))]
-            const TABLE: &'static FoldsTable = &FOLDS;
+            #[cfg(not(target_arch = "nvptx64"))]
+            const KERNELS: Kernels = row! {
+                @embedded $how
+                &[
+                    $crate::$for_each_type! { entries! { $kind $name $op $how } },
+                    $crate::for_each_alias! { entries! { alias $kind $name $op $how } },
+                    row! { @bool $kind $name $op $how },
+                ];
+                $name
+            };
 
-            #[cfg(not(any(test, target_arch = "nvptx64")))]
-            const INDEX: usize = $index as usize;
+            #[cfg(all(feature = "folds", not(any(test, target_arch = "nvptx64"))))]
+            const FOLDS: &'static &'static [Folds] = {
+                static FOLDS: &[Folds] = $crate::$for_each_type! { folds! { $kind $op } };
+                &FOLDS
+            };
         }
     };
+    (@embedded [$blocks:ident integers as $other:ident] $entries:expr; $name:ident) => {
+        embedded! { $entries; $name $other }
+    };
+    (@embedded $how:tt $entries:expr; $name:ident) => {
+        embedded! { $entries; $name }
+    };
+    (@bool element $name:ident $op:ident $how:tt) => {
+        entries! { { alias element $name $op $how } bool: u8; }
+    };
+    (@bool $kind:ident $name:ident $op:ident $how:tt) => { &[] };
     (@large [any $($copies:ident)*]) => { 512 };
     (@large $how:tt) => { 1024 };
 }
@@ -514,15 +536,19 @@ macro_rules! kernels_of {
 macro_rules! together {
     ($($name:ident: $op:ident $($how:ident)+;)*) => {
         mod together {
+            #[allow(unused_imports)]
             use super::*;
 
             $( $crate::for_each_element! { compiled! { together $name $op [$($how)+] } } )*
 
-            pub(super) const ENTRIES: &[&[Entry]] =
-                &[$( $crate::for_each_element! { entries! { together $name $op [$($how)+] } } ),*];
-
             #[cfg(not(target_arch = "nvptx64"))]
-            pub(super) const ALIASES: &[&[Entry]] = aliases! { { together } $($name: $op $($how)+;)* };
+            pub(super) const KERNELS: Kernels = embedded! {
+                &[$(
+                    $crate::for_each_element! { entries! { together $name $op [$($how)+] } },
+                    $crate::for_each_alias! { entries! { alias together $name $op [$($how)+] } }
+                ),*];
+                $($name)*
+            };
         }
     };
 }
@@ -534,17 +560,7 @@ macro_rules! table {
 
             $( $crate::$for_each_type! { compiled! { $kind $name $op [$($how)+] } } )*
 
-            pub(super) const ENTRIES: &[&[Entry]] =
-                &[$( $crate::$for_each_type! { entries! { $kind $name $op [$($how)+] } } ),*];
-
-            #[allow(non_camel_case_types)]
-            #[cfg(not(any(test, target_arch = "nvptx64")))]
-            enum Index { $($name),* }
-
-            $( row! { $kind $name $op [$($how)+] Index::$name } )*
-
-            #[cfg(not(any(test, target_arch = "nvptx64")))]
-            static FOLDS: FoldsTable = &[$( $crate::$for_each_type! { folds! { $kind $op } } ),*];
+            $( row! { $kind $for_each_type $name $op [$($how)+] } )*
         }
     };
 }
@@ -597,6 +613,7 @@ macro_rules! compiled {
 }
 
 /// The entries of a row: which kernels each type has.
+#[cfg(all(feature = "ptx", target_os = "linux"))]
 macro_rules! entries {
     ({ $kind:ident $name:ident $op:ident $how:tt } $($type:ident: $($row:ident)*;)*) => {
         entries! { @flat $( kernels_of! { entries [$kind $op $type] $name $type $how } ),* }
@@ -633,18 +650,25 @@ macro_rules! entries {
     };
 }
 
-/// The entries of types that use another type's kernels.
-#[cfg(not(target_arch = "nvptx64"))]
-macro_rules! aliases {
-    ({ $kind:ident } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {
-        &[$( $crate::for_each_alias! { entries! { alias $kind $name $op [$($how)+] } } ),*]
-    };
-    ({ $kind:ident $type:ident $other:ident } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {
-        &[$( entries! { { alias $kind $name $op [$($how)+] } $type: $other; } ),*]
+/// The kernels of some entries, whose PTX is in these files of `ptx/`: `embedded! { ENTRIES; FILE FILE … }`. Each is a static
+/// of its own, so that a program has only those of its operators. None without the feature `ptx`.
+#[cfg(all(feature = "ptx", target_os = "linux"))]
+macro_rules! embedded {
+    ($entries:expr; $($file:ident)+) => {
+        // SAFETY: `ptx/` is compiled from the tables' entry points. Where a row names another kernel's, the two have the same
+        // arguments and do the same.
+        unsafe { Kernels::new(const { $entries }, const { &[$(&crate::ptx::kernels::$file),+] }) }
     };
 }
 
-#[cfg(not(any(test, target_arch = "nvptx64")))]
+#[cfg(not(any(all(feature = "ptx", target_os = "linux"), target_arch = "nvptx64")))]
+macro_rules! embedded {
+    ($($kernels:tt)*) => {
+        Kernels::NONE
+    };
+}
+
+#[cfg(all(feature = "folds", not(any(test, target_arch = "nvptx64"))))]
 macro_rules! folds {
     ({ $kind:ident $op:ident } $($type:ident: $($row:ident)*;)*) => {
         &[$(Folds::of::<of!($kind operator $op $type), of!($kind source $type)>()),*]
@@ -656,43 +680,42 @@ pub(crate) trait Row {
     /// The BLOCK of large inputs if the call names none, see [`Agent::LARGE_BLOCK`].
     const LARGE_BLOCK: u32;
 
-    /// The folds of the table. (The package's own tests compile those that they need, in a quarter of the time.)
-    #[cfg(not(any(test, target_arch = "nvptx64")))]
-    const TABLE: &'static FoldsTable;
+    /// The operator's kernels.
+    #[cfg(not(target_arch = "nvptx64"))]
+    const KERNELS: Kernels;
 
-    /// The index of the row.
-    #[cfg(not(any(test, target_arch = "nvptx64")))]
-    const INDEX: usize;
+    /// The folds for each type. (The package's own tests compile those that they need, in a quarter of the time.)
+    #[cfg(all(feature = "folds", not(any(test, target_arch = "nvptx64"))))]
+    const FOLDS: &'static &'static [Folds];
 }
-
-/// The folds of each row, for each type.
-#[cfg(not(any(test, target_arch = "nvptx64")))]
-pub(crate) type FoldsTable = &'static [&'static [Folds]];
 
 /// Items of the library's operators: elements, or pairs of them.
 pub(crate) trait Items: Copy + 'static {
     /// The elements' type.
-    #[cfg(not(any(test, target_arch = "nvptx64")))]
+    #[cfg(all(feature = "folds", not(any(test, target_arch = "nvptx64"))))]
     const DTYPE: Dtype;
 }
 
 impl<T: Element> Items for T {
-    #[cfg(not(any(test, target_arch = "nvptx64")))]
+    #[cfg(all(feature = "folds", not(any(test, target_arch = "nvptx64"))))]
     const DTYPE: Dtype = <T as Element>::DTYPE;
 }
 
 impl<T: Element> Items for (T, T) {
-    #[cfg(not(any(test, target_arch = "nvptx64")))]
+    #[cfg(all(feature = "folds", not(any(test, target_arch = "nvptx64"))))]
     const DTYPE: Dtype = <T as Element>::DTYPE;
 }
 
 #[allow(unused_imports)]
 use crate::agent::Agent;
-#[cfg(not(any(test, target_arch = "nvptx64")))]
+#[cfg(all(feature = "folds", not(any(test, target_arch = "nvptx64"))))]
 use crate::cpu::Folds;
-#[cfg(not(any(test, target_arch = "nvptx64")))]
+#[cfg(all(feature = "folds", not(any(test, target_arch = "nvptx64"))))]
 use crate::element::Dtype;
+#[cfg(all(feature = "ptx", target_os = "linux"))]
 use crate::kernels::Entry;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::kernels::Kernels;
 #[allow(unused_imports)]
 use crate::{Element, Op};
 #[allow(unused_imports)]
@@ -708,40 +731,21 @@ together! {
     mean_std: MeanStd any;
 }
 
-/// The entry points of all tables, whose PTX the host library embeds.
-pub const TABLES: &[&[&[Entry]]] = &[
-    elements::ENTRIES,
-    integers::ENTRIES,
-    pairs::ENTRIES,
-    comparisons::ENTRIES,
-    together::ENTRIES,
-    crate::runs::ENTRIES,
-    crate::shape::index::ENTRIES,
-    crate::shape::deal::ENTRIES,
-    crate::shape::order::ENTRIES,
-    crate::shape::keys::ENTRIES,
-    crate::shape::indices::ENTRIES,
-    crate::shape::words::ENTRIES,
-    crate::shape::center::ENTRIES,
-    crate::shape::terms::ENTRIES,
-    #[cfg(not(target_arch = "nvptx64"))]
-    for_each_operator! { aliases! { element bool u8 } },
-    #[cfg(not(target_arch = "nvptx64"))]
-    for_each_operator! { aliases! { element } },
-    #[cfg(not(target_arch = "nvptx64"))]
-    for_each_integer_operator! { aliases! { integer } },
-    #[cfg(not(target_arch = "nvptx64"))]
-    for_each_pair_operator! { aliases! { pair } },
-    #[cfg(not(target_arch = "nvptx64"))]
-    for_each_comparison! { aliases! { comparison } },
-    #[cfg(not(target_arch = "nvptx64"))]
-    together::ALIASES,
-    #[cfg(not(target_arch = "nvptx64"))]
-    crate::runs::ALIASES,
-    #[cfg(not(target_arch = "nvptx64"))]
-    crate::shape::index::ALIASES,
-    #[cfg(not(target_arch = "nvptx64"))]
-    crate::shape::keys::ALIASES,
-    #[cfg(not(target_arch = "nvptx64"))]
-    crate::shape::indices::ALIASES,
+/// The library's kernels that are of no one operator.
+#[cfg(not(target_arch = "nvptx64"))]
+pub const SHARED: &[Kernels] = &[
+    together::KERNELS,
+    embedded! { crate::runs::ENTRIES; runs },
+    embedded! { crate::runs::ALIASES; runs },
+    embedded! { crate::shape::index::ENTRIES; sum mean exact_sum exact_mean center },
+    embedded! { crate::shape::index::ALIASES; sum mean exact_sum exact_mean center },
+    embedded! { crate::shape::deal::ENTRIES; deal },
+    embedded! { crate::shape::order::ENTRIES; order },
+    embedded! { crate::shape::keys::ENTRIES; keys wide_keys },
+    embedded! { crate::shape::keys::ALIASES; keys },
+    embedded! { crate::shape::indices::ENTRIES; indices },
+    embedded! { crate::shape::indices::ALIASES; indices },
+    embedded! { crate::shape::words::ENTRIES; words },
+    embedded! { crate::shape::center::ENTRIES; center },
+    embedded! { crate::shape::terms::ENTRIES; terms },
 ];

@@ -333,7 +333,14 @@ mod tests {
             let grid = Grid { blocks: 0, block: 256, resident: 256 };
             let stream = &workspace.queue.stream;
             // SAFETY: no device accepts a grid of 0 blocks, so the kernel never runs.
-            unsafe { gpu.launch::<Kernel<Sum, *const f32>>(crate::Kernels::NONE, stream, grid, &arguments) }?;
+            unsafe {
+                gpu.launch::<Kernel<Sum, *const f32>>(
+                    gpu_reduce_kernels::agent::kernels::<Sum, f32>(),
+                    stream,
+                    grid,
+                    &arguments,
+                )
+            }?;
             Ok(())
         });
         assert!(matches!(refused, Err(Error::Launch { .. })), "{refused:?}");

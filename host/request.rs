@@ -4,7 +4,7 @@
 
 use crate::by_index::Tally;
 use crate::{Element, Kernels, Op, Plan};
-use gpu_reduce_kernels::agent::{Agent, in_parts};
+use gpu_reduce_kernels::agent::{Agent, in_parts, kernels};
 use gpu_reduce_kernels::columns::{self, Columns};
 use gpu_reduce_kernels::element::Dtype;
 use gpu_reduce_kernels::input::Input;
@@ -71,7 +71,7 @@ impl Types {
                 chunks_kernel: TypeId::of::<chunks::Kernel<O, P>>(),
                 columns_kernel: TypeId::of::<columns::Kernel<O, P>>(),
                 name: type_name::<Kernel<O, P>>,
-                own: O::KERNELS,
+                own: kernels::<O, P::Item>(),
                 width: width::<O, P::Item>(P::BYTES),
                 slots: segments::slots::<O, P::Item>(width::<O, P::Item>(P::BYTES)),
                 folds_several: chunks::folds_several::<O, P::Item>(),

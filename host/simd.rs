@@ -15,9 +15,7 @@ pub fn with_simd<R>(work: impl FnOnce() -> R) -> R {
         fn for_avx2<R>(work: impl FnOnce() -> R) -> R {
             work()
         }
-        // (In a build that is not optimised, three forms would only take longer to compile.)
-        if cfg!(optimised)
-            && is_x86_feature_detected!("avx2")
+        if is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("bmi2")
             && is_x86_feature_detected!("popcnt")

@@ -9,7 +9,7 @@ use crate::table::{Items, Row};
 use {
     crate::agent::Scatter,
     crate::element::{Summand, Wide},
-    crate::host_simd::{self, Folds, Source},
+    crate::host_simd::{self, Source},
     crate::op::comparison::Range,
     crate::op::nanmean::Counted,
     crate::op::squares::Middling,

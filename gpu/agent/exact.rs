@@ -25,7 +25,7 @@ mod windows;
 use super::{Agent, of_row};
 use crate::fold::block_dim;
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::host_simd::{Folds, Source};
+use crate::host_simd::Source;
 use crate::input::{Input, OneByOne};
 use crate::op::exact::{Fixed, OfExactSum, Summing, Terms, each_of};
 use crate::reduce::Arguments;

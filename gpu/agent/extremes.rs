@@ -11,7 +11,7 @@ use crate::table::Row;
 use {
     crate::element::Dtype,
     crate::host_simd::extremes::{LANES, extreme_of_floats, first_extremes},
-    crate::host_simd::{Folds, Source, fold_in_turn, for_each_block},
+    crate::host_simd::{Source, fold_in_turn, for_each_block},
     crate::op::extremes::Extreme,
     crate::op::quantifiers::is_nonzero,
     crate::words::Words,

@@ -8,7 +8,7 @@
 use super::{Agent, Room, of_row, room};
 use crate::element::{Dtype, Element};
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::host_simd::{self, Folds, Source};
+use crate::host_simd::{self, Source};
 use crate::input::{Input, OneByOne};
 use crate::op::exponential::{NEAR, exp};
 use crate::op::logsumexp::Exponentials;

@@ -6,7 +6,7 @@ use super::{Agent, of_row};
 use crate::agent::Scatter;
 use crate::element::Element;
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::host_simd::{self, Folds, Source};
+use crate::host_simd::{self, Source};
 use crate::op::center::OfSquares;
 use crate::op::{Std, Var};
 use crate::table::Row;

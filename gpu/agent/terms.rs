@@ -9,7 +9,6 @@ use crate::table::Row;
 use {
     crate::agent::Scatter,
     crate::element::{Summand, Wide},
-    crate::host_simd::{Folds, Source},
     crate::op::Sum,
     crate::op::comparison::Range,
 };

@@ -1,8 +1,10 @@
 //! The table of the ladder's kernels, an entry point each: every rung with every operator on every type and
 //! BLOCK, the least element with its index on every type and BLOCK, and the merge of every element type.
 
+#[cfg(not(target_arch = "nvptx64"))]
 use super::{ArgMin, Rung};
-use crate::kernels::Entry;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::kernels::{Entry, Kernels, Ptx};
 use crate::{Op, for_each_element, for_each_rung, op};
 #[allow(unused_imports)]
 use crate::{bf16, f16, for_each_block, ladder};
@@ -26,8 +28,8 @@ macro_rules! rungs {
         #[cfg(target_arch = "nvptx64")]
         const _: () = { $( for_each_case! { rungs! { @cases $kernel $name } } )* };
 
-        /// The entry points of the rungs.
-        pub static RUNGS: &[&[Entry]] = &[$( for_each_case! { entries! { $kernel $name } } ),*];
+        #[cfg(not(target_arch = "nvptx64"))]
+        const RUNGS: &[&[Entry]] = &[$( for_each_case! { entries! { $kernel $name } } ),*];
     };
     ({ @cases $kernel:ident $name:ident } $($op:ident $op_name:ident $type:ident;)*) => {
         $( for_each_block! { rungs! { @case $kernel $name $op $op_name $type } } )*
@@ -44,6 +46,7 @@ macro_rules! rungs {
     )*};
 }
 
+#[cfg(not(target_arch = "nvptx64"))]
 macro_rules! entries {
     ({ $kernel:ident $name:ident } $($op:ident $op_name:ident $type:ident;)*) => {
         &[$(
@@ -61,7 +64,8 @@ macro_rules! argmin {
         #[cfg(target_arch = "nvptx64")]
         const _: () = { $( for_each_block! { argmin! { @type $type } } )* };
 
-        static ARGMIN: &[Entry] = &[$(
+        #[cfg(not(target_arch = "nvptx64"))]
+        const ARGMIN: &[Entry] = &[$(
             Entry::new::<ArgMin<$type>>(concat!("argmin_halving_", stringify!($type)))
         ),*];
     };
@@ -105,7 +109,8 @@ macro_rules! merge {
             }
         };)*
 
-        static MERGE: &[Entry] = &[$(
+        #[cfg(not(target_arch = "nvptx64"))]
+        const MERGE: &[Entry] = &[$(
             Entry::new::<ladder::Merge<$type>>(concat!("merge_", stringify!($type)))
         ),*];
     };
@@ -116,7 +121,7 @@ for_each_element! { merge! {} }
 #[cfg(not(target_arch = "nvptx64"))]
 macro_rules! merge_aliases {
     ({} $($type:ident: $other:ident;)*) => {
-        static MERGE_ALIASES: &[Entry] = &[$(
+        const MERGE_ALIASES: &[Entry] = &[$(
             Entry::new::<ladder::Merge<$type>>(concat!("merge_", stringify!($other)))
         ),*];
     };
@@ -125,10 +130,10 @@ macro_rules! merge_aliases {
 #[cfg(not(target_arch = "nvptx64"))]
 crate::for_each_alias! { merge_aliases! {} }
 
-/// The entry points of the least element with its index, and of the merge.
-pub static OTHERS: &[&[Entry]] = &[
-    ARGMIN,
-    MERGE,
-    #[cfg(not(target_arch = "nvptx64"))]
-    MERGE_ALIASES,
-];
+/// The classic kernels.
+#[cfg(not(target_arch = "nvptx64"))]
+pub const KERNELS: &[Kernels] = {
+    const PTX: &[&Ptx] = &[&crate::ptx::ladder::ladder];
+    // SAFETY: `ptx/` is compiled from the entry points above.
+    unsafe { &[Kernels::new(RUNGS, PTX), Kernels::new(&[ARGMIN, MERGE, MERGE_ALIASES], PTX)] }
+};

@@ -153,6 +153,9 @@ tuples! {
 }
 
 // The library compiles kernels for these.
+#[allow(dead_code)] // in a build for CPUs alone, as the others below
 pub(crate) type SumMinMax = Both<Sum, Both<Min, Max>>;
+#[allow(dead_code)]
 pub(crate) type MeanVar = Both<Mean, Var>;
+#[allow(dead_code)]
 pub(crate) type MeanStd = Both<Mean, Std>;

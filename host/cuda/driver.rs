@@ -1,14 +1,14 @@
 //! Loads the driver, and checks that it and the device can run the kernels.
 
-use super::modules::EMBEDDED;
 use crate::{Error, threads};
+use gpu_reduce_kernels::ptx::kernels::sum;
 use std::fmt::Display;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The PTX ISA version and the compute capability that all of the library's kernels are compiled for.
-const NEEDED_PTX: (i32, i32) = EMBEDDED[0].version;
-const NEEDED_CAPABILITY: (i32, i32) = EMBEDDED[0].capability;
+const NEEDED_PTX: (i32, i32) = sum.version;
+const NEEDED_CAPABILITY: (i32, i32) = sum.capability;
 
 /// The oldest CUDA version whose driver accepts the kernels' PTX.
 const NEEDED_CUDA: i32 = first_cuda(NEEDED_PTX);

@@ -10,7 +10,7 @@ use cust::stream::Stream;
 use cust::sys::{self, CUfunction_attribute};
 #[cfg(any(test, feature = "ladder"))]
 use gpu_reduce_kernels::kernels::Kernel;
-use gpu_reduce_kernels::kernels::{Kernels, Parameters, Ptx};
+use gpu_reduce_kernels::kernels::{Kernels, Parameters};
 use gpu_reduce_kernels::plan::ANY_BLOCK;
 use gpu_reduce_kernels::table;
 use std::any::TypeId;
@@ -18,32 +18,11 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::Mutex;
 
-/// The PTX of the library's own kernels.
-pub const EMBEDDED: &[Ptx] = include!("../../ptx/kernels.rs");
-
-/// The PTX of the classic kernels.
-#[cfg(feature = "ladder")]
-const LADDER: &[Ptx] = include!("../../ptx/ladder.rs");
-
-/// The tables of the library's kernels.
-const LIBRARY: &[&[Kernels]] = &[
-    &{
-        let mut kernels = [Kernels::NONE; table::TABLES.len()];
-        let mut index = 0;
-        while index < kernels.len() {
-            // SAFETY: `ptx/` is compiled from the tables' entry points. Where the table names another
-            // kernel's, the two have the same arguments and do the same.
-            kernels[index] = unsafe { Kernels::new(table::TABLES[index], EMBEDDED) };
-            index += 1;
-        }
-        kernels
-    },
+/// The library's kernels that are of no one operator.
+const SHARED: &[&[Kernels]] = &[
+    table::SHARED,
     #[cfg(feature = "ladder")]
-    // SAFETY: as above.
-    unsafe {
-        use gpu_reduce_kernels::ladder::table::{OTHERS, RUNGS};
-        &[Kernels::new(RUNGS, LADDER), Kernels::new(OTHERS, LADDER)]
-    },
+    gpu_reduce_kernels::ladder::table::KERNELS,
 ];
 
 /// The most threads of a block, for which a kernel for any block is compiled.
@@ -152,7 +131,7 @@ impl Gpu {
         if let Some(&kernel) = loaded.get(&(of, block, resident)) {
             return Ok(kernel);
         }
-        let found = LIBRARY.iter().copied().flatten().chain([&own]).find_map(|kernels| kernels.find(of));
+        let found = SHARED.iter().copied().flatten().chain([&own]).find_map(|kernels| kernels.find(of));
         let entry = found.and_then(|(name, ptx)| {
             let module = |block| Some((name, block, CString::new(ptx.module(name, block)?).ok()?));
             [block, ANY_BLOCK].into_iter().find_map(module)
@@ -212,14 +191,17 @@ pub fn no_kernel(name: &str, block: u32) -> Error {
 pub mod tests {
     use super::*;
     use crate::BLOCKS;
+    use gpu_reduce_kernels::agent::kernels;
+    use gpu_reduce_kernels::kernels::Ptx;
     use gpu_reduce_kernels::plan::GROUP;
     use gpu_reduce_kernels::{order, runs};
 
     fn all() -> impl Iterator<Item = &'static Ptx> + Clone {
+        let operators = gpu_reduce_kernels::ptx::kernels::ALL.iter().copied();
         #[cfg(feature = "ladder")]
-        return EMBEDDED.iter().chain(LADDER);
+        return operators.chain(gpu_reduce_kernels::ptx::ladder::ALL.iter().copied());
         #[cfg(not(feature = "ladder"))]
-        EMBEDDED.iter()
+        operators
     }
 
     /// The name and PTX of each embedded entry point.
@@ -233,6 +215,25 @@ pub mod tests {
         })
     }
 
+    /// The kernels of each operator.
+    fn of_operators() -> Vec<Kernels> {
+        macro_rules! of_rows {
+            ({ $item:ty } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {
+                [$( kernels::<gpu_reduce_kernels::$op, $item>() ),*]
+            };
+            ({} $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {
+                [$( kernels::<gpu_reduce_kernels::$op<u8>, u8>() ),*]
+            };
+        }
+        [
+            &gpu_reduce_kernels::for_each_operator! { of_rows! { u8 } }[..],
+            &gpu_reduce_kernels::for_each_integer_operator! { of_rows! { u8 } },
+            &gpu_reduce_kernels::for_each_pair_operator! { of_rows! { (u8, u8) } },
+            &gpu_reduce_kernels::for_each_comparison! { of_rows! {} },
+        ]
+        .concat()
+    }
+
     #[test]
     fn every_entry_point_is_embedded_alone() {
         for (name, ptx) in embedded() {
@@ -243,7 +244,8 @@ pub mod tests {
 
     #[test]
     fn what_is_embedded_is_what_the_tables_have() {
-        let mut names: Vec<_> = LIBRARY.iter().copied().flatten().flat_map(Kernels::names).collect();
+        let mut names: Vec<_> =
+            SHARED.iter().copied().flatten().chain(&of_operators()).flat_map(Kernels::names).collect();
         names.sort();
         names.dedup(); // aliases such as `usize` share the kernels of their types
         let kernels = all().flat_map(|ptx| ptx.kernels);
@@ -278,7 +280,8 @@ pub mod tests {
     #[test]
     fn all_that_is_embedded_needs_the_same() {
         for ptx in all() {
-            assert_eq!((ptx.version, ptx.capability), (EMBEDDED[0].version, EMBEDDED[0].capability));
+            let first = all().next().unwrap();
+            assert_eq!((ptx.version, ptx.capability), (first.version, first.capability));
         }
     }
 

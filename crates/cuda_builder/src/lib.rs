@@ -246,7 +246,7 @@ impl CudaBuilder {
         let modules = modules.iter().map(|(name, module)| (&**name, &**module));
         let packed = gpu_reduce_ptx::pack(PACKED, modules, QUALITY).ok_or(CudaBuilderError::NotPtx(file))?;
         write(&out.join(PACKED), &packed.bytes)?;
-        write(&out.join("kernels.rs"), gpu_reduce_ptx::table([&packed].into_iter()).as_bytes())
+        write(&out.join("kernels.rs"), format!("&[&{}]\n", packed.expression).as_bytes())
     }
 
     /// Compiles the crate; returns the path of the PTX file, which [`copy_to`](Self::copy_to) can set.

@@ -39,6 +39,7 @@ use std::fmt;
 ///     }";
 ///
 /// emulator::install()?;
+/// emulator::set_settings(emulator::Settings { threads: 1, ..emulator::settings() });
 /// let _context = cust::quick_init()?;
 /// let module = cust::module::Module::from_ptx(APPEND, &[])?;
 /// let stream = cust::stream::Stream::new(cust::stream::StreamFlags::NON_BLOCKING, None)?;

@@ -8,6 +8,15 @@
 //! The feature `pack` packs and the feature `unpack` unpacks; without both there is only [`Ptx`].
 #![cfg_attr(not(any(feature = "pack", feature = "unpack")), no_std)]
 
+#[cfg(test)]
+extern crate self as gpu_reduce_ptx;
+#[cfg(all(test, feature = "pack", feature = "unpack"))]
+#[path = "../../../ptx/kernels.rs"]
+mod kernels;
+#[cfg(all(test, feature = "pack", feature = "unpack"))]
+#[path = "../../../ptx/ladder.rs"]
+mod ladder;
+
 #[cfg(feature = "pack")]
 mod pack;
 #[cfg(any(feature = "pack", feature = "unpack"))]
@@ -16,7 +25,7 @@ mod registers;
 mod unpack;
 
 #[cfg(feature = "pack")]
-pub use pack::{Packed, pack, repack, table};
+pub use pack::{Packed, pack, repack, statics};
 
 /// The packed PTX of some kernels.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +53,6 @@ mod tests {
     use super::*;
     use registers::encode;
 
-    const EMBEDDED: [&[Ptx]; 2] = [include!("../../../ptx/kernels.rs"), include!("../../../ptx/ladder.rs")];
-
     #[test]
     fn what_was_packed_comes_back() {
         let module = |entry: &str, version: &str| {
@@ -59,19 +66,18 @@ mod tests {
         for quality in [0, 5, 9, 11] {
             let pairs = modules.iter().map(|(entry, module)| (*entry, &**module));
             let packed = pack("file", pairs, quality).unwrap();
-            let row = format!(
-                "    Ptx {{
-        version: (7, 0),
-        capability: (7, 5),
-        kernels: &[
-            (\"sum\", &[(32, {sum}), (64, {of_64})]),
-            (\"max\", &[(0, {max})]),
-        ],
-        packed: include_bytes!(\"file\"),
-    }},
-"
+            let expression = format!(
+                "Ptx {{
+    version: (7, 0),
+    capability: (7, 5),
+    kernels: &[
+        (\"sum\", &[(32, {sum}), (64, {of_64})]),
+        (\"max\", &[(0, {max})]),
+    ],
+    packed: include_bytes!(\"file\"),
+}}"
             );
-            assert_eq!(packed.row, row);
+            assert_eq!(packed.expression, expression);
             let entries: [&'static [(u32, usize)]; 2] =
                 [vec![(32, sum), (64, of_64)].leak(), vec![(0, max)].leak()];
             let ptx = Ptx {
@@ -109,7 +115,7 @@ mod tests {
     #[test]
     fn what_the_library_embeds_comes_back() {
         let mut count = 0;
-        for ptx in EMBEDDED.into_iter().flatten() {
+        for ptx in kernels::ALL.iter().chain(ladder::ALL) {
             let modules = ptx.modules().unwrap();
             let lens = ptx.kernels.iter().flat_map(|(_, entries)| entries.iter().map(|&(_, len)| len));
             for ((entry, module), len) in modules.iter().zip(lens) {

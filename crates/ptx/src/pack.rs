@@ -7,7 +7,7 @@ use brotli::enc::BrotliEncoderParams;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packed {
     /// Their [`Ptx`](crate::Ptx) as a Rust expression that includes the bytes from a file.
-    pub row: String,
+    pub expression: String,
     /// The content of that file.
     pub bytes: Vec<u8>,
 }
@@ -15,7 +15,7 @@ pub struct Packed {
 /// Packs the modules of entry points named `NAME_BLOCK`, in this order.
 ///
 /// `quality` is Brotli's, from 0 to 11; 11 is by far the slowest. `file` is the name of the file for the
-/// packed modules, beside the file of the row. Returns `None` if a name or a module is malformed.
+/// packed modules, beside the file that has the expression. Returns `None` if a name or a module is malformed.
 pub fn pack<'a>(
     file: &str,
     modules: impl Iterator<Item = (&'a str, &'a str)>,
@@ -50,26 +50,37 @@ pub fn repack<'a>(
     }
     let Needs { version, capability } = needs;
     let rows: String =
-        kernels.iter().map(|(name, entries)| format!("            ({name:?}, &{entries:?}),\n")).collect();
-    let row = format!(
-        "    Ptx {{
-        version: {version:?},
-        capability: {capability:?},
-        kernels: &[
-{rows}        ],
-        packed: include_bytes!({file:?}),
-    }},
-"
+        kernels.iter().map(|(name, entries)| format!("        ({name:?}, &{entries:?}),\n")).collect();
+    let expression = format!(
+        "Ptx {{
+    version: {version:?},
+    capability: {capability:?},
+    kernels: &[
+{rows}    ],
+    packed: include_bytes!({file:?}),
+}}"
     );
     let mut unpacked = Vec::new();
     let is_same = brotli::BrotliDecompress(&mut &old[..], &mut unpacked).is_ok() && unpacked == text;
-    Some(Packed { row, bytes: if is_same { old.to_vec() } else { compress(&text, quality)? } })
+    Some(Packed { expression, bytes: if is_same { old.to_vec() } else { compress(&text, quality)? } })
 }
 
-/// The rows as one expression of type `&[Ptx]`.
-pub fn table<'a>(rows: impl Iterator<Item = &'a Packed>) -> String {
-    let rows: String = rows.map(|packed| &*packed.row).collect();
-    format!("&[\n{rows}]\n")
+const HEADER: &str = "#![allow(missing_docs, non_upper_case_globals)]
+#![cfg_attr(rustfmt, rustfmt_skip)]
+
+use gpu_reduce_ptx::Ptx;
+
+";
+
+/// A Rust module with a static for each name and its packed modules, and `ALL`, a list of them. A linker leaves out
+/// those that a program does not name.
+pub fn statics<'a>(files: impl Iterator<Item = (&'a str, &'a Packed)> + Clone) -> String {
+    let statics: String = files
+        .clone()
+        .map(|(name, packed)| format!("pub static {name}: Ptx = {};\n", packed.expression))
+        .collect();
+    let all: String = files.map(|(name, _)| format!("    &{name},\n")).collect();
+    format!("{HEADER}{statics}pub static ALL: &[&Ptx] = &[\n{all}];\n")
 }
 
 fn compress(text: &[u8], quality: i32) -> Option<Vec<u8>> {
@@ -107,6 +118,15 @@ fn needs_of(module: &str) -> Option<Needs> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_packed_has_a_name() {
+        let module = ".version 6.0\n.target sm_70\n";
+        let packed = pack("sum.ptx.br", [("sum_32", module)].into_iter(), 9).unwrap();
+        let file = statics([("sum", &packed)].into_iter());
+        let statics = format!("pub static sum: Ptx = {};\n", packed.expression);
+        assert_eq!(file, format!("{HEADER}{statics}pub static ALL: &[&Ptx] = &[\n    &sum,\n];\n"));
+    }
 
     #[test]
     fn what_is_no_kernel_is_not_packed() {

@@ -49,11 +49,11 @@ counts! {
     /// A table that has the operator, but without PTX.
     NotCompiled: table(&[]);
     /// A table that has the operator, compiled for one BLOCK.
-    OneBlock: table(&[Ptx { version: (6, 0), capability: (7, 0), kernels: &[("one_block", &[(256, 0)])], packed: &[] }]);
+    OneBlock: table(&[&Ptx { version: (6, 0), capability: (7, 0), kernels: &[("one_block", &[(256, 0)])], packed: &[] }]);
 }
 
 /// A table with these PTX, which contain no code.
-const fn table(ptx: &'static [Ptx]) -> Kernels {
+const fn table(ptx: &'static [&'static Ptx]) -> Kernels {
     // SAFETY: there is no code that could belong to another kernel.
     unsafe { Kernels::new(ENTRIES, ptx) }
 }

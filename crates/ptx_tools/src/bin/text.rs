@@ -10,7 +10,12 @@ use std::error::Error;
 use std::path::Path;
 use std::{env, fs};
 
-const TABLES: [&[Ptx]; 2] = [include!("../../../../ptx/kernels.rs"), include!("../../../../ptx/ladder.rs")];
+const TABLES: [&[&Ptx]; 2] = [kernels::ALL, ladder::ALL];
+
+#[path = "../../../../ptx/kernels.rs"]
+mod kernels;
+#[path = "../../../../ptx/ladder.rs"]
+mod ladder;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<_> = env::args().skip(1).collect();
@@ -36,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// All entry points.
 fn entries() -> impl Iterator<Item = (&'static Ptx, &'static str, u32)> {
-    TABLES.into_iter().flatten().flat_map(|ptx| {
+    TABLES.into_iter().flatten().flat_map(|&ptx| {
         ptx.kernels
             .iter()
             .flat_map(move |&(kernel, blocks)| blocks.iter().map(move |&(block, _)| (ptx, kernel, block)))

@@ -41,8 +41,12 @@ const SHAPES: [&str; 31] = [
 const TYPES: [&str; 12] = ["f32", "f64", "i32", "i64", "u32", "u64", "f16", "bf16", "i8", "u8", "i16", "u16"];
 
 /// What `ptx/` held when this was compiled.
-const TABLES: [&[Ptx]; 2] =
-    [include!("../../../../../ptx/kernels.rs"), include!("../../../../../ptx/ladder.rs")];
+const TABLES: [&[&Ptx]; 2] = [kernels::ALL, ladder::ALL];
+
+#[path = "../../../../../ptx/kernels.rs"]
+mod kernels;
+#[path = "../../../../../ptx/ladder.rs"]
+mod ladder;
 
 /// Where a module is among those of its file: the type's rank, the shape's, the kernel's name, BLOCK.
 type Place<'a> = (usize, usize, &'a str, u32);
@@ -82,7 +86,7 @@ fn rebuild(root: &Path, target: &Path, families: &[&str]) -> Result<(), Failure>
         let [kernels, ladder] = TABLES;
         for (name, table) in [("reduce", kernels), (LADDER, ladder)] {
             let modules: Vec<_> =
-                table.iter().map(Ptx::modules).collect::<Option<_>>().ok_or("ptx/ is damaged")?;
+                table.iter().map(|ptx| ptx.modules()).collect::<Option<_>>().ok_or("ptx/ is damaged")?;
             names.insert(0, name);
             built.insert(
                 0,
@@ -119,8 +123,8 @@ fn rebuild(root: &Path, target: &Path, families: &[&str]) -> Result<(), Failure>
     }
     let (ladder, operators): (Vec<_>, Vec<_>) = files.iter().partition(|(file, _)| *file == LADDER);
     for (table, files) in [("kernels.rs", operators), ("ladder.rs", ladder)] {
-        let rows = gpu_reduce_ptx::table(files.iter().map(|(_, packed)| packed));
-        new.insert(ptx.join(table), format!("{}\n{rows}", built[0].0).into_bytes());
+        let statics = gpu_reduce_ptx::statics(files.iter().map(|(file, packed)| (*file, packed)));
+        new.insert(ptx.join(table), format!("{}\n{statics}", built[0].0).into_bytes());
     }
     new.extend([sources.file(root)]);
     // Cargo compiles what includes a file again if the file was written, even with the same bytes.
@@ -135,8 +139,12 @@ fn rebuild(root: &Path, target: &Path, families: &[&str]) -> Result<(), Failure>
 /// Compiles one family. Fails if a kernel of it is not in `ptx/` or has another text there.
 fn compare(root: &Path, target: &Path, family: &str) -> Result<(), Failure> {
     let (_, built) = compile(root, family, target)?;
-    let committed: Vec<_> =
-        TABLES.into_iter().flatten().map(Ptx::modules).collect::<Option<_>>().ok_or("ptx/ is damaged")?;
+    let committed: Vec<_> = TABLES
+        .into_iter()
+        .flatten()
+        .map(|ptx| ptx.modules())
+        .collect::<Option<_>>()
+        .ok_or("ptx/ is damaged")?;
     let committed: Modules = committed.into_iter().flatten().collect();
     let differ: Vec<_> =
         built.iter().filter(|(entry, module)| committed.get(*entry) != Some(module)).collect();

@@ -87,14 +87,14 @@ impl Sources {
     }
 }
 
-/// All files below a folder, but for those of its tests and of builds.
+/// All files below a folder, but for those of its tests and of builds, and behind links.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if !path.is_dir() {
             found.push(path);
-        } else if !path.ends_with("tests") && !path.ends_with("target") {
+        } else if !path.ends_with("tests") && !path.ends_with("target") && !path.is_symlink() {
             found.extend(files(&path)?);
         }
     }
