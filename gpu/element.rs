@@ -508,8 +508,8 @@ macro_rules! dtypes {
 /// A row is `TYPE: DTYPE KIND WIDE KEY;`, without KEY for integers, which are their own keys.
 #[macro_export]
 macro_rules! for_each_element {
-    ($callback:ident! { $($arguments:tt)* }) => {
-        $crate::for_each_integer! { with_floats! { $callback { $($arguments)* } } }
+    ($($callback:ident)::+! { $($arguments:tt)* }) => {
+        $crate::for_each_integer! { with_floats! { [$($callback)::+] { $($arguments)* } } }
     };
 }
 
@@ -519,8 +519,8 @@ macro_rules! for_each_integer {
     (with_floats! $callback:tt) => {
         $crate::for_each_integer! { @rows [$crate::with_floats!] $callback }
     };
-    ($callback:ident! { $($arguments:tt)* }) => {
-        $crate::for_each_integer! { @rows [$callback!] { $($arguments)* } }
+    ($($callback:ident)::+! { $($arguments:tt)* }) => {
+        $crate::for_each_integer! { @rows [$($callback)::+!] { $($arguments)* } }
     };
     (@rows [$($callback:tt)*] $arguments:tt) => {
         $($callback)* {
@@ -541,8 +541,8 @@ macro_rules! for_each_integer {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_floats {
-    ({ $callback:ident { $($arguments:tt)* } } $($integers:tt)*) => {
-        $callback! {
+    ({ [$($callback:tt)*] { $($arguments:tt)* } } $($integers:tt)*) => {
+        $($callback)*! {
             { $($arguments)* }
             $($integers)*
             f16: F16 float f32 i16;

@@ -206,13 +206,7 @@ pub mod tests {
 
     /// The name and PTX of each embedded entry point.
     pub fn embedded() -> impl Iterator<Item = (String, String)> {
-        all().flat_map(|ptx| {
-            ptx.kernels.iter().flat_map(move |(name, entries)| {
-                entries
-                    .iter()
-                    .map(move |&(block, _)| (format!("{name}_{block}"), ptx.module(name, block).unwrap()))
-            })
-        })
+        all().flat_map(|ptx| ptx.modules().unwrap())
     }
 
     /// The kernels of each operator.

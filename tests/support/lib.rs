@@ -172,7 +172,65 @@ pub fn lengths<T: Element, const BLOCK: u32>(limit: usize) -> Vec<usize> {
 }
 
 #[cfg(not(any(part = "0", part = "1", part = "2")))]
-pub use gpu_reduce::for_each_block as of_part;
+pub use gpu_reduce::{for_each_block as of_part, for_each_element, for_each_integer};
+
+/// The element types of a third of the tests, in the form of `gpu_reduce::for_each_element!`.
+#[cfg(any(part = "0", part = "1", part = "2"))]
+#[macro_export]
+macro_rules! for_each_element {
+    ($callback:ident! { $($arguments:tt)* }) => {
+        gpu_reduce::for_each_element! { $crate::types_of_part! { $callback { $($arguments)* } } }
+    };
+}
+
+/// The integer types of a third of the tests, in the form of `gpu_reduce::for_each_integer!`.
+#[cfg(any(part = "0", part = "1", part = "2"))]
+#[macro_export]
+macro_rules! for_each_integer {
+    ($callback:ident! { $($arguments:tt)* }) => {
+        gpu_reduce::for_each_integer! { $crate::types_of_part! { $callback { $($arguments)* } } }
+    };
+}
+
+/// Keeps a part's rows of a table of types: rows 0, 3, 6 and so on, or 1, 4, 7, or 2, 5, 8.
+#[cfg(part = "0")]
+#[macro_export]
+macro_rules! types_of_part {
+    ($callback:tt $($rows:tt)*) => { $crate::every_third! { keep $callback [] $($rows)* } };
+}
+
+/// As for part 0, from the second row on.
+#[cfg(part = "1")]
+#[macro_export]
+macro_rules! types_of_part {
+    ($callback:tt $($rows:tt)*) => { $crate::every_third! { skip_one $callback [] $($rows)* } };
+}
+
+/// As for part 0, from the third row on.
+#[cfg(part = "2")]
+#[macro_export]
+macro_rules! types_of_part {
+    ($callback:tt $($rows:tt)*) => { $crate::every_third! { skip_two $callback [] $($rows)* } };
+}
+
+/// Calls `$callback! { { ARGUMENTS } ROW ROW … }` with every third row, `every_third! { STATE { CALLBACK { ARGUMENTS } } [KEPT]
+/// ROW ROW … }`.
+#[cfg(any(part = "0", part = "1", part = "2"))]
+#[macro_export]
+macro_rules! every_third {
+    (keep $callback:tt [$($kept:tt)*] $type:ident: $($row:ident)*; $($rest:tt)*) => {
+        $crate::every_third! { skip_two $callback [$($kept)* $type: $($row)*;] $($rest)* }
+    };
+    (skip_two $callback:tt $kept:tt $type:ident: $($row:ident)*; $($rest:tt)*) => {
+        $crate::every_third! { skip_one $callback $kept $($rest)* }
+    };
+    (skip_one $callback:tt $kept:tt $type:ident: $($row:ident)*; $($rest:tt)*) => {
+        $crate::every_third! { keep $callback $kept $($rest)* }
+    };
+    ($state:ident { $callback:ident $arguments:tt } [$($kept:tt)*]) => {
+        $callback! { $arguments $($kept)* }
+    };
+}
 
 macro_rules! parts {
     ($d:tt $($part:literal: $($block:literal)*;)*) => {$(

@@ -4,12 +4,12 @@
 
 use bytemuck::bytes_of;
 use gpu_reduce::{
-    Comparison, Op, bf16, f16, for_each_comparison, for_each_element, for_each_integer,
-    for_each_integer_operator, for_each_operator, for_each_pair_operator,
+    Comparison, Op, bf16, f16, for_each_comparison, for_each_integer_operator, for_each_operator,
+    for_each_pair_operator,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{TestError, TestRunner};
-use support::{Sample, hash};
+use support::{Sample, for_each_element, for_each_integer, hash};
 
 /// A result that can be compared up to rounding.
 trait Near {

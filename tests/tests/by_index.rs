@@ -3,11 +3,10 @@
 use bytemuck::bytes_of;
 use gpu_reduce::{
     Device, Dot, Element, Error, ExactElement, ExactMean, ExactSum, Item, Max, Mean, Min, NanMax, NanMin,
-    NanVar, Op, Prod, Reduce, Sum, SumSq, bf16, bincount, bincount_weighted, f16, for_each_element,
-    row_indices, scatter_add,
+    NanVar, Op, Prod, Reduce, Sum, SumSq, bf16, bincount, bincount_weighted, f16, row_indices, scatter_add,
 };
 use std::fmt::Debug;
-use support::{Sample, devices, gpu, hash, is_taken, samples};
+use support::{Sample, devices, for_each_element, gpu, hash, is_taken, samples};
 
 /// The items of each index, in their order.
 pub(crate) fn groups<T: Copy>(items: &[T], indices: &[u32], count: usize) -> Vec<Vec<T>> {
@@ -107,6 +106,7 @@ fn sums_and_means_of_every_type() {
 
 /// So many sums that items are dealt to buckets in two steps.
 #[test]
+#[cfg_attr(any(part = "0", part = "2"), ignore = "of part 1")]
 fn more_sums_than_one_step_deals() {
     fn of<T: Sample + ExactElement<Rounded: Item>>(len: usize, count: usize, distribution: usize)
     where
@@ -164,6 +164,7 @@ pub(crate) fn float(kind: usize, place: u64) -> f64 {
 }
 
 #[test]
+#[cfg_attr(any(part = "1", part = "2"), ignore = "of part 0")]
 fn floats_of_every_size() {
     for kind in 0..11 {
         for (case, (len, count)) in [(700, 7), (9000, 300), (4100, 4), (2000, 40_000)].into_iter().enumerate()
@@ -191,6 +192,7 @@ fn floats_of_every_size() {
 /// As many items and sums as the CPU takes in each of its ways: copies of few sums, sums in a shared cache, and
 /// items dealt to ranges.
 #[test]
+#[cfg_attr(any(part = "0", part = "1"), ignore = "of part 2")]
 fn many_items_on_the_cpu() {
     let len = 140_000;
     for (count, kinds) in [(3, 0..11), (50_000, 3..8), (1_500_000, 4..6)] {
@@ -253,6 +255,7 @@ fn zeros_of_both_signs_added_on_the_cpu() {
 
 /// More items that are outside of the window than a block lists.
 #[test]
+#[cfg_attr(any(part = "0", part = "1"), ignore = "of part 2")]
 fn many_floats_outside_of_the_window() {
     let len = 40_000;
     for kind in [4, 7, 9] {
@@ -346,6 +349,7 @@ fn pairs_by_index() {
 }
 
 #[test]
+#[cfg_attr(any(part = "0", part = "1"), ignore = "of part 2")]
 fn the_order_of_items_does_not_matter() {
     let len = 5000;
     let items: Vec<f64> = (0..len).map(|place| float(4, place)).filter(|value| value.is_finite()).collect();

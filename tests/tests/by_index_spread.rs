@@ -1,10 +1,10 @@
 //! Variances and standard deviations by index, on every device, against exact arithmetic.
 
 use crate::by_index::{assert_same, indices};
-use gpu_reduce::{Device, Element, Error, Item, Max, NanVar, Reduce, Std, Var, bf16, f16, for_each_element};
+use gpu_reduce::{Device, Element, Error, Item, Max, NanVar, Reduce, Std, Var, bf16, f16};
 use num_bigint::BigInt;
 use std::fmt::Debug;
-use support::{Sample, devices, hash, is_taken, mixed, samples};
+use support::{Sample, devices, for_each_element, hash, is_taken, mixed, samples};
 
 /// A finite number times 2^1074.
 fn big(value: f64) -> BigInt {

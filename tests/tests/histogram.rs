@@ -1,7 +1,7 @@
 //! Histograms, on every device, against a search through the edges.
 
-use gpu_reduce::{Bins, Error, ExactSum, Reduce, bf16, f16, for_each_element, histogram, histogram_weighted};
-use support::{Sample, devices, hash, samples};
+use gpu_reduce::{Bins, Error, ExactSum, Reduce, bf16, f16, histogram, histogram_weighted};
+use support::{Sample, devices, for_each_element, hash, samples};
 
 /// The bin of a value, if it has one.
 fn bin(value: f64, edges: &[f64]) -> Option<usize> {

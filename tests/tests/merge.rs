@@ -1,10 +1,10 @@
 //! `merge_sorted` against a merge that takes the first of the smallest heads, one after another.
 
-use gpu_reduce::{Device, Element, Error, for_each_element, merge_sorted};
+use gpu_reduce::{Device, Element, Error, merge_sorted};
 use proptest::prelude::*;
 use std::sync::LazyLock;
 use support::reference::Ordered;
-use support::{devices, hash};
+use support::{devices, for_each_element, hash};
 
 static DEVICES: LazyLock<Vec<Device>> = LazyLock::new(devices);
 

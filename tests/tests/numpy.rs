@@ -4,12 +4,12 @@
 
 use gpu_reduce::{
     Buffer, Comparison, CountWhere, Device, Element, Error, LogSumExp, NanStd, NanVar, Op, Reduce, Std,
-    SumWhere, Var, bf16, f16, for_each_comparison, for_each_element, for_each_integer,
-    for_each_integer_operator, for_each_operator, for_each_pair_operator,
+    SumWhere, Var, bf16, f16, for_each_comparison, for_each_integer_operator, for_each_operator,
+    for_each_pair_operator,
 };
 use serde_json::Value;
 use std::fmt::Debug;
-use support::{devices, hash};
+use support::{devices, for_each_element, hash};
 
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/reference/numpy.jsonl");
 
@@ -502,9 +502,11 @@ fn every_operator_has_a_reference() {
     let mut others = for_each_operator! { rows! { elements } };
     others.extend(for_each_pair_operator! { rows! { pairs } });
     others.extend(for_each_comparison! { rows! { comparisons } });
-    let types = for_each_element! { types! {} };
+    let types = gpu_reduce::for_each_element! { types! {} };
     let mut lack = Vec::new();
-    for (operators, types) in [(integers, &for_each_integer! { types! {} }[..]), (others, &types[..])] {
+    for (operators, types) in
+        [(integers, &gpu_reduce::for_each_integer! { types! {} }[..]), (others, &types[..])]
+    {
         for (name, op) in operators {
             if EXACT.contains(&name) {
                 let is_tested = exact.contains(op) && exact.contains("BigInt");

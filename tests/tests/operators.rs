@@ -4,10 +4,10 @@
 use core::ops::Range;
 use gpu_reduce::{
     ArgMax, Comparison, CountWhere, Dot, Max, Mean, Min, MinMax, NanMean, NormL2, Op, Plan, Reduce, Std, Sum,
-    Var, bf16, f16, for_each_comparison, for_each_element, for_each_integer, for_each_integer_operator,
-    for_each_operator, for_each_pair_operator, width,
+    Var, bf16, f16, for_each_comparison, for_each_integer_operator, for_each_operator,
+    for_each_pair_operator, width,
 };
-use support::{Sample, devices, for_each_block, is_taken, samples};
+use support::{Sample, devices, for_each_block, for_each_element, for_each_integer, is_taken, samples};
 
 /// The result of reducing `items` by the plan.
 fn planned<O: Op<I>, I: Copy + 'static>(

@@ -4,15 +4,14 @@
 use bytemuck::{Pod, Zeroable};
 use gpu_reduce::{
     ArgMax, Block, Comparison, CountWhere, Device, Error, ExactSum, Item, LogSumExp, Max, Mean, Min, Op,
-    Partial, Plan, Reduce, Std, Sum, SumWhere, Threads, Var, for_each_element, for_each_integer,
-    for_each_integer_operator, for_each_operator,
+    Partial, Plan, Reduce, Std, Sum, SumWhere, Threads, Var, for_each_integer_operator, for_each_operator,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::fmt::Debug;
-use support::{Sample, devices, for_each_block, hash, lengths, samples};
+use support::{Sample, devices, for_each_block, for_each_element, for_each_integer, hash, lengths, samples};
 
 /// Bits that tell results apart. All NaNs are alike.
 fn shown(value: impl Debug) -> String {

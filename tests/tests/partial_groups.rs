@@ -4,11 +4,11 @@ use bytemuck::bytes_of;
 use gpu_reduce::{
     All, Any, BitXor, Buffer, CountNonzero, Element, Error, ExactDot, ExactElement, ExactMean, ExactSum,
     GroupKey, Groups, Item, Max, Mean, Min, NanMax, NanMin, NormL1, Op, PartialGroups, Prod, Reduce, Sharded,
-    Sum, SumSq, bf16, f16, for_each_element,
+    Sum, SumSq, bf16, f16,
 };
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use support::{Sample, devices, hash, is_taken, samples};
+use support::{Sample, devices, for_each_element, hash, is_taken, samples};
 
 /// Cuts `len` items into pieces, some of them empty.
 fn pieces(len: usize, seed: u64) -> Vec<std::ops::Range<usize>> {

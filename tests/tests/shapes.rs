@@ -5,11 +5,10 @@
 use bytemuck::Zeroable;
 use gpu_reduce::{
     Both, Buffer, Comparison, Device, Error, Item, Max, Mean, Min, Op, Reduce, Std, Sum, Var, bf16, f16,
-    for_each_comparison, for_each_element, for_each_integer, for_each_integer_operator, for_each_operator,
-    for_each_pair_operator,
+    for_each_comparison, for_each_integer_operator, for_each_operator, for_each_pair_operator,
 };
 use std::fmt::Debug;
-use support::{Sample, devices, hash, samples};
+use support::{Sample, devices, for_each_element, for_each_integer, hash, samples};
 
 /// Items on the host that can be picked out and uploaded.
 trait Host: Reduce {

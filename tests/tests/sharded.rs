@@ -4,14 +4,13 @@ use cust::sys::{self, cudaError_enum::CUDA_SUCCESS};
 use gpu_reduce::emulator::{self, Settings};
 use gpu_reduce::{
     ArgMax, Block, Buffer, Device, Devices, Dot, Element, Error, ExactSum, Item, Max, Min, Op, Reduce,
-    Sharded, Stream, Sum, Threads, Var, View, bf16, f16, for_each_element, for_each_operator,
-    for_each_pair_operator,
+    Sharded, Stream, Sum, Threads, Var, View, bf16, f16, for_each_operator, for_each_pair_operator,
 };
 use std::fmt::Debug;
 use std::process::Command;
 use std::ptr::null_mut;
 use std::sync::Once;
-use support::{Sample, devices, hash, samples};
+use support::{Sample, devices, for_each_element, hash, samples};
 
 /// All GPUs, or the three emulated ones if there is none. A single GPU stands for several.
 pub fn several() -> Option<Devices> {

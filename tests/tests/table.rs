@@ -4,12 +4,10 @@
 //! `GPU_REDUCE_TEST_LEN` sets the longest input, [`len`] elements if it is not set; the emulator reduces
 //! inputs up to [`EMULATED`].
 
-use gpu_reduce::{
-    Block, Buffer, Element, Max, Min, Op, Plan, Prod, Reduce, Sum, Threads, View, for_each_element, width,
-};
+use gpu_reduce::{Block, Buffer, Element, Max, Min, Op, Plan, Prod, Reduce, Sum, Threads, View, width};
 use std::sync::Mutex;
 use support::reference::Reference;
-use support::{Sample, devices, for_each_block, lengths, samples};
+use support::{Sample, devices, for_each_block, for_each_element, lengths, samples};
 
 /// Locked by each test if `GPU_REDUCE_TEST_LEN` is set: such inputs may take gigabytes.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

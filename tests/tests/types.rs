@@ -7,13 +7,13 @@ use dlpark::versioned::Dlpack;
 use gpu_reduce::{
     ArrayItem, Buffer, Comparison, Data, Device, Dot, Error, ExactDot, ExactElement, ExactFactor, ExactSum,
     Item, Max, Min, Op, Partial, Reduce, ReduceAxis, Reducer, Runs, Segments, Sharded, Stream, Sum, View,
-    for_each_alias, for_each_element, merge_sorted, reduce_by_key,
+    for_each_alias, merge_sorted, reduce_by_key,
 };
 use ndarray::{ArrayView2, Axis};
 use std::any::type_name;
 use std::fmt::Debug;
 use std::ops::Range;
-use support::{devices, hash};
+use support::{devices, for_each_element, hash};
 
 /// The number of elements: as many rows as columns, and not a multiple of a load.
 const LEN: usize = SIDE * SIDE;

@@ -57,8 +57,8 @@ fn a_spin_lock_between_lanes_of_a_warp_ends() {
         atom.release.gpu.global.exch.b32 %r1, [%rd1], 0;";
     let machine = Machine::new(body);
     let lock = machine.upload(&[0u32, 0]);
-    machine.launch(2, 64, &[0, lock]).unwrap();
-    assert_eq!(machine.words(lock, 2), [0, 128]);
+    machine.launch(2, 8, &[0, lock]).unwrap();
+    assert_eq!(machine.words(lock, 2), [0, 16]);
 }
 
 #[test]
