@@ -202,7 +202,7 @@ pub(crate) fn run(
         Err(Box::new(Fault { kernel, place, block, threads: Vec::new(), seed: None, kind }))
     };
     if let Some(unknown) = &kernel.unknown {
-        let place = Place { line: unknown.line, source: None };
+        let place = Place { line: unknown.line, source: None, author: None };
         return refused(Some(place), FaultKind::Unknown(unknown.message.clone()));
     }
     if let Err(message) = check(kernel, launch) {

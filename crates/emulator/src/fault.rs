@@ -9,14 +9,19 @@ pub struct Place {
     pub line: u32,
     /// The source file and line that it was compiled from, if the PTX has debug information (`.loc`).
     pub source: Option<(String, u32)>,
+    /// The file and line of the kernel's author, if `source` is a library's that was inlined or called there: in the
+    /// folder of the package that has the kernel. Where the PTX does not say what was inlined where (`inlined_at`), it
+    /// is the author's last line before the instruction.
+    pub author: Option<(String, u32)>,
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PTX line {}", self.line)?;
-        match &self.source {
-            Some((file, line)) => write!(f, " ({file}:{line})"),
-            None => Ok(()),
+        match (&self.source, &self.author) {
+            (Some((file, line)), None) => write!(f, " ({file}:{line})"),
+            (Some((file, line)), Some((authors, at))) => write!(f, " ({authors}:{at}, in {file}:{line})"),
+            (None, _) => Ok(()),
         }
     }
 }
@@ -270,11 +275,13 @@ pub enum FaultKind {
     Deadlock(String),
     /// A block ran more instructions than the settings allow.
     #[error(
-        "no end after {limit} warp instructions in one block: an endless loop, or a limit that is too low"
+        "no end after {limit} warp instructions in one block: {waiting}. This is an endless loop, or the limit is too low"
     )]
     Endless {
         /// The limit.
         limit: u64,
+        /// Where the threads of the block were, and what they waited for.
+        waiting: String,
     },
     /// The launch ran longer than the settings allow.
     #[error(

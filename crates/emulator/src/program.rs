@@ -5,6 +5,7 @@ mod copy;
 mod decode;
 pub(crate) mod flow;
 pub mod forms;
+mod lines;
 mod memory;
 mod sync;
 mod system;
@@ -113,7 +114,8 @@ impl Program {
     /// know is no error by itself, because other kernels of the module may run: the kernel with it [cannot
     /// run](Kernel::unknown). It is an error if no kernel of the module can run.
     pub fn decode(module: &ast::Module) -> Result<Program, LoadError> {
-        let mut context = decode::Context { functions: HashMap::new(), variables: HashMap::new() };
+        let mut context =
+            decode::Context { functions: HashMap::new(), variables: HashMap::new(), files: &module.files };
         for function in &module.functions {
             let known = context.functions.entry(&function.name).or_insert(function);
             if known.body.is_none() {

@@ -177,6 +177,12 @@ impl<'g> Block<'g> {
             }
             Ok(Run::Ended) | Err(_) => {}
         }
+        let ran = ran.map_err(|mut fault| {
+            if let FaultKind::Endless { waiting, .. } = &mut fault.kind {
+                *waiting = self.waiting();
+            }
+            fault
+        });
         let suspicion = self.state.suspicion.take();
         match (ran, suspicion) {
             (Err(fault), Some(suspicion)) if !matches!(fault.kind, FaultKind::Race { .. }) => Err(suspicion),
@@ -471,7 +477,8 @@ impl<'g> State<'g> {
         if self.issued > self.limit {
             let limit = self.limit;
             let path = warp.paths.first().map_or((0, 0), |path| (path.at, path.mask));
-            return Err(self.fault(warp.index, path.0, path.1, FaultKind::Endless { limit }));
+            let waiting = String::new(); // the block says, which has all warps
+            return Err(self.fault(warp.index, path.0, path.1, FaultKind::Endless { limit, waiting }));
         }
         Ok(stop)
     }
@@ -737,11 +744,12 @@ impl<'g> State<'g> {
         }
         let missing = warp.live & !active & !leaving;
         if barrier.aligned && missing != 0 && !warp.torn {
-            return fault(FaultKind::Barrier(format!(
-                "lanes {} of the warp are here, lanes {} are not",
-                shown(active),
-                shown(missing)
-            )));
+            let mut text =
+                format!("lanes {} of the warp are here, lanes {} are not", shown(active), shown(missing));
+            for (other, lanes) in warp.others(path).filter(|(_, lanes)| lanes & missing != 0) {
+                text += &format!("; lanes {} are at {}", shown(lanes & missing), self.grid.place(other));
+            }
+            return fault(FaultKind::Barrier(text));
         }
         let first = active.trailing_zeros() as usize;
         let index = warp.registers.wide(barrier.index)[first];

@@ -180,11 +180,17 @@ impl<'a> Grid<'a> {
             .then(|| (self.block_index(block), self.thread(thread / LANES as u32, thread % LANES as u32)))
     }
 
-    /// The PTX line and the source line of an instruction.
+    /// The PTX line and the source lines of an instruction.
     pub fn place(&self, at: u32) -> Place {
         let (line, source) = self.code.places[at as usize];
-        let file = |index| self.files.iter().find(|file| file.0 == index).map(|file| file.1.clone());
-        Place { line, source: source.and_then(|(index, line)| Some((file(index)?, line))) }
+        let named = |(index, line): (u32, u32)| {
+            self.files.iter().find(|file| file.0 == index).map(|file| (file.1.clone(), line))
+        };
+        Place {
+            line,
+            source: source.and_then(|source| named(source.own)),
+            author: source.and_then(|source| named(source.author?)),
+        }
     }
 
     /// Creates a warp's registers, with constants and special registers set.

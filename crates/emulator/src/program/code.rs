@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::exec::lanes::{Lanes, Operands, Register};
 
+use super::lines::Source;
 use super::undefined::{Carry, Tracked, Wide};
 
 /// The start of the window of generic addresses for shared memory. No host address comes near.
@@ -25,7 +26,7 @@ pub const END: u32 = u32::MAX;
 pub struct Code {
     pub instructions: Vec<Instruction>,
     /// The PTX line of each, and its source file and line.
-    pub places: Vec<(u32, Option<(u32, u32)>)>,
+    pub places: Vec<(u32, Option<Source>)>,
     /// The number of registers, including those for constants.
     pub registers: crate::exec::lanes::Counts,
     /// Registers with a constant value.

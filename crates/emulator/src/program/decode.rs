@@ -8,6 +8,7 @@ use crate::{
     ptx::ast::{self, Operand, Statement, Type},
 };
 
+use super::lines::{Lines, Source};
 use super::{
     Kernel, LoadError, Param,
     code::{
@@ -59,6 +60,7 @@ type Names = HashMap<String, Symbol>;
 pub(super) struct Context<'a> {
     pub functions: HashMap<&'a str, &'a ast::Function>,
     pub variables: HashMap<&'a str, &'a ast::Variable>,
+    pub files: &'a [(u32, String)],
 }
 
 /// A kernel that is being decoded.
@@ -68,7 +70,7 @@ pub(super) struct Decoder<'a> {
     uses: Vec<Uses>,
     /// For each instruction, when its results are undefined.
     rules: Vec<Rule>,
-    places: Vec<(u32, Option<(u32, u32)>)>,
+    places: Vec<(u32, Option<Source>)>,
     counts: Counts,
     constants: HashMap<(Bank, Constant), Register>,
     /// Innermost last.
@@ -82,7 +84,7 @@ pub(super) struct Decoder<'a> {
     local_bytes: u64,
     /// The offsets of the module's shared variables that the kernel uses.
     module_shared: HashMap<String, u64>,
-    source: Option<(u32, u32)>,
+    lines: Lines<'a>,
     pub line: u32,
     guard: Guard,
     rule: Rule,
@@ -110,7 +112,7 @@ impl<'a> Decoder<'a> {
             shared_bytes: 0,
             local_bytes: 0,
             module_shared: HashMap::new(),
-            source: None,
+            lines: Lines::new(context.files),
             line: 0,
             guard: Guard::NONE,
             rule: Rule::default(),
@@ -354,7 +356,7 @@ impl<'a> Decoder<'a> {
         self.instructions.push(Instruction { guard: self.guard, operation, carry: None });
         self.rules.push(self.rule);
         self.uses.push(uses);
-        self.places.push((self.line, self.source));
+        self.places.push((self.line, self.lines.position.source));
         Ok(())
     }
 
@@ -393,7 +395,7 @@ impl<'a> Decoder<'a> {
                 Statement::Declare(variable) => self.variable(variable)?,
                 Statement::Instruction(instruction) => self.instruction(instruction)?,
                 Statement::Block(statements) => self.block(statements)?,
-                Statement::Location { file, line, .. } => self.source = Some((*file, *line)),
+                Statement::Location { frame, inlined_at } => self.lines.read(*frame, *inlined_at),
             }
         }
         self.scopes.pop();
@@ -793,7 +795,7 @@ impl<'a> Decoder<'a> {
             Some(body) => {
                 let symbols = arguments.into_iter().chain(results);
                 let names = symbols.map(|(formal, symbol)| (formal.name.clone(), symbol)).collect();
-                let (line, source) = (self.line, self.source);
+                let (line, position) = (self.line, self.lines.position);
                 // The function sees only its own names.
                 let scopes = std::mem::replace(&mut self.scopes, vec![names]);
                 let lists = std::mem::replace(&mut self.branch_targets, Rc::new(branch_targets(body)));
@@ -803,7 +805,7 @@ impl<'a> Decoder<'a> {
                 self.calls.pop();
                 self.returns.pop();
                 (self.scopes, self.branch_targets) = (scopes, lists);
-                (self.line, self.source) = (line, source);
+                (self.line, self.lines.position) = (line, position);
             }
             None => system::call(self, name, &arguments, &results)?,
         }
@@ -922,6 +924,7 @@ impl<'a> Decoder<'a> {
 pub(super) fn kernel<'a>(context: &'a Context<'a>, function: &'a ast::Function) -> Result<Kernel, LoadError> {
     let mut decoder = Decoder::new(context);
     decoder.line = function.line;
+    decoder.lines.begin(function);
     let mut params = Vec::new();
     let mut param_bytes = 0u64;
     for param in function.params.iter().chain(&function.returns) {

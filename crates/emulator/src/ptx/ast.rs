@@ -131,13 +131,22 @@ pub enum Statement {
     Block(Vec<Statement>),
     /// `.loc`: the source position of the instructions that follow.
     Location {
-        /// The index of a `.file`.
-        file: u32,
-        /// From 1.
-        line: u32,
-        /// From 1.
-        column: u32,
+        /// The position itself.
+        frame: Frame,
+        /// The position of the call, if a function that is called there was inlined.
+        inlined_at: Option<Frame>,
     },
+}
+
+/// A position in a source file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// The index of a `.file`.
+    pub file: u32,
+    /// From 1.
+    pub line: u32,
+    /// From 1.
+    pub column: u32,
 }
 
 /// `@!%p1 ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1+16];`

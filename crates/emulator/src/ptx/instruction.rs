@@ -1,6 +1,6 @@
 //! Function bodies (PTX ISA, "Instruction Statements", "Instruction Operands").
 
-use super::ast::{Guard, Instruction, Operand, Statement};
+use super::ast::{Frame, Guard, Instruction, Operand, Statement};
 use super::grammar::{
     DEPTH, Input, Parsed, count, exactly, expect, given, integer, line, list, name, number, of, offset, wrong,
 };
@@ -49,14 +49,20 @@ fn statement(depth: usize, into: &mut Vec<Statement>, input: &mut Input<'_>) -> 
     Ok(())
 }
 
-/// Parses `.loc 1 12 5`; skips where it was inlined.
+/// Parses `.loc 1 12 5`, also with `, function_name $L__name, inlined_at 1 9 1`.
 fn location(input: &mut Input<'_>) -> Parsed<Statement> {
-    let (_, file, line, column) = (any, count, count, count).parse_next(input)?;
-    if given(",", input)? {
+    let frame = |input: &mut Input<'_>| {
+        let (file, line, column) = (count, count, count).parse_next(input)?;
+        Ok(Frame { file, line, column })
+    };
+    let (_, at) = (any, frame).parse_next(input)?;
+    let inlined_at = if given(",", input)? {
         (expect("function_name"), name, offset, expect(","), expect("inlined_at")).parse_next(input)?;
-        (count, count, count).parse_next(input)?;
-    }
-    Ok(Statement::Location { file, line, column })
+        Some(frame(input)?)
+    } else {
+        None
+    };
+    Ok(Statement::Location { frame: at, inlined_at })
 }
 
 fn instruction(input: &mut Input<'_>) -> Parsed<Instruction> {

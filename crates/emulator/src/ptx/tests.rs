@@ -1,6 +1,8 @@
 //! Tests every construct, every shipped kernel, error messages, and that no text crashes the parser.
 
-use super::ast::{Function, Guard, Initial, Instruction, Module, Operand, Space, Statement, Type, Variable};
+use super::ast::{
+    Frame, Function, Guard, Initial, Instruction, Module, Operand, Space, Statement, Type, Variable,
+};
 use super::parse;
 use proptest::prelude::*;
 
@@ -81,9 +83,10 @@ fn debug_information() {
     );
     assert_eq!(module.files, [(1, "src/a \\\"b\\\".rs".to_owned()), (2, "b.cu".to_owned())]);
     let body = module.functions[0].body.as_ref().unwrap();
-    assert_eq!(body[0], Statement::Location { file: 1, line: 12, column: 5 });
-    assert_eq!(body[1], Statement::Location { file: 2, line: 3, column: 4 });
-    assert_eq!(body[2], Statement::Location { file: 2, line: 6, column: 7 });
+    let frame = |file, line, column| Frame { file, line, column };
+    assert_eq!(body[0], Statement::Location { frame: frame(1, 12, 5), inlined_at: None });
+    assert_eq!(body[1], Statement::Location { frame: frame(2, 3, 4), inlined_at: Some(frame(1, 9, 1)) });
+    assert_eq!(body[2], Statement::Location { frame: frame(2, 6, 7), inlined_at: Some(frame(1, 9, 1)) });
     assert_eq!(body[4], Statement::Label("$L__tmp0".into()));
 }
 

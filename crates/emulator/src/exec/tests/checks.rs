@@ -327,10 +327,12 @@ fn accesses_are_aligned() {
 
 #[test]
 fn a_barrier_under_a_divergent_branch_is_found() {
-    let body = "setp.lt.u32 %p1, %r0, 16; @%p1 bra SKIP; bar.sync 0; SKIP: st.shared.u32 [shared], 0;";
+    let body = "setp.lt.u32 %p1, %r0, 16; @%p1 bra SKIP; bar.sync 0;\nSKIP: st.shared.u32 [shared], 0;";
     let fault = Machine::new(body).launch(1, 32, &[]).unwrap_err();
     let FaultKind::Barrier(text) = &fault.kind else { panic!("{fault}") };
-    assert!(text.contains("lanes 16-31 of the warp are here, lanes 0-15 are not"), "{text}");
+    // The others wait where the paths meet again.
+    let where_all_are = "lanes 16-31 of the warp are here, lanes 0-15 are not; lanes 0-15 are at PTX line 17";
+    assert_eq!(text, where_all_are);
     let guarded = "setp.lt.u32 %p1, %r0, 16; @%p1 bar.sync 0;";
     assert!(matches!(Machine::new(guarded).launch(1, 32, &[]).unwrap_err().kind, FaultKind::Barrier(_)));
     // Threads that have exited are not waited for, and a branch of whole warps does not diverge.
@@ -369,7 +371,9 @@ fn a_loop_without_an_end_is_found() {
             let mut machine = Machine::new(body);
             (machine.settings.instruction_limit, machine.settings.seed) = (100_000, seed);
             let fault = machine.launch(1, 64, &[]).unwrap_err();
-            assert_eq!((fault.code(), &fault.kind), (702, &FaultKind::Endless { limit: 100_000 }));
+            let FaultKind::Endless { limit: 100_000, waiting } = &fault.kind else { panic!("{fault}") };
+            assert!(waiting.contains(" at PTX line 16"), "{fault}");
+            assert_eq!(fault.code(), 702);
         }
     }
 }
@@ -381,6 +385,49 @@ fn a_trap_names_its_place() {
     let fault = Machine::new(&text).launch(1, 32, &[]).unwrap_err();
     assert_eq!(fault.threads, [[3, 0, 0]]);
     assert_eq!(fault.place.unwrap().source, Some(("src/lib.rs".to_owned(), 42)));
+}
+
+/// The kernel is in `mine/src/lib.rs`. Each case is what precedes a trap, and the trap's line and the author's.
+#[test]
+fn a_trap_in_a_library_names_the_authors_line() {
+    const FILES: &str = ".address_size 64
+        .file 1 \"/home/me/mine/src/lib.rs\"
+        .file 2 \"/rustc/hash/library/core/src/ptr.rs\"
+        .file 3 \"/home/me/mine/src/helper.rs\"
+        .file 4 \"/home/me/other/src/lib.rs\"";
+    let inlined = |caller: &str| format!(", function_name $L__n, inlined_at {caller}");
+    let lib = |line| Some(("/home/me/mine/src/lib.rs".to_owned(), line));
+    let helper = Some(("/home/me/mine/src/helper.rs".to_owned(), 7));
+    let core = Some(("/rustc/hash/library/core/src/ptr.rs".to_owned(), 9));
+    let other = Some(("/home/me/other/src/lib.rs".to_owned(), 5));
+    for (locations, source, author) in [
+        ("".to_owned(), lib(1), None),
+        (format!(".loc 2 9 1{}", inlined("1 42 7")), core.clone(), lib(42)),
+        // Inlined into another library's function, which was inlined into the author's.
+        (format!(".loc 4 4 1{}\n.loc 2 9 1{}", inlined("1 40 2"), inlined("4 4 1")), core.clone(), lib(40)),
+        (
+            format!(".loc 3 7 1{}\n.loc 2 9 1{}", inlined("1 40 2"), inlined("3 7 1")),
+            core.clone(),
+            helper.clone(),
+        ),
+        // Without `inlined_at`, or where it leads nowhere: the last line before.
+        (".loc 1 12 3\n.loc 2 9 1".to_owned(), core.clone(), lib(12)),
+        (format!(".loc 3 7 1\n.loc 4 5 1\n.loc 2 9 1{}", inlined("4 5 1")), core.clone(), helper.clone()),
+        (format!(".loc 4 5 1{}\n.loc 2 9 1{}", inlined("2 9 1"), inlined("4 5 1")), core.clone(), lib(1)),
+        (".loc 3 7 1".to_owned(), helper, None),
+        // A called function has the line of the call, and the call's line is back after it.
+        (".loc 1 20 1\ncall fails, ();".to_owned(), other, lib(20)),
+        (".loc 1 20 1\ncall ends, ();".to_owned(), lib(20), None),
+    ] {
+        let text = super::kernel(&format!(".loc 1 1 1\n{locations}\ntrap;"))
+            .replace(".address_size 64", FILES)
+            .replace(
+                ".visible .entry",
+                ".func fails() { .loc 4 5 1\ntrap; ret; }\n.func ends() { .loc 3 30 1\nret; }\n.visible .entry",
+            );
+        let place = Machine::new(&text).launch(1, 32, &[]).unwrap_err().place.unwrap();
+        assert_eq!((&place.source, &place.author), (&source, &author), "{locations}: {place}");
+    }
 }
 
 #[test]
