@@ -76,6 +76,10 @@ impl fmt::Display for Action {
 pub struct Access {
     /// Read, write or atomic.
     pub action: Action,
+    /// Its name if it is no plain load or store, such as `volatile load` or `atomic operation`.
+    pub name: Option<&'static str>,
+    /// The scope of a relaxed, acquire or release access, or of an atomic operation: `.cta`, `.gpu` or `.sys`.
+    pub scope: Option<&'static str>,
     /// The memory space.
     pub memory: Memory,
     /// The address: a pointer value in global memory, otherwise the offset from the start of the memory.
@@ -92,11 +96,17 @@ pub struct Access {
 
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Access { action, memory, address, bytes, block, thread, place } = self;
+        let Access { action, name, scope, memory, address, bytes, block, thread, place } = self;
+        match name {
+            Some(name) => f.write_str(name)?,
+            None => action.fmt(f)?,
+        }
+        if let Some(scope) = scope {
+            write!(f, " with scope `{scope}`")?;
+        }
         write!(
             f,
-            "{action} of {bytes} bytes at {memory} address {address:#x} by thread {thread:?} of block \
-             {block:?}, {place}"
+            " of {bytes} bytes at {memory} address {address:#x} by thread {thread:?} of block {block:?}, {place}"
         )
     }
 }
@@ -152,7 +162,7 @@ impl fmt::Display for DeviceAccess {
 #[non_exhaustive]
 pub enum FaultKind {
     /// Two threads access the same bytes with no order between them, and one of them writes.
-    #[error("data race: {first}; and {second}. Put a barrier or a release and an acquire between them")]
+    #[error("data race: {first}; and {second}. {}", advice(first, second))]
     Race {
         /// The access that ran first.
         first: Box<Access>,
@@ -321,6 +331,16 @@ pub enum FaultKind {
     /// A copy or memset that was valid when a graph captured it, and is not when the graph runs.
     #[error("{0} is no longer possible: its memory has been freed since the capture")]
     Replay(String),
+}
+
+/// What orders two accesses that race.
+fn advice(first: &Access, second: &Access) -> &'static str {
+    let of_block = |access: &Access| access.scope == Some(".cta");
+    if first.block != second.block && (of_block(first) || of_block(second)) {
+        "The scope `.cta` holds within a block, and these are two: use `.gpu` (in CUDA C++, `thread_scope_device`)"
+    } else {
+        "Put a barrier or a release and an acquire between them"
+    }
 }
 
 /// An error in a launch or a replay, and its place.

@@ -993,8 +993,11 @@ impl<'g> State<'g> {
         (warp, lane, at): (u32, u32, u32),
     ) -> Box<Access> {
         let thread = self.grid.thread(warp, lane);
+        let (name, scope) = self.grid.name_of_access(at);
         Box::new(Access {
             action,
+            name,
+            scope,
             memory,
             address,
             bytes,

@@ -13,7 +13,7 @@ use crate::{
     memory::{Allocation, Memory},
     program::{
         Kernel, Program,
-        code::{Code, Constant, LOCAL_WINDOW, Operation, Special},
+        code::{Code, Constant, LOCAL_WINDOW, Operation, Order, Scope, Special},
     },
 };
 
@@ -178,6 +178,31 @@ impl<'a> Grid<'a> {
         let block = if block & WINDOW_BLOCKS == bits { block } else { bits };
         (thread < self.threads && block < self.blocks())
             .then(|| (self.block_index(block), self.thread(thread / LANES as u32, thread % LANES as u32)))
+    }
+
+    /// The name of an access that is no plain load or store, and its scope.
+    pub fn name_of_access(&self, at: u32) -> (Option<&'static str>, Option<&'static str>) {
+        let (order, scope, names) = match &self.code.instructions[at as usize].operation {
+            Operation::Load(load) => {
+                (load.order, load.scope, ["volatile load", "relaxed load", "acquire load"])
+            }
+            Operation::Store(store) => {
+                (store.order, store.scope, ["volatile store", "relaxed store", "release store"])
+            }
+            Operation::Atomic(atomic) => (Order::Relaxed, atomic.scope, ["", "atomic operation", ""]),
+            _ => return (None, None),
+        };
+        let scope = match scope {
+            Scope::Block => ".cta",
+            Scope::Device => ".gpu",
+            Scope::System => ".sys",
+        };
+        match order {
+            Order::Weak => (None, None),
+            Order::Volatile => (Some(names[0]), None),
+            Order::Relaxed => (Some(names[1]), Some(scope)),
+            Order::Acquire | Order::Release | Order::AcqRel => (Some(names[2]), Some(scope)),
+        }
     }
 
     /// The PTX line and the source lines of an instruction.

@@ -459,8 +459,11 @@ fn fault(grid: &Grid, logs: &[Log], [first, second]: Pair) -> Box<Fault> {
             Kind::Write => Action::Write,
             Kind::AtomicRead | Kind::AtomicWrite => Action::Atomic,
         };
+        let (name, scope) = grid.name_of_access(record.at);
         Access {
             action,
+            name,
+            scope,
             memory: Where::Global,
             address: record.address(log, lane),
             bytes: record.bytes.into(),

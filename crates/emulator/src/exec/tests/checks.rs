@@ -203,8 +203,49 @@ fn the_last_block_reads_what_others_released() {
         // Atomics with `.cta` also race with each other. The addresses decide which race is found first.
         let atomics = atomic.contains(".cta") && actions == [Action::Atomic; 2];
         assert!(atomics || actions == [Action::Write, Action::Read], "{fault}");
+        if atomics {
+            let text = fault.to_string();
+            assert!(text.contains("atomic operation with scope `.cta` of 4 bytes"), "{text}");
+            assert!(text.contains("use `.gpu`"), "{text}");
+        }
         assert_eq!(first.memory, Memory::Global, "{fault}");
         assert_ne!(first.block, second.block);
+    }
+}
+
+#[test]
+fn accesses_that_race_have_the_names_of_their_instructions() {
+    for (store, load, names) in [
+        (
+            "st.volatile.shared.u32 [shared], 1;",
+            "ld.shared.u32 %r1, [shared];",
+            ["volatile store of", "read of"],
+        ),
+        (
+            "st.shared.u32 [shared], 1;",
+            "ld.volatile.shared.u32 %r1, [shared];",
+            ["write of", "volatile load of"],
+        ),
+        (
+            "st.release.cta.shared.u32 [shared], 1;",
+            "ld.shared.u32 %r1, [shared];",
+            ["release store with scope `.cta` of", "read of"],
+        ),
+        (
+            "st.shared.u32 [shared], 1;",
+            "ld.relaxed.gpu.shared.u32 %r1, [shared];",
+            ["write of", "relaxed load with scope `.gpu` of"],
+        ),
+        (
+            "atom.shared.add.u32 %r1, [shared], 1;",
+            "ld.shared.u32 %r1, [shared];",
+            ["atomic operation with scope `.gpu` of", "read of"],
+        ),
+    ] {
+        let body = format!("setp.lt.u32 %p1, %r0, 32; @%p1 bra OTHER; {load} bra END; OTHER: {store} END:");
+        let text = Machine::new(&body).launch(1, 64, &[]).unwrap_err().to_string();
+        assert!(names.iter().all(|name| text.contains(name)), "{text}");
+        assert!(text.contains("Put a barrier"), "{text}");
     }
 }
 
