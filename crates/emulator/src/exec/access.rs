@@ -621,7 +621,10 @@ impl State<'_> {
                 warp: request.warp as usize,
                 time: request.time,
             };
-            checks.log.access(&checks.clocks, self.grid.order(), &accessed);
+            // Operations on a place follow one another, so each counts: the race search tells what came before the last.
+            let is_operation = request.kind == Kind::AtomicWrite && request.reads;
+            let stamp = if is_operation { self.grid.next_order() - 1 } else { self.grid.order() };
+            checks.log.access(&checks.clocks, stamp, &accessed);
         }
         Ok(if contiguous {
             (first + whole - 1) / 32 - first / 32 + 1

@@ -130,12 +130,12 @@ impl<'a> Grid<'a> {
         self.launch.grid.iter().map(|&count| u64::from(count)).product()
     }
 
-    /// Counts one more event and returns the new count.
+    /// Counts one more event or atomic operation, and returns the new count.
     pub fn next_order(&self) -> u64 {
         self.order.fetch_add(1, SeqCst) + 1
     }
 
-    /// The number of events so far.
+    /// The number of events and atomic operations so far.
     pub fn order(&self) -> u64 {
         self.order.load(SeqCst)
     }

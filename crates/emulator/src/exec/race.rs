@@ -278,6 +278,7 @@ fn check_place(grid: &Grid, logs: &[Log], orders: &mut Orders, uses: &[Use]) -> 
             };
             if (kind.conflicts(earlier.kind) || kind.is_atomic() && earlier.kind.is_atomic() && apart())
                 && let Some([first, second]) = orders.unordered(logs, before, now)
+                && !ends_chain(grid, logs, orders, &atomics[recent(&atomics)..], [before, now])
             {
                 return Some([(before, first), (now, second)]);
             }
@@ -299,6 +300,34 @@ fn check_place(grid: &Grid, logs: &[Log], orders: &mut Orders, uses: &[Use]) -> 
         }
     }
     None
+}
+
+/// Whether the second of two uses is a plain access that comes after an atomic operation of its own block on the same place,
+/// and the first is atomic: `if (atomicAdd(c, 1) == last) *c = 0`. The operations on a place follow one another, each
+/// sees what the one before it wrote, and a thread's accesses of one place keep their order, also without fences. (What
+/// the operation returned is taken to say that the first use precedes it.)
+fn ends_chain(
+    grid: &Grid,
+    logs: &[Log],
+    orders: &mut Orders,
+    atomics: &[Use],
+    [first, second]: [Use; 2],
+) -> bool {
+    let links = |used: Use| {
+        let record = entry(logs, used);
+        record.kind.is_atomic() && !of_block(grid, record)
+    };
+    let is_operation = |used: Use| {
+        matches!(grid.code.instructions[entry(logs, used).at as usize].operation, Operation::Atomic(_))
+    };
+    !entry(logs, second).kind.is_atomic()
+        && links(first)
+        && atomics.iter().rev().any(|&own| {
+            own.source.log == second.source.log
+                && is_operation(own)
+                && links(own)
+                && orders.unordered(logs, own, second).is_none()
+        })
 }
 
 /// Whether the access is atomic only within its block.

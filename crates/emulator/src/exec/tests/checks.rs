@@ -213,6 +213,40 @@ fn the_last_block_reads_what_others_released() {
     }
 }
 
+/// Each block counts itself, and the last of 20 sets the counter back.
+#[test]
+fn the_last_block_may_set_its_counter_back() {
+    let reset = |atomic: &str, last: u32| {
+        format!(
+            "mov.u64 %rd1, %rd0; mov.u32 %r1, 0; setp.ne.u32 %p1, %r0, 0; @%p1 bra JOIN;
+            {atomic} %r1, [%rd1], 1;
+            JOIN: setp.ne.u32 %p2, %r1, {last}; @%p2 bra DONE; st.global.u32 [%rd1], 0; DONE:"
+        )
+    };
+    for threads in [1, 3] {
+        for seed in [None, Some(1), Some(2)] {
+            let run = |body: &str| {
+                let mut machine = Machine::new(body);
+                (machine.settings.threads, machine.settings.seed) = (threads, seed);
+                let counter = machine.upload(&[0u32]);
+                machine.launch(20, 32, &[counter]).map(|_| machine.words(counter, 1)[0])
+            };
+            for atomic in
+                ["atom.relaxed.gpu.global.add.u32", "atom.global.add.u32", "atom.acq_rel.gpu.global.add.u32"]
+            {
+                assert_eq!(run(&reset(atomic, 19)), Ok(0), "{atomic}");
+            }
+            // A block in the middle races with those after it, and the scope must hold between blocks.
+            for body in
+                [reset("atom.relaxed.gpu.global.add.u32", 7), reset("atom.relaxed.cta.global.add.u32", 19)]
+            {
+                let fault = run(&body).expect_err(&body);
+                assert!(matches!(fault.kind, FaultKind::Race { .. }), "{fault}");
+            }
+        }
+    }
+}
+
 #[test]
 fn accesses_that_race_have_the_names_of_their_instructions() {
     for (store, load, names) in [
