@@ -69,12 +69,12 @@ fn scrambled(i: usize) -> u32 {
     (i as u32).wrapping_mul(0x9e37_79b9)
 }
 
-fn check_floats<O: Op<f64> + Op<f32> + Default>() {
+fn check_double<O: Op<f64> + Default>() {
     check::<O, f64>(|i| f64::from(scrambled(i)) * 2f64.powi(-31) - 1.0);
-    check::<O, f32>(|i| (scrambled(i) >> 8) as f32 * 2f32.powi(-23) - 1.0);
 }
 
-fn check_others<O: Op<bf16> + Op<i8> + Op<u64> + Default>() {
+fn check_others<O: Op<f32> + Op<bf16> + Op<i8> + Op<u64> + Default>() {
+    check::<O, f32>(|i| (scrambled(i) >> 8) as f32 * 2f32.powi(-23) - 1.0);
     check::<O, bf16>(|i| bf16::from_bits((scrambled(i) >> 16) as u16 & 0xbfff));
     check::<O, i8>(|i| (scrambled(i) >> 24) as i8);
     check::<O, u64>(|i| u64::from(scrambled(i)).pow(2));
@@ -84,7 +84,7 @@ fn check_others<O: Op<bf16> + Op<i8> + Op<u64> + Default>() {
 #[test]
 fn instruction_sets_agree() {
     macro_rules! operators {
-        ({} $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$( check_floats::<$op>(); )*};
+        ({} $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {$( check_double::<$op>(); )*};
     }
     for_each_operator! { operators! {} }
     check_others::<Sum>();
