@@ -3,8 +3,13 @@
 
 use gpu_reduce::emulator::{self, Counters};
 use gpu_reduce::{Block, Device, LadderElement, LadderOp, Sum, Threads, Variant, variant::*};
-use std::sync::{Mutex, PoisonError};
-use support::for_each_block;
+use support::{for_each_block, process};
+
+/// Whether this is the process of a test of this module: a process that has found a GPU's driver can have no emulator, and
+/// the counters are those of a process's last launch.
+fn is_own(test: &str) -> bool {
+    process::is_own(&format!("counters::{test}"), |_| {})
+}
 
 /// The counters of a sum by one block.
 fn count<V: Variant, T: LadderElement, const BLOCK: u32>(len: u32) -> Counters
@@ -12,8 +17,6 @@ where
     Threads<BLOCK>: Block,
     Sum: LadderOp<T>,
 {
-    static LAST_LAUNCH: Mutex<()> = Mutex::new(());
-    let _guard = LAST_LAUNCH.lock().unwrap_or_else(PoisonError::into_inner);
     let x = Device::emulator().unwrap().zeros::<T>(len as usize).unwrap();
     x.reduce_with::<V, Sum, BLOCK>().unwrap();
     let (kernel, counters) = emulator::last_counters().unwrap();
@@ -46,6 +49,9 @@ fn conflicts(counters: Counters) -> u64 {
 /// before the steps, and none for the last six steps once the last warp is unrolled.
 #[test]
 fn barriers() {
+    if !is_own("barriers") {
+        return;
+    }
     for_each_block!(|BLOCK| {
         let steps = u64::from(BLOCK.ilog2());
         assert_eq!(one::<InterleavedModulo, BLOCK>().barriers, steps + 1);
@@ -69,6 +75,9 @@ fn barriers() {
 /// those of thread 0.
 #[test]
 fn shared_accesses() {
+    if !is_own("shared_accesses") {
+        return;
+    }
     let expected = |warps_at_work: u64, kept: u64| [2 * warps_at_work + 1, warps_at_work + kept];
     let counted = |c: Counters| [c.shared_load_requests, c.shared_store_requests];
     for_each_block!(|BLOCK| {
@@ -89,6 +98,9 @@ fn shared_accesses() {
 /// The store by thread 0 diverges once in each kernel.
 #[test]
 fn divergence() {
+    if !is_own("divergence") {
+        return;
+    }
     for_each_block!(|BLOCK| {
         let warps = u64::from(BLOCK / 32);
         assert_eq!(one::<InterleavedModulo, BLOCK>().divergent_branches, 5 * warps + (warps - 1) + 1);
@@ -120,6 +132,9 @@ fn strided_passes(block: u32) -> u64 {
 /// elements of 4 and of 8 bytes.
 #[test]
 fn bank_conflicts() {
+    if !is_own("bank_conflicts") {
+        return;
+    }
     for_each_block!(|BLOCK| {
         assert_eq!(conflicts(one::<InterleavedModulo, BLOCK>()), 0);
         assert_eq!(conflicts(one::<InterleavedStrided, BLOCK>()), 3 * strided_passes(BLOCK));
@@ -134,6 +149,9 @@ fn bank_conflicts() {
 /// Each unrolling saves instructions and branches for the same elements, and shuffles save shared memory.
 #[test]
 fn unrolling() {
+    if !is_own("unrolling") {
+        return;
+    }
     for_each_block!(|BLOCK| {
         let (first_add, last_warp) = (two::<FirstAdd, BLOCK>(), two::<UnrolledLastWarp, BLOCK>());
         let (unrolled, shuffle) = (two::<Unrolled, BLOCK>(), two::<Shuffle, BLOCK>());
@@ -148,6 +166,9 @@ fn unrolling() {
 /// One atomic operation for each element, or one for each block of two elements a thread.
 #[test]
 fn atomics() {
+    if !is_own("atomics") {
+        return;
+    }
     for_each_block!(|BLOCK| {
         assert_eq!(one::<Atomic, BLOCK>().atomic_operations, u64::from(BLOCK));
         assert_eq!(two::<BlockAtomic, BLOCK>().atomic_operations, 1);
