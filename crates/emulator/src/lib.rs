@@ -73,9 +73,10 @@
 //! - deadlocks;
 //! - uses of values that nothing wrote.
 //!
-//! A failed check is a [`Fault`]. It names the kernel, the line of the PTX (and of the Rust source, if the
-//! PTX has debug information), the block, the threads and the address. The emulator prints it to standard
-//! error, and [`take_faults`] returns it. The calls behave as on a GPU: the launch succeeds, and later calls
+//! A failed check is a [`Fault`]. It names the kernel, the line of the PTX (and of the source, if the
+//! PTX has debug information), the block, the threads and the address. If the source line is a library's, the fault also
+//! names the line of the kernel's author that it was inlined or called at: the first one in the folder of the package
+//! that has the kernel. The emulator prints the fault to standard error, and [`take_faults`] returns it. The calls behave as on a GPU: the launch succeeds, and later calls
 //! of the context fail.
 //!
 //! **Global memory.** Each launch logs its accesses to global memory, and the emulator looks for races among
@@ -93,7 +94,10 @@
 //!
 //! **Memory order.** A release covers the atomic access that it is part of, also if a fence before the access
 //! makes it a release. A block barrier acquires what relaxed reads before it have seen, because CUDA's
-//! samples rely on that (`threadFenceReduction`).
+//! samples rely on that (`threadFenceReduction`). Atomic operations on a place follow one another, also without fences: after
+//! one, its block may load and store the place plainly, though other blocks have used it (`if (atomicAdd(c, 1) == last) *c = 0`).
+//! The emulator does not look at what the operation returned, so it finds a block that is not the last one only if a
+//! later block uses the place.
 //!
 //! **Values that nothing wrote**, in a register, in local or in shared memory, are faults where they are used: as an
 //! address, in a branch or a guard, or by an atomic. Storing one to global memory is a fault if it is stored
@@ -108,8 +112,8 @@
 //! thread's own memory. A kernel that writes to a `.const` variable is at fault, and so is one that reads an
 //! argument which the launch's argument buffer is too short for.
 //!
-//! **Launches that do not end** are stopped by [`Settings::time_limit`]; the fault says which threads waited,
-//! where and for what. Blocks that poll memory let others run, so a barrier of all blocks of a grid does not
+//! **Launches that do not end** are stopped by [`Settings::time_limit`], and blocks by [`Settings::instruction_limit`]; the fault
+//! says which threads waited, where and for what. Blocks that poll memory let others run, so a barrier of all blocks of a grid does not
 //! need one CPU thread per block. A grid with such a barrier must have no more blocks than the device holds at a time, which
 //! `cuOccupancyMaxActiveBlocksPerMultiprocessor` tells: if all that it holds wait for others, that is a fault at once.
 //!
