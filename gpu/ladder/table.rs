@@ -1,8 +1,9 @@
 //! The table of the ladder's kernels, an entry point each: every rung with every operator on every type and
 //! BLOCK, the least element with its index on every type and BLOCK, and the merge of every element type.
 
+use super::ArgMin;
 #[cfg(not(target_arch = "nvptx64"))]
-use super::{ArgMin, Rung};
+use super::Rung;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::kernels::{Entry, Kernels, Ptx};
 use crate::{Op, for_each_element, for_each_rung, op};
