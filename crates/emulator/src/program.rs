@@ -3,6 +3,7 @@
 pub(crate) mod code;
 mod copy;
 mod decode;
+mod flags;
 pub(crate) mod flow;
 pub mod forms;
 mod lines;

@@ -88,6 +88,8 @@ const KERNELS: &[(&str, Expected)] = &[
     ("tile_4", sums::<4>),
     ("tile_16", sums::<16>),
     ("tile_reduce_8", sums::<8>),
+    ("tile_reduce_64", sums::<64>),
+    ("tile_128", sums::<128>),
     ("partition", by_parity),
     ("early_exit", firsts),
     ("early_exit_loop", doubled_firsts),

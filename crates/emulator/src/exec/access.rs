@@ -34,6 +34,8 @@ struct Request<'a> {
     /// The memory order. `kind` is the access as the race checks see it in its memory.
     order: Order,
     kind: Kind,
+    /// Whether the access is atomic in shared memory too if it is `volatile`: a store, or the load of a flag.
+    is_strong: bool,
     /// Whether the access returns the old value.
     reads: bool,
     at: u32,
@@ -44,9 +46,9 @@ struct Request<'a> {
 
 impl Request<'_> {
     /// Restricts a generic access to the lanes in one memory.
-    fn part<'a>(&self, space: Space, addresses: &'a [u64; LANES], mask: u32, fences: bool) -> Request<'a> {
+    fn part<'a>(&self, space: Space, addresses: &'a [u64; LANES], mask: u32) -> Request<'a> {
         let kind = match self.order {
-            Order::Volatile => kind(self.order, space, fences, self.kind.writes()),
+            Order::Volatile => kind(self.order, space, self.is_strong, self.kind.writes()),
             _ => self.kind,
         };
         Request { addresses, mask, kind, ..*self }
@@ -96,7 +98,8 @@ impl State<'_> {
             size: load.size,
             bytes: load.size * count as u32,
             order: load.order,
-            kind: kind(load.order, load.address.space, self.grid.fences, false),
+            kind: kind(load.order, load.address.space, load.reads_flag, false),
+            is_strong: load.reads_flag,
             reads: true,
             at,
             warp: warp.index,
@@ -134,7 +137,8 @@ impl State<'_> {
             size: store.size,
             bytes: store.size * count as u32,
             order: store.order,
-            kind: kind(store.order, store.address.space, self.grid.fences, true),
+            kind: kind(store.order, store.address.space, true, true),
+            is_strong: true,
             reads: false,
             at,
             warp: warp.index,
@@ -179,6 +183,7 @@ impl State<'_> {
             bytes: size * count,
             order: Order::Weak,
             kind: Kind::Read,
+            is_strong: false,
             reads: true,
             at,
             warp: warp.index,
@@ -231,7 +236,7 @@ impl State<'_> {
                 for (space, mask) in Self::by_window(request.addresses, request.mask) {
                     if mask != 0 {
                         let addresses = self.offsets(space, request.addresses, request.warp);
-                        let part = request.part(space, &addresses, mask, self.grid.fences);
+                        let part = request.part(space, &addresses, mask);
                         self.read(warp, &part, space, values)?;
                     }
                 }
@@ -283,7 +288,7 @@ impl State<'_> {
                 for (space, mask) in Self::by_window(request.addresses, request.mask) {
                     if mask != 0 {
                         let addresses = self.offsets(space, request.addresses, request.warp);
-                        let part = request.part(space, &addresses, mask, self.grid.fences);
+                        let part = request.part(space, &addresses, mask);
                         self.write(warp, &part, space, values)?;
                     }
                 }
@@ -386,6 +391,7 @@ impl State<'_> {
             bytes: atomic.size * count as u32,
             order: atomic.order,
             kind: Kind::AtomicWrite,
+            is_strong: false,
             reads: true,
             at,
             warp: warp.index,
@@ -773,10 +779,16 @@ impl State<'_> {
         }))
     }
 
-    /// Checks bounds, alignment, unwritten bytes and races in shared memory.
-    /// Checks an access to shared memory. Returns the lanes that read what nothing wrote.
+    /// Checks bounds, alignment, unwritten bytes and races in shared memory. Returns the lanes that read what nothing wrote.
     fn check_shared(&mut self, request: &Request) -> Result<u32, Box<Fault>> {
-        self.check_range(request, self.shared.len() as u64, Where::Shared)?;
+        let reserved = &self.grid.reserved;
+        let is_reserved = |lane: usize| {
+            let within = request.addresses[lane].checked_sub(reserved.start as u64);
+            within.is_some_and(|at| at <= (reserved.len() as u64).saturating_sub(request.bytes.into()))
+        };
+        if reserved.is_empty() || !lanes(request.mask).all(is_reserved) {
+            self.check_range(request, self.grid.shared_bytes as u64, Where::Shared)?;
+        }
         let Some(checks) = &mut self.checks else { return Ok(0) };
         checks.serial += 1;
         let (bytes, warp) = (request.bytes as usize, request.warp as usize);
@@ -941,12 +953,12 @@ fn is_host(address: u64) -> bool {
     })
 }
 
-/// The access as the race checks see it. `volatile` counts as atomic in global memory; in shared memory only
-/// if the kernel has fences.
-fn kind(order: Order, space: Space, fences: bool, writes: bool) -> Kind {
+/// The access as the race checks see it. `volatile` counts as atomic in global memory; in shared memory only if it
+/// `is_strong`.
+fn kind(order: Order, space: Space, is_strong: bool, writes: bool) -> Kind {
     let strong = match order {
         Order::Weak => false,
-        Order::Volatile => space == Space::Global || space == Space::Shared && fences,
+        Order::Volatile => space == Space::Global || space == Space::Shared && is_strong,
         _ => true,
     };
     match (strong, writes) {

@@ -130,7 +130,7 @@ impl<'g> Block<'g> {
         });
         let checks = grid.settings.checks.then(|| Checks {
             clocks: Clocks::new(grid.warps),
-            shadow: Shadow::new(grid.shared_bytes, grid.granule),
+            shadow: Shadow::new(grid.reserved.end, grid.granule),
             log: Log::new(0, &grid.room),
             serial: 0,
         });
@@ -138,7 +138,7 @@ impl<'g> Block<'g> {
             grid,
             number: 0,
             index: [0; 3],
-            shared: vec![0; grid.shared_bytes],
+            shared: vec![0; grid.reserved.end],
             counters: Counters::default(),
             checks,
             recent: 0,
@@ -253,6 +253,8 @@ impl<'g> Block<'g> {
         if let Some(checks) = &mut state.checks {
             checks.clocks.clear();
             checks.shadow.clear();
+            // Cooperative groups take their part of it by atomic operations, each warp its bits.
+            checks.shadow.mark_written(grid.reserved.start, grid.reserved.len());
             checks.log = Log::new(number, &grid.room);
         }
         for warp in &mut self.warps {

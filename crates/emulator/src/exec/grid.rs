@@ -1,6 +1,7 @@
 //! The state that all blocks of a launch share.
 
 use std::{
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -43,7 +44,10 @@ pub struct Grid<'a> {
     pub resident: u64,
     pub threads: u32,
     pub warps: u32,
+    /// Bytes of shared memory that the kernel and the launch ask for.
     pub shared_bytes: usize,
+    /// The shared memory that is reserved for the system, if the kernel asks where it is.
+    pub reserved: Range<usize>,
     /// The size of the smallest access that can go to shared memory.
     pub granule: u32,
     /// Whether the kernel has fences: they make relaxed accesses order others.
@@ -55,6 +59,10 @@ pub struct Grid<'a> {
     pub memory: &'a Memory,
     pub start: Instant,
 }
+
+/// Bytes of a block's shared memory that are reserved for the system (`%reserved_smem_offset_1`), and at least as many
+/// before it, so that an access past the end of a kernel's own shared memory is still found.
+const RESERVED: usize = 1024;
 
 impl<'a> Grid<'a> {
     pub fn new(
@@ -88,6 +96,12 @@ impl<'a> Grid<'a> {
                 }
             }
         }
+        let reserved = if specials.iter().any(|&(_, special)| special == Special::ReservedShared) {
+            let start = (shared_bytes + RESERVED).next_multiple_of(RESERVED);
+            start..start + RESERVED
+        } else {
+            shared_bytes..shared_bytes
+        };
         let operations = || kernel.code.instructions.iter().map(|instruction| &instruction.operation);
         let granule = operations().filter_map(|operation| match operation {
             Operation::Load(load) => Some((load.address.space, load.size)),
@@ -114,6 +128,7 @@ impl<'a> Grid<'a> {
             threads,
             warps: threads.div_ceil(LANES as u32),
             shared_bytes,
+            reserved,
             granule: granule.unwrap_or(8),
             fences: operations().any(|operation| matches!(operation, Operation::Fence(_))),
             constants,
@@ -244,6 +259,7 @@ impl<'a> Grid<'a> {
                     Special::LanemaskGt => collect(|other| other > lane),
                     Special::DynamicShared => self.launch.dynamic_shared,
                     Special::TotalShared => self.shared_bytes as u32,
+                    Special::ReservedShared => self.reserved.start as u32,
                     Special::Nsmid | Special::One => 1,
                     Special::Smid | Special::Gridid | Special::Zero => 0,
                     // `enter_block` sets these.

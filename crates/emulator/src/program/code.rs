@@ -68,6 +68,8 @@ pub enum Special {
     LanemaskGt,
     DynamicShared,
     TotalShared,
+    /// Where shared memory begins that is reserved for the system, as for cooperative groups of several warps.
+    ReservedShared,
     /// The start of the thread's local window.
     LocalWindow,
     Smid,
@@ -195,6 +197,8 @@ pub struct Load {
     pub signed: bool,
     /// `.nc`: the program promises that nothing writes this memory while the kernel runs.
     pub constant: bool,
+    /// Whether the value is a flag (see [`flags`](super::flags)).
+    pub reads_flag: bool,
     /// One register per value; the values are consecutive in memory.
     pub targets: Vec<Register>,
 }

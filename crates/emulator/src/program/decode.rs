@@ -15,6 +15,7 @@ use super::{
         Address, Code, Constant, END, Guard, Instruction, Load, Operation, Order, Scope, Space, Special,
         Store,
     },
+    flags,
     flow::{self, Uses},
     forms::{self, Family},
     memory, sync, system,
@@ -858,6 +859,7 @@ impl<'a> Decoder<'a> {
             size,
             signed: false,
             constant: false,
+            reads_flag: false,
             targets: vec![target],
         };
         self.emit(Operation::Load(Box::new(load)), Uses { read: vec![], written: vec![target] })
@@ -988,6 +990,7 @@ fn body<'a>(
     decoder.emit(Operation::Exit, Uses::default())?;
     decoder.resolve()?;
     flow::set_joins(&mut decoder.instructions);
+    flags::mark(&mut decoder.instructions, &decoder.uses);
 
     let constants: Vec<(Register, Constant)> =
         decoder.constants.drain().map(|((_, constant), register)| (register, constant)).collect();
@@ -1130,8 +1133,8 @@ fn special(name: &str) -> Option<Special> {
         | "%reserved_smem_offset_begin"
         | "%reserved_smem_offset_end"
         | "%reserved_smem_offset_cap"
-        | "%reserved_smem_offset_0"
-        | "%reserved_smem_offset_1" => Zero,
+        | "%reserved_smem_offset_0" => Zero,
+        "%reserved_smem_offset_1" => ReservedShared,
         name if is_environment(name) => Zero,
         _ => return None,
     })

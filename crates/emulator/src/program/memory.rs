@@ -184,7 +184,8 @@ fn load(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), Loa
     let uses = Uses { read: address.base.into_iter().chain(policy).collect(), written: targets.clone() };
     let signed = matches!(ty, Type::S8 | Type::S16 | Type::S32 | Type::S64);
     let constant = instruction.modifiers.iter().any(|word| word == "nc");
-    let load = Load { address, order, scope, size: bits_of(ty) / 8, signed, constant, targets };
+    let load =
+        Load { address, order, scope, size: bits_of(ty) / 8, signed, constant, reads_flag: false, targets };
     decoder.emit(Operation::Load(Box::new(load)), uses)
 }
 

@@ -126,6 +126,24 @@ extern "C" __global__ void tile_reduce_8(const int *in, int *out, int n) {
     int sum = cg::reduce(tile, i < n ? in[i] : 0, cg::plus<int>());
     if (tile.thread_rank() == 0) out[i / 8] = sum;
 }
+// Tiles of several warps, which exchange by memory that is reserved for them.
+extern "C" __global__ void tile_reduce_64(const int *in, int *out, int n) {
+    auto tile = cg::tiled_partition<64>(cg::this_thread_block());
+    int i = blockIdx.x * BLOCK + threadIdx.x;
+    int sum = cg::reduce(tile, i < n ? in[i] : 0, cg::plus<int>());
+    if (tile.thread_rank() == 0) out[i / 64] = sum;
+}
+extern "C" __global__ void tile_128(const int *in, int *out, int n) {
+    auto tile = cg::tiled_partition<128>(cg::this_thread_block());
+    __shared__ int values[BLOCK];
+    int i = blockIdx.x * BLOCK + threadIdx.x;
+    values[tile.thread_rank()] = i < n ? in[i] : 0;
+    tile.sync();
+    int sum = 0;
+    for (int at = 0; at < 128; at++) sum += values[at];
+    sum = tile.any(sum != 0) ? tile.shfl(sum, 77) : sum;
+    if (tile.thread_rank() == 0) out[i / 128] = sum;
+}
 // For each element, the sum of the elements of its warp with the same parity.
 extern "C" __global__ void partition(const int *in, int *out, int n) {
     int i = blockIdx.x * BLOCK + threadIdx.x;

@@ -316,6 +316,58 @@ fn a_volatile_flag_orders_with_fences() {
     }
 }
 
+/// Threads with no barrier after the flag is 0; `%rd5` is its generic address.
+const ZERO: &str = "mov.u64 %rd5, shared; cvta.shared.u64 %rd5, %rd5;
+    setp.ne.u32 %p1, %r0, 0; @%p1 bra ZERO; st.shared.u32 [shared], 0; ZERO: bar.sync 0;
+    setp.eq.u32 %p1, %r0, 0;";
+
+#[test]
+fn a_volatile_flag_alone_needs_no_fence() {
+    for (space, base) in [(".shared", "shared"), ("", "%rd5")] {
+        let set = format!("st.volatile{space}.u32 [{base}], 1;");
+        let get = format!("ld.volatile{space}.u32 %r3, [{base}];");
+        // Within a warp and between warps; a loop that ends at its foot, and one that ends at its head.
+        for wait in [
+            format!("@%p1 {set} @%p1 bra OUT; WAIT: {get} setp.eq.u32 %p2, %r3, 0; @%p2 bra WAIT; OUT:"),
+            format!(
+                "@%p1 {set} @%p1 bra OUT; WAIT: {get} and.b32 %r4, %r3, 1; setp.ne.u32 %p2, %r4, 0; @%p2 bra OUT;
+                nanosleep.u32 20; bra WAIT; OUT:"
+            ),
+            // A look, and no loop.
+            format!("@%p1 {set} @%p1 bra OUT; {get} setp.eq.u32 %p2, %r3, 2; @%p2 trap; OUT:"),
+        ] {
+            for fence in ["", "membar.cta;"] {
+                for threads in [32, 64] {
+                    well(&format!("{ZERO} {wait} {fence}"), 1, threads);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn volatile_data_between_lanes_need_a_barrier() {
+    // The last step of a warp's reduction as it was written for GPUs whose lanes ran in step.
+    for space in [".shared", ""] {
+        for fence in ["", "membar.cta;"] {
+            let step = |barrier: &str| {
+                format!(
+                    "mov.u64 %rd5, shared; {} mul.wide.u32 %rd6, %r0, 4; add.u64 %rd5, %rd5, %rd6;
+                    st.volatile{space}.u32 [%rd5], %r0; {barrier}
+                    xor.b32 %r1, %r0, 1; mul.wide.u32 %rd7, %r1, 4; sub.u64 %rd7, %rd7, %rd6;
+                    add.u64 %rd7, %rd5, %rd7;
+                    ld.volatile{space}.u32 %r2, [%rd7]; {barrier}
+                    add.u32 %r2, %r2, %r0; st.volatile{space}.u32 [%rd5], %r2; {fence}",
+                    if space.is_empty() { "cvta.shared.u64 %rd5, %rd5;" } else { "" }
+                )
+            };
+            well(&step("bar.warp.sync 0xffffffff;"), 1, 32);
+            let fault = run(&step(""), 1, 32).expect_err(space);
+            assert!(matches!(fault.kind, FaultKind::Race { .. }), "{fault}");
+        }
+    }
+}
+
 #[test]
 fn a_flag_may_be_named_by_shared_and_by_generic_addresses() {
     let body = kernel(
