@@ -108,7 +108,9 @@
 //! address, in a branch or a guard, or by an atomic. Storing one to global memory is a fault if it is stored
 //! by itself and comes from memory or from a register that no instruction ever writes; other stores are
 //! not, because padding between fields is copied along. Copying such a value elsewhere, or computing a result
-//! that is then dropped, is no fault, because compilers do both, and merges read an item too many. If part of a value may
+//! that is then dropped, is no fault, because compilers do both, and merges read an item too many. A load from global memory is a
+//! fault at once if nothing wrote any of its bytes. If some are written, as of a struct with padding, its values are judged where they
+//! are used. If part of a value may
 //! be defined, all of it counts as defined. A value that a shuffle (`up`, `down`) takes from a lane that has ended or does not
 //! take part counts as one that nothing wrote.
 //!

@@ -397,6 +397,15 @@ impl Allocation {
         words(address - self.base, bytes).all(|(word, mask)| bits[word as usize].load(Relaxed) & mask == mask)
     }
 
+    /// Whether any of these bytes has been written. They must lie in the allocation.
+    pub fn is_partly_written(&self, address: u64, bytes: u64) -> bool {
+        if self.written.all.load(Relaxed) {
+            return true;
+        }
+        let Some(bits) = self.written.bits.get() else { return false };
+        words(address - self.base, bytes).any(|(word, mask)| bits[word as usize].load(Relaxed) & mask != 0)
+    }
+
     /// Marks these bytes as written. They must lie in the allocation.
     pub fn mark_written(&self, address: u64, bytes: u64) {
         if self.written.all.load(Relaxed) {

@@ -244,10 +244,14 @@ impl State<'_> {
             }
             Space::Global => {
                 self.counters.global_load_requests += 1;
-                self.counters.global_load_sectors += self.check_global(request)?;
+                let (sectors, partly) = self.check_global(request)?;
+                self.counters.global_load_sectors += sectors;
                 // SAFETY: `check_global` found the lanes' bytes aligned and inside allocations that the
                 // launch holds.
                 unsafe { read_global(request, values) };
+                if partly != 0 && values.len() > 1 {
+                    self.read_unwritten(warp, request, (partly, Where::Global), values.len());
+                }
                 Ok(())
             }
             Space::Shared => {
@@ -257,7 +261,7 @@ impl State<'_> {
                 let unwritten = self.check_shared(request)?;
                 copy_out(&self.shared, request, values);
                 if unwritten != 0 {
-                    self.read_unwritten(warp, request, unwritten, values.len());
+                    self.read_unwritten(warp, request, (unwritten, Where::Shared), values.len());
                 }
                 Ok(())
             }
@@ -296,7 +300,7 @@ impl State<'_> {
             }
             Space::Global => {
                 self.counters.global_store_requests += 1;
-                self.counters.global_store_sectors += self.check_global(request)?;
+                self.counters.global_store_sectors += self.check_global(request)?.0;
                 self.check_defined(warp, request.size, request.mask, request.at)?;
                 self.check_clash(request, values, Where::Global)?;
                 // SAFETY: `check_global` found the lanes' bytes aligned and inside allocations that the
@@ -574,14 +578,16 @@ impl State<'_> {
     }
 
     /// Checks bounds, alignment, constant memory and unwritten bytes, and logs the access. Returns the number
-    /// of sectors touched.
-    fn check_global(&mut self, request: &Request) -> Result<u64, Box<Fault>> {
+    /// of sectors touched, and the lanes that read bytes of which some are written and some not: a struct with padding,
+    /// perhaps.
+    fn check_global(&mut self, request: &Request) -> Result<(u64, u32), Box<Fault>> {
         self.check_aligned(request, Where::Global)?;
         let bytes = u64::from(request.bytes);
         let first = request.addresses[request.mask.trailing_zeros() as usize];
         let contiguous = request.is_contiguous();
         let whole = if contiguous { bytes * LANES as u64 } else { bytes };
         let reads = self.checks.is_some() && request.reads;
+        let mut partly = 0;
         let mut left = request.mask;
         if let Some(place) = self.allocation(first, whole) {
             let allocation = &self.grid.allocations[place];
@@ -598,7 +604,12 @@ impl State<'_> {
                     .fold(0, |mask, lane| mask | 1 << lane)
             };
             if unwritten != 0 {
-                self.suspect_unwritten(request, unwritten, Where::Global);
+                partly = lanes(unwritten)
+                    .filter(|&lane| allocation.is_partly_written(request.addresses[lane], bytes))
+                    .fold(0, |mask, lane| mask | 1 << lane);
+                if unwritten != partly {
+                    self.suspect_unwritten(request, unwritten & !partly, Where::Global);
+                }
             }
             left = outside;
         }
@@ -610,8 +621,13 @@ impl State<'_> {
                     if request.kind.writes() && self.grid.allocations[place].is_constant() {
                         return Err(self.read_only(request, 1 << lane));
                     }
-                    if reads && !self.grid.allocations[place].is_written(address, bytes) {
-                        self.suspect_unwritten(request, 1 << lane, Where::Global);
+                    let allocation = &self.grid.allocations[place];
+                    if reads && !allocation.is_written(address, bytes) {
+                        if allocation.is_partly_written(address, bytes) {
+                            partly |= 1 << lane;
+                        } else {
+                            self.suspect_unwritten(request, 1 << lane, Where::Global);
+                        }
                     }
                 }
                 None => return Err(self.outside_allocations(request, lane)),
@@ -632,11 +648,12 @@ impl State<'_> {
             let stamp = if is_operation { self.grid.next_order() - 1 } else { self.grid.order() };
             checks.log.access(&checks.clocks, stamp, &accessed);
         }
-        Ok(if contiguous {
+        let sectors = if contiguous {
             (first + whole - 1) / 32 - first / 32 + 1
         } else {
             sectors(request.addresses, request.mask, request.bytes)
-        })
+        };
+        Ok((sectors, partly))
     }
 
     /// The index of the allocation that holds all these bytes.
@@ -817,24 +834,42 @@ impl State<'_> {
         Ok(unwritten)
     }
 
-    /// Records which values that lanes have read from shared memory are undefined.
+    /// Records which values that lanes have read from shared or global memory are undefined.
     #[cold]
-    fn read_unwritten(&mut self, warp: &mut Warp, request: &Request, mask: u32, count: usize) {
+    fn read_unwritten(
+        &mut self,
+        warp: &mut Warp,
+        request: &Request,
+        (mask, memory): (u32, Where),
+        count: usize,
+    ) {
         let operation = &self.grid.code.instructions[request.at as usize].operation;
         // (`printf` uses what it reads.)
         if !matches!(operation, Operation::Load(_)) || !self.widen() {
-            return self.suspect_unwritten(request, mask, Where::Shared);
+            return self.suspect_unwritten(request, mask, memory);
         }
         self.follow(warp);
         let Some(checks) = &self.checks else { return };
+        // A partly defined value counts as defined: the program may use only that part.
+        let is_partly_written = |at: usize, bytes: usize| match memory {
+            Where::Shared => checks.shadow.is_partly_written(at, bytes),
+            _ => {
+                let place = self.allocation(at as u64, bytes as u64);
+                place.is_none_or(|place| {
+                    self.grid.allocations[place].is_partly_written(at as u64, bytes as u64)
+                })
+            }
+        };
         for (element, void) in warp.void[..count].iter_mut().enumerate() {
             for lane in lanes(mask) {
-                // A partly defined value counts as defined: the program may use only that part.
                 let range = request.range(lane, element);
-                if !checks.shadow.is_partly_written(range.start, range.len()) {
+                if !is_partly_written(range.start, range.len()) {
                     if void.lanes == 0 {
-                        void.from = Some((Where::Shared, range.start as u64));
-                        void.origin = self.stored_undefined.get(&range.start).copied();
+                        void.from = Some((memory, range.start as u64));
+                        void.origin = match memory {
+                            Where::Shared => self.stored_undefined.get(&range.start).copied(),
+                            _ => None,
+                        };
                     }
                     void.lanes |= 1 << lane;
                 }

@@ -257,7 +257,7 @@ impl<'g> State<'g> {
 
     /// An instruction depends on a register in lanes in which it is undefined.
     ///
-    /// If it came from shared memory, the block runs on: if another thread wrote there without synchronisation, the race is
+    /// If it came from shared or global memory, the block runs on: if another thread wrote there without synchronisation, the race is
     /// the real fault.
     fn used(
         &mut self,
@@ -278,7 +278,7 @@ impl<'g> State<'g> {
             }
         };
         let fault = self.fault(warp.index, origin.at, mask, kind);
-        if !matches!(origin.cause, Cause::Memory(Where::Shared, ..)) {
+        if !matches!(origin.cause, Cause::Memory(Where::Shared | Where::Global, ..)) {
             return Err(fault);
         }
         self.suspect(fault);

@@ -6,8 +6,8 @@
 //! that may be undefined, once per kernel; most kernels have none. The instructions that read or write such a
 //! register track at run time in which lanes it is undefined.
 //!
-//! Every load from shared memory may read what nothing wrote, and every shuffle may read from a lane that has ended, so that
-//! nearly all registers may be undefined then. They are tracked only in a block where that has happened, from then on
+//! Every load from shared memory may read what nothing wrote, every vector from global memory may have padding, and every
+//! shuffle may read from a lane that has ended, so that nearly all registers may be undefined then. They are tracked only in a block where that has happened, from then on
 //! ([`Wide`]).
 //!
 //! A value that may be partly defined counts as defined.
@@ -100,8 +100,8 @@ pub struct Sources {
     pub has_local: bool,
 }
 
-/// The registers that may be undefined if shared memory that nothing wrote is read, or a lane that has ended; found when
-/// that happens.
+/// The registers that may be undefined if shared memory that nothing wrote is read, or padding in global memory, or a lane
+/// that has ended; found when that happens.
 #[derive(Debug)]
 pub struct Wide {
     sources: Sources,
@@ -112,10 +112,13 @@ pub struct Wide {
 pub type Carries = Vec<Option<Box<Carry>>>;
 
 impl Wide {
-    /// `None` if no instruction loads from shared memory, and none shuffles.
+    /// `None` if no instruction loads from shared memory or a vector from global memory, and none shuffles.
     pub fn new(instructions: &[Instruction], sources: Sources) -> Option<Wide> {
         let may_read = |instruction: &Instruction| match &instruction.operation {
-            Operation::Load(load) => matches!(load.address.space, Space::Shared | Space::Generic),
+            Operation::Load(load) => match load.address.space {
+                Space::Global => load.targets.len() > 1,
+                space => matches!(space, Space::Shared | Space::Generic),
+            },
             operation => is_shuffle(operation),
         };
         instructions.iter().any(may_read).then(|| Wide { sources, found: OnceLock::new() })
@@ -131,7 +134,7 @@ fn is_shuffle(operation: &Operation) -> bool {
 }
 
 /// Finds the registers that may be undefined, and the instructions that may see them. `is_wide` says whether loads from
-/// shared memory may be of places that nothing wrote, and shuffles from lanes that have ended.
+/// shared memory, and vectors from global memory, may be of places that nothing wrote, and shuffles from lanes that have ended.
 pub fn find(instructions: &[Instruction], sources: &Sources, is_wide: bool) -> (Tracked, Carries) {
     let Sources { uses, rules, early, fixed, has_local } = sources;
     let is_fixed = |register: Register| fixed.contains(&register);
@@ -148,7 +151,7 @@ pub fn find(instructions: &[Instruction], sources: &Sources, is_wide: bool) -> (
             let (read, guard) = reads(instruction, uses);
             let carries = match &instruction.operation {
                 Operation::Load(load) => match load.address.space {
-                    Space::Global => false,
+                    Space::Global => is_wide && load.targets.len() > 1,
                     Space::Shared => is_wide,
                     Space::Generic => is_wide || *has_local,
                     _ => *has_local,

@@ -315,3 +315,54 @@ fn constants_are_not_written() {
         run(&format!("{constant} {body}")).unwrap_or_else(|fault| panic!("{fault}\n{body}"));
     }
 }
+
+#[test]
+fn padding_is_no_unwritten_memory() {
+    // Thread i writes the fields of struct { u8 a; u32 c; u64 d; u32 e; /* padding */ } i, and copies struct i.
+    let run = |copy: &str| {
+        let mut machine = Machine::new(&format!(
+            "mul.wide.u32 %rd3, %r0, 32; add.u64 %rd4, %rd0, %rd3; add.u64 %rd5, %rd1, %rd3;
+            st.global.u8 [%rd4], 7; st.global.u32 [%rd4+4], %r0; st.global.u64 [%rd4+8], %rd3;
+            st.global.u32 [%rd4+16], %r0;
+            {copy}"
+        ));
+        let ended = |machine: &Machine| {
+            let [from, to] = [(); 2].map(|()| machine.memory.allocate(32 * 32).unwrap());
+            machine.launch(1, 32, &[from, to]).map(|_| machine.words(to, 256)[32 + 1])
+        };
+        let first = ended(&machine);
+        machine.settings.seed = Some(1);
+        assert_eq!(first.is_ok(), ended(&machine).is_ok(), "{copy}");
+        first
+    };
+    let whole = |half: &str| {
+        format!(
+            "ld.global.v4.u32 {{%r1, %r2, %r3, %r4}}, [%rd4{half}]; st.global.v4.u32 [%rd5{half}], {{%r1, %r2, %r3, %r4}};"
+        )
+    };
+    for copy in [
+        whole("") + &whole("+16"),
+        "ld.global.v2.u64 {%rd6, %rd7}, [%rd4]; st.global.v2.u64 [%rd5], {%rd6, %rd7};
+        ld.global.v2.u64 {%rd6, %rd7}, [%rd4+16]; st.global.v2.u64 [%rd5+16], {%rd6, %rd7};"
+            .to_owned(),
+        // Fields alone.
+        "ld.global.u32 %r1, [%rd4]; and.b32 %r1, %r1, 255; st.global.u32 [%rd5], %r1;
+        ld.global.v2.u32 {%r1, %r2}, [%rd4+16]; st.global.u32 [%rd5+4], %r1;"
+            .to_owned(),
+    ] {
+        assert_eq!(run(&copy), Ok(4), "{copy}");
+    }
+    // Padding by itself, a use of it, and memory of which nothing is written.
+    for copy in [
+        "ld.global.u32 %r1, [%rd4+20];",
+        "ld.global.v2.u32 {%r1, %r2}, [%rd4+16]; st.global.u32 [%rd5], %r2;",
+        "ld.global.v2.u32 {%r1, %r2}, [%rd4+16]; add.u32 %r1, %r1, %r2; st.global.u32 [%rd5], %r1;",
+        "ld.global.v2.u32 {%r1, %r2}, [%rd4+16]; setp.eq.u32 %p2, %r2, 0; @%p2 bra OUT; OUT:",
+        "ld.global.v2.u32 {%r1, %r2}, [%rd4+24];",
+        "ld.global.v2.u32 {%r1, %r2}, [%rd5];",
+    ] {
+        let fault = run(copy).expect_err(copy);
+        let FaultKind::Unwritten(access) = &fault.kind else { panic!("{fault}") };
+        assert_eq!(access.memory, Memory::Global, "{fault}");
+    }
+}
