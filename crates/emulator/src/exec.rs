@@ -54,6 +54,8 @@ pub struct Launch<'a> {
     pub dynamic_shared: u32,
     /// Blocks that the device holds at a time; the others start when these have ended.
     pub resident: u64,
+    /// The address of the memory by which the blocks of a cooperative launch wait for each other; 0 of other launches.
+    pub workspace: u64,
     /// The parameters, laid out as in [`Kernel::params`].
     ///
     /// At most [`Kernel::param_bytes`] bytes. If there are fewer, a kernel that reads past them is at fault.

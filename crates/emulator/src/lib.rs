@@ -123,6 +123,7 @@
 //! says which threads waited, where and for what. Blocks that poll memory let others run, so a barrier of all blocks of a grid does not
 //! need one CPU thread per block. A grid with such a barrier must have no more blocks than the device holds at a time, which
 //! `cuOccupancyMaxActiveBlocksPerMultiprocessor` tells: if all that it holds wait for others, that is a fault at once.
+//! A cooperative launch (`cuLaunchCooperativeKernel`) of more blocks is refused.
 //!
 //! **Orders.** Without a seed, blocks and warps run one after another as far as they can, which hides faults that
 //! depend on the order. [`Settings::seed`] mixes blocks, warps and diverged lanes, each seed in its own order, the same every time;
@@ -212,7 +213,7 @@
 //!   (`sin.approx`) return the host's result, within the error that the PTX ISA allows; every 64-bit NaN
 //!   result is the same one.
 //! - Graphs built or changed node by node, dependencies within a graph, memory allocated or freed and
-//!   external events in captures; cooperative launches, the linker, arrays, textures, surfaces, memory pools,
+//!   external events in captures; cooperative launches on several devices, the linker, arrays, textures, surfaces, memory pools,
 //!   virtual memory and memory of other processes. Their functions return `CUDA_ERROR_NOT_SUPPORTED`.
 //! - Instructions for clusters, matrices and textures, bulk copies (`cp.async.bulk`) and `mbarrier`;
 //!   recursion, calls through registers, and functions without a body except `vprintf` and `__assertfail`.

@@ -22,6 +22,7 @@ fn run(text: &str) -> Result<(), String> {
             block: [64, 1, 1],
             dynamic_shared: 0,
             resident: exec::MOST_RESIDENT,
+            workspace: 0,
             params: &params,
         };
         exec::launch(&program, &loaded, kernel, &launch, &memory, &settings)

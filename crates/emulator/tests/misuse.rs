@@ -307,6 +307,13 @@ fn launches_past_the_limits() {
             assert_eq!(refused, CUDA_ERROR_INVALID_VALUE, "{grid:?} {block:?} {dynamic}");
         }
         assert_eq!(launch(big, one, [1, 1, 64], 49_152), CUDA_SUCCESS);
+        // All blocks of a cooperative launch run at a time: 132 multiprocessors hold 2,048 threads each.
+        let together = |blocks, threads| {
+            cuLaunchCooperativeKernel(big, blocks, 1, 1, threads, 1, 1, 0, null_mut(), arguments)
+        };
+        assert_eq!(together(1, 1), CUDA_SUCCESS);
+        assert_eq!(together(132 * 2 + 1, 1024), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+        assert_eq!(together(1, 1025), CUDA_ERROR_INVALID_VALUE);
         assert_eq!(launch(small, one, [64, 2, 1], 49_152 - 4096), CUDA_SUCCESS);
 
         use CUfunction_attribute_enum::*;

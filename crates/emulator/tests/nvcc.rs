@@ -3,10 +3,13 @@
 //!
 //! Their results must equal the host's, without faults. `.ci/check-nvcc` compiles them and passes their path.
 
+use cust::error::{CudaError, CudaResult};
+use cust::function::Function;
 use cust::launch;
 use cust::memory::DeviceBuffer;
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
+use cust::sys;
 
 /// The variable with the path of the PTX file.
 const PTX: &str = "GPU_REDUCE_NVCC_PTX";
@@ -72,6 +75,13 @@ fn told_by_flag(input: &[i32]) -> Vec<i32> {
     input.chunks(BLOCK).flat_map(told).collect()
 }
 
+fn reversed(input: &[i32]) -> Vec<i32> {
+    let mut all = input.to_vec();
+    all.resize(input.len().next_multiple_of(BLOCK), 0);
+    all.reverse();
+    all
+}
+
 const KERNELS: &[(&str, Expected)] = &[
     ("warp_reduce_32", sums::<32>),
     ("warp_reduce_16", sums::<16>),
@@ -95,7 +105,40 @@ const KERNELS: &[(&str, Expected)] = &[
     ("early_exit_loop", doubled_firsts),
     ("last_block", sum_and_parts),
     ("shared_flag", told_by_flag),
+    ("grid_sync", reversed),
 ];
+
+/// A cooperative launch, which cust does not have.
+///
+/// # Safety
+///
+/// The kernel takes these arguments.
+unsafe fn launch_together(
+    kernel: &Function,
+    blocks: u32,
+    stream: &Stream,
+    (from, to, mut count): (&DeviceBuffer<i32>, &DeviceBuffer<i32>, i32),
+) -> CudaResult<()> {
+    let mut pointers = [from.as_device_ptr().as_raw(), to.as_device_ptr().as_raw()];
+    let [from, to] = &mut pointers;
+    let mut arguments = [(&raw mut *from).cast(), (&raw mut *to).cast(), (&raw mut count).cast()];
+    // SAFETY: as the caller promises.
+    let launched = unsafe {
+        sys::cuLaunchCooperativeKernel(
+            kernel.to_raw(),
+            blocks,
+            1,
+            1,
+            BLOCK as u32,
+            1,
+            1,
+            0,
+            stream.as_inner(),
+            arguments.as_mut_ptr(),
+        )
+    };
+    if launched == sys::cudaError_enum::CUDA_SUCCESS { Ok(()) } else { Err(CudaError::LaunchFailed) }
+}
 
 #[test]
 fn kernels_of_nvcc_run_as_on_a_gpu() {
@@ -123,8 +166,12 @@ fn kernels_of_nvcc_run_as_on_a_gpu() {
                 let to = DeviceBuffer::from_slice(&[UNWRITTEN; 2048]).unwrap();
                 // SAFETY: the emulator checks each access.
                 let launched = unsafe {
-                    launch!(kernel<<<blocks, BLOCK as u32, 0, stream>>>(
-                        from.as_device_ptr(), to.as_device_ptr(), count))
+                    if name == "grid_sync" {
+                        launch_together(&kernel, blocks, &stream, (&from, &to, count))
+                    } else {
+                        launch!(kernel<<<blocks, BLOCK as u32, 0, stream>>>(
+                            from.as_device_ptr(), to.as_device_ptr(), count))
+                    }
                 };
                 assert_eq!(
                     (launched, emulator::take_faults()),

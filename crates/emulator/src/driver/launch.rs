@@ -62,6 +62,7 @@ pub struct Captured {
     grid: [u32; 3],
     block: [u32; 3],
     dynamic_shared: u32,
+    is_cooperative: bool,
     params: Vec<u8>,
 }
 
@@ -73,27 +74,39 @@ impl Captured {
             let owned = state.get::<Function>(self.function)?;
             (owned.context, owned.object.clone())
         };
-        let Captured { grid, block, dynamic_shared, ref params, .. } = *self;
+        let Captured { grid, block, dynamic_shared, is_cooperative, ref params, .. } = *self;
         let resident = function.resident(block, dynamic_shared)?;
-        let launch = Launch { grid, block, dynamic_shared, resident, params };
-        run(context, &function, &launch, moment, device)
+        let launch = Launch { grid, block, dynamic_shared, resident, workspace: 0, params };
+        run(context, &function, &launch, is_cooperative, moment, device)
     }
 }
+
+/// Bytes of a cooperative launch's workspace: cooperative groups have their size in it, and then the grid's barrier.
+const WORKSPACE: u64 = 64;
 
 /// Runs a kernel in this thread and keeps its counters or its fault; false if it has a fault.
 fn run(
     context: usize,
     function: &Function,
     launch: &Launch,
+    is_cooperative: bool,
     moment: Option<Moment>,
     _device: &Running,
 ) -> Answer<bool> {
     let (code, kernel) = (function.code(), function.kernel()?);
     let memory = state()?.memory_of(context)?;
+    let mut launch = *launch;
+    if is_cooperative {
+        launch.workspace = memory.allocate(WORKSPACE).ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
+        memory.write(launch.workspace, &[0; WORKSPACE as usize]).expect("it was just allocated");
+    }
     let mut touches = Vec::new();
     let wanted = moment.is_some().then_some(&mut touches);
     let settings = crate::settings();
-    let result = exec::run(&code.program, &code.loaded, kernel, launch, &memory, &settings, wanted);
+    let result = exec::run(&code.program, &code.loaded, kernel, &launch, &memory, &settings, wanted);
+    if is_cooperative {
+        memory.free(launch.workspace);
+    }
     let (result, well) = match (result, moment) {
         (Ok(counters), Some(moment)) => {
             let work = Work::Kernel(kernel.name.clone());
@@ -177,6 +190,52 @@ unsafe fn packed<'a>(mut extra: *mut *mut c_void, most: usize) -> Answer<&'a [u8
     Ok(unsafe { std::slice::from_raw_parts(buffer, size) })
 }
 
+/// Launches a kernel, or captures the launch.
+///
+/// # Safety
+///
+/// As for [`parameters`].
+unsafe fn launch(
+    function: CUfunction,
+    [grid, block]: [[u32; 3]; 2],
+    dynamic_shared: u32,
+    stream: CUstream,
+    (each, extra): (*mut *mut c_void, *mut *mut c_void),
+    is_cooperative: bool,
+) -> Answer {
+    let device = running();
+    let handle = function.addr();
+    let (context, function) = {
+        let mut state = state()?;
+        let owned = state.get::<Function>(handle)?;
+        let (context, function) = (owned.context, owned.object.clone());
+        if state.stream_context(stream)? != context {
+            return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+        }
+        (context, function)
+    };
+    let kernel = function.kernel()?;
+    let launch = Launch { grid, block, dynamic_shared, resident: 0, workspace: 0, params: &[] };
+    check(kernel, function.max_dynamic, &launch)?;
+    let resident = function.resident(block, dynamic_shared)?;
+    if is_cooperative && grid.iter().map(|&blocks| u64::from(blocks)).product::<u64>() > resident {
+        return Err(CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    }
+    // SAFETY: the caller's promise.
+    let params = unsafe { parameters(kernel, each, extra) }?;
+    let captured =
+        || Captured { function: handle, grid, block, dynamic_shared, is_cooperative, params: params.clone() };
+    let moment = {
+        let mut state = state()?;
+        if state.capture(stream, || Ok(graph::Work::Launch(captured())))? {
+            return Ok(());
+        }
+        state.begin_work(stream)?
+    };
+    let launch = Launch { resident, params: &params, ..launch };
+    run(context, &function, &launch, is_cooperative, moment, &device).map(drop)
+}
+
 api! {
     fn cuLaunchKernel(
         function: CUfunction,
@@ -191,31 +250,23 @@ api! {
         each: *mut *mut c_void,
         extra: *mut *mut c_void,
     ) {
-        let device = running();
-        let handle = function.addr();
-        let (context, function) = {
-            let mut state = state()?;
-            let owned = state.get::<Function>(handle)?;
-            let (context, function) = (owned.context, owned.object.clone());
-            if state.stream_context(stream)? != context {
-                return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
-            }
-            (context, function)
-        };
-        let kernel = function.kernel()?;
-        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-        let launch = Launch { grid, block, dynamic_shared, resident: 0, params: &[] };
-        check(kernel, function.max_dynamic, &launch)?;
-        let resident = function.resident(block, dynamic_shared)?;
-        let params = parameters(kernel, each, extra)?;
-        let captured = || Captured { function: handle, grid, block, dynamic_shared, params: params.clone() };
-        let moment = {
-            let mut state = state()?;
-            if state.capture(stream, || Ok(graph::Work::Launch(captured())))? {
-                return Ok(());
-            }
-            state.begin_work(stream)?
-        };
-        run(context, &function, &Launch { resident, params: &params, ..launch }, moment, &device).map(drop)
+        let sizes = [[grid_x, grid_y, grid_z], [block_x, block_y, block_z]];
+        launch(function, sizes, dynamic_shared, stream, (each, extra), false)
+    }
+
+    fn cuLaunchCooperativeKernel(
+        function: CUfunction,
+        grid_x: c_uint,
+        grid_y: c_uint,
+        grid_z: c_uint,
+        block_x: c_uint,
+        block_y: c_uint,
+        block_z: c_uint,
+        dynamic_shared: c_uint,
+        stream: CUstream,
+        each: *mut *mut c_void,
+    ) {
+        let sizes = [[grid_x, grid_y, grid_z], [block_x, block_y, block_z]];
+        launch(function, sizes, dynamic_shared, stream, (each, std::ptr::null_mut()), true)
     }
 }

@@ -260,6 +260,8 @@ impl<'a> Grid<'a> {
                     Special::DynamicShared => self.launch.dynamic_shared,
                     Special::TotalShared => self.shared_bytes as u32,
                     Special::ReservedShared => self.reserved.start as u32,
+                    Special::Workspace => self.launch.workspace as u32,
+                    Special::WorkspaceHigh => (self.launch.workspace >> 32) as u32,
                     Special::Nsmid | Special::One => 1,
                     Special::Smid | Special::Gridid | Special::Zero => 0,
                     // `enter_block` sets these.

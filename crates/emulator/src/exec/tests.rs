@@ -72,7 +72,7 @@ impl Machine {
         params.resize(kernel.param_bytes, 0);
         let (grid, block) = ([blocks, 1, 1], [threads, 1, 1]);
         let Machine { dynamic_shared, resident, .. } = *self;
-        let launch = Launch { grid, block, dynamic_shared, resident, params: &params };
+        let launch = Launch { grid, block, dynamic_shared, resident, workspace: 0, params: &params };
         exec::launch(&self.program, &self.loaded, kernel, &launch, &self.memory, &self.settings)
     }
 }

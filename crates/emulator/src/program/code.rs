@@ -72,6 +72,9 @@ pub enum Special {
     ReservedShared,
     /// The start of the thread's local window.
     LocalWindow,
+    /// The lower and the upper half of [`Launch::workspace`](crate::exec::Launch::workspace).
+    Workspace,
+    WorkspaceHigh,
     Smid,
     Nsmid,
     Gridid,

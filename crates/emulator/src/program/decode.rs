@@ -1135,6 +1135,9 @@ fn special(name: &str) -> Option<Special> {
         | "%reserved_smem_offset_cap"
         | "%reserved_smem_offset_0" => Zero,
         "%reserved_smem_offset_1" => ReservedShared,
+        // Where cooperative groups look for the grid's workspace.
+        "%envreg1" => WorkspaceHigh,
+        "%envreg2" => Workspace,
         name if is_environment(name) => Zero,
         _ => return None,
     })

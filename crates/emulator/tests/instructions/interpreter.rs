@@ -39,6 +39,7 @@ impl Module {
             block: BLOCK,
             dynamic_shared: 0,
             resident: exec::MOST_RESIDENT,
+            workspace: 0,
             params: &params,
         };
         let settings = Settings { checks, ..Settings::default() };

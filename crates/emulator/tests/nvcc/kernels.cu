@@ -214,6 +214,17 @@ extern "C" __global__ void last_block(const int *in, volatile int *out, int n) {
     }
 }
 
+// All elements in reverse order, by a barrier of the grid; the launch is a cooperative one.
+extern "C" __global__ void grid_sync(const int *in, int *out, int n) {
+    auto grid = cg::this_grid();
+    int i = grid.thread_rank(), last = grid.size() - 1;
+    out[i] = i < n ? in[i] : 0;
+    grid.sync();
+    int value = out[last - i];
+    grid.sync();
+    out[i] = value;
+}
+
 // A flag in shared memory.
 extern "C" __global__ void shared_flag(const int *in, int *out, int n) {
     __shared__ volatile int flag;

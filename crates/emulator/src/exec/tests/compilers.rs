@@ -405,6 +405,7 @@ fn unsupported_code_fails_only_its_own_kernel() {
             block: [32, 1, 1],
             dynamic_shared: 0,
             resident: exec::MOST_RESIDENT,
+            workspace: 0,
             params: &params,
         };
         exec::launch(&machine.program, &machine.loaded, kernel, &launch, &machine.memory, &machine.settings)
