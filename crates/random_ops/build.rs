@@ -7,12 +7,18 @@ use std::{env, fs, path::Path};
 
 fn main() {
     println!("cargo::rerun-if-env-changed=GPU_REDUCE_TEST_PART");
-    println!(r#"cargo::rustc-check-cfg=cfg(part, values("0", "1", "2"))"#);
-    let part = env::var("GPU_REDUCE_TEST_PART");
-    for other in ["0", "1", "2"] {
-        if part.as_ref().map_or(true, |part| part == other) {
-            println!("cargo::rustc-cfg=part=\"{other}\"");
-        }
+    println!(r#"cargo::rustc-check-cfg=cfg(part, values("0", "1", "2", "3", "4", "5"))"#);
+    let picked = env::var("GPU_REDUCE_TEST_PART").ok();
+    let parts: Vec<String> = (0..6)
+        .map(|part| part.to_string())
+        .filter(|part| picked.as_ref().is_none_or(|picked| picked == part))
+        .collect();
+    assert!(
+        !parts.is_empty(),
+        "GPU_REDUCE_TEST_PART is {picked:?}: set it to a number from 0 to 5, or unset it"
+    );
+    for part in parts {
+        println!("cargo::rustc-cfg=part=\"{part}\"");
     }
     match CudaBuilder::new(".").embed() {
         Err(why @ NoToolchain(_)) => {

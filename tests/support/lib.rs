@@ -37,28 +37,25 @@ pub fn longest(len: usize) -> usize {
     }
 }
 
-/// Whether a test takes this case of many alike: every fifth, with `GPU_REDUCE_TEST_PART` a third of these, or all if
+/// Whether a test takes this case of many alike: every fifth, with `GPU_REDUCE_TEST_PART` a sixth of these, or all if
 /// `GPU_REDUCE_TEST_ALL` is set. Tests count their cases on from another number for each operator, type or BLOCK, so that
 /// together they take all.
 pub fn is_taken(case: usize) -> bool {
     takes_all() || case.is_multiple_of(5) && is_of_part(case / 5)
 }
 
-/// Whether a test takes this case: all of them, or with `GPU_REDUCE_TEST_PART` a third.
+/// Whether a test takes this case: all of them, or with `GPU_REDUCE_TEST_PART` a sixth.
 pub fn is_of_part(case: usize) -> bool {
-    PART.is_none_or(|part| case % 3 == part)
+    cfg!(whole)
+        || [
+            cfg!(part = "0"),
+            cfg!(part = "1"),
+            cfg!(part = "2"),
+            cfg!(part = "3"),
+            cfg!(part = "4"),
+            cfg!(part = "5"),
+        ][case % 6]
 }
-
-/// The part of the tests that `GPU_REDUCE_TEST_PART` has picked.
-const PART: Option<usize> = if cfg!(part = "0") {
-    Some(0)
-} else if cfg!(part = "1") {
-    Some(1)
-} else if cfg!(part = "2") {
-    Some(2)
-} else {
-    None
-};
 
 /// Whether `GPU_REDUCE_TEST_ALL` is set.
 pub fn takes_all() -> bool {
@@ -171,11 +168,11 @@ pub fn lengths<T: Element, const BLOCK: u32>(limit: usize) -> Vec<usize> {
     lengths
 }
 
-#[cfg(not(any(part = "0", part = "1", part = "2")))]
+#[cfg(whole)]
 pub use gpu_reduce::{for_each_block as of_part, for_each_element, for_each_integer};
 
-/// The element types of a third of the tests, in the form of `gpu_reduce::for_each_element!`.
-#[cfg(any(part = "0", part = "1", part = "2"))]
+/// The element types of a sixth of the tests, in the form of `gpu_reduce::for_each_element!`.
+#[cfg(not(whole))]
 #[macro_export]
 macro_rules! for_each_element {
     ($callback:ident! { $($arguments:tt)* }) => {
@@ -183,8 +180,8 @@ macro_rules! for_each_element {
     };
 }
 
-/// The integer types of a third of the tests, in the form of `gpu_reduce::for_each_integer!`.
-#[cfg(any(part = "0", part = "1", part = "2"))]
+/// The integer types of a sixth of the tests, in the form of `gpu_reduce::for_each_integer!`.
+#[cfg(not(whole))]
 #[macro_export]
 macro_rules! for_each_integer {
     ($callback:ident! { $($arguments:tt)* }) => {
@@ -192,54 +189,39 @@ macro_rules! for_each_integer {
     };
 }
 
-/// Keeps a part's rows of a table of types: rows 0, 3, 6 and so on, or 1, 4, 7, or 2, 5, 8.
-#[cfg(part = "0")]
+/// Calls `$callback! { { ARGUMENTS } ROW ROW … }` with every sixth row: `every_sixth! { [SKIP] CALLBACK { ARGUMENTS } [KEPT] ROW
+/// ROW … }`. SKIP has a star for each row before the next one that is kept.
+#[cfg(not(whole))]
 #[macro_export]
-macro_rules! types_of_part {
-    ($callback:tt $($rows:tt)*) => { $crate::every_third! { keep $callback [] $($rows)* } };
-}
-
-/// As for part 0, from the second row on.
-#[cfg(part = "1")]
-#[macro_export]
-macro_rules! types_of_part {
-    ($callback:tt $($rows:tt)*) => { $crate::every_third! { skip_one $callback [] $($rows)* } };
-}
-
-/// As for part 0, from the third row on.
-#[cfg(part = "2")]
-#[macro_export]
-macro_rules! types_of_part {
-    ($callback:tt $($rows:tt)*) => { $crate::every_third! { skip_two $callback [] $($rows)* } };
-}
-
-/// Calls `$callback! { { ARGUMENTS } ROW ROW … }` with every third row, `every_third! { STATE { CALLBACK { ARGUMENTS } } [KEPT]
-/// ROW ROW … }`.
-#[cfg(any(part = "0", part = "1", part = "2"))]
-#[macro_export]
-macro_rules! every_third {
-    (keep $callback:tt [$($kept:tt)*] $type:ident: $($row:ident)*; $($rest:tt)*) => {
-        $crate::every_third! { skip_two $callback [$($kept)* $type: $($row)*;] $($rest)* }
+macro_rules! every_sixth {
+    ([] $callback:ident $arguments:tt [$($kept:tt)*] $type:ident: $($row:ident)*; $($rest:tt)*) => {
+        $crate::every_sixth! { [* * * * *] $callback $arguments [$($kept)* $type: $($row)*;] $($rest)* }
     };
-    (skip_two $callback:tt $kept:tt $type:ident: $($row:ident)*; $($rest:tt)*) => {
-        $crate::every_third! { skip_one $callback $kept $($rest)* }
+    ([* $($skip:tt)*] $callback:ident $arguments:tt $kept:tt $type:ident: $($row:ident)*; $($rest:tt)*) => {
+        $crate::every_sixth! { [$($skip)*] $callback $arguments $kept $($rest)* }
     };
-    (skip_one $callback:tt $kept:tt $type:ident: $($row:ident)*; $($rest:tt)*) => {
-        $crate::every_third! { keep $callback $kept $($rest)* }
-    };
-    ($state:ident { $callback:ident $arguments:tt } [$($kept:tt)*]) => {
+    ($skip:tt $callback:ident $arguments:tt [$($kept:tt)*]) => {
         $callback! { $arguments $($kept)* }
     };
 }
 
 macro_rules! parts {
-    ($d:tt $($part:literal: $($block:literal)*;)*) => {$(
-        /// The BLOCKs of a third of the tests, in the form of `gpu_reduce::for_each_block!`.
-        #[cfg(part = $part)]
+    ($d:tt $($part:literal: $block:literal $skip:tt;)*) => {$(
+        /// The BLOCK of a sixth of the tests, in the form of `gpu_reduce::for_each_block!`.
+        #[cfg(all(part = $part, not(whole)))]
         #[macro_export]
         macro_rules! of_part {
             ($d callback:ident! { $d ($d arguments:tt)* }) => {
-                $d callback! { { $d ($d arguments)* } $($block)* }
+                $d callback! { { $d ($d arguments)* } $block }
+            };
+        }
+
+        /// Keeps a part's rows of a table of types: every sixth.
+        #[cfg(all(part = $part, not(whole)))]
+        #[macro_export]
+        macro_rules! types_of_part {
+            ({ $d callback:ident $d arguments:tt } $d ($d rows:tt)*) => {
+                $crate::every_sixth! { $skip $d callback $d arguments [] $d ($d rows)* }
             };
         }
     )*};
@@ -247,12 +229,15 @@ macro_rules! parts {
 
 parts! {
     $
-    "0": 32 256;
-    "1": 64 512;
-    "2": 128 1024;
+    "0": 32 [];
+    "1": 64 [*];
+    "2": 128 [* *];
+    "3": 256 [* * *];
+    "4": 512 [* * * *];
+    "5": 1024 [* * * * *];
 }
 
-/// Runs `$body` with each BLOCK as `$block` in turn; with `GPU_REDUCE_TEST_PART`, with two of them.
+/// Runs `$body` with each BLOCK as `$block` in turn; with `GPU_REDUCE_TEST_PART`, with one of them.
 #[macro_export]
 macro_rules! for_each_block {
     (|$block:ident| $body:expr) => {

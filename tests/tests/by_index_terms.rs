@@ -85,7 +85,7 @@ macro_rules! picked {
 }
 
 #[test]
-#[cfg_attr(any(part = "0", part = "1"), ignore = "of part 2")]
+#[cfg_attr(not(part = "5"), ignore = "of part 5")]
 fn picked_items_of_every_type() {
     fn of<T, S, M>()
     where
@@ -107,7 +107,7 @@ fn picked_items_of_every_type() {
 
 /// Floats of every size, NaN, infinities, zeros of both signs.
 #[test]
-#[cfg_attr(any(part = "1", part = "2"), ignore = "of part 0")]
+#[cfg_attr(not(part = "0"), ignore = "of part 0")]
 fn picked_floats_of_every_kind() {
     for kind in [0, 4, 5, 7, 8, 9, 10] {
         for (case, (len, count)) in [(700, 7), (3000, 300), (500, 900)].into_iter().enumerate() {
@@ -362,7 +362,7 @@ where
 }
 
 #[test]
-#[cfg_attr(any(part = "0", part = "2"), ignore = "of part 1")]
+#[cfg_attr(not(part = "1"), ignore = "of part 1")]
 fn on_streams() {
     for device in devices() {
         // So many that items are dealt to buckets, too.

@@ -132,7 +132,7 @@ fn all_of<T: Sample + Item>(shift: usize) {
 }
 
 #[test]
-#[cfg_attr(any(part = "0", part = "1"), ignore = "of part 2")]
+#[cfg_attr(not(part = "2"), ignore = "of part 2")]
 fn places_tests_and_counts() {
     all_of::<i8>(0);
     all_of::<i32>(1);
@@ -145,7 +145,7 @@ fn places_tests_and_counts() {
 }
 
 #[test]
-#[cfg_attr(any(part = "0", part = "2"), ignore = "of part 1")]
+#[cfg_attr(not(part = "4"), ignore = "of part 4")]
 fn bits() {
     macro_rules! of {
         ($($type:ident)*) => {$(

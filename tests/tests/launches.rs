@@ -72,7 +72,7 @@ fn what_cannot_be_enqueued_is_refused() {
 /// Twenty reductions captured once and replayed a hundred times, with other data in the same memory each
 /// time.
 #[test]
-#[cfg_attr(any(part = "0", part = "1"), ignore = "of part 2")]
+#[cfg_attr(not(part = "5"), ignore = "of part 5")]
 fn a_graph_replays_with_new_data() {
     let Some(device) = devices().pop().filter(|device| !device.is_cpu()) else { return };
     let _context = cust::context::Context::new(cust::device::Device::get_device(0).unwrap()).unwrap();

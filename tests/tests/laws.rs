@@ -16,7 +16,7 @@ fn all_keep_the_laws<T: Sample + ExactElement + Item>(items: &[T]) {
 }
 
 #[test]
-#[cfg_attr(any(part = "1", part = "2"), ignore = "of part 0")]
+#[cfg_attr(not(part = "0"), ignore = "of part 0")]
 fn operators_of_the_library() {
     all_keep_the_laws(&[1.0f32, -2.5, 0.0, -0.0, 3.0, 3.0, 0.125, 7.0]);
     check_op(&Sum, &[3i16, -7, 0, 1, i16::MAX, i16::MIN, 3]).unwrap();

@@ -3,7 +3,7 @@
 //!
 //! `cargo test -p gpu_reduce_tests --test suite -- table::` runs those of one file. A test that needs a
 //! process of its own starts this program again: see `support::process`.
-#![cfg_attr(any(part = "0", part = "1", part = "2"), allow(unused_imports))] // of the types of other parts
+#![cfg_attr(not(whole), allow(unused_imports))] // of the types of other parts
 
 mod algebra;
 mod axes;

@@ -189,8 +189,9 @@ impl<F: Float, const N: usize, I: Value> Op<I> for Sums<F, N> {
 /// The rows of the table, for tests: calls `$callback! { ROW ROW … }`. Names contain the size of the
 /// accumulator in bytes.
 ///
-/// With `GPU_REDUCE_TEST_PART` 0, 1 or 2 these are the rows of that part alone, because rustc takes about ten seconds
-/// to compile the kernels of a row. Who calls this macro imports `from_part_0`, `from_part_1`, `from_part_2` and `from_end` too.
+/// With `GPU_REDUCE_TEST_PART`, a number from 0 to 5, these are the rows of that part alone, because rustc takes about
+/// ten seconds to compile the kernels of a row. Who calls this macro imports `from_part_0` to `from_part_5` and `from_end`
+/// too.
 #[macro_export]
 macro_rules! for_each_row {
     ($callback:ident) => {
@@ -248,24 +249,30 @@ parts! {
         functions_8_of_f64: Functions<f64>, u64;
         exact_2: Exact<u16, 1>, u16;
         exact_4: Exact<u32, 1>, u32;
+    }
+    "2" from_part_2 from_part_3 {
         exact_8: Exact<u64, 1>, u64;
         exact_16: Exact<u64, 2>, u32;
         exact_40: Exact<u32, 10>, u32;
         exact_4_of_colours: Exact<u32, 1>, Colour;
         exact_8_of_two: Exact<u64, 1>, u8, f64;
     }
-    "2" from_part_2 from_end {
+    "3" from_part_3 from_part_4 {
         ordered_1: Ordered<u8, 1>, u8;
         ordered_2: Ordered<u16, 1>, u16;
         ordered_4: Ordered<u32, 1>, u32;
         ordered_8: Ordered<u64, 1>, u32;
         ordered_16: Ordered<u32, 4>, u32;
+    }
+    "4" from_part_4 from_part_5 {
         ordered_64: Ordered<u64, 8>, u32;
         ordered_3: Ordered<u8, 3>, u32;
         ordered_6: Ordered<u16, 3>, u16;
         // Loads of fewer than 16 bytes, because accumulators are wider than items.
         ordered_4_of_bytes: Ordered<u32, 1>, u8;
         ordered_8_of_bytes: Ordered<u64, 1>, u8;
+    }
+    "5" from_part_5 from_end {
         ordered_2_of_places: Ordered<u16, 1>, Place;
         sums_4: Sums<f32, 1>, f32;
         sums_24: Sums<f64, 3>, f64;

@@ -12,7 +12,7 @@ use proptest::test_runner::TestRunner;
 use random_ops::{
     Colour, Exact, Functions, Ordered, Place, Point, SPECIAL, Sums, Triple, Value, for_each_row, special_item,
 };
-use random_ops::{from_end, from_part_0, from_part_1, from_part_2};
+use random_ops::{from_end, from_part_0, from_part_1, from_part_2, from_part_3, from_part_4, from_part_5};
 use std::io::{self, Write};
 use std::sync::LazyLock;
 use support::for_each_block;
