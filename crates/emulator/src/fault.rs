@@ -333,9 +333,21 @@ pub enum FaultKind {
     Replay(String),
 }
 
+/// The name of a `cp.async`.
+pub(crate) const ASYNCHRONOUS: &str = "asynchronous copy";
+
 /// What orders two accesses that race.
 fn advice(first: &Access, second: &Access) -> &'static str {
     let of_block = |access: &Access| access.scope == Some(".cta");
+    let copies = |access: &Access| access.name == Some(ASYNCHRONOUS) && access.memory == Memory::Shared;
+    if copies(second) && first.action == Action::Read {
+        return "The `cp.async` overwrites what another thread may still have to read: put a block barrier between that read \
+                and the copy (in CUDA C++, `__syncthreads()`)";
+    }
+    if copies(first) {
+        return "Only the thread that copies sees the bytes after `cp.async.wait_group`: put a block barrier between its wait \
+                and this access (in CUDA C++, `__syncthreads()`)";
+    }
     if first.block != second.block && (of_block(first) || of_block(second)) {
         "The scope `.cta` holds within a block, and these are two: use `.gpu` (in CUDA C++, `thread_scope_device`)"
     } else {

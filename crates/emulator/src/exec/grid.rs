@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    fault::Place,
+    fault::{ASYNCHRONOUS, Place},
     memory::{Allocation, Memory},
     program::{
         Kernel, Program,
@@ -205,6 +205,7 @@ impl<'a> Grid<'a> {
                 (store.order, store.scope, ["volatile store", "relaxed store", "release store"])
             }
             Operation::Atomic(atomic) => (Order::Relaxed, atomic.scope, ["", "atomic operation", ""]),
+            Operation::Copy(_) => return (Some(ASYNCHRONOUS), None),
             _ => return (None, None),
         };
         let scope = match scope {

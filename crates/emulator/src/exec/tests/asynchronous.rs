@@ -111,8 +111,17 @@ fn use_of_unfinished_copies_is_found() {
     }
     // Waited for, but without a barrier before other threads read.
     let kind = fault(&format!("{COPY} cp.async.wait_all;{NEIGHBOUR}"));
-    let FaultKind::Race { first, second } = kind else { panic!("{kind}") };
+    let text = kind.to_string();
+    assert!(
+        text.contains("asynchronous copy of 4 bytes") && text.contains("between its wait and this access"),
+        "{text}"
+    );
+    let FaultKind::Race { first, second } = kind else { panic!("{text}") };
     assert_ne!(first.thread, second.thread);
+    // Other threads read what the next copy overwrites.
+    let next = format!("{COPY} cp.async.wait_all; bar.sync 0;{NEIGHBOUR} {COPY} cp.async.wait_all;");
+    let text = fault(&next).to_string();
+    assert!(text.contains("overwrites what another thread may still have to read"), "{text}");
     // Another thread writes before the copy.
     let before = "xor.b32 %r5, %r4, 4; mov.u32 %r6, shared; add.u32 %r5, %r5, %r6; st.shared.u32 [%r5], 1;";
     assert!(matches!(fault(&format!("{before}{COPY} cp.async.wait_all;")), FaultKind::Race { .. }));
