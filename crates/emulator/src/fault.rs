@@ -84,6 +84,8 @@ pub struct Access {
     pub memory: Memory,
     /// The address: a pointer value in global memory, otherwise the offset from the start of the memory.
     pub address: u64,
+    /// In global memory, the start and the bytes of the allocation that has the address, if one has it.
+    pub allocation: Option<(u64, u64)>,
     /// Its size in bytes.
     pub bytes: u32,
     /// The block's index in the grid.
@@ -96,7 +98,7 @@ pub struct Access {
 
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Access { action, name, scope, memory, address, bytes, block, thread, place } = self;
+        let Access { action, name, scope, memory, address, allocation, bytes, block, thread, place } = self;
         match name {
             Some(name) => f.write_str(name)?,
             None => action.fmt(f)?,
@@ -104,10 +106,11 @@ impl fmt::Display for Access {
         if let Some(scope) = scope {
             write!(f, " with scope `{scope}`")?;
         }
-        write!(
-            f,
-            " of {bytes} bytes at {memory} address {address:#x} by thread {thread:?} of block {block:?}, {place}"
-        )
+        write!(f, " of {bytes} bytes at {memory} address {address:#x}")?;
+        if let Some((start, all)) = allocation {
+            write!(f, ", byte {} of an allocation of {all},", address - start)?;
+        }
+        write!(f, " by thread {thread:?} of block {block:?}, {place}")
     }
 }
 

@@ -1002,6 +1002,7 @@ impl<'g> State<'g> {
             scope,
             memory,
             address,
+            allocation: self.grid.allocation_at(memory, address),
             bytes,
             block: self.index,
             thread,

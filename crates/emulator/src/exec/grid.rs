@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    fault::{ASYNCHRONOUS, Place},
+    fault::{self, ASYNCHRONOUS, Place},
     memory::{Allocation, Memory},
     program::{
         Kernel, Program,
@@ -193,6 +193,13 @@ impl<'a> Grid<'a> {
         let block = if block & WINDOW_BLOCKS == bits { block } else { bits };
         (thread < self.threads && block < self.blocks())
             .then(|| (self.block_index(block), self.thread(thread / LANES as u32, thread % LANES as u32)))
+    }
+
+    /// The start and the bytes of the allocation that has an address in global memory.
+    pub fn allocation_at(&self, memory: fault::Memory, address: u64) -> Option<(u64, u64)> {
+        let has = |allocation: &&Arc<Allocation>| allocation.holds(address, 1);
+        let found = self.allocations.iter().find(has).filter(|_| memory == fault::Memory::Global);
+        found.map(|allocation| (allocation.base, allocation.bytes))
     }
 
     /// The name of an access that is no plain load or store, and its scope.

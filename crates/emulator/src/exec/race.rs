@@ -489,12 +489,14 @@ fn fault(grid: &Grid, logs: &[Log], [first, second]: Pair) -> Box<Fault> {
             Kind::AtomicRead | Kind::AtomicWrite => Action::Atomic,
         };
         let (name, scope) = grid.name_of_access(record.at);
+        let address = record.address(log, lane);
         Access {
             action,
             name,
             scope,
             memory: Where::Global,
-            address: record.address(log, lane),
+            address,
+            allocation: grid.allocation_at(Where::Global, address),
             bytes: record.bytes.into(),
             block: grid.block_index(log.block),
             thread: grid.thread(record.warp.into(), lane as u32),

@@ -284,6 +284,19 @@ fn accesses_that_race_have_the_names_of_their_instructions() {
 }
 
 #[test]
+fn a_race_in_global_memory_says_where_in_its_allocation() {
+    let machine = Machine::new("shr.u64 %rd3, %rd1, 32; st.global.u32 [%rd0+40], 1;");
+    let data = machine.upload(&[0u32; 16]);
+    let fault = machine.launch(2, 1, &[data, 0]).unwrap_err();
+    let text = fault.to_string();
+    let place = format!(
+        "write of 4 bytes at global address {:#x}, byte 40 of an allocation of 64, by thread",
+        data + 40
+    );
+    assert_eq!(text.matches(&place).count(), 2, "{text}");
+}
+
+#[test]
 fn threads_of_a_block_race_in_global_memory() {
     let body = |step: &str| {
         format!(
