@@ -410,7 +410,10 @@ impl fmt::Display for Fault {
             FaultKind::DeviceRace { .. } => return write!(f, "{}", self.kind),
             _ => {}
         }
-        write!(f, "kernel {}, block {:?}", self.kernel, self.block)?;
+        match readable(&self.kernel) {
+            Some(name) => write!(f, "kernel {name} ({}), block {:?}", self.kernel, self.block)?,
+            None => write!(f, "kernel {}, block {:?}", self.kernel, self.block)?,
+        }
         match self.threads.as_slice() {
             [] => {}
             [thread] => write!(f, ", thread {thread:?}")?,
@@ -427,3 +430,48 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+/// A mangled name of Rust or C++ as its author wrote it.
+pub(crate) fn readable(name: &str) -> Option<String> {
+    if let Ok(name) = rustc_demangle::try_demangle(name) {
+        return Some(format!("{name:#}"));
+    }
+    let symbol = cpp_demangle::Symbol::new(name).ok().filter(|_| name.starts_with("_Z"))?;
+    symbol.demangle().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mangled_names_are_readable() {
+        for (name, shown) in [
+            ("_Z5scaleIfEvPT_S0_i", Some("void scale<float>(float*, float, int)")),
+            (
+                "_ZN6thrust8cuda_cub4core6detail13_kernel_agentEv",
+                Some("thrust::cuda_cub::core::detail::_kernel_agent()"),
+            ),
+            ("_ZN4core9panicking9panic_fmt17h0123456789abcdefE", Some("core::panicking::panic_fmt")),
+            ("_RNvCs1234_7kernels5scale", Some("kernels::scale")),
+            ("scale", None),
+            ("_Z", None),
+            ("_ZZZZ", None),
+            ("", None),
+        ] {
+            assert_eq!(readable(name).as_deref(), shown, "{name}");
+        }
+        let fault = Fault {
+            kernel: "_Z5scalePfi".to_owned(),
+            place: None,
+            block: [0; 3],
+            threads: Vec::new(),
+            seed: None,
+            kind: FaultKind::Launch("no blocks".to_owned()),
+        };
+        assert!(
+            fault.to_string().starts_with("kernel scale(float*, int) (_Z5scalePfi), block [0, 0, 0]"),
+            "{fault}"
+        );
+    }
+}

@@ -5,6 +5,7 @@ use std::{collections::HashMap, rc::Rc};
 use crate::{
     alu::{self, bank_of, bits_of},
     exec::lanes::{Bank, Counts, Operands, Register},
+    fault::readable,
     ptx::ast::{self, Operand, Statement, Type},
 };
 
@@ -468,7 +469,7 @@ impl<'a> Decoder<'a> {
 
     /// Returns the device functions being inlined, outermost first, without the kernel. Rust's names are demangled.
     pub(super) fn callers(&self) -> Vec<String> {
-        self.calls.iter().skip(1).map(|name| format!("{:#}", rustc_demangle::demangle(name))).collect()
+        self.calls.iter().skip(1).map(|name| readable(name).unwrap_or_else(|| name.to_string())).collect()
     }
 
     fn control(&mut self, instruction: &'a ast::Instruction) -> Result<(), LoadError> {
