@@ -263,6 +263,42 @@ fn segments_without_items() {
     }
 }
 
+/// Few segments of lengths that vary, which have a block for each chunk: equal ones, skewed ones, one that has nearly all
+/// items, ones that end where rows of the plan do.
+#[test]
+fn few_segments_of_many_kinds() {
+    let host = samples(longest(90_000), f32::any);
+    for seed in 0..40u64 {
+        let len = host.len() as u64 / [1, 4, 50][seed as usize % 3];
+        let count = [1, 7, 60, 500, 2_500][seed as usize % 5];
+        let place = |index: u64| {
+            let at = hash(seed << 32 | index) % (len + 1);
+            match seed % 8 {
+                0..4 => at,
+                4 => len * index / count,
+                5 => (at as f64 * (at as f64 / len as f64).powi(3)) as u64,
+                6 => at / 1024 * 1024,
+                _ => at % 100 + if index > count / 2 { len - 99 } else { 0 },
+            }
+        };
+        let mut offsets: Vec<u64> = (0..=count).map(|index| place(index).min(len)).collect();
+        offsets.sort();
+        for_each_block!(|BLOCK| {
+            let alone = |ends: &[u64]| {
+                let sum = host[ends[0] as usize..ends[1] as usize].reduce::<Sum, BLOCK>();
+                format!("{:?}", sum.unwrap())
+            };
+            let alone: Vec<String> = offsets.windows(2).map(alone).collect();
+            for device in devices() {
+                let x = device.upload(&host[..len as usize]).unwrap();
+                let offsets = device.upload(&offsets).unwrap();
+                let case = format!("{count} segments of {len} items, seed {seed}, BLOCK {BLOCK}, {device}");
+                compare(&case, x.segments(&offsets).unwrap().reduce::<Sum, BLOCK>(), &alone);
+            }
+        });
+    }
+}
+
 #[test]
 fn what_are_no_offsets() {
     let bad = |index, offset, before| Some(Error::BadOffset { index, offset, before, len: 5_000 });

@@ -58,6 +58,7 @@ fn a_launch_takes_no_more_memory_than_its_notes_may() {
             block: [threads, 1, 1],
             dynamic_shared: 0,
             resident: exec::MOST_RESIDENT,
+            workspace: 0,
             params: &params,
         };
         let counters =

@@ -40,10 +40,10 @@ fn ends_loop(instructions: &[Instruction], uses: &[Uses], at: usize) -> bool {
     };
     let mut computed: HashSet<Register> = uses[at].written.iter().copied().collect();
     let mut branches = Vec::new();
-    for next in at + 1..instructions.len() {
-        let is_computed = uses[next].read.iter().any(|register| computed.contains(register));
+    for (next, uses) in uses.iter().enumerate().skip(at + 1) {
+        let is_computed = uses.read.iter().any(|register| computed.contains(register));
         if is_computed {
-            computed.extend(&uses[next].written);
+            computed.extend(&uses.written);
         }
         let Some(to) = target(next) else { continue };
         if is_computed {
