@@ -143,6 +143,20 @@ impl SegmentBounds {
         }
     }
 
+    /// Returns the start and the end of a segment between offsets.
+    #[inline(always)]
+    pub(super) fn between(&self, index: u64) -> (u64, u64) {
+        let at = self.offsets.wrapping_byte_add((index * self.size) as usize).cast::<u32>();
+        // In halves of 32 bits, so that the same code serves offsets of both sizes.
+        let (upper, mask) = (self.size as usize - 4, if self.size == 8 { u64::MAX } else { 0 });
+        let offset = |at: *const u32| {
+            // SAFETY: there are `count + 1` offsets.
+            let [lower, upper] = unsafe { [at.read(), at.wrapping_byte_add(upper).read()] };
+            u64::from(lower) | (u64::from(upper) << 32 & mask)
+        };
+        (offset(at), offset(at.wrapping_byte_add(self.size as usize)))
+    }
+
     /// Returns the ends of a lane's segments of a batch. For segments from `left` on, it is the end of
     /// segment `left - 1`.
     #[inline(always)]
@@ -250,7 +264,7 @@ pub struct Cut {
     /// share; for the kernel of [`chunks`], items in a chunk.
     pub share: u32,
     /// Items that a segment costs beside its own: one leaf's if there are lists; for the kernel of [`chunks`],
-    /// chunks of a row.
+    /// chunks of a row, or further blocks of a segment.
     pub weight: u32,
     /// Parts of a chunk of a larger segment, as a logarithm. A warp folds a part. [`partial_slots`] counts
     /// with it. For the kernel of [`chunks`]: 1 if a block folds several chunks, else 0.

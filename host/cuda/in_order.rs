@@ -148,8 +148,7 @@ impl Gpu {
         let bytes = areas.filter(|&words| words > 0).map(area_bytes::<u64>).fold(0, usize::saturating_add);
         let InOrder { operation, .. } = request;
         let segments = segments(request, std::ptr::dangling());
-        let has_number = request.len > 0;
-        let of_segments = self.bytes_of_segments(operation.types, &segments, operation.block, !has_number);
+        let of_segments = self.bytes_of_segments(operation.types, &segments, operation.block);
         bytes.saturating_add(of_segments)
     }
 }

@@ -280,8 +280,7 @@ impl Queue {
     ) -> Result<&'static Compiled, Error> {
         let &Request { by, results, .. } = request;
         let (types, block, width) = (by.types, by.block, by.types.width as u64);
-        // The kernel of few segments does not read the number.
-        let needs = Needs::of(gpu, types, segments, block, number.is_null());
+        let needs = Needs::of(gpu, types, segments, block);
         let mut cut = needs.cut;
         cut.has_default = by.has_default.into();
         let partials = self.partials_for(gpu, needs.places * types.words, needs.places)?;
@@ -396,7 +395,7 @@ impl Gpu {
             &Shape::Whole { len, .. } => {
                 area_bytes::<u64>(slots_of(&types.plan_on_a_device(len, block)) * types.words)
             }
-            Shape::Segments(segments) => self.bytes_of_segments(types, segments, block, true),
+            Shape::Segments(segments) => self.bytes_of_segments(types, segments, block),
             Shape::Columns(columns) => {
                 let cut = types.cut_columns(columns, block);
                 if cut.has_partials() { Partials::bytes(cut.words(types.words), cut.counts()) } else { 0 }
@@ -408,16 +407,9 @@ impl Gpu {
         }
     }
 
-    /// Returns the bytes of lent memory that segments take. If a device counts them, `may_be_few` is false: then they are
-    /// not cut up as [few](Needs::of_few) ones.
-    pub(super) fn bytes_of_segments(
-        &self,
-        types: &Types,
-        segments: &SegmentBounds,
-        block: u32,
-        may_be_few: bool,
-    ) -> usize {
-        let Needs { places, lists, long, slots, .. } = Needs::of(self, types, segments, block, may_be_few);
+    /// Returns the bytes of lent memory that segments take.
+    pub(super) fn bytes_of_segments(&self, types: &Types, segments: &SegmentBounds, block: u32) -> usize {
+        let Needs { places, lists, long, slots, .. } = Needs::of(self, types, segments, block);
         Partials::bytes(places * types.words, places)
             + area_bytes::<u64>(lists + long)
             + area_bytes::<u64>(slots * types.words)
@@ -429,8 +421,8 @@ fn slots_of(plan: &Plan) -> usize {
     plan.chunks as usize + plan.groups() as usize
 }
 
-/// A warp takes as many short rows as it folds at a time, but fewer if then fewer warps than this would have rows. Sums of
-/// `f32` on an H200, µs when rows were dealt to as many warps as the GPU holds, and now: 10,000 rows of 6 3.09 and 1.61, of 26 3.23 and 1.82, of 64 2.72 and
+/// A warp takes as many short rows as it folds at a time, or if there are warps enough as it has one load of each for; but
+/// fewer if then fewer warps than this would have rows. Sums of `f32` on an H200, µs when rows were dealt to as many warps as the GPU holds, and now: 10,000 rows of 6 3.09 and 1.61, of 26 3.23 and 1.82, of 64 2.72 and
 /// 2.09; 100,000 of 10 3.67 and 2.70; 1,000 of 4 1.61 and 1.47.
 const LEAST_WARPS: u64 = 32;
 
@@ -467,14 +459,14 @@ struct Needs {
 }
 
 impl Needs {
-    fn of(gpu: &Gpu, types: &Types, segments: &SegmentBounds, block: u32, may_be_few: bool) -> Self {
+    fn of(gpu: &Gpu, types: &Types, segments: &SegmentBounds, block: u32) -> Self {
         let (width, row) = (types.width as u64, u64::from(block) * types.width as u64);
         if let Some(length) = segments.length()
             && let Some(needs) = Self::of_rows(types, (segments.count, length), block)
         {
             return needs;
         }
-        if may_be_few && let Some(needs) = Self::of_few(types, segments, block) {
+        if let Some(needs) = Self::of_few(types, segments, block) {
             return needs;
         }
         let cut_for = |resident: u32| {
@@ -504,20 +496,33 @@ impl Needs {
         needs
     }
 
-    /// How segments between offsets are cut up if they are few: a block for each chunk that one may have.
-    /// The kernels of warps search for each warp's segments first, and a warp takes longer for a segment.
+    /// How segments between offsets are cut up if they are few: a block for the first chunk of each, and further ones for the
+    /// other chunks that they may have. The kernels of warps search for each warp's segments first, and a warp takes longer
+    /// for a segment.
     fn of_few(types: &Types, segments: &SegmentBounds, block: u32) -> Option<Self> {
         let SegmentBounds { count, len, .. } = *segments;
-        let is_long = !types.is_exact && len > few_rows(block) * u64::from(block) * types.width as u64;
-        if segments.length().is_some() || segments.has_number() || types.words > LARGE || is_long {
+        let row = u64::from(block) * types.width as u64;
+        let is_long = !types.is_exact && len > few_rows(block) * row;
+        if segments.length().is_some() || types.words > LARGE || is_long {
             return None;
         }
+        // Each may have as many chunks as an array of this length; or all together one for each row's end.
         let most = Plan::most_chunks(len, types.width, block);
+        let (of_each, of_rows) = (count.saturating_mul(most), count + len.saturating_sub(1) / row);
+        let (blocks, weight) = if of_each <= 2 * of_rows { (of_each, most as u32 - 1) } else { (of_rows, 0) };
         let few = FEW_BLOCKS.max(len / types.width as u64 / LOADS_OF_BLOCK);
-        let blocks = count.checked_mul(most).filter(|&blocks| (1..=few).contains(&blocks))?;
-        let cut = Cut { block, weight: most as u32, ..Cut::NONE };
-        let grid = Grid { blocks: blocks as u32, block, resident: block.max(1024) };
-        let slots = if most > 1 { blocks as usize } else { 0 };
+        if !(1..=few).contains(&blocks) {
+            return None;
+        }
+        let cut = Cut { block, weight, ..Cut::NONE };
+        // Short segments wait for their offsets and then for their items, in as many blocks as fit.
+        let resident = match types.words {
+            1 if len <= 2 * row * count => 2048,
+            2 if len <= 2 * row * count => 1536,
+            _ => block.max(1024),
+        };
+        let grid = Grid { blocks: blocks as u32, block, resident };
+        let slots = if most > 1 { blocks as usize + 1 } else { 0 };
         Some(Self { cut, warps: None, chunks: Some(grid), places: 1, lists: 0, long: 0, slots })
     }
 
@@ -526,7 +531,10 @@ impl Needs {
     /// cost a block much to fold (exact sums of rows of 600 `f32`: 107 against 305 GB/s on an H100).
     fn of_rows(types: &Types, (count, length): (u64, u64), block: u32) -> Option<Self> {
         let width = types.width as u64;
-        if rows::is_short(length, width, block, types.words) {
+        let row = u64::from(block) * width;
+        let has_blocks =
+            count <= FEW_ROWS && length > 32 * width && length <= 2 * row && types.words <= LARGE;
+        if !has_blocks && rows::is_short(length, width, block, types.words) {
             return None;
         }
         let plan = types.plan_on_a_device(length, block);
@@ -539,7 +547,7 @@ impl Needs {
         // Five blocks of 256 threads have 48 registers a thread, which places and pairs of numbers fit in.
         let resident = if matches!(types.words, 3 | 4) { 1280 } else { block.max(1024) };
         let mut grid = Grid { blocks: blocks as u32, block, resident };
-        if types.folds_several && are_several(types, &plan, lines) {
+        if !has_blocks && types.folds_several && are_several(types, &plan, lines) {
             (cut.parts, cut.share) = (1, (lines * plan.row) as u32);
             grid.blocks = blocks.div_ceil(chunks::of_block(lines)) as u32;
             if types.words <= 2 {
@@ -552,7 +560,7 @@ impl Needs {
 }
 
 /// Words of accumulators that a block folds slowly.
-const LARGE: usize = 10;
+const LARGE: usize = chunks::MOST_WORDS;
 
 /// Returns whether rows whose chunks have `lines` lines are reduced faster if a block folds several chunks than if it folds
 /// one. Measured on an H100, GB/s of `f32`:
@@ -578,9 +586,13 @@ fn are_several(types: &Types, plan: &Plan, lines: u64) -> bool {
 
 /// A launch for [few](Needs::of_few) segments has at most `FEW_BLOCKS` blocks, or a block for each `LOADS_OF_BLOCK` loads
 /// (32 KiB) of the array if these are more. A block without a chunk takes 0.6 ns (H100), a tenth of the time in which 32 KiB
-/// are loaded.
-const FEW_BLOCKS: u64 = 2048;
+/// are loaded; a block with a short segment 1.3 ns.
+const FEW_BLOCKS: u64 = 4096;
 const LOADS_OF_BLOCK: u64 = 2048;
+
+/// The most rows of up to two lines that have a block each (H100, 100 rows of 655 `f32`: 2.18 µs if a block has four, 1.78 if
+/// each has a block).
+const FEW_ROWS: u64 = 512;
 
 /// The most blocks of a launch.
 const MOST_BLOCKS: u64 = i32::MAX as u64;
@@ -590,12 +602,14 @@ const MOST_BLOCKS: u64 = i32::MAX as u64;
 /// - with three, a thread has 80 registers, and large accumulators do not spill: variances of 5,000 `f64` took 200 µs
 ///   with four, 136 with three;
 /// - short rows that are loaded item by item, because their starts are not multiples of a load, wait less with six: rows
-///   of 301 `f16` took 181 µs with four, 141 with six.
+///   of 301 `f16` took 181 µs with four, 141 with six. (Of fewer items than 2^21, with six 5,000 rows of 262 `f32` took
+///   4.8 µs, with four 4.1.)
 fn resident_blocks(types: &Types, segments: &SegmentBounds, block: u32) -> u32 {
     let width = types.width as u64;
     let is_short = |length| rows::is_short(length, width, block, types.words);
+    let may_wait = types.words <= 2 && segments.len >= 1 << 21;
     match segments.length() {
-        Some(length) if is_short(length) && !length.is_multiple_of(width) && types.words <= 2 => 6,
+        Some(length) if is_short(length) && !length.is_multiple_of(width) && may_wait => 6,
         Some(length) if is_short(length) => segments::RESIDENT_BLOCKS,
         _ if types.words > 1 && !types.is_exact => 3,
         _ => segments::RESIDENT_BLOCKS,
@@ -616,6 +630,10 @@ fn cut_for(
     if let Some(length) = segments.length().filter(|&length| rows::is_short(length, width, block, words)) {
         // As many rows as a warp folds at a time, or a multiple.
         let mut at_once = rows::at_once(length.max(1), width);
+        let of_load = rows::of_load(length.max(1), width);
+        if count <= of_load * warps {
+            at_once = of_load;
+        }
         while at_once > 1 && count / at_once < LEAST_WARPS {
             at_once /= 2;
         }
