@@ -265,7 +265,7 @@ fn without_peer_access() {
     }
     let tests = ["sum", "var", "dot", "exact_sum", "shapes"].map(|test| format!("sharded::{test}"));
     let run = Command::new(std::env::current_exe().unwrap())
-        .arg("--exact")
+        .args(["--exact", "--include-ignored"]) // of other parts
         .args(tests)
         .env("GPU_REDUCE_EMULATOR_PEER_ACCESS", "0")
         .output()
