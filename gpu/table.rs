@@ -565,13 +565,11 @@ macro_rules! table {
     };
 }
 
-/// A row's entry points, in the families whose features are on. If the condition `one_type` is set, and one of the name of
-/// a type, those of that type alone.
+/// A row's entry points, in the families whose features are on.
 macro_rules! compiled {
-    ({ $kind:ident $name:ident $op:ident $how:tt } $($type:ident: $($row:ident)*;)*) => {$(
-        #[cfg(any(not(one_type), $type))]
-        kernels_of! { compiled [$kind $op $how] $name $type $how }
-    )*};
+    ({ $kind:ident $name:ident $op:ident $how:tt } $($type:ident: $($row:ident)*;)*) => {
+        $( kernels_of! { compiled [$kind $op $how] $name $type $how } )*
+    };
     (@copy $($copy:tt)*) => {};
     (@exact [$kind:ident $op:ident $how:tt] $name:ident $type:ident) => {
         compiled! { @own [$kind $op [wholes]] $name $type }

@@ -176,7 +176,6 @@ pub struct CudaBuilder {
     arch: NvvmArch,
     debug: DebugInfo,
     build_args: Vec<String>,
-    conditions: Vec<String>,
     copy_to: Option<PathBuf>,
     target_dir: Option<PathBuf>,
 }
@@ -189,7 +188,6 @@ impl CudaBuilder {
             arch: NvvmArch::default(),
             debug: DebugInfo::default(),
             build_args: Vec::new(),
-            conditions: Vec::new(),
             copy_to: None,
             target_dir: None,
         }
@@ -210,12 +208,6 @@ impl CudaBuilder {
     /// Adds arguments to cargo, such as `--features`.
     pub fn build_args(mut self, args: &[impl AsRef<str>]) -> Self {
         self.build_args.extend(args.iter().map(|arg| arg.as_ref().to_owned()));
-        self
-    }
-
-    /// Sets a condition for the crate itself, such as `one_type`, as rustc's `--cfg` does.
-    pub fn condition(mut self, condition: impl AsRef<str>) -> Self {
-        self.conditions.push(condition.as_ref().to_owned());
         self
     }
 
@@ -339,9 +331,6 @@ impl CudaBuilder {
         }
         // The assembly is the PTX, so nothing is linked.
         cargo.args(&self.build_args).args(["--", "-Zno-link"]).arg(emit);
-        for condition in &self.conditions {
-            cargo.args(["--cfg", condition]);
-        }
         cargo.env("CARGO_ENCODED_RUSTFLAGS", rustflags.join("\x1f")).stdout(Stdio::null());
         if !cargo.status().map_err(CudaBuilderError::CargoNotFound)?.success() {
             let source = fs::read_to_string(folder.join("src/lib.rs"));

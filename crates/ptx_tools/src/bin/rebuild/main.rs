@@ -5,8 +5,6 @@
 //! cargo run --release -p ptx_tools --bin rebuild -- --family FAMILY   compiles one family: for a try, as the others may have changed too
 //! cargo run --release -p ptx_tools --bin rebuild -- --changed         names the sources that changed since then
 //! cargo run --release -p ptx_tools --bin rebuild -- --compare FAMILY  compiles one family, compares it with `ptx/`
-//! cargo run --release -p ptx_tools --bin rebuild -- --compare TYPE    the same with the kernels of a type of all families in which
-//!                                                                     types have kernels of their own
 //! ```
 //!
 //! rustc compiles a crate to PTX on one core, so the families of kernels are compiled side by side. Then the
@@ -27,9 +25,6 @@ use std::{env, fs};
 
 /// The features of `gpu/` that have kernels, those first that take longest.
 const FAMILIES: [&str; 6] = ["segments", "columns", "rows", "reduce", "index", LADDER];
-
-/// The families whose operators have kernels for each type.
-const OF_TYPES: &str = "segments,columns,rows,reduce";
 
 /// The family of the classic kernels, which have a file of their own.
 const LADDER: &str = "ladder";
@@ -73,15 +68,11 @@ fn main() -> Result<(), Failure> {
             Sources::changed(&root)?.iter().for_each(|name| println!("{name}"));
             Ok(())
         }
-        ["--compare", what] if FAMILIES.contains(&what) || TYPES.contains(&what) => {
-            compare(&root, target, what)
+        ["--compare", family] if FAMILIES.contains(&family) => compare(&root, target, family),
+        _ => {
+            Err(format!("nothing, --changed, or --family or --compare and one of {}", FAMILIES.join(", "))
+                .into())
         }
-        _ => Err(format!(
-            "nothing, --changed, --family or --compare and one of {}, or --compare and one of {}",
-            FAMILIES.join(", "),
-            TYPES.join(", ")
-        )
-        .into()),
     }
 }
 
@@ -145,9 +136,9 @@ fn rebuild(root: &Path, target: &Path, families: &[&str]) -> Result<(), Failure>
     Ok(())
 }
 
-/// Compiles one family, or the kernels of one type. Fails if one of them is not in `ptx/` or has another text there.
-fn compare(root: &Path, target: &Path, what: &str) -> Result<(), Failure> {
-    let (_, built) = compile(root, what, target)?;
+/// Compiles one family. Fails if a kernel of it is not in `ptx/` or has another text there.
+fn compare(root: &Path, target: &Path, family: &str) -> Result<(), Failure> {
+    let (_, built) = compile(root, family, target)?;
     let committed: Vec<_> = TABLES
         .into_iter()
         .flatten()
@@ -160,7 +151,7 @@ fn compare(root: &Path, target: &Path, what: &str) -> Result<(), Failure> {
     match differ[..] {
         [] => Ok(()),
         [(first, _), ..] => Err(format!(
-            "{} of the {} kernels of {what} are not what ptx/ has, the first is {first}: rebuild ptx/",
+            "{} of the {} kernels of {family} are not what ptx/ has, the first is {first}: rebuild ptx/",
             differ.len(),
             built.len()
         )
@@ -168,21 +159,16 @@ fn compare(root: &Path, target: &Path, what: &str) -> Result<(), Failure> {
     }
 }
 
-/// Compiles a family, or the kernels of a type; returns the comment that says what has compiled it, and the kernels.
-fn compile(root: &Path, what: &str, target: &Path) -> Result<(String, Modules), Failure> {
+/// Compiles a family; returns the comment that says what has compiled it, and its kernels.
+fn compile(root: &Path, family: &str, target: &Path) -> Result<(String, Modules), Failure> {
     let start = Instant::now();
     // The next family that this thread compiles finds the standard library there.
     let folder = target.join(format!("ptx-{}", rayon::current_thread_index().unwrap_or(0)));
-    let kernels = CudaBuilder::new(root.join("gpu")).target_dir(folder);
-    let kernels = if FAMILIES.contains(&what) {
-        kernels.build_args(&["--features", what])
-    } else {
-        kernels.build_args(&["--features", OF_TYPES]).condition("one_type").condition(what)
-    };
-    let file = kernels.build()?;
+    let kernels = CudaBuilder::new(root.join("gpu"));
+    let file = kernels.build_args(&["--features", family]).target_dir(folder).build()?;
     let ptx = fs::read_to_string(file)?;
     let modules = cuda_builder::split(&ptx);
-    println!("{what}: {} entry points, {} s", modules.len(), start.elapsed().as_secs());
+    println!("{family}: {} entry points, {} s", modules.len(), start.elapsed().as_secs());
     Ok((ptx.lines().next().unwrap_or_default().to_owned(), modules))
 }
 
