@@ -18,9 +18,9 @@
 //! [`rows`](super::rows) has made; or, if segments are few, all of them: then the first blocks have the first chunk of each
 //! segment, and further blocks the other chunks.
 //!
-//! A block whose row or segment has at most two lines takes a way of its own (`fold_short`), because a small input's time
-//! is that of fetching instructions: it has no plan and no head, and idle warps do nothing. Sums of `f32` on an H100, µs
-//! before and now: 10 segments of 102 2.07 and 1.56, 100 of 655 4.37 and 1.90, 1,000 of 65 4.66 and 2.44.
+//! A block whose row or segment has at most two lines runs code of its own (`fold_short`), which makes no plan, treats no
+//! items before a boundary apart, and lets idle warps do nothing. It is short, because the time of a small input goes to
+//! fetching instructions. Sums of `f32` on an H100, µs before and now: 10 segments of 102 2.07 and 1.56, 100 of 655 4.37 and 1.90, 1,000 of 65 4.66 and 2.44.
 
 use super::segments::{Arguments, fold_leaf, is_aligned, load_leaf, most_long, plan_of, rotate};
 pub use super::segments::{Cut, SegmentBounds};
@@ -264,8 +264,9 @@ unsafe fn find<O: Op<P::Item>, P: Input, const WIDTH: usize>(
 
 /// As [`find`], for all segments between offsets that [`fold_short`] leaves.
 ///
-/// A segment has as many slots as it may have chunks. If further blocks are for rows' ends, a segment has at most a chunk
-/// for each row's end within it, besides its first one: its slots begin at its number and that of the rows before it.
+/// A segment has as many slots as it may have chunks. If there is a further block for each row's end, a segment has at most
+/// one chunk for each end within it, and its first chunk. Its first slot is then the segment's index plus the number of
+/// whole rows before the segment's start.
 ///
 /// # Safety
 ///

@@ -99,9 +99,9 @@
 //! The emulator does not look at what the operation returned, so it finds a block that is not the last one only if a
 //! later block uses the place.
 //!
-//! **Volatile accesses.** By the letter they are relaxed ones, which race with no other such access. In shared memory the
-//! emulator takes only volatile stores so, and volatile loads of flags: what such a load gives decides when a loop ends, or
-//! nothing but conditions are computed from it. Other volatile loads there are checked as plain ones. So a flag needs no fence
+//! **Volatile accesses.** The PTX ISA calls them relaxed, and two relaxed accesses do not race. In shared memory the emulator
+//! treats so only volatile stores, and volatile loads of flags: loads whose value decides when a loop ends, or from which only
+//! conditions are computed. It checks other volatile loads there as plain ones. So a flag needs no fence
 //! for itself, and code for lanes that once ran in step (`v[i] += v[i + 16]` without a barrier of the warp) is a race.
 //!
 //! **Values that nothing wrote**, in a register, in local or in shared memory, are faults where they are used: as an

@@ -1,9 +1,10 @@
 //! Finds the volatile loads that read flags.
 //!
-//! By the letter, a volatile access is a relaxed one, which races with no other such access (PTX ISA, "Volatile
-//! Operation"). But code from the time when the lanes of a warp ran in step has volatile accesses of shared memory where
-//! barriers are missing today. So a volatile load of data there is checked as a plain load, and that of a flag as an
-//! atomic one. A flag decides when a loop ends, or nothing but conditions are computed from it.
+//! The PTX ISA calls a volatile access a relaxed one, and two relaxed accesses do not race ("Volatile Operation"). But
+//! older code, written for GPUs whose lanes ran in step, exchanges data by volatile accesses of shared memory without a
+//! barrier, which is wrong today. So in shared memory the race checks take a volatile load of data for a plain load. They take
+//! the load of a flag for an atomic one: a load whose value decides when a loop ends, or from which only conditions are
+//! computed.
 
 use std::collections::HashSet;
 
@@ -32,7 +33,7 @@ pub fn mark(instructions: &mut [Instruction], uses: &[Uses]) {
     }
 }
 
-/// Whether a loop around the load at `at` goes on or ends by what it has loaded.
+/// Whether the load at `at` is in a loop, and the value that it loads decides whether the loop ends.
 fn ends_loop(instructions: &[Instruction], uses: &[Uses], at: usize) -> bool {
     let target = |from: usize| match &instructions[from].operation {
         Operation::Branch { target, .. } => Some(*target as usize),
