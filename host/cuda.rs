@@ -16,6 +16,7 @@
 //!
 //! In a build without GPUs, `absent` replaces this module.
 
+mod cut;
 mod deal;
 mod driver;
 mod in_order;

@@ -1,0 +1,278 @@
+//! How segments and rows are cut up for launches, how many registers their kernels get, and the scratch memory that they need.
+
+use super::Gpu;
+use super::modules::Grid;
+use crate::Plan;
+use crate::request::Types;
+use gpu_reduce_kernels::plan::{GROUP, few_rows};
+use gpu_reduce_kernels::segments::{self, Cut, SegmentBounds, THREADS, WARPS, most_positions, partial_slots};
+use gpu_reduce_kernels::{chunks, rows};
+
+/// A warp takes as many short rows as it folds at a time, or if there are warps enough as it has one load of each for; but
+/// fewer if then fewer warps than this would have rows. Sums of `f32` on an H200, µs if all warps that the GPU holds have
+/// rows, and so: 10,000 rows of 6 3.09 and 1.61, of 26 3.23 and 1.82, of 64 2.72 and 2.09; 100,000 of 10 3.67 and 2.70; 1,000
+/// of 4 1.61 and 1.47.
+const LEAST_WARPS: u64 = 32;
+
+/// Positions that are worth a warp if short segments are listed.
+const LEAST_SHARE: u64 = 64;
+
+/// Short segments are listed if segments have fewer leaves than this on average, and each warp has more than
+/// [`FEW`].
+const LARGER_ON_AVERAGE: u64 = 96;
+const FEW: u64 = 2;
+
+/// Leaves that are folded in the time that a segment takes besides, if there are no lists.
+const WEIGHT: u64 = 64;
+
+/// Leaves of a chunk that are worth a warp if there are more warps than chunks: the exchange between warps
+/// takes 3 µs.
+const LEAST_PART: u64 = 160;
+
+/// How segments are cut up, the launches, and the scratch memory that they need.
+pub(super) struct Needs {
+    /// Without pointers to the memory.
+    pub cut: Cut,
+    /// The grid of the kernels whose warps have segments.
+    pub warps: Option<Grid>,
+    /// The grid of the kernel whose blocks have chunks.
+    pub chunks: Option<Grid>,
+    /// Partial results of warps.
+    pub places: usize,
+    /// Words of lists of larger segments, and of the list of long ones.
+    pub lists: usize,
+    pub long: usize,
+    /// Partial results of chunks.
+    pub slots: usize,
+}
+
+impl Needs {
+    pub fn of(gpu: &Gpu, types: &Types, segments: &SegmentBounds, block: u32) -> Self {
+        let (width, row) = (types.width as u64, u64::from(block) * types.width as u64);
+        if let Some(length) = segments.length()
+            && let Some(needs) = Self::of_rows(types, (segments.count, length), block)
+        {
+            return needs;
+        }
+        if let Some(needs) = Self::of_few(types, segments, block) {
+            return needs;
+        }
+        let cut_for = |resident: u32| {
+            let warps = (gpu.multiprocessors * resident * WARPS).into();
+            (resident, cut_for(segments, [width, warps], block, (types.words, types.is_exact)))
+        };
+        let (mut resident, (mut cut, mut warps, mut has_lists)) = cut_for(segments::RESIDENT_BLOCKS);
+        if !has_lists
+            && let (wanted, (other, warps_of_other, false)) = cut_for(resident_blocks(types, segments, block))
+        {
+            (resident, cut, warps, has_lists) = (wanted, other, warps_of_other, false);
+        }
+        let blocks = warps.div_ceil(WARPS.into()) as u32;
+        let grid = Grid { blocks, block: THREADS, resident: THREADS * resident };
+        // Short rows have no partial results.
+        let places = if cut.weight > 0 { partial_slots(segments.len, row, cut.parts) as usize } else { 1 };
+        let lists = if has_lists { (blocks * WARPS) as usize * segments::LIST } else { 0 };
+        let mut needs = Self { cut, warps: Some(grid), chunks: None, places, lists, long: 0, slots: 0 };
+        let longest = segments.length().unwrap_or(segments.len);
+        if !types.is_exact && longest > few_rows(block) * row {
+            let most = segments::most_long(segments.len, row, block);
+            let blocks = chunks::most_blocks(segments.len, most, types.width, block);
+            needs.chunks = Some(Grid { blocks: blocks as u32, block, resident: block });
+            needs.long = 1 + most as usize;
+            needs.slots = (blocks + blocks / u64::from(GROUP) + most) as usize;
+        }
+        needs
+    }
+
+    /// How segments between offsets are cut up if they are few: a block for the first chunk of each, and further ones for the
+    /// other chunks that they may have. The kernels of warps search for each warp's segments first, and a warp takes longer
+    /// for a segment.
+    fn of_few(types: &Types, segments: &SegmentBounds, block: u32) -> Option<Self> {
+        let SegmentBounds { count, len, .. } = *segments;
+        let row = u64::from(block) * types.width as u64;
+        let is_long = !types.is_exact && len > few_rows(block) * row;
+        if segments.length().is_some() || types.words > LARGE || is_long {
+            return None;
+        }
+        // Each may have as many chunks as an array of this length; or all together one for each row's end.
+        let most = Plan::most_chunks(len, types.width, block);
+        let (of_each, of_rows) = (count.saturating_mul(most), count + len.saturating_sub(1) / row);
+        let (blocks, weight) = if of_each <= 2 * of_rows { (of_each, most as u32 - 1) } else { (of_rows, 0) };
+        let few = FEW_BLOCKS.max(len / types.width as u64 / LOADS_OF_BLOCK);
+        if !(1..=few).contains(&blocks) {
+            return None;
+        }
+        let cut = Cut { block, weight, ..Cut::NONE };
+        // Short segments wait for their offsets and then for their items, in as many blocks as fit.
+        let resident = match types.words {
+            1 if len <= 2 * row * count => 2048,
+            2 if len <= 2 * row * count => 1536,
+            _ => block.max(1024),
+        };
+        let grid = Grid { blocks: blocks as u32, block, resident };
+        let slots = if most > 1 { blocks as usize + 1 } else { 0 };
+        Some(Self { cut, warps: None, chunks: Some(grid), places: 1, lists: 0, long: 0, slots })
+    }
+
+    /// How rows are cut up for the kernel whose blocks have a chunk or several; none for rows that the kernels of warps are
+    /// faster for: short ones, and rows of few lines (rows of their plans) by operators with large accumulators, which
+    /// cost a block much to fold (exact sums of rows of 600 `f32`: 107 against 305 GB/s on an H100).
+    fn of_rows(types: &Types, (count, length): (u64, u64), block: u32) -> Option<Self> {
+        let width = types.width as u64;
+        let row = u64::from(block) * width;
+        let has_blocks =
+            count <= FEW_ROWS && length > 32 * width && length <= 2 * row && types.words <= LARGE;
+        if !has_blocks && rows::is_short(length, width, block, types.words) {
+            return None;
+        }
+        let plan = types.plan_on_a_device(length, block);
+        let lines = plan.chunk.min(length).div_ceil(plan.row);
+        if types.words > LARGE && lines < 3 {
+            return None;
+        }
+        let blocks = count.checked_mul(plan.chunks.into()).filter(|&blocks| blocks <= MOST_BLOCKS)?;
+        let mut cut = Cut { block, share: plan.chunk as u32, weight: plan.chunks, ..Cut::NONE };
+        let mut grid = Grid { blocks: blocks as u32, block, resident: 0 };
+        if !has_blocks && types.folds_several && are_several(types, &plan, lines) {
+            (cut.parts, cut.share) = (1, (lines * plan.row) as u32);
+            grid.blocks = blocks.div_ceil(chunks::of_block(lines)) as u32;
+        }
+        grid.resident =
+            resident_for_chunks(types, cut.parts > 0, has_blocks || length.is_multiple_of(width), block);
+        let slots = if plan.chunks > 1 { count as usize * chunks::slots(&plan) as usize } else { 0 };
+        Some(Self { cut, warps: None, chunks: Some(grid), places: 1, lists: 0, long: 0, slots })
+    }
+}
+
+/// Words of accumulators that a block folds slowly.
+const LARGE: usize = chunks::MOST_WORDS;
+
+/// Returns whether rows whose chunks have `lines` lines are reduced faster if a block folds several chunks than if it folds
+/// one. Measured on an H100, GB/s of `f32`:
+///
+/// | rows | lines | several chunks | one chunk |
+/// | --- | --- | --- | --- |
+/// | sums of 600 | 1 | 2,609 | 1,103 |
+/// | sums of 16,384 | 1 | 2,893 | 1,647 |
+/// | sums of 3,001 | 3 | 2,988 | 3,095 |
+/// | sums of 2^18 | 4 | 2,993 | 3,004 |
+/// | `argmax` of 2^18 | 4 | 2,414 | 2,895 |
+fn are_several(types: &Types, plan: &Plan, lines: u64) -> bool {
+    let is_aligned = plan.len.is_multiple_of(types.width as u64);
+    let is_wide = types.width > 4;
+    match lines {
+        1 => true,
+        2 if plan.chunks > 1 || !is_wide => true,
+        2 | 3 if plan.chunks == 1 => is_wide && is_aligned && types.words == 1,
+        3 | 4 => plan.chunks > 1 && !is_aligned,
+        _ => false,
+    }
+}
+
+/// A launch for [few](Needs::of_few) segments has at most `FEW_BLOCKS` blocks, or a block for each `LOADS_OF_BLOCK` loads
+/// (32 KiB) of the array if these are more. A block without a chunk takes 0.6 ns (H100), a tenth of the time in which 32 KiB
+/// are loaded; a block with a short segment 1.3 ns.
+const FEW_BLOCKS: u64 = 4096;
+const LOADS_OF_BLOCK: u64 = 2048;
+
+/// The most rows of up to two lines that have a block each (H100, 100 rows of 655 `f32`: 2.18 µs if a block has four, 1.78 if
+/// each has a block).
+const FEW_ROWS: u64 = 512;
+
+/// The most blocks of a launch.
+const MOST_BLOCKS: u64 = i32::MAX as u64;
+
+/// Returns the threads of a multiprocessor for whose number the kernel of chunks is compiled, for rows. With more threads more
+/// loads are in flight, but a thread has fewer registers: 64 with 1,024 threads, 32 with 2,048. A kernel that spills in its
+/// loop is slow, so what is fastest depends on the accumulators. [Measured](../../docs/tuning.md) on an H200 with 768 to
+/// 2,048 threads.
+fn resident_for_chunks(types: &Types, is_several: bool, is_aligned: bool, block: u32) -> u32 {
+    let bytes = types.bytes;
+    let threads = match (is_several, types.is_exact, types.words) {
+        // A block folds several chunks.
+        (true, true, ..=2) => 2048,
+        (true, true, 3 | 4) if bytes >= 4 => 2048,
+        (true, true, 3 | 4) => 1280,
+        (true, false, 1) if bytes >= 4 => 2048,
+        (true, false, ..=2) => 1536,
+        (true, false, 3 | 4) if bytes >= 8 => 1280,
+        (true, false, 7..) if bytes != 2 => 768,
+        // A block folds one chunk. Unaligned items are loaded one by one.
+        (false, true, ..=2) if !is_aligned => 2048,
+        (false, true, 2) => 1536,
+        (false, true, 3 | 4) => 1280,
+        (false, false, 1) if !is_aligned && bytes < 4 => 2048,
+        (false, false, 1) if !is_aligned => 1536,
+        (false, false, 2) if bytes < 4 => 1536,
+        (false, false, 2) => 1280,
+        (false, false, 3 | 4) if bytes <= 2 => 1280,
+        (false, false, 5..) if bytes < 8 => 1280,
+        _ => 1024,
+    };
+    // Whole blocks.
+    (threads / block * block).max(block)
+}
+
+/// Returns the blocks of a multiprocessor for whose number the kernel of rows is compiled where it has all segments, as
+/// [`resident_for_chunks`]: with three, a thread has 80 registers, with five 48.
+fn resident_blocks(types: &Types, segments: &SegmentBounds, block: u32) -> u32 {
+    let width = types.width as u64;
+    match segments.length() {
+        // Of fewer items, 5,000 rows of 262 `f32` took 4.8 µs with more, 4.1 with four.
+        Some(length) if rows::is_short(length, width, block, types.words) => {
+            let is_unaligned = !length.is_multiple_of(width) && segments.len >= 1 << 21;
+            let waits = is_unaligned && types.is_exact && types.words <= 2 && types.bytes > 1;
+            if waits { 5 } else { segments::RESIDENT_BLOCKS }
+        }
+        // With three, large accumulators do not spill.
+        _ => match (types.is_exact, types.words) {
+            (_, ..=1) | (true, 2) => segments::RESIDENT_BLOCKS,
+            (true, _) if types.bytes == 2 => segments::RESIDENT_BLOCKS,
+            (false, 2 | 7..) if types.bytes < 8 => segments::RESIDENT_BLOCKS,
+            _ => 3,
+        },
+    }
+}
+
+/// Returns how segments are cut up for `warps` warps, how many warps they keep busy, and whether short
+/// segments are listed.
+fn cut_for(
+    segments: &SegmentBounds,
+    [width, warps]: [u64; 2],
+    block: u32,
+    (words, is_exact): (usize, bool),
+) -> (Cut, u64, bool) {
+    let count = segments.count.max(1);
+    let average = segments.len / count;
+    let mut cut = Cut { block, ..Cut::NONE };
+    if let Some(length) = segments.length().filter(|&length| rows::is_short(length, width, block, words)) {
+        // As many rows as a warp folds at a time, or a multiple.
+        let mut at_once = rows::at_once(length.max(1), width);
+        let of_load = rows::of_load(length.max(1), width);
+        if count <= of_load * warps {
+            at_once = of_load;
+        }
+        while at_once > 1 && count / at_once < LEAST_WARPS {
+            at_once /= 2;
+        }
+        cut.share = count.div_ceil(warps).next_multiple_of(at_once) as u32;
+        return (cut, count.div_ceil(cut.share.into()), false);
+    }
+    let has_lists = segments.has_number()
+        || segments.length().is_none() && average < LARGER_ON_AVERAGE * width && count > FEW * warps;
+    let mut waves = 1;
+    if has_lists {
+        cut.weight = width as u32;
+        waves = (segments.len + width * count).div_ceil(most_positions(width) * warps).max(1);
+    } else {
+        cut.weight = (WEIGHT * width) as u32;
+        let chunks = u64::from(Plan::on_a_device(average, width as usize, block, is_exact).chunks);
+        let parts = warps.div_ceil(count * chunks).next_power_of_two();
+        cut.parts = parts.min(average / chunks / (LEAST_PART * width)).max(1).ilog2().min(5) as u16;
+    }
+    let positions = segments.len + u64::from(cut.weight) * count;
+    let least = if has_lists { LEAST_SHARE } else { cut.weight.into() };
+    let share = positions.div_ceil(waves * warps).max(least);
+    cut.share = share as u32;
+    (cut, positions.div_ceil(share), has_lists)
+}
