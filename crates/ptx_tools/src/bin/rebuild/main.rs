@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p ptx_tools --bin rebuild                      compiles all kernels, and writes what differs
-//! cargo run --release -p ptx_tools --bin rebuild -- --family FAMILY   compiles one family: for a try, as the others may have changed too
+//! cargo run --release -p ptx_tools --bin rebuild -- --family FAMILY…  compiles these: for a try, as the others may have changed too
 //! cargo run --release -p ptx_tools --bin rebuild -- --changed         names the sources that changed since then
 //! cargo run --release -p ptx_tools --bin rebuild -- --compare FAMILY  compiles one family, compares it with `ptx/`
 //! ```
@@ -63,16 +63,21 @@ fn main() -> Result<(), Failure> {
     let arguments: Vec<_> = env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => rebuild(&root, target, &FAMILIES),
-        ["--family", family] if FAMILIES.contains(&family) => rebuild(&root, target, &[family]),
+        ["--family", ref families @ ..]
+            if !families.is_empty() && families.iter().all(|family| FAMILIES.contains(family)) =>
+        {
+            rebuild(&root, target, families)
+        }
         ["--changed"] => {
             Sources::changed(&root)?.iter().for_each(|name| println!("{name}"));
             Ok(())
         }
         ["--compare", family] if FAMILIES.contains(&family) => compare(&root, target, family),
-        _ => {
-            Err(format!("nothing, --changed, or --family or --compare and one of {}", FAMILIES.join(", "))
-                .into())
-        }
+        _ => Err(format!(
+            "nothing, --changed, --family and some of {0}, or --compare and one of {0}",
+            FAMILIES.join(", ")
+        )
+        .into()),
     }
 }
 
