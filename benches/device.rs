@@ -17,10 +17,10 @@
 //! Unknown operators and types are named on stderr. The first line printed is the memory's peak bandwidth,
 //! from the driver's figures.
 //!
-//! Only the launches are timed: a CUDA graph of back-to-back reductions, captured from
-//! `Reduce::reduce_into`. Inputs rotate over buffers that together exceed four times the L2 cache; an input under
-//! 16 MiB has one buffer, which stays in L2. Each time is the median of 15 replays after 3 to warm up.
-//! `examples/speed.rs` makes a table and a chart of the output of this and other programs.
+//! Only the launches are timed: a CUDA graph of back-to-back reductions, captured from `Reduce::reduce_into`.
+//! Inputs rotate over buffers that together exceed four times the L2 cache; an input under 16 MiB has one
+//! buffer, which stays in L2. Each time is the median of 15 replays after 3 to warm up. `examples/speed.rs`
+//! makes a table and a chart of the output of this and other programs.
 
 #[path = "common/kinds.rs"]
 mod kinds;

@@ -61,8 +61,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The number of elements in a part.
 const PART: usize = 1 << 30;
 
-/// Times parts of 1, 2, 4 … chunks of a whole; a part that is a whole, half of a whole, a quarter and so on; and
-/// the fold of a whole's partial results.
+/// Times parts of 1, 2, 4 … chunks of a whole; a part that is a whole, half of a whole, a quarter and so on;
+/// and the fold of a whole's partial results.
 fn parts<const BLOCK: u32>(part: &Buffer<f32>) -> Result<(), Box<dyn Error>>
 where
     Threads<BLOCK>: Block,

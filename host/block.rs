@@ -1,5 +1,5 @@
-//! Bounds of typed calls, which the compiler checks: a block can have that many threads, and the operator needs no
-//! parameters.
+//! Bounds of typed calls, which the compiler checks: a block can have that many threads, and the operator
+//! needs no parameters.
 
 /// A number of threads in a block on a GPU: the BLOCK of a call.
 ///
@@ -30,7 +30,8 @@ pub trait Block: sealed::Sealed {}
 
 /// An operator that a call makes by itself, because it needs no parameters: [`Default`] says how.
 ///
-/// Implemented for every type that is [`Default`]. It is a trait of its own for the compiler's sentence about others.
+/// Implemented for every type that is [`Default`]. It is a trait of its own for the compiler's sentence about
+/// others.
 #[diagnostic::on_unimplemented(
     message = "the operator `{Self}` needs parameters: call `.by(operator).block::<BLOCK>().run()` in place of `reduce`",
     label = "has no default parameters",

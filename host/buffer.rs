@@ -23,8 +23,8 @@ impl<T: NoUninit + CheckedBitPattern + Zeroable + Send + Sync> Item for T {}
 
 /// An array on a device.
 ///
-/// Dropping it frees the memory. Memory of a GPU may be kept for later buffers and results instead, up to a 32nd of the
-/// GPU's memory in all.
+/// Dropping it frees the memory. Memory of a GPU may be kept for later buffers and results instead, up to a
+/// 32nd of the GPU's memory in all.
 ///
 /// ```
 /// use gpu_reduce::{Device, Max, Reduce};
@@ -110,7 +110,8 @@ impl<T: Item> Buffer<T> {
         Ok(Self(Gpu(OnGpu { memory: Memory::new(gpu, len.saturating_mul(size_of::<T>()))?, len })))
     }
 
-    /// A buffer for results that are all written before anybody reads one: zeros on the CPU, any bits on a GPU.
+    /// A buffer for results that are all written before anybody reads one: zeros on the CPU, any bits on a
+    /// GPU.
     pub(crate) fn for_results(device: &Device, len: usize) -> Result<Self, Error> {
         match device.0 {
             Cpu(()) => Self::zeros(device, len),

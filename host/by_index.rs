@@ -36,21 +36,22 @@ use terms::{Multiply, Pick, PickCounted};
 
 /// Items with an index each: what [`Reduce::by_index`] returns.
 ///
-/// Each result depends on the items of its index alone, and on their order if the operator's result does: it has the same bits on every
-/// device, for any number of threads, whatever the other items are.
+/// Each result depends on the items of its index alone, and on their order if the operator's result does: it
+/// has the same bits on every device, for any number of threads, whatever the other items are.
 ///
 /// - **Sums and means of floats are the correctly rounded ones**, those of [`ExactSum`](crate::ExactSum) and
-///   [`ExactMean`](crate::ExactMean), in any order of the items. They are added as integers. The same holds for
-///   [`NanSum`](crate::NanSum), [`NanMean`](crate::NanMean) and [`SumWhere`](crate::SumWhere).
-/// - **[`Var`](struct@crate::Var) and [`Std`](struct@crate::Std)** do not depend on the order of the items either: they add up
-///   squared distances from the exact mean. The relative error is at most 8 · 2^-53. A result that is an
-///   `f32` is rounded to it afterwards. If squares of distances overflow an `f64`, the result is infinite.
-/// - [`ArgMax`](crate::ArgMax) and the other operators that return indices return those of the whole array, of
-///   equal items the first.
-/// - Every other operator has the bits of reducing the items of an index, in their order, as a slice. The items are
-///   sorted first, unless the operator is an extreme, a count, one of bits, [`Any`](crate::Any), [`All`](crate::All), a
-///   [`Dot`](crate::Dot) or [`SumSq`](crate::SumSq) of integers, or an [`ExactDot`](crate::ExactDot) of numbers of up
-///   to 4 bytes.
+///   [`ExactMean`](crate::ExactMean), in any order of the items. They are added as integers. The same holds
+///   for [`NanSum`](crate::NanSum), [`NanMean`](crate::NanMean) and [`SumWhere`](crate::SumWhere).
+/// - **[`Var`](struct@crate::Var) and [`Std`](struct@crate::Std)** do not depend on the order of the items
+///   either: they add up squared distances from the exact mean. The relative error is at most 8 · 2^-53. A
+///   result that is an `f32` is rounded to it afterwards. If squares of distances overflow an `f64`, the
+///   result is infinite.
+/// - [`ArgMax`](crate::ArgMax) and the other operators that return indices return those of the whole array,
+///   of equal items the first.
+/// - Every other operator has the bits of reducing the items of an index, in their order, as a slice. The
+///   items are sorted first, unless the operator is an extreme, a count, one of bits, [`Any`](crate::Any),
+///   [`All`](crate::All), a [`Dot`](crate::Dot) or [`SumSq`](crate::SumSq) of integers, or an
+///   [`ExactDot`](crate::ExactDot) of numbers of up to 4 bytes.
 ///
 /// ```
 /// use gpu_reduce::{ArgMax, Device, Max, Reduce, Sum};
@@ -152,12 +153,12 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
         self.start(O::default(), None, BLOCK, stream).unwrap_or_else(Pending::from)
     }
 
-    /// Enqueues the reduction of the items of each index on a stream, as [`Reduce::reduce_into`]. `results` has
-    /// a place for each.
+    /// Enqueues the reduction of the items of each index on a stream, as [`Reduce::reduce_into`]. `results`
+    /// has a place for each.
     ///
     /// No error can be returned for a bad index, which is found when the stream reaches this work: then no
-    /// result is written. If items are to be sorted and there are 2^31 of them or more, the call waits for the stream
-    /// and for the results, and cannot be captured.
+    /// result is written. If items are to be sorted and there are 2^31 of them or more, the call waits for
+    /// the stream and for the results, and cannot be captured.
     ///
     /// # Safety
     ///
@@ -493,8 +494,9 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Starting<'_, 'a, D, V> {
         let mut results = Buffer::room(gpu, groups.count)?;
         let Gpu(places) = results.whole_mut() else { unreachable!("results lie where the items do") };
         let request = groups.request::<O, D::Item>(gpu, address(&items), false, places)?;
-        // SAFETY: the types are these. The results are kept until the work has ended, or freed, which waits for
-        // the device. Items and indices are borrowed as long; if the result is discarded, they are only read.
+        // SAFETY: the types are these. The results are kept until the work has ended, or freed, which waits
+        // for the device. Items and indices are borrowed as long; if the result is discarded, they are only
+        // read.
         let launched = unsafe { queue.launch_tally(&request)? };
         let (indices, count) = (groups.indices, groups.count);
         Ok(Pending::new(launched, move |launched| {
@@ -691,8 +693,8 @@ fn check_words(
 ///
 /// [`or`](Self::or) sets the result of indices that have no value, and [`block`](Self::block) chooses BLOCK,
 /// which is 256 otherwise. Then [`run`](Self::run), [`run_async`](Self::run_async) or
-/// [`run_into`](Self::run_into) runs it. Several operators, in a tuple, run one after another, and give a buffer
-/// each.
+/// [`run_into`](Self::run_into) runs it. Several operators, in a tuple, run one after another, and give a
+/// buffer each.
 #[must_use = "a reduction does nothing until it is run"]
 pub struct IndexReduction<'a, D: Data<'a>, O: Operators<D::Item, M>, M> {
     groups: ByIndex<'a, D>,
@@ -863,8 +865,8 @@ pub fn bincount<'a>(indices: impl Into<Indices<'a>>, count: usize) -> Result<Buf
     Ok(counts)
 }
 
-/// Sums the weights of each index, as NumPy's `bincount` with weights. Sums of floats are the correctly rounded
-/// ones, in any order.
+/// Sums the weights of each index, as NumPy's `bincount` with weights. Sums of floats are the correctly
+/// rounded ones, in any order.
 ///
 /// ```
 /// let sums = gpu_reduce::bincount_weighted(&[2u32, 0, 2], &[1.0f64, 0.5, 0.25], 3)?;
@@ -886,9 +888,10 @@ where
     weights.by_index(indices, count)?.run(Sum, None, 256)
 }
 
-/// Makes indices for the elements of rows, of `columns` elements each, from indices that number the rows: `x` is an
-/// array of rows, and `x.by_index(&row_indices(&indices, columns, count)?, count * columns)` reduces each column of the
-/// rows of an index, as PyTorch's `index_add_` of two dimensions. They lie where the indices do.
+/// Makes indices for the elements of rows, of `columns` elements each, from indices that number the rows: `x`
+/// is an array of rows, and `x.by_index(&row_indices(&indices, columns, count)?, count * columns)` reduces
+/// each column of the rows of an index, as PyTorch's `index_add_` of two dimensions. They lie where the
+/// indices do.
 ///
 /// ```
 /// use gpu_reduce::{Device, Reduce, Sum, row_indices};
@@ -904,9 +907,9 @@ where
 ///
 /// # Errors
 ///
-/// [`Error::BadIndex`] names the first row whose index is negative or too large. [`Error::TooManyGroups`] for more
-/// than 2^31 results, [`Error::TooManyKeys`] for 2^31 elements on a GPU, [`Error::OutOfMemory`], [`Error::Launch`],
-/// [`Error::Driver`].
+/// [`Error::BadIndex`] names the first row whose index is negative or too large. [`Error::TooManyGroups`] for
+/// more than 2^31 results, [`Error::TooManyKeys`] for 2^31 elements on a GPU, [`Error::OutOfMemory`],
+/// [`Error::Launch`], [`Error::Driver`].
 pub fn row_indices<'a>(
     indices: impl Into<Indices<'a>>,
     columns: usize,
@@ -948,8 +951,8 @@ pub fn row_indices<'a>(
 /// Adds each element to the element of `sums` that its index names, as PyTorch's `index_add_`. For rows see
 /// [`row_indices`].
 ///
-/// Each sum, with what was there, is computed exactly and rounded once, so that the order of the elements does
-/// not matter. An element to which nothing is added keeps its bits. After an error `sums` is unchanged.
+/// Each sum, with what was there, is computed exactly and rounded once, so that the order of the elements
+/// does not matter. An element to which nothing is added keeps its bits. After an error `sums` is unchanged.
 ///
 /// ```
 /// use gpu_reduce::Device;

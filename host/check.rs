@@ -10,21 +10,22 @@ const TRIED: usize = 20;
 /// Lengths of the inputs that are reduced on every device.
 const LENGTHS: [usize; 8] = [0, 1, 2, 3, 32, 33, 1000, 5001];
 
-/// How far two results of three items may lie apart, in shares of the largest number that these items give: 16 times
-/// the rounding error of `f16`.
+/// How far two results of three items may lie apart, in shares of the largest number that these items give:
+/// 16 times the rounding error of `f16`.
 const NEAR: f64 = 1.0 / 64.0;
 
-/// Checks an operator: its laws, by three samples at a time, and its results on every device, by inputs that repeat the
-/// samples. For tests.
+/// Checks an operator: its laws, by three samples at a time, and its results on every device, by inputs that
+/// repeat the samples. For tests.
 ///
 /// - The identity leaves the bits of an accumulator.
-/// - `combine` is commutative and associative: exactly if the operator is [`EXACT`](Op::EXACT), else up to rounding.
-/// - The CPU and the GPU, or the emulator if there is no GPU, give the same bits for every BLOCK, for no items too. An
-///   operator without [`KERNELS`](Op::KERNELS) is checked on the CPU only.
+/// - `combine` is commutative and associative: exactly if the operator is [`EXACT`](Op::EXACT), else up to
+///   rounding.
+/// - The CPU and the GPU, or the emulator if there is no GPU, give the same bits for every BLOCK, for no
+///   items too. An operator without [`KERNELS`](Op::KERNELS) is checked on the CPU only.
 ///
-/// Results are compared as [`Debug`] shows them. Up to rounding means that numbers may differ by a 64th of the largest
-/// number that the three items give; the rest must be equal. Pass samples of every kind: zeros of both signs, extremes,
-/// NaN, equal items.
+/// Results are compared as [`Debug`] shows them. Up to rounding means that numbers may differ by a 64th of
+/// the largest number that the three items give; the rest must be equal. Pass samples of every kind: zeros of
+/// both signs, extremes, NaN, equal items.
 ///
 /// ```
 /// use gpu_reduce::{Op, Sum, check_op};
@@ -61,8 +62,8 @@ const NEAR: f64 = 1.0 / 64.0;
 ///
 /// # Errors
 ///
-/// [`Error::BrokenLaw`] names the law and the items that break it. The errors of [`Reduce::reduce`], for example
-/// [`Error::NoKernel`] if the operator has kernels, but none for these items.
+/// [`Error::BrokenLaw`] names the law and the items that break it. The errors of [`Reduce::reduce`], for
+/// example [`Error::NoKernel`] if the operator has kernels, but none for these items.
 pub fn check_op<O: Op<T>, T: Item + Debug>(op: &O, samples: &[T]) -> Result<(), Error> {
     check(op, samples, |device, items| device.upload(items))
 }

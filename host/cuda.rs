@@ -6,10 +6,10 @@
 //! - `queue`: enqueues requests on a stream; `scratch`: the memory for it;
 //! - `stream`: streams that callers enqueue on, and calls that wait;
 //! - `pending`: pending results;
-//! - `shards`: reduces on several GPUs; `deal`: items dealt by their index; `tally`: sums by index; `order`: items
-//!   sorted by index; `in_order`: reductions of these; `keys`: numbers for keys; `spread`: variances by index; `terms`:
-//!   sums by index of picked items and of products; `words`: extremes, places, bits and counts by index; `indices`:
-//!   indices that kernels make;
+//! - `shards`: reduces on several GPUs; `deal`: items dealt by their index; `tally`: sums by index; `order`:
+//!   items sorted by index; `in_order`: reductions of these; `keys`: numbers for keys; `spread`: variances by
+//!   index; `terms`: sums by index of picked items and of products; `words`: extremes, places, bits and
+//!   counts by index; `indices`: indices that kernels make;
 //! - `memory`, `kept`, `staging`: memory and copies;
 //! - `of_cust`: conversions from and to cust's memory and streams;
 //! - `ladder`: the classic kernels (feature `ladder`).
@@ -156,7 +156,8 @@ impl Gpu {
             let optional = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
             sys::cuDeviceGetAttribute(&mut most_shared, optional, raw.as_raw())
         };
-        // A little is left for what kernels declare themselves. Drivers that do not know the attribute have 48 KiB.
+        // A little is left for what kernels declare themselves. Drivers that do not know the attribute have
+        // 48 KiB.
         let most_shared = if asked == CUresult::CUDA_SUCCESS { most_shared as u32 } else { 48 << 10 } - 1024;
         // The clock is in kHz and the width in bits. The memory transfers data twice per clock period.
         let clock = f64::from(attribute(DeviceAttribute::MemoryClockRate)?) * 1e3;
@@ -234,8 +235,8 @@ impl Gpu {
         self.context.get_inner()
     }
 
-    /// Runs `work`, which waits for what it enqueues, with a value taken from `spares`, or a new one. Puts it back
-    /// unless `work` fails.
+    /// Runs `work`, which waits for what it enqueues, with a value taken from `spares`, or a new one. Puts it
+    /// back unless `work` fails.
     fn with_spare<S, R>(
         &self,
         spares: &Mutex<Vec<S>>,

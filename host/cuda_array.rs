@@ -55,8 +55,8 @@ impl CudaArray<'_> {
     ///
     /// Work that is enqueued on `stream` after this call waits for the work that the array's own stream has
     /// so far. Before a reduction without a stream, such as [`reduce`](crate::Reduce::reduce), wait for
-    /// `stream` ([`Stream::synchronize`]). A stream that is being captured can wait only for a stream of the same
-    /// capture: otherwise set [`CudaArray::stream`] to None.
+    /// `stream` ([`Stream::synchronize`]). A stream that is being captured can wait only for a stream of the
+    /// same capture: otherwise set [`CudaArray::stream`] to None.
     ///
     /// # Safety
     ///
@@ -66,8 +66,9 @@ impl CudaArray<'_> {
     /// # Errors
     ///
     /// [`Error::OtherType`]; [`Error::NotContiguous`]; [`Error::BadArray`] if the protocol does not allow the
-    /// description; [`Error::DeviceMismatch`] if `stream` is not on the array's GPU; [`Error::ContextMismatch`],
-    /// also for the array's stream; and as for [`Device::view`](crate::Device::view).
+    /// description; [`Error::DeviceMismatch`] if `stream` is not on the array's GPU;
+    /// [`Error::ContextMismatch`], also for the array's stream; and as for
+    /// [`Device::view`](crate::Device::view).
     pub unsafe fn view<'a, T: ArrayItem>(&self, stream: &Stream) -> Result<View<'a, T>, Error> {
         let (address, len) = self.elements::<T>(stream)?;
         // SAFETY: the caller's contract.

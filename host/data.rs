@@ -42,7 +42,8 @@ pub trait Data<'a>: Clone + sealed::Sealed {
     #[doc(hidden)]
     fn to_host(&self) -> Result<Self::Owned, Error>;
 
-    /// Copies items in the order of their indices, which are below `count`. Returns where those of each begin.
+    /// Copies items in the order of their indices, which are below `count`. Returns where those of each
+    /// begin.
     #[doc(hidden)]
     fn sort(&self, indices: &Indices, count: usize) -> Result<(Self::Owned, Order), Error> {
         let order = indices.order(count)?;

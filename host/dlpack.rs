@@ -16,7 +16,8 @@ impl<'a, T: ArrayItem> View<'a, T> {
     /// A caller of a producer's `__dlpack__(stream=…)` passes the stream that will reduce the elements,
     /// [`Stream::as_raw`](crate::Stream::as_raw), or 1 if that is null. By the protocol the producer then
     /// makes this stream wait for its own writes. Before a reduction without a stream, such as
-    /// [`reduce`](crate::Reduce::reduce), wait for that stream ([`Stream::synchronize`](crate::Stream::synchronize)).
+    /// [`reduce`](crate::Reduce::reduce), wait for that stream
+    /// ([`Stream::synchronize`](crate::Stream::synchronize)).
     ///
     /// # Safety
     ///

@@ -390,8 +390,8 @@ pub enum Error {
         count: usize,
     },
 
-    /// There are more than 2^31 results; or on a GPU more than a table in shared memory has room for, and 2^31
-    /// items or more.
+    /// There are more than 2^31 results; or on a GPU more than a table in shared memory has room for, and
+    /// 2^31 items or more.
     #[error(
         "{count} results are too many for one call: up to 2^31 are possible, on a GPU of fewer than 2^31 items"
     )]

@@ -15,8 +15,8 @@ use number::number;
 
 /// Keys: an array of keys, or several columns of keys, in pairs, `(&a, &b)` or `(&a, (&b, &c))`.
 ///
-/// Keys are elements of the twelve types, all columns together of at most 16 bytes. They are equal as in NumPy's
-/// `unique`: −0.0 equals +0.0, and NaN equals NaN. The first column orders first.
+/// Keys are elements of the twelve types, all columns together of at most 16 bytes. They are equal as in
+/// NumPy's `unique`: −0.0 equals +0.0, and NaN equals NaN. The first column orders first.
 pub trait Keys<'a>: Data<'a> {
     /// Bytes of a key of all columns.
     #[doc(hidden)]
@@ -89,13 +89,14 @@ pub struct Groups<K> {
 }
 
 impl<K> Groups<K> {
-    /// Groups items by their keys; groups ascend by key, NaN last. Of floats that are equal but differ in their bits,
-    /// a group's key is the first.
+    /// Groups items by their keys; groups ascend by key, NaN last. Of floats that are equal but differ in
+    /// their bits, a group's key is the first.
     ///
     /// # Errors
     ///
-    /// [`Error::KeysTooWide`] for columns of more than 16 bytes together, [`Error::LengthMismatch`] if columns differ
-    /// in length, [`Error::DeviceMismatch`], [`Error::OutOfMemory`], [`Error::Launch`], [`Error::Driver`].
+    /// [`Error::KeysTooWide`] for columns of more than 16 bytes together, [`Error::LengthMismatch`] if
+    /// columns differ in length, [`Error::DeviceMismatch`], [`Error::OutOfMemory`], [`Error::Launch`],
+    /// [`Error::Driver`].
     pub fn of<'a, Q>(keys: &'a Q) -> Result<Self, Error>
     where
         Q: Reduce<Data<'a>: Keys<'a, Owned = K>> + ?Sized,
@@ -186,9 +187,9 @@ fn number_on_host<'a, D: Keys<'a>>(keys: &D::Slices, len: usize, by_place: bool)
 
 /// Items that are grouped by keys: what [`Reduce::group_by`] returns.
 ///
-/// Each result depends on the items of its group alone, and on their order, as with [`ByIndex`](crate::ByIndex):
-/// sums and means of floats are the correctly rounded ones, in any order of the items. Operators that return
-/// indices, as [`ArgMax`](crate::ArgMax), return those of the whole array.
+/// Each result depends on the items of its group alone, and on their order, as with
+/// [`ByIndex`](crate::ByIndex): sums and means of floats are the correctly rounded ones, in any order of the
+/// items. Operators that return indices, as [`ArgMax`](crate::ArgMax), return those of the whole array.
 ///
 /// ```
 /// use gpu_reduce::{Device, Max, Mean, Reduce, Sum};
@@ -266,8 +267,8 @@ impl<'a, X: Reduce + ?Sized, K> GroupBy<'a, X, K> {
         self.items.by_index(&self.groups.numbers, self.groups.len)?.reduce::<O, BLOCK>()
     }
 
-    /// Describes the reduction by an operator, or by several in a tuple, which is then run as [`IndexReduction`]
-    /// says.
+    /// Describes the reduction by an operator, or by several in a tuple, which is then run as
+    /// [`IndexReduction`] says.
     ///
     /// # Errors
     ///

@@ -7,11 +7,11 @@ use gpu_reduce_kernels::indices;
 use rayon::prelude::*;
 use std::ops::RangeInclusive;
 
-/// The bins of a histogram, as NumPy's: a number of equal bins over the range of the items, `10`, or over a given one,
-/// `(10, 0.0..=1.0)`; or edges, `&[0.0, 1.0, 10.0]`, one more than bins.
+/// The bins of a histogram, as NumPy's: a number of equal bins over the range of the items, `10`, or over a
+/// given one, `(10, 0.0..=1.0)`; or edges, `&[0.0, 1.0, 10.0]`, one more than bins.
 ///
-/// A bin has the values from its edge on that are less than the next edge; the last one has its last edge too. What
-/// lies outside of all bins, and NaN, is not counted. Items and edges are compared as `f64`.
+/// A bin has the values from its edge on that are less than the next edge; the last one has its last edge
+/// too. What lies outside of all bins, and NaN, is not counted. Items and edges are compared as `f64`.
 #[derive(Clone, Debug)]
 pub enum Bins<'a> {
     /// Equal bins over the range of the items.
@@ -156,8 +156,8 @@ fn bad(reason: String) -> Error {
 ///
 /// # Errors
 ///
-/// [`Error::BadBins`] for edges that descend, a range that is not finite, or no bins; [`Error::TooManyGroups`];
-/// [`Error::SeveralDevices`]; and as [`Reduce::reduce`].
+/// [`Error::BadBins`] for edges that descend, a range that is not finite, or no bins;
+/// [`Error::TooManyGroups`]; [`Error::SeveralDevices`]; and as [`Reduce::reduce`].
 pub fn histogram<'a, 'b, D, T>(x: &'a D, bins: impl Into<Bins<'b>>) -> Result<Histogram<u64>, Error>
 where
     T: Element + Item,
@@ -171,8 +171,8 @@ where
     Ok(Histogram { counts, edges: edges.edges })
 }
 
-/// Sums the weights of the items in each bin, as NumPy's `histogram` with weights. Sums of floats are the correctly
-/// rounded ones, in any order.
+/// Sums the weights of the items in each bin, as NumPy's `histogram` with weights. Sums of floats are the
+/// correctly rounded ones, in any order.
 ///
 /// ```
 /// use gpu_reduce::histogram_weighted;

@@ -72,14 +72,14 @@
 //!
 //! # Platforms
 //!
-//! GPUs work on Linux on x86-64 and aarch64. Elsewhere the same API runs on the CPU. Tests run on Linux on x86-64 only;
-//! for aarch64 Linux, Windows, macOS and wasm32, CI checks that the library compiles.
+//! GPUs work on Linux on x86-64 and aarch64. Elsewhere the same API runs on the CPU. Tests run on Linux on
+//! x86-64 only; for aarch64 Linux, Windows, macOS and wasm32, CI checks that the library compiles.
 //!
 //! Calls on the CPU use rayon's threads: those of the caller's pool within
-//! [`ThreadPool::install`](rayon::ThreadPool::install), else of the global pool. Calls block their thread until the
-//! result is there; in a program with tokio, call them by `spawn_blocking`, or await what [`Reduce::reduce_async`]
-//! returns. A library that is loaded at run time (a plugin) can use GPUs; it finds the driver when it
-//! opens a device.
+//! [`ThreadPool::install`](rayon::ThreadPool::install), else of the global pool. Calls block their thread
+//! until the result is there; in a program with tokio, call them by `spawn_blocking`, or await what
+//! [`Reduce::reduce_async`] returns. A library that is loaded at run time (a plugin) can use GPUs; it finds
+//! the driver when it opens a device.
 //!
 //! # After `fork`
 //!
@@ -204,7 +204,8 @@ pub use reduction::Reduction;
 pub use runs::reduce_by_key;
 pub use stream::Stream;
 
-/// Segments, rows, columns, runs of keys and items by index: the types that [`Reduce`]'s methods for them return.
+/// Segments, rows, columns, runs of keys and items by index: the types that [`Reduce`]'s methods for them
+/// return.
 pub mod shapes {
     pub use crate::by_index::{ByIndex, IndexReduction, Indices};
     pub use crate::group_by::{GroupBy, Groups, Keys};

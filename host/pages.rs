@@ -13,8 +13,8 @@ pub fn zeros<T: Pod>(len: usize) -> Vec<T> {
         let skipped = table.as_ptr().cast::<u8>().align_offset(HUGE);
         if let Some(rest @ HUGE..) = bytes.checked_sub(skipped) {
             let start = table.as_ptr().cast::<u8>().wrapping_add(skipped);
-            // SAFETY: the memory is the table's own and starts at a page. The advice does not change its contents; if
-            // the kernel refuses it, nothing is lost.
+            // SAFETY: the memory is the table's own and starts at a page. The advice does not change its
+            // contents; if the kernel refuses it, nothing is lost.
             _ = unsafe { libc::madvise(start.cast_mut().cast(), rest, libc::MADV_HUGEPAGE) };
         }
     }

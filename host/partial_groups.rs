@@ -24,11 +24,11 @@ use sums::{Layout, LayoutOf, Numbered, Sums};
 
 /// Groups in parts: the partial results of items by key, made from pieces of the data.
 ///
-/// Each worker adds the pieces that it has, and sends its part as [bytes](Self::to_bytes). Whoever gathers the parts
-/// [merges](Self::merge) them, in any order and any grouping. The results have the bits of
-/// [`group_by`](Reduce::group_by) with all items at once: sums and means of floats are the correctly rounded ones,
-/// because a part holds them exactly. A part has no items, and the length of the data need not be known: it is also the
-/// [`Reducer`](crate::Reducer) of groups.
+/// Each worker adds the pieces that it has, and sends its part as [bytes](Self::to_bytes). Whoever gathers
+/// the parts [merges](Self::merge) them, in any order and any grouping. The results have the bits of
+/// [`group_by`](Reduce::group_by) with all items at once: sums and means of floats are the correctly rounded
+/// ones, because a part holds them exactly. A part has no items, and the length of the data need not be
+/// known: it is also the [`Reducer`](crate::Reducer) of groups.
 ///
 /// ```
 /// use gpu_reduce::{PartialGroups, Sum};
@@ -50,10 +50,10 @@ use sums::{Layout, LayoutOf, Numbered, Sums};
 ///
 /// # Operators
 ///
-/// Those for which the order of the items does not matter: sums and means of any numbers, extremes, counts, bits,
-/// exact operators, what adds up integers. (Those for which a [`Sharded`](crate::Sharded) array needs no plan, and
-/// sums and means.) Other operators do not compile: those whose order counts, those that tell places, such as
-/// `ArgMax`, for a place depends on the cut, and operators of your own.
+/// Those for which the order of the items does not matter: sums and means of any numbers, extremes, counts,
+/// bits, exact operators, what adds up integers. (Those for which a [`Sharded`](crate::Sharded) array needs
+/// no plan, and sums and means.) Other operators do not compile: those whose order counts, those that tell
+/// places, such as `ArgMax`, for a place depends on the cut, and operators of your own.
 ///
 /// ```compile_fail
 /// use gpu_reduce::{PartialGroups, Var};
@@ -69,21 +69,22 @@ use sums::{Layout, LayoutOf, Numbered, Sums};
 ///
 /// # Keys
 ///
-/// All that [`group_by`](Reduce::group_by) takes: elements, or pairs of columns, `&(&a, &b)`, of 16 bytes at most.
-/// Indices are keys, too, with [results by index](Self::finish_by_index). Zeros are one key, which is +0.0 in the end, and NaN are
-/// one, which is the canonical NaN: the first item is not known.
+/// All that [`group_by`](Reduce::group_by) takes: elements, or pairs of columns, `&(&a, &b)`, of 16 bytes at
+/// most. Indices are keys, too, with [results by index](Self::finish_by_index). Zeros are one key, which is
+/// +0.0 in the end, and NaN are one, which is the canonical NaN: the first item is not known.
 ///
 /// # Size
 ///
-/// A part has, for each group, the bytes of its key and an accumulator. The accumulator of a sum or mean is the
-/// significant words of the exact sum: 8 to 24 bytes if a group's floats have similar magnitudes, and up to 48 (`f32`)
-/// or 272 (`f64`). As bytes, a group of up to 10,000 such floats takes some 15 to 21 with a key of 8 bytes.
+/// A part has, for each group, the bytes of its key and an accumulator. The accumulator of a sum or mean is
+/// the significant words of the exact sum: 8 to 24 bytes if a group's floats have similar magnitudes, and up
+/// to 48 (`f32`) or 272 (`f64`). As bytes, a group of up to 10,000 such floats takes some 15 to 21 with a key
+/// of 8 bytes.
 ///
 #[doc = include_str!("partial_groups/form.md")]
 pub struct PartialGroups<O: Op<T>, K: GroupKey, T: Copy + 'static> {
     op: O,
-    /// Groups of pieces. Each has at most half as many groups as the one before, so that a group is merged once for
-    /// each doubling.
+    /// Groups of pieces. Each has at most half as many groups as the one before, so that a group is merged
+    /// once for each doubling.
     runs: Vec<Run<O::Accumulator, K>>,
     of: PhantomData<fn() -> T>,
 }
@@ -119,8 +120,9 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
 
     /// Adds items, each to the group of its key.
     ///
-    /// Keys and items lie on one device, or as [`Sharded`](crate::Sharded) on several, cut at the same places. A GPU
-    /// numbers its keys; the numbers and the items are then copied to the CPU, which adds them up.
+    /// Keys and items lie on one device, or as [`Sharded`](crate::Sharded) on several, cut at the same
+    /// places. A GPU numbers its keys; the numbers and the items are then copied to the CPU, which adds them
+    /// up.
     ///
     /// # Errors
     ///
@@ -152,7 +154,8 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
         Ok(())
     }
 
-    /// Adds items that are grouped already: [`Groups::of`] numbers keys once, for several arrays and operators.
+    /// Adds items that are grouped already: [`Groups::of`] numbers keys once, for several arrays and
+    /// operators.
     ///
     /// ```
     /// use gpu_reduce::{Groups, Max, Mean, PartialGroups};
@@ -192,8 +195,8 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
     ///
     /// # Errors
     ///
-    /// If there is an error, the part stays as it was. [`Error::ReductionMismatch`] if the other part is by an
-    /// operator with other parameters.
+    /// If there is an error, the part stays as it was. [`Error::ReductionMismatch`] if the other part is by
+    /// an operator with other parameters.
     pub fn merge(&mut self, other: Self) -> Result<(), Error> {
         same("operator's parameters", &parameters(&other.op), &parameters(&self.op))?;
         other.runs.into_iter().for_each(|run| self.push(run));
@@ -231,8 +234,8 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::BadIndex`] for an index that is negative or too large, with its place among the indices that there are;
-    /// [`Error::OutOfMemory`], and as [`finish`](Self::finish).
+    /// [`Error::BadIndex`] for an index that is negative or too large, with its place among the indices that
+    /// there are; [`Error::OutOfMemory`], and as [`finish`](Self::finish).
     pub fn finish_by_index(&self, count: usize, without: O::Output) -> Result<Buffer<O::Output>, Error>
     where
         K: IndexKey,
@@ -372,8 +375,8 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
     }
 }
 
-/// Sorts keys, and renumbers the items' numbers of keys. (One function for all operators, keys and items: a sort compiles to
-/// much code.)
+/// Sorts keys, and renumbers the items' numbers of keys. (One function for all operators, keys and items: a
+/// sort compiles to much code.)
 fn sort(keys: &mut [u128], numbers: &mut [u32]) {
     let mut order: Vec<_> = (0..keys.len()).collect();
     order.sort_unstable_by_key(|&key| keys[key]);

@@ -246,8 +246,8 @@ mod tests {
         }
     }
 
-    /// Its accumulator is a hash of the whole tree that made it. It is so large that a thread folds one item at a
-    /// time.
+    /// Its accumulator is a hash of the whole tree that made it. It is so large that a thread folds one item
+    /// at a time.
     #[derive(Clone, Copy, Default)]
     struct Tree;
 

@@ -45,10 +45,10 @@ use std::slice;
 ///
 /// The ranks exchange what they reduce, and the number of their elements. If a chunk of the whole array's
 /// [`Plan`] lies on several ranks, they send it to the one with most of it. Each rank folds its chunks, and
-/// sends the partial results to all ranks, once: 2,048 at most in all, or, of an array with more chunks, those
-/// of whole groups of chunks, and of halves, quarters … of the groups that lie on several ranks. Where the order
-/// does not matter (integers, extremes, counts, exact sums), each rank reduces its own elements and sends one
-/// accumulator, with the first message if it has 64 bytes at most.
+/// sends the partial results to all ranks, once: 2,048 at most in all, or, of an array with more chunks,
+/// those of whole groups of chunks, and of halves, quarters … of the groups that lie on several ranks. Where
+/// the order does not matter (integers, extremes, counts, exact sums), each rank reduces its own elements and
+/// sends one accumulator, with the first message if it has 64 bytes at most.
 ///
 /// # Errors
 ///
@@ -98,9 +98,9 @@ pub trait ReduceRanks<T: Item>: Communicator {
 ///
 /// With the feature `mpi`, for intra-communicators of the crate `mpi`.
 ///
-/// Each rank makes a part of its items, in pieces of any lengths, in host memory or on devices of its own. All ranks
-/// make the call, as a collective operation, and all get the merged part. Its results have the bits of
-/// [`group_by`](Reduce::group_by) with all items at once.
+/// Each rank makes a part of its items, in pieces of any lengths, in host memory or on devices of its own.
+/// All ranks make the call, as a collective operation, and all get the merged part. Its results have the bits
+/// of [`group_by`](Reduce::group_by) with all items at once.
 ///
 /// ```no_run
 /// use gpu_reduce::{MergeRanks, PartialGroups, Sum};
@@ -117,15 +117,15 @@ pub trait ReduceRanks<T: Item>: Communicator {
 /// # What is sent
 ///
 /// The ranks exchange what their parts are of. Then half of the ranks send their parts, as
-/// [bytes](PartialGroups::to_bytes), to the other half, which merges them, and so on, until rank 0 has all and sends
-/// them to all ranks.
+/// [bytes](PartialGroups::to_bytes), to the other half, which merges them, and so on, until rank 0 has all
+/// and sends them to all ranks.
 pub trait MergeRanks: Communicator {
     /// Merges the parts of all ranks.
     ///
     /// # Errors
     ///
-    /// The same on all ranks: [`Error::Disagree`] if a rank's part is of another operator, or of other types, than that
-    /// of rank 0; [`Error::Rank`] if a rank fails.
+    /// The same on all ranks: [`Error::Disagree`] if a rank's part is of another operator, or of other types,
+    /// than that of rank 0; [`Error::Rank`] if a rank fails.
     fn merge_groups<O: Op<T>, K: GroupKey, T: Copy + 'static>(
         &self,
         own: &PartialGroups<O, K, T>,

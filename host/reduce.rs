@@ -262,8 +262,8 @@ pub trait Reduce {
         ByIndex::new(self.data(), indices.into(), count)
     }
 
-    /// Groups the items by their keys, which lie on the same device. Keys are elements of any type, or several columns
-    /// of them, in any order; see [`Keys`].
+    /// Groups the items by their keys, which lie on the same device. Keys are elements of any type, or
+    /// several columns of them, in any order; see [`Keys`].
     ///
     /// # Errors
     ///
@@ -423,8 +423,8 @@ macro_rules! one_line {
     };
 }
 
-/// Data that the one-line functions, as [`sum`], reduce as a whole: all that [`Reduce`], and with the feature `ndarray`
-/// arrays and views of the crate `ndarray`, in row-major order.
+/// Data that the one-line functions, as [`sum`], reduce as a whole: all that [`Reduce`], and with the feature
+/// `ndarray` arrays and views of the crate `ndarray`, in row-major order.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be reduced: pass an array of numbers or other plain values",
     label = "not an array in host or device memory",

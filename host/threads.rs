@@ -76,21 +76,22 @@ pub fn install<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     result.expect("the pool has called it")
 }
 
-/// Calls `work` with each number below `count`, on several threads. It is not generic: what rayon makes of work of a type
-/// of its own is some 10 KB of code.
+/// Calls `work` with each number below `count`, on several threads. It is not generic: what rayon makes of
+/// work of a type of its own is some 10 KB of code.
 pub fn each(count: usize, work: &(dyn Fn(usize) + Sync)) {
     install(|| (0..count).into_par_iter().with_max_len(1).for_each(work));
 }
 
-/// Calls `work` with each number below `count`, on several threads. Returns the results in the order of the numbers.
+/// Calls `work` with each number below `count`, on several threads. Returns the results in the order of the
+/// numbers.
 pub fn map<R: Send>(count: usize, work: &(dyn Fn(usize) -> R + Sync)) -> Vec<R> {
     let mut results: Vec<_> = (0..count).map(|_| None).collect();
     each_part(&mut results, 1, &|number, result| result[0] = Some(work(number)));
     results.into_iter().flatten().collect()
 }
 
-/// Cuts `places` into parts of `size` places, of which the last may be shorter. Calls `work` with the number of each part
-/// and the part, on several threads.
+/// Cuts `places` into parts of `size` places, of which the last may be shorter. Calls `work` with the number
+/// of each part and the part, on several threads.
 pub fn each_part<T: Send>(places: &mut [T], size: usize, work: &(dyn Fn(usize, &mut [T]) + Sync)) {
     let parts: Vec<_> = places.chunks_mut(size).map(Mutex::new).collect();
     each(parts.len(), &|number| {
@@ -114,7 +115,8 @@ pub fn map_parts<T: Send, R: Send>(
     parts.into_iter().filter_map(|(_, result)| result).collect()
 }
 
-/// Merges values in pairs of neighbours, then the results, and so on, on several threads. `None` if there are no values.
+/// Merges values in pairs of neighbours, then the results, and so on, on several threads. `None` if there are
+/// no values.
 pub fn merged<V: Send>(values: Vec<V>, merge: &(dyn Fn(&mut V, V) + Sync)) -> Option<V> {
     let mut values: Vec<_> = values.into_iter().map(Some).collect();
     while values.len() > 1 {

@@ -1,5 +1,5 @@
-//! Sets the condition `part` to the value of `GPU_REDUCE_TEST_PART`, which picks a sixth of the tests' types, BLOCKs and
-//! cases. Without it, `whole` is set, and `part` to each of the six values.
+//! Sets the condition `part` to the value of `GPU_REDUCE_TEST_PART`, which picks a sixth of the tests' types,
+//! BLOCKs and cases. Without it, `whole` is set, and `part` to each of the six values.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

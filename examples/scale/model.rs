@@ -97,8 +97,8 @@ impl Model {
     }
 
     /// The time of a GPU's part, which has this many elements in this many chunks, until the host has the
-    /// chunks' partial results: that of the most chunks that were measured, and no more than these, scaled from
-    /// the time of one chunk on.
+    /// chunks' partial results: that of the most chunks that were measured, and no more than these, scaled
+    /// from the time of one chunk on.
     fn part_us(&self, chunks: u32, elements: u64) -> f64 {
         let least = self.parts.last().map_or(0.0, |&(_, _, us)| us);
         let measured = self.parts.iter().find(|&&(count, _, _)| count <= chunks);

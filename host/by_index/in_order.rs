@@ -112,7 +112,8 @@ pub(super) unsafe fn enqueue<'a, D: Data<'a>, O: Op<D::Item, Output: Item>>(
     }
     let (sorted, order) = groups.data.sort(&groups.indices, groups.count)?;
     let segments = sorted.segments(order.offsets())?;
-    // SAFETY: as the caller vouches; the sorted items and their offsets are dropped after `synchronize` below.
+    // SAFETY: as the caller vouches; the sorted items and their offsets are dropped after `synchronize`
+    // below.
     unsafe { segments.enqueue(*op, default, block, stream, results)? };
     queue.map_or(Ok(()), |queue| queue.synchronize())
 }

@@ -32,8 +32,8 @@ impl Index for u64 {
     }
 }
 
-/// Indices on the host, as unsigned integers: a negative one is more than 2^31, and so too large. Whatever folds by
-/// them is compiled for these two types.
+/// Indices on the host, as unsigned integers: a negative one is more than 2^31, and so too large. Whatever
+/// folds by them is compiled for these two types.
 pub(super) enum Words<'a> {
     Short(Cow<'a, [u32]>),
     Long(Cow<'a, [u64]>),
@@ -151,7 +151,8 @@ impl<'a> Indices<'a> {
         })
     }
 
-    /// Returns the order of items by their index, each of which is below `count`, for items where the indices lie.
+    /// Returns the order of items by their index, each of which is below `count`, for items where the indices
+    /// lie.
     pub fn order(&self, count: usize) -> Result<Order, Error> {
         match self.device().0 {
             Gpu(gpu) if self.can_be_sorted(count) => {
@@ -174,8 +175,8 @@ impl<'a> Indices<'a> {
         count > 0 && (1..=MOST_ORDERED).contains(&self.len())
     }
 
-    /// Sorts items of 1, 2, 4 or 8 bytes by their index on the GPU where these lie; null stands for their places. Returns
-    /// where those of each index begin.
+    /// Sorts items of 1, 2, 4 or 8 bytes by their index on the GPU where these lie; null stands for their
+    /// places. Returns where those of each index begin.
     ///
     /// # Safety
     ///

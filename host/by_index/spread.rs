@@ -15,7 +15,8 @@ use std::ptr::null_mut;
 /// Items for which it is worth waking threads.
 const PARALLEL: usize = 1 << 14;
 
-/// Reduces the items of each index. The indices are below the number of results, and there are as many values.
+/// Reduces the items of each index. The indices are below the number of results, and there are as many
+/// values.
 fn reduce<O: OfSquares<T>, T: Element, S: Source<Item = T>, X: Index>(
     op: &O,
     values: S,
@@ -116,8 +117,8 @@ pub(super) fn start<'a, D: Data<'a, Item: Element<Real = V>>, O: OfSquares<D::It
     let mut results = Buffer::room(gpu, groups.count)?;
     let Gpu(places) = results.whole_mut() else { unreachable!("results lie where the items do") };
     let spread = groups.spread(op, gpu, address(&items), places)?;
-    // SAFETY: the types are these. The results are kept until the work has ended, or freed, which waits for the
-    // device. Items and indices are borrowed as long; if the result is discarded, they are only read.
+    // SAFETY: the types are these. The results are kept until the work has ended, or freed, which waits for
+    // the device. Items and indices are borrowed as long; if the result is discarded, they are only read.
     let launched = unsafe { queue.launch_spread(&spread)? };
     let (indices, count) = (groups.indices, groups.count);
     Ok(Pending::new(launched, move |launched| check(launched.words()[0], &indices, count).map(|()| results)))

@@ -4,9 +4,9 @@
 //! added up. If not, items are dealt to ranges of the sums first, a slab of the input at a time, so that a
 //! thread has one range in its cache.
 //!
-//! An item in the window is one integer of 64 bits or two ([`split`]), by the same steps for every item, so that they
-//! become SIMD. Integers add exactly; what overflows is carried to integers of 128 bits. `f64` has two parts, and so
-//! have other items of which many do not fit in one.
+//! An item in the window is one integer of 64 bits or two ([`split`]), by the same steps for every item, so
+//! that they become SIMD. Integers add exactly; what overflows is carried to integers of 128 bits. `f64` has
+//! two parts, and so have other items of which many do not fit in one.
 
 use super::indices::{Index, first_wrong};
 use crate::cpu::Source;
@@ -80,8 +80,9 @@ const fn half<W: Tallied, const PARTS: usize>() -> u32 {
     }
 }
 
-/// Splits an item in the window of one or two PARTS: it is the first part, and if there are two, 2^half times the
-/// second, in units of 2^LOW. An item that is not in the window has parts of 0, and the second value is false.
+/// Splits an item in the window of one or two PARTS: it is the first part, and if there are two, 2^half times
+/// the second, in units of 2^LOW. An item that is not in the window has parts of 0, and the second value is
+/// false.
 ///
 /// A float becomes an integer as it is added to a float whose lowest bit is worth the unit: the sum is
 /// rounded to a multiple of it, which its lowest bits are.
@@ -176,8 +177,8 @@ impl<T: Element, const PARTS: usize> Sums<T, PARTS> {
         }
     }
 
-    /// Adds `len` items, whose indices and values the functions return. Returns whether all indices are below the
-    /// number of sums; if not, the sums are of no use.
+    /// Adds `len` items, whose indices and values the functions return. Returns whether all indices are below
+    /// the number of sums; if not, the sums are of no use.
     #[inline(always)]
     fn add(&mut self, len: usize, index: impl Fn(usize) -> u64, value: impl Fn(usize) -> T) -> bool {
         let (mut places, mut parts) = ([0; BLOCK], [[0; PARTS]; BLOCK]);
@@ -252,7 +253,8 @@ impl<T: Element, const PARTS: usize> Sums<T, PARTS> {
                 high_bits = array::from_fn(|part| high_bits[part] | (sum[part] ^ sum[part] << 1));
             }
         }
-        // One of two parts whose highest two bits differ has a magnitude of 2^62 or more. A block adds less than 2^54.
+        // One of two parts whose highest two bits differ has a magnitude of 2^62 or more. A block adds less
+        // than 2^54.
         if PARTS == 2 && high_bits.iter().any(|&bits| bits < 0) {
             places.iter().for_each(|&place| self.carry(place, 0));
         }
@@ -427,7 +429,8 @@ impl<O: OfTally<T>, T: Element> Finish<O::Output> for ByOp<O, T> {
 }
 
 impl<T: Element, S: Values<Item = T>, X: Index> Items<'_, S, X> {
-    /// Adds up the items of a range of places. Returns whether all their indices are below the number of sums.
+    /// Adds up the items of a range of places. Returns whether all their indices are below the number of
+    /// sums.
     fn add<const PARTS: usize>(&self, range: Range<usize>, sums: &mut Sums<T, PARTS>) -> bool {
         let indices = &self.indices[range.clone()];
         // SAFETY: `add` calls it with items below the length.
@@ -469,8 +472,8 @@ impl<T: Element, S: Values<Item = T>, X: Index> Items<'_, S, X> {
         }
     }
 
-    /// Calls `each` with the exact sum of each index, in their order. All indices have been checked, and each has
-    /// items.
+    /// Calls `each` with the exact sum of each index, in their order. All indices have been checked, and each
+    /// has items.
     pub fn each_sum(&self, count: usize, is_counted: bool, mut each: impl FnMut(IndexSum)) {
         let Some((all, range)) = self.all::<2>(count, is_counted) else { return };
         let minus_zeros = self.minus_zeros(&all, count);
@@ -485,7 +488,8 @@ impl<T: Element, S: Values<Item = T>, X: Index> Items<'_, S, X> {
         }
     }
 
-    /// Adds up all items. Returns the sums of ranges of indices, and how many a range has; `None` if an index is wrong.
+    /// Adds up all items. Returns the sums of ranges of indices, and how many a range has; `None` if an index
+    /// is wrong.
     fn all<const PARTS: usize>(
         &self,
         count: usize,
@@ -508,8 +512,8 @@ impl<T: Element, S: Values<Item = T>, X: Index> Items<'_, S, X> {
         }
     }
 
-    /// Whether many items, of some all over the array, are better split into two parts: floats in the window of two
-    /// parts alone, or integers so large that their sums often overflow.
+    /// Whether many items, of some all over the array, are better split into two parts: floats in the window
+    /// of two parts alone, or integers so large that their sums often overflow.
     fn has_long(&self) -> bool {
         const SAMPLE: usize = 1 << 10;
         const SHORT: f64 = (1u64 << 57) as f64;

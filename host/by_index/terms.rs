@@ -113,8 +113,8 @@ impl<S: Values, M: Make<S::Item>> Values for TermsOf<S, M> {
     }
 }
 
-/// Returns the index of each item, or `count` of one that is not counted. The indices are less, and there are as many
-/// items.
+/// Returns the index of each item, or `count` of one that is not counted. The indices are less, and there are
+/// as many items.
 fn counted<M: Make<S::Item>, S: Values, X: Index>(
     make: M,
     items: S,
@@ -213,8 +213,8 @@ pub(super) fn start<'a, D: Data<'a>, M: Make<D::Item>, O: OfTally<M::Term, Outpu
     let mut results = Device(Gpu(gpu)).zeros(groups.count)?;
     let Gpu(places) = results.whole_mut() else { unreachable!("results lie where the items do") };
     let terms = groups.terms::<O, M>(make, gpu, &items, places)?;
-    // SAFETY: the types are these. The results are kept until the work has ended, or freed, which waits for the
-    // device. Items and indices are borrowed as long; if the result is discarded, they are only read.
+    // SAFETY: the types are these. The results are kept until the work has ended, or freed, which waits for
+    // the device. Items and indices are borrowed as long; if the result is discarded, they are only read.
     let launched = unsafe { queue.launch_terms(&terms)? };
     let (indices, count) = (groups.indices, groups.count);
     Ok(Pending::new(launched, move |launched| check(launched.words()[0], &indices, count).map(|()| results)))

@@ -1,4 +1,5 @@
-//! How segments and rows are cut up for launches, how many registers their kernels get, and the scratch memory that they need.
+//! How segments and rows are cut up for launches, how many registers their kernels get, and the scratch
+//! memory that they need.
 
 use super::Gpu;
 use super::modules::Grid;
@@ -8,10 +9,10 @@ use gpu_reduce_kernels::plan::{GROUP, few_rows};
 use gpu_reduce_kernels::segments::{self, Cut, SegmentBounds, THREADS, WARPS, most_positions, partial_slots};
 use gpu_reduce_kernels::{chunks, rows};
 
-/// A warp takes as many short rows as it folds at a time, or if there are warps enough as it has one load of each for; but
-/// fewer if then fewer warps than this would have rows. Sums of `f32` on an H200, µs if all warps that the GPU holds have
-/// rows, and so: 10,000 rows of 6 3.09 and 1.61, of 26 3.23 and 1.82, of 64 2.72 and 2.09; 100,000 of 10 3.67 and 2.70; 1,000
-/// of 4 1.61 and 1.47.
+/// A warp takes as many short rows as it folds at a time, or if there are warps enough as it has one load of
+/// each for; but fewer if then fewer warps than this would have rows. Sums of `f32` on an H200, µs if all
+/// warps that the GPU holds have rows, and so: 10,000 rows of 6 3.09 and 1.61, of 26 3.23 and 1.82, of 64
+/// 2.72 and 2.09; 100,000 of 10 3.67 and 2.70; 1,000 of 4 1.61 and 1.47.
 const LEAST_WARPS: u64 = 32;
 
 /// Positions that are worth a warp if short segments are listed.
@@ -84,9 +85,9 @@ impl Needs {
         needs
     }
 
-    /// How segments between offsets are cut up if they are few: a block for the first chunk of each, and further ones for the
-    /// other chunks that they may have. The kernels of warps search for each warp's segments first, and a warp takes longer
-    /// for a segment.
+    /// How segments between offsets are cut up if they are few: a block for the first chunk of each, and
+    /// further ones for the other chunks that they may have. The kernels of warps search for each warp's
+    /// segments first, and a warp takes longer for a segment.
     fn of_few(types: &Types, segments: &SegmentBounds, block: u32) -> Option<Self> {
         let SegmentBounds { count, len, .. } = *segments;
         let row = u64::from(block) * types.width as u64;
@@ -114,9 +115,10 @@ impl Needs {
         Some(Self { cut, warps: None, chunks: Some(grid), places: 1, lists: 0, long: 0, slots })
     }
 
-    /// How rows are cut up for the kernel whose blocks have a chunk or several; none for rows that the kernels of warps are
-    /// faster for: short ones, and rows of few lines (rows of their plans) by operators with large accumulators, which
-    /// cost a block much to fold (exact sums of rows of 600 `f32`: 107 against 305 GB/s on an H100).
+    /// How rows are cut up for the kernel whose blocks have a chunk or several; none for rows that the
+    /// kernels of warps are faster for: short ones, and rows of few lines (rows of their plans) by operators
+    /// with large accumulators, which cost a block much to fold (exact sums of rows of 600 `f32`: 107 against
+    /// 305 GB/s on an H100).
     fn of_rows(types: &Types, (count, length): (u64, u64), block: u32) -> Option<Self> {
         let width = types.width as u64;
         let row = u64::from(block) * width;
@@ -147,8 +149,8 @@ impl Needs {
 /// Words of accumulators that a block folds slowly.
 const LARGE: usize = chunks::MOST_WORDS;
 
-/// Returns whether rows whose chunks have `lines` lines are reduced faster if a block folds several chunks than if it folds
-/// one. Measured on an H100, GB/s of `f32`:
+/// Returns whether rows whose chunks have `lines` lines are reduced faster if a block folds several chunks
+/// than if it folds one. Measured on an H100, GB/s of `f32`:
 ///
 /// | rows | lines | several chunks | one chunk |
 /// | --- | --- | --- | --- |
@@ -169,23 +171,23 @@ fn are_several(types: &Types, plan: &Plan, lines: u64) -> bool {
     }
 }
 
-/// A launch for [few](Needs::of_few) segments has at most `FEW_BLOCKS` blocks, or a block for each `LOADS_OF_BLOCK` loads
-/// (32 KiB) of the array if these are more. A block without a chunk takes 0.6 ns (H100), a tenth of the time in which 32 KiB
-/// are loaded; a block with a short segment 1.3 ns.
+/// A launch for [few](Needs::of_few) segments has at most `FEW_BLOCKS` blocks, or a block for each
+/// `LOADS_OF_BLOCK` loads (32 KiB) of the array if these are more. A block without a chunk takes 0.6 ns
+/// (H100), a tenth of the time in which 32 KiB are loaded; a block with a short segment 1.3 ns.
 const FEW_BLOCKS: u64 = 4096;
 const LOADS_OF_BLOCK: u64 = 2048;
 
-/// The most rows of up to two lines that have a block each (H100, 100 rows of 655 `f32`: 2.18 µs if a block has four, 1.78 if
-/// each has a block).
+/// The most rows of up to two lines that have a block each (H100, 100 rows of 655 `f32`: 2.18 µs if a block
+/// has four, 1.78 if each has a block).
 const FEW_ROWS: u64 = 512;
 
 /// The most blocks of a launch.
 const MOST_BLOCKS: u64 = i32::MAX as u64;
 
-/// Returns the threads of a multiprocessor for whose number the kernel of chunks is compiled, for rows. With more threads more
-/// loads are in flight, but a thread has fewer registers: 64 with 1,024 threads, 32 with 2,048. A kernel that spills in its
-/// loop is slow, so what is fastest depends on the accumulators. [Measured](../../docs/tuning.md) on an H200 with 768 to
-/// 2,048 threads.
+/// Returns the threads of a multiprocessor for whose number the kernel of chunks is compiled, for rows. With
+/// more threads more loads are in flight, but a thread has fewer registers: 64 with 1,024 threads, 32 with
+/// 2,048. A kernel that spills in its loop is slow, so what is fastest depends on the accumulators.
+/// [Measured](../../docs/tuning.md) on an H200 with 768 to 2,048 threads.
 fn resident_for_chunks(types: &Types, is_several: bool, is_aligned: bool, block: u32) -> u32 {
     let bytes = types.bytes;
     let threads = match (is_several, types.is_exact, types.words) {
@@ -213,8 +215,8 @@ fn resident_for_chunks(types: &Types, is_several: bool, is_aligned: bool, block:
     (threads / block * block).max(block)
 }
 
-/// Returns the blocks of a multiprocessor for whose number the kernel of rows is compiled where it has all segments, as
-/// [`resident_for_chunks`]: with three, a thread has 80 registers, with five 48.
+/// Returns the blocks of a multiprocessor for whose number the kernel of rows is compiled where it has all
+/// segments, as [`resident_for_chunks`]: with three, a thread has 80 registers, with five 48.
 fn resident_blocks(types: &Types, segments: &SegmentBounds, block: u32) -> u32 {
     let width = types.width as u64;
     match segments.length() {

@@ -13,8 +13,8 @@ use std::any::TypeId;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-/// Areas of scratch memory for items that are dealt: counts, the buckets' table, the items and their indices, and
-/// these after the first of two steps.
+/// Areas of scratch memory for items that are dealt: counts, the buckets' table, the items and their indices,
+/// and these after the first of two steps.
 pub(super) const AREAS: usize = 6;
 
 /// The areas.
@@ -84,13 +84,13 @@ impl Dealing {
 }
 
 impl Queue {
-    /// Enqueues what deals items. `moving` is the kernel that moves items of their size. `state` is three words of
-    /// zeros or more, of which the first takes the complement of the place of the first wrong index.
+    /// Enqueues what deals items. `moving` is the kernel that moves items of their size. `state` is three
+    /// words of zeros or more, of which the first takes the complement of the place of the first wrong index.
     ///
     /// # Safety
     ///
-    /// Until the stream has been synchronized, the items and their indices stay, and nothing else writes to them. The
-    /// context is entered.
+    /// Until the stream has been synchronized, the items and their indices stay, and nothing else writes to
+    /// them. The context is entered.
     pub(super) unsafe fn enqueue_deal(
         &mut self,
         gpu: &Gpu,

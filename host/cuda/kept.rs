@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The memory that a GPU keeps, and whether it may keep more.
 ///
-/// To allocate and to free takes the driver 30 µs each, of any size up to 4 MB, and 0.5 ms in all for 256 MiB (H100,
-/// driver 580); a reduction of short rows takes 3 µs. But freeing also waits for all work of the GPU, which may still
-/// use the memory. So memory is kept only if no such work can exist:
+/// To allocate and to free takes the driver 30 µs each, of any size up to 4 MB, and 0.5 ms in all for 256 MiB
+/// (H100, driver 580); a reduction of short rows takes 3 µs. But freeing also waits for all work of the GPU,
+/// which may still use the memory. So memory is kept only if no such work can exist:
 ///
 /// - Calls that wait leave no work behind, unless they fail.
 /// - A call that enqueues sets `is_unwaited`, until the driver frees some memory, and so waits.
-/// - Other libraries, graphs and other GPUs can use memory whose address they have: `is_exposed` is set for good.
+/// - Other libraries, graphs and other GPUs can use memory whose address they have: `is_exposed` is set for
+///   good.
 #[derive(Default)]
 pub struct Keeper {
     kept: Mutex<Kept<DeviceBuffer<u8>>>,

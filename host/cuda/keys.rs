@@ -17,8 +17,8 @@ use gpu_reduce_kernels::keys::{
 use std::any::TypeId;
 use std::ptr::{null, null_mut};
 
-/// The largest table that blocks copy to shared memory: larger ones leave too few threads on a multiprocessor, and are
-/// read through its cache.
+/// The largest table that blocks copy to shared memory: larger ones leave too few threads on a
+/// multiprocessor, and are read through its cache.
 const MOST_COPIED: usize = 32 << 10;
 
 /// Scratch memory of numbers for keys.
@@ -160,8 +160,8 @@ impl Numbering<'_> {
         unsafe { self.queue.launch_one(self.gpu, kernel, grid, shared, &Parameters::of(&self.arguments)) }
     }
 
-    /// Has the next kernels work on the first `len` items. Returns the number of blocks: at most `blocks` for each
-    /// multiprocessor.
+    /// Has the next kernels work on the first `len` items. Returns the number of blocks: at most `blocks` for
+    /// each multiprocessor.
     fn set_items(&mut self, len: usize, blocks: u64) -> u32 {
         self.arguments.len = len as u64;
         let (part, blocks) = parts(len as u64, blocks * u64::from(self.gpu.multiprocessors));
@@ -197,8 +197,8 @@ impl Numbering<'_> {
         Ok(())
     }
 
-    /// Lists the places of the first `len` items' keys, and waits. Returns how many keys differ, and how many of them
-    /// came in the second half of these items first.
+    /// Lists the places of the first `len` items' keys, and waits. Returns how many keys differ, and how many
+    /// of them came in the second half of these items first.
     ///
     /// # Safety
     ///
@@ -390,9 +390,9 @@ impl Numbering<'_> {
 }
 
 impl Gpu {
-    /// Numbers the keys of `len` items, at least one, and waits. The first of several columns orders first. Returns
-    /// the number of each item's key, and for each number the place of the first item with its key: in the order of
-    /// the keys, or else of the places.
+    /// Numbers the keys of `len` items, at least one, and waits. The first of several columns orders first.
+    /// Returns the number of each item's key, and for each number the place of the first item with its key:
+    /// in the order of the keys, or else of the places.
     ///
     /// # Safety
     ///
@@ -427,12 +427,13 @@ impl Gpu {
             // SAFETY: as the caller vouches.
             unsafe {
                 numbering.encode()?;
-                // Usually all keys come among the first items, most often if no key comes in the second half of
-                // these first. They have the first item of each key too.
+                // Usually all keys come among the first items, most often if no key comes in the second half
+                // of these first. They have the first item of each key too.
                 if len >= LEAST_TRIED {
                     let tried = len / TRIED;
                     let [count, late] = numbering.collect(tried)?;
-                    // With so many different keys, sorting all keys is faster than looking them up in a table.
+                    // With so many different keys, sorting all keys is faster than looking them up in a
+                    // table.
                     if count > tried / 8 * 7 && !is_by_place {
                         match numbering.number_by_sorting() {
                             Err(Error::OutOfMemory { .. }) => {}

@@ -28,7 +28,8 @@ const SHARED: &[&[Kernels]] = &[
 /// The most threads of a block, for which a kernel for any block is compiled.
 const MOST_THREADS: u32 = 1024;
 
-/// Compiled kernels by type, BLOCK and threads that their registers suffice for, kept for the program's life. `None` if no table has the kernel.
+/// Compiled kernels by type, BLOCK and threads that their registers suffice for, kept for the program's life.
+/// `None` if no table has the kernel.
 pub type Loaded = Mutex<HashMap<(TypeId, u32, u32), Option<&'static Compiled>>>;
 
 /// A compiled kernel.
@@ -48,8 +49,8 @@ impl Compiled {
 pub struct Grid {
     pub blocks: u32,
     pub block: u32,
-    /// Threads that a multiprocessor must have registers for at a time: `block`, or more, so that several blocks fit. More
-    /// is for kernels that are always launched with blocks of this size.
+    /// Threads that a multiprocessor must have registers for at a time: `block`, or more, so that several
+    /// blocks fit. More is for kernels that are always launched with blocks of this size.
     pub resident: u32,
 }
 
@@ -92,7 +93,8 @@ impl Gpu {
         unsafe { self.launch_with_shared(of, own, stream, (grid, 0), parameters) }
     }
 
-    /// As [`launch_if_compiled`](Self::launch_if_compiled), with bytes of dynamic shared memory for each block.
+    /// As [`launch_if_compiled`](Self::launch_if_compiled), with bytes of dynamic shared memory for each
+    /// block.
     ///
     /// # Safety
     ///
@@ -158,8 +160,8 @@ impl Gpu {
         Ok(self.kernel(of.kernel, of.own, block, block)?.is_some())
     }
 
-    /// Has the driver compile a module, with so few registers a thread that a multiprocessor has them for `threads`
-    /// threads at a time.
+    /// Has the driver compile a module, with so few registers a thread that a multiprocessor has them for
+    /// `threads` threads at a time.
     pub(super) fn compile(
         &self,
         name: &str,

@@ -100,14 +100,14 @@ impl Queue {
         zeros(&mut scratch.state, self.is_capturing, gpu, (source, &self.stream), STATE + 1)
     }
 
-    /// Enqueues the sort of items by their indices, each less than `count`, which is 2^32 at most. Returns the sorted
-    /// indices, and the word of the device that takes the complement of the place of the first wrong index, or 0. The
-    /// work that resets that word is the caller's.
+    /// Enqueues the sort of items by their indices, each less than `count`, which is 2^32 at most. Returns
+    /// the sorted indices, and the word of the device that takes the complement of the place of the first
+    /// wrong index, or 0. The work that resets that word is the caller's.
     ///
     /// # Safety
     ///
-    /// Until the stream has been synchronized, the indices and what takes the places stay, and nothing else accesses
-    /// them. The context is entered.
+    /// Until the stream has been synchronized, the indices and what takes the places stay, and nothing else
+    /// accesses them. The context is entered.
     pub(super) unsafe fn enqueue_sort(
         &mut self,
         gpu: &Gpu,
@@ -174,8 +174,8 @@ impl Queue {
         Ok((from.1, state))
     }
 
-    /// Enqueues the search for where each index begins among those that [`enqueue_sort`](Self::enqueue_sort) has
-    /// returned.
+    /// Enqueues the search for where each index begins among those that [`enqueue_sort`](Self::enqueue_sort)
+    /// has returned.
     ///
     /// # Safety
     ///
@@ -197,13 +197,13 @@ impl Queue {
         unsafe { self.launch_one(gpu, kernel, (blocks, THREADS), 0, &parameters) }
     }
 
-    /// Enqueues the copies of parts of items: of each item, `size` bytes in units of `unit` bytes, from one item to the
-    /// next `stride` bytes.
+    /// Enqueues the copies of parts of items: of each item, `size` bytes in units of `unit` bytes, from one
+    /// item to the next `stride` bytes.
     ///
     /// # Safety
     ///
-    /// Places and items are there, and room for the copies, until the stream has been synchronized. The context is
-    /// entered.
+    /// Places and items are there, and room for the copies, until the stream has been synchronized. The
+    /// context is entered.
     pub(super) unsafe fn enqueue_gather(
         &self,
         gpu: &Gpu,
@@ -230,8 +230,8 @@ impl Queue {
 }
 
 impl Gpu {
-    /// Sorts items by their index, and waits. `offsets` take where each index begins, and where the last ends. Returns
-    /// the place of the first wrong index, or [`Cut::NOTHING`].
+    /// Sorts items by their index, and waits. `offsets` take where each index begins, and where the last
+    /// ends. Returns the place of the first wrong index, or [`Cut::NOTHING`].
     ///
     /// # Safety
     ///

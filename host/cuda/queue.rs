@@ -264,8 +264,8 @@ impl Queue {
         kernel.ok_or_else(|| no_kernel((types.name)(), block))
     }
 
-    /// Enqueues a reduction of segments. `number`, if it is not null, is a word of the device that has the number of
-    /// segments, or 0: then no result is written.
+    /// Enqueues a reduction of segments. `number`, if it is not null, is a word of the device that has the
+    /// number of segments, or 0: then no result is written.
     ///
     /// # Safety
     ///
@@ -307,7 +307,8 @@ impl Queue {
                 cut.long = area.wrapping_add(needs.lists);
             }
         }
-        // Segments are cut up for their number as the host knows it: as many as there are unless there are none.
+        // Segments are cut up for their number as the host knows it: as many as there are unless there are
+        // none.
         let bounds = if number.is_null() { *segments } else { segments.with_number(number) };
         let parameters = |cut: &Cut| {
             let mut parameters = request.input;

@@ -61,8 +61,8 @@ impl ShardsCall<'_> {
     ///
     /// If `apart`, each batch gets a stream of its own. Then split chunks are apart, because one chunk takes
     /// one block longer than the other chunks take all blocks, and the others are two batches for each GPU: a
-    /// launch begins while the one before ends. (2^32 `f32` in 64 shards on one H100 took 7% longer than in one
-    /// by launches in one stream.)
+    /// launch begins while the one before ends. (2^32 `f32` in 64 shards on one H100 took 7% longer than in
+    /// one by launches in one stream.)
     fn batches(&self, apart: bool) -> Vec<Batch> {
         let mut batches = Vec::<Batch>::new();
         for assigned in self.assign() {

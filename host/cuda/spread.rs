@@ -1,5 +1,5 @@
-//! Variances and standard deviations by index on a GPU: sums by index, of the items and of the squares of their
-//! distances from the means, and two kernels between and after these.
+//! Variances and standard deviations by index on a GPU: sums by index, of the items and of the squares of
+//! their distances from the means, and two kernels between and after these.
 
 use super::Gpu;
 use super::modules::Compiled;
@@ -103,7 +103,8 @@ impl Queue {
 }
 
 impl Gpu {
-    /// Reduces by index to variances, and waits. Returns the place of the first wrong index, or [`Cut::NOTHING`].
+    /// Reduces by index to variances, and waits. Returns the place of the first wrong index, or
+    /// [`Cut::NOTHING`].
     ///
     /// # Safety
     ///
@@ -138,8 +139,8 @@ impl GpuStream {
         self.enter(|gpu, queue| unsafe { queue.enqueue_spread(gpu, spread, None).map(drop) })
     }
 
-    /// As [`enqueue_spread`](Self::enqueue_spread). The first word tells the host the place of the first wrong
-    /// index, or [`Cut::NOTHING`].
+    /// As [`enqueue_spread`](Self::enqueue_spread). The first word tells the host the place of the first
+    /// wrong index, or [`Cut::NOTHING`].
     ///
     /// # Safety
     ///

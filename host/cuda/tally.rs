@@ -92,13 +92,14 @@ pub(super) fn parts(len: u64, most: u64) -> (u64, u32) {
 }
 
 impl Queue {
-    /// Enqueues sums by index. Returns the last kernel. `wrong` is memory of the host, or else of the device, that
-    /// takes the place of the first wrong index, or [`Cut::NOTHING`].
+    /// Enqueues sums by index. Returns the last kernel. `wrong` is memory of the host, or else of the device,
+    /// that takes the place of the first wrong index, or [`Cut::NOTHING`].
     ///
     /// # Safety
     ///
-    /// Until the stream has been synchronized, the items, the indices and the places of results stay, and nothing
-    /// else writes to them. The types are those of the operator and the items. The context is entered.
+    /// Until the stream has been synchronized, the items, the indices and the places of results stay, and
+    /// nothing else writes to them. The types are those of the operator and the items. The context is
+    /// entered.
     pub(super) unsafe fn enqueue_tally(
         &mut self,
         gpu: &Gpu,

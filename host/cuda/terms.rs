@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Default)]
 pub struct TermsScratch {
     terms: Vec<Area<u64>>,
-    /// If some items are not counted: the index of each term, a result for each sum, and the place of the first wrong
-    /// index.
+    /// If some items are not counted: the index of each term, a result for each sum, and the place of the
+    /// first wrong index.
     indices: Vec<Area<u64>>,
     results: Vec<Area<u64>>,
     wrong: Vec<Area<u64>>,
@@ -166,8 +166,8 @@ impl GpuStream {
         self.enter(|gpu, queue| unsafe { queue.enqueue_terms(gpu, terms, None).map(drop) })
     }
 
-    /// As [`enqueue_terms`](Self::enqueue_terms). The first word tells the host the place of the first wrong index, or
-    /// [`Cut::NOTHING`].
+    /// As [`enqueue_terms`](Self::enqueue_terms). The first word tells the host the place of the first wrong
+    /// index, or [`Cut::NOTHING`].
     ///
     /// # Safety
     ///

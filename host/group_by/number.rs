@@ -127,7 +127,8 @@ pub fn number<B: Bits>(len: usize, get: impl Fn(usize) -> B + Sync) -> Numbered<
 }
 
 impl<B: Bits> Numbered<B> {
-    /// Returns the numbers, and the first item of each. If `by_place`, these order the numbers, in place of the keys.
+    /// Returns the numbers, and the first item of each. If `by_place`, these order the numbers, in place of
+    /// the keys.
     pub fn with_places(self, by_place: bool) -> (Vec<u32>, Vec<usize>) {
         const NOT_FOUND: u32 = u32::MAX;
         let Self { mut numbers, keys } = self;

@@ -44,8 +44,8 @@ where
     /// # Errors
     ///
     /// [`Error::BadPartial`] if the bytes do not have this form, were cut off, or changed on their way;
-    /// [`Error::ReductionMismatch`] if they are of another operator or other parameters, another element type,
-    /// another BLOCK or another plan.
+    /// [`Error::ReductionMismatch`] if they are of another operator or other parameters, another element
+    /// type, another BLOCK or another plan.
     pub fn from_bytes(op: O, bytes: &[u8]) -> Result<Self, Error> {
         let mut rest = Rest(checked_content(MAGIC, bytes)?);
         same("operator", &rest.text()?, &name(&op))?;

@@ -55,8 +55,8 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> Serialize for PartialGroups<O, K,
     }
 }
 
-/// Reads the bytes by [`from_bytes`](PartialGroups::from_bytes) with the operator's default; other parameters are
-/// an error.
+/// Reads the bytes by [`from_bytes`](PartialGroups::from_bytes) with the operator's default; other parameters
+/// are an error.
 impl<'de, O: Op<T> + Default, K: GroupKey, T: Copy + 'static> Deserialize<'de> for PartialGroups<O, K, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_bytes(Bytes(PhantomData))

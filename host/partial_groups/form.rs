@@ -15,8 +15,8 @@ const MAGIC: &[u8; 8] = b"gpu_grps";
 const FLAGS: u64 = 32;
 
 impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
-    /// Returns the part as bytes, to be sent to where it is merged. Equal groups have equal bytes, in whatever order
-    /// they were made and merged.
+    /// Returns the part as bytes, to be sent to where it is merged. Equal groups have equal bytes, in
+    /// whatever order they were made and merged.
     pub fn to_bytes(&self) -> Vec<u8> {
         let Self { op, .. } = self;
         let all = self.all();
@@ -46,8 +46,8 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
     /// # Errors
     ///
     /// [`Error::BadPartial`] if the bytes do not have this form, were cut off, or changed on their way;
-    /// [`Error::ReductionMismatch`] if they are of another operator or other parameters, another type of items or
-    /// keys.
+    /// [`Error::ReductionMismatch`] if they are of another operator or other parameters, another type of
+    /// items or keys.
     pub fn from_bytes(op: O, bytes: &[u8]) -> Result<Self, Error> {
         let mut part = Self::new(op);
         let mut rest = Rest(checked_content(MAGIC, bytes)?);

@@ -4,8 +4,8 @@ use crate::{Buffer, Error, Reduce, bf16, f16};
 use gpu_reduce_kernels::keys::{bits, key_of_bits};
 use std::marker::PhantomData;
 
-/// A key of groups: an element of the twelve types, or a pair of keys, `(a, b)` or `(a, (b, c))`, of at most 16 bytes
-/// together.
+/// A key of groups: an element of the twelve types, or a pair of keys, `(a, b)` or `(a, (b, c))`, of at most
+/// 16 bytes together.
 ///
 /// ```
 /// use gpu_reduce::{Error, GroupKey, PartialGroups, Sum};

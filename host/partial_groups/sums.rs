@@ -1,9 +1,9 @@
 //! The exact sums of groups, as values: what a sum by index has before it is rounded.
 //!
-//! A sum is an integer in two's complement, in units of the least subnormal; of integers, in units of 1. Only its
-//! significant words of 64 bits are kept: no zeros below, and no copies of the sign above. Of floats of similar size
-//! these are two or three, where a sum of `f64` has room for 34. Equal sums have equal words, however they were
-//! added up.
+//! A sum is an integer in two's complement, in units of the least subnormal; of integers, in units of 1. Only
+//! its significant words of 64 bits are kept: no zeros below, and no copies of the sign above. Of floats of
+//! similar size these are two or three, where a sum of `f64` has room for 34. Equal sums have equal words,
+//! however they were added up.
 
 use crate::Element;
 use crate::by_index::tally::{ByOp, IndexSum, Items};
@@ -236,8 +236,8 @@ fn in_window<W: Tallied>(sum: &Sum) -> Option<i128> {
 }
 
 impl Sums {
-    /// Appends the sum with these bytes, the lowest of which is at byte `first`. Returns whether there is such a sum, of
-    /// which all these bytes are significant.
+    /// Appends the sum with these bytes, the lowest of which is at byte `first`. Returns whether there is
+    /// such a sum, of which all these bytes are significant.
     pub fn push_bytes(
         &mut self,
         layout: Layout,

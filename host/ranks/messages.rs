@@ -13,8 +13,8 @@ use mpi::traits::*;
 /// What all ranks have to agree on: what it is, and the value as text.
 pub type Terms = [(&'static str, String); 6];
 
-/// The message of a rank to all others: hashes of its terms, the number of its elements, whether it failed, and
-/// the bytes of its first element or of its accumulator, if they fit.
+/// The message of a rank to all others: hashes of its terms, the number of its elements, whether it failed,
+/// and the bytes of its first element or of its accumulator, if they fit.
 type Header = [u64; 16];
 
 /// Words of a header.

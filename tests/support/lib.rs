@@ -37,9 +37,9 @@ pub fn longest(len: usize) -> usize {
     }
 }
 
-/// Whether a test takes this case of many alike: every fifth, with `GPU_REDUCE_TEST_PART` a sixth of these, or all if
-/// `GPU_REDUCE_TEST_ALL` is set. Tests count their cases on from another number for each operator, type or BLOCK, so that
-/// together they take all.
+/// Whether a test takes this case of many alike: every fifth, with `GPU_REDUCE_TEST_PART` a sixth of these,
+/// or all if `GPU_REDUCE_TEST_ALL` is set. Tests count their cases on from another number for each operator,
+/// type or BLOCK, so that together they take all.
 pub fn is_taken(case: usize) -> bool {
     takes_all() || case.is_multiple_of(5) && is_of_part(case / 5)
 }
@@ -189,8 +189,8 @@ macro_rules! for_each_integer {
     };
 }
 
-/// Calls `$callback! { { ARGUMENTS } ROW ROW … }` with every sixth row: `every_sixth! { [SKIP] CALLBACK { ARGUMENTS } [KEPT] ROW
-/// ROW … }`. SKIP has a star for each row before the next one that is kept.
+/// Calls `$callback! { { ARGUMENTS } ROW ROW … }` with every sixth row: `every_sixth! { [SKIP] CALLBACK {
+/// ARGUMENTS } [KEPT] ROW ROW … }`. SKIP has a star for each row before the next one that is kept.
 #[cfg(not(whole))]
 #[macro_export]
 macro_rules! every_sixth {

@@ -205,7 +205,8 @@ fn what_is_no_axis() {
     assert_eq!(none.reduce_axis_on::<Max, 32>(Axis(0), &Device::cpu()).unwrap().len(), 0);
 }
 
-/// The one-line functions take arrays and views of any order, with the bits of their items in row-major order.
+/// The one-line functions take arrays and views of any order, with the bits of their items in row-major
+/// order.
 #[test]
 fn whole_arrays_in_one_line() {
     let x = Array::from_shape_fn((7, 30, 11), |(a, b, c)| hash((a * 330 + b * 11 + c) as u64) as i32 as f32);

@@ -189,8 +189,8 @@ fn floats_of_every_size() {
     }
 }
 
-/// As many items and sums as the CPU takes in each of its ways: copies of few sums, sums in a shared cache, and
-/// items dealt to ranges.
+/// As many items and sums as the CPU takes in each of its ways: copies of few sums, sums in a shared cache,
+/// and items dealt to ranges.
 #[test]
 #[cfg_attr(not(part = "2"), ignore = "of part 2")]
 fn many_items_on_the_cpu() {
@@ -223,8 +223,8 @@ fn sums_that_carry_on_the_cpu() {
     }
 }
 
-/// Few enough items that overflow a sum of 64 bits, or leave the window of one part, that the CPU keeps to one part; and
-/// so many that it does not.
+/// Few enough items that overflow a sum of 64 bits, or leave the window of one part, that the CPU keeps to
+/// one part; and so many that it does not.
 #[test]
 fn large_items_among_small_ones() {
     let len = 20_000;

@@ -16,7 +16,8 @@ fn big(value: f64) -> BigInt {
     if value.is_sign_negative() { -big } else { big }
 }
 
-/// The number of items, and their number times the exact sum of the squared distances from the mean, times 2^2148.
+/// The number of items, and their number times the exact sum of the squared distances from the mean, times
+/// 2^2148.
 fn exact<T: Element>(items: &[T]) -> (u64, BigInt) {
     let values = items.iter().map(|&item| match item.to_i128() {
         // Integers of 64 bits are no `f64`.
@@ -32,20 +33,22 @@ fn exact<T: Element>(items: &[T]) -> (u64, BigInt) {
     (len, squares * len - &sum * &sum)
 }
 
-/// Whether a result of `got` for the variance `exact / (len * by)` has a relative error of at most `most` · 2^-60.
+/// Whether a result of `got` for the variance `exact / (len * by)` has a relative error of at most `most` ·
+/// 2^-60.
 fn is_near(got: f64, (len, exact): &(u64, BigInt), by: u64, most: u64) -> bool {
     let difference: BigInt = (big(got) << 1074) * *len * by - exact;
     BigInt::from(difference.magnitude().clone()) << 60 <= exact * most
 }
 
-/// The bounds that `docs/groups.md` gives, of variances and of standard deviations: 8 and 5 units of 2^-53, and for
-/// results that are `f32` half a unit of 2^-23 more.
+/// The bounds that `docs/groups.md` gives, of variances and of standard deviations: 8 and 5 units of 2^-53,
+/// and for results that are `f32` half a unit of 2^-23 more.
 fn bounds<V>() -> [u64; 2] {
     let rounding = if size_of::<V>() == 4 { 1 << 36 } else { 0 };
     [rounding + (8 << 7), rounding + (5 << 7)]
 }
 
-/// Checks variances and standard deviations of items, in two orders, on every device. Some index has no items.
+/// Checks variances and standard deviations of items, in two orders, on every device. Some index has no
+/// items.
 fn check<T: Element + Item>(items: &[T], at: &[u32], count: usize, case: &str)
 where
     T::Real: Item + Debug + Into<f64>,

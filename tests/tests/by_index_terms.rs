@@ -1,5 +1,5 @@
-//! Sums by index of the items that pass a test, and of products, on every device: against exact sums of each index's
-//! items that pass, and against dot products of each index's items as slices.
+//! Sums by index of the items that pass a test, and of products, on every device: against exact sums of each
+//! index's items that pass, and against dot products of each index's items as slices.
 
 use crate::by_index::{assert_same, float, groups, indices};
 use gpu_reduce::{
@@ -10,8 +10,8 @@ use std::fmt::Debug;
 use std::ops::Add;
 use support::{Sample, devices, for_each_element, for_each_integer, hash, is_taken, mixed, samples};
 
-/// Checks that operator `op` by index gives what operator `E` gives for those of each index's items for which `holds`
-/// is true, and then `finish`: in two orders of the items.
+/// Checks that operator `op` by index gives what operator `E` gives for those of each index's items for which
+/// `holds` is true, and then `finish`: in two orders of the items.
 fn check<T: Element, O: Op<T, Output = V>, E: Op<T, Output = V> + Default, V: Item + Debug>(
     op: O,
     (items, at, count): (&[T], &[u32], usize),

@@ -5,8 +5,8 @@ use gpu_reduce::emulator::{self, Counters};
 use gpu_reduce::{Block, Device, LadderElement, LadderOp, Sum, Threads, Variant, variant::*};
 use support::{for_each_block, process};
 
-/// Whether this is the process of a test of this module: a process that has found a GPU's driver can have no emulator, and
-/// the counters are those of a process's last launch.
+/// Whether this is the process of a test of this module: a process that has found a GPU's driver can have no
+/// emulator, and the counters are those of a process's last launch.
 fn is_own(test: &str) -> bool {
     process::is_own(&format!("counters::{test}"), |_| {})
 }

@@ -108,7 +108,8 @@ fn devices_have_the_bits_of_the_cpu() {
     check::<Moments, u8, 32>(&devices.as_slice()[0], &bytes(), len, &devices);
 }
 
-/// Segments and rows that are long, but have no groups. (For a BLOCK of 256 or less, all long ones have groups.)
+/// Segments and rows that are long, but have no groups. (For a BLOCK of 256 or less, all long ones have
+/// groups.)
 #[test]
 #[cfg_attr(not(part = "5"), ignore = "of part 5")]
 fn long_segments_without_groups_have_the_bits_of_their_slices() {

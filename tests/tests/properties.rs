@@ -1,6 +1,6 @@
 //! Properties that hold for any data, on every device, with random inputs.
 
-use gpu_reduce::{Block, Max, Min, Op, Prod, Reduce, Sum, Threads};
+use gpu_reduce::{ArgMax, Block, Item, Max, Min, Op, Parameterless, Prod, Reduce, Sum, Threads, Var, f16};
 use proptest::prelude::*;
 use std::sync::LazyLock;
 use support::devices;
@@ -28,6 +28,42 @@ where
 
 fn bytes_of<T: gpu_reduce::Element>(data: &[T]) -> &[u8] {
     bytemuck::cast_slice(data)
+}
+
+/// Checks the rows of `len` items from item `first` on, and as many segments with gaps between them: on every
+/// device they have the bits of their slices.
+fn rows_and_segments<O: Op<T, Output: Item> + Parameterless, T: gpu_reduce::Element>(
+    first: usize,
+    [rows, len]: [usize; 2],
+    make: impl Fn(u64) -> T,
+) {
+    let data: Vec<T> = (0..(first + rows * len) as u64).map(|index| make(support::hash(index))).collect();
+    let starts = (0..rows as u64).map(|row| first as u64 + row * len as u64);
+    let offsets: Vec<u64> =
+        starts.flat_map(|start| [start, start + support::hash(start) % len as u64]).collect();
+    let alone = |range: std::ops::Range<usize>| {
+        let value = data[range].by(O::default()).block::<256>().run();
+        format!("{:?}", value.unwrap_or(bytemuck::Zeroable::zeroed()))
+    };
+    let of_rows: Vec<_> = (0..rows).map(|row| alone(first + row * len..first + (row + 1) * len)).collect();
+    let of_segments: Vec<_> =
+        offsets.windows(2).map(|ends| alone(ends[0] as usize..ends[1] as usize)).collect();
+    for device in &*DEVICES {
+        let x = device.upload(&data).unwrap();
+        let got = x.slice(first..).unwrap().rows(len).unwrap().reduce::<O, 256>().unwrap().to_vec().unwrap();
+        let got: Vec<_> = got.iter().map(|value| format!("{value:?}")).collect();
+        assert_eq!(got, of_rows, "{} of {rows} rows of {len} from {first} on, {device}", O::NAME);
+        let got =
+            x.segments(&offsets).unwrap().by(O::default()).or(bytemuck::Zeroable::zeroed()).run().unwrap();
+        let got: Vec<_> = got.to_vec().unwrap().iter().map(|value| format!("{value:?}")).collect();
+        assert_eq!(got, of_segments, "{} of segments {offsets:?}, {device}", O::NAME);
+    }
+}
+
+/// Numbers of rows and their lengths, half of which are multiples of a load.
+fn any_rows() -> impl Strategy<Value = [usize; 2]> {
+    let lengths = prop_oneof![1..700usize, (1..50usize).prop_map(|loads| 16 * loads)];
+    (1..300usize, lengths).prop_map(|(rows, len)| [rows.min(20_000 / len).max(1), len])
 }
 
 /// Floats of all kinds: every bit pattern, with or without NaNs.
@@ -77,5 +113,14 @@ proptest! {
         let floats: Vec<f32> = data.iter().map(|&x| x.into()).collect();
         let expected: i32 = data.iter().map(|&x| i32::from(x)).sum();
         prop_assert_eq!(everywhere::<Sum, f32, 512>(&floats), expected as f32);
+    }
+
+    /// Rows that begin at a multiple of a load, and others, which are loaded in other ways.
+    #[test]
+    fn rows_and_segments_have_the_bits_of_their_slices(first in 0..4usize, shape in any_rows()) {
+        rows_and_segments::<Sum, u8>(first, shape, |hash| hash as u8);
+        rows_and_segments::<Max, f16>(first, shape, |hash| f16::from_bits(hash as u16));
+        rows_and_segments::<ArgMax, f32>(first, shape, |hash| (hash % 100) as f32);
+        rows_and_segments::<Var, f32>(first, shape, |hash| (hash % 100_000) as f32);
     }
 }

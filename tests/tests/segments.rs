@@ -192,8 +192,9 @@ fn one_segment() {
     }
 }
 
-/// Segments so long that they have as many chunks as `max_chunks` allows: each gets a block for each of its chunks. The
-/// emulator has one such segment; a GPU also has several, with empty and short segments between them.
+/// Segments so long that they have as many chunks as `max_chunks` allows: each gets a block for each of its
+/// chunks. The emulator has one such segment; a GPU also has several, with empty and short segments between
+/// them.
 #[test]
 fn few_long_segments() {
     let host = samples(1_100_005, f64::any);
@@ -263,8 +264,8 @@ fn segments_without_items() {
     }
 }
 
-/// Few segments of lengths that vary, which have a block for each chunk: equal ones, skewed ones, one that has nearly all
-/// items, ones that end where rows of the plan do.
+/// Few segments of lengths that vary, which have a block for each chunk: equal ones, skewed ones, one that
+/// has nearly all items, ones that end where rows of the plan do.
 #[test]
 fn few_segments_of_many_kinds() {
     let host = samples(longest(90_000), f32::any);

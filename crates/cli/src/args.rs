@@ -18,9 +18,9 @@ pub struct InputArgs {
     /// Without it, a CSV column of integers only is i64; any other is f64. NumPy's names work too, such as
     /// float32. Booleans are u8, 0 and 1. In CSV, `0x1f` is hexadecimal, and `12.5 %` is 0.125.
     ///
-    /// Dates and times, in CSV in the form 2026-11-26T09:05:00.5Z or a part of it, have min, max, mean, median
-    /// and the like. Sums of the decimals of Parquet and Arrow files are exact; with f64, the decimals are
-    /// floats, for the operators that they do not have. Durations are decimals, in seconds.
+    /// Dates and times, in CSV in the form 2026-11-26T09:05:00.5Z or a part of it, have min, max, mean,
+    /// median and the like. Sums of the decimals of Parquet and Arrow files are exact; with f64, the decimals
+    /// are floats, for the operators that they do not have. Durations are decimals, in seconds.
     #[arg(long, ignore_case = true, value_parser = dtype())]
     pub dtype: Option<Dtype>,
 

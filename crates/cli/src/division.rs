@@ -31,8 +31,8 @@ impl Division {
         Ok(Division::Runs { of_rows, count, runs })
     }
 
-    /// Leaves out the rows `absent`, which ascend. Returns the slices that still have rows, and for each slice
-    /// of `self` its index among these, or `None` if it has no rows left.
+    /// Leaves out the rows `absent`, which ascend. Returns the slices that still have rows, and for each
+    /// slice of `self` its index among these, or `None` if it has no rows left.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! The numbers of a CSV column of unknown type: i64 if all are integers that fit, or dates or times; else f64.
+//! The numbers of a CSV column of unknown type: i64 if all are integers that fit, or dates or times; else
+//! f64.
 
 use std::mem::take;
 

@@ -86,12 +86,13 @@ fn packed(text: &[u8]) -> Option<u64> {
     (text.len() < size_of::<u64>()).then(|| text.iter().fold(text.len() as u64, pack))
 }
 
-/// The keys of rows in one column. Threads read the parts of a file at the same time: a part has the numbers of
-/// the rows before, which are known, and further numbers for new texts.
+/// The keys of rows in one column. Threads read the parts of a file at the same time: a part has the numbers
+/// of the rows before, which are known, and further numbers for new texts.
 pub struct Keys {
     /// The column's name in the header, or its index without one.
     column: String,
-    /// The key of each row, if all are integers of which the text is known by the value. Then there are no texts.
+    /// The key of each row, if all are integers of which the text is known by the value. Then there are no
+    /// texts.
     integers: Option<Vec<i64>>,
     /// How many texts are known from the rows before.
     known: u32,
@@ -217,8 +218,8 @@ impl Keys {
     }
 }
 
-/// The groups of rows whose keys are equal in all columns, in ascending order of the first column's keys, then
-/// of the next column's.
+/// The groups of rows whose keys are equal in all columns, in ascending order of the first column's keys,
+/// then of the next column's.
 pub struct Groups {
     pub columns: Vec<Labels>,
     /// The group of each row.

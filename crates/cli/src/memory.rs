@@ -36,8 +36,9 @@ pub fn reserve<T>(items: &mut Vec<T>, count: usize) {
     }
 }
 
-/// Reserves as much room again as there are bytes, and at least `least`; or half of the memory that is left, if that is
-/// less. Returns whether there is room for `least` bytes: a sixteenth of the machine's memory stays free.
+/// Reserves as much room again as there are bytes, and at least `least`; or half of the memory that is left,
+/// if that is less. Returns whether there is room for `least` bytes: a sixteenth of the machine's memory
+/// stays free.
 pub fn double(bytes: &mut Vec<u8>, least: usize) -> bool {
     let wanted = bytes.len().max(least);
     let more = match left() {

@@ -29,7 +29,8 @@ pub struct FormatArgs {
     /// Print JSON: an object with the results by name, or a list of objects, one for each row, column or key.
     ///
     /// Numbers have all their digits; NaN and infinities, which JSON lacks, are the strings "NaN", "Infinity"
-    /// and "-Infinity"; dates and times are strings. Results of several numbers are lists; a result without a value is null.
+    /// and "-Infinity"; dates and times are strings. Results of several numbers are lists; a result without a
+    /// value is null.
     #[arg(long)]
     json: bool,
 

@@ -227,8 +227,8 @@ impl CudaBuilder {
     ///
     /// Call it in the build script of a crate whose kernels come from a table and are named `NAME_BLOCK`,
     /// where BLOCK is the number of threads per block. `gpu_reduce_kernels::kernels!` includes the file. Does
-    /// nothing if the crate itself is being compiled to PTX. Packs no kernels for Clippy, which would have them
-    /// compiled once more and does not look at them.
+    /// nothing if the crate itself is being compiled to PTX. Packs no kernels for Clippy, which would have
+    /// them compiled once more and does not look at them.
     ///
     /// # Errors
     ///

@@ -29,7 +29,8 @@ fn skipped(why: &dyn Display) {
     writeln!(stderr, "skipped: {why}").unwrap();
 }
 
-/// Whether a test runs that compiles `core` once more: always, or with `GPU_REDUCE_TEST_PART` if it is of the part.
+/// Whether a test runs that compiles `core` once more: always, or with `GPU_REDUCE_TEST_PART` if it is of the
+/// part.
 fn is_of_part(part: &str) -> bool {
     env::var("GPU_REDUCE_TEST_PART").map_or(true, |picked| picked == part)
 }

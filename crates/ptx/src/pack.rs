@@ -15,7 +15,8 @@ pub struct Packed {
 /// Packs the modules of entry points named `NAME_BLOCK`, in this order.
 ///
 /// `quality` is Brotli's, from 0 to 11; 11 is by far the slowest. `file` is the name of the file for the
-/// packed modules, beside the file that has the expression. Returns `None` if a name or a module is malformed.
+/// packed modules, beside the file that has the expression. Returns `None` if a name or a module is
+/// malformed.
 pub fn pack<'a>(
     file: &str,
     modules: impl Iterator<Item = (&'a str, &'a str)>,
@@ -72,8 +73,8 @@ use gpu_reduce_ptx::Ptx;
 
 ";
 
-/// A Rust module with a static for each name and its packed modules, and `ALL`, a list of them. A linker leaves out
-/// those that a program does not name.
+/// A Rust module with a static for each name and its packed modules, and `ALL`, a list of them. A linker
+/// leaves out those that a program does not name.
 pub fn statics<'a>(files: impl Iterator<Item = (&'a str, &'a Packed)> + Clone) -> String {
     let statics: String = files
         .clone()

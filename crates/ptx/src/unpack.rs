@@ -21,7 +21,8 @@ impl Ptx {
         String::from_utf8(registers::decode(&encoded)?).ok()
     }
 
-    /// All modules with their entry points' names, `NAME_BLOCK` each, if none is damaged: sooner than one by one.
+    /// All modules with their entry points' names, `NAME_BLOCK` each, if none is damaged: sooner than one by
+    /// one.
     pub fn modules(&self) -> Option<Vec<(String, String)>> {
         let mut packed = Decompressor::new(self.packed, 1 << 16);
         let entries =

@@ -153,7 +153,8 @@ impl<'py> Array<'py> {
                     None => device.stream().map_err(of_library)?,
                 };
                 let tensor = request.import(Some(&Waiting(&stream)), None)?;
-                // The import made this stream wait for the work that writes the elements: wait until it is done.
+                // The import made this stream wait for the work that writes the elements: wait until it is
+                // done.
                 stream.synchronize().map_err(of_library)?;
                 spares().push((index, stream));
                 (device, tensor)
@@ -274,7 +275,8 @@ impl<'py> Array<'py> {
     }
 }
 
-/// Streams that calls have waited by, and their GPUs, for later calls: to make one takes longer than a reduction.
+/// Streams that calls have waited by, and their GPUs, for later calls: to make one takes longer than a
+/// reduction.
 static SPARES: Mutex<Vec<(usize, Stream<'static>)>> = Mutex::new(Vec::new());
 
 fn spares() -> MutexGuard<'static, Vec<(usize, Stream<'static>)>> {

@@ -32,8 +32,8 @@ pub struct Reduced {
     pub order: Vec<usize>,
 }
 
-/// Reduces over axes, where `are_reduced` says so. Each result has the bits of reducing its lane alone, in the
-/// row-major order of the lane's axes.
+/// Reduces over axes, where `are_reduced` says so. Each result has the bits of reducing its lane alone, in
+/// the row-major order of the lane's axes.
 pub fn reduce<T: Number>(
     py: Python,
     array: &Array,
@@ -63,7 +63,8 @@ pub fn reduce<T: Number>(
         && choice.initial.is_none()
         && (0..kept.len()).any(|place| array.shape[kept[place]] == 0)
     {
-        // Without lanes there is no result, but the operator may refuse an axis without elements, as NumPy's do.
+        // Without lanes there is no result, but the operator may refuse an axis without elements, as NumPy's
+        // do.
         let is_empty = (0..are_reduced.len()).any(|axis| are_reduced[axis] && array.shape[axis] == 0);
         if is_empty {
             run(&Target::All(<[T]>::data(&[])))?;
@@ -112,7 +113,8 @@ pub fn items_of<'a, T: Element>(array: &'a Array, copy: &'a mut Vec<T>) -> Resul
     }
 }
 
-/// The bytes of the elements that are there, in row-major order; `copy` holds them if they lie otherwise or on a GPU.
+/// The bytes of the elements that are there, in row-major order; `copy` holds them if they lie otherwise or
+/// on a GPU.
 pub fn bytes_of<'a, T: Element>(array: &'a Array, copy: &'a mut Vec<T>) -> Result<&'a [u8], Error> {
     if array.valid.is_none() && array.device.is_cpu() && array.len() > 0 && array.is_contiguous() {
         // SAFETY: the array has this many elements side by side, and keeps them.
@@ -133,8 +135,9 @@ fn check_on_host(array: &Array) -> Result<(), Error> {
     }
 }
 
-/// The axes of several elements, those with the largest strides first, and the range of these that is reduced: if the
-/// elements lie without gaps, and the reduced axes are neighbours in the order of their numbers.
+/// The axes of several elements, those with the largest strides first, and the range of these that is
+/// reduced: if the elements lie without gaps, and the reduced axes are neighbours in the order of their
+/// numbers.
 fn in_memory_order(array: &Array, are_reduced: &[bool]) -> Option<(Vec<usize>, Range<usize>)> {
     let Array { shape, strides, .. } = array;
     let mut order: Vec<usize> = (0..shape.len()).filter(|&axis| shape[axis] != 1).collect();

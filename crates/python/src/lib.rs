@@ -362,8 +362,8 @@ fn devices() -> Vec<String> {
     [Device::cpu()].into_iter().chain(gpus).map(|device| device.to_string()).collect()
 }
 
-/// What this package is made of and what it finds: its version, the types and operators, the CPU, and the GPUs or why
-/// there are none.
+/// What this package is made of and what it finds: its version, the types and operators, the CPU, and the
+/// GPUs or why there are none.
 ///
 /// >>> sorted(show_config())
 /// ['cpu', 'dtypes', 'gpus', 'operators', 'version']

@@ -29,8 +29,9 @@ impl Shape {
     }
 }
 
-/// The name in Rust of the type of an operator's results, which are `name` in the library, in Python: counts and
-/// indices are i64, sums of booleans too; statistics of floats of 16 bits have their type, except exact ones.
+/// The name in Rust of the type of an operator's results, which are `name` in the library, in Python: counts
+/// and indices are i64, sums of booleans too; statistics of floats of 16 bits have their type, except exact
+/// ones.
 pub fn type_of(operator: Operator, kind: Kind, name: &'static str) -> &'static str {
     use Operator::*;
     match (operator, name) {

@@ -17,10 +17,10 @@ use crate::parts::indices_of;
 
 /// A reduction in parts: of pieces of the data, by threads, processes or machines, that merge in any order.
 ///
-/// The result does not depend on how the data are cut, who reduces which piece, and in what order the parts merge.
-/// `op` is the name of an operator for which the order of the elements does not matter: sums and means, which are
-/// correctly rounded, extremes, counts, bits, exact operators. With `size`, there are results for the indices 0 to
-/// size - 1, and `add` takes an index of each element. Parts pickle.
+/// The result does not depend on how the data are cut, who reduces which piece, and in what order the parts
+/// merge. `op` is the name of an operator for which the order of the elements does not matter: sums and
+/// means, which are correctly rounded, extremes, counts, bits, exact operators. With `size`, there are
+/// results for the indices 0 to size - 1, and `add` takes an index of each element. Parts pickle.
 ///
 /// >>> import numpy as np
 /// >>> here, there = Partial("sum", "float64"), Partial("sum", "float64")

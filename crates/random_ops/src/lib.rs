@@ -189,9 +189,9 @@ impl<F: Float, const N: usize, I: Value> Op<I> for Sums<F, N> {
 /// The rows of the table, for tests: calls `$callback! { ROW ROW … }`. Names contain the size of the
 /// accumulator in bytes.
 ///
-/// With `GPU_REDUCE_TEST_PART`, a number from 0 to 5, these are the rows of that part alone, because rustc takes about
-/// ten seconds to compile the kernels of a row. Who calls this macro imports `from_part_0` to `from_part_5` and `from_end`
-/// too.
+/// With `GPU_REDUCE_TEST_PART`, a number from 0 to 5, these are the rows of that part alone, because rustc
+/// takes about ten seconds to compile the kernels of a row. Who calls this macro imports `from_part_0` to
+/// `from_part_5` and `from_end` too.
 #[macro_export]
 macro_rules! for_each_row {
     ($callback:ident) => {

@@ -408,8 +408,8 @@ fn results_stay_on_the_device() {
     enqueued::<Sums<f32, 3>, Place>();
 }
 
-/// Reduces by index on a stream, by `run_into` and by `run_async`, and compares each result with the reduction of that
-/// index's items as a slice.
+/// Reduces by index on a stream, by `run_into` and by `run_async`, and compares each result with the
+/// reduction of that index's items as a slice.
 #[cfg(part = "0")]
 fn by_index<O: Op<I, Output: Item> + Pod, I: Items>() {
     let count = 20;
@@ -468,8 +468,8 @@ fn slots_grow() {
     }
 }
 
-/// Every function of `gpu_reduce::math` has the bits of the CPU on all devices: of special arguments in pairs,
-/// and of random ones.
+/// Every function of `gpu_reduce::math` has the bits of the CPU on all devices: of special arguments in
+/// pairs, and of random ones.
 #[cfg(part = "1")]
 fn functions<F: random_ops::FloatOfFunctions>() {
     let special = (0..SPECIAL).flat_map(|x| (0..SPECIAL).map(move |y| special_item(x, y)));

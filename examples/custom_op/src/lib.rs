@@ -143,8 +143,8 @@ impl Op<f32> for Histogram {
 
 /// A map before the reduction: the sum of |x − c|^p, with `c` and `p` given at run time.
 ///
-/// It calls the functions of [`math`], which have the same bits on every device. The method `distance.powf(p)` would
-/// call the C library on a CPU, with other bits.
+/// It calls the functions of [`math`], which have the same bits on every device. The method
+/// `distance.powf(p)` would call the C library on a CPU, with other bits.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Powers {

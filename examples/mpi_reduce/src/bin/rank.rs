@@ -149,8 +149,8 @@ impl Op<Large> for Digest {
     }
 }
 
-/// A sum with so large an accumulator that a thread folds one element at a time, and arrays have groups of chunks
-/// soonest.
+/// A sum with so large an accumulator that a thread folds one element at a time, and arrays have groups of
+/// chunks soonest.
 #[derive(Clone, Copy, Default)]
 struct Wide;
 
