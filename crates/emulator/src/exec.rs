@@ -3,12 +3,14 @@
 mod access;
 mod asynchronous;
 mod block;
+mod bulk;
 mod clocks;
 mod collective;
 mod counting;
 mod grid;
 pub(crate) mod lanes;
 mod log;
+mod mbarrier;
 mod order;
 mod print;
 mod race;

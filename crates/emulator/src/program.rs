@@ -1,5 +1,6 @@
 //! Decoded modules: what each kernel requires of a launch, and its instructions in a form that runs fast.
 
+pub(crate) mod bulk;
 pub(crate) mod code;
 mod copy;
 mod decode;
@@ -7,6 +8,7 @@ mod flags;
 pub(crate) mod flow;
 pub mod forms;
 mod lines;
+pub(crate) mod mbarrier;
 mod memory;
 mod sync;
 mod system;

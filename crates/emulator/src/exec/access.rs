@@ -16,7 +16,7 @@ use crate::{
 
 use super::{
     block::State,
-    clocks::{IN_FLIGHT, Kind, Moment},
+    clocks::{Kind, Moment},
     counting::{bank_conflicts, sectors},
     lanes::{ALL, Bank, LANES, Registers, collect, lanes},
     log::Accessed,
@@ -25,23 +25,23 @@ use super::{
 
 /// An access by some lanes of a warp.
 #[derive(Clone, Copy)]
-struct Request<'a> {
-    addresses: &'a [u64; LANES],
-    mask: u32,
+pub struct Request<'a> {
+    pub addresses: &'a [u64; LANES],
+    pub mask: u32,
     /// Bytes of one element. `bytes` covers all elements of a lane.
-    size: u32,
-    bytes: u32,
+    pub size: u32,
+    pub bytes: u32,
     /// The memory order. `kind` is the access as the race checks see it in its memory.
-    order: Order,
-    kind: Kind,
+    pub order: Order,
+    pub kind: Kind,
     /// Whether the access is atomic in shared memory too if it is `volatile`: a store, or the load of a flag.
-    is_strong: bool,
+    pub is_strong: bool,
     /// Whether the access returns the old value.
-    reads: bool,
-    at: u32,
-    warp: u32,
+    pub reads: bool,
+    pub at: u32,
+    pub warp: u32,
     /// The warp's clock before the access. A release also orders the access that makes it.
-    time: u32,
+    pub time: u32,
 }
 
 impl Request<'_> {
@@ -169,7 +169,7 @@ impl State<'_> {
     }
 
     /// A weak load of `count` elements of `size` bytes per lane.
-    fn weak_read<'a>(
+    pub fn weak_read<'a>(
         &self,
         warp: &Warp,
         (addresses, mask): (&'a [u64; LANES], u32),
@@ -196,10 +196,41 @@ impl State<'_> {
         self.checks.as_ref().map_or(0, |checks| checks.clocks.time[warp.index as usize])
     }
 
-    fn begin(&mut self, request: &Request) {
+    pub fn begin(&mut self, request: &Request) {
         if let Some(checks) = &mut self.checks {
             checks.log.begin(request.at, request.warp as usize, request.addresses, request.mask);
         }
+    }
+
+    /// The addresses in shared memory of what lanes name in `.shared` or generically, `bytes` (a power of two) each,
+    /// aligned. A fault if they are elsewhere.
+    #[cold]
+    pub fn words(
+        &self,
+        warp: &Warp,
+        address: &Address,
+        (active, bytes): (u32, u32),
+        at: u32,
+    ) -> Result<[u64; LANES], Box<Fault>> {
+        let mut addresses = addresses(&warp.registers, address);
+        if address.space == Space::Generic {
+            addresses = self.offsets(Space::Shared, &addresses, warp.index);
+        }
+        let request = self.weak_read(warp, (&addresses, active), (bytes, 1), at);
+        self.check_range(&request, self.grid.shared_bytes as u64, Where::Shared)?;
+        Ok(addresses)
+    }
+
+    /// Checks plain stores of 8 bytes to shared memory, which the caller makes.
+    #[cold]
+    pub fn write_words(
+        &mut self,
+        warp: &Warp,
+        (addresses, active): (&[u64; LANES], u32),
+        at: u32,
+    ) -> Result<(), Box<Fault>> {
+        let request = self.weak_read(warp, (addresses, active), (8, 1), at);
+        self.check_shared(&Request { kind: Kind::Write, reads: false, ..request }).map(drop)
     }
 
     /// Splits the lanes of a generic access by the memory that they address.
@@ -580,7 +611,7 @@ impl State<'_> {
     /// Checks bounds, alignment, constant memory and unwritten bytes, and logs the access. Returns the number
     /// of sectors touched, and the lanes that read bytes of which some are written and some not: a struct with padding,
     /// perhaps.
-    fn check_global(&mut self, request: &Request) -> Result<(u64, u32), Box<Fault>> {
+    pub fn check_global(&mut self, request: &Request) -> Result<(u64, u32), Box<Fault>> {
         self.check_aligned(request, Where::Global)?;
         let bytes = u64::from(request.bytes);
         let first = request.addresses[request.mask.trailing_zeros() as usize];
@@ -657,7 +688,7 @@ impl State<'_> {
     }
 
     /// The index of the allocation that holds all these bytes.
-    fn allocation(&self, address: u64, bytes: u64) -> Option<usize> {
+    pub fn allocation(&self, address: u64, bytes: u64) -> Option<usize> {
         let allocations = &self.grid.allocations;
         if allocations.get(self.recent).is_some_and(|recent| recent.holds(address, bytes)) {
             return Some(self.recent);
@@ -797,7 +828,7 @@ impl State<'_> {
     }
 
     /// Checks bounds, alignment, unwritten bytes and races in shared memory. Returns the lanes that read what nothing wrote.
-    fn check_shared(&mut self, request: &Request) -> Result<u32, Box<Fault>> {
+    pub fn check_shared(&mut self, request: &Request) -> Result<u32, Box<Fault>> {
         let reserved = &self.grid.reserved;
         let is_reserved = |lane: usize| {
             let within = request.addresses[lane].checked_sub(reserved.start as u64);
@@ -896,17 +927,14 @@ impl State<'_> {
     fn race(&self, request: &Request, before: Moment, lane: usize) -> Box<Fault> {
         let place = (request.addresses[lane], request.bytes);
         let earlier = Request { kind: before.kind, ..*request };
-        let first = self.describe(
-            earlier.action(),
-            Where::Shared,
-            place,
-            (before.warp.into(), (before.lane & !IN_FLIGHT).into(), before.at),
-        );
+        let first = self.describe(earlier.action(), Where::Shared, place, before.thread());
         let second =
             self.describe(request.action(), Where::Shared, place, (request.warp, lane as u32, request.at));
-        let kind = match before.lane & IN_FLIGHT {
-            0 => FaultKind::Race { first, second },
-            _ => FaultKind::Unfinished { first, second },
+        let operation = &self.grid.code.instructions[before.at as usize].operation;
+        let kind = match (before.is_in_flight(), operation) {
+            (true, Operation::Mbarrier(_)) => FaultKind::MbarrierWord { first, second },
+            (true, _) => FaultKind::Unfinished { first, second },
+            (false, _) => FaultKind::Race { first, second },
         };
         self.fault(request.warp, request.at, 1 << lane, kind)
     }
@@ -1004,7 +1032,7 @@ fn kind(order: Order, space: Space, is_strong: bool, writes: bool) -> Kind {
     }
 }
 
-fn addresses(registers: &Registers, address: &Address) -> [u64; LANES] {
+pub fn addresses(registers: &Registers, address: &Address) -> [u64; LANES] {
     let offset = address.offset;
     match address.base {
         None => [offset; LANES],
@@ -1078,7 +1106,7 @@ unsafe fn write_global(request: &Request, values: &Values) {
 /// # Safety
 ///
 /// The bytes must be writable and aligned to `size`.
-unsafe fn update_global(address: u64, size: u32, update: impl Fn(u64) -> u64) -> u64 {
+pub unsafe fn update_global(address: u64, size: u32, update: impl Fn(u64) -> u64) -> u64 {
     macro_rules! update {
         ($atomic:ident, $int:ident) => {{
             // SAFETY: as the caller vouches.

@@ -2,7 +2,7 @@
 
 use super::{
     block::State,
-    clocks::{Kind, Moment},
+    clocks::{ENGINE, Kind, Moment},
     lanes::{collect, lanes},
     warp::Warp,
 };
@@ -38,7 +38,14 @@ impl State<'_> {
                     lane: lane as u8,
                     kind: Kind::Write,
                 };
-                checks.shadow.settle(moment, copy.to[lane] as usize, copy.bytes as usize);
+                let to = copy.to[lane] as usize;
+                if checks.shadow.flies(to, copy.serial) {
+                    checks.shadow.settle(moment, to, copy.bytes as usize);
+                } else {
+                    // Another thread has waited for it at an mbarrier.
+                    let clocks = &mut checks.clocks;
+                    clocks.known[warp.index as usize][ENGINE] = clocks.time[ENGINE];
+                }
             }
         }
         warp.copies.retain(|copy| copy.lanes != 0);

@@ -16,10 +16,11 @@ use crate::{
 };
 
 use super::{
-    clocks::{Clocks, Vector},
+    clocks::{Clocks, Vector, WARPS},
     grid::Grid,
     lanes::{ALL, LANES, Register, collect, lanes},
     log::Log,
+    mbarrier::Objects,
     shadow::Shadow,
     undefined::{Origin, Undefined},
     warp::{NONE, Path, State as Waits, Warp},
@@ -29,6 +30,10 @@ use super::{
 const TURN: u32 = 4096;
 /// Polls in a row that saw no new value before a warp's turn ends and it counts as waiting.
 const POLLS: u32 = 64;
+/// Instructions of a block whose warps all wait at mbarriers, after which this is a deadlock. A kernel that reads a clock may
+/// limit its waits by time, so that it has longer.
+const STUCK: u64 = 1 << 20;
+const STUCK_WITH_CLOCK: u64 = 1 << 24;
 /// Barriers per block.
 const BARRIERS: usize = 16;
 
@@ -38,6 +43,8 @@ pub struct Block<'g> {
     state: State<'g>,
     /// Whether it waited for other blocks when it last ran.
     has_waited: bool,
+    /// The instructions it had issued when all its warps had waited at mbarriers, if they still do.
+    stuck_since: Option<u64>,
 }
 
 /// Where a block is after [`Block::resume`].
@@ -90,12 +97,15 @@ pub struct Checks<'g> {
     pub clocks: Clocks,
     pub shadow: Shadow,
     pub log: Log<'g>,
+    pub mbarriers: Objects,
+    /// What was written before a `fence.proxy.async`.
+    pub proxy: Vector,
     /// Instructions executed so far.
     pub serial: u32,
 }
 
 /// The state of a barrier that threads have reached.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct BarrierState {
     arrived: u32,
     /// The number of threads that the barrier instruction names, if any.
@@ -132,6 +142,8 @@ impl<'g> Block<'g> {
             clocks: Clocks::new(grid.warps),
             shadow: Shadow::new(grid.reserved.end, grid.granule),
             log: Log::new(0, &grid.room),
+            mbarriers: Objects::new(),
+            proxy: [0; WARPS + 1],
             serial: 0,
         });
         let state = State {
@@ -142,7 +154,7 @@ impl<'g> Block<'g> {
             counters: Counters::default(),
             checks,
             recent: 0,
-            barriers: [BarrierState::default(); BARRIERS],
+            barriers: [BarrierState::NONE; BARRIERS],
             live: 0,
             issued: 0,
             limit: 0,
@@ -151,7 +163,7 @@ impl<'g> Block<'g> {
             stored_undefined: HashMap::new(),
             random: Random(0),
         };
-        Block { warps: warps.collect(), state, has_waited: false }
+        Block { warps: warps.collect(), state, has_waited: false, stuck_since: None }
     }
 
     /// Returns and resets the counters.
@@ -164,9 +176,16 @@ impl<'g> Block<'g> {
         if std::mem::take(&mut self.has_waited) {
             self.warps.iter_mut().for_each(|warp| (warp.polls, warp.has_seen) = (0, false));
         }
-        let ran = match self.state.grid.settings.seed {
-            None => self.run_in_order(),
-            Some(_) => self.run_at_random(turn),
+        let ran = loop {
+            let ran = match self.state.grid.settings.seed {
+                None => self.run_in_order(),
+                Some(_) => self.run_at_random(turn),
+            };
+            if !matches!(ran, Ok(Run::Waits)) || !self.waits_at_mbarriers() {
+                break ran;
+            }
+            self.check_time()?;
+            self.check_mbarriers()?;
         };
         match ran {
             Ok(Run::Goes) => return Ok(Progress::Goes),
@@ -199,6 +218,31 @@ impl<'g> Block<'g> {
     fn waits(&self) -> bool {
         let mut ready = self.warps.iter().filter(|warp| warp.ready().next().is_some()).peekable();
         ready.peek().is_some() && ready.all(|warp| warp.polls >= POLLS)
+    }
+
+    fn is_mbarrier(&self, at: u32) -> bool {
+        let instruction = &self.state.grid.code.instructions[at as usize];
+        matches!(instruction.operation, Operation::Mbarrier(_))
+    }
+
+    /// Whether all warps that are ready wait at mbarriers, so that no other block can let this one continue.
+    #[cold]
+    fn waits_at_mbarriers(&self) -> bool {
+        let mut ready = self.warps.iter().filter(|warp| warp.ready().next().is_some());
+        ready.all(|warp| warp.watched.is_some_and(|(at, ..)| self.is_mbarrier(at)))
+    }
+
+    /// Called if all warps wait at mbarriers. Returns a fault if they have done so for long.
+    fn check_mbarriers(&mut self) -> Result<(), Box<Fault>> {
+        let issued = self.state.issued;
+        let patience = if self.state.grid.reads_clock { STUCK_WITH_CLOCK } else { STUCK };
+        if self.warps.iter().any(|warp| warp.has_seen) {
+            self.stuck_since = None;
+        } else if issued - *self.stuck_since.get_or_insert(issued) >= patience {
+            return Err(self.fault_of_waiting(FaultKind::Deadlock(self.waiting())));
+        }
+        self.warps.iter_mut().for_each(|warp| (warp.polls, warp.has_seen) = (0, false));
+        Ok(())
     }
 
     /// Returns a fault if the launch's time limit has passed.
@@ -238,13 +282,13 @@ impl<'g> Block<'g> {
         let state = &mut self.state;
         state.number = number;
         state.index = grid.block_index(number);
-        state.barriers = [BarrierState::default(); BARRIERS];
+        state.barriers = [BarrierState::NONE; BARRIERS];
         state.live = grid.threads;
         state.issued = 0;
         state.limit = grid.settings.instruction_limit;
         state.random =
             Random::new(grid.settings.seed.unwrap_or(0) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        self.has_waited = false;
+        (self.has_waited, self.stuck_since) = (false, None);
         state.counters.blocks += 1;
         state.counters.warps += u64::from(grid.warps);
         state.wide = None;
@@ -256,6 +300,8 @@ impl<'g> Block<'g> {
             // Cooperative groups take their part of it by atomic operations, each warp its bits.
             checks.shadow.mark_written(grid.reserved.start, grid.reserved.len());
             checks.log = Log::new(number, &grid.room);
+            checks.mbarriers.clear();
+            checks.proxy.fill(0);
         }
         for warp in &mut self.warps {
             grid.enter_block(&mut warp.registers, warp.index, number);
@@ -334,7 +380,7 @@ impl<'g> Block<'g> {
             }
             let barrier = *barrier;
             self.state.counters.barriers += 1;
-            self.state.barriers[index] = BarrierState::default();
+            self.state.barriers[index] = BarrierState::NONE;
             for warp in &mut self.warps {
                 let mut passes = false;
                 for path in 0..warp.paths.len() {
@@ -394,6 +440,10 @@ impl<'g> Block<'g> {
                 (Waits::Collective(mask), _) => {
                     format!("{count} threads wait for the lanes of mask {mask:#010x} at {place}")
                 }
+                (Waits::Ready, Some(address)) if self.is_mbarrier(at) => {
+                    let missing = self.state.missing(address);
+                    format!("{count} threads wait at {place} for the mbarrier at shared address {address:#x}{missing}")
+                }
                 (Waits::Ready, Some(address)) => {
                     format!("{count} threads wait for a change at address {address:#x} at {place}")
                 }
@@ -432,6 +482,9 @@ impl<'g> Block<'g> {
 }
 
 impl BarrierState {
+    const NONE: BarrierState =
+        BarrierState { arrived: 0, threads: None, popc: 0, all: false, any: false, vector: [0; WARPS + 1] };
+
     fn deliver(&self, reduction: &Reduction, warp: &mut Warp, mask: u32) {
         let value = match reduction.kind {
             Reduce::Popc => u64::from(self.popc),
@@ -588,6 +641,32 @@ impl<'g> State<'g> {
                         break Ok(());
                     }
                 }
+                Operation::Mbarrier(mbarrier) => {
+                    if active != 0
+                        && let Err(fault) = self.mbarrier(warp, mbarrier, active, at)
+                    {
+                        break Err(fault);
+                    }
+                    at += 1;
+                    if warp.polls >= POLLS {
+                        warp.rest(path, at);
+                        break Ok(());
+                    }
+                }
+                Operation::Bulk(bulk) => {
+                    if active != 0
+                        && let Err(fault) = self.bulk(warp, bulk, active, at)
+                    {
+                        break Err(fault);
+                    }
+                    at += 1;
+                }
+                Operation::Group(group) => {
+                    if let Err(fault) = self.group(warp, *group, active, at) {
+                        break Err(fault);
+                    }
+                    at += 1;
+                }
                 Operation::Nothing => at += 1,
                 Operation::Active(target) => {
                     warp.registers.set_wide(*target, &[u64::from(active); LANES], active);
@@ -605,6 +684,11 @@ impl<'g> State<'g> {
                     at += 1;
                 }
                 Operation::Exit => {
+                    if !warp.bulk.is_empty()
+                        && let Err(fault) = self.exit_with_bulk(warp, active, at)
+                    {
+                        break Err(fault);
+                    }
                     self.live -= active.count_ones();
                     warp.paths[path].at = at + 1;
                     if active != 0 {
@@ -775,7 +859,7 @@ impl<'g> State<'g> {
         };
         let state = &mut self.barriers[index as usize];
         if state.arrived == 0 {
-            *state = BarrierState { threads, all: true, ..BarrierState::default() };
+            *state = BarrierState { threads, all: true, ..BarrierState::NONE };
         } else if state.threads != threads {
             let text = format!("barrier {index} is in use for another number of threads");
             return Err(self.fault(warp.index, at, active, FaultKind::BarrierOperand(text)));

@@ -15,8 +15,11 @@ use super::lanes::{LANES, lanes};
 /// The most warps that a block can have.
 pub const WARPS: usize = 32;
 
-/// A time for each warp: its accesses before that time are ordered.
-pub type Vector = [u32; WARPS];
+/// Stands for the asynchronous copies that an mbarrier or a thread waited for, as if one more warp made them.
+pub const ENGINE: usize = WARPS;
+
+/// A time for each warp and the [`ENGINE`]: its accesses before that time are ordered.
+pub type Vector = [u32; WARPS + 1];
 
 /// One access, as later accesses are compared with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +27,8 @@ pub struct Moment {
     /// The warp's clock.
     pub time: u32,
     pub at: u32,
-    /// The serial number of the execution. Lanes of one execution do not race with each other here.
+    /// The serial number of the execution. Lanes of one execution do not race with each other here. If `warp` is the
+    /// [`ENGINE`], the warp that copied.
     pub serial: u32,
     pub warp: u8,
     /// The lane, with [`IN_FLIGHT`] set for an asynchronous copy that has not been waited for.
@@ -41,6 +45,17 @@ impl Moment {
 
     pub fn is_some(&self) -> bool {
         self.at != u32::MAX
+    }
+
+    /// Whether only those that wait for the asynchronous copy come after it.
+    pub fn is_in_flight(&self) -> bool {
+        self.lane & IN_FLIGHT != 0 || self.warp == ENGINE as u8
+    }
+
+    /// The warp, the lane and the instruction.
+    pub fn thread(&self) -> (u32, u32, u32) {
+        let warp = if self.warp == ENGINE as u8 { self.serial } else { self.warp.into() };
+        (warp, (self.lane & !IN_FLIGHT).into(), self.at)
     }
 }
 
@@ -94,8 +109,8 @@ pub struct Clocks {
 impl Clocks {
     pub fn new(warps: u32) -> Clocks {
         Clocks {
-            time: [1; WARPS],
-            known: vec![[0; WARPS]; warps as usize],
+            time: [1; WARPS + 1],
+            known: vec![[0; WARPS + 1]; warps as usize],
             parts: HashMap::new(),
             released: HashMap::new(),
             fenced: HashMap::new(),
@@ -172,7 +187,7 @@ impl Clocks {
         let released = self
             .released
             .entry(address)
-            .or_insert_with(|| Released { vector: [0; WARPS], lanes: [0; WARPS] });
+            .or_insert_with(|| Released { vector: [0; WARPS + 1], lanes: [0; WARPS + 1] });
         join(&mut released.vector, vector);
         released.lanes[warp] |= 1 << lane;
     }
@@ -204,8 +219,18 @@ impl Clocks {
     /// A relaxed read: its acquire takes effect at the warp's next fence.
     pub fn relaxed_read(&mut self, warp: usize, lane: u8, address: u64) {
         if let Some(vector) = self.visible(warp, lane, address) {
-            join(self.seen.entry(warp as u8).or_insert([0; WARPS]), &vector);
+            self.see(warp, &vector);
         }
+    }
+
+    /// What the warp's last fence orders before its later relaxed writes.
+    pub fn fenced(&self, warp: usize) -> Option<&Vector> {
+        self.fenced.get(&(warp as u8))
+    }
+
+    /// Keeps what a relaxed read saw. The warp's next fence acquires it.
+    pub fn see(&mut self, warp: usize, vector: &Vector) {
+        join(self.seen.entry(warp as u8).or_insert([0; WARPS + 1]), vector);
     }
 
     /// Acquires what the relaxed reads saw.
@@ -223,7 +248,7 @@ impl Clocks {
 }
 
 /// Takes the elementwise maximum.
-pub fn join(into: &mut Vector, from: &Vector) {
+pub fn join<const N: usize>(into: &mut [u32; N], from: &[u32; N]) {
     for (into, &from) in into.iter_mut().zip(from) {
         *into = (*into).max(from);
     }

@@ -52,6 +52,8 @@ pub struct Grid<'a> {
     pub granule: u32,
     /// Whether the kernel has fences: they make relaxed accesses order others.
     pub fences: bool,
+    /// Whether the kernel reads a clock.
+    pub reads_clock: bool,
     constants: Vec<(Register, u64)>,
     specials: Vec<(Register, Special)>,
     order: AtomicU64,
@@ -131,6 +133,7 @@ impl<'a> Grid<'a> {
             reserved,
             granule: granule.unwrap_or(8),
             fences: operations().any(|operation| matches!(operation, Operation::Fence(_))),
+            reads_clock: operations().any(|operation| matches!(operation, Operation::Clock(_))),
             constants,
             specials,
             order: AtomicU64::new(0),
@@ -212,7 +215,8 @@ impl<'a> Grid<'a> {
                 (store.order, store.scope, ["volatile store", "relaxed store", "release store"])
             }
             Operation::Atomic(atomic) => (Order::Relaxed, atomic.scope, ["", "atomic operation", ""]),
-            Operation::Copy(_) => return (Some(ASYNCHRONOUS), None),
+            Operation::Copy(_) | Operation::Bulk(_) => return (Some(ASYNCHRONOUS), None),
+            Operation::Mbarrier(mbarrier) => return (Some(mbarrier.kind.name()), None),
             _ => return (None, None),
         };
         let scope = match scope {

@@ -1,6 +1,8 @@
 //! The checks' shadow of shared memory: the last accesses of each place.
 
-use super::clocks::{Clocks, IN_FLIGHT, Kind, Moment};
+use std::ops::RangeInclusive;
+
+use super::clocks::{Clocks, ENGINE, IN_FLIGHT, Kind, Moment};
 
 /// The last accesses of a place.
 #[derive(Clone, Copy, Debug)]
@@ -63,11 +65,48 @@ impl Shadow {
         }
     }
 
-    /// Ends the last write of these bytes at this moment.
+    /// Ends a write in flight of these bytes at this moment, the write of the same serial number.
     pub fn settle(&mut self, moment: Moment, address: usize, bytes: usize) {
-        for cell in self.cells(address, bytes) {
+        for cell in self.cells(address, bytes).iter_mut().filter(|cell| cell.flies(moment.serial)) {
             cell.write = moment;
         }
+    }
+
+    /// Forgets all accesses of these bytes but this one.
+    pub fn replace(&mut self, moment: Moment, address: usize, bytes: usize) {
+        self.cells(address, bytes).fill(Cell { write: moment, ..EMPTY });
+    }
+
+    /// Whether the write of this serial number is in flight.
+    pub fn flies(&self, address: usize, serial: u32) -> bool {
+        self.cells[address >> self.shift].flies(serial)
+    }
+
+    /// Ends the writes in flight of these bytes that have these serial numbers: an mbarrier tells all who wait
+    /// at it.
+    pub fn land(&mut self, time: u32, (address, bytes): (usize, usize), serials: &RangeInclusive<u32>) {
+        for cell in self.cells(address, bytes) {
+            if cell.write.time == u32::MAX && serials.contains(&cell.write.serial) {
+                let Moment { warp, lane, .. } = cell.write;
+                let lane = lane & !IN_FLIGHT;
+                cell.write = Moment { time, serial: warp.into(), warp: ENGINE as u8, lane, ..cell.write };
+            }
+        }
+    }
+
+    /// A write of these bytes after the access of this serial number.
+    pub fn written_since(&self, serial: u32, address: usize, bytes: usize) -> Option<Moment> {
+        let cells = &self.cells[address >> self.shift..=(address + bytes - 1) >> self.shift];
+        let writes = cells.iter().flat_map(|cell| [cell.write, cell.atomic]);
+        writes.into_iter().find(|write| {
+            write.is_some() && write.kind.writes() && write.warp != ENGINE as u8 && write.serial > serial
+        })
+    }
+
+    /// The last plain writes of these bytes.
+    pub fn writes(&self, address: usize, bytes: usize) -> impl Iterator<Item = Moment> {
+        let cells = &self.cells[address >> self.shift..=(address + bytes - 1) >> self.shift];
+        cells.iter().map(|cell| cell.write).filter(Moment::is_some)
     }
 
     fn cells(&mut self, address: usize, bytes: usize) -> &mut [Cell] {
@@ -83,6 +122,10 @@ impl Shadow {
 }
 
 impl Cell {
+    fn flies(&self, serial: u32) -> bool {
+        self.write.time == u32::MAX && self.write.serial == serial
+    }
+
     // Runs once per lane, so inlining pays in spite of the many callers.
     #[inline(always)]
     fn access(&mut self, clocks: &Clocks, now: Moment) -> Option<Moment> {

@@ -1,10 +1,12 @@
 //! Launches of small kernels.
 
 mod asynchronous;
+mod bulk;
 mod checks;
 mod compilers;
 mod counters;
 mod flow;
+mod mbarriers;
 mod orders;
 mod planted;
 mod prints;

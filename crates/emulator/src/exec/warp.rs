@@ -6,6 +6,7 @@
 //! early if other lanes wait for them in a barrier or collective, or poll memory for long.
 
 use super::{
+    bulk::Groups,
     lanes::{LANES, Registers},
     undefined::{Undefined, Void},
 };
@@ -85,6 +86,8 @@ pub struct Warp {
     pub copies: Vec<InFlight>,
     /// Groups of copies that each lane has committed.
     pub groups: [u32; LANES],
+    /// Bulk copies to global memory.
+    pub bulk: Groups,
 }
 
 /// An asynchronous copy by some lanes.
@@ -121,6 +124,7 @@ impl Warp {
             local,
             copies: Vec::new(),
             groups: [0; LANES],
+            bulk: Groups::default(),
             undefined: Vec::new(),
             is_wide: false,
             void: [Void::default(); 8],
@@ -139,6 +143,7 @@ impl Warp {
         self.local.fill(0);
         self.copies.clear();
         self.groups.fill(0);
+        self.bulk.clear();
         self.defined.fill(false);
     }
 

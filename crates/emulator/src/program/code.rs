@@ -4,7 +4,9 @@ use std::fmt;
 
 use crate::exec::lanes::{Lanes, Operands, Register};
 
+use super::bulk::{Bulk, Group};
 use super::lines::Source;
+use super::mbarrier::Mbarrier;
 use super::undefined::{Carry, Tracked, Wide};
 
 /// The start of the window of generic addresses for shared memory. No host address comes near.
@@ -137,6 +139,9 @@ pub enum Operation {
     Commit,
     /// `cp.async.wait_group`, for all but the last n groups, or `cp.async.wait_all`.
     Wait(Option<u32>),
+    Mbarrier(Box<Mbarrier>),
+    Bulk(Box<Bulk>),
+    Group(Group),
     Print(Box<Print>),
     Assert(Box<Assert>),
     Nothing,

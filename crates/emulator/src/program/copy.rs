@@ -7,16 +7,23 @@ use crate::{
 };
 
 use super::{
-    LoadError,
+    LoadError, bulk,
     code::{AsyncCopy, Operation, Space},
     decode::Decoder,
     flow::Uses,
+    mbarrier,
     memory::{cache_policy, or_fail},
 };
 
 pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), LoadError> {
     let mut words = Words::new(instruction);
     words.take("async");
+    if words.take("bulk") {
+        return bulk::decode(decoder, instruction, words);
+    }
+    if words.take("mbarrier") {
+        return mbarrier::copies(decoder, instruction, words);
+    }
     match words.take_any(&["commit_group", "wait_group", "wait_all"]) {
         Some("wait_group") => {
             decoder.expect(instruction, 1)?;

@@ -30,6 +30,7 @@ const GROUPS: &str = "
     TRUTH     u32|s32|f32|f16|bf16
     PROPERTY  finite|infinite|number|notanumber|normal|subnormal
     SHARED    shared|shared::cta
+    REMOTE    SHARED|shared::cluster
     STATE     global|SHARED
     PARAM     param|param::entry|param::func
     SCOPE     cta|cluster|gpu|sys
@@ -231,6 +232,17 @@ const MEMORY: &str = "
     createpolicy cvt L2 b64
     cp        async ca|cg SHARED global HINT? AHEAD?
     cp        async commit_group|wait_group|wait_all
+    cp        async mbarrier arrive noinc? SHARED? b64
+    cp        async bulk shared::cluster|shared::cta global mbarrier::complete_tx::bytes HINT?
+    cp        async bulk global shared::cta bulk_group HINT?
+    cp        async bulk prefetch L2 global HINT?
+    cp        async bulk commit_group
+    cp        async bulk wait_group read?
+    cp        reduce async bulk global shared::cta bulk_group HINT? add u32|s32|u64|f32|f64
+    cp        reduce async bulk global shared::cta bulk_group HINT? add noftz f16|bf16
+    cp        reduce async bulk global shared::cta bulk_group HINT? min|max CARRY
+    cp        reduce async bulk global shared::cta bulk_group HINT? inc|dec u32
+    cp        reduce async bulk global shared::cta bulk_group HINT? and|or|xor b32|b64
 
     atom      relaxed|acquire|release|acq_rel? SCOPE? STATE? add u32|s32|u64|f32|f64
     atom      relaxed|acquire|release|acq_rel? SCOPE? STATE? add noftz HALF|BHALF
@@ -271,6 +283,19 @@ const SYNC: &str = "
     barrier   cta? red and|or aligned? pred
     membar    cta|gl|sys
     fence     sc|acq_rel|acquire|release? SCOPE
+    fence     mbarrier_init release cluster
+    fence     proxy alias
+    fence     proxy async global|shared::cta|shared::cluster?
+    mbarrier  init|inval SHARED? b64
+    mbarrier  expect_tx|complete_tx REMOTE? b64
+    mbarrier  expect_tx|complete_tx relaxed cta|cluster REMOTE? b64
+    mbarrier  arrive|arrive_drop expect_tx? REMOTE? b64
+    mbarrier  arrive|arrive_drop expect_tx? release|relaxed cta|cluster REMOTE? b64
+    mbarrier  arrive|arrive_drop noComplete SHARED? b64
+    mbarrier  arrive|arrive_drop noComplete release cta SHARED? b64
+    mbarrier  test_wait|try_wait parity? SHARED? b64
+    mbarrier  test_wait|try_wait parity? acquire|relaxed cta|cluster SHARED? b64
+    mbarrier  pending_count b64
     shfl      sync up|down|bfly|idx b32
     vote      sync all|any|uni pred
     vote      sync ballot b32

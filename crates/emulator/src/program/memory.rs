@@ -279,14 +279,20 @@ fn atomic(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), L
     let c = if values == 2 { value(decoder, &operands[2], ty)? } else { b[0] };
     let read = b.iter().copied().chain([c]).chain(address.base).chain(policy).collect();
     let uses = Uses { read, written: targets.clone() };
-    // "… on global memory flushes subnormal inputs and results to sign-preserving zero." (PTX ISA, "atom".)
-    let update_global = if ty == Type::F32 { Some(sum(alu::flush)) } else { None };
+    let update_global = update_global(operation, ty);
     let size = bits_of(ty) / 8;
     let atomic = Atomic { address, order, scope, size, update, update_global, targets, b, c };
     decoder.emit(Operation::Atomic(Box::new(atomic)), uses)
 }
 
-fn update(operation: &str, ty: Type) -> Option<Update> {
+/// The update in global memory, if it differs.
+///
+/// "… on global memory flushes subnormal inputs and results to sign-preserving zero." (PTX ISA, "atom".)
+pub(super) fn update_global(operation: &str, ty: Type) -> Option<Update> {
+    ((operation, ty) == ("add", Type::F32)).then(|| sum(alu::flush))
+}
+
+pub(super) fn update(operation: &str, ty: Type) -> Option<Update> {
     let bits = bits_of(ty);
     Some(match (operation, ty) {
         ("exch", Type::B32 | Type::B64) => Box::new(|_, b, _| b),

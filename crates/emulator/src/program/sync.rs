@@ -9,9 +9,11 @@ use crate::{
 
 use super::{
     LoadError,
+    bulk::Group,
     code::{Barrier, Collective, CollectiveKind, Operation, Reduce, Reduction, Scope, Shuffle, WarpReduce},
     decode::Decoder,
     flow::Uses,
+    mbarrier,
 };
 
 pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), LoadError> {
@@ -28,6 +30,7 @@ pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(
             }
             barrier(decoder, instruction, words)
         }
+        "mbarrier" => mbarrier::decode(decoder, instruction),
         "membar" | "fence" => fence(decoder, instruction, words),
         "activemask" => {
             decoder.expect(instruction, 1)?;
@@ -47,6 +50,14 @@ pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(
 
 fn fence(decoder: &mut Decoder, instruction: &ast::Instruction, mut words: Words) -> Result<(), LoadError> {
     decoder.expect(instruction, 0)?;
+    if words.take("proxy") {
+        // Of other proxies, and of global memory, which the checks do not look at.
+        let is_checked = words.take("async") && !words.take("global");
+        let operation = if is_checked { Operation::Group(Group::Fence) } else { Operation::Nothing };
+        return decoder.emit(operation, Uses::default());
+    }
+    // Of a block's cluster, which is the block.
+    words.take("mbarrier_init");
     words.take_any(&["sc", "acq_rel", "acquire", "release"]);
     let scope = match words.take_any(&["cta", "cluster", "gpu", "gl", "sys"]) {
         Some("cta") => Scope::Block,

@@ -169,17 +169,7 @@ fn bytes_that_are_not_read_need_no_allocation() {
 }
 
 #[test]
-fn other_kinds_of_copies_are_unsupported() {
-    for instruction in [
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd3], 16, [shared]",
-        "cp.async.mbarrier.arrive.shared.b64 [shared]",
-        "cp.async.bulk.commit_group",
-    ] {
-        let module = crate::ptx::parse(&kernel(&format!("{instruction};"))).unwrap();
-        let error = crate::program::Program::decode(&module).unwrap_err();
-        let name = instruction.split(' ').next().unwrap();
-        assert!(error.unknown && error.message.contains(name), "{error}");
-    }
+fn wrong_copies_do_not_load() {
     for (instruction, wrong) in [
         ("cp.async.ca.shared.global [%r3], [%rd3], 12", "one of [4, 8, 16] bytes"),
         ("cp.async.cg.shared.global [%r3], [%rd3], 8", "one of [16] bytes"),
