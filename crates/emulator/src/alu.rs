@@ -5,6 +5,7 @@ mod compare;
 mod convert;
 mod float;
 mod integer;
+mod narrow;
 mod number;
 mod soft;
 mod words;

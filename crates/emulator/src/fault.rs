@@ -346,6 +346,9 @@ pub enum FaultKind {
         /// Where the threads of the first block were, and what they waited for.
         waiting: String,
     },
+    /// A call through a pointer that points to no function, or to one that the call cannot call.
+    #[error("a call through a pointer that cannot be called: {0}")]
+    Call(String),
     /// `trap` or `brkpt`.
     #[error("the kernel stopped itself with `{0}`")]
     Trap(&'static str),

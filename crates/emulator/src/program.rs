@@ -1,6 +1,7 @@
 //! Decoded modules: what each kernel requires of a launch, and its instructions in a form that runs fast.
 
 pub(crate) mod bulk;
+pub(crate) mod call;
 pub(crate) mod code;
 mod copy;
 mod decode;
@@ -117,8 +118,12 @@ impl Program {
     /// know is no error by itself, because other kernels of the module may run: the kernel with it [cannot
     /// run](Kernel::unknown). It is an error if no kernel of the module can run.
     pub fn decode(module: &ast::Module) -> Result<Program, LoadError> {
-        let mut context =
-            decode::Context { functions: HashMap::new(), variables: HashMap::new(), files: &module.files };
+        let mut context = decode::Context {
+            functions: HashMap::new(),
+            variables: HashMap::new(),
+            taken: call::taken(module),
+            files: &module.files,
+        };
         for function in &module.functions {
             let known = context.functions.entry(&function.name).or_insert(function);
             if known.body.is_none() {

@@ -1,5 +1,5 @@
 //! Kernels compiled by NVIDIA's nvcc (`nvcc/kernels.cu`): CUB's algorithms, cooperative groups, early exits,
-//! block counters.
+//! block counters, barriers and pipelines of libcu++, virtual functions.
 //!
 //! Their results must equal the host's, without faults. `.ci/check-nvcc` compiles them and passes their path.
 
@@ -75,6 +75,69 @@ fn told_by_flag(input: &[i32]) -> Vec<i32> {
     input.chunks(BLOCK).flat_map(told).collect()
 }
 
+fn added_to_next(input: &[i32]) -> Vec<i32> {
+    let block = |part: &[i32]| {
+        let mut values = part.to_vec();
+        values.resize(BLOCK, 0);
+        for _ in 0..4 {
+            values = (0..BLOCK).map(|i| values[i] + values[(i + 1) % BLOCK]).collect();
+        }
+        values.truncate(part.len());
+        values
+    };
+    input.chunks(BLOCK).flat_map(block).collect()
+}
+
+fn reversed_blocks(input: &[i32]) -> Vec<i32> {
+    input.chunks(BLOCK).flat_map(|part| part.iter().rev().copied().collect::<Vec<_>>()).collect()
+}
+
+fn sums_of_next(input: &[i32]) -> Vec<i32> {
+    let sum = |i: usize| input.chunks(BLOCK).filter_map(|part| part.get((i + 1) % BLOCK)).sum();
+    let block: Vec<i32> = (0..BLOCK).map(sum).collect();
+    block.repeat(input.len().div_ceil(BLOCK))
+}
+
+fn sums_in_reverse(input: &[i32]) -> Vec<i32> {
+    let sum = |i: usize| input.chunks(BLOCK / 2).filter_map(|part| part.get(BLOCK / 2 - 1 - i)).sum();
+    let block: Vec<i32> = (0..BLOCK / 2).map(sum).collect();
+    block.repeat(input.len().div_ceil(BLOCK))
+}
+
+fn incremented(input: &[i32]) -> Vec<i32> {
+    input.iter().map(|value| value + 1).collect()
+}
+
+/// Applies a function to each element and its index.
+fn with_index(input: &[i32], f: impl Fn(i32, i32) -> i32) -> Vec<i32> {
+    input.iter().zip(0..).map(|(&value, i)| f(value, i)).collect()
+}
+
+fn areas(input: &[i32]) -> Vec<i32> {
+    with_index(input, |value, i| if value & 1 == 0 { value * value } else { value + i })
+}
+
+fn by_tables(input: &[i32]) -> Vec<i32> {
+    with_index(input, |value, i| if i % 3 == 1 { 2 * (value - i) } else { value + i + value * i })
+}
+
+fn by_pointer(input: &[i32]) -> Vec<i32> {
+    with_index(input, |value, i| match (input[0] > 3, input[1] > 4) {
+        (true, _) => value + i,
+        (false, true) => value * i,
+        (false, false) => value - i,
+    })
+}
+
+fn rounded(input: &[i32]) -> Vec<i32> {
+    // To nearest, ties to even, with so many digits.
+    let round = |value: i32, digits: u32| {
+        let unit = 1 << (32 - value.unsigned_abs().leading_zeros()).saturating_sub(digits);
+        (f64::from(value) / f64::from(unit)).round_ties_even() as i32 * unit
+    };
+    input.iter().map(|&value| round(value, 4) + round(value, 3) + value).collect()
+}
+
 fn reversed(input: &[i32]) -> Vec<i32> {
     let mut all = input.to_vec();
     all.resize(input.len().next_multiple_of(BLOCK), 0);
@@ -106,6 +169,16 @@ const KERNELS: &[(&str, Expected)] = &[
     ("last_block", sum_and_parts),
     ("shared_flag", told_by_flag),
     ("grid_sync", reversed),
+    ("block_barrier", added_to_next),
+    ("barrier_copy", reversed_blocks),
+    ("group_copy", reversed_blocks),
+    ("block_pipeline", sums_of_next),
+    ("partitioned_pipeline", sums_in_reverse),
+    ("bulk_copy", incremented),
+    ("virtual_calls", areas),
+    ("function_tables", by_tables),
+    ("function_pointer", by_pointer),
+    ("small_floats", rounded),
 ];
 
 /// A cooperative launch, which cust does not have.

@@ -8,6 +8,7 @@ use crate::{
 use super::{
     float::{convert_pair, round_integral, rounded},
     integer::{convert_integer, is_signed},
+    narrow,
     number::{canonical_f32, flush, saturate},
     soft::{BF16, F16, F32, F64, Format, Number, Rounding},
     words::{Words, bank_of, bits_of},
@@ -15,6 +16,9 @@ use super::{
 
 /// Builds a `cvt`. `banks` are the registers' banks, which may be wider than the types.
 pub fn convert(words: &mut Words, banks: &[Option<Bank>]) -> Result<Lanes, String> {
+    if let Some(lanes) = narrow::convert(words)? {
+        return Ok(lanes);
+    }
     let integral = words.take_any(&["rni", "rzi", "rmi", "rpi"]);
     let named = words.take_any(&["rn", "rz", "rm", "rp"]);
     let (ftz, sat, relu) = (words.take("ftz"), words.take("sat"), words.take("relu"));

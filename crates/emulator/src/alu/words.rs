@@ -33,6 +33,12 @@ impl<'a> Words<'a> {
         words.iter().copied().find(|word| self.take(word))
     }
 
+    /// Whether one of the first words comes before all that there are of the others.
+    pub fn precedes(&self, first: [&str; 2], others: [&str; 2]) -> bool {
+        let place = |words: [&str; 2]| self.left.iter().position(|word| words.contains(word));
+        place(first) < place(others)
+    }
+
     /// Drops all words with this prefix.
     pub fn drop_all(&mut self, prefix: &str) {
         self.left.retain(|word| !word.starts_with(prefix));

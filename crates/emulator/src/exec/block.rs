@@ -6,6 +6,7 @@ use crate::{
     counters::Counters,
     fault::{Access, Action, Fault, FaultKind, Memory as Where},
     program::{
+        call::Miscall,
         code::{
             Barrier, Collective, CollectiveKind, Guard, Instruction, Operation, Reduce, Reduction, Scope,
             Shuffle,
@@ -732,6 +733,12 @@ impl<'g> State<'g> {
                     }
                     at += 1;
                 }
+                Operation::Miscall(miscall) => {
+                    if active != 0 {
+                        break Err(self.miscall(warp, miscall, active, at));
+                    }
+                    at += 1;
+                }
                 Operation::Switch { index, targets, join } => {
                     warp.paths[path].at = at;
                     if let Err(fault) = self.switch(warp, path, active, (*index, targets, *join)) {
@@ -770,6 +777,19 @@ impl<'g> State<'g> {
         self.counters.warp_instructions += issued;
         self.counters.lane_instructions += active_lanes;
         result
+    }
+
+    /// The fault of a call of an address at which there is no function.
+    #[cold]
+    fn miscall(&self, warp: &Warp, miscall: &Miscall, active: u32, at: u32) -> Box<Fault> {
+        let lane = active.trailing_zeros();
+        let address = warp.registers.wide(miscall.pointer)[lane as usize];
+        let text = match miscall.others.iter().find(|other| other.0 == address) {
+            Some((_, why_not)) => why_not.clone(),
+            None if address == 0 => "the pointer is null".to_owned(),
+            None => format!("no function is at address {address:#x}"),
+        };
+        self.fault(warp.index, at, 1 << lane, FaultKind::Call(text))
     }
 
     fn switch(

@@ -67,7 +67,11 @@ impl Place {
 
     /// The sectors of its global memory.
     fn sectors(self) -> u64 {
-        if self.bytes == 0 { 0 } else { (self.global.saturating_add(self.bytes) - 1) / 32 - self.global / 32 + 1 }
+        if self.bytes == 0 {
+            0
+        } else {
+            (self.global.saturating_add(self.bytes) - 1) / 32 - self.global / 32 + 1
+        }
     }
 }
 
@@ -135,7 +139,8 @@ impl State<'_> {
                 let word = word.load(Ordering::Acquire).to_le_bytes();
                 self.shared[(shared + offset) as usize..][..8].copy_from_slice(&word);
             }
-            let Some(source) = self.allocation(global, bytes).map(|place| &self.grid.allocations[place]) else {
+            let Some(source) = self.allocation(global, bytes).map(|place| &self.grid.allocations[place])
+            else {
                 continue;
             };
             let Some(checks) = &mut self.checks else { continue };
@@ -148,8 +153,7 @@ impl State<'_> {
             checks.shadow.suspend(shared as usize, bytes as usize);
         }
         let last = self.checks.as_ref().map_or(0, |checks| checks.serial);
-        let copy =
-            Landing { to: place.shared as usize, bytes: place.bytes as usize, serials: first..=last };
+        let copy = Landing { to: place.shared as usize, bytes: place.bytes as usize, serials: first..=last };
         self.complete((warp.index, lane), mbarrier, copy, at)
     }
 
@@ -231,9 +235,8 @@ impl State<'_> {
     /// Checks that a `fence.proxy.async` lies between the stores to these bytes and a bulk copy of them.
     fn check_proxy(&self, (warp, lane): (u32, usize), piece: Place, at: u32) -> Result<(), Box<Fault>> {
         let Some(checks) = &self.checks else { return Ok(()) };
-        let unfenced = |write: &Moment| {
-            !write.is_in_flight() && checks.proxy[write.warp as usize] <= write.time
-        };
+        let unfenced =
+            |write: &Moment| !write.is_in_flight() && checks.proxy[write.warp as usize] <= write.time;
         let mut writes = checks.shadow.writes(piece.shared as usize, piece.bytes as usize);
         let Some(write) = writes.find(unfenced) else { return Ok(()) };
         let place = (piece.shared, piece.bytes as u32);

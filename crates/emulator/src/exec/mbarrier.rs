@@ -57,9 +57,10 @@ impl Word {
     /// Counts down the arrivals that are missing.
     fn arrive(&mut self, count: u64) -> Result<(), String> {
         let Word { pending, .. } = *self;
-        self.pending = pending.checked_sub(count).filter(|_| count > 0).ok_or_else(|| {
-            format!("{count} arrivals at an mbarrier whose phase waits for {pending}")
-        })?;
+        self.pending = pending
+            .checked_sub(count)
+            .filter(|_| count > 0)
+            .ok_or_else(|| format!("{count} arrivals at an mbarrier whose phase waits for {pending}"))?;
         Ok(())
     }
 
@@ -272,12 +273,13 @@ impl State<'_> {
     ) -> Result<u64, Box<Fault>> {
         let index = warp.index;
         let who = (index as usize, lane);
-        let wrong = |text: String| move |state: &Self| {
-            state.fault(index, at, 1 << lane, FaultKind::Mbarrier(text))
-        };
+        let wrong =
+            |text: String| move |state: &Self| state.fault(index, at, 1 << lane, FaultKind::Mbarrier(text));
         if mbarrier.kind == Kind::Init {
             if !(1..=COUNT).contains(&operand) {
-                return Err(wrong(format!("an mbarrier for {operand} arrivals; it takes 1 to {COUNT}"))(self));
+                return Err(wrong(format!("an mbarrier for {operand} arrivals; it takes 1 to {COUNT}"))(
+                    self,
+                ));
             }
             let word = Word { parity: false, pending: operand, expected: operand, bytes: 0 };
             self.set_word(address, word.pack());

@@ -2,6 +2,7 @@
 
 mod asynchronous;
 mod bulk;
+mod calls;
 mod checks;
 mod compilers;
 mod counters;

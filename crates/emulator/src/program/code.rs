@@ -5,6 +5,7 @@ use std::fmt;
 use crate::exec::lanes::{Lanes, Operands, Register};
 
 use super::bulk::{Bulk, Group};
+use super::call::Miscall;
 use super::lines::Source;
 use super::mbarrier::Mbarrier;
 use super::undefined::{Carry, Tracked, Wide};
@@ -17,6 +18,8 @@ pub const LOCAL_WINDOW: u64 = 2 << 60;
 pub const LOCAL_WINDOWS: u64 = 1 << 60;
 /// The start of the window for parameters.
 pub const PARAM_WINDOW: u64 = 3 << 60;
+/// The start of the addresses of functions, at which no memory is.
+pub const CODE_WINDOW: u64 = 4 << 60;
 /// The bytes of one window: 32-bit addresses.
 pub const WINDOW: u64 = 1 << 32;
 
@@ -144,6 +147,8 @@ pub enum Operation {
     Group(Group),
     Print(Box<Print>),
     Assert(Box<Assert>),
+    /// The end of a call through a register, if no function was at the address.
+    Miscall(Box<Miscall>),
     Nothing,
 }
 

@@ -9,6 +9,7 @@ use crate::{
     ptx::ast::{self, Operand, Statement, Type},
 };
 
+use super::call::{self, Callees};
 use super::lines::{Lines, Source};
 use super::{
     Kernel, LoadError, Param,
@@ -53,6 +54,8 @@ pub(super) enum Symbol {
     Dynamic,
     /// A variable of the module.
     Module,
+    /// A function, whose address this is.
+    Function(u64),
     Label(u32),
 }
 
@@ -62,12 +65,21 @@ type Names = HashMap<String, Symbol>;
 pub(super) struct Context<'a> {
     pub functions: HashMap<&'a str, &'a ast::Function>,
     pub variables: HashMap<&'a str, &'a ast::Variable>,
+    /// The functions whose address is taken.
+    pub taken: Vec<&'a str>,
     pub files: &'a [(u32, String)],
+}
+
+impl Context<'_> {
+    /// The address of a function, if it is taken.
+    pub fn address(&self, name: &str) -> Option<u64> {
+        self.taken.iter().position(|taken| *taken == name).map(call::address)
+    }
 }
 
 /// A kernel that is being decoded.
 pub(super) struct Decoder<'a> {
-    context: &'a Context<'a>,
+    pub context: &'a Context<'a>,
     pub instructions: Vec<Instruction>,
     uses: Vec<Uses>,
     /// For each instruction, when its results are undefined.
@@ -88,13 +100,16 @@ pub(super) struct Decoder<'a> {
     module_shared: HashMap<String, u64>,
     lines: Lines<'a>,
     pub line: u32,
-    guard: Guard,
+    pub guard: Guard,
     rule: Rule,
     /// A register of each bank for results that nobody reads.
     sinks: [Option<Register>; 4],
     /// The carry flag of `add.cc` and similar instructions.
     carry: Option<Register>,
     branch_targets: Rc<HashMap<String, Vec<String>>>,
+    pub callees: Rc<HashMap<String, Callees>>,
+    /// Calls through registers that are being inlined.
+    pub indirect: usize,
 }
 
 impl<'a> Decoder<'a> {
@@ -121,6 +136,8 @@ impl<'a> Decoder<'a> {
             sinks: [None; 4],
             carry: None,
             branch_targets: Rc::default(),
+            callees: Rc::default(),
+            indirect: 0,
         }
     }
 
@@ -167,6 +184,9 @@ impl<'a> Decoder<'a> {
                 self.scopes[scope].insert(name.to_owned(), symbol.clone());
                 return Ok(symbol);
             }
+        }
+        if let Some(address) = self.context.address(name) {
+            return Ok(Symbol::Function(address));
         }
         let Some(variable) = self.context.variables.get(name) else {
             return self.error(format!("`{name}` is not declared"));
@@ -293,6 +313,7 @@ impl<'a> Decoder<'a> {
                 Constant::Bits(at.wrapping_add(offset as u64))
             }
             Symbol::Place { offset: at, .. } => Constant::Bits(at.wrapping_add(offset as u64)),
+            Symbol::Function(address) => Constant::Bits(address.wrapping_add(offset as u64)),
             Symbol::Dynamic => Constant::Dynamic(offset),
             Symbol::Module => Constant::Address(name.to_owned(), offset),
             Symbol::Range { .. } | Symbol::Label(_) => return self.error(format!("`{name}` is not a value")),
@@ -362,16 +383,16 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    fn label(&mut self) -> u32 {
+    pub(super) fn label(&mut self) -> u32 {
         self.labels.push(None);
         self.labels.len() as u32 - 1
     }
 
-    fn place_label(&mut self, label: u32) {
+    pub(super) fn place_label(&mut self, label: u32) {
         self.labels[label as usize] = Some(self.instructions.len() as u32);
     }
 
-    fn jump(&mut self, label: u32) -> Result<(), LoadError> {
+    pub(super) fn jump(&mut self, label: u32) -> Result<(), LoadError> {
         self.emit(Operation::Branch { target: label, join: END }, Uses::default())
     }
 
@@ -737,46 +758,24 @@ impl<'a> Decoder<'a> {
         )
     }
 
-    /// Inlines a call: the function's parameters become the caller's variables.
     fn call(&mut self, instruction: &'a ast::Instruction) -> Result<(), LoadError> {
         if instruction.modifiers.iter().any(|word| word != "uni") {
             return self.unknown(instruction);
         }
-        let context = self.context;
         let place = instruction.operands.iter().position(|operand| matches!(operand, Operand::Name(_)));
         let Some((place, Operand::Name(name))) = place.map(|place| (place, &instruction.operands[place]))
         else {
             return self.error("a call needs a function's name");
         };
-        let Some(&function) = context.functions.get(name.as_str()) else {
-            return self.unknown_error(format!(
-                "`{name}` is not a function; calls through registers are not supported"
-            ));
-        };
-        if function.body.is_none() && !system::has(function) {
-            return self.unknown_error(format!(
-                "the function `{name}` has no body and is not part of the device runtime"
-            ));
-        }
-        if function.entry {
-            return self.unknown_error(format!("`{name}` is a kernel; calling kernels is not supported"));
-        }
-        if self.calls.contains(&name.as_str()) {
-            return self.unknown_error(format!("`{name}` calls itself; recursion is not supported"));
-        }
-        if self.calls.len() >= 64 {
-            return self.unknown_error("calls are nested more than 64 deep");
-        }
         let list = |operand: Option<&'a Operand>| match operand {
             Some(Operand::Arguments(list)) => list.as_slice(),
             _ => &[],
         };
         let returned = if place > 0 { list(instruction.operands.first()) } else { &[] };
         let given = list(instruction.operands.get(place + 1));
-        if given.len() != function.params.len() || returned.len() != function.returns.len() {
-            let found = format!("{} parameters and {} results", given.len(), returned.len());
-            let (params, returns) = (function.params.len(), function.returns.len());
-            return self.error(format!("a call with {found}; `{name}` has {params} and {returns}"));
+        let function = self.context.functions.get(name.as_str()).copied();
+        if function.is_none() && !matches!(self.register(&instruction.operands[place]), Ok(Some(_))) {
+            return self.error(format!("`{name}` is neither a function nor a register"));
         }
         // The guard applies to the whole call.
         let guard = std::mem::replace(&mut self.guard, Guard::NONE);
@@ -786,6 +785,46 @@ impl<'a> Decoder<'a> {
             self.jump(after)?;
             self.guard = Guard::NONE;
         }
+        match function {
+            Some(function) => match self.why_not(function) {
+                Some(why_not) => return self.unknown_error(why_not),
+                None => self.inline(function, returned, given)?,
+            },
+            None => call::indirect(self, instruction, (place, returned, given))?,
+        }
+        self.place_label(after);
+        self.emit(Operation::Nothing, Uses::default())
+    }
+
+    /// Why a function cannot be called here.
+    pub(super) fn why_not(&self, function: &ast::Function) -> Option<String> {
+        let name = &function.name;
+        if function.body.is_none() && !system::has(function) {
+            return Some(format!("the function `{name}` has no body and is not part of the device runtime"));
+        }
+        if function.entry {
+            return Some(format!("`{name}` is a kernel; calling kernels is not supported"));
+        }
+        if self.calls.contains(&name.as_str()) {
+            return Some(format!("`{name}` calls itself; recursion is not supported"));
+        }
+        (self.calls.len() >= 64).then(|| "calls are nested more than 64 deep".to_owned())
+    }
+
+    /// Inlines a call: the function's parameters become the caller's variables.
+    pub(super) fn inline(
+        &mut self,
+        function: &'a ast::Function,
+        returned: &'a [Operand],
+        given: &'a [Operand],
+    ) -> Result<(), LoadError> {
+        let name = &function.name;
+        if given.len() != function.params.len() || returned.len() != function.returns.len() {
+            let found = format!("{} parameters and {} results", given.len(), returned.len());
+            let (params, returns) = (function.params.len(), function.returns.len());
+            return self.error(format!("a call with {found}; `{name}` has {params} and {returns}"));
+        }
+        let after = self.label();
         let (mut arguments, mut results) = (Vec::new(), Vec::new());
         for (formal, actual) in function.params.iter().zip(given) {
             arguments.push((formal, self.argument(formal, actual)?));
@@ -801,18 +840,19 @@ impl<'a> Decoder<'a> {
                 // The function sees only its own names.
                 let scopes = std::mem::replace(&mut self.scopes, vec![names]);
                 let lists = std::mem::replace(&mut self.branch_targets, Rc::new(branch_targets(body)));
+                let callees = std::mem::replace(&mut self.callees, Rc::new(call::callees(body)));
                 self.returns.push(after);
-                self.calls.push(&function.name);
+                self.calls.push(name);
                 self.block(body)?;
                 self.calls.pop();
                 self.returns.pop();
-                (self.scopes, self.branch_targets) = (scopes, lists);
+                (self.scopes, self.branch_targets, self.callees) = (scopes, lists, callees);
                 (self.line, self.lines.position) = (line, position);
             }
             None => system::call(self, name, &arguments, &results)?,
         }
         self.place_label(after);
-        self.emit(Operation::Nothing, Uses::default())
+        Ok(())
     }
 
     /// The symbol that a parameter's name stands for in the called function.
@@ -985,6 +1025,7 @@ fn body<'a>(
 ) -> Result<(), LoadError> {
     let body = function.body.as_deref().unwrap_or(&[]);
     decoder.branch_targets = Rc::new(branch_targets(body));
+    decoder.callees = Rc::new(call::callees(body));
     decoder.calls.push(&function.name);
     decoder.block(body)?;
     // A kernel may end without `ret`, and a label may stand at its end.

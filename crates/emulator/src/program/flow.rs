@@ -12,7 +12,7 @@ fn successors(instructions: &[Instruction], at: usize) -> Vec<u32> {
     let mut found = match &instruction.operation {
         Operation::Branch { target, .. } => vec![*target],
         Operation::Switch { targets, .. } => targets.clone(),
-        Operation::Exit | Operation::Trap(_) | Operation::Assert(_) => vec![END],
+        Operation::Exit | Operation::Trap(_) | Operation::Assert(_) | Operation::Miscall(_) => vec![END],
         _ => return vec![next],
     };
     if guarded && !found.contains(&next) {
@@ -24,7 +24,10 @@ fn successors(instructions: &[Instruction], at: usize) -> Vec<u32> {
 /// Whether an instruction has no effect that outlives its thread, except a trap.
 fn is_idle(instruction: &Instruction) -> bool {
     use Operation::*;
-    matches!(instruction.operation, Lanes(..) | Nothing | Branch { .. } | Exit | Trap(_) | Assert(_))
+    matches!(
+        instruction.operation,
+        Lanes(..) | Nothing | Branch { .. } | Exit | Trap(_) | Assert(_) | Miscall(_)
+    )
 }
 
 /// The instructions that a thread can reach.
@@ -70,6 +73,7 @@ impl Blocks {
                     | Operation::Exit
                     | Operation::Trap(_)
                     | Operation::Assert(_)
+                    | Operation::Miscall(_)
             )
         };
         for at in (0..count).filter(|&at| ends(at)) {

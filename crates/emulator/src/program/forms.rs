@@ -200,6 +200,11 @@ const LANES: &str = "
     cvt       ROUND ftz? bf16 f32
     cvt       rn|rz relu f16|bf16|f16x2|bf16x2 f32
     cvt       rn|rz f16x2|bf16x2 f32
+    cvt       rn satfinite relu? e4m3x2|e5m2x2 f32
+    cvt       rn satfinite relu? e4m3x2|e5m2x2 f16x2
+    cvt       rn relu? f16x2 e4m3x2|e5m2x2
+    cvt       rna satfinite? tf32 f32
+    cvt       rn|rz relu? tf32 f32
     cvt       ROUND ftz? sat? f32 f64
     cvt       ROUND sat? f16 f64
     cvt       ROUND bf16 f16|f64
@@ -307,6 +312,8 @@ const SYNC: &str = "
     nanosleep u32
     griddepcontrol launch_dependents|wait
     .branchtargets
+    .calltargets
+    .callprototype
 ";
 
 /// The part of the decoder that handles an instruction.

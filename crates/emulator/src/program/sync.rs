@@ -42,8 +42,8 @@ pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(
         }
         // Launches run one after another, so there is nothing to wait for.
         "nanosleep" | "griddepcontrol" => decoder.emit(Operation::Nothing, Uses::default()),
-        // A list, not an instruction.
-        ".branchtargets" => Ok(()),
+        // Lists, not instructions.
+        ".branchtargets" | ".calltargets" | ".callprototype" => Ok(()),
         _ => collective(decoder, instruction, words),
     }
 }

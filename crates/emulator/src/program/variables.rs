@@ -37,9 +37,13 @@ pub fn decode(variables: &[ast::Variable], context: &Context) -> Result<Vec<Vari
                     let count = element.min(bytes.len());
                     initial[at..at + count].copy_from_slice(&bytes[..count]);
                 }
-                // Nothing runs that calls a function by its address, so that the address does not matter.
-                Initial::Address { name, .. } if context.functions.contains_key(name.as_str()) => {}
                 Initial::Address { name, offset, .. } => {
+                    if let Some(address) = context.address(name) {
+                        let bytes = address.wrapping_add(*offset as u64).to_le_bytes();
+                        let count = element.min(bytes.len());
+                        initial[at..at + count].copy_from_slice(&bytes[..count]);
+                        continue;
+                    }
                     if !context.variables.contains_key(name.as_str()) {
                         return Err(error(format!("`{name}` is not a variable whose address is known")));
                     }

@@ -1,13 +1,13 @@
 //! Function bodies (PTX ISA, "Instruction Statements", "Instruction Operands").
 
-use super::ast::{Frame, Guard, Instruction, Operand, Statement};
+use super::ast::{Frame, Guard, Instruction, Operand, Statement, Variable};
 use super::grammar::{
     DEPTH, Input, Parsed, count, exactly, expect, given, integer, line, list, name, number, of, offset, wrong,
 };
 use super::module::{hints, pragma};
 use super::number::Number;
 use super::token::{Kind, Token};
-use super::variable::{declaration, parameters};
+use super::variable::{bytes, declaration, parameters};
 use winnow::combinator::{alt, cut_err, delimited, opt, peek, preceded, repeat, terminated};
 use winnow::prelude::*;
 use winnow::token::any;
@@ -79,14 +79,14 @@ fn guard(input: &mut Input<'_>) -> Parsed<Guard> {
 }
 
 /// Parses `.branchtargets a, b;` and its like: the targets of a branch or a call through a register.
-///
-/// Skips the parameters of `.callprototype`, because the call itself shows them.
 fn targets(input: &mut Input<'_>) -> Parsed<Instruction> {
     let (line, name) = (line(input), any.parse_next(input)?.text.to_owned());
     let operands = match name.as_str() {
         ".callprototype" => {
-            (parameters, expect("_"), parameters, hints, expect(";")).parse_next(input)?;
-            Vec::new()
+            let (results, _, params, ..) =
+                (parameters, expect("_"), parameters, hints, expect(";")).parse_next(input)?;
+            let sizes = |variables: &[Variable]| variables.iter().map(bytes).map(Operand::Integer).collect();
+            vec![Operand::Arguments(sizes(&results)), Operand::Arguments(sizes(&params))]
         }
         _ => operands(input)?,
     };

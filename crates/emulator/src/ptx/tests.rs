@@ -288,7 +288,8 @@ fn calls() {
     );
     assert_eq!(instruction("call.uni f, ();").operands[1], Operand::Arguments(Vec::new()));
     let prototype = instruction("proto: .callprototype (.param .b32 _) _ (.param .b8 _[8]) .noreturn;");
-    assert_eq!((prototype.name.as_str(), prototype.operands.len()), (".callprototype", 0));
+    let sizes = [4, 8].map(|bytes| Operand::Arguments(vec![Operand::Integer(bytes)]));
+    assert_eq!((prototype.name.as_str(), &prototype.operands[..]), (".callprototype", &sizes[..]));
     let targets = body("ts: .branchtargets a, b;\n brx.idx %r1, ts; cs: .calltargets f;");
     assert_eq!(targets[0], Statement::Label("ts".into()));
     let Statement::Instruction(branch) = &targets[1] else { panic!("{targets:?}") };

@@ -133,6 +133,12 @@ fn size(ty: Type) -> u32 {
     }
 }
 
+/// The bytes of a variable.
+pub(super) fn bytes(variable: &Variable) -> u64 {
+    let element = u64::from(size(variable.ty) * variable.vector);
+    element.saturating_mul(variable.len.unwrap_or(1))
+}
+
 fn align(input: &mut Input<'_>) -> Parsed<Option<u32>> {
     let power = |bytes: u32| match bytes.is_power_of_two() {
         true => Ok(bytes),
@@ -157,9 +163,26 @@ fn declarator(head: &Variable, input: &mut Input<'_>) -> Parsed<Variable> {
         variable.len = Some(dimensions.iter().product());
     }
     if given("=", input)? {
-        initialise(&mut variable, &dimensions, input)?;
+        match input[..] {
+            [Token { text: "{", .. }, Token { kind: Kind::Word, .. }, Token { text: "=", .. }, ..]
+                if head.ty == Type::B64 =>
+            {
+                properties(input)?;
+            }
+            _ => initialise(&mut variable, &dimensions, input)?,
+        }
     }
     Ok(variable)
+}
+
+/// Parses the properties of a texture, a surface or a sampler, and ignores them: only instructions for these use them.
+///
+/// `{ addr_mode_0 = wrap, force_unnormalized_coords = 1 }`
+fn properties(input: &mut Input<'_>) -> Parsed<()> {
+    let value = alt((of(Kind::Word), of(Kind::Number))).context("a word or a number");
+    let property = (of(Kind::Word).context("a property"), expect("="), cut_err(value));
+    let end = expect("}").context("`,` or `}`");
+    delimited(exactly("{"), list(property), end).void().parse_next(input)
 }
 
 fn range(input: &mut Input<'_>) -> Parsed<u32> {

@@ -32,7 +32,10 @@ pub fn module<'a>(rows: impl IntoIterator<Item = (usize, &'a Row)>) -> String {
          ld.param.v4.b32 {%t0, %t1, %t2, %t3}, [given];\nst.param.v4.b32 [back], {%t0, %t1, %t2, %t3};\nret;\n}\n\
          .func (.param .b32 back) twice(.param .b32 given) {\n\
          .reg .b32 %t;\n\
-         ld.param.b32 %t, [given];\nadd.u32 %t, %t, %t;\nst.param.b32 [back], %t;\nret;\n}\n",
+         ld.param.b32 %t, [given];\nadd.u32 %t, %t, %t;\nst.param.b32 [back], %t;\nret;\n}\n\
+         .func (.param .b32 back) negated(.param .b32 given) {\n\
+         .reg .b32 %t;\n\
+         ld.param.b32 %t, [given];\nneg.s32 %t, %t;\nst.param.b32 [back], %t;\nret;\n}\n",
     );
     for (index, row) in rows {
         kernel(&mut text, &name(index), row).expect("a string takes all text");

@@ -1,7 +1,9 @@
 // Typical CUDA kernels for `tests/nvcc.rs`: CUB's warp and block algorithms, tiles of cooperative groups,
-// early exits, block counters. Each takes `in`, `out` and the number of elements of `in`.
+// early exits, block counters, barriers and pipelines of libcu++, function pointers. Each takes `in`, `out` and the number
+// of elements of `in`.
 
 #include <cooperative_groups.h>
+#include <cooperative_groups/memcpy_async.h>
 #include <cooperative_groups/reduce.h>
 #include <cub/block/block_merge_sort.cuh>
 #include <cub/block/block_radix_sort.cuh>
@@ -9,10 +11,17 @@
 #include <cub/block/block_scan.cuh>
 #include <cub/warp/warp_reduce.cuh>
 #include <cub/warp/warp_scan.cuh>
+#include <cuda/barrier>
+#include <cuda/pipeline>
+#include <cuda_fp8.h>
+#include <mma.h>
 
 namespace cg = cooperative_groups;
 
 constexpr int BLOCK = 128;
+using barrier = cuda::barrier<cuda::thread_scope_block>;
+// Barriers and pipelines in shared memory are made by one thread.
+#pragma nv_diag_suppress static_var_with_dynamic_init
 
 // One sum per LANES threads.
 template <int LANES>
@@ -241,4 +250,173 @@ extern "C" __global__ void shared_flag(const int *in, int *out, int n) {
         __threadfence_block();
         if (i < n) out[i] = value;
     }
+}
+
+// Four times, each thread adds the value of the next one.
+extern "C" __global__ void block_barrier(const int *in, int *out, int n) {
+    __shared__ barrier bar;
+    __shared__ int values[BLOCK];
+    if (threadIdx.x == 0) init(&bar, BLOCK);
+    __syncthreads();
+    int i = blockIdx.x * BLOCK + threadIdx.x;
+    int value = i < n ? in[i] : 0;
+    for (int step = 0; step < 4; step++) {
+        values[threadIdx.x] = value;
+        auto token = bar.arrive();
+        bar.wait(std::move(token));
+        value += values[(threadIdx.x + 1) % BLOCK];
+        bar.arrive_and_wait();
+    }
+    if (i < n) out[i] = value;
+}
+
+// The elements of each block in reverse order, copied by `memcpy_async`.
+extern "C" __global__ void barrier_copy(const int *in, int *out, int n) {
+    __shared__ barrier bar;
+    __shared__ alignas(16) int values[BLOCK];
+    if (threadIdx.x == 0) init(&bar, BLOCK);
+    __syncthreads();
+    int first = blockIdx.x * BLOCK, count = min(BLOCK, n - first);
+    cuda::memcpy_async(cg::this_thread_block(), values, in + first, sizeof(int) * count, bar);
+    bar.arrive_and_wait();
+    int i = threadIdx.x;
+    if (i < count) out[first + i] = values[count - 1 - i];
+}
+extern "C" __global__ void group_copy(const int *in, int *out, int n) {
+    __shared__ alignas(16) int values[BLOCK];
+    auto block = cg::this_thread_block();
+    int first = blockIdx.x * BLOCK, count = min(BLOCK, n - first);
+    cg::memcpy_async(block, values, in + first, sizeof(int) * count);
+    cg::wait(block);
+    int i = threadIdx.x;
+    if (i < count) out[first + i] = values[count - 1 - i];
+}
+
+// For each thread of each block, the sum of the next thread's element over all parts of BLOCK elements.
+extern "C" __global__ void block_pipeline(const int *in, int *out, int n) {
+    __shared__ int values[2][BLOCK];
+    __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state;
+    auto block = cg::this_thread_block();
+    auto pipe = cuda::make_pipeline(block, &state);
+    int sum = 0, parts = (n + BLOCK - 1) / BLOCK;
+    auto fetch = [&](int part) {
+        pipe.producer_acquire();
+        int count = min(BLOCK, n - part * BLOCK);
+        cuda::memcpy_async(block, values[part % 2], in + part * BLOCK, sizeof(int) * count, pipe);
+        pipe.producer_commit();
+    };
+    fetch(0);
+    for (int part = 0; part < parts; part++) {
+        if (part + 1 < parts) fetch(part + 1);
+        pipe.consumer_wait();
+        int other = (threadIdx.x + 1) % BLOCK;
+        if (other < n - part * BLOCK) sum += values[part % 2][other];
+        pipe.consumer_release();
+    }
+    out[blockIdx.x * BLOCK + threadIdx.x] = sum;
+}
+
+// The first half of each block copies, the other half sums in reverse order.
+extern "C" __global__ void partitioned_pipeline(const int *in, int *out, int n) {
+    constexpr int HALF = BLOCK / 2;
+    __shared__ int values[2][HALF];
+    __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state;
+    bool copies = threadIdx.x < HALF;
+    auto role = copies ? cuda::pipeline_role::producer : cuda::pipeline_role::consumer;
+    auto pipe = cuda::make_pipeline(cg::this_thread_block(), &state, role);
+    int sum = 0, parts = (n + HALF - 1) / HALF;
+    for (int part = 0; part < parts; part++) {
+        if (copies) {
+            pipe.producer_acquire();
+            int i = part * HALF + threadIdx.x;
+            if (i < n) cuda::memcpy_async(&values[part % 2][threadIdx.x], in + i, sizeof(int), pipe);
+            pipe.producer_commit();
+        } else {
+            pipe.consumer_wait();
+            int other = BLOCK - 1 - threadIdx.x;
+            if (part * HALF + other < n) sum += values[part % 2][other];
+            pipe.consumer_release();
+        }
+    }
+    if (!copies) out[blockIdx.x * HALF + threadIdx.x - HALF] = sum;
+}
+
+// Each element plus one, copied to shared memory and back in bulk.
+extern "C" __global__ void bulk_copy(const int *in, int *out, int n) {
+    __shared__ alignas(128) int values[BLOCK];
+    __shared__ barrier bar;
+    if (threadIdx.x == 0) {
+        init(&bar, BLOCK);
+        cuda::device::experimental::fence_proxy_async_shared_cta();
+    }
+    __syncthreads();
+    int first = blockIdx.x * BLOCK, count = min(BLOCK, n - first), whole = count & ~3;
+    barrier::arrival_token token;
+    if (threadIdx.x == 0 && whole > 0) {
+        cuda::memcpy_async(values, in + first, cuda::aligned_size_t<16>(sizeof(int) * whole), bar);
+        token = cuda::device::barrier_arrive_tx(bar, 1, sizeof(int) * whole);
+    } else {
+        token = bar.arrive();
+    }
+    bar.wait(std::move(token));
+    if (threadIdx.x < whole) values[threadIdx.x] += 1;
+    else if (threadIdx.x < count) out[first + threadIdx.x] = in[first + threadIdx.x] + 1;
+    cuda::device::experimental::fence_proxy_async_shared_cta();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        if (whole > 0)
+            cuda::device::experimental::cp_async_bulk_shared_to_global(out + first, values, sizeof(int) * whole);
+        cuda::device::experimental::cp_async_bulk_commit_group();
+        cuda::device::experimental::cp_async_bulk_wait_group_read<0>();
+        (&bar)->~barrier();
+    }
+}
+
+struct Shape {
+    __device__ virtual int area(int size) const = 0;
+};
+struct Square : Shape {
+    __device__ int area(int size) const override { return size * size; }
+};
+struct Strip : Shape {
+    int width;
+    __device__ Strip(int width) : width(width) {}
+    __device__ int area(int size) const override { return size + width; }
+};
+
+// The square of even elements, and the sum of the others and their index.
+extern "C" __global__ void virtual_calls(const int *in, int *out, int n) {
+    int i = blockIdx.x * BLOCK + threadIdx.x;
+    Square square;
+    Strip strip(i);
+    const Shape *shapes[2] = {&square, &strip};
+    if (i < n) out[i] = shapes[in[i] & 1]->area(in[i]);
+}
+
+__device__ __noinline__ int add(int a, int b) { return a + b; }
+__device__ __noinline__ int subtract(int a, int b) { return a - b; }
+__device__ __noinline__ int multiply(int a, int b) { return a * b; }
+using Operation = int (*)(int, int);
+__device__ Operation operations[3] = {add, subtract, multiply};
+__constant__ Operation constants[3] = {multiply, subtract, add};
+
+// Operations on an element and its index, by tables in global and in constant memory.
+extern "C" __global__ void function_tables(const int *in, int *out, int n) {
+    int i = blockIdx.x * BLOCK + threadIdx.x;
+    if (i < n) out[i] = operations[i % 3](in[i], i) + constants[i % 3](in[i], i);
+}
+extern "C" __global__ void function_pointer(const int *in, int *out, int n) {
+    int i = blockIdx.x * BLOCK + threadIdx.x;
+    Operation operation = in[0] > 3 ? add : in[1] > 4 ? multiply : subtract;
+    if (i < n) out[i] = operation(in[i], i);
+}
+
+// Each element, rounded to both 8-bit floats and to tf32, summed.
+extern "C" __global__ void small_floats(const int *in, int *out, int n) {
+    int i = blockIdx.x * BLOCK + threadIdx.x;
+    if (i >= n) return;
+    float value = in[i];
+    float2 a = float2(__nv_fp8x2_e4m3(make_float2(value, 2)));
+    float2 b = float2(__nv_fp8x2_e5m2(make_float2(2, value)));
+    out[i] = int(a.x) + int(b.y) + int(nvcuda::wmma::__float_to_tf32(value));
 }

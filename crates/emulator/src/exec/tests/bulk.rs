@@ -11,8 +11,7 @@ const PLACES: &str = "mul.wide.u32 %rd4, %r0, 4; add.u64 %rd4, %rd0, %rd4;
 const INIT: &str = "@%p1 mbarrier.init.shared.b64 [shared+1024], 1; @%p1 fence.proxy.async; bar.sync 0;";
 const EXPECT: &str = "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [shared+1024], 256;";
 const COPY: &str = "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [shared], [%rd1], 256, [shared+1024];";
-const WAIT: &str =
-    "WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [shared+1024], 0; @!%p2 bra WAIT;";
+const WAIT: &str = "WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [shared+1024], 0; @!%p2 bra WAIT;";
 /// The thread reads the word of the thread in the other warp.
 const LOAD: &str = "xor.b32 %r6, %r5, 128; mov.u32 %r7, shared; add.u32 %r7, %r7, %r6;
     ld.shared.u32 %r7, [%r7]; st.global.u32 [%rd4], %r7;";
@@ -33,7 +32,11 @@ fn values() -> Vec<u32> {
 fn results(body: &str) -> Vec<u32> {
     let first = run(body, None, true).unwrap_or_else(|fault| panic!("{fault}\n{body}"));
     for (seed, checks) in [(Some(1), true), (Some(2), true), (Some(3), true), (None, false)] {
-        assert_eq!(run(body, seed, checks).unwrap_or_else(|fault| panic!("{fault}\n{body}")), first, "{body}");
+        assert_eq!(
+            run(body, seed, checks).unwrap_or_else(|fault| panic!("{fault}\n{body}")),
+            first,
+            "{body}"
+        );
     }
     first
 }
@@ -68,7 +71,9 @@ fn use_of_unfinished_copies_is_found() {
         // Nobody waits; a barrier does not.
         format!("{INIT}{EXPECT}{COPY} bar.sync 0; {LOAD}"),
         // Only one warp waits.
-        format!("{INIT}{EXPECT}{COPY} bar.sync 0; setp.lt.u32 %p3, %r0, 32; @!%p3 bra NEXT; {WAIT} NEXT: {LOAD}"),
+        format!(
+            "{INIT}{EXPECT}{COPY} bar.sync 0; setp.lt.u32 %p3, %r0, 32; @!%p3 bra NEXT; {WAIT} NEXT: {LOAD}"
+        ),
         // Thread 0 itself does not.
         format!("{INIT}{EXPECT}{COPY} @%p1 ld.shared.u32 %r7, [%r3];"),
         format!("{INIT}{EXPECT}{COPY} @%p1 st.shared.u32 [%r3], 5;"),
@@ -125,7 +130,8 @@ fn a_ring_of_stages_is_right_and_has_no_fault() {
         let right = launch(&ring("mbarrier.arrive.shared.b64 _, [%r15+1040];"), seed);
         assert_eq!(right.unwrap_or_else(|fault| panic!("{fault}")), expected);
         // The stage is free before it is read.
-        let early = ring("").replace("ld.shared.u32 %r17", "mbarrier.arrive.shared.b64 _, [%r15+1040]; ld.shared.u32 %r17");
+        let early = ring("")
+            .replace("ld.shared.u32 %r17", "mbarrier.arrive.shared.b64 _, [%r15+1040]; ld.shared.u32 %r17");
         let fault = launch(&early, seed).unwrap_err();
         assert!(matches!(fault.kind, FaultKind::Race { .. } | FaultKind::Unfinished { .. }), "{fault}");
     }
@@ -138,7 +144,10 @@ const OUT: &str = "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd0], [sha
 fn shared_memory_is_copied_out() {
     let tripled: Vec<u32> = (0..64).map(|i| 3 * i).collect();
     for wait in ["cp.async.bulk.wait_group 0;", "cp.async.bulk.wait_group.read 0;", ""] {
-        assert_eq!(results(&format!("{STORE} fence.proxy.async.shared::cta; bar.sync 0; {OUT} {wait}")), tripled);
+        assert_eq!(
+            results(&format!("{STORE} fence.proxy.async.shared::cta; bar.sync 0; {OUT} {wait}")),
+            tripled
+        );
     }
     // The thread may write again when the copy has read, and others after a barrier.
     let again = "cp.async.bulk.wait_group.read 0; bar.sync 0; st.shared.u32 [%r3], 5;";
@@ -164,7 +173,8 @@ fn use_before_the_copy_out_has_finished_is_found() {
     let kind = fault(&format!("{start} cp.async.bulk.wait_group.read 0; st.shared.u32 [%r3], 5;"));
     assert!(matches!(kind, FaultKind::Race { .. } | FaultKind::Unfinished { .. }), "{kind}");
     // Global memory, of which only the reads have been waited for.
-    let kind = fault(&format!("{start} cp.async.bulk.wait_group.read 0; bar.sync 0; ld.global.u32 %r7, [%rd4];"));
+    let kind =
+        fault(&format!("{start} cp.async.bulk.wait_group.read 0; bar.sync 0; ld.global.u32 %r7, [%rd4];"));
     assert!(matches!(&kind, FaultKind::Race { first, .. } if first.memory == Memory::Global), "{kind}");
     // Stores that the copy may not see.
     let kind = fault(&format!("{STORE} bar.sync 0; {OUT} cp.async.bulk.wait_group 0;"));
@@ -201,7 +211,10 @@ fn unwritten_bytes_are_copied() {
     let from = machine.memory.allocate(256).unwrap();
     machine.memory.write(from, &[1; 128]).unwrap();
     let fault = machine.launch(1, 64, &[out, from]).unwrap_err();
-    assert!(matches!(&fault.kind, FaultKind::Unwritten(access) if access.memory == Memory::Shared), "{fault}");
+    assert!(
+        matches!(&fault.kind, FaultKind::Unwritten(access) if access.memory == Memory::Shared),
+        "{fault}"
+    );
     // The upper half is not read.
     let half = LOAD.replace("xor.b32 %r6, %r5, 128;", "and.b32 %r6, %r5, 124;");
     let machine = Machine::new(&format!("{PLACES}{INIT}{EXPECT}{COPY}{WAIT}{half}"));
@@ -218,9 +231,12 @@ fn operands_are_checked() {
         let words = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes";
         format!("{INIT} @%p1 {words} [{to}], [{from}], {size}, [shared+1024];")
     };
-    for (to, from, size) in
-        [("shared+8", "%rd1", "16"), ("shared", "%rd1+4", "16"), ("shared", "%rd1", "24"), ("shared", "%rd1", "4")]
-    {
+    for (to, from, size) in [
+        ("shared+8", "%rd1", "16"),
+        ("shared", "%rd1+4", "16"),
+        ("shared", "%rd1", "24"),
+        ("shared", "%rd1", "4"),
+    ] {
         let kind = fault(&copy(to, from, size));
         assert!(matches!(&kind, FaultKind::CopyOperand(text) if text.contains("multiples of 16")), "{kind}");
     }

@@ -261,7 +261,7 @@ fn unsupported_code_is_an_error_with_its_line() {
         ("ld.global.b128 %rd1, [%rd0];", "`ld.global.b128` is not a supported instruction"),
         ("ld.global.v4.b64 {%rd1, %rd2, %rd3, %rd4}, [%rd0];", "a vector of 256 bits"),
         ("shfl.down.b32 %r1, %r2, 1, 31;", "`shfl.down.b32` is not a supported instruction"),
-        ("call.uni nothing, (%r1);", "`nothing` is not a function"),
+        ("call.uni nothing, (%r1);", "`nothing` is neither a function nor a register"),
         ("atom.global.add.s16 %h1, [%rd0], 1;", "is not a supported instruction"),
         ("cvt.f32.s32 %r1, %r2;", "`cvt.f32.s32` is not a supported instruction"),
     ] {
@@ -278,18 +278,18 @@ fn what_cannot_run_fails_in_its_own_kernel() {
     let head = ".version 8.3\n.target sm_90\n.address_size 64\n\
         .func (.param .u32 out) twice(.param .u32 in) { ret; }\n\
         .func (.param .u32 out) thrice(.param .u32 in) { ret; }\n\
-        .global .align 8 .u64 table[2] = {twice, thrice};\n.global .texref image;\n.global .surfref surface;\n";
+        .global .align 8 .u64 table[2] = {twice, thrice};\n.global .texref image;\n.global .surfref surface;\n\
+        .global .samplerref sampler = { addr_mode_0 = clamp_to_border, filter_mode = nearest, force_unnormalized_coords = 1 };\n\
+        .global .texref other = { width = 16 };\n";
     let good = ".visible .entry good() { ret; }\n";
     for (body, text) in [
         (".reg .b128 %q<3>;", "registers of the type of `%q` are not supported"),
         (
-            ".reg .b64 %rd<3>; .reg .b32 %r<3>; .param .u32 in; .param .u32 out;
-            ld.global.u64 %rd1, [table+8]; one: .callprototype (.param .u32 _) _ (.param .u32 _);
-            call (out), %rd1, (in), one;",
-            "`.callprototype` is not a supported instruction",
+            ".reg .b32 %r<9>; tex.1d.v4.s32.s32 {%r1, %r2, %r3, %r4}, [image, {%r5}];",
+            "`tex.1d.v4.s32.s32` is not a supported instruction",
         ),
         (
-            ".reg .b32 %r<9>; tex.1d.v4.s32.s32 {%r1, %r2, %r3, %r4}, [image, {%r5}];",
+            ".reg .b32 %r<9>; tex.1d.v4.s32.s32 {%r1, %r2, %r3, %r4}, [image, sampler, {%r5}];",
             "`tex.1d.v4.s32.s32` is not a supported instruction",
         ),
     ] {

@@ -29,7 +29,8 @@ fn values() -> Vec<u32> {
 /// Runs a body in several orders.
 fn results(body: &str) -> Vec<u32> {
     let first = run(body, None, true).unwrap_or_else(|fault| panic!("{fault}\n{body}"));
-    for (seed, checks) in [(Some(1), true), (Some(2), true), (Some(3), true), (Some(4), false), (None, false)] {
+    for (seed, checks) in [(Some(1), true), (Some(2), true), (Some(3), true), (Some(4), false), (None, false)]
+    {
         let found = run(body, seed, checks).unwrap_or_else(|fault| panic!("{fault}\n{body}"));
         assert_eq!(found, first, "{seed:?} {body}");
     }
@@ -81,7 +82,8 @@ fn threads_meet_at_an_mbarrier() {
             assert_eq!(results(&format!("{INIT}{store}{arrive}{wait}{LOAD}")), others());
         }
         // No wait.
-        let kind = fault(&format!("{INIT}{store}{}{LOAD}", arrive.replace("cvta.shared.u64 %rd6, %rd7;", "")));
+        let kind =
+            fault(&format!("{INIT}{store}{}{LOAD}", arrive.replace("cvta.shared.u64 %rd6, %rd7;", "")));
         assert!(matches!(kind, FaultKind::Race { .. }), "{arrive}: {kind}");
     }
     // Relaxed, and no fence.
@@ -219,7 +221,10 @@ fn wrong_uses_are_faults() {
     for (body, wanted) in [
         (arrive.to_owned(), "nothing initialised"),
         (format!("@%p1 st.shared.u64 [shared+1024], 5; bar.sync 0; {arrive}"), "nothing initialised"),
-        (format!("{INIT} bar.sync 0; @%p1 mbarrier.inval.shared.b64 [shared+1024]; bar.sync 0; {arrive}"), "no longer"),
+        (
+            format!("{INIT} bar.sync 0; @%p1 mbarrier.inval.shared.b64 [shared+1024]; bar.sync 0; {arrive}"),
+            "no longer",
+        ),
         (format!("{INIT} mbarrier.arrive.shared.b64 %rd5, [shared+1024], 3;"), "3 arrivals at an mbarrier"),
         (format!("{INIT} @%p1 mbarrier.arrive.shared.b64 %rd5, [shared+1024], 0;"), "0 arrivals"),
         (format!("{INIT} @%p1 mbarrier.arrive.noComplete.shared.b64 %rd5, [shared+1024], 64;"), "noComplete"),
@@ -253,7 +258,9 @@ fn wrong_uses_are_faults() {
             .collect();
         assert!(found.iter().any(|fault| matches!(fault.kind, FaultKind::Race { .. })), "{body}: {found:?}");
     }
-    for body in ["mbarrier.init.shared.b64 [shared+1028], 64;", "mbarrier.arrive.shared.b64 %rd5, [shared+1028];"] {
+    for body in
+        ["mbarrier.init.shared.b64 [shared+1028], 64;", "mbarrier.arrive.shared.b64 %rd5, [shared+1028];"]
+    {
         assert!(matches!(fault(body), FaultKind::Misaligned(_)), "{body}");
     }
     for body in ["mbarrier.init.shared.b64 [shared+8192], 64;", "mbarrier.init.b64 [%rd1], 64;"] {
@@ -272,7 +279,9 @@ fn waits_without_end_are_deadlocks() {
     let text = kind.to_string();
     assert!(
         matches!(kind, FaultKind::Deadlock(_))
-            && text.contains("for the mbarrier at shared address 0x400, which lacks 1 of 64 arrivals and 128 bytes"),
+            && text.contains(
+                "for the mbarrier at shared address 0x400, which lacks 1 of 64 arrivals and 128 bytes"
+            ),
         "{text}"
     );
     // Some wait at a barrier.

@@ -26,6 +26,8 @@ pub fn rows() -> Vec<Row> {
              call (back), twice, (given);\nld.param.b32 %x, [back];\n}\nEND:",
             |a: u32, _b: u32, c: bool| if c { a.wrapping_mul(2) } else { a },
         ),
+        through_register(".callprototype (.param .b32 _) _ (.param .b32 _)"),
+        through_register(".calltargets twice, negated"),
         // Threads that exit early store their result first.
         script("@!%c bra ON;\nst.global.b32 [%to], %a;\nret;\nON: mov.b32 %x, %b;", select),
         script("st.global.b32 [%to], %a;\nret.uni;\nmov.b32 %x, %b;", |a: u32, _b: u32| a),
@@ -60,5 +62,17 @@ fn switch(branch: &str) -> Row {
             let columns = thread.threads / thread.block.len() / ROWS as usize;
             vec![[a, b, b, c][if uniform { block % columns } else { c as usize } % 4]]
         },
+    )
+}
+
+/// A call of one of two functions, which differs from lane to lane. `list` is what the call may call.
+fn through_register(list: &str) -> Row {
+    script(
+        format!(
+            "{{\n.param .b32 given;\n.param .b32 back;\n.reg .b64 %one, %other;\nst.param.b32 [given], %a;\n\
+             mov.b64 %one, twice;\nmov.b64 %other, negated;\nselp.b64 %one, %one, %other, %c;\nLIST: {list};\n\
+             call (back), %one, (given), LIST;\nld.param.b32 %x, [back];\n}}"
+        ),
+        |a: u32, _b: u32, c: bool| if c { a.wrapping_mul(2) } else { a.wrapping_neg() },
     )
 }

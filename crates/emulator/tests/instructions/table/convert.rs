@@ -3,6 +3,7 @@
 use super::float::{Modifiers, ROUNDINGS, flush};
 use crate::instructions::row::{Row, row};
 use crate::instructions::value::{BFloat, Double, Exact, Half, Single, Two, Value};
+use rustc_apfloat::ieee::{Float8E4M3FN, Float8E5M2};
 use rustc_apfloat::{Float, FloatConvert, Round};
 
 pub fn rows() -> Vec<Row> {
@@ -16,6 +17,9 @@ pub fn rows() -> Vec<Row> {
     integral::<BFloat>(&mut rows, "bf16", &[false], &[false]);
     pairs::<Half>(&mut rows, "f16x2");
     pairs::<BFloat>(&mut rows, "bf16x2");
+    small::<Float8E4M3FN>(&mut rows, "e4m3x2");
+    small::<Float8E5M2>(&mut rows, "e5m2x2");
+    tf32(&mut rows);
     rows
 }
 
@@ -178,5 +182,75 @@ where
                 Two(part(b), part(a))
             }));
         }
+    }
+}
+
+/// Two 8-bit floats, clamped to their greatest numbers.
+fn small<F: Float + 'static>(rows: &mut Vec<Row>, ty: &str)
+where
+    Single: FloatConvert<F>,
+    Half: FloatConvert<F>,
+    F: FloatConvert<Half>,
+{
+    fn byte<From: FloatConvert<F>, F: Float>(value: From, relu: bool) -> u16 {
+        if value.is_nan() {
+            return 0x7f;
+        }
+        if value.is_negative() && relu {
+            return 0;
+        }
+        let rounded: F = value.convert_r(Round::NearestTiesToEven, &mut false).value;
+        let greatest = F::largest();
+        let greatest = if value.is_negative() { -greatest } else { greatest };
+        let bits = if rounded.is_finite() { rounded } else { greatest };
+        bits.to_bits() as u16
+    }
+    for relu in [false, true] {
+        let words = if relu { ".relu" } else { "" };
+        rows.push(row(format!("cvt.rn.satfinite{words}.{ty}.f32"), move |a: Single, b: Single| {
+            byte::<_, F>(a, relu) << 8 | byte::<_, F>(b, relu)
+        }));
+        rows.push(row(format!("cvt.rn.satfinite{words}.{ty}.f16x2"), move |a: Two<Half>| {
+            byte::<_, F>(a.1, relu) << 8 | byte::<_, F>(a.0, relu)
+        }));
+        rows.push(row(format!("cvt.rn{words}.f16x2.{ty}"), move |a: u16| {
+            let half = |byte: u16| {
+                let wide: Half = F::from_bits(byte.into()).convert(&mut false).value;
+                let is_cut = relu && wide.is_negative() && !wide.is_nan();
+                if is_cut { Half::from_bits(0) } else { wide }
+            };
+            Two(half(a & 0xff), half(a >> 8))
+        }));
+    }
+}
+
+/// Ten bits of fraction, computed in `f64`.
+fn tf32(rows: &mut Vec<Row>) {
+    let rounded = |a: u32, round: fn(f64) -> f64, clamps: bool, relu: bool| {
+        let value = f32::from_bits(a);
+        if value.is_nan() {
+            return 0x7fff_ffff;
+        }
+        if relu && value.is_sign_negative() {
+            return 0;
+        }
+        let greatest = f32::from_bits(0x7f7f_e000);
+        let exponent = ((a >> 23 & 0xff) as i32).max(1) - 127;
+        let unit = 2f64.powi(exponent - 10);
+        let result = if value.is_infinite() { value } else { (round(f64::from(value) / unit) * unit) as f32 };
+        if clamps { result.clamp(-greatest, greatest).to_bits() } else { result.to_bits() }
+    };
+    for clamps in [false, true] {
+        let words = if clamps { ".satfinite" } else { "" };
+        rows.push(row(format!("cvt.rna{words}.tf32.f32"), move |a: u32| {
+            rounded(a, f64::round, clamps, false)
+        }));
+    }
+    for relu in [false, true] {
+        let words = if relu { ".relu" } else { "" };
+        rows.push(row(format!("cvt.rn{words}.tf32.f32"), move |a: u32| {
+            rounded(a, f64::round_ties_even, false, relu)
+        }));
+        rows.push(row(format!("cvt.rz{words}.tf32.f32"), move |a: u32| rounded(a, f64::trunc, false, relu)));
     }
 }

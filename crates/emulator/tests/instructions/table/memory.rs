@@ -314,7 +314,7 @@ fn hints(rows: &mut Vec<Row>) {
 }
 
 /// A cache policy in the register `%policy`.
-const POLICY: &str =
+pub(super) const POLICY: &str =
     ".reg .b64 %policy;\ncreatepolicy.fractional.L2::evict_last.L2::evict_first.b64 %policy, 0.5;\n";
 
 /// `createpolicy`; a load with the policy gives the same value.

@@ -10,6 +10,7 @@ mod control;
 mod convert;
 mod float;
 mod integer;
+mod mbarrier;
 mod memory;
 mod warp;
 
@@ -24,6 +25,7 @@ pub fn rows() -> Vec<Row> {
         convert::rows(),
         float::rows(),
         memory::rows(),
+        mbarrier::rows(),
         warp::rows(),
         control::rows(),
     ]
