@@ -16,6 +16,7 @@ mod error;
 mod function;
 mod graph;
 mod launch;
+mod launch_ex;
 mod memory;
 mod module;
 mod order;
@@ -141,6 +142,7 @@ pub fn resolve(name: &str) -> Option<*const c_void> {
         copy::FUNCTIONS,
         stream::FUNCTIONS,
         launch::FUNCTIONS,
+        launch_ex::FUNCTIONS,
         graph::FUNCTIONS,
     ];
     functions.into_iter().flatten().find(|(known, _)| *known == name).map(|&(_, function)| function)

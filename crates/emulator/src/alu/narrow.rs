@@ -104,7 +104,8 @@ pub fn convert(words: &mut Words) -> Result<Option<Lanes>, String> {
 
 /// Rounds an `f32` to the 10 bits of fraction of tf32, whose other bits are zero.
 fn tf32(words: &mut Words) -> Result<Lanes, String> {
-    const LOW: u32 = (1 << 13) - 1;
+    const HALF: u32 = 1 << 12;
+    const LOW: u32 = 2 * HALF - 1;
     const INFINITY: u32 = 0x7f80_0000;
     let rounding = words.take_any(&["rna", "rn", "rz"]).ok_or_else(|| words.unknown())?;
     let (clamps, relu) = (words.take("satfinite"), words.take("relu"));
@@ -120,8 +121,8 @@ fn tf32(words: &mut Words) -> Result<Lanes, String> {
             return 0;
         }
         let half = match rounding {
-            "rna" => (LOW + 1) / 2,
-            "rn" => LOW / 2 + (magnitude >> 13 & 1),
+            "rna" => HALF,
+            "rn" => HALF - 1 + (magnitude >> 13 & 1),
             _ => 0,
         };
         // A carry out of the fraction increments the exponent.

@@ -195,7 +195,7 @@ unsafe fn packed<'a>(mut extra: *mut *mut c_void, most: usize) -> Answer<&'a [u8
 /// # Safety
 ///
 /// As for [`parameters`].
-unsafe fn launch(
+pub(super) unsafe fn launch(
     function: CUfunction,
     [grid, block]: [[u32; 3]; 2],
     dynamic_shared: u32,

@@ -1,4 +1,4 @@
-//! Decodes `cp.async`. (PTX ISA, "Asynchronous copy".)
+//! Decodes `cp.async` that is not in bulk. (PTX ISA, "Asynchronous copy".)
 
 use crate::{
     alu::Words,

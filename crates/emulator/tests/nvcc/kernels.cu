@@ -341,8 +341,10 @@ extern "C" __global__ void partitioned_pipeline(const int *in, int *out, int n) 
     if (!copies) out[blockIdx.x * HALF + threadIdx.x - HALF] = sum;
 }
 
-// Each element plus one, copied to shared memory and back in bulk.
-extern "C" __global__ void bulk_copy(const int *in, int *out, int n) {
+// Each element plus one, copied to shared memory and back in bulk. `COUNTS` says whether the copy itself tells the barrier
+// how many bytes to expect.
+template <bool COUNTS>
+__device__ void bulk_copy(const int *in, int *out, int n) {
     __shared__ alignas(128) int values[BLOCK];
     __shared__ barrier bar;
     if (threadIdx.x == 0) {
@@ -353,8 +355,14 @@ extern "C" __global__ void bulk_copy(const int *in, int *out, int n) {
     int first = blockIdx.x * BLOCK, count = min(BLOCK, n - first), whole = count & ~3;
     barrier::arrival_token token;
     if (threadIdx.x == 0 && whole > 0) {
-        cuda::memcpy_async(values, in + first, cuda::aligned_size_t<16>(sizeof(int) * whole), bar);
-        token = cuda::device::barrier_arrive_tx(bar, 1, sizeof(int) * whole);
+        cuda::aligned_size_t<16> bytes(sizeof(int) * whole);
+        if (COUNTS) {
+            cuda::memcpy_async(values, in + first, bytes, bar);
+            token = bar.arrive();
+        } else {
+            cuda::device::memcpy_async_tx(values, in + first, bytes, bar);
+            token = cuda::device::barrier_arrive_tx(bar, 1, bytes);
+        }
     } else {
         token = bar.arrive();
     }
@@ -371,6 +379,8 @@ extern "C" __global__ void bulk_copy(const int *in, int *out, int n) {
         (&bar)->~barrier();
     }
 }
+extern "C" __global__ void bulk_copy_counted(const int *in, int *out, int n) { bulk_copy<true>(in, out, n); }
+extern "C" __global__ void bulk_copy_expected(const int *in, int *out, int n) { bulk_copy<false>(in, out, n); }
 
 struct Shape {
     __device__ virtual int area(int size) const = 0;
