@@ -172,11 +172,12 @@ pub enum FaultKind {
         /// The access that ran second.
         second: Box<Access>,
     },
-    /// An access to shared memory that an asynchronous copy (`cp.async`, `cp.async.bulk`) is still writing or reading.
+    /// An access to shared memory that an asynchronous copy (`cp.async`, `cp.async.bulk`) is still writing or
+    /// reading.
     #[error(
         "shared memory used before an asynchronous copy has finished: {first}; and {second}. Wait in the \
-         thread that copies (`cp.async.wait_group`, `cp.async.bulk.wait_group`), then at a barrier if other threads use \
-         the data; if the copy has an mbarrier, wait there in each thread that uses the data"
+         thread that copies (`cp.async.wait_group`, `cp.async.bulk.wait_group`), then at a barrier if other \
+         threads use the data; if the copy has an mbarrier, wait there in each thread that uses the data"
     )]
     Unfinished {
         /// The copy's access.
@@ -189,8 +190,8 @@ pub enum FaultKind {
     Mbarrier(String),
     /// A bulk copy of shared memory that was stored to without a `fence.proxy.async` since.
     #[error(
-        "a bulk copy may not see what was stored before: {first}; and {second}. Run `fence.proxy.async` between the two, in \
-         the thread that stores, before the barrier"
+        "a bulk copy may not see what was stored before: {first}; and {second}. Run `fence.proxy.async` \
+         between the two, in the thread that stores, before the barrier"
     )]
     Proxy {
         /// The store.
@@ -200,8 +201,8 @@ pub enum FaultKind {
     },
     /// An access to the memory of an mbarrier by another instruction than `mbarrier`.
     #[error(
-        "access to the memory of an mbarrier: {second}; {first} made it one. Only `mbarrier` instructions may use it \
-         before `mbarrier.inval`"
+        "access to the memory of an mbarrier: {second}; {first} made it one. Only `mbarrier` instructions \
+         may use it before `mbarrier.inval`"
     )]
     MbarrierWord {
         /// The initialisation.
@@ -303,8 +304,8 @@ pub enum FaultKind {
     /// A barrier number that does not exist, or an impossible number of threads.
     #[error("a barrier with a wrong operand: {0}")]
     BarrierOperand(String),
-    /// A `cp.async` whose source size is more than the bytes that it copies, or a `cp.async.bulk` whose size or addresses
-    /// are no multiples of 16.
+    /// A `cp.async` whose source size is more than the bytes that it copies, or a `cp.async.bulk` whose size
+    /// or addresses are no multiples of 16.
     #[error("an asynchronous copy with a wrong operand: {0}")]
     CopyOperand(String),
     /// A warp instruction (`*.sync`) whose mask does not match the lanes that run it.

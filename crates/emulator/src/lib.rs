@@ -92,17 +92,20 @@
 //! around it and then does the same work as the others. The parts of a diverged warp may each pass their own
 //! mask, and a warp barrier orders only the lanes of its mask.
 //!
-//! **mbarriers and asynchronous copies.** A wait at an mbarrier (`test_wait`, `try_wait`) that succeeds comes after what
-//! preceded the arrivals of that phase, and of those before. Only `mbarrier` instructions may use the eight bytes between
-//! `mbarrier.init` and `mbarrier.inval`. Copies (`cp.async`, `cp.async.bulk`) transfer their bytes at once, but the checks
-//! take the bytes as in flight until someone waits: at the copy's mbarrier, in each thread that uses them; or else for the
-//! copy's group, in the thread that copies. A bulk copy from shared memory is a fault if no `fence.proxy.async` at all
-//! follows a store of its bytes. A block whose warps all wait at mbarriers is in a deadlock, and the fault says which
-//! arrivals and bytes are missing; if the kernel reads a clock, it takes 2^24 instructions of waiting to be one. When a thread
-//! has waited at one mbarrier, the emulator may miss that it uses copies of another for which only other threads have waited.
+//! **mbarriers and asynchronous copies.** A wait at an mbarrier (`test_wait`, `try_wait`) that succeeds comes
+//! after what preceded the arrivals of that phase, and of those before. Only `mbarrier` instructions may use
+//! the eight bytes between `mbarrier.init` and `mbarrier.inval`. Copies (`cp.async`, `cp.async.bulk`)
+//! transfer their bytes at once, but the checks take the bytes as in flight until someone waits: at the
+//! copy's mbarrier, in each thread that uses them; or else for the copy's group, in the thread that copies. A
+//! bulk copy from shared memory is a fault if no `fence.proxy.async` at all follows a store of its bytes. A
+//! block whose warps all wait at mbarriers is in a deadlock, and the fault says which arrivals and bytes are
+//! missing; if the kernel reads a clock, it takes 2^24 instructions of waiting to be one. When a thread has
+//! waited at one mbarrier, the emulator may miss that it uses copies of another for which only other threads
+//! have waited.
 //!
-//! **Calls through pointers** become comparisons with the address of each function that the call may call: those whose
-//! address is taken and whose parameters have the same sizes as the call's. A call of any other address is a fault.
+//! **Calls through pointers** become comparisons with the address of each function that the call may call:
+//! those whose address is taken and whose parameters have the same sizes as the call's. A call of any other
+//! address is a fault.
 //!
 //! **Memory order.** A release covers the atomic access that it is part of, also if a fence before the access
 //! makes it a release. A block barrier acquires what relaxed reads before it have seen, because CUDA's
@@ -135,7 +138,8 @@
 //! says which threads waited, where and for what. Blocks that poll memory let others run, so a barrier of all blocks of a grid does not
 //! need one CPU thread per block. A grid with such a barrier must have no more blocks than the device holds at a time, which
 //! `cuOccupancyMaxActiveBlocksPerMultiprocessor` tells: if all that it holds wait for others, that is a fault at once.
-//! A cooperative launch (`cuLaunchCooperativeKernel`, or `cuLaunchKernelEx` with that attribute) of more blocks is refused.
+//! A cooperative launch (`cuLaunchCooperativeKernel`, or `cuLaunchKernelEx` with that attribute) of more
+//! blocks is refused.
 //!
 //! **Orders.** Without a seed, blocks and warps run one after another as far as they can, which hides faults that
 //! depend on the order. [`Settings::seed`] mixes blocks, warps and diverged lanes, each seed in its own order, the same every time;
@@ -227,10 +231,11 @@
 //! - Graphs built or changed node by node, dependencies within a graph, memory allocated or freed and
 //!   external events in captures; cooperative launches on several devices, the linker, arrays, textures, surfaces, memory pools,
 //!   virtual memory and memory of other processes. Their functions return `CUDA_ERROR_NOT_SUPPORTED`.
-//! - Instructions for clusters, matrices and textures, and copies of tensors (`cp.async.bulk.tensor`); each cluster has one
-//!   block, so that `.shared::cluster` is the block's own shared memory. Recursion, calls through registers that are nested
-//!   more than four deep, and functions without a body except `vprintf` and `__assertfail`. Launching a kernel that contains
-//!   one fails and names it; the other kernels of the module run.
+//! - Instructions for clusters, matrices and textures, and copies of tensors (`cp.async.bulk.tensor`); each
+//!   cluster has one block, so that `.shared::cluster` is the block's own shared memory. Recursion, calls
+//!   through registers that are nested more than four deep, and functions without a body except `vprintf` and
+//!   `__assertfail`. Launching a kernel that contains one fails and names it; the other kernels of the module
+//!   run.
 //! - Machine code: cubins and fat binaries return `CUDA_ERROR_NO_BINARY_FOR_GPU`.
 
 mod alu;

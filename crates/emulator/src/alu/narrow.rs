@@ -24,8 +24,8 @@ struct Small {
 const NAN: u64 = 0x7f;
 
 const E5M2: Small = Small { format: Format { exponent: 5, fraction: 2, nan: NAN }, scale: 0, greatest: 0x7b };
-/// It has no infinities. What would be infinities and other NaNs are numbers, so it is encoded with one more bit of
-/// exponent.
+/// It has no infinities. What would be infinities and other NaNs are numbers, so it is encoded with one more
+/// bit of exponent.
 const E4M3: Small =
     Small { format: Format { exponent: 5, fraction: 3, nan: NAN }, scale: -8, greatest: 0x7e };
 

@@ -40,8 +40,8 @@ union Value {
 /// `CUlaunchAttributeID`.
 const COOPERATIVE: c_uint = 2;
 const CLUSTER_DIMENSION: c_uint = 4;
-/// Attributes that change no results: hints for caches and schedulers, priorities, synchronisation domains, and an early
-/// start of the next launch.
+/// Attributes that change no results: hints for caches and schedulers, priorities, synchronisation domains,
+/// and an early start of the next launch.
 const HARMLESS: [c_uint; 10] = [0, 1, 3, 5, 6, 8, 9, 10, 11, 14];
 
 /// Fails with the attribute's name on standard error.
@@ -75,7 +75,8 @@ fn is_cooperative(attributes: &[Attribute]) -> Answer<bool> {
 
 /// # Safety
 ///
-/// As for `cuLaunchKernel`. `config` is null or points to a configuration, whose attributes are as many as it says.
+/// As for `cuLaunchKernel`. `config` is null or points to a configuration, whose attributes are as many as it
+/// says.
 #[allow(non_snake_case)]
 unsafe extern "C" fn cuLaunchKernelEx(
     config: *const Config,

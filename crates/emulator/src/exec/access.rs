@@ -202,8 +202,8 @@ impl State<'_> {
         }
     }
 
-    /// The addresses in shared memory of what lanes name in `.shared` or generically, `bytes` (a power of two) each,
-    /// aligned. A fault if they are elsewhere.
+    /// The addresses in shared memory of what lanes name in `.shared` or generically, `bytes` (a power of
+    /// two) each, aligned. A fault if they are elsewhere.
     #[cold]
     pub fn words(
         &self,

@@ -31,8 +31,8 @@ use super::{
 const TURN: u32 = 4096;
 /// Polls in a row that saw no new value before a warp's turn ends and it counts as waiting.
 const POLLS: u32 = 64;
-/// Instructions of a block whose warps all wait at mbarriers, after which this is a deadlock. A kernel that reads a clock may
-/// limit its waits by time, so that it has longer.
+/// Instructions of a block whose warps all wait at mbarriers, after which this is a deadlock. A kernel that
+/// reads a clock may limit its waits by time, so that it has longer.
 const STUCK: u64 = 1 << 20;
 const STUCK_WITH_CLOCK: u64 = 1 << 24;
 /// Barriers per block.
@@ -443,7 +443,8 @@ impl<'g> Block<'g> {
                 }
                 (Waits::Ready, Some(address)) if self.is_mbarrier(at) => {
                     let missing = self.state.missing(address);
-                    format!("{count} threads wait at {place} for the mbarrier at shared address {address:#x}{missing}")
+                    let which = format!("the mbarrier at shared address {address:#x}{missing}");
+                    format!("{count} threads wait at {place} for {which}")
                 }
                 (Waits::Ready, Some(address)) => {
                     format!("{count} threads wait for a change at address {address:#x} at {place}")
@@ -663,7 +664,9 @@ impl<'g> State<'g> {
                     at += 1;
                 }
                 Operation::Group(group) => {
-                    if let Err(fault) = self.group(warp, *group, active, at) {
+                    if active != 0
+                        && let Err(fault) = self.group(warp, *group, active, at)
+                    {
                         break Err(fault);
                     }
                     at += 1;

@@ -1,7 +1,8 @@
 //! Bulk copies (`cp.async.bulk`): their bytes, groups and waits.
 //!
-//! The bytes are copied at once. The checks take a copy to shared memory as in flight until a thread has waited at its
-//! mbarrier, and a copy to global memory as reading and writing until its thread has waited for its group.
+//! The bytes are copied at once. The checks take a copy to shared memory as in flight until a thread has
+//! waited at its mbarrier, and a copy to global memory as reading and writing until its thread has waited for
+//! its group.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -100,7 +101,8 @@ impl State<'_> {
             let (to, from, bytes) = (to[lane], from[lane], sizes[lane]);
             if (to | from | bytes) % UNIT != 0 {
                 let text = format!(
-                    "`cp.async.bulk` of {bytes} bytes from address {from:#x} to {to:#x}; all must be multiples of {UNIT}"
+                    "`cp.async.bulk` of {bytes} bytes from address {from:#x} to {to:#x}; all must be \
+                     multiples of {UNIT}"
                 );
                 return Err(self.fault(warp.index, at, 1 << lane, FaultKind::CopyOperand(text)));
             }
@@ -134,7 +136,8 @@ impl State<'_> {
             self.touch_global(warp, lane, piece, (Kind::Read, at))?;
             self.touch_shared(warp, lane, piece, (Kind::Write, at))?;
             for offset in (0..bytes).step_by(8) {
-                // SAFETY: `touch_global` found the bytes aligned and inside an allocation that the launch holds.
+                // SAFETY: `touch_global` found the bytes aligned and inside an allocation that the launch
+                // holds.
                 let word = unsafe { AtomicU64::from_ptr((global + offset) as *mut u64) };
                 let word = word.load(Ordering::Acquire).to_le_bytes();
                 self.shared[(shared + offset) as usize..][..8].copy_from_slice(&word);
@@ -185,7 +188,8 @@ impl State<'_> {
                 word[..size as usize].copy_from_slice(&self.shared[from..][..size as usize]);
                 let value = u64::from_le_bytes(word);
                 let update = |old| reduction.map_or(value, |reduction| (reduction.update)(old, value, value));
-                // SAFETY: `touch_global` found the bytes aligned and inside an allocation that the launch holds.
+                // SAFETY: `touch_global` found the bytes aligned and inside an allocation that the launch
+                // holds.
                 unsafe { update_global(global + offset, size, update) };
             }
             let target = self.allocation(global, bytes);

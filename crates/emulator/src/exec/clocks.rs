@@ -27,8 +27,8 @@ pub struct Moment {
     /// The warp's clock.
     pub time: u32,
     pub at: u32,
-    /// The serial number of the execution. Lanes of one execution do not race with each other here. If `warp` is the
-    /// [`ENGINE`], the warp that copied.
+    /// The serial number of the execution. Lanes of one execution do not race with each other here. If `warp`
+    /// is the [`ENGINE`], the warp that copied.
     pub serial: u32,
     pub warp: u8,
     /// The lane, with [`IN_FLIGHT`] set for an asynchronous copy that has not been waited for.

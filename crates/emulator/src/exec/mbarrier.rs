@@ -90,7 +90,8 @@ pub struct Object {
     /// What the arrivals so far release, and what those of complete phases did.
     open: Released,
     done: Released,
-    /// The copies that the current phase waits for, and those of complete phases for which no thread has waited.
+    /// The copies that the current phase waits for, and those of complete phases for which no thread has
+    /// waited.
     flying: Vec<Landing>,
     landed: Vec<Landing>,
 }
@@ -361,7 +362,8 @@ impl State<'_> {
         self.set_word(address, word.pack());
     }
 
-    /// The contents of an mbarrier. A fault if there is none at the address, or if its initialisation is not ordered before.
+    /// The contents of an mbarrier. A fault if there is none at the address, or if its initialisation is not
+    /// ordered before.
     fn mbarrier_at(&self, (warp, lane): (u32, usize), address: u64, at: u32) -> Result<Word, Box<Fault>> {
         let word = Word::unpack(self.word(address));
         let init = match &self.checks {
@@ -370,7 +372,8 @@ impl State<'_> {
         };
         let (Some(word), Some(init)) = (word, init) else {
             let text = format!(
-                "nothing initialised the mbarrier at shared address {address:#x} (`mbarrier.init`), or it is no longer valid"
+                "nothing initialised the mbarrier at shared address {address:#x} (`mbarrier.init`), or it is \
+                 no longer valid"
             );
             return Err(self.fault(warp, at, 1 << lane, FaultKind::Mbarrier(text)));
         };
@@ -415,7 +418,8 @@ impl State<'_> {
         if let Err(text) = word.expect(-(copy.bytes as i64)) {
             return Err(self.fault(warp, at, 1 << lane, FaultKind::Mbarrier(text)));
         }
-        if let Some(checks) = &mut self.checks
+        if copy.bytes > 0
+            && let Some(checks) = &mut self.checks
             && let Some(object) = checks.mbarriers.get_mut(&address)
         {
             object.flying.push(copy);

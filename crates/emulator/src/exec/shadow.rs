@@ -82,8 +82,8 @@ impl Shadow {
         self.cells[address >> self.shift].flies(serial)
     }
 
-    /// Ends the writes in flight of these bytes that have these serial numbers: an mbarrier tells all who wait
-    /// at it.
+    /// Ends the writes in flight of these bytes that have these serial numbers: an mbarrier tells all who
+    /// wait at it.
     pub fn land(&mut self, time: u32, (address, bytes): (usize, usize), serials: &RangeInclusive<u32>) {
         for cell in self.cells(address, bytes) {
             if cell.write.time == u32::MAX && serials.contains(&cell.write.serial) {

@@ -52,7 +52,8 @@ impl fmt::Debug for Reduction {
 pub enum Group {
     /// `cp.async.bulk.commit_group`.
     Commit,
-    /// `cp.async.bulk.wait_group` for all but the last groups; with `.read`, only until their copies have read.
+    /// `cp.async.bulk.wait_group` for all but the last groups; with `.read`, only until their copies have
+    /// read.
     Wait { groups: u32, reads: bool },
     /// `fence.proxy.async`: bulk copies from shared memory see what was written before.
     Fence,

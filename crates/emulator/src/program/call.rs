@@ -1,7 +1,7 @@
 //! Decodes calls through registers. (PTX ISA, "Control Flow Instructions: call".)
 //!
-//! A function's address only has to be unlike all others: the call compares it with those of the functions that it
-//! may call, and each of them is inlined.
+//! A function's address only has to be unlike all others: the call compares it with those of the functions
+//! that it may call, and each of them is inlined.
 
 use std::collections::HashMap;
 

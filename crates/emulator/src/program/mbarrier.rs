@@ -71,10 +71,10 @@ pub(super) fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> R
     let operation = words.take_any(&[
         "init",
         "inval",
-        "expect_tx",
-        "complete_tx",
         "arrive_drop",
         "arrive",
+        "expect_tx",
+        "complete_tx",
         "test_wait",
         "try_wait",
         "pending_count",
@@ -92,9 +92,6 @@ pub(super) fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> R
             completes: !words.take("noComplete"),
         },
         Some("test_wait" | "try_wait") => Kind::Wait { parity: words.take("parity") },
-        // Both `expect_tx` by itself, and the first word of `arrive.expect_tx` in another order.
-        Some(_) if words.take("arrive") => Kind::Arrive { drops: false, expects: true, completes: true },
-        Some(_) if words.take("arrive_drop") => Kind::Arrive { drops: true, expects: true, completes: true },
         Some(_) => Kind::Expect,
         None => return decoder.unknown(instruction),
     };

@@ -159,8 +159,8 @@ pub struct Instruction {
     /// The word before the first dot, such as `ld`.
     ///
     /// Three directives also count as instructions, named with their dot: `.branchtargets` and
-    /// `.calltargets`, whose operands are the targets, and `.callprototype`, whose operands are the sizes of its
-    /// results and of its parameters, in bytes. The label before such a directive is its name.
+    /// `.calltargets`, whose operands are the targets, and `.callprototype`, whose operands are the sizes of
+    /// its results and of its parameters, in bytes. The label before such a directive is its name.
     pub name: String,
     /// The words after it: `global`, `v4`, `b32`. `::` stays inside a word: `shared::cta`.
     pub modifiers: Vec<String>,

@@ -175,7 +175,8 @@ fn declarator(head: &Variable, input: &mut Input<'_>) -> Parsed<Variable> {
     Ok(variable)
 }
 
-/// Parses the properties of a texture, a surface or a sampler, and ignores them: only instructions for these use them.
+/// Parses the properties of a texture, a surface or a sampler, and ignores them: only instructions for these
+/// use them.
 ///
 /// `{ addr_mode_0 = wrap, force_unnormalized_coords = 1 }`
 fn properties(input: &mut Input<'_>) -> Parsed<()> {

@@ -1,6 +1,6 @@
 // Typical CUDA kernels for `tests/nvcc.rs`: CUB's warp and block algorithms, tiles of cooperative groups,
-// early exits, block counters, barriers and pipelines of libcu++, function pointers. Each takes `in`, `out` and the number
-// of elements of `in`.
+// early exits, block counters, barriers and pipelines of libcu++, function pointers. Each takes `in`, `out`
+// and the number of elements of `in`.
 
 #include <cooperative_groups.h>
 #include <cooperative_groups/memcpy_async.h>
@@ -341,8 +341,8 @@ extern "C" __global__ void partitioned_pipeline(const int *in, int *out, int n) 
     if (!copies) out[blockIdx.x * HALF + threadIdx.x - HALF] = sum;
 }
 
-// Each element plus one, copied to shared memory and back in bulk. `COUNTS` says whether the copy itself tells the barrier
-// how many bytes to expect.
+// Each element plus one, copied to shared memory and back in bulk. `COUNTS` says whether the copy itself
+// tells the barrier how many bytes to expect.
 template <bool COUNTS>
 __device__ void bulk_copy(const int *in, int *out, int n) {
     __shared__ alignas(128) int values[BLOCK];

@@ -10,7 +10,8 @@ const PLACES: &str = "mul.wide.u32 %rd4, %r0, 4; add.u64 %rd4, %rd0, %rd4;
 
 const INIT: &str = "@%p1 mbarrier.init.shared.b64 [shared+1024], 1; @%p1 fence.proxy.async; bar.sync 0;";
 const EXPECT: &str = "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [shared+1024], 256;";
-const COPY: &str = "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [shared], [%rd1], 256, [shared+1024];";
+const COPY: &str = "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes
+    [shared], [%rd1], 256, [shared+1024];";
 const WAIT: &str = "WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [shared+1024], 0; @!%p2 bra WAIT;";
 /// The thread reads the word of the thread in the other warp.
 const LOAD: &str = "xor.b32 %r6, %r5, 128; mov.u32 %r7, shared; add.u32 %r7, %r7, %r6;
@@ -52,7 +53,8 @@ fn fault(body: &str) -> FaultKind {
 fn bytes_arrive_at_the_mbarrier() {
     let others: Vec<u32> = (0..64).map(|i| (i ^ 32) * 1000 + 1).collect();
     let hinted = "createpolicy.fractional.L2::evict_first.b64 %rd9, 1.0;
-        @%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.L2::cache_hint [shared], [%rd1], %r10, [shared+1024], %rd9;";
+        @%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.L2::cache_hint
+        [shared], [%rd1], %r10, [shared+1024], %rd9;";
     for copy in [COPY, hinted] {
         assert_eq!(results(&format!("{INIT}{EXPECT}{copy}{WAIT}{LOAD}")), others);
         // The bytes may be expected later.
@@ -138,7 +140,8 @@ fn a_ring_of_stages_is_right_and_has_no_fault() {
 }
 
 const STORE: &str = "mul.lo.u32 %r8, %r0, 3; st.shared.u32 [%r3], %r8;";
-const OUT: &str = "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd0], [shared], 256; @%p1 cp.async.bulk.commit_group;";
+const OUT: &str = "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd0], [shared], 256;
+    @%p1 cp.async.bulk.commit_group;";
 
 #[test]
 fn shared_memory_is_copied_out() {
@@ -188,8 +191,8 @@ fn use_before_the_copy_out_has_finished_is_found() {
 fn reductions_combine_with_global_memory() {
     let reduce = |words: &str| {
         format!(
-            "ld.global.u32 %r8, [%rd4]; add.u32 %r8, %r8, %r0; st.global.u32 [%rd4], %r8; st.shared.u32 [%r3], %r0;
-            fence.proxy.async; bar.sync 0;
+            "ld.global.u32 %r8, [%rd4]; add.u32 %r8, %r8, %r0; st.global.u32 [%rd4], %r8;
+            st.shared.u32 [%r3], %r0; fence.proxy.async; bar.sync 0;
             @%p1 cp.reduce.async.bulk.global.shared::cta.bulk_group.{words} [%rd0], [shared], 128;
             @%p1 cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
         )
@@ -248,18 +251,27 @@ fn operands_are_checked() {
         let kind = fault(&copy(to, from, size));
         assert!(matches!(&kind, FaultKind::OutOfBounds { access, .. } if access.memory == memory), "{kind}");
     }
+    // Nothing to copy.
+    let none = copy("shared", "%rd1", "0");
+    run(&format!("{none} @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd0], [shared], 0;"), None, true)
+        .unwrap();
     let kind = fault(&format!("bar.sync 0; {COPY}"));
     assert!(matches!(kind, FaultKind::Mbarrier(_)), "{kind}");
 }
 
 #[test]
 fn other_kinds_of_copies_are_unsupported() {
-    for instruction in [
-        "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [shared], [%rd1, {%r3}], [shared+64]",
-        "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [shared], [shared+64], 16, [shared+128]",
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [shared], [%rd1], 16, [shared+64], %h1",
-        "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32 [shared], [shared+64], 16, [shared+128]",
+    let bytes = "mbarrier::complete_tx::bytes";
+    for (instruction, operands) in [
+        ("cp.async.bulk.tensor.1d.shared::cluster.global.tile", "[shared], [%rd1, {%r3}], [shared+64]"),
+        ("cp.async.bulk.shared::cluster.shared::cta", "[shared], [shared+64], 16, [shared+128]"),
+        ("cp.async.bulk.multicast::cluster.shared::cluster.global", "[shared], [%rd1], 16, [shared+64], %h1"),
+        (
+            "cp.reduce.async.bulk.add.u32.shared::cluster.shared::cta",
+            "[shared], [shared+64], 16, [shared+128]",
+        ),
     ] {
+        let instruction = format!("{instruction}.{bytes} {operands}");
         let module = crate::ptx::parse(&kernel(&format!("{instruction};"))).unwrap();
         let error = crate::program::Program::decode(&module).unwrap_err();
         let name = instruction.split(' ').next().unwrap();

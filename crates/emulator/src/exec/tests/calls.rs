@@ -63,7 +63,8 @@ fn functions_of_tables_are_called() {
     let by_name = "setp.eq.u32 %p1, %r2, 0; mov.u64 %rd4, next; @%p1 mov.u64 %rd4, twice;
         those: .calltargets next, twice; call (back), %rd4, (given), those; ld.param.b32 %r1, [back];";
     assert_eq!(run(by_name).unwrap(), expected);
-    let constant = "xor.b64 %rd2, %rd2, 8; mov.u64 %rd3, constants; add.u64 %rd3, %rd3, %rd2; ld.const.u64 %rd4, [%rd3];";
+    let constant = "xor.b64 %rd2, %rd2, 8; mov.u64 %rd3, constants; add.u64 %rd3, %rd3, %rd2;
+        ld.const.u64 %rd4, [%rd3];";
     assert_eq!(run(&format!("{constant}{CALL}")).unwrap(), expected);
     // Only some threads call.
     let guarded = format!(

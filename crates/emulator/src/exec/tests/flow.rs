@@ -279,7 +279,7 @@ fn what_cannot_run_fails_in_its_own_kernel() {
         .func (.param .u32 out) twice(.param .u32 in) { ret; }\n\
         .func (.param .u32 out) thrice(.param .u32 in) { ret; }\n\
         .global .align 8 .u64 table[2] = {twice, thrice};\n.global .texref image;\n.global .surfref surface;\n\
-        .global .samplerref sampler = { addr_mode_0 = clamp_to_border, filter_mode = nearest, force_unnormalized_coords = 1 };\n\
+        .global .samplerref sampler = { addr_mode_0 = clamp_to_border, force_unnormalized_coords = 1 };\n\
         .global .texref other = { width = 16 };\n";
     let good = ".visible .entry good() { ret; }\n";
     for (body, text) in [

@@ -3,8 +3,8 @@
 use super::{Machine, kernel};
 use crate::fault::{Fault, FaultKind, Memory};
 
-/// `%r3`: the thread's word in shared memory, `%r4`: that of its neighbour in the other warp. `%rd4`: its result, `%rd3`: its
-/// input. The mbarriers are at `shared+1024`.
+/// `%r3`: the thread's word in shared memory, `%r4`: that of its neighbour in the other warp. `%rd4`: its
+/// result, `%rd3`: its input. The mbarriers are at `shared+1024`.
 const PLACES: &str = "mul.wide.u32 %rd4, %r0, 4; add.u64 %rd3, %rd1, %rd4; add.u64 %rd4, %rd0, %rd4;
     mov.u32 %r3, shared; shl.b32 %r5, %r0, 2; xor.b32 %r6, %r5, 128; add.u32 %r4, %r3, %r6; add.u32 %r3, %r3, %r5;
     setp.eq.u32 %p1, %r0, 0; mov.u32 %r10, 1;";
@@ -61,7 +61,7 @@ fn threads_meet_at_an_mbarrier() {
         "mbarrier.arrive.shared::cta.b64 %rd5, [shared+1024], %r10;",
         "mbarrier.arrive.release.cta.shared.b64 %rd5, [shared+1024], 1;",
         "fence.acq_rel.cta; mbarrier.arrive.relaxed.cta.shared.b64 %rd5, [shared+1024];",
-        "cvta.shared.u64 %rd6, %rd7; mov.u64 %rd6, shared; cvta.shared.u64 %rd6, %rd6;
+        "mov.u64 %rd6, shared; cvta.shared.u64 %rd6, %rd6;
          mbarrier.arrive.b64 %rd5, [%rd6+1024];",
         "mbarrier.arrive.expect_tx.shared.b64 %rd5, [shared+1024], 16;
          mbarrier.complete_tx.shared.b64 [shared+1024], 16;",
@@ -78,7 +78,6 @@ fn threads_meet_at_an_mbarrier() {
         .enumerate()
         {
             let wait = wait(&format!("WAIT{at}"), test);
-            let arrive = arrive.replace("cvta.shared.u64 %rd6, %rd7;", "");
             assert_eq!(results(&format!("{INIT}{store}{arrive}{wait}{LOAD}")), others());
         }
         // No wait.
@@ -142,7 +141,8 @@ fn counts_and_parities_are_those_of_the_isa() {
     };
     let body = format!(
         "@!%p1 bra OUT; mbarrier.init.shared.b64 [shared+1024], 5;
-        {} {} mbarrier.arrive.noComplete.shared.b64 %rd5, [shared+1024], 2; mbarrier.pending_count.b64 %r8, %rd5; {}
+        {} {} mbarrier.arrive.noComplete.shared.b64 %rd5, [shared+1024], 2;
+        mbarrier.pending_count.b64 %r8, %rd5; {}
         mbarrier.arrive_drop.noComplete.release.cta.shared.b64 %rd5, [shared+1024], 1;
         mbarrier.pending_count.b64 %r8, %rd5; {}
         mbarrier.arrive.shared.b64 %rd5, [shared+1024]; mbarrier.arrive.shared.b64 %rd6, [shared+1024];
@@ -152,7 +152,8 @@ fn counts_and_parities_are_those_of_the_isa() {
         mbarrier.test_wait.shared.b64 %p2, [shared+1024], %rd5; selp.u32 %r8, 1, 0, %p2; {}
         mbarrier.expect_tx.relaxed.cta.shared.b64 [shared+1024], 100;
         mbarrier.arrive.shared.b64 _, [shared+1024], 3; {}
-        mbarrier.complete_tx.shared::cta.b64 [shared+1024], 60; mbarrier.complete_tx.relaxed.cta.shared.b64 [shared+1024], 40; {}
+        mbarrier.complete_tx.shared::cta.b64 [shared+1024], 60;
+        mbarrier.complete_tx.relaxed.cta.shared.b64 [shared+1024], 40; {}
         OUT:",
         test(1, 0),
         test(0, 4),
@@ -175,7 +176,8 @@ fn counts_and_parities_are_those_of_the_isa() {
 fn lanes_of_a_warp_wait_for_each_other() {
     let body = format!(
         "@%p1 mbarrier.init.shared.b64 [shared+1024], 32; bar.sync 0;
-        and.b32 %r8, %r0, 1; setp.eq.u32 %p3, %r8, 0; xor.b32 %r9, %r5, 4; mov.u32 %r11, shared; add.u32 %r11, %r11, %r9;
+        and.b32 %r8, %r0, 1; setp.eq.u32 %p3, %r8, 0; xor.b32 %r9, %r5, 4;
+        mov.u32 %r11, shared; add.u32 %r11, %r11, %r9;
         @%p3 bra EVEN;
         st.shared.u32 [%r3], %r0; mbarrier.arrive.shared.b64 _, [shared+1024]; bra END;
         EVEN: {}

@@ -186,11 +186,11 @@ where
 }
 
 /// Two 8-bit floats, clamped to their greatest numbers.
-fn small<F: Float + 'static>(rows: &mut Vec<Row>, ty: &str)
+fn small<F>(rows: &mut Vec<Row>, ty: &str)
 where
     Single: FloatConvert<F>,
     Half: FloatConvert<F>,
-    F: FloatConvert<Half>,
+    F: Float + FloatConvert<Half> + 'static,
 {
     fn byte<From: FloatConvert<F>, F: Float>(value: From, relu: bool) -> u16 {
         if value.is_nan() {

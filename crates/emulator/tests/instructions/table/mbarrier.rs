@@ -4,7 +4,7 @@
 
 use super::float::flush;
 use super::memory::POLICY;
-use crate::instructions::row::{Row, Thread, of_thread, script};
+use crate::instructions::row::{Reference, Row, Thread, of_thread, script};
 use crate::instructions::value::{BFloat, Double, Half, Single, Value};
 use rustc_apfloat::Float;
 
@@ -28,7 +28,7 @@ const PLACES: [(&str, &str); 4] = [
 ];
 
 /// Adds the registers of the rows, and a generic address, to a text.
-fn row<S>(text: String, f: impl crate::instructions::row::Reference<S>) -> Row {
+fn row<S>(text: String, f: impl Reference<S>) -> Row {
     let text = format!(
         ".reg .b64 %generic, %state;\n.reg .b32 %bit;\ncvta.shared.u64 %generic, %shared;\n\
          add.u64 %generic, %generic, 16;\n{text}"
@@ -44,41 +44,36 @@ fn test(parity: u32) -> String {
     )
 }
 
+/// An arrival by so many threads.
+fn arrive(count: u32) -> String {
+    format!("mbarrier.arrive.shared.b64 _, [%shared+16], {count};\n")
+}
+
 fn arrivals(rows: &mut Vec<Row>) {
     let orders = ["", ".release.cta", ".release.cluster", ".relaxed.cta", ".relaxed.cluster"];
+    let complete = "mbarrier.complete_tx.shared.b64 [%shared+16], 16;\n";
     for (turn, order) in orders.into_iter().enumerate() {
         for (place, (space, at)) in PLACES.into_iter().enumerate() {
             for with in ["arrive", "arrive_drop", "arrive.expect_tx", "arrive_drop.expect_tx"] {
                 let init = ["", ".shared", ".shared::cta"][(turn + place) % 3];
                 let init_at = if init.is_empty() { "%generic" } else { "%shared+16" };
-                let state = if space == ".shared::cluster" { "_" } else { "%state" };
-                let (operand, rest) = match with.ends_with("expect_tx") {
+                let (state, pending) = match space {
+                    ".shared::cluster" => ("_", "mov.b32 %y, 3;\n"),
+                    _ => ("%state", "mbarrier.pending_count.b64 %y, %state;\n"),
+                };
+                let (operand, rest) = match (with.ends_with("expect_tx"), turn % 2) {
                     // The bytes are missing after the last arrival.
-                    true => (
-                        ", 16",
-                        "mbarrier.arrive.shared.b64 _, [%shared+16], 2;\nmbarrier.complete_tx.shared.b64 [%shared+16], 16;\n",
-                    ),
-                    false => (
-                        [", 2", ""][turn % 2],
-                        [
-                            "mbarrier.arrive.shared.b64 _, [%shared+16];\n",
-                            "mbarrier.arrive.shared.b64 _, [%shared+16], 2;\n",
-                        ][turn % 2],
-                    ),
+                    (true, _) => (", 16", arrive(2) + complete),
+                    (false, 0) => (", 2", arrive(1)),
+                    (false, _) => ("", arrive(2)),
                 };
-                let (before, after, next) = (test(0), test(0), test(1));
-                let pending = match state {
-                    "_" => "mov.b32 %y, 3;\n",
-                    _ => "mbarrier.pending_count.b64 %y, %state;\n",
-                };
-                rows.push(row(
-                    format!(
-                        "mov.b32 %x, 0;\nmbarrier.init{init}.b64 [{init_at}], 3;\n\
-                         mbarrier.{with}{order}{space}.b64 {state}, [{at}]{operand};\n{pending}{before}{rest}{after}{next}\
-                         mbarrier.inval{init}.b64 [{init_at}];"
-                    ),
-                    || (0b010u32, 3u32),
-                ));
+                let text = [
+                    format!("mov.b32 %x, 0;\nmbarrier.init{init}.b64 [{init_at}], 3;\n"),
+                    format!("mbarrier.{with}{order}{space}.b64 {state}, [{at}]{operand};\n{pending}"),
+                    test(0) + &rest + &test(0) + &test(1),
+                    format!("mbarrier.inval{init}.b64 [{init_at}];"),
+                ];
+                rows.push(row(text.concat(), || (0b010u32, 3u32)));
             }
         }
     }
@@ -86,53 +81,42 @@ fn arrivals(rows: &mut Vec<Row>) {
     for order in ["", ".release.cta"] {
         for (space, at) in &PLACES[..3] {
             for with in ["arrive", "arrive_drop"] {
-                let (before, rest, after) = (
-                    test(0),
-                    "mbarrier.arrive.shared.b64 %state, [%shared+16];\nmbarrier.pending_count.b64 %y, %state;\n",
-                    test(0),
-                );
-                rows.push(row(
-                    format!(
-                        "mov.b32 %x, 0;\nmbarrier.init.shared.b64 [%shared+16], 3;\n\
-                         mbarrier.{with}.noComplete{order}{space}.b64 %state, [{at}], 2;\n{before}{rest}{after}"
-                    ),
-                    || (0b01u32, 1u32),
-                ));
+                let text = [
+                    "mov.b32 %x, 0;\nmbarrier.init.shared.b64 [%shared+16], 3;\n".to_owned(),
+                    format!("mbarrier.{with}.noComplete{order}{space}.b64 %state, [{at}], 2;\n"),
+                    test(0) + "mbarrier.arrive.shared.b64 %state, [%shared+16];\n" + &test(0),
+                    "mbarrier.pending_count.b64 %y, %state;".to_owned(),
+                ];
+                rows.push(row(text.concat(), || (0b01u32, 1u32)));
             }
         }
     }
     // Threads that drop out are not expected in the next phase.
-    rows.push(row(
-        "mbarrier.init.shared.b64 [%shared+16], 5;\nmbarrier.arrive_drop.shared.b64 _, [%shared+16], 2;\n\
-         mbarrier.arrive.shared.b64 _, [%shared+16], 3;\nmbarrier.arrive.shared.b64 %state, [%shared+16];\n\
-         mbarrier.pending_count.b64 %x, %state;"
-            .to_owned(),
-        || 3u32,
-    ));
+    let text = [
+        "mbarrier.init.shared.b64 [%shared+16], 5;\nmbarrier.arrive_drop.shared.b64 _, [%shared+16], 2;\n",
+        &arrive(3),
+        "mbarrier.arrive.shared.b64 %state, [%shared+16];\nmbarrier.pending_count.b64 %x, %state;",
+    ];
+    rows.push(row(text.concat(), || 3u32));
 }
 
 fn waits(rows: &mut Vec<Row>) {
     let orders = ["", ".acquire.cta", ".acquire.cluster", ".relaxed.cta", ".relaxed.cluster"];
     for order in orders {
         for (space, at) in &PLACES[..3] {
+            // The last is how long the wait may take.
             for (wait, hint) in [("test_wait", ""), ("try_wait", ""), ("try_wait", ", 10")] {
-                for (parity, before, after) in [("", "%state", "%state"), (".parity", "0", "0")] {
-                    // A wait that may end late by itself.
-                    let test = |operand: &str, result: &str| {
-                        format!(
-                            "mbarrier.{wait}{parity}{order}{space}.b64 %p0, [{at}], {operand}{hint};\n\
-                             selp.b32 {result}, 1, 0, %p0;\n"
-                        )
-                    };
-                    rows.push(row(
-                        format!(
-                            "mbarrier.init.shared.b64 [%shared+16], 2;\nmbarrier.arrive.shared.b64 %state, [%shared+16];\n\
-                             {}mbarrier.arrive.shared.b64 _, [%shared+16];\n{}",
-                            test(before, "%x"),
-                            test(after, "%y")
-                        ),
-                        || (0u32, 1u32),
-                    ));
+                for (parity, operand) in [("", "%state"), (".parity", "0")] {
+                    let words = format!("{wait}{parity}{order}{space}.b64 %p0, [{at}], {operand}{hint};\n");
+                    let test = |result: &str| format!("mbarrier.{words}selp.b32 {result}, 1, 0, %p0;\n");
+                    let text = [
+                        "mbarrier.init.shared.b64 [%shared+16], 2;\n",
+                        "mbarrier.arrive.shared.b64 %state, [%shared+16];\n",
+                        &test("%x"),
+                        &arrive(1),
+                        &test("%y"),
+                    ];
+                    rows.push(row(text.concat(), || (0u32, 1u32)));
                 }
             }
         }
@@ -143,31 +127,29 @@ fn waits(rows: &mut Vec<Row>) {
 fn bytes(rows: &mut Vec<Row>) {
     for order in ["", ".relaxed.cta", ".relaxed.cluster"] {
         for (space, at) in PLACES {
-            for [first, second] in [["expect_tx", "complete_tx"], ["complete_tx", "expect_tx"]] {
-                let tests = [test(0), test(0), test(0)];
-                rows.push(row(
-                    format!(
-                        "mov.b32 %x, 0;\nmbarrier.init.shared.b64 [%shared+16], 2;\nand.b32 %word, %a, 1023;\n\
-                         add.u32 %word, %word, 1;\nmbarrier.arrive.shared.b64 _, [%shared+16];\n\
-                         mbarrier.{first}{order}{space}.b64 [{at}], %word;\n{}\
-                         mbarrier.{second}{order}{space}.b64 [{at}], %word;\n{}\
-                         mbarrier.arrive.shared.b64 _, [%shared+16];\n{}",
-                        tests[0], tests[1], tests[2]
-                    ),
-                    |_a: u32| 0b001u32,
-                ));
+            for words in [["expect_tx", "complete_tx"], ["complete_tx", "expect_tx"]] {
+                let [first, second] = words
+                    .map(|word| format!("mbarrier.{word}{order}{space}.b64 [{at}], %word;\n") + &test(0));
+                let text = [
+                    "mov.b32 %x, 0;\nmbarrier.init.shared.b64 [%shared+16], 2;\nand.b32 %word, %a, 1023;\n",
+                    "add.u32 %word, %word, 1;\n",
+                    &(arrive(1) + &first + &second + &arrive(1) + &test(0)),
+                ];
+                rows.push(row(text.concat(), |_a: u32| 0b001u32));
             }
         }
     }
-    rows.push(row(
-        format!(
-            "mov.b32 %x, 0;\nmbarrier.init.shared.b64 [%shared+16], 1;\nfence.mbarrier_init.release.cluster;\n\
-             fence.proxy.alias;\nfence.proxy.async;\nfence.proxy.async.global;\nfence.proxy.async.shared::cta;\n\
-             fence.proxy.async.shared::cluster;\nmbarrier.arrive.shared.b64 _, [%shared+16];\n{}",
-            test(0)
-        ),
-        || 1u32,
-    ));
+    let fences = [
+        "mbarrier_init.release.cluster",
+        "proxy.alias",
+        "proxy.async",
+        "proxy.async.global",
+        "proxy.async.shared::cta",
+        "proxy.async.shared::cluster",
+    ];
+    let fences = fences.map(|fence| format!("fence.{fence};\n")).concat();
+    let text = format!("mov.b32 %x, 0;\nmbarrier.init.shared.b64 [%shared+16], 1;\n{fences}");
+    rows.push(row(text + &arrive(1) + &test(0), || 1u32));
 }
 
 /// Waits until the first phase of the thread's mbarrier is complete.
@@ -197,7 +179,8 @@ fn bulk_copies(rows: &mut Vec<Row>) {
                     "{policy}mbarrier.init.shared.b64 [%shared+16], 1;\nfence.proxy.async;\n\
                      cp.async.bulk.prefetch.L2.global{hint} [%from], 16{operand};\n\
                      mbarrier.arrive.expect_tx.shared.b64 _, [%shared+16], 16;\n\
-                     cp.async.bulk.{space}.global.mbarrier::complete_tx::bytes{hint} [%shared], [%from], 16, [%shared+16]{operand};\n\
+                     cp.async.bulk.{space}.global.mbarrier::complete_tx::bytes{hint}\n\
+                     [%shared], [%from], 16, [%shared+16]{operand};\n\
                      {WAIT}ld.shared.v2.b64 {{%x, %y}}, [%shared];"
                 ),
                 |a: u64, b: u64| (a, b),
