@@ -70,6 +70,7 @@
 //! - accesses out of bounds or misaligned;
 //! - barriers that part of a block never reaches;
 //! - wrong lane masks;
+//! - wrong uses of mbarriers, and of shared memory that an asynchronous copy still writes or reads;
 //! - deadlocks;
 //! - uses of values that nothing wrote.
 //!

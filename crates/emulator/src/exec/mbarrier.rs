@@ -54,6 +54,36 @@ impl Word {
         u64::from(self.parity) << 63 | Word::LIVE | bytes << 40 | self.expected << 20 | self.pending
     }
 
+    /// The word of a new mbarrier.
+    fn new(arrivals: u64) -> Result<Word, String> {
+        if !(1..=COUNT).contains(&arrivals) {
+            return Err(format!("an mbarrier for {arrivals} arrivals; it takes 1 to {COUNT}"));
+        }
+        Ok(Word { parity: false, pending: arrivals, expected: arrivals, bytes: 0 })
+    }
+
+    /// Counts what an operation changes, within the phase.
+    fn change(&mut self, kind: Kind, operand: u64) -> Result<(), String> {
+        match kind {
+            Kind::Init | Kind::Invalidate | Kind::Wait { .. } | Kind::Copies { counts: false } => Ok(()),
+            Kind::Expect => self.expect(operand as i64),
+            Kind::Complete => self.expect(-(operand as i64)),
+            Kind::Copies { counts: true } => self.arrive(1),
+            Kind::Arrive { drops, expects, completes } => {
+                let count = if expects { 1 } else { operand };
+                self.expect(if expects { operand as i64 } else { 0 })?;
+                self.arrive(count)?;
+                if drops {
+                    self.expected = self.expected.saturating_sub(count);
+                }
+                if !completes && self.pending == 0 {
+                    return Err("an arrival with `.noComplete` completes the phase".to_owned());
+                }
+                Ok(())
+            }
+        }
+    }
+
     /// Counts down the arrivals that are missing.
     fn arrive(&mut self, count: u64) -> Result<(), String> {
         let Word { pending, .. } = *self;
@@ -272,83 +302,63 @@ impl State<'_> {
         (lane, address, operand): (usize, u64, u64),
         at: u32,
     ) -> Result<u64, Box<Fault>> {
-        let index = warp.index;
-        let who = (index as usize, lane);
-        let wrong =
-            |text: String| move |state: &Self| state.fault(index, at, 1 << lane, FaultKind::Mbarrier(text));
-        if mbarrier.kind == Kind::Init {
-            if !(1..=COUNT).contains(&operand) {
-                return Err(wrong(format!("an mbarrier for {operand} arrivals; it takes 1 to {COUNT}"))(
-                    self,
-                ));
-            }
-            let word = Word { parity: false, pending: operand, expected: operand, bytes: 0 };
+        let (index, who) = (warp.index, (warp.index as usize, lane));
+        let wrong = |state: &Self, text| state.fault(index, at, 1 << lane, FaultKind::Mbarrier(text));
+        let kind = mbarrier.kind;
+        if kind == Kind::Init {
+            let word = Word::new(operand).map_err(|text| wrong(self, text))?;
             self.set_word(address, word.pack());
             return Ok(0);
         }
         let mut word = self.mbarrier_at((index, lane), address, at)?;
-        let before = word.pack();
-        let done = match mbarrier.kind {
-            Kind::Init => Ok(()),
+        let before = word;
+        match kind {
             Kind::Invalidate => {
-                self.set_word(address, 0);
-                if let Some(checks) = &mut self.checks {
-                    checks.mbarriers.remove(&address);
-                    checks.serial += 1;
-                    let time = checks.clocks.time[who.0];
-                    let (warp, lane) = (who.0 as u8, lane as u8);
-                    let kind = clocks::Kind::Write;
-                    let now = Moment { time, at, serial: checks.serial, warp, lane, kind };
-                    checks.shadow.replace(now, address as usize, 8);
-                    checks.shadow.mark_unwritten(address as usize, 8);
-                }
+                self.invalidate(who, address, at);
                 return Ok(0);
             }
             Kind::Wait { parity } => {
                 let wanted = if parity { operand & 1 != 0 } else { operand >> 63 != 0 };
                 let is_done = word.parity != wanted;
-                if is_done && let Some(checks) = &mut self.checks {
-                    if let Some(object) = checks.mbarriers.get_mut(&address) {
-                        object.wait((&mut checks.clocks, &mut checks.shadow), who, mbarrier.order);
-                    }
-                    checks.log.interrupt(who.0);
+                if is_done {
+                    self.has_waited(who, address, mbarrier.order);
                 }
                 return Ok(is_done.into());
             }
-            Kind::Arrive { drops, expects, completes } => {
-                let count = if expects { 1 } else { operand };
-                let bytes = if expects { operand as i64 } else { 0 };
-                if drops {
-                    word.expected = word.expected.saturating_sub(count);
-                }
-                let arrived = word.expect(bytes).and_then(|()| word.arrive(count));
-                match arrived {
-                    Ok(()) if !completes && word.pending == 0 => {
-                        Err("an arrival with `.noComplete` completes the phase".to_owned())
-                    }
-                    arrived => arrived,
-                }
-            }
-            Kind::Expect => word.expect(operand as i64),
-            Kind::Complete => word.expect(-(operand as i64)),
-            Kind::Copies { counts } => {
-                self.attach(warp, lane, address);
-                if counts { word.arrive(1) } else { Ok(()) }
-            }
-        };
-        if let Err(text) = done {
-            return Err(wrong(text)(self));
+            Kind::Copies { .. } => self.attach(warp, lane, address),
+            _ => {}
         }
-        if let Some(checks) = &mut self.checks
-            && matches!(mbarrier.kind, Kind::Arrive { .. })
-        {
+        word.change(kind, operand).map_err(|text| wrong(self, text))?;
+        if let (Kind::Arrive { .. }, Some(checks)) = (kind, &mut self.checks) {
             if let Some(object) = checks.mbarriers.get_mut(&address) {
                 object.open.arrive(&mut checks.clocks, who, mbarrier.order);
             }
             checks.log.interrupt(who.0);
         }
         self.finish(address, word);
-        Ok(before)
+        Ok(before.pack())
+    }
+
+    /// Makes a word ordinary memory again, which nothing has written.
+    fn invalidate(&mut self, (warp, lane): (usize, usize), address: u64, at: u32) {
+        self.set_word(address, 0);
+        let Some(checks) = &mut self.checks else { return };
+        checks.mbarriers.remove(&address);
+        checks.serial += 1;
+        let (time, serial) = (checks.clocks.time[warp], checks.serial);
+        let kind = clocks::Kind::Write;
+        let now = Moment { time, at, serial, warp: warp as u8, lane: lane as u8, kind };
+        checks.shadow.replace(now, address as usize, 8);
+        checks.shadow.mark_unwritten(address as usize, 8);
+    }
+
+    /// Orders what a lane does after it has seen that a phase is complete.
+    fn has_waited(&mut self, who: (usize, usize), address: u64, order: Order) {
+        let Some(checks) = &mut self.checks else { return };
+        if let Some(object) = checks.mbarriers.get_mut(&address) {
+            object.wait((&mut checks.clocks, &mut checks.shadow), who, order);
+        }
+        checks.log.interrupt(who.0);
     }
 
     /// Stores a word, and begins the next phase if the current one is complete.

@@ -141,6 +141,10 @@ fn variables() {
     assert!(!table.external);
     assert_eq!(variable(".common .global .b128 x;").align, 16);
     assert_eq!(variable(".global .attribute(.managed) .align 4 .u32 x;").align, 4);
+    let sampler = variable(".global .samplerref s = { addr_mode_0 = wrap, force_unnormalized_coords = 1 };");
+    assert_eq!((sampler.ty, sampler.initial.len()), (Type::B64, 0));
+    let wrong = module_error(".global .texref t = { width = };");
+    assert!(wrong.contains("expected a word or a number, found `}`"), "{wrong}");
     let both = module(".global .u32 a, b[2];").variables;
     assert_eq!(
         both.iter().map(|v| (v.name.as_str(), v.len)).collect::<Vec<_>>(),

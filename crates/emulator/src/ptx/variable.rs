@@ -164,6 +164,7 @@ fn declarator(head: &Variable, input: &mut Input<'_>) -> Parsed<Variable> {
     }
     if given("=", input)? {
         match input[..] {
+            // (Handles count as `.b64`.)
             [Token { text: "{", .. }, Token { kind: Kind::Word, .. }, Token { text: "=", .. }, ..]
                 if head.ty == Type::B64 =>
             {

@@ -372,15 +372,15 @@ __device__ void bulk_copy(const int *in, int *out, int n) {
     cuda::device::experimental::fence_proxy_async_shared_cta();
     __syncthreads();
     if (threadIdx.x == 0) {
-        if (whole > 0)
-            cuda::device::experimental::cp_async_bulk_shared_to_global(out + first, values, sizeof(int) * whole);
-        cuda::device::experimental::cp_async_bulk_commit_group();
-        cuda::device::experimental::cp_async_bulk_wait_group_read<0>();
+        namespace bulk = cuda::device::experimental;
+        if (whole > 0) bulk::cp_async_bulk_shared_to_global(out + first, values, sizeof(int) * whole);
+        bulk::cp_async_bulk_commit_group();
+        bulk::cp_async_bulk_wait_group_read<0>();
         (&bar)->~barrier();
     }
 }
-extern "C" __global__ void bulk_copy_counted(const int *in, int *out, int n) { bulk_copy<true>(in, out, n); }
-extern "C" __global__ void bulk_copy_expected(const int *in, int *out, int n) { bulk_copy<false>(in, out, n); }
+extern "C" __global__ void bulk_counted(const int *in, int *out, int n) { bulk_copy<true>(in, out, n); }
+extern "C" __global__ void bulk_expected(const int *in, int *out, int n) { bulk_copy<false>(in, out, n); }
 
 struct Shape {
     __device__ virtual int area(int size) const = 0;
