@@ -9,6 +9,7 @@ mod counting;
 mod grid;
 pub(crate) mod lanes;
 mod log;
+mod matrix;
 mod order;
 mod print;
 mod race;

@@ -7,6 +7,7 @@ mod flags;
 pub(crate) mod flow;
 pub mod forms;
 mod lines;
+mod matrix;
 mod memory;
 mod sync;
 mod system;

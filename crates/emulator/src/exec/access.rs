@@ -25,7 +25,7 @@ use super::{
 
 /// An access by some lanes of a warp.
 #[derive(Clone, Copy)]
-struct Request<'a> {
+pub struct Request<'a> {
     addresses: &'a [u64; LANES],
     mask: u32,
     /// Bytes of one element. `bytes` covers all elements of a lane.
@@ -45,6 +45,11 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
+    /// The weak store to the same place.
+    pub fn stored(self) -> Self {
+        Request { kind: Kind::Write, reads: false, ..self }
+    }
+
     /// Restricts a generic access to the lanes in one memory.
     fn part<'a>(&self, space: Space, addresses: &'a [u64; LANES], mask: u32) -> Request<'a> {
         let kind = match self.order {
@@ -85,7 +90,7 @@ impl Request<'_> {
 const AFTERMATH: u64 = 1 << 22;
 
 /// Values by element, then by lane.
-type Values = [[u64; LANES]];
+pub type Values = [[u64; LANES]];
 
 impl State<'_> {
     pub fn load(&mut self, warp: &mut Warp, load: &Load, active: u32, at: u32) -> Result<(), Box<Fault>> {
@@ -169,7 +174,7 @@ impl State<'_> {
     }
 
     /// A weak load of `count` elements of `size` bytes per lane.
-    fn weak_read<'a>(
+    pub fn weak_read<'a>(
         &self,
         warp: &Warp,
         (addresses, mask): (&'a [u64; LANES], u32),
@@ -196,7 +201,7 @@ impl State<'_> {
         self.checks.as_ref().map_or(0, |checks| checks.clocks.time[warp.index as usize])
     }
 
-    fn begin(&mut self, request: &Request) {
+    pub fn begin(&mut self, request: &Request) {
         if let Some(checks) = &mut self.checks {
             checks.log.begin(request.at, request.warp as usize, request.addresses, request.mask);
         }
@@ -224,7 +229,7 @@ impl State<'_> {
         std::array::from_fn(|lane| addresses[lane].wrapping_sub(starts[lane]))
     }
 
-    fn read(
+    pub fn read(
         &mut self,
         warp: &mut Warp,
         request: &Request,
@@ -280,7 +285,7 @@ impl State<'_> {
         }
     }
 
-    fn write(
+    pub fn write(
         &mut self,
         warp: &mut Warp,
         request: &Request,
@@ -515,7 +520,7 @@ impl State<'_> {
             }
             self.counters = counters;
         }
-        let request = Request { addresses: &to, mask: active, kind: Kind::Write, reads: false, ..request };
+        let request = Request { addresses: &to, mask: active, ..request }.stored();
         self.write(warp, &request, Space::Shared, values)?;
         if let Some(checks) = &mut self.checks {
             for lane in lanes(active) {
@@ -845,7 +850,7 @@ impl State<'_> {
     ) {
         let operation = &self.grid.code.instructions[request.at as usize].operation;
         // (`printf` uses what it reads.)
-        if !matches!(operation, Operation::Load(_)) || !self.widen() {
+        if !matches!(operation, Operation::Load(_) | Operation::Matrix(_)) || !self.widen() {
             return self.suspect_unwritten(request, mask, memory);
         }
         self.follow(warp);
@@ -886,7 +891,7 @@ impl State<'_> {
             for lane in lanes(void.lanes & request.mask) {
                 let range = request.range(lane, element);
                 checks.shadow.mark_unwritten(range.start, range.len());
-                if let Some(origin) = warp.origin_of_stored(carry, element) {
+                if let Some(origin) = void.origin.or_else(|| warp.origin_of_stored(carry, element)) {
                     self.stored_undefined.insert(range.start, origin);
                 }
             }
@@ -1004,7 +1009,7 @@ fn kind(order: Order, space: Space, is_strong: bool, writes: bool) -> Kind {
     }
 }
 
-fn addresses(registers: &Registers, address: &Address) -> [u64; LANES] {
+pub fn addresses(registers: &Registers, address: &Address) -> [u64; LANES] {
     let offset = address.offset;
     match address.base {
         None => [offset; LANES],

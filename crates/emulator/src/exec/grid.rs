@@ -14,7 +14,9 @@ use crate::{
     memory::{Allocation, Memory},
     program::{
         Kernel, Program,
-        code::{Code, Constant, LOCAL_WINDOW, Operation, Order, Scope, Special},
+        code::{
+            Code, CollectiveKind, Constant, LOCAL_WINDOW, Matrix, Operation, Order, Scope, Special,
+        },
     },
 };
 
@@ -108,6 +110,12 @@ impl<'a> Grid<'a> {
             Operation::Store(store) => Some((store.address.space, store.size)),
             Operation::Atomic(atomic) => Some((atomic.address.space, atomic.size)),
             Operation::Copy(copy) => Some((copy.to.space, copy.size.min(8))),
+            Operation::Matrix(collective) => match &collective.kind {
+                CollectiveKind::Matrix(Matrix::Load(lines) | Matrix::Store(lines)) => {
+                    Some((lines.address.space, lines.chunk().min(8) as u32))
+                }
+                _ => None,
+            },
             _ => None,
         });
         use crate::program::code::Space;
@@ -213,6 +221,10 @@ impl<'a> Grid<'a> {
             }
             Operation::Atomic(atomic) => (Order::Relaxed, atomic.scope, ["", "atomic operation", ""]),
             Operation::Copy(_) => return (Some(ASYNCHRONOUS), None),
+            Operation::Matrix(collective) => {
+                let stores = matches!(collective.kind, CollectiveKind::Matrix(Matrix::Store(_)));
+                return (Some(if stores { "matrix store" } else { "matrix load" }), None);
+            }
             _ => return (None, None),
         };
         let scope = match scope {
