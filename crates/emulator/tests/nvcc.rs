@@ -1,5 +1,5 @@
 //! Kernels compiled by NVIDIA's nvcc (`nvcc/kernels.cu`): CUB's algorithms, cooperative groups, early exits,
-//! block counters.
+//! block counters, matrix products.
 //!
 //! Their results must equal the host's, without faults. `.ci/check-nvcc` compiles them and passes their path.
 
@@ -82,6 +82,17 @@ fn reversed(input: &[i32]) -> Vec<i32> {
     all
 }
 
+/// A product of 16 rows and columns per block, with `K` elements in a row of the first factor.
+fn products<const K: usize>(input: &[i32]) -> Vec<i32> {
+    let product = |part: &[i32]| {
+        let value = |place: usize| part.get(place % BLOCK).copied().unwrap_or(0);
+        let element =
+            |row: usize, column: usize| (0..K).map(|k| value(5 * row + k) * value(3 * k + column)).sum();
+        (0..256).map(|place| element(place / 16, place % 16)).collect::<Vec<i32>>()
+    };
+    input.chunks(BLOCK).flat_map(product).collect()
+}
+
 const KERNELS: &[(&str, Expected)] = &[
     ("warp_reduce_32", sums::<32>),
     ("warp_reduce_16", sums::<16>),
@@ -106,6 +117,9 @@ const KERNELS: &[(&str, Expected)] = &[
     ("last_block", sum_and_parts),
     ("shared_flag", told_by_flag),
     ("grid_sync", reversed),
+    ("wmma_half", products::<64>),
+    ("wmma_bytes", products::<16>),
+    ("mma_half", products::<16>),
 ];
 
 /// A cooperative launch, which cust does not have.

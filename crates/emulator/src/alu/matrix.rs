@@ -1,21 +1,22 @@
 //! Matrix products as a GPU's tensor cores compute them. (PTX ISA, "Warp Level Matrix Multiply-Accumulate
 //! Instructions".)
 //!
-//! Integers are exact, and `f64` is a chain of fused multiply-adds in the order of k. The ISA leaves the sums
-//! of narrow floats open. An H100 computes them, for each element of the result, in one step:
+//! Integers are exact, and `f64` is a chain of fused multiply-adds in the order of k. The ISA leaves the sums of
+//! narrow floats open. For each element of the result, GPUs of compute capability 9.0 do this:
 //!
 //! ```text
-//! exact products of significands, which lie below 4; no subnormal is normalised
-//! the exponent of a product is the sum of its factors' exponents
-//! all products and c are shifted right to the highest exponent and cut off EXTRA bits below it
-//! their exact sum is rounded once: to f32 toward zero, to f16 to nearest
+//! multiply the significands exactly, subnormal ones as they are, and add the exponents
+//! cut off the products and c at EXTRA bits below the highest exponent among them
+//! add them exactly
+//! round the sum, to f32 toward zero or to f16 to nearest; a zero is positive
 //! ```
 //!
 //! This is the model of Xie et al., "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores"
-//! (arXiv 2511.10909), checked against an H100.
+//! (arXiv 2511.10909). The signs of zeros, and the steps and conversions of `wmma`, were measured on an H200, which
+//! agrees with all of this in more than 2 million elements.
 
 use super::number::canonical_f64;
-use super::soft::{F32, F64, Format, Number, Rounding};
+use super::soft::{F16, F32, F64, Format, Number, Rounding};
 
 /// Bits that terms keep below the leading bit of the highest exponent.
 const EXTRA: i32 = 25;
@@ -29,8 +30,8 @@ const TF32_IGNORED: u32 = 13;
 pub enum Arithmetic {
     /// Sums of 32 bits, which wrap or saturate.
     Integer { a: Narrow, b: Narrow, saturates: bool },
-    /// The formats of the factors, of c and of the result.
-    Float { factor: Format, c: Format, d: Format },
+    /// The formats of the factors, of c and of the result; `step` products are summed at once.
+    Float { factor: Format, c: Format, d: Format, step: usize },
     Double(Rounding),
 }
 
@@ -63,13 +64,18 @@ impl Arithmetic {
                     (sum as u32).into()
                 })
             }
-            Arithmetic::Float { factor, c: of_c, d } => {
+            Arithmetic::Float { factor, c: of_c, d, step } => {
                 let ignored = if factor == TF32 { TF32_IGNORED } else { 0 };
                 let terms = |elements: &[u64]| -> Vec<Term> {
                     elements.iter().map(|&element| Term::new(factor, element >> ignored)).collect()
                 };
+                // If c or the result has f32, the other one is converted.
+                let sums = if of_c == F16 && d == F16 { F16 } else { F32 };
                 by_element(k, columns, (&terms(a), &terms(b), c), |a, b, c| {
-                    d.round(sum(a, b, Term::new(of_c, c), d), direction(d))
+                    let c = converted(c, of_c, sums);
+                    let steps = a.chunks(step).zip(b.chunks(step));
+                    let sum = steps.fold(c, |c, (a, b)| sum(a, b, Term::new(sums, c), sums));
+                    converted(sum, sums, d)
                 })
             }
             Arithmetic::Double(rounding) => {
@@ -105,9 +111,9 @@ fn chain(rounding: Rounding, a: &[u64], b: &[u64], c: u64) -> u64 {
     })
 }
 
-/// How a sum of narrow floats is rounded.
-fn direction(d: Format) -> Rounding {
-    if d == F32 { Rounding::Zero } else { Rounding::Nearest }
+/// Rounds to another format, to nearest.
+fn converted(bits: u64, from: Format, to: Format) -> u64 {
+    if from == to { bits } else { to.round(from.unpack(bits), Rounding::Nearest) }
 }
 
 /// A term of a sum: a number, and its parts if it is finite.
@@ -144,31 +150,39 @@ impl Term {
     }
 }
 
-/// `a · b + c`, before it is rounded to `d`.
-fn sum(a: &[Term], b: &[Term], c: Term, d: Format) -> Number {
+/// `a · b + c`, rounded to `format`.
+fn sum(a: &[Term], b: &[Term], c: Term, format: Format) -> u64 {
     if !a.iter().chain(b).chain([&c]).all(Term::is_finite) {
         let products = a.iter().zip(b).map(|(a, b)| a.number.times(b.number));
-        return products.fold(c.number, |sum, product| sum.plus(product, Rounding::Nearest));
+        let sum = products.fold(c.number, |sum, product| sum.plus(product, Rounding::Nearest));
+        return format.round(sum, Rounding::Nearest);
     }
     let products = || a.iter().zip(b).map(|(a, b)| a.times(b));
-    let terms = || products().chain([(c.significand, c.exponent, c.digits)]);
-    let highest = terms().filter(|term| term.0 != 0).map(|term| term.1).max().unwrap_or(0);
-    let last = highest - EXTRA;
-    let cut = |(significand, exponent, digits): (i64, i32, u32)| {
-        let shift = last - (exponent - digits as i32);
-        let magnitude = significand.unsigned_abs();
-        let kept = match shift {
-            ..=0 => magnitude << -shift,
-            1..64 => magnitude >> shift,
-            _ => 0,
-        };
-        if significand < 0 { -(kept as i64) } else { kept as i64 }
+    let terms = || products().chain([(c.significand, c.exponent, c.digits)]).filter(|term| term.0 != 0);
+    let last = terms().map(|term| term.1).max().unwrap_or(0) - EXTRA;
+    let cut = |(significand, exponent, digits): (i64, i32, u32)| match last - (exponent - digits as i32) {
+        shift @ ..=0 => significand << -shift,
+        // Toward zero.
+        shift @ 1..63 => significand / (1 << shift),
+        _ => 0,
     };
     let sum: i64 = terms().map(cut).sum();
-    let (negative, magnitude) = (sum < 0, sum.unsigned_abs());
-    // Rounding toward zero would stop at the greatest finite number.
-    if last + magnitude.checked_ilog2().map_or(0, |digits| digits as i32) >= 1 << (d.exponent - 1) {
-        return Number::Infinite { negative };
+    let (negative, significand) = (sum < 0, sum.unsigned_abs().into());
+    let rounding = if format == F32 { Rounding::Zero } else { Rounding::Nearest };
+    let bits = format.round(Number::Finite { negative, exponent: last, significand }, rounding);
+    match bits & !format.sign() {
+        0 => 0,
+        // Rounding toward zero stops here, the GPU does not.
+        magnitude if magnitude == format.infinity() - 1 && exceeds(format, last, sum) => bits + 1,
+        _ => bits,
     }
-    Number::Finite { negative, exponent: last, significand: magnitude.into() }
 }
+
+/// Whether `sum · 2^exponent` is at least a power of two that the format does not have.
+fn exceeds(format: Format, exponent: i32, sum: i64) -> bool {
+    let digits = sum.unsigned_abs().checked_ilog2().unwrap_or(0) as i32;
+    exponent + digits >= 1 << (format.exponent - 1)
+}
+
+#[cfg(test)]
+mod tests;

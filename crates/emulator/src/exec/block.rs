@@ -833,6 +833,9 @@ impl<'g> State<'g> {
         for (other, lanes) in warp.others(path).filter(|(_, lanes)| lanes & missing != 0) {
             text += &format!("; lanes {} are at {}", shown(lanes & missing), self.grid.place(other));
         }
+        if missing & !warp.live != 0 {
+            text += &format!("; lanes {} have ended", shown(missing & !warp.live));
+        }
         text
     }
 

@@ -5,6 +5,7 @@ mod checks;
 mod compilers;
 mod counters;
 mod flow;
+mod matrix;
 mod orders;
 mod planted;
 mod prints;

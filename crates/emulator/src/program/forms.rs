@@ -2,8 +2,9 @@
 //!
 //! Each line is a form, as in the PTX ISA's syntax: a name, then groups of alternative words. One word of
 //! each group must be present; a group with `?` is optional. Words in capitals stand for the alternatives in
-//! `GROUPS`. The forms are those of ISA 8.6 for sm_90 that ptxas accepts, except for clusters, matrices,
-//! textures and bulk copies.
+//! `GROUPS`. The forms are those of ISA 8.6 for sm_90 that ptxas accepts, except for clusters, textures, bulk
+//! copies and some matrices (warp groups, sparse, of single bits and 8-bit floats, `wmma` of 4 bits,
+//! `mma.m8n8k4` of `f16`).
 //!
 //! As in ptxas, modifiers may come in any order, but types must keep theirs.
 
