@@ -215,9 +215,10 @@
 //! - Graphs built or changed node by node, dependencies within a graph, memory allocated or freed and
 //!   external events in captures; cooperative launches on several devices, the linker, arrays, textures, surfaces, memory pools,
 //!   virtual memory and memory of other processes. Their functions return `CUDA_ERROR_NOT_SUPPORTED`.
-//! - Instructions for clusters and textures, bulk copies (`cp.async.bulk`) and `mbarrier`; matrix instructions
-//!   of warp groups (`wgmma`), of sparse matrices, of single bits and of floats of 8 bits, `wmma` of 4 bits,
-//!   and `mma.m8n8k4` of `f16`; recursion, calls through registers, and functions without a body except `vprintf` and `__assertfail`.
+//! - Instructions for clusters and textures, bulk copies (`cp.async.bulk`) and `mbarrier`; matrix
+//!   instructions of warp groups (`wgmma`), of sparse matrices and of floats of 8 bits, `wmma` of less than
+//!   8 bits, and `mma.m8n8k4` of `f16`; recursion, calls through registers, and functions without a body
+//!   except `vprintf` and `__assertfail`.
 //!   Launching a kernel that contains one fails and names it; the other kernels of the module run.
 //! - Machine code: cubins and fat binaries return `CUDA_ERROR_NO_BINARY_FOR_GPU`.
 

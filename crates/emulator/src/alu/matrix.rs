@@ -1,8 +1,8 @@
 //! Matrix products as a GPU's tensor cores compute them. (PTX ISA, "Warp Level Matrix Multiply-Accumulate
 //! Instructions".)
 //!
-//! Integers are exact, and `f64` is a chain of fused multiply-adds in the order of k. The ISA leaves the sums of
-//! narrow floats open. For each element of the result, GPUs of compute capability 9.0 do this:
+//! Integers are exact, and `f64` is a chain of fused multiply-adds in the order of k. The ISA leaves the sums
+//! of narrow floats open. For each element of the result, GPUs of compute capability 9.0 do this:
 //!
 //! ```text
 //! multiply the significands exactly, subnormal ones as they are, and add the exponents
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! This is the model of Xie et al., "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores"
-//! (arXiv 2511.10909). The signs of zeros, and the steps and conversions of `wmma`, were measured on an H200, which
-//! agrees with all of this in more than 2 million elements.
+//! (arXiv 2511.10909). The signs of zeros, and the steps and conversions of `wmma`, were measured on an H200,
+//! which agrees with all of this in more than 2 million elements.
 
 use super::number::canonical_f64;
 use super::soft::{F16, F32, F64, Format, Number, Rounding};
@@ -28,14 +28,25 @@ const TF32_IGNORED: u32 = 13;
 /// How elements are multiplied and summed.
 #[derive(Clone, Copy, Debug)]
 pub enum Arithmetic {
-    /// Sums of 32 bits, which wrap or saturate.
-    Integer { a: Narrow, b: Narrow, saturates: bool },
+    /// Sums of 32 bits, which wrap or saturate. With `differs`, of the exclusive or of single bits instead of
+    /// the product.
+    Integer {
+        a: Narrow,
+        b: Narrow,
+        saturates: bool,
+        differs: bool,
+    },
     /// The formats of the factors, of c and of the result; `step` products are summed at once.
-    Float { factor: Format, c: Format, d: Format, step: usize },
+    Float {
+        factor: Format,
+        c: Format,
+        d: Format,
+        step: usize,
+    },
     Double(Rounding),
 }
 
-/// An integer of 4 or 8 bits.
+/// An integer of 1, 4 or 8 bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Narrow {
     pub bits: u32,
@@ -50,15 +61,15 @@ impl Narrow {
 }
 
 impl Arithmetic {
-    /// Returns `a · b + c`, of which `columns` are the columns, as bits. `a` and `c` are given by rows, `b` by
-    /// columns; `k` is the length of a row of `a`.
+    /// Returns `a · b + c`, of which `columns` are the columns, as bits. `a` and `c` are given by rows, `b`
+    /// by columns; `k` is the length of a row of `a`.
     pub fn multiply(self, k: usize, columns: usize, [a, b, c]: [&[u64]; 3]) -> Vec<u64> {
         match self {
-            Arithmetic::Integer { a: of_a, b: of_b, saturates } => {
+            Arithmetic::Integer { a: of_a, b: of_b, saturates, differs } => {
                 let a: Vec<i64> = a.iter().map(|&element| of_a.value(element)).collect();
                 let b: Vec<i64> = b.iter().map(|&element| of_b.value(element)).collect();
                 by_element(k, columns, (&a, &b, c), |a, b, c| {
-                    let products = a.iter().zip(b).map(|(a, b)| a * b);
+                    let products = a.iter().zip(b).map(|(a, b)| if differs { a ^ b } else { a * b });
                     let sum = i64::from(c as u32 as i32) + products.sum::<i64>();
                     let sum = if saturates { sum.clamp(i32::MIN.into(), i32::MAX.into()) } else { sum };
                     (sum as u32).into()

@@ -829,18 +829,19 @@ impl<'g> State<'g> {
 
     /// Describes where the lanes are that miss an instruction which needs them.
     fn apart(&self, warp: &Warp, path: usize, [here, missing]: [u32; 2]) -> String {
-        let mut text = format!("lanes {} of the warp are here, lanes {} are not", shown(here), shown(missing));
+        let mut text =
+            format!("lanes {} of the warp are here, lanes {} are not", shown(here), shown(missing));
         for (other, lanes) in warp.others(path).filter(|(_, lanes)| lanes & missing != 0) {
             text += &format!("; lanes {} are at {}", shown(lanes & missing), self.grid.place(other));
         }
         if missing & !warp.live != 0 {
-            text += &format!("; lanes {} have ended", shown(missing & !warp.live));
+            text += &format!("; lanes {} have ended or are not in the block", shown(missing & !warp.live));
         }
         text
     }
 
-    /// Checks that an instruction for a whole warp has all its lanes. If lanes have left a join early, the others may
-    /// still come.
+    /// Checks that an instruction for a whole warp has all its lanes. If lanes have left a join early, the
+    /// others may still come.
     #[cold]
     fn check_whole(&self, warp: &Warp, path: usize, active: u32) -> Result<(), Box<Fault>> {
         let at = warp.paths[path].at;
@@ -943,9 +944,7 @@ impl<'g> State<'g> {
             let meets = |other: &Path| {
                 other.state == Waits::Collective(named)
                     && (other.at == at
-                        || is_barrier
-                            && collective(other.at)
-                                .is_some_and(|other| other.kind.is_barrier()))
+                        || is_barrier && collective(other.at).is_some_and(|other| other.kind.is_barrier()))
             };
             let here = warp.paths.iter().filter(|path| meets(path)).fold(0, |mask, path| mask | path.mask);
             if named & warp.live & !here != 0 {

@@ -14,9 +14,7 @@ use crate::{
     memory::{Allocation, Memory},
     program::{
         Kernel, Program,
-        code::{
-            Code, CollectiveKind, Constant, LOCAL_WINDOW, Matrix, Operation, Order, Scope, Special,
-        },
+        code::{Code, CollectiveKind, Constant, LOCAL_WINDOW, Matrix, Operation, Order, Scope, Special},
     },
 };
 

@@ -136,7 +136,8 @@ impl State<'_> {
         at: u32,
     ) -> Result<(), Box<Fault>> {
         if active != ALL {
-            let text = format!("lanes {} of the warp are here, lanes {} are not", shown(active), shown(!active));
+            let text =
+                format!("lanes {} of the warp are here, lanes {} are not", shown(active), shown(!active));
             return Err(self.fault(warp.index, at, active, FaultKind::Aligned(text)));
         }
         match matrix {

@@ -202,7 +202,7 @@ impl<'g> State<'g> {
             let lanes = warp.lanes_of(Some(number)) & active;
             if lanes != 0 {
                 let what = match operation {
-                    Operation::Load(_) | Operation::Store(_) => "the address",
+                    Operation::Load(_) | Operation::Store(_) | Operation::Matrix(_) => "the address",
                     Operation::Atomic(_) => "the address or an operand",
                     _ => "an operand",
                 };
@@ -282,10 +282,12 @@ impl<'g> State<'g> {
         Ok(())
     }
 
-    /// The lanes in which each register that a matrix instruction reads is undefined, and an origin. Empty if none can
-    /// be.
+    /// The lanes in which each register that a matrix instruction reads is undefined, and an origin. Empty if
+    /// none can be.
     pub fn undefined_sources(&self, warp: &Warp, at: u32) -> (Vec<u32>, Option<Origin>) {
-        let Some(carry) = self.carry_of(at).filter(|_| self.checks.is_some()) else { return (Vec::new(), None) };
+        let Some(carry) = self.carry_of(at).filter(|_| self.checks.is_some()) else {
+            return (Vec::new(), None);
+        };
         let lanes: Vec<u32> = carry.sources.iter().map(|&source| warp.lanes_of(source)).collect();
         let first = carry.sources.iter().flatten().find(|&&source| warp.lanes_of(Some(source)) != 0);
         (lanes, first.map(|&source| warp.undefined[source as usize].origin(at)))

@@ -385,7 +385,8 @@ pub struct Multiply {
     pub d: Fragment,
 }
 
-/// A matrix in memory: lines of consecutive elements, which are rows or columns. Elements are numbered by lines.
+/// A matrix in memory: lines of consecutive elements, which are rows or columns. Elements are numbered by
+/// lines.
 #[derive(Debug)]
 pub struct Lines {
     pub fragment: Fragment,
@@ -393,8 +394,8 @@ pub struct Lines {
     pub count: usize,
     /// Elements of a line.
     pub length: usize,
-    /// For `wmma`: from line to line, in elements; the address is that of the first line. Otherwise each lane has the
-    /// address of one line.
+    /// For `wmma`: from line to line, in elements; the address is that of the first line. Otherwise each lane
+    /// has the address of one line.
     pub stride: Option<Register>,
 }
 

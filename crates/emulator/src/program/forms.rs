@@ -3,7 +3,7 @@
 //! Each line is a form, as in the PTX ISA's syntax: a name, then groups of alternative words. One word of
 //! each group must be present; a group with `?` is optional. Words in capitals stand for the alternatives in
 //! `GROUPS`. The forms are those of ISA 8.6 for sm_90 that ptxas accepts, except for clusters, textures, bulk
-//! copies and some matrices (warp groups, sparse, of single bits and 8-bit floats, `wmma` of 4 bits,
+//! copies and some matrices (warp groups, sparse ones, floats of 8 bits, `wmma` of less than 8 bits,
 //! `mma.m8n8k4` of `f16`).
 //!
 //! As in ptxas, modifiers may come in any order, but types must keep theirs.
@@ -294,6 +294,7 @@ const MATRIX: &str = "
     mma       sync aligned m8n8k4|m16n8k4|m16n8k8|m16n8k16 row col ROUND? f64 f64 f64 f64
     mma       sync aligned m8n8k16|m16n8k16|m16n8k32 row col satfinite? s32 u8|s8 u8|s8 s32
     mma       sync aligned m8n8k32|m16n8k32|m16n8k64 row col satfinite? u4|s4 u4|s4 s32 s32
+    mma       sync aligned m8n8k128|m16n8k128|m16n8k256 row col and|xor popc b1 b1 s32 s32
     wmma      mma sync aligned row|col row|col WMMA f16|f32 f16|f32
     wmma      mma sync aligned row|col row|col WMMA f32 bf16 bf16 f32
     wmma      mma sync aligned row|col row|col m16n16k8 tf32 tf32 f32 f32

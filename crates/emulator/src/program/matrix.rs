@@ -1,7 +1,7 @@
 //! Decodes matrix instructions. (PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions".)
 //!
-//! The ISA shows which lane holds which element of a fragment of `mma`. It leaves the fragments of `wmma` open; here
-//! they are tiles of `mma`, as on an H100.
+//! The ISA shows which lane holds which element of a fragment of `mma`. It leaves the fragments of `wmma`
+//! open; here they are tiles of `mma`, as on an H100.
 
 use crate::{
     alu::{Arithmetic, BF16, F16, F32, Format, Narrow, Rounding, TF32},
@@ -54,8 +54,9 @@ impl Shape {
 
     /// The row and column of an element of a matrix, by its register, its place there and its lane.
     ///
-    /// A lane holds pieces of a row of a and c, and of a column of b. The fragments of larger shapes are tiles of 16
-    /// rows and 8 columns, one after another. With 8 rows and 32 columns, all matrices are transposed.
+    /// A lane holds pieces of a row of a and c, and of a column of b. The fragments of larger shapes are
+    /// tiles of 16 rows and 8 columns, one after another. With 8 rows and 32 columns, all matrices are
+    /// transposed.
     fn element(self, role: Role, per: usize, (register, place, lane): (usize, usize, usize)) -> [usize; 2] {
         let Shape { m, n, k } = self;
         if (m, n) == (8, 32) {
@@ -93,6 +94,7 @@ impl Shape {
 /// The bits of an element.
 fn bits(ty: &str) -> Option<u32> {
     Some(match ty {
+        "b1" => 1,
         "s4" | "u4" => 4,
         "s8" | "u8" => 8,
         "f16" | "bf16" => 16,
@@ -157,7 +159,8 @@ fn fragment(
             false => decoder.source(operand, bank(bits))?,
         });
     }
-    let slots = (0..registers).flat_map(|register| (0..per_register(bits)).map(move |place| (register, place)));
+    let slots =
+        (0..registers).flat_map(|register| (0..per_register(bits)).map(move |place| (register, place)));
     let lanes = |(register, place)| std::array::from_fn(|lane| number(register, place, lane) as u16);
     Ok(Fragment { registers: found, bits, count, places: slots.map(lanes).collect() })
 }
@@ -209,8 +212,9 @@ fn arithmetic<'a>(
     let narrow = |ty: &str| Some(Narrow { bits: bits(ty)?, signed: ty.starts_with('s') });
     Some(match d {
         "s32" => {
-            let saturates = words.any(|word| word == "satfinite");
-            Arithmetic::Integer { a: narrow(a)?, b: narrow(b)?, saturates }
+            let mut has = |wanted: &str| words.clone().any(|word| word == wanted);
+            let (saturates, differs) = (has("satfinite"), has("xor"));
+            Arithmetic::Integer { a: narrow(a)?, b: narrow(b)?, saturates, differs }
         }
         "f64" => {
             let rounding = |word| match word {
@@ -235,7 +239,8 @@ fn tile(decoder: &mut Decoder, instruction: &ast::Instruction) -> Decoded {
         () if has("b") => Role::B,
         () => Role::Sum,
     };
-    let (Some(shape), Some(ty)) = (words().find_map(Shape::parse), words().find(|word| bits(word).is_some())) else {
+    let (Some(shape), Some(ty)) = (words().find_map(Shape::parse), words().find(|word| bits(word).is_some()))
+    else {
         return Ok(None);
     };
     if !matches!(instruction.operands.len(), 2 | 3) {

@@ -245,8 +245,8 @@ extern "C" __global__ void shared_flag(const int *in, int *out, int n) {
     }
 }
 
-// A product of 16 rows and 16 columns per block: row i of a is the block's elements from 5 * i on, row k of b those from
-// 3 * k on, both starting over after 128.
+// A product of 16 rows and 16 columns per block: row i of a is the block's elements from 5 * i on, row k of b
+// those from 3 * k on, both starting over after 128.
 template <typename T>
 __device__ void factors(T *a, T *b, int depth, const int *in, int n) {
     auto value = [&](int place) {
@@ -316,8 +316,8 @@ extern "C" __global__ void mma_half(const int *in, int *out, int n) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
                  : "=r"(fb[0]), "=r"(fb[1])
                  : "r"(row_of_b));
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+                 "{%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
                  : "r"(fa[0]), "r"(fa[1]), "r"(fa[2]), "r"(fa[3]), "r"(fb[0]), "r"(fb[1]));
     for (int i = 0; i < 4; i++) {

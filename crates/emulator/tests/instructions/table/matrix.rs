@@ -1,7 +1,8 @@
 //! Matrix instructions (PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions").
 //!
-//! The ISA says which lane holds which element, but not how narrow floats are summed. The reference computes that as
-//! published measurements of an H100 say (arXiv 2511.10909), in `f64`, which holds each cut-off term and their sum.
+//! The ISA says which lane holds which element, but not how narrow floats are summed. The reference computes
+//! that as published measurements of an H100 say (arXiv 2511.10909), in `f64`, which holds each cut-off term
+//! and their sum.
 
 use crate::instructions::row::{Row, Thread, of_thread};
 use crate::instructions::value::{Double, Half, Single, Value};
@@ -15,8 +16,8 @@ pub fn rows() -> Vec<Row> {
     rows
 }
 
-/// Declares eight words in `%w0` to `%w7`: both sources, and others computed from them. Words that are `TAME` have
-/// floats of similar exponents.
+/// Declares eight words in `%w0` to `%w7`: both sources, and others computed from them. Words that are `TAME`
+/// have floats of similar exponents.
 fn declare(tame: Option<[u32; 2]>) -> String {
     let mut text = String::from(
         ".reg .b32 %w<8>, %d<8>;\n.reg .b64 %t, %u;\nmov.b64 {%w0, %w1}, %a;\nmov.b64 {%w2, %w3}, %b;\n",
@@ -64,6 +65,8 @@ struct Product {
     /// The types of a, b, c and d.
     types: [&'static str; 4],
     saturates: bool,
+    /// Sums where bits differ instead of products.
+    differs: bool,
     rounding: Round,
     is_wmma: bool,
 }
@@ -81,6 +84,7 @@ fn shape(m: usize, n: usize, k: usize) -> Shape {
 
 fn bits(ty: &str) -> usize {
     match ty {
+        "b1" => 1,
         "s4" | "u4" => 4,
         "s8" | "u8" => 8,
         "f16" | "bf16" => 16,
@@ -116,8 +120,9 @@ impl Shape {
 
     /// The lane, the register and the place in it that hold an element.
     ///
-    /// The ISA shows this for `mma`. An H200 showed that the fragments of `wmma` are those of several `mma`, of which
-    /// it computes d in halves of 8 columns, or of 16 rows; if there are 8 rows and 32 columns, it transposes all.
+    /// The ISA shows this for `mma`. An H200 showed that the fragments of `wmma` are those of several `mma`,
+    /// of which it computes d in halves of 8 columns, or of 16 rows; if there are 8 rows and 32 columns, it
+    /// transposes all.
     fn place(self, role: Role, ty: &str, row: usize, column: usize) -> [usize; 3] {
         let (Shape { m, n, k }, per) = (self, per(ty));
         match role {
@@ -201,7 +206,8 @@ impl Product {
         match self.types[0] {
             "f64" => {
                 let float = |bits: u64| Double::from_bits(bits.into());
-                let sum = pairs().fold(float(c), |sum, (&a, &b)| float(a).mul_add_r(float(b), sum, self.rounding).value);
+                let sum = pairs()
+                    .fold(float(c), |sum, (&a, &b)| float(a).mul_add_r(float(b), sum, self.rounding).value);
                 sum.to_bits() as u64
             }
             "f16" | "bf16" | "tf32" => {
@@ -224,7 +230,10 @@ impl Product {
                     "s4" => i64::from((value as i8) << 4 >> 4),
                     _ => value as i64,
                 };
-                let products = pairs().map(|(&a, &b)| wide(self.types[0], a) * wide(self.types[1], b));
+                let products = pairs().map(|(&a, &b)| {
+                    let (a, b) = (wide(self.types[0], a), wide(self.types[1], b));
+                    if self.differs { a ^ b } else { a * b }
+                });
                 let sum = products.sum::<i64>() + i64::from(c as i32);
                 let sum = if self.saturates { sum.clamp(i32::MIN.into(), i32::MAX.into()) } else { sum };
                 u64::from(sum as u32)
@@ -233,8 +242,8 @@ impl Product {
     }
 }
 
-/// A number as `significand · 2^exponent`. The significand is below 2, or below 4 in a product; that of a subnormal is
-/// below 1. An infinity or a NaN is in the significand.
+/// A number as `significand · 2^exponent`. The significand is below 2, or below 4 in a product; that of a
+/// subnormal is below 1. An infinity or a NaN is in the significand.
 #[derive(Clone, Copy)]
 struct Part {
     significand: f64,
@@ -325,6 +334,7 @@ fn products(rows: &mut Vec<Row>) {
         shape,
         types,
         saturates: false,
+        differs: false,
         rounding: Round::NearestTiesToEven,
         is_wmma: false,
     };
@@ -334,8 +344,10 @@ fn products(rows: &mut Vec<Row>) {
         if let Some(tame) = tame(narrow) {
             of_words(rows, product.clone(), layout, Some(tame));
         }
-        if bits(narrow) <= 8 {
-            of_words(rows, Product { saturates: true, ..product }, layout, None);
+        match bits(narrow) {
+            1 => of_words(rows, Product { differs: true, ..product }, layout, None),
+            4 | 8 => of_words(rows, Product { saturates: true, ..product }, layout, None),
+            _ => {}
         }
     };
     for k in [8, 16] {
@@ -353,6 +365,9 @@ fn products(rows: &mut Vec<Row>) {
         for shape in [shape(8, 8, 32), shape(16, 8, 32), shape(16, 8, 64)] {
             add(product(shape, [a, b, "s32", "s32"]), "row.col");
         }
+    }
+    for shape in [shape(8, 8, 128), shape(16, 8, 128), shape(16, 8, 256)] {
+        add(product(shape, ["b1", "b1", "s32", "s32"]), "row.col");
     }
     // The layouts in memory do not change what is in registers.
     let layouts = ["row.col", "col.row", "row.row", "col.col"];
@@ -408,12 +423,18 @@ fn named(product: &Product, layout: &str, suffix: &str) -> String {
 /// Adds a row of a product on [`words`].
 fn of_words(rows: &mut Vec<Row>, product: Product, layout: &str, tame: Option<[u32; 2]>) {
     let results = product.shape.registers(Role::C, product.types[3]);
+    let suffix = match product.types[0] {
+        "b1" if product.differs => ".xor.popc",
+        "b1" => ".and.popc",
+        _ if product.saturates => ".satfinite",
+        _ => "",
+    };
     // Four registers of d, or two.
     let [x, y] = [[0, 1], [results - 2, results - 1]];
     let text = format!(
         "{}{} {}, {}, {}, {};\nmov.b64 %x, {{%d{}, %d{}}};\nmov.b64 %y, {{%d{}, %d{}}};",
         declare(tame),
-        named(&product, layout, if product.saturates { ".satfinite" } else { "" }),
+        named(&product, layout, suffix),
         list("d", 0..results),
         product.fragment(Role::A, 8),
         product.fragment(Role::B, 8),
@@ -469,8 +490,8 @@ fn of_doubles(rows: &mut Vec<Row>, product: Product, layout: &str, mode: &str) {
     ));
 }
 
-/// Where the tile of a warp is: the space in the instruction, a lane's own 32 bytes of it, and PTX that makes the tile's
-/// address `%u` generic.
+/// Where the tile of a warp is: the space in the instruction, a lane's own 32 bytes of it, and PTX that makes
+/// the tile's address `%u` generic.
 const PLACES: [(&str, &str, &str); 4] = [
     (".global", "%global", ""),
     (".shared", "%shared", ""),
@@ -482,8 +503,10 @@ const PLACES: [(&str, &str, &str); 4] = [
 fn filled((_, own, convert): (&str, &str, &str)) -> String {
     let space = own.replace('%', ".");
     format!(
-        "{}st{space}.v4.b32 [{own}], {{%w0, %w1, %w2, %w3}};\nst{space}.v4.b32 [{own}+16], {{%w4, %w5, %w6, %w7}};\n\
-         mov.u32 %word, %laneid;\nmul.wide.u32 %t, %word, 32;\nsub.u64 %u, {own}, %t;\n{convert}bar.warp.sync -1;\n",
+        "{}st{space}.v4.b32 [{own}], {{%w0, %w1, %w2, %w3}};\n\
+         st{space}.v4.b32 [{own}+16], {{%w4, %w5, %w6, %w7}};\n\
+         mov.u32 %word, %laneid;\nmul.wide.u32 %t, %word, 32;\nsub.u64 %u, {own}, %t;\n\
+         {convert}bar.warp.sync -1;\n",
         declare(None)
     )
 }
@@ -566,10 +589,15 @@ fn load(
     rows.push(if ty == "f64" {
         let text = load(list("q", 0..shown));
         let text = format!(".reg .b64 %q<2>;\n{text}mov.b64 %x, %q0;\nmov.b64 %y, %q{last};");
-        of_thread(text, |a: u64, b: u64| (a, b), move |thread| vec![register(thread, 0), register(thread, last)])
+        of_thread(
+            text,
+            |a: u64, b: u64| (a, b),
+            move |thread| vec![register(thread, 0), register(thread, last)],
+        )
     } else {
         let text = load(list("d", 0..shown));
-        let text = format!("{text}mov.b64 %x, {{%d0, %d{last}}};\nmov.b64 %y, {{%d{}, %d{}}};", last / 3, last / 2);
+        let text =
+            format!("{text}mov.b64 %x, {{%d0, %d{last}}};\nmov.b64 %y, {{%d{}, %d{}}};", last / 3, last / 2);
         of_thread(
             text,
             |a: u64, b: u64| (a, b),
@@ -586,9 +614,10 @@ fn store(rows: &mut Vec<Row>, shape: Shape, ty: &'static str, by_rows: bool, pla
     let registers = shape.registers(Role::C, ty);
     let (space, own, _) = place;
     let (prepare, fragment) = match ty {
-        "f64" => {
-            (".reg .b64 %q<2>;\nmov.b64 %q0, {%w0, %w1};\nmov.b64 %q1, {%w2, %w3};\n", list("q", 0..registers))
-        }
+        "f64" => (
+            ".reg .b64 %q<2>;\nmov.b64 %q0, {%w0, %w1};\nmov.b64 %q1, {%w2, %w3};\n",
+            list("q", 0..registers),
+        ),
         _ => ("", list("w", 0..registers)),
     };
     let text = format!(
@@ -626,12 +655,14 @@ fn moves(rows: &mut Vec<Row>) {
     // Each lane gives the address of one of the tile's 64 rows of 16 bytes.
     let tile = |place| {
         format!(
-            "{}mad.lo.u32 %word, %word, 11, 5;\nand.b32 %word, %word, 63;\nmul.wide.u32 %t, %word, 16;\nadd.u64 %u, %u, %t;\n",
+            "{}mad.lo.u32 %word, %word, 11, 5;\nand.b32 %word, %word, 63;\n\
+             mul.wide.u32 %t, %word, 16;\nadd.u64 %u, %u, %t;\n",
             filled(place)
         )
     };
     let row_of = |lane: usize| (lane * 11 + 5) % 64;
-    let element = |thread: &Thread, row: usize, column: usize| in_tile(thread.warp(), 16 * row + 2 * column, 16);
+    let element =
+        |thread: &Thread, row: usize, column: usize| in_tile(thread.warp(), 16 * row + 2 * column, 16);
     for (number, place) in PLACES.into_iter().skip(1).enumerate() {
         let space = place.0;
         for (count, trans) in [(1, false), (2, false), (4, false), (1, true), (2, true), (4, true)] {
@@ -648,41 +679,53 @@ fn moves(rows: &mut Vec<Row>) {
             };
             let last = count - 1;
             let text = format!("{}{load}\nmov.b64 %x, {{%d0, %d{last}}};", tile(place));
-            rows.push(of_thread(text, |a: u64, _b: u64| a, move |thread| {
-                vec![register(thread, 0) | register(thread, last) << 32]
-            }));
+            rows.push(of_thread(
+                text,
+                |a: u64, _b: u64| a,
+                move |thread| vec![register(thread, 0) | register(thread, last) << 32],
+            ));
 
             // Rows that no lane stores keep their words.
             let registers = list("w", 0..count);
             let text = format!(
-                "{}stmatrix.sync.aligned.m8n8.x{count}{suffix}{space}.b16 [%u], {registers};\nbar.warp.sync -1;\n\
+                "{}stmatrix.sync.aligned.m8n8.x{count}{suffix}{space}.b16 [%u], {registers};\n\
+                 bar.warp.sync -1;\n\
                  ld.shared.v2.b64 {{%x, %y}}, [%shared{}];",
                 tile(place),
                 if number == 0 { "" } else { "+16" }
             );
-            rows.push(of_thread(text, |a: u64, b: u64| (a, b), move |thread| {
-                let row = 2 * thread.lane() + usize::from(number != 0);
-                let from = (0..8 * count).find(|&lane| row_of(lane) == row);
-                let half = |column: usize| match from {
-                    None => element(thread, row, column),
-                    Some(line) => {
-                        let (line, register) = (line % 8, line / 8);
-                        let (group, along) = if trans { (column, line) } else { (line, column) };
-                        let word = words(&thread.warp()[4 * group + along / 2], None)[register];
-                        u64::from(word >> (along % 2 * 16) & 0xffff)
-                    }
-                };
-                let word = |first: usize| (0..4).fold(0, |word, part| word | half(first + part) << (16 * part));
-                vec![word(0), word(4)]
-            }));
+            rows.push(of_thread(
+                text,
+                |a: u64, b: u64| (a, b),
+                move |thread| {
+                    let row = 2 * thread.lane() + usize::from(number != 0);
+                    let from = (0..8 * count).find(|&lane| row_of(lane) == row);
+                    let half = |column: usize| match from {
+                        None => element(thread, row, column),
+                        Some(line) => {
+                            let (line, register) = (line % 8, line / 8);
+                            let (group, along) = if trans { (column, line) } else { (line, column) };
+                            let word = words(&thread.warp()[4 * group + along / 2], None)[register];
+                            u64::from(word >> (along % 2 * 16) & 0xffff)
+                        }
+                    };
+                    let word =
+                        |first: usize| (0..4).fold(0, |word, part| word | half(first + part) << (16 * part));
+                    vec![word(0), word(4)]
+                },
+            ));
         }
     }
-    rows.push(of_thread("movmatrix.sync.aligned.m8n8.trans.b16 %x, %a;", |a: u32| a, |thread| {
-        let (group, member) = (thread.lane() / 4, thread.lane() % 4);
-        let half = |part: usize| {
-            let word = thread.warp()[4 * (2 * member + part) + group / 2][0];
-            word >> (group % 2 * 16) & 0xffff
-        };
-        vec![half(0) | half(1) << 16]
-    }));
+    rows.push(of_thread(
+        "movmatrix.sync.aligned.m8n8.trans.b16 %x, %a;",
+        |a: u32| a,
+        |thread| {
+            let (group, member) = (thread.lane() / 4, thread.lane() % 4);
+            let half = |part: usize| {
+                let word = thread.warp()[4 * (2 * member + part) + group / 2][0];
+                word >> (group % 2 * 16) & 0xffff
+            };
+            vec![half(0) | half(1) << 16]
+        },
+    ));
 }
