@@ -16,14 +16,13 @@ pub fn rows() -> Vec<Row> {
     rows
 }
 
-/// Declares eight words in `%w0` to `%w7`: both sources, and others computed from them. Words that are `TAME`
-/// have floats of similar exponents.
+/// Declares eight words in `%w0` to `%w7`: the source, and others computed from it.
+///
+/// Words that are `tame` have floats of similar exponents.
 fn declare(tame: Option<[u32; 2]>) -> String {
-    let mut text = String::from(
-        ".reg .b32 %w<8>, %d<8>;\n.reg .b64 %t, %u;\nmov.b64 {%w0, %w1}, %a;\nmov.b64 {%w2, %w3}, %b;\n",
-    );
-    for word in 0..4 {
-        text += &format!("mad.lo.u32 %w{}, %w{word}, {FACTOR}, {};\n", word + 4, word + 1);
+    let mut text = String::from(".reg .b32 %w<8>, %d<8>;\n.reg .b64 %t, %u;\nmov.b64 {%w0, %w1}, %a;\n");
+    for word in 2..8 {
+        text += &format!("mad.lo.u32 %w{word}, %w{}, {FACTOR}, {word};\n", word - 2);
     }
     if let Some([keep, set]) = tame {
         for word in 0..8 {
@@ -37,16 +36,12 @@ const FACTOR: u32 = 0x9e37_79b1;
 
 /// The words of a thread.
 fn words(sources: &[u64; 4], tame: Option<[u32; 2]>) -> [u32; 8] {
-    let [a, b, ..] = *sources;
-    let given = [a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32];
+    let mut words = [sources[0] as u32, (sources[0] >> 32) as u32, 0, 0, 0, 0, 0, 0];
+    for word in 2..8 {
+        words[word] = words[word - 2].wrapping_mul(FACTOR).wrapping_add(word as u32);
+    }
     let [keep, set] = tame.unwrap_or([u32::MAX, 0]);
-    std::array::from_fn(|word| {
-        let word = match word {
-            0..4 => given[word],
-            _ => given[word - 4].wrapping_mul(FACTOR).wrapping_add(word as u32 - 3),
-        };
-        word & keep | set
-    })
+    words.map(|word| word & keep | set)
 }
 
 /// The matrices of a product.
@@ -446,7 +441,7 @@ fn of_words(rows: &mut Vec<Row>, product: Product, layout: &str, tame: Option<[u
     );
     rows.push(of_thread(
         text,
-        |a: u64, b: u64| (a, b),
+        |a: u64| (a, a),
         move |thread| {
             let warp: Vec<[u32; 8]> = thread.warp().iter().map(|sources| words(sources, tame)).collect();
             let values = |lane: usize, value: usize| u64::from(warp[lane][value % 8]);
@@ -459,11 +454,10 @@ fn of_words(rows: &mut Vec<Row>, product: Product, layout: &str, tame: Option<[u
     ));
 }
 
-/// The two sources, the second one negated, and their product.
+/// The source, its opposite, a part and its square.
 fn doubles(sources: &[u64; 4]) -> [u64; 4] {
-    let [a, b, ..] = *sources;
-    let product = f64::from_bits(a) * f64::from_bits(b);
-    [a, b, b ^ 1 << 63, product.to_bits()]
+    let a = f64::from_bits(sources[0]);
+    [a, -a, a * 0.3, a * a].map(f64::to_bits)
 }
 
 /// Adds a row of a product on [`doubles`].
@@ -471,8 +465,9 @@ fn of_doubles(rows: &mut Vec<Row>, product: Product, layout: &str, mode: &str) {
     let results = product.registers(Role::C);
     let [x, y] = [results / 2 - 1, results - 1];
     let text = format!(
-        ".reg .b64 %w<4>, %d<4>;\nmov.b64 %w0, %a;\nmov.b64 %w1, %b;\nxor.b64 %w2, %b, 0x8000000000000000;\n\
-         mul.rn.f64 %w3, %a, %b;\n{} {}, {}, {}, {};\nmov.b64 %x, %d{x};\nmov.b64 %y, %d{y};",
+        ".reg .b64 %w<4>, %d<4>;\nmov.b64 %w0, %a;\nxor.b64 %w1, %a, 0x8000000000000000;\n\
+         mul.rn.f64 %w2, %a, 0d3FD3333333333333;\nmul.rn.f64 %w3, %a, %a;\n\
+         {} {}, {}, {}, {};\nmov.b64 %x, %d{x};\nmov.b64 %y, %d{y};",
         named(&product, layout, mode),
         list("d", 0..results),
         product.fragment(Role::A, 4),
@@ -481,7 +476,7 @@ fn of_doubles(rows: &mut Vec<Row>, product: Product, layout: &str, mode: &str) {
     );
     rows.push(of_thread(
         text,
-        |a: Double, b: Double| (a, b),
+        |a: Double| (a, a),
         move |thread| {
             let warp: Vec<[u64; 4]> = thread.warp().iter().map(doubles).collect();
             let values = |lane: usize, value: usize| warp[lane][value % 4];
@@ -589,18 +584,14 @@ fn load(
     rows.push(if ty == "f64" {
         let text = load(list("q", 0..shown));
         let text = format!(".reg .b64 %q<2>;\n{text}mov.b64 %x, %q0;\nmov.b64 %y, %q{last};");
-        of_thread(
-            text,
-            |a: u64, b: u64| (a, b),
-            move |thread| vec![register(thread, 0), register(thread, last)],
-        )
+        of_thread(text, |a: u64| (a, a), move |thread| vec![register(thread, 0), register(thread, last)])
     } else {
         let text = load(list("d", 0..shown));
         let text =
             format!("{text}mov.b64 %x, {{%d0, %d{last}}};\nmov.b64 %y, {{%d{}, %d{}}};", last / 3, last / 2);
         of_thread(
             text,
-            |a: u64, b: u64| (a, b),
+            |a: u64| (a, a),
             move |thread| {
                 let pair = |low, high| register(thread, low) | register(thread, high) << 32;
                 vec![pair(0, last), pair(last / 3, last / 2)]
@@ -628,7 +619,7 @@ fn store(rows: &mut Vec<Row>, shape: Shape, ty: &'static str, by_rows: bool, pla
     );
     rows.push(of_thread(
         text,
-        |a: u64, b: u64| (a, b),
+        |a: u64| (a, a),
         move |thread| {
             let byte = |at: usize| {
                 let number = at * 8 / bits(ty);
@@ -681,7 +672,7 @@ fn moves(rows: &mut Vec<Row>) {
             let text = format!("{}{load}\nmov.b64 %x, {{%d0, %d{last}}};", tile(place));
             rows.push(of_thread(
                 text,
-                |a: u64, _b: u64| a,
+                |a: u64| a,
                 move |thread| vec![register(thread, 0) | register(thread, last) << 32],
             ));
 
@@ -696,7 +687,7 @@ fn moves(rows: &mut Vec<Row>) {
             );
             rows.push(of_thread(
                 text,
-                |a: u64, b: u64| (a, b),
+                |a: u64| (a, a),
                 move |thread| {
                     let row = 2 * thread.lane() + usize::from(number != 0);
                     let from = (0..8 * count).find(|&lane| row_of(lane) == row);
