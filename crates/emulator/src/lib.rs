@@ -69,7 +69,7 @@
 //! - reads of shared or global memory that nothing wrote;
 //! - accesses out of bounds or misaligned;
 //! - barriers that part of a block never reaches;
-//! - wrong lane masks;
+//! - wrong lane masks, and matrix instructions that part of a warp misses;
 //! - deadlocks;
 //! - uses of values that nothing wrote.
 //!
@@ -91,6 +91,12 @@
 //! reductions and scans that drop what they read there, but what depends on such a value is a fault. A `bar.sync` is a fault, at once, if part of a warp goes
 //! around it and then does the same work as the others. The parts of a diverged warp may each pass their own
 //! mask, and a warp barrier orders only the lanes of its mask.
+//!
+//! **Matrices.** `mma`, `wmma`, `ldmatrix`, `stmatrix` and `movmatrix` need all 32 lanes of a warp: it is a
+//! fault at once if a lane goes around one or has ended. A row of `ldmatrix` or `stmatrix` counts as accessed
+//! by the lane that gave its address. `wmma` accesses up to 16 bytes of a row or column per lane, and these
+//! must be aligned. An element of a product is undefined if one of its row of a, of its column of b, or of c
+//! is. The sums of narrow floats are those of compute capability 9.0; earlier GPUs give other bits.
 //!
 //! **Memory order.** A release covers the atomic access that it is part of, also if a fence before the access
 //! makes it a release. A block barrier acquires what relaxed reads before it have seen, because CUDA's

@@ -14,7 +14,7 @@ use crate::{
     memory::{Allocation, Memory},
     program::{
         Kernel, Program,
-        code::{Code, CollectiveKind, Constant, LOCAL_WINDOW, Matrix, Operation, Order, Scope, Special},
+        code::{Code, Constant, LOCAL_WINDOW, Operation, Order, Scope, Special},
     },
 };
 
@@ -108,12 +108,9 @@ impl<'a> Grid<'a> {
             Operation::Store(store) => Some((store.address.space, store.size)),
             Operation::Atomic(atomic) => Some((atomic.address.space, atomic.size)),
             Operation::Copy(copy) => Some((copy.to.space, copy.size.min(8))),
-            Operation::Matrix(collective) => match &collective.kind {
-                CollectiveKind::Matrix(Matrix::Load(lines) | Matrix::Store(lines)) => {
-                    Some((lines.address.space, lines.chunk().min(8) as u32))
-                }
-                _ => None,
-            },
+            Operation::Matrix(collective) => {
+                collective.kind.lines().map(|(lines, _)| (lines.address.space, lines.chunk().min(8) as u32))
+            }
             _ => None,
         });
         use crate::program::code::Space;
@@ -220,7 +217,7 @@ impl<'a> Grid<'a> {
             Operation::Atomic(atomic) => (Order::Relaxed, atomic.scope, ["", "atomic operation", ""]),
             Operation::Copy(_) => return (Some(ASYNCHRONOUS), None),
             Operation::Matrix(collective) => {
-                let stores = matches!(collective.kind, CollectiveKind::Matrix(Matrix::Store(_)));
+                let stores = collective.kind.lines().is_some_and(|(_, stores)| stores);
                 return (Some(if stores { "matrix store" } else { "matrix load" }), None);
             }
             _ => return (None, None),

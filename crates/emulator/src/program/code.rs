@@ -336,19 +336,31 @@ pub enum CollectiveKind {
     MatchAll,
     Elect,
     Reduce(WarpReduce),
-    Matrix(Matrix),
+    Matrix(Box<Matrix>),
 }
 
 impl CollectiveKind {
     pub fn is_barrier(&self) -> bool {
         matches!(self, CollectiveKind::Barrier)
     }
+
+    /// What a matrix instruction accesses in memory, and whether it stores.
+    pub fn lines(&self) -> Option<(&Lines, bool)> {
+        match self {
+            CollectiveKind::Matrix(matrix) => match &**matrix {
+                Matrix::Load(lines) => Some((lines, false)),
+                Matrix::Store(lines) => Some((lines, true)),
+                Matrix::Multiply(_) | Matrix::Move { .. } => None,
+            },
+            _ => None,
+        }
+    }
 }
 
 /// A matrix instruction.
 #[derive(Debug)]
 pub enum Matrix {
-    Multiply(Multiply),
+    Multiply(Box<Multiply>),
     Load(Lines),
     Store(Lines),
     /// `movmatrix`: the target's elements are the source's, at other places.

@@ -133,7 +133,7 @@ pub fn decode(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(
     };
     let Some((matrix, uses)) = decoded else { return decoder.unknown(instruction) };
     let mask = decoder.constant(Bank::Word, Constant::Bits(ALL.into()));
-    let Parts { collective, .. } = Parts::new(decoder, CollectiveKind::Matrix(matrix), mask);
+    let Parts { collective, .. } = Parts::new(decoder, CollectiveKind::Matrix(Box::new(matrix)), mask);
     decoder.emit(Operation::Matrix(Box::new(collective)), uses)
 }
 
@@ -201,7 +201,8 @@ fn multiply(decoder: &mut Decoder, instruction: &ast::Instruction) -> Decoded {
     let (b, c) = (one(2, Role::B, b)?, one(3, Role::Sum, c)?);
     let read = [&a, &b, &c].into_iter().flat_map(|fragment| &fragment.registers).copied().collect();
     let uses = Uses { read, written: d.registers.clone() };
-    Ok(Some((Matrix::Multiply(Multiply { arithmetic, k: shape.k, columns: shape.n, a, b, c, d }), uses)))
+    let multiply = Multiply { arithmetic, k: shape.k, columns: shape.n, a, b, c, d };
+    Ok(Some((Matrix::Multiply(Box::new(multiply)), uses)))
 }
 
 fn arithmetic<'a>(
@@ -212,7 +213,7 @@ fn arithmetic<'a>(
     let narrow = |ty: &str| Some(Narrow { bits: bits(ty)?, signed: ty.starts_with('s') });
     Some(match d {
         "s32" => {
-            let mut has = |wanted: &str| words.clone().any(|word| word == wanted);
+            let has = |wanted: &str| words.clone().any(|word| word == wanted);
             let (saturates, differs) = (has("satfinite"), has("xor"));
             Arithmetic::Integer { a: narrow(a)?, b: narrow(b)?, saturates, differs }
         }

@@ -21,7 +21,7 @@ use crate::{
 };
 
 use super::{
-    code::{CollectiveKind, Guard, Instruction, Matrix, Operation, Space},
+    code::{CollectiveKind, Guard, Instruction, Operation, Space},
     flow::Uses,
 };
 
@@ -136,10 +136,10 @@ fn is_shuffle(operation: &Operation) -> bool {
 /// The space that a matrix instruction loads from.
 fn matrix_load(operation: &Operation) -> Option<Space> {
     match operation {
-        Operation::Matrix(collective) => match &collective.kind {
-            CollectiveKind::Matrix(Matrix::Load(lines)) => Some(lines.address.space),
-            _ => None,
-        },
+        Operation::Matrix(collective) => {
+            let (lines, stores) = collective.kind.lines()?;
+            (!stores).then_some(lines.address.space)
+        }
         _ => None,
     }
 }
@@ -238,7 +238,7 @@ fn carry(
         }
         // `exec::matrix` sets the targets.
         Operation::Matrix(collective) => {
-            if let CollectiveKind::Matrix(Matrix::Load(lines) | Matrix::Store(lines)) = &collective.kind {
+            if let Some((lines, _)) = collective.kind.lines() {
                 let of_address = lines.address.base.iter().chain(&lines.stride);
                 carry.used = of_address.filter_map(number).collect();
             }
