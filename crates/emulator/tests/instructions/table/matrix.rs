@@ -148,6 +148,31 @@ impl Shape {
     }
 }
 
+/// The elements of each register of each lane: their rows, columns and places.
+struct Held {
+    registers: usize,
+    elements: Vec<Vec<[usize; 3]>>,
+}
+
+impl Held {
+    fn new(shape: Shape, role: Role, ty: &str) -> Held {
+        let ([rows, columns], registers) = (shape.size(role), shape.registers(role, ty));
+        let mut elements = vec![Vec::new(); 32 * registers];
+        for row in 0..rows {
+            for column in 0..columns {
+                let [lane, register, place] = shape.place(role, ty, row, column);
+                elements[lane * registers + register].push([row, column, place]);
+            }
+        }
+        Held { registers, elements }
+    }
+
+    /// Those of a register, whose number may be of a repetition.
+    fn of(&self, lane: usize, register: usize) -> &[[usize; 3]] {
+        &self.elements[lane * self.registers + register % self.registers]
+    }
+}
+
 impl Product {
     fn ty(&self, role: Role) -> &'static str {
         self.types[role as usize]
@@ -180,17 +205,12 @@ impl Product {
         values(lane, self.first(role) + register) >> (place * bits(ty)) & u64::MAX >> (64 - bits(ty))
     }
 
-    /// A register of d of a lane.
-    fn result(&self, register: usize, lane: usize, values: impl Fn(usize, usize) -> u64) -> u64 {
-        let Shape { m, n, k } = self.shape;
-        let places = (0..m).flat_map(|row| (0..n).map(move |column| (row, column)));
-        let own = places.filter_map(|(row, column)| {
-            let [of_lane, of_register, place] = self.shape.place(Role::C, self.types[3], row, column);
-            ((of_lane, of_register) == (lane, register)).then_some((row, column, place))
-        });
-        own.fold(0, |result, (row, column, place)| {
-            let a: Vec<u64> = (0..k).map(|k| self.element(Role::A, row, k, &values)).collect();
-            let b: Vec<u64> = (0..k).map(|k| self.element(Role::B, k, column, &values)).collect();
+    /// A register of d, which holds these elements.
+    fn result(&self, held: &[[usize; 3]], values: impl Fn(usize, usize) -> u64) -> u64 {
+        held.iter().fold(0, |result, &[row, column, place]| {
+            let along = 0..self.shape.k;
+            let a: Vec<u64> = along.clone().map(|k| self.element(Role::A, row, k, &values)).collect();
+            let b: Vec<u64> = along.map(|k| self.element(Role::B, k, column, &values)).collect();
             let c = self.element(Role::C, row, column, &values);
             result | self.sum(&a, &b, c) << (place * bits(self.types[3]))
         })
@@ -439,6 +459,7 @@ fn of_words(rows: &mut Vec<Row>, product: Product, layout: &str, tame: Option<[u
         y[0],
         y[1],
     );
+    let held = Held::new(product.shape, Role::C, product.types[3]);
     rows.push(of_thread(
         text,
         |a: u64| (a, a),
@@ -446,7 +467,7 @@ fn of_words(rows: &mut Vec<Row>, product: Product, layout: &str, tame: Option<[u
             let warp: Vec<[u32; 8]> = thread.warp().iter().map(|sources| words(sources, tame)).collect();
             let values = |lane: usize, value: usize| u64::from(warp[lane][value % 8]);
             let pair = |[low, high]: [usize; 2]| {
-                let word = |register| product.result(register, thread.lane(), values);
+                let word = |register| product.result(held.of(thread.lane(), register), values);
                 word(low) | word(high) << 32
             };
             vec![pair(x), pair(y)]
@@ -474,13 +495,14 @@ fn of_doubles(rows: &mut Vec<Row>, product: Product, layout: &str, mode: &str) {
         product.fragment(Role::B, 4),
         product.fragment(Role::C, 4)
     );
+    let held = Held::new(product.shape, Role::C, "f64");
     rows.push(of_thread(
         text,
         |a: Double| (a, a),
         move |thread| {
             let warp: Vec<[u64; 4]> = thread.warp().iter().map(doubles).collect();
             let values = |lane: usize, value: usize| warp[lane][value % 4];
-            [x, y].map(|register| product.result(register, thread.lane(), values)).to_vec()
+            [x, y].map(|register| product.result(held.of(thread.lane(), register), values)).to_vec()
         },
     ));
 }
@@ -568,14 +590,9 @@ fn load(
         let stride = if shown == 8 { String::new() } else { format!(", {length}") };
         format!("{}wmma.load.{name}.{modifiers}{}.{ty} {registers}, [%u]{stride};\n", filled(place), place.0)
     };
+    let held = Held::new(shape, role, ty);
     let register = move |thread: &Thread, register: usize| {
-        let [rows, columns] = shape.size(role);
-        let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
-        places.fold(0, |word, (row, column)| {
-            let [lane, of, place] = shape.place(role, ty, row, column);
-            if (lane, of) != (thread.lane(), register % registers) {
-                return word;
-            }
+        held.of(thread.lane(), register).iter().fold(0, |word, &[row, column, place]| {
             let number = if by_rows { row * length + column } else { column * length + row };
             word | in_tile(thread.warp(), number * bits(ty) / 8, bits(ty)) << (place * bits(ty))
         })
