@@ -5,14 +5,16 @@ mod compare;
 mod convert;
 mod float;
 mod integer;
+mod matrix;
 mod narrow;
 mod number;
 mod soft;
 mod words;
 
 pub use float::add_small;
+pub use matrix::{Arithmetic, Narrow, TF32};
 pub use number::{Integer, add_f32, add_f64, flush};
-pub use soft::{BF16, F16, Format};
+pub use soft::{BF16, F16, F32, Format, Rounding};
 pub use words::{Words, bank_of, bits_of, parse_type};
 
 use crate::{

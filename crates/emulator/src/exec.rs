@@ -10,6 +10,7 @@ mod counting;
 mod grid;
 pub(crate) mod lanes;
 mod log;
+mod matrix;
 mod mbarrier;
 mod order;
 mod print;

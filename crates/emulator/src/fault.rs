@@ -301,6 +301,10 @@ pub enum FaultKind {
     /// A barrier that only part of a warp or block reaches.
     #[error("a barrier that part of the block never reaches: {0}")]
     Barrier(String),
+    /// An instruction with `.aligned` that is not a barrier, such as a matrix instruction, in only some lanes
+    /// of a warp.
+    #[error("an instruction that a whole warp must run together: {0}. Let all 32 lanes reach it")]
+    Aligned(String),
     /// A barrier number that does not exist, or an impossible number of threads.
     #[error("a barrier with a wrong operand: {0}")]
     BarrierOperand(String),

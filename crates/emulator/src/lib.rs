@@ -5,7 +5,7 @@
 //! emulator", with the limits of an H200 (compute capability 9.0) and 16 GiB of memory, or
 //! [several](#several-devices). `cuModuleLoadData` parses PTX, `cuMemAlloc` returns host memory, and
 //! `cuLaunchKernel` interprets the kernel. The results equal a GPU's bit for bit wherever the PTX ISA defines
-//! them.
+//! them. Products of matrices (`mma`, `wmma`), whose sums the ISA leaves open, equal an H200's.
 //!
 //! # Testing a kernel
 //!
@@ -69,7 +69,7 @@
 //! - reads of shared or global memory that nothing wrote;
 //! - accesses out of bounds or misaligned;
 //! - barriers that part of a block never reaches;
-//! - wrong lane masks;
+//! - wrong lane masks, and matrix instructions that part of a warp misses;
 //! - wrong uses of mbarriers, and of shared memory that an asynchronous copy still writes or reads;
 //! - deadlocks;
 //! - uses of values that nothing wrote.
@@ -107,6 +107,12 @@
 //! **Calls through pointers** become comparisons with the address of each function that the call may call:
 //! those whose address is taken and whose parameters have the same sizes as the call's. A call of any other
 //! address is a fault.
+//!
+//! **Matrices.** `mma`, `wmma`, `ldmatrix`, `stmatrix` and `movmatrix` need all 32 lanes of a warp: it is a
+//! fault at once if a lane goes around one or has ended. A row of `ldmatrix` or `stmatrix` counts as accessed
+//! by the lane that gave its address. `wmma` accesses up to 16 bytes of a row or column per lane, and these
+//! must be aligned. An element of a product is undefined if one of its row of a, of its column of b, or of c
+//! is. The sums of narrow floats are those of compute capability 9.0; earlier GPUs give other bits.
 //!
 //! **Memory order.** A release covers the atomic access that it is part of, also if a fence before the access
 //! makes it a release. A block barrier acquires what relaxed reads before it have seen, because CUDA's
@@ -232,11 +238,12 @@
 //! - Graphs built or changed node by node, dependencies within a graph, memory allocated or freed and
 //!   external events in captures; cooperative launches on several devices, the linker, arrays, textures, surfaces, memory pools,
 //!   virtual memory and memory of other processes. Their functions return `CUDA_ERROR_NOT_SUPPORTED`.
-//! - Instructions for clusters, matrices and textures, and copies of tensors (`cp.async.bulk.tensor`); each
-//!   cluster has one block, so that `.shared::cluster` is the block's own shared memory. Recursion, calls
-//!   through registers that are nested more than four deep, and functions without a body except `vprintf` and
-//!   `__assertfail`. Launching a kernel that contains one fails and names it; the other kernels of the module
-//!   run.
+//! - Instructions for clusters and textures, and copies of tensors (`cp.async.bulk.tensor`); each cluster has
+//!   one block, so that `.shared::cluster` is the block's own shared memory. Matrix instructions of warp groups
+//!   (`wgmma`), of sparse matrices and of floats of 8 bits, `wmma` of less than 8 bits, and `mma.m8n8k4` of
+//!   `f16`. Recursion, calls through registers that are nested more than four deep, and functions without a
+//!   body except `vprintf` and `__assertfail`. Launching a kernel that contains one fails and names it; the
+//!   other kernels of the module run.
 //! - Machine code: cubins and fat binaries return `CUDA_ERROR_NO_BINARY_FOR_GPU`.
 
 mod alu;

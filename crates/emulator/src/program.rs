@@ -9,6 +9,7 @@ mod flags;
 pub(crate) mod flow;
 pub mod forms;
 mod lines;
+mod matrix;
 pub(crate) mod mbarrier;
 mod memory;
 mod sync;

@@ -1,5 +1,6 @@
 //! Kernels compiled by NVIDIA's nvcc (`nvcc/kernels.cu`): CUB's algorithms, cooperative groups, early exits,
-//! block counters, barriers and pipelines of libcu++, virtual functions.
+//! block counters, barriers and pipelines of libcu++, virtual functions, matrix
+//! products.
 //!
 //! Their results must equal the host's, without faults. `.ci/check-nvcc` compiles them and passes their path.
 
@@ -145,6 +146,17 @@ fn reversed(input: &[i32]) -> Vec<i32> {
     all
 }
 
+/// A product of 16 rows and columns per block, with `K` elements in a row of the first factor.
+fn products<const K: usize>(input: &[i32]) -> Vec<i32> {
+    let product = |part: &[i32]| {
+        let value = |place: usize| part.get(place % BLOCK).copied().unwrap_or(0);
+        let element =
+            |row: usize, column: usize| (0..K).map(|k| value(5 * row + k) * value(3 * k + column)).sum();
+        (0..256).map(|place| element(place / 16, place % 16)).collect::<Vec<i32>>()
+    };
+    input.chunks(BLOCK).flat_map(product).collect()
+}
+
 const KERNELS: &[(&str, Expected)] = &[
     ("warp_reduce_32", sums::<32>),
     ("warp_reduce_16", sums::<16>),
@@ -180,6 +192,9 @@ const KERNELS: &[(&str, Expected)] = &[
     ("function_tables", by_tables),
     ("function_pointer", by_pointer),
     ("small_floats", rounded),
+    ("wmma_half", products::<64>),
+    ("wmma_bytes", products::<16>),
+    ("mma_half", products::<16>),
 ];
 
 /// A cooperative launch, which cust does not have.

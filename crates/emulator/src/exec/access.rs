@@ -45,6 +45,11 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
+    /// The weak store to the same place.
+    pub fn stored(self) -> Self {
+        Request { kind: Kind::Write, reads: false, ..self }
+    }
+
     /// Restricts a generic access to the lanes in one memory.
     fn part<'a>(&self, space: Space, addresses: &'a [u64; LANES], mask: u32) -> Request<'a> {
         let kind = match self.order {
@@ -85,7 +90,7 @@ impl Request<'_> {
 const AFTERMATH: u64 = 1 << 22;
 
 /// Values by element, then by lane.
-type Values = [[u64; LANES]];
+pub type Values = [[u64; LANES]];
 
 impl State<'_> {
     pub fn load(&mut self, warp: &mut Warp, load: &Load, active: u32, at: u32) -> Result<(), Box<Fault>> {
@@ -255,7 +260,7 @@ impl State<'_> {
         std::array::from_fn(|lane| addresses[lane].wrapping_sub(starts[lane]))
     }
 
-    fn read(
+    pub fn read(
         &mut self,
         warp: &mut Warp,
         request: &Request,
@@ -311,7 +316,7 @@ impl State<'_> {
         }
     }
 
-    fn write(
+    pub fn write(
         &mut self,
         warp: &mut Warp,
         request: &Request,
@@ -546,7 +551,7 @@ impl State<'_> {
             }
             self.counters = counters;
         }
-        let request = Request { addresses: &to, mask: active, kind: Kind::Write, reads: false, ..request };
+        let request = Request { addresses: &to, mask: active, ..request }.stored();
         self.write(warp, &request, Space::Shared, values)?;
         if let Some(checks) = &mut self.checks {
             for lane in lanes(active) {
@@ -876,7 +881,7 @@ impl State<'_> {
     ) {
         let operation = &self.grid.code.instructions[request.at as usize].operation;
         // (`printf` uses what it reads.)
-        if !matches!(operation, Operation::Load(_)) || !self.widen() {
+        if !matches!(operation, Operation::Load(_) | Operation::Matrix(_)) || !self.widen() {
             return self.suspect_unwritten(request, mask, memory);
         }
         self.follow(warp);
@@ -917,7 +922,7 @@ impl State<'_> {
             for lane in lanes(void.lanes & request.mask) {
                 let range = request.range(lane, element);
                 checks.shadow.mark_unwritten(range.start, range.len());
-                if let Some(origin) = warp.origin_of_stored(carry, element) {
+                if let Some(origin) = void.origin.or_else(|| warp.origin_of_stored(carry, element)) {
                     self.stored_undefined.insert(range.start, origin);
                 }
             }

@@ -757,12 +757,18 @@ impl<'g> State<'g> {
                     }
                     break self.barrier(warp, path, active, barrier);
                 }
-                Operation::Collective(collective) => {
+                Operation::Collective(collective) | Operation::Matrix(collective) => {
                     if active == 0 {
                         at += 1;
                         continue;
                     }
                     warp.paths[path].at = at;
+                    if active != ALL
+                        && matches!(operation, Operation::Matrix(_))
+                        && let Err(fault) = self.check_whole(warp, path, active)
+                    {
+                        break Err(fault);
+                    }
                     match self.collective(warp, path, active, collective) {
                         Ok(true) if !CARRIES && self.wide.is_some() => {
                             warp.paths[path].at = at + 1;
@@ -853,12 +859,7 @@ impl<'g> State<'g> {
         }
         let missing = warp.live & !active & !leaving;
         if barrier.aligned && missing != 0 && !warp.torn {
-            let mut text =
-                format!("lanes {} of the warp are here, lanes {} are not", shown(active), shown(missing));
-            for (other, lanes) in warp.others(path).filter(|(_, lanes)| lanes & missing != 0) {
-                text += &format!("; lanes {} are at {}", shown(lanes & missing), self.grid.place(other));
-            }
-            return fault(FaultKind::Barrier(text));
+            return fault(FaultKind::Barrier(self.apart(warp, path, [active, missing])));
         }
         let first = active.trailing_zeros() as usize;
         let index = warp.registers.wide(barrier.index)[first];
@@ -931,6 +932,31 @@ impl<'g> State<'g> {
             warp.paths[path].at += 1;
         }
         Ok(())
+    }
+
+    /// Describes where the lanes are that miss an instruction which needs them.
+    fn apart(&self, warp: &Warp, path: usize, [here, missing]: [u32; 2]) -> String {
+        let mut text =
+            format!("lanes {} of the warp are here, lanes {} are not", shown(here), shown(missing));
+        for (other, lanes) in warp.others(path).filter(|(_, lanes)| lanes & missing != 0) {
+            text += &format!("; lanes {} are at {}", shown(lanes & missing), self.grid.place(other));
+        }
+        if missing & !warp.live != 0 {
+            text += &format!("; lanes {} have ended or are not in the block", shown(missing & !warp.live));
+        }
+        text
+    }
+
+    /// Checks that an instruction for a whole warp has all its lanes. If lanes have left a join early, the
+    /// others may still come.
+    #[cold]
+    fn check_whole(&self, warp: &Warp, path: usize, active: u32) -> Result<(), Box<Fault>> {
+        let at = warp.paths[path].at;
+        if warp.torn && warp.live == ALL {
+            return Ok(());
+        }
+        let text = self.apart(warp, path, [active, !active]);
+        Err(self.fault(warp.index, at, active, FaultKind::Aligned(text)))
     }
 
     fn fence(&mut self, warp: usize, scope: Scope) {
@@ -1017,17 +1043,15 @@ impl<'g> State<'g> {
             };
             let instructions = self.grid.code.instructions.as_slice();
             let collective = |at: u32| match &instructions[at as usize].operation {
-                Operation::Collective(collective) => Some(collective),
+                Operation::Collective(collective) | Operation::Matrix(collective) => Some(collective),
                 _ => None,
             };
             let Some(own) = collective(at) else { continue };
-            let is_barrier = own.kind == CollectiveKind::Barrier;
+            let is_barrier = own.kind.is_barrier();
             let meets = |other: &Path| {
                 other.state == Waits::Collective(named)
                     && (other.at == at
-                        || is_barrier
-                            && collective(other.at)
-                                .is_some_and(|other| other.kind == CollectiveKind::Barrier))
+                        || is_barrier && collective(other.at).is_some_and(|other| other.kind.is_barrier()))
             };
             let here = warp.paths.iter().filter(|path| meets(path)).fold(0, |mask, path| mask | path.mask);
             if named & warp.live & !here != 0 {
@@ -1053,7 +1077,7 @@ impl<'g> State<'g> {
         collective: &Collective,
         at: u32,
     ) -> Result<(), Box<Fault>> {
-        if collective.kind == CollectiveKind::Barrier {
+        if collective.kind.is_barrier() {
             if let Some(checks) = &mut self.checks {
                 let part = (active != warp.live).then_some(active);
                 checks.clocks.warp_barrier(warp.index as usize, part);
@@ -1063,6 +1087,9 @@ impl<'g> State<'g> {
                 }
             }
             return Ok(());
+        }
+        if let CollectiveKind::Matrix(matrix) = &collective.kind {
+            return self.matrix(warp, matrix, active, at);
         }
         let outside = super::collective::run(&mut warp.registers, collective, active);
         if outside == 0 || self.checks.is_none() {

@@ -16,7 +16,8 @@ pub fn run(registers: &mut Registers, collective: &Collective, active: u32) -> u
     } & active;
     let mut outside = 0;
     let (results, flags) = match kind {
-        CollectiveKind::Barrier => return 0,
+        // These have no result, or their own code.
+        CollectiveKind::Barrier | CollectiveKind::Matrix(_) => return 0,
         CollectiveKind::Shuffle(mode) => {
             let from = source_lanes(registers, *mode, *control);
             if active != ALL {

@@ -110,6 +110,9 @@ impl<'a> Grid<'a> {
             Operation::Store(store) => Some((store.address.space, store.size)),
             Operation::Atomic(atomic) => Some((atomic.address.space, atomic.size)),
             Operation::Copy(copy) => Some((copy.to.space, copy.size.min(8))),
+            Operation::Matrix(collective) => {
+                collective.kind.lines().map(|(lines, _)| (lines.address.space, lines.chunk().min(8) as u32))
+            }
             _ => None,
         });
         use crate::program::code::Space;
@@ -217,6 +220,10 @@ impl<'a> Grid<'a> {
             Operation::Atomic(atomic) => (Order::Relaxed, atomic.scope, ["", "atomic operation", ""]),
             Operation::Copy(_) | Operation::Bulk(_) => return (Some(ASYNCHRONOUS), None),
             Operation::Mbarrier(mbarrier) => return (Some(mbarrier.kind.name()), None),
+            Operation::Matrix(collective) => {
+                let stores = collective.kind.lines().is_some_and(|(_, stores)| stores);
+                return (Some(if stores { "matrix store" } else { "matrix load" }), None);
+            }
             _ => return (None, None),
         };
         let scope = match scope {

@@ -7,6 +7,7 @@ mod checks;
 mod compilers;
 mod counters;
 mod flow;
+mod matrix;
 mod mbarriers;
 mod orders;
 mod planted;

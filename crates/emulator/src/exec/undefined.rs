@@ -49,6 +49,13 @@ pub struct Void {
     pub origin: Option<Origin>,
 }
 
+impl Origin {
+    /// The same after a computation.
+    pub fn computed(self) -> Origin {
+        Origin { computed: true, ..self }
+    }
+}
+
 impl Undefined {
     /// A register that nothing has written in these lanes.
     pub fn new(lanes: u32) -> Undefined {
@@ -87,9 +94,26 @@ impl Warp {
         }
     }
 
+    /// Returns the undefined lanes of each value of a load, and the origin of the first, for matrices.
+    pub fn take_void(&mut self, at: u32, size: u32) -> ([u32; 8], Option<Origin>) {
+        let void = std::mem::take(&mut self.void);
+        let origin = void.iter().find(|void| void.lanes != 0).map(|void| {
+            let cause =
+                void.from.map_or(Cause::Register, |(memory, offset)| Cause::Memory(memory, offset, size));
+            void.origin.unwrap_or(Origin { at, cause, computed: false })
+        });
+        (void.map(|void| void.lanes), origin)
+    }
+
+    /// Sets the undefined lanes of each value of a store, for matrices.
+    pub fn set_void(&mut self, lanes: [u32; 8], origin: Option<Origin>) {
+        self.void = lanes.map(|lanes| Void { lanes, from: None, origin });
+    }
+
     /// The origin of the value that a store stores to this element.
     pub fn origin_of_stored(&self, carry: &Carry, element: usize) -> Option<Origin> {
-        carry.stored[element].and_then(|number| self.undefined[number as usize].origin)
+        let number = carry.stored.get(element).copied().flatten();
+        number.and_then(|number| self.undefined[number as usize].origin)
     }
 }
 
@@ -178,12 +202,15 @@ impl<'g> State<'g> {
             let lanes = warp.lanes_of(Some(number)) & active;
             if lanes != 0 {
                 let what = match operation {
-                    Operation::Load(_) | Operation::Store(_) => "the address",
+                    Operation::Load(_) | Operation::Store(_) | Operation::Matrix(_) => "the address",
                     Operation::Atomic(_) => "the address or an operand",
                     _ => "an operand",
                 };
                 self.used(warp, Some(number), lanes, (at, what))?;
             }
+        }
+        if matches!(operation, Operation::Matrix(_)) {
+            return Ok(());
         }
         for (void, &stored) in warp.void.iter_mut().zip(&carry.stored) {
             void.lanes = stored.map_or(0, |number| warp.undefined[number as usize].lanes) & active;
@@ -250,6 +277,37 @@ impl<'g> State<'g> {
             };
             if is_wrong {
                 self.used(warp, number, lanes, (at, "what is stored"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The lanes in which each register that a matrix instruction reads is undefined, and an origin. Empty if
+    /// none can be.
+    pub fn undefined_sources(&self, warp: &Warp, at: u32) -> (Vec<u32>, Option<Origin>) {
+        let Some(carry) = self.carry_of(at).filter(|_| self.checks.is_some()) else {
+            return (Vec::new(), None);
+        };
+        let lanes: Vec<u32> = carry.sources.iter().map(|&source| warp.lanes_of(source)).collect();
+        let first = carry.sources.iter().flatten().find(|&&source| warp.lanes_of(Some(source)) != 0);
+        (lanes, first.map(|&source| warp.undefined[source as usize].origin(at)))
+    }
+
+    /// Records the lanes in which each result of a matrix instruction is undefined.
+    pub fn set_undefined_targets(&self, warp: &mut Warp, lanes: &[u32], origin: Option<Origin>, at: u32) {
+        let Some(carry) = self.carry_of(at).filter(|_| self.checks.is_some()) else { return };
+        for (&target, &lanes) in carry.targets.iter().zip(lanes) {
+            warp.set_undefined(target, lanes, u32::MAX, origin);
+        }
+    }
+
+    /// A matrix instruction stores undefined values to global memory.
+    pub fn store_undefined(&mut self, warp: &mut Warp, at: u32) -> Result<(), Box<Fault>> {
+        let Some(carry) = self.carry_of(at) else { return Ok(()) };
+        for &source in &carry.sources {
+            let lanes = warp.lanes_of(source);
+            if lanes != 0 {
+                self.used(warp, source, lanes, (at, "what is stored"))?;
             }
         }
         Ok(())

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::exec::lanes::{Lanes, Operands, Register};
+use crate::alu::Arithmetic;
+use crate::exec::lanes::{LANES, Lanes, Operands, Register};
 
 use super::bulk::{Bulk, Group};
 use super::call::Miscall;
@@ -132,6 +133,8 @@ pub enum Operation {
     Atomic(Box<Atomic>),
     Barrier(Box<Barrier>),
     Collective(Box<Collective>),
+    /// A collective of [`CollectiveKind::Matrix`], which needs all lanes of a warp.
+    Matrix(Box<Collective>),
     /// `activemask`.
     Active(Register),
     /// `clock` and `globaltimer`: the number of instructions that the block has issued.
@@ -331,7 +334,7 @@ pub struct Collective {
     pub control: [Register; 2],
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum CollectiveKind {
     Barrier,
     Shuffle(Shuffle),
@@ -343,6 +346,79 @@ pub enum CollectiveKind {
     MatchAll,
     Elect,
     Reduce(WarpReduce),
+    Matrix(Box<Matrix>),
+}
+
+impl CollectiveKind {
+    pub fn is_barrier(&self) -> bool {
+        matches!(self, CollectiveKind::Barrier)
+    }
+
+    /// What a matrix instruction accesses in memory, and whether it stores.
+    pub fn lines(&self) -> Option<(&Lines, bool)> {
+        match self {
+            CollectiveKind::Matrix(matrix) => match &**matrix {
+                Matrix::Load(lines) => Some((lines, false)),
+                Matrix::Store(lines) => Some((lines, true)),
+                Matrix::Multiply(_) | Matrix::Move { .. } => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// A matrix instruction.
+#[derive(Debug)]
+pub enum Matrix {
+    Multiply(Box<Multiply>),
+    Load(Lines),
+    Store(Lines),
+    /// `movmatrix`: the target's elements are the source's, at other places.
+    Move {
+        target: Fragment,
+        source: Fragment,
+    },
+}
+
+/// A matrix that is spread over registers of all lanes. What numbers its elements is up to the instruction.
+#[derive(Debug)]
+pub struct Fragment {
+    pub registers: Vec<Register>,
+    /// Bits of an element. Registers of 32 bits may have several elements, the first in the lowest bits.
+    pub bits: u32,
+    /// The number of elements.
+    pub count: usize,
+    /// The number of each element, by register and place in it, then by lane.
+    pub places: Vec<[u16; LANES]>,
+}
+
+/// `mma` and `wmma.mma`: `d = a · b + c`.
+#[derive(Debug)]
+pub struct Multiply {
+    pub arithmetic: Arithmetic,
+    /// The columns of a.
+    pub k: usize,
+    /// The columns of d.
+    pub columns: usize,
+    /// Numbered by rows, b by columns.
+    pub a: Fragment,
+    pub b: Fragment,
+    pub c: Fragment,
+    pub d: Fragment,
+}
+
+/// A matrix in memory: lines of consecutive elements, which are rows or columns. Elements are numbered by
+/// lines.
+#[derive(Debug)]
+pub struct Lines {
+    pub fragment: Fragment,
+    pub address: Address,
+    pub count: usize,
+    /// Elements of a line.
+    pub length: usize,
+    /// For `wmma`: from line to line, in elements; the address is that of the first line. Otherwise each lane
+    /// has the address of one line.
+    pub stride: Option<Register>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use super::{
     flags,
     flow::{self, Uses},
     forms::{self, Family},
-    memory, sync, system,
+    matrix, memory, sync, system,
     undefined::{self, Rule},
     video,
 };
@@ -475,6 +475,7 @@ impl<'a> Decoder<'a> {
             Some(Family::Control) => self.control(instruction),
             Some(Family::Memory) => memory::decode(self, instruction),
             Some(Family::Sync) => sync::decode(self, instruction),
+            Some(Family::Matrix) => matrix::decode(self, instruction),
             Some(Family::Lanes) if instruction.name == "mov" && is_vector_move(instruction) => {
                 self.vector_move(instruction)
             }

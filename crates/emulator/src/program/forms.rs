@@ -2,8 +2,9 @@
 //!
 //! Each line is a form, as in the PTX ISA's syntax: a name, then groups of alternative words. One word of
 //! each group must be present; a group with `?` is optional. Words in capitals stand for the alternatives in
-//! `GROUPS`. The forms are those of ISA 8.6 for sm_90 that ptxas accepts, except for clusters, matrices,
-//! textures, and copies of tensors or within a cluster.
+//! `GROUPS`. The forms are those of ISA 8.6 for sm_90 that ptxas accepts, except for clusters, textures, copies
+//! of tensors or within a cluster, and some matrices (warp groups, sparse ones, floats of 8 bits, `wmma` of
+//! less than 8 bits, `mma.m8n8k4` of `f16`).
 //!
 //! As in ptxas, modifiers may come in any order, but types must keep theirs.
 
@@ -40,6 +41,7 @@ const GROUPS: &str = "
     HINT      L2::cache_hint
     PRIORITY  L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged
     SECOND    L2::evict_first|L2::evict_unchanged
+    WMMA      m16n16k16|m32n8k16|m8n32k16
 ";
 
 const CONTROL: &str = "
@@ -316,6 +318,34 @@ const SYNC: &str = "
     .callprototype
 ";
 
+const MATRIX: &str = "
+    mma       sync aligned m16n8k8|m16n8k16 row col f16 f16 f16 f16
+    mma       sync aligned m16n8k8|m16n8k16 row col f32 f16 f16 f32
+    mma       sync aligned m16n8k8|m16n8k16 row col f32 bf16 bf16 f32
+    mma       sync aligned m16n8k4|m16n8k8 row col tf32 tf32 f32 f32
+    mma       sync aligned m8n8k4|m16n8k4|m16n8k8|m16n8k16 row col ROUND? f64 f64 f64 f64
+    mma       sync aligned m8n8k16|m16n8k16|m16n8k32 row col satfinite? s32 u8|s8 u8|s8 s32
+    mma       sync aligned m8n8k32|m16n8k32|m16n8k64 row col satfinite? u4|s4 u4|s4 s32 s32
+    mma       sync aligned m8n8k128|m16n8k128|m16n8k256 row col and|xor popc b1 b1 s32 s32
+    wmma      mma sync aligned row|col row|col WMMA f16|f32 f16|f32
+    wmma      mma sync aligned row|col row|col WMMA f32 bf16 bf16 f32
+    wmma      mma sync aligned row|col row|col m16n16k8 tf32 tf32 f32 f32
+    wmma      mma sync aligned row|col row|col m8n8k4 ROUND? f64 f64 f64 f64
+    wmma      mma sync aligned row|col row|col WMMA satfinite? s32 s8 s8 s32
+    wmma      mma sync aligned row|col row|col WMMA satfinite? s32 u8 u8 s32
+    wmma      load a|b sync aligned row|col WMMA STATE? f16|bf16|u8|s8
+    wmma      load c sync aligned row|col WMMA STATE? f16|f32|s32
+    wmma      load a|b sync aligned row|col m16n16k8 STATE? tf32
+    wmma      load c sync aligned row|col m16n16k8 STATE? f32
+    wmma      load a|b|c sync aligned row|col m8n8k4 STATE? f64
+    wmma      store d sync aligned row|col WMMA STATE? f16|f32|s32
+    wmma      store d sync aligned row|col m16n16k8 STATE? f32
+    wmma      store d sync aligned row|col m8n8k4 STATE? f64
+    ldmatrix  sync aligned m8n8 x1|x2|x4 trans? SHARED? b16
+    stmatrix  sync aligned m8n8 x1|x2|x4 trans? SHARED? b16
+    movmatrix sync aligned m8n8 trans b16
+";
+
 /// The part of the decoder that handles an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
@@ -326,6 +356,8 @@ pub enum Family {
     Memory,
     /// Barriers, fences and warp collectives.
     Sync,
+    /// Matrix instructions.
+    Matrix,
 }
 
 /// One line of the tables.
@@ -348,8 +380,13 @@ static FORMS: LazyLock<HashMap<&str, Vec<Form>>> = LazyLock::new(|| {
         }
     }
     let mut forms: HashMap<&str, Vec<Form>> = HashMap::new();
-    let families =
-        [(Family::Control, CONTROL), (Family::Lanes, LANES), (Family::Memory, MEMORY), (Family::Sync, SYNC)];
+    let families = [
+        (Family::Control, CONTROL),
+        (Family::Lanes, LANES),
+        (Family::Memory, MEMORY),
+        (Family::Sync, SYNC),
+        (Family::Matrix, MATRIX),
+    ];
     for (family, text) in families {
         for line in text.lines() {
             let mut words = line.split_whitespace();

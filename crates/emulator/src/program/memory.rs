@@ -118,7 +118,7 @@ fn shape(words: &mut Words) -> Result<(usize, Type), String> {
 }
 
 /// The operands of `{a, b}`, or the single operand.
-fn parts(operand: &Operand) -> &[Operand] {
+pub(super) fn parts(operand: &Operand) -> &[Operand] {
     match operand {
         Operand::Vector(parts) => parts,
         operand => std::slice::from_ref(operand),

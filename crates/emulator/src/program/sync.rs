@@ -111,13 +111,13 @@ fn barrier(decoder: &mut Decoder, instruction: &ast::Instruction, mut words: Wor
 }
 
 /// A collective that is being decoded.
-struct Parts {
-    collective: Collective,
+pub(super) struct Parts {
+    pub collective: Collective,
     uses: Uses,
 }
 
 impl Parts {
-    fn new(decoder: &mut Decoder, kind: CollectiveKind, mask: Register) -> Parts {
+    pub fn new(decoder: &mut Decoder, kind: CollectiveKind, mask: Register) -> Parts {
         let (word, flag) = (decoder.sink(Bank::Word), decoder.sink(Bank::Predicate));
         let collective =
             Collective { kind, mask, target: word, flag, source: mask, negated: false, control: [mask; 2] };
@@ -212,10 +212,12 @@ fn collective(
     };
     let mut parts = Parts::new(decoder, kind, mask);
     parts.target(decoder, &operands[0], target)?;
-    if kind != Elect {
+    let kind = &parts.collective.kind;
+    let is_shuffle = matches!(kind, Shuffle(_));
+    if !matches!(kind, Elect) {
         parts.source(decoder, &operands[1], source)?;
     }
-    if let Shuffle(_) = kind {
+    if is_shuffle {
         for place in 0..2 {
             let control = decoder.source(&operands[2 + place], Bank::Word)?;
             parts.collective.control[place] = control;

@@ -119,7 +119,7 @@ impl Wide {
                 Space::Global => load.targets.len() > 1,
                 space => matches!(space, Space::Shared | Space::Generic),
             },
-            operation => is_shuffle(operation),
+            operation => is_shuffle(operation) || matrix_load(operation).is_some(),
         };
         instructions.iter().any(may_read).then(|| Wide { sources, found: OnceLock::new() })
     }
@@ -131,6 +131,17 @@ impl Wide {
 
 fn is_shuffle(operation: &Operation) -> bool {
     matches!(operation, Operation::Collective(collective) if matches!(collective.kind, CollectiveKind::Shuffle(_)))
+}
+
+/// The space that a matrix instruction loads from.
+fn matrix_load(operation: &Operation) -> Option<Space> {
+    match operation {
+        Operation::Matrix(collective) => {
+            let (lines, stores) = collective.kind.lines()?;
+            (!stores).then_some(lines.address.space)
+        }
+        _ => None,
+    }
 }
 
 /// Finds the registers that may be undefined, and the instructions that may see them. `is_wide` says whether loads from
@@ -162,7 +173,12 @@ pub fn find(instructions: &[Instruction], sources: &Sources, is_wide: bool) -> (
                     read.iter().any(may) && read.iter().all(|register| may(register) || is_fixed(*register))
                 }
                 operation if is_wide && is_shuffle(operation) => true,
-                Operation::Lanes(..) | Operation::Collective(_) => read.iter().any(may),
+                operation if let Some(space) = matrix_load(operation) => {
+                    is_wide || *has_local && space == Space::Generic
+                }
+                Operation::Lanes(..) | Operation::Collective(_) | Operation::Matrix(_) => {
+                    read.iter().any(may)
+                }
                 _ => false,
             };
             for &register in uses.written.iter().filter(|&&register| carries && !is_fixed(register)) {
@@ -219,6 +235,15 @@ fn carry(
             carry.rule = Rule::Together;
             carry.targets = vec![number(&collective.target)];
             carry.defined.extend(number(&collective.flag));
+        }
+        // `exec::matrix` sets the targets.
+        Operation::Matrix(collective) => {
+            if let Some((lines, _)) = collective.kind.lines() {
+                let of_address = lines.address.base.iter().chain(&lines.stride);
+                carry.used = of_address.filter_map(number).collect();
+            }
+            carry.sources = read.iter().map(number).collect();
+            carry.targets = uses.written.iter().map(number).collect();
         }
         // `carry_loaded` sets the targets after the load.
         Operation::Load(load) => {

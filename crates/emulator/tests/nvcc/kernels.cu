@@ -1,6 +1,6 @@
 // Typical CUDA kernels for `tests/nvcc.rs`: CUB's warp and block algorithms, tiles of cooperative groups,
-// early exits, block counters, barriers and pipelines of libcu++, function pointers. Each takes `in`, `out`
-// and the number of elements of `in`.
+// early exits, block counters, barriers and pipelines of libcu++, function pointers, matrix products. Each
+// takes `in`, `out` and the number of elements of `in`.
 
 #include <cooperative_groups.h>
 #include <cooperative_groups/memcpy_async.h>
@@ -13,6 +13,7 @@
 #include <cub/warp/warp_scan.cuh>
 #include <cuda/barrier>
 #include <cuda/pipeline>
+#include <cuda_fp16.h>
 #include <cuda_fp8.h>
 #include <mma.h>
 
@@ -429,4 +430,83 @@ extern "C" __global__ void small_floats(const int *in, int *out, int n) {
     float2 a = float2(__nv_fp8x2_e4m3(make_float2(value, 2)));
     float2 b = float2(__nv_fp8x2_e5m2(make_float2(2, value)));
     out[i] = int(a.x) + int(b.y) + int(nvcuda::wmma::__float_to_tf32(value));
+// A product of 16 rows and 16 columns per block: row i of a is the block's elements from 5 * i on, row k of b
+// those from 3 * k on, both starting over after 128.
+template <typename T>
+__device__ void factors(T *a, T *b, int depth, const int *in, int n) {
+    auto value = [&](int place) {
+        int i = blockIdx.x * BLOCK + place % BLOCK;
+        return T(i < n ? in[i] : 0);
+    };
+    for (int i = threadIdx.x; i < 16 * depth; i += BLOCK) {
+        a[i] = value(i / depth * 5 + i % depth);
+        b[i] = value(i / 16 * 3 + i % 16);
+    }
+    __syncthreads();
+}
+
+// Each warp multiplies a quarter of the depth; their sum is the product.
+extern "C" __global__ void wmma_half(const int *in, int *out, int n) {
+    using namespace nvcuda::wmma;
+    __shared__ __align__(32) half a[16 * 64], b[64 * 16];
+    __shared__ __align__(32) float parts[4][256];
+    factors(a, b, 64, in, n);
+    int warp = threadIdx.x / 32;
+    fragment<matrix_a, 16, 16, 16, half, row_major> of_a;
+    fragment<matrix_b, 16, 16, 16, half, row_major> of_b;
+    fragment<accumulator, 16, 16, 16, float> sum;
+    fill_fragment(sum, 0.0f);
+    load_matrix_sync(of_a, a + 16 * warp, 64);
+    load_matrix_sync(of_b, b + 256 * warp, 16);
+    for (int i = 0; i < of_a.num_elements; i++) of_a.x[i] = __hneg(of_a.x[i]);
+    mma_sync(sum, of_a, of_b, sum);
+    for (int i = 0; i < sum.num_elements; i++) sum.x[i] = -sum.x[i];
+    store_matrix_sync(parts[warp], sum, 16, mem_row_major);
+    __syncthreads();
+    for (int i = threadIdx.x; i < 256; i += BLOCK) {
+        out[256 * blockIdx.x + i] = int(parts[0][i] + parts[1][i] + parts[2][i] + parts[3][i]);
+    }
+}
+
+// By bytes; one warp, from and to columns.
+extern "C" __global__ void wmma_bytes(const int *in, int *out, int n) {
+    using namespace nvcuda::wmma;
+    __shared__ __align__(32) signed char a[256], b[256];
+    factors(a, b, 16, in, n);
+    if (threadIdx.x >= 32) return;
+    // The transposed product, of the transposed factors.
+    fragment<matrix_a, 16, 16, 16, signed char, col_major> of_a;
+    fragment<matrix_b, 16, 16, 16, signed char, col_major> of_b;
+    fragment<accumulator, 16, 16, 16, int> sum;
+    fill_fragment(sum, 0);
+    load_matrix_sync(of_a, b, 16);
+    load_matrix_sync(of_b, a, 16);
+    mma_sync(sum, of_a, of_b, sum);
+    store_matrix_sync(out + 256 * blockIdx.x, sum, 16, mem_col_major);
+}
+
+// `ldmatrix` and `mma`: two warps with 8 columns each.
+extern "C" __global__ void mma_half(const int *in, int *out, int n) {
+    __shared__ __align__(16) half a[256], b[256];
+    factors(a, b, 16, in, n);
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (warp >= 2) return;
+    unsigned row_of_a = __cvta_generic_to_shared(a + lane % 16 * 16 + lane / 16 * 8);
+    unsigned row_of_b = __cvta_generic_to_shared(b + lane % 16 * 16 + 8 * warp);
+    unsigned fa[4], fb[2];
+    float sum[4] = {0, 0, 0, 0};
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(fa[0]), "=r"(fa[1]), "=r"(fa[2]), "=r"(fa[3])
+                 : "r"(row_of_a));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(fb[0]), "=r"(fb[1])
+                 : "r"(row_of_b));
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+                 "{%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                 : "r"(fa[0]), "r"(fa[1]), "r"(fa[2]), "r"(fa[3]), "r"(fb[0]), "r"(fb[1]));
+    for (int i = 0; i < 4; i++) {
+        int row = lane / 4 + i / 2 * 8, column = 8 * warp + lane % 4 * 2 + i % 2;
+        out[256 * blockIdx.x + 16 * row + column] = int(sum[i]);
+    }
 }

@@ -10,6 +10,7 @@ mod control;
 mod convert;
 mod float;
 mod integer;
+mod matrix;
 mod mbarrier;
 mod memory;
 mod warp;
@@ -20,6 +21,7 @@ use crate::instructions::row::Row;
 pub fn rows() -> Vec<Row> {
     [
         integer::rows(),
+        matrix::rows(),
         bits::rows(),
         compare::rows(),
         convert::rows(),
