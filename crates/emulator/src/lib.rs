@@ -79,6 +79,30 @@
 //! that has the kernel. The emulator prints the fault to standard error, and [`take_faults`] returns it. The calls behave as on a GPU: the launch succeeds, and later calls
 //! of the context fail.
 //!
+//! **Notes.** Some races by the letter of the PTX ISA are in many libraries, and change no result. They are notes
+//! ([`Level::Note`](fault::Level::Note)): the emulator prints them, [`take_notes`] returns them, and nothing stops.
+//!
+//! - Threads store the same bytes in the same place ([`SameValue`](fault::FaultKind::SameValue)), for example a flag.
+//! - The first read of a compare-and-swap loop is plain ([`SwapRead`](fault::FaultKind::SwapRead)), and the other threads use
+//!   atomic operations. The loop is recognised if the loaded value, or a copy of it, is what `atom.cas` compares at the same
+//!   address.
+//!
+//! Compaction in place argues by dependencies: a thread that overwrites what another one has read can do so only
+//! because that read led to the place of the write, through counts that blocks pass on. The PTX ISA calls
+//! this a race unless a release and an acquire are between the two. The emulator cannot tell it from a missing
+//! release: it would have to follow each value through registers, shuffles and memory. So it is a
+//! fault, unless [`Settings::allow`] lists its line or its kernel.
+//!
+//! **Allowed lines.** [`Settings::allow`] lists lines of the source and kernels whose author has decided that a race, or a use of
+//! what nothing wrote, is none. Neither a fault nor a note is reported there.
+//!
+//! ```
+//! use emulator::{Allow, Settings};
+//!
+//! let allow = vec![Allow::line("src/compact.cu", 42), Allow::kernel("compact")];
+//! emulator::set_settings(Settings { allow, ..emulator::settings() });
+//! ```
+//!
 //! **Global memory.** Each launch logs its accesses to global memory, and the emulator looks for races among
 //! them when the launch has ended. If a launch makes more accesses than fit in [`Settings::race_log_bytes`],
 //! only the first ones are checked, and a message says so once.
@@ -220,6 +244,7 @@
 //!   Launching a kernel that contains one fails and names it; the other kernels of the module run.
 //! - Machine code: cubins and fat binaries return `CUDA_ERROR_NO_BINARY_FOR_GPU`.
 
+mod allow;
 mod alu;
 mod counters;
 mod driver;
@@ -240,8 +265,9 @@ pub mod program;
 #[doc(hidden)]
 pub mod ptx;
 
+pub use allow::Allow;
 pub use counters::Counters;
-pub use driver::{last_counters, last_load_error, take_calls, take_counters, take_faults};
+pub use driver::{last_counters, last_load_error, take_calls, take_counters, take_faults, take_notes};
 pub use exec::Settings;
 pub use fault::Fault;
 pub use seeds::{SeedsDiffer, compare_seeds};
@@ -287,6 +313,7 @@ static SETTINGS: LazyLock<RwLock<Settings>> = LazyLock::new(|| RwLock::new(from_
 /// | `GPU_REDUCE_EMULATOR_TIME_LIMIT` | seconds per launch, the [`time_limit`](Settings::time_limit) | 60 |
 /// | `GPU_REDUCE_EMULATOR_DEVICES` | number of [`devices`](Settings::devices) | 1 |
 /// | `GPU_REDUCE_EMULATOR_PEER_ACCESS` | 0 or 1: [`peer_access`](Settings::peer_access) off or on | on |
+/// | `GPU_REDUCE_EMULATOR_ALLOW` | lines (`scan.cu:42`) and kernels to [`allow`](Settings::allow), separated by `;` | none |
 pub fn settings() -> Settings {
     SETTINGS.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -324,6 +351,11 @@ fn from_environment() -> Settings {
     }
     if let Some(peer_access) = variable::<u8>("GPU_REDUCE_EMULATOR_PEER_ACCESS") {
         settings.peer_access = peer_access != 0;
+    }
+    if let Some(allowed) = std::env::var_os("GPU_REDUCE_EMULATOR_ALLOW") {
+        let allowed = allowed.to_string_lossy();
+        let entries = allowed.split(';').map(str::trim).filter(|entry| !entry.is_empty());
+        settings.allow.extend(entries.flat_map(str::parse));
     }
     settings
 }

@@ -8,6 +8,7 @@ pub(crate) mod flow;
 pub mod forms;
 mod lines;
 mod memory;
+mod swaps;
 mod sync;
 mod system;
 pub(crate) mod undefined;

@@ -6,7 +6,7 @@ use super::graph;
 use super::state::state;
 use super::{Answer, Running, api, require, running};
 use crate::counters::Counters;
-use crate::exec::{self, Launch};
+use crate::exec::{self, Findings, Launch};
 use crate::fault::Work;
 use crate::history::Moment;
 use crate::program::Kernel;
@@ -100,13 +100,17 @@ fn run(
         launch.workspace = memory.allocate(WORKSPACE).ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
         memory.write(launch.workspace, &[0; WORKSPACE as usize]).expect("it was just allocated");
     }
-    let mut touches = Vec::new();
-    let wanted = moment.is_some().then_some(&mut touches);
+    let mut findings = Findings { touches: moment.is_some().then(Vec::new), ..Findings::default() };
     let settings = crate::settings();
-    let result = exec::run(&code.program, &code.loaded, kernel, &launch, &memory, &settings, wanted);
+    let result = exec::run(&code.program, &code.loaded, kernel, &launch, &memory, &settings, &mut findings);
     if is_cooperative {
         memory.free(launch.workspace);
     }
+    let Findings { notes, touches } = findings;
+    if !notes.is_empty() {
+        state()?.note(notes);
+    }
+    let touches = touches.unwrap_or_default();
     let (result, well) = match (result, moment) {
         (Ok(counters), Some(moment)) => {
             let work = Work::Kernel(kernel.name.clone());

@@ -20,6 +20,7 @@ use super::{
     counting::{bank_conflicts, sectors},
     lanes::{ALL, Bank, LANES, Registers, collect, lanes},
     log::Accessed,
+    reports::Conflict,
     warp::{InFlight, Warp},
 };
 
@@ -258,7 +259,7 @@ impl State<'_> {
                 self.counters.shared_load_requests += 1;
                 self.counters.shared_load_conflicts +=
                     bank_conflicts(request.addresses, request.mask, request.bytes);
-                let unwritten = self.check_shared(request)?;
+                let unwritten = self.check_shared(request, &[])?;
                 copy_out(&self.shared, request, values);
                 if unwritten != 0 {
                     self.read_unwritten(warp, request, (unwritten, Where::Shared), values.len());
@@ -303,6 +304,13 @@ impl State<'_> {
                 self.counters.global_store_sectors += self.check_global(request)?.0;
                 self.check_defined(warp, request.size, request.mask, request.at)?;
                 self.check_clash(request, values, Where::Global)?;
+                if let Some(checks) = &mut self.checks
+                    && request.kind == Kind::Write
+                {
+                    // SAFETY: as for the store below.
+                    let changed = unsafe { changed_global(request, values) };
+                    checks.log.changed(changed, || self.grid.next_order() - 1);
+                }
                 // SAFETY: `check_global` found the lanes' bytes aligned and inside allocations that the
                 // launch holds.
                 unsafe { write_global(request, values) };
@@ -313,7 +321,7 @@ impl State<'_> {
                 self.counters.shared_store_requests += 1;
                 self.counters.shared_store_conflicts +=
                     bank_conflicts(request.addresses, request.mask, request.bytes);
-                self.check_shared(request)?;
+                self.check_shared(request, values)?;
                 self.check_clash(request, values, Where::Shared)?;
                 copy_in(&mut self.shared, request, values);
                 if self.wide.is_some() {
@@ -436,7 +444,7 @@ impl State<'_> {
                 // PTX has vector atomics only for global memory.
                 Space::Shared if count == 1 => {
                     self.counters.shared_atomic_requests += 1;
-                    let unwritten = self.check_shared(&request)?;
+                    let unwritten = self.check_shared(&request, &[])?;
                     if unwritten != 0 {
                         self.suspect_unwritten(&request, unwritten, Where::Shared);
                     }
@@ -796,8 +804,9 @@ impl State<'_> {
         }))
     }
 
-    /// Checks bounds, alignment, unwritten bytes and races in shared memory. Returns the lanes that read what nothing wrote.
-    fn check_shared(&mut self, request: &Request) -> Result<u32, Box<Fault>> {
+    /// Checks bounds, alignment, unwritten bytes and races in shared memory. `values` are those of a store. Returns the
+    /// lanes that read what nothing wrote.
+    fn check_shared(&mut self, request: &Request, values: &Values) -> Result<u32, Box<Fault>> {
         let reserved = &self.grid.reserved;
         let is_reserved = |lane: usize| {
             let within = request.addresses[lane].checked_sub(reserved.start as u64);
@@ -816,14 +825,17 @@ impl State<'_> {
             warp: warp as u8,
             lane: 0,
             kind: request.kind,
+            size: request.size as u8,
         };
         let mut unwritten = 0;
         for lane in lanes(request.mask) {
             let address = request.addresses[lane] as usize;
             let now = Moment { lane: lane as u8, ..moment };
-            if let Some(before) = checks.shadow.access(&checks.clocks, now, address, bytes) {
-                return Err(self.race(request, before, lane));
+            let Some(checks) = &mut self.checks else { break };
+            if checks.shadow.access(&checks.clocks, now, address, bytes).is_some() {
+                self.judge_races(request, values, now)?;
             }
+            let Some(checks) = &mut self.checks else { break };
             if request.reads && !checks.shadow.is_written(address, bytes) {
                 unwritten |= 1 << lane;
             }
@@ -893,8 +905,59 @@ impl State<'_> {
         }
     }
 
-    fn race(&self, request: &Request, before: Moment, lane: usize) -> Box<Fault> {
-        let place = (request.addresses[lane], request.bytes);
+    /// Reports the races of a lane's access to shared memory. Records the access if none is a fault.
+    #[cold]
+    fn judge_races(&mut self, request: &Request, values: &Values, now: Moment) -> Result<(), Box<Fault>> {
+        let (address, bytes) = (request.addresses[now.lane as usize] as usize, request.bytes as usize);
+        let Some(checks) = &self.checks else { return Ok(()) };
+        for (range, before) in checks.shadow.races(&checks.clocks, now, address, bytes) {
+            let conflict = self.conflict(request, values, (range, before), now);
+            let pair = (conflict, before.at, now.at);
+            if !self.reports.is_settled(pair) {
+                let fault = self.race(request, conflict, before, now.lane);
+                self.reports.settle(self.grid, pair, fault)?;
+            }
+        }
+        if let Some(checks) = &mut self.checks {
+            checks.shadow.record(&checks.clocks, now, address, bytes);
+        }
+        Ok(())
+    }
+
+    /// Says why a lane's access to shared memory conflicts with an earlier access to these bytes.
+    fn conflict(
+        &self,
+        request: &Request,
+        values: &Values,
+        (range, before): (Range<usize>, Moment),
+        now: Moment,
+    ) -> Conflict {
+        if before.lane & IN_FLIGHT != 0 {
+            return Conflict::Unfinished;
+        }
+        let starts_swap = |at: u32| matches!(&self.grid.code.instructions[at as usize].operation, Operation::Load(load) if load.starts_swap);
+        match [before.kind, now.kind] {
+            [Kind::Write, Kind::Write] => {
+                let (size, lane) = (request.size as usize, now.lane as usize);
+                let start = request.addresses[lane] as usize;
+                let has_atomic = |at| self.checks.as_ref().is_some_and(|checks| checks.shadow.has_atomic(at));
+                let is_same = |at: usize| {
+                    let (element, byte) = ((at - start) / size, (at - start) % size);
+                    values
+                        .get(element)
+                        .is_some_and(|values| (values[lane] >> (8 * byte)) as u8 == self.shared[at])
+                };
+                let is_same = !has_atomic(range.start) && range.clone().all(is_same);
+                if is_same { Conflict::SameValue } else { Conflict::Race }
+            }
+            [Kind::AtomicWrite, Kind::Read] if starts_swap(now.at) => Conflict::SwapRead,
+            [Kind::Read, Kind::AtomicWrite] if starts_swap(before.at) => Conflict::SwapRead,
+            _ => Conflict::Race,
+        }
+    }
+
+    fn race(&self, request: &Request, conflict: Conflict, before: Moment, lane: u8) -> Box<Fault> {
+        let place = (request.addresses[lane as usize], request.bytes);
         let earlier = Request { kind: before.kind, ..*request };
         let first = self.describe(
             earlier.action(),
@@ -903,17 +966,13 @@ impl State<'_> {
             (before.warp.into(), (before.lane & !IN_FLIGHT).into(), before.at),
         );
         let second =
-            self.describe(request.action(), Where::Shared, place, (request.warp, lane as u32, request.at));
-        let kind = match before.lane & IN_FLIGHT {
-            0 => FaultKind::Race { first, second },
-            _ => FaultKind::Unfinished { first, second },
-        };
-        self.fault(request.warp, request.at, 1 << lane, kind)
+            self.describe(request.action(), Where::Shared, place, (request.warp, lane.into(), request.at));
+        self.fault(request.warp, request.at, 1 << lane, conflict.kind(first, second))
     }
 
     /// Checks that no two lanes of one store write different values to the same place. Of a relaxed store they
     /// may: each is atomic.
-    fn check_clash(&self, request: &Request, values: &Values, memory: Where) -> Result<(), Box<Fault>> {
+    fn check_clash(&mut self, request: &Request, values: &Values, memory: Where) -> Result<(), Box<Fault>> {
         if self.checks.is_none() || request.kind.is_atomic() || request.is_contiguous() {
             return Ok(());
         }
@@ -940,7 +999,9 @@ impl State<'_> {
                     self.describe(Action::Write, memory, place, (request.warp, lane as u32, request.at))
                 };
                 let kind = FaultKind::Race { first: describe(a), second: describe(b) };
-                return Err(self.fault(request.warp, request.at, 1 << a | 1 << b, kind));
+                let fault = self.fault(request.warp, request.at, 1 << a | 1 << b, kind);
+                let pair = (Conflict::Race, request.at, request.at);
+                return self.reports.settle(self.grid, pair, fault);
             }
         }
         Ok(())
@@ -962,7 +1023,7 @@ impl State<'_> {
 
     /// Records a fault that is reported unless there is a race. The first one counts.
     pub fn suspect(&mut self, fault: Box<Fault>) {
-        if self.suspicion.is_none() {
+        if self.suspicion.is_none() && !self.grid.settings.allows(&fault) {
             self.suspicion = Some(fault);
             self.limit = self.limit.min(self.issued() + AFTERMATH);
         }
@@ -1047,6 +1108,35 @@ unsafe fn read_global(request: &Request, values: &mut Values) {
             _ => read!(AtomicU64),
         }
     }
+}
+
+/// Returns the lanes whose bytes differ from these values.
+///
+/// # Safety
+///
+/// That of [`read_global`].
+unsafe fn changed_global(request: &Request, values: &Values) -> u32 {
+    let mut changed = 0;
+    for (element, values) in values.iter().enumerate() {
+        let offset = element as u64 * u64::from(request.size);
+        macro_rules! compare {
+            ($atomic:ident, $int:ident) => {
+                for lane in lanes(request.mask) {
+                    let address = (request.addresses[lane] + offset) as *mut _;
+                    // SAFETY: as the caller vouches.
+                    let old = unsafe { $atomic::from_ptr(address) }.load(Ordering::Relaxed);
+                    changed |= u32::from(old != values[lane] as $int) << lane;
+                }
+            };
+        }
+        match request.size {
+            1 => compare!(AtomicU8, u8),
+            2 => compare!(AtomicU16, u16),
+            4 => compare!(AtomicU32, u32),
+            _ => compare!(AtomicU64, u64),
+        }
+    }
+    changed
 }
 
 /// # Safety

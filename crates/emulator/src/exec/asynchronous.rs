@@ -37,6 +37,7 @@ impl State<'_> {
                     warp: warp.index as u8,
                     lane: lane as u8,
                     kind: Kind::Write,
+                    size: copy.bytes.min(8) as u8,
                 };
                 checks.shadow.settle(moment, copy.to[lane] as usize, copy.bytes as usize);
             }

@@ -55,6 +55,8 @@ pub struct Record {
     pub bytes: u8,
     pub warp: u8,
     pub kind: Kind,
+    /// The lanes whose plain store changed the bytes.
+    pub changed: u32,
 }
 
 /// A release or an acquire with a scope beyond its block.
@@ -86,6 +88,8 @@ pub struct Log<'g> {
     pub parts: HashMap<u8, Vec<(u32, u32)>>,
     /// Each warp's last instruction, to detect repetitions.
     last: Vec<Last>,
+    /// The record of the last access.
+    latest: Option<usize>,
     /// The last fence of each warp: the warp, its time, and the index of its vector.
     fenced: Vec<(u8, u32, u32)>,
     /// Relaxed reads since each warp's last fence: warp, lane, address, order.
@@ -132,6 +136,7 @@ impl<'g> Log<'g> {
             known: Vec::new(),
             parts: HashMap::new(),
             last: Vec::new(),
+            latest: None,
             fenced: Vec::new(),
             seen: Vec::new(),
         }
@@ -203,6 +208,7 @@ impl<'g> Log<'g> {
     /// Logs an access.
     pub fn access(&mut self, clocks: &Clocks, stamp: u64, accessed: &Accessed) {
         let Accessed { addresses, mask, bytes, kind, at, warp, time } = *accessed;
+        self.latest = None;
         if self.room.is_spent() {
             return;
         }
@@ -211,6 +217,7 @@ impl<'g> Log<'g> {
             && let Some(&place) = last.records.get(*done)
         {
             *done += 1;
+            self.latest = Some(place);
             self.records[place].stamp = stamp;
             self.records[place].time = time;
             self.records[place].known = self.know(clocks, warp);
@@ -255,10 +262,24 @@ impl<'g> Log<'g> {
             bytes: bytes as u8,
             warp: warp as u8,
             kind,
+            changed: 0,
         };
+        self.latest = Some(self.records.len());
         self.records.push(record);
         if let Some(last) = self.last.iter_mut().find(|last| last.warp == warp) {
             last.records.push(self.records.len() - 1);
+        }
+    }
+
+    /// Notes the lanes whose plain store, the last access, changes the bytes. If not all do, other stores may have stored the
+    /// same values before: `stamp` tells which.
+    pub fn changed(&mut self, lanes: u32, stamp: impl FnOnce() -> u64) {
+        if let Some(place) = self.latest {
+            let record = &mut self.records[place];
+            record.changed |= lanes;
+            if lanes != record.mask {
+                record.stamp = stamp();
+            }
         }
     }
 

@@ -5,6 +5,7 @@ mod checks;
 mod compilers;
 mod counters;
 mod flow;
+mod notes;
 mod orders;
 mod planted;
 mod prints;
@@ -12,7 +13,7 @@ mod undefined;
 
 use crate::{
     counters::Counters,
-    exec::{self, Launch, Loaded, Settings},
+    exec::{self, Findings, Launch, Loaded, Settings},
     fault::Fault,
     memory::Memory,
     program::Program,
@@ -67,13 +68,25 @@ impl Machine {
 
     /// Launches the first kernel with these pointers.
     pub fn launch(&self, blocks: u32, threads: u32, pointers: &[u64]) -> Result<Counters, Box<Fault>> {
+        self.launch_with_notes(blocks, threads, pointers).0
+    }
+
+    /// Launches as [`launch`](Self::launch), and returns the notes too.
+    pub fn launch_with_notes(
+        &self,
+        blocks: u32,
+        threads: u32,
+        pointers: &[u64],
+    ) -> (Result<Counters, Box<Fault>>, Vec<Fault>) {
         let kernel = &self.program.kernels()[0];
         let mut params: Vec<u8> = pointers.iter().flat_map(|pointer| pointer.to_le_bytes()).collect();
         params.resize(kernel.param_bytes, 0);
         let (grid, block) = ([blocks, 1, 1], [threads, 1, 1]);
         let Machine { dynamic_shared, resident, .. } = *self;
         let launch = Launch { grid, block, dynamic_shared, resident, workspace: 0, params: &params };
-        exec::launch(&self.program, &self.loaded, kernel, &launch, &self.memory, &self.settings)
+        let (program, loaded, mut findings) = (&self.program, &self.loaded, Findings::default());
+        let ended = exec::run(program, loaded, kernel, &launch, &self.memory, &self.settings, &mut findings);
+        (ended, findings.notes)
     }
 }
 

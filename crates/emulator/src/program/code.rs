@@ -202,6 +202,8 @@ pub struct Load {
     pub constant: bool,
     /// Whether the value is a flag (see [`flags`](super::flags)).
     pub reads_flag: bool,
+    /// Whether it is the first read of a compare-and-swap loop (see [`swaps`](super::swaps)).
+    pub starts_swap: bool,
     /// One register per value; the values are consecutive in memory.
     pub targets: Vec<Register>,
 }
@@ -228,6 +230,8 @@ pub struct Atomic {
     pub update: Update,
     /// The update in global memory, if it differs.
     pub update_global: Option<Update>,
+    /// Whether it is `cas`: `b` is compared, and `c` is the new value.
+    pub is_swap: bool,
     /// The old values, for `atom`.
     pub targets: Vec<Register>,
     /// One register per value; the values are consecutive in memory.

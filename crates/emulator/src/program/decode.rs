@@ -19,7 +19,7 @@ use super::{
     flags,
     flow::{self, Uses},
     forms::{self, Family},
-    memory, sync, system,
+    memory, swaps, sync, system,
     undefined::{self, Rule},
     video,
 };
@@ -861,6 +861,7 @@ impl<'a> Decoder<'a> {
             signed: false,
             constant: false,
             reads_flag: false,
+            starts_swap: false,
             targets: vec![target],
         };
         self.emit(Operation::Load(Box::new(load)), Uses { read: vec![], written: vec![target] })
@@ -992,6 +993,7 @@ fn body<'a>(
     decoder.resolve()?;
     flow::set_joins(&mut decoder.instructions);
     flags::mark(&mut decoder.instructions, &decoder.uses);
+    swaps::mark(&mut decoder.instructions, &decoder.uses);
 
     let constants: Vec<(Register, Constant)> =
         decoder.constants.drain().map(|((_, constant), register)| (register, constant)).collect();

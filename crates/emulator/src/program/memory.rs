@@ -184,8 +184,9 @@ fn load(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), Loa
     let uses = Uses { read: address.base.into_iter().chain(policy).collect(), written: targets.clone() };
     let signed = matches!(ty, Type::S8 | Type::S16 | Type::S32 | Type::S64);
     let constant = instruction.modifiers.iter().any(|word| word == "nc");
-    let load =
-        Load { address, order, scope, size: bits_of(ty) / 8, signed, constant, reads_flag: false, targets };
+    let size = bits_of(ty) / 8;
+    let (reads_flag, starts_swap) = (false, false);
+    let load = Load { address, order, scope, size, signed, constant, reads_flag, starts_swap, targets };
     decoder.emit(Operation::Load(Box::new(load)), uses)
 }
 
@@ -282,7 +283,8 @@ fn atomic(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), L
     // "… on global memory flushes subnormal inputs and results to sign-preserving zero." (PTX ISA, "atom".)
     let update_global = if ty == Type::F32 { Some(sum(alu::flush)) } else { None };
     let size = bits_of(ty) / 8;
-    let atomic = Atomic { address, order, scope, size, update, update_global, targets, b, c };
+    let is_swap = operation == "cas";
+    let atomic = Atomic { address, order, scope, size, update, update_global, is_swap, targets, b, c };
     decoder.emit(Operation::Atomic(Box::new(atomic)), uses)
 }
 

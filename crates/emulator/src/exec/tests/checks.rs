@@ -81,7 +81,7 @@ fn lanes_of_one_store_may_agree_and_not_differ() {
     let store = |value: &str| Machine::new(&format!("mov.u32 %r2, shared; st.shared.u32 [%r2], {value};"));
     store("7").launch(1, 32, &[]).unwrap();
     assert_eq!(race(store("%r0").launch(1, 32, &[])), (Memory::Shared, Action::Write, Action::Write));
-    assert_eq!(race(store("7").launch(1, 64, &[])), (Memory::Shared, Action::Write, Action::Write));
+    assert_eq!(race(store("%r0").launch(1, 64, &[])), (Memory::Shared, Action::Write, Action::Write));
     // Each lane's relaxed store is atomic.
     let body = "mov.u32 %r2, shared; st.relaxed.cta.shared.u32 [%r2], %r0;";
     Machine::new(body).launch(1, 64, &[]).unwrap();
@@ -285,7 +285,7 @@ fn accesses_that_race_have_the_names_of_their_instructions() {
 
 #[test]
 fn a_race_in_global_memory_says_where_in_its_allocation() {
-    let machine = Machine::new("shr.u64 %rd3, %rd1, 32; st.global.u32 [%rd0+40], 1;");
+    let machine = Machine::new("mov.u32 %r1, %ctaid.x; st.global.u32 [%rd0+40], %r1;");
     let data = machine.upload(&[0u32; 16]);
     let fault = machine.launch(2, 1, &[data, 0]).unwrap_err();
     let text = fault.to_string();
