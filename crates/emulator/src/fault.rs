@@ -383,6 +383,10 @@ fn advice(first: &Access, second: &Access) -> &'static str {
         return "Only the thread that copies sees the bytes after `cp.async.wait_group`: put a block barrier between its wait \
                 and this access (in CUDA C++, `__syncthreads()`)";
     }
+    if first.name == Some(ASYNCHRONOUS) && first.memory == Memory::Global {
+        return "A `cp.async` may read its source until its wait: wait before the source is overwritten (`cp.async.wait_group`), and \
+                then at a barrier if another thread writes";
+    }
     if first.block != second.block && (of_block(first) || of_block(second)) {
         "The scope `.cta` holds within a block, and these are two: use `.gpu` (in CUDA C++, `thread_scope_device`)"
     } else if first.action == Action::Atomic && second.action == Action::Atomic {

@@ -523,6 +523,8 @@ impl State<'_> {
             }
             self.counters = counters;
         }
+        let records =
+            self.checks.as_mut().map_or_else(Vec::new, |checks| checks.log.suspend(warp.index as usize));
         let request = Request { addresses: &to, mask: active, kind: Kind::Write, reads: false, ..request };
         self.write(warp, &request, Space::Shared, values)?;
         if let Some(checks) = &mut self.checks {
@@ -530,7 +532,7 @@ impl State<'_> {
                 checks.shadow.suspend(to[lane] as usize, copy.size as usize);
             }
             let (group, serial) = (warp.groups, checks.serial);
-            warp.copies.push(InFlight { lanes: active, to, bytes: copy.size, group, at, serial });
+            warp.copies.push(InFlight { lanes: active, to, bytes: copy.size, group, at, serial, records });
         }
         Ok(())
     }

@@ -86,6 +86,8 @@ pub struct Log<'g> {
     pub known: Vec<Vector>,
     /// Each warp's partial barriers: the time after the barrier, and its lanes.
     pub parts: HashMap<u8, Vec<(u32, u32)>>,
+    /// The times before which asynchronous copies may still read, by record: that of the wait, or the greatest.
+    ends: HashMap<usize, u32>,
     /// Each warp's last instruction, to detect repetitions.
     last: Vec<Last>,
     /// The record of the last access.
@@ -135,6 +137,7 @@ impl<'g> Log<'g> {
             events: Vec::new(),
             known: Vec::new(),
             parts: HashMap::new(),
+            ends: HashMap::new(),
             last: Vec::new(),
             latest: None,
             fenced: Vec::new(),
@@ -269,6 +272,27 @@ impl<'g> Log<'g> {
         if let Some(last) = self.last.iter_mut().find(|last| last.warp == warp) {
             last.records.push(self.records.len() - 1);
         }
+    }
+
+    /// Marks the reads of a warp's last instruction as unfinished. Returns their records.
+    #[cold]
+    pub fn suspend(&mut self, warp: usize) -> Vec<usize> {
+        let last = self.last.iter().find(|last| last.warp == warp);
+        let records = last.map_or_else(Vec::new, |last| last.records.clone());
+        self.ends.extend(records.iter().map(|&record| (record, u32::MAX)));
+        records
+    }
+
+    /// Ends reads before this time of their warp. The first end counts, if lanes wait at different times.
+    pub fn settle(&mut self, records: &[usize], time: u32) {
+        for record in records {
+            self.ends.entry(*record).and_modify(|end| *end = time.min(*end));
+        }
+    }
+
+    /// The time of the warp from which a record's access is over: that of the access, or of the wait for a copy.
+    pub fn end_of(&self, record: usize) -> u32 {
+        self.ends.get(&record).copied().unwrap_or(self.records[record].time)
     }
 
     /// Notes the lanes whose plain store, the last access, changes the bytes. If not all do, other stores may have stored the

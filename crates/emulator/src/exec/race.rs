@@ -523,7 +523,8 @@ impl Orders {
         }
         let pairs = lanes(first.lanes).flat_map(|one| lanes(second.lanes).map(move |other| [one, other]));
         pairs.into_iter().find(|&[one, other]| {
-            let (from, to) = (Point::of_use(logs, first, one), Point::of_use(logs, second, other));
+            let (mut from, to) = (Point::of_use(logs, first, one), Point::of_use(logs, second, other));
+            from.time = logs[first.source.log as usize].end_of(first.source.record as usize);
             let atomic = entry(logs, first).kind == Kind::AtomicWrite;
             let own = atomic.then(|| entry(logs, first).address(&logs[from.log as usize], one));
             !from.before(logs, &to) && !self.reaches(logs, (from, own), to)

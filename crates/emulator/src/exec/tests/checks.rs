@@ -248,6 +248,85 @@ fn the_last_block_may_set_its_counter_back() {
 }
 
 #[test]
+fn atomic_accesses_of_different_sizes_race() {
+    let first = "mov.u32 %r1, %ctaid.x; setp.ne.u32 %p1, %r1, 0;";
+    for (store, load, races) in [
+        ("st.relaxed.gpu.global.u64 [%rd0], %rd1;", "ld.relaxed.gpu.global.u32 %r2, [%rd0];", true),
+        ("st.relaxed.gpu.global.u64 [%rd0], %rd1;", "ld.relaxed.gpu.global.u32 %r2, [%rd0+4];", true),
+        ("st.relaxed.gpu.global.u64 [%rd0], %rd1;", "ld.relaxed.gpu.global.v2.u32 {%r2, %r3}, [%rd0];", true),
+        ("st.relaxed.gpu.global.u64 [%rd0], %rd1;", "ld.relaxed.gpu.global.u64 %rd2, [%rd0];", false),
+        ("st.relaxed.gpu.global.v2.u32 [%rd0], {%r0, %r0};", "ld.relaxed.gpu.global.u32 %r2, [%rd0];", false),
+        ("red.relaxed.gpu.global.add.u32 [%rd0], 1;", "red.relaxed.gpu.global.add.u64 [%rd0], 1;", true),
+        ("st.relaxed.gpu.global.u64 [%rd0], %rd1;", "ld.relaxed.gpu.global.u32 %r2, [%rd0+8];", false),
+    ] {
+        for [one, other] in [[store, load], [load, store]] {
+            let machine = Machine::new(&format!("{first} @!%p1 {one} @%p1 {other}"));
+            let words = machine.upload(&[0u32; 4]);
+            let ended = machine.launch(2, 1, &[words]);
+            match ended {
+                Err(fault) if races => {
+                    let FaultKind::Race { first, second } = &fault.kind else { panic!("{fault}") };
+                    assert_eq!([first.action, second.action], [Action::Atomic; 2], "{fault}");
+                    assert!(fault.to_string().contains("of different sizes"), "{fault}");
+                }
+                ended => assert_eq!((ended.err(), races), (None, false), "{one} {other}"),
+            }
+        }
+    }
+    // In shared memory.
+    let shared = |other: &str| {
+        let body = format!(
+            "st.shared.u64 [shared], 0; bar.sync 0; setp.ge.u32 %p1, %r0, 32;
+            @%p1 st.relaxed.cta.shared.u64 [shared], %rd1; @!%p1 {other}"
+        );
+        Machine::new(&body).launch(1, 64, &[])
+    };
+    assert_eq!(
+        race(shared("ld.relaxed.cta.shared.u32 %r2, [shared+4];")),
+        (Memory::Shared, Action::Atomic, Action::Atomic)
+    );
+    assert_eq!(
+        race(shared("red.shared.add.u32 [shared], 1;")),
+        (Memory::Shared, Action::Atomic, Action::Atomic)
+    );
+    shared("ld.relaxed.cta.shared.u64 %rd2, [shared];").unwrap();
+    // A barrier orders them.
+    shared("ld.relaxed.cta.shared.u64 %rd2, [shared]; bar.sync 0; ld.relaxed.cta.shared.u32 %r2, [shared];")
+        .unwrap();
+}
+
+/// A writer and readers of two words under a sequence number, whose words are plain. (A reader that sees an odd or another
+/// number afterwards drops them.)
+#[test]
+fn plain_data_under_a_sequence_number_is_a_race() {
+    let text = |load: &str, store: &str| {
+        format!(
+            "mov.u32 %r1, %ctaid.x; setp.ne.u32 %p1, %r1, 0; mov.u32 %r2, 0; @%p1 bra READ;
+            WRITE: add.u32 %r2, %r2, 1; st.relaxed.gpu.global.u32 [%rd0], %r2; fence.acq_rel.gpu;
+            {store} [%rd0+4], %r2; {store} [%rd0+8], %r2;
+            add.u32 %r2, %r2, 1; st.release.gpu.global.u32 [%rd0], %r2;
+            setp.lt.u32 %p2, %r2, 40; @%p2 bra WRITE; bra DONE;
+            READ: ld.acquire.gpu.global.u32 %r3, [%rd0]; {load} %r4, [%rd0+4]; {load} %r5, [%rd0+8];
+            fence.acq_rel.gpu; ld.relaxed.gpu.global.u32 %r6, [%rd0];
+            add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 20; @%p2 bra READ; DONE:"
+        )
+    };
+    let run = |text: &str, seed| {
+        let mut machine = Machine::new(text);
+        machine.settings.seed = seed;
+        let words = machine.upload(&[0u32; 3]);
+        machine.launch(3, 1, &[words]).map(drop)
+    };
+    let plain = text("ld.global.u32", "st.global.u32");
+    let atomic = text("ld.relaxed.gpu.global.u32", "st.relaxed.gpu.global.u32");
+    // In order, all writes come before the first read, and its acquire sees them.
+    assert_eq!(run(&plain, None), Ok(()));
+    let found = (0..8).filter(|&seed| run(&plain, Some(seed)).is_err()).count();
+    assert!(found >= 4, "{found} of 8 seeds");
+    (0..8).for_each(|seed| assert_eq!(run(&atomic, Some(seed)), Ok(()), "{seed}"));
+}
+
+#[test]
 fn accesses_that_race_have_the_names_of_their_instructions() {
     for (store, load, names) in [
         (
